@@ -1,0 +1,23 @@
+// Lowering: program + plan + key -> tape. Pure: the same arguments always give the same tape, in the daemon and in the worker.
+#ifndef WORKER_PROGRAM_LOWER_H_
+#define WORKER_PROGRAM_LOWER_H_
+
+#include "absl/status/statusor.h"
+#include "worker/program/op_table.h"
+#include "worker/program/plan.h"
+#include "worker/program/program.h"
+#include "worker/program/tape.h"
+
+namespace snug::program {
+
+struct LowerOptions {
+  TapeKey key;
+  Machine machine;
+  bool training = true;  // false: forward and loss only.
+};
+
+absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const LowerOptions& options);
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_LOWER_H_

@@ -1,0 +1,123 @@
+// A model family's training step as data: values, ops and parameters, block by block. Knows no device, no batch and no plan.
+//
+// Every value has one row per token of the micro-batch; rows of all documents lie behind one another. A block reads one value, its
+// input, and gives one, its output; blocks of one type share their description and differ in the parameters they are bound to.
+#ifndef WORKER_PROGRAM_PROGRAM_H_
+#define WORKER_PROGRAM_PROGRAM_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/program/model_config.h"
+
+namespace snug::program {
+
+// One line per op in op_table.h: operands, needs, in-place rules, work.
+enum class OpCode : uint8_t {
+  kEmbedding,   // token ids -> x
+  kNormalize,   // x -> xhat, r                  RMS: xhat = x * r, r = 1 / sqrt(mean(x^2) + eps)
+  kAffine,      // xhat -> z                     z = xhat * gamma
+  kLinear,      // z -> y                        y = z W^T
+  kLoraDown,    // z -> za                       za = dropout(z) A^T, fp32
+  kLoraLinear,  // z, za -> y                    y = z W^T + scale * za B^T
+  kRope,        // q -> q
+  kAttention,   // q, k, v -> o, lse             causal, within each document
+  kSwiGlu,      // g, u -> p                     p = silu(g) * u
+  kAdd,         // x, f -> y
+  kHeadLoss,    // z -> (loss)                   chunks of rows; with gradient, dz in the same pass
+};
+inline constexpr int kOpCodes = 11;
+
+struct Value {
+  std::string site;        // Its name in its block: "norm1.xhat", "attention.q".
+  int64_t width = 0;       // Elements per token.
+  DType dtype = DType::kF32;
+  bool companion = false;  // lse, r, za: kept whenever their op is not run again anyway.
+};
+
+// A tensor that the program reads and perhaps trains.
+struct Parameter {
+  std::string key;             // As the file spells it: "model.layers.0.mlp.up_proj.weight".
+  std::vector<int64_t> shape;
+  DType dtype = DType::kF32;   // At which the worker holds it.
+  bool adapter = false;        // Comes from (or is drawn for) the adapter, not from the base model.
+  bool trainable = false;
+  bool decay = true;           // Weight decay applies (not to norms).
+  int64_t elements() const;
+  int64_t bytes() const { return elements() * SizeOf(dtype); }
+};
+
+struct OpAttributes {
+  int64_t heads = 0;      // kRope, kAttention
+  int64_t kv_heads = 0;   // kAttention
+  int64_t head_width = 0;
+  double epsilon = 0.0;   // kNormalize
+  double scale = 0.0;     // kLoraLinear: alpha / r; kAttention: 1 / sqrt(D)
+  double dropout = 0.0;   // kLoraDown
+};
+
+struct Op {
+  OpCode code = OpCode::kAdd;
+  std::string name;           // For messages: "self_attn.q_proj".
+  std::vector<int> inputs;    // Values of the block.
+  std::vector<int> outputs;
+  std::vector<int> parameters;  // Slots of the block type: Block::parameters[slot] is the program's.
+  OpAttributes attributes;
+};
+
+struct BlockType {
+  std::string name;           // "embedding", "decoder", "head"
+  std::vector<Value> values;
+  std::vector<Op> ops;        // In the order in which they run.
+  int parameter_slots = 0;
+  int input = -1;             // -1: the batch only.
+  int output = -1;            // -1: the loss.
+};
+
+struct Block {
+  int type = 0;
+  int layer = -1;                // Of a decoder block.
+  std::vector<int> parameters;   // Indices into Program::parameters.
+};
+
+struct Program {
+  ModelConfig config;
+  DType compute = DType::kF32;   // Of activations and frozen weights.
+  std::vector<BlockType> types;
+  std::vector<Block> blocks;     // Embedding, decoder blocks 0 .. L-1, head.
+  std::vector<Parameter> parameters;
+
+  const BlockType& type_of(int block) const { return types[blocks[block].type]; }
+  int first_layer_block() const { return 1; }
+};
+
+struct LoraConfig {
+  int64_t rank = 16;                            // R
+  double alpha = 32.0;
+  double dropout = 0.0;
+  bool rslora = false;                          // scale = alpha / sqrt(r)
+  std::vector<std::string> target_modules = {"all-linear"};
+  double scale() const;
+};
+
+// How the model is trained: all of it, or an adapter beside a frozen base.
+struct TrainingMode {
+  bool lora = false;
+  LoraConfig adapter;
+  DType compute = DType::kF32;
+};
+
+// The program of a model family. Errors: a target module that the model does not have (naming those it has), bf16 with full training.
+absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode);
+
+// "base_model.model." + path + ".lora_A.weight" and the like; `path` is a module's, e.g. model.layers.0.self_attn.q_proj.
+std::string AdapterKey(const std::string& module_path, bool up);
+
+// Whether any parameter of blocks[0 .. block] is trained: then the gradient of its output is wanted.
+std::vector<bool> OutputGradientWanted(const Program& program);
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_PROGRAM_H_

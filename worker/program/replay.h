@@ -1,0 +1,40 @@
+// Replay: walks a tape for its bytes and its time, without a device. What it says is what the worker will measure.
+#ifndef WORKER_PROGRAM_REPLAY_H_
+#define WORKER_PROGRAM_REPLAY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/program/op_table.h"
+#include "worker/program/program.h"
+#include "worker/program/tape.h"
+
+namespace snug::program {
+
+// Live bytes at one instant, by what they are for.
+struct LiveBytes {
+  int64_t stash = 0;
+  int64_t scratch = 0;     // With the carry.
+  int64_t workspace = 0;
+  int64_t total() const { return stash + scratch + workspace; }
+};
+
+struct Replay {
+  LiveBytes peak;              // At the instant of the highest total, true sizes.
+  int32_t peak_instruction = 0;
+  int64_t peak_values_bytes = 0;  // Highest stash + scratch, workspace left out.
+  int64_t arena_bytes = 0;
+  Work work;
+};
+
+Replay ReplayTape(const Program& program, const Tape& tape);
+
+// Live bytes after each instruction began: the timeline that `snug plan --explain` draws.
+std::vector<LiveBytes> Timeline(const Tape& tape);
+
+// Seconds of a modelled machine, for comparing plans of one job; ratios only.
+double ModelledSeconds(const Work& work);
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_REPLAY_H_
