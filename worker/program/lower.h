@@ -1,4 +1,5 @@
-// Lowering: program + plan + key -> tape. Pure: the same arguments always give the same tape, in the daemon and in the worker.
+// Lowering: program + plan + key -> tape. Pure: the same arguments always give the same tape, in
+// the daemon and in the worker.
 #ifndef WORKER_PROGRAM_LOWER_H_
 #define WORKER_PROGRAM_LOWER_H_
 

@@ -1,4 +1,5 @@
-// One row per op: what its backward reads, where it may write in place, what it costs. Lowering reads nothing else about an op.
+// One row per op: what its backward reads, where it may write in place, what it costs. Lowering
+// reads nothing else about an op.
 #ifndef WORKER_PROGRAM_OP_TABLE_H_
 #define WORKER_PROGRAM_OP_TABLE_H_
 
@@ -11,17 +12,19 @@ namespace snug::program {
 
 // What a backward is asked for.
 struct Wanted {
-  uint32_t inputs = 0;       // Bit i: the gradient of input i.
-  bool parameters = false;   // The gradient of at least one parameter of the op.
+  uint32_t inputs = 0;      // Bit i: the gradient of input i.
+  bool parameters = false;  // The gradient of at least one parameter of the op.
 };
 
 struct OpRow {
   const char* name;
   // Which inputs (bits 0..) and outputs (bits 16..) the backward reads, given what is wanted.
   uint32_t (*needs)(Wanted wanted);
-  // Bit i: output 0 may be written over input i (same bytes, each element read before it is written).
+  // Bit i: output 0 may be written over input i (same bytes, each element read before it is
+  // written).
   uint8_t forward_in_place;
-  // d_in[i] may be written over: bit j < 8: the gradient of output 0 (bit 0); bits 8 + j: input j. One entry per input.
+  // d_in[i] may be written over: bit j < 8: the gradient of output 0 (bit 0); bits 8 + j: input j.
+  // One entry per input.
   uint16_t backward_in_place[kMaxInputs];
   // Bit i: d_in[i] can be added into what its slot holds.
   uint8_t can_accumulate;
@@ -47,7 +50,7 @@ struct RunShape {
   const BlockType* type = nullptr;
   const Op* op = nullptr;
   Direction direction = Direction::kForward;
-  Wanted wanted;          // Backward.
+  Wanted wanted;  // Backward.
   TapeKey key;
   DType compute = DType::kF32;
   int64_t vocabulary = 0;
@@ -55,11 +58,13 @@ struct RunShape {
 
 Work WorkOf(const RunShape& run);
 
-// Bytes that the run may take from its workspace slice: results of ATen ops without an out variant, their scratch, our own temporaries.
-// Measured, never exceeded (worker/program/workspace.cc has the formulas; tests hold them against a counting allocator).
+// Bytes that the run may take from its workspace slice: results of ATen ops without an out variant,
+// their scratch, our own temporaries. Measured, never exceeded (worker/program/workspace.cc has the
+// formulas; tests hold them against a counting allocator).
 int64_t WorkspaceBytes(const RunShape& run, const Machine& machine);
 
-inline constexpr int64_t kHeadChunkRows = 256;  // Rows of logits at a time: 64 is slower, 1024 slightly faster for 4x the bytes.
+inline constexpr int64_t kHeadChunkRows =
+    256;  // Rows of logits at a time: 64 is slower, 1024 slightly faster for 4x the bytes.
 
 }  // namespace snug::program
 

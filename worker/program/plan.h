@@ -1,4 +1,5 @@
-// What is chosen for a job: a stash per site of each block. Plans are data; lowering gives them their meaning.
+// What is chosen for a job: a stash per site of each block. Plans are data; lowering gives them
+// their meaning.
 #ifndef WORKER_PROGRAM_PLAN_H_
 #define WORKER_PROGRAM_PLAN_H_
 
@@ -14,33 +15,36 @@ namespace snug::program {
 
 enum class Stash : uint8_t { kKeep, kRecompute };
 
-// One stash per value of a block type, in the order of BlockType::values; entries of values that are no sites are not read.
+// One stash per value of a block type, in the order of BlockType::values; entries of values that
+// are no sites are not read.
 using Recipe = std::vector<Stash>;
 
 struct Plan {
-  std::string name;                  // "keep", "recompute 3 of 8", "pinned"
+  std::string name;  // "keep", "recompute 3 of 8", "pinned"
   std::vector<Recipe> recipes;
-  std::vector<int> layer_recipe;     // Per decoder block, an index into recipes.
+  std::vector<int> layer_recipe;  // Per decoder block, an index into recipes.
 };
 
 // A value that some backward needs, or that a recompute of such a value can read.
 struct Site {
   int block = 0;
   int value = 0;
-  std::string name;                  // layers.<i>.<site>
+  std::string name;  // layers.<i>.<site>
   int64_t bytes_per_token = 0;
   bool companion = false;
 };
 
 std::vector<Site> SitesOf(const Program& program);
 
-// Keeps every site, or runs the first k of the L decoder blocks again in backward. First, because then the block that is run again
-// unfolds when the stashes behind it are already gone.
+// Keeps every site, or runs the first k of the L decoder blocks again in backward. First, because
+// then the block that is run again unfolds when the stashes behind it are already gone.
 Plan RecomputePlan(const Program& program, int recomputed_layers);
 
-// A plan pinned by hand. `*` stands for any characters; of the patterns that match a site the one with the longest literal part wins;
-// a site that none matches is kept. Errors: two of equal length that disagree on a site, a pattern that matches no site.
-absl::StatusOr<Plan> PinnedPlan(const Program& program, const std::map<std::string, Stash>& patterns);
+// A plan pinned by hand. `*` stands for any characters; of the patterns that match a site the one
+// with the longest literal part wins; a site that none matches is kept. Errors: two of equal length
+// that disagree on a site, a pattern that matches no site.
+absl::StatusOr<Plan> PinnedPlan(const Program& program,
+                                const std::map<std::string, Stash>& patterns);
 
 }  // namespace snug::program
 

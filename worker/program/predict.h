@@ -1,4 +1,5 @@
-// Everything that one attempt takes from a device, by component, before anything runs: what the daemon reserves and the worker's cap.
+// Everything that one attempt takes from a device, by component, before anything runs: what the
+// daemon reserves and the worker's cap.
 #ifndef WORKER_PROGRAM_PREDICT_H_
 #define WORKER_PROGRAM_PREDICT_H_
 
@@ -7,50 +8,60 @@
 
 #include "absl/status/statusor.h"
 #include "worker/program/lower.h"
+#include "worker/program/replay.h"
 
 namespace snug::program {
 
 struct Components {
-  int64_t context = 0;     // The process itself, measured when the node starts.
-  int64_t weights = 0;     // Base parameters: file size when mapped, the converted copy's when not.
+  int64_t context = 0;  // The process itself, measured when the node starts.
+  int64_t weights = 0;  // Base parameters: file size when mapped, the converted copy's when not.
   int64_t adapter = 0;
-  int64_t gradients = 0;   // fp32, one per trained element.
-  int64_t optimizer = 0;   // AdamW: two fp32 per trained element.
-  int64_t inputs = 0;      // BatchBytes: ids, labels, weights, positions, rotation tables.
-  int64_t arena = 0;       // Largest of the phases: step on the worst batch, evaluation.
-  int64_t total() const { return context + weights + adapter + gradients + optimizer + inputs + arena; }
+  int64_t gradients = 0;  // fp32, one per trained element.
+  int64_t optimizer = 0;  // AdamW: two fp32 per trained element.
+  int64_t inputs = 0;     // BatchBytes: ids, labels, weights, positions, rotation tables.
+  int64_t arena = 0;      // Largest of the phases: step on the worst batch, evaluation.
+  int64_t total() const {
+    return context + weights + adapter + gradients + optimizer + inputs + arena;
+  }
 };
 
-// Bytes of the batch's static buffers at a key. Each buffer is rounded up to kAlignment, as in the worker.
+// Bytes of the batch's static buffers at a key. Each buffer is rounded up to kAlignment, as in the
+// worker.
 int64_t BatchBytes(const Program& program, const TapeKey& key);
 
-// What the worker must hold beside the arena and the process. `file_bytes`: of the weight files that are mapped as they are.
+// What the worker must hold beside the arena and the process. `file_bytes`: of the weight files
+// that are mapped as they are.
 Components StaticComponents(const Program& program, const TapeKey& key, int64_t context_bytes);
 
 struct Prediction {
   Plan plan;
   Components bytes;
-  LiveBytes peak;             // The arena's composition at its peak.
-  int64_t alignment = 0;      // arena - peak.total()
-  double relative_work = 1.0; // Against keep everywhere.
+  LiveBytes peak;              // The arena's composition at its peak.
+  int64_t alignment = 0;       // arena - peak.total()
+  double relative_work = 1.0;  // Against keep everywhere.
 };
 
 struct PredictOptions {
-  LowerOptions lower;            // Key of the worst training batch.
-  TapeKey evaluation_key;        // tokens == 0: no evaluation set; the last training batch is evaluated instead.
+  LowerOptions lower;      // Key of the worst training batch.
+  TapeKey evaluation_key;  // tokens == 0: no evaluation set; the last training batch is evaluated
+                           // instead.
   int64_t context_bytes = 0;
 };
 
-absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan, const PredictOptions& options);
+absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
+                                   const PredictOptions& options);
 
 // keep, recompute 1 of L, ..., recompute L of L: fastest first.
-absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& program, const PredictOptions& options);
+absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& program,
+                                                              const PredictOptions& options);
 
 // Index of the fastest that fits, or -1.
 int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes);
 
-// The worst micro-batch that any shuffle of these rows can give: `rows` longest rows; packed: `rows` sequences of at most max_seq_length.
-TapeKey WorstBatch(const std::vector<int64_t>& row_tokens, int64_t rows, bool packing, int64_t max_seq_length);
+// The worst micro-batch that any shuffle of these rows can give: `rows` longest rows; packed:
+// `rows` sequences of at most max_seq_length.
+TapeKey WorstBatch(const std::vector<int64_t>& row_tokens, int64_t rows, bool packing,
+                   int64_t max_seq_length);
 
 }  // namespace snug::program
 

@@ -1,7 +1,9 @@
-// A model family's training step as data: values, ops and parameters, block by block. Knows no device, no batch and no plan.
+// A model family's training step as data: values, ops and parameters, block by block. Knows no
+// device, no batch and no plan.
 //
-// Every value has one row per token of the micro-batch; rows of all documents lie behind one another. A block reads one value, its
-// input, and gives one, its output; blocks of one type share their description and differ in the parameters they are bound to.
+// Every value has one row per token of the micro-batch; rows of all documents lie behind one
+// another. A block reads one value, its input, and gives one, its output; blocks of one type share
+// their description and differ in the parameters they are bound to.
 #ifndef WORKER_PROGRAM_PROGRAM_H_
 #define WORKER_PROGRAM_PROGRAM_H_
 
@@ -31,62 +33,63 @@ enum class OpCode : uint8_t {
 inline constexpr int kOpCodes = 11;
 
 struct Value {
-  std::string site;        // Its name in its block: "norm1.xhat", "attention.q".
-  int64_t width = 0;       // Elements per token.
+  std::string site;   // Its name in its block: "norm1.xhat", "attention.q".
+  int64_t width = 0;  // Elements per token.
   DType dtype = DType::kF32;
   bool companion = false;  // lse, r, za: kept whenever their op is not run again anyway.
 };
 
 // A tensor that the program reads and perhaps trains.
 struct Parameter {
-  std::string key;             // As the file spells it: "model.layers.0.mlp.up_proj.weight".
+  std::string key;  // As the file spells it: "model.layers.0.mlp.up_proj.weight".
   std::vector<int64_t> shape;
-  DType dtype = DType::kF32;   // At which the worker holds it.
-  bool adapter = false;        // Comes from (or is drawn for) the adapter, not from the base model.
+  DType dtype = DType::kF32;  // At which the worker holds it.
+  bool adapter = false;       // Comes from (or is drawn for) the adapter, not from the base model.
   bool trainable = false;
-  bool decay = true;           // Weight decay applies (not to norms).
+  bool decay = true;  // Weight decay applies (not to norms).
   int64_t elements() const;
   int64_t bytes() const { return elements() * SizeOf(dtype); }
 };
 
 struct OpAttributes {
-  int64_t heads = 0;      // kRope, kAttention
-  int64_t kv_heads = 0;   // kAttention
+  int64_t heads = 0;     // kRope, kAttention
+  int64_t kv_heads = 0;  // kAttention
   int64_t head_width = 0;
-  double epsilon = 0.0;   // kNormalize
-  double scale = 0.0;     // kLoraLinear: alpha / r; kAttention: 1 / sqrt(D)
-  double dropout = 0.0;   // kLoraDown
+  double epsilon = 0.0;  // kNormalize
+  double scale = 0.0;    // kLoraLinear: alpha / r; kAttention: 1 / sqrt(D)
+  double dropout = 0.0;  // kLoraDown
 };
 
 struct Op {
   OpCode code = OpCode::kAdd;
-  std::string name;           // For messages: "self_attn.q_proj".
-  std::vector<int> inputs;    // Values of the block.
+  std::string name;         // For messages: "self_attn.q_proj".
+  std::vector<int> inputs;  // Values of the block.
   std::vector<int> outputs;
-  std::vector<int> parameters;  // Slots of the block type: Block::parameters[slot] is the program's.
+  std::vector<int>
+      parameters;  // Slots of the block type: Block::parameters[slot] is the program's.
   OpAttributes attributes;
 };
 
 struct BlockType {
-  std::string name;           // "embedding", "decoder", "head"
+  std::string name;  // "embedding", "decoder", "head"
   std::vector<Value> values;
-  std::vector<Op> ops;        // In the order in which they run.
+  std::vector<Op> ops;  // In the order in which they run.
   int parameter_slots = 0;
-  int input = -1;             // -1: the batch only.
-  int output = -1;            // -1: the loss.
+  int input = -1;   // -1: the batch only.
+  int output = -1;  // -1: the loss.
 };
 
 struct Block {
   int type = 0;
-  int layer = -1;                // Of a decoder block.
-  std::vector<int> parameters;   // Indices into Program::parameters.
+  int layer = -1;               // Of a decoder block.
+  std::vector<int> parameters;  // Indices into Program::parameters.
 };
 
 struct Program {
   ModelConfig config;
-  DType compute = DType::kF32;   // Of activations and frozen weights.
+  DType compute = DType::kF32;  // Of activations and frozen weights.
   std::vector<BlockType> types;
-  std::vector<Block> blocks;     // Embedding, decoder blocks 0 .. L-1, head.
+  std::vector<Block> blocks;  // Embedding, decoder blocks 0 .. L-1, head.
   std::vector<Parameter> parameters;
 
   const BlockType& type_of(int block) const { return types[blocks[block].type]; }
@@ -94,10 +97,10 @@ struct Program {
 };
 
 struct LoraConfig {
-  int64_t rank = 16;                            // R
+  int64_t rank = 16;  // R
   double alpha = 32.0;
   double dropout = 0.0;
-  bool rslora = false;                          // scale = alpha / sqrt(r)
+  bool rslora = false;  // scale = alpha / sqrt(r)
   std::vector<std::string> target_modules = {"all-linear"};
   double scale() const;
 };
@@ -109,13 +112,16 @@ struct TrainingMode {
   DType compute = DType::kF32;
 };
 
-// The program of a model family. Errors: a target module that the model does not have (naming those it has), bf16 with full training.
+// The program of a model family. Errors: a target module that the model does not have (naming those
+// it has), bf16 with full training.
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode);
 
-// "base_model.model." + path + ".lora_A.weight" and the like; `path` is a module's, e.g. model.layers.0.self_attn.q_proj.
+// "base_model.model." + path + ".lora_A.weight" and the like; `path` is a module's, e.g.
+// model.layers.0.self_attn.q_proj.
 std::string AdapterKey(const std::string& module_path, bool up);
 
-// Whether any parameter of blocks[0 .. block] is trained: then the gradient of its output is wanted.
+// Whether any parameter of blocks[0 .. block] is trained: then the gradient of its output is
+// wanted.
 std::vector<bool> OutputGradientWanted(const Program& program);
 
 }  // namespace snug::program

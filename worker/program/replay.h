@@ -1,4 +1,5 @@
-// Replay: walks a tape for its bytes and its time, without a device. What it says is what the worker will measure.
+// Replay: walks a tape for its bytes and its time, without a device. What it says is what the
+// worker will measure.
 #ifndef WORKER_PROGRAM_REPLAY_H_
 #define WORKER_PROGRAM_REPLAY_H_
 
@@ -14,13 +15,13 @@ namespace snug::program {
 // Live bytes at one instant, by what they are for.
 struct LiveBytes {
   int64_t stash = 0;
-  int64_t scratch = 0;     // With the carry.
+  int64_t scratch = 0;  // With the carry.
   int64_t workspace = 0;
   int64_t total() const { return stash + scratch + workspace; }
 };
 
 struct Replay {
-  LiveBytes peak;              // At the instant of the highest total, true sizes.
+  LiveBytes peak;  // At the instant of the highest total, true sizes.
   int32_t peak_instruction = 0;
   int64_t peak_values_bytes = 0;  // Highest stash + scratch, workspace left out.
   int64_t arena_bytes = 0;

@@ -1,4 +1,5 @@
-// The header of safetensors files, read without the data. Rules of the format enforced before anything is allocated: see the .cc.
+// The header of safetensors files, read without the data. Rules of the format enforced before
+// anything is allocated: see the .cc.
 #ifndef WORKER_PROGRAM_SAFETENSORS_H_
 #define WORKER_PROGRAM_SAFETENSORS_H_
 
@@ -14,10 +15,10 @@
 namespace snug::program {
 
 struct TensorEntry {
-  std::string dtype;              // As the file spells it: "F32", "BF16", "I64".
+  std::string dtype;  // As the file spells it: "F32", "BF16", "I64".
   std::vector<int64_t> shape;
-  std::string file;               // Full path.
-  int64_t begin = 0;              // Bytes from the file's start.
+  std::string file;   // Full path.
+  int64_t begin = 0;  // Bytes from the file's start.
   int64_t bytes = 0;
 };
 
@@ -28,8 +29,9 @@ absl::StatusOr<TensorIndex> ReadSafetensorsHeader(const std::string& path);
 // model.safetensors, or the shards that model.safetensors.index.json names.
 absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir);
 
-// Every base parameter is there with its shape and a float dtype, and nothing else is (buffers that transformers once saved, such as
-// rotary_emb.inv_freq, are allowed, and lm_head.weight of a tied model). Errors name the tensors: missing, extra, wrong shape.
+// Every base parameter is there with its shape and a float dtype, and nothing else is (buffers that
+// transformers once saved, such as rotary_emb.inv_freq, are allowed, and lm_head.weight of a tied
+// model). Errors name the tensors: missing, extra, wrong shape.
 absl::Status CheckWeights(const Program& program, const TensorIndex& index);
 
 // The same for an adapter directory's adapter_model.safetensors against the adapter's parameters.

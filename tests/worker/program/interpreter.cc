@@ -1,0 +1,351 @@
+#include "tests/worker/program/interpreter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace snug::program {
+namespace {
+
+constexpr int64_t kElement = 4;  // Bytes of an fp32 element, which is one double here.
+
+// y[n, out] (+)= x[n, in] W[out, in]^T * scale
+void TimesTransposed(const double* x, const double* w, double* y, int64_t in, int64_t out,
+                     double scale, bool add) {
+  for (int64_t o = 0; o < out; ++o) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < in; ++i) sum += x[i] * w[o * in + i];
+    y[o] = scale * sum + (add ? y[o] : 0.0);
+  }
+}
+
+// dx[in] (+)= dy[out] W[out, in] * scale
+void Times(const double* dy, const double* w, double* dx, int64_t in, int64_t out, double scale,
+           bool add) {
+  for (int64_t i = 0; i < in; ++i) {
+    double sum = 0.0;
+    for (int64_t o = 0; o < out; ++o) sum += dy[o] * w[o * in + i];
+    dx[i] = scale * sum + (add ? dx[i] : 0.0);
+  }
+}
+
+void AddOuter(const double* dy, const double* x, double* dw, int64_t in, int64_t out,
+              double scale) {
+  for (int64_t o = 0; o < out; ++o) {
+    for (int64_t i = 0; i < in; ++i) dw[o * in + i] += scale * dy[o] * x[i];
+  }
+}
+
+void Rotate(const double* x, double* y, int64_t position, const OpAttributes& a, double sign) {
+  const int64_t half = a.head_width / 2;
+  for (int64_t h = 0; h < a.heads; ++h) {
+    const double* from = x + h * a.head_width;
+    double* to = y + h * a.head_width;
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = sign * static_cast<double>(position) /
+                           std::pow(100.0, 2.0 * static_cast<double>(i) / a.head_width);
+      const double first = from[i], second = from[i + half];
+      to[i] = first * std::cos(angle) - second * std::sin(angle);
+      to[i + half] = second * std::cos(angle) + first * std::sin(angle);
+    }
+  }
+}
+
+double Silu(double x) { return x / (1.0 + std::exp(-x)); }
+
+double SiluSlope(double x) {
+  const double s = 1.0 / (1.0 + std::exp(-x));
+  return s * (1.0 + x * (1.0 - s));
+}
+
+// Position within the document and the document's first row, by row.
+std::vector<std::pair<int64_t, int64_t>> Positions(const ToyBatch& batch) {
+  std::vector<std::pair<int64_t, int64_t>> positions;
+  for (int length : batch.document_lengths) {
+    const auto begin = static_cast<int64_t>(positions.size());
+    for (int i = 0; i < length; ++i) positions.emplace_back(i, begin);
+  }
+  return positions;
+}
+
+}  // namespace
+
+Interpreter::Interpreter(const Program& program, const std::vector<std::vector<double>>& parameters)
+    : program_(program), parameters_(parameters) {
+  for (const auto& parameter : parameters) gradients_.emplace_back(parameter.size(), 0.0);
+}
+
+double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
+  tape_ = &tape;
+  batch_ = &batch;
+  tokens_ = static_cast<int64_t>(batch.ids.size());
+  loss_ = 0.0;
+  arena_.assign(static_cast<size_t>(tape.arena_bytes / kElement),
+                std::numeric_limits<double>::quiet_NaN());
+  for (auto& gradient : gradients_) std::fill(gradient.begin(), gradient.end(), 0.0);
+  for (size_t t = 0; t < tape.instructions.size(); ++t) {
+    const Instruction& line = tape.instructions[t];
+    block_ = &program_.blocks[static_cast<size_t>(line.block)];
+    type_ = &program_.types[static_cast<size_t>(block_->type)];
+    const Op& op = type_->ops[static_cast<size_t>(line.op)];
+    PoisonAround(static_cast<int32_t>(t), /*before=*/true);
+    if (line.direction == Direction::kForward || op.code == OpCode::kAdd) {
+      Forward(line, op);
+    } else {
+      Backward(line, op);
+    }
+    PoisonAround(static_cast<int32_t>(t), /*before=*/false);
+  }
+  return loss_;
+}
+
+void Interpreter::Poison(const Slot& slot) {
+  const auto begin = arena_.begin() + slot.offset / kElement;
+  std::fill(begin, begin + slot.bytes / kElement, std::numeric_limits<double>::quiet_NaN());
+}
+
+void Interpreter::PoisonAround(int32_t instruction, bool before) {
+  for (const Slot& slot : tape_->slots) {
+    if ((before ? slot.first : slot.last) == instruction) Poison(slot);
+  }
+}
+
+Interpreter::View Interpreter::At(int32_t slot, int value) const {
+  if (slot == kNoSlot) return {};
+  double* base = const_cast<double*>(arena_.data());
+  return {base + tape_->slots[static_cast<size_t>(slot)].offset / kElement,
+          type_->values[static_cast<size_t>(value)].width};
+}
+
+Interpreter::View Interpreter::In(const Instruction& line, const Op& op, int i) const {
+  return At(line.operands.in[static_cast<size_t>(i)], op.inputs[static_cast<size_t>(i)]);
+}
+Interpreter::View Interpreter::Out(const Instruction& line, const Op& op, int i) const {
+  return At(line.operands.out[static_cast<size_t>(i)], op.outputs[static_cast<size_t>(i)]);
+}
+Interpreter::View Interpreter::DOut(const Instruction& line, const Op& op, int i) const {
+  return At(line.operands.d_out[static_cast<size_t>(i)], op.outputs[static_cast<size_t>(i)]);
+}
+Interpreter::View Interpreter::DIn(const Instruction& line, const Op& op, int i) const {
+  return At(line.operands.d_in[static_cast<size_t>(i)], op.inputs[static_cast<size_t>(i)]);
+}
+
+const std::vector<double>& Interpreter::Weight(const Op& op, int i) const {
+  const int slot = op.parameters[static_cast<size_t>(i)];
+  return parameters_[static_cast<size_t>(block_->parameters[static_cast<size_t>(slot)])];
+}
+
+std::vector<double>* Interpreter::Gradient(const Op& op, int i) {
+  const auto slot = static_cast<size_t>(op.parameters[static_cast<size_t>(i)]);
+  const auto index = static_cast<size_t>(block_->parameters[slot]);
+  return program_.parameters[index].trainable ? &gradients_[index] : nullptr;
+}
+
+void Interpreter::Forward(const Instruction& line, const Op& op) {
+  const auto positions = Positions(*batch_);
+  const OpAttributes& a = op.attributes;
+  if (op.code == OpCode::kHeadLoss) return HeadLoss(line, op, /*with_gradient=*/false);
+  const View x = op.inputs.empty() ? View{} : In(line, op, 0);
+  const View y = Out(line, op, 0);
+  for (int64_t n = 0; n < tokens_; ++n) {
+    switch (op.code) {
+      case OpCode::kEmbedding:
+        std::copy_n(Weight(op, 0).data() + batch_->ids[static_cast<size_t>(n)] * y.width, y.width,
+                    y.row(n));
+        break;
+      case OpCode::kNormalize: {
+        double squares = 0.0;
+        for (int64_t i = 0; i < x.width; ++i) squares += x.row(n)[i] * x.row(n)[i];
+        const double r = 1.0 / std::sqrt(squares / static_cast<double>(x.width) + a.epsilon);
+        Out(line, op, 1).row(n)[0] = r;
+        for (int64_t i = 0; i < x.width; ++i) y.row(n)[i] = x.row(n)[i] * r;
+        break;
+      }
+      case OpCode::kAffine:
+        for (int64_t i = 0; i < x.width; ++i)
+          y.row(n)[i] = x.row(n)[i] * Weight(op, 0)[static_cast<size_t>(i)];
+        break;
+      case OpCode::kLinear:
+      case OpCode::kLoraDown:
+        TimesTransposed(x.row(n), Weight(op, 0).data(), y.row(n), x.width, y.width, 1.0, false);
+        break;
+      case OpCode::kLoraLinear: {
+        const View za = In(line, op, 1);
+        TimesTransposed(x.row(n), Weight(op, 0).data(), y.row(n), x.width, y.width, 1.0, false);
+        TimesTransposed(za.row(n), Weight(op, 1).data(), y.row(n), za.width, y.width, a.scale,
+                        true);
+        break;
+      }
+      case OpCode::kRope:
+        Rotate(x.row(n), y.row(n), positions[static_cast<size_t>(n)].first, a, 1.0);
+        break;
+      case OpCode::kSwiGlu:
+        for (int64_t i = 0; i < y.width; ++i)
+          y.row(n)[i] = Silu(x.row(n)[i]) * In(line, op, 1).row(n)[i];
+        break;
+      case OpCode::kAdd:
+        for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = x.row(n)[i] + In(line, op, 1).row(n)[i];
+        break;
+      case OpCode::kAttention: {
+        const View k = In(line, op, 1), v = In(line, op, 2), lse = Out(line, op, 1);
+        const auto [position, begin] = positions[static_cast<size_t>(n)];
+        for (int64_t h = 0; h < a.heads; ++h) {
+          const int64_t q_at = h * a.head_width;
+          const int64_t kv_at = h / (a.heads / a.kv_heads) * a.head_width;
+          std::vector<double> scores;
+          for (int64_t m = begin; m <= n; ++m)
+            scores.push_back(a.scale * std::inner_product(x.row(n) + q_at,
+                                                          x.row(n) + q_at + a.head_width,
+                                                          k.row(m) + kv_at, 0.0));
+          double sum = 0.0;
+          for (double score : scores) sum += std::exp(score);
+          lse.row(n)[h] = std::log(sum);
+          for (int64_t i = 0; i < a.head_width; ++i) {
+            double mixed = 0.0;
+            for (int64_t m = begin; m <= n; ++m)
+              mixed += std::exp(scores[static_cast<size_t>(m - begin)]) / sum * v.row(m)[kv_at + i];
+            y.row(n)[q_at + i] = mixed;
+          }
+        }
+        break;
+      }
+      case OpCode::kHeadLoss:
+        break;
+    }
+  }
+}
+
+void Interpreter::Backward(const Instruction& line, const Op& op) {
+  const auto positions = Positions(*batch_);
+  const OpAttributes& a = op.attributes;
+  if (op.code == OpCode::kHeadLoss) return HeadLoss(line, op, /*with_gradient=*/true);
+  if (op.code == OpCode::kAttention) return AttentionBackward(line, op);
+  const View dy = DOut(line, op, 0);
+  const View dx = op.inputs.empty() ? View{} : DIn(line, op, 0);
+  const bool add = line.accumulate & 1;
+  for (int64_t n = 0; n < tokens_; ++n) {
+    switch (op.code) {
+      case OpCode::kEmbedding:
+        for (int64_t i = 0; i < dy.width; ++i)
+          (*Gradient(op,
+                     0))[static_cast<size_t>(batch_->ids[static_cast<size_t>(n)] * dy.width + i)] +=
+              dy.row(n)[i];
+        break;
+      case OpCode::kNormalize: {
+        const View xhat = Out(line, op, 0);
+        const double r = Out(line, op, 1).row(n)[0];
+        double mean = 0.0;
+        for (int64_t i = 0; i < dx.width; ++i) mean += dy.row(n)[i] * xhat.row(n)[i];
+        mean /= static_cast<double>(dx.width);
+        for (int64_t i = 0; i < dx.width; ++i)
+          dx.row(n)[i] = r * (dy.row(n)[i] - xhat.row(n)[i] * mean) + (add ? dx.row(n)[i] : 0.0);
+        break;
+      }
+      case OpCode::kAffine:
+        for (int64_t i = 0; i < dy.width; ++i) {
+          if (auto* d_gamma = Gradient(op, 0))
+            (*d_gamma)[static_cast<size_t>(i)] += dy.row(n)[i] * In(line, op, 0).row(n)[i];
+          if (dx) dx.row(n)[i] = dy.row(n)[i] * Weight(op, 0)[static_cast<size_t>(i)];
+        }
+        break;
+      case OpCode::kLinear:
+      case OpCode::kLoraDown: {
+        const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
+        if (auto* dw = Gradient(op, 0))
+          AddOuter(dy.row(n), In(line, op, 0).row(n), dw->data(), in, dy.width, 1.0);
+        if (dx) Times(dy.row(n), Weight(op, 0).data(), dx.row(n), in, dy.width, 1.0, add);
+        break;
+      }
+      case OpCode::kLoraLinear: {
+        const View za = In(line, op, 1), dza = DIn(line, op, 1);
+        AddOuter(dy.row(n), za.row(n), Gradient(op, 1)->data(), za.width, dy.width, a.scale);
+        Times(dy.row(n), Weight(op, 1).data(), dza.row(n), za.width, dy.width, a.scale, false);
+        if (dx) Times(dy.row(n), Weight(op, 0).data(), dx.row(n), dx.width, dy.width, 1.0, add);
+        break;
+      }
+      case OpCode::kRope:
+        Rotate(dy.row(n), dx.row(n), positions[static_cast<size_t>(n)].first, a, -1.0);
+        break;
+      case OpCode::kSwiGlu:
+        for (int64_t i = 0; i < dy.width; ++i) {
+          const double g = In(line, op, 0).row(n)[i], u = In(line, op, 1).row(n)[i];
+          const double dp = dy.row(n)[i];
+          dx.row(n)[i] = dp * u * SiluSlope(g);
+          DIn(line, op, 1).row(n)[i] = dp * Silu(g);
+        }
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+// From q, k, v, o and lse, a document at a time, written out only when it is complete: the
+// gradients may lie over q, k and v.
+void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
+  const OpAttributes& a = op.attributes;
+  const View q = In(line, op, 0), k = In(line, op, 1), v = In(line, op, 2);
+  const View o = Out(line, op, 0), lse = Out(line, op, 1), d_o = DOut(line, op, 0);
+  int64_t begin = 0;
+  for (int length : batch_->document_lengths) {
+    std::vector<double> dq(static_cast<size_t>(length * q.width)),
+        dk(static_cast<size_t>(length * k.width)), dv = dk;
+    for (int64_t n = 0; n < length; ++n) {
+      for (int64_t h = 0; h < a.heads; ++h) {
+        const int64_t q_at = h * a.head_width, kv_at = h / (a.heads / a.kv_heads) * a.head_width;
+        const double* qn = q.row(begin + n) + q_at;
+        const double* don = d_o.row(begin + n) + q_at;
+        const double delta =
+            std::inner_product(don, don + a.head_width, o.row(begin + n) + q_at, 0.0);
+        for (int64_t m = 0; m <= n; ++m) {
+          const double* km = k.row(begin + m) + kv_at;
+          const double* vm = v.row(begin + m) + kv_at;
+          const double p = std::exp(a.scale * std::inner_product(qn, qn + a.head_width, km, 0.0) -
+                                    lse.row(begin + n)[h]);
+          const double dp = std::inner_product(don, don + a.head_width, vm, 0.0);
+          const double ds = a.scale * p * (dp - delta);
+          for (int64_t i = 0; i < a.head_width; ++i) {
+            dq[static_cast<size_t>(n * q.width + q_at + i)] += ds * km[i];
+            dk[static_cast<size_t>(m * k.width + kv_at + i)] += ds * qn[i];
+            dv[static_cast<size_t>(m * k.width + kv_at + i)] += p * don[i];
+          }
+        }
+      }
+    }
+    const std::vector<double>* results[] = {&dq, &dk, &dv};
+    for (int i = 0; i < 3; ++i) {
+      if (const View to = DIn(line, op, i))
+        std::copy(results[i]->begin(), results[i]->end(), to.row(begin));
+    }
+    begin += length;
+  }
+}
+
+// Predicts each row's label from the row before it; rows without a label get a zero gradient.
+void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_gradient) {
+  const View z = In(line, op, 0);
+  const View dz = with_gradient ? DIn(line, op, 0) : View{};
+  const std::vector<double>& w = Weight(op, 0);
+  const int64_t vocabulary = program_.config.vocabulary;
+  std::vector<double> logits(static_cast<size_t>(vocabulary));
+  for (int64_t n = 0; n < tokens_; ++n) {
+    const int label = batch_->labels[static_cast<size_t>(n)];
+    if (label < 0) {
+      if (dz) std::fill_n(dz.row(n), dz.width, 0.0);
+      continue;
+    }
+    TimesTransposed(z.row(n), w.data(), logits.data(), z.width, vocabulary, 1.0, false);
+    double sum = 0.0;
+    for (double logit : logits) sum += std::exp(logit);
+    loss_ += std::log(sum) - logits[static_cast<size_t>(label)];
+    if (!with_gradient) continue;
+    for (double& logit : logits) logit = std::exp(logit) / sum;
+    logits[static_cast<size_t>(label)] -= 1.0;
+    if (auto* dw = Gradient(op, 0))
+      AddOuter(logits.data(), z.row(n), dw->data(), z.width, vocabulary, 1.0);
+    if (dz) Times(logits.data(), w.data(), dz.row(n), z.width, vocabulary, 1.0, false);
+  }
+}
+
+}  // namespace snug::program

@@ -1,0 +1,68 @@
+// Executes a tape in doubles, without torch: plain loops over an arena whose 4-byte elements are
+// doubles here. What it computes follows from the op's definition alone, so it is an oracle for
+// lowering: any plan must give bitwise the gradients of any other. Regions of the arena are
+// poisoned (NaN) before a slot's first and after its last instruction, so that a read outside a
+// lifetime shows.
+#ifndef TESTS_WORKER_PROGRAM_INTERPRETER_H_
+#define TESTS_WORKER_PROGRAM_INTERPRETER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/program/program.h"
+#include "worker/program/tape.h"
+
+namespace snug::program {
+
+// Documents one behind another.
+struct ToyBatch {
+  std::vector<int> ids;
+  std::vector<int> labels;  // Of the token at the same place; -1: no loss.
+  std::vector<int> document_lengths;
+};
+
+class Interpreter {
+ public:
+  Interpreter(const Program& program, const std::vector<std::vector<double>>& parameters);
+
+  // Sum of the losses; gradients() are those of the sum.
+  double Run(const Tape& tape, const ToyBatch& batch);
+  const std::vector<std::vector<double>>& gradients() const { return gradients_; }
+
+ private:
+  struct View {
+    double* at = nullptr;
+    double* row(int64_t r) const { return at + r * width; }
+    int64_t width = 0;
+    explicit operator bool() const { return at != nullptr; }
+  };
+
+  void Forward(const Instruction& line, const Op& op);
+  void Backward(const Instruction& line, const Op& op);
+  void HeadLoss(const Instruction& line, const Op& op, bool with_gradient);
+  void AttentionBackward(const Instruction& line, const Op& op);
+  View At(int32_t slot, int value) const;
+  View In(const Instruction& line, const Op& op, int i) const;
+  View Out(const Instruction& line, const Op& op, int i) const;
+  View DOut(const Instruction& line, const Op& op, int i) const;
+  View DIn(const Instruction& line, const Op& op, int i) const;
+  const std::vector<double>& Weight(const Op& op, int i) const;
+  std::vector<double>* Gradient(const Op& op, int i);
+  void Poison(const Slot& slot);
+  void PoisonAround(int32_t instruction, bool before);
+
+  const Program& program_;
+  const std::vector<std::vector<double>>& parameters_;
+  std::vector<std::vector<double>> gradients_;
+  const Tape* tape_ = nullptr;
+  const ToyBatch* batch_ = nullptr;
+  const Block* block_ = nullptr;
+  const BlockType* type_ = nullptr;
+  std::vector<double> arena_;
+  double loss_ = 0.0;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace snug::program
+
+#endif  // TESTS_WORKER_PROGRAM_INTERPRETER_H_

@@ -1,0 +1,158 @@
+#include "worker/program/lower.h"
+
+#include <cmath>
+#include <random>
+
+#include "gtest/gtest.h"
+#include "tests/worker/program/interpreter.h"
+#include "worker/program/predict.h"
+#include "worker/program/replay.h"
+
+namespace snug::program {
+namespace {
+
+ModelConfig TinyConfig() {
+  ModelConfig config;
+  config.model_type = "llama";
+  config.layers = 3;
+  config.width = 8;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_width = 4;  // Not C / H.
+  config.mlp_width = 12;
+  config.vocabulary = 11;
+  return config;
+}
+
+TrainingMode Lora(std::vector<std::string> targets) {
+  TrainingMode mode;
+  mode.lora = true;
+  mode.adapter.rank = 3;
+  mode.adapter.target_modules = std::move(targets);
+  return mode;
+}
+
+TrainingMode FullMode() { return {}; }
+
+std::vector<std::vector<double>> RandomParameters(const Program& program, std::mt19937& random) {
+  std::normal_distribution<double> normal(0.0, 0.4);
+  std::vector<std::vector<double>> parameters;
+  for (const Parameter& parameter : program.parameters) {
+    parameters.emplace_back(static_cast<size_t>(parameter.elements()));
+    for (double& x : parameters.back()) x = normal(random) + (parameter.decay ? 0.0 : 1.0);
+  }
+  return parameters;
+}
+
+ToyBatch MixedBatch(std::mt19937& random) {
+  ToyBatch batch;
+  batch.document_lengths = {5, 1, 3};
+  for (int n = 0; n < 9; ++n) {
+    batch.ids.push_back(static_cast<int>(random() % 11));
+    batch.labels.push_back(n % 3 == 0 ? -1 : static_cast<int>(random() % 11));
+  }
+  return batch;
+}
+
+LowerOptions OptionsFor(const ToyBatch& batch) {
+  LowerOptions options;
+  options.key = {.tokens = static_cast<int64_t>(batch.ids.size()),
+                 .documents = static_cast<int64_t>(batch.document_lengths.size()),
+                 .longest_document = 5};
+  return options;
+}
+
+Plan RandomPlan(const Program& program, std::mt19937& random) {
+  Plan plan;
+  plan.name = "random";
+  for (int64_t layer = 0; layer < program.config.layers; ++layer) {
+    const BlockType& type = program.type_of(1 + static_cast<int>(layer));
+    Recipe recipe;
+    for (size_t v = 0; v < type.values.size(); ++v)
+      recipe.push_back(random() % 2 == 0 ? Stash::kKeep : Stash::kRecompute);
+    plan.recipes.push_back(recipe);
+    plan.layer_recipe.push_back(static_cast<int>(layer));
+  }
+  return plan;
+}
+
+const TrainingMode kModes[] = {FullMode(), Lora({"all-linear"}), Lora({"q_proj", "v_proj"}),
+                               Lora({"layers.1.mlp.down_proj"})};
+
+// Whatever is run again, the gradients are those of keeping everything, to the bit, and nothing
+// reads outside a lifetime.
+TEST(LowerTest, RandomPlansGiveBitwiseTheGradientsOfKeep) {
+  std::mt19937 random(7);
+  for (const TrainingMode& mode : kModes) {
+    const Program program = *BuildProgram(TinyConfig(), mode);
+    const auto parameters = RandomParameters(program, random);
+    const ToyBatch batch = MixedBatch(random);
+    Interpreter keep(program, parameters), other(program, parameters);
+    const Tape keep_tape = *Lower(program, RecomputePlan(program, 0), OptionsFor(batch));
+    const double loss = keep.Run(keep_tape, batch);
+    ASSERT_TRUE(std::isfinite(loss));
+    for (int i = 0; i < 300; ++i) {
+      const absl::StatusOr<Tape> tape =
+          Lower(program, RandomPlan(program, random), OptionsFor(batch));
+      ASSERT_TRUE(tape.ok()) << tape.status();
+      ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
+      ASSERT_EQ(other.gradients(), keep.gradients()) << "plan " << i;
+    }
+    for (int k = 0; k <= 3; ++k) {
+      const Tape tape = *Lower(program, RecomputePlan(program, k), OptionsFor(batch));
+      ASSERT_EQ(other.Run(tape, batch), loss);
+      ASSERT_EQ(other.gradients(), keep.gradients()) << "recompute " << k;
+    }
+  }
+}
+
+// The tape is a program for the gradient: central differences of its own loss agree.
+TEST(LowerTest, GradientsAgreeWithFiniteDifferences) {
+  std::mt19937 random(11);
+  for (const TrainingMode& mode : kModes) {
+    const Program program = *BuildProgram(TinyConfig(), mode);
+    auto parameters = RandomParameters(program, random);
+    const ToyBatch batch = MixedBatch(random);
+    LowerOptions options = OptionsFor(batch);
+    const Tape step = *Lower(program, RandomPlan(program, random), options);
+    options.training = false;
+    const Tape forward = *Lower(program, RecomputePlan(program, 0), options);
+    Interpreter interpreter(program, parameters);
+    const double loss = interpreter.Run(step, batch);
+    const auto gradients = interpreter.gradients();
+    EXPECT_EQ(interpreter.Run(forward, batch), loss);
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      if (!program.parameters[p].trainable) continue;
+      const size_t i = random() % parameters[p].size();
+      const double kept = parameters[p][i], h = 1e-5;
+      parameters[p][i] = kept + h;
+      const double above = interpreter.Run(forward, batch);
+      parameters[p][i] = kept - h;
+      const double below = interpreter.Run(forward, batch);
+      parameters[p][i] = kept;
+      EXPECT_NEAR(gradients[p][i], (above - below) / (2 * h),
+                  1e-6 * (1 + std::abs(gradients[p][i])))
+          << program.parameters[p].key;
+    }
+  }
+}
+
+// Nothing but keep is as large, and each block that is run again makes it smaller.
+TEST(LowerTest, RecomputeShrinksTheArena) {
+  ModelConfig config = TinyConfig();
+  config.layers = 8;
+  config.width = config.mlp_width = 64;
+  config.vocabulary = 32;
+  const Program program = *BuildProgram(config, FullMode());
+  LowerOptions options;
+  options.key = {.tokens = 512, .documents = 2, .longest_document = 256};
+  int64_t before = INT64_MAX;
+  for (int k = 0; k < 8; ++k) {
+    const int64_t arena = Lower(program, RecomputePlan(program, k), options)->arena_bytes;
+    EXPECT_LT(arena, before) << k;
+    before = arena;
+  }
+}
+
+}  // namespace
+}  // namespace snug::program

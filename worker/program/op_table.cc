@@ -1,0 +1,104 @@
+#include "worker/program/op_table.h"
+
+namespace snug::program {
+namespace {
+
+constexpr uint32_t kIn0 = 1, kIn1 = 2, kIn2 = 4;
+constexpr uint32_t kOut0 = kNeedsOutput, kOut1 = kNeedsOutput << 1;
+constexpr uint16_t kOverDOut = 1;  // backward_in_place: the gradient of output 0,
+constexpr uint16_t OverIn(int input) {
+  return static_cast<uint16_t>(1u << (8 + input));
+}  // an input.
+
+uint32_t Nothing(Wanted) { return 0; }
+uint32_t InputForParameters(Wanted w) { return w.parameters ? kIn0 : 0; }
+
+constexpr OpRow kRows[kOpCodes] = {
+    {"embedding", Nothing, 0, {}, 0},
+    // dx = r (dxhat - xhat mean(dxhat xhat)): from the output, not the input (LowMemoryBP, MS-BP).
+    {"normalize", [](Wanted w) { return w.inputs ? kOut0 | kOut1 : 0; }, 0, {kOverDOut}, 1},
+    {"affine", InputForParameters, kIn0, {kOverDOut}, 0},
+    {"linear", InputForParameters, 0, {}, 1},
+    {"lora_down", InputForParameters, 0, {}, 1},
+    {"lora_linear", [](Wanted w) { return w.parameters ? kIn1 : 0; }, 0, {}, 1},
+    {"rope", Nothing, kIn0, {kOverDOut}, 0},
+    // A document's gradients are complete in the workspace before they are copied out over its
+    // queries, keys and values.
+    {"attention",
+     [](Wanted) { return kIn0 | kIn1 | kIn2 | kOut0 | kOut1; },
+     0,
+     {OverIn(0), OverIn(1), OverIn(2)},
+     0},
+    {"swiglu",
+     [](Wanted) { return kIn0 | kIn1; },
+     kIn0 | kIn1,
+     {static_cast<uint16_t>(OverIn(0) | kOverDOut), static_cast<uint16_t>(OverIn(1) | kOverDOut)},
+     0},
+    {"add", Nothing, kIn0 | kIn1, {}, 0},
+    {"head_loss", [](Wanted) { return kIn0; }, 0, {OverIn(0)}, 0},
+};
+
+double Elements(const RunShape& run, int value) {
+  return static_cast<double>(run.key.tokens) * static_cast<double>(run.type->values[value].width);
+}
+
+double BytesOf(const RunShape& run, int value) {
+  return Elements(run, value) * static_cast<double>(SizeOf(run.type->values[value].dtype));
+}
+
+int Wants(const RunShape& run) {
+  int products = 0;
+  for (uint32_t bits = run.wanted.inputs; bits != 0; bits &= bits - 1) ++products;
+  return products + (run.wanted.parameters ? 1 : 0);
+}
+
+// Each wanted gradient of a matrix product is one product of the same size.
+double MatmulFlops(const RunShape& run, double in_width, double out_width) {
+  const double product = 2.0 * static_cast<double>(run.key.tokens) * in_width * out_width;
+  return run.direction == Direction::kForward ? product : product * Wants(run);
+}
+
+double MatrixFlops(const RunShape& run) {
+  const auto width = [&](int value) { return static_cast<double>(run.type->values[value].width); };
+  const Op& op = *run.op;
+  switch (op.code) {
+    case OpCode::kLinear:
+    case OpCode::kLoraDown:
+      return MatmulFlops(run, width(op.inputs[0]), width(op.outputs[0]));
+    case OpCode::kLoraLinear: {
+      RunShape base = run, up = run;  // The frozen product has dz alone, the adapter's dza and dB.
+      base.wanted.parameters = false;
+      base.wanted.inputs &= kIn0;
+      up.wanted.inputs &= kIn1;
+      return MatmulFlops(base, width(op.inputs[0]), width(op.outputs[0])) +
+             MatmulFlops(up, width(op.inputs[1]), width(op.outputs[0]));
+    }
+    case OpCode::kAttention: {  // Causal: half of T x T, two products forward, five backward.
+      const double products = run.direction == Direction::kForward ? 2.0 : 5.0;
+      return products * static_cast<double>(run.key.longest_document) * Elements(run, op.inputs[0]);
+    }
+    case OpCode::kHeadLoss: {
+      const double product =
+          2.0 * Elements(run, op.inputs[0]) * static_cast<double>(run.vocabulary);
+      return run.direction == Direction::kForward ? product : product * (1 + Wants(run));
+    }
+    default:
+      return 0.0;
+  }
+}
+
+}  // namespace
+
+const OpRow& RowOf(OpCode code) { return kRows[static_cast<int>(code)]; }
+
+Work WorkOf(const RunShape& run) {
+  Work work;
+  work.flops = MatrixFlops(run);
+  double bytes = 0.0;
+  for (int value : run.op->inputs) bytes += BytesOf(run, value);
+  for (int value : run.op->outputs) bytes += BytesOf(run, value);
+  work.bytes = run.direction == Direction::kForward ? bytes : 2.0 * bytes;
+  return work;
+}
+
+}  // namespace snug::program

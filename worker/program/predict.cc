@@ -1,0 +1,126 @@
+#include "worker/program/predict.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "proto/snug/status_macros.h"
+#include "worker/program/block_layout.h"
+#include "worker/program/replay.h"
+
+namespace snug::program {
+
+int64_t BatchBytes(const Program& program, const TapeKey& key) {
+  constexpr int64_t kId = 4, kWeight = 4, kPosition = 4, kOffset = 8, kAngle = 4;
+  const int64_t angles = key.tokens * (program.config.head_width / 2) * kAngle;
+  return Aligned(key.tokens * kId) +        // input ids
+         Aligned(key.tokens * kId) +        // labels
+         Aligned(key.tokens * kWeight) +    // loss weights
+         Aligned(key.tokens * kPosition) +  // positions within the document
+         Aligned((key.documents + 1) * kOffset) + 2 * Aligned(angles);  // cos, sin
+}
+
+Components StaticComponents(const Program& program, const TapeKey& key, int64_t context_bytes) {
+  constexpr int64_t kF32 = 4;
+  Components bytes;
+  bytes.context = context_bytes;
+  for (const Parameter& parameter : program.parameters) {
+    const int64_t held = Aligned(parameter.bytes());
+    (parameter.adapter ? bytes.adapter : bytes.weights) += held;
+    if (!parameter.trainable) continue;
+    bytes.gradients += Aligned(parameter.elements() * kF32);
+    bytes.optimizer += 2 * Aligned(parameter.elements() * kF32);
+  }
+  bytes.inputs = BatchBytes(program, key);
+  return bytes;
+}
+
+namespace {
+
+absl::StatusOr<double> KeepSeconds(const Program& program, const LowerOptions& options) {
+  ASSIGN_OR_RETURN(const Tape keep, Lower(program, RecomputePlan(program, 0), options));
+  return ModelledSeconds(ReplayTape(program, keep).work);
+}
+
+// The key of the phase that needs the larger inputs, in each coordinate.
+TapeKey Larger(const TapeKey& a, const TapeKey& b) {
+  return {std::max(a.tokens, b.tokens), std::max(a.documents, b.documents),
+          std::max(a.longest_document, b.longest_document)};
+}
+
+absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const Program& program,
+                                          const Plan& plan, const PredictOptions& options) {
+  ASSIGN_OR_RETURN(const Tape step, Lower(program, plan, options.lower));
+  const Replay replay = ReplayTape(program, step);
+  LowerOptions evaluation = options.lower;
+  evaluation.training = false;
+  if (options.evaluation_key.tokens > 0) evaluation.key = options.evaluation_key;
+  ASSIGN_OR_RETURN(const Tape forward, Lower(program, plan, evaluation));
+  Prediction prediction;
+  prediction.plan = plan;
+  prediction.bytes =
+      StaticComponents(program, Larger(options.lower.key, evaluation.key), options.context_bytes);
+  prediction.bytes.arena = std::max(step.arena_bytes, forward.arena_bytes);
+  prediction.peak = replay.peak;
+  prediction.alignment = prediction.bytes.arena - replay.peak.total();
+  prediction.relative_work = ModelledSeconds(replay.work) / keep_seconds;
+  return prediction;
+}
+
+}  // namespace
+
+absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
+                                   const PredictOptions& options) {
+  ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
+  return PredictAgainst(keep_seconds, program, plan, options);
+}
+
+absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& program,
+                                                              const PredictOptions& options) {
+  ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
+  std::vector<Prediction> predictions;
+  for (int k = 0; k <= static_cast<int>(program.config.layers); ++k) {
+    ASSIGN_OR_RETURN(Prediction prediction,
+                     PredictAgainst(keep_seconds, program, RecomputePlan(program, k), options));
+    predictions.push_back(std::move(prediction));
+  }
+  return predictions;
+}
+
+int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes) {
+  int fastest = -1;
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    if (predictions[i].bytes.total() > budget_bytes) continue;
+    if (fastest < 0 ||
+        predictions[i].relative_work < predictions[static_cast<size_t>(fastest)].relative_work)
+      fastest = static_cast<int>(i);
+  }
+  return fastest;
+}
+
+TapeKey WorstBatch(const std::vector<int64_t>& row_tokens, int64_t rows, bool packing,
+                   int64_t max_seq_length) {
+  std::vector<int64_t> sorted = row_tokens;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  TapeKey key;
+  key.longest_document = sorted.empty() ? 0 : sorted.front();
+  const auto all = static_cast<int64_t>(sorted.size());
+  if (!packing) {
+    key.documents = std::min(rows, all);
+    key.tokens = std::accumulate(sorted.begin(), sorted.begin() + key.documents, int64_t{0});
+    return key;
+  }
+  // A packed sequence holds at most max_seq_length tokens, and no more documents than the shortest
+  // ones that fill it.
+  const int64_t total = std::accumulate(sorted.begin(), sorted.end(), int64_t{0});
+  key.tokens = std::min(total, rows * std::max(max_seq_length, key.longest_document));
+  int64_t filled = 0;
+  for (auto shortest = sorted.rbegin(); shortest != sorted.rend(); ++shortest) {
+    if (filled + *shortest > key.tokens) break;
+    filled += *shortest;
+    ++key.documents;
+  }
+  return key;
+}
+
+}  // namespace snug::program

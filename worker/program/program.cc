@@ -1,0 +1,33 @@
+#include "worker/program/program.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace snug::program {
+
+int64_t Parameter::elements() const {
+  int64_t n = 1;
+  for (int64_t extent : shape) n *= extent;
+  return n;
+}
+
+double LoraConfig::scale() const {
+  return rslora ? alpha / std::sqrt(static_cast<double>(rank)) : alpha / static_cast<double>(rank);
+}
+
+std::string AdapterKey(const std::string& module_path, bool up) {
+  return absl::StrCat("base_model.model.", module_path, up ? ".lora_B.weight" : ".lora_A.weight");
+}
+
+std::vector<bool> OutputGradientWanted(const Program& program) {
+  std::vector<bool> wanted;
+  bool any = false;
+  for (const Block& block : program.blocks) {
+    for (int index : block.parameters) any = any || program.parameters[index].trainable;
+    wanted.push_back(any);
+  }
+  return wanted;
+}
+
+}  // namespace snug::program

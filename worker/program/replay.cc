@@ -1,0 +1,89 @@
+#include "worker/program/replay.h"
+
+#include <algorithm>
+
+#include "worker/program/gradients.h"
+
+namespace snug::program {
+namespace {
+
+// A machine of 1 TFLOP/s and 50 GB/s: what a product costs against a pass over memory on most
+// devices, within a factor of two.
+constexpr double kFlopsPerSecond = 1e12;
+constexpr double kBytesPerSecond = 5e10;
+
+int64_t* Component(LiveBytes& live, Region region) {
+  switch (region) {
+    case Region::kStash:
+      return &live.stash;
+    case Region::kWorkspace:
+      return &live.workspace;
+    case Region::kScratch:
+    case Region::kCarry:
+      break;
+  }
+  return &live.scratch;
+}
+
+Work TapeWork(const Program& program, const Tape& tape) {
+  const std::vector<bool> wanted = OutputGradientWanted(program);
+  Work total;
+  std::vector<BlockGradients> gradients(program.blocks.size());
+  for (const Instruction& line : tape.instructions) {
+    if (line.kind != Instruction::Kind::kRun) continue;
+    const size_t b = static_cast<size_t>(line.block);
+    if (gradients[b].wanted.empty())
+      gradients[b] = GradientsOf({.program = &program,
+                                  .block = line.block,
+                                  .d_input_wanted = line.block > 0 && wanted[b - 1]});
+    const BlockType& type = program.type_of(line.block);
+    const size_t op = static_cast<size_t>(line.op);
+    const Work work = WorkOf({.type = &type,
+                              .op = &type.ops[op],
+                              .direction = line.direction,
+                              .wanted = gradients[b].wanted[op],
+                              .key = tape.key,
+                              .compute = program.compute,
+                              .vocabulary = program.config.vocabulary});
+    total.flops += work.flops;
+    total.bytes += work.bytes;
+  }
+  return total;
+}
+
+}  // namespace
+
+std::vector<LiveBytes> Timeline(const Tape& tape) {
+  std::vector<LiveBytes> live(tape.instructions.size() + 1);
+  for (const Slot& slot : tape.slots) {
+    *Component(live[static_cast<size_t>(slot.first)], slot.region) += slot.bytes;
+    *Component(live[static_cast<size_t>(slot.last) + 1], slot.region) -= slot.bytes;
+  }
+  for (size_t t = 1; t < live.size(); ++t) {
+    live[t].stash += live[t - 1].stash;
+    live[t].scratch += live[t - 1].scratch;
+    live[t].workspace += live[t - 1].workspace;
+  }
+  live.pop_back();
+  return live;
+}
+
+Replay ReplayTape(const Program& program, const Tape& tape) {
+  Replay replay;
+  replay.arena_bytes = tape.arena_bytes;
+  const std::vector<LiveBytes> live = Timeline(tape);
+  for (size_t t = 0; t < live.size(); ++t) {
+    replay.peak_values_bytes = std::max(replay.peak_values_bytes, live[t].stash + live[t].scratch);
+    if (live[t].total() <= replay.peak.total()) continue;
+    replay.peak = live[t];
+    replay.peak_instruction = static_cast<int32_t>(t);
+  }
+  replay.work = TapeWork(program, tape);
+  return replay;
+}
+
+double ModelledSeconds(const Work& work) {
+  return work.flops / kFlopsPerSecond + work.bytes / kBytesPerSecond;
+}
+
+}  // namespace snug::program
