@@ -1,0 +1,65 @@
+# LibTorch as the library `snug_torch`, and its precompiled headers as `snug_torch_pch`.
+#
+#   snug_use_torch(target)    links the target to LibTorch and gives it the precompiled <torch/torch.h>
+#
+# LibTorch's own CMake package is not used: it refuses to load without a CUDA toolkit even for a CPU
+# build, overrides CUDA's architectures, and exports the wheel's Protobuf 3.13 headers to every target
+# that links it. What is needed is an include path and four libraries. The wheel's libraries find
+# their NVIDIA libraries by their own rpath.
+
+if(DEFINED ENV{SNUG_TORCH_DIR} AND NOT SNUG_TORCH_DIR)
+  set(SNUG_TORCH_DIR $ENV{SNUG_TORCH_DIR})
+endif()
+if(SNUG_TORCH_DIR)
+  # <root>/share/cmake/Torch, what Torch_DIR would be, is understood as well.
+  string(REGEX REPLACE "/share/cmake/Torch/?$" "" torch_root "${SNUG_TORCH_DIR}")
+else()
+  file(GLOB torch_root ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
+endif()
+if(NOT EXISTS "${torch_root}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "no LibTorch in \"${torch_root}\" (lib/libtorch_cpu.so is missing): "
+    "run deploy/setup.sh, or set SNUG_TORCH_DIR to the folder of a LibTorch")
+endif()
+set(SNUG_TORCH_ROOT ${torch_root} CACHE INTERNAL "folder of the LibTorch in use")
+
+function(snug_import_torch name)
+  add_library(snug_torch_${name} SHARED IMPORTED GLOBAL)
+  set_target_properties(snug_torch_${name} PROPERTIES
+    IMPORTED_LOCATION ${SNUG_TORCH_ROOT}/lib/lib${name}.so)
+  target_link_libraries(snug_torch INTERFACE snug_torch_${name})
+endfunction()
+
+add_library(snug_torch INTERFACE)
+target_include_directories(snug_torch SYSTEM INTERFACE
+  ${SNUG_TORCH_ROOT}/include ${SNUG_TORCH_ROOT}/include/torch/csrc/api/include)
+foreach(name torch torch_cpu c10)
+  snug_import_torch(${name})
+endforeach()
+if(SNUG_CUDA AND EXISTS ${SNUG_TORCH_ROOT}/lib/libtorch_cuda.so)
+  find_package(CUDAToolkit REQUIRED)
+  snug_import_torch(torch_cuda)
+  snug_import_torch(c10_cuda)
+  target_link_libraries(snug_torch INTERFACE CUDA::cudart)
+endif()
+# at::parallel_for is inlined into its caller and is serial there without -fopenmp. LibTorch brings
+# the OpenMP runtime (same soname as the compiler's), so that only one is loaded.
+target_compile_options(snug_torch INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fopenmp>")
+if(EXISTS ${SNUG_TORCH_ROOT}/lib/libgomp.so.1)
+  target_link_libraries(snug_torch INTERFACE ${SNUG_TORCH_ROOT}/lib/libgomp.so.1)
+else()
+  target_link_libraries(snug_torch INTERFACE OpenMP::OpenMP_CXX)
+endif()
+
+# One translation unit that only carries the precompiled header. -fpch-preprocess lets ccache see
+# through it. GCC takes the header only if flags and macros agree, and -Winvalid-pch is an error here:
+# targets that use torch therefore set no definitions of their own.
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc "// Carries the precompiled header.\n")
+add_library(snug_torch_pch STATIC ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc)
+target_compile_options(snug_torch_pch PUBLIC "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
+target_link_libraries(snug_torch_pch PUBLIC snug_torch)
+target_precompile_headers(snug_torch_pch PRIVATE <torch/torch.h>)
+
+function(snug_use_torch target)
+  target_link_libraries(${target} PRIVATE snug_torch_pch)
+  target_precompile_headers(${target} REUSE_FROM snug_torch_pch)
+endfunction()
