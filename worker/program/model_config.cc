@@ -1,0 +1,147 @@
+// What a config.json of the Llama family may say, and what it means.
+//
+// The oracle is transformers: a field that its LlamaConfig has a default for may be missing and
+// means that default; a field that changes what transformers computes and that no program here
+// computes is refused; fields that change nothing (token ids, caches, generation settings, notes of
+// other tools) are passed over. Where versions 4 and 5 read one file differently, the file is
+// refused.
+#include "worker/program/model_config.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/snug/status_macros.h"
+#include "worker/program/json.h"
+#include "worker/program/json_fields.h"
+#include "worker/program/rope_config.h"
+
+namespace snug::program {
+namespace {
+
+using nlohmann::json;
+
+// Beyond any model there is, and small enough that the parameters they allow, 2^55, are counted
+// without overflow.
+constexpr int64_t kMaxWidth = 65'536;
+constexpr int64_t kMaxMlpWidth = 1'048'576;
+constexpr int64_t kMaxLayers = 1'024;
+constexpr int64_t kMaxHeads = 1'024;
+constexpr int64_t kMaxVocabulary = 4'000'000;
+constexpr int64_t kMaxPositions = 4'000'000;
+constexpr int64_t kMaxParameters = 10'000'000'000'000;
+
+void ReadFamily(JsonFields& fields) {
+  const json* type = fields.Find("model_type");
+  if (type == nullptr || *type != "llama") fields.Refuse("model_type", "\"llama\"");
+  fields.MustBe("architectures", json::array({"LlamaForCausalLM"}));
+}
+
+// Fields of which one value is computed here. Transformers acts on each of them, some for every
+// family.
+void RefuseWhatIsNotComputed(JsonFields& fields) {
+  fields.MustBe("hidden_act", "silu");
+  fields.MustBe("attention_bias", false);
+  fields.MustBe("mlp_bias", false);
+  fields.MustBe("attention_dropout", 0);
+  fields.MustBe("pretraining_tp", 1);
+  fields.MustBe("is_causal", true);
+  fields.MustBe("is_encoder_decoder", false);
+  fields.MustBe("add_cross_attention", false);
+  for (const char* field : {"quantization_config", "compression_config", "per_layer_config",
+                            "sliding_window", "attention_chunk_size", "layer_types"}) {
+    fields.MustBe(field, nullptr);
+  }
+}
+
+// The weights' own dtype is in the weights' files; what stands here must only be one that they may
+// have.
+void CheckDtype(JsonFields& fields) {
+  for (const char* field : {"dtype", "torch_dtype"}) {
+    const json* value = fields.Find(field);
+    if (value == nullptr) continue;
+    if (*value != "float32" && *value != "bfloat16" && *value != "float16") {
+      fields.Refuse(field, "\"float32\", \"bfloat16\", \"float16\"");
+    }
+  }
+}
+
+void ReadSizes(JsonFields& fields, ModelConfig& config) {
+  config.layers = fields.Integer("num_hidden_layers", {1, kMaxLayers});
+  config.width = fields.Integer("hidden_size", {1, kMaxWidth});
+  config.mlp_width = fields.Integer("intermediate_size", {1, kMaxMlpWidth});
+  config.vocabulary = fields.Integer("vocab_size", {1, kMaxVocabulary});
+  config.max_positions = fields.Integer("max_position_embeddings", {1, kMaxPositions}, 2048);
+  config.norm_epsilon = fields.Real("rms_norm_eps", {0.0, 1.0}, 1e-6);
+  config.tied_embeddings = fields.Boolean("tie_word_embeddings", false);
+}
+
+void ReadHeads(JsonFields& fields, ModelConfig& config) {
+  config.heads = fields.Integer("num_attention_heads", {1, kMaxHeads});
+  config.kv_heads = fields.Integer("num_key_value_heads", {1, kMaxHeads}, config.heads);
+  if (config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads != 0) {
+    fields.Refuse("num_key_value_heads",
+                  absl::StrCat("a divisor of num_attention_heads = ", config.heads));
+  }
+  if (fields.Find("head_dim") != nullptr) {
+    config.head_width = fields.Integer("head_dim", {2, kMaxWidth});
+    if (config.head_width % 2 != 0) fields.Refuse("head_dim", "an even number");
+    return;
+  }
+  if (config.width == 0 || config.heads == 0) return;
+  config.head_width = config.width / config.heads;
+  if (config.width % (2 * config.heads) != 0) {
+    fields.Refuse("head_dim", absl::StrCat("an even number; hidden_size / num_attention_heads = ",
+                                           config.width, " / ", config.heads, " is none"));
+  }
+}
+
+// Only for sizes within the limits above.
+int64_t Parameters(const ModelConfig& config) {
+  const int64_t attention = 2 * config.width * config.head_width * (config.heads + config.kv_heads);
+  const int64_t mlp = 3 * config.width * config.mlp_width;
+  const int64_t norms = 2 * config.width;
+  const int64_t embeddings = (config.tied_embeddings ? 1 : 2) * config.vocabulary * config.width;
+  return config.layers * (attention + mlp + norms) + embeddings + config.width;
+}
+
+absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& where) {
+  if (!document.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": not a JSON object"));
+  }
+  std::vector<std::string> violations;
+  JsonFields fields(document, "", &violations);
+  ModelConfig config;
+  config.model_type = "llama";
+  ReadFamily(fields);
+  ReadSizes(fields, config);
+  ReadHeads(fields, config);
+  ReadRope(document, config, &violations);
+  RefuseWhatIsNotComputed(fields);
+  CheckDtype(fields);
+  if (violations.empty() && Parameters(config) > kMaxParameters) {
+    violations.push_back(
+        absl::StrCat(Parameters(config), " parameters; accepted: at most ", kMaxParameters));
+  }
+  if (violations.empty()) return config;
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ":\n  ", absl::StrJoin(violations, "\n  ")));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, std::string_view where) {
+  const std::string name(where);
+  ASSIGN_OR_RETURN(const json document, ParseJson(text, name, JsonLimits()));
+  return Interpret(document, name);
+}
+
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir) {
+  const std::string path = absl::StrCat(model_dir, "/config.json");
+  ASSIGN_OR_RETURN(const json document, ReadJsonFile(path, JsonLimits()));
+  return Interpret(document, path);
+}
+
+}  // namespace snug::program
