@@ -1,0 +1,38 @@
+// Softmax cross-entropy over a chunk of rows of logits, loss and gradient in one call: the head
+// works chunk by chunk, so that the logits of all rows never exist at once.
+//
+//   loss[i] = weight[i] * (log sum_v exp(x[i,v]) - x[i,label])
+//   dlogits[i,v] = scale * weight[i] * (softmax(x[i])[v] - [v == label])
+#ifndef KERNELS_CROSS_ENTROPY_H_
+#define KERNELS_CROSS_ENTROPY_H_
+
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace snug::kernels {
+
+// If any logit of a row is NaN or infinite, its loss and its gradient are NaN, whatever its weight.
+// A row of weight 0 may have a negative label (its loss and gradient are 0); every other label is
+// in [0, V). The sum of exponentials is fp32 over 4,096 columns, fp64 beyond. `scale` (1 / trained
+// tokens of the step) multiplies the gradient alone, so that losses of rows add up in fp64 before
+// they are divided. Traffic: 4*N*V elements (2 without dlogits), of which all but the first read
+// and the last write come from the cache when a row fits it.
+struct CrossEntropyParams {
+  const void* logits = nullptr;    // (N, V), dtype
+  void* dlogits = nullptr;         // (N, V), dtype; may be `logits`; null: no gradient
+  const void* labels = nullptr;    // (N), label_type
+  const float* weights = nullptr;  // (N); null: all 1
+  double* row_loss = nullptr;      // (N)
+  double* loss_sum = nullptr;      // += the rows' losses in their order; null: not wanted
+  int64_t N = 0, V = 0;
+  int64_t logits_stride = 0, dlogits_stride = 0;
+  DType dtype = DType::kF32;
+  IndexType label_type = IndexType::kI32;
+  float scale = 1.0f;
+};
+Error CrossEntropy(const CrossEntropyParams& p, Stream stream);
+
+}  // namespace snug::kernels
+
+#endif  // KERNELS_CROSS_ENTROPY_H_

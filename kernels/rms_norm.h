@@ -1,0 +1,76 @@
+// RMS norm (Zhang & Sennrich 2019, eq. 4) as two ops, so that xhat is stored once for all that need
+// it: normalise, whose backward needs its output alone, and affine, one multiplication away from
+// it.
+//
+//   r[i] = 1 / sqrt(mean_c x[i,c]^2 + eps)    xhat[i,c] = x[i,c] * r[i]    z[i,c] = xhat[i,c] *
+//   gamma[c]
+//
+// Rounding in bf16 is that of transformers' LlamaRMSNorm: xhat is rounded to bf16, then z is.
+#ifndef KERNELS_RMS_NORM_H_
+#define KERNELS_RMS_NORM_H_
+
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace snug::kernels {
+
+// x -> xhat, r. `xhat` may be `x`. Traffic: 2*N*C elements + 4*N bytes.
+struct NormalizeForwardParams {
+  const void* x = nullptr;  // (N, C), dtype
+  void* xhat = nullptr;     // (N, C), dtype
+  float* r = nullptr;       // (N), fp32
+  int64_t N = 0, C = 0;
+  int64_t x_stride = 0, xhat_stride = 0;
+  DType dtype = DType::kF32;
+  float eps = 0.0f;  // >= 0
+};
+Error NormalizeForward(const NormalizeForwardParams& p, Stream stream);
+
+// dx = r * (dxhat - xhat * mean_c(dxhat * xhat)), or dx += that with `accumulate`. `dx` may be
+// `dxhat` (not with accumulate). Traffic: 3*N*C elements (4 with accumulate) + 4*N bytes.
+struct NormalizeBackwardParams {
+  const void* dxhat = nullptr;  // (N, C), dtype
+  const void* xhat = nullptr;   // (N, C), dtype: what forward wrote
+  const float* r = nullptr;     // (N), fp32: what forward wrote
+  void* dx = nullptr;           // (N, C), dtype
+  int64_t N = 0, C = 0;
+  int64_t dxhat_stride = 0, xhat_stride = 0, dx_stride = 0;
+  DType dtype = DType::kF32;
+  bool accumulate = false;
+};
+Error NormalizeBackward(const NormalizeBackwardParams& p, Stream stream);
+
+// z = xhat * gamma. `z` may be `xhat`. Traffic: 2*N*C elements.
+struct AffineForwardParams {
+  const void* xhat = nullptr;   // (N, C), dtype
+  const void* gamma = nullptr;  // (C), gamma_dtype
+  void* z = nullptr;            // (N, C), dtype
+  int64_t N = 0, C = 0;
+  int64_t xhat_stride = 0, z_stride = 0;
+  DType dtype = DType::kF32;
+  DType gamma_dtype = DType::kF32;
+};
+Error AffineForward(const AffineForwardParams& p, Stream stream);
+
+// dxhat = dz * gamma and, each unless its pointer is null, dgamma (+)= sum_i dz * xhat. `dxhat` may
+// be `dz`. A column of dgamma is summed over rows in blocks of 32 in fp32, the blocks in fp64, so
+// dividing rows among calls changes its last bits. Traffic: 3*N*C elements (2 without dgamma) + 4*C
+// bytes.
+struct AffineBackwardParams {
+  const void* dz = nullptr;     // (N, C), dtype
+  const void* gamma = nullptr;  // (C), gamma_dtype; needed for dxhat
+  const void* xhat = nullptr;   // (N, C), dtype; needed for dgamma
+  void* dxhat = nullptr;        // (N, C), dtype, or null
+  float* dgamma = nullptr;      // (C), fp32, or null
+  int64_t N = 0, C = 0;
+  int64_t dz_stride = 0, xhat_stride = 0, dxhat_stride = 0;
+  DType dtype = DType::kF32;
+  DType gamma_dtype = DType::kF32;
+  bool accumulate = false;  // Into dgamma. Without it and with N == 0, dgamma becomes 0.
+};
+Error AffineBackward(const AffineBackwardParams& p, Stream stream);
+
+}  // namespace snug::kernels
+
+#endif  // KERNELS_RMS_NORM_H_
