@@ -172,8 +172,6 @@ class Layouter {
       Place place = chain.kept ? Place::kFrame : Place::kScratch;
       if (chain.next_frame) place = Place::kNextFrame;
       if (chain.carried()) place = Place::kCarry;
-      if (place == Place::kCarry)
-        layout_.carry_bytes = std::max(layout_.carry_bytes, Aligned(chain.bytes));
       layout_.slots.push_back(
           {.place = place, .bytes = chain.bytes, .first = chain.first, .last = chain.last});
     }
@@ -236,10 +234,15 @@ class Layouter {
     std::vector<size_t> slots;
     for (size_t i = 0; i < layout_.slots.size(); ++i) {
       const LocalSlot& slot = layout_.slots[i];
-      if (slot.place != Place::kScratch && slot.place != Place::kWorkspace) continue;
+      if (slot.place == Place::kFrame || slot.place == Place::kNextFrame) continue;
+      const int32_t first = std::max(slot.first, 0);
       const int64_t floor =
-          *std::max_element(heights.begin() + slot.first, heights.begin() + slot.last + 1);
-      intervals.push_back({slot.first, slot.last, Aligned(slot.bytes), floor});
+          *std::max_element(heights.begin() + first, heights.begin() + slot.last + 1);
+      intervals.push_back({.first = first,
+                           .last = slot.last,
+                           .bytes = Aligned(slot.bytes),
+                           .floor = floor,
+                           .pinned = slot.place == Place::kCarry});
       slots.push_back(i);
     }
     const int64_t packed = PackIntervals(intervals, static_cast<int32_t>(script_.lines.size()));

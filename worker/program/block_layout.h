@@ -2,7 +2,7 @@
 // allow, and buffers get offsets.
 //
 // The block's stash frame grows from its base, ordered by death in backward (first freed on top);
-// scratch and workspace hang from the top of the arena, under the carry. Offsets here are relative
+// scratch and workspace hang from the top of the arena, around the carry. Offsets here are relative
 // to those two; assembly (lower.cc) makes them absolute.
 #ifndef WORKER_PROGRAM_BLOCK_LAYOUT_H_
 #define WORKER_PROGRAM_BLOCK_LAYOUT_H_
@@ -17,9 +17,9 @@ namespace snug::program {
 
 enum class Place : uint8_t {
   kFrame,      // `offset` from the frame's base.
-  kScratch,    // `offset` from the bottom of the carry downwards to the slot's first byte.
+  kScratch,    // `offset` from the arena's top downwards to the slot's first byte.
   kWorkspace,  // As scratch, for one instruction.
-  kCarry,      // The one slot at the top that blocks hand x and dx on in.
+  kCarry,      // The very top, where blocks hand on x and dx; free in between.
   kNextFrame,  // The next block keeps its input: this block's output lies in that block's frame.
 };
 
@@ -36,8 +36,7 @@ struct BlockLayout {
   int32_t forward_lines = 0;
   std::vector<LocalSlot> slots;
   int64_t frame_bytes = 0;
-  int64_t peak_bytes = 0;  // Over the frame's base, without the carry.
-  int64_t carry_bytes = 0;
+  int64_t peak_bytes = 0;    // Over the frame's base.
   int64_t input_offset = 0;  // In the frame, when the input is kept.
   bool input_kept = false;
   // Local slots at the block's borders, kNoSlot where there is none.

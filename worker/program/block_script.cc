@@ -54,7 +54,7 @@ class ScriptWriter {
 
  private:
   void WriteBackward() {
-    if (type_.output >= 0) {
+    if (type_.output >= 0 && gradients_.required[type_.output]) {
       script_.d_output = gradient_[type_.output] = AddInstance(type_.output, script_.forward_lines);
     }
     for (int i = static_cast<int>(type_.ops.size()) - 1; i >= 0; --i) {

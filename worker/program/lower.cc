@@ -84,15 +84,12 @@ class Assembler {
   }
 
   void MeasureArena() {
-    int64_t base = 0, highest = 0, carry = 0;
+    int64_t base = 0;
     for (const BlockLayout* layout : layouts_) {
       bases_.push_back(base);
-      highest = std::max(highest, base + layout->peak_bytes);
-      carry = std::max(carry, layout->carry_bytes);
+      tape_.arena_bytes = std::max(tape_.arena_bytes, base + layout->peak_bytes);
       base += layout->frame_bytes;
     }
-    scratch_top_ = highest;
-    tape_.arena_bytes = highest + carry;
   }
 
   int64_t OffsetOf(int block, const LocalSlot& slot) const {
@@ -103,12 +100,11 @@ class Assembler {
       case Place::kNextFrame:
         return bases_[b + 1] + layouts_[b + 1]->input_offset;
       case Place::kCarry:
-        return scratch_top_;
       case Place::kScratch:
       case Place::kWorkspace:
         break;
     }
-    return scratch_top_ - slot.offset;
+    return tape_.arena_bytes - slot.offset;
   }
 
   static Region RegionOf(Place place) {
@@ -189,8 +185,7 @@ class Assembler {
   std::vector<const BlockLayout*> layouts_;  // By block.
   std::vector<int64_t> bases_;               // By block: where its frame begins.
   std::vector<std::vector<int32_t>> slots_;  // By block, by local slot: the tape's.
-  int64_t scratch_top_ = 0;
-  int32_t border_ = kNoSlot;  // What the next block is handed.
+  int32_t border_ = kNoSlot;                 // What the next block is handed.
   Tape tape_;
 };
 

@@ -15,7 +15,8 @@ struct Interval {
   int64_t bytes = 0;  // A multiple of the alignment.
   int64_t floor = 0;  // Highest stack that it meets in its life: what it must stay above, seen from
                       // the other end.
-  int64_t offset = 0;  // Result: from the scratch end.
+  int64_t offset = 0;   // Result: from the scratch end.
+  bool pinned = false;  // Stays at offset 0 (the carry); pinned ones do not meet one another.
 };
 
 // Gives every interval its offset; returns max(floor + offset + bytes). `steps` is the number of

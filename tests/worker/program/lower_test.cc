@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/worker/program/interpreter.h"
+#include "tests/worker/program/models.h"
 #include "worker/program/predict.h"
 #include "worker/program/replay.h"
 
@@ -23,16 +24,6 @@ ModelConfig TinyConfig() {
   config.vocabulary = 11;
   return config;
 }
-
-TrainingMode Lora(std::vector<std::string> targets) {
-  TrainingMode mode;
-  mode.lora = true;
-  mode.adapter.rank = 3;
-  mode.adapter.target_modules = std::move(targets);
-  return mode;
-}
-
-TrainingMode FullMode() { return {}; }
 
 std::vector<std::vector<double>> RandomParameters(const Program& program, std::mt19937& random) {
   std::normal_distribution<double> normal(0.0, 0.4);
@@ -62,22 +53,8 @@ LowerOptions OptionsFor(const ToyBatch& batch) {
   return options;
 }
 
-Plan RandomPlan(const Program& program, std::mt19937& random) {
-  Plan plan;
-  plan.name = "random";
-  for (int64_t layer = 0; layer < program.config.layers; ++layer) {
-    const BlockType& type = program.type_of(1 + static_cast<int>(layer));
-    Recipe recipe;
-    for (size_t v = 0; v < type.values.size(); ++v)
-      recipe.push_back(random() % 2 == 0 ? Stash::kKeep : Stash::kRecompute);
-    plan.recipes.push_back(recipe);
-    plan.layer_recipe.push_back(static_cast<int>(layer));
-  }
-  return plan;
-}
-
-const TrainingMode kModes[] = {FullMode(), Lora({"all-linear"}), Lora({"q_proj", "v_proj"}),
-                               Lora({"layers.1.mlp.down_proj"})};
+const TrainingMode kModes[] = {FullMode(), LoraMode({"all-linear"}), LoraMode({"q_proj", "v_proj"}),
+                               LoraMode({"layers.1.mlp.down_proj"})};
 
 // Whatever is run again, the gradients are those of keeping everything, to the bit, and nothing
 // reads outside a lifetime.
@@ -93,7 +70,7 @@ TEST(LowerTest, RandomPlansGiveBitwiseTheGradientsOfKeep) {
     ASSERT_TRUE(std::isfinite(loss));
     for (int i = 0; i < 300; ++i) {
       const absl::StatusOr<Tape> tape =
-          Lower(program, RandomPlan(program, random), OptionsFor(batch));
+          Lower(program, RandomPlan(program, 3, random), OptionsFor(batch));
       ASSERT_TRUE(tape.ok()) << tape.status();
       ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
       ASSERT_EQ(other.gradients(), keep.gradients()) << "plan " << i;
@@ -114,7 +91,7 @@ TEST(LowerTest, GradientsAgreeWithFiniteDifferences) {
     auto parameters = RandomParameters(program, random);
     const ToyBatch batch = MixedBatch(random);
     LowerOptions options = OptionsFor(batch);
-    const Tape step = *Lower(program, RandomPlan(program, random), options);
+    const Tape step = *Lower(program, RandomPlan(program, 3, random), options);
     options.training = false;
     const Tape forward = *Lower(program, RecomputePlan(program, 0), options);
     Interpreter interpreter(program, parameters);

@@ -1,0 +1,66 @@
+// Shapes of known models, as configurations for tests; no weights.
+#ifndef TESTS_WORKER_PROGRAM_MODELS_H_
+#define TESTS_WORKER_PROGRAM_MODELS_H_
+
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/program/plan.h"
+#include "worker/program/program.h"
+
+namespace snug::program {
+
+inline ModelConfig LlamaShape(int64_t layers, int64_t width, int64_t heads, int64_t kv_heads,
+                              int64_t mlp_width, int64_t vocabulary) {
+  ModelConfig config;
+  config.model_type = "llama";
+  config.layers = layers;
+  config.width = width;
+  config.heads = heads;
+  config.kv_heads = kv_heads;
+  config.head_width = width / heads;
+  config.mlp_width = mlp_width;
+  config.vocabulary = vocabulary;
+  return config;
+}
+
+inline ModelConfig Llama8B() { return LlamaShape(32, 4096, 32, 8, 14336, 128256); }
+inline ModelConfig Llama125M() { return LlamaShape(12, 768, 12, 12, 2048, 32000); }
+inline ModelConfig Llama70B() { return LlamaShape(80, 8192, 64, 8, 28672, 128256); }
+
+inline TrainingMode FullMode() { return {}; }
+
+inline TrainingMode LoraMode(std::vector<std::string> targets = {"all-linear"},
+                             DType compute = DType::kF32) {
+  TrainingMode mode;
+  mode.lora = true;
+  mode.compute = compute;
+  mode.adapter.target_modules = std::move(targets);
+  return mode;
+}
+
+// A stash drawn for every value of a layer, `recipes` different draws per block type.
+inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random) {
+  Plan plan;
+  plan.name = "random";
+  std::map<std::pair<int, int>, int> drawn;  // By block type and draw.
+  for (int layer = 0; layer < static_cast<int>(program.config.layers); ++layer) {
+    const int type = program.blocks[static_cast<size_t>(1 + layer)].type;
+    const auto [it, inserted] =
+        drawn.try_emplace({type, layer % recipes}, static_cast<int>(plan.recipes.size()));
+    if (inserted) {
+      plan.recipes.emplace_back(program.types[static_cast<size_t>(type)].values.size());
+      for (Stash& stash : plan.recipes.back())
+        stash = random() % 2 == 0 ? Stash::kKeep : Stash::kRecompute;
+    }
+    plan.layer_recipe.push_back(it->second);
+  }
+  return plan;
+}
+
+}  // namespace snug::program
+
+#endif  // TESTS_WORKER_PROGRAM_MODELS_H_
