@@ -7,10 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define RETURN_IF_ERROR(expr)                                   \
-  do {                                                          \
-    if (absl::Status snug_status_ = (expr); !snug_status_.ok()) \
-      return snug_status_;                                      \
+#define RETURN_IF_ERROR(expr)                                                        \
+  do {                                                                               \
+    if (absl::Status snug_status_ = (expr); !snug_status_.ok()) return snug_status_; \
   } while (false)
 
 #define SNUG_CONCAT_INNER_(a, b) a##b

@@ -1,0 +1,99 @@
+// The one file that names yaml-cpp and holds its catch. The limits keep a small file with aliases
+// of aliases from becoming a huge tree.
+#include "proto/snug/yaml_node.h"
+
+#include <exception>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "yaml-cpp/yaml.h"
+
+namespace snug {
+namespace {
+
+constexpr size_t kMaxTextBytes = size_t{1} << 20;
+constexpr int kMaxDepth = 64;
+constexpr int kMaxNodes = 100'000;
+
+class Converter {
+ public:
+  explicit Converter(absl::string_view file) : file_(file) {}
+
+  absl::StatusOr<YamlNode> Convert(const YAML::Node& from, int depth) {
+    YamlNode node;
+    node.line = from.Mark().line + 1;
+    if (depth > kMaxDepth)
+      return Error(node.line, absl::StrCat("nested deeper than ", kMaxDepth, " levels"));
+    if (++nodes_ > kMaxNodes)
+      return Error(node.line, absl::StrCat("more than ", kMaxNodes, " values"));
+    switch (from.Type()) {
+      case YAML::NodeType::Undefined:
+      case YAML::NodeType::Null:
+        return node;
+      case YAML::NodeType::Scalar:
+        node.kind = YamlNode::Kind::kScalar;
+        node.scalar = from.Scalar();
+        return node;
+      case YAML::NodeType::Sequence:
+        return Sequence(from, depth, std::move(node));
+      case YAML::NodeType::Map:
+        return Mapping(from, depth, std::move(node));
+    }
+    return Error(node.line, "not YAML that is understood here");
+  }
+
+  absl::Status Error(int line, absl::string_view what) const {
+    return absl::InvalidArgumentError(absl::StrCat(file_, ":", line, ": ", what));
+  }
+
+ private:
+  absl::StatusOr<YamlNode> Sequence(const YAML::Node& from, int depth, YamlNode node) {
+    node.kind = YamlNode::Kind::kSequence;
+    for (const YAML::Node& item : from) {
+      ASSIGN_OR_RETURN(YamlNode converted, Convert(item, depth + 1));
+      node.items.push_back(std::move(converted));
+    }
+    return node;
+  }
+
+  absl::StatusOr<YamlNode> Mapping(const YAML::Node& from, int depth, YamlNode node) {
+    node.kind = YamlNode::Kind::kMapping;
+    for (const auto& entry : from) {
+      const int line = entry.first.Mark().line + 1;
+      if (!entry.first.IsScalar())
+        return Error(line, "a key must be a word, not a list or a mapping");
+      ASSIGN_OR_RETURN(YamlNode value, Convert(entry.second, depth + 1));
+      node.entries.push_back({entry.first.Scalar(), line, std::move(value)});
+    }
+    return node;
+  }
+
+  const std::string file_;
+  int nodes_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<YamlNode> ReadYaml(absl::string_view text, absl::string_view file) {
+  Converter converter(file);
+  if (text.size() > kMaxTextBytes) {
+    return converter.Error(
+        1, absl::StrCat("the file has ", text.size(), " bytes; at most ", kMaxTextBytes));
+  }
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    if (documents.empty()) return YamlNode{};
+    if (documents.size() > 1) {
+      return converter.Error(documents[1].Mark().line + 1,
+                             "a second document begins here; one file holds one");
+    }
+    return converter.Convert(documents[0], 0);
+  } catch (const YAML::Exception& e) {
+    return converter.Error(e.mark.line + 1, absl::StrCat("not valid YAML: ", e.msg));
+  } catch (const std::exception& e) {
+    return converter.Error(1, absl::StrCat("not valid YAML: ", e.what()));
+  }
+}
+
+}  // namespace snug

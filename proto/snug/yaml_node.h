@@ -1,0 +1,36 @@
+// A YAML document as a plain tree, so that one file alone meets yaml-cpp and its exceptions.
+#ifndef PROTO_SNUG_YAML_NODE_H_
+#define PROTO_SNUG_YAML_NODE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace snug {
+
+struct YamlEntry;
+
+struct YamlNode {
+  enum class Kind { kNull, kScalar, kSequence, kMapping };
+  Kind kind = Kind::kNull;
+  int line = 0;  // From 1.
+  std::string scalar;
+  std::vector<YamlNode> items;
+  std::vector<YamlEntry> entries;  // In the file's order; keys are scalars, and may be there twice.
+};
+
+struct YamlEntry {
+  std::string key;
+  int line = 0;
+  YamlNode value;
+};
+
+// One document of at most 1 MiB, 64 levels and 100,000 nodes; an empty one is kNull. Aliases are
+// expanded. InvalidArgument names `file` and the line.
+absl::StatusOr<YamlNode> ReadYaml(absl::string_view text, absl::string_view file);
+
+}  // namespace snug
+
+#endif  // PROTO_SNUG_YAML_NODE_H_
