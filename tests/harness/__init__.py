@@ -1,0 +1,1 @@
+"""What the Python tests share: tiny models, datasets, and a daemon of their own."""

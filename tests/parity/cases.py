@@ -1,0 +1,151 @@
+"""The parity cases: random tiny models with what trips implementations, and what is asked of them.
+
+Every optimizer step uses the whole dataset (batch x accumulation = rows), so an order of our own only
+permutes rows within a step; the rows of each micro-batch are read from the probe all the same.
+"""
+
+import dataclasses
+import pathlib
+
+import torch
+
+from tests.harness import datasets, models
+from tests.parity import reference
+
+# Mixed lengths, one token beyond powers of two among them; the longest is three times the length at
+# which the scaled rotary frequencies were trained.
+LENGTHS = (2, 97, 5, 33, 64, 17, 1, 48, 12, 80, 3, 21)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One configuration to train. `targets`: None for full fine-tuning."""
+
+    name: str
+    shape: models.Shape
+    targets: tuple | str | None = None
+    bf16: bool = False
+    spelling: int = 5
+    rslora: bool = False
+    batch: int = 4
+    scheduler: str = "cosine"
+    seed: int = 1
+
+    @property
+    def dtype(self):
+        """Compute dtype of frozen weights and activations."""
+        return torch.bfloat16 if self.bf16 else torch.float32
+
+
+PLAIN = models.Shape(kv_heads=4)
+ONE_KV_HEAD = models.Shape(kv_heads=1, head_width=24, vocabulary=257)
+LLAMA3 = models.Shape(kv_heads=2, vocabulary=199, tied=True, rope="llama3", layers=3)
+LINEAR = models.Shape(heads=3, kv_heads=1, width=72, head_width=32, vocabulary=163, rope="linear")
+QV = ("q_proj", "v_proj")
+
+FP32_CASES = (
+    Case("full-plain", PLAIN, scheduler="linear", seed=11),
+    Case("full-one-kv-head", ONE_KV_HEAD, spelling=4, batch=3, seed=12),
+    Case("full-llama3-tied", LLAMA3, batch=12, seed=13),
+    Case("full-linear-rope", LINEAR, spelling=4, scheduler="constant_with_warmup", seed=14),
+    Case("lora-plain-v4", PLAIN, "all-linear", spelling=4, batch=6, seed=15),
+    Case("lora-one-kv-head", ONE_KV_HEAD, QV, rslora=True, seed=16),
+    Case("lora-llama3-tied-v4", LLAMA3, "all-linear", spelling=4, scheduler="constant", seed=17),
+    Case("lora-linear-rope", LINEAR, ("k_proj", "o_proj", "up_proj", "down_proj"), seed=18),
+)
+BF16_CASES = (
+    Case("lora-bf16-one-kv-head", ONE_KV_HEAD, "all-linear", bf16=True, spelling=4, seed=21),
+    Case("lora-bf16-llama3-tied", LLAMA3, "all-linear", bf16=True, batch=12, seed=22),
+    Case("lora-bf16-linear-rope", LINEAR, QV, bf16=True, rslora=True, seed=23),
+)
+
+
+@dataclasses.dataclass
+class Prepared:
+    """A case on disk, and its rows in memory."""
+
+    case: Case
+    folder: pathlib.Path
+    model: pathlib.Path
+    adapter: pathlib.Path | None
+    data: pathlib.Path
+    rows: list
+    settings: reference.Settings
+
+
+def prepare(case, folder, lengths=LENGTHS):
+    """Writes model, adapter and prepared dataset of a case."""
+    folder = pathlib.Path(folder)
+    model = models.random_model(case.shape, case.seed)
+    directory = models.write_model(model, folder / "model", case.dtype, case.spelling)
+    adapter = None
+    if case.targets:
+        lora = lora_arguments(case)
+        adapter = models.write_adapter(model, folder / "adapter", lora, case.seed + 100)
+    rows = datasets.random_rows(case.seed, usable(lengths), case.shape.vocabulary)
+    data = datasets.write_prepared(rows, folder / "data")
+    settings = reference.Settings(lr_scheduler_type=case.scheduler)
+    return Prepared(case, folder, directory, adapter, data, rows, settings)
+
+
+def usable(lengths):
+    """Rows of one token carry no loss and are dropped by snug-prepare."""
+    return [length for length in lengths if length > 1]
+
+
+def lora_arguments(case):
+    """LoraConfig arguments: rank and alpha whose ratio is not one."""
+    targets = case.targets if isinstance(case.targets, str) else list(case.targets)
+    return {"r": 4, "lora_alpha": 6, "target_modules": targets, "use_rslora": case.rslora}
+
+
+def job_spec(prepared, **changes):
+    """The JobSpec of a case with nothing left to defaults, as proto JSON. `changes`: fields of
+    TrainingSpec to set otherwise."""
+    case, settings = prepared.case, prepared.settings
+    rows = len(prepared.rows)
+    training = {
+        "max_steps": settings.max_steps,
+        "per_device_train_batch_size": case.batch,
+        "gradient_accumulation_steps": -(-rows // case.batch),
+        "learning_rate": settings.learning_rate,
+        "lr_scheduler_type": case.scheduler.upper(),
+        "warmup_steps": settings.warmup_steps,
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
+        "max_seq_length": 256,
+        "packing": False,
+        "precision": "BF16" if case.bf16 else "FP32",
+        "seed": 42,
+        "save_total_limit": 2,
+        "logging_steps": 1,
+        "adam_beta1": settings.adam_beta1,
+        "adam_beta2": settings.adam_beta2,
+        "adam_epsilon": settings.adam_epsilon,
+    }
+    spec = {
+        "display_name": case.name,
+        "model": str(prepared.model),
+        "dataset": str(prepared.data),
+        "method": "LORA" if case.targets else "FULL",
+        "training": {**training, **changes},
+        "memory": {"budget": "auto", "fidelity": "EXACT"},
+    }
+    if case.targets:
+        lora = lora_arguments(case)
+        if isinstance(lora["target_modules"], str):
+            lora["target_modules"] = [lora["target_modules"]]
+        spec["lora"] = {**lora, "lora_dropout": 0.0, "init_adapter": str(prepared.adapter)}
+    return spec
+
+
+def in_order(rows, order):
+    """Row numbers, per step and micro-batch, as the rows themselves."""
+    return [[[rows[i] for i in batch] for batch in step] for step in order]
+
+
+def file_order(case, rows, steps):
+    """The order in which a user without shuffling sees the rows."""
+    numbers = list(range(rows))
+    step = [numbers[i : i + case.batch] for i in range(0, rows, case.batch)]
+    return [step] * steps
