@@ -14,6 +14,11 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging
+
+logging.disable_progress_bar()
+# These models are too small to share out; on a busy machine a second thread only waits.
+torch.set_num_threads(1)
 
 LLAMA3_ROPE = {
     "rope_type": "llama3",
