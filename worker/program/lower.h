@@ -12,8 +12,8 @@
 namespace snug::program {
 
 struct LowerOptions {
-  TapeKey key;
-  Machine machine;
+  TapeKey key = {};
+  Machine machine = {};
   bool training = true;  // false: forward and loss only.
 };
 

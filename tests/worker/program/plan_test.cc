@@ -1,0 +1,135 @@
+#include "worker/program/plan.h"
+
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/program/models.h"
+#include "worker/program/block_script.h"
+
+namespace snug::program {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ModelConfig Small() { return LlamaShape(2, 64, 4, 2, 96, 50); }
+
+std::vector<std::string> SiteNames(const Program& program) {
+  std::vector<std::string> names;
+  for (const Site& site : SitesOf(program)) names.push_back(site.name);
+  return names;
+}
+
+Stash StashOf(const Program& program, const Plan& plan, const std::string& name) {
+  for (const Site& site : SitesOf(program)) {
+    if (site.name != name) continue;
+    const int layer = program.blocks[static_cast<size_t>(site.block)].layer;
+    const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
+    return plan.recipes[static_cast<size_t>(recipe)][static_cast<size_t>(site.value)];
+  }
+  ADD_FAILURE() << "no site " << name;
+  return Stash::kKeep;
+}
+
+// Every linear is trained: all they read is a site. What no backward reads, and no way back to such
+// a value, is none.
+TEST(PlanTest, SitesOfFullTrainingAreWhatBackwardCanReach) {
+  const std::vector<std::string> names = SiteNames(*BuildProgram(Small(), FullMode()));
+  for (const char* site :
+       {"input", "norm1.xhat", "norm1.r", "norm1.out", "attention.q_proj", "attention.q",
+        "attention.k", "attention.v", "attention.out", "attention.lse", "attention.o_proj",
+        "residual", "norm2.xhat", "norm2.out", "mlp.gate", "mlp.up", "mlp.act"}) {
+    EXPECT_THAT(names, Contains(std::string("layers.1.") + site));
+  }
+  EXPECT_THAT(names, Not(Contains("layers.1.mlp.down")));
+  EXPECT_THAT(names, Not(Contains("layers.1.output")));
+}
+
+// Adapters on q and v alone: a frozen linear keeps no input.
+TEST(PlanTest, FrozenLinearsAskForNoInput) {
+  const Program program = *BuildProgram(Small(), LoraMode({"q_proj", "v_proj"}));
+  const std::vector<std::string> names = SiteNames(program);
+  EXPECT_THAT(names, Contains("layers.0.attention.v.za"));
+  EXPECT_THAT(names, Not(Contains("layers.0.mlp.act")));
+}
+
+TEST(PlanTest, LongestLiteralPartOfAPatternWins) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const Plan plan = *PinnedPlan(program, {{"*", Stash::kKeep},
+                                          {"layers.*.mlp.*", Stash::kRecompute},
+                                          {"layers.1.mlp.gate", Stash::kKeep}});
+  EXPECT_EQ(StashOf(program, plan, "layers.0.mlp.gate"), Stash::kRecompute);
+  EXPECT_EQ(StashOf(program, plan, "layers.1.mlp.gate"), Stash::kKeep);
+  EXPECT_EQ(StashOf(program, plan, "layers.1.mlp.up"), Stash::kRecompute);
+  EXPECT_EQ(StashOf(program, plan, "layers.1.attention.q"), Stash::kKeep);
+}
+
+TEST(PlanTest, EquallyLongPatternsOnOneSiteAreAnError) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const auto plan = PinnedPlan(
+      program,
+      {{"layers.0.mlp*", Stash::kKeep}, {"layers.*.mlp.", Stash::kKeep}, {"*", Stash::kKeep}});
+  EXPECT_THAT(plan.status().message(), HasSubstr("matches no site"));
+  const auto tie =
+      PinnedPlan(program, {{"*.mlp.gate", Stash::kKeep}, {"layers.0.*", Stash::kRecompute}});
+  EXPECT_THAT(tie.status().message(), HasSubstr("both match layers.0.mlp.gate"));
+}
+
+TEST(PlanTest, APatternThatMatchesNothingNamesTheSitesThereAre) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const auto plan = PinnedPlan(program, {{"layers.*.ffn.*", Stash::kRecompute}});
+  EXPECT_THAT(plan.status().message(), HasSubstr("'layers.*.ffn.*' matches no site"));
+  EXPECT_THAT(plan.status().message(), HasSubstr("mlp.gate"));
+}
+
+// The first k layers are run again: the block that unfolds then meets the lowest stack.
+TEST(PlanTest, RecomputeTakesTheFirstLayers) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const Plan plan = RecomputePlan(program, 1);
+  EXPECT_EQ(plan.name, "recompute 1 of 2");
+  EXPECT_EQ(StashOf(program, plan, "layers.0.mlp.act"), Stash::kRecompute);
+  EXPECT_EQ(StashOf(program, plan, "layers.1.mlp.act"), Stash::kKeep);
+}
+
+// A whole block run again keeps its input alone, and its last linear, whose result nobody reads, is
+// not run.
+TEST(PlanTest, WholeBlockRecomputeKeepsTheInputAndSkipsTheLastLinear) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const Recipe recipe(program.type_of(1).values.size(), Stash::kRecompute);
+  const LowerOptions options{.key = {8, 1, 8}};
+  const Demand demand = DemandOf({&program, 1, &recipe, true, &options});
+  EXPECT_EQ(std::count(demand.kept.begin(), demand.kept.end(), true), 1);
+  EXPECT_TRUE(demand.kept[static_cast<size_t>(program.type_of(1).input)]);
+  const BlockType& type = program.type_of(1);
+  for (size_t i = 0; i < type.ops.size(); ++i) {
+    const bool last = type.ops[i].name == "mlp.down_proj" || type.ops[i].name == "output";
+    EXPECT_EQ(demand.rerun[i], !last) << type.ops[i].name;
+  }
+}
+
+// r and lse follow their op; za follows the linear that reads it.
+TEST(PlanTest, CompanionsAreKeptUnlessTheirOpRunsAgain) {
+  const Program program = *BuildProgram(Small(), LoraMode());
+  const BlockType& type = program.type_of(1);
+  const auto value = [&](const std::string& site) {
+    for (size_t v = 0; v < type.values.size(); ++v) {
+      if (type.values[v].site == site) return v;
+    }
+    ADD_FAILURE() << site;
+    return size_t{0};
+  };
+  Recipe recipe(type.values.size(), Stash::kKeep);
+  recipe[value("attention.out")] = Stash::kRecompute;
+  recipe[value("mlp.gate")] = Stash::kRecompute;
+  const LowerOptions options{.key = {8, 1, 8}};
+  const Demand demand = DemandOf({&program, 1, &recipe, true, &options});
+  EXPECT_FALSE(demand.kept[value("attention.lse")]);
+  EXPECT_FALSE(demand.kept[value("mlp.gate.za")]);
+  EXPECT_TRUE(demand.kept[value("mlp.up.za")]);
+  EXPECT_TRUE(demand.kept[value("norm1.r")]);
+}
+
+}  // namespace
+}  // namespace snug::program

@@ -1,0 +1,106 @@
+#include "worker/program/predict.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/program/models.h"
+
+namespace snug::program {
+namespace {
+
+PredictOptions Tokens(int64_t tokens) {
+  PredictOptions options;
+  options.lower.key = {.tokens = tokens, .documents = 2, .longest_document = tokens / 2};
+  options.context_bytes = 100;
+  return options;
+}
+
+ModelConfig Small() { return LlamaShape(4, 64, 4, 2, 96, 128); }
+
+// 1 parameter of full training in fp32: 4 bytes of weight, 4 of gradient, 8 of AdamW.
+TEST(PredictTest, StaticBytesOfFullTrainingAreSixteenPerParameter) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  int64_t elements = 0;
+  for (const Parameter& parameter : program.parameters) elements += parameter.elements();
+  const Components bytes = StaticComponents(program, {8, 1, 8}, 100);
+  EXPECT_EQ(bytes.weights, 4 * elements);
+  EXPECT_EQ(bytes.gradients, 4 * elements);
+  EXPECT_EQ(bytes.optimizer, 8 * elements);
+  EXPECT_EQ(bytes.adapter, 0);
+  EXPECT_EQ(bytes.context, 100);
+}
+
+// A frozen bf16 base costs 2 bytes a parameter, its adapter 16.
+TEST(PredictTest, AFrozenBaseHasNeitherGradientNorOptimizer) {
+  const Program program = *BuildProgram(Small(), LoraMode({"all-linear"}, DType::kBF16));
+  int64_t base = 0, adapter = 0;
+  for (const Parameter& parameter : program.parameters)
+    (parameter.adapter ? adapter : base) += parameter.elements();
+  const Components bytes = StaticComponents(program, {8, 1, 8}, 0);
+  EXPECT_EQ(bytes.weights, 2 * base);
+  EXPECT_EQ(bytes.adapter, 4 * adapter);
+  EXPECT_EQ(bytes.gradients + bytes.optimizer, 12 * adapter);
+}
+
+TEST(PredictTest, MoreRecomputeIsSmallerAndSlower) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const auto table = *PredictRecomputePlans(program, Tokens(512));
+  ASSERT_EQ(table.size(), 5u);
+  EXPECT_EQ(table[0].relative_work, 1.0);
+  for (size_t k = 1; k < table.size(); ++k) {
+    EXPECT_GT(table[k].relative_work, table[k - 1].relative_work);
+    EXPECT_LE(table[k].bytes.total(), table[k - 1].bytes.total());
+  }
+  EXPECT_LT(table[4].relative_work, 1.4);
+}
+
+// With exactly its bytes a plan is chosen; one byte less and the next smaller one is; below the
+// smallest none.
+TEST(PredictTest, TheBudgetDecidesToTheByte) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const auto table = *PredictRecomputePlans(program, Tokens(512));
+  EXPECT_EQ(FastestThatFits(table, table[0].bytes.total()), 0);
+  const int next = FastestThatFits(table, table[0].bytes.total() - 1);
+  EXPECT_GT(next, 0);
+  EXPECT_LT(table[static_cast<size_t>(next)].bytes.total(), table[0].bytes.total());
+  EXPECT_EQ(FastestThatFits(table, table[4].bytes.total() - 1), -1);
+}
+
+// The composition at the peak and the alignment make up the arena.
+TEST(PredictTest, ComponentsOfThePeakSumToTheArena) {
+  const Program program = *BuildProgram(Small(), LoraMode());
+  const Prediction p = *Predict(program, RecomputePlan(program, 2), Tokens(256));
+  EXPECT_EQ(p.peak.total() + p.alignment, p.bytes.arena);
+  EXPECT_GE(p.alignment, 0);
+  EXPECT_GT(p.peak.stash, 0);
+}
+
+// An evaluation batch larger than the training batch can need the larger arena, and does need the
+// larger inputs.
+TEST(PredictTest, EvaluationCounts) {
+  const Program program = *BuildProgram(Small(), LoraMode());
+  PredictOptions options = Tokens(64);
+  const Prediction small = *Predict(program, RecomputePlan(program, 0), options);
+  options.evaluation_key = {.tokens = 4096, .documents = 1, .longest_document = 4096};
+  const Prediction large = *Predict(program, RecomputePlan(program, 0), options);
+  EXPECT_GT(large.bytes.arena, small.bytes.arena);
+  EXPECT_GT(large.bytes.inputs, small.bytes.inputs);
+}
+
+TEST(PredictTest, WorstBatchIsTheLongestRows) {
+  const TapeKey key = WorstBatch({5, 9, 2, 7}, 2, /*packing=*/false, 100);
+  EXPECT_EQ(key.tokens, 16);
+  EXPECT_EQ(key.documents, 2);
+  EXPECT_EQ(key.longest_document, 9);
+}
+
+// Two sequences of at most 10 tokens: at most 20 tokens, and as many documents as the shortest rows
+// can make of that.
+TEST(PredictTest, WorstPackedBatchIsFullSequencesOfTheShortestRows) {
+  const TapeKey key = WorstBatch({5, 9, 2, 7, 3}, 2, /*packing=*/true, 10);
+  EXPECT_EQ(key.tokens, 20);
+  EXPECT_EQ(key.documents, 4);
+  EXPECT_EQ(key.longest_document, 9);
+}
+
+}  // namespace
+}  // namespace snug::program
