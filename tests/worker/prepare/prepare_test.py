@@ -1,0 +1,178 @@
+"""snug-prepare on good input: ids and weights, split, summary, folder."""
+
+import hashlib
+import json
+import os
+import sys
+import unittest
+
+from testbed import PrepareTest, write_model
+
+TOKEN_ROW = {"input_ids": [5, 6, 7, 1], "labels": [-100, -100, 7, 1]}
+
+
+def trl_rule(tokenizer, prompt, completion):
+    """TRL's SFTTrainer for a prompt and a completion that are strings: ids and completion mask."""
+    if not completion.endswith(tokenizer.eos_token):
+        completion = completion + tokenizer.eos_token
+    prompt_ids = tokenizer(text=prompt)["input_ids"]
+    ids = tokenizer(text=prompt + completion)["input_ids"]
+    return ids, [0] * len(prompt_ids) + [1] * (len(ids) - len(prompt_ids))
+
+
+class TextTest(PrepareTest):
+    # Ids and mask are those that TRL trains on, read by transformers: with and without a BOS, a border
+    # with and without a space, an end token already there, an empty prompt, other scripts.
+    def test_equals_trl(self):
+        from transformers import AutoTokenizer
+
+        rows = [
+            ("what is a cat?", " an animal."),
+            ("the cat ", "sat on the mat"),
+            ("a dog", " and a cat</s>"),
+            ("on the m", "at and a dog"),
+            ("", "on the mat"),
+            ("Größe 猫", " 🐈 ok"),
+        ]
+        for bos in (True, False):
+            with self.subTest(bos=bos):
+                self.setUp()
+                write_model(self.model, bos=bos)
+                self.write_rows(*({"prompt": p, "completion": c} for p, c in rows))
+                tensors, _ = self.prepared()
+                tokenizer = AutoTokenizer.from_pretrained(self.model)
+                offsets = tensors["row_offsets"]
+                self.assertEqual(len(offsets), len(rows) + 1)
+                for row, begin, end in zip(rows, offsets, offsets[1:]):
+                    ids, mask = trl_rule(tokenizer, *row)
+                    self.assertEqual(tensors["input_ids"][begin:end].tolist(), ids, row)
+                    # The first token is predicted from nothing; TRL's shift drops it as well.
+                    weights = tensors["loss_weights"][begin:end].tolist()
+                    self.assertEqual(weights, [0] + mask[1:], row)
+
+    # The token "mat" spans the border: TRL warns and masks as many ids as the prompt alone has.
+    def test_token_across_the_border_is_told(self):
+        self.write_rows({"prompt": "on the m", "completion": "at and a dog"})
+        _, summary = self.prepared()
+        self.assertEqual(summary["warnings"], ["1 rows have a token that spans prompt and completion"])
+
+    # An end token that the row already carries is not doubled; an empty completion trains just that.
+    def test_empty_completion_trains_the_end_token(self):
+        self.write_rows({"prompt": "a cat", "completion": ""})
+        tensors, summary = self.prepared()
+        self.assertEqual(tensors["input_ids"][-1], 1)
+        self.assertEqual(summary["trained_tokens"], 1)
+
+    # The second row loses its end, and with it the stop token; the third loses all that is trained.
+    def test_truncation(self):
+        long_prompt = "the cat sat on the mat " * 10
+        self.write_rows(
+            {"prompt": "a", "completion": " cat"},
+            {"prompt": "a", "completion": " cat" * 30},
+            {"prompt": long_prompt, "completion": "a cat"},
+        )
+        tensors, summary = self.prepared(max_seq_length=8)
+        self.assertEqual(summary["rows"], 2)
+        self.assertEqual(summary["truncated_rows"], 1)
+        self.assertEqual(summary["rows_without_stop_token"], 1)
+        self.assertEqual(summary["longest_row_tokens"], 8)
+        self.assertEqual(len(tensors["input_ids"]), tensors["row_offsets"][-1])
+        self.assertIn("1 rows have no trained token and were left out", summary["warnings"])
+
+    def test_end_token_comes_from_config_when_the_tokenizer_names_none(self):
+        with open(self.path("model", "tokenizer_config.json"), "w", encoding="utf-8") as file:
+            file.write("{}")
+        self.write_rows({"prompt": "a", "completion": " cat"})
+        tensors, _ = self.prepared()
+        self.assertEqual(tensors["input_ids"][-1], 1)
+
+
+class TokenRowsTest(PrepareTest):
+    def test_ids_and_labels_are_taken_as_they_are(self):
+        self.write_rows(TOKEN_ROW, {"input_ids": [9, 9], "labels": [9, 9]})
+        tensors, summary = self.prepared()
+        self.assertEqual(tensors["input_ids"].tolist(), [5, 6, 7, 1, 9, 9])
+        # Label 0 of the second row is trained in the file, but nothing stands before it.
+        self.assertEqual(tensors["loss_weights"].tolist(), [0, 0, 1, 1, 0, 1])
+        self.assertEqual(tensors["row_offsets"].tolist(), [0, 4, 6])
+        self.assertEqual([str(tensors[k].dtype) for k in sorted(tensors)], ["int32", "float32", "int64"])
+        self.assertEqual(summary["rows"], 2)
+        self.assertEqual(summary["tokens"], 6)
+        self.assertEqual(summary["trained_tokens"], 3)
+        self.assertEqual(summary["rows_without_stop_token"], 1)
+
+    # Pre-tokenised rows need the model's vocabulary, but no tokenizer.
+    def test_no_tokenizer_needed(self):
+        os.remove(self.path("model", "tokenizer.json"))
+        self.write_rows(TOKEN_ROW)
+        self.prepared()
+
+    def test_padding_at_either_end_is_dropped(self):
+        row = {"input_ids": [0, 5, 6, 0], "labels": [-100, -100, 6, -100]}
+        self.write_rows({**row, "attention_mask": [0, 1, 1, 0]})
+        tensors, _ = self.prepared()
+        self.assertEqual(tensors["input_ids"].tolist(), [5, 6])
+        self.assertEqual(tensors["loss_weights"].tolist(), [0, 1])
+
+    # Lengths 2, 3, 4, 5, 17: bins end at powers of two, and the empty bin between them is listed.
+    def test_length_histogram(self):
+        self.write_rows(*({"input_ids": [5] * n, "labels": [5] * n} for n in (2, 3, 4, 5, 17)))
+        _, summary = self.prepared()
+        bins = [(b["up_to_tokens"], b["rows"]) for b in summary["length_histogram"]]
+        self.assertEqual(bins, [(2, 1), (4, 2), (8, 1), (16, 0), (32, 1)])
+
+    def test_keys_that_nothing_reads_are_told(self):
+        self.write_rows({**TOKEN_ROW, "source": "x"})
+        _, summary = self.prepared()
+        self.assertEqual(summary["warnings"], ["keys that are not used: source"])
+
+
+class FolderTest(PrepareTest):
+    def test_dataset_json_names_hash_format_and_length(self):
+        self.write_rows(TOKEN_ROW)
+        self.prepared()
+        with open(self.path("out", "dataset.safetensors"), "rb") as file:
+            sha256 = hashlib.sha256(file.read()).hexdigest()
+        with open(self.path("out", "dataset.json"), encoding="utf-8") as file:
+            about = json.load(file)
+        expected = {"source": "train.jsonl", "format": "pretokenized", "max_seq_length": 64}
+        self.assertEqual(about, {"sha256": sha256, **expected})
+        self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out", "train.jsonl"])
+
+    # What a killed run left aside is cleared away; a folder that is whole already stays as it is.
+    def test_runs_again(self):
+        self.write_rows(TOKEN_ROW)
+        os.makedirs(self.path("out.tmp", "rest"))
+        self.prepared()
+        before = os.stat(self.path("out", "dataset.json")).st_ino
+        self.assertEqual(self.prepare().returncode, 0)
+        self.assertEqual(os.stat(self.path("out", "dataset.json")).st_ino, before)
+        self.assertFalse(os.path.exists(self.path("out.tmp")))
+
+    # 40 rows, a tenth held out: whole rows, each on one side, the same at each run, others by seed.
+    def test_evaluation_split(self):
+        self.write_rows(*({"input_ids": [i, i], "labels": [i, i]} for i in range(40)))
+
+        def held_out(seed, tag):
+            options = ["--eval-split", "0.1", "--eval-output", self.path(tag), "--seed", seed]
+            os.path.exists(self.path("out")) and os.rename(self.path("out"), self.path("o" + tag))
+            train, summary = self.prepared(*options)
+            evaluation, _ = self.prepared(folder=tag)
+            self.assertEqual(summary["eval_rows"], 4)
+            self.assertEqual(summary["rows"], 36)
+            both = train["input_ids"].tolist() + evaluation["input_ids"].tolist()
+            self.assertEqual(sorted(both), sorted([i for i in range(40)] * 2))
+            return set(evaluation["input_ids"].tolist())
+
+        first = held_out("1", "a")
+        self.assertEqual(first, held_out("1", "b"))
+        self.assertNotEqual(first, held_out("2", "c"))
+
+    def test_progress_is_told(self):
+        self.write_rows(*[TOKEN_ROW] * 1500)
+        lines = self.prepare().stderr.splitlines()
+        self.assertEqual(lines, ["progress: 1000 rows", "progress: 1500 rows"])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
