@@ -1,0 +1,72 @@
+// A checkpoint folder: step-000123.e1/ with weights.safetensors (adapter or model),
+// optimizer.safetensors (m, v of each), and MANIFEST.json (schema, job, epoch, step, data cursor,
+// seed, plan, sha256 and size of each file). It is either absent or complete and verified: written
+// in step-000123.e1.tmp/, every file and folder fsynced, then renamed without replacing.
+// safetensors only, never pickle; no torch here.
+#ifndef WORKER_CHECKPOINT_CHECKPOINT_H_
+#define WORKER_CHECKPOINT_CHECKPOINT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace snug::checkpoint {
+
+// A tensor as bytes to write from or to read into; owned by the caller.
+struct TensorBytes {
+  std::string key;
+  std::string dtype;  // "F32", "BF16"
+  std::vector<int64_t> shape;
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
+// Everything a run's next step depends on beside the tensors. Randomness is a function of (seed,
+// step, ...), so the seed and the step are its whole state; the schedule's is the step and
+// max_steps.
+struct RunState {
+  std::string job_id;
+  int32_t epoch = 0;        // Of the attempt that saved.
+  int64_t global_step = 0;  // Done.
+  int64_t max_steps = 0;
+  uint64_t seed = 0;
+  int64_t data_epoch = 0;  // Cursor: the next optimizer step begins here.
+  int64_t data_micro_batch = 0;
+  int64_t num_tokens = 0;
+  double last_loss = 0.0;
+  std::string plan_name;
+  std::string dataset_sha256;
+};
+
+struct Saved {
+  std::string path;
+  std::string manifest_sha256;
+  int64_t bytes = 0;
+};
+
+// Refuses non-finite tensors: a NaN checkpoint never exists.
+absl::StatusOr<Saved> Save(const std::string& checkpoints_dir, const RunState& state,
+                           const std::vector<TensorBytes>& weights,
+                           const std::vector<TensorBytes>& optimizer);
+
+// Reads MANIFEST.json and verifies every size and hash.
+absl::StatusOr<RunState> Verify(const std::string& path);
+
+// Verifies, then fills the tensors (each key present, dtype and shape equal).
+absl::StatusOr<RunState> Restore(const std::string& path, const std::vector<TensorBytes>& weights,
+                                 const std::vector<TensorBytes>& optimizer);
+
+// Keeps the newest `keep`; an older one goes only when a newer one has been verified by reading it
+// again.
+absl::Status Prune(const std::string& checkpoints_dir, int64_t keep);
+
+// Complete checkpoints of a folder by step, oldest first. Left-over .tmp folders are no
+// checkpoints.
+absl::StatusOr<std::vector<std::string>> List(const std::string& checkpoints_dir);
+
+}  // namespace snug::checkpoint
+
+#endif  // WORKER_CHECKPOINT_CHECKPOINT_H_

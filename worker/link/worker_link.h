@@ -1,0 +1,51 @@
+// The worker's end of the link to the node: says Hello, reports, obeys. A worker outlives the
+// daemon, so nothing here fails for good: when the socket breaks the link dials again, says Hello
+// anew, and reports that were lost meanwhile are superseded by the next.
+#ifndef WORKER_LINK_WORKER_LINK_H_
+#define WORKER_LINK_WORKER_LINK_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "worker/train/attempt.h"
+
+namespace snug::link {
+
+// What the node has asked for. The first word wins.
+enum class Command : uint8_t { kNone, kStop, kCheckpointAndStop, kRefused };
+
+struct CheckpointReport {
+  int64_t global_step = 0;
+  std::string path;
+  std::string manifest_sha256;
+  int64_t bytes = 0;
+  double seconds = 0.0;
+};
+
+struct MemoryReport {
+  int64_t measured_peak_bytes = 0;
+  int64_t current_bytes = 0;
+};
+
+// Thread-safe. Calls never block on the socket: a thread of its own sends, receives, dials and
+// beats.
+class WorkerLink {
+ public:
+  // An empty socket path gives a link that reports to nobody.
+  static std::unique_ptr<WorkerLink> Dial(const train::AttemptOptions& attempt);
+  virtual ~WorkerLink() = default;
+
+  // What Hello says from now on when the link dials again; the first Hello waits for the first
+  // call.
+  virtual void ReportProgress(const train::TrainingProgress& progress,
+                              const MemoryReport& memory) = 0;
+  virtual void ReportCheckpoint(const CheckpointReport& checkpoint) = 0;
+  // Waits up to a second for the report to be sent: the process is about to exit.
+  virtual void ReportResult(const train::AttemptResult& result) = 0;
+  virtual Command command() const = 0;
+};
+
+}  // namespace snug::link
+
+#endif  // WORKER_LINK_WORKER_LINK_H_

@@ -1,0 +1,102 @@
+// One attempt as the trainer sees it: what to train, how, and within which memory. Plain data,
+// filled by worker/link from the assignment.
+#ifndef WORKER_TRAIN_ATTEMPT_H_
+#define WORKER_TRAIN_ATTEMPT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "worker/program/plan.h"
+#include "worker/program/program.h"
+#include "worker/program/tape.h"
+
+namespace snug::train {
+
+enum class Schedule : uint8_t { kLinear, kCosine, kConstant, kConstantWithWarmup };
+
+// Every default is filled in before it gets here; zero means what the job file's reference says it
+// means.
+struct TrainingOptions {
+  double epochs = 1.0;
+  int64_t max_steps = 0;     // 0: as many as `epochs` give.
+  int64_t batch_rows = 8;    // Rows (packed: sequences) per micro-batch.
+  int64_t accumulation = 1;  // Micro-batches per optimizer step.
+  double learning_rate = 2e-4;
+  Schedule schedule = Schedule::kCosine;
+  double warmup_ratio = 0.0;  // Unused when warmup_steps > 0.
+  int64_t warmup_steps = 0;
+  double weight_decay = 0.0;
+  double max_grad_norm = 1.0;  // 0: no clipping.
+  int64_t max_seq_length = 0;  // Tokens.
+  bool packing = true;
+  uint64_t seed = 42;
+  int64_t eval_steps = 0;  // 0: at the end only.
+  int64_t save_steps = 0;  // 0: none but the export.
+  int64_t save_total_limit = 2;
+  int64_t logging_steps = 1;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+};
+
+struct AttemptOptions {
+  std::string job_id;
+  int32_t epoch = 1;  // Of the attempt.
+  std::string nonce;
+  std::string link_socket;  // Empty: no daemon to report to.
+
+  std::string model_dir;
+  std::string base_model_name;  // What adapter_config.json names as the base.
+  program::TrainingMode mode;
+  std::string init_adapter;  // A PEFT directory, or empty.
+  TrainingOptions training;
+
+  program::Plan plan;
+  program::TapeKey key;  // Of the worst training batch: what the plan was replayed at.
+  int threads = 1;
+  int64_t context_bytes = 0;
+  int64_t cap_bytes = 0;
+
+  std::string train_data;  // Folders of prepared datasets.
+  std::string eval_data;   // Empty: none.
+  std::string attempt_dir;
+  std::string checkpoints_dir;
+  std::string resume_from;       // A checkpoint folder, or empty.
+  std::string previous_metrics;  // Or empty.
+};
+
+// Where a run stands; what each report carries.
+struct TrainingProgress {
+  int64_t global_step = 0;
+  int64_t max_steps = 0;
+  double loss = 0.0;
+  double learning_rate = 0.0;
+  double grad_norm = 0.0;
+  double epoch = 0.0;      // Of the data, fractional.
+  int64_t num_tokens = 0;  // Seen so far.
+  double tokens_per_second = 0.0;
+  double step_seconds = 0.0;
+  std::optional<double> eval_loss;
+  int64_t resumed_from_step = 0;
+};
+
+enum class FailureClass : uint8_t { kUser, kOutOfMemory, kInfrastructure };
+
+// How an attempt ended.
+struct AttemptResult {
+  enum class Outcome : uint8_t { kSucceeded, kFailed, kStopped };
+  Outcome outcome = Outcome::kFailed;
+  FailureClass failure_class = FailureClass::kUser;
+  std::string reason;  // UPPER_SNAKE
+  std::string message;
+  std::string field;
+  TrainingProgress progress;
+  int64_t measured_peak_bytes = 0;
+  std::string output_dir;
+  double verified_loss = 0.0;
+};
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_ATTEMPT_H_
