@@ -1,0 +1,122 @@
+// What a program needs against what the files have, by name, shape and dtype.
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "worker/program/json.h"
+#include "worker/program/safetensors.h"
+
+namespace snug::program {
+namespace {
+
+constexpr char kTiedHead[] = "lm_head.weight";
+constexpr size_t kMaxNamed = 6;  // Of each kind of mistake: a wrong model makes hundreds.
+
+std::string Shape(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+bool IsFloat(const std::string& dtype) {
+  return dtype == "F32" || dtype == "BF16" || dtype == "F16";
+}
+
+// Mistakes of one kind, of which the message names the first few.
+class Mistakes {
+ public:
+  explicit Mistakes(std::string kind) : kind_(std::move(kind)) {}
+
+  void Add(std::string one) {
+    if (count_++ < kMaxNamed) named_.push_back(std::move(one));
+  }
+
+  void AppendTo(std::string* message) const {
+    if (count_ == 0) return;
+    absl::StrAppend(message, "\n  ", kind_, " (", count_, "): ", absl::StrJoin(named_, ", "));
+    if (count_ > kMaxNamed) absl::StrAppend(message, ", ...");
+  }
+
+ private:
+  std::string kind_;
+  std::vector<std::string> named_;
+  size_t count_ = 0;
+};
+
+class Comparison {
+ public:
+  explicit Comparison(const TensorIndex& index) : index_(index) {}
+
+  void Expect(const std::string& key, const std::vector<int64_t>& shape) {
+    expected_.insert(key);
+    const auto found = index_.find(key);
+    if (found == index_.end()) {
+      missing_.Add(absl::StrCat(Quote(key), " ", Shape(shape)));
+      return;
+    }
+    const TensorEntry& entry = found->second;
+    if (entry.shape != shape) {
+      shape_.Add(absl::StrCat(Quote(key), " is ", Shape(entry.shape), ", expected ", Shape(shape),
+                              ", in ", entry.file));
+    }
+    if (!IsFloat(entry.dtype)) {
+      dtype_.Add(absl::StrCat(Quote(key), " is ", entry.dtype, ", expected F32, BF16 or F16, in ",
+                              entry.file));
+    }
+  }
+
+  template <typename Allowed>
+  void RefuseOthers(const Allowed& allowed) {
+    for (const auto& [key, entry] : index_) {
+      if (expected_.contains(key) || allowed(key)) continue;
+      extra_.Add(absl::StrCat(Quote(key), " ", Shape(entry.shape), " in ", entry.file));
+    }
+  }
+
+  absl::Status Result(const std::string& what) const {
+    std::string message;
+    for (const Mistakes* kind : {&missing_, &shape_, &dtype_, &extra_}) kind->AppendTo(&message);
+    if (message.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(what, ":", message));
+  }
+
+ private:
+  const TensorIndex& index_;
+  std::set<std::string> expected_;
+  Mistakes missing_{"missing"};
+  Mistakes shape_{"wrong shape"};
+  Mistakes dtype_{"wrong dtype"};
+  Mistakes extra_{"unexpected"};
+};
+
+// Computed from config.json, not learned; transformers saved it until 4.31.
+bool IsSavedBuffer(const std::string& key) {
+  return absl::StartsWith(key, "model.") && absl::EndsWith(key, "rotary_emb.inv_freq");
+}
+
+}  // namespace
+
+absl::Status CheckWeights(const Program& program, const TensorIndex& index) {
+  Comparison comparison(index);
+  for (const Parameter& parameter : program.parameters) {
+    if (!parameter.adapter) comparison.Expect(parameter.key, parameter.shape);
+  }
+  const ModelConfig& config = program.config;
+  // A second name for the embedding. Its shape, at least, can be seen to be the embedding's.
+  if (config.tied_embeddings && index.contains(kTiedHead)) {
+    comparison.Expect(kTiedHead, {config.vocabulary, config.width});
+  }
+  comparison.RefuseOthers(IsSavedBuffer);
+  return comparison.Result("the weights are not those of the model that config.json describes");
+}
+
+absl::Status CheckAdapter(const Program& program, const TensorIndex& index) {
+  Comparison comparison(index);
+  for (const Parameter& parameter : program.parameters) {
+    if (parameter.adapter) comparison.Expect(parameter.key, parameter.shape);
+  }
+  comparison.RefuseOthers([](const std::string&) { return false; });
+  return comparison.Result("the adapter is not one for this model, rank and target modules");
+}
+
+}  // namespace snug::program
