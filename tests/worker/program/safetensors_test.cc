@@ -17,7 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kOneTensor[] = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
 
@@ -156,7 +155,7 @@ TEST(SafetensorsTest, NoChangeOfBytesLeadsOutOfTheFile) {
   std::mt19937 random(7);
   const std::string bytes = "0123456789{}[]\",:-.eE \\u\x80\xff" + std::string(1, '\0');
   int accepted = 0;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 6'000; ++round) {
     std::string changed = good;
     for (int i = 0, changes = 1 + static_cast<int>(random() % 3); i < changes; ++i) {
       changed[random() % (8 + header.size())] = bytes[random() % bytes.size()];
@@ -172,8 +171,8 @@ TEST(SafetensorsTest, NoChangeOfBytesLeadsOutOfTheFile) {
     }
     ASSERT_EQ(total, 10) << changed;
   }
-  EXPECT_GT(accepted, 100);  // Names and metadata may change.
-  EXPECT_LT(accepted, 10'000);
+  EXPECT_GT(accepted, 50);  // Names and metadata may change.
+  EXPECT_LT(accepted, 3'000);
 }
 
 }  // namespace
