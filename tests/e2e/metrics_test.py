@@ -1,0 +1,92 @@
+"""/metrics: what an operator scrapes while a job runs and after it has ended."""
+
+import re
+import shutil
+import subprocess
+import unittest
+
+from tests.harness import jobs
+from tests.harness.daemon import Daemon, wait_for
+
+SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def parse(text):
+    """Samples of the exposition format: {name: [(labels, value)]}. Raises on a line that is none."""
+    families = {}
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        match = SAMPLE.match(line)
+        if not match:
+            raise ValueError(f"not a sample: {line!r}")
+        name, labels, value = match.groups()
+        families.setdefault(name, []).append((dict(LABEL.findall(labels or "")), float(value)))
+    return families
+
+
+class MetricsTest(unittest.TestCase):
+    """One daemon, one job that is watched through /metrics."""
+
+    def setUp(self):
+        self.daemon = Daemon(device="cpu:0=3GiB")
+        self.addCleanup(self.daemon.close)
+        self.file = jobs.full_folder(self.daemon.folder / "full")
+
+    def value(self, name, **labels):
+        """The one sample of a name with these labels, or None."""
+        found = [
+            value
+            for have, value in parse(self.daemon.metrics()).get(name, [])
+            if all(have.get(key) == wanted for key, wanted in labels.items())
+        ]
+        self.assertLessEqual(len(found), 1, f"{name} {labels}")
+        return found[0] if found else None
+
+    def test_jobs_steps_tokens_and_bytes_are_shown(self):
+        self.assertEqual(self.value("snug_jobs", state="RUNNING"), 0)
+        self.assertEqual(self.value("snug_device_memory_capacity_bytes", device="cpu:0"), 3 << 30)
+        name = self.daemon.submit(self.file, "training.max_steps=100000")
+        self.daemon.wait_step(name, 2)
+        wait_for(lambda: self.value("snug_jobs", state="RUNNING") == 1, "one RUNNING job")
+        wait_for(lambda: self.value("snug_job_steps_total", job=name), "steps of the job")
+        wait_for(lambda: self.value("snug_job_tokens_total", job=name), "tokens of the job")
+        job = self.daemon.job(name)
+        predicted = int(job["memory"]["predicted_peak_bytes"])
+        self.assertEqual(self.value("snug_job_memory_predicted_peak_bytes", job=name), predicted)
+        peak = wait_for(
+            lambda: self.value("snug_job_memory_measured_peak_bytes", job=name), "a measured peak"
+        )
+        self.assertLessEqual(peak, predicted)
+        reserved = self.value("snug_device_memory_reserved_bytes", device="cpu:0")
+        self.assertEqual(reserved, int(job["memory"]["budget_bytes"]))
+        self.daemon.run("cancel", name)
+        self.daemon.wait_state(name, "CANCELLED")
+        wait_for(lambda: self.value("snug_jobs", state="CANCELLED") == 1, "a CANCELLED job")
+        reserved = self.value("snug_device_memory_reserved_bytes", device="cpu:0")
+        self.assertEqual(reserved, 0)
+
+    def test_step_time_is_a_histogram(self):
+        name = self.daemon.submit(self.file, "training.max_steps=5")
+        self.daemon.wait_state(name, "SUCCEEDED")
+        count = "snug_step_duration_seconds_count"
+        wait_for(lambda: sum(v for _, v in parse(self.daemon.metrics())[count]) == 5, "5 steps")
+
+    def test_every_family_has_help_and_a_name_by_the_rules(self):
+        text = self.daemon.metrics()
+        types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+        ours = {name: kind for name, kind in types.items() if name.startswith("snug_")}
+        self.assertTrue(ours)
+        for name, kind in ours.items():
+            self.assertRegex(text, rf"# HELP {name} \S+")
+            self.assertEqual(name.endswith("_total"), kind == "counter", name)
+            self.assertNotRegex(name, r"_(ms|us|mb|gb|percent)\b")
+        if shutil.which("promtool"):
+            command = ["promtool", "check", "metrics"]
+            done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
+            self.assertNotIn("snug_", done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
