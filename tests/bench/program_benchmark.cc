@@ -1,0 +1,71 @@
+// Lowering and replay of an 80-layer Llama (the shape of 70B, 16,384 tokens) with 1, 2, 4 and 80
+// different recipes. The aim is 1 ms each with up to four recipes: then the daemon can lower every
+// plan it considers. Measures the pure functions only; no test passes or fails by it.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <random>
+
+#include "tests/worker/program/models.h"
+#include "worker/program/lower.h"
+#include "worker/program/predict.h"
+#include "worker/program/replay.h"
+
+namespace snug::program {
+namespace {
+
+constexpr TapeKey kKey = {.tokens = 16384, .documents = 4, .longest_document = 4096};
+
+// Anything that fails here is an error of the program itself: say it and stop.
+template <typename T>
+T OrDie(absl::StatusOr<T> value) {
+  if (value.ok()) return *std::move(value);
+  std::cerr << value.status() << "\n";
+  std::abort();
+}
+
+const Program& Llama70BLora() {
+  static const Program* program =
+      new Program(OrDie(BuildProgram(Llama70B(), LoraMode({"all-linear"}, DType::kBF16))));
+  return *program;
+}
+
+Plan PlanWith(int recipes) {
+  std::mt19937 random(1);
+  if (recipes == 1) return RecomputePlan(Llama70BLora(), 0);
+  return RandomPlan(Llama70BLora(), recipes, random);
+}
+
+LowerOptions Options() { return {.key = kKey, .machine = {}, .training = true}; }
+
+void BM_Lower80Layers(benchmark::State& state) {
+  const Plan plan = PlanWith(static_cast<int>(state.range(0)));
+  size_t instructions = 0;
+  for (auto _ : state) {
+    const Tape tape = OrDie(Lower(Llama70BLora(), plan, Options()));
+    instructions = tape.instructions.size();
+    benchmark::DoNotOptimize(tape.arena_bytes);
+  }
+  state.counters["instructions"] = static_cast<double>(instructions);
+}
+BENCHMARK(BM_Lower80Layers)->Arg(1)->Arg(2)->Arg(4)->Arg(80)->Unit(benchmark::kMillisecond);
+
+void BM_Replay80Layers(benchmark::State& state) {
+  const Plan plan = PlanWith(static_cast<int>(state.range(0)));
+  const Tape tape = OrDie(Lower(Llama70BLora(), plan, Options()));
+  for (auto _ : state) benchmark::DoNotOptimize(ReplayTape(Llama70BLora(), tape));
+}
+BENCHMARK(BM_Replay80Layers)->Arg(1)->Arg(4)->Unit(benchmark::kMillisecond);
+
+// What `snug plan` does: 81 plans, each lowered and replayed in full.
+void BM_PredictAllPlans(benchmark::State& state) {
+  PredictOptions options;
+  options.lower = Options();
+  for (auto _ : state)
+    benchmark::DoNotOptimize(OrDie(PredictRecomputePlans(Llama70BLora(), options)).size());
+}
+BENCHMARK(BM_PredictAllPlans)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace snug::program
