@@ -1,0 +1,47 @@
+// What the user typed, as a struct. The one place that knows CLI11 (and catches what it throws).
+#ifndef CLIENT_COMMAND_LINE_H_
+#define CLIENT_COMMAND_LINE_H_
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace snug::client {
+
+inline constexpr int kExitOk = 0;         // For `watch`: the job succeeded.
+inline constexpr int kExitError = 1;      // For `watch`: the job failed.
+inline constexpr int kExitCancelled = 2;  // `watch` alone.
+inline constexpr int kExitUsage = 64;     // As sysexits.h has it.
+
+// Where a command writes: results to `out`, what is wrong and notes to `err`.
+struct Terminal {
+  std::ostream& out;
+  std::ostream& err;
+  bool is_tty = false;  // `out` is a terminal: progress bars instead of lines.
+};
+
+enum class Output { kTable, kJson };
+
+struct CommandLine {
+  std::string server;  // unix:PATH
+  Output output = Output::kTable;
+  std::string command;  // plan, submit, ...
+  std::string file;
+  std::vector<std::string> overrides;  // key=value
+  std::string job;                     // The id or an unambiguous beginning of it.
+  std::string directory;
+  bool sites = false;
+  bool watch = false;
+  bool all = false;
+  bool follow = false;
+};
+
+// Fills `line`. An exit code when there is nothing left to do: after --help, and for a mistake,
+// which is then explained.
+std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal& terminal,
+                                    CommandLine* line);
+
+}  // namespace snug::client
+
+#endif  // CLIENT_COMMAND_LINE_H_

@@ -1,0 +1,26 @@
+// One function per command. Each gives the exit code, or says what went wrong in words for the
+// user.
+#ifndef CLIENT_COMMANDS_H_
+#define CLIENT_COMMANDS_H_
+
+#include "absl/status/statusor.h"
+#include "client/command_line.h"
+#include "client/connection.h"
+
+namespace snug::client {
+
+absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal);      // plan.cc
+absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal);    // submit.cc
+absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal);     // query.cc
+absl::StatusOr<int> GetJob(const CommandLine& line, Terminal& terminal);       // query.cc
+absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal);    // query.cc
+absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);     // watch.cc
+absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);    // logs.cc
+absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);  // download.cc
+
+// What WatchJob does, on a connection that there is already.
+absl::StatusOr<int> Watch(Connection& connection, const CommandLine& line, Terminal& terminal);
+
+}  // namespace snug::client
+
+#endif  // CLIENT_COMMANDS_H_

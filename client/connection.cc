@@ -1,0 +1,95 @@
+#include "client/connection.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+
+namespace snug::client {
+namespace {
+
+constexpr int kMaxMessageBytes = 16 << 20;  // A page of jobs with their plans is below 1 MiB.
+
+absl::Status NobodyThere(const std::string& server, absl::string_view why) {
+  const absl::string_view path = absl::StripPrefix(server, "unix:");
+  const std::string option = server == DefaultServer() ? "" : absl::StrCat(" --socket ", path);
+  return absl::UnavailableError(absl::StrCat(
+      "cannot reach a daemon at ", server, ": ", why, "\n  Start one:         snugd", option,
+      "\n  or name another:   snug --server unix:PATH COMMAND, or set SNUG_SERVER=unix:PATH"));
+}
+
+std::string Reason(int error) {
+  if (error == ENOENT) return "there is no such socket";
+  if (error == ECONNREFUSED) return "the socket is there but no daemon listens on it";
+  if (error == EACCES) return "you may not open the socket; its group may (see ls -l)";
+  return std::strerror(error);
+}
+
+// gRPC says "failed to connect to all addresses" whatever the cause; a plain connect() knows it.
+absl::Status Probe(const std::string& server, const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--server ", server, ": a socket's path has at most ",
+                     sizeof(address.sun_path) - 1, " bytes; this one has ", path.size()));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::InternalError(absl::StrCat("socket: ", std::strerror(errno)));
+  const bool connected =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const int error = errno;
+  close(fd);
+  return connected ? absl::OkStatus() : NobodyThere(server, Reason(error));
+}
+
+}  // namespace
+
+std::string DefaultServer() {
+  if (geteuid() == 0) return "unix:/run/snug/snug.sock";
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  const std::string folder = runtime != nullptr && *runtime != '\0'
+                                 ? std::string(runtime)
+                                 : absl::StrCat("/run/user/", geteuid());
+  return absl::StrCat("unix:", folder, "/snug/snug.sock");
+}
+
+bool Backoff::Wait() {
+  const absl::Time now = absl::Now();
+  if (first_ == absl::InfinitePast()) first_ = now;
+  if (now - first_ > limit_) return false;
+  absl::SleepFor(next_);
+  next_ = std::min(next_ * 2, absl::Seconds(2));
+  return true;
+}
+
+absl::StatusOr<Connection> Connection::Open(const std::string& server) {
+  absl::string_view path = server;
+  if (!absl::ConsumePrefix(&path, "unix:") || path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--server must be unix:PATH, for example ",
+                                                   DefaultServer(), ", not \"", server, "\""));
+  }
+  absl::ConsumePrefix(&path, "//");  // unix:///absolute/path is the same.
+  if (absl::Status status = Probe(server, std::string(path)); !status.ok()) return status;
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // The defaults (1 s to 2 min) are for servers across the world.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  auto channel = grpc::CreateCustomChannel(absl::StrCat("unix:", path),
+                                           grpc::InsecureChannelCredentials(), arguments);
+  return Connection(v1::FineTuning::NewStub(channel));
+}
+
+}  // namespace snug::client

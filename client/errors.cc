@@ -1,0 +1,89 @@
+#include "client/errors.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpcpp/support/error_details.h"
+
+namespace snug::client {
+namespace {
+
+// The request's path (spec.training.max_steps) as the job file has it.
+std::string FilePath(absl::string_view field) {
+  absl::ConsumePrefix(&field, "job.");
+  absl::ConsumePrefix(&field, "spec.");
+  return std::string(field);
+}
+
+void AddField(const google::rpc::BadRequest& request, std::vector<std::string>* lines) {
+  for (const auto& violation : request.field_violations()) {
+    lines->push_back(
+        absl::StrCat("  ", FilePath(violation.field()), ": ", violation.description()));
+  }
+}
+
+// Appends what one detail adds to the message, which is lines->front().
+void AddDetail(const google::protobuf::Any& detail, std::vector<std::string>* lines) {
+  google::rpc::BadRequest request;
+  google::rpc::PreconditionFailure failure;
+  google::rpc::QuotaFailure quota;
+  google::rpc::RetryInfo retry;
+  google::rpc::ErrorInfo info;
+  if (detail.UnpackTo(&request)) {
+    AddField(request, lines);
+  } else if (detail.UnpackTo(&failure)) {
+    for (const auto& violation : failure.violations()) {
+      if (absl::StrContains(lines->front(), violation.description())) continue;
+      lines->push_back(absl::StrCat("  ", violation.subject(), ": ", violation.description()));
+    }
+  } else if (detail.UnpackTo(&quota)) {
+    for (const auto& violation : quota.violations()) {
+      lines->push_back(absl::StrCat("  ", violation.subject(), ": ", violation.description()));
+    }
+  } else if (detail.UnpackTo(&retry)) {
+    lines->push_back(absl::StrCat("  try again in ", retry.retry_delay().seconds(), " s"));
+  } else if (detail.UnpackTo(&info) && !info.reason().empty()) {
+    lines->front() += absl::StrCat(" (", info.reason(), ")");
+  }
+}
+
+std::string CodeInWords(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::UNAVAILABLE:
+      return "the daemon is not there any more";
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return "the daemon did not answer in time";
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return "the daemon does not know this call; is it of another version?";
+    default:
+      return absl::StrCat("the daemon answered with error code ", static_cast<int>(code));
+  }
+}
+
+}  // namespace
+
+absl::Status ToStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const bool is_transport = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                            status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  std::string message = status.error_message();
+  if (message.empty()) message = CodeInWords(status.error_code());
+  google::rpc::Status details;
+  const bool has_details =
+      grpc::ExtractErrorDetails(status, &details).ok() && details.details_size() > 0;
+  if (is_transport && !has_details) {
+    message = absl::StrCat(CodeInWords(status.error_code()), " (", message, ")");
+  }
+  std::vector<std::string> lines = {message};
+  for (const google::protobuf::Any& detail : details.details()) AddDetail(detail, &lines);
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrJoin(lines, "\n"));
+}
+
+}  // namespace snug::client

@@ -1,0 +1,16 @@
+// What the daemon refused, in words for the user.
+#ifndef CLIENT_ERRORS_H_
+#define CLIENT_ERRORS_H_
+
+#include "absl/status/status.h"
+#include "grpcpp/support/status.h"
+
+namespace snug::client {
+
+// The message, then a line for each detail of the google.rpc.Status that came with it: every bad
+// field by its path in the job file, the reason, when to try again.
+absl::Status ToStatus(const grpc::Status& status);
+
+}  // namespace snug::client
+
+#endif  // CLIENT_ERRORS_H_

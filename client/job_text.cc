@@ -1,0 +1,134 @@
+#include "client/job_text.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/table.h"
+#include "proto/snug/bytes.h"
+
+namespace snug::client {
+namespace {
+
+std::string TimeText(const google::protobuf::Timestamp& time, absl::TimeZone zone) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixSeconds(time.seconds()), zone);
+}
+
+std::string StepText(const v1::Progress& progress) {
+  if (progress.max_steps() == 0) return "";
+  return absl::StrCat(progress.global_step(), "/", progress.max_steps());
+}
+
+std::string ProgressText(const v1::Progress& progress) {
+  if (progress.max_steps() == 0) return "";
+  std::string text = absl::StrCat("step ", progress.global_step(), " of ", progress.max_steps());
+  if (progress.global_step() > 0)
+    absl::StrAppend(&text, absl::StrFormat(", loss %.4f", progress.loss()));
+  if (progress.has_eval_loss())
+    absl::StrAppend(&text, absl::StrFormat(", eval loss %.4f", progress.eval_loss()));
+  if (progress.tokens_per_second() > 0) {
+    absl::StrAppend(&text, absl::StrFormat(", %.0f tokens/s", progress.tokens_per_second()));
+  }
+  if (progress.resumed_from_step() > 0) {
+    absl::StrAppend(&text, ", resumed from step ", progress.resumed_from_step());
+  }
+  return text;
+}
+
+std::string MemoryInFull(const v1::JobMemory& memory) {
+  if (memory.plan().empty() && memory.budget_bytes() == 0) return "";
+  std::string text = absl::StrCat("plan \"", memory.plan(), "\", predicted peak ",
+                                  FormatBytes(memory.predicted_peak_bytes()), ", reserved ",
+                                  FormatBytes(memory.budget_bytes()));
+  if (memory.measured_peak_bytes() > 0) {
+    absl::StrAppend(&text, ", measured peak ", FormatBytes(memory.measured_peak_bytes()));
+  }
+  return text;
+}
+
+std::string DatasetText(const v1::Job& job) {
+  const v1::DatasetSummary& summary = job.dataset();
+  std::string text = job.spec().dataset();
+  if (summary.rows() == 0) return text;
+  const double share =
+      summary.tokens() > 0 ? 100.0 * summary.trained_tokens() / summary.tokens() : 0;
+  absl::StrAppend(&text, absl::StrFormat(": %d rows, %d tokens (%.1f %% trained), longest row %d",
+                                         summary.rows(), summary.tokens(), share,
+                                         summary.longest_row_tokens()));
+  if (summary.truncated_rows() > 0)
+    absl::StrAppend(&text, ", ", summary.truncated_rows(), " cut off");
+  return text;
+}
+
+std::string DeviceText(const v1::Job& job) {
+  if (job.device().empty()) return "";
+  std::string text = absl::StrCat(job.device(), ", attempt ", job.epoch());
+  if (job.worker_pid() > 0) absl::StrAppend(&text, ", process ", job.worker_pid());
+  return text;
+}
+
+}  // namespace
+
+std::string StateName(v1::Job::State state) { return v1::Job::State_Name(state); }
+
+bool HasEnded(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
+}
+
+std::string DurationText(absl::Duration duration) {
+  const int64_t seconds = absl::ToInt64Seconds(duration + absl::Milliseconds(500));
+  if (seconds < 60) return absl::StrFormat("%ds", seconds);
+  if (seconds < 3600) return absl::StrFormat("%dm%02ds", seconds / 60, seconds % 60);
+  if (seconds < 86400) return absl::StrFormat("%dh%02dm", seconds / 3600, seconds / 60 % 60);
+  return absl::StrFormat("%dd%02dh", seconds / 86400, seconds / 3600 % 24);
+}
+
+std::string MemoryText(const v1::JobMemory& memory) {
+  if (memory.budget_bytes() == 0) return "";
+  if (memory.measured_peak_bytes() == 0) return FormatBytes(memory.budget_bytes());
+  return absl::StrCat(FormatBytes(memory.measured_peak_bytes()), " of ",
+                      FormatBytes(memory.budget_bytes()));
+}
+
+std::string ErrorText(const v1::Error& error) {
+  std::string text = error.reason();
+  if (!error.message().empty()) absl::StrAppend(&text, text.empty() ? "" : ": ", error.message());
+  if (!error.field().empty()) absl::StrAppend(&text, " (", error.field(), ")");
+  return text;
+}
+
+void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
+  const auto line = [&](absl::string_view subject, absl::string_view text) {
+    if (!text.empty()) out << absl::StrFormat("%-9s  %s\n", subject, Printable(text));
+  };
+  line("job", job.id());
+  line("name", job.display_name());
+  line("state",
+       absl::StrCat(StateName(job.state()), job.reason().empty() ? "" : ": ", job.reason()));
+  line("error", ErrorText(job.error()));
+  line("progress", ProgressText(job.progress()));
+  line("memory", MemoryInFull(job.memory()));
+  line("device", DeviceText(job));
+  line("model", job.spec().model());
+  line("method", job.spec().method() == v1::JobSpec::METHOD_UNSPECIFIED
+                     ? ""
+                     : absl::AsciiStrToLower(v1::JobSpec::Method_Name(job.spec().method())));
+  line("dataset", DatasetText(job));
+  for (const std::string& warning : job.dataset().warnings()) line("warning", warning);
+  if (job.has_create_time()) line("created", TimeText(job.create_time(), zone));
+  if (job.has_start_time()) line("started", TimeText(job.start_time(), zone));
+  if (job.has_end_time()) line("ended", TimeText(job.end_time(), zone));
+}
+
+void PrintJobs(const std::vector<v1::Job>& jobs, absl::TimeZone zone, std::ostream& out) {
+  Table table({"JOB", "NAME", "STATE", ">STEP", ">LOSS", ">MEMORY", "PLAN", "DEVICE", "CREATED"});
+  for (const v1::Job& job : jobs) {
+    const bool has_loss = job.progress().global_step() > 0;
+    table.AddRow({job.id(), job.display_name(), StateName(job.state()), StepText(job.progress()),
+                  has_loss ? absl::StrFormat("%.4f", job.progress().loss()) : "",
+                  MemoryText(job.memory()), job.memory().plan(), job.device(),
+                  job.has_create_time() ? TimeText(job.create_time(), zone) : ""});
+  }
+  table.Print(out);
+}
+
+}  // namespace snug::client

@@ -1,0 +1,128 @@
+#include "client/progress.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/job_text.h"
+#include "client/table.h"
+#include "proto/snug/bytes.h"
+
+namespace snug::client {
+namespace {
+
+constexpr absl::Duration kLineInterval = absl::Seconds(1);
+constexpr double kSmoothing = 0.2;  // Of a new step's seconds: about the last five count.
+constexpr int kMaxBar = 30;         // Characters.
+
+std::string Bar(double share, int width) {
+  const int full = std::clamp(static_cast<int>(share * width), 0, width);
+  return absl::StrCat("[", std::string(full, '#'), std::string(width - full, '.'), "]");
+}
+
+}  // namespace
+
+void TimeLeft::Add(const v1::Progress& progress) {
+  if (progress.global_step() == step_ && progress.max_steps() == max_steps_) return;
+  step_ = progress.global_step();
+  max_steps_ = progress.max_steps();
+  if (progress.step_seconds() <= 0) return;
+  step_seconds_ = step_seconds_ == 0
+                      ? progress.step_seconds()
+                      : (1 - kSmoothing) * step_seconds_ + kSmoothing * progress.step_seconds();
+}
+
+absl::Duration TimeLeft::Estimate() const {
+  if (step_seconds_ == 0 || max_steps_ == 0) return absl::Seconds(-1);
+  return absl::Seconds(step_seconds_ * std::max<int64_t>(0, max_steps_ - step_));
+}
+
+std::string ProgressPrinter::Facts(const v1::Job& job) const {
+  const v1::Progress& progress = job.progress();
+  std::string text = absl::StrFormat("loss %.4f", progress.loss());
+  if (progress.has_eval_loss())
+    absl::StrAppend(&text, absl::StrFormat("  eval loss %.4f", progress.eval_loss()));
+  if (progress.tokens_per_second() > 0) {
+    absl::StrAppend(&text, absl::StrFormat("  %.0f tokens/s", progress.tokens_per_second()));
+  }
+  if (const std::string memory = MemoryText(job.memory()); !memory.empty())
+    absl::StrAppend(&text, "  ", memory);
+  const absl::Duration left = time_left_.Estimate();
+  if (left > absl::ZeroDuration()) absl::StrAppend(&text, "  ", DurationText(left), " left");
+  return text;
+}
+
+void ProgressPrinter::Show(const v1::Job& job, absl::Time now) {
+  time_left_.Add(job.progress());
+  ShowState(job);
+  const bool has_steps = job.progress().max_steps() > 0 && job.progress().global_step() > 0;
+  if (has_steps && (job.state() == v1::Job::RUNNING || HasEnded(job.state()))) ShowSteps(job, now);
+}
+
+void ProgressPrinter::ShowState(const v1::Job& job) {
+  if (HasEnded(job.state())) return;  // PrintEnd tells of it.
+  const std::string state = absl::StrCat(StateName(job.state()), job.reason().empty() ? "" : ": ",
+                                         Printable(job.reason()));
+  if (state == last_state_) return;
+  last_state_ = state;
+  FinishLine();
+  terminal_.out << state << std::endl;
+}
+
+void ProgressPrinter::ShowSteps(const v1::Job& job, absl::Time now) {
+  const v1::Progress& progress = job.progress();
+  const bool is_last = progress.global_step() == progress.max_steps() || HasEnded(job.state());
+  if (progress.global_step() == last_step_ && !terminal_.is_tty) return;
+  if (!terminal_.is_tty && !is_last && now - last_written_ < kLineInterval) return;
+  last_step_ = progress.global_step();
+  last_written_ = now;
+  const std::string step = absl::StrCat("step ", progress.global_step(), "/", progress.max_steps());
+  const std::string facts = Facts(job);
+  if (!terminal_.is_tty) {
+    terminal_.out << step << "  " << facts << std::endl;
+    return;
+  }
+  const int room = columns_ - static_cast<int>(step.size() + facts.size()) - 7;
+  std::string line = step;
+  if (room >= 10) {
+    const double share =
+        static_cast<double>(progress.global_step()) / static_cast<double>(progress.max_steps());
+    absl::StrAppend(&line, "  ", Bar(share, std::min(room, kMaxBar)));
+  }
+  absl::StrAppend(&line, "  ", facts);
+  line.resize(std::min<size_t>(line.size(), std::max(columns_ - 1, 1)));
+  terminal_.out << "\r" << line << "\033[K"
+                << std::flush;  // Back to the left, the line, clear what is behind it.
+  line_is_open_ = true;
+}
+
+void ProgressPrinter::FinishLine() {
+  if (line_is_open_) terminal_.out << std::endl;
+  line_is_open_ = false;
+}
+
+void PrintEnd(const v1::Job& job, Terminal& terminal) {
+  std::string text = StateName(job.state());
+  if (job.progress().global_step() > 0) {
+    absl::StrAppend(&text, " at step ", job.progress().global_step(), " of ",
+                    job.progress().max_steps());
+  }
+  if (job.has_start_time() && job.has_end_time()) {
+    const int64_t seconds = job.end_time().seconds() - job.start_time().seconds();
+    absl::StrAppend(&text, " after ", DurationText(absl::Seconds(seconds)));
+  }
+  if (job.memory().measured_peak_bytes() > 0) {
+    absl::StrAppend(&text, "; peak memory ", FormatBytes(job.memory().measured_peak_bytes()),
+                    ", predicted ", FormatBytes(job.memory().predicted_peak_bytes()));
+  }
+  if (job.state() != v1::Job::SUCCEEDED && !job.reason().empty())
+    absl::StrAppend(&text, "; ", Printable(job.reason()));
+  terminal.out << text << std::endl;
+  if (job.state() == v1::Job::SUCCEEDED) {
+    terminal.out << "fetch it with: snug download " << job.id() << " DIR" << std::endl;
+  }
+  const std::string error = ErrorText(job.error());
+  if (!error.empty()) terminal.err << "snug: " << job.id() << ": " << Printable(error) << std::endl;
+}
+
+}  // namespace snug::client

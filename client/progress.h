@@ -1,0 +1,57 @@
+// What `watch` shows of a stream of jobs: on a terminal a line that is drawn over and over, else
+// lines to keep.
+#ifndef CLIENT_PROGRESS_H_
+#define CLIENT_PROGRESS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "client/command_line.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug::client {
+
+// Time to the last step, from the seconds that steps have taken, recent ones counting more.
+class TimeLeft {
+ public:
+  void Add(const v1::Progress& progress);
+  absl::Duration Estimate() const;  // Negative when nothing is known yet.
+
+ private:
+  int64_t step_ = 0;
+  int64_t max_steps_ = 0;
+  double step_seconds_ = 0;
+};
+
+class ProgressPrinter {
+ public:
+  // `columns` is the terminal's width.
+  ProgressPrinter(Terminal& terminal, int columns) : terminal_(terminal), columns_(columns) {}
+
+  // `now` limits how often a line is written: at most once a second, except that a change of state
+  // always is.
+  void Show(const v1::Job& job, absl::Time now);
+  // Leaves the line that is drawn over, so that other text can follow.
+  void FinishLine();
+
+ private:
+  void ShowState(const v1::Job& job);
+  void ShowSteps(const v1::Job& job, absl::Time now);
+  std::string Facts(const v1::Job& job) const;  // loss, tokens/s, memory, time left
+
+  Terminal& terminal_;
+  const int columns_;
+  TimeLeft time_left_;
+  std::string last_state_;
+  int64_t last_step_ = -1;
+  absl::Time last_written_ = absl::InfinitePast();
+  bool line_is_open_ = false;
+};
+
+// How it ended: the last line of `watch`.
+void PrintEnd(const v1::Job& job, Terminal& terminal);
+
+}  // namespace snug::client
+
+#endif  // CLIENT_PROGRESS_H_

@@ -1,0 +1,34 @@
+#include "client/run.h"
+
+#include <map>
+
+#include "absl/status/statusor.h"
+#include "client/commands.h"
+
+namespace snug::client {
+namespace {
+
+using Command = absl::StatusOr<int> (*)(const CommandLine&, Terminal&);
+
+const std::map<std::string, Command>& Commands() {
+  static const auto& commands = *new std::map<std::string, Command>{
+      {"cancel", CancelJob}, {"download", DownloadJob}, {"get", GetJob},       {"list", ListJobs},
+      {"logs", PrintLogs},   {"plan", PlanJob},         {"submit", SubmitJob}, {"watch", WatchJob},
+  };
+  return commands;
+}
+
+}  // namespace
+
+int Run(std::vector<std::string> arguments, Terminal& terminal) {
+  CommandLine line;
+  if (std::optional<int> code = ParseCommandLine(std::move(arguments), terminal, &line))
+    return *code;
+  const absl::StatusOr<int> code = Commands().at(line.command)(line, terminal);
+  terminal.out.flush();
+  if (code.ok()) return *code;
+  terminal.err << "snug: " << code.status().message() << std::endl;
+  return kExitError;
+}
+
+}  // namespace snug::client

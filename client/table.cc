@@ -1,0 +1,60 @@
+#include "client/table.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace snug::client {
+namespace {
+
+// In characters: the bytes that continue a UTF-8 character do not count.
+size_t Width(const std::string& text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+std::string Printable(absl::string_view text) {
+  std::string safe(text);
+  for (char& c : safe) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  // U+0080 to U+009F, which some terminals obey, are C2 80 to C2 9F.
+  for (size_t i = 0; i + 1 < safe.size(); ++i) {
+    const unsigned char next = safe[i + 1];
+    if (safe[i] == '\xC2' && next >= 0x80 && next <= 0x9F) safe[i] = safe[i + 1] = '?';
+  }
+  return safe;
+}
+
+Table::Table(std::vector<std::string> header) {
+  for (std::string& name : header) {
+    right_.push_back(name.front() == '>');
+    if (right_.back()) name.erase(0, 1);
+  }
+  rows_.push_back(std::move(header));
+}
+
+void Table::AddRow(std::vector<std::string> cells) {
+  cells.resize(right_.size());
+  for (std::string& cell : cells) cell = Printable(cell);
+  rows_.push_back(std::move(cells));
+}
+
+void Table::Print(std::ostream& out) const {
+  std::vector<size_t> widths(right_.size(), 0);
+  for (const auto& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+  }
+  for (const auto& row : rows_) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string space(widths[i] - Width(row[i]), ' ');
+      absl::StrAppend(&line, i == 0 ? "" : "  ", right_[i] ? space + row[i] : row[i] + space);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out << line << "\n";
+  }
+}
+
+}  // namespace snug::client
