@@ -1,4 +1,5 @@
-"""A budget, not a flag: what was predicted is enough to the byte, and one byte less is not admitted."""
+"""A budget, not a flag: what was predicted is enough to the byte, and one byte less is not
+admitted."""
 
 import json
 import re

@@ -1,5 +1,5 @@
-"""The main job through daemon and command line: the sample job files as they stand, from submit to an
-adapter that loads in peft and a model that loads in transformers."""
+"""The main job through daemon and command line: the sample job files as they stand, from submit
+to an adapter that loads in peft and a model that loads in transformers."""
 
 import json
 import math
@@ -162,7 +162,8 @@ class MainJobTest(unittest.TestCase):
         start = mean_loss(models.load_model(output, torch.float32), rows)
         # Its first step sees 8 of the rows, so only roughly their mean; the fresh model is far off.
         fresh = metric_lines(output / "metrics.jsonl")[0]["loss"]
-        self.assertLess(abs(again["progress"]["loss"] - start), abs(again["progress"]["loss"] - fresh))
+        loss = again["progress"]["loss"]
+        self.assertLess(abs(loss - start), abs(loss - fresh))
 
 
 if __name__ == "__main__":

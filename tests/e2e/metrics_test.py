@@ -13,7 +13,8 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def parse(text):
-    """Samples of the exposition format: {name: [(labels, value)]}. Raises on a line that is none."""
+    """Samples of the exposition format: {name: [(labels, value)]}. Raises on a line that is
+    none."""
     families = {}
     for line in text.splitlines():
         if not line or line.startswith("#"):

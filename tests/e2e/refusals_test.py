@@ -1,7 +1,7 @@
 """What is wrong is refused with a typed error that names it, and the daemon takes no harm.
 
-Wherever the refusal happens (the command line, the API, the prepare step or the planner), a script finds
-a reason in capitals and a message that names the field, file, line or bytes.
+Wherever the refusal happens (the command line, the API, the prepare step or the planner), a
+script finds a reason in capitals and a message that names the field, file, line or bytes.
 """
 
 import json

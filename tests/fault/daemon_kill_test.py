@@ -1,4 +1,5 @@
-"""kill -9 of the daemon while a job runs: the worker goes on, is adopted, and nothing is lost or done twice.
+"""kill -9 of the daemon while a job runs: the worker goes on, is adopted, and nothing is lost
+or done twice.
 
 SNUG_FAULT_KILLS sets the number of kills; the longer set is daemon_kill_long_test.
 """

@@ -1,4 +1,5 @@
-"""kill -9 of the worker: the next attempt goes on from the newest checkpoint to the same weights."""
+"""kill -9 of the worker: the next attempt goes on from the newest checkpoint to the same
+weights."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Where the binaries under test are: SNUG_BIN_DIR, as ctest sets it, else build/bin of the checkout."""
+"""Where the binaries under test are: SNUG_BIN_DIR, as ctest sets it, else build/bin of the
+checkout."""
 
 import os
 import pathlib

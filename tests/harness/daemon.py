@@ -1,8 +1,9 @@
 """A snugd of the test's own, in a temporary folder, and the snug command line against it.
 
-Ports and sockets are its own: the metrics port is a free one, read from what snugd prints. Workers
-outlive a daemon by design, so closing a Daemon ends by id every process whose command line names its
-state folder. Waits have a generous end and no meaning but that: nothing here measures time.
+Ports and sockets are its own: the metrics port is a free one, read from what snugd prints.
+Workers outlive a daemon by design, so closing a Daemon ends by id every process whose command
+line names its state folder. Waits have a generous end and no meaning but that: nothing here
+measures time.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Datasets for tests: rows of token ids with loss weights, as a prepared dataset or as JSONL.
 
-The prepared form is the one that snug-prepare writes: dataset.safetensors (input_ids, loss_weights,
-row_offsets), summary.json and dataset.json. The weight of a token is that of predicting it; the first
-token of a row is never predicted, so its weight is 0.
+The prepared form is the one that snug-prepare writes: dataset.safetensors (input_ids,
+loss_weights, row_offsets), summary.json and dataset.json. The weight of a token is that of
+predicting it; the first token of a row is never predicted, so its weight is 0.
 """
 
 import hashlib
@@ -84,7 +84,7 @@ def write_pretokenized(rows, path):
     return pathlib.Path(path)
 
 
-WORDS = "red green blue one two three four house tree river stone cloud bird fish light dark".split()
+WORDS = "red green blue one two three four house tree river stone cloud bird fish light".split()
 
 
 def sentences(seed, count):

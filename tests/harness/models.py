@@ -1,8 +1,9 @@
-"""Random tiny Llama models, made and written by transformers itself, and LoRA adapters made by peft.
+"""Random tiny Llama models, made and written by transformers itself, and LoRA adapters made by
+peft.
 
-A model is a function of its shape and a seed. Norm weights are not all one and projections are large
-enough that attention is far from uniform, so that a wrong mask, rotation or norm shows in the loss.
-Nothing here knows how Snug reads what is written.
+A model is a function of its shape and a seed. Norm weights are not all one and projections are
+large enough that attention is far from uniform, so that a wrong mask, rotation or norm shows in
+the loss. Nothing here knows how Snug reads what is written.
 """
 
 import copy

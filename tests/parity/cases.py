@@ -1,7 +1,9 @@
-"""The parity cases: random tiny models with what trips implementations, and what is asked of them.
+"""The parity cases: random tiny models with what trips implementations, and what is asked of
+them.
 
-Every optimizer step uses the whole dataset (batch x accumulation = rows), so an order of our own only
-permutes rows within a step; the rows of each micro-batch are read from the probe all the same.
+Every optimizer step uses the whole dataset (batch x accumulation = rows), so an order of our
+own only permutes rows within a step; the rows of each micro-batch are read from the probe all
+the same.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """The criteria of parity, each as a function that gives the list of its violations.
 
-A violation is a sentence with the tensor or step, the figure and the limit. An empty list is a pass;
-comparing nothing at all is a violation too.
+A violation is a sentence with the tensor or step, the figure and the limit. An empty list is a
+pass; comparing nothing at all is a violation too.
 """
 
 import numpy as np
@@ -57,9 +57,10 @@ def gradients_differ(ours, theirs, truth, factor=GRADIENT_FACTOR, floor=GRADIENT
     if found:
         return found
     for key in sorted(truth):
-        gap, limit = distance(ours[key], truth[key]), distance(theirs[key], truth[key]) * factor
-        if not gap <= max(limit, floor):
-            found.append(f"gradient of {key}: {gap:.3g} from float64, limit {max(limit, floor):.3g}")
+        gap = distance(ours[key], truth[key])
+        limit = max(factor * distance(theirs[key], truth[key]), floor)
+        if not gap <= limit:
+            found.append(f"gradient of {key}: {gap:.3g} from float64, limit {limit:.3g}")
     return found
 
 

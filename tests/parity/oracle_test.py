@@ -1,8 +1,8 @@
 """The oracle alone: it accepts another correct implementation and refuses a wrong one.
 
-The part of Snug is played by transformers itself on another road: one row at a time, eager attention,
-nothing padded. Each feature that the parity tests are for is then switched off in the reference, one
-by one, and every comparison must notice.
+The part of Snug is played by transformers itself on another road: one row at a time, eager
+attention, nothing padded. Each feature that the parity tests are for is then switched off in
+the reference, one by one, and every comparison must notice.
 """
 
 import tempfile

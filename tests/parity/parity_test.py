@@ -1,8 +1,8 @@
 """Snug against transformers and peft: losses, gradients, learned weights.
 
-For every case the worker's trainer runs on what transformers and peft wrote, and the oracle runs on the
-very same batches. The criteria are in compare.py; a reference with a feature switched off must fail
-them, so that a test that compares nothing cannot pass.
+For every case the worker's trainer runs on what transformers and peft wrote, and the oracle
+runs on the very same batches. The criteria are in compare.py; a reference with a feature
+switched off must fail them, so that a test that compares nothing cannot pass.
 """
 
 import functools
@@ -179,8 +179,9 @@ class BatchTest(unittest.TestCase):
 class ExportedAdapterTest(unittest.TestCase):
     """One log-probability per token of the vocabulary, by the worker and by peft.
 
-    The worker never forms logits, but the loss of a row with one trained token is the negative log of
-    that token's probability. With a learning rate of zero a step per row gives them all."""
+    The worker never forms logits, but the loss of a row with one trained token is the negative
+    log of that token's probability. With a learning rate of zero a step per row gives them
+    all."""
 
     def test_log_probabilities_are_those_of_peft(self):
         case = cases.FP32_CASES[6]

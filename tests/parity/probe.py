@@ -1,7 +1,7 @@
 """snug-probe, called from Python: trains on a prepared dataset and writes down what it did.
 
-The program is a test tool around the worker's own trainer; this file is the one place that knows its
-command line and its files:
+The program is a test tool around the worker's own trainer; this file is the one place that
+knows its command line and its files:
 
     snug-probe --model DIR --data PREPARED_DIR --spec FILE --output DIR
                [--init-adapter DIR] [--plan keep|recompute|mixed] [--steps N]
@@ -11,8 +11,8 @@ command line and its files:
     --steps    optimizer steps, 1 if not given; max_steps of the spec only shapes the schedule
 
 It writes in the output folder:
-    gradients.safetensors  of step 1, all micro-batches added, before clipping; fp32, by the key that
-                           the parameter has in the model file or in the adapter file
+    gradients.safetensors  of step 1, all micro-batches added, before clipping; fp32, by the key
+                           that the parameter has in the model file or in the adapter file
     weights.safetensors    every trained parameter after the last step, fp32, by the same keys
     losses.json            {"loss": [a number per step], "grad_norm": [...], "learning_rate": [...],
                             "step_seconds": [...],

@@ -1,9 +1,10 @@
 """The oracle: an optimizer loop of a user of transformers and peft, in plain torch.
 
-Loss: cross-entropy over the trained tokens, divided by the trained tokens of the whole optimizer step.
-AdamW decays all but norm weights; the learning rate follows transformers' get_scheduler. Everything
-runs in the model's own dtype; `exact` turns a model into one that computes in float64 throughout,
-which transformers' own .double() does not (norms, rotary tables and loss stay in fp32 there).
+Loss: cross-entropy over the trained tokens, divided by the trained tokens of the whole
+optimizer step. AdamW decays all but norm weights; the learning rate follows transformers'
+get_scheduler. Everything runs in the model's own dtype; `exact` turns a model into one that
+computes in float64 throughout, which transformers' own .double() does not (norms, rotary tables
+and loss stay in fp32 there).
 """
 
 import dataclasses
