@@ -1,8 +1,10 @@
-"""Says which pinned requirements are not installed: one `name==version` a line, nothing when all are.
+"""Says which pinned requirements are not installed: one `name==version` a line, nothing when all
+are.
 
 Usage: python check_pins.py requirements.txt...
-A package counts when its version is the pinned one and its RECORD is there, which pip writes last: an
-install that was interrupted does not count. Knows nothing of what the pinned packages need in turn.
+A package counts when its version is the pinned one and its RECORD is there, which pip writes last:
+an install that was interrupted does not count. Knows nothing of what the pinned packages need in
+turn.
 """
 
 import importlib.metadata

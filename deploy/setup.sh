@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what is missing: Debian packages and a virtual environment in .venv. Quick when all is there.
+# Installs what is missing: Debian packages, and Python ones in .venv. Quick when all is there.
 #
 #   deploy/setup.sh             everything: product, tests, quickstart
 #   deploy/setup.sh --product   without the oracles of the tests

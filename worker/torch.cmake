@@ -1,13 +1,13 @@
 # LibTorch as the library `snug_torch`, and its precompiled headers as `snug_torch_pch`.
 #
-#   snug_use_torch(target)    links the target to LibTorch and gives it the precompiled <torch/torch.h>
+#   snug_use_torch(target)   links the target to LibTorch, with <torch/torch.h> precompiled
 #
 # LibTorch's own CMake package is not used: it refuses to load without a CUDA toolkit even for a CPU
-# build, overrides CUDA's architectures, and exports the wheel's Protobuf 3.13 headers to every target
-# that links it. What is needed is an include path and two libraries; they find the NVIDIA libraries
-# they need by their own rpath. libtorch.so is left out on purpose: it is empty but for its need of
-# libtorch_cuda.so, which doubles the start-up time of a process (0.25 s to 0.48 s). GPU targets link
-# `snug_torch_cuda` on top (there with SNUG_CUDA=ON only).
+# build, overrides CUDA's architectures, and exports the wheel's Protobuf 3.13 headers to every
+# target that links it. What is needed is an include path and two libraries; they find the NVIDIA
+# libraries they need by their own rpath. libtorch.so is left out on purpose: it is empty but for
+# its need of libtorch_cuda.so, which doubles the start-up time of a process (0.25 s to 0.48 s). GPU
+# targets link `snug_torch_cuda` on top (there with SNUG_CUDA=ON only).
 
 if(DEFINED ENV{SNUG_TORCH_DIR} AND NOT SNUG_TORCH_DIR)
   set(SNUG_TORCH_DIR $ENV{SNUG_TORCH_DIR})
@@ -53,8 +53,8 @@ else()
 endif()
 
 # One translation unit that only carries the precompiled header. -fpch-preprocess lets ccache see
-# through it. GCC takes the header only if flags and macros agree, and -Winvalid-pch is an error here:
-# targets that use torch therefore set no definitions of their own.
+# through it. GCC takes the header only if flags and macros agree, and -Winvalid-pch is an error
+# here: targets that use torch therefore set no definitions of their own.
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc "// Carries the precompiled header.\n")
 add_library(snug_torch_pch STATIC ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc)
 target_compile_options(snug_torch_pch PUBLIC "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")

@@ -3,8 +3,8 @@
 Formats, told apart by their keys:
   prompt_completion  {"prompt": str, "completion": str}
   pretokenized       {"input_ids": [int], "labels": [int][, "attention_mask": [0|1]]}
-A blank line is no row. Other keys are not used; the caller learns their names. Does not tokenise, and
-does not know the vocabulary.
+A blank line is no row. Other keys are not used; the caller learns their names. Does not tokenise,
+and does not know the vocabulary.
 """
 
 import dataclasses

@@ -1,5 +1,5 @@
-"""What snug-prepare may not do, because its input is a stranger's: use more memory and CPU time than it
-was given, dump core, or reach the network. Set before the first byte of input is read."""
+"""What snug-prepare may not do, because its input is a stranger's: use more memory and CPU time
+than it was given, dump core, or reach the network. Set before the first byte of input is read."""
 
 import ctypes
 import resource
@@ -13,7 +13,8 @@ GRACE_CPU_SECONDS = 5  # from SIGXCPU, which ends the run with a message, to the
 
 
 def apply(memory_bytes, cpu_seconds):
-    """Lowers the limits for good. PrepareError(PREPARE_LIMIT) is raised when the CPU time is spent."""
+    """Lowers the limits for good. PrepareError(PREPARE_LIMIT) is raised when the CPU time is
+    spent."""
     _lower(resource.RLIMIT_AS, memory_bytes, memory_bytes)
     _lower(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + GRACE_CPU_SECONDS)
     _lower(resource.RLIMIT_CORE, 0, 0)
@@ -34,8 +35,8 @@ def _lower(which, soft, hard):
 
 
 def _cut_network():
-    # As root: a network namespace of its own, with nothing in it. Otherwise this fails and the audit
-    # hook, which cannot be taken out again, has to do: Python code can open no socket.
+    # As root: a network namespace of its own, with nothing in it. Otherwise this fails and the
+    # audit hook, which cannot be taken out again, has to do: Python code can open no socket.
     ctypes.CDLL(None).unshare(CLONE_NEWNET)
 
     def refuse_sockets(event, args):

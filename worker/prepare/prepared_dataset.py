@@ -4,8 +4,9 @@
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "source", "format", "max_seq_length"}
 A safetensors file is: header length (u64, little endian), header (JSON, padded with spaces to a
-multiple of 8), then the tensors' bytes one behind another. Rows without a trained token are counted and
-left out, so no row is empty. The folder is written aside and renamed: it is whole, or not there.
+multiple of 8), then the tensors' bytes one behind another. Rows without a trained token are counted
+and left out, so no row is empty. The folder is written aside and renamed: it is whole, or not
+there.
 """
 
 import array
@@ -53,7 +54,8 @@ class PreparedDataset:
         self._counts["no_stop"] += stop_ids.isdisjoint(trained)
 
     def summary(self, eval_rows=0):
-        """snug.v1.DatasetSummary. Bins run without a gap from the shortest row's to the longest's."""
+        """snug.v1.DatasetSummary. Bins run without a gap from the shortest row's to the
+        longest's."""
         offsets = self._offsets
         ends = [1 << i for i in range(64) if min(self._bins) <= 1 << i <= max(self._bins)]
         return {
@@ -74,8 +76,8 @@ class PreparedDataset:
         """`about`: what dataset.json says beside the hash."""
         if not self.rows:
             message = (
-                f"no row has a trained token ({self._counts['untrained']} rows read): nothing would "
-                "be learned. Are the completions empty, the labels all -100, or max_seq_length too short?"
+                f"no row has a trained token ({self._counts['untrained']} rows read): nothing "
+                "would be learned. Are the labels all -100, or is max_seq_length too short?"
             )
             raise PrepareError("BAD_DATASET", message, file=self.source)
         aside = directory + ".tmp"
@@ -92,10 +94,12 @@ class PreparedDataset:
         texts = {
             "untrained": "rows have no trained token and were left out",
             "truncated": "rows are longer than max_seq_length and lost their end",
-            "no_stop": "rows have no trained stop token: the model will not learn where to stop there",
+            "no_stop": "rows have no trained stop token: stopping is not learned there",
             "border": "rows have a token that spans prompt and completion",
         }
-        warnings = [f"{self._counts[key]} {text}" for key, text in texts.items() if self._counts[key]]
+        warnings = [
+            f"{self._counts[key]} {text}" for key, text in texts.items() if self._counts[key]
+        ]
         if self._unused:
             warnings.append("keys that are not used: " + ", ".join(sorted(self._unused)))
         return warnings

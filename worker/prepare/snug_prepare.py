@@ -5,8 +5,8 @@
 
 Exit code 0: the output folder is there, whole. 2: the input is bad, 1: anything else; then the last
 line on stderr is a JSON object {"reason", "message", "field"[, "file"][, "line"]}. Lines
-`progress: N rows` on stderr meanwhile. Row formats: jsonl.py; the rule of tokenising: tokenise.py; the
-folder: prepared_dataset.py. The evaluation split takes whole rows, chosen by the seed alone.
+`progress: N rows` on stderr meanwhile. Row formats: jsonl.py; the rule of tokenising: tokenise.py;
+the folder: prepared_dataset.py. The evaluation split takes whole rows, chosen by the seed alone.
 """
 
 import argparse
@@ -47,7 +47,8 @@ def parse_arguments(argv):
 
 
 def choose_eval_rows(rows, share, seed):
-    """Indices of the rows held out: a function of (rows, share, seed) alone, the same everywhere."""
+    """Indices of the rows held out: a function of (rows, share, seed) alone, the same
+    everywhere."""
     if not share:
         return frozenset()
     count = min(max(round(rows * share), 1), rows - 1)
@@ -65,7 +66,8 @@ def batches(rows, size):
 
 
 def prepare(options):
-    """Reads the whole dataset, then writes: evaluation folder first, so that the other implies it."""
+    """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
+    it."""
     model = tokenise.Model(options.model)
     rows = jsonl.count_rows(options.dataset)
     if rows < (2 if options.eval_split else 1):
@@ -97,8 +99,8 @@ def main(argv):
     except MemoryError:
         message = f"preparing needs more than {options.memory_bytes} bytes of memory"
         failure, code = PrepareError("PREPARE_LIMIT", message, file=options.dataset), 2
-    except Exception as error:  # A full disk, or a mistake of ours: both still end in that last line.
-        traceback.print_exc()
+    except Exception as error:  # A full disk, or a mistake of ours: both still end in that last
+        line.traceback.print_exc()
         failure, code = PrepareError("PREPARE_FAILED", str(error) or repr(error), field=None), 1
     print(failure.to_json(), file=sys.stderr, flush=True)
     return code

@@ -1,16 +1,18 @@
 """Rows to token ids and loss weights, with the model's own tokenizer.json.
 
 Prompt and completion follow the rule of TRL's SFTTrainer for strings (completion_only_loss):
-  - the model's end-of-sequence token is appended, as text, to a completion that does not end with it;
-  - ids = encode(prompt + completion), as one string, with the special tokens that the tokenizer's own
+  - the model's end-of-sequence token is appended, as text, to a completion that does not end with
+  it;
+  - ids = encode(prompt + completion), as one string, with the special tokens that the tokenizer's
     post-processor adds (a BOS, where it adds one);
-  - the first len(encode(prompt)) ids are the prompt and carry no loss; the rest, with the end token,
-    are trained.
-Encoding both as one string is what a model sees when it continues a prompt, save where a token would
-span the border: there the ids of the prompt alone are no prefix, which TRL warns of, and so do we.
+  - the first len(encode(prompt)) ids are the prompt and carry no loss; the rest, with the end
+    token, are trained.
+Encoding both as one string is what a model sees when it continues a prompt, save where a token
+would span the border: there the ids of the prompt alone are no prefix, which TRL warns of, and so
+do we.
 
-Pre-tokenised rows are taken as they are: label -100 is not trained, any other label must be the input
-id itself. Padding (attention_mask 0 at either end) is dropped.
+Pre-tokenised rows are taken as they are: label -100 is not trained, any other label must be the
+input id itself. Padding (attention_mask 0 at either end) is dropped.
 
 In both, the first token of a row has nothing before it to be predicted from: its weight is 0. Rows
 longer than max_seq_length lose their end.
@@ -48,7 +50,9 @@ class Model:
         if type(self.vocab_size) is not int or self.vocab_size < 1:
             raise self._bad("config.json", '"vocab_size" must be a positive integer')
         generation = self._read_json("generation_config.json") or {}
-        self.stop_ids = _as_set(config.get("eos_token_id")) | _as_set(generation.get("eos_token_id"))
+        self.stop_ids = _as_set(config.get("eos_token_id")) | _as_set(
+            generation.get("eos_token_id")
+        )
         self._tokenizer = None
         self._end_token = None
 
@@ -112,7 +116,8 @@ class Model:
 
 
 def tokenise(model, rows, max_seq_length):
-    """Examples of a batch of rows of one format, in order. PrepareError names the row that is wrong."""
+    """Examples of a batch of rows of one format, in order. PrepareError names the row that is
+    wrong."""
     if rows[0].format == "pretokenized":
         return [_from_ids(model, row, max_seq_length) for row in rows]
     return _from_text(model, rows, max_seq_length)
@@ -171,7 +176,9 @@ def _check_vocabulary(model, row, ids):
         raise bad_row(row, "no token is left of this row")
     worst = max(ids) if max(ids) >= model.vocab_size else min(ids)
     if not 0 <= worst < model.vocab_size:
-        raise bad_row(row, f"token id {worst} is outside the model's vocabulary of {model.vocab_size}")
+        raise bad_row(
+            row, f"token id {worst} is outside the model's vocabulary of {model.vocab_size}"
+        )
 
 
 def _cut(ids, trained, max_seq_length):

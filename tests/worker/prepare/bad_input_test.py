@@ -1,4 +1,5 @@
-"""snug-prepare on bad input: each a typed error with file, line and reason, and no output folder."""
+"""snug-prepare on bad input: each a typed error with file, line and reason, and no output
+folder."""
 
 import os
 import subprocess
@@ -23,7 +24,9 @@ class BadDatasetTest(PrepareTest):
         self.assertIn(words, error["message"])
 
     def test_broken_json(self):
-        self.expect(2, "not JSON: Expecting ',' delimiter at column 16", GOOD, b'{"prompt": "a" "b"}')
+        self.expect(
+            2, "not JSON: Expecting ',' delimiter at column 16", GOOD, b'{"prompt": "a" "b"}'
+        )
 
     # The blank line is no row, but it counts as a line.
     def test_line_numbers_count_blank_lines(self):
@@ -56,14 +59,20 @@ class BadDatasetTest(PrepareTest):
         self.expect(2, '"labels" has 1 entries, "input_ids" has 2', TOKENS, row)
 
     def test_ids_that_are_no_integers(self):
-        for value, kind in ((1.0, "a number with a fraction"), (True, "a boolean"), ("5", "a string")):
+        for value, kind in (
+            (1.0, "a number with a fraction"),
+            (True, "a boolean"),
+            ("5", "a string"),
+        ):
             row = {"input_ids": [5, value], "labels": [5, 5]}
             self.expect(1, f'"input_ids"[1] must be an integer, this is {kind}', row)
 
     def test_ids_outside_the_vocabulary(self):
         for token in (284, -1, 10**30):
             row = {"input_ids": [5, token], "labels": [5, -100]}
-            self.expect(2, f"token id {token} is outside the model's vocabulary of 284", TOKENS, row)
+            self.expect(
+                2, f"token id {token} is outside the model's vocabulary of 284", TOKENS, row
+            )
 
     # Text whose tokenizer knows more tokens than the model has rows for.
     def test_tokenizer_larger_than_the_model(self):

@@ -21,8 +21,8 @@ def trl_rule(tokenizer, prompt, completion):
 
 
 class TextTest(PrepareTest):
-    # Ids and mask are those that TRL trains on, read by transformers: with and without a BOS, a border
-    # with and without a space, an end token already there, an empty prompt, other scripts.
+    # Ids and mask are those that TRL trains on, read by transformers: with and without a BOS, a
+    # border with and without a space, an end token already there, an empty prompt, other scripts.
     def test_equals_trl(self):
         from transformers import AutoTokenizer
 
@@ -54,9 +54,12 @@ class TextTest(PrepareTest):
     def test_token_across_the_border_is_told(self):
         self.write_rows({"prompt": "on the m", "completion": "at and a dog"})
         _, summary = self.prepared()
-        self.assertEqual(summary["warnings"], ["1 rows have a token that spans prompt and completion"])
+        self.assertEqual(
+            summary["warnings"], ["1 rows have a token that spans prompt and completion"]
+        )
 
-    # An end token that the row already carries is not doubled; an empty completion trains just that.
+    # An end token that the row already carries is not doubled; an empty completion trains just
+    # that.
     def test_empty_completion_trains_the_end_token(self):
         self.write_rows({"prompt": "a cat", "completion": ""})
         tensors, summary = self.prepared()
@@ -95,7 +98,9 @@ class TokenRowsTest(PrepareTest):
         # Label 0 of the second row is trained in the file, but nothing stands before it.
         self.assertEqual(tensors["loss_weights"].tolist(), [0, 0, 1, 1, 0, 1])
         self.assertEqual(tensors["row_offsets"].tolist(), [0, 4, 6])
-        self.assertEqual([str(tensors[k].dtype) for k in sorted(tensors)], ["int32", "float32", "int64"])
+        self.assertEqual(
+            [str(tensors[k].dtype) for k in sorted(tensors)], ["int32", "float32", "int64"]
+        )
         self.assertEqual(summary["rows"], 2)
         self.assertEqual(summary["tokens"], 6)
         self.assertEqual(summary["trained_tokens"], 3)

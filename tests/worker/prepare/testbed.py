@@ -74,7 +74,8 @@ class PrepareTest(unittest.TestCase):
         return json.loads(run.stderr.splitlines()[-1])
 
     def prepared(self, *options, folder="out", **named):
-        """(tensors, summary) of a run that must succeed. Tensors are read by the safetensors library."""
+        """(tensors, summary) of a run that must succeed. Tensors are read by the safetensors
+        library."""
         if not os.path.exists(self.path(folder)):
             run = self.prepare(*options, **named)
             self.assertEqual(run.returncode, 0, run.stderr)
