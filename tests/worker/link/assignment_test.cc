@@ -1,0 +1,103 @@
+#include "worker/link/assignment.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "snug/v1/worker.pb.h"
+
+namespace snug::link {
+namespace {
+
+using ::testing::HasSubstr;
+
+class AssignmentTest : public ::testing::Test {
+ protected:
+  AssignmentTest() { std::filesystem::create_directories(folder_); }
+  ~AssignmentTest() override { std::filesystem::remove_all(folder_); }
+
+  v1::Assignment Complete() const {
+    v1::Assignment assignment;
+    assignment.set_job_id("ft-1");
+    assignment.set_epoch(2);
+    assignment.mutable_spec()->set_model("/models/m");
+    assignment.mutable_spec()->set_method(v1::JobSpec::LORA);
+    assignment.mutable_spec()->mutable_training()->set_max_grad_norm(0.0);
+    assignment.mutable_spec()->mutable_lora()->set_r(4);
+    assignment.mutable_plan()->set_name("pinned");
+    assignment.mutable_plan()->add_recipes()->add_stash(v1::RECOMPUTE);
+    assignment.mutable_plan()->add_block_recipe(0);
+    assignment.mutable_plan()->mutable_key()->set_tokens(64);
+    assignment.mutable_plan()->set_threads(2);
+    assignment.set_train_data("/data/t");
+    assignment.set_attempt_dir("/a");
+    assignment.set_checkpoints_dir("/c");
+    assignment.set_cap_bytes(1000);
+    return assignment;
+  }
+
+  absl::StatusOr<train::AttemptOptions> Read(const v1::Assignment& assignment) const {
+    std::ofstream(path_, std::ios::binary) << assignment.SerializeAsString();
+    return ReadAssignment(path_);
+  }
+
+  const std::string folder_ = ::testing::TempDir() + "/assignment_test." + std::to_string(getpid());
+  const std::string path_ = folder_ + "/assignment.binpb";
+};
+
+TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
+  const auto attempt = Read(Complete());
+  ASSERT_TRUE(attempt.ok()) << attempt.status();
+  EXPECT_EQ(attempt->job_id, "ft-1");
+  EXPECT_EQ(attempt->epoch, 2);
+  EXPECT_TRUE(attempt->mode.lora);
+  EXPECT_EQ(attempt->mode.adapter.rank, 4);
+  EXPECT_EQ(attempt->plan.recipes[0][0], program::Stash::kRecompute);
+  EXPECT_EQ(attempt->key.tokens, 64);
+  EXPECT_EQ(attempt->training.max_grad_norm, 0.0);  // Given as zero: no clipping, not the default.
+  EXPECT_EQ(attempt->training.beta2, 0.999);        // Not given.
+  EXPECT_EQ(attempt->base_model_name, "/models/m");
+}
+
+TEST_F(AssignmentTest, AMissingFieldIsNamed) {
+  v1::Assignment assignment = Complete();
+  assignment.clear_cap_bytes();
+  EXPECT_THAT(Read(assignment).status().message(), HasSubstr("cap_bytes is missing"));
+}
+
+TEST_F(AssignmentTest, GarbageAndNothingAreErrors) {
+  EXPECT_EQ(ReadAssignment(path_).status().code(), absl::StatusCode::kNotFound);
+  std::ofstream(path_) << "\xff\xff\xff not a message";
+  EXPECT_EQ(ReadAssignment(path_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(AssignmentTest, ASpecInJsonIsReadForTools) {
+  const auto spec = ParseSpecJson(
+      R"({"method": "FULL", "training": {"max_steps": "20", "seed": "7", "packing": false}})");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_FALSE(spec->mode.lora);
+  EXPECT_EQ(spec->training.max_steps, 20);
+  EXPECT_EQ(spec->training.seed, 7u);
+  EXPECT_FALSE(spec->training.packing);
+  EXPECT_FALSE(ParseSpecJson(R"({"metod": "FULL"})").ok());
+}
+
+// The node reads it back as a message, and never finds half of it.
+TEST_F(AssignmentTest, TheResultIsProtoJsonWithTheErrorOfAFailure) {
+  train::AttemptResult result;
+  result.reason = "NON_FINITE_LOSS";
+  result.message = "step 3";
+  result.progress.global_step = 3;
+  ASSERT_TRUE(WriteResult(folder_, result).ok());
+  std::stringstream text;
+  text << std::ifstream(folder_ + "/result.json").rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("\"outcome\":\"FAILED\""));
+  EXPECT_THAT(text.str(), HasSubstr("\"failure_class\":\"USER\""));
+  EXPECT_THAT(text.str(), HasSubstr("\"reason\":\"NON_FINITE_LOSS\""));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/result.json.tmp"));
+}
+
+}  // namespace
+}  // namespace snug::link

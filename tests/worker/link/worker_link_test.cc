@@ -1,0 +1,189 @@
+// The worker's end against a node made of a listening socket.
+#include "worker/link/worker_link.h"
+
+#include <google/protobuf/util/delimited_message_util.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "google/protobuf/io/zero_copy_stream_impl.h"
+#include "gtest/gtest.h"
+#include "snug/v1/worker.pb.h"
+
+namespace snug::link {
+namespace {
+
+// Listens, takes one connection at a time, reads events and sends commands.
+class Node {
+ public:
+  explicit Node(const std::string& path) {
+    unlink(path.c_str());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    listener_ = socket(AF_UNIX, SOCK_STREAM, 0);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(listener_, 4), 0);
+  }
+  ~Node() { Close(); }
+
+  void Accept() {
+    connection_ = accept(listener_, nullptr, nullptr);
+    ASSERT_GE(connection_, 0);
+    input_ = std::make_unique<google::protobuf::io::FileInputStream>(connection_);
+  }
+  v1::WorkerEvent Read() {
+    v1::WorkerEvent event;
+    bool end = false;
+    EXPECT_TRUE(
+        google::protobuf::util::ParseDelimitedFromZeroCopyStream(&event, input_.get(), &end));
+    return event;
+  }
+  void Send(const v1::WorkerCommand& command) {
+    EXPECT_TRUE(google::protobuf::util::SerializeDelimitedToFileDescriptor(command, connection_));
+  }
+  void Close() {
+    input_.reset();
+    if (connection_ >= 0) close(connection_);
+    if (listener_ >= 0) close(listener_);
+    connection_ = listener_ = -1;
+  }
+
+ private:
+  int listener_ = -1;
+  int connection_ = -1;
+  std::unique_ptr<google::protobuf::io::FileInputStream> input_;
+};
+
+class WorkerLinkTest : public ::testing::Test {
+ protected:
+  WorkerLinkTest() {
+    attempt_.job_id = "ft-1";
+    attempt_.epoch = 3;
+    attempt_.nonce = "n";
+    attempt_.link_socket = path_;
+  }
+  ~WorkerLinkTest() override { unlink(path_.c_str()); }
+
+  static train::TrainingProgress At(int64_t step) {
+    train::TrainingProgress progress;
+    progress.global_step = step;
+    progress.max_steps = 10;
+    progress.resumed_from_step = 2;
+    return progress;
+  }
+  void ExpectHello(const v1::WorkerEvent& event, int64_t step) {
+    ASSERT_TRUE(event.has_hello()) << event.ShortDebugString();
+    EXPECT_EQ(event.hello().job_id(), "ft-1");
+    EXPECT_EQ(event.hello().epoch(), 3);
+    EXPECT_EQ(event.hello().nonce(), "n");
+    EXPECT_EQ(event.hello().pid(), getpid());
+    EXPECT_EQ(event.hello().global_step(), step);
+  }
+  void AwaitCommand(const WorkerLink& link, Command command) {
+    for (int i = 0; i < 1000 && link.command() != command; ++i) usleep(10'000);
+    EXPECT_EQ(link.command(), command);
+  }
+
+  const std::string path_ = "/tmp/snug_link_test." + std::to_string(getpid());
+  train::AttemptOptions attempt_;
+};
+
+TEST_F(WorkerLinkTest, SaysHelloThenReports) {
+  Node node(path_);
+  auto link = WorkerLink::Dial(attempt_);
+  link->ReportProgress(At(2), {.measured_peak_bytes = 77, .current_bytes = 5});
+  node.Accept();
+  ExpectHello(node.Read(), 2);
+  const v1::WorkerEvent step = node.Read();
+  EXPECT_EQ(step.step().progress().global_step(), 2);
+  EXPECT_EQ(step.step().measured_peak_bytes(), 77);
+  link->ReportCheckpoint({.global_step = 4, .path = "/c/step-000004.e3"});
+  EXPECT_EQ(node.Read().checkpoint().path(), "/c/step-000004.e3");
+}
+
+TEST_F(WorkerLinkTest, ObeysTheFirstCommand) {
+  Node node(path_);
+  auto link = WorkerLink::Dial(attempt_);
+  link->ReportProgress(At(0), {});
+  node.Accept();
+  node.Read();
+  v1::WorkerCommand command;
+  command.mutable_welcome();
+  node.Send(command);
+  command.mutable_stop()->set_checkpoint(true);
+  node.Send(command);
+  AwaitCommand(*link, Command::kCheckpointAndStop);
+  command.mutable_stop()->set_checkpoint(false);
+  node.Send(command);
+  usleep(50'000);
+  EXPECT_EQ(link->command(), Command::kCheckpointAndStop);
+}
+
+// The daemon dies and another takes its socket: the worker says where it is by then, and loses no
+// checkpoint report.
+TEST_F(WorkerLinkTest, DialsAgainWhenTheNodeIsBack) {
+  auto first = std::make_unique<Node>(path_);
+  auto link = WorkerLink::Dial(attempt_);
+  link->ReportProgress(At(1), {});
+  first->Accept();
+  ExpectHello(first->Read(), 1);
+  first.reset();
+  usleep(100'000);
+  link->ReportCheckpoint({.global_step = 5, .path = "five"});
+  link->ReportProgress(At(6), {});
+  Node second(path_);
+  second.Accept();
+  v1::WorkerEvent event = second.Read();
+  ExpectHello(event, 6);
+  bool checkpoint = false;
+  for (int i = 0; i < 2; ++i) {
+    event = second.Read();
+    if (event.has_checkpoint()) checkpoint = event.checkpoint().path() == "five";
+  }
+  EXPECT_TRUE(checkpoint);
+}
+
+TEST_F(WorkerLinkTest, AFrameThatIsNoneBreaksTheConnectionOnly) {
+  Node node(path_);
+  auto link = WorkerLink::Dial(attempt_);
+  link->ReportProgress(At(1), {});
+  node.Accept();
+  node.Read();
+  v1::WorkerCommand huge;
+  huge.mutable_refused()->set_reason(std::string(200'000, 'x'));
+  node.Send(huge);
+  node.Accept();
+  ExpectHello(node.Read(), 1);
+  EXPECT_EQ(link->command(), Command::kNone);
+}
+
+TEST_F(WorkerLinkTest, TheResultIsSentBeforeTheLinkCloses) {
+  Node node(path_);
+  {
+    auto link = WorkerLink::Dial(attempt_);
+    train::AttemptResult result;
+    result.outcome = train::AttemptResult::Outcome::kSucceeded;
+    std::thread reader([&] {
+      node.Accept();
+      node.Read();
+      EXPECT_EQ(node.Read().finished().result().outcome(), v1::WorkerResult::SUCCEEDED);
+    });
+    link->ReportResult(result);
+    reader.join();
+  }
+}
+
+TEST_F(WorkerLinkTest, WithoutANodeNothingBlocks) {
+  auto link = WorkerLink::Dial(attempt_);
+  link->ReportProgress(At(1), {});
+  link->ReportResult({});
+  EXPECT_EQ(link->command(), Command::kNone);
+}
+
+}  // namespace
+}  // namespace snug::link

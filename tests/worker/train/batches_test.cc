@@ -1,0 +1,123 @@
+#include "worker/train/batches.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/program/predict.h"
+
+namespace snug::train {
+namespace {
+
+using ::testing::ElementsAre;
+
+TrainingOptions Options(int64_t rows, int64_t accumulation, bool packing = false) {
+  TrainingOptions options;
+  options.batch_rows = rows;
+  options.accumulation = accumulation;
+  options.packing = packing;
+  options.max_seq_length = 32;
+  options.seed = 7;
+  return options;
+}
+
+std::vector<int64_t> Lengths(int64_t rows) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < rows; ++i) lengths.push_back(1 + i * 7 % 20);
+  return lengths;
+}
+
+std::vector<int64_t> AllRows(const EpochPlan& plan) {
+  std::vector<int64_t> rows;
+  for (const MicroBatch& batch : plan.micro_batches)
+    rows.insert(rows.end(), batch.begin(), batch.end());
+  return rows;
+}
+
+// Each row once, in another order each epoch and for each seed, and the same when asked again.
+TEST(BatchesTest, AnEpochIsAPermutationOfTheRows) {
+  for (bool packing : {false, true}) {
+    const TrainingOptions options = Options(4, 1, packing);
+    std::vector<int64_t> first = AllRows(PlanEpoch(Lengths(101), options, 0));
+    EXPECT_EQ(first, AllRows(PlanEpoch(Lengths(101), options, 0)));
+    EXPECT_NE(first, AllRows(PlanEpoch(Lengths(101), options, 1)));
+    TrainingOptions other = options;
+    other.seed = 8;
+    EXPECT_NE(first, AllRows(PlanEpoch(Lengths(101), other, 0)));
+    std::sort(first.begin(), first.end());
+    std::vector<int64_t> all(101);
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(first, all);
+  }
+}
+
+// Any row is about as likely at any place: with 4 rows and 24,000 epochs each of the 24 orders is
+// drawn 1,000 times, give or take 5 sigma.
+TEST(BatchesTest, PermutationsAreUniform) {
+  std::map<std::vector<int64_t>, int> counts;
+  for (int64_t epoch = 0; epoch < 24000; ++epoch)
+    ++counts[AllRows(PlanEpoch({1, 1, 1, 1}, Options(4, 1), epoch))];
+  EXPECT_EQ(counts.size(), 24u);
+  for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 160);
+}
+
+// 10 rows in batches of 4 make 3 micro-batches, the last of 2; accumulating 2 makes 2 steps.
+TEST(BatchesTest, LastBatchAndLastStepMayBeSmaller) {
+  const EpochPlan plan = PlanEpoch(Lengths(10), Options(4, 2), 0);
+  ASSERT_EQ(plan.micro_batches.size(), 3u);
+  EXPECT_EQ(plan.micro_batches[2].size(), 2u);
+  EXPECT_EQ(plan.steps, 2);
+}
+
+TEST(BatchesTest, PackedSequencesStayWithinTheLimitAndWasteLittle) {
+  const std::vector<int64_t> lengths = Lengths(500);
+  const EpochPlan plan = PlanEpoch(lengths, Options(1, 1, /*packing=*/true), 0);
+  for (const MicroBatch& sequence : plan.micro_batches)
+    EXPECT_LE(KeyOf(sequence, lengths).tokens, 32);
+  const int64_t total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  EXPECT_LT(static_cast<double>(plan.micro_batches.size()) * 32, 1.05 * static_cast<double>(total));
+}
+
+// What the daemon reserves for covers every batch of every epoch.
+TEST(BatchesTest, WorstBatchCoversAll) {
+  const std::vector<int64_t> lengths = Lengths(200);
+  for (bool packing : {false, true}) {
+    const TrainingOptions options = Options(3, 1, packing);
+    const program::TapeKey worst = program::WorstBatch(lengths, 3, packing, 32);
+    for (int64_t epoch = 0; epoch < 20; ++epoch) {
+      for (const MicroBatch& batch : PlanEpoch(lengths, options, epoch).micro_batches)
+        ASSERT_TRUE(worst.Covers(KeyOf(batch, lengths)));
+    }
+  }
+}
+
+TEST(BatchesTest, TotalStepsCountsPartsOfAnEpoch) {
+  TrainingOptions options = Options(4, 2);
+  options.epochs = 1.0;
+  EXPECT_EQ(TotalSteps(Lengths(10), options), 2);
+  options.epochs = 2.5;
+  EXPECT_EQ(TotalSteps(Lengths(10), options), 5);
+  options.max_steps = 77;
+  EXPECT_EQ(TotalSteps(Lengths(10), options), 77);
+}
+
+// Begun anywhere, the walk goes on as if it had never stopped.
+TEST(BatchesTest, AWalkResumesAtItsCursor) {
+  const TrainingOptions options = Options(4, 2, /*packing=*/true);
+  BatchWalk walk(Lengths(50), options);
+  for (int step = 0; step < 20; ++step) {
+    BatchWalk resumed(Lengths(50), options, walk.cursor());
+    EXPECT_EQ(resumed.epochs_done(), walk.epochs_done());
+    EXPECT_EQ(resumed.NextStep(), walk.NextStep()) << step;
+  }
+}
+
+TEST(BatchesTest, EvaluationIsInOrder) {
+  const auto batches = PlanEvaluation({5, 6, 7}, Options(2, 1));
+  EXPECT_THAT(batches, ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+}
+
+}  // namespace
+}  // namespace snug::train

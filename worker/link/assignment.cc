@@ -1,0 +1,118 @@
+#include "worker/link/assignment.h"
+
+#include <fcntl.h>
+#include <google/protobuf/util/json_util.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "worker/link/convert.h"
+
+namespace snug::link {
+namespace {
+
+absl::Status CheckAssignment(const v1::Assignment& assignment, const std::string& path) {
+  const std::pair<const char*, bool> present[] = {
+      {"job_id", !assignment.job_id().empty()},
+      {"epoch", assignment.epoch() > 0},
+      {"spec.model", !assignment.spec().model().empty()},
+      {"spec.method", assignment.spec().method() != v1::JobSpec::METHOD_UNSPECIFIED},
+      {"plan.key", assignment.plan().key().tokens() > 0},
+      {"plan.threads", assignment.plan().threads() > 0},
+      {"train_data", !assignment.train_data().empty()},
+      {"attempt_dir", !assignment.attempt_dir().empty()},
+      {"checkpoints_dir", !assignment.checkpoints_dir().empty()},
+      {"cap_bytes", assignment.cap_bytes() > 0}};
+  for (const auto& [field, there] : present) {
+    if (!there) return absl::InvalidArgumentError(absl::StrCat(path, ": ", field, " is missing"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAll(int fd, const std::string& bytes, const std::string& path) {
+  for (size_t written = 0; written < bytes.size();) {
+    const ssize_t n = write(fd, bytes.data() + written, bytes.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
+    written += static_cast<size_t>(n);
+  }
+  if (fsync(fd) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("fsync ", path));
+  return absl::OkStatus();
+}
+
+// Aside, synced, renamed, and the folder synced: there whole, or not at all.
+absl::Status WriteDurably(const std::string& folder, const char* name, const std::string& bytes) {
+  const std::string path = absl::StrCat(folder, "/", name), aside = path + ".tmp";
+  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", aside));
+  const absl::Status written = WriteAll(fd, bytes, aside);
+  close(fd);
+  RETURN_IF_ERROR(written);
+  if (rename(aside.c_str(), path.c_str()) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("rename ", aside));
+  const int dir = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", folder));
+  const int synced = fsync(dir);
+  close(dir);
+  if (synced != 0) return absl::ErrnoToStatus(errno, absl::StrCat("fsync ", folder));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("no assignment at ", path));
+  v1::Assignment from;
+  if (!from.ParseFromIstream(&file))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not an assignment"));
+  RETURN_IF_ERROR(CheckAssignment(from, path));
+  train::AttemptOptions to;
+  to.job_id = from.job_id();
+  to.epoch = from.epoch();
+  to.nonce = from.nonce();
+  to.link_socket = from.link_socket();
+  to.model_dir = from.spec().model();
+  to.base_model_name =
+      from.base_model_name().empty() ? from.spec().model() : from.base_model_name();
+  to.mode = ModeFrom(from.spec());
+  to.init_adapter = from.spec().lora().init_adapter();
+  to.training = TrainingFrom(from.spec());
+  ASSIGN_OR_RETURN(to.plan, PlanFrom(from.plan()));
+  to.key = KeyFrom(from.plan().key());
+  to.threads = from.plan().threads();
+  to.context_bytes = from.context_bytes();
+  to.cap_bytes = from.cap_bytes();
+  to.train_data = from.train_data();
+  to.eval_data = from.eval_data();
+  to.attempt_dir = from.attempt_dir();
+  to.checkpoints_dir = from.checkpoints_dir();
+  to.resume_from = from.resume_from();
+  to.previous_metrics = from.previous_metrics();
+  return to;
+}
+
+absl::StatusOr<SpecOptions> ParseSpecJson(const std::string& json) {
+  v1::JobSpec spec;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &spec);
+  if (!parsed.ok())
+    return absl::InvalidArgumentError(absl::StrCat("job spec: ", parsed.ToString()));
+  return SpecOptions{.mode = ModeFrom(spec), .training = TrainingFrom(spec)};
+}
+
+absl::Status WriteResult(const std::string& attempt_dir, const train::AttemptResult& result) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto printed =
+      google::protobuf::util::MessageToJsonString(ResultTo(result), &json, options);
+  if (!printed.ok()) return absl::InternalError(absl::StrCat("result.json: ", printed.ToString()));
+  return WriteDurably(attempt_dir, "result.json", json + "\n");
+}
+
+}  // namespace snug::link

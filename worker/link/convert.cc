@@ -1,0 +1,151 @@
+#include "worker/link/convert.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace snug::link {
+namespace {
+
+// The daemon fills every default in; a tool that runs without one may leave fields out, which then
+// keep the struct's own.
+template <typename Number, typename Given>
+void SetIfGiven(Number& to, Given given) {
+  if (given != Given{}) to = static_cast<Number>(given);
+}
+
+train::Schedule ScheduleFrom(v1::TrainingSpec::LrSchedulerType type) {
+  switch (type) {
+    case v1::TrainingSpec::LINEAR:
+      return train::Schedule::kLinear;
+    case v1::TrainingSpec::CONSTANT:
+      return train::Schedule::kConstant;
+    case v1::TrainingSpec::CONSTANT_WITH_WARMUP:
+      return train::Schedule::kConstantWithWarmup;
+    default:
+      return train::Schedule::kCosine;
+  }
+}
+
+v1::WorkerResult::Outcome OutcomeTo(train::AttemptResult::Outcome outcome) {
+  switch (outcome) {
+    case train::AttemptResult::Outcome::kSucceeded:
+      return v1::WorkerResult::SUCCEEDED;
+    case train::AttemptResult::Outcome::kStopped:
+      return v1::WorkerResult::STOPPED;
+    case train::AttemptResult::Outcome::kFailed:
+      break;
+  }
+  return v1::WorkerResult::FAILED;
+}
+
+v1::WorkerResult::FailureClass FailureClassTo(train::FailureClass failure_class) {
+  switch (failure_class) {
+    case train::FailureClass::kOutOfMemory:
+      return v1::WorkerResult::OUT_OF_MEMORY;
+    case train::FailureClass::kInfrastructure:
+      return v1::WorkerResult::INFRASTRUCTURE;
+    case train::FailureClass::kUser:
+      break;
+  }
+  return v1::WorkerResult::USER;
+}
+
+}  // namespace
+
+train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
+  const v1::TrainingSpec& from = spec.training();
+  train::TrainingOptions to;
+  SetIfGiven(to.epochs, from.num_train_epochs());
+  to.max_steps = from.max_steps();
+  SetIfGiven(to.batch_rows, from.per_device_train_batch_size());
+  SetIfGiven(to.accumulation, from.gradient_accumulation_steps());
+  if (from.has_learning_rate()) to.learning_rate = from.learning_rate();
+  to.schedule = ScheduleFrom(from.lr_scheduler_type());
+  to.warmup_ratio = from.warmup_ratio();
+  to.warmup_steps = from.warmup_steps();
+  to.weight_decay = from.weight_decay();
+  if (from.has_max_grad_norm()) to.max_grad_norm = from.max_grad_norm();
+  to.max_seq_length = from.max_seq_length();
+  if (from.has_packing()) to.packing = from.packing();
+  if (from.has_seed()) to.seed = static_cast<uint64_t>(from.seed());
+  to.eval_steps = from.eval_steps();
+  to.save_steps = from.save_steps();
+  SetIfGiven(to.save_total_limit, from.save_total_limit());
+  SetIfGiven(to.logging_steps, from.logging_steps());
+  if (from.has_adam_beta1()) to.beta1 = from.adam_beta1();
+  if (from.has_adam_beta2()) to.beta2 = from.adam_beta2();
+  if (from.has_adam_epsilon()) to.epsilon = from.adam_epsilon();
+  return to;
+}
+
+program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
+  program::TrainingMode mode;
+  mode.lora = spec.method() == v1::JobSpec::LORA;
+  mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
+                                                                       : program::DType::kF32;
+  SetIfGiven(mode.adapter.rank, spec.lora().r());
+  SetIfGiven(mode.adapter.alpha, spec.lora().lora_alpha());
+  mode.adapter.dropout = spec.lora().lora_dropout();
+  mode.adapter.rslora = spec.lora().use_rslora();
+  if (!spec.lora().target_modules().empty())
+    mode.adapter.target_modules.assign(spec.lora().target_modules().begin(),
+                                       spec.lora().target_modules().end());
+  return mode;
+}
+
+absl::StatusOr<program::Plan> PlanFrom(const v1::Plan& from) {
+  program::Plan plan;
+  plan.name = from.name();
+  for (const v1::Recipe& recipe : from.recipes()) {
+    plan.recipes.emplace_back();
+    for (int kind : recipe.stash()) {
+      if (kind != v1::KEEP && kind != v1::RECOMPUTE)
+        return absl::InvalidArgumentError(
+            absl::StrCat("plan ", from.name(), ": stash kind ", kind, " is not known here"));
+      plan.recipes.back().push_back(kind == v1::KEEP ? program::Stash::kKeep
+                                                     : program::Stash::kRecompute);
+    }
+  }
+  plan.layer_recipe.assign(from.block_recipe().begin(), from.block_recipe().end());
+  return plan;
+}
+
+program::TapeKey KeyFrom(const v1::TapeKey& key) {
+  return {.tokens = key.tokens(),
+          .documents = key.documents(),
+          .longest_document = key.longest_document()};
+}
+
+v1::Progress ProgressTo(const train::TrainingProgress& from) {
+  v1::Progress to;
+  to.set_global_step(from.global_step);
+  to.set_max_steps(from.max_steps);
+  to.set_loss(from.loss);
+  to.set_learning_rate(from.learning_rate);
+  to.set_grad_norm(from.grad_norm);
+  to.set_epoch(from.epoch);
+  to.set_num_tokens(from.num_tokens);
+  to.set_tokens_per_second(from.tokens_per_second);
+  to.set_step_seconds(from.step_seconds);
+  if (from.eval_loss.has_value()) to.set_eval_loss(*from.eval_loss);
+  to.set_resumed_from_step(from.resumed_from_step);
+  return to;
+}
+
+v1::WorkerResult ResultTo(const train::AttemptResult& from) {
+  v1::WorkerResult to;
+  to.set_outcome(OutcomeTo(from.outcome));
+  if (from.outcome == train::AttemptResult::Outcome::kFailed) {
+    to.set_failure_class(FailureClassTo(from.failure_class));
+    to.mutable_error()->set_reason(from.reason);
+    to.mutable_error()->set_message(from.message);
+    to.mutable_error()->set_field(from.field);
+  }
+  *to.mutable_progress() = ProgressTo(from.progress);
+  to.set_measured_peak_bytes(from.measured_peak_bytes);
+  to.set_output_dir(from.output_dir);
+  to.set_verified_loss(from.verified_loss);
+  return to;
+}
+
+}  // namespace snug::link

@@ -1,0 +1,22 @@
+// Messages of the link <-> plain structs, field by field. Included by the two .cc files of this
+// folder only.
+#ifndef WORKER_LINK_CONVERT_H_
+#define WORKER_LINK_CONVERT_H_
+
+#include "absl/status/statusor.h"
+#include "snug/v1/worker.pb.h"
+#include "worker/train/attempt.h"
+
+namespace snug::link {
+
+train::TrainingOptions TrainingFrom(const v1::JobSpec& spec);
+program::TrainingMode ModeFrom(const v1::JobSpec& spec);
+absl::StatusOr<program::Plan> PlanFrom(const v1::Plan& plan);
+program::TapeKey KeyFrom(const v1::TapeKey& key);
+
+v1::Progress ProgressTo(const train::TrainingProgress& progress);
+v1::WorkerResult ResultTo(const train::AttemptResult& result);
+
+}  // namespace snug::link
+
+#endif  // WORKER_LINK_CONVERT_H_
