@@ -2,8 +2,9 @@
 
     python transformers_side.py FOLDER JSON   (a folder of workload.write, the job as JSON)
 
-Prints one JSON object: {"step_seconds": [...], "max_rss_bytes": n, "bare_rss_bytes": n}. Eager PyTorch as a user
-runs it: padding-free batch, sdpa attention, AdamW, clipping; no gradient checkpointing.
+Prints one JSON object: {"step_seconds": [...], "max_rss_bytes": n, "bare_rss_bytes": n}. Eager
+PyTorch as a user runs it: padding-free batch, sdpa attention, AdamW, clipping; no gradient
+checkpointing.
 """
 
 import json
