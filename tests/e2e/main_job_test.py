@@ -13,6 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.harness import jobs, models
 from tests.harness.daemon import Daemon, metric_lines
 from tests.parity import reference
+from tests.parity.cases import Case, Prepared
+from tests.parity.tokens import both_log_probabilities
 
 METRICS = {
     "loss",
@@ -107,6 +109,7 @@ class MainJobTest(unittest.TestCase):
         self.check_job(job, 20)
         self.assertEqual(job["display_name"], "tiny-full")
         self.check_metrics(output, 20)
+        self.check_tokens(Case("full", jobs.SHAPE), output, None)
         model, report = AutoModelForCausalLM.from_pretrained(
             output, dtype=torch.float32, output_loading_info=True
         )
@@ -145,6 +148,8 @@ class MainJobTest(unittest.TestCase):
         )
         self.check_job(job, 30)
         self.check_metrics(output, 30)
+        case = Case("lora", jobs.SHAPE, "all-linear", rank=16, alpha=32)
+        self.check_tokens(case, file.parent / "model", output)
         rows = prepared_rows(self.daemon.state, "eval.jsonl")
         base = models.load_model(file.parent / "model", torch.float32)
         before = mean_loss(base, rows)
@@ -152,6 +157,13 @@ class MainJobTest(unittest.TestCase):
         reported = job["progress"]["eval_loss"]
         self.assertAlmostEqual(after, reported, delta=1e-5 * after)
         self.assertLess(after, 0.95 * before)
+
+    def check_tokens(self, case, model, adapter):
+        """The worker and transformers with peft read the same log-probabilities from the files."""
+        folder = self.daemon.folder / "tokens"
+        prepared = Prepared(case, folder, model, adapter, None, [], reference.Settings())
+        ours, theirs = both_log_probabilities(prepared, folder)
+        self.assertLess(abs(ours - theirs).max(), 1e-5)
 
     def test_training_goes_on_from_the_model_of_a_finished_job(self):
         file = jobs.full_folder(self.daemon.folder / "full")

@@ -32,6 +32,8 @@ class Case:
     batch: int = 4
     scheduler: str = "cosine"
     seed: int = 1
+    rank: int = 4  # With alpha: a ratio that is not one.
+    alpha: int = 6
 
     @property
     def dtype(self):
@@ -96,9 +98,14 @@ def usable(lengths):
 
 
 def lora_arguments(case):
-    """LoraConfig arguments: rank and alpha whose ratio is not one."""
+    """LoraConfig arguments."""
     targets = case.targets if isinstance(case.targets, str) else list(case.targets)
-    return {"r": 4, "lora_alpha": 6, "target_modules": targets, "use_rslora": case.rslora}
+    return {
+        "r": case.rank,
+        "lora_alpha": case.alpha,
+        "target_modules": targets,
+        "use_rslora": case.rslora,
+    }
 
 
 def job_spec(prepared, **changes):
@@ -109,7 +116,7 @@ def job_spec(prepared, **changes):
     training = {
         "max_steps": settings.max_steps,
         "per_device_train_batch_size": case.batch,
-        "gradient_accumulation_steps": -(-rows // case.batch),
+        "gradient_accumulation_steps": max(1, -(-rows // case.batch)),
         "learning_rate": settings.learning_rate,
         "lr_scheduler_type": case.scheduler.upper(),
         "warmup_steps": settings.warmup_steps,

@@ -26,6 +26,8 @@ def other_road(prepared):
 def violations(ours, theirs, truth):
     """All criteria of the fp32 parity test."""
     left_out = compare.silent_tensors(truth.gradients)
+    if left_out:
+        print("without a gradient, so left out of the weights:", *sorted(left_out))
     return {
         "losses": compare.losses_differ(ours.losses, theirs.losses),
         "gradients": compare.gradients_differ(ours.gradients, theirs.gradients, truth.gradients),
