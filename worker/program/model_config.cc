@@ -2,9 +2,11 @@
 //
 // The oracle is transformers: a field that its LlamaConfig has a default for may be missing and
 // means that default; a field that changes what transformers computes and that no program here
-// computes is refused; fields that change nothing (token ids, caches, generation settings, notes of
-// other tools) are passed over. Where versions 4 and 5 read one file differently, the file is
-// refused.
+// computes is refused; fields that change nothing (caches, generation settings, notes of other
+// tools) are passed over. Where versions 4 and 5 read one file differently, the file is refused.
+//
+// One field is passed over that does change something: transformers never trains the embedding of
+// pad_token_id. Rows have no padding here, so that a text with that token trains it like any other.
 #include "worker/program/model_config.h"
 
 #include <utility>

@@ -22,6 +22,7 @@ inline std::filesystem::path FreshDirectory() {
 }
 
 inline std::string WriteFile(const std::filesystem::path& path, const std::string& content) {
+  std::filesystem::remove(path);  // Some file systems flush a file that is cut and written again.
   std::ofstream(path, std::ios::binary) << content;
   return path.string();
 }
