@@ -1,0 +1,217 @@
+"""Runs the main job through a daemon of its own: a full fine-tuning, then an adapter on its model.
+
+    .venv/bin/python deploy/sample/quickstart.py
+
+Everything lies under .cache/quickstart: sample/ (data, model, job files; made once), sample/trained
+(the first job's model), adapter/ (the second job's), state/ (the daemon's, new at each run). Talks
+to Snug through the `snug` command alone. Ends the daemon it started, whatever happens.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build/bin"
+SCRIPTS = ROOT / "deploy/sample"
+WORK = ROOT / ".cache/quickstart"
+SAMPLE = WORK / "sample"
+
+METRICS_PORT = 9464  # snugd's default; another one is taken where that is in use
+MAX_SOCKET_PATH = 100  # sun_path holds 107 characters
+START_SECONDS = 60  # a daemon measures its device before it listens, which takes some seconds
+STOP_SECONDS = 30
+
+
+def say(text):
+    print(f"\n== {text}", flush=True)
+
+
+def mib(count):
+    return f"{int(count) / 2**20:,.0f} MiB"
+
+
+class Daemon:
+    """A snugd with a fresh state folder, from `with` to its end."""
+
+    def __init__(self):
+        self.state = WORK / "state"
+        self.pid_file = WORK / "snugd.pid"
+        self.metrics = f"http://127.0.0.1:{free_port(METRICS_PORT)}/metrics"
+        path = str(WORK / "snug.sock")
+        long = len(path) > MAX_SOCKET_PATH
+        self.socket = tempfile.mkdtemp(prefix="snug-") + "/snug.sock" if long else path
+        self.process = None
+
+    def command(self):
+        port = self.metrics.split(":")[2].split("/")[0]
+        command = [BIN / "snugd", "--state-dir", self.state, "--socket", self.socket]
+        return [str(word) for word in command + ["--metrics-port", port]]
+
+    def __enter__(self):
+        end_of_earlier_run(self.pid_file)
+        shutil.rmtree(self.state, ignore_errors=True)
+        log = open(WORK / "snugd.log", "wb")
+        self.process = subprocess.Popen(
+            self.command(), stdout=log, stderr=log, start_new_session=True
+        )
+        self.pid_file.write_text(str(self.process.pid))
+        deadline = time.monotonic() + START_SECONDS
+        while self.snug("list", check=False, capture_output=True).returncode:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
+                sys.exit(f"snugd did not start:\n{(WORK / 'snugd.log').read_text()}")
+            time.sleep(0.1)
+        return self
+
+    def __exit__(self, *unused):
+        for job in self.live_jobs():  # workers outlive their daemon, so they are stopped first
+            self.snug("cancel", job["id"], check=False)
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self.pid_file.unlink(missing_ok=True)
+
+    def live_jobs(self):
+        run = self.snug("list", "--output", "json", check=False, capture_output=True)
+        return [] if run.returncode else json.loads(run.stdout).get("jobs", [])
+
+    def snug(self, *words, **options):
+        """Runs `snug`; `check` (default) makes its failure ours."""
+        command = [str(BIN / "snug"), "--server", f"unix:{self.socket}", *map(str, words)]
+        options.setdefault("check", True)
+        return subprocess.run(command, text=True, **options)
+
+    def json(self, *words, **options):
+        run = self.snug(*words, "--output", "json", stdout=subprocess.PIPE, **options)
+        return json.loads(run.stdout)
+
+
+def free_port(wanted):
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+                return probe.getsockname()[1]
+            except OSError:
+                continue
+    sys.exit("no free port for the metrics")
+
+
+def end_of_earlier_run(pid_file):
+    """A run that was killed may have left its daemon."""
+    try:
+        pid = int(pid_file.read_text())
+        command = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except (OSError, ValueError):
+        return
+    if command == "snugd":
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(2)
+
+
+def make_sample():
+    if SAMPLE.exists():
+        return
+    say("making the sample: data, tokenizer, a model that knows nothing")
+    python("make_sample.py", "--output", SAMPLE)
+
+
+def python(script, *words):
+    command = [sys.executable, "-B", str(SCRIPTS / script), *map(str, words)]
+    subprocess.run(command, check=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+
+
+def run_job(daemon, file, destination, *overrides):
+    """Submits, watches, downloads. Gives the job as it ended."""
+    daemon.snug("plan", file, *overrides)
+    job = daemon.json("submit", file, *overrides)["id"]
+    if daemon.snug("watch", job, check=False).returncode:
+        daemon.snug("logs", job, check=False)
+        sys.exit(f"job {job} did not succeed")
+    shutil.rmtree(destination, ignore_errors=True)
+    daemon.snug("download", job, destination)
+    return daemon.json("get", job)
+
+
+def budget_between(daemon, file):
+    """Half-way between the smallest plan and the one that keeps everything."""
+    peaks = [int(plan["peak_bytes"]) for plan in daemon.json("plan", file)["plans"]]
+    return (min(peaks) + max(peaks)) // 2, max(peaks)
+
+
+def losses(directory):
+    """(first training loss, last training loss, last loss on what was held out)."""
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    train = [line["loss"] for line in lines if "loss" in line]
+    held_out = [line["eval_loss"] for line in lines if "eval_loss" in line]
+    return train[0], train[-1], held_out[-1]
+
+
+def report(title, job, directory):
+    first, last, held_out = losses(directory)
+    memory = job["memory"]
+    print(f"{title}")
+    print(f"  loss            {first:.3f} at the first step, {last:.3f} at the last, ", end="")
+    print(f"{held_out:.3f} on what was held out")
+    print(f"  plan            {memory['plan']}")
+    print(f"  peak memory     {mib(memory['predicted_peak_bytes'])} predicted, ", end="")
+    print(f"{mib(memory['measured_peak_bytes'])} measured, {mib(memory['budget_bytes'])} reserved")
+
+
+def print_metrics(daemon):
+    with urllib.request.urlopen(daemon.metrics, timeout=10) as reply:
+        lines = reply.read().decode().splitlines()
+    shown = [line for line in lines if line.startswith("snug_") and "bucket" not in line]
+    print("\n".join(f"  {line}" for line in shown[:12]))
+
+
+def main():
+    began = time.monotonic()
+    WORK.mkdir(parents=True, exist_ok=True)
+    make_sample()
+    with Daemon() as daemon:
+        print(f"daemon: log in {WORK / 'snugd.log'}, metrics at {daemon.metrics}")
+        run_both(daemon)
+    print(f"\nAll of it took {time.monotonic() - began:.0f} s.")
+
+
+def run_both(daemon):
+    model, adapter = SAMPLE / "trained", WORK / "adapter"
+    say("job 1: full fine-tuning, a package's name -> its summary")
+    full = run_job(daemon, SAMPLE / "full.yaml", model)
+    say("job 2: LoRA on that model, name and summary -> section")
+    budget, keep = budget_between(daemon, SAMPLE / "lora.yaml")
+    print(f"budget {mib(budget)}; keeping everything would need {mib(keep)}")
+    lora = run_job(daemon, SAMPLE / "lora.yaml", adapter, f"memory.budget={budget}")
+
+    say("asked before and after")
+    questions = ("--questions", SAMPLE / "summaries-eval.jsonl", "--show", 3, "--count", 3)
+    python("ask.py", "--before", SAMPLE / "model", "--after", model, *questions)
+    questions = ("--questions", SAMPLE / "sections-eval.jsonl", "--show", 3, "--count", 60)
+    python("ask.py", "--before", model, "--after", adapter, *questions)
+
+    say("results")
+    report("job 1, full fine-tuning", full, model)
+    report("job 2, LoRA", lora, adapter)
+    print(f"  the adapter     {adapter}")
+    print(f"metrics, while the daemon runs: curl {daemon.metrics}")
+    print_metrics(daemon)
+    print("\nTo look around afterwards, start the daemon again and ask it:")
+    print(f"  {' '.join(daemon.command())} &")
+    print(f"  {BIN / 'snug'} --server unix:{daemon.socket} list --all")
+
+
+if __name__ == "__main__":
+    main()
