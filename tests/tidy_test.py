@@ -105,6 +105,16 @@ class PlantedTest(unittest.TestCase):
         )
         self.clean({"worker/link/a.cc": "#include <google/protobuf/message.h>\n"})
 
+    # A decision is a function of its arguments: no clock, no store, no call.
+    def test_decisions_are_pure(self):
+        for header, rule in (
+            ('"absl/time/clock.h"', "library"),
+            ("<grpcpp/grpcpp.h>", "library"),
+            ('"server/job/job_store.h"', "include"),
+        ):
+            for path in ("server/plan/a.cc", "server/place/a.h"):
+                self.expect((path, 1, rule), {path: f"#include {header}\n"})
+
     # Neither file includes both, but the second sees both through the header of the first.
     def test_torch_and_protobuf_meet_in_a_header(self):
         files = {
@@ -127,7 +137,8 @@ class PlantedTest(unittest.TestCase):
             ("worker/prepare/a.py", "import pickle"),
         ):
             self.expect((path, 2, "place"), {path: f"\n{line}\n"})
-        self.clean({"server/job/job_store.cc": "SQLite::Database db;\n"})
+        for path in ("server/job/job_store.cc", "server/job/database.h"):
+            self.clean({path: "SQLite::Database db;\n"})
         self.clean({"server/api/a.cc": "grpc::Status Get();  // not SQLite\n"})
         self.clean({"server/metrics/a.h": "prometheus::Counter& c;\n"})
         self.clean({"server/node/a.cc": "nvmlInit();\n"})
