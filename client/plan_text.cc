@@ -27,7 +27,9 @@ void PrintLengths(const v1::PlanJobResponse& reply, std::ostream& out) {
 
 void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
   if (!HasChoice(reply)) {
-    out << "choice   none: no plan fits in the budget\n";
+    const std::string why =
+        reply.refusal().empty() ? "no plan fits in the budget" : Printable(reply.refusal());
+    out << "choice   none: " << why << "\n";
     return;
   }
   const v1::Plan& plan = reply.plans(reply.chosen());

@@ -1,0 +1,109 @@
+#include "client/command_line.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include "client/run.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace snug::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  CommandLineTest() { unsetenv("SNUG_SERVER"); }
+
+  CommandLine Parsed(std::vector<std::string> arguments) {
+    CommandLine line;
+    EXPECT_EQ(ParseCommandLine(std::move(arguments), terminal_, &line), std::nullopt) << err_.str();
+    return line;
+  }
+
+  // The exit code of a line that goes no further.
+  int Ended(std::vector<std::string> arguments) {
+    CommandLine line;
+    return ParseCommandLine(std::move(arguments), terminal_, &line).value_or(-1);
+  }
+
+  std::ostringstream out_, err_;
+  Terminal terminal_{.out = out_, .err = err_};
+};
+
+TEST_F(CommandLineTest, FileAndOverridesInAnyOrderWithFlags) {
+  const CommandLine line = Parsed({"submit", "job.yaml", "training.max_steps=5", "--watch",
+                                   "lora.target_modules=[q_proj,v_proj]", "memory.stash={}"});
+  EXPECT_EQ(line.command, "submit");
+  EXPECT_EQ(line.file, "job.yaml");
+  EXPECT_TRUE(line.watch);
+  EXPECT_THAT(line.overrides,
+              ElementsAre("training.max_steps=5", "lora.target_modules=[q_proj,v_proj]",
+                          "memory.stash={}"));
+}
+
+TEST_F(CommandLineTest, ServerAndOutputStandBeforeOrBehindTheCommand) {
+  const CommandLine before = Parsed({"--server", "unix:/a", "--output", "json", "get", "j"});
+  EXPECT_EQ(before.server, "unix:/a");
+  EXPECT_EQ(before.output, Output::kJson);
+  const CommandLine behind = Parsed({"get", "j", "--output", "json", "--server=unix:/b"});
+  EXPECT_EQ(behind.server, "unix:/b");
+  EXPECT_EQ(behind.output, Output::kJson);
+  EXPECT_EQ(behind.job, "j");
+  EXPECT_EQ(Parsed({"get", "j"}).output, Output::kTable);
+}
+
+TEST_F(CommandLineTest, TheEnvironmentNamesTheServerUnlessTheLineDoes) {
+  setenv("SNUG_SERVER", "unix:/env", 1);
+  EXPECT_EQ(Parsed({"list"}).server, "unix:/env");
+  EXPECT_EQ(Parsed({"list", "--server", "unix:/line"}).server, "unix:/line");
+  unsetenv("SNUG_SERVER");
+  EXPECT_THAT(Parsed({"list"}).server, HasSubstr("/snug/snug.sock"));
+}
+
+TEST_F(CommandLineTest, EveryCommand) {
+  EXPECT_TRUE(Parsed({"plan", "f", "--sites"}).sites);
+  EXPECT_TRUE(Parsed({"list", "--all"}).all);
+  EXPECT_EQ(Parsed({"watch", "j"}).command, "watch");
+  EXPECT_TRUE(Parsed({"logs", "j", "--follow"}).follow);
+  EXPECT_EQ(Parsed({"cancel", "j"}).job, "j");
+  EXPECT_EQ(Parsed({"download", "j", "d"}).directory, "d");
+}
+
+TEST_F(CommandLineTest, HelpIsNoMistakeAndDocumentsExitCodes) {
+  EXPECT_EQ(Ended({"--help"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("Exit codes: 0 done, 1 an error, 64"));
+  EXPECT_EQ(Ended({"submit", "--help"}), 0);
+  EXPECT_EQ(Ended({"--version"}), 0);
+}
+
+TEST_F(CommandLineTest, MistakesEndWith64AndAreNamed) {
+  EXPECT_EQ(Ended({}), 64);
+  EXPECT_EQ(Ended({"wathc", "j"}), 64);
+  EXPECT_THAT(err_.str(), HasSubstr("no such command: wathc; did you mean watch?"));
+  EXPECT_EQ(Ended({"get"}), 64);
+  EXPECT_THAT(err_.str(), HasSubstr("JOB is required"));
+  EXPECT_EQ(Ended({"get", "a", "b"}), 64);
+  EXPECT_EQ(Ended({"list", "--output", "xml"}), 64);
+  EXPECT_THAT(err_.str(), HasSubstr("xml not in {table,json}"));
+  EXPECT_EQ(Ended({"list", "--nope"}), 64);
+}
+
+// No daemon: how to start one, with the socket that was asked for.
+TEST_F(CommandLineTest, AWrongServerSaysHowToStartADaemon) {
+  EXPECT_EQ(client::Run({"list", "--server", "unix:/nonexistent/snug.sock"}, terminal_), 1);
+  EXPECT_EQ(err_.str(),
+            "snug: cannot reach a daemon at unix:/nonexistent/snug.sock: there is no such socket\n"
+            "  Start one:         snugd --socket /nonexistent/snug.sock\n"
+            "  or name another:   snug --server unix:PATH COMMAND, or set SNUG_SERVER=unix:PATH\n");
+  err_.str("");
+  EXPECT_EQ(client::Run({"list", "--server", "localhost:80"}, terminal_), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("--server must be unix:PATH"));
+  EXPECT_EQ(client::Run({"list", "--server", "unix:/" + std::string(200, 'x')}, terminal_), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("a socket's path has at most 107 bytes; this one has 201"));
+}
+
+}  // namespace
+}  // namespace snug::client

@@ -1,0 +1,76 @@
+#include "client/errors.h"
+
+#include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpcpp/support/error_details.h"
+#include "gtest/gtest.h"
+
+namespace snug::client {
+namespace {
+
+class ErrorsTest : public ::testing::Test {
+ protected:
+  std::string Text(int code, const std::string& message) {
+    details_.set_code(code);
+    details_.set_message(message);
+    grpc::Status status;
+    EXPECT_TRUE(grpc::SetErrorDetails(details_, &status).ok());
+    return std::string(ToStatus(status).message());
+  }
+
+  template <class Detail>
+  void Add(const Detail& detail) {
+    details_.add_details()->PackFrom(detail);
+  }
+
+  google::rpc::Status details_;
+};
+
+// Two fields are wrong at once: each on a line of its own, by its path in the job file.
+TEST_F(ErrorsTest, BadFieldsAreLinesWithThePathOfTheFile) {
+  google::rpc::ErrorInfo info;
+  info.set_reason("INVALID_SPEC");
+  google::rpc::BadRequest bad;
+  auto* first = bad.add_field_violations();
+  first->set_field("spec.training.max_steps");
+  first->set_description("must be at least 1, not -5");
+  auto* second = bad.add_field_violations();
+  second->set_field("job.spec.lora.r");
+  second->set_description("must be at most 512, not 9999");
+  Add(info);
+  Add(bad);
+  EXPECT_EQ(Text(3, "the job has 2 bad fields"),
+            "the job has 2 bad fields (INVALID_SPEC)\n"
+            "  training.max_steps: must be at least 1, not -5\n"
+            "  lora.r: must be at most 512, not 9999");
+}
+
+TEST_F(ErrorsTest, OtherDetailsAreSaidUnlessTheMessageSaysThem) {
+  google::rpc::PreconditionFailure failure;
+  failure.add_violations()->set_description("needs 5 bytes");
+  auto* other = failure.add_violations();
+  other->set_subject("device cpu:0");
+  other->set_description("is draining");
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(5);
+  Add(failure);
+  Add(retry);
+  EXPECT_EQ(Text(9, "the job needs 5 bytes"),
+            "the job needs 5 bytes\n  device cpu:0: is draining\n  try again in 5 s");
+}
+
+TEST_F(ErrorsTest, WithoutDetailsTheMessageStands) {
+  const grpc::Status plain(grpc::StatusCode::NOT_FOUND, "no job abc");
+  EXPECT_EQ(ToStatus(plain), absl::NotFoundError("no job abc"));
+  const grpc::Status gone(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+  EXPECT_EQ(ToStatus(gone).message(), "the daemon is not there any more (Socket closed)");
+  const grpc::Status silent(grpc::StatusCode::INTERNAL, "");
+  EXPECT_EQ(ToStatus(silent).message(), "the daemon answered with error code 13");
+  const grpc::Status garbled(grpc::StatusCode::INTERNAL, "odd", "\xFF\xFF not a message");
+  EXPECT_EQ(ToStatus(garbled).message(), "odd");
+  EXPECT_TRUE(ToStatus(grpc::Status::OK).ok());
+}
+
+}  // namespace
+}  // namespace snug::client

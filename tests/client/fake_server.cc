@@ -1,0 +1,104 @@
+#include "tests/client/fake_server.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+
+namespace snug::client {
+namespace {
+
+template <class Answer, class Request, class Reply>
+grpc::Status Ask(const Answer& answer, const Request& request, Reply* reply) {
+  if (!answer) return grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "the test did not set this");
+  return answer(request, reply);
+}
+
+}  // namespace
+
+TempFolder::TempFolder() {
+  char name[] = "/tmp/snug-test-XXXXXX";
+  folder_ = mkdtemp(name);
+}
+
+TempFolder::~TempFolder() { std::filesystem::remove_all(folder_); }
+
+std::string TempFolder::Write(const std::string& name, const std::string& text) const {
+  std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
+  std::ofstream(path(name)) << text;
+  return path(name);
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+Ran RunSnug(std::vector<std::string> arguments) {
+  std::ostringstream out, err;
+  Terminal terminal{.out = out, .err = err};
+  const int code = snug::client::Run(std::move(arguments), terminal);
+  return {code, out.str(), err.str()};
+}
+
+FakeServer::FakeServer() { Start(); }
+FakeServer::~FakeServer() { Stop(); }
+
+void FakeServer::Start() {
+  std::filesystem::remove(folder_.path("s"));
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(server(), grpc::InsecureServerCredentials());
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+  ASSERT_NE(server_, nullptr);
+}
+
+void FakeServer::Stop() {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now());  // Cancels what is under way.
+  server_->Wait();
+  server_.reset();
+}
+
+Ran FakeServer::Run(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(), {"--server", server()});
+  return RunSnug(std::move(arguments));
+}
+
+grpc::Status FakeServer::CreateJob(Context*, const v1::CreateJobRequest* request, v1::Job* reply) {
+  return Ask(create, *request, reply);
+}
+grpc::Status FakeServer::PlanJob(Context*, const v1::PlanJobRequest* request,
+                                 v1::PlanJobResponse* reply) {
+  return Ask(plan, *request, reply);
+}
+grpc::Status FakeServer::GetJob(Context*, const v1::GetJobRequest* request, v1::Job* reply) {
+  return Ask(get, *request, reply);
+}
+grpc::Status FakeServer::ListJobs(Context*, const v1::ListJobsRequest* request,
+                                  v1::ListJobsResponse* reply) {
+  return Ask(list, *request, reply);
+}
+grpc::Status FakeServer::CancelJob(Context*, const v1::CancelJobRequest* request, v1::Job* reply) {
+  return Ask(cancel, *request, reply);
+}
+grpc::Status FakeServer::WatchJob(Context*, const v1::WatchJobRequest* request,
+                                  grpc::ServerWriter<v1::Job>* writer) {
+  return Ask(watch, *request, writer);
+}
+grpc::Status FakeServer::GetJobLogs(Context*, const v1::GetJobLogsRequest* request,
+                                    grpc::ServerWriter<v1::LogChunk>* writer) {
+  return Ask(logs, *request, writer);
+}
+grpc::Status FakeServer::DownloadJob(Context*, const v1::DownloadJobRequest* request,
+                                     grpc::ServerWriter<v1::FileChunk>* writer) {
+  return Ask(download, *request, writer);
+}
+
+}  // namespace snug::client

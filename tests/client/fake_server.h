@@ -1,0 +1,84 @@
+// A FineTuning service on a unix socket of its own folder that answers as a test tells it to.
+#ifndef TESTS_CLIENT_FAKE_SERVER_H_
+#define TESTS_CLIENT_FAKE_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/run.h"
+#include "snug/v1/service.grpc.pb.h"
+
+namespace snug::client {
+
+// A folder that goes with the test.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Write(const std::string& name, const std::string& text) const;  // The file's path.
+
+ private:
+  std::string folder_;
+};
+
+std::string ReadFile(const std::string& path);
+
+// What a command wrote, and its exit code.
+struct Ran {
+  int code;
+  std::string out;
+  std::string err;
+};
+Ran RunSnug(std::vector<std::string> arguments);
+
+class FakeServer final : public v1::FineTuning::Service {
+ public:
+  using Context = grpc::ServerContext;
+  using Status = grpc::Status;
+  template <class Request, class Reply>
+  using Unary = std::function<Status(const Request&, Reply*)>;
+  template <class Request, class Part>
+  using Stream = std::function<Status(const Request&, grpc::ServerWriter<Part>*)>;
+
+  // What is not set is UNIMPLEMENTED.
+  Unary<v1::CreateJobRequest, v1::Job> create;
+  Unary<v1::PlanJobRequest, v1::PlanJobResponse> plan;
+  Unary<v1::GetJobRequest, v1::Job> get;
+  Unary<v1::ListJobsRequest, v1::ListJobsResponse> list;
+  Unary<v1::CancelJobRequest, v1::Job> cancel;
+  Stream<v1::WatchJobRequest, v1::Job> watch;
+  Stream<v1::GetJobLogsRequest, v1::LogChunk> logs;
+  Stream<v1::DownloadJobRequest, v1::FileChunk> download;
+
+  FakeServer();
+  ~FakeServer();
+  void Stop();   // As a daemon that is gone: every stream breaks, the socket refuses.
+  void Start();  // Again, on the same socket.
+
+  // Runs `snug --server unix:SOCKET arguments...`.
+  Ran Run(std::vector<std::string> arguments) const;
+  const TempFolder& folder() const { return folder_; }
+  std::string server() const { return "unix:" + folder_.path("s"); }
+
+ private:
+  Status CreateJob(Context*, const v1::CreateJobRequest*, v1::Job*) override;
+  Status PlanJob(Context*, const v1::PlanJobRequest*, v1::PlanJobResponse*) override;
+  Status GetJob(Context*, const v1::GetJobRequest*, v1::Job*) override;
+  Status ListJobs(Context*, const v1::ListJobsRequest*, v1::ListJobsResponse*) override;
+  Status CancelJob(Context*, const v1::CancelJobRequest*, v1::Job*) override;
+  Status WatchJob(Context*, const v1::WatchJobRequest*, grpc::ServerWriter<v1::Job>*) override;
+  Status GetJobLogs(Context*, const v1::GetJobLogsRequest*,
+                    grpc::ServerWriter<v1::LogChunk>*) override;
+  Status DownloadJob(Context*, const v1::DownloadJobRequest*,
+                     grpc::ServerWriter<v1::FileChunk>*) override;
+
+  TempFolder folder_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace snug::client
+
+#endif  // TESTS_CLIENT_FAKE_SERVER_H_

@@ -1,0 +1,117 @@
+#include "client/job_file.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace snug::client {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class JobFileTest : public ::testing::Test {
+ protected:
+  JobFileTest() {
+    char name[] = "/tmp/snug-test-XXXXXX";
+    folder_ = mkdtemp(name);
+    fs::create_directories(folder_ / "jobs");
+    fs::create_directories(folder_ / "base");
+  }
+  ~JobFileTest() override { fs::remove_all(folder_); }
+
+  v1::JobSpec Read(const std::string& text, const std::vector<std::string>& overrides = {}) {
+    std::ofstream(folder_ / "jobs/my-job.yaml") << text;
+    auto spec = ReadJobFile((folder_ / "jobs/my-job.yaml").string(), overrides);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.value_or(v1::JobSpec());
+  }
+
+  std::string At(const std::string& path) const { return (folder_ / path).string(); }
+
+  fs::path folder_;
+};
+
+TEST_F(JobFileTest, PathsAreRelativeToTheFile) {
+  const v1::JobSpec spec = Read(
+      "model: ../base/\ndataset: ./train.jsonl\neval_dataset: data/../eval.jsonl\n"
+      "lora: {init_adapter: /abs/adapter}\n");
+  EXPECT_EQ(spec.model(), At("base"));
+  EXPECT_EQ(spec.dataset(), At("jobs/train.jsonl"));
+  EXPECT_EQ(spec.eval_dataset(), At("jobs/eval.jsonl"));
+  EXPECT_EQ(spec.lora().init_adapter(), "/abs/adapter");
+}
+
+// `model: base-1` may be the id of a job; a folder of that name beside the file comes first.
+TEST_F(JobFileTest, ANameThatIsNoPathMayBeAnId) {
+  EXPECT_EQ(Read("model: base-1").model(), "base-1");
+  fs::create_directories(folder_ / "jobs/base-1");
+  EXPECT_EQ(Read("model: base-1").model(), At("jobs/base-1"));
+  EXPECT_EQ(Read("model: ./base-2").model(), At("jobs/base-2"));
+  for (const char* no_id : {"Base-1", "base_1", "1base", "base-", "base.1"}) {
+    EXPECT_EQ(Read(std::string("model: ") + no_id).model(), At(std::string("jobs/") + no_id));
+  }
+  const std::string longest(63, 'a');
+  EXPECT_EQ(Read("model: " + longest).model(), longest);
+  EXPECT_EQ(Read("model: " + longest + "a").model(), At("jobs/" + longest + "a"));
+}
+
+TEST_F(JobFileTest, WhatIsNotGivenStaysEmpty) {
+  const v1::JobSpec spec = Read("model: /m\nlora: {r: 4}\n");
+  EXPECT_EQ(spec.dataset(), "");
+  EXPECT_EQ(spec.lora().init_adapter(), "");
+  EXPECT_FALSE(Read("model: /m").has_lora());
+}
+
+TEST_F(JobFileTest, TheFileNamesAJobWithoutAName) {
+  EXPECT_EQ(Read("model: /m").display_name(), "my-job");
+  EXPECT_EQ(Read("model: /m\ndisplay_name: other").display_name(), "other");
+}
+
+TEST_F(JobFileTest, OverridesComeBeforePathsAreResolved) {
+  const v1::JobSpec spec =
+      Read("model: /m\ntraining: {max_steps: 9}", {"training.max_steps=5", "model=../base"});
+  EXPECT_EQ(spec.training().max_steps(), 5);
+  EXPECT_EQ(spec.model(), At("base"));
+}
+
+// The job file is named by a path relative to where the user stands.
+TEST_F(JobFileTest, TheFileItselfMayBeRelative) {
+  std::ofstream(folder_ / "jobs/here.yaml") << "model: ./m";
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_ / "jobs");
+  const auto spec = ReadJobFile("here.yaml", {});
+  fs::current_path(before);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model(), At("jobs/m"));
+}
+
+TEST_F(JobFileTest, ErrorsNameTheFile) {
+  EXPECT_THAT(ReadJobFile(At("none.yaml"), {}).status().message(),
+              HasSubstr("none.yaml: No such file"));
+  EXPECT_THAT(ReadJobFile(At("base"), {}).status().message(), HasSubstr("is a folder"));
+  std::ofstream(folder_ / "jobs/bad.yaml") << "model: m\nlora_r: 8\n";
+  EXPECT_EQ(ReadJobFile(At("jobs/bad.yaml"), {}).status().message(),
+            At("jobs/bad.yaml") + ":2: unknown key \"lora_r\"; did you mean lora.r?");
+  EXPECT_THAT(ReadJobFile(At("jobs/bad.yaml"), {"x"}).status().message(), HasSubstr("lora_r"));
+}
+
+// The examples as they stand, with their paths resolved.
+TEST_F(JobFileTest, Examples) {
+  const std::string examples = std::string(getenv("SNUG_SOURCE_DIR")) + "/tests/data/examples";
+  const auto lora = ReadJobFile(examples + "/lora.yaml", {"training.max_steps=5"});
+  ASSERT_TRUE(lora.ok()) << lora.status();
+  EXPECT_EQ(lora->model(), examples + "/model");
+  EXPECT_EQ(lora->dataset(), examples + "/train.jsonl");
+  EXPECT_EQ(lora->eval_dataset(), examples + "/eval.jsonl");
+  EXPECT_EQ(lora->training().max_steps(), 5);
+  EXPECT_TRUE(ReadJobFile(examples + "/full.yaml", {}).ok());
+}
+
+}  // namespace
+}  // namespace snug::client

@@ -1,0 +1,95 @@
+#include "client/job_text.h"
+
+#include <sstream>
+
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace snug::client {
+namespace {
+
+v1::Job FromText(const char* text) {
+  v1::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &job));
+  return job;
+}
+
+std::string Printed(const v1::Job& job) {
+  std::ostringstream out;
+  PrintJob(job, absl::UTCTimeZone(), out);
+  return out.str();
+}
+
+TEST(JobTextTest, AJobThatWaitsSaysWhy) {
+  EXPECT_EQ(Printed(FromText(R"(
+    id: "k3f" display_name: "answers" state: QUEUED reason: "waits for cpu:0, where abc runs"
+    spec { model: "/m" dataset: "/d.jsonl" method: LORA } create_time { seconds: 1700000000 })")),
+            "job        k3f\n"
+            "name       answers\n"
+            "state      QUEUED: waits for cpu:0, where abc runs\n"
+            "model      /m\n"
+            "method     lora\n"
+            "dataset    /d.jsonl\n"
+            "created    2023-11-14 22:13:20\n");
+}
+
+TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {
+  EXPECT_EQ(Printed(FromText(R"(
+    id: "k3f" display_name: "answers" state: RUNNING
+    progress { global_step: 12 max_steps: 400 loss: 2.34567 eval_loss: 2.5
+               tokens_per_second: 1234.4 resumed_from_step: 10 }
+    memory { plan: "recompute 2 of 8" predicted_peak_bytes: 1181116006 budget_bytes: 1288490188
+             measured_peak_bytes: 1073741824 }
+    device: "cpu:0" epoch: 2 worker_pid: 77
+    dataset { rows: 1000 tokens: 20000 trained_tokens: 9000 longest_row_tokens: 64
+              truncated_rows: 3 warnings: "half of the rows lack a stop token" }
+    spec { dataset: "/d.jsonl" method: FULL })")),
+            "job        k3f\n"
+            "name       answers\n"
+            "state      RUNNING\n"
+            "progress   step 12 of 400, loss 2.3457, eval loss 2.5000, 1234 tokens/s, resumed from "
+            "step 10\n"
+            "memory     plan \"recompute 2 of 8\", predicted peak 1.1 GiB, reserved 1.2 GiB, "
+            "measured peak 1 GiB\n"
+            "device     cpu:0, attempt 2, process 77\n"
+            "method     full\n"
+            "dataset    /d.jsonl: 1000 rows, 20000 tokens (45.0 % trained), longest row 64, 3 cut "
+            "off\n"
+            "warning    half of the rows lack a stop token\n");
+}
+
+TEST(JobTextTest, AJobThatFailedShowsItsError) {
+  EXPECT_EQ(Printed(FromText(R"(
+    id: "a" display_name: "n" state: FAILED
+    error { reason: "BAD_DATASET" message: "line 12: no labels" field: "dataset" })")),
+            "job        a\n"
+            "name       n\n"
+            "state      FAILED\n"
+            "error      BAD_DATASET: line 12: no labels (dataset)\n");
+}
+
+TEST(JobTextTest, AListIsATable) {
+  std::ostringstream out;
+  PrintJobs({FromText(R"(id: "abc" display_name: "first" state: RUNNING device: "cpu:0"
+                         progress { global_step: 5 max_steps: 20 loss: 1.5 }
+                         memory { budget_bytes: 4096 measured_peak_bytes: 2048 plan: "keep" }
+                         create_time { seconds: 1700000000 })"),
+             FromText(R"(id: "d" display_name: "second job" state: PREPARING)")},
+            absl::UTCTimeZone(), out);
+  EXPECT_EQ(out.str(),
+            "JOB  NAME        STATE      STEP    LOSS          MEMORY  PLAN  DEVICE  CREATED\n"
+            "abc  first       RUNNING    5/20  1.5000  2 KiB of 4 KiB  keep  cpu:0   2023-11-14 "
+            "22:13:20\n"
+            "d    second job  PREPARING\n");
+}
+
+TEST(JobTextTest, Durations) {
+  EXPECT_EQ(DurationText(absl::Seconds(12.4)), "12s");
+  EXPECT_EQ(DurationText(absl::Seconds(59.6)), "1m00s");
+  EXPECT_EQ(DurationText(absl::Seconds(123)), "2m03s");
+  EXPECT_EQ(DurationText(absl::Hours(25)), "1d01h");
+  EXPECT_EQ(DurationText(absl::Minutes(62)), "1h02m");
+}
+
+}  // namespace
+}  // namespace snug::client

@@ -1,0 +1,125 @@
+#include "client/output_folder.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace snug::client {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class OutputFolderTest : public ::testing::Test {
+ protected:
+  OutputFolderTest() {
+    char name[] = "/tmp/snug-test-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~OutputFolderTest() override { fs::remove_all(folder_); }
+
+  OutputFolder Created(const std::string& name) {
+    auto output = OutputFolder::Create((folder_ / name).string());
+    EXPECT_TRUE(output.ok()) << output.status();
+    return *std::move(output);
+  }
+
+  std::string Content(const std::string& name) {
+    std::ostringstream text;
+    text << std::ifstream(folder_ / name).rdbuf();
+    return text.str();
+  }
+
+  // Nothing lies around but `expected`.
+  void ExpectEntries(int expected) {
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), expected);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(OutputFolderTest, FilesAppearTogetherAtTheEnd) {
+  OutputFolder output = Created("out");
+  ASSERT_TRUE(output.Begin("a.txt", 5).ok());
+  ASSERT_TRUE(output.Append("ab").ok());
+  ASSERT_TRUE(output.Append("cde").ok());
+  ASSERT_TRUE(output.Begin("sub/empty", 0).ok());
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+  ASSERT_TRUE(output.Commit().ok());
+  EXPECT_EQ(Content("out/a.txt"), "abcde");
+  EXPECT_TRUE(fs::exists(folder_ / "out/sub/empty"));
+  ExpectEntries(1);
+  const mode_t mask = umask(0);
+  umask(mask);
+  EXPECT_EQ(static_cast<mode_t>(fs::status(folder_ / "out").permissions()), 0777 & ~mask);
+}
+
+TEST_F(OutputFolderTest, WhatIsNotCommittedLeavesNothing) {
+  {
+    OutputFolder output = Created("out");
+    ASSERT_TRUE(output.Begin("a", 1).ok());
+  }
+  ExpectEntries(0);
+}
+
+TEST_F(OutputFolderTest, AnEmptyFolderIsTakenAFullOneIsNot) {
+  fs::create_directories(folder_ / "empty");
+  OutputFolder output = Created("empty/");
+  ASSERT_TRUE(output.Begin("a", 0).ok());
+  EXPECT_TRUE(output.Commit().ok());
+  const absl::Status again = OutputFolder::Create((folder_ / "empty").string()).status();
+  EXPECT_EQ(again.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(again.message(), HasSubstr("empty is not empty; nothing was written"));
+  std::ofstream(folder_ / "file") << "x";
+  EXPECT_THAT(OutputFolder::Create((folder_ / "file").string()).status().message(),
+              HasSubstr("is no folder"));
+  fs::create_directory_symlink(folder_ / "elsewhere", folder_ / "link");
+  EXPECT_FALSE(OutputFolder::Create((folder_ / "link").string()).ok());
+}
+
+TEST_F(OutputFolderTest, FoldersAboveAreMade) {
+  OutputFolder output = Created("x/y/out");
+  ASSERT_TRUE(output.Begin("a", 0).ok());
+  EXPECT_TRUE(output.Commit().ok());
+  EXPECT_TRUE(fs::exists(folder_ / "x/y/out/a"));
+}
+
+TEST_F(OutputFolderTest, PathsThatLeadOutAreRefused) {
+  for (const char* bad :
+       {"", "/etc/passwd", "../x", "a/../../x", "a/..", ".", "./a", "a//b", "a/"}) {
+    EXPECT_FALSE(CheckRelativePath(bad).ok()) << bad;
+    OutputFolder output = Created("out");
+    EXPECT_FALSE(output.Begin(bad, 0).ok()) << bad;
+  }
+  EXPECT_FALSE(CheckRelativePath(std::string("a\0b", 3)).ok());
+  EXPECT_FALSE(CheckRelativePath(std::string(1025, 'a')).ok());
+  EXPECT_TRUE(CheckRelativePath("a/b.c/..d").ok());
+  ExpectEntries(0);
+}
+
+TEST_F(OutputFolderTest, SizesMustBeWhatWasSaid) {
+  OutputFolder more = Created("more");
+  ASSERT_TRUE(more.Begin("a", 2).ok());
+  EXPECT_THAT(more.Append("abc").message(), HasSubstr("more of a than its 2 bytes"));
+  OutputFolder fewer = Created("fewer");
+  ASSERT_TRUE(fewer.Begin("a", 2).ok());
+  ASSERT_TRUE(fewer.Append("a").ok());
+  EXPECT_THAT(fewer.Commit().message(), HasSubstr("only 1 of 2 bytes of a came"));
+  EXPECT_THAT(Created("none").Commit().message(), HasSubstr("no files"));
+  EXPECT_THAT(Created("nameless").Append("x").message(), HasSubstr("before a file's name"));
+}
+
+TEST_F(OutputFolderTest, AFileThatComesTwiceIsRefused) {
+  OutputFolder output = Created("out");
+  ASSERT_TRUE(output.Begin("a", 0).ok());
+  EXPECT_THAT(output.Begin("a", 0).message(), HasSubstr("File exists"));
+}
+
+}  // namespace
+}  // namespace snug::client

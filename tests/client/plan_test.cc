@@ -1,0 +1,119 @@
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/client/fake_server.h"
+
+namespace snug::client {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kReply = R"(
+  plans {
+    name: "keep" peak_bytes: 5242880 relative_work: 1
+    key { tokens: 1024 documents: 8 longest_document: 128 }
+    memory { context_bytes: 1048576 weights_bytes: 524288 adapter_bytes: 1024 gradients_bytes: 1024
+             optimizer_bytes: 2048 inputs_bytes: 100 stash_bytes: 3145728 scratch_bytes: 262144
+             workspace_bytes: 257948 }
+  }
+  plans {
+    name: "recompute 1 of 2" peak_bytes: 3145728 relative_work: 1.166667
+    key { tokens: 1024 documents: 8 longest_document: 128 }
+    memory { context_bytes: 1048576 weights_bytes: 524288 stash_bytes: 1572864 }
+  }
+  chosen: 1 length_source: "max_seq_length" device: "cpu:0" device_capacity_bytes: 8388608
+  budget_bytes: 4194304
+  sites { name: "layers.0.norm1.out" bytes: 4096 }
+  sites { name: "layers.0.attention.lse" bytes: 64 companion: true })";
+
+class PlanTest : public ::testing::Test {
+ protected:
+  PlanTest() {
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kReply, &reply_));
+    server_.plan = [this](const v1::PlanJobRequest& request, v1::PlanJobResponse* reply) {
+      request_ = request;
+      *reply = reply_;
+      return grpc::Status::OK;
+    };
+    file_ = server_.folder().Write("job.yaml", "model: ./m\ndataset: ./d\nmethod: lora\n");
+  }
+
+  v1::PlanJobResponse reply_;
+  v1::PlanJobRequest request_;
+  FakeServer server_;
+  std::string file_;
+};
+
+TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
+  const Ran ran = server_.Run({"plan", file_, "training.max_steps=5"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(
+      ran.out,
+      "device   cpu:0, capacity 8 MiB\n"
+      "budget   4 MiB (4194304 bytes)\n"
+      "lengths  from max_seq_length: this dataset is not prepared yet, so every row counts as the "
+      "longest one allowed\n"
+      "batch    at most 1024 tokens in 8 rows, the longest of 128 tokens\n"
+      "\n"
+      "   PLAN               PEAK   WORK  CONTEXT  WEIGHTS  ADAPTER  GRADIENTS  OPTIMIZER  INPUTS  "
+      "  STASH  SCRATCH  WORKSPACE  FITS\n"
+      "   keep              5 MiB  1.000    1 MiB  512 KiB    1 KiB      1 KiB      2 KiB   100 B  "
+      "  3 MiB  256 KiB  251.9 KiB  no\n"
+      "*  recompute 1 of 2  3 MiB  1.167    1 MiB  512 KiB      0 B        0 B        0 B     0 B  "
+      "1.5 MiB      0 B        0 B  yes\n"
+      "\n"
+      "choice   recompute 1 of 2: a peak of 3145728 bytes (3 MiB), 1.167 times the work of keeping "
+      "everything\n");
+  EXPECT_EQ(request_.spec().training().max_steps(), 5);
+  EXPECT_EQ(request_.spec().model(), server_.folder().path("m"));
+  EXPECT_FALSE(request_.with_sites());
+}
+
+TEST_F(PlanTest, SaysWhenLengthsComeFromThePreparedDataset) {
+  reply_.set_length_source("prepared dataset");
+  EXPECT_THAT(server_.Run({"plan", file_}).out, HasSubstr("lengths  from prepared dataset\n"));
+}
+
+TEST_F(PlanTest, ListsSitesWithBytes) {
+  const Ran ran = server_.Run({"plan", file_, "--sites"});
+  EXPECT_TRUE(request_.with_sites());
+  EXPECT_EQ(ran.out,
+            "SITE                    BYTES         NOTE\n"
+            "layers.0.norm1.out       4096  4 KiB\n"
+            "layers.0.attention.lse     64   64 B  kept whenever its op is not run again\n");
+}
+
+// The answer is that nothing fits; asking was no error.
+TEST_F(PlanTest, ARefusalIsAnAnswer) {
+  reply_.set_chosen(-1);
+  reply_.set_refusal("the smallest plan needs 3145728 bytes; memory.budget is 4096");
+  const Ran ran = server_.Run({"plan", file_});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, HasSubstr("choice   none: the smallest plan needs 3145728 bytes"));
+  const auto json = nlohmann::json::parse(server_.Run({"plan", file_, "--output", "json"}).out);
+  EXPECT_EQ(json["chosen"], -1);
+}
+
+TEST_F(PlanTest, JsonHasEveryByte) {
+  const Ran ran = server_.Run({"plan", file_, "--output", "json"});
+  const auto json = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(json["plans"][0]["peak_bytes"], "5242880");
+  EXPECT_EQ(json["plans"][0]["memory"]["stash_bytes"], "3145728");
+  EXPECT_EQ(json["plans"][1]["memory"]["adapter_bytes"], "0");
+  EXPECT_EQ(json["chosen"], 1);
+  EXPECT_EQ(json["length_source"], "max_seq_length");
+}
+
+// A mistake in the file is found without a daemon.
+TEST_F(PlanTest, AWrongFileNeedsNoDaemon) {
+  server_.Stop();
+  const std::string bad = server_.folder().Write("bad.yaml", "model: m\ncutoff_len: 5\n");
+  const Ran ran = server_.Run({"plan", bad});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(ran.err, "snug: " + bad +
+                         ":2: unknown key \"cutoff_len\"; did you mean training.max_seq_length?\n");
+}
+
+}  // namespace
+}  // namespace snug::client

@@ -1,0 +1,114 @@
+#include "client/progress.h"
+
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace snug::client {
+namespace {
+
+v1::Job Running(int64_t step) {
+  v1::Job job;
+  job.set_id("abc");
+  job.set_state(v1::Job::RUNNING);
+  v1::Progress& progress = *job.mutable_progress();
+  progress.set_global_step(step);
+  progress.set_max_steps(100);
+  progress.set_loss(2.5);
+  progress.set_tokens_per_second(1000.4);
+  progress.set_step_seconds(2);
+  job.mutable_memory()->set_budget_bytes(4096);
+  job.mutable_memory()->set_measured_peak_bytes(2048);
+  return job;
+}
+
+class ProgressTest : public ::testing::Test {
+ protected:
+  absl::Time At(double seconds) const {
+    return absl::FromUnixSeconds(1000) + absl::Seconds(seconds);
+  }
+
+  std::ostringstream out_, err_;
+  Terminal lines_{.out = out_, .err = err_};
+  Terminal tty_{.out = out_, .err = err_, .is_tty = true};
+};
+
+TEST_F(ProgressTest, TimeLeftFollowsWhatStepsTake) {
+  TimeLeft left;
+  EXPECT_LT(left.Estimate(), absl::ZeroDuration());
+  v1::Progress progress;
+  progress.set_max_steps(100);
+  progress.set_global_step(10);
+  progress.set_step_seconds(2);
+  left.Add(progress);
+  EXPECT_EQ(left.Estimate(), absl::Seconds(180));
+  left.Add(progress);  // The same step again says nothing new.
+  EXPECT_EQ(left.Estimate(), absl::Seconds(180));
+  progress.set_global_step(11);
+  progress.set_step_seconds(4);
+  left.Add(progress);
+  EXPECT_EQ(left.Estimate(), absl::Seconds(89 * 2.4));
+}
+
+// Without a terminal: states as they change, steps at most once a second, the last one always.
+TEST_F(ProgressTest, LinesForALog) {
+  ProgressPrinter printer(lines_, 80);
+  v1::Job queued;
+  queued.set_state(v1::Job::QUEUED);
+  queued.set_reason("waits for cpu:0");
+  printer.Show(queued, At(0));
+  printer.Show(queued, At(1));
+  printer.Show(Running(0), At(2));
+  printer.Show(Running(1), At(3));
+  printer.Show(Running(2), At(3.5));
+  printer.Show(Running(3), At(4.1));
+  printer.Show(Running(3), At(9));
+  printer.Show(Running(100), At(9.1));
+  EXPECT_EQ(out_.str(),
+            "QUEUED: waits for cpu:0\n"
+            "RUNNING\n"
+            "step 1/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB  3m18s left\n"
+            "step 3/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB  3m14s left\n"
+            "step 100/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB\n");
+}
+
+TEST_F(ProgressTest, ABarOnATerminalDrawnOver) {
+  ProgressPrinter printer(tty_, 110);
+  printer.Show(Running(50), At(0));
+  printer.FinishLine();
+  EXPECT_EQ(out_.str(),
+            "RUNNING\n"
+            "\rstep 50/100  [###############...............]  loss 2.5000  1000 tokens/s  2 KiB of "
+            "4 KiB  1m40s left\033[K\n");
+}
+
+TEST_F(ProgressTest, ANarrowTerminalIsNeverOverrun) {
+  ProgressPrinter printer(tty_, 30);
+  printer.Show(Running(50), At(0));
+  EXPECT_EQ(out_.str(), "RUNNING\n\rstep 50/100  loss 2.5000  100\033[K");
+}
+
+TEST_F(ProgressTest, TheEndIsOneLineAndErrorsGoToStderr) {
+  v1::Job job = Running(100);
+  job.set_state(v1::Job::SUCCEEDED);
+  job.mutable_start_time()->set_seconds(1000);
+  job.mutable_end_time()->set_seconds(1123);
+  job.mutable_memory()->set_predicted_peak_bytes(3072);
+  PrintEnd(job, lines_);
+  EXPECT_EQ(out_.str(),
+            "SUCCEEDED at step 100 of 100 after 2m03s; peak memory 2 KiB, predicted 3 KiB\n"
+            "fetch it with: snug download abc DIR\n");
+  out_.str("");
+  v1::Job failed;
+  failed.set_id("abc");
+  failed.set_state(v1::Job::FAILED);
+  failed.mutable_error()->set_reason("NOT_FINITE");
+  failed.mutable_error()->set_message("loss is NaN at step 7");
+  PrintEnd(failed, lines_);
+  EXPECT_EQ(out_.str(), "FAILED\n");
+  EXPECT_EQ(err_.str(), "snug: abc: NOT_FINITE: loss is NaN at step 7\n");
+}
+
+}  // namespace
+}  // namespace snug::client

@@ -1,0 +1,122 @@
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpcpp/support/error_details.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/client/fake_server.h"
+
+namespace snug::client {
+namespace {
+
+using ::testing::MatchesRegex;
+
+class SubmitTest : public ::testing::Test {
+ protected:
+  SubmitTest() {
+    file_ = server_.folder().Write("my-job.yaml", "model: ./m\ndataset: ./d\nmethod: full\n");
+    server_.create = [this](const v1::CreateJobRequest& request, v1::Job* reply) {
+      requests_.push_back(request);
+      reply->set_id("abc");
+      reply->set_display_name(request.spec().display_name());
+      reply->set_state(v1::Job::PREPARING);
+      return grpc::Status::OK;
+    };
+  }
+
+  FakeServer server_;
+  std::vector<v1::CreateJobRequest> requests_;
+  std::string file_;
+};
+
+TEST_F(SubmitTest, PrintsTheIdAlone) {
+  const Ran ran = server_.Run({"submit", file_, "training.max_steps=5"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "abc\n");
+  EXPECT_EQ(ran.err, "");
+  ASSERT_EQ(requests_.size(), 1u);
+  EXPECT_EQ(requests_[0].spec().model(), server_.folder().path("m"));
+  EXPECT_EQ(requests_[0].spec().display_name(), "my-job");
+  EXPECT_EQ(requests_[0].spec().training().max_steps(), 5);
+}
+
+TEST_F(SubmitTest, JsonIsTheJob) {
+  const auto json = nlohmann::json::parse(server_.Run({"submit", file_, "--output", "json"}).out);
+  EXPECT_EQ(json["id"], "abc");
+  EXPECT_EQ(json["state"], "PREPARING");
+  EXPECT_EQ(json["error"], nlohmann::json::object());
+}
+
+TEST_F(SubmitTest, EverySubmitHasAUuidOfItsOwn) {
+  server_.Run({"submit", file_});
+  server_.Run({"submit", file_});
+  ASSERT_EQ(requests_.size(), 2u);
+  EXPECT_NE(requests_[0].request_id(), requests_[1].request_id());
+  for (const auto& request : requests_) {
+    EXPECT_THAT(
+        request.request_id(),
+        MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
+  }
+}
+
+// The reply is lost with the daemon: the call is made again, and it is the same request.
+TEST_F(SubmitTest, TriesAgainWithTheSameRequestId) {
+  const auto answer = server_.create;
+  server_.create = [&](const v1::CreateJobRequest& request, v1::Job* reply) {
+    const grpc::Status status = answer(request, reply);
+    return requests_.size() < 3 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone") : status;
+  };
+  EXPECT_EQ(server_.Run({"submit", file_}).out, "abc\n");
+  ASSERT_EQ(requests_.size(), 3u);
+  EXPECT_EQ(requests_[0].SerializeAsString(), requests_[2].SerializeAsString());
+}
+
+// A refusal is final.
+TEST_F(SubmitTest, RefusalsAreNotTriedAgain) {
+  int calls = 0;
+  server_.create = [&](const v1::CreateJobRequest&, v1::Job*) {
+    ++calls;
+    google::rpc::Status details;
+    details.set_code(3);
+    details.set_message("the job has a bad field");
+    google::rpc::ErrorInfo info;
+    info.set_reason("INVALID_FIELD");
+    details.add_details()->PackFrom(info);
+    google::rpc::BadRequest bad;
+    bad.add_field_violations()->set_field("spec.training.max_steps");
+    bad.mutable_field_violations(0)->set_description("must not be negative, is -5");
+    details.add_details()->PackFrom(bad);
+    grpc::Status status;
+    EXPECT_TRUE(grpc::SetErrorDetails(details, &status).ok());
+    return status;
+  };
+  const Ran ran = server_.Run({"submit", file_, "training.max_steps=-5"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ran.err,
+            "snug: the job has a bad field (INVALID_FIELD)\n"
+            "  training.max_steps: must not be negative, is -5\n");
+}
+
+TEST_F(SubmitTest, WithWatchItEndsAsTheJobDoes) {
+  server_.watch = [](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>* writer) {
+    v1::Job job;
+    job.set_id(request.id());
+    job.set_state(v1::Job::CANCELLED);
+    writer->Write(job);
+    return grpc::Status::OK;
+  };
+  const Ran ran = server_.Run({"submit", file_, "--watch"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_EQ(ran.out, "abc\nCANCELLED\n");
+  const Ran json = server_.Run({"submit", file_, "--watch", "-o", "json"});
+  EXPECT_EQ(nlohmann::json::parse(json.out)["state"], "CANCELLED");
+}
+
+}  // namespace
+}  // namespace snug::client
