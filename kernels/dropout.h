@@ -1,7 +1,7 @@
 // Dropout (Srivastava et al. 2014, inverted form). The mask is a function of the site, the row and
 // the column: it is never stored, and forward, recompute and backward call the same op.
 //
-//   y[i,c] (+)= x[i,c] * keep(i,c) / (1 - rate)      keep(i,c): random word >= rate * 2^32
+//   y[i,c] (+)= x[i,c] * keep(i,c) / (1 - rate)      keep(i,c): random word / 2 >= rate * 2^31
 //
 // Column c of row i takes word (c % 64) / 16 of Philox block i * ceil(C / 64) * 16 + (c / 64) * 16
 // + c % 16: 64 neighbours are the four words of 16 blocks, which vectors and warps compute side by

@@ -1,0 +1,78 @@
+// Checks of an op's arguments. The first error found is the one returned.
+#ifndef KERNELS_CPU_CHECK_H_
+#define KERNELS_CPU_CHECK_H_
+
+#include <cstdint>
+
+#include "kernels/philox.h"
+#include "kernels/types.h"
+
+namespace snug::kernels::cpu {
+
+// Whether a pointer may be null: an operand that is not wanted, or not needed then.
+enum class Presence : uint8_t { kRequired, kOptional };
+
+class Check {
+ public:
+  // Of an op on N rows of C elements; `width` is the name of C.
+  Check(Stream stream, int64_t N, int64_t C, const char* width = "C") : N_(N), C_(C) {
+    That(stream == nullptr, ErrorCode::kNoDevice, "stream");
+    That(N >= 0, ErrorCode::kBadShape, "N");
+    That(C >= 1, ErrorCode::kBadShape, width);
+  }
+
+  Check& That(bool good, ErrorCode code, const char* parameter) {
+    if (!good && error_.ok()) error_ = {code, parameter};
+    return *this;
+  }
+  Check& Type(DType dtype, const char* name) {
+    return That(dtype == DType::kF32 || dtype == DType::kBF16, ErrorCode::kBadDType, name);
+  }
+  Check& Type(IndexType type, const char* name) {
+    return That(type == IndexType::kI32 || type == IndexType::kI64, ErrorCode::kBadDType, name);
+  }
+  // A vector with one element per row.
+  Check& PerRow(const void* x, const char* name) {
+    return That(x != nullptr || N_ == 0, ErrorCode::kNullPointer, name);
+  }
+  // A vector that is there whatever N is.
+  Check& Pointer(const void* x, const char* name) {
+    return That(x != nullptr, ErrorCode::kNullPointer, name);
+  }
+  // The stride of the N rows of C elements, and their pointer. With fewer than two rows there is
+  // nothing to stride over.
+  Check& Rows(const void* x, const char* name, int64_t stride, const char* stride_name) {
+    PerRow(x, name);
+    return That(stride >= C_ || N_ <= 1, ErrorCode::kBadStride, stride_name);
+  }
+  // The same for a table of `rows` rows that N rows index.
+  Check& Table(const void* x, const char* name, int64_t stride, const char* stride_name) {
+    PerRow(x, name);
+    return That(stride >= C_ || N_ == 0, ErrorCode::kBadStride, stride_name);
+  }
+
+  bool ok() const { return error_.ok(); }
+  Error error() const { return error_; }
+
+ private:
+  int64_t N_, C_;
+  Error error_;
+};
+
+inline int64_t IndexAt(const void* index, IndexType type, int64_t i) {
+  return type == IndexType::kI32 ? static_cast<const int32_t*>(index)[i]
+                                 : static_cast<const int64_t*>(index)[i];
+}
+
+// Whether every index lies in [0, limit).
+inline bool IndicesInRange(const void* index, IndexType type, int64_t n, int64_t limit) {
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t value = IndexAt(index, type, i);
+    if (value < 0 || value >= limit) return false;
+  }
+  return true;
+}
+
+}  // namespace snug::kernels::cpu
+
+#endif  // KERNELS_CPU_CHECK_H_

@@ -1,0 +1,42 @@
+// Softmax cross-entropy on the CPU: checks, division of rows among threads, the sum in their order.
+#include "kernels/cross_entropy.h"
+
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace snug::kernels {
+namespace {
+
+// A label in [0, V), or none where the row has weight 0.
+bool LabelsAreGood(const CrossEntropyParams& p) {
+  for (int64_t i = 0; i < p.N; ++i) {
+    const int64_t label = cpu::IndexAt(p.labels, p.label_type, i);
+    const bool masked = p.weights != nullptr && p.weights[i] == 0.0f;
+    if (label >= p.V || (label < 0 && !masked)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Error CrossEntropy(const CrossEntropyParams& p, Stream stream) {
+  cpu::Check check(stream, p.N, p.V, "V");
+  check.Type(p.dtype, "dtype")
+      .Type(p.label_type, "label_type")
+      .Rows(p.logits, "logits", p.logits_stride, "logits_stride")
+      .PerRow(p.labels, "labels")
+      .PerRow(p.row_loss, "row_loss");
+  if (p.dlogits != nullptr) {
+    check.Rows(p.dlogits, "dlogits", p.dlogits_stride, "dlogits_stride");
+  }
+  if (check.ok()) check.That(LabelsAreGood(p), ErrorCode::kBadIndex, "labels");
+  if (!check.ok()) return check.error();
+  cpu::ParallelFor(p.N, 4 * p.N * p.V * SizeOf(p.dtype),
+                   [&](Range rows) { BestLoops().cross_entropy(p, rows); });
+  if (p.loss_sum == nullptr) return {};
+  for (int64_t i = 0; i < p.N; ++i) *p.loss_sum += p.row_loss[i];
+  return {};
+}
+
+}  // namespace snug::kernels

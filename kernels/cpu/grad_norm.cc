@@ -1,0 +1,32 @@
+// Sum of squares on the CPU: spans in parallel, their sums added in order.
+#include "kernels/grad_norm.h"
+
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/tensor_list.h"
+
+namespace snug::kernels {
+
+Error SumSquares(const SumSquaresParams& p, Stream stream) {
+  cpu::Check check(stream, p.count, 1);
+  check.PerRow(p.tensors, "tensors").Pointer(p.sum_squares, "sum_squares");
+  for (int64_t i = 0; check.ok() && i < p.count; ++i) {
+    check.That(p.tensors[i].n >= 0, ErrorCode::kBadShape, "n")
+        .That(p.tensors[i].x != nullptr || p.tensors[i].n == 0, ErrorCode::kNullPointer, "x")
+        .Type(p.tensors[i].dtype, "dtype");
+  }
+  if (!check.ok()) return check.error();
+  double sum = 0.0, sums[cpu::kGroupSpans];
+  cpu::ForSpans(
+      p.tensors, p.count,
+      [&](const cpu::Span& span, int64_t i) {
+        sums[i] = BestLoops().sum_squares(p.tensors[span.tensor], span.elements);
+      },
+      [&](int64_t spans) {
+        for (int64_t i = 0; i < spans; ++i) sum += sums[i];
+      });
+  *p.sum_squares = sum;
+  return {};
+}
+
+}  // namespace snug::kernels

@@ -1,0 +1,32 @@
+// From run-time types to template arguments, and from row numbers to pointers.
+#ifndef KERNELS_CPU_LOOPS_DISPATCH_H_
+#define KERNELS_CPU_LOOPS_DISPATCH_H_
+
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace snug::kernels::SNUG_ISA {
+
+// body(float{}) or body(bf16{}).
+template <typename Body>
+static inline void ByType(DType dtype, Body body) {
+  if (dtype == DType::kF32) {
+    body(float{});
+  } else {
+    body(bf16{});
+  }
+}
+
+template <typename T>
+static inline const T* RowOf(const void* x, int64_t row, int64_t stride) {
+  return static_cast<const T*>(x) + row * stride;
+}
+template <typename T>
+static inline T* RowOf(void* x, int64_t row, int64_t stride) {
+  return static_cast<T*>(x) + row * stride;
+}
+
+}  // namespace snug::kernels::SNUG_ISA
+
+#endif  // KERNELS_CPU_LOOPS_DISPATCH_H_

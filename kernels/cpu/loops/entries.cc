@@ -1,0 +1,27 @@
+// The table of one instruction set.
+#include "kernels/cpu/loops/entries.h"
+
+namespace snug::kernels::SNUG_ISA {
+
+#define SNUG_STRING_OF(name) #name
+#define SNUG_STRING(name) SNUG_STRING_OF(name)
+
+const Loops kLoops = {
+    .name = SNUG_STRING(SNUG_ISA),
+    .normalize_forward = NormalizeForwardRows,
+    .normalize_backward = NormalizeBackwardRows,
+    .affine_forward = AffineForwardRows,
+    .rope = RopeRows,
+    .swiglu_forward = SwiGluForwardRows,
+    .swiglu_backward = SwiGluBackwardRows,
+    .cross_entropy = CrossEntropyRows,
+    .dropout = DropoutRows,
+    .cast_rows = CastRowsRange,
+    .add_rows = AddRowsRange,
+    .affine_backward = AffineBackwardColumns,
+    .embedding_backward = EmbeddingBackwardColumns,
+    .adamw = AdamWElements,
+    .sum_squares = SumSquaresElements,
+};
+
+}  // namespace snug::kernels::SNUG_ISA

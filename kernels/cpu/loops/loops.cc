@@ -1,0 +1,54 @@
+// Choice of the instruction set, at run time.
+#include "kernels/cpu/loops/loops.h"
+
+#include <atomic>
+
+namespace snug::kernels {
+
+namespace baseline {
+extern const Loops kLoops;
+}
+#ifdef SNUG_X86
+namespace avx2 {
+extern const Loops kLoops;
+}
+namespace avx512 {
+extern const Loops kLoops;
+}
+#endif
+
+namespace {
+
+const Loops* Best() {
+  for (InstructionSet isa : {InstructionSet::kAvx512, InstructionSet::kAvx2}) {
+    if (const Loops* loops = LoopsOf(isa)) return loops;
+  }
+  return &baseline::kLoops;
+}
+
+std::atomic<const Loops*>& Chosen() {
+  static std::atomic<const Loops*> chosen{Best()};
+  return chosen;
+}
+
+}  // namespace
+
+const Loops* LoopsOf(InstructionSet isa) {
+  if (isa == InstructionSet::kBaseline) return &baseline::kLoops;
+#ifdef SNUG_X86
+  // Names each set of features that kernels/CMakeLists.txt compiles for.
+  if (isa == InstructionSet::kAvx2 && __builtin_cpu_supports("avx2")) return &avx2::kLoops;
+  if (isa == InstructionSet::kAvx512 && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return &avx512::kLoops;
+  }
+#endif
+  return nullptr;
+}
+
+const Loops& BestLoops() { return *Chosen().load(std::memory_order_relaxed); }
+
+void UseLoops(const Loops& loops) { Chosen().store(&loops, std::memory_order_relaxed); }
+
+}  // namespace snug::kernels

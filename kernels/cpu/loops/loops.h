@@ -1,0 +1,66 @@
+// The inner loops of the CPU kernels: one table of functions per instruction set. An op's own file
+// (kernels/cpu/<op>.cc) checks its arguments and divides the work among threads; the loops take
+// checked arguments and a range of rows (or columns, or elements) and know nothing of threads.
+#ifndef KERNELS_CPU_LOOPS_LOOPS_H_
+#define KERNELS_CPU_LOOPS_LOOPS_H_
+
+#include <cstdint>
+
+#include "kernels/adamw.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/grad_norm.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/rows.h"
+#include "kernels/swiglu.h"
+
+namespace snug::kernels {
+
+// Half open.
+struct Range {
+  int64_t begin = 0, end = 0;
+};
+
+// Scalars of one AdamW update, as fp32.
+struct AdamWScalars {
+  float grad_scale, decay, one_minus_beta1, beta2, one_minus_beta2, minus_step_size,
+      sqrt_correction2, eps;
+};
+
+struct Loops {
+  const char* name;
+  // Ranges of rows.
+  void (*normalize_forward)(const NormalizeForwardParams&, Range);
+  void (*normalize_backward)(const NormalizeBackwardParams&, Range);
+  void (*affine_forward)(const AffineForwardParams&, Range);
+  void (*rope)(const RopeParams&, bool backward, Range);
+  void (*swiglu_forward)(const SwiGluForwardParams&, Range);
+  void (*swiglu_backward)(const SwiGluBackwardParams&, Range);
+  void (*cross_entropy)(const CrossEntropyParams&, Range);
+  void (*dropout)(const DropoutParams&, Range);
+  void (*cast_rows)(const CastRowsParams&, Range);
+  void (*add_rows)(const AddRowsParams&, Range);
+  // Ranges of columns.
+  void (*affine_backward)(const AffineBackwardParams&, Range);
+  void (*embedding_backward)(const EmbeddingBackwardParams&, Range);
+  // Ranges of elements.
+  void (*adamw)(const AdamWTensor&, const AdamWScalars&, Range);
+  double (*sum_squares)(const NormTensor&, Range);
+};
+
+enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
+
+// The table of an instruction set; null where this build or this machine does not have it.
+const Loops* LoopsOf(InstructionSet isa);
+
+// The best table that this machine can run; chosen once.
+const Loops& BestLoops();
+
+// Makes BestLoops() give this table, to compare instruction sets in tests. Not while an op runs.
+void UseLoops(const Loops& loops);
+
+}  // namespace snug::kernels
+
+#endif  // KERNELS_CPU_LOOPS_LOOPS_H_

@@ -1,0 +1,127 @@
+// Inner loops of RMS norm.
+#include <cmath>
+
+#include "kernels/cpu/loops/dispatch.h"
+#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/vector.h"
+
+namespace snug::kernels::SNUG_ISA {
+namespace {
+
+template <typename T>
+void NormalizeForwardTyped(const NormalizeForwardParams& p, Range rows) {
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const T* x = RowOf<T>(p.x, i, p.x_stride);
+    T* xhat = RowOf<T>(p.xhat, i, p.xhat_stride);
+    const double squares = Sum(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
+      const F32x16 v = Load(x + c, part);
+      return v * v;
+    });
+    const float r = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(p.C) + p.eps));
+    p.r[i] = r;
+    ForVectors(p.C, [&](int64_t c, auto part)
+                        SNUG_LAMBDA { Store(xhat + c, Load(x + c, part) * r, part); });
+  }
+}
+
+template <typename T>
+void NormalizeBackwardTyped(const NormalizeBackwardParams& p, Range rows) {
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const T* dxhat = RowOf<T>(p.dxhat, i, p.dxhat_stride);
+    const T* xhat = RowOf<T>(p.xhat, i, p.xhat_stride);
+    T* dx = RowOf<T>(p.dx, i, p.dx_stride);
+    const double dot = Sum(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
+      return Load(dxhat + c, part) * Load(xhat + c, part);
+    });
+    const float mean = static_cast<float>(dot / static_cast<double>(p.C));
+    const float r = p.r[i];
+    ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
+      F32x16 v = (Load(dxhat + c, part) - Load(xhat + c, part) * mean) * r;
+      if (p.accumulate) v += Load(dx + c, part);
+      Store(dx + c, v, part);
+    });
+  }
+}
+
+template <typename T, typename G>
+void AffineForwardTyped(const AffineForwardParams& p, Range rows) {
+  const G* gamma = static_cast<const G*>(p.gamma);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const T* xhat = RowOf<T>(p.xhat, i, p.xhat_stride);
+    T* z = RowOf<T>(p.z, i, p.z_stride);
+    ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
+      Store(z + c, Load(xhat + c, part) * Load(gamma + c, part), part);
+    });
+  }
+}
+
+inline constexpr int64_t kBlockRows = 32;      // Rows that one fp32 sum spans.
+inline constexpr int64_t kBlockColumns = 512;  // Their sums, 2 KiB and 4 KiB, stay in L1.
+
+// Rows [rows) of `columns` columns from `first` on: writes dxhat, adds dz * xhat into sums.
+template <typename T, typename G>
+void AffineBackwardBlock(const AffineBackwardParams& p, Range rows, Range columns, float* sums) {
+  const int64_t n = columns.end - columns.begin;
+  const G* gamma = static_cast<const G*>(p.gamma) + columns.begin;
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const T* dz = RowOf<T>(p.dz, i, p.dz_stride) + columns.begin;
+    if (p.dgamma != nullptr) {  // Before dxhat, which may be written over dz.
+      const T* xhat = RowOf<T>(p.xhat, i, p.xhat_stride) + columns.begin;
+      ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
+        Store(sums + c, Load(sums + c, part) + Load(dz + c, part) * Load(xhat + c, part), part);
+      });
+    }
+    if (p.dxhat != nullptr) {
+      T* dxhat = RowOf<T>(p.dxhat, i, p.dxhat_stride) + columns.begin;
+      ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
+        Store(dxhat + c, Load(dz + c, part) * Load(gamma + c, part), part);
+      });
+    }
+  }
+}
+
+template <typename T, typename G>
+void AffineBackwardTyped(const AffineBackwardParams& p, Range all) {
+  for (int64_t first = all.begin; first < all.end; first += kBlockColumns) {
+    const Range columns = {first,
+                           first + kBlockColumns < all.end ? first + kBlockColumns : all.end};
+    const int64_t n = columns.end - columns.begin;
+    double totals[kBlockColumns] = {};
+    for (int64_t row = 0; row < p.N; row += kBlockRows) {
+      float sums[kBlockColumns] = {};
+      const Range rows = {row, row + kBlockRows < p.N ? row + kBlockRows : p.N};
+      AffineBackwardBlock<T, G>(p, rows, columns, sums);
+      for (int64_t c = 0; c < n; ++c) totals[c] += static_cast<double>(sums[c]);
+    }
+    if (p.dgamma == nullptr) continue;
+    for (int64_t c = 0; c < n; ++c) {
+      float& dgamma = p.dgamma[first + c];
+      dgamma = static_cast<float>(totals[c] + (p.accumulate ? static_cast<double>(dgamma) : 0.0));
+    }
+  }
+}
+
+}  // namespace
+
+void NormalizeForwardRows(const NormalizeForwardParams& p, Range rows) {
+  ByType(p.dtype, [&](auto t) { NormalizeForwardTyped<decltype(t)>(p, rows); });
+}
+
+void NormalizeBackwardRows(const NormalizeBackwardParams& p, Range rows) {
+  ByType(p.dtype, [&](auto t) { NormalizeBackwardTyped<decltype(t)>(p, rows); });
+}
+
+void AffineForwardRows(const AffineForwardParams& p, Range rows) {
+  ByType(p.dtype, [&](auto t) {
+    ByType(p.gamma_dtype, [&](auto g) { AffineForwardTyped<decltype(t), decltype(g)>(p, rows); });
+  });
+}
+
+void AffineBackwardColumns(const AffineBackwardParams& p, Range columns) {
+  ByType(p.dtype, [&](auto t) {
+    ByType(p.gamma_dtype,
+           [&](auto g) { AffineBackwardTyped<decltype(t), decltype(g)>(p, columns); });
+  });
+}
+
+}  // namespace snug::kernels::SNUG_ISA

@@ -1,0 +1,62 @@
+// Inner loops that move and add rows.
+#include "kernels/cpu/loops/dispatch.h"
+#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/vector.h"
+
+namespace snug::kernels::SNUG_ISA {
+namespace {
+
+template <typename X, typename Y>
+void CastTyped(const CastRowsParams& p, Range rows) {
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const X* x = RowOf<X>(p.x, i, p.x_stride);
+    Y* y = RowOf<Y>(p.y, i, p.y_stride);
+    ForVectors(p.C,
+               [&](int64_t c, auto part) SNUG_LAMBDA { Store(y + c, Load(x + c, part), part); });
+  }
+}
+
+template <typename A, typename B, typename Y>
+void AddTyped(const AddRowsParams& p, Range rows) {
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const A* a = RowOf<A>(p.a, i, p.a_stride);
+    const B* b = RowOf<B>(p.b, i, p.b_stride);
+    Y* y = RowOf<Y>(p.y, i, p.y_stride);
+    ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
+      Store(y + c, Load(a + c, part) + Load(b + c, part) * p.scale, part);
+    });
+  }
+}
+
+template <typename T>
+void EmbeddingBackwardTyped(const EmbeddingBackwardParams& p, Range columns) {
+  for (int64_t i = 0; i < p.N; ++i) {
+    const T* dy = RowOf<T>(p.dy, i, p.dy_stride) + columns.begin;
+    float* dW = p.dW + p.ids[i] * p.dW_stride + columns.begin;
+    ForVectors(columns.end - columns.begin, [&](int64_t c, auto part) SNUG_LAMBDA {
+      Store(dW + c, Load(dW + c, part) + Load(dy + c, part), part);
+    });
+  }
+}
+
+}  // namespace
+
+void CastRowsRange(const CastRowsParams& p, Range rows) {
+  ByType(p.x_dtype, [&](auto x) {
+    ByType(p.y_dtype, [&](auto y) { CastTyped<decltype(x), decltype(y)>(p, rows); });
+  });
+}
+
+void AddRowsRange(const AddRowsParams& p, Range rows) {
+  ByType(p.a_dtype, [&](auto a) {
+    ByType(p.b_dtype, [&](auto b) {
+      ByType(p.y_dtype, [&](auto y) { AddTyped<decltype(a), decltype(b), decltype(y)>(p, rows); });
+    });
+  });
+}
+
+void EmbeddingBackwardColumns(const EmbeddingBackwardParams& p, Range columns) {
+  ByType(p.dtype, [&](auto t) { EmbeddingBackwardTyped<decltype(t)>(p, columns); });
+}
+
+}  // namespace snug::kernels::SNUG_ISA

@@ -1,0 +1,167 @@
+// Sixteen fp32 lanes, on every instruction set: GCC lowers one F32x16 to a zmm, two ymm or four xmm
+// registers. Lane counts, reduction trees and the order of operations are fixed and no multiply-add
+// is contracted, so that all instruction sets give the same bits.
+//
+// Files that include this are compiled once per instruction set (SNUG_ISA names it, see
+// kernels/CMakeLists.txt). Everything here is inlined or internal: a function with external
+// linkage, std:: templates included, could be merged by the linker with one compiled for a newer
+// machine.
+//
+// Lanes are never compared: GCC 12 does that lane by lane on registers narrower than the vector.
+// Masks (all ones or zero) come from sign bits.
+#ifndef KERNELS_CPU_LOOPS_VECTOR_H_
+#define KERNELS_CPU_LOOPS_VECTOR_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/types.h"
+
+#define SNUG_INLINE inline __attribute__((always_inline))
+#define SNUG_LAMBDA __attribute__((always_inline))
+
+namespace snug::kernels::SNUG_ISA {
+
+using F32x16 = float __attribute__((vector_size(64)));
+using I32x16 = int32_t __attribute__((vector_size(64)));
+using U32x16 = uint32_t __attribute__((vector_size(64)));
+using U16x16 = uint16_t __attribute__((vector_size(32)));
+inline constexpr int64_t kLanes = 16;
+
+// How much of a vector is there: all of it, or the first `count` lanes at a row's end.
+struct Whole {};
+struct Part {
+  int64_t count;
+};
+
+static SNUG_INLINE F32x16 Splat(float value) { return F32x16{} + value; }
+
+static SNUG_INLINE F32x16 Load(const float* x, Whole) {
+  F32x16 v;
+  memcpy(&v, x, sizeof(v));
+  return v;
+}
+static SNUG_INLINE F32x16 Load(const bf16* x, Whole) {
+  U16x16 v;
+  memcpy(&v, x, sizeof(v));
+  return reinterpret_cast<F32x16>(__builtin_convertvector(v, U32x16) << 16);
+}
+template <typename T>
+static SNUG_INLINE F32x16 Load(const T* x, Part part) {
+  T lanes[kLanes] = {};
+  memcpy(lanes, x, part.count * sizeof(T));
+  return Load(lanes, Whole{});
+}
+// Lanes that are not there become `fill`.
+template <typename T>
+static SNUG_INLINE F32x16 LoadOr(const T* x, Whole, float) {
+  return Load(x, Whole{});
+}
+template <typename T>
+static SNUG_INLINE F32x16 LoadOr(const T* x, Part part, float fill) {
+  F32x16 v = Load(x, part);
+  for (int64_t lane = part.count; lane < kLanes; ++lane) v[lane] = fill;
+  return v;
+}
+
+static SNUG_INLINE F32x16 Select(I32x16 mask, F32x16 yes, F32x16 no) {
+  return reinterpret_cast<F32x16>((reinterpret_cast<I32x16>(yes) & mask) |
+                                  (reinterpret_cast<I32x16>(no) & ~mask));
+}
+// All ones where the sign bit is set.
+static SNUG_INLINE I32x16 SignMask(F32x16 v) { return reinterpret_cast<I32x16>(v) >> 31; }
+
+static SNUG_INLINE void Store(float* y, F32x16 v, Whole) { memcpy(y, &v, sizeof(v)); }
+// To nearest even, NaN to 0x7fc0, as ToBf16 of types.h.
+static SNUG_INLINE void Store(bf16* y, F32x16 v, Whole) {
+  const U32x16 bits = reinterpret_cast<U32x16>(v);
+  const U32x16 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const U32x16 nan =
+      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7f800000u - (bits & 0x7fffffffu)) >> 31);
+  const U16x16 half = __builtin_convertvector((rounded & ~nan) | (0x7fc0u & nan), U16x16);
+  memcpy(y, &half, sizeof(half));
+}
+template <typename T>
+static SNUG_INLINE void Store(T* y, F32x16 v, Part part) {
+  T lanes[kLanes];
+  Store(lanes, v, Whole{});
+  memcpy(y, lanes, part.count * sizeof(T));
+}
+
+// body(i, Whole or Part) for i = 0, 16, 32, ... below n.
+template <typename Body>
+static SNUG_INLINE void ForVectors(int64_t n, Body body) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, Whole{});
+  if (i < n) body(i, Part{n - i});
+}
+
+static SNUG_INLINE float SumLanes(F32x16 v) {
+  float lanes[kLanes];
+  Store(lanes, v, Whole{});
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  }
+  return lanes[0];
+}
+
+// Columns that one fp32 sum spans: 64 terms in each of 64 chains, so its error stays near one unit.
+inline constexpr int64_t kSumBlock = 4096;
+
+// Sum of term(i, Whole or Part) over all lanes for i = 0, 16, ... below n: four chains of vectors
+// in fp32 within blocks of kSumBlock, the blocks in fp64. Lanes that are not there must be 0.
+template <typename Term>
+static SNUG_INLINE double Sum(int64_t n, Term term) {
+  double sum = 0.0;
+  for (int64_t block = 0; block < n; block += kSumBlock) {
+    const int64_t end = n - block < kSumBlock ? n : block + kSumBlock;
+    F32x16 a{}, b{}, c{}, d{};
+    int64_t i = block;
+    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+      a += term(i, Whole{});
+      b += term(i + kLanes, Whole{});
+      c += term(i + 2 * kLanes, Whole{});
+      d += term(i + 3 * kLanes, Whole{});
+    }
+    for (; i + kLanes <= end; i += kLanes) a += term(i, Whole{});
+    if (i < end) b += term(i, Part{end - i});
+    sum += static_cast<double>(SumLanes((a + b) + (c + d)));
+  }
+  return sum;
+}
+
+// exp(x): at most 1.1 units in the last place off for normal results (tests/kernels/vector_test.cc
+// tries every 97th fp32), gradual underflow, exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
+// Range reduction x = n ln 2 + r with ln 2 in two parts (Cody & Waite), the product n * kLn2High is
+// exact; polynomial of Cephes expf.
+static SNUG_INLINE F32x16 Exp(F32x16 x) {
+  constexpr float kLimit = 104.0f;  // Beyond it the result is 0 or infinite anyway.
+  constexpr float kLog2E = 1.44269504088896341f;
+  constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer.
+  constexpr int32_t kLimitBits = 0x42d00000, kInfinityBits = 0x7f800000;
+  const I32x16 bits = reinterpret_cast<I32x16>(x);
+  const I32x16 magnitude = bits & 0x7fffffff;
+  const I32x16 beyond = ((kLimitBits - magnitude) >> 31) & ~((kInfinityBits - magnitude) >> 31);
+  const F32x16 limit = reinterpret_cast<F32x16>((bits & ~0x7fffffff) | kLimitBits);
+  x = Select(beyond, limit, x);
+  const F32x16 n = (x * kLog2E + kRound) - kRound;
+  const F32x16 r = (x - n * kLn2High) - n * kLn2Low;
+  F32x16 p = Splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = (p * r) * r + r + 1.0f;
+  // 2^n in two factors, since n may lie outside the range of exponents.
+  const I32x16 whole = __builtin_convertvector(n, I32x16);
+  const I32x16 half = whole >> 1;
+  p *= reinterpret_cast<F32x16>((half + 127) << 23);
+  return p * reinterpret_cast<F32x16>((whole - half + 127) << 23);
+  static_assert(kLimit == 104.0f && kLimitBits == 0x42d00000);
+}
+
+}  // namespace snug::kernels::SNUG_ISA
+
+#endif  // KERNELS_CPU_LOOPS_VECTOR_H_

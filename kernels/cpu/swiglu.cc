@@ -1,0 +1,38 @@
+// SwiGLU on the CPU: checks, and division of rows among threads.
+#include "kernels/swiglu.h"
+
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace snug::kernels {
+
+Error SwiGluForward(const SwiGluForwardParams& p, Stream stream) {
+  cpu::Check check(stream, p.N, p.C);
+  check.Type(p.dtype, "dtype")
+      .Rows(p.g, "g", p.g_stride, "g_stride")
+      .Rows(p.u, "u", p.u_stride, "u_stride")
+      .Rows(p.p, "p", p.p_stride, "p_stride");
+  if (!check.ok()) return check.error();
+  cpu::ParallelFor(p.N, 3 * p.N * p.C * SizeOf(p.dtype),
+                   [&](Range rows) { BestLoops().swiglu_forward(p, rows); });
+  return {};
+}
+
+Error SwiGluBackward(const SwiGluBackwardParams& p, Stream stream) {
+  cpu::Check check(stream, p.N, p.C);
+  check.Type(p.dtype, "dtype")
+      .Rows(p.dp, "dp", p.dp_stride, "dp_stride")
+      .Rows(p.g, "g", p.g_stride, "g_stride");
+  if (p.dg != nullptr) {
+    check.Rows(p.u, "u", p.u_stride, "u_stride").Rows(p.dg, "dg", p.dg_stride, "dg_stride");
+    check.That(p.dg != p.du, ErrorCode::kBadValue, "du");
+  }
+  if (p.du != nullptr) check.Rows(p.du, "du", p.du_stride, "du_stride");
+  if (!check.ok()) return check.error();
+  cpu::ParallelFor(p.N, 5 * p.N * p.C * SizeOf(p.dtype),
+                   [&](Range rows) { BestLoops().swiglu_backward(p, rows); });
+  return {};
+}
+
+}  // namespace snug::kernels

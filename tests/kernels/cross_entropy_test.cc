@@ -1,0 +1,216 @@
+// Softmax cross-entropy against a reference in double and against finite differences.
+#include "kernels/cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/kernel_testing.h"
+
+namespace snug::kernels {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// A chunk of rows with labels and weights drawn from their numbers.
+struct Chunk {
+  Matrix logits, dlogits;
+  std::vector<int32_t> labels;
+  std::vector<float> weights;
+  std::vector<double> loss;
+
+  Chunk(int64_t N, int64_t V, DType dtype)
+      : logits(N, V, dtype), dlogits(N, V, dtype), loss(N, kNan) {
+    logits.Fill(1, 4.0);
+    for (int64_t i = 0; i < N; ++i) {
+      labels.push_back(static_cast<int32_t>((i * 7919 + V - 1) % V));
+      weights.push_back(1.0f + 0.25f * static_cast<float>(i % 3));
+    }
+  }
+  CrossEntropyParams Params() {
+    return {.logits = logits.data(),
+            .dlogits = dlogits.data(),
+            .labels = labels.data(),
+            .weights = weights.data(),
+            .row_loss = loss.data(),
+            .N = logits.N(),
+            .V = logits.C(),
+            .logits_stride = logits.stride(),
+            .dlogits_stride = dlogits.stride(),
+            .dtype = logits.dtype(),
+            .scale = 0.125f};
+  }
+};
+
+double LogSumExp(const Matrix& x, int64_t i) {
+  double max = -kInfinity, sum = 0.0;
+  for (int64_t v = 0; v < x.C(); ++v) max = std::max(max, x.At(i, v));
+  for (int64_t v = 0; v < x.C(); ++v) sum += std::exp(x.At(i, v) - max);
+  return max + std::log(sum);
+}
+
+TEST(CrossEntropyTest, LossAndGradientMatchReference) {
+  for (DType dtype : kTypes) {
+    for (int64_t V : {1, 2, 31, 33, 127, 4097, 12289}) {
+      SCOPED_TRACE(testing::Message() << V << " classes");
+      Chunk chunk(5, V, dtype);
+      ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+      Reference lse;
+      for (int64_t i = 0; i < 5; ++i) {
+        lse.push_back(LogSumExp(chunk.logits, i));
+        const double loss = chunk.weights[i] * (lse[i] - chunk.logits.At(i, chunk.labels[i]));
+        EXPECT_NEAR(chunk.loss[i], loss, 3e-7 * std::max(1.0, loss));
+      }
+      ExpectClose(chunk.dlogits, Map(chunk.dlogits, [&](int64_t i, int64_t v) {
+                    const double p = std::exp(chunk.logits.At(i, v) - lse[i]);
+                    return 0.125 * chunk.weights[i] * (p - (v == chunk.labels[i] ? 1.0 : 0.0));
+                  }));
+    }
+  }
+}
+
+TEST(CrossEntropyTest, GradientMatchesFiniteDifferences) {
+  Chunk chunk(2, 33, DType::kF32);
+  chunk.logits.Fill(2);
+  ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+  const Reference expected =
+      FiniteDifferences(Dense(chunk.logits), [&](const std::vector<double>& x) {
+        double loss = 0.0;
+        for (int64_t i = 0; i < 2; ++i) {
+          double sum = 0.0;
+          for (int64_t v = 0; v < 33; ++v) sum += std::exp(x[i * 33 + v]);
+          loss += 0.125 * chunk.weights[i] * (std::log(sum) - x[i * 33 + chunk.labels[i]]);
+        }
+        return loss;
+      });
+  EXPECT_LE(RelativeError(chunk.dlogits, expected), 1e-6);
+}
+
+// In place, without a gradient, and with labels of 64 bits: the same numbers.
+TEST(CrossEntropyTest, VariantsAgree) {
+  for (DType dtype : kTypes) {
+    Chunk chunk(4, 1031, dtype);
+    ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+    const std::vector<double> loss = chunk.loss;
+
+    CrossEntropyParams forward = chunk.Params();
+    forward.dlogits = nullptr;
+    double sum = 2.0;
+    forward.loss_sum = &sum;
+    ASSERT_TRUE(CrossEntropy(forward, nullptr).ok());
+    EXPECT_EQ(chunk.loss, loss);
+    EXPECT_EQ(sum, 2.0 + loss[0] + loss[1] + loss[2] + loss[3]);
+
+    const std::vector<int64_t> wide(chunk.labels.begin(), chunk.labels.end());
+    CrossEntropyParams in_place = chunk.Params();
+    in_place.labels = wide.data();
+    in_place.label_type = IndexType::kI64;
+    in_place.dlogits = chunk.logits.data();
+    ASSERT_TRUE(CrossEntropy(in_place, nullptr).ok());
+    EXPECT_EQ(chunk.loss, loss);
+    EXPECT_EQ(chunk.logits.bytes(), chunk.dlogits.bytes());
+  }
+}
+
+// Logits of a thousand: the maximum is subtracted first.
+TEST(CrossEntropyTest, LargeLogitsDoNotOverflow) {
+  Chunk chunk(1, 33, DType::kF32);
+  for (int64_t v = 0; v < 33; ++v) chunk.logits.Set(0, v, v == 5 ? 1000.0 : -1000.0);
+  chunk.labels[0] = 4;
+  ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+  EXPECT_EQ(chunk.loss[0], 2000.0);
+  EXPECT_EQ(chunk.dlogits.At(0, 4), -0.125);
+  EXPECT_EQ(chunk.dlogits.At(0, 5), 0.125);
+}
+
+// A row of weight 0 needs no label, adds nothing and has no gradient.
+TEST(CrossEntropyTest, RowOfWeightZeroIsMasked) {
+  Chunk chunk(3, 31, DType::kF32);
+  chunk.weights[1] = 0.0f;
+  chunk.labels[1] = -100;
+  ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+  EXPECT_EQ(chunk.loss[1], 0.0);
+  for (int64_t v = 0; v < 31; ++v) EXPECT_EQ(chunk.dlogits.At(1, v), 0.0);
+  EXPECT_GT(chunk.loss[2], 0.0);
+}
+
+// Whatever is not finite, wherever it stands, shows in the loss and in the gradient, even of a row
+// that has no weight. -inf would otherwise pass for a class that cannot be.
+TEST(CrossEntropyTest, NothingHidesANonFiniteLogit) {
+  for (DType dtype : kTypes) {
+    for (double bad : {kNan, kInfinity, -kInfinity}) {
+      for (int64_t at : {0, 17, 32}) {
+        for (float weight : {1.0f, 0.0f}) {
+          Chunk chunk(2, 33, dtype);
+          chunk.logits.Set(1, at, bad);
+          chunk.weights[1] = weight;
+          ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+          EXPECT_TRUE(std::isfinite(chunk.loss[0]));
+          EXPECT_TRUE(std::isnan(chunk.loss[1])) << bad << " at " << at;
+          EXPECT_TRUE(std::isnan(chunk.dlogits.At(1, 3)));
+        }
+      }
+    }
+  }
+}
+
+TEST(CrossEntropyTest, SameBitsForAllThreadCountsAndInstructionSets) {
+  for (DType dtype : kTypes) {
+    Chunk chunk(23, 4999, dtype);
+    ExpectSameBitsEveryWay([&] {
+      double sum = 0.0;
+      CrossEntropyParams p = chunk.Params();
+      p.loss_sum = &sum;
+      EXPECT_TRUE(CrossEntropy(p, nullptr).ok());
+      std::vector<uint8_t> bytes = chunk.dlogits.bytes();
+      const uint8_t* sum_bytes = reinterpret_cast<const uint8_t*>(&sum);
+      bytes.insert(bytes.end(), sum_bytes, sum_bytes + sizeof(sum));
+      return bytes;
+    });
+  }
+}
+
+// Chunks of one row and one chunk of all: the same sum, to the bit.
+TEST(CrossEntropyTest, SameBitsHoweverRowsAreDivided) {
+  Chunk chunk(9, 257, DType::kF32);
+  double together = 0.0, apart = 0.0;
+  CrossEntropyParams p = chunk.Params();
+  p.loss_sum = &together;
+  ASSERT_TRUE(CrossEntropy(p, nullptr).ok());
+  p.loss_sum = &apart;
+  p.N = 1;
+  for (int64_t i = 0; i < 9; ++i) {
+    p.logits = chunk.logits.row(i);
+    p.dlogits = chunk.logits.row(i);
+    p.labels = chunk.labels.data() + i;
+    p.weights = chunk.weights.data() + i;
+    ASSERT_TRUE(CrossEntropy(p, nullptr).ok());
+  }
+  EXPECT_EQ(apart, together);
+  EXPECT_EQ(chunk.logits.bytes(), chunk.dlogits.bytes());
+}
+
+TEST(CrossEntropyTest, RefusesBadArguments) {
+  Chunk chunk(2, 31, DType::kF32);
+  const std::vector<uint8_t> before = chunk.dlogits.bytes();
+  const auto refused = [&](auto change) {
+    CrossEntropyParams p = chunk.Params();
+    change(p);
+    return Name(CrossEntropy(p, nullptr));
+  };
+  using P = CrossEntropyParams;
+  EXPECT_EQ(refused([](P& p) { p.labels = nullptr; }), "null pointer: labels");
+  EXPECT_EQ(refused([](P& p) { p.row_loss = nullptr; }), "null pointer: row_loss");
+  EXPECT_EQ(refused([](P& p) { p.V = 0; }), "bad shape: V");
+  EXPECT_EQ(refused([](P& p) { p.logits_stride = 3; }), "bad stride: logits_stride");
+  chunk.labels[1] = 31;
+  EXPECT_EQ(refused([](P&) {}), "bad index: labels");
+  chunk.labels[1] = -100;  // Masked by label, but not by weight.
+  EXPECT_EQ(refused([](P&) {}), "bad index: labels");
+  EXPECT_EQ(chunk.dlogits.bytes(), before);
+}
+
+}  // namespace
+}  // namespace snug::kernels

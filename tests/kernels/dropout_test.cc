@@ -1,0 +1,177 @@
+// Philox against its authors' vectors; dropout against the scalar Philox.
+#include "kernels/dropout.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/kernel_testing.h"
+
+namespace snug::kernels {
+namespace {
+
+// Known answers of Random123 (kat_vectors, philox4x32 10).
+TEST(PhiloxTest, GivesTheKnownAnswers) {
+  const auto words = [](Random4 counter, uint64_t key) {
+    const Random4 r = Philox(counter, key);
+    return std::vector<uint32_t>(r.word, r.word + 4);
+  };
+  EXPECT_EQ(words({{0, 0, 0, 0}}, 0),
+            (std::vector<uint32_t>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(words({{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}}, 0xffffffffffffffff),
+            (std::vector<uint32_t>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(words({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0x299f31d0a4093822),
+            (std::vector<uint32_t>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(PhiloxTest, UniformLiesBelowOne) {
+  EXPECT_EQ(ToUniform(0), 0.0f);
+  EXPECT_EQ(ToUniform(0xffffffff), 1.0f - 0x1p-24f);
+}
+
+constexpr RandomSite kSite = {.seed = 0x0123456789abcdef, .step = 17, .micro_batch = 3, .op = 4711};
+
+DropoutParams ParamsOf(const Matrix& x, Matrix& y, double rate) {
+  return {.x = x.data(),
+          .y = y.data(),
+          .N = x.N(),
+          .C = x.C(),
+          .x_stride = x.stride(),
+          .y_stride = y.stride(),
+          .dtype = x.dtype(),
+          .rate = rate,
+          .site = kSite};
+}
+
+// The header's assignment of words to elements, one element at a time.
+bool Kept(int64_t row, int64_t c, int64_t C, double rate) {
+  const uint64_t block = row * ((C + 63) / 64) * 16 + c / 64 * 16 + c % 16;
+  const uint32_t word = RandomBlock(kSite, block).word[c % 64 / 16];
+  return word / 2 >= static_cast<uint32_t>(rate * 0x1p31);
+}
+
+TEST(DropoutTest, MatchesReference) {
+  for (DType dtype : kTypes) {
+    for (int64_t N : kHeights) {
+      for (int64_t C : kWidths) {
+        SCOPED_TRACE(testing::Message() << N << " x " << C);
+        Matrix x(N, C, dtype), y(N, C, dtype);
+        x.Fill(1);
+        ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.3), nullptr).ok());
+        ExpectClose(y, Map(y, [&](int64_t i, int64_t c) {
+                      return Kept(i, c, C, 0.3) ? x.At(i, c) / 0.7 : 0.0;
+                    }));
+      }
+    }
+  }
+}
+
+// Over its operand, and added into what is there.
+TEST(DropoutTest, WorksInPlaceAndAccumulates) {
+  for (DType dtype : kTypes) {
+    Matrix x(3, 127, dtype), y(3, 127, dtype), sum(3, 127, dtype);
+    x.Fill(2);
+    sum.Fill(3);
+    const Matrix before = sum;
+    ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.5), nullptr).ok());
+    DropoutParams p = ParamsOf(x, sum, 0.5);
+    p.accumulate = true;
+    ASSERT_TRUE(Dropout(p, nullptr).ok());
+    ExpectClose(sum, Map(sum, [&](int64_t i, int64_t c) {
+                  return before.At(i, c) + (Kept(i, c, 127, 0.5) ? 2.0 * x.At(i, c) : 0.0);
+                }));
+    ASSERT_TRUE(Dropout(ParamsOf(x, x, 0.5), nullptr).ok());
+    EXPECT_EQ(x.bytes(), y.bytes());
+  }
+}
+
+// A million elements: the share that is kept is within five deviations of 1 - rate.
+TEST(DropoutTest, DropsTheShareAskedFor) {
+  Matrix x(1000, 1000), y(1000, 1000);
+  x.Fill(4);
+  for (double rate : {0.0, 0.05, 0.5, 0.9}) {
+    ASSERT_TRUE(Dropout(ParamsOf(x, y, rate), nullptr).ok());
+    int64_t kept = 0;
+    for (double value : Dense(y)) kept += value != 0.0;
+    EXPECT_NEAR(static_cast<double>(kept) / 1e6, 1.0 - rate,
+                5.0 * std::sqrt(rate * (1.0 - rate) / 1e6) + 1e-9);
+  }
+}
+
+// Another step, micro-batch, op or seed draws another mask.
+TEST(DropoutTest, EverySiteHasItsOwnMask) {
+  Matrix x(1, 4097), y(1, 4097), other(1, 4097);
+  x.Fill(5);
+  DropoutParams p = ParamsOf(x, y, 0.5);
+  ASSERT_TRUE(Dropout(p, nullptr).ok());
+  const auto shared = [&](auto change) {
+    DropoutParams q = ParamsOf(x, other, 0.5);
+    change(q.site);
+    EXPECT_TRUE(Dropout(q, nullptr).ok());
+    int64_t same = 0;
+    for (int64_t c = 0; c < 4097; ++c) same += (y.At(0, c) == 0.0) == (other.At(0, c) == 0.0);
+    return static_cast<double>(same) / 4097.0;
+  };
+  EXPECT_EQ(shared([](RandomSite&) {}), 1.0);
+  EXPECT_NEAR(shared([](RandomSite& s) { ++s.step; }), 0.5, 0.05);
+  EXPECT_NEAR(shared([](RandomSite& s) { ++s.micro_batch; }), 0.5, 0.05);
+  EXPECT_NEAR(shared([](RandomSite& s) { ++s.op; }), 0.5, 0.05);
+  EXPECT_NEAR(shared([](RandomSite& s) { ++s.seed; }), 0.5, 0.05);
+}
+
+TEST(DropoutTest, SameBitsForAllThreadCountsAndInstructionSets) {
+  for (DType dtype : kTypes) {
+    Matrix x(67, 1031, dtype);
+    x.Fill(6);
+    ExpectSameBitsEveryWay([&] {
+      Matrix y(67, 1031, dtype);
+      EXPECT_TRUE(Dropout(ParamsOf(x, y, 0.1), nullptr).ok());
+      return y.bytes();
+    });
+  }
+}
+
+// A chunk of rows draws what these rows have in the whole.
+TEST(DropoutTest, SameBitsHoweverRowsAreDivided) {
+  Matrix x(6, 130), all(6, 130), apart(6, 130);
+  x.Fill(7);
+  ASSERT_TRUE(Dropout(ParamsOf(x, all, 0.5), nullptr).ok());
+  for (int64_t first : {0, 2, 4}) {
+    DropoutParams p = ParamsOf(x, apart, 0.5);
+    p.x = x.row(first);
+    p.y = apart.row(first);
+    p.N = 2;
+    p.first_row = first;
+    ASSERT_TRUE(Dropout(p, nullptr).ok());
+  }
+  EXPECT_EQ(all.bytes(), apart.bytes());
+}
+
+// A dropped NaN is still a NaN.
+TEST(DropoutTest, DoesNotHideNan) {
+  Matrix x(1, 64), y(1, 64);
+  for (int64_t c = 0; c < 64; ++c) x.Set(0, c, std::numeric_limits<double>::quiet_NaN());
+  ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.9), nullptr).ok());
+  for (int64_t c = 0; c < 64; ++c) EXPECT_TRUE(std::isnan(y.At(0, c)));
+}
+
+TEST(DropoutTest, RefusesBadArguments) {
+  Matrix x(2, 31), y(2, 31);
+  const std::vector<uint8_t> before = y.bytes();
+  const auto refused = [&](auto change) {
+    DropoutParams p = ParamsOf(x, y, 0.5);
+    change(p);
+    return Name(Dropout(p, nullptr));
+  };
+  using P = DropoutParams;
+  EXPECT_EQ(refused([](P& p) { p.rate = 1.0; }), "bad value: rate");
+  EXPECT_EQ(refused([](P& p) { p.rate = std::nan(""); }), "bad value: rate");
+  EXPECT_EQ(refused([](P& p) { p.site.op = kMaxRandomOps; }), "bad value: site.op");
+  EXPECT_EQ(refused([](P& p) { p.first_row = int64_t{1} << 40; }), "bad shape: N");
+  EXPECT_EQ(refused([](P& p) { p.x_stride = 1; }), "bad stride: x_stride");
+  EXPECT_EQ(y.bytes(), before);
+}
+
+}  // namespace
+}  // namespace snug::kernels

@@ -1,0 +1,120 @@
+// Token embedding, forward and backward.
+#include "kernels/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/kernels/kernel_testing.h"
+
+namespace snug::kernels {
+namespace {
+
+constexpr int64_t kVocabulary = 11;
+
+std::vector<int32_t> Ids(int64_t N) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < N; ++i) ids.push_back(static_cast<int32_t>(i * i % kVocabulary));
+  return ids;
+}
+
+EmbeddingBackwardParams Backward(const std::vector<int32_t>& ids, const Matrix& dy, Matrix& dW) {
+  return {.ids = ids.data(),
+          .dy = dy.data(),
+          .dW = dW.floats(),
+          .N = dy.N(),
+          .C = dy.C(),
+          .V = dW.N(),
+          .dy_stride = dy.stride(),
+          .dW_stride = dW.stride(),
+          .dtype = dy.dtype()};
+}
+
+TEST(EmbeddingTest, ForwardCopiesRows) {
+  for (DType dtype : kTypes) {
+    for (int64_t N : kHeights) {
+      for (int64_t C : kWidths) {
+        const std::vector<int32_t> ids = Ids(N);
+        Matrix W(kVocabulary, C, dtype), y(N, C, dtype);
+        W.Fill(1);
+        ASSERT_TRUE(EmbeddingForward({.ids = ids.data(),
+                                      .W = W.data(),
+                                      .y = y.data(),
+                                      .N = N,
+                                      .C = C,
+                                      .V = kVocabulary,
+                                      .W_stride = W.stride(),
+                                      .y_stride = y.stride(),
+                                      .dtype = dtype},
+                                     nullptr)
+                        .ok());
+        EXPECT_TRUE(y.GapsUntouched());
+        EXPECT_EQ(Dense(y), Map(y, [&](int64_t i, int64_t c) { return W.At(ids[i], c); }));
+      }
+    }
+  }
+}
+
+// Ids that repeat add up; rows that no id names keep what they had.
+TEST(EmbeddingTest, BackwardAddsRows) {
+  for (DType dtype : kTypes) {
+    for (int64_t N : kHeights) {
+      for (int64_t C : kWidths) {
+        const std::vector<int32_t> ids = Ids(N);
+        Matrix dW(kVocabulary, C), dy(N, C, dtype);
+        dW.Fill(2);
+        dy.Fill(3);
+        Reference expected = Dense(dW);
+        for (int64_t i = 0; i < N; ++i) {
+          for (int64_t c = 0; c < C; ++c) expected[ids[i] * C + c] += dy.At(i, c);
+        }
+        ASSERT_TRUE(EmbeddingBackward(Backward(ids, dy, dW), nullptr).ok());
+        ExpectClose(dW, expected);
+      }
+    }
+  }
+}
+
+TEST(EmbeddingTest, SameBitsForAllThreadCountsAndInstructionSets) {
+  const std::vector<int32_t> ids = Ids(301);
+  Matrix dy(301, 131);
+  dy.Fill(4);
+  ExpectSameBitsEveryWay([&] {
+    Matrix dW(kVocabulary, 131);
+    dW.Fill(5);
+    EXPECT_TRUE(EmbeddingBackward(Backward(ids, dy, dW), nullptr).ok());
+    return dW.bytes();
+  });
+}
+
+TEST(EmbeddingTest, RefusesBadArguments) {
+  std::vector<int32_t> ids = {0, 10, 3};
+  Matrix dW(kVocabulary, 31), dy(3, 31);
+  dy.Fill(6);
+  dW.Fill(7);
+  const std::vector<uint8_t> before = dW.bytes();
+  const auto refused = [&](auto change) {
+    EmbeddingBackwardParams p = Backward(ids, dy, dW);
+    change(p);
+    return Name(EmbeddingBackward(p, nullptr));
+  };
+  using P = EmbeddingBackwardParams;
+  EXPECT_EQ(refused([](P& p) { p.V = 10; }), "bad index: ids");
+  EXPECT_EQ(refused([](P& p) { p.dW = nullptr; }), "null pointer: dW");
+  EXPECT_EQ(refused([](P& p) { p.dW_stride = 30; }), "bad stride: dW_stride");
+  ids[1] = -1;
+  EXPECT_EQ(refused([](P&) {}), "bad index: ids");
+  Matrix y(3, 31);
+  EXPECT_EQ(Name(EmbeddingForward({.ids = ids.data(),
+                                   .W = dW.data(),
+                                   .y = y.data(),
+                                   .N = 3,
+                                   .C = 31,
+                                   .V = 11,
+                                   .W_stride = dW.stride(),
+                                   .y_stride = y.stride()},
+                                  nullptr)),
+            "bad index: ids");
+  EXPECT_EQ(dW.bytes(), before);
+}
+
+}  // namespace
+}  // namespace snug::kernels

@@ -1,0 +1,150 @@
+// Test tensors and comparisons.
+#include "tests/kernels/kernel_testing.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "kernels/cpu/loops/loops.h"
+
+namespace snug::kernels {
+namespace {
+
+constexpr uint8_t kGap = 0xA5;
+
+}  // namespace
+
+Matrix::Matrix(int64_t N, int64_t C, DType dtype)
+    : N_(N), C_(C), stride_((C + 5) | 1), offset_(SizeOf(dtype)), dtype_(dtype) {
+  storage_.assign((N * stride_ + 2) * SizeOf(dtype), kGap);
+  for (int64_t i = 0; i < N; ++i) {
+    for (int64_t c = 0; c < C; ++c) Set(i, c, std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+Matrix& Matrix::Fill(uint32_t seed, double scale) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<double> normal(0.0, scale);
+  for (int64_t i = 0; i < N_; ++i) {
+    for (int64_t c = 0; c < C_; ++c) Set(i, c, normal(engine));
+  }
+  return *this;
+}
+
+void Matrix::Set(int64_t i, int64_t c, double value) {
+  uint8_t* at = storage_.data() + offset_ + (i * stride_ + c) * SizeOf(dtype_);
+  const float f = static_cast<float>(value);
+  const bf16 h = ToBf16(f);
+  memcpy(at, dtype_ == DType::kF32 ? static_cast<const void*>(&f) : &h, SizeOf(dtype_));
+}
+
+double Matrix::At(int64_t i, int64_t c) const {
+  const uint8_t* at = storage_.data() + offset_ + (i * stride_ + c) * SizeOf(dtype_);
+  float f;
+  bf16 h;
+  if (dtype_ == DType::kF32) {
+    memcpy(&f, at, sizeof(f));
+    return f;
+  }
+  memcpy(&h, at, sizeof(h));
+  return ToFloat(h);
+}
+
+bool Matrix::GapsUntouched() const {
+  std::vector<bool> used(storage_.size(), false);
+  for (int64_t i = 0; i < N_; ++i) {
+    const int64_t begin = offset_ + i * stride_ * SizeOf(dtype_);
+    std::fill_n(used.begin() + begin, C_ * SizeOf(dtype_), true);
+  }
+  for (size_t byte = 0; byte < storage_.size(); ++byte) {
+    if (!used[byte] && storage_[byte] != kGap) return false;
+  }
+  return true;
+}
+
+Reference Map(const Matrix& shape, const std::function<double(int64_t, int64_t)>& element) {
+  Reference reference;
+  for (int64_t i = 0; i < shape.N(); ++i) {
+    for (int64_t c = 0; c < shape.C(); ++c) reference.push_back(element(i, c));
+  }
+  return reference;
+}
+
+std::vector<double> Dense(const Matrix& m) {
+  return Map(m, [&](int64_t i, int64_t c) { return m.At(i, c); });
+}
+
+double RelativeError(const Matrix& actual, const Reference& expected) {
+  double error = 0.0, norm = 0.0;
+  for (int64_t k = 0; k < static_cast<int64_t>(expected.size()); ++k) {
+    error += std::pow(actual.At(k / actual.C(), k % actual.C()) - expected[k], 2);
+    norm += expected[k] * expected[k];
+  }
+  return norm == 0.0 ? std::sqrt(error) : std::sqrt(error / norm);
+}
+
+void ExpectClose(const Matrix& actual, const Reference& expected, double units) {
+  ASSERT_EQ(static_cast<int64_t>(expected.size()), actual.N() * actual.C());
+  EXPECT_TRUE(actual.GapsUntouched());
+  const double unit = actual.dtype() == DType::kF32 ? 0x1p-24 : 0x1p-8;
+  double largest = 0.0;
+  for (double value : expected) largest = std::max(largest, std::abs(value));
+  for (int64_t k = 0; k < static_cast<int64_t>(expected.size()); ++k) {
+    const int64_t i = k / actual.C(), c = k % actual.C();
+    // Negated, so that NaN fails.
+    if (!(std::abs(actual.At(i, c) - expected[k]) <=
+          units * unit * std::abs(expected[k]) + 2e-6 * largest)) {
+      ADD_FAILURE() << "element (" << i << ", " << c << ") of (" << actual.N() << ", " << actual.C()
+                    << ") is " << actual.At(i, c) << " instead of " << expected[k];
+      return;
+    }
+  }
+  if (actual.dtype() == DType::kF32) {
+    EXPECT_LE(RelativeError(actual, expected), 1e-6);
+  }
+}
+
+Reference FiniteDifferences(std::vector<double> x,
+                            const std::function<double(const std::vector<double>&)>& f) {
+  constexpr double kStep = 1e-5;
+  Reference gradient;
+  for (double& element : x) {
+    const double kept = element;
+    element = kept + kStep;
+    const double above = f(x);
+    element = kept - kStep;
+    gradient.push_back((above - f(x)) / (2.0 * kStep));
+    element = kept;
+  }
+  return gradient;
+}
+
+void ExpectSameBitsEveryWay(const std::function<std::vector<uint8_t>()>& op) {
+  const Loops& best = BestLoops();
+  const int threads_before = omp_get_max_threads();
+  std::vector<uint8_t> first;
+  for (InstructionSet isa :
+       {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+    const Loops* loops = LoopsOf(isa);
+    if (loops == nullptr) continue;
+    UseLoops(*loops);
+    for (int threads : {1, 2, 3, 5}) {
+      omp_set_num_threads(threads);
+      const std::vector<uint8_t> bytes = op();
+      if (first.empty()) first = bytes;
+      EXPECT_TRUE(bytes == first) << loops->name << ", " << threads << " threads";
+    }
+  }
+  omp_set_num_threads(threads_before);
+  UseLoops(best);
+}
+
+std::string Name(const Error& error) {
+  return std::string(ToString(error.code)) + ": " + error.parameter;
+}
+
+}  // namespace snug::kernels

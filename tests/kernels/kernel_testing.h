@@ -1,0 +1,74 @@
+// What the kernel tests share: tensors laid out as badly as a contract allows, and comparisons.
+#ifndef TESTS_KERNELS_KERNEL_TESTING_H_
+#define TESTS_KERNELS_KERNEL_TESTING_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/types.h"
+
+namespace snug::kernels {
+
+inline constexpr int64_t kWidths[] = {1, 31, 33, 127, 4097};
+inline constexpr int64_t kHeights[] = {1, 3, 33};
+inline constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+
+// N rows of C elements: the first one element off every alignment, rows an odd stride apart, a
+// pattern before, between and after them that nobody may touch. Elements begin as NaN, so that what
+// an op leaves unwritten shows.
+class Matrix {
+ public:
+  Matrix(int64_t N, int64_t C, DType dtype = DType::kF32);
+
+  // Normal variates of deviation `scale`, rounded to the dtype.
+  Matrix& Fill(uint32_t seed, double scale = 1.0);
+  void Set(int64_t i, int64_t c, double value);
+  double At(int64_t i, int64_t c) const;
+
+  void* data() { return storage_.data() + offset_; }
+  const void* data() const { return storage_.data() + offset_; }
+  void* row(int64_t i) { return storage_.data() + offset_ + i * stride_ * SizeOf(dtype_); }
+  float* floats() { return static_cast<float*>(data()); }
+  int64_t N() const { return N_; }
+  int64_t C() const { return C_; }
+  int64_t stride() const { return stride_; }
+  DType dtype() const { return dtype_; }
+
+  bool GapsUntouched() const;
+  // All of the memory, gaps included.
+  const std::vector<uint8_t>& bytes() const { return storage_; }
+
+ private:
+  int64_t N_, C_, stride_, offset_;
+  DType dtype_;
+  std::vector<uint8_t> storage_;
+};
+
+// A dense reference result, row by row, in double.
+using Reference = std::vector<double>;
+Reference Map(const Matrix& shape, const std::function<double(int64_t i, int64_t c)>& element);
+
+// Each element within `units` of the dtype's rounding of the reference, plus 2e-6 of the tensor's
+// largest element (what sums in fp32 lose); all of an fp32 tensor within 1e-6 relative L2.
+void ExpectClose(const Matrix& actual, const Reference& expected, double units = 1.0);
+
+// Relative L2 error.
+double RelativeError(const Matrix& actual, const Reference& expected);
+
+// (f(x + h) - f(x - h)) / 2h for every element of `x`, f in double.
+Reference FiniteDifferences(std::vector<double> x,
+                            const std::function<double(const std::vector<double>&)>& f);
+std::vector<double> Dense(const Matrix& m);
+
+// Runs `op` with 1, 2, 3 and 5 threads on every instruction set of this machine; all must give the
+// bytes that the first gives.
+void ExpectSameBitsEveryWay(const std::function<std::vector<uint8_t>()>& op);
+
+// "bad stride: x_stride"
+std::string Name(const Error& error);
+
+}  // namespace snug::kernels
+
+#endif  // TESTS_KERNELS_KERNEL_TESTING_H_
