@@ -1,10 +1,12 @@
-// The vector type's own functions, as compiled here.
+// The vector type's own functions and the exponential, as compiled here.
 #include "kernels/cpu/loops/vector.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+
+#include "kernels/cpu/loops/exp.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {

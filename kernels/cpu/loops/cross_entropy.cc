@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/exp.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {

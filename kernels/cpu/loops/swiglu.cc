@@ -1,6 +1,7 @@
 // Inner loops of SwiGLU.
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/exp.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {
