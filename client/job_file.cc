@@ -49,12 +49,15 @@ bool IsId(const std::string& text) {
 
 std::string Resolved(const std::string& value, const fs::path& folder) {
   if (value.empty()) return value;
-  std::error_code error;
-  const fs::path path =
-      (folder / value).lexically_normal();  // An absolute value replaces the folder.
-  if (!fs::exists(path, error) && IsId(value)) return value;
+  const fs::path path = (folder / value).lexically_normal();  // An absolute value replaces it.
   // "model/" means the same as "model".
   return path.has_filename() ? path.string() : path.parent_path().string();
+}
+
+// A model may be that of a finished job: a name that is spelled like an id and is no path here.
+bool IsJob(const std::string& model, const fs::path& folder) {
+  std::error_code error;
+  return IsId(model) && !fs::exists(folder / model, error);
 }
 
 }  // namespace
@@ -69,7 +72,7 @@ absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
   const fs::path absolute = fs::absolute(file, error);
   if (error) return absl::InternalError(absl::StrCat(file, ": ", error.message()));
   const fs::path folder = absolute.parent_path();
-  spec.set_model(Resolved(spec.model(), folder));
+  if (!IsJob(spec.model(), folder)) spec.set_model(Resolved(spec.model(), folder));
   spec.set_dataset(Resolved(spec.dataset(), folder));
   spec.set_eval_dataset(Resolved(spec.eval_dataset(), folder));
   if (spec.has_lora())

@@ -11,9 +11,9 @@
 namespace snug::client {
 
 // Reads `file`, applies `overrides` (key=value), makes its paths absolute (model, dataset,
-// eval_dataset, lora.init_adapter, relative to the file's folder; a name that is no path there but
-// spelled like an id stays as it is), and names the job after the file when it has no name. Whether
-// the paths exist is for the daemon to say.
+// eval_dataset, lora.init_adapter, relative to the file's folder; a model that is no path there but
+// spelled like a job's id stays as it is), and names the job after the file when it has no name.
+// Whether the paths exist is for the daemon to say.
 absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
                                         const std::vector<std::string>& overrides);
 

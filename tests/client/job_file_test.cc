@@ -53,6 +53,7 @@ TEST_F(JobFileTest, ANameThatIsNoPathMayBeAnId) {
   fs::create_directories(folder_ / "jobs/base-1");
   EXPECT_EQ(Read("model: base-1").model(), At("jobs/base-1"));
   EXPECT_EQ(Read("model: ./base-2").model(), At("jobs/base-2"));
+  EXPECT_EQ(Read("model: m\ndataset: train").dataset(), At("jobs/train"));  // Is always a file.
   for (const char* no_id : {"Base-1", "base_1", "1base", "base-", "base.1"}) {
     EXPECT_EQ(Read(std::string("model: ") + no_id).model(), At(std::string("jobs/") + no_id));
   }
