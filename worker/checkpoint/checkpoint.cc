@@ -1,0 +1,184 @@
+// Save in the order that leaves, whenever the process or the machine dies, either no folder of the
+// checkpoint's name or a complete one: both files take their room from the disk; written, hashed,
+// synced; then the manifest that names their hashes; the folder synced; renamed; the parent synced.
+#include "worker/checkpoint/checkpoint.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/snug/status_macros.h"
+#include "worker/checkpoint/folder_name.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/new_file.h"
+#include "worker/checkpoint/read_file.h"
+#include "worker/checkpoint/safetensors_writer.h"
+#include "worker/program/safetensors.h"
+
+namespace snug::checkpoint {
+namespace {
+
+constexpr int64_t kMaxManifestBytes = 1 << 20;  // Two files need less than 2 KiB.
+
+std::string In(const std::string& folder, const std::string& file) {
+  return absl::StrCat(folder, "/", file);
+}
+
+absl::Status CheckState(const RunState& state) {
+  if (!std::isfinite(state.last_loss)) {
+    return absl::FailedPreconditionError(absl::StrCat("step ", state.global_step, ": the loss is ",
+                                                      state.last_loss,
+                                                      "; no checkpoint is written"));
+  }
+  if (state.global_step >= 0 && state.epoch >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("no checkpoint of step ", state.global_step, ", epoch ", state.epoch));
+}
+
+// All files of `folder`, synced.
+absl::StatusOr<Saved> WriteFiles(const std::string& folder, const RunState& state,
+                                 const SafetensorsLayout& weights,
+                                 const SafetensorsLayout& optimizer) {
+  ASSIGN_OR_RETURN(NewFile weights_file,
+                   NewFile::Create(In(folder, kWeightsFile), weights.file_bytes));
+  ASSIGN_OR_RETURN(NewFile optimizer_file,
+                   NewFile::Create(In(folder, kOptimizerFile), optimizer.file_bytes));
+  Manifest manifest = {.state = state, .files = {}};
+  ASSIGN_OR_RETURN(manifest.files[kWeightsFile],
+                   WriteSafetensors(weights, std::move(weights_file)));
+  ASSIGN_OR_RETURN(manifest.files[kOptimizerFile],
+                   WriteSafetensors(optimizer, std::move(optimizer_file)));
+  ASSIGN_OR_RETURN(const std::string text, ManifestText(manifest));
+  ASSIGN_OR_RETURN(const FileDigest digest, WriteNewFile(In(folder, kManifestFile), text));
+  return Saved{.path = "",
+               .manifest_sha256 = digest.sha256,
+               .bytes = weights.file_bytes + optimizer.file_bytes};
+}
+
+absl::StatusOr<Saved> WriteAndPublish(const std::string& path, const RunState& state,
+                                      const SafetensorsLayout& weights,
+                                      const SafetensorsLayout& optimizer) {
+  const std::string folder = path + kUnfinished;
+  RETURN_IF_ERROR(MakeFreshFolder(folder));
+  ASSIGN_OR_RETURN(Saved saved, WriteFiles(folder, state, weights, optimizer));
+  RETURN_IF_ERROR(PublishFolder(folder, path));
+  saved.path = path;
+  return saved;
+}
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
+  struct stat about = {};
+  if (lstat(path.c_str(), &about) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("no checkpoint at ", path));
+  }
+  if (!S_ISDIR(about.st_mode)) {
+    return absl::DataLossError(absl::StrCat(path, " is not a folder, so no checkpoint"));
+  }
+  const std::string where = In(path, kManifestFile);
+  const absl::StatusOr<OpenFile> file = OpenFile::Open(where, Links::kRefuse);
+  if (!file.ok()) return absl::DataLossError(file.status().message());
+  if (file->bytes() > kMaxManifestBytes) {
+    return absl::DataLossError(absl::StrCat(where, " is damaged: ", file->bytes(), " bytes"));
+  }
+  std::string text(file->bytes(), '\0');
+  RETURN_IF_ERROR(file->Read(0, file->bytes(), text.data()));
+  return ParseManifest(text, where);
+}
+
+absl::Status CheckFile(const std::string& path, const FileDigest& expected) {
+  const absl::StatusOr<FileDigest> digest = DigestFile(path);
+  if (!digest.ok()) return absl::DataLossError(digest.status().message());
+  if (digest->bytes != expected.bytes) {
+    return absl::DataLossError(absl::StrCat(path, " is damaged: ", digest->bytes,
+                                            " bytes, its manifest says ", expected.bytes));
+  }
+  if (digest->sha256 == expected.sha256) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path, " is damaged: SHA-256 ", digest->sha256,
+                                          ", its manifest says ", expected.sha256));
+}
+
+// The tensors of `wanted` are exactly those of the file.
+absl::Status CheckIndex(const std::string& path, const program::TensorIndex& index,
+                        const std::vector<TensorBytes>& wanted) {
+  std::set<std::string> surplus;
+  for (const auto& [key, entry] : index) surplus.insert(key);
+  for (const TensorBytes& tensor : wanted) {
+    const auto found = index.find(tensor.key);
+    if (found == index.end()) {
+      return absl::FailedPreconditionError(absl::StrCat(path, " has no ", tensor.key));
+    }
+    const program::TensorEntry& entry = found->second;
+    if (entry.dtype != tensor.dtype || entry.shape != tensor.shape || entry.bytes != tensor.bytes) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          path, ": ", tensor.key, " is ", entry.dtype, " [", absl::StrJoin(entry.shape, ", "),
+          "]; this job has ", tensor.dtype, " [", absl::StrJoin(tensor.shape, ", "), "]"));
+    }
+    surplus.erase(tensor.key);
+  }
+  if (surplus.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " has ", *surplus.begin(), ", which this job does not"));
+}
+
+absl::Status ReadTensors(const std::string& path, const std::vector<TensorBytes>& tensors) {
+  ASSIGN_OR_RETURN(const program::TensorIndex index, program::ReadSafetensorsHeader(path));
+  RETURN_IF_ERROR(CheckIndex(path, index, tensors));
+  ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path, Links::kRefuse));
+  for (const TensorBytes& tensor : tensors) {
+    RETURN_IF_ERROR(file.Read(index.at(tensor.key).begin, tensor.bytes, tensor.data));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Saved> Save(const std::string& checkpoints_dir, const RunState& state,
+                           const std::vector<TensorBytes>& weights,
+                           const std::vector<TensorBytes>& optimizer) {
+  RETURN_IF_ERROR(CheckState(state));
+  ASSIGN_OR_RETURN(const SafetensorsLayout weights_layout, LayOutSafetensors(weights));
+  ASSIGN_OR_RETURN(const SafetensorsLayout optimizer_layout, LayOutSafetensors(optimizer));
+  const std::string path =
+      In(checkpoints_dir, CheckpointName{.step = state.global_step, .epoch = state.epoch}.text());
+  absl::StatusOr<Saved> saved = WriteAndPublish(path, state, weights_layout, optimizer_layout);
+  // Gives a full disk its room back; the first cause is what is reported.
+  if (!saved.ok()) RemoveFolder(path + kUnfinished).IgnoreError();
+  return saved;
+}
+
+absl::StatusOr<RunState> Verify(const std::string& path) {
+  ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(path));
+  const RunState& state = manifest.state;
+  const CheckpointName name = {.step = state.global_step, .epoch = state.epoch};
+  if (std::filesystem::path(path).filename() != name.text()) {
+    return absl::DataLossError(
+        absl::StrCat(In(path, kManifestFile), " is of another checkpoint: ", name.text()));
+  }
+  for (const char* file : {kWeightsFile, kOptimizerFile}) {
+    const auto digest = manifest.files.find(file);
+    if (digest == manifest.files.end() || manifest.files.size() != 2) {
+      return absl::DataLossError(absl::StrCat(In(path, kManifestFile), " does not name ", file,
+                                              " and one more file alone"));
+    }
+    RETURN_IF_ERROR(CheckFile(In(path, file), digest->second));
+  }
+  return state;
+}
+
+absl::StatusOr<RunState> Restore(const std::string& path, const std::vector<TensorBytes>& weights,
+                                 const std::vector<TensorBytes>& optimizer) {
+  ASSIGN_OR_RETURN(RunState state, Verify(path));
+  RETURN_IF_ERROR(ReadTensors(In(path, kWeightsFile), weights));
+  RETURN_IF_ERROR(ReadTensors(In(path, kOptimizerFile), optimizer));
+  return state;
+}
+
+}  // namespace snug::checkpoint
