@@ -58,10 +58,9 @@ absl::Status Probe(const std::string& server, const std::string& path) {
 std::string DefaultServer() {
   if (geteuid() == 0) return "unix:/run/snug/snug.sock";
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string folder = runtime != nullptr && *runtime != '\0'
-                                 ? std::string(runtime)
-                                 : absl::StrCat("/run/user/", geteuid());
-  return absl::StrCat("unix:", folder, "/snug/snug.sock");
+  if (runtime != nullptr && *runtime != '\0')
+    return absl::StrCat("unix:", runtime, "/snug/snug.sock");
+  return absl::StrCat("unix:/tmp/snug-", geteuid(), "/snug.sock");
 }
 
 bool Backoff::Wait() {

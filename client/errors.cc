@@ -14,13 +14,6 @@
 namespace snug::client {
 namespace {
 
-// The request's path (spec.training.max_steps) as the job file has it.
-std::string FilePath(absl::string_view field) {
-  absl::ConsumePrefix(&field, "job.");
-  absl::ConsumePrefix(&field, "spec.");
-  return std::string(field);
-}
-
 void AddField(const google::rpc::BadRequest& request, std::vector<std::string>* lines) {
   for (const auto& violation : request.field_violations()) {
     lines->push_back(
@@ -67,6 +60,12 @@ std::string CodeInWords(grpc::StatusCode code) {
 }
 
 }  // namespace
+
+std::string FilePath(absl::string_view field) {
+  absl::ConsumePrefix(&field, "job.");
+  absl::ConsumePrefix(&field, "spec.");
+  return std::string(field);
+}
 
 absl::Status ToStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();

@@ -2,10 +2,16 @@
 #ifndef CLIENT_ERRORS_H_
 #define CLIENT_ERRORS_H_
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "grpcpp/support/status.h"
 
 namespace snug::client {
+
+// A field of the request (spec.training.max_steps) as the job file has it.
+std::string FilePath(absl::string_view field);
 
 // The message, then a line for each detail of the google.rpc.Status that came with it: every bad
 // field by its path in the job file, the reason, when to try again.

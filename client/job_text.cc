@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/errors.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
 
@@ -92,7 +93,7 @@ std::string MemoryText(const v1::JobMemory& memory) {
 std::string ErrorText(const v1::Error& error) {
   std::string text = error.reason();
   if (!error.message().empty()) absl::StrAppend(&text, text.empty() ? "" : ": ", error.message());
-  if (!error.field().empty()) absl::StrAppend(&text, " (", error.field(), ")");
+  if (!error.field().empty()) absl::StrAppend(&text, " (", FilePath(error.field()), ")");
   return text;
 }
 

@@ -1,8 +1,11 @@
 #include "client/command_line.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <sstream>
 
+#include "client/connection.h"
 #include "client/run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -61,6 +64,18 @@ TEST_F(CommandLineTest, TheEnvironmentNamesTheServerUnlessTheLineDoes) {
   EXPECT_EQ(Parsed({"list", "--server", "unix:/line"}).server, "unix:/line");
   unsetenv("SNUG_SERVER");
   EXPECT_THAT(Parsed({"list"}).server, HasSubstr("/snug/snug.sock"));
+}
+
+// The daemon's own default, for users that are not root.
+TEST_F(CommandLineTest, TheDefaultFollowsTheRuntimeFolder) {
+  if (geteuid() == 0) {
+    EXPECT_EQ(DefaultServer(), "unix:/run/snug/snug.sock");
+    return;
+  }
+  setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
+  EXPECT_EQ(DefaultServer(), "unix:/run/user/7/snug/snug.sock");
+  unsetenv("XDG_RUNTIME_DIR");
+  EXPECT_EQ(DefaultServer(), "unix:/tmp/snug-" + std::to_string(geteuid()) + "/snug.sock");
 }
 
 TEST_F(CommandLineTest, EveryCommand) {

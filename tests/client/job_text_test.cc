@@ -61,7 +61,7 @@ TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {
 TEST(JobTextTest, AJobThatFailedShowsItsError) {
   EXPECT_EQ(Printed(FromText(R"(
     id: "a" display_name: "n" state: FAILED
-    error { reason: "BAD_DATASET" message: "line 12: no labels" field: "dataset" })")),
+    error { reason: "BAD_DATASET" message: "line 12: no labels" field: "spec.dataset" })")),
             "job        a\n"
             "name       n\n"
             "state      FAILED\n"
