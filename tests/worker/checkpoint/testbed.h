@@ -125,10 +125,10 @@ inline RunState StateAt(int64_t step, int32_t epoch = 1) {
 }
 
 // Fails the test, in words, where the status is not OK.
-#define SNUG_ASSERT_OK(expr)                                  \
-  do {                                                        \
-    const auto& snug_result_ = (expr);                        \
-    ASSERT_TRUE(snug_result_.ok()) << StatusOf(snug_result_); \
+#define SNUG_ASSERT_OK(expr)                                                      \
+  do {                                                                            \
+    const auto& snug_result_ = (expr);                                            \
+    ASSERT_TRUE(snug_result_.ok()) << ::snug::checkpoint::StatusOf(snug_result_); \
   } while (false)
 
 inline absl::Status StatusOf(const absl::Status& status) { return status; }

@@ -1,0 +1,87 @@
+// metrics.jsonl of an attempt: one JSON object per line, each global_step once over the whole job,
+// whatever attempts it took. A line is written with one call to the system when its step is done,
+// so that a killed worker leaves whole lines; Sync, before each checkpoint, makes them outlive the
+// machine too.
+//   {"loss","grad_norm","learning_rate","epoch","global_step","num_tokens","tokens_per_second",
+//    "step_seconds"}                    after each optimizer step
+//   {"eval_loss","global_step","epoch"} after each evaluation
+// No torch here; keeps no line in memory.
+#ifndef WORKER_TRAIN_METRICS_LOG_H_
+#define WORKER_TRAIN_METRICS_LOG_H_
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace snug::train {
+
+struct StepMetrics {
+  double loss = 0.0;
+  double grad_norm = 0.0;
+  double learning_rate = 0.0;
+  double epoch = 0.0;       // Of the data, fractional.
+  int64_t global_step = 0;  // From 1.
+  int64_t num_tokens = 0;   // Of the run so far.
+  double tokens_per_second = 0.0;
+  double step_seconds = 0.0;
+};
+
+struct EvalMetrics {
+  double eval_loss = 0.0;
+  int64_t global_step = 0;
+  double epoch = 0.0;
+};
+
+// Where a run goes on: the lines of an earlier attempt, up to the step it resumes from.
+struct MetricsResume {
+  std::string previous;  // Path of its metrics.jsonl.
+  int64_t step = 0;      // Of the checkpoint.
+};
+
+// What the lines so far say, and so which may follow.
+struct MetricsSteps {
+  int64_t last = 0;
+  int64_t last_evaluated = -1;  // -1: no evaluation yet.
+};
+
+class MetricsLog {
+ public:
+  // An empty log at `path`, which must not exist.
+  static absl::StatusOr<MetricsLog> Create(const std::string& path);
+
+  // A log that begins with the previous one's lines whose global_step <= resume.step; there before
+  // anything is appended, or not at all. A last line without its end, which a dying machine leaves,
+  // is dropped. DATA_LOSS, with file and line: another line is broken, or a step up to resume.step
+  // is not there exactly once and in order.
+  static absl::StatusOr<MetricsLog> Resume(const std::string& path, const MetricsResume& resume);
+
+  MetricsLog(MetricsLog&& other) noexcept;
+  MetricsLog& operator=(MetricsLog&&) = delete;
+  ~MetricsLog();
+
+  // INVALID_ARGUMENT for a number that is not finite, and for any step but the one after the last
+  // (an evaluation: the last itself, once). A line that finds the disk full is taken back.
+  absl::Status Append(const StepMetrics& metrics);
+  absl::Status Append(const EvalMetrics& metrics);
+
+  absl::Status Sync();
+
+  const MetricsSteps& steps() const { return steps_; }
+
+ private:
+  MetricsLog(std::string path, int fd, int64_t bytes, MetricsSteps steps);
+  absl::Status AppendLine(const nlohmann::ordered_json& line);
+  absl::Status Write(const std::string& line);
+
+  std::string path_;
+  int fd_;
+  int64_t bytes_;
+  MetricsSteps steps_;
+};
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_METRICS_LOG_H_
