@@ -1,0 +1,171 @@
+#include "server/job/check_job.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "proto/snug/status_macros.h"
+#include "server/job/check_spec.h"
+#include "server/job/errors.h"
+#include "server/job/random_id.h"
+#include "server/plan/planner.h"
+#include "worker/program/model_config.h"
+#include "worker/program/plan.h"
+#include "worker/program/safetensors.h"
+
+namespace snug::server {
+namespace {
+
+// Messages of the readers name file and field; what is wrong is said once.
+void AddStatus(std::vector<Violation>& found, const char* field, const char* reason,
+               const absl::Status& status) {
+  if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
+}
+
+absl::Status CheckFile(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  if (!S_ISREG(status.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a file"));
+  if (status.st_size == 0) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
+  if (access(path.c_str(), R_OK) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  return absl::OkStatus();
+}
+
+void CheckDatasetFiles(const v1::JobSpec& spec, std::vector<Violation>& found) {
+  AddStatus(found, "spec.dataset", "BAD_DATASET", CheckFile(spec.dataset()));
+  if (spec.eval_dataset().empty()) return;
+  AddStatus(found, "spec.eval_dataset", "BAD_DATASET", CheckFile(spec.eval_dataset()));
+}
+
+absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJob& find_model) {
+  if (IsJobId(spec.model())) return find_model(spec.model());
+  struct stat status {};
+  if (stat(spec.model().c_str(), &status) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.model()));
+  if (!S_ISDIR(status.st_mode))
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.model(), " is not a directory: give the folder with config.json"));
+  return spec.model();
+}
+
+constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
+
+// r, alpha and modules that an adapter was made with: what the job does not say itself is taken
+// from there.
+absl::Status InheritAdapter(v1::LoraSpec& lora) {
+  const std::string path = lora.init_adapter() + "/adapter_config.json";
+  RETURN_IF_ERROR(CheckFile(path));
+  std::ifstream file(path);
+  std::string text(kMaxAdapterConfigBytes, '\0');
+  file.read(text.data(), kMaxAdapterConfigBytes);
+  text.resize(static_cast<size_t>(file.gcount()));
+  const nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object())
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a JSON object"));
+  const auto number = [&](const char* key) -> std::optional<double> {
+    const auto found = config.find(key);
+    if (found == config.end() || !found->is_number()) return std::nullopt;
+    return found->get<double>();
+  };
+  const std::optional<double> rank = number("r");
+  if (!rank || *rank < 1 || *rank > static_cast<double>(kMaxRank))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": r is missing or out of bounds"));
+  if (lora.r() == 0) lora.set_r(static_cast<int32_t>(*rank));
+  if (lora.r() != static_cast<int32_t>(*rank))
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": r is ", *rank, ", the job asks for ", lora.r()));
+  if (lora.lora_alpha() == 0.0) lora.set_lora_alpha(number("lora_alpha").value_or(0.0));
+  const auto modules = config.find("target_modules");
+  if (!lora.target_modules().empty() || modules == config.end()) return absl::OkStatus();
+  if (modules->is_string()) lora.add_target_modules(modules->get<std::string>());
+  if (!modules->is_array()) return absl::OkStatus();
+  for (const nlohmann::json& module : *modules)
+    if (module.is_string()) lora.add_target_modules(module.get<std::string>());
+  return absl::OkStatus();
+}
+
+absl::Status CheckInitAdapter(const program::Program& program, const v1::LoraSpec& lora) {
+  ASSIGN_OR_RETURN(
+      const program::TensorIndex index,
+      program::ReadSafetensorsHeader(lora.init_adapter() + "/adapter_model.safetensors"));
+  return program::CheckAdapter(program, index);
+}
+
+// config.json first: without it nothing else can be checked.
+absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violation>& found) {
+  absl::StatusOr<program::ModelConfig> config = program::ReadModelConfig(job.model_dir);
+  if (!config.ok()) {
+    AddStatus(found, "spec.model", "BAD_MODEL_CONFIG", config.status());
+    return config.status();
+  }
+  const int64_t limit = config->max_positions;
+  if (job.spec.training().max_seq_length() > limit)
+    found.push_back({"spec.training.max_seq_length",
+                     absl::StrCat(job.spec.training().max_seq_length(),
+                                  " tokens are more than the model's ", limit),
+                     "BAD_FIELD"});
+  FillDefaults(job.spec, limit);
+  absl::StatusOr<program::Program> program = program::BuildProgram(*config, ModeOf(job.spec));
+  if (!program.ok()) {
+    AddStatus(found, "spec.lora.target_modules", "BAD_TARGET_MODULES", program.status());
+    return program.status();
+  }
+  if (!job.spec.memory().stash().empty())
+    AddStatus(found, "spec.memory.stash", "BAD_STASH",
+              program::PinnedPlan(*program, PatternsOf(job.spec)).status());
+  absl::StatusOr<program::TensorIndex> index = program::ReadModelIndex(job.model_dir);
+  AddStatus(found, "spec.model", "BAD_WEIGHTS",
+            index.ok() ? program::CheckWeights(*program, *index) : index.status());
+  return program;
+}
+
+}  // namespace
+
+program::TrainingMode ModeOf(const v1::JobSpec& spec) {
+  program::TrainingMode mode;
+  mode.lora = spec.method() == v1::JobSpec::LORA;
+  mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
+                                                                       : program::DType::kF32;
+  if (!mode.lora) return mode;
+  mode.adapter.rank = spec.lora().r();
+  mode.adapter.alpha = spec.lora().lora_alpha();
+  mode.adapter.dropout = spec.lora().lora_dropout();
+  mode.adapter.rslora = spec.lora().use_rslora();
+  mode.adapter.target_modules = {spec.lora().target_modules().begin(),
+                                 spec.lora().target_modules().end()};
+  return mode;
+}
+
+absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+                                    DatasetFile dataset) {
+  std::vector<Violation> found = CheckSpec(spec);
+  if (!found.empty()) return InvalidRequest(found);
+  CheckedJob job{.spec = spec, .model_dir = {}, .program = {}};
+  if (dataset == DatasetFile::kNeeded) CheckDatasetFiles(spec, found);
+  const bool inherits = !spec.lora().init_adapter().empty();
+  const absl::Status adapter =
+      inherits ? InheritAdapter(*job.spec.mutable_lora()) : absl::OkStatus();
+  AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER", adapter);
+  absl::StatusOr<std::string> model_dir = ModelDir(spec, find_model);
+  AddStatus(found, "spec.model", "BAD_MODEL", model_dir.status());
+  if (!model_dir.ok()) return InvalidRequest(found);
+  job.model_dir = *model_dir;
+  absl::StatusOr<program::Program> program = CheckModel(job, found);
+  if (program.ok() && inherits && adapter.ok())
+    AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER",
+              CheckInitAdapter(*program, job.spec.lora()));
+  if (!found.empty()) return InvalidRequest(found);
+  job.program = *std::move(program);
+  return job;
+}
+
+}  // namespace snug::server

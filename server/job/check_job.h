@@ -1,0 +1,36 @@
+// What the files of a job say: config.json, the header of the weights, the adapter to start from.
+// Everything short of the dataset's content, so that a wrong job is refused when it is submitted
+// and not when a device has been given to it.
+#ifndef SERVER_JOB_CHECK_JOB_H_
+#define SERVER_JOB_CHECK_JOB_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "snug/v1/job.pb.h"
+#include "worker/program/program.h"
+
+namespace snug::server {
+
+struct CheckedJob {
+  v1::JobSpec spec;       // Defaults filled in; `model` as the user gave it.
+  std::string model_dir;  // Of spec.model, or the output of the finished job that it names.
+  program::Program program;
+};
+
+// The output folder of a finished full job.
+using FindModelOfJob = std::function<absl::StatusOr<std::string>(const std::string& id)>;
+
+// Whether the dataset's file must be there: not for a job whose dataset is prepared already.
+enum class DatasetFile { kNeeded, kDone };
+
+// INVALID_ARGUMENT with all violations at once.
+absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+                                    DatasetFile dataset = DatasetFile::kNeeded);
+
+program::TrainingMode ModeOf(const v1::JobSpec& spec);
+
+}  // namespace snug::server
+
+#endif  // SERVER_JOB_CHECK_JOB_H_

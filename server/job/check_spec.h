@@ -1,0 +1,31 @@
+// What can be said of a JobSpec without opening a file: every violation at once, and the defaults.
+#ifndef SERVER_JOB_CHECK_SPEC_H_
+#define SERVER_JOB_CHECK_SPEC_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "server/job/errors.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug::server {
+
+// Bounds of a job's numbers. Beyond them lies a typing error, or a size whose products would not
+// fit 64 bits.
+inline constexpr int64_t kMaxRank = 4096;
+inline constexpr int64_t kMaxBatchRows = 1 << 20;
+inline constexpr int64_t kMaxSteps = 1'000'000'000;
+inline constexpr int64_t kMaxSequenceTokens = 4'194'304;
+inline constexpr int64_t kMaxPriority = 1000;
+inline constexpr int64_t kMaxPathBytes = 1024;
+inline constexpr int64_t kMaxDisplayNameBytes = 128;
+
+std::vector<Violation> CheckSpec(const v1::JobSpec& spec);
+
+// Fills in what was not given, as job.proto says. `model_limit_tokens` caps the default of
+// max_seq_length.
+void FillDefaults(v1::JobSpec& spec, int64_t model_limit_tokens);
+
+}  // namespace snug::server
+
+#endif  // SERVER_JOB_CHECK_SPEC_H_

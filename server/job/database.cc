@@ -1,0 +1,125 @@
+#include "server/job/database.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <sqlite3.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+
+namespace snug::server {
+namespace {
+
+// By R-D4. The caller of DATA_LOSS must not write to this file again: after a failed fsync the
+// kernel has dropped the dirty pages.
+absl::Status ToStatus(const SQLite::Exception& error, absl::string_view what) {
+  const std::string message =
+      absl::StrCat(what, ": ", error.what(), " (sqlite error ", error.getExtendedErrorCode(), ")");
+  switch (error.getErrorCode()) {
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(message);
+    case SQLITE_IOERR:
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(message);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_CANTOPEN:
+      return absl::FailedPreconditionError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+template <typename Work>
+absl::Status Guarded(absl::string_view what, Work&& work) {
+  try {
+    return work();
+  } catch (const SQLite::Exception& error) {
+    return ToStatus(error, what);
+  }
+}
+
+void Bind(SQLite::Statement& statement, int index, const SqlValue& value) {
+  if (const auto* number = std::get_if<int64_t>(&value)) {
+    statement.bind(index, *number);
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    statement.bind(index, *text);
+  } else {
+    const std::string& bytes = std::get<Blob>(value).bytes;
+    statement.bind(index, bytes.data(), static_cast<int>(bytes.size()));
+  }
+}
+
+}  // namespace
+
+int64_t Row::Int(int column) const { return statement_.getColumn(column).getInt64(); }
+
+std::string Row::Text(int column) const { return statement_.getColumn(column).getString(); }
+
+std::string Row::Bytes(int column) const {
+  const SQLite::Column blob = statement_.getColumn(column);
+  return std::string(static_cast<const char*>(blob.getBlob()), blob.getBytes());
+}
+
+Database::Database(std::unique_ptr<SQLite::Database> database) : database_(std::move(database)) {}
+
+Database::~Database() = default;
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path) {
+  std::unique_ptr<SQLite::Database> database;
+  RETURN_IF_ERROR(Guarded(absl::StrCat("opening ", path), [&] {
+    database =
+        std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    sqlite3_db_config(database->getHandle(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+    return absl::OkStatus();
+  }));
+  return std::unique_ptr<Database>(new Database(std::move(database)));
+}
+
+absl::Status Database::Execute(absl::string_view sql) {
+  return Guarded(sql, [&] {
+    database_->exec(std::string(sql));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Database::Run(absl::string_view sql, const std::vector<SqlValue>& values) {
+  return Guarded(sql, [&] {
+    SQLite::Statement statement(*database_, std::string(sql));
+    for (size_t i = 0; i < values.size(); ++i) Bind(statement, static_cast<int>(i) + 1, values[i]);
+    statement.exec();
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Database::Query(absl::string_view sql,
+                             const std::function<absl::Status(const Row&)>& row) {
+  return Guarded(sql, [&] {
+    SQLite::Statement statement(*database_, std::string(sql));
+    while (statement.executeStep()) RETURN_IF_ERROR(row(Row(statement)));
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<int64_t> Database::QueryInt(absl::string_view sql) {
+  int64_t value = 0;
+  RETURN_IF_ERROR(Query(sql, [&](const Row& row) {
+    value = row.Int(0);
+    return absl::OkStatus();
+  }));
+  return value;
+}
+
+absl::Status Database::Transaction(const std::function<absl::Status()>& work) {
+  RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
+  absl::Status status = work();
+  if (status.ok()) status = Execute("COMMIT");
+  // The first cause wins: SQLite may have rolled back by itself, then this fails and says nothing
+  // new.
+  if (!status.ok()) Execute("ROLLBACK").IgnoreError();
+  return status;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,51 @@
+#include "server/place/ledger.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace snug::server {
+
+absl::Status Ledger::Reserve(const std::string& device, const std::string& job, int64_t bytes) {
+  const auto found = std::find_if(devices_.begin(), devices_.end(),
+                                  [&](const Device& known) { return known.name == device; });
+  if (found == devices_.end()) return absl::NotFoundError(absl::StrCat("no device ", device));
+  if (promises_.contains(job))
+    return absl::InternalError(absl::StrCat("job ", job, " has a reservation already"));
+  const int64_t free_bytes = found->capacity_bytes - ReservedOn(device);
+  if (bytes > free_bytes)
+    return absl::ResourceExhaustedError(absl::StrCat("job ", job, " needs ", bytes, " bytes; ",
+                                                     device, " has ", free_bytes, " free"));
+  promises_[job] = {device, bytes};
+  return absl::OkStatus();
+}
+
+void Ledger::Restore(const std::string& device, const std::string& job, int64_t bytes) {
+  promises_[job] = {device, bytes};
+}
+
+void Ledger::Release(const std::string& job) { promises_.erase(job); }
+
+int64_t Ledger::ReservedOn(const std::string& device) const {
+  int64_t bytes = 0;
+  for (const auto& [job, promise] : promises_)
+    if (promise.device == device) bytes += promise.bytes;
+  return bytes;
+}
+
+std::vector<DeviceState> Ledger::Snapshot() const {
+  std::vector<DeviceState> states;
+  for (const Device& device : devices_) {
+    DeviceState& state = states.emplace_back();
+    state.name = device.name;
+    state.capacity_bytes = device.capacity_bytes;
+    for (const auto& [job, promise] : promises_) {
+      if (promise.device != device.name) continue;
+      state.reserved_bytes += promise.bytes;
+      state.jobs += 1;
+    }
+  }
+  return states;
+}
+
+}  // namespace snug::server

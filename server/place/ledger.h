@@ -1,0 +1,48 @@
+// Bytes promised to attempts on devices: the only truth for admission. The sum on a device never
+// exceeds its capacity.
+#ifndef SERVER_PLACE_LEDGER_H_
+#define SERVER_PLACE_LEDGER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/place/policy.h"
+
+namespace snug::server {
+
+struct Device {
+  std::string name;  // cpu:0
+  int64_t capacity_bytes = 0;
+  int threads = 1;
+};
+
+class Ledger {
+ public:
+  explicit Ledger(std::vector<Device> devices) : devices_(std::move(devices)) {}
+
+  // RESOURCE_EXHAUSTED with the bytes there are, NOT_FOUND for an unknown device.
+  absl::Status Reserve(const std::string& device, const std::string& job, int64_t bytes);
+  // A promise of the daemon's earlier life: it stands, even where the capacity has shrunk since or
+  // the device is gone.
+  void Restore(const std::string& device, const std::string& job, int64_t bytes);
+  void Release(const std::string& job);
+
+  int64_t ReservedOn(const std::string& device) const;
+  std::vector<DeviceState> Snapshot() const;
+  const std::vector<Device>& devices() const { return devices_; }
+
+ private:
+  struct Promise {
+    std::string device;
+    int64_t bytes = 0;
+  };
+  std::vector<Device> devices_;
+  std::map<std::string, Promise> promises_;  // By job: one attempt at a time.
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_PLACE_LEDGER_H_

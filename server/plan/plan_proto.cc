@@ -1,0 +1,93 @@
+#include "server/plan/plan_proto.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace snug::server {
+namespace {
+
+v1::StashKind ToProto(program::Stash stash) {
+  return stash == program::Stash::kKeep ? v1::KEEP : v1::RECOMPUTE;
+}
+
+// "keep", "recompute", or "mixed" when a recipe has both.
+std::string RecipeName(const program::Recipe& recipe) {
+  bool keeps = false, recomputes = false;
+  for (program::Stash stash : recipe) (stash == program::Stash::kKeep ? keeps : recomputes) = true;
+  if (keeps && recomputes) return "mixed";
+  return recomputes ? "recompute" : "keep";
+}
+
+void FillMemory(const program::Prediction& prediction, v1::MemoryComponents& memory) {
+  const program::Components& bytes = prediction.bytes;
+  memory.set_context_bytes(bytes.context);
+  memory.set_weights_bytes(bytes.weights);
+  memory.set_adapter_bytes(bytes.adapter);
+  memory.set_gradients_bytes(bytes.gradients);
+  memory.set_optimizer_bytes(bytes.optimizer);
+  memory.set_inputs_bytes(bytes.inputs);
+  memory.set_stash_bytes(prediction.peak.stash);
+  memory.set_scratch_bytes(prediction.peak.scratch + prediction.alignment);
+  memory.set_workspace_bytes(prediction.peak.workspace);
+}
+
+absl::StatusOr<program::Recipe> RecipeFromProto(const v1::Recipe& recipe) {
+  program::Recipe stashes;
+  for (int kind : recipe.stash()) {
+    if (kind != v1::KEEP && kind != v1::RECOMPUTE)
+      return absl::InvalidArgumentError(
+          absl::StrCat("recipe ", recipe.name(), " has stash kind ", kind, ", unknown here"));
+    stashes.push_back(kind == v1::KEEP ? program::Stash::kKeep : program::Stash::kRecompute);
+  }
+  return stashes;
+}
+
+}  // namespace
+
+v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOptions& lower) {
+  v1::Plan plan;
+  plan.set_name(prediction.plan.name);
+  for (const program::Recipe& recipe : prediction.plan.recipes) {
+    v1::Recipe& out = *plan.add_recipes();
+    out.set_name(RecipeName(recipe));
+    for (program::Stash stash : recipe) out.add_stash(ToProto(stash));
+  }
+  for (int recipe : prediction.plan.layer_recipe) plan.add_block_recipe(recipe);
+  plan.mutable_key()->set_tokens(lower.key.tokens);
+  plan.mutable_key()->set_documents(lower.key.documents);
+  plan.mutable_key()->set_longest_document(lower.key.longest_document);
+  FillMemory(prediction, *plan.mutable_memory());
+  plan.set_arena_bytes(prediction.bytes.arena);
+  plan.set_peak_bytes(prediction.bytes.total());
+  plan.set_relative_work(prediction.relative_work);
+  plan.set_threads(lower.machine.threads);
+  return plan;
+}
+
+absl::StatusOr<program::Plan> FromProto(const v1::Plan& plan, const program::Program& program) {
+  program::Plan out;
+  out.name = plan.name();
+  for (const v1::Recipe& recipe : plan.recipes()) {
+    absl::StatusOr<program::Recipe> stashes = RecipeFromProto(recipe);
+    if (!stashes.ok()) return stashes.status();
+    out.recipes.push_back(*std::move(stashes));
+  }
+  if (plan.block_recipe_size() != program.config.layers)
+    return absl::InvalidArgumentError(absl::StrCat("plan ", plan.name(), " is for ",
+                                                   plan.block_recipe_size(), " blocks, not ",
+                                                   program.config.layers));
+  for (int layer = 0; layer < plan.block_recipe_size(); ++layer) {
+    const int recipe = plan.block_recipe(layer);
+    const size_t values = program.type_of(program.first_layer_block() + layer).values.size();
+    if (recipe < 0 || recipe >= plan.recipes_size() ||
+        out.recipes[static_cast<size_t>(recipe)].size() != values)
+      return absl::InvalidArgumentError(absl::StrCat("plan ", plan.name(), ": recipe ", recipe,
+                                                     " does not fit layer ", layer, " with ",
+                                                     values, " values"));
+    out.layer_recipe.push_back(recipe);
+  }
+  return out;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,122 @@
+#include "server/plan/planner.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/bytes.h"
+#include "proto/snug/status_macros.h"
+#include "server/plan/plan_proto.h"
+
+namespace snug::server {
+namespace {
+
+// Nothing is known of the rows: every sequence is full.
+std::vector<int64_t> FullRows(const v1::JobSpec& spec) {
+  return std::vector<int64_t>(static_cast<size_t>(spec.training().per_device_train_batch_size()),
+                              spec.training().max_seq_length());
+}
+
+program::TapeKey KeyOf(const std::vector<int64_t>& rows, const v1::JobSpec& spec) {
+  return program::WorstBatch(rows, spec.training().per_device_train_batch_size(),
+                             spec.training().packing(), spec.training().max_seq_length());
+}
+
+// For reading, and exact for writing into a job file.
+std::string Exactly(int64_t bytes) {
+  return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
+}
+
+bool Evaluates(const v1::JobSpec& spec) {
+  return !spec.eval_dataset().empty() || spec.eval_split() > 0.0;
+}
+
+absl::StatusOr<std::vector<program::Prediction>> Predictions(
+    const program::Program& program, const v1::JobSpec& spec,
+    const program::PredictOptions& options) {
+  if (spec.memory().stash().empty()) return program::PredictRecomputePlans(program, options);
+  ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));
+  ASSIGN_OR_RETURN(program::Prediction prediction, program::Predict(program, pinned, options));
+  return std::vector<program::Prediction>{std::move(prediction)};
+}
+
+}  // namespace
+
+std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec) {
+  std::map<std::string, program::Stash> patterns;
+  for (const auto& [pattern, kind] : spec.memory().stash())
+    patterns[pattern] = kind == v1::KEEP ? program::Stash::kKeep : program::Stash::kRecompute;
+  return patterns;
+}
+
+program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,
+                                   const PlanMachine& machine) {
+  program::PredictOptions options;
+  options.lower.machine.threads = machine.threads;
+  options.context_bytes = machine.context_bytes;
+  options.lower.key = KeyOf(lengths.prepared() ? lengths.train : FullRows(spec), spec);
+  if (Evaluates(spec))
+    options.evaluation_key = KeyOf(lengths.eval.empty() ? FullRows(spec) : lengths.eval, spec);
+  return options;
+}
+
+absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
+                                               const v1::JobSpec& spec, const RowLengths& lengths,
+                                               const PlanMachine& machine) {
+  const program::PredictOptions options = OptionsFor(spec, lengths, machine);
+  ASSIGN_OR_RETURN(const std::vector<program::Prediction> predictions,
+                   Predictions(program, spec, options));
+  std::vector<v1::Plan> plans;
+  for (const program::Prediction& prediction : predictions)
+    plans.push_back(ToProto(prediction, options.lower));
+  std::stable_sort(plans.begin(), plans.end(), [](const v1::Plan& a, const v1::Plan& b) {
+    return a.relative_work() < b.relative_work();
+  });
+  return plans;
+}
+
+int64_t BudgetBytes(const v1::JobSpec& spec) {
+  const std::string& budget = spec.memory().budget();
+  if (budget.empty() || budget == "auto") return INT64_MAX;
+  return ParseBytes(budget).value_or(INT64_MAX);  // CheckSpec has refused what does not parse.
+}
+
+int FirstThatFits(const std::vector<v1::Plan>& plans, int64_t limit_bytes) {
+  for (size_t i = 0; i < plans.size(); ++i)
+    if (plans[i].peak_bytes() <= limit_bytes) return static_cast<int>(i);
+  return -1;
+}
+
+int SmallestOf(const std::vector<v1::Plan>& plans) {
+  const auto smallest = std::min_element(
+      plans.begin(), plans.end(),
+      [](const v1::Plan& a, const v1::Plan& b) { return a.peak_bytes() < b.peak_bytes(); });
+  return static_cast<int>(smallest - plans.begin());
+}
+
+std::string RefusalOf(const std::vector<v1::Plan>& plans, const std::string& device,
+                      int64_t capacity_bytes, int64_t budget_bytes) {
+  const v1::Plan& smallest = plans[static_cast<size_t>(SmallestOf(plans))];
+  const std::string need = absl::StrCat(
+      "the job needs ", Exactly(smallest.peak_bytes()),
+      plans.size() == 1 ? " under its plan (" : " at its smallest plan (", smallest.name(), ")");
+  if (smallest.peak_bytes() > capacity_bytes)
+    return absl::StrCat(need, "; ", device, " has ", Exactly(capacity_bytes),
+                        ": take a smaller batch or max_seq_length, or a larger device");
+  return absl::StrCat(need, "; its memory.budget is ", Exactly(budget_bytes),
+                      ": raise it, or take a smaller batch or max_seq_length");
+}
+
+std::vector<v1::Site> SitesOf(const program::Program& program, int64_t tokens) {
+  std::vector<v1::Site> sites;
+  for (const program::Site& site : program::SitesOf(program)) {
+    v1::Site& out = sites.emplace_back();
+    out.set_name(site.name);
+    out.set_bytes(site.bytes_per_token * tokens);
+    out.set_companion(site.companion);
+  }
+  return sites;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,63 @@
+// From a checked job and the lengths of its rows to plans with their bytes: what `snug plan` shows
+// and what admission chooses from.
+//
+// Pure: the same arguments always give the same plans, in milliseconds, without a device and
+// without weights.
+#ifndef SERVER_PLAN_PLANNER_H_
+#define SERVER_PLAN_PLANNER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "snug/v1/job.pb.h"
+#include "snug/v1/plan.pb.h"
+#include "worker/program/predict.h"
+
+namespace snug::server {
+
+// Tokens of each row. Of a dataset that is not prepared yet nothing is known but max_seq_length:
+// then both are empty.
+struct RowLengths {
+  std::vector<int64_t> train;
+  std::vector<int64_t> eval;
+  bool prepared() const { return !train.empty(); }
+};
+
+// What the plan's numbers depend on beside the job.
+struct PlanMachine {
+  int threads = 1;
+  int64_t context_bytes = 0;
+};
+
+program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,
+                                   const PlanMachine& machine);
+
+// Fastest first. One plan when the job pins it by hand.
+absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
+                                               const v1::JobSpec& spec, const RowLengths& lengths,
+                                               const PlanMachine& machine);
+
+// The plan that a job pins by hand, as program::PinnedPlan reads it.
+std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec);
+
+// The user's own limit; INT64_MAX for "auto".
+int64_t BudgetBytes(const v1::JobSpec& spec);
+
+// Index of the first (fastest) plan of at most `limit_bytes`, or -1.
+int FirstThatFits(const std::vector<v1::Plan>& plans, int64_t limit_bytes);
+
+// Index of the plan that needs the fewest bytes.
+int SmallestOf(const std::vector<v1::Plan>& plans);
+
+// Why none fits: the bytes of the smallest plan, by name, and what there is.
+std::string RefusalOf(const std::vector<v1::Plan>& plans, const std::string& device,
+                      int64_t capacity_bytes, int64_t budget_bytes);
+
+std::vector<v1::Site> SitesOf(const program::Program& program, int64_t tokens);
+
+}  // namespace snug::server
+
+#endif  // SERVER_PLAN_PLANNER_H_
