@@ -1,0 +1,56 @@
+// The files of an attempt: where they lie, the lock that proves that its shim lives, and what a
+// dead one left behind.
+//
+//   <state>/jobs/<job>/checkpoints/step-000123.e1/       shared by the job's attempts
+//   <state>/jobs/<job>/attempts/<epoch>/                 assignment.binpb lock exit.json
+//   result.json worker.log metrics.jsonl output/
+#ifndef SERVER_NODE_ATTEMPT_FILES_H_
+#define SERVER_NODE_ATTEMPT_FILES_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "snug/v1/worker.pb.h"
+
+namespace snug::server {
+
+std::string AttemptDir(const std::string& state_dir, const std::string& job, int epoch);
+std::string CheckpointsDir(const std::string& state_dir, const std::string& job);
+
+// Takes the attempt's lock for a shim that is about to start; the descriptor is to be passed to it.
+// FAILED_PRECONDITION: a shim lives.
+absl::StatusOr<int> TakeAttemptLock(const std::string& attempt_dir);
+
+// Whether a shim holds the lock. The kernel's word: it cannot be wrong in either direction,
+// whatever was killed.
+bool ShimLives(const std::string& attempt_dir);
+
+// The pid that the shim wrote into its lock; 0: it did not come that far.
+pid_t ShimPid(const std::string& attempt_dir);
+
+// exit.json
+struct ExitRecord {
+  int64_t pid = 0;
+  int exit_code = -1;
+  int signal = 0;
+  std::string text;
+};
+
+// Nothing: there is none. An error: it is there and is not what a shim of this job and epoch
+// writes.
+absl::StatusOr<std::optional<ExitRecord>> ReadExitRecord(const std::string& attempt_dir,
+                                                         const std::string& job, int epoch);
+
+// result.json, likewise.
+absl::StatusOr<std::optional<v1::WorkerResult>> ReadResult(const std::string& attempt_dir);
+
+// The whole file, at most `limit` bytes; NOT_FOUND when there is none.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit);
+
+}  // namespace snug::server
+
+#endif  // SERVER_NODE_ATTEMPT_FILES_H_

@@ -1,0 +1,78 @@
+#include "server/node/unix_socket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int kBacklog = 1024;
+
+sockaddr_un AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+bool SomebodyAnswers(const sockaddr_un& address) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool answered =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  close(fd);
+  return answered;
+}
+
+absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) {
+    return errno == ENOENT ? absl::OkStatus()
+                           : absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+  }
+  if (!S_ISSOCK(status.st_mode))
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not a socket: remove it, or choose another --socket"));
+  if (status.st_uid != geteuid())
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " belongs to user ", status.st_uid, ": choose another --socket"));
+  if (SomebodyAnswers(address))
+    return absl::FailedPreconditionError(
+        absl::StrCat("another daemon serves on ", path, ": stop it, or choose another --socket"));
+  if (unlink(path.c_str()) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot remove the stale socket ", path));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> ListenUnix(const std::string& path, mode_t mode) {
+  if (path.size() >= sizeof(sockaddr_un::sun_path))
+    return absl::InvalidArgumentError(absl::StrCat("socket path ", path, " has ", path.size(),
+                                                   " bytes; a unix socket's has at most 107"));
+  const sockaddr_un address = AddressOf(path);
+  RETURN_IF_ERROR(RemoveStale(path, address));
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "socket");
+  absl::Cleanup close_on_error = [fd] { close(fd); };
+  // Born closed to all others: between bind and chmod nobody can connect.
+  const mode_t old = umask(0177);
+  const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const int error = errno;
+  umask(old);
+  if (bound != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot bind ", path));
+  if (chmod(path.c_str(), mode) != 0 || listen(fd, kBacklog) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot listen on ", path));
+  std::move(close_on_error).Cancel();
+  return fd;
+}
+
+}  // namespace snug::server

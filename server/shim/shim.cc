@@ -1,0 +1,209 @@
+// snug-shim ATTEMPT_DIR WORKER_BINARY: the parent of one worker, which outlives the daemon.
+//
+// Holds an exclusive flock on ATTEMPT_DIR/lock from before it is started (the daemon takes the lock
+// and passes it as descriptor 3) to after exit.json is on the disk: whoever gets that lock knows
+// that the attempt is over. Starts `WORKER_BINARY ATTEMPT_DIR/assignment.binpb` with its output in
+// worker.log, waits for it, kills what it left behind, writes how it ended:
+//   exit.json  {"schema":1,"job":"...","epoch":n,"pid":n,"exit_code":n,"signal":n,"wall_us":n}
+// No threads, no gRPC, no allocation to speak of; it does not restart anything and knows nothing of
+// jobs.
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+namespace {
+
+constexpr int kLockFd = 3;
+constexpr int kExitUsage = 64;   // EX_USAGE
+constexpr int kExitLocked = 75;  // EX_TEMPFAIL
+constexpr int kReapRounds =
+    100;  // Of 50 ms: what cannot be killed in 5 s is left to the daemon's sweep.
+
+volatile pid_t worker_pid = 0;
+
+// Someone asks this process to end (a machine that shuts down): the worker is told, and its end
+// ends us.
+void Forward(int signal) {
+  if (worker_pid > 0) kill(-worker_pid, signal);
+}
+
+bool SameFile(int fd, const std::string& path) {
+  struct stat a {
+  }, b{};
+  return fstat(fd, &a) == 0 && stat(path.c_str(), &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+bool TakeLock(const std::string& path) {
+  if (!SameFile(kLockFd, path)) {
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT, 0600);
+    if (fd < 0) return false;
+    if (fd != kLockFd) {
+      dup2(fd, kLockFd);
+      close(fd);
+    }
+  }
+  fcntl(kLockFd, F_SETFD, FD_CLOEXEC);
+  return flock(kLockFd, LOCK_EX | LOCK_NB) == 0;
+}
+
+// A hint for the daemon that adopts us; the lock itself is the proof.
+void WritePid() {
+  const std::string text = std::to_string(getpid()) + "\n";
+  if (ftruncate(kLockFd, 0) != 0 || pwrite(kLockFd, text.data(), text.size(), 0) < 0)
+    perror("snug-shim: lock");
+}
+
+int StartWorker(const std::string& dir, const char* binary) {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&attributes);
+  const std::string log = dir + "/worker.log";
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  sigset_t all;
+  sigfillset(&all);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+  std::string assignment = dir + "/assignment.binpb";
+  std::string program = binary;
+  char* argv[] = {program.data(), assignment.data(), nullptr};
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, binary, &files, &attributes, argv, environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (error == 0) worker_pid = pid;
+  return error;
+}
+
+pid_t ParentOf(const char* pid) {
+  const std::string path = std::string("/proc/") + pid + "/stat";
+  FILE* file = fopen(path.c_str(), "re");
+  if (file == nullptr) return 0;
+  char text[512];
+  const size_t size = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  text[size] = '\0';
+  const char* after_name = strrchr(text, ')');
+  int parent = 0;
+  char state = 0;
+  if (after_name == nullptr || sscanf(after_name + 1, " %c %d", &state, &parent) != 2) return 0;
+  return parent;
+}
+
+// As subreaper we are the parent of everything that the worker started and abandoned, in whatever
+// group it is.
+void KillChildren() {
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return;
+  while (const dirent* entry = readdir(proc)) {
+    if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+    if (ParentOf(entry->d_name) == getpid()) kill(atoi(entry->d_name), SIGKILL);
+  }
+  closedir(proc);
+}
+
+int WaitForWorker() {
+  int status = 0;
+  while (true) {
+    int one = 0;
+    const pid_t pid = waitpid(-1, &one, 0);
+    if (pid < 0 && errno == EINTR) continue;
+    if (pid < 0) return status;
+    if (pid == worker_pid) {
+      status = one;
+      break;
+    }
+  }
+  kill(-worker_pid, SIGKILL);
+  for (int round = 0; round < kReapRounds; ++round) {
+    KillChildren();
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    if (waitpid(-1, nullptr, WNOHANG) < 0) break;  // ECHILD: nobody is left.
+    const timespec pause = {0, 50'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  return status;
+}
+
+long long WallMicroseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * 1'000'000LL + now.tv_nsec / 1000;
+}
+
+// <state>/jobs/<job>/attempts/<epoch>
+std::string PartFromEnd(const std::string& path, int part) {
+  size_t end = path.size();
+  for (; part > 0 && end != std::string::npos; --part) end = path.rfind('/', end - 1);
+  if (end == std::string::npos || end == 0) return "";
+  const size_t begin = path.rfind('/', end - 1);
+  return path.substr(begin + 1, end - begin - 1);
+}
+
+bool WriteDurably(const std::string& dir, const std::string& text) {
+  const std::string aside = dir + "/exit.json.tmp";
+  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool synced = fsync(fd) == 0;
+  close(fd);
+  if (!written || !synced || rename(aside.c_str(), (dir + "/exit.json").c_str()) != 0) return false;
+  const int folder = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool durable = folder >= 0 && fsync(folder) == 0;
+  if (folder >= 0) close(folder);
+  return durable;
+}
+
+bool WriteExit(const std::string& dir, int exit_code, int signal) {
+  const std::string epoch = PartFromEnd(dir, 0);
+  const bool number = epoch.find_first_not_of("0123456789") == std::string::npos && !epoch.empty();
+  const std::string text =
+      "{\"schema\":1,\"job\":\"" + PartFromEnd(dir, 2) + "\",\"epoch\":" + (number ? epoch : "0") +
+      ",\"pid\":" + std::to_string(worker_pid) + ",\"exit_code\":" + std::to_string(exit_code) +
+      ",\"signal\":" + std::to_string(signal) +
+      ",\"wall_us\":" + std::to_string(WallMicroseconds()) + "}\n";
+  return WriteDurably(dir, text);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fprintf(stderr, "usage: snug-shim ATTEMPT_DIR WORKER_BINARY\n");
+    return kExitUsage;
+  }
+  std::string dir = argv[1];
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  setsid();
+  if (!TakeLock(dir + "/lock")) return kExitLocked;
+  close_range(kLockFd + 1, ~0U, 0);
+  WritePid();
+  setenv("SNUG_ATTEMPT", dir.c_str(),
+         1);  // By this mark the daemon knows what belongs to the attempt.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  signal(SIGHUP, SIG_IGN);
+  signal(SIGINT, SIG_IGN);
+  signal(SIGTERM, Forward);
+  constexpr int kCannotExecute = 127;
+  if (StartWorker(dir, argv[2]) != 0) return WriteExit(dir, kCannotExecute, 0) ? 0 : 1;
+  const int status = WaitForWorker();
+  const int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return WriteExit(dir, exit_code, WIFSIGNALED(status) ? WTERMSIG(status) : 0) ? 0 : 1;
+}
