@@ -1,0 +1,128 @@
+#include "server/artifact/checkpoints.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
+#include "proto/snug/status_macros.h"
+#include "server/data/sha256.h"
+#include "server/node/attempt_files.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int64_t kMaxManifestBytes = 1 << 20;
+
+bool IsPlainName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && !absl::StrContains(name, '/');
+}
+
+int64_t NumberIn(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
+}
+
+absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json& entry) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    return absl::DataLossError(absl::StrCat(path, " is missing"));
+  if (!entry.is_object() || !entry.contains("sha256"))
+    return absl::DataLossError(absl::StrCat("the manifest has no sha256 for ", path));
+  const int64_t bytes = NumberIn(entry, "size");
+  if (bytes != status.st_size)
+    return absl::DataLossError(
+        absl::StrCat(path, " has ", status.st_size, " bytes; its manifest says ", bytes));
+  ASSIGN_OR_RETURN(const std::string hash, Sha256File(path));
+  if (entry["sha256"] != hash)
+    return absl::DataLossError(absl::StrCat(path, " has another content than its manifest says"));
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<CheckpointName> ParseCheckpointName(const std::string& name) {
+  absl::string_view rest = name;
+  CheckpointName parsed;
+  const size_t dot = rest.rfind(".e");
+  if (!absl::ConsumePrefix(&rest, "step-") || dot == std::string::npos) return std::nullopt;
+  const absl::string_view step = rest.substr(0, dot - 5), epoch = rest.substr(dot - 5 + 2);
+  if (!absl::SimpleAtoi(step, &parsed.step) || !absl::SimpleAtoi(epoch, &parsed.epoch) ||
+      parsed.step < 0 || parsed.epoch < 1)
+    return std::nullopt;
+  return parsed;
+}
+
+std::vector<std::string> ListCheckpoints(const std::string& checkpoints_dir) {
+  std::vector<std::pair<CheckpointName, std::string>> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints_dir, ignored)) {
+    const auto name = ParseCheckpointName(entry.path().filename().string());
+    if (name && entry.is_directory(ignored) && !entry.is_symlink(ignored))
+      found.emplace_back(*name, entry.path().string());
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first.step, a.first.epoch) > std::tie(b.first.step, b.first.epoch);
+  });
+  std::vector<std::string> dirs;
+  for (auto& [name, dir] : found) dirs.push_back(std::move(dir));
+  return dirs;
+}
+
+absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const std::string& dir) {
+  const auto name = ParseCheckpointName(std::filesystem::path(dir).filename().string());
+  if (!name) return absl::InvalidArgumentError(absl::StrCat(dir, " is no checkpoint's name"));
+  const std::string manifest_path = dir + "/MANIFEST.json";
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(manifest_path, kMaxManifestBytes));
+  const nlohmann::json manifest = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_object())
+    return absl::DataLossError(absl::StrCat(manifest_path, " is no manifest"));
+  if (NumberIn(manifest, "step") != name->step || NumberIn(manifest, "epoch") != name->epoch)
+    return absl::DataLossError(absl::StrCat(manifest_path, " is of another checkpoint"));
+  CheckpointRecord record{.job = job,
+                          .step = name->step,
+                          .epoch = name->epoch,
+                          .manifest_sha256 = Sha256Hex(text),
+                          .dir = dir};
+  for (const auto& [file, entry] : manifest["files"].items()) {
+    if (!IsPlainName(file))
+      return absl::DataLossError(absl::StrCat(manifest_path, " names the file \"", file, "\""));
+    ASSIGN_OR_RETURN(const int64_t bytes, VerifyFile(absl::StrCat(dir, "/", file), entry));
+    record.bytes += bytes;
+  }
+  return record;
+}
+
+absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,
+                                          const std::string& checkpoints_dir) {
+  CheckpointScan scan;
+  absl::Status first;
+  for (const std::string& dir : ListCheckpoints(checkpoints_dir)) {
+    absl::StatusOr<CheckpointRecord> record = VerifyCheckpoint(job, dir);
+    if (record.ok()) {
+      scan.records.push_back(*record);
+      scan.newest = *std::move(record);
+      return scan;
+    }
+    if (first.ok()) first = record.status();
+    const auto name = ParseCheckpointName(std::filesystem::path(dir).filename().string());
+    scan.records.push_back({.job = job,
+                            .step = name->step,
+                            .epoch = name->epoch,
+                            .dir = dir,
+                            .state = CheckpointRecord::kCorrupt});
+  }
+  if (!first.ok())
+    return absl::DataLossError(
+        absl::StrCat("every checkpoint of the job is damaged, first: ", first.message()));
+  return scan;
+}
+
+}  // namespace snug::server

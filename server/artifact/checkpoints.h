@@ -1,0 +1,47 @@
+// Checkpoints on the disk: found by their names, believed by their manifests.
+//
+// A checkpoint is a folder step-<step>.e<epoch> that a worker renamed into place; MANIFEST.json in
+// it names every file with its size and SHA-256. A folder whose name ends in .tmp was never
+// finished. Nothing is repaired here, and nothing deleted.
+#ifndef SERVER_ARTIFACT_CHECKPOINTS_H_
+#define SERVER_ARTIFACT_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/job/records.h"
+
+namespace snug::server {
+
+struct CheckpointName {
+  int64_t step = 0;
+  int epoch = 0;
+};
+
+// "step-000123.e4"
+std::optional<CheckpointName> ParseCheckpointName(const std::string& name);
+
+// Folders with a checkpoint's name, newest first: by step, then by epoch.
+std::vector<std::string> ListCheckpoints(const std::string& checkpoints_dir);
+
+// Reads every byte of it. Errors name the file that is missing, of the wrong size or of another
+// content.
+absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const std::string& dir);
+
+struct CheckpointScan {
+  std::vector<CheckpointRecord>
+      records;  // What was looked at: the newest good one, and damaged ones above it.
+  std::optional<CheckpointRecord> newest;  // To resume from.
+};
+
+// From the newest downwards until one is good. DATA_LOSS: there are checkpoints, and all are
+// damaged.
+absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,
+                                          const std::string& checkpoints_dir);
+
+}  // namespace snug::server
+
+#endif  // SERVER_ARTIFACT_CHECKPOINTS_H_

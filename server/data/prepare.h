@@ -1,0 +1,77 @@
+// Datasets made ready for training: runs snug-prepare, once per content.
+//
+// A prepared dataset lies in <state>/datasets/<hash>; the hash covers everything that its content
+// depends on, so a folder that exists is right. A run writes beside it and is renamed into place: a
+// killed daemon or a killed run leaves nothing that is found later.
+#ifndef SERVER_DATA_PREPARE_H_
+#define SERVER_DATA_PREPARE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug::server {
+
+struct PrepareSettings {
+  std::string python;
+  std::string script;  // snug_prepare.py
+  std::string datasets_dir;
+  int64_t memory_bytes = int64_t{4} << 30;
+  absl::Duration timeout = absl::Hours(1);
+};
+
+struct PreparedFolders {
+  std::string train;
+  std::string eval;    // Empty: no evaluation set.
+  bool ready = false;  // Both are there.
+};
+
+class Preparer {
+ public:
+  explicit Preparer(PrepareSettings settings) : settings_(std::move(settings)) {}
+
+  // Where the job's prepared data lies or will lie. `spec` has its defaults filled in.
+  absl::StatusOr<PreparedFolders> Locate(const v1::JobSpec& spec, const std::string& model_dir);
+
+  struct Progress {
+    const std::atomic<bool>* cancelled = nullptr;
+    std::function<void(const std::string&)> say;  // "12000 rows"
+  };
+
+  // Runs what is missing. Errors of the dataset carry its file, line and reason.
+  absl::StatusOr<PreparedFolders> Prepare(const v1::JobSpec& spec, const std::string& model_dir,
+                                          const Progress& progress);
+
+  // Of folders that a run left unfinished. Call before the first Prepare.
+  void RemoveLeftovers();
+
+ private:
+  struct Job {
+    std::string dataset;
+    std::string output;
+    double eval_split = 0.0;
+    std::string eval_output;
+  };
+  absl::Status RunPrepare(const Job& job, const v1::JobSpec& spec, const std::string& model_dir,
+                          const Progress& progress);
+  absl::StatusOr<std::string> ContentHash(const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::string> FolderOf(const std::string& dataset, const v1::JobSpec& spec,
+                                       const std::string& model_dir);
+
+  const PrepareSettings settings_;
+  absl::Mutex mutex_;
+  // (path, inode, size, mtime) -> content hash: large files are read once.
+  std::map<std::string, std::string> hashes_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_DATA_PREPARE_H_

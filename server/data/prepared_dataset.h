@@ -1,0 +1,23 @@
+// A prepared dataset as the daemon reads it: how long each row is, and what snug-prepare said about
+// it. Never the tokens.
+#ifndef SERVER_DATA_PREPARED_DATASET_H_
+#define SERVER_DATA_PREPARED_DATASET_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug::server {
+
+// Tokens of each row, from row_offsets of <dir>/dataset.safetensors.
+absl::StatusOr<std::vector<int64_t>> ReadRowTokens(const std::string& dir);
+
+// <dir>/summary.json
+absl::StatusOr<v1::DatasetSummary> ReadSummary(const std::string& dir);
+
+}  // namespace snug::server
+
+#endif  // SERVER_DATA_PREPARED_DATASET_H_

@@ -1,0 +1,232 @@
+#include "server/metrics/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <cmath>
+#include <exception>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace snug::server {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Registry;
+
+constexpr size_t kMaxLabelBytes = 64;
+constexpr size_t kExposerThreads = 8;
+
+Family<Gauge>& GaugeFamily(Registry& registry, const char* name, const char* help) {
+  return BuildGauge().Name(name).Help(help).Register(registry);
+}
+
+Family<Counter>& CounterFamily(Registry& registry, const char* name, const char* help) {
+  return BuildCounter().Name(name).Help(help).Register(registry);
+}
+
+// The gauges of one job with an attempt.
+struct JobSeries {
+  Gauge* step;
+  Gauge* loss;
+  Gauge* predicted;
+  Gauge* peak;
+  Gauge* budget;
+};
+
+struct DeviceSeries {
+  Gauge* capacity;
+  Gauge* reserved;
+  Gauge* predicted;
+  Gauge* peak;
+};
+
+void SetFinite(Gauge* gauge, double value) {
+  if (std::isfinite(value)) gauge->Set(value);
+}
+
+}  // namespace
+
+std::string SanitizeLabel(absl::string_view value) {
+  std::string label(value.substr(0, kMaxLabelBytes));
+  for (char& c : label) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' ||
+                       c == ':' || c == '/' || c == '-';
+    if (!plain) c = '_';
+  }
+  return label;
+}
+
+struct Metrics::Families {
+  std::shared_ptr<Registry> registry = std::make_shared<Registry>();
+  Family<Gauge>& jobs = GaugeFamily(*registry, "snug_jobs", "Jobs by state.");
+  Family<Counter>& attempts =
+      CounterFamily(*registry, "snug_attempts_total", "Attempts that have ended, by outcome.");
+  Counter& steps = CounterFamily(*registry, "snug_steps_total", "Optimizer steps done.").Add({});
+  Counter& tokens = CounterFamily(*registry, "snug_tokens_total", "Tokens trained on.").Add({});
+  Counter& link_errors =
+      CounterFamily(*registry, "snug_link_errors_total", "Worker links closed for bad messages.")
+          .Add({});
+  Counter& dropped =
+      CounterFamily(*registry, "snug_metrics_dropped_total", "Values or series that were dropped.")
+          .Add({});
+  prometheus::Histogram& step_seconds =
+      prometheus::BuildHistogram()
+          .Name("snug_step_seconds")
+          .Help("Time of an optimizer step.")
+          .Register(*registry)
+          .Add({}, prometheus::Histogram::BucketBoundaries{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0,
+                                                           3.0, 10.0, 30.0, 100.0});
+  Family<Gauge>& capacity = GaugeFamily(*registry, "snug_device_memory_capacity_bytes",
+                                        "Bytes that the device may give to jobs.");
+  Family<Gauge>& reserved = GaugeFamily(*registry, "snug_device_memory_reserved_bytes",
+                                        "Bytes promised to attempts on the device.");
+  Family<Gauge>& device_predicted = GaugeFamily(*registry, "snug_device_memory_predicted_bytes",
+                                                "Predicted peak of the attempts on the device.");
+  Family<Gauge>& device_peak = GaugeFamily(*registry, "snug_device_memory_peak_bytes",
+                                           "Measured peak of the attempts on the device.");
+  Family<Gauge>& job_predicted = GaugeFamily(*registry, "snug_job_memory_predicted_bytes",
+                                             "Predicted peak of a job with an attempt.");
+  Family<Gauge>& job_peak = GaugeFamily(*registry, "snug_job_memory_peak_bytes",
+                                        "Measured peak of a job with an attempt.");
+  Family<Gauge>& job_budget = GaugeFamily(*registry, "snug_job_memory_budget_bytes",
+                                          "Bytes reserved for a job, the cap of its worker.");
+  Family<Gauge>& job_step =
+      GaugeFamily(*registry, "snug_job_step", "Optimizer steps of a job with an attempt.");
+  Family<Gauge>& job_loss =
+      GaugeFamily(*registry, "snug_job_loss", "Last training loss of a job with an attempt.");
+  std::map<int, Gauge*> by_state;
+  std::map<std::string, Counter*> by_outcome;
+  std::map<std::string, JobSeries> by_job;
+  std::map<std::string, DeviceSeries> by_device;
+  std::unique_ptr<prometheus::Exposer> exposer;
+  int port = 0;
+};
+
+// Every series that is known beforehand exists from the start, at 0: rate() needs that.
+Metrics::Metrics() : families_(std::make_unique<Families>()) {
+  Families& all = *families_;
+  for (int state = v1::Job::PREPARING; state <= v1::Job::CANCELLED; ++state) {
+    const std::string name = v1::Job::State_Name(static_cast<v1::Job::State>(state));
+    all.by_state[state] = &all.jobs.Add({{"state", name}});
+  }
+  for (const char* outcome : {"succeeded", "failed", "lost", "cancelled", "out_of_memory"})
+    all.by_outcome[outcome] = &all.attempts.Add({{"outcome", outcome}});
+}
+
+Metrics::~Metrics() = default;
+
+absl::Status Metrics::Serve(int port) {
+  // prometheus-cpp throws from this constructor alone, e.g. when the port is taken.
+  try {
+    families_->exposer =
+        std::make_unique<prometheus::Exposer>(absl::StrCat("127.0.0.1:", port), kExposerThreads);
+    families_->exposer->RegisterCollectable(families_->registry);
+    const std::vector<int> ports = families_->exposer->GetListeningPorts();
+    families_->port = ports.empty() ? 0 : ports.front();
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot serve metrics on 127.0.0.1:", port, ": ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+int Metrics::port() const { return families_->port; }
+
+void Metrics::CountJobs(v1::Job::State state, int change) {
+  const auto found = families_->by_state.find(state);
+  if (found != families_->by_state.end()) found->second->Increment(change);
+}
+
+void Metrics::Attempt(absl::string_view outcome) {
+  const auto found = families_->by_outcome.find(std::string(outcome));
+  if (found != families_->by_outcome.end()) found->second->Increment();
+}
+
+void Metrics::Step(const v1::Progress& progress, int64_t new_tokens) {
+  families_->steps.Increment();
+  if (new_tokens > 0) families_->tokens.Increment(static_cast<double>(new_tokens));
+  if (std::isfinite(progress.step_seconds()))
+    families_->step_seconds.Observe(progress.step_seconds());
+  else
+    families_->dropped.Increment();
+}
+
+void Metrics::LinkError() { families_->link_errors.Increment(); }
+
+void Metrics::Job(const v1::Job& job) {
+  Families& all = *families_;
+  auto found = all.by_job.find(job.id());
+  if (found == all.by_job.end()) {
+    if (all.by_job.size() >= kMaxJobSeries) return all.dropped.Increment();
+    const std::map<std::string, std::string> labels = {{"job", SanitizeLabel(job.id())},
+                                                       {"device", SanitizeLabel(job.device())}};
+    found =
+        all.by_job
+            .emplace(job.id(), JobSeries{&all.job_step.Add(labels), &all.job_loss.Add(labels),
+                                         &all.job_predicted.Add(labels), &all.job_peak.Add(labels),
+                                         &all.job_budget.Add(labels)})
+            .first;
+  }
+  const JobSeries& series = found->second;
+  SetFinite(series.step, static_cast<double>(job.progress().global_step()));
+  SetFinite(series.loss, job.progress().loss());
+  SetFinite(series.predicted, static_cast<double>(job.memory().predicted_peak_bytes()));
+  SetFinite(series.peak, static_cast<double>(job.memory().measured_peak_bytes()));
+  SetFinite(series.budget, static_cast<double>(job.memory().budget_bytes()));
+}
+
+void Metrics::ForgetJob(const std::string& id) {
+  Families& all = *families_;
+  const auto found = all.by_job.find(id);
+  if (found == all.by_job.end()) return;
+  all.job_step.Remove(found->second.step);
+  all.job_loss.Remove(found->second.loss);
+  all.job_predicted.Remove(found->second.predicted);
+  all.job_peak.Remove(found->second.peak);
+  all.job_budget.Remove(found->second.budget);
+  all.by_job.erase(found);
+}
+
+void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<v1::Job>& running) {
+  Families& all = *families_;
+  for (const v1::Device& device : devices) {
+    const std::map<std::string, std::string> labels = {{"device", SanitizeLabel(device.name())}};
+    auto found = all.by_device.find(device.name());
+    if (found == all.by_device.end())
+      found = all.by_device
+                  .emplace(
+                      device.name(),
+                      DeviceSeries{&all.capacity.Add(labels), &all.reserved.Add(labels),
+                                   &all.device_predicted.Add(labels), &all.device_peak.Add(labels)})
+                  .first;
+    int64_t predicted = 0, peak = 0;
+    for (const v1::Job& job : running) {
+      if (job.device() != device.name()) continue;
+      predicted += job.memory().predicted_peak_bytes();
+      peak += job.memory().measured_peak_bytes();
+    }
+    found->second.capacity->Set(static_cast<double>(device.capacity_bytes()));
+    found->second.reserved->Set(static_cast<double>(device.reserved_bytes()));
+    found->second.predicted->Set(static_cast<double>(predicted));
+    found->second.peak->Set(static_cast<double>(peak));
+  }
+}
+
+std::string Metrics::Text() const {
+  return prometheus::TextSerializer().Serialize(families_->registry->Collect());
+}
+
+}  // namespace snug::server
