@@ -1,0 +1,43 @@
+// Answers about a job that change nothing: is it right, which plans has it, can it ever run here.
+// Reads model files and datasets, so it belongs on a pool.
+#ifndef SERVER_SCHEDULER_ADVICE_H_
+#define SERVER_SCHEDULER_ADVICE_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/data/prepare.h"
+#include "server/job/check_job.h"
+#include "server/job/job_index.h"
+#include "server/place/ledger.h"
+#include "snug/v1/service.pb.h"
+
+namespace snug::server {
+
+class Advisor {
+ public:
+  Advisor(const JobIndex& index, Preparer& preparer, std::vector<Device> devices,
+          int64_t context_bytes)
+      : index_(index),
+        preparer_(preparer),
+        devices_(std::move(devices)),
+        context_bytes_(context_bytes) {}
+
+  absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec);
+
+  // Check, and PLAN_INFEASIBLE for a job that no device can hold: by its prepared dataset, or,
+  // where there is none yet, because not even one token at a time would fit.
+  absl::StatusOr<CheckedJob> CheckForCreate(const v1::JobSpec& spec);
+
+  absl::StatusOr<v1::PlanJobResponse> Plan(const v1::PlanJobRequest& request);
+
+ private:
+  const JobIndex& index_;
+  Preparer& preparer_;
+  const std::vector<Device> devices_;
+  const int64_t context_bytes_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_ADVICE_H_

@@ -1,0 +1,236 @@
+// Looking after live attempts: what their workers say, and what their silence means.
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "server/job/log.h"
+#include "server/node/attempt_files.h"
+#include "server/node/session.h"
+#include "server/scheduler/clock.h"
+#include "server/scheduler/scheduler.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int64_t kMaxBelievableBytes = int64_t{1} << 50;  // 1 PiB
+
+// A worker can be wrong or hostile: nothing of it reaches users or metrics unchecked.
+std::string WrongWith(const v1::WorkerEvent::Step& step, const v1::Progress& before) {
+  const v1::Progress& now = step.progress();
+  for (double value : {now.loss(), now.learning_rate(), now.grad_norm(), now.epoch(),
+                       now.tokens_per_second(), now.step_seconds(), now.eval_loss()})
+    if (!std::isfinite(value)) return "a number that is not finite";
+  if (now.global_step() < before.global_step())
+    return absl::StrCat("step ", now.global_step(), " after step ", before.global_step());
+  if (step.measured_peak_bytes() < 0 || step.measured_peak_bytes() > kMaxBelievableBytes)
+    return absl::StrCat("a peak of ", step.measured_peak_bytes(), " bytes");
+  return "";
+}
+
+std::string NameOfEvent(const v1::WorkerEvent& event) {
+  return absl::StrCat("message ", static_cast<int>(event.event_case()));
+}
+
+}  // namespace
+
+void Scheduler::LookAfter(Entry& entry) {
+  LiveAttempt& attempt = *entry.attempt;
+  if (attempt.closing) return;
+  const std::string dir =
+      AttemptDir(settings_.launcher.state_dir, entry.id(), attempt.record.epoch);
+  if (!ShimLives(dir)) return BeginClosing(entry);
+  const SchedulerLimits& limits = settings_.limits;
+  if (entry.state() == v1::Job::CANCELLING)
+    return EndWorker(entry, limits.cancel_term, limits.cancel_kill);
+  const absl::Duration now = SinceBoot(), silent = now - attempt.last_heard;
+  const bool no_hello =
+      entry.state() == v1::Job::STARTING && now - attempt.started > limits.hello_timeout;
+  if (no_hello || silent > limits.stuck_after || attempt.bad_messages >= limits.max_bad_messages)
+    return EndWorker(entry, absl::ZeroDuration(), limits.kill_grace);
+  if (silent > limits.stale_after && attempt.record.state == AttemptState::kLive)
+    ShowUnreachable(entry, silent);
+  if (now - entry.last_saved > limits.save_progress) SaveProgress(entry);
+}
+
+// Asks over the link, then TERM, then KILL. What counts in the end is that the lock is free.
+void Scheduler::EndWorker(Entry& entry, absl::Duration term_after, absl::Duration kill_after) {
+  LiveAttempt& attempt = *entry.attempt;
+  const absl::Duration now = SinceBoot();
+  if (attempt.told_to_end == absl::ZeroDuration()) {
+    attempt.told_to_end = now;
+    spdlog::info("job {}: ending attempt {}", entry.id(), attempt.record.epoch);
+    TellToStop(entry);
+  }
+  const absl::Duration told_for = now - attempt.told_to_end;
+  // Without a link nobody has heard the request: it may have been told before it dialled.
+  if (!attempt.term_sent && (told_for >= term_after || attempt.link == 0)) {
+    attempt.term_sent = true;
+    SignalWorker(entry, SIGTERM);
+  }
+  if (told_for >= kill_after) SignalWorker(entry, SIGKILL);
+}
+
+void Scheduler::SignalWorker(const Entry& entry, int signal) {
+  const AttemptRecord& attempt = entry.attempt->record;
+  const std::string dir = AttemptDir(settings_.launcher.state_dir, entry.id(), attempt.epoch);
+  const pid_t shim = attempt.shim_pid > 0 ? static_cast<pid_t>(attempt.shim_pid) : ShimPid(dir);
+  SignalSession(shim, dir, signal);
+}
+
+void Scheduler::TellToStop(const Entry& entry) {
+  if (entry.attempt->link == 0) return;
+  v1::WorkerCommand command;
+  command.mutable_stop()->set_checkpoint(false);
+  link_->Send(entry.attempt->link, command);
+}
+
+void Scheduler::ShowUnreachable(Entry& entry, absl::Duration silent) {
+  AttemptRecord attempt = entry.attempt->record;
+  absl::Status status = attempt.TransitionTo(AttemptState::kLive, AttemptState::kUnreachable);
+  JobRecord changed = entry.record;
+  changed.job.set_reason(
+      absl::StrCat("its worker has been silent for ", absl::ToInt64Seconds(silent), " s"));
+  if (status.ok())
+    status = Save(entry, std::move(changed), {.attempt = &attempt}, Urgency::kMustLand);
+  if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
+}
+
+void Scheduler::OnEvent(ConnectionId link, v1::WorkerEvent event) {
+  if (event.has_hello()) return OnHello(link, event.hello());
+  const auto known = links_.find(link);
+  Entry* entry = known == links_.end() ? nullptr : Find(known->second);
+  if (entry == nullptr || entry->attempt == nullptr || entry->attempt->link != link)
+    return Refuse(link, absl::StrCat(NameOfEvent(event), " before Hello"));
+  LiveAttempt& attempt = *entry->attempt;
+  attempt.last_heard = SinceBoot();
+  if (attempt.record.state == AttemptState::kUnreachable) {
+    const absl::Status status = BecomeLive(*entry, {});
+    if (!status.ok()) spdlog::error("job {}: {}", entry->id(), status.message());
+  }
+  if (event.has_step()) OnStep(*entry, event.step());
+  if (event.has_checkpoint()) OnCheckpoint(*entry, event.checkpoint());
+  // Heartbeat: heard. Finished: the exit record says it too, and that one cannot get lost.
+}
+
+void Scheduler::OnClosed(ConnectionId link, const absl::Status& why) {
+  const auto known = links_.find(link);
+  Entry* entry = known == links_.end() ? nullptr : Find(known->second);
+  if (entry != nullptr && entry->attempt != nullptr && entry->attempt->link == link) {
+    entry->attempt->link = 0;
+    if (absl::IsInvalidArgument(why)) OnBadMessage(*entry, why.message());
+  } else if (absl::IsInvalidArgument(why)) {
+    metrics_.LinkError();
+  }
+  if (known != links_.end()) links_.erase(known);
+}
+
+void Scheduler::Refuse(ConnectionId link, std::string reason) {
+  spdlog::warn("a worker's connection is refused: {}", reason);
+  metrics_.LinkError();
+  v1::WorkerCommand command;
+  command.mutable_refused()->set_reason(std::move(reason));
+  link_->Send(link, command);
+  link_->Close(link);
+}
+
+void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) {
+  Entry* entry = Find(hello.job_id());
+  if (entry == nullptr || entry->attempt == nullptr || entry->attempt->closing)
+    return Refuse(link, absl::StrCat("job ", hello.job_id(), " has no live attempt"));
+  LiveAttempt& attempt = *entry->attempt;
+  if (hello.epoch() != attempt.record.epoch || hello.nonce() != attempt.record.nonce)
+    return Refuse(link, absl::StrCat("epoch ", hello.epoch(), " of job ", hello.job_id(),
+                                     " is not its live attempt"));
+  if (attempt.link != 0 && attempt.link != link) link_->Close(attempt.link);
+  attempt.link = link;
+  attempt.last_heard = SinceBoot();
+  links_[link] = entry->id();
+  const absl::Status status = BecomeLive(*entry, hello);
+  if (!status.ok()) {
+    // Not stored, so not welcomed: the worker dials again.
+    spdlog::error("job {}: {}", entry->id(), status.message());
+    return link_->Close(link);
+  }
+  v1::WorkerCommand welcome;
+  welcome.mutable_welcome();
+  link_->Send(link, welcome);
+  if (attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
+}
+
+absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {
+  AttemptRecord attempt = entry.attempt->record;
+  JobRecord changed = entry.record;
+  Change change{.attempt = &attempt};
+  if (attempt.state != AttemptState::kLive)
+    RETURN_IF_ERROR(attempt.TransitionTo(attempt.state, AttemptState::kLive));
+  if (hello.pid() != 0) {
+    v1::Progress& progress = *changed.job.mutable_progress();
+    progress.set_global_step(hello.global_step());
+    if (hello.max_steps() > 0) progress.set_max_steps(hello.max_steps());
+    progress.set_resumed_from_step(hello.resumed_from_step());
+    changed.job.set_worker_pid(hello.pid());
+  }
+  if (changed.state() == v1::Job::STARTING)
+    RETURN_IF_ERROR(MoveJob(changed, v1::Job::RUNNING, "is training", WallMicros(), change));
+  else if (changed.state() == v1::Job::RUNNING)
+    changed.job.set_reason("is training");
+  return Save(entry, std::move(changed), std::move(change), Urgency::kMustLand);
+}
+
+void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
+  v1::Job& job = entry.record.job;
+  const v1::Progress before = job.progress();
+  const std::string wrong = WrongWith(step, before);
+  if (!wrong.empty()) return OnBadMessage(entry, wrong);
+  v1::Progress& now = *job.mutable_progress();
+  now = step.progress();
+  if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
+  now.set_resumed_from_step(before.resumed_from_step());
+  if (!now.has_eval_loss() && before.has_eval_loss()) now.set_eval_loss(before.eval_loss());
+  v1::JobMemory& memory = *job.mutable_memory();
+  memory.set_measured_peak_bytes(
+      std::max(memory.measured_peak_bytes(), step.measured_peak_bytes()));
+  metrics_.Step(now, now.num_tokens() - before.num_tokens());
+  Show(entry);
+  ShowDevices();
+}
+
+void Scheduler::OnBadMessage(Entry& entry, absl::string_view what) {
+  LiveAttempt& attempt = *entry.attempt;
+  ++attempt.bad_messages;
+  metrics_.LinkError();
+  spdlog::warn("job {}: its worker sent {}; {} of {} such messages", entry.id(), what,
+               attempt.bad_messages, settings_.limits.max_bad_messages);
+  if (attempt.link == 0) return;
+  link_->Close(attempt.link);
+  attempt.link = 0;
+}
+
+void Scheduler::OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint) {
+  const std::filesystem::path path = checkpoint.path();
+  const auto name = ParseCheckpointName(path.filename().string());
+  const std::string folder = CheckpointsDir(settings_.launcher.state_dir, entry.id());
+  if (path.parent_path() != folder || !name || name->epoch != entry.attempt->record.epoch)
+    return OnBadMessage(entry, absl::StrCat("a checkpoint at ", checkpoint.path()));
+  pool_.Post([this, id = entry.id(), checkpoint] {
+    auto record =
+        std::make_shared<absl::StatusOr<CheckpointRecord>>(VerifyCheckpoint(id, checkpoint.path()));
+    Post([this, id, record, checkpoint] {
+      Entry* entry = Find(id);
+      if (entry == nullptr) return;
+      absl::Status status = record->status();
+      if (status.ok() && (*record)->manifest_sha256 != checkpoint.manifest_sha256())
+        status = absl::DataLossError("its manifest is not the one that the worker wrote");
+      if (status.ok()) status = store_.Commit({.checkpoints = {**record}});
+      // Not adopted now: when the attempt ends, the folder is looked at again.
+      if (!status.ok())
+        spdlog::warn("job {}: checkpoint {}: {}", id, checkpoint.path(), status.message());
+    });
+  });
+}
+
+}  // namespace snug::server

@@ -1,0 +1,25 @@
+// The two clocks (R-D13): durations and timeouts by one that nobody can set and that counts sleep;
+// wall time for people and `not before`.
+#ifndef SERVER_SCHEDULER_CLOCK_H_
+#define SERVER_SCHEDULER_CLOCK_H_
+
+#include <time.h>
+
+#include <cstdint>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace snug::server {
+
+inline absl::Duration SinceBoot() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return absl::DurationFromTimespec(now);
+}
+
+inline int64_t WallMicros() { return absl::ToUnixMicros(absl::Now()); }
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_CLOCK_H_

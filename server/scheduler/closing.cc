@@ -1,0 +1,201 @@
+// The end of an attempt: its lock is free. What it left is looked at on a pool, then job, attempt,
+// reservation, checkpoints and artifact change in one transaction.
+#include <signal.h>
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/snug/status_macros.h"
+#include "server/artifact/output.h"
+#include "server/job/errors.h"
+#include "server/job/log.h"
+#include "server/node/session.h"
+#include "server/scheduler/clock.h"
+#include "server/scheduler/scheduler.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int kKillRounds = 50;
+constexpr absl::Duration kKillPause = absl::Milliseconds(100);
+
+struct Remains {
+  JobRecord job;
+  AttemptRecord attempt;
+  std::string attempt_dir;
+  std::string checkpoints_dir;
+};
+
+// A shim that was killed leaves its worker behind. Nothing may run in the attempt's name when the
+// next one starts.
+absl::Status KillOrphans(const Remains& remains) {
+  if (remains.attempt.boot_id != BootId())
+    return absl::OkStatus();  // The machine has been started anew.
+  const pid_t shim = remains.attempt.shim_pid > 0 ? static_cast<pid_t>(remains.attempt.shim_pid)
+                                                  : ShimPid(remains.attempt_dir);
+  for (int round = 0; round < kKillRounds; ++round) {
+    if (SignalSession(shim, remains.attempt_dir, SIGKILL) == 0) return absl::OkStatus();
+    absl::SleepFor(kKillPause);
+  }
+  return absl::UnavailableError(
+      absl::StrCat("processes of ", remains.attempt_dir, " do not die: its bytes stay reserved"));
+}
+
+absl::StatusOr<ArtifactRecord> OutputOf(const Remains& remains, const v1::WorkerResult& result,
+                                        const JobIndex& index) {
+  const v1::JobSpec& spec = remains.job.job.spec();
+  ASSIGN_OR_RETURN(const CheckedJob checked,
+                   CheckJob(
+                       spec, [&](const std::string& id) { return index.FinishedModel(id); },
+                       DatasetFile::kDone));
+  ASSIGN_OR_RETURN(ArtifactRecord artifact,
+                   VerifyOutput(remains.attempt_dir, result, checked.program,
+                                spec.method() == v1::JobSpec::LORA));
+  artifact.job = remains.attempt.job;
+  artifact.epoch = remains.attempt.epoch;
+  return artifact;
+}
+
+absl::StatusOr<ClosedAttempt> LookAt(const Remains& remains, const JobIndex& index) {
+  RETURN_IF_ERROR(KillOrphans(remains));
+  ClosedAttempt closed;
+  closed.outcome =
+      Judge(ReadExitRecord(remains.attempt_dir, remains.attempt.job, remains.attempt.epoch),
+            ReadResult(remains.attempt_dir));
+  if (closed.outcome.ending == Ending::kSucceeded)
+    closed.output = OutputOf(remains, closed.outcome.result, index);
+  else
+    closed.checkpoints = FindNewest(remains.attempt.job, remains.checkpoints_dir);
+  return closed;
+}
+
+double Jitter() {
+  static thread_local std::mt19937 generator{std::random_device{}()};
+  return std::uniform_real_distribution<double>(-1.0, 1.0)(generator);
+}
+
+v1::Error MakeError(const char* reason, std::string message) {
+  v1::Error error;
+  error.set_reason(reason);
+  error.set_message(std::move(message));
+  return error;
+}
+
+absl::Status Fail(JobRecord& job, v1::Error error, Change& change) {
+  *job.job.mutable_error() = error;
+  return MoveJob(job, v1::Job::FAILED, error.message(), WallMicros(), change);
+}
+
+absl::string_view NameForMetrics(JobState state, Ending ending) {
+  if (state == v1::Job::CANCELLED) return "cancelled";
+  if (ending == Ending::kSucceeded && state == v1::Job::SUCCEEDED) return "succeeded";
+  if (ending == Ending::kOutOfMemory) return "out_of_memory";
+  return ending == Ending::kInfrastructure || ending == Ending::kStopped ? "lost" : "failed";
+}
+
+}  // namespace
+
+void Scheduler::BeginClosing(Entry& entry) {
+  const AttemptRecord& attempt = entry.attempt->record;
+  const std::string& state_dir = settings_.launcher.state_dir;
+  ReapShim(static_cast<pid_t>(attempt.shim_pid));
+  Remains remains{.job = entry.record,
+                  .attempt = attempt,
+                  .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
+                  .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
+  entry.attempt->closing = pool_.Post([this, remains = std::move(remains)] {
+    auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(LookAt(remains, index_));
+    Post([this, id = remains.attempt.job, epoch = remains.attempt.epoch, closed] {
+      OnClosing(id, epoch, std::move(*closed));
+    });
+  });
+}
+
+void Scheduler::OnClosing(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed) {
+  Entry* entry = Find(id);
+  if (entry == nullptr || entry->attempt == nullptr || entry->attempt->record.epoch != epoch)
+    return;
+  entry->attempt->closing = false;
+  absl::Status status = closed.status();
+  if (status.ok()) status = FinishClosing(*entry, *closed);
+  // The rows still say that the attempt is open, so the next tick tries again.
+  if (!status.ok()) spdlog::error("job {}: closing attempt {}: {}", id, epoch, status.message());
+}
+
+absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed) {
+  AttemptRecord attempt = entry.attempt->record;
+  if (closed.outcome.exit != "no exit record" || attempt.exit.empty())
+    attempt.exit = closed.outcome.exit;
+  const bool never_started =
+      attempt.state == AttemptState::kIntent && attempt.exit == "no exit record";
+  RETURN_IF_ERROR(attempt.TransitionTo(attempt.state, AttemptState::kExited));
+  RETURN_IF_ERROR(attempt.TransitionTo(AttemptState::kExited, AttemptState::kClosed));
+  Change change{.attempt = &attempt, .release = true};
+  if (closed.checkpoints.ok()) change.checkpoints = closed.checkpoints->records;
+  JobRecord changed = entry.record;
+  if (changed.state() == v1::Job::CANCELLING)
+    RETURN_IF_ERROR(MoveJob(changed, v1::Job::CANCELLED, "cancelled", WallMicros(), change));
+  else if (never_started)  // The daemon was killed in between: nobody's failure.
+    RETURN_IF_ERROR(
+        MoveJob(changed, v1::Job::QUEUED, "its attempt was never started", WallMicros(), change));
+  else
+    RETURN_IF_ERROR(Conclude(changed, attempt, closed, change));
+  RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  metrics_.Attempt(NameForMetrics(entry.state(), closed.outcome.ending));
+  metrics_.ForgetJob(entry.id());
+  ledger_.Release(entry.id());
+  if (entry.attempt->link != 0) link_->Close(entry.attempt->link);
+  entry.attempt.reset();
+  if (entry.ready && closed.checkpoints.ok()) entry.ready->resume = closed.checkpoints->newest;
+  ShowDevices();
+  if (IsTerminal(entry.state())) Drop(entry.id());
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::Conclude(JobRecord& job, const AttemptRecord& attempt,
+                                 const ClosedAttempt& closed, Change& change) {
+  const Outcome& outcome = closed.outcome;
+  if (outcome.result.has_progress()) *job.job.mutable_progress() = outcome.result.progress();
+  v1::JobMemory& memory = *job.job.mutable_memory();
+  memory.set_measured_peak_bytes(
+      std::max(memory.measured_peak_bytes(), outcome.result.measured_peak_bytes()));
+  // It ran, whether or not its Hello was heard: the daemon may have been away.
+  const bool ran = outcome.ending == Ending::kSucceeded || outcome.ending == Ending::kUserError;
+  if (ran && job.state() == v1::Job::STARTING)
+    RETURN_IF_ERROR(
+        MoveJob(job, v1::Job::RUNNING, "ran while the daemon was away", WallMicros(), change));
+  if (outcome.ending == Ending::kSucceeded && closed.output.ok()) {
+    change.artifact = *closed.output;
+    job.output_dir = closed.output->dir;
+    return MoveJob(job, v1::Job::SUCCEEDED, "finished", WallMicros(), change);
+  }
+  if (outcome.ending == Ending::kSucceeded)
+    return Fail(job, MakeError("BAD_ARTIFACT", std::string(closed.output.status().message())),
+                change);
+  if (outcome.ending == Ending::kUserError) return Fail(job, outcome.error, change);
+  if (!closed.checkpoints.ok())
+    return Fail(
+        job, MakeError("CHECKPOINTS_DAMAGED", std::string(closed.checkpoints.status().message())),
+        change);
+  const auto& newest = closed.checkpoints->newest;
+  const bool progressed = newest && newest->step > attempt.resume_step;
+  const RetryDecision retry =
+      DecideRetry(outcome.ending, {job.infra_failures, job.oom_failures}, progressed, Jitter());
+  job.infra_failures = retry.failures.infra;
+  job.oom_failures = retry.failures.oom;
+  if (!retry.retry) {
+    v1::Error error = outcome.error;
+    error.set_message(absl::StrCat(error.message(), "; no retries are left"));
+    return Fail(job, std::move(error), change);
+  }
+  job.not_before_us = WallMicros() + absl::ToInt64Microseconds(retry.delay);
+  return MoveJob(
+      job, v1::Job::QUEUED,
+      absl::StrCat(outcome.error.message().empty() ? "the worker stopped" : outcome.error.message(),
+                   "; ", retry.reason),
+      WallMicros(), change);
+}
+
+}  // namespace snug::server

@@ -1,0 +1,74 @@
+// A job that has not ended, as the scheduler thread holds it, and the results that slow work brings
+// back to it.
+#ifndef SERVER_SCHEDULER_ENTRY_H_
+#define SERVER_SCHEDULER_ENTRY_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/artifact/checkpoints.h"
+#include "server/data/prepare.h"
+#include "server/job/check_job.h"
+#include "server/job/records.h"
+#include "server/node/link_server.h"
+#include "server/node/outcome.h"
+
+namespace snug::server {
+
+// A new job, checked, on its way into the store.
+struct CreateOrder {
+  CheckedJob job;
+  std::string job_id;      // Empty: chosen here.
+  std::string request_id;  // Empty: not idempotent.
+  std::string body_sha256;
+};
+
+// Prepared, planned, and with a checkpoint to go on from, if there is one.
+struct ReadyJob {
+  CheckedJob checked;
+  PreparedFolders folders;
+  v1::DatasetSummary summary;
+  std::map<std::string, std::vector<v1::Plan>> plans;  // By device, fastest first.
+  std::optional<CheckpointRecord> resume;
+};
+
+// What the end of an attempt came to, after everything that it left was looked at.
+struct ClosedAttempt {
+  Outcome outcome;
+  absl::StatusOr<ArtifactRecord> output = absl::UnknownError("not looked at");  // Of a success.
+  absl::StatusOr<CheckpointScan> checkpoints = CheckpointScan{};                // Of all others.
+};
+
+struct LiveAttempt {
+  AttemptRecord record;
+  LinkServer::ConnectionId link = 0;  // 0: none now.
+  absl::Duration started;             // By SinceBoot(), in this life of the daemon.
+  absl::Duration last_heard;
+  absl::Duration told_to_end;  // Zero: not told.
+  bool term_sent = false;
+  bool closing = false;  // Slow work on its remains is under way.
+  int bad_messages = 0;
+};
+
+struct Entry {
+  JobRecord record;
+  std::unique_ptr<LiveAttempt> attempt;  // While the state has one.
+  std::optional<ReadyJob> ready;         // Before it: cannot be placed.
+  // Tells the slow work that nobody waits for it any more.
+  std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
+  bool getting_ready = false;
+  absl::Duration last_saved;
+
+  ~Entry() { abandoned->store(true); }
+  JobState state() const { return record.state(); }
+  const std::string& id() const { return record.id(); }
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_ENTRY_H_

@@ -1,0 +1,41 @@
+// Every waiting time and count of the scheduler. A struct, so that tests can shorten what they
+// would have to sit through.
+#ifndef SERVER_SCHEDULER_LIMITS_H_
+#define SERVER_SCHEDULER_LIMITS_H_
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace snug::server {
+
+struct SchedulerLimits {
+  // How often locks of attempts are probed: a worker's death is noticed within it.
+  absl::Duration tick = absl::Milliseconds(100);
+  // LibTorch starts in 1 s; weights of 100 GB on a cold disk take a minute to check.
+  absl::Duration hello_timeout = absl::Seconds(120);
+  // Six missed heartbeats of 5 s: the worker is shown as unreachable.
+  absl::Duration stale_after = absl::Seconds(30);
+  // Then it is stuck: told to end, and killed kill_grace later.
+  absl::Duration stuck_after = absl::Seconds(120);
+  absl::Duration kill_grace = absl::Seconds(30);
+  // A cancelled worker ends at its next step boundary; nothing of it is wanted, so patience is
+  // short.
+  absl::Duration cancel_term = absl::Seconds(5);
+  absl::Duration cancel_kill = absl::Seconds(10);
+  // Progress lives in memory; a row that old is still good enough after a crash, because the worker
+  // says where it is.
+  absl::Duration save_progress = absl::Seconds(30);
+  absl::Duration maintain_store = absl::Seconds(30);
+  // (tenant, request_id) makes at most one job in this time.
+  absl::Duration request_memory = absl::Hours(24 * 7);
+  int64_t max_live_jobs = 1000;
+  // Messages that make no sense, before the attempt is ended.
+  int max_bad_messages = 3;
+  // More room after each out-of-memory: share of the plan's peak that is reserved on top.
+  double oom_margin = 0.05;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_LIMITS_H_

@@ -1,0 +1,167 @@
+// From queued to a started attempt: the policy decides, here it is made durable and then done.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "server/job/errors.h"
+#include "server/job/log.h"
+#include "server/job/random_id.h"
+#include "server/node/attempt_files.h"
+#include "server/place/policy.h"
+#include "server/plan/planner.h"
+#include "server/scheduler/clock.h"
+#include "server/scheduler/scheduler.h"
+
+namespace snug::server {
+namespace {
+
+// What is reserved for a plan: its peak, and more room after each time that it was not enough.
+int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin) {
+  const double extra = static_cast<double>(plan.peak_bytes()) * margin * oom_failures;
+  return plan.peak_bytes() + static_cast<int64_t>(extra);
+}
+
+QueuedJob Queued(const Entry& entry, double margin) {
+  QueuedJob job{.id = entry.id(),
+                .priority = entry.record.job.spec().priority(),
+                .order = entry.record.order,
+                .not_before_us = entry.record.not_before_us,
+                .budget_bytes = BudgetBytes(entry.record.job.spec())};
+  for (const auto& [device, plans] : entry.ready->plans)
+    for (const v1::Plan& plan : plans)
+      job.plan_bytes[device].push_back(CapOf(plan, entry.record.oom_failures, margin));
+  return job;
+}
+
+}  // namespace
+
+void Scheduler::Schedule() {
+  std::vector<QueuedJob> queue;
+  bool waits_for_time = false;
+  for (const auto& [id, entry] : entries_) {
+    if (entry->state() != v1::Job::QUEUED || !entry->ready) continue;
+    queue.push_back(Queued(*entry, settings_.limits.oom_margin));
+    waits_for_time |= entry->record.not_before_us > 0;
+  }
+  if (!changed_ && !waits_for_time) return;
+  changed_ = false;
+  const Decision decision = Decide(std::move(queue), ledger_.Snapshot(), WallMicros());
+  for (const auto& [id, reason] : decision.waiting) {
+    Entry& entry = *Find(id);
+    if (entry.record.job.reason() == reason) continue;
+    entry.record.job.set_reason(reason);  // Not stored: it is worked out again after a restart.
+    Show(entry);
+  }
+  for (const std::string& id : decision.infeasible) {
+    Entry& entry = *Find(id);
+    const DeviceState largest = LargestOf(ledger_.Snapshot());
+    const std::vector<v1::Plan>& plans = entry.ready->plans.at(largest.name);
+    const absl::Status refusal =
+        PlanInfeasible(RefusalOf(plans, largest.name, largest.capacity_bytes,
+                                 BudgetBytes(entry.record.job.spec())),
+                       plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
+    const absl::Status failed = FailJob(entry, ToJobError(refusal));
+    if (!failed.ok()) spdlog::error("job {}: {}", id, failed.message());
+  }
+  for (const Placement& placement : decision.placements) {
+    Entry& entry = *Find(placement.job);
+    const absl::Status admitted = Admit(entry, placement);
+    if (admitted.ok())
+      Launch(entry);
+    else
+      spdlog::error("job {}: not admitted: {}", entry.id(), admitted.message());
+  }
+}
+
+absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
+  const v1::Plan& plan =
+      entry.ready->plans.at(placement.device)[static_cast<size_t>(placement.plan)];
+  RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), placement.bytes));
+  JobRecord changed = entry.record;
+  v1::Job& job = changed.job;
+  AttemptRecord attempt{.job = entry.id(),
+                        .epoch = job.epoch() + 1,
+                        .nonce = RandomHex(32),
+                        .device = placement.device,
+                        .boot_id = BootId(),
+                        .plan = plan,
+                        .cap_bytes = placement.bytes,
+                        .created_us = WallMicros()};
+  if (entry.ready->resume) {
+    attempt.resume_from = entry.ready->resume->dir;
+    attempt.resume_step = entry.ready->resume->step;
+  }
+  job.set_epoch(attempt.epoch);
+  job.set_device(placement.device);
+  *job.mutable_plan() = plan;
+  job.mutable_memory()->set_budget_bytes(placement.bytes);
+  job.mutable_memory()->set_predicted_peak_bytes(plan.peak_bytes());
+  job.mutable_memory()->set_plan(plan.name());
+  changed.last_resume_step = attempt.resume_step;
+  changed.not_before_us = 0;
+  Change change{
+      .attempt = &attempt,
+      .reserve = Reservation{placement.device, entry.id(), attempt.epoch, placement.bytes}};
+  absl::Status status =
+      MoveJob(changed, v1::Job::STARTING, "its worker is being started", WallMicros(), change);
+  entry.attempt = std::make_unique<LiveAttempt>();
+  if (status.ok()) status = Save(entry, std::move(changed), std::move(change), Urgency::kRefusable);
+  if (!status.ok()) {
+    entry.attempt.reset();
+    ledger_.Release(entry.id());
+    return status;
+  }
+  entry.attempt->started = entry.attempt->last_heard = SinceBoot();
+  ShowDevices();
+  return absl::OkStatus();
+}
+
+// The attempt's row stands. Whatever happens from here on, the lock and the exit record tell it.
+void Scheduler::Launch(Entry& entry) {
+  absl::StatusOr<pid_t> shim = LaunchAttempt(settings_.launcher, AssignmentOf(entry));
+  if (!shim.ok()) {
+    spdlog::error("job {}: cannot start a worker: {}", entry.id(), shim.status().message());
+    entry.attempt->record.exit = std::string(shim.status().message());
+    return;  // The next tick finds its lock free and no exit record.
+  }
+  AttemptRecord attempt = entry.attempt->record;
+  attempt.shim_pid = *shim;
+  absl::Status status = attempt.TransitionTo(AttemptState::kIntent, AttemptState::kSpawned);
+  if (status.ok()) status = store_.Commit({.attempt = &attempt});
+  // If this is not stored, Hello or the exit record will say so.
+  if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
+  entry.attempt->record = std::move(attempt);
+  entry.ready->resume.reset();
+  spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes on {}", entry.id(),
+               entry.attempt->record.epoch, entry.attempt->record.plan.name(),
+               entry.attempt->record.cap_bytes, entry.attempt->record.device);
+}
+
+v1::Assignment Scheduler::AssignmentOf(const Entry& entry) const {
+  const AttemptRecord& attempt = entry.attempt->record;
+  const std::string& state_dir = settings_.launcher.state_dir;
+  const CheckedJob& checked = entry.ready->checked;
+  v1::Assignment assignment;
+  assignment.set_job_id(entry.id());
+  assignment.set_epoch(attempt.epoch);
+  assignment.set_nonce(attempt.nonce);
+  assignment.set_link_socket(state_dir + "/link.sock");
+  *assignment.mutable_spec() = checked.spec;
+  assignment.mutable_spec()->set_model(checked.model_dir);
+  *assignment.mutable_plan() = attempt.plan;
+  assignment.set_context_bytes(settings_.context_bytes);
+  assignment.set_cap_bytes(attempt.cap_bytes);
+  assignment.set_train_data(entry.record.train_data);
+  assignment.set_eval_data(entry.record.eval_data);
+  assignment.set_attempt_dir(AttemptDir(state_dir, entry.id(), attempt.epoch));
+  assignment.set_checkpoints_dir(CheckpointsDir(state_dir, entry.id()));
+  assignment.set_resume_from(attempt.resume_from);
+  // The attempt that wrote the checkpoint has a line for each step up to it.
+  if (entry.ready->resume)
+    assignment.set_previous_metrics(AttemptDir(state_dir, entry.id(), entry.ready->resume->epoch) +
+                                    "/metrics.jsonl");
+  assignment.set_base_model_name(checked.model_dir);
+  return assignment;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,134 @@
+// The one thread that changes anything: it takes what came in, moves jobs and attempts through
+// their states, decides who runs next, and looks after live attempts.
+//
+// Every change is committed before it is shown or acted upon, and every action on the world (start,
+// stop, prepare, verify) is derived from a committed row. Looking after attempts is driven by what
+// is, not by what was said: a tick compares locks, links and clocks with the rows, so that a lost
+// message or a restart changes nothing but the delay. Slow work goes to the pools and comes back
+// through the inbox.
+#ifndef SERVER_SCHEDULER_SCHEDULER_H_
+#define SERVER_SCHEDULER_SCHEDULER_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/data/prepare.h"
+#include "server/job/check_job.h"
+#include "server/job/job_index.h"
+#include "server/job/job_store.h"
+#include "server/metrics/metrics.h"
+#include "server/node/launcher.h"
+#include "server/node/link_server.h"
+#include "server/place/ledger.h"
+#include "server/scheduler/entry.h"
+#include "server/scheduler/inbox.h"
+#include "server/scheduler/limits.h"
+#include "server/scheduler/task_pool.h"
+
+namespace snug::server {
+
+struct SchedulerSettings {
+  LauncherSettings launcher;
+  std::vector<Device> devices;
+  int64_t context_bytes = 0;
+  SchedulerLimits limits;
+};
+
+class Scheduler {
+ public:
+  using Reply = std::function<void(absl::StatusOr<v1::Job>)>;
+
+  // Loads the store, opens the link for workers, goes on with what the daemon's earlier life left.
+  static absl::StatusOr<std::unique_ptr<Scheduler>> Start(SchedulerSettings settings,
+                                                          JobStore& store, JobIndex& index,
+                                                          Preparer& preparer, Metrics& metrics);
+  ~Scheduler();
+
+  // Replies come on the scheduler thread, after the commit.
+  void Create(CreateOrder order, Reply reply);
+  void Cancel(std::string id, Reply reply);
+  // Refuses all changes from now on; returns when what was accepted is stored. Workers stay.
+  void Drain();
+
+ private:
+  using ConnectionId = LinkServer::ConnectionId;
+  Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& index, Preparer& preparer,
+            Metrics& metrics);
+
+  // scheduler.cc: the loop, storing and showing.
+  absl::Status Load();
+  void Loop();
+  void Post(Task task);
+  absl::Status Save(Entry& entry, JobRecord changed, Change change, Urgency urgency);
+  absl::Status Move(Entry& entry, JobState to, std::string reason, Change change);
+  void Show(Entry& entry);
+  void ShowDevices();
+  void SaveProgress(Entry& entry);
+  void Drop(const std::string& id);
+  Entry* Find(const std::string& id);
+
+  // requests.cc: what users ask for, until a job is queued.
+  void DoCreate(CreateOrder order, const Reply& reply);
+  void DoCancel(const std::string& id, const Reply& reply);
+  absl::Status CancelEntry(Entry& entry);
+  void GetReady(Entry& entry);
+  void OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready);
+  absl::Status FailJob(Entry& entry, v1::Error error);
+
+  // placement.cc: from queued to a started attempt.
+  void Schedule();
+  absl::Status Admit(Entry& entry, const Placement& placement);
+  void Launch(Entry& entry);
+  v1::Assignment AssignmentOf(const Entry& entry) const;
+
+  // attempts.cc: looking after live attempts, and their messages.
+  void LookAfter(Entry& entry);
+  void EndWorker(Entry& entry, absl::Duration term_after, absl::Duration kill_after);
+  void ShowUnreachable(Entry& entry, absl::Duration silent);
+  void SignalWorker(const Entry& entry, int signal);
+  void OnEvent(ConnectionId link, v1::WorkerEvent event);
+  void OnClosed(ConnectionId link, const absl::Status& why);
+  void OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello);
+  void OnStep(Entry& entry, const v1::WorkerEvent::Step& step);
+  void OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint);
+  void OnBadMessage(Entry& entry, absl::string_view what);
+  absl::Status BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello);
+  void Refuse(ConnectionId link, std::string reason);
+  void TellToStop(const Entry& entry);
+
+  // closing.cc: what an attempt left behind, and what follows.
+  void BeginClosing(Entry& entry);
+  void OnClosing(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed);
+  absl::Status FinishClosing(Entry& entry, const ClosedAttempt& closed);
+  absl::Status Conclude(JobRecord& job, const AttemptRecord& attempt, const ClosedAttempt& closed,
+                        Change& change);
+
+  const SchedulerSettings settings_;
+  JobStore& store_;
+  JobIndex& index_;
+  Preparer& preparer_;
+  Metrics& metrics_;
+  Ledger ledger_;
+  std::map<std::string, std::unique_ptr<Entry>> entries_;  // Jobs that have not ended.
+  std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
+  int64_t next_order_ = 1;
+  absl::Duration last_maintained_;
+  bool changed_ = true;  // Something that scheduling depends on has changed since the last round.
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> stopping_{false};
+  Inbox inbox_;
+  std::unique_ptr<LinkServer> link_;
+  TaskPool pool_{2};          // Verifying, planning.
+  TaskPool prepare_pool_{1};  // One snug-prepare at a time: each may take its whole memory limit.
+  std::thread thread_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_SCHEDULER_H_
