@@ -1,0 +1,121 @@
+#include "server/api/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "server/api/grpc_status.h"
+#include "server/artifact/output.h"
+#include "server/node/attempt_files.h"
+
+namespace snug::server {
+namespace {
+
+// Up to kChunkBytes from `offset`; empty at the end, and where there is no such file.
+absl::StatusOr<std::string> ReadAt(const std::string& path, int64_t offset, bool must_exist) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0 && errno == ENOENT && !must_exist) return std::string();
+  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot open a file of the job");
+  std::string bytes(kChunkBytes, '\0');
+  const ssize_t got = pread(fd, bytes.data(), bytes.size(), offset);
+  const int error = errno;
+  close(fd);
+  if (got < 0) return absl::ErrnoToStatus(error, "cannot read a file of the job");
+  bytes.resize(static_cast<size_t>(got));
+  return bytes;
+}
+
+NextChunk Chunk(const google::protobuf::MessageLite& message) {
+  return {.kind = NextChunk::kChunk, .chunk = Encode(message)};
+}
+
+class LogReader {
+ public:
+  LogReader(const JobIndex& index, std::string state_dir, std::string job, bool follow)
+      : index_(index), state_dir_(std::move(state_dir)), job_(std::move(job)), follow_(follow) {}
+
+  absl::StatusOr<NextChunk> operator()() {
+    while (true) {
+      // Asked before reading: what an ended job has written is all there then.
+      ASSIGN_OR_RETURN(const JobPtr job, index_.Find(job_));
+      const bool over = !follow_ || IsTerminal(job->state());
+      ASSIGN_OR_RETURN(const std::string bytes,
+                       ReadAt(AttemptDir(state_dir_, job_, epoch_) + "/worker.log", offset_,
+                              /*must_exist=*/false));
+      offset_ += static_cast<int64_t>(bytes.size());
+      if (!bytes.empty()) {
+        v1::LogChunk chunk;
+        chunk.set_text(bytes);
+        return Chunk(chunk);
+      }
+      if (epoch_ >= job->epoch()) return NextChunk{over ? NextChunk::kEnd : NextChunk::kWait};
+      ++epoch_;
+      offset_ = 0;
+    }
+  }
+
+ private:
+  const JobIndex& index_;
+  const std::string state_dir_;
+  const std::string job_;
+  const bool follow_;
+  int epoch_ = 1;
+  int64_t offset_ = 0;
+};
+
+class OutputReader {
+ public:
+  OutputReader(std::string dir, std::vector<OutputFile> files)
+      : dir_(std::move(dir)), files_(std::move(files)) {}
+
+  absl::StatusOr<NextChunk> operator()() {
+    if (next_ == files_.size()) return NextChunk{};
+    const OutputFile& file = files_[next_];
+    ASSIGN_OR_RETURN(std::string bytes,
+                     ReadAt(absl::StrCat(dir_, "/", file.path), offset_, /*must_exist=*/true));
+    if (bytes.empty() && offset_ < file.bytes)
+      return absl::DataLossError(absl::StrCat(file.path, " has become shorter"));
+    v1::FileChunk chunk;
+    if (offset_ == 0) {
+      chunk.set_path(file.path);
+      chunk.set_file_bytes(file.bytes);
+    }
+    offset_ += static_cast<int64_t>(bytes.size());
+    chunk.set_content(std::move(bytes));
+    if (offset_ >= file.bytes) {
+      ++next_;
+      offset_ = 0;
+    }
+    return Chunk(chunk);
+  }
+
+ private:
+  const std::string dir_;
+  const std::vector<OutputFile> files_;
+  size_t next_ = 0;
+  int64_t offset_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<ChunkSource> LogSource(const JobIndex& index, const std::string& state_dir,
+                                      const v1::GetJobLogsRequest& request) {
+  ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
+  auto reader = std::make_shared<LogReader>(index, state_dir, job->id(), request.follow());
+  return ChunkSource([reader] { return (*reader)(); });
+}
+
+absl::StatusOr<ChunkSource> OutputSource(const JobIndex& index,
+                                         const v1::DownloadJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string dir, index.OutputOf(request.id()));
+  ASSIGN_OR_RETURN(std::vector<OutputFile> files, ListOutput(dir));
+  auto reader = std::make_shared<OutputReader>(dir, std::move(files));
+  return ChunkSource([reader] { return (*reader)(); });
+}
+
+}  // namespace snug::server

@@ -1,0 +1,74 @@
+// snug.v1.FineTuning: each method parses, finds, acts, converts, and decides nothing itself.
+//
+// Raw methods, because gRPC answers UNIMPLEMENTED to bytes that do not parse. Reads come from the
+// index; what touches files goes to a pool; what changes something goes to the scheduler and is
+// answered after its commit. No method blocks a gRPC thread.
+#ifndef SERVER_API_SERVICE_H_
+#define SERVER_API_SERVICE_H_
+
+#include <functional>
+#include <string>
+
+#include "server/api/page_token.h"
+#include "server/api/streams.h"
+#include "server/job/job_index.h"
+#include "server/scheduler/advice.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scheduler/task_pool.h"
+#include "snug/v1/service.grpc.pb.h"
+
+namespace snug::server {
+
+template <typename Response>
+using Answer = std::function<void(absl::StatusOr<Response>)>;
+
+// What the service is made of; all outlive it.
+struct ServiceParts {
+  JobIndex& index;
+  Scheduler& scheduler;
+  Advisor& advisor;
+  TaskPool& pool;
+  StreamRegistry& streams;
+  std::string state_dir;
+  v1::ServerInfo info;  // Less what changes.
+};
+
+using RawService =
+    v1::FineTuning::WithRawCallbackMethod_CreateJob<v1::FineTuning::WithRawCallbackMethod_PlanJob<
+        v1::FineTuning::WithRawCallbackMethod_GetJob<v1::FineTuning::WithRawCallbackMethod_ListJobs<
+            v1::FineTuning::WithRawCallbackMethod_CancelJob<
+                v1::FineTuning::WithRawCallbackMethod_GetServerInfo<
+                    v1::FineTuning::WithRawCallbackMethod_WatchJob<
+                        v1::FineTuning::WithRawCallbackMethod_GetJobLogs<
+                            v1::FineTuning::WithRawCallbackMethod_DownloadJob<
+                                v1::FineTuning::Service>>>>>>>>>;
+
+class FineTuningService : public RawService {
+ public:
+  explicit FineTuningService(ServiceParts parts) : parts_(std::move(parts)) {}
+
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+  using Stream = grpc::ServerWriteReactor<grpc::ByteBuffer>;
+
+  grpc::ServerUnaryReactor* CreateJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* PlanJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* GetJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* ListJobs(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* CancelJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* GetServerInfo(Context*, const Bytes* in, Bytes* out) override;
+  Stream* WatchJob(Context*, const Bytes* in) override;
+  Stream* GetJobLogs(Context*, const Bytes* in) override;
+  Stream* DownloadJob(Context*, const Bytes* in) override;
+
+ private:
+  void Create(const v1::CreateJobRequest& request, const Answer<v1::Job>& answer);
+  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
+
+  const ServiceParts parts_;
+  const PageTokens tokens_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_API_SERVICE_H_

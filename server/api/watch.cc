@@ -1,0 +1,116 @@
+#include "server/api/watch.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/api/grpc_status.h"
+#include "server/api/unary_call.h"
+#include "server/job/errors.h"
+#include "snug/v1/service.pb.h"
+
+namespace snug::server {
+namespace {
+
+class WatchCall;
+
+// What outlives the call: the index and the registry may still hold it when gRPC has let go of the
+// reactor.
+class WatchCore : public JobWatcher, public Stoppable {
+ public:
+  explicit WatchCore(WatchCall* call) : call_(call) {}
+
+  void OnChange(const JobPtr& job) override {
+    absl::MutexLock lock(&mutex_);
+    pending_ = job;
+    Advance();
+  }
+  void Stop() override { End(Draining()); }
+  void End(absl::Status why) {
+    absl::MutexLock lock(&mutex_);
+    if (end_.ok()) end_ = std::move(why);
+    ending_ = true;
+    Advance();
+  }
+  void OnWritten(bool ok) {
+    absl::MutexLock lock(&mutex_);
+    writing_ = false;
+    if (!ok) {
+      end_ = absl::CancelledError("the client has gone");
+      ending_ = true;
+    }
+    Advance();
+  }
+
+ private:
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  absl::Mutex mutex_;
+  WatchCall* const call_;  // Alive until finished_.
+  JobPtr pending_ ABSL_GUARDED_BY(mutex_);
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  WatchCall() : core_(std::make_shared<WatchCore>(this)) {}
+  const std::shared_ptr<WatchCore>& core() { return core_; }
+  void Write(grpc::ByteBuffer bytes) {
+    bytes_ = std::move(bytes);
+    StartWrite(&bytes_);
+  }
+
+ private:
+  // A reaction may lead to OnDone on another thread, which deletes this call: the core must outlast
+  // the reaction.
+  void OnWriteDone(bool ok) override {
+    const std::shared_ptr<WatchCore> core = core_;
+    core->OnWritten(ok);
+  }
+  void OnCancel() override {
+    const std::shared_ptr<WatchCore> core = core_;
+    core->End(absl::CancelledError("the client has gone"));
+  }
+  void OnDone() override { delete this; }
+
+  const std::shared_ptr<WatchCore> core_;
+  grpc::ByteBuffer bytes_;
+};
+
+// StartWrite and Finish only hand over to gRPC: their reactions come on its own threads, never
+// inside these calls.
+void WatchCore::Advance() {
+  if (writing_ || finished_) return;
+  if (pending_ != nullptr && end_.ok()) {
+    const JobPtr job = std::exchange(pending_, nullptr);
+    writing_ = true;
+    ending_ = ending_ || IsTerminal(job->state());
+    call_->Write(Encode(*job));
+  } else if (ending_) {
+    finished_ = true;
+    call_->Finish(ToGrpcStatus(end_));
+  }
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(const grpc::ByteBuffer& bytes,
+                                                       JobIndex& index, StreamRegistry& streams) {
+  auto* call = new WatchCall();
+  const std::shared_ptr<WatchCore> core = call->core();
+  v1::WatchJobRequest request;
+  const absl::Status parsed = Decode(bytes, kMaxRequestBytes, request);
+  absl::StatusOr<JobPtr> job =
+      parsed.ok() ? index.Watch(request.id(), core) : absl::StatusOr<JobPtr>(parsed);
+  if (!job.ok())
+    core->End(job.status());
+  else if (!streams.Add(core))
+    core->End(Draining());
+  else
+    core->OnChange(*job);
+  return call;
+}
+
+}  // namespace snug::server

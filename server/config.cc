@@ -1,0 +1,154 @@
+#include "server/config.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "proto/snug/status_macros.h"
+#include "proto/snug/yaml.h"
+#include "server/node/attempt_files.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int kDefaultMetricsPort = 9464;
+constexpr int64_t kMaxConfigBytes = 1 << 20;
+
+// What the command line said; empty and -1: nothing.
+struct Flags {
+  std::string config;
+  std::string state_dir;
+  std::string socket;
+  std::vector<std::string> devices;
+  int metrics_port = -1;
+};
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string BinaryDir() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
+}
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+// CLI11 throws; nothing of it leaves this function.
+absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("The Snug daemon: runs fine-tuning jobs on this machine.", "snugd");
+  app.add_option("--config", flags.config, "DaemonConfig in YAML");
+  app.add_option("--state-dir", flags.state_dir, "Jobs, datasets and checkpoints");
+  app.add_option("--socket", flags.socket, "Unix socket to serve on");
+  app.add_option("--device", flags.devices, "Device and capacity: cpu:0=4GiB")
+      ->allow_extra_args(false);
+  app.add_option("--metrics-port", flags.metrics_port, "Port of /metrics on loopback; 0 = any")
+      ->check(CLI::Range(0, 65535));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return absl::OutOfRangeError(app.help());
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see snugd --help"));
+  }
+  return flags;
+}
+
+std::string UserFolder(const char* variable, const char* below_home) {
+  const std::string given = Environment(variable);
+  if (!given.empty()) return given;
+  return absl::StrCat(Environment("HOME"), "/", below_home);
+}
+
+std::string DefaultStateDir() {
+  if (geteuid() == 0) return "/var/lib/snug";
+  return UserFolder("XDG_STATE_HOME", ".local/state") + "/snug";
+}
+
+std::string DefaultSocket() {
+  if (geteuid() == 0) return "/run/snug/snug.sock";
+  const std::string runtime = Environment("XDG_RUNTIME_DIR");
+  if (!runtime.empty()) return runtime + "/snug/snug.sock";
+  return absl::StrCat("/tmp/snug-", geteuid(), "/snug.sock");
+}
+
+std::string DefaultPython() {
+  const std::string given = Environment("SNUG_PYTHON");
+  if (!given.empty()) return given;
+  const std::string venv = BinaryDir() + "/../../.venv/bin/python";
+  return Exists(venv) ? venv : "python3";
+}
+
+template <typename Setter>
+void SetIf(const std::string& value, Setter&& set) {
+  if (!value.empty()) set(value);
+}
+
+absl::Status AddDevices(const std::vector<std::string>& given, v1::DaemonConfig& config) {
+  if (!given.empty()) config.clear_devices();
+  for (const std::string& text : given) {
+    const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (parts.size() != 2)
+      return absl::InvalidArgumentError(
+          absl::StrCat("--device ", text, ": write NAME=BYTES, as in cpu:0=4GiB"));
+    v1::DeviceConfig& device = *config.add_devices();
+    device.set_name(parts[0]);
+    device.set_capacity(parts[1]);
+  }
+  return absl::OkStatus();
+}
+
+void FillDefaults(v1::DaemonConfig& config) {
+  if (config.state_dir().empty()) config.set_state_dir(DefaultStateDir());
+  if (config.socket().empty()) config.set_socket(DefaultSocket());
+  if (!config.has_metrics_port()) config.set_metrics_port(kDefaultMetricsPort);
+  if (config.worker().empty()) config.set_worker(BinaryDir() + "/snug-worker");
+  if (config.shim().empty()) config.set_shim(BinaryDir() + "/snug-shim");
+  if (config.python().empty()) config.set_python(DefaultPython());
+  v1::PrepareLimits& prepare = *config.mutable_prepare();
+  if (prepare.memory().empty()) prepare.set_memory("4GiB");
+  if (prepare.timeout_seconds() == 0) prepare.set_timeout_seconds(3600);
+}
+
+std::string Absolute(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
+  ASSIGN_OR_RETURN(const Flags flags, ParseFlags(argc, argv));
+  v1::DaemonConfig config;
+  if (!flags.config.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(flags.config, kMaxConfigBytes));
+    RETURN_IF_ERROR(ParseYaml(text, flags.config, &config));
+  }
+  SetIf(flags.state_dir, [&](const std::string& value) { config.set_state_dir(value); });
+  SetIf(flags.socket, [&](const std::string& value) { config.set_socket(value); });
+  if (flags.metrics_port >= 0) config.set_metrics_port(flags.metrics_port);
+  RETURN_IF_ERROR(AddDevices(flags.devices, config));
+  FillDefaults(config);
+  if (config.prepare().timeout_seconds() < 0)
+    return absl::InvalidArgumentError("prepare.timeout_seconds is negative");
+  // Workers and requests carry these paths: they must not depend on anybody's current folder.
+  config.set_state_dir(Absolute(config.state_dir()));
+  config.set_socket(Absolute(config.socket()));
+  config.set_worker(Absolute(config.worker()));
+  config.set_shim(Absolute(config.shim()));
+  return config;
+}
+
+std::string PrepareScript() {
+  const std::string given = Environment("SNUG_PREPARE");
+  return given.empty() ? BinaryDir() + "/../../worker/prepare/snug_prepare.py" : given;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,184 @@
+#include "server/daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "proto/snug/bytes.h"
+#include "proto/snug/status_macros.h"
+#include "server/config.h"
+#include "server/job/errors.h"
+#include "server/job/log.h"
+#include "server/node/attempt_files.h"
+#include "server/place/host_memory.h"
+
+namespace snug::server {
+namespace {
+
+constexpr const char* kVersion = "0.1.0";
+constexpr absl::Duration kDrainPatience = absl::Seconds(10);
+constexpr int kWatchdogSeconds =
+    20;  // gRPC's Shutdown of this version may never return (upstream 39114).
+constexpr int kApiThreads = 4;
+
+sigset_t EndSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+void SetUpProcess() {
+  const sigset_t set = EndSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  for (int ignored : {SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2}) signal(ignored, SIG_IGN);
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
+absl::Status MakeFolder(const std::string& dir, mode_t mode) {
+  if (mkdir(dir.c_str(), mode) == 0) return absl::OkStatus();
+  if (errno == EEXIST) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(dir).parent_path(), error);
+  if (mkdir(dir.c_str(), mode) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", dir));
+}
+
+absl::StatusOr<int> LockState(const std::string& dir) {
+  const std::string path = dir + "/LOCK";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    const std::string owner = ReadSmallFile(path, 64).value_or("");
+    close(fd);
+    return absl::UnavailableError(absl::StrCat("state directory ", dir,
+                                               " is in use by snugd with pid ",
+                                               absl::StripAsciiWhitespace(owner)));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const v1::DaemonConfig& config) {
+  SetUpProcess();
+  std::unique_ptr<Daemon> daemon(new Daemon(config));
+  RETURN_IF_ERROR(daemon->TakeState());
+  RETURN_IF_ERROR(daemon->Build());
+  return daemon;
+}
+
+Daemon::~Daemon() {
+  Shutdown();
+  if (lock_ >= 0) close(lock_);
+}
+
+absl::Status Daemon::TakeState() {
+  RETURN_IF_ERROR(MakeFolder(config_.state_dir(), 0700));
+  ASSIGN_OR_RETURN(lock_, LockState(config_.state_dir()));
+  RETURN_IF_ERROR(MakeFolder(config_.state_dir() + "/datasets", 0700));
+  RETURN_IF_ERROR(MakeFolder(config_.state_dir() + "/jobs", 0700));
+  return MakeFolder(std::filesystem::path(config_.socket()).parent_path().string(),
+                    geteuid() == 0 ? 0755 : 0700);
+}
+
+absl::Status Daemon::Build() {
+  ASSIGN_OR_RETURN(const int64_t prepare_bytes, ParseBytes(config_.prepare().memory()));
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config_, HostMemoryBytes(), cores));
+  ASSIGN_OR_RETURN(const int64_t context_bytes, MeasureContext({.shim = config_.shim(),
+                                                                .worker = config_.worker(),
+                                                                .state_dir = config_.state_dir()}));
+  ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir()}));
+  preparer_ = std::make_unique<Preparer>(
+      PrepareSettings{.python = config_.python(),
+                      .script = PrepareScript(),
+                      .datasets_dir = config_.state_dir() + "/datasets",
+                      .memory_bytes = prepare_bytes,
+                      .timeout = absl::Seconds(config_.prepare().timeout_seconds())});
+  preparer_->RemoveLeftovers();
+  RETURN_IF_ERROR(BuildScheduler(devices, context_bytes));
+  ServeMetrics();
+  v1::ServerInfo info;
+  info.set_version(kVersion);
+  info.set_instance_uuid(store_->instance_uuid());
+  info.set_boot_epoch(store_->boot_epoch());
+  info.set_metrics_port(metrics_.port());
+  service_ = std::make_unique<FineTuningService>(
+      ServiceParts{index_, *scheduler_, *advisor_, *pool_, streams_, config_.state_dir(), info});
+  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_.socket(), *service_));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::BuildScheduler(std::vector<Device> devices, int64_t context_bytes) {
+  pool_ = std::make_unique<TaskPool>(kApiThreads);
+  advisor_ = std::make_unique<Advisor>(index_, *preparer_, devices, context_bytes);
+  SchedulerSettings settings{.launcher = {.shim = config_.shim(),
+                                          .worker = config_.worker(),
+                                          .state_dir = config_.state_dir()},
+                             .devices = std::move(devices),
+                             .context_bytes = context_bytes};
+  ASSIGN_OR_RETURN(scheduler_,
+                   Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));
+  return absl::OkStatus();
+}
+
+void Daemon::ServeMetrics() {
+  const absl::Status served = metrics_.Serve(config_.metrics_port());
+  if (!served.ok()) spdlog::warn("going on without metrics: {}", served.message());
+}
+
+std::string Daemon::Banner() const {
+  const std::string metrics =
+      metrics_.port() == 0
+          ? "no metrics"
+          : absl::StrCat("metrics on http://127.0.0.1:", metrics_.port(), "/metrics");
+  return absl::StrCat("snugd: serving on unix:", config_.socket(), ", ", metrics);
+}
+
+void Daemon::WaitForShutdown() {
+  const sigset_t set = EndSignals();
+  int signal = 0;
+  sigwait(&set, &signal);
+  spdlog::info("signal {}: shutting down; workers go on", signal);
+  std::thread([set] {
+    const timespec limit = {kWatchdogSeconds, 0};
+    const int again = sigtimedwait(&set, nullptr, &limit);
+    spdlog::warn(again > 0 ? "second signal: ending at once" : "shutdown took too long: ending");
+    spdlog::default_logger()->flush();
+    _exit(0);
+  }).detach();
+  Shutdown();
+}
+
+// R-G9. Everything durable is durable already; this is about telling clients and closing the store
+// cleanly.
+void Daemon::Shutdown() {
+  if (server_ != nullptr) server_->StopAccepting();
+  streams_.StopAll();
+  if (scheduler_ != nullptr) scheduler_->Drain();
+  if (server_ != nullptr) server_->Shutdown(kDrainPatience);
+  server_.reset();
+  if (pool_ != nullptr) pool_->Stop();
+  service_.reset();
+  scheduler_.reset();
+  store_.reset();
+}
+
+}  // namespace snug::server

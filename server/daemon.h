@@ -1,0 +1,61 @@
+// The daemon as one object graph, built in one place, in order, and taken down in the reverse of
+// it.
+#ifndef SERVER_DAEMON_H_
+#define SERVER_DAEMON_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/api/grpc_server.h"
+#include "server/api/service.h"
+#include "server/api/streams.h"
+#include "server/data/prepare.h"
+#include "server/job/job_index.h"
+#include "server/job/job_store.h"
+#include "server/metrics/metrics.h"
+#include "server/scheduler/advice.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scheduler/task_pool.h"
+#include "snug/v1/config.pb.h"
+
+namespace snug::server {
+
+class Daemon {
+ public:
+  // Blocks SIGTERM and SIGINT in this thread and all that it starts: WaitForShutdown takes them.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Create(const v1::DaemonConfig& config);
+  ~Daemon();
+
+  // "snugd: serving on unix:..., metrics on http://127.0.0.1:9464/metrics"
+  std::string Banner() const;
+
+  // Until SIGTERM or SIGINT; then an orderly end within 20 s. Workers stay. A second signal ends at
+  // once.
+  void WaitForShutdown();
+
+ private:
+  explicit Daemon(const v1::DaemonConfig& config) : config_(config) {}
+  absl::Status TakeState();
+  absl::Status Build();
+  absl::Status BuildScheduler(std::vector<Device> devices, int64_t context_bytes);
+  void ServeMetrics();
+  void Shutdown();
+
+  const v1::DaemonConfig config_;
+  int lock_ = -1;
+  Metrics metrics_;
+  JobIndex index_;
+  StreamRegistry streams_;
+  std::unique_ptr<JobStore> store_;
+  std::unique_ptr<Preparer> preparer_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Advisor> advisor_;
+  std::unique_ptr<TaskPool> pool_;
+  std::unique_ptr<FineTuningService> service_;
+  std::unique_ptr<GrpcServer> server_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_DAEMON_H_

@@ -1,0 +1,272 @@
+// fake-worker ASSIGNMENT: a worker that trains nothing and speaks the link. What it does is said in
+// the job's display_name:
+//   steps=N step_ms=N        how many steps (else training.max_steps) of how long (else 20)
+//   crash_at=S nan_at=S oom_at=S  kills itself, fails as the user's error, runs out of memory at
+//   that step only_epoch=E             the misfortune above happens in that attempt alone (else in
+//   each) silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM no_output=1 garbage=S
+//   ends as finished without an output; sends nonsense at that step
+// Like the real one it goes on without a daemon and dials again, keeps metrics.jsonl, saves
+// checkpoints with manifests.
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "google/protobuf/util/json_util.h"
+#include "nlohmann/json.hpp"
+#include "server/data/sha256.h"
+#include "server/job/check_job.h"
+#include "server/node/framing.h"
+#include "snug/v1/worker.pb.h"
+#include "tests/server/testing/tiny_model.h"
+#include "worker/program/model_config.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFinished = 0, kStopped = 3, kFailed = 4;
+constexpr int64_t kContextBytes = 8 << 20;
+
+class Script {
+ public:
+  explicit Script(const std::string& text) {
+    for (absl::string_view word : absl::StrSplit(text, ' ')) {
+      const std::pair<std::string, std::string> parts =
+          absl::StrSplit(word, absl::MaxSplits('=', 1));
+      int64_t value = 0;
+      if (absl::SimpleAtoi(parts.second, &value)) values_[parts.first] = value;
+    }
+  }
+  int64_t operator()(const std::string& name, int64_t absent = 0) const {
+    const auto found = values_.find(name);
+    return found == values_.end() ? absent : found->second;
+  }
+
+ private:
+  std::map<std::string, int64_t> values_;
+};
+
+class FakeWorker {
+ public:
+  explicit FakeWorker(v1::Assignment assignment)
+      : assignment_(std::move(assignment)), script_(assignment_.spec().display_name()) {
+    if (script_("deaf")) signal(SIGTERM, SIG_IGN);
+    steps_ = script_("steps", std::max<int64_t>(1, assignment_.spec().training().max_steps()));
+  }
+
+  int Run() {
+    Resume();
+    std::cout << "fake worker, from step " << step_ << std::endl;
+    while (step_ < steps_) {
+      Dial();
+      if (const int ended = DoStep(); ended >= 0) return ended;
+      Listen(absl::Milliseconds(script_("step_ms", 20)));
+      if (stopped_) return Finish(v1::WorkerResult::STOPPED, kStopped);
+    }
+    if (!script_("no_output")) Export();
+    return Finish(
+        script_("no_output") ? v1::WorkerResult::OUTCOME_UNSPECIFIED : v1::WorkerResult::SUCCEEDED,
+        kFinished);
+  }
+
+ private:
+  void Resume() {
+    metrics_.open(assignment_.attempt_dir() + "/metrics.jsonl");
+    if (assignment_.resume_from().empty()) return;
+    const auto manifest =
+        nlohmann::json::parse(ReadText(assignment_.resume_from() + "/MANIFEST.json"));
+    step_ = resumed_from_ = manifest["step"].get<int64_t>();
+    std::ifstream before(assignment_.previous_metrics());
+    for (std::string line; std::getline(before, line);)
+      if (nlohmann::json::parse(line)["global_step"].get<int64_t>() <= step_)
+        metrics_ << line << "\n";
+  }
+
+  // -1: goes on.
+  int DoStep() {
+    ++step_;
+    const bool now = script_("only_epoch", assignment_.epoch()) == assignment_.epoch();
+    if (now && script_("crash_at") == step_) kill(getpid(), SIGKILL);
+    if (now && script_("nan_at") == step_)
+      return Fail(v1::WorkerResult::USER, "LOSS_NOT_FINITE", "the loss is NaN");
+    if (now && script_("oom_at") == step_)
+      return Fail(v1::WorkerResult::OUT_OF_MEMORY, "OUT_OF_MEMORY", "the cap was hit");
+    if (now && script_("garbage") == step_) Write("\xff\xff\xff\xff\xff\xff");
+    metrics_ << nlohmann::json{{"global_step", step_}, {"loss", Loss()}}.dump() << std::endl;
+    v1::WorkerEvent event;
+    *event.mutable_step()->mutable_progress() = Progress();
+    event.mutable_step()->set_measured_peak_bytes(kContextBytes + 1);
+    Send(event);
+    const int64_t save = assignment_.spec().training().save_steps();
+    if (save > 0 && step_ % save == 0) Checkpoint();
+    return -1;
+  }
+
+  double Loss() const { return 4.0 / static_cast<double>(step_); }
+
+  v1::Progress Progress() const {
+    v1::Progress progress;
+    progress.set_global_step(step_);
+    progress.set_max_steps(steps_);
+    progress.set_loss(Loss());
+    progress.set_num_tokens(step_ * 10);
+    progress.set_step_seconds(0.01);
+    progress.set_resumed_from_step(resumed_from_);
+    return progress;
+  }
+
+  void Checkpoint() {
+    const std::string dir = absl::StrFormat("%s/step-%06d.e%d", assignment_.checkpoints_dir(),
+                                            step_, assignment_.epoch());
+    fs::create_directories(dir + ".tmp");
+    const std::string state = absl::StrCat("step ", step_);
+    WriteText(dir + ".tmp/weights", state);
+    const std::string manifest =
+        nlohmann::json{
+            {"schema", 1},
+            {"step", step_},
+            {"epoch", assignment_.epoch()},
+            {"files", {{"weights", {{"size", state.size()}, {"sha256", Sha256Hex(state)}}}}}}
+            .dump();
+    WriteText(dir + ".tmp/MANIFEST.json", manifest);
+    fs::rename(dir + ".tmp", dir);
+    v1::WorkerEvent event;
+    event.mutable_checkpoint()->set_global_step(step_);
+    event.mutable_checkpoint()->set_path(dir);
+    event.mutable_checkpoint()->set_manifest_sha256(Sha256Hex(manifest));
+    Send(event);
+  }
+
+  void Export() {
+    const v1::JobSpec& spec = assignment_.spec();
+    const std::string dir = assignment_.attempt_dir() + "/output";
+    fs::create_directories(dir);
+    const auto config = program::ReadModelConfig(spec.model());
+    const auto program = program::BuildProgram(config.value(), ModeOf(spec)).value();
+    if (spec.method() == v1::JobSpec::LORA) {
+      WriteText(dir + "/adapter_config.json", "{}");
+      WriteParameters(dir + "/adapter_model.safetensors", program, Holds::kAdapter);
+    } else {
+      fs::copy_file(spec.model() + "/config.json", dir + "/config.json");
+      WriteParameters(dir + "/model.safetensors", program, Holds::kBase);
+    }
+    metrics_.close();
+    fs::copy_file(assignment_.attempt_dir() + "/metrics.jsonl", dir + "/metrics.jsonl");
+  }
+
+  int Fail(v1::WorkerResult::FailureClass failure, const char* reason, const char* message) {
+    result_.set_failure_class(failure);
+    result_.mutable_error()->set_reason(reason);
+    result_.mutable_error()->set_message(absl::StrCat(message, " at step ", step_));
+    return Finish(v1::WorkerResult::FAILED, kFailed);
+  }
+
+  int Finish(v1::WorkerResult::Outcome outcome, int exit_code) {
+    if (outcome == v1::WorkerResult::OUTCOME_UNSPECIFIED) return exit_code;
+    result_.set_outcome(outcome);
+    *result_.mutable_progress() = Progress();
+    std::string text;
+    google::protobuf::util::MessageToJsonString(result_, &text).ok();
+    WriteText(assignment_.attempt_dir() + "/result.json.tmp", text);
+    fs::rename(assignment_.attempt_dir() + "/result.json.tmp",
+               assignment_.attempt_dir() + "/result.json");
+    return exit_code;
+  }
+
+  void Dial() {
+    if (fd_ >= 0 || script_("silent")) return;
+    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, assignment_.link_socket().c_str(), sizeof address.sun_path - 1);
+    if (connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return HangUp();
+    v1::WorkerEvent event;
+    v1::WorkerEvent::Hello& hello = *event.mutable_hello();
+    hello.set_job_id(assignment_.job_id());
+    hello.set_epoch(assignment_.epoch());
+    hello.set_nonce(assignment_.nonce());
+    hello.set_pid(getpid());
+    hello.set_global_step(step_);
+    hello.set_max_steps(steps_);
+    hello.set_resumed_from_step(resumed_from_);
+    Send(event);
+  }
+
+  void HangUp() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+  void Send(const v1::WorkerEvent& event) { Write(Frame(event.SerializeAsString())); }
+
+  void Write(const std::string& bytes) {
+    if (fd_ >= 0 && send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) HangUp();
+  }
+
+  void Listen(absl::Duration duration) {
+    const absl::Time end = absl::Now() + duration;
+    while (absl::Now() < end) {
+      pollfd set = {fd_, POLLIN, 0};
+      const auto left = static_cast<int>(absl::ToInt64Milliseconds(end - absl::Now()));
+      if (poll(&set, 1, std::max(left, 1)) <= 0 || set.revents == 0) continue;
+      char buffer[4096];
+      const ssize_t got = read(fd_, buffer, sizeof buffer);
+      if (got <= 0) {
+        HangUp();
+        continue;
+      }
+      reader_.Add({buffer, static_cast<size_t>(got)});
+      Obey();
+    }
+  }
+
+  void Obey() {
+    std::string message;
+    while (reader_.Next(message).value()) {
+      v1::WorkerCommand command;
+      command.ParseFromString(message);
+      const bool ends = command.has_stop() || command.has_refused();
+      stopped_ |= ends && !script_("deaf");
+    }
+  }
+
+  const v1::Assignment assignment_;
+  const Script script_;
+  std::ofstream metrics_;
+  v1::WorkerResult result_;
+  FrameReader reader_;
+  int64_t step_ = 0;
+  int64_t steps_ = 0;
+  int64_t resumed_from_ = 0;
+  int fd_ = -1;
+  bool stopped_ = false;
+};
+
+int Main(const std::string& argument) {
+  if (argument == "--measure-context") {
+    std::cout << nlohmann::json{{"context_bytes", kContextBytes}}.dump() << std::endl;
+    return 0;
+  }
+  v1::Assignment assignment;
+  if (!assignment.ParseFromString(ReadText(argument))) return 1;
+  return FakeWorker(std::move(assignment)).Run();
+}
+
+}  // namespace
+}  // namespace snug::server
+
+int main(int argc, char** argv) { return argc == 2 ? snug::server::Main(argv[1]) : 64; }
