@@ -61,6 +61,20 @@ TEST(RopeFrequenciesTest, Llama3EqualsTransformers) {
                          0x1.46831ap-14f, 0x1.09fb7ep-14f, 0x1.b15902p-15f, 0x1.610332p-15f}));
 }
 
+// A frequency that comes out one unit off if 2 pi is divided by it, instead of multiplied with its
+// reciprocal as torch does.
+TEST(RopeFrequenciesTest, Llama3RoundsInTorchsOrder) {
+  EXPECT_EQ(Frequencies({.D = 16,
+                         .theta = 500000.0,
+                         .scaling = RopeScaling::kLlama3,
+                         .factor = 3.0,
+                         .low_freq_factor = 1.0,
+                         .high_freq_factor = 4.0,
+                         .original_max_position = 256.0}),
+            std::vector<float>({0x1p0f, 0x1.8d276p-3f, 0x1.163fa2p-6f, 0x1.3e9f14p-9f,
+                                0x1.ee4daep-12f, 0x1.7f6d4p-14f, 0x1.296bbp-16f, 0x1.cd69bep-19f}));
+}
+
 TEST(RopeFrequenciesTest, RefusesBadArguments) {
   float inv_freq[4];
   const auto refused = [&](auto change) {
