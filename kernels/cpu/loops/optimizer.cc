@@ -13,26 +13,25 @@ SNUG_INLINE F32x16 Sqrt(F32x16 v) {
   return v;
 }
 
-using F64x8 = double __attribute__((vector_size(64)));
-using F32x8 = float __attribute__((vector_size(32)));
+using F32x4 = float __attribute__((vector_size(16)));
+using F64x4 = double __attribute__((vector_size(32)));
 
-SNUG_INLINE double SumLanes(F64x8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-
+// Four lanes at a time: GCC 12 converts wider vectors to fp64 lane by lane where registers are
+// narrower.
 template <typename T>
 double SumSquaresTyped(const T* x, int64_t n) {
-  F64x8 low{}, high{};
+  F64x4 sums[4] = {};
   ForVectors(n, [&](int64_t i, auto part) SNUG_LAMBDA {
     const F32x16 v = Load(x + i, part);
-    F32x8 halves[2];
-    memcpy(halves, &v, sizeof(v));
-    const F64x8 a = __builtin_convertvector(halves[0], F64x8);
-    const F64x8 b = __builtin_convertvector(halves[1], F64x8);
-    low += a * a;
-    high += b * b;
+    F32x4 quarters[4];
+    memcpy(quarters, &v, sizeof(v));
+    for (int k = 0; k < 4; ++k) {
+      const F64x4 wide = __builtin_convertvector(quarters[k], F64x4);
+      sums[k] += wide * wide;
+    }
   });
-  return SumLanes(low + high);
+  const F64x4 sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
+  return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 }  // namespace
