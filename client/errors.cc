@@ -59,6 +59,21 @@ std::string CodeInWords(grpc::StatusCode code) {
   }
 }
 
+// A daemon's message that only strings its bad fields together is said better by a line for each.
+std::string Headline(const std::string& message, const google::rpc::Status& details) {
+  google::rpc::BadRequest request;
+  for (const google::protobuf::Any& detail : details.details()) {
+    if (!detail.UnpackTo(&request)) continue;
+    for (const auto& violation : request.field_violations()) {
+      if (!absl::StrContains(message, violation.description())) return message;
+    }
+    const int fields = request.field_violations_size();
+    if (fields == 0) return message;
+    return fields == 1 ? "a field is wrong" : absl::StrCat(fields, " fields are wrong");
+  }
+  return message;
+}
+
 }  // namespace
 
 std::string FilePath(absl::string_view field) {
@@ -79,7 +94,7 @@ absl::Status ToStatus(const grpc::Status& status) {
   if (is_transport && !has_details) {
     message = absl::StrCat(CodeInWords(status.error_code()), " (", message, ")");
   }
-  std::vector<std::string> lines = {message};
+  std::vector<std::string> lines = {Headline(message, details)};
   for (const google::protobuf::Any& detail : details.details()) AddDetail(detail, &lines);
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                       absl::StrJoin(lines, "\n"));

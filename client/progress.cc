@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/job_text.h"
@@ -115,8 +116,10 @@ void PrintEnd(const v1::Job& job, Terminal& terminal) {
     absl::StrAppend(&text, "; peak memory ", FormatBytes(job.memory().measured_peak_bytes()),
                     ", predicted ", FormatBytes(job.memory().predicted_peak_bytes()));
   }
-  if (job.state() != v1::Job::SUCCEEDED && !job.reason().empty())
+  const bool says_more = !absl::EqualsIgnoreCase(job.reason(), StateName(job.state()));
+  if (job.state() != v1::Job::SUCCEEDED && !job.reason().empty() && says_more) {
     absl::StrAppend(&text, "; ", Printable(job.reason()));
+  }
   terminal.out << text << std::endl;
   if (job.state() == v1::Job::SUCCEEDED) {
     terminal.out << "fetch it with: snug download " << job.id() << " DIR" << std::endl;

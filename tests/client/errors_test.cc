@@ -46,6 +46,24 @@ TEST_F(ErrorsTest, BadFieldsAreLinesWithThePathOfTheFile) {
             "  lora.r: must be at most 512, not 9999");
 }
 
+// What the fields say is in the message already: it is said once.
+TEST_F(ErrorsTest, AMessageMadeOfItsFieldsIsNotRepeated) {
+  google::rpc::ErrorInfo info;
+  info.set_reason("BAD_FIELD");
+  google::rpc::BadRequest bad;
+  bad.add_field_violations()->set_field("spec.model");
+  bad.mutable_field_violations(0)->set_description("is missing");
+  Add(info);
+  Add(bad);
+  EXPECT_EQ(Text(3, "spec.model: is missing"), "a field is wrong (BAD_FIELD)\n  model: is missing");
+  details_.clear_details();
+  bad.add_field_violations()->set_field("spec.dataset");
+  bad.mutable_field_violations(1)->set_description("is no file");
+  Add(bad);
+  EXPECT_EQ(Text(3, "spec.model: is missing\nspec.dataset: is no file"),
+            "2 fields are wrong\n  model: is missing\n  dataset: is no file");
+}
+
 TEST_F(ErrorsTest, OtherDetailsAreSaidUnlessTheMessageSaysThem) {
   google::rpc::PreconditionFailure failure;
   failure.add_violations()->set_description("needs 5 bytes");

@@ -110,5 +110,16 @@ TEST_F(ProgressTest, TheEndIsOneLineAndErrorsGoToStderr) {
   EXPECT_EQ(err_.str(), "snug: abc: NOT_FINITE: loss is NaN at step 7\n");
 }
 
+// A reason that only repeats the state is left out.
+TEST_F(ProgressTest, TheEndSaysWhyWhenThereIsMoreToSay) {
+  v1::Job job;
+  job.set_state(v1::Job::CANCELLED);
+  job.set_reason("cancelled");
+  PrintEnd(job, lines_);
+  job.set_reason("cancelled before it ran");
+  PrintEnd(job, lines_);
+  EXPECT_EQ(out_.str(), "CANCELLED\nCANCELLED; cancelled before it ran\n");
+}
+
 }  // namespace
 }  // namespace snug::client
