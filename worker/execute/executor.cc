@@ -1,0 +1,141 @@
+#include "worker/execute/executor.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "worker/execute/torch_errors.h"
+
+namespace snug::execute {
+namespace {
+
+using program::Direction;
+using program::Instruction;
+using program::kNoSlot;
+
+// Serves what an op allocates from its slice, for as long as the object lives.
+class OpenedSlice {
+ public:
+  OpenedSlice(TrackingAllocator& allocator, const Slice& slice) : allocator_(allocator) {
+    allocator_.OpenSlice(slice);
+  }
+  ~OpenedSlice() { allocator_.AbandonSlice(); }
+  int64_t Close() { return allocator_.CloseSlice(); }
+
+ private:
+  TrackingAllocator& allocator_;
+};
+
+absl::Status CheckCovered(const program::Tape& tape, const Batch& batch) {
+  program::TapeKey key{.tokens = batch.tokens, .documents = batch.documents};
+  for (int64_t d = 0; d < batch.documents; ++d) {
+    key.longest_document = std::max(key.longest_document, batch.offsets[d + 1] - batch.offsets[d]);
+  }
+  if (tape.key.Covers(key)) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(
+      "a batch of ", key.tokens, " tokens in ", key.documents, " documents, the longest of ",
+      key.longest_document, ", does not fit the tape of ", tape.key.tokens, ", ",
+      tape.key.documents, ", ", tape.key.longest_document));
+}
+
+}  // namespace
+
+Executor::Executor(const program::Program& program, std::span<const ParameterView> parameters,
+                   Device& device)
+    : program_(program), parameters_(parameters), device_(device), functions_(&device.ops()) {}
+
+absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memory,
+                                     const Batch& batch, const StepScalars& scalars) {
+  RETURN_IF_ERROR(CheckCovered(tape, batch));
+  Lifetimes slots{std::vector<std::vector<int32_t>>(tape.instructions.size()),
+                  std::vector<std::vector<int32_t>>(tape.instructions.size())};
+  for (size_t s = 0; s < tape.slots.size(); ++s) {
+    slots.births[static_cast<size_t>(tape.slots[s].first)].push_back(static_cast<int32_t>(s));
+    slots.deaths[static_cast<size_t>(tape.slots[s].last)].push_back(static_cast<int32_t>(s));
+  }
+  Frame frame{tape, memory, batch, scalars};
+  workspace_use_.assign(tape.instructions.size(), {});
+  for (size_t t = 0; t < tape.instructions.size(); ++t) {
+    for (int32_t slot : slots.births[t]) RETURN_IF_ERROR(memory.Born(tape, slot));
+    RETURN_IF_ERROR(Step(frame, tape.instructions[t], t));
+    for (int32_t slot : slots.deaths[t]) RETURN_IF_ERROR(memory.Died(tape, slot));
+  }
+  RETURN_IF_ERROR(device_.Synchronize());
+  return frame.loss;
+}
+
+absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
+  const auto at = [&](int32_t slot) { return frame.memory.At(frame.tape, slot); };
+  switch (line.kind) {
+    case Instruction::Kind::kRun:
+      return RunOp(frame, line, t);
+    case Instruction::Kind::kCopy: {
+      const int32_t to = line.operands.out[0];
+      const int64_t bytes = frame.tape.slots[static_cast<size_t>(to)].bytes;
+      device_.Copy(at(to), at(line.operands.in[0]), bytes, line.stream);
+      return absl::OkStatus();
+    }
+    case Instruction::Kind::kRecord:
+      device_.Record(line.event, line.stream);
+      return absl::OkStatus();
+    case Instruction::Kind::kWait:
+      device_.Wait(line.event, line.stream);
+      return absl::OkStatus();
+  }
+  return absl::InternalError("an instruction of no known kind");
+}
+
+absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
+  const OpRun run = Bind(frame, line);
+  const OpFunctions& functions = (*functions_)[static_cast<size_t>(run.op->code)];
+  const auto function =
+      line.direction == Direction::kForward ? functions.forward : functions.backward;
+  Slice slice{.op = run.op->name.c_str(), .block = line.block};
+  if (line.workspace != kNoSlot) {
+    slice.base = frame.memory.At(frame.tape, line.workspace);
+    slice.bytes = frame.tape.slots[static_cast<size_t>(line.workspace)].bytes;
+  }
+  return CatchTorch([&] {
+    const c10::InferenceMode no_autograd;
+    OpenedSlice opened(device_.allocator(), slice);
+    function(run);
+    workspace_use_[t] = {slice.bytes, opened.Close()};
+  });
+}
+
+OpRun Executor::Bind(Frame& frame, const Instruction& line) const {
+  const program::BlockType& type = program_.type_of(line.block);
+  const program::Op& op = type.ops[static_cast<size_t>(line.op)];
+  OpRun run;
+  run.op = &op;
+  run.block = line.block;
+  run.op_index = line.op;
+  run.accumulate = line.accumulate;
+  run.batch = &frame.batch;
+  run.scalars = frame.scalars;
+  run.loss = &frame.loss;
+  const auto value = [&](int index) -> const program::Value& {
+    return type.values[static_cast<size_t>(index)];
+  };
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    run.in[i] = Operand(frame, line.operands.in[i], value(op.inputs[i]));
+    run.d_in[i] = Operand(frame, line.operands.d_in[i], value(op.inputs[i]));
+  }
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    run.out[i] = Operand(frame, line.operands.out[i], value(op.outputs[i]));
+    run.d_out[i] = Operand(frame, line.operands.d_out[i], value(op.outputs[i]));
+  }
+  const program::Block& block = program_.blocks[static_cast<size_t>(line.block)];
+  for (size_t i = 0; i < op.parameters.size(); ++i) {
+    const int index = block.parameters[static_cast<size_t>(op.parameters[i])];
+    run.parameters[i] = parameters_[static_cast<size_t>(index)];
+  }
+  return run;
+}
+
+View Executor::Operand(const Frame& frame, int32_t slot, const program::Value& value) const {
+  if (slot == kNoSlot) return {};
+  return {frame.memory.At(frame.tape, slot), frame.batch.tokens, value.width, value.dtype};
+}
+
+}  // namespace snug::execute

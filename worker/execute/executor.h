@@ -1,0 +1,69 @@
+// Executes a tape: one loop, a table of functions, no decisions. What runs, where and in which order is the tape's.
+#ifndef WORKER_EXECUTE_EXECUTOR_H_
+#define WORKER_EXECUTE_EXECUTOR_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/execute/device.h"
+#include "worker/execute/op_run.h"
+#include "worker/execute/slot_memory.h"
+#include "worker/program/program.h"
+#include "worker/program/tape.h"
+
+namespace snug::execute {
+
+// What one instruction took from its workspace, against what it declares.
+struct WorkspaceUse {
+  int64_t declared_bytes = 0;
+  int64_t used_bytes = 0;
+};
+
+class Executor {
+ public:
+  // `parameters`: by index of Program::parameters. All arguments must outlive the executor.
+  Executor(const program::Program& program, std::span<const ParameterView> parameters,
+           Device& device);
+
+  // Another table of functions, for tests that plant a mistake in an op.
+  void UseFunctions(const OpFunctionTable& functions) { functions_ = &functions; }
+
+  // Runs the tape on one micro-batch that its key covers. Training: gradients are added into the parameters'. Returns the loss,
+  // times scalars.loss_scale.
+  absl::StatusOr<double> Run(const program::Tape& tape, SlotMemory& memory, const Batch& batch,
+                             const StepScalars& scalars);
+
+  // By instruction of the last tape that ran.
+  const std::vector<WorkspaceUse>& workspace_use() const { return workspace_use_; }
+
+ private:
+  struct Lifetimes {
+    std::vector<std::vector<int32_t>> births, deaths;  // By instruction: slots.
+  };
+  struct Frame {  // Of one Run.
+    const program::Tape& tape;
+    SlotMemory& memory;
+    const Batch& batch;
+    const StepScalars& scalars;
+    double loss = 0.0;
+  };
+
+  absl::Status Step(Frame& frame, const program::Instruction& line, size_t t);
+  absl::Status RunOp(Frame& frame, const program::Instruction& line, size_t t);
+  OpRun Bind(Frame& frame, const program::Instruction& line) const;
+  View Operand(const Frame& frame, int32_t slot, const program::Value& value) const;
+
+  const program::Program& program_;
+  std::span<const ParameterView> parameters_;
+  Device& device_;
+  const OpFunctionTable* functions_;
+  std::vector<WorkspaceUse> workspace_use_;
+};
+
+}  // namespace snug::execute
+
+#endif  // WORKER_EXECUTE_EXECUTOR_H_

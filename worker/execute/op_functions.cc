@@ -1,0 +1,24 @@
+#include "worker/execute/op_run.h"
+#include "worker/execute/ops/ops.h"
+
+namespace snug::execute {
+
+const OpFunctionTable& CpuOpFunctions() {
+  // In the order of program::OpCode.
+  static constexpr OpFunctionTable kFunctions = {{
+      {EmbeddingForward, EmbeddingBackward},
+      {NormalizeForward, NormalizeBackward},
+      {AffineForward, AffineBackward},
+      {LinearForward, LinearBackward},
+      {LoraDownForward, LoraDownBackward},
+      {LoraLinearForward, LoraLinearBackward},
+      {RopeForward, RopeBackward},
+      {AttentionForward, AttentionBackward},
+      {SwiGluForward, SwiGluBackward},
+      {AddForward, AddForward},
+      {HeadLossForward, HeadLossBackward},
+  }};
+  return kFunctions;
+}
+
+}  // namespace snug::execute

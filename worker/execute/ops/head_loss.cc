@@ -1,0 +1,130 @@
+// The output projection and the loss: logits = z W^T, loss = scale * sum of weight * cross-entropy. The trained rows are gathered
+// kHeadChunkRows at a time, so that the logits of all rows never exist; rows of weight 0 cost nothing.
+// With gradients, in the same pass: dz of the chunk, which may be written over z (untrained rows become 0), and dW added up in fp32.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/rows.h"
+#include "worker/execute/ops/ops.h"
+#include "worker/execute/ops/products.h"
+#include "worker/execute/tensor_view.h"
+#include "worker/program/op_table.h"
+
+namespace snug::execute {
+namespace {
+
+using program::kHeadChunkRows;
+
+// The next trained rows of the micro-batch.
+struct Chunk {
+  int64_t rows = 0;
+  std::array<int64_t, kHeadChunkRows> index;
+  std::array<int32_t, kHeadChunkRows> labels;
+  std::array<float, kHeadChunkRows> weights;
+};
+
+// Fills `chunk` from row `next` on; returns where to go on.
+int64_t NextChunk(const Batch& batch, int64_t next, Chunk& chunk) {
+  chunk.rows = 0;
+  for (; next < batch.tokens && chunk.rows < kHeadChunkRows; ++next) {
+    if (batch.weights[next] == 0.0f) continue;
+    const auto at = static_cast<size_t>(chunk.rows++);
+    chunk.index[at] = next;
+    chunk.labels[at] = batch.labels[next];
+    chunk.weights[at] = batch.weights[next];
+  }
+  return next;
+}
+
+void Gather(const View& z, const Chunk& chunk, const View& rows) {
+  Check("GatherRows", kernels::GatherRows({.x = z.data,
+                                           .index = chunk.index.data(),
+                                           .y = rows.data,
+                                           .N = rows.rows,
+                                           .C = z.width,
+                                           .x_rows = z.rows,
+                                           .x_stride = z.width,
+                                           .y_stride = z.width,
+                                           .dtype = KernelType(z),
+                                           .index_type = kernels::IndexType::kI64},
+                                          nullptr));
+}
+
+void Scatter(const View& rows, const Chunk& chunk, const View& dz) {
+  Check("ScatterRows", kernels::ScatterRows({.x = rows.data,
+                                             .index = chunk.index.data(),
+                                             .y = dz.data,
+                                             .N = rows.rows,
+                                             .C = dz.width,
+                                             .y_rows = dz.rows,
+                                             .x_stride = dz.width,
+                                             .y_stride = dz.width,
+                                             .dtype = KernelType(dz),
+                                             .index_type = kernels::IndexType::kI64},
+                                            nullptr));
+}
+
+// The chunk's weighted losses, added up; `logits` become their gradients when these are wanted.
+double CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bool gradient) {
+  std::array<double, kHeadChunkRows> row_loss;
+  double sum = 0.0;
+  Check("CrossEntropy",
+        kernels::CrossEntropy({.logits = logits.data,
+                               .dlogits = gradient ? logits.data : nullptr,
+                               .labels = chunk.labels.data(),
+                               .weights = chunk.weights.data(),
+                               .row_loss = row_loss.data(),
+                               .loss_sum = &sum,
+                               .N = chunk.rows,
+                               .V = logits.width,
+                               .logits_stride = logits.width,
+                               .dlogits_stride = logits.width,
+                               .dtype = KernelType(logits),
+                               .label_type = kernels::IndexType::kI32,
+                               .scale = static_cast<float>(run.scalars.loss_scale)},
+                              nullptr));
+  return sum * run.scalars.loss_scale;
+}
+
+void ZeroUntrained(const Batch& batch, const View& dz) {
+  const auto bytes = static_cast<size_t>(dz.width * program::SizeOf(dz.dtype));
+  for (int64_t row = 0; row < batch.tokens; ++row) {
+    if (batch.weights[row] == 0.0f) std::memset(dz.Rows(row, 1).data, 0, bytes);
+  }
+}
+
+void Run(const OpRun& run, bool gradient) {
+  const View &z = run.in[0], &weight = run.parameters[0].value;
+  const int64_t most = std::min(kHeadChunkRows, z.rows);
+  const at::Tensor gathered = Scratch({most, z.width}, z.dtype);
+  const at::Tensor logit_rows = Scratch({most, weight.rows}, z.dtype);
+  Chunk chunk;
+  for (int64_t next = NextChunk(*run.batch, 0, chunk); chunk.rows > 0;
+       next = NextChunk(*run.batch, next, chunk)) {
+    const View rows{gathered.data_ptr(), chunk.rows, z.width, z.dtype};
+    const View logits{logit_rows.data_ptr(), chunk.rows, weight.rows, z.dtype};
+    Gather(z, chunk, rows);
+    Product(logits, Matrix(rows), Matrix(weight).t(), /*add=*/false);
+    *run.loss += CrossEntropy(run, chunk, logits, gradient);
+    if (!gradient) continue;
+    if (run.parameters[0].gradient) {
+      Product(run.parameters[0].gradient, Matrix(logits).t(), Matrix(rows), /*add=*/true);
+    }
+    if (!run.d_in[0]) continue;
+    Product(rows, Matrix(logits), Matrix(weight), /*add=*/false);
+    Scatter(rows, chunk, run.d_in[0]);
+  }
+  if (gradient && run.d_in[0]) ZeroUntrained(*run.batch, run.d_in[0]);
+}
+
+}  // namespace
+
+void HeadLossForward(const OpRun& run) { Run(run, /*gradient=*/false); }
+
+void HeadLossBackward(const OpRun& run) { Run(run, /*gradient=*/true); }
+
+}  // namespace snug::execute

@@ -1,0 +1,26 @@
+// Calls of kernels/ from ops: number types, and their errors, which are mistakes of this program.
+#ifndef WORKER_EXECUTE_OPS_KERNEL_CALL_H_
+#define WORKER_EXECUTE_OPS_KERNEL_CALL_H_
+
+#include <stdexcept>
+#include <string>
+
+#include "kernels/types.h"
+#include "worker/execute/view.h"
+
+namespace snug::execute {
+
+inline kernels::DType KernelType(const View& view) {
+  return view.dtype == program::DType::kF32 ? kernels::DType::kF32 : kernels::DType::kBF16;
+}
+
+// Thrown like LibTorch's own errors; the executor turns it into a Status.
+inline void Check(const char* kernel, kernels::Error error) {
+  if (error.ok()) return;
+  throw std::runtime_error(std::string(kernel) + ": " + kernels::ToString(error.code) + " (" +
+                           error.parameter + ")");
+}
+
+}  // namespace snug::execute
+
+#endif  // WORKER_EXECUTE_OPS_KERNEL_CALL_H_

@@ -1,0 +1,23 @@
+// y = z W^T; z (N, in), W (out, in), y (N, out). Backward: dz (+)= dy W, dW += dy^T z.
+#include <ATen/ATen.h>
+
+#include "worker/execute/ops/ops.h"
+#include "worker/execute/ops/products.h"
+#include "worker/execute/tensor_view.h"
+
+namespace snug::execute {
+
+void LinearForward(const OpRun& run) {
+  at::Tensor y = Matrix(run.out[0]);
+  at::mm_out(y, Matrix(run.in[0]), Matrix(run.parameters[0].value).t());
+}
+
+void LinearBackward(const OpRun& run) {
+  const at::Tensor dy = Matrix(run.d_out[0]);
+  if (run.d_in[0]) Product(run.d_in[0], dy, Matrix(run.parameters[0].value), run.adds(0));
+  if (run.parameters[0].gradient) {
+    Product(run.parameters[0].gradient, dy.t(), Matrix(run.in[0]), /*add=*/true);
+  }
+}
+
+}  // namespace snug::execute

@@ -1,0 +1,33 @@
+// The functions of the table in op_functions.cc; one file each. Contracts: at the top of those files.
+#ifndef WORKER_EXECUTE_OPS_OPS_H_
+#define WORKER_EXECUTE_OPS_OPS_H_
+
+#include "worker/execute/op_run.h"
+
+namespace snug::execute {
+
+void EmbeddingForward(const OpRun& run);
+void EmbeddingBackward(const OpRun& run);
+void NormalizeForward(const OpRun& run);
+void NormalizeBackward(const OpRun& run);
+void AffineForward(const OpRun& run);
+void AffineBackward(const OpRun& run);
+void LinearForward(const OpRun& run);
+void LinearBackward(const OpRun& run);
+void LoraDownForward(const OpRun& run);
+void LoraDownBackward(const OpRun& run);
+void LoraLinearForward(const OpRun& run);
+void LoraLinearBackward(const OpRun& run);
+void RopeForward(const OpRun& run);
+void RopeBackward(const OpRun& run);
+void AttentionForward(const OpRun& run);
+void AttentionBackward(const OpRun& run);
+void SwiGluForward(const OpRun& run);
+void SwiGluBackward(const OpRun& run);
+void AddForward(const OpRun& run);
+void HeadLossForward(const OpRun& run);   // The loss alone.
+void HeadLossBackward(const OpRun& run);  // The loss and its gradients.
+
+}  // namespace snug::execute
+
+#endif  // WORKER_EXECUTE_OPS_OPS_H_

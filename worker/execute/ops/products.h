@@ -1,0 +1,67 @@
+// Matrix products into memory that is already there, and the pieces of rows that need another number type first.
+#ifndef WORKER_EXECUTE_OPS_PRODUCTS_H_
+#define WORKER_EXECUTE_OPS_PRODUCTS_H_
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "kernels/rows.h"
+#include "worker/execute/ops/kernel_call.h"
+#include "worker/execute/tensor_view.h"
+#include "worker/program/workspace.h"
+
+namespace snug::execute {
+
+// to (+)= scale * a b
+inline void Product(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
+                    double scale = 1.0) {
+  at::Tensor result = Matrix(to);
+  if (!add && scale == 1.0) {
+    at::mm_out(result, a, b);
+    return;
+  }
+  at::addmm_out(result, result, a, b, /*beta=*/add ? 1.0 : 0.0, /*alpha=*/scale);
+}
+
+inline void Cast(const View& from, const View& to) {
+  Check("CastRows", kernels::CastRows({.x = from.data,
+                                       .y = to.data,
+                                       .N = to.rows,
+                                       .C = to.width,
+                                       .x_stride = to.width,
+                                       .y_stride = to.width,
+                                       .x_dtype = KernelType(from),
+                                       .y_dtype = KernelType(to)},
+                                      nullptr));
+}
+
+// to += from, rounded once.
+inline void AddInto(const View& from, const View& to) {
+  Check("AddRows", kernels::AddRows({.a = to.data,
+                                     .b = from.data,
+                                     .y = to.data,
+                                     .N = to.rows,
+                                     .C = to.width,
+                                     .a_stride = to.width,
+                                     .b_stride = to.width,
+                                     .y_stride = to.width,
+                                     .a_dtype = KernelType(to),
+                                     .b_dtype = KernelType(from),
+                                     .y_dtype = KernelType(to)},
+                                    nullptr));
+}
+
+// Calls body(first, piece) for each piece of `rows` rows; `piece` is fp32 workspace of that many rows.
+template <typename Body>
+void ForEachPiece(int64_t rows, int64_t width, const Body& body) {
+  const int64_t most = std::min(program::kConvertRows, rows);
+  at::Tensor buffer = Scratch({most, width}, program::DType::kF32);
+  for (int64_t first = 0; first < rows; first += most) {
+    body(first, View{buffer.data_ptr(), std::min(most, rows - first), width, program::DType::kF32});
+  }
+}
+
+}  // namespace snug::execute
+
+#endif  // WORKER_EXECUTE_OPS_PRODUCTS_H_

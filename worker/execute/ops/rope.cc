@@ -1,0 +1,33 @@
+// Rotates each head of q or k by its row's position; backward rotates back.
+#include "kernels/rope.h"
+
+#include "worker/execute/ops/kernel_call.h"
+#include "worker/execute/ops/ops.h"
+
+namespace snug::execute {
+namespace {
+
+kernels::RopeParams Params(const OpRun& run, const View& x, const View& y) {
+  return {.x = x.data,
+          .y = y.data,
+          .cos = run.batch->cos,
+          .sin = run.batch->sin,
+          .N = x.rows,
+          .heads = run.op->attributes.heads,
+          .D = run.op->attributes.head_width,
+          .x_stride = x.width,
+          .y_stride = y.width,
+          .dtype = KernelType(x)};
+}
+
+}  // namespace
+
+void RopeForward(const OpRun& run) {
+  Check("RopeForward", kernels::RopeForward(Params(run, run.in[0], run.out[0]), nullptr));
+}
+
+void RopeBackward(const OpRun& run) {
+  Check("RopeBackward", kernels::RopeBackward(Params(run, run.d_out[0], run.d_in[0]), nullptr));
+}
+
+}  // namespace snug::execute

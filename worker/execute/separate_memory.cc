@@ -1,0 +1,52 @@
+#include "worker/execute/separate_memory.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace snug::execute {
+namespace {
+
+constexpr int64_t kGuardBytes = 256;  // Four cache lines: wider than any vector store that runs over.
+constexpr unsigned char kGuardByte = 0xA5;
+constexpr int kPoisonByte = 0xFF;     // NaN in fp32 and bf16.
+
+bool Intact(const char* guard) {
+  for (int64_t i = 0; i < kGuardBytes; ++i) {
+    if (static_cast<unsigned char>(guard[i]) != kGuardByte) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::Status SeparateMemory::Born(const program::Tape& tape, int32_t slot) {
+  const int64_t bytes = tape.slots[static_cast<size_t>(slot)].bytes;
+  char* piece = source_.Take(bytes, kGuardBytes);
+  if (piece == nullptr) return absl::ResourceExhaustedError("no memory for a slot");
+  std::memset(piece, kGuardByte, kGuardBytes);
+  std::memset(piece + kGuardBytes, kPoisonByte, static_cast<size_t>(bytes));
+  std::memset(piece + kGuardBytes + bytes, kGuardByte, kGuardBytes);
+  live_[slot] = piece;
+  return absl::OkStatus();
+}
+
+absl::Status SeparateMemory::Died(const program::Tape& tape, int32_t slot) {
+  const int64_t bytes = tape.slots[static_cast<size_t>(slot)].bytes;
+  const auto found = live_.find(slot);
+  char* piece = found->second;
+  const bool before = Intact(piece), behind = Intact(piece + kGuardBytes + bytes);
+  std::memset(piece, kPoisonByte, static_cast<size_t>(bytes + 2 * kGuardBytes));
+  source_.GiveBack(piece);
+  live_.erase(found);
+  if (before && behind) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("something was written ", before ? "behind" : "before",
+                                          " slot ", slot, " of ", bytes, " bytes"));
+}
+
+char* SeparateMemory::At(const program::Tape& /*tape*/, int32_t slot) {
+  const auto found = live_.find(slot);
+  return found == live_.end() ? nullptr : found->second + kGuardBytes;
+}
+
+}  // namespace snug::execute

@@ -1,0 +1,40 @@
+// A test's placement: each slot by itself, taken when it is born and given back when it dies, between guard zones, poisoned before
+// and after. What a tape says about lifetimes and sizes is then what a plain counting allocator sees, and a write past a value's end
+// or a read after its death shows.
+#ifndef WORKER_EXECUTE_SEPARATE_MEMORY_H_
+#define WORKER_EXECUTE_SEPARATE_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+
+#include "absl/status/status.h"
+#include "worker/execute/slot_memory.h"
+
+namespace snug::execute {
+
+// Where the pieces come from. Knows nothing of tapes.
+class PieceSource {
+ public:
+  virtual ~PieceSource() = default;
+  // `bytes` is what the slot holds; `guard` more lie before and behind it. Returns the address of the first guard.
+  virtual char* Take(int64_t bytes, int64_t guard) = 0;
+  virtual void GiveBack(char* first_guard) = 0;
+};
+
+class SeparateMemory final : public SlotMemory {
+ public:
+  explicit SeparateMemory(PieceSource& source) : source_(source) {}
+
+  absl::Status Born(const program::Tape& tape, int32_t slot) override;
+  // Fails when something was written into a guard.
+  absl::Status Died(const program::Tape& tape, int32_t slot) override;
+  char* At(const program::Tape& tape, int32_t slot) override;
+
+ private:
+  PieceSource& source_;
+  std::map<int32_t, char*> live_;  // Slot -> its first guard.
+};
+
+}  // namespace snug::execute
+
+#endif  // WORKER_EXECUTE_SEPARATE_MEMORY_H_

@@ -1,0 +1,39 @@
+// Where the slots of a tape live. In production: at their offsets of one arena. In tests: each by itself (separate_memory.h).
+#ifndef WORKER_EXECUTE_SLOT_MEMORY_H_
+#define WORKER_EXECUTE_SLOT_MEMORY_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/execute/device.h"
+#include "worker/program/tape.h"
+
+namespace snug::execute {
+
+// The executor calls Born before a slot's first instruction and Died after its last, once each per run of a tape.
+class SlotMemory {
+ public:
+  virtual ~SlotMemory() = default;
+  virtual absl::Status Born(const program::Tape& tape, int32_t slot) = 0;
+  virtual absl::Status Died(const program::Tape& tape, int32_t slot) = 0;
+  virtual char* At(const program::Tape& tape, int32_t slot) = 0;
+};
+
+// Every slot at its offset. Debug builds poison what has died, so that a late reader reads NaN.
+class ArenaMemory final : public SlotMemory {
+ public:
+  static absl::StatusOr<ArenaMemory> Allocate(Device& device, int64_t bytes);
+
+  absl::Status Born(const program::Tape& tape, int32_t slot) override;
+  absl::Status Died(const program::Tape& tape, int32_t slot) override;
+  char* At(const program::Tape& tape, int32_t slot) override;
+  int64_t bytes() const { return buffer_.bytes(); }
+
+ private:
+  DeviceBuffer buffer_;
+};
+
+}  // namespace snug::execute
+
+#endif  // WORKER_EXECUTE_SLOT_MEMORY_H_

@@ -1,0 +1,27 @@
+#include "worker/execute/torch_errors.h"
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "worker/execute/allocator.h"
+
+namespace snug::execute {
+
+absl::Status CatchTorch(absl::FunctionRef<void()> call) {
+  try {
+    call();
+    return absl::OkStatus();
+  } catch (const CapExceeded& error) {
+    return absl::ResourceExhaustedError(error.what());
+  } catch (const SliceExceeded& error) {
+    return absl::ResourceExhaustedError(error.what());
+  } catch (const c10::Error& error) {
+    return absl::InternalError(absl::StrCat("LibTorch: ", error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("LibTorch: ", error.what()));
+  }
+}
+
+}  // namespace snug::execute

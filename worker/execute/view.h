@@ -1,0 +1,62 @@
+// What an op sees of memory: matrices of one row per token. Owns nothing, knows no torch.
+#ifndef WORKER_EXECUTE_VIEW_H_
+#define WORKER_EXECUTE_VIEW_H_
+
+#include <cstdint>
+
+#include "worker/program/model_config.h"
+
+namespace snug::execute {
+
+// Rows lie behind one another without gaps. Absent (data == nullptr): not needed, not wanted.
+struct View {
+  void* data = nullptr;
+  int64_t rows = 0;
+  int64_t width = 0;  // Elements per row.
+  program::DType dtype = program::DType::kF32;
+
+  explicit operator bool() const { return data != nullptr; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  int64_t elements() const { return rows * width; }
+  int64_t bytes() const { return elements() * program::SizeOf(dtype); }
+  // `count` rows from `first` on.
+  View Rows(int64_t first, int64_t count) const {
+    char* begin = static_cast<char*>(data) + first * width * program::SizeOf(dtype);
+    return {begin, count, width, dtype};
+  }
+};
+
+// One parameter as ops read it. `gradient` is fp32, of the same shape, added into; absent when the parameter is frozen.
+struct ParameterView {
+  View value;
+  View gradient;
+};
+
+// One micro-batch in the worker's static buffers. Rows of all documents lie behind one another.
+struct Batch {
+  int64_t tokens = 0;                  // N
+  int64_t documents = 0;
+  const int32_t* ids = nullptr;        // (N)
+  const int32_t* labels = nullptr;     // (N) the token that row i predicts; 0 where its weight is 0.
+  const float* weights = nullptr;      // (N) of the prediction made at row i.
+  const int32_t* positions = nullptr;  // (N) within the document.
+  const int64_t* offsets = nullptr;    // (documents + 1) where each document's rows begin.
+  const float* cos = nullptr;          // (N, D/2)
+  const float* sin = nullptr;          // (N, D/2)
+};
+
+// What a step knows and a tape does not.
+struct StepScalars {
+  double loss_scale = 1.0;   // 1 / sum of the loss weights of the whole optimizer step.
+  uint64_t seed = 0;
+  int64_t step = 0;          // Optimizer step, from 0.
+  int64_t micro_batch = 0;   // Within it.
+  bool dropout = true;       // Not in evaluation.
+};
+
+}  // namespace snug::execute
+
+#endif  // WORKER_EXECUTE_VIEW_H_

@@ -1,0 +1,14 @@
+// Sizes that ops and the formulas of their workspace share.
+#ifndef WORKER_PROGRAM_WORKSPACE_H_
+#define WORKER_PROGRAM_WORKSPACE_H_
+
+#include <cstdint>
+
+namespace snug::program {
+
+// Rows that ops convert to fp32 at a time: enough for a product to run at full speed, few enough to stay in the cache.
+inline constexpr int64_t kConvertRows = 256;
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_WORKSPACE_H_

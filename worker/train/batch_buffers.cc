@@ -1,0 +1,91 @@
+#include "worker/train/batch_buffers.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/rope.h"
+#include "proto/snug/status_macros.h"
+#include "worker/execute/torch_errors.h"
+#include "worker/train/rope_frequencies.h"
+
+namespace snug::train {
+namespace {
+
+// On a device with memory of its own these would be staging buffers and copies; the CPU's are written in place.
+template <typename T>
+T* As(const execute::DeviceBuffer& buffer) {
+  return reinterpret_cast<T*>(buffer.data());
+}
+
+}  // namespace
+
+absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& config,
+                                                    const program::TapeKey& key,
+                                                    execute::Device& device) {
+  BatchBuffers buffers;
+  buffers.head_width_ = config.head_width;
+  RETURN_IF_ERROR(execute::CatchTorch([&] { buffers.frequencies_ = RopeFrequencies(config); }));
+  const int64_t angles = key.tokens * (config.head_width / 2);
+  const auto allocate = [&](execute::DeviceBuffer& buffer, size_t bytes) -> absl::Status {
+    ASSIGN_OR_RETURN(buffer, execute::DeviceBuffer::Allocate(device, static_cast<int64_t>(bytes)));
+    return absl::OkStatus();
+  };
+  const auto tokens = static_cast<size_t>(key.tokens);
+  RETURN_IF_ERROR(allocate(buffers.ids_, tokens * sizeof(int32_t)));
+  RETURN_IF_ERROR(allocate(buffers.labels_, tokens * sizeof(int32_t)));
+  RETURN_IF_ERROR(allocate(buffers.weights_, tokens * sizeof(float)));
+  RETURN_IF_ERROR(allocate(buffers.positions_, tokens * sizeof(int32_t)));
+  RETURN_IF_ERROR(
+      allocate(buffers.offsets_, static_cast<size_t>(key.documents + 1) * sizeof(int64_t)));
+  RETURN_IF_ERROR(allocate(buffers.cos_, static_cast<size_t>(angles) * sizeof(float)));
+  RETURN_IF_ERROR(allocate(buffers.sin_, static_cast<size_t>(angles) * sizeof(float)));
+  return buffers;
+}
+
+absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const MicroBatch& rows) {
+  auto *ids = As<int32_t>(ids_), *labels = As<int32_t>(labels_), *positions = As<int32_t>(positions_);
+  auto* weights = As<float>(weights_);
+  auto* offsets = As<int64_t>(offsets_);
+  const auto documents = static_cast<int64_t>(rows.size());
+  if ((documents + 1) * static_cast<int64_t>(sizeof(int64_t)) > offsets_.bytes()) {
+    return absl::InternalError(absl::StrCat("a micro-batch of ", documents, " documents"));
+  }
+  int64_t n = 0;
+  for (int64_t d = 0; d < documents; ++d) {
+    const int64_t row = rows[static_cast<size_t>(d)];
+    const int64_t tokens = dataset.row_tokens()[static_cast<size_t>(row)];
+    if ((n + tokens) * static_cast<int64_t>(sizeof(int32_t)) > ids_.bytes()) {
+      return absl::InternalError(absl::StrCat("a micro-batch of more than ", n, " tokens"));
+    }
+    offsets[d] = n;
+    for (int64_t t = 0; t < tokens; ++t, ++n) {
+      const bool last = t + 1 == tokens;  // Nothing follows within the document.
+      ids[n] = dataset.ids(row)[t];
+      labels[n] = last ? 0 : dataset.ids(row)[t + 1];
+      weights[n] = last ? 0.0f : dataset.weights(row)[t + 1];
+      positions[n] = static_cast<int32_t>(t);
+    }
+  }
+  offsets[documents] = n;
+  const kernels::Error error = kernels::RopeTable({.positions = positions,
+                                                   .inv_freq = frequencies_.data(),
+                                                   .cos = As<float>(cos_),
+                                                   .sin = As<float>(sin_),
+                                                   .N = n,
+                                                   .D = head_width_},
+                                                  nullptr);
+  if (!error.ok()) return absl::InternalError(absl::StrCat("RopeTable: ", error.parameter));
+  return execute::Batch{n,         documents, ids,           labels,        weights,
+                        positions, offsets,   As<float>(cos_), As<float>(sin_)};
+}
+
+double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
+  double sum = 0.0;
+  for (int64_t row : rows) {
+    const float* weights = dataset.weights(row);
+    for (int64_t t = 1; t < dataset.row_tokens()[static_cast<size_t>(row)]; ++t) sum += weights[t];
+  }
+  return sum;
+}
+
+}  // namespace snug::train

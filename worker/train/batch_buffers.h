@@ -1,0 +1,39 @@
+// The static buffers of a micro-batch, as large as the largest one needs: exactly program::BatchBytes.
+#ifndef WORKER_TRAIN_BATCH_BUFFERS_H_
+#define WORKER_TRAIN_BATCH_BUFFERS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/execute/device.h"
+#include "worker/execute/view.h"
+#include "worker/program/program.h"
+#include "worker/program/tape.h"
+#include "worker/train/batches.h"
+#include "worker/train/dataset.h"
+
+namespace snug::train {
+
+class BatchBuffers {
+ public:
+  // `key`: of the largest micro-batch, coordinate by coordinate.
+  static absl::StatusOr<BatchBuffers> Allocate(const program::ModelConfig& config,
+                                               const program::TapeKey& key,
+                                               execute::Device& device);
+
+  // Rows become documents, one behind another. The result is valid until the next call.
+  absl::StatusOr<execute::Batch> Fill(const Dataset& dataset, const MicroBatch& rows);
+
+ private:
+  int64_t head_width_ = 0;
+  std::vector<float> frequencies_;  // (D/2), on the host.
+  execute::DeviceBuffer ids_, labels_, weights_, positions_, offsets_, cos_, sin_;
+};
+
+// Sum of the loss weights of the rows: what the loss of an optimizer step is divided by.
+double LossWeight(const Dataset& dataset, const MicroBatch& rows);
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_BATCH_BUFFERS_H_

@@ -1,0 +1,83 @@
+#include "worker/train/dataset.h"
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "worker/program/safetensors.h"
+
+namespace snug::train {
+namespace {
+
+absl::StatusOr<const program::TensorEntry*> Find(const program::TensorIndex& index,
+                                                 const std::string& path, const char* name,
+                                                 const char* dtype) {
+  const auto found = index.find(name);
+  if (found == index.end() || found->second.dtype != dtype || found->second.shape.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": needs a tensor '", name, "' of type ", dtype, " with one dimension"));
+  }
+  return &found->second;
+}
+
+std::string Sha256Of(const std::string& folder) {
+  std::ifstream file(folder + "/dataset.json");
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("sha256") && json["sha256"].is_string()
+             ? json["sha256"].get<std::string>()
+             : "";
+}
+
+}  // namespace
+
+absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabulary) {
+  const std::string path = folder + "/dataset.safetensors";
+  ASSIGN_OR_RETURN(const program::TensorIndex index, program::ReadSafetensorsHeader(path));
+  ASSIGN_OR_RETURN(const auto* ids, Find(index, path, "input_ids", "I32"));
+  ASSIGN_OR_RETURN(const auto* weights, Find(index, path, "loss_weights", "F32"));
+  ASSIGN_OR_RETURN(const auto* offsets, Find(index, path, "row_offsets", "I64"));
+  Dataset dataset;
+  ASSIGN_OR_RETURN(dataset.file_, weights::MappedFile::Open(path));
+  dataset.ids_ = reinterpret_cast<const int32_t*>(dataset.file_.data() + ids->begin);
+  dataset.weights_ = reinterpret_cast<const float*>(dataset.file_.data() + weights->begin);
+  dataset.offsets_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + offsets->begin);
+  const int64_t rows = offsets->shape[0] - 1, tokens = ids->shape[0];
+  if (weights->shape[0] != tokens || rows < 1 || dataset.offsets_[0] != 0 ||
+      dataset.offsets_[rows] != tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": ", tokens, " ids, ", weights->shape[0], " weights and ", rows,
+        " rows do not belong together"));
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    dataset.row_tokens_.push_back(dataset.offsets_[row + 1] - dataset.offsets_[row]);
+  }
+  RETURN_IF_ERROR(dataset.Check(path, vocabulary));
+  dataset.sha256_ = Sha256Of(folder);
+  return dataset;
+}
+
+absl::Status Dataset::Check(const std::string& path, int64_t vocabulary) const {
+  for (int64_t row = 0; row < rows(); ++row) {
+    const int64_t tokens = row_tokens_[static_cast<size_t>(row)];
+    if (tokens < 1) return absl::InvalidArgumentError(absl::StrCat(path, ": row ", row, " is empty"));
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int32_t id = ids(row)[t];
+      if (id < 0 || id >= vocabulary) {
+        return absl::InvalidArgumentError(absl::StrCat(path, ": row ", row, ", token ", t, ": id ",
+                                                       id, " is not below the vocabulary's ",
+                                                       vocabulary));
+      }
+      if (!std::isfinite(weights(row)[t])) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": row ", row, ", token ", t, ": its loss weight is not finite"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace snug::train

@@ -1,0 +1,40 @@
+// A prepared dataset, mapped: token ids, loss weights, row offsets. Checked once when it is opened, so that no step meets a bad row.
+#ifndef WORKER_TRAIN_DATASET_H_
+#define WORKER_TRAIN_DATASET_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/weights/mapped_file.h"
+
+namespace snug::train {
+
+class Dataset {
+ public:
+  // `vocabulary`: every id lies below it.
+  static absl::StatusOr<Dataset> Open(const std::string& folder, int64_t vocabulary);
+
+  int64_t rows() const { return static_cast<int64_t>(row_tokens_.size()); }
+  const std::vector<int64_t>& row_tokens() const { return row_tokens_; }
+  const int32_t* ids(int64_t row) const { return ids_ + offsets_[row]; }
+  // weights(row)[t]: of predicting token t of the row; the first is 0.
+  const float* weights(int64_t row) const { return weights_ + offsets_[row]; }
+  // Of the file, as dataset.json says it; a checkpoint names what it was trained on.
+  const std::string& sha256() const { return sha256_; }
+
+ private:
+  absl::Status Check(const std::string& path, int64_t vocabulary) const;
+
+  weights::MappedFile file_;
+  const int32_t* ids_ = nullptr;
+  const float* weights_ = nullptr;
+  const int64_t* offsets_ = nullptr;
+  std::vector<int64_t> row_tokens_;
+  std::string sha256_;
+};
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_DATASET_H_

@@ -1,0 +1,48 @@
+// AdamW over a program's trained parameters, and the norm of their gradients. Two fp32 moments per trained element.
+#ifndef WORKER_TRAIN_OPTIMIZER_H_
+#define WORKER_TRAIN_OPTIMIZER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/adamw.h"
+#include "worker/execute/device.h"
+#include "worker/execute/view.h"
+#include "worker/program/program.h"
+#include "worker/train/attempt.h"
+
+namespace snug::train {
+
+// Moments of one trained parameter, of its shape.
+struct Moments {
+  int parameter = 0;  // Index into Program::parameters.
+  execute::DeviceBuffer first, second;
+};
+
+class Optimizer {
+ public:
+  static absl::StatusOr<Optimizer> Create(const program::Program& program,
+                                          std::span<const execute::ParameterView> parameters,
+                                          const TrainingOptions& options, execute::Device& device);
+
+  // L2, over all trained parameters. Not finite if and only if a gradient is not.
+  absl::StatusOr<double> GradientNorm() const;
+
+  // `step` from 1. Gradients are scaled so that their norm is at most max_grad_norm, as torch's clip_grad_norm_ does.
+  absl::Status Step(int64_t step, double learning_rate, double gradient_norm);
+
+  const std::vector<Moments>& moments() const { return moments_; }
+
+ private:
+  TrainingOptions options_;
+  std::vector<Moments> moments_;
+  std::vector<kernels::AdamWTensor> tensors_;
+};
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_OPTIMIZER_H_

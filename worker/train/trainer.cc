@@ -1,0 +1,169 @@
+#include "worker/train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/snug/status_macros.h"
+#include "worker/program/lower.h"
+#include "worker/program/predict.h"
+#include "worker/train/schedule.h"
+
+namespace snug::train {
+namespace {
+
+constexpr size_t kMaxNamedRows = 64;  // In a message; a packed batch can hold thousands.
+
+std::string NameRows(const std::vector<MicroBatch>& batches) {
+  std::vector<int64_t> rows;
+  for (const MicroBatch& batch : batches) rows.insert(rows.end(), batch.begin(), batch.end());
+  std::sort(rows.begin(), rows.end());
+  const size_t named = std::min(rows.size(), kMaxNamedRows);
+  std::string text = absl::StrJoin(rows.begin(), rows.begin() + static_cast<int64_t>(named), ", ");
+  if (named < rows.size()) absl::StrAppend(&text, " and ", rows.size() - named, " more");
+  return text;
+}
+
+program::TapeKey Largest(const program::TapeKey& a, const program::TapeKey& b) {
+  return {.tokens = std::max(a.tokens, b.tokens),
+          .documents = std::max(a.documents, b.documents),
+          .longest_document = std::max(a.longest_document, b.longest_document)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const AttemptOptions& attempt,
+                                                         execute::Device& device) {
+  std::unique_ptr<Trainer> trainer(new Trainer(attempt, device));
+  ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(attempt.model_dir));
+  ASSIGN_OR_RETURN(trainer->program_, program::BuildProgram(config, attempt.mode));
+  RETURN_IF_ERROR(trainer->LoadData());
+  RETURN_IF_ERROR(trainer->LoadWeights());
+  RETURN_IF_ERROR(trainer->Lower());
+  return trainer;
+}
+
+absl::Status Trainer::LoadData() {
+  const int64_t vocabulary = program_.config.vocabulary;
+  const TrainingOptions& options = attempt_.training;
+  ASSIGN_OR_RETURN(dataset_, Dataset::Open(attempt_.train_data, vocabulary));
+  max_steps_ = TotalSteps(dataset_->row_tokens(), options);
+  walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), options);
+  evaluation_key_ = attempt_.key;
+  if (attempt_.eval_data.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(evaluation_, Dataset::Open(attempt_.eval_data, vocabulary));
+  evaluation_key_ = program::WorstBatch(evaluation_->row_tokens(), options.batch_rows,
+                                        options.packing, options.max_seq_length);
+  return absl::OkStatus();
+}
+
+// The cap holds from the first byte on; what is mapped is known only once it is.
+absl::Status Trainer::LoadWeights() {
+  execute::TrackingAllocator& allocator = device_.allocator();
+  const bool capped = attempt_.cap_bytes > 0;
+  if (capped) allocator.SetCap(attempt_.cap_bytes - attempt_.context_bytes);
+  ASSIGN_OR_RETURN(parameters_,
+                   weights::Parameters::Load(program_,
+                                             {.model_dir = attempt_.model_dir,
+                                              .init_adapter = attempt_.init_adapter,
+                                              .seed = attempt_.training.seed},
+                                             device_));
+  if (capped) {
+    allocator.SetCap(attempt_.cap_bytes - attempt_.context_bytes - parameters_->mapped_bytes());
+  }
+  ASSIGN_OR_RETURN(optimizer_, Optimizer::Create(program_, parameters_->views(),
+                                                 attempt_.training, device_));
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Lower() {
+  program::LowerOptions options{.key = attempt_.key,
+                                .machine = {.threads = attempt_.threads},
+                                .training = true};
+  ASSIGN_OR_RETURN(step_tape_, program::Lower(program_, attempt_.plan, options));
+  options.training = false;
+  options.key = evaluation_key_;
+  ASSIGN_OR_RETURN(evaluation_tape_, program::Lower(program_, attempt_.plan, options));
+  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(
+                                 program_.config, Largest(attempt_.key, evaluation_key_), device_));
+  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(
+                               device_, std::max(step_tape_.arena_bytes,
+                                                 evaluation_tape_.arena_bytes)));
+  executor_.emplace(program_, parameters_->views(), device_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Trainer::RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
+                                                const std::vector<MicroBatch>& batches) {
+  double weight = 0.0;
+  for (const MicroBatch& rows : batches) weight += LossWeight(dataset, rows);
+  execute::StepScalars scalars{.loss_scale = weight > 0.0 ? 1.0 / weight : 0.0,
+                               .seed = attempt_.training.seed,
+                               .step = global_step_,
+                               .dropout = tape.training};
+  double loss = 0.0;
+  for (const MicroBatch& rows : batches) {
+    ASSIGN_OR_RETURN(const execute::Batch batch, buffers_->Fill(dataset, rows));
+    ASSIGN_OR_RETURN(const double share, executor_->Run(tape, *arena_, batch, scalars));
+    if (tape.training) RETURN_IF_ERROR(CheckFinite("the loss", share, {rows}));
+    loss += share;
+    ++scalars.micro_batch;
+  }
+  return loss;
+}
+
+absl::Status Trainer::CheckFinite(const char* what, double value,
+                                  const std::vector<MicroBatch>& batches) const {
+  if (std::isfinite(value)) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("step ", global_step_ + 1, ": ", what, " is ", value,
+                                            "; rows of the dataset, from 0: ", NameRows(batches)));
+}
+
+absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
+  StepResult result;
+  result.micro_batches = walk_->NextStep();
+  result.learning_rate = LearningRate(attempt_.training, global_step_, max_steps_);
+  for (const MicroBatch& rows : result.micro_batches) {
+    for (int64_t row : rows) result.tokens += dataset_->row_tokens()[static_cast<size_t>(row)];
+  }
+  parameters_->ZeroGradients(device_);
+  ASSIGN_OR_RETURN(result.loss, RunMicroBatches(step_tape_, *dataset_, result.micro_batches));
+  ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());
+  RETURN_IF_ERROR(
+      CheckFinite("the norm of the gradients", result.gradient_norm, result.micro_batches));
+  return result;
+}
+
+absl::Status Trainer::ApplyGradients(const StepResult& step) {
+  RETURN_IF_ERROR(optimizer_->Step(global_step_ + 1, step.learning_rate, step.gradient_norm));
+  ++global_step_;
+  num_tokens_ += step.tokens;
+  last_batches_ = step.micro_batches;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Trainer::Evaluate() {
+  if (evaluation_.has_value()) {
+    return RunMicroBatches(evaluation_tape_, *evaluation_,
+                           PlanEvaluation(evaluation_->row_tokens(), attempt_.training));
+  }
+  return RunMicroBatches(evaluation_tape_, *dataset_, last_batches_);
+}
+
+void Trainer::ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens) {
+  global_step_ = steps;
+  num_tokens_ = tokens;
+  walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), attempt_.training, cursor);
+}
+
+Memory Trainer::memory() const {
+  const execute::TrackingAllocator::Usage usage = device_.allocator().usage();
+  const int64_t fixed = attempt_.context_bytes + parameters_->mapped_bytes();
+  return {.current_bytes = fixed + usage.current_bytes,
+          .peak_bytes = fixed + usage.peak_bytes,
+          .arena_bytes = arena_->bytes()};
+}
+
+}  // namespace snug::train

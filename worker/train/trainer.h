@@ -1,0 +1,104 @@
+// Trains: batches through the tape, gradients into the optimizer. Owns all memory of an attempt, in the components of
+// program::Components and nothing beside them. Knows no files but the model and the data, no daemon, no clock.
+#ifndef WORKER_TRAIN_TRAINER_H_
+#define WORKER_TRAIN_TRAINER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/execute/device.h"
+#include "worker/execute/executor.h"
+#include "worker/execute/slot_memory.h"
+#include "worker/program/program.h"
+#include "worker/program/tape.h"
+#include "worker/train/attempt.h"
+#include "worker/train/batch_buffers.h"
+#include "worker/train/batches.h"
+#include "worker/train/dataset.h"
+#include "worker/train/optimizer.h"
+#include "worker/weights/parameters.h"
+
+namespace snug::train {
+
+struct Memory {
+  int64_t current_bytes = 0;  // Context, mapped weights, and what the allocator has given out.
+  int64_t peak_bytes = 0;
+  int64_t arena_bytes = 0;
+};
+
+// What one optimizer step gave.
+struct StepResult {
+  double loss = 0.0;
+  double gradient_norm = 0.0;  // Before clipping.
+  double learning_rate = 0.0;
+  int64_t tokens = 0;
+  std::vector<MicroBatch> micro_batches;
+};
+
+class Trainer {
+ public:
+  // ResourceExhausted when the attempt's cap is too small for it.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const AttemptOptions& attempt,
+                                                         execute::Device& device);
+
+  // One optimizer step in two halves, between which gradients can be read. Both fail with OutOfRange when a loss or a gradient is not
+  // finite, naming the step and the rows.
+  absl::StatusOr<StepResult> AccumulateGradients();
+  absl::Status ApplyGradients(const StepResult& step);
+
+  // Loss per unit of loss weight over the evaluation set; where there is none, over the last training batch. Without dropout.
+  absl::StatusOr<double> Evaluate();
+
+  // Goes on after `steps` optimizer steps, the next of which starts at `cursor`; the caller has filled weights and moments.
+  void ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens);
+
+  int64_t global_step() const { return global_step_; }
+  int64_t max_steps() const { return max_steps_; }
+  int64_t num_tokens() const { return num_tokens_; }
+  DataCursor cursor() const { return walk_->cursor(); }
+  double epochs_done() const { return walk_->epochs_done(); }
+  bool has_evaluation_set() const { return evaluation_.has_value(); }
+  Memory memory() const;
+
+  const program::Program& program() const { return program_; }
+  weights::Parameters& parameters() { return *parameters_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const Dataset& dataset() const { return *dataset_; }
+
+ private:
+  Trainer(const AttemptOptions& attempt, execute::Device& device)
+      : attempt_(attempt), device_(device) {}
+
+  absl::Status LoadData();
+  absl::Status LoadWeights();
+  absl::Status Lower();
+  absl::StatusOr<double> RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
+                                         const std::vector<MicroBatch>& batches);
+  absl::Status CheckFinite(const char* what, double value,
+                           const std::vector<MicroBatch>& batches) const;
+
+  const AttemptOptions attempt_;
+  execute::Device& device_;
+  program::Program program_;
+  std::optional<Dataset> dataset_, evaluation_;
+  std::unique_ptr<BatchWalk> walk_;
+  std::optional<weights::Parameters> parameters_;
+  std::optional<Optimizer> optimizer_;
+  std::optional<BatchBuffers> buffers_;
+  program::Tape step_tape_, evaluation_tape_;
+  program::TapeKey evaluation_key_;
+  std::optional<execute::ArenaMemory> arena_;
+  std::optional<execute::Executor> executor_;
+  int64_t global_step_ = 0;
+  int64_t max_steps_ = 0;
+  int64_t num_tokens_ = 0;
+  std::vector<MicroBatch> last_batches_;  // Of the step last done.
+};
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_TRAINER_H_

@@ -1,0 +1,46 @@
+#include "worker/weights/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace snug::weights {
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<char*>(data_), static_cast<size_t>(bytes_));
+}
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("could not open ", path));
+  struct stat status;
+  void* address = MAP_FAILED;
+  if (fstat(fd, &status) == 0 && status.st_size > 0) {
+    address = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+  }
+  const int error = errno;
+  close(fd);
+  if (address == MAP_FAILED) return absl::ErrnoToStatus(error, absl::StrCat("could not map ", path));
+  MappedFile file;
+  file.data_ = static_cast<const char*>(address);
+  file.bytes_ = status.st_size;
+  return file;
+}
+
+}  // namespace snug::weights

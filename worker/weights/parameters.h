@@ -1,0 +1,60 @@
+// A program's parameters in memory: frozen ones mapped from the file where its number type is the one that is computed in, all others
+// in buffers of their own; gradients of trained ones in fp32.
+#ifndef WORKER_WEIGHTS_PARAMETERS_H_
+#define WORKER_WEIGHTS_PARAMETERS_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/execute/device.h"
+#include "worker/execute/view.h"
+#include "worker/program/program.h"
+#include "worker/program/safetensors.h"
+#include "worker/weights/mapped_file.h"
+
+namespace snug::weights {
+
+struct LoadOptions {
+  std::string model_dir;
+  std::string init_adapter;  // A PEFT directory; empty: A drawn as PEFT draws it, B zero.
+  uint64_t seed = 0;         // Of what is drawn.
+};
+
+class Parameters {
+ public:
+  static absl::StatusOr<Parameters> Load(const program::Program& program,
+                                         const LoadOptions& options, execute::Device& device);
+
+  // By index of Program::parameters.
+  std::span<const execute::ParameterView> views() const { return views_; }
+  // Counted like the prediction does: each tensor rounded up to kAlignment.
+  int64_t mapped_bytes() const { return mapped_bytes_; }
+
+  void ZeroGradients(execute::Device& device) const;
+
+  // Fills the trained parameters from `index`, where each must be: an adapter's file or a whole model's. For verifying an export.
+  absl::Status ReadTrained(const program::Program& program, const program::TensorIndex& index);
+
+ private:
+  absl::Status Place(const program::Parameter& parameter, const program::TensorEntry* entry,
+                     execute::Device& device);
+  absl::Status AddGradient(const program::Parameter& parameter, execute::Device& device);
+  absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter,
+                                          program::DType dtype, execute::Device& device);
+  absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
+  absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& to);
+
+  std::vector<execute::ParameterView> views_;
+  std::vector<execute::DeviceBuffer> buffers_;
+  std::map<std::string, MappedFile> files_;
+  int64_t mapped_bytes_ = 0;
+};
+
+}  // namespace snug::weights
+
+#endif  // WORKER_WEIGHTS_PARAMETERS_H_
