@@ -12,14 +12,14 @@ constexpr int64_t kF32 = 4;
 
 // ATen's CPU flash attention: queries are cut in blocks of 32, 64 or 256 by
 // length, and each thread holds one block's scores.
-int64_t FlashScratch(int64_t length, int64_t head_width, const Machine &machine) {
+int64_t FlashScratch(int64_t length, int64_t head_width, const Machine& machine) {
   const int64_t queries = length < 192 ? 32 : length < 768 ? 64 : 256;
   const int64_t keys = std::min<int64_t>(512, length);
   return machine.threads * queries * (2 * keys + 2 * head_width + 4) * (kF32 + 2);
 }
 
-int64_t Attention(const RunShape &run, const Machine &machine) {
-  const OpAttributes &a = run.op->attributes;
+int64_t Attention(const RunShape& run, const Machine& machine) {
+  const OpAttributes& a = run.op->attributes;
   const int64_t length = run.key.longest_document;
   const int64_t rows = length * a.heads * a.head_width * SizeOf(run.compute);
   const int64_t scratch = FlashScratch(length, a.head_width, machine);
@@ -28,7 +28,7 @@ int64_t Attention(const RunShape &run, const Machine &machine) {
   return (grouped ? 6 : 4) * rows + length * a.heads * kF32 + scratch;
 }
 
-int64_t HeadLoss(const RunShape &run) {
+int64_t HeadLoss(const RunShape& run) {
   const int64_t chunk = std::min(run.key.tokens, kHeadChunkRows);
   const int64_t width = run.type->values[static_cast<size_t>(run.op->inputs[0])].width;
   const int64_t element = SizeOf(run.compute);
@@ -38,7 +38,7 @@ int64_t HeadLoss(const RunShape &run) {
 
 }  // namespace
 
-int64_t WorkspaceBytes(const RunShape &run, const Machine &machine) {
+int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
   switch (run.op->code) {
     case OpCode::kAttention:
       return Attention(run, machine);

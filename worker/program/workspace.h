@@ -6,7 +6,8 @@
 
 namespace snug::program {
 
-// Rows that ops convert to fp32 at a time: enough for a product to run at full speed, few enough to stay in the cache.
+// Rows that ops convert to fp32 at a time: enough for a product to run at full speed, few enough to
+// stay in the cache.
 inline constexpr int64_t kConvertRows = 256;
 
 }  // namespace snug::program

@@ -1,0 +1,458 @@
+// Every op against LibTorch: its forward against the same expression in float64, its backward
+// against float64 autograd of that expression. Also that adding into a gradient adds, and that what
+// the op table allows to be written in place gives the same bits.
+#include <torch/torch.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "worker/execute/device.h"
+#include "worker/execute/op_run.h"
+#include "worker/program/op_table.h"
+
+namespace snug::execute {
+namespace {
+
+using program::Op;
+using program::OpCode;
+using torch::Tensor;
+using Tensors = std::vector<Tensor>;
+
+constexpr double kTolerance = 1e-6;  // Relative L2, fp32 against float64.
+
+// What an op computes, in LibTorch: inputs and parameters to outputs.
+using Reference = std::function<Tensors(const Tensors& inputs, const Tensors& parameters)>;
+
+struct Case {
+  std::string name;
+  Op op;
+  Tensors inputs;  // float64, one row per token.
+  Tensors parameters;
+  Reference reference;
+  int differentiated_outputs = 1;
+};
+
+// A batch of documents of these lengths, with rotation tables for head width 8.
+struct TestBatch {
+  explicit TestBatch(std::vector<int64_t> lengths) {
+    offsets.push_back(0);
+    for (int64_t length : lengths) {
+      for (int64_t t = 0; t < length; ++t) {
+        const auto n = static_cast<int64_t>(ids.size());
+        ids.push_back(static_cast<int32_t>(n * 7 % 5));
+        labels.push_back(static_cast<int32_t>(n * 3 % 11));
+        weights.push_back(n % 4 == 2 ? 0.0f : 1.0f + 0.5f * static_cast<float>(n % 2));
+        positions.push_back(static_cast<int32_t>(t));
+        for (int i = 0; i < 4; ++i) {
+          const double angle = static_cast<double>(t) * std::pow(0.3, i);
+          cos.push_back(static_cast<float>(std::cos(angle)));
+          sin.push_back(static_cast<float>(std::sin(angle)));
+        }
+      }
+      offsets.push_back(static_cast<int64_t>(ids.size()));
+    }
+    batch = {.tokens = static_cast<int64_t>(ids.size()),
+             .documents = static_cast<int64_t>(lengths.size()),
+             .ids = ids.data(),
+             .labels = labels.data(),
+             .weights = weights.data(),
+             .positions = positions.data(),
+             .offsets = offsets.data(),
+             .cos = cos.data(),
+             .sin = sin.data()};
+  }
+  std::vector<int32_t> ids, labels, positions;
+  std::vector<int64_t> offsets;
+  std::vector<float> weights, cos, sin;
+  Batch batch;
+};
+
+const TestBatch& Documents() {
+  static const TestBatch& batch = *new TestBatch({13, 1, 40, 5});
+  return batch;
+}
+
+int64_t N() { return Documents().batch.tokens; }
+
+Tensor Random(std::vector<int64_t> shape) { return torch::randn(shape, torch::kFloat64); }
+
+View ViewOf(const Tensor& t) {
+  if (!t.defined()) return {};
+  const int64_t width = t.dim() == 1 ? t.size(0) : t.size(1);
+  return {t.data_ptr(), t.dim() == 1 ? 1 : t.size(0), width, program::DType::kF32};
+}
+
+Tensor Poisoned(const Tensor& like) {
+  return torch::full_like(like, std::numeric_limits<double>::quiet_NaN(), torch::kFloat32);
+}
+
+double Error(const Tensor& got, const Tensor& want) {
+  const Tensor difference = got.to(torch::kFloat64) - want;
+  return (difference.norm() / (want.norm() + 1e-30)).item<double>();
+}
+
+// One op in fp32: its operands as tensors, and the run that points at them.
+class Fp32Run {
+ public:
+  explicit Fp32Run(const Case& c) : case_(c) {
+    for (const Tensor& x : c.inputs) in_.push_back(x.to(torch::kFloat32).contiguous());
+    for (const Tensor& w : c.parameters) {
+      parameters_.push_back(w.to(torch::kFloat32).contiguous());
+      parameter_gradients_.push_back(torch::zeros_like(parameters_.back()));
+    }
+    for (const Tensor& y : c.reference(c.inputs, c.parameters)) out_.push_back(Poisoned(y));
+  }
+
+  OpRun Run() {
+    OpRun run;
+    run.op = &case_.op;
+    run.block = 2;
+    run.op_index = 1;
+    run.batch = &Documents().batch;
+    run.scalars = {.loss_scale = 0.125, .seed = 11, .step = 3, .micro_batch = 1};
+    run.loss = &loss_;
+    for (size_t i = 0; i < in_.size(); ++i) run.in[i] = ViewOf(in_[i]);
+    for (size_t i = 0; i < out_.size(); ++i) run.out[i] = ViewOf(out_[i]);
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      run.parameters[i] = {ViewOf(parameters_[i]), ViewOf(parameter_gradients_[i])};
+    return run;
+  }
+
+  void Forward() { Functions().forward(Run()); }
+
+  // Gradients of the inputs for these of the outputs; `present`: what is added into, where the op
+  // can.
+  Tensors Backward(const Tensors& d_out, double present = 0.0) {
+    OpRun run = Run();
+    Tensors d_out32, d_in;
+    for (const Tensor& dy : d_out) d_out32.push_back(dy.to(torch::kFloat32).contiguous());
+    for (size_t i = 0; i < d_out32.size(); ++i) run.d_out[i] = ViewOf(d_out32[i]);
+    const uint8_t can_add = program::RowOf(case_.op.code).can_accumulate;
+    for (size_t i = 0; i < in_.size(); ++i) {
+      d_in.push_back(Poisoned(in_[i]));
+      if (present != 0.0 && (can_add >> i & 1) != 0) {
+        d_in.back().fill_(present);
+        run.accumulate |= static_cast<uint8_t>(1u << i);
+      }
+      run.d_in[i] = ViewOf(d_in.back());
+    }
+    Functions().backward(run);
+    return d_in;
+  }
+
+  const OpFunctions& Functions() const {
+    return CpuOpFunctions()[static_cast<size_t>(case_.op.code)];
+  }
+  Tensors& in() { return in_; }
+  Tensors& out() { return out_; }
+  Tensors& parameter_gradients() { return parameter_gradients_; }
+  double& loss() { return loss_; }
+
+ private:
+  const Case& case_;
+  Tensors in_, out_, parameters_, parameter_gradients_;
+  double loss_ = 0.0;
+};
+
+Op OpOf(OpCode code, program::OpAttributes attributes = {}) {
+  Op op;
+  op.code = code;
+  op.name = "op";
+  op.attributes = attributes;
+  return op;
+}
+
+Tensor Rotated(const Tensor& x) {
+  const auto table = [](const std::vector<float>& values) {
+    return torch::tensor(values, torch::kFloat64).view({N(), 1, 4});
+  };
+  const Tensor heads = x.view({N(), -1, 8});
+  const Tensor first = heads.slice(2, 0, 4), second = heads.slice(2, 4, 8);
+  const Tensor cos = table(Documents().cos), sin = table(Documents().sin);
+  return torch::cat({first * cos - second * sin, second * cos + first * sin}, 2).reshape(x.sizes());
+}
+
+// Causal attention of each document by itself, scores and all.
+Tensor Attended(const Tensors& qkv, int64_t heads, int64_t kv_heads, double scale) {
+  Tensors outputs;
+  const auto& offsets = Documents().offsets;
+  for (size_t d = 0; d + 1 < offsets.size(); ++d) {
+    const int64_t tokens = offsets[d + 1] - offsets[d];
+    const auto part = [&](const Tensor& x, int64_t count) {
+      return x.slice(0, offsets[d], offsets[d + 1]).view({tokens, count, 8}).transpose(0, 1);
+    };
+    const Tensor q = part(qkv[0], heads);
+    const Tensor k = part(qkv[1], kv_heads).repeat_interleave(heads / kv_heads, 0);
+    const Tensor v = part(qkv[2], kv_heads).repeat_interleave(heads / kv_heads, 0);
+    const Tensor hidden = torch::ones({tokens, tokens}, torch::kBool).triu(1);
+    const Tensor scores = (torch::matmul(q, k.transpose(1, 2)) * scale)
+                              .masked_fill(hidden, -std::numeric_limits<double>::infinity());
+    outputs.push_back(
+        torch::matmul(scores.softmax(-1), v).transpose(0, 1).reshape({tokens, heads * 8}));
+  }
+  return torch::cat(outputs, 0);
+}
+
+Case AttentionCase(int64_t heads, int64_t kv_heads) {
+  const double scale = 0.4;
+  return {"attention " + std::to_string(heads) + "/" + std::to_string(kv_heads),
+          OpOf(OpCode::kAttention,
+               {.heads = heads, .kv_heads = kv_heads, .head_width = 8, .scale = scale}),
+          {Random({N(), heads * 8}), Random({N(), kv_heads * 8}), Random({N(), kv_heads * 8})},
+          {},
+          [=](const Tensors& in, const Tensors&) {
+            return Tensors{Attended(in, heads, kv_heads, scale), torch::zeros({N(), heads})};
+          }};
+}
+
+std::vector<Case> Cases() {
+  torch::manual_seed(1);
+  return {
+      {"normalize",
+       OpOf(OpCode::kNormalize, {.epsilon = 1e-5}),
+       {Random({N(), 33}) * 3.0},
+       {},
+       [](const Tensors& in, const Tensors&) {
+         const Tensor r = (in[0].square().mean(1, true) + 1e-5).rsqrt();
+         return Tensors{in[0] * r, r};
+       }},
+      {"affine",
+       OpOf(OpCode::kAffine),
+       {Random({N(), 33})},
+       {Random({33})},
+       [](const Tensors& in, const Tensors& w) { return Tensors{in[0] * w[0]}; }},
+      {"linear",
+       OpOf(OpCode::kLinear),
+       {Random({N(), 33})},
+       {Random({17, 33})},
+       [](const Tensors& in, const Tensors& w) { return Tensors{torch::matmul(in[0], w[0].t())}; }},
+      {"lora_down",
+       OpOf(OpCode::kLoraDown),
+       {Random({N(), 33})},
+       {Random({3, 33})},
+       [](const Tensors& in, const Tensors& w) { return Tensors{torch::matmul(in[0], w[0].t())}; }},
+      {"lora_linear",
+       OpOf(OpCode::kLoraLinear, {.scale = 1.5}),
+       {Random({N(), 33}), Random({N(), 3})},
+       {Random({17, 33}), Random({17, 3})},
+       [](const Tensors& in, const Tensors& w) {
+         return Tensors{torch::matmul(in[0], w[0].t()) + 1.5 * torch::matmul(in[1], w[1].t())};
+       }},
+      {"rope",
+       OpOf(OpCode::kRope, {.heads = 3, .head_width = 8}),
+       {Random({N(), 24})},
+       {},
+       [](const Tensors& in, const Tensors&) { return Tensors{Rotated(in[0])}; }},
+      AttentionCase(4, 4),
+      AttentionCase(4, 2),
+      AttentionCase(3, 1),
+      {"swiglu",
+       OpOf(OpCode::kSwiGlu),
+       {Random({N(), 33}) * 3.0, Random({N(), 33})},
+       {},
+       [](const Tensors& in, const Tensors&) { return Tensors{torch::silu(in[0]) * in[1]}; }},
+  };
+}
+
+Tensors Leaves(const Tensors& from) {
+  Tensors leaves;
+  for (const Tensor& t : from) leaves.push_back(t.detach().clone().requires_grad_(true));
+  return leaves;
+}
+
+TEST(OpsTest, ForwardIsTheExpression) {
+  for (const Case& c : Cases()) {
+    Fp32Run run(c);
+    run.Forward();
+    const Tensors want = c.reference(c.inputs, c.parameters);
+    EXPECT_LE(Error(run.out()[0], want[0]), kTolerance) << c.name;
+  }
+}
+
+TEST(OpsTest, BackwardIsAutogradInFloat64) {
+  for (const Case& c : Cases()) {
+    const Tensors inputs = Leaves(c.inputs), parameters = Leaves(c.parameters);
+    const Tensor y = c.reference(inputs, parameters)[0];
+    const Tensor dy = Random({y.size(0), y.size(1)});
+    Tensors leaves = inputs;
+    leaves.insert(leaves.end(), parameters.begin(), parameters.end());
+    const Tensors want = torch::autograd::grad({y}, leaves, {dy});
+    Fp32Run run(c);
+    run.Forward();
+    const Tensors d_in = run.Backward({dy});
+    for (size_t i = 0; i < inputs.size(); ++i)
+      EXPECT_LE(Error(d_in[i], want[i]), kTolerance) << c.name << " input " << i;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      // LoRA's base weight is frozen: its gradient is never asked for by a program.
+      if (c.op.code == OpCode::kLoraLinear && i == 0) continue;
+      EXPECT_LE(Error(run.parameter_gradients()[i], want[inputs.size() + i]), kTolerance)
+          << c.name << " parameter " << i;
+    }
+  }
+}
+
+TEST(OpsTest, WhatAddsIntoAGradientAdds) {
+  for (const Case& c : Cases()) {
+    const uint8_t can_add = program::RowOf(c.op.code).can_accumulate;
+    Fp32Run run(c);
+    run.Forward();
+    const Tensor dy = torch::randn_like(run.out()[0]);
+    const Tensors fresh = run.Backward({dy}), added = run.Backward({dy}, /*present=*/0.75);
+    for (size_t i = 0; i < fresh.size(); ++i) {
+      const Tensor want = fresh[i].to(torch::kFloat64) + ((can_add >> i & 1) != 0 ? 0.75 : 0.0);
+      EXPECT_LE(Error(added[i], want), kTolerance) << c.name << " input " << i;
+    }
+  }
+}
+
+// Parameter gradients are added into: a second backward doubles them.
+TEST(OpsTest, ParameterGradientsAdd) {
+  for (const Case& c : Cases()) {
+    Fp32Run run(c);
+    run.Forward();
+    const Tensor dy = torch::randn_like(run.out()[0]);
+    run.Backward({dy});
+    Tensors once;
+    for (const Tensor& g : run.parameter_gradients()) once.push_back(g.clone());
+    run.Backward({dy});
+    for (size_t i = 0; i < once.size(); ++i) {
+      if (once[i].norm().item<double>() == 0.0) continue;
+      EXPECT_LE(Error(run.parameter_gradients()[i], once[i].to(torch::kFloat64) * 2.0), kTolerance)
+          << c.name;
+    }
+  }
+}
+
+TEST(OpsTest, ForwardInPlaceGivesTheSameBits) {
+  for (const Case& c : Cases()) {
+    const uint8_t allowed = program::RowOf(c.op.code).forward_in_place;
+    Fp32Run apart(c);
+    apart.Forward();
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      if ((allowed >> i & 1) == 0) continue;
+      Fp32Run over(c);
+      OpRun run = over.Run();
+      run.out[0] = run.in[i];
+      over.Functions().forward(run);
+      EXPECT_TRUE(torch::equal(over.in()[i], apart.out()[0])) << c.name << " over input " << i;
+    }
+  }
+}
+
+TEST(OpsTest, BackwardInPlaceGivesTheSameBits) {
+  for (const Case& c : Cases()) {
+    const program::OpRow& row = program::RowOf(c.op.code);
+    Fp32Run apart(c);
+    apart.Forward();
+    const Tensor dy = torch::randn_like(apart.out()[0]);
+    const Tensors want = apart.Backward({dy});
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      for (int over = 0; over < 16; ++over) {
+        if ((row.backward_in_place[i] >> over & 1) == 0) continue;
+        Fp32Run inside(c);
+        inside.Forward();
+        OpRun run = inside.Run();
+        Tensor d_out = dy.clone();
+        Tensors d_in;
+        for (size_t k = 0; k < c.inputs.size(); ++k) d_in.push_back(Poisoned(want[k]));
+        run.d_out[0] = ViewOf(d_out);
+        for (size_t k = 0; k < c.inputs.size(); ++k) run.d_in[k] = ViewOf(d_in[k]);
+        Tensor& taken = over < 8 ? d_out : inside.in()[static_cast<size_t>(over - 8)];
+        run.d_in[i] = ViewOf(taken);
+        inside.Functions().backward(run);
+        EXPECT_TRUE(torch::equal(taken, want[i])) << c.name << " input " << i << " over " << over;
+      }
+    }
+  }
+}
+
+// za = dropout(z) A^T is linear in z and in A, with the same mask forward and backward: both
+// adjoints agree, and the share kept is 1 - p.
+TEST(OpsTest, LoraDropoutUsesOneMaskForwardAndBackward) {
+  torch::manual_seed(2);
+  const Case c{
+      "lora_down",
+      OpOf(OpCode::kLoraDown, {.dropout = 0.3}),
+      {torch::ones({N(), 64}, torch::kFloat64)},
+      {Random({5, 64})},
+      [](const Tensors& in, const Tensors& w) { return Tensors{torch::matmul(in[0], w[0].t())}; }};
+  Fp32Run run(c);
+  run.Forward();
+  const Tensor dza = Random({N(), 5});
+  const Tensor dz = run.Backward({dza})[0].to(torch::kFloat64);
+  const double forward = (run.out()[0].to(torch::kFloat64) * dza).sum().item<double>();
+  EXPECT_NEAR((dz * c.inputs[0]).sum().item<double>(), forward, 1e-4 * std::abs(forward));
+  const Tensor dA = run.parameter_gradients()[0].to(torch::kFloat64);
+  EXPECT_NEAR((dA * c.parameters[0]).sum().item<double>(), forward, 1e-4 * std::abs(forward));
+  const double kept = (dz != 0.0).to(torch::kFloat64).mean().item<double>();
+  EXPECT_NEAR(kept, 0.7, 5.0 * std::sqrt(0.21 / static_cast<double>(dz.numel())));
+}
+
+TEST(OpsTest, EmbeddingGathersAndItsBackwardAddsPerToken) {
+  torch::manual_seed(3);
+  const Case c{"embedding",
+               OpOf(OpCode::kEmbedding),
+               {},
+               {Random({5, 12})},
+               [](const Tensors&, const Tensors& w) {
+                 return Tensors{w[0].index_select(0, torch::tensor(Documents().ids))};
+               }};
+  const Tensors leaves = Leaves(c.parameters);
+  const Tensor y = c.reference({}, leaves)[0];
+  const Tensor dy = Random({N(), 12});
+  const Tensors want = torch::autograd::grad({y}, leaves, {dy});
+  Fp32Run run(c);
+  run.Forward();
+  EXPECT_LE(Error(run.out()[0], y.detach()), kTolerance);
+  run.Backward({dy});
+  EXPECT_LE(Error(run.parameter_gradients()[0], want[0]), kTolerance);
+}
+
+// Weighted cross-entropy of the trained rows, scaled; rows of weight 0 get an exact zero, also
+// where dz is written over z.
+TEST(OpsTest, HeadLossIsWeightedCrossEntropy) {
+  torch::manual_seed(4);
+  const Case c{"head_loss",
+               OpOf(OpCode::kHeadLoss),
+               {Random({N(), 12})},
+               {Random({11, 12})},
+               [](const Tensors&, const Tensors&) { return Tensors{}; }};
+  const Tensors z = Leaves(c.inputs), w = Leaves(c.parameters);
+  const Tensor logits = torch::matmul(z[0], w[0].t());
+  const Tensor labels = torch::tensor(Documents().labels).to(torch::kInt64);
+  const Tensor losses = torch::nn::functional::cross_entropy(
+      logits, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+  const Tensor loss = 0.125 * (losses * torch::tensor(Documents().weights)).sum();
+  const Tensors want = torch::autograd::grad({loss}, {z[0], w[0]});
+
+  Fp32Run forward(c);
+  forward.Functions().forward(forward.Run());
+  EXPECT_NEAR(forward.loss(), loss.item<double>(), 1e-6 * loss.item<double>());
+
+  Fp32Run backward(c);
+  OpRun run = backward.Run();
+  run.d_in[0] = run.in[0];
+  backward.Functions().backward(run);
+  EXPECT_EQ(backward.loss(), forward.loss());
+  EXPECT_LE(Error(backward.in()[0], want[0]), kTolerance);
+  EXPECT_LE(Error(backward.parameter_gradients()[0], want[1]), kTolerance);
+  EXPECT_EQ(backward.in()[0][2].abs().sum().item<double>(), 0.0);  // Row 2 has weight 0.
+}
+
+TEST(OpsTest, AddAdds) {
+  torch::manual_seed(5);
+  const Case c{"add",
+               OpOf(OpCode::kAdd),
+               {Random({N(), 12}), Random({N(), 12})},
+               {},
+               [](const Tensors& in, const Tensors&) { return Tensors{in[0] + in[1]}; }};
+  Fp32Run run(c);
+  run.Forward();
+  EXPECT_LE(Error(run.out()[0], c.inputs[0] + c.inputs[1]), kTolerance);
+}
+
+}  // namespace
+}  // namespace snug::execute

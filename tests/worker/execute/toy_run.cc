@@ -1,0 +1,128 @@
+#include "tests/worker/execute/toy_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace snug::execute {
+namespace {
+
+using program::DType;
+
+uint16_t ToBf16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+}  // namespace
+
+OwnedMatrix::OwnedMatrix(int64_t r, int64_t w, DType d)
+    : rows(r), width(w), dtype(d), bytes(static_cast<size_t>(r * w * program::SizeOf(d))) {}
+
+void OwnedMatrix::FillNormal(std::mt19937& random, float mean, float deviation) {
+  std::normal_distribution<float> normal(mean, deviation);
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const float x = normal(random);
+    if (dtype == DType::kF32) {
+      reinterpret_cast<float*>(bytes.data())[i] = x;
+    } else {
+      reinterpret_cast<uint16_t*>(bytes.data())[i] = ToBf16(x);
+    }
+  }
+}
+
+ToyRun::ToyRun(program::Program program, std::vector<int64_t> document_lengths, uint32_t seed)
+    : program_(std::move(program)), lengths_(std::move(document_lengths)) {
+  std::mt19937 random(seed);
+  for (const program::Parameter& parameter : program_.parameters) {
+    const int64_t rows = parameter.shape.size() == 1 ? 1 : parameter.shape[0];
+    const int64_t width = parameter.elements() / rows;
+    values_.emplace_back(rows, width, parameter.dtype);
+    const bool norm = parameter.shape.size() == 1;
+    const float deviation = norm ? 0.1f : 1.0f / std::sqrt(static_cast<float>(width));
+    values_.back().FillNormal(random, norm ? 1.0f : 0.0f, deviation);
+    gradients_.push_back(parameter.trainable ? OwnedMatrix(rows, width, DType::kF32)
+                                             : OwnedMatrix());
+  }
+  for (size_t i = 0; i < values_.size(); ++i) {
+    views_.push_back({values_[i].view(), {}});
+    if (program_.parameters[i].trainable) views_.back().gradient = gradients_[i].view();
+  }
+  FillBatch(random);
+}
+
+void ToyRun::FillBatch(std::mt19937& random) {
+  const int64_t half = program_.config.head_width / 2;
+  offsets_ = {0};
+  for (int64_t length : lengths_) {
+    for (int64_t t = 0; t < length; ++t) {
+      ids_.push_back(static_cast<int32_t>(random() % program_.config.vocabulary));
+      labels_.push_back(static_cast<int32_t>(random() % program_.config.vocabulary));
+      weights_.push_back(t % 3 == 1 ? 0.0f : 1.0f);
+      positions_.push_back(static_cast<int32_t>(t));
+      for (int64_t i = 0; i < half; ++i) {
+        const double angle =
+            static_cast<double>(t) / std::pow(10000.0, static_cast<double>(i) / half);
+        cos_.push_back(static_cast<float>(std::cos(angle)));
+        sin_.push_back(static_cast<float>(std::sin(angle)));
+      }
+    }
+    offsets_.push_back(static_cast<int64_t>(ids_.size()));
+  }
+  batch_ = {.tokens = static_cast<int64_t>(ids_.size()),
+            .documents = static_cast<int64_t>(lengths_.size()),
+            .ids = ids_.data(),
+            .labels = labels_.data(),
+            .weights = weights_.data(),
+            .positions = positions_.data(),
+            .offsets = offsets_.data(),
+            .cos = cos_.data(),
+            .sin = sin_.data()};
+}
+
+program::TapeKey ToyRun::key() const {
+  return {.tokens = batch_.tokens,
+          .documents = batch_.documents,
+          .longest_document = *std::max_element(lengths_.begin(), lengths_.end())};
+}
+
+program::Tape ToyRun::Lower(const program::Plan& plan, bool training) const {
+  return *program::Lower(program_, plan,
+                         {.key = key(), .machine = {.threads = 2}, .training = training});
+}
+
+absl::StatusOr<double> ToyRun::Run(const program::Tape& tape, SlotMemory& memory,
+                                   Executor& executor) {
+  ZeroGradients();
+  return executor.Run(tape, memory, batch_, {.loss_scale = 1.0 / 16, .seed = 3, .step = 5});
+}
+
+absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& device) {
+  auto memory = ArenaMemory::Allocate(device, tape.arena_bytes);
+  if (!memory.ok()) return memory.status();
+  Executor executor(program_, views_, device);
+  return Run(tape, *memory, executor);
+}
+
+void ToyRun::ZeroGradients() {
+  for (OwnedMatrix& gradient : gradients_)
+    std::fill(gradient.bytes.begin(), gradient.bytes.end(), 0);
+}
+
+std::vector<float> ToyRun::Gradients() const {
+  std::vector<float> all;
+  for (const OwnedMatrix& gradient : gradients_) {
+    const auto* begin = reinterpret_cast<const float*>(gradient.bytes.data());
+    all.insert(all.end(), begin, begin + gradient.rows * gradient.width);
+  }
+  return all;
+}
+
+Device& TestDevice() {
+  static CpuDevice& device = *new CpuDevice(/*threads=*/2);
+  return device;
+}
+
+}  // namespace snug::execute

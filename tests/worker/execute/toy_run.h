@@ -1,0 +1,66 @@
+// A program with random parameters and a batch of documents, ready to run tapes: what the
+// executor's tests share. Its own memory comes from operator new, so that the worker's allocator
+// counts what the executor takes and nothing else.
+#ifndef TESTS_WORKER_EXECUTE_TOY_RUN_H_
+#define TESTS_WORKER_EXECUTE_TOY_RUN_H_
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "worker/execute/executor.h"
+#include "worker/program/lower.h"
+
+namespace snug::execute {
+
+// A matrix of fp32 or bf16 that owns its memory.
+struct OwnedMatrix {
+  OwnedMatrix() = default;
+  OwnedMatrix(int64_t rows, int64_t width, program::DType dtype);
+  View view() const { return {const_cast<char*>(bytes.data()), rows, width, dtype}; }
+  void FillNormal(std::mt19937& random, float mean, float deviation);
+
+  int64_t rows = 0;
+  int64_t width = 0;
+  program::DType dtype = program::DType::kF32;
+  std::vector<char> bytes;
+};
+
+class ToyRun {
+ public:
+  // Labels every third row but the first of a document with weight 0.
+  ToyRun(program::Program program, std::vector<int64_t> document_lengths, uint32_t seed = 1);
+
+  program::TapeKey key() const;
+  program::Tape Lower(const program::Plan& plan, bool training = true) const;
+  absl::StatusOr<double> Run(const program::Tape& tape, SlotMemory& memory, Executor& executor);
+  // A fresh executor and an arena of its own.
+  absl::StatusOr<double> RunInArena(const program::Tape& tape, Device& device);
+
+  void ZeroGradients();
+  // All of them, one behind another.
+  std::vector<float> Gradients() const;
+
+  const program::Program& program() const { return program_; }
+  std::vector<ParameterView>& parameters() { return views_; }
+  const Batch& batch() const { return batch_; }
+
+ private:
+  void FillBatch(std::mt19937& random);
+
+  program::Program program_;
+  std::vector<int64_t> lengths_;
+  std::vector<OwnedMatrix> values_, gradients_;
+  std::vector<ParameterView> views_;
+  std::vector<int32_t> ids_, labels_, positions_;
+  std::vector<int64_t> offsets_;
+  std::vector<float> weights_, cos_, sin_;
+  Batch batch_;
+};
+
+// One per process: it sets the process's allocator.
+Device& TestDevice();
+
+}  // namespace snug::execute
+
+#endif  // TESTS_WORKER_EXECUTE_TOY_RUN_H_
