@@ -5,6 +5,7 @@
 //   that step only_epoch=E             the misfortune above happens in that attempt alone (else in
 //   each) silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM no_output=1 garbage=S
 //   ends as finished without an output; sends nonsense at that step
+// `fake-worker --write-model DIR` writes the model that such jobs name.
 // Like the real one it goes on without a daemon and dials again, keeps metrics.jsonl, saves
 // checkpoints with manifests.
 #include <poll.h>
@@ -269,4 +270,11 @@ int Main(const std::string& argument) {
 }  // namespace
 }  // namespace snug::server
 
-int main(int argc, char** argv) { return argc == 2 ? snug::server::Main(argv[1]) : 64; }
+int main(int argc, char** argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (argc == 3 && first == "--write-model") {
+    snug::server::WriteTinyModel(argv[2]);
+    return 0;
+  }
+  return argc == 2 ? snug::server::Main(first) : 64;
+}
