@@ -21,8 +21,8 @@ struct ExportOptions {
   std::string display_name;     // For README.md of an adapter; may be empty.
 };
 
-// Both write `output`.tmp and leave it there: the caller verifies it (VerifyExport, then a forward
-// on it) and calls Publish.
+// Both write `output`.tmp, in place of what a killed process left there, and leave it: the caller
+// verifies it (VerifyExport, then a forward on it) and calls Publish.
 absl::Status ExportAdapter(const std::string& output, const ExportOptions& options,
                            const std::vector<TensorBytes>& adapter);
 absl::Status ExportModel(const std::string& output, const ExportOptions& options,

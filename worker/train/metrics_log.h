@@ -1,7 +1,7 @@
 // metrics.jsonl of an attempt: one JSON object per line, each global_step once over the whole job,
-// whatever attempts it took. A line is written with one call to the system when its step is done,
-// so that a killed worker leaves whole lines; Sync, before each checkpoint, makes them outlive the
-// machine too.
+// whatever attempts it took. A line is written with one call to the system when its step is done. A
+// kill may tear the last line (between two pages of the file), which Resume drops; Sync, before
+// each checkpoint, makes the lines up to it outlive the machine too.
 //   {"loss","grad_norm","learning_rate","epoch","global_step","num_tokens","tokens_per_second",
 //    "step_seconds"}                    after each optimizer step
 //   {"eval_loss","global_step","epoch"} after each evaluation
@@ -53,9 +53,9 @@ class MetricsLog {
   static absl::StatusOr<MetricsLog> Create(const std::string& path);
 
   // A log that begins with the previous one's lines whose global_step <= resume.step; there before
-  // anything is appended, or not at all. A last line without its end, which a dying machine leaves,
-  // is dropped. DATA_LOSS, with file and line: another line is broken, or a step up to resume.step
-  // is not there exactly once and in order.
+  // anything is appended, or not at all. A last line without its end is dropped. DATA_LOSS, with
+  // file and line: another line is broken, or a step up to resume.step is not there exactly once
+  // and in order.
   static absl::StatusOr<MetricsLog> Resume(const std::string& path, const MetricsResume& resume);
 
   MetricsLog(MetricsLog&& other) noexcept;

@@ -1,0 +1,123 @@
+#include "worker/checkpoint/export.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "worker/checkpoint/adapter_card.h"
+#include "worker/checkpoint/carried_files.h"
+#include "worker/checkpoint/json_text.h"
+#include "worker/checkpoint/new_file.h"
+#include "worker/checkpoint/read_file.h"
+#include "worker/checkpoint/safetensors_writer.h"
+#include "worker/program/json.h"
+
+namespace snug::checkpoint {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr char kTmp[] = ".tmp";
+constexpr char kTiedHead[] = "lm_head.weight";
+
+absl::Status WriteText(const std::string& folder, const std::string& name,
+                       const std::string& text) {
+  return WriteNewFile(absl::StrCat(folder, "/", name), text).status();
+}
+
+absl::Status CopyMetrics(const ExportOptions& options, const std::string& folder) {
+  return CopyFile(options.metrics_file, folder + "/metrics.jsonl",
+                  std::numeric_limits<int64_t>::max());
+}
+
+absl::Status FillAdapter(const std::string& folder, const ExportOptions& options,
+                         const std::vector<TensorBytes>& adapter) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> modules,
+                   AdaptedModules(adapter, options.lora.rank));
+  const std::vector<std::string> targets = TargetModules(options.lora, modules);
+  for (const std::string& module : modules) {
+    if (IsTargeted(module, targets)) continue;
+    return absl::InternalError(absl::StrCat(module, " is adapted, but no target module names it"));
+  }
+  ASSIGN_OR_RETURN(const std::string config, AdapterConfigText(options, targets));
+  ASSIGN_OR_RETURN(const std::string readme, AdapterReadmeText(options, targets, modules.size()));
+  RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/adapter_model.safetensors", adapter).status());
+  RETURN_IF_ERROR(WriteText(folder, "adapter_config.json", config));
+  RETURN_IF_ERROR(WriteText(folder, "README.md", readme));
+  RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, folder));
+  return CopyMetrics(options, folder);
+}
+
+// The base's config.json, member by member in its order; the dtype says what the weights beside it
+// have, under the name that the file uses: torch_dtype before transformers 5, dtype since.
+absl::StatusOr<ordered_json> ConfigOfExport(const std::string& model_dir) {
+  const std::string path = model_dir + "/config.json";
+  // For its limits and its errors; it does not keep the order.
+  RETURN_IF_ERROR(program::ReadJsonFile(path, {}).status());
+  ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path, Links::kFollow));
+  std::string text(file.bytes(), '\0');
+  RETURN_IF_ERROR(file.Read(0, file.bytes(), text.data()));
+  ordered_json config = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return absl::InvalidArgumentError(path + ": not a JSON object");
+  for (const char* name : {"dtype", "torch_dtype"}) {
+    if (config.contains(name)) config[name] = "float32";
+  }
+  return config;
+}
+
+bool IsTied(const ordered_json& config) {
+  const auto tied = config.find("tie_word_embeddings");
+  return tied != config.end() && tied->is_boolean() && tied->get<bool>();
+}
+
+absl::Status FillModel(const std::string& folder, const ExportOptions& options,
+                       const std::vector<TensorBytes>& weights) {
+  ASSIGN_OR_RETURN(const ordered_json config, ConfigOfExport(options.model_dir));
+  ASSIGN_OR_RETURN(const std::string config_text, JsonText(config, kIndent));
+  std::vector<TensorBytes> written;
+  for (const TensorBytes& tensor : weights) {
+    if (tensor.dtype != "F32") {
+      return absl::InvalidArgumentError(
+          absl::StrCat(tensor.key, ": models are saved as F32, not ", tensor.dtype));
+    }
+    if (tensor.key != kTiedHead || !IsTied(config)) written.push_back(tensor);
+  }
+  RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/model.safetensors", written).status());
+  RETURN_IF_ERROR(WriteText(folder, "config.json", config_text + "\n"));
+  RETURN_IF_ERROR(CopyIfPresent(options.model_dir, folder, "generation_config.json"));
+  RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, folder));
+  return CopyMetrics(options, folder);
+}
+
+using Fill = absl::Status (*)(const std::string&, const ExportOptions&,
+                              const std::vector<TensorBytes>&);
+
+// What fails leaves no folder: it would only fill the disk.
+absl::Status Export(const std::string& output, const ExportOptions& options,
+                    const std::vector<TensorBytes>& tensors, Fill fill) {
+  const std::string folder = output + kTmp;
+  RETURN_IF_ERROR(MakeFreshFolder(folder));
+  absl::Status status = fill(folder, options, tensors);
+  if (!status.ok()) RemoveFolder(folder).IgnoreError();
+  return status;
+}
+
+}  // namespace
+
+absl::Status ExportAdapter(const std::string& output, const ExportOptions& options,
+                           const std::vector<TensorBytes>& adapter) {
+  return Export(output, options, adapter, FillAdapter);
+}
+
+absl::Status ExportModel(const std::string& output, const ExportOptions& options,
+                         const std::vector<TensorBytes>& weights) {
+  return Export(output, options, weights, FillModel);
+}
+
+// Every file in it was synced when it was written.
+absl::Status Publish(const std::string& output) { return PublishFolder(output + kTmp, output); }
+
+}  // namespace snug::checkpoint
