@@ -1,0 +1,95 @@
+#include "server/artifact/checkpoints.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "nlohmann/json.hpp"
+#include "server/data/sha256.h"
+#include "tests/server/testing/tiny_model.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointsTest : public testing::Test {
+ protected:
+  CheckpointsTest() : dir_(testing::TempDir() + "/checkpoints-" + std::to_string(getpid())) {
+    fs::create_directories(dir_);
+  }
+  ~CheckpointsTest() override { fs::remove_all(dir_); }
+
+  std::string Save(const std::string& name, int64_t step, int epoch) {
+    const std::string dir = dir_ + "/" + name;
+    fs::create_directories(dir);
+    WriteText(dir + "/weights", name);
+    const nlohmann::json manifest = {
+        {"step", step},
+        {"epoch", epoch},
+        {"files", {{"weights", {{"size", name.size()}, {"sha256", Sha256Hex(name)}}}}}};
+    WriteText(dir + "/MANIFEST.json", manifest.dump());
+    return dir;
+  }
+  const std::string dir_;
+};
+
+TEST_F(CheckpointsTest, NamesAreReadExactly) {
+  EXPECT_EQ(ParseCheckpointName("step-000123.e4")->step, 123);
+  EXPECT_EQ(ParseCheckpointName("step-000123.e4")->epoch, 4);
+  for (const char* bad : {"step-1.e1.tmp", "step-.e1", "step-1", "1.e1", "step-1.e0", ".trash"})
+    EXPECT_FALSE(ParseCheckpointName(bad).has_value()) << bad;
+}
+
+TEST_F(CheckpointsTest, NewestByStepThenEpoch) {
+  Save("step-000010.e1", 10, 1);
+  Save("step-000005.e2", 5, 2);
+  const std::string newest = Save("step-000010.e2", 10, 2);
+  Save("step-000015.e1.tmp", 15, 1);
+  const CheckpointScan scan = FindNewest("a", dir_).value();
+  EXPECT_EQ(scan.newest->dir, newest);
+}
+
+// Every way to damage the newest one: the older one is taken, and the damaged one is said to be so.
+TEST_F(CheckpointsTest, DamagedOneIsPassedOver) {
+  const std::string older = Save("step-000005.e1", 5, 1);
+  const auto damages = {
+      +[](const std::string& dir) { WriteText(dir + "/weights", "step-000010.eX"); },
+      +[](const std::string& dir) { WriteText(dir + "/weights", "short"); },
+      +[](const std::string& dir) { fs::remove(dir + "/weights"); },
+      +[](const std::string& dir) { fs::remove(dir + "/MANIFEST.json"); },
+      +[](const std::string& dir) { WriteText(dir + "/MANIFEST.json", "{}"); },
+      +[](const std::string& dir) {
+        fs::remove(dir + "/weights");
+        fs::create_symlink("/etc/hostname", dir + "/weights");
+      },
+  };
+  for (auto* damage : damages) {
+    const std::string newest = Save("step-000010.e1", 10, 1);
+    damage(newest);
+    const CheckpointScan scan = FindNewest("a", dir_).value();
+    EXPECT_EQ(scan.newest->dir, older);
+    EXPECT_EQ(scan.records.at(0).state, CheckpointRecord::kCorrupt);
+    fs::remove_all(newest);
+  }
+}
+
+TEST_F(CheckpointsTest, AllDamagedIsAnErrorAndNoneIsNot) {
+  EXPECT_FALSE(FindNewest("a", dir_).value().newest.has_value());
+  WriteText(Save("step-000005.e1", 5, 1) + "/weights", "x");
+  EXPECT_TRUE(absl::IsDataLoss(FindNewest("a", dir_).status()));
+}
+
+// A manifest that was copied from another step, and one that points out of its folder.
+TEST_F(CheckpointsTest, ManifestMustBeOfItsFolder) {
+  EXPECT_FALSE(VerifyCheckpoint("a", Save("step-000007.e1", 8, 1)).ok());
+  const std::string dir = Save("step-000009.e1", 9, 1);
+  WriteText(
+      dir + "/MANIFEST.json",
+      R"({"step":9,"epoch":1,"files":{"../step-000007.e1/weights":{"size":14,"sha256":""}}})");
+  EXPECT_FALSE(VerifyCheckpoint("a", dir).ok());
+}
+
+}  // namespace
+}  // namespace snug::server

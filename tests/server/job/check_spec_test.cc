@@ -1,0 +1,118 @@
+#include "server/job/check_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "server/job/random_id.h"
+
+namespace snug::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+v1::JobSpec GoodSpec() {
+  v1::JobSpec spec;
+  spec.set_model("/m");
+  spec.set_dataset("/d.jsonl");
+  spec.set_method(v1::JobSpec::LORA);
+  return spec;
+}
+
+std::vector<std::string> FieldsOf(const v1::JobSpec& spec) {
+  std::vector<std::string> fields;
+  for (const Violation& violation : CheckSpec(spec)) fields.push_back(violation.field);
+  return fields;
+}
+
+TEST(CheckSpecTest, ThreeFieldsAreEnough) { EXPECT_THAT(FieldsOf(GoodSpec()), IsEmpty()); }
+
+TEST(CheckSpecTest, EmptySpecNamesAllThatIsMissing) {
+  EXPECT_THAT(FieldsOf({}), ElementsAre("spec.model", "spec.method", "spec.dataset"));
+}
+
+// Four mistakes in four corners: all are said at once.
+TEST(CheckSpecTest, AllViolationsAtOnce) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_dataset("relative.jsonl");
+  spec.mutable_lora()->set_lora_dropout(1.0);
+  spec.mutable_training()->set_learning_rate(-1.0);
+  spec.mutable_memory()->set_budget("12 elephants");
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.dataset", "spec.lora.lora_dropout",
+                                          "spec.training.learning_rate", "spec.memory.budget"));
+}
+
+TEST(CheckSpecTest, NotANumberIsOutsideEveryRange) {
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_training()->set_weight_decay(std::nan(""));
+  spec.set_eval_split(std::nan(""));
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.eval_split", "spec.training.weight_decay"));
+}
+
+TEST(CheckSpecTest, FullFineTuningIsInFp32AndWithoutLora) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_method(v1::JobSpec::FULL);
+  spec.mutable_lora()->set_r(8);
+  spec.mutable_training()->set_precision(v1::TrainingSpec::BF16);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.lora", "spec.training.precision"));
+}
+
+TEST(CheckSpecTest, EvaluationNeedsData) {
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_training()->set_eval_steps(5);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.training.eval_steps"));
+  spec.set_eval_split(0.1);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.set_eval_dataset("/e.jsonl");
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.eval_split"));
+}
+
+TEST(CheckSpecTest, DefaultsAreThoseOfTheSchema) {
+  v1::JobSpec spec = GoodSpec();
+  FillDefaults(spec, 512);
+  EXPECT_EQ(spec.lora().r(), 16);
+  EXPECT_EQ(spec.lora().lora_alpha(), 32.0);
+  EXPECT_EQ(spec.training().learning_rate(), 2e-4);
+  EXPECT_EQ(spec.training().max_seq_length(), 512);
+  EXPECT_EQ(spec.training().num_train_epochs(), 1.0);
+  EXPECT_EQ(spec.training().seed(), 42);
+  EXPECT_TRUE(spec.training().packing());
+  EXPECT_EQ(spec.memory().budget(), "auto");
+}
+
+TEST(CheckSpecTest, WhatWasGivenStays) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_method(v1::JobSpec::FULL);
+  spec.mutable_training()->set_max_grad_norm(0.0);
+  spec.mutable_training()->set_packing(false);
+  spec.mutable_training()->set_seed(0);
+  FillDefaults(spec, 4096);
+  EXPECT_EQ(spec.training().max_grad_norm(), 0.0);
+  EXPECT_FALSE(spec.training().packing());
+  EXPECT_EQ(spec.training().seed(), 0);
+  EXPECT_EQ(spec.training().learning_rate(), 1e-5);
+  EXPECT_EQ(spec.training().max_seq_length(), 2048);
+  EXPECT_FALSE(spec.has_lora());
+}
+
+TEST(RandomIdTest, IdsOfJobsFollowTheirRule) {
+  EXPECT_TRUE(IsJobId("a"));
+  EXPECT_TRUE(IsJobId("answers-lora-3f9a1c"));
+  for (const char* bad : {"", "A", "1a", "a-", "a_b", "-a", "a.b"}) EXPECT_FALSE(IsJobId(bad));
+  EXPECT_FALSE(IsJobId(std::string(64, 'a')));
+}
+
+TEST(RandomIdTest, NewIdsComeFromTheName) {
+  for (const char* name : {"Answers LoRA!", "", "42", "---", "näme", "steps=3"}) {
+    EXPECT_TRUE(IsJobId(NewJobId(name))) << NewJobId(name);
+  }
+  EXPECT_THAT(NewJobId("Answers LoRA!"), testing::StartsWith("answers-lora-"));
+  EXPECT_TRUE(IsJobId(NewJobId(std::string(300, 'x'))));
+  EXPECT_TRUE(IsUuid(RandomUuid()));
+  EXPECT_FALSE(IsUuid("not-a-uuid"));
+}
+
+}  // namespace
+}  // namespace snug::server

@@ -1,0 +1,98 @@
+#include "server/node/outcome.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace snug::server {
+namespace {
+
+using Exit = absl::StatusOr<std::optional<ExitRecord>>;
+using Result = absl::StatusOr<std::optional<v1::WorkerResult>>;
+
+Exit Exited(int code) { return ExitRecord{.pid = 1, .exit_code = code, .text = "{}"}; }
+
+Result Says(v1::WorkerResult::Outcome outcome, v1::WorkerResult::FailureClass failure = {}) {
+  v1::WorkerResult result;
+  result.set_outcome(outcome);
+  result.set_failure_class(failure);
+  result.mutable_error()->set_reason("R");
+  result.mutable_error()->set_message("m");
+  return result;
+}
+
+TEST(OutcomeTest, FinishedWithItsResult) {
+  EXPECT_EQ(Judge(Exited(0), Says(v1::WorkerResult::SUCCEEDED)).ending, Ending::kSucceeded);
+}
+
+TEST(OutcomeTest, FinishedWithoutResultIsNoSuccess) {
+  const Outcome outcome = Judge(Exited(0), std::nullopt);
+  EXPECT_EQ(outcome.ending, Ending::kUserError);
+  EXPECT_EQ(outcome.error.reason(), "NO_ARTIFACT");
+}
+
+TEST(OutcomeTest, FailureIsOfTheClassThatTheWorkerNames) {
+  using R = v1::WorkerResult;
+  EXPECT_EQ(Judge(Exited(4), Says(R::FAILED, R::USER)).ending, Ending::kUserError);
+  EXPECT_EQ(Judge(Exited(4), Says(R::FAILED, R::OUT_OF_MEMORY)).ending, Ending::kOutOfMemory);
+  EXPECT_EQ(Judge(Exited(4), Says(R::FAILED, R::INFRASTRUCTURE)).ending, Ending::kInfrastructure);
+  EXPECT_EQ(Judge(Exited(4), std::nullopt).ending, Ending::kInfrastructure);
+}
+
+// A result from before the kill stands there; the signal is what counts.
+TEST(OutcomeTest, KilledWorkerIsInfrastructureWhateverItWrote) {
+  Exit exit = ExitRecord{.pid = 1, .exit_code = -1, .signal = 9};
+  const Outcome outcome = Judge(exit, Says(v1::WorkerResult::SUCCEEDED));
+  EXPECT_EQ(outcome.ending, Ending::kInfrastructure);
+  EXPECT_THAT(outcome.error.message(), testing::HasSubstr("signal 9"));
+}
+
+TEST(OutcomeTest, NoExitRecordIsInfrastructure) {
+  EXPECT_EQ(Judge(std::nullopt, std::nullopt).ending, Ending::kInfrastructure);
+  EXPECT_EQ(Judge(absl::DataLossError("torn"), std::nullopt).exit, "torn");
+}
+
+TEST(OutcomeTest, StoppedOnCommand) {
+  EXPECT_EQ(Judge(Exited(3), std::nullopt).ending, Ending::kStopped);
+}
+
+TEST(RetryTest, FirstAtOnceThenDoublingToTenMinutes) {
+  Failures failures;
+  std::vector<absl::Duration> delays;
+  for (int i = 0; i < kMaxInfraRetries; ++i) {
+    const RetryDecision decision = DecideRetry(Ending::kInfrastructure, failures, false, 0.0);
+    EXPECT_TRUE(decision.retry);
+    delays.push_back(decision.delay);
+    failures = decision.failures;
+  }
+  EXPECT_THAT(delays,
+              testing::ElementsAre(absl::ZeroDuration(), absl::Seconds(10), absl::Seconds(20),
+                                   absl::Seconds(40), absl::Seconds(80)));
+  EXPECT_FALSE(DecideRetry(Ending::kInfrastructure, failures, false, 0.0).retry);
+}
+
+TEST(RetryTest, ProgressStartsTheCountAgain) {
+  const RetryDecision decision = DecideRetry(Ending::kInfrastructure, {.infra = 5}, true, 0.0);
+  EXPECT_TRUE(decision.retry);
+  EXPECT_EQ(decision.failures.infra, 1);
+  EXPECT_EQ(decision.delay, absl::ZeroDuration());
+}
+
+TEST(RetryTest, JitterIsAFifth) {
+  EXPECT_EQ(DecideRetry(Ending::kInfrastructure, {.infra = 1}, false, 1.0).delay,
+            absl::Seconds(12));
+  EXPECT_EQ(DecideRetry(Ending::kInfrastructure, {.infra = 1}, false, -1.0).delay,
+            absl::Seconds(8));
+}
+
+TEST(RetryTest, OutOfMemoryIsPlannedAgainTwice) {
+  EXPECT_TRUE(DecideRetry(Ending::kOutOfMemory, {.oom = 0}, false, 0.0).retry);
+  EXPECT_TRUE(DecideRetry(Ending::kOutOfMemory, {.oom = 1}, true, 0.0).retry);
+  EXPECT_FALSE(DecideRetry(Ending::kOutOfMemory, {.oom = 2}, true, 0.0).retry);
+}
+
+TEST(RetryTest, TheJobsOwnErrorIsNotTriedAgain) {
+  EXPECT_FALSE(DecideRetry(Ending::kUserError, {}, true, 0.0).retry);
+}
+
+}  // namespace
+}  // namespace snug::server

@@ -1,0 +1,108 @@
+#include "server/plan/planner.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/job/check_job.h"
+#include "server/job/check_spec.h"
+#include "server/plan/plan_proto.h"
+#include "worker/program/model_config.h"
+
+namespace snug::server {
+namespace {
+
+class PlannerTest : public testing::Test {
+ protected:
+  PlannerTest() {
+    spec_.set_method(v1::JobSpec::LORA);
+    spec_.mutable_training()->set_packing(false);
+    FillDefaults(spec_, 128);
+    program::ModelConfig config;
+    config.model_type = "llama";
+    config.layers = 3;
+    config.width = 64;
+    config.heads = 4;
+    config.kv_heads = 2;
+    config.head_width = 16;
+    config.mlp_width = 128;
+    config.vocabulary = 100;
+    config.max_positions = 128;
+    program_ = program::BuildProgram(config, ModeOf(spec_)).value();
+  }
+  std::vector<v1::Plan> Plans(const RowLengths& lengths) {
+    return PlansFor(program_, spec_, lengths, {.threads = 2, .context_bytes = 1000}).value();
+  }
+
+  v1::JobSpec spec_;
+  program::Program program_;
+};
+
+TEST_F(PlannerTest, FastestFirstFromKeepToRecomputeAll) {
+  const std::vector<v1::Plan> plans = Plans({});
+  ASSERT_EQ(plans.size(), 4u);
+  EXPECT_EQ(plans.front().name(), "keep");
+  EXPECT_EQ(plans.front().relative_work(), 1.0);
+  EXPECT_EQ(plans.back().name(), "recompute 3 of 3");
+  EXPECT_LT(plans.back().peak_bytes(), plans.front().peak_bytes());
+}
+
+TEST_F(PlannerTest, PeakIsTheSumOfItsComponents) {
+  for (const v1::Plan& plan : Plans({})) {
+    const v1::MemoryComponents& m = plan.memory();
+    EXPECT_EQ(plan.peak_bytes(), m.context_bytes() + m.weights_bytes() + m.adapter_bytes() +
+                                     m.gradients_bytes() + m.optimizer_bytes() + m.inputs_bytes() +
+                                     m.stash_bytes() + m.scratch_bytes() + m.workspace_bytes());
+    EXPECT_EQ(m.context_bytes(), 1000);
+  }
+}
+
+// Nothing known: 8 rows of 128 tokens. The dataset's longest 8 rows have 10 tokens each.
+TEST_F(PlannerTest, LengthsOfTheDatasetDecideTheKey) {
+  EXPECT_EQ(Plans({})[0].key().tokens(), 8 * 128);
+  const std::vector<v1::Plan> known = Plans({.train = std::vector<int64_t>(20, 10)});
+  EXPECT_EQ(known[0].key().tokens(), 80);
+  EXPECT_LT(known[0].peak_bytes(), Plans({})[0].peak_bytes());
+}
+
+TEST_F(PlannerTest, StoredPlanIsTheSamePlan) {
+  for (const v1::Plan& plan : Plans({})) {
+    const program::Plan back = FromProto(plan, program_).value();
+    program::LowerOptions lower = OptionsFor(spec_, {}, {.threads = 2}).lower;
+    EXPECT_EQ(program::Lower(program_, back, lower).value().arena_bytes, plan.arena_bytes());
+  }
+}
+
+TEST_F(PlannerTest, PlanOfAnotherModelIsRefused) {
+  v1::Plan plan = Plans({})[0];
+  plan.mutable_block_recipe()->RemoveLast();
+  EXPECT_FALSE(FromProto(plan, program_).ok());
+  plan.add_block_recipe(9);
+  EXPECT_FALSE(FromProto(plan, program_).ok());
+  plan.set_block_recipe(2, 0);
+  plan.mutable_recipes(0)->mutable_stash()->RemoveLast();
+  EXPECT_FALSE(FromProto(plan, program_).ok());
+}
+
+TEST_F(PlannerTest, PinnedPlanIsTheOnlyOne) {
+  (*spec_.mutable_memory()->mutable_stash())["layers.*"] = v1::RECOMPUTE;
+  (*spec_.mutable_memory()->mutable_stash())["layers.1.*"] = v1::KEEP;
+  const std::vector<v1::Plan> plans = Plans({});
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0].name(), "pinned");
+  EXPECT_NE(plans[0].block_recipe(0), plans[0].block_recipe(1));
+}
+
+TEST_F(PlannerTest, FitsToTheByteAndRefusesWithBytes) {
+  const std::vector<v1::Plan> plans = Plans({});
+  const int64_t smallest = plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes();
+  EXPECT_EQ(FirstThatFits(plans, plans[0].peak_bytes()), 0);
+  EXPECT_EQ(FirstThatFits(plans, plans[0].peak_bytes() - 1), 1);
+  EXPECT_EQ(FirstThatFits(plans, smallest - 1), -1);
+  const std::string refusal = RefusalOf(plans, "cpu:0", smallest - 1, INT64_MAX);
+  EXPECT_TRUE(absl::StrContains(refusal, absl::StrCat("(", smallest, " bytes)"))) << refusal;
+  EXPECT_TRUE(absl::StrContains(refusal, "cpu:0 has")) << refusal;
+}
+
+}  // namespace
+}  // namespace snug::server
