@@ -36,7 +36,7 @@ absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json
     return absl::DataLossError(absl::StrCat(path, " is missing"));
   if (!entry.is_object() || !entry.contains("sha256"))
     return absl::DataLossError(absl::StrCat("the manifest has no sha256 for ", path));
-  const int64_t bytes = NumberIn(entry, "size");
+  const int64_t bytes = NumberIn(entry, "bytes");
   if (bytes != status.st_size)
     return absl::DataLossError(
         absl::StrCat(path, " has ", status.st_size, " bytes; its manifest says ", bytes));

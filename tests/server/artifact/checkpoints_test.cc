@@ -28,7 +28,7 @@ class CheckpointsTest : public testing::Test {
     const nlohmann::json manifest = {
         {"step", step},
         {"epoch", epoch},
-        {"files", {{"weights", {{"size", name.size()}, {"sha256", Sha256Hex(name)}}}}}};
+        {"files", {{"weights", {{"bytes", name.size()}, {"sha256", Sha256Hex(name)}}}}}};
     WriteText(dir + "/MANIFEST.json", manifest.dump());
     return dir;
   }
@@ -87,7 +87,7 @@ TEST_F(CheckpointsTest, ManifestMustBeOfItsFolder) {
   const std::string dir = Save("step-000009.e1", 9, 1);
   WriteText(
       dir + "/MANIFEST.json",
-      R"({"step":9,"epoch":1,"files":{"../step-000007.e1/weights":{"size":14,"sha256":""}}})");
+      R"({"step":9,"epoch":1,"files":{"../step-000007.e1/weights":{"bytes":14,"sha256":""}}})");
   EXPECT_FALSE(VerifyCheckpoint("a", dir).ok());
 }
 

@@ -141,7 +141,7 @@ class FakeWorker {
             {"schema", 1},
             {"step", step_},
             {"epoch", assignment_.epoch()},
-            {"files", {{"weights", {{"size", state.size()}, {"sha256", Sha256Hex(state)}}}}}}
+            {"files", {{"weights", {{"bytes", state.size()}, {"sha256", Sha256Hex(state)}}}}}}
             .dump();
     WriteText(dir + ".tmp/MANIFEST.json", manifest);
     fs::rename(dir + ".tmp", dir);

@@ -1,0 +1,412 @@
+// The API through a real channel to a daemon in this process, whose worker is the fake one.
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "server/daemon.h"
+#include "server/job/random_id.h"
+#include "tests/server/testing/tiny_model.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ServiceTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = fs::temp_directory_path().string() + "/api-" + std::to_string(getpid());
+    WriteTinyModel(dir_ + "/model");
+    WriteTinyDataset(dir_ + "/train.jsonl", 20, 30);
+    const std::string bin = std::getenv("SNUG_BIN_DIR");
+    v1::DaemonConfig config;
+    config.set_state_dir(dir_ + "/state");
+    config.set_socket(dir_ + "/s");
+    config.set_metrics_port(0);
+    config.set_worker(std::getenv("SNUG_FAKE_WORKER"));
+    config.set_shim(bin + "/snug-shim");
+    config.set_python(std::getenv("SNUG_PYTHON"));
+    config.mutable_prepare()->set_memory("4GiB");
+    config.mutable_prepare()->set_timeout_seconds(60);
+    v1::DeviceConfig& device = *config.add_devices();
+    device.set_name("cpu:0");
+    device.set_capacity("1GiB");
+    daemon_ = Daemon::Create(config).value().release();
+    channel_ = grpc::CreateChannel("unix:" + dir_ + "/s", grpc::InsecureChannelCredentials());
+    stub_ = v1::FineTuning::NewStub(channel_).release();
+  }
+  static void TearDownTestSuite() {
+    delete stub_;
+    channel_.reset();
+    delete daemon_;
+    fs::remove_all(dir_);
+  }
+
+  static v1::CreateJobRequest Request(const std::string& script) {
+    v1::CreateJobRequest request;
+    request.mutable_spec()->set_display_name(script);
+    request.mutable_spec()->set_model(dir_ + "/model");
+    request.mutable_spec()->set_dataset(dir_ + "/train.jsonl");
+    request.mutable_spec()->set_method(v1::JobSpec::LORA);
+    return request;
+  }
+  static grpc::Status Create(const v1::CreateJobRequest& request, v1::Job* job) {
+    grpc::ClientContext context;
+    return stub_->CreateJob(&context, request, job);
+  }
+  static v1::Job Get(const std::string& id) {
+    grpc::ClientContext context;
+    v1::GetJobRequest request;
+    request.set_id(id);
+    v1::Job job;
+    EXPECT_TRUE(stub_->GetJob(&context, request, &job).ok());
+    return job;
+  }
+  // States as a watcher sees them, until the job has ended.
+  static std::vector<v1::Job> Watch(const std::string& id) {
+    grpc::ClientContext context;
+    v1::WatchJobRequest request;
+    request.set_id(id);
+    auto reader = stub_->WatchJob(&context, request);
+    std::vector<v1::Job> seen;
+    for (v1::Job job; reader->Read(&job);) seen.push_back(job);
+    EXPECT_TRUE(reader->Finish().ok());
+    return seen;
+  }
+  // Bytes to a method and back, whatever they mean.
+  static std::pair<grpc::Status, std::string> CallRaw(const std::string& method,
+                                                      const std::string& request) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    const grpc::Slice slice(request);
+    const grpc::ByteBuffer bytes(&slice, 1);
+    auto call = stub.PrepareUnaryCall(&context, method, bytes, &queue);
+    call->StartCall();
+    grpc::ByteBuffer reply;
+    grpc::Status status;
+    call->Finish(&reply, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    grpc::Slice answer;
+    if (status.ok() && !reply.DumpToSingleSlice(&answer).ok()) ADD_FAILURE() << method;
+    return {status, std::string(answer.begin(), answer.end())};
+  }
+  template <typename Detail>
+  static Detail DetailOf(const grpc::Status& status) {
+    google::rpc::Status whole;
+    EXPECT_TRUE(whole.ParseFromString(status.error_details()));
+    Detail detail;
+    for (const google::protobuf::Any& any : whole.details())
+      if (any.UnpackTo(&detail)) return detail;
+    ADD_FAILURE() << "no " << Detail::descriptor()->full_name();
+    return detail;
+  }
+  static std::string ReasonOf(const grpc::Status& status) {
+    return DetailOf<google::rpc::ErrorInfo>(status).reason();
+  }
+
+  static inline std::string dir_;
+  static inline Daemon* daemon_ = nullptr;
+  static inline std::shared_ptr<grpc::Channel> channel_;
+  static inline v1::FineTuning::Stub* stub_ = nullptr;
+};
+
+TEST_F(ServiceTest, WatchBeginsWithTheJobAsItIsAndEndsWithItsEnd) {
+  v1::Job job;
+  ASSERT_TRUE(Create(Request("steps=5"), &job).ok());
+  EXPECT_EQ(job.state(), v1::Job::PREPARING);
+  EXPECT_EQ(job.name(), "tenants/default/jobs/" + job.id());
+  const std::vector<v1::Job> seen = Watch(job.id());
+  EXPECT_EQ(seen.back().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(seen.back().progress().global_step(), 5);
+  EXPECT_EQ(Watch(job.id()).size(), 1u);
+}
+
+TEST_F(ServiceTest, SameRequestIdMakesOneJob) {
+  v1::CreateJobRequest request = Request("steps=1");
+  request.set_request_id(RandomUuid());
+  v1::Job first, second;
+  ASSERT_TRUE(Create(request, &first).ok());
+  ASSERT_TRUE(Create(request, &second).ok());
+  EXPECT_EQ(first.id(), second.id());
+  request.mutable_spec()->set_priority(3);
+  const grpc::Status reused = Create(request, &second);
+  EXPECT_EQ(reused.error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(ReasonOf(reused), "REQUEST_ID_REUSED");
+  Watch(first.id());
+}
+
+// The client lost the answer and asks again when the files have gone.
+TEST_F(ServiceTest, RepeatedRequestIsAnsweredWithoutItsFiles) {
+  v1::CreateJobRequest request = Request("steps=1");
+  WriteTinyDataset(dir_ + "/passing.jsonl", 4, 10);
+  request.mutable_spec()->set_dataset(dir_ + "/passing.jsonl");
+  request.set_request_id(RandomUuid());
+  v1::Job first, second;
+  ASSERT_TRUE(Create(request, &first).ok());
+  Watch(first.id());
+  fs::remove(dir_ + "/passing.jsonl");
+  ASSERT_TRUE(Create(request, &second).ok());
+  EXPECT_EQ(first.id(), second.id());
+}
+
+TEST_F(ServiceTest, AllViolationsOfASpecAtOnce) {
+  v1::CreateJobRequest request = Request("");
+  request.mutable_spec()->mutable_training()->set_max_steps(-1);
+  request.mutable_spec()->mutable_lora()->set_r(-2);
+  v1::Job job;
+  const grpc::Status refused = Create(request, &job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  const auto bad = DetailOf<google::rpc::BadRequest>(refused);
+  ASSERT_EQ(bad.field_violations_size(), 2);
+  EXPECT_EQ(bad.field_violations(0).field(), "spec.lora.r");
+  EXPECT_EQ(bad.field_violations(1).field(), "spec.training.max_steps");
+}
+
+TEST_F(ServiceTest, WrongFilesAreNamedTogether) {
+  v1::CreateJobRequest request = Request("");
+  fs::create_directories(dir_ + "/empty");
+  request.mutable_spec()->set_model(dir_ + "/empty");
+  request.mutable_spec()->set_dataset(dir_ + "/no.jsonl");
+  v1::Job job;
+  const auto bad = DetailOf<google::rpc::BadRequest>(Create(request, &job));
+  ASSERT_EQ(bad.field_violations_size(), 2);
+  EXPECT_EQ(bad.field_violations(0).field(), "spec.dataset");
+  EXPECT_THAT(bad.field_violations(1).description(), HasSubstr("config.json"));
+}
+
+TEST_F(ServiceTest, UnknownTargetModuleNamesThoseThatThereAre) {
+  v1::CreateJobRequest request = Request("");
+  request.mutable_spec()->mutable_lora()->add_target_modules("qqq_proj");
+  v1::Job job;
+  const grpc::Status refused = Create(request, &job);
+  EXPECT_THAT(refused.error_message(), HasSubstr("q_proj"));
+  EXPECT_EQ(ReasonOf(refused), "BAD_TARGET_MODULES");
+}
+
+TEST_F(ServiceTest, JobIdsAreChosenOrGiven) {
+  v1::CreateJobRequest request = Request("steps=1");
+  request.set_job_id("Not-Valid");
+  v1::Job job;
+  EXPECT_EQ(Create(request, &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_job_id("my-own-id");
+  ASSERT_TRUE(Create(request, &job).ok());
+  EXPECT_EQ(job.id(), "my-own-id");
+  EXPECT_EQ(ReasonOf(Create(request, &job)), "JOB_EXISTS");
+  EXPECT_EQ(Get("my-own").id(), "my-own-id");
+  Watch("my-own-id");
+}
+
+TEST_F(ServiceTest, ValidateOnlyMakesNoJob) {
+  v1::CreateJobRequest request = Request("draft");
+  request.set_validate_only(true);
+  v1::Job job;
+  ASSERT_TRUE(Create(request, &job).ok());
+  EXPECT_EQ(job.id(), "");
+  EXPECT_EQ(job.spec().lora().r(), 16);
+}
+
+TEST_F(ServiceTest, UnknownJobIsNotFoundWithItsName) {
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_id("nobody");
+  v1::Job job;
+  const grpc::Status status = stub_->GetJob(&context, request, &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(DetailOf<google::rpc::ResourceInfo>(status).resource_name(),
+            "tenants/default/jobs/nobody");
+}
+
+// A budget below the smallest plan is refused when the job is submitted, with the bytes it would
+// need.
+TEST_F(ServiceTest, JobThatCannotFitIsRefusedWithItsBytes) {
+  v1::CreateJobRequest request = Request("");
+  request.mutable_spec()->mutable_memory()->set_budget("1MiB");
+  v1::Job job;
+  const grpc::Status refused = Create(request, &job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  const auto info = DetailOf<google::rpc::ErrorInfo>(refused);
+  EXPECT_EQ(info.reason(), "PLAN_INFEASIBLE");
+  EXPECT_GT(std::stoll(info.metadata().at("smallest_budget_bytes")), 1 << 20);
+}
+
+TEST_F(ServiceTest, PlansFastestFirstWithTheChoice) {
+  grpc::ClientContext context;
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = Request("").spec();
+  request.set_with_sites(true);
+  v1::PlanJobResponse response;
+  ASSERT_TRUE(stub_->PlanJob(&context, request, &response).ok());
+  ASSERT_EQ(response.plans_size(), 3);
+  EXPECT_EQ(response.chosen(), 0);
+  EXPECT_EQ(response.device(), "cpu:0");
+  EXPECT_EQ(response.device_capacity_bytes(), 1 << 30);
+  EXPECT_GT(response.sites_size(), 0);
+}
+
+TEST_F(ServiceTest, ListGoesThroughAllPages) {
+  std::set<std::string> made;
+  for (int i = 0; i < 3; ++i) {
+    v1::Job job;
+    ASSERT_TRUE(Create(Request("steps=1"), &job).ok());
+    made.insert(job.id());
+  }
+  std::set<std::string> listed;
+  v1::ListJobsRequest request;
+  request.set_all(true);
+  request.set_page_size(2);
+  do {
+    grpc::ClientContext context;
+    v1::ListJobsResponse response;
+    ASSERT_TRUE(stub_->ListJobs(&context, request, &response).ok());
+    EXPECT_LE(response.jobs_size(), 2);
+    for (const v1::Job& job : response.jobs()) EXPECT_TRUE(listed.insert(job.id()).second);
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  for (const std::string& id : made) EXPECT_TRUE(listed.contains(id));
+  for (const std::string& id : made) Watch(id);
+}
+
+TEST_F(ServiceTest, PageTokenOfAnotherListIsRefused) {
+  v1::ListJobsRequest request;
+  request.set_page_token("bm90LW91cnM");
+  grpc::ClientContext context;
+  v1::ListJobsResponse response;
+  EXPECT_EQ(ReasonOf(stub_->ListJobs(&context, request, &response)), "BAD_PAGE_TOKEN");
+  grpc::ClientContext again;
+  request.set_page_token("");
+  request.set_page_size(-1);
+  EXPECT_EQ(stub_->ListJobs(&again, request, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// gRPC itself would answer UNIMPLEMENTED.
+TEST_F(ServiceTest, BytesThatAreNoRequestAreInvalidOnEveryMethod) {
+  for (const char* method : {"CreateJob", "PlanJob", "GetJob", "ListJobs", "CancelJob", "WatchJob",
+                             "GetJobLogs", "DownloadJob"}) {
+    const grpc::Status status =
+        CallRaw(absl::StrCat("/snug.v1.FineTuning/", method), "\x0a\xff\xff\xff\xff").first;
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+    EXPECT_EQ(ReasonOf(status), "UNDECODABLE_REQUEST") << method;
+  }
+}
+
+TEST_F(ServiceTest, RequestBeyondTheLimitIsRefused) {
+  v1::CreateJobRequest request = Request(std::string(300 << 10, 'x'));
+  v1::Job job;
+  EXPECT_EQ(ReasonOf(Create(request, &job)), "REQUEST_TOO_LARGE");
+}
+
+TEST_F(ServiceTest, DownloadGivesEveryFileWhole) {
+  v1::Job job;
+  ASSERT_TRUE(Create(Request("steps=1"), &job).ok());
+  Watch(job.id());
+  grpc::ClientContext context;
+  v1::DownloadJobRequest request;
+  request.set_id(job.id());
+  auto reader = stub_->DownloadJob(&context, request);
+  std::map<std::string, std::string> files;
+  std::string current;
+  for (v1::FileChunk chunk; reader->Read(&chunk);) {
+    if (!chunk.path().empty()) current = chunk.path();
+    files[current] += chunk.content();
+  }
+  ASSERT_TRUE(reader->Finish().ok());
+  const std::string output = dir_ + "/state/jobs/" + job.id() + "/attempts/1/output/";
+  EXPECT_EQ(files.size(), 3u);
+  for (const auto& [path, content] : files) EXPECT_EQ(content, ReadText(output + path)) << path;
+}
+
+TEST_F(ServiceTest, OutputOfAJobThatHasNotEndedIsRefused) {
+  v1::Job job;
+  ASSERT_TRUE(Create(Request("steps=1000 step_ms=50"), &job).ok());
+  grpc::ClientContext context, cancel;
+  v1::DownloadJobRequest request;
+  request.set_id(job.id());
+  v1::FileChunk chunk;
+  auto reader = stub_->DownloadJob(&context, request);
+  EXPECT_FALSE(reader->Read(&chunk));
+  EXPECT_EQ(ReasonOf(reader->Finish()), "WRONG_STATE");
+  v1::CancelJobRequest end;
+  end.set_id(job.id());
+  EXPECT_TRUE(stub_->CancelJob(&cancel, end, &job).ok());
+  EXPECT_EQ(Watch(job.id()).back().state(), v1::Job::CANCELLED);
+}
+
+TEST_F(ServiceTest, LogsOfAJobFollowItToItsEnd) {
+  v1::Job job;
+  ASSERT_TRUE(Create(Request("steps=5"), &job).ok());
+  grpc::ClientContext context;
+  v1::GetJobLogsRequest request;
+  request.set_id(job.id());
+  request.set_follow(true);
+  auto reader = stub_->GetJobLogs(&context, request);
+  std::string log;
+  for (v1::LogChunk chunk; reader->Read(&chunk);) log += chunk.text();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(log, "fake worker, from step 0\n");
+}
+
+// A full job's model is the base of the next job, by its id.
+TEST_F(ServiceTest, FinishedJobIsAModel) {
+  v1::CreateJobRequest request = Request("steps=1");
+  request.mutable_spec()->set_method(v1::JobSpec::FULL);
+  v1::Job full, lora;
+  ASSERT_TRUE(Create(request, &full).ok());
+  EXPECT_EQ(Watch(full.id()).back().state(), v1::Job::SUCCEEDED);
+  request = Request("steps=1");
+  request.mutable_spec()->set_model(full.id());
+  ASSERT_TRUE(Create(request, &lora).ok());
+  EXPECT_EQ(Watch(lora.id()).back().state(), v1::Job::SUCCEEDED);
+  request.mutable_spec()->set_model(lora.id());
+  EXPECT_EQ(ReasonOf(Create(request, &full)), "BAD_MODEL");
+}
+
+TEST_F(ServiceTest, ServerSaysWhatItIs) {
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(stub_->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_TRUE(IsUuid(info.instance_uuid()));
+  EXPECT_EQ(info.boot_epoch(), 1);
+  EXPECT_GT(info.metrics_port(), 0);
+  ASSERT_EQ(info.devices_size(), 1);
+  EXPECT_EQ(info.devices(0).capacity_bytes(), 1 << 30);
+  EXPECT_EQ(info.devices(0).context_bytes(), 8 << 20);
+}
+
+TEST_F(ServiceTest, SocketIsForOwnerAndGroup) {
+  struct stat status {};
+  ASSERT_EQ(stat((dir_ + "/s").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0660u);
+  ASSERT_EQ(stat((dir_ + "/state").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+}
+
+// The standard health service, asked with its own wire form: field 1 of the request is the service,
+// field 1 of the reply 1 = SERVING.
+TEST_F(ServiceTest, HealthIsServing) {
+  for (const std::string& service : {std::string(), std::string("snug.v1.FineTuning")}) {
+    std::string request;
+    if (!service.empty())
+      request = absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
+    const auto [status, answer] = CallRaw("/grpc.health.v1.Health/Check", request);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(answer, "\x08\x01");
+  }
+}
+
+}  // namespace
+}  // namespace snug::server
