@@ -3,10 +3,12 @@
 #include "proto/snug/yaml_node.h"
 
 #include <exception>
+#include <sstream>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "yaml-cpp/eventhandler.h"
 #include "yaml-cpp/yaml.h"
 
 namespace snug {
@@ -73,6 +75,38 @@ class Converter {
   int nodes_ = 0;
 };
 
+// Takes note of where a document starts, and of nothing else.
+class DocumentStart final : public YAML::EventHandler {
+ public:
+  int line() const { return line_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { line_ = mark.line + 1; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int line_ = 0;
+};
+
+// Where a second document starts; 0: there is none. Not LoadAll: yaml-cpp 0.7 makes documents of a
+// stray comma for ever, without moving on in the text.
+int SecondDocumentLine(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart start;
+  const bool has_two = parser.HandleNextDocument(start) && parser.HandleNextDocument(start);
+  return has_two ? start.line() : 0;
+}
+
 }  // namespace
 
 absl::StatusOr<YamlNode> ReadYaml(absl::string_view text, absl::string_view file) {
@@ -82,13 +116,11 @@ absl::StatusOr<YamlNode> ReadYaml(absl::string_view text, absl::string_view file
         1, absl::StrCat("the file has ", text.size(), " bytes; at most ", kMaxTextBytes));
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.empty()) return YamlNode{};
-    if (documents.size() > 1) {
-      return converter.Error(documents[1].Mark().line + 1,
-                             "a second document begins here; one file holds one");
+    const std::string whole(text);
+    if (const int line = SecondDocumentLine(whole); line > 0) {
+      return converter.Error(line, "what begins here is not part of the one document of a file");
     }
-    return converter.Convert(documents[0], 0);
+    return converter.Convert(YAML::Load(whole), 0);
   } catch (const YAML::Exception& e) {
     return converter.Error(e.mark.line + 1, absl::StrCat("not valid YAML: ", e.msg));
   } catch (const std::exception& e) {

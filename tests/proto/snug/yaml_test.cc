@@ -158,8 +158,16 @@ TEST(ParseYamlTest, AKeyThatIsThereTwiceIsAnError) {
 
 TEST(ParseYamlTest, BrokenYamlNamesTheLine) {
   EXPECT_THAT(ErrorOf("model: a\nlora: {r: 1\n"), StartsWith("job.yaml:3: not valid YAML: "));
-  EXPECT_THAT(ErrorOf("model: a\n---\nmodel: b\n"), HasSubstr("a second document begins here"));
+  EXPECT_THAT(ErrorOf("model: a\n---\nmodel: b\n"),
+              StartsWith("job.yaml:2: what begins here is not part of the one document"));
   EXPECT_THAT(ErrorOf("? [a]\n: b\n"), HasSubstr("a key must be a word"));
+}
+
+// yaml-cpp makes documents of a stray comma for ever.
+TEST(ParseYamlTest, AStrayCommaIsAnErrorAndEnds) {
+  EXPECT_THAT(ErrorOf(","), StartsWith("job.yaml:1: what begins here"));
+  EXPECT_THAT(ErrorOf("- x\n, y"), StartsWith("job.yaml:2: what begins here"));
+  EXPECT_THAT(OverrideError("lora.target_modules=,"), HasSubstr("what begins here"));
 }
 
 // A few lines of aliases of aliases would be a tree of 10^9 nodes.
