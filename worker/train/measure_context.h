@@ -1,0 +1,16 @@
+// What a worker takes before it holds anything of a job: libraries, thread pool, what they set up
+// at their first use.
+#ifndef WORKER_TRAIN_MEASURE_CONTEXT_H_
+#define WORKER_TRAIN_MEASURE_CONTEXT_H_
+
+#include <cstdint>
+
+namespace snug::train {
+
+// Bytes, rounded up to MiB: the highest resident size of this process after products and attention
+// in both number types.
+int64_t MeasureContext();
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_MEASURE_CONTEXT_H_

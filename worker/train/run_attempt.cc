@@ -1,0 +1,326 @@
+#include "worker/train/run_attempt.h"
+
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/export.h"
+#include "worker/program/safetensors.h"
+#include "worker/train/metrics_log.h"
+#include "worker/train/trainer.h"
+
+namespace snug::train {
+namespace {
+
+using checkpoint::TensorBytes;
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class Run {
+ public:
+  Run(const AttemptOptions& attempt, execute::Device& device, link::WorkerLink& link,
+      const std::atomic<bool>& stop_requested)
+      : attempt_(attempt), device_(device), link_(link), stop_requested_(stop_requested) {}
+
+  // Cancelled: stopped on command.
+  absl::Status Go() {
+    ASSIGN_OR_RETURN(trainer_, Trainer::Create(attempt_, device_));
+    RETURN_IF_ERROR(Resume());
+    RETURN_IF_ERROR(OpenMetrics());
+    progress_.max_steps = trainer_->max_steps();
+    Report();
+    while (trainer_->global_step() < trainer_->max_steps()) {
+      RETURN_IF_ERROR(Obey());
+      RETURN_IF_ERROR(Step());
+    }
+    return Finish();
+  }
+
+  AttemptResult Result(const absl::Status& status) const;
+
+ private:
+  std::string MetricsFile() const { return attempt_.attempt_dir + "/metrics.jsonl"; }
+  std::string Output() const { return attempt_.attempt_dir + "/output"; }
+
+  // Trained parameters, which are all fp32, by key.
+  std::vector<TensorBytes> Weights() const {
+    std::vector<TensorBytes> tensors;
+    const auto views = trainer_->parameters().views();
+    for (size_t i = 0; i < views.size(); ++i) {
+      const program::Parameter& parameter = trainer_->program().parameters[i];
+      if (!parameter.trainable) continue;
+      tensors.push_back({.key = parameter.key,
+                         .dtype = "F32",
+                         .shape = parameter.shape,
+                         .data = views[i].value.data,
+                         .bytes = views[i].value.bytes()});
+    }
+    return tensors;
+  }
+
+  std::vector<TensorBytes> OptimizerState() const {
+    std::vector<TensorBytes> tensors;
+    for (const Moments& moments : trainer_->optimizer().moments()) {
+      const auto index = static_cast<size_t>(moments.parameter);
+      const program::Parameter& parameter = trainer_->program().parameters[index];
+      const int64_t bytes = parameter.elements() * program::SizeOf(program::DType::kF32);
+      tensors.push_back(
+          {parameter.key + ".exp_avg", "F32", parameter.shape, moments.first.data(), bytes});
+      tensors.push_back(
+          {parameter.key + ".exp_avg_sq", "F32", parameter.shape, moments.second.data(), bytes});
+    }
+    return tensors;
+  }
+
+  absl::Status Resume() {
+    if (attempt_.resume_from.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const checkpoint::RunState state,
+                     checkpoint::Restore(attempt_.resume_from, Weights(), OptimizerState()));
+    RETURN_IF_ERROR(CheckResumable(state));
+    trainer_->ResumeAt(state.global_step, {state.data_epoch, state.data_micro_batch},
+                       state.num_tokens);
+    progress_.resumed_from_step = progress_.global_step = state.global_step;
+    progress_.num_tokens = state.num_tokens;
+    progress_.loss = state.last_loss;
+    progress_.epoch = trainer_->epochs_done();
+    std::cerr << "resumed from " << attempt_.resume_from << " after step " << state.global_step
+              << std::endl;
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenMetrics() {
+    const int64_t step = progress_.resumed_from_step;
+    ASSIGN_OR_RETURN(
+        MetricsLog log,
+        step == 0 ? MetricsLog::Create(MetricsFile())
+                  : MetricsLog::Resume(MetricsFile(),
+                                       {.previous = attempt_.previous_metrics, .step = step}));
+    metrics_.emplace(std::move(log));
+    return absl::OkStatus();
+  }
+
+  // A checkpoint goes on only with the seed and the data it was made with.
+  absl::Status CheckResumable(const checkpoint::RunState& state) const {
+    if (state.job_id != attempt_.job_id)
+      return absl::FailedPreconditionError(absl::StrCat(attempt_.resume_from, " is of job ",
+                                                        state.job_id, ", not ", attempt_.job_id));
+    if (state.seed != attempt_.training.seed)
+      return absl::FailedPreconditionError(absl::StrCat(
+          attempt_.resume_from, " has seed ", state.seed, ", not ", attempt_.training.seed));
+    if (state.dataset_sha256 != trainer_->dataset().sha256())
+      return absl::FailedPreconditionError(absl::StrCat(
+          attempt_.resume_from, " was trained on other data than ", attempt_.train_data));
+    return absl::OkStatus();
+  }
+
+  absl::Status Obey() {
+    const link::Command command =
+        stop_requested_ ? link::Command::kCheckpointAndStop : link_.command();
+    if (command == link::Command::kNone) return absl::OkStatus();
+    if (command == link::Command::kCheckpointAndStop && saved_step_ != trainer_->global_step()) {
+      RETURN_IF_ERROR(Save());
+    }
+    return absl::CancelledError(absl::StrCat("stopped after step ", trainer_->global_step()));
+  }
+
+  absl::Status Step() {
+    const Clock::time_point begin = Clock::now();
+    ASSIGN_OR_RETURN(const StepResult step, trainer_->AccumulateGradients());
+    RETURN_IF_ERROR(trainer_->ApplyGradients(step));
+    progress_.global_step = trainer_->global_step();
+    progress_.loss = step.loss;
+    progress_.grad_norm = step.gradient_norm;
+    progress_.learning_rate = step.learning_rate;
+    progress_.epoch = trainer_->epochs_done();
+    progress_.num_tokens = trainer_->num_tokens();
+    progress_.step_seconds = SecondsSince(begin);
+    progress_.tokens_per_second = static_cast<double>(step.tokens) / progress_.step_seconds;
+    RETURN_IF_ERROR(Log());
+    if (trainer_->has_evaluation_set() && IsDue(attempt_.training.eval_steps)) {
+      RETURN_IF_ERROR(Evaluate());
+    }
+    Report();
+    if (attempt_.training.save_steps > 0 && IsDue(attempt_.training.save_steps)) return Save();
+    return absl::OkStatus();
+  }
+
+  absl::Status Log() {
+    return metrics_->Append(StepMetrics{.loss = progress_.loss,
+                                        .grad_norm = progress_.grad_norm,
+                                        .learning_rate = progress_.learning_rate,
+                                        .epoch = progress_.epoch,
+                                        .global_step = progress_.global_step,
+                                        .num_tokens = progress_.num_tokens,
+                                        .tokens_per_second = progress_.tokens_per_second,
+                                        .step_seconds = progress_.step_seconds});
+  }
+
+  // Every so many steps, and at the end.
+  bool IsDue(int64_t every) const {
+    const int64_t step = progress_.global_step;
+    return step == trainer_->max_steps() || (every > 0 && step % every == 0);
+  }
+
+  absl::Status Evaluate() {
+    ASSIGN_OR_RETURN(const double loss, trainer_->Evaluate());
+    progress_.eval_loss = loss;
+    return metrics_->Append(EvalMetrics{
+        .eval_loss = loss, .global_step = progress_.global_step, .epoch = progress_.epoch});
+  }
+
+  void Report() {
+    const Memory memory = trainer_->memory();
+    link_.ReportProgress(progress_, {.measured_peak_bytes = memory.peak_bytes,
+                                     .current_bytes = memory.current_bytes});
+  }
+
+  checkpoint::RunState State() const {
+    const DataCursor cursor = trainer_->cursor();
+    return {.job_id = attempt_.job_id,
+            .epoch = attempt_.epoch,
+            .global_step = trainer_->global_step(),
+            .max_steps = trainer_->max_steps(),
+            .seed = attempt_.training.seed,
+            .data_epoch = cursor.epoch,
+            .data_micro_batch = cursor.micro_batch,
+            .num_tokens = trainer_->num_tokens(),
+            .last_loss = progress_.loss,
+            .plan_name = attempt_.plan.name,
+            .dataset_sha256 = trainer_->dataset().sha256()};
+  }
+
+  // A disk that is full costs a checkpoint, not the run; weights that are not finite end it.
+  absl::Status Save() {
+    const Clock::time_point begin = Clock::now();
+    RETURN_IF_ERROR(metrics_->Sync());
+    const auto saved =
+        checkpoint::Save(attempt_.checkpoints_dir, State(), Weights(), OptimizerState());
+    if (!saved.ok()) {
+      std::cerr << "no checkpoint at step " << trainer_->global_step() << ": " << saved.status()
+                << std::endl;
+      const bool weights_are_bad = absl::IsInvalidArgument(saved.status());
+      return weights_are_bad ? saved.status() : absl::OkStatus();
+    }
+    saved_step_ = trainer_->global_step();
+    link_.ReportCheckpoint({.global_step = saved_step_,
+                            .path = saved->path,
+                            .manifest_sha256 = saved->manifest_sha256,
+                            .bytes = saved->bytes,
+                            .seconds = SecondsSince(begin)});
+    return checkpoint::Prune(attempt_.checkpoints_dir, attempt_.training.save_total_limit);
+  }
+
+  absl::Status Finish() {
+    // What the export must reproduce: the evaluation loss reported, or without such a set the loss
+    // of the last training batch.
+    ASSIGN_OR_RETURN(const double loss, trainer_->Evaluate());
+    RETURN_IF_ERROR(Export());
+    RETURN_IF_ERROR(checkpoint::VerifyExport(Output() + ".tmp", trainer_->program()));
+    RETURN_IF_ERROR(ReadBack());
+    ASSIGN_OR_RETURN(verified_loss_, trainer_->Evaluate());
+    if (verified_loss_ != loss)
+      return absl::DataLossError(absl::StrCat("the exported files give the loss ", verified_loss_,
+                                              ", the trained weights ", loss));
+    return checkpoint::Publish(Output());
+  }
+
+  absl::Status Export() const {
+    const checkpoint::ExportOptions options{.model_dir = attempt_.model_dir,
+                                            .base_model_name = attempt_.base_model_name,
+                                            .lora = attempt_.mode.adapter,
+                                            .metrics_file = MetricsFile(),
+                                            .display_name = ""};
+    return attempt_.mode.lora ? checkpoint::ExportAdapter(Output(), options, Weights())
+                              : checkpoint::ExportModel(Output(), options, Weights());
+  }
+
+  // The trained parameters, forgotten and read again from the files that the user will get.
+  absl::Status ReadBack() {
+    for (const TensorBytes& tensor : Weights()) {
+      auto* values = static_cast<float*>(tensor.data);
+      std::fill(values, values + tensor.bytes / 4, std::nanf(""));
+    }
+    const std::string folder = Output() + ".tmp";
+    ASSIGN_OR_RETURN(const program::TensorIndex index,
+                     attempt_.mode.lora
+                         ? program::ReadSafetensorsHeader(folder + "/adapter_model.safetensors")
+                         : program::ReadModelIndex(folder));
+    return trainer_->parameters().ReadTrained(trainer_->program(), index);
+  }
+
+  const AttemptOptions& attempt_;
+  execute::Device& device_;
+  link::WorkerLink& link_;
+  const std::atomic<bool>& stop_requested_;
+  std::unique_ptr<Trainer> trainer_;
+  std::optional<MetricsLog> metrics_;
+  TrainingProgress progress_;
+  int64_t saved_step_ = -1;
+  double verified_loss_ = 0.0;
+};
+
+struct Failure {
+  const char* reason;
+  FailureClass failure_class;
+};
+
+Failure FailureOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOutOfRange:
+      return {"NON_FINITE", FailureClass::kUser};
+    case absl::StatusCode::kResourceExhausted:
+      return {"OUT_OF_MEMORY", FailureClass::kOutOfMemory};
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kAborted:
+      return {"INFRASTRUCTURE", FailureClass::kInfrastructure};
+    case absl::StatusCode::kDataLoss:
+      return {"DATA_LOSS", FailureClass::kUser};
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+      return {"INTERNAL", FailureClass::kUser};
+    default:
+      return {"INVALID_INPUT", FailureClass::kUser};
+  }
+}
+
+AttemptResult Run::Result(const absl::Status& status) const {
+  AttemptResult result;
+  result.progress = progress_;
+  if (trainer_ != nullptr) result.measured_peak_bytes = trainer_->memory().peak_bytes;
+  if (status.ok()) {
+    result.outcome = AttemptResult::Outcome::kSucceeded;
+    result.output_dir = Output();
+    result.verified_loss = verified_loss_;
+    return result;
+  }
+  result.message = std::string(status.message());
+  if (absl::IsCancelled(status)) {
+    result.outcome = AttemptResult::Outcome::kStopped;
+    return result;
+  }
+  const Failure failure = FailureOf(status);
+  result.reason = failure.reason;
+  result.failure_class = failure.failure_class;
+  return result;
+}
+
+}  // namespace
+
+AttemptResult RunAttempt(const AttemptOptions& attempt, execute::Device& device,
+                         link::WorkerLink& link, const std::atomic<bool>& stop_requested) {
+  Run run(attempt, device, link, stop_requested);
+  return run.Result(run.Go());
+}
+
+}  // namespace snug::train
