@@ -78,11 +78,11 @@ std::vector<TrainingMode> Modes() {
 
 std::vector<ToyRun> Runs(const TrainingMode& mode) {
   std::vector<ToyRun> runs;
-  runs.emplace_back(*BuildProgram(LlamaShape(3, 32, 4, 2, 72, 61), mode),
+  runs.emplace_back(*BuildProgram(LlamaShape({3, 32, 4, 2, 72, 61}), mode),
                     std::vector<int64_t>{7, 1, 12});
-  runs.emplace_back(*BuildProgram(LlamaShape(2, 64, 4, 4, 96, 333), mode),
+  runs.emplace_back(*BuildProgram(LlamaShape({2, 64, 4, 4, 96, 333}), mode),
                     std::vector<int64_t>{300});
-  runs.emplace_back(*BuildProgram(LlamaShape(4, 48, 6, 1, 128, 97), mode),
+  runs.emplace_back(*BuildProgram(LlamaShape({4, 48, 6, 1, 128, 97}), mode),
                     std::vector<int64_t>{33, 65, 31, 2});
   return runs;
 }
@@ -190,11 +190,11 @@ TEST_F(MemoryTest, WorkspaceIsDeclaredTightly) {
     program::ModelConfig config;
     std::vector<int64_t> documents;
   };
-  const std::vector<Shape> shapes = {{LlamaShape(1, 256, 4, 2, 512, 5000), {513, 100}},
-                                     {LlamaShape(1, 256, 4, 4, 512, 1000), {1024}},
-                                     {LlamaShape(1, 192, 3, 1, 256, 777), {64, 64, 64, 63}},
-                                     {LlamaShape(1, 512, 8, 8, 1024, 3000), {191, 192, 193}},
-                                     {LlamaShape(1, 512, 8, 2, 1024, 3000), {2048}}};
+  const std::vector<Shape> shapes = {{LlamaShape({1, 256, 4, 2, 512, 5000}), {513, 100}},
+                                     {LlamaShape({1, 256, 4, 4, 512, 1000}), {1024}},
+                                     {LlamaShape({1, 192, 3, 1, 256, 777}), {64, 64, 64, 63}},
+                                     {LlamaShape({1, 512, 8, 8, 1024, 3000}), {191, 192, 193}},
+                                     {LlamaShape({1, 512, 8, 2, 1024, 3000}), {2048}}};
   for (const TrainingMode& mode : Modes()) {
     for (const Shape& shape : shapes) {
       ToyRun run(*BuildProgram(shape.config, mode), shape.documents);
@@ -225,7 +225,7 @@ TEST_F(MemoryTest, WorkspaceIsDeclaredTightly) {
 TEST_F(MemoryTest, PeakGrowsLinearlyWithTheLengthOfADocument) {
   double before = 0.0;
   for (int64_t tokens : {2048, 4096, 8192, 16384}) {
-    ToyRun run(*BuildProgram(LlamaShape(1, 32, 2, 1, 64, 64), program::FullMode()), {tokens});
+    ToyRun run(*BuildProgram(LlamaShape({1, 32, 2, 1, 64, 64}), program::FullMode()), {tokens});
     TrackingAllocator& allocator = TestDevice().allocator();
     const int64_t still = allocator.usage().current_bytes;
     allocator.ResetPeak();
@@ -246,7 +246,7 @@ int64_t ResidentBytes() {
 
 // Not an assertion but a look from outside: the growth of the process beside what the tape says.
 TEST_F(MemoryTest, PrintsTheGrowthOfTheProcessBesideTheArena) {
-  ToyRun run(*BuildProgram(LlamaShape(4, 512, 8, 8, 1024, 2000), program::LoraMode()),
+  ToyRun run(*BuildProgram(LlamaShape({4, 512, 8, 8, 1024, 2000}), program::LoraMode()),
              {1024, 1024});
   ASSERT_TRUE(run.RunInArena(run.Lower(RecomputePlan(run.program(), 4)), TestDevice()).ok());
   malloc_trim(0);

@@ -10,30 +10,36 @@ namespace {
 
 constexpr int64_t kElement = 4;  // Bytes of an fp32 element, which is one double here.
 
-// y[n, out] (+)= x[n, in] W[out, in]^T * scale
-void TimesTransposed(const double* x, const double* w, double* y, int64_t in, int64_t out,
-                     double scale, bool add) {
-  for (int64_t o = 0; o < out; ++o) {
+// A weight W [out, in] as a factor of products, times `scale`; `add`: into what is there.
+struct Factor {
+  const double* w;
+  int64_t in, out;
+  double scale = 1.0;
+  bool add = false;
+};
+
+// y[out] (+)= scale * W x[in]
+void TimesTransposed(const Factor& f, const double* x, double* y) {
+  for (int64_t o = 0; o < f.out; ++o) {
     double sum = 0.0;
-    for (int64_t i = 0; i < in; ++i) sum += x[i] * w[o * in + i];
-    y[o] = scale * sum + (add ? y[o] : 0.0);
+    for (int64_t i = 0; i < f.in; ++i) sum += x[i] * f.w[o * f.in + i];
+    y[o] = f.scale * sum + (f.add ? y[o] : 0.0);
   }
 }
 
-// dx[in] (+)= dy[out] W[out, in] * scale
-void Times(const double* dy, const double* w, double* dx, int64_t in, int64_t out, double scale,
-           bool add) {
-  for (int64_t i = 0; i < in; ++i) {
+// dx[in] (+)= scale * dy[out] W
+void Times(const Factor& f, const double* dy, double* dx) {
+  for (int64_t i = 0; i < f.in; ++i) {
     double sum = 0.0;
-    for (int64_t o = 0; o < out; ++o) sum += dy[o] * w[o * in + i];
-    dx[i] = scale * sum + (add ? dx[i] : 0.0);
+    for (int64_t o = 0; o < f.out; ++o) sum += dy[o] * f.w[o * f.in + i];
+    dx[i] = f.scale * sum + (f.add ? dx[i] : 0.0);
   }
 }
 
-void AddOuter(const double* dy, const double* x, double* dw, int64_t in, int64_t out,
-              double scale) {
-  for (int64_t o = 0; o < out; ++o) {
-    for (int64_t i = 0; i < in; ++i) dw[o * in + i] += scale * dy[o] * x[i];
+// dW[out, in] += scale * dy[out] x[in]; `f` has the sizes of W.
+void AddOuter(const Factor& f, const double* dy, const double* x, double* dw) {
+  for (int64_t o = 0; o < f.out; ++o) {
+    for (int64_t i = 0; i < f.in; ++i) dw[o * f.in + i] += f.scale * dy[o] * x[i];
   }
 }
 
@@ -168,13 +174,13 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         break;
       case OpCode::kLinear:
       case OpCode::kLoraDown:
-        TimesTransposed(x.row(n), Weight(op, 0).data(), y.row(n), x.width, y.width, 1.0, false);
+        TimesTransposed({Weight(op, 0).data(), x.width, y.width}, x.row(n), y.row(n));
         break;
       case OpCode::kLoraLinear: {
         const View za = In(line, op, 1);
-        TimesTransposed(x.row(n), Weight(op, 0).data(), y.row(n), x.width, y.width, 1.0, false);
-        TimesTransposed(za.row(n), Weight(op, 1).data(), y.row(n), za.width, y.width, a.scale,
-                        true);
+        TimesTransposed({Weight(op, 0).data(), x.width, y.width}, x.row(n), y.row(n));
+        TimesTransposed({Weight(op, 1).data(), za.width, y.width, a.scale, true}, za.row(n),
+                        y.row(n));
         break;
       }
       case OpCode::kRope:
@@ -187,31 +193,35 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kAdd:
         for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = x.row(n)[i] + In(line, op, 1).row(n)[i];
         break;
-      case OpCode::kAttention: {
-        const View k = In(line, op, 1), v = In(line, op, 2), lse = Out(line, op, 1);
-        const auto [position, begin] = positions[static_cast<size_t>(n)];
-        for (int64_t h = 0; h < a.heads; ++h) {
-          const int64_t q_at = h * a.head_width;
-          const int64_t kv_at = h / (a.heads / a.kv_heads) * a.head_width;
-          std::vector<double> scores;
-          for (int64_t m = begin; m <= n; ++m)
-            scores.push_back(a.scale * std::inner_product(x.row(n) + q_at,
-                                                          x.row(n) + q_at + a.head_width,
-                                                          k.row(m) + kv_at, 0.0));
-          double sum = 0.0;
-          for (double score : scores) sum += std::exp(score);
-          lse.row(n)[h] = std::log(sum);
-          for (int64_t i = 0; i < a.head_width; ++i) {
-            double mixed = 0.0;
-            for (int64_t m = begin; m <= n; ++m)
-              mixed += std::exp(scores[static_cast<size_t>(m - begin)]) / sum * v.row(m)[kv_at + i];
-            y.row(n)[q_at + i] = mixed;
-          }
-        }
+      case OpCode::kAttention:
+        AttentionForward(line, op, {n, positions[static_cast<size_t>(n)].second});
         break;
-      }
       case OpCode::kHeadLoss:
         break;
+    }
+  }
+}
+
+// One query row over the keys of its document up to itself.
+void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfDocument at) {
+  const OpAttributes& a = op.attributes;
+  const View q = In(line, op, 0), k = In(line, op, 1), v = In(line, op, 2);
+  for (int64_t h = 0; h < a.heads; ++h) {
+    const int64_t q_at = h * a.head_width, kv_at = h / (a.heads / a.kv_heads) * a.head_width;
+    const double* query = q.row(at.row) + q_at;
+    std::vector<double> scores;
+    double sum = 0.0;
+    for (int64_t m = at.begin; m <= at.row; ++m) {
+      scores.push_back(a.scale *
+                       std::inner_product(query, query + a.head_width, k.row(m) + kv_at, 0.0));
+      sum += std::exp(scores.back());
+    }
+    Out(line, op, 1).row(at.row)[h] = std::log(sum);
+    for (int64_t i = 0; i < a.head_width; ++i) {
+      double mixed = 0.0;
+      for (int64_t m = at.begin; m <= at.row; ++m)
+        mixed += std::exp(scores[static_cast<size_t>(m - at.begin)]) / sum * v.row(m)[kv_at + i];
+      Out(line, op, 0).row(at.row)[q_at + i] = mixed;
     }
   }
 }
@@ -253,15 +263,16 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
       case OpCode::kLoraDown: {
         const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
         if (auto* dw = Gradient(op, 0))
-          AddOuter(dy.row(n), In(line, op, 0).row(n), dw->data(), in, dy.width, 1.0);
-        if (dx) Times(dy.row(n), Weight(op, 0).data(), dx.row(n), in, dy.width, 1.0, add);
+          AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, op, 0).row(n), dw->data());
+        if (dx) Times({Weight(op, 0).data(), in, dy.width, 1.0, add}, dy.row(n), dx.row(n));
         break;
       }
       case OpCode::kLoraLinear: {
         const View za = In(line, op, 1), dza = DIn(line, op, 1);
-        AddOuter(dy.row(n), za.row(n), Gradient(op, 1)->data(), za.width, dy.width, a.scale);
-        Times(dy.row(n), Weight(op, 1).data(), dza.row(n), za.width, dy.width, a.scale, false);
-        if (dx) Times(dy.row(n), Weight(op, 0).data(), dx.row(n), dx.width, dy.width, 1.0, add);
+        const Factor up = {Weight(op, 1).data(), za.width, dy.width, a.scale};
+        AddOuter(up, dy.row(n), za.row(n), Gradient(op, 1)->data());
+        Times(up, dy.row(n), dza.row(n));
+        if (dx) Times({Weight(op, 0).data(), dx.width, dy.width, 1.0, add}, dy.row(n), dx.row(n));
         break;
       }
       case OpCode::kRope:
@@ -335,7 +346,7 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
       if (dz) std::fill_n(dz.row(n), dz.width, 0.0);
       continue;
     }
-    TimesTransposed(z.row(n), w.data(), logits.data(), z.width, vocabulary, 1.0, false);
+    TimesTransposed({w.data(), z.width, vocabulary}, z.row(n), logits.data());
     double sum = 0.0;
     for (double logit : logits) sum += std::exp(logit);
     loss_ += std::log(sum) - logits[static_cast<size_t>(label)];
@@ -343,8 +354,8 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
     for (double& logit : logits) logit = std::exp(logit) / sum;
     logits[static_cast<size_t>(label)] -= 1.0;
     if (auto* dw = Gradient(op, 0))
-      AddOuter(logits.data(), z.row(n), dw->data(), z.width, vocabulary, 1.0);
-    if (dz) Times(logits.data(), w.data(), dz.row(n), z.width, vocabulary, 1.0, false);
+      AddOuter({nullptr, z.width, vocabulary}, logits.data(), z.row(n), dw->data());
+    if (dz) Times({w.data(), z.width, vocabulary}, logits.data(), dz.row(n));
   }
 }
 

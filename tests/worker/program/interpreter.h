@@ -40,6 +40,10 @@ class Interpreter {
   void Forward(const Instruction& line, const Op& op);
   void Backward(const Instruction& line, const Op& op);
   void HeadLoss(const Instruction& line, const Op& op, bool with_gradient);
+  struct RowOfDocument {
+    int64_t row, begin;
+  };
+  void AttentionForward(const Instruction& line, const Op& op, RowOfDocument at);
   void AttentionBackward(const Instruction& line, const Op& op);
   View At(int32_t slot, int value) const;
   View In(const Instruction& line, const Op& op, int i) const;

@@ -13,23 +13,26 @@
 
 namespace snug::program {
 
-inline ModelConfig LlamaShape(int64_t layers, int64_t width, int64_t heads, int64_t kv_heads,
-                              int64_t mlp_width, int64_t vocabulary) {
+struct LlamaSizes {
+  int64_t layers, width, heads, kv_heads, mlp_width, vocabulary;
+};
+
+inline ModelConfig LlamaShape(const LlamaSizes& sizes) {
   ModelConfig config;
   config.model_type = "llama";
-  config.layers = layers;
-  config.width = width;
-  config.heads = heads;
-  config.kv_heads = kv_heads;
-  config.head_width = width / heads;
-  config.mlp_width = mlp_width;
-  config.vocabulary = vocabulary;
+  config.layers = sizes.layers;
+  config.width = sizes.width;
+  config.heads = sizes.heads;
+  config.kv_heads = sizes.kv_heads;
+  config.head_width = sizes.width / sizes.heads;
+  config.mlp_width = sizes.mlp_width;
+  config.vocabulary = sizes.vocabulary;
   return config;
 }
 
-inline ModelConfig Llama8B() { return LlamaShape(32, 4096, 32, 8, 14336, 128256); }
-inline ModelConfig Llama125M() { return LlamaShape(12, 768, 12, 12, 2048, 32000); }
-inline ModelConfig Llama70B() { return LlamaShape(80, 8192, 64, 8, 28672, 128256); }
+inline ModelConfig Llama8B() { return LlamaShape({32, 4096, 32, 8, 14336, 128256}); }
+inline ModelConfig Llama125M() { return LlamaShape({12, 768, 12, 12, 2048, 32000}); }
+inline ModelConfig Llama70B() { return LlamaShape({80, 8192, 64, 8, 28672, 128256}); }
 
 inline TrainingMode FullMode() { return {}; }
 

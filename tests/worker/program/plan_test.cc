@@ -14,7 +14,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-ModelConfig Small() { return LlamaShape(2, 64, 4, 2, 96, 50); }
+ModelConfig Small() { return LlamaShape({2, 64, 4, 2, 96, 50}); }
 
 std::vector<std::string> SiteNames(const Program& program) {
   std::vector<std::string> names;

@@ -14,7 +14,7 @@ PredictOptions Tokens(int64_t tokens) {
   return options;
 }
 
-ModelConfig Small() { return LlamaShape(4, 64, 4, 2, 96, 128); }
+ModelConfig Small() { return LlamaShape({4, 64, 4, 2, 96, 128}); }
 
 // 1 parameter of full training in fp32: 4 bytes of weight, 4 of gradient, 8 of AdamW.
 TEST(PredictTest, StaticBytesOfFullTrainingAreSixteenPerParameter) {

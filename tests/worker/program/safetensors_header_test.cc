@@ -48,11 +48,19 @@ struct BadHeader {
   std::string said;
 };
 
+// Members of a good tensor.
+const std::string dtype = R"("dtype":"F32")";
+const std::string shape = R"("shape":[2])";
+const std::string offsets = R"("data_offsets":[0,8])";
+const std::string good = dtype + "," + shape + "," + offsets;
+
+void ExpectRefused(const std::vector<BadHeader>& cases) {
+  for (const BadHeader& bad : cases) {
+    EXPECT_THAT(Refusal(bad.header), HasSubstr(bad.said)) << bad.header.substr(0, 200);
+  }
+}
+
 TEST(SafetensorsHeaderTest, RefusesWhatTheFormatDoesNotHave) {
-  const std::string dtype = R"("dtype":"F32")";
-  const std::string shape = R"("shape":[2])";
-  const std::string offsets = R"("data_offsets":[0,8])";
-  const std::string good = dtype + "," + shape + "," + offsets;
   const std::vector<BadHeader> cases = {
       {"", "the header is not { ... }"},
       {" {}", "the header is not { ... }"},
@@ -83,6 +91,12 @@ TEST(SafetensorsHeaderTest, RefusesWhatTheFormatDoesNotHave) {
       {One(R"("dtype":32,)" + shape + "," + offsets), "the number 32 where"},
       {One(R"("dtype":["F32"],)" + shape + "," + offsets), "a list where"},
       {One(R"("dtype":{},)" + shape + "," + offsets), "an object where"},
+  };
+  ExpectRefused(cases);
+}
+
+TEST(SafetensorsHeaderTest, RefusesShapesThatAreNone) {
+  const std::vector<BadHeader> cases = {
       {One(dtype + R"(,"shape":2,)" + offsets), "the number 2 where the format has none, in \"sha"},
       {One(dtype + R"(,"shape":"2",)" + offsets), "the text \"2\" where"},
       {One(dtype + R"(,"shape":[2.0],)" + offsets), "the number 2.0 where"},
@@ -104,6 +118,12 @@ TEST(SafetensorsHeaderTest, RefusesWhatTheFormatDoesNotHave) {
       {One(dtype + R"(,"shape":[281474976710656,281474976710656,0],)" + offsets), "than 2^63 bits"},
       {One(R"("dtype":"F4","shape":[3],"data_offsets":[0,1])"), "F4 [3] does not fill whole bytes"},
       {One(R"("dtype":"F6_E2M3","shape":[2],"data_offsets":[0,1])"), "does not fill whole bytes"},
+  };
+  ExpectRefused(cases);
+}
+
+TEST(SafetensorsHeaderTest, RefusesOffsetsAndMetadataThatAreNone) {
+  const std::vector<BadHeader> cases = {
       {One(dtype + "," + shape + R"(,"data_offsets":[8])"), "data_offsets are not two numbers"},
       {One(dtype + "," + shape + R"(,"data_offsets":[])"), "data_offsets are not two numbers"},
       {One(dtype + "," + shape + R"(,"data_offsets":[0,8,8])"), "data_offsets has more than 2"},
@@ -126,9 +146,7 @@ TEST(SafetensorsHeaderTest, RefusesWhatTheFormatDoesNotHave) {
       {"{\"a\":" + std::string(1'000'000, '[') + "}", "a list where"},
       {"{\"a\":{\"dtype\":" + std::string(100'000, '{') + "}", "an object where"},
   };
-  for (const BadHeader& bad : cases) {
-    EXPECT_THAT(Refusal(bad.header), HasSubstr(bad.said)) << bad.header.substr(0, 200);
-  }
+  ExpectRefused(cases);
 }
 
 TEST(SafetensorsHeaderTest, NamesOfTheGreatestLengthPass) {

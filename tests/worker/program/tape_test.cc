@@ -69,7 +69,7 @@ std::vector<Plan> PlansOf(const Program& program, int random_plans, std::mt19937
 
 TEST(TapeTest, SlotsLiveFromFirstToLastMentionAndNeverOverlap) {
   std::mt19937 random(3);
-  ModelConfig config = LlamaShape(4, 64, 4, 2, 160, 300);
+  ModelConfig config = LlamaShape({4, 64, 4, 2, 160, 300});
   for (const TrainingMode& mode : {FullMode(), LoraMode(), LoraMode({"q_proj", "v_proj"}),
                                    LoraMode({"layers.2.mlp.up_proj"})}) {
     const Program program = *BuildProgram(config, mode);
@@ -125,7 +125,7 @@ TEST(TapeTest, ArenaGrowsWithTokens) {
 // LowMemoryBP, 16-bit, o shared): norm outputs are the normalised values and what linears read of
 // them, so x is not kept at all.
 TEST(TapeTest, KeptBytesOfALayerAreThoseOfTheAccount) {
-  ModelConfig config = LlamaShape(2, 512, 8, 8, 1024, 64);  // MLP width 2 C.
+  ModelConfig config = LlamaShape({2, 512, 8, 8, 1024, 64});  // MLP width 2 C.
   const Program full = *BuildProgram(config, FullMode());
   const auto frame = [&](const Program& program) {
     ModelConfig deeper = config;
