@@ -1,4 +1,4 @@
-"""What each program loads: the daemon no LibTorch and no CUDA, the worker no gRPC, the shim nothing.
+"""What each program loads: the daemon no LibTorch nor CUDA, the worker no gRPC, the shim nothing.
 
 Read from the dynamic section, with what the libraries need in turn, as the loader would find it.
 """
