@@ -7,6 +7,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <map>
@@ -28,6 +29,7 @@ using prometheus::Registry;
 
 constexpr size_t kMaxLabelBytes = 64;
 constexpr size_t kExposerThreads = 8;
+constexpr int64_t kMaxObservations = 10'000;  // Of one report: a daemon that was away for a day.
 
 Family<Gauge>& GaugeFamily(Registry& registry, const char* name, const char* help) {
   return BuildGauge().Name(name).Help(help).Register(registry);
@@ -155,13 +157,13 @@ void Metrics::Attempt(absl::string_view outcome) {
   if (found != families_->by_outcome.end()) found->second->Increment();
 }
 
-void Metrics::Step(const v1::Progress& progress, int64_t new_tokens) {
-  families_->steps.Increment();
+void Metrics::Steps(int64_t new_steps, int64_t new_tokens, double step_seconds) {
   if (new_tokens > 0) families_->tokens.Increment(static_cast<double>(new_tokens));
-  if (std::isfinite(progress.step_seconds()))
-    families_->step_seconds.Observe(progress.step_seconds());
-  else
-    families_->dropped.Increment();
+  if (new_steps <= 0) return;
+  families_->steps.Increment(static_cast<double>(new_steps));
+  if (!std::isfinite(step_seconds)) return families_->dropped.Increment();
+  const int64_t observed = std::min(new_steps, kMaxObservations);
+  for (int64_t i = 0; i < observed; ++i) families_->step_seconds.Observe(step_seconds);
 }
 
 void Metrics::LinkError() { families_->link_errors.Increment(); }

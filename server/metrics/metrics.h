@@ -35,7 +35,9 @@ class Metrics {
 
   void CountJobs(v1::Job::State state, int change);
   void Attempt(absl::string_view outcome);  // succeeded, failed, lost, cancelled, out_of_memory
-  void Step(const v1::Progress& progress, int64_t new_tokens);
+  // Steps since the last report, a worker's reports being coalesced: the time of the last one
+  // stands for all of them.
+  void Steps(int64_t new_steps, int64_t new_tokens, double step_seconds);
   void LinkError();
 
   // A job with an attempt, as it is now; and its end.

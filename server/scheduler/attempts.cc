@@ -194,9 +194,16 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   v1::JobMemory& memory = *job.mutable_memory();
   memory.set_measured_peak_bytes(
       std::max(memory.measured_peak_bytes(), step.measured_peak_bytes()));
-  metrics_.Step(now, now.num_tokens() - before.num_tokens());
+  Count(entry, now);
   Show(entry);
   ShowDevices();
+}
+
+void Scheduler::Count(Entry& entry, const v1::Progress& now) {
+  metrics_.Steps(now.global_step() - entry.counted_steps, now.num_tokens() - entry.counted_tokens,
+                 now.step_seconds());
+  entry.counted_steps = std::max(entry.counted_steps, now.global_step());
+  entry.counted_tokens = std::max(entry.counted_tokens, now.num_tokens());
 }
 
 void Scheduler::OnBadMessage(Entry& entry, absl::string_view what) {

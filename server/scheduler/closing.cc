@@ -143,6 +143,7 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   else
     RETURN_IF_ERROR(Conclude(changed, attempt, closed, change));
   RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  if (closed.outcome.result.has_progress()) Count(entry, closed.outcome.result.progress());
   metrics_.Attempt(NameForMetrics(entry.state(), closed.outcome.ending));
   metrics_.ForgetJob(entry.id());
   ledger_.Release(entry.id());
@@ -181,21 +182,22 @@ absl::Status Scheduler::Conclude(JobRecord& job, const AttemptRecord& attempt,
         change);
   const auto& newest = closed.checkpoints->newest;
   const bool progressed = newest && newest->step > attempt.resume_step;
+  v1::Error error = outcome.error;
+  if (attempt.exit != outcome.exit)
+    error = MakeError("CANNOT_START", absl::StrCat("its worker was not started: ", attempt.exit));
   const RetryDecision retry =
       DecideRetry(outcome.ending, {job.infra_failures, job.oom_failures}, progressed, Jitter());
   job.infra_failures = retry.failures.infra;
   job.oom_failures = retry.failures.oom;
   if (!retry.retry) {
-    v1::Error error = outcome.error;
     error.set_message(absl::StrCat(error.message(), "; no retries are left"));
     return Fail(job, std::move(error), change);
   }
   job.not_before_us = WallMicros() + absl::ToInt64Microseconds(retry.delay);
-  return MoveJob(
-      job, v1::Job::QUEUED,
-      absl::StrCat(outcome.error.message().empty() ? "the worker stopped" : outcome.error.message(),
-                   "; ", retry.reason),
-      WallMicros(), change);
+  return MoveJob(job, v1::Job::QUEUED,
+                 absl::StrCat(error.message().empty() ? "the worker stopped" : error.message(),
+                              "; ", retry.reason),
+                 WallMicros(), change);
 }
 
 }  // namespace snug::server

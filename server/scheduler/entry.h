@@ -63,6 +63,9 @@ struct Entry {
   std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
   bool getting_ready = false;
   absl::Duration last_saved;
+  // The furthest that metrics have counted: steps run again after a checkpoint count once.
+  int64_t counted_steps = 0;
+  int64_t counted_tokens = 0;
 
   ~Entry() { abandoned->store(true); }
   JobState state() const { return record.state(); }

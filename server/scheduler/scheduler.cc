@@ -65,6 +65,8 @@ absl::Status Scheduler::Load() {
     if (IsTerminal(record.state())) continue;
     auto entry = std::make_unique<Entry>();
     entry->record = std::move(record);
+    entry->counted_steps = entry->record.job.progress().global_step();
+    entry->counted_tokens = entry->record.job.progress().num_tokens();
     const std::string id = entry->id();
     entries_[id] = std::move(entry);
   }

@@ -97,6 +97,7 @@ class Scheduler {
   void OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello);
   void OnStep(Entry& entry, const v1::WorkerEvent::Step& step);
   void OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint);
+  void Count(Entry& entry, const v1::Progress& now);
   void OnBadMessage(Entry& entry, absl::string_view what);
   absl::Status BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello);
   void Refuse(ConnectionId link, std::string reason);

@@ -51,7 +51,7 @@ TEST(MetricsTest, NumbersThatAreNotFiniteAreDropped) {
   job.mutable_progress()->set_loss(std::nan(""));
   metrics.Job(job);
   job.mutable_progress()->set_step_seconds(std::nan(""));
-  metrics.Step(job.progress(), 10);
+  metrics.Steps(1, 10, job.progress().step_seconds());
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_job_loss{device=\"cpu:0\",job=\"a\"} 0.5"));
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_step_seconds_count 0"));
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_metrics_dropped_total 1"));

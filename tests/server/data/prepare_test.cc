@@ -1,0 +1,148 @@
+#include "server/data/prepare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "server/data/prepared_dataset.h"
+#include "server/job/check_spec.h"
+#include "server/job/errors.h"
+#include "tests/server/testing/tiny_model.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class PrepareTest : public testing::Test {
+ protected:
+  PrepareTest() : dir_(testing::TempDir() + "/prepare-" + std::to_string(getpid())) {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_ + "/datasets");
+    WriteTinyModel(dir_ + "/model");
+    WriteTinyDataset(dir_ + "/train.jsonl", 10, 20);
+    spec_.set_dataset(dir_ + "/train.jsonl");
+    spec_.set_method(v1::JobSpec::LORA);
+    FillDefaults(spec_, 128);
+  }
+  ~PrepareTest() override { fs::remove_all(dir_); }
+
+  // The real script, or a shell script in its place.
+  Preparer With(const std::string& shell = "", absl::Duration timeout = absl::Minutes(1)) {
+    PrepareSettings settings{.python = std::getenv("SNUG_PYTHON"),
+                             .script = std::getenv("SNUG_PREPARE"),
+                             .datasets_dir = dir_ + "/datasets",
+                             .timeout = timeout};
+    if (!shell.empty()) {
+      // Called as `sh -B script ...`: -B means something else there, so a wrapper drops it.
+      WriteText(dir_ + "/python", "#!/bin/sh\nshift 2\n" + shell + "\n");
+      fs::permissions(dir_ + "/python", fs::perms::owner_all);
+      settings.python = dir_ + "/python";
+    }
+    return Preparer(settings);
+  }
+  absl::StatusOr<PreparedFolders> Prepare(Preparer& preparer) {
+    return preparer.Prepare(spec_, dir_ + "/model", {});
+  }
+
+  const std::string dir_;
+  v1::JobSpec spec_;
+};
+
+TEST_F(PrepareTest, LengthsAndSummaryOfWhatWasPrepared) {
+  Preparer preparer = With();
+  EXPECT_FALSE(preparer.Locate(spec_, dir_ + "/model")->ready);
+  const PreparedFolders folders = Prepare(preparer).value();
+  EXPECT_TRUE(preparer.Locate(spec_, dir_ + "/model")->ready);
+  EXPECT_EQ(ReadRowTokens(folders.train).value(), std::vector<int64_t>(10, 20));
+  EXPECT_EQ(ReadSummary(folders.train)->tokens(), 200);
+  EXPECT_EQ(folders.eval, "");
+}
+
+TEST_F(PrepareTest, EvaluationSplitIsAFolderOfItsOwn) {
+  spec_.set_eval_split(0.2);
+  Preparer preparer = With();
+  const PreparedFolders folders = Prepare(preparer).value();
+  EXPECT_EQ(ReadRowTokens(folders.train)->size(), 8u);
+  EXPECT_EQ(ReadRowTokens(folders.eval)->size(), 2u);
+}
+
+TEST_F(PrepareTest, FolderDependsOnContentAndLimitAlone) {
+  Preparer preparer = With();
+  const std::string model = dir_ + "/model";
+  const std::string first = preparer.Locate(spec_, model)->train;
+  fs::copy_file(dir_ + "/train.jsonl", dir_ + "/copy.jsonl");
+  spec_.set_dataset(dir_ + "/copy.jsonl");
+  EXPECT_EQ(preparer.Locate(spec_, model)->train, first);
+  spec_.mutable_training()->set_max_seq_length(64);
+  EXPECT_NE(preparer.Locate(spec_, model)->train, first);
+  spec_.mutable_training()->set_max_seq_length(128);
+  WriteTinyDataset(dir_ + "/copy.jsonl", 11, 20);
+  EXPECT_NE(preparer.Locate(spec_, model)->train, first);
+}
+
+TEST_F(PrepareTest, BrokenLineIsNamed) {
+  WriteText(dir_ + "/train.jsonl", ReadText(dir_ + "/train.jsonl") + "{broken\n");
+  Preparer preparer = With();
+  const absl::Status status = Prepare(preparer).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("train.jsonl:11"));
+  EXPECT_EQ(ToJobError(status).field(), "spec.dataset");
+}
+
+TEST_F(PrepareTest, SecondRunIsServedFromTheCache) {
+  Preparer preparer = With();
+  const std::string train = Prepare(preparer)->train;
+  Preparer broken = With("exit 1");
+  EXPECT_EQ(Prepare(broken)->train, train);
+}
+
+TEST_F(PrepareTest, CrashOfTheScriptIsNoFaultOfTheUser) {
+  Preparer preparer = With("echo boom >&2; exit 1");
+  const absl::Status status = Prepare(preparer).status();
+  EXPECT_EQ(ReasonOf(status), "PREPARE_FAILED");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("boom"));
+}
+
+TEST_F(PrepareTest, TimeLimitEndsTheWholeGroup) {
+  Preparer preparer = With("sleep 1000 & sleep 1000", absl::Milliseconds(200));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Prepare(preparer).status()));
+}
+
+TEST_F(PrepareTest, CancelledRunEndsAndLeavesNothingReady) {
+  Preparer preparer = With("sleep 1000");
+  std::atomic<bool> cancelled{false};
+  std::thread user([&] {
+    absl::SleepFor(absl::Milliseconds(100));
+    cancelled = true;
+  });
+  const auto folders = preparer.Prepare(spec_, dir_ + "/model", {.cancelled = &cancelled});
+  user.join();
+  EXPECT_TRUE(absl::IsCancelled(folders.status()));
+  EXPECT_FALSE(preparer.Locate(spec_, dir_ + "/model")->ready);
+}
+
+TEST_F(PrepareTest, ProgressIsSaidLineByLine) {
+  Preparer preparer = With("echo 'progress: 5 rows' >&2; echo 'progress: 9 rows' >&2; exit 1");
+  std::vector<std::string> said;
+  const auto say = [&](const std::string& text) { said.push_back(text); };
+  EXPECT_FALSE(preparer.Prepare(spec_, dir_ + "/model", {.say = say}).ok());
+  EXPECT_THAT(said, testing::ElementsAre("5 rows", "9 rows"));
+}
+
+TEST_F(PrepareTest, LeftoversOfAKilledDaemonAreRemoved) {
+  fs::create_directories(dir_ + "/datasets/abc.part-12345678.tmp");
+  fs::create_directories(dir_ + "/datasets/abc");
+  With().RemoveLeftovers();
+  EXPECT_FALSE(fs::exists(dir_ + "/datasets/abc.part-12345678.tmp"));
+  EXPECT_TRUE(fs::exists(dir_ + "/datasets/abc"));
+}
+
+}  // namespace
+}  // namespace snug::server
