@@ -9,10 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <iostream>
 #include <random>
+#include <thread>
 
 #include "tests/worker/checkpoint/testbed.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -72,34 +75,55 @@ int64_t CheckAll(const std::string& dir) {
   return last;
 }
 
-// The child saves one step after another and prunes until it is killed, at a moment that has
-// nothing to do with where it is. The next child goes on from the last step there is, over what was
-// left.
-TEST(CrashTest, KillNeverLeavesATornCheckpoint) {
+// Microseconds that a Save takes here and now, which on a busy disk is ten times the usual.
+int64_t MeasureSave() {
   const TempFolder folder;
-  const std::string& dir = folder.path();
-  std::mt19937 random(7);
-  int inside = 0;
-  int64_t last = 0;
-  for (int kill_number = 0; kill_number < 60; ++kill_number) {
-    const pid_t child = Spawn([&] {
-      for (int64_t step = last + 1;; ++step) {
-        if (!SaveStep(dir, step).ok() || !Prune(dir, 2).ok()) return 1;
-      }
-    });
-    usleep(static_cast<useconds_t>(random() % 40'000));
-    ASSERT_EQ(kill(child, SIGKILL), 0);
-    const int status = WaitFor(child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the child failed by itself: " << WEXITSTATUS(status);
-    for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-      inside += entry.path().extension() == ".tmp";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(SaveStep(folder.path(), 1).ok());
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  return std::chrono::duration_cast<std::chrono::microseconds>(taken).count();
+}
+
+// Saves one step after another from `first`, pruning behind itself, until killed after `delay_us`.
+void SaveUntilKilled(const std::string& dir, int64_t first, int64_t delay_us) {
+  const pid_t child = Spawn([&] {
+    for (int64_t step = first;; ++step) {
+      const absl::Status saved = SaveStep(dir, step);
+      const absl::Status pruned = Prune(dir, 2);
+      if (saved.ok() && pruned.ok()) continue;
+      std::cout << saved << "\n" << pruned << "\n";
+      return 1;
     }
-    const int64_t now = CheckAll(dir);
-    ASSERT_GE(now, last) << "a checkpoint that was there is gone";
+  });
+  std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  ASSERT_TRUE(WIFSIGNALED(WaitFor(child))) << "the child failed by itself";
+}
+
+int64_t CountUnfinished(const std::string& dir) {
+  const std::filesystem::directory_iterator begin(dir), end;
+  return std::count_if(begin, end,
+                       [](const auto& entry) { return entry.path().extension() == ".tmp"; });
+}
+
+// The moment of a kill has nothing to do with where the child is. The next child goes on from the
+// last step there is, over what was left.
+TEST(CrashTest, KillNeverLeavesATornCheckpoint) {
+  constexpr int kKills = 60;
+  const TempFolder folder;
+  std::mt19937 random(7);
+  int64_t inside = 0;
+  int64_t last = 0;
+  for (int i = 0; i < kKills && !HasFailure(); ++i) {
+    const int64_t delay_us = static_cast<int64_t>(random() % 1000) * 3 * MeasureSave() / 1000;
+    SaveUntilKilled(folder.path(), last + 1, delay_us);
+    inside += CountUnfinished(folder.path());
+    const int64_t now = CheckAll(folder.path());
+    EXPECT_GE(now, last) << "a checkpoint that was there is gone";
     last = now;
-    if (HasFailure()) return;
   }
-  std::cout << "kills inside Save: " << inside << " of 60, checkpoints written: " << last << "\n";
+  std::cout << "kills inside Save: " << inside << " of " << kKills << ", last step " << last
+            << "\n";
   EXPECT_GE(inside, 5) << "the kills did not land where they were meant to";
   EXPECT_GE(last, 5);
 }
