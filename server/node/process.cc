@@ -119,6 +119,9 @@ std::vector<std::string> ChildEnvironment() {
       break;
     }
   }
+  // Workers share the machine: a thread that waits for another must give its core away, not spin on
+  // it. Two jobs and a compiler on two cores: 0.08 s a step against 1.6 s.
+  if (getenv("OMP_WAIT_POLICY") == nullptr) allowed.emplace_back("OMP_WAIT_POLICY=passive");
   return allowed;
 }
 
