@@ -13,8 +13,7 @@ namespace snug::client {
 namespace {
 
 constexpr absl::Duration kLineInterval = absl::Seconds(1);
-constexpr double kSmoothing = 0.2;  // Of a new step's seconds: about the last five count.
-constexpr int kMaxBar = 30;         // Characters.
+constexpr int kMaxBar = 30;  // Characters.
 
 std::string Bar(double share, int width) {
   const int full = std::clamp(static_cast<int>(share * width), 0, width);
@@ -23,19 +22,23 @@ std::string Bar(double share, int width) {
 
 }  // namespace
 
-void TimeLeft::Add(const v1::Progress& progress) {
-  if (progress.global_step() == step_ && progress.max_steps() == max_steps_) return;
-  step_ = progress.global_step();
+void TimeLeft::Add(const v1::Progress& progress, absl::Time now) {
+  const int64_t step = progress.global_step();
+  if (step == 0 || step == step_) return;
+  if (step_ == 0 || step < step_) {  // The first one, or one of a worker that had to start again.
+    first_step_ = step;
+    first_time_ = now;
+    per_step_ = absl::Seconds(progress.step_seconds());
+  } else {
+    per_step_ = (now - first_time_) / (step - first_step_);
+  }
+  step_ = step;
   max_steps_ = progress.max_steps();
-  if (progress.step_seconds() <= 0) return;
-  step_seconds_ = step_seconds_ == 0
-                      ? progress.step_seconds()
-                      : (1 - kSmoothing) * step_seconds_ + kSmoothing * progress.step_seconds();
 }
 
 absl::Duration TimeLeft::Estimate() const {
-  if (step_seconds_ == 0 || max_steps_ == 0) return absl::Seconds(-1);
-  return absl::Seconds(step_seconds_ * std::max<int64_t>(0, max_steps_ - step_));
+  if (per_step_ <= absl::ZeroDuration()) return absl::Seconds(-1);
+  return per_step_ * std::max<int64_t>(0, max_steps_ - step_);
 }
 
 std::string ProgressPrinter::Facts(const v1::Job& job) const {
@@ -54,7 +57,7 @@ std::string ProgressPrinter::Facts(const v1::Job& job) const {
 }
 
 void ProgressPrinter::Show(const v1::Job& job, absl::Time now) {
-  time_left_.Add(job.progress());
+  time_left_.Add(job.progress(), now);
   ShowState(job);
   const bool has_steps = job.progress().max_steps() > 0 && job.progress().global_step() > 0;
   if (has_steps && (job.state() == v1::Job::RUNNING || HasEnded(job.state()))) ShowSteps(job, now);

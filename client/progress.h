@@ -12,16 +12,19 @@
 
 namespace snug::client {
 
-// Time to the last step, from the seconds that steps have taken, recent ones counting more.
+// Time to the last step at the pace since the first one that was seen, evaluations and checkpoints
+// included; single steps vary too much on a shared machine.
 class TimeLeft {
  public:
-  void Add(const v1::Progress& progress);
+  void Add(const v1::Progress& progress, absl::Time now);
   absl::Duration Estimate() const;  // Negative when nothing is known yet.
 
  private:
+  int64_t first_step_ = 0;
+  absl::Time first_time_;
   int64_t step_ = 0;
   int64_t max_steps_ = 0;
-  double step_seconds_ = 0;
+  absl::Duration per_step_ = absl::ZeroDuration();
 };
 
 class ProgressPrinter {

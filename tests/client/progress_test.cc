@@ -34,21 +34,19 @@ class ProgressTest : public ::testing::Test {
   Terminal tty_{.out = out_, .err = err_, .is_tty = true};
 };
 
-TEST_F(ProgressTest, TimeLeftFollowsWhatStepsTake) {
+TEST_F(ProgressTest, TimeLeftFollowsThePaceThatWasSeen) {
   TimeLeft left;
   EXPECT_LT(left.Estimate(), absl::ZeroDuration());
-  v1::Progress progress;
-  progress.set_max_steps(100);
-  progress.set_global_step(10);
-  progress.set_step_seconds(2);
-  left.Add(progress);
+  left.Add(Running(10).progress(), At(0));  // Its own 2 s are all that is known.
   EXPECT_EQ(left.Estimate(), absl::Seconds(180));
-  left.Add(progress);  // The same step again says nothing new.
+  left.Add(Running(10).progress(), At(9));  // The same step again says nothing new.
   EXPECT_EQ(left.Estimate(), absl::Seconds(180));
-  progress.set_global_step(11);
-  progress.set_step_seconds(4);
-  left.Add(progress);
-  EXPECT_EQ(left.Estimate(), absl::Seconds(89 * 2.4));
+  left.Add(Running(20).progress(), At(30));  // Ten steps in 30 s.
+  EXPECT_EQ(left.Estimate(), absl::Seconds(240));
+  left.Add(Running(5).progress(), At(60));  // Resumed from a checkpoint.
+  EXPECT_EQ(left.Estimate(), absl::Seconds(190));
+  left.Add(Running(100).progress(), At(160));
+  EXPECT_EQ(left.Estimate(), absl::ZeroDuration());
 }
 
 // Without a terminal: states as they change, steps at most once a second, the last one always.
@@ -69,7 +67,7 @@ TEST_F(ProgressTest, LinesForALog) {
             "QUEUED: waits for cpu:0\n"
             "RUNNING\n"
             "step 1/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB  3m18s left\n"
-            "step 3/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB  3m14s left\n"
+            "step 3/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB  53s left\n"
             "step 100/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB\n");
 }
 
