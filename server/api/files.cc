@@ -70,10 +70,13 @@ class LogReader {
 
 class OutputReader {
  public:
-  OutputReader(std::string dir, std::vector<OutputFile> files)
-      : dir_(std::move(dir)), files_(std::move(files)) {}
+  explicit OutputReader(std::string dir) : dir_(std::move(dir)) {}
 
   absl::StatusOr<NextChunk> operator()() {
+    if (!listed_) {
+      ASSIGN_OR_RETURN(files_, ListOutput(dir_));
+      listed_ = true;
+    }
     if (next_ == files_.size()) return NextChunk{};
     const OutputFile& file = files_[next_];
     ASSIGN_OR_RETURN(std::string bytes,
@@ -96,7 +99,8 @@ class OutputReader {
 
  private:
   const std::string dir_;
-  const std::vector<OutputFile> files_;
+  std::vector<OutputFile> files_;
+  bool listed_ = false;
   size_t next_ = 0;
   int64_t offset_ = 0;
 };
@@ -113,8 +117,7 @@ absl::StatusOr<ChunkSource> LogSource(const JobIndex& index, const std::string& 
 absl::StatusOr<ChunkSource> OutputSource(const JobIndex& index,
                                          const v1::DownloadJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string dir, index.OutputOf(request.id()));
-  ASSIGN_OR_RETURN(std::vector<OutputFile> files, ListOutput(dir));
-  auto reader = std::make_shared<OutputReader>(dir, std::move(files));
+  auto reader = std::make_shared<OutputReader>(dir);
   return ChunkSource([reader] { return (*reader)(); });
 }
 

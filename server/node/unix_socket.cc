@@ -63,12 +63,11 @@ absl::StatusOr<int> ListenUnix(const std::string& path, mode_t mode) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "socket");
   absl::Cleanup close_on_error = [fd] { close(fd); };
-  // Born closed to all others: between bind and chmod nobody can connect.
-  const mode_t old = umask(0177);
-  const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  const int error = errno;
-  umask(old);
-  if (bound != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot bind ", path));
+  // The file is born with the mode of the descriptor, less the umask: never wider than wanted. (Not
+  // by the umask itself: it is the whole process's, and other threads make folders.)
+  if (fchmod(fd, mode) != 0 ||
+      bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot bind ", path));
   if (chmod(path.c_str(), mode) != 0 || listen(fd, kBacklog) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot listen on ", path));
   std::move(close_on_error).Cancel();

@@ -1,0 +1,60 @@
+#include "server/node/unix_socket.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class UnixSocketTest : public testing::Test {
+ protected:
+  UnixSocketTest() : dir_(fs::temp_directory_path().string() + "/us-" + std::to_string(getpid())) {
+    fs::create_directories(dir_);
+  }
+  ~UnixSocketTest() override { fs::remove_all(dir_); }
+  const std::string dir_;
+};
+
+TEST_F(UnixSocketTest, HasTheModeThatWasAskedFor) {
+  const int fd = ListenUnix(dir_ + "/s", 0660).value();
+  struct stat status {};
+  ASSERT_EQ(stat((dir_ + "/s").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0660u);
+  close(fd);
+}
+
+TEST_F(UnixSocketTest, StaleSocketOfOurOwnIsReplaced) {
+  close(ListenUnix(dir_ + "/s", 0600).value());
+  const auto again = ListenUnix(dir_ + "/s", 0600);
+  ASSERT_TRUE(again.ok()) << again.status();
+  close(*again);
+}
+
+TEST_F(UnixSocketTest, SocketOnWhichSomebodyAnswersIsLeftAlone) {
+  const int fd = ListenUnix(dir_ + "/s", 0600).value();
+  EXPECT_TRUE(absl::IsFailedPrecondition(ListenUnix(dir_ + "/s", 0600).status()));
+  close(fd);
+}
+
+TEST_F(UnixSocketTest, FilesAndLinksAreLeftAlone) {
+  std::ofstream(dir_ + "/file") << "precious";
+  fs::create_symlink(dir_ + "/elsewhere", dir_ + "/link");
+  EXPECT_FALSE(ListenUnix(dir_ + "/file", 0600).ok());
+  EXPECT_FALSE(ListenUnix(dir_ + "/link", 0600).ok());
+  EXPECT_EQ(fs::file_size(dir_ + "/file"), 8u);
+  EXPECT_TRUE(fs::is_symlink(dir_ + "/link"));
+}
+
+TEST_F(UnixSocketTest, PathThatNoAddressHoldsIsRefused) {
+  const auto status = ListenUnix(dir_ + "/" + std::string(120, 'x'), 0600).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+}
+
+}  // namespace
+}  // namespace snug::server
