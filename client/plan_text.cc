@@ -12,11 +12,34 @@ bool HasChoice(const v1::PlanJobResponse& reply) {
   return reply.chosen() >= 0 && reply.chosen() < reply.plans_size();
 }
 
+// One unit for the whole table keeps it narrow and its columns comparable.
+struct Unit {
+  const char* name;
+  double bytes;
+  int decimals;
+};
+constexpr Unit kMebibytes = {"MiB", 1 << 20, 1};
+constexpr Unit kGibibytes = {"GiB", 1 << 30, 2};
+constexpr int64_t kLargePeakBytes = int64_t{10} << 30;
+
+Unit UnitFor(const v1::PlanJobResponse& reply) {
+  for (const v1::Plan& plan : reply.plans()) {
+    if (plan.peak_bytes() >= kLargePeakBytes) return kGibibytes;
+  }
+  return kMebibytes;
+}
+
+// "0" is nothing at all; what rounds to nothing is not.
+std::string InUnit(int64_t bytes, const Unit& unit) {
+  if (bytes == 0) return "0";
+  return absl::StrFormat("%.*f", unit.decimals, static_cast<double>(bytes) / unit.bytes);
+}
+
 // Where the sizes come from that all plans are laid out for.
 void PrintLengths(const v1::PlanJobResponse& reply, std::ostream& out) {
   out << "lengths  from " << Printable(reply.length_source());
   if (reply.length_source() == "max_seq_length") {
-    out << ": this dataset is not prepared yet, so every row counts as the longest one allowed";
+    out << ": the dataset is not prepared yet, so every row counts in full";
   }
   out << "\n";
   if (reply.plans_size() == 0) return;
@@ -33,10 +56,9 @@ void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
     return;
   }
   const v1::Plan& plan = reply.plans(reply.chosen());
-  out << absl::StrFormat(
-      "choice   %s: a peak of %d bytes (%s), %.3f times the work of keeping everything\n",
-      Printable(plan.name()), plan.peak_bytes(), FormatBytes(plan.peak_bytes()),
-      plan.relative_work());
+  out << absl::StrFormat("choice   %s: %d bytes (%s) at its peak, %.3f times the work of keep\n",
+                         Printable(plan.name()), plan.peak_bytes(), FormatBytes(plan.peak_bytes()),
+                         plan.relative_work());
 }
 
 }  // namespace
@@ -47,20 +69,24 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   out << absl::StrFormat("budget   %s (%d bytes)\n", FormatBytes(reply.budget_bytes()),
                          reply.budget_bytes());
   PrintLengths(reply, out);
-  out << "\n";
+  const Unit unit = UnitFor(reply);
+  out << "bytes    in " << unit.name << "\n\n";
   Table table({"", "PLAN", ">PEAK", ">WORK", ">CONTEXT", ">WEIGHTS", ">ADAPTER", ">GRADIENTS",
                ">OPTIMIZER", ">INPUTS", ">STASH", ">SCRATCH", ">WORKSPACE", "FITS"});
   for (int i = 0; i < reply.plans_size(); ++i) {
     const v1::Plan& plan = reply.plans(i);
     const v1::MemoryComponents& memory = plan.memory();
-    table.AddRow({i == reply.chosen() ? "*" : " ", plan.name(), FormatBytes(plan.peak_bytes()),
-                  absl::StrFormat("%.3f", plan.relative_work()),
-                  FormatBytes(memory.context_bytes()), FormatBytes(memory.weights_bytes()),
-                  FormatBytes(memory.adapter_bytes()), FormatBytes(memory.gradients_bytes()),
-                  FormatBytes(memory.optimizer_bytes()), FormatBytes(memory.inputs_bytes()),
-                  FormatBytes(memory.stash_bytes()), FormatBytes(memory.scratch_bytes()),
-                  FormatBytes(memory.workspace_bytes()),
-                  plan.peak_bytes() <= reply.budget_bytes() ? "yes" : "no"});
+    std::vector<std::string> row = {i == reply.chosen() ? "*" : " ", plan.name(),
+                                    InUnit(plan.peak_bytes(), unit),
+                                    absl::StrFormat("%.3f", plan.relative_work())};
+    for (const int64_t bytes :
+         {memory.context_bytes(), memory.weights_bytes(), memory.adapter_bytes(),
+          memory.gradients_bytes(), memory.optimizer_bytes(), memory.inputs_bytes(),
+          memory.stash_bytes(), memory.scratch_bytes(), memory.workspace_bytes()}) {
+      row.push_back(InUnit(bytes, unit));
+    }
+    row.push_back(plan.peak_bytes() <= reply.budget_bytes() ? "yes" : "no");
+    table.AddRow(std::move(row));
   }
   table.Print(out);
   out << "\n";

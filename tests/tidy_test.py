@@ -153,6 +153,7 @@ class PlantedTest(unittest.TestCase):
     def test_long_lines(self):
         self.expect(("server/a.cc", 2, "columns"), {"server/a.cc": "\n// " + "x" * 98 + "\n"})
         self.expect(("check", 1, "columns"), {"check": "# " + "x" * 99 + "\n"})
+        self.expect(("README.md", 1, "columns"), {"README.md": "x" * 101 + "\n|" + "x" * 100})
         self.clean({"server/a.cc": "// " + "é" * 97 + "\n"})
 
     def test_long_functions(self):

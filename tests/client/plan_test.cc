@@ -48,23 +48,23 @@ class PlanTest : public ::testing::Test {
 TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
   const Ran ran = server_.Run({"plan", file_, "training.max_steps=5"});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_EQ(
-      ran.out,
-      "device   cpu:0, capacity 8 MiB\n"
-      "budget   4 MiB (4194304 bytes)\n"
-      "lengths  from max_seq_length: this dataset is not prepared yet, so every row counts as the "
-      "longest one allowed\n"
-      "batch    at most 1024 tokens in 8 rows, the longest of 128 tokens\n"
-      "\n"
-      "   PLAN               PEAK   WORK  CONTEXT  WEIGHTS  ADAPTER  GRADIENTS  OPTIMIZER  INPUTS  "
-      "  STASH  SCRATCH  WORKSPACE  FITS\n"
-      "   keep              5 MiB  1.000    1 MiB  512 KiB    1 KiB      1 KiB      2 KiB   100 B  "
-      "  3 MiB  256 KiB  251.9 KiB  no\n"
-      "*  recompute 1 of 2  3 MiB  1.167    1 MiB  512 KiB      0 B        0 B        0 B     0 B  "
-      "1.5 MiB      0 B        0 B  yes\n"
-      "\n"
-      "choice   recompute 1 of 2: a peak of 3145728 bytes (3 MiB), 1.167 times the work of keeping "
-      "everything\n");
+  EXPECT_EQ(ran.out,
+            "device   cpu:0, capacity 8 MiB\n"
+            "budget   4 MiB (4194304 bytes)\n"
+            "lengths  from max_seq_length: the dataset is not prepared yet, so every row counts in "
+            "full\n"
+            "batch    at most 1024 tokens in 8 rows, the longest of 128 tokens\n"
+            "bytes    in MiB\n"
+            "\n"
+            "   PLAN              PEAK   WORK  CONTEXT  WEIGHTS  ADAPTER  GRADIENTS  OPTIMIZER  "
+            "INPUTS  STASH  SCRATCH  WORKSPACE  FITS\n"
+            "   keep               5.0  1.000      1.0      0.5      0.0        0.0        0.0  "
+            "   0.0    3.0      0.2        0.2  no\n"
+            "*  recompute 1 of 2   3.0  1.167      1.0      0.5        0          0          0  "
+            "     0    1.5        0          0  yes\n"
+            "\n"
+            "choice   recompute 1 of 2: 3145728 bytes (3 MiB) at its peak, 1.167 times the work of "
+            "keep\n");
   EXPECT_EQ(request_.spec().training().max_steps(), 5);
   EXPECT_EQ(request_.spec().model(), server_.folder().path("m"));
   EXPECT_FALSE(request_.with_sites());
@@ -73,6 +73,13 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
 TEST_F(PlanTest, SaysWhenLengthsComeFromThePreparedDataset) {
   reply_.set_length_source("prepared dataset");
   EXPECT_THAT(server_.Run({"plan", file_}).out, HasSubstr("lengths  from prepared dataset\n"));
+}
+
+TEST_F(PlanTest, LargePlansAreInGibibytes) {
+  reply_.mutable_plans(0)->set_peak_bytes(int64_t{17} << 30);
+  const std::string out = server_.Run({"plan", file_}).out;
+  EXPECT_THAT(out, HasSubstr("bytes    in GiB\n"));
+  EXPECT_THAT(out, HasSubstr("   keep              17.00  1.000 "));
 }
 
 TEST_F(PlanTest, ListsSitesWithBytes) {
