@@ -1,8 +1,10 @@
-// Every byte that tensors take on the CPU goes through here: counted, capped, and inside an op served from that op's slice of the arena.
+// Every byte that tensors take on the CPU goes through here: counted, capped, and inside an op
+// served from that op's slice of the arena.
 //
-// Invariants: outside an op, current + asked <= cap or the call throws CapExceeded; inside an op, nothing comes from anywhere but the
-// slice, or the call throws SliceExceeded. Every address is a multiple of kAlignment and sizes count rounded up to it.
-// The process has one (ATen's CPU allocator is global); ATen's threads call it too.
+// Invariants: outside an op, current + asked <= cap or the call throws CapExceeded; inside an op,
+// nothing comes from anywhere but the slice, or the call throws SliceExceeded. Every address is a
+// multiple of kAlignment and sizes count rounded up to it. The process has one (ATen's CPU
+// allocator is global); ATen's threads call it too.
 #ifndef WORKER_EXECUTE_ALLOCATOR_H_
 #define WORKER_EXECUTE_ALLOCATOR_H_
 
@@ -31,10 +33,10 @@ class SliceExceeded : public std::runtime_error {
 
 // Where an op's own allocations come from while it runs.
 struct Slice {
-  char* base = nullptr;    // A multiple of kAlignment.
-  int64_t bytes = 0;       // Declared.
-  const char* op = "";     // For the message: the op's name,
-  int block = 0;           // and its block.
+  char* base = nullptr;  // A multiple of kAlignment.
+  int64_t bytes = 0;     // Declared.
+  const char* op = "";   // For the message: the op's name,
+  int block = 0;         // and its block.
 };
 
 class TrackingAllocator final : public c10::Allocator {
@@ -53,9 +55,11 @@ class TrackingAllocator final : public c10::Allocator {
   void ResetPeak();
 
   void OpenSlice(const Slice& slice);
-  // The most that was in use at one time, measured to the end of the highest block. Throws SliceExceeded when the op still holds any.
+  // The most that was in use at one time, measured to the end of the highest block. Throws
+  // SliceExceeded when the op still holds any.
   int64_t CloseSlice();
-  // After an op that threw: what it held has been given back by unwinding, or is lost with the attempt.
+  // After an op that threw: what it held has been given back by unwinding, or is lost with the
+  // attempt.
   void AbandonSlice();
 
   c10::DataPtr allocate(size_t bytes) override;
@@ -76,7 +80,7 @@ class TrackingAllocator final : public c10::Allocator {
   std::unordered_map<void*, int64_t> outside_;  // Address -> rounded bytes.
   bool in_op_ = false;
   Slice slice_;
-  std::map<int64_t, int64_t> blocks_;           // Of the slice: offset -> rounded bytes.
+  std::map<int64_t, int64_t> blocks_;  // Of the slice: offset -> rounded bytes.
   int64_t slice_peak_bytes_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// A device as the worker uses it: memory, streams, functions of the ops. The CPU is done here; a GPU is another class of this shape.
+// A device as the worker uses it: memory, streams, functions of the ops. The CPU is done here; a
+// GPU is another class of this shape.
 #ifndef WORKER_EXECUTE_DEVICE_H_
 #define WORKER_EXECUTE_DEVICE_H_
 

@@ -32,10 +32,10 @@ absl::Status CheckCovered(const program::Tape& tape, const Batch& batch) {
     key.longest_document = std::max(key.longest_document, batch.offsets[d + 1] - batch.offsets[d]);
   }
   if (tape.key.Covers(key)) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(
-      "a batch of ", key.tokens, " tokens in ", key.documents, " documents, the longest of ",
-      key.longest_document, ", does not fit the tape of ", tape.key.tokens, ", ",
-      tape.key.documents, ", ", tape.key.longest_document));
+  return absl::InternalError(absl::StrCat("a batch of ", key.tokens, " tokens in ", key.documents,
+                                          " documents, the longest of ", key.longest_document,
+                                          ", does not fit the tape of ", tape.key.tokens, ", ",
+                                          tape.key.documents, ", ", tape.key.longest_document));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Executes a tape: one loop, a table of functions, no decisions. What runs, where and in which order is the tape's.
+// Executes a tape: one loop, a table of functions, no decisions. What runs, where and in which
+// order is the tape's.
 #ifndef WORKER_EXECUTE_EXECUTOR_H_
 #define WORKER_EXECUTE_EXECUTOR_H_
 
@@ -32,8 +33,8 @@ class Executor {
   // Another table of functions, for tests that plant a mistake in an op.
   void UseFunctions(const OpFunctionTable& functions) { functions_ = &functions; }
 
-  // Runs the tape on one micro-batch that its key covers. Training: gradients are added into the parameters'. Returns the loss,
-  // times scalars.loss_scale.
+  // Runs the tape on one micro-batch that its key covers. Training: gradients are added into the
+  // parameters'. Returns the loss, times scalars.loss_scale.
   absl::StatusOr<double> Run(const program::Tape& tape, SlotMemory& memory, const Batch& batch,
                              const StepScalars& scalars);
 

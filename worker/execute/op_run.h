@@ -1,5 +1,5 @@
-// What the executor hands to the function of an op, and the table from op codes to functions. Adding an op is a file in ops/ and a
-// line in op_functions.cc.
+// What the executor hands to the function of an op, and the table from op codes to functions.
+// Adding an op is a file in ops/ and a line in op_functions.cc.
 #ifndef WORKER_EXECUTE_OP_RUN_H_
 #define WORKER_EXECUTE_OP_RUN_H_
 
@@ -18,21 +18,22 @@ inline constexpr int kMaxParameters = 2;
 struct OpRun {
   const program::Op* op = nullptr;
   int block = 0;
-  int op_index = 0;                     // In its block: with `block`, the op's identity for dropout.
+  int op_index = 0;  // In its block: with `block`, the op's identity for dropout.
   std::array<View, program::kMaxInputs> in;
   std::array<View, program::kMaxOutputs> out;
   std::array<View, program::kMaxOutputs> d_out;
   std::array<View, program::kMaxInputs> d_in;
-  uint8_t accumulate = 0;               // Bit i: d_in[i] is added into what is there.
+  uint8_t accumulate = 0;  // Bit i: d_in[i] is added into what is there.
   std::array<ParameterView, kMaxParameters> parameters;
   const Batch* batch = nullptr;
   StepScalars scalars;
-  double* loss = nullptr;               // Of the step so far; the head adds its share.
+  double* loss = nullptr;  // Of the step so far; the head adds its share.
 
   bool adds(int input) const { return (accumulate >> input & 1) != 0; }
 };
 
-// Functions throw only what LibTorch and the allocator throw; the executor turns that into a Status.
+// Functions throw only what LibTorch and the allocator throw; the executor turns that into a
+// Status.
 struct OpFunctions {
   void (*forward)(const OpRun& run) = nullptr;
   void (*backward)(const OpRun& run) = nullptr;

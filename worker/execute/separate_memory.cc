@@ -7,9 +7,10 @@
 namespace snug::execute {
 namespace {
 
-constexpr int64_t kGuardBytes = 256;  // Four cache lines: wider than any vector store that runs over.
+constexpr int64_t kGuardBytes =
+    256;  // Four cache lines: wider than any vector store that runs over.
 constexpr unsigned char kGuardByte = 0xA5;
-constexpr int kPoisonByte = 0xFF;     // NaN in fp32 and bf16.
+constexpr int kPoisonByte = 0xFF;  // NaN in fp32 and bf16.
 
 bool Intact(const char* guard) {
   for (int64_t i = 0; i < kGuardBytes; ++i) {

@@ -1,6 +1,7 @@
-// A test's placement: each slot by itself, taken when it is born and given back when it dies, between guard zones, poisoned before
-// and after. What a tape says about lifetimes and sizes is then what a plain counting allocator sees, and a write past a value's end
-// or a read after its death shows.
+// A test's placement: each slot by itself, taken when it is born and given back when it dies,
+// between guard zones, poisoned before and after. What a tape says about lifetimes and sizes is
+// then what a plain counting allocator sees, and a write past a value's end or a read after its
+// death shows.
 #ifndef WORKER_EXECUTE_SEPARATE_MEMORY_H_
 #define WORKER_EXECUTE_SEPARATE_MEMORY_H_
 
@@ -16,7 +17,8 @@ namespace snug::execute {
 class PieceSource {
  public:
   virtual ~PieceSource() = default;
-  // `bytes` is what the slot holds; `guard` more lie before and behind it. Returns the address of the first guard.
+  // `bytes` is what the slot holds; `guard` more lie before and behind it. Returns the address of
+  // the first guard.
   virtual char* Take(int64_t bytes, int64_t guard) = 0;
   virtual void GiveBack(char* first_guard) = 0;
 };

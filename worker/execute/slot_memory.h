@@ -1,4 +1,5 @@
-// Where the slots of a tape live. In production: at their offsets of one arena. In tests: each by itself (separate_memory.h).
+// Where the slots of a tape live. In production: at their offsets of one arena. In tests: each by
+// itself (separate_memory.h).
 #ifndef WORKER_EXECUTE_SLOT_MEMORY_H_
 #define WORKER_EXECUTE_SLOT_MEMORY_H_
 
@@ -11,7 +12,8 @@
 
 namespace snug::execute {
 
-// The executor calls Born before a slot's first instruction and Died after its last, once each per run of a tape.
+// The executor calls Born before a slot's first instruction and Died after its last, once each per
+// run of a tape.
 class SlotMemory {
  public:
   virtual ~SlotMemory() = default;

@@ -1,4 +1,5 @@
-// Views as tensors, for the ops that call ATen. No copies; the tensor is valid as long as the view's memory.
+// Views as tensors, for the ops that call ATen. No copies; the tensor is valid as long as the
+// view's memory.
 #ifndef WORKER_EXECUTE_TENSOR_VIEW_H_
 #define WORKER_EXECUTE_TENSOR_VIEW_H_
 

@@ -1,5 +1,5 @@
-// LibTorch throws; nothing else in the worker does. The one place where its exceptions, and those of our allocator that pass through
-// it, become a Status.
+// LibTorch throws; nothing else in the worker does. The one place where its exceptions, and those
+// of our allocator that pass through it, become a Status.
 #ifndef WORKER_EXECUTE_TORCH_ERRORS_H_
 #define WORKER_EXECUTE_TORCH_ERRORS_H_
 
@@ -8,7 +8,8 @@
 
 namespace snug::execute {
 
-// ResourceExhausted when the cap or an op's workspace was too small; Internal for everything else that LibTorch objects to.
+// ResourceExhausted when the cap or an op's workspace was too small; Internal for everything else
+// that LibTorch objects to.
 absl::Status CatchTorch(absl::FunctionRef<void()> call);
 
 }  // namespace snug::execute

@@ -29,7 +29,8 @@ struct View {
   }
 };
 
-// One parameter as ops read it. `gradient` is fp32, of the same shape, added into; absent when the parameter is frozen.
+// One parameter as ops read it. `gradient` is fp32, of the same shape, added into; absent when the
+// parameter is frozen.
 struct ParameterView {
   View value;
   View gradient;
@@ -37,11 +38,11 @@ struct ParameterView {
 
 // One micro-batch in the worker's static buffers. Rows of all documents lie behind one another.
 struct Batch {
-  int64_t tokens = 0;                  // N
+  int64_t tokens = 0;  // N
   int64_t documents = 0;
-  const int32_t* ids = nullptr;        // (N)
-  const int32_t* labels = nullptr;     // (N) the token that row i predicts; 0 where its weight is 0.
-  const float* weights = nullptr;      // (N) of the prediction made at row i.
+  const int32_t* ids = nullptr;     // (N)
+  const int32_t* labels = nullptr;  // (N) the token that row i predicts; 0 where its weight is 0.
+  const float* weights = nullptr;   // (N) of the prediction made at row i.
   const int32_t* positions = nullptr;  // (N) within the document.
   const int64_t* offsets = nullptr;    // (documents + 1) where each document's rows begin.
   const float* cos = nullptr;          // (N, D/2)
@@ -50,11 +51,11 @@ struct Batch {
 
 // What a step knows and a tape does not.
 struct StepScalars {
-  double loss_scale = 1.0;   // 1 / sum of the loss weights of the whole optimizer step.
+  double loss_scale = 1.0;  // 1 / sum of the loss weights of the whole optimizer step.
   uint64_t seed = 0;
-  int64_t step = 0;          // Optimizer step, from 0.
-  int64_t micro_batch = 0;   // Within it.
-  bool dropout = true;       // Not in evaluation.
+  int64_t step = 0;         // Optimizer step, from 0.
+  int64_t micro_batch = 0;  // Within it.
+  bool dropout = true;      // Not in evaluation.
 };
 
 }  // namespace snug::execute

@@ -10,6 +10,10 @@ namespace snug::program {
 // stay in the cache.
 inline constexpr int64_t kConvertRows = 256;
 
+// Rows of a bf16 product at a time. From some 1,000 rows on oneDNN copies all of its operand for
+// some widths; below, its scratch has the closed form of workspace.cc.
+inline constexpr int64_t kProductRows = 512;
+
 }  // namespace snug::program
 
 #endif  // WORKER_PROGRAM_WORKSPACE_H_

@@ -11,7 +11,8 @@
 namespace snug::train {
 namespace {
 
-// On a device with memory of its own these would be staging buffers and copies; the CPU's are written in place.
+// On a device with memory of its own these would be staging buffers and copies; the CPU's are
+// written in place.
 template <typename T>
 T* As(const execute::DeviceBuffer& buffer) {
   return reinterpret_cast<T*>(buffer.data());
@@ -43,7 +44,8 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
 }
 
 absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const MicroBatch& rows) {
-  auto *ids = As<int32_t>(ids_), *labels = As<int32_t>(labels_), *positions = As<int32_t>(positions_);
+  auto *ids = As<int32_t>(ids_), *labels = As<int32_t>(labels_),
+       *positions = As<int32_t>(positions_);
   auto* weights = As<float>(weights_);
   auto* offsets = As<int64_t>(offsets_);
   const auto documents = static_cast<int64_t>(rows.size());
@@ -75,8 +77,8 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
                                                    .D = head_width_},
                                                   nullptr);
   if (!error.ok()) return absl::InternalError(absl::StrCat("RopeTable: ", error.parameter));
-  return execute::Batch{n,         documents, ids,           labels,        weights,
-                        positions, offsets,   As<float>(cos_), As<float>(sin_)};
+  return execute::Batch{
+      n, documents, ids, labels, weights, positions, offsets, As<float>(cos_), As<float>(sin_)};
 }
 
 double LossWeight(const Dataset& dataset, const MicroBatch& rows) {

@@ -1,4 +1,5 @@
-// The static buffers of a micro-batch, as large as the largest one needs: exactly program::BatchBytes.
+// The static buffers of a micro-batch, as large as the largest one needs: exactly
+// program::BatchBytes.
 #ifndef WORKER_TRAIN_BATCH_BUFFERS_H_
 #define WORKER_TRAIN_BATCH_BUFFERS_H_
 

@@ -48,9 +48,9 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   const int64_t rows = offsets->shape[0] - 1, tokens = ids->shape[0];
   if (weights->shape[0] != tokens || rows < 1 || dataset.offsets_[0] != 0 ||
       dataset.offsets_[rows] != tokens) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ", tokens, " ids, ", weights->shape[0], " weights and ", rows,
-        " rows do not belong together"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", tokens, " ids, ", weights->shape[0],
+                                                   " weights and ", rows,
+                                                   " rows do not belong together"));
   }
   for (int64_t row = 0; row < rows; ++row) {
     dataset.row_tokens_.push_back(dataset.offsets_[row + 1] - dataset.offsets_[row]);
@@ -63,7 +63,8 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
 absl::Status Dataset::Check(const std::string& path, int64_t vocabulary) const {
   for (int64_t row = 0; row < rows(); ++row) {
     const int64_t tokens = row_tokens_[static_cast<size_t>(row)];
-    if (tokens < 1) return absl::InvalidArgumentError(absl::StrCat(path, ": row ", row, " is empty"));
+    if (tokens < 1)
+      return absl::InvalidArgumentError(absl::StrCat(path, ": row ", row, " is empty"));
     for (int64_t t = 0; t < tokens; ++t) {
       const int32_t id = ids(row)[t];
       if (id < 0 || id >= vocabulary) {

@@ -1,4 +1,5 @@
-// A prepared dataset, mapped: token ids, loss weights, row offsets. Checked once when it is opened, so that no step meets a bad row.
+// A prepared dataset, mapped: token ids, loss weights, row offsets. Checked once when it is opened,
+// so that no step meets a bad row.
 #ifndef WORKER_TRAIN_DATASET_H_
 #define WORKER_TRAIN_DATASET_H_
 

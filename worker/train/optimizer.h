@@ -1,4 +1,5 @@
-// AdamW over a program's trained parameters, and the norm of their gradients. Two fp32 moments per trained element.
+// AdamW over a program's trained parameters, and the norm of their gradients. Two fp32 moments per
+// trained element.
 #ifndef WORKER_TRAIN_OPTIMIZER_H_
 #define WORKER_TRAIN_OPTIMIZER_H_
 
@@ -32,7 +33,8 @@ class Optimizer {
   // L2, over all trained parameters. Not finite if and only if a gradient is not.
   absl::StatusOr<double> GradientNorm() const;
 
-  // `step` from 1. Gradients are scaled so that their norm is at most max_grad_norm, as torch's clip_grad_norm_ does.
+  // `step` from 1. Gradients are scaled so that their norm is at most max_grad_norm, as torch's
+  // clip_grad_norm_ does.
   absl::Status Step(int64_t step, double learning_rate, double gradient_norm);
 
   const std::vector<Moments>& moments() const { return moments_; }

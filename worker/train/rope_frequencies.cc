@@ -11,7 +11,8 @@ namespace {
 
 using program::RopeScaling;
 
-// 1 / theta^(2j/D). A power rounded otherwise in its last bit would turn position 1,000 by another 1e-4.
+// 1 / theta^(2j/D). A power rounded otherwise in its last bit would turn position 1,000 by another
+// 1e-4.
 std::vector<float> Unscaled(const program::ModelConfig& config) {
   const c10::InferenceMode no_autograd;
   const at::Tensor exponent =
@@ -21,7 +22,8 @@ std::vector<float> Unscaled(const program::ModelConfig& config) {
   return {first, first + frequency.numel()};
 }
 
-// Transformers' _compute_llama3_parameters, one frequency at a time. Python scalars meet fp32 tensors there: each is rounded first.
+// Transformers' _compute_llama3_parameters, one frequency at a time. Python scalars meet fp32
+// tensors there: each is rounded first.
 float Llama3Scaled(float frequency, const RopeScaling& scaling) {
   const auto factor = static_cast<float>(scaling.factor);
   const auto low = static_cast<float>(scaling.low_freq_factor);
@@ -32,8 +34,7 @@ float Llama3Scaled(float frequency, const RopeScaling& scaling) {
   if (wavelength > low_wavelength) return frequency / factor;
   if (wavelength < high_wavelength) return frequency;
   const auto width = static_cast<float>(scaling.high_freq_factor - scaling.low_freq_factor);
-  const float smooth =
-      (static_cast<float>(original) * (1.0f / wavelength) - low) / width;
+  const float smooth = (static_cast<float>(original) * (1.0f / wavelength) - low) / width;
   return (1.0f - smooth) * frequency / factor + smooth * frequency;
 }
 

@@ -1,4 +1,5 @@
-// The rotary frequencies of a model, bit for bit those of transformers: torch's own power, then its fp32 operations in its order.
+// The rotary frequencies of a model, bit for bit those of transformers: torch's own power, then its
+// fp32 operations in its order.
 #ifndef WORKER_TRAIN_ROPE_FREQUENCIES_H_
 #define WORKER_TRAIN_ROPE_FREQUENCIES_H_
 

@@ -64,33 +64,31 @@ absl::Status Trainer::LoadWeights() {
   execute::TrackingAllocator& allocator = device_.allocator();
   const bool capped = attempt_.cap_bytes > 0;
   if (capped) allocator.SetCap(attempt_.cap_bytes - attempt_.context_bytes);
-  ASSIGN_OR_RETURN(parameters_,
-                   weights::Parameters::Load(program_,
-                                             {.model_dir = attempt_.model_dir,
-                                              .init_adapter = attempt_.init_adapter,
-                                              .seed = attempt_.training.seed},
-                                             device_));
+  ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_,
+                                                          {.model_dir = attempt_.model_dir,
+                                                           .init_adapter = attempt_.init_adapter,
+                                                           .seed = attempt_.training.seed},
+                                                          device_));
   if (capped) {
     allocator.SetCap(attempt_.cap_bytes - attempt_.context_bytes - parameters_->mapped_bytes());
   }
-  ASSIGN_OR_RETURN(optimizer_, Optimizer::Create(program_, parameters_->views(),
-                                                 attempt_.training, device_));
+  ASSIGN_OR_RETURN(optimizer_,
+                   Optimizer::Create(program_, parameters_->views(), attempt_.training, device_));
   return absl::OkStatus();
 }
 
 absl::Status Trainer::Lower() {
-  program::LowerOptions options{.key = attempt_.key,
-                                .machine = {.threads = attempt_.threads},
-                                .training = true};
+  program::LowerOptions options{
+      .key = attempt_.key, .machine = {.threads = attempt_.threads}, .training = true};
   ASSIGN_OR_RETURN(step_tape_, program::Lower(program_, attempt_.plan, options));
   options.training = false;
   options.key = evaluation_key_;
   ASSIGN_OR_RETURN(evaluation_tape_, program::Lower(program_, attempt_.plan, options));
   ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(
                                  program_.config, Largest(attempt_.key, evaluation_key_), device_));
-  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(
-                               device_, std::max(step_tape_.arena_bytes,
-                                                 evaluation_tape_.arena_bytes)));
+  ASSIGN_OR_RETURN(arena_,
+                   execute::ArenaMemory::Allocate(
+                       device_, std::max(step_tape_.arena_bytes, evaluation_tape_.arena_bytes)));
   executor_.emplace(program_, parameters_->views(), device_);
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
-// Trains: batches through the tape, gradients into the optimizer. Owns all memory of an attempt, in the components of
-// program::Components and nothing beside them. Knows no files but the model and the data, no daemon, no clock.
+// Trains: batches through the tape, gradients into the optimizer. Owns all memory of an attempt, in
+// the components of program::Components and nothing beside them. Knows no files but the model and
+// the data, no daemon, no clock.
 #ifndef WORKER_TRAIN_TRAINER_H_
 #define WORKER_TRAIN_TRAINER_H_
 
@@ -45,15 +46,17 @@ class Trainer {
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const AttemptOptions& attempt,
                                                          execute::Device& device);
 
-  // One optimizer step in two halves, between which gradients can be read. Both fail with OutOfRange when a loss or a gradient is not
-  // finite, naming the step and the rows.
+  // One optimizer step in two halves, between which gradients can be read. Both fail with
+  // OutOfRange when a loss or a gradient is not finite, naming the step and the rows.
   absl::StatusOr<StepResult> AccumulateGradients();
   absl::Status ApplyGradients(const StepResult& step);
 
-  // Loss per unit of loss weight over the evaluation set; where there is none, over the last training batch. Without dropout.
+  // Loss per unit of loss weight over the evaluation set; where there is none, over the last
+  // training batch. Without dropout.
   absl::StatusOr<double> Evaluate();
 
-  // Goes on after `steps` optimizer steps, the next of which starts at `cursor`; the caller has filled weights and moments.
+  // Goes on after `steps` optimizer steps, the next of which starts at `cursor`; the caller has
+  // filled weights and moments.
   void ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens);
 
   int64_t global_step() const { return global_step_; }

@@ -36,7 +36,8 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   }
   const int error = errno;
   close(fd);
-  if (address == MAP_FAILED) return absl::ErrnoToStatus(error, absl::StrCat("could not map ", path));
+  if (address == MAP_FAILED)
+    return absl::ErrnoToStatus(error, absl::StrCat("could not map ", path));
   MappedFile file;
   file.data_ = static_cast<const char*>(address);
   file.bytes_ = status.st_size;

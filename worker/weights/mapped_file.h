@@ -1,4 +1,5 @@
-// A file mapped read-only: its pages are the kernel's to drop and to share between workers of one model.
+// A file mapped read-only: its pages are the kernel's to drop and to share between workers of one
+// model.
 #ifndef WORKER_WEIGHTS_MAPPED_FILE_H_
 #define WORKER_WEIGHTS_MAPPED_FILE_H_
 

@@ -22,7 +22,8 @@ using program::DType;
 using program::Parameter;
 using program::TensorEntry;
 
-// Draws of a new adapter share the seed with dropout and shuffling, but no site: those count ops from 0, shuffling takes the last.
+// Draws of a new adapter share the seed with dropout and shuffling, but no site: those count ops
+// from 0, shuffling takes the last.
 constexpr uint32_t kAdapterInitOp = kernels::kMaxRandomOps - 2;
 constexpr int kWords = 4;  // Per Philox block.
 
@@ -58,8 +59,7 @@ void DrawAdapter(const View& to, bool up, uint64_t seed, uint32_t index) {
   const float bound = 1.0f / std::sqrt(static_cast<float>(to.width));
   const kernels::RandomSite site{.seed = seed, .step = index, .op = kAdapterInitOp};
   for (int64_t i = 0; i < to.elements(); ++i) {
-    const kernels::Random4 words =
-        kernels::RandomBlock(site, static_cast<uint64_t>(i) / kWords);
+    const kernels::Random4 words = kernels::RandomBlock(site, static_cast<uint64_t>(i) / kWords);
     values[i] = (2.0f * kernels::ToUniform(words.word[i % kWords]) - 1.0f) * bound;
   }
 }
@@ -130,9 +130,9 @@ absl::Status Parameters::AddGradient(const Parameter& parameter, execute::Device
 
 absl::StatusOr<View> Parameters::OwnBuffer(const Parameter& parameter, DType dtype,
                                            execute::Device& device) {
-  ASSIGN_OR_RETURN(execute::DeviceBuffer buffer,
-                   execute::DeviceBuffer::Allocate(
-                       device, parameter.elements() * program::SizeOf(dtype)));
+  ASSIGN_OR_RETURN(
+      execute::DeviceBuffer buffer,
+      execute::DeviceBuffer::Allocate(device, parameter.elements() * program::SizeOf(dtype)));
   buffers_.push_back(std::move(buffer));
   return Shaped(buffers_.back().data(), parameter, dtype);
 }
@@ -144,7 +144,8 @@ absl::StatusOr<const char*> Parameters::Mapped(const TensorEntry& entry) {
     found = files_.emplace(entry.file, std::move(file)).first;
   }
   if (entry.begin + entry.bytes > found->second.bytes()) {
-    return absl::DataLossError(absl::StrCat(entry.file, " has become shorter than its header says"));
+    return absl::DataLossError(
+        absl::StrCat(entry.file, " has become shorter than its header says"));
   }
   return found->second.data() + entry.begin;
 }

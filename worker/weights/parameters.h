@@ -1,5 +1,5 @@
-// A program's parameters in memory: frozen ones mapped from the file where its number type is the one that is computed in, all others
-// in buffers of their own; gradients of trained ones in fp32.
+// A program's parameters in memory: frozen ones mapped from the file where its number type is the
+// one that is computed in, all others in buffers of their own; gradients of trained ones in fp32.
 #ifndef WORKER_WEIGHTS_PARAMETERS_H_
 #define WORKER_WEIGHTS_PARAMETERS_H_
 
@@ -37,15 +37,16 @@ class Parameters {
 
   void ZeroGradients(execute::Device& device) const;
 
-  // Fills the trained parameters from `index`, where each must be: an adapter's file or a whole model's. For verifying an export.
+  // Fills the trained parameters from `index`, where each must be: an adapter's file or a whole
+  // model's. For verifying an export.
   absl::Status ReadTrained(const program::Program& program, const program::TensorIndex& index);
 
  private:
   absl::Status Place(const program::Parameter& parameter, const program::TensorEntry* entry,
                      execute::Device& device);
   absl::Status AddGradient(const program::Parameter& parameter, execute::Device& device);
-  absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter,
-                                          program::DType dtype, execute::Device& device);
+  absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter, program::DType dtype,
+                                          execute::Device& device);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
   absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& to);
 

@@ -183,43 +183,6 @@ TEST_F(MemoryTest, AnOpThatUnderDeclaresItsWorkspaceIsNamed) {
   EXPECT_THAT(loss.status().message(), HasSubstr("attention"));
 }
 
-// What ops take inside, against what the table declares: never more, and the table wastes at most a
-// tenth and 64 KiB.
-TEST_F(MemoryTest, WorkspaceIsDeclaredTightly) {
-  struct Shape {
-    program::ModelConfig config;
-    std::vector<int64_t> documents;
-  };
-  const std::vector<Shape> shapes = {{LlamaShape({1, 256, 4, 2, 512, 5000}), {513, 100}},
-                                     {LlamaShape({1, 256, 4, 4, 512, 1000}), {1024}},
-                                     {LlamaShape({1, 192, 3, 1, 256, 777}), {64, 64, 64, 63}},
-                                     {LlamaShape({1, 512, 8, 8, 1024, 3000}), {191, 192, 193}},
-                                     {LlamaShape({1, 512, 8, 2, 1024, 3000}), {2048}}};
-  for (const TrainingMode& mode : Modes()) {
-    for (const Shape& shape : shapes) {
-      ToyRun run(*BuildProgram(shape.config, mode), shape.documents);
-      for (bool training : {true, false}) {
-        const Tape tape = run.Lower(RecomputePlan(run.program(), 0), training);
-        auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
-        Executor executor(run.program(), run.parameters(), TestDevice());
-        const auto loss = run.Run(tape, memory, executor);
-        ASSERT_TRUE(loss.ok()) << loss.status();
-        for (size_t t = 0; t < tape.instructions.size(); ++t) {
-          const program::Instruction& line = tape.instructions[t];
-          const WorkspaceUse use = executor.workspace_use()[t];
-          const program::Op& op =
-              run.program().type_of(line.block).ops[static_cast<size_t>(line.op)];
-          EXPECT_LE(use.used_bytes, use.declared_bytes) << op.name;
-          EXPECT_LE(use.declared_bytes, 1.1 * use.used_bytes + 65536)
-              << op.name << (line.direction == program::Direction::kForward ? " fwd" : " bwd")
-              << " at " << run.batch().tokens << " tokens, mode lora " << mode.lora << ", bytes "
-              << program::SizeOf(mode.compute);
-        }
-      }
-    }
-  }
-}
-
 // T x T never exists: from 2k tokens on, twice the length takes at most 2.05 times the arena, as
 // the allocator measures it.
 TEST_F(MemoryTest, PeakGrowsLinearlyWithTheLengthOfADocument) {

@@ -1,4 +1,5 @@
-// y = x + f. Its backward runs only where two gradients of one value meet (the tape passes a lone one on by name): the same sum.
+// y = x + f. Its backward runs only where two gradients of one value meet (the tape passes a lone
+// one on by name): the same sum.
 #include "kernels/rows.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"

@@ -22,21 +22,20 @@ void AffineForward(const OpRun& run) {
 
 void AffineBackward(const OpRun& run) {
   const View &dz = run.d_out[0], &gamma = run.parameters[0].value;
-  Check("AffineBackward",
-        kernels::AffineBackward({.dz = dz.data,
-                                 .gamma = gamma.data,
-                                 .xhat = run.in[0].data,
-                                 .dxhat = run.d_in[0].data,
-                                 .dgamma = run.parameters[0].gradient.as<float>(),
-                                 .N = dz.rows,
-                                 .C = dz.width,
-                                 .dz_stride = dz.width,
-                                 .xhat_stride = dz.width,
-                                 .dxhat_stride = dz.width,
-                                 .dtype = KernelType(dz),
-                                 .gamma_dtype = KernelType(gamma),
-                                 .accumulate = true},
-                                nullptr));
+  Check("AffineBackward", kernels::AffineBackward({.dz = dz.data,
+                                                   .gamma = gamma.data,
+                                                   .xhat = run.in[0].data,
+                                                   .dxhat = run.d_in[0].data,
+                                                   .dgamma = run.parameters[0].gradient.as<float>(),
+                                                   .N = dz.rows,
+                                                   .C = dz.width,
+                                                   .dz_stride = dz.width,
+                                                   .xhat_stride = dz.width,
+                                                   .dxhat_stride = dz.width,
+                                                   .dtype = KernelType(dz),
+                                                   .gamma_dtype = KernelType(gamma),
+                                                   .accumulate = true},
+                                                  nullptr));
 }
 
 }  // namespace snug::execute

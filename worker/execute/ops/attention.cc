@@ -1,8 +1,11 @@
-// Causal attention within each document: ATen's flash attention for the CPU, called once per document on views of the rows.
+// Causal attention within each document: ATen's flash attention for the CPU, called once per
+// document on views of the rows.
 //   q (N, H*D), k and v (N, Hkv*D), o (N, H*D), lse (N, H) fp32.
-// Grouped queries without copies: the batch of a call is the key heads; their queries are its heads, k and v are expanded over them.
-// A document's part of lse lies as ATen's kernel wrote it, (Hkv, T, H/Hkv), within that document's T*H numbers; nobody else reads it.
-// Neither T x T scores nor a mask ever exist. Gradients of a document are complete before they are written over its q, k and v.
+// Grouped queries without copies: the batch of a call is the key heads; their queries are its
+// heads, k and v are expanded over them. A document's part of lse lies as ATen's kernel wrote it,
+// (Hkv, T, H/Hkv), within that document's T*H numbers; nobody else reads it. Neither T x T scores
+// nor a mask ever exist. Gradients of a document are complete before they are written over its q, k
+// and v.
 #include <ATen/ATen.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>

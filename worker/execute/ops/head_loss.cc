@@ -1,6 +1,7 @@
-// The output projection and the loss: logits = z W^T, loss = scale * sum of weight * cross-entropy. The trained rows are gathered
-// kHeadChunkRows at a time, so that the logits of all rows never exist; rows of weight 0 cost nothing.
-// With gradients, in the same pass: dz of the chunk, which may be written over z (untrained rows become 0), and dW added up in fp32.
+// The output projection and the loss: logits = z W^T, loss = scale * sum of weight * cross-entropy.
+// The trained rows are gathered kHeadChunkRows at a time, so that the logits of all rows never
+// exist; rows of weight 0 cost nothing. With gradients, in the same pass: dz of the chunk, which
+// may be written over z (untrained rows become 0), and dW added up in fp32.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -72,21 +73,20 @@ void Scatter(const View& rows, const Chunk& chunk, const View& dz) {
 double CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bool gradient) {
   std::array<double, kHeadChunkRows> row_loss;
   double sum = 0.0;
-  Check("CrossEntropy",
-        kernels::CrossEntropy({.logits = logits.data,
-                               .dlogits = gradient ? logits.data : nullptr,
-                               .labels = chunk.labels.data(),
-                               .weights = chunk.weights.data(),
-                               .row_loss = row_loss.data(),
-                               .loss_sum = &sum,
-                               .N = chunk.rows,
-                               .V = logits.width,
-                               .logits_stride = logits.width,
-                               .dlogits_stride = logits.width,
-                               .dtype = KernelType(logits),
-                               .label_type = kernels::IndexType::kI32,
-                               .scale = static_cast<float>(run.scalars.loss_scale)},
-                              nullptr));
+  Check("CrossEntropy", kernels::CrossEntropy({.logits = logits.data,
+                                               .dlogits = gradient ? logits.data : nullptr,
+                                               .labels = chunk.labels.data(),
+                                               .weights = chunk.weights.data(),
+                                               .row_loss = row_loss.data(),
+                                               .loss_sum = &sum,
+                                               .N = chunk.rows,
+                                               .V = logits.width,
+                                               .logits_stride = logits.width,
+                                               .dlogits_stride = logits.width,
+                                               .dtype = KernelType(logits),
+                                               .label_type = kernels::IndexType::kI32,
+                                               .scale = static_cast<float>(run.scalars.loss_scale)},
+                                              nullptr));
   return sum * run.scalars.loss_scale;
 }
 

@@ -8,8 +8,7 @@
 namespace snug::execute {
 
 void LinearForward(const OpRun& run) {
-  at::Tensor y = Matrix(run.out[0]);
-  at::mm_out(y, Matrix(run.in[0]), Matrix(run.parameters[0].value).t());
+  Product(run.out[0], Matrix(run.in[0]), Matrix(run.parameters[0].value).t(), /*add=*/false);
 }
 
 void LinearBackward(const OpRun& run) {

@@ -1,6 +1,7 @@
 // za = dropout(z) A^T, fp32; z (N, in) in the compute dtype, A (R, in) fp32, za (N, R).
 // Backward: dz (+)= mask (dza A) / (1 - p), dA += dza^T dropout(z).
-// Where z is not fp32 or is dropped from, rows are converted kConvertRows at a time; else the products run on z itself.
+// Where z is not fp32 or is dropped from, rows are converted kConvertRows at a time; else the
+// products run on z itself.
 #include <ATen/ATen.h>
 
 #include "kernels/dropout.h"

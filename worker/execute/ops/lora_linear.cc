@@ -1,5 +1,5 @@
-// y = z W^T + scale za B^T; z (N, in) and W (out, in) in the compute dtype, za (N, R) and B (out, R) fp32. In bf16 the second product
-// runs in fp32 and is added to the rounded first, as PEFT does.
+// y = z W^T + scale za B^T; z (N, in) and W (out, in) in the compute dtype, za (N, R) and B (out,
+// R) fp32. In bf16 the second product runs in fp32 and is added to the rounded first, as PEFT does.
 // Backward: dz (+)= dy W, dza = scale dy B, dB += scale dy^T za.
 #include <ATen/ATen.h>
 

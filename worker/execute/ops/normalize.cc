@@ -23,19 +23,18 @@ void NormalizeForward(const OpRun& run) {
 
 void NormalizeBackward(const OpRun& run) {
   const View &xhat = run.out[0], &dx = run.d_in[0];
-  Check("NormalizeBackward",
-        kernels::NormalizeBackward({.dxhat = run.d_out[0].data,
-                                    .xhat = xhat.data,
-                                    .r = run.out[1].as<float>(),
-                                    .dx = dx.data,
-                                    .N = dx.rows,
-                                    .C = dx.width,
-                                    .dxhat_stride = dx.width,
-                                    .xhat_stride = dx.width,
-                                    .dx_stride = dx.width,
-                                    .dtype = KernelType(dx),
-                                    .accumulate = run.adds(0)},
-                                   nullptr));
+  Check("NormalizeBackward", kernels::NormalizeBackward({.dxhat = run.d_out[0].data,
+                                                         .xhat = xhat.data,
+                                                         .r = run.out[1].as<float>(),
+                                                         .dx = dx.data,
+                                                         .N = dx.rows,
+                                                         .C = dx.width,
+                                                         .dxhat_stride = dx.width,
+                                                         .xhat_stride = dx.width,
+                                                         .dx_stride = dx.width,
+                                                         .dtype = KernelType(dx),
+                                                         .accumulate = run.adds(0)},
+                                                        nullptr));
 }
 
 }  // namespace snug::execute

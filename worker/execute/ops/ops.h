@@ -1,4 +1,5 @@
-// The functions of the table in op_functions.cc; one file each. Contracts: at the top of those files.
+// The functions of the table in op_functions.cc; one file each. Contracts: at the top of those
+// files.
 #ifndef WORKER_EXECUTE_OPS_OPS_H_
 #define WORKER_EXECUTE_OPS_OPS_H_
 

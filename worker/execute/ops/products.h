@@ -1,4 +1,5 @@
-// Matrix products into memory that is already there, and the pieces of rows that need another number type first.
+// Matrix products into memory that is already there, and the pieces of rows that need another
+// number type first.
 #ifndef WORKER_EXECUTE_OPS_PRODUCTS_H_
 #define WORKER_EXECUTE_OPS_PRODUCTS_H_
 
@@ -13,15 +14,26 @@
 
 namespace snug::execute {
 
-// to (+)= scale * a b
-inline void Product(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
-                    double scale = 1.0) {
+// to (+)= scale * a b, in one call of the library.
+inline void WholeProduct(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
+                         double scale = 1.0) {
   at::Tensor result = Matrix(to);
   if (!add && scale == 1.0) {
     at::mm_out(result, a, b);
     return;
   }
   at::addmm_out(result, result, a, b, /*beta=*/add ? 1.0 : 0.0, /*alpha=*/scale);
+}
+
+// to (+)= scale * a b. bf16 in pieces of kProductRows: what the library takes for one is then
+// bounded.
+inline void Product(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
+                    double scale = 1.0) {
+  if (to.dtype == program::DType::kF32) return WholeProduct(to, a, b, add, scale);
+  for (int64_t first = 0; first < to.rows; first += program::kProductRows) {
+    const int64_t rows = std::min(program::kProductRows, to.rows - first);
+    WholeProduct(to.Rows(first, rows), a.narrow(0, first, rows), b, add, scale);
+  }
 }
 
 inline void Cast(const View& from, const View& to) {
@@ -52,7 +64,8 @@ inline void AddInto(const View& from, const View& to) {
                                     nullptr));
 }
 
-// Calls body(first, piece) for each piece of `rows` rows; `piece` is fp32 workspace of that many rows.
+// Calls body(first, piece) for each piece of `rows` rows; `piece` is fp32 workspace of that many
+// rows.
 template <typename Body>
 void ForEachPiece(int64_t rows, int64_t width, const Body& body) {
   const int64_t most = std::min(program::kConvertRows, rows);

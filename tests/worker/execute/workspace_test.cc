@@ -1,0 +1,143 @@
+// The formulas of worker/program/workspace.cc against what the ops take: never less, at most 1.1
+// times + 64 KiB. Each tape runs with room for whatever its ops ask for. Attention's bf16 backward
+// depends on how its threads meet, so its most is the most of several runs.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/worker/execute/toy_run.h"
+#include "tests/worker/program/models.h"
+#include "worker/program/op_table.h"
+
+namespace snug::execute {
+namespace {
+
+using program::DType;
+using program::ModelConfig;
+using program::Tape;
+using program::TrainingMode;
+
+constexpr int64_t kRoom = int64_t{1} << 28;  // More than any op here takes.
+constexpr double kFactor = 1.1;
+constexpr double kAllowance = 65536.0;
+
+struct Shape {
+  ModelConfig config;
+  std::vector<int64_t> documents;
+};
+
+// Slices of kRoom instead of those declared, at the same addresses of a larger arena.
+Tape WithRoom(Tape tape) {
+  const int64_t offset =
+      (tape.arena_bytes + program::kAlignment - 1) / program::kAlignment * program::kAlignment;
+  tape.slots.push_back({.offset = offset,
+                        .bytes = kRoom,
+                        .first = 0,
+                        .last = static_cast<int32_t>(tape.instructions.size()) - 1});
+  for (program::Instruction& line : tape.instructions) {
+    line.workspace = static_cast<int32_t>(tape.slots.size()) - 1;
+  }
+  tape.arena_bytes = offset + kRoom;
+  return tape;
+}
+
+std::vector<int64_t> MostUsed(ToyRun& run, const Tape& tape, int runs) {
+  const Tape roomy = WithRoom(tape);
+  auto memory = *ArenaMemory::Allocate(TestDevice(), roomy.arena_bytes);
+  Executor executor(run.program(), run.parameters(), TestDevice());
+  std::vector<int64_t> most(tape.instructions.size());
+  for (int i = 0; i < runs; ++i) {
+    const auto loss = run.Run(roomy, memory, executor);
+    EXPECT_TRUE(loss.ok()) << loss.status();
+    for (size_t t = 0; t < most.size(); ++t) {
+      most[t] = std::max(most[t], executor.workspace_use()[t].used_bytes);
+    }
+  }
+  return most;
+}
+
+void Check(const TrainingMode& mode, const Shape& shape, bool training) {
+  ToyRun run(*BuildProgram(shape.config, mode), shape.documents);
+  const Tape tape = *program::Lower(
+      run.program(), RecomputePlan(run.program(), 0),
+      {.key = run.key(), .machine = {.threads = at::get_num_threads()}, .training = training});
+  const bool repeats = mode.compute == DType::kBF16 && training && at::get_num_threads() > 1;
+  const std::vector<int64_t> most = MostUsed(run, tape, repeats ? 30 : 1);
+  for (size_t t = 0; t < most.size(); ++t) {
+    const program::Instruction& line = tape.instructions[t];
+    const program::Op& op = run.program().type_of(line.block).ops[static_cast<size_t>(line.op)];
+    const int64_t declared = line.workspace == program::kNoSlot
+                                 ? 0
+                                 : tape.slots[static_cast<size_t>(line.workspace)].bytes;
+    const std::string where = absl::StrCat(
+        program::RowOf(op.code).name, " ", op.name,
+        line.direction == program::Direction::kForward ? " forward" : " backward", " at ",
+        run.key().tokens, " tokens, longest document ", run.key().longest_document);
+    EXPECT_GE(declared, most[t]) << where;
+    EXPECT_LE(static_cast<double>(declared), kFactor * static_cast<double>(most[t]) + kAllowance)
+        << where << ", used " << most[t];
+  }
+}
+
+ModelConfig Config(int64_t width, int64_t heads, int64_t kv_heads, int64_t head_width) {
+  ModelConfig config = program::LlamaShape({1, width, heads, kv_heads, 3 * width - 8, 1000 + width});
+  config.head_width = head_width;
+  return config;
+}
+
+// Below and at the lengths where flash attention changes its blocks; one key head and several.
+std::vector<Shape> Shapes() {
+  return {
+      {Config(48, 6, 2, 16), {7, 30, 1}},      {Config(48, 6, 2, 16), {100}},
+      {Config(64, 4, 1, 32), {150, 20}},       {Config(64, 4, 4, 16), {300, 191, 192}},
+      {Config(128, 2, 2, 64), {767}},          {Config(128, 2, 1, 40), {768}},
+      {Config(256, 8, 2, 64), {1100, 64, 64}}, {Config(96, 3, 3, 32), {2100}},
+      {Config(128, 2, 2, 128), {513, 100}},
+  };
+}
+
+TrainingMode Lora(DType compute, double dropout) {
+  TrainingMode mode = program::LoraMode({"all-linear"}, compute);
+  mode.adapter.rank = 4;
+  mode.adapter.dropout = dropout;
+  return mode;
+}
+
+class WorkspaceTest : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    TestDevice();
+    at::set_num_threads(GetParam());
+  }
+  static void CheckAll(const TrainingMode& mode, bool training) {
+    for (const Shape& shape : Shapes()) Check(mode, shape, training);
+  }
+};
+
+TEST_P(WorkspaceTest, FullFp32) { CheckAll(program::FullMode(), true); }
+
+TEST_P(WorkspaceTest, LoraFp32) { CheckAll(Lora(DType::kF32, 0.0), true); }
+
+TEST_P(WorkspaceTest, LoraFp32WithDropout) { CheckAll(Lora(DType::kF32, 0.1), true); }
+
+TEST_P(WorkspaceTest, LoraBf16) { CheckAll(Lora(DType::kBF16, 0.0), true); }
+
+TEST_P(WorkspaceTest, LoraBf16WithDropout) { CheckAll(Lora(DType::kBF16, 0.1), true); }
+
+// Linears without an adapter, whose bf16 products run alone.
+TEST_P(WorkspaceTest, LoraOfTwoModules) {
+  CheckAll(program::LoraMode({"q_proj", "v_proj"}, DType::kBF16), true);
+}
+
+TEST_P(WorkspaceTest, Evaluation) {
+  CheckAll(program::FullMode(), false);
+  CheckAll(Lora(DType::kBF16, 0.0), false);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, WorkspaceTest, testing::Values(1, 2));
+
+}  // namespace
+}  // namespace snug::execute
