@@ -5,6 +5,9 @@ script finds a reason in capitals and a message that names the field, file, line
 """
 
 import json
+import math
+import os
+import re
 import shutil
 import unittest
 
@@ -144,10 +147,31 @@ class RefusalsTest(unittest.TestCase):
         self.assert_names(self.refusal(), "train.jsonl")
 
     def test_job_larger_than_the_device_names_the_bytes(self):
-        wide = ("training.per_device_train_batch_size=100000", "training.packing=true")
-        text = self.refusal(*wide, "training.max_seq_length=512")
-        self.assert_names(text, "PLAN_INFEASIBLE", "cpu:0")
-        self.assertRegex(text, r"\d{10}|\d GiB|\dGiB")
+        width = 1_000_000
+        self.edit("model/config.json", lambda c: c.update(intermediate_size=width))
+        mlp = 3 * width * jobs.SHAPE.width * jobs.SHAPE.layers
+        self.widen_weights(str(width))
+        text = self.refusal()
+        self.assert_names(text, "PLAN_INFEASIBLE", "cpu:0", 1 << 30)
+        # Weights, their gradients and two moments, in fp32: more than sixteen bytes an element.
+        numbers = [int(number) for number in re.findall(r"\d{10,}", text)]
+        self.assertGreater(max(numbers), 16 * mlp, text)
+
+    def widen_weights(self, width):
+        """Gives the model file's header an MLP of this width, over a hole instead of data."""
+        path = self.folder / "model" / "model.safetensors"
+        content = path.read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        text = content[8 : 8 + length].decode()
+        tensors = json.loads(text.replace(str(jobs.SHAPE.mlp_width), width))
+        tensors.pop("__metadata__", None)
+        end = 0
+        for tensor in tensors.values():
+            begin, end = end, end + 4 * math.prod(tensor["shape"])
+            tensor["data_offsets"] = [begin, end]
+        header = json.dumps(tensors).encode()
+        path.write_bytes(len(header).to_bytes(8, "little") + header)
+        os.truncate(path, 8 + len(header) + end)
 
     def test_good_job_runs_after_all_of_it(self):
         name = self.daemon.submit(self.file, "training.max_steps=2")
