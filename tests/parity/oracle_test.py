@@ -11,7 +11,7 @@ import unittest
 import torch
 from peft.tuners.lora import LoraLayer
 
-from tests.harness import models
+from tests.harness import datasets, models
 from tests.parity import cases, compare, reference
 
 
@@ -103,6 +103,15 @@ class OracleTest(unittest.TestCase):
 
     def test_missing_alpha_is_noticed(self):
         self.assert_noticed(cases.FP32_CASES[4], without_alpha)
+
+    def test_loss_is_that_of_transformers_with_the_tokens_of_the_whole_step(self):
+        model = models.random_model(cases.PLAIN, 4)
+        rows = datasets.random_rows(4, [5, 30, 17], cases.PLAIN.vocabulary)
+        ids, labels, mask = reference.pad(rows)
+        theirs = model(
+            input_ids=ids, attention_mask=mask, labels=labels, num_items_in_batch=torch.tensor(99)
+        ).loss
+        self.assertEqual(reference.batch_loss(model, rows, 99).item(), theirs.item())
 
     def test_exact_frequencies_are_those_of_transformers(self):
         for rope in models.ROPES:

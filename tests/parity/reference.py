@@ -84,7 +84,8 @@ def exact(model):
     return model
 
 
-def _pad(rows):
+def pad(rows):
+    """Token ids, labels and attention mask of rows, padded to the right."""
     longest = max(len(ids) for ids, _ in rows)
     ids = torch.zeros(len(rows), longest, dtype=torch.long)
     labels = torch.full((len(rows), longest), -100)
@@ -100,7 +101,7 @@ def _pad(rows):
 def batch_loss(model, rows, divisor):
     """Summed cross-entropy of a padded micro-batch over the divisor; fp32 at least, as transformers
     does it."""
-    ids, labels, mask = _pad(rows)
+    ids, labels, mask = pad(rows)
     logits = model(input_ids=ids, attention_mask=mask).logits
     logits = logits if logits.dtype == torch.float64 else logits.float()
     target = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:].reshape(-1)
