@@ -39,6 +39,10 @@ class Run {
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(OpenMetrics());
     progress_.max_steps = trainer_->max_steps();
+    std::cerr << absl::StrCat("job ", attempt_.job_id, ", attempt ", attempt_.epoch, ": ",
+                              progress_.max_steps, " steps under plan \"", attempt_.plan.name,
+                              "\", ", attempt_.cap_bytes, " bytes, ", attempt_.threads,
+                              " threads\n");
     Report();
     while (trainer_->global_step() < trainer_->max_steps()) {
       RETURN_IF_ERROR(Obey());
@@ -147,6 +151,7 @@ class Run {
     progress_.step_seconds = SecondsSince(begin);
     progress_.tokens_per_second = static_cast<double>(step.tokens) / progress_.step_seconds;
     RETURN_IF_ERROR(Log());
+    Tell();
     if (trainer_->has_evaluation_set() && IsDue(attempt_.training.eval_steps)) {
       RETURN_IF_ERROR(Evaluate());
     }
@@ -164,6 +169,14 @@ class Run {
                                         .num_tokens = progress_.num_tokens,
                                         .tokens_per_second = progress_.tokens_per_second,
                                         .step_seconds = progress_.step_seconds});
+  }
+
+  // The line of the worker's log, for people; metrics.jsonl is for programs.
+  void Tell() const {
+    if (!IsDue(attempt_.training.logging_steps)) return;
+    std::cerr << absl::StrCat("step ", progress_.global_step, " of ", progress_.max_steps,
+                              ": loss ", progress_.loss, ", gradient norm ", progress_.grad_norm,
+                              ", ", progress_.tokens_per_second, " tokens/s\n");
   }
 
   // Every so many steps, and at the end.
@@ -213,6 +226,7 @@ class Run {
       return weights_are_bad ? saved.status() : absl::OkStatus();
     }
     saved_step_ = trainer_->global_step();
+    std::cerr << "checkpoint " << saved->path << std::endl;
     link_.ReportCheckpoint({.global_step = saved_step_,
                             .path = saved->path,
                             .manifest_sha256 = saved->manifest_sha256,
@@ -225,6 +239,7 @@ class Run {
     // What the export must reproduce: the evaluation loss reported, or without such a set the loss
     // of the last training batch.
     ASSIGN_OR_RETURN(const double loss, trainer_->Evaluate());
+    if (trainer_->has_evaluation_set()) progress_.eval_loss = loss;
     RETURN_IF_ERROR(Export());
     RETURN_IF_ERROR(checkpoint::VerifyExport(Output() + ".tmp", trainer_->program()));
     RETURN_IF_ERROR(ReadBack());
@@ -232,6 +247,7 @@ class Run {
     if (verified_loss_ != loss)
       return absl::DataLossError(absl::StrCat("the exported files give the loss ", verified_loss_,
                                               ", the trained weights ", loss));
+    std::cerr << "exported; read back, it gives the loss " << verified_loss_ << std::endl;
     return checkpoint::Publish(Output());
   }
 

@@ -154,6 +154,10 @@ void Trainer::ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens) {
   global_step_ = steps;
   num_tokens_ = tokens;
   walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), attempt_.training, cursor);
+  if (steps < max_steps_) return;
+  // Nothing is left to train, so no step will say which batch was the last.
+  BatchWalk past(dataset_->row_tokens(), attempt_.training);
+  for (int64_t step = 0; step < steps; ++step) last_batches_ = past.NextStep();
 }
 
 Memory Trainer::memory() const {
