@@ -1,4 +1,4 @@
-"""The benchmark of tests/bench/run.py still runs: every side once at a tiny size, no figure judged."""
+"""The benchmark of tests/bench/run.py still runs: every side once, tiny, no figure judged."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""A worker that was killed after its last step's checkpoint, before the export: the next attempt has
-nothing to train and still exports the same, with the same loss."""
+"""A worker that was killed after its last step's checkpoint, before the export: the next attempt
+has nothing to train and still exports the same, with the same loss."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ def protoc(what, content):
 
 
 class LastStepTest(unittest.TestCase):
-    """A finished job's assignment, given to a worker once more, to go on from the last checkpoint."""
+    """A finished job's assignment, given to a worker again, to go on from the last checkpoint."""
 
     def setUp(self):
         self.daemon = Daemon()

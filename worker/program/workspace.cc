@@ -54,18 +54,6 @@ FlashBlock BlockOf(int64_t length) {
   return {std::min(queries, length), std::min<int64_t>(512, length)};
 }
 
-// In backward each thread calls oneDNN's bf16 product, which lays out scratch for all threads each
-// time. The pieces differ in size, so that up to 2 n - 1 of them lie in the slice at once.
-int64_t FlashBackwardProducts(const FlashBlock& block, int64_t head_width, int64_t threads) {
-  constexpr int64_t kBook = 1216;
-  const int64_t rows = std::min(block.keys, kBlockRows);
-  const int64_t keys_gradient = PackedBytes(block.queries) + SumBytes(rows, head_width) +
-                                rows * RoundUp(block.queries, 32) * kBF16 + kBook;
-  const int64_t queries_gradient =
-      PackedBytes(block.keys) + SumBytes(block.queries, head_width) + kBook;
-  return (2 * threads - 1) * threads * std::max(keys_gradient, queries_gradient);
-}
-
 int64_t AttentionForward(const RunShape& run, const Machine& machine) {
   const OpAttributes& a = run.op->attributes;
   const int64_t length = run.key.longest_document, threads = machine.threads;
@@ -78,20 +66,22 @@ int64_t AttentionForward(const RunShape& run, const Machine& machine) {
          Aligned(threads * held * kF32) + (bf16 ? Aligned(threads * scores * kBF16) : 0);
 }
 
+// In fp32, some key heads at a time.
 int64_t AttentionBackward(const RunShape& run, const Machine& machine) {
   const OpAttributes& a = run.op->attributes;
   const int64_t length = run.key.longest_document, threads = machine.threads;
+  const int64_t key_heads = AttentionKeyHeadsAtOnce(a, threads);
+  const int64_t heads = key_heads * (a.heads / a.kv_heads);
   const FlashBlock block = BlockOf(length);
-  const int64_t scores = 2 * block.queries * block.keys;
-  const int64_t rows = Aligned(length * a.heads * a.head_width * SizeOf(run.compute));
-  // dq, and dk, dv per query head; with several key heads the arriving gradient is made dense as
-  // well.
-  const int64_t copies = a.kv_heads > 1 ? 4 : 3;
-  const int64_t fp32 =
-      copies * rows + Aligned(threads * scores * kF32) + Aligned(threads * block.queries * kF32);
-  if (run.compute == DType::kF32) return fp32;
-  return fp32 + Aligned(threads * scores * kBF16) +
-         FlashBackwardProducts(block, a.head_width, threads);
+  const int64_t keys = Aligned(length * key_heads * a.head_width * kF32);
+  const int64_t queries = Aligned(length * heads * a.head_width * kF32);
+  const int64_t scores = Aligned(threads * block.queries * block.keys * kF32);
+  const bool bf16 = run.compute == DType::kBF16;
+  // dq, dk and dv per query head, and the arriving gradient made dense where its heads are not one
+  // stride apart; the scores, their gradients, and a number per query.
+  const int64_t copies = (bf16 ? key_heads : a.kv_heads) > 1 ? 4 : 3;
+  const int64_t flash = copies * queries + 2 * scores + Aligned(threads * block.queries * kF32);
+  return bf16 ? flash + 3 * queries + 2 * keys : flash;
 }
 
 // ---- the others ---------------------------------------------------------------------------------

