@@ -3,8 +3,8 @@
     .venv/bin/python deploy/sample/quickstart.py
 
 Everything lies under .cache/quickstart: sample/ (data, model, job files; made once), sample/trained
-(the first job's model), adapter/ (the second job's), state/ (the daemon's, new at each run). Talks
-to Snug through the `snug` command alone. Ends the daemon it started, whatever happens.
+(the first job's model), adapter/ (the second job's), state/ (the daemon's, kept). Talks to
+Snug through the `snug` command alone. Ends the daemon it started, whatever happens.
 """
 
 import json
@@ -40,7 +40,7 @@ def mib(count):
 
 
 class Daemon:
-    """A snugd with a fresh state folder, from `with` to its end."""
+    """A snugd of our own, from `with` to its end."""
 
     def __init__(self):
         self.state = WORK / "state"
@@ -58,7 +58,6 @@ class Daemon:
 
     def __enter__(self):
         end_of_earlier_run(self.pid_file)
-        shutil.rmtree(self.state, ignore_errors=True)
         log = open(WORK / "snugd.log", "wb")
         self.process = subprocess.Popen(
             self.command(), stdout=log, stderr=log, start_new_session=True
@@ -70,11 +69,11 @@ class Daemon:
                 self.__exit__()
                 sys.exit(f"snugd did not start:\n{(WORK / 'snugd.log').read_text()}")
             time.sleep(0.1)
+        self.cancel_live_jobs()  # those of a run that was killed
         return self
 
     def __exit__(self, *unused):
-        for job in self.live_jobs():  # workers outlive their daemon, so they are stopped first
-            self.snug("cancel", job["id"], check=False)
+        self.cancel_live_jobs()  # workers outlive their daemon
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(STOP_SECONDS)
@@ -82,9 +81,10 @@ class Daemon:
             self.process.kill()
         self.pid_file.unlink(missing_ok=True)
 
-    def live_jobs(self):
+    def cancel_live_jobs(self):
         run = self.snug("list", "--output", "json", check=False, capture_output=True)
-        return [] if run.returncode else json.loads(run.stdout).get("jobs", [])
+        for job in [] if run.returncode else json.loads(run.stdout).get("jobs", []):
+            self.snug("cancel", job["id"], check=False)
 
     def snug(self, *words, **options):
         """Runs `snug`; `check` (default) makes its failure ours."""
@@ -173,12 +173,14 @@ def report(title, job, directory):
 def print_metrics(daemon):
     with urllib.request.urlopen(daemon.metrics, timeout=10) as reply:
         lines = reply.read().decode().splitlines()
-    shown = [line for line in lines if line.startswith("snug_") and "bucket" not in line]
-    print("\n".join(f"  {line}" for line in shown[:12]))
+    for line in lines:
+        if line.startswith("snug_") and "bucket" not in line and not line.endswith(" 0"):
+            print(f"  {line}")
 
 
 def main():
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     WORK.mkdir(parents=True, exist_ok=True)
     make_sample()
     with Daemon() as daemon:
