@@ -84,9 +84,11 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   line->server = DefaultServer();
   app.add_option("--server", line->server, "The daemon: unix:PATH of its socket")
       ->envname("SNUG_SERVER")
+      ->take_last()  // An alias may name one already.
       ->capture_default_str();
   std::string output = "table";
   app.add_option("-o,--output", output, "table (for people) or json (for scripts)")
+      ->take_last()
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
   AddCommands(&app, line);

@@ -56,6 +56,10 @@ TEST_F(CommandLineTest, ServerAndOutputStandBeforeOrBehindTheCommand) {
   EXPECT_EQ(behind.output, Output::kJson);
   EXPECT_EQ(behind.job, "j");
   EXPECT_EQ(Parsed({"get", "j"}).output, Output::kTable);
+  const CommandLine both =
+      Parsed({"--server", "unix:/a", "-o", "json", "list", "--server", "unix:/b", "-o", "table"});
+  EXPECT_EQ(both.server, "unix:/b");
+  EXPECT_EQ(both.output, Output::kTable);
 }
 
 TEST_F(CommandLineTest, TheEnvironmentNamesTheServerUnlessTheLineDoes) {
