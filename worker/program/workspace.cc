@@ -78,9 +78,10 @@ int64_t AttentionBackward(const RunShape& run, const Machine& machine) {
   const int64_t scores = Aligned(threads * block.queries * block.keys * kF32);
   const bool bf16 = run.compute == DType::kBF16;
   // dq, dk and dv per query head, and the arriving gradient made dense where its heads are not one
-  // stride apart; the scores, their gradients, and a number per query.
+  // stride apart; the scores, their gradients, and a number per query of a block.
   const int64_t copies = (bf16 ? key_heads : a.kv_heads) > 1 ? 4 : 3;
-  const int64_t flash = copies * queries + 2 * scores + Aligned(threads * block.queries * kF32);
+  const int64_t sums = threads * Aligned(block.queries * kF32);  // Each thread takes its own.
+  const int64_t flash = copies * queries + 2 * scores + sums;
   return bf16 ? flash + 3 * queries + 2 * keys : flash;
 }
 
