@@ -126,14 +126,14 @@ void TrackingAllocator::Release(void* address) {
   if (address == nullptr) return;
   TrackingAllocator& self = Install();
   std::lock_guard lock(self.mutex_);
+  // Pieces of the slice first: one that begins where the arena does has the arena's address.
+  if (self.in_op_ && self.blocks_.erase(static_cast<char*>(address) - self.slice_.base) > 0) return;
+  // A piece of a slice that is closed already was reported when it closed.
   if (const auto found = self.outside_.find(address); found != self.outside_.end()) {
     self.current_bytes_ -= found->second;
     self.outside_.erase(found);
     std::free(address);
-    return;
   }
-  // A piece of a slice that is closed already was reported when it closed.
-  if (self.in_op_) self.blocks_.erase(static_cast<char*>(address) - self.slice_.base);
 }
 
 }  // namespace snug::execute

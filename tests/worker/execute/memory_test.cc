@@ -183,6 +183,48 @@ TEST_F(MemoryTest, AnOpThatUnderDeclaresItsWorkspaceIsNamed) {
   EXPECT_THAT(loss.status().message(), HasSubstr("attention"));
 }
 
+// An op that takes 64 bytes more than its row of the table declares is stopped, and named.
+TEST_F(MemoryTest, SixtyFourBytesMoreThanDeclaredAreRefused) {
+  ToyRun run = std::move(Runs(program::FullMode())[0]);
+  const Tape tape = run.Lower(RecomputePlan(run.program(), 0));
+  OpFunctionTable functions = CpuOpFunctions();
+  constexpr auto kSwiGlu = static_cast<size_t>(program::OpCode::kSwiGlu);
+  functions[kSwiGlu].backward = [](const OpRun& op) {
+    const at::Tensor planted = at::empty({64}, at::kByte);
+    CpuOpFunctions()[kSwiGlu].backward(op);
+  };
+  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
+  Executor executor(run.program(), run.parameters(), TestDevice());
+  ASSERT_TRUE(run.Run(tape, memory, executor).ok());
+  executor.UseFunctions(functions);
+  const auto loss = run.Run(tape, memory, executor);
+  EXPECT_EQ(loss.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(loss.status().message(), HasSubstr("op mlp"));
+  EXPECT_THAT(loss.status().message(), HasSubstr("asked for 64 more with 0 in use"));
+}
+
+// Without stashes a workspace can lie at the very beginning of the arena: its pieces then have the
+// arena's address, and giving one back is not giving the arena back.
+TEST_F(MemoryTest, AWorkspaceWhereTheArenaBeginsIsNotTheArena) {
+  TrainingMode mode = program::LoraMode();
+  mode.adapter.rank = 4;
+  ToyRun run(*BuildProgram(LlamaShape({2, 32, 4, 2, 48, 61}), mode), {20, 16});
+  const Tape tape = run.Lower(RecomputePlan(run.program(), 0), /*training=*/false);
+  const auto begins_the_arena = [&](const program::Instruction& line) {
+    if (line.workspace == program::kNoSlot) return false;
+    const program::Slot& slot = tape.slots[static_cast<size_t>(line.workspace)];
+    return slot.offset == 0 && slot.bytes > 0;
+  };
+  ASSERT_TRUE(std::any_of(tape.instructions.begin(), tape.instructions.end(), begins_the_arena));
+  const TrackingAllocator& allocator = TestDevice().allocator();
+  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
+  const int64_t before = allocator.usage().current_bytes;
+  Executor executor(run.program(), run.parameters(), TestDevice());
+  const auto loss = run.Run(tape, memory, executor);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ(allocator.usage().current_bytes, before);
+}
+
 // T x T never exists: from 2k tokens on, twice the length takes at most 2.05 times the arena, as
 // the allocator measures it.
 TEST_F(MemoryTest, PeakGrowsLinearlyWithTheLengthOfADocument) {
