@@ -7,8 +7,8 @@
 namespace snug::execute {
 namespace {
 
-constexpr int64_t kGuardBytes =
-    256;  // Four cache lines: wider than any vector store that runs over.
+// Four cache lines: wider than any vector store that runs over.
+constexpr int64_t kGuardBytes = 256;
 constexpr unsigned char kGuardByte = 0xA5;
 constexpr int kPoisonByte = 0xFF;  // NaN in fp32 and bf16.
 
@@ -17,6 +17,16 @@ bool Intact(const char* guard) {
     if (static_cast<unsigned char>(guard[i]) != kGuardByte) return false;
   }
   return true;
+}
+
+// The first of its 4 byte words that is still poison, in bytes from its beginning; else -1.
+int64_t FirstUnwritten(const char* value, int64_t bytes) {
+  for (int64_t i = 0; i + 4 <= bytes; i += 4) {
+    uint32_t word;
+    std::memcpy(&word, value + i, sizeof(word));
+    if (word == 0xFFFFFFFFu) return i;
+  }
+  return -1;
 }
 
 }  // namespace
@@ -33,13 +43,21 @@ absl::Status SeparateMemory::Born(const program::Tape& tape, int32_t slot) {
 }
 
 absl::Status SeparateMemory::Died(const program::Tape& tape, int32_t slot) {
-  const int64_t bytes = tape.slots[static_cast<size_t>(slot)].bytes;
+  const program::Slot& life = tape.slots[static_cast<size_t>(slot)];
+  const int64_t bytes = life.bytes;
   const auto found = live_.find(slot);
   char* piece = found->second;
   const bool before = Intact(piece), behind = Intact(piece + kGuardBytes + bytes);
+  const bool value = life.region != program::Region::kWorkspace;
+  const int64_t unwritten = value ? FirstUnwritten(piece + kGuardBytes, bytes) : -1;
   std::memset(piece, kPoisonByte, static_cast<size_t>(bytes + 2 * kGuardBytes));
   source_.GiveBack(piece);
   live_.erase(found);
+  if (unwritten >= 0) {
+    return absl::InternalError(absl::StrCat("slot ", slot, " of ", bytes,
+                                            " bytes was never written from byte ", unwritten,
+                                            " on, or holds NaN"));
+  }
   if (before && behind) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("something was written ", before ? "behind" : "before",
                                           " slot ", slot, " of ", bytes, " bytes"));

@@ -1,7 +1,7 @@
 // A test's placement: each slot by itself, taken when it is born and given back when it dies,
 // between guard zones, poisoned before and after. What a tape says about lifetimes and sizes is
-// then what a plain counting allocator sees, and a write past a value's end or a read after its
-// death shows.
+// then what a plain counting allocator sees; a write past a value's end, a read after its death
+// and a slot larger than its value show.
 #ifndef WORKER_EXECUTE_SEPARATE_MEMORY_H_
 #define WORKER_EXECUTE_SEPARATE_MEMORY_H_
 
@@ -28,7 +28,7 @@ class SeparateMemory final : public SlotMemory {
   explicit SeparateMemory(PieceSource& source) : source_(source) {}
 
   absl::Status Born(const program::Tape& tape, int32_t slot) override;
-  // Fails when something was written into a guard.
+  // Fails when something was written into a guard, or the value did not fill the slot.
   absl::Status Died(const program::Tape& tape, int32_t slot) override;
   char* At(const program::Tape& tape, int32_t slot) override;
 

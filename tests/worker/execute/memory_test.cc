@@ -113,21 +113,18 @@ TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
   }
 }
 
-// The comparison above can fail: 64 bytes more in one op's result are seen.
+// The comparison above can fail: a slot of 64 bytes more than its value has is noticed.
 TEST_F(MemoryTest, SixtyFourPlantedBytesAreNoticed) {
   ToyRun run = std::move(Runs(program::FullMode())[1]);
-  const Tape tape = run.Lower(RecomputePlan(run.program(), 0));
-  const program::Replay replay = ReplayTape(run.program(), tape);
-  Tape planted = tape;
+  Tape planted = run.Lower(RecomputePlan(run.program(), 0));
   for (program::Slot& slot : planted.slots) {
-    const bool live = slot.first <= replay.peak_instruction && replay.peak_instruction <= slot.last;
-    if (!live || slot.region != program::Region::kStash) continue;
+    if (slot.region != program::Region::kStash) continue;
     slot.bytes += 64;
     break;
   }
   CountingSource source;
-  ASSERT_TRUE(RunSeparately(run, planted, source).ok());
-  EXPECT_EQ(source.peak(), replay.peak.total() + 64);
+  const auto loss = RunSeparately(run, planted, source);
+  EXPECT_THAT(loss.status().message(), HasSubstr("was never written"));
 }
 
 // The arena gives the results of separate memory, and every plan those of keep, to the bit.
@@ -223,24 +220,6 @@ TEST_F(MemoryTest, AWorkspaceWhereTheArenaBeginsIsNotTheArena) {
   const auto loss = run.Run(tape, memory, executor);
   ASSERT_TRUE(loss.ok()) << loss.status();
   EXPECT_EQ(allocator.usage().current_bytes, before);
-}
-
-// T x T never exists: from 2k tokens on, twice the length takes at most 2.05 times the arena, as
-// the allocator measures it.
-TEST_F(MemoryTest, PeakGrowsLinearlyWithTheLengthOfADocument) {
-  double before = 0.0;
-  for (int64_t tokens : {2048, 4096, 8192, 16384}) {
-    ToyRun run(*BuildProgram(LlamaShape({1, 32, 2, 1, 64, 64}), program::FullMode()), {tokens});
-    TrackingAllocator& allocator = TestDevice().allocator();
-    const int64_t still = allocator.usage().current_bytes;
-    allocator.ResetPeak();
-    ASSERT_TRUE(run.RunInArena(run.Lower(RecomputePlan(run.program(), 0)), TestDevice()).ok());
-    const auto peak = static_cast<double>(allocator.usage().peak_bytes - still);
-    if (before > 0.0) {
-      EXPECT_LE(peak / before, 2.05) << tokens;
-    }
-    before = peak;
-  }
 }
 
 int64_t ResidentBytes() {

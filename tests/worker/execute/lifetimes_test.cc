@@ -1,0 +1,131 @@
+// A tape's lives against what the ops really read. A value whose bytes are spoilt just before the
+// last instruction that names it must spoil the results: were it not read there, it would have been
+// kept for too long. Only what an op gives beside its result (r, lse) may have no reader.
+// (SeparateMemory shows the rest: a read before birth or after death reads NaN, a slot that is too
+// small has its guards overwritten, one that is too large keeps poison.)
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "tests/worker/execute/toy_run.h"
+#include "tests/worker/program/models.h"
+
+namespace snug::execute {
+namespace {
+
+using program::DType;
+using program::Instruction;
+using program::Plan;
+using program::Slot;
+using program::Tape;
+using program::TrainingMode;
+
+// Overwrites `bytes` at `address` with NaN before the op call number `call`.
+struct Spoiler {
+  int64_t call = -1;
+  void* address = nullptr;
+  size_t bytes = 0;
+  int64_t calls = 0;  // So far.
+};
+Spoiler spoiler;  // The functions of ops are plain pointers.
+
+template <size_t kCode, bool kForward>
+void Spoiling(const OpRun& run) {
+  if (spoiler.calls++ == spoiler.call) std::memset(spoiler.address, 0xFF, spoiler.bytes);
+  const OpFunctions& functions = CpuOpFunctions()[kCode];
+  (kForward ? functions.forward : functions.backward)(run);
+}
+
+template <size_t... kCodes>
+OpFunctionTable SpoilingFunctions(std::index_sequence<kCodes...>) {
+  return {{{&Spoiling<kCodes, true>, &Spoiling<kCodes, false>}...}};
+}
+
+class LivesOfTape {
+ public:
+  LivesOfTape(ToyRun& run, const Tape& tape)
+      : run_(run),
+        tape_(tape),
+        memory_(*ArenaMemory::Allocate(TestDevice(), tape.arena_bytes)),
+        executor_(run.program(), run.parameters(), TestDevice()) {
+    executor_.UseFunctions(SpoilingTable());
+    clean_ = Results();
+  }
+
+  bool ReadsAtItsLastInstruction(int32_t s) {
+    const Slot& slot = tape_.slots[static_cast<size_t>(s)];
+    spoiler = {.call = slot.last,
+               .address = memory_.At(tape_, s),
+               .bytes = static_cast<size_t>(slot.bytes)};
+    return !SameBits(Results(), clean_);
+  }
+
+ private:
+  static const OpFunctionTable& SpoilingTable() {
+    static const OpFunctionTable table =
+        SpoilingFunctions(std::make_index_sequence<program::kOpCodes>());
+    return table;
+  }
+  std::vector<float> Results() {
+    run_.ZeroGradients();
+    spoiler.calls = 0;
+    const auto loss = run_.Run(tape_, memory_, executor_);
+    spoiler.call = -1;
+    EXPECT_TRUE(loss.ok()) << loss.status();
+    std::vector<float> results = run_.Gradients();
+    results.push_back(static_cast<float>(*loss));
+    return results;
+  }
+  static bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+    return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  }
+
+  ToyRun& run_;
+  const Tape& tape_;
+  ArenaMemory memory_;
+  Executor executor_;
+  std::vector<float> clean_;
+};
+
+std::vector<TrainingMode> Modes() {
+  TrainingMode dropout = program::LoraMode();
+  dropout.adapter.rank = 4;
+  dropout.adapter.dropout = 0.25;
+  return {program::FullMode(), dropout, program::LoraMode({"q_proj", "v_proj"}),
+          program::LoraMode({"all-linear"}, DType::kBF16)};
+}
+
+bool IsOnlyRuns(const Tape& tape) {
+  return std::all_of(tape.instructions.begin(), tape.instructions.end(),
+                     [](const Instruction& line) { return line.kind == Instruction::Kind::kRun; });
+}
+
+TEST(LifetimesTest, EveryValueIsReadByTheLastInstructionThatNamesIt) {
+  std::mt19937 random(8);
+  for (const TrainingMode& mode : Modes()) {
+    ToyRun run(*BuildProgram(program::LlamaShape({3, 32, 4, 2, 48, 61}), mode), {7, 1, 12});
+    const program::Program& program = run.program();
+    for (const Plan& plan : {RecomputePlan(program, 0), RecomputePlan(program, 1),
+                             RecomputePlan(program, 3), RandomPlan(program, 3, random)}) {
+      const Tape tape = run.Lower(plan);
+      ASSERT_TRUE(IsOnlyRuns(tape));  // Calls of ops are counted as instructions.
+      LivesOfTape lives(run, tape);
+      for (size_t s = 0; s < tape.slots.size(); ++s) {
+        const Slot& slot = tape.slots[s];
+        if (slot.region == program::Region::kWorkspace) continue;
+        const Instruction& line = tape.instructions[static_cast<size_t>(slot.last)];
+        const auto& type = program.type_of(line.block);
+        const std::string where = plan.name + ": slot " + std::to_string(s) + " of " +
+                                  std::to_string(slot.bytes) + " bytes at " +
+                                  type.ops[static_cast<size_t>(line.op)].name + " of block " +
+                                  std::to_string(line.block);
+        if (slot.first == slot.last && line.operands.out[1] == static_cast<int32_t>(s)) continue;
+        EXPECT_TRUE(lives.ReadsAtItsLastInstruction(static_cast<int32_t>(s))) << where;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace snug::execute
