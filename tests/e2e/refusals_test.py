@@ -1,7 +1,8 @@
 """What is wrong is refused with a typed error that names it, and the daemon takes no harm.
 
-Wherever the refusal happens (the command line, the API, the prepare step or the planner), a
-script finds a reason in capitals and a message that names the field, file, line or bytes.
+What is wrong with the job file, config.json, the weights or the size is refused by `snug submit`
+itself; what only reading the dataset shows fails the job before any attempt. A script finds a
+reason in capitals and a message that names the field, file, line or bytes.
 """
 
 import json
@@ -55,19 +56,28 @@ class RefusalsTest(unittest.TestCase):
         (self.folder / "train.jsonl").write_text(json.dumps(row) + "\n")
 
     def refusal(self, *changes):
-        """The error that a script sees, from submit itself or from the job that it made."""
-        line = ("submit", self.file, *changes, "--output", "json")
-        done = self.daemon.run(*line, code=None)
-        if done.returncode:
-            return done.stdout + done.stderr
-        name = json.loads(done.stdout)["id"]
+        """What submit itself says; no job is made of what was wrong from the start."""
+        before = self.jobs()
+        done = self.daemon.run("submit", self.file, *changes, "--output", "json", code=None)
+        text = done.stdout + done.stderr
+        self.assertNotEqual(done.returncode, 0, text)
+        self.assertEqual(self.jobs(), before)
+        return text
+
+    def jobs(self):
+        """Ids of all jobs there are."""
+        return {job["id"] for job in self.daemon.json("list", "--all")["jobs"]}
+
+    def failure(self):
+        """The error of the job that submit made: what only reading the data can tell."""
+        name = self.daemon.submit(self.file)
 
         def ended():
             job = self.daemon.job(name)
             return job if job["state"] in ENDED else None
 
         job = wait_for(ended, "the job to be refused")
-        self.assertEqual(job["state"], "FAILED")
+        self.assertEqual((job["state"], job["epoch"]), ("FAILED", 0))
         return json.dumps(job["error"])
 
     def assert_names(self, text, *words):
@@ -132,19 +142,19 @@ class RefusalsTest(unittest.TestCase):
         lines = path.read_text().splitlines()
         lines[6] = lines[6][:-3]
         path.write_text("\n".join(lines))
-        text = self.refusal()
+        text = self.failure()
         self.assert_names(text, "train.jsonl")
         self.assertRegex(text, r"(line |:)7\b")
 
     def test_token_outside_the_vocabulary_names_its_line(self):
         self.write_row([5, 10**6], [5, 10**6])
-        text = self.refusal()
+        text = self.failure()
         self.assert_names(text, "train.jsonl")
         self.assertRegex(text, r"(line |:)1\b")
 
     def test_dataset_without_a_trained_token_is_refused(self):
         self.write_row([5, 6, 7], [-100, -100, -100])
-        self.assert_names(self.refusal(), "train.jsonl")
+        self.assert_names(self.failure(), "train.jsonl")
 
     def test_job_larger_than_the_device_names_the_bytes(self):
         width = 1_000_000

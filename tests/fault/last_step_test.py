@@ -3,22 +3,11 @@ has nothing to train and still exports the same, with the same loss."""
 
 import json
 import pathlib
-import re
-import subprocess
 import unittest
 
 from tests.fault import runs
-from tests.harness import jobs
-from tests.harness.binaries import ROOT, binary
+from tests.harness import assignments, jobs
 from tests.harness.daemon import Daemon
-
-MESSAGE = ["protoc", f"-I{ROOT}/proto", "snug/v1/worker.proto"]
-
-
-def protoc(what, content):
-    """Converts an Assignment between its bytes and its text."""
-    line = [MESSAGE[0], f"--{what}=snug.v1.Assignment", *MESSAGE[1:]]
-    return subprocess.run(line, input=content, capture_output=True, check=True).stdout
 
 
 class LastStepTest(unittest.TestCase):
@@ -31,28 +20,24 @@ class LastStepTest(unittest.TestCase):
     def attempt_after_the_last_step(self, name):
         """Writes the second attempt's assignment; gives its folder."""
         first = self.daemon.attempt(name)
-        second = self.daemon.attempt(name, 2)
-        second.mkdir()
         (checkpoint,) = (first.parent.parent / "checkpoints").glob("step-*.e1")
-        text = protoc("decode", (first / "assignment.binpb").read_bytes()).decode()
-        for field in ("epoch", "attempt_dir", "link_socket", "resume_from", "previous_metrics"):
-            text = re.sub(rf"^{field}: .*\n", "", text, flags=re.MULTILINE)
-        metrics = first / "metrics.jsonl"
-        text += f'epoch: 2 attempt_dir: "{second}" resume_from: "{checkpoint}"\n'
-        text += f'previous_metrics: "{metrics}"\n'
-        (second / "assignment.binpb").write_bytes(protoc("encode", text.encode()))
-        return second
+        return assignments.write_changed(
+            first,
+            self.daemon.attempt(name, 2),
+            epoch=2,
+            resume_from=str(checkpoint),
+            previous_metrics=str(first / "metrics.jsonl"),
+        )
 
     def check(self, *job):
         """The second attempt's files and loss are those of the first."""
         name = self.daemon.submit(*job)
         self.daemon.wait_state(name, "SUCCEEDED")
         second = self.attempt_after_the_last_step(name)
-        line = [str(binary("snug-worker")), str(second / "assignment.binpb")]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        done, again = assignments.run(second)
         self.assertEqual(done.returncode, 0, done.stderr)
         first = self.daemon.attempt(name)
-        results = [json.loads((a / "result.json").read_text()) for a in (first, second)]
+        results = [json.loads((first / "result.json").read_text()), again]
         self.assertEqual(results[0]["verified_loss"], results[1]["verified_loss"])
         losses = [result["progress"].get("eval_loss") for result in results]
         self.assertEqual(losses[0], losses[1])

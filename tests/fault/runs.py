@@ -12,7 +12,6 @@ from safetensors.numpy import load_file
 from tests.harness import jobs
 from tests.harness.daemon import metric_lines
 
-STEPS = 300
 SAVE_STEPS = 20
 
 
@@ -23,20 +22,20 @@ def seeded_random():
     return random.Random(seed)
 
 
-def full_job(folder):
+def full_job(folder, steps):
     """A full fine-tuning job file with its changes: (file, key=value ...)."""
     file = jobs.full_folder(folder)
-    return file, f"training.max_steps={STEPS}", f"training.save_steps={SAVE_STEPS}"
+    return file, f"training.max_steps={steps}", f"training.save_steps={SAVE_STEPS}"
 
 
-def lora_job(folder):
+def lora_job(folder, steps, precision):
     """A LoRA job with dropout, so that its random numbers must survive as well."""
     file = jobs.lora_folder(folder)
     return (
         file,
-        f"training.max_steps={STEPS}",
+        f"training.max_steps={steps}",
         f"training.save_steps={SAVE_STEPS}",
-        "training.precision=fp32",
+        f"training.precision={precision}",
         "training.eval_steps=50",
         "lora.lora_dropout=0.1",
     )
@@ -59,17 +58,18 @@ def steps_of(daemon, name, epoch):
 class Undisturbed:
     """A run that nobody disturbs: what all others must equal."""
 
-    def __init__(self, daemon, job):
+    def __init__(self, daemon, job, steps):
         name = daemon.submit(*job)
         daemon.wait_state(name, "SUCCEEDED")
         self.weights = learned(daemon, name)
         self.steps = steps_of(daemon, name, 1)
+        self.numbers = list(range(1, steps + 1))
 
     def check(self, test, daemon, name, epoch):
         """The job ended in this attempt with the same losses, each step once, and weights."""
         job = daemon.wait_state(name, "SUCCEEDED")
         test.assertEqual(job["epoch"], epoch)
-        test.assertEqual([step for step, _ in self.steps], list(range(1, STEPS + 1)))
+        test.assertEqual([step for step, _ in self.steps], self.numbers)
         test.assertEqual(steps_of(daemon, name, epoch), self.steps)
         weights = learned(daemon, name)
         test.assertEqual(weights.keys(), self.weights.keys())

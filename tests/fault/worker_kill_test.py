@@ -11,6 +11,7 @@ import unittest
 from tests.fault import runs
 from tests.harness.daemon import Daemon, wait_for
 
+STEPS = 120  # Six checkpoints; the kill comes soon after one of the first.
 CHECKPOINT = re.compile(r"step-(\d+)\.e(\d+)$")
 
 
@@ -22,7 +23,7 @@ def newest_checkpoint(daemon, name):
 
 
 class WorkerKillTest(unittest.TestCase):
-    """Full fine-tuning, and LoRA with dropout."""
+    """Full fine-tuning, and LoRA with dropout in both number types."""
 
     def setUp(self):
         self.random = runs.seeded_random()
@@ -32,9 +33,10 @@ class WorkerKillTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def kill_and_check(self, job):
+    def kill_and_check(self, make_job, *options):
         """Kills the worker somewhere between two checkpoints and follows the next attempt."""
-        undisturbed = runs.Undisturbed(self.daemon, job)
+        job = make_job(self.folder, STEPS, *options)
+        undisturbed = runs.Undisturbed(self.daemon, job, STEPS)
         name = self.daemon.submit(*job)
         wait_for(lambda: newest_checkpoint(self.daemon, name), "a checkpoint")
         beyond = newest_checkpoint(self.daemon, name) + self.random.randrange(1, runs.SAVE_STEPS)
@@ -63,10 +65,13 @@ class WorkerKillTest(unittest.TestCase):
         self.assertEqual(json.loads(own[0])["global_step"], resumed + 1)
 
     def test_full_job_goes_on_from_its_checkpoint(self):
-        self.kill_and_check(runs.full_job(self.folder))
+        self.kill_and_check(runs.full_job)
 
     def test_lora_job_with_dropout_goes_on_from_its_checkpoint(self):
-        self.kill_and_check(runs.lora_job(self.folder))
+        self.kill_and_check(runs.lora_job, "fp32")
+
+    def test_lora_job_in_bf16_goes_on_from_its_checkpoint(self):
+        self.kill_and_check(runs.lora_job, "bf16")
 
 
 if __name__ == "__main__":

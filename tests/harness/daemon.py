@@ -173,7 +173,17 @@ class Daemon:
             return page.read().decode()
 
 
+def _lines(path):
+    """The whole lines of a metrics.jsonl, which a worker may still be writing."""
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
 def metric_lines(path):
     """metrics.jsonl as dicts, the training steps only."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [line for line in lines if "loss" in line]
+    return [line for line in _lines(path) if "loss" in line]
+
+
+def evaluation_lines(path):
+    """metrics.jsonl as dicts, the evaluations only."""
+    return [line for line in _lines(path) if "eval_loss" in line]

@@ -11,7 +11,7 @@ import pathlib
 import random
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 
 def random_rows(seed, lengths, vocabulary, masked=True):
@@ -73,6 +73,14 @@ def write_prepared(rows, folder):
     (folder / "dataset.json").write_text(json.dumps(about))
     (folder / "summary.json").write_text(json.dumps(_summary(rows)))
     return folder
+
+
+def read_prepared(folder):
+    """Rows [(ids, weights)] of a prepared dataset folder."""
+    tensors = load_file(pathlib.Path(folder) / "dataset.safetensors")
+    ends = tensors["row_offsets"].tolist()
+    ids, weights = tensors["input_ids"].tolist(), tensors["loss_weights"].tolist()
+    return [(ids[a:b], weights[a:b]) for a, b in zip(ends, ends[1:])]
 
 
 def write_pretokenized(rows, path):

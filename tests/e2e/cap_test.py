@@ -1,0 +1,62 @@
+"""The cap is enforced: a worker runs under exactly the bytes that were predicted, and not under one
+less."""
+
+import unittest
+
+from tests.harness import assignments, jobs, models
+from tests.harness.daemon import Daemon
+
+SHAPE = models.Shape(layers=3, vocabulary=jobs.VOCABULARY, max_positions=512)
+KEEP, RECOMPUTE = (f'memory.stash={{"*": {kind}}}' for kind in ("keep", "recompute"))
+
+
+class CapTest(unittest.TestCase):
+    """A finished job's assignment, given to a worker again under another cap."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon()
+        cls.addClassCleanup(cls.daemon.close)
+        cls.full = jobs.full_folder(cls.daemon.folder / "full", shape=SHAPE)
+        cls.lora = jobs.lora_folder(cls.daemon.folder / "lora", shape=SHAPE)
+
+    def run_under(self, name, cap):
+        """The worker that finished under this cap, and its result."""
+        first = self.daemon.attempt(name)
+        folder = first.parent / f"cap-{cap}"
+        assignments.write_changed(first, folder, cap_bytes=cap)
+        return assignments.run(folder)
+
+    def check(self, *job):
+        """Predicted, measured and enforced are one number. Gives it."""
+        name = self.daemon.submit(*job, "training.max_steps=2")
+        memory = self.daemon.wait_state(name, "SUCCEEDED")["memory"]
+        peak = int(memory["predicted_peak_bytes"])
+        self.assertEqual(int(memory["measured_peak_bytes"]), peak)
+
+        done, result = self.run_under(name, peak)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(result["outcome"], "SUCCEEDED")
+        self.assertEqual(int(result["measured_peak_bytes"]), peak)
+
+        done, result = self.run_under(name, peak - 1)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertEqual(result["outcome"], "FAILED")
+        self.assertEqual(result["failure_class"], "OUT_OF_MEMORY")
+        self.assertEqual(result["error"]["reason"], "OUT_OF_MEMORY")
+        return peak
+
+    def test_full_job(self):
+        kept = self.check(self.full, KEEP)
+        self.assertLess(self.check(self.full, RECOMPUTE), kept)
+
+    def test_lora_job(self):
+        for precision in ("fp32", "bf16"):
+            with self.subTest(precision):
+                job = (self.lora, f"training.precision={precision}")
+                kept = self.check(*job, KEEP)
+                self.assertLess(self.check(*job, RECOMPUTE), kept)
+
+
+if __name__ == "__main__":
+    unittest.main()
