@@ -10,9 +10,10 @@ import time
 from safetensors.numpy import load_file
 
 from tests.harness import jobs
-from tests.harness.daemon import metric_lines
+from tests.harness.daemon import evaluation_lines, metric_lines
 
 SAVE_STEPS = 20
+EVAL_STEPS = 15  # Not always where a checkpoint is, so a resumed run writes some lines twice.
 
 
 def seeded_random():
@@ -36,7 +37,7 @@ def lora_job(folder, steps, precision):
         f"training.max_steps={steps}",
         f"training.save_steps={SAVE_STEPS}",
         f"training.precision={precision}",
-        "training.eval_steps=50",
+        f"training.eval_steps={EVAL_STEPS}",
         "lora.lora_dropout=0.1",
     )
 
@@ -55,6 +56,12 @@ def steps_of(daemon, name, epoch):
     return [(line["global_step"], line["loss"]) for line in lines]
 
 
+def evaluations_of(daemon, name, epoch):
+    """Steps and losses of the evaluations of an attempt, in the order of the lines."""
+    lines = evaluation_lines(daemon.attempt(name, epoch) / "metrics.jsonl")
+    return [(line["global_step"], line["eval_loss"]) for line in lines]
+
+
 class Undisturbed:
     """A run that nobody disturbs: what all others must equal."""
 
@@ -63,14 +70,17 @@ class Undisturbed:
         daemon.wait_state(name, "SUCCEEDED")
         self.weights = learned(daemon, name)
         self.steps = steps_of(daemon, name, 1)
+        self.evaluations = evaluations_of(daemon, name, 1)
         self.numbers = list(range(1, steps + 1))
 
     def check(self, test, daemon, name, epoch):
-        """The job ended in this attempt with the same losses, each step once, and weights."""
+        """The job ended in this attempt with the same losses, each step and evaluation once, and
+        weights."""
         job = daemon.wait_state(name, "SUCCEEDED")
         test.assertEqual(job["epoch"], epoch)
         test.assertEqual([step for step, _ in self.steps], self.numbers)
         test.assertEqual(steps_of(daemon, name, epoch), self.steps)
+        test.assertEqual(evaluations_of(daemon, name, epoch), self.evaluations)
         weights = learned(daemon, name)
         test.assertEqual(weights.keys(), self.weights.keys())
         changed = [key for key, tensor in weights.items() if tensor != self.weights[key]]
