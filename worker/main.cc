@@ -52,7 +52,9 @@ int Run(const std::string& assignment) {
 
 int main(int argc, char** argv) {
   signal(SIGTERM, snug::OnTerminate);
+  // A hung-up daemon and a file at its limit are errors of the call that met them.
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   if (argc != 2) {
     std::cerr << "usage: snug-worker ASSIGNMENT | --measure-context\n";
     return 2;

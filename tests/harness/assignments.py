@@ -40,8 +40,9 @@ def write_changed(attempt, folder, **fields):
     return folder
 
 
-def run(folder):
-    """Runs the worker on a folder's assignment; gives the finished process and result.json."""
+def run(folder, **options):
+    """Runs the worker on a folder's assignment; gives the finished process and result.json.
+    `options`: more of subprocess.run."""
     line = [str(binary("snug-worker")), str(folder / NAME)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, check=False, **options)
     return done, json.loads((folder / "result.json").read_text())

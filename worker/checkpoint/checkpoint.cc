@@ -67,6 +67,7 @@ absl::StatusOr<Saved> WriteAndPublish(const std::string& path, const RunState& s
                                       const SafetensorsLayout& weights,
                                       const SafetensorsLayout& optimizer) {
   const std::string folder = path + kUnfinished;
+  RETURN_IF_ERROR(MakeFolders(std::filesystem::path(path).parent_path().string()));
   RETURN_IF_ERROR(MakeFreshFolder(folder));
   ASSIGN_OR_RETURN(Saved saved, WriteFiles(folder, state, weights, optimizer));
   RETURN_IF_ERROR(PublishFolder(folder, path));

@@ -47,7 +47,8 @@ struct Saved {
   int64_t bytes = 0;
 };
 
-// Refuses non-finite tensors: a NaN checkpoint never exists.
+// Makes `checkpoints_dir` where it is missing. Refuses non-finite tensors: a NaN checkpoint never
+// exists. UNAVAILABLE: no room on the disk.
 absl::StatusOr<Saved> Save(const std::string& checkpoints_dir, const RunState& state,
                            const std::vector<TensorBytes>& weights,
                            const std::vector<TensorBytes>& optimizer);

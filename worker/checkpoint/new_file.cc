@@ -20,7 +20,7 @@ namespace {
 // Hashed and then written piece by piece, so that the second finds it in the processor's cache.
 constexpr int64_t kPieceBytes = 1 << 20;
 
-absl::Status Errno(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
+absl::Status Errno(const std::string& what) { return WriteError(errno, what); }
 
 class Descriptor {
  public:
@@ -37,6 +37,20 @@ class Descriptor {
 };
 
 }  // namespace
+
+absl::Status WriteError(int error, const std::string& what) {
+  const absl::Status status = absl::ErrnoToStatus(error, what);
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return absl::UnavailableError(status.message());
+    case EIO:
+      return absl::AbortedError(status.message());
+    default:
+      return status;
+  }
+}
 
 absl::StatusOr<NewFile> NewFile::Create(const std::string& path, int64_t bytes) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -108,6 +122,18 @@ absl::StatusOr<FileDigest> WriteNewFile(const std::string& path, std::string_vie
   ASSIGN_OR_RETURN(NewFile file, NewFile::Create(path, static_cast<int64_t>(content.size())));
   RETURN_IF_ERROR(file.Append(content.data(), static_cast<int64_t>(content.size())));
   return file.Finish();
+}
+
+absl::Status MakeFolders(const std::string& path) {
+  std::error_code error;
+  if (path.empty() || std::filesystem::is_directory(path, error)) return absl::OkStatus();
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  RETURN_IF_ERROR(MakeFolders(parent));
+  // Another process may have been faster.
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Errno(absl::StrCat("cannot create ", path));
+  }
+  return SyncFolder(parent.empty() ? "." : parent);
 }
 
 absl::Status MakeFreshFolder(const std::string& path) {

@@ -24,7 +24,7 @@ struct FileDigest {
 class NewFile {
  public:
   // Creates `path` (never opens what is there, never follows a link; 0600) and takes its `bytes`
-  // from the disk: a full disk shows here, before the first byte. RESOURCE_EXHAUSTED then.
+  // from the disk: a full disk shows here, before the first byte. UNAVAILABLE then.
   static absl::StatusOr<NewFile> Create(const std::string& path, int64_t bytes);
 
   NewFile(NewFile&& other) noexcept;
@@ -48,8 +48,17 @@ class NewFile {
   Sha256 hash_;
 };
 
+// A call to the system that failed while something was written. UNAVAILABLE where room is missing,
+// on the disk, of a quota or under a limit for files; ABORTED where the disk itself failed. Neither
+// is the job's fault, and neither may look like memory (RESOURCE_EXHAUSTED) or like a loss that is
+// not finite (OUT_OF_RANGE), which is what absl makes of them.
+absl::Status WriteError(int error, const std::string& what);
+
 // All of it at once.
 absl::StatusOr<FileDigest> WriteNewFile(const std::string& path, std::string_view content);
+
+// The folder and those that it lies in, 0700, each synced into its parent. There already is fine.
+absl::Status MakeFolders(const std::string& path);
 
 // An empty folder, 0700: what a killed process left under this name goes first.
 absl::Status MakeFreshFolder(const std::string& path);

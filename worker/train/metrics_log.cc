@@ -185,14 +185,14 @@ absl::Status MetricsLog::Write(const std::string& line) {
   // A regular file takes less than all of a line only when the disk is full.
   const int cause = written < 0 ? errno : ENOSPC;
   if (written > 0 && ftruncate(fd_, bytes_) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot take back half a line of ", path_));
+    return checkpoint::WriteError(errno, absl::StrCat("cannot take back half a line of ", path_));
   }
-  return absl::ErrnoToStatus(cause, absl::StrCat("cannot write ", path_));
+  return checkpoint::WriteError(cause, absl::StrCat("cannot write ", path_));
 }
 
 absl::Status MetricsLog::Sync() {
   if (fsync(fd_) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot sync ", path_));
+  return checkpoint::WriteError(errno, absl::StrCat("cannot sync ", path_));
 }
 
 }  // namespace snug::train

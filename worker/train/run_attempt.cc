@@ -13,6 +13,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/export.h"
+#include "worker/checkpoint/new_file.h"
 #include "worker/program/safetensors.h"
 #include "worker/train/metrics_log.h"
 #include "worker/train/trainer.h"
@@ -35,6 +36,7 @@ class Run {
 
   // Cancelled: stopped on command.
   absl::Status Go() {
+    RETURN_IF_ERROR(checkpoint::MakeFolders(attempt_.attempt_dir));
     ASSIGN_OR_RETURN(trainer_, Trainer::Create(attempt_, device_));
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(OpenMetrics());
@@ -298,6 +300,7 @@ Failure FailureOf(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       return {"OUT_OF_MEMORY", FailureClass::kOutOfMemory};
     case absl::StatusCode::kUnavailable:
+      return {"DISK_FULL", FailureClass::kInfrastructure};
     case absl::StatusCode::kAborted:
       return {"INFRASTRUCTURE", FailureClass::kInfrastructure};
     case absl::StatusCode::kDataLoss:

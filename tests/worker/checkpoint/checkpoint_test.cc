@@ -161,7 +161,16 @@ TEST(CheckpointTest, SaysWhereThereIsNone) {
   const auto state = Verify(folder / "step-000001.e1");
   EXPECT_EQ(state.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(state.status().message()), HasSubstr("step-000001.e1"));
-  EXPECT_FALSE(Save(folder / "absent", StateAt(1), SmallWeights(1.0f).list(), {}).ok());
+}
+
+// The folder of a job's checkpoints, and those that it lies in, are made with the first of them.
+TEST(CheckpointTest, MakesTheFolderOfCheckpoints) {
+  const TempFolder folder;
+  const std::string dir = folder / "jobs/a/checkpoints";
+  SNUG_ASSERT_OK(Save(dir, StateAt(1), SmallWeights(1.0f).list(), {}));
+  SNUG_ASSERT_OK(Verify(dir + "/step-000001.e1"));
+  WriteText(folder / "file", "");
+  EXPECT_FALSE(Save(folder / "file/checkpoints", StateAt(1), SmallWeights(1.0f).list(), {}).ok());
 }
 
 }  // namespace
