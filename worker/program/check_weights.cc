@@ -11,7 +11,6 @@
 namespace snug::program {
 namespace {
 
-constexpr char kTiedHead[] = "lm_head.weight";
 constexpr size_t kMaxNamed = 6;  // Of each kind of mistake: a wrong model makes hundreds.
 
 std::string Shape(const std::vector<int64_t>& shape) {
@@ -65,6 +64,16 @@ class Comparison {
     }
   }
 
+  // Of two names for one matrix.
+  void ExpectSameType(const std::string& key, const std::string& other) {
+    const auto one = index_.find(key), two = index_.find(other);
+    if (one == index_.end() || two == index_.end() || one->second.dtype == two->second.dtype)
+      return;
+    dtype_.Add(absl::StrCat(Quote(key), " is ", one->second.dtype, ", but ", Quote(other),
+                            ", to which config.json ties it, is ", two->second.dtype, ", in ",
+                            one->second.file));
+  }
+
   template <typename Allowed>
   void RefuseOthers(const Allowed& allowed) {
     for (const auto& [key, entry] : index_) {
@@ -102,9 +111,10 @@ absl::Status CheckWeights(const Program& program, const TensorIndex& index) {
     if (!parameter.adapter) comparison.Expect(parameter.key, parameter.shape);
   }
   const ModelConfig& config = program.config;
-  // A second name for the embedding. Its shape, at least, can be seen to be the embedding's.
-  if (config.tied_embeddings && index.contains(kTiedHead)) {
-    comparison.Expect(kTiedHead, {config.vocabulary, config.width});
+  // A second name for the embedding. What the header says of it must be what it says of that.
+  if (config.tied_embeddings && index.contains(kHeadKey)) {
+    comparison.Expect(kHeadKey, {config.vocabulary, config.width});
+    comparison.ExpectSameType(kHeadKey, kEmbeddingKey);
   }
   comparison.RefuseOthers(IsSavedBuffer);
   return comparison.Result("the weights are not those of the model that config.json describes");

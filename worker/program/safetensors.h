@@ -24,6 +24,10 @@ struct TensorEntry {
 
 using TensorIndex = std::map<std::string, TensorEntry>;
 
+// Two names that a tied model's files may give to one matrix.
+inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
+inline constexpr char kHeadKey[] = "lm_head.weight";
+
 absl::StatusOr<TensorIndex> ReadSafetensorsHeader(const std::string& path);
 
 // model.safetensors, or the shards that model.safetensors.index.json names.
@@ -31,7 +35,8 @@ absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir);
 
 // Every base parameter is there with its shape and a float dtype, and nothing else is (buffers that
 // transformers once saved, such as rotary_emb.inv_freq, are allowed, and lm_head.weight of a tied
-// model). Errors name the tensors: missing, extra, wrong shape.
+// model: of the embedding's shape and dtype; that its values are the embedding's only who reads
+// them can check). Errors name the tensors: missing, extra, wrong shape.
 absl::Status CheckWeights(const Program& program, const TensorIndex& index);
 
 // The same for an adapter directory's adapter_model.safetensors against the adapter's parameters.

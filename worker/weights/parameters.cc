@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -27,6 +28,10 @@ using program::TensorEntry;
 constexpr uint32_t kAdapterInitOp = kernels::kMaxRandomOps - 2;
 constexpr int kWords = 4;  // Per Philox block.
 
+// Of a tensor that is converted from where its elements are not aligned: small beside any model,
+// and large enough that the calls do not count.
+constexpr int64_t kPieceElements = 1 << 15;
+
 std::optional<at::ScalarType> ScalarTypeOf(const std::string& dtype) {
   if (dtype == "F32") return at::kFloat;
   if (dtype == "BF16") return at::kBFloat16;
@@ -41,6 +46,10 @@ bool SameType(const std::string& file, DType dtype) {
 
 int64_t Aligned(int64_t bytes) {
   return (bytes + program::kAlignment - 1) / program::kAlignment * program::kAlignment;
+}
+
+bool IsAligned(const char* bytes, int64_t element_bytes) {
+  return reinterpret_cast<uintptr_t>(bytes) % static_cast<uintptr_t>(element_bytes) == 0;
 }
 
 // A vector is one row.
@@ -69,6 +78,23 @@ bool IsUp(const Parameter& parameter) {
   return parameter.key.ends_with(kUp);
 }
 
+// A file may place a tensor at any byte; ATen reads elements only where they belong, so others go
+// there first, piece by piece. Throws what LibTorch throws.
+void Convert(const char* bytes, at::ScalarType type, const View& to) {
+  const auto size = static_cast<int64_t>(at::elementSize(type));
+  const at::Tensor all = execute::Matrix(to).view({to.elements()});
+  if (IsAligned(bytes, size)) {
+    all.copy_(at::from_blob(const_cast<char*>(bytes), {to.elements()}, type));
+    return;
+  }
+  std::vector<char> piece(static_cast<size_t>(kPieceElements * size));
+  for (int64_t begin = 0; begin < to.elements(); begin += kPieceElements) {
+    const int64_t count = std::min(kPieceElements, to.elements() - begin);
+    std::memcpy(piece.data(), bytes + begin * size, static_cast<size_t>(count * size));
+    all.slice(0, begin, begin + count).copy_(at::from_blob(piece.data(), {count}, type));
+  }
+}
+
 absl::StatusOr<program::TensorIndex> AdapterIndex(const program::Program& program,
                                                   const std::string& folder) {
   if (folder.empty()) return program::TensorIndex{};
@@ -86,6 +112,7 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
   RETURN_IF_ERROR(program::CheckWeights(program, model));
   ASSIGN_OR_RETURN(const program::TensorIndex adapter, AdapterIndex(program, options.init_adapter));
   Parameters result;
+  RETURN_IF_ERROR(result.CheckTiedHead(program, model));
   for (const Parameter& parameter : program.parameters) {
     const program::TensorIndex& index = parameter.adapter ? adapter : model;
     const auto found = index.find(parameter.key);
@@ -99,7 +126,28 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter, device));
   }
   result.ZeroGradients(device);
+  // What was only copied from need not stay in memory.
+  std::erase_if(result.files_,
+                [&](const auto& file) { return !result.used_files_.contains(file.first); });
   return result;
+}
+
+// Training ties what config.json ties: were the head another matrix, it would be dropped unsaid.
+absl::Status Parameters::CheckTiedHead(const program::Program& program,
+                                       const program::TensorIndex& model) {
+  const auto head = model.find(program::kHeadKey);
+  if (!program.config.tied_embeddings || head == model.end()) return absl::OkStatus();
+  const TensorEntry& embedding = model.at(program::kEmbeddingKey);  // CheckWeights found it.
+  ASSIGN_OR_RETURN(const char* head_bytes, Mapped(head->second));
+  ASSIGN_OR_RETURN(const char* embedding_bytes, Mapped(embedding));
+  const bool same =
+      head->second.bytes == embedding.bytes &&
+      std::memcmp(head_bytes, embedding_bytes, static_cast<size_t>(embedding.bytes)) == 0;
+  if (same) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      head->second.file, ": ", program::kHeadKey, " differs from ", program::kEmbeddingKey,
+      ", but config.json ties them: set tie_word_embeddings to false to train both, or leave ",
+      program::kHeadKey, " out"));
 }
 
 absl::Status Parameters::Place(const Parameter& parameter, const TensorEntry* entry,
@@ -112,9 +160,9 @@ absl::Status Parameters::Place(const Parameter& parameter, const TensorEntry* en
       entry != nullptr && !parameter.trainable && SameType(entry->dtype, parameter.dtype);
   if (as_it_is) {
     ASSIGN_OR_RETURN(const char* bytes, Mapped(*entry));
-    // A file may place tensors at any byte; products need elements where elements belong.
-    if (reinterpret_cast<uintptr_t>(bytes) % static_cast<size_t>(SizeOf(parameter.dtype)) == 0) {
+    if (IsAligned(bytes, SizeOf(parameter.dtype))) {
       value = Shaped(const_cast<char*>(bytes), parameter, parameter.dtype);
+      used_files_.insert(entry->file);
       mapped_bytes_ += Aligned(parameter.bytes());
       return absl::OkStatus();
     }
@@ -163,7 +211,7 @@ absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& to) {
   }
   return execute::CatchTorch([&] {
     const c10::InferenceMode no_autograd;
-    execute::Matrix(to).copy_(at::from_blob(const_cast<char*>(bytes), {to.rows, to.width}, *type));
+    Convert(bytes, *type, to);
   });
 }
 

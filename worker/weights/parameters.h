@@ -1,10 +1,13 @@
 // A program's parameters in memory: frozen ones mapped from the file where its number type is the
-// one that is computed in, all others in buffers of their own; gradients of trained ones in fp32.
+// one that is computed in and its elements lie where such elements belong, all others in buffers of
+// their own, converted; gradients of trained ones in fp32. Either way a parameter counts for
+// program::Parameter::bytes(), so that what a header says changes no prediction.
 #ifndef WORKER_WEIGHTS_PARAMETERS_H_
 #define WORKER_WEIGHTS_PARAMETERS_H_
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +45,7 @@ class Parameters {
   absl::Status ReadTrained(const program::Program& program, const program::TensorIndex& index);
 
  private:
+  absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& model);
   absl::Status Place(const program::Parameter& parameter, const program::TensorEntry* entry,
                      execute::Device& device);
   absl::Status AddGradient(const program::Parameter& parameter, execute::Device& device);
@@ -53,6 +57,7 @@ class Parameters {
   std::vector<execute::ParameterView> views_;
   std::vector<execute::DeviceBuffer> buffers_;
   std::map<std::string, MappedFile> files_;
+  std::set<std::string> used_files_;  // Those in which a parameter's value lies.
   int64_t mapped_bytes_ = 0;
 };
 

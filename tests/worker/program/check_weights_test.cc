@@ -81,6 +81,16 @@ TEST(CheckWeightsTest, ATiedHeadMayBeThereOrNot) {
               HasSubstr("missing (1): \"lm_head.weight\" [11, 8]"));
 }
 
+// Two number types cannot hold one matrix's bytes: that much the header shows.
+TEST(CheckWeightsTest, ATiedHeadHasTheTypeOfTheEmbedding) {
+  TensorIndex weights = TinyWeights();
+  weights["lm_head.weight"].dtype = "BF16";
+  EXPECT_EQ(Refusal(BuildTiny(/*tied=*/false), weights), "");
+  EXPECT_THAT(Refusal(BuildTiny(/*tied=*/true), weights),
+              HasSubstr("\"lm_head.weight\" is BF16, but \"model.embed_tokens.weight\", to which "
+                        "config.json ties it, is F32"));
+}
+
 TEST(CheckWeightsTest, PassesOverBuffersThatWereOnceSaved) {
   TensorIndex weights = TinyWeights();
   weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = Entry("F32", {3});

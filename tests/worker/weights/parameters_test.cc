@@ -1,0 +1,133 @@
+// Parameters from files as they come: of another number type, at any byte, a tied head saved twice.
+// Whatever the file, a parameter has the same values and counts what the daemon predicted for it
+// from config.json alone.
+#include "worker/weights/parameters.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/checkpoint/testbed.h"
+#include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/toy_job.h"
+
+namespace snug::weights {
+namespace {
+
+using checkpoint::TempFolder;
+using program::DType;
+using program::Program;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using train::TensorsOf;
+using train::ToyModel;
+using train::ToyTensor;
+using train::WriteModel;
+
+// Larger than the piece in which a tensor is converted, and no multiple of it.
+ToyModel LargeModel() { return {.sizes = {1, 64, 4, 2, 96, 1031}}; }
+
+Program ProgramOf(const std::string& folder, const program::TrainingMode& mode) {
+  return *program::BuildProgram(*program::ReadModelConfig(folder), mode);
+}
+
+float ValueAt(const execute::View& view, int64_t i) {
+  if (view.dtype == DType::kF32) return view.as<float>()[i];
+  const uint32_t bits = uint32_t{view.as<uint16_t>()[i]} << 16;
+  float value = 0.0f;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Every base parameter, rounded to bf16 at most, perhaps from fp16 before.
+void ExpectValues(const Program& program, const Parameters& parameters, const ToyModel& exact) {
+  const std::vector<ToyTensor> tensors = TensorsOf(exact);
+  for (size_t p = 0; p < program.parameters.size(); ++p) {
+    if (program.parameters[p].adapter) continue;
+    const execute::View& view = parameters.views()[p].value;
+    for (const ToyTensor& tensor : tensors) {
+      if (tensor.key != program.parameters[p].key) continue;
+      const auto* values = reinterpret_cast<const float*>(tensor.bytes.data());
+      for (int64_t i = 0; i < view.elements(); ++i) {
+        ASSERT_NEAR(ValueAt(view, i), values[i], std::abs(values[i]) / 200 + 1e-7)
+            << tensor.key << " " << i;
+      }
+    }
+  }
+}
+
+// What is held outside the files and what is mapped, against the daemon's static bytes.
+void ExpectPredictedBytes(const ToyModel& model, const program::TrainingMode& mode) {
+  const TempFolder folder;
+  WriteModel(folder / "model", model);
+  const Program program = ProgramOf(folder / "model", mode);
+  const execute::TrackingAllocator& allocator = execute::TestDevice().allocator();
+  const int64_t before = allocator.usage().current_bytes;
+  const auto parameters =
+      Parameters::Load(program, {.model_dir = folder / "model"}, execute::TestDevice());
+  SNUG_ASSERT_OK(parameters);
+  const program::Components bytes = program::StaticComponents(program, {8, 1, 8}, 0);
+  const int64_t held = allocator.usage().current_bytes - before + parameters->mapped_bytes();
+  EXPECT_EQ(held, bytes.weights + bytes.adapter + bytes.gradients)
+      << model.dtype << " shifted by " << model.shift;
+  const bool mapped = mode.lora && model.shift % program::SizeOf(mode.compute) == 0 &&
+                      model.dtype == (mode.compute == DType::kF32 ? "F32" : "BF16");
+  EXPECT_EQ(parameters->mapped_bytes(), mapped ? bytes.weights : 0);
+  ToyModel exact = model;
+  exact.dtype = "F32";
+  ExpectValues(program, *parameters, exact);
+}
+
+// Each number type at aligned and at odd places, into fp32 and bf16, frozen and trained.
+TEST(ParametersTest, AnyFileGivesTheSameValuesInThePredictedBytes) {
+  for (const program::TrainingMode& mode :
+       {program::FullMode(), program::LoraMode(), program::LoraMode({"q_proj"}, DType::kBF16)}) {
+    for (const char* dtype : {"F32", "BF16", "F16"}) {
+      for (int shift : {0, 1, 2, 4}) {
+        ToyModel model = LargeModel();
+        model.dtype = dtype;
+        model.shift = shift;
+        ExpectPredictedBytes(model, mode);
+      }
+    }
+  }
+}
+
+absl::Status LoadTied(const std::string& folder, const std::vector<ToyTensor>& tensors) {
+  ToyModel model;
+  model.tied = true;
+  WriteModel(folder, model, tensors);
+  return Parameters::Load(ProgramOf(folder, program::LoraMode()), {.model_dir = folder},
+                          execute::TestDevice())
+      .status();
+}
+
+// The embedding a second time, under the head's name.
+ToyTensor HeadLike(const std::vector<ToyTensor>& tensors) {
+  for (const ToyTensor& tensor : tensors) {
+    if (tensor.key != "model.embed_tokens.weight") continue;
+    ToyTensor head = tensor;
+    head.key = "lm_head.weight";
+    return head;
+  }
+  return {};
+}
+
+TEST(ParametersTest, ATiedHeadMayBeSavedTwiceButOnlyAsTheSameMatrix) {
+  const TempFolder folder;
+  std::vector<ToyTensor> tensors = TensorsOf({.tied = true});
+  SNUG_ASSERT_OK(LoadTied(folder / "once", tensors));
+  tensors.push_back(HeadLike(tensors));
+  SNUG_ASSERT_OK(LoadTied(folder / "twice", tensors));
+  tensors.back().bytes.back() ^= 1;
+  const absl::Status differs = LoadTied(folder / "other", tensors);
+  EXPECT_EQ(differs.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(differs.message()),
+              AllOf(HasSubstr("other/model.safetensors"),
+                    HasSubstr("lm_head.weight differs from model.embed_tokens.weight"),
+                    HasSubstr("tie_word_embeddings")));
+}
+
+}  // namespace
+}  // namespace snug::weights
