@@ -139,6 +139,18 @@ double BatchWalk::epochs_done() const {
              static_cast<double>(std::max<size_t>(1, plan_.micro_batches.size()));
 }
 
+std::vector<MicroBatch> StepBefore(const std::vector<int64_t>& row_tokens,
+                                   const TrainingOptions& options, DataCursor cursor) {
+  const bool at_start = cursor.micro_batch == 0;
+  if (at_start && cursor.epoch == 0) return {};
+  const EpochPlan plan = PlanEpoch(row_tokens, options, cursor.epoch - (at_start ? 1 : 0));
+  const auto all = static_cast<int64_t>(plan.micro_batches.size());
+  const int64_t end = at_start ? all : std::min(all, cursor.micro_batch);
+  // Only the last step of an epoch can be shorter than the others.
+  const int64_t begin = (end - 1) / options.accumulation * options.accumulation;
+  return {plan.micro_batches.begin() + begin, plan.micro_batches.begin() + end};
+}
+
 program::TapeKey KeyOf(const MicroBatch& batch, const std::vector<int64_t>& row_tokens) {
   program::TapeKey key;
   key.documents = static_cast<int64_t>(batch.size());

@@ -59,6 +59,10 @@ class BatchWalk {
   EpochPlan plan_;
 };
 
+// The micro-batches of the optimizer step that ended at `cursor`; none before the first step.
+std::vector<MicroBatch> StepBefore(const std::vector<int64_t>& row_tokens,
+                                   const TrainingOptions& options, DataCursor cursor);
+
 program::TapeKey KeyOf(const MicroBatch& batch, const std::vector<int64_t>& row_tokens);
 
 }  // namespace snug::train

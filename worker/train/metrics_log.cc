@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,36 +22,46 @@ namespace {
 
 using nlohmann::ordered_json;
 
+struct ParsedLine {
+  int64_t step = -1;  // -1: not a line of this log.
+  std::optional<double> eval_loss;
+};
+
 // The rule of the whole file: steps 1, 2, 3, ..., and behind a step at most one evaluation of it.
 // Gives the problem with a line, or nothing and the steps with it.
-std::string Follow(MetricsSteps& steps, int64_t step, bool evaluation) {
-  if (evaluation && step != steps.last) {
-    return absl::StrCat("an evaluation of step ", step, " behind step ", steps.last);
+std::string Follow(MetricsSteps& steps, const ParsedLine& line) {
+  const bool evaluation = line.eval_loss.has_value();
+  if (evaluation && line.step != steps.last) {
+    return absl::StrCat("an evaluation of step ", line.step, " behind step ", steps.last);
   }
-  if (evaluation && step == steps.last_evaluated) {
-    return absl::StrCat("a second evaluation of step ", step);
+  if (evaluation && line.step == steps.last_evaluated) {
+    return absl::StrCat("a second evaluation of step ", line.step);
   }
-  if (!evaluation && step != steps.last + 1) {
-    return absl::StrCat("step ", step, " behind step ", steps.last);
+  if (!evaluation && line.step != steps.last + 1) {
+    return absl::StrCat("step ", line.step, " behind step ", steps.last);
   }
-  (evaluation ? steps.last_evaluated : steps.last) = step;
+  (evaluation ? steps.last_evaluated : steps.last) = line.step;
+  if (evaluation) steps.eval_loss = *line.eval_loss;
   return "";
 }
 
-struct ParsedLine {
-  int64_t step = -1;  // -1: not a line of this log.
-  bool evaluation = false;
-};
+template <typename Json>
+ParsedLine Parsed(const Json& json) {
+  const auto step = json.find("global_step");
+  const auto eval_loss = json.find("eval_loss");
+  const bool evaluation = eval_loss != json.end();
+  if (step == json.end() || !step->is_number_integer() || evaluation == json.contains("loss") ||
+      (evaluation && !eval_loss->is_number())) {
+    return {};
+  }
+  ParsedLine line{.step = step->template get<int64_t>(), .eval_loss = std::nullopt};
+  if (evaluation) line.eval_loss = eval_loss->template get<double>();
+  return line;
+}
 
 ParsedLine ParseLine(const std::string& line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return {};
-  const auto step = json.find("global_step");
-  const bool evaluation = json.contains("eval_loss");
-  if (step == json.end() || !step->is_number_integer() || evaluation == json.contains("loss")) {
-    return {};
-  }
-  return {.step = step->get<int64_t>(), .evaluation = evaluation};
+  return json.is_object() ? Parsed(json) : ParsedLine{};
 }
 
 // The lines to carry over are the beginning of the file: they are in the order of their steps.
@@ -68,9 +79,8 @@ absl::StatusOr<Beginning> FindBeginning(const MetricsResume& resume) {
   for (int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
     const ParsedLine parsed = ParseLine(line);
     if (parsed.step > resume.step) break;
-    const std::string problem = parsed.step < 0
-                                    ? "not a line of metrics"
-                                    : Follow(beginning.steps, parsed.step, parsed.evaluation);
+    const std::string problem =
+        parsed.step < 0 ? "not a line of metrics" : Follow(beginning.steps, parsed);
     if (!problem.empty()) {
       return absl::DataLossError(absl::StrCat(resume.previous, ":", number, ": ", problem));
     }
@@ -164,8 +174,7 @@ absl::Status MetricsLog::Append(const EvalMetrics& metrics) {
 absl::Status MetricsLog::AppendLine(const ordered_json& line) {
   RETURN_IF_ERROR(CheckNumbers(line));
   MetricsSteps steps = steps_;
-  const std::string problem =
-      Follow(steps, line["global_step"].get<int64_t>(), line.contains("eval_loss"));
+  const std::string problem = Follow(steps, Parsed(line));
   if (!problem.empty()) return absl::InvalidArgumentError(absl::StrCat(path_, ": ", problem));
   RETURN_IF_ERROR(Write(line.dump() + "\n"));
   steps_ = steps;

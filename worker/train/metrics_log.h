@@ -45,6 +45,7 @@ struct MetricsResume {
 struct MetricsSteps {
   int64_t last = 0;
   int64_t last_evaluated = -1;  // -1: no evaluation yet.
+  double eval_loss = 0.0;       // Of that evaluation.
 };
 
 class MetricsLog {

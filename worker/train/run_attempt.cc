@@ -113,6 +113,7 @@ class Run {
                   : MetricsLog::Resume(MetricsFile(),
                                        {.previous = attempt_.previous_metrics, .step = step}));
     metrics_.emplace(std::move(log));
+    if (metrics_->steps().last_evaluated >= 0) progress_.eval_loss = metrics_->steps().eval_loss;
     return absl::OkStatus();
   }
 
@@ -237,11 +238,17 @@ class Run {
     return checkpoint::Prune(attempt_.checkpoints_dir, attempt_.training.save_total_limit);
   }
 
+  // What the export must reproduce: the evaluation loss that was reported behind the last step, by
+  // this attempt or by the one it goes on from; without such a set the loss of the last training
+  // batch.
+  absl::StatusOr<double> FinalLoss() {
+    if (!trainer_->has_evaluation_set()) return trainer_->Evaluate();
+    if (metrics_->steps().last_evaluated != trainer_->global_step()) RETURN_IF_ERROR(Evaluate());
+    return *progress_.eval_loss;
+  }
+
   absl::Status Finish() {
-    // What the export must reproduce: the evaluation loss reported, or without such a set the loss
-    // of the last training batch.
-    ASSIGN_OR_RETURN(const double loss, trainer_->Evaluate());
-    if (trainer_->has_evaluation_set()) progress_.eval_loss = loss;
+    ASSIGN_OR_RETURN(const double loss, FinalLoss());
     RETURN_IF_ERROR(Export());
     RETURN_IF_ERROR(checkpoint::VerifyExport(Output() + ".tmp", trainer_->program()));
     RETURN_IF_ERROR(ReadBack());

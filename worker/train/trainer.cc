@@ -26,6 +26,14 @@ std::string NameRows(const std::vector<MicroBatch>& batches) {
   return text;
 }
 
+// A loss or a norm of a step, with the rows that gave it.
+absl::Status CheckFinite(double value, const std::string& what,
+                         const std::vector<MicroBatch>& batches, const char* set = "dataset") {
+  if (std::isfinite(value)) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat(what, " is ", value, "; rows of the ", set, ", from 0: ", NameRows(batches)));
+}
+
 program::TapeKey Largest(const program::TapeKey& a, const program::TapeKey& b) {
   return {.tokens = std::max(a.tokens, b.tokens),
           .documents = std::max(a.documents, b.documents),
@@ -101,22 +109,19 @@ absl::StatusOr<double> Trainer::RunMicroBatches(const program::Tape& tape, const
                                .seed = attempt_.training.seed,
                                .step = global_step_,
                                .dropout = tape.training};
+  const std::string what =
+      tape.training ? absl::StrCat("step ", global_step_ + 1, ": the loss")
+                    : absl::StrCat("step ", global_step_, ": the loss of the evaluation");
+  const char* set = &dataset == &*dataset_ ? "dataset" : "evaluation set";
   double loss = 0.0;
   for (const MicroBatch& rows : batches) {
     ASSIGN_OR_RETURN(const execute::Batch batch, buffers_->Fill(dataset, rows));
     ASSIGN_OR_RETURN(const double share, executor_->Run(tape, *arena_, batch, scalars));
-    if (tape.training) RETURN_IF_ERROR(CheckFinite("the loss", share, {rows}));
+    RETURN_IF_ERROR(CheckFinite(share, what, {rows}, set));
     loss += share;
     ++scalars.micro_batch;
   }
   return loss;
-}
-
-absl::Status Trainer::CheckFinite(const char* what, double value,
-                                  const std::vector<MicroBatch>& batches) const {
-  if (std::isfinite(value)) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat("step ", global_step_ + 1, ": ", what, " is ", value,
-                                            "; rows of the dataset, from 0: ", NameRows(batches)));
 }
 
 absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
@@ -129,8 +134,9 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
   parameters_->ZeroGradients(device_);
   ASSIGN_OR_RETURN(result.loss, RunMicroBatches(step_tape_, *dataset_, result.micro_batches));
   ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());
-  RETURN_IF_ERROR(
-      CheckFinite("the norm of the gradients", result.gradient_norm, result.micro_batches));
+  RETURN_IF_ERROR(CheckFinite(
+      result.gradient_norm, absl::StrCat("step ", global_step_ + 1, ": the norm of the gradients"),
+      result.micro_batches));
   return result;
 }
 
@@ -156,8 +162,7 @@ void Trainer::ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens) {
   walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), attempt_.training, cursor);
   if (steps < max_steps_) return;
   // Nothing is left to train, so no step will say which batch was the last.
-  BatchWalk past(dataset_->row_tokens(), attempt_.training);
-  for (int64_t step = 0; step < steps; ++step) last_batches_ = past.NextStep();
+  last_batches_ = StepBefore(dataset_->row_tokens(), attempt_.training, cursor);
 }
 
 Memory Trainer::memory() const {

@@ -52,7 +52,7 @@ class Trainer {
   absl::Status ApplyGradients(const StepResult& step);
 
   // Loss per unit of loss weight over the evaluation set; where there is none, over the last
-  // training batch. Without dropout.
+  // training batch. Without dropout. OutOfRange as above.
   absl::StatusOr<double> Evaluate();
 
   // Goes on after `steps` optimizer steps, the next of which starts at `cursor`; the caller has
@@ -81,8 +81,6 @@ class Trainer {
   absl::Status Lower();
   absl::StatusOr<double> RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
                                          const std::vector<MicroBatch>& batches);
-  absl::Status CheckFinite(const char* what, double value,
-                           const std::vector<MicroBatch>& batches) const;
 
   const AttemptOptions attempt_;
   execute::Device& device_;

@@ -53,6 +53,20 @@ TEST(BatchesTest, AnEpochIsAPermutationOfTheRows) {
   }
 }
 
+// The step that ended where a walk stands, found without walking: epochs whose last step and last
+// micro-batch are short among them.
+TEST(BatchesTest, TheStepBeforeACursorIsTheOneThatTheWalkGave) {
+  for (int64_t accumulation : {1, 3, 4, 100}) {
+    const TrainingOptions options = Options(2, accumulation, /*packing=*/true);
+    BatchWalk walk(Lengths(37), options);
+    EXPECT_TRUE(StepBefore(Lengths(37), options, walk.cursor()).empty());
+    for (int step = 0; step < 30; ++step) {
+      const std::vector<MicroBatch> given = walk.NextStep();
+      ASSERT_EQ(StepBefore(Lengths(37), options, walk.cursor()), given) << "step " << step;
+    }
+  }
+}
+
 // Any row is about as likely at any place: with 4 rows and 24,000 epochs each of the 24 orders is
 // drawn 1,000 times, give or take 5 sigma.
 TEST(BatchesTest, PermutationsAreUniform) {

@@ -123,6 +123,7 @@ TEST(MetricsLogTest, ResumesWithTheLinesUpToTheCheckpoint) {
   SNUG_ASSERT_OK(log);
   EXPECT_EQ(log->steps().last, 2);
   EXPECT_EQ(log->steps().last_evaluated, 2);
+  EXPECT_EQ(log->steps().eval_loss, 1.5);
   AppendSteps(*log, 3, 4);
   SNUG_ASSERT_OK(log->Sync());
   EXPECT_THAT(Summary(folder / "metrics.jsonl"),

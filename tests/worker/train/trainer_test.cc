@@ -1,0 +1,183 @@
+// The trainer on real files, without a daemon: what it takes, and where it stops.
+#include "worker/train/trainer.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/checkpoint/testbed.h"
+#include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/toy_job.h"
+
+namespace snug::train {
+namespace {
+
+using checkpoint::TempFolder;
+using execute::TestDevice;
+using program::DType;
+using program::FullMode;
+using program::LoraMode;
+using program::TrainingMode;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::vector<int64_t> kRows = {7, 20, 3, 12, 2, 9, 16, 5};
+constexpr int64_t kContextBytes = 12'345'678;
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  // The allocator is the process's: every test begins with all of it.
+  void SetUp() override {
+    TestDevice().allocator().SetCap(INT64_MAX);
+    TestDevice().allocator().ResetPeak();
+  }
+
+  AttemptOptions Attempt(const TrainingMode& mode, const ToyModel& model = {},
+                         const TrainingOptions& training = ToyTraining(),
+                         const std::vector<int64_t>& rows = kRows) {
+    std::filesystem::remove_all(folder_ / "model");
+    WriteModel(folder_ / "model", model);
+    WriteData(folder_ / "data", rows, model.sizes.vocabulary);
+    return ToyAttempt(folder_.path(), mode, training);
+  }
+
+  const TempFolder folder_;
+};
+
+absl::Status OneStep(Trainer& trainer) {
+  const auto step = trainer.AccumulateGradients();
+  return step.ok() ? trainer.ApplyGradients(*step) : step.status();
+}
+
+// All that an attempt does with its memory.
+absl::Status StepAndEvaluate(const AttemptOptions& attempt, Memory* memory) {
+  TestDevice().allocator().ResetPeak();
+  const auto trainer = Trainer::Create(attempt, TestDevice());
+  if (!trainer.ok()) return trainer.status();
+  absl::Status status = OneStep(**trainer);
+  if (status.ok()) status = (*trainer)->Evaluate().status();
+  *memory = (*trainer)->memory();
+  return status;
+}
+
+// Mapped and converted weights alike: the cap that was predicted from config.json is reached and
+// enough, and one byte less is not.
+TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
+  for (const TrainingMode& mode : {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16)}) {
+    for (const char* dtype : {"F32", "BF16", "F16"}) {
+      for (int shift : {0, 1}) {
+        AttemptOptions attempt = Attempt(mode, {.dtype = dtype, .shift = shift});
+        attempt.context_bytes = kContextBytes;
+        attempt.cap_bytes = PredictionOf(attempt).bytes.total();
+        Memory memory;
+        SNUG_ASSERT_OK(StepAndEvaluate(attempt, &memory));
+        EXPECT_EQ(memory.peak_bytes, attempt.cap_bytes) << dtype << " shifted by " << shift;
+        --attempt.cap_bytes;
+        EXPECT_EQ(StepAndEvaluate(attempt, &memory).code(), absl::StatusCode::kResourceExhausted);
+      }
+    }
+  }
+}
+
+// T x T never exists, nor does a mask of it: what a job reports as its peak, less what does not
+// depend on the batch, at most 2.05 times for twice the tokens.
+TEST_F(TrainerTest, PeakLessStaticGrowsLinearlyWithTheTokens) {
+  TrainingOptions training = ToyTraining();
+  training.batch_rows = training.accumulation = 1;
+  const ToyModel model = {.sizes = {1, 32, 2, 1, 64, 64}};
+  double before = 0.0;
+  for (int64_t tokens : {2048, 4096, 8192, 16384}) {
+    const AttemptOptions attempt = Attempt(FullMode(), model, training, {tokens});
+    const program::Components bytes = PredictionOf(attempt).bytes;
+    Memory memory;
+    SNUG_ASSERT_OK(StepAndEvaluate(attempt, &memory));
+    const int64_t fixed = bytes.total() - bytes.arena - bytes.inputs;
+    const auto peak = static_cast<double>(memory.peak_bytes - fixed);
+    std::printf("%lld tokens: peak less static %.0f bytes\n", static_cast<long long>(tokens), peak);
+    if (before > 0.0) {
+      EXPECT_LE(peak / before, 2.05) << tokens;
+    }
+    before = peak;
+  }
+}
+
+// "0, 3, 7" of the micro-batches of an optimizer step, counted from 0.
+std::string RowsOfStep(const AttemptOptions& attempt, int step, bool first_micro_batch_only) {
+  BatchWalk walk(kRows, attempt.training);
+  for (int s = 0; s < step; ++s) walk.NextStep();
+  std::vector<int64_t> rows;
+  for (const MicroBatch& batch : walk.NextStep()) {
+    if (first_micro_batch_only && !rows.empty()) break;
+    rows.insert(rows.end(), batch.begin(), batch.end());
+  }
+  std::sort(rows.begin(), rows.end());
+  return absl::StrJoin(rows, ", ");
+}
+
+// A learning rate that throws the weights away: the first step still has a loss, the second none.
+TEST_F(TrainerTest, ALossThatIsNotFiniteNamesTheStepAndTheRows) {
+  TrainingOptions training = ToyTraining();
+  training.learning_rate = 1e38;
+  const AttemptOptions attempt = Attempt(FullMode(), {}, training);
+  const auto trainer = *Trainer::Create(attempt, TestDevice());
+  SNUG_ASSERT_OK(OneStep(*trainer));
+  const absl::Status second = OneStep(*trainer);
+  EXPECT_EQ(second.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(second.message()),
+              AllOf(HasSubstr("step 2: the loss is "),
+                    HasSubstr(absl::StrCat("rows of the dataset, from 0: ",
+                                           RowsOfStep(attempt, 1, true)))));
+  EXPECT_EQ(trainer->global_step(), 1);
+}
+
+// Logits a thousand times as steep as they were.
+void SharpenHead(const std::string& folder) {
+  std::vector<ToyTensor> tensors = TensorsOf({});
+  for (ToyTensor& tensor : tensors) {
+    if (tensor.key != "model.norm.weight") continue;
+    auto* gamma = reinterpret_cast<float*>(tensor.bytes.data());
+    for (int64_t i = 0; i < tensor.shape[0]; ++i) gamma[i] *= 1000.0f;
+  }
+  WriteModel(folder, {}, tensors);
+}
+
+// B begins at zero, so that the loss does not feel the scale of the adapter; B's gradient does.
+TEST_F(TrainerTest, AGradientThatIsNotFiniteNamesTheStepAndTheRows) {
+  TrainingMode mode = LoraMode({"down_proj"});
+  mode.adapter.rank = 1;
+  mode.adapter.alpha = 1e37;
+  const AttemptOptions attempt = Attempt(mode);
+  SharpenHead(attempt.model_dir);
+  const auto trainer = *Trainer::Create(attempt, TestDevice());
+  const absl::Status first = OneStep(*trainer);
+  EXPECT_EQ(first.code(), absl::StatusCode::kOutOfRange) << first;
+  EXPECT_THAT(std::string(first.message()),
+              AllOf(HasSubstr("step 1: the norm of the gradients is "),
+                    HasSubstr(absl::StrCat("rows of the dataset, from 0: ",
+                                           RowsOfStep(attempt, 0, false)))));
+  EXPECT_EQ(trainer->global_step(), 0);
+}
+
+// The last step can be the one that breaks the weights; only an evaluation sees it then.
+TEST_F(TrainerTest, AnEvaluationThatIsNotFiniteNamesTheStepAndTheRows) {
+  TrainingOptions training = ToyTraining();
+  training.learning_rate = 1e38;
+  for (const char* set : {"dataset", "evaluation set"}) {
+    AttemptOptions attempt = Attempt(FullMode(), {}, training);
+    const auto trainer = *Trainer::Create(attempt, TestDevice());
+    SNUG_ASSERT_OK(OneStep(*trainer));
+    const absl::Status evaluated = trainer->Evaluate().status();
+    EXPECT_EQ(evaluated.code(), absl::StatusCode::kOutOfRange) << evaluated;
+    EXPECT_THAT(std::string(evaluated.message()),
+                AllOf(HasSubstr("step 1: the loss of the evaluation is "),
+                      HasSubstr(absl::StrCat("rows of the ", set, ", from 0: "))));
+    WriteData(folder_ / "eval", {5, 9}, ToyModel().sizes.vocabulary);
+  }
+}
+
+}  // namespace
+}  // namespace snug::train
