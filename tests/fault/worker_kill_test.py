@@ -38,7 +38,8 @@ class WorkerKillTest(unittest.TestCase):
         job = make_job(self.folder, STEPS, *options)
         undisturbed = runs.Undisturbed(self.daemon, job, STEPS)
         name = self.daemon.submit(*job)
-        wait_for(lambda: newest_checkpoint(self.daemon, name), "a checkpoint")
+        second = 2 * runs.SAVE_STEPS  # So that there is an older one, which must not be taken.
+        wait_for(lambda: newest_checkpoint(self.daemon, name) >= second, "two checkpoints")
         beyond = newest_checkpoint(self.daemon, name) + self.random.randrange(1, runs.SAVE_STEPS)
         pid = self.daemon.wait_step(name, beyond)["worker_pid"]
         os.kill(pid, signal.SIGKILL)
