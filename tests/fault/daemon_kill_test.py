@@ -15,11 +15,6 @@ from tests.harness.daemon import ENDED, Daemon, wait_for
 STEPS = 300  # 8 s: time for some restarts, each of which costs the daemon about a second.
 
 
-def steps_done(job):
-    """Steps of a job, as the daemon tells it."""
-    return int(job["progress"]["global_step"])
-
-
 class DaemonKillTest(unittest.TestCase):
     """Every run must end as the undisturbed one."""
 
@@ -44,16 +39,6 @@ class DaemonKillTest(unittest.TestCase):
         """The last step that the worker itself has written down."""
         return runs.steps_of(self.daemon, name, 1)[-1][0]
 
-    def heard_beyond(self, name, step):
-        """The job as this daemon tells it, once it has ended or is beyond a step: what the store
-        kept from before the kill is not that far, so only the worker can have said it."""
-
-        def reached():
-            job = self.daemon.job(name)
-            return job if job["state"] in ENDED or steps_done(job) > step else None
-
-        return wait_for(reached, f"{name} to be heard of again, beyond step {step}")
-
     def kill_while_it_runs(self, kills):
         """Kills at random moments until the worker was adopted `kills` times or the job has ended;
         gives how often it was adopted."""
@@ -64,7 +49,7 @@ class DaemonKillTest(unittest.TestCase):
             self.daemon.kill()
             at_the_kill = self.last_step(name)
             self.daemon.start()
-            job = self.heard_beyond(name, at_the_kill)
+            job = self.daemon.wait_heard(name, at_the_kill)
             self.assertEqual(job["epoch"], 1)
             if job["state"] in ENDED:
                 break

@@ -160,6 +160,17 @@ class Daemon:
 
         return wait_for(reached, f"step {step} of {name}")
 
+    def wait_heard(self, name, step):
+        """Waits until the job has ended or is beyond a step. After a restart: the step last written
+        before the kill; the store is not beyond it, so only the worker can have told of more."""
+
+        def heard():
+            job = self.job(name)
+            beyond = int(job["progress"]["global_step"]) > step
+            return job if job["state"] in ENDED or beyond else None
+
+        return wait_for(heard, f"{name} to be heard of again, beyond step {step}")
+
     def attempt(self, name, epoch=1):
         """The folder of one attempt of a job."""
         return self.state / "jobs" / name / "attempts" / str(epoch)
