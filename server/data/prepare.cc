@@ -22,8 +22,8 @@
 namespace snug::server {
 namespace {
 
-constexpr const char* kFormatVersion =
-    "1";  // Raise when snug-prepare's output changes for the same input.
+// Raise when snug-prepare's output changes for the same input.
+constexpr const char* kFormatVersion = "2";
 constexpr const char* kPartMark = ".part-";  // <hash>.part-<random>: a run that has not ended.
 constexpr size_t kMaxRememberedHashes = 4096;
 constexpr int kExitBadInput = 2;
@@ -32,23 +32,26 @@ bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 bool Ready(const std::string& dir) { return Exists(dir + "/dataset.safetensors"); }
 
+// No fault of the user's: the disk, the machine, or a mistake in snug-prepare.
+absl::Status PrepareFailed(const RunResult& result, absl::string_view message) {
+  const std::string ending = result.signal ? absl::StrCat("signal ", result.signal)
+                                           : absl::StrCat("exit code ", result.exit_code);
+  return WithReason(
+      absl::InternalError(absl::StrCat("snug-prepare ended with ", ending, ": ", message)),
+      "PREPARE_FAILED");
+}
+
 // The last line of stderr is a JSON object: {"reason", "message", "field", "file", "line"}.
 absl::Status ErrorOf(const RunResult& result) {
   const std::vector<std::string> lines =
       absl::StrSplit(absl::StripAsciiWhitespace(result.err), '\n');
   const nlohmann::json said = nlohmann::json::parse(lines.back(), nullptr, false);
-  if (result.exit_code != kExitBadInput || !said.is_object()) {
-    return WithReason(absl::InternalError(
-                          absl::StrCat("snug-prepare ended with ",
-                                       result.signal ? absl::StrCat("signal ", result.signal)
-                                                     : absl::StrCat("exit code ", result.exit_code),
-                                       ": ", lines.back())),
-                      "PREPARE_FAILED");
-  }
+  if (!said.is_object()) return PrepareFailed(result, lines.back());
   const auto text = [&](const char* key) {
     const auto found = said.find(key);
     return found != said.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
+  if (result.exit_code != kExitBadInput) return PrepareFailed(result, text("message"));
   std::string message = text("message");
   std::string place = text("file");
   const auto line = said.find("line");

@@ -1,6 +1,7 @@
 """The prepared dataset: collected example by example, written as a folder.
 
-  dataset.safetensors  row_offsets I64 [rows + 1], input_ids I32 [tokens], loss_weights F32 [tokens]
+  dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the JSONL file, from
+                       1), input_ids I32 [tokens], loss_weights F32 [tokens]
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "source", "format", "max_seq_length"}
 A safetensors file is: header length (u64, little endian), header (JSON, padded with spaces to a
@@ -25,6 +26,7 @@ class PreparedDataset:
     def __init__(self, source):
         self.source = source
         self._offsets = array.array("q", [0])
+        self._lines = array.array("q")
         self._ids = array.array("i")
         self._weights = array.array("f")
         self._bins = {}  # upper length -> rows
@@ -35,9 +37,9 @@ class PreparedDataset:
     def rows(self):
         return len(self._offsets) - 1
 
-    def add(self, example, stop_ids, unused=()):
-        """`stop_ids`: tokens that end a text; `unused`: keys of the row that nothing read."""
-        self._unused.update(unused)
+    def add(self, example, stop_ids, row):
+        """`stop_ids`: tokens that end a text; `row`: what the example was made of."""
+        self._unused.update(row.unused)
         trained = [token for token, w in zip(example.input_ids, example.loss_weights) if w]
         if not trained:
             self._counts["untrained"] += 1
@@ -45,6 +47,7 @@ class PreparedDataset:
         self._ids.extend(example.input_ids)
         self._weights.extend(example.loss_weights)
         self._offsets.append(len(self._ids))
+        self._lines.append(row.line)
         length = len(example.input_ids)
         bin_end = 1 << (length - 1).bit_length()  # smallest power of two that is >= length
         self._bins[bin_end] = self._bins.get(bin_end, 0) + 1
@@ -107,6 +110,7 @@ class PreparedDataset:
     def _write_tensors(self, path):
         tensors = {
             "row_offsets": ("I64", self._offsets),
+            "source_line": ("I64", self._lines),
             "input_ids": ("I32", self._ids),
             "loss_weights": ("F32", self._weights),
         }

@@ -79,7 +79,7 @@ def prepare(options):
     index = 0
     for batch in batches(jsonl.read_rows(options.dataset), BATCH_ROWS):
         for row, example in zip(batch, tokenise.tokenise(model, batch, options.max_seq_length)):
-            (evaluation if index in held_out else train).add(example, model.stop_ids, row.unused)
+            (evaluation if index in held_out else train).add(example, model.stop_ids, row)
             index += 1
         print(f"progress: {index} rows", file=sys.stderr, flush=True)
     about = {"format": batch[0].format, "max_seq_length": options.max_seq_length}
@@ -99,8 +99,8 @@ def main(argv):
     except MemoryError:
         message = f"preparing needs more than {options.memory_bytes} bytes of memory"
         failure, code = PrepareError("PREPARE_LIMIT", message, file=options.dataset), 2
-    except Exception as error:  # A full disk, or a mistake of ours: both still end in that last
-        line.traceback.print_exc()
+    except Exception as error:  # A full disk, a mistake of ours: both still end in that last line.
+        traceback.print_exc()
         failure, code = PrepareError("PREPARE_FAILED", str(error) or repr(error), field=None), 1
     print(failure.to_json(), file=sys.stderr, flush=True)
     return code

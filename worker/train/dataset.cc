@@ -24,11 +24,12 @@ absl::StatusOr<const program::TensorEntry*> Find(const program::TensorIndex& ind
   return &found->second;
 }
 
-std::string Sha256Of(const std::string& folder) {
+// What dataset.json says of the dataset; empty when it says nothing.
+std::string Said(const std::string& folder, const char* key) {
   std::ifstream file(folder + "/dataset.json");
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.contains("sha256") && json["sha256"].is_string()
-             ? json["sha256"].get<std::string>()
+  return json.is_object() && json.contains(key) && json[key].is_string()
+             ? json[key].get<std::string>()
              : "";
 }
 
@@ -56,8 +57,20 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
     dataset.row_tokens_.push_back(dataset.offsets_[row + 1] - dataset.offsets_[row]);
   }
   RETURN_IF_ERROR(dataset.Check(path, vocabulary));
-  dataset.sha256_ = Sha256Of(folder);
+  if (index.contains("source_line")) {
+    ASSIGN_OR_RETURN(const auto* lines, Find(index, path, "source_line", "I64"));
+    if (lines->shape[0] != rows)
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", lines->shape[0], " source lines for ", rows, " rows"));
+    dataset.lines_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + lines->begin);
+  }
+  dataset.sha256_ = Said(folder, "sha256");
+  dataset.source_ = Said(folder, "source");
   return dataset;
+}
+
+std::string Dataset::NameOf(int64_t row) const {
+  return has_source_lines() ? absl::StrCat(source_, ":", lines_[row]) : absl::StrCat(row);
 }
 
 absl::Status Dataset::Check(const std::string& path, int64_t vocabulary) const {

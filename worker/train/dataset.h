@@ -22,6 +22,10 @@ class Dataset {
   const int32_t* ids(int64_t row) const { return ids_ + offsets_[row]; }
   // weights(row)[t]: of predicting token t of the row; the first is 0.
   const float* weights(int64_t row) const { return weights_ + offsets_[row]; }
+  // Where the row stands in the user's file: "train.jsonl:7", lines from 1. Without source lines:
+  // its number, from 0.
+  bool has_source_lines() const { return lines_ != nullptr; }
+  std::string NameOf(int64_t row) const;
   // Of the file, as dataset.json says it; a checkpoint names what it was trained on.
   const std::string& sha256() const { return sha256_; }
 
@@ -32,7 +36,9 @@ class Dataset {
   const int32_t* ids_ = nullptr;
   const float* weights_ = nullptr;
   const int64_t* offsets_ = nullptr;
+  const int64_t* lines_ = nullptr;  // Or null: made by another program.
   std::vector<int64_t> row_tokens_;
+  std::string source_;
   std::string sha256_;
 };
 

@@ -16,22 +16,26 @@ namespace {
 
 constexpr size_t kMaxNamedRows = 64;  // In a message; a packed batch can hold thousands.
 
-std::string NameRows(const std::vector<MicroBatch>& batches) {
+std::string NameRows(const Dataset& dataset, const std::vector<MicroBatch>& batches) {
   std::vector<int64_t> rows;
   for (const MicroBatch& batch : batches) rows.insert(rows.end(), batch.begin(), batch.end());
   std::sort(rows.begin(), rows.end());
   const size_t named = std::min(rows.size(), kMaxNamedRows);
-  std::string text = absl::StrJoin(rows.begin(), rows.begin() + static_cast<int64_t>(named), ", ");
+  const auto name = [&](std::string* out, int64_t row) { *out += dataset.NameOf(row); };
+  std::string text =
+      absl::StrJoin(rows.begin(), rows.begin() + static_cast<int64_t>(named), ", ", name);
   if (named < rows.size()) absl::StrAppend(&text, " and ", rows.size() - named, " more");
   return text;
 }
 
 // A loss or a norm of a step, with the rows that gave it.
-absl::Status CheckFinite(double value, const std::string& what,
+absl::Status CheckFinite(double value, const std::string& what, const Dataset& dataset,
                          const std::vector<MicroBatch>& batches, const char* set = "dataset") {
   if (std::isfinite(value)) return absl::OkStatus();
+  const std::string kind =
+      dataset.has_source_lines() ? "samples " : absl::StrCat("rows of the ", set, ", from 0: ");
   return absl::OutOfRangeError(
-      absl::StrCat(what, " is ", value, "; rows of the ", set, ", from 0: ", NameRows(batches)));
+      absl::StrCat(what, " is ", value, "; ", kind, NameRows(dataset, batches)));
 }
 
 program::TapeKey Largest(const program::TapeKey& a, const program::TapeKey& b) {
@@ -117,7 +121,7 @@ absl::StatusOr<double> Trainer::RunMicroBatches(const program::Tape& tape, const
   for (const MicroBatch& rows : batches) {
     ASSIGN_OR_RETURN(const execute::Batch batch, buffers_->Fill(dataset, rows));
     ASSIGN_OR_RETURN(const double share, executor_->Run(tape, *arena_, batch, scalars));
-    RETURN_IF_ERROR(CheckFinite(share, what, {rows}, set));
+    RETURN_IF_ERROR(CheckFinite(share, what, dataset, {rows}, set));
     loss += share;
     ++scalars.micro_batch;
   }
@@ -136,7 +140,7 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
   ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());
   RETURN_IF_ERROR(CheckFinite(
       result.gradient_norm, absl::StrCat("step ", global_step_ + 1, ": the norm of the gradients"),
-      result.micro_batches));
+      *dataset_, result.micro_batches));
   return result;
 }
 

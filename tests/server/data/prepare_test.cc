@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -108,6 +109,32 @@ TEST_F(PrepareTest, CrashOfTheScriptIsNoFaultOfTheUser) {
   const absl::Status status = Prepare(preparer).status();
   EXPECT_EQ(ReasonOf(status), "PREPARE_FAILED");
   EXPECT_THAT(std::string(status.message()), HasSubstr("boom"));
+}
+
+// The real script, which cannot write: what it says in its last line is the message.
+TEST_F(PrepareTest, AFolderThatCannotBeMadeIsSaidInWords) {
+  PrepareSettings settings{.python = std::getenv("SNUG_PYTHON"),
+                           .script = std::getenv("SNUG_PREPARE"),
+                           .datasets_dir = dir_ + "/train.jsonl"};
+  Preparer preparer(settings);
+  const absl::Status status = Prepare(preparer).status();
+  EXPECT_EQ(ReasonOf(status), "PREPARE_FAILED");
+  EXPECT_THAT(std::string(status.message()),
+              testing::StartsWith("snug-prepare ended with exit code 1: [Errno 20] Not a dir"));
+}
+
+// A plan asked for again does not read a large dataset again: bytes that change behind the file's
+// size and time are not seen; a new time is.
+TEST_F(PrepareTest, ContentIsReadOnceForAFileThatDoesNotChange) {
+  Preparer preparer = With();
+  const std::string file = dir_ + "/train.jsonl", text = ReadText(file);
+  const auto time = fs::last_write_time(file);
+  const std::string first = preparer.Locate(spec_, dir_ + "/model")->train;
+  WriteText(file, std::string(text.size(), '\n'));
+  fs::last_write_time(file, time);
+  EXPECT_EQ(preparer.Locate(spec_, dir_ + "/model")->train, first);
+  fs::last_write_time(file, time + std::chrono::milliseconds(1));
+  EXPECT_NE(preparer.Locate(spec_, dir_ + "/model")->train, first);
 }
 
 TEST_F(PrepareTest, TimeLimitEndsTheWholeGroup) {

@@ -1,6 +1,7 @@
 """snug-prepare on bad input: each a typed error with file, line and reason, and no output
 folder."""
 
+import json
 import os
 import subprocess
 import sys
@@ -150,6 +151,19 @@ class BadModelTest(PrepareTest):
     def test_end_token_unknown_to_the_tokenizer(self):
         write_json(self.model, "tokenizer_config.json", {"eos_token": "<stop>"})
         self.expect("tokenizer_config.json", "'<stop>' is not in tokenizer.json")
+
+
+class FailureTest(PrepareTest):
+    # Nothing is wrong with the input: the folder cannot be made. Exit code 1, and still an error in
+    # the last line.
+    def test_output_below_a_file(self):
+        self.write_rows(GOOD)
+        run = self.prepare("--output", self.path("train.jsonl", "out"))
+        self.assertEqual(run.returncode, 1, run.stderr)
+        error = json.loads(run.stderr.splitlines()[-1])
+        self.assertEqual(error["reason"], "PREPARE_FAILED")
+        self.assertIn("Not a directory", error["message"])
+        self.assertIn("Traceback", run.stderr)
 
 
 class LimitsTest(PrepareTest):

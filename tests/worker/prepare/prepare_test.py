@@ -82,6 +82,20 @@ class TextTest(PrepareTest):
         self.assertEqual(len(tensors["input_ids"]), tensors["row_offsets"][-1])
         self.assertIn("1 rows have no trained token and were left out", summary["warnings"])
 
+    # A blank line, a row without a trained token, rows held out: numbers of rows and of lines drift
+    # apart.
+    def test_rows_remember_their_lines(self):
+        good = {"prompt": "a", "completion": " cat"}
+        untrained = {"prompt": "the cat sat on the mat " * 10, "completion": "a cat"}
+        self.write_rows(good, b"", untrained, good, *[good] * 8)
+        options = ("--eval-split", "0.3", "--eval-output", self.path("eval"))
+        tensors, _ = self.prepared(*options, max_seq_length=8)
+        held_out, _ = self.prepared(folder="eval")
+        train, evaluation = tensors["source_line"].tolist(), held_out["source_line"].tolist()
+        self.assertEqual(len(train), len(tensors["row_offsets"]) - 1)
+        self.assertEqual(train, sorted(train))
+        self.assertEqual(sorted(train + evaluation), [1, 4, 5, 6, 7, 8, 9, 10, 11, 12])
+
     def test_end_token_comes_from_config_when_the_tokenizer_names_none(self):
         with open(self.path("model", "tokenizer_config.json"), "w", encoding="utf-8") as file:
             file.write("{}")
@@ -99,8 +113,15 @@ class TokenRowsTest(PrepareTest):
         self.assertEqual(tensors["loss_weights"].tolist(), [0, 0, 1, 1, 0, 1])
         self.assertEqual(tensors["row_offsets"].tolist(), [0, 4, 6])
         self.assertEqual(
-            [str(tensors[k].dtype) for k in sorted(tensors)], ["int32", "float32", "int64"]
+            {name: str(tensor.dtype) for name, tensor in tensors.items()},
+            {
+                "row_offsets": "int64",
+                "source_line": "int64",
+                "input_ids": "int32",
+                "loss_weights": "float32",
+            },
         )
+        self.assertEqual(tensors["source_line"].tolist(), [1, 2])
         self.assertEqual(summary["rows"], 2)
         self.assertEqual(summary["tokens"], 6)
         self.assertEqual(summary["trained_tokens"], 3)

@@ -1,0 +1,60 @@
+// Datasets as snug-prepare writes them, and as another program may.
+#include "worker/train/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/worker/program/safetensors_files.h"
+
+namespace snug::train {
+namespace {
+
+using program::FreshDirectory;
+using program::LittleEndian64;
+using program::WriteFile;
+
+// Two rows of one token each, from lines 3 and 8 of train.jsonl. The data: offsets, lines, ids,
+// weights.
+class DatasetTest : public ::testing::Test {
+ protected:
+  static std::string Write(const std::string& lines_entry) {
+    const std::filesystem::path folder = FreshDirectory();
+    const std::string header =
+        R"({"row_offsets":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},)" + lines_entry +
+        R"("input_ids":{"dtype":"I32","shape":[2],"data_offsets":[40,48]},)"
+        R"("loss_weights":{"dtype":"F32","shape":[2],"data_offsets":[48,56]}})";
+    std::string data;
+    for (uint64_t number : {0, 1, 2, 3, 8, 0, 0}) data += LittleEndian64(number);
+    const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+    WriteFile(folder / "dataset.safetensors", LittleEndian64(padded.size()) + padded + data);
+    WriteFile(folder / "dataset.json", R"({"sha256": "abc", "source": "train.jsonl"})");
+    return folder.string();
+  }
+};
+
+TEST_F(DatasetTest, ARowIsNamedByItsLineInTheUsersFile) {
+  const auto dataset = Dataset::Open(
+      Write(R"("source_line":{"dtype":"I64","shape":[2],"data_offsets":[24,40]},)"), 10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ(dataset->NameOf(0), "train.jsonl:3");
+  EXPECT_EQ(dataset->NameOf(1), "train.jsonl:8");
+  EXPECT_EQ(dataset->sha256(), "abc");
+}
+
+TEST_F(DatasetTest, WithoutLinesARowHasItsNumber) {
+  const auto dataset =
+      Dataset::Open(Write(R"("other":{"dtype":"I64","shape":[2],"data_offsets":[24,40]},)"), 10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ(dataset->NameOf(1), "1");
+  EXPECT_FALSE(dataset->has_source_lines());
+}
+
+TEST_F(DatasetTest, LinesThatDoNotBelongToTheRowsAreRefused) {
+  const auto dataset =
+      Dataset::Open(Write(R"("source_line":{"dtype":"I64","shape":[1],"data_offsets":[24,32]},)"
+                          R"("other":{"dtype":"I64","shape":[1],"data_offsets":[32,40]},)"),
+                    10);
+  EXPECT_TRUE(absl::IsInvalidArgument(dataset.status())) << dataset.status();
+}
+
+}  // namespace
+}  // namespace snug::train
