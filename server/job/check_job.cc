@@ -3,16 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "server/job/inherit_adapter.h"
 #include "server/job/random_id.h"
 #include "server/plan/planner.h"
 #include "worker/program/model_config.h"
@@ -22,7 +20,7 @@
 namespace snug::server {
 namespace {
 
-// Messages of the readers name file and field; what is wrong is said once.
+// Messages of the readers name file and field.
 void AddStatus(std::vector<Violation>& found, const char* field, const char* reason,
                const absl::Status& status) {
   if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
@@ -55,42 +53,6 @@ absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJ
     return absl::InvalidArgumentError(
         absl::StrCat(spec.model(), " is not a directory: give the folder with config.json"));
   return spec.model();
-}
-
-constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
-
-// r, alpha and modules that an adapter was made with: what the job does not say itself is taken
-// from there.
-absl::Status InheritAdapter(v1::LoraSpec& lora) {
-  const std::string path = lora.init_adapter() + "/adapter_config.json";
-  RETURN_IF_ERROR(CheckFile(path));
-  std::ifstream file(path);
-  std::string text(kMaxAdapterConfigBytes, '\0');
-  file.read(text.data(), kMaxAdapterConfigBytes);
-  text.resize(static_cast<size_t>(file.gcount()));
-  const nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object())
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a JSON object"));
-  const auto number = [&](const char* key) -> std::optional<double> {
-    const auto found = config.find(key);
-    if (found == config.end() || !found->is_number()) return std::nullopt;
-    return found->get<double>();
-  };
-  const std::optional<double> rank = number("r");
-  if (!rank || *rank < 1 || *rank > static_cast<double>(kMaxRank))
-    return absl::InvalidArgumentError(absl::StrCat(path, ": r is missing or out of bounds"));
-  if (lora.r() == 0) lora.set_r(static_cast<int32_t>(*rank));
-  if (lora.r() != static_cast<int32_t>(*rank))
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": r is ", *rank, ", the job asks for ", lora.r()));
-  if (lora.lora_alpha() == 0.0) lora.set_lora_alpha(number("lora_alpha").value_or(0.0));
-  const auto modules = config.find("target_modules");
-  if (!lora.target_modules().empty() || modules == config.end()) return absl::OkStatus();
-  if (modules->is_string()) lora.add_target_modules(modules->get<std::string>());
-  if (!modules->is_array()) return absl::OkStatus();
-  for (const nlohmann::json& module : *modules)
-    if (module.is_string()) lora.add_target_modules(module.get<std::string>());
-  return absl::OkStatus();
 }
 
 absl::Status CheckInitAdapter(const program::Program& program, const v1::LoraSpec& lora) {

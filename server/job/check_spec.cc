@@ -153,6 +153,7 @@ void CheckMemory(const JobSpec& spec, Checker& check) {
 void FillLora(v1::LoraSpec& lora) {
   if (lora.r() == 0) lora.set_r(16);
   if (lora.lora_alpha() == 0.0) lora.set_lora_alpha(32.0);
+  if (!lora.has_use_rslora()) lora.set_use_rslora(false);
   if (lora.target_modules().empty()) lora.add_target_modules("all-linear");
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/types/optional.h"
 #include "google/rpc/error_details.pb.h"
 
@@ -38,6 +39,14 @@ void AttachRetry(absl::Status& status, absl::Duration delay) {
   Attach(status, retry);
 }
 
+// A reader's message may open with the field, as the job file has it: then it is said once.
+std::string Description(const Violation& violation) {
+  absl::string_view field = violation.field, message = violation.message;
+  absl::ConsumePrefix(&field, "spec.");
+  absl::ConsumePrefix(&message, absl::StrCat(field, ": "));
+  return std::string(message);
+}
+
 }  // namespace
 
 absl::Status WithReason(absl::Status status, absl::string_view reason) {
@@ -54,8 +63,8 @@ absl::Status InvalidRequest(const std::vector<Violation>& violations) {
   for (const Violation& violation : violations) {
     google::rpc::BadRequest::FieldViolation& field = *bad.add_field_violations();
     field.set_field(violation.field);
-    field.set_description(violation.message);
-    lines.push_back(absl::StrCat(violation.field, ": ", violation.message));
+    field.set_description(Description(violation));
+    lines.push_back(absl::StrCat(violation.field, ": ", field.description()));
   }
   absl::Status status = absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
   Attach(status, bad);

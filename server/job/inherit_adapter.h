@@ -1,0 +1,20 @@
+// adapter_config.json of the adapter that a job starts from: what the job does not say itself is
+// taken from there, so that the first step computes what the adapter computed.
+//
+// Reads the configuration alone: that the tensors fit the model is checked with the program.
+#ifndef SERVER_JOB_INHERIT_ADAPTER_H_
+#define SERVER_JOB_INHERIT_ADAPTER_H_
+
+#include "absl/status/status.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug::server {
+
+// Fills r, lora_alpha, use_rslora and target_modules of `lora` from its init_adapter. An error
+// names the field of the adapter's file that contradicts the job, or that asks for what Snug does
+// not compute: then another scale, or other weights, would be trained without a word.
+absl::Status InheritAdapter(v1::LoraSpec& lora);
+
+}  // namespace snug::server
+
+#endif  // SERVER_JOB_INHERIT_ADAPTER_H_

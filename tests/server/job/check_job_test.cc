@@ -1,0 +1,192 @@
+// Jobs against the files they name: the adapter to start from, and how a wrong field is said.
+#include "server/job/check_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "google/protobuf/util/message_differencer.h"
+#include "nlohmann/json.hpp"
+#include "server/job/errors.h"
+#include "server/job/inherit_adapter.h"
+#include "tests/server/testing/tiny_model.h"
+#include "worker/program/model_config.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class AdapterTest : public testing::Test {
+ protected:
+  AdapterTest() : dir_(testing::TempDir() + "/check-job-" + std::to_string(getpid())) {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_ + "/adapter");
+    Write(json::object());
+    lora_.set_init_adapter(dir_ + "/adapter");
+  }
+  ~AdapterTest() override { fs::remove_all(dir_); }
+
+  // The configuration as PEFT writes it, with these fields changed.
+  void Write(const json& changes) {
+    json config = json::parse(R"({"alpha_pattern": {}, "auto_mapping": null,
+      "base_model_name_or_path": "x", "bias": "none", "exclude_modules": null,
+      "fan_in_fan_out": false, "inference_mode": true, "init_lora_weights": true,
+      "layer_replication": null, "layers_pattern": null, "layers_to_transform": null,
+      "lora_alpha": 24, "lora_bias": false, "lora_dropout": 0.1, "modules_to_save": null,
+      "peft_type": "LORA", "r": 4, "rank_pattern": {}, "target_modules": ["q_proj", "v_proj"],
+      "target_parameters": null, "task_type": "CAUSAL_LM", "trainable_token_indices": null,
+      "use_dora": false, "use_qalora": false, "use_rslora": false})");
+    config.update(changes);
+    WriteText(dir_ + "/adapter/adapter_config.json", config.dump());
+  }
+  // The refusal of an adapter with these fields changed.
+  std::string Refusal(const json& changes) {
+    Write(changes);
+    v1::LoraSpec lora = lora_;
+    const absl::Status status = InheritAdapter(lora);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << changes << ": " << status;
+    return std::string(status.message());
+  }
+
+  const std::string dir_;
+  v1::LoraSpec lora_;
+};
+
+TEST_F(AdapterTest, WhatTheJobDoesNotSayIsTheAdapters) {
+  Write({{"use_rslora", true}});
+  ASSERT_TRUE(InheritAdapter(lora_).ok());
+  EXPECT_EQ(lora_.r(), 4);
+  EXPECT_EQ(lora_.lora_alpha(), 24.0);
+  EXPECT_TRUE(lora_.use_rslora());
+  EXPECT_THAT(lora_.target_modules(), ElementsAre("q_proj", "v_proj"));
+  const v1::LoraSpec before = lora_;
+  EXPECT_TRUE(InheritAdapter(lora_).ok());  // As when the stored job is checked again.
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(before, lora_));
+}
+
+// Written by an old PEFT, which did not know the field: its default then was the only way.
+TEST_F(AdapterTest, AbsentFieldsAreTheirDefaults) {
+  WriteText(dir_ + "/adapter/adapter_config.json",
+            R"({"r": 4, "lora_alpha": 8, "target_modules": "all-linear"})");
+  ASSERT_TRUE(InheritAdapter(lora_).ok());
+  EXPECT_TRUE(lora_.has_use_rslora());
+  EXPECT_FALSE(lora_.use_rslora());
+  EXPECT_THAT(lora_.target_modules(), ElementsAre("all-linear"));
+}
+
+TEST_F(AdapterTest, AJobThatContradictsItIsRefused) {
+  lora_.set_use_rslora(false);
+  EXPECT_THAT(Refusal({{"use_rslora", true}}),
+              HasSubstr("adapter_config.json: use_rslora is true, the job asks for false"));
+  lora_.set_use_rslora(true);
+  EXPECT_THAT(Refusal(json::object()), HasSubstr("use_rslora is false, the job asks for true"));
+  lora_.clear_use_rslora();
+  lora_.set_lora_alpha(8);
+  EXPECT_THAT(Refusal(json::object()), HasSubstr("lora_alpha is 24, the job asks for 8"));
+  lora_.clear_lora_alpha();
+  lora_.set_r(8);
+  EXPECT_THAT(Refusal(json::object()), HasSubstr("r is 4, the job asks for 8"));
+}
+
+// Each of these changes what the adapter computes; none is computed here.
+TEST_F(AdapterTest, WhatIsNotComputedIsRefusedByName) {
+  const json refused = {{"alpha_pattern", {{"q_proj", 64}}},
+                        {"bias", "all"},
+                        {"exclude_modules", "v_proj"},
+                        {"fan_in_fan_out", true},
+                        {"init_lora_weights", "pissa_niter_4"},
+                        {"layer_replication", {{0, 2}, {1, 2}}},
+                        {"layers_pattern", "h"},
+                        {"layers_to_transform", 0},
+                        {"lora_bias", true},
+                        {"modules_to_save", {"lm_head"}},
+                        {"peft_type", "IA3"},
+                        {"rank_pattern", {{"q_proj", 8}}},
+                        {"target_parameters", {"w"}},
+                        {"trainable_token_indices", {1, 2}},
+                        {"use_dora", true},
+                        {"use_qalora", true},
+                        {"use_rslora", "yes"}};
+  for (const auto& [field, value] : refused.items())
+    EXPECT_THAT(Refusal({{field, value}}), HasSubstr(": " + field + " is " + value.dump()));
+  const json accepted = {{"layers_pattern", json::array()},
+                         {"modules_to_save", json::array()},
+                         {"bias", nullptr},
+                         {"init_lora_weights", "gaussian"},
+                         {"exclude_modules", ""},
+                         {"lora_dropout", 0.5}};
+  for (const auto& [field, value] : accepted.items()) {
+    Write({{field, value}});
+    EXPECT_TRUE(InheritAdapter(lora_).ok()) << field;
+  }
+}
+
+TEST_F(AdapterTest, APatternOfModulesHasToBeSpelledOut) {
+  EXPECT_THAT(Refusal({{"target_modules", ".*q_proj"}}),
+              HasSubstr("target_modules is the pattern"));
+  lora_.add_target_modules("q_proj");
+  EXPECT_TRUE(InheritAdapter(lora_).ok());
+}
+
+TEST_F(AdapterTest, NumbersThatAreMissingOrWrong) {
+  EXPECT_THAT(Refusal({{"r", 0}}), HasSubstr("r is missing or outside 1 to 4096"));
+  EXPECT_THAT(Refusal({{"r", "four"}}), HasSubstr("r is missing"));
+  EXPECT_THAT(Refusal({{"lora_alpha", nullptr}}), HasSubstr("lora_alpha is missing"));
+}
+
+class CheckJobTest : public AdapterTest {
+ protected:
+  CheckJobTest() {
+    WriteTinyModel(dir_ + "/model");
+    WriteTinyDataset(dir_ + "/train.jsonl", 4, 8);
+    spec_.set_model(dir_ + "/model");
+    spec_.set_dataset(dir_ + "/train.jsonl");
+    spec_.set_method(v1::JobSpec::LORA);
+  }
+  absl::StatusOr<CheckedJob> Check() {
+    return CheckJob(spec_, [](const std::string& id) { return JobNotFound(id); });
+  }
+
+  v1::JobSpec spec_;
+};
+
+// The program that is planned and run has the adapter's scale, alpha / sqrt(r).
+TEST_F(CheckJobTest, TheProgramHasTheAdaptersScale) {
+  Write({{"use_rslora", true}});
+  program::TrainingMode mode;
+  mode.lora = true;
+  mode.adapter.rank = 4;
+  mode.adapter.target_modules = {"q_proj", "v_proj"};
+  const auto config = program::ReadModelConfig(dir_ + "/model").value();
+  WriteParameters(dir_ + "/adapter/adapter_model.safetensors",
+                  program::BuildProgram(config, mode).value(), Holds::kAdapter);
+  spec_.mutable_lora()->set_init_adapter(dir_ + "/adapter");
+  const absl::StatusOr<CheckedJob> job = Check();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job->spec.lora().use_rslora());
+  EXPECT_TRUE(ModeOf(job->spec).adapter.rslora);
+  EXPECT_EQ(ModeOf(job->spec).adapter.alpha, 24.0);
+}
+
+// The readers' messages open with the field that the violation names already.
+TEST_F(CheckJobTest, AFieldIsNamedOnce) {
+  (*spec_.mutable_memory()->mutable_stash())["no.such.site"] = v1::KEEP;
+  EXPECT_THAT(std::string(Check().status().message()),
+              testing::StartsWith("spec.memory.stash: 'no.such.site' matches no site"));
+  spec_.clear_memory();
+  spec_.mutable_lora()->add_target_modules("nothing_proj");
+  const std::string message(Check().status().message());
+  EXPECT_THAT(message, testing::StartsWith("spec.lora.target_modules: no module 'nothing_proj'"));
+  EXPECT_THAT(ToJobError(Check().status()).message(), Not(HasSubstr("lora.target_modules")));
+}
+
+}  // namespace
+}  // namespace snug::server
