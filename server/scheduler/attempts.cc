@@ -17,15 +17,17 @@ namespace snug::server {
 namespace {
 
 constexpr int64_t kMaxBelievableBytes = int64_t{1} << 50;  // 1 PiB
+constexpr const char* kTraining = "is training";
 
 // A worker can be wrong or hostile: nothing of it reaches users or metrics unchecked.
-std::string WrongWith(const v1::WorkerEvent::Step& step, const v1::Progress& before) {
+// `step_before`: of this attempt; the one before it may have been further.
+std::string WrongWith(const v1::WorkerEvent::Step& step, int64_t step_before) {
   const v1::Progress& now = step.progress();
   for (double value : {now.loss(), now.learning_rate(), now.grad_norm(), now.epoch(),
                        now.tokens_per_second(), now.step_seconds(), now.eval_loss()})
     if (!std::isfinite(value)) return "a number that is not finite";
-  if (now.global_step() < before.global_step())
-    return absl::StrCat("step ", now.global_step(), " after step ", before.global_step());
+  if (now.global_step() < step_before)
+    return absl::StrCat("step ", now.global_step(), " after step ", step_before);
   if (step.measured_peak_bytes() < 0 || step.measured_peak_bytes() > kMaxBelievableBytes)
     return absl::StrCat("a peak of ", step.measured_peak_bytes(), " bytes");
   return "";
@@ -47,8 +49,9 @@ void Scheduler::LookAfter(Entry& entry) {
   if (entry.state() == v1::Job::CANCELLING)
     return EndWorker(entry, limits.cancel_term, limits.cancel_kill);
   const absl::Duration now = SinceBoot(), silent = now - attempt.last_heard;
-  const bool no_hello =
-      entry.state() == v1::Job::STARTING && now - attempt.started > limits.hello_timeout;
+  const bool unheard = attempt.record.state == AttemptState::kIntent ||
+                       attempt.record.state == AttemptState::kSpawned;
+  const bool no_hello = unheard && now - attempt.started > limits.hello_timeout;
   if (no_hello || silent > limits.stuck_after || attempt.bad_messages >= limits.max_bad_messages)
     return EndWorker(entry, absl::ZeroDuration(), limits.kill_grace);
   if (silent > limits.stale_after && attempt.record.state == AttemptState::kLive)
@@ -158,6 +161,7 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
   v1::WorkerCommand welcome;
   welcome.mutable_welcome();
   link_->Send(link, welcome);
+  if (hello.has_last()) OnStep(*entry, hello.last());
   if (attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
 }
 
@@ -167,29 +171,28 @@ absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& h
   Change change{.attempt = &attempt};
   if (attempt.state != AttemptState::kLive)
     RETURN_IF_ERROR(attempt.TransitionTo(attempt.state, AttemptState::kLive));
-  if (hello.pid() != 0) {
-    v1::Progress& progress = *changed.job.mutable_progress();
-    progress.set_global_step(hello.global_step());
-    if (hello.max_steps() > 0) progress.set_max_steps(hello.max_steps());
-    progress.set_resumed_from_step(hello.resumed_from_step());
-    changed.job.set_worker_pid(hello.pid());
-  }
+  if (hello.pid() != 0) changed.job.set_worker_pid(hello.pid());
+  const bool reported = hello.has_last() || entry.attempt->reported;
+  const char* reason = reported ? kTraining : "its worker is loading the model";
   if (changed.state() == v1::Job::STARTING)
-    RETURN_IF_ERROR(MoveJob(changed, v1::Job::RUNNING, "is training", WallMicros(), change));
+    RETURN_IF_ERROR(MoveJob(changed, v1::Job::RUNNING, reason, WallMicros(), change));
   else if (changed.state() == v1::Job::RUNNING)
-    changed.job.set_reason("is training");
+    changed.job.set_reason(reason);
   return Save(entry, std::move(changed), std::move(change), Urgency::kMustLand);
 }
 
 void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   v1::Job& job = entry.record.job;
+  LiveAttempt& attempt = *entry.attempt;
   const v1::Progress before = job.progress();
-  const std::string wrong = WrongWith(step, before);
+  const std::string wrong = WrongWith(step, attempt.last_step);
   if (!wrong.empty()) return OnBadMessage(entry, wrong);
   v1::Progress& now = *job.mutable_progress();
   now = step.progress();
+  attempt.reported = true;
+  attempt.last_step = now.global_step();
+  if (entry.state() == v1::Job::RUNNING) job.set_reason(kTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
-  now.set_resumed_from_step(before.resumed_from_step());
   if (!now.has_eval_loss() && before.has_eval_loss()) now.set_eval_loss(before.eval_loss());
   v1::JobMemory& memory = *job.mutable_memory();
   memory.set_measured_peak_bytes(

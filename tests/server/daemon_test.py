@@ -102,6 +102,23 @@ class DaemonTest(unittest.TestCase):
         self.daemon.start()
         self.assertEqual(self.ended(name, "SUCCEEDED")["epoch"], 1)
 
+    # The daemon first hears of a worker that is at step 4 already: no step is ever shown with
+    # another step's loss (the fake's is 4 / step).
+    def test_steps_are_never_shown_with_another_loss(self):
+        name = self.daemon.submit_script("steps=30 step_ms=50 hello_at=4")
+        line = [str(pathlib.Path(os.environ["SNUG_BIN_DIR"]) / "snug"), "--server"]
+        line += [f"unix:{self.daemon.socket}", "watch", name, "--output", "json"]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as watch:
+            self.daemon.wait_step(name, 10)
+            self.daemon.restart()
+            self.ended(name, "SUCCEEDED")
+            lines = watch.communicate(timeout=30)[0].splitlines()
+        progress = [json.loads(line)["progress"] for line in lines]
+        self.assertEqual(int(progress[-1]["global_step"]), 30)
+        for at in progress:
+            step = int(at["global_step"])
+            self.assertAlmostEqual(at["loss"], 4 / step if step else 0, msg=at)
+
     def test_killed_worker_goes_on_from_its_checkpoint(self):
         name = self.daemon.submit_script("steps=20 crash_at=13 only_epoch=1")
         job = self.ended(name, "SUCCEEDED")
@@ -134,7 +151,7 @@ class DaemonTest(unittest.TestCase):
     def test_jobs_own_failure_is_not_tried_again(self):
         job = self.ended(self.daemon.submit_script("steps=9 nan_at=4"), "FAILED")
         self.assertEqual(job["epoch"], 1)
-        self.assertEqual(job["error"]["reason"], "LOSS_NOT_FINITE")
+        self.assertEqual(job["error"]["reason"], "NON_FINITE")
         self.assertIn("step 4", job["error"]["message"])
 
     def test_out_of_memory_is_planned_again_with_more_room(self):

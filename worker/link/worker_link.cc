@@ -97,10 +97,7 @@ class SocketLink final : public WorkerLink {
     event.mutable_step()->set_current_bytes(memory.current_bytes);
     {
       const std::lock_guard lock(mutex_);
-      hello_.set_global_step(progress.global_step);
-      hello_.set_max_steps(progress.max_steps);
-      hello_.set_resumed_from_step(progress.resumed_from_step);
-      introduced_ = true;
+      *hello_.mutable_last() = event.step();
       progress_ = std::move(event);
     }
     Wake();
@@ -125,7 +122,6 @@ class SocketLink final : public WorkerLink {
     v1::WorkerEvent event;
     *event.mutable_finished()->mutable_result() = ResultTo(result);
     std::unique_lock lock(mutex_);
-    introduced_ = true;
     result_ = std::move(event);
     Wake();
     sent_.wait_for(lock, kResultWait, [this] { return result_sent_; });
@@ -160,7 +156,6 @@ class SocketLink final : public WorkerLink {
     v1::WorkerEvent hello;
     {
       const std::lock_guard lock(mutex_);
-      if (!introduced_) return false;
       *hello.mutable_hello() = hello_;
     }
     sockaddr_un address{};
@@ -237,7 +232,7 @@ class SocketLink final : public WorkerLink {
     v1::WorkerEvent beat;
     {
       const std::lock_guard lock(mutex_);
-      beat.mutable_heartbeat()->set_global_step(hello_.global_step());
+      beat.mutable_heartbeat()->set_global_step(hello_.last().progress().global_step());
     }
     return Send(beat);
   }
@@ -283,7 +278,6 @@ class SocketLink final : public WorkerLink {
   std::condition_variable sent_;
   std::condition_variable closed_;
   v1::WorkerEvent::Hello hello_;  // What follows is guarded by mutex_.
-  bool introduced_ = false;
   bool closing_ = false;
   bool result_sent_ = false;
   std::optional<v1::WorkerEvent> progress_;

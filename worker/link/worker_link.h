@@ -1,4 +1,5 @@
-// The worker's end of the link to the node: says Hello, reports, obeys. A worker outlives the
+// The worker's end of the link to the node: says Hello at once, so that the node knows of a worker
+// that loads for long; reports, obeys. A worker outlives the
 // daemon, so nothing here fails for good: when the socket breaks the link dials again, says Hello
 // anew, and reports that were lost meanwhile are superseded by the next.
 #ifndef WORKER_LINK_WORKER_LINK_H_
@@ -36,8 +37,7 @@ class WorkerLink {
   static std::unique_ptr<WorkerLink> Dial(const train::AttemptOptions& attempt);
   virtual ~WorkerLink() = default;
 
-  // What Hello says from now on when the link dials again; the first Hello waits for the first
-  // call.
+  // Also what Hello says from now on when the link dials again.
   virtual void ReportProgress(const train::TrainingProgress& progress,
                               const MemoryReport& memory) = 0;
   virtual void ReportCheckpoint(const CheckpointReport& checkpoint) = 0;

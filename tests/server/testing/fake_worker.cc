@@ -1,10 +1,12 @@
 // fake-worker ASSIGNMENT: a worker that trains nothing and speaks the link. What it does is said in
 // the job's display_name:
 //   steps=N step_ms=N        how many steps (else training.max_steps) of how long (else 20)
-//   crash_at=S nan_at=S oom_at=S  kills itself, fails as the user's error, runs out of memory at
-//   that step only_epoch=E             the misfortune above happens in that attempt alone (else in
-//   each) silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM no_output=1 garbage=S
-//   ends as finished without an output; sends nonsense at that step
+//   load_ms=N hello_at=S     loads for so long first; dials only when that step is done
+//   crash_at=S nan_at=S oom_at=S
+//                            kills itself, fails as the user's error, runs out of memory there
+//   only_epoch=E             the misfortune above happens in that attempt alone (else in each)
+//   silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM
+//   no_output=1 garbage=S    ends as finished without an output; sends nonsense at that step
 // `fake-worker --write-model DIR` writes the model that such jobs name.
 // Like the real one it goes on without a daemon and dials again, keeps metrics.jsonl, saves
 // checkpoints with manifests.
@@ -72,6 +74,8 @@ class FakeWorker {
   int Run() {
     Resume();
     std::cout << "fake worker, from step " << step_ << std::endl;
+    Dial();
+    Listen(absl::Milliseconds(script_("load_ms")));
     while (step_ < steps_) {
       Dial();
       if (const int ended = DoStep(); ended >= 0) return ended;
@@ -103,14 +107,13 @@ class FakeWorker {
     const bool now = script_("only_epoch", assignment_.epoch()) == assignment_.epoch();
     if (now && script_("crash_at") == step_) kill(getpid(), SIGKILL);
     if (now && script_("nan_at") == step_)
-      return Fail(v1::WorkerResult::USER, "LOSS_NOT_FINITE", "the loss is NaN");
+      return Fail(v1::WorkerResult::USER, "NON_FINITE", "the loss is NaN");
     if (now && script_("oom_at") == step_)
       return Fail(v1::WorkerResult::OUT_OF_MEMORY, "OUT_OF_MEMORY", "the cap was hit");
     if (now && script_("garbage") == step_) Write("\xff\xff\xff\xff\xff\xff");
     metrics_ << nlohmann::json{{"global_step", step_}, {"loss", Loss()}}.dump() << std::endl;
     v1::WorkerEvent event;
-    *event.mutable_step()->mutable_progress() = Progress();
-    event.mutable_step()->set_measured_peak_bytes(kContextBytes + 1);
+    *event.mutable_step() = Report();
     Send(event);
     const int64_t save = assignment_.spec().training().save_steps();
     if (save > 0 && step_ % save == 0) Checkpoint();
@@ -128,6 +131,13 @@ class FakeWorker {
     progress.set_step_seconds(0.01);
     progress.set_resumed_from_step(resumed_from_);
     return progress;
+  }
+
+  v1::WorkerEvent::Step Report() const {
+    v1::WorkerEvent::Step step;
+    *step.mutable_progress() = Progress();
+    step.set_measured_peak_bytes(kContextBytes + 1);
+    return step;
   }
 
   void Checkpoint() {
@@ -189,7 +199,7 @@ class FakeWorker {
   }
 
   void Dial() {
-    if (fd_ >= 0 || script_("silent")) return;
+    if (fd_ >= 0 || script_("silent") || step_ < script_("hello_at")) return;
     fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -201,9 +211,7 @@ class FakeWorker {
     hello.set_epoch(assignment_.epoch());
     hello.set_nonce(assignment_.nonce());
     hello.set_pid(getpid());
-    hello.set_global_step(step_);
-    hello.set_max_steps(steps_);
-    hello.set_resumed_from_step(resumed_from_);
+    if (step_ > resumed_from_) *hello.mutable_last() = Report();
     Send(event);
   }
 

@@ -87,7 +87,7 @@ TEST_F(AssignmentTest, ASpecInJsonIsReadForTools) {
 // The node reads it back as a message, and never finds half of it.
 TEST_F(AssignmentTest, TheResultIsProtoJsonWithTheErrorOfAFailure) {
   train::AttemptResult result;
-  result.reason = "NON_FINITE_LOSS";
+  result.reason = "NON_FINITE";
   result.message = "step 3";
   result.progress.global_step = 3;
   ASSERT_TRUE(WriteResult(folder_, result).ok());
@@ -95,7 +95,7 @@ TEST_F(AssignmentTest, TheResultIsProtoJsonWithTheErrorOfAFailure) {
   text << std::ifstream(folder_ + "/result.json").rdbuf();
   EXPECT_THAT(text.str(), HasSubstr("\"outcome\":\"FAILED\""));
   EXPECT_THAT(text.str(), HasSubstr("\"failure_class\":\"USER\""));
-  EXPECT_THAT(text.str(), HasSubstr("\"reason\":\"NON_FINITE_LOSS\""));
+  EXPECT_THAT(text.str(), HasSubstr("\"reason\":\"NON_FINITE\""));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/result.json.tmp"));
 }
 

@@ -76,16 +76,17 @@ class WorkerLinkTest : public ::testing::Test {
     train::TrainingProgress progress;
     progress.global_step = step;
     progress.max_steps = 10;
+    progress.loss = 0.5;
     progress.resumed_from_step = 2;
     return progress;
   }
-  void ExpectHello(const v1::WorkerEvent& event, int64_t step) {
+  // Of a link that has just dialled, whatever it knows by then.
+  void ExpectHello(const v1::WorkerEvent& event) {
     ASSERT_TRUE(event.has_hello()) << event.ShortDebugString();
     EXPECT_EQ(event.hello().job_id(), "ft-1");
     EXPECT_EQ(event.hello().epoch(), 3);
     EXPECT_EQ(event.hello().nonce(), "n");
     EXPECT_EQ(event.hello().pid(), getpid());
-    EXPECT_EQ(event.hello().global_step(), step);
   }
   void AwaitCommand(const WorkerLink& link, Command command) {
     for (int i = 0; i < 1000 && link.command() != command; ++i) usleep(10'000);
@@ -96,12 +97,15 @@ class WorkerLinkTest : public ::testing::Test {
   train::AttemptOptions attempt_;
 };
 
-TEST_F(WorkerLinkTest, SaysHelloThenReports) {
+// Before the first report: a worker that loads its model for minutes is known to be alive.
+TEST_F(WorkerLinkTest, SaysHelloAtOnceThenReports) {
   Node node(path_);
   auto link = WorkerLink::Dial(attempt_);
-  link->ReportProgress(At(2), {.measured_peak_bytes = 77, .current_bytes = 5});
   node.Accept();
-  ExpectHello(node.Read(), 2);
+  const v1::WorkerEvent hello = node.Read();
+  ExpectHello(hello);
+  EXPECT_FALSE(hello.hello().has_last());
+  link->ReportProgress(At(2), {.measured_peak_bytes = 77, .current_bytes = 5});
   const v1::WorkerEvent step = node.Read();
   EXPECT_EQ(step.step().progress().global_step(), 2);
   EXPECT_EQ(step.step().measured_peak_bytes(), 77);
@@ -134,15 +138,18 @@ TEST_F(WorkerLinkTest, DialsAgainWhenTheNodeIsBack) {
   auto link = WorkerLink::Dial(attempt_);
   link->ReportProgress(At(1), {});
   first->Accept();
-  ExpectHello(first->Read(), 1);
+  ExpectHello(first->Read());
   first.reset();
   usleep(100'000);
   link->ReportCheckpoint({.global_step = 5, .path = "five"});
-  link->ReportProgress(At(6), {});
+  link->ReportProgress(At(6), {.measured_peak_bytes = 99, .current_bytes = 5});
   Node second(path_);
   second.Accept();
   v1::WorkerEvent event = second.Read();
-  ExpectHello(event, 6);
+  ExpectHello(event);
+  EXPECT_EQ(event.hello().last().progress().global_step(), 6);
+  EXPECT_EQ(event.hello().last().progress().loss(), 0.5);
+  EXPECT_EQ(event.hello().last().measured_peak_bytes(), 99);
   bool checkpoint = false;
   for (int i = 0; i < 2; ++i) {
     event = second.Read();
@@ -161,7 +168,9 @@ TEST_F(WorkerLinkTest, AFrameThatIsNoneBreaksTheConnectionOnly) {
   huge.mutable_refused()->set_reason(std::string(200'000, 'x'));
   node.Send(huge);
   node.Accept();
-  ExpectHello(node.Read(), 1);
+  const v1::WorkerEvent again = node.Read();
+  ExpectHello(again);
+  EXPECT_EQ(again.hello().last().progress().global_step(), 1);
   EXPECT_EQ(link->command(), Command::kNone);
 }
 
