@@ -12,7 +12,7 @@ namespace snug::server {
 struct SchedulerLimits {
   // How often locks of attempts are probed: a worker's death is noticed within it.
   absl::Duration tick = absl::Milliseconds(100);
-  // LibTorch starts in 1 s; weights of 100 GB on a cold disk take a minute to check.
+  // A worker says Hello before it loads anything: this is LibTorch from a cold disk, many times.
   absl::Duration hello_timeout = absl::Seconds(120);
   // Six missed heartbeats of 5 s: the worker is shown as unreachable.
   absl::Duration stale_after = absl::Seconds(30);
@@ -27,6 +27,8 @@ struct SchedulerLimits {
   // says where it is.
   absl::Duration save_progress = absl::Seconds(30);
   absl::Duration maintain_store = absl::Seconds(30);
+  // After a decision that could not be stored: the store itself is mended every 30 s.
+  absl::Duration schedule_again = absl::Seconds(5);
   // (tenant, request_id) makes at most one job in this time.
   absl::Duration request_memory = absl::Hours(24 * 7);
   int64_t max_live_jobs = 1000;

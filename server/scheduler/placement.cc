@@ -43,8 +43,10 @@ void Scheduler::Schedule() {
     queue.push_back(Queued(*entry, settings_.limits.oom_margin));
     waits_for_time |= entry->record.not_before_us > 0;
   }
-  if (!changed_ && !waits_for_time) return;
+  const bool retry = retry_at_ != absl::ZeroDuration() && SinceBoot() >= retry_at_;
+  if (!changed_ && !waits_for_time && !retry) return;
   changed_ = false;
+  retry_at_ = absl::ZeroDuration();
   const Decision decision = Decide(std::move(queue), ledger_.Snapshot(), WallMicros());
   for (const auto& [id, reason] : decision.waiting) {
     Entry& entry = *Find(id);
@@ -61,7 +63,7 @@ void Scheduler::Schedule() {
                                  BudgetBytes(entry.record.job.spec())),
                        plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
     const absl::Status failed = FailJob(entry, ToJobError(refusal));
-    if (!failed.ok()) spdlog::error("job {}: {}", id, failed.message());
+    if (!failed.ok()) ScheduleAgain(entry, failed);
   }
   for (const Placement& placement : decision.placements) {
     Entry& entry = *Find(placement.job);
@@ -69,8 +71,16 @@ void Scheduler::Schedule() {
     if (admitted.ok())
       Launch(entry);
     else
-      spdlog::error("job {}: not admitted: {}", entry.id(), admitted.message());
+      ScheduleAgain(entry, admitted);
   }
+}
+
+// A decision that could not be stored (a full disk): nothing else would bring it up again.
+void Scheduler::ScheduleAgain(Entry& entry, const absl::Status& why) {
+  spdlog::error("job {}: {}", entry.id(), why.message());
+  retry_at_ = SinceBoot() + settings_.limits.schedule_again;
+  entry.record.job.set_reason(absl::StrCat("waits: ", why.message()));
+  Show(entry);
 }
 
 absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {

@@ -83,6 +83,7 @@ class Scheduler {
 
   // placement.cc: from queued to a started attempt.
   void Schedule();
+  void ScheduleAgain(Entry& entry, const absl::Status& why);
   absl::Status Admit(Entry& entry, const Placement& placement);
   void Launch(Entry& entry);
   v1::Assignment AssignmentOf(const Entry& entry) const;
@@ -121,6 +122,7 @@ class Scheduler {
   int64_t next_order_ = 1;
   absl::Duration last_maintained_;
   bool changed_ = true;  // Something that scheduling depends on has changed since the last round.
+  absl::Duration retry_at_;  // When to schedule again although nothing has; zero: not at all.
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   Inbox inbox_;

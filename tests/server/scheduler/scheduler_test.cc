@@ -1,0 +1,132 @@
+// The scheduler over a real store, shim and link, with the worker that trains nothing and with
+// limits short enough to sit through.
+#include "server/scheduler/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/time/clock.h"
+#include "server/job/check_spec.h"
+#include "tests/server/testing/tiny_model.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr const char* kJob = "job-1";
+
+class SchedulerTest : public testing::Test {
+ protected:
+  SchedulerTest()
+      : dir_(fs::temp_directory_path().string() + "/sched-" + std::to_string(getpid())) {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_ + "/state/datasets");
+    fs::create_directories(dir_ + "/state/jobs");
+    WriteTinyModel(dir_ + "/model");
+    WriteTinyDataset(dir_ + "/train.jsonl", 8, 20);
+  }
+  ~SchedulerTest() override {
+    if (scheduler_ != nullptr) scheduler_->Drain();
+    fs::remove_all(dir_);
+  }
+
+  // A job that an earlier life of the daemon has stored; the fake worker does what `script` says.
+  void StoreJob(const std::string& script) {
+    JobRecord record;
+    record.order = 1;
+    record.job.set_id(kJob);
+    record.job.set_state(v1::Job::PREPARING);
+    v1::JobSpec& spec = *record.job.mutable_spec();
+    spec.set_display_name(script);
+    spec.set_model(dir_ + "/model");
+    spec.set_dataset(dir_ + "/train.jsonl");
+    spec.set_method(v1::JobSpec::LORA);
+    FillDefaults(spec, 128);
+    auto store = JobStore::Open({.state_dir = dir_ + "/state"}).value();
+    ASSERT_TRUE(store->Commit({.job = &record}).ok());
+  }
+
+  void Start(SchedulerLimits limits) {
+    store_ = JobStore::Open({.state_dir = dir_ + "/state"}).value();
+    preparer_ =
+        std::make_unique<Preparer>(PrepareSettings{.python = std::getenv("SNUG_PYTHON"),
+                                                   .script = std::getenv("SNUG_PREPARE"),
+                                                   .datasets_dir = dir_ + "/state/datasets"});
+    const std::string bin = std::getenv("SNUG_BIN_DIR");
+    SchedulerSettings settings{.launcher = {.shim = bin + "/snug-shim",
+                                            .worker = std::getenv("SNUG_FAKE_WORKER"),
+                                            .state_dir = dir_ + "/state"},
+                               .devices = {{.name = "cpu:0", .capacity_bytes = 1 << 30}},
+                               .context_bytes = 8 << 20,
+                               .limits = limits};
+    scheduler_ =
+        Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();
+  }
+
+  // The job as soon as it is so; as it is after 60 s otherwise.
+  v1::Job Await(const std::function<bool(const v1::Job&)>& so) {
+    const absl::Time end = absl::Now() + absl::Seconds(60);
+    while (!so(*index_.Find(kJob).value()) && absl::Now() < end)
+      absl::SleepFor(absl::Milliseconds(20));
+    return *index_.Find(kJob).value();
+  }
+  v1::Job Ended() {
+    return Await([](const v1::Job& job) {
+      return job.state() == v1::Job::SUCCEEDED || job.state() == v1::Job::FAILED;
+    });
+  }
+
+  const std::string dir_;
+  JobIndex index_;
+  Metrics metrics_;
+  std::unique_ptr<JobStore> store_;
+  std::unique_ptr<Preparer> preparer_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+// The disk has no room for the ballast (a folder in its place stands for that), so the store
+// refuses to admit. Then it has room again, and nothing else happens: the job runs all the same.
+TEST_F(SchedulerTest, AJobThatCouldNotBeStoredAsAdmittedIsPlacedLater) {
+  StoreJob("steps=2");
+  const std::string ballast = dir_ + "/state/ballast";
+  fs::remove(ballast);
+  fs::create_directories(ballast);
+  Start({.maintain_store = absl::Milliseconds(100), .schedule_again = absl::Milliseconds(200)});
+  const v1::Job refused =
+      Await([](const v1::Job& job) { return job.reason().find("is full") != std::string::npos; });
+  EXPECT_EQ(refused.state(), v1::Job::QUEUED);
+  EXPECT_THAT(refused.reason(), HasSubstr("the disk with the state directory is full"));
+  fs::remove(ballast);
+  const v1::Job ended = Ended();
+  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.epoch(), 1);
+}
+
+// The model loads for longer than a worker may take to say Hello: it has said it before.
+TEST_F(SchedulerTest, AWorkerThatLoadsForLongIsLeftAlone) {
+  StoreJob("steps=2 load_ms=3000");
+  Start({.hello_timeout = absl::Seconds(1)});
+  const v1::Job loading = Await([](const v1::Job& job) { return job.worker_pid() != 0; });
+  EXPECT_EQ(loading.state(), v1::Job::RUNNING);
+  EXPECT_EQ(loading.reason(), "its worker is loading the model");
+  const v1::Job ended = Ended();
+  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.epoch(), 1);
+}
+
+// One that never says it is ended, and the next one too, until no retries are left.
+TEST_F(SchedulerTest, AWorkerThatNeverSaysHelloIsEnded) {
+  StoreJob("steps=1000 silent=1");
+  Start({.hello_timeout = absl::Milliseconds(300), .kill_grace = absl::Milliseconds(200)});
+  const v1::Job again = Await([](const v1::Job& job) { return job.epoch() == 2; });
+  EXPECT_EQ(again.epoch(), 2);
+}
+
+}  // namespace
+}  // namespace snug::server
