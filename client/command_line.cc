@@ -2,9 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <sstream>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "client/connection.h"
+#include "client/json.h"
 #include "proto/snug/key_hint.h"
+#include "proto/snug/version.h"
 
 namespace snug::client {
 namespace {
@@ -57,17 +62,42 @@ void AddCommands(CLI::App* app, CommandLine* line) {
 }
 
 // Words that nothing takes: an unknown command, or too many of them after one.
-int Unexpected(const CLI::App& app, Terminal& terminal) {
+std::string Unexpected(const CLI::App& app) {
   const std::string word = app.remaining(/*recurse=*/true).front();
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
   }
   const bool has_command = !app.get_subcommands().empty();
-  terminal.err << "snug: " << (has_command ? "not expected: " : "no such command: ") << word;
+  std::string text = has_command ? "snug: not expected: " : "snug: no such command: ";
+  absl::StrAppend(&text, word);
   const std::string near = has_command ? "" : Nearest(word, names);
-  if (!near.empty()) terminal.err << "; did you mean " << near << "?";
-  terminal.err << "\nRun snug --help for what there is." << std::endl;
+  if (!near.empty()) absl::StrAppend(&text, "; did you mean ", near, "?");
+  return text + "\nRun snug --help for what there is.\n";
+}
+
+// Asked of the words alone: a line that cannot be parsed says its mistake as JSON, too.
+bool WantsJson(const std::vector<std::string>& arguments) {
+  std::string wanted;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    absl::string_view word = arguments[i];
+    const bool is_name = word == "--output" || word == "-o";
+    if (is_name && i + 1 < arguments.size()) wanted = arguments[i + 1];
+    if (!is_name && (absl::ConsumePrefix(&word, "--output=") || absl::ConsumePrefix(&word, "-o")))
+      wanted = std::string(absl::StripPrefix(word, "="));
+  }
+  return wanted == "json";
+}
+
+int Mistake(absl::string_view text, bool json, Terminal& terminal) {
+  if (!json) {
+    terminal.err << text << std::flush;
+    return kExitUsage;
+  }
+  absl::ConsumePrefix(&text, "snug: ");
+  const std::string message(absl::StripTrailingAsciiWhitespace(text));
+  const Json error = {{"reason", "USAGE"}, {"message", message}, {"field", ""}};
+  terminal.err << JsonText(Json::object({{"error", error}})) << std::flush;
   return kExitUsage;
 }
 
@@ -78,7 +108,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   CLI::App app("snug submits fine-tuning jobs to the Snug daemon, plans, watches and fetches them.",
                "snug");
   app.footer(kFooter);
-  app.set_version_flag("--version", "snug 0.1.0");
+  app.set_version_flag("--version", std::string("snug ") + kVersion);
   app.require_subcommand(0, 1);  // That there is none is said below, in better words.
   app.fallthrough();             // What is said below may also stand behind the command.
   line->server = DefaultServer();
@@ -92,18 +122,19 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
   AddCommands(&app, line);
+  const bool json = WantsJson(arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end.
     app.parse(arguments);
   } catch (const CLI::ExtrasError& e) {
-    return Unexpected(app, terminal);
+    return Mistake(Unexpected(app), json, terminal);
   } catch (const CLI::ParseError& e) {
-    const int code = app.exit(e, terminal.out, terminal.err);
-    return code == 0 ? kExitOk : kExitUsage;
+    std::ostringstream text;
+    const int code = app.exit(e, terminal.out, text);
+    return code == 0 ? kExitOk : Mistake(text.str(), json, terminal);
   }
   if (app.get_subcommands().empty()) {
-    terminal.err << app.help();
-    return kExitUsage;
+    return Mistake(app.help(), json, terminal);
   }
   line->output = output == "json" ? Output::kJson : Output::kTable;
   line->command = app.get_subcommands().front()->get_name();

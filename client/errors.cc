@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +14,8 @@
 
 namespace snug::client {
 namespace {
+
+constexpr const char* kDetails = "google.rpc.Status";  // Of the payload on a status.
 
 void AddField(const google::rpc::BadRequest& request, std::vector<std::string>* lines) {
   for (const auto& violation : request.field_violations()) {
@@ -44,6 +47,19 @@ void AddDetail(const google::protobuf::Any& detail, std::vector<std::string>* li
   } else if (detail.UnpackTo(&info) && !info.reason().empty()) {
     lines->front() += absl::StrCat(" (", info.reason(), ")");
   }
+}
+
+// The same detail, for a script.
+void AddDetail(const google::protobuf::Any& detail, Json* error) {
+  google::rpc::BadRequest request;
+  google::rpc::ErrorInfo info;
+  if (detail.UnpackTo(&info) && !info.reason().empty()) (*error)["reason"] = info.reason();
+  if (!detail.UnpackTo(&request)) return;
+  for (const auto& violation : request.field_violations())
+    (*error)["fields"].push_back(
+        {{"field", FilePath(violation.field())}, {"message", violation.description()}});
+  if (request.field_violations_size() > 0)
+    (*error)["field"] = FilePath(request.field_violations(0).field());
 }
 
 std::string CodeInWords(grpc::StatusCode code) {
@@ -96,8 +112,23 @@ absl::Status ToStatus(const grpc::Status& status) {
   }
   std::vector<std::string> lines = {Headline(message, details)};
   for (const google::protobuf::Any& detail : details.details()) AddDetail(detail, &lines);
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      absl::StrJoin(lines, "\n"));
+  absl::Status said(static_cast<absl::StatusCode>(status.error_code()), absl::StrJoin(lines, "\n"));
+  details.set_message(status.error_message());
+  if (has_details) said.SetPayload(kDetails, absl::Cord(details.SerializeAsString()));
+  return said;
+}
+
+Json ErrorToJson(const absl::Status& status) {
+  Json error = {{"reason", absl::StatusCodeToString(status.code())},
+                {"message", std::string(status.message())},
+                {"field", ""}};
+  google::rpc::Status details;
+  const auto payload = status.GetPayload(kDetails);
+  if (payload && details.ParseFromString(std::string(*payload))) {
+    error["message"] = details.message();
+    for (const google::protobuf::Any& detail : details.details()) AddDetail(detail, &error);
+  }
+  return Json::object({{"error", std::move(error)}});
 }
 
 }  // namespace snug::client

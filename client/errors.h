@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "client/json.h"
 #include "grpcpp/support/status.h"
 
 namespace snug::client {
@@ -14,8 +15,13 @@ namespace snug::client {
 std::string FilePath(absl::string_view field);
 
 // The message, then a line for each detail of the google.rpc.Status that came with it: every bad
-// field by its path in the job file, the reason, when to try again.
+// field by its path in the job file, the reason, when to try again. The details themselves ride
+// along as a payload, for ErrorToJson.
 absl::Status ToStatus(const grpc::Status& status);
+
+// {"error": {"reason", "message", "field"[, "fields": [{"field", "message"}, ...]]}}: as a job's
+// own error, and all bad fields of a request.
+Json ErrorToJson(const absl::Status& status);
 
 }  // namespace snug::client
 

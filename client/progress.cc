@@ -20,6 +20,13 @@ std::string Bar(double share, int width) {
   return absl::StrCat("[", std::string(full, '#'), std::string(width - full, '.'), "]");
 }
 
+std::string LossText(const v1::Progress& progress) {
+  std::string text = absl::StrFormat("loss %.4f", progress.loss());
+  if (progress.has_eval_loss())
+    absl::StrAppend(&text, absl::StrFormat("  eval loss %.4f", progress.eval_loss()));
+  return text;
+}
+
 }  // namespace
 
 void TimeLeft::Add(const v1::Progress& progress, absl::Time now) {
@@ -43,9 +50,7 @@ absl::Duration TimeLeft::Estimate() const {
 
 std::string ProgressPrinter::Facts(const v1::Job& job) const {
   const v1::Progress& progress = job.progress();
-  std::string text = absl::StrFormat("loss %.4f", progress.loss());
-  if (progress.has_eval_loss())
-    absl::StrAppend(&text, absl::StrFormat("  eval loss %.4f", progress.eval_loss()));
+  std::string text = LossText(progress);
   if (progress.tokens_per_second() > 0) {
     absl::StrAppend(&text, absl::StrFormat("  %.0f tokens/s", progress.tokens_per_second()));
   }
@@ -76,11 +81,13 @@ void ProgressPrinter::ShowState(const v1::Job& job) {
 void ProgressPrinter::ShowSteps(const v1::Job& job, absl::Time now) {
   const v1::Progress& progress = job.progress();
   const bool is_last = progress.global_step() == progress.max_steps() || HasEnded(job.state());
-  if (progress.global_step() == last_step_ && !terminal_.is_tty) return;
-  if (!terminal_.is_tty && !is_last && now - last_written_ < kLineInterval) return;
-  last_step_ = progress.global_step();
-  last_written_ = now;
   const std::string step = absl::StrCat("step ", progress.global_step(), "/", progress.max_steps());
+  // The same step is told again when more is known of it: its evaluation, say.
+  const std::string told = absl::StrCat(step, " ", LossText(progress));
+  if (told == last_told_ && !terminal_.is_tty) return;
+  if (!terminal_.is_tty && !is_last && now - last_written_ < kLineInterval) return;
+  last_told_ = told;
+  last_written_ = now;
   const std::string facts = Facts(job);
   if (!terminal_.is_tty) {
     terminal_.out << step << "  " << facts << std::endl;

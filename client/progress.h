@@ -47,7 +47,7 @@ class ProgressPrinter {
   const int columns_;
   TimeLeft time_left_;
   std::string last_state_;
-  int64_t last_step_ = -1;
+  std::string last_told_;  // Step and losses of the last line.
   absl::Time last_written_ = absl::InfinitePast();
   bool line_is_open_ = false;
 };

@@ -4,6 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "client/commands.h"
+#include "client/errors.h"
+#include "client/json.h"
 
 namespace snug::client {
 namespace {
@@ -27,7 +29,10 @@ int Run(std::vector<std::string> arguments, Terminal& terminal) {
   const absl::StatusOr<int> code = Commands().at(line.command)(line, terminal);
   terminal.out.flush();
   if (code.ok()) return *code;
-  terminal.err << "snug: " << code.status().message() << std::endl;
+  if (line.output == Output::kJson)
+    terminal.err << JsonText(ErrorToJson(code.status())) << std::flush;
+  else
+    terminal.err << "snug: " << code.status().message() << std::endl;
   return kExitError;
 }
 

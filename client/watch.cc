@@ -43,7 +43,7 @@ class Watcher {
       // A stream that ends well before the job has is the daemon's way to bound its length.
       const bool lost = status.error_code() == grpc::StatusCode::UNAVAILABLE;
       if (!status.ok() && !lost) return ToStatus(status);
-      if (lost && !backoff_.waited()) {
+      if (lost && !backoff_.waited() && line_.output == Output::kTable) {
         terminal_.err << "snug: the daemon is away; the job goes on, waiting for the daemon"
                       << std::endl;
       }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/snug/status_macros.h"
+#include "proto/snug/version.h"
 #include "proto/snug/yaml.h"
 #include "server/node/attempt_files.h"
 
@@ -52,10 +53,13 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--metrics-port", flags.metrics_port, "Port of /metrics on loopback; 0 = any")
       ->check(CLI::Range(0, 65535));
+  app.set_version_flag("--version", absl::StrCat("snugd ", kVersion));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     return absl::OutOfRangeError(app.help());
+  } catch (const CLI::CallForVersion& version) {
+    return absl::OutOfRangeError(version.what());
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see snugd --help"));
   }

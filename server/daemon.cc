@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
+#include "proto/snug/version.h"
 #include "server/config.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
@@ -24,7 +25,6 @@
 namespace snug::server {
 namespace {
 
-constexpr const char* kVersion = "0.1.0";
 constexpr absl::Duration kDrainPatience = absl::Seconds(10);
 constexpr int kWatchdogSeconds =
     20;  // gRPC's Shutdown of this version may never return (upstream 39114).
@@ -167,7 +167,7 @@ void Daemon::WaitForShutdown() {
   Shutdown();
 }
 
-// R-G9. Everything durable is durable already; this is about telling clients and closing the store
+// Everything durable is durable already; this is about telling clients and closing the store
 // cleanly.
 void Daemon::Shutdown() {
   if (server_ != nullptr) server_->StopAccepting();

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "client/connection.h"
+#include "client/json.h"
 #include "client/run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -96,6 +97,7 @@ TEST_F(CommandLineTest, HelpIsNoMistakeAndDocumentsExitCodes) {
   EXPECT_THAT(out_.str(), HasSubstr("Exit codes: 0 done, 1 an error, 64"));
   EXPECT_EQ(Ended({"submit", "--help"}), 0);
   EXPECT_EQ(Ended({"--version"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("snug 0.1.0\n"));
 }
 
 TEST_F(CommandLineTest, MistakesEndWith64AndAreNamed) {
@@ -111,6 +113,22 @@ TEST_F(CommandLineTest, MistakesEndWith64AndAreNamed) {
 }
 
 // No daemon: how to start one, with the socket that was asked for.
+// A script that asked for JSON gets it for its own mistakes as well, however it spelled the option.
+TEST_F(CommandLineTest, MistakesAreJsonForThoseWhoAskedForJson) {
+  for (const std::vector<std::string>& line : std::vector<std::vector<std::string>>{
+           {"--output", "json", "lits"}, {"get", "--output=json"}, {"-ojson", "download", "j"}}) {
+    err_.str("");
+    EXPECT_EQ(Ended(line), 64);
+    const Json said = Json::parse(err_.str(), nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(said.is_object()) << err_.str();
+    EXPECT_EQ(said["error"]["reason"], "USAGE");
+    EXPECT_FALSE(said["error"]["message"].get<std::string>().empty());
+  }
+  err_.str("");
+  EXPECT_EQ(Ended({"-o", "json", "-o", "table", "lits"}), 64);
+  EXPECT_THAT(err_.str(), HasSubstr("snug: no such command: lits; did you mean list?"));
+}
+
 TEST_F(CommandLineTest, AWrongServerSaysHowToStartADaemon) {
   EXPECT_EQ(client::Run({"list", "--server", "unix:/nonexistent/snug.sock"}, terminal_), 1);
   EXPECT_EQ(err_.str(),

@@ -101,11 +101,11 @@ TEST_F(ProgressTest, TheEndIsOneLineAndErrorsGoToStderr) {
   v1::Job failed;
   failed.set_id("abc");
   failed.set_state(v1::Job::FAILED);
-  failed.mutable_error()->set_reason("NOT_FINITE");
+  failed.mutable_error()->set_reason("NON_FINITE");
   failed.mutable_error()->set_message("loss is NaN at step 7");
   PrintEnd(failed, lines_);
   EXPECT_EQ(out_.str(), "FAILED\n");
-  EXPECT_EQ(err_.str(), "snug: abc: NOT_FINITE: loss is NaN at step 7\n");
+  EXPECT_EQ(err_.str(), "snug: abc: NON_FINITE: loss is NaN at step 7\n");
 }
 
 // A reason that only repeats the state is left out.

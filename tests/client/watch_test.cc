@@ -58,6 +58,21 @@ TEST_F(WatchTest, LinesFollowTheJob) {
             "fetch it with: snug download abc-in-full DIR\n");
 }
 
+// The last step is reported, then evaluated: its line is written again with what is new, and no
+// third time.
+TEST_F(WatchTest, TheLastStepIsToldWithAllThatIsKnown) {
+  v1::Job trained = Job(v1::Job::RUNNING, 10);
+  trained.mutable_progress()->set_loss(6.16);
+  v1::Job evaluated = trained;
+  evaluated.mutable_progress()->set_eval_loss(5.9);
+  v1::Job ended = evaluated;
+  ended.set_state(v1::Job::SUCCEEDED);
+  Answer({trained, trained, evaluated, ended});
+  EXPECT_EQ(server_.Run({"watch", "abc"}).out,
+            "RUNNING\nstep 10/10  loss 6.1600\nstep 10/10  loss 6.1600  eval loss 5.9000\n"
+            "SUCCEEDED at step 10 of 10\nfetch it with: snug download abc-in-full DIR\n");
+}
+
 TEST_F(WatchTest, JsonIsALinePerChange) {
   Answer({Job(v1::Job::RUNNING, 1), Job(v1::Job::RUNNING, 2), Job(v1::Job::SUCCEEDED, 10)});
   std::istringstream out(server_.Run({"watch", "abc", "--output", "json"}).out);
@@ -75,6 +90,10 @@ TEST_F(WatchTest, AJobThatDoesNotExistIsAnError) {
   const Ran ran = server_.Run({"watch", "abc"});
   EXPECT_EQ(ran.code, 1);
   EXPECT_EQ(ran.err, "snug: no job abc\n");
+  const Ran json = server_.Run({"watch", "abc", "--output", "json"});
+  EXPECT_EQ(json.code, 1);
+  EXPECT_EQ(json.out, "");
+  EXPECT_EQ(nlohmann::json::parse(json.err)["error"]["message"], "no job abc");
 }
 
 // A stream that ends before the job does is opened again, by the id in full.
