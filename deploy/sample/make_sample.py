@@ -6,8 +6,8 @@ yet.
 From the packages of this machine (packages.py), into DIR:
   summaries.jsonl, summaries-eval.jsonl   a package's name -> its summary        (the full job)
   sections.jsonl, sections-eval.jsonl     name and summary -> its section        (the LoRA job)
-  model/                                  Llama, 7 million parameters, random; tokenizer of 4096
-  tokens full.yaml, lora.yaml                    the job files, as they lie beside this script
+  model/                                  Llama, 7 million parameters, random; 4096 tokens
+  full.yaml, lora.yaml                    the job files, as they lie beside this script
 The same machine gives the same bytes. The folder is written aside and renamed.
 """
 

@@ -1,12 +1,16 @@
 """Runs the main job through a daemon of its own: a full fine-tuning, then an adapter on its model.
 
-    .venv/bin/python deploy/sample/quickstart.py
+    .venv/bin/python deploy/sample/quickstart.py [--rows N] [--steps N] [--work DIR]
 
 Everything lies under .cache/quickstart: sample/ (data, model, job files; made once), sample/trained
-(the first job's model), adapter/ (the second job's), state/ (the daemon's, kept). Talks to
-Snug through the `snug` command alone. Ends the daemon it started, whatever happens.
+(the first job's model), adapter/ (the second job's), state/ (the daemon's, kept). Talks to Snug
+through the `snug` command alone. Ends the daemon it started, whatever happens.
+
+--rows and --steps make a small one of it, to see that everything works and not what it learns:
+packages to learn from, optimizer steps of each job. It has a folder of its own.
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -20,10 +24,8 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = ROOT / "build/bin"
+BIN = pathlib.Path(os.environ.get("SNUG_BIN_DIR", ROOT / "build/bin"))
 SCRIPTS = ROOT / "deploy/sample"
-WORK = ROOT / ".cache/quickstart"
-SAMPLE = WORK / "sample"
 
 METRICS_PORT = 9464  # snugd's default; another one is taken where that is in use
 MAX_SOCKET_PATH = 100  # sun_path holds 107 characters
@@ -40,13 +42,14 @@ def mib(count):
 
 
 class Daemon:
-    """A snugd of our own, from `with` to its end."""
+    """A snugd of our own, from `with` to its end. All it writes lies in `work`."""
 
-    def __init__(self):
-        self.state = WORK / "state"
-        self.pid_file = WORK / "snugd.pid"
+    def __init__(self, work):
+        self.state = work / "state"
+        self.pid_file = work / "snugd.pid"
+        self.log = work / "snugd.log"
         self.metrics = f"http://127.0.0.1:{free_port(METRICS_PORT)}/metrics"
-        path = str(WORK / "snug.sock")
+        path = str(work / "snug.sock")
         long = len(path) > MAX_SOCKET_PATH
         self.socket = tempfile.mkdtemp(prefix="snug-") + "/snug.sock" if long else path
         self.process = None
@@ -58,16 +61,16 @@ class Daemon:
 
     def __enter__(self):
         end_of_earlier_run(self.pid_file)
-        log = open(WORK / "snugd.log", "wb")
-        self.process = subprocess.Popen(
-            self.command(), stdout=log, stderr=log, start_new_session=True
-        )
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, start_new_session=True
+            )
         self.pid_file.write_text(str(self.process.pid))
         deadline = time.monotonic() + START_SECONDS
         while self.snug("list", check=False, capture_output=True).returncode:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
-                sys.exit(f"snugd did not start:\n{(WORK / 'snugd.log').read_text()}")
+                sys.exit(f"snugd did not start:\n{self.log.read_text()}")
             time.sleep(0.1)
         self.cancel_live_jobs()  # those of a run that was killed
         return self
@@ -121,11 +124,11 @@ def end_of_earlier_run(pid_file):
         time.sleep(2)
 
 
-def make_sample():
-    if SAMPLE.exists():
+def make_sample(sample, rows):
+    if sample.exists():
         return
     say("making the sample: data, tokenizer, a model that knows nothing")
-    python("make_sample.py", "--output", SAMPLE)
+    python("make_sample.py", "--output", sample, *(("--rows", rows) if rows else ()))
 
 
 def python(script, *words):
@@ -151,6 +154,14 @@ def budget_between(daemon, file):
     return (min(peaks) + max(peaks)) // 2, max(peaks)
 
 
+def ask(before, after, questions, count):
+    """Shows answers; gives the loss on the questions before the job, which no job reports."""
+    results = after.with_suffix(".asked.json")
+    words = ("--questions", questions, "--show", 3, "--count", count, "--results", results)
+    python("ask.py", "--before", before, "--after", after, *words)
+    return json.loads(results.read_text())["loss"]["before"]
+
+
 def losses(directory):
     """(first training loss, last training loss, last loss on what was held out)."""
     lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
@@ -159,12 +170,12 @@ def losses(directory):
     return train[0], train[-1], held_out[-1]
 
 
-def report(title, job, directory):
+def report(title, job, directory, before):
     first, last, held_out = losses(directory)
     memory = job["memory"]
     print(f"{title}")
-    print(f"  loss            {first:.3f} at the first step, {last:.3f} at the last, ", end="")
-    print(f"{held_out:.3f} on what was held out")
+    print(f"  held-out loss   {before:.3f} before, {held_out:.3f} after")
+    print(f"  training loss   {first:.3f} at the first step, {last:.3f} at the last")
     print(f"  plan            {memory['plan']}")
     print(f"  peak memory     {mib(memory['predicted_peak_bytes'])} predicted, ", end="")
     print(f"{mib(memory['measured_peak_bytes'])} measured, {mib(memory['budget_bytes'])} reserved")
@@ -178,35 +189,48 @@ def print_metrics(daemon):
             print(f"  {line}")
 
 
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, help="packages to learn from; default: make_sample's")
+    parser.add_argument("--steps", type=int, help="of each job; default: what the job files say")
+    parser.add_argument("--work", type=pathlib.Path, help="default: .cache/quickstart")
+    options = parser.parse_args()
+    small = options.rows or options.steps
+    options.work = options.work or ROOT / ".cache" / ("quickstart-small" if small else "quickstart")
+    options.work = options.work.resolve()
+    return options
+
+
 def main():
     began = time.monotonic()
+    options = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
-    WORK.mkdir(parents=True, exist_ok=True)
-    make_sample()
-    with Daemon() as daemon:
-        print(f"daemon: log in {WORK / 'snugd.log'}, metrics at {daemon.metrics}")
-        run_both(daemon)
+    options.work.mkdir(parents=True, exist_ok=True)
+    make_sample(options.work / "sample", options.rows)
+    with Daemon(options.work) as daemon:
+        print(f"daemon: log in {daemon.log}, metrics at {daemon.metrics}")
+        run_both(daemon, options.work, options.steps)
     print(f"\nAll of it took {time.monotonic() - began:.0f} s.")
 
 
-def run_both(daemon):
-    model, adapter = SAMPLE / "trained", WORK / "adapter"
+def run_both(daemon, work, steps):
+    sample, adapter = work / "sample", work / "adapter"
+    start, model = sample / "model", sample / "trained"
+    changes = (f"training.max_steps={steps}",) if steps else ()
     say("job 1: full fine-tuning, a package's name -> its summary")
-    full = run_job(daemon, SAMPLE / "full.yaml", model)
+    full = run_job(daemon, sample / "full.yaml", model, *changes)
     say("job 2: LoRA on that model, name and summary -> section")
-    budget, keep = budget_between(daemon, SAMPLE / "lora.yaml")
+    budget, keep = budget_between(daemon, sample / "lora.yaml")
     print(f"budget {mib(budget)}; keeping everything would need {mib(keep)}")
-    lora = run_job(daemon, SAMPLE / "lora.yaml", adapter, f"memory.budget={budget}")
+    lora = run_job(daemon, sample / "lora.yaml", adapter, f"memory.budget={budget}", *changes)
 
     say("asked before and after")
-    questions = ("--questions", SAMPLE / "summaries-eval.jsonl", "--show", 3, "--count", 3)
-    python("ask.py", "--before", SAMPLE / "model", "--after", model, *questions)
-    questions = ("--questions", SAMPLE / "sections-eval.jsonl", "--show", 3, "--count", 60)
-    python("ask.py", "--before", model, "--after", adapter, *questions)
+    full_before = ask(start, model, sample / "summaries-eval.jsonl", 3)
+    lora_before = ask(model, adapter, sample / "sections-eval.jsonl", 60)
 
     say("results")
-    report("job 1, full fine-tuning", full, model)
-    report("job 2, LoRA", lora, adapter)
+    report("job 1, full fine-tuning", full, model, full_before)
+    report("job 2, LoRA", lora, adapter, lora_before)
     print(f"  the adapter     {adapter}")
     print(f"metrics, while the daemon runs: curl {daemon.metrics}")
     print_metrics(daemon)

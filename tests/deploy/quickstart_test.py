@@ -1,0 +1,61 @@
+"""The quickstart's whole way, small: two jobs of three steps on 150 packages. What they learn is
+not looked at; that they run as the quickstart promises is."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+REPORT = re.compile(
+    r"held-out loss   ([\d.]+) before, ([\d.]+) after\n"
+    r"  training loss   ([\d.]+) at the first step, ([\d.]+) at the last\n"
+    r"  plan            (.+)\n"
+    r"  peak memory     ([\d,]+) MiB predicted, ([\d,]+) MiB measured, ([\d,]+) MiB reserved\n"
+)
+ASKED = re.compile(r"loss on all \d+: ([\d.]+) before, ([\d.]+) after")
+
+
+class QuickstartTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="snug-")
+        self.addCleanup(folder.cleanup)
+        self.work = pathlib.Path(folder.name)
+
+    def run_small(self):
+        command = [sys.executable, "-B", ROOT / "deploy/sample/quickstart.py"]
+        command += ["--rows", "150", "--steps", "3", "--work", self.work]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=500)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        return run.stdout
+
+    def test_small_quickstart_shows_what_it_promises(self):
+        out = self.run_small()
+        reports, asked = REPORT.findall(out), ASKED.findall(out)
+        self.assertEqual((len(reports), len(asked)), (2, 2), out)
+        for report, (before, after) in zip(reports, asked):
+            self.assert_losses(report, float(before), float(after))
+            predicted, measured, reserved = (int(n.replace(",", "")) for n in report[5:])
+            self.assertLessEqual(predicted, reserved)
+            self.assertLessEqual(measured, reserved)
+            self.assertGreater(measured, predicted / 2)
+        self.assertEqual(reports[0][4], "keep")
+        self.assertRegex(reports[1][4], r"^recompute [1-6] of 6$")
+        self.assertIn(f"*  {reports[1][4]}", out)  # the plan's table has said so before
+        for name in ("adapter_config.json", "adapter_model.safetensors", "metrics.jsonl"):
+            self.assertTrue((self.work / "adapter" / name).is_file(), name)
+        self.assertIn("snug_jobs", out)
+        self.assertFalse((self.work / "snug.sock").exists())
+
+    # The worker's own evaluation agrees with transformers on the files that it made.
+    def assert_losses(self, report, before, after):
+        self.assertAlmostEqual(float(report[0]), before, delta=0.0011)
+        self.assertAlmostEqual(float(report[1]), after, delta=0.0021)
+        self.assertLess(after, before)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
