@@ -2,8 +2,8 @@
 // it: normalise, whose backward needs its output alone, and affine, one multiplication away from
 // it.
 //
-//   r[i] = 1 / sqrt(mean_c x[i,c]^2 + eps)    xhat[i,c] = x[i,c] * r[i]    z[i,c] = xhat[i,c] *
-//   gamma[c]
+//   r[i] = 1 / sqrt(mean_c x[i,c]^2 + eps)
+//   xhat[i,c] = x[i,c] * r[i]    z[i,c] = xhat[i,c] * gamma[c]
 //
 // Rounding in bf16 is that of transformers' LlamaRMSNorm: xhat is rounded to bf16, then z is.
 #ifndef KERNELS_RMS_NORM_H_

@@ -2,13 +2,11 @@
 //
 // Rules that hold for every op of this folder, so that its header need not repeat them:
 // - Tensors are rows of C contiguous elements, `..._stride` elements apart (>= C). Pointers need
-// the
-//   alignment of their element only. All sizes, strides and indices are 64-bit.
+//   the alignment of their element only. All sizes, strides and indices are 64-bit.
 // - N == 0 rows is valid and does nothing. Arguments are checked before anything is written: on an
 //   error, nothing was written.
 // - Two operands may be the same tensor (same pointer, same stride) where the header allows it.
-// They
-//   never overlap in part; that is not checked.
+//   They never overlap in part; that is not checked.
 // - Results are the same bits from run to run, for any number of threads, and however rows are
 //   divided among calls, so that a recompute gives what the first run gave. Headers name the
 //   exceptions. Arithmetic and statistics are fp32 (sums over many terms: fp64) for bf16 as well;

@@ -11,7 +11,7 @@
 namespace snug::server {
 namespace {
 
-// By R-D4. The caller of DATA_LOSS must not write to this file again: after a failed fsync the
+// The caller of DATA_LOSS must not write to this file again: after a failed fsync the
 // kernel has dropped the dirty pages.
 absl::Status ToStatus(const SQLite::Exception& error, absl::string_view what) {
   const std::string message =

@@ -21,7 +21,7 @@ namespace snug::server {
 
 struct StoreOptions {
   std::string state_dir;
-  // Freed when the disk is full, so that results of running workers still land (R-D4).
+  // Freed when the disk is full, so that results of running workers still land.
   int64_t ballast_bytes = 64 << 20;
   // Called when the file can no longer be trusted; must not return. Default: exit code 74 at once,
   // so that nothing more is acknowledged.

@@ -17,7 +17,7 @@ namespace snug::server {
 struct JobRecord {
   v1::Job job;             // As the API shows it, with the spec, defaults filled in.
   int64_t order = 0;       // Of arrival: 1, 2, 3, ...
-  int infra_failures = 0;  // In a row without progress (R-D1).
+  int infra_failures = 0;  // In a row without progress.
   int oom_failures = 0;
   int64_t not_before_us = 0;     // Wall time before which no attempt starts.
   int64_t last_resume_step = 0;  // Of the newest attempt; a later one means progress.
@@ -39,7 +39,7 @@ struct AttemptRecord {
   std::string nonce;
   std::string device;
   std::string boot_id;   // Of the machine when it was started.
-  int64_t shim_pid = 0;  // A hint only: the lock is the proof (R-D8).
+  int64_t shim_pid = 0;  // A hint only: the lock is the proof.
   v1::Plan plan;
   int64_t cap_bytes = 0;
   std::string resume_from;  // Checkpoint folder, or empty.

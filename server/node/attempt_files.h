@@ -1,9 +1,9 @@
 // The files of an attempt: where they lie, the lock that proves that its shim lives, and what a
 // dead one left behind.
 //
-//   <state>/jobs/<job>/checkpoints/step-000123.e1/       shared by the job's attempts
-//   <state>/jobs/<job>/attempts/<epoch>/                 assignment.binpb lock exit.json
-//   result.json worker.log metrics.jsonl output/
+//   <state>/jobs/<job>/checkpoints/step-000123.e1/   shared by the job's attempts
+//   <state>/jobs/<job>/attempts/<epoch>/             assignment.binpb lock exit.json result.json
+//                                                    worker.log metrics.jsonl output/
 #ifndef SERVER_NODE_ATTEMPT_FILES_H_
 #define SERVER_NODE_ATTEMPT_FILES_H_
 

@@ -49,7 +49,7 @@ struct RetryDecision {
   std::string reason;  // In one sentence, for the job.
 };
 
-// R-D1: the first infrastructure retry at once, then after 10 s * 2^n of at most 10 min, +-20 %; at
+// The first infrastructure retry at once, then after 10 s * 2^n of at most 10 min, +-20 %; at
 // most 5 in a row. A newer checkpoint than the one that the attempt started from is progress and
 // starts the count again. Out of memory: at most 2, each under another plan. `jitter` in [-1, 1].
 RetryDecision DecideRetry(Ending ending, Failures before, bool progressed, double jitter);

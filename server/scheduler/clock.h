@@ -1,4 +1,4 @@
-// The two clocks (R-D13): durations and timeouts by one that nobody can set and that counts sleep;
+// The two clocks: durations and timeouts by one that nobody can set and that counts sleep;
 // wall time for people and `not before`.
 #ifndef SERVER_SCHEDULER_CLOCK_H_
 #define SERVER_SCHEDULER_CLOCK_H_

@@ -1,9 +1,8 @@
 // What the readers of worker/program make of files, for tests that compare them with the Python
 // libraries that write these files. Reads lines, answers each with one line of JSON:
-//   header FILE                    a safetensors file
-//   model DIR                      its config.json and weights, compared with the program of the
-//   model adapter DIR MODEL_DIR RANK     adapter_model.safetensors of an adapter on all linear
-//   layers
+//   header FILE                  a safetensors file
+//   model DIR                    its config.json and weights, against the model's program
+//   adapter DIR MODEL_DIR RANK   adapter_model.safetensors of an adapter on all linear layers
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>

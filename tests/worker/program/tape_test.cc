@@ -81,8 +81,8 @@ TEST(TapeTest, SlotsLiveFromFirstToLastMentionAndNeverOverlap) {
   }
 }
 
-// What the arena wastes against the bytes that are live at its peak. In the trial: 1.000 for keep
-// and full recompute, at most 1.016.
+// What the arena wastes against the bytes that are live at its peak: 1.000 for keep and full
+// recompute, at most 1.016 in between.
 TEST(TapeTest, ArenaIsAtMostTwoPercentOverLiveBytes) {
   std::mt19937 random(5);
   double worst = 1.0;
