@@ -1,7 +1,7 @@
 // The worker's end of the link to the node: says Hello at once, so that the node knows of a worker
-// that loads for long; reports, obeys. A worker outlives the
-// daemon, so nothing here fails for good: when the socket breaks the link dials again, says Hello
-// anew, and reports that were lost meanwhile are superseded by the next.
+// that loads for long; reports, obeys. A worker outlives the daemon, so nothing here fails for
+// good: when the socket breaks the link dials again, says Hello anew, and reports that were lost
+// meanwhile are superseded by the next.
 #ifndef WORKER_LINK_WORKER_LINK_H_
 #define WORKER_LINK_WORKER_LINK_H_
 
