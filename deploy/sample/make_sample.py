@@ -86,7 +86,7 @@ def write_model(directory, tokenizer):
 
 def make_sample(directory, max_rows):
     packages = read_packages()
-    held_out = packages[: min(EVAL_ROWS, len(packages) // 10)]
+    held_out = packages[: min(EVAL_ROWS, len(packages) // 10, max_rows // 4)]
     trained = packages[len(held_out) :][:max_rows]
     for name, row in (("summaries", summary_row), ("sections", section_row)):
         write_rows(os.path.join(directory, f"{name}.jsonl"), map(row, trained))

@@ -226,7 +226,7 @@ def run_both(daemon, work, steps):
 
     say("asked before and after")
     full_before = ask(start, model, sample / "summaries-eval.jsonl", 3)
-    lora_before = ask(model, adapter, sample / "sections-eval.jsonl", 60)
+    lora_before = ask(model, adapter, sample / "sections-eval.jsonl", 3 if steps else 60)
 
     say("results")
     report("job 1, full fine-tuning", full, model, full_before)
