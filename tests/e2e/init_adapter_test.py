@@ -1,6 +1,7 @@
-"""A LoRA job that starts from a PEFT adapter: its first loss is that of the adapter in
-PEFT."""
+"""A LoRA job that starts from a PEFT adapter: its first loss is that of the adapter in PEFT, and
+what cannot be gone on from is refused by name."""
 
+import json
 import unittest
 
 import torch
@@ -58,6 +59,17 @@ class InitAdapterTest(unittest.TestCase):
 
     def test_first_loss_is_that_of_the_adapter_in_peft(self):
         self.check_first_loss(self.write())
+
+    def test_first_loss_is_that_of_an_rslora_adapter_in_peft(self):
+        self.check_first_loss(self.write(use_rslora=True))
+
+    def test_adapter_with_alphas_of_its_own_for_a_module_is_refused(self):
+        adapter = self.write(alpha_pattern={"q_proj": 32})
+        self.assertTrue(json.loads((adapter / "adapter_config.json").read_text())["alpha_pattern"])
+        done = self.daemon.run("submit", self.file, code=None)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertIn("alpha_pattern", done.stderr)
+        self.assertIn(str(adapter), done.stderr)
 
 
 if __name__ == "__main__":
