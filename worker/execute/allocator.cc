@@ -90,7 +90,8 @@ void TrackingAllocator::copy_data(void* to, const void* from, size_t bytes) cons
 void* TrackingAllocator::TakeOutside(int64_t bytes) {
   if (bytes > cap_bytes_ - current_bytes_) {
     throw CapExceeded(absl::StrCat("out of memory: ", bytes, " bytes asked for, ", current_bytes_,
-                                   " in use, the cap is ", cap_bytes_));
+                                   " in use of the ", cap_bytes_,
+                                   " that the cap leaves beside the process and mapped weights"));
   }
   void* address =
       std::aligned_alloc(static_cast<size_t>(program::kAlignment), static_cast<size_t>(bytes));
