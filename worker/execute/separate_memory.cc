@@ -31,6 +31,10 @@ int64_t FirstUnwritten(const char* value, int64_t bytes) {
 
 }  // namespace
 
+SeparateMemory::~SeparateMemory() {
+  for (const auto& [slot, piece] : live_) source_.GiveBack(piece);
+}
+
 absl::Status SeparateMemory::Born(const program::Tape& tape, int32_t slot) {
   const int64_t bytes = tape.slots[static_cast<size_t>(slot)].bytes;
   char* piece = source_.Take(bytes, kGuardBytes);

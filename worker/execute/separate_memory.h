@@ -26,6 +26,9 @@ class PieceSource {
 class SeparateMemory final : public SlotMemory {
  public:
   explicit SeparateMemory(PieceSource& source) : source_(source) {}
+  SeparateMemory(const SeparateMemory&) = delete;
+  SeparateMemory& operator=(const SeparateMemory&) = delete;
+  ~SeparateMemory() override;  // Gives back what a run that failed left.
 
   absl::Status Born(const program::Tape& tape, int32_t slot) override;
   // Fails when something was written into a guard, or the value did not fill the slot.
