@@ -6,7 +6,7 @@ run.
 Both sides train the same workload in fresh processes that take turns, on the same torch and
 threads. Step time: the median over steps from the second on, then the median over repeats. Peak
 memory: maximum resident set of the process, and what Snug's own account says. Start: from the
-attempt's folder to the first line of metrics.jsonl. Figures, not goals: nothing here passes or
+assignment on disk to where the worker's first step begins. Figures, not goals: nothing here passes or
 fails.
 """
 
@@ -53,7 +53,7 @@ def resident_peak(pid):
 
 
 def follow(daemon, name):
-    """Polls a job to its end: seconds from its attempt's folder to the first step, peak RSS."""
+    """Polls a job to its end: seconds from its assignment to the first line of metrics, peak RSS."""
     attempt, peak, first = daemon.attempt(name), 0, None
     while True:
         for pid in daemon.processes("snug-worker"):
@@ -78,7 +78,7 @@ def snug_side(folder, daemon):
         "step_seconds": [line["step_seconds"] for line in lines],
         "max_rss_bytes": peak,
         "measured_peak_bytes": int(job["memory"]["measured_peak_bytes"]),
-        "start_seconds": first,
+        "start_seconds": first - lines[0]["step_seconds"],
     }
 
 
@@ -138,7 +138,7 @@ def report(rows, arguments):
     lines += ["peak = largest resident set of the process, (n) = of HF's before it loads anything."]
     lines += [""]
     lines += ["| | HF s/step | Snug s/step | ratio | HF peak MiB | Snug peak MiB | ratio "]
-    lines[-1] += "| Snug's account MiB | start to first step s |"
+    lines[-1] += "| Snug's account MiB | worker's start s |"
     lines += ["|---" * 9 + "|", *rows, "", "| 80-layer Llama | ms |", "|---|---|"]
     return "\n".join([*lines, *program_table(arguments.smoke)]) + "\n"
 
