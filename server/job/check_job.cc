@@ -108,12 +108,13 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
 }
 
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
-                                    DatasetFile dataset) {
+                                    InputFiles inputs) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
   CheckedJob job{.spec = spec, .model_dir = {}, .program = {}};
-  if (dataset == DatasetFile::kNeeded) CheckDatasetFiles(spec, found);
-  const bool inherits = !spec.lora().init_adapter().empty();
+  const bool needed = inputs == InputFiles::kNeeded;
+  if (needed) CheckDatasetFiles(spec, found);
+  const bool inherits = needed && !spec.lora().init_adapter().empty();
   const absl::Status adapter =
       inherits ? InheritAdapter(*job.spec.mutable_lora()) : absl::OkStatus();
   AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER", adapter);

@@ -22,12 +22,14 @@ struct CheckedJob {
 // The output folder of a finished full job.
 using FindModelOfJob = std::function<absl::StatusOr<std::string>(const std::string& id)>;
 
-// Whether the dataset's file must be there: not for a job whose dataset is prepared already.
-enum class DatasetFile { kNeeded, kDone };
+// Whether the dataset's file and the adapter to start from are looked at. Not for a job whose
+// dataset is prepared: its stored spec has all that was taken from them, and its user may have
+// moved them since.
+enum class InputFiles { kNeeded, kDone };
 
 // INVALID_ARGUMENT with all violations at once.
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
-                                    DatasetFile dataset = DatasetFile::kNeeded);
+                                    InputFiles inputs = InputFiles::kNeeded);
 
 program::TrainingMode ModeOf(const v1::JobSpec& spec);
 

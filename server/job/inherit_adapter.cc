@@ -1,7 +1,6 @@
 #include "server/job/inherit_adapter.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -10,13 +9,13 @@
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
 #include "server/job/check_spec.h"
+#include "worker/program/json.h"
 
 namespace snug::server {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxConfigBytes = 1 << 20;
 constexpr const char* kAllLinear = "all-linear";
 
 // Fields of PEFT's LoraConfig that change what an adapter computes and that are not computed here.
@@ -42,19 +41,13 @@ constexpr const char* kPlainInitialisations[] = {"gaussian", "eva", "orthogonal"
 
 bool SaysNothing(const Json& value) {
   if (value.is_boolean()) return !value.get<bool>();
-  return value.is_null() || ((value.is_structured() || value.is_string()) && value.empty()) ||
-         (value.is_string() && value.get_ref<const std::string&>().empty());
+  return value.is_null() || value == "" || (value.is_structured() && value.empty());
 }
 
 class AdapterConfig {
  public:
   static absl::StatusOr<AdapterConfig> Read(std::string path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-    std::string text(kMaxConfigBytes, '\0');
-    file.read(text.data(), kMaxConfigBytes);
-    text.resize(static_cast<size_t>(file.gcount()));
-    Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    ASSIGN_OR_RETURN(Json json, program::ReadJsonFile(path, program::JsonLimits()));
     if (!json.is_object())
       return absl::InvalidArgumentError(absl::StrCat(path, " is not a JSON object"));
     return AdapterConfig(std::move(path), std::move(json));

@@ -46,10 +46,10 @@ absl::Status KillOrphans(const Remains& remains) {
 absl::StatusOr<ArtifactRecord> OutputOf(const Remains& remains, const v1::WorkerResult& result,
                                         const JobIndex& index) {
   const v1::JobSpec& spec = remains.job.job.spec();
-  ASSIGN_OR_RETURN(const CheckedJob checked,
-                   CheckJob(
-                       spec, [&](const std::string& id) { return index.FinishedModel(id); },
-                       DatasetFile::kDone));
+  ASSIGN_OR_RETURN(
+      const CheckedJob checked,
+      CheckJob(
+          spec, [&](const std::string& id) { return index.FinishedModel(id); }, InputFiles::kDone));
   ASSIGN_OR_RETURN(ArtifactRecord artifact,
                    VerifyOutput(remains.attempt_dir, result, checked.program,
                                 spec.method() == v1::JobSpec::LORA));

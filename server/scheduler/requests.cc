@@ -40,7 +40,7 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
       ready.checked,
       CheckJob(
           record.job.spec(), [&](const std::string& id) { return index.FinishedModel(id); },
-          prepared ? DatasetFile::kDone : DatasetFile::kNeeded));
+          prepared ? InputFiles::kDone : InputFiles::kNeeded));
   ready.folders = {.train = record.train_data, .eval = record.eval_data, .ready = true};
   if (!prepared) {
     ASSIGN_OR_RETURN(ready.folders,

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -136,6 +137,18 @@ TEST_F(AdapterTest, APatternOfModulesHasToBeSpelledOut) {
   EXPECT_TRUE(InheritAdapter(lora_).ok());
 }
 
+// A FIFO without a writer would be waited for for ever, by a thread that others wait for.
+TEST_F(AdapterTest, OnlyARegularFileIsRead) {
+  const std::string path = dir_ + "/adapter/adapter_config.json";
+  fs::remove(path);
+  EXPECT_TRUE(absl::IsNotFound(InheritAdapter(lora_)));
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(InheritAdapter(lora_).message()),
+              HasSubstr("adapter_config.json: not a regular file"));
+  fs::remove(path);
+  EXPECT_THAT(Refusal({{"task_type", std::string(1 << 20, 'x')}}), HasSubstr("at most 1048576"));
+}
+
 TEST_F(AdapterTest, NumbersThatAreMissingOrWrong) {
   EXPECT_THAT(Refusal({{"r", 0}}), HasSubstr("r is missing or outside 1 to 4096"));
   EXPECT_THAT(Refusal({{"r", "four"}}), HasSubstr("r is missing"));
@@ -151,8 +164,20 @@ class CheckJobTest : public AdapterTest {
     spec_.set_dataset(dir_ + "/train.jsonl");
     spec_.set_method(v1::JobSpec::LORA);
   }
-  absl::StatusOr<CheckedJob> Check() {
-    return CheckJob(spec_, [](const std::string& id) { return JobNotFound(id); });
+  absl::StatusOr<CheckedJob> Check(InputFiles inputs = InputFiles::kNeeded) {
+    return CheckJob(
+        spec_, [](const std::string& id) { return JobNotFound(id); }, inputs);
+  }
+  // The tensors of the adapter that Write() configures.
+  void WriteAdapterTensors() {
+    program::TrainingMode mode;
+    mode.lora = true;
+    mode.adapter.rank = 4;
+    mode.adapter.target_modules = {"q_proj", "v_proj"};
+    const auto config = program::ReadModelConfig(dir_ + "/model").value();
+    WriteParameters(dir_ + "/adapter/adapter_model.safetensors",
+                    program::BuildProgram(config, mode).value(), Holds::kAdapter);
+    spec_.mutable_lora()->set_init_adapter(dir_ + "/adapter");
   }
 
   v1::JobSpec spec_;
@@ -161,19 +186,28 @@ class CheckJobTest : public AdapterTest {
 // The program that is planned and run has the adapter's scale, alpha / sqrt(r).
 TEST_F(CheckJobTest, TheProgramHasTheAdaptersScale) {
   Write({{"use_rslora", true}});
-  program::TrainingMode mode;
-  mode.lora = true;
-  mode.adapter.rank = 4;
-  mode.adapter.target_modules = {"q_proj", "v_proj"};
-  const auto config = program::ReadModelConfig(dir_ + "/model").value();
-  WriteParameters(dir_ + "/adapter/adapter_model.safetensors",
-                  program::BuildProgram(config, mode).value(), Holds::kAdapter);
-  spec_.mutable_lora()->set_init_adapter(dir_ + "/adapter");
+  WriteAdapterTensors();
   const absl::StatusOr<CheckedJob> job = Check();
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_TRUE(job->spec.lora().use_rslora());
   EXPECT_TRUE(ModeOf(job->spec).adapter.rslora);
   EXPECT_EQ(ModeOf(job->spec).adapter.alpha, 24.0);
+}
+
+// Prepared, the job has all that it took from its files: they may be gone, and nothing changes.
+TEST_F(CheckJobTest, APreparedJobNeedsItsInputFilesNoMore) {
+  WriteAdapterTensors();
+  const absl::StatusOr<CheckedJob> first = Check();
+  ASSERT_TRUE(first.ok()) << first.status();
+  fs::remove_all(dir_ + "/adapter");
+  fs::remove(dir_ + "/train.jsonl");
+  spec_ = first->spec;
+  const absl::StatusOr<CheckedJob> again = Check(InputFiles::kDone);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(first->spec, again->spec));
+  const std::string refusal(Check().status().message());
+  EXPECT_THAT(refusal, HasSubstr("spec.lora.init_adapter: cannot open"));
+  EXPECT_THAT(refusal, HasSubstr("spec.dataset: cannot open"));
 }
 
 // The readers' messages open with the field that the violation names already.
