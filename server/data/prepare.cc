@@ -23,7 +23,7 @@ namespace snug::server {
 namespace {
 
 // Raise when snug-prepare's output changes for the same input.
-constexpr const char* kFormatVersion = "2";
+constexpr const char* kFormatVersion = "3";
 constexpr const char* kPartMark = ".part-";  // <hash>.part-<random>: a run that has not ended.
 constexpr size_t kMaxRememberedHashes = 4096;
 constexpr int kExitBadInput = 2;

@@ -4,6 +4,7 @@ dataset's file that it came from."""
 import dataclasses
 import json
 import re
+import shutil
 import unittest
 
 from safetensors.numpy import load_file, save_file
@@ -36,7 +37,7 @@ class NonFiniteTest(unittest.TestCase):
         datasets.write_pretokenized(untrained + clean[UNTRAINED:], file.parent / "train.jsonl")
         return file
 
-    def failure(self, file, *changes):
+    def failure(self, file, *changes, dataset="train.jsonl"):
         """The job once it has failed, its step as the message tells it, and the lines it names."""
         name = self.daemon.submit(file, *changes)
 
@@ -52,7 +53,7 @@ class NonFiniteTest(unittest.TestCase):
         # All steps before it are written down, and none of what came after.
         lines = metric_lines(self.daemon.attempt(name) / "metrics.jsonl")
         self.assertEqual([line["global_step"] for line in lines], list(range(1, step)))
-        named = [int(line) for line in re.findall(r"train\.jsonl:(\d+)", message)]
+        named = [int(line) for line in re.findall(rf"\b{dataset}:(\d+)", message)]
         return step, named, message
 
     def test_steps_that_are_too_large_name_every_row_of_the_batch(self):
@@ -75,6 +76,12 @@ class NonFiniteTest(unittest.TestCase):
         step, named, message = self.failure(file, *one, f"training.max_steps={TRAINED}")
         self.assertLessEqual(step, TRAINED)
         self.assertEqual(named, [CULPRIT_LINE], message)
+        # An equal file is prepared already; its lines still have its own name.
+        shutil.copy(file.parent / "train.jsonl", file.parent / "copy.jsonl")
+        one += (f"training.max_steps={TRAINED}", "dataset=copy.jsonl")
+        _, named, message = self.failure(file, *one, dataset="copy.jsonl")
+        self.assertEqual(named, [CULPRIT_LINE], message)
+        self.assertNotIn("train.jsonl", message)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,6 @@ def write_prepared(rows, folder):
     content = (folder / "dataset.safetensors").read_bytes()
     about = {
         "sha256": hashlib.sha256(content).hexdigest(),
-        "source": "generated",
         "format": "pretokenized",
         "max_seq_length": max(len(ids) for ids, _ in rows),
     }

@@ -34,6 +34,8 @@ absl::Status CheckAssignment(const v1::Assignment& assignment, const std::string
   return absl::OkStatus();
 }
 
+std::string NameOfFile(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 absl::Status WriteAll(int fd, const std::string& bytes, const std::string& path) {
   for (size_t written = 0; written < bytes.size();) {
     const ssize_t n = write(fd, bytes.data() + written, bytes.size() - written);
@@ -90,6 +92,10 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.cap_bytes = from.cap_bytes();
   to.train_data = from.train_data();
   to.eval_data = from.eval_data();
+  const std::string& dataset = from.spec().dataset();
+  to.train_file = NameOfFile(dataset);
+  to.eval_file =
+      NameOfFile(from.spec().eval_dataset().empty() ? dataset : from.spec().eval_dataset());
   to.attempt_dir = from.attempt_dir();
   to.checkpoints_dir = from.checkpoints_dir();
   to.resume_from = from.resume_from();

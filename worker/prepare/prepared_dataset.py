@@ -3,7 +3,8 @@
   dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the JSONL file, from
                        1), input_ids I32 [tokens], loss_weights F32 [tokens]
   summary.json         snug.v1.DatasetSummary as proto3 JSON
-  dataset.json         {"sha256" of dataset.safetensors, "source", "format", "max_seq_length"}
+  dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"}
+Jobs whose files have the same content share the folder, so it names no file: only lines.
 A safetensors file is: header length (u64, little endian), header (JSON, padded with spaces to a
 multiple of 8), then the tensors' bytes one behind another. Rows without a trained token are counted
 and left out, so no row is empty. The folder is written aside and renamed: it is whole, or not
@@ -88,8 +89,7 @@ class PreparedDataset:
         os.makedirs(aside)
         sha256 = self._write_tensors(os.path.join(aside, "dataset.safetensors"))
         _write_json(os.path.join(aside, "summary.json"), self.summary(eval_rows))
-        about = {"sha256": sha256, "source": os.path.basename(self.source), **about}
-        _write_json(os.path.join(aside, "dataset.json"), about)
+        _write_json(os.path.join(aside, "dataset.json"), {"sha256": sha256, **about})
         _sync(aside)
         _publish(aside, directory)
 

@@ -60,6 +60,8 @@ struct AttemptOptions {
 
   std::string train_data;  // Folders of prepared datasets.
   std::string eval_data;   // Empty: none.
+  std::string train_file;  // Names, without folders, of the job's own files: for messages.
+  std::string eval_file;
   std::string attempt_dir;
   std::string checkpoints_dir;
   std::string resume_from;       // A checkpoint folder, or empty.

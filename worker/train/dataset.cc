@@ -35,7 +35,8 @@ std::string Said(const std::string& folder, const char* key) {
 
 }  // namespace
 
-absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabulary) {
+absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabulary,
+                                      std::string source) {
   const std::string path = folder + "/dataset.safetensors";
   ASSIGN_OR_RETURN(const program::TensorIndex index, program::ReadSafetensorsHeader(path));
   ASSIGN_OR_RETURN(const auto* ids, Find(index, path, "input_ids", "I32"));
@@ -65,7 +66,7 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
     dataset.lines_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + lines->begin);
   }
   dataset.sha256_ = Said(folder, "sha256");
-  dataset.source_ = Said(folder, "source");
+  dataset.source_ = std::move(source);
   return dataset;
 }
 

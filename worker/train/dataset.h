@@ -14,8 +14,10 @@ namespace snug::train {
 
 class Dataset {
  public:
-  // `vocabulary`: every id lies below it.
-  static absl::StatusOr<Dataset> Open(const std::string& folder, int64_t vocabulary);
+  // `vocabulary`: every id lies below it. `source`: what the job calls the file that the folder was
+  // made of; jobs with equal files share a folder.
+  static absl::StatusOr<Dataset> Open(const std::string& folder, int64_t vocabulary,
+                                      std::string source = "dataset");
 
   int64_t rows() const { return static_cast<int64_t>(row_tokens_.size()); }
   const std::vector<int64_t>& row_tokens() const { return row_tokens_; }

@@ -60,12 +60,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const AttemptOptions& a
 absl::Status Trainer::LoadData() {
   const int64_t vocabulary = program_.config.vocabulary;
   const TrainingOptions& options = attempt_.training;
-  ASSIGN_OR_RETURN(dataset_, Dataset::Open(attempt_.train_data, vocabulary));
+  ASSIGN_OR_RETURN(dataset_, Dataset::Open(attempt_.train_data, vocabulary, attempt_.train_file));
   max_steps_ = TotalSteps(dataset_->row_tokens(), options);
   walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), options);
   evaluation_key_ = attempt_.key;
   if (attempt_.eval_data.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(evaluation_, Dataset::Open(attempt_.eval_data, vocabulary));
+  ASSIGN_OR_RETURN(evaluation_, Dataset::Open(attempt_.eval_data, vocabulary, attempt_.eval_file));
   evaluation_key_ = program::WorstBatch(evaluation_->row_tokens(), options.batch_rows,
                                         options.packing, options.max_seq_length);
   return absl::OkStatus();

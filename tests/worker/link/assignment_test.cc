@@ -61,6 +61,17 @@ TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
   EXPECT_EQ(attempt->base_model_name, "/models/m");
 }
 
+// Rows held out of the dataset are lines of its file.
+TEST_F(AssignmentTest, FilesAreNamedAsTheJobNamesThem) {
+  v1::Assignment assignment = Complete();
+  assignment.mutable_spec()->set_dataset("/home/me/train.jsonl");
+  EXPECT_EQ(Read(assignment)->train_file, "train.jsonl");
+  EXPECT_EQ(Read(assignment)->eval_file, "train.jsonl");
+  assignment.mutable_spec()->set_eval_dataset("/home/me/eval.jsonl");
+  EXPECT_EQ(Read(assignment)->train_file, "train.jsonl");
+  EXPECT_EQ(Read(assignment)->eval_file, "eval.jsonl");
+}
+
 TEST_F(AssignmentTest, AMissingFieldIsNamed) {
   v1::Assignment assignment = Complete();
   assignment.clear_cap_bytes();

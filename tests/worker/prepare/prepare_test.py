@@ -161,7 +161,7 @@ class FolderTest(PrepareTest):
             sha256 = hashlib.sha256(file.read()).hexdigest()
         with open(self.path("out", "dataset.json"), encoding="utf-8") as file:
             about = json.load(file)
-        expected = {"source": "train.jsonl", "format": "pretokenized", "max_seq_length": 64}
+        expected = {"format": "pretokenized", "max_seq_length": 64}
         self.assertEqual(about, {"sha256": sha256, **expected})
         self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out", "train.jsonl"])
 

@@ -12,7 +12,7 @@ using program::FreshDirectory;
 using program::LittleEndian64;
 using program::WriteFile;
 
-// Two rows of one token each, from lines 3 and 8 of train.jsonl. The data: offsets, lines, ids,
+// Two rows of one token each, from lines 3 and 8 of the file. The data: offsets, lines, ids,
 // weights.
 class DatasetTest : public ::testing::Test {
  protected:
@@ -26,14 +26,15 @@ class DatasetTest : public ::testing::Test {
     for (uint64_t number : {0, 1, 2, 3, 8, 0, 0}) data += LittleEndian64(number);
     const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
     WriteFile(folder / "dataset.safetensors", LittleEndian64(padded.size()) + padded + data);
-    WriteFile(folder / "dataset.json", R"({"sha256": "abc", "source": "train.jsonl"})");
+    WriteFile(folder / "dataset.json", R"({"sha256": "abc"})");
     return folder.string();
   }
 };
 
 TEST_F(DatasetTest, ARowIsNamedByItsLineInTheUsersFile) {
-  const auto dataset = Dataset::Open(
-      Write(R"("source_line":{"dtype":"I64","shape":[2],"data_offsets":[24,40]},)"), 10);
+  const auto dataset =
+      Dataset::Open(Write(R"("source_line":{"dtype":"I64","shape":[2],"data_offsets":[24,40]},)"),
+                    10, "train.jsonl");
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ(dataset->NameOf(0), "train.jsonl:3");
   EXPECT_EQ(dataset->NameOf(1), "train.jsonl:8");
