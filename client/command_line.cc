@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/connection.h"
 #include "client/json.h"
@@ -61,17 +62,24 @@ void AddCommands(CLI::App* app, CommandLine* line) {
       ->required();
 }
 
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::string NoCommand(const CLI::App& app) {
+  return absl::StrCat("no command is given; there are ", absl::StrJoin(CommandNames(app), ", "));
+}
+
 // Words that nothing takes: an unknown command, or too many of them after one.
 std::string Unexpected(const CLI::App& app) {
   const std::string word = app.remaining(/*recurse=*/true).front();
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
   const bool has_command = !app.get_subcommands().empty();
   std::string text = has_command ? "snug: not expected: " : "snug: no such command: ";
   absl::StrAppend(&text, word);
-  const std::string near = has_command ? "" : Nearest(word, names);
+  const std::string near = has_command ? "" : Nearest(word, CommandNames(app));
   if (!near.empty()) absl::StrAppend(&text, "; did you mean ", near, "?");
   return text + "\nRun snug --help for what there is.\n";
 }
@@ -133,9 +141,8 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
     const int code = app.exit(e, terminal.out, text);
     return code == 0 ? kExitOk : Mistake(text.str(), json, terminal);
   }
-  if (app.get_subcommands().empty()) {
-    return Mistake(app.help(), json, terminal);
-  }
+  if (app.get_subcommands().empty())
+    return Mistake(json ? NoCommand(app) : app.help(), json, terminal);
   line->output = output == "json" ? Output::kJson : Output::kTable;
   line->command = app.get_subcommands().front()->get_name();
   return std::nullopt;

@@ -112,8 +112,8 @@ absl::Status ToStatus(const grpc::Status& status) {
   }
   std::vector<std::string> lines = {Headline(message, details)};
   for (const google::protobuf::Any& detail : details.details()) AddDetail(detail, &lines);
+  details.set_message(message);
   absl::Status said(static_cast<absl::StatusCode>(status.error_code()), absl::StrJoin(lines, "\n"));
-  details.set_message(status.error_message());
   if (has_details) said.SetPayload(kDetails, absl::Cord(details.SerializeAsString()));
   return said;
 }

@@ -2,6 +2,7 @@
 // object, a list of jobs.
 #include "client/json.h"
 
+#include "client/errors.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace snug::client {
@@ -26,7 +27,7 @@ Json JobToJson(const v1::Job& job) {
   v1::Job complete = job;
   complete.mutable_progress();
   complete.mutable_memory();
-  complete.mutable_error();
+  complete.mutable_error()->set_field(FilePath(job.error().field()));
   Json json = ToJson(complete);
   if (job.error().reason().empty() && job.error().message().empty()) json["error"] = Json::object();
   return json;

@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 // Any message; absent sub-messages stay absent.
 Json ToJson(const google::protobuf::Message& message);
 
-// A job always has `error` ({} when there is none), `progress` and `memory`.
+// A job always has `error` ({} when there is none; its `field` as the job file has it), `progress`
+// and `memory`.
 Json JobToJson(const v1::Job& job);
 Json JobsToJson(const std::vector<v1::Job>& jobs);  // {"jobs": [...]}
 

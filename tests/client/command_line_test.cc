@@ -112,7 +112,6 @@ TEST_F(CommandLineTest, MistakesEndWith64AndAreNamed) {
   EXPECT_EQ(Ended({"list", "--nope"}), 64);
 }
 
-// No daemon: how to start one, with the socket that was asked for.
 // A script that asked for JSON gets it for its own mistakes as well, however it spelled the option.
 TEST_F(CommandLineTest, MistakesAreJsonForThoseWhoAskedForJson) {
   for (const std::vector<std::string>& line : std::vector<std::vector<std::string>>{
@@ -129,6 +128,18 @@ TEST_F(CommandLineTest, MistakesAreJsonForThoseWhoAskedForJson) {
   EXPECT_THAT(err_.str(), HasSubstr("snug: no such command: lits; did you mean list?"));
 }
 
+// A person gets the help; a script one line.
+TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
+  EXPECT_EQ(Ended({}), 64);
+  EXPECT_THAT(err_.str(), HasSubstr("Exit codes: 0 done"));
+  err_.str("");
+  EXPECT_EQ(Ended({"--output", "json"}), 64);
+  EXPECT_EQ(
+      Json::parse(err_.str())["error"]["message"],
+      "no command is given; there are plan, submit, list, get, watch, logs, cancel, download");
+}
+
+// No daemon: how to start one, with the socket that was asked for.
 TEST_F(CommandLineTest, AWrongServerSaysHowToStartADaemon) {
   EXPECT_EQ(client::Run({"list", "--server", "unix:/nonexistent/snug.sock"}, terminal_), 1);
   EXPECT_EQ(err_.str(),

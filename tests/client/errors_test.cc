@@ -66,6 +66,19 @@ TEST_F(ErrorsTest, TheSameErrorAsJson) {
     "reason": "NOT_FOUND", "message": "no file x", "field": ""}})"));
 }
 
+// A reason and no words: the code's words are said, to people and to scripts.
+TEST_F(ErrorsTest, AnErrorWithoutAMessageIsSaidByItsCode) {
+  google::rpc::ErrorInfo info;
+  info.set_reason("ODD");
+  Add(info);
+  details_.set_code(13);
+  grpc::Status status;
+  ASSERT_TRUE(grpc::SetErrorDetails(details_, &status).ok());
+  EXPECT_EQ(ToStatus(status).message(), "the daemon answered with error code 13 (ODD)");
+  EXPECT_EQ(ErrorToJson(ToStatus(status))["error"]["message"],
+            "the daemon answered with error code 13");
+}
+
 // What the fields say is in the message already: it is said once.
 TEST_F(ErrorsTest, AMessageMadeOfItsFieldsIsNotRepeated) {
   google::rpc::ErrorInfo info;

@@ -64,6 +64,14 @@ TEST(JsonTest, SixtyFourBitsAreTextAndErrorsAreComplete) {
   EXPECT_EQ(json["spec"]["method"], "METHOD_UNSPECIFIED");
 }
 
+// As an error of the command line names it.
+TEST(JsonTest, AFailedJobsFieldIsThatOfTheJobFile) {
+  const Json json =
+      JobToJson(FromText(R"(state: FAILED error { reason: "BAD_FIELD" field: "spec.lora.r" })"));
+  EXPECT_EQ(json["error"],
+            Json::parse(R"({"reason": "BAD_FIELD", "message": "", "field": "lora.r"})"));
+}
+
 TEST(JsonTest, AStreamHasOneLinePerJob) {
   const std::string line = JsonLine(JobToJson(FromText(R"(id: "a" display_name: "x\ny")")));
   EXPECT_EQ(line.find('\n'), line.size() - 1);
