@@ -1,13 +1,14 @@
 """Makes what the quickstart trains on: two datasets, a tokenizer, and a model that knows nothing
 yet.
 
-    python make_sample.py --output DIR [--rows N]
+    python make_sample.py --output DIR --rows N
 
 From the packages of this machine (packages.py), into DIR:
   summaries.jsonl, summaries-eval.jsonl   a package's name -> its summary        (the full job)
   sections.jsonl, sections-eval.jsonl     name and summary -> its section        (the LoRA job)
   model/                                  Llama, 7 million parameters, random; 4096 tokens
   full.yaml, lora.yaml                    the job files, as they lie beside this script
+  sample.json                             {"rows": N}
 The same machine gives the same bytes. The folder is written aside and renamed.
 """
 
@@ -86,7 +87,7 @@ def write_model(directory, tokenizer):
 
 def make_sample(directory, max_rows):
     packages = read_packages()
-    held_out = packages[: min(EVAL_ROWS, len(packages) // 10, max_rows // 4)]
+    held_out = packages[: min(EVAL_ROWS, len(packages) // 10, max(1, max_rows // 4))]
     trained = packages[len(held_out) :][:max_rows]
     for name, row in (("summaries", summary_row), ("sections", section_row)):
         write_rows(os.path.join(directory, f"{name}.jsonl"), map(row, trained))
@@ -95,13 +96,15 @@ def make_sample(directory, max_rows):
     write_model(os.path.join(directory, "model"), train_tokenizer(rows))
     for name in JOB_FILES:
         shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), directory)
+    with open(os.path.join(directory, "sample.json"), "w", encoding="utf-8") as file:
+        json.dump({"rows": max_rows}, file)
     print(f"sample: {len(trained)} packages to learn from, {len(held_out)} held out")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", required=True)
-    parser.add_argument("--rows", type=int, default=12000, help="packages to learn from, at most")
+    parser.add_argument("--rows", type=int, required=True, help="packages to learn from, at most")
     options = parser.parse_args()
     aside = options.output.rstrip("/") + ".tmp"
     shutil.rmtree(aside, ignore_errors=True)

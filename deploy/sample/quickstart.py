@@ -7,7 +7,8 @@ Everything lies under .cache/quickstart: sample/ (data, model, job files; made o
 through the `snug` command alone. Ends the daemon it started, whatever happens.
 
 --rows and --steps make a small one of it, to see that everything works and not what it learns:
-packages to learn from, optimizer steps of each job. It has a folder of its own.
+packages to learn from, optimizer steps of each job. It has a folder of its own. Another number of
+rows is another sample: it is made anew.
 """
 
 import argparse
@@ -27,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SNUG_BIN_DIR", ROOT / "build/bin"))
 SCRIPTS = ROOT / "deploy/sample"
 
+ROWS = 12000  # packages to learn from, at most
 METRICS_PORT = 9464  # snugd's default; another one is taken where that is in use
 MAX_SOCKET_PATH = 100  # sun_path holds 107 characters
 START_SECONDS = 60  # a daemon measures its device before it listens, which takes some seconds
@@ -124,11 +126,19 @@ def end_of_earlier_run(pid_file):
         time.sleep(2)
 
 
+def rows_of(sample):
+    """What the sample was made with; None: there is none, or it does not say."""
+    try:
+        return json.loads((sample / "sample.json").read_text())["rows"]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
 def make_sample(sample, rows):
-    if sample.exists():
+    if rows_of(sample) == rows:
         return
     say("making the sample: data, tokenizer, a model that knows nothing")
-    python("make_sample.py", "--output", sample, *(("--rows", rows) if rows else ()))
+    python("make_sample.py", "--output", sample, "--rows", rows)
 
 
 def python(script, *words):
@@ -191,7 +201,7 @@ def print_metrics(daemon):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, help="packages to learn from; default: make_sample's")
+    parser.add_argument("--rows", type=int, help=f"packages to learn from; default: {ROWS}")
     parser.add_argument("--steps", type=int, help="of each job; default: what the job files say")
     parser.add_argument("--work", type=pathlib.Path, help="default: .cache/quickstart")
     options = parser.parse_args()
@@ -206,7 +216,7 @@ def main():
     options = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     options.work.mkdir(parents=True, exist_ok=True)
-    make_sample(options.work / "sample", options.rows)
+    make_sample(options.work / "sample", options.rows or ROWS)
     with Daemon(options.work) as daemon:
         print(f"daemon: log in {daemon.log}, metrics at {daemon.metrics}")
         run_both(daemon, options.work, options.steps)

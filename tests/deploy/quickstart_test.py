@@ -7,8 +7,12 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "deploy/sample"))
+
+import quickstart  # noqa: E402
 
 REPORT = re.compile(
     r"held-out loss   ([\d.]+) before, ([\d.]+) after\n"
@@ -17,6 +21,30 @@ REPORT = re.compile(
     r"  peak memory     ([\d,]+) MiB predicted, ([\d,]+) MiB measured, ([\d,]+) MiB reserved\n"
 )
 ASKED = re.compile(r"loss on all \d+: ([\d.]+) before, ([\d.]+) after")
+
+
+class SampleOfQuickstartTest(unittest.TestCase):
+    """When the quickstart makes its sample; the script that does is not run."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="snug-")
+        self.addCleanup(folder.cleanup)
+        self.sample = pathlib.Path(folder.name) / "sample"
+
+    def made(self, rows):
+        """The words that the sample is made with; None: it is there already."""
+        with mock.patch.object(quickstart, "python") as python, mock.patch("builtins.print"):
+            quickstart.make_sample(self.sample, rows)
+        return python.call_args and python.call_args.args
+
+    def test_other_rows_are_another_sample(self):
+        words = ("make_sample.py", "--output", self.sample, "--rows", 150)
+        self.assertEqual(self.made(150), words)
+        self.sample.mkdir()
+        self.assertEqual(self.made(150), words)  # of an earlier release: it does not say
+        (self.sample / "sample.json").write_text('{"rows": 150}')
+        self.assertIsNone(self.made(150))
+        self.assertEqual(self.made(200), (*words[:-1], 200))
 
 
 class QuickstartTest(unittest.TestCase):
@@ -49,6 +77,7 @@ class QuickstartTest(unittest.TestCase):
             self.assertTrue((self.work / "adapter" / name).is_file(), name)
         self.assertIn("snug_jobs", out)
         self.assertFalse((self.work / "snug.sock").exists())
+        self.assertEqual(quickstart.rows_of(self.work / "sample"), 150)
 
     # The worker's own evaluation agrees with transformers on the files that it made.
     def assert_losses(self, report, before, after):

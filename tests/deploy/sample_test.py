@@ -66,9 +66,9 @@ def hashes(directory):
 
 
 class SampleTest(unittest.TestCase):
-    def make(self, directory):
+    def make(self, directory, rows=150):
         command = [sys.executable, "-B", os.path.join(SCRIPTS, "make_sample.py")]
-        command += ["--output", directory, "--rows", "150"]
+        command += ["--output", directory, "--rows", str(rows)]
         subprocess.run(command, check=True, capture_output=True, timeout=100)
 
     def test_same_machine_same_bytes_and_transformers_loads_them(self):
@@ -86,6 +86,14 @@ class SampleTest(unittest.TestCase):
             self.assertTrue(5e6 < size < 10e6, size)
             self.assertEqual(model.config.eos_token_id, tokenizer.eos_token_id)
             self.assert_rows_are_apart(first, tokenizer)
+
+    # Too few to hold a quarter of them out: one is, so that there is something to ask about.
+    def test_a_tiny_sample_holds_one_row_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.make(os.path.join(folder, "a"), rows=3)
+            for name, rows in (("sections", 3), ("sections-eval", 1), ("summaries-eval", 1)):
+                with open(os.path.join(folder, "a", f"{name}.jsonl"), encoding="utf-8") as file:
+                    self.assertEqual(len(file.readlines()), rows, name)
 
     def assert_rows_are_apart(self, directory, tokenizer):
         rows = {}
