@@ -12,6 +12,7 @@ namespace {
 constexpr int kExitFinished = 0;
 constexpr int kExitStopped = 3;
 constexpr int kExitFailed = 4;
+constexpr const char* kDiskFull = "DISK_FULL";  // The worker's reason.
 constexpr absl::Duration kFirstDelay = absl::Seconds(10);
 constexpr absl::Duration kMaxDelay = absl::Minutes(10);
 constexpr double kJitterShare = 0.2;
@@ -23,14 +24,14 @@ v1::Error MakeError(const char* reason, std::string message) {
   return error;
 }
 
-Ending EndingOf(v1::WorkerResult::FailureClass failure) {
-  switch (failure) {
+Ending EndingOf(const v1::WorkerResult& result) {
+  switch (result.failure_class()) {
     case v1::WorkerResult::USER:
       return Ending::kUserError;
     case v1::WorkerResult::OUT_OF_MEMORY:
       return Ending::kOutOfMemory;
     default:
-      return Ending::kInfrastructure;
+      return result.error().reason() == kDiskFull ? Ending::kDiskFull : Ending::kInfrastructure;
   }
 }
 
@@ -58,7 +59,7 @@ void JudgeResult(const ExitRecord& exit,
                                read.ok() ? "no result.json says so" : read.status().message()));
     return;
   }
-  outcome.ending = there ? EndingOf(outcome.result.failure_class()) : Ending::kInfrastructure;
+  outcome.ending = there ? EndingOf(outcome.result) : Ending::kInfrastructure;
   outcome.error = outcome.result.error();
   if (outcome.error.message().empty())
     outcome.error = MakeError("WORKER_FAILED", Ended(exit) + " and gave no reason; see its log");
@@ -90,6 +91,7 @@ Outcome Judge(const absl::StatusOr<std::optional<ExitRecord>>& exit,
 
 RetryDecision DecideRetry(Ending ending, Failures before, bool progressed, double jitter) {
   RetryDecision decision{.failures = before};
+  const double jittered = 1.0 + kJitterShare * jitter;
   if (ending == Ending::kOutOfMemory) {
     decision.failures.oom = before.oom + 1;
     decision.retry = decision.failures.oom <= kMaxOomRetries;
@@ -97,12 +99,19 @@ RetryDecision DecideRetry(Ending ending, Failures before, bool progressed, doubl
                                    decision.failures.oom, " of ", kMaxOomRetries);
     return decision;
   }
+  if (ending == Ending::kDiskFull) {
+    if (progressed) decision.failures.infra = 0;
+    decision.retry = true;
+    decision.delay = kMaxDelay * jittered;
+    decision.reason = "waits for room on the disk";
+    return decision;
+  }
   if (ending != Ending::kInfrastructure && ending != Ending::kStopped) return decision;
   decision.failures.infra = progressed ? 1 : before.infra + 1;
   decision.retry = decision.failures.infra <= kMaxInfraRetries;
   if (decision.failures.infra > 1) {
     const absl::Duration doubled = kFirstDelay * std::exp2(decision.failures.infra - 2);
-    decision.delay = std::min(doubled, kMaxDelay) * (1.0 + kJitterShare * jitter);
+    decision.delay = std::min(doubled, kMaxDelay) * jittered;
   }
   decision.reason = absl::StrCat("its attempt was lost: retry ", decision.failures.infra, " of ",
                                  kMaxInfraRetries);

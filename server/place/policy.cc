@@ -72,7 +72,8 @@ Decision Decide(std::vector<QueuedJob> queue, std::vector<DeviceState> devices, 
     }
     if (job.not_before_us > now_us) {
       const int64_t seconds = (job.not_before_us - now_us) / 1'000'000 + 1;
-      decision.waiting[job.id] = absl::StrCat("tries again in ", seconds, " s");
+      decision.waiting[job.id] = absl::StrCat(job.retry_cause, job.retry_cause.empty() ? "" : "; ",
+                                              "tries again in ", seconds, " s");
       continue;
     }
     int plan = -1;

@@ -19,6 +19,7 @@ struct QueuedJob {
   int priority = 0;
   int64_t order = 0;                 // Of arrival.
   int64_t not_before_us = 0;         // Wall time; a job that waits for its retry blocks nobody.
+  std::string retry_cause;           // Why it was not done the last time; or empty.
   int64_t budget_bytes = INT64_MAX;  // The user's own limit.
   std::map<std::string, std::vector<int64_t>>
       plan_bytes;  // By device (threads differ): fastest plan first.

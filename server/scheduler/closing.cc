@@ -92,7 +92,8 @@ absl::string_view NameForMetrics(JobState state, Ending ending) {
   if (state == v1::Job::CANCELLED) return "cancelled";
   if (ending == Ending::kSucceeded && state == v1::Job::SUCCEEDED) return "succeeded";
   if (ending == Ending::kOutOfMemory) return "out_of_memory";
-  return ending == Ending::kInfrastructure || ending == Ending::kStopped ? "lost" : "failed";
+  if (ending == Ending::kUserError || ending == Ending::kSucceeded) return "failed";
+  return "lost";
 }
 
 }  // namespace
@@ -150,6 +151,7 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   if (entry.attempt->link != 0) link_->Close(entry.attempt->link);
   entry.attempt.reset();
   if (entry.ready && closed.checkpoints.ok()) entry.ready->resume = closed.checkpoints->newest;
+  entry.retry_cause = entry.record.job.reason();
   ShowDevices();
   if (IsTerminal(entry.state())) Drop(entry.id());
   return absl::OkStatus();

@@ -64,6 +64,8 @@ struct Entry {
   // Tells the slow work that nobody waits for it any more.
   std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
   bool getting_ready = false;
+  // As stored when its last attempt ended: shown beside the time to its next one.
+  std::string retry_cause;
   absl::Duration last_saved;
   // The furthest that metrics have counted: steps run again after a checkpoint count once.
   int64_t counted_steps = 0;

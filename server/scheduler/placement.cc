@@ -26,6 +26,7 @@ QueuedJob Queued(const Entry& entry, double margin) {
                 .priority = entry.record.job.spec().priority(),
                 .order = entry.record.order,
                 .not_before_us = entry.record.not_before_us,
+                .retry_cause = entry.retry_cause,
                 .budget_bytes = BudgetBytes(entry.record.job.spec())};
   for (const auto& [device, plans] : entry.ready->plans)
     for (const v1::Plan& plan : plans)

@@ -67,6 +67,7 @@ absl::Status Scheduler::Load() {
     entry->record = std::move(record);
     entry->counted_steps = entry->record.job.progress().global_step();
     entry->counted_tokens = entry->record.job.progress().num_tokens();
+    entry->retry_cause = entry->record.job.reason();
     const std::string id = entry->id();
     entries_[id] = std::move(entry);
   }

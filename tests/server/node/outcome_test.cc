@@ -38,6 +38,14 @@ TEST(OutcomeTest, FailureIsOfTheClassThatTheWorkerNames) {
   EXPECT_EQ(Judge(Exited(4), std::nullopt).ending, Ending::kInfrastructure);
 }
 
+TEST(OutcomeTest, AFullDiskHasAnEndingOfItsOwn) {
+  v1::WorkerResult result;
+  result.set_outcome(v1::WorkerResult::FAILED);
+  result.set_failure_class(v1::WorkerResult::INFRASTRUCTURE);
+  result.mutable_error()->set_reason("DISK_FULL");
+  EXPECT_EQ(Judge(Exited(4), result).ending, Ending::kDiskFull);
+}
+
 // A result from before the kill stands there; the signal is what counts.
 TEST(OutcomeTest, KilledWorkerIsInfrastructureWhateverItWrote) {
   Exit exit = ExitRecord{.pid = 1, .exit_code = -1, .signal = 9};
@@ -88,6 +96,18 @@ TEST(RetryTest, OutOfMemoryIsPlannedAgainTwice) {
   EXPECT_TRUE(DecideRetry(Ending::kOutOfMemory, {.oom = 0}, false, 0.0).retry);
   EXPECT_TRUE(DecideRetry(Ending::kOutOfMemory, {.oom = 1}, true, 0.0).retry);
   EXPECT_FALSE(DecideRetry(Ending::kOutOfMemory, {.oom = 2}, true, 0.0).retry);
+}
+
+// Waiting for room is no failure: it goes on for as long as it takes, and uses nothing up.
+TEST(RetryTest, AFullDiskIsWaitedForAndCountsAsNothing) {
+  const Failures before{.infra = kMaxInfraRetries, .oom = 1};
+  const RetryDecision decision = DecideRetry(Ending::kDiskFull, before, false, 0.0);
+  EXPECT_TRUE(decision.retry);
+  EXPECT_EQ(decision.delay, absl::Minutes(10));
+  EXPECT_EQ(decision.failures.infra, kMaxInfraRetries);
+  EXPECT_EQ(decision.failures.oom, 1);
+  EXPECT_EQ(decision.reason, "waits for room on the disk");
+  EXPECT_EQ(DecideRetry(Ending::kDiskFull, before, true, 0.0).failures.infra, 0);
 }
 
 TEST(RetryTest, TheJobsOwnErrorIsNotTriedAgain) {

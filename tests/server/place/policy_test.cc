@@ -87,6 +87,9 @@ TEST(PolicyTest, JobThatWaitsForItsRetryBlocksNobody) {
   const Decision decision = Decide({retry, Job("b", 2, {kGiB})}, {kEmpty}, 1'000'000);
   EXPECT_THAT(Placed(decision), ElementsAre("b on cpu:0"));
   EXPECT_EQ(decision.waiting.at("retry"), "tries again in 5 s");
+  retry.retry_cause = "no room";
+  EXPECT_EQ(Decide({retry}, {kEmpty}, 1'000'000).waiting.at("retry"),
+            "no room; tries again in 5 s");
 }
 
 TEST(LedgerTest, PromisesNeverExceedTheCapacity) {

@@ -12,12 +12,14 @@
 #include "absl/time/clock.h"
 #include "server/job/check_spec.h"
 #include "tests/server/testing/tiny_model.h"
+#include "worker/program/model_config.h"
 
 namespace snug::server {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 constexpr const char* kJob = "job-1";
 
@@ -37,7 +39,7 @@ class SchedulerTest : public testing::Test {
   }
 
   // A job that an earlier life of the daemon has stored; the fake worker does what `script` says.
-  void StoreJob(const std::string& script) {
+  void StoreJob(const std::string& script, const std::string& init_adapter = "") {
     JobRecord record;
     record.order = 1;
     record.job.set_id(kJob);
@@ -47,9 +49,23 @@ class SchedulerTest : public testing::Test {
     spec.set_model(dir_ + "/model");
     spec.set_dataset(dir_ + "/train.jsonl");
     spec.set_method(v1::JobSpec::LORA);
+    if (!init_adapter.empty()) spec.mutable_lora()->set_init_adapter(init_adapter);
     FillDefaults(spec, 128);
     auto store = JobStore::Open({.state_dir = dir_ + "/state"}).value();
     ASSERT_TRUE(store->Commit({.job = &record}).ok());
+  }
+
+  // One that such a job can start from.
+  void WriteAdapter(const std::string& folder) {
+    v1::JobSpec spec;
+    spec.set_method(v1::JobSpec::LORA);
+    FillDefaults(spec, 128);
+    const auto config = program::ReadModelConfig(dir_ + "/model").value();
+    fs::create_directories(folder);
+    WriteText(folder + "/adapter_config.json",
+              R"({"r": 16, "lora_alpha": 32, "target_modules": "all-linear"})");
+    WriteParameters(folder + "/adapter_model.safetensors",
+                    program::BuildProgram(config, ModeOf(spec)).value(), Holds::kAdapter);
   }
 
   void Start(SchedulerLimits limits) {
@@ -118,6 +134,37 @@ TEST_F(SchedulerTest, AWorkerThatLoadsForLongIsLeftAlone) {
   const v1::Job ended = Ended();
   EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.epoch(), 1);
+}
+
+// The worker has read it; what becomes of the folder then is the user's business.
+TEST_F(SchedulerTest, TheAdapterThatAJobStartedFromMayBeGoneWhenItEnds) {
+  WriteAdapter(dir_ + "/adapter");
+  StoreJob("steps=10 load_ms=500", dir_ + "/adapter");
+  Start({});
+  EXPECT_EQ(Await([](const v1::Job& job) { return job.worker_pid() != 0; }).state(),
+            v1::Job::RUNNING);
+  fs::remove_all(dir_ + "/adapter");
+  const v1::Job ended = Ended();
+  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+}
+
+// It waits, says for what, and says it to the daemon's next life too.
+TEST_F(SchedulerTest, AJobWhoseWorkerFoundTheDiskFullWaitsForRoom) {
+  StoreJob("steps=3 full_at=2");
+  Start({});
+  const auto waits = [](const v1::Job& job) {
+    return job.reason().find("tries again in") != std::string::npos;
+  };
+  EXPECT_THAT(Await(waits).reason(),
+              MatchesRegex("no space left on device at step 2; waits for room on the disk; "
+                           "tries again in [4-7][0-9][0-9] s"));
+  scheduler_.reset();
+  store_.reset();
+  Start({});
+  const v1::Job job = Await(waits);
+  EXPECT_EQ(job.state(), v1::Job::QUEUED);
+  EXPECT_EQ(job.epoch(), 1);
+  EXPECT_THAT(job.reason(), HasSubstr("disk; tries again in"));
 }
 
 // One that never says it is ended, and the next one too, until no retries are left.

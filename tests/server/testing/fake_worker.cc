@@ -2,8 +2,9 @@
 // the job's display_name:
 //   steps=N step_ms=N        how many steps (else training.max_steps) of how long (else 20)
 //   load_ms=N hello_at=S     loads for so long first; dials only when that step is done
-//   crash_at=S nan_at=S oom_at=S
-//                            kills itself, fails as the user's error, runs out of memory there
+//   crash_at=S nan_at=S oom_at=S full_at=S
+//                            kills itself, fails as the user's error, runs out of memory, finds the
+//                            disk full there
 //   only_epoch=E             the misfortune above happens in that attempt alone (else in each)
 //   silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM
 //   no_output=1 garbage=S    ends as finished without an output; sends nonsense at that step
@@ -110,6 +111,8 @@ class FakeWorker {
       return Fail(v1::WorkerResult::USER, "NON_FINITE", "the loss is NaN");
     if (now && script_("oom_at") == step_)
       return Fail(v1::WorkerResult::OUT_OF_MEMORY, "OUT_OF_MEMORY", "the cap was hit");
+    if (now && script_("full_at") == step_)
+      return Fail(v1::WorkerResult::INFRASTRUCTURE, "DISK_FULL", "no space left on device");
     if (now && script_("garbage") == step_) Write("\xff\xff\xff\xff\xff\xff");
     metrics_ << nlohmann::json{{"global_step", step_}, {"loss", Loss()}}.dump() << std::endl;
     v1::WorkerEvent event;
