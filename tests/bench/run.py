@@ -6,8 +6,8 @@ run.
 Both sides train the same workload in fresh processes that take turns, on the same torch and
 threads. Step time: the median over steps from the second on, then the median over repeats. Peak
 memory: maximum resident set of the process, and what Snug's own account says. Start: from the
-assignment on disk to where the worker's first step begins. Figures, not goals: nothing here passes or
-fails.
+assignment on disk to where the worker's first step begins. Figures, not goals: nothing here passes
+or fails.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def resident_peak(pid):
 
 
 def follow(daemon, name):
-    """Polls a job to its end: seconds from its assignment to the first line of metrics, peak RSS."""
+    """Polls a job to its end: seconds from its assignment to its first metrics, peak RSS."""
     attempt, peak, first = daemon.attempt(name), 0, None
     while True:
         for pid in daemon.processes("snug-worker"):
