@@ -1,5 +1,5 @@
-// Where the slots of a tape live. In production: at their offsets of one arena. In tests: each by
-// itself (separate_memory.h).
+// Where the slots of a tape live. In production: at their offsets of one arena. A test may place
+// them otherwise, each by itself.
 #ifndef WORKER_EXECUTE_SLOT_MEMORY_H_
 #define WORKER_EXECUTE_SLOT_MEMORY_H_
 

@@ -11,9 +11,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/worker/execute/separate_memory.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/program/models.h"
-#include "worker/execute/separate_memory.h"
 #include "worker/program/replay.h"
 
 namespace snug::execute {

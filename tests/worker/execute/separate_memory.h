@@ -2,8 +2,8 @@
 // between guard zones, poisoned before and after. What a tape says about lifetimes and sizes is
 // then what a plain counting allocator sees; a write past a value's end, a read after its death
 // and a slot larger than its value show.
-#ifndef WORKER_EXECUTE_SEPARATE_MEMORY_H_
-#define WORKER_EXECUTE_SEPARATE_MEMORY_H_
+#ifndef TESTS_WORKER_EXECUTE_SEPARATE_MEMORY_H_
+#define TESTS_WORKER_EXECUTE_SEPARATE_MEMORY_H_
 
 #include <cstdint>
 #include <map>
@@ -42,4 +42,4 @@ class SeparateMemory final : public SlotMemory {
 
 }  // namespace snug::execute
 
-#endif  // WORKER_EXECUTE_SEPARATE_MEMORY_H_
+#endif  // TESTS_WORKER_EXECUTE_SEPARATE_MEMORY_H_

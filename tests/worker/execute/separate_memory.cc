@@ -1,4 +1,4 @@
-#include "worker/execute/separate_memory.h"
+#include "tests/worker/execute/separate_memory.h"
 
 #include <cstring>
 
