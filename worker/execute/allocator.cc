@@ -52,6 +52,9 @@ void TrackingAllocator::OpenSlice(const Slice& slice) {
   std::lock_guard lock(mutex_);
   slice_ = slice;
   in_op_ = true;
+  if (const auto arena = outside_.find(slice.base); arena != outside_.end()) {
+    arena->second.begins_slices = true;
+  }
   blocks_.clear();
   slice_peak_bytes_ = 0;
 }
@@ -74,14 +77,14 @@ void TrackingAllocator::AbandonSlice() {
 
 c10::DataPtr TrackingAllocator::allocate(size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
-  if (bytes == 0) return {nullptr, nullptr, &Release, cpu};
+  if (bytes == 0) return {nullptr, nullptr, &ReleaseRaw, cpu};
   std::lock_guard lock(mutex_);
   void* address = in_op_ ? TakeFromSlice(Rounded(bytes)) : TakeOutside(Rounded(bytes));
   // The context is the data: oneDNN's raw_allocate insists on it.
-  return {address, address, &Release, cpu};
+  return {address, address, in_op_ ? &ReleasePiece : &ReleaseOutside, cpu};
 }
 
-c10::DeleterFnPtr TrackingAllocator::raw_deleter() const { return &Release; }
+c10::DeleterFnPtr TrackingAllocator::raw_deleter() const { return &ReleaseRaw; }
 
 void TrackingAllocator::copy_data(void* to, const void* from, size_t bytes) const {
   default_copy_data(to, from, bytes);
@@ -98,7 +101,7 @@ void* TrackingAllocator::TakeOutside(int64_t bytes) {
   if (address == nullptr) {
     throw CapExceeded(absl::StrCat("the system has no ", bytes, " bytes left"));
   }
-  outside_[address] = bytes;
+  outside_[address] = {.bytes = bytes};
   current_bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, current_bytes_);
   return address;
@@ -123,18 +126,37 @@ void TrackingAllocator::RefuseSlice(int64_t bytes, int64_t in_use) const {
                                    " more with ", in_use, " in use"));
 }
 
-void TrackingAllocator::Release(void* address) {
+void TrackingAllocator::ReleaseOutside(void* address) {
+  TrackingAllocator& self = Install();
+  std::lock_guard lock(self.mutex_);
+  self.GiveBackOutside(address);
+}
+
+void TrackingAllocator::ReleasePiece(void* address) {
+  TrackingAllocator& self = Install();
+  std::lock_guard lock(self.mutex_);
+  self.GiveBackPiece(address);
+}
+
+// An arena is never a bare address: what has its address was its first piece.
+void TrackingAllocator::ReleaseRaw(void* address) {
   if (address == nullptr) return;
   TrackingAllocator& self = Install();
   std::lock_guard lock(self.mutex_);
-  // Pieces of the slice first: one that begins where the arena does has the arena's address.
-  if (self.in_op_ && self.blocks_.erase(static_cast<char*>(address) - self.slice_.base) > 0) return;
-  // A piece of a slice that is closed already was reported when it closed.
-  if (const auto found = self.outside_.find(address); found != self.outside_.end()) {
-    self.current_bytes_ -= found->second;
-    self.outside_.erase(found);
-    std::free(address);
-  }
+  if (self.GiveBackPiece(address)) return;
+  const auto found = self.outside_.find(address);
+  if (found != self.outside_.end() && !found->second.begins_slices) self.GiveBackOutside(address);
+}
+
+// A piece of a slice that is closed already was reported when it closed.
+bool TrackingAllocator::GiveBackPiece(void* address) {
+  return in_op_ && blocks_.erase(static_cast<char*>(address) - slice_.base) > 0;
+}
+
+void TrackingAllocator::GiveBackOutside(void* address) {
+  current_bytes_ -= outside_.at(address).bytes;
+  outside_.erase(address);
+  std::free(address);
 }
 
 }  // namespace snug::execute

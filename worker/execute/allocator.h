@@ -5,6 +5,10 @@
 // nothing comes from anywhere but the slice, or the call throws SliceExceeded. Every address is a
 // multiple of kAlignment and sizes count rounded up to it. The process has one (ATen's CPU
 // allocator is global); ATen's threads call it too.
+//
+// The first piece of a slice can have the address of the arena that the slice lies in. Which of the
+// two is given back is said by the deleter, never by the address; a piece that outlives its slice
+// gives nothing back. It ends the attempt, so that no later slice is mistaken for its own.
 #ifndef WORKER_EXECUTE_ALLOCATOR_H_
 #define WORKER_EXECUTE_ALLOCATOR_H_
 
@@ -67,8 +71,19 @@ class TrackingAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override;
 
  private:
+  struct Outside {
+    int64_t bytes = 0;           // Rounded.
+    bool begins_slices = false;  // A slice began at its address: it is an arena.
+  };
+
   TrackingAllocator() = default;
-  static void Release(void* address);
+  // What deleters do: of a piece from outside any slice, of one from a slice, and of one that was
+  // taken as a bare address, of which only one deleter can be.
+  static void ReleaseOutside(void* address);
+  static void ReleasePiece(void* address);
+  static void ReleaseRaw(void* address);
+  bool GiveBackPiece(void* address);
+  void GiveBackOutside(void* address);
   void* TakeOutside(int64_t bytes);
   void* TakeFromSlice(int64_t bytes);
   [[noreturn]] void RefuseSlice(int64_t bytes, int64_t in_use) const;
@@ -77,7 +92,7 @@ class TrackingAllocator final : public c10::Allocator {
   int64_t cap_bytes_ = INT64_MAX;
   int64_t current_bytes_ = 0;
   int64_t peak_bytes_ = 0;
-  std::unordered_map<void*, int64_t> outside_;  // Address -> rounded bytes.
+  std::unordered_map<void*, Outside> outside_;  // By address.
   bool in_op_ = false;
   Slice slice_;
   std::map<int64_t, int64_t> blocks_;  // Of the slice: offset -> rounded bytes.

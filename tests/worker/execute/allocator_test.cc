@@ -1,0 +1,84 @@
+// Who gives back what, where a slice begins at the very address of the arena that it lies in.
+#include "worker/execute/allocator.h"
+
+#include "gtest/gtest.h"
+
+namespace snug::execute {
+namespace {
+
+constexpr int64_t kArenaBytes = 256;
+constexpr int64_t kPieceBytes = 64;
+
+class AllocatorTest : public ::testing::Test {
+ protected:
+  void Open() {
+    allocator_.OpenSlice({.base = static_cast<char*>(arena_.get()), .bytes = kArenaBytes});
+  }
+  int64_t current() const { return allocator_.usage().current_bytes; }
+  void GiveBackTheArena() {
+    const int64_t before = current();
+    arena_.clear();
+    EXPECT_EQ(current(), before - kArenaBytes);
+  }
+
+  TrackingAllocator& allocator_ = TrackingAllocator::Install();
+  c10::DataPtr arena_ = allocator_.allocate(kArenaBytes);
+  const int64_t with_arena_ = current();
+};
+
+TEST_F(AllocatorTest, APieceOfAnOpenSliceIsItsOwn) {
+  Open();
+  c10::DataPtr piece = allocator_.allocate(kPieceBytes);
+  EXPECT_EQ(piece.get(), arena_.get());
+  piece.clear();
+  void* raw = allocator_.raw_allocate(kPieceBytes);
+  EXPECT_EQ(raw, arena_.get());  // The room of the first is free again.
+  allocator_.raw_deallocate(raw);
+  EXPECT_EQ(allocator_.CloseSlice(), kPieceBytes);
+  EXPECT_EQ(current(), with_arena_);
+  GiveBackTheArena();
+}
+
+// An op that keeps a piece beyond its run: reported at once, and its release frees no arena.
+TEST_F(AllocatorTest, APieceThatOutlivesItsClosedSliceIsNotTheArena) {
+  Open();
+  c10::DataPtr piece = allocator_.allocate(kPieceBytes);
+  ASSERT_EQ(piece.get(), arena_.get());
+  EXPECT_THROW(allocator_.CloseSlice(), SliceExceeded);
+  piece.clear();
+  EXPECT_EQ(current(), with_arena_);
+  GiveBackTheArena();
+}
+
+// An op that threw, and what its unwinding has not given back.
+TEST_F(AllocatorTest, APieceThatOutlivesItsAbandonedSliceIsNotTheArena) {
+  Open();
+  c10::DataPtr piece = allocator_.allocate(kPieceBytes);
+  allocator_.AbandonSlice();
+  piece.clear();
+  EXPECT_EQ(current(), with_arena_);
+  GiveBackTheArena();
+}
+
+// As oneDNN takes memory: a bare address, with one deleter for all of them.
+TEST_F(AllocatorTest, ABareAddressThatOutlivesItsSliceIsNotTheArena) {
+  Open();
+  void* piece = allocator_.raw_allocate(kPieceBytes);
+  ASSERT_EQ(piece, arena_.get());
+  allocator_.AbandonSlice();
+  allocator_.raw_deallocate(piece);
+  EXPECT_EQ(current(), with_arena_);
+  GiveBackTheArena();
+}
+
+TEST_F(AllocatorTest, ABareAddressFromOutsideIsCountedAndGivenBack) {
+  void* raw = allocator_.raw_allocate(kPieceBytes);
+  EXPECT_EQ(current(), with_arena_ + kPieceBytes);
+  Open();
+  allocator_.raw_deallocate(raw);  // While an op runs, too.
+  EXPECT_EQ(current(), with_arena_);
+  EXPECT_EQ(allocator_.CloseSlice(), 0);
+}
+
+}  // namespace
+}  // namespace snug::execute
