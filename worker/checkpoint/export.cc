@@ -21,7 +21,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr char kTmp[] = ".tmp";
-constexpr char kTiedHead[] = "lm_head.weight";
 
 absl::Status WriteText(const std::string& folder, const std::string& name,
                        const std::string& text) {
@@ -83,7 +82,7 @@ absl::Status FillModel(const std::string& folder, const ExportOptions& options,
       return absl::InvalidArgumentError(
           absl::StrCat(tensor.key, ": models are saved as F32, not ", tensor.dtype));
     }
-    if (tensor.key != kTiedHead || !IsTied(config)) written.push_back(tensor);
+    if (tensor.key != program::kHeadKey || !IsTied(config)) written.push_back(tensor);
   }
   RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/model.safetensors", written).status());
   RETURN_IF_ERROR(WriteText(folder, "config.json", config_text + "\n"));

@@ -67,7 +67,7 @@ class BlockBuilder {
 
   int Embedding() {
     const int x = AddValue("embedding", config_.width);
-    const int slot = AddSlot({"model.embed_tokens.weight", {config_.vocabulary, config_.width}});
+    const int slot = AddSlot({kEmbeddingKey, {config_.vocabulary, config_.width}});
     AddOp(OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot});
     return x;
   }
@@ -132,8 +132,7 @@ class BlockBuilder {
   }
 
   void HeadLoss(int z) {
-    const std::string key =
-        config_.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+    const std::string key = config_.tied_embeddings ? kEmbeddingKey : kHeadKey;
     const int slot = AddSlot({key, {config_.vocabulary, config_.width}});
     AddOp(OpCode::kHeadLoss, "lm_head", {z}, {}, {slot});
   }

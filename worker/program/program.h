@@ -39,6 +39,10 @@ struct Value {
   bool companion = false;  // lse, r, za: kept whenever their op is not run again anyway.
 };
 
+// Two names that a tied model's files may give to one matrix.
+inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
+inline constexpr char kHeadKey[] = "lm_head.weight";
+
 // A tensor that the program reads and perhaps trains.
 struct Parameter {
   std::string key;  // As the file spells it: "model.layers.0.mlp.up_proj.weight".

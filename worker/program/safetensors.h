@@ -24,10 +24,6 @@ struct TensorEntry {
 
 using TensorIndex = std::map<std::string, TensorEntry>;
 
-// Two names that a tied model's files may give to one matrix.
-inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
-inline constexpr char kHeadKey[] = "lm_head.weight";
-
 absl::StatusOr<TensorIndex> ReadSafetensorsHeader(const std::string& path);
 
 // model.safetensors, or the shards that model.safetensors.index.json names.
