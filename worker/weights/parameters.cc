@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -112,23 +113,24 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
   RETURN_IF_ERROR(program::CheckWeights(program, model));
   ASSIGN_OR_RETURN(const program::TensorIndex adapter, AdapterIndex(program, options.init_adapter));
   Parameters result;
+  std::set<std::string> used_files;  // Those in which a parameter's value lies.
   RETURN_IF_ERROR(result.CheckTiedHead(program, model));
   for (const Parameter& parameter : program.parameters) {
     const program::TensorIndex& index = parameter.adapter ? adapter : model;
     const auto found = index.find(parameter.key);
     const auto position = static_cast<uint32_t>(result.views_.size());
     result.views_.emplace_back();
-    RETURN_IF_ERROR(
-        result.Place(parameter, found == index.end() ? nullptr : &found->second, device));
-    if (found == index.end()) {
+    const TensorEntry* entry = found == index.end() ? nullptr : &found->second;
+    ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry, device));
+    if (mapped) used_files.insert(entry->file);
+    if (entry == nullptr) {
       DrawAdapter(result.views_.back().value, IsUp(parameter), options.seed, position);
     }
     if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter, device));
   }
   result.ZeroGradients(device);
   // What was only copied from need not stay in memory.
-  std::erase_if(result.files_,
-                [&](const auto& file) { return !result.used_files_.contains(file.first); });
+  std::erase_if(result.files_, [&](const auto& file) { return !used_files.contains(file.first); });
   return result;
 }
 
@@ -150,8 +152,8 @@ absl::Status Parameters::CheckTiedHead(const program::Program& program,
       program::kHeadKey, " out"));
 }
 
-absl::Status Parameters::Place(const Parameter& parameter, const TensorEntry* entry,
-                               execute::Device& device) {
+absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorEntry* entry,
+                                       execute::Device& device) {
   View& value = views_.back().value;
   if (entry == nullptr && !parameter.adapter) {
     return absl::InternalError(absl::StrCat("no tensor for ", parameter.key));
@@ -162,13 +164,13 @@ absl::Status Parameters::Place(const Parameter& parameter, const TensorEntry* en
     ASSIGN_OR_RETURN(const char* bytes, Mapped(*entry));
     if (IsAligned(bytes, SizeOf(parameter.dtype))) {
       value = Shaped(const_cast<char*>(bytes), parameter, parameter.dtype);
-      used_files_.insert(entry->file);
       mapped_bytes_ += Aligned(parameter.bytes());
-      return absl::OkStatus();
+      return true;
     }
   }
   ASSIGN_OR_RETURN(value, OwnBuffer(parameter, parameter.dtype, device));
-  return entry == nullptr ? absl::OkStatus() : ReadInto(*entry, value);
+  if (entry != nullptr) RETURN_IF_ERROR(ReadInto(*entry, value));
+  return false;
 }
 
 absl::Status Parameters::AddGradient(const Parameter& parameter, execute::Device& device) {

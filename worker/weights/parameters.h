@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,8 +45,9 @@ class Parameters {
 
  private:
   absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& model);
-  absl::Status Place(const program::Parameter& parameter, const program::TensorEntry* entry,
-                     execute::Device& device);
+  // Whether the value lies in the entry's file itself.
+  absl::StatusOr<bool> Place(const program::Parameter& parameter, const program::TensorEntry* entry,
+                             execute::Device& device);
   absl::Status AddGradient(const program::Parameter& parameter, execute::Device& device);
   absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter, program::DType dtype,
                                           execute::Device& device);
@@ -57,7 +57,6 @@ class Parameters {
   std::vector<execute::ParameterView> views_;
   std::vector<execute::DeviceBuffer> buffers_;
   std::map<std::string, MappedFile> files_;
-  std::set<std::string> used_files_;  // Those in which a parameter's value lies.
   int64_t mapped_bytes_ = 0;
 };
 
