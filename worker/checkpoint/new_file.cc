@@ -22,6 +22,11 @@ constexpr int64_t kPieceBytes = 1 << 20;
 
 absl::Status Errno(const std::string& what) { return WriteError(errno, what); }
 
+std::string ParentOf(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -124,16 +129,30 @@ absl::StatusOr<FileDigest> WriteNewFile(const std::string& path, std::string_vie
   return file.Finish();
 }
 
+absl::Status ReplaceFile(const std::string& path, std::string_view content) {
+  const std::string aside = path + ".tmp";
+  if (unlink(aside.c_str()) != 0 && errno != ENOENT) {
+    return Errno(absl::StrCat("cannot remove ", aside));
+  }
+  RETURN_IF_ERROR(WriteNewFile(aside, content).status());
+  if (rename(aside.c_str(), path.c_str()) != 0) {
+    return Errno(absl::StrCat("cannot rename ", aside, " to ", path));
+  }
+  return SyncFolder(ParentOf(path));
+}
+
 absl::Status MakeFolders(const std::string& path) {
   std::error_code error;
   if (path.empty() || std::filesystem::is_directory(path, error)) return absl::OkStatus();
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  RETURN_IF_ERROR(MakeFolders(parent));
+  RETURN_IF_ERROR(MakeFolders(std::filesystem::path(path).parent_path().string()));
   // Another process may have been faster.
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Errno(absl::StrCat("cannot create ", path));
+  if (mkdir(path.c_str(), 0700) != 0) {
+    const int cause = errno;
+    if (cause != EEXIST || !std::filesystem::is_directory(path, error)) {
+      return WriteError(cause, absl::StrCat("cannot create the folder ", path));
+    }
   }
-  return SyncFolder(parent.empty() ? "." : parent);
+  return SyncFolder(ParentOf(path));
 }
 
 absl::Status MakeFreshFolder(const std::string& path) {
@@ -146,7 +165,7 @@ absl::Status RemoveFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);
   if (!error) return absl::OkStatus();
-  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove ", path));
+  return WriteError(error.value(), absl::StrCat("cannot remove ", path));
 }
 
 absl::Status SyncFolder(const std::string& path) {
@@ -161,8 +180,7 @@ absl::Status PublishFolder(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) {
     return Errno(absl::StrCat("cannot rename ", from, " to ", to));
   }
-  const std::string parent = std::filesystem::path(to).parent_path().string();
-  return SyncFolder(parent.empty() ? "." : parent);
+  return SyncFolder(ParentOf(to));
 }
 
 }  // namespace snug::checkpoint

@@ -57,7 +57,12 @@ absl::Status WriteError(int error, const std::string& what);
 // All of it at once.
 absl::StatusOr<FileDigest> WriteNewFile(const std::string& path, std::string_view content);
 
-// The folder and those that it lies in, 0700, each synced into its parent. There already is fine.
+// The same of a file that may be there already: written aside and renamed over it, so that a reader
+// finds one or the other, whole; its folder is synced.
+absl::Status ReplaceFile(const std::string& path, std::string_view content);
+
+// The folder and those that it lies in, 0700, each synced into its parent. There already is fine,
+// but for what is no folder.
 absl::Status MakeFolders(const std::string& path);
 
 // An empty folder, 0700: what a killed process left under this name goes first.

@@ -54,7 +54,7 @@ std::string PathOf(const std::string& dir, const CheckpointName& name) {
 absl::Status Discard(const std::string& dir, const CheckpointName& name) {
   const std::string trash = absl::StrCat(dir, "/", kTrash);
   if (mkdir(trash.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", trash));
+    return WriteError(errno, absl::StrCat("cannot create ", trash));
   }
   const std::string condemned = PathOf(trash, name);
   RETURN_IF_ERROR(PublishFolder(PathOf(dir, name), condemned));

@@ -1,16 +1,14 @@
 #include "worker/link/assignment.h"
 
-#include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include <fstream>
-#include <iterator>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/checkpoint/new_file.h"
 #include "worker/link/convert.h"
 
 namespace snug::link {
@@ -35,35 +33,6 @@ absl::Status CheckAssignment(const v1::Assignment& assignment, const std::string
 }
 
 std::string NameOfFile(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-absl::Status WriteAll(int fd, const std::string& bytes, const std::string& path) {
-  for (size_t written = 0; written < bytes.size();) {
-    const ssize_t n = write(fd, bytes.data() + written, bytes.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
-    written += static_cast<size_t>(n);
-  }
-  if (fsync(fd) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("fsync ", path));
-  return absl::OkStatus();
-}
-
-// Aside, synced, renamed, and the folder synced: there whole, or not at all.
-absl::Status WriteDurably(const std::string& folder, const char* name, const std::string& bytes) {
-  const std::string path = absl::StrCat(folder, "/", name), aside = path + ".tmp";
-  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", aside));
-  const absl::Status written = WriteAll(fd, bytes, aside);
-  close(fd);
-  RETURN_IF_ERROR(written);
-  if (rename(aside.c_str(), path.c_str()) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("rename ", aside));
-  const int dir = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (dir < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", folder));
-  const int synced = fsync(dir);
-  close(dir);
-  if (synced != 0) return absl::ErrnoToStatus(errno, absl::StrCat("fsync ", folder));
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -118,7 +87,7 @@ absl::Status WriteResult(const std::string& attempt_dir, const train::AttemptRes
   const auto printed =
       google::protobuf::util::MessageToJsonString(ResultTo(result), &json, options);
   if (!printed.ok()) return absl::InternalError(absl::StrCat("result.json: ", printed.ToString()));
-  return WriteDurably(attempt_dir, "result.json", json + "\n");
+  return checkpoint::ReplaceFile(attempt_dir + "/result.json", json + "\n");
 }
 
 }  // namespace snug::link

@@ -103,7 +103,7 @@ absl::Status CopyBeginning(const std::string& from, int64_t bytes, const std::st
 
 absl::StatusOr<int> OpenToAppend(const std::string& path, int create) {
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | create, 0600);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  if (fd < 0) return checkpoint::WriteError(errno, absl::StrCat("cannot open ", path));
   return fd;
 }
 
@@ -130,11 +130,11 @@ absl::StatusOr<MetricsLog> MetricsLog::Resume(const std::string& path,
   ASSIGN_OR_RETURN(const Beginning beginning, FindBeginning(resume));
   const std::string aside = path + ".tmp";
   if (unlink(aside.c_str()) != 0 && errno != ENOENT) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot remove ", aside));
+    return checkpoint::WriteError(errno, absl::StrCat("cannot remove ", aside));
   }
   RETURN_IF_ERROR(CopyBeginning(resume.previous, beginning.bytes, aside));
   if (renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", aside, " to ", path));
+    return checkpoint::WriteError(errno, absl::StrCat("cannot rename ", aside, " to ", path));
   }
   RETURN_IF_ERROR(checkpoint::SyncFolder(std::filesystem::path(path).parent_path().string()));
   ASSIGN_OR_RETURN(const int fd, OpenToAppend(path, 0));
