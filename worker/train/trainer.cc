@@ -113,10 +113,12 @@ absl::StatusOr<double> Trainer::RunMicroBatches(const program::Tape& tape, const
                                .seed = attempt_.training.seed,
                                .step = global_step_,
                                .dropout = tape.training};
-  const std::string what =
-      tape.training ? absl::StrCat("step ", global_step_ + 1, ": the loss")
-                    : absl::StrCat("step ", global_step_, ": the loss of the evaluation");
-  const char* set = &dataset == &*dataset_ ? "dataset" : "evaluation set";
+  const bool trained_on = &dataset == &*dataset_;
+  const std::string what = tape.training
+                               ? absl::StrCat("step ", global_step_ + 1, ": the loss")
+                               : absl::StrCat("step ", global_step_, ": the loss of the ",
+                                              trained_on ? "last training batch" : "evaluation");
+  const char* set = trained_on ? "dataset" : "evaluation set";
   double loss = 0.0;
   for (const MicroBatch& rows : batches) {
     ASSIGN_OR_RETURN(const execute::Batch batch, buffers_->Fill(dataset, rows));

@@ -166,14 +166,16 @@ TEST_F(TrainerTest, AGradientThatIsNotFiniteNamesTheStepAndTheRows) {
 TEST_F(TrainerTest, AnEvaluationThatIsNotFiniteNamesTheStepAndTheRows) {
   TrainingOptions training = ToyTraining();
   training.learning_rate = 1e38;
-  for (const char* set : {"dataset", "evaluation set"}) {
+  const std::pair<const char*, const char*> sets[] = {{"last training batch", "dataset"},
+                                                      {"evaluation", "evaluation set"}};
+  for (const auto& [what, set] : sets) {
     AttemptOptions attempt = Attempt(FullMode(), {}, training);
     const auto trainer = *Trainer::Create(attempt, TestDevice());
     SNUG_ASSERT_OK(OneStep(*trainer));
     const absl::Status evaluated = trainer->Evaluate().status();
     EXPECT_EQ(evaluated.code(), absl::StatusCode::kOutOfRange) << evaluated;
     EXPECT_THAT(std::string(evaluated.message()),
-                AllOf(HasSubstr("step 1: the loss of the evaluation is "),
+                AllOf(HasSubstr(absl::StrCat("step 1: the loss of the ", what, " is ")),
                       HasSubstr(absl::StrCat("rows of the ", set, ", from 0: "))));
     WriteData(folder_ / "eval", {5, 9}, ToyModel().sizes.vocabulary);
   }
