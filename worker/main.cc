@@ -1,6 +1,6 @@
 // snug-worker ASSIGNMENT: runs one attempt. Exit codes: 0 succeeded, 3 stopped on command, 4 failed
-// (result.json has the error), 2 usage. snug-worker --measure-context: prints what the process
-// itself takes, as one line of JSON.
+// (result.json has the error, or could itself not be written), 2 usage. snug-worker
+// --measure-context: prints what the process itself takes, as one line of JSON.
 #include <signal.h>
 
 #include <atomic>
@@ -19,10 +19,12 @@ std::atomic<bool> stop_requested = false;  // Lock-free, so a signal handler may
 
 void OnTerminate(int /*signal*/) { stop_requested = true; }
 
-int ExitCode(train::AttemptResult::Outcome outcome) {
+// A success that nobody can read of is none: without result.json the attempt counts as lost, so
+// that another is made.
+int ExitCode(train::AttemptResult::Outcome outcome, bool result_written) {
   switch (outcome) {
     case train::AttemptResult::Outcome::kSucceeded:
-      return 0;
+      return result_written ? 0 : 4;
     case train::AttemptResult::Outcome::kStopped:
       return 3;
     case train::AttemptResult::Outcome::kFailed:
@@ -44,7 +46,7 @@ int Run(const std::string& assignment) {
   const absl::Status written = link::WriteResult(attempt->attempt_dir, result);
   if (!written.ok()) std::cerr << "snug-worker: " << written << std::endl;
   node->ReportResult(result);
-  return ExitCode(result.outcome);
+  return ExitCode(result.outcome, written.ok());
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 """A worker whose files find no room, here a limit on the size of a file: it goes on without
 checkpoints, and what it cannot do without fails with a reason; the signal of the limit kills
-nobody."""
+nobody. A finished run whose result cannot be written has not finished."""
 
 import resource
+import subprocess
 import unittest
 
 from tests.harness import assignments, jobs
+from tests.harness.binaries import binary
 from tests.harness.daemon import Daemon, metric_lines
 
 STEPS = 4
@@ -53,6 +55,16 @@ class FullDiskTest(unittest.TestCase):
         self.assertEqual(list((attempt.parent / "points").iterdir()), [])
         self.assertFalse((attempt / "output").exists())
         self.assertFalse((attempt / "output.tmp").exists())
+
+    def test_a_result_that_cannot_be_written_is_no_success(self):
+        folder = assignments.write_changed(self.first, self.daemon.folder / "unheard" / "attempt")
+        # A folder in its place: nothing is renamed over it.
+        (folder / "result.json").mkdir()
+        line = [str(binary("snug-worker")), str(folder / assignments.NAME)]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("result.json", done.stderr.splitlines()[-1])
+        self.assertTrue((folder / "output" / "model.safetensors").exists())
 
 
 if __name__ == "__main__":
