@@ -34,9 +34,8 @@ std::string In(const std::string& folder, const std::string& file) {
 
 absl::Status CheckState(const RunState& state) {
   if (!std::isfinite(state.last_loss)) {
-    return absl::FailedPreconditionError(absl::StrCat("step ", state.global_step, ": the loss is ",
-                                                      state.last_loss,
-                                                      "; no checkpoint is written"));
+    return absl::OutOfRangeError(
+        absl::StrCat("the loss is ", state.last_loss, "; no checkpoint is written"));
   }
   if (state.global_step >= 0 && state.epoch >= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(

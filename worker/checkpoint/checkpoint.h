@@ -47,8 +47,8 @@ struct Saved {
   int64_t bytes = 0;
 };
 
-// Makes `checkpoints_dir` where it is missing. Refuses non-finite tensors: a NaN checkpoint never
-// exists. UNAVAILABLE: no room on the disk.
+// Makes `checkpoints_dir` where it is missing. OUT_OF_RANGE: a tensor or the loss is not finite; a
+// NaN checkpoint never exists. UNAVAILABLE: no room on the disk.
 absl::StatusOr<Saved> Save(const std::string& checkpoints_dir, const RunState& state,
                            const std::vector<TensorBytes>& weights,
                            const std::vector<TensorBytes>& optimizer);

@@ -53,7 +53,7 @@ int64_t FirstNonFinite(std::string_view dtype, const void* data, int64_t bytes) 
 absl::Status CheckFinite(const TensorBytes& tensor) {
   const int64_t index = FirstNonFinite(tensor.dtype, tensor.data, tensor.bytes);
   if (index < 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return absl::OutOfRangeError(
       absl::StrCat(tensor.key, ": element ", index, " is NaN or infinite; nothing is written"));
 }
 

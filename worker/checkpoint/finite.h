@@ -18,7 +18,7 @@ int64_t FirstNonFiniteBf16(const void* data, int64_t count);
 // The same of `bytes` bytes by the dtype's name; -1 as well for a dtype that is not a float's.
 int64_t FirstNonFinite(std::string_view dtype, const void* data, int64_t bytes);
 
-// FAILED_PRECONDITION: names the tensor and the element.
+// OUT_OF_RANGE, which nothing else that writes gives: names the tensor and the element.
 absl::Status CheckFinite(const TensorBytes& tensor);
 
 }  // namespace snug::checkpoint

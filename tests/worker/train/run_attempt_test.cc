@@ -2,7 +2,11 @@
 // which goes on from a checkpoint leaves the same, to the bit.
 #include "worker/train/run_attempt.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,6 +20,22 @@
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/train/toy_job.h"
 
+namespace {
+
+std::atomic<bool> metrics_cannot_be_synced = false;
+
+}  // namespace
+
+// In place of the C library's: a disk that fails under one file, that of the first attempt.
+extern "C" int fsync(int fd) {
+  const std::string path = std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd));
+  if (metrics_cannot_be_synced && path.ends_with("/attempt-1/metrics.jsonl")) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
 namespace snug::train {
 namespace {
 
@@ -23,6 +43,7 @@ using checkpoint::ReadText;
 using checkpoint::RunState;
 using checkpoint::TempFolder;
 using checkpoint::WriteText;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Outcome = AttemptResult::Outcome;
 
@@ -175,25 +196,41 @@ TEST(RunAttemptTest, DropoutChangesTheRun) {
   EXPECT_NE(with, without.verified_loss);
 }
 
-// The evaluation that was reported before the worker died is the one that its export must
-// reproduce: were it made anew, nobody would notice that it differs.
-TEST(RunAttemptTest, AnExportMustReproduceTheLossReportedByTheAttemptBefore) {
+// The lines of metrics with another loss in the last of them, an evaluation.
+std::string WithLastEvaluation(const std::string& lines, double loss) {
+  const size_t last = lines.rfind("{\"eval_loss\":");
+  nlohmann::ordered_json line = nlohmann::ordered_json::parse(lines.substr(last));
+  line["eval_loss"] = loss;
+  return lines.substr(0, last) + line.dump() + "\n";
+}
+
+// The evaluation that was reported before the worker died is one that its checkpoint must give:
+// were it made anew, nobody would notice that it differs. Other threads or another processor may
+// have changed its last bits; the export is held against the loss of its own process.
+TEST(RunAttemptTest, TheLossReportedByTheAttemptBeforeIsThatOfItsCheckpoint) {
   const TempFolder folder;
   WriteData(folder / "eval", {9, 14, 6}, ToyModel().sizes.vocabulary, /*seed=*/5);
   const AttemptOptions first = MakeAttempt(folder, program::LoraMode(), /*packing=*/false);
   const AttemptResult whole = RunToEnd(first);
   ASSERT_EQ(whole.outcome, Outcome::kSucceeded) << whole.message;
+  const std::string lines = ReadText(first.attempt_dir + "/metrics.jsonl");
+  const double loss = *whole.progress.eval_loss;
+
   AttemptOptions second = After(first, kSteps);
   second.previous_metrics = folder / "other.jsonl";
-  std::string lines = ReadText(first.attempt_dir + "/metrics.jsonl");
-  const size_t last = lines.rfind("{\"eval_loss\":");
-  lines = lines.substr(0, last) +
-          absl::StrCat("{\"eval_loss\":0.5,\"global_step\":", kSteps, ",\"epoch\":2.3}\n");
-  WriteText(second.previous_metrics, lines);
-  const AttemptResult resumed = RunToEnd(second);
-  EXPECT_EQ(resumed.outcome, Outcome::kFailed);
-  EXPECT_EQ(resumed.reason, "DATA_LOSS");
+  WriteText(second.previous_metrics, WithLastEvaluation(lines, loss * (1.0 + 1e-3)));
+  const AttemptResult refused = RunToEnd(second);
+  EXPECT_EQ(refused.outcome, Outcome::kFailed);
+  EXPECT_EQ(refused.reason, "DATA_LOSS");
+  EXPECT_THAT(refused.message, HasSubstr(absl::StrCat("step ", kSteps, " was reported as ")));
   EXPECT_FALSE(std::filesystem::exists(second.attempt_dir + "/output"));
+
+  second.attempt_dir += "-again";
+  WriteText(second.previous_metrics, WithLastEvaluation(lines, loss * (1.0 + 1e-6)));
+  const AttemptResult resumed = RunToEnd(second);
+  ASSERT_EQ(resumed.outcome, Outcome::kSucceeded) << resumed.message;
+  EXPECT_EQ(resumed.verified_loss, whole.verified_loss);
+  EXPECT_NE(resumed.progress.eval_loss, whole.progress.eval_loss);  // As it was reported.
 }
 
 // Folders of an attempt that nobody made before.
@@ -215,6 +252,7 @@ TEST(RunAttemptTest, ALossThatIsNotFiniteEndsTheAttempt) {
   AttemptOptions attempt = MakeAttempt(folder, program::FullMode(), /*packing=*/false);
   attempt.training.learning_rate = 1e38;
   attempt.training.schedule = Schedule::kConstant;
+  attempt.training.save_steps = 0;  // A checkpoint would refuse the weights before.
   const AttemptResult result = RunToEnd(attempt);
   EXPECT_EQ(result.outcome, Outcome::kFailed);
   EXPECT_EQ(result.reason, "NON_FINITE");
@@ -222,6 +260,41 @@ TEST(RunAttemptTest, ALossThatIsNotFiniteEndsTheAttempt) {
   EXPECT_THAT(result.message, HasSubstr("step 2: the loss is "));
   EXPECT_EQ(Metrics(attempt.attempt_dir).size(), 1u);
   EXPECT_FALSE(std::filesystem::exists(attempt.attempt_dir + "/output"));
+}
+
+// The step's own loss is finite, but not the weights that it leaves: a checkpoint of them is not
+// merely left out.
+TEST(RunAttemptTest, WeightsThatAreNotFiniteEndTheAttempt) {
+  const TempFolder folder;
+  AttemptOptions attempt = MakeAttempt(folder, program::FullMode(), /*packing=*/false);
+  attempt.training.learning_rate = 1e39;
+  attempt.training.schedule = Schedule::kConstant;
+  const AttemptResult result = RunToEnd(attempt);
+  EXPECT_EQ(result.outcome, Outcome::kFailed);
+  EXPECT_EQ(result.reason, "NON_FINITE");
+  EXPECT_THAT(result.message, AllOf(HasSubstr("step 1: "), HasSubstr(" is NaN or infinite")));
+}
+
+// Who resumes from a checkpoint reads the metrics up to its step, so there is none without them.
+TEST(RunAttemptTest, MetricsThatCannotBeSyncedCostTheCheckpointsAndNotTheRun) {
+  const TempFolder folder;
+  const AttemptOptions attempt = MakeAttempt(folder, program::LoraMode(), /*packing=*/false);
+  metrics_cannot_be_synced = true;
+  const AttemptResult result = RunToEnd(attempt);
+  metrics_cannot_be_synced = false;
+  EXPECT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+  EXPECT_EQ(checkpoint::List(attempt.checkpoints_dir)->size(), 0u);
+}
+
+// Old checkpoints cannot go, as the newest in the folder is damaged: it is logged, and they stay.
+TEST(RunAttemptTest, CheckpointsThatCannotBePrunedDoNotEndTheRun) {
+  const TempFolder folder;
+  AttemptOptions attempt = MakeAttempt(folder, program::LoraMode(), /*packing=*/false);
+  attempt.training.save_total_limit = 1;
+  std::filesystem::create_directories(attempt.checkpoints_dir + "/step-000099.e1");
+  const AttemptResult result = RunToEnd(attempt);
+  EXPECT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+  EXPECT_EQ(checkpoint::List(attempt.checkpoints_dir)->size(), static_cast<size_t>(kSteps + 1));
 }
 
 }  // namespace
