@@ -1,9 +1,5 @@
 #include "server/plan/plan_proto.h"
 
-#include <utility>
-
-#include "absl/strings/str_cat.h"
-
 namespace snug::server {
 namespace {
 
@@ -32,17 +28,6 @@ void FillMemory(const program::Prediction& prediction, v1::MemoryComponents& mem
   memory.set_workspace_bytes(prediction.peak.workspace);
 }
 
-absl::StatusOr<program::Recipe> RecipeFromProto(const v1::Recipe& recipe) {
-  program::Recipe stashes;
-  for (int kind : recipe.stash()) {
-    if (kind != v1::KEEP && kind != v1::RECOMPUTE)
-      return absl::InvalidArgumentError(
-          absl::StrCat("recipe ", recipe.name(), " has stash kind ", kind, ", unknown here"));
-    stashes.push_back(kind == v1::KEEP ? program::Stash::kKeep : program::Stash::kRecompute);
-  }
-  return stashes;
-}
-
 }  // namespace
 
 v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOptions& lower) {
@@ -63,31 +48,6 @@ v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOpti
   plan.set_relative_work(prediction.relative_work);
   plan.set_threads(lower.machine.threads);
   return plan;
-}
-
-absl::StatusOr<program::Plan> FromProto(const v1::Plan& plan, const program::Program& program) {
-  program::Plan out;
-  out.name = plan.name();
-  for (const v1::Recipe& recipe : plan.recipes()) {
-    absl::StatusOr<program::Recipe> stashes = RecipeFromProto(recipe);
-    if (!stashes.ok()) return stashes.status();
-    out.recipes.push_back(*std::move(stashes));
-  }
-  if (plan.block_recipe_size() != program.config.layers)
-    return absl::InvalidArgumentError(absl::StrCat("plan ", plan.name(), " is for ",
-                                                   plan.block_recipe_size(), " blocks, not ",
-                                                   program.config.layers));
-  for (int layer = 0; layer < plan.block_recipe_size(); ++layer) {
-    const int recipe = plan.block_recipe(layer);
-    const size_t values = program.type_of(program.first_layer_block() + layer).values.size();
-    if (recipe < 0 || recipe >= plan.recipes_size() ||
-        out.recipes[static_cast<size_t>(recipe)].size() != values)
-      return absl::InvalidArgumentError(absl::StrCat("plan ", plan.name(), ": recipe ", recipe,
-                                                     " does not fit layer ", layer, " with ",
-                                                     values, " values"));
-    out.layer_recipe.push_back(recipe);
-  }
-  return out;
 }
 
 }  // namespace snug::server

@@ -1,5 +1,5 @@
-// Messages of the link <-> plain structs, field by field. Included by the two .cc files of this
-// folder only.
+// Messages of the link <-> plain structs, field by field. Of the product, only the two other .cc
+// files of this folder include it. Whether a plan fits its program is lowering's to say.
 #ifndef WORKER_LINK_CONVERT_H_
 #define WORKER_LINK_CONVERT_H_
 

@@ -6,7 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "server/job/check_job.h"
 #include "server/job/check_spec.h"
-#include "server/plan/plan_proto.h"
+#include "worker/link/convert.h"
+#include "worker/program/lower.h"
 #include "worker/program/model_config.h"
 
 namespace snug::server {
@@ -32,6 +33,17 @@ class PlannerTest : public testing::Test {
   }
   std::vector<v1::Plan> Plans(const RowLengths& lengths) {
     return PlansFor(program_, spec_, lengths, {.threads = 2, .context_bytes = 1000}).value();
+  }
+  // As the worker reads what the daemon stored.
+  absl::StatusOr<program::Tape> LoweredByTheWorker(const v1::Plan& stored) {
+    absl::StatusOr<program::Plan> plan = link::PlanFrom(stored);
+    if (!plan.ok()) return plan.status();
+    const program::Program program =
+        program::BuildProgram(program_.config, link::ModeFrom(spec_)).value();
+    return program::Lower(program, *plan,
+                          {.key = link::KeyFrom(stored.key()),
+                           .machine = {.threads = stored.threads()},
+                           .training = true});
   }
 
   v1::JobSpec spec_;
@@ -67,21 +79,19 @@ TEST_F(PlannerTest, LengthsOfTheDatasetDecideTheKey) {
 
 TEST_F(PlannerTest, StoredPlanIsTheSamePlan) {
   for (const v1::Plan& plan : Plans({})) {
-    const program::Plan back = FromProto(plan, program_).value();
-    program::LowerOptions lower = OptionsFor(spec_, {}, {.threads = 2}).lower;
-    EXPECT_EQ(program::Lower(program_, back, lower).value().arena_bytes, plan.arena_bytes());
+    EXPECT_EQ(LoweredByTheWorker(plan).value().arena_bytes, plan.arena_bytes());
   }
 }
 
 TEST_F(PlannerTest, PlanOfAnotherModelIsRefused) {
   v1::Plan plan = Plans({})[0];
   plan.mutable_block_recipe()->RemoveLast();
-  EXPECT_FALSE(FromProto(plan, program_).ok());
+  EXPECT_FALSE(LoweredByTheWorker(plan).ok());
   plan.add_block_recipe(9);
-  EXPECT_FALSE(FromProto(plan, program_).ok());
+  EXPECT_FALSE(LoweredByTheWorker(plan).ok());
   plan.set_block_recipe(2, 0);
   plan.mutable_recipes(0)->mutable_stash()->RemoveLast();
-  EXPECT_FALSE(FromProto(plan, program_).ok());
+  EXPECT_FALSE(LoweredByTheWorker(plan).ok());
 }
 
 TEST_F(PlannerTest, PinnedPlanIsTheOnlyOne) {
