@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "google/protobuf/descriptor.h"
 #include "proto/snug/key_hint.h"
+#include "proto/snug/other_names.h"
 #include "proto/snug/status_macros.h"
 #include "proto/snug/yaml_node.h"
 
@@ -111,12 +112,11 @@ class Filler {
       return Error(node.line,
                    absl::StrCat(what, " must be a mapping of keys to values, not ", Shown(node)));
     }
-    std::map<std::string, int> lines;
+    std::map<std::string, const YamlEntry*> seen;
     for (const YamlEntry& entry : node.entries) {
-      const auto [first, is_new] = lines.emplace(entry.key, entry.line);
+      const auto [first, is_new] = seen.emplace(entry.key, &entry);
       if (!is_new) {
-        Error(entry.line, absl::StrCat("\"", Join(path, entry.key),
-                                       "\" is there twice; first in line ", first->second));
+        Error(entry.line, Twice(path, *first->second, entry));
         continue;
       }
       const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(entry.key);
@@ -166,6 +166,18 @@ class Filler {
   }
 
  private:
+  static std::string Twice(const std::string& path, const YamlEntry& first,
+                           const YamlEntry& second) {
+    const std::string ours = Join(path, first.key);
+    const auto name = [&](const YamlEntry& entry) {
+      return entry.written.empty() ? ours : entry.written;
+    };
+    if (name(first) == name(second))
+      return absl::StrCat("\"", name(second), "\" is there twice; first in line ", first.line);
+    return absl::StrCat("\"", name(second), "\" and \"", name(first), "\" in line ", first.line,
+                        " are both ", ours, "; give one of them");
+  }
+
   void SetMap(const YamlNode& node, const FieldDescriptor& field, const std::string& path,
               Message* message) {
     if (node.kind != YamlNode::Kind::kMapping) {
@@ -277,11 +289,20 @@ void EraseMapEntry(const FieldDescriptor& field, const std::string& key, Message
   }
 }
 
+OurName OurNameOfPath(const std::string& path, const std::string& value, const Descriptor& root) {
+  const size_t dot = path.find('.');
+  if (dot == std::string::npos) return OurNameOf("", path, &value, root);
+  return OurNameOf(path.substr(0, dot), path.substr(dot + 1), &value, root);
+}
+
 }  // namespace
 
 absl::Status ParseYaml(absl::string_view text, absl::string_view file, Message* message) {
-  ASSIGN_OR_RETURN(const YamlNode root, ReadYaml(text, file));
-  Filler filler(std::string(file), /*has_lines=*/true, *message->GetDescriptor());
+  ASSIGN_OR_RETURN(YamlNode root, ReadYaml(text, file));
+  const Descriptor& descriptor = *message->GetDescriptor();
+  Filler filler(std::string(file), /*has_lines=*/true, descriptor);
+  UseOurNames(descriptor, &root,
+              [&](int line, const std::string& what) { filler.Error(line, what); });
   filler.Fill(root, "", message);
   return filler.Finish();
 }
@@ -293,9 +314,17 @@ absl::Status ApplyOverride(absl::string_view assignment, Message* message) {
         "\"", assignment, "\" is no setting; write key=value, for example training.max_steps=5"));
   }
   std::string rest(assignment.substr(0, equals));
-  const std::string value(assignment.substr(equals + 1));
+  std::string value(assignment.substr(equals + 1));
   Filler filler(absl::StrCat("override \"", assignment, "\""), /*has_lines=*/false,
                 *message->GetDescriptor());
+  const OurName ours = OurNameOfPath(rest, value, *message->GetDescriptor());
+  if (ours.kind == OurName::Kind::kRefused) filler.Error(0, ours.why);
+  if (ours.kind == OurName::Kind::kRefused || ours.kind == OurName::Kind::kNothing)
+    return filler.Finish();
+  if (ours.kind == OurName::Kind::kField) {
+    rest = ours.path;
+    if (!ours.value.empty()) value = ours.value;
+  }
   std::string path;  // Walked so far.
   while (true) {
     const std::string key = rest.substr(0, rest.find('.'));

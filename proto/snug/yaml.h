@@ -4,8 +4,9 @@
 // The spelling: keys are the fields' names. A message or a map is a YAML mapping, a repeated field
 // a sequence, or a scalar for one element (`target_modules: all-linear`). Enum values are written
 // by name in any case (`method: lora`). Numbers may have exponents (1.0e-3). A null value means
-// "not given". Nothing is guessed: an unknown key, a key that is there twice and a value of another
-// type are errors, all of them reported at once, a line each, as `file:line: what is wrong`.
+// "not given". A job file may use the names of other tools (other_names.h). Nothing is guessed: an
+// unknown key, a key that is there twice and a value of another type are errors, all of them
+// reported at once, a line each, as `file:line: what is wrong`.
 #ifndef PROTO_SNUG_YAML_H_
 #define PROTO_SNUG_YAML_H_
 

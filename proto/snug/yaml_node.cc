@@ -66,7 +66,7 @@ class Converter {
       if (!entry.first.IsScalar())
         return Error(line, "a key must be a word, not a list or a mapping");
       ASSIGN_OR_RETURN(YamlNode value, Convert(entry.second, depth + 1));
-      node.entries.push_back({entry.first.Scalar(), line, std::move(value)});
+      node.entries.push_back({entry.first.Scalar(), line, std::move(value), {}});
     }
     return node;
   }

@@ -25,6 +25,7 @@ struct YamlEntry {
   std::string key;
   int line = 0;
   YamlNode value;
+  std::string written = {};  // The key as the file has it, where `key` is another name for it.
 };
 
 // One document of at most 1 MiB, 64 levels and 100,000 nodes; an empty one is kNull. Aliases are

@@ -96,10 +96,10 @@ TEST_F(JobFileTest, ErrorsNameTheFile) {
   EXPECT_THAT(ReadJobFile(At("none.yaml"), {}).status().message(),
               HasSubstr("none.yaml: No such file"));
   EXPECT_THAT(ReadJobFile(At("base"), {}).status().message(), HasSubstr("is a folder"));
-  std::ofstream(folder_ / "jobs/bad.yaml") << "model: m\nlora_r: 8\n";
+  std::ofstream(folder_ / "jobs/bad.yaml") << "model: m\nalpha: 8\n";
   EXPECT_EQ(ReadJobFile(At("jobs/bad.yaml"), {}).status().message(),
-            At("jobs/bad.yaml") + ":2: unknown key \"lora_r\"; did you mean lora.r?");
-  EXPECT_THAT(ReadJobFile(At("jobs/bad.yaml"), {"x"}).status().message(), HasSubstr("lora_r"));
+            At("jobs/bad.yaml") + ":2: unknown key \"alpha\"; did you mean lora.lora_alpha?");
+  EXPECT_THAT(ReadJobFile(At("jobs/bad.yaml"), {"x"}).status().message(), HasSubstr("alpha"));
 }
 
 // The examples as they stand, with their paths resolved.

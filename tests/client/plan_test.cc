@@ -115,11 +115,11 @@ TEST_F(PlanTest, JsonHasEveryByte) {
 // A mistake in the file is found without a daemon.
 TEST_F(PlanTest, AWrongFileNeedsNoDaemon) {
   server_.Stop();
-  const std::string bad = server_.folder().Write("bad.yaml", "model: m\ncutoff_len: 5\n");
+  const std::string bad = server_.folder().Write("bad.yaml", "model: m\nseq_len: 5\n");
   const Ran ran = server_.Run({"plan", bad});
   EXPECT_EQ(ran.code, 1);
   EXPECT_EQ(ran.err, "snug: " + bad +
-                         ":2: unknown key \"cutoff_len\"; did you mean training.max_seq_length?\n");
+                         ":2: unknown key \"seq_len\"; did you mean training.max_seq_length?\n");
 }
 
 }  // namespace

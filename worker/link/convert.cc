@@ -21,9 +21,66 @@ train::Schedule ScheduleFrom(v1::TrainingSpec::LrSchedulerType type) {
       return train::Schedule::kConstant;
     case v1::TrainingSpec::CONSTANT_WITH_WARMUP:
       return train::Schedule::kConstantWithWarmup;
+    case v1::TrainingSpec::COSINE_WITH_MIN_LR:
+      return train::Schedule::kCosineWithMinLr;
+    case v1::TrainingSpec::COSINE_WITH_RESTARTS:
+      return train::Schedule::kCosineWithRestarts;
+    case v1::TrainingSpec::POLYNOMIAL:
+      return train::Schedule::kPolynomial;
+    case v1::TrainingSpec::WSD:
+      return train::Schedule::kWarmupStableDecay;
     default:
       return train::Schedule::kCosine;
   }
+}
+
+train::ScheduleOptions::Shape ShapeFrom(const std::string& name) {
+  using Shape = train::ScheduleOptions::Shape;
+  if (name == "linear") return Shape::kLinear;
+  return name == "cosine" ? Shape::kCosine : Shape::kOneMinusSqrt;
+}
+
+train::ScheduleOptions ScheduleOptionsFrom(const v1::TrainingSpec& from, double learning_rate) {
+  const v1::LrSchedulerKwargs& kwargs = from.lr_scheduler_kwargs();
+  train::ScheduleOptions to;
+  if (from.lr_scheduler_type() == v1::TrainingSpec::COSINE_WITH_RESTARTS) to.num_cycles = 1.0;
+  if (kwargs.has_num_cycles()) to.num_cycles = kwargs.num_cycles();
+  if (kwargs.has_min_lr()) to.min_lr_rate = kwargs.min_lr() / learning_rate;
+  if (kwargs.has_min_lr_rate()) to.min_lr_rate = kwargs.min_lr_rate();
+  if (kwargs.has_lr_end()) to.lr_end = kwargs.lr_end();
+  if (kwargs.has_power()) to.power = kwargs.power();
+  if (kwargs.has_num_stable_steps()) to.num_stable_steps = kwargs.num_stable_steps();
+  to.num_decay_steps = kwargs.num_decay_steps();
+  if (!kwargs.warmup_type().empty()) to.warmup_type = ShapeFrom(kwargs.warmup_type());
+  if (!kwargs.decay_type().empty()) to.decay_type = ShapeFrom(kwargs.decay_type());
+  to.min_lr_ratio = kwargs.min_lr_ratio();
+  return to;
+}
+
+// A tool that runs without a daemon may give the steps alone.
+train::Strategy StrategyFrom(v1::TrainingSpec::Strategy strategy) {
+  switch (strategy) {
+    case v1::TrainingSpec::NO:
+      return train::Strategy::kNo;
+    case v1::TrainingSpec::EPOCH:
+      return train::Strategy::kEpoch;
+    case v1::TrainingSpec::BEST:
+      return train::Strategy::kBest;
+    default:
+      return train::Strategy::kSteps;
+  }
+}
+
+train::BestOptions BestFrom(const v1::TrainingSpec& from) {
+  train::BestOptions to;
+  const std::string& metric = from.metric_for_best_model();
+  if (metric.ends_with("accuracy")) to.metric = train::BestOptions::Metric::kAccuracy;
+  to.greater_is_better =
+      from.has_greater_is_better() ? from.greater_is_better() : metric.ends_with("accuracy");
+  to.load_at_end = from.load_best_model_at_end();
+  to.patience = from.early_stopping_patience();
+  to.threshold = from.early_stopping_threshold();
+  return to;
 }
 
 v1::WorkerResult::Outcome OutcomeTo(train::AttemptResult::Outcome outcome) {
@@ -75,6 +132,16 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   if (from.has_adam_beta1()) to.beta1 = from.adam_beta1();
   if (from.has_adam_beta2()) to.beta2 = from.adam_beta2();
   if (from.has_adam_epsilon()) to.epsilon = from.adam_epsilon();
+  to.schedule_options = ScheduleOptionsFrom(from, to.learning_rate);
+  to.neftune_alpha = from.neftune_noise_alpha();
+  to.group_by_length = from.group_by_length();
+  to.eval_strategy = StrategyFrom(from.eval_strategy());
+  to.save_strategy = StrategyFrom(from.save_strategy());
+  to.logging_strategy = StrategyFrom(from.logging_strategy());
+  to.best = BestFrom(from);
+  if (!from.sample_prompts().empty()) to.samples.max_new_tokens = from.sample_max_new_tokens();
+  to.samples.temperature = from.sample_temperature();
+  SetIfGiven(to.samples.top_p, from.sample_top_p());
   return to;
 }
 

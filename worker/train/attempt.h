@@ -10,35 +10,9 @@
 #include "worker/program/plan.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
+#include "worker/train/training_options.h"
 
 namespace snug::train {
-
-enum class Schedule : uint8_t { kLinear, kCosine, kConstant, kConstantWithWarmup };
-
-// Every default is filled in before it gets here; zero means what the job file's reference says it
-// means.
-struct TrainingOptions {
-  double epochs = 1.0;
-  int64_t max_steps = 0;     // 0: as many as `epochs` give.
-  int64_t batch_rows = 8;    // Rows (packed: sequences) per micro-batch.
-  int64_t accumulation = 1;  // Micro-batches per optimizer step.
-  double learning_rate = 2e-4;
-  Schedule schedule = Schedule::kCosine;
-  double warmup_ratio = 0.0;  // Unused when warmup_steps > 0.
-  int64_t warmup_steps = 0;
-  double weight_decay = 0.0;
-  double max_grad_norm = 1.0;  // 0: no clipping.
-  int64_t max_seq_length = 0;  // Tokens.
-  bool packing = true;
-  uint64_t seed = 42;
-  int64_t eval_steps = 0;  // 0: at the end only.
-  int64_t save_steps = 0;  // 0: none but the export.
-  int64_t save_total_limit = 2;
-  int64_t logging_steps = 1;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-};
 
 struct AttemptOptions {
   std::string job_id;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "worker/program/tape.h"
-#include "worker/train/attempt.h"
+#include "worker/train/training_options.h"
 
 namespace snug::train {
 

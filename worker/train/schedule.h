@@ -1,10 +1,11 @@
-// The learning rate of each optimizer step, as transformers' get_scheduler gives it.
+// The learning rate of each optimizer step, to the last bit as transformers' get_scheduler gives
+// it.
 #ifndef WORKER_TRAIN_SCHEDULE_H_
 #define WORKER_TRAIN_SCHEDULE_H_
 
 #include <cstdint>
 
-#include "worker/train/attempt.h"
+#include "worker/train/training_options.h"
 
 namespace snug::train {
 

@@ -37,7 +37,8 @@ TEST(KeyHintTest, KnowsTheNamesOfOtherTools) {
   EXPECT_EQ(JobHint("micro_batch_size"), "did you mean training.per_device_train_batch_size?");
   EXPECT_EQ(JobHint("model_name_or_path"), "did you mean model?");
   EXPECT_EQ(TrainingHint("sequence_len"), "did you mean training.max_seq_length?");
-  EXPECT_EQ(TrainingHint("gradient_checkpointing"), "did you mean memory.stash?");
+  EXPECT_EQ(TrainingHint("lora_rank"), "did you mean lora.r?");
+  EXPECT_EQ(JobHint("dropout"), "did you mean lora.lora_dropout?");
 }
 
 // A job key that is spelled right but stands in the wrong place.

@@ -105,8 +105,8 @@ TEST(ParseYamlTest, ListsOfMessages) {
 TEST(ParseYamlTest, UnknownKeyNamesFileLineKeyAndTheNearest) {
   EXPECT_EQ(ErrorOf("model: m\ntraining:\n  packng: true\n"),
             "job.yaml:3: unknown key \"packng\" in training; did you mean packing?");
-  EXPECT_EQ(ErrorOf("model: m\ncutoff_len: 512\n"),
-            "job.yaml:2: unknown key \"cutoff_len\"; did you mean training.max_seq_length?");
+  EXPECT_EQ(ErrorOf("model: m\nseq_len: 512\n"),
+            "job.yaml:2: unknown key \"seq_len\"; did you mean training.max_seq_length?");
 }
 
 TEST(ParseYamlTest, ReportsEverythingThatIsWrong) {
@@ -226,8 +226,8 @@ TEST(ApplyOverrideTest, ErrorsNameTheOverride) {
   EXPECT_EQ(OverrideError("training.max_step=5"),
             "override \"training.max_step=5\": unknown key \"max_step\" in training; did you mean "
             "max_steps?");
-  EXPECT_EQ(OverrideError("lora_r=5"),
-            "override \"lora_r=5\": unknown key \"lora_r\"; did you mean lora.r?");
+  EXPECT_EQ(OverrideError("alpha=5"),
+            "override \"alpha=5\": unknown key \"alpha\"; did you mean lora.lora_alpha?");
   EXPECT_EQ(OverrideError("training.max_steps=many"),
             "override \"training.max_steps=many\": training.max_steps must be a whole number, not "
             "\"many\"");

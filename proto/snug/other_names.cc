@@ -1,0 +1,280 @@
+#include "proto/snug/other_names.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace snug {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+constexpr int kMaxPathDepth = 4;  // Of messages within messages.
+
+// Sections whose fields may stand at the top level, as other tools have them all in one list.
+constexpr const char* kOpenSections[] = {"training", "lora"};
+
+// The same thing under another name, as transformers, TRL, PEFT, LLaMA-Factory, axolotl, Unsloth,
+// torchtune and OpenAI call it.
+struct Synonym {
+  const char* key;
+  const char* path;
+};
+constexpr Synonym kSynonyms[] = {
+    {"adapter_name_or_path", "lora.init_adapter"},
+    {"base_model", "model"},
+    {"base_model_name_or_path", "model"},
+    {"batch_size", "training.per_device_train_batch_size"},
+    {"clip_grad_norm", "training.max_grad_norm"},
+    {"cutoff_len", "training.max_seq_length"},
+    {"early_stopping_min_delta", "training.early_stopping_threshold"},
+    {"epochs", "training.num_train_epochs"},
+    {"eval_file", "eval_dataset"},
+    {"evaluation_strategy", "training.eval_strategy"},
+    {"finetuning_type", "method"},
+    {"gradient_clipping", "training.max_grad_norm"},
+    {"learning_rate_scheduler", "training.lr_scheduler_type"},
+    {"lora_dim", "lora.r"},
+    {"lora_r", "lora.r"},
+    {"lora_rank", "lora.r"},
+    {"lora_target", "lora.target_modules"},
+    {"lora_target_modules", "lora.target_modules"},
+    {"lr", "training.learning_rate"},
+    {"lr_scheduler", "training.lr_scheduler_type"},
+    {"max_length", "training.max_seq_length"},
+    {"max_memory", "memory.budget"},
+    {"max_new_tokens", "training.sample_max_new_tokens"},
+    {"max_seq_len", "training.max_seq_length"},
+    {"memory_budget", "memory.budget"},
+    {"micro_batch_size", "training.per_device_train_batch_size"},
+    {"model_max_length", "training.max_seq_length"},
+    {"model_name", "model"},
+    {"model_name_or_path", "model"},
+    {"n_epochs", "training.num_train_epochs"},
+    {"noisy_embedding_alpha", "training.neftune_noise_alpha"},
+    {"num_epochs", "training.num_train_epochs"},
+    {"optimizer", "training.optim"},
+    {"random_seed", "training.seed"},
+    {"rank", "lora.r"},
+    {"run_name", "display_name"},
+    {"sample_packing", "training.packing"},
+    {"sequence_len", "training.max_seq_length"},
+    {"sequence_length", "training.max_seq_length"},
+    {"suffix", "display_name"},
+    {"train_file", "dataset"},
+    {"training_file", "dataset"},
+    {"use_packing", "training.packing"},
+    {"val_set_size", "eval_split"},
+    {"val_size", "eval_split"},
+    {"validation_file", "eval_dataset"},
+};
+
+// A setting and a value of it, by ours. An empty path: it asks for what is so anyway.
+struct Translation {
+  const char* key;
+  const char* value;
+  const char* path;
+  const char* our_value;
+};
+constexpr Translation kTranslations[] = {
+    {"adapter", "lora", "method", "lora"},
+    {"bf16", "false", "training.precision", "fp32"},
+    {"bf16", "true", "training.precision", "bf16"},
+    {"dtype", "bf16", "training.precision", "bf16"},
+    {"dtype", "bfloat16", "training.precision", "bf16"},
+    {"dtype", "float32", "training.precision", "fp32"},
+    {"dtype", "fp32", "training.precision", "fp32"},
+    {"fp16", "false", "", ""},
+    {"load_in_4bit", "false", "", ""},
+    {"load_in_8bit", "false", "", ""},
+    {"lora_target", "all", "lora.target_modules", "all-linear"},
+    {"lora_target_linear", "true", "lora.target_modules", "all-linear"},
+    {"report_to", "none", "", ""},
+    {"torch_dtype", "bfloat16", "training.precision", "bf16"},
+    {"torch_dtype", "float32", "training.precision", "fp32"},
+    {"use_dora", "false", "", ""},
+    {"use_peft", "true", "method", "lora"},
+};
+
+// Known settings that have no place here, and what to do instead.
+struct Refusal {
+  const char* key;
+  const char* why;
+};
+constexpr const char kPlanDecides[] =
+    "what is kept for backward and what is recomputed follows from the memory there is: give "
+    "memory.budget, or pin it with memory.stash: {\"*\": recompute}";
+constexpr const char kNoQuantisation[] =
+    "base weights are held in fp32 or bf16 (precision); quantised ones are not offered";
+constexpr Refusal kRefusals[] = {
+    {"activation_checkpointing", kPlanDecides},
+    {"adapter", "the adapters here are lora; without one it is method: full"},
+    {"bf16", "true or false"},
+    {"deepspeed", "a job runs on one device"},
+    {"dtype", "the precisions are fp32 and bf16"},
+    {"fp16", "the precisions are fp32 and bf16: give precision: bf16"},
+    {"fsdp", "a job runs on one device"},
+    {"gradient_checkpointing", kPlanDecides},
+    {"gradient_checkpointing_kwargs", kPlanDecides},
+    {"load_in_4bit", kNoQuantisation},
+    {"load_in_8bit", kNoQuantisation},
+    {"lora_target_linear", "give target_modules"},
+    {"per_device_eval_batch_size", "evaluation runs with per_device_train_batch_size"},
+    {"report_to",
+     "metrics go to metrics.jsonl and to Prometheus; no other service is reported to: leave it "
+     "out, or say none"},
+    {"torch_dtype", "the precisions are fp32 and bf16"},
+    {"use_dora", "DoRA is not offered; lora with use_rslora is"},
+    {"use_peft", "give method: lora or full"},
+};
+
+void CollectPaths(const Descriptor& message, const std::string& prefix, int depth,
+                  std::vector<std::string>* paths) {
+  for (int i = 0; i < message.field_count(); ++i)
+    paths->push_back(absl::StrCat(prefix, message.field(i)->name()));
+  if (depth == kMaxPathDepth) return;
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field.is_repeated()) continue;
+    CollectPaths(*field.message_type(), absl::StrCat(prefix, field.name(), "."), depth + 1, paths);
+  }
+}
+
+bool HasPath(const Descriptor& root, absl::string_view path) {
+  const size_t dot = path.find('.');
+  const FieldDescriptor* field = root.FindFieldByName(std::string(path.substr(0, dot)));
+  if (field == nullptr || dot == absl::string_view::npos) return field != nullptr;
+  return field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field->is_repeated() &&
+         HasPath(*field->message_type(), path.substr(dot + 1));
+}
+
+std::string SectionOf(absl::string_view path) {
+  const size_t dot = path.rfind('.');
+  return std::string(dot == absl::string_view::npos ? "" : path.substr(0, dot));
+}
+
+// Whether names of other tools are known in the section: at the top level and where it is open.
+bool IsOpen(absl::string_view section) {
+  return section.empty() || std::find(std::begin(kOpenSections), std::end(kOpenSections),
+                                      section) != std::end(kOpenSections);
+}
+
+// Whether a key that means `path` may stand at `section`: in its own, or at the top.
+bool MayStand(absl::string_view section, absl::string_view path) {
+  return section.empty() || section == SectionOf(path);
+}
+
+YamlEntry* FindEntry(YamlNode* mapping, const std::string& key) {
+  for (YamlEntry& entry : mapping->entries)
+    if (entry.key == key) return &entry;
+  return nullptr;
+}
+
+// Where a field of `path` belongs in the file; null: its section is no mapping, which is an error
+// of its own.
+YamlNode* SectionAt(YamlNode* file, const std::string& section, int line) {
+  if (section.empty()) return file;
+  YamlEntry* entry = FindEntry(file, section);
+  if (entry == nullptr) {
+    file->entries.push_back({section, line, {YamlNode::Kind::kMapping, line, {}, {}, {}}, {}});
+    return &file->entries.back().value;
+  }
+  if (entry->value.kind == YamlNode::Kind::kNull) entry->value.kind = YamlNode::Kind::kMapping;
+  return entry->value.kind == YamlNode::Kind::kMapping ? &entry->value : nullptr;
+}
+
+class Renamer {
+ public:
+  Renamer(const Descriptor& root, const std::function<void(int, const std::string&)>& error)
+      : root_(root), error_(error) {}
+
+  // Takes out of `mapping`, which is at `section`, what has another name or another place.
+  void TakeOut(const std::string& section, YamlNode* mapping) {
+    std::vector<YamlEntry> stay;
+    for (YamlEntry& entry : mapping->entries) {
+      const bool scalar = entry.value.kind == YamlNode::Kind::kScalar;
+      OurName ours = OurNameOf(section, entry.key, scalar ? &entry.value.scalar : nullptr, root_);
+      if (ours.kind == OurName::Kind::kUnknown) {
+        stay.push_back(std::move(entry));
+      } else if (ours.kind == OurName::Kind::kRefused) {
+        error_(entry.line, absl::StrCat("\"", entry.key, "\": ", ours.why));
+      } else if (ours.kind == OurName::Kind::kField) {
+        entry.written = std::exchange(entry.key, ours.path);
+        if (!ours.value.empty()) entry.value.scalar = ours.value;
+        moved_.push_back(std::move(entry));
+      }
+    }
+    mapping->entries = std::move(stay);
+  }
+
+  void PutBack(YamlNode* file) {
+    for (YamlEntry& entry : moved_) {
+      const std::string path = entry.key, section = SectionOf(path);
+      YamlNode* mapping = SectionAt(file, section, entry.line);
+      if (mapping == nullptr) continue;
+      entry.key = path.substr(section.empty() ? 0 : section.size() + 1);
+      mapping->entries.push_back(std::move(entry));
+    }
+  }
+
+ private:
+  const Descriptor& root_;
+  const std::function<void(int, const std::string&)>& error_;
+  std::vector<YamlEntry> moved_;  // Their key is the whole path.
+};
+
+}  // namespace
+
+std::vector<std::string> FieldPaths(const Descriptor& message) {
+  std::vector<std::string> paths;
+  CollectPaths(message, "", 1, &paths);
+  return paths;
+}
+
+OurName OurNameOf(absl::string_view section, absl::string_view key, const std::string* value,
+                  const Descriptor& root) {
+  const std::string own(section.empty() ? key : absl::StrCat(section, ".", key));
+  if (HasPath(root, own)) return {};
+  if (!HasPath(root, kOpenSections[0]) || !IsOpen(section)) return {};
+  const std::string name = absl::AsciiStrToLower(key);
+  for (const Translation& row : kTranslations) {
+    if (name != row.key || value == nullptr || !absl::EqualsIgnoreCase(*value, row.value)) continue;
+    if (*row.path == '\0') return {.kind = OurName::Kind::kNothing};
+    if (MayStand(section, row.path))
+      return {.kind = OurName::Kind::kField, .path = row.path, .value = row.our_value};
+  }
+  for (const Synonym& row : kSynonyms) {
+    if (name == row.key && HasPath(root, row.path) && MayStand(section, row.path))
+      return {.kind = OurName::Kind::kField, .path = row.path};
+  }
+  for (const Refusal& row : kRefusals) {
+    if (name == row.key) return {.kind = OurName::Kind::kRefused, .why = row.why};
+  }
+  if (!section.empty()) return {};
+  for (const char* open : kOpenSections) {
+    const std::string path = absl::StrCat(open, ".", name);
+    if (HasPath(root, path)) return {.kind = OurName::Kind::kField, .path = path};
+  }
+  return {};
+}
+
+void UseOurNames(const Descriptor& root, YamlNode* file,
+                 const std::function<void(int, const std::string&)>& error) {
+  if (file->kind != YamlNode::Kind::kMapping) return;
+  Renamer renamer(root, error);
+  for (YamlEntry& entry : file->entries) {
+    if (entry.value.kind != YamlNode::Kind::kMapping) continue;
+    const FieldDescriptor* field = root.FindFieldByName(entry.key);
+    const bool section = field != nullptr && !field->is_repeated() &&
+                         field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    if (section) renamer.TakeOut(entry.key, &entry.value);
+  }
+  renamer.TakeOut("", file);
+  renamer.PutBack(file);
+}
+
+}  // namespace snug

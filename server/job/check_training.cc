@@ -1,0 +1,185 @@
+#include "server/job/check_training.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_join.h"
+#include "server/job/check_schedule.h"
+
+namespace snug::server {
+namespace {
+
+using v1::JobSpec;
+using v1::TrainingSpec;
+
+// One AdamW under the names that it goes by; the implementation is this one's own in any case.
+constexpr const char* kAdamWNames[] = {"adamw",    "adamw_torch",      "adamw_torch_fused",
+                                       "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"};
+
+bool Evaluates(const JobSpec& spec) {
+  return !spec.eval_dataset().empty() || spec.eval_split() != 0.0;
+}
+
+// Whether evaluations come during the run, not only at its end.
+bool EvaluatesOnTheWay(const TrainingSpec& training) {
+  const TrainingSpec::Strategy strategy = training.eval_strategy();
+  return strategy == TrainingSpec::STEPS || strategy == TrainingSpec::EPOCH ||
+         (strategy == TrainingSpec::STRATEGY_UNSPECIFIED && training.eval_steps() > 0);
+}
+
+void CheckSteps(const TrainingSpec& training, Checker& check) {
+  check.Real("training.num_train_epochs", training.num_train_epochs(), 0.0, 1e6);
+  check.Integer("training.max_steps", training.max_steps(), 0, kMaxSteps);
+  check.Integer("training.per_device_train_batch_size", training.per_device_train_batch_size(), 0,
+                kMaxBatchRows);
+  check.Integer("training.gradient_accumulation_steps", training.gradient_accumulation_steps(), 0,
+                kMaxBatchRows);
+  if (training.max_seq_length() != 0)
+    check.Integer("training.max_seq_length", training.max_seq_length(), 2, kMaxSequenceTokens);
+  check.Integer("training.warmup_steps", training.warmup_steps(), 0, kMaxSteps);
+  check.Integer("training.eval_steps", training.eval_steps(), 0, kMaxSteps);
+  check.Integer("training.save_steps", training.save_steps(), 0, kMaxSteps);
+  check.Integer("training.save_total_limit", training.save_total_limit(), 0, 1000);
+  check.Integer("training.logging_steps", training.logging_steps(), 0, kMaxSteps);
+  if (training.has_seed()) check.Integer("training.seed", training.seed(), 0, INT64_MAX);
+}
+
+// A strategy and the number of steps that belongs to it.
+void CheckStrategy(const char* what, TrainingSpec::Strategy strategy, int64_t steps,
+                   Checker& check) {
+  const std::string field = absl::StrCat("training.", what, "_strategy");
+  const bool with_best = std::string(what) == "save";
+  if (!TrainingSpec::Strategy_IsValid(strategy) || (strategy == TrainingSpec::BEST && !with_best))
+    check.Add(field, with_best ? "no, steps, epoch or best" : "no, steps or epoch");
+  if (strategy == TrainingSpec::STEPS && steps == 0)
+    check.Add(field, absl::StrCat("steps needs training.", what, "_steps"));
+  if (steps > 0 && strategy != TrainingSpec::STEPS &&
+      strategy != TrainingSpec::STRATEGY_UNSPECIFIED)
+    check.Add(absl::StrCat("training.", what, "_steps"),
+              absl::StrCat("is for ", what, "_strategy steps"));
+}
+
+void CheckStrategies(const JobSpec& spec, Checker& check) {
+  const TrainingSpec& training = spec.training();
+  CheckStrategy("eval", training.eval_strategy(), training.eval_steps(), check);
+  CheckStrategy("save", training.save_strategy(), training.save_steps(), check);
+  if (training.logging_strategy() != TrainingSpec::STEPS)
+    CheckStrategy("logging", training.logging_strategy(), training.logging_steps(), check);
+  if (EvaluatesOnTheWay(training) && !Evaluates(spec))
+    check.Add(training.eval_steps() > 0 ? "training.eval_steps" : "training.eval_strategy",
+              "needs something to evaluate: give eval_dataset or eval_split");
+}
+
+void CheckBest(const JobSpec& spec, Checker& check) {
+  const TrainingSpec& training = spec.training();
+  const std::string& metric = training.metric_for_best_model();
+  if (!metric.empty() && metric != "eval_loss" && metric != "loss" &&
+      metric != "eval_mean_token_accuracy" && metric != "mean_token_accuracy")
+    check.Add("training.metric_for_best_model",
+              absl::StrCat("eval_loss or eval_mean_token_accuracy, not \"", metric, "\""));
+  check.Integer("training.early_stopping_patience", training.early_stopping_patience(), 0, 1 << 20);
+  check.Real("training.early_stopping_threshold", training.early_stopping_threshold(), 0.0, 1e30);
+  const bool ready = EvaluatesOnTheWay(training) && Evaluates(spec);
+  const char* needs = "needs evaluations on the way: give eval_strategy and an evaluation set";
+  if (!ready && training.load_best_model_at_end())
+    check.Add("training.load_best_model_at_end", needs);
+  if (!ready && training.early_stopping_patience() > 0)
+    check.Add("training.early_stopping_patience", needs);
+  if (!ready && training.save_strategy() == TrainingSpec::BEST)
+    check.Add("training.save_strategy", needs);
+  if (training.early_stopping_threshold() > 0.0 && training.early_stopping_patience() == 0)
+    check.Add("training.early_stopping_threshold", "needs early_stopping_patience");
+}
+
+void CheckOptimizer(const TrainingSpec& training, Checker& check) {
+  check.Real("training.learning_rate", training.learning_rate(), 0.0, 1e3);
+  check.Real("training.warmup_ratio", training.warmup_ratio(), 0.0, 1.0);
+  check.Real("training.weight_decay", training.weight_decay(), 0.0, 1e3);
+  check.Real("training.max_grad_norm", training.max_grad_norm(), 0.0, 1e30);
+  check.Real("training.adam_beta1", training.adam_beta1(), 0.0, 1.0, /*open=*/true);
+  check.Real("training.adam_beta2", training.adam_beta2(), 0.0, 1.0, /*open=*/true);
+  if (training.has_adam_epsilon() && !(training.adam_epsilon() > 0.0))
+    check.Add("training.adam_epsilon", "must be above 0");
+  check.Real("training.neftune_noise_alpha", training.neftune_noise_alpha(), 0.0, 1e6);
+  if (!training.optim().empty() && std::find(std::begin(kAdamWNames), std::end(kAdamWNames),
+                                             training.optim()) == std::end(kAdamWNames))
+    check.Add("training.optim",
+              absl::StrCat("\"", training.optim(),
+                           "\" is not offered; the optimizer is AdamW with "
+                           "moments in fp32: adamw_torch, or another name of it (",
+                           absl::StrJoin(kAdamWNames, ", "), ")"));
+}
+
+void CheckSamples(const TrainingSpec& training, Checker& check) {
+  if (training.sample_prompts_size() > kMaxSamplePrompts)
+    check.Add("training.sample_prompts", absl::StrCat(training.sample_prompts_size(),
+                                                      " prompts; at most ", kMaxSamplePrompts));
+  for (const std::string& prompt : training.sample_prompts()) {
+    if (prompt.empty()) check.Add("training.sample_prompts", "holds an empty prompt");
+    if (static_cast<int64_t>(prompt.size()) > kMaxSamplePromptBytes)
+      check.Add("training.sample_prompts", absl::StrCat("a prompt of ", prompt.size(),
+                                                        " bytes; at most ", kMaxSamplePromptBytes));
+  }
+  check.Integer("training.sample_max_new_tokens", training.sample_max_new_tokens(), 0,
+                kMaxSampleTokens);
+  check.Real("training.sample_temperature", training.sample_temperature(), 0.0, 100.0);
+  check.Real("training.sample_top_p", training.sample_top_p(), 0.0, 1.0);
+}
+
+}  // namespace
+
+void CheckTraining(const JobSpec& spec, Checker& check) {
+  const TrainingSpec& training = spec.training();
+  CheckSteps(training, check);
+  CheckStrategies(spec, check);
+  CheckBest(spec, check);
+  CheckOptimizer(training, check);
+  CheckSchedule(training, check);
+  CheckSamples(training, check);
+  if (!TrainingSpec::Precision_IsValid(training.precision()))
+    check.Add("training.precision", "fp32 or bf16");
+  if (spec.method() == JobSpec::FULL && training.precision() == TrainingSpec::BF16)
+    check.Add("training.precision", "full fine-tuning is in fp32; bf16 is for method lora");
+}
+
+void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens) {
+  constexpr int64_t kDefaultSequenceTokens = 2048;
+  const auto by_steps = [](int64_t steps) {
+    return steps > 0 ? TrainingSpec::STEPS : TrainingSpec::NO;
+  };
+  if (training.max_steps() == 0 && training.num_train_epochs() == 0.0)
+    training.set_num_train_epochs(1.0);
+  if (training.per_device_train_batch_size() == 0) training.set_per_device_train_batch_size(8);
+  if (training.gradient_accumulation_steps() == 0) training.set_gradient_accumulation_steps(1);
+  if (!training.has_learning_rate()) training.set_learning_rate(lora ? 2e-4 : 1e-5);
+  if (training.lr_scheduler_type() == TrainingSpec::LR_SCHEDULER_TYPE_UNSPECIFIED)
+    training.set_lr_scheduler_type(TrainingSpec::COSINE);
+  if (!training.has_max_grad_norm()) training.set_max_grad_norm(1.0);
+  if (training.max_seq_length() == 0)
+    training.set_max_seq_length(
+        static_cast<int32_t>(std::min(kDefaultSequenceTokens, model_limit_tokens)));
+  if (!training.has_packing()) training.set_packing(true);
+  if (training.precision() == TrainingSpec::PRECISION_UNSPECIFIED)
+    training.set_precision(TrainingSpec::FP32);
+  if (!training.has_seed()) training.set_seed(42);
+  if (training.eval_strategy() == TrainingSpec::STRATEGY_UNSPECIFIED)
+    training.set_eval_strategy(by_steps(training.eval_steps()));
+  if (training.save_strategy() == TrainingSpec::STRATEGY_UNSPECIFIED)
+    training.set_save_strategy(by_steps(training.save_steps()));
+  if (training.logging_strategy() == TrainingSpec::STRATEGY_UNSPECIFIED)
+    training.set_logging_strategy(TrainingSpec::STEPS);
+  if (training.save_total_limit() == 0) training.set_save_total_limit(2);
+  if (training.logging_steps() == 0) training.set_logging_steps(1);
+  if (!training.has_adam_beta1()) training.set_adam_beta1(0.9);
+  if (!training.has_adam_beta2()) training.set_adam_beta2(0.999);
+  if (!training.has_adam_epsilon()) training.set_adam_epsilon(1e-8);
+  if (training.optim().empty()) training.set_optim("adamw_torch");
+  if (training.metric_for_best_model().empty()) training.set_metric_for_best_model("eval_loss");
+  if (!training.has_greater_is_better())
+    training.set_greater_is_better(!absl::EndsWith(training.metric_for_best_model(), "loss"));
+  if (training.sample_prompts().empty()) return;
+  if (training.sample_max_new_tokens() == 0) training.set_sample_max_new_tokens(64);
+  if (training.sample_top_p() == 0.0) training.set_sample_top_p(1.0);
+}
+
+}  // namespace snug::server

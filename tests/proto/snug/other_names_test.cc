@@ -1,0 +1,124 @@
+#include "proto/snug/other_names.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/snug/yaml.h"
+#include "snug/v1/config.pb.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::JobSpec Parsed(absl::string_view text) {
+  v1::JobSpec spec;
+  const absl::Status status = ParseYaml(text, "job.yaml", &spec);
+  EXPECT_TRUE(status.ok()) << status;
+  return spec;
+}
+
+std::string ErrorOf(absl::string_view text) {
+  v1::JobSpec spec;
+  return std::string(ParseYaml(text, "job.yaml", &spec).message());
+}
+
+v1::JobSpec Overridden(const char* assignment) {
+  v1::JobSpec spec;
+  const absl::Status status = ApplyOverride(assignment, &spec);
+  EXPECT_TRUE(status.ok()) << status;
+  return spec;
+}
+
+// The settings of an axolotl or LLaMA-Factory file, all at the top level.
+TEST(OtherNamesTest, AFileOfAnotherToolIsRead) {
+  const v1::JobSpec spec = Parsed(
+      "model_name_or_path: m\nfinetuning_type: lora\ncutoff_len: 512\nmicro_batch_size: 2\n"
+      "gradient_accumulation_steps: 4\nnum_epochs: 3\nlr: 1e-4\nlora_rank: 8\nlora_alpha: 16\n"
+      "lora_target: all\nbf16: true\nsample_packing: false\noptimizer: adamw_torch\n"
+      "lr_scheduler: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n"
+      "evaluation_strategy: epoch\nload_in_4bit: false\nreport_to: none\n");
+  EXPECT_EQ(spec.model(), "m");
+  EXPECT_EQ(spec.method(), v1::JobSpec::LORA);
+  EXPECT_EQ(spec.training().max_seq_length(), 512);
+  EXPECT_EQ(spec.training().per_device_train_batch_size(), 2);
+  EXPECT_EQ(spec.training().gradient_accumulation_steps(), 4);
+  EXPECT_EQ(spec.training().num_train_epochs(), 3.0);
+  EXPECT_EQ(spec.training().learning_rate(), 1e-4);
+  EXPECT_EQ(spec.lora().r(), 8);
+  EXPECT_EQ(spec.lora().lora_alpha(), 16.0);
+  EXPECT_THAT(spec.lora().target_modules(), ElementsAre("all-linear"));
+  EXPECT_EQ(spec.training().precision(), v1::TrainingSpec::BF16);
+  EXPECT_FALSE(spec.training().packing());
+  EXPECT_TRUE(spec.training().has_packing());
+  EXPECT_EQ(spec.training().optim(), "adamw_torch");
+  EXPECT_EQ(spec.training().lr_scheduler_type(), v1::TrainingSpec::COSINE_WITH_MIN_LR);
+  EXPECT_EQ(spec.training().lr_scheduler_kwargs().min_lr_rate(), 0.1);
+  EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::EPOCH);
+}
+
+TEST(OtherNamesTest, NamesStandInTheirSectionToo) {
+  EXPECT_EQ(Parsed("training: {max_length: 7}").training().max_seq_length(), 7);
+  EXPECT_EQ(Parsed("lora: {lora_r: 7}").lora().r(), 7);
+  EXPECT_EQ(Parsed("training:\nlr: 0.5\n").training().learning_rate(), 0.5);
+  EXPECT_EQ(Parsed("training: {bf16: True}").training().precision(), v1::TrainingSpec::BF16);
+  EXPECT_EQ(Parsed("training: {lr_scheduler_type: wsd}").training().lr_scheduler_type(),
+            Parsed("lr_scheduler_type: warmup_stable_decay").training().lr_scheduler_type());
+  EXPECT_THAT(ErrorOf("training: {lora_rank: 7}"), HasSubstr("did you mean lora.r?"));
+  EXPECT_THAT(ErrorOf("lora: {bf16: true}"), HasSubstr("\"bf16\""));
+}
+
+TEST(OtherNamesTest, OneSettingUnderTwoNamesIsAnErrorThatNamesBoth) {
+  EXPECT_EQ(ErrorOf("lr: 1e-4\ntraining: {learning_rate: 2e-4}\n"),
+            "job.yaml:1: \"lr\" and \"training.learning_rate\" in line 2 are both "
+            "training.learning_rate; give one of them");
+  EXPECT_EQ(ErrorOf("cutoff_len: 5\nmax_length: 5\n"),
+            "job.yaml:2: \"max_length\" and \"cutoff_len\" in line 1 are both "
+            "training.max_seq_length; give one of them");
+  EXPECT_EQ(ErrorOf("bf16: false\ntraining: {precision: bf16}\n"),
+            "job.yaml:1: \"bf16\" and \"training.precision\" in line 2 are both "
+            "training.precision; give one of them");
+  EXPECT_EQ(ErrorOf("lr: 1\nlr: 2\n"), "job.yaml:2: \"lr\" is there twice; first in line 1");
+}
+
+TEST(OtherNamesTest, WhatHasNoPlaceIsRefusedByNameWithWhatToDo) {
+  EXPECT_THAT(ErrorOf("gradient_checkpointing: true"),
+              HasSubstr("job.yaml:1: \"gradient_checkpointing\": what is kept"));
+  EXPECT_THAT(ErrorOf("training: {gradient_checkpointing: false}"), HasSubstr("memory.budget"));
+  EXPECT_THAT(ErrorOf("load_in_4bit: true"), HasSubstr("\"load_in_4bit\": base weights"));
+  EXPECT_THAT(ErrorOf("report_to: wandb"), HasSubstr("metrics.jsonl"));
+  EXPECT_THAT(ErrorOf("fp16: true"), HasSubstr("precision: bf16"));
+}
+
+TEST(OtherNamesTest, OverridesMayUseThem) {
+  EXPECT_EQ(Overridden("lr=1e-3").training().learning_rate(), 1e-3);
+  EXPECT_EQ(Overridden("learning_rate=1e-3").training().learning_rate(), 1e-3);
+  EXPECT_EQ(Overridden("training.cutoff_len=64").training().max_seq_length(), 64);
+  EXPECT_EQ(Overridden("bf16=true").training().precision(), v1::TrainingSpec::BF16);
+  EXPECT_EQ(Overridden("load_in_8bit=false").ByteSizeLong(), 0u);
+  v1::JobSpec spec;
+  EXPECT_THAT(ApplyOverride("load_in_8bit=true", &spec).message(), HasSubstr("fp32 or bf16"));
+}
+
+// The daemon's configuration has none of these settings.
+TEST(OtherNamesTest, OnlyJobFilesHaveThem) {
+  v1::DaemonConfig config;
+  const absl::Status status = ParseYaml("memory: 1GiB\nlr: 1\n", "snugd.yaml", &config);
+  EXPECT_THAT(status.message(), HasSubstr("unknown key \"memory\""));
+  EXPECT_THAT(status.message(), HasSubstr("unknown key \"lr\""));
+}
+
+// Every row of the tables names a field that exists.
+TEST(OtherNamesTest, EveryNameLeadsToAField) {
+  const auto& job = *v1::JobSpec::descriptor();
+  const std::vector<std::string> paths = FieldPaths(job);
+  for (const char* key : {"cutoff_len", "lr", "lora_rank", "max_new_tokens", "optimizer",
+                          "early_stopping_min_delta", "val_set_size", "max_memory"}) {
+    const OurName ours = OurNameOf("", key, nullptr, job);
+    EXPECT_THAT(paths, ::testing::Contains(ours.path)) << key;
+  }
+}
+
+}  // namespace
+}  // namespace snug

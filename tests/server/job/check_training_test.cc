@@ -1,0 +1,106 @@
+#include "server/job/check_training.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "google/protobuf/text_format.h"
+#include "server/job/check_spec.h"
+
+namespace snug::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A good spec with this training section, and an evaluation set.
+v1::JobSpec SpecWith(const std::string& training) {
+  v1::JobSpec spec;
+  spec.set_model("/m");
+  spec.set_dataset("/d.jsonl");
+  spec.set_eval_dataset("/e.jsonl");
+  spec.set_method(v1::JobSpec::LORA);
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(training, spec.mutable_training()));
+  return spec;
+}
+
+std::vector<std::string> FieldsOf(const std::string& training) {
+  std::vector<std::string> fields;
+  for (const Violation& violation : CheckSpec(SpecWith(training)))
+    fields.push_back(violation.field.substr(std::string("spec.training.").size()));
+  return fields;
+}
+
+std::string MessageOf(const std::string& training) {
+  const std::vector<Violation> found = CheckSpec(SpecWith(training));
+  return found.empty() ? "" : found.front().message;
+}
+
+TEST(CheckTrainingTest, OneAdamWUnderSeveralNames) {
+  for (const char* name : {"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw"})
+    EXPECT_THAT(FieldsOf("optim: '" + std::string(name) + "'"), IsEmpty()) << name;
+  for (const char* name : {"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_32bit", "adafactor", "sgd",
+                           "lion_32bit", "ademamix", "galore_adamw"}) {
+    EXPECT_THAT(MessageOf("optim: '" + std::string(name) + "'"),
+                testing::AllOf(HasSubstr(name), HasSubstr("adamw_torch")));
+  }
+}
+
+TEST(CheckTrainingTest, EachScheduleTakesItsOwn) {
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: POLYNOMIAL lr_scheduler_kwargs { power: 2 lr_end: 0 }"),
+              IsEmpty());
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: LINEAR lr_scheduler_kwargs { power: 2 }"),
+              ElementsAre("lr_scheduler_kwargs.power"));
+  EXPECT_THAT(MessageOf("lr_scheduler_kwargs { min_lr: 1e-5 }"),
+              HasSubstr("cosine takes num_cycles"));
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: COSINE_WITH_MIN_LR"),
+              ElementsAre("lr_scheduler_kwargs.min_lr"));
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: COSINE_WITH_MIN_LR "
+                       "lr_scheduler_kwargs { min_lr: 1e-5 min_lr_rate: 0.1 }"),
+              ElementsAre("lr_scheduler_kwargs.min_lr"));
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: WSD"),
+              ElementsAre("lr_scheduler_kwargs.num_decay_steps"));
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: WSD lr_scheduler_kwargs "
+                       "{ num_decay_steps: 3 decay_type: 'sqrt' }"),
+              ElementsAre("lr_scheduler_kwargs.decay_type"));
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: POLYNOMIAL learning_rate: 1e-8"),
+              ElementsAre("lr_scheduler_kwargs.lr_end"));
+}
+
+TEST(CheckTrainingTest, StrategiesAgreeWithTheirSteps) {
+  EXPECT_THAT(FieldsOf("eval_strategy: EPOCH save_strategy: BEST"), IsEmpty());
+  EXPECT_THAT(FieldsOf("eval_strategy: STEPS"), ElementsAre("eval_strategy"));
+  EXPECT_THAT(FieldsOf("eval_strategy: NO eval_steps: 5"), ElementsAre("eval_steps"));
+  EXPECT_THAT(FieldsOf("save_strategy: EPOCH save_steps: 5"), ElementsAre("save_steps"));
+  EXPECT_THAT(FieldsOf("eval_strategy: BEST"), ElementsAre("eval_strategy"));
+}
+
+TEST(CheckTrainingTest, TheBestNeedsEvaluationsOnTheWay) {
+  EXPECT_THAT(FieldsOf("eval_steps: 5 load_best_model_at_end: true early_stopping_patience: 2 "
+                       "metric_for_best_model: 'eval_loss'"),
+              IsEmpty());
+  EXPECT_THAT(FieldsOf("load_best_model_at_end: true early_stopping_patience: 2"),
+              ElementsAre("load_best_model_at_end", "early_stopping_patience"));
+  EXPECT_THAT(FieldsOf("save_strategy: BEST"), ElementsAre("save_strategy"));
+  EXPECT_THAT(FieldsOf("metric_for_best_model: 'eval_bleu'"), ElementsAre("metric_for_best_model"));
+  EXPECT_THAT(FieldsOf("early_stopping_threshold: 0.1"), ElementsAre("early_stopping_threshold"));
+}
+
+TEST(CheckTrainingTest, SamplesHaveBounds) {
+  EXPECT_THAT(FieldsOf("sample_prompts: 'a' sample_top_p: 0.9 sample_temperature: 1"), IsEmpty());
+  EXPECT_THAT(FieldsOf("sample_prompts: ''"), ElementsAre("sample_prompts"));
+  EXPECT_THAT(FieldsOf("sample_max_new_tokens: 5000 sample_top_p: 1.5"),
+              ElementsAre("sample_max_new_tokens", "sample_top_p"));
+}
+
+TEST(CheckTrainingTest, StrategiesFollowTheStepsWhereTheyAreNotGiven) {
+  v1::JobSpec spec = SpecWith("eval_steps: 5 metric_for_best_model: 'eval_mean_token_accuracy'");
+  FillDefaults(spec, 512);
+  EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::STEPS);
+  EXPECT_EQ(spec.training().save_strategy(), v1::TrainingSpec::NO);
+  EXPECT_TRUE(spec.training().greater_is_better());
+  EXPECT_EQ(spec.training().optim(), "adamw_torch");
+}
+
+}  // namespace
+}  // namespace snug::server
