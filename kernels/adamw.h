@@ -1,5 +1,6 @@
-// AdamW (Loshchilov & Hutter 2019, algorithm 2) over many tensors at once, all fp32. The order of
-// operations is that of torch.optim.AdamW (one tensor at a time, no amsgrad):
+// AdamW (Loshchilov & Hutter 2019, algorithm 2) over many tensors at once, all fp32; a tensor that
+// is computed with in bf16 has its copy rounded from the new fp32 value in the same pass. The order
+// of operations is that of torch.optim.AdamW (one tensor at a time, no amsgrad):
 //
 //   g' = g * grad_scale                   p -= p * lr * weight_decay, as p *= 1 - lr * weight_decay
 //   m += (1 - beta1) * (g' - m)           v = v * beta2 + (1 - beta2) * g' * g'
@@ -16,15 +17,16 @@
 namespace snug::kernels {
 
 struct AdamWTensor {
-  float* p = nullptr;        // (n) parameter
+  float* p = nullptr;        // (n) parameter: of a bf16 copy, its master
   const float* g = nullptr;  // (n) gradient
   float* m = nullptr;        // (n) first moment
   float* v = nullptr;        // (n) second moment
+  bf16* copy = nullptr;      // (n) p rounded to nearest even; null: none wanted
   int64_t n = 0;
   bool decay = true;  // Whether weight decay applies (not to norms).
 };
 
-// Traffic: 7 * 4 bytes an element.
+// Traffic: 7 * 4 bytes an element, 2 more with a copy.
 struct AdamWParams {
   const AdamWTensor* tensors = nullptr;
   int64_t count = 0;          // Of tensors.

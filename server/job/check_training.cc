@@ -138,8 +138,6 @@ void CheckTraining(const JobSpec& spec, Checker& check) {
   CheckSamples(training, check);
   if (!TrainingSpec::Precision_IsValid(training.precision()))
     check.Add("training.precision", "fp32 or bf16");
-  if (spec.method() == JobSpec::FULL && training.precision() == TrainingSpec::BF16)
-    check.Add("training.precision", "full fine-tuning is in fp32; bf16 is for method lora");
 }
 
 void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens) {

@@ -102,6 +102,21 @@ TEST(AdamWTest, ManyTensorsAtOnceEqualOneByOne) {
   }
 }
 
+// Of the value of this very step, whatever lay there before.
+TEST(AdamWTest, TheBf16CopyIsTheNewValueRounded) {
+  for (int64_t n : {1, 31, 16384, 50001}) {
+    State state(n);
+    Matrix copy(1, n, DType::kBF16);
+    AdamWTensor tensor = state.Tensor();
+    tensor.copy = static_cast<bf16*>(copy.data());
+    ASSERT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
+    const auto* rounded = static_cast<const bf16*>(copy.data());
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_EQ(rounded[i].bits, ToBf16(state.p.floats()[i]).bits) << i;
+    EXPECT_TRUE(copy.GapsUntouched());
+  }
+}
+
 TEST(AdamWTest, SameBitsForAllThreadCountsAndInstructionSets) {
   ExpectSameBitsEveryWay([] {
     State state(70001);

@@ -61,6 +61,8 @@ BF16_CASES = (
     Case("lora-bf16-one-kv-head", ONE_KV_HEAD, "all-linear", bf16=True, spelling=4, seed=21),
     Case("lora-bf16-llama3-tied", LLAMA3, "all-linear", bf16=True, batch=12, seed=22),
     Case("lora-bf16-linear-rope", LINEAR, QV, bf16=True, rslora=True, seed=23),
+    Case("full-bf16-plain", PLAIN, bf16=True, scheduler="linear", seed=24),
+    Case("full-bf16-llama3-tied", LLAMA3, bf16=True, batch=12, seed=25),
 )
 
 

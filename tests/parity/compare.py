@@ -10,6 +10,7 @@ LOSS_TOLERANCE = 1e-5  # Relative, fp32, every one of 20 steps.
 GRADIENT_FACTOR = 2.0  # Of transformers' own fp32 error against float64,
 GRADIENT_FLOOR = 1e-7  # or this.
 BF16_FACTOR = 1.5  # Of transformers' own bf16 error against float64.
+BF16_CHANGE_FACTOR = 2.0  # The same of what 20 steps changed, which for a norm are a few numbers.
 WEIGHT_TOLERANCE = 1e-4  # Relative L2 of what 20 AdamW steps changed.
 SILENT_SHARE = 1e-9  # A tensor with less of the global gradient norm has no direction to learn.
 BATCH_TOLERANCE = 1e-6  # 32 x 1 against 1 x 32.
@@ -80,6 +81,19 @@ def weights_differ(ours, reference, initial, left_out=frozenset(), tolerance=WEI
         gap = distance(np.asarray(ours[key], np.float64) - start, reference[key] - start)
         if not gap <= tolerance:
             found.append(f"{key} after training: {gap:.3g} of its change, limit {tolerance}")
+    return found
+
+
+def changes_differ(ours, theirs, truth, factor=BF16_CHANGE_FACTOR):
+    """What training changed is at most `factor` times as far from the truth as theirs."""
+    found = keys_differ(ours.weights, truth.weights)
+    for key in () if found else sorted(truth.weights):
+        change = truth.weights[key] - truth.initial[key]
+        start = np.asarray(truth.initial[key], np.float64)
+        gap = distance(ours.weights[key] - start, change)
+        limit = factor * distance(theirs.weights[key] - start, change)
+        if not gap <= limit:
+            found.append(f"{key} after training: {gap:.3g} of its change, limit {limit:.3g}")
     return found
 
 

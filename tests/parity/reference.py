@@ -158,18 +158,40 @@ def _optimizer(parameters, settings):
     return optimizer, schedule
 
 
-def train(model, steps, settings):
-    """Runs the loop. `steps`: per step a list of micro-batches, each a list of rows."""
+def masters_of(parameters):
+    """fp32 copies for the optimizer to change."""
+    return {key: torch.nn.Parameter(p.detach().float()) for key, p in parameters.items()}
+
+
+def train(model, steps, settings, masters=False):
+    """Runs the loop. `steps`: per step a list of micro-batches, each a list of rows. `masters`: the
+    optimizer changes fp32 copies, of which the model's weights are rounded after each step."""
     parameters = trainable(model)
-    optimizer, schedule = _optimizer(parameters, settings)
+    changed = masters_of(parameters) if masters else parameters
+    optimizer, schedule = _optimizer(changed, settings)
     initial, gradients, losses, norms = snapshot(parameters), None, [], []
     for micro_batches in steps:
         optimizer.zero_grad()
         losses.append(accumulate(model, micro_batches))
         if gradients is None:
             gradients = snapshot({key: p.grad for key, p in parameters.items()})
+        if masters:
+            _move_gradients(parameters, changed)
         limit = settings.max_grad_norm or math.inf
-        norms.append(torch.nn.utils.clip_grad_norm_(parameters.values(), limit).item())
+        norms.append(torch.nn.utils.clip_grad_norm_(changed.values(), limit).item())
         optimizer.step()
         schedule.step()
-    return Trained(losses, norms, gradients, initial, snapshot(parameters))
+        if masters:
+            _round(changed, parameters)
+    return Trained(losses, norms, gradients, initial, snapshot(changed))
+
+
+def _move_gradients(parameters, masters):
+    for key, p in parameters.items():
+        masters[key].grad, p.grad = p.grad.float(), None
+
+
+def _round(masters, parameters):
+    with torch.no_grad():
+        for key, master in masters.items():
+            parameters[key].copy_(master)

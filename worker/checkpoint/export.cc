@@ -52,7 +52,8 @@ absl::Status FillAdapter(const std::string& folder, const ExportOptions& options
 
 // The base's config.json, member by member in its order; the dtype says what the weights beside it
 // have, under the name that the file uses: torch_dtype before transformers 5, dtype since.
-absl::StatusOr<ordered_json> ConfigOfExport(const std::string& model_dir) {
+absl::StatusOr<ordered_json> ConfigOfExport(const std::string& model_dir,
+                                            const std::string& dtype) {
   const std::string path = model_dir + "/config.json";
   // For its limits and its errors; it does not keep the order.
   RETURN_IF_ERROR(program::ReadJsonFile(path, {}).status());
@@ -62,7 +63,7 @@ absl::StatusOr<ordered_json> ConfigOfExport(const std::string& model_dir) {
   ordered_json config = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return absl::InvalidArgumentError(path + ": not a JSON object");
   for (const char* name : {"dtype", "torch_dtype"}) {
-    if (config.contains(name)) config[name] = "float32";
+    if (config.contains(name)) config[name] = dtype == "F32" ? "float32" : "bfloat16";
   }
   return config;
 }
@@ -72,16 +73,26 @@ bool IsTied(const ordered_json& config) {
   return tied != config.end() && tied->is_boolean() && tied->get<bool>();
 }
 
+// One number type throughout, as its config.json can name but one.
+absl::Status CheckOneDType(const std::vector<TensorBytes>& weights) {
+  if (weights.empty()) return absl::InvalidArgumentError("a model without tensors");
+  for (const TensorBytes& tensor : weights) {
+    if (tensor.dtype == weights.front().dtype) continue;
+    return absl::InvalidArgumentError(absl::StrCat(tensor.key, " is ", tensor.dtype, ", but ",
+                                                   weights.front().key, " is ",
+                                                   weights.front().dtype));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FillModel(const std::string& folder, const ExportOptions& options,
                        const std::vector<TensorBytes>& weights) {
-  ASSIGN_OR_RETURN(const ordered_json config, ConfigOfExport(options.model_dir));
+  RETURN_IF_ERROR(CheckOneDType(weights));
+  ASSIGN_OR_RETURN(const ordered_json config,
+                   ConfigOfExport(options.model_dir, weights.front().dtype));
   ASSIGN_OR_RETURN(const std::string config_text, JsonText(config, kIndent));
   std::vector<TensorBytes> written;
   for (const TensorBytes& tensor : weights) {
-    if (tensor.dtype != "F32") {
-      return absl::InvalidArgumentError(
-          absl::StrCat(tensor.key, ": models are saved as F32, not ", tensor.dtype));
-    }
     if (tensor.key != program::kHeadKey || !IsTied(config)) written.push_back(tensor);
   }
   RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/model.safetensors", written).status());

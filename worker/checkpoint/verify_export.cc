@@ -19,33 +19,35 @@ namespace {
 using program::TensorEntry;
 using program::TensorIndex;
 
-absl::Status CheckValues(const OpenFile& file, const std::string& key, const TensorEntry& entry) {
-  if (entry.dtype != "F32") {
+absl::Status CheckValues(const OpenFile& file, const std::string& key, const TensorEntry& entry,
+                         const std::string& dtype) {
+  if (entry.dtype != dtype) {
     return absl::FailedPreconditionError(
-        absl::StrCat(entry.file, ": ", key, " is ", entry.dtype, ", exported are F32"));
+        absl::StrCat(entry.file, ": ", key, " is ", entry.dtype, ", exported are ", dtype));
   }
   int64_t before = 0;  // Elements of earlier pieces.
   return file.ForEachPiece(entry.begin, entry.bytes, [&](std::string_view piece) -> absl::Status {
-    const auto count = static_cast<int64_t>(piece.size() / sizeof(float));
-    const int64_t index = FirstNonFiniteF32(piece.data(), count);
+    const auto bytes = static_cast<int64_t>(piece.size());
+    const int64_t index = FirstNonFinite(dtype, piece.data(), bytes);
     if (index >= 0) {
       return absl::FailedPreconditionError(
           absl::StrCat(entry.file, ": ", key, ": element ", before + index, " is NaN or infinite"));
     }
-    before += count;
+    before += bytes / (dtype == "F32" ? 4 : 2);
     return absl::OkStatus();
   });
 }
 
 // All tensors of the one file, and `expected` of them: the comparison by name lets some buffers
 // pass.
-absl::Status CheckTensors(const std::string& path, const TensorIndex& index, size_t expected) {
+absl::Status CheckTensors(const std::string& path, const TensorIndex& index, size_t expected,
+                          const std::string& dtype) {
   if (index.size() != expected) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " has ", index.size(), " tensors, not ", expected));
   }
   ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path, Links::kRefuse));
-  for (const auto& [key, entry] : index) RETURN_IF_ERROR(CheckValues(file, key, entry));
+  for (const auto& [key, entry] : index) RETURN_IF_ERROR(CheckValues(file, key, entry, dtype));
   return absl::OkStatus();
 }
 
@@ -82,7 +84,7 @@ absl::Status VerifyAdapter(const std::string& folder, const program::Program& pr
   const std::string path = folder + "/adapter_model.safetensors";
   ASSIGN_OR_RETURN(const TensorIndex index, program::ReadSafetensorsHeader(path));
   RETURN_IF_ERROR(program::CheckAdapter(program, index));
-  RETURN_IF_ERROR(CheckTensors(path, index, expected));
+  RETURN_IF_ERROR(CheckTensors(path, index, expected, "F32"));
   return CheckAdapterConfig(folder + "/adapter_config.json", program);
 }
 
@@ -91,7 +93,8 @@ absl::Status VerifyModel(const std::string& folder, const program::Program& prog
   const std::string path = folder + "/model.safetensors";
   ASSIGN_OR_RETURN(const TensorIndex index, program::ReadSafetensorsHeader(path));
   RETURN_IF_ERROR(program::CheckWeights(program, index));
-  RETURN_IF_ERROR(CheckTensors(path, index, expected));
+  const bool wide = program.compute == program::DType::kF32;
+  RETURN_IF_ERROR(CheckTensors(path, index, expected, wide ? "F32" : "BF16"));
   // As one who has nothing but the folder: its own config.json asks for these very weights.
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(folder));
   ASSIGN_OR_RETURN(const program::Program loaded, program::BuildProgram(config, {}));

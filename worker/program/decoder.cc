@@ -234,11 +234,7 @@ class ProgramBuilder {
 };
 
 absl::Status CheckMode(const ModelConfig& config, const TrainingMode& mode) {
-  if (!mode.lora) {
-    if (mode.compute == DType::kF32) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        "training.precision: full fine-tuning runs in fp32; bf16 is accepted with method lora");
-  }
+  if (!mode.lora) return absl::OkStatus();
   const LoraConfig& lora = mode.adapter;
   if (lora.rank < 1 || lora.rank > kMaxRank) {
     return absl::InvalidArgumentError(

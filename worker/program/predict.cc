@@ -29,7 +29,7 @@ Components StaticComponents(const Program& program, const TapeKey& key, int64_t 
     (parameter.adapter ? bytes.adapter : bytes.weights) += held;
     if (!parameter.trainable) continue;
     bytes.gradients += Aligned(parameter.elements() * kF32);
-    bytes.optimizer += 2 * Aligned(parameter.elements() * kF32);
+    bytes.optimizer += (HasMaster(parameter) ? 3 : 2) * Aligned(parameter.elements() * kF32);
   }
   bytes.inputs = BatchBytes(program, key);
   return bytes;

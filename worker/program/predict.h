@@ -17,7 +17,7 @@ struct Components {
   int64_t weights = 0;  // Base parameters: file size when mapped, the converted copy's when not.
   int64_t adapter = 0;
   int64_t gradients = 0;  // fp32, one per trained element.
-  int64_t optimizer = 0;  // AdamW: two fp32 per trained element.
+  int64_t optimizer = 0;  // AdamW: two fp32 per trained element; three with a master of bf16.
   int64_t inputs = 0;     // BatchBytes: ids, labels, weights, positions, rotation tables.
   int64_t arena = 0;      // Largest of the phases: step on the worst batch, evaluation.
   int64_t total() const {

@@ -109,6 +109,11 @@ struct LoraConfig {
   double scale() const;
 };
 
+// Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
+inline bool HasMaster(const Parameter& parameter) {
+  return parameter.trainable && parameter.dtype != DType::kF32;
+}
+
 // How the model is trained: all of it, or an adapter beside a frozen base.
 struct TrainingMode {
   bool lora = false;
@@ -117,7 +122,7 @@ struct TrainingMode {
 };
 
 // The program of a model family. Errors: a target module that the model does not have (naming those
-// it has), bf16 with full training.
+// it has).
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode);
 
 // "base_model.model." + path + ".lora_A.weight" and the like; `path` is a module's, e.g.

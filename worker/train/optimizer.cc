@@ -29,21 +29,23 @@ absl::StatusOr<execute::DeviceBuffer> Zeros(execute::Device& device, int64_t ele
 }  // namespace
 
 absl::StatusOr<Optimizer> Optimizer::Create(const program::Program& program,
-                                            std::span<const execute::ParameterView> parameters,
+                                            const weights::Parameters& parameters,
                                             const TrainingOptions& options,
                                             execute::Device& device) {
   Optimizer optimizer;
   optimizer.options_ = options;
-  for (size_t i = 0; i < parameters.size(); ++i) {
+  for (size_t i = 0; i < program.parameters.size(); ++i) {
     if (!program.parameters[i].trainable) continue;
-    const execute::ParameterView& view = parameters[i];
+    const execute::ParameterView& view = parameters.views()[i];
+    const bool copied = program::HasMaster(program.parameters[i]);
     Moments moments{.parameter = static_cast<int>(i), .first = {}, .second = {}};
     ASSIGN_OR_RETURN(moments.first, Zeros(device, view.value.elements()));
     ASSIGN_OR_RETURN(moments.second, Zeros(device, view.value.elements()));
-    optimizer.tensors_.push_back({.p = view.value.as<float>(),
+    optimizer.tensors_.push_back({.p = parameters.exact(i).as<float>(),
                                   .g = view.gradient.as<float>(),
                                   .m = reinterpret_cast<float*>(moments.first.data()),
                                   .v = reinterpret_cast<float*>(moments.second.data()),
+                                  .copy = copied ? view.value.as<kernels::bf16>() : nullptr,
                                   .n = view.value.elements(),
                                   .decay = program.parameters[i].decay});
     optimizer.moments_.push_back(std::move(moments));

@@ -1,10 +1,9 @@
 // AdamW over a program's trained parameters, and the norm of their gradients. Two fp32 moments per
-// trained element.
+// trained element. A parameter of bf16 is its master's copy, rounded in the pass that changes it.
 #ifndef WORKER_TRAIN_OPTIMIZER_H_
 #define WORKER_TRAIN_OPTIMIZER_H_
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "kernels/adamw.h"
 #include "worker/execute/device.h"
-#include "worker/execute/view.h"
 #include "worker/program/program.h"
 #include "worker/train/attempt.h"
+#include "worker/weights/parameters.h"
 
 namespace snug::train {
 
@@ -27,7 +26,7 @@ struct Moments {
 class Optimizer {
  public:
   static absl::StatusOr<Optimizer> Create(const program::Program& program,
-                                          std::span<const execute::ParameterView> parameters,
+                                          const weights::Parameters& parameters,
                                           const TrainingOptions& options, execute::Device& device);
 
   // L2, over all trained parameters. Not finite if and only if a gradient is not.

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -65,18 +66,23 @@ class Run {
   std::string MetricsFile() const { return attempt_.attempt_dir + "/metrics.jsonl"; }
   std::string Output() const { return attempt_.attempt_dir + "/output"; }
 
-  // Trained parameters, which are all fp32, by key.
-  std::vector<TensorBytes> Weights() const {
+  enum class Digits { kExact, kComputed };
+
+  // Trained parameters by key: as the optimizer has them, which is in fp32, or as they are computed
+  // with and given to the user.
+  std::vector<TensorBytes> Weights(Digits digits) const {
     std::vector<TensorBytes> tensors;
-    const auto views = trainer_->parameters().views();
-    for (size_t i = 0; i < views.size(); ++i) {
+    const weights::Parameters& parameters = trainer_->parameters();
+    for (size_t i = 0; i < parameters.views().size(); ++i) {
       const program::Parameter& parameter = trainer_->program().parameters[i];
       if (!parameter.trainable) continue;
+      const execute::View& view =
+          digits == Digits::kExact ? parameters.exact(i) : parameters.views()[i].value;
       tensors.push_back({.key = parameter.key,
-                         .dtype = "F32",
+                         .dtype = view.dtype == program::DType::kF32 ? "F32" : "BF16",
                          .shape = parameter.shape,
-                         .data = views[i].value.data,
-                         .bytes = views[i].value.bytes()});
+                         .data = view.data,
+                         .bytes = view.bytes()});
     }
     return tensors;
   }
@@ -97,8 +103,10 @@ class Run {
 
   absl::Status Resume() {
     if (attempt_.resume_from.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const checkpoint::RunState state,
-                     checkpoint::Restore(attempt_.resume_from, Weights(), OptimizerState()));
+    ASSIGN_OR_RETURN(
+        const checkpoint::RunState state,
+        checkpoint::Restore(attempt_.resume_from, Weights(Digits::kExact), OptimizerState()));
+    trainer_->parameters().RoundMasters();
     RETURN_IF_ERROR(CheckResumable(state));
     trainer_->ResumeAt(state.global_step, {state.data_epoch, state.data_micro_batch},
                        state.num_tokens);
@@ -226,7 +234,8 @@ class Run {
   // With the metrics up to its step on the disk: who resumes from it reads them.
   absl::StatusOr<checkpoint::Saved> SaveWithMetrics() {
     RETURN_IF_ERROR(metrics_->Sync());
-    return checkpoint::Save(attempt_.checkpoints_dir, State(), Weights(), OptimizerState());
+    return checkpoint::Save(attempt_.checkpoints_dir, State(), Weights(Digits::kExact),
+                            OptimizerState());
   }
 
   // A disk that is full costs a checkpoint, not the run; weights that are not finite end it.
@@ -293,15 +302,16 @@ class Run {
                                             .lora = attempt_.mode.adapter,
                                             .metrics_file = MetricsFile(),
                                             .display_name = ""};
-    return attempt_.mode.lora ? checkpoint::ExportAdapter(Output(), options, Weights())
-                              : checkpoint::ExportModel(Output(), options, Weights());
+    const std::vector<TensorBytes> weights = Weights(Digits::kComputed);
+    return attempt_.mode.lora ? checkpoint::ExportAdapter(Output(), options, weights)
+                              : checkpoint::ExportModel(Output(), options, weights);
   }
 
   // The trained parameters, forgotten and read again from the files that the user will get.
   absl::Status ReadBack() {
-    for (const TensorBytes& tensor : Weights()) {
-      auto* values = static_cast<float*>(tensor.data);
-      std::fill(values, values + tensor.bytes / 4, std::nanf(""));
+    constexpr int kNan = 0xFF;  // Of every byte: NaN in fp32 and in bf16.
+    for (const TensorBytes& tensor : Weights(Digits::kComputed)) {
+      std::memset(tensor.data, kNan, static_cast<size_t>(tensor.bytes));
     }
     const std::string folder = Output() + ".tmp";
     ASSIGN_OR_RETURN(const program::TensorIndex index,

@@ -85,7 +85,7 @@ absl::Status Trainer::LoadWeights() {
     allocator.SetCap(attempt_.cap_bytes - attempt_.context_bytes - parameters_->mapped_bytes());
   }
   ASSIGN_OR_RETURN(optimizer_,
-                   Optimizer::Create(program_, parameters_->views(), attempt_.training, device_));
+                   Optimizer::Create(program_, *parameters_, attempt_.training, device_));
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/philox.h"
+#include "kernels/types.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/tensor_view.h"
 #include "worker/execute/torch_errors.h"
@@ -120,6 +121,7 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     const auto found = index.find(parameter.key);
     const auto position = static_cast<uint32_t>(result.views_.size());
     result.views_.emplace_back();
+    result.masters_.emplace_back();
     const TensorEntry* entry = found == index.end() ? nullptr : &found->second;
     ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry, device));
     if (mapped) used_files.insert(entry->file);
@@ -127,7 +129,9 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
       DrawAdapter(result.views_.back().value, IsUp(parameter), options.seed, position);
     }
     if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter, device));
+    if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry, device));
   }
+  result.RoundMasters();
   result.ZeroGradients(device);
   // What was only copied from need not stay in memory.
   std::erase_if(result.files_, [&](const auto& file) { return !used_files.contains(file.first); });
@@ -178,6 +182,13 @@ absl::Status Parameters::AddGradient(const Parameter& parameter, execute::Device
   return absl::OkStatus();
 }
 
+// With the file's own digits, where it has more than bf16.
+absl::Status Parameters::AddMaster(const Parameter& parameter, const TensorEntry* entry,
+                                   execute::Device& device) {
+  ASSIGN_OR_RETURN(masters_.back(), OwnBuffer(parameter, DType::kF32, device));
+  return ReadInto(*entry, masters_.back());
+}
+
 absl::StatusOr<View> Parameters::OwnBuffer(const Parameter& parameter, DType dtype,
                                            execute::Device& device) {
   ASSIGN_OR_RETURN(
@@ -215,6 +226,19 @@ absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& to) {
     const c10::InferenceMode no_autograd;
     Convert(bytes, *type, to);
   });
+}
+
+const View& Parameters::exact(size_t index) const {
+  return masters_[index] ? masters_[index] : views_[index].value;
+}
+
+void Parameters::RoundMasters() {
+  for (size_t i = 0; i < masters_.size(); ++i) {
+    if (!masters_[i]) continue;
+    const auto* from = masters_[i].as<float>();
+    auto* to = views_[i].value.as<kernels::bf16>();
+    for (int64_t k = 0; k < masters_[i].elements(); ++k) to[k] = kernels::ToBf16(from[k]);
+  }
 }
 
 void Parameters::ZeroGradients(execute::Device& device) const {

@@ -1,7 +1,9 @@
 // A program's parameters in memory: frozen ones mapped from the file where its number type is the
 // one that is computed in and its elements lie where such elements belong, all others in buffers of
-// their own, converted; gradients of trained ones in fp32. Either way a parameter counts for
-// program::Parameter::bytes(), so that what a header says changes no prediction.
+// their own, converted; gradients of trained ones in fp32. A trained parameter that is computed
+// with in bf16 is the rounded copy of an fp32 master, which is what the optimizer changes. Either
+// way a parameter counts for program::Parameter::bytes(), so that what a header says changes no
+// prediction.
 #ifndef WORKER_WEIGHTS_PARAMETERS_H_
 #define WORKER_WEIGHTS_PARAMETERS_H_
 
@@ -34,6 +36,11 @@ class Parameters {
 
   // By index of Program::parameters.
   std::span<const execute::ParameterView> views() const { return views_; }
+  // What the optimizer changes and a checkpoint holds of a trained parameter, fp32: its master, or
+  // the value itself.
+  const execute::View& exact(size_t index) const;
+  // Makes the values of parameters with a master from it, after the masters have been filled.
+  void RoundMasters();
   // Counted like the prediction does: each tensor rounded up to kAlignment.
   int64_t mapped_bytes() const { return mapped_bytes_; }
 
@@ -49,12 +56,15 @@ class Parameters {
   absl::StatusOr<bool> Place(const program::Parameter& parameter, const program::TensorEntry* entry,
                              execute::Device& device);
   absl::Status AddGradient(const program::Parameter& parameter, execute::Device& device);
+  absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry,
+                         execute::Device& device);
   absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter, program::DType dtype,
                                           execute::Device& device);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
   absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& to);
 
   std::vector<execute::ParameterView> views_;
+  std::vector<execute::View> masters_;  // By parameter; absent where there is none.
   std::vector<execute::DeviceBuffer> buffers_;
   std::map<std::string, MappedFile> files_;
   int64_t mapped_bytes_ = 0;

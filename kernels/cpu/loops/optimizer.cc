@@ -41,6 +41,7 @@ void AdamWElements(const AdamWTensor& tensor, const AdamWScalars& s, Range eleme
   const float* g = tensor.g + elements.begin;
   float* m = tensor.m + elements.begin;
   float* v = tensor.v + elements.begin;
+  bf16* copy = tensor.copy == nullptr ? nullptr : tensor.copy + elements.begin;
   const float decay = tensor.decay ? s.decay : 1.0f;
   ForVectors(elements.end - elements.begin, [&](int64_t i, auto part) SNUG_LAMBDA {
     const F32x16 gradient = Load(g + i, part) * s.grad_scale;
@@ -49,7 +50,9 @@ void AdamWElements(const AdamWTensor& tensor, const AdamWScalars& s, Range eleme
     second = second * s.beta2 + (s.one_minus_beta2 * gradient) * gradient;
     const F32x16 denominator = Sqrt(second) / s.sqrt_correction2 + s.eps;
     const F32x16 decayed = Load(p + i, part) * decay;
-    Store(p + i, decayed + (s.minus_step_size * first) / denominator, part);
+    const F32x16 next = decayed + (s.minus_step_size * first) / denominator;
+    Store(p + i, next, part);
+    if (copy != nullptr) Store(copy + i, next, part);
     Store(m + i, first, part);
     Store(v + i, second, part);
   });

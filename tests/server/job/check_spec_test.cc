@@ -51,12 +51,12 @@ TEST(CheckSpecTest, NotANumberIsOutsideEveryRange) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.eval_split", "spec.training.weight_decay"));
 }
 
-TEST(CheckSpecTest, FullFineTuningIsInFp32AndWithoutLora) {
+TEST(CheckSpecTest, FullFineTuningIsWithoutLora) {
   v1::JobSpec spec = GoodSpec();
   spec.set_method(v1::JobSpec::FULL);
   spec.mutable_lora()->set_r(8);
   spec.mutable_training()->set_precision(v1::TrainingSpec::BF16);
-  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.lora", "spec.training.precision"));
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.lora"));
 }
 
 TEST(CheckSpecTest, EvaluationNeedsData) {

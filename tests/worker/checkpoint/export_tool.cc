@@ -1,7 +1,7 @@
 // Exports tensors from a safetensors file as a job would at its end, for the test in Python:
 //   export_tool SETTINGS.json
 // {"kind": "adapter" | "model", "output", "model_dir", "tensors", "metrics", "base_model_name",
-//  "display_name", "r", "alpha", "dropout", "rslora", "target_modules"}
+//  "display_name", "bf16", "r", "alpha", "dropout", "rslora", "target_modules"}
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -48,8 +48,12 @@ absl::Status Run(const nlohmann::json& settings) {
   ASSIGN_OR_RETURN(const Loaded loaded, Load(settings["tensors"]));
   RETURN_IF_ERROR((adapter ? ExportAdapter : ExportModel)(output, options, loaded.tensors));
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(options.model_dir));
-  ASSIGN_OR_RETURN(const program::Program program,
-                   program::BuildProgram(config, {.lora = adapter, .adapter = options.lora}));
+  const bool bf16 = settings.value("bf16", false);
+  const program::TrainingMode mode = {
+      .lora = adapter,
+      .adapter = options.lora,
+      .compute = bf16 ? program::DType::kBF16 : program::DType::kF32};
+  ASSIGN_OR_RETURN(const program::Program program, program::BuildProgram(config, mode));
   RETURN_IF_ERROR(VerifyExport(output + ".tmp", program));
   return Publish(output);
 }

@@ -222,21 +222,23 @@ class AdapterExportTest(ExportTest):
 
 
 class ModelExportTest(ExportTest):
-    def check(self, shape, spelling, dtype):
+    def check(self, shape, spelling, dtype, trained_in=torch.float32):
         self.write_base(shape, dtype=dtype, spelling=spelling)
         trained = models.random_model(shape, seed=77)
+        for weight in trained.parameters():  # Not .to(), which rounds the rotary tables too.
+            weight.data = weight.data.to(trained_in)
         tensors = {
             name: weight.detach().clone()
             for name, weight in trained.named_parameters(remove_duplicate=True)
         }
-        code, says = self.export("model", tensors)
+        code, says = self.export("model", tensors, bf16=trained_in == torch.bfloat16)
         self.assertEqual((code, says), (0, ""))
         written = load_file(self.output / "model.safetensors")
         self.assertEqual("lm_head.weight" in written, not shape.tied)
         loaded, report = LlamaForCausalLM.from_pretrained(self.output, output_loading_info=True)
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
             self.assertFalse(report[kind], kind)
-        self.assertEqual(loaded.dtype, torch.float32)
+        self.assertEqual(loaded.dtype, trained_in)
         ids = random_ids(shape)
         self.assertTrue(torch.equal(logits(loaded, ids), logits(trained, ids)))
         self.assert_tokenizer_carried()
@@ -252,6 +254,12 @@ class ModelExportTest(ExportTest):
         self.assertEqual((before.pop("dtype"), after.pop("dtype")), ("bfloat16", "float32"))
         self.assertEqual(list(before.items()), list(after.items()))
         self.assertTrue((self.output / "generation_config.json").exists())
+
+    def test_trained_in_bf16(self):
+        self.check(models.Shape(), 5, torch.float32, trained_in=torch.bfloat16)
+        before, after = self.configs()
+        self.assertEqual((before.pop("dtype"), after.pop("dtype")), ("float32", "bfloat16"))
+        self.assertEqual(before, after)
 
     def test_tied_in_the_older_spelling(self):
         self.check(models.Shape(tied=True), 4, torch.float16)

@@ -30,7 +30,8 @@ struct Case {
 TEST(GrowthTest, TwiceTheLengthOfADocumentTakesAtMost2Point05TimesThePeak) {
   for (const Case& c :
        {Case{program::FullMode(), 0}, Case{program::FullMode(), 1}, Case{program::LoraMode(), 0},
-        Case{program::LoraMode(), 1}, Case{program::LoraMode({"all-linear"}, DType::kBF16), 0}}) {
+        Case{program::LoraMode(), 1}, Case{program::LoraMode({"all-linear"}, DType::kBF16), 0},
+        Case{program::FullMode(DType::kBF16), 1}}) {
     double before = 0.0;
     for (int64_t tokens : {2048, 4096, 8192, 16384}) {
       ToyRun run(*BuildProgram(LlamaShape({1, 32, 2, 1, 64, 64}), c.mode), {tokens});

@@ -93,7 +93,7 @@ std::vector<TrainingMode> Modes() {
   dropout.adapter.rank = 4;
   dropout.adapter.dropout = 0.25;
   return {program::FullMode(), dropout, program::LoraMode({"q_proj", "v_proj"}),
-          program::LoraMode({"all-linear"}, DType::kBF16)};
+          program::LoraMode({"all-linear"}, DType::kBF16), program::FullMode(DType::kBF16)};
 }
 
 bool IsOnlyRuns(const Tape& tape) {

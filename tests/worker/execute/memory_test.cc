@@ -73,7 +73,7 @@ TrainingMode LoraWithDropout() {
 
 std::vector<TrainingMode> Modes() {
   return {program::FullMode(), LoraWithDropout(), program::LoraMode({"q_proj", "v_proj"}),
-          program::LoraMode({"all-linear"}, DType::kBF16)};
+          program::LoraMode({"all-linear"}, DType::kBF16), program::FullMode(DType::kBF16)};
 }
 
 std::vector<ToyRun> Runs(const TrainingMode& mode) {
@@ -97,7 +97,7 @@ class MemoryTest : public ::testing::Test {
   }
 };
 
-// Four plans, four modes, three shapes: to the byte.
+// Four plans, five modes, three shapes: to the byte.
 TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
   for (const TrainingMode& mode : Modes()) {
     for (ToyRun& run : Runs(mode)) {

@@ -117,6 +117,8 @@ class WorkspaceTest : public testing::TestWithParam<int> {
 
 TEST_P(WorkspaceTest, FullFp32) { CheckAll(program::FullMode(), true); }
 
+TEST_P(WorkspaceTest, FullBf16) { CheckAll(program::FullMode(DType::kBF16), true); }
+
 TEST_P(WorkspaceTest, LoraFp32) { CheckAll(Lora(DType::kF32, 0.0), true); }
 
 TEST_P(WorkspaceTest, LoraFp32WithDropout) { CheckAll(Lora(DType::kF32, 0.1), true); }

@@ -95,14 +95,14 @@ absl::StatusOr<Setup> SetUp(const Request& request) {
   return setup;
 }
 
-// The trained parameters' values or gradients, by key. Both are fp32.
+// The trained parameters' values, as the optimizer has them, or gradients, by key. All are fp32.
 std::vector<TensorBytes> Trained(train::Trainer& trainer, bool gradients) {
   std::vector<TensorBytes> tensors;
   const auto views = trainer.parameters().views();
   for (size_t i = 0; i < views.size(); ++i) {
     const program::Parameter& parameter = trainer.program().parameters[i];
     if (!parameter.trainable) continue;
-    const execute::View& view = gradients ? views[i].gradient : views[i].value;
+    const execute::View& view = gradients ? views[i].gradient : trainer.parameters().exact(i);
     tensors.push_back({parameter.key, "F32", parameter.shape, view.data, view.bytes()});
   }
   return tensors;

@@ -34,7 +34,7 @@ inline ModelConfig Llama8B() { return LlamaShape({32, 4096, 32, 8, 14336, 128256
 inline ModelConfig Llama125M() { return LlamaShape({12, 768, 12, 12, 2048, 32000}); }
 inline ModelConfig Llama70B() { return LlamaShape({80, 8192, 64, 8, 28672, 128256}); }
 
-inline TrainingMode FullMode() { return {}; }
+inline TrainingMode FullMode(DType compute = DType::kF32) { return {.compute = compute}; }
 
 inline TrainingMode LoraMode(std::vector<std::string> targets = {"all-linear"},
                              DType compute = DType::kF32) {

@@ -29,6 +29,17 @@ TEST(PredictTest, StaticBytesOfFullTrainingAreSixteenPerParameter) {
   EXPECT_EQ(bytes.context, 100);
 }
 
+// In bf16: 2 bytes of weight, 4 of gradient, 12 of AdamW with the master.
+TEST(PredictTest, StaticBytesOfFullTrainingInBf16AreEighteenPerParameter) {
+  const Program program = *BuildProgram(Small(), FullMode(DType::kBF16));
+  int64_t elements = 0;
+  for (const Parameter& parameter : program.parameters) elements += parameter.elements();
+  const Components bytes = StaticComponents(program, {8, 1, 8}, 0);
+  EXPECT_EQ(bytes.weights, 2 * elements);
+  EXPECT_EQ(bytes.gradients, 4 * elements);
+  EXPECT_EQ(bytes.optimizer, 12 * elements);
+}
+
 // A frozen bf16 base costs 2 bytes a parameter, its adapter 16.
 TEST(PredictTest, AFrozenBaseHasNeitherGradientNorOptimizer) {
   const Program program = *BuildProgram(Small(), LoraMode({"all-linear"}, DType::kBF16));

@@ -19,6 +19,7 @@
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/train/toy_job.h"
+#include "worker/program/safetensors.h"
 
 namespace {
 
@@ -181,6 +182,17 @@ TEST(RunAttemptTest, ResumedFullPackedRunIsTheUninterruptedRun) {
   AttemptOptions attempt = MakeAttempt(folder, program::FullMode(), /*packing=*/true);
   attempt.training.max_seq_length = 24;  // More than one sequence per epoch.
   ExpectResumesLikeTheRunItself(ToyAttempt(folder.path(), attempt.mode, attempt.training));
+}
+
+// The masters go on, not the weights that are computed with: those have lost what they had.
+TEST(RunAttemptTest, ResumedFullRunInBf16IsTheUninterruptedRun) {
+  const TempFolder folder;
+  const auto mode = program::FullMode(program::DType::kBF16);
+  ExpectResumesLikeTheRunItself(MakeAttempt(folder, mode, /*packing=*/false));
+  const auto exported =
+      program::ReadSafetensorsHeader(folder / "attempt-1/output/model.safetensors");
+  SNUG_ASSERT_OK(exported);
+  for (const auto& [key, entry] : *exported) EXPECT_EQ(entry.dtype, "BF16") << key;
 }
 
 // A mask that did not depend on the step would pass the comparison above as well.

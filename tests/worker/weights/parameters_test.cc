@@ -57,6 +57,15 @@ void ExpectValues(const Program& program, const Parameters& parameters, const To
   }
 }
 
+// A part of the optimizer's.
+int64_t MasterBytes(const Program& program) {
+  int64_t bytes = 0;
+  for (const program::Parameter& parameter : program.parameters) {
+    if (HasMaster(parameter)) bytes += (parameter.elements() * 4 + 63) / 64 * 64;
+  }
+  return bytes;
+}
+
 // What is held outside the files and what is mapped, against the daemon's static bytes.
 void ExpectPredictedBytes(const ToyModel& model, const program::TrainingMode& mode) {
   const TempFolder folder;
@@ -69,7 +78,7 @@ void ExpectPredictedBytes(const ToyModel& model, const program::TrainingMode& mo
   SNUG_ASSERT_OK(parameters);
   const program::Components bytes = program::StaticComponents(program, {8, 1, 8}, 0);
   const int64_t held = allocator.usage().current_bytes - before + parameters->mapped_bytes();
-  EXPECT_EQ(held, bytes.weights + bytes.adapter + bytes.gradients)
+  EXPECT_EQ(held, bytes.weights + bytes.adapter + bytes.gradients + MasterBytes(program))
       << model.dtype << " shifted by " << model.shift;
   const bool mapped = mode.lora && model.shift % program::SizeOf(mode.compute) == 0 &&
                       model.dtype == (mode.compute == DType::kF32 ? "F32" : "BF16");
@@ -82,7 +91,8 @@ void ExpectPredictedBytes(const ToyModel& model, const program::TrainingMode& mo
 // Each number type at aligned and at odd places, into fp32 and bf16, frozen and trained.
 TEST(ParametersTest, AnyFileGivesTheSameValuesInThePredictedBytes) {
   for (const program::TrainingMode& mode :
-       {program::FullMode(), program::LoraMode(), program::LoraMode({"q_proj"}, DType::kBF16)}) {
+       {program::FullMode(), program::LoraMode(), program::LoraMode({"q_proj"}, DType::kBF16),
+        program::FullMode(DType::kBF16)}) {
     for (const char* dtype : {"F32", "BF16", "F16"}) {
       for (int shift : {0, 1, 2, 4}) {
         ToyModel model = LargeModel();
@@ -91,6 +101,29 @@ TEST(ParametersTest, AnyFileGivesTheSameValuesInThePredictedBytes) {
         ExpectPredictedBytes(model, mode);
       }
     }
+  }
+}
+
+// What the file has in fp32 is not lost to bf16: the value is the master's, rounded.
+TEST(ParametersTest, AMasterHasTheDigitsOfTheFile) {
+  const TempFolder folder;
+  const ToyModel model;
+  WriteModel(folder / "model", model);
+  const Program program = ProgramOf(folder / "model", program::FullMode(DType::kBF16));
+  auto parameters =
+      Parameters::Load(program, {.model_dir = folder / "model"}, execute::TestDevice());
+  SNUG_ASSERT_OK(parameters);
+  const std::vector<ToyTensor> tensors = TensorsOf(model);
+  ASSERT_EQ(tensors.size(), program.parameters.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const execute::View &master = parameters->exact(i), &value = parameters->views()[i].value;
+    ASSERT_EQ(static_cast<size_t>(master.bytes()), tensors[i].bytes.size());
+    EXPECT_EQ(std::memcmp(master.data, tensors[i].bytes.data(), tensors[i].bytes.size()), 0);
+    EXPECT_EQ(value.dtype, DType::kBF16);
+    EXPECT_NEAR(ValueAt(value, 0), ValueAt(master, 0), std::abs(ValueAt(master, 0)) / 256);
+    master.as<float>()[0] = 3.0f;
+    parameters->RoundMasters();
+    EXPECT_EQ(ValueAt(value, 0), 3.0f);
   }
 }
 
