@@ -41,6 +41,9 @@ void CheckSteps(const TrainingSpec& training, Checker& check) {
   check.Integer("training.save_steps", training.save_steps(), 0, kMaxSteps);
   check.Integer("training.save_total_limit", training.save_total_limit(), 0, 1000);
   check.Integer("training.logging_steps", training.logging_steps(), 0, kMaxSteps);
+  if (training.group_by_length() && training.packing())
+    check.Add("training.group_by_length",
+              "is for rows that stay apart; packing already fills its sequences: give one of them");
   if (training.has_seed()) check.Integer("training.seed", training.seed(), 0, INT64_MAX);
 }
 
@@ -156,7 +159,7 @@ void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens)
   if (training.max_seq_length() == 0)
     training.set_max_seq_length(
         static_cast<int32_t>(std::min(kDefaultSequenceTokens, model_limit_tokens)));
-  if (!training.has_packing()) training.set_packing(true);
+  if (!training.has_packing()) training.set_packing(!training.group_by_length());
   if (training.precision() == TrainingSpec::PRECISION_UNSPECIFIED)
     training.set_precision(TrainingSpec::FP32);
   if (!training.has_seed()) training.set_seed(42);

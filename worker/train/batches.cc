@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -10,54 +11,88 @@
 namespace snug::train {
 namespace {
 
-// Draws of the shuffle; ops of a step count from 0, so that no mask shares them.
-constexpr uint32_t kShuffleOp = kernels::kMaxRandomOps - 1;
+// Draws of the two shuffles; ops of a step count from 0, so that no mask shares them.
+constexpr uint32_t kRowShuffle = kernels::kMaxRandomOps - 1;
+constexpr uint32_t kSequenceShuffle = kernels::kMaxRandomOps - 2;
 
-// Sequences that are open at a time: more pack tighter (0.5 % at 32 against next-fit's several) and
-// mix rows less evenly.
-constexpr size_t kPackingWindow = 32;
+struct Draws {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  uint32_t shuffle = kRowShuffle;
 
-// A uniform draw from [0, bound). 64 random bits against a bound below 2^40: the bias is under
-// 2^-24.
-uint64_t DrawBelow(uint64_t seed, int64_t epoch, uint64_t index, uint64_t bound) {
-  const kernels::RandomSite site{
-      .seed = seed, .step = static_cast<uint32_t>(epoch), .micro_batch = 0, .op = kShuffleOp};
-  const kernels::Random4 random = kernels::RandomBlock(site, index);
-  const uint64_t word = uint64_t{random.word[0]} << 32 | random.word[1];
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(word) * bound >> 64);
-}
+  // A uniform draw from [0, bound). 64 random bits against a bound below 2^40: the bias is under
+  // 2^-24.
+  uint64_t Below(uint64_t index, uint64_t bound) const {
+    const kernels::RandomSite site{
+        .seed = seed, .step = static_cast<uint32_t>(epoch), .micro_batch = 0, .op = shuffle};
+    const kernels::Random4 random = kernels::RandomBlock(site, index);
+    const uint64_t word = uint64_t{random.word[0]} << 32 | random.word[1];
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(word) * bound >> 64);
+  }
+};
 
 // Fisher and Yates.
-std::vector<int64_t> Permutation(int64_t rows, uint64_t seed, int64_t epoch) {
-  std::vector<int64_t> order(static_cast<size_t>(rows));
+template <typename T>
+void Shuffle(std::vector<T>& order, const Draws& draws) {
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draws.Below(i, i)]);
+}
+
+std::vector<int64_t> InOrder(size_t rows) {
+  std::vector<int64_t> order(rows);
   std::iota(order.begin(), order.end(), 0);
-  for (size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1], order[DrawBelow(seed, epoch, i, i)]);
   return order;
 }
 
-struct Sequence {
-  std::vector<int64_t> rows;
-  int64_t tokens = 0;
-};
+// Longest first; rows of one length stay in the order they came in.
+template <typename Iterator>
+void SortByLength(Iterator begin, Iterator end, const std::vector<int64_t>& row_tokens) {
+  std::stable_sort(begin, end, [&](int64_t a, int64_t b) {
+    return row_tokens[static_cast<size_t>(a)] > row_tokens[static_cast<size_t>(b)];
+  });
+}
 
-// Documents end to end, up to max_seq_length: each goes to the first open sequence that has room.
-std::vector<MicroBatch> PackSequences(const std::vector<int64_t>& order,
+// Best-fit decreasing: longest first, each document goes to the fullest sequence that has room for
+// it. At most 11/9 of the fewest sequences possible; in practice within a percent of none wasted.
+std::vector<MicroBatch> PackSequences(std::vector<int64_t> order,
                                       const std::vector<int64_t>& row_tokens, int64_t limit) {
-  std::vector<Sequence> sequences;
-  size_t oldest_open = 0;
+  SortByLength(order.begin(), order.end(), row_tokens);
+  std::vector<MicroBatch> sequences;
+  std::multimap<int64_t, size_t> room;  // What is left of a sequence -> its number.
   for (int64_t row : order) {
     const int64_t tokens = row_tokens[static_cast<size_t>(row)];
-    size_t s = oldest_open;
-    while (s < sequences.size() && sequences[s].tokens + tokens > limit) ++s;
-    if (s == sequences.size()) sequences.emplace_back();
-    sequences[s].rows.push_back(row);
-    sequences[s].tokens += tokens;
-    if (sequences.size() - oldest_open > kPackingWindow) ++oldest_open;
+    const auto fullest = room.lower_bound(tokens);
+    size_t sequence = sequences.size();
+    int64_t left = limit - tokens;
+    if (fullest == room.end()) {
+      sequences.emplace_back();
+    } else {
+      sequence = fullest->second;
+      left = fullest->first - tokens;
+      room.erase(fullest);
+    }
+    sequences[sequence].push_back(row);
+    if (left > 0) room.emplace(left, sequence);
   }
-  std::vector<MicroBatch> packed;
-  for (Sequence& sequence : sequences) packed.push_back(std::move(sequence.rows));
-  return packed;
+  return sequences;
+}
+
+// As transformers' LengthGroupedSampler: the shuffled rows in pieces of up to 50 optimizer steps,
+// sorted by length within each; the longest row of all comes first.
+void GroupByLength(std::vector<int64_t>& order, const std::vector<int64_t>& row_tokens,
+                   const TrainingOptions& options) {
+  constexpr size_t kMostSteps = 50, kFewestPieces = 4;
+  const auto step_rows = static_cast<size_t>(options.batch_rows * options.accumulation);
+  const size_t steps = std::min(order.size() / (step_rows * kFewestPieces), kMostSteps);
+  const size_t piece = std::max<size_t>(steps, 1) * step_rows;
+  size_t longest = 0;
+  const auto tokens = [&](size_t at) { return row_tokens[static_cast<size_t>(order[at])]; };
+  for (size_t begin = 0; begin < order.size(); begin += piece) {
+    const size_t end = std::min(order.size(), begin + piece);
+    SortByLength(order.begin() + static_cast<int64_t>(begin),
+                 order.begin() + static_cast<int64_t>(end), row_tokens);
+    if (tokens(begin) > tokens(longest)) longest = begin;
+  }
+  if (!order.empty()) std::swap(order[0], order[longest]);
 }
 
 // One row each, or documents laid end to end.
@@ -83,10 +118,14 @@ std::vector<MicroBatch> Group(const std::vector<MicroBatch>& sequences, int64_t 
 
 EpochPlan PlanEpoch(const std::vector<int64_t>& row_tokens, const TrainingOptions& options,
                     int64_t epoch) {
-  const auto rows = static_cast<int64_t>(row_tokens.size());
-  const std::vector<int64_t> order = Permutation(rows, options.seed, epoch);
+  std::vector<int64_t> order = InOrder(row_tokens.size());
+  Shuffle(order, {.seed = options.seed, .epoch = epoch});
+  if (options.group_by_length && !options.packing) GroupByLength(order, row_tokens, options);
+  std::vector<MicroBatch> sequences = SequencesOf(order, row_tokens, options);
+  if (options.packing)
+    Shuffle(sequences, {.seed = options.seed, .epoch = epoch, .shuffle = kSequenceShuffle});
   EpochPlan plan;
-  plan.micro_batches = Group(SequencesOf(order, row_tokens, options), options.batch_rows);
+  plan.micro_batches = Group(sequences, options.batch_rows);
   const auto batches = static_cast<int64_t>(plan.micro_batches.size());
   plan.steps = (batches + options.accumulation - 1) / options.accumulation;
   return plan;
@@ -94,9 +133,7 @@ EpochPlan PlanEpoch(const std::vector<int64_t>& row_tokens, const TrainingOption
 
 std::vector<MicroBatch> PlanEvaluation(const std::vector<int64_t>& row_tokens,
                                        const TrainingOptions& options) {
-  std::vector<int64_t> order(row_tokens.size());
-  std::iota(order.begin(), order.end(), 0);
-  return Group(SequencesOf(order, row_tokens, options), options.batch_rows);
+  return Group(SequencesOf(InOrder(row_tokens.size()), row_tokens, options), options.batch_rows);
 }
 
 int64_t TotalSteps(const std::vector<int64_t>& row_tokens, const TrainingOptions& options) {

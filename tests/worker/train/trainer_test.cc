@@ -1,6 +1,7 @@
 // The trainer on real files, without a daemon: what it takes, and where it stops.
 #include "worker/train/trainer.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -179,6 +180,59 @@ TEST_F(TrainerTest, AnEvaluationThatIsNotFiniteNamesTheStepAndTheRows) {
                 AllOf(HasSubstr(absl::StrCat("step 1: the loss of the ", what, " is ")),
                       HasSubstr(absl::StrCat("rows of the ", set, ", from 0: "))));
     WriteData(folder_ / "eval", {5, 9}, ToyModel().sizes.vocabulary);
+  }
+}
+
+// Loss and gradients of one step over all rows.
+struct Gradients {
+  double loss = 0.0;
+  std::vector<float> values;
+};
+
+Gradients GradientsOf(const AttemptOptions& attempt) {
+  const auto trainer = *Trainer::Create(attempt, TestDevice());
+  Gradients gradients = {.loss = trainer->AccumulateGradients()->loss, .values = {}};
+  for (const execute::ParameterView& view : trainer->parameters().views()) {
+    const auto* values = view.gradient.as<float>();
+    if (values != nullptr)
+      gradients.values.insert(gradients.values.end(), values, values + view.gradient.elements());
+  }
+  return gradients;
+}
+
+double Distance(const Gradients& a, const Gradients& b) {
+  double difference = 0.0, norm = 0.0;
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    difference += std::pow(a.values[i] - b.values[i], 2);
+    norm += std::pow(b.values[i], 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+// One row at a time; all rows side by side, without padding; packed into sequences, of which the
+// step has several in one micro-batch and several micro-batches.
+TEST_F(TrainerTest, PackedUnpackedAndSingleRowsGiveTheSameGradients) {
+  for (const TrainingMode& mode : {FullMode(), LoraMode()}) {
+    TrainingOptions single = ToyTraining();
+    single.batch_rows = 1;
+    single.accumulation = static_cast<int64_t>(kRows.size());
+    const Gradients expected = GradientsOf(Attempt(mode, {}, single));
+    TrainingOptions whole = ToyTraining();
+    whole.batch_rows = static_cast<int64_t>(kRows.size());
+    whole.accumulation = 1;
+    TrainingOptions packed = ToyTraining();
+    packed.packing = true;
+    packed.max_seq_length = 24;
+    for (const TrainingOptions& training : {whole, packed}) {
+      const AttemptOptions attempt = Attempt(mode, {}, training);
+      const Gradients actual = GradientsOf(attempt);
+      EXPECT_NEAR(actual.loss, expected.loss, 1e-6 * expected.loss);
+      EXPECT_LT(Distance(actual, expected), 1e-6);
+    }
+    // Were its documents not kept apart, the difference would be another: a step of other rows is.
+    TrainingOptions part = whole;
+    part.batch_rows -= 1;
+    EXPECT_GT(Distance(GradientsOf(Attempt(mode, {}, part)), expected), 1e-3);
   }
 }
 
