@@ -16,8 +16,10 @@ namespace snug::kernels {
 // A row of weight 0 may have a negative label (its loss and gradient are 0); every other label is
 // in [0, V). The sum of exponentials is fp32 over 4,096 columns, fp64 beyond. `scale` (1 / trained
 // tokens of the step) multiplies the gradient alone, so that losses of rows add up in fp64 before
-// they are divided. Traffic: 4*N*V elements (2 without dlogits), of which all but the first read
-// and the last write come from the cache when a row fits it.
+// they are divided. The entropy, log S - sum_v e_v (x_v - max) / S with S = sum_v e_v, comes out of
+// the pass that adds up S; it is a figure to look at: its sum is fp32 throughout. Traffic: 4*N*V
+// elements (2 without dlogits), of which all but the first read and the last write come from the
+// cache when a row fits it.
 struct CrossEntropyParams {
   const void* logits = nullptr;    // (N, V), dtype
   void* dlogits = nullptr;         // (N, V), dtype; may be `logits`; null: no gradient
@@ -25,6 +27,8 @@ struct CrossEntropyParams {
   const float* weights = nullptr;  // (N); null: all 1
   double* row_loss = nullptr;      // (N)
   double* loss_sum = nullptr;      // += the rows' losses in their order; null: not wanted
+  double* row_entropy = nullptr;   // (N) of softmax(x[i]), nats; null: not wanted
+  int32_t* row_correct = nullptr;  // (N) 1: no logit is above the label's; null: not wanted
   int64_t N = 0, V = 0;
   int64_t logits_stride = 0, dlogits_stride = 0;
   DType dtype = DType::kF32;

@@ -71,6 +71,42 @@ TEST(CrossEntropyTest, LossAndGradientMatchReference) {
   }
 }
 
+// Over one class the entropy is 0; over many it is that of the distribution, also where the
+// gradient takes the logits' place.
+TEST(CrossEntropyTest, EntropyAndTheLikeliestMatchReference) {
+  for (DType dtype : kTypes) {
+    for (int64_t V : {1, 2, 31, 33, 127, 4097, 12289}) {
+      SCOPED_TRACE(testing::Message() << V << " classes");
+      Chunk chunk(5, V, dtype);
+      const Matrix logits = chunk.logits;
+      for (int64_t v = 0; v < V; ++v) {
+        if (chunk.logits.At(3, v) > chunk.logits.At(3, chunk.labels[3]))
+          chunk.labels[3] = static_cast<int32_t>(v);
+      }
+      std::vector<double> entropy(5);
+      std::vector<int32_t> correct(5, -1);
+      CrossEntropyParams params = chunk.Params();
+      params.dlogits = chunk.logits.data();
+      params.dlogits_stride = params.logits_stride;
+      params.row_entropy = entropy.data();
+      params.row_correct = correct.data();
+      ASSERT_TRUE(CrossEntropy(params, nullptr).ok());
+      for (int64_t i = 0; i < 5; ++i) {
+        const double lse = LogSumExp(logits, i);
+        double expected = 0.0;
+        bool likeliest = true;
+        for (int64_t v = 0; v < V; ++v) {
+          expected -= std::exp(logits.At(i, v) - lse) * (logits.At(i, v) - lse);
+          likeliest = likeliest && logits.At(i, v) <= logits.At(i, chunk.labels[i]);
+        }
+        EXPECT_NEAR(entropy[i], expected, 2e-6 * std::max(1.0, expected));
+        EXPECT_EQ(correct[i], likeliest ? 1 : 0);
+      }
+      EXPECT_EQ(correct[3], 1);
+    }
+  }
+}
+
 TEST(CrossEntropyTest, GradientMatchesFiniteDifferences) {
   Chunk chunk(2, 33, DType::kF32);
   chunk.logits.Fill(2);

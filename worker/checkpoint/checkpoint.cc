@@ -140,14 +140,17 @@ absl::Status ReadTensors(const std::string& path, const std::vector<TensorBytes>
 
 }  // namespace
 
+std::string CheckpointFolder(const RunState& state) {
+  return CheckpointName{.step = state.global_step, .epoch = state.epoch}.text();
+}
+
 absl::StatusOr<Saved> Save(const std::string& checkpoints_dir, const RunState& state,
                            const std::vector<TensorBytes>& weights,
                            const std::vector<TensorBytes>& optimizer) {
   RETURN_IF_ERROR(CheckState(state));
   ASSIGN_OR_RETURN(const SafetensorsLayout weights_layout, LayOutSafetensors(weights));
   ASSIGN_OR_RETURN(const SafetensorsLayout optimizer_layout, LayOutSafetensors(optimizer));
-  const std::string path =
-      In(checkpoints_dir, CheckpointName{.step = state.global_step, .epoch = state.epoch}.text());
+  const std::string path = In(checkpoints_dir, CheckpointFolder(state));
   absl::StatusOr<Saved> saved = WriteAndPublish(path, state, weights_layout, optimizer_layout);
   // Gives a full disk its room back; the first cause is what is reported.
   if (!saved.ok()) RemoveFolder(path + kUnfinished).IgnoreError();
@@ -157,10 +160,9 @@ absl::StatusOr<Saved> Save(const std::string& checkpoints_dir, const RunState& s
 absl::StatusOr<RunState> Verify(const std::string& path) {
   ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(path));
   const RunState& state = manifest.state;
-  const CheckpointName name = {.step = state.global_step, .epoch = state.epoch};
-  if (std::filesystem::path(path).filename() != name.text()) {
-    return absl::DataLossError(
-        absl::StrCat(In(path, kManifestFile), " is of another checkpoint: ", name.text()));
+  if (std::filesystem::path(path).filename() != CheckpointFolder(state)) {
+    return absl::DataLossError(absl::StrCat(
+        In(path, kManifestFile), " is of another checkpoint: ", CheckpointFolder(state)));
   }
   for (const char* file : {kWeightsFile, kOptimizerFile}) {
     const auto digest = manifest.files.find(file);

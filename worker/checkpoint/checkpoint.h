@@ -24,6 +24,14 @@ struct TensorBytes {
   int64_t bytes = 0;
 };
 
+// The best evaluation of a run so far.
+struct BestState {
+  int64_t step = -1;  // After which it was made; -1: none yet.
+  double metric = 0.0;
+  int64_t waited = 0;      // Evaluations since one that was better by more than the threshold.
+  std::string checkpoint;  // Name of its folder; empty: not saved.
+};
+
 // Everything a run's next step depends on beside the tensors. Randomness is a function of (seed,
 // step, ...), so the seed and the step are its whole state; the schedule's is the step and
 // max_steps.
@@ -39,6 +47,7 @@ struct RunState {
   double last_loss = 0.0;
   std::string plan_name;
   std::string dataset_sha256;
+  BestState best;
 };
 
 struct Saved {
@@ -60,9 +69,12 @@ absl::StatusOr<RunState> Verify(const std::string& path);
 absl::StatusOr<RunState> Restore(const std::string& path, const std::vector<TensorBytes>& weights,
                                  const std::vector<TensorBytes>& optimizer);
 
-// Keeps the newest `keep`; an older one goes only when a newer one has been verified by reading it
-// again.
-absl::Status Prune(const std::string& checkpoints_dir, int64_t keep);
+// Keeps the newest `keep`, and the one named `best` (empty: none); an older one goes only when a
+// newer one has been verified by reading it again.
+absl::Status Prune(const std::string& checkpoints_dir, int64_t keep, const std::string& best = "");
+
+// The name of the folder that Save gives to such a state.
+std::string CheckpointFolder(const RunState& state);
 
 // Complete checkpoints of a folder by step, oldest first. Left-over .tmp folders are no
 // checkpoints.

@@ -1,6 +1,7 @@
 // The text, indented by two:
 //   { "schema": 1, "job_id": ..., "epoch": e, "step": s, "max_steps": ..., "seed": ...,
 //     "data": {"epoch", "micro_batch", "dataset_sha256"}, "num_tokens", "last_loss", "plan",
+//     "best": {"step", "metric", "waited", "checkpoint"}   where an evaluation was made,
 //     "files": {name: {"bytes", "sha256"}, ...},
 //     "sha256": of all bytes before this line, the comma and line break before it left out }
 // followed by a line break. So every byte is either hashed or compared, and a flipped bit anywhere
@@ -34,20 +35,27 @@ ordered_json ToJson(const Manifest& manifest) {
   for (const auto& [name, digest] : manifest.files) {
     files[name] = {{"bytes", digest.bytes}, {"sha256", digest.sha256}};
   }
-  return {{"schema", kSchema},
-          {"job_id", state.job_id},
-          {"epoch", state.epoch},
-          {"step", state.global_step},
-          {"max_steps", state.max_steps},
-          {"seed", state.seed},
-          {"data",
-           {{"epoch", state.data_epoch},
-            {"micro_batch", state.data_micro_batch},
-            {"dataset_sha256", state.dataset_sha256}}},
-          {"num_tokens", state.num_tokens},
-          {"last_loss", state.last_loss},
-          {"plan", state.plan_name},
-          {"files", files}};
+  ordered_json json = {{"schema", kSchema},
+                       {"job_id", state.job_id},
+                       {"epoch", state.epoch},
+                       {"step", state.global_step},
+                       {"max_steps", state.max_steps},
+                       {"seed", state.seed},
+                       {"data",
+                        {{"epoch", state.data_epoch},
+                         {"micro_batch", state.data_micro_batch},
+                         {"dataset_sha256", state.dataset_sha256}}},
+                       {"num_tokens", state.num_tokens},
+                       {"last_loss", state.last_loss},
+                       {"plan", state.plan_name}};
+  if (state.best.step >= 0) {
+    json["best"] = {{"step", state.best.step},
+                    {"metric", state.best.metric},
+                    {"waited", state.best.waited},
+                    {"checkpoint", state.best.checkpoint}};
+  }
+  json["files"] = files;
+  return json;
 }
 
 // Takes members out of an object that this program wrote; the first that is not as written is
@@ -89,6 +97,13 @@ class Members {
   std::string& problem_;
 };
 
+BestState BestFrom(const Members& best) {
+  return {.step = best.Count("step"),
+          .metric = best.Real("metric"),
+          .waited = best.Count("waited"),
+          .checkpoint = best.Text("checkpoint")};
+}
+
 RunState StateFrom(const Members& members, std::string& problem) {
   const Members data(members.Object("data"), problem);
   return {.job_id = members.Text("job_id"),
@@ -101,7 +116,8 @@ RunState StateFrom(const Members& members, std::string& problem) {
           .num_tokens = members.Count("num_tokens"),
           .last_loss = members.Real("last_loss"),
           .plan_name = members.Text("plan"),
-          .dataset_sha256 = data.Text("dataset_sha256")};
+          .dataset_sha256 = data.Text("dataset_sha256"),
+          .best = {}};
 }
 
 absl::Status NotWhole(const std::string& where, const std::string& why) {
@@ -131,6 +147,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
                                                       "; this program reads ", kSchema));
   }
   Manifest manifest = {.state = StateFrom(members, problem), .files = {}};
+  if (json.contains("best")) manifest.state.best = BestFrom({members.Object("best"), problem});
   for (const auto& [name, entry] : members.Object("files").items()) {
     const Members file(entry, problem);
     manifest.files[name] = {.bytes = file.Count("bytes"), .sha256 = file.Text("sha256")};

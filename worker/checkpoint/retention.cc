@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<std::string>> List(const std::string& checkpoints_dir
   return paths;
 }
 
-absl::Status Prune(const std::string& checkpoints_dir, int64_t keep) {
+absl::Status Prune(const std::string& checkpoints_dir, int64_t keep, const std::string& best) {
   if (keep < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot keep ", keep, " checkpoints; at least 1"));
@@ -96,6 +96,7 @@ absl::Status Prune(const std::string& checkpoints_dir, int64_t keep) {
   if (surplus <= 0) return absl::OkStatus();
   RETURN_IF_ERROR(Verify(PathOf(checkpoints_dir, found.complete.back())).status());
   for (int64_t i = 0; i < surplus; ++i) {
+    if (found.complete[i].text() == best) continue;
     RETURN_IF_ERROR(Discard(checkpoints_dir, found.complete[i]));
   }
   return absl::OkStatus();

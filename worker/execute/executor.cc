@@ -54,6 +54,7 @@ absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memo
     slots.deaths[static_cast<size_t>(tape.slots[s].last)].push_back(static_cast<int32_t>(s));
   }
   Frame frame{tape, memory, batch, scalars};
+  token_sums_ = {};
   workspace_use_.assign(tape.instructions.size(), {});
   for (size_t t = 0; t < tape.instructions.size(); ++t) {
     for (int32_t slot : slots.births[t]) RETURN_IF_ERROR(memory.Born(tape, slot));
@@ -103,7 +104,7 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
   });
 }
 
-OpRun Executor::Bind(Frame& frame, const Instruction& line) const {
+OpRun Executor::Bind(Frame& frame, const Instruction& line) {
   const program::BlockType& type = program_.type_of(line.block);
   const program::Op& op = type.ops[static_cast<size_t>(line.op)];
   OpRun run;
@@ -114,6 +115,7 @@ OpRun Executor::Bind(Frame& frame, const Instruction& line) const {
   run.batch = &frame.batch;
   run.scalars = frame.scalars;
   run.loss = &frame.loss;
+  run.token_sums = &token_sums_;
   const auto value = [&](int index) -> const program::Value& {
     return type.values[static_cast<size_t>(index)];
   };

@@ -38,6 +38,9 @@ class Executor {
   absl::StatusOr<double> Run(const program::Tape& tape, SlotMemory& memory, const Batch& batch,
                              const StepScalars& scalars);
 
+  // Of the last tape that ran.
+  const TokenSums& token_sums() const { return token_sums_; }
+
   // By instruction of the last tape that ran.
   const std::vector<WorkspaceUse>& workspace_use() const { return workspace_use_; }
 
@@ -55,13 +58,14 @@ class Executor {
 
   absl::Status Step(Frame& frame, const program::Instruction& line, size_t t);
   absl::Status RunOp(Frame& frame, const program::Instruction& line, size_t t);
-  OpRun Bind(Frame& frame, const program::Instruction& line) const;
+  OpRun Bind(Frame& frame, const program::Instruction& line);
   View Operand(const Frame& frame, int32_t slot, const program::Value& value) const;
 
   const program::Program& program_;
   std::span<const ParameterView> parameters_;
   Device& device_;
   const OpFunctionTable* functions_;
+  TokenSums token_sums_;
   std::vector<WorkspaceUse> workspace_use_;
 };
 

@@ -28,9 +28,17 @@ struct OpRun {
   const Batch* batch = nullptr;
   StepScalars scalars;
   double* loss = nullptr;  // Of the step so far; the head adds its share.
+  TokenSums* token_sums = nullptr;
 
   bool adds(int input) const { return (accumulate >> input & 1) != 0; }
 };
+
+// The op's identity among the random draws of a step. Draws beside the ops' count down from
+// kernels::kMaxRandomOps.
+inline uint32_t RandomOpOf(const OpRun& run) {
+  constexpr int kOpBits = 8;
+  return static_cast<uint32_t>(run.block) << kOpBits | static_cast<uint32_t>(run.op_index);
+}
 
 // Functions throw only what LibTorch and the allocator throw; the executor turns that into a
 // Status.

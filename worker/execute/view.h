@@ -53,9 +53,22 @@ struct Batch {
 struct StepScalars {
   double loss_scale = 1.0;  // 1 / sum of the loss weights of the whole optimizer step.
   uint64_t seed = 0;
-  int64_t step = 0;         // Optimizer step, from 0.
-  int64_t micro_batch = 0;  // Within it.
-  bool dropout = true;      // Not in evaluation.
+  int64_t step = 0;            // Optimizer step, from 0.
+  int64_t micro_batch = 0;     // Within it.
+  bool dropout = true;         // Not in evaluation.
+  double neftune_alpha = 0.0;  // Of the noise on the embeddings; 0: none.
+};
+
+// What the head sees of the tokens that are trained, beside their loss.
+struct TokenSums {
+  int64_t trained = 0;   // Tokens whose weight is not 0.
+  int64_t correct = 0;   // Of these, the likeliest by the model.
+  double entropy = 0.0;  // Of the model's distribution, in nats, added up over them.
+  void operator+=(const TokenSums& other) {
+    trained += other.trained;
+    correct += other.correct;
+    entropy += other.entropy;
+  }
 };
 
 }  // namespace snug::execute

@@ -2,9 +2,10 @@
 // whatever attempts it took. A line is written with one call to the system when its step is done. A
 // kill may tear the last line (between two pages of the file), which Resume drops; Sync, before
 // each checkpoint, makes the lines up to it outlive the machine too.
-//   {"loss","grad_norm","learning_rate","epoch","global_step","num_tokens","tokens_per_second",
-//    "step_seconds"}                    after each optimizer step
-//   {"eval_loss","global_step","epoch"} after each evaluation
+//   {"loss","grad_norm","learning_rate","epoch","global_step","num_tokens","samples",
+//    "mean_token_accuracy","entropy","tokens_per_second","step_seconds"}  after an optimizer step
+//   {"eval_loss","eval_mean_token_accuracy","eval_entropy","eval_runtime","global_step","epoch"}
+//                                                                         after an evaluation
 // No torch here; keeps no line in memory.
 #ifndef WORKER_TRAIN_METRICS_LOG_H_
 #define WORKER_TRAIN_METRICS_LOG_H_
@@ -22,15 +23,21 @@ struct StepMetrics {
   double loss = 0.0;
   double grad_norm = 0.0;
   double learning_rate = 0.0;
-  double epoch = 0.0;       // Of the data, fractional.
-  int64_t global_step = 0;  // From 1.
-  int64_t num_tokens = 0;   // Of the run so far.
+  double epoch = 0.0;                // Of the data, fractional.
+  int64_t global_step = 0;           // From 1.
+  int64_t num_tokens = 0;            // Of the run so far.
+  int64_t samples = 0;               // Rows of the data in this step, however they are packed.
+  double mean_token_accuracy = 0.0;  // Of the trained tokens: those that the model ranks first.
+  double entropy = 0.0;              // Nats per trained token.
   double tokens_per_second = 0.0;
   double step_seconds = 0.0;
 };
 
 struct EvalMetrics {
   double eval_loss = 0.0;
+  double mean_token_accuracy = 0.0;
+  double entropy = 0.0;
+  double runtime = 0.0;  // Seconds.
   int64_t global_step = 0;
   double epoch = 0.0;
 };

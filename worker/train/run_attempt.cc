@@ -16,6 +16,7 @@
 #include "worker/checkpoint/export.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/program/safetensors.h"
+#include "worker/train/best.h"
 #include "worker/train/metrics_log.h"
 #include "worker/train/trainer.h"
 
@@ -53,7 +54,7 @@ class Run {
                               "\", ", attempt_.cap_bytes, " bytes, ", attempt_.threads,
                               " threads\n");
     Report();
-    while (trainer_->global_step() < trainer_->max_steps()) {
+    while (trainer_->global_step() < trainer_->max_steps() && !StopsEarly()) {
       RETURN_IF_ERROR(Obey());
       RETURN_IF_ERROR(Step());
     }
@@ -114,9 +115,32 @@ class Run {
     progress_.num_tokens = state.num_tokens;
     progress_.loss = state.last_loss;
     progress_.epoch = trainer_->epochs_done();
+    best_ = state.best;
+    ForgetBestThatIsGone();
     std::cerr << "resumed from " << attempt_.resume_from << " after step " << state.global_step
               << std::endl;
     return absl::OkStatus();
+  }
+
+  // The checkpoint resumed from may be older than one that took the place of its best.
+  void ForgetBestThatIsGone() {
+    if (!KeepsBest() || best_.step < 0) return;
+    const absl::Status there = checkpoint::Verify(BestFolder()).status();
+    if (there.ok()) return;
+    std::cerr << "the best checkpoint, of step " << best_.step << ", is gone: " << there << "\n";
+    best_ = {};
+  }
+
+  bool KeepsBest() const {
+    return attempt_.training.best.load_at_end || attempt_.training.save_strategy == Strategy::kBest;
+  }
+  std::string BestFolder() const { return attempt_.checkpoints_dir + "/" + best_.checkpoint; }
+
+  bool StopsEarly() const {
+    if (!PatienceIsOver(attempt_.training.best, best_)) return false;
+    std::cerr << "stopped after step " << trainer_->global_step() << ": " << best_.waited
+              << " evaluations without a better one than that of step " << best_.step << "\n";
+    return true;
   }
 
   absl::Status OpenMetrics() {
@@ -167,47 +191,77 @@ class Run {
     progress_.num_tokens = trainer_->num_tokens();
     progress_.step_seconds = SecondsSince(begin);
     progress_.tokens_per_second = static_cast<double>(step.tokens) / progress_.step_seconds;
-    RETURN_IF_ERROR(Log());
-    Tell();
-    if (trainer_->has_evaluation_set() && IsDue(attempt_.training.eval_steps)) {
+    RETURN_IF_ERROR(Log(step));
+    const TrainingOptions& training = attempt_.training;
+    if (IsDue(training.logging_strategy, training.logging_steps)) Tell();
+    if (trainer_->has_evaluation_set() && IsDue(training.eval_strategy, training.eval_steps)) {
       RETURN_IF_ERROR(Evaluate());
     }
     Report();
-    if (attempt_.training.save_steps > 0 && IsDue(attempt_.training.save_steps)) return Save();
-    return absl::OkStatus();
+    const bool due = IsDue(training.save_strategy, training.save_steps);
+    return due && saved_step_ != trainer_->global_step() ? Save() : absl::OkStatus();
   }
 
-  absl::Status Log() {
+  absl::Status Log(const StepResult& step) {
     return metrics_->Append(StepMetrics{.loss = progress_.loss,
                                         .grad_norm = progress_.grad_norm,
                                         .learning_rate = progress_.learning_rate,
                                         .epoch = progress_.epoch,
                                         .global_step = progress_.global_step,
                                         .num_tokens = progress_.num_tokens,
+                                        .samples = step.samples,
+                                        .mean_token_accuracy = step.mean_token_accuracy,
+                                        .entropy = step.entropy,
                                         .tokens_per_second = progress_.tokens_per_second,
                                         .step_seconds = progress_.step_seconds});
   }
 
   // The line of the worker's log, for people; metrics.jsonl is for programs.
   void Tell() const {
-    if (!IsDue(attempt_.training.logging_steps)) return;
     std::cerr << absl::StrCat("step ", progress_.global_step, " of ", progress_.max_steps,
                               ": loss ", progress_.loss, ", gradient norm ", progress_.grad_norm,
                               ", ", progress_.tokens_per_second, " tokens/s\n");
   }
 
-  // Every so many steps, and at the end.
-  bool IsDue(int64_t every) const {
+  // At the end of the run as well, unless it is never.
+  bool IsDue(Strategy strategy, int64_t every) const {
     const int64_t step = progress_.global_step;
-    return step == trainer_->max_steps() || (every > 0 && step % every == 0);
+    const bool end = step == trainer_->max_steps();
+    if (strategy == Strategy::kSteps) return every > 0 && (end || step % every == 0);
+    return strategy == Strategy::kEpoch && (end || trainer_->cursor().micro_batch == 0);
   }
 
   absl::Status Evaluate() {
-    ASSIGN_OR_RETURN(const double loss, trainer_->Evaluate());
-    progress_.eval_loss = loss;
+    const Clock::time_point begin = Clock::now();
+    ASSIGN_OR_RETURN(const TokenMetrics evaluation, trainer_->Evaluate());
+    progress_.eval_loss = evaluation.loss;
     evaluated_step_ = progress_.global_step;
-    return metrics_->Append(EvalMetrics{
-        .eval_loss = loss, .global_step = progress_.global_step, .epoch = progress_.epoch});
+    RETURN_IF_ERROR(
+        metrics_->Append(EvalMetrics{.eval_loss = evaluation.loss,
+                                     .mean_token_accuracy = evaluation.mean_token_accuracy,
+                                     .entropy = evaluation.entropy,
+                                     .runtime = SecondsSince(begin),
+                                     .global_step = progress_.global_step,
+                                     .epoch = progress_.epoch}));
+    return Judge(evaluation);
+  }
+
+  // The best one is kept as soon as it is known. One that finds no room on the disk is not kept,
+  // and so is not the best.
+  absl::Status Judge(const TokenMetrics& evaluation) {
+    const BestOptions& options = attempt_.training.best;
+    const BestState before = best_;
+    const bool by_loss = options.metric == BestOptions::Metric::kLoss;
+    const double metric = by_loss ? evaluation.loss : evaluation.mean_token_accuracy;
+    if (!Observe(options, progress_.global_step, metric, best_) || !KeepsBest())
+      return absl::OkStatus();
+    best_.checkpoint = checkpoint::CheckpointFolder(State());
+    RETURN_IF_ERROR(Save());
+    if (saved_step_ == progress_.global_step) return absl::OkStatus();
+    const int64_t waited = best_.waited;
+    best_ = before;
+    best_.waited = waited;
+    return absl::OkStatus();
   }
 
   void Report() {
@@ -228,7 +282,8 @@ class Run {
             .num_tokens = trainer_->num_tokens(),
             .last_loss = progress_.loss,
             .plan_name = attempt_.plan.name,
-            .dataset_sha256 = trainer_->dataset().sha256()};
+            .dataset_sha256 = trainer_->dataset().sha256(),
+            .best = best_};
   }
 
   // With the metrics up to its step on the disk: who resumes from it reads them.
@@ -256,8 +311,8 @@ class Run {
                             .manifest_sha256 = saved->manifest_sha256,
                             .bytes = saved->bytes,
                             .seconds = SecondsSince(begin)});
-    const absl::Status pruned =
-        checkpoint::Prune(attempt_.checkpoints_dir, attempt_.training.save_total_limit);
+    const absl::Status pruned = checkpoint::Prune(
+        attempt_.checkpoints_dir, attempt_.training.save_total_limit, best_.checkpoint);
     if (!pruned.ok()) std::cerr << "older checkpoints stay: " << pruned << std::endl;
     return absl::OkStatus();
   }
@@ -266,29 +321,49 @@ class Run {
   // behind the last step; without such a set that of the last training batch.
   absl::StatusOr<double> FinalLoss() {
     const int64_t step = trainer_->global_step();
-    if (!trainer_->has_evaluation_set()) return trainer_->Evaluate();
+    if (!trainer_->has_evaluation_set()) return LossNow();
     if (metrics_->steps().last_evaluated != step) RETURN_IF_ERROR(Evaluate());
     if (evaluated_step_ == step) return *progress_.eval_loss;
-    return FinalLossAsReported(*progress_.eval_loss);
+    return LossAsReported(step, *progress_.eval_loss);
+  }
+
+  absl::StatusOr<double> LossNow() {
+    ASSIGN_OR_RETURN(const TokenMetrics now, trainer_->Evaluate());
+    return now.loss;
   }
 
   // The attempt before reported it, perhaps with other threads or on another processor.
-  absl::StatusOr<double> FinalLossAsReported(double reported) {
-    ASSIGN_OR_RETURN(const double loss, trainer_->Evaluate());
+  absl::StatusOr<double> LossAsReported(int64_t step, double reported) {
+    ASSIGN_OR_RETURN(const double loss, LossNow());
     const bool bf16 = attempt_.mode.compute == program::DType::kBF16;
     const double tolerance = bf16 ? kBf16LossTolerance : kF32LossTolerance;
     if (std::abs(loss - reported) <= tolerance * std::abs(reported)) return loss;
-    return absl::DataLossError(absl::StrCat(
-        "the loss of the evaluation of step ", trainer_->global_step(), " was reported as ",
-        reported, ", its checkpoint gives ", loss, ": more than ", tolerance, " of it apart"));
+    return absl::DataLossError(
+        absl::StrCat("the loss of the evaluation of step ", step, " was reported as ", reported,
+                     ", its checkpoint gives ", loss, ": more than ", tolerance, " of it apart"));
+  }
+
+  // The weights of the best checkpoint, where these are to be exported and are not there already;
+  // gives the loss that they have.
+  absl::StatusOr<double> LoadBest(double last_loss) {
+    const BestOptions& options = attempt_.training.best;
+    if (!options.load_at_end || best_.step < 0 || best_.step == trainer_->global_step())
+      return last_loss;
+    RETURN_IF_ERROR(checkpoint::Restore(BestFolder(), Weights(), OptimizerState()).status());
+    std::cerr << "the best evaluation was that of step " << best_.step
+              << ": its weights are taken\n";
+    if (options.metric == BestOptions::Metric::kLoss)
+      return LossAsReported(best_.step, best_.metric);
+    return LossNow();
   }
 
   absl::Status Finish() {
-    ASSIGN_OR_RETURN(const double loss, FinalLoss());
+    ASSIGN_OR_RETURN(const double last_loss, FinalLoss());
+    ASSIGN_OR_RETURN(const double loss, LoadBest(last_loss));
     RETURN_IF_ERROR(Export());
     RETURN_IF_ERROR(checkpoint::VerifyExport(Output() + ".tmp", trainer_->program()));
     RETURN_IF_ERROR(ReadBack());
-    ASSIGN_OR_RETURN(verified_loss_, trainer_->Evaluate());
+    ASSIGN_OR_RETURN(verified_loss_, LossNow());
     if (verified_loss_ != loss)
       return absl::DataLossError(absl::StrCat("the exported files give the loss ", verified_loss_,
                                               ", the trained weights ", loss));
@@ -328,6 +403,7 @@ class Run {
   std::unique_ptr<Trainer> trainer_;
   std::optional<MetricsLog> metrics_;
   TrainingProgress progress_;
+  BestState best_;
   int64_t saved_step_ = -1;
   int64_t evaluated_step_ = -1;  // By this process.
   double verified_loss_ = 0.0;

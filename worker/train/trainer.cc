@@ -105,29 +105,37 @@ absl::Status Trainer::Lower() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> Trainer::RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
-                                                const std::vector<MicroBatch>& batches) {
+absl::StatusOr<TokenMetrics> Trainer::RunMicroBatches(const program::Tape& tape,
+                                                      const Dataset& dataset,
+                                                      const std::vector<MicroBatch>& batches) {
   double weight = 0.0;
   for (const MicroBatch& rows : batches) weight += LossWeight(dataset, rows);
-  execute::StepScalars scalars{.loss_scale = weight > 0.0 ? 1.0 / weight : 0.0,
-                               .seed = attempt_.training.seed,
-                               .step = global_step_,
-                               .dropout = tape.training};
+  execute::StepScalars scalars{
+      .loss_scale = weight > 0.0 ? 1.0 / weight : 0.0,
+      .seed = attempt_.training.seed,
+      .step = global_step_,
+      .dropout = tape.training,
+      .neftune_alpha = tape.training ? attempt_.training.neftune_alpha : 0.0};
   const bool trained_on = &dataset == &*dataset_;
   const std::string what = tape.training
                                ? absl::StrCat("step ", global_step_ + 1, ": the loss")
                                : absl::StrCat("step ", global_step_, ": the loss of the ",
                                               trained_on ? "last training batch" : "evaluation");
   const char* set = trained_on ? "dataset" : "evaluation set";
-  double loss = 0.0;
+  TokenMetrics metrics;
+  execute::TokenSums tokens;
   for (const MicroBatch& rows : batches) {
     ASSIGN_OR_RETURN(const execute::Batch batch, buffers_->Fill(dataset, rows));
     ASSIGN_OR_RETURN(const double share, executor_->Run(tape, *arena_, batch, scalars));
     RETURN_IF_ERROR(CheckFinite(share, what, dataset, {rows}, set));
-    loss += share;
+    metrics.loss += share;
+    tokens += executor_->token_sums();
     ++scalars.micro_batch;
   }
-  return loss;
+  const auto trained = static_cast<double>(std::max<int64_t>(tokens.trained, 1));
+  metrics.mean_token_accuracy = static_cast<double>(tokens.correct) / trained;
+  metrics.entropy = tokens.entropy / trained;
+  return metrics;
 }
 
 absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
@@ -136,9 +144,11 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
   result.learning_rate = LearningRate(attempt_.training, global_step_, max_steps_);
   for (const MicroBatch& rows : result.micro_batches) {
     for (int64_t row : rows) result.tokens += dataset_->row_tokens()[static_cast<size_t>(row)];
+    result.samples += static_cast<int64_t>(rows.size());
   }
   parameters_->ZeroGradients(device_);
-  ASSIGN_OR_RETURN(result.loss, RunMicroBatches(step_tape_, *dataset_, result.micro_batches));
+  ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result),
+                   RunMicroBatches(step_tape_, *dataset_, result.micro_batches));
   ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());
   RETURN_IF_ERROR(CheckFinite(
       result.gradient_norm, absl::StrCat("step ", global_step_ + 1, ": the norm of the gradients"),
@@ -154,7 +164,7 @@ absl::Status Trainer::ApplyGradients(const StepResult& step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> Trainer::Evaluate() {
+absl::StatusOr<TokenMetrics> Trainer::Evaluate() {
   if (evaluation_.has_value()) {
     return RunMicroBatches(evaluation_tape_, *evaluation_,
                            PlanEvaluation(evaluation_->row_tokens(), attempt_.training));

@@ -31,12 +31,19 @@ struct Memory {
   int64_t arena_bytes = 0;
 };
 
+// Of a step's or an evaluation's trained tokens.
+struct TokenMetrics {
+  double loss = 0.0;                 // Per unit of loss weight.
+  double mean_token_accuracy = 0.0;  // Share of those that the model ranks first.
+  double entropy = 0.0;              // Of its distribution, in nats per token.
+};
+
 // What one optimizer step gave.
-struct StepResult {
-  double loss = 0.0;
+struct StepResult : TokenMetrics {
   double gradient_norm = 0.0;  // Before clipping.
   double learning_rate = 0.0;
   int64_t tokens = 0;
+  int64_t samples = 0;  // Rows of the dataset.
   std::vector<MicroBatch> micro_batches;
 };
 
@@ -51,9 +58,9 @@ class Trainer {
   absl::StatusOr<StepResult> AccumulateGradients();
   absl::Status ApplyGradients(const StepResult& step);
 
-  // Loss per unit of loss weight over the evaluation set; where there is none, over the last
-  // training batch. Without dropout. OutOfRange as above.
-  absl::StatusOr<double> Evaluate();
+  // Over the evaluation set; where there is none, over the last training batch. Without dropout.
+  // OutOfRange as above.
+  absl::StatusOr<TokenMetrics> Evaluate();
 
   // Goes on after `steps` optimizer steps, the next of which starts at `cursor`; the caller has
   // filled weights and moments.
@@ -79,8 +86,8 @@ class Trainer {
   absl::Status LoadData();
   absl::Status LoadWeights();
   absl::Status Lower();
-  absl::StatusOr<double> RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
-                                         const std::vector<MicroBatch>& batches);
+  absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
+                                               const std::vector<MicroBatch>& batches);
 
   const AttemptOptions attempt_;
   execute::Device& device_;

@@ -36,14 +36,25 @@ int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
                                          : static_cast<const int64_t*>(p.labels)[row];
 }
 
-// sum_v exp(x[v] - max). Leaves the exponentials in `keep` unless it is null.
-template <typename T>
-double SumExp(const T* x, float max, int64_t n, float* keep) {
-  return Sum(n, [&](int64_t v, auto part) SNUG_LAMBDA {
-    const F32x16 e = Exp(LoadOr(x + v, part, -__builtin_inff()) - max);
+struct Sums {
+  double exponentials;  // sum_v e_v, e_v = exp(x[v] - max)
+  double weighted;      // sum_v e_v (x[v] - max); where the entropy is wanted
+};
+
+// Leaves the exponentials in `keep` unless it is null.
+template <bool kEntropy, typename T>
+Sums SumExp(const T* x, float max, int64_t n, float* keep) {
+  // As far below as leaves an exponential of 0, and no NaN when multiplied by it.
+  constexpr float kNothing = -200.0f;
+  F32x16 weighted{};
+  const double sum = Sum(n, [&](int64_t v, auto part) SNUG_LAMBDA {
+    const F32x16 below = LoadOr(x + v, part, max + kNothing) - max;
+    const F32x16 e = Exp(below);
+    if constexpr (kEntropy) weighted += e * below;
     if (keep != nullptr) Store(keep + v, e, part);
     return e;
   });
+  return {sum, static_cast<double>(SumLanes(weighted))};
 }
 
 template <typename T>
@@ -58,8 +69,12 @@ void RowTyped(const CrossEntropyParams& p, int64_t row) {
   T* dx = p.dlogits == nullptr ? nullptr : RowOf<T>(p.dlogits, row, p.dlogits_stride);
   float* keep = nullptr;  // Exponentials are kept in the gradient's place if it is fp32.
   if constexpr (std::is_same_v<T, float>) keep = dx;
-  const double sum = peak.probe + SumExp(x, peak.max, p.V, keep);
+  const Sums sums = p.row_entropy == nullptr ? SumExp<false>(x, peak.max, p.V, keep)
+                                             : SumExp<true>(x, peak.max, p.V, keep);
+  const double sum = peak.probe + sums.exponentials;
   p.row_loss[row] = weight * (std::log(sum) - logit);
+  if (p.row_entropy != nullptr) p.row_entropy[row] = std::log(sum) - sums.weighted / sum;
+  if (p.row_correct != nullptr) p.row_correct[row] = label >= 0 && logit >= 0.0 ? 1 : 0;
   if (dx == nullptr) return;
   const double scale = weight * static_cast<double>(p.scale);
   const float factor = static_cast<float>(scale / sum);

@@ -49,6 +49,20 @@ TEST(CheckpointTest, GivesBackWhatWasSaved) {
   EXPECT_EQ(state->last_loss, 0.1 + 0.2);
   EXPECT_EQ(state->plan_name, wanted.plan_name);
   EXPECT_EQ(state->dataset_sha256, wanted.dataset_sha256);
+  EXPECT_EQ(state->best.step, 90);
+  EXPECT_EQ(state->best.metric, 0.7);
+  EXPECT_EQ(state->best.waited, 2);
+  EXPECT_EQ(state->best.checkpoint, "step-000090.e1");
+}
+
+TEST(CheckpointTest, ARunWithoutEvaluationsHasNoBest) {
+  const TempFolder folder;
+  RunState state = StateAt(5);
+  state.best = {};
+  const auto saved = Save(folder.path(), state, SmallWeights(1.0f).list(), {});
+  SNUG_ASSERT_OK(saved);
+  EXPECT_EQ(Verify(saved->path)->best.step, -1);
+  EXPECT_FALSE(nlohmann::json::parse(ReadText(saved->path + "/MANIFEST.json")).contains("best"));
 }
 
 // What the daemon, and a person, reads in the manifest.

@@ -53,6 +53,15 @@ TEST_F(RetentionTest, ListsNothingButCheckpoints) {
   EXPECT_THAT(*absent, IsEmpty());
 }
 
+// The best one stays beside the newest, however old; once another is the best it goes.
+TEST_F(RetentionTest, KeepsTheBest) {
+  for (const int64_t step : {10, 20, 30, 40}) SaveAt(step);
+  SNUG_ASSERT_OK(Prune(folder_.path(), 2, "step-000010.e1"));
+  EXPECT_THAT(Names(), ElementsAre("step-000010.e1", "step-000030.e1", "step-000040.e1"));
+  SNUG_ASSERT_OK(Prune(folder_.path(), 1, "step-000040.e1"));
+  EXPECT_THAT(Names(), ElementsAre("step-000040.e1"));
+}
+
 TEST_F(RetentionTest, KeepsTheNewest) {
   for (const int64_t step : {10, 20, 30, 40}) SaveAt(step);
   SNUG_ASSERT_OK(Prune(folder_.path(), 5));

@@ -121,7 +121,8 @@ inline RunState StateAt(int64_t step, int32_t epoch = 1) {
           .num_tokens = 9007199254740993,
           .last_loss = 0.1 + 0.2,
           .plan_name = "recompute 2 of 6 blocks",
-          .dataset_sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"};
+          .dataset_sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+          .best = {.step = 90, .metric = 0.7, .waited = 2, .checkpoint = "step-000090.e1"}};
 }
 
 // Fails the test, in words, where the status is not OK.

@@ -114,6 +114,7 @@ class Fp32Run {
     run.batch = &Documents().batch;
     run.scalars = {.loss_scale = 0.125, .seed = 11, .step = 3, .micro_batch = 1};
     run.loss = &loss_;
+    run.token_sums = &token_sums_;
     for (size_t i = 0; i < in_.size(); ++i) run.in[i] = ViewOf(in_[i]);
     for (size_t i = 0; i < out_.size(); ++i) run.out[i] = ViewOf(out_[i]);
     for (size_t i = 0; i < parameters_.size(); ++i)
@@ -154,6 +155,7 @@ class Fp32Run {
  private:
   const Case& case_;
   Tensors in_, out_, parameters_, parameter_gradients_;
+  TokenSums token_sums_;
   double loss_ = 0.0;
 };
 

@@ -29,6 +29,9 @@ StepMetrics MetricsOf(int64_t step) {
           .epoch = static_cast<double>(step) / 8,
           .global_step = step,
           .num_tokens = 512 * step,
+          .samples = 8,
+          .mean_token_accuracy = 0.25,
+          .entropy = 3.5,
           .tokens_per_second = 1024.5,
           .step_seconds = 0.5};
 }
@@ -74,12 +77,19 @@ TEST(MetricsLogTest, WritesTheLinesThatReadersExpect) {
   auto log = MetricsLog::Create(folder / "metrics.jsonl");
   SNUG_ASSERT_OK(log);
   AppendSteps(*log, 1, 1);
-  SNUG_ASSERT_OK(log->Append(EvalMetrics{.eval_loss = 1.5, .global_step = 1, .epoch = 0.125}));
+  SNUG_ASSERT_OK(log->Append(EvalMetrics{.eval_loss = 1.5,
+                                         .mean_token_accuracy = 0.5,
+                                         .entropy = 3.25,
+                                         .runtime = 2.5,
+                                         .global_step = 1,
+                                         .epoch = 0.125}));
   EXPECT_EQ(ReadText(folder / "metrics.jsonl"),
             R"({"loss":2.5,"grad_norm":0.1,"learning_rate":0.0002,"epoch":0.125,"global_step":1,)"
-            R"("num_tokens":512,"tokens_per_second":1024.5,"step_seconds":0.5})"
+            R"("num_tokens":512,"samples":8,"mean_token_accuracy":0.25,"entropy":3.5,)"
+            R"("tokens_per_second":1024.5,"step_seconds":0.5})"
             "\n"
-            R"({"eval_loss":1.5,"global_step":1,"epoch":0.125})"
+            R"({"eval_loss":1.5,"eval_mean_token_accuracy":0.5,"eval_entropy":3.25,)"
+            R"("eval_runtime":2.5,"global_step":1,"epoch":0.125})"
             "\n");
   EXPECT_FALSE(MetricsLog::Create(folder / "metrics.jsonl").ok()) << "would begin it anew";
 }

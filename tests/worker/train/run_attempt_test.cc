@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -109,6 +110,7 @@ std::vector<std::string> Metrics(const std::string& folder) {
     nlohmann::ordered_json json = nlohmann::ordered_json::parse(line);
     json.erase("tokens_per_second");
     json.erase("step_seconds");
+    json.erase("eval_runtime");
     lines.push_back(json.dump());
   }
   return lines;
@@ -177,6 +179,29 @@ TEST(RunAttemptTest, ResumedLoraWithDropoutAndEvaluationIsTheUninterruptedRun) {
   EXPECT_EQ(lines.size(), static_cast<size_t>(kSteps + 4));
 }
 
+// All that is random at once: row order, dropout, noise on the embeddings; under recompute as well.
+TEST(RunAttemptTest, ResumedRunWithNoiseAndGroupedRowsIsTheUninterruptedRun) {
+  const TempFolder folder;
+  AttemptOptions attempt = MakeAttempt(folder, LoraWithDropout(), /*packing=*/false);
+  attempt.training.neftune_alpha = 5.0;
+  attempt.training.group_by_length = true;
+  ExpectResumesLikeTheRunItself(attempt);
+  const auto program =
+      *program::BuildProgram(*program::ReadModelConfig(attempt.model_dir), attempt.mode);
+  AttemptOptions recomputed = attempt;
+  recomputed.plan = program::RecomputePlan(program, 2);
+  recomputed.attempt_dir = folder / "recomputed";
+  recomputed.checkpoints_dir = folder / "recomputed/checkpoints";
+  ASSERT_EQ(RunToEnd(recomputed).outcome, Outcome::kSucceeded);
+  EXPECT_EQ(Metrics(attempt.attempt_dir), Metrics(recomputed.attempt_dir));
+  AttemptOptions silent = attempt;
+  silent.training.neftune_alpha = 0.0;
+  silent.attempt_dir = folder / "silent";
+  silent.checkpoints_dir = folder / "silent/checkpoints";
+  ASSERT_EQ(RunToEnd(silent).outcome, Outcome::kSucceeded);
+  EXPECT_NE(Metrics(attempt.attempt_dir), Metrics(silent.attempt_dir));
+}
+
 TEST(RunAttemptTest, ResumedFullPackedRunIsTheUninterruptedRun) {
   const TempFolder folder;
   AttemptOptions attempt = MakeAttempt(folder, program::FullMode(), /*packing=*/true);
@@ -206,6 +231,86 @@ TEST(RunAttemptTest, DropoutChangesTheRun) {
   const AttemptResult without = RunToEnd(attempt);
   ASSERT_EQ(without.outcome, Outcome::kSucceeded) << without.message;
   EXPECT_NE(with, without.verified_loss);
+}
+
+// An attempt whose evaluations get worse from some step on: the learning rate is far too high.
+AttemptOptions Overshooting(const TempFolder& folder) {
+  WriteData(folder / "eval", {9, 14, 6}, ToyModel().sizes.vocabulary, /*seed=*/5);
+  AttemptOptions attempt = MakeAttempt(folder, program::LoraMode(), /*packing=*/false);
+  attempt.training.learning_rate = 0.1;
+  attempt.training.schedule = Schedule::kConstant;
+  attempt.training.max_steps = 40;
+  attempt.training.eval_steps = 1;
+  attempt.training.save_steps = 3;
+  attempt.training.save_total_limit = 1;
+  attempt.training.best = {.load_at_end = true, .patience = 4};
+  return attempt;
+}
+
+std::vector<double> EvaluationLosses(const AttemptOptions& attempt) {
+  std::vector<double> losses;
+  for (const std::string& line : Metrics(attempt.attempt_dir)) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.contains("eval_loss")) losses.push_back(json["eval_loss"].get<double>());
+  }
+  return losses;
+}
+
+// It stops four evaluations behind the best one, whose weights are what it exports; they are still
+// there although one checkpoint is kept.
+TEST(RunAttemptTest, StopsEarlyAndExportsTheBest) {
+  const TempFolder folder;
+  const AttemptOptions attempt = Overshooting(folder);
+  const AttemptResult result = RunToEnd(attempt);
+  ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+  const std::vector<double> losses = EvaluationLosses(attempt);
+  const auto best = std::min_element(losses.begin(), losses.end());
+  ASSERT_EQ(losses.end() - best, 5);
+  EXPECT_LT(losses.size(), 40u);
+  EXPECT_EQ(result.progress.global_step, static_cast<int64_t>(losses.size()));
+  EXPECT_EQ(result.verified_loss, *best);
+  EXPECT_NE(result.verified_loss, losses.back());
+}
+
+// Resumed from any of the checkpoints that are left, with what it knew of the best there.
+TEST(RunAttemptTest, AResumedRunStopsAndExportsLikeTheRunItself) {
+  const TempFolder folder;
+  AttemptOptions attempt = Overshooting(folder);
+  attempt.training.save_steps = 1;
+  attempt.training.save_total_limit = 100;
+  const AttemptResult whole = RunToEnd(attempt);
+  ASSERT_EQ(whole.outcome, Outcome::kSucceeded) << whole.message;
+  const auto steps = static_cast<int64_t>(EvaluationLosses(attempt).size());
+  ASSERT_LT(steps, 10);
+  for (int64_t step = 1; step <= steps; ++step) {
+    SCOPED_TRACE(absl::StrCat("from step ", step));
+    AttemptOptions second = After(attempt, step);
+    second.epoch = static_cast<int32_t>(1 + step);
+    second.checkpoints_dir = attempt.checkpoints_dir;
+    const AttemptResult resumed = RunToEnd(second);
+    ASSERT_EQ(resumed.outcome, Outcome::kSucceeded) << resumed.message;
+    EXPECT_EQ(resumed.verified_loss, whole.verified_loss);
+    EXPECT_EQ(Metrics(attempt.attempt_dir), Metrics(second.attempt_dir));
+    ExpectSameOutput(attempt.attempt_dir + "/output", second.attempt_dir + "/output");
+  }
+}
+
+// save_strategy best: the only checkpoints are those of a new best.
+TEST(RunAttemptTest, SavesTheBestAloneAndEpochsAtTheirEnds) {
+  const TempFolder folder;
+  AttemptOptions attempt = Overshooting(folder);
+  attempt.training.save_strategy = Strategy::kBest;
+  attempt.training.save_total_limit = 100;
+  attempt.training.eval_strategy = Strategy::kEpoch;  // Of three steps.
+  attempt.training.max_steps = 9;
+  attempt.training.best = {};
+  ASSERT_EQ(RunToEnd(attempt).outcome, Outcome::kSucceeded);
+  const std::vector<double> losses = EvaluationLosses(attempt);
+  EXPECT_EQ(losses.size(), 3u);
+  size_t bests = 0;
+  for (size_t i = 0; i < losses.size(); ++i)
+    bests += i == 0 || losses[i] < *std::min_element(losses.begin(), losses.begin() + i) ? 1 : 0;
+  EXPECT_EQ(checkpoint::List(attempt.checkpoints_dir)->size(), bests);
 }
 
 // The lines of metrics with another loss in the last of them, an evaluation.

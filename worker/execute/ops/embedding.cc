@@ -1,10 +1,44 @@
 // x[i] = E[ids[i]]; E (V, C), x (N, C). Backward: dE[ids[i]] += dx[i], in the order of the rows.
+//
+// With NEFTune (Jain et al. 2023) noise from [-m, m] is added to x in training, m = alpha /
+// sqrt(T C). T is the length of the row's document, as the paper has it; transformers takes the
+// length that its batch is padded to, so that there the noise of a document depends on its
+// neighbours.
 #include "kernels/embedding.h"
 
+#include <cmath>
+
+#include "kernels/uniform_noise.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 
 namespace snug::execute {
+namespace {
+
+void AddNoise(const OpRun& run) {
+  const View& x = run.out[0];
+  const Batch& batch = *run.batch;
+  const kernels::RandomSite site{.seed = run.scalars.seed,
+                                 .step = static_cast<uint32_t>(run.scalars.step),
+                                 .micro_batch = static_cast<uint32_t>(run.scalars.micro_batch),
+                                 .op = RandomOpOf(run)};
+  for (int64_t d = 0; d < batch.documents; ++d) {
+    const int64_t first = batch.offsets[d], tokens = batch.offsets[d + 1] - first;
+    const double elements = static_cast<double>(tokens) * static_cast<double>(x.width);
+    const double magnitude = run.scalars.neftune_alpha / std::sqrt(elements);
+    Check("AddUniformNoise", kernels::AddUniformNoise({.x = x.Rows(first, tokens).data,
+                                                       .N = tokens,
+                                                       .C = x.width,
+                                                       .x_stride = x.width,
+                                                       .first_row = first,
+                                                       .dtype = KernelType(x),
+                                                       .magnitude = static_cast<float>(magnitude),
+                                                       .site = site},
+                                                      nullptr));
+  }
+}
+
+}  // namespace
 
 void EmbeddingForward(const OpRun& run) {
   const View &table = run.parameters[0].value, &x = run.out[0];
@@ -18,6 +52,7 @@ void EmbeddingForward(const OpRun& run) {
                                                        .y_stride = x.width,
                                                        .dtype = KernelType(x)},
                                                       nullptr));
+  if (run.scalars.neftune_alpha > 0.0) AddNoise(run);
 }
 
 void EmbeddingBackward(const OpRun& run) {

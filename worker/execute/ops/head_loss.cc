@@ -69,9 +69,11 @@ void Scatter(const View& rows, const Chunk& chunk, const View& dz) {
                                             nullptr));
 }
 
-// The chunk's weighted losses, added up; `logits` become their gradients when these are wanted.
+// The chunk's weighted losses, added up, with what else is seen of its tokens; `logits` become
+// their gradients when these are wanted.
 double CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bool gradient) {
-  std::array<double, kHeadChunkRows> row_loss;
+  std::array<double, kHeadChunkRows> row_loss, row_entropy;
+  std::array<int32_t, kHeadChunkRows> row_correct;
   double sum = 0.0;
   Check("CrossEntropy", kernels::CrossEntropy({.logits = logits.data,
                                                .dlogits = gradient ? logits.data : nullptr,
@@ -79,6 +81,8 @@ double CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bo
                                                .weights = chunk.weights.data(),
                                                .row_loss = row_loss.data(),
                                                .loss_sum = &sum,
+                                               .row_entropy = row_entropy.data(),
+                                               .row_correct = row_correct.data(),
                                                .N = chunk.rows,
                                                .V = logits.width,
                                                .logits_stride = logits.width,
@@ -87,6 +91,11 @@ double CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bo
                                                .label_type = kernels::IndexType::kI32,
                                                .scale = static_cast<float>(run.scalars.loss_scale)},
                                               nullptr));
+  for (int64_t row = 0; row < chunk.rows; ++row) {
+    run.token_sums->entropy += row_entropy[static_cast<size_t>(row)];
+    run.token_sums->correct += row_correct[static_cast<size_t>(row)];
+  }
+  run.token_sums->trained += chunk.rows;
   return sum * run.scalars.loss_scale;
 }
 

@@ -18,17 +18,13 @@ bool Plain(const OpRun& run, program::DType dtype) {
   return dtype == program::DType::kF32 && !Drops(run);
 }
 
-// The op's identity among the random draws of a step.
-constexpr int kOpBits = 8;
-
 // Drops from rows [first, ...) of the op's input, or of its gradient, which lie in `piece`.
 void Drop(const OpRun& run, int64_t first, const View& piece) {
   if (!Drops(run)) return;
-  const kernels::RandomSite site{
-      .seed = run.scalars.seed,
-      .step = static_cast<uint32_t>(run.scalars.step),
-      .micro_batch = static_cast<uint32_t>(run.scalars.micro_batch),
-      .op = static_cast<uint32_t>(run.block) << kOpBits | static_cast<uint32_t>(run.op_index)};
+  const kernels::RandomSite site{.seed = run.scalars.seed,
+                                 .step = static_cast<uint32_t>(run.scalars.step),
+                                 .micro_batch = static_cast<uint32_t>(run.scalars.micro_batch),
+                                 .op = RandomOpOf(run)};
   Check("Dropout", kernels::Dropout({.x = piece.data,
                                      .y = piece.data,
                                      .N = piece.rows,

@@ -1,0 +1,60 @@
+// Uniform noise on the CPU, element by element: it is added once per step, to the embeddings alone.
+#include "kernels/uniform_noise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/parallel.h"
+
+namespace snug::kernels {
+namespace {
+
+constexpr int64_t kWords = 4;  // Of a block.
+
+float Load(float x) { return x; }
+float Load(bf16 x) { return ToFloat(x); }
+void Save(float value, float& x) { x = value; }
+void Save(float value, bf16& x) { x = ToBf16(value); }
+
+template <typename T>
+void AddToRow(const UniformNoiseParams& p, int64_t i) {
+  T* x = static_cast<T*>(p.x) + i * p.x_stride;
+  const int64_t blocks = (p.C + kWords - 1) / kWords;
+  const auto first = static_cast<uint64_t>((p.first_row + i) * blocks);
+  for (int64_t block = 0; block < blocks; ++block) {
+    const Random4 random = RandomBlock(p.site, first + static_cast<uint64_t>(block));
+    const int64_t count = std::min(kWords, p.C - block * kWords);
+    for (int64_t w = 0; w < count; ++w) {
+      const float noise = p.magnitude * (2.0f * ToUniform(random.word[w]) - 1.0f);
+      T& element = x[block * kWords + w];
+      Save(Load(element) + noise, element);
+    }
+  }
+}
+
+}  // namespace
+
+Error AddUniformNoise(const UniformNoiseParams& p, Stream stream) {
+  cpu::Check check(stream, p.N, p.C);
+  check.Type(p.dtype, "dtype")
+      .Rows(p.x, "x", p.x_stride, "x_stride")
+      .That(std::isfinite(p.magnitude) && p.magnitude >= 0.0f, ErrorCode::kBadValue, "magnitude")
+      .That(p.site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op")
+      .That(p.first_row >= 0, ErrorCode::kBadValue, "first_row");
+  if (check.ok()) {
+    const int64_t blocks = (p.C + kWords - 1) / kWords;
+    const int64_t rows = static_cast<int64_t>(kMaxRandomBlocks) / blocks;
+    check.That(p.N <= rows && p.first_row <= rows - p.N, ErrorCode::kBadShape, "N");
+  }
+  if (!check.ok()) return check.error();
+  constexpr int64_t kCostOfElement = 16;  // In bytes of traffic that would take as long.
+  cpu::ParallelFor(p.N, p.N * p.C * kCostOfElement, [&](Range rows) {
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      p.dtype == DType::kF32 ? AddToRow<float>(p, i) : AddToRow<bf16>(p, i);
+    }
+  });
+  return {};
+}
+
+}  // namespace snug::kernels
