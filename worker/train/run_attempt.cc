@@ -102,12 +102,16 @@ class Run {
     return tensors;
   }
 
+  absl::StatusOr<checkpoint::RunState> Restore(const std::string& folder) {
+    ASSIGN_OR_RETURN(checkpoint::RunState state,
+                     checkpoint::Restore(folder, Weights(Digits::kExact), OptimizerState()));
+    trainer_->parameters().RoundMasters();
+    return state;
+  }
+
   absl::Status Resume() {
     if (attempt_.resume_from.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(
-        const checkpoint::RunState state,
-        checkpoint::Restore(attempt_.resume_from, Weights(Digits::kExact), OptimizerState()));
-    trainer_->parameters().RoundMasters();
+    ASSIGN_OR_RETURN(const checkpoint::RunState state, Restore(attempt_.resume_from));
     RETURN_IF_ERROR(CheckResumable(state));
     trainer_->ResumeAt(state.global_step, {state.data_epoch, state.data_micro_batch},
                        state.num_tokens);
@@ -349,7 +353,7 @@ class Run {
     const BestOptions& options = attempt_.training.best;
     if (!options.load_at_end || best_.step < 0 || best_.step == trainer_->global_step())
       return last_loss;
-    RETURN_IF_ERROR(checkpoint::Restore(BestFolder(), Weights(), OptimizerState()).status());
+    RETURN_IF_ERROR(Restore(BestFolder()).status());
     std::cerr << "the best evaluation was that of step " << best_.step
               << ": its weights are taken\n";
     if (options.metric == BestOptions::Metric::kLoss)
