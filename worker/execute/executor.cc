@@ -26,6 +26,14 @@ class OpenedSlice {
   TrackingAllocator& allocator_;
 };
 
+// Of a fused module's parameters, the rows that are the op's.
+ParameterView RowsOf(const ParameterView& whole, const program::OpAttributes& op) {
+  if (op.rows == 0) return whole;
+  ParameterView part = {whole.value.Rows(op.row, op.rows), {}};
+  if (whole.gradient) part.gradient = whole.gradient.Rows(op.row, op.rows);
+  return part;
+}
+
 absl::Status CheckCovered(const program::Tape& tape, const Batch& batch) {
   program::TapeKey key{.tokens = batch.tokens, .documents = batch.documents};
   for (int64_t d = 0; d < batch.documents; ++d) {
@@ -130,7 +138,7 @@ OpRun Executor::Bind(Frame& frame, const Instruction& line) {
   const program::Block& block = program_.blocks[static_cast<size_t>(line.block)];
   for (size_t i = 0; i < op.parameters.size(); ++i) {
     const int index = block.parameters[static_cast<size_t>(op.parameters[i])];
-    run.parameters[i] = parameters_[static_cast<size_t>(index)];
+    run.parameters[i] = RowsOf(parameters_[static_cast<size_t>(index)], op.attributes);
   }
   return run;
 }

@@ -14,7 +14,7 @@ const OpFunctionTable& CpuOpFunctions() {
       {LoraLinearForward, LoraLinearBackward},
       {RopeForward, RopeBackward},
       {AttentionForward, AttentionBackward},
-      {SwiGluForward, SwiGluBackward},
+      {GluForward, GluBackward},
       {AddForward, AddForward},
       {HeadLossForward, HeadLossBackward},
   }};

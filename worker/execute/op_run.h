@@ -12,7 +12,7 @@
 
 namespace snug::execute {
 
-inline constexpr int kMaxParameters = 2;
+inline constexpr int kMaxParameters = 3;
 
 // Operands by position, as program::Operands says; gradients have the shape of their value.
 struct OpRun {

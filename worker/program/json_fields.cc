@@ -23,6 +23,11 @@ const json* JsonFields::Find(const std::string& name) const {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
+bool JsonFields::IsNull(const std::string& name) const {
+  const auto found = object_.find(name);
+  return found != object_.end() && found->is_null();
+}
+
 int64_t JsonFields::Integer(const std::string& name, Range range, std::optional<int64_t> absent) {
   const json* value = Find(name);
   if (value == nullptr && absent.has_value()) return *absent;

@@ -34,6 +34,9 @@ class JsonFields {
   // Null when the field is absent.
   const nlohmann::json* Find(const std::string& name) const;
 
+  // The field is there and null, where that means something else than its absence.
+  bool IsNull(const std::string& name) const;
+
   // Without a default the field must be there. After a mistake: 0.
   int64_t Integer(const std::string& name, Range range, std::optional<int64_t> absent = {});
   double Real(const std::string& name, RealRange range, std::optional<double> absent = {});
@@ -41,6 +44,9 @@ class JsonFields {
 
   // The field is absent or has this one value. `accepted` null: it must be absent.
   void MustBe(const std::string& name, const nlohmann::json& accepted);
+
+  const nlohmann::json& object() const { return object_; }
+  std::vector<std::string>& violations() const { return violations_; }
 
   // "NAME is VALUE; accepted: ...", or "NAME is missing; accepted: ...".
   void Refuse(const std::string& name, const std::string& accepted);

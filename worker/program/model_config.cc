@@ -1,7 +1,7 @@
-// What a config.json of the Llama family may say, and what it means.
+// What a config.json may say, and what it means: here what all families share.
 //
-// The oracle is transformers: a field that its LlamaConfig has a default for may be missing and
-// means that default; a field that changes what transformers computes and that no program here
+// The oracle is transformers: a field that its class has a default for may be missing and means
+// that default; a field that changes what transformers computes and that no program here
 // computes is refused; fields that change nothing (caches, generation settings, notes of other
 // tools) are passed over. Where versions 4 and 5 read one file differently, the file is refused.
 //
@@ -9,6 +9,7 @@
 // pad_token_id. Rows have no padding here, so that a text with that token trains it like any other.
 #include "worker/program/model_config.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -16,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/families/family.h"
 #include "worker/program/json.h"
 #include "worker/program/json_fields.h"
-#include "worker/program/rope_config.h"
 
 namespace snug::program {
 namespace {
@@ -35,27 +36,29 @@ constexpr int64_t kMaxVocabulary = 4'000'000;
 constexpr int64_t kMaxPositions = 4'000'000;
 constexpr int64_t kMaxParameters = 10'000'000'000'000;
 
-void ReadFamily(JsonFields& fields) {
+const Family* const kFamilies[] = {&kLlama,  &kMistral, &kQwen2, &kQwen3,
+                                   &kGemma2, &kGemma3,  &kPhi3};
+
+// Null for a model of another family.
+const Family* FindFamily(JsonFields& fields) {
   const json* type = fields.Find("model_type");
-  if (type == nullptr || *type != "llama") fields.Refuse("model_type", "\"llama\"");
-  fields.MustBe("architectures", json::array({"LlamaForCausalLM"}));
+  std::vector<std::string> names;
+  for (const Family* family : kFamilies) {
+    if (type != nullptr && *type == family->model_type) return family;
+    names.push_back(absl::StrCat("\"", family->model_type, "\""));
+  }
+  fields.Refuse("model_type", absl::StrJoin(names, ", "));
+  return nullptr;
 }
 
-// Fields of which one value is computed here. Transformers acts on each of them, some for every
-// family.
+// Fields of which one value is computed here, and on which transformers acts whatever the family.
 void RefuseWhatIsNotComputed(JsonFields& fields) {
-  fields.MustBe("hidden_act", "silu");
-  fields.MustBe("attention_bias", false);
-  fields.MustBe("mlp_bias", false);
   fields.MustBe("attention_dropout", 0);
-  fields.MustBe("pretraining_tp", 1);
   fields.MustBe("is_causal", true);
   fields.MustBe("is_encoder_decoder", false);
   fields.MustBe("add_cross_attention", false);
-  for (const char* field : {"quantization_config", "compression_config", "per_layer_config",
-                            "sliding_window", "attention_chunk_size", "layer_types"}) {
-    fields.MustBe(field, nullptr);
-  }
+  MustBeAbsent(fields, {"quantization_config", "compression_config", "per_layer_config",
+                        "attention_chunk_size"});
 }
 
 // The weights' own dtype is in the weights' files; what stands here must only be one that they may
@@ -70,25 +73,28 @@ void CheckDtype(JsonFields& fields) {
   }
 }
 
-void ReadSizes(JsonFields& fields, ModelConfig& config) {
+void ReadSizes(JsonFields& fields, const Family& family, ModelConfig& config) {
   config.layers = fields.Integer("num_hidden_layers", {1, kMaxLayers});
   config.width = fields.Integer("hidden_size", {1, kMaxWidth});
   config.mlp_width = fields.Integer("intermediate_size", {1, kMaxMlpWidth});
   config.vocabulary = fields.Integer("vocab_size", {1, kMaxVocabulary});
-  config.max_positions = fields.Integer("max_position_embeddings", {1, kMaxPositions}, 2048);
-  config.norm_epsilon = fields.Real("rms_norm_eps", {0.0, 1.0}, 1e-6);
-  config.tied_embeddings = fields.Boolean("tie_word_embeddings", false);
+  config.max_positions =
+      fields.Integer("max_position_embeddings", {1, kMaxPositions}, family.max_positions);
+  config.norm_epsilon = fields.Real("rms_norm_eps", {0.0, 1.0}, family.norm_epsilon);
+  config.tied_embeddings = fields.Boolean("tie_word_embeddings", family.tied_embeddings);
 }
 
-void ReadHeads(JsonFields& fields, ModelConfig& config) {
+void ReadHeads(JsonFields& fields, const Family& family, ModelConfig& config) {
   config.heads = fields.Integer("num_attention_heads", {1, kMaxHeads});
-  config.kv_heads = fields.Integer("num_key_value_heads", {1, kMaxHeads}, config.heads);
+  const bool as_many = family.kv_heads == 0 || fields.IsNull("num_key_value_heads");
+  config.kv_heads = fields.Integer("num_key_value_heads", {1, kMaxHeads},
+                                   as_many ? config.heads : family.kv_heads);
   if (config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads != 0) {
     fields.Refuse("num_key_value_heads",
                   absl::StrCat("a divisor of num_attention_heads = ", config.heads));
   }
-  if (fields.Find("head_dim") != nullptr) {
-    config.head_width = fields.Integer("head_dim", {2, kMaxWidth});
+  if (fields.Find("head_dim") != nullptr || family.head_width != 0) {
+    config.head_width = fields.Integer("head_dim", {2, kMaxWidth}, family.head_width);
     if (config.head_width % 2 != 0) fields.Refuse("head_dim", "an even number");
     return;
   }
@@ -100,7 +106,7 @@ void ReadHeads(JsonFields& fields, ModelConfig& config) {
   }
 }
 
-// Only for sizes within the limits above.
+// Only for sizes within the limits above. Without biases and further norms.
 int64_t Parameters(const ModelConfig& config) {
   const int64_t attention = 2 * config.width * config.head_width * (config.heads + config.kv_heads);
   const int64_t mlp = 3 * config.width * config.mlp_width;
@@ -116,13 +122,15 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
   std::vector<std::string> violations;
   JsonFields fields(document, "", &violations);
   ModelConfig config;
-  config.model_type = "llama";
-  ReadFamily(fields);
-  ReadSizes(fields, config);
-  ReadHeads(fields, config);
-  ReadRope(document, config, &violations);
-  RefuseWhatIsNotComputed(fields);
-  CheckDtype(fields);
+  if (const Family* family = FindFamily(fields)) {
+    config.model_type = family->model_type;
+    fields.MustBe("architectures", json::array({family->architecture}));
+    ReadSizes(fields, *family, config);
+    ReadHeads(fields, *family, config);
+    family->read(fields, config);
+    RefuseWhatIsNotComputed(fields);
+    CheckDtype(fields);
+  }
   if (violations.empty() && Parameters(config) > kMaxParameters) {
     violations.push_back(
         absl::StrCat(Parameters(config), " parameters; accepted: at most ", kMaxParameters));
@@ -133,6 +141,18 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
 }
 
 }  // namespace
+
+bool ModelConfig::slides(int64_t layer) const {
+  return !sliding.empty() && sliding[static_cast<size_t>(layer)];
+}
+
+double ModelConfig::attention_scale() const {
+  return 1.0 / std::sqrt(query_scalar > 0.0 ? query_scalar : static_cast<double>(head_width));
+}
+
+int64_t ModelConfig::rotary_width() const {
+  return static_cast<int64_t>(static_cast<double>(head_width) * rotary_share);
+}
 
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, std::string_view where) {
   const std::string name(where);

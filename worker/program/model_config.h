@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -18,16 +19,24 @@ constexpr int64_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
 // How rotary frequencies are stretched beyond the length the model was trained at.
 struct RopeScaling {
-  enum class Kind : uint8_t { kDefault, kLinear, kLlama3 };
+  enum class Kind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
   Kind kind = Kind::kDefault;
   double factor = 1.0;
   double low_freq_factor = 1.0;           // llama3
   double high_freq_factor = 4.0;          // llama3
-  int64_t original_max_positions = 8192;  // llama3
+  int64_t original_max_positions = 8192;  // llama3, yarn
+  double beta_fast = 32.0;                // yarn
+  double beta_slow = 1.0;                 // yarn
+  bool truncate = true;                   // yarn
+  double attention_factor = 1.0;          // yarn: of cosines and sines
+  bool operator==(const RopeScaling&) const = default;
 };
 
+// What an MLP's gate goes through: x sigmoid(x), or GELU in its tanh form.
+enum class Activation : uint8_t { kSilu, kGeluTanh };
+
 struct ModelConfig {
-  std::string model_type;  // "llama"
+  std::string model_type;  // "llama"; the others are in worker/program/families.
   int64_t layers = 0;      // L
   int64_t width = 0;       // C
   int64_t heads = 0;       // H
@@ -40,6 +49,28 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool tied_embeddings = false;
+
+  // What sets a family apart. The defaults are Llama's.
+  Activation activation = Activation::kSilu;
+  bool qkv_bias = false;
+  bool output_bias = false;  // Of self_attn.o_proj.
+  bool mlp_bias = false;
+  bool head_norms = false;         // Each head of q and k is normalised before it is turned.
+  bool post_norms = false;         // Each half's result is normalised before it is added.
+  bool unit_offset_norms = false;  // Norm weights are stored less one.
+  bool fused_projections = false;  // qkv_proj and gate_up_proj.
+  double embedding_scale = 1.0;    // Rounded to the compute dtype before use.
+  double rotary_share = 1.0;       // Of a head's elements, the first are turned.
+  double local_rope_theta = 0.0;   // Of the layers that slide, unscaled; 0: as the others.
+  double query_scalar = 0.0;       // Scores are divided by its root; 0: by that of D.
+  double attention_softcap = 0.0;  // 0: none.
+  double logit_softcap = 0.0;      // 0: none.
+  int64_t window = 0;              // Tokens that a query of a sliding layer sees, itself included.
+  std::vector<bool> sliding;       // By layer; empty: none.
+
+  bool slides(int64_t layer) const;
+  double attention_scale() const;
+  int64_t rotary_width() const;  // Elements of a head that are turned.
 };
 
 // `text` is the content of a config.json; `where` names it in errors.

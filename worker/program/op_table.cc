@@ -20,7 +20,8 @@ constexpr OpRow kRows[kOpCodes] = {
     {"affine", InputForParameters, kIn0, {kOverDOut}, 0},
     {"linear", InputForParameters, 0, {}, 1},
     {"lora_down", InputForParameters, 0, {}, 1},
-    {"lora_linear", [](Wanted w) { return w.parameters ? kIn1 : 0; }, 0, {}, 1},
+    // A fused module's results share za.
+    {"lora_linear", [](Wanted w) { return w.parameters ? kIn1 : 0; }, 0, {}, 3},
     {"rope", Nothing, kIn0, {kOverDOut}, 0},
     // A document's gradients are complete in the workspace before they are copied out over its
     // queries, keys and values.
@@ -29,7 +30,7 @@ constexpr OpRow kRows[kOpCodes] = {
      0,
      {OverIn(0), OverIn(1), OverIn(2)},
      0},
-    {"swiglu",
+    {"glu",
      [](Wanted) { return kIn0 | kIn1; },
      kIn0 | kIn1,
      {static_cast<uint16_t>(OverIn(0) | kOverDOut), static_cast<uint16_t>(OverIn(1) | kOverDOut)},

@@ -20,13 +20,13 @@ namespace snug::program {
 enum class OpCode : uint8_t {
   kEmbedding,   // token ids -> x
   kNormalize,   // x -> xhat, r                  RMS: xhat = x * r, r = 1 / sqrt(mean(x^2) + eps)
-  kAffine,      // xhat -> z                     z = xhat * gamma
-  kLinear,      // z -> y                        y = z W^T
+  kAffine,      // xhat -> z                     z = xhat * (offset + gamma)
+  kLinear,      // z -> y                        y = z W^T + bias
   kLoraDown,    // z -> za                       za = dropout(z) A^T, fp32
-  kLoraLinear,  // z, za -> y                    y = z W^T + scale * za B^T
+  kLoraLinear,  // z, za -> y                    y = z W^T + bias + scale * za B^T
   kRope,        // q -> q
   kAttention,   // q, k, v -> o, lse             causal, within each document
-  kSwiGlu,      // g, u -> p                     p = silu(g) * u
+  kGlu,         // g, u -> p                     p = activation(g) * u
   kAdd,         // x, f -> y
   kHeadLoss,    // z -> (loss)                   chunks of rows; with gradient, dz in the same pass
 };
@@ -60,8 +60,22 @@ struct OpAttributes {
   int64_t kv_heads = 0;  // kAttention
   int64_t head_width = 0;
   double epsilon = 0.0;  // kNormalize
-  double scale = 0.0;    // kLoraLinear: alpha / r; kAttention: 1 / sqrt(D)
+  // kLoraLinear: alpha / r; kAttention: 1 / sqrt(D).
+  double scale = 0.0;
   double dropout = 0.0;  // kLoraDown
+  // kAttention, kHeadLoss: x becomes softcap * tanh(x / softcap), in attention before the mask. 0:
+  // not.
+  double softcap = 0.0;
+  int64_t window =
+      0;  // kAttention: a query sees itself and the window - 1 tokens before it; 0: all.
+  double offset = 0.0;  // kAffine
+  // kLinear, kLoraLinear: the bias is the last parameter.
+  bool bias = false;
+  // kLinear, kLoraLinear: the rows of all its parameters that are the op's; 0 rows: all.
+  int64_t row = 0;
+  int64_t rows = 0;
+  bool local = false;  // kRope: by the angles of layers that slide, where these have their own.
+  Activation activation = Activation::kSilu;  // kGlu
 };
 
 struct Op {

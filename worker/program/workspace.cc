@@ -143,7 +143,7 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kNormalize:
     case OpCode::kAffine:
     case OpCode::kRope:
-    case OpCode::kSwiGlu:
+    case OpCode::kGlu:
     case OpCode::kAdd:
       break;
   }

@@ -25,7 +25,10 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
                                                     execute::Device& device) {
   BatchBuffers buffers;
   buffers.head_width_ = config.head_width;
-  RETURN_IF_ERROR(execute::CatchTorch([&] { buffers.frequencies_ = RopeFrequencies(config); }));
+  RETURN_IF_ERROR(execute::CatchTorch([&] {
+    buffers.frequencies_ =
+        RopeFrequencies(config.rotary_width(), config.rope_theta, config.rope_scaling);
+  }));
   const int64_t angles = key.tokens * (config.head_width / 2);
   const auto allocate = [&](execute::DeviceBuffer& buffer, size_t bytes) -> absl::Status {
     ASSIGN_OR_RETURN(buffer, execute::DeviceBuffer::Allocate(device, static_cast<int64_t>(bytes)));

@@ -3,14 +3,16 @@
 #ifndef WORKER_TRAIN_ROPE_FREQUENCIES_H_
 #define WORKER_TRAIN_ROPE_FREQUENCIES_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "worker/program/model_config.h"
 
 namespace snug::train {
 
-// (D/2). Throws only what LibTorch throws.
-std::vector<float> RopeFrequencies(const program::ModelConfig& config);
+// (width / 2), of a head's `width` elements that are turned. Throws only what LibTorch throws.
+std::vector<float> RopeFrequencies(int64_t width, double theta,
+                                   const program::RopeScaling& scaling);
 
 }  // namespace snug::train
 

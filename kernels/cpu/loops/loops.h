@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/adamw.h"
+#include "kernels/bias.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
@@ -14,7 +15,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
-#include "kernels/swiglu.h"
+#include "kernels/glu.h"
 
 namespace snug::kernels {
 
@@ -36,14 +37,15 @@ struct Loops {
   void (*normalize_backward)(const NormalizeBackwardParams&, Range);
   void (*affine_forward)(const AffineForwardParams&, Range);
   void (*rope)(const RopeParams&, bool backward, Range);
-  void (*swiglu_forward)(const SwiGluForwardParams&, Range);
-  void (*swiglu_backward)(const SwiGluBackwardParams&, Range);
+  void (*glu_forward)(const GluForwardParams&, Range);
+  void (*glu_backward)(const GluBackwardParams&, Range);
   void (*cross_entropy)(const CrossEntropyParams&, Range);
   void (*dropout)(const DropoutParams&, Range);
   void (*cast_rows)(const CastRowsParams&, Range);
   void (*add_rows)(const AddRowsParams&, Range);
   // Ranges of columns.
   void (*affine_backward)(const AffineBackwardParams&, Range);
+  void (*bias_backward)(const BiasBackwardParams&, Range);
   void (*embedding_backward)(const EmbeddingBackwardParams&, Range);
   // Ranges of elements.
   void (*adamw)(const AdamWTensor&, const AdamWScalars&, Range);

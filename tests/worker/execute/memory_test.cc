@@ -185,10 +185,10 @@ TEST_F(MemoryTest, SixtyFourBytesMoreThanDeclaredAreRefused) {
   ToyRun run = std::move(Runs(program::FullMode())[0]);
   const Tape tape = run.Lower(RecomputePlan(run.program(), 0));
   OpFunctionTable functions = CpuOpFunctions();
-  constexpr auto kSwiGlu = static_cast<size_t>(program::OpCode::kSwiGlu);
-  functions[kSwiGlu].backward = [](const OpRun& op) {
+  constexpr auto kGlu = static_cast<size_t>(program::OpCode::kGlu);
+  functions[kGlu].backward = [](const OpRun& op) {
     const at::Tensor planted = at::empty({64}, at::kByte);
-    CpuOpFunctions()[kSwiGlu].backward(op);
+    CpuOpFunctions()[kGlu].backward(op);
   };
   auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
   Executor executor(run.program(), run.parameters(), TestDevice());

@@ -231,6 +231,13 @@ std::vector<Case> Cases() {
        {Random({N(), 33})},
        {Random({17, 33})},
        [](const Tensors& in, const Tensors& w) { return Tensors{torch::matmul(in[0], w[0].t())}; }},
+      {"linear with bias",
+       OpOf(OpCode::kLinear, {.bias = true}),
+       {Random({N(), 33})},
+       {Random({17, 33}), Random({17})},
+       [](const Tensors& in, const Tensors& w) {
+         return Tensors{torch::matmul(in[0], w[0].t()) + w[1]};
+       }},
       {"lora_down",
        OpOf(OpCode::kLoraDown),
        {Random({N(), 33})},
@@ -243,6 +250,14 @@ std::vector<Case> Cases() {
        [](const Tensors& in, const Tensors& w) {
          return Tensors{torch::matmul(in[0], w[0].t()) + 1.5 * torch::matmul(in[1], w[1].t())};
        }},
+      {"lora_linear with bias",
+       OpOf(OpCode::kLoraLinear, {.scale = 1.5, .bias = true}),
+       {Random({N(), 33}), Random({N(), 3})},
+       {Random({17, 33}), Random({17, 3}), Random({17})},
+       [](const Tensors& in, const Tensors& w) {
+         return Tensors{torch::matmul(in[0], w[0].t()) + w[2] +
+                        1.5 * torch::matmul(in[1], w[1].t())};
+       }},
       {"rope",
        OpOf(OpCode::kRope, {.heads = 3, .head_width = 8}),
        {Random({N(), 24})},
@@ -251,8 +266,15 @@ std::vector<Case> Cases() {
       AttentionCase(4, 4),
       AttentionCase(4, 2),
       AttentionCase(3, 1),
+      {"geglu",
+       OpOf(OpCode::kGlu, {.activation = program::Activation::kGeluTanh}),
+       {Random({N(), 33}) * 3.0, Random({N(), 33})},
+       {},
+       [](const Tensors& in, const Tensors&) {
+         return Tensors{torch::gelu(in[0], "tanh") * in[1]};
+       }},
       {"swiglu",
-       OpOf(OpCode::kSwiGlu),
+       OpOf(OpCode::kGlu),
        {Random({N(), 33}) * 3.0, Random({N(), 33})},
        {},
        [](const Tensors& in, const Tensors&) { return Tensors{torch::silu(in[0]) * in[1]}; }},
@@ -288,8 +310,8 @@ TEST(OpsTest, BackwardIsAutogradInFloat64) {
     for (size_t i = 0; i < inputs.size(); ++i)
       EXPECT_LE(Error(d_in[i], want[i]), kTolerance) << c.name << " input " << i;
     for (size_t i = 0; i < parameters.size(); ++i) {
-      // LoRA's base weight is frozen: its gradient is never asked for by a program.
-      if (c.op.code == OpCode::kLoraLinear && i == 0) continue;
+      // LoRA's base weight and bias are frozen: no program asks for their gradients.
+      if (c.op.code == OpCode::kLoraLinear && i != 1) continue;
       EXPECT_LE(Error(run.parameter_gradients()[i], want[inputs.size() + i]), kTolerance)
           << c.name << " parameter " << i;
     }

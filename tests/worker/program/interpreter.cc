@@ -186,7 +186,7 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kRope:
         Rotate(x.row(n), y.row(n), positions[static_cast<size_t>(n)].first, a, 1.0);
         break;
-      case OpCode::kSwiGlu:
+      case OpCode::kGlu:
         for (int64_t i = 0; i < y.width; ++i)
           y.row(n)[i] = Silu(x.row(n)[i]) * In(line, op, 1).row(n)[i];
         break;
@@ -278,7 +278,7 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
       case OpCode::kRope:
         Rotate(dy.row(n), dx.row(n), positions[static_cast<size_t>(n)].first, a, -1.0);
         break;
-      case OpCode::kSwiGlu:
+      case OpCode::kGlu:
         for (int64_t i = 0; i < dy.width; ++i) {
           const double g = In(line, op, 0).row(n)[i], u = In(line, op, 1).row(n)[i];
           const double dp = dy.row(n)[i];

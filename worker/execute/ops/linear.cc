@@ -1,6 +1,8 @@
-// y = z W^T; z (N, in), W (out, in), y (N, out). Backward: dz (+)= dy W, dW += dy^T z.
+// y = z W^T (+ b); z (N, in), W (out, in), b (out), y (N, out).
+// Backward: dz (+)= dy W, dW += dy^T z, db += the sum of dy over rows.
 #include <ATen/ATen.h>
 
+#include "worker/execute/ops/bias.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
 #include "worker/execute/tensor_view.h"
@@ -8,7 +10,8 @@
 namespace snug::execute {
 
 void LinearForward(const OpRun& run) {
-  Product(run.out[0], Matrix(run.in[0]), Matrix(run.parameters[0].value).t(), /*add=*/false);
+  const bool bias = LayBias(run, 1);
+  Product(run.out[0], Matrix(run.in[0]), Matrix(run.parameters[0].value).t(), /*add=*/bias);
 }
 
 void LinearBackward(const OpRun& run) {
@@ -17,6 +20,7 @@ void LinearBackward(const OpRun& run) {
   if (run.parameters[0].gradient) {
     Product(run.parameters[0].gradient, dy.t(), Matrix(run.in[0]), /*add=*/true);
   }
+  AddBiasGradient(run, 1);
 }
 
 }  // namespace snug::execute

@@ -1,8 +1,9 @@
-// y = z W^T + scale za B^T; z (N, in) and W (out, in) in the compute dtype, za (N, R) and B (out,
-// R) fp32. In bf16 the second product runs in fp32 and is added to the rounded first, as PEFT does.
-// Backward: dz (+)= dy W, dza = scale dy B, dB += scale dy^T za.
+// y = z W^T (+ b) + scale za B^T; z (N, in) and W (out, in) in the compute dtype, za (N, R) and B
+// (out, R) fp32. In bf16 the second product runs in fp32 and is added to the rounded first, as PEFT
+// does. Backward: dz (+)= dy W, dza = scale dy B, dB += scale dy^T za.
 #include <ATen/ATen.h>
 
+#include "worker/execute/ops/bias.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
 #include "worker/execute/tensor_view.h"
@@ -29,7 +30,8 @@ void LoraLinearForward(const OpRun& run) {
   const View &z = run.in[0], &za = run.in[1], &y = run.out[0];
   const double scale = run.op->attributes.scale;
   const at::Tensor b_transposed = Matrix(run.parameters[1].value).t();
-  Product(y, Matrix(z), Matrix(run.parameters[0].value).t(), /*add=*/false);
+  const bool bias = LayBias(run, 2);
+  Product(y, Matrix(z), Matrix(run.parameters[0].value).t(), /*add=*/bias);
   if (y.dtype == program::DType::kF32) {
     return Product(y, Matrix(za), b_transposed, /*add=*/true, scale);
   }

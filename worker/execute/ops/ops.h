@@ -23,8 +23,8 @@ void RopeForward(const OpRun& run);
 void RopeBackward(const OpRun& run);
 void AttentionForward(const OpRun& run);
 void AttentionBackward(const OpRun& run);
-void SwiGluForward(const OpRun& run);
-void SwiGluBackward(const OpRun& run);
+void GluForward(const OpRun& run);
+void GluBackward(const OpRun& run);
 void AddForward(const OpRun& run);
 void HeadLossForward(const OpRun& run);   // The loss alone.
 void HeadLossBackward(const OpRun& run);  // The loss and its gradients.

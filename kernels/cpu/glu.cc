@@ -1,5 +1,5 @@
-// SwiGLU on the CPU: checks, and division of rows among threads.
-#include "kernels/swiglu.h"
+// Gated linear units on the CPU: checks, and division of rows among threads.
+#include "kernels/glu.h"
 
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/loops/loops.h"
@@ -7,7 +7,7 @@
 
 namespace snug::kernels {
 
-Error SwiGluForward(const SwiGluForwardParams& p, Stream stream) {
+Error GluForward(const GluForwardParams& p, Stream stream) {
   cpu::Check check(stream, p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Rows(p.g, "g", p.g_stride, "g_stride")
@@ -15,11 +15,11 @@ Error SwiGluForward(const SwiGluForwardParams& p, Stream stream) {
       .Rows(p.p, "p", p.p_stride, "p_stride");
   if (!check.ok()) return check.error();
   cpu::ParallelFor(p.N, 3 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().swiglu_forward(p, rows); });
+                   [&](Range rows) { BestLoops().glu_forward(p, rows); });
   return {};
 }
 
-Error SwiGluBackward(const SwiGluBackwardParams& p, Stream stream) {
+Error GluBackward(const GluBackwardParams& p, Stream stream) {
   cpu::Check check(stream, p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Rows(p.dp, "dp", p.dp_stride, "dp_stride")
@@ -31,7 +31,7 @@ Error SwiGluBackward(const SwiGluBackwardParams& p, Stream stream) {
   if (p.du != nullptr) check.Rows(p.du, "du", p.du_stride, "du_stride");
   if (!check.ok()) return check.error();
   cpu::ParallelFor(p.N, 5 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().swiglu_backward(p, rows); });
+                   [&](Range rows) { BestLoops().glu_backward(p, rows); });
   return {};
 }
 

@@ -1,0 +1,136 @@
+#include "worker/program/block_builder.h"
+
+#include <cmath>
+
+namespace snug::program {
+
+BlockBuilder::BlockBuilder(std::string name, const ModelConfig& config, const TrainingMode& mode,
+                           Adapters adapters)
+    : config_(config), mode_(mode), adapters_(std::move(adapters)) {
+  type_.name = std::move(name);
+}
+
+int BlockBuilder::Input(int64_t width) { return type_.input = AddValue("input", width); }
+
+int BlockBuilder::Embedding() {
+  const int x = AddValue("embedding", config_.width);
+  const int slot = AddSlot({kEmbeddingKey, {config_.vocabulary, config_.width}});
+  AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}});
+  return x;
+}
+
+int BlockBuilder::RmsNorm(int x, const std::string& site, const std::string& weight,
+                          int64_t vectors) {
+  const int64_t width = type_.values[x].width;
+  const int xhat = AddValue(site + ".xhat", width);
+  const int r = AddCompanion(site + ".r", vectors);
+  AddOp({OpCode::kNormalize, site, {x}, {xhat, r}, {}, {}}).epsilon = config_.norm_epsilon;
+  const int z = AddValue(site + ".out", width);
+  const int slot = AddSlot({.key = weight, .shape = {width / vectors}, .decay = false});
+  AddOp({OpCode::kAffine, site, {xhat}, {z}, {slot}, {}});
+  return z;
+}
+
+std::vector<int> BlockBuilder::Linears(int z, const std::vector<LinearModule>& modules) {
+  std::vector<int> results;
+  for (const LinearModule& module : modules) AddLinear(z, module, results);
+  return results;
+}
+
+void BlockBuilder::AddLinear(int z, const LinearModule& module, std::vector<int>& results) {
+  const int64_t in = type_.values[z].width;
+  int64_t out = 0;
+  for (const LinearModule::Result& result : module.results) out += result.width;
+  std::vector<int> inputs = {z};
+  std::vector<int> parameters = {AddSlot({module.path + ".weight", {out, in}})};
+  OpAttributes attributes;
+  const auto adapter = adapters_.find(module.path);
+  const bool adapted = adapter != adapters_.end();
+  if (adapted) {
+    const auto& [rank, scale, dropout] = adapter->second;
+    inputs.push_back(AddCompanion(module.results.front().site + ".za", rank));
+    const int a = AddSlot({module.path, {rank, in}, /*adapter=*/true, /*up=*/false});
+    AddOp({OpCode::kLoraDown, module.path, {z}, {inputs.back()}, {a}, {}}).dropout = dropout;
+    parameters.push_back(AddSlot({module.path, {out, rank}, /*adapter=*/true, /*up=*/true}));
+    attributes.scale = scale;
+  }
+  attributes.bias = module.bias;
+  if (module.bias) {
+    parameters.push_back(AddSlot({.key = module.path + ".bias", .shape = {out}, .decay = false}));
+  }
+  const bool fused = module.results.size() > 1;
+  for (const auto& [site, width] : module.results) {
+    results.push_back(AddValue(site, width));
+    attributes.rows = fused ? width : 0;
+    const OpCode code = adapted ? OpCode::kLoraLinear : OpCode::kLinear;
+    AddOp({code, module.path, inputs, {results.back()}, parameters, attributes});
+    if (fused) attributes.row += width;
+  }
+}
+
+int BlockBuilder::Rope(int q, int64_t heads, bool local, const std::string& site) {
+  const int y = AddValue(site, type_.values[q].width);
+  OpAttributes& attributes = AddOp({OpCode::kRope, site, {q}, {y}, {}, {}});
+  attributes.heads = heads;
+  attributes.head_width = config_.head_width;
+  attributes.local = local;
+  return y;
+}
+
+int BlockBuilder::Attention(int q, int k, int v, int64_t window) {
+  const int o = AddValue("attention.out", type_.values[q].width);
+  const int lse = AddCompanion("attention.lse", config_.heads);
+  OpAttributes& attributes = AddOp({OpCode::kAttention, "attention", {q, k, v}, {o, lse}, {}, {}});
+  attributes.heads = config_.heads;
+  attributes.kv_heads = config_.kv_heads;
+  attributes.head_width = config_.head_width;
+  attributes.scale = config_.attention_scale();
+  attributes.softcap = config_.attention_softcap;
+  attributes.window = window;
+  return o;
+}
+
+int BlockBuilder::Glu(int g, int u) {
+  const int p = AddValue("mlp.act", type_.values[g].width);
+  AddOp({OpCode::kGlu, "mlp.act", {g, u}, {p}, {}, {}}).activation = config_.activation;
+  return p;
+}
+
+int BlockBuilder::Add(int x, int f, const std::string& site) {
+  const int y = AddValue(site, type_.values[x].width);
+  AddOp({OpCode::kAdd, site, {x, f}, {y}, {}, {}});
+  return y;
+}
+
+void BlockBuilder::HeadLoss(int z) {
+  const std::string key = config_.tied_embeddings ? kEmbeddingKey : kHeadKey;
+  const int slot = AddSlot({key, {config_.vocabulary, config_.width}});
+  AddOp({OpCode::kHeadLoss, "lm_head", {z}, {}, {slot}, {}}).softcap = config_.logit_softcap;
+}
+
+BlockType BlockBuilder::TakeType() {
+  type_.parameter_slots = static_cast<int>(slots_.size());
+  return std::move(type_);
+}
+
+int BlockBuilder::AddValue(std::string site, int64_t width) {
+  type_.values.push_back({std::move(site), width, mode_.compute, /*companion=*/false});
+  return static_cast<int>(type_.values.size()) - 1;
+}
+
+int BlockBuilder::AddCompanion(std::string site, int64_t width) {
+  type_.values.push_back({std::move(site), width, DType::kF32, /*companion=*/true});
+  return static_cast<int>(type_.values.size()) - 1;
+}
+
+int BlockBuilder::AddSlot(ParameterSlot slot) {
+  slots_.push_back(std::move(slot));
+  return static_cast<int>(slots_.size()) - 1;
+}
+
+OpAttributes& BlockBuilder::AddOp(Op op) {
+  type_.ops.push_back(std::move(op));
+  return type_.ops.back().attributes;
+}
+
+}  // namespace snug::program

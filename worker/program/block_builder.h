@@ -1,0 +1,81 @@
+// Grows one block type op by op. Knows the operands, shapes and attributes of each op, and nothing
+// of any family.
+#ifndef WORKER_PROGRAM_BLOCK_BUILDER_H_
+#define WORKER_PROGRAM_BLOCK_BUILDER_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/program/lora_targets.h"
+#include "worker/program/program.h"
+
+namespace snug::program {
+
+// A parameter of a block type before it is bound to a layer: the key's end, or the whole key of a
+// parameter outside the layers.
+struct ParameterSlot {
+  std::string key;
+  std::vector<int64_t> shape;
+  bool adapter = false;
+  bool up = false;    // Of an adapter: B, not A.
+  bool decay = true;  // Not of norms and biases.
+};
+
+// A linear module: y = z W^T, with a bias and an adapter where it has them.
+struct LinearModule {
+  struct Result {
+    std::string site;
+    int64_t width;
+  };
+  std::string path;  // "self_attn.q_proj"
+  // Several: those that a fused module gives, in the order of its rows.
+  std::vector<Result> results;
+  bool bias = false;
+};
+
+// Each method names the values it makes after its site and gives the value's number.
+class BlockBuilder {
+ public:
+  // `adapters` has those of the layers that the type is for.
+  BlockBuilder(std::string name, const ModelConfig& config, const TrainingMode& mode,
+               Adapters adapters = {});
+
+  int Input(int64_t width);
+  void Output(int value) { type_.output = value; }
+
+  int Embedding();
+  // Over each vector of as many elements as `vectors` says how many there are in a row; `weight` is
+  // theirs all.
+  int RmsNorm(int x, const std::string& site, const std::string& weight, int64_t vectors = 1);
+  // What all modules that read `z` give, in their order.
+  std::vector<int> Linears(int z, const std::vector<LinearModule>& modules);
+  int Linear(int z, const LinearModule& module) { return Linears(z, {module}).front(); }
+  int Rope(int q, int64_t heads, bool local, const std::string& site);
+  int Attention(int q, int k, int v, int64_t window);
+  int Glu(int g, int u);
+  int Add(int x, int f, const std::string& site);
+  void HeadLoss(int z);
+
+  // The type is complete.
+  BlockType TakeType();
+  const std::vector<ParameterSlot>& slots() const { return slots_; }
+
+ private:
+  int AddValue(std::string site, int64_t width);
+  int AddCompanion(std::string site, int64_t width);
+  int AddSlot(ParameterSlot slot);
+  OpAttributes& AddOp(Op op);
+  void AddLinear(int z, const LinearModule& module, std::vector<int>& results);
+
+  const ModelConfig& config_;
+  const TrainingMode& mode_;
+  const Adapters adapters_;
+  BlockType type_;
+  std::vector<ParameterSlot> slots_;
+};
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_BLOCK_BUILDER_H_

@@ -1,0 +1,53 @@
+#include "worker/program/families/family.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace snug::program {
+namespace {
+
+using nlohmann::json;
+
+constexpr JsonFields::Range kWindows = {1, 4'000'000};
+
+}  // namespace
+
+void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names) {
+  for (const char* name : names) fields.MustBe(name, nullptr);
+}
+
+int64_t ReadWindow(JsonFields& fields, int64_t absent) {
+  if (fields.IsNull("sliding_window")) return 0;
+  if (absent == 0 && fields.Find("sliding_window") == nullptr) return 0;
+  return fields.Integer("sliding_window", kWindows, absent);
+}
+
+void SlideEveryLayer(ModelConfig& config) {
+  config.sliding.assign(static_cast<size_t>(config.layers), config.window > 0);
+}
+
+void ReadLayerTypes(JsonFields& fields, ModelConfig& config,
+                    const std::function<bool(int64_t layer)>& slides) {
+  const json* types = fields.Find("layer_types");
+  const auto layers = static_cast<size_t>(config.layers);
+  if (types != nullptr && (!types->is_array() || types->size() != layers)) {
+    return fields.Refuse("layer_types", absl::StrCat("a list of ", layers, " names"));
+  }
+  bool any = false;
+  for (size_t layer = 0; layer < layers; ++layer) {
+    bool sliding = types == nullptr && slides(static_cast<int64_t>(layer));
+    if (types != nullptr) {
+      const json& type = (*types)[layer];
+      sliding = type == "sliding_attention";
+      if (!sliding && type != "full_attention") {
+        return fields.Refuse("layer_types", "\"full_attention\", \"sliding_attention\"");
+      }
+    }
+    config.sliding.push_back(sliding);
+    any = any || sliding;
+  }
+  if (any && config.window == 0) {
+    fields.Refuse("sliding_window", "a number of tokens: there are layers that slide");
+  }
+}
+
+}  // namespace snug::program

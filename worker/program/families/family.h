@@ -1,0 +1,54 @@
+// The decoder families: what transformers' class of each assumes where config.json is silent, and
+// what its own fields say. A family is one file of this folder: it sets ModelConfig's traits and
+// refuses by name what no program computes; the program is worker/program/decoder.cc for all.
+#ifndef WORKER_PROGRAM_FAMILIES_FAMILY_H_
+#define WORKER_PROGRAM_FAMILIES_FAMILY_H_
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+
+#include "worker/program/json_fields.h"
+#include "worker/program/model_config.h"
+#include "worker/program/rope_config.h"
+
+namespace snug::program {
+
+struct Family {
+  const char* model_type;
+  const char* architecture;
+  int64_t max_positions;
+  int64_t kv_heads = 0;    // 0: as many as heads.
+  int64_t head_width = 0;  // 0: hidden_size / num_attention_heads.
+  double norm_epsilon = 1e-6;
+  bool tied_embeddings = false;
+  // Called when the sizes are in `config`.
+  void (*read)(JsonFields& fields, ModelConfig& config);
+};
+
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3;
+
+// ---- what families share ------------------------------------------------------------------------
+
+// Scalings whose frequencies do not depend on the batch.
+inline const RopeRules kCommonRope = {
+    .kinds = {RopeScaling::Kind::kDefault, RopeScaling::Kind::kLinear, RopeScaling::Kind::kLlama3,
+              RopeScaling::Kind::kYarn}};
+
+// The fields must be absent, or null.
+void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names);
+
+// A number of tokens; null: 0, no window.
+int64_t ReadWindow(JsonFields& fields, int64_t absent);
+
+// config.window on every layer, or on none where it is 0.
+void SlideEveryLayer(ModelConfig& config);
+
+// config.window on the layers that layer_types names; without that field, on those for which
+// `slides` holds.
+void ReadLayerTypes(JsonFields& fields, ModelConfig& config,
+                    const std::function<bool(int64_t layer)>& slides);
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_FAMILIES_FAMILY_H_

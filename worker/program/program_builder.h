@@ -1,0 +1,36 @@
+// Binds block types to layers and collects the program's parameters, each key once.
+#ifndef WORKER_PROGRAM_PROGRAM_BUILDER_H_
+#define WORKER_PROGRAM_PROGRAM_BUILDER_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "worker/program/block_builder.h"
+#include "worker/program/program.h"
+
+namespace snug::program {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const ModelConfig& config, const TrainingMode& mode);
+
+  // The type's number.
+  int AddType(BlockBuilder& builder);
+  // `layer` -1: outside the layers.
+  void AddBlock(int type, int layer);
+
+  Program Take() { return std::move(program_); }
+
+ private:
+  int Bind(const ParameterSlot& slot, int layer);
+
+  const TrainingMode& mode_;
+  Program program_;
+  std::vector<std::vector<ParameterSlot>> slots_;  // By type.
+  std::map<std::string, int> index_;               // Of parameters, by key.
+};
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_PROGRAM_BUILDER_H_
