@@ -1,9 +1,10 @@
 """The prepared dataset: collected example by example, written as a folder.
 
-  dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the JSONL file, from
-                       1), input_ids I32 [tokens], loss_weights F32 [tokens]
+  dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the dataset's file,
+                       from 1), input_ids I32 [tokens], loss_weights F32 [tokens]
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"}
+  chat_template.jinja  that of the job, where it is none of the model's: goes where the model goes
 Jobs whose files have the same content share the folder, so it names no file: only lines.
 A safetensors file is: header length (u64, little endian), header (JSON, padded with spaces to a
 multiple of 8), then the tensors' bytes one behind another. Rows without a trained token are counted
@@ -22,28 +23,26 @@ from errors import PrepareError
 
 
 class PreparedDataset:
-    """Grows by Add; Write refuses when nothing in it is trained."""
+    """Grows by add(); write() refuses when nothing in it is trained. `checks`: a checks.Checks, of
+    these rows alone."""
 
-    def __init__(self, source):
+    def __init__(self, source, checks):
         self.source = source
+        self.checks = checks
         self._offsets = array.array("q", [0])
         self._lines = array.array("q")
         self._ids = array.array("i")
         self._weights = array.array("f")
         self._bins = {}  # upper length -> rows
-        self._counts = dict.fromkeys(("truncated", "no_stop", "untrained", "border", "trained"), 0)
-        self._unused = set()
 
     @property
     def rows(self):
         return len(self._offsets) - 1
 
-    def add(self, example, stop_ids, row):
-        """`stop_ids`: tokens that end a text; `row`: what the example was made of."""
-        self._unused.update(row.unused)
-        trained = [token for token, w in zip(example.input_ids, example.loss_weights) if w]
-        if not trained:
-            self._counts["untrained"] += 1
+    def add(self, example, row):
+        """`row`: what the example was made of."""
+        self.checks.count(example, row)
+        if not any(example.loss_weights):
             return
         self._ids.extend(example.input_ids)
         self._weights.extend(example.loss_weights)
@@ -52,60 +51,47 @@ class PreparedDataset:
         length = len(example.input_ids)
         bin_end = 1 << (length - 1).bit_length()  # smallest power of two that is >= length
         self._bins[bin_end] = self._bins.get(bin_end, 0) + 1
-        self._counts["trained"] += len(trained)
-        self._counts["truncated"] += example.truncated
-        self._counts["border"] += example.border_moved
-        self._counts["no_stop"] += stop_ids.isdisjoint(trained)
 
-    def summary(self, eval_rows=0):
-        """snug.v1.DatasetSummary. Bins run without a gap from the shortest row's to the
-        longest's."""
+    def summary(self, **more):
+        """snug.v1.DatasetSummary; `more`: what is not known here. Bins run without a gap from the
+        shortest row's to the longest's."""
         offsets = self._offsets
-        ends = [1 << i for i in range(64) if min(self._bins) <= 1 << i <= max(self._bins)]
+        least, most = min(self._bins, default=1), max(self._bins, default=0)
+        ends = [1 << i for i in range(64) if least <= 1 << i <= most]
         return {
             "rows": self.rows,
-            "tokens": len(self._ids),
-            "trained_tokens": self._counts["trained"],
-            "truncated_rows": self._counts["truncated"],
-            "longest_row_tokens": max(b - a for a, b in zip(offsets, offsets[1:])),
-            "rows_without_stop_token": self._counts["no_stop"],
+            "longest_row_tokens": max((b - a for a, b in zip(offsets, offsets[1:])), default=0),
             "length_histogram": [
                 {"up_to_tokens": end, "rows": self._bins.get(end, 0)} for end in ends
             ],
-            "warnings": self._warnings(),
-            "eval_rows": eval_rows,
+            **self.checks.about(),
+            "warnings": self.checks.warnings(),
+            **more,
         }
 
-    def write(self, directory, about, eval_rows=0):
+    def require_training(self):
+        """PrepareError when no row has a trained token."""
+        if self.rows:
+            return
+        message = (
+            f"no row has a trained token ({self.checks.counts['source_rows']} rows read): nothing "
+            "would be learned. Are the labels all -100, is no message the assistant's, or is "
+            "max_seq_length too short?"
+        )
+        raise PrepareError("BAD_DATASET", message, file=self.source)
+
+    def write(self, directory, about, summary, chat_template=None):
         """`about`: what dataset.json says beside the hash."""
-        if not self.rows:
-            message = (
-                f"no row has a trained token ({self._counts['untrained']} rows read): nothing "
-                "would be learned. Are the labels all -100, or is max_seq_length too short?"
-            )
-            raise PrepareError("BAD_DATASET", message, file=self.source)
         aside = directory + ".tmp"
         shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed
         os.makedirs(aside)
         sha256 = self._write_tensors(os.path.join(aside, "dataset.safetensors"))
-        _write_json(os.path.join(aside, "summary.json"), self.summary(eval_rows))
+        if chat_template is not None:
+            _write_text(os.path.join(aside, "chat_template.jinja"), chat_template)
+        _write_json(os.path.join(aside, "summary.json"), summary)
         _write_json(os.path.join(aside, "dataset.json"), {"sha256": sha256, **about})
         _sync(aside)
         _publish(aside, directory)
-
-    def _warnings(self):
-        texts = {
-            "untrained": "rows have no trained token and were left out",
-            "truncated": "rows are longer than max_seq_length and lost their end",
-            "no_stop": "rows have no trained stop token: stopping is not learned there",
-            "border": "rows have a token that spans prompt and completion",
-        }
-        warnings = [
-            f"{self._counts[key]} {text}" for key, text in texts.items() if self._counts[key]
-        ]
-        if self._unused:
-            warnings.append("keys that are not used: " + ", ".join(sorted(self._unused)))
-        return warnings
 
     def _write_tensors(self, path):
         tensors = {
@@ -134,9 +120,12 @@ class PreparedDataset:
 
 
 def _write_json(path, value):
+    _write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def _write_text(path, text):
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
-        file.write("\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,12 +1,16 @@
-"""snug-prepare: a JSONL dataset and a model's tokenizer in, a prepared dataset out.
+"""snug-prepare: a dataset and a model's tokenizer in, a prepared dataset or a preview out.
 
     python snug_prepare.py --model DIR --dataset FILE --output DIR --max-seq-length N
-        [--eval-split F --eval-output DIR --seed N] [--memory-bytes N] [--cpu-seconds N]
+        [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
+        [--mask-history 1] [--eval-split F --eval-output DIR --seed N]
+        [--preview-rows N] [--memory-bytes N] [--cpu-seconds N]
 
-Exit code 0: the output folder is there, whole. 2: the input is bad, 1: anything else; then the last
-line on stderr is a JSON object {"reason", "message", "field"[, "file"][, "line"]}. Lines
-`progress: N rows` on stderr meanwhile. Row formats: jsonl.py; the rule of tokenising: tokenise.py;
-the folder: prepared_dataset.py. The evaluation split takes whole rows, chosen by the seed alone.
+Exit code 0: the output is there, whole. 2: the input is bad, 1: anything else; then the last line
+on stderr is a JSON object {"reason", "message", "field"[, "file"][, "line"]}. Lines `progress: N
+rows` on stderr meanwhile, and `note: ...` of what was found. With --preview-rows the output is one
+file: preview.py. Kinds of files: files/; formats of rows: formats/; what their tokens are:
+tokenise.py; the folder: prepared_dataset.py. The evaluation split takes whole rows, chosen by the
+seed alone.
 """
 
 import argparse
@@ -15,10 +19,15 @@ import itertools
 import sys
 import traceback
 
-import jsonl
+import files
+import formats
 import limits
+import preview
 import tokenise
+from chat import Chats
+from checks import Checks
 from errors import PrepareError
+from model import Model
 from prepared_dataset import PreparedDataset
 
 BATCH_ROWS = 1000  # per call of the tokenizer, which spreads a batch over the cores
@@ -31,13 +40,19 @@ def parse_arguments(argv):
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--output", required=True)
     parser.add_argument("--max-seq-length", type=int, required=True)
+    parser.add_argument("--format", choices=sorted(formats.FORMATS))
+    parser.add_argument("--chat-template", default="")
+    parser.add_argument("--completion-only-loss", type=int, default=1)
+    parser.add_argument("--assistant-only-loss", type=int, default=1)
+    parser.add_argument("--mask-history", type=int, default=0)
     parser.add_argument("--eval-split", type=float, default=0.0)
     parser.add_argument("--eval-output")
     parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--preview-rows", type=int, default=0)
     parser.add_argument("--memory-bytes", type=int, default=4 << 30)
     parser.add_argument("--cpu-seconds", type=int, default=3600)
     options = parser.parse_args(argv)
-    if options.max_seq_length < MIN_SEQ_LENGTH:
+    if options.max_seq_length < MIN_SEQ_LENGTH and not options.preview_rows:
         parser.error(f"--max-seq-length must be at least {MIN_SEQ_LENGTH}")
     if not 0 <= options.eval_split < 1:
         parser.error("--eval-split must be in [0, 1)")
@@ -65,34 +80,71 @@ def batches(rows, size):
         yield batch
 
 
-def prepare(options):
-    """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
-    it."""
-    model = tokenise.Model(options.model)
-    rows = jsonl.count_rows(options.dataset)
+def examples(options, model, chats):
+    """Yields (row, example) of the whole dataset."""
+    records = files.kind_of(options.dataset).read(options.dataset)
+    for batch in batches(formats.read_rows(records, options.format), BATCH_ROWS):
+        for row, example in zip(batch, tokenise.tokenise(model, chats, batch, options)):
+            yield row, example
+
+
+def count_rows(options):
+    rows = files.kind_of(options.dataset).count(options.dataset)
     if rows < (2 if options.eval_split else 1):
         need = "an evaluation split needs two" if rows else "it is empty"
         message = f"the dataset has {rows} rows: {need}"
         raise PrepareError("BAD_DATASET", message, file=options.dataset)
-    held_out = choose_eval_rows(rows, options.eval_split, options.seed)
-    train, evaluation = PreparedDataset(options.dataset), PreparedDataset(options.dataset)
-    index = 0
-    for batch in batches(jsonl.read_rows(options.dataset), BATCH_ROWS):
-        for row, example in zip(batch, tokenise.tokenise(model, batch, options.max_seq_length)):
-            (evaluation if index in held_out else train).add(example, model.stop_ids, row)
-            index += 1
-        print(f"progress: {index} rows", file=sys.stderr, flush=True)
-    about = {"format": batch[0].format, "max_seq_length": options.max_seq_length}
+    return rows
+
+
+def prepare(options):
+    """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
+    it."""
+    model = Model(options.model)
+    chats = Chats(model, options)
+    held_out = choose_eval_rows(count_rows(options), options.eval_split, options.seed)
+    train, evaluation = (
+        PreparedDataset(options.dataset, Checks(model, options)) for _ in range(2)
+    )
+    for index, (row, example) in enumerate(examples(options, model, chats)):
+        (evaluation if index in held_out else train).add(example, row)
+        if index and index % BATCH_ROWS == 0:
+            say_progress(index)
+    say_progress(index + 1)
+    about = {"format": row.format, "max_seq_length": options.max_seq_length}
+    more = {"format": row.format, **chats.about()}
+    for part in (evaluation, train) if held_out else (train,):
+        part.require_training()
     if held_out:
-        evaluation.write(options.eval_output, about)
-    train.write(options.output, about, eval_rows=evaluation.rows)
+        evaluation.write(options.eval_output, about, evaluation.summary(**more))
+        shared = train.checks.shared_with(evaluation.checks)
+        more.update(eval_rows=evaluation.rows, eval_rows_in_train=shared)
+    summary = train.summary(**more)
+    summary["warnings"] += chats.warnings()
+    say_notes(summary)
+    train.write(options.output, about, summary, chats.new_template())
+
+
+def say_progress(rows):
+    print(f"progress: {rows} rows", file=sys.stderr, flush=True)
+
+
+def say_notes(summary):
+    share = 100 * summary["trained_tokens"] / summary["tokens"]
+    text = f"{summary['format']}: {summary['rows']} rows, {summary['tokens']} tokens"
+    print(f"note: {text}, {share:.1f} % trained", file=sys.stderr)
+    for warning in summary["warnings"]:
+        print(f"note: {warning}", file=sys.stderr)
 
 
 def main(argv):
     options = parse_arguments(argv)
     try:
         limits.apply(options.memory_bytes, options.cpu_seconds)
-        prepare(options)
+        if options.preview_rows:
+            preview.write(options)
+        else:
+            prepare(options)
         return 0
     except PrepareError as error:
         failure, code = error, 2

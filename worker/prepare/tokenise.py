@@ -1,31 +1,31 @@
-"""Rows to token ids and loss weights, with the model's own tokenizer.json.
+"""Rows to token ids and loss weights, with the model's own tokenizer.
 
-Prompt and completion follow the rule of TRL's SFTTrainer for strings (completion_only_loss):
-  - the model's end-of-sequence token is appended, as text, to a completion that does not end with
-  it;
+Text follows the rule of TRL's SFTTrainer for strings:
+  - the model's end-of-sequence token is appended, as text, to a text or completion that does not
+    end with it;
   - ids = encode(prompt + completion), as one string, with the special tokens that the tokenizer's
-    post-processor adds (a BOS, where it adds one);
+    post-processor adds (a BOS, where it adds one; a second BOS, of a text that spells it itself,
+    is dropped, which TRL would keep);
   - the first len(encode(prompt)) ids are the prompt and carry no loss; the rest, with the end
-    token, are trained.
+    token, are trained. All are when completion_only_loss is off.
 Encoding both as one string is what a model sees when it continues a prompt, save where a token
 would span the border: there the ids of the prompt alone are no prefix, which TRL warns of, and so
 do we.
 
-Pre-tokenised rows are taken as they are: label -100 is not trained, any other label must be the
-input id itself. Padding (attention_mask 0 at either end) is dropped.
+Conversations are rendered by the chat template (chat.py) and encoded without special tokens: the
+template writes them. A prompt of messages follows the rule above; else a token is trained when any
+of its characters is (the rule of transformers' assistant mask).
 
-In both, the first token of a row has nothing before it to be predicted from: its weight is 0. Rows
+In all, the first token of a row has nothing before it to be predicted from: its weight is 0. Rows
 longer than max_seq_length lose their end.
 """
 
+import bisect
 import dataclasses
-import json
-import os
 
-import tokenizers
-from errors import PrepareError, bad_row
-
-IGNORED = -100
+from chat import Passage
+from errors import bad_row
+from rows import Text, Tokens
 
 
 @dataclasses.dataclass
@@ -34,141 +34,95 @@ class Example:
 
     input_ids: list
     loss_weights: list  # of predicting input_ids[t] from what stands before it; [0] is 0
-    truncated: bool = False
+    whole_tokens: int = 0  # before it was cut
     border_moved: bool = False  # encode(prompt) is no prefix of encode(prompt + completion)
+    bos_dropped: bool = False
+    is_chat: bool = False
 
 
-class Model:
-    """What a model directory says about tokens: vocabulary size, stop tokens, tokenizer."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        config = self._read_json("config.json")
-        if config is None:
-            raise self._bad("config.json", "no such file")
-        self.vocab_size = config.get("vocab_size")
-        if type(self.vocab_size) is not int or self.vocab_size < 1:
-            raise self._bad("config.json", '"vocab_size" must be a positive integer')
-        generation = self._read_json("generation_config.json") or {}
-        self.stop_ids = _as_set(config.get("eos_token_id")) | _as_set(
-            generation.get("eos_token_id")
-        )
-        self._tokenizer = None
-        self._end_token = None
-
-    def tokenizer(self):
-        """The tokenizer of tokenizer.json, without the padding or truncation stored in it."""
-        if self._tokenizer is None:
-            self._tokenizer = self._load_tokenizer()
-        return self._tokenizer
-
-    def end_token(self):
-        """The end-of-sequence token as text; its id joins the stop tokens."""
-        if self._end_token is None:
-            self._end_token = self._find_end_token()
-            self.stop_ids.add(self.tokenizer().token_to_id(self._end_token))
-        return self._end_token
-
-    def _load_tokenizer(self):
-        path = os.path.join(self.directory, "tokenizer.json")
-        if not os.path.exists(path):
-            raise self._bad("tokenizer.json", "no such file; text needs the model's tokenizer")
-        try:
-            tokenizer = tokenizers.Tokenizer.from_file(path)
-        except Exception as error:  # The library raises plain Exception.
-            raise self._bad("tokenizer.json", f"not a tokenizer: {error}") from error
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        return tokenizer
-
-    def _find_end_token(self):
-        for name in ("tokenizer_config.json", "special_tokens_map.json"):
-            token = (self._read_json(name) or {}).get("eos_token")
-            token = token.get("content") if isinstance(token, dict) else token
-            if isinstance(token, str):
-                if self.tokenizer().token_to_id(token) is None:
-                    raise self._bad(name, f'"eos_token" {token!r} is not in tokenizer.json')
-                return token
-        for token_id in sorted(self.stop_ids):
-            if token := self.tokenizer().id_to_token(token_id):
-                return token
-        raise self._bad(
-            "tokenizer_config.json",
-            'no end-of-sequence token: neither "eos_token" here nor "eos_token_id" in config.json; '
-            "without one the trained model would never stop",
-        )
-
-    def _read_json(self, name):
-        try:
-            with open(os.path.join(self.directory, name), encoding="utf-8") as file:
-                value = json.load(file)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, RecursionError) as error:
-            raise self._bad(name, f"not readable as JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise self._bad(name, "must hold a JSON object")
-        return value
-
-    def _bad(self, name, message):
-        path = os.path.join(self.directory, name)
-        return PrepareError("BAD_MODEL", message, field="model", file=path)
-
-
-def tokenise(model, rows, max_seq_length):
-    """Examples of a batch of rows of one format, in order. PrepareError names the row that is
-    wrong."""
-    if rows[0].format == "pretokenized":
-        return [_from_ids(model, row, max_seq_length) for row in rows]
-    return _from_text(model, rows, max_seq_length)
-
-
-def _from_text(model, rows, max_seq_length):
-    end = model.end_token()
-    prompts = [row.values["prompt"] for row in rows]
-    texts = []
-    for row in rows:
-        completion = row.values["completion"]
-        completion += "" if completion.endswith(end) else end
-        texts.append(row.values["prompt"] + completion)
-    encode = model.tokenizer().encode_batch
+def tokenise(model, chats, rows, options):
+    """Examples of a batch of rows, in order. PrepareError names the row that is wrong."""
+    passages = [None if isinstance(row, Tokens) else _passage(model, chats, row, options)
+                for row in rows]
+    texts = [passage for passage in passages if passage is not None]
+    encoded = dict(zip(map(id, texts), _encode(model, texts)))
     examples = []
-    for row, prompt, text in zip(rows, encode(prompts), encode(texts)):
-        _check_vocabulary(model, row, text.ids)
-        split = len(prompt.ids)
-        trained = [0.0] * min(split, len(text.ids)) + [1.0] * (len(text.ids) - split)
-        example = _cut(text.ids, trained, max_seq_length)
-        example.border_moved = text.ids[:split] != prompt.ids
-        examples.append(example)
+    for row, passage in zip(rows, passages):
+        if passage is None:
+            example = Example(row.ids, row.weights)
+        else:
+            example = _example(passage, *encoded[id(passage)])
+            example.is_chat = passage.bare
+        _check_vocabulary(model, row, example.input_ids)
+        examples.append(_cut(example, options.max_seq_length))
     return examples
 
 
-def _from_ids(model, row, max_seq_length):
-    ids, labels = row.values["input_ids"], row.values["labels"]
-    begin, end = _without_padding(row, row.values.get("attention_mask", [1] * len(ids)))
-    _check_vocabulary(model, row, ids)
-    for position, (token, label) in enumerate(zip(ids, labels)):
-        if label not in (IGNORED, token):
-            raise bad_row(
-                row,
-                f'"labels"[{position}] is {label}, must be {IGNORED} or the input id {token} '
-                "(labels are not shifted)",
-            )
-        if label != IGNORED and not begin <= position < end:
-            raise bad_row(row, f'"labels"[{position}] is trained, but "attention_mask" is 0 there')
-    trained = [float(label != IGNORED) for label in labels]
-    return _cut(ids[begin:end], trained[begin:end], max_seq_length)
+def _passage(model, chats, row, options):
+    if not isinstance(row, Text):
+        return chats.passage(row)
+    end = model.end_token()
+    text = row.prompt + row.completion
+    text += "" if row.completion.endswith(end) else end
+    if row.prompt and options.completion_only_loss:
+        return Passage(text, bare=False, prompt=row.prompt)
+    return Passage(text, bare=False)
 
 
-def _without_padding(row, mask):
-    if any(value not in (0, 1) for value in mask):
-        raise bad_row(row, '"attention_mask" holds a value that is neither 0 nor 1')
-    if 1 not in mask:
-        raise bad_row(row, '"attention_mask" leaves no token')
-    begin, end = mask.index(1), len(mask) - mask[::-1].index(1)
-    if 0 in mask[begin:end]:
-        raise bad_row(row, '"attention_mask" has a 0 between ones; only padding at an end is known')
-    return begin, end
+def _encode(model, passages):
+    """[(encoding of the text, ids of the prompt or None, whether a BOS was dropped)]"""
+    found = {}
+    for bare in (False, True):
+        group = [passage for passage in passages if passage.bare == bare]
+        prompts = [passage for passage in group if passage.prompt is not None]
+        batch = [p.text for p in group] + [p.prompt for p in prompts]
+        if not batch:
+            continue
+        encodings = model.tokenizer.encode_batch(batch, add_special_tokens=not bare)
+        prompt_ids = dict(zip(map(id, prompts), (e.ids for e in encodings[len(group) :])))
+        for passage, encoding in zip(group, encodings):
+            found[id(passage)] = (encoding, prompt_ids.get(id(passage)))
+    bos = model.token_id("bos") if passages else None
+    return [_without_second_bos(p, *found[id(p)], bos) for p in passages]
+
+
+def _without_second_bos(passage, encoding, prompt, bos):
+    ids = encoding.ids
+    doubled = not passage.bare and bos is not None and ids[:2] == [bos, bos]
+    if not doubled:
+        return ids, encoding.offsets, prompt, False
+    return ids[1:], encoding.offsets[1:], prompt and prompt[1:], True
+
+
+def _example(passage, ids, offsets, prompt, bos_dropped):
+    moved = False
+    if passage.spans is not None:
+        weights, moved = _weights_of(passage.spans, offsets)
+    elif prompt is None:
+        weights = [1.0] * len(ids)
+    else:
+        split = min(len(prompt), len(ids))
+        weights = [0.0] * split + [1.0] * (len(ids) - split)
+        moved = ids[:split] != prompt
+    return Example(ids, weights, border_moved=moved, bos_dropped=bos_dropped)
+
+
+def _weights_of(spans, offsets):
+    """(weights, whether a span begins inside a token) of tokens at `offsets` (begin, end)."""
+    weights = [0.0] * len(offsets)
+    moved = False
+    begins, ends = zip(*offsets) if offsets else ((), ())
+    for begin, end, weight in spans:
+        first = bisect.bisect_right(ends, begin)
+        last = bisect.bisect_left(begins, end)
+        # Some tokenizers trim spaces off a token's offsets: a token of spaces alone is left with an
+        # empty range behind them.
+        while last < len(offsets) and offsets[last] == (end, end):
+            last += 1
+        for token in range(first, last):
+            weights[token] = weight
+        moved |= first < last and begins[first] < begin
+    return weights, moved
 
 
 def _check_vocabulary(model, row, ids):
@@ -181,10 +135,8 @@ def _check_vocabulary(model, row, ids):
         )
 
 
-def _cut(ids, trained, max_seq_length):
-    weights = [0.0] + trained[1:max_seq_length]
-    return Example(ids[:max_seq_length], weights, truncated=len(ids) > max_seq_length)
-
-
-def _as_set(ids):
-    return set(ids) if isinstance(ids, list) else set() if ids is None else {ids}
+def _cut(example, max_seq_length):
+    example.whole_tokens = len(example.input_ids)
+    example.input_ids = example.input_ids[:max_seq_length]
+    example.loss_weights = [0.0] + example.loss_weights[1:max_seq_length]
+    return example

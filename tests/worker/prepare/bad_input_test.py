@@ -46,11 +46,12 @@ class BadDatasetTest(PrepareTest):
         self.expect(1, "a row is a JSON object, this is a list", b"[1, 2]")
 
     def test_unknown_format(self):
-        self.expect(1, "unknown row format (keys: text)", {"text": "x"})
+        words = 'unknown row format (keys: title); accepted: pretokenized: {"input_ids"'
+        self.expect(1, words, {"title": "x"})
 
-    def test_chat_messages(self):
+    def test_prompt_of_messages_with_a_completion_of_text(self):
         row = {"prompt": [{"role": "user", "content": "x"}], "completion": "y"}
-        self.expect(1, '"prompt" must be a string, this is a list', row)
+        self.expect(1, '"completion" is a string, but "prompt" is a list of messages', row)
 
     def test_mixed_formats(self):
         self.expect(2, "this row is pretokenized, but line 1 is prompt_completion", GOOD, TOKENS)

@@ -197,7 +197,10 @@ class FolderTest(PrepareTest):
     def test_progress_is_told(self):
         self.write_rows(*[TOKEN_ROW] * 1500)
         lines = self.prepare().stderr.splitlines()
-        self.assertEqual(lines, ["progress: 1000 rows", "progress: 1500 rows"])
+        notes = ["pretokenized: 1500 rows, 6000 tokens, 50.0 % trained"]
+        notes.append("1499 rows are the same as an earlier row")
+        progress = ["progress: 1000 rows", "progress: 1500 rows"]
+        self.assertEqual(lines, progress + ["note: " + note for note in notes])
 
 
 if __name__ == "__main__":

@@ -7,26 +7,33 @@ import sys
 import tempfile
 import unittest
 
-from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 PROGRAM = os.path.join(ROOT, "worker/prepare/snug_prepare.py")
 TEXT = ["the cat sat on the mat", "a dog and a cat", "what is a cat? an animal.", "on the mat"]
 
 
-def write_model(directory, vocab_size=None, bos=True, eos=True):
-    """A byte-level BPE of 284 tokens, <s> in front by the post-processor, </s> as end token."""
+def train_tokenizer(texts, special, vocab_size, bos=True):
+    """A byte-level BPE, <s> in front by the post-processor."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=284,
-        special_tokens=["<s>", "</s>"],
+        vocab_size=vocab_size,
+        special_tokens=special,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(TEXT, trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     if bos:
         tokenizer.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 0)])
+    return tokenizer
+
+
+def write_model(directory, vocab_size=None, bos=True, eos=True):
+    """A tokenizer of 284 tokens, </s> as end token, and the configuration beside it."""
+    tokenizer = train_tokenizer(TEXT, ["<s>", "</s>"], vocab_size=284, bos=bos)
     tokenizer.enable_truncation(3)  # stored in many a tokenizer.json; must not be obeyed
     os.makedirs(directory, exist_ok=True)
     tokenizer.save(os.path.join(directory, "tokenizer.json"))

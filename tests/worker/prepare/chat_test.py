@@ -1,0 +1,179 @@
+"""Chat templates: where they come from, what they may do, and which of them cannot be trained
+with."""
+
+import json
+import os
+import sys
+import unittest
+
+from testbed import PrepareTest, write_json
+
+CHATML = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+ROW = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "cat"}]}
+# As Qwen3's: an answer has a block of thoughts only while nothing follows it.
+FORGETS = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>' }}"
+    "{% if m.role == 'assistant' and loop.last %}{{ '<think></think>' }}{% endif %}"
+    "{{ m.content + eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+class ChatTest(PrepareTest):
+    def use(self, template):
+        path = self.path("model", "tokenizer_config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        write_json(self.model, "tokenizer_config.json", {**config, "chat_template": template})
+
+    def texts(self, *options):
+        """[(text, whether it is trained)] of the only row, as a preview shows it."""
+        run = self.prepare("--preview-rows", "1", *options, max_seq_length=512)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        with open(self.path("out"), encoding="utf-8") as file:
+            row = json.load(file)["rows"][0]
+        os.remove(self.path("out"))
+        return [(s["text"], bool(s["weight"])) for s in row["segments"]]
+
+
+class SourceTest(ChatTest):
+    def setUp(self):
+        super().setUp()
+        self.write_rows(ROW)
+
+    def source(self, *options):
+        run = self.prepare("--preview-rows", "1", *options)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        with open(self.path("out"), encoding="utf-8") as file:
+            return json.load(file)["summary"]["chat_template"]
+
+    def test_tokenizer_config(self):
+        self.use(CHATML)
+        self.assertEqual(self.source(), "tokenizer_config.json")
+        self.assertEqual(self.texts(), [("<|user|>a</s><|assistant|>", False), ("cat</s>", True)])
+
+    # transformers: a file has precedence.
+    def test_file(self):
+        self.use("{{ raise_exception('not this one') }}")
+        with open(self.path("model", "chat_template.jinja"), "w", encoding="utf-8") as file:
+            file.write(CHATML)
+        self.assertEqual(self.source(), "chat_template.jinja")
+
+    # One for rows with tools, as transformers picks it, and one that the job names.
+    def test_named_templates(self):
+        names = ("default", "tool_use", "short")
+        self.use([{"name": name, "template": "{{ '" + name + "' }}" + CHATML} for name in names])
+        self.assertEqual(self.texts()[0][0], "default<|user|>a</s><|assistant|>")
+        self.assertEqual(self.texts("--chat-template", "short")[0][0][:5], "short")
+        self.write_rows({**ROW, "tools": [{"name": "f"}]})
+        self.assertEqual(self.texts()[0][0][:8], "tool_use")
+        self.assertEqual(self.error("--chat-template", "long")["field"], "chat_template")
+
+    def test_of_the_job(self):
+        self.assertEqual(self.source("--chat-template", CHATML), "of the job")
+
+    # A template that the model does not have goes with the prepared dataset, as it is.
+    def test_goes_on(self):
+        self.prepared("--chat-template", CHATML)
+        with open(self.path("out", "chat_template.jinja"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), CHATML)
+        self.use(CHATML)
+        self.assertEqual(self.prepare("--output", self.path("own")).returncode, 0)
+        self.assertNotIn("chat_template.jinja", os.listdir(self.path("own")))
+
+    def test_none(self):
+        error = self.error()
+        self.assertEqual(error["reason"], "NO_CHAT_TEMPLATE")
+        self.assertIn("give chat_template", error["message"])
+
+    def test_variables_of_a_row(self):
+        self.use("{{ mood }}" + CHATML)
+        self.write_rows({**ROW, "chat_template_kwargs": {"mood": "gay"}})
+        self.assertEqual(self.texts()[0][0], "gay<|user|>a</s><|assistant|>")
+
+
+class SandboxTest(ChatTest):
+    """A template is a stranger's program."""
+
+    def refused(self, template, words):
+        self.write_rows(ROW)
+        error = self.error("--chat-template", template)
+        self.assertIn(words, error["message"])
+        return error
+
+    def test_python_is_out_of_reach(self):
+        for expression in ("''.__class__.__mro__", "messages.append(1)", "namespace(_x=1)"):
+            error = self.refused("{{ " + expression + ".x }}", "refuses this row: ")
+            self.assertEqual(error["line"], 1)
+
+    def test_endless_work(self):
+        self.refused("{% for i in range(10 ** 9) %}{% endfor %}", "Range too big")
+
+    def test_broken(self):
+        error = self.refused("{% for %}", "is not Jinja")
+        self.assertEqual((error["reason"], error["field"]), ("BAD_CHAT_TEMPLATE", "chat_template"))
+
+    def test_its_own_words(self):
+        self.refused("{{ raise_exception('roles must alternate') }}", "roles must alternate")
+
+    def test_date_is_told(self):
+        self.write_rows(ROW)
+        _, summary = self.prepared("--chat-template", "{{ strftime_now('%Y') }}" + CHATML)
+        self.assertIn("writes today's date into rows", " ".join(summary["warnings"]))
+
+
+class MaskTest(ChatTest):
+    TURNS = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "cat"},
+        {"role": "user", "content": "and"},
+        {"role": "assistant", "content": "dog"},
+    ]
+
+    # What an earlier answer's tokens are depends on what follows: nobody can say what is trained.
+    def test_prefixes_that_do_not_hold(self):
+        self.use(FORGETS)
+        self.write_rows({"messages": self.TURNS})
+        error = self.error()
+        self.assertEqual((error["reason"], error["line"]), ("BAD_DATASET", 1))
+        self.assertIn("writes the messages up to message 1 otherwise when more", error["message"])
+        self.assertIn("'<think></think>cat</s>' becomes 'cat</s>", error["message"])
+
+    def test_last_answer_alone_can_be_trained(self):
+        self.use(FORGETS)
+        self.write_rows({"messages": self.TURNS})
+        texts = self.texts("--mask-history", "1")
+        self.assertEqual(texts[-1], ("<think></think>dog</s>", True))
+        self.assertEqual(len(texts), 2)
+
+    # The generation prompt opens what a finished turn does not have.
+    def test_generation_prompt_that_is_no_prefix(self):
+        self.use(CHATML.replace("'<|assistant|>'", "'<|assistant|><think>'"))
+        self.write_rows(ROW)
+        self.assertIn("writes what stands before message 1 otherwise", self.error()["message"])
+
+    def test_weights_that_cannot_be_matched_to_marks(self):
+        marked = "{% generation %}x{% endgeneration %}{% generation %}y{% endgeneration %}z"
+        turns = [dict(turn) for turn in self.TURNS]
+        self.write_rows({"messages": turns})
+        self.assertEqual(self.texts("--chat-template", marked * 2)[3], ("xy", True))
+        turns[1]["weight"] = 0
+        self.write_rows({"messages": turns})
+        self.assertIn("weights differ", self.error("--chat-template", marked * 2)["message"])
+
+    # Neither text as it stands nor an object: what the template can print.
+    def test_arguments_of_calls(self):
+        call = {"function": {"name": "f", "arguments": '{"x":1}'}}
+        row = {"messages": [ROW["messages"][0], {"role": "assistant", "tool_calls": [call]}]}
+        self.write_rows(row)
+        print_arguments = "{{ messages[-1].tool_calls[0].function.arguments%s }}"
+        for rest, text in ((" | tojson", '{"x": 1}'), (" + ''", '{"x":1}')):
+            options = ("--chat-template", print_arguments % rest, "--assistant-only-loss", "0")
+            self.assertEqual("".join(t for t, _ in self.texts(*options)), text)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,119 @@
+"""The checks of a dataset: each trap is counted, told in words, and absent where it is not."""
+
+import json
+import sys
+import unittest
+
+from testbed import PrepareTest, write_json
+
+TURN = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<s>\n' }}{% endfor %}"
+GOOD = {"prompt": "a", "completion": " cat"}
+
+
+class ChecksTest(PrepareTest):
+    def summary(self, *rows, options=(), max_seq_length=64):
+        self.write_rows(*rows)
+        folder = f"out{len(self.taken)}"
+        self.taken.append(folder)
+        options = ("--output", self.path(folder), *options)
+        run = self.prepare(*options, max_seq_length=max_seq_length)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        _, summary = self.prepared(folder=folder)
+        return summary
+
+    def setUp(self):
+        super().setUp()
+        self.taken = []
+
+    def configure(self, name, **values):
+        with open(self.path("model", name), encoding="utf-8") as file:
+            config = json.load(file)
+        write_json(self.model, name, {**config, **values})
+
+    def warned(self, summary, words):
+        return [text for text in summary["warnings"] if words in text]
+
+    # Nothing is wrong: nothing is said, and every number is there.
+    def test_nothing_to_say(self):
+        summary = self.summary(GOOD, {"prompt": "what", "completion": " is a dog"})
+        self.assertEqual(summary["warnings"], [])
+        self.assertEqual(summary["format"], "prompt_completion")
+        for name in (
+            "truncated_rows truncated_tokens rows_without_stop_token untrained_rows "
+            "duplicate_rows rows_longer_than_model border_rows rows_with_masked_stop "
+            "doubled_bos_rows"
+        ).split():
+            self.assertEqual(summary[name], 0, name)
+        self.assertEqual(summary["source_rows"], 2)
+        self.assertFalse(summary["pad_is_eos"])
+
+    def test_duplicates(self):
+        summary = self.summary(GOOD, {"prompt": "a", "completion": " dog"}, GOOD, GOOD)
+        self.assertEqual(summary["duplicate_rows"], 2)
+        self.assertTrue(self.warned(summary, "2 rows are the same as an earlier row"))
+
+    # The same text, but another part of it is trained: no duplicate.
+    def test_other_mask_is_no_duplicate(self):
+        rows = ({"input_ids": [5, 6, 1], "labels": [-100, label, 1]} for label in (6, -100))
+        self.assertEqual(self.summary(*rows)["duplicate_rows"], 0)
+
+    def test_longer_than_the_model(self):
+        self.configure("config.json", max_position_embeddings=16)
+        rows = ({"input_ids": [5] * n, "labels": [5] * n} for n in (8, 12, 16, 17, 40))
+        summary = self.summary(*rows, max_seq_length=12)
+        self.assertEqual(summary["rows_longer_than_model"], 2)
+        self.assertEqual(summary["truncated_rows"], 3)
+        self.assertEqual(summary["truncated_tokens"], 4 + 5 + 28)
+        self.assertTrue(self.warned(summary, "2 rows are longer than the model's 16 positions"))
+        self.assertTrue(self.warned(summary, "3 rows are longer than max_seq_length (12 tokens)"))
+
+    # Labels made by masking the padding token, which is the end token: the end is never learned.
+    def test_padding_is_the_end_token(self):
+        self.configure("tokenizer_config.json", pad_token="</s>")
+        summary = self.summary({"input_ids": [5, 6, 7, 1], "labels": [-100, 6, 7, -100]})
+        self.assertTrue(summary["pad_is_eos"])
+        self.assertEqual(summary["rows_with_masked_stop"], 1)
+        self.assertEqual(summary["rows_without_stop_token"], 1)
+        self.assertTrue(self.warned(summary, "the padding token is the end token, and was masked"))
+        self.assertTrue(self.warned(summary, "1 of 1 rows have no trained stop token"))
+
+    # Masked by position, the same trap has no effect: our own end token is trained.
+    def test_padding_does_not_mask(self):
+        self.configure("tokenizer_config.json", pad_token="</s>")
+        summary = self.summary(GOOD)
+        self.assertEqual((summary["pad_is_eos"], summary["warnings"]), (True, []))
+
+    # The template's turns end in <s> (id 0); the model stops at </s> (id 1).
+    def test_end_of_turn_is_no_stop_token(self):
+        turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "cat"}]
+        options = ("--chat-template", TURN)
+        summary = self.summary({"messages": turns}, options=options)
+        self.assertEqual((summary["end_of_turn"], summary["end_of_turn_is_stop"]), ("<s>", False))
+        self.assertEqual(summary["rows_without_stop_token"], 1)
+        words = "ends a turn with '<s>' (id 0), which is none of the model's stop tokens [1]"
+        self.assertTrue(self.warned(summary, words))
+        write_json(self.model, "generation_config.json", {"eos_token_id": [1, 0]})
+        summary = self.summary({"messages": turns}, options=options)
+        self.assertTrue(summary["end_of_turn_is_stop"])
+        self.assertEqual(summary["warnings"], [])
+
+    def test_few_trained_tokens(self):
+        row = {"input_ids": [5] * 199 + [1], "labels": [-100] * 199 + [1]}
+        summary = self.summary(row, max_seq_length=200)
+        self.assertTrue(self.warned(summary, "only 0.50 % of the tokens are trained"))
+
+    def test_rows_of_the_split_that_are_trained_too(self):
+        options = ("--eval-split", "0.5", "--eval-output", self.path("eval"))
+        summary = self.summary(GOOD, GOOD, options=options)
+        self.assertEqual((summary["rows"], summary["eval_rows_in_train"]), (1, 1))
+
+    # Text that was rendered before spells the BOS that the tokenizer adds: of prompt and completion
+    # together one token is dropped, not one of each.
+    def test_bos_is_not_doubled(self):
+        summary = self.summary({"prompt": "<s>a", "completion": " cat"}, GOOD)
+        self.assertEqual(summary["doubled_bos_rows"], 1)
+        self.assertEqual(summary["duplicate_rows"], 1)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

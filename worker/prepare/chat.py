@@ -1,0 +1,207 @@
+"""Conversations to text, and which of it is trained.
+
+Trained is what the assistant says and how it stops, times the message's weight:
+  - with a template that marks it ({% generation %}): what is marked;
+  - else by rendering prefixes. Message i begins where the messages before it end, with the
+    generation prompt behind them, and ends where the messages up to it end. That holds only for a
+    template that never changes what it wrote for earlier messages when more follow; a row whose
+    prefixes are no prefixes is refused, because no one could say what is trained in it.
+A row that says itself where its prompt ends (prompt/completion) follows TRL: see tokenise.py.
+"""
+
+import dataclasses
+import json
+import os
+
+from chat_template import ChatTemplate, TemplateFailed
+from errors import PrepareError, bad_row
+
+OWN_TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
+
+
+@dataclasses.dataclass
+class Passage:
+    """Text to be tokenised. Trained are `spans` [(begin, end, weight)] in characters; or, with a
+    `prompt`, all tokens behind as many as the prompt alone has; without either, all.
+
+    bare    no token is added that the text does not spell
+    """
+
+    text: str
+    bare: bool
+    spans: list | None = None
+    prompt: str | None = None
+
+
+class Chats:
+    """The chat templates of a job: the given one, else the model's. `given` is a template's text,
+    or the name of one of the model's."""
+
+    def __init__(self, model, options):
+        self._model, self._options = model, options
+        self._known = {}  # name -> ChatTemplate
+
+    def about(self):
+        """Fields of snug.v1.DatasetSummary."""
+        return {"chat_template": ", ".join(sorted(t.source for t in self._known.values()))}
+
+    def new_template(self):
+        """The text of a template that the model has not, and its readers will need; or None."""
+        return next((t.text for t in self._known.values() if not t.is_models), None)
+
+    def warnings(self):
+        return [
+            f"the chat template ({template.source}) writes today's date into rows: rows that are "
+            "prepared on another day differ"
+            for template in self._known.values()
+            if template.prints_date
+        ]
+
+    def passage(self, row):
+        """The Passage of a Chat row. PrepareError names row and reason."""
+        template = self._template_of(row)
+        try:
+            if self._options.mask_history:
+                row = _last_answer(row)
+            return _passage(template, row, self._options)
+        except TemplateFailed as error:
+            message = f"the chat template ({template.source}) refuses this row: {error}"
+            raise bad_row(row, message) from error
+
+    def _template_of(self, row):
+        given = self._options.chat_template
+        templates = self._model.chat_templates()
+        name = given or ("tool_use" if row.tools and "tool_use" in templates else "default")
+        if name not in self._known:
+            found = templates.get(name) or self._not_the_models(row, given, templates)
+            self._model.end_token()  # Its id joins the stop tokens.
+            special = self._model.special_tokens
+            self._known[name] = ChatTemplate(*found, special, is_models=name in templates)
+        return self._known[name]
+
+    def _not_the_models(self, row, given, templates):
+        if given and "{" in given:
+            return given, "of the job"
+        names = f" (it has {', '.join(templates)})" if templates else ""
+        if given:
+            message = f'no file and no template of the model is called "{given}"{names}'
+            raise PrepareError("BAD_CHAT_TEMPLATE", message, field="chat_template")
+        if row.own_template and not templates:
+            with open(os.path.join(OWN_TEMPLATES, row.own_template), encoding="utf-8") as file:
+                return file.read(), f"{row.own_template} of Snug"
+        raise PrepareError(
+            "NO_CHAT_TEMPLATE",
+            f"the dataset holds conversations, but the model has no chat template{names}: give "
+            "chat_template, a file or the text of one",
+            field="chat_template",
+        )
+
+
+def _last_answer(row):
+    """Only the assistant's last message is trained."""
+    last = max((i for i, weight in enumerate(row.weights) if weight), default=None)
+    weights = [weight if i == last else 0.0 for i, weight in enumerate(row.weights)]
+    return dataclasses.replace(row, weights=weights)
+
+
+def _passage(template, row, options):
+    render = _renderer(template, row)
+    if row.prompt is not None:
+        return _completion(template, row, render, options)
+    text, marked = render(row.messages)
+    if not options.assistant_only_loss:
+        return Passage(text, bare=True)
+    if template.has_markers:
+        spans = _marked_spans(template, row, marked)
+    else:
+        spans = _prefix_spans(template, row, text, render)
+    return Passage(text, bare=True, spans=spans)
+
+
+def _renderer(template, row):
+    """render(messages, add_generation_prompt=False) -> (text, marked spans).
+
+    Arguments of tool calls are objects in the templates of most models and text in OpenAI's form:
+    text that spells an object is handed over as one, but to a template that cannot print it.
+    """
+    plain = {"tools": row.tools, "variables": row.variables}
+
+    def render(messages, **more):
+        objects = [_with_argument_objects(message) for message in messages]
+        try:
+            return template.render(objects, **plain, **more)
+        except TemplateFailed:
+            if objects == messages:
+                raise
+            return template.render(messages, **plain, **more)
+
+    return render
+
+
+def _with_argument_objects(message):
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    return {**message, "tool_calls": [_with_object(call) for call in calls]}
+
+
+def _with_object(call):
+    if "function" in call:
+        return {**call, "function": _with_object(call["function"])}
+    try:
+        arguments = json.loads(call.get("arguments") or "null")
+    except (TypeError, ValueError, RecursionError):
+        return call
+    return {**call, "arguments": arguments} if isinstance(arguments, dict) else call
+
+
+def _completion(template, row, render, options):
+    text, _ = render(row.messages)
+    if not options.completion_only_loss:
+        return Passage(text, bare=True)
+    prompt, _ = render(row.messages[: row.prompt], add_generation_prompt=True)
+    if not text.startswith(prompt):
+        raise bad_row(row, _no_prefix(template, "the prompt", prompt, text))
+    return Passage(text, bare=True, prompt=prompt)
+
+
+def _marked_spans(template, row, marked):
+    answers = [w for message, w in zip(row.messages, row.weights) if message["role"] == "assistant"]
+    if len(marked) == len(answers):
+        return [(begin, end, weight) for (begin, end), weight in zip(marked, answers) if weight]
+    if len(set(answers)) > 1:  # All alike need no telling apart.
+        raise bad_row(
+            row,
+            f"weights differ, but the chat template ({template.source}) marks {len(marked)} "
+            f"pieces of {len(answers)} assistant messages: which is which cannot be told",
+        )
+    return [(begin, end, answers[0]) for begin, end in marked if answers and answers[0]]
+
+
+def _prefix_spans(template, row, text, render):
+    spans = []
+    for index, weight in enumerate(row.weights):
+        if not weight:
+            continue
+        before, _ = render(row.messages[:index], add_generation_prompt=True)
+        upto = text
+        if index + 1 < len(row.messages):
+            upto, _ = render(row.messages[: index + 1])
+        what = f"message {index}"
+        if not text.startswith(upto):
+            raise bad_row(row, _no_prefix(template, f"the messages up to {what}", upto, text))
+        if not upto.startswith(before):
+            raise bad_row(row, _no_prefix(template, f"what stands before {what}", before, upto))
+        spans.append((len(before), len(upto), weight))
+    return spans
+
+
+def _no_prefix(template, what, prefix, text):
+    at = len(os.path.commonprefix((prefix, text)))
+    excerpt = 30  # Characters: enough to recognise the place.
+    return (
+        f"the chat template ({template.source}) writes {what} otherwise when more follows "
+        f"({prefix[at : at + excerpt]!r} becomes {text[at : at + excerpt]!r}), so what is trained "
+        "cannot be told. Give a chat_template with {% generation %} markers, or set mask_history: "
+        "true to train each conversation's last answer alone"
+    )

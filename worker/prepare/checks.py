@@ -1,0 +1,153 @@
+"""What is checked of every dataset, as numbers and as warnings in words.
+
+The traps are those that cost users a training run: no stop token learned, prompts trained or
+answers not, rows cut off, rows twice, a chat template whose turns end in a token that the model
+does not stop at. Nothing here changes a row.
+"""
+
+import array
+import collections
+import hashlib
+
+FEW_TRAINED = 0.01  # Share of trained tokens below which the mask is more likely wrong than right.
+DIGEST_BYTES = 16
+
+
+class Checks:
+    """Grows by count(); about() and warnings() tell."""
+
+    def __init__(self, model, options):
+        self._model, self._options = model, options
+        self.counts = collections.Counter()
+        self._digests = set()
+        self._unused = set()
+        self._turn_ends = collections.Counter()  # token id, or None -> rows of chat
+        self._decoded = {}
+
+    def count(self, example, row):
+        """Of every row read, also of those without a trained token, which are left out."""
+        counts, ids, weights = self.counts, example.input_ids, example.loss_weights
+        self._unused.update(row.unused)
+        counts["source_rows"] += 1
+        counts["rows_longer_than_model"] += example.whole_tokens > (
+            self._model.max_positions or example.whole_tokens
+        )
+        trained = [token for token, weight in zip(ids, weights) if weight]
+        if not trained:
+            counts["untrained_rows"] += 1
+            return
+        stops = self._model.stop_ids
+        cut = example.whole_tokens - len(ids)
+        counts["truncated_rows"] += cut > 0
+        counts["truncated_tokens"] += cut
+        counts["tokens"] += len(ids)
+        counts["trained_tokens"] += len(trained)
+        counts["border_rows"] += example.border_moved
+        counts["doubled_bos_rows"] += example.bos_dropped
+        counts["rows_without_stop_token"] += stops.isdisjoint(trained)
+        counts["rows_with_masked_stop"] += any(
+            token in stops and before and not weight
+            for token, weight, before in zip(ids[1:], weights[1:], weights)
+        )
+        counts["duplicate_rows"] += self._seen(ids, weights)
+        if example.is_chat and not cut:
+            self._turn_ends[self._turn_end(ids, weights)] += 1
+
+    def shared_with(self, other):
+        """Different rows that both hold."""
+        return len(self._digests & other._digests)
+
+    def about(self):
+        """Fields of snug.v1.DatasetSummary."""
+        names = (
+            "tokens trained_tokens truncated_rows truncated_tokens rows_without_stop_token "
+            "source_rows untrained_rows duplicate_rows rows_longer_than_model border_rows "
+            "rows_with_masked_stop doubled_bos_rows"
+        )
+        about = {name: self.counts[name] for name in names.split()}
+        about["pad_is_eos"] = self._pad_is_eos()
+        end = self._common_turn_end()
+        if end is not None:
+            about["end_of_turn"] = self._text(end)
+            about["end_of_turn_is_stop"] = end in self._model.stop_ids
+        return about
+
+    def warnings(self):
+        """One sentence each, those that cost most first."""
+        return [text for text in (*self._of_stopping(), *self._of_rows()) if text]
+
+    def _of_stopping(self):
+        counts, end = self.counts, self._common_turn_end()
+        rows = counts["source_rows"] - counts["untrained_rows"]
+        if counts["rows_without_stop_token"]:
+            yield (
+                f"{counts['rows_without_stop_token']} of {rows} rows have no trained stop token: "
+                "stopping is not learned there"
+            )
+        if end is not None and end not in self._model.stop_ids:
+            yield (
+                f"the chat template ends a turn with {self._text(end)!r} (id {end}), which is none "
+                f"of the model's stop tokens {sorted(self._model.stop_ids)}: add it to "
+                '"eos_token_id" in generation_config.json, or answers will not stop'
+            )
+        if counts["rows_with_masked_stop"]:
+            because = ""
+            if self._pad_is_eos():
+                because = ": the padding token is the end token, and was masked with it"
+            yield (
+                f"{counts['rows_with_masked_stop']} rows have a stop token right behind trained "
+                f"text that is not trained itself{because}"
+            )
+
+    def _of_rows(self):
+        counts, limit = self.counts, self._options.max_seq_length
+        share = counts["trained_tokens"] / max(counts["tokens"], 1)
+        if share < FEW_TRAINED:
+            yield f"only {100 * share:.2f} % of the tokens are trained: is the mask what you meant?"
+        texts = {
+            "untrained_rows": "have no trained token and were left out",
+            "truncated_rows": f"are longer than max_seq_length ({limit} tokens) and lost their "
+            f"end, {counts['truncated_tokens']} tokens in all",
+            "rows_longer_than_model": f"are longer than the model's {self._model.max_positions} "
+            "positions",
+            "duplicate_rows": "are the same as an earlier row",
+            "border_rows": "have a token that spans prompt and completion",
+            "doubled_bos_rows": "spell the token that the tokenizer puts in front; it was not "
+            "doubled",
+        }
+        for name, text in texts.items():
+            if counts[name]:
+                yield f"{counts[name]} rows {text}"
+        if self._unused:
+            yield "keys that are not used: " + ", ".join(sorted(self._unused))
+
+    def _seen(self, ids, weights):
+        digest = hashlib.blake2b(array.array("i", ids), digest_size=DIGEST_BYTES)
+        digest.update(array.array("f", weights))
+        before = len(self._digests)
+        self._digests.add(digest.digest())
+        return len(self._digests) == before
+
+    def _turn_end(self, ids, weights):
+        """The special token that ends the last trained stretch, white space aside; or None."""
+        last = max(position for position, weight in enumerate(weights) if weight)
+        for token in reversed(ids[: last + 1]):
+            if self._text(token).strip():
+                return token if token in self._model.added_ids else None
+        return None
+
+    def _common_turn_end(self):
+        if not self._turn_ends:
+            return None
+        return self._turn_ends.most_common(1)[0][0]
+
+    def _text(self, token):
+        if token not in self._decoded:
+            text = self._model.tokenizer.decode([token], skip_special_tokens=False)
+            self._decoded[token] = text
+        return self._decoded[token]
+
+    def _pad_is_eos(self):
+        """Of the tokenizer's own names: such a model's labels are often masked by the pad id."""
+        names = self._model.special_tokens
+        return "pad_token" in names and names["pad_token"] == names.get("eos_token")

@@ -1,0 +1,180 @@
+"""What a model directory says about tokens: vocabulary, stop tokens, tokenizer, chat templates.
+
+Reads the files that transformers' tokenizers are loaded from, and nothing else of the model. The
+precedence of chat templates is that of transformers: files, then tokenizer_config.json.
+"""
+
+import json
+import os
+
+import tokenizers
+from errors import PrepareError
+
+SPECIAL_TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+CONFIG_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
+TOKENIZER_FILE = "tokenizer.json"
+TEMPLATE_FILE = "chat_template.jinja"
+MORE_TEMPLATES = "additional_chat_templates"
+
+
+class Model:
+    """Files are read when they are asked for: rows that are tokens already need no tokenizer."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        config = self._read_json("config.json")
+        if config is None:
+            raise self.bad("config.json", "no such file")
+        text = config.get("text_config")  # Where models of text and images have the text's part.
+        config = {**config, **text} if isinstance(text, dict) else config
+        self.vocab_size = config.get("vocab_size")
+        if type(self.vocab_size) is not int or self.vocab_size < 1:
+            raise self.bad("config.json", '"vocab_size" must be a positive integer')
+        self.max_positions = config.get("max_position_embeddings")
+        generation = self._read_json("generation_config.json") or {}
+        self.stop_ids = _as_set(config.get("eos_token_id"))
+        self.stop_ids |= _as_set(generation.get("eos_token_id"))
+        self._tokenizer = None
+        self._special = None
+        self._added = None
+
+    @property
+    def has_tokenizer(self):
+        return os.path.exists(os.path.join(self.directory, TOKENIZER_FILE))
+
+    @property
+    def tokenizer(self):
+        """The tokenizer of tokenizer.json, without the padding or truncation stored in it."""
+        if self._tokenizer is None:
+            self._tokenizer = self._load_tokenizer()
+        return self._tokenizer
+
+    @property
+    def added_ids(self):
+        """Ids of tokens that text is split at: control tokens, special ones among them."""
+        if self._added is None:
+            self._added = frozenset(self.tokenizer.get_added_tokens_decoder())
+        return self._added
+
+    @property
+    def special_tokens(self):
+        """{"bos_token": "<s>", ...}: those that the tokenizer's configuration names."""
+        if self._special is None:
+            self._special = {}
+            for name in CONFIG_NAMES:
+                config = self._read_json(name) or {}
+                for key in (f"{token}_token" for token in SPECIAL_TOKENS):
+                    token = config.get(key)
+                    token = token.get("content") if isinstance(token, dict) else token
+                    if isinstance(token, str):
+                        self._special.setdefault(key, token)
+        return self._special
+
+    def token_id(self, name):
+        """The id of a special token ("bos", "pad", ...), or None."""
+        token = self.special_tokens.get(f"{name}_token")
+        return None if token is None else self.tokenizer.token_to_id(token)
+
+    def end_token(self):
+        """The end-of-sequence token as text; its id joins the stop tokens."""
+        token = self.special_tokens.get("eos_token")
+        if token is None:
+            token = next(filter(None, map(self.tokenizer.id_to_token, sorted(self.stop_ids))), None)
+        if token is None:
+            raise self.bad(
+                "tokenizer_config.json",
+                'no end-of-sequence token: neither "eos_token" here nor "eos_token_id" in '
+                "config.json; without one the trained model would never stop",
+            )
+        token_id = self.tokenizer.token_to_id(token)
+        if token_id is None:
+            raise self.bad(
+                "tokenizer_config.json", f'"eos_token" {token!r} is not in tokenizer.json'
+            )
+        self.stop_ids.add(token_id)
+        return token
+
+    def chat_templates(self):
+        """{name: (text, file)}; a model with one template calls it "default"."""
+        templates = {}
+        if (text := self._read_text(TEMPLATE_FILE)) is not None:
+            templates["default"] = (text, TEMPLATE_FILE)
+        folder = os.path.join(self.directory, MORE_TEMPLATES)
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            if name.endswith(".jinja"):
+                file = f"{MORE_TEMPLATES}/{name}"
+                templates[name.removesuffix(".jinja")] = (self._read_text(file), file)
+        if templates:
+            return templates
+        name = "tokenizer_config.json"
+        given = (self._read_json(name) or {}).get("chat_template")
+        if isinstance(given, str):
+            return {"default": (given, name)}
+        if given is None:
+            return {}
+        try:
+            return {entry["name"]: (entry["template"], name) for entry in given}
+        except (TypeError, KeyError) as error:
+            raise self.bad(name, '"chat_template" is neither text nor a list of names and '
+                                 "templates") from error
+
+    def bad(self, name, message):
+        path = os.path.join(self.directory, name)
+        return PrepareError("BAD_MODEL", message, field="model", file=path)
+
+    def _load_tokenizer(self):
+        if not self.has_tokenizer:
+            raise self.bad(TOKENIZER_FILE, "no such file; text needs the model's tokenizer")
+        try:
+            path = os.path.join(self.directory, TOKENIZER_FILE)
+            tokenizer = tokenizers.Tokenizer.from_file(path)
+        except Exception as error:  # The library raises plain Exception.
+            raise self.bad(TOKENIZER_FILE, f"not a tokenizer: {error}") from error
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self._add_tokens(tokenizer)
+        return tokenizer
+
+    def _add_tokens(self, tokenizer):
+        """Tokens that tokenizer_config.json adds to tokenizer.json, as transformers does."""
+        config = self._read_json("tokenizer_config.json") or {}
+        added = config.get("added_tokens_decoder")
+        for key, token in sorted(added.items(), key=_number) if isinstance(added, dict) else ():
+            content = token.get("content") if isinstance(token, dict) else None
+            if not isinstance(content, str) or tokenizer.token_to_id(content) is not None:
+                continue
+            flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+            flags = {flag: bool(token[flag]) for flag in flags if flag in token}
+            tokenizer.add_tokens([tokenizers.AddedToken(content, **flags)])
+            if tokenizer.token_to_id(content) != _number((key,)):
+                message = f"token {content!r} has the id {key} here, but not after tokenizer.json"
+                raise self.bad("tokenizer_config.json", message)
+
+    def _read_json(self, name):
+        text = self._read_text(name)
+        if text is None:
+            return None
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self.bad(name, f"not readable as JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise self.bad(name, "must hold a JSON object")
+        return value
+
+    def _read_text(self, name):
+        try:
+            with open(os.path.join(self.directory, name), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise self.bad(name, f"not readable: {error}") from error
+
+
+def _number(item):
+    return int(item[0]) if str(item[0]).isdigit() else -1
+
+
+def _as_set(ids):
+    return set(ids) if isinstance(ids, list) else set() if ids is None else {ids}
