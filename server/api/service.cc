@@ -103,6 +103,16 @@ grpc::ServerUnaryReactor* FineTuningService::PlanJob(Context*, const Bytes* in, 
       });
 }
 
+grpc::ServerUnaryReactor* FineTuningService::PreviewDataset(Context*, const Bytes* in, Bytes* out) {
+  using Reply = v1::PreviewDatasetResponse;
+  return UnaryCall::Start<v1::PreviewDatasetRequest, Reply>(
+      *in, out, [this](const v1::PreviewDatasetRequest& request, Answer<Reply> answer) {
+        const bool posted =
+            parts_.pool.Post([this, request, answer] { answer(parts_.advisor.Preview(request)); });
+        if (!posted) answer(Draining());
+      });
+}
+
 grpc::ServerUnaryReactor* FineTuningService::GetJob(Context*, const Bytes* in, Bytes* out) {
   return UnaryCall::Start<v1::GetJobRequest, v1::Job>(
       *in, out, [this](const v1::GetJobRequest& request, const Answer<v1::Job>& answer) {

@@ -41,7 +41,8 @@ using RawService =
                     v1::FineTuning::WithRawCallbackMethod_WatchJob<
                         v1::FineTuning::WithRawCallbackMethod_GetJobLogs<
                             v1::FineTuning::WithRawCallbackMethod_DownloadJob<
-                                v1::FineTuning::Service>>>>>>>>>;
+                                v1::FineTuning::WithRawCallbackMethod_PreviewDataset<
+                                    v1::FineTuning::Service>>>>>>>>>>;
 
 class FineTuningService : public RawService {
  public:
@@ -53,6 +54,7 @@ class FineTuningService : public RawService {
 
   grpc::ServerUnaryReactor* CreateJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* PlanJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* PreviewDataset(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* GetJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ListJobs(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CancelJob(Context*, const Bytes* in, Bytes* out) override;

@@ -4,18 +4,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
+#include "server/data/prepare_command.h"
+#include "server/data/prepared_dataset.h"
 #include "server/data/sha256.h"
-#include "server/job/errors.h"
+#include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/node/process.h"
 
@@ -23,45 +25,29 @@ namespace snug::server {
 namespace {
 
 // Raise when snug-prepare's output changes for the same input.
-constexpr const char* kFormatVersion = "3";
+constexpr const char* kFormatVersion = "4";
 constexpr const char* kPartMark = ".part-";  // <hash>.part-<random>: a run that has not ended.
 constexpr size_t kMaxRememberedHashes = 4096;
-constexpr int kExitBadInput = 2;
+// snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
+constexpr absl::Duration kPreviewTimeout = absl::Seconds(60);
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 bool Ready(const std::string& dir) { return Exists(dir + "/dataset.safetensors"); }
 
-// No fault of the user's: the disk, the machine, or a mistake in snug-prepare.
-absl::Status PrepareFailed(const RunResult& result, absl::string_view message) {
-  const std::string ending = result.signal ? absl::StrCat("signal ", result.signal)
-                                           : absl::StrCat("exit code ", result.exit_code);
-  return WithReason(
-      absl::InternalError(absl::StrCat("snug-prepare ended with ", ending, ": ", message)),
-      "PREPARE_FAILED");
-}
-
-// The last line of stderr is a JSON object: {"reason", "message", "field", "file", "line"}.
-absl::Status ErrorOf(const RunResult& result) {
-  const std::vector<std::string> lines =
-      absl::StrSplit(absl::StripAsciiWhitespace(result.err), '\n');
-  const nlohmann::json said = nlohmann::json::parse(lines.back(), nullptr, false);
-  if (!said.is_object()) return PrepareFailed(result, lines.back());
-  const auto text = [&](const char* key) {
-    const auto found = said.find(key);
-    return found != said.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  if (result.exit_code != kExitBadInput) return PrepareFailed(result, text("message"));
-  std::string message = text("message");
-  std::string place = text("file");
-  const auto line = said.find("line");
-  if (!place.empty() && line != said.end() && line->is_number_integer())
-    absl::StrAppend(&place, ":", line->get<int64_t>());
-  if (!place.empty() && !absl::StrContains(message, place))
-    message = absl::StrCat(place, ": ", message);
-  const std::string field = text("field").empty() ? "dataset" : text("field");
-  const std::string reason = text("reason").empty() ? "BAD_DATASET" : text("reason");
-  return InvalidRequest({{absl::StrCat("spec.", field), message, reason}});
+// What decides ids, the stop token and the chat form. A model for pre-tokenised rows may lack the
+// tokenizer.
+std::vector<std::string> TokenizerFiles(const std::string& model_dir) {
+  std::vector<std::string> paths;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                           "generation_config.json", "config.json", "chat_template.jinja"})
+    paths.push_back(absl::StrCat(model_dir, "/", name));
+  std::error_code ignored;
+  const std::string more = model_dir + "/additional_chat_templates";
+  for (const auto& entry : std::filesystem::directory_iterator(more, ignored))
+    paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 // Two daemons' or two runs' results for one hash are the same: the first stays.
@@ -98,16 +84,15 @@ absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path) {
 absl::StatusOr<std::string> Preparer::FolderOf(const std::string& dataset, const v1::JobSpec& spec,
                                                const std::string& model_dir) {
   ASSIGN_OR_RETURN(std::string key, ContentHash(dataset));
-  // What decides ids, the stop token and the chat form. A model for pre-tokenised rows may lack the
-  // tokenizer.
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                           "generation_config.json", "config.json"}) {
-    const std::string path = absl::StrCat(model_dir, "/", name);
+  for (const std::string& path : TokenizerFiles(model_dir)) {
     absl::StrAppend(&key, "|");
     if (!Exists(path)) continue;
     ASSIGN_OR_RETURN(const std::string hash, ContentHash(path));
     absl::StrAppend(&key, hash);
   }
+  for (const std::string& option : DataOptions(spec)) absl::StrAppend(&key, "|", option);
+  // How a file is read depends on its name's suffix.
+  absl::StrAppend(&key, "|", std::filesystem::path(dataset).extension().string());
   const bool split = dataset == spec.dataset() && spec.eval_split() > 0.0;
   absl::StrAppend(&key, "|", spec.training().max_seq_length(), "|", kFormatVersion);
   if (split) absl::StrAppend(&key, "|", spec.eval_split(), "|", spec.training().seed());
@@ -148,39 +133,44 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
 absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
                                   const std::string& model_dir, const Progress& progress) {
   const std::string mark = absl::StrCat(kPartMark, RandomHex(8));
-  RunOptions run;
-  run.argv = {settings_.python,
-              "-B",
-              settings_.script,
-              "--model",
-              model_dir,
-              "--dataset",
-              job.dataset,
-              "--output",
-              job.output + mark,
-              "--max-seq-length",
-              absl::StrCat(spec.training().max_seq_length()),
-              "--memory-bytes",
-              absl::StrCat(settings_.memory_bytes),
-              "--cpu-seconds",
-              absl::StrCat(absl::ToInt64Seconds(settings_.timeout))};
+  RunOptions run = PrepareCommand(settings_, spec, model_dir);
+  const auto add = [&](const char* name, const auto& value) {
+    run.argv.push_back(absl::StrCat(name, "=", value));
+  };
+  add("--dataset", job.dataset);
+  add("--output", job.output + mark);
   if (!job.eval_output.empty()) {
-    for (std::string argument :
-         {std::string("--eval-split"), absl::StrCat(job.eval_split), std::string("--eval-output"),
-          job.eval_output + mark, std::string("--seed"), absl::StrCat(spec.training().seed())})
-      run.argv.push_back(std::move(argument));
+    add("--eval-split", job.eval_split);
+    add("--eval-output", job.eval_output + mark);
+    add("--seed", spec.training().seed());
   }
-  run.timeout = settings_.timeout;
   run.cancelled = progress.cancelled;
   run.on_stderr_line = [&](const std::string& line) {
     absl::string_view text = line;
     if (absl::ConsumePrefix(&text, "progress: ") && progress.say) progress.say(std::string(text));
+    if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("dataset {}: {}", job.dataset, text);
   };
   ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  if (result.exit_code != 0) return ErrorOf(result);
+  if (result.exit_code != 0) return PrepareError(result);
   if (!job.eval_output.empty())
     RETURN_IF_ERROR(MoveIntoPlace(job.eval_output + mark, job.eval_output));
   return MoveIntoPlace(job.output + mark, job.output);
+}
+
+absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& spec,
+                                                             const std::string& model_dir,
+                                                             int rows) {
+  const std::string output =
+      absl::StrCat(settings_.datasets_dir, "/preview", kPartMark, RandomHex(8));
+  const absl::Cleanup remove = [&] { unlink(output.c_str()); };
+  RunOptions run = PrepareCommand(settings_, spec, model_dir);
+  run.argv.push_back("--dataset=" + spec.dataset());
+  run.argv.push_back("--output=" + output);
+  run.argv.push_back(absl::StrCat("--preview-rows=", rows));
+  run.timeout = std::min(run.timeout, kPreviewTimeout);
+  ASSIGN_OR_RETURN(const RunResult result, Run(run));
+  if (result.exit_code != 0) return PrepareError(result);
+  return ReadPreview(output);
 }
 
 void Preparer::RemoveLeftovers() {

@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "snug/v1/job.pb.h"
+#include "snug/v1/service.pb.h"
 
 namespace snug::server {
 
@@ -49,6 +50,12 @@ class Preparer {
   // Runs what is missing. Errors of the dataset carry its file, line and reason.
   absl::StatusOr<PreparedFolders> Prepare(const v1::JobSpec& spec, const std::string& model_dir,
                                           const Progress& progress);
+
+  // The first rows as they would be trained, and what the checks find in as many as a few seconds
+  // allow. Of the spec, model, dataset, the options of data and max_seq_length are read (0 = the
+  // default). Nothing is kept.
+  absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::JobSpec& spec,
+                                                     const std::string& model_dir, int rows);
 
   // Of folders that a run left unfinished. Call before the first Prepare.
   void RemoveLeftovers();

@@ -10,6 +10,24 @@
 #include "worker/program/safetensors.h"
 
 namespace snug::server {
+namespace {
+
+template <typename Message>
+absl::StatusOr<Message> ReadJson(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  std::stringstream text;
+  text << file.rdbuf();
+  Message message;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // Written by another program, perhaps a newer one.
+  const auto parsed = google::protobuf::util::JsonStringToMessage(text.str(), &message, options);
+  if (!parsed.ok())
+    return absl::DataLossError(absl::StrCat(path, ": ", std::string(parsed.message())));
+  return message;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<int64_t>> ReadRowTokens(const std::string& dir) {
   const std::string path = dir + "/dataset.safetensors";
@@ -34,18 +52,11 @@ absl::StatusOr<std::vector<int64_t>> ReadRowTokens(const std::string& dir) {
 }
 
 absl::StatusOr<v1::DatasetSummary> ReadSummary(const std::string& dir) {
-  const std::string path = dir + "/summary.json";
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  std::stringstream text;
-  text << file.rdbuf();
-  v1::DatasetSummary summary;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // Written by another program, perhaps a newer one.
-  const auto parsed = google::protobuf::util::JsonStringToMessage(text.str(), &summary, options);
-  if (!parsed.ok())
-    return absl::DataLossError(absl::StrCat(path, ": ", std::string(parsed.message())));
-  return summary;
+  return ReadJson<v1::DatasetSummary>(dir + "/summary.json");
+}
+
+absl::StatusOr<v1::PreviewDatasetResponse> ReadPreview(const std::string& path) {
+  return ReadJson<v1::PreviewDatasetResponse>(path);
 }
 
 }  // namespace snug::server

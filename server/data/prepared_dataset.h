@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "snug/v1/job.pb.h"
+#include "snug/v1/service.pb.h"
 
 namespace snug::server {
 
@@ -17,6 +18,9 @@ absl::StatusOr<std::vector<int64_t>> ReadRowTokens(const std::string& dir);
 
 // <dir>/summary.json
 absl::StatusOr<v1::DatasetSummary> ReadSummary(const std::string& dir);
+
+// What snug-prepare wrote as a preview.
+absl::StatusOr<v1::PreviewDatasetResponse> ReadPreview(const std::string& path);
 
 }  // namespace snug::server
 

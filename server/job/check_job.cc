@@ -107,6 +107,17 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   return mode;
 }
 
+absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec,
+                                         const FindModelOfJob& find_model) {
+  std::vector<Violation> found = CheckDatasetSpec(spec);
+  if (!found.empty()) return InvalidRequest(found);
+  AddStatus(found, "spec.dataset", "BAD_DATASET", CheckFile(spec.dataset()));
+  absl::StatusOr<std::string> model_dir = ModelDir(spec, find_model);
+  AddStatus(found, "spec.model", "BAD_MODEL", model_dir.status());
+  if (!found.empty()) return InvalidRequest(found);
+  return model_dir;
+}
+
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
                                     InputFiles inputs) {
   std::vector<Violation> found = CheckSpec(spec);

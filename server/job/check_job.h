@@ -31,6 +31,10 @@ enum class InputFiles { kNeeded, kDone };
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
                                     InputFiles inputs = InputFiles::kNeeded);
 
+// What a preview needs of a spec: its dataset is a file, what says how to read it is right. The
+// model's directory.
+absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const FindModelOfJob& find_model);
+
 program::TrainingMode ModeOf(const v1::JobSpec& spec);
 
 }  // namespace snug::server

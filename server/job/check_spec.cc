@@ -15,6 +15,13 @@ namespace {
 
 using v1::JobSpec;
 
+void CheckModel(const JobSpec& spec, Checker& check) {
+  if (spec.model().empty())
+    check.Add("model", "is missing: a Hugging Face model directory, or the id of a finished job");
+  else if (!IsJobId(spec.model()))
+    check.Path("model", spec.model());
+}
+
 void CheckNames(const JobSpec& spec, Checker& check) {
   if (static_cast<int64_t>(spec.display_name().size()) > kMaxDisplayNameBytes)
     check.Add("display_name", absl::StrCat("at most ", kMaxDisplayNameBytes, " bytes"));
@@ -23,10 +30,7 @@ void CheckNames(const JobSpec& spec, Checker& check) {
     check.Add("display_name", "cannot hold control characters");
     break;
   }
-  if (spec.model().empty())
-    check.Add("model", "is missing: a Hugging Face model directory, or the id of a finished job");
-  else if (!IsJobId(spec.model()))
-    check.Path("model", spec.model());
+  CheckModel(spec, check);
   if (spec.method() != JobSpec::LORA && spec.method() != JobSpec::FULL)
     check.Add("method", "is missing: lora or full");
   check.Integer("priority", spec.priority(), -kMaxPriority, kMaxPriority);
@@ -34,10 +38,18 @@ void CheckNames(const JobSpec& spec, Checker& check) {
 
 void CheckData(const JobSpec& spec, Checker& check) {
   if (spec.dataset().empty())
-    check.Add("dataset", "is missing: a JSONL file");
+    check.Add("dataset", "is missing: a file of rows to train on");
   else
     check.Path("dataset", spec.dataset());
   if (!spec.eval_dataset().empty()) check.Path("eval_dataset", spec.eval_dataset());
+  if (!JobSpec::DatasetFormat_IsValid(spec.dataset_format()))
+    check.Add("dataset_format", "is none of those that there are");
+  const std::string& chat_template = spec.chat_template();
+  if (static_cast<int64_t>(chat_template.size()) > kMaxChatTemplateBytes)
+    check.Add("chat_template", absl::StrCat("a text of ", chat_template.size(), " bytes; at most ",
+                                            kMaxChatTemplateBytes));
+  else if (absl::StrContains(chat_template, '\0'))
+    check.Add("chat_template", "cannot hold a zero byte");
   if (spec.eval_split() == 0.0) return;
   if (!(spec.eval_split() > 0.0 && spec.eval_split() < 1.0))
     check.Add("eval_split", absl::StrCat(spec.eval_split(), " is outside (0, 1)"));
@@ -94,6 +106,16 @@ std::vector<Violation> CheckSpec(const JobSpec& spec) {
   CheckLora(spec, check);
   CheckTraining(spec, check);
   CheckMemory(spec, check);
+  return check.Take();
+}
+
+std::vector<Violation> CheckDatasetSpec(const JobSpec& spec) {
+  Checker check;
+  CheckModel(spec, check);
+  CheckData(spec, check);
+  if (spec.training().max_seq_length() != 0)
+    check.Integer("training.max_seq_length", spec.training().max_seq_length(), 2,
+                  kMaxSequenceTokens);
   return check.Take();
 }
 

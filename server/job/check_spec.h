@@ -19,8 +19,13 @@ inline constexpr int64_t kMaxSequenceTokens = 4'194'304;
 inline constexpr int64_t kMaxPriority = 1000;
 inline constexpr int64_t kMaxPathBytes = 1024;
 inline constexpr int64_t kMaxDisplayNameBytes = 128;
+// The longest template of a model seen has 20 kB; an argument of a process has 128 KiB at most.
+inline constexpr int64_t kMaxChatTemplateBytes = 100'000;
 
 std::vector<Violation> CheckSpec(const v1::JobSpec& spec);
+
+// Of what a preview reads alone: model, dataset and how it is read, max_seq_length.
+std::vector<Violation> CheckDatasetSpec(const v1::JobSpec& spec);
 
 // Fills in what was not given, as job.proto says. `model_limit_tokens` caps the default of
 // max_seq_length.

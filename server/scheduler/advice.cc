@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_dataset.h"
 #include "server/job/errors.h"
@@ -11,12 +13,14 @@
 namespace snug::server {
 namespace {
 
-// Of the prepared dataset, if it is there.
-absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& job) {
+// Of the prepared dataset, if it is there; and what was found in it, into `summary`.
+absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& job,
+                                        v1::DatasetSummary* summary) {
   RowLengths lengths;
   ASSIGN_OR_RETURN(const PreparedFolders folders, preparer.Locate(job.spec, job.model_dir));
   if (!folders.ready) return lengths;
   ASSIGN_OR_RETURN(lengths.train, ReadRowTokens(folders.train));
+  ASSIGN_OR_RETURN(*summary, ReadSummary(folders.train));
   if (folders.eval.empty()) return lengths;
   ASSIGN_OR_RETURN(lengths.eval, ReadRowTokens(folders.eval));
   return lengths;
@@ -55,7 +59,8 @@ absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec) {
 
 absl::StatusOr<CheckedJob> Advisor::CheckForCreate(const v1::JobSpec& spec) {
   ASSIGN_OR_RETURN(CheckedJob job, Check(spec));
-  ASSIGN_OR_RETURN(RowLengths lengths, KnownLengths(preparer_, job));
+  v1::DatasetSummary summary;
+  ASSIGN_OR_RETURN(RowLengths lengths, KnownLengths(preparer_, job, &summary));
   if (!lengths.prepared()) lengths.train = lengths.eval = {1};
   ASSIGN_OR_RETURN(const BestDevice best, Best(devices_, job, lengths, context_bytes_));
   if (best.chosen >= 0) return job;
@@ -66,10 +71,12 @@ absl::StatusOr<CheckedJob> Advisor::CheckForCreate(const v1::JobSpec& spec) {
 
 absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& request) {
   ASSIGN_OR_RETURN(const CheckedJob job, Check(request.spec()));
-  ASSIGN_OR_RETURN(const RowLengths lengths, KnownLengths(preparer_, job));
+  v1::PlanJobResponse response;
+  ASSIGN_OR_RETURN(const RowLengths lengths,
+                   KnownLengths(preparer_, job, response.mutable_dataset()));
+  if (!lengths.prepared()) response.clear_dataset();
   ASSIGN_OR_RETURN(const BestDevice best, Best(devices_, job, lengths, context_bytes_));
   const int64_t budget = BudgetBytes(job.spec), capacity = best.device->capacity_bytes;
-  v1::PlanJobResponse response;
   response.set_length_source(lengths.prepared() ? "prepared dataset" : "max_seq_length");
   response.set_device(best.device->name);
   response.set_device_capacity_bytes(capacity);
@@ -82,6 +89,22 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
       *response.add_sites() = std::move(site);
   for (const v1::Plan& plan : best.plans) *response.add_plans() = plan;
   return response;
+}
+
+absl::StatusOr<v1::PreviewDatasetResponse> Advisor::Preview(
+    const v1::PreviewDatasetRequest& request) {
+  if (request.rows() < 0 || request.rows() > kMaxPreviewRows)
+    return InvalidRequest(
+        {{"rows", absl::StrCat(request.rows(), " is outside 0 to ", kMaxPreviewRows),
+          "BAD_FIELD"}});
+  ASSIGN_OR_RETURN(const std::string model_dir,
+                   CheckDataset(request.spec(), [this](const std::string& id) {
+                     return index_.FinishedModel(id);
+                   }));
+  const absl::Cleanup end = [this] { --previews_; };
+  if (++previews_ > kMaxPreviews) return QueueFull("previews", kMaxPreviews);
+  const int rows = request.rows() == 0 ? kDefaultPreviewRows : request.rows();
+  return preparer_.Preview(request.spec(), model_dir, rows);
 }
 
 }  // namespace snug::server

@@ -3,6 +3,7 @@
 #ifndef SERVER_SCHEDULER_ADVICE_H_
 #define SERVER_SCHEDULER_ADVICE_H_
 
+#include <atomic>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,11 @@
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
+
+inline constexpr int kMaxPreviews = 2;
+inline constexpr int kDefaultPreviewRows = 5;
+inline constexpr int kMaxPreviewRows =
+    100;  // More is no preview; with 64 KiB of text at most each.
 
 class Advisor {
  public:
@@ -31,11 +37,16 @@ class Advisor {
 
   absl::StatusOr<v1::PlanJobResponse> Plan(const v1::PlanJobRequest& request);
 
+  // Takes seconds. RESOURCE_EXHAUSTED while kMaxPreviews run: each is a process that reads a
+  // model's tokenizer, and holds a thread of the pool.
+  absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::PreviewDatasetRequest& request);
+
  private:
   const JobIndex& index_;
   Preparer& preparer_;
   const std::vector<Device> devices_;
   const int64_t context_bytes_;
+  std::atomic<int> previews_{0};
 };
 
 }  // namespace snug::server

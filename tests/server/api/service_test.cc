@@ -124,6 +124,25 @@ class ServiceTest : public testing::Test {
   static inline v1::FineTuning::Stub* stub_ = nullptr;
 };
 
+// Only a dataset and a model are needed; what is wrong with either is said by its field.
+TEST_F(ServiceTest, PreviewsADataset) {
+  v1::PreviewDatasetRequest request;
+  request.mutable_spec()->set_dataset(dir_ + "/text.jsonl");
+  request.set_rows(101);
+  v1::PreviewDatasetResponse reply;
+  const auto call = [&] {
+    grpc::ClientContext context;
+    return stub_->PreviewDataset(&context, request, &reply);
+  };
+  EXPECT_THAT(call().error_message(), HasSubstr("101 is outside 0 to 100"));
+  request.set_rows(1);
+  EXPECT_THAT(call().error_message(), HasSubstr("is missing: a Hugging Face model directory"));
+  request.mutable_spec()->set_model(dir_ + "/model");
+  EXPECT_THAT(call().error_message(), HasSubstr("cannot open " + dir_ + "/text.jsonl"));
+  WriteText(dir_ + "/text.jsonl", "{\"chosen\": \"a\", \"rejected\": \"b\"}\n");
+  EXPECT_THAT(call().error_message(), HasSubstr("text.jsonl:1: this is preference data"));
+}
+
 TEST_F(ServiceTest, WatchBeginsWithTheJobAsItIsAndEndsWithItsEnd) {
   v1::Job job;
   ASSERT_TRUE(Create(Request("steps=5"), &job).ok());

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -88,6 +89,41 @@ TEST_F(PrepareTest, FolderDependsOnContentAndLimitAlone) {
   EXPECT_NE(preparer.Locate(spec_, model)->train, first);
 }
 
+// Two jobs with one file and other options do not share what was prepared; nor does a job whose
+// model has got another chat template.
+TEST_F(PrepareTest, FolderDependsOnWhatIsTrained) {
+  Preparer preparer = With();
+  const std::string model = dir_ + "/model";
+  std::set<std::string> folders = {preparer.Locate(spec_, model)->train};
+  const v1::JobSpec plain = spec_;
+  const auto with = [&](auto set) {
+    spec_ = plain;
+    set(spec_);
+    folders.insert(preparer.Locate(spec_, model)->train);
+  };
+  with([](v1::JobSpec& spec) { spec.set_dataset_format(v1::JobSpec::TEXT); });
+  with([](v1::JobSpec& spec) { spec.set_chat_template("{{ 1 }}"); });
+  with([](v1::JobSpec& spec) { spec.set_completion_only_loss(false); });
+  with([](v1::JobSpec& spec) { spec.set_assistant_only_loss(false); });
+  with([](v1::JobSpec& spec) { spec.set_mask_history(true); });
+  WriteText(model + "/chat_template.jinja", "{{ 2 }}");
+  with([](v1::JobSpec&) {});
+  fs::create_directories(model + "/additional_chat_templates");
+  WriteText(model + "/additional_chat_templates/tool_use.jinja", "{{ 3 }}");
+  with([](v1::JobSpec&) {});
+  EXPECT_EQ(folders.size(), 8u);
+  with([](v1::JobSpec& spec) { spec.set_completion_only_loss(true); });  // As it is by default.
+  EXPECT_EQ(folders.size(), 8u);
+}
+
+// The format that the job names reaches snug-prepare: rows of tokens have no "text".
+TEST_F(PrepareTest, OptionsReachTheScript) {
+  spec_.set_dataset_format(v1::JobSpec::TEXT);
+  Preparer preparer = With();
+  const absl::Status status = Prepare(preparer).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\"text\" must be a string"));
+}
+
 TEST_F(PrepareTest, BrokenLineIsNamed) {
   WriteText(dir_ + "/train.jsonl", ReadText(dir_ + "/train.jsonl") + "{broken\n");
   Preparer preparer = With();
@@ -135,6 +171,24 @@ TEST_F(PrepareTest, ContentIsReadOnceForAFileThatDoesNotChange) {
   EXPECT_EQ(preparer.Locate(spec_, dir_ + "/model")->train, first);
   fs::last_write_time(file, time + std::chrono::milliseconds(1));
   EXPECT_NE(preparer.Locate(spec_, dir_ + "/model")->train, first);
+}
+
+// The tiny dataset trains every token of a row but the first. The model has no tokenizer, so the
+// tokens stand there by their ids.
+TEST_F(PrepareTest, PreviewKeepsNothing) {
+  Preparer preparer = With();
+  spec_.mutable_training()->set_max_seq_length(0);
+  const auto preview = preparer.Preview(spec_, dir_ + "/model", 3);
+  ASSERT_TRUE(preview.ok()) << preview.status();
+  ASSERT_EQ(preview->rows_size(), 3);
+  EXPECT_EQ(preview->rows(2).line(), 3);
+  EXPECT_EQ(preview->rows(0).trained_tokens(), 19);
+  ASSERT_EQ(preview->rows(0).segments_size(), 2);
+  EXPECT_EQ(preview->rows(0).segments(1).weight(), 1.0f);
+  EXPECT_THAT(preview->rows(0).segments(1).text(), testing::StartsWith(" 4 5 6 "));
+  EXPECT_EQ(preview->summary().rows(), 10);
+  EXPECT_TRUE(preview->whole());
+  EXPECT_TRUE(fs::is_empty(dir_ + "/datasets"));
 }
 
 TEST_F(PrepareTest, TimeLimitEndsTheWholeGroup) {

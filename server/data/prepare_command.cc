@@ -1,0 +1,83 @@
+#include "server/data/prepare_command.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+#include "server/job/errors.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int kExitBadInput = 2;
+
+// No fault of the user's: the disk, the machine, or a mistake in snug-prepare.
+absl::Status PrepareFailed(const RunResult& result, absl::string_view message) {
+  const std::string ending = result.signal ? absl::StrCat("signal ", result.signal)
+                                           : absl::StrCat("exit code ", result.exit_code);
+  return WithReason(
+      absl::InternalError(absl::StrCat("snug-prepare ended with ", ending, ": ", message)),
+      "PREPARE_FAILED");
+}
+
+}  // namespace
+
+std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
+  std::vector<std::string> options;
+  // One argument each: a template may begin with a dash.
+  const auto add = [&](const char* name, const std::string& value) {
+    options.push_back(absl::StrCat(name, "=", value));
+  };
+  if (spec.dataset_format() != v1::JobSpec::DATASET_FORMAT_UNSPECIFIED)
+    add("--format", absl::AsciiStrToLower(v1::JobSpec::DatasetFormat_Name(spec.dataset_format())));
+  if (!spec.chat_template().empty()) add("--chat-template", spec.chat_template());
+  const auto off = [](bool given, bool value) { return given && !value; };
+  if (off(spec.has_completion_only_loss(), spec.completion_only_loss()))
+    add("--completion-only-loss", "0");
+  if (off(spec.has_assistant_only_loss(), spec.assistant_only_loss()))
+    add("--assistant-only-loss", "0");
+  if (spec.mask_history()) add("--mask-history", "1");
+  return options;
+}
+
+RunOptions PrepareCommand(const PrepareSettings& settings, const v1::JobSpec& spec,
+                          const std::string& model_dir) {
+  RunOptions run;
+  run.argv = {settings.python,
+              "-B",
+              settings.script,
+              "--model=" + model_dir,
+              absl::StrCat("--max-seq-length=", spec.training().max_seq_length()),
+              absl::StrCat("--memory-bytes=", settings.memory_bytes),
+              absl::StrCat("--cpu-seconds=", absl::ToInt64Seconds(settings.timeout))};
+  const std::vector<std::string> options = DataOptions(spec);
+  run.argv.insert(run.argv.end(), options.begin(), options.end());
+  run.timeout = settings.timeout;
+  return run;
+}
+
+// The last line of stderr is a JSON object: {"reason", "message", "field", "file", "line"}.
+absl::Status PrepareError(const RunResult& result) {
+  const std::vector<std::string> lines =
+      absl::StrSplit(absl::StripAsciiWhitespace(result.err), '\n');
+  const nlohmann::json said = nlohmann::json::parse(lines.back(), nullptr, false);
+  if (!said.is_object()) return PrepareFailed(result, lines.back());
+  const auto text = [&](const char* key) {
+    const auto found = said.find(key);
+    return found != said.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  if (result.exit_code != kExitBadInput) return PrepareFailed(result, text("message"));
+  std::string message = text("message");
+  std::string place = text("file");
+  const auto line = said.find("line");
+  if (!place.empty() && line != said.end() && line->is_number_integer())
+    absl::StrAppend(&place, ":", line->get<int64_t>());
+  if (!place.empty() && !absl::StrContains(message, place))
+    message = absl::StrCat(place, ": ", message);
+  const std::string field = text("field").empty() ? "dataset" : text("field");
+  const std::string reason = text("reason").empty() ? "BAD_DATASET" : text("reason");
+  return InvalidRequest({{absl::StrCat("spec.", field), message, reason}});
+}
+
+}  // namespace snug::server

@@ -1,0 +1,27 @@
+// How snug-prepare is called, and what it says when it fails.
+#ifndef SERVER_DATA_PREPARE_COMMAND_H_
+#define SERVER_DATA_PREPARE_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/data/prepare.h"
+#include "server/node/process.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug::server {
+
+// Arguments that say what the dataset holds and what of it is trained.
+std::vector<std::string> DataOptions(const v1::JobSpec& spec);
+
+// The command but for the dataset and the output, within the limits of the settings.
+RunOptions PrepareCommand(const PrepareSettings& settings, const v1::JobSpec& spec,
+                          const std::string& model_dir);
+
+// Of a run whose exit code is not 0: the error in the last line that it wrote.
+absl::Status PrepareError(const RunResult& result);
+
+}  // namespace snug::server
+
+#endif  // SERVER_DATA_PREPARE_COMMAND_H_
