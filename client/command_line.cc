@@ -62,6 +62,25 @@ void AddCommands(CLI::App* app, CommandLine* line) {
       ->required();
 }
 
+void AddDatasets(CLI::App* app, CommandLine* line) {
+  CLI::App* datasets = app->add_subcommand("datasets", "Look at a dataset as a job would see it");
+  datasets->require_subcommand(1);
+  CLI::App* preview = datasets->add_subcommand(
+      "preview", "Show the first rows with what is trained in them, counts and warnings");
+  preview->add_option("FILE", line->file, "JSONL, JSON, CSV, TSV, parquet, arrow or plain text")
+      ->required();
+  preview->add_option("--model", line->model, "Whose tokenizer and chat template: a folder or id")
+      ->required();
+  preview->add_option("--format", line->format, "What the rows are; else the first row tells")
+      ->check(CLI::IsMember(
+          {"messages", "prompt_completion", "text", "alpaca", "sharegpt", "pretokenized"}));
+  preview->add_option("--chat-template", line->chat_template, "A file, instead of the model's own");
+  preview->add_option("--rows", line->rows, "How many; 5 when not given")
+      ->check(CLI::Range(1, 100));
+  preview->add_option("--max-seq-length", line->max_seq_length, "Tokens, as training has it")
+      ->check(CLI::Range(2, 4194304));
+}
+
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -130,6 +149,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
   AddCommands(&app, line);
+  AddDatasets(&app, line);
   const bool json = WantsJson(arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end.

@@ -31,6 +31,11 @@ struct CommandLine {
   std::vector<std::string> overrides;  // key=value
   std::string job;                     // The id or an unambiguous beginning of it.
   std::string directory;
+  std::string model;  // datasets preview
+  std::string format;
+  std::string chat_template;
+  int rows = 0;
+  int max_seq_length = 0;
   bool sites = false;
   bool watch = false;
   bool all = false;

@@ -8,7 +8,9 @@
 #include <system_error>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/hub_cache.h"
 #include "proto/snug/status_macros.h"
 #include "proto/snug/yaml.h"
 
@@ -19,20 +21,20 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxIdBytes = 63;
 
-absl::StatusOr<std::string> ReadText(const std::string& file) {
+absl::StatusOr<std::string> ReadText(const std::string& file, absl::string_view what) {
   std::error_code error;
   if (fs::is_directory(file, error)) {
-    return absl::InvalidArgumentError(absl::StrCat(file, " is a folder; a job file is needed"));
+    return absl::InvalidArgumentError(absl::StrCat(file, " is a folder; a ", what, " is needed"));
   }
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
     return absl::NotFoundError(
-        absl::StrCat("cannot read the job file ", file, ": ", std::strerror(errno)));
+        absl::StrCat("cannot read the ", what, " ", file, ": ", std::strerror(errno)));
   }
   std::ostringstream text;
   text << stream.rdbuf();
   if (stream.bad())
-    return absl::DataLossError(absl::StrCat("reading the job file ", file, " failed"));
+    return absl::DataLossError(absl::StrCat("reading the ", what, " ", file, " failed"));
   return text.str();
 }
 
@@ -60,23 +62,59 @@ bool IsJob(const std::string& model, const fs::path& folder) {
   return IsId(model) && !fs::exists(folder / model, error);
 }
 
+// A model's folder: a path, or what the Hugging Face cache has of an id, which no folder hides.
+absl::StatusOr<std::string> ModelPath(const std::string& model, const fs::path& folder) {
+  std::error_code error;
+  if (!IsHubId(model) || fs::exists(folder / model, error)) return Resolved(model, folder);
+  return FindInHubCache(model, HubKind::kModel);
+}
+
+absl::StatusOr<std::string> DatasetPath(const std::string& dataset, const fs::path& folder) {
+  std::error_code error;
+  if (!IsHubId(dataset) || fs::exists(folder / dataset, error)) return Resolved(dataset, folder);
+  absl::StatusOr<std::string> snapshot = FindInHubCache(dataset, HubKind::kDataset);
+  // A file that is not there is the likelier mistake where the id has an ending.
+  if (!snapshot.ok() && fs::path(dataset).has_extension()) return Resolved(dataset, folder);
+  RETURN_IF_ERROR(snapshot.status());
+  return OnlyDataFile(*snapshot, dataset);
+}
+
+// A chat template as the daemon takes it: text as it is; the text of a file; else a name, one of
+// the model's own templates, as it is.
+absl::StatusOr<std::string> ReadChatTemplate(const std::string& given, const fs::path& folder) {
+  const bool is_text = absl::StrContains(given, "{") || absl::StrContains(given, "\n");
+  if (given.empty() || is_text) return given;
+  const fs::path path = folder / given;
+  std::error_code error;
+  const bool is_path = absl::StrContains(given, "/") || path.extension() == ".jinja";
+  if (!is_path && !fs::exists(path, error)) return given;
+  return ReadText(path.string(), "chat template");
+}
+
 }  // namespace
+
+absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
+  if (!IsJob(spec->model(), folder)) {
+    ASSIGN_OR_RETURN(*spec->mutable_model(), ModelPath(spec->model(), folder));
+  }
+  ASSIGN_OR_RETURN(*spec->mutable_dataset(), DatasetPath(spec->dataset(), folder));
+  ASSIGN_OR_RETURN(*spec->mutable_eval_dataset(), DatasetPath(spec->eval_dataset(), folder));
+  ASSIGN_OR_RETURN(*spec->mutable_chat_template(), ReadChatTemplate(spec->chat_template(), folder));
+  if (spec->has_lora())
+    spec->mutable_lora()->set_init_adapter(Resolved(spec->lora().init_adapter(), folder));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
                                         const std::vector<std::string>& overrides) {
-  ASSIGN_OR_RETURN(const std::string text, ReadText(file));
+  ASSIGN_OR_RETURN(const std::string text, ReadText(file, "job file"));
   v1::JobSpec spec;
   RETURN_IF_ERROR(ParseYaml(text, file, &spec));
   for (const std::string& override_ : overrides) RETURN_IF_ERROR(ApplyOverride(override_, &spec));
   std::error_code error;
   const fs::path absolute = fs::absolute(file, error);
   if (error) return absl::InternalError(absl::StrCat(file, ": ", error.message()));
-  const fs::path folder = absolute.parent_path();
-  if (!IsJob(spec.model(), folder)) spec.set_model(Resolved(spec.model(), folder));
-  spec.set_dataset(Resolved(spec.dataset(), folder));
-  spec.set_eval_dataset(Resolved(spec.eval_dataset(), folder));
-  if (spec.has_lora())
-    spec.mutable_lora()->set_init_adapter(Resolved(spec.lora().init_adapter(), folder));
+  RETURN_IF_ERROR(ResolvePaths(absolute.parent_path().string(), &spec));
   if (spec.display_name().empty()) spec.set_display_name(absolute.stem().string());
   return spec;
 }

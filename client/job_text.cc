@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/dataset_text.h"
 #include "client/errors.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
@@ -47,17 +48,8 @@ std::string MemoryInFull(const v1::JobMemory& memory) {
 }
 
 std::string DatasetText(const v1::Job& job) {
-  const v1::DatasetSummary& summary = job.dataset();
-  std::string text = job.spec().dataset();
-  if (summary.rows() == 0) return text;
-  const double share =
-      summary.tokens() > 0 ? 100.0 * summary.trained_tokens() / summary.tokens() : 0;
-  absl::StrAppend(&text, absl::StrFormat(": %d rows, %d tokens (%.1f %% trained), longest row %d",
-                                         summary.rows(), summary.tokens(), share,
-                                         summary.longest_row_tokens()));
-  if (summary.truncated_rows() > 0)
-    absl::StrAppend(&text, ", ", summary.truncated_rows(), " cut off");
-  return text;
+  const std::string facts = DatasetFacts(job.dataset());
+  return facts.empty() ? job.spec().dataset() : absl::StrCat(job.spec().dataset(), ": ", facts);
 }
 
 std::string DeviceText(const v1::Job& job) {
@@ -114,6 +106,7 @@ void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
                      ? ""
                      : absl::AsciiStrToLower(v1::JobSpec::Method_Name(job.spec().method())));
   line("dataset", DatasetText(job));
+  line("format", DatasetForm(job.dataset()));
   for (const std::string& warning : job.dataset().warnings()) line("warning", warning);
   if (job.has_create_time()) line("created", TimeText(job.create_time(), zone));
   if (job.has_start_time()) line("started", TimeText(job.start_time(), zone));

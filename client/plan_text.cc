@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/dataset_text.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
 
@@ -42,6 +43,10 @@ void PrintLengths(const v1::PlanJobResponse& reply, std::ostream& out) {
     out << ": the dataset is not prepared yet, so every row counts in full";
   }
   out << "\n";
+  const std::string facts = DatasetFacts(reply.dataset());
+  if (!facts.empty()) out << "dataset  " << facts << "\n";
+  for (const std::string& warning : reply.dataset().warnings())
+    out << "warning  " << Printable(warning) << "\n";
   if (reply.plans_size() == 0) return;
   const v1::TapeKey& key = reply.plans(HasChoice(reply) ? reply.chosen() : 0).key();
   out << absl::StrFormat("batch    at most %d tokens in %d rows, the longest of %d tokens\n",

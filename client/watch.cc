@@ -8,6 +8,7 @@
 #include "client/job_text.h"
 #include "client/json.h"
 #include "client/progress.h"
+#include "client/table.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
@@ -70,8 +71,19 @@ class Watcher {
     if (line_.output == Output::kJson) {
       terminal_.out << JsonLine(JobToJson(job_)) << std::flush;
     } else {
+      WarnOnce();
       printer_.Show(job_, absl::Now());
     }
+  }
+
+  // What was found in the dataset, as soon as it is prepared: there is still time to cancel.
+  void WarnOnce() {
+    if (warned_ || job_.dataset().rows() == 0) return;
+    warned_ = true;
+    if (job_.dataset().warnings().empty()) return;
+    printer_.FinishLine();
+    for (const std::string& warning : job_.dataset().warnings())
+      terminal_.out << "warning    " << Printable(warning) << std::endl;
   }
 
   int End() {
@@ -84,6 +96,7 @@ class Watcher {
   Terminal& terminal_;
   ProgressPrinter printer_;
   Backoff backoff_{kReconnectFor};
+  bool warned_ = false;
   v1::WatchJobRequest request_;
   v1::Job job_;
 };

@@ -78,6 +78,10 @@ grpc::Status FakeServer::PlanJob(Context*, const v1::PlanJobRequest* request,
                                  v1::PlanJobResponse* reply) {
   return Ask(plan, *request, reply);
 }
+grpc::Status FakeServer::PreviewDataset(Context*, const v1::PreviewDatasetRequest* request,
+                                        v1::PreviewDatasetResponse* reply) {
+  return Ask(preview, *request, reply);
+}
 grpc::Status FakeServer::GetJob(Context*, const v1::GetJobRequest* request, v1::Job* reply) {
   return Ask(get, *request, reply);
 }

@@ -46,6 +46,7 @@ class FakeServer final : public v1::FineTuning::Service {
   // What is not set is UNIMPLEMENTED.
   Unary<v1::CreateJobRequest, v1::Job> create;
   Unary<v1::PlanJobRequest, v1::PlanJobResponse> plan;
+  Unary<v1::PreviewDatasetRequest, v1::PreviewDatasetResponse> preview;
   Unary<v1::GetJobRequest, v1::Job> get;
   Unary<v1::ListJobsRequest, v1::ListJobsResponse> list;
   Unary<v1::CancelJobRequest, v1::Job> cancel;
@@ -66,6 +67,8 @@ class FakeServer final : public v1::FineTuning::Service {
  private:
   Status CreateJob(Context*, const v1::CreateJobRequest*, v1::Job*) override;
   Status PlanJob(Context*, const v1::PlanJobRequest*, v1::PlanJobResponse*) override;
+  Status PreviewDataset(Context*, const v1::PreviewDatasetRequest*,
+                        v1::PreviewDatasetResponse*) override;
   Status GetJob(Context*, const v1::GetJobRequest*, v1::Job*) override;
   Status ListJobs(Context*, const v1::ListJobsRequest*, v1::ListJobsResponse*) override;
   Status CancelJob(Context*, const v1::CancelJobRequest*, v1::Job*) override;

@@ -102,6 +102,20 @@ TEST_F(JobFileTest, ErrorsNameTheFile) {
   EXPECT_THAT(ReadJobFile(At("jobs/bad.yaml"), {"x"}).status().message(), HasSubstr("alpha"));
 }
 
+// A template is text for the daemon: that of a file beside the job, or what stands in the job. One
+// word is the name of a template that the model has.
+TEST_F(JobFileTest, ChatTemplateIsReadWhereItIsAFile) {
+  std::ofstream(folder_ / "jobs/mine.jinja") << "{{ 1 }}";
+  EXPECT_EQ(Read("model: /m\nchat_template: mine.jinja").chat_template(), "{{ 1 }}");
+  EXPECT_EQ(Read("model: /m\nchat_template: ../jobs/mine.jinja").chat_template(), "{{ 1 }}");
+  EXPECT_EQ(Read("model: /m\nchat_template: '{% if x %}a{% endif %}'").chat_template(),
+            "{% if x %}a{% endif %}");
+  EXPECT_EQ(Read("model: /m\nchat_template: tool_use").chat_template(), "tool_use");
+  std::ofstream(folder_ / "jobs/bad.yaml") << "model: /m\nchat_template: none.jinja\n";
+  EXPECT_THAT(ReadJobFile(At("jobs/bad.yaml"), {}).status().message(),
+              HasSubstr("none.jinja: No such file"));
+}
+
 // The examples as they stand, with their paths resolved.
 TEST_F(JobFileTest, Examples) {
   const std::string examples = std::string(getenv("SNUG_SOURCE_DIR")) + "/tests/data/examples";

@@ -42,7 +42,9 @@ TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {
              measured_peak_bytes: 1073741824 }
     device: "cpu:0" epoch: 2 worker_pid: 77
     dataset { rows: 1000 tokens: 20000 trained_tokens: 9000 longest_row_tokens: 64
-              truncated_rows: 3 warnings: "half of the rows lack a stop token" }
+              truncated_rows: 3 duplicate_rows: 7 untrained_rows: 1 format: "messages"
+              chat_template: "chat_template.jinja" end_of_turn: "<|im_end|>"
+              warnings: "half of the rows lack a stop token" }
     spec { dataset: "/d.jsonl" method: FULL })")),
             "job        k3f\n"
             "name       answers\n"
@@ -54,7 +56,8 @@ TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {
             "device     cpu:0, attempt 2, process 77\n"
             "method     full\n"
             "dataset    /d.jsonl: 1000 rows, 20000 tokens (45.0 % trained), longest row 64, 3 cut "
-            "off\n"
+            "off, 7 duplicates, 1 left out\n"
+            "format     messages, chat template chat_template.jinja, answers end with <|im_end|>\n"
             "warning    half of the rows lack a stop token\n");
 }
 

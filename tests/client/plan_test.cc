@@ -45,6 +45,19 @@ class PlanTest : public ::testing::Test {
   std::string file_;
 };
 
+// A dataset that is prepared has been looked at: what was found is said before anything runs.
+TEST_F(PlanTest, PrintsWhatWasFoundInTheDataset) {
+  v1::DatasetSummary& dataset = *reply_.mutable_dataset();
+  dataset.set_rows(10);
+  dataset.set_tokens(200);
+  dataset.set_trained_tokens(50);
+  dataset.set_longest_row_tokens(30);
+  dataset.add_warnings("2 rows are the same as an earlier row");
+  EXPECT_THAT(server_.Run({"plan", file_}).out,
+              HasSubstr("dataset  10 rows, 200 tokens (25.0 % trained), longest row 30\n"
+                        "warning  2 rows are the same as an earlier row\n"));
+}
+
 TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
   const Ran ran = server_.Run({"plan", file_, "training.max_steps=5"});
   EXPECT_EQ(ran.code, 0) << ran.err;

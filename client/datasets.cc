@@ -1,0 +1,57 @@
+// datasets preview: rows as they would be trained. The daemon reads them, so that what is shown is
+// what a job would get there.
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "client/commands.h"
+#include "client/dataset_text.h"
+#include "client/job_file.h"
+#include "client/json.h"
+#include "proto/snug/status_macros.h"
+
+namespace snug::client {
+namespace {
+
+absl::StatusOr<v1::JobSpec> SpecOf(const CommandLine& line) {
+  v1::JobSpec spec;
+  spec.set_model(line.model);
+  spec.set_dataset(line.file);
+  spec.set_chat_template(line.chat_template);
+  spec.mutable_training()->set_max_seq_length(line.max_seq_length);
+  v1::JobSpec::DatasetFormat format = v1::JobSpec::DATASET_FORMAT_UNSPECIFIED;
+  const std::string name = absl::AsciiStrToUpper(line.format);
+  if (!name.empty() && !v1::JobSpec::DatasetFormat_Parse(name, &format))
+    return absl::InvalidArgumentError(absl::StrCat("--format ", line.format, " is no format"));
+  spec.set_dataset_format(format);
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  if (error) return absl::InternalError(absl::StrCat("no working directory: ", error.message()));
+  RETURN_IF_ERROR(ResolvePaths(here.string(), &spec));
+  return spec;
+}
+
+// NO_COLOR: https://no-color.org
+bool WantsColour(const Terminal& terminal) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return terminal.is_tty && (no_colour == nullptr || *no_colour == '\0');
+}
+
+}  // namespace
+
+absl::StatusOr<int> PreviewDataset(const CommandLine& line, Terminal& terminal) {
+  v1::PreviewDatasetRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_spec(), SpecOf(line));
+  request.set_rows(line.rows);
+  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  ASSIGN_OR_RETURN(const v1::PreviewDatasetResponse reply,
+                   connection.Call(&v1::FineTuning::Stub::PreviewDataset, request));
+  if (line.output == Output::kJson)
+    terminal.out << JsonText(ToJson(reply));
+  else
+    PrintPreview(reply, WantsColour(terminal), terminal.out);
+  return kExitOk;
+}
+
+}  // namespace snug::client
