@@ -12,6 +12,10 @@ from tests.harness.daemon import Daemon, evaluation_lines, metric_lines
 
 SPLIT = ("eval_split=0.2", "training.eval_steps=2")
 ROWS, HELD_OUT = 40, 8
+EVALUATION = {
+    *("eval_loss", "eval_mean_token_accuracy", "eval_entropy", "eval_runtime"),
+    *("global_step", "epoch"),
+}
 
 
 class EvaluationTest(unittest.TestCase):
@@ -37,6 +41,21 @@ class EvaluationTest(unittest.TestCase):
         _, held_out = rows_of(self.daemon, job["id"])
         return mean_loss(models.load_model(output, torch.float32), held_out)
 
+    def tokens_by_transformers(self, job, output):
+        """(accuracy, entropy) of the exported model over the trained tokens held out."""
+        _, held_out = rows_of(self.daemon, job["id"])
+        model = models.load_model(output, torch.float32).eval()
+        right, entropies = [], []
+        for ids, weights in held_out:
+            ids = torch.tensor(ids)
+            with torch.no_grad():
+                logits = model(input_ids=ids[None]).logits[0, :-1].double()
+            trained = torch.tensor(weights[1:]) > 0
+            right += (logits.argmax(-1) == ids[1:])[trained].tolist()
+            distribution = torch.distributions.Categorical(logits=logits[trained])
+            entropies += distribution.entropy().tolist()
+        return sum(right) / len(right), sum(entropies) / len(entropies)
+
     def test_lines_follow_eval_steps_and_tell_the_loss_of_the_held_out_rows(self):
         job, output = self.finish("training.max_steps=5")
         lines = evaluation_lines(output / "metrics.jsonl")
@@ -44,11 +63,16 @@ class EvaluationTest(unittest.TestCase):
         steps = metric_lines(output / "metrics.jsonl")
         self.assertEqual([line["global_step"] for line in steps], [1, 2, 3, 4, 5])
         for line in lines:
-            self.assertEqual(set(line), {"eval_loss", "global_step", "epoch"})
+            self.assertEqual(set(line), EVALUATION)
+            self.assertGreater(line["eval_runtime"], 0.0)
             self.assertEqual(line["epoch"], steps[line["global_step"] - 1]["epoch"])
         self.assertEqual(job["progress"]["eval_loss"], lines[-1]["eval_loss"])
         expected = self.loss_by_transformers(job, output)
         self.assertAlmostEqual(lines[-1]["eval_loss"], expected, delta=1e-5 * expected)
+
+        accuracy, entropy = self.tokens_by_transformers(job, output)
+        self.assertEqual(lines[-1]["eval_mean_token_accuracy"], accuracy)
+        self.assertAlmostEqual(lines[-1]["eval_entropy"], entropy, delta=1e-5 * entropy)
 
         shorter = self.finish("training.max_steps=2")
         expected = self.loss_by_transformers(*shorter)
