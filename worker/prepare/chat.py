@@ -3,9 +3,9 @@
 Trained is what the assistant says and how it stops, times the message's weight:
   - with a template that marks it ({% generation %}): what is marked;
   - else by rendering prefixes. Message i begins where the messages before it end, with the
-    generation prompt behind them, and ends where the messages up to it end. That holds only for a
-    template that never changes what it wrote for earlier messages when more follow; a row whose
-    prefixes are no prefixes is refused, because no one could say what is trained in it.
+    generation prompt behind them, and ends where the messages up to it end, or where its end of
+    turn ends when it is written otherwise as the last message. A row of which neither can be told
+    is refused, because no one could say what is trained in it.
 A row that says itself where its prompt ends (prompt/completion) follows TRL: see tokenise.py.
 """
 
@@ -16,6 +16,8 @@ import os
 from chat_template import ChatTemplate, TemplateFailed
 from errors import PrepareError, bad_row
 
+# Contents that no template treats in a way of its own, and that share no first or last character.
+SENTINELS = ("QX", "ZW")
 OWN_TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 
 
@@ -63,7 +65,7 @@ class Chats:
         try:
             if self._options.mask_history:
                 row = _last_answer(row)
-            return _passage(template, row, self._options)
+            return _passage(template, row, self._options, self._model)
         except TemplateFailed as error:
             message = f"the chat template ({template.source}) refuses this row: {error}"
             raise bad_row(row, message) from error
@@ -104,7 +106,7 @@ def _last_answer(row):
     return dataclasses.replace(row, weights=weights)
 
 
-def _passage(template, row, options):
+def _passage(template, row, options, model):
     render = _renderer(template, row)
     if row.prompt is not None:
         return _completion(template, row, render, options)
@@ -114,7 +116,7 @@ def _passage(template, row, options):
     if template.has_markers:
         spans = _marked_spans(template, row, marked)
     else:
-        spans = _prefix_spans(template, row, text, render)
+        spans = _prefix_spans(template, row, text, render, model.added_tokens)
     return Passage(text, bare=True, spans=spans)
 
 
@@ -178,22 +180,61 @@ def _marked_spans(template, row, marked):
     return [(begin, end, answers[0]) for begin, end in marked if answers and answers[0]]
 
 
-def _prefix_spans(template, row, text, render):
+def _prefix_spans(template, row, text, render, added_tokens):
     spans = []
     for index, weight in enumerate(row.weights):
         if not weight:
             continue
         before, _ = render(row.messages[:index], add_generation_prompt=True)
-        upto = text
-        if index + 1 < len(row.messages):
-            upto, _ = render(row.messages[: index + 1])
-        what = f"message {index}"
+        if not text.startswith(before):
+            what = f"what stands before message {index}"
+            raise bad_row(row, _no_prefix(template, what, before, text))
+        upto, _ = render(row.messages[: index + 1])
+        end = len(upto)
         if not text.startswith(upto):
-            raise bad_row(row, _no_prefix(template, f"the messages up to {what}", upto, text))
-        if not upto.startswith(before):
-            raise bad_row(row, _no_prefix(template, f"what stands before {what}", before, upto))
-        spans.append((len(before), len(upto), weight))
+            end = _end_in_context(row.messages, index, text, render, added_tokens)
+        if end is None or end < len(before):
+            what = f"the messages up to message {index}"
+            raise bad_row(row, _no_prefix(template, what, upto, text))
+        spans.append((len(before), end, weight))
     return spans
+
+
+def _end_in_context(messages, index, text, render, added_tokens):
+    """Where message `index` ends in `text`, for a template that writes a message otherwise when
+    more follow (Qwen3 drops thoughts, Phi-3 ends the last one twice); None where it cannot be told.
+
+    Two other contents in its place tell content and surroundings apart: what stands behind the
+    content, in context and as the last message, begins with the same end of turn.
+    """
+    in_context, as_last = [], []
+    for content in SENTINELS:
+        changed = [*messages[:index], {**messages[index], "content": content}]
+        as_last.append(render(changed)[0])
+        in_context.append(render(changed + messages[index + 1 :])[0])
+    behind, behind_last = _common_suffix(in_context), _common_suffix(as_last)
+    begin = len(os.path.commonprefix(in_context))
+    printed = in_context[0][begin : len(in_context[0]) - len(behind)]
+    turn_end = _common_beginning(behind, behind_last, added_tokens)
+    once = printed == SENTINELS[0]
+    if not once or not text.endswith(behind) or (behind_last and not turn_end):
+        return None
+    return len(text) - len(behind) + turn_end
+
+
+def _common_beginning(one, other, added_tokens):
+    """Characters that both begin with. "<|end|>" and "<|endoftext|>" begin alike, but not as the
+    tokens that they are: none of either is cut in two."""
+    end = len(os.path.commonprefix((one, other)))
+    for text in (one, other):
+        for token in added_tokens:
+            begin = text.find(token, max(end - len(token) + 1, 0), end + len(token) - 1)
+            end = begin if 0 <= begin < end else end
+    return end
+
+
+def _common_suffix(texts):
+    return os.path.commonprefix([text[::-1] for text in texts])[::-1]
 
 
 def _no_prefix(template, what, prefix, text):

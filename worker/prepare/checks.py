@@ -133,7 +133,7 @@ class Checks:
         last = max(position for position, weight in enumerate(weights) if weight)
         for token in reversed(ids[: last + 1]):
             if self._text(token).strip():
-                return token if token in self._model.added_ids else None
+                return token if token in self._model.added_tokens.values() else None
         return None
 
     def _common_turn_end(self):

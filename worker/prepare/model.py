@@ -50,10 +50,11 @@ class Model:
         return self._tokenizer
 
     @property
-    def added_ids(self):
-        """Ids of tokens that text is split at: control tokens, special ones among them."""
+    def added_tokens(self):
+        """{text: id} of tokens that text is split at: control tokens, special ones among them."""
         if self._added is None:
-            self._added = frozenset(self.tokenizer.get_added_tokens_decoder())
+            decoder = self.tokenizer.get_added_tokens_decoder()
+            self._added = {token.content: token_id for token_id, token in decoder.items()}
         return self._added
 
     @property

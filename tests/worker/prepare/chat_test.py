@@ -133,21 +133,44 @@ class MaskTest(ChatTest):
         {"role": "assistant", "content": "dog"},
     ]
 
-    # What an earlier answer's tokens are depends on what follows: nobody can say what is trained.
-    def test_prefixes_that_do_not_hold(self):
+    # Written otherwise when more follows, but the answer and its end of turn are found in context.
+    def test_answers_that_change_when_more_follows(self):
         self.use(FORGETS)
+        self.write_rows({"messages": self.TURNS})
+        self.assertEqual(
+            self.texts(),
+            [
+                ("<|user|>a</s><|assistant|>", False),
+                ("cat</s>", True),
+                ("<|user|>and</s><|assistant|>", False),
+                ("<think></think>dog</s>", True),
+            ],
+        )
+        self.assertEqual(self.texts("--mask-history", "1")[1][0], "<think></think>dog</s>")
+
+    # As Phi-3's: the conversation's end is written behind the last message alone.
+    def test_end_of_the_conversation(self):
+        chat = CHATML.replace("eos_token", "'<s>'")
+        self.use(chat.replace("{% endif %}", "{% else %}{{ eos_token }}{% endif %}"))
+        self.write_rows({"messages": self.TURNS})
+        trained = [text for text, trained in self.texts() if trained]
+        self.assertEqual(trained, ["cat<s>", "dog<s></s>"])
+
+    # What stands before an answer depends on what follows it: nobody can say what is trained.
+    def test_prefixes_that_do_not_hold(self):
+        self.use("{{ messages | length }} messages: " + CHATML)
         self.write_rows({"messages": self.TURNS})
         error = self.error()
         self.assertEqual((error["reason"], error["line"]), ("BAD_DATASET", 1))
-        self.assertIn("writes the messages up to message 1 otherwise when more", error["message"])
-        self.assertIn("'<think></think>cat</s>' becomes 'cat</s>", error["message"])
+        words = "writes what stands before message 1 otherwise when more follows ('1 messages: "
+        self.assertIn(words, error["message"])
 
-    def test_last_answer_alone_can_be_trained(self):
-        self.use(FORGETS)
+    # The answer is written twice, and otherwise as the last message.
+    def test_answers_that_are_written_twice(self):
+        self.use(FORGETS.replace("m.content", "m.content + m.content"))
         self.write_rows({"messages": self.TURNS})
-        texts = self.texts("--mask-history", "1")
-        self.assertEqual(texts[-1], ("<think></think>dog</s>", True))
-        self.assertEqual(len(texts), 2)
+        self.assertIn("the messages up to message 1 otherwise", self.error()["message"])
+        self.assertEqual(len(self.texts("--mask-history", "1")), 2)
 
     # The generation prompt opens what a finished turn does not have.
     def test_generation_prompt_that_is_no_prefix(self):

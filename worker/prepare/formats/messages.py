@@ -30,7 +30,8 @@ def recognises(values):
 
 
 def read(record):
-    key = "messages" if "messages" in record.values else "conversations"
+    others = "messages" not in record.values and "conversations" in record.values
+    key = "conversations" if others else "messages"
     if "functions" in record.values:
         raise bad_row(record, '"functions" is the form that "tools" has replaced; write "tools"')
     messages, weights = checked(record, f'"{key}"', fields.structure(record, key))
