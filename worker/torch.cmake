@@ -1,6 +1,6 @@
 # LibTorch as the library `snug_torch`, and its precompiled headers as `snug_torch_pch`.
 #
-#   snug_use_torch(target)   links the target to LibTorch, with <torch/torch.h> precompiled
+#   snug_use_torch(target)   links the target to LibTorch, with <ATen/ATen.h> precompiled
 #
 # LibTorch's own CMake package is not used: it refuses to load without a CUDA toolkit even for a CPU
 # build, overrides CUDA's architectures, and exports the wheel's Protobuf 3.13 headers to every
@@ -59,7 +59,9 @@ file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc "// Carries the precompiled 
 add_library(snug_torch_pch STATIC ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc)
 target_compile_options(snug_torch_pch PUBLIC "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
 target_link_libraries(snug_torch_pch PUBLIC snug_torch)
-target_precompile_headers(snug_torch_pch PRIVATE <torch/torch.h>)
+# <torch/torch.h> instead would triple a file's compile time: all that its headers instantiate is
+# compiled again in each.
+target_precompile_headers(snug_torch_pch PRIVATE <ATen/ATen.h> <ATen/Parallel.h>)
 
 function(snug_use_torch target)
   target_link_libraries(${target} PRIVATE snug_torch_pch)
