@@ -1,8 +1,8 @@
 // What each op takes from its slice of the arena, in closed form. Found by measuring with the
 // worker's own allocator (torch 2.11, a CPU with avx512_bf16, 1 to 8 threads);
 // tests/worker/execute/workspace_test.cc holds them against it: never less, at most 1.1 times + 64
-// KiB. fp32 products take nothing (MKL's buffers are its own); bf16 products are oneDNN's, whose
-// scratch comes from our allocator.
+// KiB. What products need besides operands and results is bounded and part of the context
+// (worker/execute/gemm.h).
 #include "worker/program/workspace.h"
 
 #include <algorithm>
@@ -14,32 +14,6 @@ namespace snug::program {
 namespace {
 
 constexpr int64_t kF32 = 4, kBF16 = 2;
-
-int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-// ---- oneDNN's blocked products ------------------------------------------------------------------
-
-// The packed part of the second operand: 64 columns of up to 512 of the K terms, twice where K is
-// longer.
-int64_t PackedBytes(int64_t terms) {
-  constexpr int64_t kColumns = 64, kBlock = 512, kGrain = 32;
-  if (terms <= kBlock) return kColumns * kBF16 * RoundUp(terms, kGrain);
-  return kColumns * kBF16 * (terms <= 2 * kBlock ? kBlock : 2 * kBlock);
-}
-
-constexpr int64_t kBlockRows = 256, kBlockColumns = 64;
-
-// Fp32 sums of one block of the result.
-int64_t SumBytes(int64_t rows, int64_t columns) {
-  return kF32 * std::min(rows, kBlockRows) * std::min(RoundUp(columns, 16), kBlockColumns);
-}
-
-// (rows, terms) times (terms, columns), in pieces of kProductRows.
-int64_t Bf16Product(int64_t rows, int64_t terms, int64_t columns, const Machine& machine) {
-  constexpr int64_t kBook = 1024 + 64;
-  return machine.threads *
-         (PackedBytes(terms) + SumBytes(std::min(rows, kProductRows), columns) + kBook);
-}
 
 // ---- attention ----------------------------------------------------------------------------------
 
@@ -96,11 +70,18 @@ int64_t ConvertedRows(const RunShape& run, int64_t width) {
   return Aligned(std::min(run.key.tokens, kConvertRows) * width * kF32);
 }
 
-int64_t LinearBytes(const RunShape& run, const Machine& machine) {
+// A part of a result that is summed in fp32 before it is rounded to the compute type.
+int64_t PartBytes(const RunShape& run, int64_t rows, int64_t columns) {
   if (run.compute == DType::kF32) return 0;
-  const int64_t in = WidthOf(run, run.op->inputs[0]), out = WidthOf(run, run.op->outputs[0]);
-  if (run.direction == Direction::kForward) return Bf16Product(run.key.tokens, in, out, machine);
-  return (run.wanted.inputs & 1) != 0 ? Bf16Product(run.key.tokens, out, in, machine) : 0;
+  return Aligned(std::min(rows, kPartRows) * std::min(columns, kPartColumns) * kF32);
+}
+
+int64_t LinearBytes(const RunShape& run) {
+  if (run.direction == Direction::kForward) {
+    return PartBytes(run, run.key.tokens, WidthOf(run, run.op->outputs[0]));
+  }
+  if ((run.wanted.inputs & 1) == 0) return 0;
+  return PartBytes(run, run.key.tokens, WidthOf(run, run.op->inputs[0]));
 }
 
 int64_t LoraDownBytes(const RunShape& run) {
@@ -108,20 +89,19 @@ int64_t LoraDownBytes(const RunShape& run) {
   return plain ? 0 : ConvertedRows(run, WidthOf(run, run.op->inputs[0]));
 }
 
-// The frozen product is done when the adapter's begins.
-int64_t LoraLinearBytes(const RunShape& run, const Machine& machine) {
-  if (run.compute == DType::kF32) return 0;
-  return std::max(LinearBytes(run, machine), ConvertedRows(run, WidthOf(run, run.op->outputs[0])));
+// The frozen product is done when the adapter's gradients begin.
+int64_t LoraLinearBytes(const RunShape& run) {
+  if (run.compute == DType::kF32 || run.direction == Direction::kForward) return LinearBytes(run);
+  return std::max(LinearBytes(run), ConvertedRows(run, WidthOf(run, run.op->outputs[0])));
 }
 
-int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
+int64_t HeadLossBytes(const RunShape& run) {
   const int64_t rows = std::min(run.key.tokens, kHeadChunkRows), element = SizeOf(run.compute);
   const int64_t width = WidthOf(run, run.op->inputs[0]);
   const int64_t chunk = Aligned(rows * width * element) + Aligned(rows * run.vocabulary * element);
-  if (run.compute == DType::kF32) return chunk;
-  const int64_t forward = Bf16Product(rows, width, run.vocabulary, machine);
+  const int64_t forward = PartBytes(run, rows, run.vocabulary);
   if (run.direction == Direction::kForward) return chunk + forward;
-  return chunk + std::max(forward, Bf16Product(rows, run.vocabulary, width, machine));
+  return chunk + std::max(forward, PartBytes(run, rows, width));
 }
 
 }  // namespace
@@ -129,16 +109,16 @@ int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
 int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
   switch (run.op->code) {
     case OpCode::kLinear:
-      return LinearBytes(run, machine);
+      return LinearBytes(run);
     case OpCode::kLoraDown:
       return LoraDownBytes(run);
     case OpCode::kLoraLinear:
-      return LoraLinearBytes(run, machine);
+      return LoraLinearBytes(run);
     case OpCode::kAttention:
       return run.direction == Direction::kForward ? AttentionForward(run, machine)
                                                   : AttentionBackward(run, machine);
     case OpCode::kHeadLoss:
-      return HeadLossBytes(run, machine);
+      return HeadLossBytes(run);
     case OpCode::kEmbedding:
     case OpCode::kNormalize:
     case OpCode::kAffine:

@@ -13,9 +13,9 @@ namespace snug::program {
 // stay in the cache.
 inline constexpr int64_t kConvertRows = 256;
 
-// Rows of a bf16 product at a time. From some 1,000 rows on oneDNN copies all of its operand for
-// some widths; below, its scratch has the closed form of workspace.cc.
-inline constexpr int64_t kProductRows = 512;
+// Parts of a bf16 product's result, which are summed in fp32 first: enough rows for a product to
+// run at full speed, few enough bytes to stay in the cache.
+inline constexpr int64_t kPartRows = 512, kPartColumns = 2048;
 
 // Key heads that attention's backward takes at a time: enough query heads to keep every thread busy
 // (four each, so that uneven ones even out), no more than there are.

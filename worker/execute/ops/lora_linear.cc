@@ -1,7 +1,10 @@
 // y = z W^T (+ b) + scale za B^T; z (N, in) and W (out, in) in the compute dtype, za (N, R) and B
-// (out, R) fp32. In bf16 the second product runs in fp32 and is added to the rounded first, as PEFT
-// does. Backward: dz (+)= dy W, dza = scale dy B, dB += scale dy^T za.
+// (out, R) fp32; za may be columns of a wider value, which several modules share. In bf16 all is
+// summed in fp32 and y rounded once; PEFT rounds the base's share by itself.
+// Backward: dz (+)= dy W, dza = scale dy B, dB += scale dy^T za.
 #include <ATen/ATen.h>
+
+#include <cstring>
 
 #include "worker/execute/ops/bias.h"
 #include "worker/execute/ops/ops.h"
@@ -11,42 +14,55 @@
 namespace snug::execute {
 namespace {
 
+// This module's columns of za or of its gradient.
+at::Tensor OwnColumns(const OpRun& run, const View& za) {
+  return Matrix(za).narrow(1, run.op->attributes.za_column, run.parameters[1].value.width);
+}
+
 // The adapter's gradients for rows [first, ...), whose dy is given in fp32.
 void AdapterGradients(const OpRun& run, int64_t first, const View& dy) {
   const double scale = run.op->attributes.scale;
   if (run.d_in[1]) {
-    Product(run.d_in[1].Rows(first, dy.rows), Matrix(dy), Matrix(run.parameters[1].value),
-            run.adds(1), scale);
+    SumProduct(OwnColumns(run, run.d_in[1].Rows(first, dy.rows)), Matrix(dy),
+               Matrix(run.parameters[1].value), /*add=*/true, scale);
   }
   if (run.parameters[1].gradient) {
-    Product(run.parameters[1].gradient, Matrix(dy).t(), Matrix(run.in[1].Rows(first, dy.rows)),
-            /*add=*/true, scale);
+    SumProduct(Matrix(run.parameters[1].gradient), Matrix(dy).t(),
+               OwnColumns(run, run.in[1].Rows(first, dy.rows)), /*add=*/true, scale);
   }
 }
 
 }  // namespace
 
 void LoraLinearForward(const OpRun& run) {
-  const View &z = run.in[0], &za = run.in[1], &y = run.out[0];
+  const View &z = run.in[0], &y = run.out[0];
   const double scale = run.op->attributes.scale;
+  const at::Tensor za = OwnColumns(run, run.in[1]);
+  const at::Tensor weight = Matrix(run.parameters[0].value).t();
   const at::Tensor b_transposed = Matrix(run.parameters[1].value).t();
   const bool bias = LayBias(run, 2);
-  Product(y, Matrix(z), Matrix(run.parameters[0].value).t(), /*add=*/bias);
   if (y.dtype == program::DType::kF32) {
-    return Product(y, Matrix(za), b_transposed, /*add=*/true, scale);
+    Product(y, Matrix(z), weight, /*add=*/bias);
+    return Product(y, za, b_transposed, /*add=*/true, scale);
   }
-  ForEachPiece(y.rows, y.width, [&](int64_t first, const View& piece) {
-    const View to = y.Rows(first, piece.rows);
-    Cast(to, piece);
-    Product(piece, Matrix(za.Rows(first, piece.rows)), b_transposed, /*add=*/true, scale);
-    Cast(piece, to);
+  ForEachPart(y.rows, y.width, [&](const Part& part, const View& sums) {
+    const auto add = [&](const at::Tensor& rows, const at::Tensor& columns, bool to, double by) {
+      SumProduct(Matrix(sums), rows.narrow(0, part.row, part.rows),
+                 columns.narrow(1, part.column, part.columns), to, by);
+    };
+    if (bias) CastPart(part.Of(Matrix(y)), Matrix(sums));
+    add(Matrix(z), weight, /*to=*/bias, 1.0);
+    add(za, b_transposed, /*to=*/true, scale);
+    CastPart(Matrix(sums), part.Of(Matrix(y)));
   });
 }
 
 void LoraLinearBackward(const OpRun& run) {
-  const View& dy = run.d_out[0];
+  const View &dy = run.d_out[0], &dza = run.d_in[1];
   if (run.d_in[0]) Product(run.d_in[0], Matrix(dy), Matrix(run.parameters[0].value), run.adds(0));
-  if (!run.d_in[1] && !run.parameters[1].gradient) return;
+  if (!dza && !run.parameters[1].gradient) return;
+  // The first module to come leaves zeros for those that read the other columns.
+  if (dza && !run.adds(1)) std::memset(dza.data, 0, static_cast<size_t>(dza.bytes()));
   if (dy.dtype == program::DType::kF32) return AdapterGradients(run, 0, dy);
   ForEachPiece(dy.rows, dy.width, [&](int64_t first, const View& piece) {
     Cast(dy.Rows(first, piece.rows), piece);

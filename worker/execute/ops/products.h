@@ -8,67 +8,47 @@
 #include <algorithm>
 
 #include "kernels/rows.h"
+#include "worker/execute/gemm.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/tensor_view.h"
 #include "worker/program/workspace.h"
 
-// Of MKL, which the wheel's LibTorch has inside and exports without a header. Its buffers are its
-// own. Arguments: (layout, transpose a, transpose b, m, n, k, alpha, a, lda, b, ldb, beta, c,
-// ldc)
-using Bf16Gemm = void(int, int, int, int, int, int, float, const void*, int, const void*, int,
-                      float, float*, int);
-extern "C" Bf16Gemm cblas_gemm_bf16bf16f32;
-
 namespace snug::execute {
 
-// to (+)= scale * a b, in one call of the library.
-inline void WholeProduct(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
-                         double scale = 1.0) {
-  at::Tensor result = Matrix(to);
-  if (!add && scale == 1.0) {
-    at::mm_out(result, a, b);
-    return;
-  }
-  at::addmm_out(result, result, a, b, /*beta=*/add ? 1.0 : 0.0, /*alpha=*/scale);
-}
+// One operand of a product as its memory lies: rows, or the columns of a transposed view.
+struct Operand {
+  const void* data;
+  int64_t stride;
+  bool transposed;
 
-// Which operand of CBLAS a matrix is: as it lies, or the transpose of what lies there.
-struct BlasOperand {
-  static constexpr int kRowMajor = 101, kNoTranspose = 111, kTranspose = 112;
-  int transpose;
-  int stride;
+  explicit Operand(const at::Tensor& matrix)
+      : data(matrix.const_data_ptr()),
+        stride(std::max(matrix.stride(0), matrix.stride(1))),
+        transposed(matrix.stride(1) != 1) {
+    // Of a single row or column the strides say nothing.
+    stride = std::max(stride, matrix.size(transposed ? 0 : 1));
+  }
 };
 
-inline BlasOperand OperandOf(const at::Tensor& m) {
-  if (m.stride(1) == 1) {  // A single row's stride may be anything.
-    return {BlasOperand::kNoTranspose, static_cast<int>(std::max(m.stride(0), m.size(1)))};
-  }
-  return {BlasOperand::kTranspose, static_cast<int>(m.stride(1))};
-}
-
-// to (+)= scale * a b of bf16 operands, summed and kept in fp32: at::mm has that on a GPU only.
-inline void WideningProduct(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
-                            double scale) {
-  const BlasOperand left = OperandOf(a), right = OperandOf(b);
-  cblas_gemm_bf16bf16f32(BlasOperand::kRowMajor, left.transpose, right.transpose,
-                         static_cast<int>(to.rows), static_cast<int>(to.width),
-                         static_cast<int>(a.size(1)), static_cast<float>(scale), a.data_ptr(),
-                         left.stride, b.data_ptr(), right.stride, add ? 1.0f : 0.0f, to.as<float>(),
-                         static_cast<int>(to.width));
-}
-
-// to (+)= scale * a b. bf16 in pieces of kProductRows: what the library takes for one is then
-// bounded.
-inline void Product(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
-                    double scale = 1.0) {
-  if (to.dtype == program::DType::kF32) {
-    if (a.scalar_type() == at::kFloat) return WholeProduct(to, a, b, add, scale);
-    return WideningProduct(to, a, b, add, scale);
-  }
-  for (int64_t first = 0; first < to.rows; first += program::kProductRows) {
-    const int64_t rows = std::min(program::kProductRows, to.rows - first);
-    WholeProduct(to.Rows(first, rows), a.narrow(0, first, rows), b, add, scale);
-  }
+// to (+)= scale * a b, both of one number type; `to` is fp32 and may be a slice of columns.
+inline void SumProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add,
+                       double scale = 1.0) {
+  const Operand left(a), right(b);
+  const bool fp32 = a.scalar_type() == at::kFloat;
+  Gemm({.a = left.data,
+        .b = right.data,
+        .c = to.data_ptr<float>(),
+        .m = a.size(0),
+        .n = b.size(1),
+        .k = a.size(1),
+        .a_stride = left.stride,
+        .b_stride = right.stride,
+        .c_stride = std::max(to.stride(0), to.size(1)),
+        .a_transposed = left.transposed,
+        .b_transposed = right.transposed,
+        .dtype = fp32 ? program::DType::kF32 : program::DType::kBF16,
+        .alpha = static_cast<float>(scale),
+        .add = add});
 }
 
 inline void Cast(const View& from, const View& to) {
@@ -97,6 +77,59 @@ inline void AddInto(const View& from, const View& to) {
                                      .b_dtype = KernelType(from),
                                      .y_dtype = KernelType(to)},
                                     nullptr));
+}
+
+// Rows [row, row + rows) and columns [column, column + columns) of a result.
+struct Part {
+  int64_t row, column, rows, columns;
+
+  at::Tensor Of(const at::Tensor& matrix) const {
+    return matrix.narrow(0, row, rows).narrow(1, column, columns);
+  }
+};
+
+// Calls body(part, sums) for each part of a result that is computed in fp32 before it takes its own
+// type; `sums` is workspace of the part's size.
+template <typename Body>
+void ForEachPart(int64_t rows, int64_t columns, const Body& body) {
+  const int64_t height = std::min(program::kPartRows, rows);
+  const int64_t width = std::min(program::kPartColumns, columns);
+  const at::Tensor buffer = Scratch({height * width}, program::DType::kF32);
+  for (int64_t i = 0; i < rows; i += height) {
+    for (int64_t j = 0; j < columns; j += width) {
+      const Part part{i, j, std::min(height, rows - i), std::min(width, columns - j)};
+      body(part, View{buffer.data_ptr(), part.rows, part.columns, program::DType::kF32});
+    }
+  }
+}
+
+// A part of a matrix to where another lies.
+inline void CastPart(const at::Tensor& from, const at::Tensor& to) {
+  const auto type = [](const at::Tensor& matrix) {
+    return matrix.scalar_type() == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBF16;
+  };
+  Check("CastRows", kernels::CastRows({.x = from.const_data_ptr(),
+                                       .y = to.data_ptr(),
+                                       .N = to.size(0),
+                                       .C = to.size(1),
+                                       .x_stride = from.stride(0),
+                                       .y_stride = to.stride(0),
+                                       .x_dtype = type(from),
+                                       .y_dtype = type(to)},
+                                      nullptr));
+}
+
+// to (+)= scale * a b, rounded once.
+inline void Product(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
+                    double scale = 1.0) {
+  const at::Tensor result = Matrix(to);
+  if (to.dtype == program::DType::kF32) return SumProduct(result, a, b, add, scale);
+  ForEachPart(to.rows, to.width, [&](const Part& part, const View& sums) {
+    if (add) CastPart(part.Of(result), Matrix(sums));
+    SumProduct(Matrix(sums), a.narrow(0, part.row, part.rows),
+               b.narrow(1, part.column, part.columns), add, scale);
+    CastPart(Matrix(sums), part.Of(result));
+  });
 }
 
 // Calls body(first, piece) for each piece of `rows` rows; `piece` is fp32 workspace of that many
