@@ -102,9 +102,9 @@ absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(const int64_t prepare_bytes, ParseBytes(config_.prepare().memory()));
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config_, HostMemoryBytes(), cores));
-  ASSIGN_OR_RETURN(const int64_t context_bytes, MeasureContext({.shim = config_.shim(),
-                                                                .worker = config_.worker(),
-                                                                .state_dir = config_.state_dir()}));
+  ASSIGN_OR_RETURN(const NodeFacts facts, MeasureNode({.shim = config_.shim(),
+                                                       .worker = config_.worker(),
+                                                       .state_dir = config_.state_dir()}));
   ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir()}));
   preparer_ = std::make_unique<Preparer>(
       PrepareSettings{.python = config_.python(),
@@ -113,7 +113,7 @@ absl::Status Daemon::Build() {
                       .memory_bytes = prepare_bytes,
                       .timeout = absl::Seconds(config_.prepare().timeout_seconds())});
   preparer_->RemoveLeftovers();
-  RETURN_IF_ERROR(BuildScheduler(devices, context_bytes));
+  RETURN_IF_ERROR(BuildScheduler(devices, facts));
   ServeMetrics();
   v1::ServerInfo info;
   info.set_version(kVersion);
@@ -126,14 +126,15 @@ absl::Status Daemon::Build() {
   return absl::OkStatus();
 }
 
-absl::Status Daemon::BuildScheduler(std::vector<Device> devices, int64_t context_bytes) {
+absl::Status Daemon::BuildScheduler(std::vector<Device> devices, const NodeFacts& facts) {
   pool_ = std::make_unique<TaskPool>(kApiThreads);
-  advisor_ = std::make_unique<Advisor>(index_, *preparer_, devices, context_bytes);
+  advisor_ = std::make_unique<Advisor>(index_, *preparer_, devices, facts.context_bytes);
   SchedulerSettings settings{.launcher = {.shim = config_.shim(),
                                           .worker = config_.worker(),
                                           .state_dir = config_.state_dir()},
                              .devices = std::move(devices),
-                             .context_bytes = context_bytes};
+                             .context_bytes = facts.context_bytes,
+                             .products = facts.products};
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));
   return absl::OkStatus();

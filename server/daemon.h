@@ -38,7 +38,7 @@ class Daemon {
   explicit Daemon(const v1::DaemonConfig& config) : config_(config) {}
   absl::Status TakeState();
   absl::Status Build();
-  absl::Status BuildScheduler(std::vector<Device> devices, int64_t context_bytes);
+  absl::Status BuildScheduler(std::vector<Device> devices, const NodeFacts& facts);
   void ServeMetrics();
   void Shutdown();
 

@@ -1,12 +1,14 @@
 // snug-worker ASSIGNMENT: runs one attempt. Exit codes: 0 succeeded, 3 stopped on command, 4 failed
 // (result.json has the error, or could itself not be written), 2 usage. snug-worker
-// --measure-context: prints what the process itself takes, as one line of JSON.
+// --measure-context: prints what the process itself takes, and how it multiplies fastest, as one
+// line of JSON.
 #include <signal.h>
 
 #include <atomic>
 #include <cstring>
 #include <iostream>
 
+#include "worker/execute/gemm.h"
 #include "worker/link/assignment.h"
 #include "worker/link/worker_link.h"
 #include "worker/train/measure_context.h"
@@ -40,6 +42,9 @@ int Run(const std::string& assignment) {
     return 2;
   }
   execute::CpuDevice device(attempt->threads);
+  if (const auto products = execute::ParseGemmChoice(attempt->products); products.ok()) {
+    execute::UseGemmChoice(*products);  // Else the default: of an older or no measurement.
+  }
   const auto node = link::WorkerLink::Dial(*attempt);
   const train::AttemptResult result = train::RunAttempt(*attempt, device, *node, stop_requested);
   if (!result.message.empty()) std::cerr << "snug-worker: " << result.message << std::endl;
@@ -62,7 +67,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (std::strcmp(argv[1], "--measure-context") == 0) {
-    std::cout << "{\"context_bytes\": " << snug::train::MeasureContext() << "}" << std::endl;
+    std::cout << snug::train::NodeFactsText() << std::endl;
     return 0;
   }
   return snug::Run(argv[1]);

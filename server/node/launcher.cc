@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -39,21 +40,34 @@ absl::Status WriteFile(const std::string& path, const std::string& bytes) {
   return absl::OkStatus();
 }
 
-// Changes whenever the worker is built or installed anew.
+// As the kernel names the first one.
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (absl::StartsWith(line, "model name")) return line;
+  }
+  return "";
+}
+
+// Changes whenever the worker is built or installed anew, and with the processor.
 absl::StatusOr<std::string> IdentityOf(const std::string& binary) {
   struct stat status {};
   if (stat(binary.c_str(), &status) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot find the worker ", binary));
   return absl::StrCat(binary, "|", status.st_size, "|", status.st_mtim.tv_sec, ".",
-                      status.st_mtim.tv_nsec);
+                      status.st_mtim.tv_nsec, "|", ProcessorName());
 }
 
-int64_t ContextIn(const std::string& text, const std::string* identity) {
+// Nothing where the text says nothing, or says it of another worker.
+NodeFacts FactsIn(const std::string& text, const std::string* identity) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return 0;
-  if (identity != nullptr && (!json.contains("worker") || json["worker"] != *identity)) return 0;
-  const auto found = json.find("context_bytes");
-  return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+  if (!json.is_object()) return {};
+  if (identity != nullptr && (!json.contains("worker") || json["worker"] != *identity)) return {};
+  NodeFacts facts;
+  const auto bytes = json.find("context_bytes"), products = json.find("products");
+  if (bytes != json.end() && bytes->is_number_integer()) bytes->get_to(facts.context_bytes);
+  if (products != json.end() && products->is_string()) products->get_to(facts.products);
+  return facts;
 }
 
 }  // namespace
@@ -69,23 +83,24 @@ absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings,
   return Spawn({.argv = {settings.shim, dir, settings.worker}, .passed_fd = lock});
 }
 
-absl::StatusOr<int64_t> MeasureContext(const LauncherSettings& settings) {
+absl::StatusOr<NodeFacts> MeasureNode(const LauncherSettings& settings) {
   ASSIGN_OR_RETURN(const std::string identity, IdentityOf(settings.worker));
   const std::string path = settings.state_dir + "/context.json";
   constexpr int64_t kMaxFileBytes = 64 << 10;
   if (absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxFileBytes); text.ok())
-    if (const int64_t known = ContextIn(*text, &identity); known > 0) return known;
+    if (NodeFacts known = FactsIn(*text, &identity); known.context_bytes > 0) return known;
   ASSIGN_OR_RETURN(const RunResult run, Run({.argv = {settings.worker, "--measure-context"},
                                              .timeout = kMeasureTimeout}));
   const std::vector<std::string> lines = absl::StrSplit(absl::StripAsciiWhitespace(run.out), '\n');
-  const int64_t bytes = ContextIn(lines.back(), nullptr);
-  if (run.exit_code != 0 || bytes <= 0)
+  NodeFacts facts = FactsIn(lines.back(), nullptr);
+  if (run.exit_code != 0 || facts.context_bytes <= 0)
     return absl::InternalError(absl::StrCat(settings.worker, " --measure-context failed (exit ",
                                             run.exit_code, ", signal ", run.signal,
                                             "): ", run.err));
-  const nlohmann::json json = {{"worker", identity}, {"context_bytes", bytes}};
+  const nlohmann::json json = {
+      {"worker", identity}, {"context_bytes", facts.context_bytes}, {"products", facts.products}};
   RETURN_IF_ERROR(WriteFile(path, json.dump() + "\n"));
-  return bytes;
+  return facts;
 }
 
 std::string BootId() {

@@ -23,9 +23,15 @@ struct LauncherSettings {
 absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings,
                                     const v1::Assignment& assignment);
 
-// What a worker process counts for before it holds a model: `WORKER --measure-context`, remembered
-// in <state>/context.json for as long as the binary stays the same.
-absl::StatusOr<int64_t> MeasureContext(const LauncherSettings& settings);
+// What a node measures of its worker.
+struct NodeFacts {
+  int64_t context_bytes = 0;  // What its process counts for before it holds a model.
+  std::string products;       // Which way of multiplying is fastest for what, in its own words.
+};
+
+// `WORKER --measure-context`, remembered in <state>/context.json for as long as binary and
+// processor stay the same: attempts of one job then multiply alike.
+absl::StatusOr<NodeFacts> MeasureNode(const LauncherSettings& settings);
 
 // The kernel's id of this boot: what was started under another one is gone.
 std::string BootId();

@@ -161,6 +161,7 @@ v1::Assignment Scheduler::AssignmentOf(const Entry& entry) const {
   assignment.mutable_spec()->set_model(checked.model_dir);
   *assignment.mutable_plan() = attempt.plan;
   assignment.set_context_bytes(settings_.context_bytes);
+  assignment.set_products(settings_.products);
   assignment.set_cap_bytes(attempt.cap_bytes);
   assignment.set_train_data(entry.record.train_data);
   assignment.set_eval_data(entry.record.eval_data);

@@ -37,6 +37,7 @@ struct SchedulerSettings {
   LauncherSettings launcher;
   std::vector<Device> devices;
   int64_t context_bytes = 0;
+  std::string products;  // Measured with it; for the assignments.
   SchedulerLimits limits;
 };
 

@@ -48,6 +48,7 @@ struct RunState {
   std::string plan_name;
   std::string dataset_sha256;
   BestState best;
+  std::string products;  // execute::GemmChoiceText: a resumed run multiplies as this one did.
 };
 
 struct Saved {

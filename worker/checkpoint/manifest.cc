@@ -2,6 +2,7 @@
 //   { "schema": 1, "job_id": ..., "epoch": e, "step": s, "max_steps": ..., "seed": ...,
 //     "data": {"epoch", "micro_batch", "dataset_sha256"}, "num_tokens", "last_loss", "plan",
 //     "best": {"step", "metric", "waited", "checkpoint"}   where an evaluation was made,
+//     "products" (absent in files of before there was a choice),
 //     "files": {name: {"bytes", "sha256"}, ...},
 //     "sha256": of all bytes before this line, the comma and line break before it left out }
 // followed by a line break. So every byte is either hashed or compared, and a flipped bit anywhere
@@ -47,7 +48,8 @@ ordered_json ToJson(const Manifest& manifest) {
                          {"dataset_sha256", state.dataset_sha256}}},
                        {"num_tokens", state.num_tokens},
                        {"last_loss", state.last_loss},
-                       {"plan", state.plan_name}};
+                       {"plan", state.plan_name},
+                       {"products", state.products}};
   if (state.best.step >= 0) {
     json["best"] = {{"step", state.best.step},
                     {"metric", state.best.metric},
@@ -92,6 +94,10 @@ class Members {
     return value.is_null() ? "" : value.get<std::string>();
   }
 
+  std::string TextOrNone(const char* name) const {
+    return object_.contains(name) ? Text(name) : "";
+  }
+
  private:
   const nlohmann::json& object_;
   std::string& problem_;
@@ -117,7 +123,8 @@ RunState StateFrom(const Members& members, std::string& problem) {
           .last_loss = members.Real("last_loss"),
           .plan_name = members.Text("plan"),
           .dataset_sha256 = data.Text("dataset_sha256"),
-          .best = {}};
+          .best = {},
+          .products = members.TextOrNone("products")};
 }
 
 absl::Status NotWhole(const std::string& where, const std::string& why) {

@@ -58,6 +58,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.key = KeyFrom(from.plan().key());
   to.threads = from.plan().threads();
   to.context_bytes = from.context_bytes();
+  to.products = from.products();
   to.cap_bytes = from.cap_bytes();
   to.train_data = from.train_data();
   to.eval_data = from.eval_data();

@@ -29,6 +29,7 @@ struct AttemptOptions {
   program::Plan plan;
   program::TapeKey key;  // Of the worst training batch: what the plan was replayed at.
   int threads = 1;
+  std::string products;  // execute::GemmChoiceText as the node measured it; empty: the default.
   int64_t context_bytes = 0;
   int64_t cap_bytes = 0;
 

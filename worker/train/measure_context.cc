@@ -4,6 +4,9 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <sys/resource.h>
 
+#include "absl/strings/str_cat.h"
+#include "worker/execute/gemm.h"
+
 namespace snug::train {
 namespace {
 
@@ -11,8 +14,6 @@ constexpr int64_t kMiB = 1 << 20;
 
 // Small enough to leave no mark itself, large enough to start every thread.
 void WarmUp(at::ScalarType dtype) {
-  const at::Tensor a = at::ones({128, 128}, dtype);
-  at::mm(a, a);
   const at::Tensor q = at::ones({1, 2, 64, 32}, dtype);
   at::_scaled_dot_product_flash_attention_for_cpu(q, q, q, 0.0, true);
 }
@@ -22,10 +23,17 @@ void WarmUp(at::ScalarType dtype) {
 int64_t MeasureContext() {
   WarmUp(at::kFloat);
   WarmUp(at::kBFloat16);
+  execute::MeasureGemmChoice();  // Runs them all, at sizes from which on their buffers stay.
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const int64_t bytes = usage.ru_maxrss * 1024;  // Linux counts KiB.
   return (bytes + kMiB - 1) / kMiB * kMiB;
+}
+
+std::string NodeFactsText() {
+  const execute::GemmChoice choice = execute::MeasureGemmChoice();
+  return absl::StrCat("{\"context_bytes\": ", MeasureContext(), ", \"products\": \"",
+                      execute::GemmChoiceText(choice), "\"}");
 }
 
 }  // namespace snug::train

@@ -15,6 +15,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/export.h"
 #include "worker/checkpoint/new_file.h"
+#include "worker/execute/gemm.h"
 #include "worker/program/safetensors.h"
 #include "worker/train/best.h"
 #include "worker/train/metrics_log.h"
@@ -113,6 +114,10 @@ class Run {
     if (attempt_.resume_from.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const checkpoint::RunState state, Restore(attempt_.resume_from));
     RETURN_IF_ERROR(CheckResumable(state));
+    if (!state.products.empty()) {
+      ASSIGN_OR_RETURN(const execute::GemmChoice choice, execute::ParseGemmChoice(state.products));
+      execute::UseGemmChoice(choice);
+    }
     trainer_->ResumeAt(state.global_step, {state.data_epoch, state.data_micro_batch},
                        state.num_tokens);
     progress_.resumed_from_step = progress_.global_step = state.global_step;
@@ -287,7 +292,8 @@ class Run {
             .last_loss = progress_.loss,
             .plan_name = attempt_.plan.name,
             .dataset_sha256 = trainer_->dataset().sha256(),
-            .best = best_};
+            .best = best_,
+            .products = execute::GemmChoiceText(execute::GemmChoiceInUse())};
   }
 
   // With the metrics up to its step on the disk: who resumes from it reads them.
