@@ -12,7 +12,7 @@
 
 namespace snug::execute {
 
-inline constexpr int kMaxParameters = 3;
+inline constexpr int kMaxParameters = program::kMaxOpParameters;
 
 // Operands by position, as program::Operands says; gradients have the shape of their value.
 struct OpRun {

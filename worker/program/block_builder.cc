@@ -33,26 +33,54 @@ int BlockBuilder::RmsNorm(int x, const std::string& site, const std::string& wei
 
 std::vector<int> BlockBuilder::Linears(int z, const std::vector<LinearModule>& modules) {
   std::vector<int> results;
-  for (const LinearModule& module : modules) AddLinear(z, module, results);
+  const std::vector<Down> downs = AddLoraDowns(z, modules);
+  for (size_t i = 0; i < modules.size(); ++i) AddLinear(z, modules[i], downs[i], results);
   return results;
 }
 
-void BlockBuilder::AddLinear(int z, const LinearModule& module, std::vector<int>& results) {
+// One op for all that read z; one for each that drops from it, since PEFT draws a mask per module.
+std::vector<BlockBuilder::Down> BlockBuilder::AddLoraDowns(
+    int z, const std::vector<LinearModule>& modules) {
+  std::vector<Down> downs(modules.size());
+  int shared = -1;  // The op.
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const auto adapter = adapters_.find(modules[i].path);
+    if (adapter == adapters_.end()) continue;
+    const auto& [rank, scale, dropout] = adapter->second;
+    const int a = AddSlot({modules[i].path, {rank, type_.values[z].width}, /*adapter=*/true});
+    const bool joins = shared >= 0 && dropout == 0.0 &&
+                       type_.ops[shared].parameters.size() < size_t{kMaxOpParameters};
+    if (!joins) {
+      const int za = AddCompanion(modules[i].results.front().site + ".za", 0);
+      AddOp({OpCode::kLoraDown, modules[i].path, {z}, {za}, {}, {}}).dropout = dropout;
+      if (dropout == 0.0) shared = static_cast<int>(type_.ops.size()) - 1;
+    }
+    Op& op = joins ? type_.ops[shared] : type_.ops.back();
+    Value& za = type_.values[op.outputs.front()];
+    op.parameters.push_back(a);
+    downs[i] = {op.outputs.front(), za.width};
+    za.width += rank;
+  }
+  return downs;
+}
+
+void BlockBuilder::AddLinear(int z, const LinearModule& module, const Down& down,
+                             std::vector<int>& results) {
   const int64_t in = type_.values[z].width;
   int64_t out = 0;
   for (const LinearModule::Result& result : module.results) out += result.width;
   std::vector<int> inputs = {z};
   std::vector<int> parameters = {AddSlot({module.path + ".weight", {out, in}})};
   OpAttributes attributes;
-  const auto adapter = adapters_.find(module.path);
-  const bool adapted = adapter != adapters_.end();
+  const bool adapted = down.za >= 0;
   if (adapted) {
-    const auto& [rank, scale, dropout] = adapter->second;
-    inputs.push_back(AddCompanion(module.results.front().site + ".za", rank));
-    const int a = AddSlot({module.path, {rank, in}, /*adapter=*/true, /*up=*/false});
-    AddOp({OpCode::kLoraDown, module.path, {z}, {inputs.back()}, {a}, {}}).dropout = dropout;
-    parameters.push_back(AddSlot({module.path, {out, rank}, /*adapter=*/true, /*up=*/true}));
-    attributes.scale = scale;
+    const Adapter& adapter = adapters_.at(module.path);
+    inputs.push_back(down.za);
+    parameters.push_back(
+        AddSlot({module.path, {out, adapter.rank}, /*adapter=*/true, /*up=*/true}));
+    attributes.scale = adapter.scale;
+    attributes.za_column = down.column;
+    attributes.rank = adapter.rank;
   }
   attributes.bias = module.bias;
   if (module.bias) {

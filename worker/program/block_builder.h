@@ -67,7 +67,13 @@ class BlockBuilder {
   int AddCompanion(std::string site, int64_t width);
   int AddSlot(ParameterSlot slot);
   OpAttributes& AddOp(Op op);
-  void AddLinear(int z, const LinearModule& module, std::vector<int>& results);
+  // Where a module's columns of z A^T are.
+  struct Down {
+    int za = -1;  // None: the module has no adapter.
+    int64_t column = 0;
+  };
+  std::vector<Down> AddLoraDowns(int z, const std::vector<LinearModule>& modules);
+  void AddLinear(int z, const LinearModule& module, const Down& down, std::vector<int>& results);
 
   const ModelConfig& config_;
   const TrainingMode& mode_;

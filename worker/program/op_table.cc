@@ -20,7 +20,7 @@ constexpr OpRow kRows[kOpCodes] = {
     {"affine", InputForParameters, kIn0, {kOverDOut}, 0},
     {"linear", InputForParameters, 0, {}, 1},
     {"lora_down", InputForParameters, 0, {}, 1},
-    // A fused module's results share za.
+    // Modules that read one z share za, and a fused one's results their columns of it.
     {"lora_linear", [](Wanted w) { return w.parameters ? kIn1 : 0; }, 0, {}, 3},
     {"rope", Nothing, kIn0, {kOverDOut}, 0},
     // A document's gradients are complete in the workspace before they are copied out over its
@@ -72,7 +72,7 @@ double MatrixFlops(const RunShape& run) {
       base.wanted.inputs &= kIn0;
       up.wanted.inputs &= kIn1;
       return MatmulFlops(base, width(op.inputs[0]), width(op.outputs[0])) +
-             MatmulFlops(up, width(op.inputs[1]), width(op.outputs[0]));
+             MatmulFlops(up, static_cast<double>(op.attributes.rank), width(op.outputs[0]));
     }
     case OpCode::kAttention: {  // Causal: half of T x T, two products forward, five backward.
       const double products = run.direction == Direction::kForward ? 2.0 : 5.0;

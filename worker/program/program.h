@@ -22,7 +22,7 @@ enum class OpCode : uint8_t {
   kNormalize,   // x -> xhat, r                  RMS: xhat = x * r, r = 1 / sqrt(mean(x^2) + eps)
   kAffine,      // xhat -> z                     z = xhat * (offset + gamma)
   kLinear,      // z -> y                        y = z W^T + bias
-  kLoraDown,    // z -> za                       za = dropout(z) A^T, fp32
+  kLoraDown,    // z -> za                       za = dropout(z) A^T, fp32; A: those of its modules
   kLoraLinear,  // z, za -> y                    y = z W^T + bias + scale * za B^T
   kRope,        // q -> q
   kAttention,   // q, k, v -> o, lse             causal, within each document
@@ -59,18 +59,15 @@ struct OpAttributes {
   int64_t heads = 0;     // kRope, kAttention
   int64_t kv_heads = 0;  // kAttention
   int64_t head_width = 0;
-  double epsilon = 0.0;  // kNormalize
-  // kLoraLinear: alpha / r; kAttention: 1 / sqrt(D).
-  double scale = 0.0;
-  double dropout = 0.0;  // kLoraDown
-  // kAttention, kHeadLoss: x becomes softcap * tanh(x / softcap), in attention before the mask. 0:
-  // not.
+  double epsilon = 0.0;             // kNormalize
+  double scale = 0.0;               // kLoraLinear: alpha / r; kAttention: 1 / sqrt(D).
+  double dropout = 0.0;             // kLoraDown
+  int64_t za_column = 0, rank = 0;  // kLoraLinear: its columns of za, which modules share.
+  // kAttention (before the mask), kHeadLoss: x becomes softcap * tanh(x / softcap). 0: not.
   double softcap = 0.0;
-  int64_t window =
-      0;  // kAttention: a query sees itself and the window - 1 tokens before it; 0: all.
+  int64_t window = 0;   // kAttention: a query sees itself and the window - 1 tokens before; 0: all.
   double offset = 0.0;  // kAffine
-  // kLinear, kLoraLinear: the bias is the last parameter.
-  bool bias = false;
+  bool bias = false;    // kLinear, kLoraLinear: the bias is the last parameter.
   // kLinear, kLoraLinear: the rows of all its parameters that are the op's; 0 rows: all.
   int64_t row = 0;
   int64_t rows = 0;

@@ -43,6 +43,7 @@ struct Slot {
 inline constexpr int64_t kAlignment = 64;  // Bytes: a cache line, and what vector loads like best.
 inline constexpr int kMaxInputs = 4;
 inline constexpr int kMaxOutputs = 2;
+inline constexpr int kMaxOpParameters = 3;
 inline constexpr int kNoSlot = -1;
 
 // Where the buffers of an op's operands are, by position. Absent (kNoSlot): not needed, not wanted.

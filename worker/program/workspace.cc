@@ -86,7 +86,9 @@ int64_t LinearBytes(const RunShape& run) {
 
 int64_t LoraDownBytes(const RunShape& run) {
   const bool plain = run.compute == DType::kF32 && run.op->attributes.dropout == 0.0;
-  return plain ? 0 : ConvertedRows(run, WidthOf(run, run.op->inputs[0]));
+  const int64_t in = WidthOf(run, run.op->inputs[0]), rank = WidthOf(run, run.op->outputs[0]);
+  const int64_t stacked = run.op->parameters.size() > 1 ? Aligned(rank * in * kF32) : 0;
+  return stacked + (plain ? 0 : ConvertedRows(run, in));
 }
 
 // The frozen product is done when the adapter's gradients begin.

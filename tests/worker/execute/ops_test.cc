@@ -210,9 +210,42 @@ Case AttentionCase(int64_t heads, int64_t kv_heads) {
           }};
 }
 
+std::vector<Case> AdapterCases() {
+  return {
+      {"lora_down",
+       OpOf(OpCode::kLoraDown),
+       {Random({N(), 33})},
+       {Random({3, 33})},
+       [](const Tensors& in, const Tensors& w) { return Tensors{torch::matmul(in[0], w[0].t())}; }},
+      {"lora_down of two modules",
+       OpOf(OpCode::kLoraDown),
+       {Random({N(), 33})},
+       {Random({3, 33}), Random({2, 33})},
+       [](const Tensors& in, const Tensors& w) {
+         return Tensors{torch::matmul(in[0], torch::cat({w[0], w[1]}).t())};
+       }},
+      {"lora_linear of the last columns",
+       OpOf(OpCode::kLoraLinear, {.scale = 1.5, .za_column = 2}),
+       {Random({N(), 33}), Random({N(), 5})},
+       {Random({17, 33}), Random({17, 3})},
+       [](const Tensors& in, const Tensors& w) {
+         return Tensors{torch::matmul(in[0], w[0].t()) +
+                        1.5 * torch::matmul(in[1].narrow(1, 2, 3), w[1].t())};
+       }},
+      {"lora_linear with bias",
+       OpOf(OpCode::kLoraLinear, {.scale = 1.5, .bias = true}),
+       {Random({N(), 33}), Random({N(), 3})},
+       {Random({17, 33}), Random({17, 3}), Random({17})},
+       [](const Tensors& in, const Tensors& w) {
+         return Tensors{torch::matmul(in[0], w[0].t()) + w[2] +
+                        1.5 * torch::matmul(in[1], w[1].t())};
+       }},
+  };
+}
+
 std::vector<Case> Cases() {
   torch::manual_seed(1);
-  return {
+  std::vector<Case> cases = {
       {"normalize",
        OpOf(OpCode::kNormalize, {.epsilon = 1e-5}),
        {Random({N(), 33}) * 3.0},
@@ -238,26 +271,6 @@ std::vector<Case> Cases() {
        [](const Tensors& in, const Tensors& w) {
          return Tensors{torch::matmul(in[0], w[0].t()) + w[1]};
        }},
-      {"lora_down",
-       OpOf(OpCode::kLoraDown),
-       {Random({N(), 33})},
-       {Random({3, 33})},
-       [](const Tensors& in, const Tensors& w) { return Tensors{torch::matmul(in[0], w[0].t())}; }},
-      {"lora_linear",
-       OpOf(OpCode::kLoraLinear, {.scale = 1.5}),
-       {Random({N(), 33}), Random({N(), 3})},
-       {Random({17, 33}), Random({17, 3})},
-       [](const Tensors& in, const Tensors& w) {
-         return Tensors{torch::matmul(in[0], w[0].t()) + 1.5 * torch::matmul(in[1], w[1].t())};
-       }},
-      {"lora_linear with bias",
-       OpOf(OpCode::kLoraLinear, {.scale = 1.5, .bias = true}),
-       {Random({N(), 33}), Random({N(), 3})},
-       {Random({17, 33}), Random({17, 3}), Random({17})},
-       [](const Tensors& in, const Tensors& w) {
-         return Tensors{torch::matmul(in[0], w[0].t()) + w[2] +
-                        1.5 * torch::matmul(in[1], w[1].t())};
-       }},
       {"rope",
        OpOf(OpCode::kRope, {.heads = 3, .head_width = 8}),
        {Random({N(), 24})},
@@ -279,6 +292,8 @@ std::vector<Case> Cases() {
        {},
        [](const Tensors& in, const Tensors&) { return Tensors{torch::silu(in[0]) * in[1]}; }},
   };
+  for (Case& c : AdapterCases()) cases.push_back(std::move(c));
+  return cases;
 }
 
 Tensors Leaves(const Tensors& from) {

@@ -172,15 +172,24 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         for (int64_t i = 0; i < x.width; ++i)
           y.row(n)[i] = x.row(n)[i] * Weight(op, 0)[static_cast<size_t>(i)];
         break;
+      case OpCode::kLoraDown: {
+        double* to = y.row(n);
+        for (size_t i = 0; i < op.parameters.size(); ++i) {
+          const std::vector<double>& w = Weight(op, static_cast<int>(i));
+          const int64_t rank = static_cast<int64_t>(w.size()) / x.width;
+          TimesTransposed({w.data(), x.width, rank}, x.row(n), to);
+          to += rank;
+        }
+        break;
+      }
       case OpCode::kLinear:
-      case OpCode::kLoraDown:
         TimesTransposed({Weight(op, 0).data(), x.width, y.width}, x.row(n), y.row(n));
         break;
       case OpCode::kLoraLinear: {
         const View za = In(line, op, 1);
         TimesTransposed({Weight(op, 0).data(), x.width, y.width}, x.row(n), y.row(n));
-        TimesTransposed({Weight(op, 1).data(), za.width, y.width, a.scale, true}, za.row(n),
-                        y.row(n));
+        TimesTransposed({Weight(op, 1).data(), a.rank, y.width, a.scale, true},
+                        za.row(n) + a.za_column, y.row(n));
         break;
       }
       case OpCode::kRope:
@@ -226,6 +235,23 @@ void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfD
   }
 }
 
+// Of row n, for the modules whose columns of za lie beside one another.
+void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_t n) {
+  const View dx = DIn(line, op, 0);
+  const double* from = DOut(line, op, 0).row(n);
+  const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
+  bool add = line.accumulate & 1;
+  for (int i = 0; i < static_cast<int>(op.parameters.size()); ++i) {
+    const std::vector<double>& w = Weight(op, i);
+    const int64_t rank = static_cast<int64_t>(w.size()) / in;
+    if (auto* dw = Gradient(op, i))
+      AddOuter({nullptr, in, rank}, from, In(line, op, 0).row(n), dw->data());
+    if (dx) Times({w.data(), in, rank, 1.0, add}, from, dx.row(n));
+    add = true;
+    from += rank;
+  }
+}
+
 void Interpreter::Backward(const Instruction& line, const Op& op) {
   const auto positions = Positions(*batch_);
   const OpAttributes& a = op.attributes;
@@ -259,8 +285,10 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
           if (dx) dx.row(n)[i] = dy.row(n)[i] * Weight(op, 0)[static_cast<size_t>(i)];
         }
         break;
-      case OpCode::kLinear:
-      case OpCode::kLoraDown: {
+      case OpCode::kLoraDown:
+        LoraDownBackward(line, op, n);
+        break;
+      case OpCode::kLinear: {
         const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
         if (auto* dw = Gradient(op, 0))
           AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, op, 0).row(n), dw->data());
@@ -269,9 +297,10 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
       }
       case OpCode::kLoraLinear: {
         const View za = In(line, op, 1), dza = DIn(line, op, 1);
-        const Factor up = {Weight(op, 1).data(), za.width, dy.width, a.scale};
-        AddOuter(up, dy.row(n), za.row(n), Gradient(op, 1)->data());
-        Times(up, dy.row(n), dza.row(n));
+        if ((line.accumulate & 2) == 0) std::fill_n(dza.row(n), dza.width, 0.0);
+        const Factor up = {Weight(op, 1).data(), a.rank, dy.width, a.scale, true};
+        AddOuter(up, dy.row(n), za.row(n) + a.za_column, Gradient(op, 1)->data());
+        Times(up, dy.row(n), dza.row(n) + a.za_column);
         if (dx) Times({Weight(op, 0).data(), dx.width, dy.width, 1.0, add}, dy.row(n), dx.row(n));
         break;
       }

@@ -39,6 +39,7 @@ class Interpreter {
 
   void Forward(const Instruction& line, const Op& op);
   void Backward(const Instruction& line, const Op& op);
+  void LoraDownBackward(const Instruction& line, const Op& op, int64_t n);
   void HeadLoss(const Instruction& line, const Op& op, bool with_gradient);
   struct RowOfDocument {
     int64_t row, begin;

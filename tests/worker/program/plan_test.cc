@@ -51,7 +51,7 @@ TEST(PlanTest, SitesOfFullTrainingAreWhatBackwardCanReach) {
 TEST(PlanTest, FrozenLinearsAskForNoInput) {
   const Program program = *BuildProgram(Small(), LoraMode({"q_proj", "v_proj"}));
   const std::vector<std::string> names = SiteNames(program);
-  EXPECT_THAT(names, Contains("layers.0.attention.v.za"));
+  EXPECT_THAT(names, Contains("layers.0.attention.q_proj.za"));
   EXPECT_THAT(names, Not(Contains("layers.0.mlp.act")));
 }
 
@@ -109,7 +109,7 @@ TEST(PlanTest, WholeBlockRecomputeKeepsTheInputAndSkipsTheLastLinear) {
   }
 }
 
-// r and lse follow their op; za follows the linear that reads it.
+// r and lse follow their op; za follows the linears that read it, which gate and up share.
 TEST(PlanTest, CompanionsAreKeptUnlessTheirOpRunsAgain) {
   const Program program = *BuildProgram(Small(), LoraMode());
   const BlockType& type = program.type_of(1);
@@ -127,7 +127,7 @@ TEST(PlanTest, CompanionsAreKeptUnlessTheirOpRunsAgain) {
   const Demand demand = DemandOf({&program, 1, &recipe, true, &options});
   EXPECT_FALSE(demand.kept[value("attention.lse")]);
   EXPECT_FALSE(demand.kept[value("mlp.gate.za")]);
-  EXPECT_TRUE(demand.kept[value("mlp.up.za")]);
+  EXPECT_TRUE(demand.kept[value("attention.q_proj.za")]);
   EXPECT_TRUE(demand.kept[value("norm1.r")]);
 }
 
