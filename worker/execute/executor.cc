@@ -2,6 +2,8 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/torch_errors.h"
@@ -107,8 +109,10 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
   return CatchTorch([&] {
     const c10::InferenceMode no_autograd;
     OpenedSlice opened(device_.allocator(), slice);
+    const auto start = std::chrono::steady_clock::now();
     function(run);
-    workspace_use_[t] = {slice.bytes, opened.Close()};
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    workspace_use_[t] = {slice.bytes, opened.Close(), took.count()};
   });
 }
 

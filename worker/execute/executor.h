@@ -18,10 +18,11 @@
 
 namespace snug::execute {
 
-// What one instruction took from its workspace, against what it declares.
+// What one instruction took from its workspace, against what it declares, and how long it ran.
 struct WorkspaceUse {
   int64_t declared_bytes = 0;
   int64_t used_bytes = 0;
+  double seconds = 0.0;
 };
 
 class Executor {

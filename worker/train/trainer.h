@@ -78,6 +78,9 @@ class Trainer {
   weights::Parameters& parameters() { return *parameters_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Dataset& dataset() const { return *dataset_; }
+  // For profiles: the tape of a step, and what its last run took.
+  const program::Tape& step_tape() const { return step_tape_; }
+  const execute::Executor& executor() const { return *executor_; }
 
  private:
   Trainer(const AttemptOptions& attempt, execute::Device& device)

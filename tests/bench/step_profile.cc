@@ -1,0 +1,140 @@
+// snug-step-profile ASSIGNMENT [STEPS]: runs the steps of an attempt's assignment, without daemon
+// or checkpoints, and prints as one line of JSON where their time goes, by op and direction, and
+// what the products alone would take (gemm_floor.h). Times are medians over the steps after the
+// first.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "proto/snug/status_macros.h"
+#include "tests/bench/gemm_floor.h"
+#include "worker/execute/gemm.h"
+#include "worker/link/assignment.h"
+#include "worker/program/op_table.h"
+#include "worker/train/trainer.h"
+
+namespace snug::bench {
+namespace {
+
+constexpr int kDefaultSteps = 5;
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0.0 : values[values.size() / 2];
+}
+
+double Clock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Seconds by "op direction", of one pass over the tape.
+std::map<std::string, double> OpSeconds(const train::Trainer& trainer) {
+  std::map<std::string, double> seconds;
+  const program::Tape& tape = trainer.step_tape();
+  for (size_t t = 0; t < tape.instructions.size(); ++t) {
+    const program::Instruction& line = tape.instructions[t];
+    if (line.kind != program::Instruction::Kind::kRun) continue;
+    const program::BlockType& type = trainer.program().type_of(line.block);
+    const program::Op& op = type.ops[static_cast<size_t>(line.op)];
+    const bool forward = line.direction == program::Direction::kForward;
+    const std::string name =
+        std::string(program::RowOf(op.code).name) + (forward ? " forward" : " backward");
+    seconds[name] += trainer.executor().workspace_use()[t].seconds;
+  }
+  return seconds;
+}
+
+struct Profile {
+  std::vector<double> wall, cpu;
+  std::map<std::string, std::vector<double>> parts;  // By what took them.
+  std::vector<int64_t> documents;                    // Of the last micro-batch.
+};
+
+absl::StatusOr<Profile> RunSteps(train::Trainer& trainer, int steps) {
+  Profile profile;
+  for (int i = 0; i < steps; ++i) {
+    const double wall = Clock(CLOCK_MONOTONIC), cpu = Clock(CLOCK_PROCESS_CPUTIME_ID);
+    ASSIGN_OR_RETURN(const train::StepResult step, trainer.AccumulateGradients());
+    const double applied = Clock(CLOCK_MONOTONIC);
+    RETURN_IF_ERROR(trainer.ApplyGradients(step));
+    const double end = Clock(CLOCK_MONOTONIC);
+    if (i == 0 && steps > 1) continue;  // It sets up threads and kernels.
+    profile.wall.push_back(end - wall);
+    profile.cpu.push_back(Clock(CLOCK_PROCESS_CPUTIME_ID) - cpu);
+    double ops = 0.0;
+    for (const auto& [name, seconds] : OpSeconds(trainer)) {
+      profile.parts[name].push_back(seconds);
+      ops += seconds;
+    }
+    profile.parts["optimizer"].push_back(end - applied);
+    profile.parts["zeroing, batch, gradient norm"].push_back(applied - wall - ops);
+    profile.documents.clear();
+    for (int64_t row : step.micro_batches.back()) {
+      profile.documents.push_back(trainer.dataset().row_tokens()[static_cast<size_t>(row)]);
+    }
+  }
+  return profile;
+}
+
+nlohmann::json Report(const train::Trainer& trainer, const Profile& profile) {
+  const double step = Median(profile.wall);
+  nlohmann::json parts = nlohmann::json::array();
+  for (const auto& [name, seconds] : profile.parts) {
+    const double median = Median(seconds);
+    parts.push_back({{"part", name}, {"seconds", median}, {"share", median / step}});
+  }
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+    return a["seconds"].template get<double>() > b["seconds"].template get<double>();
+  });
+  nlohmann::json floor = nlohmann::json::object();
+  Seconds total;
+  for (const auto& [kind, seconds] :
+       GemmFloor(trainer.program(), trainer.step_tape(), profile.documents)) {
+    floor[kind] = {{"seconds", seconds.wall}, {"cpu_seconds", seconds.cpu}};
+    total.wall += seconds.wall;
+    total.cpu += seconds.cpu;
+  }
+  return {{"step_seconds", step},
+          {"step_cpu_seconds", Median(profile.cpu)},
+          {"floor_seconds", total.wall},
+          {"floor_cpu_seconds", total.cpu},
+          {"floor", floor},
+          {"parts", parts},
+          {"products", execute::GemmChoiceText(execute::GemmChoiceInUse())}};
+}
+
+absl::Status Run(const std::string& assignment, int steps) {
+  ASSIGN_OR_RETURN(const train::AttemptOptions attempt, link::ReadAssignment(assignment));
+  execute::CpuDevice device(attempt.threads);
+  if (const auto choice = execute::ParseGemmChoice(attempt.products); choice.ok()) {
+    execute::UseGemmChoice(*choice);
+  }
+  ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(attempt, device));
+  ASSIGN_OR_RETURN(const Profile profile, RunSteps(*trainer, steps));
+  std::cout << Report(*trainer, profile).dump() << std::endl;
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace snug::bench
+
+int main(int argc, char** argv) {
+  if (argc < 2 || argc > 3) {
+    std::cerr << "usage: snug-step-profile ASSIGNMENT [STEPS]\n";
+    return 2;
+  }
+  const int steps = argc == 3 ? std::atoi(argv[2]) : snug::bench::kDefaultSteps;
+  const absl::Status status = snug::bench::Run(argv[1], steps);
+  if (!status.ok()) std::cerr << "snug-step-profile: " << status << std::endl;
+  return status.ok() ? 0 : 1;
+}
