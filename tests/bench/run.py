@@ -1,13 +1,15 @@
 """Makes the table of tests/bench/results: Snug against transformers + peft, as ratios of one
 run.
 
-    python tests/bench/run.py [--repeats N] [--smoke] [--output FILE]
+    python tests/bench/run.py [--repeats N] [--quick | --smoke] [--only WORDS] [--output FILE]
 
 Both sides train the same workload in fresh processes that take turns, on the same torch and
 threads. Step time: the median over steps from the second on, then the median over repeats. Peak
-memory: maximum resident set of the process, and what Snug's own account says. Start: from the
-assignment on disk to where the worker's first step begins. Figures, not goals: nothing here passes
-or fails.
+memory: maximum resident set of the process, less that of a process that has only loaded its
+libraries. Floor: all matrix products of a step (linears, adapters, head, attention) measured alone,
+on the paths that the worker takes, beside the steps of the same run. Start: from the assignment on
+disk to where the worker's first step begins. Nothing here passes or fails; goals stand beside the
+figures.
 """
 
 import argparse
@@ -20,21 +22,22 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import torch
 
+from tests.bench import snug_side
 from tests.bench import workload as workloads
 from tests.harness.binaries import ROOT, binary
-from tests.harness.daemon import ENDED, Daemon, metric_lines
+from tests.harness.daemon import Daemon
 
 RESULTS = ROOT / "tests" / "bench" / "results"
 MIB = 1 << 20
+LEAST_SHARE = 0.01  # Of a step, for a part to be listed.
 
 
 def transformers_side(folder, workload):
-    """Step seconds and peak of one run of transformers + peft."""
-    job = json.dumps(workloads.job_of(workload))
+    """Steps and peak of one run of transformers + peft."""
+    job = json.dumps(workloads.job_of(workload) | {"batch": workload.batch})
     script = ROOT / "tests" / "bench" / "transformers_side.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = [sys.executable, "-B", str(script), str(folder), job]
@@ -42,44 +45,19 @@ def transformers_side(folder, workload):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def resident_peak(pid):
-    """Maximum resident bytes of a living process so far, 0 when it has gone."""
+def measure(workload, repeats, folder):
+    """The runs of both sides: (transformers', Snug's)."""
+    workloads.write(workload, folder)
+    theirs, ours = [], []
+    daemon = Daemon(device="cpu:0=12GiB")
     try:
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    peak = [line for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(peak[0].split()[1]) * 1024 if peak else 0
-
-
-def follow(daemon, name):
-    """Polls a job to its end: seconds from its assignment to its first metrics, peak RSS."""
-    attempt, peak, first = daemon.attempt(name), 0, None
-    while True:
-        for pid in daemon.processes("snug-worker"):
-            peak = max(peak, resident_peak(pid))
-        lines = attempt / "metrics.jsonl"
-        if first is None and lines.is_file() and lines.stat().st_size:
-            first = time.time() - (attempt / "assignment.binpb").stat().st_mtime
-        job = daemon.job(name) if (attempt / "exit.json").is_file() else None
-        if job and job["state"] in ENDED:
-            return job, first, peak
-        time.sleep(0.01)
-
-
-def snug_side(folder, daemon):
-    """Step seconds, peaks and start of one job."""
-    name = daemon.submit(folder / "job.yaml")
-    job, first, peak = follow(daemon, name)
-    if job["state"] != "SUCCEEDED":
-        raise RuntimeError(job["error"])
-    lines = metric_lines(daemon.attempt(name) / "metrics.jsonl")
-    return {
-        "step_seconds": [line["step_seconds"] for line in lines],
-        "max_rss_bytes": peak,
-        "measured_peak_bytes": int(job["memory"]["measured_peak_bytes"]),
-        "start_seconds": first - lines[0]["step_seconds"],
-    }
+        for repeat in range(repeats):
+            theirs.append(transformers_side(folder, workload))
+            last = repeat == repeats - 1
+            ours.append(snug_side.run(folder, daemon, workload.steps if last else 0))
+    finally:
+        daemon.close()
+    return theirs, ours
 
 
 def median_step(runs):
@@ -87,26 +65,79 @@ def median_step(runs):
     return statistics.median(statistics.median(run["step_seconds"][1:]) for run in runs)
 
 
-def measure(workload, repeats, folder):
-    """One row of the table."""
-    workloads.write(workload, folder)
-    theirs, ours = [], []
-    daemon = Daemon(device="cpu:0=12GiB")
-    try:
-        for _ in range(repeats):
-            theirs.append(transformers_side(folder, workload))
-            ours.append(snug_side(folder, daemon))
-    finally:
-        daemon.close()
+def net_peak(runs):
+    """Largest peak of some runs above what was there before anything was loaded, in MiB."""
+    return max(run["max_rss_bytes"] - run["bare_rss_bytes"] for run in runs) / MIB
+
+
+def tokens_per_second(runs):
+    """Median over runs of the rate of the steps after the first."""
+    return statistics.median(
+        sum(run["tokens"][1:]) / sum(run["step_seconds"][1:]) for run in runs
+    )
+
+
+def row(cells):
+    """A row of a Markdown table."""
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def ratio(value, goal):
+    """A figure beside its goal."""
+    return f"**{value:.2f}** ({goal})" if goal else f"**{value:.2f}**"
+
+
+def step_row(workload, theirs, ours):
+    """Step time and memory of a workload, and its step against the floor."""
     step, their_step = median_step(ours), median_step(theirs)
-    peak, their_peak = (max(r["max_rss_bytes"] for r in runs) for runs in (ours, theirs))
-    account = max(run["measured_peak_bytes"] for run in ours)
-    start = statistics.median(run["start_seconds"] for run in ours)
-    cells = [workload.name, f"{their_step:.3f}", f"{step:.3f}", f"**{step / their_step:.2f}**"]
-    bare = max(run["bare_rss_bytes"] for run in theirs)
-    cells += [f"{their_peak / MIB:.0f} ({bare / MIB:.0f})", f"{peak / MIB:.0f}"]
-    cells += [f"**{peak / their_peak:.2f}**"]
-    return "| " + " | ".join([*cells, f"{account / MIB:.0f}", f"{start:.2f}"]) + " |"
+    peak, their_peak = net_peak(ours), net_peak(theirs)
+    found = ours[-1]["profile"]
+    return row(
+        [
+            workload.name,
+            f"{their_step:.3f}",
+            f"{step:.3f}",
+            ratio(step / their_step, workload.goals[0]),
+            workload.expected,
+            f"{their_peak:.0f}",
+            f"{peak:.0f}",
+            ratio(peak / their_peak, workload.goals[1]),
+            f"{found['floor_seconds']:.3f}",
+            ratio(found["step_seconds"] / found["floor_seconds"], 1.25),
+            f"{found['step_cpu_seconds'] / found['floor_cpu_seconds']:.2f}",
+            f"{found['floor_seconds'] / their_step:.2f}",
+            f"{statistics.median(run['start_seconds'] for run in ours):.2f}",
+        ]
+    )
+
+
+STEP_HEAD = [
+    "| | HF s/step | Snug s/step | ratio (goal) | expected | HF net MiB | Snug net MiB | ratio (goal)"
+    " | floor s | step / floor (goal) | the same in CPU time | floor / HF | start s |",
+    "|---" * 13 + "|",
+]
+
+
+def mixed_row(workload, theirs, ours):
+    """Tokens per second of packed rows against padded ones."""
+    rate, their_rate = tokens_per_second(ours), tokens_per_second(theirs)
+    cells = [workload.name, f"{their_rate:.0f}", f"{rate:.0f}"]
+    return row([*cells, ratio(rate / their_rate, workload.goals[0]), workload.expected])
+
+
+def parts_rows(workload, found):
+    """Where a step's time went, largest first, then the floor by kind."""
+    parts = [part for part in found["parts"] if part["share"] >= LEAST_SHARE]
+    text = ", ".join(f"{part['part']} {100 * part['share']:.1f}" for part in parts)
+    floor = ", ".join(f"{kind} {cost['seconds']:.3f}" for kind, cost in found["floor"].items())
+    rate = found["flops"] / found["step_seconds"] / 1e9
+    return row([workload.name, text, floor, f"{rate:.0f}", found["products"]])
+
+
+PARTS_HEAD = [
+    "| | % of the step | floor, s | GFLOP/s of the step | products |",
+    "|---" * 5 + "|",
+]
 
 
 def processor():
@@ -124,23 +155,39 @@ def program_table(smoke):
     line += ["--benchmark_min_time=0.001"] if smoke else []
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     rows = json.loads(done.stdout)["benchmarks"]
-    return [f"| {row['name']} | {row['real_time']:.3f} |" for row in rows]
+    return [f"| {entry['name']} | {entry['real_time']:.3f} |" for entry in rows]
 
 
-def report(rows, arguments):
-    """The page: what was run where, then the figures."""
+def head(arguments):
+    """What was run where, and beside what."""
     shape = workloads.LARGE
-    head = f"{datetime.date.today()}, {processor()}, {workloads.threads()} threads"
-    lines = ["# Snug against transformers + peft", "", f"{head}, torch {torch.__version__}."]
+    load = os.getloadavg()[0]
+    lines = ["# Snug against transformers + peft", ""]
+    lines += [f"{datetime.date.today()}, {processor()}, {workloads.threads()} threads,"]
+    lines[-1] += f" torch {torch.__version__}; load before: {load:.1f}."
     lines += [f"`python tests/bench/run.py {' '.join(sys.argv[1:])}`".replace(" `", "`")]
-    lines += [f"Llama of {workloads.parameters(shape) / 1e6:.0f} M parameters, 4 x 512 tokens,"]
-    lines += [f"medians of {arguments.repeats} interleaved runs in fresh processes;"]
-    lines += ["peak = largest resident set of the process, (n) = of HF's before it loads anything."]
-    lines += [""]
-    lines += ["| | HF s/step | Snug s/step | ratio | HF peak MiB | Snug peak MiB | ratio "]
-    lines[-1] += "| Snug's account MiB | worker's start s |"
-    lines += ["|---" * 9 + "|", *rows, "", "| 80-layer Llama | ms |", "|---|---|"]
-    return "\n".join([*lines, *program_table(arguments.smoke)]) + "\n"
+    lines += [f"Llama of {workloads.parameters(shape) / 1e6:.0f} M parameters, 4 x 512 tokens where"]
+    lines[-1] += f" nothing else is said; medians of {arguments.repeats} interleaved runs in"
+    lines += ["fresh processes. Net MiB: largest resident set less that of a process that has"]
+    lines[-1] += " loaded only its"
+    lines += ["libraries. Floor: the step's matrix products alone. Goals in brackets."]
+    return lines + [""]
+
+
+def run_all(chosen, arguments, table):
+    """Measures workloads one after another; gives the rows that `table` makes, and their parts."""
+    rows, parts = [], []
+    for workload in chosen:
+        if arguments.only and arguments.only not in workload.name:
+            continue
+        workload = workloads.smoke(workload) if arguments.smoke else workload
+        workload = workloads.quick(workload) if arguments.quick else workload
+        with tempfile.TemporaryDirectory() as folder:
+            runs = measure(workload, arguments.repeats, pathlib.Path(folder) / "job")
+        rows.append(table(workload, *runs))
+        parts.append(parts_rows(workload, runs[1][-1]["profile"]))
+        print(rows[-1], parts[-1], sep="\n", flush=True)
+    return rows, parts
 
 
 def main():
@@ -148,17 +195,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: does it run at all?")
+    parser.add_argument("--quick", action="store_true", help="fewer steps, one repeat")
+    parser.add_argument("--only", default="", help="workloads whose name has these words")
     today = RESULTS / f"{datetime.date.today()}.md"
     parser.add_argument("--output", type=pathlib.Path, default=today)
     arguments = parser.parse_args()
-    rows = []
-    for workload in workloads.WORKLOADS:
-        workload = workloads.smoke(workload) if arguments.smoke else workload
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(measure(workload, arguments.repeats, pathlib.Path(folder) / "job"))
-            print(rows[-1], flush=True)
+    arguments.repeats = 1 if arguments.quick else arguments.repeats
+    lines = head(arguments)
+    steps, parts = run_all(workloads.WORKLOADS, arguments, step_row)
+    mixed, more = run_all(workloads.MIXED, arguments, mixed_row)
+    lines += [*STEP_HEAD, *steps, ""]
+    lines += ["| | HF tokens/s, padded | Snug tokens/s, packed | ratio (goal) | expected |"]
+    lines += ["|---" * 5 + "|", *mixed, "", *PARTS_HEAD, *parts, *more, ""]
+    lines += ["| 80-layer Llama | ms |", "|---|---|", *program_table(arguments.smoke)]
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(report(rows, arguments))
+    arguments.output.write_text("\n".join(lines) + "\n")
     print(arguments.output.read_text())
 
 

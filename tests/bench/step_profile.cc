@@ -19,6 +19,7 @@
 #include "worker/execute/gemm.h"
 #include "worker/link/assignment.h"
 #include "worker/program/op_table.h"
+#include "worker/program/replay.h"
 #include "worker/train/trainer.h"
 
 namespace snug::bench {
@@ -109,6 +110,7 @@ nlohmann::json Report(const train::Trainer& trainer, const Profile& profile) {
           {"floor_seconds", total.wall},
           {"floor_cpu_seconds", total.cpu},
           {"floor", floor},
+          {"flops", program::ReplayTape(trainer.program(), trainer.step_tape()).work.flops},
           {"parts", parts},
           {"products", execute::GemmChoiceText(execute::GemmChoiceInUse())}};
 }

@@ -1,10 +1,10 @@
 """One training run of transformers + peft in a process of its own: step times and peak memory.
 
-    python transformers_side.py FOLDER JSON   (a folder of workload.write, the job as JSON)
+    python transformers_side.py FOLDER JSON   (a folder of workload.write, the job and "batch")
 
-Prints one JSON object: {"step_seconds": [...], "max_rss_bytes": n, "bare_rss_bytes": n}. Eager
-PyTorch as a user runs it: padding-free batch, sdpa attention, AdamW, clipping; no gradient
-checkpointing.
+Prints one JSON object: {"step_seconds": [...], "tokens": [...] of each step, "max_rss_bytes": n,
+"bare_rss_bytes": n}. Eager PyTorch as a user runs it: sdpa attention, AdamW, clipping; rows of
+unequal length padded to the longest of their batch; no gradient checkpointing.
 """
 
 import json
@@ -28,31 +28,46 @@ def load(folder, job):
     return model
 
 
+def padded(rows):
+    """Arguments of the model for some rows, and how many tokens they have."""
+    longest = max(len(row) for row in rows)
+    ids = torch.zeros(len(rows), longest, dtype=torch.long)
+    labels = torch.full_like(ids, -100)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = labels[i, : len(row)] = torch.tensor(row)
+    arguments = {"input_ids": ids, "labels": labels}
+    if any(len(row) < longest for row in rows):
+        arguments["attention_mask"] = (labels != -100).long()
+    return arguments, sum(len(row) for row in rows)
+
+
 def batches(folder, batch):
-    """Batches of token ids, over and over."""
+    """Batches of rows, over and over."""
     with open(f"{folder}/train.jsonl", encoding="utf-8") as lines:
-        rows = torch.tensor([json.loads(line)["input_ids"] for line in lines])
+        rows = [json.loads(line)["input_ids"] for line in lines]
     while True:
-        yield from rows.split(batch)
+        for first in range(0, len(rows), batch):
+            yield padded(rows[first : first + batch])
 
 
 def train(folder, job):
-    """Seconds of each step."""
+    """Seconds and tokens of each step."""
     model = load(folder, job)
     training = job["training"]
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=training["learning_rate"], weight_decay=0.0)
-    source = batches(folder, training["per_device_train_batch_size"])
-    seconds = []
+    source = batches(folder, job["batch"])
+    seconds, tokens = [], []
     for _ in range(training["max_steps"]):
-        ids = next(source)
+        arguments, count = next(source)
         start = time.perf_counter()
-        model(input_ids=ids, labels=ids).loss.backward()
+        model(**arguments).loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, training["max_grad_norm"])
         optimizer.step()
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - start)
-    return seconds
+        tokens.append(count)
+    return {"step_seconds": seconds, "tokens": tokens}
 
 
 def max_rss_bytes():
@@ -64,9 +79,8 @@ def main():
     """Prints the figures of one run; bare: Python and its libraries before anything is loaded."""
     torch.set_num_threads(threads())
     bare = max_rss_bytes()
-    seconds = train(sys.argv[1], json.loads(sys.argv[2]))
-    peak = max_rss_bytes()
-    found = {"step_seconds": seconds, "max_rss_bytes": peak, "bare_rss_bytes": bare}
+    found = train(sys.argv[1], json.loads(sys.argv[2]))
+    found |= {"max_rss_bytes": max_rss_bytes(), "bare_rss_bytes": bare}
     print(json.dumps(found))
 
 

@@ -1,14 +1,14 @@
-"""What is measured: a Llama of about 100 M parameters on 4 x 512 tokens, or a tiny one for
-smoke.
+"""What is measured: a Llama of about 100 M parameters on a few batches, or a tiny one for smoke.
 
-Both sides read the same files: the model as transformers wrote it, and rows of exactly T
-tokens, all trained. Job files for Snug and settings for transformers say the same.
+Both sides read the same files: the model as transformers wrote it, and rows of random tokens, all
+trained. Job files for Snug and settings for transformers say the same.
 """
 
 import dataclasses
 import json
 import os
 import pathlib
+import random
 
 import torch
 
@@ -23,7 +23,7 @@ LARGE = models.Shape(
     head_width=64,
     mlp_width=2048,
     vocabulary=16000,
-    max_positions=1024,
+    max_positions=2048,
 )
 SMALL = models.Shape(vocabulary=320)
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -31,14 +31,21 @@ LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """One training method at one precision. B rows of T tokens per step, no accumulation."""
+    """One training method at one precision. B rows of T tokens per step, no accumulation; mixed:
+    lengths from T / 64 to T, evenly on a logarithmic scale, which transformers pads to the longest
+    of a batch and Snug packs. `goals`: step time and peak memory against transformers; mixed:
+    tokens/s. `expected`: what was thought of the first of them before it was measured, on two
+    cores whose peak is 234 GFLOP/s in fp32 and 469 in bf16."""
 
     name: str
     lora: bool
     bf16: bool
+    goals: tuple = (None, None)
+    expected: float | None = None
     shape: models.Shape = LARGE
     batch: int = 4
     tokens: int = 512
+    mixed: bool = False
     steps: int = 6
 
     @property
@@ -48,15 +55,27 @@ class Workload:
 
 
 WORKLOADS = (
-    Workload("LoRA fp32", lora=True, bf16=False),
-    Workload("LoRA bf16", lora=True, bf16=True),
-    Workload("full fp32", lora=False, bf16=False),
+    Workload("LoRA fp32", lora=True, bf16=False, goals=(0.35, 0.2), expected=0.76),
+    Workload("full fp32", lora=False, bf16=False, goals=(0.40, 0.5), expected=0.79),
+    Workload("LoRA bf16", lora=True, bf16=True, goals=(0.33, 0.2), expected=0.64),
+    Workload("full bf16", lora=False, bf16=True, goals=(0.45, 0.8), expected=0.68),
+    Workload("LoRA fp32, 1 x 2048", True, False, (0.35, 0.2), 0.76, batch=1, tokens=2048),
+    Workload("LoRA bf16, 1 x 2048", True, True, (0.33, 0.2), 0.60, batch=1, tokens=2048),
+)
+MIXED = (
+    Workload("LoRA fp32, mixed", True, False, (4, None), 4.0, batch=8, tokens=1024, mixed=True),
+    Workload("LoRA bf16, mixed", True, True, (4, None), 4.5, batch=8, tokens=1024, mixed=True),
 )
 
 
 def smoke(workload):
     """The same at a size that runs in a moment."""
-    return dataclasses.replace(workload, shape=SMALL, tokens=32, steps=3)
+    return dataclasses.replace(workload, shape=SMALL, tokens=64, steps=3)
+
+
+def quick(workload):
+    """The same with as few steps as give a median."""
+    return dataclasses.replace(workload, steps=4)
 
 
 def parameters(shape):
@@ -64,6 +83,15 @@ def parameters(shape):
     attention = shape.width * shape.head_width * 2 * (shape.heads + shape.kv_heads)
     layer = attention + 3 * shape.width * shape.mlp_width + 2 * shape.width
     return shape.layers * layer + (2 - shape.tied) * shape.vocabulary * shape.width + shape.width
+
+
+def lengths(workload):
+    """Tokens of each row of the dataset: enough for every step of either side."""
+    rows = workload.batch * workload.steps
+    if not workload.mixed:
+        return [workload.tokens] * rows
+    generator = random.Random(3)
+    return [int(workload.tokens * 64 ** -generator.random()) for _ in range(rows)]
 
 
 def write(workload, folder):
@@ -74,8 +102,7 @@ def write(workload, folder):
     models.write_model(model, folder / "model", workload.dtype)
     texts = [pair["prompt"] + pair["completion"] for pair in datasets.sentences(0, 50)]
     models.write_tokenizer(folder / "model", texts, 320)
-    lengths = [workload.tokens] * (2 * workload.batch)
-    rows = datasets.random_rows(2, lengths, workload.shape.vocabulary, masked=False)
+    rows = datasets.random_rows(2, lengths(workload), workload.shape.vocabulary, masked=False)
     datasets.write_pretokenized(rows, folder / "train.jsonl")
     job = folder / "job.yaml"
     job.write_text(json.dumps(job_of(workload)))  # JSON is YAML.
@@ -83,7 +110,8 @@ def write(workload, folder):
 
 
 def job_of(workload):
-    """The job file: keep everything, so that both sides save the same activations."""
+    """The job file: keep everything, so that both sides save the same activations. Packed rows are
+    as long as a batch of transformers holds real tokens on average."""
     job = {
         "display_name": workload.name,
         "model": "./model",
@@ -91,12 +119,12 @@ def job_of(workload):
         "method": "lora" if workload.lora else "full",
         "training": {
             "max_steps": workload.steps,
-            "per_device_train_batch_size": workload.batch,
+            "per_device_train_batch_size": 2 if workload.mixed else workload.batch,
             "learning_rate": 1e-4,
             "lr_scheduler_type": "constant",
             "max_grad_norm": 1.0,
             "max_seq_length": workload.tokens,
-            "packing": False,
+            "packing": workload.mixed,
             "precision": "bf16" if workload.bf16 else "fp32",
         },
         "memory": {"stash": {"*": "keep"}},
