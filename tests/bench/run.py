@@ -112,8 +112,8 @@ def step_row(workload, theirs, ours):
 
 
 STEP_HEAD = [
-    "| | HF s/step | Snug s/step | ratio (goal) | expected | HF net MiB | Snug net MiB | ratio (goal)"
-    " | floor s | step / floor (goal) | the same in CPU time | floor / HF | start s |",
+    "| | HF s/step | Snug s/step | ratio (goal) | expected | HF net MiB | Snug net MiB "
+    "| ratio (goal) | floor s | step / floor (goal) | the same in CPU time | floor / HF | start s |",
     "|---" * 13 + "|",
 ]
 
@@ -160,17 +160,16 @@ def program_table(smoke):
 
 def head(arguments):
     """What was run where, and beside what."""
-    shape = workloads.LARGE
     load = os.getloadavg()[0]
     lines = ["# Snug against transformers + peft", ""]
     lines += [f"{datetime.date.today()}, {processor()}, {workloads.threads()} threads,"]
     lines[-1] += f" torch {torch.__version__}; load before: {load:.1f}."
     lines += [f"`python tests/bench/run.py {' '.join(sys.argv[1:])}`".replace(" `", "`")]
-    lines += [f"Llama of {workloads.parameters(shape) / 1e6:.0f} M parameters, 4 x 512 tokens where"]
-    lines[-1] += f" nothing else is said; medians of {arguments.repeats} interleaved runs in"
-    lines += ["fresh processes. Net MiB: largest resident set less that of a process that has"]
-    lines[-1] += " loaded only its"
-    lines += ["libraries. Floor: the step's matrix products alone. Goals in brackets."]
+    size = workloads.parameters(workloads.LARGE) / 1e6
+    lines += [f"Llama of {size:.0f} M parameters, 4 x 512 tokens where nothing else is said;"]
+    lines += [f"medians of {arguments.repeats} interleaved runs in fresh processes. Net MiB: largest"]
+    lines += ["resident set less that of a process that has loaded only its libraries. Floor: the"]
+    lines += ["step's matrix products alone. Goals in brackets."]
     return lines + [""]
 
 
