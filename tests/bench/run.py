@@ -167,8 +167,8 @@ def head(arguments):
     lines += [f"`python tests/bench/run.py {' '.join(sys.argv[1:])}`".replace(" `", "`")]
     size = workloads.parameters(workloads.LARGE) / 1e6
     lines += [f"Llama of {size:.0f} M parameters, 4 x 512 tokens where nothing else is said;"]
-    lines += [f"medians of {arguments.repeats} interleaved runs in fresh processes. Net MiB: largest"]
-    lines += ["resident set less that of a process that has loaded only its libraries. Floor: the"]
+    lines += [f"medians of {arguments.repeats} interleaved runs in fresh processes. Net MiB:"]
+    lines += ["largest resident set less that of a process that has loaded only its libraries. Floor: the"]
     lines += ["step's matrix products alone. Goals in brackets."]
     return lines + [""]
 
