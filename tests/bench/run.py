@@ -113,7 +113,7 @@ def step_row(workload, theirs, ours):
 
 STEP_HEAD = [
     "| | HF s/step | Snug s/step | ratio (goal) | expected | HF net MiB | Snug net MiB "
-    "| ratio (goal) | floor s | step / floor (goal) | the same in CPU time | floor / HF | start s |",
+    "| ratio (goal) | floor s | step / floor (goal) | in CPU time | floor / HF | start s |",
     "|---" * 13 + "|",
 ]
 
@@ -168,8 +168,8 @@ def head(arguments):
     size = workloads.parameters(workloads.LARGE) / 1e6
     lines += [f"Llama of {size:.0f} M parameters, 4 x 512 tokens where nothing else is said;"]
     lines += [f"medians of {arguments.repeats} interleaved runs in fresh processes. Net MiB:"]
-    lines += ["largest resident set less that of a process that has loaded only its libraries. Floor: the"]
-    lines += ["step's matrix products alone. Goals in brackets."]
+    lines += ["largest resident set less that of a process that has loaded only its libraries."]
+    lines += ["Floor: the step's matrix products alone. Goals in brackets."]
     return lines + [""]
 
 
