@@ -1,6 +1,7 @@
 #include "worker/train/measure_context.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <sys/resource.h>
 
@@ -23,10 +24,11 @@ void WarmUp(at::ScalarType dtype) {
 int64_t MeasureContext() {
   WarmUp(at::kFloat);
   WarmUp(at::kBFloat16);
-  execute::MeasureGemmChoice();  // Runs them all, at sizes from which on their buffers stay.
+  execute::MeasureGemmChoice();  // Runs them all.
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const int64_t bytes = usage.ru_maxrss * 1024;  // Linux counts KiB.
+  // Linux counts KiB. The products above were too small for the largest buffers.
+  const int64_t bytes = usage.ru_maxrss * 1024 + at::get_num_threads() * execute::kGemmBufferBytes;
   return (bytes + kMiB - 1) / kMiB * kMiB;
 }
 
