@@ -1,5 +1,6 @@
 // Times each path on one product of each kind. The default stays unless another path is clearly
 // faster: which bits a run gives should not hang on noise.
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <vector>
