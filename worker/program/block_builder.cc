@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "worker/program/tape.h"
+
 namespace snug::program {
 
 BlockBuilder::BlockBuilder(std::string name, const ModelConfig& config, const TrainingMode& mode,
