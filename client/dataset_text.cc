@@ -1,5 +1,6 @@
 #include "client/dataset_text.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
@@ -42,8 +43,11 @@ void PrintRow(const v1::PreviewRow& row, bool colour, std::ostream& out) {
   out << absl::StrFormat("line %d: %d tokens, %d trained", row.line(), row.tokens(),
                          row.trained_tokens());
   if (row.cut_tokens() > 0) out << absl::StrFormat(", %d more cut off", row.cut_tokens());
-  out << "\n    ";
-  for (const v1::PreviewSegment& segment : row.segments()) out << SegmentText(segment, colour);
+  std::string text = "\n    ";
+  for (const v1::PreviewSegment& segment : row.segments())
+    absl::StrAppend(&text, SegmentText(segment, colour));
+  absl::StripTrailingAsciiWhitespace(&text);  // Of a text that ends with a line's end.
+  out << text;
   if (row.left_out_tokens() > 0)
     out << absl::StrFormat(" ... %d more tokens", row.left_out_tokens());
   out << "\n\n";

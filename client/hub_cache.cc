@@ -48,7 +48,7 @@ absl::Status Missing(const HubId& id, HubKind kind, const std::string& looked_in
   const std::string type = kind == HubKind::kDataset ? " --repo-type dataset" : "";
   const std::string revision = id.revision == "main" ? "" : " --revision " + id.revision;
   return absl::NotFoundError(absl::StrCat(
-      "\"", id.name, "\" is no path beside the job file, and the Hugging Face cache has no ",
+      "\"", id.name, "\" is neither a path here nor in the Hugging Face cache, which has no ",
       looked_in, "\n  Download it:      hf download ", id.name, type, revision));
 }
 

@@ -26,8 +26,8 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "tokenizer.model",
                                            "spiece.model",
                                            "chat_template.json",
-                                           "chat_template.jinja",
                                            "sentencepiece.bpe.model"};
+constexpr char kChatTemplate[] = "chat_template.jinja";
 constexpr char kMoreTemplates[] = "additional_chat_templates";
 constexpr int kMaxTemplates = 100;  // Models have two or three.
 // Four times the largest tokenizer.json seen (of a vocabulary of 262,000: 33 MB), rounded up.
@@ -47,8 +47,12 @@ absl::Status CopyIfPresent(const std::string& model_dir, const std::string& fold
   return status;
 }
 
-absl::Status CopyTokenizerFiles(const std::string& model_dir, const std::string& folder) {
+absl::Status CopyTokenizerFiles(const std::string& model_dir, const std::string& data_dir,
+                                const std::string& folder) {
   for (const char* name : kTokenizerFiles) RETURN_IF_ERROR(CopyIfPresent(model_dir, folder, name));
+  std::error_code ignored;
+  const bool own = !data_dir.empty() && fs::exists(data_dir + "/" + kChatTemplate, ignored);
+  RETURN_IF_ERROR(CopyIfPresent(own ? data_dir : model_dir, folder, kChatTemplate));
   const std::string templates = absl::StrCat(model_dir, "/", kMoreTemplates);
   std::error_code error;
   if (!fs::is_directory(templates, error)) return absl::OkStatus();

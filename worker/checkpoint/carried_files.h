@@ -9,8 +9,10 @@
 
 namespace snug::checkpoint {
 
-// Those that `model_dir` has.
-absl::Status CopyTokenizerFiles(const std::string& model_dir, const std::string& folder);
+// Those that `model_dir` has. A chat template in `data_dir`, where the prepared dataset lies, is
+// the one that the job was trained with and comes before the base's; may be empty.
+absl::Status CopyTokenizerFiles(const std::string& model_dir, const std::string& data_dir,
+                                const std::string& folder);
 
 // Of one file by its name; absent is fine.
 absl::Status CopyIfPresent(const std::string& model_dir, const std::string& folder,

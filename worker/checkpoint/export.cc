@@ -46,7 +46,7 @@ absl::Status FillAdapter(const std::string& folder, const ExportOptions& options
   RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/adapter_model.safetensors", adapter).status());
   RETURN_IF_ERROR(WriteText(folder, "adapter_config.json", config));
   RETURN_IF_ERROR(WriteText(folder, "README.md", readme));
-  RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, folder));
+  RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, options.data_dir, folder));
   return CopyMetrics(options, folder);
 }
 
@@ -98,7 +98,7 @@ absl::Status FillModel(const std::string& folder, const ExportOptions& options,
   RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/model.safetensors", written).status());
   RETURN_IF_ERROR(WriteText(folder, "config.json", config_text + "\n"));
   RETURN_IF_ERROR(CopyIfPresent(options.model_dir, folder, "generation_config.json"));
-  RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, folder));
+  RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, options.data_dir, folder));
   return CopyMetrics(options, folder);
 }
 

@@ -15,6 +15,7 @@ namespace snug::checkpoint {
 struct ExportOptions {
   std::string model_dir;  // The base: config.json, generation_config.json and tokenizer files are
                           // carried along.
+  std::string data_dir;   // The prepared dataset: a chat template in it replaces the base's.
   std::string base_model_name;  // For adapter_config.json.
   program::LoraConfig lora;     // Adapter export only.
   std::string metrics_file;     // Copied to metrics.jsonl.

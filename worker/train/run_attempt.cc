@@ -383,6 +383,7 @@ class Run {
 
   absl::Status Export() const {
     const checkpoint::ExportOptions options{.model_dir = attempt_.model_dir,
+                                            .data_dir = attempt_.train_data,
                                             .base_model_name = attempt_.base_model_name,
                                             .lora = attempt_.mode.adapter,
                                             .metrics_file = MetricsFile(),

@@ -77,6 +77,19 @@ class ExportTest : public testing::Test {
   std::string output_ = folder_ / "output";
 };
 
+// What was trained with a template of the job's own is used with that one; a job without one keeps
+// the base's.
+TEST_F(ExportTest, TheTemplateOfTheJobComesBeforeTheBases) {
+  WriteText(folder_ / "base/chat_template.jinja", "base");
+  std::filesystem::create_directory(folder_ / "data");
+  options_.data_dir = folder_ / "data";
+  SNUG_ASSERT_OK(ExportAdapter(output_, options_, adapter_.list()));
+  EXPECT_EQ(ReadText(output_ + ".tmp/chat_template.jinja"), "base");
+  WriteText(folder_ / "data/chat_template.jinja", "of the job");
+  SNUG_ASSERT_OK(ExportAdapter(output_, options_, adapter_.list()));
+  EXPECT_EQ(ReadText(output_ + ".tmp/chat_template.jinja"), "of the job");
+}
+
 TEST_F(ExportTest, PublishesAnAdapterFolder) {
   SNUG_ASSERT_OK(ExportAdapter(output_, options_, adapter_.list()));
   EXPECT_FALSE(std::filesystem::exists(output_)) << "before it was verified";
