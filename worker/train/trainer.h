@@ -78,6 +78,7 @@ class Trainer {
   weights::Parameters& parameters() { return *parameters_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Dataset& dataset() const { return *dataset_; }
+  const execute::ArenaMemory& arena() const { return *arena_; }  // Idle between two calls.
 
  private:
   Trainer(const AttemptOptions& attempt, execute::Device& device)
