@@ -36,6 +36,25 @@ std::string ProgressText(const v1::Progress& progress) {
   return text;
 }
 
+std::string OutputText(const v1::JobOutput& output) {
+  if (output.loss() == 0.0) return "";
+  std::string text = absl::StrFormat("loss %.6f when read again", output.loss());
+  if (output.has_merged_loss())
+    absl::StrAppend(&text, absl::StrFormat(", %.6f merged", output.merged_loss()));
+  return text;
+}
+
+// "vLLM: 28 of 28 modules, start it with --max-lora-rank 32"
+std::string ReaderText(const v1::ReaderReport& report) {
+  std::string text = absl::StrCat(report.reader(), ": ");
+  if (report.loads())
+    absl::StrAppend(&text, report.modules(), " of ", report.of_modules(), " modules");
+  else
+    absl::StrAppend(&text, "no");
+  if (!report.notes().empty()) absl::StrAppend(&text, ", ", report.notes());
+  return text;
+}
+
 std::string MemoryInFull(const v1::JobMemory& memory) {
   if (memory.plan().empty() && memory.budget_bytes() == 0) return "";
   std::string text = absl::StrCat("plan \"", memory.plan(), "\", predicted peak ",
@@ -99,6 +118,9 @@ void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
        absl::StrCat(StateName(job.state()), job.reason().empty() ? "" : ": ", job.reason()));
   line("error", ErrorText(job.error()));
   line("progress", ProgressText(job.progress()));
+  line("output", OutputText(job.output()));
+  for (const v1::ReaderReport& report : job.output().readers())
+    line("loads in", ReaderText(report));
   line("memory", MemoryInFull(job.memory()));
   line("device", DeviceText(job));
   line("model", job.spec().model());

@@ -114,6 +114,7 @@ constexpr Refusal kRefusals[] = {
     {"activation_checkpointing", kPlanDecides},
     {"adapter", "the adapters here are lora; without one it is method: full"},
     {"bf16", "true or false"},
+    {"bias", "no biases are trained beside an adapter: leave it out (none)"},
     {"deepspeed", "a job runs on one device"},
     {"dtype", "the precisions are fp32 and bf16"},
     {"fp16", "the precisions are fp32 and bf16: give precision: bf16"},

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/job/check_lora.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
 #include "server/job/inherit_adapter.h"
@@ -24,6 +25,13 @@ namespace {
 void AddStatus(std::vector<Violation>& found, const char* field, const char* reason,
                const absl::Status& status) {
   if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
+}
+
+// Of LoraSpec, which the program's own messages begin with: "lora.rank_pattern: ...".
+std::string FieldOf(const absl::Status& status) {
+  const absl::string_view message = status.message();
+  if (!absl::StartsWith(message, "lora.")) return "spec.model";
+  return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
 
 absl::Status CheckFile(const std::string& path) {
@@ -78,7 +86,7 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
   FillDefaults(job.spec, limit);
   absl::StatusOr<program::Program> program = program::BuildProgram(*config, ModeOf(job.spec));
   if (!program.ok()) {
-    AddStatus(found, "spec.lora.target_modules", "BAD_TARGET_MODULES", program.status());
+    AddStatus(found, FieldOf(program.status()).c_str(), "BAD_TARGET_MODULES", program.status());
     return program.status();
   }
   if (!job.spec.memory().stash().empty())
@@ -98,12 +106,7 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
                                                                        : program::DType::kF32;
   if (!mode.lora) return mode;
-  mode.adapter.rank = spec.lora().r();
-  mode.adapter.alpha = spec.lora().lora_alpha();
-  mode.adapter.dropout = spec.lora().lora_dropout();
-  mode.adapter.rslora = spec.lora().use_rslora();
-  mode.adapter.target_modules = {spec.lora().target_modules().begin(),
-                                 spec.lora().target_modules().end()};
+  mode.adapter = LoraConfigOf(spec.lora());
   return mode;
 }
 

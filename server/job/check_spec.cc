@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/bytes.h"
+#include "server/job/check_lora.h"
 #include "server/job/check_training.h"
 #include "server/job/random_id.h"
 #include "server/job/spec_checker.h"
@@ -57,19 +58,15 @@ void CheckData(const JobSpec& spec, Checker& check) {
     check.Add("eval_split", "give eval_dataset or eval_split, not both");
 }
 
-void CheckLora(const JobSpec& spec, Checker& check) {
+void CheckMethod(const JobSpec& spec, Checker& check) {
   const v1::LoraSpec& lora = spec.lora();
   if (spec.method() == JobSpec::FULL) {
     // An empty message asks for nothing, so it may stand there.
     if (lora.ByteSizeLong() > 0) check.Add("lora", "is for method lora; this job's method is full");
+    if (spec.merge()) check.Add("merge", "is for method lora; a full job gives a model anyway");
     return;
   }
-  check.Integer("lora.r", lora.r(), 0, kMaxRank);
-  check.Real("lora.lora_alpha", lora.lora_alpha(), 0.0, 1e6);
-  check.Real("lora.lora_dropout", lora.lora_dropout(), 0.0, 1.0, /*open=*/true);
-  for (const std::string& module : lora.target_modules())
-    if (module.empty()) check.Add("lora.target_modules", "holds an empty name");
-  if (!lora.init_adapter().empty()) check.Path("lora.init_adapter", lora.init_adapter());
+  CheckLora(lora, check);
 }
 
 void CheckMemory(const JobSpec& spec, Checker& check) {
@@ -103,7 +100,7 @@ std::vector<Violation> CheckSpec(const JobSpec& spec) {
   Checker check;
   CheckNames(spec, check);
   CheckData(spec, check);
-  CheckLora(spec, check);
+  CheckMethod(spec, check);
   CheckTraining(spec, check);
   CheckMemory(spec, check);
   return check.Take();

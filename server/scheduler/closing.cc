@@ -172,6 +172,7 @@ absl::Status Scheduler::Conclude(JobRecord& job, const AttemptRecord& attempt,
   if (outcome.ending == Ending::kSucceeded && closed.output.ok()) {
     change.artifact = *closed.output;
     job.output_dir = closed.output->dir;
+    if (outcome.result.has_output()) *job.job.mutable_output() = outcome.result.output();
     return MoveJob(job, v1::Job::SUCCEEDED, "finished", WallMicros(), change);
   }
   if (outcome.ending == Ending::kSucceeded)

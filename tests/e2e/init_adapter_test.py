@@ -63,12 +63,28 @@ class InitAdapterTest(unittest.TestCase):
     def test_first_loss_is_that_of_an_rslora_adapter_in_peft(self):
         self.check_first_loss(self.write(use_rslora=True))
 
-    def test_adapter_with_alphas_of_its_own_for_a_module_is_refused(self):
-        adapter = self.write(alpha_pattern={"q_proj": 32})
+    def test_first_loss_is_that_of_an_adapter_with_patterns_in_peft(self):
+        adapter = self.write(
+            target_modules=r".*\.(q|v|down)_proj",
+            alpha_pattern={"q_proj": 32},
+            rank_pattern={r"layers\.1\.mlp\.down_proj": 3},
+            exclude_modules=["layers.0.self_attn.v_proj"],
+        )
         self.assertTrue(json.loads((adapter / "adapter_config.json").read_text())["alpha_pattern"])
+        self.check_first_loss(adapter)
+
+    def test_first_loss_is_that_of_saved_modules_in_peft(self):
+        self.check_first_loss(
+            self.write(modules_to_save=["embed_tokens", "norm"], ensure_weight_tying=True)
+        )
+
+    def test_adapter_with_biases_is_refused(self):
+        adapter = self.write()
+        path = adapter / "adapter_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "bias": "all"}))
         done = self.daemon.run("submit", self.file, code=None)
         self.assertNotEqual(done.returncode, 0, done.stdout)
-        self.assertIn("alpha_pattern", done.stderr)
+        self.assertIn("bias", done.stderr)
         self.assertIn(str(adapter), done.stderr)
 
 

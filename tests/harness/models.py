@@ -111,6 +111,8 @@ def write_adapter(model, folder, settings, seed):
         for name, weight in wrapped.named_parameters():
             if "lora_B" in name:
                 weight.copy_(0.1 * torch.randn_like(weight))
+            elif "modules_to_save" in name:
+                weight.add_(0.05 * torch.randn_like(weight))
     wrapped.save_pretrained(str(folder))
     return pathlib.Path(folder)
 

@@ -34,6 +34,8 @@ class Case:
     seed: int = 1
     rank: int = 4  # With alpha: a ratio that is not one.
     alpha: int = 6
+    # More arguments of LoraConfig; the name tells cases apart.
+    options: dict = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def dtype(self):
@@ -57,10 +59,56 @@ FP32_CASES = (
     Case("lora-llama3-tied-v4", LLAMA3, "all-linear", spelling=4, scheduler="constant", seed=17),
     Case("lora-linear-rope", LINEAR, ("k_proj", "o_proj", "up_proj", "down_proj"), seed=18),
 )
+# A regular expression for the modules, another rank, another alpha, one module left out.
+PATTERNS = {
+    "rank_pattern": {"self_attn.q_proj": 2, r"layers\.1\.mlp\.(up|gate)_proj": 7},
+    "alpha_pattern": {"v_proj": 11},
+    "exclude_modules": ["layers.0.self_attn.v_proj"],
+}
+OPTION_CASES = (
+    Case("patterns", PLAIN, r".*\.(self_attn|mlp)\.(q|v|up)_proj", seed=31, options=PATTERNS),
+    Case(
+        "patterns-rslora",
+        PLAIN,
+        ("q_proj", "v_proj", "up_proj"),
+        rslora=True,
+        seed=32,
+        options=PATTERNS,
+    ),
+    Case(
+        "some-layers-and-norms",
+        LLAMA3,
+        QV,
+        seed=33,
+        options={"layers_to_transform": [0, 2], "modules_to_save": ["norm"]},
+    ),
+    Case(
+        "saved-head-and-embedding",
+        ONE_KV_HEAD,
+        "all-linear",
+        seed=34,
+        options={"modules_to_save": ["embed_tokens", "lm_head"]},
+    ),
+    Case(
+        "saved-tied",
+        LLAMA3,
+        QV,
+        seed=35,
+        options={"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True},
+    ),
+)
 BF16_CASES = (
     Case("lora-bf16-one-kv-head", ONE_KV_HEAD, "all-linear", bf16=True, spelling=4, seed=21),
     Case("lora-bf16-llama3-tied", LLAMA3, "all-linear", bf16=True, batch=12, seed=22),
     Case("lora-bf16-linear-rope", LINEAR, QV, bf16=True, rslora=True, seed=23),
+    Case(
+        "lora-bf16-saved",
+        PLAIN,
+        QV,
+        bf16=True,
+        seed=26,
+        options={"modules_to_save": ["lm_head", "norm"]},
+    ),
     Case("full-bf16-plain", PLAIN, bf16=True, scheduler="linear", seed=24),
     Case("full-bf16-llama3-tied", LLAMA3, bf16=True, batch=12, seed=25),
 )
@@ -107,6 +155,7 @@ def lora_arguments(case):
         "lora_alpha": case.alpha,
         "target_modules": targets,
         "use_rslora": case.rslora,
+        **case.options,
     }
 
 
@@ -146,6 +195,7 @@ def job_spec(prepared, **changes):
         lora = lora_arguments(case)
         if isinstance(lora["target_modules"], str):
             lora["target_modules"] = [lora["target_modules"]]
+        lora.pop("ensure_weight_tying", None)  # There is no other way here.
         spec["lora"] = {**lora, "lora_dropout": 0.0, "init_adapter": str(prepared.adapter)}
     return spec
 

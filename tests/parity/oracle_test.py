@@ -56,6 +56,21 @@ def without_alpha(model, _rows):
             module.scaling["default"] = 1.0
 
 
+def without_own_alphas(model, _rows):
+    """Every module is scaled by the adapter's one alpha."""
+    config = model.peft_config["default"]
+    for module in model.modules():
+        if isinstance(module, LoraLayer):
+            module.scaling["default"] = config.lora_alpha / module.r["default"]
+
+
+def without_saved_modules(model, _rows):
+    """modules_to_save are those of the base, and stay."""
+    for name, weight in model.named_parameters():
+        if "modules_to_save" in name:
+            weight.requires_grad_(False)
+
+
 class OracleTest(unittest.TestCase):
     """Small models; the same criteria as in parity_test."""
 

@@ -84,6 +84,19 @@ class ParityTest(unittest.TestCase):
                 found = self.violations(case)
                 self.assertEqual(found, {"losses": [], "gradients": [], "weights": []})
 
+    def test_options_of_peft_match_it(self):
+        for case in cases.OPTION_CASES:
+            with self.subTest(case.name):
+                found = self.violations(case)
+                self.assertEqual(found, {"losses": [], "gradients": [], "weights": []})
+
+    def test_reference_without_an_option_fails(self):
+        self.assert_all_fail(cases.OPTION_CASES[0], oracle_test.without_own_alphas)
+        for case in cases.OPTION_CASES[2:]:
+            with self.subTest(case.name):
+                found = self.violations(case, oracle_test.without_saved_modules)
+                self.assertTrue(found["gradients"] and found["weights"])
+
     def test_bf16_is_no_farther_from_float64_than_transformers(self):
         for case in cases.BF16_CASES:
             with self.subTest(case.name):

@@ -113,7 +113,9 @@ def batch_loss(model, rows, divisor):
 
 def key_of(name):
     """The key in our files of a torch parameter: PEFT's without the adapter's name."""
-    return name.replace(".lora_A.default.", ".lora_A.").replace(".lora_B.default.", ".lora_B.")
+    for part in (".lora_A", ".lora_B"):
+        name = name.replace(f"{part}.default.", f"{part}.")
+    return name.replace(".modules_to_save.default.", ".")
 
 
 def trainable(model):

@@ -20,13 +20,14 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr char kPeftVersion[] = "0.21.2";  // Whose format this is.
-constexpr char kPrefix[] = "base_model.model.";
 constexpr char kDown[] = ".lora_A.weight";
 constexpr char kUp[] = ".lora_B.weight";
+constexpr char kWhole[] = ".weight";
+constexpr char kEmbeddingPath[] = "model.embed_tokens";
 
 struct Halves {
-  bool down = false;
-  bool up = false;
+  int64_t down_rank = 0;  // 0: not there.
+  int64_t up_rank = 0;
 };
 
 // A whole number as PEFT's users write it, 32 and not 32.0.
@@ -35,16 +36,14 @@ ordered_json Number(double value) {
   return value;
 }
 
-absl::Status CheckAdapterTensor(const TensorBytes& tensor, bool down, int64_t rank) {
+absl::StatusOr<int64_t> RankOf(const TensorBytes& tensor, bool down) {
   if (tensor.dtype != "F32") {
     return absl::InvalidArgumentError(
         absl::StrCat(tensor.key, ": adapters are saved as F32, not ", tensor.dtype));
   }
-  if (tensor.shape.size() != 2 || tensor.shape[down ? 0 : 1] != rank) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        tensor.key, ": [", absl::StrJoin(tensor.shape, ", "), "] is not of rank ", rank));
-  }
-  return absl::OkStatus();
+  if (tensor.shape.size() == 2 && tensor.shape[down ? 0 : 1] > 0) return tensor.shape[down ? 0 : 1];
+  return absl::InvalidArgumentError(absl::StrCat(
+      tensor.key, ": [", absl::StrJoin(tensor.shape, ", "), "] is no half of an adapter"));
 }
 
 // A YAML scalar that no reader takes for a number, a boolean or two things. The names that do not
@@ -68,71 +67,118 @@ std::string OneLine(std::string text) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> AdaptedModules(const std::vector<TensorBytes>& adapter,
-                                                        int64_t rank) {
+int64_t AdapterContents::largest_rank() const {
+  int64_t largest = 0;
+  for (const auto& [path, rank] : adapted) largest = std::max(largest, rank);
+  return largest;
+}
+
+absl::StatusOr<AdapterContents> ContentsOf(const std::vector<TensorBytes>& adapter) {
   std::map<std::string, Halves> modules;
+  AdapterContents contents;
   for (const TensorBytes& tensor : adapter) {
     absl::string_view path = tensor.key;
-    const bool named = absl::ConsumePrefix(&path, kPrefix);
+    const bool named = absl::ConsumePrefix(&path, program::kAdapterPrefix);
     const bool down = absl::ConsumeSuffix(&path, kDown);
-    if (!named || path.empty() || (!down && !absl::ConsumeSuffix(&path, kUp))) {
-      return absl::InvalidArgumentError(absl::StrCat(program::Quote(tensor.key),
-                                                     " is no key of a PEFT adapter: ", kPrefix,
-                                                     "...", kDown, " or ", kUp));
+    if (named && !path.empty() && (down || absl::ConsumeSuffix(&path, kUp))) {
+      Halves& halves = modules[std::string(path)];
+      ASSIGN_OR_RETURN((down ? halves.down_rank : halves.up_rank), RankOf(tensor, down));
+      continue;
     }
-    RETURN_IF_ERROR(CheckAdapterTensor(tensor, down, rank));
-    Halves& halves = modules[std::string(path)];
-    (down ? halves.down : halves.up) = true;
+    if (!named || path.empty() || !absl::ConsumeSuffix(&path, kWhole)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          program::Quote(tensor.key), " is no key of a PEFT adapter: ", program::kAdapterPrefix,
+          "...", kDown, " or ", kUp, ", or the path of a module's ", kWhole));
+    }
+    contents.saved.emplace_back(path);
   }
-  std::vector<std::string> paths;
   for (const auto& [path, halves] : modules) {
-    if (!halves.down || !halves.up) {
+    const auto& [down, up] = halves;
+    if (down == 0 || up == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat(kPrefix, path, halves.down ? kUp : kDown, " is missing"));
+          absl::StrCat(program::kAdapterPrefix, path, down > 0 ? kUp : kDown, " is missing"));
     }
-    paths.push_back(path);
+    if (down != up) {
+      return absl::InvalidArgumentError(absl::StrCat(program::kAdapterPrefix, path, ": ranks ",
+                                                     down, " and ", up, " of its halves"));
+    }
+    contents.adapted[path] = down;
   }
-  if (!paths.empty()) return paths;
+  if (!contents.adapted.empty()) return contents;
   return absl::InvalidArgumentError("an adapter without tensors");
 }
 
 std::vector<std::string> TargetModules(const program::LoraConfig& lora,
-                                       const std::vector<std::string>& adapted) {
+                                       const AdapterContents& contents) {
   const auto& given = lora.target_modules;
   std::set<std::string> names(given.begin(), given.end());
-  if (names.contains("all-linear")) {
-    names.clear();
-    for (const std::string& path : adapted) names.insert(path.substr(path.rfind('.') + 1));
+  if (names.erase(program::kAllLinear) > 0) {
+    for (const auto& [path, rank] : contents.adapted)
+      names.insert(path.substr(path.rfind('.') + 1));
   }
   return {names.begin(), names.end()};
 }
 
-bool IsTargeted(const std::string& module, const std::vector<std::string>& targets) {
-  return std::any_of(targets.begin(), targets.end(), [&module](const std::string& target) {
-    return module == target || absl::EndsWith(module, "." + target);
-  });
+namespace {
+
+// A list, or PEFT's string for a regular expression; none is null.
+ordered_json NamesJson(const std::vector<std::string>& names) {
+  if (names.empty()) return nullptr;
+  return program::IsRegex(names) ? ordered_json(names.front()) : ordered_json(names);
 }
 
+ordered_json NumbersJson(const std::map<std::string, double>& pattern) {
+  ordered_json object = ordered_json::object();
+  for (const auto& [key, value] : pattern) object[key] = Number(value);
+  return object;
+}
+
+template <typename List>
+ordered_json ListOrNull(const List& list) {
+  return list.empty() ? ordered_json(nullptr) : ordered_json(list);
+}
+
+// What is not one value for all modules.
+std::string OptionsText(const program::LoraConfig& lora, const AdapterContents& contents) {
+  std::string text;
+  const auto list = [&text](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty()) absl::StrAppend(&text, "\n- ", what, ": ", absl::StrJoin(names, ", "));
+  };
+  list("trained whole beside the adapter", contents.saved);
+  list("left out", lora.exclude_modules);
+  const auto number = absl::PairFormatter(" ");
+  if (!lora.rank_pattern.empty())
+    absl::StrAppend(&text, "\n- other ranks: ", absl::StrJoin(lora.rank_pattern, ", ", number));
+  if (!lora.alpha_pattern.empty())
+    absl::StrAppend(&text, "\n- other alphas: ", absl::StrJoin(lora.alpha_pattern, ", ", number));
+  return text;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> AdapterConfigText(const ExportOptions& options,
-                                              const std::vector<std::string>& targets) {
+                                              const AdapterContents& contents, bool tied) {
   const program::LoraConfig& lora = options.lora;
+  const std::vector<std::string> targets = TargetModules(lora, contents);
+  const bool tied_saved = tied && std::find(contents.saved.begin(), contents.saved.end(),
+                                            kEmbeddingPath) != contents.saved.end();
   const ordered_json config = {{"alora_invocation_tokens", nullptr},
-                               {"alpha_pattern", ordered_json::object()},
+                               {"alpha_pattern", NumbersJson(lora.alpha_pattern)},
                                {"arrow_config", nullptr},
                                {"auto_mapping", nullptr},
                                {"base_model_name_or_path", options.base_model_name},
                                {"bias", "none"},
                                {"corda_config", nullptr},
-                               {"ensure_weight_tying", false},
+                               {"ensure_weight_tying", tied_saved},
                                {"eva_config", nullptr},
-                               {"exclude_modules", nullptr},
+                               {"exclude_modules", NamesJson(lora.exclude_modules)},
                                {"fan_in_fan_out", false},
                                {"inference_mode", true},
                                {"init_lora_weights", true},
                                {"kasa_config", nullptr},
                                {"layer_replication", nullptr},
                                {"layers_pattern", nullptr},
-                               {"layers_to_transform", nullptr},
+                               {"layers_to_transform", ListOrNull(lora.layers_to_transform)},
                                {"loftq_config", ordered_json::object()},
                                {"lora_alpha", Number(lora.alpha)},
                                {"lora_bias", false},
@@ -140,15 +186,15 @@ absl::StatusOr<std::string> AdapterConfigText(const ExportOptions& options,
                                {"lora_ga_config", nullptr},
                                {"megatron_config", nullptr},
                                {"megatron_core", "megatron.core"},
-                               {"modules_to_save", nullptr},
+                               {"modules_to_save", ListOrNull(lora.modules_to_save)},
                                {"monteclora_config", nullptr},
                                {"peft_type", "LORA"},
                                {"peft_version", kPeftVersion},
                                {"qalora_group_size", 16},
                                {"r", lora.rank},
-                               {"rank_pattern", ordered_json::object()},
+                               {"rank_pattern", ordered_json(lora.rank_pattern)},
                                {"revision", nullptr},
-                               {"target_modules", targets},
+                               {"target_modules", NamesJson(targets)},
                                {"target_parameters", nullptr},
                                {"task_type", "CAUSAL_LM"},
                                {"trainable_token_indices", nullptr},
@@ -161,8 +207,8 @@ absl::StatusOr<std::string> AdapterConfigText(const ExportOptions& options,
 }
 
 absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
-                                              const std::vector<std::string>& targets,
-                                              size_t adapted_modules) {
+                                              const AdapterContents& contents,
+                                              const std::vector<ReaderReport>& readers) {
   const program::LoraConfig& lora = options.lora;
   const std::string& name = options.base_model_name;
   ASSIGN_OR_RETURN(const std::string base, YamlText(name));
@@ -175,12 +221,14 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
       "\n\nA LoRA adapter for `", OneLine(name), "`, trained with Snug.\n\n- rank ", lora.rank,
       ", alpha ", lora.alpha, ", dropout ", lora.dropout,
       lora.rslora ? ", scaled by alpha / sqrt(rank)" : ", scaled by alpha / rank", "\n- ",
-      adapted_modules, " adapted modules: ", absl::StrJoin(targets, ", "),
+      contents.adapted.size(),
+      " adapted modules: ", absl::StrJoin(TargetModules(lora, contents), ", "),
+      OptionsText(lora, contents),
       "\n- weights in fp32; `metrics.jsonl` has the training's losses\n\n",
       "```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n",
       "base = AutoModelForCausalLM.from_pretrained(BASE)\n",
-      "model = PeftModel.from_pretrained(base, THIS_FOLDER)\n```\n\n",
-      "### Framework versions\n\n- PEFT ", kPeftVersion, "\n");
+      "model = PeftModel.from_pretrained(base, THIS_FOLDER)\n```\n\n", "### Where it loads\n\n",
+      CompatibilityTable(readers), "\n### Framework versions\n\n- PEFT ", kPeftVersion, "\n");
 }
 
 }  // namespace snug::checkpoint

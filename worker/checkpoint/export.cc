@@ -32,20 +32,33 @@ absl::Status CopyMetrics(const ExportOptions& options, const std::string& folder
                   std::numeric_limits<int64_t>::max());
 }
 
+// PEFT saves a matrix of two names, trained whole, under both.
+std::vector<TensorBytes> WithTiedHead(std::vector<TensorBytes> tensors) {
+  const std::string embedding = absl::StrCat(program::kAdapterPrefix, program::kEmbeddingKey);
+  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const TensorBytes& tensor) {
+    return tensor.key == embedding;
+  });
+  if (found == tensors.end()) return tensors;
+  TensorBytes head = *found;
+  head.key = absl::StrCat(program::kAdapterPrefix, program::kHeadKey);
+  tensors.push_back(std::move(head));
+  return tensors;
+}
+
 absl::Status FillAdapter(const std::string& folder, const ExportOptions& options,
                          const std::vector<TensorBytes>& adapter) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> modules,
-                   AdaptedModules(adapter, options.lora.rank));
-  const std::vector<std::string> targets = TargetModules(options.lora, modules);
-  for (const std::string& module : modules) {
-    if (IsTargeted(module, targets)) continue;
-    return absl::InternalError(absl::StrCat(module, " is adapted, but no target module names it"));
-  }
-  ASSIGN_OR_RETURN(const std::string config, AdapterConfigText(options, targets));
-  ASSIGN_OR_RETURN(const std::string readme, AdapterReadmeText(options, targets, modules.size()));
-  RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/adapter_model.safetensors", adapter).status());
+  ASSIGN_OR_RETURN(const program::ModelConfig base, program::ReadModelConfig(options.model_dir));
+  ASSIGN_OR_RETURN(const AdapterContents contents, ContentsOf(adapter));
+  ASSIGN_OR_RETURN(const std::string config,
+                   AdapterConfigText(options, contents, base.tied_embeddings));
+  const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents);
+  ASSIGN_OR_RETURN(const std::string readme, AdapterReadmeText(options, contents, readers));
+  ASSIGN_OR_RETURN(const std::string compatibility, CompatibilityText(readers));
+  const std::vector<TensorBytes> written = base.tied_embeddings ? WithTiedHead(adapter) : adapter;
+  RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/adapter_model.safetensors", written).status());
   RETURN_IF_ERROR(WriteText(folder, "adapter_config.json", config));
   RETURN_IF_ERROR(WriteText(folder, "README.md", readme));
+  RETURN_IF_ERROR(WriteText(folder, "compatibility.json", compatibility + "\n"));
   RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, options.data_dir, folder));
   return CopyMetrics(options, folder);
 }

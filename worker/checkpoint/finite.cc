@@ -47,6 +47,7 @@ int64_t FirstNonFiniteBf16(const void* data, int64_t count) {
 int64_t FirstNonFinite(std::string_view dtype, const void* data, int64_t bytes) {
   if (dtype == "F32") return FirstNonFiniteF32(data, bytes / 4);
   if (dtype == "BF16") return FirstNonFiniteBf16(data, bytes / 2);
+  if (dtype == "F16") return FirstIn<uint16_t>(data, bytes / 2, 0x7c00u);
   return -1;
 }
 

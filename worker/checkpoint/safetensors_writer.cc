@@ -18,7 +18,7 @@ constexpr int64_t kAlignment = 8;  // Of the first tensor in the file.
 
 int64_t ElementBytes(const std::string& dtype) {
   if (dtype == "F32") return 4;
-  if (dtype == "BF16") return 2;
+  if (dtype == "BF16" || dtype == "F16") return 2;
   return 0;
 }
 
@@ -29,7 +29,7 @@ absl::Status CheckTensor(const TensorBytes& tensor) {
   int64_t bytes = ElementBytes(tensor.dtype);
   if (bytes == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(tensor.key, ": dtype ", tensor.dtype, "; accepted: F32, BF16"));
+        absl::StrCat(tensor.key, ": dtype ", tensor.dtype, "; accepted: F32, BF16, F16"));
   }
   for (const int64_t size : tensor.shape) {
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) {
@@ -40,7 +40,7 @@ absl::Status CheckTensor(const TensorBytes& tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat(tensor.key, ": its shape has ", bytes, " bytes, given are ", tensor.bytes));
   }
-  return CheckFinite(tensor);
+  return absl::OkStatus();
 }
 
 std::string LittleEndian(uint64_t value) {
@@ -70,6 +70,12 @@ absl::StatusOr<std::string> HeaderOf(const std::vector<const TensorBytes*>& tens
 }  // namespace
 
 absl::StatusOr<SafetensorsLayout> LayOutSafetensors(const std::vector<TensorBytes>& tensors) {
+  ASSIGN_OR_RETURN(SafetensorsLayout layout, LayOutShapes(tensors));
+  for (const TensorBytes& tensor : tensors) RETURN_IF_ERROR(CheckFinite(tensor));
+  return layout;
+}
+
+absl::StatusOr<SafetensorsLayout> LayOutShapes(const std::vector<TensorBytes>& tensors) {
   SafetensorsLayout layout;
   std::set<std::string> keys;
   for (const TensorBytes& tensor : tensors) {

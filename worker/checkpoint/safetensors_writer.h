@@ -22,9 +22,12 @@ struct SafetensorsLayout {
   int64_t file_bytes = 0;
 };
 
-// Errors: a key twice or empty, a dtype other than F32 and BF16, bytes that are not the shape's, a
-// value that is NaN or infinite.
+// Errors: a key twice or empty, a dtype other than F32, BF16 and F16, bytes that are not the
+// shape's, a value that is NaN or infinite.
 absl::StatusOr<SafetensorsLayout> LayOutSafetensors(const std::vector<TensorBytes>& tensors);
+
+// The same for tensors whose values are not at hand: `data` may be null.
+absl::StatusOr<SafetensorsLayout> LayOutShapes(const std::vector<TensorBytes>& tensors);
 
 // Into a file created for `layout.file_bytes`; finished.
 absl::StatusOr<FileDigest> WriteSafetensors(const SafetensorsLayout& layout, NewFile file);

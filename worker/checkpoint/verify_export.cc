@@ -1,16 +1,16 @@
 // An exported folder, read again as a user's program would read it: by what lies on the disk alone.
 #include <algorithm>
+#include <map>
 #include <string_view>
+#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
-#include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/export.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/json.h"
+#include "worker/program/adapter_config.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::checkpoint {
@@ -40,61 +40,83 @@ absl::Status CheckValues(const OpenFile& file, const std::string& key, const Ten
 
 // All tensors of the one file, and `expected` of them: the comparison by name lets some buffers
 // pass.
-absl::Status CheckTensors(const std::string& path, const TensorIndex& index, size_t expected,
-                          const std::string& dtype) {
-  if (index.size() != expected) {
+using DTypes = std::map<std::string, std::string>;  // By key.
+
+absl::Status CheckTensors(const std::string& path, const TensorIndex& index,
+                          const DTypes& expected) {
+  if (index.size() != expected.size()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, " has ", index.size(), " tensors, not ", expected));
+        absl::StrCat(path, " has ", index.size(), " tensors, not ", expected.size()));
   }
   ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path, Links::kRefuse));
-  for (const auto& [key, entry] : index) RETURN_IF_ERROR(CheckValues(file, key, entry, dtype));
+  for (const auto& [key, dtype] : expected) {
+    const auto entry = index.find(key);
+    if (entry == index.end()) {
+      return absl::FailedPreconditionError(absl::StrCat(path, " has no ", key));
+    }
+    RETURN_IF_ERROR(CheckValues(file, key, entry->second, dtype));
+  }
   return absl::OkStatus();
 }
 
-// An adapter that PEFT would load and not apply, wholly or in part, must not leave the house.
+// What tells two adapters apart: each tensor's key and shape, and the scale of each module.
+std::vector<std::string> Fingerprint(const program::Program& program) {
+  std::vector<std::string> lines;
+  for (const program::Parameter& parameter : program.parameters) {
+    if (!InAdapterFile(parameter)) continue;
+    lines.push_back(absl::StrCat(AdapterFileKey(parameter), " of [",
+                                 absl::StrJoin(parameter.shape, ", "), "]"));
+  }
+  for (const program::Block& block : program.blocks) {
+    for (const program::Op& op : program.types[block.type].ops) {
+      if (op.code != program::OpCode::kLoraLinear) continue;
+      lines.push_back(
+          absl::StrCat(op.name, " of layer ", block.layer, " with scale ", op.attributes.scale));
+    }
+  }
+  return lines;
+}
+
+// An adapter that PEFT would load and not apply, wholly or in part, or with another scale, must not
+// leave the house: its config alone must lead to the very adapter that was trained.
 absl::Status CheckAdapterConfig(const std::string& path, const program::Program& program) {
-  ASSIGN_OR_RETURN(const nlohmann::json config, program::ReadJsonFile(path, {}));
+  ASSIGN_OR_RETURN(const program::AdapterConfig config, program::ReadAdapterConfig(path));
+  const program::TrainingMode mode = {
+      .lora = true, .adapter = config.lora, .compute = program.compute};
   const auto wrong = [&path](const std::string& what) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": ", what));
   };
-  if (!config.is_object() || config.value("peft_type", nlohmann::json()) != "LORA") {
-    return wrong("peft_type is not LORA");
-  }
-  std::vector<std::string> targets;
-  for (const nlohmann::json& target : config.value("target_modules", nlohmann::json::array())) {
-    if (target.is_string()) targets.push_back(target.get<std::string>());
-  }
-  for (const program::Parameter& parameter : program.parameters) {
-    if (!parameter.adapter) continue;
-    absl::string_view module = parameter.key;
-    if (absl::ConsumeSuffix(&module, ".lora_A.weight")) {
-      if (config.value("r", nlohmann::json()) != parameter.shape[0]) {
-        return wrong(absl::StrCat("r is not ", parameter.shape[0], " as of ", parameter.key));
-      }
-      if (!IsTargeted(std::string(module), targets)) {
-        return wrong(absl::StrCat("no target module names ", module));
-      }
-    }
+  const absl::StatusOr<program::Program> read = program::BuildProgram(program.config, mode);
+  if (!read.ok()) return wrong(std::string(read.status().message()));
+  const std::vector<std::string> expected = Fingerprint(program), found = Fingerprint(*read);
+  if (expected != found) {
+    const auto [at, other] =
+        std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
+    return wrong(at == expected.end() ? absl::StrCat("names ", *other, ", which was not trained")
+                                      : absl::StrCat("does not lead to ", *at));
   }
   return absl::OkStatus();
 }
 
 absl::Status VerifyAdapter(const std::string& folder, const program::Program& program,
-                           size_t expected) {
+                           DTypes expected) {
   const std::string path = folder + "/adapter_model.safetensors";
   ASSIGN_OR_RETURN(const TensorIndex index, program::ReadSafetensorsHeader(path));
   RETURN_IF_ERROR(program::CheckAdapter(program, index));
-  RETURN_IF_ERROR(CheckTensors(path, index, expected, "F32"));
+  const auto tied = expected.find(absl::StrCat(program::kAdapterPrefix, program::kEmbeddingKey));
+  if (program.config.tied_embeddings && tied != expected.end()) {
+    expected[absl::StrCat(program::kAdapterPrefix, program::kHeadKey)] = tied->second;
+  }
+  RETURN_IF_ERROR(CheckTensors(path, index, expected));
   return CheckAdapterConfig(folder + "/adapter_config.json", program);
 }
 
 absl::Status VerifyModel(const std::string& folder, const program::Program& program,
-                         size_t expected) {
+                         const DTypes& expected) {
   const std::string path = folder + "/model.safetensors";
   ASSIGN_OR_RETURN(const TensorIndex index, program::ReadSafetensorsHeader(path));
   RETURN_IF_ERROR(program::CheckWeights(program, index));
-  const bool wide = program.compute == program::DType::kF32;
-  RETURN_IF_ERROR(CheckTensors(path, index, expected, wide ? "F32" : "BF16"));
+  RETURN_IF_ERROR(CheckTensors(path, index, expected));
   // As one who has nothing but the folder: its own config.json asks for these very weights.
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(folder));
   ASSIGN_OR_RETURN(const program::Program loaded, program::BuildProgram(config, {}));
@@ -104,11 +126,14 @@ absl::Status VerifyModel(const std::string& folder, const program::Program& prog
 }  // namespace
 
 absl::Status VerifyExport(const std::string& folder, const program::Program& program) {
-  const auto& parameters = program.parameters;
-  const size_t adapters = std::count_if(parameters.begin(), parameters.end(),
-                                        [](const auto& parameter) { return parameter.adapter; });
-  if (adapters > 0) return VerifyAdapter(folder, program, adapters);
-  return VerifyModel(folder, program, parameters.size());
+  DTypes adapter, model;
+  for (const program::Parameter& parameter : program.parameters) {
+    const std::string dtype = parameter.dtype == program::DType::kF32 ? "F32" : "BF16";
+    if (InAdapterFile(parameter)) adapter[AdapterFileKey(parameter)] = dtype;
+    model[parameter.key] = dtype;
+  }
+  return adapter.empty() ? VerifyModel(folder, program, model)
+                         : VerifyAdapter(folder, program, std::move(adapter));
 }
 
 }  // namespace snug::checkpoint

@@ -31,6 +31,8 @@ class ArenaMemory final : public SlotMemory {
   absl::Status Died(const program::Tape& tape, int32_t slot) override;
   char* At(const program::Tape& tape, int32_t slot) override;
   int64_t bytes() const { return buffer_.bytes(); }
+  // For work between two runs of tapes.
+  char* data() const { return buffer_.data(); }
 
  private:
   DeviceBuffer buffer_;

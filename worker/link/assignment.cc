@@ -53,6 +53,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
       from.base_model_name().empty() ? from.spec().model() : from.base_model_name();
   to.mode = ModeFrom(from.spec());
   to.init_adapter = from.spec().lora().init_adapter();
+  to.merge = from.spec().merge();
   to.training = TrainingFrom(from.spec());
   ASSIGN_OR_RETURN(to.plan, PlanFrom(from.plan()));
   to.key = KeyFrom(from.plan().key());

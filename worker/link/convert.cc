@@ -107,6 +107,21 @@ v1::WorkerResult::FailureClass FailureClassTo(train::FailureClass failure_class)
   return v1::WorkerResult::USER;
 }
 
+v1::JobOutput OutputTo(const train::AttemptResult& from) {
+  v1::JobOutput to;
+  to.set_loss(from.verified_loss);
+  if (from.merged_loss.has_value()) to.set_merged_loss(*from.merged_loss);
+  for (const checkpoint::ReaderReport& report : from.readers) {
+    v1::ReaderReport& reader = *to.add_readers();
+    reader.set_reader(report.reader);
+    reader.set_loads(report.loads);
+    reader.set_modules(report.modules);
+    reader.set_of_modules(report.of_modules);
+    reader.set_notes(report.notes);
+  }
+  return to;
+}
+
 }  // namespace
 
 train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
@@ -157,6 +172,13 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   if (!spec.lora().target_modules().empty())
     mode.adapter.target_modules.assign(spec.lora().target_modules().begin(),
                                        spec.lora().target_modules().end());
+  const v1::LoraSpec& lora = spec.lora();
+  mode.adapter.rank_pattern = {lora.rank_pattern().begin(), lora.rank_pattern().end()};
+  mode.adapter.alpha_pattern = {lora.alpha_pattern().begin(), lora.alpha_pattern().end()};
+  mode.adapter.exclude_modules = {lora.exclude_modules().begin(), lora.exclude_modules().end()};
+  mode.adapter.layers_to_transform = {lora.layers_to_transform().begin(),
+                                      lora.layers_to_transform().end()};
+  mode.adapter.modules_to_save = {lora.modules_to_save().begin(), lora.modules_to_save().end()};
   return mode;
 }
 
@@ -212,6 +234,8 @@ v1::WorkerResult ResultTo(const train::AttemptResult& from) {
   to.set_measured_peak_bytes(from.measured_peak_bytes);
   to.set_output_dir(from.output_dir);
   to.set_verified_loss(from.verified_loss);
+  if (from.outcome == train::AttemptResult::Outcome::kSucceeded)
+    *to.mutable_output() = OutputTo(from);
   return to;
 }
 

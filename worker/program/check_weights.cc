@@ -123,9 +123,13 @@ absl::Status CheckWeights(const Program& program, const TensorIndex& index) {
 absl::Status CheckAdapter(const Program& program, const TensorIndex& index) {
   Comparison comparison(index);
   for (const Parameter& parameter : program.parameters) {
-    if (parameter.adapter) comparison.Expect(parameter.key, parameter.shape);
+    if (InAdapterFile(parameter)) comparison.Expect(AdapterFileKey(parameter), parameter.shape);
   }
-  comparison.RefuseOthers([](const std::string&) { return false; });
+  const bool tied = program.config.tied_embeddings;
+  // PEFT saves a tied matrix under both of its names.
+  comparison.RefuseOthers([tied](const std::string& key) {
+    return tied && key == absl::StrCat(kAdapterPrefix, kHeadKey);
+  });
   return comparison.Result("the adapter is not one for this model, rank and target modules");
 }
 

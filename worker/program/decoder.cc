@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_builder.h"
@@ -67,14 +68,45 @@ absl::Status CheckTraits(const ModelConfig& m) {
       absl::StrCat("model_type \"", m.model_type, "\" is not computed yet as config.json has it"));
 }
 
+// All modules of the model, as they run.
+std::vector<Module> ModulesOf(const ModelConfig& config) {
+  const TrainingMode full;
+  BlockBuilder plain("decoder", config, full);
+  DecoderBlock(plain, config, /*sliding=*/false);
+  std::vector<Module> modules = {{ModulePath(kEmbeddingKey), Module::Kind::kEmbedding}};
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    for (const ParameterSlot& slot : plain.slots()) {
+      if (!absl::EndsWith(slot.key, ".weight")) continue;
+      modules.push_back({LayerPrefix(layer) + ModulePath(slot.key),
+                         slot.decay ? Module::Kind::kLinear : Module::Kind::kNorm});
+    }
+  }
+  modules.push_back({"model.norm", Module::Kind::kNorm});
+  modules.push_back({ModulePath(kHeadKey), Module::Kind::kHead});
+  return modules;
+}
+
+// A matrix with two names is trained under the first: PEFT's ensure_weight_tying.
+absl::Status Tie(const ModelConfig& config, LoraTargets& targets) {
+  const std::string embedding = ModulePath(kEmbeddingKey), head = ModulePath(kHeadKey);
+  for (const std::string& module : {embedding, head}) {
+    if (!targets.adapters.contains(module)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("lora.target_modules: an adapter of ", module,
+                     " is not computed; name it in modules_to_save to train it whole"));
+  }
+  if (config.tied_embeddings && targets.saved.erase(head) > 0) targets.saved.insert(embedding);
+  return absl::OkStatus();
+}
+
 void AddLayers(ProgramBuilder& program, const ModelConfig& config, const TrainingMode& mode) {
-  std::map<std::pair<Adapters, bool>, int> types;
+  std::map<std::pair<LoraTargets, bool>, int> types;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const bool sliding = config.slides(layer);
-    Adapters adapters = AdaptersOf(config, mode, layer);
-    const auto [type, added] = types.try_emplace({adapters, sliding});
+    LoraTargets targets = program.targets().InLayer(layer);
+    const auto [type, added] = types.try_emplace({targets, sliding});
     if (added) {
-      BlockBuilder decoder("decoder", config, mode, std::move(adapters));
+      BlockBuilder decoder("decoder", config, mode, std::move(targets.adapters));
       DecoderBlock(decoder, config, sliding);
       type->second = program.AddType(decoder);
     }
@@ -86,8 +118,12 @@ void AddLayers(ProgramBuilder& program, const ModelConfig& config, const Trainin
 
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode) {
   RETURN_IF_ERROR(CheckTraits(config));
-  if (mode.lora) RETURN_IF_ERROR(CheckTargets(config, mode.adapter));
-  ProgramBuilder program(config, mode);
+  LoraTargets targets;
+  if (mode.lora) {
+    ASSIGN_OR_RETURN(targets, ResolveTargets(mode.adapter, ModulesOf(config)));
+    RETURN_IF_ERROR(Tie(config, targets));
+  }
+  ProgramBuilder program(config, mode, std::move(targets));
   BlockBuilder embedding("embedding", config, mode);
   embedding.Output(embedding.Embedding());
   program.AddBlock(program.AddType(embedding), -1);

@@ -1,7 +1,5 @@
 #include "worker/program/program.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 
 namespace snug::program {
@@ -12,12 +10,12 @@ int64_t Parameter::elements() const {
   return n;
 }
 
-double LoraConfig::scale() const {
-  return rslora ? alpha / std::sqrt(static_cast<double>(rank)) : alpha / static_cast<double>(rank);
+std::string AdapterKey(const std::string& module_path, bool up) {
+  return absl::StrCat(kAdapterPrefix, module_path, up ? ".lora_B.weight" : ".lora_A.weight");
 }
 
-std::string AdapterKey(const std::string& module_path, bool up) {
-  return absl::StrCat("base_model.model.", module_path, up ? ".lora_B.weight" : ".lora_A.weight");
+std::string AdapterFileKey(const Parameter& parameter) {
+  return parameter.adapter ? parameter.key : absl::StrCat(kAdapterPrefix, parameter.key);
 }
 
 std::vector<bool> OutputGradientWanted(const Program& program) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/program/lora_config.h"
 #include "worker/program/model_config.h"
 
 namespace snug::program {
@@ -49,6 +50,7 @@ struct Parameter {
   std::vector<int64_t> shape;
   DType dtype = DType::kF32;  // At which the worker holds it.
   bool adapter = false;       // Comes from (or is drawn for) the adapter, not from the base model.
+  bool saved = false;  // Of the base, but trained whole beside an adapter: PEFT's modules_to_save.
   bool trainable = false;
   bool decay = true;  // Weight decay applies (not to norms).
   int64_t elements() const;
@@ -111,23 +113,11 @@ struct Program {
   int first_layer_block() const { return 1; }
 };
 
-struct LoraConfig {
-  int64_t rank = 16;  // R
-  double alpha = 32.0;
-  double dropout = 0.0;
-  bool rslora = false;  // scale = alpha / sqrt(r)
-  std::vector<std::string> target_modules = {"all-linear"};
-  double scale() const;
-};
-
 // Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
-inline bool HasMaster(const Parameter& parameter) {
-  return parameter.trainable && parameter.dtype != DType::kF32;
-}
+inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }
 
-// How the model is trained: all of it, or an adapter beside a frozen base.
 struct TrainingMode {
-  bool lora = false;
+  bool lora = false;  // An adapter beside a frozen base; else all of it.
   LoraConfig adapter;
   DType compute = DType::kF32;
 };
@@ -136,9 +126,16 @@ struct TrainingMode {
 // it has).
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode);
 
-// "base_model.model." + path + ".lora_A.weight" and the like; `path` is a module's, e.g.
+inline constexpr char kAdapterPrefix[] = "base_model.model.";
+
+// kAdapterPrefix + path + ".lora_A.weight" and the like; `path` is a module's, e.g.
 // model.layers.0.self_attn.q_proj.
 std::string AdapterKey(const std::string& module_path, bool up);
+
+// The key of a parameter that an adapter's file holds: its own, and what is trained whole beside
+// it.
+std::string AdapterFileKey(const Parameter& parameter);
+inline bool InAdapterFile(const Parameter& p) { return p.adapter || p.saved; }
 
 // Whether any parameter of blocks[0 .. block] is trained: then the gradient of its output is
 // wanted.

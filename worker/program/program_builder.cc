@@ -1,8 +1,14 @@
 #include "worker/program/program_builder.h"
 
+#include <utility>
+
 namespace snug::program {
 
-ProgramBuilder::ProgramBuilder(const ModelConfig& config, const TrainingMode& mode) : mode_(mode) {
+std::string ModulePath(const std::string& key) { return key.substr(0, key.rfind('.')); }
+
+ProgramBuilder::ProgramBuilder(const ModelConfig& config, const TrainingMode& mode,
+                               LoraTargets targets)
+    : mode_(mode), targets_(std::move(targets)) {
   program_.config = config;
   program_.compute = mode.compute;
 }
@@ -24,11 +30,13 @@ int ProgramBuilder::Bind(const ParameterSlot& slot, int layer) {
   if (slot.adapter) key = AdapterKey(key, slot.up);
   const auto [it, inserted] = index_.try_emplace(key, static_cast<int>(program_.parameters.size()));
   if (inserted) {
+    const bool saved = !slot.adapter && targets_.saved.contains(ModulePath(key));
     program_.parameters.push_back({.key = key,
                                    .shape = slot.shape,
                                    .dtype = slot.adapter ? DType::kF32 : mode_.compute,
                                    .adapter = slot.adapter,
-                                   .trainable = slot.adapter || !mode_.lora,
+                                   .saved = saved,
+                                   .trainable = slot.adapter || saved || !mode_.lora,
                                    .decay = slot.decay});
   }
   return it->second;

@@ -11,9 +11,14 @@
 
 namespace snug::program {
 
+// "model.norm.weight" -> "model.norm".
+std::string ModulePath(const std::string& key);
+
 class ProgramBuilder {
  public:
-  ProgramBuilder(const ModelConfig& config, const TrainingMode& mode);
+  ProgramBuilder(const ModelConfig& config, const TrainingMode& mode, LoraTargets targets);
+
+  const LoraTargets& targets() const { return targets_; }
 
   // The type's number.
   int AddType(BlockBuilder& builder);
@@ -26,6 +31,7 @@ class ProgramBuilder {
   int Bind(const ParameterSlot& slot, int layer);
 
   const TrainingMode& mode_;
+  const LoraTargets targets_;
   Program program_;
   std::vector<std::vector<ParameterSlot>> slots_;  // By type.
   std::map<std::string, int> index_;               // Of parameters, by key.

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "worker/checkpoint/compatibility.h"
 #include "worker/program/plan.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
@@ -24,6 +26,7 @@ struct AttemptOptions {
   std::string base_model_name;  // What adapter_config.json names as the base.
   program::TrainingMode mode;
   std::string init_adapter;  // A PEFT directory, or empty.
+  bool merge = false;        // Also give the base with the adapter merged into it.
   TrainingOptions training;
 
   program::Plan plan;
@@ -72,6 +75,8 @@ struct AttemptResult {
   int64_t measured_peak_bytes = 0;
   std::string output_dir;
   double verified_loss = 0.0;
+  std::optional<double> merged_loss;              // Of the merged model, read from its files.
+  std::vector<checkpoint::ReaderReport> readers;  // Of an adapter.
 };
 
 }  // namespace snug::train

@@ -12,13 +12,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/export.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/execute/gemm.h"
 #include "worker/program/safetensors.h"
 #include "worker/train/best.h"
+#include "worker/train/merged_export.h"
 #include "worker/train/metrics_log.h"
+#include "worker/train/tensors.h"
 #include "worker/train/trainer.h"
 
 namespace snug::train {
@@ -68,44 +71,10 @@ class Run {
   std::string MetricsFile() const { return attempt_.attempt_dir + "/metrics.jsonl"; }
   std::string Output() const { return attempt_.attempt_dir + "/output"; }
 
-  enum class Digits { kExact, kComputed };
-
-  // Trained parameters by key: as the optimizer has them, which is in fp32, or as they are computed
-  // with and given to the user.
-  std::vector<TensorBytes> Weights(Digits digits) const {
-    std::vector<TensorBytes> tensors;
-    const weights::Parameters& parameters = trainer_->parameters();
-    for (size_t i = 0; i < parameters.views().size(); ++i) {
-      const program::Parameter& parameter = trainer_->program().parameters[i];
-      if (!parameter.trainable) continue;
-      const execute::View& view =
-          digits == Digits::kExact ? parameters.exact(i) : parameters.views()[i].value;
-      tensors.push_back({.key = parameter.key,
-                         .dtype = view.dtype == program::DType::kF32 ? "F32" : "BF16",
-                         .shape = parameter.shape,
-                         .data = view.data,
-                         .bytes = view.bytes()});
-    }
-    return tensors;
-  }
-
-  std::vector<TensorBytes> OptimizerState() const {
-    std::vector<TensorBytes> tensors;
-    for (const Moments& moments : trainer_->optimizer().moments()) {
-      const auto index = static_cast<size_t>(moments.parameter);
-      const program::Parameter& parameter = trainer_->program().parameters[index];
-      const int64_t bytes = parameter.elements() * program::SizeOf(program::DType::kF32);
-      tensors.push_back(
-          {parameter.key + ".exp_avg", "F32", parameter.shape, moments.first.data(), bytes});
-      tensors.push_back(
-          {parameter.key + ".exp_avg_sq", "F32", parameter.shape, moments.second.data(), bytes});
-    }
-    return tensors;
-  }
-
   absl::StatusOr<checkpoint::RunState> Restore(const std::string& folder) {
     ASSIGN_OR_RETURN(checkpoint::RunState state,
-                     checkpoint::Restore(folder, Weights(Digits::kExact), OptimizerState()));
+                     checkpoint::Restore(folder, WeightsOf(*trainer_, Digits::kExact),
+                                         OptimizerStateOf(*trainer_)));
     trainer_->parameters().RoundMasters();
     return state;
   }
@@ -299,8 +268,8 @@ class Run {
   // With the metrics up to its step on the disk: who resumes from it reads them.
   absl::StatusOr<checkpoint::Saved> SaveWithMetrics() {
     RETURN_IF_ERROR(metrics_->Sync());
-    return checkpoint::Save(attempt_.checkpoints_dir, State(), Weights(Digits::kExact),
-                            OptimizerState());
+    return checkpoint::Save(attempt_.checkpoints_dir, State(), WeightsOf(*trainer_, Digits::kExact),
+                            OptimizerStateOf(*trainer_));
   }
 
   // A disk that is full costs a checkpoint, not the run; weights that are not finite end it.
@@ -378,25 +347,50 @@ class Run {
       return absl::DataLossError(absl::StrCat("the exported files give the loss ", verified_loss_,
                                               ", the trained weights ", loss));
     std::cerr << "exported; read back, it gives the loss " << verified_loss_ << std::endl;
+    if (attempt_.merge) RETURN_IF_ERROR(Merge());
     return checkpoint::Publish(Output());
   }
 
-  absl::Status Export() const {
+  // In the arena, which nobody uses now. The merged model is then evaluated in place of the
+  // trainer, which takes less than that did.
+  absl::Status Merge() {
+    const std::string folder = Output() + ".tmp/merged";
+    const execute::ArenaMemory& arena = trainer_->arena();
+    RETURN_IF_ERROR(ExportMerged(folder, {.model_dir = attempt_.model_dir,
+                                          .data_dir = attempt_.train_data,
+                                          .program = &trainer_->program(),
+                                          .parameters = &trainer_->parameters(),
+                                          .memory = arena.data(),
+                                          .memory_bytes = arena.bytes()}));
+    const int64_t step = trainer_->global_step(), tokens = trainer_->num_tokens();
+    const DataCursor cursor = trainer_->cursor();
+    trainer_.reset();
+    ASSIGN_OR_RETURN(const AttemptOptions merged, EvaluationOf(folder, attempt_));
+    ASSIGN_OR_RETURN(trainer_, Trainer::Create(merged, device_));
+    trainer_->ResumeAt(step, cursor, tokens);
+    ASSIGN_OR_RETURN(merged_loss_, LossNow());
+    std::cerr << "merged; it gives the loss " << *merged_loss_ << std::endl;
+    return absl::OkStatus();
+  }
+
+  absl::Status Export() {
     const checkpoint::ExportOptions options{.model_dir = attempt_.model_dir,
                                             .data_dir = attempt_.train_data,
                                             .base_model_name = attempt_.base_model_name,
                                             .lora = attempt_.mode.adapter,
                                             .metrics_file = MetricsFile(),
                                             .display_name = ""};
-    const std::vector<TensorBytes> weights = Weights(Digits::kComputed);
-    return attempt_.mode.lora ? checkpoint::ExportAdapter(Output(), options, weights)
-                              : checkpoint::ExportModel(Output(), options, weights);
+    const std::vector<TensorBytes> weights = WeightsOf(*trainer_, Digits::kComputed);
+    if (!attempt_.mode.lora) return checkpoint::ExportModel(Output(), options, weights);
+    ASSIGN_OR_RETURN(const checkpoint::AdapterContents contents, checkpoint::ContentsOf(weights));
+    readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents);
+    return checkpoint::ExportAdapter(Output(), options, weights);
   }
 
   // The trained parameters, forgotten and read again from the files that the user will get.
   absl::Status ReadBack() {
     constexpr int kNan = 0xFF;  // Of every byte: NaN in fp32 and in bf16.
-    for (const TensorBytes& tensor : Weights(Digits::kComputed)) {
+    for (const TensorBytes& tensor : WeightsOf(*trainer_, Digits::kComputed)) {
       std::memset(tensor.data, kNan, static_cast<size_t>(tensor.bytes));
     }
     const std::string folder = Output() + ".tmp";
@@ -418,6 +412,8 @@ class Run {
   int64_t saved_step_ = -1;
   int64_t evaluated_step_ = -1;  // By this process.
   double verified_loss_ = 0.0;
+  std::optional<double> merged_loss_;
+  std::vector<checkpoint::ReaderReport> readers_;
 };
 
 struct Failure {
@@ -453,6 +449,8 @@ AttemptResult Run::Result(const absl::Status& status) const {
     result.outcome = AttemptResult::Outcome::kSucceeded;
     result.output_dir = Output();
     result.verified_loss = verified_loss_;
+    result.merged_loss = merged_loss_;
+    result.readers = readers_;
     return result;
   }
   result.message = std::string(status.message());

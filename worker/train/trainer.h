@@ -81,6 +81,7 @@ class Trainer {
   // For profiles: the tape of a step, and what its last run took.
   const program::Tape& step_tape() const { return step_tape_; }
   const execute::Executor& executor() const { return *executor_; }
+  const execute::ArenaMemory& arena() const { return *arena_; }  // Idle between two calls.
 
  private:
   Trainer(const AttemptOptions& attempt, execute::Device& device)

@@ -97,6 +97,17 @@ void Convert(const char* bytes, at::ScalarType type, const View& to) {
   }
 }
 
+// Null: to be drawn. What an adapter trained whole it may bring along.
+const TensorEntry* EntryOf(const Parameter& parameter, const program::TensorIndex& model,
+                           const program::TensorIndex& adapter) {
+  if (InAdapterFile(parameter)) {
+    const auto brought = adapter.find(AdapterFileKey(parameter));
+    if (brought != adapter.end()) return &brought->second;
+  }
+  const auto found = model.find(parameter.key);
+  return found == model.end() ? nullptr : &found->second;
+}
+
 absl::StatusOr<program::TensorIndex> AdapterIndex(const program::Program& program,
                                                   const std::string& folder) {
   if (folder.empty()) return program::TensorIndex{};
@@ -117,12 +128,10 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
   std::set<std::string> used_files;  // Those in which a parameter's value lies.
   RETURN_IF_ERROR(result.CheckTiedHead(program, model));
   for (const Parameter& parameter : program.parameters) {
-    const program::TensorIndex& index = parameter.adapter ? adapter : model;
-    const auto found = index.find(parameter.key);
     const auto position = static_cast<uint32_t>(result.views_.size());
     result.views_.emplace_back();
     result.masters_.emplace_back();
-    const TensorEntry* entry = found == index.end() ? nullptr : &found->second;
+    const TensorEntry* entry = EntryOf(parameter, model, adapter);
     ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry, device));
     if (mapped) used_files.insert(entry->file);
     if (entry == nullptr) {
@@ -252,7 +261,8 @@ absl::Status Parameters::ReadTrained(const program::Program& program,
   for (size_t i = 0; i < views_.size(); ++i) {
     const Parameter& parameter = program.parameters[i];
     if (!parameter.trainable) continue;
-    const auto found = index.find(parameter.key);
+    const auto found =
+        index.find(InAdapterFile(parameter) ? AdapterFileKey(parameter) : parameter.key);
     if (found == index.end() || found->second.shape != parameter.shape) {
       return absl::DataLossError(absl::StrCat(parameter.key, " is missing, or has another shape"));
     }

@@ -99,18 +99,16 @@ TEST_F(AdapterTest, AJobThatContradictsItIsRefused) {
 
 // Each of these changes what the adapter computes; none is computed here.
 TEST_F(AdapterTest, WhatIsNotComputedIsRefusedByName) {
-  const json refused = {{"alpha_pattern", {{"q_proj", 64}}},
-                        {"bias", "all"},
-                        {"exclude_modules", "v_proj"},
+  const json refused = {{"bias", "all"},
                         {"fan_in_fan_out", true},
                         {"init_lora_weights", "pissa_niter_4"},
                         {"layer_replication", {{0, 2}, {1, 2}}},
                         {"layers_pattern", "h"},
-                        {"layers_to_transform", 0},
+                        {"layers_to_transform", "0"},
                         {"lora_bias", true},
-                        {"modules_to_save", {"lm_head"}},
+                        {"modules_to_save", 3},
                         {"peft_type", "IA3"},
-                        {"rank_pattern", {{"q_proj", 8}}},
+                        {"rank_pattern", {{"q_proj", 0}}},
                         {"target_parameters", {"w"}},
                         {"trainable_token_indices", {1, 2}},
                         {"use_dora", true},
@@ -130,11 +128,34 @@ TEST_F(AdapterTest, WhatIsNotComputedIsRefusedByName) {
   }
 }
 
-TEST_F(AdapterTest, APatternOfModulesHasToBeSpelledOut) {
-  EXPECT_THAT(Refusal({{"target_modules", ".*q_proj"}}),
-              HasSubstr("target_modules is the pattern"));
-  lora_.add_target_modules("q_proj");
-  EXPECT_TRUE(InheritAdapter(lora_).ok());
+// All that is computed here comes along, and nothing of it may be contradicted.
+TEST_F(AdapterTest, TheOptionsOfPeftAreInherited) {
+  const json options = {{"target_modules", ".*q_proj"},
+                        {"rank_pattern", {{"layers.0.*q_proj", 8}}},
+                        {"alpha_pattern", {{"q_proj", 64.5}}},
+                        {"exclude_modules", {"v_proj"}},
+                        {"layers_to_transform", 1},
+                        {"modules_to_save", {"lm_head"}}};
+  Write(options);
+  ASSERT_TRUE(InheritAdapter(lora_).ok());
+  EXPECT_THAT(lora_.target_modules(), ElementsAre(".*q_proj"));
+  EXPECT_EQ(lora_.rank_pattern().at("layers.0.*q_proj"), 8);
+  EXPECT_EQ(lora_.alpha_pattern().at("q_proj"), 64.5);
+  EXPECT_THAT(lora_.exclude_modules(), ElementsAre("v_proj"));
+  EXPECT_THAT(lora_.layers_to_transform(), ElementsAre(1));
+  EXPECT_THAT(lora_.modules_to_save(), ElementsAre("lm_head"));
+  EXPECT_TRUE(InheritAdapter(lora_).ok());  // As when the stored job is checked again.
+  lora_.set_modules_to_save(0, "embed_tokens");
+  EXPECT_THAT(Refusal(options),
+              HasSubstr("modules_to_save is [lm_head], the job asks for [embed_tokens]"));
+  lora_.clear_modules_to_save();
+  (*lora_.mutable_rank_pattern())["q_proj"] = 2;
+  EXPECT_THAT(Refusal(options), HasSubstr("rank_pattern is {layers.0.*q_proj: 8}, the job asks"));
+}
+
+// As a text PEFT compares it with whole paths: a name alone would match nothing.
+TEST_F(AdapterTest, ATextThatIsNoPatternIsRefused) {
+  EXPECT_THAT(Refusal({{"target_modules", "q_proj"}}), HasSubstr("target_modules is the text"));
 }
 
 // A FIFO without a writer would be waited for for ever, by a thread that others wait for.

@@ -98,7 +98,7 @@ TEST_F(ExportTest, PublishesAnAdapterFolder) {
   EXPECT_FALSE(std::filesystem::exists(output_ + ".tmp"));
   EXPECT_THAT(Names(output_),
               UnorderedElementsAre("adapter_config.json", "adapter_model.safetensors", "README.md",
-                                   "tokenizer.json", "metrics.jsonl"));
+                                   "compatibility.json", "tokenizer.json", "metrics.jsonl"));
   EXPECT_EQ(ReadText(output_ + "/tokenizer.json"), "{\"tokens\": 1}");
   EXPECT_EQ(ReadText(output_ + "/metrics.jsonl"), ReadText(folder_ / "metrics.jsonl"));
   EXPECT_THAT(ReadText(output_ + "/README.md"), HasSubstr("\n# names --- of packages\n"));
@@ -145,12 +145,10 @@ TEST_F(ExportTest, LeavesNothingWhenItFails) {
   ExportOptions no_metrics = options_;
   no_metrics.metrics_file = folder_ / "absent.jsonl";
   EXPECT_THAT(error_of(no_metrics, adapter_), HasSubstr("absent.jsonl"));
-  ExportOptions rank = options_;
-  rank.lora.rank = 4;
-  EXPECT_THAT(error_of(rank, adapter_), HasSubstr(Key("lora_A") + ": [2, 8] is not of rank 4"));
-  ExportOptions target = options_;
-  target.lora.target_modules = {"k_proj"};
-  EXPECT_THAT(error_of(target, adapter_), HasSubstr("no target module names it"));
+  Tensors ranks;
+  ranks.AddNumbered(Key("lora_A"), {2, 8}, 1.0f);
+  ranks.AddNumbered(Key("lora_B"), {8, 3}, 1.0f);
+  EXPECT_THAT(error_of(options_, ranks), HasSubstr("q_proj: ranks 2 and 3 of its halves"));
   Tensors infinite;
   infinite.AddF32(Key("lora_A"), {2, 1}, {1.0f, -INFINITY});
   infinite.AddF32(Key("lora_B"), {1, 2}, {1.0f, 1.0f});
@@ -159,7 +157,7 @@ TEST_F(ExportTest, LeavesNothingWhenItFails) {
   half.AddNumbered(Key("lora_A"), {2, 8}, 1.0f);
   EXPECT_THAT(error_of(options_, half), HasSubstr(Key("lora_B") + " is missing"));
   Tensors foreign;
-  foreign.AddNumbered("model.layers.0.self_attn.q_proj.lora_A.default.weight", {2, 8}, 1.0f);
+  foreign.AddNumbered("model.layers.0.self_attn.q_proj.lora_A.weight", {2, 8}, 1.0f);
   EXPECT_THAT(error_of(options_, foreign), HasSubstr("is no key of a PEFT adapter"));
   EXPECT_FALSE(error_of(options_, Tensors()).empty());
   std::filesystem::create_symlink(folder_ / "nowhere", folder_ / "base/vocab.json");
@@ -186,6 +184,9 @@ TEST_F(ExportTest, VerifyReadsWhatIsOnTheDisk) {
   damage("adapter_model.safetensors", "[2,8]", "[8,2]");
   damage("adapter_config.json", "q_proj", "k_proj");
   damage("adapter_config.json", "\"r\": 2", "\"r\": 3");
+  damage("adapter_config.json", "\"lora_alpha\": 4", "\"lora_alpha\": 5");
+  damage("adapter_config.json", "\"alpha_pattern\": {}", "\"alpha_pattern\": {\"q_proj\": 5}");
+  damage("adapter_config.json", "\"modules_to_save\": null", "\"modules_to_save\": [\"norm\"]");
   damage("adapter_config.json", "\"LORA\"", "\"LOHA\"");
   SNUG_ASSERT_OK(ExportAdapter(output_, options_, adapter_.list()));
   std::filesystem::remove(tmp + "/adapter_config.json");
@@ -203,27 +204,28 @@ TEST_F(ExportTest, VerifyWantsNoTensorMore) {
 }
 
 TEST(AdapterCardTest, NamesTheModulesAsPeftDoes) {
-  const std::vector<std::string> adapted = {"model.layers.0.mlp.up_proj",
-                                            "model.layers.0.self_attn.q_proj",
-                                            "model.layers.1.mlp.up_proj"};
+  const AdapterContents adapted = {.adapted = {{"model.layers.0.mlp.up_proj", 2},
+                                               {"model.layers.0.self_attn.q_proj", 2},
+                                               {"model.layers.1.mlp.up_proj", 2}},
+                                   .saved = {}};
   program::LoraConfig lora = {.target_modules = {"all-linear"}};
   EXPECT_THAT(TargetModules(lora, adapted), testing::ElementsAre("q_proj", "up_proj"));
   lora.target_modules = {"up_proj", "layers.0.self_attn.q_proj"};
   EXPECT_THAT(TargetModules(lora, adapted),
               testing::ElementsAre("layers.0.self_attn.q_proj", "up_proj"));
-  EXPECT_TRUE(IsTargeted("model.layers.0.mlp.up_proj", {"up_proj"}));
-  EXPECT_FALSE(IsTargeted("model.layers.0.mlp.up_proj", {"p_proj", "layers.1.mlp.up_proj"}));
 }
 
 // A base whose name YAML would read as something else.
 TEST(AdapterCardTest, QuotesNamesInTheFrontMatter) {
   ExportOptions options = {.base_model_name = "odd: \"name\""};
-  const auto text = AdapterReadmeText(options, {"q_proj"}, 2);
+  const AdapterContents contents = {.adapted = {{"model.layers.0.self_attn.q_proj", 2}},
+                                    .saved = {}};
+  const auto text = AdapterReadmeText(options, contents, {});
   SNUG_ASSERT_OK(text);
   EXPECT_THAT(*text, HasSubstr("\nbase_model: \"odd: \\\"name\\\"\"\n"));
   EXPECT_THAT(*text, HasSubstr("\n- \"base_model:adapter:odd: \\\"name\\\"\"\n"));
   options.base_model_name = "meta-llama/Llama-3.2-1B";
-  EXPECT_THAT(*AdapterReadmeText(options, {"q_proj"}, 2),
+  EXPECT_THAT(*AdapterReadmeText(options, contents, {}),
               HasSubstr("\nbase_model: meta-llama/Llama-3.2-1B\n"));
 }
 

@@ -1,7 +1,7 @@
 // Exports tensors from a safetensors file as a job would at its end, for the test in Python:
 //   export_tool SETTINGS.json
 // {"kind": "adapter" | "model", "output", "model_dir", "tensors", "metrics", "base_model_name",
-//  "display_name", "bf16", "r", "alpha", "dropout", "rslora", "target_modules"}
+//  "display_name", "bf16", "r", "alpha", "dropout", "rslora", "target_modules", "options"}
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -43,6 +43,13 @@ absl::Status Run(const nlohmann::json& settings) {
                     .dropout = settings["dropout"],
                     .rslora = settings["rslora"],
                     .target_modules = settings["target_modules"]};
+    const nlohmann::json& more = settings.value("options", nlohmann::json::object());
+    options.lora.rank_pattern = more.value("rank_pattern", options.lora.rank_pattern);
+    options.lora.alpha_pattern = more.value("alpha_pattern", options.lora.alpha_pattern);
+    options.lora.exclude_modules = more.value("exclude_modules", options.lora.exclude_modules);
+    options.lora.modules_to_save = more.value("modules_to_save", options.lora.modules_to_save);
+    options.lora.layers_to_transform =
+        more.value("layers_to_transform", options.lora.layers_to_transform);
   }
   const std::string output = settings["output"];
   ASSIGN_OR_RETURN(const Loaded loaded, Load(settings["tensors"]));

@@ -174,6 +174,90 @@ class AdapterExportTest(ExportTest):
     def test_some_layers_only(self):
         self.check(["layers.1.mlp.up_proj", "model.layers.0.self_attn.k_proj"])
 
+    def check_options(self, targets, tied=False, **options):
+        """Exports what peft made with more of its options: the same file, config and logits."""
+        shape = models.Shape(tied=tied)
+        base = self.write_base(shape)
+        settings = {"r": 4, "lora_alpha": 16, "target_modules": targets, **options}
+        by_peft = self.own_adapter(base, settings)
+        tensors = load_file(by_peft / "adapter_model.safetensors")
+        given = {key: tensor for key, tensor in tensors.items() if not tied or "lm_head" not in key}
+        code, says = self.export(
+            "adapter",
+            given,
+            r=4,
+            alpha=16,
+            dropout=0.0,
+            rslora=False,
+            target_modules=[targets] if isinstance(targets, str) else targets,
+            options=options,
+        )
+        self.assertEqual((code, says), (0, ""))
+        self.assert_same_file(tensors)
+        ids = random_ids(shape)
+        wanted = logits(PeftModel.from_pretrained(copy.deepcopy(base), by_peft), ids)
+        self.assertGreater((wanted - logits(base, ids)).abs().max().item(), 1e-2)
+        loaded = PeftModel.from_pretrained(copy.deepcopy(base), self.output)
+        self.assert_same_logits(logits(loaded, ids), wanted)
+        ours, theirs = self.read_configs(by_peft)
+        for config in (ours, theirs):
+            config.pop("base_model_name_or_path")
+            for field in ("target_modules", "exclude_modules", "modules_to_save"):
+                if isinstance(config[field], list):
+                    config[field] = sorted(config[field])
+        return ours, theirs, base, tensors
+
+    def reports(self):
+        content = json.loads((self.output / "compatibility.json").read_text())
+        return {report["reader"]: report for report in content["readers"]}
+
+    def test_patterns_and_a_regular_expression(self):
+        ours, theirs, base, _ = self.check_options(
+            r".*\.(q|v|up)_proj",
+            rank_pattern={r"layers\.1\.self_attn\.q_proj": 9},
+            alpha_pattern={"v_proj": 3.5},
+            exclude_modules=["layers.0.mlp.up_proj"],
+        )
+        self.assertEqual(ours, theirs)
+        # Without its patterns the same file means something else, or nothing.
+        path = self.output / "adapter_config.json"
+        path.write_text(json.dumps({**ours, "alpha_pattern": {}}))
+        ids = random_ids(models.Shape())
+        other = PeftModel.from_pretrained(copy.deepcopy(base), self.output)
+        right = PeftModel.from_pretrained(copy.deepcopy(base), self.folder / "by_peft")
+        self.assertGreater((logits(other, ids) - logits(right, ids)).abs().max().item(), 1e-3)
+        self.assertTrue(self.reports()["PEFT"]["loads"])
+        self.assertFalse(self.reports()["vLLM"]["loads"])
+        self.assertIn("alpha_pattern", self.reports()["vLLM"]["notes"])
+
+    def test_some_layers_with_norms_trained_whole(self):
+        ours, theirs, _, _ = self.check_options(
+            ["q_proj"], layers_to_transform=[1], modules_to_save=["norm"]
+        )
+        self.assertEqual(ours, theirs)
+        self.assertEqual(self.reports()["PEFT"]["of_modules"], 6)
+        self.assertIn("modules_to_save", self.reports()["vLLM"]["notes"])
+        self.assertIn("model.norm", (self.output / "README.md").read_text())
+
+    def test_head_and_embedding_trained_whole(self):
+        ours, theirs, _, _ = self.check_options(
+            ["q_proj"], modules_to_save=["embed_tokens", "lm_head"]
+        )
+        self.assertEqual(ours, theirs)
+
+    def test_tied_embedding_trained_whole(self):
+        ours, _, _, tensors = self.check_options(
+            ["q_proj"], tied=True, modules_to_save=["embed_tokens"], ensure_weight_tying=True
+        )
+        self.assertTrue(ours["ensure_weight_tying"])
+        self.assertIn(f"{PREFIX}lm_head.weight", tensors)
+
+    def test_a_rank_above_the_default_of_vllm_is_said(self):
+        self.check(["q_proj"], r=24)
+        report = self.reports()["vLLM"]
+        self.assertEqual((report["loads"], report["modules"]), (True, 2))
+        self.assertIn("--max-lora-rank 32", report["notes"])
+
     # Training goes on from what was exported.
     def test_loads_to_be_trained(self):
         self.check(["q_proj"])

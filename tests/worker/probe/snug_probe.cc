@@ -103,7 +103,8 @@ std::vector<TensorBytes> Trained(train::Trainer& trainer, bool gradients) {
     const program::Parameter& parameter = trainer.program().parameters[i];
     if (!parameter.trainable) continue;
     const execute::View& view = gradients ? views[i].gradient : trainer.parameters().exact(i);
-    tensors.push_back({parameter.key, "F32", parameter.shape, view.data, view.bytes()});
+    const std::string key = InAdapterFile(parameter) ? AdapterFileKey(parameter) : parameter.key;
+    tensors.push_back({key, "F32", parameter.shape, view.data, view.bytes()});
   }
   return tensors;
 }

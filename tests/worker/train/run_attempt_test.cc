@@ -220,6 +220,37 @@ TEST(RunAttemptTest, ResumedFullRunInBf16IsTheUninterruptedRun) {
   for (const auto& [key, entry] : *exported) EXPECT_EQ(entry.dtype, "BF16") << key;
 }
 
+// In fp32 the merged model is the adapter's to rounding; nothing of it is the base's. In bf16 its
+// weights are rounded once more. Within the cap that was predicted for the training alone.
+TEST(RunAttemptTest, AMergedModelGivesTheLossOfTheAdapter) {
+  for (const char* dtype : {"F32", "BF16", "F16"}) {
+    SCOPED_TRACE(dtype);
+    const TempFolder folder;
+    program::TrainingMode mode = program::LoraMode();
+    mode.adapter.alpha = 256.0;
+    mode.adapter.modules_to_save = {"model.norm"};
+    AttemptOptions attempt = MakeAttempt(folder, mode, /*packing=*/false);
+    WriteModel(folder / "model", {.dtype = dtype});
+    attempt.merge = true;
+    attempt.training.save_steps = 0;
+    attempt.training.learning_rate = 1e-2;
+    attempt.cap_bytes = PredictionOf(attempt).bytes.total();
+    const AttemptResult result = RunToEnd(attempt);
+    ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+    ASSERT_TRUE(result.merged_loss.has_value());
+    const double tolerance = std::string(dtype) == "F32" ? 1e-6 : 2e-2;
+    EXPECT_NEAR(*result.merged_loss, result.verified_loss, tolerance * result.verified_loss);
+    EXPECT_LE(result.measured_peak_bytes, attempt.cap_bytes);
+    const std::string merged = result.output_dir + "/merged";
+    EXPECT_EQ(ReadText(merged + "/config.json"), ReadText(folder / "model/config.json"));
+    const auto index = program::ReadModelIndex(merged);
+    SNUG_ASSERT_OK(index);
+    for (const auto& [key, entry] : *index) EXPECT_EQ(entry.dtype, dtype) << key;
+    EXPECT_NE(ReadText(merged + "/model.safetensors"),
+              ReadText(folder / "model/model.safetensors"));
+  }
+}
+
 // A mask that did not depend on the step would pass the comparison above as well.
 TEST(RunAttemptTest, DropoutChangesTheRun) {
   const TempFolder folder;

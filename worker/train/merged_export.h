@@ -1,0 +1,39 @@
+// The base with an adapter merged into it, W + scale B A, as a Hugging Face model folder: computed
+// in fp32 from the base's own files, some rows at a time, and rounded once to the base's number
+// type. What was trained whole replaces the base's.
+#ifndef WORKER_TRAIN_MERGED_EXPORT_H_
+#define WORKER_TRAIN_MERGED_EXPORT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/program/program.h"
+#include "worker/train/attempt.h"
+#include "worker/weights/parameters.h"
+
+namespace snug::train {
+
+struct MergeRequest {
+  std::string model_dir;  // The base.
+  std::string data_dir;   // The prepared dataset, whose chat template goes along; may be empty.
+  const program::Program* program = nullptr;
+  const weights::Parameters* parameters = nullptr;
+  char* memory = nullptr;  // To work in: a row of the widest module in fp32, twice, at least.
+  int64_t memory_bytes = 0;
+  int64_t max_shard_bytes = 0;  // 0: as the writer's.
+};
+
+// Into a new folder, synced. Its config.json is the base's. OUT_OF_RANGE: a merged weight is not
+// finite.
+absl::Status ExportMerged(const std::string& folder, const MergeRequest& request);
+
+// An attempt that can evaluate such a folder on the data of `attempt`, and train nothing. It takes
+// less than `attempt` does: the same base, without an adapter, its gradients and its moments.
+absl::StatusOr<AttemptOptions> EvaluationOf(const std::string& folder,
+                                            const AttemptOptions& attempt);
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_MERGED_EXPORT_H_
