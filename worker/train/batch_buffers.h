@@ -27,9 +27,17 @@ class BatchBuffers {
   absl::StatusOr<execute::Batch> Fill(const Dataset& dataset, const MicroBatch& rows);
 
  private:
-  int64_t head_width_ = 0;
-  std::vector<float> frequencies_;  // (D/2), on the host.
-  execute::DeviceBuffer ids_, labels_, weights_, positions_, offsets_, cos_, sin_;
+  // Cosines and sines of the positions, by frequencies on the host.
+  struct Angles {
+    std::vector<float> frequencies;  // (R/2); empty: the model has no such angles.
+    float attention_factor = 1.0f;
+    execute::DeviceBuffer cos, sin;
+    // `positions` (n).
+    absl::Status Fill(const int32_t* positions, int64_t n);
+  };
+
+  Angles angles_, local_angles_;
+  execute::DeviceBuffer ids_, labels_, weights_, positions_, offsets_;
 };
 
 // Sum of the loss weights of the rows: what the loss of an optimizer step is divided by.

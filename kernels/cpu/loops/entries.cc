@@ -17,6 +17,7 @@ const Loops kLoops = {
     .normalize_forward = NormalizeForwardRows,
     .normalize_backward = NormalizeBackwardRows,
     .affine_forward = AffineForwardRows,
+    .embedding_forward = EmbeddingForwardRows,
     .rope = RopeRows,
     .glu_forward = GluForwardRows,
     .glu_backward = GluBackwardRows,

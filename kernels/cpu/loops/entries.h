@@ -18,6 +18,7 @@ void CrossEntropyRows(const CrossEntropyParams& p, Range rows);
 void DropoutRows(const DropoutParams& p, Range rows);
 void CastRowsRange(const CastRowsParams& p, Range rows);
 void AddRowsRange(const AddRowsParams& p, Range rows);
+void EmbeddingForwardRows(const EmbeddingForwardParams& p, Range rows);
 void EmbeddingBackwardColumns(const EmbeddingBackwardParams& p, Range columns);
 void AdamWElements(const AdamWTensor& tensor, const AdamWScalars& scalars, Range elements);
 double SumSquaresElements(const NormTensor& tensor, Range elements);

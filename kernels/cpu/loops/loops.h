@@ -37,6 +37,7 @@ struct Loops {
   void (*normalize_forward)(const NormalizeForwardParams&, Range);
   void (*normalize_backward)(const NormalizeBackwardParams&, Range);
   void (*affine_forward)(const AffineForwardParams&, Range);
+  void (*embedding_forward)(const EmbeddingForwardParams&, Range);
   void (*rope)(const RopeParams&, bool backward, Range);
   void (*glu_forward)(const GluForwardParams&, Range);
   void (*glu_backward)(const GluBackwardParams&, Range);

@@ -132,6 +132,20 @@ TEST_P(WorkspaceTest, LoraOfTwoModules) {
   CheckAll(program::LoraMode({"q_proj", "v_proj"}, DType::kBF16), true);
 }
 
+// Biases, norms of heads, fused modules, windows, softcaps.
+TEST_P(WorkspaceTest, Families) {
+  for (const std::string& family : program::FamilyNames()) {
+    for (int64_t window : {3, 70}) {
+      ModelConfig config = program::FamilyShape(family, {1, 64, 4, 2, 184, 1064});
+      if (config.window > 0) config.window = window;
+      for (const TrainingMode& mode :
+           {program::FullMode(), Lora(DType::kF32, 0.0), Lora(DType::kBF16, 0.1)}) {
+        Check(mode, {config, {300, 100, 64}}, /*training=*/true);
+      }
+    }
+  }
+}
+
 TEST_P(WorkspaceTest, Evaluation) {
   CheckAll(program::FullMode(), false);
   CheckAll(Lora(DType::kBF16, 0.0), false);
