@@ -3,6 +3,9 @@
 //
 //   loss[i] = weight[i] * (log sum_v exp(x[i,v]) - x[i,label])
 //   dlogits[i,v] = scale * weight[i] * (softmax(x[i])[v] - [v == label])
+//
+// With a softcap (Gemma 2) x is softcap * tanh(logits / softcap), and dlogits has its slope as a
+// factor.
 #ifndef KERNELS_CROSS_ENTROPY_H_
 #define KERNELS_CROSS_ENTROPY_H_
 
@@ -34,6 +37,7 @@ struct CrossEntropyParams {
   DType dtype = DType::kF32;
   IndexType label_type = IndexType::kI32;
   float scale = 1.0f;
+  float softcap = 0.0f;  // >= 0; 0: none.
 };
 Error CrossEntropy(const CrossEntropyParams& p, Stream stream);
 

@@ -1,6 +1,6 @@
 // Token embedding: rows of a table by id, and the gradient of the table.
 //
-//   forward: y[i] = W[ids[i]]        backward: dW[ids[i]] += dy[i], for i in order
+//   forward: y[i] = scale * W[ids[i]]        backward: dW[ids[i]] += scale * dy[i], for i in order
 #ifndef KERNELS_EMBEDDING_H_
 #define KERNELS_EMBEDDING_H_
 
@@ -18,6 +18,7 @@ struct EmbeddingForwardParams {
   int64_t N = 0, C = 0, V = 0;
   int64_t W_stride = 0, y_stride = 0;
   DType dtype = DType::kF32;
+  float scale = 1.0f;
 };
 Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream);
 
@@ -30,6 +31,7 @@ struct EmbeddingBackwardParams {
   int64_t N = 0, C = 0, V = 0;
   int64_t dy_stride = 0, dW_stride = 0;
   DType dtype = DType::kF32;
+  float scale = 1.0f;
 };
 Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream);
 

@@ -3,9 +3,10 @@
 // it.
 //
 //   r[i] = 1 / sqrt(mean_c x[i,c]^2 + eps)
-//   xhat[i,c] = x[i,c] * r[i]    z[i,c] = xhat[i,c] * gamma[c]
+//   xhat[i,c] = x[i,c] * r[i]    z[i,c] = xhat[i,c] * (offset + gamma[c])
 //
-// Rounding in bf16 is that of transformers' LlamaRMSNorm: xhat is rounded to bf16, then z is.
+// Rounding in bf16 is that of transformers' LlamaRMSNorm: xhat is rounded to bf16, then z is. (Its
+// Gemma norms, of offset 1, round z alone.)
 #ifndef KERNELS_RMS_NORM_H_
 #define KERNELS_RMS_NORM_H_
 
@@ -41,7 +42,7 @@ struct NormalizeBackwardParams {
 };
 Error NormalizeBackward(const NormalizeBackwardParams& p, Stream stream);
 
-// z = xhat * gamma. `z` may be `xhat`. Traffic: 2*N*C elements.
+// z = xhat * (offset + gamma). `z` may be `xhat`. Traffic: 2*N*C elements.
 struct AffineForwardParams {
   const void* xhat = nullptr;   // (N, C), dtype
   const void* gamma = nullptr;  // (C), gamma_dtype
@@ -50,13 +51,14 @@ struct AffineForwardParams {
   int64_t xhat_stride = 0, z_stride = 0;
   DType dtype = DType::kF32;
   DType gamma_dtype = DType::kF32;
+  float offset = 0.0f;
 };
 Error AffineForward(const AffineForwardParams& p, Stream stream);
 
-// dxhat = dz * gamma and, each unless its pointer is null, dgamma (+)= sum_i dz * xhat. `dxhat` may
-// be `dz`. A column of dgamma is summed over rows in blocks of 32 in fp32, the blocks in fp64, so
-// dividing rows among calls changes its last bits. Traffic: 3*N*C elements (2 without dgamma) + 4*C
-// bytes.
+// dxhat = dz * (offset + gamma) and, each unless its pointer is null, dgamma (+)= sum_i dz * xhat.
+// `dxhat` may be `dz`. A column of dgamma is summed over rows in blocks of 32 in fp32, the blocks
+// in fp64, so dividing rows among calls changes its last bits. Traffic: 3*N*C elements (2 without
+// dgamma) + 4*C bytes.
 struct AffineBackwardParams {
   const void* dz = nullptr;     // (N, C), dtype
   const void* gamma = nullptr;  // (C), gamma_dtype; needed for dxhat
@@ -67,6 +69,7 @@ struct AffineBackwardParams {
   int64_t dz_stride = 0, xhat_stride = 0, dxhat_stride = 0;
   DType dtype = DType::kF32;
   DType gamma_dtype = DType::kF32;
+  float offset = 0.0f;
   bool accumulate = false;  // Into dgamma. Without it and with N == 0, dgamma becomes 0.
 };
 Error AffineBackward(const AffineBackwardParams& p, Stream stream);

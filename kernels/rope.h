@@ -12,25 +12,8 @@
 
 namespace snug::kernels {
 
-// The scalings of transformers: "default", "linear", "llama3".
-enum class RopeScaling : uint8_t { kDefault, kLinear, kLlama3 };
-
-// Frequencies of one model, on the host: fp32 operations in the order of transformers'
-// compute_default_rope_parameters, _compute_linear_scaling_..., _compute_llama3_parameters. The
-// power alone is rounded from fp64; torch's own is at times one fp32 unit off that.
-struct RopeFrequencyParams {
-  float* inv_freq = nullptr;  // (D/2), on the host
-  int64_t D = 0;              // Head width, even.
-  double theta = 10000.0;     // > 0
-  RopeScaling scaling = RopeScaling::kDefault;
-  double factor = 1.0;                 // > 0; kLinear, kLlama3
-  double low_freq_factor = 1.0;        // > 0; kLlama3
-  double high_freq_factor = 4.0;       // > low_freq_factor; kLlama3
-  double original_max_position = 0.0;  // > 0; kLlama3: original_max_position_embeddings
-};
-Error RopeFrequencies(const RopeFrequencyParams& p);
-
-// cos and sin of fp32(position) * inv_freq, the product rounded to fp32 as in transformers.
+// scale * cos and scale * sin of fp32(position) * inv_freq, the product rounded to fp32 as in
+// transformers, whose attention_factor the scale is.
 // Traffic: 8*N*D/2 bytes, and two function values an element: once per batch, not once per layer.
 struct RopeTableParams {
   const void* positions = nullptr;  // (N), position_type, >= 0
@@ -39,17 +22,20 @@ struct RopeTableParams {
   float* cos = nullptr;             // (N, D/2), dense
   float* sin = nullptr;             // (N, D/2), dense
   int64_t N = 0, D = 0;
+  float scale = 1.0f;
 };
 Error RopeTable(const RopeTableParams& p, Stream stream);
 
-// Rotates every head of every row; backward rotates the other way. `y` may be `x`.
+// Rotates the first R elements of every head of every row (pairs are R/2 apart) and leaves the
+// others as they are; backward rotates the other way. `y` may be `x`.
 // Traffic: 2*N*heads*D elements + 4*N*D bytes.
 struct RopeParams {
   const void* x = nullptr;     // (N, heads, D), dtype; heads of a row are contiguous
   void* y = nullptr;           // (N, heads, D), dtype
-  const float* cos = nullptr;  // (N, D/2), dense
-  const float* sin = nullptr;  // (N, D/2), dense
+  const float* cos = nullptr;  // (N, R/2), dense
+  const float* sin = nullptr;  // (N, R/2), dense
   int64_t N = 0, heads = 0, D = 0;
+  int64_t R = 0;                       // Even, at most D; 0: D.
   int64_t x_stride = 0, y_stride = 0;  // From row to row, >= heads * D.
   DType dtype = DType::kF32;
 };

@@ -26,7 +26,8 @@ Error CrossEntropy(const CrossEntropyParams& p, Stream stream) {
       .Type(p.label_type, "label_type")
       .Rows(p.logits, "logits", p.logits_stride, "logits_stride")
       .PerRow(p.labels, "labels")
-      .PerRow(p.row_loss, "row_loss");
+      .PerRow(p.row_loss, "row_loss")
+      .That(p.softcap >= 0.0f, ErrorCode::kBadValue, "softcap");
   if (p.dlogits != nullptr) {
     check.Rows(p.dlogits, "dlogits", p.dlogits_stride, "dlogits_stride");
   }

@@ -1,8 +1,6 @@
 // Token embedding on the CPU: rows among threads forward, columns among threads backward.
 #include "kernels/embedding.h"
 
-#include <cstring>
-
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/loops/loops.h"
 #include "kernels/cpu/parallel.h"
@@ -19,14 +17,8 @@ Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream) {
     check.That(cpu::IndicesInRange(p.ids, IndexType::kI32, p.N, p.V), ErrorCode::kBadIndex, "ids");
   }
   if (!check.ok()) return check.error();
-  const int64_t element = SizeOf(p.dtype);
-  const char* W = static_cast<const char*>(p.W);
-  char* y = static_cast<char*>(p.y);
-  cpu::ParallelFor(p.N, 2 * p.N * p.C * element, [&](Range rows) {
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      memcpy(y + i * p.y_stride * element, W + p.ids[i] * p.W_stride * element, p.C * element);
-    }
-  });
+  cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
+                   [&](Range rows) { BestLoops().embedding_forward(p, rows); });
   return {};
 }
 

@@ -1,5 +1,5 @@
-"""Random tiny Llama models, made and written by transformers itself, and LoRA adapters made by
-peft.
+"""Random tiny models of the decoder families, made and written by transformers itself, and LoRA
+adapters made by peft.
 
 A model is a function of its shape and a seed. Norm weights are not all one and projections are
 large enough that attention is far from uniform, so that a wrong mask, rotation or norm shows in
@@ -14,8 +14,10 @@ import pathlib
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
+
+from tests.harness.families import FAMILIES, fields_of
 
 logging.disable_progress_bar()
 # These models are too small to share out; on a busy machine a second thread only waits.
@@ -30,6 +32,14 @@ LLAMA3_ROPE = {
     "original_max_position_embeddings": 32,
 }
 LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 5000.0, "factor": 4.0}
+YARN_ROPE = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+    "beta_fast": 8.0,
+    "beta_slow": 0.5,
+}
 DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 
 
@@ -47,14 +57,21 @@ class Shape:
     tied: bool = False
     rope: str = "default"
     max_positions: int = 256
+    family: str = "llama"
+    window: int | None = None  # Tokens, on the layers that slide in the family.
+    rotary_share: float = 1.0
+    biases: bool = False  # Of attention; Qwen 2 has those of q, k and v without it.
 
 
-ROPES = {"default": DEFAULT_ROPE, "llama3": LLAMA3_ROPE, "linear": LINEAR_ROPE}
+ROPES = {"default": DEFAULT_ROPE, "llama3": LLAMA3_ROPE, "linear": LINEAR_ROPE, "yarn": YARN_ROPE}
 
 
 def config_of(shape):
     """The transformers configuration of a shape."""
-    return LlamaConfig(
+    fields = fields_of(shape, copy.deepcopy(ROPES[shape.rope]))
+    if shape.biases:
+        fields["attention_bias"] = True
+    return FAMILIES[shape.family].config(
         vocab_size=shape.vocabulary,
         hidden_size=shape.width,
         intermediate_size=shape.mlp_width,
@@ -63,21 +80,25 @@ def config_of(shape):
         num_key_value_heads=shape.kv_heads,
         head_dim=shape.head_width,
         max_position_embeddings=shape.max_positions,
-        rope_parameters=copy.deepcopy(ROPES[shape.rope]),
         tie_word_embeddings=shape.tied,
         initializer_range=0.12,
         use_cache=False,
+        pad_token_id=None,
+        **fields,
     )
 
 
 def random_model(shape, seed):
-    """A LlamaForCausalLM in fp32 with random weights."""
+    """A causal language model in fp32 with random weights."""
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(config_of(shape))
+    model = AutoModelForCausalLM.from_config(config_of(shape))
+    center = FAMILIES[shape.family].norm_center
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" in name:
-                weight.copy_(1.0 + 0.2 * torch.randn_like(weight))
+                weight.copy_(center + 0.2 * torch.randn_like(weight))
+            elif name.endswith(".bias"):
+                weight.copy_(0.5 * torch.randn_like(weight))
     return model
 
 
@@ -94,7 +115,12 @@ def respell_config(path):
     """Rewrites a config.json of transformers 5 as version 4 wrote it."""
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
+    if "full_attention" in rope:  # Gemma 3.
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
     config["rope_theta"] = rope.pop("rope_theta")
+    if "partial_rotary_factor" in rope:
+        config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
     config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = "4.46.0"
@@ -119,7 +145,7 @@ def write_adapter(model, folder, settings, seed):
 
 def load_model(folder, dtype, adapter=None):
     """Loads what a user would load: the model, and around it the adapter, trainable, in fp32."""
-    model = LlamaForCausalLM.from_pretrained(folder, dtype=dtype)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     if adapter:
         model = PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
     model.train()

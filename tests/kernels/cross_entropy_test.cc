@@ -71,6 +71,45 @@ TEST(CrossEntropyTest, LossAndGradientMatchReference) {
   }
 }
 
+// Capped: x = c tanh(logits / c), the gradient with the slope 1 - (x / c)^2; the largest logits of
+// some rows are far beyond the cap. In the logits' place it gives the same.
+TEST(CrossEntropyTest, SoftcapMatchesReference) {
+  constexpr double kCap = 5.0;
+  for (DType dtype : kTypes) {
+    for (int64_t V : {1, 2, 31, 33, 127, 4097, 12289}) {
+      SCOPED_TRACE(testing::Message() << V << " classes");
+      Chunk chunk(5, V, dtype);
+      chunk.logits.Fill(1, 6.0);
+      const Matrix logits = chunk.logits;
+      const auto capped = [&](int64_t i, int64_t v) {
+        return kCap * std::tanh(logits.At(i, v) / kCap);
+      };
+      CrossEntropyParams params = chunk.Params();
+      params.softcap = kCap;
+      ASSERT_TRUE(CrossEntropy(params, nullptr).ok());
+      Reference lse;
+      for (int64_t i = 0; i < 5; ++i) {
+        double sum = 0.0;
+        for (int64_t v = 0; v < V; ++v) sum += std::exp(capped(i, v));
+        lse.push_back(std::log(sum));
+        const double loss = chunk.weights[i] * (lse[i] - capped(i, chunk.labels[i]));
+        EXPECT_NEAR(chunk.loss[i], loss, 1e-6 * std::max(1.0, loss));
+      }
+      const auto gradient = [&](int64_t i, int64_t v) {
+        const double slope = 1.0 / std::pow(std::cosh(logits.At(i, v) / kCap), 2.0);
+        const double p = std::exp(capped(i, v) - lse[i]) - (v == chunk.labels[i] ? 1.0 : 0.0);
+        return 0.125 * chunk.weights[i] * p * slope;
+      };
+      if (V > 1) ExpectClose(chunk.dlogits, Map(chunk.dlogits, gradient), 2.0);
+      const std::vector<double> apart = Dense(chunk.dlogits);
+      params.dlogits = chunk.logits.data();
+      params.dlogits_stride = params.logits_stride;
+      ASSERT_TRUE(CrossEntropy(params, nullptr).ok());
+      EXPECT_EQ(Dense(chunk.logits), apart);
+    }
+  }
+}
+
 // Over one class the entropy is 0; over many it is that of the distribution, also where the
 // gradient takes the logits' place.
 TEST(CrossEntropyTest, EntropyAndTheLikeliestMatchReference) {

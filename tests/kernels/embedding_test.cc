@@ -53,6 +53,48 @@ TEST(EmbeddingTest, ForwardCopiesRows) {
   }
 }
 
+// Rows times a scale, rounded once; the gradient likewise.
+TEST(EmbeddingTest, ScalesRowsAndTheirGradient) {
+  for (DType dtype : kTypes) {
+    const std::vector<int32_t> ids = Ids(3);
+    Matrix W(kVocabulary, 33, dtype), y(3, 33, dtype), dW(kVocabulary, 33);
+    W.Fill(5);
+    ASSERT_TRUE(EmbeddingForward({.ids = ids.data(),
+                                  .W = W.data(),
+                                  .y = y.data(),
+                                  .N = 3,
+                                  .C = 33,
+                                  .V = kVocabulary,
+                                  .W_stride = W.stride(),
+                                  .y_stride = y.stride(),
+                                  .dtype = dtype,
+                                  .scale = 8.5f},
+                                 nullptr)
+                    .ok());
+    ExpectClose(y, Map(y, [&](int64_t i, int64_t c) { return 8.5 * W.At(ids[i], c); }));
+    for (int64_t i = 0; i < kVocabulary; ++i) {
+      for (int64_t c = 0; c < 33; ++c) dW.Set(i, c, 0.0);
+    }
+    ASSERT_TRUE(EmbeddingBackward({.ids = ids.data(),
+                                   .dy = y.data(),
+                                   .dW = dW.floats(),
+                                   .N = 3,
+                                   .C = 33,
+                                   .V = kVocabulary,
+                                   .dy_stride = y.stride(),
+                                   .dW_stride = dW.stride(),
+                                   .dtype = dtype,
+                                   .scale = 8.5f},
+                                  nullptr)
+                    .ok());
+    ExpectClose(dW, Map(dW, [&](int64_t id, int64_t c) {
+                  double sum = 0.0;
+                  for (int64_t i = 0; i < 3; ++i) sum += ids[i] == id ? 8.5 * y.At(i, c) : 0.0;
+                  return sum;
+                }));
+  }
+}
+
 // Ids that repeat add up; rows that no id names keep what they had.
 TEST(EmbeddingTest, BackwardAddsRows) {
   for (DType dtype : kTypes) {

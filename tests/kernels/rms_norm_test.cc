@@ -208,6 +208,41 @@ TEST(AffineTest, BackwardMatchesReference) {
 }
 
 // 20,000 rows: a single fp32 chain would be off by 1e-5.
+// Weights stored less one, as Gemma has them: a factor of 1 + gamma, and gamma's gradient as ever.
+TEST(AffineTest, AddsTheOffsetToGamma) {
+  for (DType dtype : kTypes) {
+    Matrix xhat(3, 33, dtype), gamma(1, 33, dtype), z(3, 33, dtype), dxhat(3, 33, dtype),
+        dgamma(1, 33), plain(1, 33);
+    xhat.Fill(21);
+    gamma.Fill(22, 0.3);
+    ASSERT_TRUE(AffineForward({.xhat = xhat.data(),
+                               .gamma = gamma.data(),
+                               .z = z.data(),
+                               .N = 3,
+                               .C = 33,
+                               .xhat_stride = xhat.stride(),
+                               .z_stride = z.stride(),
+                               .dtype = dtype,
+                               .gamma_dtype = dtype,
+                               .offset = 1.0f},
+                              nullptr)
+                    .ok());
+    const auto scaled = [&](int64_t i, int64_t c) {
+      return xhat.At(i, c) * (1.0 + gamma.At(0, c));
+    };
+    ExpectClose(z, Map(z, scaled));
+    AffineBackwardParams p = AffineGradient(xhat, gamma, xhat, plain);  // xhat stands in for dz.
+    ASSERT_TRUE(AffineBackward(p, nullptr).ok());
+    p.dgamma = dgamma.floats();
+    p.dxhat = dxhat.data();
+    p.dxhat_stride = dxhat.stride();
+    p.offset = 1.0f;
+    ASSERT_TRUE(AffineBackward(p, nullptr).ok());
+    ExpectClose(dxhat, Map(dxhat, scaled));
+    EXPECT_EQ(dgamma.bytes(), plain.bytes());
+  }
+}
+
 TEST(AffineTest, GradientOfGammaStaysAccurateOverManyRows) {
   Matrix dz(20000, 17), xhat(20000, 17), gamma(1, 17), dgamma(1, 17);
   for (int64_t i = 0; i < dz.N(); ++i) {

@@ -1,4 +1,4 @@
-// Rotary embedding: frequencies against transformers' own, the table, the rotation.
+// Rotary embedding: the table, the rotation.
 #include "kernels/rope.h"
 
 #include <gtest/gtest.h>
@@ -11,90 +11,13 @@
 namespace snug::kernels {
 namespace {
 
-std::vector<float> Frequencies(RopeFrequencyParams p) {
-  std::vector<float> inv_freq(p.D / 2, std::nanf(""));
-  p.inv_freq = inv_freq.data();
-  EXPECT_TRUE(RopeFrequencies(p).ok());
+// Unscaled.
+std::vector<float> Frequencies(int64_t D, double theta) {
+  std::vector<float> inv_freq;
+  for (int64_t j = 0; j < D / 2; ++j) {
+    inv_freq.push_back(static_cast<float>(std::pow(theta, -2.0 * static_cast<double>(j) / D)));
+  }
   return inv_freq;
-}
-
-// What transformers 5.23 on torch 2.11 gives, to the bit.
-TEST(RopeFrequenciesTest, DefaultEqualsTransformers) {
-  EXPECT_EQ(Frequencies({.D = 16, .theta = 10000.0}),
-            std::vector<float>({0x1p0f, 0x1.43d136p-2f, 0x1.99999ap-4f, 0x1.030dc6p-5f,
-                                0x1.47ae14p-7f, 0x1.9e7c7p-9f, 0x1.0624dep-10f, 0x1.4b96cp-12f}));
-}
-
-TEST(RopeFrequenciesTest, LinearEqualsTransformers) {
-  EXPECT_EQ(
-      Frequencies({.D = 16, .theta = 10000.0, .scaling = RopeScaling::kLinear, .factor = 3.0}),
-      std::vector<float>({0x1.555556p-2f, 0x1.afc19ep-4f, 0x1.111112p-5f, 0x1.5967b2p-7f,
-                          0x1.b4e81ap-9f, 0x1.1452f6p-10f, 0x1.5d867ep-12f, 0x1.ba1e56p-14f}));
-}
-
-// Llama 3.2's factor 32 and Llama 3.1's width 128: unscaled, interpolated and divided frequencies.
-TEST(RopeFrequenciesTest, Llama3EqualsTransformers) {
-  EXPECT_EQ(
-      Frequencies({.D = 32,
-                   .theta = 500000.0,
-                   .scaling = RopeScaling::kLlama3,
-                   .factor = 32.0,
-                   .low_freq_factor = 1.0,
-                   .high_freq_factor = 4.0,
-                   .original_max_position = 8192.0}),
-      std::vector<float>({0x1p0f, 0x1.c2ef78p-2f, 0x1.8d276p-3f, 0x1.5dc95ap-4f, 0x1.34119p-5f,
-                          0x1.0f5386p-6f, 0x1.ddee9ep-8f, 0x1.a4ee4p-9f, 0x1.c26c4p-12f,
-                          0x1.46831ap-16f, 0x1.1f91fp-17f, 0x1.fa8b86p-19f, 0x1.be2188p-20f,
-                          0x1.88ec2p-21f, 0x1.5a0f4ep-22f, 0x1.30c94ep-23f}));
-  const std::vector<float> wide = Frequencies({.D = 128,
-                                               .theta = 500000.0,
-                                               .scaling = RopeScaling::kLlama3,
-                                               .factor = 8.0,
-                                               .low_freq_factor = 1.0,
-                                               .high_freq_factor = 4.0,
-                                               .original_max_position = 8192.0});
-  const std::vector<float> middle(wide.begin() + 24, wide.begin() + 40);
-  EXPECT_EQ(middle, std::vector<float>(
-                        {0x1.ddee9ep-8f, 0x1.8554ecp-8f, 0x1.3d2804p-8f, 0x1.025c6ap-8f,
-                         0x1.a4ee4p-9f, 0x1.1bfa0cp-9f, 0x1.67a23ap-10f, 0x1.c12f3cp-11f,
-                         0x1.132ba4p-11f, 0x1.47e21p-12f, 0x1.765ba4p-13f, 0x1.90d10cp-14f,
-                         0x1.46831ap-14f, 0x1.09fb7ep-14f, 0x1.b15902p-15f, 0x1.610332p-15f}));
-}
-
-// A frequency that comes out one unit off if 2 pi is divided by it, instead of multiplied with its
-// reciprocal as torch does.
-TEST(RopeFrequenciesTest, Llama3RoundsInTorchsOrder) {
-  EXPECT_EQ(Frequencies({.D = 16,
-                         .theta = 500000.0,
-                         .scaling = RopeScaling::kLlama3,
-                         .factor = 3.0,
-                         .low_freq_factor = 1.0,
-                         .high_freq_factor = 4.0,
-                         .original_max_position = 256.0}),
-            std::vector<float>({0x1p0f, 0x1.8d276p-3f, 0x1.163fa2p-6f, 0x1.3e9f14p-9f,
-                                0x1.ee4daep-12f, 0x1.7f6d4p-14f, 0x1.296bbp-16f, 0x1.cd69bep-19f}));
-}
-
-TEST(RopeFrequenciesTest, RefusesBadArguments) {
-  float inv_freq[4];
-  const auto refused = [&](auto change) {
-    RopeFrequencyParams p = {.inv_freq = inv_freq,
-                             .D = 8,
-                             .scaling = RopeScaling::kLlama3,
-                             .factor = 8.0,
-                             .original_max_position = 8192.0};
-    change(p);
-    return Name(RopeFrequencies(p));
-  };
-  using P = RopeFrequencyParams;
-  EXPECT_EQ(refused([](P&) {}), "ok: ");
-  EXPECT_EQ(refused([](P& p) { p.inv_freq = nullptr; }), "null pointer: inv_freq");
-  EXPECT_EQ(refused([](P& p) { p.D = 7; }), "bad shape: D");
-  EXPECT_EQ(refused([](P& p) { p.theta = 0.0; }), "bad value: theta");
-  EXPECT_EQ(refused([](P& p) { p.factor = -1.0; }), "bad value: factor");
-  EXPECT_EQ(refused([](P& p) { p.high_freq_factor = 1.0; }), "bad value: high_freq_factor");
-  EXPECT_EQ(refused([](P& p) { p.original_max_position = 0.0; }),
-            "bad value: original_max_position");
 }
 
 // Positions of either type, in any order, as packed documents have them.
@@ -102,7 +25,7 @@ TEST(RopeTableTest, MatchesReference) {
   const std::vector<int32_t> narrow = {0, 1, 2, 0, 1, 16383, 131071};
   const std::vector<int64_t> wide(narrow.begin(), narrow.end());
   for (int64_t D : {2, 6, 64, 66}) {
-    std::vector<float> inv_freq = Frequencies({.D = D, .theta = 500000.0});
+    std::vector<float> inv_freq = Frequencies(D, 500000.0);
     Matrix cos(1, 7 * D / 2), sin(1, 7 * D / 2), cos64(1, 7 * D / 2), sin64(1, 7 * D / 2);
     RopeTableParams p = {.positions = narrow.data(),
                          .inv_freq = inv_freq.data(),
@@ -124,6 +47,24 @@ TEST(RopeTableTest, MatchesReference) {
     EXPECT_EQ(cos.bytes(), cos64.bytes());
     EXPECT_EQ(sin.bytes(), sin64.bytes());
   }
+}
+
+// yarn's attention factor, of both.
+TEST(RopeTableTest, ScalesCosinesAndSines) {
+  const int32_t positions[] = {3};
+  const float inv_freq[] = {0.5f};
+  float cos[1], sin[1];
+  ASSERT_TRUE(RopeTable({.positions = positions,
+                         .inv_freq = inv_freq,
+                         .cos = cos,
+                         .sin = sin,
+                         .N = 1,
+                         .D = 2,
+                         .scale = 1.25f},
+                        nullptr)
+                  .ok());
+  EXPECT_FLOAT_EQ(cos[0], static_cast<float>(1.25 * std::cos(1.5)));
+  EXPECT_FLOAT_EQ(sin[0], static_cast<float>(1.25 * std::sin(1.5)));
 }
 
 TEST(RopeTableTest, RefusesANegativePosition) {
@@ -196,6 +137,36 @@ TEST(RopeTest, ForwardAndBackwardMatchReference) {
         EXPECT_EQ(rotation.x.bytes(), y.bytes());
       }
     }
+  }
+}
+
+// Of heads of 10 elements the first 6: turned like heads of 6, the others as they were.
+TEST(RopeTest, TurnsTheFirstElementsOfAHead) {
+  for (DType dtype : kTypes) {
+    Rotation narrow(3, 2, 6, dtype);
+    Matrix x(3, 20, dtype), y(3, 20, dtype);
+    x.Fill(7);
+    for (int64_t i = 0; i < 3; ++i) {
+      for (int64_t c = 0; c < 12; ++c) x.Set(i, c / 6 * 10 + c % 6, narrow.x.At(i, c));
+    }
+    RopeParams wide = narrow.Params();
+    wide.x = x.data();
+    wide.y = y.data();
+    wide.D = 10;
+    wide.R = 6;
+    wide.x_stride = x.stride();
+    wide.y_stride = y.stride();
+    ASSERT_TRUE(RopeForward(narrow.Params(), nullptr).ok());
+    ASSERT_TRUE(RopeForward(wide, nullptr).ok());
+    EXPECT_EQ(Dense(y), Map(y, [&](int64_t i, int64_t c) {
+                return c % 10 < 6 ? narrow.y.At(i, c / 10 * 6 + c % 10) : x.At(i, c);
+              }));
+    wide.y = x.data();
+    wide.y_stride = x.stride();
+    ASSERT_TRUE(RopeForward(wide, nullptr).ok());
+    EXPECT_EQ(Dense(x), Dense(y));
+    wide.R = 12;
+    EXPECT_EQ(Name(RopeForward(wide, nullptr)), "bad shape: R");
   }
 }
 

@@ -1,4 +1,4 @@
-// The vector type's own functions and the exponential, as compiled here.
+// The vector type's own functions, the exponential and the tangent, as compiled here.
 #include "kernels/cpu/loops/vector.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/tanh.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {
@@ -43,6 +44,37 @@ TEST(ExpTest, ReachesZeroAndInfinityAndKeepsNan) {
   EXPECT_EQ(ExpOf(kInfinity), kInfinity);
   EXPECT_TRUE(std::isnan(ExpOf(std::nanf(""))));
   EXPECT_TRUE(std::isnan(ExpOf(-std::nanf(""))));
+}
+
+// Every 97th fp32, both signs; the slope is 1 / cosh^2.
+TEST(TanhTest, IsWithinThreeUnitsOfTheTruth) {
+  double worst = 0.0, worst_slope = 0.0;
+  for (uint64_t bits = 0; bits < 0x100000000u; bits += 97) {
+    float x;
+    const uint32_t low = static_cast<uint32_t>(bits);
+    memcpy(&x, &low, sizeof(x));
+    if (!(std::abs(x) > 1e-30f && std::abs(x) < 40.0f)) continue;
+    const double exact = std::tanh(static_cast<double>(x)), cosine = std::cosh(double{x});
+    const TanhAndSlope t = Tanh(Splat(x));
+    int exponent;
+    std::frexp(exact, &exponent);
+    worst = std::max(worst, std::abs(t.value[5] - exact) / std::ldexp(1.0, exponent - 24));
+    worst_slope = std::max(worst_slope, std::abs(t.slope[5] * cosine * cosine - 1.0));
+  }
+  EXPECT_LE(worst, 3.0);
+  EXPECT_GT(worst, 0.5);  // Else nothing was measured.
+  EXPECT_LE(worst_slope, 6e-7);
+}
+
+TEST(TanhTest, SaturatesAndKeepsNan) {
+  EXPECT_EQ(Tanh(Splat(0.0f)).value[0], 0.0f);
+  EXPECT_EQ(Tanh(Splat(0.0f)).slope[0], 1.0f);
+  for (float far : {60.0f, 1e30f, kInfinity}) {
+    EXPECT_EQ(Tanh(Splat(far)).value[0], 1.0f);
+    EXPECT_EQ(Tanh(Splat(-far)).value[0], -1.0f);
+    EXPECT_NEAR(Tanh(Splat(far)).slope[0], 0.0f, 1e-30f);
+  }
+  EXPECT_TRUE(std::isnan(Tanh(Splat(std::nanf(""))).value[0]));
 }
 
 // The vector's conversion must be the scalar one of types.h: ties, NaN, infinity, subnormals.

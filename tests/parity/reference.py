@@ -1,10 +1,10 @@
 """The oracle: an optimizer loop of a user of transformers and peft, in plain torch.
 
 Loss: cross-entropy over the trained tokens, divided by the trained tokens of the whole
-optimizer step. AdamW decays all but norm weights; the learning rate follows transformers'
-get_scheduler. Everything runs in the model's own dtype; `exact` turns a model into one that
-computes in float64 throughout, which transformers' own .double() does not (norms, rotary tables
-and loss stay in fp32 there).
+optimizer step. AdamW decays all but norm weights and biases; the learning rate follows
+transformers' get_scheduler. Everything runs in the model's own dtype; `exact` turns a model into
+one that computes in float64 throughout, which transformers' own .double() does not (norms, rotary
+tables, softmax and loss stay in fp32 there).
 """
 
 import dataclasses
@@ -12,7 +12,8 @@ import math
 import types
 
 import torch
-from transformers import get_scheduler
+from transformers import AttentionInterface, AttentionMaskInterface, get_scheduler
+from transformers.masking_utils import eager_mask
 
 
 @dataclasses.dataclass
@@ -42,14 +43,17 @@ class Trained:
     weights: dict
 
 
-def exact_frequencies(config):
+def exact_frequencies(config, layer_type=None):
     """Inverse rotary frequencies in float64, from the formulas and not from transformers' code."""
-    rope = config.rope_parameters
-    width = config.head_dim
+    rope = config.rope_parameters[layer_type] if layer_type else config.rope_parameters
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    width = int(width * rope.get("partial_rotary_factor", 1.0))
     exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
     frequencies = rope["rope_theta"] ** -exponents
     if rope["rope_type"] == "linear":
         return frequencies / rope["factor"]
+    if rope["rope_type"] == "yarn":
+        return _yarn(frequencies, rope)
     if rope["rope_type"] != "llama3":
         return frequencies
     old, low, high = (
@@ -62,24 +66,76 @@ def exact_frequencies(config):
     return frequencies * ((1 - smooth) / rope["factor"] + smooth)
 
 
+def _yarn(frequencies, rope):
+    """Peng et al. 2023, section 3.2: a ramp over the pairs, between those that turn beta_fast and
+    beta_slow times within the original length, at whole pairs."""
+    pairs, base = len(frequencies), math.log(rope["rope_theta"])
+
+    def pair_that_turns(times):
+        length = rope["original_max_position_embeddings"]
+        return pairs * math.log(length / (times * 2 * math.pi)) / base
+
+    low = max(math.floor(pair_that_turns(rope["beta_fast"])), 0)
+    high = min(math.ceil(pair_that_turns(rope["beta_slow"])), 2 * pairs - 1)
+    share = 1 - ((torch.arange(pairs, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
+    return frequencies * ((1 - share) / rope["factor"] + share)
+
+
+def exact_attention_factor(config, layer_type=None):
+    """Of cosines and sines; section 3.4 of the same."""
+    rope = config.rope_parameters[layer_type] if layer_type else config.rope_parameters
+    if rope["rope_type"] != "yarn":
+        return 1.0
+    return rope.get("attention_factor") or 0.1 * math.log(rope["factor"]) + 1.0
+
+
 def _exact_norm(self, x):
     return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
 
 
-def _exact_rotary(self, x, position_ids):
-    angles = position_ids[..., None].double() * exact_frequencies(self.config)
+def _exact_gemma_norm(self, x):
+    return (1.0 + self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps))
+
+
+def _exact_rotary(self, x, position_ids, layer_type=None):
+    angles = position_ids[..., None].double() * exact_frequencies(self.config, layer_type)
     angles = torch.cat((angles, angles), dim=-1)
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    factor = exact_attention_factor(self.config, layer_type)
+    return factor * angles.cos().to(x.dtype), factor * angles.sin().to(x.dtype)
+
+
+def _exact_attention(_module, query, key, value, attention_mask=None, **settings):
+    """Scores and all, in the operands' dtype; transformers' eager attention has its softmax in
+    fp32."""
+    scaling, softcap = settings["scaling"], settings.get("softcap")
+    groups = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
+    scores = torch.matmul(query, key.transpose(2, 3)) * scaling
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    out = torch.matmul(torch.softmax(scores, dim=-1), value)
+    return out.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("exact", _exact_attention)
+AttentionMaskInterface.register("exact", eager_mask)
 
 
 def exact(model):
-    """The same model in float64 throughout."""
+    """The same model in float64 throughout. A forward that a test has replaced stays."""
     model = model.double()
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base.config._attn_implementation = "exact"
     for module in model.modules():
         name = type(module).__name__
-        if name == "LlamaRMSNorm":
-            module.forward = types.MethodType(_exact_norm, module)
-        elif name == "LlamaRotaryEmbedding":
+        if "forward" in vars(module):
+            continue
+        if name.endswith("RMSNorm"):
+            gemma = name.startswith("Gemma")
+            module.forward = types.MethodType(_exact_gemma_norm if gemma else _exact_norm, module)
+        elif name.endswith("RotaryEmbedding"):
             module.forward = types.MethodType(_exact_rotary, module)
     return model
 
@@ -139,10 +195,15 @@ def accumulate(model, micro_batches):
     return loss
 
 
+def _undecayed(key):
+    """As transformers' Trainer has it."""
+    return "norm" in key or key.endswith(".bias")
+
+
 def _optimizer(parameters, settings):
     groups = [
-        {"params": [p for k, p in parameters.items() if "norm" not in k]},
-        {"params": [p for k, p in parameters.items() if "norm" in k], "weight_decay": 0.0},
+        {"params": [p for k, p in parameters.items() if not _undecayed(k)]},
+        {"params": [p for k, p in parameters.items() if _undecayed(k)], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(
         [group for group in groups if group["params"]],

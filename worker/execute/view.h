@@ -57,8 +57,10 @@ struct Batch {
   const float* weights = nullptr;   // (N) of the prediction made at row i.
   const int32_t* positions = nullptr;  // (N) within the document.
   const int64_t* offsets = nullptr;    // (documents + 1) where each document's rows begin.
-  const float* cos = nullptr;          // (N, D/2)
-  const float* sin = nullptr;          // (N, D/2)
+  const float* cos = nullptr;          // (N, R/2) of a head's R elements that are turned.
+  const float* sin = nullptr;          // (N, R/2)
+  const float* local_cos = nullptr;    // (N, R/2) of layers that slide, where these differ.
+  const float* local_sin = nullptr;    // (N, R/2)
   const KvCache* kv_cache = nullptr;   // Forward alone; null: keys are the batch's own.
   // (V) where forward's head puts the last row's logits; then there is no loss.
   float* next_logits = nullptr;

@@ -1,10 +1,23 @@
 #include "worker/program/block_builder.h"
 
-#include <cmath>
+#include <bit>
 
 #include "worker/program/tape.h"
 
 namespace snug::program {
+
+namespace {
+
+// To the nearest value of the dtype, ties to even.
+double Rounded(double value, DType dtype) {
+  const auto single = static_cast<float>(value);
+  if (dtype == DType::kF32) return single;
+  auto bits = std::bit_cast<uint32_t>(single);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+  return std::bit_cast<float>(bits);
+}
+
+}  // namespace
 
 BlockBuilder::BlockBuilder(std::string name, const ModelConfig& config, const TrainingMode& mode,
                            Adapters adapters)
@@ -17,7 +30,8 @@ int BlockBuilder::Input(int64_t width) { return type_.input = AddValue("input", 
 int BlockBuilder::Embedding() {
   const int x = AddValue("embedding", config_.width);
   const int slot = AddSlot({kEmbeddingKey, {config_.vocabulary, config_.width}});
-  AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}});
+  AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}}).scale =
+      Rounded(config_.embedding_scale, mode_.compute);
   return x;
 }
 
@@ -29,7 +43,8 @@ int BlockBuilder::RmsNorm(int x, const std::string& site, const std::string& wei
   AddOp({OpCode::kNormalize, site, {x}, {xhat, r}, {}, {}}).epsilon = config_.norm_epsilon;
   const int z = AddValue(site + ".out", width);
   const int slot = AddSlot({.key = weight, .shape = {width / vectors}, .decay = false});
-  AddOp({OpCode::kAffine, site, {xhat}, {z}, {slot}, {}});
+  AddOp({OpCode::kAffine, site, {xhat}, {z}, {slot}, {}}).offset =
+      config_.unit_offset_norms ? 1.0 : 0.0;
   return z;
 }
 
@@ -103,6 +118,7 @@ int BlockBuilder::Rope(int q, int64_t heads, bool local, const std::string& site
   OpAttributes& attributes = AddOp({OpCode::kRope, site, {q}, {y}, {}, {}});
   attributes.heads = heads;
   attributes.head_width = config_.head_width;
+  attributes.rotary_width = config_.rotary_width();
   attributes.local = local;
   return y;
 }

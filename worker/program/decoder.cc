@@ -18,6 +18,12 @@
 namespace snug::program {
 namespace {
 
+// What the layers of one block type share.
+struct Layer {
+  const ModelConfig& config;
+  bool sliding;
+};
+
 std::vector<LinearModule> AttentionInputs(const ModelConfig& m) {
   const int64_t q_width = m.heads * m.head_width, kv_width = m.kv_heads * m.head_width;
   const LinearModule::Result q = {"attention.q_proj", q_width}, k = {"attention.k_proj", kv_width},
@@ -34,45 +40,50 @@ std::vector<LinearModule> MlpInputs(const ModelConfig& m) {
   return {{"mlp.gate_proj", {gate}, m.mlp_bias}, {"mlp.up_proj", {up}, m.mlp_bias}};
 }
 
-int AttentionHalf(BlockBuilder& b, int x, const ModelConfig& m, bool sliding) {
+// Of q or k: normalised head by head where the family does that, then turned.
+int Turned(BlockBuilder& b, int x, const std::string& name, int64_t heads, const Layer& layer) {
+  const ModelConfig& m = layer.config;
+  if (m.head_norms) {
+    const std::string module = absl::StrCat(name, "_norm");
+    x = b.RmsNorm(x, absl::StrCat("attention.", module),
+                  absl::StrCat("self_attn.", module, ".weight"), heads);
+  }
+  const bool local = layer.sliding && m.local_rope_theta > 0.0;
+  return b.Rope(x, heads, local, absl::StrCat("attention.", name));
+}
+
+int AttentionHalf(BlockBuilder& b, int x, const Layer& layer) {
+  const ModelConfig& m = layer.config;
   const int h = b.RmsNorm(x, "norm1", "input_layernorm.weight");
   const std::vector<int> qkv = b.Linears(h, AttentionInputs(m));
-  const int q = b.Rope(qkv[0], m.heads, /*local=*/false, "attention.q");
-  const int k = b.Rope(qkv[1], m.kv_heads, /*local=*/false, "attention.k");
-  const int o = b.Attention(q, k, qkv[2], sliding ? m.window : 0);
-  return b.Linear(o, {"self_attn.o_proj", {{"attention.o_proj", m.width}}, m.output_bias});
+  const int q = Turned(b, qkv[0], "q", m.heads, layer);
+  const int k = Turned(b, qkv[1], "k", m.kv_heads, layer);
+  const int o = b.Attention(q, k, qkv[2], layer.sliding ? m.window : 0);
+  const int f = b.Linear(o, {"self_attn.o_proj", {{"attention.o_proj", m.width}}, m.output_bias});
+  return m.post_norms ? b.RmsNorm(f, "post_norm1", "post_attention_layernorm.weight") : f;
 }
 
 int MlpHalf(BlockBuilder& b, int x, const ModelConfig& m) {
-  const int h = b.RmsNorm(x, "norm2", "post_attention_layernorm.weight");
+  const int h = b.RmsNorm(
+      x, "norm2",
+      m.post_norms ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight");
   const std::vector<int> gate_up = b.Linears(h, MlpInputs(m));
   const int p = b.Glu(gate_up[0], gate_up[1]);
-  return b.Linear(p, {"mlp.down_proj", {{"mlp.down", m.width}}, m.mlp_bias});
+  const int f = b.Linear(p, {"mlp.down_proj", {{"mlp.down", m.width}}, m.mlp_bias});
+  return m.post_norms ? b.RmsNorm(f, "post_norm2", "post_feedforward_layernorm.weight") : f;
 }
 
-void DecoderBlock(BlockBuilder& b, const ModelConfig& m, bool sliding) {
-  int x = b.Input(m.width);
-  x = b.Add(x, AttentionHalf(b, x, m, sliding), "residual");
-  b.Output(b.Add(x, MlpHalf(b, x, m), "output"));
-}
-
-// Traits whose ops are not computed yet.
-absl::Status CheckTraits(const ModelConfig& m) {
-  const bool slides = m.window > 0 && m.window < m.max_positions;
-  if (!slides && !m.head_norms && !m.post_norms && m.attention_softcap == 0.0 &&
-      m.local_rope_theta == 0.0 && m.rotary_share == 1.0 &&
-      m.rope_scaling.kind != RopeScaling::Kind::kYarn) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(
-      absl::StrCat("model_type \"", m.model_type, "\" is not computed yet as config.json has it"));
+void DecoderBlock(BlockBuilder& b, const Layer& layer) {
+  int x = b.Input(layer.config.width);
+  x = b.Add(x, AttentionHalf(b, x, layer), "residual");
+  b.Output(b.Add(x, MlpHalf(b, x, layer.config), "output"));
 }
 
 // All modules of the model, as they run.
 std::vector<Module> ModulesOf(const ModelConfig& config) {
   const TrainingMode full;
   BlockBuilder plain("decoder", config, full);
-  DecoderBlock(plain, config, /*sliding=*/false);
+  DecoderBlock(plain, {config, /*sliding=*/false});
   std::vector<Module> modules = {{ModulePath(kEmbeddingKey), Module::Kind::kEmbedding}};
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     for (const ParameterSlot& slot : plain.slots()) {
@@ -107,7 +118,7 @@ void AddLayers(ProgramBuilder& program, const ModelConfig& config, const Trainin
     const auto [type, added] = types.try_emplace({targets, sliding});
     if (added) {
       BlockBuilder decoder("decoder", config, mode, std::move(targets.adapters));
-      DecoderBlock(decoder, config, sliding);
+      DecoderBlock(decoder, {config, sliding});
       type->second = program.AddType(decoder);
     }
     program.AddBlock(type->second, static_cast<int>(layer));
@@ -117,7 +128,6 @@ void AddLayers(ProgramBuilder& program, const ModelConfig& config, const Trainin
 }  // namespace
 
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode) {
-  RETURN_IF_ERROR(CheckTraits(config));
   LoraTargets targets;
   if (mode.lora) {
     ASSIGN_OR_RETURN(targets, ResolveTargets(mode.adapter, ModulesOf(config)));

@@ -13,12 +13,13 @@ namespace snug::program {
 
 int64_t BatchBytes(const Program& program, const TapeKey& key) {
   constexpr int64_t kId = 4, kWeight = 4, kPosition = 4, kOffset = 8, kAngle = 4;
-  const int64_t angles = key.tokens * (program.config.head_width / 2) * kAngle;
+  const int64_t angles = key.tokens * (program.config.rotary_width() / 2) * kAngle;
+  const int64_t tables = program.config.local_rope_theta > 0.0 ? 2 : 1;
   return Aligned(key.tokens * kId) +        // input ids
          Aligned(key.tokens * kId) +        // labels
          Aligned(key.tokens * kWeight) +    // loss weights
          Aligned(key.tokens * kPosition) +  // positions within the document
-         Aligned((key.documents + 1) * kOffset) + 2 * Aligned(angles);  // cos, sin
+         Aligned((key.documents + 1) * kOffset) + tables * 2 * Aligned(angles);  // cos, sin
 }
 
 Components StaticComponents(const Program& program, const TapeKey& key, int64_t context_bytes) {

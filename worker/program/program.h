@@ -61,19 +61,19 @@ struct OpAttributes {
   int64_t heads = 0;     // kRope, kAttention
   int64_t kv_heads = 0;  // kAttention
   int64_t head_width = 0;
-  double epsilon = 0.0;             // kNormalize
-  double scale = 0.0;               // kLoraLinear: alpha / r; kAttention: 1 / sqrt(D).
-  double dropout = 0.0;             // kLoraDown
-  int64_t za_column = 0, rank = 0;  // kLoraLinear: its columns of za, which modules share.
-  // kAttention (before the mask), kHeadLoss: x becomes softcap * tanh(x / softcap). 0: not.
-  double softcap = 0.0;
-  int64_t window = 0;   // kAttention: a query sees itself and the window - 1 tokens before; 0: all.
-  double offset = 0.0;  // kAffine
-  bool bias = false;    // kLinear, kLoraLinear: the bias is the last parameter.
-  // kLinear, kLoraLinear: the rows of all its parameters that are the op's; 0 rows: all.
-  int64_t row = 0;
-  int64_t rows = 0;
-  bool local = false;  // kRope: by the angles of layers that slide, where these have their own.
+  int64_t rotary_width = 0;  // kRope: elements of a head that are turned; 0: all
+  double epsilon = 0.0;      // kNormalize
+  double scale = 0.0;        // kLoraLinear: alpha / r; kAttention: of q . k; kEmbedding
+  double dropout = 0.0;      // kLoraDown
+  int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
+  int64_t rank = 0;          // ... and how many are its
+  double softcap = 0.0;  // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
+  int64_t window = 0;    // kAttention: keys that a query sees, its own among them; 0: all
+  double offset = 0.0;   // kAffine
+  bool bias = false;     // kLinear, kLoraLinear: the last parameter
+  int64_t row = 0;       // kLinear, kLoraLinear: of all its parameters, the first row that is its
+  int64_t rows = 0;      // ... and how many are; 0: all
+  bool local = false;    // kRope: by the angles of layers that slide, where these have their own
   Activation activation = Activation::kSilu;  // kGlu
 };
 

@@ -24,12 +24,14 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
                                                     const program::TapeKey& key,
                                                     execute::Device& device) {
   BatchBuffers buffers;
-  buffers.head_width_ = config.head_width;
+  const int64_t turned = config.rotary_width();
   RETURN_IF_ERROR(execute::CatchTorch([&] {
-    buffers.frequencies_ =
-        RopeFrequencies(config.rotary_width(), config.rope_theta, config.rope_scaling);
+    buffers.angles_.frequencies = RopeFrequencies(turned, config.rope_theta, config.rope_scaling);
+    if (config.local_rope_theta > 0.0) {
+      buffers.local_angles_.frequencies = RopeFrequencies(turned, config.local_rope_theta, {});
+    }
   }));
-  const int64_t angles = key.tokens * (config.head_width / 2);
+  buffers.angles_.attention_factor = static_cast<float>(config.rope_scaling.attention_factor);
   const auto allocate = [&](execute::DeviceBuffer& buffer, size_t bytes) -> absl::Status {
     ASSIGN_OR_RETURN(buffer, execute::DeviceBuffer::Allocate(device, static_cast<int64_t>(bytes)));
     return absl::OkStatus();
@@ -41,8 +43,12 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
   RETURN_IF_ERROR(allocate(buffers.positions_, tokens * sizeof(int32_t)));
   RETURN_IF_ERROR(
       allocate(buffers.offsets_, static_cast<size_t>(key.documents + 1) * sizeof(int64_t)));
-  RETURN_IF_ERROR(allocate(buffers.cos_, static_cast<size_t>(angles) * sizeof(float)));
-  RETURN_IF_ERROR(allocate(buffers.sin_, static_cast<size_t>(angles) * sizeof(float)));
+  for (Angles* angles : {&buffers.angles_, &buffers.local_angles_}) {
+    const size_t bytes = tokens * angles->frequencies.size() * sizeof(float);
+    if (bytes == 0) continue;
+    RETURN_IF_ERROR(allocate(angles->cos, bytes));
+    RETURN_IF_ERROR(allocate(angles->sin, bytes));
+  }
   return buffers;
 }
 
@@ -95,23 +101,35 @@ absl::StatusOr<execute::Batch> BatchBuffers::FillTokens(std::span<const int32_t>
 }
 
 absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t documents) {
-  const kernels::Error error = kernels::RopeTable({.positions = As<int32_t>(positions_),
-                                                   .inv_freq = frequencies_.data(),
-                                                   .cos = As<float>(cos_),
-                                                   .sin = As<float>(sin_),
-                                                   .N = tokens,
-                                                   .D = head_width_},
-                                                  nullptr);
-  if (!error.ok()) return absl::InternalError(absl::StrCat("RopeTable: ", error.parameter));
+  const auto* positions = As<int32_t>(positions_);
+  RETURN_IF_ERROR(angles_.Fill(positions, tokens));
+  RETURN_IF_ERROR(local_angles_.Fill(positions, tokens));
   return execute::Batch{.tokens = tokens,
                         .documents = documents,
                         .ids = As<int32_t>(ids_),
                         .labels = As<int32_t>(labels_),
                         .weights = As<float>(weights_),
-                        .positions = As<int32_t>(positions_),
+                        .positions = positions,
                         .offsets = As<int64_t>(offsets_),
-                        .cos = As<float>(cos_),
-                        .sin = As<float>(sin_)};
+                        .cos = As<float>(angles_.cos),
+                        .sin = As<float>(angles_.sin),
+                        .local_cos = As<float>(local_angles_.cos),
+                        .local_sin = As<float>(local_angles_.sin)};
+}
+
+absl::Status BatchBuffers::Angles::Fill(const int32_t* positions, int64_t n) {
+  if (frequencies.empty()) return absl::OkStatus();
+  const kernels::Error error =
+      kernels::RopeTable({.positions = positions,
+                          .inv_freq = frequencies.data(),
+                          .cos = As<float>(cos),
+                          .sin = As<float>(sin),
+                          .N = n,
+                          .D = 2 * static_cast<int64_t>(frequencies.size()),
+                          .scale = attention_factor},
+                         nullptr);
+  if (error.ok()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("RopeTable: ", error.parameter));
 }
 
 double LossWeight(const Dataset& dataset, const MicroBatch& rows) {

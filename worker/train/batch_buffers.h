@@ -31,13 +31,21 @@ class BatchBuffers {
   absl::StatusOr<execute::Batch> FillTokens(std::span<const int32_t> ids, int64_t past);
 
  private:
+  // Cosines and sines of the positions, by frequencies on the host.
+  struct Angles {
+    std::vector<float> frequencies;  // (R/2); empty: the model has no such angles.
+    float attention_factor = 1.0f;
+    execute::DeviceBuffer cos, sin;
+    // `positions` (n).
+    absl::Status Fill(const int32_t* positions, int64_t n);
+  };
+
   absl::Status CheckRoom(int64_t tokens, int64_t documents) const;
-  // Rotation tables of the first `tokens` positions, and the views of all buffers.
+  // The angles of the first `tokens` positions, and the views of all buffers.
   absl::StatusOr<execute::Batch> Finish(int64_t tokens, int64_t documents);
 
-  int64_t head_width_ = 0;
-  std::vector<float> frequencies_;  // (D/2), on the host.
-  execute::DeviceBuffer ids_, labels_, weights_, positions_, offsets_, cos_, sin_;
+  Angles angles_, local_angles_;
+  execute::DeviceBuffer ids_, labels_, weights_, positions_, offsets_;
 };
 
 // Sum of the loss weights of the rows: what the loss of an optimizer step is divided by.

@@ -5,6 +5,7 @@
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/entries.h"
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/tanh.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {
@@ -41,14 +42,34 @@ struct Sums {
   double weighted;      // sum_v e_v (x[v] - max); where the entropy is wanted
 };
 
-// Leaves the exponentials in `keep` unless it is null.
-template <bool kEntropy, typename T>
-Sums SumExp(const T* x, float max, int64_t n, float* keep) {
+// What the softmax is taken of: the logits as they are, or capped.
+struct Plain {
+  SNUG_INLINE F32x16 operator()(F32x16 logits) const { return logits; }
+  SNUG_INLINE F32x16 Slope(F32x16) const { return Splat(1.0f); }
+};
+
+struct Capped {
+  float softcap;
+  SNUG_INLINE F32x16 operator()(F32x16 logits) const {
+    return softcap * Tanh(logits / softcap).value;
+  }
+  SNUG_INLINE F32x16 Slope(F32x16 logits) const { return Tanh(logits / softcap).slope; }
+};
+
+SNUG_INLINE F32x16 FillBeyond(F32x16 v, Whole, float) { return v; }
+SNUG_INLINE F32x16 FillBeyond(F32x16 v, Part part, float fill) {
+  for (int64_t lane = part.count; lane < kLanes; ++lane) v[lane] = fill;
+  return v;
+}
+
+// One row. Leaves the exponentials in `keep` unless it is null.
+template <bool kEntropy, typename T, typename Cap>
+Sums SumExp(const T* x, Cap cap, float max, int64_t n, float* keep) {
   // As far below as leaves an exponential of 0, and no NaN when multiplied by it.
   constexpr float kNothing = -200.0f;
   F32x16 weighted{};
   const double sum = Sum(n, [&](int64_t v, auto part) SNUG_LAMBDA {
-    const F32x16 below = LoadOr(x + v, part, max + kNothing) - max;
+    const F32x16 below = FillBeyond(cap(Load(x + v, part)) - max, part, kNothing);
     const F32x16 e = Exp(below);
     if constexpr (kEntropy) weighted += e * below;
     if (keep != nullptr) Store(keep + v, e, part);
@@ -57,41 +78,68 @@ Sums SumExp(const T* x, float max, int64_t n, float* keep) {
   return {sum, static_cast<double>(SumLanes(weighted))};
 }
 
-template <typename T>
-void RowTyped(const CrossEntropyParams& p, int64_t row) {
-  const T* x = RowOf<T>(p.logits, row, p.logits_stride);
-  const int64_t label = LabelOf(p, row);
-  const double weight = p.weights == nullptr ? 1.0 : static_cast<double>(p.weights[row]);
-  const Peak peak = PeakOf(x, p.V);
-  // Of the label, less the maximum. A row without a label has weight 0.
-  const double logit =
-      label < 0 ? 0.0 : static_cast<double>(Load(x + label, Part{1})[0]) - peak.max;
-  T* dx = p.dlogits == nullptr ? nullptr : RowOf<T>(p.dlogits, row, p.dlogits_stride);
-  float* keep = nullptr;  // Exponentials are kept in the gradient's place if it is fp32.
-  if constexpr (std::is_same_v<T, float>) keep = dx;
-  const Sums sums = p.row_entropy == nullptr ? SumExp<false>(x, peak.max, p.V, keep)
-                                             : SumExp<true>(x, peak.max, p.V, keep);
-  const double sum = peak.probe + sums.exponentials;
-  p.row_loss[row] = weight * (std::log(sum) - logit);
-  if (p.row_entropy != nullptr) p.row_entropy[row] = std::log(sum) - sums.weighted / sum;
-  if (p.row_correct != nullptr) p.row_correct[row] = label >= 0 && logit >= 0.0 ? 1 : 0;
-  if (dx == nullptr) return;
-  const double scale = weight * static_cast<double>(p.scale);
-  const float factor = static_cast<float>(scale / sum);
-  ForVectors(p.V, [&](int64_t v, auto part) SNUG_LAMBDA {
-    const F32x16 e = keep != nullptr ? Load(keep + v, part) : Exp(Load(x + v, part) - peak.max);
-    Store(dx + v, e * factor, part);
+// A row's softmax, where the gradient needs it.
+struct Softmax {
+  float max;
+  float* keep;    // The exponentials, or null.
+  double sum;     // Of the exponentials.
+  double logit;   // The label's, less the maximum.
+  int64_t label;  // Negative: none.
+  double scale;   // Of the gradient.
+};
+
+template <typename T, typename Cap>
+void GradientOfRow(const T* x, T* dx, int64_t n, Cap cap, const Softmax& row) {
+  const float factor = static_cast<float>(row.scale / row.sum);
+  const F32x16 slope = row.label < 0 ? F32x16{} : cap.Slope(Splat(Load(x + row.label, Part{1})[0]));
+  ForVectors(n, [&](int64_t v, auto part) SNUG_LAMBDA {
+    if (row.keep != nullptr) {
+      Store(dx + v, Load(row.keep + v, part) * factor, part);
+    } else {
+      const F32x16 logits = Load(x + v, part);
+      Store(dx + v, Exp(cap(logits) - row.max) * factor * cap.Slope(logits), part);
+    }
   });
-  if (label < 0) return;
-  const double d_label = scale * (std::exp(logit) / sum - 1.0);
-  Store(dx + label, Splat(static_cast<float>(d_label)), Part{1});
+  if (row.label < 0) return;
+  const double d_label = row.scale * (std::exp(row.logit) / row.sum - 1.0);
+  Store(dx + row.label, Splat(static_cast<float>(d_label)) * slope, Part{1});
+}
+
+template <typename T, typename Cap>
+void RowTyped(const CrossEntropyParams& p, int64_t i, Cap cap) {
+  const T* x = RowOf<T>(p.logits, i, p.logits_stride);
+  T* dx = p.dlogits == nullptr ? nullptr : RowOf<T>(p.dlogits, i, p.dlogits_stride);
+  const double weight = p.weights == nullptr ? 1.0 : static_cast<double>(p.weights[i]);
+  const Peak peak = PeakOf(x, p.V);
+  Softmax row = {.max = cap(Splat(peak.max))[0], .keep = nullptr, .label = LabelOf(p, i)};
+  // Exponentials are kept in the gradient's place if it is fp32 and the logits are not needed
+  // again.
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<Cap, Plain>) row.keep = dx;
+  // A row without a label has weight 0.
+  row.logit = row.label < 0
+                  ? 0.0
+                  : static_cast<double>(cap(Splat(Load(x + row.label, Part{1})[0]))[0]) - row.max;
+  const Sums sums = p.row_entropy == nullptr ? SumExp<false>(x, cap, row.max, p.V, row.keep)
+                                             : SumExp<true>(x, cap, row.max, p.V, row.keep);
+  row.sum = peak.probe + sums.exponentials;
+  p.row_loss[i] = weight * (std::log(row.sum) - row.logit);
+  if (p.row_entropy != nullptr) p.row_entropy[i] = std::log(row.sum) - sums.weighted / row.sum;
+  if (p.row_correct != nullptr) p.row_correct[i] = row.label >= 0 && row.logit >= 0.0 ? 1 : 0;
+  row.scale = weight * static_cast<double>(p.scale);
+  if (dx != nullptr) GradientOfRow(x, dx, p.V, cap, row);
 }
 
 }  // namespace
 
 void CrossEntropyRows(const CrossEntropyParams& p, Range rows) {
   ByType(p.dtype, [&](auto t) {
-    for (int64_t row = rows.begin; row < rows.end; ++row) RowTyped<decltype(t)>(p, row);
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      if (p.softcap == 0.0f) {
+        RowTyped<decltype(t)>(p, row, Plain{});
+      } else {
+        RowTyped<decltype(t)>(p, row, Capped{p.softcap});
+      }
+    }
   });
 }
 

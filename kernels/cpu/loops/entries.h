@@ -18,9 +18,16 @@ void CrossEntropyRows(const CrossEntropyParams& p, Range rows);
 void DropoutRows(const DropoutParams& p, Range rows);
 void CastRowsRange(const CastRowsParams& p, Range rows);
 void AddRowsRange(const AddRowsParams& p, Range rows);
+void EmbeddingForwardRows(const EmbeddingForwardParams& p, Range rows);
 void EmbeddingBackwardColumns(const EmbeddingBackwardParams& p, Range columns);
 void AdamWElements(const AdamWTensor& tensor, const AdamWScalars& scalars, Range elements);
 double SumSquaresElements(const NormTensor& tensor, Range elements);
+void LoadTileForm(const LoadTile& p);
+void StoreTileRows(const StoreTile& p);
+void MultiplyTile(const TileProduct& p);
+void SoftmaxTileRows(const SoftmaxTile& p);
+void GradientTileRows(const GradientTile& p);
+void RowDotsRows(const RowDots& p);
 
 extern const Loops kLoops;
 

@@ -8,14 +8,15 @@
 
 #include "kernels/adamw.h"
 #include "kernels/bias.h"
+#include "kernels/cpu/loops/tiles.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
+#include "kernels/glu.h"
 #include "kernels/grad_norm.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
-#include "kernels/glu.h"
 
 namespace snug::kernels {
 
@@ -36,6 +37,7 @@ struct Loops {
   void (*normalize_forward)(const NormalizeForwardParams&, Range);
   void (*normalize_backward)(const NormalizeBackwardParams&, Range);
   void (*affine_forward)(const AffineForwardParams&, Range);
+  void (*embedding_forward)(const EmbeddingForwardParams&, Range);
   void (*rope)(const RopeParams&, bool backward, Range);
   void (*glu_forward)(const GluForwardParams&, Range);
   void (*glu_backward)(const GluBackwardParams&, Range);
@@ -50,9 +52,17 @@ struct Loops {
   // Ranges of elements.
   void (*adamw)(const AdamWTensor&, const AdamWScalars&, Range);
   double (*sum_squares)(const NormTensor&, Range);
+  // Tiles.
+  bool multiplies_pairs;  // Whether tiles may be of pairs of bf16.
+  void (*load)(const LoadTile&);
+  void (*store_rows)(const StoreTile&);
+  void (*multiply)(const TileProduct&);
+  void (*softmax)(const SoftmaxTile&);
+  void (*gradient)(const GradientTile&);
+  void (*row_dots)(const RowDots&);
 };
 
-enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
+enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
 
 // The table of an instruction set; null where this build or this machine does not have it.
 const Loops* LoopsOf(InstructionSet isa);

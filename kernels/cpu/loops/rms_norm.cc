@@ -50,7 +50,7 @@ void AffineForwardTyped(const AffineForwardParams& p, Range rows) {
     const T* xhat = RowOf<T>(p.xhat, i, p.xhat_stride);
     T* z = RowOf<T>(p.z, i, p.z_stride);
     ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
-      Store(z + c, Load(xhat + c, part) * Load(gamma + c, part), part);
+      Store(z + c, Load(xhat + c, part) * (p.offset + Load(gamma + c, part)), part);
     });
   }
 }
@@ -74,7 +74,7 @@ void AffineBackwardBlock(const AffineBackwardParams& p, Range rows, Range column
     if (p.dxhat != nullptr) {
       T* dxhat = RowOf<T>(p.dxhat, i, p.dxhat_stride) + columns.begin;
       ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-        Store(dxhat + c, Load(dz + c, part) * Load(gamma + c, part), part);
+        Store(dxhat + c, Load(dz + c, part) * (p.offset + Load(gamma + c, part)), part);
       });
     }
   }

@@ -8,7 +8,7 @@ namespace {
 
 template <typename T, bool kBackward>
 void RopeTyped(const RopeParams& p, Range rows) {
-  const int64_t half = p.D / 2;
+  const int64_t turned = p.R == 0 ? p.D : p.R, half = turned / 2;
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const float* cos = p.cos + i * half;
     const float* sin = p.sin + i * half;
@@ -22,6 +22,7 @@ void RopeTyped(const RopeParams& p, Range rows) {
         Store(y + j, a * c - b * s, part);
         Store(y + half + j, b * c + a * s, part);
       });
+      if (y != x) memcpy(y + turned, x + turned, (p.D - turned) * sizeof(T));
     }
   }
 }

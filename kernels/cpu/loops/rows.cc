@@ -29,12 +29,26 @@ void AddTyped(const AddRowsParams& p, Range rows) {
 }
 
 template <typename T>
+void EmbeddingForwardTyped(const EmbeddingForwardParams& p, Range rows) {
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const T* W = RowOf<T>(p.W, p.ids[i], p.W_stride);
+    T* y = RowOf<T>(p.y, i, p.y_stride);
+    if (p.scale == 1.0f) {
+      memcpy(y, W, p.C * sizeof(T));
+    } else {
+      ForVectors(p.C, [&](int64_t c, auto part)
+                          SNUG_LAMBDA { Store(y + c, p.scale * Load(W + c, part), part); });
+    }
+  }
+}
+
+template <typename T>
 void EmbeddingBackwardTyped(const EmbeddingBackwardParams& p, Range columns) {
   for (int64_t i = 0; i < p.N; ++i) {
     const T* dy = RowOf<T>(p.dy, i, p.dy_stride) + columns.begin;
     float* dW = p.dW + p.ids[i] * p.dW_stride + columns.begin;
     ForVectors(columns.end - columns.begin, [&](int64_t c, auto part) SNUG_LAMBDA {
-      Store(dW + c, Load(dW + c, part) + Load(dy + c, part), part);
+      Store(dW + c, Load(dW + c, part) + p.scale * Load(dy + c, part), part);
     });
   }
 }
@@ -53,6 +67,10 @@ void AddRowsRange(const AddRowsParams& p, Range rows) {
       ByType(p.y_dtype, [&](auto y) { AddTyped<decltype(a), decltype(b), decltype(y)>(p, rows); });
     });
   });
+}
+
+void EmbeddingForwardRows(const EmbeddingForwardParams& p, Range rows) {
+  ByType(p.dtype, [&](auto t) { EmbeddingForwardTyped<decltype(t)>(p, rows); });
 }
 
 void EmbeddingBackwardColumns(const EmbeddingBackwardParams& p, Range columns) {

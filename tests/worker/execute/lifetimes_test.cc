@@ -101,28 +101,44 @@ bool IsOnlyRuns(const Tape& tape) {
                      [](const Instruction& line) { return line.kind == Instruction::Kind::kRun; });
 }
 
+void ExpectReadAtTheirEnd(ToyRun run, std::mt19937& random) {
+  const program::Program& program = run.program();
+  const int layers = static_cast<int>(program.config.layers);
+  for (const Plan& plan : {RecomputePlan(program, 0), RecomputePlan(program, 1),
+                           RecomputePlan(program, layers), RandomPlan(program, 3, random)}) {
+    const Tape tape = run.Lower(plan);
+    ASSERT_TRUE(IsOnlyRuns(tape));  // Calls of ops are counted as instructions.
+    LivesOfTape lives(run, tape);
+    for (size_t s = 0; s < tape.slots.size(); ++s) {
+      const Slot& slot = tape.slots[s];
+      if (slot.region == program::Region::kWorkspace) continue;
+      const Instruction& line = tape.instructions[static_cast<size_t>(slot.last)];
+      const auto& type = program.type_of(line.block);
+      const std::string where = plan.name + ": slot " + std::to_string(s) + " of " +
+                                std::to_string(slot.bytes) + " bytes at " +
+                                type.ops[static_cast<size_t>(line.op)].name + " of block " +
+                                std::to_string(line.block);
+      if (slot.first == slot.last && line.operands.out[1] == static_cast<int32_t>(s)) continue;
+      EXPECT_TRUE(lives.ReadsAtItsLastInstruction(static_cast<int32_t>(s))) << where;
+    }
+  }
+}
+
 TEST(LifetimesTest, EveryValueIsReadByTheLastInstructionThatNamesIt) {
   std::mt19937 random(8);
   for (const TrainingMode& mode : Modes()) {
-    ToyRun run(*BuildProgram(program::LlamaShape({3, 32, 4, 2, 48, 61}), mode), {7, 1, 12});
-    const program::Program& program = run.program();
-    for (const Plan& plan : {RecomputePlan(program, 0), RecomputePlan(program, 1),
-                             RecomputePlan(program, 3), RandomPlan(program, 3, random)}) {
-      const Tape tape = run.Lower(plan);
-      ASSERT_TRUE(IsOnlyRuns(tape));  // Calls of ops are counted as instructions.
-      LivesOfTape lives(run, tape);
-      for (size_t s = 0; s < tape.slots.size(); ++s) {
-        const Slot& slot = tape.slots[s];
-        if (slot.region == program::Region::kWorkspace) continue;
-        const Instruction& line = tape.instructions[static_cast<size_t>(slot.last)];
-        const auto& type = program.type_of(line.block);
-        const std::string where = plan.name + ": slot " + std::to_string(s) + " of " +
-                                  std::to_string(slot.bytes) + " bytes at " +
-                                  type.ops[static_cast<size_t>(line.op)].name + " of block " +
-                                  std::to_string(line.block);
-        if (slot.first == slot.last && line.operands.out[1] == static_cast<int32_t>(s)) continue;
-        EXPECT_TRUE(lives.ReadsAtItsLastInstruction(static_cast<int32_t>(s))) << where;
-      }
+    const auto config = program::LlamaShape({3, 32, 4, 2, 48, 61});
+    ExpectReadAtTheirEnd(ToyRun(*BuildProgram(config, mode), {7, 1, 12}), random);
+  }
+}
+
+TEST(LifetimesTest, SoInEveryFamily) {
+  std::mt19937 random(9);
+  for (const std::string& family : program::FamilyNames()) {
+    SCOPED_TRACE(family);
+    const auto config = program::FamilyShape(family, {2, 32, 4, 2, 48, 61});
+    for (const TrainingMode& mode : {program::FullMode(), program::LoraMode()}) {
+      ExpectReadAtTheirEnd(ToyRun(*BuildProgram(config, mode), {7, 1, 12}), random);
     }
   }
 }

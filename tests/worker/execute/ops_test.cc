@@ -3,182 +3,32 @@
 // the op table allows to be written in place gives the same bits.
 #include <torch/torch.h>
 
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "worker/execute/device.h"
-#include "worker/execute/op_run.h"
-#include "worker/program/op_table.h"
+#include "tests/worker/execute/op_testing.h"
 
 namespace snug::execute {
 namespace {
 
-using program::Op;
-using program::OpCode;
-using torch::Tensor;
-using Tensors = std::vector<Tensor>;
-
-constexpr double kTolerance = 1e-6;  // Relative L2, fp32 against float64.
-
-// What an op computes, in LibTorch: inputs and parameters to outputs.
-using Reference = std::function<Tensors(const Tensors& inputs, const Tensors& parameters)>;
-
-struct Case {
-  std::string name;
-  Op op;
-  Tensors inputs;  // float64, one row per token.
-  Tensors parameters;
-  Reference reference;
-  int differentiated_outputs = 1;
-};
-
-// A batch of documents of these lengths, with rotation tables for head width 8.
-struct TestBatch {
-  explicit TestBatch(std::vector<int64_t> lengths) {
-    offsets.push_back(0);
-    for (int64_t length : lengths) {
-      for (int64_t t = 0; t < length; ++t) {
-        const auto n = static_cast<int64_t>(ids.size());
-        ids.push_back(static_cast<int32_t>(n * 7 % 5));
-        labels.push_back(static_cast<int32_t>(n * 3 % 11));
-        weights.push_back(n % 4 == 2 ? 0.0f : 1.0f + 0.5f * static_cast<float>(n % 2));
-        positions.push_back(static_cast<int32_t>(t));
-        for (int i = 0; i < 4; ++i) {
-          const double angle = static_cast<double>(t) * std::pow(0.3, i);
-          cos.push_back(static_cast<float>(std::cos(angle)));
-          sin.push_back(static_cast<float>(std::sin(angle)));
-        }
-      }
-      offsets.push_back(static_cast<int64_t>(ids.size()));
-    }
-    batch = {.tokens = static_cast<int64_t>(ids.size()),
-             .documents = static_cast<int64_t>(lengths.size()),
-             .ids = ids.data(),
-             .labels = labels.data(),
-             .weights = weights.data(),
-             .positions = positions.data(),
-             .offsets = offsets.data(),
-             .cos = cos.data(),
-             .sin = sin.data()};
-  }
-  std::vector<int32_t> ids, labels, positions;
-  std::vector<int64_t> offsets;
-  std::vector<float> weights, cos, sin;
-  Batch batch;
-};
-
-const TestBatch& Documents() {
-  static const TestBatch& batch = *new TestBatch({13, 1, 40, 5});
-  return batch;
-}
-
-int64_t N() { return Documents().batch.tokens; }
-
-Tensor Random(std::vector<int64_t> shape) { return torch::randn(shape, torch::kFloat64); }
-
-View ViewOf(const Tensor& t) {
-  if (!t.defined()) return {};
-  const int64_t width = t.dim() == 1 ? t.size(0) : t.size(1);
-  return {t.data_ptr(), t.dim() == 1 ? 1 : t.size(0), width, program::DType::kF32};
-}
-
-Tensor Poisoned(const Tensor& like) {
-  return torch::full_like(like, std::numeric_limits<double>::quiet_NaN(), torch::kFloat32);
-}
-
-double Error(const Tensor& got, const Tensor& want) {
-  const Tensor difference = got.to(torch::kFloat64) - want;
-  return (difference.norm() / (want.norm() + 1e-30)).item<double>();
-}
-
-// One op in fp32: its operands as tensors, and the run that points at them.
-class Fp32Run {
- public:
-  explicit Fp32Run(const Case& c) : case_(c) {
-    for (const Tensor& x : c.inputs) in_.push_back(x.to(torch::kFloat32).contiguous());
-    for (const Tensor& w : c.parameters) {
-      parameters_.push_back(w.to(torch::kFloat32).contiguous());
-      parameter_gradients_.push_back(torch::zeros_like(parameters_.back()));
-    }
-    for (const Tensor& y : c.reference(c.inputs, c.parameters)) out_.push_back(Poisoned(y));
-  }
-
-  OpRun Run() {
-    OpRun run;
-    run.op = &case_.op;
-    run.block = 2;
-    run.op_index = 1;
-    run.batch = &Documents().batch;
-    run.scalars = {.loss_scale = 0.125, .seed = 11, .step = 3, .micro_batch = 1};
-    run.loss = &loss_;
-    run.token_sums = &token_sums_;
-    for (size_t i = 0; i < in_.size(); ++i) run.in[i] = ViewOf(in_[i]);
-    for (size_t i = 0; i < out_.size(); ++i) run.out[i] = ViewOf(out_[i]);
-    for (size_t i = 0; i < parameters_.size(); ++i)
-      run.parameters[i] = {ViewOf(parameters_[i]), ViewOf(parameter_gradients_[i])};
-    return run;
-  }
-
-  void Forward() { Functions().forward(Run()); }
-
-  // Gradients of the inputs for these of the outputs; `present`: what is added into, where the op
-  // can.
-  Tensors Backward(const Tensors& d_out, double present = 0.0) {
-    OpRun run = Run();
-    Tensors d_out32, d_in;
-    for (const Tensor& dy : d_out) d_out32.push_back(dy.to(torch::kFloat32).contiguous());
-    for (size_t i = 0; i < d_out32.size(); ++i) run.d_out[i] = ViewOf(d_out32[i]);
-    const uint8_t can_add = program::RowOf(case_.op.code).can_accumulate;
-    for (size_t i = 0; i < in_.size(); ++i) {
-      d_in.push_back(Poisoned(in_[i]));
-      if (present != 0.0 && (can_add >> i & 1) != 0) {
-        d_in.back().fill_(present);
-        run.accumulate |= static_cast<uint8_t>(1u << i);
-      }
-      run.d_in[i] = ViewOf(d_in.back());
-    }
-    Functions().backward(run);
-    return d_in;
-  }
-
-  const OpFunctions& Functions() const {
-    return CpuOpFunctions()[static_cast<size_t>(case_.op.code)];
-  }
-  Tensors& in() { return in_; }
-  Tensors& out() { return out_; }
-  Tensors& parameter_gradients() { return parameter_gradients_; }
-  double& loss() { return loss_; }
-
- private:
-  const Case& case_;
-  Tensors in_, out_, parameters_, parameter_gradients_;
-  TokenSums token_sums_;
-  double loss_ = 0.0;
-};
-
-Op OpOf(OpCode code, program::OpAttributes attributes = {}) {
-  Op op;
-  op.code = code;
-  op.name = "op";
-  op.attributes = attributes;
-  return op;
-}
-
-Tensor Rotated(const Tensor& x) {
+// The first 8 elements of each head of `width`.
+Tensor Rotated(const Tensor& x, int64_t width = 8, bool local = false) {
   const auto table = [](const std::vector<float>& values) {
     return torch::tensor(values, torch::kFloat64).view({N(), 1, 4});
   };
-  const Tensor heads = x.view({N(), -1, 8});
+  const TestBatch& batch = Documents();
+  const Tensor heads = x.view({N(), -1, width});
   const Tensor first = heads.slice(2, 0, 4), second = heads.slice(2, 4, 8);
-  const Tensor cos = table(Documents().cos), sin = table(Documents().sin);
-  return torch::cat({first * cos - second * sin, second * cos + first * sin}, 2).reshape(x.sizes());
+  const Tensor cos = table(local ? batch.local_cos : batch.cos);
+  const Tensor sin = table(local ? batch.local_sin : batch.sin);
+  return torch::cat({first * cos - second * sin, second * cos + first * sin, heads.slice(2, 8)}, 2)
+      .reshape(x.sizes());
 }
 
 // Causal attention of each document by itself, scores and all.
-Tensor Attended(const Tensors& qkv, int64_t heads, int64_t kv_heads, double scale) {
+Tensor Attended(const Tensors& qkv, const program::OpAttributes& a) {
   Tensors outputs;
   const auto& offsets = Documents().offsets;
   for (size_t d = 0; d + 1 < offsets.size(); ++d) {
@@ -186,27 +36,35 @@ Tensor Attended(const Tensors& qkv, int64_t heads, int64_t kv_heads, double scal
     const auto part = [&](const Tensor& x, int64_t count) {
       return x.slice(0, offsets[d], offsets[d + 1]).view({tokens, count, 8}).transpose(0, 1);
     };
-    const Tensor q = part(qkv[0], heads);
-    const Tensor k = part(qkv[1], kv_heads).repeat_interleave(heads / kv_heads, 0);
-    const Tensor v = part(qkv[2], kv_heads).repeat_interleave(heads / kv_heads, 0);
-    const Tensor hidden = torch::ones({tokens, tokens}, torch::kBool).triu(1);
-    const Tensor scores = (torch::matmul(q, k.transpose(1, 2)) * scale)
-                              .masked_fill(hidden, -std::numeric_limits<double>::infinity());
+    const Tensor q = part(qkv[0], a.heads);
+    const Tensor k = part(qkv[1], a.kv_heads).repeat_interleave(a.heads / a.kv_heads, 0);
+    const Tensor v = part(qkv[2], a.kv_heads).repeat_interleave(a.heads / a.kv_heads, 0);
+    const Tensor all = torch::ones({tokens, tokens}, torch::kBool);
+    Tensor hidden = all.triu(1);
+    if (a.window > 0) hidden = hidden | all.tril(-a.window);
+    Tensor scores = torch::matmul(q, k.transpose(1, 2)) * a.scale;
+    if (a.softcap > 0.0) scores = torch::tanh(scores / a.softcap) * a.softcap;
+    scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
     outputs.push_back(
-        torch::matmul(scores.softmax(-1), v).transpose(0, 1).reshape({tokens, heads * 8}));
+        torch::matmul(scores.softmax(-1), v).transpose(0, 1).reshape({tokens, a.heads * 8}));
   }
   return torch::cat(outputs, 0);
 }
 
-Case AttentionCase(int64_t heads, int64_t kv_heads) {
-  const double scale = 0.4;
-  return {"attention " + std::to_string(heads) + "/" + std::to_string(kv_heads),
-          OpOf(OpCode::kAttention,
-               {.heads = heads, .kv_heads = kv_heads, .head_width = 8, .scale = scale}),
+Case AttentionCase(int64_t heads, int64_t kv_heads, int64_t window = 0, double softcap = 0.0) {
+  const program::OpAttributes attributes = {.heads = heads,
+                                            .kv_heads = kv_heads,
+                                            .head_width = 8,
+                                            .scale = 0.4,
+                                            .softcap = softcap,
+                                            .window = window};
+  return {"attention " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", window " +
+              std::to_string(window) + ", softcap " + std::to_string(softcap),
+          OpOf(OpCode::kAttention, attributes),
           {Random({N(), heads * 8}), Random({N(), kv_heads * 8}), Random({N(), kv_heads * 8})},
           {},
           [=](const Tensors& in, const Tensors&) {
-            return Tensors{Attended(in, heads, kv_heads, scale), torch::zeros({N(), heads})};
+            return Tensors{Attended(in, attributes), torch::zeros({N(), heads})};
           }};
 }
 
@@ -243,9 +101,8 @@ std::vector<Case> AdapterCases() {
   };
 }
 
-std::vector<Case> Cases() {
-  torch::manual_seed(1);
-  std::vector<Case> cases = {
+std::vector<Case> NormAndLinearCases() {
+  return {
       {"normalize",
        OpOf(OpCode::kNormalize, {.epsilon = 1e-5}),
        {Random({N(), 33}) * 3.0},
@@ -253,6 +110,22 @@ std::vector<Case> Cases() {
        [](const Tensors& in, const Tensors&) {
          const Tensor r = (in[0].square().mean(1, true) + 1e-5).rsqrt();
          return Tensors{in[0] * r, r};
+       }},
+      {"normalize of 3 heads",
+       OpOf(OpCode::kNormalize, {.epsilon = 1e-5}),
+       {Random({N(), 33}) * 3.0},
+       {},
+       [](const Tensors& in, const Tensors&) {
+         const Tensor heads = in[0].view({N(), 3, 11});
+         const Tensor r = (heads.square().mean(2, true) + 1e-5).rsqrt();
+         return Tensors{(heads * r).view({N(), 33}), r.squeeze(2)};
+       }},
+      {"affine of 3 heads, weights less one",
+       OpOf(OpCode::kAffine, {.offset = 1.0}),
+       {Random({N(), 33})},
+       {Random({11})},
+       [](const Tensors& in, const Tensors& w) {
+         return Tensors{(in[0].view({N(), 3, 11}) * (1.0 + w[0])).view({N(), 33})};
        }},
       {"affine",
        OpOf(OpCode::kAffine),
@@ -271,14 +144,26 @@ std::vector<Case> Cases() {
        [](const Tensors& in, const Tensors& w) {
          return Tensors{torch::matmul(in[0], w[0].t()) + w[1]};
        }},
+  };
+}
+
+std::vector<Case> Cases() {
+  torch::manual_seed(1);
+  std::vector<Case> cases = NormAndLinearCases();
+  const std::vector<Case> others = {
       {"rope",
        OpOf(OpCode::kRope, {.heads = 3, .head_width = 8}),
        {Random({N(), 24})},
        {},
        [](const Tensors& in, const Tensors&) { return Tensors{Rotated(in[0])}; }},
+      {"rope of a head's first half, by the angles of layers that slide",
+       OpOf(OpCode::kRope, {.heads = 3, .head_width = 16, .rotary_width = 8, .local = true}),
+       {Random({N(), 48})},
+       {},
+       [](const Tensors& in, const Tensors&) { return Tensors{Rotated(in[0], 16, true)}; }},
       AttentionCase(4, 4),
-      AttentionCase(4, 2),
       AttentionCase(3, 1),
+      AttentionCase(4, 2, /*window=*/6, /*softcap=*/1.5),
       {"geglu",
        OpOf(OpCode::kGlu, {.activation = program::Activation::kGeluTanh}),
        {Random({N(), 33}) * 3.0, Random({N(), 33})},
@@ -293,6 +178,7 @@ std::vector<Case> Cases() {
        [](const Tensors& in, const Tensors&) { return Tensors{torch::silu(in[0]) * in[1]}; }},
   };
   for (Case& c : AdapterCases()) cases.push_back(std::move(c));
+  cases.insert(cases.end(), others.begin(), others.end());
   return cases;
 }
 
@@ -433,11 +319,11 @@ TEST(OpsTest, LoraDropoutUsesOneMaskForwardAndBackward) {
 TEST(OpsTest, EmbeddingGathersAndItsBackwardAddsPerToken) {
   torch::manual_seed(3);
   const Case c{"embedding",
-               OpOf(OpCode::kEmbedding),
+               OpOf(OpCode::kEmbedding, {.scale = 1.75}),
                {},
                {Random({5, 12})},
                [](const Tensors&, const Tensors& w) {
-                 return Tensors{w[0].index_select(0, torch::tensor(Documents().ids))};
+                 return Tensors{1.75 * w[0].index_select(0, torch::tensor(Documents().ids))};
                }};
   const Tensors leaves = Leaves(c.parameters);
   const Tensor y = c.reference({}, leaves)[0];
@@ -452,15 +338,16 @@ TEST(OpsTest, EmbeddingGathersAndItsBackwardAddsPerToken) {
 
 // Weighted cross-entropy of the trained rows, scaled; rows of weight 0 get an exact zero, also
 // where dz is written over z.
-TEST(OpsTest, HeadLossIsWeightedCrossEntropy) {
+void ExpectHeadLoss(double softcap) {
   torch::manual_seed(4);
   const Case c{"head_loss",
-               OpOf(OpCode::kHeadLoss),
+               OpOf(OpCode::kHeadLoss, {.softcap = softcap}),
                {Random({N(), 12})},
                {Random({11, 12})},
                [](const Tensors&, const Tensors&) { return Tensors{}; }};
   const Tensors z = Leaves(c.inputs), w = Leaves(c.parameters);
-  const Tensor logits = torch::matmul(z[0], w[0].t());
+  const Tensor scores = torch::matmul(z[0], w[0].t());
+  const Tensor logits = softcap > 0.0 ? softcap * torch::tanh(scores / softcap) : scores;
   const Tensor labels = torch::tensor(Documents().labels).to(torch::kInt64);
   const Tensor losses = torch::nn::functional::cross_entropy(
       logits, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
@@ -480,6 +367,10 @@ TEST(OpsTest, HeadLossIsWeightedCrossEntropy) {
   EXPECT_LE(Error(backward.parameter_gradients()[0], want[1]), kTolerance);
   EXPECT_EQ(backward.in()[0][2].abs().sum().item<double>(), 0.0);  // Row 2 has weight 0.
 }
+
+TEST(OpsTest, HeadLossIsWeightedCrossEntropy) { ExpectHeadLoss(/*softcap=*/0.0); }
+
+TEST(OpsTest, HeadLossCapsItsLogits) { ExpectHeadLoss(/*softcap=*/2.5); }
 
 TEST(OpsTest, AddAdds) {
   torch::manual_seed(5);

@@ -54,7 +54,7 @@ ToyRun::ToyRun(program::Program program, std::vector<int64_t> document_lengths, 
 }
 
 void ToyRun::FillBatch(std::mt19937& random) {
-  const int64_t half = program_.config.head_width / 2;
+  const int64_t half = program_.config.rotary_width() / 2;
   offsets_ = {0};
   for (int64_t length : lengths_) {
     for (int64_t t = 0; t < length; ++t) {
@@ -67,6 +67,8 @@ void ToyRun::FillBatch(std::mt19937& random) {
             static_cast<double>(t) / std::pow(10000.0, static_cast<double>(i) / half);
         cos_.push_back(static_cast<float>(std::cos(angle)));
         sin_.push_back(static_cast<float>(std::sin(angle)));
+        local_cos_.push_back(static_cast<float>(std::cos(3.0 * angle)));
+        local_sin_.push_back(static_cast<float>(std::sin(3.0 * angle)));
       }
     }
     offsets_.push_back(static_cast<int64_t>(ids_.size()));
@@ -79,7 +81,9 @@ void ToyRun::FillBatch(std::mt19937& random) {
             .positions = positions_.data(),
             .offsets = offsets_.data(),
             .cos = cos_.data(),
-            .sin = sin_.data()};
+            .sin = sin_.data(),
+            .local_cos = local_cos_.data(),
+            .local_sin = local_sin_.data()};
 }
 
 program::TapeKey ToyRun::key() const {

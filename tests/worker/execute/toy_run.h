@@ -54,7 +54,7 @@ class ToyRun {
   std::vector<ParameterView> views_;
   std::vector<int32_t> ids_, labels_, positions_;
   std::vector<int64_t> offsets_;
-  std::vector<float> weights_, cos_, sin_;
+  std::vector<float> weights_, cos_, sin_, local_cos_, local_sin_;
   Batch batch_;
 };
 

@@ -43,26 +43,51 @@ void AddOuter(const Factor& f, const double* dy, const double* x, double* dw) {
   }
 }
 
+// The first elements of each head; those of layers that slide by other angles, if they have their
+// own.
 void Rotate(const double* x, double* y, int64_t position, const OpAttributes& a, double sign) {
-  const int64_t half = a.head_width / 2;
+  const int64_t turned = a.rotary_width, half = turned / 2;
+  const double theta = a.local ? 7.0 : 100.0;
   for (int64_t h = 0; h < a.heads; ++h) {
     const double* from = x + h * a.head_width;
     double* to = y + h * a.head_width;
     for (int64_t i = 0; i < half; ++i) {
       const double angle = sign * static_cast<double>(position) /
-                           std::pow(100.0, 2.0 * static_cast<double>(i) / a.head_width);
+                           std::pow(theta, 2.0 * static_cast<double>(i) / turned);
       const double first = from[i], second = from[i + half];
       to[i] = first * std::cos(angle) - second * std::sin(angle);
       to[i + half] = second * std::cos(angle) + first * std::sin(angle);
     }
+    std::copy(from + turned, from + a.head_width, to + turned);
   }
 }
 
-double Silu(double x) { return x / (1.0 + std::exp(-x)); }
+double Act(Activation activation, double x) {
+  if (activation == Activation::kSilu) return x / (1.0 + std::exp(-x));
+  return 0.5 * x * (1.0 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x)));
+}
 
-double SiluSlope(double x) {
+double ActSlope(Activation activation, double x) {
+  if (activation == Activation::kGeluTanh) {
+    const double t = std::tanh(0.7978845608 * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608 * (1.0 + 0.134145 * x * x);
+  }
   const double s = 1.0 / (1.0 + std::exp(-x));
   return s * (1.0 + x * (1.0 - s));
+}
+
+// softcap tanh(x / softcap), and its slope at x.
+double Cap(double softcap, double x) {
+  return softcap > 0.0 ? softcap * std::tanh(x / softcap) : x;
+}
+double CapSlope(double softcap, double x) {
+  const double t = softcap > 0.0 ? std::tanh(x / softcap) : 0.0;
+  return 1.0 - t * t;
+}
+
+// The first row that a query sees.
+int64_t FirstSeen(const OpAttributes& a, int64_t row, int64_t begin) {
+  return a.window > 0 ? std::max(begin, row - a.window + 1) : begin;
 }
 
 // Position within the document and the document's first row, by row.
@@ -157,21 +182,29 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
   for (int64_t n = 0; n < tokens_; ++n) {
     switch (op.code) {
       case OpCode::kEmbedding:
-        std::copy_n(Weight(op, 0).data() + batch_->ids[static_cast<size_t>(n)] * y.width, y.width,
-                    y.row(n));
+        for (int64_t i = 0; i < y.width; ++i)
+          y.row(n)[i] =
+              a.scale *
+              Weight(op, 0)[static_cast<size_t>(batch_->ids[static_cast<size_t>(n)] * y.width + i)];
         break;
       case OpCode::kNormalize: {
-        double squares = 0.0;
-        for (int64_t i = 0; i < x.width; ++i) squares += x.row(n)[i] * x.row(n)[i];
-        const double r = 1.0 / std::sqrt(squares / static_cast<double>(x.width) + a.epsilon);
-        Out(line, op, 1).row(n)[0] = r;
-        for (int64_t i = 0; i < x.width; ++i) y.row(n)[i] = x.row(n)[i] * r;
+        const View r = Out(line, op, 1);
+        const int64_t width = x.width / r.width;
+        for (int64_t v = 0; v < r.width; ++v) {
+          const double* from = x.row(n) + v * width;
+          const double squares = std::inner_product(from, from + width, from, 0.0);
+          const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + a.epsilon);
+          for (int64_t i = 0; i < width; ++i) y.row(n)[v * width + i] = from[i] * scale;
+          r.row(n)[v] = scale;
+        }
         break;
       }
-      case OpCode::kAffine:
+      case OpCode::kAffine: {
+        const std::vector<double>& gamma = Weight(op, 0);
         for (int64_t i = 0; i < x.width; ++i)
-          y.row(n)[i] = x.row(n)[i] * Weight(op, 0)[static_cast<size_t>(i)];
+          y.row(n)[i] = x.row(n)[i] * (a.offset + gamma[static_cast<size_t>(i) % gamma.size()]);
         break;
+      }
       case OpCode::kLoraDown: {
         double* to = y.row(n);
         for (size_t i = 0; i < op.parameters.size(); ++i) {
@@ -183,12 +216,16 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         break;
       }
       case OpCode::kLinear:
-        TimesTransposed({Weight(op, 0).data(), x.width, y.width}, x.row(n), y.row(n));
+        if (a.bias) std::copy_n(Weight(op, 1).data(), y.width, y.row(n));
+        TimesTransposed({Weight(op, 0).data() + a.row * x.width, x.width, y.width, 1.0, a.bias},
+                        x.row(n), y.row(n));
         break;
       case OpCode::kLoraLinear: {
         const View za = In(line, op, 1);
-        TimesTransposed({Weight(op, 0).data(), x.width, y.width}, x.row(n), y.row(n));
-        TimesTransposed({Weight(op, 1).data(), a.rank, y.width, a.scale, true},
+        if (a.bias) std::copy_n(Weight(op, 2).data(), y.width, y.row(n));
+        TimesTransposed({Weight(op, 0).data() + a.row * x.width, x.width, y.width, 1.0, a.bias},
+                        x.row(n), y.row(n));
+        TimesTransposed({Weight(op, 1).data() + a.row * a.rank, a.rank, y.width, a.scale, true},
                         za.row(n) + a.za_column, y.row(n));
         break;
       }
@@ -197,7 +234,7 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         break;
       case OpCode::kGlu:
         for (int64_t i = 0; i < y.width; ++i)
-          y.row(n)[i] = Silu(x.row(n)[i]) * In(line, op, 1).row(n)[i];
+          y.row(n)[i] = Act(a.activation, x.row(n)[i]) * In(line, op, 1).row(n)[i];
         break;
       case OpCode::kAdd:
         for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = x.row(n)[i] + In(line, op, 1).row(n)[i];
@@ -220,16 +257,18 @@ void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfD
     const double* query = q.row(at.row) + q_at;
     std::vector<double> scores;
     double sum = 0.0;
-    for (int64_t m = at.begin; m <= at.row; ++m) {
-      scores.push_back(a.scale *
-                       std::inner_product(query, query + a.head_width, k.row(m) + kv_at, 0.0));
+    const int64_t first = FirstSeen(a, at.row, at.begin);
+    for (int64_t m = first; m <= at.row; ++m) {
+      const double score =
+          a.scale * std::inner_product(query, query + a.head_width, k.row(m) + kv_at, 0.0);
+      scores.push_back(Cap(a.softcap, score));
       sum += std::exp(scores.back());
     }
     Out(line, op, 1).row(at.row)[h] = std::log(sum);
     for (int64_t i = 0; i < a.head_width; ++i) {
       double mixed = 0.0;
-      for (int64_t m = at.begin; m <= at.row; ++m)
-        mixed += std::exp(scores[static_cast<size_t>(m - at.begin)]) / sum * v.row(m)[kv_at + i];
+      for (int64_t m = first; m <= at.row; ++m)
+        mixed += std::exp(scores[static_cast<size_t>(m - first)]) / sum * v.row(m)[kv_at + i];
       Out(line, op, 0).row(at.row)[q_at + i] = mixed;
     }
   }
@@ -252,6 +291,32 @@ void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_
   }
 }
 
+void Interpreter::NormalizeBackward(const Instruction& line, const Op& op, int64_t n) {
+  const View xhat = Out(line, op, 0), r = Out(line, op, 1), dx = DIn(line, op, 0);
+  const int64_t width = dx.width / r.width;
+  for (int64_t v = 0; v < r.width; ++v) {
+    const double* d = DOut(line, op, 0).row(n) + v * width;
+    const double* hat = xhat.row(n) + v * width;
+    double* to = dx.row(n) + v * width;
+    const double mean = std::inner_product(d, d + width, hat, 0.0) / static_cast<double>(width);
+    for (int64_t i = 0; i < width; ++i)
+      to[i] = r.row(n)[v] * (d[i] - hat[i] * mean) + ((line.accumulate & 1) != 0 ? to[i] : 0.0);
+  }
+}
+
+void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t n) {
+  const View dy = DOut(line, op, 0), dx = DIn(line, op, 0);
+  const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
+  const int64_t first = op.attributes.row * in;
+  if (auto* dw = Gradient(op, 0))
+    AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, op, 0).row(n), dw->data() + first);
+  if (auto* db = op.attributes.bias ? Gradient(op, 1) : nullptr) {
+    for (int64_t i = 0; i < dy.width; ++i) (*db)[static_cast<size_t>(i)] += dy.row(n)[i];
+  }
+  const bool add = (line.accumulate & 1) != 0;
+  if (dx) Times({Weight(op, 0).data() + first, in, dy.width, 1.0, add}, dy.row(n), dx.row(n));
+}
+
 void Interpreter::Backward(const Instruction& line, const Op& op) {
   const auto positions = Positions(*batch_);
   const OpAttributes& a = op.attributes;
@@ -266,42 +331,35 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
         for (int64_t i = 0; i < dy.width; ++i)
           (*Gradient(op,
                      0))[static_cast<size_t>(batch_->ids[static_cast<size_t>(n)] * dy.width + i)] +=
-              dy.row(n)[i];
+              a.scale * dy.row(n)[i];
         break;
-      case OpCode::kNormalize: {
-        const View xhat = Out(line, op, 0);
-        const double r = Out(line, op, 1).row(n)[0];
-        double mean = 0.0;
-        for (int64_t i = 0; i < dx.width; ++i) mean += dy.row(n)[i] * xhat.row(n)[i];
-        mean /= static_cast<double>(dx.width);
-        for (int64_t i = 0; i < dx.width; ++i)
-          dx.row(n)[i] = r * (dy.row(n)[i] - xhat.row(n)[i] * mean) + (add ? dx.row(n)[i] : 0.0);
+      case OpCode::kNormalize:
+        NormalizeBackward(line, op, n);
         break;
-      }
       case OpCode::kAffine:
         for (int64_t i = 0; i < dy.width; ++i) {
+          const size_t c = static_cast<size_t>(i) % Weight(op, 0).size();
           if (auto* d_gamma = Gradient(op, 0))
-            (*d_gamma)[static_cast<size_t>(i)] += dy.row(n)[i] * In(line, op, 0).row(n)[i];
-          if (dx) dx.row(n)[i] = dy.row(n)[i] * Weight(op, 0)[static_cast<size_t>(i)];
+            (*d_gamma)[c] += dy.row(n)[i] * In(line, op, 0).row(n)[i];
+          if (dx) dx.row(n)[i] = dy.row(n)[i] * (a.offset + Weight(op, 0)[c]);
         }
         break;
       case OpCode::kLoraDown:
         LoraDownBackward(line, op, n);
         break;
-      case OpCode::kLinear: {
-        const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
-        if (auto* dw = Gradient(op, 0))
-          AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, op, 0).row(n), dw->data());
-        if (dx) Times({Weight(op, 0).data(), in, dy.width, 1.0, add}, dy.row(n), dx.row(n));
+      case OpCode::kLinear:
+        LinearBackward(line, op, n);
         break;
-      }
       case OpCode::kLoraLinear: {
         const View za = In(line, op, 1), dza = DIn(line, op, 1);
         if ((line.accumulate & 2) == 0) std::fill_n(dza.row(n), dza.width, 0.0);
-        const Factor up = {Weight(op, 1).data(), a.rank, dy.width, a.scale, true};
-        AddOuter(up, dy.row(n), za.row(n) + a.za_column, Gradient(op, 1)->data());
+        const int64_t first = a.row * a.rank;
+        const Factor up = {Weight(op, 1).data() + first, a.rank, dy.width, a.scale, true};
+        AddOuter(up, dy.row(n), za.row(n) + a.za_column, Gradient(op, 1)->data() + first);
         Times(up, dy.row(n), dza.row(n) + a.za_column);
-        if (dx) Times({Weight(op, 0).data(), dx.width, dy.width, 1.0, add}, dy.row(n), dx.row(n));
+        if (dx)
+          Times({Weight(op, 0).data() + a.row * dx.width, dx.width, dy.width, 1.0, add}, dy.row(n),
+                dx.row(n));
         break;
       }
       case OpCode::kRope:
@@ -311,8 +369,8 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
         for (int64_t i = 0; i < dy.width; ++i) {
           const double g = In(line, op, 0).row(n)[i], u = In(line, op, 1).row(n)[i];
           const double dp = dy.row(n)[i];
-          dx.row(n)[i] = dp * u * SiluSlope(g);
-          DIn(line, op, 1).row(n)[i] = dp * Silu(g);
+          dx.row(n)[i] = dp * u * ActSlope(a.activation, g);
+          DIn(line, op, 1).row(n)[i] = dp * Act(a.activation, g);
         }
         break;
       default:
@@ -338,13 +396,13 @@ void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
         const double* don = d_o.row(begin + n) + q_at;
         const double delta =
             std::inner_product(don, don + a.head_width, o.row(begin + n) + q_at, 0.0);
-        for (int64_t m = 0; m <= n; ++m) {
+        for (int64_t m = FirstSeen(a, n, 0); m <= n; ++m) {
           const double* km = k.row(begin + m) + kv_at;
           const double* vm = v.row(begin + m) + kv_at;
-          const double p = std::exp(a.scale * std::inner_product(qn, qn + a.head_width, km, 0.0) -
-                                    lse.row(begin + n)[h]);
+          const double score = a.scale * std::inner_product(qn, qn + a.head_width, km, 0.0);
+          const double p = std::exp(Cap(a.softcap, score) - lse.row(begin + n)[h]);
           const double dp = std::inner_product(don, don + a.head_width, vm, 0.0);
-          const double ds = a.scale * p * (dp - delta);
+          const double ds = a.scale * p * (dp - delta) * CapSlope(a.softcap, score);
           for (int64_t i = 0; i < a.head_width; ++i) {
             dq[static_cast<size_t>(n * q.width + q_at + i)] += ds * km[i];
             dk[static_cast<size_t>(m * k.width + kv_at + i)] += ds * qn[i];
@@ -376,12 +434,18 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
       continue;
     }
     TimesTransposed({w.data(), z.width, vocabulary}, z.row(n), logits.data());
+    std::vector<double> slopes;
     double sum = 0.0;
-    for (double logit : logits) sum += std::exp(logit);
+    for (double& logit : logits) {
+      slopes.push_back(CapSlope(op.attributes.softcap, logit));
+      logit = Cap(op.attributes.softcap, logit);
+      sum += std::exp(logit);
+    }
     loss_ += std::log(sum) - logits[static_cast<size_t>(label)];
     if (!with_gradient) continue;
     for (double& logit : logits) logit = std::exp(logit) / sum;
     logits[static_cast<size_t>(label)] -= 1.0;
+    for (size_t v = 0; v < logits.size(); ++v) logits[v] *= slopes[v];
     if (auto* dw = Gradient(op, 0))
       AddOuter({nullptr, z.width, vocabulary}, logits.data(), z.row(n), dw->data());
     if (dz) Times({w.data(), z.width, vocabulary}, logits.data(), dz.row(n));

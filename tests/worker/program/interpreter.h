@@ -39,7 +39,10 @@ class Interpreter {
 
   void Forward(const Instruction& line, const Op& op);
   void Backward(const Instruction& line, const Op& op);
+  // Of row n.
   void LoraDownBackward(const Instruction& line, const Op& op, int64_t n);
+  void NormalizeBackward(const Instruction& line, const Op& op, int64_t n);
+  void LinearBackward(const Instruction& line, const Op& op, int64_t n);
   void HeadLoss(const Instruction& line, const Op& op, bool with_gradient);
   struct RowOfDocument {
     int64_t row, begin;

@@ -12,16 +12,10 @@
 namespace snug::program {
 namespace {
 
-ModelConfig TinyConfig() {
-  ModelConfig config;
-  config.model_type = "llama";
-  config.layers = 3;
-  config.width = 8;
-  config.heads = 4;
-  config.kv_heads = 2;
+ModelConfig TinyConfig(const std::string& family = "llama") {
+  ModelConfig config = FamilyShape(family, {3, 8, 4, 2, 12, 11});
+  if (family == "llama") config = LlamaShape({3, 8, 4, 2, 12, 11});
   config.head_width = 4;  // Not C / H.
-  config.mlp_width = 12;
-  config.vocabulary = 11;
   return config;
 }
 
@@ -53,22 +47,38 @@ LowerOptions OptionsFor(const ToyBatch& batch) {
   return options;
 }
 
-const TrainingMode kModes[] = {FullMode(), LoraMode({"all-linear"}), LoraMode({"q_proj", "v_proj"}),
-                               LoraMode({"layers.1.mlp.down_proj"})};
+struct Model {
+  std::string family;
+  TrainingMode mode;
+};
+
+// Every family in full and with adapters of everything; more ways to adapt a Llama.
+std::vector<Model> Models() {
+  std::vector<Model> models = {{"llama", FullMode()},
+                               {"llama", LoraMode({"all-linear"})},
+                               {"llama", LoraMode({"q_proj", "v_proj"})},
+                               {"llama", LoraMode({"layers.1.mlp.down_proj"})}};
+  for (const std::string& family : FamilyNames()) {
+    models.push_back({family, FullMode()});
+    models.push_back({family, LoraMode({"all-linear"})});
+  }
+  return models;
+}
 
 // Whatever is run again, the gradients are those of keeping everything, to the bit, and nothing
 // reads outside a lifetime.
 TEST(LowerTest, RandomPlansGiveBitwiseTheGradientsOfKeep) {
   std::mt19937 random(7);
-  for (const TrainingMode& mode : kModes) {
-    const Program program = *BuildProgram(TinyConfig(), mode);
+  for (const auto& [family, mode] : Models()) {
+    SCOPED_TRACE(family);
+    const Program program = *BuildProgram(TinyConfig(family), mode);
     const auto parameters = RandomParameters(program, random);
     const ToyBatch batch = MixedBatch(random);
     Interpreter keep(program, parameters), other(program, parameters);
     const Tape keep_tape = *Lower(program, RecomputePlan(program, 0), OptionsFor(batch));
     const double loss = keep.Run(keep_tape, batch);
     ASSERT_TRUE(std::isfinite(loss));
-    for (int i = 0; i < 300; ++i) {
+    for (int i = 0; i < 200; ++i) {
       const absl::StatusOr<Tape> tape =
           Lower(program, RandomPlan(program, 3, random), OptionsFor(batch));
       ASSERT_TRUE(tape.ok()) << tape.status();
@@ -86,8 +96,9 @@ TEST(LowerTest, RandomPlansGiveBitwiseTheGradientsOfKeep) {
 // The tape is a program for the gradient: central differences of its own loss agree.
 TEST(LowerTest, GradientsAgreeWithFiniteDifferences) {
   std::mt19937 random(11);
-  for (const TrainingMode& mode : kModes) {
-    const Program program = *BuildProgram(TinyConfig(), mode);
+  for (const auto& [family, mode] : Models()) {
+    SCOPED_TRACE(family);
+    const Program program = *BuildProgram(TinyConfig(family), mode);
     auto parameters = RandomParameters(program, random);
     const ToyBatch batch = MixedBatch(random);
     LowerOptions options = OptionsFor(batch);
@@ -112,6 +123,17 @@ TEST(LowerTest, GradientsAgreeWithFiniteDifferences) {
           << program.parameters[p].key;
     }
   }
+}
+
+// However many layers: embedding, head, and a type for each kind of layer and set of adapters.
+TEST(LowerTest, LayersShareABlockTypeByWhetherTheySlideAndWhatIsAdapted) {
+  const auto types = [](const std::string& family, const TrainingMode& mode) {
+    return BuildProgram(FamilyShape(family, {6, 8, 4, 2, 12, 11}), mode)->types.size();
+  };
+  EXPECT_EQ(types("mistral", FullMode()), 3);
+  EXPECT_EQ(types("gemma3", FullMode()), 4);
+  EXPECT_EQ(types("gemma3", LoraMode()), 4);
+  EXPECT_EQ(types("gemma3", LoraMode({"layers.0.mlp.up_proj"})), 5);
 }
 
 // Nothing but keep is as large, and each block that is run again makes it smaller.

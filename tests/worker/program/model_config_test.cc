@@ -158,6 +158,115 @@ TEST(ModelConfigTest, AcceptsWhatChangesNothing) {
   EXPECT_EQ(read->rope_theta, 1e6);
 }
 
+json Family(const std::string& type, const json& fields) {
+  json config = Tiny();
+  config["model_type"] = type;
+  if (!fields.is_null()) config.update(fields);
+  return config;
+}
+
+ModelConfig Read(const json& text) {
+  const absl::StatusOr<ModelConfig> config = Parse(text);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.value_or(ModelConfig());
+}
+
+// Absent means 4096, null means none: transformers' class makes that difference.
+TEST(ModelConfigTest, MistralSlidesOnEveryLayerUnlessTheWindowIsNull) {
+  EXPECT_EQ(Read(Family("mistral", {})).window, 4096);
+  EXPECT_TRUE(Read(Family("mistral", {{"sliding_window", 7}})).slides(1));
+  const ModelConfig without = Read(Family("mistral", {{"sliding_window", nullptr}}));
+  EXPECT_EQ(without.window, 0);
+  EXPECT_FALSE(without.slides(1));
+}
+
+TEST(ModelConfigTest, QwenSlidesFromALayerOnWhereItIsAskedTo) {
+  const json window = {{"sliding_window", 8}, {"max_window_layers", 1}};
+  EXPECT_FALSE(Read(Family("qwen2", window)).slides(1));
+  json asked = window;
+  asked["use_sliding_window"] = true;
+  EXPECT_EQ(Read(Family("qwen2", asked)).sliding, std::vector<bool>({false, true}));
+  asked["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_EQ(Read(Family("qwen2", asked)).sliding, std::vector<bool>({true, false}));
+  EXPECT_TRUE(Read(Family("qwen2", {})).qkv_bias);
+  EXPECT_FALSE(Read(Family("qwen2", {})).output_bias);
+  EXPECT_TRUE(Read(Family("qwen3", {})).head_norms);
+  EXPECT_EQ(Read(Family("qwen3", {})).head_width, 128);
+}
+
+TEST(ModelConfigTest, GemmasDefaultsAreThoseOfItsOwnClass) {
+  const json four_layers = {{"num_hidden_layers", 7}, {"sliding_window", 5}};
+  const ModelConfig two = Read(Family("gemma2", four_layers));
+  EXPECT_EQ(two.attention_softcap, 50.0);
+  EXPECT_EQ(two.logit_softcap, 30.0);
+  EXPECT_EQ(two.head_width, 256);
+  EXPECT_EQ(two.embedding_scale, 8.0);
+  EXPECT_TRUE(two.tied_embeddings && two.post_norms && two.unit_offset_norms);
+  EXPECT_TRUE(two.slides(0) && !two.slides(1) && two.slides(2));
+  const ModelConfig three = Read(Family("gemma3_text", four_layers));
+  EXPECT_EQ(three.attention_softcap, 0.0);
+  EXPECT_EQ(three.logit_softcap, 0.0);
+  EXPECT_EQ(three.rope_theta, 1e6);
+  EXPECT_EQ(three.local_rope_theta, 1e4);
+  EXPECT_TRUE(three.head_norms && three.slides(4) && !three.slides(5) && three.slides(6));
+  json uncapped = four_layers;
+  uncapped["attn_logit_softcapping"] = uncapped["final_logit_softcapping"] = nullptr;
+  EXPECT_EQ(Read(Family("gemma2", uncapped)).attention_softcap, 0.0);
+}
+
+// 0.1 ln 4 + 1, unless the file says otherwise.
+TEST(ModelConfigTest, ReadsYarn) {
+  const json yarn = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
+  const auto read = [&](const json& more) {
+    json changed = yarn;
+    if (!more.is_null()) changed.update(more);
+    return Read(Family("qwen2", {{"rope_scaling", changed}})).rope_scaling;
+  };
+  EXPECT_EQ(read({}).kind, RopeScaling::Kind::kYarn);
+  EXPECT_EQ(read({}).original_max_positions, 32768);
+  EXPECT_NEAR(read({}).attention_factor, 1.1386294361119891, 1e-15);
+  EXPECT_EQ(read({{"attention_factor", 0.5}}).attention_factor, 0.5);
+  EXPECT_EQ(read({{"mscale", 1.0}, {"mscale_all_dim", 1.0}}).attention_factor, 1.0);
+  EXPECT_FALSE(read({{"truncate", false}}).truncate);
+}
+
+struct Refused {
+  std::string family;
+  json fields;
+  std::string said;
+};
+
+TEST(ModelConfigTest, RefusesWhatAFamilyDoesNotHave) {
+  const json long_rope = {{"rope_type", "longrope"}};
+  const Refused cases[] = {
+      {"mistral", {{"layer_types", {"full_attention"}}}, "layer_types is [\"full_attention\"]"},
+      {"mistral", {{"sliding_window", 0}}, "sliding_window is 0; accepted: an integer from 1"},
+      {"qwen2",
+       {{"layer_types", {"sliding_attention", "full_attention"}}},
+       "accepted: a number of tokens: there are layers that slide"},
+      {"qwen2", {{"layer_types", {"full_attention"}}}, "accepted: a list of 2 names"},
+      {"qwen3",
+       {{"layer_types", {"full_attention", "chunked_attention"}}},
+       "accepted: \"full_attention\", \"sliding_attention\""},
+      {"gemma2", {{"hidden_activation", "gelu"}}, "accepted: \"gelu_pytorch_tanh\""},
+      {"gemma2", {{"use_bidirectional_attention", true}}, "accepted: false"},
+      {"gemma3_text", {{"attn_logit_softcapping", 50.0}}, "accepted: no such field"},
+      {"gemma3_text",
+       {{"rope_parameters", {{"sliding_attention", {{"rope_type", "linear"}}}}}},
+       "rope_parameters.sliding_attention.rope_type is \"linear\"; accepted: \"default\""},
+      {"phi3",
+       {{"rope_scaling", long_rope}},
+       "accepted: \"default\" (not what changes with the lengths in a batch)"},
+      {"phi3", {{"partial_rotary_factor", 0.7}}, "accepted: an even part of a head of 16"},
+      {"phi3", {{"resid_pdrop", 0.1}}, "resid_pdrop is 0.1; accepted: 0"},
+      {"gemma3", {}, "model_type is \"gemma3\"; accepted: \"llama\""},
+  };
+  for (const auto& [family, fields, said] : cases) {
+    EXPECT_THAT(Refusal(Family(family, fields)), HasSubstr(said)) << family << " " << fields;
+  }
+}
+
 struct BadField {
   std::string field;
   json value;

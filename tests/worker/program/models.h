@@ -2,6 +2,7 @@
 #ifndef TESTS_WORKER_PROGRAM_MODELS_H_
 #define TESTS_WORKER_PROGRAM_MODELS_H_
 
+#include <cmath>
 #include <map>
 #include <random>
 #include <string>
@@ -28,6 +29,36 @@ inline ModelConfig LlamaShape(const LlamaSizes& sizes) {
   config.mlp_width = sizes.mlp_width;
   config.vocabulary = sizes.vocabulary;
   return config;
+}
+
+// One configuration per family, with every trait of it; few layers, some of which slide.
+inline ModelConfig FamilyShape(const std::string& family, const LlamaSizes& sizes) {
+  ModelConfig config = LlamaShape(sizes);
+  config.model_type = family;
+  const bool gemma = family == "gemma2" || family == "gemma3";
+  config.activation = gemma ? Activation::kGeluTanh : Activation::kSilu;
+  config.qkv_bias = family == "qwen2";
+  config.output_bias = config.mlp_bias = family == "biased";
+  config.head_norms = family == "qwen3" || family == "gemma3";
+  config.post_norms = config.unit_offset_norms = config.tied_embeddings = gemma;
+  config.fused_projections = family == "phi3";
+  if (gemma) config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  if (gemma) config.query_scalar = 3.0 * static_cast<double>(config.head_width);
+  if (family == "phi3") config.rotary_share = 0.5;
+  if (family == "gemma3") config.local_rope_theta = 10.0;
+  if (family == "gemma2") config.attention_softcap = 2.0;
+  if (family == "gemma2") config.logit_softcap = 3.0;
+  if (family == "qwen3" || family == "biased") return config;
+  config.window = 3;
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    config.sliding.push_back(!gemma || layer % 2 == 0);
+  return config;
+}
+
+inline const std::vector<std::string>& FamilyNames() {
+  static const auto* names = new std::vector<std::string>{"mistral", "qwen2", "qwen3", "gemma2",
+                                                          "gemma3",  "phi3",  "biased"};
+  return *names;
 }
 
 inline ModelConfig Llama8B() { return LlamaShape({32, 4096, 32, 8, 14336, 128256}); }

@@ -28,6 +28,15 @@ SHAPES = {
     "one_kv_head": models.Shape(kv_heads=1, rope="linear"),
     "narrow_heads": models.Shape(head_width=6, vocabulary=97, rope="llama3"),
     "wide_heads": models.Shape(heads=2, head_width=48, tied=True, rope="llama3"),
+    "mistral": models.Shape(family="mistral", window=7),
+    "mistral_without_window": models.Shape(family="mistral"),
+    "qwen2": models.Shape(family="qwen2", window=9, rope="yarn", layers=3),
+    "qwen2_without_window": models.Shape(family="qwen2", tied=True),
+    "qwen3": models.Shape(family="qwen3", head_width=24, rope="llama3"),
+    "gemma2": models.Shape(family="gemma2", window=5, layers=3),
+    "gemma3": models.Shape(family="gemma3", window=5, layers=3, rope="linear"),
+    "phi3": models.Shape(family="phi3", window=6, rotary_share=0.5),
+    "biased": models.Shape(biases=True),
     "all_kv_heads": models.Shape(layers=3, width=24, kv_heads=4, head_width=6, tied=True),
 }
 
@@ -42,6 +51,27 @@ def show(*lines):
     return answers
 
 
+def traits_of(config):
+    """What transformers makes of the fields that set a family apart."""
+    window = getattr(config, "sliding_window", None) or 0
+    kinds = getattr(config, "layer_types", None)
+    rope = config.rope_parameters
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    rotary = model.model.rotary_emb
+    return {
+        "window": window,
+        "slides": [kind == "sliding_attention" for kind in kinds]
+        if kinds
+        else [window > 0] * config.num_hidden_layers,
+        "attention_softcap": getattr(config, "attn_logit_softcapping", None) or 0.0,
+        "logit_softcap": getattr(config, "final_logit_softcapping", None) or 0.0,
+        "query_scalar": getattr(config, "query_pre_attn_scalar", 0.0),
+        "local_rope_theta": rope.get("sliding_attention", {}).get("rope_theta", 0.0),
+        "rotary_share": rope.get("partial_rotary_factor", 1.0),
+        "attention_factor": getattr(rotary, "attention_scaling", 1.0),
+    }
+
+
 class ReadersTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -51,13 +81,16 @@ class ReadersTest(unittest.TestCase):
     def assert_same_model(self, shown, folder):
         """Configuration, names, shapes, dtypes, and the bytes at the places that were found."""
         self.assertNotIn("error", shown)
-        config = transformers.LlamaConfig.from_pretrained(folder)
+        config = transformers.AutoConfig.from_pretrained(folder)
         for field, value in shown["config"].items():
-            expected = getattr(config, field)
+            expected = getattr(config, field, None)
             if field == "rope_parameters":
-                expected = {k: v for k, v in expected.items() if k != "type"}
+                expected = expected.get("full_attention", expected)
+                left_out = ("type", "partial_rotary_factor")
+                expected = {k: v for k, v in expected.items() if k not in left_out}
             self.assertEqual(value, expected, field)
-        model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype="auto")
+        self.assertEqual(shown["traits"], traits_of(config))
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
         truth = model.state_dict()
         if config.tie_word_embeddings:
             truth.pop("lm_head.weight")

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 json ToJson(const ModelConfig& config) {
-  const char* const kinds[] = {"default", "linear", "llama3"};
+  const char* const kinds[] = {"default", "linear", "llama3", "yarn"};
   const RopeScaling& scaling = config.rope_scaling;
   json rope = {{"rope_type", kinds[static_cast<int>(scaling.kind)]},
                {"rope_theta", config.rope_theta}};
@@ -27,6 +27,12 @@ json ToJson(const ModelConfig& config) {
   if (scaling.kind == RopeScaling::Kind::kLlama3) {
     rope["low_freq_factor"] = scaling.low_freq_factor;
     rope["high_freq_factor"] = scaling.high_freq_factor;
+  }
+  if (scaling.kind == RopeScaling::Kind::kYarn) {
+    rope["beta_fast"] = scaling.beta_fast;
+    rope["beta_slow"] = scaling.beta_slow;
+  }
+  if (scaling.kind >= RopeScaling::Kind::kLlama3) {
     rope["original_max_position_embeddings"] = scaling.original_max_positions;
   }
   return {{"model_type", config.model_type},
@@ -41,6 +47,20 @@ json ToJson(const ModelConfig& config) {
           {"rms_norm_eps", config.norm_epsilon},
           {"tie_word_embeddings", config.tied_embeddings},
           {"rope_parameters", rope}};
+}
+
+// What sets a family apart, in our own words.
+json TraitsOf(const ModelConfig& config) {
+  json slides = json::array();
+  for (int64_t layer = 0; layer < config.layers; ++layer) slides.push_back(config.slides(layer));
+  return {{"window", config.window},
+          {"slides", slides},
+          {"attention_softcap", config.attention_softcap},
+          {"logit_softcap", config.logit_softcap},
+          {"query_scalar", config.query_scalar},
+          {"local_rope_theta", config.local_rope_theta},
+          {"rotary_share", config.rotary_share},
+          {"attention_factor", config.rope_scaling.attention_factor}};
 }
 
 json ToJson(const TensorIndex& index) {
@@ -60,7 +80,7 @@ absl::StatusOr<json> ShowModel(const std::string& dir) {
   ASSIGN_OR_RETURN(const TensorIndex index, ReadModelIndex(dir));
   ASSIGN_OR_RETURN(const Program program, BuildProgram(config, TrainingMode()));
   RETURN_IF_ERROR(CheckWeights(program, index));
-  return json{{"config", ToJson(config)}, {"tensors", ToJson(index)}};
+  return json{{"config", ToJson(config)}, {"traits", TraitsOf(config)}, {"tensors", ToJson(index)}};
 }
 
 absl::StatusOr<json> ShowAdapter(const std::string& dir, const std::string& model_dir,

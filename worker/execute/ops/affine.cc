@@ -1,39 +1,49 @@
-// z = xhat gamma. Backward: dxhat = dz gamma, dgamma += sum over rows of dz xhat.
+// z = xhat (offset + gamma), for each vector of a row that gamma is as wide as. Backward: dxhat =
+// dz (offset + gamma), dgamma += the sum of dz xhat over all vectors.
 #include "kernels/rms_norm.h"
 
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 
 namespace snug::execute {
+namespace {
+
+float OffsetOf(const OpRun& run) { return static_cast<float>(run.op->attributes.offset); }
+
+}  // namespace
 
 void AffineForward(const OpRun& run) {
   const View &xhat = run.in[0], &gamma = run.parameters[0].value;
+  const int64_t width = gamma.elements();
   Check("AffineForward", kernels::AffineForward({.xhat = xhat.data,
                                                  .gamma = gamma.data,
                                                  .z = run.out[0].data,
-                                                 .N = xhat.rows,
-                                                 .C = xhat.width,
-                                                 .xhat_stride = xhat.width,
-                                                 .z_stride = xhat.width,
+                                                 .N = xhat.elements() / width,
+                                                 .C = width,
+                                                 .xhat_stride = width,
+                                                 .z_stride = width,
                                                  .dtype = KernelType(xhat),
-                                                 .gamma_dtype = KernelType(gamma)},
+                                                 .gamma_dtype = KernelType(gamma),
+                                                 .offset = OffsetOf(run)},
                                                 nullptr));
 }
 
 void AffineBackward(const OpRun& run) {
   const View &dz = run.d_out[0], &gamma = run.parameters[0].value;
+  const int64_t width = gamma.elements();
   Check("AffineBackward", kernels::AffineBackward({.dz = dz.data,
                                                    .gamma = gamma.data,
                                                    .xhat = run.in[0].data,
                                                    .dxhat = run.d_in[0].data,
                                                    .dgamma = run.parameters[0].gradient.as<float>(),
-                                                   .N = dz.rows,
-                                                   .C = dz.width,
-                                                   .dz_stride = dz.width,
-                                                   .xhat_stride = dz.width,
-                                                   .dxhat_stride = dz.width,
+                                                   .N = dz.elements() / width,
+                                                   .C = width,
+                                                   .dz_stride = width,
+                                                   .xhat_stride = width,
+                                                   .dxhat_stride = width,
                                                    .dtype = KernelType(dz),
                                                    .gamma_dtype = KernelType(gamma),
+                                                   .offset = OffsetOf(run),
                                                    .accumulate = true},
                                                   nullptr));
 }

@@ -1,4 +1,5 @@
-// x[i] = E[ids[i]]; E (V, C), x (N, C). Backward: dE[ids[i]] += dx[i], in the order of the rows.
+// x[i] = scale E[ids[i]]; E (V, C), x (N, C). Backward: dE[ids[i]] += scale dx[i], in the order of
+// the rows.
 //
 // With NEFTune (Jain et al. 2023) noise from [-m, m] is added to x in training, m = alpha /
 // sqrt(T C). T is the length of the row's document, as the paper has it; transformers takes the
@@ -14,6 +15,8 @@
 
 namespace snug::execute {
 namespace {
+
+float ScaleOf(const OpRun& run) { return static_cast<float>(run.op->attributes.scale); }
 
 void AddNoise(const OpRun& run) {
   const View& x = run.out[0];
@@ -50,7 +53,8 @@ void EmbeddingForward(const OpRun& run) {
                                                        .V = table.rows,
                                                        .W_stride = x.width,
                                                        .y_stride = x.width,
-                                                       .dtype = KernelType(x)},
+                                                       .dtype = KernelType(x),
+                                                       .scale = ScaleOf(run)},
                                                       nullptr));
   if (run.scalars.neftune_alpha > 0.0) AddNoise(run);
 }
@@ -65,7 +69,8 @@ void EmbeddingBackward(const OpRun& run) {
                                                          .V = gradient.rows,
                                                          .dy_stride = dx.width,
                                                          .dW_stride = dx.width,
-                                                         .dtype = KernelType(dx)},
+                                                         .dtype = KernelType(dx),
+                                                         .scale = ScaleOf(run)},
                                                         nullptr));
 }
 

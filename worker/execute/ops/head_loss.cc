@@ -70,6 +70,8 @@ void Scatter(const View& rows, const Chunk& chunk, const View& dz) {
                                             nullptr));
 }
 
+float Softcap(const OpRun& run) { return static_cast<float>(run.op->attributes.softcap); }
+
 // The chunk's weighted losses, added up, with what else is seen of its tokens; `logits` become
 // their gradients when these are wanted.
 double CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bool gradient) {
@@ -90,7 +92,8 @@ double CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bo
                                                .dlogits_stride = logits.width,
                                                .dtype = KernelType(logits),
                                                .label_type = kernels::IndexType::kI32,
-                                               .scale = static_cast<float>(run.scalars.loss_scale)},
+                                               .scale = static_cast<float>(run.scalars.loss_scale),
+                                               .softcap = Softcap(run)},
                                               nullptr));
   for (int64_t row = 0; row < chunk.rows; ++row) {
     run.token_sums->entropy += row_entropy[static_cast<size_t>(row)];

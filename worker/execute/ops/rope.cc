@@ -1,4 +1,4 @@
-// Rotates each head of q or k by its row's position; backward rotates back.
+// Rotates each head of q or k by its row's position, or its first elements; backward rotates back.
 #include "kernels/rope.h"
 
 #include "worker/execute/ops/kernel_call.h"
@@ -8,13 +8,15 @@ namespace snug::execute {
 namespace {
 
 kernels::RopeParams Params(const OpRun& run, const View& x, const View& y) {
+  const program::OpAttributes& op = run.op->attributes;
   return {.x = x.data,
           .y = y.data,
-          .cos = run.batch->cos,
-          .sin = run.batch->sin,
+          .cos = op.local ? run.batch->local_cos : run.batch->cos,
+          .sin = op.local ? run.batch->local_sin : run.batch->sin,
           .N = x.rows,
-          .heads = run.op->attributes.heads,
-          .D = run.op->attributes.head_width,
+          .heads = op.heads,
+          .D = op.head_width,
+          .R = op.rotary_width,
           .x_stride = x.width,
           .y_stride = y.width,
           .dtype = KernelType(x)};
