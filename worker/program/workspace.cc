@@ -13,7 +13,9 @@
 namespace snug::program {
 namespace {
 
-constexpr int64_t kF32 = 4, kBF16 = 2;
+constexpr int64_t kF32 = 4;
+
+int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // ---- attention ----------------------------------------------------------------------------------
 
