@@ -1,9 +1,9 @@
 """One job of Snug: step times, peak memory, and where a step's time goes."""
 
 import json
-import os
 import pathlib
 import subprocess
+import sys
 import time
 
 from tests.harness.binaries import binary
@@ -20,14 +20,19 @@ def resident_peak(pid):
     return int(peak[0].split()[1]) * 1024 if peak else 0
 
 
+# Of a child's maximum the system counts what its parent held when it was forked: a small parent.
+BARE = (
+    "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stderr=subprocess.DEVNULL); "
+    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+)
+
+
 def bare_bytes():
     """Maximum resident bytes of a worker that finds no assignment: the process and its libraries
     before anything is loaded."""
-    line = [str(binary("snug-worker")), "/nonexistent/assignment.binpb"]
-    with subprocess.Popen(line, stderr=subprocess.DEVNULL) as process:
-        _, _, usage = os.wait4(process.pid, 0)
-        process.returncode = 0
-    return usage.ru_maxrss * 1024
+    line = [sys.executable, "-c", BARE, str(binary("snug-worker")), "/nonexistent/assignment.binpb"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    return int(done.stdout) * 1024
 
 
 def follow(daemon, name):

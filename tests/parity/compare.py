@@ -13,7 +13,8 @@ BF16_FACTOR = 1.5  # Of transformers' own bf16 error against float64.
 BF16_CHANGE_FACTOR = 2.0  # The same of what 20 steps changed, which for a norm are a few numbers.
 WEIGHT_TOLERANCE = 1e-4  # Relative L2 of what 20 AdamW steps changed.
 SILENT_SHARE = 1e-9  # A tensor with less of the global gradient norm has no direction to learn.
-BATCH_TOLERANCE = 1e-6  # 32 x 1 against 1 x 32.
+# 32 x 1 against 1 x 32: oneDNN's products add in another order for another number of rows.
+BATCH_TOLERANCE = 2e-6
 
 
 def distance(ours, reference):

@@ -73,7 +73,9 @@ void Check(const TrainingMode& mode, const Shape& shape, bool training) {
         run.key().tokens, " tokens, longest document ", run.key().longest_document);
     EXPECT_GE(declared, used[t]) << where;
     if (mode.compute == DType::kBF16 && at::get_num_threads() > 2) continue;
-    EXPECT_LE(static_cast<double>(declared), kFactor * static_cast<double>(used[t]) + kAllowance)
+    // A third of the rows is not trained, which the head declares for none the less.
+    const double factor = op.code == program::OpCode::kHeadLoss ? 1.5 * kFactor : kFactor;
+    EXPECT_LE(static_cast<double>(declared), factor * static_cast<double>(used[t]) + kAllowance)
         << where << ", used " << used[t];
   }
 }
