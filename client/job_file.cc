@@ -10,6 +10,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/hub_cache.h"
 #include "proto/snug/status_macros.h"
 #include "proto/snug/yaml.h"
@@ -91,6 +93,19 @@ absl::StatusOr<std::string> ReadChatTemplate(const std::string& given, const fs:
   return ReadText(path.string(), "chat template");
 }
 
+// `sample_prompts: prompts.txt`, where there is such a file: a prompt per line.
+absl::Status ReadPrompts(const fs::path& folder, v1::TrainingSpec& training) {
+  std::error_code error;
+  if (training.sample_prompts_size() != 1) return absl::OkStatus();
+  const std::string file = Resolved(training.sample_prompts(0), folder);
+  if (!fs::is_regular_file(file, error)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string text, ReadText(file, "file of prompts"));
+  training.clear_sample_prompts();
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipWhitespace()))
+    training.add_sample_prompts(std::string(absl::StripSuffix(line, "\r")));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
@@ -102,7 +117,7 @@ absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
   ASSIGN_OR_RETURN(*spec->mutable_chat_template(), ReadChatTemplate(spec->chat_template(), folder));
   if (spec->has_lora())
     spec->mutable_lora()->set_init_adapter(Resolved(spec->lora().init_adapter(), folder));
-  return absl::OkStatus();
+  return spec->has_training() ? ReadPrompts(folder, *spec->mutable_training()) : absl::OkStatus();
 }
 
 absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,

@@ -16,9 +16,9 @@ absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
                                         const std::vector<std::string>& overrides);
 
 // Makes the paths of a spec absolute (model, dataset, eval_dataset, lora.init_adapter, relative to
-// `folder`) and reads the chat template where it is a path. A model that is no path there but
-// spelled like a job's id stays as it is; "org/name" is looked up in the Hugging Face cache.
-// Whether the paths exist is for the daemon to say.
+// `folder`) and reads the chat template and the sample prompts where these are paths. A model that
+// is no path there but spelled like a job's id stays as it is; "org/name" is looked up in the
+// Hugging Face cache. Whether the paths exist is for the daemon to say.
 absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec);
 
 }  // namespace snug::client

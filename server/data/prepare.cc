@@ -16,10 +16,12 @@
 #include "proto/snug/status_macros.h"
 #include "server/data/prepare_command.h"
 #include "server/data/prepared_dataset.h"
+#include "server/data/prompts.h"
 #include "server/data/sha256.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/node/process.h"
+#include "server/plan/planner.h"
 
 namespace snug::server {
 namespace {
@@ -107,7 +109,9 @@ absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
   if (!spec.eval_dataset().empty()) {
     ASSIGN_OR_RETURN(folders.eval, FolderOf(spec.eval_dataset(), spec, model_dir));
   }
-  folders.ready = Ready(folders.train) && (folders.eval.empty() || Ready(folders.eval));
+  folders.prompts = PromptsFile(spec, folders.train);
+  folders.ready = Ready(folders.train) && (folders.eval.empty() || Ready(folders.eval)) &&
+                  (folders.prompts.empty() || Exists(folders.prompts));
   return folders;
 }
 
@@ -126,6 +130,8 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
   if (!split && !folders.eval.empty() && !Ready(folders.eval))
     RETURN_IF_ERROR(RunPrepare({.dataset = spec.eval_dataset(), .output = folders.eval}, spec,
                                model_dir, progress));
+  if (!folders.prompts.empty() && !Exists(folders.prompts))
+    RETURN_IF_ERROR(RunPrompts(spec, model_dir, folders.prompts, progress));
   folders.ready = true;
   return folders;
 }
@@ -171,6 +177,29 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
   ASSIGN_OR_RETURN(const RunResult result, Run(run));
   if (result.exit_code != 0) return PrepareError(result);
   return ReadPreview(output);
+}
+
+absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
+                                  const std::string& file, const Progress& progress) {
+  const std::string texts =
+      absl::StrCat(settings_.datasets_dir, "/prompts", kPartMark, RandomHex(8));
+  const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
+  RETURN_IF_ERROR(WriteTexts(spec, texts));
+  const std::string folder = std::filesystem::path(settings_.script).parent_path().string();
+  RunOptions run;
+  run.argv = {settings_.python,
+              "-B",
+              folder + "/snug_prompts.py",
+              "--model=" + model_dir,
+              "--prompts=" + texts,
+              "--output=" + file,
+              absl::StrCat("--max-tokens=", MaxPromptTokens(spec)),
+              absl::StrCat("--memory-bytes=", settings_.memory_bytes),
+              absl::StrCat("--cpu-seconds=", absl::ToInt64Seconds(settings_.timeout))};
+  run.timeout = settings_.timeout;
+  run.cancelled = progress.cancelled;
+  ASSIGN_OR_RETURN(const RunResult result, Run(run));
+  return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result);
 }
 
 void Preparer::RemoveLeftovers() {

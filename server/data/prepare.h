@@ -31,8 +31,9 @@ struct PrepareSettings {
 
 struct PreparedFolders {
   std::string train;
-  std::string eval;    // Empty: no evaluation set.
-  bool ready = false;  // Both are there.
+  std::string eval;          // Empty: no evaluation set.
+  std::string prompts = {};  // A file; empty: none.
+  bool ready = false;        // All are there.
 };
 
 class Preparer {
@@ -69,6 +70,8 @@ class Preparer {
   };
   absl::Status RunPrepare(const Job& job, const v1::JobSpec& spec, const std::string& model_dir,
                           const Progress& progress);
+  absl::Status RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
+                          const std::string& file, const Progress& progress);
   absl::StatusOr<std::string> ContentHash(const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> FolderOf(const std::string& dataset, const v1::JobSpec& spec,
                                        const std::string& model_dir);

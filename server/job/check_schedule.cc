@@ -87,6 +87,8 @@ void CheckSchedule(const TrainingSpec& training, Checker& check) {
   CheckRanges(kwargs, check);
   if (type == TrainingSpec::COSINE_WITH_MIN_LR && kwargs.has_min_lr() == kwargs.has_min_lr_rate())
     check.Add(Field("min_lr"), "cosine_with_min_lr needs min_lr or min_lr_rate, and one of them");
+  if (kwargs.has_min_lr() && training.has_learning_rate() && training.learning_rate() == 0.0)
+    check.Add(Field("min_lr"), "needs a learning_rate above 0; min_lr_rate does not");
   if (type == TrainingSpec::WSD && !kwargs.has_num_decay_steps())
     check.Add(Field("num_decay_steps"), "wsd needs it");
   const double end = kwargs.has_lr_end() ? kwargs.lr_end() : 1e-7;

@@ -113,7 +113,13 @@ void CheckOptimizer(const TrainingSpec& training, Checker& check) {
                            absl::StrJoin(kAdamWNames, ", "), ")"));
 }
 
-void CheckSamples(const TrainingSpec& training, Checker& check) {
+void CheckSamples(const JobSpec& spec, Checker& check) {
+  const TrainingSpec& training = spec.training();
+  if (!training.sample_prompts().empty())
+    check.Add("training.sample_prompts", "prompts are not answered yet");
+  if (!training.sample_prompts().empty() && !Evaluates(spec))
+    check.Add("training.sample_prompts",
+              "are answered at evaluations: give eval_dataset or eval_split");
   if (training.sample_prompts_size() > kMaxSamplePrompts)
     check.Add("training.sample_prompts", absl::StrCat(training.sample_prompts_size(),
                                                       " prompts; at most ", kMaxSamplePrompts));
@@ -123,6 +129,9 @@ void CheckSamples(const TrainingSpec& training, Checker& check) {
       check.Add("training.sample_prompts", absl::StrCat("a prompt of ", prompt.size(),
                                                         " bytes; at most ", kMaxSamplePromptBytes));
   }
+  if (training.max_seq_length() > 0 && !training.sample_prompts().empty() &&
+      training.sample_max_new_tokens() >= training.max_seq_length())
+    check.Add("training.sample_max_new_tokens", "a prompt with its answer must fit max_seq_length");
   check.Integer("training.sample_max_new_tokens", training.sample_max_new_tokens(), 0,
                 kMaxSampleTokens);
   check.Real("training.sample_temperature", training.sample_temperature(), 0.0, 100.0);
@@ -138,7 +147,7 @@ void CheckTraining(const JobSpec& spec, Checker& check) {
   CheckBest(spec, check);
   CheckOptimizer(training, check);
   CheckSchedule(training, check);
-  CheckSamples(training, check);
+  CheckSamples(spec, check);
   if (!TrainingSpec::Precision_IsValid(training.precision()))
     check.Add("training.precision", "fp32 or bf16");
 }

@@ -8,6 +8,7 @@
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "server/plan/plan_proto.h"
+#include "worker/program/generation.h"
 
 namespace snug::server {
 namespace {
@@ -21,6 +22,12 @@ std::vector<int64_t> FullRows(const v1::JobSpec& spec) {
 program::TapeKey KeyOf(const std::vector<int64_t>& rows, const v1::JobSpec& spec) {
   return program::WorstBatch(rows, spec.training().per_device_train_batch_size(),
                              spec.training().packing(), spec.training().max_seq_length());
+}
+
+program::TapeKey GenerationKeyOf(int64_t longest_prompt, const v1::JobSpec& spec) {
+  if (spec.training().sample_prompts().empty()) return {};
+  const int64_t tokens = longest_prompt > 0 ? longest_prompt : MaxPromptTokens(spec);
+  return program::GenerationKey(tokens, spec.training().sample_max_new_tokens());
 }
 
 // For reading, and exact for writing into a job file.
@@ -43,6 +50,11 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(
 
 }  // namespace
 
+int64_t MaxPromptTokens(const v1::JobSpec& spec) {
+  const v1::TrainingSpec& training = spec.training();
+  return std::max<int64_t>(1, training.max_seq_length() - training.sample_max_new_tokens());
+}
+
 std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec) {
   std::map<std::string, program::Stash> patterns;
   for (const auto& [pattern, kind] : spec.memory().stash())
@@ -58,6 +70,7 @@ program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& le
   options.lower.key = KeyOf(lengths.prepared() ? lengths.train : FullRows(spec), spec);
   if (Evaluates(spec))
     options.evaluation_key = KeyOf(lengths.eval.empty() ? FullRows(spec) : lengths.eval, spec);
+  options.generation_key = GenerationKeyOf(lengths.longest_prompt, spec);
   return options;
 }
 

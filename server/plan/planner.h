@@ -23,8 +23,12 @@ namespace snug::server {
 struct RowLengths {
   std::vector<int64_t> train;
   std::vector<int64_t> eval;
+  int64_t longest_prompt = 0;  // Of those to be answered at evaluations; 0: not known, or none.
   bool prepared() const { return !train.empty(); }
 };
+
+// Tokens that a sample prompt may have: with its answer it fits max_seq_length.
+int64_t MaxPromptTokens(const v1::JobSpec& spec);
 
 // What the plan's numbers depend on beside the job.
 struct PlanMachine {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_dataset.h"
+#include "server/data/prompts.h"
 #include "server/job/errors.h"
 #include "server/plan/planner.h"
 
@@ -21,6 +22,7 @@ absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& jo
   if (!folders.ready) return lengths;
   ASSIGN_OR_RETURN(lengths.train, ReadRowTokens(folders.train));
   ASSIGN_OR_RETURN(*summary, ReadSummary(folders.train));
+  ASSIGN_OR_RETURN(lengths.longest_prompt, LongestPrompt(folders.prompts));
   if (folders.eval.empty()) return lengths;
   ASSIGN_OR_RETURN(lengths.eval, ReadRowTokens(folders.eval));
   return lengths;
@@ -61,7 +63,10 @@ absl::StatusOr<CheckedJob> Advisor::CheckForCreate(const v1::JobSpec& spec) {
   ASSIGN_OR_RETURN(CheckedJob job, Check(spec));
   v1::DatasetSummary summary;
   ASSIGN_OR_RETURN(RowLengths lengths, KnownLengths(preparer_, job, &summary));
-  if (!lengths.prepared()) lengths.train = lengths.eval = {1};
+  if (!lengths.prepared()) {
+    lengths.train = lengths.eval = {1};
+    lengths.longest_prompt = 1;
+  }
   ASSIGN_OR_RETURN(const BestDevice best, Best(devices_, job, lengths, context_bytes_));
   if (best.chosen >= 0) return job;
   return PlanInfeasible(

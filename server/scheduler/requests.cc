@@ -7,6 +7,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_dataset.h"
+#include "server/data/prompts.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
@@ -50,6 +51,8 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   RowLengths lengths;
   ASSIGN_OR_RETURN(lengths.train, ReadRowTokens(ready.folders.train));
+  ASSIGN_OR_RETURN(lengths.longest_prompt,
+                   LongestPrompt(PromptsFile(ready.checked.spec, ready.folders.train)));
   if (!ready.folders.eval.empty()) {
     ASSIGN_OR_RETURN(lengths.eval, ReadRowTokens(ready.folders.eval));
     ready.summary.set_eval_rows(static_cast<int64_t>(lengths.eval.size()));

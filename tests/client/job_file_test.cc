@@ -12,6 +12,7 @@
 namespace snug::client {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -67,6 +68,18 @@ TEST_F(JobFileTest, WhatIsNotGivenStaysEmpty) {
   EXPECT_EQ(spec.dataset(), "");
   EXPECT_EQ(spec.lora().init_adapter(), "");
   EXPECT_FALSE(Read("model: /m").has_lora());
+}
+
+TEST_F(JobFileTest, SamplePromptsAreAListOrTheLinesOfAFile) {
+  std::ofstream(folder_ / "jobs/prompts.txt") << "One?\r\n\nTwo: three\n";
+  const auto prompts = [&](const std::string& text) {
+    const v1::JobSpec spec = Read(text);
+    return std::vector<std::string>(spec.training().sample_prompts().begin(),
+                                    spec.training().sample_prompts().end());
+  };
+  EXPECT_THAT(prompts("sample_prompts: prompts.txt"), ElementsAre("One?", "Two: three"));
+  EXPECT_THAT(prompts("sample_prompts: [prompts.txt, b]"), ElementsAre("prompts.txt", "b"));
+  EXPECT_THAT(prompts("sample_prompts: Who are you?"), ElementsAre("Who are you?"));
 }
 
 TEST_F(JobFileTest, TheFileNamesAJobWithoutAName) {

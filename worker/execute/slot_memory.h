@@ -31,6 +31,7 @@ class ArenaMemory final : public SlotMemory {
   absl::Status Died(const program::Tape& tape, int32_t slot) override;
   char* At(const program::Tape& tape, int32_t slot) override;
   int64_t bytes() const { return buffer_.bytes(); }
+  char* data() { return buffer_.data(); }
 
  private:
   DeviceBuffer buffer_;

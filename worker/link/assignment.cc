@@ -61,6 +61,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.cap_bytes = from.cap_bytes();
   to.train_data = from.train_data();
   to.eval_data = from.eval_data();
+  to.prompts_file = from.prompts();
   const std::string& dataset = from.spec().dataset();
   to.train_file = NameOfFile(dataset);
   to.eval_file =

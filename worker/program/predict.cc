@@ -6,6 +6,7 @@
 
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_layout.h"
+#include "worker/program/generation.h"
 #include "worker/program/replay.h"
 
 namespace snug::program {
@@ -56,11 +57,17 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const Program& pr
   evaluation.training = false;
   if (options.evaluation_key.tokens > 0) evaluation.key = options.evaluation_key;
   ASSIGN_OR_RETURN(const Tape forward, Lower(program, plan, evaluation));
+  const TapeKey inputs = Larger(Larger(options.lower.key, evaluation.key), options.generation_key);
   Prediction prediction;
   prediction.plan = plan;
-  prediction.bytes =
-      StaticComponents(program, Larger(options.lower.key, evaluation.key), options.context_bytes);
+  prediction.bytes = StaticComponents(program, inputs, options.context_bytes);
   prediction.bytes.arena = std::max(step.arena_bytes, forward.arena_bytes);
+  if (options.generation_key.tokens > 0) {
+    LowerOptions generation = options.lower;
+    generation.key = options.generation_key;
+    ASSIGN_OR_RETURN(const GenerationLayout layout, LayOutGeneration(program, plan, generation));
+    prediction.bytes.arena = std::max(prediction.bytes.arena, layout.bytes);
+  }
   prediction.peak = replay.peak;
   prediction.alignment = prediction.bytes.arena - replay.peak.total();
   prediction.relative_work = ModelledSeconds(replay.work) / keep_seconds;

@@ -19,7 +19,7 @@ struct Components {
   int64_t gradients = 0;  // fp32, one per trained element.
   int64_t optimizer = 0;  // AdamW: two fp32 per trained element; three with a master of bf16.
   int64_t inputs = 0;     // BatchBytes: ids, labels, weights, positions, rotation tables.
-  int64_t arena = 0;      // Largest of the phases: step on the worst batch, evaluation.
+  int64_t arena = 0;      // Largest of the phases: step on the worst batch, evaluation, samples.
   int64_t total() const {
     return context + weights + adapter + gradients + optimizer + inputs + arena;
   }
@@ -45,6 +45,7 @@ struct PredictOptions {
   LowerOptions lower;      // Key of the worst training batch.
   TapeKey evaluation_key;  // tokens == 0: no evaluation set; the last training batch is evaluated
                            // instead.
+  TapeKey generation_key = {};  // tokens == 0: no prompts are answered at evaluations.
   int64_t context_bytes = 0;
 };
 

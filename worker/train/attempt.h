@@ -32,9 +32,10 @@ struct AttemptOptions {
   int64_t context_bytes = 0;
   int64_t cap_bytes = 0;
 
-  std::string train_data;  // Folders of prepared datasets.
-  std::string eval_data;   // Empty: none.
-  std::string train_file;  // Names, without folders, of the job's own files: for messages.
+  std::string train_data;    // Folders of prepared datasets.
+  std::string eval_data;     // Empty: none.
+  std::string prompts_file;  // To answer at evaluations, prepared; empty: none.
+  std::string train_file;    // Names, without folders, of the job's own files: for messages.
   std::string eval_file;
   std::string attempt_dir;
   std::string checkpoints_dir;

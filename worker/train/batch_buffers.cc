@@ -46,22 +46,26 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
   return buffers;
 }
 
+absl::Status BatchBuffers::CheckRoom(int64_t tokens, int64_t documents) const {
+  if ((documents + 1) * static_cast<int64_t>(sizeof(int64_t)) > offsets_.bytes())
+    return absl::InternalError(absl::StrCat("a micro-batch of ", documents, " documents"));
+  if (tokens * static_cast<int64_t>(sizeof(int32_t)) > ids_.bytes())
+    return absl::InternalError(absl::StrCat("a micro-batch of ", tokens, " tokens"));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const MicroBatch& rows) {
   auto *ids = As<int32_t>(ids_), *labels = As<int32_t>(labels_),
        *positions = As<int32_t>(positions_);
   auto* weights = As<float>(weights_);
   auto* offsets = As<int64_t>(offsets_);
   const auto documents = static_cast<int64_t>(rows.size());
-  if ((documents + 1) * static_cast<int64_t>(sizeof(int64_t)) > offsets_.bytes()) {
-    return absl::InternalError(absl::StrCat("a micro-batch of ", documents, " documents"));
-  }
+  RETURN_IF_ERROR(CheckRoom(0, documents));
   int64_t n = 0;
   for (int64_t d = 0; d < documents; ++d) {
     const int64_t row = rows[static_cast<size_t>(d)];
     const int64_t tokens = dataset.row_tokens()[static_cast<size_t>(row)];
-    if ((n + tokens) * static_cast<int64_t>(sizeof(int32_t)) > ids_.bytes()) {
-      return absl::InternalError(absl::StrCat("a micro-batch of more than ", n, " tokens"));
-    }
+    RETURN_IF_ERROR(CheckRoom(n + tokens, documents));
     offsets[d] = n;
     for (int64_t t = 0; t < tokens; ++t, ++n) {
       const bool last = t + 1 == tokens;  // Nothing follows within the document.
@@ -72,16 +76,42 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
     }
   }
   offsets[documents] = n;
-  const kernels::Error error = kernels::RopeTable({.positions = positions,
+  return Finish(n, documents);
+}
+
+absl::StatusOr<execute::Batch> BatchBuffers::FillTokens(std::span<const int32_t> ids,
+                                                        int64_t past) {
+  const auto tokens = static_cast<int64_t>(ids.size());
+  RETURN_IF_ERROR(CheckRoom(tokens, 1));
+  for (int64_t t = 0; t < tokens; ++t) {
+    As<int32_t>(ids_)[t] = ids[static_cast<size_t>(t)];
+    As<int32_t>(labels_)[t] = 0;
+    As<float>(weights_)[t] = 0.0f;
+    As<int32_t>(positions_)[t] = static_cast<int32_t>(past + t);
+  }
+  As<int64_t>(offsets_)[0] = 0;
+  As<int64_t>(offsets_)[1] = tokens;
+  return Finish(tokens, 1);
+}
+
+absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t documents) {
+  const kernels::Error error = kernels::RopeTable({.positions = As<int32_t>(positions_),
                                                    .inv_freq = frequencies_.data(),
                                                    .cos = As<float>(cos_),
                                                    .sin = As<float>(sin_),
-                                                   .N = n,
+                                                   .N = tokens,
                                                    .D = head_width_},
                                                   nullptr);
   if (!error.ok()) return absl::InternalError(absl::StrCat("RopeTable: ", error.parameter));
-  return execute::Batch{
-      n, documents, ids, labels, weights, positions, offsets, As<float>(cos_), As<float>(sin_)};
+  return execute::Batch{.tokens = tokens,
+                        .documents = documents,
+                        .ids = As<int32_t>(ids_),
+                        .labels = As<int32_t>(labels_),
+                        .weights = As<float>(weights_),
+                        .positions = As<int32_t>(positions_),
+                        .offsets = As<int64_t>(offsets_),
+                        .cos = As<float>(cos_),
+                        .sin = As<float>(sin_)};
 }
 
 double LossWeight(const Dataset& dataset, const MicroBatch& rows) {

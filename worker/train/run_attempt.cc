@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -17,7 +18,9 @@
 #include "worker/checkpoint/new_file.h"
 #include "worker/program/safetensors.h"
 #include "worker/train/best.h"
+#include "worker/train/failure.h"
 #include "worker/train/metrics_log.h"
+#include "worker/train/samples_log.h"
 #include "worker/train/trainer.h"
 
 namespace snug::train {
@@ -64,6 +67,9 @@ class Run {
   AttemptResult Result(const absl::Status& status) const;
 
  private:
+  static std::string SamplesFile(const std::string& attempt_dir) {
+    return attempt_dir + "/samples.jsonl";
+  }
   std::string MetricsFile() const { return attempt_.attempt_dir + "/metrics.jsonl"; }
   std::string Output() const { return attempt_.attempt_dir + "/output"; }
 
@@ -155,8 +161,17 @@ class Run {
                   : MetricsLog::Resume(MetricsFile(),
                                        {.previous = attempt_.previous_metrics, .step = step}));
     metrics_.emplace(std::move(log));
+    if (!attempt_.prompts_file.empty()) RETURN_IF_ERROR(OpenSamples());
     if (metrics_->steps().last_evaluated >= 0) progress_.eval_loss = metrics_->steps().eval_loss;
     return absl::OkStatus();
+  }
+
+  // Beside the metrics, as the attempt before had them.
+  absl::Status OpenSamples() const {
+    const std::string folder =
+        std::filesystem::path(attempt_.previous_metrics).parent_path().string();
+    return BeginSamples(SamplesFile(attempt_.attempt_dir),
+                        folder.empty() ? "" : SamplesFile(folder), progress_.resumed_from_step);
   }
 
   // A checkpoint goes on only with the seed and the data it was made with.
@@ -247,7 +262,15 @@ class Run {
                                      .runtime = SecondsSince(begin),
                                      .global_step = progress_.global_step,
                                      .epoch = progress_.epoch}));
+    RETURN_IF_ERROR(AnswerPrompts());
     return Judge(evaluation);
+  }
+
+  absl::Status AnswerPrompts() {
+    if (attempt_.prompts_file.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::vector<Sample> samples, trainer_->AnswerPrompts());
+    for (const Sample& sample : samples) std::cerr << Shown(sample) << "\n";
+    return AppendSamples(SamplesFile(attempt_.attempt_dir), samples);
   }
 
   // The best one is kept as soon as it is known. One that finds no room on the disk is not kept,
@@ -371,6 +394,8 @@ class Run {
     if (verified_loss_ != loss)
       return absl::DataLossError(absl::StrCat("the exported files give the loss ", verified_loss_,
                                               ", the trained weights ", loss));
+    if (!attempt_.prompts_file.empty())
+      RETURN_IF_ERROR(CarrySamples(SamplesFile(attempt_.attempt_dir), Output() + ".tmp"));
     std::cerr << "exported; read back, it gives the loss " << verified_loss_ << std::endl;
     return checkpoint::Publish(Output());
   }
@@ -412,31 +437,6 @@ class Run {
   int64_t evaluated_step_ = -1;  // By this process.
   double verified_loss_ = 0.0;
 };
-
-struct Failure {
-  const char* reason;
-  FailureClass failure_class;
-};
-
-Failure FailureOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOutOfRange:
-      return {"NON_FINITE", FailureClass::kUser};
-    case absl::StatusCode::kResourceExhausted:
-      return {"OUT_OF_MEMORY", FailureClass::kOutOfMemory};
-    case absl::StatusCode::kUnavailable:
-      return {"DISK_FULL", FailureClass::kInfrastructure};
-    case absl::StatusCode::kAborted:
-      return {"INFRASTRUCTURE", FailureClass::kInfrastructure};
-    case absl::StatusCode::kDataLoss:
-      return {"DATA_LOSS", FailureClass::kUser};
-    case absl::StatusCode::kInternal:
-    case absl::StatusCode::kUnknown:
-      return {"INTERNAL", FailureClass::kUser};
-    default:
-      return {"INVALID_INPUT", FailureClass::kUser};
-  }
-}
 
 AttemptResult Run::Result(const absl::Status& status) const {
   AttemptResult result;

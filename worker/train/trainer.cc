@@ -9,6 +9,8 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/lower.h"
 #include "worker/program/predict.h"
+#include "worker/train/generator.h"
+#include "worker/train/sampling.h"
 #include "worker/train/schedule.h"
 
 namespace snug::train {
@@ -64,6 +66,9 @@ absl::Status Trainer::LoadData() {
   max_steps_ = TotalSteps(dataset_->row_tokens(), options);
   walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), options);
   evaluation_key_ = attempt_.key;
+  if (!attempt_.prompts_file.empty()) {
+    ASSIGN_OR_RETURN(prompts_, Prompts::Read(attempt_.prompts_file, vocabulary));
+  }
   if (attempt_.eval_data.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(evaluation_, Dataset::Open(attempt_.eval_data, vocabulary, attempt_.eval_file));
   evaluation_key_ = program::WorstBatch(evaluation_->row_tokens(), options.batch_rows,
@@ -96,13 +101,46 @@ absl::Status Trainer::Lower() {
   options.training = false;
   options.key = evaluation_key_;
   ASSIGN_OR_RETURN(evaluation_tape_, program::Lower(program_, attempt_.plan, options));
-  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(
-                                 program_.config, Largest(attempt_.key, evaluation_key_), device_));
-  ASSIGN_OR_RETURN(arena_,
-                   execute::ArenaMemory::Allocate(
-                       device_, std::max(step_tape_.arena_bytes, evaluation_tape_.arena_bytes)));
+  if (prompts_.has_value()) {
+    options.key = GenerationKey();
+    ASSIGN_OR_RETURN(generation_, program::LayOutGeneration(program_, attempt_.plan, options));
+  }
+  const program::TapeKey inputs = Largest(Largest(attempt_.key, evaluation_key_), GenerationKey());
+  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, inputs, device_));
+  const int64_t arena_bytes =
+      std::max({step_tape_.arena_bytes, evaluation_tape_.arena_bytes, generation_.bytes});
+  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, arena_bytes));
   executor_.emplace(program_, parameters_->views(), device_);
   return absl::OkStatus();
+}
+
+program::TapeKey Trainer::GenerationKey() const {
+  if (!prompts_.has_value()) return {};
+  return program::GenerationKey(prompts_->longest(), attempt_.training.samples.max_new_tokens);
+}
+
+absl::StatusOr<std::vector<Sample>> Trainer::AnswerPrompts() {
+  std::vector<Sample> samples;
+  if (!prompts_.has_value()) return samples;
+  Generator generator(program_, generation_, *executor_, *arena_, *buffers_);
+  for (const Prompt& prompt : prompts_->prompts()) {
+    const auto number = static_cast<int64_t>(samples.size());
+    ASSIGN_OR_RETURN(
+        std::vector<int32_t> tokens,
+        generator.Answer({.prompt = prompt.ids,
+                          .options = attempt_.training.samples,
+                          .stops = [this](int32_t token) { return prompts_->Stops(token); },
+                          .uniform =
+                              [&](int64_t token) {
+                                return SampleUniform(attempt_.training.seed, global_step_, number,
+                                                     token);
+                              }}));
+    samples.push_back({.step = global_step_,
+                       .prompt = prompt.text,
+                       .completion = prompts_->TextOf(tokens),
+                       .tokens = std::move(tokens)});
+  }
+  return samples;
 }
 
 absl::StatusOr<TokenMetrics> Trainer::RunMicroBatches(const program::Tape& tape,

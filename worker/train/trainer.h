@@ -14,6 +14,7 @@
 #include "worker/execute/device.h"
 #include "worker/execute/executor.h"
 #include "worker/execute/slot_memory.h"
+#include "worker/program/generation.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 #include "worker/train/attempt.h"
@@ -21,6 +22,8 @@
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
 #include "worker/train/optimizer.h"
+#include "worker/train/prompts.h"
+#include "worker/train/samples_log.h"
 #include "worker/weights/parameters.h"
 
 namespace snug::train {
@@ -62,6 +65,10 @@ class Trainer {
   // OutOfRange as above.
   absl::StatusOr<TokenMetrics> Evaluate();
 
+  // Answers to the job's prompts, one after another; none where there are no prompts. OutOfRange as
+  // above.
+  absl::StatusOr<std::vector<Sample>> AnswerPrompts();
+
   // Goes on after `steps` optimizer steps, the next of which starts at `cursor`; the caller has
   // filled weights and moments.
   void ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens);
@@ -86,6 +93,7 @@ class Trainer {
   absl::Status LoadData();
   absl::Status LoadWeights();
   absl::Status Lower();
+  program::TapeKey GenerationKey() const;  // Of the prompts; empty without.
   absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
                                                const std::vector<MicroBatch>& batches);
 
@@ -99,6 +107,8 @@ class Trainer {
   std::optional<BatchBuffers> buffers_;
   program::Tape step_tape_, evaluation_tape_;
   program::TapeKey evaluation_key_;
+  std::optional<Prompts> prompts_;
+  program::GenerationLayout generation_;
   std::optional<execute::ArenaMemory> arena_;
   std::optional<execute::Executor> executor_;
   int64_t global_step_ = 0;

@@ -59,6 +59,25 @@ TEST_F(PlannerTest, FastestFirstFromKeepToRecomputeAll) {
   EXPECT_LT(plans.back().peak_bytes(), plans.front().peak_bytes());
 }
 
+// Prompts that nobody has tokenised yet count as long as they may be; later as long as they are.
+// Their answers need room for the keys of prompt and answer.
+TEST_F(PlannerTest, PromptsArePartOfThePeak) {
+  spec_.mutable_training()->set_per_device_train_batch_size(1);
+  const RowLengths none = {.train = {2, 2}, .eval = {2}};
+  const int64_t before = Plans(none).front().peak_bytes();
+  spec_.set_eval_split(0.5);
+  spec_.mutable_training()->add_sample_prompts("one");
+  spec_.mutable_training()->set_sample_max_new_tokens(28);
+  const RowLengths known = {.train = {2, 2}, .eval = {2}, .longest_prompt = 10};
+  const int64_t short_prompt = Plans(known).front().peak_bytes();
+  const int64_t unknown = Plans(none).front().peak_bytes();
+  EXPECT_GT(short_prompt, before);
+  EXPECT_GT(unknown, short_prompt);
+  RowLengths longest = known;
+  longest.longest_prompt = 128 - 28;
+  EXPECT_EQ(Plans(longest).front().peak_bytes(), unknown);
+}
+
 TEST_F(PlannerTest, PeakIsTheSumOfItsComponents) {
   for (const v1::Plan& plan : Plans({})) {
     const v1::MemoryComponents& m = plan.memory();

@@ -10,9 +10,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "worker/program/generation.h"
 #include "worker/program/lower.h"
 #include "worker/program/safetensors.h"
 #include "worker/train/dataset.h"
+#include "worker/train/prompts.h"
 
 namespace snug::train {
 namespace {
@@ -132,6 +134,26 @@ void WriteData(const std::string& folder, const std::vector<int64_t>& row_tokens
   std::ofstream(folder + "/dataset.json") << R"({"sha256": "toy"})";
 }
 
+void WritePrompts(const std::string& path, const std::vector<int64_t>& tokens, int64_t vocabulary,
+                  uint32_t seed) {
+  std::mt19937 random(seed);
+  nlohmann::json prompts = nlohmann::json::array();
+  for (int64_t count : tokens) {
+    std::vector<uint32_t> ids;
+    for (int64_t t = 0; t < count; ++t)
+      ids.push_back(static_cast<uint32_t>(random() % static_cast<uint32_t>(vocabulary)));
+    prompts.push_back({{"text", "prompt " + std::to_string(prompts.size())}, {"ids", ids}});
+  }
+  std::string bytes;
+  for (int64_t id = 0; id < vocabulary; ++id) {
+    const std::string text = std::to_string(id) + " ";
+    bytes += std::string(1, '\0') + static_cast<char>(text.size()) + text;
+  }
+  const nlohmann::json file = {
+      {"prompts", prompts}, {"stop_ids", {vocabulary - 1}}, {"token_bytes", bytes}};
+  std::ofstream(path) << file.dump();
+}
+
 TrainingOptions ToyTraining() {
   TrainingOptions training;
   training.max_steps = 4;
@@ -166,6 +188,12 @@ program::Prediction PredictionOf(const AttemptOptions& attempt) {
   options.lower = {.key = attempt.key, .machine = {.threads = attempt.threads}, .training = true};
   options.context_bytes = attempt.context_bytes;
   if (!attempt.eval_data.empty()) options.evaluation_key = KeyOf(attempt, attempt.eval_data);
+  if (!attempt.prompts_file.empty()) {
+    const Prompts prompts =
+        *Prompts::Read(attempt.prompts_file, ProgramOf(attempt).config.vocabulary);
+    options.generation_key =
+        program::GenerationKey(prompts.longest(), attempt.training.samples.max_new_tokens);
+  }
   return *program::Predict(ProgramOf(attempt), attempt.plan, options);
 }
 

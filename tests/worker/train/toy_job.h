@@ -46,6 +46,11 @@ void WriteModel(const std::string& folder, const ToyModel& model,
 void WriteData(const std::string& folder, const std::vector<int64_t>& row_tokens,
                int64_t vocabulary, uint32_t seed = 2);
 
+// A file of prompts of these lengths, whose tokens stand for their number and a space; the last id
+// of the vocabulary ends an answer.
+void WritePrompts(const std::string& path, const std::vector<int64_t>& tokens, int64_t vocabulary,
+                  uint32_t seed = 3);
+
 // Steps of micro-batches of 2 rows, two of them per step; no cap, no checkpoints, no clipping.
 TrainingOptions ToyTraining();
 

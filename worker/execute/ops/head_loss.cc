@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cross_entropy.h"
@@ -130,9 +131,27 @@ void Run(const OpRun& run, bool gradient) {
   if (gradient && run.d_in[0]) ZeroUntrained(*run.batch, run.d_in[0]);
 }
 
+// What the model expects behind the last row.
+void NextLogits(const OpRun& run) {
+  const View &z = run.in[0], &weight = run.parameters[0].value;
+  const View last = z.Rows(z.rows - 1, 1);
+  const at::Tensor scratch = Scratch({1, weight.rows}, z.dtype);
+  const View logits{scratch.data_ptr(), 1, weight.rows, z.dtype};
+  Product(logits, Matrix(last), Matrix(weight).t(), /*add=*/false);
+  float* out = run.batch->next_logits;
+  Cast(logits, View{out, 1, weight.rows, program::DType::kF32});
+  const auto softcap = static_cast<float>(run.op->attributes.softcap);
+  if (softcap == 0.0f) return;
+  std::transform(out, out + weight.rows, out,
+                 [softcap](float x) { return softcap * std::tanh(x / softcap); });
+}
+
 }  // namespace
 
-void HeadLossForward(const OpRun& run) { Run(run, /*gradient=*/false); }
+void HeadLossForward(const OpRun& run) {
+  if (run.batch->next_logits != nullptr) return NextLogits(run);
+  Run(run, /*gradient=*/false);
+}
 
 void HeadLossBackward(const OpRun& run) { Run(run, /*gradient=*/true); }
 

@@ -1,0 +1,65 @@
+#include "worker/train/prompts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/checkpoint/testbed.h"
+#include "worker/train/samples_log.h"
+
+namespace snug::train {
+namespace {
+
+using checkpoint::ReadText;
+using checkpoint::TempFolder;
+using checkpoint::WriteText;
+using testing::HasSubstr;
+
+// Four tokens: "ab", a byte of a character, the other byte of it, a special one.
+constexpr char kGood[] =
+    R"({"prompts": [{"text": "hi", "ids": [1, 2, 0]}, {"text": "x", "ids": [3]}],)"
+    R"( "stop_ids": [3, 99], "token_bytes": "\u0000\u0002ab\u0000\u0001\u00c3\u0000\u0001\u00a9)"
+    R"(\u0000\u0000"})";
+
+TEST(PromptsTest, ReadsIdsStopsAndWhatTokensStandFor) {
+  const TempFolder folder;
+  WriteText(folder / "prompts.json", kGood);
+  const auto prompts = Prompts::Read(folder / "prompts.json", 4);
+  SNUG_ASSERT_OK(prompts);
+  ASSERT_EQ(prompts->prompts().size(), 2u);
+  EXPECT_EQ(prompts->prompts()[0].text, "hi");
+  EXPECT_EQ(prompts->longest(), 3);
+  EXPECT_TRUE(prompts->Stops(3));
+  EXPECT_FALSE(prompts->Stops(0));
+  const std::vector<int32_t> ids = {0, 1, 2, 3};
+  EXPECT_EQ(prompts->TextOf(ids), "ab\xc3\xa9");
+}
+
+TEST(PromptsTest, RefusesWhatDoesNotFitTheModel) {
+  const TempFolder folder;
+  WriteText(folder / "prompts.json", kGood);
+  for (int64_t vocabulary : {3, 5})
+    EXPECT_EQ(Prompts::Read(folder / "prompts.json", vocabulary).status().code(),
+              absl::StatusCode::kDataLoss);
+  WriteText(folder / "prompts.json", R"({"prompts": [{"text": "x", "ids": []}], "stop_ids": [],)"
+                                     R"( "token_bytes": ""})");
+  EXPECT_THAT(std::string(Prompts::Read(folder / "prompts.json", 4).status().message()),
+              HasSubstr("without text or ids"));
+}
+
+TEST(SamplesLogTest, AResumedLogHasTheLinesUpToItsStep) {
+  const TempFolder folder;
+  const std::string first = folder / "one.jsonl", second = folder / "two.jsonl";
+  SNUG_ASSERT_OK(BeginSamples(first, "", 0));
+  for (int64_t step : {2, 4, 6})
+    SNUG_ASSERT_OK(AppendSamples(first, {{step, "p", "a\nb", {1, 2}}, {step, "q", "\xc3", {3}}}));
+  const std::string whole = ReadText(first);
+  EXPECT_THAT(whole,
+              testing::StartsWith(R"({"step":2,"prompt":"p","completion":"a\nb","tokens":[1,2]})"));
+  WriteText(first, whole + "{\"step\": 8, \"pro");
+  SNUG_ASSERT_OK(BeginSamples(second, first, 4));
+  EXPECT_EQ(ReadText(second), whole.substr(0, whole.find(R"({"step":6)")));
+  EXPECT_EQ(Shown({4, "p\"", "a\nb", {}}), R"(sample after step 4: "p\"" -> "a\nb")");
+}
+
+}  // namespace
+}  // namespace snug::train

@@ -1,0 +1,157 @@
+"""snug-prompts: prompts and a model's tokenizer in, what a worker needs to answer them out.
+
+    python snug_prompts.py --model DIR --prompts FILE --output FILE --max-tokens N
+        [--memory-bytes N] [--cpu-seconds N]
+
+FILE of --prompts: a JSON array of strings. The output is JSON:
+    {"prompts": [{"text", "ids"}],   ids: with the special tokens that the tokenizer adds in front
+     "stop_ids": [...],              of config.json and generation_config.json
+     "token_bytes": "..."}           what each id stands for in text, for ids 0, 1, ...: two
+                                     characters of length, high one first, then as many bytes, each
+                                     byte the character of its number
+so that a worker, which has no tokenizer, can write text: it puts the bytes of the tokens one behind
+another. Special tokens stand for nothing. A prompt of more than N tokens is an error. Exit codes
+and errors as snug_prepare.py; the file is written aside and renamed.
+"""
+
+import argparse
+import json
+import os
+import sys
+import traceback
+
+import limits
+import tokenizers
+from errors import PrepareError
+
+FIELD = "training.sample_prompts"
+
+
+def byte_of_character():
+    """The characters by which byte-level tokenizers spell bytes (GPT-2's table), to the bytes."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in plain}
+    others = [byte for byte in range(256) if byte not in set(plain)]
+    table.update({chr(256 + i): byte for i, byte in enumerate(others)})
+    return table
+
+
+def decoder_kinds(decoder):
+    """The types of a tokenizer.json's decoder and of the parts of a sequence."""
+    if not decoder:
+        return set()
+    return {decoder["type"]}.union(*(decoder_kinds(d) for d in decoder.get("decoders", [])))
+
+
+def token_bytes(tokenizer, vocab_size):
+    """What each id below vocab_size stands for."""
+    kinds = decoder_kinds(json.loads(tokenizer.to_str()).get("decoder"))
+    added = {i: token for i, token in tokenizer.get_added_tokens_decoder().items()}
+    table = byte_of_character()
+
+    def bytes_of(token_id, token):
+        if token is None or (token_id in added and added[token_id].special):
+            return b""
+        if token_id in added:
+            return token.encode()
+        if "ByteLevel" in kinds:
+            return bytes(table[c] for c in token if c in table)
+        if "ByteFallback" in kinds and len(token) == 6 and token.startswith("<0x"):
+            return bytes([int(token[3:5], 16)])
+        if kinds & {"Metaspace", "Replace"}:
+            return token.replace("\u2581", " ").encode()
+        return (" " + token).encode()  # as tokenizers joins the words of one without a decoder
+
+    return [bytes_of(i, tokenizer.id_to_token(i)) for i in range(vocab_size)]
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def read_json(directory, name, needed=False):
+    path = os.path.join(directory, name)
+    if not needed and not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def encode(tokenizer, text, most):
+    """Ids of a prompt: what the post-processor puts behind it is left out, for the answer comes
+    there."""
+    encoding = tokenizer.encode(text)
+    ids, mask = encoding.ids, encoding.special_tokens_mask
+    while ids and mask[-1]:
+        ids, mask = ids[:-1], mask[:-1]
+    if not ids:
+        raise PrepareError("BAD_SAMPLE_PROMPT", f"the prompt {text!r} has no tokens", field=FIELD)
+    if len(ids) > most:
+        message = (
+            f"the prompt {text[:40]!r} has {len(ids)} tokens; with its answer it must fit "
+            f"max_seq_length, so at most {most}: shorten it, or lower sample_max_new_tokens"
+        )
+        raise PrepareError("BAD_SAMPLE_PROMPT", message, field=FIELD)
+    return {"text": text, "ids": ids}
+
+
+def prompts_of(options):
+    """What is written."""
+    path = os.path.join(options.model, "tokenizer.json")
+    if not os.path.exists(path):
+        message = f"{path} is missing: prompts need the model's tokenizer"
+        raise PrepareError("BAD_SAMPLE_PROMPT", message, field=FIELD)
+    tokenizer = tokenizers.Tokenizer.from_file(path)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    config = read_json(options.model, "config.json", needed=True)
+    generation = read_json(options.model, "generation_config.json")
+    stop = {*as_list(config.get("eos_token_id")), *as_list(generation.get("eos_token_id"))}
+    with open(options.prompts, encoding="utf-8") as file:
+        texts = json.load(file)
+    pieces = token_bytes(tokenizer, config["vocab_size"])
+    spelled = b"".join(len(piece).to_bytes(2, "big") + piece for piece in pieces)
+    return {
+        "prompts": [encode(tokenizer, text, options.max_tokens) for text in texts],
+        "stop_ids": sorted(stop),
+        "token_bytes": spelled.decode("latin-1"),
+    }
+
+
+def write(content, path):
+    aside = path + ".tmp"
+    with open(aside, "w", encoding="utf-8") as file:
+        json.dump(content, file, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(prog="snug-prompts")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--prompts", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--max-tokens", type=int, required=True)
+    parser.add_argument("--memory-bytes", type=int, default=4 << 30)
+    parser.add_argument("--cpu-seconds", type=int, default=3600)
+    return parser.parse_args(argv)
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    try:
+        limits.apply(options.memory_bytes, options.cpu_seconds)
+        write(prompts_of(options), options.output)
+        return 0
+    except PrepareError as error:
+        failure, code = error, 2
+    except Exception as error:  # a full disk, a broken tokenizer: both end in that last line
+        traceback.print_exc()
+        failure, code = PrepareError("PREPARE_FAILED", str(error) or repr(error), field=None), 1
+    print(failure.to_json(), file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

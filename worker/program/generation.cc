@@ -1,0 +1,47 @@
+#include "worker/program/generation.h"
+
+#include <utility>
+
+#include "proto/snug/status_macros.h"
+#include "worker/program/block_layout.h"
+
+namespace snug::program {
+namespace {
+
+// Bytes per token of the keys of a block, as of its values; 0: it has no attention.
+int64_t KeyRowBytes(const BlockType& type) {
+  for (const Op& op : type.ops) {
+    if (op.code != OpCode::kAttention) continue;
+    const Value& keys = type.values[static_cast<size_t>(op.inputs[1])];
+    return keys.width * SizeOf(keys.dtype);
+  }
+  return 0;
+}
+
+}  // namespace
+
+TapeKey GenerationKey(int64_t prompt_tokens, int64_t new_tokens) {
+  return {.tokens = prompt_tokens, .documents = 1, .longest_document = prompt_tokens + new_tokens};
+}
+
+absl::StatusOr<GenerationLayout> LayOutGeneration(const Program& program, const Plan& plan,
+                                                  LowerOptions options) {
+  constexpr int64_t kF32 = 4, kI32 = 4;
+  options.training = false;
+  GenerationLayout layout;
+  ASSIGN_OR_RETURN(layout.tape, Lower(program, plan, options));
+  int64_t at = Aligned(layout.tape.arena_bytes);
+  const auto take = [&at](int64_t bytes) { return std::exchange(at, at + Aligned(bytes)); };
+  for (size_t block = 0; block < program.blocks.size(); ++block) {
+    const int64_t row = KeyRowBytes(program.type_of(static_cast<int>(block)));
+    const int64_t bytes = row * options.key.longest_document;
+    layout.keys.push_back(row == 0 ? -1 : take(bytes));
+    layout.values.push_back(row == 0 ? -1 : take(bytes));
+  }
+  layout.logits = take(program.config.vocabulary * kF32);
+  layout.order = take(program.config.vocabulary * kI32);
+  layout.bytes = at;
+  return layout;
+}
+
+}  // namespace snug::program

@@ -1,0 +1,36 @@
+// Where the memory of sample generation lies in the arena: the forward tape at its bottom, and
+// behind it what outlives a run of it: keys and values of all tokens so far, the last row's logits,
+// and room to sort them. Nothing of a training step is alive then, so the arena serves both.
+#ifndef WORKER_PROGRAM_GENERATION_H_
+#define WORKER_PROGRAM_GENERATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/program/lower.h"
+#include "worker/program/plan.h"
+#include "worker/program/program.h"
+#include "worker/program/tape.h"
+
+namespace snug::program {
+
+// One prompt at a time: `tokens` of the longest prompt; its document grows to `longest_document`,
+// the prompt and all that may be added to it.
+TapeKey GenerationKey(int64_t prompt_tokens, int64_t new_tokens);
+
+struct GenerationLayout {
+  Tape tape;                    // Runs the prompt, then token after token.
+  std::vector<int64_t> keys;    // By block: offset of its keys (capacity, Hkv*D); -1: it has none.
+  std::vector<int64_t> values;  // The same of its values.
+  int64_t logits = 0;           // (V) fp32
+  int64_t order = 0;            // (V) int32
+  int64_t bytes = 0;            // Of the arena.
+};
+
+absl::StatusOr<GenerationLayout> LayOutGeneration(const Program& program, const Plan& plan,
+                                                  LowerOptions options);
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_GENERATION_H_

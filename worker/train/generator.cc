@@ -1,0 +1,54 @@
+#include "worker/train/generator.h"
+
+#include <utility>
+
+#include "proto/snug/status_macros.h"
+#include "worker/train/sampling.h"
+
+namespace snug::train {
+
+Generator::Generator(const program::Program& program, const program::GenerationLayout& layout,
+                     execute::Executor& executor, execute::ArenaMemory& arena,
+                     BatchBuffers& buffers)
+    : program_(program), layout_(layout), executor_(executor), arena_(arena), buffers_(buffers) {
+  const auto at = [&](int64_t offset) -> void* {
+    return offset < 0 ? nullptr : arena.data() + offset;
+  };
+  for (const int64_t offset : layout.keys) keys_.push_back(at(offset));
+  for (const int64_t offset : layout.values) values_.push_back(at(offset));
+}
+
+absl::Status Generator::Run(std::span<const int32_t> ids, int64_t past) {
+  ASSIGN_OR_RETURN(execute::Batch batch, buffers_.FillTokens(ids, past));
+  const execute::KvCache cache = {.keys = keys_.data(),
+                                  .values = values_.data(),
+                                  .capacity = layout_.tape.key.longest_document,
+                                  .rows = &past};
+  batch.kv_cache = &cache;
+  batch.next_logits = reinterpret_cast<float*>(arena_.data() + layout_.logits);
+  return executor_.Run(layout_.tape, arena_, batch, {.dropout = false}).status();
+}
+
+absl::StatusOr<std::vector<int32_t>> Generator::Answer(const Question& question) {
+  const auto vocabulary = static_cast<size_t>(program_.config.vocabulary);
+  const std::span<float> logits(reinterpret_cast<float*>(arena_.data() + layout_.logits),
+                                vocabulary);
+  const std::span<int32_t> order(reinterpret_cast<int32_t*>(arena_.data() + layout_.order),
+                                 vocabulary);
+  std::vector<int32_t> answer;
+  std::span<const int32_t> next = question.prompt;
+  int64_t past = 0;
+  while (static_cast<int64_t>(answer.size()) < question.options.max_new_tokens) {
+    RETURN_IF_ERROR(Run(next, past));
+    past += static_cast<int64_t>(next.size());
+    const auto drawn = static_cast<int64_t>(answer.size());
+    const int32_t token = PickToken(logits, order, question.options, question.uniform(drawn));
+    if (token < 0) return absl::OutOfRangeError("a logit of a sample is not a number");
+    answer.push_back(token);
+    if (question.stops(token)) break;
+    next = std::span(answer).last(1);
+  }
+  return answer;
+}
+
+}  // namespace snug::train
