@@ -115,8 +115,6 @@ void CheckOptimizer(const TrainingSpec& training, Checker& check) {
 
 void CheckSamples(const JobSpec& spec, Checker& check) {
   const TrainingSpec& training = spec.training();
-  if (!training.sample_prompts().empty())
-    check.Add("training.sample_prompts", "prompts are not answered yet");
   if (!training.sample_prompts().empty() && !Evaluates(spec))
     check.Add("training.sample_prompts",
               "are answered at evaluations: give eval_dataset or eval_split");

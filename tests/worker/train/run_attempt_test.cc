@@ -172,8 +172,15 @@ void ExpectResumesLikeTheRunItself(const AttemptOptions& first) {
 TEST(RunAttemptTest, ResumedLoraWithDropoutAndEvaluationIsTheUninterruptedRun) {
   const TempFolder folder;
   WriteData(folder / "eval", {9, 14, 6}, ToyModel().sizes.vocabulary, /*seed=*/5);
-  const AttemptOptions attempt = MakeAttempt(folder, LoraWithDropout(), /*packing=*/false);
+  AttemptOptions attempt = MakeAttempt(folder, LoraWithDropout(), /*packing=*/false);
+  attempt.prompts_file = folder / "prompts.json";
+  WritePrompts(attempt.prompts_file, {3, 7}, ToyModel().sizes.vocabulary);
+  attempt.training.samples = {.max_new_tokens = 6, .temperature = 1.0, .top_p = 0.9};
   ExpectResumesLikeTheRunItself(attempt);
+  const std::string samples = ReadText(attempt.attempt_dir + "/samples.jsonl");
+  EXPECT_EQ(std::count(samples.begin(), samples.end(), '\n'), 8);
+  for (int64_t step = 1; step <= kSteps; ++step)
+    EXPECT_EQ(ReadText(After(attempt, step).attempt_dir + "/samples.jsonl"), samples) << step;
   // Steps 2, 4, 6 and the last: each evaluated once, by whichever attempt.
   const auto lines = Metrics(After(attempt, 4).attempt_dir);
   EXPECT_EQ(lines.size(), static_cast<size_t>(kSteps + 4));

@@ -13,6 +13,7 @@
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/train/toy_job.h"
+#include "worker/train/prompts.h"
 
 namespace snug::train {
 namespace {
@@ -234,6 +235,59 @@ TEST_F(TrainerTest, PackedUnpackedAndSingleRowsGiveTheSameGradients) {
     part.batch_rows -= 1;
     EXPECT_GT(Distance(GradientsOf(Attempt(mode, {}, part)), expected), 1e-3);
   }
+}
+
+// An attempt whose samples need the largest arena, and larger inputs than its batches.
+AttemptOptions Answering(AttemptOptions attempt, const std::string& file) {
+  WritePrompts(file, {5, 40, 1}, ToyModel().sizes.vocabulary);
+  attempt.prompts_file = file;
+  attempt.training.samples = {.max_new_tokens = 200};
+  return attempt;
+}
+
+// The cache of keys lies in the arena: the cap that was predicted is reached and enough, and one
+// byte less is not.
+TEST_F(TrainerTest, SamplesStayWithinThePrediction) {
+  TrainingOptions training = ToyTraining();
+  training.batch_rows = 1;
+  for (const TrainingMode& mode : {FullMode(), LoraMode({"q_proj"}, DType::kBF16)}) {
+    AttemptOptions attempt =
+        Answering(Attempt(mode, {}, training, {2, 3}), folder_ / "prompts.json");
+    attempt.cap_bytes = PredictionOf(attempt).bytes.total();
+    TestDevice().allocator().ResetPeak();
+    const auto trainer = *Trainer::Create(attempt, TestDevice());
+    SNUG_ASSERT_OK(OneStep(*trainer));
+    const auto samples = trainer->AnswerPrompts();
+    SNUG_ASSERT_OK(samples);
+    EXPECT_EQ(samples->size(), 3u);
+    EXPECT_EQ(trainer->memory().peak_bytes, attempt.cap_bytes);
+    attempt.prompts_file.clear();
+    EXPECT_LT(PredictionOf(attempt).bytes.arena, trainer->memory().arena_bytes);
+  }
+}
+
+// What comes out token by token, by the cache of keys, is what comes out when all before it is the
+// prompt; and a training step in between, which uses the same memory, changes nothing of that.
+TEST_F(TrainerTest, AnswersAreThoseOfLongerPrompts) {
+  AttemptOptions attempt = Answering(Attempt(FullMode()), folder_ / "prompts.json");
+  attempt.training.samples.max_new_tokens = 24;
+  const auto first = *(*Trainer::Create(attempt, TestDevice()))->AnswerPrompts();
+  const Prompts prompts = *Prompts::Read(attempt.prompts_file, ToyModel().sizes.vocabulary);
+  const std::vector<int32_t>& answer = first[1].tokens;
+  ASSERT_GE(answer.size(), 8u);
+  std::vector<int32_t> ids = prompts.prompts()[1].ids;
+  ids.insert(ids.end(), answer.begin(), answer.begin() + 4);
+  std::string file = checkpoint::ReadText(attempt.prompts_file);
+  const std::string before = absl::StrCat("[", absl::StrJoin(prompts.prompts()[1].ids, ","), "]");
+  file.replace(file.find(before), before.size(), absl::StrCat("[", absl::StrJoin(ids, ","), "]"));
+  checkpoint::WriteText(attempt.prompts_file, file);
+  const auto longer = *(*Trainer::Create(attempt, TestDevice()))->AnswerPrompts();
+  const std::vector<int32_t> rest(answer.begin() + 4, answer.end());
+  EXPECT_EQ(std::vector<int32_t>(longer[1].tokens.begin(),
+                                 longer[1].tokens.begin() + static_cast<int64_t>(rest.size())),
+            rest);
+  EXPECT_EQ(longer[0].tokens, first[0].tokens);
+  EXPECT_EQ(first[1].completion, absl::StrCat(absl::StrJoin(answer, " "), " "));
 }
 
 }  // namespace
