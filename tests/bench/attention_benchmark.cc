@@ -7,6 +7,7 @@
 // 512, 0.45 at 2048, 0.06 for a window of 256 in 4096, 0.35 for mixed documents; GFLOPS at least
 // 0.6 of the product's.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <benchmark/benchmark.h>
