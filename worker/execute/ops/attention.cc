@@ -7,6 +7,7 @@
 // nor a mask ever exist. Gradients of a document are complete before they are written over its q, k
 // and v.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 
