@@ -53,6 +53,28 @@ void ParallelColumns(int64_t columns, int64_t bytes, Body body) {
   });
 }
 
+// body(unit, thread) for units 0 .. n - 1, handed out one by one to at most `threads` threads: for
+// units of unequal cost whose results do not depend on who works on them.
+template <typename Body>
+void ParallelUnits(int64_t n, int64_t threads, Body body) {
+  if (!kParallel || n == 1 || threads == 1 || omp_in_parallel()) {
+    for (int64_t unit = 0; unit < n; ++unit) body(unit, 0);
+    return;
+  }
+  int64_t next = 0;
+#pragma omp parallel
+  {
+    const int64_t thread = omp_get_thread_num();
+    while (thread < threads) {
+      int64_t unit;
+#pragma omp atomic capture
+      unit = next++;
+      if (unit >= n) break;
+      body(unit, thread);
+    }
+  }
+}
+
 }  // namespace snug::kernels::cpu
 
 #endif  // KERNELS_CPU_PARALLEL_H_

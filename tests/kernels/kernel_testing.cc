@@ -128,7 +128,8 @@ void ExpectSameBitsEveryWay(const std::function<std::vector<uint8_t>()>& op) {
   const int threads_before = omp_get_max_threads();
   std::vector<uint8_t> first;
   for (InstructionSet isa :
-       {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+       {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512,
+        InstructionSet::kAvx512Bf16}) {
     const Loops* loops = LoopsOf(isa);
     if (loops == nullptr) continue;
     UseLoops(*loops);

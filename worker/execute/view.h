@@ -36,6 +36,18 @@ struct ParameterView {
   View gradient;
 };
 
+// Keys and values of tokens that came before a batch, for generation: by block of the program, of
+// the compute type. Document d of a batch has its rows from d * capacity on. A step puts its own
+// behind `rows`; whoever runs it counts them then.
+//
+// A tape for this has a key whose longest document is `capacity`, though its tokens are fewer.
+struct KvCache {
+  void* const* keys = nullptr;    // [block]: (documents * capacity, Hkv*D), or null if none.
+  void* const* values = nullptr;  // [block]: the same.
+  int64_t capacity = 0;           // Rows per document.
+  const int64_t* rows = nullptr;  // (documents) there before this batch.
+};
+
 // One micro-batch in the worker's static buffers. Rows of all documents lie behind one another.
 struct Batch {
   int64_t tokens = 0;  // N
@@ -47,6 +59,7 @@ struct Batch {
   const int64_t* offsets = nullptr;    // (documents + 1) where each document's rows begin.
   const float* cos = nullptr;          // (N, D/2)
   const float* sin = nullptr;          // (N, D/2)
+  const KvCache* kv_cache = nullptr;   // Forward alone; null: keys are the batch's own.
 };
 
 // What a step knows and a tape does not.

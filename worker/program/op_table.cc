@@ -1,5 +1,7 @@
 #include "worker/program/op_table.h"
 
+#include <algorithm>
+
 namespace snug::program {
 namespace {
 
@@ -23,8 +25,8 @@ constexpr OpRow kRows[kOpCodes] = {
     // A fused module's results share za.
     {"lora_linear", [](Wanted w) { return w.parameters ? kIn1 : 0; }, 0, {}, 3},
     {"rope", Nothing, kIn0, {kOverDOut}, 0},
-    // A document's gradients are complete in the workspace before they are copied out over its
-    // queries, keys and values.
+    // What is read of q, k and v is complete when the gradient is written over it
+    // (kernels/attention.h).
     {"attention",
      [](Wanted) { return kIn0 | kIn1 | kIn2 | kOut0 | kOut1; },
      0,
@@ -59,6 +61,17 @@ double MatmulFlops(const RunShape& run, double in_width, double out_width) {
   return run.direction == Direction::kForward ? product : product * Wants(run);
 }
 
+// Pairs of a query and a key that it sees: at most what as many documents of the longest length as
+// the tokens fill have. Fewer tokens than that (generation): all of them see as far as they may.
+double VisiblePairs(const RunShape& run) {
+  const auto tokens = static_cast<double>(run.key.tokens);
+  const auto longest = static_cast<double>(run.key.longest_document);
+  const auto window = static_cast<double>(run.op->attributes.window);
+  const double most = window == 0.0 ? longest : std::min(longest, window);
+  if (tokens < longest) return tokens * most;
+  return tokens / longest * (most * longest - most * (most - 1.0) / 2.0);
+}
+
 double MatrixFlops(const RunShape& run) {
   const auto width = [&](int value) { return static_cast<double>(run.type->values[value].width); };
   const Op& op = *run.op;
@@ -74,9 +87,9 @@ double MatrixFlops(const RunShape& run) {
       return MatmulFlops(base, width(op.inputs[0]), width(op.outputs[0])) +
              MatmulFlops(up, width(op.inputs[1]), width(op.outputs[0]));
     }
-    case OpCode::kAttention: {  // Causal: half of T x T, two products forward, five backward.
+    case OpCode::kAttention: {  // Two products forward, five backward, of what is visible.
       const double products = run.direction == Direction::kForward ? 2.0 : 5.0;
-      return products * static_cast<double>(run.key.longest_document) * Elements(run, op.inputs[0]);
+      return 2.0 * products * VisiblePairs(run) * width(op.inputs[0]);
     }
     case OpCode::kHeadLoss: {
       const double product =

@@ -43,46 +43,57 @@ int64_t Bf16Product(int64_t rows, int64_t terms, int64_t columns, const Machine&
 
 // ---- attention ----------------------------------------------------------------------------------
 
-// Rows of scores that a thread of ATen's flash attention holds at a time.
-struct FlashBlock {
-  int64_t queries;
+constexpr int64_t kTileRows = 8;
+
+// What kernels/cpu/attention_blocks.h takes; every piece is rounded up to a cache line.
+struct AttentionBlocks {
+  int64_t slices, units, threads, width;
+  int64_t rows;         // Queries of a unit: those of a document for each of its heads.
+  int64_t query_block;  // Queries and keys held at a time.
   int64_t keys;
+  AttentionBlocks(const RunShape& run, const Machine& machine);
 };
 
-FlashBlock BlockOf(int64_t length) {
-  const int64_t queries = length < 192 ? 32 : length < 768 ? 64 : 256;
-  return {std::min(queries, length), std::min<int64_t>(512, length)};
+// The fewest slices of a group that give enough units for threads, or one per head.
+int64_t AttentionSlices(int64_t heads, int64_t kv_heads) {
+  constexpr int64_t kUnitsWanted = 8;
+  const int64_t group = heads / kv_heads;
+  for (int64_t slices = 1; slices < group; ++slices) {
+    if (group % slices == 0 && slices * kv_heads >= kUnitsWanted) return slices;
+  }
+  return group;
+}
+
+AttentionBlocks::AttentionBlocks(const RunShape& run, const Machine& machine) {
+  constexpr int64_t kQueryBlock = 64, kKeyBlock = 256, kPanel = 32, kVector = 16;
+  const OpAttributes& a = run.op->attributes;
+  const int64_t queries = std::min(run.key.longest_document, run.key.tokens);
+  slices = AttentionSlices(a.heads, a.kv_heads);
+  units = run.key.documents * a.kv_heads * slices;
+  threads = std::min<int64_t>(machine.threads, units);
+  width = RoundUp(a.head_width, kVector);
+  rows = queries * (a.heads / a.kv_heads / slices);
+  query_block = std::min(kQueryBlock, RoundUp(queries, 2));
+  keys = std::min(kKeyBlock, RoundUp(run.key.longest_document, kPanel));
 }
 
 int64_t AttentionForward(const RunShape& run, const Machine& machine) {
-  const OpAttributes& a = run.op->attributes;
-  const int64_t length = run.key.longest_document, threads = machine.threads;
-  const FlashBlock block = BlockOf(length);
-  const int64_t scores = block.queries * block.keys;
-  const int64_t held = scores + 2 * block.queries + block.queries * a.head_width;
-  const bool bf16 = run.compute == DType::kBF16;
-  return Aligned(length * a.heads * a.head_width * SizeOf(run.compute)) +  // o
-         Aligned(length * a.heads * kF32) +                                // lse
-         Aligned(threads * held * kF32) + (bf16 ? Aligned(threads * scores * kBF16) : 0);
+  const AttentionBlocks b(run, machine);
+  const int64_t held = Aligned(b.rows * b.width * kF32) + 2 * Aligned(b.rows * kF32) +
+                       (2 * b.keys + b.query_block) * b.width * kF32 +
+                       kTileRows * (b.keys + 16) * kF32;
+  return b.threads * held;
 }
 
-// In fp32, some key heads at a time.
 int64_t AttentionBackward(const RunShape& run, const Machine& machine) {
+  const AttentionBlocks b(run, machine);
   const OpAttributes& a = run.op->attributes;
-  const int64_t length = run.key.longest_document, threads = machine.threads;
-  const int64_t key_heads = AttentionKeyHeadsAtOnce(a, threads);
-  const int64_t heads = key_heads * (a.heads / a.kv_heads);
-  const FlashBlock block = BlockOf(length);
-  const int64_t keys = Aligned(length * key_heads * a.head_width * kF32);
-  const int64_t queries = Aligned(length * heads * a.head_width * kF32);
-  const int64_t scores = Aligned(threads * block.queries * block.keys * kF32);
-  const bool bf16 = run.compute == DType::kBF16;
-  // dq, dk and dv per query head, and the arriving gradient made dense where its heads are not one
-  // stride apart; the scores, their gradients, and a number per query of a block.
-  const int64_t copies = (bf16 ? key_heads : a.kv_heads) > 1 ? 4 : 3;
-  const int64_t sums = threads * Aligned(block.queries * kF32);  // Each thread takes its own.
-  const int64_t flash = copies * queries + 2 * scores + sums;
-  return bf16 ? flash + 3 * queries + 2 * keys : flash;
+  const int64_t sums =
+      b.slices == 1 ? 0 : 2 * Aligned(b.slices * run.key.tokens * a.kv_heads * a.head_width * kF32);
+  const int64_t held = Aligned(b.rows * b.width * kF32) + Aligned(b.rows * kF32) +
+                       (5 * b.keys + 2 * b.query_block) * b.width * kF32 +
+                       (2 * b.query_block + kTileRows / 2) * (b.keys + 16) * kF32;
+  return sums + b.threads * held;
 }
 
 // ---- the others ---------------------------------------------------------------------------------

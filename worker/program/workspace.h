@@ -2,10 +2,7 @@
 #ifndef WORKER_PROGRAM_WORKSPACE_H_
 #define WORKER_PROGRAM_WORKSPACE_H_
 
-#include <algorithm>
 #include <cstdint>
-
-#include "worker/program/program.h"
 
 namespace snug::program {
 
@@ -16,13 +13,6 @@ inline constexpr int64_t kConvertRows = 256;
 // Rows of a bf16 product at a time. From some 1,000 rows on oneDNN copies all of its operand for
 // some widths; below, its scratch has the closed form of workspace.cc.
 inline constexpr int64_t kProductRows = 512;
-
-// Key heads that attention's backward takes at a time: enough query heads to keep every thread busy
-// (four each, so that uneven ones even out), no more than there are.
-inline int64_t AttentionKeyHeadsAtOnce(const OpAttributes& op, int64_t threads) {
-  const int64_t group = op.heads / op.kv_heads;
-  return std::min(op.kv_heads, (4 * threads + group - 1) / group);
-}
 
 }  // namespace snug::program
 

@@ -1,7 +1,6 @@
 #include "worker/train/measure_context.h"
 
 #include <ATen/ATen.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <sys/resource.h>
 
 namespace snug::train {
@@ -13,8 +12,6 @@ constexpr int64_t kMiB = 1 << 20;
 void WarmUp(at::ScalarType dtype) {
   const at::Tensor a = at::ones({128, 128}, dtype);
   at::mm(a, a);
-  const at::Tensor q = at::ones({1, 2, 64, 32}, dtype);
-  at::_scaled_dot_product_flash_attention_for_cpu(q, q, q, 0.0, true);
 }
 
 }  // namespace

@@ -6,6 +6,12 @@ namespace snug::kernels::SNUG_ISA {
 #define SNUG_STRING_OF(name) #name
 #define SNUG_STRING(name) SNUG_STRING_OF(name)
 
+#if defined(__AVX512BF16__)
+constexpr bool kMultipliesPairs = true;
+#else
+constexpr bool kMultipliesPairs = false;
+#endif
+
 const Loops kLoops = {
     .name = SNUG_STRING(SNUG_ISA),
     .normalize_forward = NormalizeForwardRows,
@@ -23,6 +29,13 @@ const Loops kLoops = {
     .embedding_backward = EmbeddingBackwardColumns,
     .adamw = AdamWElements,
     .sum_squares = SumSquaresElements,
+    .multiplies_pairs = kMultipliesPairs,
+    .load = LoadTileForm,
+    .store_rows = StoreTileRows,
+    .multiply = MultiplyTile,
+    .softmax = SoftmaxTileRows,
+    .gradient = GradientTileRows,
+    .row_dots = RowDotsRows,
 };
 
 }  // namespace snug::kernels::SNUG_ISA

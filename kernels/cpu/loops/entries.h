@@ -21,6 +21,12 @@ void AddRowsRange(const AddRowsParams& p, Range rows);
 void EmbeddingBackwardColumns(const EmbeddingBackwardParams& p, Range columns);
 void AdamWElements(const AdamWTensor& tensor, const AdamWScalars& scalars, Range elements);
 double SumSquaresElements(const NormTensor& tensor, Range elements);
+void LoadTileForm(const LoadTile& p);
+void StoreTileRows(const StoreTile& p);
+void MultiplyTile(const TileProduct& p);
+void SoftmaxTileRows(const SoftmaxTile& p);
+void GradientTileRows(const GradientTile& p);
+void RowDotsRows(const RowDots& p);
 
 extern const Loops kLoops;
 

@@ -15,12 +15,16 @@ extern const Loops kLoops;
 namespace avx512 {
 extern const Loops kLoops;
 }
+namespace avx512bf16 {
+extern const Loops kLoops;
+}
 #endif
 
 namespace {
 
 const Loops* Best() {
-  for (InstructionSet isa : {InstructionSet::kAvx512, InstructionSet::kAvx2}) {
+  for (InstructionSet isa :
+       {InstructionSet::kAvx512Bf16, InstructionSet::kAvx512, InstructionSet::kAvx2}) {
     if (const Loops* loops = LoopsOf(isa)) return loops;
   }
   return &baseline::kLoops;
@@ -37,11 +41,15 @@ const Loops* LoopsOf(InstructionSet isa) {
   if (isa == InstructionSet::kBaseline) return &baseline::kLoops;
 #ifdef SNUG_X86
   // Names each set of features that kernels/CMakeLists.txt compiles for.
-  if (isa == InstructionSet::kAvx2 && __builtin_cpu_supports("avx2")) return &avx2::kLoops;
-  if (isa == InstructionSet::kAvx512 && __builtin_cpu_supports("avx512f") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
-    return &avx512::kLoops;
+  if (isa == InstructionSet::kAvx2 && __builtin_cpu_supports("avx2") &&
+      __builtin_cpu_supports("fma")) {
+    return &avx2::kLoops;
+  }
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (isa == InstructionSet::kAvx512 && avx512) return &avx512::kLoops;
+  if (isa == InstructionSet::kAvx512Bf16 && avx512 && __builtin_cpu_supports("avx512bf16")) {
+    return &avx512bf16::kLoops;
   }
 #endif
   return nullptr;

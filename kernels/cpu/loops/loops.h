@@ -8,14 +8,15 @@
 
 #include "kernels/adamw.h"
 #include "kernels/bias.h"
+#include "kernels/cpu/loops/tiles.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
+#include "kernels/glu.h"
 #include "kernels/grad_norm.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
-#include "kernels/glu.h"
 
 namespace snug::kernels {
 
@@ -50,9 +51,17 @@ struct Loops {
   // Ranges of elements.
   void (*adamw)(const AdamWTensor&, const AdamWScalars&, Range);
   double (*sum_squares)(const NormTensor&, Range);
+  // Tiles.
+  bool multiplies_pairs;  // Whether tiles may be of pairs of bf16.
+  void (*load)(const LoadTile&);
+  void (*store_rows)(const StoreTile&);
+  void (*multiply)(const TileProduct&);
+  void (*softmax)(const SoftmaxTile&);
+  void (*gradient)(const GradientTile&);
+  void (*row_dots)(const RowDots&);
 };
 
-enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
+enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
 
 // The table of an instruction set; null where this build or this machine does not have it.
 const Loops* LoopsOf(InstructionSet isa);

@@ -34,7 +34,8 @@ struct Part {
   int64_t count;
 };
 
-static SNUG_INLINE F32x16 Splat(float value) { return F32x16{} + value; }
+// Less 0, not plus 0, which could not be left out: -0 + 0 is 0.
+static SNUG_INLINE F32x16 Splat(float value) { return value - F32x16{}; }
 
 static SNUG_INLINE F32x16 Load(const float* x, Whole) {
   F32x16 v;

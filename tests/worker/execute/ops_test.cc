@@ -178,7 +178,7 @@ Tensor Rotated(const Tensor& x) {
 }
 
 // Causal attention of each document by itself, scores and all.
-Tensor Attended(const Tensors& qkv, int64_t heads, int64_t kv_heads, double scale) {
+Tensor Attended(const Tensors& qkv, const program::OpAttributes& a) {
   Tensors outputs;
   const auto& offsets = Documents().offsets;
   for (size_t d = 0; d + 1 < offsets.size(); ++d) {
@@ -186,27 +186,35 @@ Tensor Attended(const Tensors& qkv, int64_t heads, int64_t kv_heads, double scal
     const auto part = [&](const Tensor& x, int64_t count) {
       return x.slice(0, offsets[d], offsets[d + 1]).view({tokens, count, 8}).transpose(0, 1);
     };
-    const Tensor q = part(qkv[0], heads);
-    const Tensor k = part(qkv[1], kv_heads).repeat_interleave(heads / kv_heads, 0);
-    const Tensor v = part(qkv[2], kv_heads).repeat_interleave(heads / kv_heads, 0);
-    const Tensor hidden = torch::ones({tokens, tokens}, torch::kBool).triu(1);
-    const Tensor scores = (torch::matmul(q, k.transpose(1, 2)) * scale)
-                              .masked_fill(hidden, -std::numeric_limits<double>::infinity());
+    const Tensor q = part(qkv[0], a.heads);
+    const Tensor k = part(qkv[1], a.kv_heads).repeat_interleave(a.heads / a.kv_heads, 0);
+    const Tensor v = part(qkv[2], a.kv_heads).repeat_interleave(a.heads / a.kv_heads, 0);
+    const Tensor all = torch::ones({tokens, tokens}, torch::kBool);
+    Tensor hidden = all.triu(1);
+    if (a.window > 0) hidden = hidden | all.tril(-a.window);
+    Tensor scores = torch::matmul(q, k.transpose(1, 2)) * a.scale;
+    if (a.softcap > 0.0) scores = torch::tanh(scores / a.softcap) * a.softcap;
+    scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
     outputs.push_back(
-        torch::matmul(scores.softmax(-1), v).transpose(0, 1).reshape({tokens, heads * 8}));
+        torch::matmul(scores.softmax(-1), v).transpose(0, 1).reshape({tokens, a.heads * 8}));
   }
   return torch::cat(outputs, 0);
 }
 
-Case AttentionCase(int64_t heads, int64_t kv_heads) {
-  const double scale = 0.4;
-  return {"attention " + std::to_string(heads) + "/" + std::to_string(kv_heads),
-          OpOf(OpCode::kAttention,
-               {.heads = heads, .kv_heads = kv_heads, .head_width = 8, .scale = scale}),
+Case AttentionCase(int64_t heads, int64_t kv_heads, int64_t window = 0, double softcap = 0.0) {
+  const program::OpAttributes attributes = {.heads = heads,
+                                            .kv_heads = kv_heads,
+                                            .head_width = 8,
+                                            .scale = 0.4,
+                                            .softcap = softcap,
+                                            .window = window};
+  return {"attention " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", window " +
+              std::to_string(window) + ", softcap " + std::to_string(softcap),
+          OpOf(OpCode::kAttention, attributes),
           {Random({N(), heads * 8}), Random({N(), kv_heads * 8}), Random({N(), kv_heads * 8})},
           {},
           [=](const Tensors& in, const Tensors&) {
-            return Tensors{Attended(in, heads, kv_heads, scale), torch::zeros({N(), heads})};
+            return Tensors{Attended(in, attributes), torch::zeros({N(), heads})};
           }};
 }
 
@@ -264,8 +272,8 @@ std::vector<Case> Cases() {
        {},
        [](const Tensors& in, const Tensors&) { return Tensors{Rotated(in[0])}; }},
       AttentionCase(4, 4),
-      AttentionCase(4, 2),
       AttentionCase(3, 1),
+      AttentionCase(4, 2, /*window=*/6, /*softcap=*/1.5),
       {"geglu",
        OpOf(OpCode::kGlu, {.activation = program::Activation::kGeluTanh}),
        {Random({N(), 33}) * 3.0, Random({N(), 33})},

@@ -85,7 +85,7 @@ ModelConfig Config(int64_t width, int64_t heads, int64_t kv_heads, int64_t head_
   return config;
 }
 
-// Below and at the lengths where flash attention changes its blocks; one key head and several.
+// Below and above the blocks of attention; one key head and several, in one slice and in more.
 std::vector<Shape> Shapes() {
   return {
       {Config(48, 6, 2, 16), {7, 30, 1}},       {Config(48, 6, 2, 16), {100}},
@@ -135,22 +135,6 @@ TEST_P(WorkspaceTest, LoraOfTwoModules) {
 TEST_P(WorkspaceTest, Evaluation) {
   CheckAll(program::FullMode(), false);
   CheckAll(Lora(DType::kBF16, 0.0), false);
-}
-
-// Each thread of attention's backward takes a number per query by itself, rounded up, and whether
-// all hold theirs at once is up to them: lengths below a block, again and again, with heads enough
-// that no thread is done before the last has begun.
-TEST_P(WorkspaceTest, ThreadsMayAllHoldTheirOwnAtOnce) {
-  for (int64_t length : {5, 18, 20, 31}) {
-    ToyRun run(*BuildProgram(Config(64, 64, 64, 64), program::FullMode()), {length});
-    const Tape tape = *program::Lower(
-        run.program(), RecomputePlan(run.program(), 0),
-        {.key = run.key(), .machine = {.threads = at::get_num_threads()}, .training = true});
-    for (int again = 0; again < 50; ++again) {
-      const auto loss = run.RunInArena(tape, TestDevice());
-      ASSERT_TRUE(loss.ok()) << loss.status() << " at " << length << " tokens";
-    }
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, WorkspaceTest, testing::Values(1, 2, 7));

@@ -1,113 +1,135 @@
-// Causal attention within each document: ATen's flash attention for the CPU, called once per
-// document on views of the rows.
+// Causal attention within each document, by our own kernel (kernels/attention.h).
 //   q (N, H*D), k and v (N, Hkv*D), o (N, H*D), lse (N, H) fp32.
-// Grouped queries without copies: the batch of a call is the key heads; their queries are its
-// heads, k and v are expanded over them. A document's part of lse lies as ATen's kernel wrote it,
-// (Hkv, T, H/Hkv), within that document's T*H numbers; nobody else reads it. Neither T x T scores
-// nor a mask ever exist. Gradients of a document are complete before they are written over its q, k
-// and v.
-#include <ATen/ATen.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+// With a cache of keys (Batch::kv_cache) forward puts the batch's k and v behind what is there and
+// attends over all of it. Backward has no cache. Gradients may lie over q, k and v.
+#include "kernels/attention.h"
 
-#include <algorithm>
+#include <ATen/Parallel.h>
 
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/tensor_view.h"
-#include "worker/program/workspace.h"
 
 namespace snug::execute {
 namespace {
 
-// The rows of one document.
-struct Document {
-  const OpRun& run;
-  int64_t first;
-  int64_t tokens;  // T
+kernels::AttentionShape ShapeOf(const OpRun& run) {
+  const program::OpAttributes& a = run.op->attributes;
+  return {.heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .D = a.head_width,
+          .documents = run.batch->documents,
+          .query_offsets = run.batch->offsets,
+          .window = a.window,
+          .scale = static_cast<float>(a.scale),
+          .softcap = static_cast<float>(a.softcap),
+          .dtype = KernelType(run.in[1])};
+}
 
-  int64_t kv_heads() const { return run.op->attributes.kv_heads; }
-  int64_t group() const { return run.op->attributes.heads / kv_heads(); }
-  int64_t head_width() const { return run.op->attributes.head_width; }
+at::Tensor Workspace(int64_t bytes) {
+  return Scratch({bytes / static_cast<int64_t>(sizeof(float))}, program::DType::kF32);
+}
 
-  at::Tensor Rows(const View& view, at::IntArrayRef shape) const {
-    return at::from_blob(view.Rows(first, tokens).data, shape,
-                         at::TensorOptions().dtype(ScalarTypeOf(view.dtype)));
+// Where the keys and values of a run are: in the run itself, or in the cache.
+class KeysAndValues {
+ public:
+  // Puts the run's own into the cache, if there is one.
+  explicit KeysAndValues(const OpRun& run) : k_(run.in[1].data), v_(run.in[2].data) {
+    const KvCache* cache = run.batch->kv_cache;
+    if (cache == nullptr) return;
+    k_ = cache->keys[run.block];
+    v_ = cache->values[run.block];
+    for (int64_t d = 0; d < run.batch->documents; ++d) {
+      const int64_t first = run.batch->offsets[d], tokens = run.batch->offsets[d + 1] - first;
+      begins_.push_back(d * cache->capacity);
+      counts_.push_back(cache->rows[d] + tokens);
+      if (counts_.back() > cache->capacity) Refuse(counts_.back(), cache->capacity);
+      const int64_t to = begins_.back() + cache->rows[d];
+      Append(run.in[1].Rows(first, tokens), k_, to);
+      Append(run.in[2].Rows(first, tokens), v_, to);
+    }
   }
-  // (Hkv, group, T, D)
-  at::Tensor Queries(const View& view) const {
-    return Rows(view, {tokens, kv_heads(), group(), head_width()}).permute({1, 2, 0, 3});
+  void Describe(kernels::AttentionShape& shape) const {
+    if (begins_.empty()) return;
+    shape.key_begins = begins_.data();
+    shape.key_counts = counts_.data();
   }
-  // (Hkv, T, D)
-  at::Tensor Keys(const View& view) const {
-    return Rows(view, {tokens, kv_heads(), head_width()}).permute({1, 0, 2});
+  const void* k() const { return k_; }
+  const void* v() const { return v_; }
+
+ private:
+  static void Append(const View& rows, void* cache, int64_t to) {
+    const int64_t row_bytes = rows.width * program::SizeOf(rows.dtype);
+    std::memcpy(static_cast<char*>(cache) + to * row_bytes, rows.data,
+                static_cast<size_t>(rows.bytes()));
   }
-  // (Hkv, group, T, D), the same memory for all of a group.
-  at::Tensor ExpandedKeys(const View& view) const {
-    return Keys(view).unsqueeze(1).expand({kv_heads(), group(), tokens, head_width()});
+  [[noreturn]] static void Refuse(int64_t rows, int64_t capacity) {
+    throw std::runtime_error("attention: a cache of " + std::to_string(capacity) +
+                             " keys per document has no room for " + std::to_string(rows));
   }
-  // (Hkv, group, T)
-  at::Tensor LogSumExp(const View& view) const {
-    return Rows(view, {kv_heads(), tokens, group()}).transpose(1, 2);
-  }
+
+  void* k_;
+  void* v_;
+  std::vector<int64_t> begins_, counts_;
 };
-
-template <typename Body>
-void ForEachDocument(const OpRun& run, const Body& body) {
-  const Batch& batch = *run.batch;
-  for (int64_t d = 0; d < batch.documents; ++d) {
-    body(Document{run, batch.offsets[d], batch.offsets[d + 1] - batch.offsets[d]});
-  }
-}
-
-// The sum over the query heads of a group, in place of the first.
-at::Tensor SumOfGroup(const at::Tensor& gradient) {
-  at::Tensor sum = gradient.select(1, 0);
-  for (int64_t i = 1; i < gradient.size(1); ++i) sum.add_(gradient.select(1, i));
-  return sum;
-}
-
-void BackwardOfHeads(const Document& document, int64_t first, int64_t heads) {
-  const OpRun& run = document.run;
-  const auto fp32 = [&](const at::Tensor& all) {
-    return all.narrow(0, first, heads).to(at::kFloat);
-  };
-  const auto expanded = [&](const at::Tensor& keys) {
-    return keys.unsqueeze(1).expand({heads, document.group(), document.tokens, keys.size(-1)});
-  };
-  const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      fp32(document.Queries(run.d_out[0])), fp32(document.Queries(run.in[0])),
-      expanded(fp32(document.Keys(run.in[1]))), expanded(fp32(document.Keys(run.in[2]))),
-      fp32(document.Queries(run.out[0])), fp32(document.LogSumExp(run.out[1])), /*dropout_p=*/0.0,
-      /*is_causal=*/true, /*attn_mask=*/std::nullopt, run.op->attributes.scale);
-  const auto part = [&](const at::Tensor& all) { return all.narrow(0, first, heads); };
-  if (run.d_in[0]) part(document.Queries(run.d_in[0])).copy_(dq);
-  if (run.d_in[1]) part(document.Keys(run.d_in[1])).copy_(SumOfGroup(dk));
-  if (run.d_in[2]) part(document.Keys(run.d_in[2])).copy_(SumOfGroup(dv));
-}
 
 }  // namespace
 
 void AttentionForward(const OpRun& run) {
-  ForEachDocument(run, [&](const Document& document) {
-    const auto [o, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-        document.Queries(run.in[0]), document.ExpandedKeys(run.in[1]),
-        document.ExpandedKeys(run.in[2]), /*dropout_p=*/0.0, /*is_causal=*/true,
-        /*attn_mask=*/std::nullopt, run.op->attributes.scale);
-    document.Queries(run.out[0]).copy_(o);
-    document.LogSumExp(run.out[1]).copy_(lse);
-  });
+  const KeysAndValues keys(run);
+  kernels::AttentionShape shape = ShapeOf(run);
+  keys.Describe(shape);
+  const int64_t bytes =
+      kernels::AttentionForwardBytes(kernels::SizesOf(shape, at::get_num_threads()));
+  const at::Tensor workspace = Workspace(bytes);
+  Check("AttentionForward", kernels::AttentionForward({.shape = shape,
+                                                       .q = run.in[0].data,
+                                                       .k = keys.k(),
+                                                       .v = keys.v(),
+                                                       .o = run.out[0].data,
+                                                       .lse = run.out[1].as<float>(),
+                                                       .q_stride = run.in[0].width,
+                                                       .k_stride = run.in[1].width,
+                                                       .v_stride = run.in[2].width,
+                                                       .o_stride = run.out[0].width,
+                                                       .lse_stride = run.out[1].width,
+                                                       .workspace = workspace.data_ptr<float>(),
+                                                       .workspace_bytes = bytes},
+                                                      nullptr));
 }
 
-// In fp32 and a few heads at a time: it needs no more room than that takes, and ATen's bf16
-// backward takes an amount that depends on how its threads meet.
 void AttentionBackward(const OpRun& run) {
-  const program::OpAttributes& attributes = run.op->attributes;
-  const int64_t step = program::AttentionKeyHeadsAtOnce(attributes, at::get_num_threads());
-  ForEachDocument(run, [&](const Document& document) {
-    for (int64_t first = 0; first < attributes.kv_heads; first += step) {
-      BackwardOfHeads(document, first, std::min(step, attributes.kv_heads - first));
-    }
-  });
+  const kernels::AttentionShape shape = ShapeOf(run);
+  const int64_t bytes =
+      kernels::AttentionBackwardBytes(kernels::SizesOf(shape, at::get_num_threads()));
+  const at::Tensor workspace = Workspace(bytes);
+  Check("AttentionBackward", kernels::AttentionBackward({.shape = shape,
+                                                         .dO = run.d_out[0].data,
+                                                         .q = run.in[0].data,
+                                                         .k = run.in[1].data,
+                                                         .v = run.in[2].data,
+                                                         .o = run.out[0].data,
+                                                         .lse = run.out[1].as<float>(),
+                                                         .dq = run.d_in[0].data,
+                                                         .dk = run.d_in[1].data,
+                                                         .dv = run.d_in[2].data,
+                                                         .dO_stride = run.d_out[0].width,
+                                                         .q_stride = run.in[0].width,
+                                                         .k_stride = run.in[1].width,
+                                                         .v_stride = run.in[2].width,
+                                                         .o_stride = run.out[0].width,
+                                                         .lse_stride = run.out[1].width,
+                                                         .dq_stride = run.d_in[0].width,
+                                                         .dk_stride = run.d_in[1].width,
+                                                         .dv_stride = run.d_in[2].width,
+                                                         .workspace = workspace.data_ptr<float>(),
+                                                         .workspace_bytes = bytes},
+                                                        nullptr));
 }
 
 }  // namespace snug::execute

@@ -1,0 +1,95 @@
+// Attention of each document by itself: query i of a document sees the keys up to its own position,
+// in blocks, so that cost follows what is visible and no scores of T x T elements ever exist.
+//
+//   position(i) = keys - queries + i      the last query stands at the last key
+//   s[i,j] = scale * q[i] . k[j]          then softcap * tanh(s / softcap), if there is a softcap
+//   visible: position(i) - window < j <= position(i)      (window 0: all j <= position(i))
+//   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])        o[i] = sum_j p v[j]
+//   backward (Dao et al. 2022, alg. 4), delta[i] = do[i] . o[i]:
+//   dv[j] = sum_i p do[i]    ds[i,j] = p (do[i] . v[j] - delta[i]) (1 - tanh^2)
+//   dq[i] = scale sum_j ds k[j]           dk[j] = scale sum_i ds q[i]
+//
+// Query head h reads key head h / (heads / kv_heads); keys and values are never copied per head.
+// Sums and softmax are fp32 for bf16 as well. Operands of the products become fp32 too, or, where
+// the CPU multiplies bf16, p and ds are rounded to bf16 for them. Products use fused multiply-adds
+// where the machine has them, so another instruction set gives other last bits; another number of
+// threads does not.
+//
+// Which path serves what:
+//   op                   | device | causal, documents, groups | window | softcap | queries < keys
+//   forward, fp32, bf16  | CPU    | this op                   | same   | same    | same
+//   backward, fp32, bf16 | CPU    | this op                   | same   | same    | not yet
+//   forward, backward    | CUDA   | not yet                   | ...    | ...     | ...
+// Dropout and biases of the scores: not yet, on no device.
+#ifndef KERNELS_ATTENTION_H_
+#define KERNELS_ATTENTION_H_
+
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace snug::kernels {
+
+struct AttentionShape {
+  int64_t heads = 0, kv_heads = 0;  // H, a multiple of Hkv.
+  int64_t D = 0;                    // Head width.
+  int64_t documents = 0;
+  const int64_t* query_offsets = nullptr;  // (documents + 1), rows of q where each begins, from 0.
+  // Rows of k and v where each document begins, and how many it has (>= its queries). Null: keys
+  // lie in the same rows as queries.
+  const int64_t* key_begins = nullptr;  // (documents)
+  const int64_t* key_counts = nullptr;  // (documents)
+  int64_t window = 0;                   // >= 0
+  float scale = 1.0f;                   // > 0
+  float softcap = 0.0f;                 // >= 0
+  DType dtype = DType::kF32;
+};
+
+// What the ops take from their workspace follows from these. Larger sizes never need less.
+struct AttentionSizes {
+  int64_t tokens = 0;     // Rows of q.
+  int64_t documents = 0;  // Not empty ones, or more.
+  int64_t longest_queries = 0, longest_keys = 0;
+  int64_t heads = 0, kv_heads = 0, D = 0;
+  int64_t threads = 1;
+};
+AttentionSizes SizesOf(const AttentionShape& shape, int64_t threads);
+int64_t AttentionForwardBytes(const AttentionSizes& sizes);
+int64_t AttentionBackwardBytes(const AttentionSizes& sizes);
+
+// Products: 4 * D operations for each visible pair and head.
+struct AttentionForwardParams {
+  AttentionShape shape;
+  const void* q = nullptr;  // (N, H*D), dtype
+  const void* k = nullptr;  // (keys, Hkv*D), dtype
+  const void* v = nullptr;  // (keys, Hkv*D), dtype
+  void* o = nullptr;        // (N, H*D), dtype
+  float* lse = nullptr;     // (N, H), fp32
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, lse_stride = 0;
+  float* workspace = nullptr;   // As many threads work as it has room for, one at least.
+  int64_t workspace_bytes = 0;  // >= AttentionForwardBytes for one thread.
+};
+Error AttentionForward(const AttentionForwardParams& p, Stream stream);
+
+// dq may be q, dk may be k, dv may be v. 10 * D operations for each visible pair and head.
+struct AttentionBackwardParams {
+  AttentionShape shape;        // Without key_begins and key_counts.
+  const void* dO = nullptr;    // (N, H*D), dtype
+  const void* q = nullptr;     // (N, H*D), dtype
+  const void* k = nullptr;     // (N, Hkv*D), dtype
+  const void* v = nullptr;     // (N, Hkv*D), dtype
+  const void* o = nullptr;     // (N, H*D), dtype: what forward wrote
+  const float* lse = nullptr;  // (N, H): what forward wrote
+  void* dq = nullptr;          // (N, H*D), dtype, or null
+  void* dk = nullptr;          // (N, Hkv*D), dtype, or null
+  void* dv = nullptr;          // (N, Hkv*D), dtype, or null
+  int64_t dO_stride = 0, q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, lse_stride = 0;
+  int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
+  float* workspace = nullptr;
+  int64_t workspace_bytes = 0;  // >= AttentionBackwardBytes for one thread.
+};
+Error AttentionBackward(const AttentionBackwardParams& p, Stream stream);
+
+}  // namespace snug::kernels
+
+#endif  // KERNELS_ATTENTION_H_

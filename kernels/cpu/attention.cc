@@ -1,0 +1,224 @@
+// Attention on the CPU: sizes of the workspace, checks, forward.
+#include "kernels/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/attention_blocks.h"
+#include "kernels/cpu/attention_check.h"
+#include "kernels/cpu/attention_memory.h"
+#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace snug::kernels {
+namespace {
+
+using cpu::Blocks;
+using cpu::ForwardMemory;
+using cpu::Unit;
+
+// One unit of forward: key blocks outside, so that each is laid out once; the output of all of the
+// unit's queries is summed up as they come (Milakov & Gimelshein 2018).
+class ForwardUnit {
+ public:
+  ForwardUnit(const AttentionForwardParams& p, const Unit& unit, const Blocks& blocks,
+              const ForwardMemory& memory)
+      : p_(p),
+        s_(p.shape),
+        unit_(unit),
+        blocks_(blocks),
+        memory_(memory),
+        loops_(BestLoops()),
+        words_(s_.dtype, loops_) {}
+
+  void Run() {
+    const int64_t rows = unit_.heads * unit_.queries;
+    std::fill_n(memory_.out, rows * blocks_.width, 0.0f);
+    std::fill_n(memory_.max, rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(memory_.sum, rows, 0.0f);
+    for (int64_t key = 0; key < unit_.keys; key += blocks_.keys) {
+      const int64_t count = std::min(blocks_.keys, unit_.keys - key);
+      const Range queries = unit_.SeeingQueries(key, count);
+      if (queries.begin >= queries.end) continue;
+      LoadKeys(key, count);
+      for (int64_t head = 0; head < unit_.heads; ++head) Head(head, key, count, queries);
+    }
+    Finish();
+  }
+
+ private:
+  struct Place {
+    int64_t row, head, rows;
+  };
+
+  void Load(const void* x, int64_t stride, const Place& place, TileForm form, float* to) const {
+    loops_.load({.x = static_cast<const char*>(x) +
+                      (place.row * stride + place.head * s_.D) * SizeOf(s_.dtype),
+                 .stride = stride,
+                 .dtype = s_.dtype,
+                 .pairs = words_.pairs(),
+                 .form = form,
+                 .rows = place.rows,
+                 .width = s_.D,
+                 .padded_width = blocks_.width,
+                 .to = to});
+  }
+
+  void LoadKeys(int64_t key, int64_t count) const {
+    const Place place = {unit_.first_key + key, unit_.kv_head, count};
+    Load(p_.k, p_.k_stride, place, TileForm::kColumns, memory_.columns);
+    Load(p_.v, p_.v_stride, place, TileForm::kTerms, memory_.values);
+  }
+
+  void Head(int64_t head, int64_t key, int64_t count, Range queries) {
+    const int64_t first = queries.begin / blocks_.query_block * blocks_.query_block;
+    for (int64_t query = first; query < queries.end; query += blocks_.query_block) {
+      const int64_t rows = std::min(blocks_.query_block, unit_.queries - query);
+      Load(p_.q, p_.q_stride, {unit_.first_row + query, unit_.first_head + head, rows},
+           TileForm::kRows, memory_.query);
+      for (int64_t row = 0; row < rows; row += kTileRows) {
+        Tile({head * unit_.queries + query + row, row, std::min(kTileRows, rows - row)},
+             unit_.BandOf(query + row, key), count);
+      }
+    }
+  }
+
+  struct Rows {
+    int64_t at;     // In the unit's output.
+    int64_t first;  // In the query block.
+    int64_t count;
+  };
+
+  void Tile(const Rows& rows, const Band& band, int64_t keys) {
+    const cpu::TileColumns columns(band, rows.count, keys);
+    if (columns.none()) return;
+    const int64_t width = blocks_.width, panels = columns.panel_begin;
+    const int64_t terms = words_.Covering(s_.D);
+    loops_.multiply({.a = memory_.query + rows.first * words_.Words(width),
+                     .a_row = words_.Words(width),
+                     .a_term = 1,
+                     .b = memory_.columns + panels * terms,
+                     .b_term = kPanel,
+                     .b_panel = kPanel * terms,
+                     .c = memory_.scores,
+                     .c_row = blocks_.stride,
+                     .rows = rows.count,
+                     .columns = columns.panel_end - panels,
+                     .terms = terms,
+                     .pairs = words_.pairs()});
+    float* out = memory_.out + rows.at * width;
+    loops_.softmax({.scores = memory_.scores,
+                    .stride = blocks_.stride,
+                    .rows = rows.count,
+                    .columns = columns.panel_end - panels,
+                    .band = cpu::Shifted(band, panels),
+                    .rule = {s_.scale, s_.softcap},
+                    .max = memory_.max + rows.at,
+                    .sum = memory_.sum + rows.at,
+                    .out = out,
+                    .out_width = width,
+                    .pairs = words_.pairs()});
+    const Range seen = words_.Terms(columns.begin, columns.end);
+    loops_.multiply({.a = memory_.scores + seen.begin - words_.Words(panels),
+                     .a_row = blocks_.stride,
+                     .a_term = 1,
+                     .b = memory_.values + seen.begin * width,
+                     .b_term = width,
+                     .b_panel = kPanel,
+                     .c = out,
+                     .c_row = width,
+                     .rows = rows.count,
+                     .columns = width,
+                     .terms = seen.end - seen.begin,
+                     .accumulate = true,
+                     .pairs = words_.pairs()});
+  }
+
+  void Finish() {
+    for (int64_t head = 0; head < unit_.heads; ++head) {
+      const int64_t at = head * unit_.queries, h = unit_.first_head + head;
+      for (int64_t i = 0; i < unit_.queries; ++i) {
+        float& sum = memory_.sum[at + i];
+        p_.lse[(unit_.first_row + i) * p_.lse_stride + h] = memory_.max[at + i] + std::log(sum);
+        sum = 1.0f / sum;
+      }
+      loops_.store_rows({.x = memory_.out + at * blocks_.width,
+                         .padded_width = blocks_.width,
+                         .row_factor = memory_.sum + at,
+                         .y = static_cast<char*>(p_.o) +
+                              (unit_.first_row * p_.o_stride + h * s_.D) * SizeOf(s_.dtype),
+                         .stride = p_.o_stride,
+                         .dtype = s_.dtype,
+                         .rows = unit_.queries,
+                         .width = s_.D});
+    }
+  }
+
+  const AttentionForwardParams& p_;
+  const AttentionShape& s_;
+  const Unit& unit_;
+  const Blocks& blocks_;
+  const ForwardMemory& memory_;
+  const Loops& loops_;
+  const cpu::Operands words_;
+};
+
+int64_t ThreadsOf(const AttentionSizes& s, const Blocks& blocks) {
+  return std::min(s.threads, s.documents * s.kv_heads * blocks.slices);
+}
+
+}  // namespace
+
+AttentionSizes SizesOf(const AttentionShape& s, int64_t threads) {
+  AttentionSizes sizes = {.documents = s.documents,
+                          .heads = s.heads,
+                          .kv_heads = s.kv_heads,
+                          .D = s.D,
+                          .threads = threads};
+  for (int64_t d = 0; d < s.documents; ++d) {
+    const int64_t queries = s.query_offsets[d + 1] - s.query_offsets[d];
+    sizes.longest_queries = std::max(sizes.longest_queries, queries);
+    sizes.longest_keys =
+        std::max(sizes.longest_keys, s.key_counts == nullptr ? queries : s.key_counts[d]);
+  }
+  if (s.documents > 0) sizes.tokens = s.query_offsets[s.documents];
+  return sizes;
+}
+
+int64_t AttentionForwardBytes(const AttentionSizes& sizes) {
+  const Blocks blocks(sizes);
+  return ThreadsOf(sizes, blocks) * ForwardMemory(blocks, nullptr).pieces.taken() *
+         static_cast<int64_t>(sizeof(float));
+}
+
+int64_t AttentionBackwardBytes(const AttentionSizes& sizes) {
+  const Blocks blocks(sizes);
+  const int64_t each = cpu::BackwardMemory(blocks, false, nullptr).pieces.taken();
+  return (cpu::PartialFloats(sizes, blocks) + ThreadsOf(sizes, blocks) * each) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+Error AttentionForward(const AttentionForwardParams& p, Stream stream) {
+  const AttentionShape& s = p.shape;
+  cpu::AttentionCheck check(s, stream);
+  check.Queries(p.q, "q", p.q_stride, "q_stride")
+      .Keys(p.k, "k", p.k_stride, "k_stride")
+      .Keys(p.v, "v", p.v_stride, "v_stride")
+      .Queries(p.o, "o", p.o_stride, "o_stride")
+      .LogSumExp(p.lse, p.lse_stride);
+  if (!check.ok()) return check.error();
+  if (check.rows() == 0) return {};
+  const Blocks blocks(SizesOf(s, 1));
+  const int64_t each = ForwardMemory(blocks, nullptr).pieces.taken();
+  const int64_t threads = p.workspace_bytes / (each * static_cast<int64_t>(sizeof(float)));
+  check.Workspace(p.workspace, threads);
+  if (!check.ok()) return check.error();
+  cpu::ParallelUnits(s.documents * s.kv_heads * blocks.slices, threads,
+                     [&](int64_t index, int64_t thread) {
+                       const ForwardMemory memory(blocks, p.workspace + thread * each);
+                       ForwardUnit(p, Unit(s, blocks, index), blocks, memory).Run();
+                     });
+  return {};
+}
+
+}  // namespace snug::kernels

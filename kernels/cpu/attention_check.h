@@ -1,0 +1,79 @@
+// Checks of attention's arguments. The first error found is the one returned.
+#ifndef KERNELS_CPU_ATTENTION_CHECK_H_
+#define KERNELS_CPU_ATTENTION_CHECK_H_
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/check.h"
+
+namespace snug::kernels::cpu {
+
+class AttentionCheck {
+ public:
+  AttentionCheck(const AttentionShape& s, Stream stream) : s_(s), check_(stream, 0, 1) {
+    check_.That(s.D >= 1, ErrorCode::kBadShape, "D")
+        .That(s.kv_heads >= 1, ErrorCode::kBadShape, "kv_heads")
+        .That(s.kv_heads >= 1 && s.heads >= 1 && s.heads % s.kv_heads == 0, ErrorCode::kBadShape,
+              "heads")
+        .That(s.documents >= 0, ErrorCode::kBadShape, "documents")
+        .That(s.documents == 0 || s.query_offsets != nullptr, ErrorCode::kNullPointer,
+              "query_offsets")
+        .That((s.key_begins == nullptr) == (s.key_counts == nullptr), ErrorCode::kNullPointer,
+              "key_counts")
+        .That(s.window >= 0, ErrorCode::kBadValue, "window")
+        .That(s.scale > 0.0f, ErrorCode::kBadValue, "scale")
+        .That(s.softcap >= 0.0f, ErrorCode::kBadValue, "softcap")
+        .Type(s.dtype, "dtype");
+    if (check_.ok()) Documents();
+  }
+
+  AttentionCheck& Queries(const void* x, const char* name, int64_t stride,
+                          const char* stride_name) {
+    return Rows(x, name, stride >= s_.heads * s_.D, stride_name);
+  }
+  AttentionCheck& Keys(const void* x, const char* name, int64_t stride, const char* stride_name) {
+    return Rows(x, name, stride >= s_.kv_heads * s_.D, stride_name);
+  }
+  AttentionCheck& LogSumExp(const float* lse, int64_t stride) {
+    return Rows(lse, "lse", stride >= s_.heads, "lse_stride");
+  }
+  AttentionCheck& That(bool good, ErrorCode code, const char* parameter) {
+    check_.That(good, code, parameter);
+    return *this;
+  }
+  // Room for this many threads.
+  void Workspace(const void* workspace, int64_t threads) {
+    check_.Pointer(workspace, "workspace")
+        .That(threads >= 1, ErrorCode::kBadValue, "workspace_bytes");
+  }
+
+  bool ok() const { return check_.ok(); }
+  Error error() const { return check_.error(); }
+  int64_t rows() const { return s_.documents == 0 ? 0 : s_.query_offsets[s_.documents]; }
+
+ private:
+  void Documents() {
+    bool offsets = s_.documents == 0 || s_.query_offsets[0] == 0, keys = true;
+    for (int64_t d = 0; d < s_.documents; ++d) {
+      const int64_t queries = s_.query_offsets[d + 1] - s_.query_offsets[d];
+      offsets = offsets && queries >= 0;
+      if (s_.key_counts != nullptr)
+        keys = keys && s_.key_counts[d] >= queries && s_.key_begins[d] >= 0;
+    }
+    check_.That(offsets, ErrorCode::kBadIndex, "query_offsets")
+        .That(keys, ErrorCode::kBadIndex, "key_counts");
+  }
+  AttentionCheck& Rows(const void* x, const char* name, bool stride_fits, const char* stride_name) {
+    if (!check_.ok() || rows() == 0) return *this;
+    check_.Pointer(x, name).That(stride_fits || rows() == 1, ErrorCode::kBadStride, stride_name);
+    return *this;
+  }
+
+  const AttentionShape& s_;
+  Check check_;
+};
+
+}  // namespace snug::kernels::cpu
+
+#endif  // KERNELS_CPU_ATTENTION_CHECK_H_

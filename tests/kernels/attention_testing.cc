@@ -1,0 +1,199 @@
+#include "tests/kernels/attention_testing.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace snug::kernels {
+namespace {
+
+int64_t Sum(const std::vector<int64_t>& values) {
+  int64_t sum = 0;
+  for (int64_t value : values) sum += value;
+  return sum;
+}
+
+}  // namespace
+
+std::string AttentionCase::Text() const {
+  std::string text = "lengths";
+  for (int64_t length : lengths) text += " " + std::to_string(length);
+  return text + ", heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", D " +
+         std::to_string(D) + ", window " + std::to_string(window) + ", softcap " +
+         std::to_string(softcap) + (dtype == DType::kF32 ? ", fp32" : ", bf16");
+}
+
+int64_t AttentionCase::tokens() const { return Sum(lengths); }
+
+Attended::Attended(const AttentionCase& c)
+    : c(c),
+      scale(0.9 / std::sqrt(static_cast<double>(c.D))),
+      q(Sum(c.lengths), c.heads * c.D, c.dtype),
+      k(Sum(c.lengths) + Sum(c.earlier), c.kv_heads * c.D, c.dtype),
+      v(k.N(), k.C(), c.dtype),
+      o(q.N(), q.C(), c.dtype),
+      lse(q.N(), c.heads),
+      dO(q.N(), q.C(), c.dtype),
+      dq(q.N(), q.C(), c.dtype),
+      dk(k.N(), k.C(), c.dtype),
+      dv(k.N(), k.C(), c.dtype) {
+  int64_t begin = 0;
+  for (size_t d = 0; d < c.lengths.size(); ++d) {
+    offsets.push_back(offsets.back() + c.lengths[d]);
+    key_begins.push_back(begin);
+    key_counts.push_back(c.lengths[d] + (c.earlier.empty() ? 0 : c.earlier[d]));
+    begin += key_counts.back();
+  }
+  q.Fill(1, c.spread);
+  k.Fill(2, c.spread);
+  v.Fill(3);
+  dO.Fill(4);
+}
+
+AttentionShape Attended::Shape() const {
+  return {.heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .D = c.D,
+          .documents = static_cast<int64_t>(c.lengths.size()),
+          .query_offsets = offsets.data(),
+          .key_begins = c.earlier.empty() ? nullptr : key_begins.data(),
+          .key_counts = c.earlier.empty() ? nullptr : key_counts.data(),
+          .window = c.window,
+          .scale = static_cast<float>(scale),
+          .softcap = static_cast<float>(c.softcap),
+          .dtype = c.dtype};
+}
+
+void Attended::Work(int64_t bytes) {
+  ASSERT_EQ(bytes % 64, 0);
+  workspace.assign(static_cast<size_t>(bytes) / sizeof(float) + 16, std::nanf(""));
+  std::fill(workspace.end() - 16, workspace.end(), 7.0f);
+}
+
+bool Attended::WithinWorkspace() const {
+  return std::all_of(workspace.end() - 16, workspace.end(), [](float x) { return x == 7.0f; });
+}
+
+AttentionForwardParams Attended::ForwardParams() {
+  const int64_t bytes = AttentionForwardBytes(SizesOf(Shape(), omp_get_max_threads()));
+  Work(bytes);
+  return {.shape = Shape(),
+          .q = q.data(),
+          .k = k.data(),
+          .v = v.data(),
+          .o = o.data(),
+          .lse = lse.floats(),
+          .q_stride = q.stride(),
+          .k_stride = k.stride(),
+          .v_stride = v.stride(),
+          .o_stride = o.stride(),
+          .lse_stride = lse.stride(),
+          .workspace = workspace.data(),
+          .workspace_bytes = bytes};
+}
+
+AttentionBackwardParams Attended::BackwardParams() {
+  const int64_t bytes = AttentionBackwardBytes(SizesOf(Shape(), omp_get_max_threads()));
+  Work(bytes);
+  return {.shape = Shape(),
+          .dO = dO.data(),
+          .q = q.data(),
+          .k = k.data(),
+          .v = v.data(),
+          .o = o.data(),
+          .lse = lse.floats(),
+          .dq = dq.data(),
+          .dk = dk.data(),
+          .dv = dv.data(),
+          .dO_stride = dO.stride(),
+          .q_stride = q.stride(),
+          .k_stride = k.stride(),
+          .v_stride = v.stride(),
+          .o_stride = o.stride(),
+          .lse_stride = lse.stride(),
+          .dq_stride = dq.stride(),
+          .dk_stride = dk.stride(),
+          .dv_stride = dv.stride(),
+          .workspace = workspace.data(),
+          .workspace_bytes = bytes};
+}
+
+void Attended::Forward() {
+  ASSERT_EQ(Name(AttentionForward(ForwardParams(), nullptr)), "ok: ");
+  EXPECT_TRUE(WithinWorkspace());
+}
+
+void Attended::Backward() {
+  ASSERT_EQ(Name(AttentionBackward(BackwardParams(), nullptr)), "ok: ");
+  EXPECT_TRUE(WithinWorkspace());
+}
+
+Expected::Expected(const Attended& run, const std::vector<double>& q, const std::vector<double>& k,
+                   const std::vector<double>& v, bool gradients)
+    : o(q.size(), 0.0), lse(static_cast<size_t>(run.q.N() * run.c.heads), 0.0) {
+  if (gradients) {
+    dq.assign(q.size(), 0.0);
+    dk.assign(k.size(), 0.0);
+    dv.assign(v.size(), 0.0);
+  }
+  for (size_t d = 0; d < run.c.lengths.size(); ++d) {
+    for (int64_t i = 0; i < run.c.lengths[d]; ++i) {
+      for (int64_t h = 0; h < run.c.heads; ++h) {
+        const int64_t last = run.key_counts[d] - run.c.lengths[d] + i;
+        const int64_t first = run.c.window == 0 ? 0 : std::max<int64_t>(0, last - run.c.window + 1);
+        QueryRow(run, {q, k, v},
+                 {run.offsets[d] + i, h, run.key_begins[d] + first, run.key_begins[d] + last + 1});
+      }
+    }
+  }
+}
+
+void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) {
+  const int64_t D = run.c.D, kv_head = at.head / (run.c.heads / run.c.kv_heads);
+  const double* q = &in.q[static_cast<size_t>(at.row * run.q.C() + at.head * D)];
+  const auto key = [&](int64_t j) { return static_cast<size_t>(j * run.k.C() + kv_head * D); };
+  const auto dot = [&](const double* a, const double* b) {
+    double sum = 0.0;
+    for (int64_t c = 0; c < D; ++c) sum += a[c] * b[c];
+    return sum;
+  };
+  std::vector<double> p, slope;
+  double max = -INFINITY, sum = 0.0;
+  for (int64_t j = at.first; j < at.end; ++j) {
+    double s = run.scale * dot(q, &in.k[key(j)]);
+    slope.push_back(run.scale);
+    if (run.c.softcap > 0.0) {
+      const double tanh = std::tanh(s / run.c.softcap);
+      s = run.c.softcap * tanh;
+      slope.back() *= 1.0 - tanh * tanh;
+    }
+    p.push_back(s);
+    max = std::max(max, s);
+  }
+  for (double& s : p) sum += s = std::exp(s - max);
+  for (double& s : p) s /= sum;
+  lse[static_cast<size_t>(at.row * run.c.heads + at.head)] = max + std::log(sum);
+  double* out = &o[static_cast<size_t>(at.row * run.q.C() + at.head * D)];
+  for (int64_t j = at.first; j < at.end; ++j) {
+    for (int64_t c = 0; c < D; ++c)
+      out[c] += p[static_cast<size_t>(j - at.first)] * in.v[key(j) + static_cast<size_t>(c)];
+  }
+  if (dq.empty()) return;
+  std::vector<double> dO;
+  for (int64_t c = 0; c < D; ++c) dO.push_back(run.dO.At(at.row, at.head * D + c));
+  const double delta = dot(dO.data(), out);
+  for (int64_t j = at.first; j < at.end; ++j) {
+    const auto n = static_cast<size_t>(j - at.first);
+    const double ds = p[n] * (dot(dO.data(), &in.v[key(j)]) - delta) * slope[n];
+    for (int64_t c = 0; c < D; ++c) {
+      const auto column = static_cast<size_t>(c);
+      dv[key(j) + column] += p[n] * dO[column];
+      dk[key(j) + column] += ds * q[c];
+      dq[static_cast<size_t>(at.row * run.q.C() + at.head * D + c)] += ds * in.k[key(j) + column];
+    }
+  }
+}
+
+}  // namespace snug::kernels

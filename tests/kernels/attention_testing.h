@@ -1,0 +1,73 @@
+// A case of attention with everything that a run of the op reads and writes, and what it should
+// give by a reference in double that knows nothing of blocks.
+#ifndef TESTS_KERNELS_ATTENTION_TESTING_H_
+#define TESTS_KERNELS_ATTENTION_TESTING_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace snug::kernels {
+
+struct AttentionCase {
+  std::vector<int64_t> lengths = {33};
+  int64_t heads = 2, kv_heads = 2, D = 8;
+  int64_t window = 0;
+  double softcap = 0.0;
+  DType dtype = DType::kF32;
+  double spread = 1.0;  // Deviation of q and k.
+  // Keys before the first query of each document; then keys lie apart, in rows of their own.
+  std::vector<int64_t> earlier = {};
+
+  std::string Text() const;
+  int64_t tokens() const;
+};
+
+struct Attended {
+  explicit Attended(const AttentionCase& c);
+
+  AttentionShape Shape() const;
+  // With a workspace of NaN for as many threads as there are, and a pattern behind it.
+  AttentionForwardParams ForwardParams();
+  AttentionBackwardParams BackwardParams();
+  // Expect success, and that the pattern is still there.
+  void Forward();
+  void Backward();
+
+  AttentionCase c;
+  std::vector<int64_t> offsets = {0}, key_begins, key_counts;
+  double scale;
+  Matrix q, k, v, o, lse, dO, dq, dk, dv;
+  std::vector<float> workspace;
+
+ private:
+  void Work(int64_t bytes);
+  bool WithinWorkspace() const;
+};
+
+// Query row by query row.
+struct Expected {
+  Reference o, lse, dq, dk, dv;
+
+  // Of these inputs instead of the run's; gradients stay empty unless asked for.
+  Expected(const Attended& run, const std::vector<double>& q, const std::vector<double>& k,
+           const std::vector<double>& v, bool gradients);
+  explicit Expected(const Attended& run)
+      : Expected(run, Dense(run.q), Dense(run.k), Dense(run.v), true) {}
+
+ private:
+  struct Inputs {
+    const std::vector<double>&q, &k, &v;
+  };
+  struct Place {
+    int64_t row, head, first, end;  // The keys from first to before end.
+  };
+  void QueryRow(const Attended& run, const Inputs& in, const Place& at);
+};
+
+}  // namespace snug::kernels
+
+#endif  // TESTS_KERNELS_ATTENTION_TESTING_H_
