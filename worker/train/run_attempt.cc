@@ -1,5 +1,6 @@
 #include "worker/train/run_attempt.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -389,7 +390,9 @@ class Run {
                                           .memory_bytes = arena.bytes()}));
     const int64_t step = trainer_->global_step(), tokens = trainer_->num_tokens();
     const DataCursor cursor = trainer_->cursor();
+    peak_before_merge_ = trainer_->memory().peak_bytes;
     trainer_.reset();
+    device_.allocator().ResetPeak();
     ASSIGN_OR_RETURN(const AttemptOptions merged, EvaluationOf(folder, attempt_));
     ASSIGN_OR_RETURN(trainer_, Trainer::Create(merged, device_));
     trainer_->ResumeAt(step, cursor, tokens);
@@ -438,13 +441,18 @@ class Run {
   int64_t evaluated_step_ = -1;  // By this process.
   double verified_loss_ = 0.0;
   std::optional<double> merged_loss_;
+  int64_t peak_before_merge_ = 0;  // Of the trainer that the merged model's took the place of.
   std::vector<checkpoint::ReaderReport> readers_;
 };
 
 AttemptResult Run::Result(const absl::Status& status) const {
   AttemptResult result;
   result.progress = progress_;
-  if (trainer_ != nullptr) result.measured_peak_bytes = trainer_->memory().peak_bytes;
+  result.measured_peak_bytes = peak_before_merge_;
+  if (trainer_ != nullptr) {
+    result.measured_peak_bytes =
+        std::max(result.measured_peak_bytes, trainer_->memory().peak_bytes);
+  }
   if (status.ok()) {
     result.outcome = AttemptResult::Outcome::kSucceeded;
     result.output_dir = Output();

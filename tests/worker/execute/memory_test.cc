@@ -234,40 +234,6 @@ TEST_F(MemoryTest, SixtyFourBytesMoreThanDeclaredAreRefused) {
   EXPECT_THAT(loss.status().message(), HasSubstr("asked for 64 more with 0 in use"));
 }
 
-// Whether the workspace of an instruction lies where the arena begins.
-bool BeginsTheArena(const Tape& tape) {
-  const auto begins = [&](const program::Instruction& line) {
-    if (line.workspace == program::kNoSlot) return false;
-    const program::Slot& slot = tape.slots[static_cast<size_t>(line.workspace)];
-    return slot.offset == 0 && slot.bytes > 0;
-  };
-  return std::any_of(tape.instructions.begin(), tape.instructions.end(), begins);
-}
-
-// Without stashes a workspace can lie at the very beginning of the arena: its pieces then have the
-// arena's address, and giving one back is not giving the arena back.
-TEST_F(MemoryTest, AWorkspaceWhereTheArenaBeginsIsNotTheArena) {
-  // Whether one does depends on sizes: the first vocabulary for which it does.
-  Tape tape;
-  std::optional<ToyRun> run;
-  for (int64_t vocabulary : {61, 251, 997, 4001, 16001}) {
-    TrainingMode mode = program::LoraMode();
-    mode.adapter.rank = 4;
-    run.emplace(*BuildProgram(LlamaShape({2, 32, 4, 2, 48, vocabulary}), mode),
-                std::vector<int64_t>{20, 16});
-    tape = run->Lower(RecomputePlan(run->program(), 0), /*training=*/false);
-    if (BeginsTheArena(tape)) break;
-  }
-  ASSERT_TRUE(BeginsTheArena(tape));
-  const TrackingAllocator& allocator = TestDevice().allocator();
-  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
-  const int64_t before = allocator.usage().current_bytes;
-  Executor executor(run->program(), run->parameters(), TestDevice());
-  const auto loss = run->Run(tape, memory, executor);
-  ASSERT_TRUE(loss.ok()) << loss.status();
-  EXPECT_EQ(allocator.usage().current_bytes, before);
-}
-
 int64_t ResidentBytes() {
   int64_t total = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;

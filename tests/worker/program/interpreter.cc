@@ -205,16 +205,9 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
           y.row(n)[i] = x.row(n)[i] * (a.offset + gamma[static_cast<size_t>(i) % gamma.size()]);
         break;
       }
-      case OpCode::kLoraDown: {
-        double* to = y.row(n);
-        for (size_t i = 0; i < op.parameters.size(); ++i) {
-          const std::vector<double>& w = Weight(op, static_cast<int>(i));
-          const int64_t rank = static_cast<int64_t>(w.size()) / x.width;
-          TimesTransposed({w.data(), x.width, rank}, x.row(n), to);
-          to += rank;
-        }
+      case OpCode::kLoraDown:
+        LoraDownForward(op, x.row(n), x.width, y.row(n));
         break;
-      }
       case OpCode::kLinear:
         if (a.bias) std::copy_n(Weight(op, 1).data(), y.width, y.row(n));
         TimesTransposed({Weight(op, 0).data() + a.row * x.width, x.width, y.width, 1.0, a.bias},
@@ -245,6 +238,16 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kHeadLoss:
         break;
     }
+  }
+}
+
+// A row `x` of `width` elements through the modules whose columns of za lie beside one another.
+void Interpreter::LoraDownForward(const Op& op, const double* x, int64_t width, double* za) const {
+  for (size_t i = 0; i < op.parameters.size(); ++i) {
+    const std::vector<double>& w = Weight(op, static_cast<int>(i));
+    const int64_t rank = static_cast<int64_t>(w.size()) / width;
+    TimesTransposed({w.data(), width, rank}, x, za);
+    za += rank;
   }
 }
 

@@ -39,6 +39,7 @@ class Interpreter {
 
   void Forward(const Instruction& line, const Op& op);
   void Backward(const Instruction& line, const Op& op);
+  void LoraDownForward(const Op& op, const double* x, int64_t width, double* za) const;
   // Of row n.
   void LoraDownBackward(const Instruction& line, const Op& op, int64_t n);
   void NormalizeBackward(const Instruction& line, const Op& op, int64_t n);
