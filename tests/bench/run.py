@@ -1,7 +1,7 @@
 """Makes the table of tests/bench/results: Snug against transformers + peft, as ratios of one
 run.
 
-    python tests/bench/run.py [--repeats N] [--quick | --smoke] [--only WORDS] [--output FILE]
+    python -m tests.bench.run [--repeats N] [--quick | --smoke] [--only WORDS] [--output FILE]
 
 Both sides train the same workload in fresh processes that take turns, on the same torch and
 threads. Step time: the median over steps from the second on, then the median over repeats. Peak
@@ -140,6 +140,39 @@ PARTS_HEAD = [
 ]
 
 
+def measure_family(workload, folder):
+    """Operations per second of a family's steps: (of the clock, of processors)."""
+    workloads.write(workload, folder)
+    daemon = Daemon(device="cpu:0=12GiB")
+    try:
+        found = snug_side.run(folder, daemon, workload.steps)["profile"]
+    finally:
+        daemon.close()
+    return [found["flops"] / found[name] / 1e9 for name in ("step_seconds", "step_cpu_seconds")]
+
+
+def family_rows(arguments):
+    """Each family's rate, and as a share of the first one's."""
+    rows, first = [], None
+    for workload in workloads.FAMILIES:
+        if arguments.only and arguments.only not in "families":
+            continue
+        workload = workloads.smoke(workload) if arguments.smoke else workload
+        with tempfile.TemporaryDirectory() as folder:
+            rates = measure_family(workload, pathlib.Path(folder) / "job")
+        first = first or rates
+        cells = [f"{rate:.0f} | **{rate / one:.2f}**" for rate, one in zip(rates, first)]
+        rows.append(row([workload.name, *cells]))
+        print(rows[-1], flush=True)
+    return rows
+
+
+FAMILIES_HEAD = [
+    "| family | GFLOP/s | against Llama | GFLOP per CPU second | against Llama |",
+    "|---" * 5 + "|",
+]
+
+
 def processor():
     """The CPU's name as the kernel gives it."""
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
@@ -164,7 +197,7 @@ def head(arguments):
     lines = ["# Snug against transformers + peft", ""]
     lines += [f"{datetime.date.today()}, {processor()}, {workloads.threads()} threads,"]
     lines[-1] += f" torch {torch.__version__}; load before: {load:.1f}."
-    lines += [f"`python tests/bench/run.py {' '.join(sys.argv[1:])}`".replace(" `", "`")]
+    lines += [f"`python -m tests.bench.run {' '.join(sys.argv[1:])}`".replace(" `", "`")]
     size = workloads.parameters(workloads.LARGE) / 1e6
     lines += [f"Llama of {size:.0f} M parameters, 4 x 512 tokens where nothing else is said;"]
     lines += [f"medians of {arguments.repeats} interleaved runs in fresh processes. Net MiB:"]
@@ -206,6 +239,7 @@ def main():
     lines += [*STEP_HEAD, *steps, ""]
     lines += ["| | HF tokens/s, padded | Snug tokens/s, packed | ratio (goal) | expected |"]
     lines += ["|---" * 5 + "|", *mixed, "", *PARTS_HEAD, *parts, *more, ""]
+    lines += [*FAMILIES_HEAD, *family_rows(arguments), ""]
     lines += ["| 80-layer Llama | ms |", "|---|---|", *program_table(arguments.smoke)]
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text("\n".join(lines) + "\n")
