@@ -7,6 +7,7 @@
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/attention_check.h"
 #include "kernels/cpu/attention_memory.h"
+#include "kernels/cpu/attention_unit.h"
 #include "kernels/cpu/loops/loops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -19,17 +20,11 @@ using cpu::Unit;
 
 // One unit of forward: key blocks outside, so that each is laid out once; the output of all of the
 // unit's queries is summed up as they come (Milakov & Gimelshein 2018).
-class ForwardUnit {
+class ForwardUnit : cpu::UnitWork {
  public:
   ForwardUnit(const AttentionForwardParams& p, const Unit& unit, const Blocks& blocks,
               const ForwardMemory& memory)
-      : p_(p),
-        s_(p.shape),
-        unit_(unit),
-        blocks_(blocks),
-        memory_(memory),
-        loops_(BestLoops()),
-        words_(s_.dtype, loops_) {}
+      : UnitWork(p.shape, unit, blocks), p_(p), memory_(memory) {}
 
   void Run() {
     const int64_t rows = unit_.heads * unit_.queries;
@@ -47,23 +42,6 @@ class ForwardUnit {
   }
 
  private:
-  struct Place {
-    int64_t row, head, rows;
-  };
-
-  void Load(const void* x, int64_t stride, const Place& place, TileForm form, float* to) const {
-    loops_.load({.x = static_cast<const char*>(x) +
-                      (place.row * stride + place.head * s_.D) * SizeOf(s_.dtype),
-                 .stride = stride,
-                 .dtype = s_.dtype,
-                 .pairs = words_.pairs(),
-                 .form = form,
-                 .rows = place.rows,
-                 .width = s_.D,
-                 .padded_width = blocks_.width,
-                 .to = to});
-  }
-
   void LoadKeys(int64_t key, int64_t count) const {
     const Place place = {unit_.first_key + key, unit_.kv_head, count};
     Load(p_.k, p_.k_stride, place, TileForm::kColumns, memory_.columns);
@@ -71,16 +49,14 @@ class ForwardUnit {
   }
 
   void Head(int64_t head, int64_t key, int64_t count, Range queries) {
-    const int64_t first = queries.begin / blocks_.query_block * blocks_.query_block;
-    for (int64_t query = first; query < queries.end; query += blocks_.query_block) {
-      const int64_t rows = std::min(blocks_.query_block, unit_.queries - query);
+    ForEachQueryBlock(queries, [&](int64_t query, int64_t rows) {
       Load(p_.q, p_.q_stride, {unit_.first_row + query, unit_.first_head + head, rows},
            TileForm::kRows, memory_.query);
       for (int64_t row = 0; row < rows; row += kTileRows) {
         Tile({head * unit_.queries + query + row, row, std::min(kTileRows, rows - row)},
              unit_.BandOf(query + row, key), count);
       }
-    }
+    });
   }
 
   struct Rows {
@@ -146,7 +122,7 @@ class ForwardUnit {
                          .padded_width = blocks_.width,
                          .row_factor = memory_.sum + at,
                          .y = static_cast<char*>(p_.o) +
-                              (unit_.first_row * p_.o_stride + h * s_.D) * SizeOf(s_.dtype),
+                              Offset(p_.o_stride, unit_.first_row, h) * SizeOf(s_.dtype),
                          .stride = p_.o_stride,
                          .dtype = s_.dtype,
                          .rows = unit_.queries,
@@ -155,12 +131,7 @@ class ForwardUnit {
   }
 
   const AttentionForwardParams& p_;
-  const AttentionShape& s_;
-  const Unit& unit_;
-  const Blocks& blocks_;
   const ForwardMemory& memory_;
-  const Loops& loops_;
-  const cpu::Operands words_;
 };
 
 int64_t ThreadsOf(const AttentionSizes& s, const Blocks& blocks) {

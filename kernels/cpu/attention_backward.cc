@@ -6,6 +6,7 @@
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/attention_check.h"
 #include "kernels/cpu/attention_memory.h"
+#include "kernels/cpu/attention_unit.h"
 #include "kernels/cpu/loops/loops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/rows.h"
@@ -24,17 +25,11 @@ struct Target {
   DType dtype;
 };
 
-class BackwardUnit {
+class BackwardUnit : cpu::UnitWork {
  public:
   BackwardUnit(const AttentionBackwardParams& p, const Unit& unit, const Blocks& blocks,
                const BackwardMemory& memory)
-      : p_(p),
-        s_(p.shape),
-        unit_(unit),
-        blocks_(blocks),
-        memory_(memory),
-        loops_(BestLoops()),
-        words_(s_.dtype, loops_) {}
+      : UnitWork(p.shape, unit, blocks), p_(p), memory_(memory) {}
 
   void Run(const Target& dk, const Target& dv) {
     std::fill_n(memory_.dq, unit_.heads * unit_.queries * blocks_.width, 0.0f);
@@ -57,25 +52,6 @@ class BackwardUnit {
   }
 
  private:
-  struct Place {
-    int64_t row, head, rows;
-  };
-
-  const void* At(const void* x, int64_t stride, int64_t row, int64_t head) const {
-    return static_cast<const char*>(x) + (row * stride + head * s_.D) * SizeOf(s_.dtype);
-  }
-
-  void Load(const void* x, int64_t stride, const Place& place, TileForm form, float* to) const {
-    loops_.load({.x = At(x, stride, place.row, place.head),
-                 .stride = stride,
-                 .dtype = s_.dtype,
-                 .pairs = words_.pairs(),
-                 .form = form,
-                 .rows = place.rows,
-                 .width = s_.D,
-                 .padded_width = blocks_.width,
-                 .to = to});
-  }
   // As left and as right operand.
   void LoadQueries(const void* x, int64_t stride, const Place& place, float* rows,
                    float* terms) const {
@@ -89,7 +65,7 @@ class BackwardUnit {
                        .padded_width = blocks_.width,
                        .factor = factor,
                        .y = static_cast<char*>(target.y) +
-                            (place.row * target.stride + place.head * s_.D) * SizeOf(target.dtype),
+                            Offset(target.stride, place.row, place.head) * SizeOf(target.dtype),
                        .stride = target.stride,
                        .dtype = target.dtype,
                        .rows = place.rows,
@@ -116,9 +92,7 @@ class BackwardUnit {
   }
 
   void Head(int64_t head, int64_t key, int64_t count, Range queries) const {
-    const int64_t first = queries.begin / blocks_.query_block * blocks_.query_block;
-    for (int64_t query = first; query < queries.end; query += blocks_.query_block) {
-      const int64_t rows = std::min(blocks_.query_block, unit_.queries - query);
+    ForEachQueryBlock(queries, [&](int64_t query, int64_t rows) {
       const Place place = {unit_.first_row + query, unit_.first_head + head, rows};
       LoadQueries(p_.q, p_.q_stride, place, memory_.query, memory_.query_terms);
       LoadQueries(p_.dO, p_.dO_stride, place, memory_.dO, memory_.dO_terms);
@@ -130,7 +104,7 @@ class BackwardUnit {
       for (int64_t column = 0; column < count; column += kTileRows) {
         KeyTile({column, std::min(kTileRows, count - column)}, band, rows);
       }
-    }
+    });
   }
 
   struct Tile {
@@ -230,12 +204,7 @@ class BackwardUnit {
   }
 
   const AttentionBackwardParams& p_;
-  const AttentionShape& s_;
-  const Unit& unit_;
-  const Blocks& blocks_;
   const BackwardMemory& memory_;
-  const Loops& loops_;
-  const cpu::Operands words_;
 };
 
 // (slices, N, Hkv*D) of fp32: the sums of each slice, where there is more than one.

@@ -1,0 +1,61 @@
+// What forward and backward of one unit of attention share: the geometry, and how rows of a head
+// come into tiles and out of them.
+#ifndef KERNELS_CPU_ATTENTION_UNIT_H_
+#define KERNELS_CPU_ATTENTION_UNIT_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cpu/attention_blocks.h"
+#include "kernels/cpu/loops/loops.h"
+
+namespace snug::kernels::cpu {
+
+class UnitWork {
+ protected:
+  UnitWork(const AttentionShape& s, const Unit& unit, const Blocks& blocks)
+      : s_(s), unit_(unit), blocks_(blocks), loops_(BestLoops()), words_(s.dtype, loops_) {}
+
+  // Rows of a tensor (N, heads, D), of one head.
+  struct Place {
+    int64_t row, head, rows;
+  };
+
+  // In elements; rows are `stride` apart.
+  int64_t Offset(int64_t stride, int64_t row, int64_t head) const {
+    return row * stride + head * s_.D;
+  }
+  const void* At(const void* x, int64_t stride, int64_t row, int64_t head) const {
+    return static_cast<const char*>(x) + Offset(stride, row, head) * SizeOf(s_.dtype);
+  }
+
+  void Load(const void* x, int64_t stride, const Place& place, TileForm form, float* to) const {
+    loops_.load({.x = At(x, stride, place.row, place.head),
+                 .stride = stride,
+                 .dtype = s_.dtype,
+                 .pairs = words_.pairs(),
+                 .form = form,
+                 .rows = place.rows,
+                 .width = s_.D,
+                 .padded_width = blocks_.width,
+                 .to = to});
+  }
+
+  // body(query, rows) for each block of the unit's queries that holds any of `queries`.
+  template <typename Body>
+  void ForEachQueryBlock(Range queries, const Body& body) const {
+    const int64_t first = queries.begin / blocks_.query_block * blocks_.query_block;
+    for (int64_t query = first; query < queries.end; query += blocks_.query_block)
+      body(query, std::min(blocks_.query_block, unit_.queries - query));
+  }
+
+  const AttentionShape& s_;
+  const Unit& unit_;
+  const Blocks& blocks_;
+  const Loops& loops_;
+  const Operands words_;
+};
+
+}  // namespace snug::kernels::cpu
+
+#endif  // KERNELS_CPU_ATTENTION_UNIT_H_
