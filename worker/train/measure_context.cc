@@ -18,22 +18,22 @@ void WarmUp(at::ScalarType dtype) {
   at::mm(a, a);
 }
 
-}  // namespace
-
-int64_t MeasureContext() {
-  WarmUp(at::kFloat);
-  WarmUp(at::kBFloat16);
-  execute::MeasureGemmChoice();  // Runs them all.
+// The highest resident size of this process so far, rounded up to MiB.
+int64_t ContextBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  // Linux counts KiB. The products above were too small for the largest buffers.
+  // Linux counts KiB. The products measured are too small for the largest buffers.
   const int64_t bytes = usage.ru_maxrss * 1024 + at::get_num_threads() * execute::kGemmBufferBytes;
   return (bytes + kMiB - 1) / kMiB * kMiB;
 }
 
+}  // namespace
+
 std::string NodeFactsText() {
-  const execute::GemmChoice choice = execute::MeasureGemmChoice();
-  return absl::StrCat("{\"context_bytes\": ", MeasureContext(), ", \"products\": \"",
+  WarmUp(at::kFloat);
+  WarmUp(at::kBFloat16);
+  const execute::GemmChoice choice = execute::MeasureGemmChoice();  // Runs them all.
+  return absl::StrCat("{\"context_bytes\": ", ContextBytes(), ", \"products\": \"",
                       execute::GemmChoiceText(choice), "\"}");
 }
 

@@ -3,16 +3,12 @@
 #ifndef WORKER_TRAIN_MEASURE_CONTEXT_H_
 #define WORKER_TRAIN_MEASURE_CONTEXT_H_
 
-#include <cstdint>
 #include <string>
 
 namespace snug::train {
 
-// Bytes, rounded up to MiB: the highest resident size of this process after products of every kind
-// on every path, and attention in both number types.
-int64_t MeasureContext();
-
-// That and the measured choice of products, as one line of JSON: what a node asks its worker for.
+// Its bytes, the highest resident size after products of every kind on every path, and the measured
+// choice of products, as one line of JSON: what a node asks its worker for.
 std::string NodeFactsText();
 
 }  // namespace snug::train

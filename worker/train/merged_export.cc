@@ -163,6 +163,7 @@ absl::StatusOr<AttemptOptions> EvaluationOf(const std::string& folder,
   AttemptOptions merged = attempt;
   merged.model_dir = folder;
   merged.init_adapter.clear();
+  merged.prompts_file.clear();
   merged.mode.adapter = {};
   merged.mode.adapter.target_modules.clear();
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(folder));

@@ -110,6 +110,7 @@ class Run {
   // The checkpoint resumed from may be older than one that took the place of its best.
   void ForgetBestThatIsGone() {
     if (!KeepsBest() || best_.step < 0) return;
+    if (BestFolder() == attempt_.resume_from) return;  // Verified when it was restored.
     const absl::Status there = checkpoint::Verify(BestFolder()).status();
     if (there.ok()) return;
     std::cerr << "the best checkpoint, of step " << best_.step << ", is gone: " << there << "\n";

@@ -9,21 +9,18 @@ namespace {
 
 using Shape = ScheduleOptions::Shape;
 
+double Share(int64_t step, int64_t of) {
+  return static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, of));
+}
+
 // Where a step stands. Arithmetic below is in transformers' order, so that the bits are the same.
 struct Place {
   int64_t step;
   int64_t warmup;
   int64_t max_steps;
   // Share of the way from the end of warm-up to the end of the run.
-  double progress() const {
-    return static_cast<double>(step - warmup) /
-           static_cast<double>(std::max<int64_t>(1, max_steps - warmup));
-  }
+  double progress() const { return Share(step - warmup, max_steps - warmup); }
 };
-
-double Share(int64_t step, int64_t of) {
-  return static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, of));
-}
 
 double Wave(double cycles, double progress) {
   return 0.5 * (1.0 + std::cos(std::numbers::pi * cycles * 2.0 * progress));

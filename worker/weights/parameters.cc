@@ -182,7 +182,9 @@ absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorE
     }
   }
   ASSIGN_OR_RETURN(value, OwnBuffer(parameter, parameter.dtype, device));
-  if (entry != nullptr) RETURN_IF_ERROR(ReadInto(*entry, value));
+  // A value with a master is rounded from it.
+  const bool read = entry != nullptr && !program::HasMaster(parameter);
+  if (read) RETURN_IF_ERROR(ReadInto(*entry, value));
   return false;
 }
 
