@@ -51,6 +51,15 @@ class Check {
     return That(stride >= C_ || N_ == 0, ErrorCode::kBadStride, stride_name);
   }
 
+  // Rows from `first_row` of the micro-batch on draw `blocks_per_row` random blocks each.
+  Check& Draws(const RandomSite& site, int64_t first_row, int64_t blocks_per_row) {
+    That(site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op");
+    That(first_row >= 0, ErrorCode::kBadValue, "first_row");
+    if (!ok()) return *this;  // From here on sizes are good.
+    const int64_t rows = static_cast<int64_t>(kMaxRandomBlocks) / blocks_per_row;
+    return That(N_ <= rows && first_row <= rows - N_, ErrorCode::kBadShape, "N");
+  }
+
   bool ok() const { return error_.ok(); }
   Error error() const { return error_; }
 

@@ -13,13 +13,7 @@ Error Dropout(const DropoutParams& p, Stream stream) {
       .Rows(p.x, "x", p.x_stride, "x_stride")
       .Rows(p.y, "y", p.y_stride, "y_stride")
       .That(p.rate >= 0.0 && p.rate < 1.0, ErrorCode::kBadValue, "rate")
-      .That(p.site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op")
-      .That(p.first_row >= 0, ErrorCode::kBadValue, "first_row");
-  if (check.ok()) {
-    const int64_t blocks_per_row = (p.C + 63) / 64 * 16;
-    const int64_t rows = static_cast<int64_t>(kMaxRandomBlocks) / blocks_per_row;
-    check.That(p.N <= rows && p.first_row <= rows - p.N, ErrorCode::kBadShape, "N");
-  }
+      .Draws(p.site, p.first_row, (p.C + 63) / 64 * 16);
   if (!check.ok()) return check.error();
   constexpr int64_t kCostOfWord = 8;  // In bytes of traffic that would take as long.
   cpu::ParallelFor(p.N, p.N * p.C * (2 * SizeOf(p.dtype) + kCostOfWord),

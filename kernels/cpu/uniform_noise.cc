@@ -40,13 +40,7 @@ Error AddUniformNoise(const UniformNoiseParams& p, Stream stream) {
   check.Type(p.dtype, "dtype")
       .Rows(p.x, "x", p.x_stride, "x_stride")
       .That(std::isfinite(p.magnitude) && p.magnitude >= 0.0f, ErrorCode::kBadValue, "magnitude")
-      .That(p.site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op")
-      .That(p.first_row >= 0, ErrorCode::kBadValue, "first_row");
-  if (check.ok()) {
-    const int64_t blocks = (p.C + kWords - 1) / kWords;
-    const int64_t rows = static_cast<int64_t>(kMaxRandomBlocks) / blocks;
-    check.That(p.N <= rows && p.first_row <= rows - p.N, ErrorCode::kBadShape, "N");
-  }
+      .Draws(p.site, p.first_row, (p.C + kWords - 1) / kWords);
   if (!check.ok()) return check.error();
   constexpr int64_t kCostOfElement = 16;  // In bytes of traffic that would take as long.
   cpu::ParallelFor(p.N, p.N * p.C * kCostOfElement, [&](Range rows) {

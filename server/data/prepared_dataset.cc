@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/snug/status_macros.h"
+#include "server/data/prompts.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::server {
@@ -49,6 +50,15 @@ absl::StatusOr<std::vector<int64_t>> ReadRowTokens(const std::string& dir) {
       return absl::DataLossError(absl::StrCat(path, ": row_offsets is wrong at row ", row));
   }
   return tokens;
+}
+
+absl::StatusOr<RowLengths> LengthsOf(const PreparedFolders& folders) {
+  RowLengths lengths;
+  ASSIGN_OR_RETURN(lengths.train, ReadRowTokens(folders.train));
+  ASSIGN_OR_RETURN(lengths.longest_prompt, LongestPrompt(folders.prompts));
+  if (folders.eval.empty()) return lengths;
+  ASSIGN_OR_RETURN(lengths.eval, ReadRowTokens(folders.eval));
+  return lengths;
 }
 
 absl::StatusOr<v1::DatasetSummary> ReadSummary(const std::string& dir) {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/data/prepare.h"
+#include "server/plan/planner.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/service.pb.h"
 
@@ -15,6 +17,9 @@ namespace snug::server {
 
 // Tokens of each row, from row_offsets of <dir>/dataset.safetensors.
 absl::StatusOr<std::vector<int64_t>> ReadRowTokens(const std::string& dir);
+
+// Of the rows and prompts of a job's data, which is there.
+absl::StatusOr<RowLengths> LengthsOf(const PreparedFolders& folders);
 
 // <dir>/summary.json
 absl::StatusOr<v1::DatasetSummary> ReadSummary(const std::string& dir);

@@ -33,7 +33,7 @@ std::vector<std::string> KeysOf(const Map& map) {
 }  // namespace
 
 void CheckLora(const v1::LoraSpec& lora, Checker& check) {
-  check.Integer("lora.r", lora.r(), 0, kMaxRank);
+  check.Integer("lora.r", lora.r(), 0, program::kMaxAdapterRank);
   check.Real("lora.lora_alpha", lora.lora_alpha(), 0.0, 1e6);
   check.Real("lora.lora_dropout", lora.lora_dropout(), 0.0, 1.0, /*open=*/true);
   CheckNames("lora.target_modules", lora.target_modules(), check);
@@ -42,7 +42,7 @@ void CheckLora(const v1::LoraSpec& lora, Checker& check) {
   CheckNames("lora.rank_pattern", KeysOf(lora.rank_pattern()), check);
   CheckNames("lora.alpha_pattern", KeysOf(lora.alpha_pattern()), check);
   for (const auto& [pattern, rank] : lora.rank_pattern())
-    check.Integer("lora.rank_pattern", rank, 1, kMaxRank);
+    check.Integer("lora.rank_pattern", rank, 1, program::kMaxAdapterRank);
   for (const auto& [pattern, alpha] : lora.alpha_pattern())
     if (!(alpha > 0.0 && alpha <= 1e6))
       check.Add("lora.alpha_pattern", absl::StrCat(alpha, " is outside (0, 1e6]"));

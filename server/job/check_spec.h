@@ -12,7 +12,6 @@ namespace snug::server {
 
 // Bounds of a job's numbers. Beyond them lies a typing error, or a size whose products would not
 // fit 64 bits.
-inline constexpr int64_t kMaxRank = 4096;
 inline constexpr int64_t kMaxBatchRows = 1 << 20;
 inline constexpr int64_t kMaxSteps = 1'000'000'000;
 inline constexpr int64_t kMaxSequenceTokens = 4'194'304;

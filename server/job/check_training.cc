@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "server/job/check_schedule.h"
+#include "server/plan/planner.h"
 
 namespace snug::server {
 namespace {
@@ -16,15 +17,17 @@ using v1::TrainingSpec;
 constexpr const char* kAdamWNames[] = {"adamw",    "adamw_torch",      "adamw_torch_fused",
                                        "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"};
 
-bool Evaluates(const JobSpec& spec) {
-  return !spec.eval_dataset().empty() || spec.eval_split() != 0.0;
+// Without a strategy the steps that are given say it.
+TrainingSpec::Strategy Effective(TrainingSpec::Strategy given, int64_t steps) {
+  if (given != TrainingSpec::STRATEGY_UNSPECIFIED) return given;
+  return steps > 0 ? TrainingSpec::STEPS : TrainingSpec::NO;
 }
 
 // Whether evaluations come during the run, not only at its end.
 bool EvaluatesOnTheWay(const TrainingSpec& training) {
-  const TrainingSpec::Strategy strategy = training.eval_strategy();
-  return strategy == TrainingSpec::STEPS || strategy == TrainingSpec::EPOCH ||
-         (strategy == TrainingSpec::STRATEGY_UNSPECIFIED && training.eval_steps() > 0);
+  const TrainingSpec::Strategy strategy =
+      Effective(training.eval_strategy(), training.eval_steps());
+  return strategy == TrainingSpec::STEPS || strategy == TrainingSpec::EPOCH;
 }
 
 void CheckSteps(const TrainingSpec& training, Checker& check) {
@@ -152,9 +155,6 @@ void CheckTraining(const JobSpec& spec, Checker& check) {
 
 void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens) {
   constexpr int64_t kDefaultSequenceTokens = 2048;
-  const auto by_steps = [](int64_t steps) {
-    return steps > 0 ? TrainingSpec::STEPS : TrainingSpec::NO;
-  };
   if (training.max_steps() == 0 && training.num_train_epochs() == 0.0)
     training.set_num_train_epochs(1.0);
   if (training.per_device_train_batch_size() == 0) training.set_per_device_train_batch_size(8);
@@ -170,10 +170,8 @@ void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens)
   if (training.precision() == TrainingSpec::PRECISION_UNSPECIFIED)
     training.set_precision(TrainingSpec::FP32);
   if (!training.has_seed()) training.set_seed(42);
-  if (training.eval_strategy() == TrainingSpec::STRATEGY_UNSPECIFIED)
-    training.set_eval_strategy(by_steps(training.eval_steps()));
-  if (training.save_strategy() == TrainingSpec::STRATEGY_UNSPECIFIED)
-    training.set_save_strategy(by_steps(training.save_steps()));
+  training.set_eval_strategy(Effective(training.eval_strategy(), training.eval_steps()));
+  training.set_save_strategy(Effective(training.save_strategy(), training.save_steps()));
   if (training.logging_strategy() == TrainingSpec::STRATEGY_UNSPECIFIED)
     training.set_logging_strategy(TrainingSpec::STEPS);
   if (training.save_total_limit() == 0) training.set_save_total_limit(2);

@@ -35,10 +35,6 @@ std::string Exactly(int64_t bytes) {
   return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
 }
 
-bool Evaluates(const v1::JobSpec& spec) {
-  return !spec.eval_dataset().empty() || spec.eval_split() > 0.0;
-}
-
 absl::StatusOr<std::vector<program::Prediction>> Predictions(
     const program::Program& program, const v1::JobSpec& spec,
     const program::PredictOptions& options) {
@@ -49,6 +45,10 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(
 }
 
 }  // namespace
+
+bool Evaluates(const v1::JobSpec& spec) {
+  return !spec.eval_dataset().empty() || spec.eval_split() != 0.0;
+}
 
 int64_t MaxPromptTokens(const v1::JobSpec& spec) {
   const v1::TrainingSpec& training = spec.training();

@@ -27,6 +27,9 @@ struct RowLengths {
   bool prepared() const { return !train.empty(); }
 };
 
+// Whether the job names data to evaluate on.
+bool Evaluates(const v1::JobSpec& spec);
+
 // Tokens that a sample prompt may have: with its answer it fits max_seq_length.
 int64_t MaxPromptTokens(const v1::JobSpec& spec);
 

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_dataset.h"
-#include "server/data/prompts.h"
 #include "server/job/errors.h"
 #include "server/plan/planner.h"
 
@@ -17,15 +16,10 @@ namespace {
 // Of the prepared dataset, if it is there; and what was found in it, into `summary`.
 absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& job,
                                         v1::DatasetSummary* summary) {
-  RowLengths lengths;
   ASSIGN_OR_RETURN(const PreparedFolders folders, preparer.Locate(job.spec, job.model_dir));
-  if (!folders.ready) return lengths;
-  ASSIGN_OR_RETURN(lengths.train, ReadRowTokens(folders.train));
+  if (!folders.ready) return RowLengths();
   ASSIGN_OR_RETURN(*summary, ReadSummary(folders.train));
-  ASSIGN_OR_RETURN(lengths.longest_prompt, LongestPrompt(folders.prompts));
-  if (folders.eval.empty()) return lengths;
-  ASSIGN_OR_RETURN(lengths.eval, ReadRowTokens(folders.eval));
-  return lengths;
+  return LengthsOf(folders);
 }
 
 // The device on which a job that had it alone would be fastest, and where none holds it the

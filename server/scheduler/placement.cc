@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
-#include "server/data/prompts.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
@@ -174,7 +173,7 @@ v1::Assignment Scheduler::AssignmentOf(const Entry& entry) const {
     assignment.set_previous_metrics(AttemptDir(state_dir, entry.id(), entry.ready->resume->epoch) +
                                     "/metrics.jsonl");
   assignment.set_base_model_name(checked.model_dir);
-  assignment.set_prompts(PromptsFile(checked.spec, entry.record.train_data));
+  assignment.set_prompts(entry.ready->folders.prompts);
   return assignment;
 }
 

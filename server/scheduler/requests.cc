@@ -42,21 +42,20 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
       CheckJob(
           record.job.spec(), [&](const std::string& id) { return index.FinishedModel(id); },
           prepared ? InputFiles::kDone : InputFiles::kNeeded));
-  ready.folders = {.train = record.train_data, .eval = record.eval_data, .ready = true};
-  if (!prepared) {
+  if (prepared) {
+    ready.folders = {.train = record.train_data,
+                     .eval = record.eval_data,
+                     .prompts = PromptsFile(ready.checked.spec, record.train_data),
+                     .ready = true};
+  } else {
     ASSIGN_OR_RETURN(ready.folders,
                      preparer.Prepare(ready.checked.spec, ready.checked.model_dir,
                                       {.cancelled = work.abandoned.get(), .say = work.say}));
   }
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
-  RowLengths lengths;
-  ASSIGN_OR_RETURN(lengths.train, ReadRowTokens(ready.folders.train));
-  ASSIGN_OR_RETURN(lengths.longest_prompt,
-                   LongestPrompt(PromptsFile(ready.checked.spec, ready.folders.train)));
-  if (!ready.folders.eval.empty()) {
-    ASSIGN_OR_RETURN(lengths.eval, ReadRowTokens(ready.folders.eval));
+  ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
+  if (!ready.folders.eval.empty())
     ready.summary.set_eval_rows(static_cast<int64_t>(lengths.eval.size()));
-  }
   for (const Device& device : work.devices) {
     ASSIGN_OR_RETURN(ready.plans[device.name],
                      PlansFor(ready.checked.program, ready.checked.spec, lengths,

@@ -23,7 +23,6 @@ constexpr char kPeftVersion[] = "0.21.2";  // Whose format this is.
 constexpr char kDown[] = ".lora_A.weight";
 constexpr char kUp[] = ".lora_B.weight";
 constexpr char kWhole[] = ".weight";
-constexpr char kEmbeddingPath[] = "model.embed_tokens";
 
 struct Halves {
   int64_t down_rank = 0;  // 0: not there.
@@ -161,7 +160,7 @@ absl::StatusOr<std::string> AdapterConfigText(const ExportOptions& options,
   const program::LoraConfig& lora = options.lora;
   const std::vector<std::string> targets = TargetModules(lora, contents);
   const bool tied_saved = tied && std::find(contents.saved.begin(), contents.saved.end(),
-                                            kEmbeddingPath) != contents.saved.end();
+                                            program::kEmbeddingPath) != contents.saved.end();
   const ordered_json config = {{"alora_invocation_tokens", nullptr},
                                {"alpha_pattern", NumbersJson(lora.alpha_pattern)},
                                {"arrow_config", nullptr},

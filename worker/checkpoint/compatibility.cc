@@ -23,7 +23,7 @@ std::vector<std::string> BeyondPairs(const program::LoraConfig& lora,
     reasons.push_back(absl::StrCat("modules_to_save is not null (", contents.saved.size(),
                                    " modules trained whole)"));
   }
-  if (contents.adapted.contains("model.embed_tokens")) {
+  if (contents.adapted.contains(program::kEmbeddingPath)) {
     reasons.push_back("embed_tokens has an adapter");
   }
   if (!lora.rank_pattern.empty() || !lora.alpha_pattern.empty()) {

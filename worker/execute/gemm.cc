@@ -11,7 +11,6 @@
 namespace snug::execute {
 namespace {
 
-using PathFunction = bool (*)(const GemmCall&);
 // In the order of GemmPath, which is also the order in which they stand in for one another.
 constexpr PathFunction kPaths[kGemmPaths] = {OneDnnGemm, AtenGemm, ConvertedGemm};
 

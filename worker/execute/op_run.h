@@ -33,13 +33,6 @@ struct OpRun {
   bool adds(int input) const { return (accumulate >> input & 1) != 0; }
 };
 
-// The op's identity among the random draws of a step. Draws beside the ops' count down from
-// kernels::kMaxRandomOps.
-inline uint32_t RandomOpOf(const OpRun& run) {
-  constexpr int kOpBits = 8;
-  return static_cast<uint32_t>(run.block) << kOpBits | static_cast<uint32_t>(run.op_index);
-}
-
 // Functions throw only what LibTorch and the allocator throw; the executor turns that into a
 // Status.
 struct OpFunctions {

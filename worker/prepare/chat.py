@@ -72,7 +72,7 @@ class Chats:
 
     def _template_of(self, row):
         given = self._options.chat_template
-        templates = self._model.chat_templates()
+        templates = self._model.chat_templates
         name = given or ("tool_use" if row.tools and "tool_use" in templates else "default")
         if name not in self._known:
             found = templates.get(name) or self._not_the_models(row, given, templates)

@@ -4,6 +4,7 @@ Reads the files that transformers' tokenizers are loaded from, and nothing else 
 precedence of chat templates is that of transformers: files, then tokenizer_config.json.
 """
 
+import functools
 import json
 import os
 
@@ -95,6 +96,7 @@ class Model:
         self.stop_ids.add(token_id)
         return token
 
+    @functools.cached_property
     def chat_templates(self):
         """{name: (text, file)}; a model with one template calls it "default"."""
         templates = {}

@@ -13,8 +13,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxRank = 4096;
-
 // Fields of PEFT's LoraConfig that change what an adapter computes and that are not computed here.
 // Each must be absent or say nothing: null, false, empty.
 constexpr const char* kMustSayNothing[] = {"alora_invocation_tokens",
@@ -71,7 +69,7 @@ class Reader {
 
   absl::Status ReadNumbers(LoraConfig& lora) const {
     const Json rank = At("r"), alpha = At("lora_alpha");
-    if (!IsRank(rank)) return Error(absl::StrCat("r is missing or outside 1 to ", kMaxRank));
+    if (!IsRank(rank)) return Error(absl::StrCat("r is missing or outside 1 to ", kMaxAdapterRank));
     lora.rank = rank.get<int64_t>();
     if (!IsAlpha(alpha)) return Error("lora_alpha is missing or not above 0");
     lora.alpha = alpha.get<double>();
@@ -134,7 +132,7 @@ class Reader {
   }
 
   static bool IsRank(const Json& value) {
-    return value.is_number_integer() && value >= 1 && value <= kMaxRank;
+    return value.is_number_integer() && value >= 1 && value <= kMaxAdapterRank;
   }
   static bool IsAlpha(const Json& value) { return value.is_number() && value.get<double>() > 0.0; }
 

@@ -11,6 +11,9 @@ namespace snug::program {
 
 inline constexpr char kAllLinear[] = "all-linear";
 
+// Of a job and of an adapter that it starts from.
+inline constexpr int64_t kMaxAdapterRank = 4096;
+
 struct LoraConfig {
   int64_t rank = 16;  // r
   double alpha = 32.0;

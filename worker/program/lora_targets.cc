@@ -53,7 +53,6 @@ class Selection {
   bool Has(const std::string& path) const {
     return regex_ != nullptr ? RE2::FullMatch(path, *regex_) : IsNamed(path, names_);
   }
-  bool is_regex() const { return regex_ != nullptr; }
 
  private:
   std::vector<std::string> names_;

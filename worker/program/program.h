@@ -41,6 +41,7 @@ struct Value {
 };
 
 // Two names that a tied model's files may give to one matrix.
+inline constexpr char kEmbeddingPath[] = "model.embed_tokens";  // The module.
 inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
 inline constexpr char kHeadKey[] = "lm_head.weight";
 

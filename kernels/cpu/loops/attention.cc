@@ -2,6 +2,7 @@
 // multiply-adds where the instruction set has them (kernels/CMakeLists.txt).
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/exp.h"
 #include "kernels/cpu/loops/vector.h"
 
 #if defined(__AVX512BF16__)
@@ -12,9 +13,6 @@ namespace snug::kernels::SNUG_ISA {
 namespace {
 
 constexpr float kMinusInfinity = -__builtin_inff();
-constexpr float kLog2E = 1.44269504088896341f;
-constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer.
 
 // `x`, but `limit` (negative) where it is below; NaN stays NaN.
 SNUG_INLINE F32x16 AtLeast(float limit, F32x16 x) {
@@ -38,21 +36,11 @@ SNUG_INLINE Power Reduce(F32x16 x) {
   return {reinterpret_cast<F32x16>(exponent), (x - n * kLn2High) - n * kLn2Low};
 }
 
-// (exp(r) - 1 - r) / r^2 for |r| <= ln 2 / 2: the polynomial of Cephes expf.
-SNUG_INLINE F32x16 Tail(F32x16 r) {
-  F32x16 p = Splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  return p * r + 5.0000001201e-1f;
-}
-
 // exp(x) for x <= 88, 0 for x < -87.6; NaN stays NaN.
 SNUG_INLINE F32x16 ExpOfScore(F32x16 x) {
   const Power power = Reduce(AtLeast(-88.0f, x));
   const F32x16 r = power.r;
-  return ((Tail(r) * r) * r + r + 1.0f) * power.two_to_n;
+  return ((ExpTail(r) * r) * r + r + 1.0f) * power.two_to_n;
 }
 
 // By exp(-2 |y|) - 1, which loses nothing to cancellation near 0.
@@ -61,7 +49,7 @@ SNUG_INLINE F32x16 Tanh(F32x16 y) {
   const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(y) & 0x7fffffff);
   const Power power = Reduce(AtLeast(-40.0f, magnitude * -2.0f));
   const F32x16 r = power.r;
-  const F32x16 less_one = ((Tail(r) * r) * r + r) * power.two_to_n + (power.two_to_n - 1.0f);
+  const F32x16 less_one = ((ExpTail(r) * r) * r + r) * power.two_to_n + (power.two_to_n - 1.0f);
   const F32x16 tanh = -less_one / (less_one + 2.0f);
   return reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(tanh) | sign);
 }
@@ -71,14 +59,6 @@ SNUG_INLINE I32x16 Outside(int64_t c, int64_t begin, int64_t end) {
   const I32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const I32x16 column = lane + static_cast<int32_t>(c);
   return ((column - static_cast<int32_t>(begin)) | (static_cast<int32_t>(end) - 1 - column)) >> 31;
-}
-
-SNUG_INLINE F32x16 MaxOf(F32x16 a, F32x16 b) { return Select(SignMask(a - b), b, a); }
-
-SNUG_INLINE float MaxLane(F32x16 v) {
-  float max = v[0];
-  for (int64_t lane = 1; lane < kLanes; ++lane) max = v[lane] > max ? v[lane] : max;
-  return max;
 }
 
 // The columns of [0, columns) that row `row` sees.

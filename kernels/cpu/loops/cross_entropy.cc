@@ -22,14 +22,10 @@ Peak PeakOf(const T* x, int64_t n) {
   F32x16 max = Splat(first), probe{};
   ForVectors(n, [&](int64_t v, auto part) SNUG_LAMBDA {
     const F32x16 value = LoadOr(x + v, part, first);
-    max = Select(SignMask(max - value), value, max);
+    max = MaxOf(max, value);
     probe += value * 0.0f;
   });
-  Peak peak = {max[0], SumLanes(probe)};
-  for (int64_t lane = 1; lane < kLanes; ++lane) {
-    if (max[lane] > peak.max) peak.max = max[lane];
-  }
-  return peak;
+  return {MaxLane(max), SumLanes(probe)};
 }
 
 int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
@@ -55,12 +51,6 @@ struct Capped {
   }
   SNUG_INLINE F32x16 Slope(F32x16 logits) const { return Tanh(logits / softcap).slope; }
 };
-
-SNUG_INLINE F32x16 FillBeyond(F32x16 v, Whole, float) { return v; }
-SNUG_INLINE F32x16 FillBeyond(F32x16 v, Part part, float fill) {
-  for (int64_t lane = part.count; lane < kLanes; ++lane) v[lane] = fill;
-  return v;
-}
 
 // One row. Leaves the exponentials in `keep` unless it is null.
 template <bool kEntropy, typename T, typename Cap>

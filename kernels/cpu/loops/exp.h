@@ -8,15 +8,26 @@
 
 namespace snug::kernels::SNUG_ISA {
 
+constexpr float kLog2E = 1.44269504088896341f;
+constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer.
+
+// (exp(r) - 1 - r) / r^2 for |r| <= ln 2 / 2: the polynomial of Cephes expf.
+static SNUG_INLINE F32x16 ExpTail(F32x16 r) {
+  F32x16 p = Splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  return p * r + 5.0000001201e-1f;
+}
+
 // exp(x): at most 1.1 units in the last place off for normal results (tests/kernels/vector_test.cc
 // tries every 97th fp32), gradual underflow, exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
 // Range reduction x = n ln 2 + r with ln 2 in two parts (Cody & Waite), the product n * kLn2High is
 // exact; polynomial of Cephes expf.
 static SNUG_INLINE F32x16 Exp(F32x16 x) {
   constexpr float kLimit = 104.0f;  // Beyond it the result is 0 or infinite anyway.
-  constexpr float kLog2E = 1.44269504088896341f;
-  constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer.
   constexpr int32_t kLimitBits = 0x42d00000, kInfinityBits = 0x7f800000;
   const I32x16 bits = reinterpret_cast<I32x16>(x);
   const I32x16 magnitude = bits & 0x7fffffff;
@@ -25,13 +36,7 @@ static SNUG_INLINE F32x16 Exp(F32x16 x) {
   x = Select(beyond, limit, x);
   const F32x16 n = (x * kLog2E + kRound) - kRound;
   const F32x16 r = (x - n * kLn2High) - n * kLn2Low;
-  F32x16 p = Splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = (p * r) * r + r + 1.0f;
+  F32x16 p = (ExpTail(r) * r) * r + r + 1.0f;
   // 2^n in two factors, since n may lie outside the range of exponents.
   const I32x16 whole = __builtin_convertvector(n, I32x16);
   const I32x16 half = whole >> 1;

@@ -1,6 +1,7 @@
 // Inner loops of RMS norm.
 #include <cmath>
 
+#include "kernels/cpu/loops/column_sums.h"
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/entries.h"
 #include "kernels/cpu/loops/vector.h"
@@ -55,9 +56,6 @@ void AffineForwardTyped(const AffineForwardParams& p, Range rows) {
   }
 }
 
-inline constexpr int64_t kBlockRows = 32;      // Rows that one fp32 sum spans.
-inline constexpr int64_t kBlockColumns = 512;  // Their sums, 2 KiB and 4 KiB, stay in L1.
-
 // Rows [rows) of `columns` columns from `first` on: writes dxhat, adds dz * xhat into sums.
 template <typename T, typename G>
 void AffineBackwardBlock(const AffineBackwardParams& p, Range rows, Range columns, float* sums) {
@@ -82,23 +80,9 @@ void AffineBackwardBlock(const AffineBackwardParams& p, Range rows, Range column
 
 template <typename T, typename G>
 void AffineBackwardTyped(const AffineBackwardParams& p, Range all) {
-  for (int64_t first = all.begin; first < all.end; first += kBlockColumns) {
-    const Range columns = {first,
-                           first + kBlockColumns < all.end ? first + kBlockColumns : all.end};
-    const int64_t n = columns.end - columns.begin;
-    double totals[kBlockColumns] = {};
-    for (int64_t row = 0; row < p.N; row += kBlockRows) {
-      float sums[kBlockColumns] = {};
-      const Range rows = {row, row + kBlockRows < p.N ? row + kBlockRows : p.N};
-      AffineBackwardBlock<T, G>(p, rows, columns, sums);
-      for (int64_t c = 0; c < n; ++c) totals[c] += static_cast<double>(sums[c]);
-    }
-    if (p.dgamma == nullptr) continue;
-    for (int64_t c = 0; c < n; ++c) {
-      float& dgamma = p.dgamma[first + c];
-      dgamma = static_cast<float>(totals[c] + (p.accumulate ? static_cast<double>(dgamma) : 0.0));
-    }
-  }
+  ColumnSums(p.N, all, p.dgamma, p.accumulate, [&](Range rows, Range columns, float* sums) {
+    AffineBackwardBlock<T, G>(p, rows, columns, sums);
+  });
 }
 
 }  // namespace

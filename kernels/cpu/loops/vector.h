@@ -54,15 +54,14 @@ static SNUG_INLINE F32x16 Load(const T* x, Part part) {
   return Load(lanes, Whole{});
 }
 // Lanes that are not there become `fill`.
-template <typename T>
-static SNUG_INLINE F32x16 LoadOr(const T* x, Whole, float) {
-  return Load(x, Whole{});
-}
-template <typename T>
-static SNUG_INLINE F32x16 LoadOr(const T* x, Part part, float fill) {
-  F32x16 v = Load(x, part);
+static SNUG_INLINE F32x16 FillBeyond(F32x16 v, Whole, float) { return v; }
+static SNUG_INLINE F32x16 FillBeyond(F32x16 v, Part part, float fill) {
   for (int64_t lane = part.count; lane < kLanes; ++lane) v[lane] = fill;
   return v;
+}
+template <typename T, typename Extent>
+static SNUG_INLINE F32x16 LoadOr(const T* x, Extent extent, float fill) {
+  return FillBeyond(Load(x, extent), extent, fill);
 }
 
 static SNUG_INLINE F32x16 Select(I32x16 mask, F32x16 yes, F32x16 no) {
@@ -71,6 +70,13 @@ static SNUG_INLINE F32x16 Select(I32x16 mask, F32x16 yes, F32x16 no) {
 }
 // All ones where the sign bit is set.
 static SNUG_INLINE I32x16 SignMask(F32x16 v) { return reinterpret_cast<I32x16>(v) >> 31; }
+// The larger of each lane.
+static SNUG_INLINE F32x16 MaxOf(F32x16 a, F32x16 b) { return Select(SignMask(a - b), b, a); }
+static SNUG_INLINE float MaxLane(F32x16 v) {
+  float max = v[0];
+  for (int64_t lane = 1; lane < kLanes; ++lane) max = v[lane] > max ? v[lane] : max;
+  return max;
+}
 
 static SNUG_INLINE void Store(float* y, F32x16 v, Whole) { memcpy(y, &v, sizeof(v)); }
 // To nearest even, NaN to 0x7fc0, as ToBf16 of types.h.

@@ -7,6 +7,8 @@
 
 namespace snug::execute {
 
+using PathFunction = bool (*)(const GemmCall& call);
+
 // The system's oneDNN.
 bool OneDnnGemm(const GemmCall& call);
 // ATen's products, MKL's: fp32 only.

@@ -21,10 +21,7 @@ float ScaleOf(const OpRun& run) { return static_cast<float>(run.op->attributes.s
 void AddNoise(const OpRun& run) {
   const View& x = run.out[0];
   const Batch& batch = *run.batch;
-  const kernels::RandomSite site{.seed = run.scalars.seed,
-                                 .step = static_cast<uint32_t>(run.scalars.step),
-                                 .micro_batch = static_cast<uint32_t>(run.scalars.micro_batch),
-                                 .op = RandomOpOf(run)};
+  const kernels::RandomSite site = RandomSiteOf(run);
   for (int64_t d = 0; d < batch.documents; ++d) {
     const int64_t first = batch.offsets[d], tokens = batch.offsets[d + 1] - first;
     const double elements = static_cast<double>(tokens) * static_cast<double>(x.width);

@@ -5,13 +5,26 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/philox.h"
 #include "kernels/types.h"
+#include "worker/execute/op_run.h"
 #include "worker/execute/view.h"
 
 namespace snug::execute {
 
 inline kernels::DType KernelType(const View& view) {
   return view.dtype == program::DType::kF32 ? kernels::DType::kF32 : kernels::DType::kBF16;
+}
+
+// The op's own among the random draws of a run. Draws beside the ops' count down from
+// kernels::kMaxRandomOps.
+inline kernels::RandomSite RandomSiteOf(const OpRun& run) {
+  constexpr int kOpBits = 8;
+  const auto block = static_cast<uint32_t>(run.block);
+  return {.seed = run.scalars.seed,
+          .step = static_cast<uint32_t>(run.scalars.step),
+          .micro_batch = static_cast<uint32_t>(run.scalars.micro_batch),
+          .op = block << kOpBits | static_cast<uint32_t>(run.op_index)};
 }
 
 // Thrown like LibTorch's own errors; the executor turns it into a Status.

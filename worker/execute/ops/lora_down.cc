@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/dropout.h"
+#include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
 #include "worker/execute/tensor_view.h"
@@ -24,10 +25,7 @@ bool Plain(const OpRun& run, program::DType dtype) {
 // Drops from rows [first, ...) of the op's input, or of its gradient, which lie in `piece`.
 void Drop(const OpRun& run, int64_t first, const View& piece) {
   if (!Drops(run)) return;
-  const kernels::RandomSite site{.seed = run.scalars.seed,
-                                 .step = static_cast<uint32_t>(run.scalars.step),
-                                 .micro_batch = static_cast<uint32_t>(run.scalars.micro_batch),
-                                 .op = RandomOpOf(run)};
+  const kernels::RandomSite site = RandomSiteOf(run);
   Check("Dropout", kernels::Dropout({.x = piece.data,
                                      .y = piece.data,
                                      .N = piece.rows,

@@ -35,26 +35,10 @@ void AdapterGradients(const OpRun& run, int64_t first, const View& dy) {
 }  // namespace
 
 void LoraLinearForward(const OpRun& run) {
-  const View &z = run.in[0], &y = run.out[0];
-  const double scale = run.op->attributes.scale;
-  const at::Tensor za = OwnColumns(run, run.in[1]);
-  const at::Tensor weight = Matrix(run.parameters[0].value).t();
-  const at::Tensor b_transposed = Matrix(run.parameters[1].value).t();
-  const bool bias = LayBias(run, 2);
-  if (y.dtype == program::DType::kF32) {
-    Product(y, Matrix(z), weight, /*add=*/bias);
-    return Product(y, za, b_transposed, /*add=*/true, scale);
-  }
-  ForEachPart(y.rows, y.width, [&](const Part& part, const View& sums) {
-    const auto add = [&](const at::Tensor& rows, const at::Tensor& columns, bool to, double by) {
-      SumProduct(Matrix(sums), rows.narrow(0, part.row, part.rows),
-                 columns.narrow(1, part.column, part.columns), to, by);
-    };
-    if (bias) CastPart(part.Of(Matrix(y)), Matrix(sums));
-    add(Matrix(z), weight, /*to=*/bias, 1.0);
-    add(za, b_transposed, /*to=*/true, scale);
-    CastPart(Matrix(sums), part.Of(Matrix(y)));
-  });
+  const Term base = {Matrix(run.in[0]), Matrix(run.parameters[0].value).t()};
+  const Term adapter = {OwnColumns(run, run.in[1]), Matrix(run.parameters[1].value).t(),
+                        run.op->attributes.scale};
+  SumOfProducts(run.out[0], {base, adapter}, /*add=*/LayBias(run, 2));
 }
 
 void LoraLinearBackward(const OpRun& run) {

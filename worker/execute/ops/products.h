@@ -1,15 +1,14 @@
-// Matrix products into memory that is already there, and the pieces of rows that need another
-// number type first.
+// Matrix products into memory that is already there.
 #ifndef WORKER_EXECUTE_OPS_PRODUCTS_H_
 #define WORKER_EXECUTE_OPS_PRODUCTS_H_
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <initializer_list>
 
-#include "kernels/rows.h"
 #include "worker/execute/gemm.h"
-#include "worker/execute/ops/kernel_call.h"
+#include "worker/execute/ops/cast.h"
 #include "worker/execute/tensor_view.h"
 #include "worker/program/workspace.h"
 
@@ -51,34 +50,6 @@ inline void SumProduct(const at::Tensor& to, const at::Tensor& a, const at::Tens
         .add = add});
 }
 
-inline void Cast(const View& from, const View& to) {
-  Check("CastRows", kernels::CastRows({.x = from.data,
-                                       .y = to.data,
-                                       .N = to.rows,
-                                       .C = to.width,
-                                       .x_stride = to.width,
-                                       .y_stride = to.width,
-                                       .x_dtype = KernelType(from),
-                                       .y_dtype = KernelType(to)},
-                                      nullptr));
-}
-
-// to += from, rounded once.
-inline void AddInto(const View& from, const View& to) {
-  Check("AddRows", kernels::AddRows({.a = to.data,
-                                     .b = from.data,
-                                     .y = to.data,
-                                     .N = to.rows,
-                                     .C = to.width,
-                                     .a_stride = to.width,
-                                     .b_stride = to.width,
-                                     .y_stride = to.width,
-                                     .a_dtype = KernelType(to),
-                                     .b_dtype = KernelType(from),
-                                     .y_dtype = KernelType(to)},
-                                    nullptr));
-}
-
 // Rows [row, row + rows) and columns [column, column + columns) of a result.
 struct Part {
   int64_t row, column, rows, columns;
@@ -103,44 +74,34 @@ void ForEachPart(int64_t rows, int64_t columns, const Body& body) {
   }
 }
 
-// A part of a matrix to where another lies.
-inline void CastPart(const at::Tensor& from, const at::Tensor& to) {
-  const auto type = [](const at::Tensor& matrix) {
-    return matrix.scalar_type() == at::kFloat ? kernels::DType::kF32 : kernels::DType::kBF16;
+// scale * a b
+struct Term {
+  at::Tensor a, b;
+  double scale = 1.0;
+};
+
+// to (+)= the sum of the terms, rounded once.
+inline void SumOfProducts(const View& to, std::initializer_list<Term> terms, bool add) {
+  const auto sum = [&](const at::Tensor& sums, const Part& part) {
+    for (const Term& term : terms) {
+      SumProduct(sums, term.a.narrow(0, part.row, part.rows),
+                 term.b.narrow(1, part.column, part.columns), add || &term != terms.begin(),
+                 term.scale);
+    }
   };
-  Check("CastRows", kernels::CastRows({.x = from.const_data_ptr(),
-                                       .y = to.data_ptr(),
-                                       .N = to.size(0),
-                                       .C = to.size(1),
-                                       .x_stride = from.stride(0),
-                                       .y_stride = to.stride(0),
-                                       .x_dtype = type(from),
-                                       .y_dtype = type(to)},
-                                      nullptr));
+  const at::Tensor result = Matrix(to);
+  if (to.dtype == program::DType::kF32) return sum(result, {0, 0, to.rows, to.width});
+  ForEachPart(to.rows, to.width, [&](const Part& part, const View& sums) {
+    if (add) CastPart(part.Of(result), Matrix(sums));
+    sum(Matrix(sums), part);
+    CastPart(Matrix(sums), part.Of(result));
+  });
 }
 
 // to (+)= scale * a b, rounded once.
 inline void Product(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
                     double scale = 1.0) {
-  const at::Tensor result = Matrix(to);
-  if (to.dtype == program::DType::kF32) return SumProduct(result, a, b, add, scale);
-  ForEachPart(to.rows, to.width, [&](const Part& part, const View& sums) {
-    if (add) CastPart(part.Of(result), Matrix(sums));
-    SumProduct(Matrix(sums), a.narrow(0, part.row, part.rows),
-               b.narrow(1, part.column, part.columns), add, scale);
-    CastPart(Matrix(sums), part.Of(result));
-  });
-}
-
-// Calls body(first, piece) for each piece of `rows` rows; `piece` is fp32 workspace of that many
-// rows.
-template <typename Body>
-void ForEachPiece(int64_t rows, int64_t width, const Body& body) {
-  const int64_t most = std::min(program::kConvertRows, rows);
-  at::Tensor buffer = Scratch({most, width}, program::DType::kF32);
-  for (int64_t first = 0; first < rows; first += most) {
-    body(first, View{buffer.data_ptr(), std::min(most, rows - first), width, program::DType::kF32});
-  }
+  SumOfProducts(to, {{a, b, scale}}, add);
 }
 
 }  // namespace snug::execute

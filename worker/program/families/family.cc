@@ -17,7 +17,6 @@ void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names) 
 
 int64_t ReadWindow(JsonFields& fields, int64_t absent) {
   if (fields.IsNull("sliding_window")) return 0;
-  if (absent == 0 && fields.Find("sliding_window") == nullptr) return 0;
   return fields.Integer("sliding_window", kWindows, absent);
 }
 

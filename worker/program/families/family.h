@@ -31,9 +31,7 @@ extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3;
 // ---- what families share ------------------------------------------------------------------------
 
 // Scalings whose frequencies do not depend on the batch.
-inline const RopeRules kCommonRope = {
-    .kinds = {RopeScaling::Kind::kDefault, RopeScaling::Kind::kLinear, RopeScaling::Kind::kLlama3,
-              RopeScaling::Kind::kYarn}};
+inline const RopeRules kCommonRope;
 
 // The fields must be absent, or null.
 void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names);

@@ -14,7 +14,7 @@ using nlohmann::json;
 constexpr JsonFields::RealRange kScalars = {1e-3, 1e6};
 
 double ReadSoftcap(JsonFields& fields, const char* name, double absent) {
-  if (fields.IsNull(name) || (absent == 0.0 && fields.Find(name) == nullptr)) return 0.0;
+  if (fields.IsNull(name)) return 0.0;
   return fields.Real(name, kScalars, absent);
 }
 

@@ -1,0 +1,39 @@
+// Sums over rows, column by column: in fp32 over blocks of rows, the blocks in fp64.
+#ifndef KERNELS_CPU_LOOPS_COLUMN_SUMS_H_
+#define KERNELS_CPU_LOOPS_COLUMN_SUMS_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/vector.h"
+
+namespace snug::kernels::SNUG_ISA {
+
+inline constexpr int64_t kBlockRows = 32;      // Rows that one fp32 sum spans.
+inline constexpr int64_t kBlockColumns = 512;  // Their sums, 2 KiB and 4 KiB, stay in L1.
+
+// result (+)= the sums of columns [all) over N rows; null: nothing is kept. add(rows, columns,
+// sums) adds a block of rows into `sums`, one per column of the block.
+template <typename AddBlock>
+static inline void ColumnSums(int64_t N, Range all, float* result, bool accumulate, AddBlock add) {
+  for (int64_t first = all.begin; first < all.end; first += kBlockColumns) {
+    const Range columns = {first,
+                           first + kBlockColumns < all.end ? first + kBlockColumns : all.end};
+    const int64_t n = columns.end - columns.begin;
+    double totals[kBlockColumns] = {};
+    for (int64_t row = 0; row < N; row += kBlockRows) {
+      float sums[kBlockColumns] = {};
+      add(Range{row, row + kBlockRows < N ? row + kBlockRows : N}, columns, sums);
+      for (int64_t c = 0; c < n; ++c) totals[c] += static_cast<double>(sums[c]);
+    }
+    if (result == nullptr) continue;
+    for (int64_t c = 0; c < n; ++c) {
+      float& sum = result[first + c];
+      sum = static_cast<float>(totals[c] + (accumulate ? static_cast<double>(sum) : 0.0));
+    }
+  }
+}
+
+}  // namespace snug::kernels::SNUG_ISA
+
+#endif  // KERNELS_CPU_LOOPS_COLUMN_SUMS_H_
