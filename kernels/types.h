@@ -44,6 +44,7 @@ enum class ErrorCode : uint8_t {
   kBadIndex,   // An index, id or label outside its range, or indices out of order.
   kBadValue,   // A scalar outside its range.
   kNoDevice,   // A CUDA stream, in a build without CUDA.
+  kLaunchFailed,
 };
 const char* ToString(ErrorCode code);  // "null pointer", "bad stride", ...
 

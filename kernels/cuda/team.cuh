@@ -1,0 +1,70 @@
+// Rows of a matrix divided among teams of threads: a warp a row where rows are short, a block a row
+// where they are long. A thread holds its packs of the row in registers, so that each element is
+// read once.
+#ifndef KERNELS_CUDA_TEAM_CUH_
+#define KERNELS_CUDA_TEAM_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace snug::kernels::cuda {
+
+__device__ inline float WarpSum(float x) {
+#pragma unroll
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) x += __shfl_xor_sync(~0u, x, lane);
+  return x;
+}
+
+// Of all threads of the block, the same bits in each; order fixed, so that results are too.
+__device__ inline float BlockSum(float x) {
+  __shared__ float warps[kMaxBlock / kWarp];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  x = WarpSum(x);
+  __syncthreads();  // The sum before has been read by all.
+  if (threadIdx.x % kWarp == 0) warps[warp] = x;
+  __syncthreads();
+  float sum = 0.0f;
+  for (int i = 0; i < static_cast<int>(blockDim.x) / kWarp; ++i) sum += warps[i];
+  return sum;
+}
+
+// Threads [0, threads) share a row of `packs` packs; thread t has packs t, t + threads, ...
+template <bool kWholeBlock>
+struct Team {
+  int64_t row, rows_apart;
+  int thread, threads;
+
+  __device__ Team() {
+    if (kWholeBlock) {
+      thread = static_cast<int>(threadIdx.x);
+      threads = static_cast<int>(blockDim.x);
+      row = blockIdx.x;
+      rows_apart = gridDim.x;
+    } else {
+      const int warps = static_cast<int>(blockDim.x) / kWarp;
+      thread = static_cast<int>(threadIdx.x) % kWarp;
+      threads = kWarp;
+      row = int64_t{blockIdx.x} * warps + static_cast<int>(threadIdx.x) / kWarp;
+      rows_apart = int64_t{gridDim.x} * warps;
+    }
+  }
+  __device__ float Sum(float x) const { return kWholeBlock ? BlockSum(x) : WarpSum(x); }
+};
+
+// Packs of a row that a thread holds in registers; those beyond are read again.
+inline constexpr int kHeld = 4;
+inline constexpr int64_t kWarpRowPacks = kWarp * kHeld;
+
+inline bool BlockPerRow(int64_t packs) { return packs > kWarpRowPacks; }
+
+inline Grid RowGrid(int64_t rows, int64_t packs) {
+  if (!BlockPerRow(packs)) return {Ceil(rows, kMaxBlock / kWarp), kMaxBlock};
+  int threads = kWarp;
+  while (threads < kMaxBlock && threads * kHeld < packs) threads *= 2;
+  return {rows, threads};
+}
+
+}  // namespace snug::kernels::cuda
+
+#endif  // KERNELS_CUDA_TEAM_CUH_
