@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/column_sums.h"
 #include "kernels/types.h"
 
 namespace snug::kernels {
@@ -57,7 +58,7 @@ Error AffineForward(const AffineForwardParams& p, Stream stream);
 
 // dxhat = dz * (offset + gamma) and, each unless its pointer is null, dgamma (+)= sum_i dz * xhat.
 // `dxhat` may be `dz`. A column of dgamma is summed over rows in blocks of 32 in fp32, the blocks
-// in fp64, so dividing rows among calls changes its last bits. Traffic: 3*N*C elements (2 without
+// in fp64 (on CUDA in parts, kernels/column_sums.h), so dividing rows among calls changes its last bits. Traffic: 3*N*C elements (2 without
 // dgamma) + 4*C bytes.
 struct AffineBackwardParams {
   const void* dz = nullptr;     // (N, C), dtype
@@ -71,6 +72,7 @@ struct AffineBackwardParams {
   DType gamma_dtype = DType::kF32;
   float offset = 0.0f;
   bool accumulate = false;  // Into dgamma. Without it and with N == 0, dgamma becomes 0.
+  void* workspace = nullptr;  // On CUDA, with dgamma: ColumnSumsWorkspace(N, C) bytes
 };
 Error AffineBackward(const AffineBackwardParams& p, Stream stream);
 

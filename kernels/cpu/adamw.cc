@@ -24,8 +24,8 @@ AdamWScalars ScalarsOf(const AdamWParams& p) {
           .eps = static_cast<float>(p.eps)};
 }
 
-Error CheckAdamW(const AdamWParams& p, Stream stream) {
-  cpu::Check check(stream, p.count, 1);
+Error CheckAdamW(const AdamWParams& p) {
+  cpu::Check check(p.count, 1);
   check.PerRow(p.tensors, "tensors")
       .That(p.step >= 1, ErrorCode::kBadValue, "step")
       .That(p.lr >= 0.0, ErrorCode::kBadValue, "lr")
@@ -47,7 +47,8 @@ Error CheckAdamW(const AdamWParams& p, Stream stream) {
 }  // namespace
 
 Error AdamW(const AdamWParams& p, Stream stream) {
-  if (const Error error = CheckAdamW(p, stream); !error.ok()) return error;
+  if (const Error error = CheckAdamW(p); !error.ok()) return error;
+  if (stream != nullptr) return cpu::OnStream(cuda::AdamW, p, stream);
   const AdamWScalars scalars = ScalarsOf(p);
   cpu::ForSpans(
       p.tensors, p.count,

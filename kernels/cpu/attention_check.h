@@ -11,8 +11,9 @@ namespace snug::kernels::cpu {
 
 class AttentionCheck {
  public:
-  AttentionCheck(const AttentionShape& s, Stream stream) : s_(s), check_(stream, 0, 1) {
-    check_.That(s.D >= 1, ErrorCode::kBadShape, "D")
+  AttentionCheck(const AttentionShape& s, Stream stream) : s_(s), check_(0, 1) {
+    check_.That(stream == nullptr, ErrorCode::kNoDevice, "stream")
+        .That(s.D >= 1, ErrorCode::kBadShape, "D")
         .That(s.kv_heads >= 1, ErrorCode::kBadShape, "kv_heads")
         .That(s.kv_heads >= 1 && s.heads >= 1 && s.heads % s.kv_heads == 0, ErrorCode::kBadShape,
               "heads")

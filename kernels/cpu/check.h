@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/entries.h"
 #include "kernels/philox.h"
 #include "kernels/types.h"
 
@@ -15,8 +16,7 @@ enum class Presence : uint8_t { kRequired, kOptional };
 class Check {
  public:
   // Of an op on N rows of C elements; `width` is the name of C.
-  Check(Stream stream, int64_t N, int64_t C, const char* width = "C") : N_(N), C_(C) {
-    That(stream == nullptr, ErrorCode::kNoDevice, "stream");
+  Check(int64_t N, int64_t C, const char* width = "C") : N_(N), C_(C) {
     That(N >= 0, ErrorCode::kBadShape, "N");
     That(C >= 1, ErrorCode::kBadShape, width);
   }
@@ -26,7 +26,7 @@ class Check {
     return *this;
   }
   Check& Type(DType dtype, const char* name) {
-    return That(dtype == DType::kF32 || dtype == DType::kBF16, ErrorCode::kBadDType, name);
+    return That(dtype <= DType::kF16, ErrorCode::kBadDType, name);
   }
   Check& Type(IndexType type, const char* name) {
     return That(type == IndexType::kI32 || type == IndexType::kI64, ErrorCode::kBadDType, name);
@@ -67,6 +67,12 @@ class Check {
   int64_t N_, C_;
   Error error_;
 };
+
+// Runs an op on a stream, if this build has its CUDA side: else `op`, a weak symbol, is null.
+template <typename Params>
+Error OnStream(Error (*op)(const Params&, Stream), const Params& p, Stream stream) {
+  return op == nullptr ? Error{ErrorCode::kNoDevice, "stream"} : op(p, stream);
+}
 
 inline int64_t IndexAt(const void* index, IndexType type, int64_t i) {
   return type == IndexType::kI32 ? static_cast<const int32_t*>(index)[i]

@@ -21,7 +21,7 @@ bool LabelsAreGood(const CrossEntropyParams& p) {
 }  // namespace
 
 Error CrossEntropy(const CrossEntropyParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.V, "V");
+  cpu::Check check(p.N, p.V, "V");
   check.Type(p.dtype, "dtype")
       .Type(p.label_type, "label_type")
       .Rows(p.logits, "logits", p.logits_stride, "logits_stride")
@@ -31,8 +31,9 @@ Error CrossEntropy(const CrossEntropyParams& p, Stream stream) {
   if (p.dlogits != nullptr) {
     check.Rows(p.dlogits, "dlogits", p.dlogits_stride, "dlogits_stride");
   }
-  if (check.ok()) check.That(LabelsAreGood(p), ErrorCode::kBadIndex, "labels");
+  if (check.ok() && stream == nullptr) check.That(LabelsAreGood(p), ErrorCode::kBadIndex, "labels");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::CrossEntropy, p, stream);
   cpu::ParallelFor(p.N, 4 * p.N * p.V * SizeOf(p.dtype),
                    [&](Range rows) { BestLoops().cross_entropy(p, rows); });
   if (p.loss_sum == nullptr) return {};

@@ -8,13 +8,14 @@
 namespace snug::kernels {
 
 Error Dropout(const DropoutParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Rows(p.x, "x", p.x_stride, "x_stride")
       .Rows(p.y, "y", p.y_stride, "y_stride")
       .That(p.rate >= 0.0 && p.rate < 1.0, ErrorCode::kBadValue, "rate")
       .Draws(p.site, p.first_row, (p.C + 63) / 64 * 16);
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::Dropout, p, stream);
   constexpr int64_t kCostOfWord = 8;  // In bytes of traffic that would take as long.
   cpu::ParallelFor(p.N, p.N * p.C * (2 * SizeOf(p.dtype) + kCostOfWord),
                    [&](Range rows) { BestLoops().dropout(p, rows); });

@@ -8,19 +8,20 @@
 namespace snug::kernels {
 
 Error GluForward(const GluForwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Rows(p.g, "g", p.g_stride, "g_stride")
       .Rows(p.u, "u", p.u_stride, "u_stride")
       .Rows(p.p, "p", p.p_stride, "p_stride");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::GluForward, p, stream);
   cpu::ParallelFor(p.N, 3 * p.N * p.C * SizeOf(p.dtype),
                    [&](Range rows) { BestLoops().glu_forward(p, rows); });
   return {};
 }
 
 Error GluBackward(const GluBackwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Rows(p.dp, "dp", p.dp_stride, "dp_stride")
       .Rows(p.g, "g", p.g_stride, "g_stride");
@@ -30,6 +31,7 @@ Error GluBackward(const GluBackwardParams& p, Stream stream) {
   }
   if (p.du != nullptr) check.Rows(p.du, "du", p.du_stride, "du_stride");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::GluBackward, p, stream);
   cpu::ParallelFor(p.N, 5 * p.N * p.C * SizeOf(p.dtype),
                    [&](Range rows) { BestLoops().glu_backward(p, rows); });
   return {};

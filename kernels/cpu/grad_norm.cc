@@ -8,7 +8,7 @@
 namespace snug::kernels {
 
 Error SumSquares(const SumSquaresParams& p, Stream stream) {
-  cpu::Check check(stream, p.count, 1);
+  cpu::Check check(p.count, 1);
   check.PerRow(p.tensors, "tensors").Pointer(p.sum_squares, "sum_squares");
   for (int64_t i = 0; check.ok() && i < p.count; ++i) {
     check.That(p.tensors[i].n >= 0, ErrorCode::kBadShape, "n")
@@ -16,6 +16,7 @@ Error SumSquares(const SumSquaresParams& p, Stream stream) {
         .Type(p.tensors[i].dtype, "dtype");
   }
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::SumSquares, p, stream);
   double sum = 0.0, sums[cpu::kGroupSpans];
   cpu::ForSpans(
       p.tensors, p.count,

@@ -8,54 +8,61 @@
 namespace snug::kernels {
 
 Error NormalizeForward(const NormalizeForwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Rows(p.x, "x", p.x_stride, "x_stride")
       .Rows(p.xhat, "xhat", p.xhat_stride, "xhat_stride")
       .PerRow(p.r, "r")
       .That(p.eps >= 0.0f, ErrorCode::kBadValue, "eps");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::NormalizeForward, p, stream);
   cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
                    [&](Range rows) { BestLoops().normalize_forward(p, rows); });
   return {};
 }
 
 Error NormalizeBackward(const NormalizeBackwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Rows(p.dxhat, "dxhat", p.dxhat_stride, "dxhat_stride")
       .Rows(p.xhat, "xhat", p.xhat_stride, "xhat_stride")
       .PerRow(p.r, "r")
       .Rows(p.dx, "dx", p.dx_stride, "dx_stride");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::NormalizeBackward, p, stream);
   cpu::ParallelFor(p.N, 3 * p.N * p.C * SizeOf(p.dtype),
                    [&](Range rows) { BestLoops().normalize_backward(p, rows); });
   return {};
 }
 
 Error AffineForward(const AffineForwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Type(p.gamma_dtype, "gamma_dtype")
       .Rows(p.xhat, "xhat", p.xhat_stride, "xhat_stride")
       .PerRow(p.gamma, "gamma")
       .Rows(p.z, "z", p.z_stride, "z_stride");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::AffineForward, p, stream);
   cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
                    [&](Range rows) { BestLoops().affine_forward(p, rows); });
   return {};
 }
 
 Error AffineBackward(const AffineBackwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Type(p.gamma_dtype, "gamma_dtype")
       .Rows(p.dz, "dz", p.dz_stride, "dz_stride");
   if (p.dxhat != nullptr) {
     check.PerRow(p.gamma, "gamma").Rows(p.dxhat, "dxhat", p.dxhat_stride, "dxhat_stride");
   }
-  if (p.dgamma != nullptr) check.Rows(p.xhat, "xhat", p.xhat_stride, "xhat_stride");
+  if (p.dgamma != nullptr) {
+    check.Rows(p.xhat, "xhat", p.xhat_stride, "xhat_stride")
+        .That(stream == nullptr || p.workspace != nullptr, ErrorCode::kNullPointer, "workspace");
+  }
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::AffineBackward, p, stream);
   cpu::ParallelColumns(p.C, 3 * p.N * p.C * SizeOf(p.dtype),
                        [&](Range columns) { BestLoops().affine_backward(p, columns); });
   return {};

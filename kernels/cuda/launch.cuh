@@ -11,7 +11,10 @@
 namespace snug::kernels::cuda {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kMaxBlock = 256;  // Threads; enough blocks fit a multiprocessor at this size.
+// Threads of a block; enough blocks fit a multiprocessor at this size.
+inline constexpr int kMaxBlockBits = 8, kMaxBlock = 1 << kMaxBlockBits;
+// Blocks at once that a kernel with much in registers asks for: 128 registers per thread.
+inline constexpr int kFewBlocks = 2;
 
 struct Grid {
   int64_t blocks = 0;  // Kernels whose work may need more than kMaxBlocks step over it.

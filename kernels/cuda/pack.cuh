@@ -3,34 +3,24 @@
 #ifndef KERNELS_CUDA_PACK_CUH_
 #define KERNELS_CUDA_PACK_CUH_
 
-#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/by_type.h"
 #include "kernels/types.h"
 
 namespace snug::kernels::cuda {
 
 inline constexpr int kAccessBytes = 16;
 
+// V elements as they lie in memory; more than 16 bytes are several accesses.
 template <typename T, int V>
-struct alignas(sizeof(T) * V) Pack {
+struct alignas(sizeof(T) * V < kAccessBytes ? sizeof(T) * V : kAccessBytes) Pack {
   T at[V];
 };
-
-template <typename T>
-inline constexpr int kWide = kAccessBytes / static_cast<int>(sizeof(T));
-
-__device__ inline float Widen(float x) { return x; }
-__device__ inline float Widen(bf16 x) { return ToFloat(x); }
-template <typename T>
-__device__ inline T Narrow(float x);
-template <>
-__device__ inline float Narrow<float>(float x) {
-  return x;
-}
-template <>
-__device__ inline bf16 Narrow<bf16>(float x) {
-  return ToBf16(x);
-}
 
 // V elements as fp32, in registers.
 template <int V>
@@ -38,33 +28,94 @@ struct Floats {
   float at[V];
 };
 
-template <int V, typename T>
-__device__ inline Floats<V> Load(const T* x) {
-  const Pack<T, V> pack = *reinterpret_cast<const Pack<T, V>*>(x);
+// ---- number types: one instruction each ---------------------------------------------------------
+
+__device__ inline float Widen(float x) { return x; }
+__device__ inline float Widen(bf16 x) { return ToFloat(x); }
+__device__ inline float Widen(f16 x) { return __half2float(__ushort_as_half(x.bits)); }
+__device__ inline void Round(float x, float& y) { y = x; }
+__device__ inline void Round(float x, bf16& y) {
+  y.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+__device__ inline void Round(float x, f16& y) { y.bits = __half_as_ushort(__float2half_rn(x)); }
+
+template <typename T, int V>
+__device__ inline Floats<V> Widen(const Pack<T, V>& pack) {
   Floats<V> values;
 #pragma unroll
   for (int i = 0; i < V; ++i) values.at[i] = Widen(pack.at[i]);
   return values;
 }
 
+// ---- memory -------------------------------------------------------------------------------------
+
+template <int V, typename T>
+__device__ inline Pack<T, V> LoadPack(const T* x) {
+  return *reinterpret_cast<const Pack<T, V>*>(x);
+}
+template <int V, typename T>
+__device__ inline Floats<V> Load(const T* x) {
+  return Widen(LoadPack<V>(x));
+}
+// V elements from x[i] on, of a type that is known when running: for what is small and read often.
+template <int V>
+__device__ inline Floats<V> LoadAny(const void* x, DType dtype, int64_t i) {
+  if (dtype == DType::kF32) return Load<V>(static_cast<const float*>(x) + i);
+  if (dtype == DType::kBF16) return Load<V>(static_cast<const bf16*>(x) + i);
+  return Load<V>(static_cast<const f16*>(x) + i);
+}
 template <int V, typename T>
 __device__ inline void Store(T* y, const Floats<V>& values) {
   Pack<T, V> pack;
 #pragma unroll
-  for (int i = 0; i < V; ++i) pack.at[i] = Narrow<T>(values.at[i]);
+  for (int i = 0; i < V; ++i) Round(values.at[i], pack.at[i]);
   *reinterpret_cast<Pack<T, V>*>(y) = pack;
 }
 
-// Whether rows of C elements of `bytes` each, `stride` elements apart, divide into 16-byte packs.
-inline bool Wide(const void* x, int64_t C, int64_t stride, int64_t bytes) {
-  return x == nullptr || (reinterpret_cast<uintptr_t>(x) % kAccessBytes == 0 &&
-                          C * bytes % kAccessBytes == 0 && stride * bytes % kAccessBytes == 0);
+// f(a[i], b[i], ...) for each i of V.
+template <int V, typename F, typename... Rest>
+__device__ inline Floats<V> Each(const F& f, const Floats<V>& a, const Rest&... rest) {
+  Floats<V> result;
+#pragma unroll
+  for (int i = 0; i < V; ++i) result.at[i] = f(a.at[i], rest.at[i]...);
+  return result;
 }
 
-// body(float{}) or body(bf16{}): from run-time types to template arguments.
+// ---- what a launch decides ----------------------------------------------------------------------
+
+// Rows of a matrix of elements of `bytes` bytes; of a single row the stride may be 0. Not wanted,
+// not needed: null.
+struct Operand {
+  const void* data;
+  int64_t stride;
+  int64_t bytes;
+};
+
+// Whether all rows begin where packs of V may, and divide into them.
+inline bool Divides(const Operand& x, int64_t C, int64_t V) {
+  const auto address = reinterpret_cast<uintptr_t>(x.data);
+  const int64_t aligned = x.bytes * V < kAccessBytes ? x.bytes * V : kAccessBytes;
+  return x.data == nullptr || (address % static_cast<uintptr_t>(aligned) == 0 && C % V == 0 &&
+                               x.stride * x.bytes % aligned == 0);
+}
+
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
+
+// body(T{}, Constant<V>{}): T for `dtype`, V its elements in 16 bytes where all operands' rows of C
+// elements divide into such packs, else 1.
 template <typename Body>
-inline Error ByType(DType dtype, const Body& body) {
-  return dtype == DType::kF32 ? body(float{}) : body(bf16{});
+inline Error ByPacks(DType dtype, int64_t C, std::initializer_list<Operand> operands,
+                     const Body& body) {
+  return ByType(dtype, [&](auto t) {
+    constexpr int kWide = kAccessBytes / static_cast<int>(sizeof(t));
+    for (const Operand& x : operands) {
+      if (!Divides(x, C, kWide)) return body(t, Constant<1>{});
+    }
+    return body(t, Constant<kWide>{});
+  });
 }
 
 }  // namespace snug::kernels::cuda

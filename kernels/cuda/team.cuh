@@ -56,13 +56,31 @@ struct Team {
 inline constexpr int kHeld = 4;
 inline constexpr int64_t kWarpRowPacks = kWarp * kHeld;
 
-inline bool BlockPerRow(int64_t packs) { return packs > kWarpRowPacks; }
+// body(k, pack) for each pack of the row that is this thread's. The first kHeld have k = 0, 1, ...,
+// known when compiling, so that arrays indexed by it stay in registers; the rest has k = kHeld.
+template <typename AnyTeam, typename Body>
+__device__ inline void ForPacks(const AnyTeam& team, int64_t packs, const Body& body) {
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) {
+    const int64_t pack = team.thread + int64_t{k} * team.threads;
+    if (pack < packs) body(k, pack);
+  }
+  for (int64_t pack = team.thread + int64_t{kHeld} * team.threads; pack < packs;
+       pack += team.threads) {
+    body(kHeld, pack);
+  }
+}
 
-inline Grid RowGrid(int64_t rows, int64_t packs) {
-  if (!BlockPerRow(packs)) return {Ceil(rows, kMaxBlock / kWarp), kMaxBlock};
+// Launches a kernel on N rows: `by_warp` where a warp holds a row, else `by_block`.
+template <typename Params>
+inline Error LaunchRows(void (*by_warp)(Params), void (*by_block)(Params), int64_t packs,
+                        Stream stream, const Params& p) {
+  if (packs <= kWarpRowPacks) {
+    return Launch(by_warp, {Ceil(p.N, kMaxBlock / kWarp), kMaxBlock}, stream, p);
+  }
   int threads = kWarp;
   while (threads < kMaxBlock && threads * kHeld < packs) threads *= 2;
-  return {rows, threads};
+  return Launch(by_block, {p.N, threads}, stream, p);
 }
 
 }  // namespace snug::kernels::cuda

@@ -23,6 +23,13 @@ inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : "the emulated launch failed";
 }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+// A stream that is not the default one, and nothing more.
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  static char any;
+  *stream = reinterpret_cast<cudaStream_t>(&any);
+  return cudaSuccess;
+}
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 

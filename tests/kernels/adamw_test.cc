@@ -47,7 +47,7 @@ TEST(AdamWTest, MatchesReference) {
       const State old = state;
       AdamWTensor tensor = state.Tensor();
       tensor.decay = decay;
-      ASSERT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
+      ASSERT_TRUE(AdamW(With(&tensor, 1), TestStream()).ok());
       const auto m = [&](int64_t c) { return 0.9 * old.m.At(0, c) + 0.1 * 0.5 * old.g.At(0, c); };
       const auto v = [&](int64_t c) {
         return 0.95 * old.v.At(0, c) + 0.05 * std::pow(0.5 * old.g.At(0, c), 2);
@@ -91,10 +91,10 @@ TEST(AdamWTest, ManyTensorsAtOnceEqualOneByOne) {
   }
   std::vector<AdamWTensor> tensors;
   for (State& state : together) tensors.push_back(state.Tensor());
-  ASSERT_TRUE(AdamW(With(tensors.data(), 6), nullptr).ok());
+  ASSERT_TRUE(AdamW(With(tensors.data(), 6), TestStream()).ok());
   for (int k = 0; k < 6; ++k) {
     const AdamWTensor tensor = apart[k].Tensor();
-    ASSERT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
+    ASSERT_TRUE(AdamW(With(&tensor, 1), TestStream()).ok());
     EXPECT_EQ(together[k].p.bytes(), apart[k].p.bytes());
     EXPECT_EQ(together[k].m.bytes(), apart[k].m.bytes());
     EXPECT_EQ(together[k].v.bytes(), apart[k].v.bytes());
@@ -109,7 +109,7 @@ TEST(AdamWTest, TheBf16CopyIsTheNewValueRounded) {
     Matrix copy(1, n, DType::kBF16);
     AdamWTensor tensor = state.Tensor();
     tensor.copy = static_cast<bf16*>(copy.data());
-    ASSERT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
+    ASSERT_TRUE(AdamW(With(&tensor, 1), TestStream()).ok());
     const auto* rounded = static_cast<const bf16*>(copy.data());
     for (int64_t i = 0; i < n; ++i)
       ASSERT_EQ(rounded[i].bits, ToBf16(state.p.floats()[i]).bits) << i;
@@ -121,7 +121,7 @@ TEST(AdamWTest, SameBitsForAllThreadCountsAndInstructionSets) {
   ExpectSameBitsEveryWay([] {
     State state(70001);
     const AdamWTensor tensor = state.Tensor();
-    EXPECT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
+    EXPECT_TRUE(AdamW(With(&tensor, 1), TestStream()).ok());
     return state.p.bytes();
   });
 }
@@ -129,11 +129,11 @@ TEST(AdamWTest, SameBitsForAllThreadCountsAndInstructionSets) {
 TEST(AdamWTest, RefusesBadArguments) {
   State state(31);
   AdamWTensor tensor = state.Tensor();
-  const std::vector<uint8_t> before = state.p.bytes();
+  const Bytes before = state.p.bytes();
   const auto refused = [&](auto change) {
     AdamWParams p = With(&tensor, 1);
     change(p);
-    return Name(AdamW(p, nullptr));
+    return Name(AdamW(p, TestStream()));
   };
   using P = AdamWParams;
   EXPECT_EQ(refused([](P& p) { p.step = 0; }), "bad value: step");

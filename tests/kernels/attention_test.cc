@@ -156,8 +156,8 @@ TEST(AttentionTest, GradientsAreFiniteDifferences) {
   ExpectClose(run.dv, FiniteDifferences(v, [&](const V& x) { return loss(q, k, x); }), 8.0);
 }
 
-std::vector<uint8_t> AllBytes(const Attended& run) {
-  std::vector<uint8_t> bytes;
+Bytes AllBytes(const Attended& run) {
+  Bytes bytes;
   for (const Matrix* m : {&run.o, &run.lse, &run.dq, &run.dk, &run.dv})
     bytes.insert(bytes.end(), m->bytes().begin(), m->bytes().end());
   return bytes;
@@ -169,7 +169,7 @@ TEST(AttentionTest, SameBitsForAllThreadCounts) {
   for (const AttentionCase& c :
        {AttentionCase{.lengths = {100, 3, 290}, .heads = 6, .kv_heads = 2, .D = 24},
         AttentionCase{.lengths = {200}, .heads = 8, .kv_heads = 8, .dtype = DType::kBF16}}) {
-    std::vector<uint8_t> first;
+    Bytes first;
     for (int threads : {1, 2, 3, 5}) {
       omp_set_num_threads(threads);
       Attended run(c);
@@ -330,7 +330,7 @@ TEST(AttentionTest, NothingToDoIsDone) {
 
 TEST(AttentionTest, RefusesBadArguments) {
   Attended run({.lengths = {3, 2}, .heads = 4, .kv_heads = 2});
-  const std::vector<uint8_t> before = AllBytes(run);
+  const Bytes before = AllBytes(run);
   const std::vector<int64_t> falling = {0, 3, 2}, begins = {0, 3}, few = {3, 1};
   const auto forward = [&](auto change) {
     AttentionForwardParams p = run.ForwardParams();

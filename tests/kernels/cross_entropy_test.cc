@@ -17,8 +17,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // A chunk of rows with labels and weights drawn from their numbers.
 struct Chunk {
   Matrix logits, dlogits;
-  std::vector<int32_t> labels;
-  std::vector<float> weights;
+  SharedVector<int32_t> labels;
+  SharedVector<float> weights;
   std::vector<double> loss;
 
   Chunk(int64_t N, int64_t V, DType dtype)
@@ -56,7 +56,7 @@ TEST(CrossEntropyTest, LossAndGradientMatchReference) {
     for (int64_t V : {1, 2, 31, 33, 127, 4097, 12289}) {
       SCOPED_TRACE(testing::Message() << V << " classes");
       Chunk chunk(5, V, dtype);
-      ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+      ASSERT_TRUE(CrossEntropy(chunk.Params(), TestStream()).ok());
       Reference lse;
       for (int64_t i = 0; i < 5; ++i) {
         lse.push_back(LogSumExp(chunk.logits, i));
@@ -86,7 +86,7 @@ TEST(CrossEntropyTest, SoftcapMatchesReference) {
       };
       CrossEntropyParams params = chunk.Params();
       params.softcap = kCap;
-      ASSERT_TRUE(CrossEntropy(params, nullptr).ok());
+      ASSERT_TRUE(CrossEntropy(params, TestStream()).ok());
       Reference lse;
       for (int64_t i = 0; i < 5; ++i) {
         double sum = 0.0;
@@ -104,7 +104,7 @@ TEST(CrossEntropyTest, SoftcapMatchesReference) {
       const std::vector<double> apart = Dense(chunk.dlogits);
       params.dlogits = chunk.logits.data();
       params.dlogits_stride = params.logits_stride;
-      ASSERT_TRUE(CrossEntropy(params, nullptr).ok());
+      ASSERT_TRUE(CrossEntropy(params, TestStream()).ok());
       EXPECT_EQ(Dense(chunk.logits), apart);
     }
   }
@@ -123,13 +123,13 @@ TEST(CrossEntropyTest, EntropyAndTheLikeliestMatchReference) {
           chunk.labels[3] = static_cast<int32_t>(v);
       }
       std::vector<double> entropy(5);
-      std::vector<int32_t> correct(5, -1);
+      SharedVector<int32_t> correct(5, -1);
       CrossEntropyParams params = chunk.Params();
       params.dlogits = chunk.logits.data();
       params.dlogits_stride = params.logits_stride;
       params.row_entropy = entropy.data();
       params.row_correct = correct.data();
-      ASSERT_TRUE(CrossEntropy(params, nullptr).ok());
+      ASSERT_TRUE(CrossEntropy(params, TestStream()).ok());
       for (int64_t i = 0; i < 5; ++i) {
         const double lse = LogSumExp(logits, i);
         double expected = 0.0;
@@ -149,7 +149,7 @@ TEST(CrossEntropyTest, EntropyAndTheLikeliestMatchReference) {
 TEST(CrossEntropyTest, GradientMatchesFiniteDifferences) {
   Chunk chunk(2, 33, DType::kF32);
   chunk.logits.Fill(2);
-  ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+  ASSERT_TRUE(CrossEntropy(chunk.Params(), TestStream()).ok());
   const Reference expected =
       FiniteDifferences(Dense(chunk.logits), [&](const std::vector<double>& x) {
         double loss = 0.0;
@@ -167,23 +167,23 @@ TEST(CrossEntropyTest, GradientMatchesFiniteDifferences) {
 TEST(CrossEntropyTest, VariantsAgree) {
   for (DType dtype : kTypes) {
     Chunk chunk(4, 1031, dtype);
-    ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+    ASSERT_TRUE(CrossEntropy(chunk.Params(), TestStream()).ok());
     const std::vector<double> loss = chunk.loss;
 
     CrossEntropyParams forward = chunk.Params();
     forward.dlogits = nullptr;
     double sum = 2.0;
     forward.loss_sum = &sum;
-    ASSERT_TRUE(CrossEntropy(forward, nullptr).ok());
+    ASSERT_TRUE(CrossEntropy(forward, TestStream()).ok());
     EXPECT_EQ(chunk.loss, loss);
     EXPECT_EQ(sum, 2.0 + loss[0] + loss[1] + loss[2] + loss[3]);
 
-    const std::vector<int64_t> wide(chunk.labels.begin(), chunk.labels.end());
+    const SharedVector<int64_t> wide(chunk.labels.begin(), chunk.labels.end());
     CrossEntropyParams in_place = chunk.Params();
     in_place.labels = wide.data();
     in_place.label_type = IndexType::kI64;
     in_place.dlogits = chunk.logits.data();
-    ASSERT_TRUE(CrossEntropy(in_place, nullptr).ok());
+    ASSERT_TRUE(CrossEntropy(in_place, TestStream()).ok());
     EXPECT_EQ(chunk.loss, loss);
     EXPECT_EQ(chunk.logits.bytes(), chunk.dlogits.bytes());
   }
@@ -194,7 +194,7 @@ TEST(CrossEntropyTest, LargeLogitsDoNotOverflow) {
   Chunk chunk(1, 33, DType::kF32);
   for (int64_t v = 0; v < 33; ++v) chunk.logits.Set(0, v, v == 5 ? 1000.0 : -1000.0);
   chunk.labels[0] = 4;
-  ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+  ASSERT_TRUE(CrossEntropy(chunk.Params(), TestStream()).ok());
   EXPECT_EQ(chunk.loss[0], 2000.0);
   EXPECT_EQ(chunk.dlogits.At(0, 4), -0.125);
   EXPECT_EQ(chunk.dlogits.At(0, 5), 0.125);
@@ -205,7 +205,7 @@ TEST(CrossEntropyTest, RowOfWeightZeroIsMasked) {
   Chunk chunk(3, 31, DType::kF32);
   chunk.weights[1] = 0.0f;
   chunk.labels[1] = -100;
-  ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+  ASSERT_TRUE(CrossEntropy(chunk.Params(), TestStream()).ok());
   EXPECT_EQ(chunk.loss[1], 0.0);
   for (int64_t v = 0; v < 31; ++v) EXPECT_EQ(chunk.dlogits.At(1, v), 0.0);
   EXPECT_GT(chunk.loss[2], 0.0);
@@ -221,7 +221,7 @@ TEST(CrossEntropyTest, NothingHidesANonFiniteLogit) {
           Chunk chunk(2, 33, dtype);
           chunk.logits.Set(1, at, bad);
           chunk.weights[1] = weight;
-          ASSERT_TRUE(CrossEntropy(chunk.Params(), nullptr).ok());
+          ASSERT_TRUE(CrossEntropy(chunk.Params(), TestStream()).ok());
           EXPECT_TRUE(std::isfinite(chunk.loss[0]));
           EXPECT_TRUE(std::isnan(chunk.loss[1])) << bad << " at " << at;
           EXPECT_TRUE(std::isnan(chunk.dlogits.At(1, 3)));
@@ -238,8 +238,8 @@ TEST(CrossEntropyTest, SameBitsForAllThreadCountsAndInstructionSets) {
       double sum = 0.0;
       CrossEntropyParams p = chunk.Params();
       p.loss_sum = &sum;
-      EXPECT_TRUE(CrossEntropy(p, nullptr).ok());
-      std::vector<uint8_t> bytes = chunk.dlogits.bytes();
+      EXPECT_TRUE(CrossEntropy(p, TestStream()).ok());
+      Bytes bytes = chunk.dlogits.bytes();
       const uint8_t* sum_bytes = reinterpret_cast<const uint8_t*>(&sum);
       bytes.insert(bytes.end(), sum_bytes, sum_bytes + sizeof(sum));
       return bytes;
@@ -253,7 +253,7 @@ TEST(CrossEntropyTest, SameBitsHoweverRowsAreDivided) {
   double together = 0.0, apart = 0.0;
   CrossEntropyParams p = chunk.Params();
   p.loss_sum = &together;
-  ASSERT_TRUE(CrossEntropy(p, nullptr).ok());
+  ASSERT_TRUE(CrossEntropy(p, TestStream()).ok());
   p.loss_sum = &apart;
   p.N = 1;
   for (int64_t i = 0; i < 9; ++i) {
@@ -261,7 +261,7 @@ TEST(CrossEntropyTest, SameBitsHoweverRowsAreDivided) {
     p.dlogits = chunk.logits.row(i);
     p.labels = chunk.labels.data() + i;
     p.weights = chunk.weights.data() + i;
-    ASSERT_TRUE(CrossEntropy(p, nullptr).ok());
+    ASSERT_TRUE(CrossEntropy(p, TestStream()).ok());
   }
   EXPECT_EQ(apart, together);
   EXPECT_EQ(chunk.logits.bytes(), chunk.dlogits.bytes());
@@ -269,11 +269,11 @@ TEST(CrossEntropyTest, SameBitsHoweverRowsAreDivided) {
 
 TEST(CrossEntropyTest, RefusesBadArguments) {
   Chunk chunk(2, 31, DType::kF32);
-  const std::vector<uint8_t> before = chunk.dlogits.bytes();
+  const Bytes before = chunk.dlogits.bytes();
   const auto refused = [&](auto change) {
     CrossEntropyParams p = chunk.Params();
     change(p);
-    return Name(CrossEntropy(p, nullptr));
+    return Name(CrossEntropy(p, TestStream()));
   };
   using P = CrossEntropyParams;
   EXPECT_EQ(refused([](P& p) { p.labels = nullptr; }), "null pointer: labels");

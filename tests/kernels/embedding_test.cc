@@ -10,13 +10,13 @@ namespace {
 
 constexpr int64_t kVocabulary = 11;
 
-std::vector<int32_t> Ids(int64_t N) {
-  std::vector<int32_t> ids;
+SharedVector<int32_t> Ids(int64_t N) {
+  SharedVector<int32_t> ids;
   for (int64_t i = 0; i < N; ++i) ids.push_back(static_cast<int32_t>(i * i % kVocabulary));
   return ids;
 }
 
-EmbeddingBackwardParams Backward(const std::vector<int32_t>& ids, const Matrix& dy, Matrix& dW) {
+EmbeddingBackwardParams Backward(const SharedVector<int32_t>& ids, const Matrix& dy, Matrix& dW) {
   return {.ids = ids.data(),
           .dy = dy.data(),
           .dW = dW.floats(),
@@ -32,7 +32,7 @@ TEST(EmbeddingTest, ForwardCopiesRows) {
   for (DType dtype : kTypes) {
     for (int64_t N : kHeights) {
       for (int64_t C : kWidths) {
-        const std::vector<int32_t> ids = Ids(N);
+        const SharedVector<int32_t> ids = Ids(N);
         Matrix W(kVocabulary, C, dtype), y(N, C, dtype);
         W.Fill(1);
         ASSERT_TRUE(EmbeddingForward({.ids = ids.data(),
@@ -56,7 +56,7 @@ TEST(EmbeddingTest, ForwardCopiesRows) {
 // Rows times a scale, rounded once; the gradient likewise.
 TEST(EmbeddingTest, ScalesRowsAndTheirGradient) {
   for (DType dtype : kTypes) {
-    const std::vector<int32_t> ids = Ids(3);
+    const SharedVector<int32_t> ids = Ids(3);
     Matrix W(kVocabulary, 33, dtype), y(3, 33, dtype), dW(kVocabulary, 33);
     W.Fill(5);
     ASSERT_TRUE(EmbeddingForward({.ids = ids.data(),
@@ -100,7 +100,7 @@ TEST(EmbeddingTest, BackwardAddsRows) {
   for (DType dtype : kTypes) {
     for (int64_t N : kHeights) {
       for (int64_t C : kWidths) {
-        const std::vector<int32_t> ids = Ids(N);
+        const SharedVector<int32_t> ids = Ids(N);
         Matrix dW(kVocabulary, C), dy(N, C, dtype);
         dW.Fill(2);
         dy.Fill(3);
@@ -108,7 +108,7 @@ TEST(EmbeddingTest, BackwardAddsRows) {
         for (int64_t i = 0; i < N; ++i) {
           for (int64_t c = 0; c < C; ++c) expected[ids[i] * C + c] += dy.At(i, c);
         }
-        ASSERT_TRUE(EmbeddingBackward(Backward(ids, dy, dW), nullptr).ok());
+        ASSERT_TRUE(EmbeddingBackward(Backward(ids, dy, dW), TestStream()).ok());
         ExpectClose(dW, expected);
       }
     }
@@ -116,27 +116,27 @@ TEST(EmbeddingTest, BackwardAddsRows) {
 }
 
 TEST(EmbeddingTest, SameBitsForAllThreadCountsAndInstructionSets) {
-  const std::vector<int32_t> ids = Ids(301);
+  const SharedVector<int32_t> ids = Ids(301);
   Matrix dy(301, 131);
   dy.Fill(4);
   ExpectSameBitsEveryWay([&] {
     Matrix dW(kVocabulary, 131);
     dW.Fill(5);
-    EXPECT_TRUE(EmbeddingBackward(Backward(ids, dy, dW), nullptr).ok());
+    EXPECT_TRUE(EmbeddingBackward(Backward(ids, dy, dW), TestStream()).ok());
     return dW.bytes();
   });
 }
 
 TEST(EmbeddingTest, RefusesBadArguments) {
-  std::vector<int32_t> ids = {0, 10, 3};
+  SharedVector<int32_t> ids = {0, 10, 3};
   Matrix dW(kVocabulary, 31), dy(3, 31);
   dy.Fill(6);
   dW.Fill(7);
-  const std::vector<uint8_t> before = dW.bytes();
+  const Bytes before = dW.bytes();
   const auto refused = [&](auto change) {
     EmbeddingBackwardParams p = Backward(ids, dy, dW);
     change(p);
-    return Name(EmbeddingBackward(p, nullptr));
+    return Name(EmbeddingBackward(p, TestStream()));
   };
   using P = EmbeddingBackwardParams;
   EXPECT_EQ(refused([](P& p) { p.V = 10; }), "bad index: ids");

@@ -68,8 +68,8 @@ void ExpectReference(Gate gate, DType dtype, int64_t N, int64_t C) {
   dp.Fill(3);
   GluBackwardParams backward = Backward(dp, g, u, dg, du);
   backward.gate = gate;
-  ASSERT_TRUE(GluForward(Forward(g, u, p, gate), nullptr).ok());
-  ASSERT_TRUE(GluBackward(backward, nullptr).ok());
+  ASSERT_TRUE(GluForward(Forward(g, u, p, gate), TestStream()).ok());
+  ASSERT_TRUE(GluBackward(backward, TestStream()).ok());
   ExpectClose(
       p, Map(p, [&](int64_t i, int64_t c) { return Activation(gate, g.At(i, c)) * u.At(i, c); }));
   ExpectClose(du, Map(du, [&](int64_t i, int64_t c) {
@@ -101,7 +101,7 @@ TEST(GluTest, BackwardMatchesFiniteDifferences) {
     dp.Fill(6);
     GluBackwardParams backward = Backward(dp, g, u, dg, du);
     backward.gate = gate;
-    ASSERT_TRUE(GluBackward(backward, nullptr).ok());
+    ASSERT_TRUE(GluBackward(backward, TestStream()).ok());
     const std::vector<double> gates = Dense(g), ups = Dense(u), weights = Dense(dp);
     const auto loss = [&](const std::vector<double>& a, const std::vector<double>& b) {
       double sum = 0.0;
@@ -123,11 +123,11 @@ TEST(GluTest, WorksInPlaceOverAnyOperand) {
     g.Fill(7);
     u.Fill(8);
     dp.Fill(9);
-    ASSERT_TRUE(GluForward(Forward(g, u, p), nullptr).ok());
-    ASSERT_TRUE(GluBackward(Backward(dp, g, u, dg, du), nullptr).ok());
+    ASSERT_TRUE(GluForward(Forward(g, u, p), TestStream()).ok());
+    ASSERT_TRUE(GluBackward(Backward(dp, g, u, dg, du), TestStream()).ok());
     for (int over : {0, 1}) {
       Matrix in[] = {g, u};
-      ASSERT_TRUE(GluForward(Forward(in[0], in[1], in[over]), nullptr).ok());
+      ASSERT_TRUE(GluForward(Forward(in[0], in[1], in[over]), TestStream()).ok());
       EXPECT_EQ(in[over].bytes(), p.bytes());
     }
     for (int over_dg : {0, 1, 2}) {
@@ -135,7 +135,8 @@ TEST(GluTest, WorksInPlaceOverAnyOperand) {
         if (over_dg == over_du) continue;
         Matrix in[] = {dp, g, u};
         ASSERT_TRUE(
-            GluBackward(Backward(in[0], in[1], in[2], in[over_dg], in[over_du]), nullptr).ok());
+            GluBackward(Backward(in[0], in[1], in[2], in[over_dg], in[over_du]), TestStream())
+                .ok());
         EXPECT_EQ(in[over_dg].bytes(), dg.bytes());
         EXPECT_EQ(in[over_du].bytes(), du.bytes());
       }
@@ -143,12 +144,12 @@ TEST(GluTest, WorksInPlaceOverAnyOperand) {
     Matrix alone_dg(3, 127, dtype), alone_du(3, 127, dtype);
     GluBackwardParams b = Backward(dp, g, u, alone_dg, alone_du);
     b.du = nullptr;
-    ASSERT_TRUE(GluBackward(b, nullptr).ok());
+    ASSERT_TRUE(GluBackward(b, TestStream()).ok());
     EXPECT_EQ(alone_dg.bytes(), dg.bytes());
     b.du = alone_du.data();
     b.dg = nullptr;
     b.u = nullptr;
-    ASSERT_TRUE(GluBackward(b, nullptr).ok());
+    ASSERT_TRUE(GluBackward(b, TestStream()).ok());
     EXPECT_EQ(alone_du.bytes(), du.bytes());
   }
 }
@@ -166,8 +167,8 @@ TEST(GluTest, SaturatesWithoutOverflow) {
       }
       GluBackwardParams backward = Backward(one, g, one, dg, du);
       backward.gate = gate;
-      ASSERT_TRUE(GluForward(Forward(g, one, p, gate), nullptr).ok());
-      ASSERT_TRUE(GluBackward(backward, nullptr).ok());
+      ASSERT_TRUE(GluForward(Forward(g, one, p, gate), TestStream()).ok());
+      ASSERT_TRUE(GluBackward(backward, TestStream()).ok());
       EXPECT_NEAR(p.At(0, 0), 0.0, 1e-36);
       EXPECT_EQ(p.At(0, 1), g.At(0, 1));
       EXPECT_NEAR(dg.At(0, 0), 0.0, 1e-34);
@@ -187,9 +188,9 @@ TEST(GluTest, SameBitsForAllThreadCountsAndInstructionSets) {
       Matrix p(67, 1031, dtype), dg(67, 1031, dtype), du(67, 1031, dtype);
       GluBackwardParams backward = Backward(p, g, u, dg, du);
       backward.gate = gate;
-      EXPECT_TRUE(GluForward(Forward(g, u, p, gate), nullptr).ok());
-      EXPECT_TRUE(GluBackward(backward, nullptr).ok());
-      std::vector<uint8_t> bytes = p.bytes();
+      EXPECT_TRUE(GluForward(Forward(g, u, p, gate), TestStream()).ok());
+      EXPECT_TRUE(GluBackward(backward, TestStream()).ok());
+      Bytes bytes = p.bytes();
       bytes.insert(bytes.end(), dg.bytes().begin(), dg.bytes().end());
       bytes.insert(bytes.end(), du.bytes().begin(), du.bytes().end());
       return bytes;
@@ -199,11 +200,11 @@ TEST(GluTest, SameBitsForAllThreadCountsAndInstructionSets) {
 
 TEST(GluTest, RefusesBadArguments) {
   Matrix g(2, 31), u(2, 31), dp(2, 31), dg(2, 31), du(2, 31);
-  const std::vector<uint8_t> before = dg.bytes();
+  const Bytes before = dg.bytes();
   const auto refused = [&](auto change) {
     GluBackwardParams p = Backward(dp, g, u, dg, du);
     change(p);
-    return Name(GluBackward(p, nullptr));
+    return Name(GluBackward(p, TestStream()));
   };
   using P = GluBackwardParams;
   EXPECT_EQ(refused([](P& p) { p.u = nullptr; }), "null pointer: u");

@@ -62,7 +62,7 @@ TEST(SumSquaresTest, SameBitsForAllThreadCountsAndInstructionSets) {
     b.Fill(3);
     ExpectSameBitsEveryWay([&] {
       const double sum = SumOf({TensorOf(a), TensorOf(b)});
-      std::vector<uint8_t> bytes(sizeof(sum));
+      Bytes bytes(sizeof(sum));
       memcpy(bytes.data(), &sum, sizeof(sum));
       return bytes;
     });
@@ -74,13 +74,13 @@ TEST(SumSquaresTest, RefusesBadArguments) {
   NormTensor tensor = TensorOf(m);
   double sum = -1.0;
   const auto refused = [&] {
-    return Name(SumSquares({.tensors = &tensor, .count = 1, .sum_squares = &sum}, nullptr));
+    return Name(SumSquares({.tensors = &tensor, .count = 1, .sum_squares = &sum}, TestStream()));
   };
   tensor.n = -1;
   EXPECT_EQ(refused(), "bad shape: n");
   tensor = {.x = nullptr, .n = 3};
   EXPECT_EQ(refused(), "null pointer: x");
-  EXPECT_EQ(Name(SumSquares({.tensors = &tensor, .count = 1}, nullptr)),
+  EXPECT_EQ(Name(SumSquares({.tensors = &tensor, .count = 1}, TestStream())),
             "null pointer: sum_squares");
   EXPECT_EQ(sum, -1.0);
 }

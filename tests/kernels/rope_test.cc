@@ -12,8 +12,8 @@ namespace snug::kernels {
 namespace {
 
 // Unscaled.
-std::vector<float> Frequencies(int64_t D, double theta) {
-  std::vector<float> inv_freq;
+SharedVector<float> Frequencies(int64_t D, double theta) {
+  SharedVector<float> inv_freq;
   for (int64_t j = 0; j < D / 2; ++j) {
     inv_freq.push_back(static_cast<float>(std::pow(theta, -2.0 * static_cast<double>(j) / D)));
   }
@@ -22,10 +22,10 @@ std::vector<float> Frequencies(int64_t D, double theta) {
 
 // Positions of either type, in any order, as packed documents have them.
 TEST(RopeTableTest, MatchesReference) {
-  const std::vector<int32_t> narrow = {0, 1, 2, 0, 1, 16383, 131071};
-  const std::vector<int64_t> wide(narrow.begin(), narrow.end());
+  const SharedVector<int32_t> narrow = {0, 1, 2, 0, 1, 16383, 131071};
+  const SharedVector<int64_t> wide(narrow.begin(), narrow.end());
   for (int64_t D : {2, 6, 64, 66}) {
-    std::vector<float> inv_freq = Frequencies(D, 500000.0);
+    SharedVector<float> inv_freq = Frequencies(D, 500000.0);
     Matrix cos(1, 7 * D / 2), sin(1, 7 * D / 2), cos64(1, 7 * D / 2), sin64(1, 7 * D / 2);
     RopeTableParams p = {.positions = narrow.data(),
                          .inv_freq = inv_freq.data(),
@@ -33,7 +33,7 @@ TEST(RopeTableTest, MatchesReference) {
                          .sin = sin.floats(),
                          .N = 7,
                          .D = D};
-    ASSERT_TRUE(RopeTable(p, nullptr).ok());
+    ASSERT_TRUE(RopeTable(p, TestStream()).ok());
     const auto angle = [&](int64_t k) {
       return static_cast<double>(static_cast<float>(narrow[k / (D / 2)]) * inv_freq[k % (D / 2)]);
     };
@@ -43,7 +43,7 @@ TEST(RopeTableTest, MatchesReference) {
     p.position_type = IndexType::kI64;
     p.cos = cos64.floats();
     p.sin = sin64.floats();
-    ASSERT_TRUE(RopeTable(p, nullptr).ok());
+    ASSERT_TRUE(RopeTable(p, TestStream()).ok());
     EXPECT_EQ(cos.bytes(), cos64.bytes());
     EXPECT_EQ(sin.bytes(), sin64.bytes());
   }
@@ -72,7 +72,7 @@ TEST(RopeTableTest, RefusesANegativePosition) {
   float inv_freq[1], cos[2] = {7.0f, 7.0f}, sin[2];
   RopeTableParams p = {
       .positions = positions, .inv_freq = inv_freq, .cos = cos, .sin = sin, .N = 2, .D = 2};
-  EXPECT_EQ(Name(RopeTable(p, nullptr)), "bad index: positions");
+  EXPECT_EQ(Name(RopeTable(p, TestStream())), "bad index: positions");
   EXPECT_EQ(cos[0], 7.0f);
 }
 
@@ -126,14 +126,14 @@ TEST(RopeTest, ForwardAndBackwardMatchReference) {
     for (int64_t D : {2, 6, 32, 62, 66, 128}) {
       for (int64_t heads : {1, 3}) {
         Rotation rotation(5, heads, D, dtype);
-        ASSERT_TRUE(RopeForward(rotation.Params(), nullptr).ok());
+        ASSERT_TRUE(RopeForward(rotation.Params(), TestStream()).ok());
         ExpectClose(rotation.y, rotation.Expected(1.0));
-        ASSERT_TRUE(RopeBackward(rotation.Params(), nullptr).ok());
+        ASSERT_TRUE(RopeBackward(rotation.Params(), TestStream()).ok());
         ExpectClose(rotation.y, rotation.Expected(-1.0));
         const Matrix y = rotation.y;
         RopeParams p = rotation.Params();
         p.y = rotation.x.data();
-        ASSERT_TRUE(RopeBackward(p, nullptr).ok());
+        ASSERT_TRUE(RopeBackward(p, TestStream()).ok());
         EXPECT_EQ(rotation.x.bytes(), y.bytes());
       }
     }
@@ -156,17 +156,17 @@ TEST(RopeTest, TurnsTheFirstElementsOfAHead) {
     wide.R = 6;
     wide.x_stride = x.stride();
     wide.y_stride = y.stride();
-    ASSERT_TRUE(RopeForward(narrow.Params(), nullptr).ok());
-    ASSERT_TRUE(RopeForward(wide, nullptr).ok());
+    ASSERT_TRUE(RopeForward(narrow.Params(), TestStream()).ok());
+    ASSERT_TRUE(RopeForward(wide, TestStream()).ok());
     EXPECT_EQ(Dense(y), Map(y, [&](int64_t i, int64_t c) {
                 return c % 10 < 6 ? narrow.y.At(i, c / 10 * 6 + c % 10) : x.At(i, c);
               }));
     wide.y = x.data();
     wide.y_stride = x.stride();
-    ASSERT_TRUE(RopeForward(wide, nullptr).ok());
+    ASSERT_TRUE(RopeForward(wide, TestStream()).ok());
     EXPECT_EQ(Dense(x), Dense(y));
     wide.R = 12;
-    EXPECT_EQ(Name(RopeForward(wide, nullptr)), "bad shape: R");
+    EXPECT_EQ(Name(RopeForward(wide, TestStream())), "bad shape: R");
   }
 }
 
@@ -174,7 +174,7 @@ TEST(RopeTest, SameBitsForAllThreadCountsAndInstructionSets) {
   for (DType dtype : kTypes) {
     Rotation rotation(67, 7, 66, dtype);
     ExpectSameBitsEveryWay([&] {
-      EXPECT_TRUE(RopeForward(rotation.Params(), nullptr).ok());
+      EXPECT_TRUE(RopeForward(rotation.Params(), TestStream()).ok());
       return rotation.y.bytes();
     });
   }
@@ -182,11 +182,11 @@ TEST(RopeTest, SameBitsForAllThreadCountsAndInstructionSets) {
 
 TEST(RopeTest, RefusesBadArguments) {
   Rotation rotation(2, 3, 8, DType::kF32);
-  const std::vector<uint8_t> before = rotation.y.bytes();
+  const Bytes before = rotation.y.bytes();
   const auto refused = [&](auto change) {
     RopeParams p = rotation.Params();
     change(p);
-    return Name(RopeForward(p, nullptr));
+    return Name(RopeForward(p, TestStream()));
   };
   using P = RopeParams;
   EXPECT_EQ(refused([](P& p) { p.D = 7; }), "bad shape: D");

@@ -23,7 +23,7 @@ Matrix Noise(int64_t N, int64_t C, uint64_t seed) {
   Matrix x(N, C);
   for (int64_t i = 0; i < N; ++i)
     for (int64_t c = 0; c < C; ++c) x.Set(i, c, 0.0);
-  EXPECT_TRUE(AddUniformNoise(ParamsOf(x, seed), nullptr).ok());
+  EXPECT_TRUE(AddUniformNoise(ParamsOf(x, seed), TestStream()).ok());
   EXPECT_TRUE(x.GapsUntouched());
   return x;
 }
@@ -64,7 +64,7 @@ TEST(UniformNoiseTest, ItIsAFunctionOfItsSite) {
       for (int64_t c = 0; c < 33; ++c) other.Set(i, c, 0.0);
     UniformNoiseParams params = ParamsOf(other, 7);
     (which == 0 ? params.site.step : which == 1 ? params.site.micro_batch : params.site.op) += 1;
-    ASSERT_TRUE(AddUniformNoise(params, nullptr).ok());
+    ASSERT_TRUE(AddUniformNoise(params, TestStream()).ok());
     EXPECT_NE(other.bytes(), x.bytes()) << which;
   }
 }
@@ -79,7 +79,7 @@ TEST(UniformNoiseTest, ACallOfSomeRowsGivesTheirs) {
     params.x = parts.row(i);
     params.N = 1;
     params.first_row = i;
-    ASSERT_TRUE(AddUniformNoise(params, nullptr).ok());
+    ASSERT_TRUE(AddUniformNoise(params, TestStream()).ok());
   }
   EXPECT_EQ(parts.bytes(), whole.bytes());
 }
@@ -89,7 +89,7 @@ TEST(UniformNoiseTest, Bf16IsRoundedOnce) {
   Matrix x(3, 33, DType::kBF16);
   x.Fill(1);
   const Matrix before = x;
-  ASSERT_TRUE(AddUniformNoise(ParamsOf(x, 7), nullptr).ok());
+  ASSERT_TRUE(AddUniformNoise(ParamsOf(x, 7), TestStream()).ok());
   ExpectClose(x, Map(x, [&](int64_t i, int64_t c) { return before.At(i, c) + noise.At(i, c); }));
 }
 

@@ -8,13 +8,16 @@
 
 namespace snug::kernels::SNUG_ISA {
 
-// body(float{}) or body(bf16{}).
+// body(float{}), body(bf16{}) or body(f16{}).
 template <typename Body>
 static inline void ByType(DType dtype, Body body) {
-  if (dtype == DType::kF32) {
-    body(float{});
-  } else {
-    body(bf16{});
+  switch (dtype) {
+    case DType::kF32:
+      return body(float{});
+    case DType::kBF16:
+      return body(bf16{});
+    case DType::kF16:
+      return body(f16{});
   }
 }
 
