@@ -4,10 +4,13 @@
 #include <cmath>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/adamw.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/tensor_list.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(AdamWElements, void(const AdamWTensor&, const AdamWScalars&, Range));
 namespace {
 
 AdamWScalars ScalarsOf(const AdamWParams& p) {
@@ -53,7 +56,7 @@ Error AdamW(const AdamWParams& p, Stream stream) {
   cpu::ForSpans(
       p.tensors, p.count,
       [&](const cpu::Span& span, int64_t) {
-        BestLoops().adamw(p.tensors[span.tensor], scalars, span.elements);
+        AdamWElements(p.tensors[span.tensor], scalars, span.elements);
       },
       [](int64_t) {});
   return {};

@@ -12,6 +12,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/tiles.h"
 
 namespace snug::kernels::cpu {

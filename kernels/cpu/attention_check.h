@@ -25,7 +25,7 @@ class AttentionCheck {
         .That(s.window >= 0, ErrorCode::kBadValue, "window")
         .That(s.scale > 0.0f, ErrorCode::kBadValue, "scale")
         .That(s.softcap >= 0.0f, ErrorCode::kBadValue, "softcap")
-        .Type(s.dtype, "dtype");
+        .That(s.dtype == DType::kF32 || s.dtype == DType::kBF16, ErrorCode::kBadDType, "dtype");
     if (check_.ok()) Documents();
   }
 

@@ -4,10 +4,12 @@
 #include <cstring>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(BiasBackwardColumns, void(const BiasBackwardParams&, Range));
 
 Error BiasForward(const BiasForwardParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
@@ -33,7 +35,7 @@ Error BiasBackward(const BiasBackwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::BiasBackward, p, stream);
   cpu::ParallelColumns(p.C, p.N * p.C * SizeOf(p.dtype),
-                       [&](Range columns) { BestLoops().bias_backward(p, columns); });
+                       [&](Range columns) { BiasBackwardColumns(p, columns); });
   return {};
 }
 

@@ -2,10 +2,12 @@
 #include "kernels/cross_entropy.h"
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(CrossEntropyRows, void(const CrossEntropyParams&, Range));
 namespace {
 
 // A label in [0, V), or none where the row has weight 0.
@@ -35,7 +37,7 @@ Error CrossEntropy(const CrossEntropyParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::CrossEntropy, p, stream);
   cpu::ParallelFor(p.N, 4 * p.N * p.V * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().cross_entropy(p, rows); });
+                   [&](Range rows) { CrossEntropyRows(p, rows); });
   if (p.loss_sum == nullptr) return {};
   for (int64_t i = 0; i < p.N; ++i) *p.loss_sum += p.row_loss[i];
   return {};

@@ -2,10 +2,12 @@
 #include "kernels/dropout.h"
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(DropoutRows, void(const DropoutParams&, Range));
 
 Error Dropout(const DropoutParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
@@ -18,7 +20,7 @@ Error Dropout(const DropoutParams& p, Stream stream) {
   if (stream != nullptr) return cpu::OnStream(cuda::Dropout, p, stream);
   constexpr int64_t kCostOfWord = 8;  // In bytes of traffic that would take as long.
   cpu::ParallelFor(p.N, p.N * p.C * (2 * SizeOf(p.dtype) + kCostOfWord),
-                   [&](Range rows) { BestLoops().dropout(p, rows); });
+                   [&](Range rows) { DropoutRows(p, rows); });
   return {};
 }
 

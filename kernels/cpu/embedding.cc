@@ -2,10 +2,13 @@
 #include "kernels/embedding.h"
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(EmbeddingForwardRows, void(const EmbeddingForwardParams&, Range));
+SNUG_VERSIONS(EmbeddingBackwardColumns, void(const EmbeddingBackwardParams&, Range));
 
 Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
@@ -19,7 +22,7 @@ Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::EmbeddingForward, p, stream);
   cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().embedding_forward(p, rows); });
+                   [&](Range rows) { EmbeddingForwardRows(p, rows); });
   return {};
 }
 
@@ -35,7 +38,7 @@ Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::EmbeddingBackward, p, stream);
   cpu::ParallelColumns(p.C, p.N * p.C * (SizeOf(p.dtype) + 8),
-                       [&](Range columns) { BestLoops().embedding_backward(p, columns); });
+                       [&](Range columns) { EmbeddingBackwardColumns(p, columns); });
   return {};
 }
 

@@ -2,10 +2,13 @@
 #include "kernels/glu.h"
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(GluForwardRows, void(const GluForwardParams&, Range));
+SNUG_VERSIONS(GluBackwardRows, void(const GluBackwardParams&, Range));
 
 Error GluForward(const GluForwardParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
@@ -16,7 +19,7 @@ Error GluForward(const GluForwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::GluForward, p, stream);
   cpu::ParallelFor(p.N, 3 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().glu_forward(p, rows); });
+                   [&](Range rows) { GluForwardRows(p, rows); });
   return {};
 }
 
@@ -33,7 +36,7 @@ Error GluBackward(const GluBackwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::GluBackward, p, stream);
   cpu::ParallelFor(p.N, 5 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().glu_backward(p, rows); });
+                   [&](Range rows) { GluBackwardRows(p, rows); });
   return {};
 }
 

@@ -2,10 +2,12 @@
 #include "kernels/grad_norm.h"
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/tensor_list.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(SumSquaresElements, double(const NormTensor&, Range));
 
 Error SumSquares(const SumSquaresParams& p, Stream stream) {
   cpu::Check check(p.count, 1);
@@ -21,7 +23,7 @@ Error SumSquares(const SumSquaresParams& p, Stream stream) {
   cpu::ForSpans(
       p.tensors, p.count,
       [&](const cpu::Span& span, int64_t i) {
-        sums[i] = BestLoops().sum_squares(p.tensors[span.tensor], span.elements);
+        sums[i] = SumSquaresElements(p.tensors[span.tensor], span.elements);
       },
       [&](int64_t spans) {
         for (int64_t i = 0; i < spans; ++i) sum += sums[i];

@@ -2,10 +2,15 @@
 #include "kernels/rms_norm.h"
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(NormalizeForwardRows, void(const NormalizeForwardParams&, Range));
+SNUG_VERSIONS(NormalizeBackwardRows, void(const NormalizeBackwardParams&, Range));
+SNUG_VERSIONS(AffineForwardRows, void(const AffineForwardParams&, Range));
+SNUG_VERSIONS(AffineBackwardColumns, void(const AffineBackwardParams&, Range));
 
 Error NormalizeForward(const NormalizeForwardParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
@@ -17,7 +22,7 @@ Error NormalizeForward(const NormalizeForwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::NormalizeForward, p, stream);
   cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().normalize_forward(p, rows); });
+                   [&](Range rows) { NormalizeForwardRows(p, rows); });
   return {};
 }
 
@@ -31,7 +36,7 @@ Error NormalizeBackward(const NormalizeBackwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::NormalizeBackward, p, stream);
   cpu::ParallelFor(p.N, 3 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().normalize_backward(p, rows); });
+                   [&](Range rows) { NormalizeBackwardRows(p, rows); });
   return {};
 }
 
@@ -45,7 +50,7 @@ Error AffineForward(const AffineForwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::AffineForward, p, stream);
   cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().affine_forward(p, rows); });
+                   [&](Range rows) { AffineForwardRows(p, rows); });
   return {};
 }
 
@@ -64,7 +69,7 @@ Error AffineBackward(const AffineBackwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::AffineBackward, p, stream);
   cpu::ParallelColumns(p.C, 3 * p.N * p.C * SizeOf(p.dtype),
-                       [&](Range columns) { BestLoops().affine_backward(p, columns); });
+                       [&](Range columns) { AffineBackwardColumns(p, columns); });
   return {};
 }
 

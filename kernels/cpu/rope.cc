@@ -4,10 +4,12 @@
 #include <cmath>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(RopeRows, void(const RopeParams&, bool, Range));
 namespace {
 
 Error CheckRope(const RopeParams& p) {
@@ -28,7 +30,7 @@ Error Rotate(const RopeParams& p, bool backward, Stream stream) {
     return cpu::OnStream(backward ? cuda::RopeBackward : cuda::RopeForward, p, stream);
   }
   cpu::ParallelFor(p.N, 2 * p.N * p.heads * p.D * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().rope(p, backward, rows); });
+                   [&](Range rows) { RopeRows(p, backward, rows); });
   return {};
 }
 

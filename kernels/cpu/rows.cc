@@ -4,10 +4,13 @@
 #include <cstring>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(AddRowsRange, void(const AddRowsParams&, Range));
+SNUG_VERSIONS(CastRowsRange, void(const CastRowsParams&, Range));
 namespace {
 
 bool RisesStrictly(const void* index, IndexType type, int64_t n) {
@@ -52,7 +55,7 @@ void ScatterRow(const ScatterRowsParams& p, int64_t i) {
                              .a_dtype = p.dtype,
                              .b_dtype = p.dtype,
                              .y_dtype = p.dtype};
-  BestLoops().add_rows(add, {0, 1});
+  AddRowsRange(add, Range{0, 1});
 }
 
 // Clears the rows of y that no index names.
@@ -114,7 +117,7 @@ Error CastRows(const CastRowsParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::CastRows, p, stream);
   cpu::ParallelFor(p.N, p.N * p.C * (SizeOf(p.x_dtype) + SizeOf(p.y_dtype)),
-                   [&](Range rows) { BestLoops().cast_rows(p, rows); });
+                   [&](Range rows) { CastRowsRange(p, rows); });
   return {};
 }
 
@@ -131,7 +134,7 @@ Error AddRows(const AddRowsParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::AddRows, p, stream);
   const int64_t element = SizeOf(p.a_dtype) + SizeOf(p.b_dtype) + SizeOf(p.y_dtype);
-  cpu::ParallelFor(p.N, p.N * p.C * element, [&](Range rows) { BestLoops().add_rows(p, rows); });
+  cpu::ParallelFor(p.N, p.N * p.C * element, [&](Range rows) { AddRowsRange(p, rows); });
   return {};
 }
 

@@ -61,7 +61,7 @@ void WithEachInstructionSet(const Body& body) {
 
 // Below, at and above tiles, panels and blocks; in both types.
 TEST(AttentionTest, MatchesReferenceAtAllLengths) {
-  for (DType dtype : kTypes) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
     for (int64_t T : {1, 2, 31, 33, 64, 127, 257, 513}) Check({.lengths = {T}, .dtype = dtype});
   }
   Check({.lengths = {1100}, .heads = 1, .kv_heads = 1, .D = 16});
@@ -69,7 +69,7 @@ TEST(AttentionTest, MatchesReferenceAtAllLengths) {
 
 TEST(AttentionTest, MatchesReferenceAtAllHeadWidths) {
   WithEachInstructionSet([] {
-    for (DType dtype : kTypes) {
+    for (DType dtype : {DType::kF32, DType::kBF16}) {
       for (int64_t D : {1, 8, 16, 20, 64, 80, 96, 128, 256})
         Check({.lengths = {70}, .D = D, .dtype = dtype});
     }
@@ -78,7 +78,7 @@ TEST(AttentionTest, MatchesReferenceAtAllHeadWidths) {
 
 // Groups that are one slice, several, and one per head.
 TEST(AttentionTest, MatchesReferenceForAllGroups) {
-  for (DType dtype : kTypes) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
     for (auto [heads, kv_heads] : {std::pair<int64_t, int64_t>{4, 4},
                                    {4, 2},
                                    {4, 1},
@@ -110,7 +110,7 @@ TEST(AttentionTest, MatchesReferenceWithSoftcap) {
 
 // Packed documents of mixed lengths, an empty one among them.
 TEST(AttentionTest, MatchesReferenceForManyDocuments) {
-  for (DType dtype : kTypes)
+  for (DType dtype : {DType::kF32, DType::kBF16})
     Check({.lengths = {1, 70, 8, 0, 300, 33, 2, 64}, .heads = 4, .kv_heads = 2, .dtype = dtype});
 }
 
@@ -122,7 +122,7 @@ TEST(AttentionTest, MatchesReferenceForLargeScores) {
 // What generation with a cache does: one query or a few behind many keys, and the whole prompt at
 // once.
 TEST(AttentionTest, QueriesMayBeFewerThanKeys) {
-  for (DType dtype : kTypes) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
     for (int64_t window : {0, 1, 100}) {
       Attended run({.lengths = {1, 3, 40, 0, 1},
                     .heads = 4,

@@ -1,7 +1,8 @@
 // Inner loop of the bias' gradient.
+#include "kernels/bias.h"
 #include "kernels/cpu/loops/column_sums.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {

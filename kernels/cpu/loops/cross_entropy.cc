@@ -3,10 +3,11 @@
 #include <type_traits>
 
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/tanh.h"
 #include "kernels/cpu/loops/vector.h"
+#include "kernels/cross_entropy.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {

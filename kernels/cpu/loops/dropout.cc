@@ -1,6 +1,7 @@
 // Inner loops of dropout: 16 Philox blocks side by side give the words of 64 columns.
+#include "kernels/dropout.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {

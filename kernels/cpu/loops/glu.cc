@@ -1,7 +1,8 @@
 // Inner loops of the gated linear units.
+#include "kernels/glu.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {

@@ -1,9 +1,12 @@
 // Inner loops over parameters: AdamW and the sum of squares.
 #include <cmath>
 
+#include "kernels/adamw.h"
+#include "kernels/cpu/loops/adamw.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
+#include "kernels/grad_norm.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {

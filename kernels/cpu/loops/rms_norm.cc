@@ -3,8 +3,9 @@
 
 #include "kernels/cpu/loops/column_sums.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
+#include "kernels/rms_norm.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {
