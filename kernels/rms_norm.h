@@ -58,8 +58,8 @@ Error AffineForward(const AffineForwardParams& p, Stream stream);
 
 // dxhat = dz * (offset + gamma) and, each unless its pointer is null, dgamma (+)= sum_i dz * xhat.
 // `dxhat` may be `dz`. A column of dgamma is summed over rows in blocks of 32 in fp32, the blocks
-// in fp64 (on CUDA in parts, kernels/column_sums.h), so dividing rows among calls changes its last bits. Traffic: 3*N*C elements (2 without
-// dgamma) + 4*C bytes.
+// in fp64 (on CUDA in parts, kernels/column_sums.h), so dividing rows among calls changes its last
+// bits. Traffic: 3*N*C elements (2 without dgamma) + 4*C bytes.
 struct AffineBackwardParams {
   const void* dz = nullptr;     // (N, C), dtype
   const void* gamma = nullptr;  // (C), gamma_dtype; needed for dxhat

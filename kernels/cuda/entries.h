@@ -1,5 +1,5 @@
-// The CUDA side of each op, kernels/cuda/<op>.cu: called with checked arguments and a stream that is
-// not null; what arguments point to lies on the device, and only kernels may read it. Weak: in a
+// The CUDA side of each op, kernels/cuda/<op>.cu: called with checked arguments and a stream that
+// is not null; what arguments point to lies on the device, and only kernels may read it. Weak: in a
 // build without CUDA these functions are null.
 #ifndef KERNELS_CUDA_ENTRIES_H_
 #define KERNELS_CUDA_ENTRIES_H_
