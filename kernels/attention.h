@@ -4,9 +4,10 @@
 //   position(i) = keys - queries + i      the last query stands at the last key
 //   s[i,j] = scale * q[i] . k[j]          then softcap * tanh(s / softcap), if there is a softcap
 //   visible: position(i) - window < j <= position(i)      (window 0: all j <= position(i))
-//   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])        o[i] = sum_j p v[j]
+//   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])      o[i] = sum_j m p v[j]
+//   m[i,j] = 0 with probability `dropout`, else 1 / (1 - dropout)
 //   backward (Dao et al. 2022, alg. 4), delta[i] = do[i] . o[i]:
-//   dv[j] = sum_i p do[i]    ds[i,j] = p (do[i] . v[j] - delta[i]) (1 - tanh^2)
+//   dv[j] = sum_i m p do[i]    ds[i,j] = p (m do[i] . v[j] - delta[i]) (1 - tanh^2)
 //   dq[i] = scale sum_j ds k[j]           dk[j] = scale sum_i ds q[i]
 //
 // Query head h reads key head h / (heads / kv_heads); keys and values are never copied per head.
@@ -15,17 +16,21 @@
 // where the machine has them, so another instruction set gives other last bits; another number of
 // threads does not.
 //
+// m is drawn again whenever it is needed, as in kernels/dropout.h: key j of query row i (of q) and
+// head h is column j of row i * heads + h of a matrix as wide as the longest document's keys.
+//
 // Which path serves what:
-//   op                   | device | causal, documents, groups | window | softcap | queries < keys
-//   forward, fp32, bf16  | CPU    | this op                   | same   | same    | same
-//   backward, fp32, bf16 | CPU    | this op                   | same   | same    | not yet
-//   forward, backward    | CUDA   | not yet                   | ...    | ...     | ...
-// Dropout and biases of the scores: not yet, on no device.
+//   op         | device | causal, documents, groups | window | softcap | dropout | queries < keys
+//   forward    | CPU    | this op                   | same   | same    | same    | same
+//   backward   | CPU    | this op                   | same   | same    | same    | not yet
+//   both       | CUDA   | not yet                   | ...    | ...     | ...     | ...
+// in fp32 and bf16. Biases of the scores: on no device; no accepted family has them.
 #ifndef KERNELS_ATTENTION_H_
 #define KERNELS_ATTENTION_H_
 
 #include <cstdint>
 
+#include "kernels/philox.h"
 #include "kernels/types.h"
 
 namespace snug::kernels {
@@ -42,6 +47,8 @@ struct AttentionShape {
   int64_t window = 0;                   // >= 0
   float scale = 1.0f;                   // > 0
   float softcap = 0.0f;                 // >= 0
+  double dropout = 0.0;                 // [0, 1)
+  RandomSite site;                      // With dropout.
   DType dtype = DType::kF32;
 };
 

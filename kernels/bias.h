@@ -30,7 +30,7 @@ struct BiasBackwardParams {
   int64_t N = 0, C = 0;
   int64_t dy_stride = 0;
   DType dtype = DType::kF32;
-  bool accumulate = false;  // Without it and with N == 0, db becomes 0.
+  bool accumulate = false;    // Without it and with N == 0, db becomes 0.
   void* workspace = nullptr;  // On CUDA: ColumnSumsWorkspace(N, C) bytes
 };
 Error BiasBackward(const BiasBackwardParams& p, Stream stream);

@@ -71,7 +71,7 @@ struct AffineBackwardParams {
   DType dtype = DType::kF32;
   DType gamma_dtype = DType::kF32;
   float offset = 0.0f;
-  bool accumulate = false;  // Into dgamma. Without it and with N == 0, dgamma becomes 0.
+  bool accumulate = false;    // Into dgamma. Without it and with N == 0, dgamma becomes 0.
   void* workspace = nullptr;  // On CUDA, with dgamma: ColumnSumsWorkspace(N, C) bytes
 };
 Error AffineBackward(const AffineBackwardParams& p, Stream stream);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/check.h"
 
 namespace snug::kernels::cpu {
@@ -25,6 +26,8 @@ class AttentionCheck {
         .That(s.window >= 0, ErrorCode::kBadValue, "window")
         .That(s.scale > 0.0f, ErrorCode::kBadValue, "scale")
         .That(s.softcap >= 0.0f, ErrorCode::kBadValue, "softcap")
+        .That(s.dropout >= 0.0 && s.dropout < 1.0, ErrorCode::kBadValue, "dropout")
+        .That(s.dropout == 0.0 || s.site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op")
         .That(s.dtype == DType::kF32 || s.dtype == DType::kBF16, ErrorCode::kBadDType, "dtype");
     if (check_.ok()) Documents();
   }
@@ -64,6 +67,11 @@ class AttentionCheck {
     }
     check_.That(offsets, ErrorCode::kBadIndex, "query_offsets")
         .That(keys, ErrorCode::kBadIndex, "key_counts");
+    if (!check_.ok() || s_.dropout == 0.0) return;
+    constexpr int64_t kKeysPerBlock = 4;
+    const int64_t blocks = RoundUp(SizesOf(s_, 1).longest_keys, 64) / kKeysPerBlock;
+    check_.That(rows() * s_.heads * blocks <= static_cast<int64_t>(kMaxRandomBlocks),
+                ErrorCode::kBadShape, "query_offsets");
   }
   AttentionCheck& Rows(const void* x, const char* name, bool stride_fits, const char* stride_name) {
     if (!check_.ok() || rows() == 0) return *this;

@@ -108,6 +108,49 @@ TEST(AttentionTest, MatchesReferenceWithSoftcap) {
   });
 }
 
+// With the same words as the reference draws, forward and backward, whatever the blocks.
+TEST(AttentionTest, MatchesReferenceWithDropout) {
+  WithEachInstructionSet([] {
+    for (DType dtype : {DType::kF32, DType::kBF16}) {
+      for (double rate : {0.1, 0.9}) {
+        Check({.lengths = {300, 1, 70},
+               .heads = 4,
+               .kv_heads = 2,
+               .D = 16,
+               .dropout = rate,
+               .dtype = dtype});
+      }
+    }
+    Check({.lengths = {600}, .D = 8, .window = 90, .softcap = 5.0, .dropout = 0.3});
+  });
+}
+
+// Over many seeds the mean is what attention without dropout gives, and the variance that of its
+// terms: rate / (1 - rate) sum_j (p v[j])^2.
+TEST(AttentionTest, DropoutHasItsMeanAndVariance) {
+  constexpr int kSeeds = 2000;
+  constexpr double kRate = 0.25;
+  Attended plain({.lengths = {20}, .heads = 1, .kv_heads = 1, .D = 4});
+  plain.Forward();
+  Attended run({.lengths = {20}, .heads = 1, .kv_heads = 1, .D = 4, .dropout = kRate});
+  double mean = 0.0, square = 0.0, expected_variance = 0.0;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    AttentionForwardParams p = run.ForwardParams();
+    p.shape.site.seed = static_cast<uint64_t>(seed);
+    ASSERT_TRUE(AttentionForward(p, nullptr).ok());
+    mean += run.o.At(19, 0) / kSeeds;
+    square += run.o.At(19, 0) * run.o.At(19, 0) / kSeeds;
+  }
+  for (int64_t j = 0; j < 20; ++j) {
+    double s = 0.0;
+    for (int64_t c = 0; c < 4; ++c) s += plain.scale * plain.q.At(19, c) * plain.k.At(j, c);
+    const double term = std::exp(s - plain.lse.At(19, 0)) * plain.v.At(j, 0);
+    expected_variance += kRate / (1.0 - kRate) * term * term;
+  }
+  EXPECT_NEAR(mean, plain.o.At(19, 0), 4.0 * std::sqrt(expected_variance / kSeeds));
+  EXPECT_NEAR((square - mean * mean) / expected_variance, 1.0, 0.15);
+}
+
 // Packed documents of mixed lengths, an empty one among them.
 TEST(AttentionTest, MatchesReferenceForManyDocuments) {
   for (DType dtype : {DType::kF32, DType::kBF16})
@@ -358,6 +401,7 @@ TEST(AttentionTest, RefusesBadArguments) {
   EXPECT_EQ(forward([](F& p) { p.shape.window = -1; }), "bad value: window");
   EXPECT_EQ(forward([](F& p) { p.shape.scale = NAN; }), "bad value: scale");
   EXPECT_EQ(forward([](F& p) { p.shape.softcap = -1.0f; }), "bad value: softcap");
+  EXPECT_EQ(forward([](F& p) { p.shape.dropout = 1.0; }), "bad value: dropout");
   EXPECT_EQ(forward([](F& p) { p.k_stride = 15; }), "bad stride: k_stride");
   EXPECT_EQ(forward([](F& p) { p.lse = nullptr; }), "null pointer: lse");
   EXPECT_EQ(forward([](F& p) { p.workspace_bytes = 64; }), "bad value: workspace_bytes");

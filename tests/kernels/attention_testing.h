@@ -16,7 +16,7 @@ struct AttentionCase {
   std::vector<int64_t> lengths = {33};
   int64_t heads = 2, kv_heads = 2, D = 8;
   int64_t window = 0;
-  double softcap = 0.0;
+  double softcap = 0.0, dropout = 0.0;
   DType dtype = DType::kF32;
   double spread = 1.0;  // Deviation of q and k.
   // Keys before the first query of each document; then keys lie apart, in rows of their own.
@@ -36,6 +36,8 @@ struct Attended {
   // Expect success, and that the pattern is still there.
   void Forward();
   void Backward();
+  // What dropout makes of the probability of a row of q, a head and a key of its document.
+  double Kept(int64_t row, int64_t head, int64_t key) const;
 
   AttentionCase c;
   std::vector<int64_t> offsets = {0}, key_begins, key_counts;
@@ -63,7 +65,8 @@ struct Expected {
     const std::vector<double>&q, &k, &v;
   };
   struct Place {
-    int64_t row, head, first, end;  // The keys from first to before end.
+    int64_t row, head, first, end;  // The keys from first to before end,
+    int64_t document;               // the first of its document.
   };
   void QueryRow(const Attended& run, const Inputs& in, const Place& at);
 };

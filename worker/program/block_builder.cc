@@ -132,6 +132,7 @@ int BlockBuilder::Attention(int q, int k, int v, int64_t window) {
   attributes.head_width = config_.head_width;
   attributes.scale = config_.attention_scale();
   attributes.softcap = config_.attention_softcap;
+  attributes.dropout = config_.attention_dropout;
   attributes.window = window;
   return o;
 }

@@ -64,6 +64,7 @@ struct ModelConfig {
   double local_rope_theta = 0.0;   // Of the layers that slide, unscaled; 0: as the others.
   double query_scalar = 0.0;       // Scores are divided by its root; 0: by that of D.
   double attention_softcap = 0.0;  // 0: none.
+  double attention_dropout = 0.0;
   double logit_softcap = 0.0;      // 0: none.
   int64_t window = 0;              // Tokens that a query of a sliding layer sees, itself included.
   std::vector<bool> sliding;       // By layer; empty: none.

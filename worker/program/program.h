@@ -65,7 +65,7 @@ struct OpAttributes {
   int64_t rotary_width = 0;  // kRope: elements of a head that are turned; 0: all
   double epsilon = 0.0;      // kNormalize
   double scale = 0.0;        // kLoraLinear: alpha / r; kAttention: of q . k; kEmbedding
-  double dropout = 0.0;      // kLoraDown
+  double dropout = 0.0;      // kLoraDown, kAttention
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
   int64_t rank = 0;          // ... and how many are its
   double softcap = 0.0;  // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none

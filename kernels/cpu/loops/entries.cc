@@ -20,6 +20,7 @@ const Loops kLoops = {
     .store_rows = StoreTileRows,
     .multiply = MultiplyTile,
     .softmax = SoftmaxTileRows,
+    .keep = KeepTileRows,
     .gradient = GradientTileRows,
     .row_dots = RowDotsRows,
 };

@@ -11,6 +11,7 @@ void LoadTileForm(const LoadTile& p);
 void StoreTileRows(const StoreTile& p);
 void MultiplyTile(const TileProduct& p);
 void SoftmaxTileRows(const SoftmaxTile& p);
+void KeepTileRows(const KeepTile& p);
 void GradientTileRows(const GradientTile& p);
 void RowDotsRows(const RowDots& p);
 

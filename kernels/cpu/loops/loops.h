@@ -20,6 +20,7 @@ struct Loops {
   void (*store_rows)(const StoreTile&);
   void (*multiply)(const TileProduct&);
   void (*softmax)(const SoftmaxTile&);
+  void (*keep)(const KeepTile&);
   void (*gradient)(const GradientTile&);
   void (*row_dots)(const RowDots&);
 };

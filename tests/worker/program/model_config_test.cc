@@ -286,7 +286,7 @@ TEST(ModelConfigTest, RefusesOneFieldByNameAndValueAndSaysWhatIsAccepted) {
       {"architectures", {"LlamaForSequenceClassification"}, R"(accepted: ["LlamaForCausalLM"])"},
       {"hidden_act", "gelu", R"(hidden_act is "gelu"; accepted: "silu")"},
       {"attention_bias", 1, "attention_bias is 1; accepted: true, false"},
-      {"attention_dropout", 0.1, "attention_dropout is 0.1; accepted: 0"},
+      {"attention_dropout", 1.0, "attention_dropout is 1.0; accepted: a number from 0 to 0.99"},
       {"pretraining_tp", 2, "pretraining_tp is 2; accepted: 1"},
       {"is_causal", false, "is_causal is false; accepted: true"},
       {"quantization_config", {{"bits", 4}}, R"(is {"bits":4}; accepted: no such field)"},

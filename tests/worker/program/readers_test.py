@@ -166,7 +166,6 @@ class ReadersTest(unittest.TestCase):
         rope = {"rope_theta": 1e4, "factor": 2.0}
         cases = {
             'hidden_act is "gelu"': {"hidden_act": "gelu"},
-            "attention_dropout is 0.1": {"attention_dropout": 0.1},
             "pretraining_tp is 2": {"pretraining_tp": 2},
             'rope_type is "dynamic"': {"rope_parameters": {"rope_type": "dynamic", **rope}},
             'rope_type is "proportional"': {
