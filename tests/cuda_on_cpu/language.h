@@ -4,7 +4,6 @@
 
 #include "tests/cuda_on_cpu/emulator.h"
 
-#define __CUDA_ON_CPU__ 1
 #define __global__
 #define __device__
 #define __host__
