@@ -7,18 +7,15 @@
 #include <utility>
 
 #include "kernels/philox.h"
+#include "worker/weights/random_ops.h"
 
 namespace snug::train {
 namespace {
 
-// Draws of the two shuffles; ops of a step count from 0, so that no mask shares them.
-constexpr uint32_t kRowShuffle = kernels::kMaxRandomOps - 1;
-constexpr uint32_t kSequenceShuffle = kernels::kMaxRandomOps - 2;
-
 struct Draws {
   uint64_t seed = 0;
   int64_t epoch = 0;
-  uint32_t shuffle = kRowShuffle;
+  uint32_t shuffle = kRowShuffleOp;
 
   // A uniform draw from [0, bound). 64 random bits against a bound below 2^40: the bias is under
   // 2^-24.
@@ -123,7 +120,7 @@ EpochPlan PlanEpoch(const std::vector<int64_t>& row_tokens, const TrainingOption
   if (options.group_by_length && !options.packing) GroupByLength(order, row_tokens, options);
   std::vector<MicroBatch> sequences = SequencesOf(order, row_tokens, options);
   if (options.packing)
-    Shuffle(sequences, {.seed = options.seed, .epoch = epoch, .shuffle = kSequenceShuffle});
+    Shuffle(sequences, {.seed = options.seed, .epoch = epoch, .shuffle = kSequenceShuffleOp});
   EpochPlan plan;
   plan.micro_batches = Group(sequences, options.batch_rows);
   const auto batches = static_cast<int64_t>(plan.micro_batches.size());

@@ -16,6 +16,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/execute/tensor_view.h"
 #include "worker/execute/torch_errors.h"
+#include "worker/weights/random_ops.h"
 
 namespace snug::weights {
 namespace {
@@ -25,9 +26,6 @@ using program::DType;
 using program::Parameter;
 using program::TensorEntry;
 
-// Draws of a new adapter share the seed with dropout and shuffling, but no site: those count ops
-// from 0, shuffling takes the last.
-constexpr uint32_t kAdapterInitOp = kernels::kMaxRandomOps - 2;
 constexpr int kWords = 4;  // Per Philox block.
 
 // Of a tensor that is converted from where its elements are not aligned: small beside any model,
