@@ -61,4 +61,38 @@ Error AffineBackward(const AffineBackwardParams& p, Stream stream) {
   return {};
 }
 
+Error RmsNormForward(const RmsNormForwardParams& p, Stream stream) {
+  cpu::Check check(stream, p.N, p.C);
+  check.Type(p.dtype, "dtype")
+      .Type(p.gamma_dtype, "gamma_dtype")
+      .Rows(p.x, "x", p.x_stride, "x_stride")
+      .PerRow(p.gamma, "gamma")
+      .Rows(p.z, "z", p.z_stride, "z_stride")
+      .PerRow(p.r, "r")
+      .That(p.eps >= 0.0f, ErrorCode::kBadValue, "eps");
+  if (!check.ok()) return check.error();
+  cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
+                   [&](Range rows) { BestLoops().rms_norm_forward(p, rows); });
+  return {};
+}
+
+Error RmsNormBackward(const RmsNormBackwardParams& p, Stream stream) {
+  cpu::Check check(stream, p.N, p.C);
+  check.Type(p.dtype, "dtype")
+      .Type(p.gamma_dtype, "gamma_dtype")
+      .Rows(p.dz, "dz", p.dz_stride, "dz_stride")
+      .Rows(p.x, "x", p.x_stride, "x_stride")
+      .PerRow(p.r, "r");
+  if (p.dx != nullptr) check.PerRow(p.gamma, "gamma").Rows(p.dx, "dx", p.dx_stride, "dx_stride");
+  if (!check.ok()) return check.error();
+  if (p.dgamma != nullptr) {  // Before dx, which may be written over dz.
+    cpu::ParallelColumns(p.C, 2 * p.N * p.C * SizeOf(p.dtype),
+                         [&](Range columns) { BestLoops().rms_norm_backward_gamma(p, columns); });
+  }
+  if (p.dx == nullptr) return {};
+  cpu::ParallelFor(p.N, 3 * p.N * p.C * SizeOf(p.dtype),
+                   [&](Range rows) { BestLoops().rms_norm_backward(p, rows); });
+  return {};
+}
+
 }  // namespace snug::kernels

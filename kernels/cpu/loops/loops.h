@@ -37,6 +37,8 @@ struct Loops {
   void (*normalize_forward)(const NormalizeForwardParams&, Range);
   void (*normalize_backward)(const NormalizeBackwardParams&, Range);
   void (*affine_forward)(const AffineForwardParams&, Range);
+  void (*rms_norm_forward)(const RmsNormForwardParams&, Range);
+  void (*rms_norm_backward)(const RmsNormBackwardParams&, Range);  // dx
   void (*embedding_forward)(const EmbeddingForwardParams&, Range);
   void (*rope)(const RopeParams&, bool backward, Range);
   void (*glu_forward)(const GluForwardParams&, Range);
@@ -47,6 +49,7 @@ struct Loops {
   void (*add_rows)(const AddRowsParams&, Range);
   // Ranges of columns.
   void (*affine_backward)(const AffineBackwardParams&, Range);
+  void (*rms_norm_backward_gamma)(const RmsNormBackwardParams&, Range);
   void (*bias_backward)(const BiasBackwardParams&, Range);
   void (*embedding_backward)(const EmbeddingBackwardParams&, Range);
   // Ranges of elements.
