@@ -9,6 +9,7 @@ const OpFunctionTable& CpuOpFunctions() {
       {EmbeddingForward, EmbeddingBackward},
       {NormalizeForward, NormalizeBackward},
       {AffineForward, AffineBackward},
+      {RmsNormForward, RmsNormBackward},
       {LinearForward, LinearBackward},
       {LoraDownForward, LoraDownBackward},
       {LoraLinearForward, LoraLinearBackward},

@@ -38,13 +38,19 @@ int BlockBuilder::Embedding() {
 int BlockBuilder::RmsNorm(int x, const std::string& site, const std::string& weight,
                           int64_t vectors) {
   const int64_t width = type_.values[x].width;
-  const int xhat = AddValue(site + ".xhat", width);
-  const int r = AddCompanion(site + ".r", vectors);
-  AddOp({OpCode::kNormalize, site, {x}, {xhat, r}, {}, {}}).epsilon = config_.norm_epsilon;
-  const int z = AddValue(site + ".out", width);
   const int slot = AddSlot({.key = weight, .shape = {width / vectors}, .decay = false});
-  AddOp({OpCode::kAffine, site, {xhat}, {z}, {slot}, {}}).offset =
-      config_.unit_offset_norms ? 1.0 : 0.0;
+  const bool one_op = config_.unit_offset_norms;
+  const int xhat = one_op ? -1 : AddValue(site + ".xhat", width);
+  const int r = AddCompanion(site + ".r", vectors);
+  const int z = AddValue(site + ".out", width);
+  if (one_op) {
+    OpAttributes& norm = AddOp({OpCode::kRmsNorm, site, {x}, {z, r}, {slot}, {}});
+    norm.epsilon = config_.norm_epsilon;
+    norm.offset = 1.0;
+  } else {
+    AddOp({OpCode::kNormalize, site, {x}, {xhat, r}, {}, {}}).epsilon = config_.norm_epsilon;
+    AddOp({OpCode::kAffine, site, {xhat}, {z}, {slot}, {}});
+  }
   return z;
 }
 

@@ -20,6 +20,8 @@ constexpr OpRow kRows[kOpCodes] = {
     // dx = r (dxhat - xhat mean(dxhat xhat)): from the output, not the input (LowMemoryBP, MS-BP).
     {"normalize", [](Wanted w) { return w.inputs ? kOut0 | kOut1 : 0; }, 0, {kOverDOut}, 1},
     {"affine", InputForParameters, kIn0, {kOverDOut}, 0},
+    // From the input: an xhat that is kept would be rounded, and so would a z made of it.
+    {"rms_norm", [](Wanted) { return kIn0 | kOut1; }, kIn0, {kOverDOut}, 1},
     {"linear", InputForParameters, 0, {}, 1},
     {"lora_down", InputForParameters, 0, {}, 1},
     // Modules that read one z share za, and a fused one's results their columns of it.

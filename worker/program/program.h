@@ -21,7 +21,8 @@ namespace snug::program {
 enum class OpCode : uint8_t {
   kEmbedding,   // token ids -> x
   kNormalize,   // x -> xhat, r                  RMS: xhat = x * r, r = 1 / sqrt(mean(x^2) + eps)
-  kAffine,      // xhat -> z                     z = xhat * (offset + gamma)
+  kAffine,      // xhat -> z                     z = xhat * gamma
+  kRmsNorm,     // x -> z, r                     z = x * r * (offset + gamma), rounded but once
   kLinear,      // z -> y                        y = z W^T + bias
   kLoraDown,    // z -> za                       za = dropout(z) A^T, fp32; A: those of its modules
   kLoraLinear,  // z, za -> y                    y = z W^T + bias + scale * za B^T
@@ -31,7 +32,7 @@ enum class OpCode : uint8_t {
   kAdd,         // x, f -> y
   kHeadLoss,    // z -> (loss)                   chunks of rows; with gradient, dz in the same pass
 };
-inline constexpr int kOpCodes = 11;
+inline constexpr int kOpCodes = 12;
 
 struct Value {
   std::string site;   // Its name in its block: "norm1.xhat", "attention.q".
@@ -63,14 +64,14 @@ struct OpAttributes {
   int64_t kv_heads = 0;  // kAttention
   int64_t head_width = 0;
   int64_t rotary_width = 0;  // kRope: elements of a head that are turned; 0: all
-  double epsilon = 0.0;      // kNormalize
+  double epsilon = 0.0;      // kNormalize, kRmsNorm
   double scale = 0.0;        // kLoraLinear: alpha / r; kAttention: of q . k; kEmbedding
   double dropout = 0.0;      // kLoraDown, kAttention
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
   int64_t rank = 0;          // ... and how many are its
   double softcap = 0.0;  // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
   int64_t window = 0;    // kAttention: keys that a query sees, its own among them; 0: all
-  double offset = 0.0;   // kAffine
+  double offset = 0.0;   // kRmsNorm
   bool bias = false;     // kLinear, kLoraLinear: the last parameter
   int64_t row = 0;       // kLinear, kLoraLinear: of all its parameters, the first row that is its
   int64_t rows = 0;      // ... and how many are; 0: all

@@ -137,6 +137,7 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kEmbedding:
     case OpCode::kNormalize:
     case OpCode::kAffine:
+    case OpCode::kRmsNorm:
     case OpCode::kRope:
     case OpCode::kGlu:
     case OpCode::kAdd:

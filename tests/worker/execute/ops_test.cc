@@ -101,6 +101,12 @@ std::vector<Case> AdapterCases() {
   };
 }
 
+// Vectors (N, heads, width) to z and r.
+Tensors Normed(const Tensor& x, const Tensor& factor) {
+  const Tensor r = (x.square().mean(2, true) + 1e-5).rsqrt();
+  return {(x * r * factor).view({N(), -1}), r.squeeze(2)};
+}
+
 std::vector<Case> NormAndLinearCases() {
   return {
       {"normalize",
@@ -120,12 +126,26 @@ std::vector<Case> NormAndLinearCases() {
          const Tensor r = (heads.square().mean(2, true) + 1e-5).rsqrt();
          return Tensors{(heads * r).view({N(), 33}), r.squeeze(2)};
        }},
-      {"affine of 3 heads, weights less one",
-       OpOf(OpCode::kAffine, {.offset = 1.0}),
+      {"affine of 3 heads",
+       OpOf(OpCode::kAffine),
        {Random({N(), 33})},
        {Random({11})},
        [](const Tensors& in, const Tensors& w) {
-         return Tensors{(in[0].view({N(), 3, 11}) * (1.0 + w[0])).view({N(), 33})};
+         return Tensors{(in[0].view({N(), 3, 11}) * w[0]).view({N(), 33})};
+       }},
+      {"rms_norm",
+       OpOf(OpCode::kRmsNorm, {.epsilon = 1e-5}),
+       {Random({N(), 33}) * 3.0},
+       {Random({33})},
+       [](const Tensors& in, const Tensors& w) {
+         return Normed(in[0].view({N(), 1, 33}), w[0]);
+       }},
+      {"rms_norm of 3 heads, weights less one",
+       OpOf(OpCode::kRmsNorm, {.epsilon = 1e-5, .offset = 1.0}),
+       {Random({N(), 33}) * 3.0},
+       {Random({11})},
+       [](const Tensors& in, const Tensors& w) {
+         return Normed(in[0].view({N(), 3, 11}), 1.0 + w[0]);
        }},
       {"affine",
        OpOf(OpCode::kAffine),

@@ -187,24 +187,18 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
               a.scale *
               Weight(op, 0)[static_cast<size_t>(batch_->ids[static_cast<size_t>(n)] * y.width + i)];
         break;
-      case OpCode::kNormalize: {
-        const View r = Out(line, op, 1);
-        const int64_t width = x.width / r.width;
-        for (int64_t v = 0; v < r.width; ++v) {
-          const double* from = x.row(n) + v * width;
-          const double squares = std::inner_product(from, from + width, from, 0.0);
-          const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + a.epsilon);
-          for (int64_t i = 0; i < width; ++i) y.row(n)[v * width + i] = from[i] * scale;
-          r.row(n)[v] = scale;
-        }
+      case OpCode::kNormalize:
+        NormalizeForward(line, op, n);
         break;
-      }
       case OpCode::kAffine: {
         const std::vector<double>& gamma = Weight(op, 0);
         for (int64_t i = 0; i < x.width; ++i)
           y.row(n)[i] = x.row(n)[i] * (a.offset + gamma[static_cast<size_t>(i) % gamma.size()]);
         break;
       }
+      case OpCode::kRmsNorm:
+        RmsNormForward(line, op, n);
+        break;
       case OpCode::kLoraDown:
         LoraDownForward(op, x.row(n), x.width, y.row(n));
         break;
@@ -294,19 +288,6 @@ void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_
   }
 }
 
-void Interpreter::NormalizeBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View xhat = Out(line, op, 0), r = Out(line, op, 1), dx = DIn(line, op, 0);
-  const int64_t width = dx.width / r.width;
-  for (int64_t v = 0; v < r.width; ++v) {
-    const double* d = DOut(line, op, 0).row(n) + v * width;
-    const double* hat = xhat.row(n) + v * width;
-    double* to = dx.row(n) + v * width;
-    const double mean = std::inner_product(d, d + width, hat, 0.0) / static_cast<double>(width);
-    for (int64_t i = 0; i < width; ++i)
-      to[i] = r.row(n)[v] * (d[i] - hat[i] * mean) + ((line.accumulate & 1) != 0 ? to[i] : 0.0);
-  }
-}
-
 void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t n) {
   const View dy = DOut(line, op, 0), dx = DIn(line, op, 0);
   const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
@@ -346,6 +327,9 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
             (*d_gamma)[c] += dy.row(n)[i] * In(line, op, 0).row(n)[i];
           if (dx) dx.row(n)[i] = dy.row(n)[i] * (a.offset + Weight(op, 0)[c]);
         }
+        break;
+      case OpCode::kRmsNorm:
+        RmsNormBackward(line, op, n);
         break;
       case OpCode::kLoraDown:
         LoraDownBackward(line, op, n);

@@ -13,6 +13,8 @@ void NormalizeForward(const OpRun& run);
 void NormalizeBackward(const OpRun& run);
 void AffineForward(const OpRun& run);
 void AffineBackward(const OpRun& run);
+void RmsNormForward(const OpRun& run);
+void RmsNormBackward(const OpRun& run);
 void LinearForward(const OpRun& run);
 void LinearBackward(const OpRun& run);
 void LoraDownForward(const OpRun& run);
