@@ -22,6 +22,8 @@ using nlohmann::ordered_json;
 constexpr char kPeftVersion[] = "0.21.2";  // Whose format this is.
 constexpr char kDown[] = ".lora_A.weight";
 constexpr char kUp[] = ".lora_B.weight";
+constexpr char kEmbeddingDown[] = ".lora_embedding_A";
+constexpr char kEmbeddingUp[] = ".lora_embedding_B";
 constexpr char kWhole[] = ".weight";
 
 struct Halves {
@@ -78,8 +80,10 @@ absl::StatusOr<AdapterContents> ContentsOf(const std::vector<TensorBytes>& adapt
   for (const TensorBytes& tensor : adapter) {
     absl::string_view path = tensor.key;
     const bool named = absl::ConsumePrefix(&path, program::kAdapterPrefix);
-    const bool down = absl::ConsumeSuffix(&path, kDown);
-    if (named && !path.empty() && (down || absl::ConsumeSuffix(&path, kUp))) {
+    const bool down =
+        absl::ConsumeSuffix(&path, kDown) || absl::ConsumeSuffix(&path, kEmbeddingDown);
+    if (named && !path.empty() &&
+        (down || absl::ConsumeSuffix(&path, kUp) || absl::ConsumeSuffix(&path, kEmbeddingUp))) {
       Halves& halves = modules[std::string(path)];
       ASSIGN_OR_RETURN((down ? halves.down_rank : halves.up_rank), RankOf(tensor, down));
       continue;

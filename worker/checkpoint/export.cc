@@ -51,7 +51,7 @@ absl::Status FillAdapter(const std::string& folder, const ExportOptions& options
   ASSIGN_OR_RETURN(const AdapterContents contents, ContentsOf(adapter));
   ASSIGN_OR_RETURN(const std::string config,
                    AdapterConfigText(options, contents, base.tied_embeddings));
-  const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents);
+  const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents, base.model_type);
   ASSIGN_OR_RETURN(const std::string readme, AdapterReadmeText(options, contents, readers));
   ASSIGN_OR_RETURN(const std::string compatibility, CompatibilityText(readers));
   const std::vector<TensorBytes> written = base.tied_embeddings ? WithTiedHead(adapter) : adapter;

@@ -101,10 +101,11 @@ std::vector<Module> ModulesOf(const ModelConfig& config) {
 absl::Status Tie(const ModelConfig& config, LoraTargets& targets) {
   const std::string embedding = ModulePath(kEmbeddingKey), head = ModulePath(kHeadKey);
   for (const std::string& module : {embedding, head}) {
-    if (!targets.adapters.contains(module)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("lora.target_modules: an adapter of ", module,
-                     " is not computed; name it in modules_to_save to train it whole"));
+    if (!config.tied_embeddings || !targets.adapters.contains(module)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "lora.target_modules: ", module, " is one matrix with ", module == head ? embedding : head,
+        " (tie_word_embeddings): an adapter would change one use of it alone and "
+        "could not be merged; name embed_tokens in modules_to_save to train it"));
   }
   if (config.tied_embeddings && targets.saved.erase(head) > 0) targets.saved.insert(embedding);
   return absl::OkStatus();
@@ -134,11 +135,11 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
     RETURN_IF_ERROR(Tie(config, targets));
   }
   ProgramBuilder program(config, mode, std::move(targets));
-  BlockBuilder embedding("embedding", config, mode);
+  BlockBuilder embedding("embedding", config, mode, program.targets().adapters);
   embedding.Output(embedding.Embedding());
   program.AddBlock(program.AddType(embedding), -1);
   AddLayers(program, config, mode);
-  BlockBuilder head("head", config, mode);
+  BlockBuilder head("head", config, mode, program.targets().adapters);
   head.HeadLoss(head.RmsNorm(head.Input(config.width), "norm", "model.norm.weight"));
   program.AddBlock(program.AddType(head), -1);
   return program.Take();

@@ -33,6 +33,14 @@ constexpr int64_t kMaxConfigBytes = 1 << 20;
 struct Delta {
   View down, up;  // A (r, in), B (out, r), fp32.
   double scale = 0.0;
+  bool of_embedding = false;  // A (r, V), B (C, r): the transpose of B A is added.
+
+  // `sum` has `sum.size(0)` rows of the matrix, from `first` on.
+  void AddTo(at::Tensor& sum, int64_t first) const {
+    const at::Tensor a = execute::Matrix(down), b = execute::Matrix(up);
+    const at::Tensor left = (of_embedding ? a.t() : b).narrow(0, first, sum.size(0));
+    at::addmm_out(sum, sum, left, of_embedding ? b.t() : a, 1.0, scale);
+  }
 };
 
 at::ScalarType ScalarTypeOf(const std::string& dtype) {
@@ -94,17 +102,22 @@ class Merger {
     const program::Program& program = *request_.program;
     for (const program::Block& block : program.blocks) {
       for (const program::Op& op : program.types[static_cast<size_t>(block.type)].ops) {
-        if (op.code != program::OpCode::kLoraLinear) continue;
-        const auto key = [&](size_t i) {
-          const int slot = op.parameters[i];
-          return parameters()[static_cast<size_t>(block.parameters[static_cast<size_t>(slot)])].key;
-        };
-        const std::string path = key(0).substr(0, key(0).rfind('.'));
-        deltas_[key(0)] = {.down = Exact(program::AdapterKey(path, /*up=*/false)),
-                           .up = Exact(program::AdapterKey(path, /*up=*/true)),
-                           .scale = op.attributes.scale};
+        if (op.attributes.rank == 0) continue;  // Not adapted.
+        const bool embedding = op.code == program::OpCode::kLoraEmbedding;
+        const std::string key = embedding ? program::kEmbeddingKey : KeyOf(block, op);
+        const std::string path = key.substr(0, key.rfind('.'));
+        deltas_[key] = {.down = Exact(program::AdapterKey(path, /*up=*/false)),
+                        .up = Exact(program::AdapterKey(path, /*up=*/true)),
+                        .scale = op.attributes.scale,
+                        .of_embedding = embedding};
       }
     }
+  }
+
+  // Of an op's first parameter.
+  const std::string& KeyOf(const program::Block& block, const program::Op& op) const {
+    const auto slot = static_cast<size_t>(op.parameters[0]);
+    return parameters()[static_cast<size_t>(block.parameters[slot])].key;
   }
 
   const View& Exact(const std::string& key) const {
@@ -126,8 +139,7 @@ class Merger {
       }
       at::Tensor sum = at::from_blob(request_.memory, {rows.count, rows.width}, at::kFloat);
       sum.copy_(base);
-      at::addmm_out(sum, sum, execute::Matrix(delta->second.up.Rows(rows.first, rows.count)),
-                    execute::Matrix(delta->second.down), 1.0, delta->second.scale);
+      delta->second.AddTo(sum, rows.first);
       base.copy_(sum);
     });
   }

@@ -412,7 +412,8 @@ class Run {
     const std::vector<TensorBytes> weights = WeightsOf(*trainer_, Digits::kComputed);
     if (!attempt_.mode.lora) return checkpoint::ExportModel(Output(), options, weights);
     ASSIGN_OR_RETURN(const checkpoint::AdapterContents contents, checkpoint::ContentsOf(weights));
-    readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents);
+    readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents,
+                                     trainer_->program().config.model_type);
     return checkpoint::ExportAdapter(Output(), options, weights);
   }
 

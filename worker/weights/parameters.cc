@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <optional>
 #include <set>
 #include <utility>
@@ -60,24 +61,31 @@ View Shaped(void* data, const Parameter& parameter, DType dtype) {
   return {data, rows, parameter.elements() / rows, dtype};
 }
 
-// lora_A as PEFT: Kaiming uniform with a = sqrt(5), which is uniform in +-1/sqrt(in). lora_B: zero.
-void DrawAdapter(const View& to, bool up, uint64_t seed, uint32_t index) {
+// Number `which` of two independent normal ones from two in [0, 1) (Box and Muller 1958).
+float Normal(float first, float second, int64_t which) {
+  const float radius = std::sqrt(-2.0f * std::log(1.0f - first));
+  const float angle = 2.0f * std::numbers::pi_v<float> * second;
+  return radius * (which == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+// Half of a new adapter as PEFT draws it. lora_A: Kaiming uniform with a = sqrt(5), which is
+// uniform in +-1/sqrt(in); lora_B: zero. Of an embedding A is zero, and B normal.
+void DrawAdapter(const View& to, std::string_view key, uint64_t seed, uint32_t index) {
   auto* values = to.as<float>();
-  if (up) {
+  if (key.ends_with(".lora_B.weight") || key.ends_with(".lora_embedding_A")) {
     std::memset(values, 0, static_cast<size_t>(to.bytes()));
     return;
   }
+  const bool normal = key.ends_with(".lora_embedding_B");
   const float bound = 1.0f / std::sqrt(static_cast<float>(to.width));
   const kernels::RandomSite site{.seed = seed, .step = index, .op = kAdapterInitOp};
   for (int64_t i = 0; i < to.elements(); ++i) {
     const kernels::Random4 words = kernels::RandomBlock(site, static_cast<uint64_t>(i) / kWords);
-    values[i] = (2.0f * kernels::ToUniform(words.word[i % kWords]) - 1.0f) * bound;
+    const auto uniform = [&words](int64_t word) { return kernels::ToUniform(words.word[word]); };
+    const int64_t word = i % kWords, pair = word / 2 * 2;
+    values[i] = normal ? Normal(uniform(pair), uniform(pair + 1), word - pair)
+                       : (2.0f * uniform(word) - 1.0f) * bound;
   }
-}
-
-bool IsUp(const Parameter& parameter) {
-  constexpr std::string_view kUp = ".lora_B.weight";
-  return parameter.key.ends_with(kUp);
 }
 
 // A file may place a tensor at any byte; ATen reads elements only where they belong, so others go
@@ -135,7 +143,7 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry, device));
     if (mapped) used_files.insert(entry->file);
     if (entry == nullptr) {
-      DrawAdapter(result.views_.back().value, IsUp(parameter), options.seed, position);
+      DrawAdapter(result.views_.back().value, parameter.key, options.seed, position);
     }
     if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter, device));
     if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry, device));

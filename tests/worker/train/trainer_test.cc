@@ -69,8 +69,8 @@ absl::Status StepAndEvaluate(const AttemptOptions& attempt, Memory* memory) {
 // Mapped and converted weights alike: the cap that was predicted from config.json is reached and
 // enough, and one byte less is not.
 TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
-  for (const TrainingMode& mode :
-       {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16), FullMode(DType::kBF16)}) {
+  for (const TrainingMode& mode : {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16),
+                                   FullMode(DType::kBF16), LoraMode({"lm_head", "embed_tokens"})}) {
     for (const char* dtype : {"F32", "BF16", "F16"}) {
       for (int shift : {0, 1}) {
         AttemptOptions attempt = Attempt(mode, {.dtype = dtype, .shift = shift});

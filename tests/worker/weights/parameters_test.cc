@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -102,6 +103,36 @@ TEST(ParametersTest, AnyFileGivesTheSameValuesInThePredictedBytes) {
       }
     }
   }
+}
+
+// Sum of squares over the number of elements.
+double MeanSquare(const execute::View& view) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < view.elements(); ++i) sum += std::pow(ValueAt(view, i), 2);
+  return sum / static_cast<double>(view.elements());
+}
+
+// Uniform in +-1/sqrt(in) has a variance of 1/(3 in). Half of each adapter is zero, so that a new
+// one changes nothing.
+TEST(ParametersTest, NewAdaptersAreDrawnAsPeftDrawsThem) {
+  const TempFolder folder;
+  WriteModel(folder / "model", LargeModel());
+  const Program program =
+      ProgramOf(folder / "model", program::LoraMode({"lm_head", "embed_tokens"}));
+  const auto parameters =
+      Parameters::Load(program, {.model_dir = folder / "model"}, execute::TestDevice());
+  SNUG_ASSERT_OK(parameters);
+  std::map<std::string, double> mean_square;
+  for (size_t p = 0; p < program.parameters.size(); ++p) {
+    if (!program.parameters[p].adapter) continue;
+    mean_square[program.parameters[p].key] = MeanSquare(parameters->views()[p].value);
+  }
+  const std::string prefix = "base_model.model.";
+  ASSERT_EQ(mean_square.size(), 4u);
+  EXPECT_EQ(mean_square.at(prefix + "model.embed_tokens.lora_embedding_A"), 0.0);
+  EXPECT_NEAR(mean_square.at(prefix + "model.embed_tokens.lora_embedding_B"), 1.0, 0.2);
+  EXPECT_NEAR(mean_square.at(prefix + "lm_head.lora_A.weight"), 1.0 / (3 * 64), 1e-3);
+  EXPECT_EQ(mean_square.at(prefix + "lm_head.lora_B.weight"), 0.0);
 }
 
 // What the file has in fp32 is not lost to bf16: the value is the master's, rounded.
