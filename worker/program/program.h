@@ -117,6 +117,9 @@ struct Program {
   int first_layer_block() const { return 1; }
 };
 
+// Whether it has a row per token: the embedding, the head.
+inline bool IsTable(const Parameter& p) { return p.key == kEmbeddingKey || p.key == kHeadKey; }
+
 // Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
 inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }
 
