@@ -71,6 +71,13 @@ def without_saved_modules(model, _rows):
             weight.requires_grad_(False)
 
 
+def without_adapted_embedding(model, _rows):
+    """The embedding's adapter is there, but hardly added."""
+    for name, module in model.named_modules():
+        if isinstance(module, LoraLayer) and name.endswith("embed_tokens"):
+            module.scaling["default"] *= 1e-3
+
+
 class OracleTest(unittest.TestCase):
     """Small models; the same criteria as in parity_test."""
 

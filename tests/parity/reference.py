@@ -171,6 +171,8 @@ def key_of(name):
     """The key in our files of a torch parameter: PEFT's without the adapter's name."""
     for part in (".lora_A", ".lora_B"):
         name = name.replace(f"{part}.default.", f"{part}.")
+    for part in (".lora_embedding_A", ".lora_embedding_B"):
+        name = name.replace(f"{part}.default", part)
     return name.replace(".modules_to_save.default.", ".")
 
 

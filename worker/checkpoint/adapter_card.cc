@@ -22,6 +22,8 @@ using nlohmann::ordered_json;
 constexpr char kPeftVersion[] = "0.21.2";  // Whose format this is.
 constexpr char kDown[] = ".lora_A.weight";
 constexpr char kUp[] = ".lora_B.weight";
+constexpr char kEmbeddingDown[] = ".lora_embedding_A";
+constexpr char kEmbeddingUp[] = ".lora_embedding_B";
 constexpr char kWhole[] = ".weight";
 
 struct Halves {
@@ -78,8 +80,10 @@ absl::StatusOr<AdapterContents> ContentsOf(const std::vector<TensorBytes>& adapt
   for (const TensorBytes& tensor : adapter) {
     absl::string_view path = tensor.key;
     const bool named = absl::ConsumePrefix(&path, program::kAdapterPrefix);
-    const bool down = absl::ConsumeSuffix(&path, kDown);
-    if (named && !path.empty() && (down || absl::ConsumeSuffix(&path, kUp))) {
+    const bool down =
+        absl::ConsumeSuffix(&path, kDown) || absl::ConsumeSuffix(&path, kEmbeddingDown);
+    if (named && !path.empty() &&
+        (down || absl::ConsumeSuffix(&path, kUp) || absl::ConsumeSuffix(&path, kEmbeddingUp))) {
       Halves& halves = modules[std::string(path)];
       ASSIGN_OR_RETURN((down ? halves.down_rank : halves.up_rank), RankOf(tensor, down));
       continue;
@@ -205,6 +209,17 @@ absl::StatusOr<std::string> AdapterConfigText(const ExportOptions& options,
   return JsonText(config, kIndent);
 }
 
+namespace {
+
+// The line of code without which the base is too small.
+std::string ResizeText(const ExportOptions& options) {
+  if (options.vocabulary == 0) return "";
+  return absl::StrCat("base.resize_token_embeddings(", options.vocabulary,
+                      ")  # for added tokens; the tokenizer here has them\n");
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
                                               const AdapterContents& contents,
                                               const std::vector<ReaderReport>& readers) {
@@ -225,7 +240,7 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
       OptionsText(lora, contents),
       "\n- weights in fp32; `metrics.jsonl` has the training's losses\n\n",
       "```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n",
-      "base = AutoModelForCausalLM.from_pretrained(BASE)\n",
+      "base = AutoModelForCausalLM.from_pretrained(BASE)\n", ResizeText(options),
       "model = PeftModel.from_pretrained(base, THIS_FOLDER)\n```\n\n", "### Where it loads\n\n",
       CompatibilityTable(readers), "\n### Framework versions\n\n- PEFT ", kPeftVersion, "\n");
 }

@@ -69,7 +69,7 @@ std::vector<std::string> Fingerprint(const program::Program& program) {
   }
   for (const program::Block& block : program.blocks) {
     for (const program::Op& op : program.types[block.type].ops) {
-      if (op.code != program::OpCode::kLoraLinear) continue;
+      if (op.attributes.rank == 0) continue;  // Not adapted.
       lines.push_back(
           absl::StrCat(op.name, " of layer ", block.layer, " with scale ", op.attributes.scale));
     }

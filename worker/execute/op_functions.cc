@@ -13,6 +13,7 @@ const OpFunctionTable& CpuOpFunctions() {
       {LinearForward, LinearBackward},
       {LoraDownForward, LoraDownBackward},
       {LoraLinearForward, LoraLinearBackward},
+      {LoraEmbeddingForward, LoraEmbeddingBackward},
       {RopeForward, RopeBackward},
       {AttentionForward, AttentionBackward},
       {GluForward, GluBackward},

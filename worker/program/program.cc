@@ -11,6 +11,9 @@ int64_t Parameter::elements() const {
 }
 
 std::string AdapterKey(const std::string& module_path, bool up) {
+  if (absl::StrCat(module_path, ".weight") == kEmbeddingKey) {
+    return absl::StrCat(kAdapterPrefix, module_path, ".lora_embedding_", up ? "B" : "A");
+  }
   return absl::StrCat(kAdapterPrefix, module_path, up ? ".lora_B.weight" : ".lora_A.weight");
 }
 

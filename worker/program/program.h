@@ -26,11 +26,12 @@ enum class OpCode : uint8_t {
   kLinear,      // z -> y                        y = z W^T + bias
   kLoraDown,    // z -> za                       za = dropout(z) A^T, fp32; A: those of its modules
   kLoraLinear,  // z, za -> y                    y = z W^T + bias + scale * za B^T
-  kRope,        // q -> q
-  kAttention,   // q, k, v -> o, lse             causal, within each document
-  kGlu,         // g, u -> p                     p = activation(g) * u
-  kAdd,         // x, f -> y
-  kHeadLoss,    // z -> (loss)                   chunks of rows; with gradient, dz in the same pass
+  kLoraEmbedding,  // token ids, x -> y          y = x + scale * A[:, ids]^T B^T
+  kRope,           // q -> q
+  kAttention,      // q, k, v -> o, lse          causal, within each document
+  kGlu,            // g, u -> p                  p = activation(g) * u
+  kAdd,            // x, f -> y
+  kHeadLoss,  // z[, za] -> (loss)               chunks of rows; with gradient, dz in the same pass
 };
 inline constexpr int kOpCodes = 12;
 
@@ -44,6 +45,7 @@ struct Value {
 // Two names that a tied model's files may give to one matrix.
 inline constexpr char kEmbeddingPath[] = "model.embed_tokens";  // The module.
 inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
+inline constexpr char kHeadPath[] = "lm_head";
 inline constexpr char kHeadKey[] = "lm_head.weight";
 
 // A tensor that the program reads and perhaps trains.
@@ -65,10 +67,11 @@ struct OpAttributes {
   int64_t head_width = 0;
   int64_t rotary_width = 0;  // kRope: elements of a head that are turned; 0: all
   double epsilon = 0.0;      // kNormalize, kRmsNorm
-  double scale = 0.0;        // kLoraLinear: alpha / r; kAttention: of q . k; kEmbedding
+  double scale = 0.0;        // Of an adapter: alpha / r; kAttention: of q . k; kEmbedding
+  double table_scale = 1.0;  // kLoraEmbedding: kEmbedding's
   double dropout = 0.0;      // kLoraDown, kAttention
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
-  int64_t rank = 0;          // ... and how many are its
+  int64_t rank = 0;          // ... and how many are its; kLoraEmbedding, kHeadLoss
   double softcap = 0.0;  // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
   int64_t window = 0;    // kAttention: keys that a query sees, its own among them; 0: all
   double offset = 0.0;   // kRmsNorm
@@ -114,6 +117,9 @@ struct Program {
   const BlockType& type_of(int block) const { return types[blocks[block].type]; }
   int first_layer_block() const { return 1; }
 };
+
+// Whether it has a row per token: the embedding, the head.
+inline bool IsTable(const Parameter& p) { return p.key == kEmbeddingKey || p.key == kHeadKey; }
 
 // Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
 inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }

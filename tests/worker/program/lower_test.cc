@@ -57,7 +57,9 @@ std::vector<Model> Models() {
   std::vector<Model> models = {{"llama", FullMode()},
                                {"llama", LoraMode({"all-linear"})},
                                {"llama", LoraMode({"q_proj", "v_proj"})},
-                               {"llama", LoraMode({"layers.1.mlp.down_proj"})}};
+                               {"llama", LoraMode({"layers.1.mlp.down_proj"})},
+                               {"llama", LoraMode({"lm_head"})},
+                               {"llama", LoraMode({"lm_head", "embed_tokens", "up_proj"})}};
   for (const std::string& family : FamilyNames()) {
     models.push_back({family, FullMode()});
     models.push_back({family, LoraMode({"all-linear"})});

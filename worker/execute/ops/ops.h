@@ -21,6 +21,8 @@ void LoraDownForward(const OpRun& run);
 void LoraDownBackward(const OpRun& run);
 void LoraLinearForward(const OpRun& run);
 void LoraLinearBackward(const OpRun& run);
+void LoraEmbeddingForward(const OpRun& run);
+void LoraEmbeddingBackward(const OpRun& run);
 void RopeForward(const OpRun& run);
 void RopeBackward(const OpRun& run);
 void AttentionForward(const OpRun& run);
