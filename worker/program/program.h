@@ -33,7 +33,7 @@ enum class OpCode : uint8_t {
   kAdd,            // x, f -> y
   kHeadLoss,  // z[, za] -> (loss)               chunks of rows; with gradient, dz in the same pass
 };
-inline constexpr int kOpCodes = 12;
+inline constexpr int kOpCodes = 13;
 
 struct Value {
   std::string site;   // Its name in its block: "norm1.xhat", "attention.q".
@@ -87,8 +87,7 @@ struct Op {
   std::string name;         // For messages: "self_attn.q_proj".
   std::vector<int> inputs;  // Values of the block.
   std::vector<int> outputs;
-  std::vector<int>
-      parameters;  // Slots of the block type: Block::parameters[slot] is the program's.
+  std::vector<int> parameters;  // Slots: Block::parameters[slot] is the program's.
   OpAttributes attributes;
 };
 
@@ -130,8 +129,7 @@ struct TrainingMode {
   DType compute = DType::kF32;
 };
 
-// The program of a model family. Errors: a target module that the model does not have (naming those
-// it has).
+// The program of a model family. Errors: target modules that the model does not have.
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode);
 
 inline constexpr char kAdapterPrefix[] = "base_model.model.";
@@ -140,13 +138,11 @@ inline constexpr char kAdapterPrefix[] = "base_model.model.";
 // model.layers.0.self_attn.q_proj.
 std::string AdapterKey(const std::string& module_path, bool up);
 
-// The key of a parameter that an adapter's file holds: its own, and what is trained whole beside
-// it.
+// The key of a parameter that an adapter's file holds: its own, and what is trained beside it.
 std::string AdapterFileKey(const Parameter& parameter);
 inline bool InAdapterFile(const Parameter& p) { return p.adapter || p.saved; }
 
-// Whether any parameter of blocks[0 .. block] is trained: then the gradient of its output is
-// wanted.
+// By block: whether any parameter up to it is trained, so that its output's gradient is wanted.
 std::vector<bool> OutputGradientWanted(const Program& program);
 
 }  // namespace snug::program
