@@ -65,6 +65,7 @@ constexpr Synonym kSynonyms[] = {
     {"sequence_len", "training.max_seq_length"},
     {"sequence_length", "training.max_seq_length"},
     {"suffix", "display_name"},
+    {"tokens", "added_tokens"},
     {"train_file", "dataset"},
     {"training_file", "dataset"},
     {"use_packing", "training.packing"},
@@ -94,6 +95,7 @@ constexpr Translation kTranslations[] = {
     {"lora_target", "all", "lora.target_modules", "all-linear"},
     {"lora_target_linear", "true", "lora.target_modules", "all-linear"},
     {"report_to", "none", "", ""},
+    {"resize_vocab", "true", "", ""},
     {"torch_dtype", "bfloat16", "training.precision", "bf16"},
     {"torch_dtype", "float32", "training.precision", "fp32"},
     {"use_dora", "false", "", ""},
@@ -113,6 +115,8 @@ constexpr const char kNoQuantisation[] =
 constexpr Refusal kRefusals[] = {
     {"activation_checkpointing", kPlanDecides},
     {"adapter", "the adapters here are lora; without one it is method: full"},
+    {"add_special_tokens", "give added_tokens: tokens that text is split at; decoding shows them"},
+    {"add_tokens", "give added_tokens, a list: [\"<a>\", \"<b>\"]"},
     {"bf16", "true or false"},
     {"bias", "no biases are trained beside an adapter: leave it out (none)"},
     {"deepspeed", "a job runs on one device"},
@@ -128,6 +132,8 @@ constexpr Refusal kRefusals[] = {
     {"report_to",
      "metrics go to metrics.jsonl and to Prometheus; no other service is reported to: leave it "
      "out, or say none"},
+    {"resize_vocab", "the embedding grows with added_tokens, and only then: leave it out"},
+    {"special_tokens", "the model's own are kept; new tokens are added_tokens"},
     {"torch_dtype", "the precisions are fp32 and bf16"},
     {"use_dora", "DoRA is not offered; lora with use_rslora is"},
     {"use_peft", "give method: lora or full"},

@@ -23,6 +23,12 @@ absl::Status PrepareFailed(const RunResult& result, absl::string_view message) {
 
 }  // namespace
 
+std::vector<std::string> AddedTokenOptions(const v1::JobSpec& spec) {
+  std::vector<std::string> options;
+  for (const std::string& token : spec.added_tokens()) options.push_back("--added-token=" + token);
+  return options;
+}
+
 std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   std::vector<std::string> options;
   // One argument each: a template may begin with a dash.
@@ -38,6 +44,7 @@ std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   if (off(spec.has_assistant_only_loss(), spec.assistant_only_loss()))
     add("--assistant-only-loss", "0");
   if (spec.mask_history()) add("--mask-history", "1");
+  for (const std::string& option : AddedTokenOptions(spec)) options.push_back(option);
   return options;
 }
 

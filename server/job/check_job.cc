@@ -14,6 +14,7 @@
 #include "server/job/inherit_adapter.h"
 #include "server/job/random_id.h"
 #include "server/plan/planner.h"
+#include "worker/program/added_tokens.h"
 #include "worker/program/model_config.h"
 #include "worker/program/plan.h"
 #include "worker/program/safetensors.h"
@@ -21,16 +22,20 @@
 namespace snug::server {
 namespace {
 
+constexpr char kAddedTokens[] = "added_tokens";
+constexpr char kAddedTokensField[] = "spec.added_tokens";
+
 // Messages of the readers name file and field.
 void AddStatus(std::vector<Violation>& found, const char* field, const char* reason,
                const absl::Status& status) {
   if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
 }
 
-// Of LoraSpec, which the program's own messages begin with: "lora.rank_pattern: ...".
+// What the program's own messages begin with: "lora.rank_pattern: ...".
 std::string FieldOf(const absl::Status& status) {
   const absl::string_view message = status.message();
-  if (!absl::StartsWith(message, "lora.")) return "spec.model";
+  const bool named = absl::StartsWith(message, "lora.") || absl::StartsWith(message, kAddedTokens);
+  if (!named) return "spec.model";
   return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
 
@@ -77,6 +82,11 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
     AddStatus(found, "spec.model", "BAD_MODEL_CONFIG", config.status());
     return config.status();
   }
+  const auto& tokens = job.spec.added_tokens();
+  const absl::Status added =
+      program::AddTokens(job.model_dir, {tokens.begin(), tokens.end()}, *config);
+  AddStatus(found, kAddedTokensField, "BAD_ADDED_TOKENS", added);
+  if (!added.ok()) return added;
   const int64_t limit = config->max_positions;
   if (job.spec.training().max_seq_length() > limit)
     found.push_back({"spec.training.max_seq_length",
@@ -86,7 +96,10 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
   FillDefaults(job.spec, limit);
   absl::StatusOr<program::Program> program = program::BuildProgram(*config, ModeOf(job.spec));
   if (!program.ok()) {
-    AddStatus(found, FieldOf(program.status()).c_str(), "BAD_TARGET_MODULES", program.status());
+    const std::string field = FieldOf(program.status());
+    AddStatus(found, field.c_str(),
+              field == kAddedTokensField ? "BAD_ADDED_TOKENS" : "BAD_TARGET_MODULES",
+              program.status());
     return program.status();
   }
   if (!job.spec.memory().stash().empty())
@@ -94,7 +107,7 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
               program::PinnedPlan(*program, PatternsOf(job.spec)).status());
   absl::StatusOr<program::TensorIndex> index = program::ReadModelIndex(job.model_dir);
   AddStatus(found, "spec.model", "BAD_WEIGHTS",
-            index.ok() ? program::CheckWeights(*program, *index) : index.status());
+            index.ok() ? program::CheckBaseWeights(*program, *index) : index.status());
   return program;
 }
 

@@ -209,6 +209,17 @@ absl::StatusOr<std::string> AdapterConfigText(const ExportOptions& options,
   return JsonText(config, kIndent);
 }
 
+namespace {
+
+// The line of code without which the base is too small.
+std::string ResizeText(const ExportOptions& options) {
+  if (options.vocabulary == 0) return "";
+  return absl::StrCat("base.resize_token_embeddings(", options.vocabulary,
+                      ")  # for added tokens; the tokenizer here has them\n");
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
                                               const AdapterContents& contents,
                                               const std::vector<ReaderReport>& readers) {
@@ -229,7 +240,7 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
       OptionsText(lora, contents),
       "\n- weights in fp32; `metrics.jsonl` has the training's losses\n\n",
       "```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n",
-      "base = AutoModelForCausalLM.from_pretrained(BASE)\n",
+      "base = AutoModelForCausalLM.from_pretrained(BASE)\n", ResizeText(options),
       "model = PeftModel.from_pretrained(base, THIS_FOLDER)\n```\n\n", "### Where it loads\n\n",
       CompatibilityTable(readers), "\n### Framework versions\n\n- PEFT ", kPeftVersion, "\n");
 }

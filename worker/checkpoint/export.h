@@ -15,9 +15,10 @@ namespace snug::checkpoint {
 struct ExportOptions {
   std::string model_dir;  // The base: config.json, generation_config.json and tokenizer files are
                           // carried along.
-  std::string data_dir;   // The prepared dataset: a chat template in it replaces the base's.
+  std::string data_dir;   // The prepared dataset: what it has of these files replaces the base's.
   std::string base_model_name;  // For adapter_config.json.
   program::LoraConfig lora;     // Adapter export only.
+  int64_t vocabulary = 0;       // Where tokens were added: with them. 0: the base's.
   std::string metrics_file;     // Copied to metrics.jsonl.
   std::string display_name;     // For README.md of an adapter; may be empty.
 };

@@ -15,6 +15,7 @@ import os
 
 from chat_template import ChatTemplate, TemplateFailed
 from errors import PrepareError, bad_row
+from model import TEMPLATE_FILE
 
 # Contents that no template treats in a way of its own, and that share no first or last character.
 SENTINELS = ("QX", "ZW")
@@ -47,9 +48,10 @@ class Chats:
         """Fields of snug.v1.DatasetSummary."""
         return {"chat_template": ", ".join(sorted(t.source for t in self._known.values()))}
 
-    def new_template(self):
-        """The text of a template that the model has not, and its readers will need; or None."""
-        return next((t.text for t in self._known.values() if not t.is_models), None)
+    def new_files(self):
+        """{name: text} of a template that the model has not, and its readers will need."""
+        texts = (t.text for t in self._known.values() if not t.is_models)
+        return {TEMPLATE_FILE: text for text in texts}
 
     def warnings(self):
         return [

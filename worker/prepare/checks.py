@@ -21,6 +21,7 @@ class Checks:
         self.counts = collections.Counter()
         self._digests = set()
         self._unused = set()
+        self._new_ids = set(model.new_ids)  # Of added tokens, until a row has them.
         self._turn_ends = collections.Counter()  # token id, or None -> rows of chat
         self._decoded = {}
 
@@ -40,6 +41,7 @@ class Checks:
         cut = example.whole_tokens - len(ids)
         counts["truncated_rows"] += cut > 0
         counts["truncated_tokens"] += cut
+        self._new_ids.difference_update(ids)
         counts["tokens"] += len(ids)
         counts["trained_tokens"] += len(trained)
         counts["border_rows"] += example.border_moved
@@ -118,6 +120,9 @@ class Checks:
         for name, text in texts.items():
             if counts[name]:
                 yield f"{counts[name]} rows {text}"
+        if self._new_ids:
+            never = ", ".join(repr(self._text(token)) for token in sorted(self._new_ids))
+            yield f"added tokens that no row has, so that nothing is learned of them: {never}"
         if self._unused:
             yield "keys that are not used: " + ", ".join(sorted(self._unused))
 

@@ -21,8 +21,10 @@ MORE_TEMPLATES = "additional_chat_templates"
 class Model:
     """Files are read when they are asked for: rows that are tokens already need no tokenizer."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, new_tokens=()):
+        """`new_tokens`: texts that the tokenizer gets as tokens, one id each."""
         self.directory = directory
+        self.new_tokens = new_tokens
         config = self._read_json("config.json")
         if config is None:
             raise self.bad("config.json", "no such file")
@@ -38,6 +40,13 @@ class Model:
         self._tokenizer = None
         self._special = None
         self._added = None
+        if new_tokens:
+            self.vocab_size = max(self.vocab_size, self.new_ids[-1] + 1)
+
+    @property
+    def new_ids(self):
+        """Those of the new tokens, which follow one another."""
+        return [self.tokenizer.token_to_id(token) for token in self.new_tokens]
 
     @property
     def has_tokenizer(self):
@@ -136,7 +145,41 @@ class Model:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._add_tokens(tokenizer)
+        self._add_new_tokens(tokenizer)
+        for token in self.new_tokens:
+            ids = tokenizer.encode(token, add_special_tokens=False).ids
+            if ids != [tokenizer.token_to_id(token)]:
+                raise bad_token(f"{token!r} does not become one token: its ids are {ids}")
         return tokenizer
+
+    def _add_new_tokens(self, tokenizer):
+        """As transformers' add_tokens, but as they are spelled, before any normalisation: else a
+        tokenizer that puts something in front of words would miss them inside a text."""
+        for token in self.new_tokens:
+            if tokenizer.token_to_id(token) is not None:
+                raise bad_token(f"{token!r} is a token of the model already: leave it out")
+        tokenizer.add_tokens(
+            [tokenizers.AddedToken(token, normalized=False) for token in self.new_tokens]
+        )
+
+    def grown_files(self):
+        """{name: text} of the tokenizer's files that are others with the new tokens in it."""
+        if not self.new_tokens:
+            return {}
+        path = os.path.join(self.directory, TOKENIZER_FILE)
+        tokenizer = tokenizers.Tokenizer.from_file(path)  # With its padding and truncation.
+        self._add_tokens(tokenizer)
+        self._add_new_tokens(tokenizer)
+        files = {TOKENIZER_FILE: tokenizer.to_str(pretty=True)}
+        config = self._read_json("tokenizer_config.json") or {}
+        if isinstance(config.get("added_tokens_decoder"), dict):
+            flags = ("lstrip", "normalized", "rstrip", "single_word", "special")
+            for token, token_id in zip(self.new_tokens, self.new_ids):
+                entry = {"content": token, **dict.fromkeys(flags, False)}
+                config["added_tokens_decoder"][str(token_id)] = entry
+            text = json.dumps(config, indent=2, ensure_ascii=False)
+            files["tokenizer_config.json"] = text + "\n"
+        return files
 
     def _add_tokens(self, tokenizer):
         """Tokens that tokenizer_config.json adds to tokenizer.json, as transformers does."""
@@ -173,6 +216,10 @@ class Model:
             return None
         except (OSError, ValueError) as error:
             raise self.bad(name, f"not readable: {error}") from error
+
+
+def bad_token(message):
+    return PrepareError("BAD_ADDED_TOKENS", message, field="added_tokens")
 
 
 def _number(item):

@@ -2,7 +2,7 @@
 
     python snug_prepare.py --model DIR --dataset FILE --output DIR --max-seq-length N
         [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
-        [--mask-history 1] [--eval-split F --eval-output DIR --seed N]
+        [--mask-history 1] [--added-token TEXT ...] [--eval-split F --eval-output DIR --seed N]
         [--preview-rows N] [--memory-bytes N] [--cpu-seconds N]
 
 Exit code 0: the output is there, whole. 2: the input is bad, 1: anything else; then the last line
@@ -45,6 +45,7 @@ def parse_arguments(argv):
     parser.add_argument("--completion-only-loss", type=int, default=1)
     parser.add_argument("--assistant-only-loss", type=int, default=1)
     parser.add_argument("--mask-history", type=int, default=0)
+    parser.add_argument("--added-token", action="append", default=[], dest="added_tokens")
     parser.add_argument("--eval-split", type=float, default=0.0)
     parser.add_argument("--eval-output")
     parser.add_argument("--seed", type=int, default=42)
@@ -100,7 +101,7 @@ def count_rows(options):
 def prepare(options):
     """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
     it."""
-    model = Model(options.model)
+    model = Model(options.model, options.added_tokens)
     chats = Chats(model, options)
     held_out = choose_eval_rows(count_rows(options), options.eval_split, options.seed)
     train, evaluation = (
@@ -112,6 +113,8 @@ def prepare(options):
             say_progress(index)
     say_progress(index + 1)
     about = {"format": row.format, "max_seq_length": options.max_seq_length}
+    if model.new_tokens:
+        about["first_added_id"] = model.new_ids[0]
     more = {"format": row.format, **chats.about()}
     for part in (evaluation, train) if held_out else (train,):
         part.require_training()
@@ -122,7 +125,7 @@ def prepare(options):
     summary = train.summary(**more)
     summary["warnings"] += chats.warnings()
     say_notes(summary)
-    train.write(options.output, about, summary, chats.new_template())
+    train.write(options.output, about, summary, {**chats.new_files(), **model.grown_files()})
 
 
 def say_progress(rows):

@@ -115,19 +115,36 @@ bool IsSavedBuffer(const std::string& key) {
 
 }  // namespace
 
-absl::Status CheckWeights(const Program& program, const TensorIndex& index) {
+namespace {
+
+absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_t vocabulary) {
   Comparison comparison(index);
-  for (const Parameter& parameter : program.parameters) {
-    if (!parameter.adapter) comparison.Expect(parameter.key, parameter.shape);
-  }
   const ModelConfig& config = program.config;
+  for (const Parameter& parameter : program.parameters) {
+    if (parameter.adapter) continue;
+    std::vector<int64_t> shape = parameter.shape;
+    if (IsTable(parameter)) shape.front() = vocabulary;
+    comparison.Expect(parameter.key, shape);
+  }
   // A second name for the embedding. What the header says of it must be what it says of that.
   if (config.tied_embeddings && index.contains(kHeadKey)) {
-    comparison.Expect(kHeadKey, {config.vocabulary, config.width});
+    comparison.Expect(kHeadKey, {vocabulary, config.width});
     comparison.ExpectSameType(kHeadKey, kEmbeddingKey);
   }
   comparison.RefuseOthers(IsSavedBuffer);
   return comparison.Result("the weights are not those of the model that config.json describes");
+}
+
+}  // namespace
+
+absl::Status CheckWeights(const Program& program, const TensorIndex& index) {
+  return CheckModel(program, index, program.config.vocabulary);
+}
+
+absl::Status CheckBaseWeights(const Program& program, const TensorIndex& index) {
+  const ModelConfig& config = program.config;
+  return CheckModel(program, index,
+                    config.adds_tokens() ? config.file_vocabulary : config.vocabulary);
 }
 
 absl::Status CheckAdapter(const Program& program, const TensorIndex& index) {

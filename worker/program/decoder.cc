@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_builder.h"
 #include "worker/program/lora_targets.h"
@@ -111,6 +112,21 @@ absl::Status Tie(const ModelConfig& config, LoraTargets& targets) {
   return absl::OkStatus();
 }
 
+// Rows of added tokens are learned from nothing: whoever freezes them learns nothing.
+absl::Status CheckAddedRows(const ModelConfig& config, const LoraTargets& targets) {
+  if (!config.adds_tokens()) return absl::OkStatus();
+  std::vector<std::string> frozen;
+  for (const char* module : {kEmbeddingPath, kHeadPath}) {
+    const bool second_name = module == kHeadPath && config.tied_embeddings;
+    if (!second_name && !targets.saved.contains(module)) frozen.emplace_back(module);
+  }
+  if (frozen.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("added_tokens: their rows of ", absl::StrJoin(frozen, " and "),
+                   " would never be trained: name ", absl::StrJoin(frozen, ", "),
+                   " in lora.modules_to_save, or give method: full"));
+}
+
 void AddLayers(ProgramBuilder& program, const ModelConfig& config, const TrainingMode& mode) {
   std::map<std::pair<LoraTargets, bool>, int> types;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
@@ -133,6 +149,7 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
   if (mode.lora) {
     ASSIGN_OR_RETURN(targets, ResolveTargets(mode.adapter, ModulesOf(config)));
     RETURN_IF_ERROR(Tie(config, targets));
+    RETURN_IF_ERROR(CheckAddedRows(config, targets));
   }
   ProgramBuilder program(config, mode, std::move(targets));
   BlockBuilder embedding("embedding", config, mode, program.targets().adapters);

@@ -403,17 +403,19 @@ class Run {
   }
 
   absl::Status Export() {
-    const checkpoint::ExportOptions options{.model_dir = attempt_.model_dir,
-                                            .data_dir = attempt_.train_data,
-                                            .base_model_name = attempt_.base_model_name,
-                                            .lora = attempt_.mode.adapter,
-                                            .metrics_file = MetricsFile(),
-                                            .display_name = ""};
+    const program::ModelConfig& config = trainer_->program().config;
+    const checkpoint::ExportOptions options{
+        .model_dir = attempt_.model_dir,
+        .data_dir = attempt_.train_data,
+        .base_model_name = attempt_.base_model_name,
+        .lora = attempt_.mode.adapter,
+        .vocabulary = config.adds_tokens() ? config.vocabulary : 0,
+        .metrics_file = MetricsFile(),
+        .display_name = ""};
     const std::vector<TensorBytes> weights = WeightsOf(*trainer_, Digits::kComputed);
     if (!attempt_.mode.lora) return checkpoint::ExportModel(Output(), options, weights);
     ASSIGN_OR_RETURN(const checkpoint::AdapterContents contents, checkpoint::ContentsOf(weights));
-    readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents,
-                                     trainer_->program().config.model_type);
+    readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents, config.model_type);
     return checkpoint::ExportAdapter(Output(), options, weights);
   }
 

@@ -88,6 +88,20 @@ void DrawAdapter(const View& to, std::string_view key, uint64_t seed, uint32_t i
   }
 }
 
+// Rows from `first` on become the mean of those before, which is summed in double, so that a token
+// that was never seen is an average one. transformers (5.23, resize_token_embeddings) draws such
+// rows around that mean with 1e-9 of the covariance; here nothing is drawn.
+void FillAddedRows(const View& table, int64_t first) {
+  std::vector<double> mean(static_cast<size_t>(table.width));
+  for (int64_t i = 0; i < first * table.width; ++i) {
+    mean[static_cast<size_t>(i % table.width)] += table.as<float>()[i];
+  }
+  for (int64_t i = first * table.width; i < table.elements(); ++i) {
+    const double sum = mean[static_cast<size_t>(i % table.width)];
+    table.as<float>()[i] = static_cast<float>(sum / static_cast<double>(first));
+  }
+}
+
 // A file may place a tensor at any byte; ATen reads elements only where they belong, so others go
 // there first, piece by piece. Throws what LibTorch throws.
 void Convert(const char* bytes, at::ScalarType type, const View& to) {
@@ -130,7 +144,7 @@ absl::StatusOr<program::TensorIndex> AdapterIndex(const program::Program& progra
 absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
                                             const LoadOptions& options, execute::Device& device) {
   ASSIGN_OR_RETURN(const program::TensorIndex model, program::ReadModelIndex(options.model_dir));
-  RETURN_IF_ERROR(program::CheckWeights(program, model));
+  RETURN_IF_ERROR(program::CheckBaseWeights(program, model));
   ASSIGN_OR_RETURN(const program::TensorIndex adapter, AdapterIndex(program, options.init_adapter));
   Parameters result;
   std::set<std::string> used_files;  // Those in which a parameter's value lies.
@@ -147,6 +161,11 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     }
     if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter, device));
     if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry, device));
+    const bool of_base =
+        entry != nullptr && model.contains(parameter.key) && &model.at(parameter.key) == entry;
+    if (program.config.adds_tokens() && program::IsTable(parameter) && of_base) {
+      FillAddedRows(result.exact(position), program.config.first_added);
+    }
   }
   result.RoundMasters();
   result.ZeroGradients(device);
@@ -230,7 +249,10 @@ absl::StatusOr<const char*> Parameters::Mapped(const TensorEntry& entry) {
   return found->second.data() + entry.begin;
 }
 
-absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& to) {
+// Of a table that has grown, the rows that the file has.
+absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
+  const bool fewer = entry.shape.size() > 1 && entry.shape[0] < all.rows;
+  const View to = fewer ? all.Rows(0, entry.shape[0]) : all;
   const std::optional<at::ScalarType> type = ScalarTypeOf(entry.dtype);
   if (!type.has_value()) {
     return absl::InvalidArgumentError(

@@ -61,7 +61,7 @@ class Parameters {
   absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter, program::DType dtype,
                                           execute::Device& device);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
-  absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& to);
+  absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& all);
 
   std::vector<execute::ParameterView> views_;
   std::vector<execute::View> masters_;  // By parameter; absent where there is none.

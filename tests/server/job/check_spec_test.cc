@@ -59,6 +59,21 @@ TEST(CheckSpecTest, FullFineTuningIsWithoutLora) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.lora"));
 }
 
+TEST(CheckSpecTest, AddedTokensAreFewAndShortAndDifferent) {
+  v1::JobSpec spec = GoodSpec();
+  spec.add_added_tokens("<a>");
+  spec.add_added_tokens("<b>");
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  for (const std::string& bad :
+       {std::string("<a>"), std::string(), std::string(129, 'x'), std::string("a\0b", 3)}) {
+    spec.set_added_tokens(1, bad);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.added_tokens"));
+  }
+  spec.clear_added_tokens();
+  for (int i = 0; i <= kMaxAddedTokens; ++i) spec.add_added_tokens(std::to_string(i));
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.added_tokens"));
+}
+
 TEST(CheckSpecTest, EvaluationNeedsData) {
   v1::JobSpec spec = GoodSpec();
   spec.mutable_training()->set_eval_steps(5);

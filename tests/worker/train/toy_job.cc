@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "worker/program/added_tokens.h"
 #include "worker/program/generation.h"
 #include "worker/program/lower.h"
 #include "worker/program/safetensors.h"
@@ -54,7 +55,9 @@ void WriteConfig(const std::string& path, const ToyModel& model) {
 }
 
 program::Program ProgramOf(const AttemptOptions& attempt) {
-  return *program::BuildProgram(*program::ReadModelConfig(attempt.model_dir), attempt.mode);
+  program::ModelConfig config = *program::ReadModelConfig(attempt.model_dir);
+  EXPECT_TRUE(program::AddTokens(attempt.model_dir, attempt.added_tokens, config).ok());
+  return *program::BuildProgram(config, attempt.mode);
 }
 
 program::TapeKey KeyOf(const AttemptOptions& attempt, const std::string& data) {

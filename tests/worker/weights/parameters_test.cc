@@ -3,6 +3,7 @@
 // from config.json alone.
 #include "worker/weights/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -133,6 +134,54 @@ TEST(ParametersTest, NewAdaptersAreDrawnAsPeftDrawsThem) {
   EXPECT_NEAR(mean_square.at(prefix + "model.embed_tokens.lora_embedding_B"), 1.0, 0.2);
   EXPECT_NEAR(mean_square.at(prefix + "lm_head.lora_A.weight"), 1.0 / (3 * 64), 1e-3);
   EXPECT_EQ(mean_square.at(prefix + "lm_head.lora_B.weight"), 0.0);
+}
+
+// Rows from `first` on against the mean of those before, within what the last digit leaves.
+void ExpectMeanRows(const execute::View& table, int64_t first) {
+  ASSERT_GT(table.rows, first);
+  for (int64_t c = 0; c < table.width; ++c) {
+    double mean = 0.0;
+    for (int64_t row = 0; row < first; ++row) mean += ValueAt(table, row * table.width + c);
+    mean /= static_cast<double>(first);
+    for (int64_t row = first; row < table.rows; ++row)
+      EXPECT_NEAR(ValueAt(table, row * table.width + c), mean, 1e-7) << row << " " << c;
+  }
+}
+
+// Of the file's 61 rows, 58 belong to tokens: 3 are made anew and 4 appended.
+TEST(ParametersTest, RowsOfAddedTokensAreTheMeanOfThoseBefore) {
+  const TempFolder folder;
+  const ToyModel model;
+  WriteModel(folder / "model", model);
+  program::ModelConfig config = *program::ReadModelConfig(folder / "model");
+  config.file_vocabulary = config.vocabulary;
+  config.first_added = 58;
+  config.vocabulary = 65;
+  program::TrainingMode saved = program::LoraMode();
+  saved.adapter.modules_to_save = {"embed_tokens", "lm_head"};
+  for (const program::TrainingMode& mode :
+       {program::FullMode(), program::FullMode(DType::kBF16), saved}) {
+    const Program program = *program::BuildProgram(config, mode);
+    const auto parameters =
+        Parameters::Load(program, {.model_dir = folder / "model"}, execute::TestDevice());
+    SNUG_ASSERT_OK(parameters);
+    int tables = 0;
+    for (size_t p = 0; p < program.parameters.size(); ++p) {
+      if (!IsTable(program.parameters[p])) continue;
+      const execute::View &exact = parameters->exact(p), &value = parameters->views()[p].value;
+      EXPECT_EQ(value.rows, 65);
+      ExpectMeanRows(exact, 58);
+      EXPECT_NEAR(ValueAt(value, 64 * value.width), ValueAt(exact, 64 * value.width), 1e-3);
+      const std::vector<ToyTensor> tensors = TensorsOf(model);
+      const auto same = [&](const ToyTensor& tensor) {
+        return tensor.key == program.parameters[p].key &&
+               std::memcmp(tensor.bytes.data(), exact.data, 58 * 32 * sizeof(float)) == 0;
+      };
+      EXPECT_TRUE(std::any_of(tensors.begin(), tensors.end(), same));
+      ++tables;
+    }
+    EXPECT_EQ(tables, 2);
+  }
 }
 
 // What the file has in fp32 is not lost to bf16: the value is the master's, rounded.
