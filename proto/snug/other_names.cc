@@ -117,6 +117,7 @@ constexpr Refusal kRefusals[] = {
     {"activation_checkpointing", kPlanDecides},
     {"adapter", "the adapters here are lora; without one it is method: full"},
     {"add_special_tokens", "give added_tokens: tokens that text is split at; decoding shows them"},
+    {"add_tokens", "give added_tokens, a list: [\"<a>\", \"<b>\"]"},
     {"bf16", "true or false"},
     {"bias", "no biases are trained beside an adapter: leave it out (none)"},
     {"deepspeed", "a job runs on one device"},

@@ -4,7 +4,9 @@ the mean itself is what is taken here, so that is what the reference gets."""
 
 import dataclasses
 import json
+import os
 import random
+import signal
 import unittest
 
 import torch
@@ -42,7 +44,8 @@ def pairs():
     generator, found = random.Random(5), []
     for pair in datasets.sentences(3, ROWS):
         token = generator.choice(TOKENS)
-        found.append({"prompt": f"{pair['prompt']}{token}", "completion": pair["completion"] + token})
+        prompt, completion = pair["prompt"] + token, pair["completion"] + token
+        found.append({"prompt": prompt, "completion": completion})
     return found
 
 
@@ -81,21 +84,19 @@ class AddedTokensTest(unittest.TestCase):
         """(tokenizer, model) of transformers; where the model has rows enough none is added."""
         tokenizer = AutoTokenizer.from_pretrained(self.model)
         model = models.load_model(self.model, torch.float32)
-        first = len(tokenizer)
+        first, rows = len(tokenizer), model.config.vocab_size
         tokenizer.add_tokens(TOKENS)
-        if len(tokenizer) > model.config.vocab_size:
+        if len(tokenizer) > rows:
             model.resize_token_embeddings(len(tokenizer), mean_resizing=True)
         with torch.no_grad():
             for table in (model.get_input_embeddings(), model.get_output_embeddings()):
-                mean = table.weight[:first].double().mean(0)
-                added = table.weight[first:].double()
-                if len(tokenizer) == len(table.weight) == first + len(TOKENS):
-                    self.assertLess((added - mean).abs().max(), 1e-3)  # As transformers draws them.
-                table.weight[first:] = mean.float()
+                drawn = table.weight[rows:] - table.weight[:rows].mean(0)
+                self.assertLess(drawn.abs().sum(), 1e-3 * len(drawn))
+                table.weight[first:] = table.weight[:first].double().mean(0).float()
         return tokenizer, model
 
-    def losses(self, name):
-        lines = metric_lines(self.daemon.attempt(name) / "metrics.jsonl")
+    def losses(self, name, epoch=1):
+        lines = metric_lines(self.daemon.attempt(name, epoch) / "metrics.jsonl")
         return [line["loss"] for line in lines]
 
     def check_ids(self, name, tokenizer):
@@ -206,19 +207,16 @@ class AddedTokensTest(unittest.TestCase):
         text = tokenizer.decode(given, skip_special_tokens=True)
         self.assertEqual(line["completion"], text)
 
-    # To the bit, as any run; its steps take long enough to be stopped between them.
-    def test_a_paused_job_goes_on_as_if_nothing_had_been(self):
+    # To the bit, as any run.
+    def test_a_killed_job_goes_on_as_if_nothing_had_been(self):
         self.write(FULL)
-        slow = ("max_steps=40", "save_steps=1", "per_device_train_batch_size=4")
-        whole, _, _ = self.finish(*slow)
-        name = self.daemon.submit(self.file, *slow)
-        self.daemon.wait_step(name, 3)
-        self.daemon.run("pause", name)
-        self.daemon.wait_state(name, "PAUSED")
-        self.daemon.run("resume", name)
-        self.daemon.wait_state(name, "SUCCEEDED")
-        self.assertGreater(self.daemon.job(name)["epoch"], 1)
-        self.assertEqual(self.losses(name)[-1], self.losses(whole)[-1])
+        long = ("max_steps=200", "save_steps=1", "per_device_train_batch_size=4")
+        whole, _, _ = self.finish(*long)
+        name = self.daemon.submit(self.file, *long)
+        os.kill(self.daemon.wait_step(name, 3)["worker_pid"], signal.SIGKILL)
+        epoch = self.daemon.wait_state(name, "SUCCEEDED")["epoch"]
+        self.assertEqual(epoch, 2)
+        self.assertEqual(self.losses(name, epoch), self.losses(whole))
 
     def refusal(self, text):
         self.file.write_text(text)

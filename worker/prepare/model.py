@@ -41,7 +41,7 @@ class Model:
         self._special = None
         self._added = None
         if new_tokens:
-            self.vocab_size = max(self.vocab_size, self.tokenizer.get_vocab_size())
+            self.vocab_size = max(self.vocab_size, self.new_ids[-1] + 1)
 
     @property
     def new_ids(self):

@@ -42,7 +42,7 @@ struct Value {
   bool companion = false;  // lse, r, za: kept whenever their op is not run again anyway.
 };
 
-// Two names that a tied model's files may give to one matrix.
+// Of a tied model one matrix, to which its files may give both names.
 inline constexpr char kEmbeddingPath[] = "model.embed_tokens";  // The module.
 inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
 inline constexpr char kHeadPath[] = "lm_head";
@@ -134,15 +134,14 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
 
 inline constexpr char kAdapterPrefix[] = "base_model.model.";
 
-// kAdapterPrefix + path + ".lora_A.weight" and the like; `path` is a module's, e.g.
-// model.layers.0.self_attn.q_proj.
+// kAdapterPrefix + path + ".lora_A.weight" and the like; `path`: model.layers.0.self_attn.q_proj.
 std::string AdapterKey(const std::string& module_path, bool up);
 
-// The key of a parameter that an adapter's file holds: its own, and what is trained beside it.
+// The key of a parameter that an adapter's file holds: its own, and what is trained whole.
 std::string AdapterFileKey(const Parameter& parameter);
 inline bool InAdapterFile(const Parameter& p) { return p.adapter || p.saved; }
 
-// By block: whether any parameter up to it is trained, so that its output's gradient is wanted.
+// Whether blocks[0 .. block] train anything: then the gradient of the block's output is wanted.
 std::vector<bool> OutputGradientWanted(const Program& program);
 
 }  // namespace snug::program

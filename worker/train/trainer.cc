@@ -43,7 +43,8 @@ absl::Status CheckFinite(double value, const std::string& what, const Dataset& d
 
 // Who tokenised the rows and who makes the matrices grow must mean the same by the tokens' ids.
 absl::Status CheckAddedTokens(const program::ModelConfig& config, const Dataset& dataset) {
-  if (dataset.first_added() == config.first_added) return absl::OkStatus();
+  if (!config.adds_tokens() || dataset.first_added() == config.first_added)
+    return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("added_tokens: their ids begin at ", dataset.first_added(),
                    " in the prepared dataset, and at ", config.first_added, " in the model"));

@@ -58,6 +58,14 @@ TEST(OtherNamesTest, AFileOfAnotherToolIsRead) {
   EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::EPOCH);
 }
 
+TEST(OtherNamesTest, NewTokensAreAddedTokens) {
+  EXPECT_THAT(Parsed("tokens: [<a>, <b>]\nresize_vocab: true").added_tokens(),
+              ElementsAre("<a>", "<b>"));
+  EXPECT_THAT(ErrorOf("add_tokens: <a>,<b>"), HasSubstr("give added_tokens, a list"));
+  EXPECT_THAT(ErrorOf("resize_vocab: false"), HasSubstr("the embedding grows with added_tokens"));
+  EXPECT_THAT(ErrorOf("special_tokens: {pad_token: <p>}"), HasSubstr("added_tokens"));
+}
+
 TEST(OtherNamesTest, NamesStandInTheirSectionToo) {
   EXPECT_EQ(Parsed("training: {max_length: 7}").training().max_seq_length(), 7);
   EXPECT_EQ(Parsed("lora: {lora_r: 7}").lora().r(), 7);
