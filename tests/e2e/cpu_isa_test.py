@@ -4,6 +4,7 @@ Losses are close to those of the default and not equal, where the default has mo
 CPU without AVX-512 the worker gave the very losses that the variable gives.)
 """
 
+import json
 import os
 import pathlib
 import subprocess
@@ -57,6 +58,19 @@ class CpuIsaTest(unittest.TestCase):
                     self.assertLessEqual(abs(a - b), close * b)
                 if has("avx512_bf16"):
                     self.assertNotEqual(avx2, best, "the variable changed nothing")
+
+    def test_the_fastest_products_are_measured_for_each_set(self):
+        with mock.patch.dict(os.environ):
+            os.environ.pop("SNUG_CPU_ISA", None)
+            daemon = Daemon()
+            self.addCleanup(daemon.close)
+            measured = [json.loads((daemon.state / "context.json").read_text())]
+            for isa in ("avx2", "avx2"):
+                os.environ["SNUG_CPU_ISA"] = isa
+                daemon.restart()
+                measured.append(json.loads((daemon.state / "context.json").read_text()))
+        self.assertNotEqual(measured[0]["worker"], measured[1]["worker"])
+        self.assertEqual(measured[1], measured[2])  # What is known is not measured again.
 
     def test_a_name_that_is_none_is_refused(self):
         with mock.patch.dict(os.environ, SNUG_CPU_ISA="sse9"):
