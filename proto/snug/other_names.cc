@@ -26,7 +26,6 @@ struct Synonym {
 };
 constexpr Synonym kSynonyms[] = {
     {"adapter_name_or_path", "lora.init_adapter"},
-    {"add_tokens", "added_tokens"},
     {"base_model", "model"},
     {"base_model_name_or_path", "model"},
     {"batch_size", "training.per_device_train_batch_size"},
