@@ -46,6 +46,8 @@ struct AffineBackwardParams {
   bool accumulate = false;    // Into the sums. Without it and with N == 0, they become 0.
   void* workspace = nullptr;  // On CUDA: ColumnSumsWorkspace(N, C) bytes for each sum asked for
   float* dbeta = nullptr;     // (C), fp32, or null
+  // (N), fp32, or null. Not null: xhat holds the input of an RMS norm, and x * r stands for it.
+  const float* r = nullptr;
 };
 Error AffineBackward(const AffineBackwardParams& p, Stream stream);
 

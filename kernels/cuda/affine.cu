@@ -37,8 +37,9 @@ __global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
     const Floats<V> g = Load<V>(dz + row * p.dz_stride + c);
     terms[1] = g;
     if (p.dgamma != nullptr) {
-      terms[0] =
-          Each([](float a, float b) { return a * b; }, g, Load<V>(xhat + row * p.xhat_stride + c));
+      const float r = p.r == nullptr ? 1.0f : p.r[row];
+      terms[0] = Each([&](float a, float b) { return a * (b * r); }, g,
+                      Load<V>(xhat + row * p.xhat_stride + c));
     }
     if (dxhat != nullptr) {
       Store(dxhat + row * p.dxhat_stride + c,

@@ -38,8 +38,9 @@ void BackwardBlock(const AffineBackwardParams& p, Range rows, Range columns,
     const T* dz = RowOf<T>(p.dz, i, p.dz_stride) + columns.begin;
     if (p.dgamma != nullptr) {  // Before dxhat, which may be written over dz.
       const T* xhat = RowOf<T>(p.xhat, i, p.xhat_stride) + columns.begin;
+      const float r = p.r == nullptr ? 1.0f : p.r[i];
       ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-        AddInto(sums[0] + c, Load(dz + c, part) * Load(xhat + c, part), part);
+        AddInto(sums[0] + c, Load(dz + c, part) * (Load(xhat + c, part) * r), part);
       });
     }
     if (p.dbeta != nullptr) {
