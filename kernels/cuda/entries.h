@@ -11,6 +11,7 @@
 #include "kernels/embedding.h"
 #include "kernels/glu.h"
 #include "kernels/grad_norm.h"
+#include "kernels/quantize.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
@@ -27,6 +28,7 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error BiasForward(const BiasForwardParams& p, Stream stream);
 [[gnu::weak]] Error CastRows(const CastRowsParams& p, Stream stream);
 [[gnu::weak]] Error CrossEntropy(const CrossEntropyParams& p, Stream stream);
+[[gnu::weak]] Error Dequantize(const DequantizeParams& p, Stream stream);
 [[gnu::weak]] Error Dropout(const DropoutParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream);
@@ -35,11 +37,13 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error GluForward(const GluForwardParams& p, Stream stream);
 [[gnu::weak]] Error NormalizeBackward(const NormalizeBackwardParams& p, Stream stream);
 [[gnu::weak]] Error NormalizeForward(const NormalizeForwardParams& p, Stream stream);
+[[gnu::weak]] Error Quantize(const QuantizeParams& p, Stream stream);
 [[gnu::weak]] Error RopeBackward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeForward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeTable(const RopeTableParams& p, Stream stream);
 [[gnu::weak]] Error ScatterRows(const ScatterRowsParams& p, Stream stream);
 [[gnu::weak]] Error SumSquares(const SumSquaresParams& p, Stream stream);
+[[gnu::weak]] Error UpdateRanges(const UpdateRangesParams& p, Stream stream);
 
 }  // namespace snug::kernels::cuda
 
