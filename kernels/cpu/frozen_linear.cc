@@ -38,6 +38,9 @@ struct Tiles {
         weight(right + kFrozenColumns * kFrozenTerms) {}
 };
 
+// What the tiles' forms pad rows to.
+int64_t Padded(int64_t elements) { return (elements + 15) / 16 * 16; }
+
 Range RangeAt(int64_t begin, int64_t most, int64_t end) {
   return {begin, std::min(begin + most, end)};
 }
@@ -61,7 +64,7 @@ void LoadRight(const Job& job, Range columns, Range terms, const Tiles& tiles) {
                     .form = job.forward ? TileForm::kColumns : TileForm::kTerms,
                     .rows = job.forward ? n : k,
                     .width = job.forward ? k : n,
-                    .padded_width = job.forward ? k : kFrozenColumns,
+                    .padded_width = Padded(job.forward ? k : n),
                     .to = tiles.right});
 }
 
@@ -76,20 +79,20 @@ void MultiplyTerms(const Job& job, Range rows, Range columns, Range terms, const
                     .form = TileForm::kRows,
                     .rows = rows.end - rows.begin,
                     .width = k,
-                    .padded_width = kFrozenTerms,
+                    .padded_width = Padded(k),
                     .to = tiles.in});
   LoadRight(job, columns, terms, tiles);
   const int64_t n = columns.end - columns.begin;
   BestLoops().multiply({.a = tiles.in,
-                        .a_row = WordsOf(kFrozenTerms, job.pairs),
+                        .a_row = WordsOf(Padded(k), job.pairs),
                         .a_term = 1,
                         .b = tiles.right,
-                        .b_term = job.forward ? kPanel : kFrozenColumns,
+                        .b_term = job.forward ? kPanel : Padded(n),
                         .b_panel = job.forward ? words * kPanel : kPanel,
                         .c = tiles.out,
                         .c_row = kFrozenColumns,
                         .rows = rows.end - rows.begin,
-                        .columns = (n + 15) / 16 * 16,
+                        .columns = Padded(n),
                         .terms = words,
                         .accumulate = terms.begin > 0,
                         .pairs = job.pairs});

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "kernels/cpu/loops/loops.h"
 #include "tests/kernels/frozen_testing.h"
 
 namespace snug::kernels {
@@ -86,6 +87,24 @@ TEST(FrozenLinearTest, MatchesReference) {
       if (OnCpu()) ExpectProducts(131, 300, 257, kind, dtype);
     }
   }
+}
+
+// Each has tiles of its own, one of pairs of bf16: odd sizes, and more than a tile each way.
+TEST(FrozenLinearTest, MatchesReferenceOnEveryInstructionSet) {
+  if (!OnCpu()) GTEST_SKIP() << "the CPU's";
+  const Loops& best = BestLoops();
+  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
+                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
+    const Loops* loops = LoopsOf(isa);
+    if (loops == nullptr) continue;
+    UseLoops(*loops);
+    SCOPED_TRACE(loops->name);
+    for (DType dtype : kTypes) {
+      ExpectProducts(9, 67, 131, FrozenKind::kNf4, dtype);
+      ExpectProducts(5, 131, 35, FrozenKind::kInt8, dtype);
+    }
+  }
+  UseLoops(best);
 }
 
 TEST(FrozenLinearTest, WithoutDoubleQuantisation) {
