@@ -90,6 +90,7 @@ const Layout kLayouts[] = {
 TEST(UpdateRangesTest, Mesa2TheFirstCallTakesTheRangeExactly) {
   for (const Layout& layout : kLayouts) {
     for (DType dtype : kTypes) {
+      if (!OnCpu() && dtype == DType::kF16) continue;  // Emulated, bf16 is as slow, and as good.
       SCOPED_TRACE(layout.name);
       Matrix x(layout.N, layout.C, dtype);
       x.Fill(5, 3.0);
