@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/activation.h"
 #include "kernels/cuda/entries.h"
 #include "kernels/philox.h"
 #include "kernels/types.h"
@@ -49,6 +50,19 @@ class Check {
   Check& Table(const void* x, const char* name, int64_t stride, const char* stride_name) {
     PerRow(x, name);
     return That(stride >= C_ || N_ == 0, ErrorCode::kBadStride, stride_name);
+  }
+
+  // N rows of codes of `bits` bits (kernels/codes.h), C each; strides are in bytes.
+  Check& Bytes(const void* x, const char* name, int64_t stride, int bits, const char* stride_name) {
+    PerRow(x, name);
+    return That(stride >= (C_ * bits + 7) / 8 || N_ <= 1, ErrorCode::kBadStride, stride_name);
+  }
+  Check& Of(Activation activation, const char* name) {
+    return That(activation <= Activation::kRelu, ErrorCode::kBadValue, name);
+  }
+  Check& Of(const TwoBit& p, const char* name) {
+    return That(p.threshold[0] < p.threshold[1] && p.threshold[1] < p.threshold[2],
+                ErrorCode::kBadValue, name);
   }
 
   // Rows from `first_row` of the micro-batch on draw `blocks_per_row` random blocks each.

@@ -4,8 +4,11 @@
 #ifndef KERNELS_CUDA_ENTRIES_H_
 #define KERNELS_CUDA_ENTRIES_H_
 
+#include "kernels/activation.h"
 #include "kernels/adamw.h"
+#include "kernels/affine.h"
 #include "kernels/bias.h"
+#include "kernels/codes.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
@@ -14,14 +17,17 @@
 #include "kernels/grad_norm.h"
 #include "kernels/int8_weight.h"
 #include "kernels/nf4.h"
+#include "kernels/norm_merge.h"
+#include "kernels/normalize.h"
 #include "kernels/quantize.h"
-#include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
 #include "kernels/uniform_noise.h"
 
 namespace snug::kernels::cuda {
 
+[[gnu::weak]] Error ActivationBackward(const ActivationBackwardParams& p, Stream stream);
+[[gnu::weak]] Error ActivationForward(const ActivationForwardParams& p, Stream stream);
 [[gnu::weak]] Error AdamW(const AdamWParams& p, Stream stream);
 [[gnu::weak]] Error AddRows(const AddRowsParams& p, Stream stream);
 [[gnu::weak]] Error AddUniformNoise(const UniformNoiseParams& p, Stream stream);
@@ -30,6 +36,7 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error BiasBackward(const BiasBackwardParams& p, Stream stream);
 [[gnu::weak]] Error BiasForward(const BiasForwardParams& p, Stream stream);
 [[gnu::weak]] Error CastRows(const CastRowsParams& p, Stream stream);
+[[gnu::weak]] Error CodeBackward(const CodeBackwardParams& p, Stream stream);
 [[gnu::weak]] Error CrossEntropy(const CrossEntropyParams& p, Stream stream);
 [[gnu::weak]] Error Dequantize(const DequantizeParams& p, Stream stream);
 [[gnu::weak]] Error DequantizeInt8Weight(const DequantizeInt8WeightParams& p, Stream stream);
@@ -37,11 +44,13 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error Dropout(const DropoutParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream);
+[[gnu::weak]] Error FoldNorm(const FoldNormParams& p, Stream stream);
 [[gnu::weak]] Error FrozenLinearBackward(const FrozenLinearParams& p, Stream stream);
 [[gnu::weak]] Error FrozenLinearForward(const FrozenLinearParams& p, Stream stream);
 [[gnu::weak]] Error GatherRows(const GatherRowsParams& p, Stream stream);
 [[gnu::weak]] Error GluBackward(const GluBackwardParams& p, Stream stream);
 [[gnu::weak]] Error GluForward(const GluForwardParams& p, Stream stream);
+[[gnu::weak]] Error MergeNorm(const MergeNormParams& p, Stream stream);
 [[gnu::weak]] Error NormalizeBackward(const NormalizeBackwardParams& p, Stream stream);
 [[gnu::weak]] Error NormalizeForward(const NormalizeForwardParams& p, Stream stream);
 [[gnu::weak]] Error Quantize(const QuantizeParams& p, Stream stream);
@@ -52,6 +61,7 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error RopeTable(const RopeTableParams& p, Stream stream);
 [[gnu::weak]] Error ScatterRows(const ScatterRowsParams& p, Stream stream);
 [[gnu::weak]] Error SumSquares(const SumSquaresParams& p, Stream stream);
+[[gnu::weak]] Error UnmergeNorm(const MergeNormParams& p, Stream stream);
 [[gnu::weak]] Error UpdateRanges(const UpdateRangesParams& p, Stream stream);
 
 }  // namespace snug::kernels::cuda

@@ -197,6 +197,31 @@ TEST(Nf4Test, DoubleQuantisationKeepsAbsmax) {
   }
 }
 
+// Rows of W^T (one a channel of the input) times gamma > 0, in blocks along the row: the codes
+// stay, absmax takes the factor. Factors are powers of two, so that nothing is rounded. Negative
+// control: a factor below 0 changes codes.
+TEST(Nf4Test, Norm9PositiveFactorsOfRowsKeepCodes) {
+  Matrix w(16, 128), scaled(16, 128), turned(16, 128);
+  w.Fill(12);
+  for (int64_t i = 0; i < 16; ++i) {
+    for (int64_t c = 0; c < 128; ++c) {
+      scaled.Set(i, c, std::ldexp(w.At(i, c), static_cast<int>(i) - 8));
+      turned.Set(i, c, -w.At(i, c));
+    }
+  }
+  Nf4Memory plain(2048, false), merged(2048, false), negative(2048, false);
+  ASSERT_TRUE(plain.Quantize(w).ok());
+  ASSERT_TRUE(merged.Quantize(scaled).ok());
+  ASSERT_TRUE(negative.Quantize(turned).ok());
+  WaitForKernels();
+  EXPECT_EQ(plain.codes, merged.codes);
+  EXPECT_NE(plain.codes, negative.codes);
+  for (int64_t block = 0; block < 32; ++block) {
+    const int exponent = static_cast<int>(block / 2) - 8;
+    EXPECT_EQ(merged.absmax[block], std::ldexp(plain.absmax[block], exponent));
+  }
+}
+
 TEST(Nf4Test, SameBytesOnTheCpuAndOnCuda) {
   Matrix w(37, 1031, DType::kBF16);
   w.Fill(9);

@@ -1,5 +1,6 @@
 // Inner loops of dropout: 16 Philox blocks side by side give the words of 64 columns.
 #include "kernels/dropout.h"
+#include "kernels/cpu/loops/codes.h"
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/random.h"
 #include "kernels/cpu/loops/range.h"
@@ -8,12 +9,11 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-// `scale` where the word's upper 31 bits reach the threshold, else 0.
-SNUG_INLINE F32x16 Factors(const uint32_t* words, int32_t threshold, float scale) {
+// All ones where the word's upper 31 bits do not reach the threshold.
+SNUG_INLINE I32x16 Dropped(const uint32_t* words, int32_t threshold) {
   U32x16 word;
   memcpy(&word, words, sizeof(word));
-  const I32x16 dropped = (reinterpret_cast<I32x16>(word >> 1) - threshold) >> 31;
-  return Select(dropped, F32x16{}, Splat(scale));
+  return (reinterpret_cast<I32x16>(word >> 1) - threshold) >> 31;
 }
 
 template <typename T>
@@ -25,15 +25,18 @@ void DropoutTyped(const DropoutParams& p, Range rows) {
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const T* x = RowOf<T>(p.x, i, p.x_stride);
     T* y = RowOf<T>(p.y, i, p.y_stride);
+    uint8_t* mask = p.mask == nullptr ? nullptr : p.mask + i * p.mask_stride;
     for (int64_t group = 0; group < groups; ++group) {
       const uint64_t first = static_cast<uint64_t>((p.first_row + i) * groups + group) * kLanes;
       const Words words = RandomWords(p.site, first);
       const int64_t begin = group * kColumns;
       const int64_t n = p.C - begin < kColumns ? p.C - begin : kColumns;
       ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-        F32x16 v = Load(x + begin + c, part) * Factors(words.word[c / kLanes], threshold, scale);
+        const I32x16 dropped = Dropped(words.word[c / kLanes], threshold);
+        F32x16 v = Load(x + begin + c, part) * Select(dropped, F32x16{}, Splat(scale));
         if (p.accumulate) v += Load(y + begin + c, part);
         Store(y + begin + c, v, part);
+        if (mask != nullptr) StoreCodes<1>(mask, begin + c, dropped + 1, part);
       });
     }
   }
