@@ -20,6 +20,8 @@
 #include "kernels/norm_merge.h"
 #include "kernels/normalize.h"
 #include "kernels/quantize.h"
+#include "kernels/quantized_activation.h"
+#include "kernels/quantized_norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
 #include "kernels/uniform_noise.h"
@@ -56,6 +58,13 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error Quantize(const QuantizeParams& p, Stream stream);
 [[gnu::weak]] Error QuantizeInt8Weight(const QuantizeInt8WeightParams& p, Stream stream);
 [[gnu::weak]] Error QuantizeNf4(const QuantizeNf4Params& p, Stream stream);
+[[gnu::weak]] Error QuantizedActivationBackward(const QuantizedActivationBackwardParams& p,
+                                                Stream stream);
+[[gnu::weak]] Error QuantizedActivationForward(const QuantizedActivationForwardParams& p,
+                                               Stream stream);
+[[gnu::weak]] Error QuantizedNormBackward(const QuantizedNormBackwardParams& p, Stream stream);
+[[gnu::weak]] Error QuantizedNormForward(const QuantizedNormForwardParams& p, Stream stream);
+[[gnu::weak]] Error QuantizedNormSums(const QuantizedNormSumsParams& p, Stream stream);
 [[gnu::weak]] Error RopeBackward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeForward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeTable(const RopeTableParams& p, Stream stream);
