@@ -1,5 +1,6 @@
-// 8-bit weights of a frozen base, one scale a row (Dettmers et al. 2022, LLM.int8(), section 2.2),
-// as bitsandbytes stores them (functional.int8_vectorwise_quant without outliers: CB and SCB):
+// 8-bit weights of a frozen base, one scale a row (LLM.int8()'s vector-wise quantisation, Dettmers
+// et al. 2022), as bitsandbytes stores them (functional.int8_vectorwise_quant without outliers: CB
+// and SCB):
 //
 //   absmax[n] = max_k |w[n,k]|     code = round(w * (127 / absmax[n])), ties to even
 //   w' = code * absmax[n] * (1 / 127)

@@ -1,4 +1,4 @@
-// 4-bit NormalFloat weights of a frozen base (Dettmers et al. 2023, QLoRA, section 3), to the
+// 4-bit NormalFloat weights of a frozen base (Dettmers et al. 2023, QLoRA), to the
 // definition of bitsandbytes (functional.quantize_4bit with quant_type "nf4", blocksize 64,
 // compress_statistics as chosen):
 //
@@ -6,7 +6,7 @@
 //   absmax[b] = max |w| of block b       w' = level[code] * absmax[b]
 //   code = the nearest of 16 levels to w * (1 / absmax[b]), ties to the lower one (nf4_levels.h)
 //   byte k holds element 2k in its upper half and 2k + 1 in its lower one.
-// Double quantisation (section 3.2) stores absmax in 8 bits, in groups of 256:
+// Double quantisation stores absmax in 8 bits, in groups of 256:
 //   offset = mean absmax       scale[g] = max |absmax - offset| of group g
 //   absmax'[b] = map[absmax_codes[b]] * scale[b / 256] + offset
 //   absmax_codes[b] = the nearest of map's 256 entries to (absmax[b] - offset) * (1 / scale[g])

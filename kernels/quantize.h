@@ -1,5 +1,5 @@
-// Stashes in 8 or 4 bits: asymmetric codes with stochastic rounding (Mesa, Pan et al. 2021, section
-// 3.1), in the tensor's own layout.
+// Stashes in 8 or 4 bits: asymmetric codes with stochastic rounding (Mesa, Pan et al. 2021, arXiv
+// 2111.11124), in the tensor's own layout.
 //
 //   code = floor(clamp((x - low) / step + u, 0, levels))      x' = low + step * code
 //
@@ -11,7 +11,8 @@
 // A range is {step, low}: that of a block of 128 neighbours of a row, found while quantising, or of
 // a group (a head, a block of channels or of rows) as UpdateRanges estimates it. Dequantising takes
 // the ranges that quantising took: they belong to the codes, not to the module. A block or group
-// with NaN, infinity or a width beyond fp32 has the range NaN: all of it comes back as NaN.
+// with NaN, infinity or a width beyond fp32, and a group without rows, has the range NaN: all of it
+// comes back as NaN.
 #ifndef KERNELS_QUANTIZE_H_
 #define KERNELS_QUANTIZE_H_
 
@@ -76,7 +77,7 @@ inline constexpr int64_t RangeBytes(const Quantized& q, int64_t N, int64_t C) {
 }
 
 // x -> the groups' ranges. With state, alpha (the width) and beta (the minimum) first take in this
-// call's: exactly on a group's first update, then a += (1 - decay) (new - a) (Mesa, eqs. 5 and 6).
+// call's: exactly on a group's first update, then a += (1 - decay) (new - a), as Mesa has it.
 // What is not finite does not enter the state. Once per step: a recompute keeps the ranges it has.
 // Traffic: N*C elements.
 struct UpdateRangesParams {
