@@ -12,10 +12,16 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
+#include "kernels/frozen_linear.h"
 #include "kernels/glu.h"
 #include "kernels/grad_norm.h"
+#include "kernels/int8_weight.h"
+#include "kernels/nf4.h"
 #include "kernels/norm_merge.h"
 #include "kernels/normalize.h"
+#include "kernels/quantize.h"
+#include "kernels/quantized_activation.h"
+#include "kernels/quantized_norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
 #include "kernels/uniform_noise.h"
@@ -34,22 +40,38 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error CastRows(const CastRowsParams& p, Stream stream);
 [[gnu::weak]] Error CodeBackward(const CodeBackwardParams& p, Stream stream);
 [[gnu::weak]] Error CrossEntropy(const CrossEntropyParams& p, Stream stream);
+[[gnu::weak]] Error Dequantize(const DequantizeParams& p, Stream stream);
+[[gnu::weak]] Error DequantizeInt8Weight(const DequantizeInt8WeightParams& p, Stream stream);
+[[gnu::weak]] Error DequantizeNf4(const DequantizeNf4Params& p, Stream stream);
 [[gnu::weak]] Error Dropout(const DropoutParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream);
 [[gnu::weak]] Error FoldNorm(const FoldNormParams& p, Stream stream);
+[[gnu::weak]] Error FrozenLinearBackward(const FrozenLinearParams& p, Stream stream);
+[[gnu::weak]] Error FrozenLinearForward(const FrozenLinearParams& p, Stream stream);
 [[gnu::weak]] Error GatherRows(const GatherRowsParams& p, Stream stream);
 [[gnu::weak]] Error GluBackward(const GluBackwardParams& p, Stream stream);
 [[gnu::weak]] Error GluForward(const GluForwardParams& p, Stream stream);
 [[gnu::weak]] Error MergeNorm(const MergeNormParams& p, Stream stream);
 [[gnu::weak]] Error NormalizeBackward(const NormalizeBackwardParams& p, Stream stream);
 [[gnu::weak]] Error NormalizeForward(const NormalizeForwardParams& p, Stream stream);
+[[gnu::weak]] Error Quantize(const QuantizeParams& p, Stream stream);
+[[gnu::weak]] Error QuantizeInt8Weight(const QuantizeInt8WeightParams& p, Stream stream);
+[[gnu::weak]] Error QuantizeNf4(const QuantizeNf4Params& p, Stream stream);
+[[gnu::weak]] Error QuantizedActivationBackward(const QuantizedActivationBackwardParams& p,
+                                                Stream stream);
+[[gnu::weak]] Error QuantizedActivationForward(const QuantizedActivationForwardParams& p,
+                                               Stream stream);
+[[gnu::weak]] Error QuantizedNormBackward(const QuantizedNormBackwardParams& p, Stream stream);
+[[gnu::weak]] Error QuantizedNormForward(const QuantizedNormForwardParams& p, Stream stream);
+[[gnu::weak]] Error QuantizedNormSums(const QuantizedNormSumsParams& p, Stream stream);
 [[gnu::weak]] Error RopeBackward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeForward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeTable(const RopeTableParams& p, Stream stream);
 [[gnu::weak]] Error ScatterRows(const ScatterRowsParams& p, Stream stream);
 [[gnu::weak]] Error SumSquares(const SumSquaresParams& p, Stream stream);
 [[gnu::weak]] Error UnmergeNorm(const MergeNormParams& p, Stream stream);
+[[gnu::weak]] Error UpdateRanges(const UpdateRangesParams& p, Stream stream);
 
 }  // namespace snug::kernels::cuda
 
