@@ -41,6 +41,7 @@ struct Online {
   float weighted = 0.0f;  // of e (x - max),
   float total = 0.0f;     // of x.
   float probe = 0.0f;     // NaN if any is not finite.
+  float at_label = 0.0f;  // The label's, of the thread that has seen it.
 
   __device__ void MoveTo(float new_max) {
     if (new_max == max) return;
@@ -88,17 +89,15 @@ struct Row {
 };
 
 // Of the block's sums: loss and figures, written by one thread; what the gradient needs, in each.
-template <typename Cap>
-__device__ inline Row Finish(const CrossEntropyParams& p, int64_t i, const Online& all,
-                             float label_logit, Cap cap) {
-  const int64_t label = LabelOf(p, i);
+__device__ inline Row Finish(const CrossEntropyParams& p, int64_t i, int64_t label,
+                             const Online& all) {
   const double nan = static_cast<double>(__int_as_float(0x7fffffff));
   const double given = p.weights == nullptr ? 1.0 : static_cast<double>(p.weights[i]);
   const double weight = label == kBad ? nan : label < 0 ? 0.0 : given;
   const double sum = static_cast<double>(all.probe + all.sum), log_sum = log(sum);
   const double lse = log_sum + static_cast<double>(all.max);
   const double below =
-      label < 0 ? 0.0 : static_cast<double>(cap(label_logit)) - static_cast<double>(all.max);
+      label < 0 ? 0.0 : static_cast<double>(all.at_label) - static_cast<double>(all.max);
   const double smoothing = static_cast<double>(p.label_smoothing);
   const double V = static_cast<double>(p.V), z_loss = static_cast<double>(p.z_loss);
   if (threadIdx.x == 0) {
@@ -117,15 +116,21 @@ __device__ inline Row Finish(const CrossEntropyParams& p, int64_t i, const Onlin
 }
 
 template <typename T, int V, typename Cap>
-__device__ inline Online SeeRow(const CrossEntropyParams& p, const T* x, Cap cap) {
+__device__ inline Online SeeRow(const CrossEntropyParams& p, const T* x, int64_t label, Cap cap) {
   Online mine;
   for (int64_t pack = threadIdx.x; pack < p.V / V; pack += blockDim.x) {
     const Floats<V> logits = Load<V>(x + pack * V);
-    mine.See(Each([&](float logit) { return cap(logit); }, logits), logits);
+    const Floats<V> capped = Each([&](float logit) { return cap(logit); }, logits);
+    mine.See(capped, logits);
+    const int64_t at = label - pack * V;
+    if (at < 0 || at >= V) continue;
+#pragma unroll
+    for (int k = 0; k < V; ++k) mine.at_label = at == k ? capped.at[k] : mine.at_label;
   }
   mine.MoveTo(BlockMax(mine.max));
   mine.sum = BlockSum(mine.sum);
   mine.probe = BlockSum(mine.probe);
+  mine.at_label = BlockSum(mine.at_label);
   if (p.row_entropy != nullptr) mine.weighted = BlockSum(mine.weighted);
   if (p.label_smoothing > 0.0f) mine.total = BlockSum(mine.total);
   return mine;
@@ -137,18 +142,18 @@ __global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
   for (int64_t i = blockIdx.x; i < p.N; i += gridDim.x) {
     const T* x = static_cast<const T*>(p.logits) + i * p.logits_stride;
     const int64_t label = LabelOf(p, i);
-    const float label_logit = label < 0 ? 0.0f : Widen(x[label]);  // Before it is overwritten.
-    const Online all = SeeRow<T, V>(p, x, cap);
-    const Row row = Finish(p, i, all, label_logit, cap);
+    const Online all = SeeRow<T, V>(p, x, label, cap);
+    const Row row = Finish(p, i, label, all);
     if (p.dlogits == nullptr) continue;
     T* dx = static_cast<T*>(p.dlogits) + i * p.dlogits_stride;
     for (int64_t pack = threadIdx.x; pack < p.V / V; pack += blockDim.x) {
       const Floats<V> logits = Load<V>(x + pack * V);
+      const int64_t at = row.label - pack * V;
       Floats<V> gradient;
 #pragma unroll
       for (int k = 0; k < V; ++k) {
         const float e = expf(cap(logits.at[k]) - row.max) * row.factor - row.smooth;
-        const float d = pack * V + k == row.label ? row.d_label : e;
+        const float d = at == k ? row.d_label : e;
         gradient.at[k] = d * cap.Slope(logits.at[k]);
       }
       Store(dx + pack * V, gradient);
@@ -159,14 +164,13 @@ __global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
 // *sum += the losses in their order, by one warp: what a lane has loaded, each adds in turn.
 __global__ void __launch_bounds__(kWarp)
     AddLossesKernel(const double* losses, int64_t N, double* sum) {
-  double total = *sum;
+  double total = __shfl_sync(~0u, threadIdx.x == 0 ? *sum : 0.0, 0);
   for (int64_t first = 0; first < N; first += kWarp) {
     const int64_t i = first + threadIdx.x;
     const double mine = i < N ? losses[i] : 0.0;
     const int lanes = static_cast<int>(min(N - first, int64_t{kWarp}));
     for (int lane = 0; lane < lanes; ++lane) total += __shfl_sync(~0u, mine, lane);
   }
-  __syncwarp();  // All have read what was there.
   if (threadIdx.x == 0) *sum = total;
 }
 

@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(kMaxBlock) RowNormsKernel(RowNormsParams p) {
        row += int64_t{gridDim.x} * kRowsPerBlock) {
     const T* x = static_cast<const T*>(p.x) + row * p.x_stride;
     float chains[kPerThread] = {};
+#pragma unroll 4  // Loads under way at once.
     for (int64_t first = lane; first < packs; first += kAccesses * kWarp) {
 #pragma unroll
       for (int k = 0; k < kAccesses; ++k) {

@@ -18,14 +18,15 @@ constexpr float kNothing = -3.0e38f;
 // Which of the V columns from c on are visible, as bits.
 template <int V>
 __device__ inline unsigned VisibleOf(const Span& span, const uint8_t* keys, int64_t c) {
-  unsigned visible = 0;
-  Pack<uint8_t, V> seen;
-  if (keys != nullptr) seen = LoadPack<V>(keys + c);
+  const auto within = [&](int64_t column) {
+    return static_cast<int>(min(max(column - c, int64_t{0}), int64_t{V}));
+  };
+  const int first = within(span.begin), end = within(span.end);
+  unsigned visible = (1u << end) - (1u << first);
+  if (keys == nullptr || visible == 0) return visible;
+  const Pack<uint8_t, V> seen = LoadPack<V>(keys + c);
 #pragma unroll
-  for (int i = 0; i < V; ++i) {
-    const bool inside = c + i >= span.begin && c + i < span.end;
-    visible |= inside && (keys == nullptr || seen.at[i] != 0) ? 1u << i : 0u;
-  }
+  for (int i = 0; i < V; ++i) visible &= seen.at[i] != 0 ? ~0u : ~(1u << i);
   return visible;
 }
 
@@ -89,41 +90,64 @@ __global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
   }
 }
 
-template <typename T, int V>
-__device__ inline Floats<V> ProbabilitiesOf(const SoftmaxBackwardParams& p, int64_t row,
-                                            int64_t c) {
-  if (p.codes == nullptr) return Load<V>(static_cast<const T*>(p.p) + row * p.p_stride + c);
-  const int64_t group = row / p.rows_per_group % p.groups;
-  const float step = p.step[group], minimum = p.minimum[group];
-  const Pack<uint8_t, V> codes = LoadPack<V>(p.codes + row * p.codes_stride + c);
-  Floats<V> y;
-#pragma unroll
-  for (int i = 0; i < V; ++i) y.at[i] = minimum + step * static_cast<float>(codes.at[i]);
-  return y;
-}
+// What is the same along a row.
+template <typename T>
+struct BackwardRow {
+  Span span;
+  const uint8_t* keys;
+  const T* y;  // Null: codes.
+  const uint8_t* codes;
+  float step, minimum;
+  const T* dy;
+
+  __device__ BackwardRow(const SoftmaxBackwardParams& p, int64_t row)
+      : span(softmax::SpanOf(p.mask, row, p.C)),
+        keys(softmax::KeysOf(p.mask, row)),
+        y(nullptr),
+        codes(nullptr),
+        step(0.0f),
+        minimum(0.0f),
+        dy(static_cast<const T*>(p.dp) + row * p.dp_stride) {
+    if (p.codes == nullptr) {
+      y = static_cast<const T*>(p.p) + row * p.p_stride;
+    } else {
+      const int64_t group = row / p.rows_per_group % p.groups;
+      codes = p.codes + row * p.codes_stride;
+      step = p.step[group];
+      minimum = p.minimum[group];
+    }
+  }
+};
 
 // p and dp, 0 where they are not visible.
 template <typename T, int V>
 struct Pair {
   Floats<V> y;
   Pack<T, V> dy;
-};
-template <typename T, int V>
-__device__ inline Pair<T, V> PairOf(const SoftmaxBackwardParams& p, int64_t row, int64_t c) {
-  const Span span = softmax::SpanOf(p.mask, row, p.C);
-  const unsigned visible = VisibleOf<V>(span, softmax::KeysOf(p.mask, row), c);
-  Pair<T, V> pair = {};
-  if (visible == 0) return pair;
-  pair.y = ProbabilitiesOf<T, V>(p, row, c);
-  pair.dy = LoadPack<V>(static_cast<const T*>(p.dp) + row * p.dp_stride + c);
+
+  __device__ static Pair Of(const BackwardRow<T>& row, int64_t c) {
+    Pair pair = {};
+    const unsigned visible = VisibleOf<V>(row.span, row.keys, c);
+    if (visible == 0) return pair;
+    pair.dy = LoadPack<V>(row.dy + c);
+    if (row.y != nullptr) {
+      pair.y = Load<V>(row.y + c);
+    } else {
+      const Pack<uint8_t, V> codes = LoadPack<V>(row.codes + c);
 #pragma unroll
-  for (int i = 0; i < V; ++i) {
-    if ((visible >> i & 1) != 0) continue;
-    pair.y.at[i] = 0.0f;
-    pair.dy.at[i] = T{};
+      for (int i = 0; i < V; ++i) {
+        pair.y.at[i] = row.minimum + row.step * static_cast<float>(codes.at[i]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      if ((visible >> i & 1) != 0) continue;
+      pair.y.at[i] = 0.0f;
+      pair.dy.at[i] = T{};
+    }
+    return pair;
   }
-  return pair;
-}
+};
 
 __device__ inline float SlopeOfCap(float score, float softcap) {
   const float e = expf(-2.0f * fabsf(score / softcap)), inverse = 1.0f / (1.0f + e);
@@ -136,18 +160,19 @@ __global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
   const Team<kBlock> team;
   const int64_t packs = p.C / V;
   for (int64_t row = team.row; row < p.N; row += team.rows_apart) {
+    const BackwardRow<T> of_row(p, row);
     T* dx = static_cast<T*>(p.dx) + row * p.dx_stride;
     Pair<T, V> held[kHeld];
     float dot = 0.0f;
     ForPacks(team, packs, [&](int k, int64_t pack) {
-      const Pair<T, V> pair = PairOf<T, V>(p, row, pack * V);
+      const Pair<T, V> pair = Pair<T, V>::Of(of_row, pack * V);
       if (k < kHeld) held[k] = pair;
 #pragma unroll
       for (int i = 0; i < V; ++i) dot += pair.y.at[i] * Widen(pair.dy.at[i]);
     });
     dot = team.Sum(dot);
     ForPacks(team, packs, [&](int k, int64_t pack) {
-      const Pair<T, V> pair = k < kHeld ? held[k] : PairOf<T, V>(p, row, pack * V);
+      const Pair<T, V> pair = k < kHeld ? held[k] : Pair<T, V>::Of(of_row, pack * V);
       Floats<V> result =
           Each([&](float y, float dy) { return y * (dy - dot) * p.scale; }, pair.y, Widen(pair.dy));
       if (p.softcap > 0.0f) {

@@ -217,7 +217,9 @@ TEST(SamplingEstimateTest, Wta8StaleSurrogateIsUnbiased) {
     const ClosedForm closed = VarianceOf(linear, ScoresOf(pool), k);
     const Outcome outcome = Try(linear, Sampled(linear, pool, k));
     ExpectUnbiased(outcome, closed.wta);
-    if (kind == SamplingKind::kWinnerTakeAll) EXPECT_NEAR(outcome.variance / closed.wta, 1.0, 0.05);
+    if (kind == SamplingKind::kWinnerTakeAll) {
+      EXPECT_NEAR(outcome.variance / closed.wta, 1.0, 0.05);
+    }
   }
 }
 

@@ -59,7 +59,7 @@ Certain CertainOf(const SharedVector<float>& scores, int64_t k) {
 // WTA-4: argmin over all c, the greedy scan and our threshold give the same set, which holds the
 // largest scores; every slot is filled, and the systematic sample has distinct rows in order.
 TEST(SampleRowsTest, Wta4CertainSetIsTheDefinitions) {
-  const int pools = OnCpu() ? 1000 : 27;
+  const int pools = OnCpu() ? 1000 : 9;
   for (int n = 0; n < pools; ++n) {
     const int law = n % 9;
     const int64_t T = 50 + n % 7 * 61, k = 10 + n % 5 * 9;
@@ -67,7 +67,7 @@ TEST(SampleRowsTest, Wta4CertainSetIsTheDefinitions) {
     Pool pool = {.norms = WholeScores(T, law, static_cast<uint32_t>(n)),
                  .surrogate = {},
                  .mask = {},
-                 .kind = kKinds[n / 9 % 2]};
+                 .kind = kKinds[(n + n / 9) % 2]};
     const Certain expected = CertainOf(pool.norms, k);
     ASSERT_EQ(expected.argmin, expected.greedy);
     const Selected out = Sample(pool, k, static_cast<uint32_t>(n), TestStream());
@@ -118,9 +118,9 @@ TEST(SampleRowsTest, WeightsAreTauOverScore) {
 
 // The same rows and weights, to the bit, whatever the pool is like and wherever a tile ends.
 TEST(SampleRowsTest, SelectsTheSameOnEachDevice) {
-  for (int64_t T : {2, 11, 31, 33, 127, 1024, 4095, 4096, 4097, 9001}) {
+  for (int64_t T : {2, 33, 1025, 4097}) {
     for (SamplingKind kind : kKinds) {
-      for (double sigma : {0.0, 1.0, 4.0}) {
+      for (double sigma : {0.0, 3.0}) {
         SCOPED_TRACE(testing::Message() << T << " rows, sigma " << sigma);
         Pool pool = {.norms = LogNormal(T, sigma, 5),
                      .surrogate = LogNormal(T, sigma, 6),
