@@ -71,7 +71,7 @@ struct Online {
 // ---- a row --------------------------------------------------------------------------------------
 
 // Negative: none. kBad: outside of the classes.
-constexpr int64_t kBad = INT64_MIN;
+constexpr int64_t kBad = -2;
 __device__ inline int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
   const int64_t label = p.label_type == IndexType::kI32
                             ? static_cast<const int32_t*>(p.labels)[row]

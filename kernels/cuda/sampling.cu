@@ -13,8 +13,8 @@ namespace {
 
 using sampling::Mass;
 
-constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
-static_assert(kWarps == kWarp, "a warp has a lane for each warp");
+constexpr int kThreads = 512, kWarps = kThreads / kWarp;  // More leave too few registers.
+static_assert(kWarps <= kWarp, "a warp has a lane for each warp");
 constexpr int kEach = 4;  // Consecutive rows of a thread in the pass that selects.
 
 struct Add {
@@ -51,7 +51,7 @@ __device__ inline Mass BlockReduce(const Mass& mine, const Operation& operation)
     sums[threadIdx.x / kWarp] = warp.sum;
   }
   __syncthreads();
-  return WarpReduce(Mass{counts[lane], sums[lane]}, operation);
+  return WarpReduce(lane < kWarps ? Mass{counts[lane], sums[lane]} : Mass{}, operation);
 }
 
 __device__ inline Mass WarpScan(Mass mine) {  // Inclusive.
@@ -79,7 +79,7 @@ __device__ inline Scan BlockScan(const Mass& mine) {
     sums[warp] = inside.sum;
   }
   __syncthreads();
-  const Mass warps = WarpScan(Mass{counts[lane], sums[lane]});
+  const Mass warps = WarpScan(lane < kWarps ? Mass{counts[lane], sums[lane]} : Mass{});
   const Mass upto = {__shfl_sync(~0u, warps.count, warp), __shfl_sync(~0u, warps.sum, warp)};
   const Mass all = {__shfl_sync(~0u, warps.count, kWarp - 1),
                     __shfl_sync(~0u, warps.sum, kWarp - 1)};
@@ -137,6 +137,7 @@ struct Selection {
   uint64_t limit;  // Certain are the scores above it.
   uint64_t certain;
   sampling::Draw draw;
+  uint64_t start;  // Of the systematic sample.
 };
 
 __device__ inline void Put(const SampleRowsParams& p, uint64_t slot, int64_t row, float weight) {
@@ -146,12 +147,12 @@ __device__ inline void Put(const SampleRowsParams& p, uint64_t slot, int64_t row
 
 // The rows of the tile that are this thread's, `before` them those of all threads and tiles before.
 __device__ inline void TakeEach(const SampleRowsParams& p, const uint32_t* scores, int64_t first,
-                                Mass before, const Selection& s, uint64_t start) {
+                                Mass before, const Selection& s) {
   uint64_t* cumulated = static_cast<uint64_t*>(p.workspace);
   const bool systematic = p.kind == SamplingKind::kSystematic;
   const bool draws = systematic && s.draw.rest > 0;
   sampling::Crossing crossing;
-  if (draws) crossing = sampling::CrossingAt(before.sum, start, s.draw);
+  if (draws) crossing = sampling::CrossingAt(before.sum, s.start, s.draw);
   for (int64_t t = first; t < first + kEach && t < p.T; ++t) {
     const uint32_t score = scores[t];
     if (score > s.limit) {
@@ -169,8 +170,6 @@ __device__ inline void TakeEach(const SampleRowsParams& p, const uint32_t* score
 }
 
 __device__ inline void Take(const SampleRowsParams& p, const uint32_t* scores, const Selection& s) {
-  const uint64_t start =
-      s.draw.rest == 0 ? 0 : sampling::UniformBelow(s.draw.rest, RandomBlock(p.site, 0), 0);
   Mass before;
   for (int64_t tile = 0; tile < p.T; tile += kThreads * kEach) {
     const int64_t first = tile + int64_t{threadIdx.x} * kEach;
@@ -180,7 +179,7 @@ __device__ inline void Take(const SampleRowsParams& p, const uint32_t* scores, c
       mine = Add()(mine, {certain ? 1u : 0u, certain ? 0u : scores[t]});
     }
     const Scan scan = BlockScan(mine);
-    TakeEach(p, scores, first, Add()(before, scan.before), s, start);
+    TakeEach(p, scores, first, Add()(before, scan.before), s);
     before = Add()(before, scan.all);
   }
 }
@@ -211,7 +210,8 @@ __global__ void __launch_bounds__(kThreads) SampleRowsKernel(SampleRowsParams p)
   sampling::CertainSearch search(p.k, largest, MassAbove(p, scores, 0));
   while (!search.done()) search.Tell(MassAbove(p, scores, search.at()));
   const uint64_t certain = search.certain();
-  const Selection s = {search.limit(), certain, {p.k - certain, search.rest()}};
+  const uint64_t start = sampling::UniformBelow(search.rest(), RandomBlock(p.site, 0), 0);
+  const Selection s = {search.limit(), certain, {p.k - certain, search.rest()}, start};
   __syncthreads();  // Scores of other threads are read from here on.
   Take(p, scores, s);
   __syncthreads();  // As are indices and cumulated scores.
