@@ -22,9 +22,15 @@
 #include "kernels/quantize.h"
 #include "kernels/quantized_activation.h"
 #include "kernels/quantized_norm.h"
+#include "kernels/reversible.h"
+#include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/row_norms.h"
 #include "kernels/rows.h"
+#include "kernels/sampling.h"
+#include "kernels/softmax.h"
 #include "kernels/uniform_noise.h"
+#include "kernels/valid_tokens.h"
 
 namespace snug::kernels::cuda {
 
@@ -46,10 +52,13 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error Dropout(const DropoutParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream);
+[[gnu::weak]] Error FixedAdd(const FixedAddParams& p, Stream stream);
+[[gnu::weak]] Error FixedShiftAdd(const FixedShiftAddParams& p, Stream stream);
 [[gnu::weak]] Error FoldNorm(const FoldNormParams& p, Stream stream);
 [[gnu::weak]] Error FrozenLinearBackward(const FrozenLinearParams& p, Stream stream);
 [[gnu::weak]] Error FrozenLinearForward(const FrozenLinearParams& p, Stream stream);
 [[gnu::weak]] Error GatherRows(const GatherRowsParams& p, Stream stream);
+[[gnu::weak]] Error GatherScaledRows(const GatherScaledRowsParams& p, Stream stream);
 [[gnu::weak]] Error GluBackward(const GluBackwardParams& p, Stream stream);
 [[gnu::weak]] Error GluForward(const GluForwardParams& p, Stream stream);
 [[gnu::weak]] Error MergeNorm(const MergeNormParams& p, Stream stream);
@@ -68,10 +77,15 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error RopeBackward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeForward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeTable(const RopeTableParams& p, Stream stream);
+[[gnu::weak]] Error RowNorms(const RowNormsParams& p, Stream stream);
+[[gnu::weak]] Error SampleRows(const SampleRowsParams& p, Stream stream);
 [[gnu::weak]] Error ScatterRows(const ScatterRowsParams& p, Stream stream);
+[[gnu::weak]] Error SoftmaxBackward(const SoftmaxBackwardParams& p, Stream stream);
+[[gnu::weak]] Error SoftmaxForward(const SoftmaxForwardParams& p, Stream stream);
 [[gnu::weak]] Error SumSquares(const SumSquaresParams& p, Stream stream);
 [[gnu::weak]] Error UnmergeNorm(const MergeNormParams& p, Stream stream);
 [[gnu::weak]] Error UpdateRanges(const UpdateRangesParams& p, Stream stream);
+[[gnu::weak]] Error ValidTokens(const ValidTokensParams& p, Stream stream);
 
 }  // namespace snug::kernels::cuda
 
