@@ -1,7 +1,4 @@
 // Inner loops over parameters: AdamW and the sum of squares.
-#include <cmath>
-
-#include "kernels/adamw.h"
 #include "kernels/cpu/loops/adamw.h"
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/range.h"
@@ -10,11 +7,6 @@
 
 namespace snug::kernels::SNUG_ISA {
 namespace {
-
-SNUG_INLINE F32x16 Sqrt(F32x16 v) {
-  for (int64_t lane = 0; lane < kLanes; ++lane) v[lane] = std::sqrt(v[lane]);
-  return v;
-}
 
 using F32x4 = float __attribute__((vector_size(16)));
 using F64x4 = double __attribute__((vector_size(32)));
@@ -40,24 +32,12 @@ double SumSquaresTyped(const T* x, int64_t n) {
 }  // namespace
 
 void AdamWElements(const AdamWTensor& tensor, const AdamWScalars& s, Range elements) {
-  float* p = tensor.p + elements.begin;
-  const float* g = tensor.g + elements.begin;
-  float* m = tensor.m + elements.begin;
-  float* v = tensor.v + elements.begin;
-  bf16* copy = tensor.copy == nullptr ? nullptr : tensor.copy + elements.begin;
-  const float decay = tensor.decay ? s.decay : 1.0f;
-  ForVectors(elements.end - elements.begin, [&](int64_t i, auto part) SNUG_LAMBDA {
-    const F32x16 gradient = Load(g + i, part) * s.grad_scale;
-    F32x16 first = Load(m + i, part), second = Load(v + i, part);
-    first += s.one_minus_beta1 * (gradient - first);
-    second = second * s.beta2 + (s.one_minus_beta2 * gradient) * gradient;
-    const F32x16 denominator = Sqrt(second) / s.sqrt_correction2 + s.eps;
-    const F32x16 decayed = Load(p + i, part) * decay;
-    const F32x16 next = decayed + (s.minus_step_size * first) / denominator;
-    Store(p + i, next, part);
-    if (copy != nullptr) Store(copy + i, next, part);
-    Store(m + i, first, part);
-    Store(v + i, second, part);
+  ForVectors(elements.end - elements.begin, [&](int64_t offset, auto part) SNUG_LAMBDA {
+    const int64_t i = elements.begin + offset;
+    const MomentLanes before = {Load(tensor.m + i, part), Load(tensor.v + i, part)};
+    const MomentLanes after = UpdateLanes(tensor, s, i, before, part);
+    Store(tensor.m + i, after.first, part);
+    Store(tensor.v + i, after.second, part);
   });
 }
 
