@@ -12,6 +12,8 @@
 // elements, each divided by its largest magnitude and rounded to the nearest of the levels of
 // dynamic_map.h, signed for m and unsigned for v. p moves by the new moments before they are
 // rounded. Memory of zeros is the state of no moments. A NaN or infinity spreads to its block.
+// Where gradients stay below 4e-4 of the largest of their block, v becomes 0 and steps too large: the
+// definition's limit.
 #ifndef KERNELS_ADAMW_H_
 #define KERNELS_ADAMW_H_
 

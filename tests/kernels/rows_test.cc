@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/kernels/kernel_testing.h"
 
 namespace snug::kernels {
@@ -161,6 +163,53 @@ TEST(CastRowsTest, ConvertsBothWaysAndCopies) {
         for (int64_t k = 0; k < 3 * C; ++k) expected.Set(k / C, k % C, x.At(k / C, k % C));
         EXPECT_EQ(y.bytes(), expected.bytes());
       }
+    }
+  }
+}
+
+// All halves to fp32, and all boundaries between two of them, with the numbers next to them, to
+// halves: as types.h's own conversions. (A GPU has one NaN.)
+TEST(CastRowsTest, ConvertsEveryF16) {
+  SharedVector<f16> halves, rounded;
+  SharedVector<float> wide(0x10000), between;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    halves.push_back({static_cast<uint16_t>(bits)});
+    const float below = ToFloat(halves.back());
+    const float above = (bits & 0x7fff) >= 0x7bff
+                            ? std::copysign(65536.0f, below)
+                            : ToFloat(f16{static_cast<uint16_t>(bits + 1)});
+    const uint32_t middle = BitsOf((below + above) / 2.0f);
+    for (uint32_t near : {middle - 1, middle, middle + 1}) between.push_back(FloatOfBits(near));
+  }
+  rounded.resize(between.size());
+  CastRowsParams p = {.x = halves.data(),
+                      .y = wide.data(),
+                      .N = 1,
+                      .C = static_cast<int64_t>(wide.size()),
+                      .x_dtype = DType::kF16,
+                      .y_dtype = DType::kF32};
+  ASSERT_TRUE(CastRows(p, TestStream()).ok());
+  p = {.x = between.data(),
+       .y = rounded.data(),
+       .N = 1,
+       .C = static_cast<int64_t>(between.size()),
+       .x_dtype = DType::kF32,
+       .y_dtype = DType::kF16};
+  ASSERT_TRUE(CastRows(p, TestStream()).ok());
+  WaitForKernels();
+  for (size_t i = 0; i < halves.size(); ++i) {
+    const float expected = ToFloat(halves[i]);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(wide[i])) << i;
+    } else {
+      ASSERT_EQ(BitsOf(wide[i]), BitsOf(expected)) << i;
+    }
+  }
+  for (size_t i = 0; i < between.size(); ++i) {
+    if (std::isnan(between[i])) {
+      ASSERT_TRUE(std::isnan(ToFloat(rounded[i]))) << i;
+    } else {
+      ASSERT_EQ(rounded[i].bits, ToF16(between[i]).bits) << between[i];
     }
   }
 }
