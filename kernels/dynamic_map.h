@@ -70,7 +70,7 @@ constexpr DynamicEdges MakeDynamicEdges(bool is_signed) {
   return edges;
 }
 
-// The code of x, a number in [-1, 1]; not NaN.
+// The code of x, a number in [-1, 1], or a unit beyond by rounding; not NaN.
 template <bool kSigned>
 SNUG_HOST_DEVICE inline uint8_t DynamicCode(const DynamicEdges& edges, float x) {
   const float magnitude = x < 0.0f ? -x : x;
@@ -93,11 +93,12 @@ SNUG_HOST_DEVICE inline uint8_t DynamicCode(const DynamicEdges& edges, float x) 
   return static_cast<uint8_t>(127 + place);
 }
 
-// What a block's numbers are divided by: their largest magnitude, given as its bits. A block of
-// zeros, or with a NaN or infinity in it, has the codes of zero; a scale that is not finite makes
-// NaN of them all.
-SNUG_HOST_DEVICE inline bool DividesBlock(uint32_t scale_bits) {
-  return scale_bits > 0 && scale_bits < 0x7f800000u;
+// What a block's numbers are multiplied by before they are rounded: one over their largest magnitude,
+// which is given as its bits. 0, so that all have the code of zero, for a block with nothing above
+// 2^-126 in it, or with a NaN or infinity: a scale that is not finite makes NaN of them all.
+SNUG_HOST_DEVICE inline float InverseOfScale(uint32_t scale_bits) {
+  const bool is_normal = scale_bits >= 0x00800000u && scale_bits < 0x7f800000u;
+  return is_normal ? 1.0f / FloatOfBits(scale_bits) : 0.0f;
 }
 
 }  // namespace snug::kernels

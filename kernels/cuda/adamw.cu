@@ -93,11 +93,10 @@ template <bool kSigned>
 __device__ inline Pack<uint8_t, kLaneElements> CodesOf(const DynamicEdges& edges,
                                                        const LaneMoments& x, uint32_t scale_bits) {
   Pack<uint8_t, kLaneElements> codes;
-  const bool divides = DividesBlock(scale_bits);
-  const float scale = __uint_as_float(scale_bits);
+  const float inverse = InverseOfScale(scale_bits);
 #pragma unroll
   for (int k = 0; k < kLaneElements; ++k) {
-    codes.at[k] = DynamicCode<kSigned>(edges, divides ? __fdiv_rn(x.at[k], scale) : 0.0f);
+    codes.at[k] = DynamicCode<kSigned>(edges, inverse == 0.0f ? 0.0f : x.at[k] * inverse);
   }
   return codes;
 }

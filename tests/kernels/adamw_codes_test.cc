@@ -300,8 +300,8 @@ TEST(AdamWCodesTest, CodesAreTheSameOnEveryDevice) {
     ASSERT_EQ(coded.m_scale.At(0, begin / kCodeBlock), largest_m);
     ASSERT_EQ(coded.v_scale.At(0, begin / kCodeBlock), largest_v);
     for (int64_t i = begin; i < end; ++i) {
-      ASSERT_EQ(coded.m[coded.offset + i], CodeOf(true, m[i - begin] / largest_m)) << i;
-      ASSERT_EQ(coded.v[coded.offset + i], CodeOf(false, v[i - begin] / largest_v)) << i;
+      ASSERT_EQ(coded.m[coded.offset + i], CodeOf(true, m[i - begin] * (1.0f / largest_m))) << i;
+      ASSERT_EQ(coded.v[coded.offset + i], CodeOf(false, v[i - begin] * (1.0f / largest_v))) << i;
     }
   }
 }

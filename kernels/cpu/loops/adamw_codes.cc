@@ -7,6 +7,8 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
+using U8x16 = uint8_t __attribute__((vector_size(16)));
+
 struct Levels {
   float at[256];
 };
@@ -19,14 +21,17 @@ constexpr Levels kSignedLevels = MakeLevels(true), kUnsignedLevels = MakeLevels(
 constexpr DynamicEdges kSignedEdges = MakeDynamicEdges(true);
 constexpr DynamicEdges kUnsignedEdges = MakeDynamicEdges(false);
 
-SNUG_INLINE F32x16 Decode(const Levels& levels, const uint8_t* codes, int64_t count) {
-  float lanes[kLanes] = {};
-  for (int64_t lane = 0; lane < count; ++lane) lanes[lane] = levels.at[codes[lane]];
-  return Load(lanes, Whole{});
+SNUG_INLINE F32x16 Decode(const Levels& levels, const uint8_t* codes, Whole) {
+  const auto at = [&](int lane) SNUG_LAMBDA { return levels.at[codes[lane]]; };
+  // Not by way of memory: a vector's load would wait for sixteen stores.
+  return F32x16{at(0), at(1), at(2),  at(3),  at(4),  at(5),  at(6),  at(7),
+                at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15)};
 }
-
-SNUG_INLINE int64_t CountOf(Whole) { return kLanes; }
-SNUG_INLINE int64_t CountOf(Part part) { return part.count; }
+SNUG_INLINE F32x16 Decode(const Levels& levels, const uint8_t* codes, Part part) {
+  uint8_t all[kLanes] = {};
+  memcpy(all, codes, part.count);
+  return Decode(levels, all, Whole{});
+}
 
 // The moments of a block, and the bits of their largest magnitude: as integers, magnitudes order as
 // numbers do, infinity and NaN above all.
@@ -49,13 +54,12 @@ SNUG_INLINE void StoreBlock(const Block& block, int64_t n, uint8_t* codes, float
     bits = block.largest[lane] > bits ? block.largest[lane] : bits;
   }
   *scale = FloatOfBits(static_cast<uint32_t>(bits));
-  const bool divides = DividesBlock(static_cast<uint32_t>(bits));
+  const float inverse = InverseOfScale(static_cast<uint32_t>(bits));
   for (int64_t i = 0; i < n; i += kLanes) {
-    const F32x16 x = divides ? Load(block.x + i, Whole{}) / *scale : F32x16{};
-    const I32x16 code = CodeLanes<kSigned>(kSigned ? kSignedEdges : kUnsignedEdges, x);
-    for (int64_t lane = 0; lane < kLanes && i + lane < n; ++lane) {
-      codes[i + lane] = static_cast<uint8_t>(code[lane]);
-    }
+    const F32x16 x = inverse == 0.0f ? F32x16{} : Load(block.x + i, Whole{}) * inverse;
+    const U8x16 code = __builtin_convertvector(
+        CodeLanes<kSigned>(kSigned ? kSignedEdges : kUnsignedEdges, x), U8x16);
+    memcpy(codes + i, &code, n - i < kLanes ? n - i : kLanes);
   }
 }
 
@@ -70,9 +74,8 @@ void AdamWCodedElements(const AdamWTensor& t, const AdamWScalars& s, Range eleme
     float* v_scale = t.codes.v_scale + begin / kCodeBlock;
     Block first, second;
     ForVectors(n, [&](int64_t i, auto part) SNUG_LAMBDA {
-      const int64_t count = CountOf(part);
-      const MomentLanes before = {Decode(kSignedLevels, m + i, count) * *m_scale,
-                                  Decode(kUnsignedLevels, v + i, count) * *v_scale};
+      const MomentLanes before = {Decode(kSignedLevels, m + i, part) * *m_scale,
+                                  Decode(kUnsignedLevels, v + i, part) * *v_scale};
       const MomentLanes after = UpdateLanes(t, s, begin + i, before, part);
       first.Add(i, FillBeyond(after.first, part, 0.0f));
       second.Add(i, FillBeyond(after.second, part, 0.0f));

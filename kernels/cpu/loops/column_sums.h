@@ -10,7 +10,8 @@
 namespace snug::kernels::SNUG_ISA {
 
 inline constexpr int64_t kBlockRows = 32;      // Rows that one fp32 sum spans.
-inline constexpr int64_t kBlockColumns = 512;  // Their sums, 2 KiB and 4 KiB, stay in L1.
+// Their sums, 8 KiB and 16 KiB, stay in L1; 8 KiB of a row are enough for the prefetcher to follow.
+inline constexpr int64_t kBlockColumns = 2048;
 
 // result (+)= the sums of columns [all) over N rows; null: nothing is kept. add(rows, columns,
 // sums) adds a block of rows into `sums`, one per column of the block.

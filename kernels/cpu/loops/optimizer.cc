@@ -8,25 +8,35 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-using F32x4 = float __attribute__((vector_size(16)));
-using F64x4 = double __attribute__((vector_size(32)));
+// As many lanes at a time as a register holds in fp64: GCC 12 converts wider vectors lane by lane.
+#ifdef __AVX512F__
+constexpr int kWideLanes = 8;
+#else
+constexpr int kWideLanes = 4;
+#endif
+constexpr int kWides = static_cast<int>(kLanes) / kWideLanes;
+using F32xWide = float __attribute__((vector_size(kWideLanes * sizeof(float))));
+using F64xWide = double __attribute__((vector_size(kWideLanes * sizeof(double))));
 
-// Four lanes at a time: GCC 12 converts wider vectors to fp64 lane by lane where registers are
-// narrower.
+// Sixteen chains, whatever a register holds, and always the same tree over them.
 template <typename T>
 double SumSquaresTyped(const T* x, int64_t n) {
-  F64x4 sums[4] = {};
+  F64xWide sums[kWides] = {};
   ForVectors(n, [&](int64_t i, auto part) SNUG_LAMBDA {
     const F32x16 v = Load(x + i, part);
-    F32x4 quarters[4];
-    memcpy(quarters, &v, sizeof(v));
-    for (int k = 0; k < 4; ++k) {
-      const F64x4 wide = __builtin_convertvector(quarters[k], F64x4);
+    F32xWide parts[kWides];
+    memcpy(parts, &v, sizeof(v));
+    for (int k = 0; k < kWides; ++k) {
+      const F64xWide wide = __builtin_convertvector(parts[k], F64xWide);
       sums[k] += wide * wide;
     }
   });
-  const F64x4 sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
-  return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+  double chains[kLanes];
+  memcpy(chains, sums, sizeof(chains));
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t lane = 0; lane < width; ++lane) chains[lane] += chains[lane + width];
+  }
+  return chains[0];
 }
 
 }  // namespace
