@@ -1,6 +1,6 @@
-// AdamW (Loshchilov & Hutter 2019, algorithm 2) over many tensors at once, in fp32; a tensor that is
-// computed with in 16 bits has its copy rounded from the new fp32 value in the same pass. The order
-// of operations is that of torch.optim.AdamW (one tensor at a time, no amsgrad):
+// AdamW (Loshchilov & Hutter 2019, algorithm 2) over many tensors at once, in fp32; a tensor that
+// is computed with in 16 bits has its copy rounded from the new fp32 value in the same pass. The
+// order of operations is that of torch.optim.AdamW (one tensor at a time, no amsgrad):
 //
 //   g' = g * grad_scale                   p -= p * lr * weight_decay, as p *= 1 - lr * weight_decay
 //   m += (1 - beta1) * (g' - m)           v = v * beta2 + (1 - beta2) * g' * g'
@@ -12,8 +12,8 @@
 // elements, each divided by its largest magnitude and rounded to the nearest of the levels of
 // dynamic_map.h, signed for m and unsigned for v. p moves by the new moments before they are
 // rounded. Memory of zeros is the state of no moments. A NaN or infinity spreads to its block.
-// Where gradients stay below 4e-4 of the largest of their block, v becomes 0 and steps too large: the
-// definition's limit.
+// Where gradients stay below 4e-4 of the largest of their block, v becomes 0 and steps too large:
+// the definition's limit.
 #ifndef KERNELS_ADAMW_H_
 #define KERNELS_ADAMW_H_
 
@@ -40,7 +40,7 @@ struct AdamWTensor {
   float* v = nullptr;        // (n) second moment; null with `codes`
   void* copy = nullptr;      // (n), copy_dtype: p rounded to nearest even; null: none wanted
   int64_t n = 0;
-  bool decay = true;  // Whether weight decay applies (not to norms).
+  bool decay = true;                // Whether weight decay applies (not to norms).
   DType copy_dtype = DType::kBF16;  // Or kF16.
   MomentCodes codes;                // Of a tensor with its moments in 8 bits.
 };

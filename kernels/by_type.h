@@ -1,5 +1,5 @@
-// Code for each number type: rounding to it, reading an index, and from a run-time type to a template
-// argument. (The loops of the CPU have their own, internal to each instruction set.)
+// Code for each number type: rounding to it, reading an index, and from a run-time type to a
+// template argument. (The loops of the CPU have their own, internal to each instruction set.)
 #ifndef KERNELS_BY_TYPE_H_
 #define KERNELS_BY_TYPE_H_
 

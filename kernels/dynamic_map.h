@@ -1,14 +1,14 @@
 // 8-bit numbers of the dynamic data type (Dettmers 2016, arXiv 1511.04561; for optimizer states
-// Dettmers et al. 2022, arXiv 2110.02861, section 2.1), in [-1, 1] or [0, 1]: seven decades below 1,
-// each with twice as many levels as the one below it, so that numbers of every size have a level and
-// those near the largest are the finest.
+// Dettmers et al. 2022, arXiv 2110.02861, section 2.1), in [-1, 1] or [0, 1]: seven decades below
+// 1, each with twice as many levels as the one below it, so that numbers of every size have a level
+// and those near the largest are the finest.
 //
-//   decade i = 0 .. 6 has n = 2^i levels (2^(i+1) of the unsigned), 10^(i-6) * (0.1 + 0.9 (k + 1/2) / n),
-//   and there are 0 and 1; of the signed type those of the decades with a minus, too
+//   decade i = 0 .. 6 has n = 2^i levels (2^(i+1) of the unsigned), 10^(i-6) * (0.1 + 0.9 (k + 1/2)
+//   / n), and there are 0 and 1; of the signed type those of the decades with a minus, too
 //
 // Codes number the 256 levels in rising order, as bitsandbytes' create_dynamic_map sorts them. A
-// number is rounded to the nearest level; within 1e-5 of a step of the middle between two, to either
-// one, but the same one on every device.
+// number is rounded to the nearest level; within 1e-5 of a step of the middle between two, to
+// either one, but the same one on every device.
 #ifndef KERNELS_DYNAMIC_MAP_H_
 #define KERNELS_DYNAMIC_MAP_H_
 
@@ -49,8 +49,8 @@ SNUG_HOST_DEVICE constexpr float DynamicLevel(bool is_signed, int code) {
   return static_cast<float>(is_signed && code < 127 ? -level : level);
 }
 
-// What rounding needs, per decade: magnitudes above `edge` are nearer to its first level than to the
-// one below; edge[kDecades] is that of the level 1.
+// What rounding needs, per decade: magnitudes above `edge` are nearer to its first level than to
+// the one below; edge[kDecades] is that of the level 1.
 struct DynamicEdges {
   float edge[kDecades + 1] = {};
   float per_unit[kDecades] = {};  // Steps.
@@ -93,9 +93,10 @@ SNUG_HOST_DEVICE inline uint8_t DynamicCode(const DynamicEdges& edges, float x) 
   return static_cast<uint8_t>(127 + place);
 }
 
-// What a block's numbers are multiplied by before they are rounded: one over their largest magnitude,
-// which is given as its bits. 0, so that all have the code of zero, for a block with nothing above
-// 2^-126 in it, or with a NaN or infinity: a scale that is not finite makes NaN of them all.
+// What a block's numbers are multiplied by before they are rounded: one over their largest
+// magnitude, which is given as its bits. 0, so that all have the code of zero, for a block with
+// nothing above 2^-126 in it, or with a NaN or infinity: a scale that is not finite makes NaN of
+// them all.
 SNUG_HOST_DEVICE inline float InverseOfScale(uint32_t scale_bits) {
   const bool is_normal = scale_bits >= 0x00800000u && scale_bits < 0x7f800000u;
   return is_normal ? 1.0f / FloatOfBits(scale_bits) : 0.0f;

@@ -22,8 +22,8 @@ struct EmbeddingForwardParams {
 };
 Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream);
 
-// On CUDA tokens are taken in chunks, and each is ranked by id among the others of its chunk: rows of
-// one id lie side by side then, in their order.
+// On CUDA tokens are taken in chunks, and each is ranked by id among the others of its chunk: rows
+// of one id lie side by side then, in their order.
 inline constexpr int64_t kEmbeddingChunk = 4096;
 
 // Bytes of workspace on CUDA, for any N tokens. Contents: none needed, none left.
@@ -32,9 +32,9 @@ inline constexpr int64_t EmbeddingWorkspace(int64_t N) {
 }
 
 // Adds into dW. Each element of dW takes its terms in the order of the rows, whatever the number of
-// threads: the same bits on the CPU (threads divide the columns) and on CUDA (threads divide ids and
-// columns). Traffic: N*C elements + 8*N*C bytes, less where ids repeat; on CUDA 4*N*min(N, 4096)
-// bytes of ids as well, out of the cache.
+// threads: the same bits on the CPU (threads divide the columns) and on CUDA (threads divide ids
+// and columns). Traffic: N*C elements + 8*N*C bytes, less where ids repeat; on CUDA 4*N*min(N,
+// 4096) bytes of ids as well, out of the cache.
 struct EmbeddingBackwardParams {
   const int32_t* ids = nullptr;  // (N), in [0, V)
   const void* dy = nullptr;      // (N, C), dtype

@@ -40,12 +40,12 @@ inline constexpr int64_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 :
 enum class ErrorCode : uint8_t {
   kOk,
   kNullPointer,
-  kBadShape,   // Negative, zero where it must not be, odd where it must be even.
-  kBadStride,  // Shorter than a row.
-  kBadDType,   // Not a type of this op.
-  kBadIndex,   // An index, id or label outside its range, or indices out of order.
-  kBadValue,   // A scalar outside its range.
-  kNoDevice,   // A CUDA stream, in a build without CUDA.
+  kBadShape,      // Negative, zero where it must not be, odd where it must be even.
+  kBadStride,     // Shorter than a row.
+  kBadDType,      // Not a type of this op.
+  kBadIndex,      // An index, id or label outside its range, or indices out of order.
+  kBadValue,      // A scalar outside its range.
+  kNoDevice,      // A CUDA stream, in a build without CUDA.
   kLaunchFailed,  // The driver did not take the launch; nothing ran.
 };
 const char* ToString(ErrorCode code);  // "null pointer", "bad stride", ...

@@ -53,8 +53,7 @@ __global__ void __launch_bounds__(kMaxBlock)
   constexpr int V = 4;
   const AdamWScalars s = Scaled(scalars, grad_factor);
   ForSpans(list, [&](const AdamWTensor& t, int64_t begin, int64_t end) {
-    const bool wide =
-        IsWide(t, V) && IsAligned(t.m, kAccessBytes) && IsAligned(t.v, kAccessBytes);
+    const bool wide = IsWide(t, V) && IsAligned(t.m, kAccessBytes) && IsAligned(t.v, kAccessBytes);
     ForSpanPacks<V>(wide, begin, end, [&](auto width, int64_t i) {
       constexpr int kElements = decltype(width)::value;
       Floats<kElements> m = Load<kElements>(t.m + i), v = Load<kElements>(t.v + i);
@@ -69,6 +68,7 @@ __global__ void __launch_bounds__(kMaxBlock)
 
 constexpr int kLaneElements = static_cast<int>(kCodeBlock) / kWarp;
 using LaneMoments = Floats<kLaneElements>;
+using Codes = Pack<uint8_t, kLaneElements>;
 
 struct CodeEdges {
   DynamicEdges m = MakeDynamicEdges(true), v = MakeDynamicEdges(false);
@@ -85,14 +85,15 @@ __device__ inline uint32_t LargestBits(const LaneMoments& x) {
     bits = max(bits, __float_as_uint(x.at[k]) & 0x7fffffffu);  // As integers: NaN above all.
   }
 #pragma unroll
-  for (int lane = kWarp / 2; lane > 0; lane /= 2) bits = max(bits, __shfl_xor_sync(~0u, bits, lane));
+  for (int lane = kWarp / 2; lane > 0; lane /= 2)
+    bits = max(bits, __shfl_xor_sync(~0u, bits, lane));
   return bits;
 }
 
 template <bool kSigned>
-__device__ inline Pack<uint8_t, kLaneElements> CodesOf(const DynamicEdges& edges,
-                                                       const LaneMoments& x, uint32_t scale_bits) {
-  Pack<uint8_t, kLaneElements> codes;
+__device__ inline Codes CodesOf(const DynamicEdges& edges, const LaneMoments& x,
+                                uint32_t scale_bits) {
+  Codes codes;
   const float inverse = InverseOfScale(scale_bits);
 #pragma unroll
   for (int k = 0; k < kLaneElements; ++k) {
@@ -101,12 +102,33 @@ __device__ inline Pack<uint8_t, kLaneElements> CodesOf(const DynamicEdges& edges
   return codes;
 }
 
-__device__ inline LaneMoments Decode(const float* levels, const uint8_t* codes, float scale,
+// Of a lane's `count` elements; all of them where `wide`.
+__device__ inline Codes LoadCodes(const uint8_t* from, int count, bool wide) {
+  if (wide) return LoadPack<kLaneElements>(from);
+  Codes codes = {};
+#pragma unroll
+  for (int k = 0; k < kLaneElements; ++k) {
+    if (k < count) codes.at[k] = from[k];
+  }
+  return codes;
+}
+__device__ inline void StoreCodes(const Codes& codes, uint8_t* to, int count, bool wide) {
+  if (wide) {
+    *reinterpret_cast<Codes*>(to) = codes;
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kLaneElements; ++k) {
+    if (k < count) to[k] = codes.at[k];
+  }
+}
+
+__device__ inline LaneMoments Decode(const float* levels, const Codes& codes, float scale,
                                      int count) {
   LaneMoments x = {};
 #pragma unroll
   for (int k = 0; k < kLaneElements; ++k) {
-    if (k < count) x.at[k] = levels[codes[k]] * scale;
+    if (k < count) x.at[k] = levels[codes.at[k]] * scale;
   }
   return x;
 }
@@ -118,21 +140,11 @@ __device__ inline void UpdateBlock(const AdamWTensor& t, const AdamWScalars& s,
   const int64_t block = begin / kCodeBlock, i = begin + lane * kLaneElements;
   const int64_t left = t.n - i;
   const int count = left < 0 ? 0 : left < kLaneElements ? static_cast<int>(left) : kLaneElements;
-  using Codes = Pack<uint8_t, kLaneElements>;
-  Codes m_codes = {}, v_codes = {};
   wide = wide && count == kLaneElements;
-  if (wide) {
-    m_codes = LoadPack<kLaneElements>(t.codes.m + i);
-    v_codes = LoadPack<kLaneElements>(t.codes.v + i);
-  } else {
-#pragma unroll
-    for (int k = 0; k < kLaneElements; ++k) {
-      if (k < count) m_codes.at[k] = t.codes.m[i + k];
-      if (k < count) v_codes.at[k] = t.codes.v[i + k];
-    }
-  }
-  LaneMoments m = Decode(maps.m_levels, m_codes.at, t.codes.m_scale[block], count);
-  LaneMoments v = Decode(maps.v_levels, v_codes.at, t.codes.v_scale[block], count);
+  LaneMoments m =
+      Decode(maps.m_levels, LoadCodes(t.codes.m + i, count, wide), t.codes.m_scale[block], count);
+  LaneMoments v =
+      Decode(maps.v_levels, LoadCodes(t.codes.v + i, count, wide), t.codes.v_scale[block], count);
   if (wide) {
     Update(t, s, i, m, v);
   } else {
@@ -146,18 +158,8 @@ __device__ inline void UpdateBlock(const AdamWTensor& t, const AdamWScalars& s,
     }
   }
   const uint32_t m_bits = LargestBits(m), v_bits = LargestBits(v);
-  m_codes = CodesOf<true>(maps.edges.m, m, m_bits);
-  v_codes = CodesOf<false>(maps.edges.v, v, v_bits);
-  if (wide) {
-    *reinterpret_cast<Codes*>(t.codes.m + i) = m_codes;
-    *reinterpret_cast<Codes*>(t.codes.v + i) = v_codes;
-  } else {
-#pragma unroll
-    for (int k = 0; k < kLaneElements; ++k) {
-      if (k < count) t.codes.m[i + k] = m_codes.at[k];
-      if (k < count) t.codes.v[i + k] = v_codes.at[k];
-    }
-  }
+  StoreCodes(CodesOf<true>(maps.edges.m, m, m_bits), t.codes.m + i, count, wide);
+  StoreCodes(CodesOf<false>(maps.edges.v, v, v_bits), t.codes.v + i, count, wide);
   if (lane != 0) return;
   t.codes.m_scale[block] = __uint_as_float(m_bits);
   t.codes.v_scale[block] = __uint_as_float(v_bits);

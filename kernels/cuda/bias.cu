@@ -10,8 +10,8 @@ namespace snug::kernels::cuda {
 namespace {
 
 template <typename T, int V>
-__global__ void __launch_bounds__(kMaxBlock) BiasForwardKernel(BiasForwardParams p,
-                                                               ElementGrid grid) {
+__global__ void __launch_bounds__(kMaxBlock)
+    BiasForwardKernel(BiasForwardParams p, ElementGrid grid) {
   ForElements(grid, [&](int64_t i, int64_t pack) {
     T* y = static_cast<T*>(p.y) + i * p.y_stride + pack * V;
     *reinterpret_cast<Pack<T, V>*>(y) = LoadPack<V>(static_cast<const T*>(p.b) + pack * V);
@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(kMaxBlock) BiasForwardKernel(BiasForwardParams
 }
 
 template <typename T, int V>
-__global__ void __launch_bounds__(kMaxBlock) BiasBackwardKernel(BiasBackwardParams p,
-                                                                ColumnGrid grid) {
+__global__ void __launch_bounds__(kMaxBlock)
+    BiasBackwardKernel(BiasBackwardParams p, ColumnGrid grid) {
   SumColumns<V>(grid, static_cast<float*>(p.workspace), [&](int64_t row, int64_t c) {
     return Load<V>(static_cast<const T*>(p.dy) + row * p.dy_stride + c);
   });

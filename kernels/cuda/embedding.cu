@@ -1,5 +1,6 @@
-// Token embedding on CUDA. Backward takes tokens in chunks: each token counts those before it in the
-// order of (id, row), which is its place; then a thread adds up its columns of all rows of one id.
+// Token embedding on CUDA. Backward takes tokens in chunks: each token counts those before it in
+// the order of (id, row), which is its place; then a thread adds up its columns of all rows of one
+// id.
 #include "kernels/embedding.h"
 
 #include "kernels/cuda/elementwise.cuh"
@@ -91,13 +92,12 @@ Error BackwardOfChunk(const EmbeddingBackwardParams& p, Stream stream) {
 
 Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream) {
   const int64_t bytes = SizeOf(p.dtype);
-  return ByPacks(p.dtype, p.C, {{p.W, p.W_stride, bytes}, {p.y, p.y_stride, bytes}},
-                 [&](auto t, auto v) {
-                   constexpr int V = decltype(v)::value;
-                   const ElementGrid grid = ElementGridOf(p.N, p.C / V);
-                   return Launch(EmbeddingForwardKernel<decltype(t), V>, {grid.blocks}, stream, p,
-                                 grid);
-                 });
+  return ByPacks(
+      p.dtype, p.C, {{p.W, p.W_stride, bytes}, {p.y, p.y_stride, bytes}}, [&](auto t, auto v) {
+        constexpr int V = decltype(v)::value;
+        const ElementGrid grid = ElementGridOf(p.N, p.C / V);
+        return Launch(EmbeddingForwardKernel<decltype(t), V>, {grid.blocks}, stream, p, grid);
+      });
 }
 
 Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream) {

@@ -126,8 +126,8 @@ inline Error ByPacks(DType dtype, int64_t C, std::initializer_list<Operand> oper
   });
 }
 
-// body(Constant<V>{}) for operands of any types, mixed: V elements of the narrowest in 16 bytes where
-// all rows divide into such packs, else 1.
+// body(Constant<V>{}) for operands of any types, mixed: V elements of the narrowest in 16 bytes
+// where all rows divide into such packs, else 1.
 template <typename Body>
 inline Error ByWidth(int64_t C, std::initializer_list<Operand> operands, const Body& body) {
   bool half = false;

@@ -1,5 +1,5 @@
-// Rotary embedding on CUDA: a thread turns a pack of pairs, or copies a pack beyond the part that is
-// turned.
+// Rotary embedding on CUDA: a thread turns a pack of pairs, or copies a pack beyond the part that
+// is turned.
 #include "kernels/rope.h"
 
 #include "kernels/cuda/elementwise.cuh"
@@ -13,8 +13,8 @@ struct Turn {
   float cos, sin;
 };
 
-// Within 0.51 units of fp32 for angles up to 2^52: quarter turns are taken off in fp64, what is left
-// goes into Taylor's series. (The library's reduction of large angles needs local memory.)
+// Within 0.51 units of fp32 for angles up to 2^52: quarter turns are taken off in fp64, what is
+// left goes into Taylor's series. (The library's reduction of large angles needs local memory.)
 __device__ inline Turn TurnOf(float angle) {
   constexpr double kQuartersPerUnit = 0x1.45f306dc9c883p-1;  // 2 / pi
   constexpr double kQuarterHigh = 0x1.921fb54442d18p+0, kQuarterLow = 0x1.1a62633145c07p-54;
@@ -27,10 +27,9 @@ __device__ inline Turn TurnOf(float angle) {
               (-1.0 / 6 +
                s * (1.0 / 120 + s * (-1.0 / 5040 + s * (1.0 / 362880 - s * (1.0 / 39916800)))));
   const double cos =
-      1.0 +
-      s * (-1.0 / 2 +
-           s * (1.0 / 24 +
-                s * (-1.0 / 720 + s * (1.0 / 40320 + s * (-1.0 / 3628800 + s / 479001600)))));
+      1.0 + s * (-1.0 / 2 +
+                 s * (1.0 / 24 +
+                      s * (-1.0 / 720 + s * (1.0 / 40320 + s * (-1.0 / 3628800 + s / 479001600)))));
   const auto quarter = static_cast<unsigned>(static_cast<long long>(quarters)) & 3u;
   const double swapped_cos = quarter & 1u ? sin : cos, swapped_sin = quarter & 1u ? cos : sin;
   return {static_cast<float>(quarter == 1 || quarter == 2 ? -swapped_cos : swapped_cos),

@@ -115,12 +115,11 @@ Error ScatterRows(const ScatterRowsParams& p, Stream stream) {
 }
 
 Error CastRows(const CastRowsParams& p, Stream stream) {
-  return ByWidth(
-      p.C, {{p.x, p.x_stride, SizeOf(p.x_dtype)}, {p.y, p.y_stride, SizeOf(p.y_dtype)}},
-      [&](auto v) {
-        const ElementGrid grid = ElementGridOf(p.N, p.C / decltype(v)::value);
-        return Launch(CastKernel<decltype(v)::value>, {grid.blocks}, stream, p, grid);
-      });
+  return ByWidth(p.C, {{p.x, p.x_stride, SizeOf(p.x_dtype)}, {p.y, p.y_stride, SizeOf(p.y_dtype)}},
+                 [&](auto v) {
+                   const ElementGrid grid = ElementGridOf(p.N, p.C / decltype(v)::value);
+                   return Launch(CastKernel<decltype(v)::value>, {grid.blocks}, stream, p, grid);
+                 });
 }
 
 Error AddRows(const AddRowsParams& p, Stream stream) {

@@ -20,8 +20,8 @@ __device__ inline Floats<kWords> NoiseOf(const UniformNoiseParams& p, uint64_t b
   return noise;
 }
 
-// A pack is kBlocks Philox blocks wide. Where rows do not divide into packs of 16 bytes (kWide), its
-// elements are moved one by one.
+// A pack is kBlocks Philox blocks wide. Where rows do not divide into packs of 16 bytes (kWide),
+// its elements are moved one by one.
 template <typename T, int kBlocks, bool kWide>
 __global__ void __launch_bounds__(kMaxBlock)
     UniformNoiseKernel(UniformNoiseParams p, int64_t blocks_per_row, ElementGrid grid) {

@@ -14,8 +14,8 @@
 namespace snug::kernels {
 namespace {
 
-// bitsandbytes' create_dynamic_map(signed, max_exponent_bits = 7, total_bits = 8), step by step: per
-// exponent the middles between evenly spaced boundaries in [0.1, 1], then 0 and 1, sorted.
+// bitsandbytes' create_dynamic_map(signed, max_exponent_bits = 7, total_bits = 8), step by step:
+// per exponent the middles between evenly spaced boundaries in [0.1, 1], then 0 and 1, sorted.
 std::vector<double> DefinedMap(bool is_signed) {
   std::vector<double> levels = {0.0, 1.0};
   for (int i = 0; i < 7; ++i) {
@@ -158,9 +158,8 @@ struct Exact {
       const double gradient = 0.5 * g.At(0, static_cast<int64_t>(i));
       m[i] = 0.9 * m[i] + 0.1 * gradient;
       v[i] = 0.95 * v[i] + 0.05 * gradient * gradient;
-      const double moved =
-          1e-3 * (m[i] / (1.0 - std::pow(0.9, step))) /
-          (std::sqrt(v[i] / (1.0 - std::pow(0.95, step))) + 1e-8);
+      const double moved = 1e-3 * (m[i] / (1.0 - std::pow(0.9, step))) /
+                           (std::sqrt(v[i] / (1.0 - std::pow(0.95, step))) + 1e-8);
       p[i] = p[i] * (1.0 - 1e-4) - moved;
     }
     if (!rounded) return;
@@ -203,8 +202,7 @@ TEST(AdamWCodesTest, AStepMatchesTheReference) {
     EXPECT_TRUE(coded.m_scale.GapsUntouched() && coded.v_scale.GapsUntouched());
     for (const Bytes* codes : {&coded.m, &coded.v}) {
       EXPECT_EQ(std::count(codes->begin(), codes->begin() + coded.offset, 0), coded.offset);
-      EXPECT_EQ(std::count(codes->begin() + coded.offset + n, codes->end(), 0),
-                24 - coded.offset);
+      EXPECT_EQ(std::count(codes->begin() + coded.offset + n, codes->end(), 0), 24 - coded.offset);
     }
   }
 }

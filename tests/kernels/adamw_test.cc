@@ -70,8 +70,7 @@ TEST(AdamWTest, EqualsTorchOverThreeSteps) {
   const float base[] = {0.1f, -0.3f, 1e-4f, -20.0f};
   for (int step = 1; step <= 3; ++step) {
     for (int i = 0; i < 4; ++i) g[i] = base[i] * static_cast<float>(step);
-    const AdamWTensor tensor = {
-        .p = p.data(), .g = g.data(), .m = m.data(), .v = v.data(), .n = 4};
+    const AdamWTensor tensor = {.p = p.data(), .g = g.data(), .m = m.data(), .v = v.data(), .n = 4};
     ASSERT_TRUE(
         AdamW({.tensors = &tensor, .count = 1, .step = step, .lr = 0.01, .weight_decay = 0.01},
               TestStream())
@@ -82,8 +81,8 @@ TEST(AdamWTest, EqualsTorchOverThreeSteps) {
   for (int i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(p[i], expected[i]);  // within 4 units
 }
 
-// Tensors of all sizes in one call, empty ones among them and more than one launch of CUDA takes: as
-// if each had its own call.
+// Tensors of all sizes in one call, empty ones among them and more than one launch of CUDA takes:
+// as if each had its own call.
 TEST(AdamWTest, ManyTensorsAtOnceEqualOneByOne) {
   std::vector<int64_t> sizes = {5, 0, OnCpu() ? 40000 : 9000, 1, 8192, 8193};
   for (int64_t n = 1; n <= 80; ++n) sizes.push_back(n);

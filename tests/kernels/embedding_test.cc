@@ -122,8 +122,8 @@ TEST(EmbeddingTest, BackwardAddsRows) {
   }
 }
 
-// Ids that repeat a thousand times and ids that come once, over more than one chunk: each element of
-// dW takes its terms in the order of the rows, in fp32, on every device.
+// Ids that repeat a thousand times and ids that come once, over more than one chunk: each element
+// of dW takes its terms in the order of the rows, in fp32, on every device.
 TEST(EmbeddingTest, TermsAreAddedInTheOrderOfTheRows) {
   constexpr int64_t kTokens = kEmbeddingChunk + 333;
   for (int64_t C : {1, 8, 31}) {

@@ -119,11 +119,10 @@ TEST(SumSquaresTest, RefusesBadArguments) {
 float FactorOf(double norm, double max_norm) {
   SharedVector<double> sum_squares = {norm * norm};
   SharedVector<float> factor = {-1.0f};
-  EXPECT_TRUE(ClipFactor({.sum_squares = sum_squares.data(),
-                          .max_norm = max_norm,
-                          .factor = factor.data()},
-                         TestStream())
-                  .ok());
+  EXPECT_TRUE(
+      ClipFactor({.sum_squares = sum_squares.data(), .max_norm = max_norm, .factor = factor.data()},
+                 TestStream())
+          .ok());
   WaitForKernels();
   return factor[0];
 }
@@ -141,9 +140,9 @@ TEST(ClipFactorTest, ShrinksWhatIsLongerThanTheLimit) {
 TEST(ClipFactorTest, RefusesBadArguments) {
   double sum = 1.0;
   float factor = 3.0f;
-  EXPECT_EQ(Name(ClipFactor({.sum_squares = &sum, .max_norm = 0.0, .factor = &factor},
-                            TestStream())),
-            "bad value: max_norm");
+  EXPECT_EQ(
+      Name(ClipFactor({.sum_squares = &sum, .max_norm = 0.0, .factor = &factor}, TestStream())),
+      "bad value: max_norm");
   EXPECT_EQ(Name(ClipFactor({.max_norm = 1.0, .factor = &factor}, TestStream())),
             "null pointer: sum_squares");
   EXPECT_EQ(Name(ClipFactor({.sum_squares = &sum, .max_norm = 1.0}, TestStream())),

@@ -2,6 +2,7 @@
 #include "kernels/rows.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 
@@ -175,9 +176,8 @@ TEST(CastRowsTest, ConvertsEveryF16) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     halves.push_back({static_cast<uint16_t>(bits)});
     const float below = ToFloat(halves.back());
-    const float above = (bits & 0x7fff) >= 0x7bff
-                            ? std::copysign(65536.0f, below)
-                            : ToFloat(f16{static_cast<uint16_t>(bits + 1)});
+    const float above = (bits & 0x7fff) >= 0x7bff ? std::copysign(65536.0f, below)
+                                                  : ToFloat(f16{static_cast<uint16_t>(bits + 1)});
     const uint32_t middle = BitsOf((below + above) / 2.0f);
     for (uint32_t near : {middle - 1, middle, middle + 1}) between.push_back(FloatOfBits(near));
   }
@@ -259,6 +259,36 @@ TEST(AddRowsTest, WorksInPlaceOverEitherOperand) {
     p.y_dtype = dtype == DType::kF32 ? DType::kBF16 : DType::kF32;
     EXPECT_EQ(Name(AddRows(p, TestStream())), "bad dtype: y_dtype");
   }
+}
+
+// Three rows more than 2^31 elements apart, in memory that is there only where it is touched.
+TEST(RowsTest, RowsMayLieFarApart) {
+  if (!OnCpu()) GTEST_SKIP() << "managed memory is never sparse";
+  constexpr int64_t kStride = (int64_t{1} << 31) + 9, kC = 33;
+  constexpr size_t kBytes = (2 * kStride + kC) * sizeof(float);
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  Matrix x(3, kC), gathered(1, kC), back(3, kC);
+  x.Fill(13);
+  CastRowsParams far = Cast(x, back);
+  far.y = memory;
+  far.y_stride = kStride;
+  ASSERT_TRUE(CastRows(far, TestStream()).ok());
+  const int32_t last = 2;
+  GatherRowsParams gather = Gather(x, gathered);
+  gather.x = memory;
+  gather.x_rows = 3;
+  gather.x_stride = kStride;
+  gather.index = &last;
+  ASSERT_TRUE(GatherRows(gather, TestStream()).ok());
+  EXPECT_EQ(Dense(gathered), Map(gathered, [&](int64_t, int64_t c) { return x.At(2, c); }));
+  AddRowsParams sum = Add(x, x, back);
+  sum.b = memory;
+  sum.b_stride = kStride;
+  ASSERT_TRUE(AddRows(sum, TestStream()).ok());
+  EXPECT_EQ(Dense(back), Map(back, [&](int64_t i, int64_t c) { return 2.0 * x.At(i, c); }));
+  munmap(memory, kBytes);
 }
 
 TEST(RowsTest, SameBitsForAllThreadCountsAndInstructionSets) {

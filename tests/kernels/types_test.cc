@@ -81,7 +81,7 @@ TEST(F16Test, RoundsAllOfFp32AsTheCompilerDoes) {
 #endif
 
 TEST(F16Test, RoundsToNearestEven) {
-  EXPECT_EQ(ToF16(1.0f + 0x1p-11f).bits, 0x3c00);            // tie, down to even
+  EXPECT_EQ(ToF16(1.0f + 0x1p-11f).bits, 0x3c00);             // tie, down to even
   EXPECT_EQ(ToF16(1.0f + 0x1p-10f + 0x1p-11f).bits, 0x3c02);  // tie, up to even
   EXPECT_EQ(ToF16(65519.996f).bits, 0x7bff);
   EXPECT_EQ(ToF16(65520.0f).bits, 0x7c00);

@@ -9,9 +9,8 @@
 
 namespace snug::kernels::SNUG_ISA {
 
-inline constexpr int64_t kBlockRows = 32;      // Rows that one fp32 sum spans.
-// Their sums, 8 KiB and 16 KiB, stay in L1; 8 KiB of a row are enough for the prefetcher to follow.
-inline constexpr int64_t kBlockColumns = 2048;
+inline constexpr int64_t kBlockRows = 32;       // Rows that one fp32 sum spans.
+inline constexpr int64_t kBlockColumns = 1024;  // Their sums, 4 KiB and 8 KiB, stay in L1.
 
 // result (+)= the sums of columns [all) over N rows; null: nothing is kept. add(rows, columns,
 // sums) adds a block of rows into `sums`, one per column of the block.

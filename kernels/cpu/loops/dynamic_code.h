@@ -12,8 +12,7 @@ namespace snug::kernels::SNUG_ISA {
 // Of numbers in [-1, 1].
 template <bool kSigned>
 static SNUG_INLINE I32x16 CodeLanes(const DynamicEdges& edges, F32x16 x) {
-  const F32x16 magnitude =
-      reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(x) & 0x7fffffff);
+  const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(x) & 0x7fffffff);
   F32x16 per_unit = {}, levels = Splat(1.0f);
   for (int i = 0; i < kDecades; ++i) {
     const I32x16 reached = SignMask(edges.edge[i] - magnitude);

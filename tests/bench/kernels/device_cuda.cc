@@ -1,5 +1,5 @@
-// A GPU, timed by events on the stream of what is timed. LibTorch's CUDA library is loaded only when
-// a GPU is asked for: it takes half a second, and most machines have none.
+// A GPU, timed by events on the stream of what is timed. LibTorch's CUDA library is loaded only
+// when a GPU is asked for: it takes half a second, and most machines have none.
 #include <ATen/ATen.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>

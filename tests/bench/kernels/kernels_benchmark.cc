@@ -1,5 +1,5 @@
-// Prints a table, in Markdown: per op the bytes that it moves by its header's formula, its time, the
-// share of the copy bandwidth measured in the same run, and the ratio of its time to that of
+// Prints a table, in Markdown: per op the bytes that it moves by its header's formula, its time,
+// the share of the copy bandwidth measured in the same run, and the ratio of its time to that of
 // LibTorch's op of the same function, or of LibTorch's ops where it has no single one.
 //
 //   kernels_benchmark [--device cpu|cuda] [--mib 64] [--width 4096] [--seconds 0.3] [--op name]

@@ -133,28 +133,28 @@ Case Rope(const Shape& s) {
     return at::cat({t, t}, 1).unsqueeze(1).to(x.scalar_type());
   };
   const at::Tensor wide_cos = twice(cos), wide_sin = twice(sin);
-  return {.bytes = 2 * s.elements() * s.element_bytes() + 4 * s.N * kWidth,
-          .own =
-              [=](Stream stream) {
-                return kernels::RopeForward({.x = x.data_ptr(),
-                                             .y = y.data_ptr(),
-                                             .cos = Floats(cos),
-                                             .sin = Floats(sin),
-                                             .N = s.N,
-                                             .heads = heads,
-                                             .D = kWidth,
-                                             .x_stride = s.C,
-                                             .y_stride = s.C,
-                                             .dtype = s.dtype},
-                                            stream);
-              },
-          .torch =
-              [=] {
-                const at::Tensor q = x.view({s.N, heads, kWidth});
-                const at::Tensor turned =
-                    at::cat({-q.narrow(2, half, half), q.narrow(2, 0, half)}, 2);
-                q * wide_cos + turned * wide_sin;
-              }};
+  return {
+      .bytes = 2 * s.elements() * s.element_bytes() + 4 * s.N * kWidth,
+      .own =
+          [=](Stream stream) {
+            return kernels::RopeForward({.x = x.data_ptr(),
+                                         .y = y.data_ptr(),
+                                         .cos = Floats(cos),
+                                         .sin = Floats(sin),
+                                         .N = s.N,
+                                         .heads = heads,
+                                         .D = kWidth,
+                                         .x_stride = s.C,
+                                         .y_stride = s.C,
+                                         .dtype = s.dtype},
+                                        stream);
+          },
+      .torch =
+          [=] {
+            const at::Tensor q = x.view({s.N, heads, kWidth});
+            const at::Tensor turned = at::cat({-q.narrow(2, half, half), q.narrow(2, 0, half)}, 2);
+            q* wide_cos + turned* wide_sin;
+          }};
 }
 
 // All rows, in the order of their numbers times an odd one.
@@ -332,7 +332,10 @@ Case BiasForward(const Shape& s) {
                                              .dtype = s.dtype},
                                             stream);
               },
-          .torch = [=] { y.copy_(b.expand({s.N, s.C})); }};
+          .torch =
+              [=] {
+                y.copy_(b.expand({s.N, s.C}));
+              }};
 }
 
 Case BiasBackward(const Shape& s) {
