@@ -7,6 +7,7 @@
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
 #include "kernels/affine.h"
+#include "kernels/attention.h"
 #include "kernels/bias.h"
 #include "kernels/codes.h"
 #include "kernels/cross_entropy.h"
@@ -41,6 +42,8 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error AddUniformNoise(const UniformNoiseParams& p, Stream stream);
 [[gnu::weak]] Error AffineBackward(const AffineBackwardParams& p, Stream stream);
 [[gnu::weak]] Error AffineForward(const AffineForwardParams& p, Stream stream);
+[[gnu::weak]] Error AttentionBackward(const AttentionBackwardParams& p, Stream stream);
+[[gnu::weak]] Error AttentionForward(const AttentionForwardParams& p, Stream stream);
 [[gnu::weak]] Error BiasBackward(const BiasBackwardParams& p, Stream stream);
 [[gnu::weak]] Error BiasForward(const BiasForwardParams& p, Stream stream);
 [[gnu::weak]] Error CastRows(const CastRowsParams& p, Stream stream);
