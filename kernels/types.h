@@ -4,7 +4,8 @@
 // - Tensors are rows of C contiguous elements, `..._stride` elements apart (>= C). Pointers need
 //   the alignment of their element only. All sizes, strides and indices are 64-bit.
 // - N == 0 rows is valid and does nothing. Arguments are checked before anything is written: on an
-//   error, nothing was written.
+//   error, nothing was written. What lies in a GPU's memory (indices, ids, positions) is not looked
+//   at before a launch: there the caller answers for its values.
 // - Two operands may be the same tensor (same pointer, same stride) where the header allows it.
 //   They never overlap in part; that is not checked.
 // - Results are the same bits from run to run on one device, for any number of threads, and however

@@ -149,7 +149,8 @@ AttentionSizes SizesOf(const AttentionShape& s, int64_t threads) {
                           .heads = s.heads,
                           .kv_heads = s.kv_heads,
                           .D = s.D,
-                          .threads = threads};
+                          .threads = threads,
+                          .dtype = s.dtype};
   for (int64_t d = 0; d < s.documents; ++d) {
     const int64_t queries = s.query_offsets[d + 1] - s.query_offsets[d];
     sizes.longest_queries = std::max(sizes.longest_queries, queries);
@@ -173,6 +174,12 @@ int64_t AttentionBackwardBytes(const AttentionSizes& sizes) {
          static_cast<int64_t>(sizeof(float));
 }
 
+int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes) {
+  const int64_t dots = sizes.tokens * sizes.heads;
+  return cpu::RoundUp(dots * static_cast<int64_t>(sizeof(float)), 64) +
+         cpu::RoundUp(dots * sizes.D * SizeOf(sizes.dtype), 64);
+}
+
 Error AttentionForward(const AttentionForwardParams& p, Stream stream) {
   const AttentionShape& s = p.shape;
   cpu::AttentionCheck check(s, stream);
@@ -183,6 +190,7 @@ Error AttentionForward(const AttentionForwardParams& p, Stream stream) {
       .LogSumExp(p.lse, p.lse_stride);
   if (!check.ok()) return check.error();
   if (check.rows() == 0) return {};
+  if (stream != nullptr) return cpu::OnStream(cuda::AttentionForward, p, stream);
   const Blocks blocks(SizesOf(s, 1));
   const int64_t each = ForwardMemory(blocks, nullptr).pieces.taken();
   const int64_t threads = p.workspace_bytes / (each * static_cast<int64_t>(sizeof(float)));

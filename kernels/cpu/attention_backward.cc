@@ -266,6 +266,10 @@ Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (check.rows() == 0) return {};
   const AttentionSizes sizes = SizesOf(s, 1);
+  if (stream != nullptr) {
+    check.Workspace(p.workspace, p.workspace_bytes / AttentionBackwardStreamBytes(sizes));
+    return check.ok() ? cpu::OnStream(cuda::AttentionBackward, p, stream) : check.error();
+  }
   const Blocks blocks(sizes);
   const int64_t each = BackwardMemory(blocks, false, nullptr).pieces.taken();
   const int64_t shared = cpu::PartialFloats(sizes, blocks);

@@ -13,8 +13,8 @@ namespace snug::kernels::cpu {
 class AttentionCheck {
  public:
   AttentionCheck(const AttentionShape& s, Stream stream) : s_(s), check_(0, 1) {
-    check_.That(stream == nullptr, ErrorCode::kNoDevice, "stream")
-        .That(s.D >= 1, ErrorCode::kBadShape, "D")
+    const bool on_stream = stream != nullptr;
+    check_.That(s.D >= 1 && (!on_stream || s.D <= kMaxStreamHeadWidth), ErrorCode::kBadShape, "D")
         .That(s.kv_heads >= 1, ErrorCode::kBadShape, "kv_heads")
         .That(s.kv_heads >= 1 && s.heads >= 1 && s.heads % s.kv_heads == 0, ErrorCode::kBadShape,
               "heads")
@@ -28,8 +28,9 @@ class AttentionCheck {
         .That(s.softcap >= 0.0f, ErrorCode::kBadValue, "softcap")
         .That(s.dropout >= 0.0 && s.dropout < 1.0, ErrorCode::kBadValue, "dropout")
         .That(s.dropout == 0.0 || s.site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op")
-        .That(s.dtype == DType::kF32 || s.dtype == DType::kBF16, ErrorCode::kBadDType, "dtype");
+        .Type(s.dtype, "dtype");
     if (check_.ok()) Documents();
+    if (on_stream && s.documents > 0) DeviceArrays();
   }
 
   AttentionCheck& Queries(const void* x, const char* name, int64_t stride,
@@ -57,6 +58,13 @@ class AttentionCheck {
   int64_t rows() const { return s_.documents == 0 ? 0 : s_.query_offsets[s_.documents]; }
 
  private:
+  void DeviceArrays() {
+    check_.Pointer(s_.device_query_offsets, "device_query_offsets")
+        .That((s_.key_begins == nullptr) == (s_.device_key_begins == nullptr),
+              ErrorCode::kNullPointer, "device_key_begins")
+        .That((s_.key_counts == nullptr) == (s_.device_key_counts == nullptr),
+              ErrorCode::kNullPointer, "device_key_counts");
+  }
   void Documents() {
     bool offsets = s_.documents == 0 || s_.query_offsets[0] == 0, keys = true;
     for (int64_t d = 0; d < s_.documents; ++d) {

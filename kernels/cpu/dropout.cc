@@ -16,6 +16,7 @@ Error Dropout(const DropoutParams& p, Stream stream) {
       .Rows(p.y, "y", p.y_stride, "y_stride")
       .That(p.rate >= 0.0 && p.rate < 1.0, ErrorCode::kBadValue, "rate")
       .Draws(p.site, p.first_row, (p.C + 63) / 64 * 16);
+  if (p.mask != nullptr) check.Bytes(p.mask, "mask", p.mask_stride, 1, "mask_stride");
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::Dropout, p, stream);
   constexpr int64_t kCostOfWord = 8;  // In bytes of traffic that would take as long.

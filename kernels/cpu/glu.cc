@@ -15,7 +15,14 @@ Error GluForward(const GluForwardParams& p, Stream stream) {
   check.Type(p.dtype, "dtype")
       .Rows(p.g, "g", p.g_stride, "g_stride")
       .Rows(p.u, "u", p.u_stride, "u_stride")
-      .Rows(p.p, "p", p.p_stride, "p_stride");
+      .Rows(p.p, "p", p.p_stride, "p_stride")
+      .Of(p.gate, "gate");
+  if (p.a != nullptr) {
+    check.Rows(p.a, "a", p.a_stride, "a_stride").That(p.a != p.p, ErrorCode::kBadValue, "a");
+  }
+  if (p.codes != nullptr) {
+    check.Bytes(p.codes, "codes", p.code_stride, 2, "code_stride").Of(p.two_bit, "two_bit");
+  }
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::GluForward, p, stream);
   cpu::ParallelFor(p.N, 3 * p.N * p.C * SizeOf(p.dtype),
@@ -25,9 +32,13 @@ Error GluForward(const GluForwardParams& p, Stream stream) {
 
 Error GluBackward(const GluBackwardParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
-  check.Type(p.dtype, "dtype")
-      .Rows(p.dp, "dp", p.dp_stride, "dp_stride")
-      .Rows(p.g, "g", p.g_stride, "g_stride");
+  check.Type(p.dtype, "dtype").Rows(p.dp, "dp", p.dp_stride, "dp_stride").Of(p.gate, "gate");
+  if (p.codes == nullptr) {
+    check.Rows(p.g, "g", p.g_stride, "g_stride");
+  } else {
+    check.Bytes(p.codes, "codes", p.code_stride, 2, "code_stride").Of(p.two_bit, "two_bit");
+    if (p.du != nullptr) check.Rows(p.a, "a", p.a_stride, "a_stride");
+  }
   if (p.dg != nullptr) {
     check.Rows(p.u, "u", p.u_stride, "u_stride").Rows(p.dg, "dg", p.dg_stride, "dg_stride");
     check.That(p.dg != p.du, ErrorCode::kBadValue, "du");

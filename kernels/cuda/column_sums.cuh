@@ -21,10 +21,21 @@ struct ColumnGrid {
   SNUG_HOST_DEVICE int64_t blocks() const { return parts * blocks_per_part; }
 };
 
-// sums_of_parts[part][c], unless it is null, = sum of term(row, c) over the part's rows; term gives
-// V columns from c on.
-template <int V, typename Term>
-__device__ inline void SumColumns(const ColumnGrid& p, float* sums_of_parts, const Term& term) {
+// Of K sums at once, the parts' sums of those whose result is not null, one after another:
+// [part][c] each. terms(row, c, term) gives V columns from c on of each sum.
+template <int K>
+SNUG_HOST_DEVICE inline float* PartsOf(const ColumnGrid& p, void* workspace,
+                                       float* const (&results)[K], int set) {
+  float* parts = static_cast<float*>(workspace);
+  for (int k = 0; k < set; ++k) {
+    if (results[k] != nullptr) parts += p.parts * p.C;
+  }
+  return parts;
+}
+
+template <int V, int K, typename Terms>
+__device__ inline void SumColumnSets(const ColumnGrid& p, void* workspace,
+                                     float* const (&results)[K], const Terms& terms) {
   __shared__ float sums[kRowThreads][kColumnThreads * V];
   const int across = static_cast<int>(threadIdx.x) % kColumnThreads;
   const int down = static_cast<int>(threadIdx.x) / kColumnThreads;
@@ -32,26 +43,42 @@ __device__ inline void SumColumns(const ColumnGrid& p, float* sums_of_parts, con
     const int64_t part = block / p.blocks_per_part;
     const int64_t c = (block % p.blocks_per_part * kColumnThreads + across) * V;
     const int64_t begin = part * p.rows_per_part, end = min(begin + p.rows_per_part, p.N);
-    Floats<V> sum = {};
+    Floats<V> sum[K] = {};
     for (int64_t row = begin + down; c < p.C && row < end; row += kRowThreads) {
-      const Floats<V> terms = term(row, c);
+      Floats<V> term[K] = {};
+      terms(row, c, term);
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum.at[i] += terms.at[i];
+      for (int k = 0; k < K; ++k) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[k].at[i] += term[k].at[i];
+      }
     }
-    if (sums_of_parts == nullptr) continue;
-    __syncthreads();  // The block before has been read by all.
-#pragma unroll
-    for (int i = 0; i < V; ++i) sums[down][across * V + i] = sum.at[i];
-    __syncthreads();
     const int64_t first = block % p.blocks_per_part * kColumnThreads * V;
-    for (int i = static_cast<int>(threadIdx.x); i < kColumnThreads * V; i += kMaxBlock) {
-      if (first + i >= p.C) continue;
-      float total = 0.0f;
 #pragma unroll
-      for (int k = 0; k < kRowThreads; ++k) total += sums[k][i];
-      sums_of_parts[part * p.C + first + i] = total;
+    for (int k = 0; k < K; ++k) {
+      if (results[k] == nullptr) continue;
+      float* sums_of_parts = PartsOf(p, workspace, results, k);
+      __syncthreads();  // What was there before has been read by all.
+#pragma unroll
+      for (int i = 0; i < V; ++i) sums[down][across * V + i] = sum[k].at[i];
+      __syncthreads();
+      for (int i = static_cast<int>(threadIdx.x); i < kColumnThreads * V; i += kMaxBlock) {
+        if (first + i >= p.C) continue;
+        float total = 0.0f;
+#pragma unroll
+        for (int j = 0; j < kRowThreads; ++j) total += sums[j][i];
+        sums_of_parts[part * p.C + first + i] = total;
+      }
     }
   }
+}
+
+// One sum, to where the parts' sums lie; null: nothing is kept.
+template <int V, typename Term>
+__device__ inline void SumColumns(const ColumnGrid& p, float* sums_of_parts, const Term& term) {
+  float* const results[] = {sums_of_parts};
+  SumColumnSets<V>(p, sums_of_parts, results,
+                   [&](int64_t row, int64_t c, Floats<V>(&sum)[1]) { sum[0] = term(row, c); });
 }
 
 // y[c] (+)= sum over parts.
@@ -81,6 +108,19 @@ inline Error AddParts(const ColumnGrid& p, const void* workspace, float* y, bool
                       Stream stream) {
   return Launch(AddPartsKernel, {Ceil(p.C, kMaxBlock)}, stream,
                 static_cast<const float*>(workspace), p.parts, p.C, y, accumulate);
+}
+
+// The second step for each result that is not null.
+template <int K>
+inline Error AddPartSets(const ColumnGrid& p, void* workspace, float* const (&results)[K],
+                         bool accumulate, Stream stream) {
+  for (int k = 0; k < K; ++k) {
+    if (results[k] == nullptr) continue;
+    const Error error =
+        AddParts(p, PartsOf(p, workspace, results, k), results[k], accumulate, stream);
+    if (!error.ok()) return error;
+  }
+  return {};
 }
 
 }  // namespace snug::kernels::cuda

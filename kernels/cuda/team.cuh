@@ -10,21 +10,23 @@
 
 namespace snug::kernels::cuda {
 
-__device__ inline float WarpSum(float x) {
+template <typename F>
+__device__ inline F WarpSum(F x) {
 #pragma unroll
   for (int lane = kWarp / 2; lane > 0; lane /= 2) x += __shfl_xor_sync(~0u, x, lane);
   return x;
 }
 
 // Of all threads of the block, the same bits in each; order fixed, so that results are too.
-__device__ inline float BlockSum(float x) {
-  __shared__ float warps[kMaxBlock / kWarp];
+template <typename F>
+__device__ inline F BlockSum(F x) {
+  __shared__ F warps[kMaxBlock / kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   x = WarpSum(x);
   __syncthreads();  // The sum before has been read by all.
   if (threadIdx.x % kWarp == 0) warps[warp] = x;
   __syncthreads();
-  float sum = 0.0f;
+  F sum = 0;
   for (int i = 0; i < static_cast<int>(blockDim.x) / kWarp; ++i) sum += warps[i];
   return sum;
 }
@@ -49,7 +51,10 @@ struct Team {
       rows_apart = int64_t{gridDim.x} * warps;
     }
   }
-  __device__ float Sum(float x) const { return kWholeBlock ? BlockSum(x) : WarpSum(x); }
+  template <typename F>
+  __device__ F Sum(F x) const {
+    return kWholeBlock ? BlockSum(x) : WarpSum(x);
+  }
 };
 
 // Packs of a row that a thread holds in registers; those beyond are read again.

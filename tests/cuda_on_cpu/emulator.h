@@ -32,7 +32,7 @@ extern ThreadPlace here;  // Of the thread that is running.
 bool RunGrid(Index3 grid, Index3 block, void (*thread)(const void* call), const void* call,
              size_t call_bytes);
 
-// What the last failed launch did wrong, e.g. "rms_norm.cu:31: barrier: 4 of 64 threads of block
+// What the last failed launch did wrong, e.g. "normalize.cu:31: barrier: 4 of 64 threads of block
 // (0, 0, 0) have ended". Empty when none failed since it was last asked.
 std::string TakeLastReport();
 

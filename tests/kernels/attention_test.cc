@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "kernels/cpu/loops/loops.h"
 #include "tests/kernels/attention_testing.h"
@@ -17,11 +18,17 @@
 namespace snug::kernels {
 namespace {
 
-// Relative L2 errors. bf16: of results rounded once, and of gradients that read a rounded o. What
-// is all but 0, as with one visible key, is compared with 1. Scores of hundreds have absolute
-// errors of 1e-5 in fp32, and so have their exponentials.
+// Relative L2 errors. bf16 and fp16: of results rounded once, and of gradients that read a rounded
+// o. What is all but 0, as with one visible key, is compared with 1. Scores of hundreds have
+// absolute errors of 1e-5 in fp32, and so have their exponentials.
+double LimitOf(const Attended& run, DType dtype) {
+  if (dtype == DType::kBF16) return 1e-2;
+  if (dtype == DType::kF16) return 1.25e-3;
+  return run.c.spread > 2.0 ? 1e-5 : 1.5e-6;
+}
+
 void ExpectNear(const Attended& run, const Matrix& got, const Reference& want, const char* what) {
-  const double limit = got.dtype() == DType::kBF16 ? 1e-2 : run.c.spread > 2.0 ? 1e-5 : 1.5e-6;
+  const double limit = LimitOf(run, got.dtype());
   double norm = 0.0;
   for (double element : want) norm += element * element;
   const double error = RelativeError(got, want) * std::min(1.0, std::sqrt(norm));
@@ -45,9 +52,16 @@ void Check(const AttentionCase& c) {
   ExpectNear(run, run.dv, expected.dv, "dv");
 }
 
-// Calls body with each instruction set of this machine.
+// What is tested on the CPU, or on CUDA, whose emulation is slow.
+template <typename T>
+std::vector<T> OnDevice(std::vector<T> cpu, std::vector<T> cuda) {
+  return OnCpu() ? cpu : cuda;
+}
+
+// Calls body with each instruction set of this machine; on CUDA once.
 template <typename Body>
 void WithEachInstructionSet(const Body& body) {
+  if (!OnCpu()) return body();
   const Loops& best = BestLoops();
   for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
                              InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
@@ -59,17 +73,29 @@ void WithEachInstructionSet(const Body& body) {
   UseLoops(best);
 }
 
-// Below, at and above tiles, panels and blocks; in both types.
+// Below, at and above tiles, panels and blocks; in all types.
 TEST(AttentionTest, MatchesReferenceAtAllLengths) {
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
-    for (int64_t T : {1, 2, 31, 33, 64, 127, 257, 513}) Check({.lengths = {T}, .dtype = dtype});
+  for (int64_t T : OnDevice<int64_t>({1, 2, 31, 33, 64, 127, 257, 513}, {1, 31, 64, 65, 150}))
+    Check({.lengths = {T}});
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    for (int64_t T : OnDevice<int64_t>({1, 2, 31, 33, 64, 127, 257, 513}, {2, 127}))
+      Check({.lengths = {T}, .heads = 1, .kv_heads = 1, .dtype = dtype});
   }
-  Check({.lengths = {1100}, .heads = 1, .kv_heads = 1, .D = 16});
+  if (OnCpu()) Check({.lengths = {1100}, .heads = 1, .kv_heads = 1, .D = 16});
 }
 
+// Of one head, D not dividing by 8 leaves rows unaligned.
 TEST(AttentionTest, MatchesReferenceAtAllHeadWidths) {
+  if (!OnCpu()) {
+    for (int64_t D : {1, 30, 80, 132}) Check({.lengths = {70}, .heads = 1, .kv_heads = 1, .D = D});
+    for (int64_t D : {7, 64, 96, 256}) {
+      Check({.lengths = {33}, .heads = 1, .kv_heads = 1, .D = D, .dtype = DType::kBF16});
+      Check({.lengths = {20}, .heads = 1, .kv_heads = 1, .D = D, .dtype = DType::kF16});
+    }
+    return;
+  }
   WithEachInstructionSet([] {
-    for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (DType dtype : kTypes) {
       for (int64_t D : {1, 8, 16, 20, 64, 80, 96, 128, 256})
         Check({.lengths = {70}, .D = D, .dtype = dtype});
     }
@@ -78,6 +104,7 @@ TEST(AttentionTest, MatchesReferenceAtAllHeadWidths) {
 
 // Groups that are one slice, several, and one per head.
 TEST(AttentionTest, MatchesReferenceForAllGroups) {
+  const std::vector<int64_t> lengths = OnDevice<int64_t>({90, 41}, {20, 7});
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     for (auto [heads, kv_heads] : {std::pair<int64_t, int64_t>{4, 4},
                                    {4, 2},
@@ -86,48 +113,65 @@ TEST(AttentionTest, MatchesReferenceForAllGroups) {
                                    {6, 2},
                                    {12, 3},
                                    {16, 8},
-                                   {9, 3}})
-      Check({.lengths = {90, 41}, .heads = heads, .kv_heads = kv_heads, .dtype = dtype});
+                                   {9, 3}}) {
+      if (!OnCpu() && (dtype == DType::kBF16 || heads == 16)) continue;
+      Check({.lengths = lengths, .heads = heads, .kv_heads = kv_heads, .dtype = dtype});
+    }
   }
 }
 
 // A query sees itself alone, a few, all but one, all, and more than there are.
 TEST(AttentionTest, MatchesReferenceForAllWindows) {
-  for (int64_t window : {1, 2, 7, 31, 32, 33, 64, 100, 255, 256, 257, 512, 513, 5000})
-    Check({.lengths = {513, 20}, .heads = 1, .kv_heads = 1, .D = 16, .window = window});
-  Check({.lengths = {300}, .heads = 4, .kv_heads = 2, .window = 48, .dtype = DType::kBF16});
+  for (int64_t window : OnDevice<int64_t>(
+           {1, 2, 7, 31, 32, 33, 64, 100, 255, 256, 257, 512, 513, 5000}, {1, 7, 64, 65, 149})) {
+    const int64_t T = OnCpu() ? 513 : 150;
+    Check({.lengths = {T, 20}, .heads = 1, .kv_heads = 1, .D = 16, .window = window});
+  }
+  Check({.lengths = {OnCpu() ? 300 : 100},
+         .heads = 4,
+         .kv_heads = 2,
+         .window = 48,
+         .dtype = DType::kBF16});
 }
 
 TEST(AttentionTest, MatchesReferenceWithSoftcap) {
   WithEachInstructionSet([] {
-    for (double spread : {0.1, 1.0, 4.0}) {
-      Check({.lengths = {130, 5}, .D = 16, .softcap = 5.0, .spread = spread});
-      Check({.lengths = {130}, .D = 16, .window = 40, .softcap = 50.0, .spread = spread});
+    const int64_t T = OnCpu() ? 130 : 70;
+    for (double spread : OnDevice<double>({0.1, 1.0, 4.0}, {0.1, 4.0})) {
+      Check({.lengths = {T, 5}, .D = 16, .softcap = 5.0, .spread = spread});
+      Check({.lengths = {T}, .D = 16, .window = 40, .softcap = 50.0, .spread = spread});
     }
-    Check({.lengths = {130}, .D = 16, .softcap = 5.0, .dtype = DType::kBF16});
+    Check({.lengths = {T}, .D = 16, .softcap = 5.0, .dtype = DType::kBF16});
   });
 }
 
 // With the same words as the reference draws, forward and backward, whatever the blocks.
 TEST(AttentionTest, MatchesReferenceWithDropout) {
   WithEachInstructionSet([] {
-    for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
       for (double rate : {0.1, 0.9}) {
-        Check({.lengths = {300, 1, 70},
-               .heads = 4,
-               .kv_heads = 2,
+        Check({.lengths = {OnCpu() ? 300 : 135, 1, 70},
+               .heads = OnCpu() ? 4 : 2,
+               .kv_heads = OnCpu() ? 2 : 1,
                .D = 16,
                .dropout = rate,
                .dtype = dtype});
       }
     }
-    Check({.lengths = {600}, .D = 8, .window = 90, .softcap = 5.0, .dropout = 0.3});
+    Check({.lengths = {OnCpu() ? 600 : 140},
+           .heads = OnCpu() ? 2 : 1,
+           .kv_heads = OnCpu() ? 2 : 1,
+           .D = 8,
+           .window = 90,
+           .softcap = 5.0,
+           .dropout = 0.3});
   });
 }
 
 // Over many seeds the mean is what attention without dropout gives, and the variance that of its
 // terms: rate / (1 - rate) sum_j (p v[j])^2.
 TEST(AttentionTest, DropoutHasItsMeanAndVariance) {
+  if (!OnCpu()) GTEST_SKIP() << "its words are the CPU's, which the tests above compare";
   constexpr int kSeeds = 2000;
   constexpr double kRate = 0.25;
   Attended plain({.lengths = {20}, .heads = 1, .kv_heads = 1, .D = 4});
@@ -153,6 +197,7 @@ TEST(AttentionTest, DropoutHasItsMeanAndVariance) {
 
 // Packed documents of mixed lengths, an empty one among them.
 TEST(AttentionTest, MatchesReferenceForManyDocuments) {
+  if (!OnCpu()) return Check({.lengths = {0, 1, 70, 8, 0, 0, 127, 33, 2, 64, 0}});
   for (DType dtype : {DType::kF32, DType::kBF16})
     Check({.lengths = {1, 70, 8, 0, 300, 33, 2, 64}, .heads = 4, .kv_heads = 2, .dtype = dtype});
 }
@@ -165,15 +210,16 @@ TEST(AttentionTest, MatchesReferenceForLargeScores) {
 // What generation with a cache does: one query or a few behind many keys, and the whole prompt at
 // once.
 TEST(AttentionTest, QueriesMayBeFewerThanKeys) {
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
+  for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
     for (int64_t window : {0, 1, 100}) {
       Attended run({.lengths = {1, 3, 40, 0, 1},
-                    .heads = 4,
-                    .kv_heads = 2,
+                    .heads = OnCpu() ? 4 : 2,
+                    .kv_heads = OnCpu() ? 2 : 1,
                     .D = 16,
                     .window = window,
+                    .dropout = window == 100 ? 0.2 : 0.0,
                     .dtype = dtype,
-                    .earlier = {0, 500, 300, 9, 700}});
+                    .earlier = {0, 500, 300, 9, OnCpu() ? 700 : 63}});
       CheckForward(run, Expected(run));
     }
   }
@@ -208,6 +254,7 @@ Bytes AllBytes(const Attended& run) {
 
 // Also with less workspace than threads.
 TEST(AttentionTest, SameBitsForAllThreadCounts) {
+  if (!OnCpu()) GTEST_SKIP() << "of the CPU's threads";
   const int before = omp_get_max_threads();
   for (const AttentionCase& c :
        {AttentionCase{.lengths = {100, 3, 290}, .heads = 6, .kv_heads = 2, .D = 24},
@@ -231,27 +278,72 @@ TEST(AttentionTest, SameBitsForAllThreadCounts) {
   omp_set_num_threads(before);
 }
 
+TEST(AttentionTest, SameBitsFromRunToRun) {
+  const AttentionCase c = {.lengths = {70, 3}, .kv_heads = 1, .D = 24, .dropout = 0.2};
+  Attended first(c), second(c);
+  for (Attended* run : {&first, &second}) {
+    run->Forward();
+    run->Backward();
+  }
+  EXPECT_EQ(AllBytes(first), AllBytes(second));
+}
+
+// The query of documents of 20 and 150 that is `row` of their last 3 and 5.
+int64_t QueryOf(int64_t row) { return row < 3 ? 17 + row : 165 + row - 3; }
+
+// On CUDA tiles of keys begin with a document's first key, whatever is beside it and whichever of
+// its queries there are: generation gives the bits of a run over everything.
+TEST(AttentionTest, SameBitsWhateverIsBesideARow) {
+  if (OnCpu()) GTEST_SKIP() << "the CPU's tiles follow from the longest document";
+  const AttentionCase whole = {.lengths = {20, 150}, .heads = 1, .kv_heads = 1, .window = 70};
+  AttentionCase last = whole;
+  last.lengths = {3, 5};
+  last.earlier = {17, 145};
+  Attended all(whole), few(last);
+  for (int64_t row = 0; row < 8; ++row) {
+    for (int64_t c = 0; c < whole.D; ++c) few.q.Set(row, c, all.q.At(QueryOf(row), c));
+  }
+  all.Forward();
+  few.Forward();
+  for (int64_t row = 0; row < 8; ++row) {
+    EXPECT_EQ(few.lse.At(row, 0), all.lse.At(QueryOf(row), 0)) << row;
+    for (int64_t c = 0; c < whole.D; ++c)
+      EXPECT_EQ(few.o.At(row, c), all.o.At(QueryOf(row), c)) << row;
+  }
+}
+
+// Each, and all together.
 TEST(AttentionTest, GradientsMayLieOverTheirInputs) {
-  for (int64_t kv_heads : {8, 2}) {
-    const AttentionCase c = {.lengths = {300, 20}, .heads = 8, .kv_heads = kv_heads};
-    Attended apart(c), over(c);
-    apart.Forward();
-    apart.Backward();
-    over.Forward();
-    AttentionBackwardParams p = over.BackwardParams();
-    p.dq = over.q.data();
-    p.dk = over.k.data();
-    p.dv = over.v.data();
-    ASSERT_EQ(Name(AttentionBackward(p, nullptr)), "ok: ");
-    EXPECT_EQ(over.q.bytes(), apart.dq.bytes());
-    EXPECT_EQ(over.k.bytes(), apart.dk.bytes());
-    EXPECT_EQ(over.v.bytes(), apart.dv.bytes());
+  for (int64_t kv_heads : OnDevice<int64_t>({8, 2}, {1})) {
+    for (int over = 1; over < 8; ++over) {
+      if (!OnCpu() && over != 1 && over != 6 && over != 7) continue;
+      const AttentionCase c = {.lengths = {OnCpu() ? 300 : 70, 20},
+                               .heads = OnCpu() ? 8 : 2,
+                               .kv_heads = kv_heads,
+                               .D = OnCpu() ? 8 : 5};
+      Attended apart(c), inside(c);
+      apart.Forward();
+      apart.Backward();
+      inside.Forward();
+      AttentionBackwardParams p = inside.BackwardParams();
+      Matrix& dq = (over & 1) != 0 ? inside.q : inside.dq;
+      Matrix& dk = (over & 2) != 0 ? inside.k : inside.dk;
+      Matrix& dv = (over & 4) != 0 ? inside.v : inside.dv;
+      p.dq = dq.data();
+      p.dk = dk.data();
+      p.dv = dv.data();
+      ASSERT_EQ(Name(AttentionBackward(p, TestStream())), "ok: ");
+      EXPECT_EQ(dq.bytes(), apart.dq.bytes()) << over;
+      EXPECT_EQ(dk.bytes(), apart.dk.bytes()) << over;
+      EXPECT_EQ(dv.bytes(), apart.dv.bytes()) << over;
+    }
   }
 }
 
 TEST(AttentionTest, GradientsThatAreNotWantedAreNotNeeded) {
-  for (int64_t kv_heads : {8, 2}) {
-    const AttentionCase c = {.lengths = {70}, .heads = 8, .kv_heads = kv_heads};
+  for (int64_t kv_heads : OnDevice<int64_t>({8, 2}, {1})) {
+    const AttentionCase c = {
+        .lengths = {OnCpu() ? 70 : 40}, .heads = OnCpu() ? 8 : 1, .kv_heads = kv_heads};
     Attended all(c);
     all.Forward();
     all.Backward();
@@ -262,7 +354,7 @@ TEST(AttentionTest, GradientsThatAreNotWantedAreNotNeeded) {
       if ((wanted & 1) == 0) p.dq = nullptr;
       if ((wanted & 2) == 0) p.dk = nullptr;
       if ((wanted & 4) == 0) p.dv = nullptr;
-      ASSERT_EQ(Name(AttentionBackward(p, nullptr)), "ok: ");
+      ASSERT_EQ(Name(AttentionBackward(p, TestStream())), "ok: ");
       EXPECT_EQ(run.dq.bytes() == all.dq.bytes(), (wanted & 1) != 0);
       EXPECT_EQ(run.dk.bytes() == all.dk.bytes(), (wanted & 2) != 0);
       EXPECT_EQ(run.dv.bytes() == all.dv.bytes(), (wanted & 4) != 0);
@@ -329,6 +421,7 @@ int64_t VisiblePairs(const AttentionCase& c) {
 // T^2 / 2 in a document, T * w with a window, their sum over documents: counted in what the
 // products do, which per row is at most a tile's rows and two panels more than what is visible.
 TEST(AttentionTest, CostIsWhatIsVisible) {
+  if (!OnCpu()) GTEST_SKIP() << "of the CPU's products; see WhatIsNotVisibleIsNotRead";
   for (const AttentionCase& c :
        {AttentionCase{.lengths = {2048}, .heads = 1, .kv_heads = 1, .D = 16},
         AttentionCase{.lengths = {2048}, .heads = 2, .kv_heads = 1, .D = 16, .window = 64},
@@ -343,6 +436,29 @@ TEST(AttentionTest, CostIsWhatIsVisible) {
     EXPECT_GE(backward, 10 * c.D * pairs) << c.Text();
     EXPECT_LE(backward, 10 * c.D * (pairs + beyond)) << c.Text();
   }
+}
+
+// Of a million keys only those in the window exist; the others lie outside of all memory.
+TEST(AttentionTest, WhatIsNotVisibleIsNotRead) {
+  constexpr int64_t kBefore = (1 << 20) - 128, kThere = 228, kQueries = 70;
+  Attended run({.lengths = {kQueries},
+                .heads = 1,
+                .kv_heads = 1,
+                .window = 40,
+                .earlier = {kThere - kQueries}});
+  const Expected expected(run);
+  Attended far(run.c);
+  far.key_counts = {kBefore + kThere};
+  AttentionForwardParams p = far.ForwardParams();
+  const auto begin = [](const Matrix& m) {
+    return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(m.data()) -
+                                         static_cast<uintptr_t>(kBefore * m.stride() * 4));
+  };
+  p.k = begin(far.k);
+  p.v = begin(far.v);
+  ASSERT_EQ(Name(AttentionForward(p, TestStream())), "ok: ");
+  ExpectNear(far, far.o, expected.o, "o");
+  ExpectNear(far, far.lse, expected.lse, "lse");
 }
 
 // A document's bytes of workspace grow with its length, not with its square.
@@ -361,6 +477,7 @@ TEST(AttentionTest, WorkspaceIsLinearInLength) {
             2 * 4096 * (64 + 2) * 4);
   EXPECT_EQ(AttentionBackwardBytes(sizes(8192)) - AttentionBackwardBytes(sizes(4096)),
             2 * 4096 * (64 + 1) * 4);
+  EXPECT_EQ(AttentionBackwardStreamBytes(sizes(4096)), 4096 * 8 * (1 + 64) * 4);
 }
 
 TEST(AttentionTest, NothingToDoIsDone) {
@@ -378,12 +495,12 @@ TEST(AttentionTest, RefusesBadArguments) {
   const auto forward = [&](auto change) {
     AttentionForwardParams p = run.ForwardParams();
     change(p);
-    return Name(AttentionForward(p, nullptr));
+    return Name(AttentionForward(p, TestStream()));
   };
   const auto backward = [&](auto change) {
     AttentionBackwardParams p = run.BackwardParams();
     change(p);
-    return Name(AttentionBackward(p, nullptr));
+    return Name(AttentionBackward(p, TestStream()));
   };
   using F = AttentionForwardParams;
   using B = AttentionBackwardParams;
@@ -404,7 +521,19 @@ TEST(AttentionTest, RefusesBadArguments) {
   EXPECT_EQ(forward([](F& p) { p.shape.dropout = 1.0; }), "bad value: dropout");
   EXPECT_EQ(forward([](F& p) { p.k_stride = 15; }), "bad stride: k_stride");
   EXPECT_EQ(forward([](F& p) { p.lse = nullptr; }), "null pointer: lse");
-  EXPECT_EQ(forward([](F& p) { p.workspace_bytes = 64; }), "bad value: workspace_bytes");
+  EXPECT_EQ(forward([](F& p) { p.shape.dtype = static_cast<DType>(3); }), "bad dtype: dtype");
+  if (OnCpu()) {
+    EXPECT_EQ(forward([](F& p) { p.workspace_bytes = 64; }), "bad value: workspace_bytes");
+  } else {
+    EXPECT_EQ(forward([](F& p) { p.shape.D = 257; }), "bad shape: D");
+    EXPECT_EQ(forward([](F& p) { p.shape.device_query_offsets = nullptr; }),
+              "null pointer: device_query_offsets");
+    EXPECT_EQ(forward([](F& p) {
+                p.shape.key_begins = p.shape.key_counts = p.shape.query_offsets;
+                p.shape.device_key_begins = p.shape.device_query_offsets;
+              }),
+              "null pointer: device_key_counts");
+  }
   EXPECT_EQ(backward([](B& p) { p.dO = nullptr; }), "null pointer: dO");
   EXPECT_EQ(backward([](B& p) { p.dk_stride = 1; }), "bad stride: dk_stride");
   EXPECT_EQ(backward([](B& p) { p.workspace_bytes = 64; }), "bad value: workspace_bytes");

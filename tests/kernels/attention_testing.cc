@@ -23,7 +23,9 @@ std::string AttentionCase::Text() const {
   return text + ", heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", D " +
          std::to_string(D) + ", window " + std::to_string(window) + ", softcap " +
          std::to_string(softcap) + ", dropout " + std::to_string(dropout) +
-         (dtype == DType::kF32 ? ", fp32" : ", bf16");
+         (dtype == DType::kF32    ? ", fp32"
+          : dtype == DType::kBF16 ? ", bf16"
+                                  : ", fp16");
 }
 
 // m of kernels/attention.h, from its words.
@@ -72,6 +74,9 @@ AttentionShape Attended::Shape() const {
           .query_offsets = offsets.data(),
           .key_begins = c.earlier.empty() ? nullptr : key_begins.data(),
           .key_counts = c.earlier.empty() ? nullptr : key_counts.data(),
+          .device_query_offsets = offsets.data(),
+          .device_key_begins = c.earlier.empty() ? nullptr : key_begins.data(),
+          .device_key_counts = c.earlier.empty() ? nullptr : key_counts.data(),
           .window = c.window,
           .scale = static_cast<float>(scale),
           .softcap = static_cast<float>(c.softcap),
@@ -81,17 +86,20 @@ AttentionShape Attended::Shape() const {
 }
 
 void Attended::Work(int64_t bytes) {
+  WaitForKernels();
   ASSERT_EQ(bytes % 64, 0);
   workspace.assign(static_cast<size_t>(bytes) / sizeof(float) + 16, std::nanf(""));
   std::fill(workspace.end() - 16, workspace.end(), 7.0f);
 }
 
 bool Attended::WithinWorkspace() const {
+  WaitForKernels();
   return std::all_of(workspace.end() - 16, workspace.end(), [](float x) { return x == 7.0f; });
 }
 
 AttentionForwardParams Attended::ForwardParams() {
-  const int64_t bytes = AttentionForwardBytes(SizesOf(Shape(), omp_get_max_threads()));
+  const AttentionSizes sizes = SizesOf(Shape(), omp_get_max_threads());
+  const int64_t bytes = OnCpu() ? AttentionForwardBytes(sizes) : 0;
   Work(bytes);
   return {.shape = Shape(),
           .q = q.data(),
@@ -109,7 +117,9 @@ AttentionForwardParams Attended::ForwardParams() {
 }
 
 AttentionBackwardParams Attended::BackwardParams() {
-  const int64_t bytes = AttentionBackwardBytes(SizesOf(Shape(), omp_get_max_threads()));
+  const AttentionSizes sizes = SizesOf(Shape(), omp_get_max_threads());
+  const int64_t bytes =
+      OnCpu() ? AttentionBackwardBytes(sizes) : AttentionBackwardStreamBytes(sizes);
   Work(bytes);
   return {.shape = Shape(),
           .dO = dO.data(),
@@ -135,12 +145,12 @@ AttentionBackwardParams Attended::BackwardParams() {
 }
 
 void Attended::Forward() {
-  ASSERT_EQ(Name(AttentionForward(ForwardParams(), nullptr)), "ok: ");
+  ASSERT_EQ(Name(AttentionForward(ForwardParams(), TestStream())), "ok: ");
   EXPECT_TRUE(WithinWorkspace());
 }
 
 void Attended::Backward() {
-  ASSERT_EQ(Name(AttentionBackward(BackwardParams(), nullptr)), "ok: ");
+  ASSERT_EQ(Name(AttentionBackward(BackwardParams(), TestStream())), "ok: ");
   EXPECT_TRUE(WithinWorkspace());
 }
 

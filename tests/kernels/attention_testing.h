@@ -30,20 +30,20 @@ struct Attended {
   explicit Attended(const AttentionCase& c);
 
   AttentionShape Shape() const;
-  // With a workspace of NaN for as many threads as there are, and a pattern behind it.
+  // With a workspace of NaN, on the CPU for as many threads as there are, and a pattern behind it.
   AttentionForwardParams ForwardParams();
   AttentionBackwardParams BackwardParams();
-  // Expect success, and that the pattern is still there.
+  // On the test's device. Expect success, and that the pattern is still there.
   void Forward();
   void Backward();
   // What dropout makes of the probability of a row of q, a head and a key of its document.
   double Kept(int64_t row, int64_t head, int64_t key) const;
 
   AttentionCase c;
-  std::vector<int64_t> offsets = {0}, key_begins, key_counts;
+  SharedVector<int64_t> offsets = {0}, key_begins, key_counts;
   double scale;
   Matrix q, k, v, o, lse, dO, dq, dk, dv;
-  std::vector<float> workspace;
+  SharedVector<float> workspace;
 
  private:
   void Work(int64_t bytes);

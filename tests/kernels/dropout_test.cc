@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/activation_testing.h"
 
 namespace snug::kernels {
 namespace {
@@ -67,6 +67,40 @@ TEST(DropoutTest, MatchesReference) {
   }
 }
 
+// The mask says which elements were kept, and backward from it gives what drawing again gives.
+TEST(DropoutTest, MaskHoldsTheBitsDrawn) {
+  for (DType dtype : kTypes) {
+    for (int64_t C : {1, 31, 64, 127, 136, 250, 4097}) {
+      SCOPED_TRACE(testing::Message() << C);
+      Matrix x(3, C, dtype), y(3, C, dtype), again(3, C, dtype);
+      CodeRows mask(3, C, 1);
+      x.Fill(8);
+      DropoutParams p = ParamsOf(x, y, 0.4);
+      p.mask = mask.data();
+      p.mask_stride = mask.stride();
+      ASSERT_TRUE(Dropout(p, TestStream()).ok());
+      EXPECT_TRUE(mask.GapsUntouched() && y.GapsUntouched());
+      for (int64_t k = 0; k < 3 * C; ++k) {
+        ASSERT_EQ(mask.At(k / C, k % C), Kept(k / C, k % C, C, 0.4) ? 1 : 0) << k;
+      }
+      ASSERT_TRUE(CodeBackward({.dy = x.data(),
+                                .codes = mask.data(),
+                                .dx = again.data(),
+                                .N = 3,
+                                .C = C,
+                                .dy_stride = x.stride(),
+                                .code_stride = mask.stride(),
+                                .dx_stride = again.stride(),
+                                .dtype = dtype,
+                                .bits = 1,
+                                .slope = {0.0f, static_cast<float>(1.0 / 0.6)}},
+                               TestStream())
+                      .ok());
+      EXPECT_EQ(again.bytes(), y.bytes());
+    }
+  }
+}
+
 // Over its operand, and added into what is there.
 TEST(DropoutTest, WorksInPlaceAndAccumulates) {
   for (DType dtype : kTypes) {
@@ -86,16 +120,19 @@ TEST(DropoutTest, WorksInPlaceAndAccumulates) {
   }
 }
 
-// A million elements: the share that is kept is within five deviations of 1 - rate.
+// A million elements (60,000 emulated): the share that is kept is within five deviations of 1 -
+// rate.
 TEST(DropoutTest, DropsTheShareAskedFor) {
-  Matrix x(1000, 1000), y(1000, 1000);
+  const int64_t N = OnCpu() ? 1000 : 60;
+  const double elements = static_cast<double>(N) * 1000.0;
+  Matrix x(N, 1000), y(N, 1000);
   x.Fill(4);
   for (double rate : {0.0, 0.05, 0.5, 0.9}) {
     ASSERT_TRUE(Dropout(ParamsOf(x, y, rate), TestStream()).ok());
     int64_t kept = 0;
     for (double value : Dense(y)) kept += value != 0.0;
-    EXPECT_NEAR(static_cast<double>(kept) / 1e6, 1.0 - rate,
-                5.0 * std::sqrt(rate * (1.0 - rate) / 1e6) + 1e-9);
+    EXPECT_NEAR(static_cast<double>(kept) / elements, 1.0 - rate,
+                5.0 * std::sqrt(rate * (1.0 - rate) / elements) + 1e-9);
   }
 }
 
@@ -170,6 +207,8 @@ TEST(DropoutTest, RefusesBadArguments) {
   EXPECT_EQ(refused([](P& p) { p.site.op = kMaxRandomOps; }), "bad value: site.op");
   EXPECT_EQ(refused([](P& p) { p.first_row = int64_t{1} << 40; }), "bad shape: N");
   EXPECT_EQ(refused([](P& p) { p.x_stride = 1; }), "bad stride: x_stride");
+  uint8_t byte = 0;
+  EXPECT_EQ(refused([&](P& p) { p.mask = &byte; }), "bad stride: mask_stride");
   EXPECT_EQ(y.bytes(), before);
 }
 

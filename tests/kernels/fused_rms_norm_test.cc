@@ -55,7 +55,8 @@ struct Norm {
             .dx_stride = dx.stride(),
             .dtype = x.dtype(),
             .gamma_dtype = gamma.dtype(),
-            .offset = 1.0f};
+            .offset = 1.0f,
+            .workspace = workspace.data()};
   }
 
   void Run() {
@@ -64,6 +65,7 @@ struct Norm {
   }
 
   Matrix x, z, dz, dx, gamma, dgamma, r;
+  Bytes workspace = Bytes(1 << 20);
 };
 
 Reference InverseRms(const Matrix& x) {
@@ -106,6 +108,7 @@ void ForShapes(Body body) {
     for (DType gamma_dtype : kTypes) {
       for (int64_t N : kHeights) {
         for (int64_t C : kWidths) {
+          if (!OnCpu() && N * C > 50000) continue;  // The emulation would take long over it.
           SCOPED_TRACE(testing::Message() << N << " x " << C << " of " << SizeOf(dtype)
                                           << " bytes, gamma of " << SizeOf(gamma_dtype));
           body(N, C, dtype, gamma_dtype);
@@ -232,7 +235,7 @@ TEST(FusedRmsNormTest, RefusesBadArguments) {
   const auto forward = [&](auto change) {
     RmsNormForwardParams p = n.Forward();
     change(p);
-    return Name(RmsNormForward(p, nullptr));
+    return Name(RmsNormForward(p, TestStream()));
   };
   EXPECT_EQ(forward([](auto& p) { p.gamma = nullptr; }), "null pointer: gamma");
   EXPECT_EQ(forward([](auto& p) { p.r = nullptr; }), "null pointer: r");
@@ -244,7 +247,7 @@ TEST(FusedRmsNormTest, RefusesBadArguments) {
   const auto backward = [&](auto change) {
     RmsNormBackwardParams p = n.Backward();
     change(p);
-    return Name(RmsNormBackward(p, nullptr));
+    return Name(RmsNormBackward(p, TestStream()));
   };
   EXPECT_EQ(backward([](auto& p) { p.x = nullptr; }), "null pointer: x");
   EXPECT_EQ(backward([](auto& p) { p.gamma = nullptr; }), "null pointer: gamma");

@@ -107,13 +107,14 @@ void ExpectClose(const Matrix& actual, const Reference& expected, double units) 
   ASSERT_EQ(static_cast<int64_t>(expected.size()), actual.N() * actual.C());
   EXPECT_TRUE(actual.GapsUntouched());
   const double unit = UnitOf(actual.dtype());
+  const double least = actual.dtype() == DType::kF16 ? 0x1p-25 : 0.0;  // Half a subnormal step.
   double largest = 0.0;
   for (double value : expected) largest = std::max(largest, std::abs(value));
   for (int64_t k = 0; k < static_cast<int64_t>(expected.size()); ++k) {
     const int64_t i = k / actual.C(), c = k % actual.C();
     // Negated, so that NaN fails.
     if (!(std::abs(actual.At(i, c) - expected[k]) <=
-          units * unit * std::abs(expected[k]) + 2e-6 * largest)) {
+          units * std::max(unit * std::abs(expected[k]), least) + 2e-6 * largest)) {
       ADD_FAILURE() << "element (" << i << ", " << c << ") of (" << actual.N() << ", " << actual.C()
                     << ") is " << actual.At(i, c) << " instead of " << expected[k];
       return;

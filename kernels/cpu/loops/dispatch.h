@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/loops/vector.h"
 #include "kernels/types.h"
 
 namespace snug::kernels::SNUG_ISA {
@@ -19,6 +20,14 @@ static inline void ByType(DType dtype, Body body) {
     case DType::kF16:
       return body(f16{});
   }
+}
+
+// Elements from x[i] on, of a type that is known when running: for what is small and read often.
+template <typename Extent>
+static SNUG_INLINE F32x16 LoadAny(const void* x, DType dtype, int64_t i, Extent extent) {
+  if (dtype == DType::kF32) return Load(static_cast<const float*>(x) + i, extent);
+  if (dtype == DType::kBF16) return Load(static_cast<const bf16*>(x) + i, extent);
+  return Load(static_cast<const f16*>(x) + i, extent);
 }
 
 template <typename T>

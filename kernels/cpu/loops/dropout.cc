@@ -1,5 +1,6 @@
 // Inner loops of dropout: 16 Philox blocks side by side give the words of 64 columns.
 #include "kernels/dropout.h"
+#include "kernels/cpu/loops/codes.h"
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/random.h"
 #include "kernels/cpu/loops/range.h"
@@ -17,6 +18,7 @@ void DropoutTyped(const DropoutParams& p, Range rows) {
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const T* x = RowOf<T>(p.x, i, p.x_stride);
     T* y = RowOf<T>(p.y, i, p.y_stride);
+    uint8_t* mask = p.mask == nullptr ? nullptr : p.mask + i * p.mask_stride;
     for (int64_t group = 0; group < groups; ++group) {
       const uint64_t first = static_cast<uint64_t>((p.first_row + i) * groups + group) * kLanes;
       const Words words = RandomWords(p.site, first);
@@ -27,6 +29,7 @@ void DropoutTyped(const DropoutParams& p, Range rows) {
         F32x16 v = Load(x + begin + c, part) * Select(dropped, F32x16{}, Splat(scale));
         if (p.accumulate) v += Load(y + begin + c, part);
         Store(y + begin + c, v, part);
+        if (mask != nullptr) StoreCodes<1>(mask, begin + c, dropped + 1, part);
       });
     }
   }

@@ -16,12 +16,12 @@ struct Words {
   uint32_t word[4][kLanes];
 };
 
-struct Product {
+struct WideProduct {
   uint32_t low[kLanes], high[kLanes];
 };
 
-static SNUG_INLINE Product Multiply(const uint32_t* x, uint32_t by) {
-  Product product;
+static SNUG_INLINE WideProduct MultiplyWide(const uint32_t* x, uint32_t by) {
+  WideProduct product;
   for (int64_t k = 0; k < kLanes; ++k) {
     const uint64_t wide = uint64_t{x[k]} * by;
     product.low[k] = static_cast<uint32_t>(wide);
@@ -42,8 +42,8 @@ static SNUG_INLINE Words RandomWords(const RandomSite& site, uint64_t first) {
   }
   uint32_t k0 = static_cast<uint32_t>(site.seed), k1 = static_cast<uint32_t>(site.seed >> 32);
   for (int round = 0; round < philox::kRounds; ++round) {
-    const Product a = Multiply(c.word[0], philox::kMultiplier0);
-    const Product b = Multiply(c.word[2], philox::kMultiplier1);
+    const WideProduct a = MultiplyWide(c.word[0], philox::kMultiplier0);
+    const WideProduct b = MultiplyWide(c.word[2], philox::kMultiplier1);
     for (int64_t k = 0; k < kLanes; ++k) {
       c.word[0][k] = b.high[k] ^ c.word[1][k] ^ k0;
       c.word[1][k] = b.low[k];

@@ -48,6 +48,14 @@ static SNUG_INLINE void Store(T* y, F32x16 v, Part part) {
   memcpy(y, lanes, part.count * sizeof(T));
 }
 
+// As memory of type T would hold it.
+template <typename T>
+static SNUG_INLINE F32x16 Rounded(F32x16 v) {
+  T lanes[kLanes];
+  Store(lanes, v, Whole{});
+  return Load(lanes, Whole{});
+}
+
 // body(i, Whole or Part) for i = 0, 16, 32, ... below n.
 template <typename Body>
 static SNUG_INLINE void ForVectors(int64_t n, Body body) {

@@ -1,6 +1,6 @@
 // z = xhat gamma, for each vector of a row that gamma is as wide as. Backward: dxhat = dz gamma,
 // dgamma += the sum of dz xhat over all vectors.
-#include "kernels/rms_norm.h"
+#include "kernels/affine.h"
 
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
