@@ -1,6 +1,6 @@
 // z = xhat (offset + gamma), for each vector of a row that gamma is as wide as. Backward: dxhat =
 // dz (offset + gamma), dgamma += the sum of dz xhat over all vectors.
-#include "kernels/affine.h"
+#include "kernels/rms_norm.h"
 
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
