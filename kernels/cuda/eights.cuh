@@ -42,10 +42,19 @@ __device__ inline void StoreEight(void* y, int64_t stride, const Place& at, cons
   }
 }
 
+// Whether two bytes of codes may move as one.
+__device__ inline bool TogetherAt(const uint8_t* codes, const Place& at) {
+  return at.Holds(kEight - 1) && (reinterpret_cast<uintptr_t>(codes) & 1) == 0;
+}
+
 // The codes of eight elements, 8 * bits of them, to and from a row of codes; beyond C they are 0.
 template <int kBits>
 __device__ inline void StoreCodes(uint8_t* codes, int64_t stride, const Place& at, unsigned word) {
   uint8_t* to = codes + at.row * stride + at.c * kBits / 8;
+  if (kBits == 2 && TogetherAt(to, at)) {
+    *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word);
+    return;
+  }
   if (!at.Holds(kEight - 1)) word &= (1u << static_cast<int>(at.C - at.c) * kBits) - 1;
 #pragma unroll
   for (int byte = 0; byte < kBits; ++byte) {
@@ -55,6 +64,7 @@ __device__ inline void StoreCodes(uint8_t* codes, int64_t stride, const Place& a
 template <int kBits>
 __device__ inline unsigned LoadCodes(const uint8_t* codes, int64_t stride, const Place& at) {
   const uint8_t* from = codes + at.row * stride + at.c * kBits / 8;
+  if (kBits == 2 && TogetherAt(from, at)) return *reinterpret_cast<const uint16_t*>(from);
   unsigned word = 0;
 #pragma unroll
   for (int byte = 0; byte < kBits; ++byte) {
