@@ -42,6 +42,13 @@ __global__ void TwoBranches(float* x, int lanes) {
   x[threadIdx.x] += from;
 }
 
+// x[0] counts readers; with `shuffle` its warp has read it before lane 0 writes.
+__global__ void CountReaders(float* x, bool shuffle) {
+  float readers = x[0] + 1.0f;
+  for (int bit = 16; shuffle && bit > 0; bit /= 2) readers += __shfl_xor_sync(~0u, readers, bit);
+  if (threadIdx.x == 0) x[0] = readers;
+}
+
 __global__ void EarlyExit(float* x, int threads) {
   if (static_cast<int>(threadIdx.x) >= threads) return;
   __syncthreads();
@@ -85,6 +92,9 @@ bool RunTreeSum(const float* x, float* sums, int blocks, bool barrier) {
 bool RunDouble(float* x, int64_t n, int threads) { return Launch(Double, 1, threads, x, n); }
 bool RunWarpSum(float* x, int lanes) { return Launch(WarpSum, 1, 32, x, lanes); }
 bool RunTwoBranches(float* x, int lanes) { return Launch(TwoBranches, 1, 32, x, lanes); }
+bool RunCountReaders(float* x, int threads, bool shuffle) {
+  return Launch(CountReaders, 1, threads, x, shuffle);
+}
 bool RunEarlyExit(float* x, int threads) { return Launch(EarlyExit, 1, kThreads, x, threads); }
 bool RunReadUnwritten(float* x, int written) {
   return Launch(ReadUnwritten, 1, kThreads, x, written);

@@ -10,6 +10,7 @@ bool RunTreeSum(const float* x, float* sums, int blocks, bool barrier);  // 64 e
 bool RunDouble(float* x, int64_t n, int threads);
 bool RunWarpSum(float* x, int lanes);      // Those from `lanes` on leave before the shuffle.
 bool RunTwoBranches(float* x, int lanes);  // They and the others stand in different shuffles.
+bool RunCountReaders(float* x, int threads, bool shuffle);  // Lane 0 writes what all have read.
 bool RunEarlyExit(float* x, int threads);  // Those from `threads` on leave before the barrier.
 bool RunReadUnwritten(float* x, int written);
 bool RunSameElement(float* x, bool atomic);

@@ -89,6 +89,18 @@ TEST_P(EmulatorTest, CatchesADivergentShuffle) {
   EXPECT_THAT(TakeLastReport(), HasSubstr("stands in __shfl_xor_sync of line"));
 }
 
+// Lanes that have read are ordered before a write by a warp operation, other warps are not.
+TEST_P(EmulatorTest, CatchesAWriteWhileOthersMayStillRead) {
+  if (!kWatched) GTEST_SKIP();
+  Numbers x(1);
+  EXPECT_TRUE(RunCountReaders(x.data(), 32, /*shuffle=*/true)) << TakeLastReport();
+  EXPECT_EQ(x[0], 32.0f);
+  EXPECT_FALSE(RunCountReaders(x.data(), 32, /*shuffle=*/false));
+  EXPECT_THAT(TakeLastReport(), HasSubstr("a race"));
+  EXPECT_FALSE(RunCountReaders(x.data(), 64, /*shuffle=*/true));
+  EXPECT_THAT(TakeLastReport(), HasSubstr("a race"));
+}
+
 TEST_P(EmulatorTest, CatchesABarrierThatThreadsNeverReach) {
   Numbers x(64);
   EXPECT_TRUE(RunEarlyExit(x.data(), 64)) << TakeLastReport();

@@ -27,10 +27,11 @@ Region RegionOf(const void* begin, size_t bytes) {
 }
 
 // What is known of one byte in this launch. `reader` is one of the threads that have read it since
-// it was written last; a second one sets `readers` and keeps the later.
+// it was written last; a second one sets `many_readers`, one of another warp `many_warps`, and the
+// later is kept.
 struct ByteHistory {
   Moment writer, reader;
-  bool written = false, read = false, atomic = false, many_readers = false;
+  bool written = false, read = false, atomic = false, many_readers = false, many_warps = false;
 };
 
 constexpr uintptr_t kPageBytes = 4096;
@@ -118,13 +119,12 @@ class Watch {
         FailRace(address, bytes, access, byte.writer, "written");
       if (access == cuda_on_cpu::Access::kRead) {
         byte.many_readers |= byte.read && !Same(byte.reader);
+        byte.many_warps |= byte.read && !SameWarp(byte.reader);
         byte.read = true;
         byte.reader = *now_;
         continue;
       }
-      // With several readers only the last is known; an earlier one lies in the same phase or in
-      // one before it.
-      if (byte.read && (byte.many_readers ? !LaterPhase(byte.reader) : !OrderedAfter(byte.reader)))
+      if (byte.read && !OrderedAfterReaders(byte))
         FailRace(address, bytes, access, byte.reader, "read");
       byte = {};
       byte.writer = *now_;
@@ -136,14 +136,23 @@ class Watch {
   bool Same(const Moment& then) const {
     return then.block == now_->block && then.thread == now_->thread;
   }
+  bool SameWarp(const Moment& then) const {
+    return then.block == now_->block && then.thread / 32 == now_->thread / 32;
+  }
   bool LaterPhase(const Moment& then) const {
     return then.block == now_->block && then.block_phase != now_->block_phase;
   }
   // Whether what happened `then` is over for the running thread.
   bool OrderedAfter(const Moment& then) const {
     if (Same(then) || LaterPhase(then)) return true;
-    const bool same_warp = then.block == now_->block && then.thread / 32 == now_->thread / 32;
-    return same_warp && then.warp_phase != now_->warp_phase;
+    return SameWarp(then) && then.warp_phase != now_->warp_phase;
+  }
+  // Of several readers only the last is known; an earlier one lies in the same phase or in one
+  // before it.
+  bool OrderedAfterReaders(const ByteHistory& byte) const {
+    if (!byte.many_readers) return OrderedAfter(byte.reader);
+    return LaterPhase(byte.reader) || (!byte.many_warps && SameWarp(byte.reader) &&
+                                       byte.reader.warp_phase != now_->warp_phase);
   }
 
   [[noreturn]] void FailRace(uintptr_t address, size_t bytes, cuda_on_cpu::Access access,

@@ -3,6 +3,7 @@
 #define TESTS_CUDA_ON_CPU_INCLUDE_CUDA_BF16_H_
 
 #include "kernels/types.h"
+#include "tests/cuda_on_cpu/language.h"
 
 struct __nv_bfloat16 {
   unsigned short bits;

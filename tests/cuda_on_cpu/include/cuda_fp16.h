@@ -3,6 +3,7 @@
 #define TESTS_CUDA_ON_CPU_INCLUDE_CUDA_FP16_H_
 
 #include "kernels/types.h"
+#include "tests/cuda_on_cpu/language.h"
 
 struct __half {
   unsigned short bits;
