@@ -1,5 +1,5 @@
-// Code for each number type: rounding to it, and from a run-time type to a template argument. (The
-// loops of the CPU have their own, internal to each instruction set.)
+// Code for each number type: rounding to it, reading an index, and from a run-time type to a
+// template argument. (The loops of the CPU have their own, internal to each instruction set.)
 #ifndef KERNELS_BY_TYPE_H_
 #define KERNELS_BY_TYPE_H_
 
@@ -20,6 +20,11 @@ SNUG_HOST_DEVICE inline bf16 Narrow<bf16>(float value) {
 template <>
 SNUG_HOST_DEVICE inline f16 Narrow<f16>(float value) {
   return ToF16(value);
+}
+
+SNUG_HOST_DEVICE inline int64_t IndexAt(const void* index, IndexType type, int64_t i) {
+  return type == IndexType::kI32 ? static_cast<const int32_t*>(index)[i]
+                                 : static_cast<const int64_t*>(index)[i];
 }
 
 // body(float{}), body(bf16{}) or body(f16{}).

@@ -4,7 +4,8 @@
 // - Tensors are rows of C contiguous elements, `..._stride` elements apart (>= C). Pointers need
 //   the alignment of their element only. All sizes, strides and indices are 64-bit.
 // - N == 0 rows is valid and does nothing. Arguments are checked before anything is written: on an
-//   error, nothing was written.
+//   error, nothing was written. What lies in a GPU's memory (indices, ids, positions) is not looked
+//   at before a launch: there the caller answers for its values.
 // - Two operands may be the same tensor (same pointer, same stride) where the header allows it.
 //   They never overlap in part; that is not checked.
 // - Results are the same bits from run to run on one device, for any number of threads, and however
@@ -39,12 +40,12 @@ inline constexpr int64_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 :
 enum class ErrorCode : uint8_t {
   kOk,
   kNullPointer,
-  kBadShape,   // Negative, zero where it must not be, odd where it must be even.
-  kBadStride,  // Shorter than a row.
-  kBadDType,   // Not a type of this op.
-  kBadIndex,   // An index, id or label outside its range, or indices out of order.
-  kBadValue,   // A scalar outside its range.
-  kNoDevice,   // A CUDA stream, in a build without CUDA.
+  kBadShape,      // Negative, zero where it must not be, odd where it must be even.
+  kBadStride,     // Shorter than a row.
+  kBadDType,      // Not a type of this op.
+  kBadIndex,      // An index, id or label outside its range, or indices out of order.
+  kBadValue,      // A scalar outside its range.
+  kNoDevice,      // A CUDA stream, in a build without CUDA.
   kLaunchFailed,  // The driver did not take the launch; nothing ran.
 };
 const char* ToString(ErrorCode code);  // "null pointer", "bad stride", ...

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/by_type.h"
 #include "kernels/cuda/entries.h"
 #include "kernels/philox.h"
 #include "kernels/types.h"
@@ -74,10 +75,7 @@ Error OnStream(Error (*op)(const Params&, Stream), const Params& p, Stream strea
   return op == nullptr ? Error{ErrorCode::kNoDevice, "stream"} : op(p, stream);
 }
 
-inline int64_t IndexAt(const void* index, IndexType type, int64_t i) {
-  return type == IndexType::kI32 ? static_cast<const int32_t*>(index)[i]
-                                 : static_cast<const int64_t*>(index)[i];
-}
+using kernels::IndexAt;
 
 // Whether every index lies in [0, limit).
 inline bool IndicesInRange(const void* index, IndexType type, int64_t n, int64_t limit) {

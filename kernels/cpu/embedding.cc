@@ -31,7 +31,9 @@ Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream) {
   check.Type(p.dtype, "dtype")
       .PerRow(p.ids, "ids")
       .Rows(p.dy, "dy", p.dy_stride, "dy_stride")
-      .Table(p.dW, "dW", p.dW_stride, "dW_stride");
+      .Table(p.dW, "dW", p.dW_stride, "dW_stride")
+      .That(stream == nullptr || p.workspace != nullptr || p.N == 0, ErrorCode::kNullPointer,
+            "workspace");
   if (check.ok() && stream == nullptr) {
     check.That(cpu::IndicesInRange(p.ids, IndexType::kI32, p.N, p.V), ErrorCode::kBadIndex, "ids");
   }

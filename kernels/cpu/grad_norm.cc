@@ -17,6 +17,7 @@ Error SumSquares(const SumSquaresParams& p, Stream stream) {
         .That(p.tensors[i].x != nullptr || p.tensors[i].n == 0, ErrorCode::kNullPointer, "x")
         .Type(p.tensors[i].dtype, "dtype");
   }
+  check.That(stream == nullptr || p.workspace != nullptr, ErrorCode::kNullPointer, "workspace");
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::SumSquares, p, stream);
   double sum = 0.0, sums[cpu::kGroupSpans];
@@ -29,6 +30,17 @@ Error SumSquares(const SumSquaresParams& p, Stream stream) {
         for (int64_t i = 0; i < spans; ++i) sum += sums[i];
       });
   *p.sum_squares = sum;
+  return {};
+}
+
+Error ClipFactor(const ClipFactorParams& p, Stream stream) {
+  cpu::Check check(1, 1);
+  check.Pointer(p.sum_squares, "sum_squares")
+      .That(p.max_norm > 0.0, ErrorCode::kBadValue, "max_norm")
+      .Pointer(p.factor, "factor");
+  if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::ClipFactor, p, stream);
+  *p.factor = ClipFactorOf(*p.sum_squares, p.max_norm);
   return {};
 }
 

@@ -26,6 +26,7 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error BiasBackward(const BiasBackwardParams& p, Stream stream);
 [[gnu::weak]] Error BiasForward(const BiasForwardParams& p, Stream stream);
 [[gnu::weak]] Error CastRows(const CastRowsParams& p, Stream stream);
+[[gnu::weak]] Error ClipFactor(const ClipFactorParams& p, Stream stream);
 [[gnu::weak]] Error CrossEntropy(const CrossEntropyParams& p, Stream stream);
 [[gnu::weak]] Error Dropout(const DropoutParams& p, Stream stream);
 [[gnu::weak]] Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream);

@@ -5,6 +5,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_runtime.h>
 
 #include <cstdint>
 #include <initializer_list>
@@ -72,6 +73,13 @@ __device__ inline void Store(T* y, const Floats<V>& values) {
   *reinterpret_cast<Pack<T, V>*>(y) = pack;
 }
 
+template <int V>
+__device__ inline void StoreAny(void* y, DType dtype, int64_t i, const Floats<V>& values) {
+  if (dtype == DType::kF32) return Store(static_cast<float*>(y) + i, values);
+  if (dtype == DType::kBF16) return Store(static_cast<bf16*>(y) + i, values);
+  return Store(static_cast<f16*>(y) + i, values);
+}
+
 // f(a[i], b[i], ...) for each i of V.
 template <int V, typename F, typename... Rest>
 __device__ inline Floats<V> Each(const F& f, const Floats<V>& a, const Rest&... rest) {
@@ -116,6 +124,18 @@ inline Error ByPacks(DType dtype, int64_t C, std::initializer_list<Operand> oper
     }
     return body(t, Constant<kWide>{});
   });
+}
+
+// body(Constant<V>{}) for operands of any types, mixed: V elements of the narrowest in 16 bytes
+// where all rows divide into such packs, else 1.
+template <typename Body>
+inline Error ByWidth(int64_t C, std::initializer_list<Operand> operands, const Body& body) {
+  bool half = false;
+  for (const Operand& x : operands) half = half || x.bytes < 4;
+  for (const Operand& x : operands) {
+    if (!Divides(x, C, half ? 8 : 4)) return body(Constant<1>{});
+  }
+  return half ? body(Constant<8>{}) : body(Constant<4>{});
 }
 
 }  // namespace snug::kernels::cuda

@@ -17,13 +17,19 @@ BiasForwardParams Forward(Matrix& b, Matrix& y) {
           .dtype = y.dtype()};
 }
 
+void* Workspace() {
+  static Bytes workspace(1 << 20);
+  return workspace.data();
+}
+
 BiasBackwardParams Backward(Matrix& dy, Matrix& db) {
   return {.dy = dy.data(),
           .db = db.floats(),
           .N = dy.N(),
           .C = dy.C(),
           .dy_stride = dy.stride(),
-          .dtype = dy.dtype()};
+          .dtype = dy.dtype(),
+          .workspace = Workspace()};
 }
 
 TEST(BiasTest, MatchesReference) {
@@ -61,7 +67,8 @@ TEST(BiasTest, AddsIntoTheGradientWhereAsked) {
 // Without rows: nothing to lay, and a gradient of zero.
 TEST(BiasTest, WorksWithoutRows) {
   Matrix db(1, 5);
-  BiasBackwardParams p = {.db = db.floats(), .N = 0, .C = 5, .dy_stride = 5};
+  BiasBackwardParams p = {
+      .db = db.floats(), .N = 0, .C = 5, .dy_stride = 5, .workspace = Workspace()};
   ASSERT_TRUE(BiasBackward(p, TestStream()).ok());
   ExpectClose(db, Map(db, [](int64_t, int64_t) { return 0.0; }));
   EXPECT_TRUE(BiasForward({.N = 0, .C = 5, .y_stride = 5}, TestStream()).ok());

@@ -16,6 +16,11 @@ SharedVector<int32_t> Ids(int64_t N) {
   return ids;
 }
 
+void* Workspace() {
+  static Bytes workspace(EmbeddingWorkspace(kEmbeddingChunk));
+  return workspace.data();
+}
+
 EmbeddingBackwardParams Backward(const SharedVector<int32_t>& ids, const Matrix& dy, Matrix& dW) {
   return {.ids = ids.data(),
           .dy = dy.data(),
@@ -25,7 +30,8 @@ EmbeddingBackwardParams Backward(const SharedVector<int32_t>& ids, const Matrix&
           .V = dW.N(),
           .dy_stride = dy.stride(),
           .dW_stride = dW.stride(),
-          .dtype = dy.dtype()};
+          .dtype = dy.dtype(),
+          .workspace = Workspace()};
 }
 
 TEST(EmbeddingTest, ForwardCopiesRows) {
@@ -44,7 +50,7 @@ TEST(EmbeddingTest, ForwardCopiesRows) {
                                       .W_stride = W.stride(),
                                       .y_stride = y.stride(),
                                       .dtype = dtype},
-                                     nullptr)
+                                     TestStream())
                         .ok());
         EXPECT_TRUE(y.GapsUntouched());
         EXPECT_EQ(Dense(y), Map(y, [&](int64_t i, int64_t c) { return W.At(ids[i], c); }));
@@ -69,7 +75,7 @@ TEST(EmbeddingTest, ScalesRowsAndTheirGradient) {
                                   .y_stride = y.stride(),
                                   .dtype = dtype,
                                   .scale = 8.5f},
-                                 nullptr)
+                                 TestStream())
                     .ok());
     ExpectClose(y, Map(y, [&](int64_t i, int64_t c) { return 8.5 * W.At(ids[i], c); }));
     for (int64_t i = 0; i < kVocabulary; ++i) {
@@ -84,8 +90,9 @@ TEST(EmbeddingTest, ScalesRowsAndTheirGradient) {
                                    .dy_stride = y.stride(),
                                    .dW_stride = dW.stride(),
                                    .dtype = dtype,
-                                   .scale = 8.5f},
-                                  nullptr)
+                                   .scale = 8.5f,
+                                   .workspace = Workspace()},
+                                  TestStream())
                     .ok());
     ExpectClose(dW, Map(dW, [&](int64_t id, int64_t c) {
                   double sum = 0.0;
@@ -115,6 +122,33 @@ TEST(EmbeddingTest, BackwardAddsRows) {
   }
 }
 
+// Ids that repeat a thousand times and ids that come once, over more than one chunk: each element
+// of dW takes its terms in the order of the rows, in fp32, on every device.
+TEST(EmbeddingTest, TermsAreAddedInTheOrderOfTheRows) {
+  constexpr int64_t kTokens = kEmbeddingChunk + 333;
+  for (int64_t C : {1, 8, 31}) {
+    SharedVector<int32_t> ids;
+    for (int64_t i = 0; i < kTokens; ++i) {
+      ids.push_back(static_cast<int32_t>(i % 3 == 0 ? 5 : 6 + i * 7919 % 1000));
+    }
+    Matrix dW(1006, C), dy(kTokens, C);
+    dW.Fill(8);
+    dy.Fill(9);
+    std::vector<float> expected;
+    for (double value : Dense(dW)) expected.push_back(static_cast<float>(value));
+    for (int64_t i = 0; i < kTokens; ++i) {
+      for (int64_t c = 0; c < C; ++c) {
+        expected[ids[i] * C + c] += 0.3f * static_cast<float>(dy.At(i, c));
+      }
+    }
+    EmbeddingBackwardParams p = Backward(ids, dy, dW);
+    p.scale = 0.3f;
+    ASSERT_TRUE(EmbeddingBackward(p, TestStream()).ok());
+    EXPECT_EQ(Dense(dW), Reference(expected.begin(), expected.end()));
+    EXPECT_TRUE(dW.GapsUntouched());
+  }
+}
+
 TEST(EmbeddingTest, SameBitsForAllThreadCountsAndInstructionSets) {
   const SharedVector<int32_t> ids = Ids(301);
   Matrix dy(301, 131);
@@ -139,9 +173,14 @@ TEST(EmbeddingTest, RefusesBadArguments) {
     return Name(EmbeddingBackward(p, TestStream()));
   };
   using P = EmbeddingBackwardParams;
-  EXPECT_EQ(refused([](P& p) { p.V = 10; }), "bad index: ids");
   EXPECT_EQ(refused([](P& p) { p.dW = nullptr; }), "null pointer: dW");
   EXPECT_EQ(refused([](P& p) { p.dW_stride = 30; }), "bad stride: dW_stride");
+  EXPECT_EQ(dW.bytes(), before);
+  if (!OnCpu()) {
+    EXPECT_EQ(refused([](P& p) { p.workspace = nullptr; }), "null pointer: workspace");
+    return;  // Nobody looks at ids before a launch.
+  }
+  EXPECT_EQ(refused([](P& p) { p.V = 10; }), "bad index: ids");
   ids[1] = -1;
   EXPECT_EQ(refused([](P&) {}), "bad index: ids");
   Matrix y(3, 31);
@@ -153,7 +192,7 @@ TEST(EmbeddingTest, RefusesBadArguments) {
                                    .V = 11,
                                    .W_stride = dW.stride(),
                                    .y_stride = y.stride()},
-                                  nullptr)),
+                                  TestStream())),
             "bad index: ids");
   EXPECT_EQ(dW.bytes(), before);
 }

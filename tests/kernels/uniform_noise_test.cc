@@ -1,3 +1,4 @@
+// Uniform noise: its distribution, and that it is a function of where it is drawn.
 #include "kernels/uniform_noise.h"
 
 #include <gtest/gtest.h>
@@ -84,6 +85,29 @@ TEST(UniformNoiseTest, ACallOfSomeRowsGivesTheirs) {
   EXPECT_EQ(parts.bytes(), whole.bytes());
 }
 
+// The same bits on every device: word c % 4 of the header's block, whatever the width.
+TEST(UniformNoiseTest, EveryElementHasItsOwnDraw) {
+  for (DType dtype : kTypes) {
+    for (int64_t C : {1, 31, 33, 64, 127, 2048, 4097}) {
+      Matrix x(3, C, dtype);
+      x.Fill(2);
+      const Matrix before = x;
+      UniformNoiseParams params = ParamsOf(x, 7);
+      params.first_row = 5;
+      ASSERT_TRUE(AddUniformNoise(params, TestStream()).ok());
+      Matrix expected = before;  // Set() rounds to the dtype.
+      for (int64_t i = 0; i < 3; ++i) {
+        for (int64_t c = 0; c < C; ++c) {
+          const auto block = static_cast<uint64_t>((5 + i) * ((C + 3) / 4) + c / 4);
+          const float u = ToUniform(RandomBlock(params.site, block).word[c % 4]);
+          expected.Set(i, c, static_cast<float>(before.At(i, c)) + 0.5f * (2.0f * u - 1.0f));
+        }
+      }
+      EXPECT_EQ(x.bytes(), expected.bytes()) << C;
+    }
+  }
+}
+
 TEST(UniformNoiseTest, Bf16IsRoundedOnce) {
   const Matrix noise = Noise(3, 33, 7);
   Matrix x(3, 33, DType::kBF16);
@@ -97,13 +121,13 @@ TEST(UniformNoiseTest, RefusesWhatItCannotDo) {
   Matrix x(3, 33);
   UniformNoiseParams params = ParamsOf(x, 7);
   params.magnitude = -1.0f;
-  EXPECT_STREQ(AddUniformNoise(params, nullptr).parameter, "magnitude");
+  EXPECT_STREQ(AddUniformNoise(params, TestStream()).parameter, "magnitude");
   params = ParamsOf(x, 7);
   params.x = nullptr;
-  EXPECT_STREQ(AddUniformNoise(params, nullptr).parameter, "x");
+  EXPECT_STREQ(AddUniformNoise(params, TestStream()).parameter, "x");
   params = ParamsOf(x, 7);
   params.first_row = -1;
-  EXPECT_STREQ(AddUniformNoise(params, nullptr).parameter, "first_row");
+  EXPECT_STREQ(AddUniformNoise(params, TestStream()).parameter, "first_row");
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace snug::kernels::SNUG_ISA {
 
-inline constexpr int64_t kBlockRows = 32;      // Rows that one fp32 sum spans.
-inline constexpr int64_t kBlockColumns = 512;  // Their sums, 2 KiB and 4 KiB, stay in L1.
+inline constexpr int64_t kBlockRows = 32;       // Rows that one fp32 sum spans.
+inline constexpr int64_t kBlockColumns = 1024;  // Their sums, 4 KiB and 8 KiB, stay in L1.
 
 // result (+)= the sums of columns [all) over N rows; null: nothing is kept. add(rows, columns,
 // sums) adds a block of rows into `sums`, one per column of the block.
