@@ -74,7 +74,8 @@ int64_t AttentionBackwardBytes(const AttentionSizes& sizes);
 // On a stream: delta (N, H) in fp32, and room for dq (N, H*D), each rounded up to 64 bytes. Forward
 // takes nothing there.
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes);
-inline constexpr int64_t kMaxStreamHeadWidth = 256;  // Largest D on a stream.
+// On a stream: the largest D, and the most keys of a document.
+inline constexpr int64_t kMaxStreamHeadWidth = 256, kMaxStreamKeys = int64_t{1} << 30;
 
 // Products: 4 * D operations for each visible pair and head.
 struct AttentionForwardParams {
