@@ -106,7 +106,7 @@ struct AttentionBackwardParams {
   void* dv = nullptr;          // (N, Hkv*D), dtype, or null
   int64_t dO_stride = 0, q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, lse_stride = 0;
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
-  float* workspace = nullptr;   // On a stream: where kernels can use it, aligned to 16 bytes.
+  float* workspace = nullptr;   // On a stream: where kernels can use it.
   int64_t workspace_bytes = 0;  // >= AttentionBackwardBytes for one thread, or ..StreamBytes.
 };
 Error AttentionBackward(const AttentionBackwardParams& p, Stream stream);

@@ -59,9 +59,9 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
     ForwardKernel(AttentionForwardParams p, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
-  const BlockPlace at(plan, s.heads);
+  const BlockPlace at(s.heads);
   const int head = at.head, kv_head = plan.KvHeadOf(head);
-  const Document document(s, at.slot);
+  const Document document(s, plan.slots - 1 - at.turn);
   const int query = document.tile * kTile;
   const int rows = RowsOfTile(document.tile, document.queries);
   if (rows <= 0) return;

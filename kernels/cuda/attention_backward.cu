@@ -105,9 +105,9 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
     QueriesKernel(AttentionBackwardParams params, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
-  const BlockPlace at(plan, s.heads);
+  const BlockPlace at(s.heads);
   const int head = at.head;
-  const Document document(s, at.slot);
+  const Document document(s, plan.slots - 1 - at.turn);
   const int query = document.tile * kTile;
   const int rows = RowsOfTile(document.tile, document.queries);
   if (rows <= 0) return;
@@ -152,9 +152,9 @@ __global__ void __launch_bounds__(kMaxBlock, 1)
     KeysKernel(AttentionBackwardParams params, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
-  const BlockPlace at(plan, s.kv_heads);
+  const BlockPlace at(s.kv_heads);
   const int kv_head = at.head, group = plan.group;
-  const Document document(s, at.slot);
+  const Document document(s, at.turn);
   const int key = document.tile * kTile;
   const int rows = RowsOfTile(document.tile, document.keys);
   if (rows <= 0) return;

@@ -70,14 +70,15 @@ inline Error ByWidth(int64_t D, const Body& body) {
   return body(Constant<4>{});
 }
 
-// Late slots first: in a long document they have the most to do.
+// A block's head and the slot of its turn. The slots with the most to do come first: of queries the
+// last, of keys the first of a long document.
 struct BlockPlace {
   int head;
-  int64_t slot;
+  int64_t turn;
 
-  __device__ BlockPlace(const AttentionPlan& plan, int64_t heads)
+  __device__ explicit BlockPlace(int64_t heads)
       : head(static_cast<int>(blockIdx.x % static_cast<unsigned>(heads))),
-        slot(plan.slots - 1 - blockIdx.x / static_cast<unsigned>(heads)) {}
+        turn(blockIdx.x / static_cast<unsigned>(heads)) {}
 };
 
 // Rows of one head of a tensor.
