@@ -74,7 +74,8 @@ int64_t AttentionBackwardBytes(const AttentionSizes& sizes);
 // On a stream: delta (N, H) in fp32, and room for dq (N, H*D), each rounded up to 64 bytes. Forward
 // takes nothing there.
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes);
-inline constexpr int64_t kMaxStreamHeadWidth = 256;  // Largest D on a stream.
+// On a stream: the largest D, and the most keys of a document.
+inline constexpr int64_t kMaxStreamHeadWidth = 256, kMaxStreamKeys = int64_t{1} << 30;
 
 // Products: 4 * D operations for each visible pair and head.
 struct AttentionForwardParams {
@@ -105,7 +106,7 @@ struct AttentionBackwardParams {
   void* dv = nullptr;          // (N, Hkv*D), dtype, or null
   int64_t dO_stride = 0, q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, lse_stride = 0;
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
-  float* workspace = nullptr;   // On a stream: where kernels can use it, aligned to 16 bytes.
+  float* workspace = nullptr;   // On a stream: where kernels can use it.
   int64_t workspace_bytes = 0;  // >= AttentionBackwardBytes for one thread, or ..StreamBytes.
 };
 Error AttentionBackward(const AttentionBackwardParams& p, Stream stream);

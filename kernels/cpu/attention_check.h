@@ -64,6 +64,10 @@ class AttentionCheck {
               ErrorCode::kNullPointer, "device_key_begins")
         .That((s_.key_counts == nullptr) == (s_.device_key_counts == nullptr),
               ErrorCode::kNullPointer, "device_key_counts");
+    if (check_.ok()) {
+      check_.That(SizesOf(s_, 1).longest_keys <= kMaxStreamKeys, ErrorCode::kBadShape,
+                  s_.key_counts == nullptr ? "query_offsets" : "key_counts");
+    }
   }
   void Documents() {
     bool offsets = s_.documents == 0 || s_.query_offsets[0] == 0, keys = true;

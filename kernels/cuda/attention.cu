@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "kernels/cuda/attention_place.cuh"
+#include "kernels/cuda/attention_plan.cuh"
+#include "kernels/cuda/attention_products.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
 #include "kernels/cuda/entries.h"
 
@@ -57,23 +59,25 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
     ForwardKernel(AttentionForwardParams p, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
-  const BlockPlace at(plan, s.heads);
+  const BlockPlace at(s.heads);
   const int head = at.head, kv_head = plan.KvHeadOf(head);
-  const Document document(s, at.slot);
-  const int64_t query = int64_t{document.tile} * kTile;
-  const int rows = document.Rows(query, document.queries);
+  const Document document(s, plan.slots - 1 - at.turn);
+  const int query = document.tile * kTile;
+  const int rows = RowsOfTile(document.tile, document.queries);
   if (rows <= 0) return;
-  const HeadRows q = RowsOf(plan, p.q, p.q_stride, document.first_query + query, rows, head);
+  const RowRange queries = {document.first_query + query, rows, head};
+  const HeadRows q = RowsOf(plan, p.q, p.q_stride, queries);
   const int first = Down() * kEach, warp_first = first / kWarpRows * kWarpRows;
   SoftmaxRow softmax[kEach];
   Floats<4> sums[kEach][kGroups] = {};
   const int end = document.EndOfKeyTiles(query, rows);
   for (int tile = document.FirstKeyTile(query); tile < end; ++tile) {
-    const int64_t key = int64_t{tile} * kTile, key_row = document.first_key + key;
-    const int keys = document.Rows(key, document.keys);
-    const TileBand band(document, query, key);
+    const RowRange keys = {document.first_key + tile * kTile, RowsOfTile(tile, document.keys),
+                           kv_head};
+    const TileBand band(document, document.tile, tile);
     float scores[kEach][kEach];
-    Multiply(q, RowsOf(plan, p.k, p.k_stride, key_row, keys, kv_head), memory, scores);
+    Multiply(q, RowsOf(plan, p.k, p.k_stride, keys), memory, scores);
+    const unsigned kept = KeptOf(plan, queries, tile);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       unsigned seen = 0;
@@ -83,27 +87,25 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
         scores[i][j] = Score(plan, scores[i][j]);
       }
       const float factor = softmax[i].Step(scores[i], seen);
-      const unsigned kept = KeptOf(plan, document.first_query + query + first + i, head, tile);
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         memory.weights[(first + i) * kWeightRow + Across() + j * kSide] =
-            (kept >> j & 1) != 0 ? scores[i][j] : 0.0f;
+            Kept(plan, kept, i, j, scores[i][j]);
       }
 #pragma unroll
       for (int g = 0; g < kGroups; ++g) {
         sums[i][g] = Each([&](float x) { return x * factor; }, sums[i][g]);
       }
     }
-    Accumulate(memory, RowsOf(plan, p.v, p.v_stride, key_row, keys, kv_head),
-               band.SeenBy(warp_first), sums);
+    Accumulate(memory, RowsOf(plan, p.v, p.v_stride, keys), band.SeenBy(warp_first), sums);
   }
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const float sum = RowSum(softmax[i].sum);
     if (first + i >= rows) continue;
-    const int64_t row = document.first_query + query + first + i;
+    const int64_t row = queries.first + first + i;
     if (Across() == 0) p.lse[row * p.lse_stride + head] = softmax[i].max + logf(sum);
-    StoreRow(p.o, row * p.o_stride + head * s.D, q, plan.kept_factor / sum, sums[i]);
+    StoreRow(p.o, row * p.o_stride + head * s.D, q, 1.0f / sum, sums[i]);
   }
 }
 

@@ -6,6 +6,8 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/attention_place.cuh"
+#include "kernels/cuda/attention_plan.cuh"
+#include "kernels/cuda/attention_products.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/entries.h"
@@ -45,57 +47,56 @@ __global__ void __launch_bounds__(kMaxBlock)
 // ---- p and ds of a tile -------------------------------------------------------------------------
 
 struct TilePair {
+  int query_tile, key_tile, head;
+};
+
+// The pair's rows of each tensor, and who sees whom.
+struct PairRows {
+  RowRange queries, keys;
   HeadRows q, dO, k, v;
-  int head;           // Of q.
-  int64_t first_row;  // Of the queries, in q.
-  int key_tile;
   TileBand band;
 
-  __device__ TilePair(const AttentionBackwardParams& p, const AttentionPlan& plan,
-                      const Document& document, int query_tile, int key_tile, int head)
-      : head(head),
-        first_row(document.first_query + int64_t{query_tile} * kTile),
-        key_tile(key_tile),
-        band(document, int64_t{query_tile} * kTile, int64_t{key_tile} * kTile) {
-    const int64_t key = int64_t{key_tile} * kTile;
-    const int kv_head = plan.KvHeadOf(head);
-    const int keys = document.Rows(key, document.keys);
-    q = RowsOf(plan, p.q, p.q_stride, first_row, band.queries, head);
-    dO = RowsOf(plan, p.dO, p.dO_stride, first_row, band.queries, head);
-    k = RowsOf(plan, p.k, p.k_stride, document.first_key + key, keys, kv_head);
-    v = RowsOf(plan, p.v, p.v_stride, document.first_key + key, keys, kv_head);
+  __device__ PairRows(const AttentionBackwardParams& p, const AttentionPlan& plan,
+                      const Document& document, const TilePair& pair)
+      : band(document, pair.query_tile, pair.key_tile) {
+    queries = {document.first_query + pair.query_tile * kTile, band.queries, pair.head};
+    keys = {document.first_key + pair.key_tile * kTile, RowsOfTile(pair.key_tile, document.keys),
+            plan.KvHeadOf(pair.head)};
+    q = RowsOf(plan, p.q, p.q_stride, queries);
+    dO = RowsOf(plan, p.dO, p.dO_stride, queries);
+    k = RowsOf(plan, p.k, p.k_stride, keys);
+    v = RowsOf(plan, p.v, p.v_stride, keys);
   }
 };
 
 // p after dropout, and ds without the scale, of the thread's scores; 0 where a query does not see.
-__device__ inline void Gradients(const AttentionBackwardParams& params, const AttentionPlan& plan,
-                                 const TilePair& tile, AttentionMemory& memory,
-                                 float (&p)[kEach][kEach], float (&ds)[kEach][kEach]) {
-  const AttentionShape& s = plan.shape;
-  Multiply(tile.q, tile.k, memory, p);
-  Multiply(tile.dO, tile.v, memory, ds);
+struct PairGradient {
+  float p[kEach][kEach], ds[kEach][kEach];
+
+  __device__ PairGradient(const AttentionBackwardParams& params, const AttentionPlan& plan,
+                          const PairRows& rows, int key_tile, AttentionMemory& memory) {
+    Multiply(rows.q, rows.k, memory, p);
+    Multiply(rows.dO, rows.v, memory, ds);
+    const unsigned kept = KeptOf(plan, rows.queries, key_tile);
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const int query = Down() * kEach + i;
-    const bool there = query < tile.band.queries;
-    const int64_t row = tile.first_row + (there ? query : 0);
-    const float lse = params.lse[row * params.lse_stride + tile.head];
-    const float delta = params.workspace[row * s.heads + tile.head];
-    const unsigned kept = KeptOf(plan, row, tile.head, tile.key_tile);
+    for (int i = 0; i < kEach; ++i) {
+      const int query = Down() * kEach + i;
+      const int64_t row = rows.queries.first + (query < rows.queries.rows ? query : 0);
+      const float lse = params.lse[row * params.lse_stride + rows.queries.head];
+      const float delta = params.workspace[row * plan.shape.heads + rows.queries.head];
 #pragma unroll
-    for (int j = 0; j < kEach; ++j) {
-      if (!tile.band.Sees(query, Across() + j * kSide)) {
-        p[i][j] = ds[i][j] = 0.0f;
-        continue;
+      for (int j = 0; j < kEach; ++j) {
+        if (!rows.band.Sees(query, Across() + j * kSide)) {
+          p[i][j] = ds[i][j] = 0.0f;
+          continue;
+        }
+        const float score = Score(plan, p[i][j]), e = expf(score - lse);
+        ds[i][j] = e * (Kept(plan, kept, i, j, ds[i][j]) - delta) * Slope(plan, score);
+        p[i][j] = Kept(plan, kept, i, j, e);
       }
-      const bool keep = (kept >> j & 1) != 0;
-      const float score = Score(plan, p[i][j]), e = expf(score - lse);
-      const float dp = keep ? ds[i][j] * plan.kept_factor : 0.0f;
-      ds[i][j] = e * (dp - delta) * Slope(plan, score);
-      p[i][j] = keep ? e * plan.kept_factor : 0.0f;
     }
   }
-}
+};
 
 // ---- dq -----------------------------------------------------------------------------------------
 
@@ -104,29 +105,28 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
     QueriesKernel(AttentionBackwardParams params, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
-  const BlockPlace at(plan, s.heads);
+  const BlockPlace at(s.heads);
   const int head = at.head;
-  const Document document(s, at.slot);
-  const int64_t query = int64_t{document.tile} * kTile;
-  const int rows = document.Rows(query, document.queries);
+  const Document document(s, plan.slots - 1 - at.turn);
+  const int query = document.tile * kTile;
+  const int rows = RowsOfTile(document.tile, document.queries);
   if (rows <= 0) return;
   const int first = Down() * kEach, warp_first = first / kWarpRows * kWarpRows;
   Floats<4> dq[kEach][kGroups] = {};
   const int end = document.EndOfKeyTiles(query, rows);
   for (int key_tile = document.FirstKeyTile(query); key_tile < end; ++key_tile) {
-    const TilePair tile(params, plan, document, document.tile, key_tile, head);
-    float p[kEach][kEach], ds[kEach][kEach];
-    Gradients(params, plan, tile, memory, p, ds);
+    const PairRows pair(params, plan, document, {document.tile, key_tile, head});
+    const PairGradient gradient(params, plan, pair, key_tile, memory);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
-        memory.weights[(first + i) * kWeightRow + Across() + j * kSide] = ds[i][j];
+        memory.weights[(first + i) * kWeightRow + Across() + j * kSide] = gradient.ds[i][j];
       }
     }
-    Accumulate(memory, tile.k, tile.band.SeenBy(warp_first), dq);
+    Accumulate(memory, pair.k, pair.band.SeenBy(warp_first), dq);
   }
-  const HeadRows like = RowsOf(plan, params.q, 0, 0, rows, head);
+  const HeadRows like = RowsOf(plan, params.q, 0, {0, rows, head});
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i >= rows) continue;
@@ -148,35 +148,34 @@ __device__ inline void Transpose(const float (&x)[kEach][kEach], AttentionMemory
 }
 
 template <int kGroups>
-__global__ void __launch_bounds__(kMaxBlock, kGroups < 2 ? kFewBlocks : 1)
+__global__ void __launch_bounds__(kMaxBlock, 1)
     KeysKernel(AttentionBackwardParams params, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
-  const BlockPlace at(plan, s.kv_heads);
+  const BlockPlace at(s.kv_heads);
   const int kv_head = at.head, group = plan.group;
-  const Document document(s, at.slot);
-  const int64_t key = int64_t{document.tile} * kTile;
-  const int rows = document.Rows(key, document.keys);
+  const Document document(s, at.turn);
+  const int key = document.tile * kTile;
+  const int rows = RowsOfTile(document.tile, document.keys);
   if (rows <= 0) return;
   const int first = Down() * kEach, warp_first = first / kWarpRows * kWarpRows;
   Floats<4> dk[kEach][kGroups] = {}, dv[kEach][kGroups] = {};
   const int begin = document.FirstQueryTile(key), end = document.EndOfQueryTiles(key, rows);
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (int query_tile = begin; query_tile < end; ++query_tile) {
-      const TilePair tile(params, plan, document, query_tile, document.tile, head);
-      float p[kEach][kEach], ds[kEach][kEach];
-      Gradients(params, plan, tile, memory, p, ds);
+      const PairRows pair(params, plan, document, {query_tile, document.tile, head});
+      const PairGradient gradient(params, plan, pair, document.tile, memory);
       if (params.dv != nullptr) {
-        Transpose(p, memory);
-        Accumulate(memory, tile.dO, tile.band.Seeing(warp_first), dv);
+        Transpose(gradient.p, memory);
+        Accumulate(memory, pair.dO, pair.band.Seeing(warp_first), dv);
       }
       if (params.dk != nullptr) {
-        Transpose(ds, memory);
-        Accumulate(memory, tile.q, tile.band.Seeing(warp_first), dk);
+        Transpose(gradient.ds, memory);
+        Accumulate(memory, pair.q, pair.band.Seeing(warp_first), dk);
       }
     }
   }
-  const HeadRows like = RowsOf(plan, params.k, 0, 0, rows, kv_head);
+  const HeadRows like = RowsOf(plan, params.k, 0, {0, rows, kv_head});
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i >= rows) continue;
@@ -201,17 +200,19 @@ __global__ void __launch_bounds__(kMaxBlock)
   });
 }
 
-// y = x, whose N rows of C elements lie one behind the other.
-Error CopyRows(const void* x, void* y, int64_t y_stride, int64_t N, int64_t C, DType dtype,
-               Stream stream) {
-  const int64_t bytes = SizeOf(dtype);
-  return ByPacks(dtype, C, {{x, C, bytes}, {y, y_stride, bytes}}, [&](auto t, auto v) {
-    using T = decltype(t);
-    constexpr int V = decltype(v)::value;
-    const ElementGrid grid = ElementGridOf(N, C / V);
-    return Launch(CopyKernel<T, V>, {grid.blocks}, stream, static_cast<const T*>(x),
-                  static_cast<T*>(y), y_stride, grid);
-  });
+// to.dq = from.dq
+Error CopyQueries(const AttentionBackwardParams& from, const AttentionBackwardParams& to,
+                  Stream stream) {
+  const AttentionShape& s = to.shape;
+  const int64_t C = s.heads * s.D, bytes = SizeOf(s.dtype);
+  return ByPacks(
+      s.dtype, C, {{from.dq, C, bytes}, {to.dq, to.dq_stride, bytes}}, [&](auto t, auto v) {
+        using T = decltype(t);
+        constexpr int V = decltype(v)::value;
+        const ElementGrid grid = ElementGridOf(s.query_offsets[s.documents], C / V);
+        return Launch(CopyKernel<T, V>, {grid.blocks}, stream, static_cast<const T*>(from.dq),
+                      static_cast<T*>(to.dq), to.dq_stride, grid);
+      });
 }
 
 AttentionPlan PlanOf(const AttentionBackwardParams& p) {
@@ -248,13 +249,11 @@ Error Run(const AttentionBackwardParams& p, Stream stream) {
 Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
   if (p.dq == nullptr || p.dq != p.q) return Run(p, stream);
   const AttentionShape& s = p.shape;
-  const int64_t N = s.query_offsets[s.documents], C = s.heads * s.D;
   AttentionBackwardParams apart = p;
-  apart.dq = p.workspace + Ceil(N * s.heads, 16) * 16;
-  apart.dq_stride = C;
+  apart.dq = p.workspace + Ceil(s.query_offsets[s.documents] * s.heads, 16) * 16;
+  apart.dq_stride = s.heads * s.D;
   const Error error = Run(apart, stream);
-  if (!error.ok()) return error;
-  return CopyRows(apart.dq, p.dq, p.dq_stride, N, C, s.dtype, stream);
+  return error.ok() ? CopyQueries(apart, p, stream) : error;
 }
 
 }  // namespace snug::kernels::cuda

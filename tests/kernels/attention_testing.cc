@@ -15,6 +15,15 @@ int64_t Sum(const std::vector<int64_t>& values) {
   return sum;
 }
 
+// Relative L2 errors. bf16 and fp16: of results rounded once, and of gradients that read a rounded
+// o. What is all but 0, as with one visible key, is compared with 1. Scores of hundreds have
+// absolute errors of 1e-5 in fp32, and so have their exponentials.
+double LimitOf(const Attended& run, DType dtype) {
+  if (dtype == DType::kBF16) return 1e-2;
+  if (dtype == DType::kF16) return 1.25e-3;
+  return run.c.spread > 2.0 ? 1e-5 : 1.5e-6;
+}
+
 }  // namespace
 
 std::string AttentionCase::Text() const {
@@ -152,6 +161,22 @@ void Attended::Forward() {
 void Attended::Backward() {
   ASSERT_EQ(Name(AttentionBackward(BackwardParams(), TestStream())), "ok: ");
   EXPECT_TRUE(WithinWorkspace());
+}
+
+Bytes AllBytes(const Attended& run) {
+  Bytes bytes;
+  for (const Matrix* m : {&run.o, &run.lse, &run.dq, &run.dk, &run.dv})
+    bytes.insert(bytes.end(), m->bytes().begin(), m->bytes().end());
+  return bytes;
+}
+
+void ExpectNear(const Attended& run, const Matrix& got, const Reference& want, const char* what) {
+  const double limit = LimitOf(run, got.dtype());
+  double norm = 0.0;
+  for (double element : want) norm += element * element;
+  const double error = RelativeError(got, want) * std::min(1.0, std::sqrt(norm));
+  EXPECT_LE(error, limit) << run.c.Text() << ": " << what;  // NaN is not <=.
+  EXPECT_TRUE(got.GapsUntouched()) << run.c.Text() << ": " << what;
 }
 
 Expected::Expected(const Attended& run, const std::vector<double>& q, const std::vector<double>& k,

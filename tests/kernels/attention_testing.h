@@ -50,6 +50,18 @@ struct Attended {
   bool WithinWorkspace() const;
 };
 
+// What is tested on the CPU, or on CUDA, whose emulation is slow.
+template <typename T>
+std::vector<T> OnDevice(std::vector<T> cpu, std::vector<T> cuda) {
+  return OnCpu() ? cpu : cuda;
+}
+
+// Of all results, gaps included.
+Bytes AllBytes(const Attended& run);
+
+// That a result is near to what it should be, and the memory around it untouched.
+void ExpectNear(const Attended& run, const Matrix& got, const Reference& want, const char* what);
+
 // Query row by query row.
 struct Expected {
   Reference o, lse, dq, dk, dv;
