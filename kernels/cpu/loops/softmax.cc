@@ -32,13 +32,6 @@ SNUG_INLINE I32x16 VisibleOf(const uint8_t* keys, Extent extent) {
   return -__builtin_convertvector(bytes, I32x16) >> 31;
 }
 
-template <typename Extent>
-SNUG_INLINE F32x16 LoadAny(const void* x, DType dtype, int64_t i, Extent extent) {
-  if (dtype == DType::kF32) return Load(static_cast<const float*>(x) + i, extent);
-  if (dtype == DType::kBF16) return Load(static_cast<const bf16*>(x) + i, extent);
-  return Load(static_cast<const f16*>(x) + i, extent);
-}
-
 // The scores of a row.
 template <typename T>
 struct Scores {
