@@ -86,13 +86,6 @@ __device__ inline void Accumulate(AttentionMemory& memory, const HeadRows& b, Sp
 
 // ---- results ------------------------------------------------------------------------------------
 
-template <int V>
-__device__ inline void StoreAny(void* y, DType dtype, int64_t i, const Floats<V>& values) {
-  if (dtype == DType::kF32) return Store(static_cast<float*>(y) + i, values);
-  if (dtype == DType::kBF16) return Store(static_cast<bf16*>(y) + i, values);
-  Store(static_cast<f16*>(y) + i, values);
-}
-
 // y[row][c] = sums * factor for the thread's part of a row of a head, which begins at element
 // `begin`.
 template <int kGroups>
