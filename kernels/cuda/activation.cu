@@ -22,10 +22,7 @@ __global__ void __launch_bounds__(kMaxBlock)
       StoreCodes<2>(p.codes, p.code_stride, at, TwoBitCodes(x, p.two_bit));
     }
     if (p.mask != nullptr) {
-      unsigned word = 0;
-#pragma unroll
-      for (int i = 0; i < kEight; ++i) word |= (x.at[i] > 0.0f ? 1u : 0u) << i;
-      StoreCodes<1>(p.mask, p.mask_stride, at, word);
+      StoreCodes<1>(p.mask, p.mask_stride, at, PositiveBits(x));
     }
   });
 }

@@ -85,6 +85,18 @@ __device__ inline unsigned TwoBitCodes(const Eight& x, const TwoBit& p) {
   return word;
 }
 
+// One bit each: above 0. The bit has a name because GCC 12, in a template and with checks of shifts
+// and bounds, indexes wrongly in a shift of an unnamed condition.
+__device__ inline unsigned PositiveBits(const Eight& x) {
+  unsigned word = 0;
+#pragma unroll
+  for (int i = 0; i < kEight; ++i) {
+    const unsigned bit = x.at[i] > 0.0f ? 1u : 0u;
+    word |= bit << i;
+  }
+  return word;
+}
+
 __device__ inline float SlopeOf(unsigned code, const float* slope) {
   const float low = (code & 1) != 0 ? slope[1] : slope[0];
   const float high = (code & 1) != 0 ? slope[3] : slope[2];
