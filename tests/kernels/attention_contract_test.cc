@@ -257,7 +257,7 @@ TEST(AttentionContractTest, NothingToDoIsDone) {
 TEST(AttentionContractTest, RefusesBadArguments) {
   Attended run({.lengths = {3, 2}, .heads = 4, .kv_heads = 2});
   const Bytes before = AllBytes(run);
-  const std::vector<int64_t> falling = {0, 3, 2}, begins = {0, 3}, few = {3, 1},
+  const std::vector<int64_t> falling = {0, 3, 2}, begins = {0, 3}, own = {3, 2}, few = {3, 1},
                              many = {3, kMaxStreamKeys + 1};
   const auto forward = [&](auto change) {
     AttentionForwardParams p = run.ForwardParams();
@@ -300,9 +300,9 @@ TEST(AttentionContractTest, RefusesBadArguments) {
               "bad shape: key_counts");
     EXPECT_EQ(forward([](F& p) { p.shape.device_query_offsets = nullptr; }),
               "null pointer: device_query_offsets");
-    EXPECT_EQ(forward([](F& p) {
-                p.shape.key_begins = p.shape.key_counts = p.shape.query_offsets;
-                p.shape.device_key_begins = p.shape.device_query_offsets;
+    EXPECT_EQ(forward([&](F& p) {
+                p.shape.key_begins = p.shape.device_key_begins = begins.data();
+                p.shape.key_counts = own.data();
               }),
               "null pointer: device_key_counts");
   }
