@@ -76,11 +76,12 @@ class TextTest(PrepareTest):
         )
         tensors, summary = self.prepared(max_seq_length=8)
         self.assertEqual(summary["rows"], 2)
-        self.assertEqual(summary["truncated_rows"], 1)
+        self.assertEqual(summary["truncated_rows"], 2)
         self.assertEqual(summary["rows_without_stop_token"], 1)
         self.assertEqual(summary["longest_row_tokens"], 8)
         self.assertEqual(len(tensors["input_ids"]), tensors["row_offsets"][-1])
-        self.assertIn("1 rows have no trained token and were left out", summary["warnings"])
+        words = "1 rows have no trained token and were left out (1 of them because max_seq_length "
+        self.assertIn(words + "cut off what is trained)", summary["warnings"])
 
     # A blank line, a row without a trained token, rows held out: numbers of rows and of lines drift
     # apart.
