@@ -218,6 +218,24 @@ class LimitsTest(PrepareTest):
         self.assertEqual(error["reason"], "PREPARE_LIMIT")
         self.assertIn("needs more than 314572800 bytes of memory", error["message"])
 
+    # Documents of which a thousand are more than fits: they do not come at once. With offsets they
+    # took 4 GB.
+    def test_long_documents(self):
+        text = "the cat sat on the mat " * 6000
+        self.write_rows(*[{"text": text[i:]} for i in range(100)])
+        run = self.prepare("--memory-bytes", str(900 << 20))
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_one_text_that_is_too_long(self):
+        self.write_rows(GOOD, {"text": "the cat " * 200000})
+        error = self.error("--memory-bytes", str(600 << 20), "--format", "text")
+        self.assertEqual(error["line"], 1)
+        self.write_rows({"text": "a"}, {"text": "the cat " * 200000})
+        error = self.error("--memory-bytes", str(600 << 20))
+        self.assertEqual((error["reason"], error["line"]), ("PREPARE_LIMIT", 2))
+        self.assertIn("this row has 1600004 characters of text", error["message"])
+        self.assertIn("prepare.memory", error["message"])
+
     def test_time(self):
         self.write_rows(*[{"input_ids": [5] * 10000, "labels": [5] * 10000}] * 1000)
         error = self.error("--cpu-seconds", "1")

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import os
+import shutil
 import sys
 import unittest
 
 from testbed import PrepareTest, write_model
+from tokenizers import Tokenizer, processors
 
 TOKEN_ROW = {"input_ids": [5, 6, 7, 1], "labels": [-100, -100, 7, 1]}
 
@@ -49,6 +51,25 @@ class TextTest(PrepareTest):
                     # The first token is predicted from nothing; TRL's shift drops it as well.
                     weights = tensors["loss_weights"][begin:end].tolist()
                     self.assertEqual(weights, [0] + mask[1:], row)
+
+    # A tokenizer that ends texts itself: the prompt does not end there, and the text ends once.
+    def test_tokenizer_that_ends_texts(self):
+        path = self.path("model", "tokenizer.json")
+        tokenizer = Tokenizer.from_file(path)
+        special = [("<s>", 0), ("</s>", 1)]
+        tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", None, special)
+        tokenizer.save(path)
+        tokenizer.no_truncation()
+        for completion in (" cat", " cat</s>"):
+            with self.subTest(completion):
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                self.write_rows({"prompt": "a", "completion": completion})
+                tensors, _ = self.prepared()
+                ids = tokenizer.encode("a cat").ids
+                self.assertEqual(tensors["input_ids"].tolist(), ids)
+                prompt = len(tokenizer.encode("a").ids) - 1
+                weights = [0] * prompt + [1] * (len(ids) - prompt)
+                self.assertEqual(tensors["loss_weights"].tolist(), weights)
 
     # The token "mat" spans the border: TRL warns and masks as many ids as the prompt alone has.
     def test_token_across_the_border_is_told(self):
