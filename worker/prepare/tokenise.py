@@ -32,9 +32,10 @@ from rows import Text, Tokens
 # Per call of the tokenizer, which spreads a batch over the cores.
 BATCH_ROWS = 200
 BATCH_CHARACTERS = 4 << 20
-# Memory that one long text may take: measured 170 for spans, 40 for the text's own copies, and as
-# much again where characters are tokens.
-BYTES_PER_CHARACTER = 400
+# Memory that a long text takes: measured 120 to 260, by the length of its tokens and whether their
+# offsets are asked for. What this lets through and still does not fit, the tokenizer ends the
+# process for.
+BYTES_PER_CHARACTER = 256
 DIGEST_BYTES = 16
 
 
