@@ -5,7 +5,8 @@ Text follows the rule of TRL's SFTTrainer for strings:
     end with it;
   - ids = encode(prompt + completion), as one string, with the special tokens that the tokenizer's
     post-processor adds (a BOS, where it adds one; a second BOS, of a text that spells it itself,
-    is dropped, which TRL would keep);
+    is dropped, which TRL would keep; one that ends texts itself gets no second end token, and its
+    prompt does not end, where TRL doubles the one and masks an answer's first token);
   - the first len(encode(prompt)) ids are the prompt and carry no loss; the rest, with the end
     token, are trained. All are when completion_only_loss is off.
 Encoding both as one string is what a model sees when it continues a prompt, save where a token
@@ -13,8 +14,8 @@ would span the border: there the ids of the prompt alone are no prefix, which TR
 do we.
 
 Conversations are rendered by the chat template (chat.py) and encoded without special tokens: the
-template writes them. A prompt of messages follows the rule above; else a token is trained when any
-of its characters is (the rule of transformers' assistant mask).
+template writes them. A token is trained when any of its characters is (the rule of transformers'
+assistant mask), and, behind a prompt of messages, by the rule above as well.
 
 In all, the first token of a row has nothing before it to be predicted from: its weight is 0. Rows
 longer than max_seq_length lose their end.
