@@ -1,5 +1,7 @@
 #include "server/data/prepare_command.h"
 
+#include <csignal>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,11 @@ absl::Status PrepareFailed(const RunResult& result, absl::string_view message) {
   return WithReason(
       absl::InternalError(absl::StrCat("snug-prepare ended with ", ending, ": ", message)),
       "PREPARE_FAILED");
+}
+
+// The tokenizer is Rust, which ends the process where memory runs out and says so in one line.
+bool RanOutOfMemory(const RunResult& result) {
+  return result.signal == SIGABRT && absl::StrContains(result.err, "memory allocation of");
 }
 
 }  // namespace
@@ -66,6 +73,11 @@ RunOptions PrepareCommand(const PrepareSettings& settings, const v1::JobSpec& sp
 
 // The last line of stderr is a JSON object: {"reason", "message", "field", "file", "line"}.
 absl::Status PrepareError(const RunResult& result) {
+  if (RanOutOfMemory(result))
+    return InvalidRequest({{"spec.dataset",
+                            "preparing it needs more memory than prepare.memory allows: shorten "
+                            "its longest rows, or raise the limit",
+                            "PREPARE_LIMIT"}});
   const std::vector<std::string> lines =
       absl::StrSplit(absl::StripAsciiWhitespace(result.err), '\n');
   const nlohmann::json said = nlohmann::json::parse(lines.back(), nullptr, false);

@@ -57,6 +57,19 @@ void CheckAddedTokens(const JobSpec& spec, Checker& check) {
   }
 }
 
+void CheckWhatIsTrained(const JobSpec& spec, Checker& check) {
+  if (!spec.mask_history()) return;
+  const auto off = [](bool given, bool value) { return given && !value; };
+  const auto refuse = [&](absl::string_view other) {
+    check.Add("mask_history", absl::StrCat("trains the last answer alone, but ", other,
+                                           ": false trains more: give one of them"));
+  };
+  if (off(spec.has_assistant_only_loss(), spec.assistant_only_loss()))
+    refuse("assistant_only_loss");
+  if (off(spec.has_completion_only_loss(), spec.completion_only_loss()))
+    refuse("completion_only_loss");
+}
+
 void CheckData(const JobSpec& spec, Checker& check) {
   if (spec.dataset().empty())
     check.Add("dataset", "is missing: a file of rows to train on");
@@ -72,6 +85,7 @@ void CheckData(const JobSpec& spec, Checker& check) {
   else if (absl::StrContains(chat_template, '\0'))
     check.Add("chat_template", "cannot hold a zero byte");
   CheckAddedTokens(spec, check);
+  CheckWhatIsTrained(spec, check);
   if (spec.eval_split() == 0.0) return;
   if (!(spec.eval_split() > 0.0 && spec.eval_split() < 1.0))
     check.Add("eval_split", absl::StrCat(spec.eval_split(), " is outside (0, 1)"));

@@ -34,9 +34,11 @@ class Model:
         if type(self.vocab_size) is not int or self.vocab_size < 1:
             raise self.bad("config.json", '"vocab_size" must be a positive integer')
         self.max_positions = config.get("max_position_embeddings")
-        generation = self._read_json("generation_config.json") or {}
-        self.stop_ids = _as_set(config.get("eos_token_id"))
-        self.stop_ids |= _as_set(generation.get("eos_token_id"))
+        if type(self.max_positions) not in (int, type(None)):
+            raise self.bad("config.json", '"max_position_embeddings" must be an integer')
+        self.stop_ids = self._stop_ids("config.json", config)
+        name = "generation_config.json"
+        self.stop_ids |= self._stop_ids(name, self._read_json(name) or {})
         self._tokenizer = None
         self._special = None
         self._added = None
@@ -86,6 +88,14 @@ class Model:
         token = self.special_tokens.get(f"{name}_token")
         return None if token is None else self.tokenizer.token_to_id(token)
 
+    @functools.cached_property
+    def closing_ids(self):
+        """Ids that the tokenizer's post-processor puts behind a text."""
+        encoding = self.tokenizer.encode("a")
+        special = encoding.special_tokens_mask
+        count = next((n for n, bit in enumerate(reversed(special)) if not bit), 0)
+        return encoding.ids[len(special) - count :]
+
     def end_token(self):
         """The end-of-sequence token as text; its id joins the stop tokens."""
         token = self.special_tokens.get("eos_token")
@@ -125,10 +135,19 @@ class Model:
         if given is None:
             return {}
         try:
-            return {entry["name"]: (entry["template"], name) for entry in given}
-        except (TypeError, KeyError) as error:
-            raise self.bad(name, '"chat_template" is neither text nor a list of names and '
-                                 "templates") from error
+            named = {entry["name"]: (entry["template"], name) for entry in given}
+            if all(isinstance(text, str) for pair in named.items() for text in (pair[0], *pair[1])):
+                return named
+        except (TypeError, KeyError):
+            pass
+        raise self.bad(name, '"chat_template" is neither text nor a list of names and templates')
+
+    def _stop_ids(self, name, config):
+        ids = config.get("eos_token_id")
+        ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
+        if any(type(token) is not int for token in ids):
+            raise self.bad(name, '"eos_token_id" must be an integer or a list of integers')
+        return set(ids)
 
     def bad(self, name, message):
         path = os.path.join(self.directory, name)
@@ -224,7 +243,3 @@ def bad_token(message):
 
 def _number(item):
     return int(item[0]) if str(item[0]).isdigit() else -1
-
-
-def _as_set(ids):
-    return set(ids) if isinstance(ids, list) else set() if ids is None else {ids}

@@ -84,6 +84,20 @@ TEST(CheckSpecTest, EvaluationNeedsData) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.eval_split"));
 }
 
+// One asks for the last answer alone, the other for all tokens.
+TEST(CheckSpecTest, MaskHistoryNeedsTheMasksThatItNarrows) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_mask_history(true);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.set_assistant_only_loss(true);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.set_assistant_only_loss(false);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.mask_history"));
+  spec.clear_assistant_only_loss();
+  spec.set_completion_only_loss(false);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.mask_history"));
+}
+
 TEST(CheckSpecTest, DefaultsAreThoseOfTheSchema) {
   v1::JobSpec spec = GoodSpec();
   FillDefaults(spec, 512);
