@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
       unsigned seen = 0;
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
-        seen |= (band.Sees(first + i, Across() + j * kSide) ? 1u : 0u) << j;
+        if (band.Sees(first + i, Across() + j * kSide)) seen |= 1u << j;
         scores[i][j] = Score(plan, scores[i][j]);
       }
       const float factor = softmax[i].Step(scores[i], seen);

@@ -108,7 +108,7 @@ __device__ inline unsigned KeptOf(const AttentionPlan& plan, const RowRange& que
     const Random4 random = RandomBlock(plan.shape.site, static_cast<uint64_t>(block));
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
-      kept |= (random.word[j] / 2 >= plan.threshold ? 1u : 0u) << (kEach * i + j);
+      if (random.word[j] / 2 >= plan.threshold) kept |= 1u << (kEach * i + j);
     }
   }
   return kept;
