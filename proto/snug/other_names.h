@@ -25,11 +25,12 @@ struct OurName {
   Kind kind = Kind::kUnknown;  // kNothing: says what is so anyway (load_in_4bit: false).
   std::string path;            // kField: of the whole file, "training.max_seq_length".
   std::string value;           // kField: ours; empty: as it was given.
+  bool commas = false;         // kField: text that holds commas is a list.
   std::string why;             // kRefused
 };
 
-// `value`: of the key, where it is a scalar, else null. A name of another tool is known only where
-// `root` has its field.
+// `value`: of the key, where it is a scalar or a list of one, else null. A name of another tool is
+// known only where `root` has its field.
 OurName OurNameOf(absl::string_view section, absl::string_view key, const std::string* value,
                   const google::protobuf::Descriptor& root);
 

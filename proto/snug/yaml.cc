@@ -322,8 +322,16 @@ absl::Status ApplyOverride(absl::string_view assignment, Message* message) {
   if (ours.kind == OurName::Kind::kRefused || ours.kind == OurName::Kind::kNothing)
     return filler.Finish();
   if (ours.kind == OurName::Kind::kField) {
+    // What it overrides may stand under the key itself: warmup_steps=0.1 is warmup_ratio.
+    const OurName plain = OurNameOfPath(rest, "", *message->GetDescriptor());
+    const std::string named = plain.path.empty() ? rest : plain.path;
+    if (plain.kind != OurName::Kind::kRefused && named != ours.path)
+      RETURN_IF_ERROR(ApplyOverride(absl::StrCat(named, "="), message));
     rest = ours.path;
     if (!ours.value.empty()) value = ours.value;
+    const bool is_list = absl::StartsWith(value, "[");
+    if (ours.commas && !is_list && absl::StrContains(value, ','))
+      value = absl::StrCat("[", value, "]");
   }
   std::string path;  // Walked so far.
   while (true) {
