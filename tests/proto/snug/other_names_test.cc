@@ -1,5 +1,7 @@
 #include "proto/snug/other_names.h"
 
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/snug/yaml.h"
@@ -115,6 +117,20 @@ TEST(OtherNamesTest, WhatIsSoAnywayMayBeSaid) {
   EXPECT_THAT(ErrorOf("lora: {init_lora_weights: gaussian}"), HasSubstr("B is zero"));
   EXPECT_THAT(ErrorOf("task_type: SEQ_CLS"), HasSubstr("causal language models"));
   EXPECT_THAT(ErrorOf("fan_in_fan_out: true"), HasSubstr("(out, in)"));
+}
+
+// Transformers keeps all checkpoints, or none of a distribution: not what is done by default here.
+TEST(OtherNamesTest, AZeroThatWouldBeTheDefaultIsRefused) {
+  EXPECT_EQ(ErrorOf("training: {sample_top_p: 0.0}"),
+            "job.yaml:1: training.sample_top_p must be above 0; leave it out for its default");
+  EXPECT_THAT(ErrorOf("save_total_limit: 0"), HasSubstr("training.save_total_limit must be above"));
+  EXPECT_THAT(ErrorOf("lora_alpha: 0"), HasSubstr("lora.lora_alpha must be above 0"));
+  EXPECT_THAT(ErrorOf("lora_rank: -0"), HasSubstr("lora.r must be above 0"));
+  v1::JobSpec spec;
+  EXPECT_THAT(ApplyOverride("lora_alpha=0", &spec).message(), HasSubstr("must be above 0"));
+  EXPECT_EQ(Parsed("training: {weight_decay: 0, max_grad_norm: 0}").training().max_grad_norm(), 0);
+  const std::vector<std::string> paths = FieldPaths(*v1::JobSpec::descriptor());
+  EXPECT_EQ(std::count_if(paths.begin(), paths.end(), RefusesZero), 10);
 }
 
 // transformers 5 has no warmup_ratio: below 1 its warmup_steps are the share of all steps.
