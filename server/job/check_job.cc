@@ -18,6 +18,7 @@
 #include "worker/program/added_tokens.h"
 #include "worker/program/model_config.h"
 #include "worker/program/plan.h"
+#include "worker/program/rope_config.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::server {
@@ -109,12 +110,14 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
       program::AddTokens(job.model_dir, {tokens.begin(), tokens.end()}, *config);
   AddStatus(found, kAddedTokensField, "BAD_ADDED_TOKENS", added);
   if (!added.ok()) return added;
-  const int64_t limit = config->max_positions;
+  const int64_t limit = program::LongestSequence(*config);
   if (job.spec.training().max_seq_length() > limit)
-    found.push_back({"spec.training.max_seq_length",
-                     absl::StrCat(job.spec.training().max_seq_length(),
-                                  " tokens are more than the model's ", limit),
-                     "BAD_FIELD"});
+    found.push_back(
+        {"spec.training.max_seq_length",
+         absl::StrCat(job.spec.training().max_seq_length(), " tokens are more than the model's ",
+                      limit, " (max_position_embeddings",
+                      limit > config->max_positions ? " under RoPE scaling)" : ")"),
+         "BAD_FIELD"});
   FillDefaults(job.spec, limit);
   absl::StatusOr<program::Program> program = program::BuildProgram(*config, ModeOf(job.spec));
   if (!program.ok()) {
