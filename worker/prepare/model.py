@@ -16,6 +16,27 @@ CONFIG_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MORE_TEMPLATES = "additional_chat_templates"
+ORIGINAL_POSITIONS = "original_max_position_embeddings"
+
+
+def _max_positions(config):
+    """Tokens that the model is good for, as RoPE scaling stretches them; None: it does not say.
+
+    The rule of LongestSequence in worker/program/rope_config.cc, which refuses what is wrong.
+    """
+    own = config.get("max_position_embeddings")
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    if own is None or not isinstance(rope, dict) or config.get("model_type") == "gemma3_text":
+        return own
+    kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
+    original = own
+    if kind in ("yarn", "llama3"):
+        original = rope.get(ORIGINAL_POSITIONS) or config.get(ORIGINAL_POSITIONS) or own
+    elif kind != "linear":
+        return own
+    if type(original) is not int or type(factor) not in (int, float) or not 1 <= factor <= 1e6:
+        return own
+    return max(own, int(original * factor))
 
 
 class Model:
@@ -33,9 +54,9 @@ class Model:
         self.vocab_size = config.get("vocab_size")
         if type(self.vocab_size) is not int or self.vocab_size < 1:
             raise self.bad("config.json", '"vocab_size" must be a positive integer')
-        self.max_positions = config.get("max_position_embeddings")
-        if type(self.max_positions) not in (int, type(None)):
+        if type(config.get("max_position_embeddings")) not in (int, type(None)):
             raise self.bad("config.json", '"max_position_embeddings" must be an integer')
+        self.max_positions = _max_positions(config)
         self.stop_ids = self._stop_ids("config.json", config)
         name = "generation_config.json"
         self.stop_ids |= self._stop_ids(name, self._read_json(name) or {})

@@ -231,6 +231,44 @@ TEST_F(CheckJobTest, APreparedJobNeedsItsInputFilesNoMore) {
   EXPECT_THAT(refusal, HasSubstr("spec.dataset: cannot open"));
 }
 
+// Qwen2.5 with yarn, as its model card has it: 4 x 32768 tokens, scaled down.
+TEST_F(CheckJobTest, RopeScalingStretchesTheModelsLimit) {
+  json config = json::parse(ReadText(dir_ + "/model/config.json"));
+  spec_.mutable_training()->set_max_seq_length(512);
+  const std::string refusal(Check().status().message());
+  EXPECT_THAT(refusal,
+              HasSubstr("512 tokens are more than the model's 128 (max_position_embeddings)"));
+  config["rope_scaling"] = {
+      {"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}};
+  WriteText(dir_ + "/model/config.json", config.dump());
+  const absl::StatusOr<CheckedJob> job = Check();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.training().max_seq_length(), 512);
+  spec_.mutable_training()->set_max_seq_length(513);
+  EXPECT_THAT(std::string(Check().status().message()),
+              HasSubstr("model's 512 (max_position_embeddings under RoPE scaling)"));
+  spec_.clear_training();
+  EXPECT_EQ(Check()->spec.training().max_seq_length(), 512);
+}
+
+// Each number is within its own limit; the bytes of a plan would not fit 64 bits.
+TEST_F(CheckJobTest, ABatchBeyondAllDevicesIsRefused) {
+  json config = json::parse(ReadText(dir_ + "/model/config.json"));
+  config["num_hidden_layers"] = 64;
+  config["intermediate_size"] = 65'536;
+  config["max_position_embeddings"] = 4'000'000;
+  WriteText(dir_ + "/model/config.json", config.dump());
+  v1::TrainingSpec& training = *spec_.mutable_training();
+  training.set_max_seq_length(4'000'000);
+  training.set_per_device_train_batch_size(300'000);
+  const std::string refusal(Check().status().message());
+  EXPECT_THAT(refusal, HasSubstr("spec.training.per_device_train_batch_size: 300000 rows of "
+                                 "max_seq_length 4000000, "));
+  EXPECT_THAT(refusal, HasSubstr("are more than 8192 TiB"));
+  training.set_per_device_train_batch_size(8);
+  EXPECT_THAT(std::string(Check().status().message()), Not(HasSubstr("batch_size")));
+}
+
 // The readers' messages open with the field that the violation names already.
 TEST_F(CheckJobTest, AFieldIsNamedOnce) {
   (*spec_.mutable_memory()->mutable_stash())["no.such.site"] = v1::KEEP;

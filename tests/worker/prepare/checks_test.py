@@ -67,6 +67,21 @@ class ChecksTest(PrepareTest):
         self.assertTrue(self.warned(summary, "2 rows are longer than the model's 16 positions"))
         self.assertTrue(self.warned(summary, "3 rows are longer than max_seq_length (12 tokens)"))
 
+    def test_rope_scaling_stretches_the_model(self):
+        rows = [{"input_ids": [5] * n, "labels": [5] * n} for n in (16, 17, 32, 33)]
+        original = "original_max_position_embeddings"
+        for rope, longer in (
+            ({"rope_type": "default"}, 3),
+            ({"rope_type": "linear", "factor": 2.0}, 1),
+            ({"type": "yarn", "factor": 2}, 1),
+            ({"rope_type": "yarn", "factor": 4.0, original: 8}, 1),
+            ({"rope_type": "llama3", "factor": 4.0, original: 4}, 3),
+            ({"rope_type": "linear", "factor": "2"}, 3),
+        ):
+            self.configure("config.json", max_position_embeddings=16, rope_scaling=rope)
+            summary = self.summary(*rows, max_seq_length=64)
+            self.assertEqual(summary["rows_longer_than_model"], longer, rope)
+
     # Labels made by masking the padding token, which is the end token: the end is never learned.
     def test_padding_is_the_end_token(self):
         self.configure("tokenizer_config.json", pad_token="</s>")

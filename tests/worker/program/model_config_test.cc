@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/program/rope_config.h"
+
 namespace snug::program {
 namespace {
 
@@ -236,6 +238,27 @@ struct Refused {
   json fields;
   std::string said;
 };
+
+// What the scaling is there for. Llama 2's positions are 4096.
+TEST(ModelConfigTest, ScalingStretchesTheLongestSequence) {
+  const auto longest = [](const json& scaling) {
+    json text = json::parse(kLlama2);
+    text["rope_scaling"] = scaling;
+    return LongestSequence(*ParseModelConfig(text.dump(), "config.json"));
+  };
+  const char* original = "original_max_position_embeddings";
+  EXPECT_EQ(longest(nullptr), 4096);
+  EXPECT_EQ(longest({{"type", "linear"}, {"factor", 2.5}}), 10240);
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 4.0}}), 16384);
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 3.0}, {original, 2048}}), 6144);
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 1.5}, {original, 2048}}), 4096);
+  EXPECT_EQ(longest({{"rope_type", "llama3"},
+                     {"factor", 8.0},
+                     {"low_freq_factor", 1.0},
+                     {"high_freq_factor", 4.0},
+                     {original, 1024}}),
+            8192);
+}
 
 TEST(ModelConfigTest, RefusesWhatAFamilyDoesNotHave) {
   const json long_rope = {{"rope_type", "longrope"}};
