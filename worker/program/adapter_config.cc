@@ -160,4 +160,16 @@ absl::StatusOr<AdapterConfig> ReadAdapterConfig(const std::string& path) {
   return Reader(path, std::move(json)).Read();
 }
 
+absl::StatusOr<TensorIndex> ReadAdapterIndex(const Program& program, const std::string& folder) {
+  const std::string path = folder + "/adapter_config.json";
+  ASSIGN_OR_RETURN(const AdapterConfig config, ReadAdapterConfig(path));
+  ASSIGN_OR_RETURN(TensorIndex index, ReadSafetensorsHeader(folder + "/adapter_model.safetensors"));
+  RETURN_IF_ERROR(CheckAdapter(program, index));
+  const bool saves_both = program.config.tied_embeddings && SavesEmbedding(program);
+  if (!saves_both || config.ties_weights) return index;
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": ensure_weight_tying is false, so that PEFT trained ", kEmbeddingPath, " and ",
+      kHeadPath, " apart, which config.json of the model ties: Snug trains them as one"));
+}
+
 }  // namespace snug::program
