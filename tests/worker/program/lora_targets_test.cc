@@ -111,6 +111,8 @@ TEST(LoraTargetsTest, LayersToTransformBelongToAListOfNames) {
   lora.layers_to_transform = {1};
   lora.target_modules = {"all-linear"};
   EXPECT_THAT(Refusal(lora), HasSubstr("lora.layers_to_transform: PEFT takes it beside a list"));
+  lora.target_modules = {"all-linear", "q_proj"};
+  EXPECT_THAT(Refusal(lora), HasSubstr("lora.layers_to_transform: PEFT takes it beside a list"));
 }
 
 TEST(LoraTargetsTest, PatternsGiveRankAndScale) {
