@@ -144,7 +144,8 @@ class Rules {
                     [&path](const auto& name) { return RE2::PartialMatch(path, *name); });
     if (excluded) return false;
     if (linear && all_linear()) return true;
-    return targets_.Has(path) && IsInLayers(path);
+    // PEFT asks for the layer of what is named by its end alone.
+    return Named(path) || (targets_.Has(path) && IsInLayers(path));
   }
 
   bool Saves(const std::string& path) const {
