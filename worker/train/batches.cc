@@ -135,14 +135,10 @@ std::vector<MicroBatch> PlanEvaluation(const std::vector<int64_t>& row_tokens,
 
 int64_t TotalSteps(const std::vector<int64_t>& row_tokens, const TrainingOptions& options) {
   if (options.max_steps > 0) return options.max_steps;
-  int64_t steps = 0;
-  double left = options.epochs;
-  for (int64_t epoch = 0; left > 0.0; ++epoch, left -= 1.0) {
-    const int64_t whole = PlanEpoch(row_tokens, options, epoch).steps;
-    steps +=
-        left >= 1.0 ? whole : static_cast<int64_t>(std::ceil(left * static_cast<double>(whole)));
-  }
-  return std::max<int64_t>(steps, 1);
+  // Of every epoch: the rows' order changes which of them are packed together, not how full the
+  // sequences are. Rounded once, as transformers does.
+  const auto whole = static_cast<double>(PlanEpoch(row_tokens, options, 0).steps);
+  return std::max<int64_t>(static_cast<int64_t>(std::ceil(options.epochs * whole)), 1);
 }
 
 BatchWalk::BatchWalk(std::vector<int64_t> row_tokens, const TrainingOptions& options,
