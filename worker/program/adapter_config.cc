@@ -74,6 +74,11 @@ class Reader {
     if (!IsAlpha(alpha)) return Error("lora_alpha is missing or not above 0");
     lora.alpha = alpha.get<double>();
     ASSIGN_OR_RETURN(lora.rslora, Flag("use_rslora"));
+    const Json dropout = At("lora_dropout");
+    if (dropout.is_null()) return absl::OkStatus();
+    if (!dropout.is_number() || dropout < 0.0 || dropout >= 1.0)
+      return NotSupported("lora_dropout");
+    lora.dropout = dropout.get<double>();
     return absl::OkStatus();
   }
 

@@ -13,7 +13,7 @@
 namespace snug::program {
 
 struct AdapterConfig {
-  LoraConfig lora;            // Without dropout, which is the training's.
+  LoraConfig lora;
   bool names_targets = true;  // target_modules is there.
   bool ties_weights = false;  // ensure_weight_tying
 };
