@@ -33,6 +33,12 @@ TEST(JobTextTest, AJobThatWaitsSaysWhy) {
             "created    2023-11-14 22:13:20\n");
 }
 
+TEST(JobTextTest, AJobThatCouldNotBeMergedSaysWhy) {
+  EXPECT_THAT(Printed(FromText(R"(
+    id: "k3f" state: SUCCEEDED output { loss: 2.5 merge_error: "lm_head.weight is infinite" })")),
+              testing::HasSubstr("loss 2.500000 when read again, not merged: lm_head.weight is"));
+}
+
 TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {
   EXPECT_EQ(Printed(FromText(R"(
     id: "k3f" display_name: "answers" state: RUNNING
