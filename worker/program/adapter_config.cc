@@ -158,11 +158,24 @@ class Reader {
 
 }  // namespace
 
-absl::StatusOr<AdapterConfig> ReadAdapterConfig(const std::string& path) {
-  ASSIGN_OR_RETURN(Json json, ReadJsonFile(path, JsonLimits()));
+namespace {
+
+absl::StatusOr<AdapterConfig> ConfigOf(Json json, const std::string& path) {
   if (!json.is_object())
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a JSON object"));
   return Reader(path, std::move(json)).Read();
+}
+
+}  // namespace
+
+absl::StatusOr<AdapterConfig> ReadAdapterConfig(const std::string& path) {
+  ASSIGN_OR_RETURN(Json json, ReadJsonFile(path, JsonLimits()));
+  return ConfigOf(std::move(json), path);
+}
+
+absl::StatusOr<AdapterConfig> ParseAdapterConfig(const std::string& text, const std::string& path) {
+  ASSIGN_OR_RETURN(Json json, ParseJson(text, path, JsonLimits()));
+  return ConfigOf(std::move(json), path);
 }
 
 absl::StatusOr<TensorIndex> ReadAdapterIndex(const Program& program, const std::string& folder) {

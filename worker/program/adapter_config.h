@@ -21,6 +21,8 @@ struct AdapterConfig {
 // Errors name the file and the field: one that is missing or wrong, and every field that changes
 // what an adapter computes and is not computed here.
 absl::StatusOr<AdapterConfig> ReadAdapterConfig(const std::string& path);
+// The same of its text; `path` names it in errors.
+absl::StatusOr<AdapterConfig> ParseAdapterConfig(const std::string& text, const std::string& path);
 
 // The tensors of an adapter that `program`, which has its rank and modules, starts from. Errors: as
 // CheckAdapter, and a tied matrix that PEFT trained as two (ensure_weight_tying: false), of which

@@ -55,6 +55,7 @@ class Run {
   absl::Status Go() {
     RETURN_IF_ERROR(checkpoint::MakeFolders(attempt_.attempt_dir));
     ASSIGN_OR_RETURN(trainer_, Trainer::Create(attempt_, device_));
+    RETURN_IF_ERROR(CheckExport());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(OpenMetrics());
     progress_.max_steps = trainer_->max_steps();
@@ -410,6 +411,12 @@ class Run {
             .vocabulary = config.adds_tokens() ? config.vocabulary : 0,
             .metrics_file = MetricsFile(),
             .display_name = ""};
+  }
+
+  absl::Status CheckExport() const {
+    if (!attempt_.mode.lora) return absl::OkStatus();
+    return checkpoint::CheckExport(OptionsOfExport(), WeightsOf(*trainer_, Digits::kComputed),
+                                   trainer_->program());
   }
 
   absl::Status Export() {

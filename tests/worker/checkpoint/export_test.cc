@@ -214,6 +214,16 @@ TEST_F(ExportTest, VerifyReadsWhatIsOnTheDisk) {
   EXPECT_FALSE(VerifyExport(tmp, program).ok());
 }
 
+// Found before the training: a configuration that leads to another adapter.
+TEST_F(ExportTest, WhatWouldBeExportedIsCheckedAhead) {
+  const program::Program program = ProgramOf(true);
+  SNUG_ASSERT_OK(CheckExport(options_, adapter_.list(), program));
+  options_.lora.target_modules = {"k_proj"};
+  EXPECT_THAT(std::string(CheckExport(options_, adapter_.list(), program).message()),
+              HasSubstr("adapter_config.json of the job's result: does not lead to "));
+  EXPECT_FALSE(std::filesystem::exists(output_ + ".tmp"));
+}
+
 // A buffer that old files have is fine in a base, but not ours to write; so is a second head.
 TEST_F(ExportTest, VerifyWantsNoTensorMore) {
   const program::Program program = ProgramOf(false);
