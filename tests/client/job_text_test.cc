@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
