@@ -15,6 +15,7 @@
 #include "server/job/inherit_adapter.h"
 #include "server/job/random_id.h"
 #include "server/plan/planner.h"
+#include "worker/program/adapter_config.h"
 #include "worker/program/added_tokens.h"
 #include "worker/program/model_config.h"
 #include "worker/program/plan.h"
@@ -75,10 +76,7 @@ absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJ
 }
 
 absl::Status CheckInitAdapter(const program::Program& program, const v1::LoraSpec& lora) {
-  ASSIGN_OR_RETURN(
-      const program::TensorIndex index,
-      program::ReadSafetensorsHeader(lora.init_adapter() + "/adapter_model.safetensors"));
-  return program::CheckAdapter(program, index);
+  return program::ReadAdapterIndex(program, lora.init_adapter()).status();
 }
 
 // Each number of a batch has its own limit; this is of their product.

@@ -24,7 +24,7 @@ constexpr char kDown[] = ".lora_A.weight";
 constexpr char kUp[] = ".lora_B.weight";
 constexpr char kEmbeddingDown[] = ".lora_embedding_A";
 constexpr char kEmbeddingUp[] = ".lora_embedding_B";
-constexpr char kWhole[] = ".weight";
+constexpr char kWhole[] = ".weight", kBias[] = ".bias";
 
 struct Halves {
   int64_t down_rank = 0;  // 0: not there.
@@ -76,6 +76,7 @@ int64_t AdapterContents::largest_rank() const {
 
 absl::StatusOr<AdapterContents> ContentsOf(const std::vector<TensorBytes>& adapter) {
   std::map<std::string, Halves> modules;
+  std::set<std::string> saved;  // A weight and its bias are of one module.
   AdapterContents contents;
   for (const TensorBytes& tensor : adapter) {
     absl::string_view path = tensor.key;
@@ -88,13 +89,15 @@ absl::StatusOr<AdapterContents> ContentsOf(const std::vector<TensorBytes>& adapt
       ASSIGN_OR_RETURN((down ? halves.down_rank : halves.up_rank), RankOf(tensor, down));
       continue;
     }
-    if (!named || path.empty() || !absl::ConsumeSuffix(&path, kWhole)) {
+    if (!named || path.empty() ||
+        !(absl::ConsumeSuffix(&path, kWhole) || absl::ConsumeSuffix(&path, kBias))) {
       return absl::InvalidArgumentError(absl::StrCat(
           program::Quote(tensor.key), " is no key of a PEFT adapter: ", program::kAdapterPrefix,
-          "...", kDown, " or ", kUp, ", or the path of a module's ", kWhole));
+          "...", kDown, " or ", kUp, ", or the path of a module's ", kWhole, " or ", kBias));
     }
-    contents.saved.emplace_back(path);
+    saved.emplace(path);
   }
+  contents.saved.assign(saved.begin(), saved.end());
   for (const auto& [path, halves] : modules) {
     const auto& [down, up] = halves;
     if (down == 0 || up == 0) {

@@ -99,11 +99,9 @@ class Comparison {
   Mistakes extra_{"unexpected"};
 };
 
-// PEFT saves a tied matrix under both of its names, and the base's own beside an adapter of the
-// embedding or the head.
-bool IsBaseInAdapter(const Program& program, absl::string_view key) {
+// PEFT saves the base's own matrix beside an adapter of the embedding or the head.
+bool IsBaseInAdapter(absl::string_view key) {
   if (!absl::ConsumePrefix(&key, kAdapterPrefix)) return false;
-  if (key == kHeadKey) return program.config.tied_embeddings;
   if (!absl::ConsumeSuffix(&key, ".base_layer.weight")) return false;
   return key == kHeadPath || key == kEmbeddingPath;
 }
@@ -152,8 +150,15 @@ absl::Status CheckAdapter(const Program& program, const TensorIndex& index) {
   for (const Parameter& parameter : program.parameters) {
     if (InAdapterFile(parameter)) comparison.Expect(AdapterFileKey(parameter), parameter.shape);
   }
-  comparison.RefuseOthers(
-      [&program](const std::string& key) { return IsBaseInAdapter(program, key); });
+  // PEFT saves a tied matrix, trained whole, under both of its names.
+  const std::string embedding = absl::StrCat(kAdapterPrefix, kEmbeddingKey);
+  const std::string head = absl::StrCat(kAdapterPrefix, kHeadKey);
+  const ModelConfig& config = program.config;
+  if (config.tied_embeddings && SavesEmbedding(program) && index.contains(head)) {
+    comparison.Expect(head, {config.vocabulary, config.width});
+    comparison.ExpectSameType(head, embedding);
+  }
+  comparison.RefuseOthers(IsBaseInAdapter);
   return comparison.Result("the adapter is not one for this model, rank and target modules");
 }
 

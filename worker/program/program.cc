@@ -1,5 +1,7 @@
 #include "worker/program/program.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace snug::program {
@@ -19,6 +21,11 @@ std::string AdapterKey(const std::string& module_path, bool up) {
 
 std::string AdapterFileKey(const Parameter& parameter) {
   return parameter.adapter ? parameter.key : absl::StrCat(kAdapterPrefix, parameter.key);
+}
+
+bool SavesEmbedding(const Program& program) {
+  return std::any_of(program.parameters.begin(), program.parameters.end(),
+                     [](const Parameter& p) { return p.key == kEmbeddingKey && p.saved; });
 }
 
 std::vector<bool> OutputGradientWanted(const Program& program) {

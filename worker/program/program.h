@@ -140,6 +140,7 @@ std::string AdapterKey(const std::string& module_path, bool up);
 // The key of a parameter that an adapter's file holds: its own, and what is trained whole.
 std::string AdapterFileKey(const Parameter& parameter);
 inline bool InAdapterFile(const Parameter& p) { return p.adapter || p.saved; }
+bool SavesEmbedding(const Program& program);  // Where it is tied, the head with it.
 
 // Whether blocks[0 .. block] train anything: then the gradient of the block's output is wanted.
 std::vector<bool> OutputGradientWanted(const Program& program);

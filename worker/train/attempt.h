@@ -78,6 +78,7 @@ struct AttemptResult {
   std::string output_dir;
   double verified_loss = 0.0;
   std::optional<double> merged_loss;              // Of the merged model, read from its files.
+  std::string merge_error;                        // Why there is none, though it was asked for.
   std::vector<checkpoint::ReaderReport> readers;  // Of an adapter.
 };
 

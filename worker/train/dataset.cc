@@ -52,10 +52,12 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
                                                    " weights and ", rows,
                                                    " rows do not belong together"));
   }
+  dataset.row_tokens_.reserve(static_cast<size_t>(rows));
   for (int64_t row = 0; row < rows; ++row) {
     dataset.row_tokens_.push_back(dataset.offsets_[row + 1] - dataset.offsets_[row]);
   }
   RETURN_IF_ERROR(dataset.Check(path, vocabulary));
+  dataset.file_.Release();  // It has read all of it; a step reads its own rows.
   if (index.contains("source_line")) {
     ASSIGN_OR_RETURN(const auto* lines, Find(index, path, "source_line", "I64"));
     if (lines->shape[0] != rows)

@@ -17,6 +17,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/execute/tensor_view.h"
 #include "worker/execute/torch_errors.h"
+#include "worker/program/adapter_config.h"
 #include "worker/weights/random_ops.h"
 
 namespace snug::weights {
@@ -131,10 +132,7 @@ const TensorEntry* EntryOf(const Parameter& parameter, const program::TensorInde
 absl::StatusOr<program::TensorIndex> AdapterIndex(const program::Program& program,
                                                   const std::string& folder) {
   if (folder.empty()) return program::TensorIndex{};
-  ASSIGN_OR_RETURN(program::TensorIndex index,
-                   program::ReadSafetensorsHeader(folder + "/adapter_model.safetensors"));
-  RETURN_IF_ERROR(program::CheckAdapter(program, index));
-  return index;
+  return program::ReadAdapterIndex(program, folder);
 }
 
 }  // namespace
@@ -146,7 +144,8 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
   ASSIGN_OR_RETURN(const program::TensorIndex adapter, AdapterIndex(program, options.init_adapter));
   Parameters result;
   std::set<std::string> used_files;  // Those in which a parameter's value lies.
-  RETURN_IF_ERROR(result.CheckTiedHead(program, model));
+  RETURN_IF_ERROR(result.CheckTiedHead(program, model, ""));
+  RETURN_IF_ERROR(result.CheckTiedHead(program, adapter, program::kAdapterPrefix));
   for (const Parameter& parameter : program.parameters) {
     const auto position = static_cast<uint32_t>(result.views_.size());
     result.views_.emplace_back();
@@ -174,10 +173,12 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
 
 // Training ties what config.json ties: were the head another matrix, it would be dropped unsaid.
 absl::Status Parameters::CheckTiedHead(const program::Program& program,
-                                       const program::TensorIndex& model) {
-  const auto head = model.find(program::kHeadKey);
-  if (!program.config.tied_embeddings || head == model.end()) return absl::OkStatus();
-  const TensorEntry& embedding = model.at(program::kEmbeddingKey);  // CheckWeights found it.
+                                       const program::TensorIndex& index,
+                                       const std::string& prefix) {
+  const auto head = index.find(prefix + program::kHeadKey);
+  if (!program.config.tied_embeddings || head == index.end()) return absl::OkStatus();
+  // CheckWeights or CheckAdapter found it.
+  const TensorEntry& embedding = index.at(prefix + program::kEmbeddingKey);
   ASSIGN_OR_RETURN(const char* head_bytes, Mapped(head->second));
   ASSIGN_OR_RETURN(const char* embedding_bytes, Mapped(embedding));
   const bool same =

@@ -51,7 +51,9 @@ class Parameters {
   absl::Status ReadTrained(const program::Program& program, const program::TensorIndex& index);
 
  private:
-  absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& model);
+  // Of the base's files or, by `prefix`, an adapter's.
+  absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& index,
+                             const std::string& prefix);
   // Whether the value lies in the entry's file itself.
   absl::StatusOr<bool> Place(const program::Parameter& parameter, const program::TensorEntry* entry,
                              execute::Device& device);

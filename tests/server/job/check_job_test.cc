@@ -67,10 +67,21 @@ TEST_F(AdapterTest, WhatTheJobDoesNotSayIsTheAdapters) {
   EXPECT_EQ(lora_.r(), 4);
   EXPECT_EQ(lora_.lora_alpha(), 24.0);
   EXPECT_TRUE(lora_.use_rslora());
+  EXPECT_EQ(lora_.lora_dropout(), 0.1);
   EXPECT_THAT(lora_.target_modules(), ElementsAre("q_proj", "v_proj"));
   const v1::LoraSpec before = lora_;
   EXPECT_TRUE(InheritAdapter(lora_).ok());  // As when the stored job is checked again.
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(before, lora_));
+}
+
+// It changes the training, not what the adapter computes.
+TEST_F(AdapterTest, DropoutMayBeAnother) {
+  for (double rate : {0.0, 0.5}) {
+    lora_.set_lora_dropout(rate);
+    ASSERT_TRUE(InheritAdapter(lora_).ok());
+    EXPECT_EQ(lora_.lora_dropout(), rate);
+  }
+  EXPECT_THAT(Refusal({{"lora_dropout", 1.0}}), HasSubstr("lora_dropout is 1.0, which Snug"));
 }
 
 // Written by an old PEFT, which did not know the field: its default then was the only way.

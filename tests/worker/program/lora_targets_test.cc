@@ -111,6 +111,11 @@ TEST(LoraTargetsTest, LayersToTransformBelongToAListOfNames) {
   lora.layers_to_transform = {1};
   lora.target_modules = {"all-linear"};
   EXPECT_THAT(Refusal(lora), HasSubstr("lora.layers_to_transform: PEFT takes it beside a list"));
+  lora.target_modules = {"all-linear", "q_proj"};
+  EXPECT_THAT(Refusal(lora), HasSubstr("lora.layers_to_transform: PEFT takes it beside a list"));
+  lora.target_modules = {"model.layers.0.mlp.up_proj", "q_proj"};  // A whole path has its layer.
+  EXPECT_THAT(Adapted(lora),
+              ElementsAre("model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj"));
 }
 
 TEST(LoraTargetsTest, PatternsGiveRankAndScale) {

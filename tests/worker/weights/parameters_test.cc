@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 #include "gmock/gmock.h"
@@ -240,6 +241,54 @@ TEST(ParametersTest, ATiedHeadMayBeSavedTwiceButOnlyAsTheSameMatrix) {
               AllOf(HasSubstr("other/model.safetensors"),
                     HasSubstr("lm_head.weight differs from model.embed_tokens.weight"),
                     HasSubstr("tie_word_embeddings")));
+}
+
+// An adapter beside which the tied matrix was trained whole, loaded with these settings of PEFT's.
+absl::Status LoadWithTiedMatrix(const TempFolder& folder, const std::string& settings,
+                                bool one_matrix) {
+  ToyModel model;
+  model.tied = true;
+  const std::string of_model = folder / "model", of_adapter = folder / "adapter";
+  std::filesystem::remove_all(folder.path());
+  std::filesystem::create_directories(of_adapter);
+  WriteModel(of_model, model);
+  program::TrainingMode mode = program::LoraMode({"q_proj"});
+  mode.adapter.modules_to_save = {"embed_tokens"};
+  const Program program = ProgramOf(of_model, mode);
+  std::vector<ToyTensor> tensors;
+  for (const program::Parameter& parameter : program.parameters) {
+    if (!InAdapterFile(parameter)) continue;
+    const auto bytes = static_cast<size_t>(parameter.elements()) * sizeof(float);
+    tensors.push_back(
+        {AdapterFileKey(parameter), "F32", parameter.shape, std::string(bytes, '\0')});
+    if (parameter.key != program::kEmbeddingKey) continue;
+    tensors.push_back(tensors.back());
+    tensors.back().key = std::string(program::kAdapterPrefix) + program::kHeadKey;
+    if (!one_matrix) tensors.back().bytes.back() ^= 1;
+  }
+  train::WriteTensors(of_adapter + "/adapter_model.safetensors", tensors);
+  checkpoint::WriteText(of_adapter + "/adapter_config.json",
+                        R"({"r": 16, "lora_alpha": 32, "target_modules": ["q_proj"],
+                            "modules_to_save": ["embed_tokens"])" +
+                            settings + "}");
+  return Parameters::Load(program, {.model_dir = of_model, .init_adapter = of_adapter},
+                          execute::TestDevice())
+      .status();
+}
+
+// PEFT's default trains the two names apart: one of the matrices would be dropped.
+TEST(ParametersTest, AnAdapterOfATiedMatrixIsOneThatWasTrainedTied) {
+  const TempFolder folder;
+  SNUG_ASSERT_OK(LoadWithTiedMatrix(folder, R"(, "ensure_weight_tying": true)", true));
+  for (const char* apart : {"", R"(, "ensure_weight_tying": false)"}) {
+    const absl::Status refused = LoadWithTiedMatrix(folder, apart, true);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("adapter_config.json: ensure_weight_tying is false"));
+  }
+  EXPECT_THAT(
+      std::string(LoadWithTiedMatrix(folder, R"(, "ensure_weight_tying": true)", false).message()),
+      HasSubstr("adapter_model.safetensors: lm_head.weight differs from model.embed_tokens"));
 }
 
 }  // namespace
