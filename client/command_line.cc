@@ -75,6 +75,10 @@ void AddDatasets(CLI::App* app, CommandLine* line) {
       ->check(CLI::IsMember(
           {"messages", "prompt_completion", "text", "alpaca", "sharegpt", "pretokenized"}));
   preview->add_option("--chat-template", line->chat_template, "A file, instead of the model's own");
+  preview
+      ->add_option("--added-token", line->added_tokens,
+                   "A token that the tokenizer gets; again for more")
+      ->allow_extra_args(false);
   preview->add_option("--rows", line->rows, "How many; 5 when not given")
       ->check(CLI::Range(1, 100));
   preview->add_option("--max-seq-length", line->max_seq_length, "Tokens, as training has it")

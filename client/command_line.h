@@ -34,6 +34,7 @@ struct CommandLine {
   std::string model;  // datasets preview
   std::string format;
   std::string chat_template;
+  std::vector<std::string> added_tokens;
   int rows = 0;
   int max_seq_length = 0;
   bool sites = false;

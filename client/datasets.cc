@@ -19,6 +19,7 @@ absl::StatusOr<v1::JobSpec> SpecOf(const CommandLine& line) {
   spec.set_model(line.model);
   spec.set_dataset(line.file);
   spec.set_chat_template(line.chat_template);
+  for (const std::string& token : line.added_tokens) spec.add_added_tokens(token);
   spec.mutable_training()->set_max_seq_length(line.max_seq_length);
   v1::JobSpec::DatasetFormat format = v1::JobSpec::DATASET_FORMAT_UNSPECIFIED;
   const std::string name = absl::AsciiStrToUpper(line.format);

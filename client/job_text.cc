@@ -41,6 +41,7 @@ std::string OutputText(const v1::JobOutput& output) {
   std::string text = absl::StrFormat("loss %.6f when read again", output.loss());
   if (output.has_merged_loss())
     absl::StrAppend(&text, absl::StrFormat(", %.6f merged", output.merged_loss()));
+  if (!output.merge_error().empty()) absl::StrAppend(&text, ", not merged: ", output.merge_error());
   return text;
 }
 

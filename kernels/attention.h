@@ -4,28 +4,34 @@
 //   position(i) = keys - queries + i      the last query stands at the last key
 //   s[i,j] = scale * q[i] . k[j]          then softcap * tanh(s / softcap), if there is a softcap
 //   visible: position(i) - window < j <= position(i)      (window 0: all j <= position(i))
-//   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])        o[i] = sum_j p v[j]
+//   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])      o[i] = sum_j m p v[j]
+//   m[i,j] = 0 with probability `dropout`, else 1 / (1 - dropout)
 //   backward (Dao et al. 2022, alg. 4), delta[i] = do[i] . o[i]:
-//   dv[j] = sum_i p do[i]    ds[i,j] = p (do[i] . v[j] - delta[i]) (1 - tanh^2)
+//   dv[j] = sum_i m p do[i]    ds[i,j] = p (m do[i] . v[j] - delta[i]) (1 - tanh^2)
 //   dq[i] = scale sum_j ds k[j]           dk[j] = scale sum_i ds q[i]
 //
 // Query head h reads key head h / (heads / kv_heads); keys and values are never copied per head.
-// Sums and softmax are fp32 for bf16 as well. Operands of the products become fp32 too, or, where
-// the CPU multiplies bf16, p and ds are rounded to bf16 for them. Products use fused multiply-adds
-// where the machine has them, so another instruction set gives other last bits; another number of
-// threads does not.
+// Sums and softmax are fp32 for bf16 and fp16 as well. Operands of the products become fp32 too,
+// or, where the CPU multiplies bf16, p and ds are rounded to bf16 for them. Products use fused
+// multiply-adds where the machine has them, so another instruction set gives other last bits;
+// another number of threads does not.
+//
+// m is drawn again whenever it is needed, as in kernels/dropout.h: key j of query row i (of q) and
+// head h is column j of row i * heads + h of a matrix as wide as the longest document's keys.
 //
 // Which path serves what:
-//   op                   | device | causal, documents, groups | window | softcap | queries < keys
-//   forward, fp32, bf16  | CPU    | this op                   | same   | same    | same
-//   backward, fp32, bf16 | CPU    | this op                   | same   | same    | not yet
-//   forward, backward    | CUDA   | not yet                   | ...    | ...     | ...
-// Dropout and biases of the scores: not yet, on no device.
+//   op         | device | causal, documents, groups | window | softcap | dropout | queries < keys
+//   forward    | CPU    | this op                   | same   | same    | same    | same
+//   backward   | CPU    | this op                   | same   | same    | same    | not yet
+//   forward    | CUDA   | this op, D <= 256         | same   | same    | same    | same
+//   backward   | CUDA   | this op, D <= 256         | same   | same    | same    | not yet
+// in fp32, bf16 and fp16. Biases of the scores: on no device; no accepted family has them.
 #ifndef KERNELS_ATTENTION_H_
 #define KERNELS_ATTENTION_H_
 
 #include <cstdint>
 
+#include "kernels/philox.h"
 #include "kernels/types.h"
 
 namespace snug::kernels {
@@ -39,9 +45,16 @@ struct AttentionShape {
   // lie in the same rows as queries.
   const int64_t* key_begins = nullptr;  // (documents)
   const int64_t* key_counts = nullptr;  // (documents)
-  int64_t window = 0;                   // >= 0
-  float scale = 1.0f;                   // > 0
-  float softcap = 0.0f;                 // >= 0
+  // Of a call on a stream: copies of these arrays that kernels can read. The three above are read
+  // by the host in any case.
+  const int64_t* device_query_offsets = nullptr;
+  const int64_t* device_key_begins = nullptr;
+  const int64_t* device_key_counts = nullptr;
+  int64_t window = 0;    // >= 0
+  float scale = 1.0f;    // > 0
+  float softcap = 0.0f;  // >= 0
+  double dropout = 0.0;  // [0, 1)
+  RandomSite site;       // With dropout.
   DType dtype = DType::kF32;
 };
 
@@ -51,11 +64,18 @@ struct AttentionSizes {
   int64_t documents = 0;  // Not empty ones, or more.
   int64_t longest_queries = 0, longest_keys = 0;
   int64_t heads = 0, kv_heads = 0, D = 0;
-  int64_t threads = 1;
+  int64_t threads = 1;        // On the CPU.
+  DType dtype = DType::kF32;  // On a stream.
 };
 AttentionSizes SizesOf(const AttentionShape& shape, int64_t threads);
+// On the CPU.
 int64_t AttentionForwardBytes(const AttentionSizes& sizes);
 int64_t AttentionBackwardBytes(const AttentionSizes& sizes);
+// On a stream: delta (N, H) in fp32, and room for dq (N, H*D), each rounded up to 64 bytes. Forward
+// takes nothing there.
+int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes);
+// On a stream: the largest D, and the most keys of a document.
+inline constexpr int64_t kMaxStreamHeadWidth = 256, kMaxStreamKeys = int64_t{1} << 30;
 
 // Products: 4 * D operations for each visible pair and head.
 struct AttentionForwardParams {
@@ -66,7 +86,8 @@ struct AttentionForwardParams {
   void* o = nullptr;        // (N, H*D), dtype
   float* lse = nullptr;     // (N, H), fp32
   int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, lse_stride = 0;
-  float* workspace = nullptr;   // As many threads work as it has room for, one at least.
+  // On the CPU: as many threads work as it has room for, one at least. Not read on a stream.
+  float* workspace = nullptr;
   int64_t workspace_bytes = 0;  // >= AttentionForwardBytes for one thread.
 };
 Error AttentionForward(const AttentionForwardParams& p, Stream stream);
@@ -85,8 +106,8 @@ struct AttentionBackwardParams {
   void* dv = nullptr;          // (N, Hkv*D), dtype, or null
   int64_t dO_stride = 0, q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, lse_stride = 0;
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
-  float* workspace = nullptr;
-  int64_t workspace_bytes = 0;  // >= AttentionBackwardBytes for one thread.
+  float* workspace = nullptr;   // On a stream: where kernels can use it.
+  int64_t workspace_bytes = 0;  // >= AttentionBackwardBytes for one thread, or ..StreamBytes.
 };
 Error AttentionBackward(const AttentionBackwardParams& p, Stream stream);
 

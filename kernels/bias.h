@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/column_sums.h"
 #include "kernels/types.h"
 
 namespace snug::kernels {
@@ -29,7 +30,8 @@ struct BiasBackwardParams {
   int64_t N = 0, C = 0;
   int64_t dy_stride = 0;
   DType dtype = DType::kF32;
-  bool accumulate = false;  // Without it and with N == 0, db becomes 0.
+  bool accumulate = false;    // Without it and with N == 0, db becomes 0.
+  void* workspace = nullptr;  // On CUDA: ColumnSumsWorkspace(N, C) bytes
 };
 Error BiasBackward(const BiasBackwardParams& p, Stream stream);
 

@@ -1,9 +1,14 @@
 // Softmax cross-entropy over a chunk of rows of logits, loss and gradient in one call: the head
 // works chunk by chunk, so that the logits of all rows never exist at once.
 //
-//   loss[i] = weight[i] * (log sum_v exp(x[i,v]) - x[i,label])
+//   lse[i] = log sum_v exp(x[i,v])
+//   loss[i] = weight[i] * (lse[i] - x[i,label])
 //   dlogits[i,v] = scale * weight[i] * (softmax(x[i])[v] - [v == label])
 //
+// With label smoothing s (Szegedy et al. 2016, sec. 7) the label's share of 1 is 1 - s, and s / V
+// is each class's: x[i,label] becomes (1 - s) x[i,label] + s mean_v x[i,v], and [v == label] its
+// slope. With z-loss (Chowdhery et al. 2022, sec. 5) a * lse[i]^2 is added, softmax gets the factor
+// 1 + 2 a lse[i].
 // With a softcap (Gemma 2) x is softcap * tanh(logits / softcap), and dlogits has its slope as a
 // factor.
 #ifndef KERNELS_CROSS_ENTROPY_H_
@@ -23,6 +28,8 @@ namespace snug::kernels {
 // the pass that adds up S; it is a figure to look at: its sum is fp32 throughout. Traffic: 4*N*V
 // elements (2 without dlogits), of which all but the first read and the last write come from the
 // cache when a row fits it.
+inline constexpr int64_t kNoIgnoredLabel = INT64_MIN;
+
 struct CrossEntropyParams {
   const void* logits = nullptr;    // (N, V), dtype
   void* dlogits = nullptr;         // (N, V), dtype; may be `logits`; null: no gradient
@@ -37,7 +44,10 @@ struct CrossEntropyParams {
   DType dtype = DType::kF32;
   IndexType label_type = IndexType::kI32;
   float scale = 1.0f;
-  float softcap = 0.0f;  // >= 0; 0: none.
+  float softcap = 0.0f;          // >= 0; 0: none.
+  float label_smoothing = 0.0f;  // In [0, 1).
+  float z_loss = 0.0f;           // Finite, >= 0.
+  int64_t ignore_label = kNoIgnoredLabel;
 };
 Error CrossEntropy(const CrossEntropyParams& p, Stream stream);
 

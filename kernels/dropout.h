@@ -5,7 +5,8 @@
 //
 // Column c of row i takes word (c % 64) / 16 of Philox block i * ceil(C / 64) * 16 + (c / 64) * 16
 // + c % 16: 64 neighbours are the four words of 16 blocks, which vectors and warps compute side by
-// side.
+// side. Where backward must not draw again, the mask can be written; CodeBackward (codes.h) reads
+// it, with slopes 0 and 1 / (1 - rate).
 #ifndef KERNELS_DROPOUT_H_
 #define KERNELS_DROPOUT_H_
 
@@ -17,7 +18,7 @@
 namespace snug::kernels {
 
 // `y` may be `x` (not with accumulate). Backward: x = dy, y = dx. Traffic: 2*N*C elements (3 with
-// accumulate).
+// accumulate) + N*C/8 bytes of mask.
 struct DropoutParams {
   const void* x = nullptr;  // (N, C), dtype
   void* y = nullptr;        // (N, C), dtype
@@ -28,6 +29,8 @@ struct DropoutParams {
   bool accumulate = false;
   double rate = 0.0;  // [0, 1): the probability that an element is dropped.
   RandomSite site;
+  uint8_t* mask = nullptr;  // (N, ceil(C / 8)), layout of codes.h, or null: 1 where kept
+  int64_t mask_stride = 0;
 };
 Error Dropout(const DropoutParams& p, Stream stream);
 

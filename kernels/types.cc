@@ -19,6 +19,8 @@ const char* ToString(ErrorCode code) {
       return "bad index";
     case ErrorCode::kBadValue:
       return "bad value";
+    case ErrorCode::kLaunchFailed:
+      return "launch failed";
     case ErrorCode::kNoDevice:
       return "no device for this stream";
   }

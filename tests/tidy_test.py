@@ -143,6 +143,15 @@ class PlantedTest(unittest.TestCase):
         self.clean({"server/metrics/a.h": "prometheus::Counter& c;\n"})
         self.clean({"server/node/a.cc": "nvmlInit();\n"})
 
+    def test_device_code_that_knows_its_compiler(self):
+        guarded = "#ifndef A\n#define A\n%s\n#endif\n"
+        for line in ("#ifdef __CUDACC__", "#if A > 1", "# else", "Run(cuda_on_cpu);"):
+            self.expect(("kernels/cuda/a.cuh", 3, "device"), {"kernels/cuda/a.cuh": guarded % line})
+            self.expect(("kernels/cuda/a.cu", 1, "device"), {"kernels/cuda/a.cu": line})
+        for line in ("// not emulated", "#pragma unroll", "#include <cuda_runtime.h>"):
+            self.clean({"kernels/cuda/a.cuh": guarded % line})
+        self.clean({"kernels/a.h": "#ifdef __CUDACC__\n#endif\n"})
+
     def test_long_files(self):
         self.expect(("server/a.cc", 501, "size"), {"server/a.cc": "int x;\n" * 501})
         self.expect(("server/a.h", 151, "size"), {"server/a.h": "int x;\n" * 151})

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "worker/execute/cpu_isa.h"
 #include "worker/execute/gemm.h"
 #include "worker/link/assignment.h"
 #include "worker/link/worker_link.h"
@@ -64,6 +65,10 @@ int main(int argc, char** argv) {
   signal(SIGXFSZ, SIG_IGN);
   if (argc != 2) {
     std::cerr << "usage: snug-worker ASSIGNMENT | --measure-context\n";
+    return 2;
+  }
+  if (const absl::Status isa = snug::execute::UseCpuIsaOfEnvironment(); !isa.ok()) {
+    std::cerr << "snug-worker: " << isa << "\n";
     return 2;
   }
   if (std::strcmp(argv[1], "--measure-context") == 0) {

@@ -53,21 +53,22 @@ class ForwardUnit : cpu::UnitWork {
       Load(p_.q, p_.q_stride, {unit_.first_row + query, unit_.first_head + head, rows},
            TileForm::kRows, memory_.query);
       for (int64_t row = 0; row < rows; row += kTileRows) {
-        Tile({head * unit_.queries + query + row, row, std::min(kTileRows, rows - row)},
-             unit_.BandOf(query + row, key), count);
+        Tile({head, query + row, row, std::min(kTileRows, rows - row)}, key, count);
       }
     });
   }
 
   struct Rows {
-    int64_t at;     // In the unit's output.
+    int64_t head, query;
     int64_t first;  // In the query block.
     int64_t count;
   };
 
-  void Tile(const Rows& rows, const Band& band, int64_t keys) {
+  void Tile(const Rows& rows, int64_t key, int64_t keys) {
+    const Band band = unit_.BandOf(rows.query, key);
     const cpu::TileColumns columns(band, rows.count, keys);
     if (columns.none()) return;
+    const int64_t at = rows.head * unit_.queries + rows.query;
     const int64_t width = blocks_.width, panels = columns.panel_begin;
     const int64_t terms = words_.Covering(s_.D);
     loops_.multiply({.a = memory_.query + rows.first * words_.Words(width),
@@ -82,17 +83,19 @@ class ForwardUnit : cpu::UnitWork {
                      .columns = columns.panel_end - panels,
                      .terms = terms,
                      .pairs = words_.pairs()});
-    float* out = memory_.out + rows.at * width;
+    float* out = memory_.out + at * width;
     loops_.softmax({.scores = memory_.scores,
                     .stride = blocks_.stride,
                     .rows = rows.count,
                     .columns = columns.panel_end - panels,
                     .band = cpu::Shifted(band, panels),
                     .rule = {s_.scale, s_.softcap},
-                    .max = memory_.max + rows.at,
-                    .sum = memory_.sum + rows.at,
+                    .max = memory_.max + at,
+                    .sum = memory_.sum + at,
                     .out = out,
                     .out_width = width,
+                    .kept = KeptOf({rows.head, rows.query, rows.count, key + panels,
+                                    columns.panel_end - panels}),
                     .pairs = words_.pairs()});
     const Range seen = words_.Terms(columns.begin, columns.end);
     loops_.multiply({.a = memory_.scores + seen.begin - words_.Words(panels),
@@ -111,12 +114,13 @@ class ForwardUnit : cpu::UnitWork {
   }
 
   void Finish() {
+    const auto keep_factor = static_cast<float>(1.0 / (1.0 - s_.dropout));
     for (int64_t head = 0; head < unit_.heads; ++head) {
       const int64_t at = head * unit_.queries, h = unit_.first_head + head;
       for (int64_t i = 0; i < unit_.queries; ++i) {
         float& sum = memory_.sum[at + i];
         p_.lse[(unit_.first_row + i) * p_.lse_stride + h] = memory_.max[at + i] + std::log(sum);
-        sum = 1.0f / sum;
+        sum = keep_factor / sum;
       }
       loops_.store_rows({.x = memory_.out + at * blocks_.width,
                          .padded_width = blocks_.width,
@@ -145,7 +149,8 @@ AttentionSizes SizesOf(const AttentionShape& s, int64_t threads) {
                           .heads = s.heads,
                           .kv_heads = s.kv_heads,
                           .D = s.D,
-                          .threads = threads};
+                          .threads = threads,
+                          .dtype = s.dtype};
   for (int64_t d = 0; d < s.documents; ++d) {
     const int64_t queries = s.query_offsets[d + 1] - s.query_offsets[d];
     sizes.longest_queries = std::max(sizes.longest_queries, queries);
@@ -169,6 +174,12 @@ int64_t AttentionBackwardBytes(const AttentionSizes& sizes) {
          static_cast<int64_t>(sizeof(float));
 }
 
+int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes) {
+  const int64_t dots = sizes.tokens * sizes.heads;
+  return cpu::RoundUp(dots * static_cast<int64_t>(sizeof(float)), 64) +
+         cpu::RoundUp(dots * sizes.D * SizeOf(sizes.dtype), 64);
+}
+
 Error AttentionForward(const AttentionForwardParams& p, Stream stream) {
   const AttentionShape& s = p.shape;
   cpu::AttentionCheck check(s, stream);
@@ -179,6 +190,7 @@ Error AttentionForward(const AttentionForwardParams& p, Stream stream) {
       .LogSumExp(p.lse, p.lse_stride);
   if (!check.ok()) return check.error();
   if (check.rows() == 0) return {};
+  if (stream != nullptr) return cpu::OnStream(cuda::AttentionForward, p, stream);
   const Blocks blocks(SizesOf(s, 1));
   const int64_t each = ForwardMemory(blocks, nullptr).pieces.taken();
   const int64_t threads = p.workspace_bytes / (each * static_cast<int64_t>(sizeof(float)));

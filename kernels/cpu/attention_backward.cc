@@ -97,8 +97,7 @@ class BackwardUnit : cpu::UnitWork {
       LoadQueries(p_.q, p_.q_stride, place, memory_.query, memory_.query_terms);
       LoadQueries(p_.dO, p_.dO_stride, place, memory_.dO, memory_.dO_terms);
       for (int64_t row = 0; row < rows; row += kTileRows) {
-        QueryTile({row, std::min(kTileRows, rows - row)}, unit_.BandOf(query + row, key), count,
-                  {head, query});
+        QueryTile({row, std::min(kTileRows, rows - row)}, {head, query, key, count});
       }
       const Band band = unit_.BandOf(query, key);
       for (int64_t column = 0; column < count; column += kTileRows) {
@@ -111,15 +110,17 @@ class BackwardUnit : cpu::UnitWork {
     int64_t first, count;
   };
   struct Block {
-    int64_t head, query;
+    int64_t head, query, key, keys;
   };
 
   // Scores and their gradients of some rows, and what these add to dq.
-  void QueryTile(const Tile& rows, const Band& band, int64_t keys, const Block& block) const {
-    const cpu::TileColumns columns(band, rows.count, keys);
+  void QueryTile(const Tile& rows, const Block& block) const {
+    const int64_t row = block.query + rows.first;
+    const Band band = unit_.BandOf(row, block.key);
+    const cpu::TileColumns columns(band, rows.count, block.keys);
     if (columns.none()) return;
     const int64_t width = blocks_.width, panels = columns.panel_begin;
-    const int64_t row = block.query + rows.first, at = block.head * unit_.queries + row;
+    const int64_t at = block.head * unit_.queries + row;
     float* scores = memory_.scores + rows.first * blocks_.stride + panels;
     float* dp = memory_.dp + rows.first * blocks_.stride + panels;
     const int64_t terms = words_.Covering(s_.D), left = rows.first * words_.Words(width);
@@ -153,6 +154,8 @@ class BackwardUnit : cpu::UnitWork {
          .delta = memory_.delta + at,
          .ds_rows = memory_.ds_rows,
          .ds_stride = blocks_.stride / 2,
+         .kept =
+             KeptOf({block.head, row, rows.count, block.key + panels, columns.panel_end - panels}),
          .pairs = words_.pairs()});
     if (p_.dq == nullptr) return;
     const Range seen = words_.Terms(columns.begin, columns.end);
@@ -263,6 +266,10 @@ Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
   if (!check.ok()) return check.error();
   if (check.rows() == 0) return {};
   const AttentionSizes sizes = SizesOf(s, 1);
+  if (stream != nullptr) {
+    check.Workspace(p.workspace, p.workspace_bytes / AttentionBackwardStreamBytes(sizes));
+    return check.ok() ? cpu::OnStream(cuda::AttentionBackward, p, stream) : check.error();
+  }
   const Blocks blocks(sizes);
   const int64_t each = BackwardMemory(blocks, false, nullptr).pieces.taken();
   const int64_t shared = cpu::PartialFloats(sizes, blocks);

@@ -12,6 +12,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/tiles.h"
 
 namespace snug::kernels::cpu {
@@ -42,6 +43,7 @@ struct Blocks {
   int64_t queries;        // Of the longest document,
   int64_t query_block;    // and those loaded at a time.
   int64_t keys;           // Loaded at a time, whole panels.
+  int64_t key_groups;     // Of 64 keys, in the longest document: what dropout numbers.
   int64_t stride;         // Of a row of scores: an odd number of cache lines, so that columns of
                           // a block do not all fall on the same few sets of the cache.
   explicit Blocks(const AttentionSizes& s)
@@ -51,6 +53,7 @@ struct Blocks {
         queries(s.longest_queries),
         query_block(std::min(kQueryBlock, RoundUp(queries, 2))),
         keys(std::min(kKeyBlock, RoundUp(s.longest_keys, kPanel))),
+        key_groups((s.longest_keys + 63) / 64),
         stride(keys + 16) {}
 };
 

@@ -5,14 +5,16 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/check.h"
 
 namespace snug::kernels::cpu {
 
 class AttentionCheck {
  public:
-  AttentionCheck(const AttentionShape& s, Stream stream) : s_(s), check_(stream, 0, 1) {
-    check_.That(s.D >= 1, ErrorCode::kBadShape, "D")
+  AttentionCheck(const AttentionShape& s, Stream stream) : s_(s), check_(0, 1) {
+    const bool on_stream = stream != nullptr;
+    check_.That(s.D >= 1 && (!on_stream || s.D <= kMaxStreamHeadWidth), ErrorCode::kBadShape, "D")
         .That(s.kv_heads >= 1, ErrorCode::kBadShape, "kv_heads")
         .That(s.kv_heads >= 1 && s.heads >= 1 && s.heads % s.kv_heads == 0, ErrorCode::kBadShape,
               "heads")
@@ -24,8 +26,11 @@ class AttentionCheck {
         .That(s.window >= 0, ErrorCode::kBadValue, "window")
         .That(s.scale > 0.0f, ErrorCode::kBadValue, "scale")
         .That(s.softcap >= 0.0f, ErrorCode::kBadValue, "softcap")
+        .That(s.dropout >= 0.0 && s.dropout < 1.0, ErrorCode::kBadValue, "dropout")
+        .That(s.dropout == 0.0 || s.site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op")
         .Type(s.dtype, "dtype");
     if (check_.ok()) Documents();
+    if (on_stream && s.documents > 0) DeviceArrays();
   }
 
   AttentionCheck& Queries(const void* x, const char* name, int64_t stride,
@@ -53,6 +58,17 @@ class AttentionCheck {
   int64_t rows() const { return s_.documents == 0 ? 0 : s_.query_offsets[s_.documents]; }
 
  private:
+  void DeviceArrays() {
+    check_.Pointer(s_.device_query_offsets, "device_query_offsets")
+        .That((s_.key_begins == nullptr) == (s_.device_key_begins == nullptr),
+              ErrorCode::kNullPointer, "device_key_begins")
+        .That((s_.key_counts == nullptr) == (s_.device_key_counts == nullptr),
+              ErrorCode::kNullPointer, "device_key_counts");
+    if (check_.ok()) {
+      check_.That(SizesOf(s_, 1).longest_keys <= kMaxStreamKeys, ErrorCode::kBadShape,
+                  s_.key_counts == nullptr ? "query_offsets" : "key_counts");
+    }
+  }
   void Documents() {
     bool offsets = s_.documents == 0 || s_.query_offsets[0] == 0, keys = true;
     for (int64_t d = 0; d < s_.documents; ++d) {
@@ -63,6 +79,11 @@ class AttentionCheck {
     }
     check_.That(offsets, ErrorCode::kBadIndex, "query_offsets")
         .That(keys, ErrorCode::kBadIndex, "key_counts");
+    if (!check_.ok() || s_.dropout == 0.0) return;
+    constexpr int64_t kKeysPerBlock = 4;
+    const int64_t blocks = RoundUp(SizesOf(s_, 1).longest_keys, 64) / kKeysPerBlock;
+    check_.That(rows() * s_.heads * blocks <= static_cast<int64_t>(kMaxRandomBlocks),
+                ErrorCode::kBadShape, "query_offsets");
   }
   AttentionCheck& Rows(const void* x, const char* name, bool stride_fits, const char* stride_name) {
     if (!check_.ok() || rows() == 0) return *this;

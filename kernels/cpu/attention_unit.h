@@ -49,11 +49,34 @@ class UnitWork {
       body(query, std::min(blocks_.query_block, unit_.queries - query));
   }
 
+  // What dropout keeps of a tile: rows from `query` of a head, columns from `key` on. Null masks
+  // where there is no dropout. Valid until the next call.
+  struct Drop {
+    int64_t head, query, rows, key, columns;
+  };
+  Kept KeptOf(const Drop& drop) const {
+    if (s_.dropout == 0.0) return {};
+    const int64_t row = (unit_.first_row + drop.query) * s_.heads + unit_.first_head + drop.head;
+    loops_.keep({.site = s_.site,
+                 .rate = s_.dropout,
+                 .first_group = row * blocks_.key_groups,
+                 .row_groups = s_.heads * blocks_.key_groups,
+                 .column = drop.key,
+                 .rows = drop.rows,
+                 .columns = drop.columns,
+                 .keep = keep_,
+                 .stride = kKeyBlock});
+    return {keep_, kKeyBlock, static_cast<float>(1.0 / (1.0 - s_.dropout))};
+  }
+
   const AttentionShape& s_;
   const Unit& unit_;
   const Blocks& blocks_;
   const Loops& loops_;
   const Operands words_;
+
+ private:
+  alignas(64) mutable int32_t keep_[kTileRows * kKeyBlock];
 };
 
 }  // namespace snug::kernels::cpu

@@ -4,15 +4,18 @@
 #include <cstring>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
 
+SNUG_VERSIONS(BiasBackwardColumns, void(const BiasBackwardParams&, Range));
+
 Error BiasForward(const BiasForwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype").PerRow(p.b, "b").Rows(p.y, "y", p.y_stride, "y_stride");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::BiasForward, p, stream);
   const int64_t element = SizeOf(p.dtype);
   char* y = static_cast<char*>(p.y);
   cpu::ParallelFor(p.N, p.N * p.C * element, [&](Range rows) {
@@ -24,11 +27,15 @@ Error BiasForward(const BiasForwardParams& p, Stream stream) {
 }
 
 Error BiasBackward(const BiasBackwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
-  check.Type(p.dtype, "dtype").Rows(p.dy, "dy", p.dy_stride, "dy_stride").Pointer(p.db, "db");
+  cpu::Check check(p.N, p.C);
+  check.Type(p.dtype, "dtype")
+      .Rows(p.dy, "dy", p.dy_stride, "dy_stride")
+      .Pointer(p.db, "db")
+      .That(stream == nullptr || p.workspace != nullptr, ErrorCode::kNullPointer, "workspace");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::BiasBackward, p, stream);
   cpu::ParallelColumns(p.C, p.N * p.C * SizeOf(p.dtype),
-                       [&](Range columns) { BestLoops().bias_backward(p, columns); });
+                       [&](Range columns) { BiasBackwardColumns(p, columns); });
   return {};
 }
 

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "kernels/activation.h"
+#include "kernels/by_type.h"
+#include "kernels/cuda/entries.h"
 #include "kernels/philox.h"
 #include "kernels/types.h"
 
@@ -15,8 +18,7 @@ enum class Presence : uint8_t { kRequired, kOptional };
 class Check {
  public:
   // Of an op on N rows of C elements; `width` is the name of C.
-  Check(Stream stream, int64_t N, int64_t C, const char* width = "C") : N_(N), C_(C) {
-    That(stream == nullptr, ErrorCode::kNoDevice, "stream");
+  Check(int64_t N, int64_t C, const char* width = "C") : N_(N), C_(C) {
     That(N >= 0, ErrorCode::kBadShape, "N");
     That(C >= 1, ErrorCode::kBadShape, width);
   }
@@ -26,7 +28,7 @@ class Check {
     return *this;
   }
   Check& Type(DType dtype, const char* name) {
-    return That(dtype == DType::kF32 || dtype == DType::kBF16, ErrorCode::kBadDType, name);
+    return That(dtype <= DType::kF16, ErrorCode::kBadDType, name);
   }
   Check& Type(IndexType type, const char* name) {
     return That(type == IndexType::kI32 || type == IndexType::kI64, ErrorCode::kBadDType, name);
@@ -51,6 +53,19 @@ class Check {
     return That(stride >= C_ || N_ == 0, ErrorCode::kBadStride, stride_name);
   }
 
+  // N rows of codes of `bits` bits (kernels/codes.h), C each; strides are in bytes.
+  Check& Bytes(const void* x, const char* name, int64_t stride, int bits, const char* stride_name) {
+    PerRow(x, name);
+    return That(stride >= (C_ * bits + 7) / 8 || N_ <= 1, ErrorCode::kBadStride, stride_name);
+  }
+  Check& Of(Activation activation, const char* name) {
+    return That(activation <= Activation::kRelu, ErrorCode::kBadValue, name);
+  }
+  Check& Of(const TwoBit& p, const char* name) {
+    return That(p.threshold[0] < p.threshold[1] && p.threshold[1] < p.threshold[2],
+                ErrorCode::kBadValue, name);
+  }
+
   // Rows from `first_row` of the micro-batch on draw `blocks_per_row` random blocks each.
   Check& Draws(const RandomSite& site, int64_t first_row, int64_t blocks_per_row) {
     That(site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op");
@@ -68,10 +83,13 @@ class Check {
   Error error_;
 };
 
-inline int64_t IndexAt(const void* index, IndexType type, int64_t i) {
-  return type == IndexType::kI32 ? static_cast<const int32_t*>(index)[i]
-                                 : static_cast<const int64_t*>(index)[i];
+// Runs an op on a stream, if this build has its CUDA side: else `op`, a weak symbol, is null.
+template <typename Params>
+Error OnStream(Error (*op)(const Params&, Stream), const Params& p, Stream stream) {
+  return op == nullptr ? Error{ErrorCode::kNoDevice, "stream"} : op(p, stream);
 }
+
+using kernels::IndexAt;
 
 // Whether every index lies in [0, limit).
 inline bool IndicesInRange(const void* index, IndexType type, int64_t n, int64_t limit) {

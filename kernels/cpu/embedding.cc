@@ -2,38 +2,45 @@
 #include "kernels/embedding.h"
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
 
+SNUG_VERSIONS(EmbeddingForwardRows, void(const EmbeddingForwardParams&, Range));
+SNUG_VERSIONS(EmbeddingBackwardColumns, void(const EmbeddingBackwardParams&, Range));
+
 Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .PerRow(p.ids, "ids")
       .Table(p.W, "W", p.W_stride, "W_stride")
       .Rows(p.y, "y", p.y_stride, "y_stride");
-  if (check.ok()) {
+  if (check.ok() && stream == nullptr) {
     check.That(cpu::IndicesInRange(p.ids, IndexType::kI32, p.N, p.V), ErrorCode::kBadIndex, "ids");
   }
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::EmbeddingForward, p, stream);
   cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
-                   [&](Range rows) { BestLoops().embedding_forward(p, rows); });
+                   [&](Range rows) { EmbeddingForwardRows(p, rows); });
   return {};
 }
 
 Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .PerRow(p.ids, "ids")
       .Rows(p.dy, "dy", p.dy_stride, "dy_stride")
-      .Table(p.dW, "dW", p.dW_stride, "dW_stride");
-  if (check.ok()) {
+      .Table(p.dW, "dW", p.dW_stride, "dW_stride")
+      .That(stream == nullptr || p.workspace != nullptr || p.N == 0, ErrorCode::kNullPointer,
+            "workspace");
+  if (check.ok() && stream == nullptr) {
     check.That(cpu::IndicesInRange(p.ids, IndexType::kI32, p.N, p.V), ErrorCode::kBadIndex, "ids");
   }
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::EmbeddingBackward, p, stream);
   cpu::ParallelColumns(p.C, p.N * p.C * (SizeOf(p.dtype) + 8),
-                       [&](Range columns) { BestLoops().embedding_backward(p, columns); });
+                       [&](Range columns) { EmbeddingBackwardColumns(p, columns); });
   return {};
 }
 

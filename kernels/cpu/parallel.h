@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/range.h"
 
 namespace snug::kernels::cpu {
 

@@ -4,10 +4,13 @@
 #include <cstring>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(AddRowsRange, void(const AddRowsParams&, Range));
+SNUG_VERSIONS(CastRowsRange, void(const CastRowsParams&, Range));
 namespace {
 
 bool RisesStrictly(const void* index, IndexType type, int64_t n) {
@@ -18,7 +21,7 @@ bool RisesStrictly(const void* index, IndexType type, int64_t n) {
 }
 
 Error CheckScatter(const ScatterRowsParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Type(p.index_type, "index_type")
       .Rows(p.x, "x", p.x_stride, "x_stride")
@@ -27,7 +30,7 @@ Error CheckScatter(const ScatterRowsParams& p, Stream stream) {
       .That(p.y != nullptr || p.y_rows == 0, ErrorCode::kNullPointer, "y")
       .That(p.y_stride >= p.C || p.y_rows <= 1, ErrorCode::kBadStride, "y_stride")
       .That(!(p.accumulate && p.zero_others), ErrorCode::kBadValue, "zero_others");
-  if (check.ok()) {
+  if (check.ok() && stream == nullptr) {
     check.That(cpu::IndicesInRange(p.index, p.index_type, p.N, p.y_rows) &&
                    RisesStrictly(p.index, p.index_type, p.N),
                ErrorCode::kBadIndex, "index");
@@ -52,7 +55,7 @@ void ScatterRow(const ScatterRowsParams& p, int64_t i) {
                              .a_dtype = p.dtype,
                              .b_dtype = p.dtype,
                              .y_dtype = p.dtype};
-  BestLoops().add_rows(add, {0, 1});
+  AddRowsRange(add, Range{0, 1});
 }
 
 // Clears the rows of y that no index names.
@@ -71,17 +74,18 @@ void ZeroOthers(const ScatterRowsParams& p) {
 }  // namespace
 
 Error GatherRows(const GatherRowsParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Type(p.index_type, "index_type")
       .Table(p.x, "x", p.x_stride, "x_stride")
       .PerRow(p.index, "index")
       .Rows(p.y, "y", p.y_stride, "y_stride");
-  if (check.ok()) {
+  if (check.ok() && stream == nullptr) {
     check.That(cpu::IndicesInRange(p.index, p.index_type, p.N, p.x_rows), ErrorCode::kBadIndex,
                "index");
   }
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::GatherRows, p, stream);
   const int64_t element = SizeOf(p.dtype);
   cpu::ParallelFor(p.N, 2 * p.N * p.C * element, [&](Range rows) {
     for (int64_t i = rows.begin; i < rows.end; ++i) {
@@ -95,6 +99,7 @@ Error GatherRows(const GatherRowsParams& p, Stream stream) {
 
 Error ScatterRows(const ScatterRowsParams& p, Stream stream) {
   if (const Error error = CheckScatter(p, stream); !error.ok()) return error;
+  if (stream != nullptr) return cpu::OnStream(cuda::ScatterRows, p, stream);
   if (p.zero_others) ZeroOthers(p);
   cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype), [&](Range rows) {
     for (int64_t i = rows.begin; i < rows.end; ++i) ScatterRow(p, i);
@@ -103,20 +108,21 @@ Error ScatterRows(const ScatterRowsParams& p, Stream stream) {
 }
 
 Error CastRows(const CastRowsParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.x_dtype, "x_dtype")
       .Type(p.y_dtype, "y_dtype")
       .Rows(p.x, "x", p.x_stride, "x_stride")
       .Rows(p.y, "y", p.y_stride, "y_stride")
       .That(p.x != p.y || p.x_dtype == p.y_dtype, ErrorCode::kBadDType, "y_dtype");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::CastRows, p, stream);
   cpu::ParallelFor(p.N, p.N * p.C * (SizeOf(p.x_dtype) + SizeOf(p.y_dtype)),
-                   [&](Range rows) { BestLoops().cast_rows(p, rows); });
+                   [&](Range rows) { CastRowsRange(p, rows); });
   return {};
 }
 
 Error AddRows(const AddRowsParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.a_dtype, "a_dtype")
       .Type(p.b_dtype, "b_dtype")
       .Type(p.y_dtype, "y_dtype")
@@ -126,8 +132,9 @@ Error AddRows(const AddRowsParams& p, Stream stream) {
       .That(p.a != p.y || p.a_dtype == p.y_dtype, ErrorCode::kBadDType, "y_dtype")
       .That(p.b != p.y || p.b_dtype == p.y_dtype, ErrorCode::kBadDType, "y_dtype");
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::AddRows, p, stream);
   const int64_t element = SizeOf(p.a_dtype) + SizeOf(p.b_dtype) + SizeOf(p.y_dtype);
-  cpu::ParallelFor(p.N, p.N * p.C * element, [&](Range rows) { BestLoops().add_rows(p, rows); });
+  cpu::ParallelFor(p.N, p.N * p.C * element, [&](Range rows) { AddRowsRange(p, rows); });
   return {};
 }
 

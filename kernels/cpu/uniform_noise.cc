@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/by_type.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
 
@@ -11,11 +12,6 @@ namespace snug::kernels {
 namespace {
 
 constexpr int64_t kWords = 4;  // Of a block.
-
-float Load(float x) { return x; }
-float Load(bf16 x) { return ToFloat(x); }
-void Save(float value, float& x) { x = value; }
-void Save(float value, bf16& x) { x = ToBf16(value); }
 
 template <typename T>
 void AddToRow(const UniformNoiseParams& p, int64_t i) {
@@ -28,7 +24,7 @@ void AddToRow(const UniformNoiseParams& p, int64_t i) {
     for (int64_t w = 0; w < count; ++w) {
       const float noise = p.magnitude * (2.0f * ToUniform(random.word[w]) - 1.0f);
       T& element = x[block * kWords + w];
-      Save(Load(element) + noise, element);
+      element = Narrow<T>(ToFloat(element) + noise);
     }
   }
 }
@@ -36,17 +32,18 @@ void AddToRow(const UniformNoiseParams& p, int64_t i) {
 }  // namespace
 
 Error AddUniformNoise(const UniformNoiseParams& p, Stream stream) {
-  cpu::Check check(stream, p.N, p.C);
+  cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Rows(p.x, "x", p.x_stride, "x_stride")
       .That(std::isfinite(p.magnitude) && p.magnitude >= 0.0f, ErrorCode::kBadValue, "magnitude")
       .Draws(p.site, p.first_row, (p.C + kWords - 1) / kWords);
   if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::AddUniformNoise, p, stream);
   constexpr int64_t kCostOfElement = 16;  // In bytes of traffic that would take as long.
   cpu::ParallelFor(p.N, p.N * p.C * kCostOfElement, [&](Range rows) {
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      p.dtype == DType::kF32 ? AddToRow<float>(p, i) : AddToRow<bf16>(p, i);
-    }
+    ByType(p.dtype, [&](auto t) {
+      for (int64_t i = rows.begin; i < rows.end; ++i) AddToRow<decltype(t)>(p, i);
+    });
   });
   return {};
 }

@@ -5,7 +5,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace snug {
 namespace {
@@ -23,9 +25,11 @@ constexpr const char* kOpenSections[] = {"training", "lora"};
 struct Synonym {
   const char* key;
   const char* path;
+  bool commas = false;  // "a,b" is a list there, not text.
 };
 constexpr Synonym kSynonyms[] = {
     {"adapter_name_or_path", "lora.init_adapter"},
+    {"additional_target", "lora.modules_to_save", true},
     {"base_model", "model"},
     {"base_model_name_or_path", "model"},
     {"batch_size", "training.per_device_train_batch_size"},
@@ -41,7 +45,7 @@ constexpr Synonym kSynonyms[] = {
     {"lora_dim", "lora.r"},
     {"lora_r", "lora.r"},
     {"lora_rank", "lora.r"},
-    {"lora_target", "lora.target_modules"},
+    {"lora_target", "lora.target_modules", true},
     {"lora_target_modules", "lora.target_modules"},
     {"lr", "training.learning_rate"},
     {"lr_scheduler", "training.lr_scheduler_type"},
@@ -65,6 +69,7 @@ constexpr Synonym kSynonyms[] = {
     {"sequence_len", "training.max_seq_length"},
     {"sequence_length", "training.max_seq_length"},
     {"suffix", "display_name"},
+    {"tokens", "added_tokens"},
     {"train_file", "dataset"},
     {"training_file", "dataset"},
     {"use_packing", "training.packing"},
@@ -73,7 +78,10 @@ constexpr Synonym kSynonyms[] = {
     {"validation_file", "eval_dataset"},
 };
 
-// A setting and a value of it, by ours. An empty path: it asks for what is so anyway.
+constexpr const char kShare[] = "above 0 and below 1";
+
+// A setting and a value of it (or kShare), by ours. An empty path: it asks for what is so anyway;
+// an empty value of ours: as it was given. The key may be one of ours, with a value that is not.
 struct Translation {
   const char* key;
   const char* value;
@@ -81,23 +89,35 @@ struct Translation {
   const char* our_value;
 };
 constexpr Translation kTranslations[] = {
+    {"activation_checkpointing", "false", "", ""},
     {"adapter", "lora", "method", "lora"},
     {"bf16", "false", "training.precision", "fp32"},
     {"bf16", "true", "training.precision", "bf16"},
+    {"bias", "none", "", ""},
     {"dtype", "bf16", "training.precision", "bf16"},
     {"dtype", "bfloat16", "training.precision", "bf16"},
     {"dtype", "float32", "training.precision", "fp32"},
     {"dtype", "fp32", "training.precision", "fp32"},
+    {"fan_in_fan_out", "false", "", ""},
     {"fp16", "false", "", ""},
+    {"gradient_checkpointing", "false", "", ""},
+    {"init_lora_weights", "true", "", ""},
     {"load_in_4bit", "false", "", ""},
     {"load_in_8bit", "false", "", ""},
     {"lora_target", "all", "lora.target_modules", "all-linear"},
     {"lora_target_linear", "true", "lora.target_modules", "all-linear"},
+    {"max_steps", "-1", "training.max_steps", "0"},
+    {"peft_type", "lora", "method", "lora"},
     {"report_to", "none", "", ""},
+    {"resize_vocab", "true", "", ""},
+    {"task_type", "causal_lm", "", ""},
     {"torch_dtype", "bfloat16", "training.precision", "bf16"},
     {"torch_dtype", "float32", "training.precision", "fp32"},
+    {"train_sampling_strategy", "group_by_length", "training.group_by_length", "true"},
+    {"train_sampling_strategy", "random", "training.group_by_length", "false"},
     {"use_dora", "false", "", ""},
     {"use_peft", "true", "method", "lora"},
+    {"warmup_steps", kShare, "training.warmup_ratio", ""},
 };
 
 // Known settings that have no place here, and what to do instead.
@@ -113,24 +133,46 @@ constexpr const char kNoQuantisation[] =
 constexpr Refusal kRefusals[] = {
     {"activation_checkpointing", kPlanDecides},
     {"adapter", "the adapters here are lora; without one it is method: full"},
+    {"add_special_tokens", "give added_tokens: tokens that text is split at; decoding shows them"},
+    {"add_tokens", "give added_tokens, a list: [\"<a>\", \"<b>\"]"},
     {"bf16", "true or false"},
     {"bias", "no biases are trained beside an adapter: leave it out (none)"},
     {"deepspeed", "a job runs on one device"},
     {"dtype", "the precisions are fp32 and bf16"},
+    {"fan_in_fan_out", "weights lie as (out, in): leave it out (false)"},
     {"fp16", "the precisions are fp32 and bf16: give precision: bf16"},
     {"fsdp", "a job runs on one device"},
     {"gradient_checkpointing", kPlanDecides},
     {"gradient_checkpointing_kwargs", kPlanDecides},
+    {"init_lora_weights", "A is drawn and B is zero, as PEFT's true has it: leave it out"},
     {"load_in_4bit", kNoQuantisation},
     {"load_in_8bit", kNoQuantisation},
     {"lora_target_linear", "give target_modules"},
+    {"peft_type", "the adapters here are lora"},
     {"per_device_eval_batch_size", "evaluation runs with per_device_train_batch_size"},
     {"report_to",
      "metrics go to metrics.jsonl and to Prometheus; no other service is reported to: leave it "
      "out, or say none"},
+    {"resize_vocab", "the embedding grows with added_tokens, and only then: leave it out"},
+    {"special_tokens", "the model's own are kept; new tokens are added_tokens"},
+    {"task_type", "the models here are causal language models: leave it out (CAUSAL_LM)"},
     {"torch_dtype", "the precisions are fp32 and bf16"},
+    {"train_sampling_strategy", "random or group_by_length"},
     {"use_dora", "DoRA is not offered; lora with use_rslora is"},
     {"use_peft", "give method: lora or full"},
+};
+
+constexpr const char* kNeverZero[] = {
+    "lora.lora_alpha",
+    "lora.r",
+    "training.gradient_accumulation_steps",
+    "training.logging_steps",
+    "training.max_seq_length",
+    "training.num_train_epochs",
+    "training.per_device_train_batch_size",
+    "training.sample_max_new_tokens",
+    "training.sample_top_p",
+    "training.save_total_limit",
 };
 
 void CollectPaths(const Descriptor& message, const std::string& prefix, int depth,
@@ -169,6 +211,29 @@ bool MayStand(absl::string_view section, absl::string_view path) {
   return section.empty() || section == SectionOf(path);
 }
 
+bool Says(const std::string& value, const char* of_row) {
+  double share = 0.0;
+  if (of_row != kShare) return absl::EqualsIgnoreCase(value, of_row);
+  return absl::SimpleAtod(value, &share) && share > 0.0 && share < 1.0;
+}
+
+// Null where a node is neither a scalar nor a list of one.
+const std::string* OnlyScalar(const YamlNode& node) {
+  if (node.kind == YamlNode::Kind::kScalar) return &node.scalar;
+  return node.items.size() == 1 ? OnlyScalar(node.items.front()) : nullptr;
+}
+
+YamlNode ListOf(const YamlNode& text) {
+  YamlNode list{YamlNode::Kind::kSequence, text.line, {}, {}, {}};
+  for (const absl::string_view part : absl::StrSplit(text.scalar, ','))
+    list.items.push_back({YamlNode::Kind::kScalar,
+                          text.line,
+                          std::string(absl::StripAsciiWhitespace(part)),
+                          {},
+                          {}});
+  return list;
+}
+
 YamlEntry* FindEntry(YamlNode* mapping, const std::string& key) {
   for (YamlEntry& entry : mapping->entries)
     if (entry.key == key) return &entry;
@@ -197,15 +262,18 @@ class Renamer {
   void TakeOut(const std::string& section, YamlNode* mapping) {
     std::vector<YamlEntry> stay;
     for (YamlEntry& entry : mapping->entries) {
-      const bool scalar = entry.value.kind == YamlNode::Kind::kScalar;
-      OurName ours = OurNameOf(section, entry.key, scalar ? &entry.value.scalar : nullptr, root_);
+      const OurName ours = OurNameOf(section, entry.key, OnlyScalar(entry.value), root_);
       if (ours.kind == OurName::Kind::kUnknown) {
         stay.push_back(std::move(entry));
       } else if (ours.kind == OurName::Kind::kRefused) {
-        error_(entry.line, absl::StrCat("\"", entry.key, "\": ", ours.why));
+        if (entry.value.kind != YamlNode::Kind::kNull)  // As with our own: not given.
+          error_(entry.line, absl::StrCat("\"", entry.key, "\": ", ours.why));
       } else if (ours.kind == OurName::Kind::kField) {
         entry.written = std::exchange(entry.key, ours.path);
-        if (!ours.value.empty()) entry.value.scalar = ours.value;
+        if (!ours.value.empty())
+          entry.value = {YamlNode::Kind::kScalar, entry.line, ours.value, {}, {}};
+        if (ours.commas && absl::StrContains(entry.value.scalar, ','))
+          entry.value = ListOf(entry.value);
         moved_.push_back(std::move(entry));
       }
     }
@@ -236,21 +304,25 @@ std::vector<std::string> FieldPaths(const Descriptor& message) {
   return paths;
 }
 
+bool RefusesZero(absl::string_view path) {
+  return std::find(std::begin(kNeverZero), std::end(kNeverZero), path) != std::end(kNeverZero);
+}
+
 OurName OurNameOf(absl::string_view section, absl::string_view key, const std::string* value,
                   const Descriptor& root) {
   const std::string own(section.empty() ? key : absl::StrCat(section, ".", key));
-  if (HasPath(root, own)) return {};
   if (!HasPath(root, kOpenSections[0]) || !IsOpen(section)) return {};
   const std::string name = absl::AsciiStrToLower(key);
   for (const Translation& row : kTranslations) {
-    if (name != row.key || value == nullptr || !absl::EqualsIgnoreCase(*value, row.value)) continue;
+    if (name != row.key || value == nullptr || !Says(*value, row.value)) continue;
     if (*row.path == '\0') return {.kind = OurName::Kind::kNothing};
     if (MayStand(section, row.path))
       return {.kind = OurName::Kind::kField, .path = row.path, .value = row.our_value};
   }
+  if (HasPath(root, own)) return {};
   for (const Synonym& row : kSynonyms) {
     if (name == row.key && HasPath(root, row.path) && MayStand(section, row.path))
-      return {.kind = OurName::Kind::kField, .path = row.path};
+      return {.kind = OurName::Kind::kField, .path = row.path, .commas = row.commas};
   }
   for (const Refusal& row : kRefusals) {
     if (name == row.key) return {.kind = OurName::Kind::kRefused, .why = row.why};

@@ -19,17 +19,22 @@ namespace snug {
 // All dotted paths of fields below `message`, its own first. Maps are leaves.
 std::vector<std::string> FieldPaths(const google::protobuf::Descriptor& message);
 
+// Whether 0 in the field of a job file is none of its values. The schema cannot tell such a 0 from
+// a field that is not given, so that the default would be taken in silence.
+bool RefusesZero(absl::string_view path);
+
 // What a key of the mapping at `section` ("" = the file itself) means by our names.
 struct OurName {
   enum class Kind { kUnknown, kField, kNothing, kRefused };
   Kind kind = Kind::kUnknown;  // kNothing: says what is so anyway (load_in_4bit: false).
   std::string path;            // kField: of the whole file, "training.max_seq_length".
   std::string value;           // kField: ours; empty: as it was given.
+  bool commas = false;         // kField: text that holds commas is a list.
   std::string why;             // kRefused
 };
 
-// `value`: of the key, where it is a scalar, else null. A name of another tool is known only where
-// `root` has its field.
+// `value`: of the key, where it is a scalar or a list of one, else null. A name of another tool is
+// known only where `root` has its field.
 OurName OurNameOf(absl::string_view section, absl::string_view key, const std::string* value,
                   const google::protobuf::Descriptor& root);
 

@@ -203,6 +203,9 @@ class Filler {
                                           : reflection.MutableMessage(message, &field);
       return Fill(node, path, part);
     }
+    double number = 1.0;
+    if (RefusesZero(path) && absl::SimpleAtod(node.scalar, &number) && number == 0.0)
+      return Error(node.line, absl::StrCat(path, " must be above 0; leave it out for its default"));
     if (node.kind != YamlNode::Kind::kScalar || !SetScalar(node.scalar, field, message)) {
       Error(node.line, absl::StrCat(path, " must be ", Expected(field), ", not ", Shown(node),
                                     EnumHint(node, field)));
@@ -322,8 +325,16 @@ absl::Status ApplyOverride(absl::string_view assignment, Message* message) {
   if (ours.kind == OurName::Kind::kRefused || ours.kind == OurName::Kind::kNothing)
     return filler.Finish();
   if (ours.kind == OurName::Kind::kField) {
+    // What it overrides may stand under the key itself: warmup_steps=0.1 is warmup_ratio.
+    const OurName plain = OurNameOfPath(rest, "", *message->GetDescriptor());
+    const std::string named = plain.path.empty() ? rest : plain.path;
+    if (plain.kind != OurName::Kind::kRefused && named != ours.path)
+      RETURN_IF_ERROR(ApplyOverride(absl::StrCat(named, "="), message));
     rest = ours.path;
     if (!ours.value.empty()) value = ours.value;
+    const bool is_list = absl::StartsWith(value, "[");
+    if (ours.commas && !is_list && absl::StrContains(value, ','))
+      value = absl::StrCat("[", value, "]");
   }
   std::string path;  // Walked so far.
   while (true) {

@@ -92,7 +92,8 @@ absl::StatusOr<std::string> Preparer::FolderOf(const std::string& dataset, const
     ASSIGN_OR_RETURN(const std::string hash, ContentHash(path));
     absl::StrAppend(&key, hash);
   }
-  for (const std::string& option : DataOptions(spec)) absl::StrAppend(&key, "|", option);
+  for (const std::string& option : DataOptions(spec))
+    absl::StrAppend(&key, "|", option.size(), ":", option);
   // How a file is read depends on its name's suffix.
   absl::StrAppend(&key, "|", std::filesystem::path(dataset).extension().string());
   const bool split = dataset == spec.dataset() && spec.eval_split() > 0.0;
@@ -196,6 +197,7 @@ absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& mo
               absl::StrCat("--max-tokens=", MaxPromptTokens(spec)),
               absl::StrCat("--memory-bytes=", settings_.memory_bytes),
               absl::StrCat("--cpu-seconds=", absl::ToInt64Seconds(settings_.timeout))};
+  for (const std::string& option : AddedTokenOptions(spec)) run.argv.push_back(option);
   run.timeout = settings_.timeout;
   run.cancelled = progress.cancelled;
   ASSIGN_OR_RETURN(const RunResult result, Run(run));

@@ -1,5 +1,7 @@
 #include "server/data/prepare_command.h"
 
+#include <csignal>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,7 +23,18 @@ absl::Status PrepareFailed(const RunResult& result, absl::string_view message) {
       "PREPARE_FAILED");
 }
 
+// The tokenizer is Rust, which ends the process where memory runs out and says so in one line.
+bool RanOutOfMemory(const RunResult& result) {
+  return result.signal == SIGABRT && absl::StrContains(result.err, "memory allocation of");
+}
+
 }  // namespace
+
+std::vector<std::string> AddedTokenOptions(const v1::JobSpec& spec) {
+  std::vector<std::string> options;
+  for (const std::string& token : spec.added_tokens()) options.push_back("--added-token=" + token);
+  return options;
+}
 
 std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   std::vector<std::string> options;
@@ -38,6 +51,7 @@ std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   if (off(spec.has_assistant_only_loss(), spec.assistant_only_loss()))
     add("--assistant-only-loss", "0");
   if (spec.mask_history()) add("--mask-history", "1");
+  for (const std::string& option : AddedTokenOptions(spec)) options.push_back(option);
   return options;
 }
 
@@ -59,6 +73,11 @@ RunOptions PrepareCommand(const PrepareSettings& settings, const v1::JobSpec& sp
 
 // The last line of stderr is a JSON object: {"reason", "message", "field", "file", "line"}.
 absl::Status PrepareError(const RunResult& result) {
+  if (RanOutOfMemory(result))
+    return InvalidRequest({{"spec.dataset",
+                            "preparing it needs more memory than prepare.memory allows: shorten "
+                            "its longest rows, or raise the limit",
+                            "PREPARE_LIMIT"}});
   const std::vector<std::string> lines =
       absl::StrSplit(absl::StripAsciiWhitespace(result.err), '\n');
   const nlohmann::json said = nlohmann::json::parse(lines.back(), nullptr, false);

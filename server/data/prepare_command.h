@@ -12,7 +12,10 @@
 
 namespace snug::server {
 
-// Arguments that say what the dataset holds and what of it is trained.
+// Arguments that say which tokens the tokenizer gets, one each.
+std::vector<std::string> AddedTokenOptions(const v1::JobSpec& spec);
+
+// Arguments that say what the dataset holds and what of it is trained; those tokens among them.
 std::vector<std::string> DataOptions(const v1::JobSpec& spec);
 
 // The command but for the dataset and the output, within the limits of the settings.

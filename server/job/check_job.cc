@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/check_lora.h"
 #include "server/job/check_spec.h"
@@ -14,12 +15,22 @@
 #include "server/job/inherit_adapter.h"
 #include "server/job/random_id.h"
 #include "server/plan/planner.h"
+#include "worker/program/adapter_config.h"
+#include "worker/program/added_tokens.h"
 #include "worker/program/model_config.h"
 #include "worker/program/plan.h"
+#include "worker/program/rope_config.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::server {
 namespace {
+
+// What the values of a batch may come to over all layers: more than any device has, and so far from
+// the end of 64 bits that every sum of bytes in a plan is exact.
+constexpr int64_t kMaxBatchBytes = int64_t{1} << 53;
+
+constexpr char kAddedTokens[] = "added_tokens";
+constexpr char kAddedTokensField[] = "spec.added_tokens";
 
 // Messages of the readers name file and field.
 void AddStatus(std::vector<Violation>& found, const char* field, const char* reason,
@@ -27,10 +38,11 @@ void AddStatus(std::vector<Violation>& found, const char* field, const char* rea
   if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
 }
 
-// Of LoraSpec, which the program's own messages begin with: "lora.rank_pattern: ...".
+// What the program's own messages begin with: "lora.rank_pattern: ...".
 std::string FieldOf(const absl::Status& status) {
   const absl::string_view message = status.message();
-  if (!absl::StartsWith(message, "lora.")) return "spec.model";
+  const bool named = absl::StartsWith(message, "lora.") || absl::StartsWith(message, kAddedTokens);
+  if (!named) return "spec.model";
   return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
 
@@ -64,10 +76,24 @@ absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJ
 }
 
 absl::Status CheckInitAdapter(const program::Program& program, const v1::LoraSpec& lora) {
-  ASSIGN_OR_RETURN(
-      const program::TensorIndex index,
-      program::ReadSafetensorsHeader(lora.init_adapter() + "/adapter_model.safetensors"));
-  return program::CheckAdapter(program, index);
+  return program::ReadAdapterIndex(program, lora.init_adapter()).status();
+}
+
+// Each number of a batch has its own limit; this is of their product.
+void CheckBatch(const program::Program& program, const v1::TrainingSpec& training,
+                std::vector<Violation>& found) {
+  int64_t per_token = 0;
+  for (size_t block = 0; block < program.blocks.size(); ++block) {
+    for (const program::Value& value : program.type_of(static_cast<int>(block)).values)
+      per_token += value.width * program::SizeOf(value.dtype);
+  }
+  const int64_t rows = training.per_device_train_batch_size(), length = training.max_seq_length();
+  if (rows * length <= kMaxBatchBytes / per_token) return;
+  found.push_back({"spec.training.per_device_train_batch_size",
+                   absl::StrCat(rows, " rows of max_seq_length ", length, ", ", per_token,
+                                " bytes a token over all layers, are more than ",
+                                FormatBytes(kMaxBatchBytes), ": lower either"),
+                   "BAD_FIELD"});
 }
 
 // config.json first: without it nothing else can be checked.
@@ -77,24 +103,35 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
     AddStatus(found, "spec.model", "BAD_MODEL_CONFIG", config.status());
     return config.status();
   }
-  const int64_t limit = config->max_positions;
+  const auto& tokens = job.spec.added_tokens();
+  const absl::Status added =
+      program::AddTokens(job.model_dir, {tokens.begin(), tokens.end()}, *config);
+  AddStatus(found, kAddedTokensField, "BAD_ADDED_TOKENS", added);
+  if (!added.ok()) return added;
+  const int64_t limit = program::LongestSequence(*config);
   if (job.spec.training().max_seq_length() > limit)
-    found.push_back({"spec.training.max_seq_length",
-                     absl::StrCat(job.spec.training().max_seq_length(),
-                                  " tokens are more than the model's ", limit),
-                     "BAD_FIELD"});
+    found.push_back(
+        {"spec.training.max_seq_length",
+         absl::StrCat(job.spec.training().max_seq_length(), " tokens are more than the model's ",
+                      limit, " (max_position_embeddings",
+                      limit > config->max_positions ? " under RoPE scaling)" : ")"),
+         "BAD_FIELD"});
   FillDefaults(job.spec, limit);
   absl::StatusOr<program::Program> program = program::BuildProgram(*config, ModeOf(job.spec));
   if (!program.ok()) {
-    AddStatus(found, FieldOf(program.status()).c_str(), "BAD_TARGET_MODULES", program.status());
+    const std::string field = FieldOf(program.status());
+    AddStatus(found, field.c_str(),
+              field == kAddedTokensField ? "BAD_ADDED_TOKENS" : "BAD_TARGET_MODULES",
+              program.status());
     return program.status();
   }
+  CheckBatch(*program, job.spec.training(), found);
   if (!job.spec.memory().stash().empty())
     AddStatus(found, "spec.memory.stash", "BAD_STASH",
               program::PinnedPlan(*program, PatternsOf(job.spec)).status());
   absl::StatusOr<program::TensorIndex> index = program::ReadModelIndex(job.model_dir);
   AddStatus(found, "spec.model", "BAD_WEIGHTS",
-            index.ok() ? program::CheckWeights(*program, *index) : index.status());
+            index.ok() ? program::CheckBaseWeights(*program, *index) : index.status());
   return program;
 }
 

@@ -77,7 +77,7 @@ void CheckRanges(const LrSchedulerKwargs& kwargs, Checker& check) {
 
 }  // namespace
 
-void CheckSchedule(const TrainingSpec& training, Checker& check) {
+void CheckSchedule(const TrainingSpec& training, double learning_rate, Checker& check) {
   if (!TrainingSpec::LrSchedulerType_IsValid(training.lr_scheduler_type()))
     return check.Add("training.lr_scheduler_type", "is not known here");
   TrainingSpec::LrSchedulerType type = training.lr_scheduler_type();
@@ -87,15 +87,14 @@ void CheckSchedule(const TrainingSpec& training, Checker& check) {
   CheckRanges(kwargs, check);
   if (type == TrainingSpec::COSINE_WITH_MIN_LR && kwargs.has_min_lr() == kwargs.has_min_lr_rate())
     check.Add(Field("min_lr"), "cosine_with_min_lr needs min_lr or min_lr_rate, and one of them");
-  if (kwargs.has_min_lr() && training.has_learning_rate() && training.learning_rate() == 0.0)
+  if (kwargs.has_min_lr() && learning_rate == 0.0)
     check.Add(Field("min_lr"), "needs a learning_rate above 0; min_lr_rate does not");
   if (type == TrainingSpec::WSD && !kwargs.has_num_decay_steps())
     check.Add(Field("num_decay_steps"), "wsd needs it");
   const double end = kwargs.has_lr_end() ? kwargs.lr_end() : 1e-7;
-  if (type == TrainingSpec::POLYNOMIAL && training.has_learning_rate() &&
-      end >= training.learning_rate())
-    check.Add(Field("lr_end"), absl::StrCat(end, " must be below learning_rate, which is ",
-                                            training.learning_rate()));
+  if (type == TrainingSpec::POLYNOMIAL && end >= learning_rate)
+    check.Add(Field("lr_end"),
+              absl::StrCat(end, " must be below learning_rate, which is ", learning_rate));
 }
 
 }  // namespace snug::server

@@ -7,7 +7,8 @@
 
 namespace snug::server {
 
-void CheckSchedule(const v1::TrainingSpec& training, Checker& check);
+// `learning_rate`: given, or the default.
+void CheckSchedule(const v1::TrainingSpec& training, double learning_rate, Checker& check);
 
 }  // namespace snug::server
 

@@ -18,6 +18,9 @@ inline constexpr int64_t kMaxSequenceTokens = 4'194'304;
 inline constexpr int64_t kMaxPriority = 1000;
 inline constexpr int64_t kMaxPathBytes = 1024;
 inline constexpr int64_t kMaxDisplayNameBytes = 128;
+// Each is an argument of snug-prepare: far below what Linux passes on in all (2 MB).
+inline constexpr int64_t kMaxAddedTokens = 1000;
+inline constexpr int64_t kMaxAddedTokenBytes = 128;
 // The longest template of a model seen has 20 kB; an argument of a process has 128 KiB at most.
 inline constexpr int64_t kMaxChatTemplateBytes = 100'000;
 

@@ -17,6 +17,11 @@ using v1::TrainingSpec;
 constexpr const char* kAdamWNames[] = {"adamw",    "adamw_torch",      "adamw_torch_fused",
                                        "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"};
 
+double LearningRate(const TrainingSpec& training, bool lora) {
+  if (training.has_learning_rate()) return training.learning_rate();
+  return lora ? 2e-4 : 1e-5;
+}
+
 // Without a strategy the steps that are given say it.
 TrainingSpec::Strategy Effective(TrainingSpec::Strategy given, int64_t steps) {
   if (given != TrainingSpec::STRATEGY_UNSPECIFIED) return given;
@@ -147,7 +152,7 @@ void CheckTraining(const JobSpec& spec, Checker& check) {
   CheckStrategies(spec, check);
   CheckBest(spec, check);
   CheckOptimizer(training, check);
-  CheckSchedule(training, check);
+  CheckSchedule(training, LearningRate(training, spec.method() == JobSpec::LORA), check);
   CheckSamples(spec, check);
   if (!TrainingSpec::Precision_IsValid(training.precision()))
     check.Add("training.precision", "fp32 or bf16");
@@ -159,7 +164,7 @@ void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens)
     training.set_num_train_epochs(1.0);
   if (training.per_device_train_batch_size() == 0) training.set_per_device_train_batch_size(8);
   if (training.gradient_accumulation_steps() == 0) training.set_gradient_accumulation_steps(1);
-  if (!training.has_learning_rate()) training.set_learning_rate(lora ? 2e-4 : 1e-5);
+  training.set_learning_rate(LearningRate(training, lora));
   if (training.lr_scheduler_type() == TrainingSpec::LR_SCHEDULER_TYPE_UNSPECIFIED)
     training.set_lr_scheduler_type(TrainingSpec::COSINE);
   if (!training.has_max_grad_norm()) training.set_max_grad_norm(1.0);

@@ -37,6 +37,8 @@ class Inheritance {
     if (lora_.has_use_rslora() && lora_.use_rslora() != from.rslora)
       return Contradiction("use_rslora", Text(from.rslora), Text(lora_.use_rslora()));
     lora_.set_use_rslora(from.rslora);
+    // Of the training, not of what the adapter computes: a job may go on with another.
+    if (!lora_.has_lora_dropout()) lora_.set_lora_dropout(from.dropout);
     return absl::OkStatus();
   }
 

@@ -10,9 +10,9 @@
 
 namespace snug::server {
 
-// Fills r, lora_alpha, use_rslora and target_modules of `lora` from its init_adapter. An error
-// names the field of the adapter's file that contradicts the job, or that asks for what Snug does
-// not compute: then another scale, or other weights, would be trained without a word.
+// Fills all other fields of `lora` from its init_adapter. An error names the field of the adapter's
+// file that contradicts the job, or that asks for what Snug does not compute: then another scale,
+// or other weights, would be trained without a word. Dropout alone may be another.
 absl::Status InheritAdapter(v1::LoraSpec& lora);
 
 }  // namespace snug::server

@@ -49,13 +49,15 @@ std::string ProcessorName() {
   return "";
 }
 
-// Changes whenever the worker is built or installed anew, and with the processor.
+// Changes whenever the worker is built or installed anew, with the processor, and with what of it
+// is to be used.
 absl::StatusOr<std::string> IdentityOf(const std::string& binary) {
   struct stat status {};
   if (stat(binary.c_str(), &status) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot find the worker ", binary));
+  const char* isa = getenv("SNUG_CPU_ISA");
   return absl::StrCat(binary, "|", status.st_size, "|", status.st_mtim.tv_sec, ".",
-                      status.st_mtim.tv_nsec, "|", ProcessorName());
+                      status.st_mtim.tv_nsec, "|", ProcessorName(), "|", isa == nullptr ? "" : isa);
 }
 
 // Nothing where the text says nothing, or says it of another worker.

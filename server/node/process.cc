@@ -30,6 +30,8 @@ constexpr absl::string_view kAllowed[] = {
     "LD_LIBRARY_PATH=",
     "OMP_",
     "MKL_",
+    "ONEDNN_",
+    "ATEN_",
     "SNUG_",
     "CUDA_",
     "PYTHON",

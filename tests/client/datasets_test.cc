@@ -10,6 +10,7 @@
 namespace snug::client {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -68,15 +69,16 @@ class PreviewTest : public ::testing::Test {
 // Paths are the user's, from where he stands; the template is read here.
 TEST_F(PreviewTest, AsksForWhatWasTyped) {
   const std::string jinja = server_.folder().Write("t.jinja", "{{ 1 }}");
-  const Ran ran =
-      server_.Run({"datasets", "preview", "/d.jsonl", "--model", "/m", "--rows", "7", "--format",
-                   "sharegpt", "--chat-template", jinja, "--max-seq-length", "64"});
+  const Ran ran = server_.Run({"datasets", "preview", "/d.jsonl", "--model", "/m", "--rows", "7",
+                               "--format", "sharegpt", "--chat-template", jinja, "--max-seq-length",
+                               "64", "--added-token", "<a>", "--added-token=--b"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.out, Printed(false));
   EXPECT_EQ(request_.spec().dataset(), "/d.jsonl");
   EXPECT_EQ(request_.spec().model(), "/m");
   EXPECT_EQ(request_.spec().dataset_format(), v1::JobSpec::SHAREGPT);
   EXPECT_EQ(request_.spec().chat_template(), "{{ 1 }}");
+  EXPECT_THAT(request_.spec().added_tokens(), ElementsAre("<a>", "--b"));
   EXPECT_EQ(request_.spec().training().max_seq_length(), 64);
   EXPECT_EQ(request_.rows(), 7);
 }

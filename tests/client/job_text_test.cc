@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
@@ -31,6 +32,12 @@ TEST(JobTextTest, AJobThatWaitsSaysWhy) {
             "method     lora\n"
             "dataset    /d.jsonl\n"
             "created    2023-11-14 22:13:20\n");
+}
+
+TEST(JobTextTest, AJobThatCouldNotBeMergedSaysWhy) {
+  EXPECT_THAT(Printed(FromText(R"(
+    id: "k3f" state: SUCCEEDED output { loss: 2.5 merge_error: "lm_head.weight is infinite" })")),
+              testing::HasSubstr("loss 2.500000 when read again, not merged: lm_head.weight is"));
 }
 
 TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {

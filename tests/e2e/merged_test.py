@@ -1,6 +1,7 @@
 """A LoRA job with PEFT's options that is also asked for a merged model: both load, agree, and the
 job says what each gave and who loads the adapter."""
 
+import dataclasses
 import json
 import unittest
 
@@ -20,7 +21,7 @@ merge: true
 lora:
   r: 4
   lora_alpha: 64
-  target_modules: '.*\.(q|v|down)_proj'
+  target_modules: 'lm_head|.*\.((q|v|down)_proj|embed_tokens)'
   rank_pattern: {q_proj: 24}
   alpha_pattern: {'layers\.1\.mlp\.down_proj': 200}
   modules_to_save: [norm]
@@ -40,7 +41,8 @@ class MergedTest(unittest.TestCase):
         self.daemon = Daemon()
         self.addCleanup(self.daemon.close)
         self.folder = self.daemon.folder
-        self.model = jobs.write_model_folder(self.folder / "model")
+        untied = dataclasses.replace(jobs.SHAPE, tied=False)
+        self.model = jobs.write_model_folder(self.folder / "model", untied)
         datasets.write_pairs(datasets.sentences(1, 32), self.folder / "train.jsonl")
 
     def submit(self, text):
@@ -76,17 +78,27 @@ class MergedTest(unittest.TestCase):
         shown = self.daemon.run("get", name).stdout
         self.assertIn(f"{merged_loss:.6f} merged", shown)
         self.assertIn("vLLM: no, modules_to_save is not null (5 modules trained whole)", shown)
-        self.assertIn("PEFT: 11 of 11 modules", shown)
+        self.assertIn("PEFT: 13 of 13 modules", shown)
         readers = json.loads((output / "compatibility.json").read_text())["readers"]
         self.assertEqual([r["loads"] for r in readers], [True, False, False])
 
-    def test_what_no_module_matches_is_refused_by_its_field(self):
+    def refusal(self, text):
         file = self.folder / "job.yaml"
-        file.write_text(JOB.replace("q_proj: 24", "nothing_proj: 24"))
+        file.write_text(text)
         done = self.daemon.run("submit", file, code=None)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("lora.rank_pattern", done.stderr)
-        self.assertIn('"nothing_proj" matches no adapted module', done.stderr)
+        return done.stderr
+
+    def test_what_no_module_matches_is_refused_by_its_field(self):
+        said = self.refusal(JOB.replace("q_proj: 24", "nothing_proj: 24"))
+        self.assertIn("lora.rank_pattern", said)
+        self.assertIn('"nothing_proj" matches no adapted module', said)
+
+    def test_adapters_of_a_tied_head_are_refused_by_their_field(self):
+        jobs.write_model_folder(self.folder / "model")
+        said = self.refusal(JOB)
+        self.assertIn("lora.target_modules: model.embed_tokens is one matrix with lm_head", said)
+        self.assertIn("modules_to_save", said)
 
 
 if __name__ == "__main__":

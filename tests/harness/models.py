@@ -137,6 +137,8 @@ def write_adapter(model, folder, settings, seed):
         for name, weight in wrapped.named_parameters():
             if "lora_B" in name:
                 weight.copy_(0.1 * torch.randn_like(weight))
+            elif "lora_embedding_A" in name:
+                weight.copy_(0.1 * torch.randn_like(weight))
             elif "modules_to_save" in name:
                 weight.add_(0.05 * torch.randn_like(weight))
     wrapped.save_pretrained(str(folder))

@@ -41,13 +41,13 @@ AdamWParams With(const AdamWTensor* tensors, int64_t count) {
 }
 
 TEST(AdamWTest, MatchesReference) {
-  for (int64_t n : {1, 31, 33, 127, 4097, 50001}) {
+  for (int64_t n : {1, 31, 33, 64, 127, 4097, 50001}) {
     for (bool decay : {true, false}) {
       State state(n);
       const State old = state;
       AdamWTensor tensor = state.Tensor();
       tensor.decay = decay;
-      ASSERT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
+      ASSERT_TRUE(AdamW(With(&tensor, 1), TestStream()).ok());
       const auto m = [&](int64_t c) { return 0.9 * old.m.At(0, c) + 0.1 * 0.5 * old.g.At(0, c); };
       const auto v = [&](int64_t c) {
         return 0.95 * old.v.At(0, c) + 0.05 * std::pow(0.5 * old.g.At(0, c), 2);
@@ -66,24 +66,26 @@ TEST(AdamWTest, MatchesReference) {
 // Three steps of torch 2.11's AdamW(lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01) from
 // p = {1, -2, 0.5, 3}, with gradients {0.1, -0.3, 1e-4, -20} * step.
 TEST(AdamWTest, EqualsTorchOverThreeSteps) {
-  float p[] = {1.0f, -2.0f, 0.5f, 3.0f}, m[4] = {}, v[4] = {};
+  SharedVector<float> p = {1.0f, -2.0f, 0.5f, 3.0f}, g(4), m(4), v(4);
   const float base[] = {0.1f, -0.3f, 1e-4f, -20.0f};
   for (int step = 1; step <= 3; ++step) {
-    float g[4];
     for (int i = 0; i < 4; ++i) g[i] = base[i] * static_cast<float>(step);
-    const AdamWTensor tensor = {.p = p, .g = g, .m = m, .v = v, .n = 4};
+    const AdamWTensor tensor = {.p = p.data(), .g = g.data(), .m = m.data(), .v = v.data(), .n = 4};
     ASSERT_TRUE(
         AdamW({.tensors = &tensor, .count = 1, .step = step, .lr = 0.01, .weight_decay = 0.01},
-              nullptr)
+              TestStream())
             .ok());
+    WaitForKernels();
   }
   const float expected[] = {0.970471084f, -1.97017121f, 0.470623165f, 3.0283289f};
   for (int i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(p[i], expected[i]);  // within 4 units
 }
 
-// Tensors of all sizes in one call, an empty one among them: as if each had its own call.
+// Tensors of all sizes in one call, empty ones among them and more than one launch of CUDA takes:
+// as if each had its own call.
 TEST(AdamWTest, ManyTensorsAtOnceEqualOneByOne) {
-  const int64_t sizes[] = {5, 0, 40000, 1, 16384, 16385};
+  std::vector<int64_t> sizes = {5, 0, OnCpu() ? 40000 : 9000, 1, 8192, 8193};
+  for (int64_t n = 1; n <= 80; ++n) sizes.push_back(n);
   std::vector<State> together, apart;
   for (int64_t n : sizes) {
     together.emplace_back(n);
@@ -91,10 +93,11 @@ TEST(AdamWTest, ManyTensorsAtOnceEqualOneByOne) {
   }
   std::vector<AdamWTensor> tensors;
   for (State& state : together) tensors.push_back(state.Tensor());
-  ASSERT_TRUE(AdamW(With(tensors.data(), 6), nullptr).ok());
-  for (int k = 0; k < 6; ++k) {
+  const auto count = static_cast<int64_t>(sizes.size());
+  ASSERT_TRUE(AdamW(With(tensors.data(), count), TestStream()).ok());
+  for (int64_t k = 0; k < count; ++k) {
     const AdamWTensor tensor = apart[k].Tensor();
-    ASSERT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
+    ASSERT_TRUE(AdamW(With(&tensor, 1), TestStream()).ok());
     EXPECT_EQ(together[k].p.bytes(), apart[k].p.bytes());
     EXPECT_EQ(together[k].m.bytes(), apart[k].m.bytes());
     EXPECT_EQ(together[k].v.bytes(), apart[k].v.bytes());
@@ -103,25 +106,41 @@ TEST(AdamWTest, ManyTensorsAtOnceEqualOneByOne) {
 }
 
 // Of the value of this very step, whatever lay there before.
-TEST(AdamWTest, TheBf16CopyIsTheNewValueRounded) {
-  for (int64_t n : {1, 31, 16384, 50001}) {
-    State state(n);
-    Matrix copy(1, n, DType::kBF16);
-    AdamWTensor tensor = state.Tensor();
-    tensor.copy = static_cast<bf16*>(copy.data());
-    ASSERT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
-    const auto* rounded = static_cast<const bf16*>(copy.data());
-    for (int64_t i = 0; i < n; ++i)
-      ASSERT_EQ(rounded[i].bits, ToBf16(state.p.floats()[i]).bits) << i;
-    EXPECT_TRUE(copy.GapsUntouched());
+TEST(AdamWTest, TheCopyIsTheNewValueRounded) {
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    for (int64_t n : {1, 31, 16384, 50001}) {
+      State state(n);
+      Matrix copy(1, n, dtype), expected(1, n, dtype);
+      AdamWTensor tensor = state.Tensor();
+      tensor.copy = copy.data();
+      tensor.copy_dtype = dtype;
+      ASSERT_TRUE(AdamW(With(&tensor, 1), TestStream()).ok());
+      for (int64_t i = 0; i < n; ++i) expected.Set(0, i, state.p.At(0, i));  // Rounds.
+      EXPECT_EQ(copy.bytes(), expected.bytes());
+    }
   }
+}
+
+// What lies behind the pointer is one more factor of the gradient.
+TEST(AdamWTest, TheGradientFactorMultipliesTheScale) {
+  State scaled(4097), plain(4097);
+  const SharedVector<float> factor = {0.25f};
+  const AdamWTensor first = scaled.Tensor(), second = plain.Tensor();
+  AdamWParams p = With(&first, 1);
+  p.grad_factor = factor.data();
+  ASSERT_TRUE(AdamW(p, TestStream()).ok());
+  p = With(&second, 1);
+  p.grad_scale = 0.125f;
+  ASSERT_TRUE(AdamW(p, TestStream()).ok());
+  EXPECT_EQ(scaled.p.bytes(), plain.p.bytes());
+  EXPECT_EQ(scaled.v.bytes(), plain.v.bytes());
 }
 
 TEST(AdamWTest, SameBitsForAllThreadCountsAndInstructionSets) {
   ExpectSameBitsEveryWay([] {
     State state(70001);
     const AdamWTensor tensor = state.Tensor();
-    EXPECT_TRUE(AdamW(With(&tensor, 1), nullptr).ok());
+    EXPECT_TRUE(AdamW(With(&tensor, 1), TestStream()).ok());
     return state.p.bytes();
   });
 }
@@ -129,11 +148,11 @@ TEST(AdamWTest, SameBitsForAllThreadCountsAndInstructionSets) {
 TEST(AdamWTest, RefusesBadArguments) {
   State state(31);
   AdamWTensor tensor = state.Tensor();
-  const std::vector<uint8_t> before = state.p.bytes();
+  const Bytes before = state.p.bytes();
   const auto refused = [&](auto change) {
     AdamWParams p = With(&tensor, 1);
     change(p);
-    return Name(AdamW(p, nullptr));
+    return Name(AdamW(p, TestStream()));
   };
   using P = AdamWParams;
   EXPECT_EQ(refused([](P& p) { p.step = 0; }), "bad value: step");
@@ -144,6 +163,10 @@ TEST(AdamWTest, RefusesBadArguments) {
   EXPECT_EQ(refused([](P& p) { p.tensors = nullptr; }), "null pointer: tensors");
   tensor.m = nullptr;
   EXPECT_EQ(refused([](P&) {}), "null pointer: m");
+  tensor = state.Tensor();
+  tensor.copy = state.g.data();
+  tensor.copy_dtype = DType::kF32;
+  EXPECT_EQ(refused([](P&) {}), "bad dtype: copy_dtype");
   EXPECT_EQ(state.p.bytes(), before);
 }
 

@@ -15,6 +15,15 @@ int64_t Sum(const std::vector<int64_t>& values) {
   return sum;
 }
 
+// Relative L2 errors. bf16 and fp16: of results rounded once, and of gradients that read a rounded
+// o. What is all but 0, as with one visible key, is compared with 1. Scores of hundreds have
+// absolute errors of 1e-5 in fp32, and so have their exponentials.
+double LimitOf(const Attended& run, DType dtype) {
+  if (dtype == DType::kBF16) return 1e-2;
+  if (dtype == DType::kF16) return 1.25e-3;
+  return run.c.spread > 2.0 ? 1e-5 : 1.5e-6;
+}
+
 }  // namespace
 
 std::string AttentionCase::Text() const {
@@ -22,7 +31,21 @@ std::string AttentionCase::Text() const {
   for (int64_t length : lengths) text += " " + std::to_string(length);
   return text + ", heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", D " +
          std::to_string(D) + ", window " + std::to_string(window) + ", softcap " +
-         std::to_string(softcap) + (dtype == DType::kF32 ? ", fp32" : ", bf16");
+         std::to_string(softcap) + ", dropout " + std::to_string(dropout) +
+         (dtype == DType::kF32    ? ", fp32"
+          : dtype == DType::kBF16 ? ", bf16"
+                                  : ", fp16");
+}
+
+// m of kernels/attention.h, from its words.
+double Attended::Kept(int64_t row, int64_t head, int64_t key) const {
+  if (c.dropout == 0.0) return 1.0;
+  const int64_t longest = *std::max_element(key_counts.begin(), key_counts.end());
+  const int64_t groups = (longest + 63) / 64;
+  const int64_t block = ((row * c.heads + head) * groups + key / 64) * 16 + key % 16;
+  const Random4 random = RandomBlock(Shape().site, static_cast<uint64_t>(block));
+  const bool kept = random.word[key % 64 / 16] / 2 >= c.dropout * 2147483648.0;
+  return kept ? 1.0 / (1.0 - c.dropout) : 0.0;
 }
 
 int64_t AttentionCase::tokens() const { return Sum(lengths); }
@@ -60,24 +83,32 @@ AttentionShape Attended::Shape() const {
           .query_offsets = offsets.data(),
           .key_begins = c.earlier.empty() ? nullptr : key_begins.data(),
           .key_counts = c.earlier.empty() ? nullptr : key_counts.data(),
+          .device_query_offsets = offsets.data(),
+          .device_key_begins = c.earlier.empty() ? nullptr : key_begins.data(),
+          .device_key_counts = c.earlier.empty() ? nullptr : key_counts.data(),
           .window = c.window,
           .scale = static_cast<float>(scale),
           .softcap = static_cast<float>(c.softcap),
+          .dropout = c.dropout,
+          .site = {.seed = 11, .step = 5, .micro_batch = 2, .op = 77},
           .dtype = c.dtype};
 }
 
 void Attended::Work(int64_t bytes) {
+  WaitForKernels();
   ASSERT_EQ(bytes % 64, 0);
   workspace.assign(static_cast<size_t>(bytes) / sizeof(float) + 16, std::nanf(""));
   std::fill(workspace.end() - 16, workspace.end(), 7.0f);
 }
 
 bool Attended::WithinWorkspace() const {
+  WaitForKernels();
   return std::all_of(workspace.end() - 16, workspace.end(), [](float x) { return x == 7.0f; });
 }
 
 AttentionForwardParams Attended::ForwardParams() {
-  const int64_t bytes = AttentionForwardBytes(SizesOf(Shape(), omp_get_max_threads()));
+  const AttentionSizes sizes = SizesOf(Shape(), omp_get_max_threads());
+  const int64_t bytes = OnCpu() ? AttentionForwardBytes(sizes) : 0;
   Work(bytes);
   return {.shape = Shape(),
           .q = q.data(),
@@ -95,7 +126,9 @@ AttentionForwardParams Attended::ForwardParams() {
 }
 
 AttentionBackwardParams Attended::BackwardParams() {
-  const int64_t bytes = AttentionBackwardBytes(SizesOf(Shape(), omp_get_max_threads()));
+  const AttentionSizes sizes = SizesOf(Shape(), omp_get_max_threads());
+  const int64_t bytes =
+      OnCpu() ? AttentionBackwardBytes(sizes) : AttentionBackwardStreamBytes(sizes);
   Work(bytes);
   return {.shape = Shape(),
           .dO = dO.data(),
@@ -121,13 +154,29 @@ AttentionBackwardParams Attended::BackwardParams() {
 }
 
 void Attended::Forward() {
-  ASSERT_EQ(Name(AttentionForward(ForwardParams(), nullptr)), "ok: ");
+  ASSERT_EQ(Name(AttentionForward(ForwardParams(), TestStream())), "ok: ");
   EXPECT_TRUE(WithinWorkspace());
 }
 
 void Attended::Backward() {
-  ASSERT_EQ(Name(AttentionBackward(BackwardParams(), nullptr)), "ok: ");
+  ASSERT_EQ(Name(AttentionBackward(BackwardParams(), TestStream())), "ok: ");
   EXPECT_TRUE(WithinWorkspace());
+}
+
+Bytes AllBytes(const Attended& run) {
+  Bytes bytes;
+  for (const Matrix* m : {&run.o, &run.lse, &run.dq, &run.dk, &run.dv})
+    bytes.insert(bytes.end(), m->bytes().begin(), m->bytes().end());
+  return bytes;
+}
+
+void ExpectNear(const Attended& run, const Matrix& got, const Reference& want, const char* what) {
+  const double limit = LimitOf(run, got.dtype());
+  double norm = 0.0;
+  for (double element : want) norm += element * element;
+  const double error = RelativeError(got, want) * std::min(1.0, std::sqrt(norm));
+  EXPECT_LE(error, limit) << run.c.Text() << ": " << what;  // NaN is not <=.
+  EXPECT_TRUE(got.GapsUntouched()) << run.c.Text() << ": " << what;
 }
 
 Expected::Expected(const Attended& run, const std::vector<double>& q, const std::vector<double>& k,
@@ -144,7 +193,8 @@ Expected::Expected(const Attended& run, const std::vector<double>& q, const std:
         const int64_t last = run.key_counts[d] - run.c.lengths[d] + i;
         const int64_t first = run.c.window == 0 ? 0 : std::max<int64_t>(0, last - run.c.window + 1);
         QueryRow(run, {q, k, v},
-                 {run.offsets[d] + i, h, run.key_begins[d] + first, run.key_begins[d] + last + 1});
+                 {run.offsets[d] + i, h, run.key_begins[d] + first, run.key_begins[d] + last + 1,
+                  run.key_begins[d]});
       }
     }
   }
@@ -159,7 +209,7 @@ void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) 
     for (int64_t c = 0; c < D; ++c) sum += a[c] * b[c];
     return sum;
   };
-  std::vector<double> p, slope;
+  std::vector<double> p, slope, m;
   double max = -INFINITY, sum = 0.0;
   for (int64_t j = at.first; j < at.end; ++j) {
     double s = run.scale * dot(q, &in.k[key(j)]);
@@ -170,6 +220,7 @@ void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) 
       slope.back() *= 1.0 - tanh * tanh;
     }
     p.push_back(s);
+    m.push_back(run.Kept(at.row, at.head, j - at.document));
     max = std::max(max, s);
   }
   for (double& s : p) sum += s = std::exp(s - max);
@@ -178,7 +229,8 @@ void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) 
   double* out = &o[static_cast<size_t>(at.row * run.q.C() + at.head * D)];
   for (int64_t j = at.first; j < at.end; ++j) {
     for (int64_t c = 0; c < D; ++c)
-      out[c] += p[static_cast<size_t>(j - at.first)] * in.v[key(j) + static_cast<size_t>(c)];
+      out[c] += m[static_cast<size_t>(j - at.first)] * p[static_cast<size_t>(j - at.first)] *
+                in.v[key(j) + static_cast<size_t>(c)];
   }
   if (dq.empty()) return;
   std::vector<double> dO;
@@ -186,10 +238,10 @@ void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) 
   const double delta = dot(dO.data(), out);
   for (int64_t j = at.first; j < at.end; ++j) {
     const auto n = static_cast<size_t>(j - at.first);
-    const double ds = p[n] * (dot(dO.data(), &in.v[key(j)]) - delta) * slope[n];
+    const double ds = p[n] * (m[n] * dot(dO.data(), &in.v[key(j)]) - delta) * slope[n];
     for (int64_t c = 0; c < D; ++c) {
       const auto column = static_cast<size_t>(c);
-      dv[key(j) + column] += p[n] * dO[column];
+      dv[key(j) + column] += m[n] * p[n] * dO[column];
       dk[key(j) + column] += ds * q[c];
       dq[static_cast<size_t>(at.row * run.q.C() + at.head * D + c)] += ds * in.k[key(j) + column];
     }

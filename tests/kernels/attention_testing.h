@@ -16,7 +16,7 @@ struct AttentionCase {
   std::vector<int64_t> lengths = {33};
   int64_t heads = 2, kv_heads = 2, D = 8;
   int64_t window = 0;
-  double softcap = 0.0;
+  double softcap = 0.0, dropout = 0.0;
   DType dtype = DType::kF32;
   double spread = 1.0;  // Deviation of q and k.
   // Keys before the first query of each document; then keys lie apart, in rows of their own.
@@ -30,23 +30,37 @@ struct Attended {
   explicit Attended(const AttentionCase& c);
 
   AttentionShape Shape() const;
-  // With a workspace of NaN for as many threads as there are, and a pattern behind it.
+  // With a workspace of NaN, on the CPU for as many threads as there are, and a pattern behind it.
   AttentionForwardParams ForwardParams();
   AttentionBackwardParams BackwardParams();
-  // Expect success, and that the pattern is still there.
+  // On the test's device. Expect success, and that the pattern is still there.
   void Forward();
   void Backward();
+  // What dropout makes of the probability of a row of q, a head and a key of its document.
+  double Kept(int64_t row, int64_t head, int64_t key) const;
 
   AttentionCase c;
-  std::vector<int64_t> offsets = {0}, key_begins, key_counts;
+  SharedVector<int64_t> offsets = {0}, key_begins, key_counts;
   double scale;
   Matrix q, k, v, o, lse, dO, dq, dk, dv;
-  std::vector<float> workspace;
+  SharedVector<float> workspace;
 
  private:
   void Work(int64_t bytes);
   bool WithinWorkspace() const;
 };
+
+// What is tested on the CPU, or on CUDA, whose emulation is slow.
+template <typename T>
+std::vector<T> OnDevice(std::vector<T> cpu, std::vector<T> cuda) {
+  return OnCpu() ? cpu : cuda;
+}
+
+// Of all results, gaps included.
+Bytes AllBytes(const Attended& run);
+
+// That a result is near to what it should be, and the memory around it untouched.
+void ExpectNear(const Attended& run, const Matrix& got, const Reference& want, const char* what);
 
 // Query row by query row.
 struct Expected {
@@ -63,7 +77,8 @@ struct Expected {
     const std::vector<double>&q, &k, &v;
   };
   struct Place {
-    int64_t row, head, first, end;  // The keys from first to before end.
+    int64_t row, head, first, end;  // The keys from first to before end,
+    int64_t document;               // the first of its document.
   };
   void QueryRow(const Attended& run, const Inputs& in, const Place& at);
 };

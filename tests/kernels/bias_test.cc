@@ -17,13 +17,19 @@ BiasForwardParams Forward(Matrix& b, Matrix& y) {
           .dtype = y.dtype()};
 }
 
+void* Workspace() {
+  static Bytes workspace(1 << 20);
+  return workspace.data();
+}
+
 BiasBackwardParams Backward(Matrix& dy, Matrix& db) {
   return {.dy = dy.data(),
           .db = db.floats(),
           .N = dy.N(),
           .C = dy.C(),
           .dy_stride = dy.stride(),
-          .dtype = dy.dtype()};
+          .dtype = dy.dtype(),
+          .workspace = Workspace()};
 }
 
 TEST(BiasTest, MatchesReference) {
@@ -34,9 +40,9 @@ TEST(BiasTest, MatchesReference) {
         Matrix b(1, C, dtype), y(N, C, dtype), dy(N, C, dtype), db(1, C);
         b.Fill(1);
         dy.Fill(2);
-        ASSERT_TRUE(BiasForward(Forward(b, y), nullptr).ok());
+        ASSERT_TRUE(BiasForward(Forward(b, y), TestStream()).ok());
         ExpectClose(y, Map(y, [&](int64_t, int64_t c) { return b.At(0, c); }), 0.0);
-        ASSERT_TRUE(BiasBackward(Backward(dy, db), nullptr).ok());
+        ASSERT_TRUE(BiasBackward(Backward(dy, db), TestStream()).ok());
         ExpectClose(db, Map(db, [&](int64_t, int64_t c) {
                       double sum = 0.0;
                       for (int64_t i = 0; i < N; ++i) sum += dy.At(i, c);
@@ -50,21 +56,22 @@ TEST(BiasTest, MatchesReference) {
 TEST(BiasTest, AddsIntoTheGradientWhereAsked) {
   Matrix dy(3, 33), once(1, 33), twice(1, 33);
   dy.Fill(3);
-  ASSERT_TRUE(BiasBackward(Backward(dy, once), nullptr).ok());
+  ASSERT_TRUE(BiasBackward(Backward(dy, once), TestStream()).ok());
   BiasBackwardParams p = Backward(dy, twice);
-  ASSERT_TRUE(BiasBackward(p, nullptr).ok());
+  ASSERT_TRUE(BiasBackward(p, TestStream()).ok());
   p.accumulate = true;
-  ASSERT_TRUE(BiasBackward(p, nullptr).ok());
+  ASSERT_TRUE(BiasBackward(p, TestStream()).ok());
   ExpectClose(twice, Map(twice, [&](int64_t, int64_t c) { return 2.0 * once.At(0, c); }));
 }
 
 // Without rows: nothing to lay, and a gradient of zero.
 TEST(BiasTest, WorksWithoutRows) {
   Matrix db(1, 5);
-  BiasBackwardParams p = {.db = db.floats(), .N = 0, .C = 5, .dy_stride = 5};
-  ASSERT_TRUE(BiasBackward(p, nullptr).ok());
+  BiasBackwardParams p = {
+      .db = db.floats(), .N = 0, .C = 5, .dy_stride = 5, .workspace = Workspace()};
+  ASSERT_TRUE(BiasBackward(p, TestStream()).ok());
   ExpectClose(db, Map(db, [](int64_t, int64_t) { return 0.0; }));
-  EXPECT_TRUE(BiasForward({.N = 0, .C = 5, .y_stride = 5}, nullptr).ok());
+  EXPECT_TRUE(BiasForward({.N = 0, .C = 5, .y_stride = 5}, TestStream()).ok());
 }
 
 TEST(BiasTest, SameBitsForAllThreadCountsAndInstructionSets) {
@@ -73,7 +80,7 @@ TEST(BiasTest, SameBitsForAllThreadCountsAndInstructionSets) {
     dy.Fill(4);
     ExpectSameBitsEveryWay([&] {
       Matrix db(1, 1031);
-      EXPECT_TRUE(BiasBackward(Backward(dy, db), nullptr).ok());
+      EXPECT_TRUE(BiasBackward(Backward(dy, db), TestStream()).ok());
       return db.bytes();
     });
   }
@@ -84,7 +91,7 @@ TEST(BiasTest, RefusesBadArguments) {
   const auto refused = [&](auto change) {
     BiasBackwardParams p = Backward(dy, db);
     change(p);
-    return Name(BiasBackward(p, nullptr));
+    return Name(BiasBackward(p, TestStream()));
   };
   using P = BiasBackwardParams;
   EXPECT_EQ(refused([](P& p) { p.db = nullptr; }), "null pointer: db");

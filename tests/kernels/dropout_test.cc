@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/activation_testing.h"
 
 namespace snug::kernels {
 namespace {
@@ -58,11 +58,45 @@ TEST(DropoutTest, MatchesReference) {
         SCOPED_TRACE(testing::Message() << N << " x " << C);
         Matrix x(N, C, dtype), y(N, C, dtype);
         x.Fill(1);
-        ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.3), nullptr).ok());
+        ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.3), TestStream()).ok());
         ExpectClose(y, Map(y, [&](int64_t i, int64_t c) {
                       return Kept(i, c, C, 0.3) ? x.At(i, c) / 0.7 : 0.0;
                     }));
       }
+    }
+  }
+}
+
+// The mask says which elements were kept, and backward from it gives what drawing again gives.
+TEST(DropoutTest, MaskHoldsTheBitsDrawn) {
+  for (DType dtype : kTypes) {
+    for (int64_t C : {1, 31, 64, 127, 136, 250, 4097}) {
+      SCOPED_TRACE(testing::Message() << C);
+      Matrix x(3, C, dtype), y(3, C, dtype), again(3, C, dtype);
+      CodeRows mask(3, C, 1);
+      x.Fill(8);
+      DropoutParams p = ParamsOf(x, y, 0.4);
+      p.mask = mask.data();
+      p.mask_stride = mask.stride();
+      ASSERT_TRUE(Dropout(p, TestStream()).ok());
+      EXPECT_TRUE(mask.GapsUntouched() && y.GapsUntouched());
+      for (int64_t k = 0; k < 3 * C; ++k) {
+        ASSERT_EQ(mask.At(k / C, k % C), Kept(k / C, k % C, C, 0.4) ? 1 : 0) << k;
+      }
+      ASSERT_TRUE(CodeBackward({.dy = x.data(),
+                                .codes = mask.data(),
+                                .dx = again.data(),
+                                .N = 3,
+                                .C = C,
+                                .dy_stride = x.stride(),
+                                .code_stride = mask.stride(),
+                                .dx_stride = again.stride(),
+                                .dtype = dtype,
+                                .bits = 1,
+                                .slope = {0.0f, static_cast<float>(1.0 / 0.6)}},
+                               TestStream())
+                      .ok());
+      EXPECT_EQ(again.bytes(), y.bytes());
     }
   }
 }
@@ -74,28 +108,31 @@ TEST(DropoutTest, WorksInPlaceAndAccumulates) {
     x.Fill(2);
     sum.Fill(3);
     const Matrix before = sum;
-    ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.5), nullptr).ok());
+    ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.5), TestStream()).ok());
     DropoutParams p = ParamsOf(x, sum, 0.5);
     p.accumulate = true;
-    ASSERT_TRUE(Dropout(p, nullptr).ok());
+    ASSERT_TRUE(Dropout(p, TestStream()).ok());
     ExpectClose(sum, Map(sum, [&](int64_t i, int64_t c) {
                   return before.At(i, c) + (Kept(i, c, 127, 0.5) ? 2.0 * x.At(i, c) : 0.0);
                 }));
-    ASSERT_TRUE(Dropout(ParamsOf(x, x, 0.5), nullptr).ok());
+    ASSERT_TRUE(Dropout(ParamsOf(x, x, 0.5), TestStream()).ok());
     EXPECT_EQ(x.bytes(), y.bytes());
   }
 }
 
-// A million elements: the share that is kept is within five deviations of 1 - rate.
+// A million elements (60,000 emulated): the share that is kept is within five deviations of 1 -
+// rate.
 TEST(DropoutTest, DropsTheShareAskedFor) {
-  Matrix x(1000, 1000), y(1000, 1000);
+  const int64_t N = OnCpu() ? 1000 : 60;
+  const double elements = static_cast<double>(N) * 1000.0;
+  Matrix x(N, 1000), y(N, 1000);
   x.Fill(4);
   for (double rate : {0.0, 0.05, 0.5, 0.9}) {
-    ASSERT_TRUE(Dropout(ParamsOf(x, y, rate), nullptr).ok());
+    ASSERT_TRUE(Dropout(ParamsOf(x, y, rate), TestStream()).ok());
     int64_t kept = 0;
     for (double value : Dense(y)) kept += value != 0.0;
-    EXPECT_NEAR(static_cast<double>(kept) / 1e6, 1.0 - rate,
-                5.0 * std::sqrt(rate * (1.0 - rate) / 1e6) + 1e-9);
+    EXPECT_NEAR(static_cast<double>(kept) / elements, 1.0 - rate,
+                5.0 * std::sqrt(rate * (1.0 - rate) / elements) + 1e-9);
   }
 }
 
@@ -104,11 +141,11 @@ TEST(DropoutTest, EverySiteHasItsOwnMask) {
   Matrix x(1, 4097), y(1, 4097), other(1, 4097);
   x.Fill(5);
   DropoutParams p = ParamsOf(x, y, 0.5);
-  ASSERT_TRUE(Dropout(p, nullptr).ok());
+  ASSERT_TRUE(Dropout(p, TestStream()).ok());
   const auto shared = [&](auto change) {
     DropoutParams q = ParamsOf(x, other, 0.5);
     change(q.site);
-    EXPECT_TRUE(Dropout(q, nullptr).ok());
+    EXPECT_TRUE(Dropout(q, TestStream()).ok());
     int64_t same = 0;
     for (int64_t c = 0; c < 4097; ++c) same += (y.At(0, c) == 0.0) == (other.At(0, c) == 0.0);
     return static_cast<double>(same) / 4097.0;
@@ -126,7 +163,7 @@ TEST(DropoutTest, SameBitsForAllThreadCountsAndInstructionSets) {
     x.Fill(6);
     ExpectSameBitsEveryWay([&] {
       Matrix y(67, 1031, dtype);
-      EXPECT_TRUE(Dropout(ParamsOf(x, y, 0.1), nullptr).ok());
+      EXPECT_TRUE(Dropout(ParamsOf(x, y, 0.1), TestStream()).ok());
       return y.bytes();
     });
   }
@@ -136,14 +173,14 @@ TEST(DropoutTest, SameBitsForAllThreadCountsAndInstructionSets) {
 TEST(DropoutTest, SameBitsHoweverRowsAreDivided) {
   Matrix x(6, 130), all(6, 130), apart(6, 130);
   x.Fill(7);
-  ASSERT_TRUE(Dropout(ParamsOf(x, all, 0.5), nullptr).ok());
+  ASSERT_TRUE(Dropout(ParamsOf(x, all, 0.5), TestStream()).ok());
   for (int64_t first : {0, 2, 4}) {
     DropoutParams p = ParamsOf(x, apart, 0.5);
     p.x = x.row(first);
     p.y = apart.row(first);
     p.N = 2;
     p.first_row = first;
-    ASSERT_TRUE(Dropout(p, nullptr).ok());
+    ASSERT_TRUE(Dropout(p, TestStream()).ok());
   }
   EXPECT_EQ(all.bytes(), apart.bytes());
 }
@@ -152,17 +189,17 @@ TEST(DropoutTest, SameBitsHoweverRowsAreDivided) {
 TEST(DropoutTest, DoesNotHideNan) {
   Matrix x(1, 64), y(1, 64);
   for (int64_t c = 0; c < 64; ++c) x.Set(0, c, std::numeric_limits<double>::quiet_NaN());
-  ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.9), nullptr).ok());
+  ASSERT_TRUE(Dropout(ParamsOf(x, y, 0.9), TestStream()).ok());
   for (int64_t c = 0; c < 64; ++c) EXPECT_TRUE(std::isnan(y.At(0, c)));
 }
 
 TEST(DropoutTest, RefusesBadArguments) {
   Matrix x(2, 31), y(2, 31);
-  const std::vector<uint8_t> before = y.bytes();
+  const Bytes before = y.bytes();
   const auto refused = [&](auto change) {
     DropoutParams p = ParamsOf(x, y, 0.5);
     change(p);
-    return Name(Dropout(p, nullptr));
+    return Name(Dropout(p, TestStream()));
   };
   using P = DropoutParams;
   EXPECT_EQ(refused([](P& p) { p.rate = 1.0; }), "bad value: rate");
@@ -170,6 +207,8 @@ TEST(DropoutTest, RefusesBadArguments) {
   EXPECT_EQ(refused([](P& p) { p.site.op = kMaxRandomOps; }), "bad value: site.op");
   EXPECT_EQ(refused([](P& p) { p.first_row = int64_t{1} << 40; }), "bad shape: N");
   EXPECT_EQ(refused([](P& p) { p.x_stride = 1; }), "bad stride: x_stride");
+  uint8_t byte = 0;
+  EXPECT_EQ(refused([&](P& p) { p.mask = &byte; }), "bad stride: mask_stride");
   EXPECT_EQ(y.bytes(), before);
 }
 

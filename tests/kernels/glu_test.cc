@@ -6,28 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/activation_testing.h"
 
 namespace snug::kernels {
 namespace {
-
-inline constexpr Gate kGates[] = {Gate::kSilu, Gate::kGeluTanh};
-
-double Sigmoid(double z) { return 1.0 / (1.0 + std::exp(-z)); }
-
-// GELU in the form in which papers and transformers write it, not in the kernel's.
-double Activation(Gate gate, double g) {
-  if (gate == Gate::kSilu) return g * Sigmoid(g);
-  return 0.5 * g * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (g + 0.044715 * g * g * g)));
-}
-
-double Slope(Gate gate, double g) {
-  if (gate == Gate::kSilu) return Sigmoid(g) * (1.0 + g * Sigmoid(-g));
-  const double k = std::sqrt(2.0 / M_PI), z = k * (g + 0.044715 * g * g * g);
-  const double one_plus = 2.0 * Sigmoid(2.0 * z);  // 1 + tanh z, without cancellation.
-  const double square = 1.0 / (std::cosh(z) * std::cosh(z));
-  return 0.5 * one_plus + 0.5 * g * square * k * (1.0 + 3.0 * 0.044715 * g * g);
-}
 
 GluForwardParams Forward(Matrix& g, Matrix& u, Matrix& p, Gate gate = Gate::kSilu) {
   return {.g = g.data(),
@@ -58,7 +40,7 @@ GluBackwardParams Backward(Matrix& dp, Matrix& g, Matrix& u, Matrix& dg, Matrix&
           .dtype = g.dtype()};
 }
 
-// Both activations at one size: gates of deviation 8 or 3, so that both tails of the sigmoid are
+// One activation at one size: gates of deviation 8 or 3, so that both tails of the sigmoid are
 // met.
 void ExpectReference(Gate gate, DType dtype, int64_t N, int64_t C) {
   Matrix g(N, C, dtype), u(N, C, dtype), p(N, C, dtype), dp(N, C, dtype), dg(N, C, dtype),
@@ -68,20 +50,19 @@ void ExpectReference(Gate gate, DType dtype, int64_t N, int64_t C) {
   dp.Fill(3);
   GluBackwardParams backward = Backward(dp, g, u, dg, du);
   backward.gate = gate;
-  ASSERT_TRUE(GluForward(Forward(g, u, p, gate), nullptr).ok());
-  ASSERT_TRUE(GluBackward(backward, nullptr).ok());
+  ASSERT_TRUE(GluForward(Forward(g, u, p, gate), TestStream()).ok());
+  ASSERT_TRUE(GluBackward(backward, TestStream()).ok());
   ExpectClose(
-      p, Map(p, [&](int64_t i, int64_t c) { return Activation(gate, g.At(i, c)) * u.At(i, c); }));
-  ExpectClose(du, Map(du, [&](int64_t i, int64_t c) {
-                return dp.At(i, c) * Activation(gate, g.At(i, c));
-              }));
+      p, Map(p, [&](int64_t i, int64_t c) { return ValueIn64(gate, g.At(i, c)) * u.At(i, c); }));
+  ExpectClose(
+      du, Map(du, [&](int64_t i, int64_t c) { return dp.At(i, c) * ValueIn64(gate, g.At(i, c)); }));
   ExpectClose(dg, Map(dg, [&](int64_t i, int64_t c) {
-                return dp.At(i, c) * u.At(i, c) * Slope(gate, g.At(i, c));
+                return dp.At(i, c) * u.At(i, c) * SlopeIn64(gate, g.At(i, c));
               }));
 }
 
 TEST(GluTest, MatchesReference) {
-  for (Gate gate : kGates) {
+  for (Gate gate : kActivations) {
     for (DType dtype : kTypes) {
       for (int64_t N : kHeights) {
         for (int64_t C : kWidths) {
@@ -94,18 +75,18 @@ TEST(GluTest, MatchesReference) {
 }
 
 TEST(GluTest, BackwardMatchesFiniteDifferences) {
-  for (Gate gate : kGates) {
+  for (Gate gate : kActivations) {
     Matrix g(2, 31), u(2, 31), dp(2, 31), dg(2, 31), du(2, 31);
     g.Fill(4, 2.0);
     u.Fill(5);
     dp.Fill(6);
     GluBackwardParams backward = Backward(dp, g, u, dg, du);
     backward.gate = gate;
-    ASSERT_TRUE(GluBackward(backward, nullptr).ok());
+    ASSERT_TRUE(GluBackward(backward, TestStream()).ok());
     const std::vector<double> gates = Dense(g), ups = Dense(u), weights = Dense(dp);
     const auto loss = [&](const std::vector<double>& a, const std::vector<double>& b) {
       double sum = 0.0;
-      for (size_t k = 0; k < a.size(); ++k) sum += weights[k] * Activation(gate, a[k]) * b[k];
+      for (size_t k = 0; k < a.size(); ++k) sum += weights[k] * ValueIn64(gate, a[k]) * b[k];
       return sum;
     };
     EXPECT_LE(RelativeError(dg, FiniteDifferences(gates, [&](auto& v) { return loss(v, ups); })),
@@ -123,11 +104,11 @@ TEST(GluTest, WorksInPlaceOverAnyOperand) {
     g.Fill(7);
     u.Fill(8);
     dp.Fill(9);
-    ASSERT_TRUE(GluForward(Forward(g, u, p), nullptr).ok());
-    ASSERT_TRUE(GluBackward(Backward(dp, g, u, dg, du), nullptr).ok());
+    ASSERT_TRUE(GluForward(Forward(g, u, p), TestStream()).ok());
+    ASSERT_TRUE(GluBackward(Backward(dp, g, u, dg, du), TestStream()).ok());
     for (int over : {0, 1}) {
       Matrix in[] = {g, u};
-      ASSERT_TRUE(GluForward(Forward(in[0], in[1], in[over]), nullptr).ok());
+      ASSERT_TRUE(GluForward(Forward(in[0], in[1], in[over]), TestStream()).ok());
       EXPECT_EQ(in[over].bytes(), p.bytes());
     }
     for (int over_dg : {0, 1, 2}) {
@@ -135,7 +116,8 @@ TEST(GluTest, WorksInPlaceOverAnyOperand) {
         if (over_dg == over_du) continue;
         Matrix in[] = {dp, g, u};
         ASSERT_TRUE(
-            GluBackward(Backward(in[0], in[1], in[2], in[over_dg], in[over_du]), nullptr).ok());
+            GluBackward(Backward(in[0], in[1], in[2], in[over_dg], in[over_du]), TestStream())
+                .ok());
         EXPECT_EQ(in[over_dg].bytes(), dg.bytes());
         EXPECT_EQ(in[over_du].bytes(), du.bytes());
       }
@@ -143,12 +125,12 @@ TEST(GluTest, WorksInPlaceOverAnyOperand) {
     Matrix alone_dg(3, 127, dtype), alone_du(3, 127, dtype);
     GluBackwardParams b = Backward(dp, g, u, alone_dg, alone_du);
     b.du = nullptr;
-    ASSERT_TRUE(GluBackward(b, nullptr).ok());
+    ASSERT_TRUE(GluBackward(b, TestStream()).ok());
     EXPECT_EQ(alone_dg.bytes(), dg.bytes());
     b.du = alone_du.data();
     b.dg = nullptr;
     b.u = nullptr;
-    ASSERT_TRUE(GluBackward(b, nullptr).ok());
+    ASSERT_TRUE(GluBackward(b, TestStream()).ok());
     EXPECT_EQ(alone_du.bytes(), du.bytes());
   }
 }
@@ -156,7 +138,7 @@ TEST(GluTest, WorksInPlaceOverAnyOperand) {
 // Neither tail overflows: activation(-x) is 0, activation(x) is x, and the slopes are 0 and 1, also
 // where x cubed is infinite.
 TEST(GluTest, SaturatesWithoutOverflow) {
-  for (Gate gate : kGates) {
+  for (Gate gate : kActivations) {
     for (double far : {200.0, 1e30}) {
       Matrix g(1, 3), one(1, 3), p(1, 3), dg(1, 3), du(1, 3);
       const double gates[] = {-far, far, std::numeric_limits<double>::quiet_NaN()};
@@ -166,13 +148,15 @@ TEST(GluTest, SaturatesWithoutOverflow) {
       }
       GluBackwardParams backward = Backward(one, g, one, dg, du);
       backward.gate = gate;
-      ASSERT_TRUE(GluForward(Forward(g, one, p, gate), nullptr).ok());
-      ASSERT_TRUE(GluBackward(backward, nullptr).ok());
+      ASSERT_TRUE(GluForward(Forward(g, one, p, gate), TestStream()).ok());
+      ASSERT_TRUE(GluBackward(backward, TestStream()).ok());
       EXPECT_NEAR(p.At(0, 0), 0.0, 1e-36);
       EXPECT_EQ(p.At(0, 1), g.At(0, 1));
       EXPECT_NEAR(dg.At(0, 0), 0.0, 1e-34);
       EXPECT_EQ(dg.At(0, 1), 1.0);
-      EXPECT_TRUE(std::isnan(p.At(0, 2)) && std::isnan(dg.At(0, 2)) && std::isnan(du.At(0, 2)));
+      EXPECT_TRUE(std::isnan(p.At(0, 2)) && std::isnan(du.At(0, 2)));
+      // ReLU's slope there is 0, as that of its mask.
+      EXPECT_EQ(std::isnan(dg.At(0, 2)), gate != Gate::kRelu);
     }
   }
 }
@@ -187,9 +171,9 @@ TEST(GluTest, SameBitsForAllThreadCountsAndInstructionSets) {
       Matrix p(67, 1031, dtype), dg(67, 1031, dtype), du(67, 1031, dtype);
       GluBackwardParams backward = Backward(p, g, u, dg, du);
       backward.gate = gate;
-      EXPECT_TRUE(GluForward(Forward(g, u, p, gate), nullptr).ok());
-      EXPECT_TRUE(GluBackward(backward, nullptr).ok());
-      std::vector<uint8_t> bytes = p.bytes();
+      EXPECT_TRUE(GluForward(Forward(g, u, p, gate), TestStream()).ok());
+      EXPECT_TRUE(GluBackward(backward, TestStream()).ok());
+      Bytes bytes = p.bytes();
       bytes.insert(bytes.end(), dg.bytes().begin(), dg.bytes().end());
       bytes.insert(bytes.end(), du.bytes().begin(), du.bytes().end());
       return bytes;
@@ -197,19 +181,86 @@ TEST(GluTest, SameBitsForAllThreadCountsAndInstructionSets) {
   }
 }
 
+// Forward leaves h(g) and the codes of g; backward needs nothing else of g. Exact in du, in dg the
+// slope of the code (LMBP-5 for the gated form).
+TEST(GluTest, BackwardFromCodesMatchesReference) {
+  for (Gate gate : kActivations) {
+    for (DType dtype : kTypes) {
+      for (int64_t C : kWidths) {
+        SCOPED_TRACE(testing::Message() << static_cast<int>(gate) << ": " << C);
+        Matrix g(3, C, dtype), u(3, C, dtype), p(3, C, dtype), a(3, C, dtype), dp(3, C, dtype),
+            dg(3, C, dtype), du(3, C, dtype);
+        CodeRows codes(3, C, 2);
+        g.Fill(12, 4.0);
+        u.Fill(13);
+        dp.Fill(14);
+        GluForwardParams forward = Forward(g, u, p, gate);
+        forward.a = a.data();
+        forward.a_stride = a.stride();
+        forward.codes = codes.data();
+        forward.code_stride = codes.stride();
+        forward.two_bit = TwoBitOf(gate);
+        ASSERT_TRUE(GluForward(forward, TestStream()).ok());
+        EXPECT_TRUE(codes.GapsUntouched());
+        ExpectClose(a, Map(a, [&](int64_t i, int64_t c) { return ValueIn64(gate, g.At(i, c)); }));
+        GluBackwardParams b = Backward(dp, g, u, dg, du);
+        b.g = nullptr;
+        b.gate = gate;
+        b.codes = codes.data();
+        b.code_stride = codes.stride();
+        b.a = a.data();
+        b.a_stride = a.stride();
+        b.two_bit = forward.two_bit;
+        ASSERT_TRUE(GluBackward(b, TestStream()).ok());
+        ExpectClose(du, Map(du, [&](int64_t i, int64_t c) { return dp.At(i, c) * a.At(i, c); }));
+        ExpectClose(dg, Map(dg, [&](int64_t i, int64_t c) {
+                      const int code = CodeOf(g.At(i, c), forward.two_bit);
+                      return dp.At(i, c) * u.At(i, c) * forward.two_bit.slope[code];
+                    }));
+        b.dg = a.data();  // du over dp, dg over a.
+        b.dg_stride = a.stride();
+        b.du = dp.data();
+        b.du_stride = dp.stride();
+        ASSERT_TRUE(GluBackward(b, TestStream()).ok());
+        EXPECT_EQ(a.bytes(), dg.bytes());
+        EXPECT_EQ(dp.bytes(), du.bytes());
+        Matrix gate_in_place = g;
+        forward.g = forward.a = gate_in_place.data();
+        forward.g_stride = forward.a_stride = gate_in_place.stride();
+        ASSERT_TRUE(GluForward(forward, TestStream()).ok());
+        ExpectClose(gate_in_place,
+                    Map(g, [&](int64_t i, int64_t c) { return ValueIn64(gate, g.At(i, c)); }));
+      }
+    }
+  }
+}
+
 TEST(GluTest, RefusesBadArguments) {
   Matrix g(2, 31), u(2, 31), dp(2, 31), dg(2, 31), du(2, 31);
-  const std::vector<uint8_t> before = dg.bytes();
+  CodeRows codes(2, 31, 2);
+  const Bytes before = dg.bytes();
   const auto refused = [&](auto change) {
     GluBackwardParams p = Backward(dp, g, u, dg, du);
     change(p);
-    return Name(GluBackward(p, nullptr));
+    return Name(GluBackward(p, TestStream()));
   };
   using P = GluBackwardParams;
   EXPECT_EQ(refused([](P& p) { p.u = nullptr; }), "null pointer: u");
   EXPECT_EQ(refused([](P& p) { p.du = p.dg; }), "bad value: du");
   EXPECT_EQ(refused([](P& p) { p.dg_stride = 30; }), "bad stride: dg_stride");
   EXPECT_EQ(refused([](P& p) { p.C = -3; }), "bad shape: C");
+  EXPECT_EQ(refused([](P& p) { p.gate = static_cast<Gate>(9); }), "bad value: gate");
+  EXPECT_EQ(refused([&](P& p) {
+              p.codes = codes.data();
+              p.code_stride = codes.stride();
+            }),
+            "bad value: two_bit");
+  EXPECT_EQ(refused([&](P& p) {
+              p.codes = codes.data();
+              p.code_stride = codes.stride();
+              p.two_bit = kReSilu2;
+            }),
+            "null pointer: a");
   EXPECT_EQ(dg.bytes(), before);
 }
 

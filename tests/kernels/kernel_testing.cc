@@ -9,18 +9,24 @@
 #include <limits>
 #include <random>
 
+#include "kernels/by_type.h"
 #include "kernels/cpu/loops/loops.h"
 
 namespace snug::kernels {
 namespace {
 
 constexpr uint8_t kGap = 0xA5;
+constexpr int64_t kAligned = 16;  // Bytes.
 
 }  // namespace
 
 Matrix::Matrix(int64_t N, int64_t C, DType dtype)
-    : N_(N), C_(C), stride_((C + 5) | 1), offset_(SizeOf(dtype)), dtype_(dtype) {
-  storage_.assign((N * stride_ + 2) * SizeOf(dtype), kGap);
+    : N_(N),
+      C_(C),
+      stride_(C % 8 == 0 ? C + 8 : (C + 5) | 1),
+      offset_(C % 8 == 0 ? kAligned : SizeOf(dtype)),
+      dtype_(dtype) {
+  storage_.assign((N * stride_ + 2) * SizeOf(dtype) + offset_, kGap);
   for (int64_t i = 0; i < N; ++i) {
     for (int64_t c = 0; c < C; ++c) Set(i, c, std::numeric_limits<double>::quiet_NaN());
   }
@@ -36,25 +42,30 @@ Matrix& Matrix::Fill(uint32_t seed, double scale) {
 }
 
 void Matrix::Set(int64_t i, int64_t c, double value) {
-  uint8_t* at = storage_.data() + offset_ + (i * stride_ + c) * SizeOf(dtype_);
-  const float f = static_cast<float>(value);
-  const bf16 h = ToBf16(f);
-  memcpy(at, dtype_ == DType::kF32 ? static_cast<const void*>(&f) : &h, SizeOf(dtype_));
+  WaitForKernels();
+  ByType(dtype_, [&](auto element) {
+    element = Narrow<decltype(element)>(static_cast<float>(value));
+    memcpy(storage_.data() + offset_ + (i * stride_ + c) * SizeOf(dtype_), &element,
+           sizeof(element));
+  });
 }
 
 double Matrix::At(int64_t i, int64_t c) const {
-  const uint8_t* at = storage_.data() + offset_ + (i * stride_ + c) * SizeOf(dtype_);
-  float f;
-  bf16 h;
-  if (dtype_ == DType::kF32) {
-    memcpy(&f, at, sizeof(f));
-    return f;
-  }
-  memcpy(&h, at, sizeof(h));
-  return ToFloat(h);
+  WaitForKernels();
+  return ByType(dtype_, [&](auto element) -> double {
+    memcpy(&element, storage_.data() + offset_ + (i * stride_ + c) * SizeOf(dtype_),
+           sizeof(element));
+    return ToFloat(element);
+  });
+}
+
+const Bytes& Matrix::bytes() const {
+  WaitForKernels();
+  return storage_;
 }
 
 bool Matrix::GapsUntouched() const {
+  WaitForKernels();
   std::vector<bool> used(storage_.size(), false);
   for (int64_t i = 0; i < N_; ++i) {
     const int64_t begin = offset_ + i * stride_ * SizeOf(dtype_);
@@ -87,17 +98,23 @@ double RelativeError(const Matrix& actual, const Reference& expected) {
   return norm == 0.0 ? std::sqrt(error) : std::sqrt(error / norm);
 }
 
+double UnitOf(DType dtype) {
+  constexpr double kUnits[] = {0x1p-24, 0x1p-8, 0x1p-11};
+  return kUnits[static_cast<int>(dtype)];
+}
+
 void ExpectClose(const Matrix& actual, const Reference& expected, double units) {
   ASSERT_EQ(static_cast<int64_t>(expected.size()), actual.N() * actual.C());
   EXPECT_TRUE(actual.GapsUntouched());
-  const double unit = actual.dtype() == DType::kF32 ? 0x1p-24 : 0x1p-8;
+  const double unit = UnitOf(actual.dtype());
+  const double least = actual.dtype() == DType::kF16 ? 0x1p-25 : 0.0;  // Half a subnormal step.
   double largest = 0.0;
   for (double value : expected) largest = std::max(largest, std::abs(value));
   for (int64_t k = 0; k < static_cast<int64_t>(expected.size()); ++k) {
     const int64_t i = k / actual.C(), c = k % actual.C();
     // Negated, so that NaN fails.
     if (!(std::abs(actual.At(i, c) - expected[k]) <=
-          units * unit * std::abs(expected[k]) + 2e-6 * largest)) {
+          units * std::max(unit * std::abs(expected[k]), least) + 2e-6 * largest)) {
       ADD_FAILURE() << "element (" << i << ", " << c << ") of (" << actual.N() << ", " << actual.C()
                     << ") is " << actual.At(i, c) << " instead of " << expected[k];
       return;
@@ -123,19 +140,23 @@ Reference FiniteDifferences(std::vector<double> x,
   return gradient;
 }
 
-void ExpectSameBitsEveryWay(const std::function<std::vector<uint8_t>()>& op) {
+void ExpectSameBitsEveryWay(const std::function<Bytes()>& op) {
+  if (!OnCpu()) {
+    const Bytes first = op(), second = op();
+    EXPECT_TRUE(first == second);
+    return;
+  }
   const Loops& best = BestLoops();
   const int threads_before = omp_get_max_threads();
-  std::vector<uint8_t> first;
-  for (InstructionSet isa :
-       {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512,
-        InstructionSet::kAvx512Bf16}) {
+  Bytes first;
+  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
+                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
     const Loops* loops = LoopsOf(isa);
     if (loops == nullptr) continue;
     UseLoops(*loops);
     for (int threads : {1, 2, 3, 5}) {
       omp_set_num_threads(threads);
-      const std::vector<uint8_t> bytes = op();
+      const Bytes bytes = op();
       if (first.empty()) first = bytes;
       EXPECT_TRUE(bytes == first) << loops->name << ", " << threads << " threads";
     }

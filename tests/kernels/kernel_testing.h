@@ -8,16 +8,18 @@
 #include <vector>
 
 #include "kernels/types.h"
+#include "tests/kernels/device.h"
 
 namespace snug::kernels {
 
-inline constexpr int64_t kWidths[] = {1, 31, 33, 127, 4097};
+inline constexpr int64_t kWidths[] = {1, 31, 33, 64, 127, 2048, 4097};
 inline constexpr int64_t kHeights[] = {1, 3, 33};
-inline constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+inline constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-// N rows of C elements: the first one element off every alignment, rows an odd stride apart, a
-// pattern before, between and after them that nobody may touch. Elements begin as NaN, so that what
-// an op leaves unwritten shows.
+// N rows of C elements: the first one element off every alignment, rows an odd stride apart; where
+// C is a multiple of 8, all rows aligned to 16 bytes, as kernels with wide accesses want them. With
+// a pattern before, between and after them that nobody may touch. Elements begin as NaN, so that
+// what an op leaves unwritten shows.
 class Matrix {
  public:
   Matrix(int64_t N, int64_t C, DType dtype = DType::kF32);
@@ -38,13 +40,16 @@ class Matrix {
 
   bool GapsUntouched() const;
   // All of the memory, gaps included.
-  const std::vector<uint8_t>& bytes() const { return storage_; }
+  const Bytes& bytes() const;
 
  private:
   int64_t N_, C_, stride_, offset_;
   DType dtype_;
-  std::vector<uint8_t> storage_;
+  Bytes storage_;
 };
+
+// Half the distance from 1 to the next number: the relative error of rounding.
+double UnitOf(DType dtype);
 
 // A dense reference result, row by row, in double.
 using Reference = std::vector<double>;
@@ -62,9 +67,9 @@ Reference FiniteDifferences(std::vector<double> x,
                             const std::function<double(const std::vector<double>&)>& f);
 std::vector<double> Dense(const Matrix& m);
 
-// Runs `op` with 1, 2, 3 and 5 threads on every instruction set of this machine; all must give the
-// bytes that the first gives.
-void ExpectSameBitsEveryWay(const std::function<std::vector<uint8_t>()>& op);
+// Runs `op` with 1, 2, 3 and 5 threads on every instruction set of this machine, on CUDA twice; all
+// must give the bytes that the first gives.
+void ExpectSameBitsEveryWay(const std::function<Bytes()>& op);
 
 // "bad stride: x_stride"
 std::string Name(const Error& error);

@@ -2,14 +2,17 @@
 #include "kernels/rows.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cmath>
 
 #include "tests/kernels/kernel_testing.h"
 
 namespace snug::kernels {
 namespace {
 
-const std::vector<int32_t> kIndex = {0, 2, 3, 6};
-const std::vector<int64_t> kWideIndex = {0, 2, 3, 6};
+const SharedVector<int32_t> kIndex = {0, 2, 3, 6};
+const SharedVector<int64_t> kWideIndex = {0, 2, 3, 6};
 
 GatherRowsParams Gather(const Matrix& x, Matrix& y) {
   return {.x = x.data(),
@@ -65,13 +68,13 @@ TEST(GatherRowsTest, CopiesTheRowsNamed) {
     for (int64_t C : kWidths) {
       Matrix x(7, C, dtype), y(4, C, dtype), wide(4, C, dtype);
       x.Fill(1);
-      ASSERT_TRUE(GatherRows(Gather(x, y), nullptr).ok());
+      ASSERT_TRUE(GatherRows(Gather(x, y), TestStream()).ok());
       EXPECT_TRUE(y.GapsUntouched());
       EXPECT_EQ(Dense(y), Map(y, [&](int64_t i, int64_t c) { return x.At(kIndex[i], c); }));
       GatherRowsParams p = Gather(x, wide);
       p.index = kWideIndex.data();
       p.index_type = IndexType::kI64;
-      ASSERT_TRUE(GatherRows(p, nullptr).ok());
+      ASSERT_TRUE(GatherRows(p, TestStream()).ok());
       EXPECT_EQ(wide.bytes(), y.bytes());
     }
   }
@@ -92,16 +95,16 @@ TEST(ScatterRowsTest, WritesTheRowsNamed) {
           added[kIndex[i] * C + c] += x.At(i, c);
         }
       }
-      ASSERT_TRUE(ScatterRows(Scatter(x, y), nullptr).ok());
+      ASSERT_TRUE(ScatterRows(Scatter(x, y), TestStream()).ok());
       EXPECT_EQ(Dense(y), kept);
       ScatterRowsParams p = Scatter(x, y);
       p.zero_others = true;
-      ASSERT_TRUE(ScatterRows(p, nullptr).ok());
+      ASSERT_TRUE(ScatterRows(p, TestStream()).ok());
       EXPECT_EQ(Dense(y), zeroed);
       EXPECT_TRUE(y.GapsUntouched());
       p = Scatter(x, sum);
       p.accumulate = true;
-      ASSERT_TRUE(ScatterRows(p, nullptr).ok());
+      ASSERT_TRUE(ScatterRows(p, TestStream()).ok());
       ExpectClose(sum, added);
     }
   }
@@ -113,34 +116,40 @@ TEST(ScatterRowsTest, ClearsAllWhenNoRowIsNamed) {
   ScatterRowsParams p = Scatter(x, y);
   p.N = 0;
   p.zero_others = true;
-  ASSERT_TRUE(ScatterRows(p, nullptr).ok());
+  ASSERT_TRUE(ScatterRows(p, TestStream()).ok());
   EXPECT_EQ(Dense(y), Reference(3 * 31, 0.0));
 }
 
 TEST(ScatterRowsTest, RefusesIndicesThatMeetOrLeaveTheTable) {
   Matrix x(4, 31), y(7, 31);
   x.Fill(5);
-  const std::vector<uint8_t> before = y.bytes();
+  const Bytes before = y.bytes();
   ScatterRowsParams p = Scatter(x, y);
-  for (const std::vector<int32_t>& bad :
-       {std::vector<int32_t>{0, 2, 2, 6}, {3, 2, 4, 6}, {-1, 2, 4, 6}, {0, 2, 4, 7}}) {
+  // On CUDA nobody looks at indices before a launch.
+  for (const SharedVector<int32_t>& bad :
+       {SharedVector<int32_t>{0, 2, 2, 6}, {3, 2, 4, 6}, {-1, 2, 4, 6}, {0, 2, 4, 7}}) {
     p.index = bad.data();
-    EXPECT_EQ(Name(ScatterRows(p, nullptr)), "bad index: index");
+    if (!OnCpu()) continue;
+    EXPECT_EQ(Name(ScatterRows(p, TestStream())), "bad index: index");
   }
   p = Scatter(x, y);
   p.accumulate = p.zero_others = true;
-  EXPECT_EQ(Name(ScatterRows(p, nullptr)), "bad value: zero_others");
+  EXPECT_EQ(Name(ScatterRows(p, TestStream())), "bad value: zero_others");
   EXPECT_EQ(y.bytes(), before);
 }
 
 TEST(GatherRowsTest, RefusesBadArguments) {
   Matrix x(7, 31), y(4, 31);
   GatherRowsParams p = Gather(x, y);
-  p.x_rows = 6;
-  EXPECT_EQ(Name(GatherRows(p, nullptr)), "bad index: index");
-  p = Gather(x, y);
   p.index = nullptr;
-  EXPECT_EQ(Name(GatherRows(p, nullptr)), "null pointer: index");
+  EXPECT_EQ(Name(GatherRows(p, TestStream())), "null pointer: index");
+  p = Gather(x, y);
+  p.index_type = static_cast<IndexType>(5);
+  EXPECT_EQ(Name(GatherRows(p, TestStream())), "bad dtype: index_type");
+  if (!OnCpu()) return;
+  p = Gather(x, y);
+  p.x_rows = 6;
+  EXPECT_EQ(Name(GatherRows(p, TestStream())), "bad index: index");
 }
 
 TEST(CastRowsTest, ConvertsBothWaysAndCopies) {
@@ -149,7 +158,7 @@ TEST(CastRowsTest, ConvertsBothWaysAndCopies) {
       for (int64_t C : kWidths) {
         Matrix x(3, C, from), y(3, C, to);
         x.Fill(6);
-        ASSERT_TRUE(CastRows(Cast(x, y), nullptr).ok());
+        ASSERT_TRUE(CastRows(Cast(x, y), TestStream()).ok());
         EXPECT_TRUE(y.GapsUntouched());
         Matrix expected(3, C, to);  // Set() rounds as the scalar conversion does.
         for (int64_t k = 0; k < 3 * C; ++k) expected.Set(k / C, k % C, x.At(k / C, k % C));
@@ -159,14 +168,60 @@ TEST(CastRowsTest, ConvertsBothWaysAndCopies) {
   }
 }
 
+// All halves to fp32, and all boundaries between two of them, with the numbers next to them, to
+// halves: as types.h's own conversions. (A GPU has one NaN.)
+TEST(CastRowsTest, ConvertsEveryF16) {
+  SharedVector<f16> halves, rounded;
+  SharedVector<float> wide(0x10000), between;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    halves.push_back({static_cast<uint16_t>(bits)});
+    const float below = ToFloat(halves.back());
+    const float above = (bits & 0x7fff) >= 0x7bff ? std::copysign(65536.0f, below)
+                                                  : ToFloat(f16{static_cast<uint16_t>(bits + 1)});
+    const uint32_t middle = BitsOf((below + above) / 2.0f);
+    for (uint32_t near : {middle - 1, middle, middle + 1}) between.push_back(FloatOfBits(near));
+  }
+  rounded.resize(between.size());
+  CastRowsParams p = {.x = halves.data(),
+                      .y = wide.data(),
+                      .N = 1,
+                      .C = static_cast<int64_t>(wide.size()),
+                      .x_dtype = DType::kF16,
+                      .y_dtype = DType::kF32};
+  ASSERT_TRUE(CastRows(p, TestStream()).ok());
+  p = {.x = between.data(),
+       .y = rounded.data(),
+       .N = 1,
+       .C = static_cast<int64_t>(between.size()),
+       .x_dtype = DType::kF32,
+       .y_dtype = DType::kF16};
+  ASSERT_TRUE(CastRows(p, TestStream()).ok());
+  WaitForKernels();
+  for (size_t i = 0; i < halves.size(); ++i) {
+    const float expected = ToFloat(halves[i]);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(wide[i])) << i;
+    } else {
+      ASSERT_EQ(BitsOf(wide[i]), BitsOf(expected)) << i;
+    }
+  }
+  for (size_t i = 0; i < between.size(); ++i) {
+    if (std::isnan(between[i])) {
+      ASSERT_TRUE(std::isnan(ToFloat(rounded[i]))) << i;
+    } else {
+      ASSERT_EQ(rounded[i].bits, ToF16(between[i]).bits) << between[i];
+    }
+  }
+}
+
 TEST(CastRowsTest, RefusesToChangeTheTypeInPlace) {
   Matrix x(3, 31);
   CastRowsParams p = Cast(x, x);
   p.y_dtype = DType::kBF16;
-  EXPECT_EQ(Name(CastRows(p, nullptr)), "bad dtype: y_dtype");
+  EXPECT_EQ(Name(CastRows(p, TestStream())), "bad dtype: y_dtype");
 }
 
-// All eight combinations of types, with and without a factor.
+// All combinations of types, with and without a factor.
 TEST(AddRowsTest, MatchesReference) {
   for (DType at : kTypes) {
     for (DType bt : kTypes) {
@@ -176,10 +231,10 @@ TEST(AddRowsTest, MatchesReference) {
           a.Fill(7);
           b.Fill(8);
           AddRowsParams p = Add(a, b, y);
-          ASSERT_TRUE(AddRows(p, nullptr).ok());
+          ASSERT_TRUE(AddRows(p, TestStream()).ok());
           ExpectClose(y, Map(y, [&](int64_t i, int64_t c) { return a.At(i, c) + b.At(i, c); }));
           p.scale = -0.3f;
-          ASSERT_TRUE(AddRows(p, nullptr).ok());
+          ASSERT_TRUE(AddRows(p, TestStream()).ok());
           ExpectClose(y, Map(y, [&](int64_t i, int64_t c) {
                         return a.At(i, c) + static_cast<double>(-0.3f) * b.At(i, c);
                       }));
@@ -194,16 +249,46 @@ TEST(AddRowsTest, WorksInPlaceOverEitherOperand) {
     Matrix a(3, 127, dtype), b(3, 127, dtype), y(3, 127, dtype);
     a.Fill(9);
     b.Fill(10);
-    ASSERT_TRUE(AddRows(Add(a, b, y), nullptr).ok());
+    ASSERT_TRUE(AddRows(Add(a, b, y), TestStream()).ok());
     Matrix over_a = a, over_b = b;
-    ASSERT_TRUE(AddRows(Add(over_a, b, over_a), nullptr).ok());
-    ASSERT_TRUE(AddRows(Add(a, over_b, over_b), nullptr).ok());
+    ASSERT_TRUE(AddRows(Add(over_a, b, over_a), TestStream()).ok());
+    ASSERT_TRUE(AddRows(Add(a, over_b, over_b), TestStream()).ok());
     EXPECT_EQ(over_a.bytes(), y.bytes());
     EXPECT_EQ(over_b.bytes(), y.bytes());
     AddRowsParams p = Add(a, b, a);
     p.y_dtype = dtype == DType::kF32 ? DType::kBF16 : DType::kF32;
-    EXPECT_EQ(Name(AddRows(p, nullptr)), "bad dtype: y_dtype");
+    EXPECT_EQ(Name(AddRows(p, TestStream())), "bad dtype: y_dtype");
   }
+}
+
+// Three rows more than 2^31 elements apart, in memory that is there only where it is touched.
+TEST(RowsTest, RowsMayLieFarApart) {
+  if (!OnCpu()) GTEST_SKIP() << "managed memory is never sparse";
+  constexpr int64_t kStride = (int64_t{1} << 31) + 9, kC = 33;
+  constexpr size_t kBytes = (2 * kStride + kC) * sizeof(float);
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  Matrix x(3, kC), gathered(1, kC), back(3, kC);
+  x.Fill(13);
+  CastRowsParams far = Cast(x, back);
+  far.y = memory;
+  far.y_stride = kStride;
+  ASSERT_TRUE(CastRows(far, TestStream()).ok());
+  const int32_t last = 2;
+  GatherRowsParams gather = Gather(x, gathered);
+  gather.x = memory;
+  gather.x_rows = 3;
+  gather.x_stride = kStride;
+  gather.index = &last;
+  ASSERT_TRUE(GatherRows(gather, TestStream()).ok());
+  EXPECT_EQ(Dense(gathered), Map(gathered, [&](int64_t, int64_t c) { return x.At(2, c); }));
+  AddRowsParams sum = Add(x, x, back);
+  sum.b = memory;
+  sum.b_stride = kStride;
+  ASSERT_TRUE(AddRows(sum, TestStream()).ok());
+  EXPECT_EQ(Dense(back), Map(back, [&](int64_t i, int64_t c) { return 2.0 * x.At(i, c); }));
+  munmap(memory, kBytes);
 }
 
 TEST(RowsTest, SameBitsForAllThreadCountsAndInstructionSets) {
@@ -213,9 +298,9 @@ TEST(RowsTest, SameBitsForAllThreadCountsAndInstructionSets) {
     b.Fill(12);
     ExpectSameBitsEveryWay([&] {
       Matrix sum(67, 1031, dtype), cast(67, 1031, dtype);
-      EXPECT_TRUE(AddRows(Add(a, b, sum), nullptr).ok());
-      EXPECT_TRUE(CastRows(Cast(a, cast), nullptr).ok());
-      std::vector<uint8_t> bytes = sum.bytes();
+      EXPECT_TRUE(AddRows(Add(a, b, sum), TestStream()).ok());
+      EXPECT_TRUE(CastRows(Cast(a, cast), TestStream()).ok());
+      Bytes bytes = sum.bytes();
       bytes.insert(bytes.end(), cast.bytes().begin(), cast.bytes().end());
       return bytes;
     });

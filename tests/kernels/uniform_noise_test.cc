@@ -1,3 +1,4 @@
+// Uniform noise: its distribution, and that it is a function of where it is drawn.
 #include "kernels/uniform_noise.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ Matrix Noise(int64_t N, int64_t C, uint64_t seed) {
   Matrix x(N, C);
   for (int64_t i = 0; i < N; ++i)
     for (int64_t c = 0; c < C; ++c) x.Set(i, c, 0.0);
-  EXPECT_TRUE(AddUniformNoise(ParamsOf(x, seed), nullptr).ok());
+  EXPECT_TRUE(AddUniformNoise(ParamsOf(x, seed), TestStream()).ok());
   EXPECT_TRUE(x.GapsUntouched());
   return x;
 }
@@ -64,7 +65,7 @@ TEST(UniformNoiseTest, ItIsAFunctionOfItsSite) {
       for (int64_t c = 0; c < 33; ++c) other.Set(i, c, 0.0);
     UniformNoiseParams params = ParamsOf(other, 7);
     (which == 0 ? params.site.step : which == 1 ? params.site.micro_batch : params.site.op) += 1;
-    ASSERT_TRUE(AddUniformNoise(params, nullptr).ok());
+    ASSERT_TRUE(AddUniformNoise(params, TestStream()).ok());
     EXPECT_NE(other.bytes(), x.bytes()) << which;
   }
 }
@@ -79,9 +80,32 @@ TEST(UniformNoiseTest, ACallOfSomeRowsGivesTheirs) {
     params.x = parts.row(i);
     params.N = 1;
     params.first_row = i;
-    ASSERT_TRUE(AddUniformNoise(params, nullptr).ok());
+    ASSERT_TRUE(AddUniformNoise(params, TestStream()).ok());
   }
   EXPECT_EQ(parts.bytes(), whole.bytes());
+}
+
+// The same bits on every device: word c % 4 of the header's block, whatever the width.
+TEST(UniformNoiseTest, EveryElementHasItsOwnDraw) {
+  for (DType dtype : kTypes) {
+    for (int64_t C : {1, 31, 33, 64, 127, 2048, 4097}) {
+      Matrix x(3, C, dtype);
+      x.Fill(2);
+      const Matrix before = x;
+      UniformNoiseParams params = ParamsOf(x, 7);
+      params.first_row = 5;
+      ASSERT_TRUE(AddUniformNoise(params, TestStream()).ok());
+      Matrix expected = before;  // Set() rounds to the dtype.
+      for (int64_t i = 0; i < 3; ++i) {
+        for (int64_t c = 0; c < C; ++c) {
+          const auto block = static_cast<uint64_t>((5 + i) * ((C + 3) / 4) + c / 4);
+          const float u = ToUniform(RandomBlock(params.site, block).word[c % 4]);
+          expected.Set(i, c, static_cast<float>(before.At(i, c)) + 0.5f * (2.0f * u - 1.0f));
+        }
+      }
+      EXPECT_EQ(x.bytes(), expected.bytes()) << C;
+    }
+  }
 }
 
 TEST(UniformNoiseTest, Bf16IsRoundedOnce) {
@@ -89,7 +113,7 @@ TEST(UniformNoiseTest, Bf16IsRoundedOnce) {
   Matrix x(3, 33, DType::kBF16);
   x.Fill(1);
   const Matrix before = x;
-  ASSERT_TRUE(AddUniformNoise(ParamsOf(x, 7), nullptr).ok());
+  ASSERT_TRUE(AddUniformNoise(ParamsOf(x, 7), TestStream()).ok());
   ExpectClose(x, Map(x, [&](int64_t i, int64_t c) { return before.At(i, c) + noise.At(i, c); }));
 }
 
@@ -97,13 +121,13 @@ TEST(UniformNoiseTest, RefusesWhatItCannotDo) {
   Matrix x(3, 33);
   UniformNoiseParams params = ParamsOf(x, 7);
   params.magnitude = -1.0f;
-  EXPECT_STREQ(AddUniformNoise(params, nullptr).parameter, "magnitude");
+  EXPECT_STREQ(AddUniformNoise(params, TestStream()).parameter, "magnitude");
   params = ParamsOf(x, 7);
   params.x = nullptr;
-  EXPECT_STREQ(AddUniformNoise(params, nullptr).parameter, "x");
+  EXPECT_STREQ(AddUniformNoise(params, TestStream()).parameter, "x");
   params = ParamsOf(x, 7);
   params.first_row = -1;
-  EXPECT_STREQ(AddUniformNoise(params, nullptr).parameter, "first_row");
+  EXPECT_STREQ(AddUniformNoise(params, TestStream()).parameter, "first_row");
 }
 
 }  // namespace

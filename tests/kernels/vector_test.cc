@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
+#include "kernels/cpu/loops/dynamic_code.h"
 #include "kernels/cpu/loops/exp.h"
 #include "kernels/cpu/loops/tanh.h"
 
@@ -89,6 +91,59 @@ TEST(StoreTest, RoundsToBf16AsTheScalarConversionDoes) {
       ASSERT_EQ(stored[7].bits, ToBf16(x).bits) << std::hex << low;
     }
   }
+}
+
+TEST(LoadTest, WidensEveryF16AsTheScalarConversionDoes) {
+  for (uint32_t first = 0; first < 0x10000; first += kLanes) {
+    f16 halves[kLanes];
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      halves[lane].bits = static_cast<uint16_t>(first + lane);
+    }
+    const F32x16 wide = Load(halves, Whole{});
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      ASSERT_EQ(BitsOf(wide[lane]), BitsOf(ToFloat(halves[lane]))) << std::hex << first + lane;
+    }
+  }
+}
+
+// Every boundary between two halves, the numbers next to it, and every 4099th fp32, NaN too.
+TEST(StoreTest, RoundsToF16AsTheScalarConversionDoes) {
+  const auto check = [](uint32_t bits) {
+    f16 stored[kLanes];
+    Store(stored, Splat(FloatOfBits(bits)), Whole{});
+    ASSERT_EQ(stored[7].bits, ToF16(FloatOfBits(bits)).bits) << std::hex << bits;
+  };
+  for (uint32_t half = 0; half < 0x7c00; ++half) {
+    const float below = ToFloat(f16{static_cast<uint16_t>(half)});
+    const float above = half == 0x7bff ? 65536.0f : ToFloat(f16{static_cast<uint16_t>(half + 1)});
+    const uint32_t middle = BitsOf((below + above) / 2.0f);
+    for (uint32_t near : {middle - 1, middle, middle + 1}) {
+      check(near);
+      check(near | 0x80000000u);
+    }
+  }
+  for (uint64_t bits = 0; bits < 0x100000000u; bits += 4099) check(static_cast<uint32_t>(bits));
+}
+
+// The lanes' codes of dynamic 8-bit numbers are those of the scalar function, all of them.
+template <bool kSigned>
+void CheckCodes() {
+  const DynamicEdges edges = MakeDynamicEdges(kSigned);
+  std::set<int> seen;
+  for (uint32_t bits = 0; bits <= 0x3f800000u; bits += 1009) {
+    const float x = FloatOfBits(bits);
+    for (float value : {x, -x}) {
+      if (!kSigned && value < 0.0f) continue;
+      const int code = DynamicCode<kSigned>(edges, value);
+      ASSERT_EQ(CodeLanes<kSigned>(edges, Splat(value))[9], code) << value;
+      seen.insert(code);
+    }
+  }
+  EXPECT_EQ(seen.size(), 256u);
+}
+TEST(CodeLanesTest, AreTheScalarFunctions) {
+  CheckCodes<true>();
+  CheckCodes<false>();
 }
 
 // A part loads and stores its lanes alone; the others are zero, or what was asked for.

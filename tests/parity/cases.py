@@ -97,6 +97,11 @@ OPTION_CASES = (
         options={"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True},
     ),
 )
+HEADS = ("lm_head", "embed_tokens", "v_proj")
+ADAPTED_HEADS = Case("adapted-head-and-embedding", ONE_KV_HEAD, HEADS, batch=3, seed=36)
+UNTIED_GEMMA = models.Shape(family="gemma2", window=7)
+ADAPTED_GEMMA = Case("adapted-heads-of-gemma", UNTIED_GEMMA, HEADS, rslora=True, seed=37)
+OPTION_CASES += (ADAPTED_HEADS, ADAPTED_GEMMA)
 BF16_CASES = (
     Case("lora-bf16-one-kv-head", ONE_KV_HEAD, "all-linear", bf16=True, spelling=4, seed=21),
     Case("lora-bf16-llama3-tied", LLAMA3, "all-linear", bf16=True, batch=12, seed=22),
@@ -109,6 +114,7 @@ BF16_CASES = (
         seed=26,
         options={"modules_to_save": ["lm_head", "norm"]},
     ),
+    Case("lora-bf16-heads", PLAIN, HEADS, bf16=True, seed=27),
     Case("full-bf16-plain", PLAIN, bf16=True, scheduler="linear", seed=24),
     Case("full-bf16-llama3-tied", LLAMA3, bf16=True, batch=12, seed=25),
 )

@@ -171,6 +171,8 @@ def key_of(name):
     """The key in our files of a torch parameter: PEFT's without the adapter's name."""
     for part in (".lora_A", ".lora_B"):
         name = name.replace(f"{part}.default.", f"{part}.")
+    for part in (".lora_embedding_A", ".lora_embedding_B"):
+        name = name.replace(f"{part}.default", part)
     return name.replace(".modules_to_save.default.", ".")
 
 
@@ -222,13 +224,18 @@ def _optimizer(parameters, settings):
 
 
 def masters_of(parameters):
-    """fp32 copies for the optimizer to change."""
-    return {key: torch.nn.Parameter(p.detach().float()) for key, p in parameters.items()}
+    """fp32 copies for the optimizer to change, of an exact model float64."""
+    copies = {
+        key: p.detach().to(torch.promote_types(p.dtype, torch.float32), copy=True)
+        for key, p in parameters.items()
+    }
+    return {key: torch.nn.Parameter(copy) for key, copy in copies.items()}
 
 
 def train(model, steps, settings, masters=False):
     """Runs the loop. `steps`: per step a list of micro-batches, each a list of rows. `masters`: the
-    optimizer changes fp32 copies, of which the model's weights are rounded after each step."""
+    optimizer changes wider copies, of which the model's weights are rounded to bf16 after each
+    step, in an exact model too: what is left is the error of computing."""
     parameters = trainable(model)
     changed = masters_of(parameters) if masters else parameters
     optimizer, schedule = _optimizer(changed, settings)
@@ -251,10 +258,10 @@ def train(model, steps, settings, masters=False):
 
 def _move_gradients(parameters, masters):
     for key, p in parameters.items():
-        masters[key].grad, p.grad = p.grad.float(), None
+        masters[key].grad, p.grad = p.grad.to(masters[key].dtype), None
 
 
 def _round(masters, parameters):
     with torch.no_grad():
         for key, master in masters.items():
-            parameters[key].copy_(master)
+            parameters[key].copy_(master.to(torch.bfloat16))

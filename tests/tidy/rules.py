@@ -60,6 +60,10 @@ FORBIDDEN_LIBRARIES = {
     "client": ("torch", "CUDA"),
     "proto": ("torch", "CUDA"),
 }
+# Device code has no branches for who compiles it: what the emulation of CUDA runs is what nvcc
+# compiles.
+DEVICE_CODE = re.compile(r"^kernels/.*\.cuh?$")
+BRANCH = re.compile(r"^\s*#\s*(if|ifdef|elif|else)\b|cuda_on_cpu|emulat", re.IGNORECASE)
 # Names that stand in a few places only: (pattern, where they may, what it is). Tests may name all
 # but the last two.
 CONFINED = (
@@ -155,6 +159,16 @@ def names_stay_in_their_places(tree):
                     yield Finding(path, number, "place", f"{name} must not be named here")
 
 
+def device_code_has_no_branches(tree):
+    for path, text in tree.cpp.items():
+        if not DEVICE_CODE.match(path):
+            continue
+        for number, line in enumerate(source.without_comments(text).splitlines(), 1):
+            if BRANCH.search(line):
+                message = f"{line.strip()}: the same code for nvcc and for the emulation"
+                yield Finding(path, number, "device", message)
+
+
 def files_are_short(tree):
     for path, text in tree.code.items():
         lines = text.splitlines()
@@ -221,6 +235,7 @@ RULES = (
     libraries_stay_in_their_folders,
     torch_and_protobuf_never_meet,
     names_stay_in_their_places,
+    device_code_has_no_branches,
     files_are_short,
     functions_are_short,
     top_level_is_small,

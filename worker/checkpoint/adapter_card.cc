@@ -22,7 +22,9 @@ using nlohmann::ordered_json;
 constexpr char kPeftVersion[] = "0.21.2";  // Whose format this is.
 constexpr char kDown[] = ".lora_A.weight";
 constexpr char kUp[] = ".lora_B.weight";
-constexpr char kWhole[] = ".weight";
+constexpr char kEmbeddingDown[] = ".lora_embedding_A";
+constexpr char kEmbeddingUp[] = ".lora_embedding_B";
+constexpr char kWhole[] = ".weight", kBias[] = ".bias";
 
 struct Halves {
   int64_t down_rank = 0;  // 0: not there.
@@ -74,23 +76,28 @@ int64_t AdapterContents::largest_rank() const {
 
 absl::StatusOr<AdapterContents> ContentsOf(const std::vector<TensorBytes>& adapter) {
   std::map<std::string, Halves> modules;
+  std::set<std::string> saved;  // A weight and its bias are of one module.
   AdapterContents contents;
   for (const TensorBytes& tensor : adapter) {
     absl::string_view path = tensor.key;
     const bool named = absl::ConsumePrefix(&path, program::kAdapterPrefix);
-    const bool down = absl::ConsumeSuffix(&path, kDown);
-    if (named && !path.empty() && (down || absl::ConsumeSuffix(&path, kUp))) {
+    const bool down =
+        absl::ConsumeSuffix(&path, kDown) || absl::ConsumeSuffix(&path, kEmbeddingDown);
+    if (named && !path.empty() &&
+        (down || absl::ConsumeSuffix(&path, kUp) || absl::ConsumeSuffix(&path, kEmbeddingUp))) {
       Halves& halves = modules[std::string(path)];
       ASSIGN_OR_RETURN((down ? halves.down_rank : halves.up_rank), RankOf(tensor, down));
       continue;
     }
-    if (!named || path.empty() || !absl::ConsumeSuffix(&path, kWhole)) {
+    if (!named || path.empty() ||
+        !(absl::ConsumeSuffix(&path, kWhole) || absl::ConsumeSuffix(&path, kBias))) {
       return absl::InvalidArgumentError(absl::StrCat(
           program::Quote(tensor.key), " is no key of a PEFT adapter: ", program::kAdapterPrefix,
-          "...", kDown, " or ", kUp, ", or the path of a module's ", kWhole));
+          "...", kDown, " or ", kUp, ", or the path of a module's ", kWhole, " or ", kBias));
     }
-    contents.saved.emplace_back(path);
+    saved.emplace(path);
   }
+  contents.saved.assign(saved.begin(), saved.end());
   for (const auto& [path, halves] : modules) {
     const auto& [down, up] = halves;
     if (down == 0 || up == 0) {
@@ -205,6 +212,17 @@ absl::StatusOr<std::string> AdapterConfigText(const ExportOptions& options,
   return JsonText(config, kIndent);
 }
 
+namespace {
+
+// The line of code without which the base is too small.
+std::string ResizeText(const ExportOptions& options) {
+  if (options.vocabulary == 0) return "";
+  return absl::StrCat("base.resize_token_embeddings(", options.vocabulary,
+                      ")  # for added tokens; the tokenizer here has them\n");
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
                                               const AdapterContents& contents,
                                               const std::vector<ReaderReport>& readers) {
@@ -225,7 +243,7 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
       OptionsText(lora, contents),
       "\n- weights in fp32; `metrics.jsonl` has the training's losses\n\n",
       "```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n",
-      "base = AutoModelForCausalLM.from_pretrained(BASE)\n",
+      "base = AutoModelForCausalLM.from_pretrained(BASE)\n", ResizeText(options),
       "model = PeftModel.from_pretrained(base, THIS_FOLDER)\n```\n\n", "### Where it loads\n\n",
       CompatibilityTable(readers), "\n### Framework versions\n\n- PEFT ", kPeftVersion, "\n");
 }

@@ -49,10 +49,14 @@ absl::Status CopyIfPresent(const std::string& model_dir, const std::string& fold
 
 absl::Status CopyTokenizerFiles(const std::string& model_dir, const std::string& data_dir,
                                 const std::string& folder) {
-  for (const char* name : kTokenizerFiles) RETURN_IF_ERROR(CopyIfPresent(model_dir, folder, name));
-  std::error_code ignored;
-  const bool own = !data_dir.empty() && fs::exists(data_dir + "/" + kChatTemplate, ignored);
-  RETURN_IF_ERROR(CopyIfPresent(own ? data_dir : model_dir, folder, kChatTemplate));
+  const auto source = [&](const char* name) {
+    std::error_code ignored;
+    return !data_dir.empty() && fs::exists(data_dir + "/" + name, ignored) ? data_dir : model_dir;
+  };
+  for (const char* name : kTokenizerFiles) {
+    RETURN_IF_ERROR(CopyIfPresent(source(name), folder, name));
+  }
+  RETURN_IF_ERROR(CopyIfPresent(source(kChatTemplate), folder, kChatTemplate));
   const std::string templates = absl::StrCat(model_dir, "/", kMoreTemplates);
   std::error_code error;
   if (!fs::is_directory(templates, error)) return absl::OkStatus();

@@ -9,8 +9,8 @@
 
 namespace snug::checkpoint {
 
-// Those that `model_dir` has. A chat template in `data_dir`, where the prepared dataset lies, is
-// the one that the job was trained with and comes before the base's; may be empty.
+// Those that `model_dir` has. A chat template or a tokenizer in `data_dir`, where the prepared
+// dataset lies, is the one that the job was trained with and comes before the base's; may be empty.
 absl::Status CopyTokenizerFiles(const std::string& model_dir, const std::string& data_dir,
                                 const std::string& folder);
 

@@ -23,9 +23,6 @@ std::vector<std::string> BeyondPairs(const program::LoraConfig& lora,
     reasons.push_back(absl::StrCat("modules_to_save is not null (", contents.saved.size(),
                                    " modules trained whole)"));
   }
-  if (contents.adapted.contains(program::kEmbeddingPath)) {
-    reasons.push_back("embed_tokens has an adapter");
-  }
   if (!lora.rank_pattern.empty() || !lora.alpha_pattern.empty()) {
     reasons.push_back(
         "it scales every module by lora_alpha and r, not by rank_pattern and alpha_pattern");
@@ -33,10 +30,33 @@ std::vector<std::string> BeyondPairs(const program::LoraConfig& lora,
   return reasons;
 }
 
-ReaderReport Peft(int64_t all) { return {"PEFT", true, all, all, ""}; }
+// vLLM takes adapters of these two in the families whose class says so: Llama's and those that are
+// made of it.
+std::vector<std::string> EndsBeyondVllm(const AdapterContents& contents,
+                                        const std::string& model_type) {
+  std::vector<std::string> reasons;
+  if (model_type == "llama" || model_type == "mistral" || model_type == "phi3") return reasons;
+  for (const char* module : {program::kEmbeddingPath, program::kHeadPath}) {
+    if (!contents.adapted.contains(module)) continue;
+    reasons.push_back(absl::StrCat("it takes no adapter of ", module, " in ", model_type));
+  }
+  return reasons;
+}
 
-ReaderReport Vllm(const program::LoraConfig& lora, const AdapterContents& contents, int64_t all) {
+int64_t ModulesOf(const AdapterContents& contents) {
+  return static_cast<int64_t>(contents.adapted.size() + contents.saved.size());
+}
+
+ReaderReport Peft(const AdapterContents& contents) {
+  return {"PEFT", true, ModulesOf(contents), ModulesOf(contents), ""};
+}
+
+ReaderReport Vllm(const program::LoraConfig& lora, const AdapterContents& contents,
+                  const std::string& model_type) {
+  const int64_t all = ModulesOf(contents);
   std::vector<std::string> reasons = BeyondPairs(lora, contents);
+  for (std::string& reason : EndsBeyondVllm(contents, model_type))
+    reasons.push_back(std::move(reason));
   const int64_t rank = contents.largest_rank();
   const auto* limit = std::lower_bound(std::begin(kVllmRanks), std::end(kVllmRanks), rank);
   if (limit == std::end(kVllmRanks))
@@ -47,8 +67,11 @@ ReaderReport Vllm(const program::LoraConfig& lora, const AdapterContents& conten
           by_default ? "" : absl::StrCat("start it with --max-lora-rank ", *limit)};
 }
 
-ReaderReport Lorax(const program::LoraConfig& lora, const AdapterContents& contents, int64_t all) {
-  const std::vector<std::string> reasons = BeyondPairs(lora, contents);
+ReaderReport Lorax(const program::LoraConfig& lora, const AdapterContents& contents) {
+  const int64_t all = ModulesOf(contents);
+  std::vector<std::string> reasons = BeyondPairs(lora, contents);
+  if (contents.adapted.contains(program::kEmbeddingPath))
+    reasons.push_back("embed_tokens has an adapter");
   if (!reasons.empty()) return {"LoRAX", false, 0, all, absl::StrJoin(reasons, "; ") + kMerge};
   return {"LoRAX", true, all, all, ""};
 }
@@ -56,9 +79,9 @@ ReaderReport Lorax(const program::LoraConfig& lora, const AdapterContents& conte
 }  // namespace
 
 std::vector<ReaderReport> ReadersOf(const program::LoraConfig& lora,
-                                    const AdapterContents& contents) {
-  const auto all = static_cast<int64_t>(contents.adapted.size() + contents.saved.size());
-  return {Peft(all), Vllm(lora, contents, all), Lorax(lora, contents, all)};
+                                    const AdapterContents& contents,
+                                    const std::string& model_type) {
+  return {Peft(contents), Vllm(lora, contents, model_type), Lorax(lora, contents)};
 }
 
 absl::StatusOr<std::string> CompatibilityText(const std::vector<ReaderReport>& reports) {

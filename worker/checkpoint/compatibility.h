@@ -23,8 +23,9 @@ struct ReaderReport {
   std::string notes;       // What it needs, or why it does not load it; may be empty.
 };
 
+// `model_type`: of the base's config.json.
 std::vector<ReaderReport> ReadersOf(const program::LoraConfig& lora,
-                                    const AdapterContents& contents);
+                                    const AdapterContents& contents, const std::string& model_type);
 
 // compatibility.json, and the lines of README.md.
 absl::StatusOr<std::string> CompatibilityText(const std::vector<ReaderReport>& reports);

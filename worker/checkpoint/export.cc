@@ -9,11 +9,11 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/carried_files.h"
+#include "worker/checkpoint/config_json.h"
 #include "worker/checkpoint/json_text.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/checkpoint/safetensors_writer.h"
-#include "worker/program/json.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -51,7 +51,7 @@ absl::Status FillAdapter(const std::string& folder, const ExportOptions& options
   ASSIGN_OR_RETURN(const AdapterContents contents, ContentsOf(adapter));
   ASSIGN_OR_RETURN(const std::string config,
                    AdapterConfigText(options, contents, base.tied_embeddings));
-  const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents);
+  const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents, base.model_type);
   ASSIGN_OR_RETURN(const std::string readme, AdapterReadmeText(options, contents, readers));
   ASSIGN_OR_RETURN(const std::string compatibility, CompatibilityText(readers));
   const std::vector<TensorBytes> written = base.tied_embeddings ? WithTiedHead(adapter) : adapter;
@@ -61,24 +61,6 @@ absl::Status FillAdapter(const std::string& folder, const ExportOptions& options
   RETURN_IF_ERROR(WriteText(folder, "compatibility.json", compatibility + "\n"));
   RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, options.data_dir, folder));
   return CopyMetrics(options, folder);
-}
-
-// The base's config.json, member by member in its order; the dtype says what the weights beside it
-// have, under the name that the file uses: torch_dtype before transformers 5, dtype since.
-absl::StatusOr<ordered_json> ConfigOfExport(const std::string& model_dir,
-                                            const std::string& dtype) {
-  const std::string path = model_dir + "/config.json";
-  // For its limits and its errors; it does not keep the order.
-  RETURN_IF_ERROR(program::ReadJsonFile(path, {}).status());
-  ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path, Links::kFollow));
-  std::string text(file.bytes(), '\0');
-  RETURN_IF_ERROR(file.Read(0, file.bytes(), text.data()));
-  ordered_json config = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) return absl::InvalidArgumentError(path + ": not a JSON object");
-  for (const char* name : {"dtype", "torch_dtype"}) {
-    if (config.contains(name)) config[name] = dtype == "F32" ? "float32" : "bfloat16";
-  }
-  return config;
 }
 
 bool IsTied(const ordered_json& config) {
@@ -102,7 +84,8 @@ absl::Status FillModel(const std::string& folder, const ExportOptions& options,
                        const std::vector<TensorBytes>& weights) {
   RETURN_IF_ERROR(CheckOneDType(weights));
   ASSIGN_OR_RETURN(const ordered_json config,
-                   ConfigOfExport(options.model_dir, weights.front().dtype));
+                   ConfigOfExport(options.model_dir, {.dtype = weights.front().dtype,
+                                                      .vocabulary = options.vocabulary}));
   ASSIGN_OR_RETURN(const std::string config_text, JsonText(config, kIndent));
   std::vector<TensorBytes> written;
   for (const TensorBytes& tensor : weights) {

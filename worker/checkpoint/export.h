@@ -15,9 +15,10 @@ namespace snug::checkpoint {
 struct ExportOptions {
   std::string model_dir;  // The base: config.json, generation_config.json and tokenizer files are
                           // carried along.
-  std::string data_dir;   // The prepared dataset: a chat template in it replaces the base's.
+  std::string data_dir;   // The prepared dataset: what it has of these files replaces the base's.
   std::string base_model_name;  // For adapter_config.json.
   program::LoraConfig lora;     // Adapter export only.
+  int64_t vocabulary = 0;       // Where tokens were added: with them. 0: the base's.
   std::string metrics_file;     // Copied to metrics.jsonl.
   std::string display_name;     // For README.md of an adapter; may be empty.
 };
@@ -28,6 +29,11 @@ absl::Status ExportAdapter(const std::string& output, const ExportOptions& optio
                            const std::vector<TensorBytes>& adapter);
 absl::Status ExportModel(const std::string& output, const ExportOptions& options,
                          const std::vector<TensorBytes>& weights);
+
+// Before anything is trained: what ExportAdapter would write leads back to `program`. Looks at keys
+// and shapes alone.
+absl::Status CheckExport(const ExportOptions& options, const std::vector<TensorBytes>& adapter,
+                         const program::Program& program);
 
 // The exported files hold exactly the program's adapter or base parameters, with their shapes, all
 // finite.

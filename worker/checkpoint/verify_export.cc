@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
+#include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/export.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/read_file.h"
@@ -69,7 +70,7 @@ std::vector<std::string> Fingerprint(const program::Program& program) {
   }
   for (const program::Block& block : program.blocks) {
     for (const program::Op& op : program.types[block.type].ops) {
-      if (op.code != program::OpCode::kLoraLinear) continue;
+      if (op.attributes.rank == 0) continue;  // Not adapted.
       lines.push_back(
           absl::StrCat(op.name, " of layer ", block.layer, " with scale ", op.attributes.scale));
     }
@@ -79,8 +80,8 @@ std::vector<std::string> Fingerprint(const program::Program& program) {
 
 // An adapter that PEFT would load and not apply, wholly or in part, or with another scale, must not
 // leave the house: its config alone must lead to the very adapter that was trained.
-absl::Status CheckAdapterConfig(const std::string& path, const program::Program& program) {
-  ASSIGN_OR_RETURN(const program::AdapterConfig config, program::ReadAdapterConfig(path));
+absl::Status CheckAdapterConfig(const program::AdapterConfig& config, const std::string& path,
+                                const program::Program& program) {
   const program::TrainingMode mode = {
       .lora = true, .adapter = config.lora, .compute = program.compute};
   const auto wrong = [&path](const std::string& what) {
@@ -108,7 +109,9 @@ absl::Status VerifyAdapter(const std::string& folder, const program::Program& pr
     expected[absl::StrCat(program::kAdapterPrefix, program::kHeadKey)] = tied->second;
   }
   RETURN_IF_ERROR(CheckTensors(path, index, expected));
-  return CheckAdapterConfig(folder + "/adapter_config.json", program);
+  const std::string config_path = folder + "/adapter_config.json";
+  ASSIGN_OR_RETURN(const program::AdapterConfig config, program::ReadAdapterConfig(config_path));
+  return CheckAdapterConfig(config, config_path, program);
 }
 
 absl::Status VerifyModel(const std::string& folder, const program::Program& program,
@@ -124,6 +127,16 @@ absl::Status VerifyModel(const std::string& folder, const program::Program& prog
 }
 
 }  // namespace
+
+absl::Status CheckExport(const ExportOptions& options, const std::vector<TensorBytes>& adapter,
+                         const program::Program& program) {
+  const std::string path = "the adapter_config.json of the job's result";
+  ASSIGN_OR_RETURN(const AdapterContents contents, ContentsOf(adapter));
+  ASSIGN_OR_RETURN(const std::string text,
+                   AdapterConfigText(options, contents, program.config.tied_embeddings));
+  ASSIGN_OR_RETURN(const program::AdapterConfig config, program::ParseAdapterConfig(text, path));
+  return CheckAdapterConfig(config, path, program);
+}
 
 absl::Status VerifyExport(const std::string& folder, const program::Program& program) {
   DTypes adapter, model;

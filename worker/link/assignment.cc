@@ -51,6 +51,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.model_dir = from.spec().model();
   to.base_model_name =
       from.base_model_name().empty() ? from.spec().model() : from.base_model_name();
+  to.added_tokens = {from.spec().added_tokens().begin(), from.spec().added_tokens().end()};
   to.mode = ModeFrom(from.spec());
   to.init_adapter = from.spec().lora().init_adapter();
   to.merge = from.spec().merge();

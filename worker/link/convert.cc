@@ -111,6 +111,7 @@ v1::JobOutput OutputTo(const train::AttemptResult& from) {
   v1::JobOutput to;
   to.set_loss(from.verified_loss);
   if (from.merged_loss.has_value()) to.set_merged_loss(*from.merged_loss);
+  to.set_merge_error(from.merge_error);
   for (const checkpoint::ReaderReport& report : from.readers) {
     v1::ReaderReport& reader = *to.add_readers();
     reader.set_reader(report.reader);

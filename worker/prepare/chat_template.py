@@ -14,7 +14,7 @@ import jinja2
 import jinja2.ext
 import jinja2.nodes
 import jinja2.sandbox
-from errors import PrepareError
+from errors import PrepareError, bad_row
 
 MARKERS = re.compile(r"\{%-?\s*generation\s*-?%\}")
 # Names under which datasets hold a message's reasoning. Templates read the first, or (gpt-oss) the
@@ -40,7 +40,8 @@ class ChatTemplate:
         self._tracker = environment.extensions[_Generation.identifier]
         try:
             self._template = environment.from_string(text)
-        except (jinja2.TemplateError, RecursionError) as error:
+        except (jinja2.TemplateError, RecursionError, SyntaxError, ValueError) as error:
+            # The last two are Python's, of what Jinja makes: loops too deep, numbers too long.
             message = f"the chat template ({source}) is not Jinja: {error}"
             raise PrepareError("BAD_CHAT_TEMPLATE", message, field="chat_template") from error
 
@@ -62,6 +63,10 @@ class ChatTemplate:
             raise
         except Exception as error:  # Whatever a stranger's program may do wrong.
             raise TemplateFailed(str(error) or type(error).__name__) from error
+
+    def refusal(self, row, error):
+        """The PrepareError of a row for which render() failed."""
+        return bad_row(row, f"the chat template ({self.source}) refuses this row: {error}")
 
     def _strftime_now(self, format):
         self.prints_date = True

@@ -5,12 +5,9 @@ answers not, rows cut off, rows twice, a chat template whose turns end in a toke
 does not stop at. Nothing here changes a row.
 """
 
-import array
 import collections
-import hashlib
 
 FEW_TRAINED = 0.01  # Share of trained tokens below which the mask is more likely wrong than right.
-DIGEST_BYTES = 16
 
 
 class Checks:
@@ -19,8 +16,9 @@ class Checks:
     def __init__(self, model, options):
         self._model, self._options = model, options
         self.counts = collections.Counter()
-        self._digests = set()
+        self._digests = collections.Counter()  # of whole rows
         self._unused = set()
+        self._new_ids = set(model.new_ids)  # Of added tokens, until a row has them.
         self._turn_ends = collections.Counter()  # token id, or None -> rows of chat
         self._decoded = {}
 
@@ -33,13 +31,15 @@ class Checks:
             self._model.max_positions or example.whole_tokens
         )
         trained = [token for token, weight in zip(ids, weights) if weight]
-        if not trained:
-            counts["untrained_rows"] += 1
-            return
-        stops = self._model.stop_ids
         cut = example.whole_tokens - len(ids)
         counts["truncated_rows"] += cut > 0
         counts["truncated_tokens"] += cut
+        if not trained:
+            counts["untrained_rows"] += 1
+            counts["cut_off_rows"] += example.trains
+            return
+        stops = self._model.stop_ids
+        self._new_ids.difference_update(ids)
         counts["tokens"] += len(ids)
         counts["trained_tokens"] += len(trained)
         counts["border_rows"] += example.border_moved
@@ -49,13 +49,14 @@ class Checks:
             token in stops and before and not weight
             for token, weight, before in zip(ids[1:], weights[1:], weights)
         )
-        counts["duplicate_rows"] += self._seen(ids, weights)
+        counts["duplicate_rows"] += example.digest in self._digests
+        self._digests[example.digest] += 1
         if example.is_chat and not cut:
             self._turn_ends[self._turn_end(ids, weights)] += 1
 
     def shared_with(self, other):
-        """Different rows that both hold."""
-        return len(self._digests & other._digests)
+        """Rows of the other that are the same as a row of this."""
+        return sum(rows for digest, rows in other._digests.items() if digest in self._digests)
 
     def about(self):
         """Fields of snug.v1.DatasetSummary."""
@@ -105,7 +106,7 @@ class Checks:
         if share < FEW_TRAINED:
             yield f"only {100 * share:.2f} % of the tokens are trained: is the mask what you meant?"
         texts = {
-            "untrained_rows": "have no trained token and were left out",
+            "untrained_rows": "have no trained token and were left out" + self._cut_off(),
             "truncated_rows": f"are longer than max_seq_length ({limit} tokens) and lost their "
             f"end, {counts['truncated_tokens']} tokens in all",
             "rows_longer_than_model": f"are longer than the model's {self._model.max_positions} "
@@ -118,15 +119,15 @@ class Checks:
         for name, text in texts.items():
             if counts[name]:
                 yield f"{counts[name]} rows {text}"
+        if self._new_ids:
+            never = ", ".join(repr(self._text(token)) for token in sorted(self._new_ids))
+            yield f"added tokens that no row has, so that nothing is learned of them: {never}"
         if self._unused:
             yield "keys that are not used: " + ", ".join(sorted(self._unused))
 
-    def _seen(self, ids, weights):
-        digest = hashlib.blake2b(array.array("i", ids), digest_size=DIGEST_BYTES)
-        digest.update(array.array("f", weights))
-        before = len(self._digests)
-        self._digests.add(digest.digest())
-        return len(self._digests) == before
+    def _cut_off(self):
+        rows = self.counts["cut_off_rows"]
+        return f" ({rows} of them because max_seq_length cut off what is trained)" if rows else ""
 
     def _turn_end(self, ids, weights):
         """The special token that ends the last trained stretch, white space aside; or None."""

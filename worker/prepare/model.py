@@ -16,13 +16,36 @@ CONFIG_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MORE_TEMPLATES = "additional_chat_templates"
+ORIGINAL_POSITIONS = "original_max_position_embeddings"
+
+
+def _max_positions(config):
+    """Tokens that the model is good for, as RoPE scaling stretches them; None: it does not say.
+
+    The rule of LongestSequence in worker/program/rope_config.cc, which refuses what is wrong.
+    """
+    own = config.get("max_position_embeddings")
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    if own is None or not isinstance(rope, dict) or config.get("model_type") == "gemma3_text":
+        return own
+    kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
+    original = own
+    if kind in ("yarn", "llama3"):
+        original = rope.get(ORIGINAL_POSITIONS) or config.get(ORIGINAL_POSITIONS) or own
+    elif kind != "linear":
+        return own
+    if type(original) is not int or type(factor) not in (int, float) or not 1 <= factor <= 1e6:
+        return own
+    return max(own, int(original * factor))
 
 
 class Model:
     """Files are read when they are asked for: rows that are tokens already need no tokenizer."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, new_tokens=()):
+        """`new_tokens`: texts that the tokenizer gets as tokens, one id each."""
         self.directory = directory
+        self.new_tokens = new_tokens
         config = self._read_json("config.json")
         if config is None:
             raise self.bad("config.json", "no such file")
@@ -31,13 +54,22 @@ class Model:
         self.vocab_size = config.get("vocab_size")
         if type(self.vocab_size) is not int or self.vocab_size < 1:
             raise self.bad("config.json", '"vocab_size" must be a positive integer')
-        self.max_positions = config.get("max_position_embeddings")
-        generation = self._read_json("generation_config.json") or {}
-        self.stop_ids = _as_set(config.get("eos_token_id"))
-        self.stop_ids |= _as_set(generation.get("eos_token_id"))
+        if type(config.get("max_position_embeddings")) not in (int, type(None)):
+            raise self.bad("config.json", '"max_position_embeddings" must be an integer')
+        self.max_positions = _max_positions(config)
+        self.stop_ids = self._stop_ids("config.json", config)
+        name = "generation_config.json"
+        self.stop_ids |= self._stop_ids(name, self._read_json(name) or {})
         self._tokenizer = None
         self._special = None
         self._added = None
+        if new_tokens:
+            self.vocab_size = max(self.vocab_size, self.new_ids[-1] + 1)
+
+    @property
+    def new_ids(self):
+        """Those of the new tokens, which follow one another."""
+        return [self.tokenizer.token_to_id(token) for token in self.new_tokens]
 
     @property
     def has_tokenizer(self):
@@ -76,6 +108,14 @@ class Model:
         """The id of a special token ("bos", "pad", ...), or None."""
         token = self.special_tokens.get(f"{name}_token")
         return None if token is None else self.tokenizer.token_to_id(token)
+
+    @functools.cached_property
+    def closing_ids(self):
+        """Ids that the tokenizer's post-processor puts behind a text."""
+        encoding = self.tokenizer.encode("a")
+        special = encoding.special_tokens_mask
+        count = next((n for n, bit in enumerate(reversed(special)) if not bit), 0)
+        return encoding.ids[len(special) - count :]
 
     def end_token(self):
         """The end-of-sequence token as text; its id joins the stop tokens."""
@@ -116,10 +156,19 @@ class Model:
         if given is None:
             return {}
         try:
-            return {entry["name"]: (entry["template"], name) for entry in given}
-        except (TypeError, KeyError) as error:
-            raise self.bad(name, '"chat_template" is neither text nor a list of names and '
-                                 "templates") from error
+            named = {entry["name"]: (entry["template"], name) for entry in given}
+            if all(isinstance(text, str) for pair in named.items() for text in (pair[0], *pair[1])):
+                return named
+        except (TypeError, KeyError):
+            pass
+        raise self.bad(name, '"chat_template" is neither text nor a list of names and templates')
+
+    def _stop_ids(self, name, config):
+        ids = config.get("eos_token_id")
+        ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
+        if any(type(token) is not int for token in ids):
+            raise self.bad(name, '"eos_token_id" must be an integer or a list of integers')
+        return set(ids)
 
     def bad(self, name, message):
         path = os.path.join(self.directory, name)
@@ -136,7 +185,41 @@ class Model:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._add_tokens(tokenizer)
+        self._add_new_tokens(tokenizer)
+        for token in self.new_tokens:
+            ids = tokenizer.encode(token, add_special_tokens=False).ids
+            if ids != [tokenizer.token_to_id(token)]:
+                raise bad_token(f"{token!r} does not become one token: its ids are {ids}")
         return tokenizer
+
+    def _add_new_tokens(self, tokenizer):
+        """As transformers' add_tokens, but as they are spelled, before any normalisation: else a
+        tokenizer that puts something in front of words would miss them inside a text."""
+        for token in self.new_tokens:
+            if tokenizer.token_to_id(token) is not None:
+                raise bad_token(f"{token!r} is a token of the model already: leave it out")
+        tokenizer.add_tokens(
+            [tokenizers.AddedToken(token, normalized=False) for token in self.new_tokens]
+        )
+
+    def grown_files(self):
+        """{name: text} of the tokenizer's files that are others with the new tokens in it."""
+        if not self.new_tokens:
+            return {}
+        path = os.path.join(self.directory, TOKENIZER_FILE)
+        tokenizer = tokenizers.Tokenizer.from_file(path)  # With its padding and truncation.
+        self._add_tokens(tokenizer)
+        self._add_new_tokens(tokenizer)
+        files = {TOKENIZER_FILE: tokenizer.to_str(pretty=True)}
+        config = self._read_json("tokenizer_config.json") or {}
+        if isinstance(config.get("added_tokens_decoder"), dict):
+            flags = ("lstrip", "normalized", "rstrip", "single_word", "special")
+            for token, token_id in zip(self.new_tokens, self.new_ids):
+                entry = {"content": token, **dict.fromkeys(flags, False)}
+                config["added_tokens_decoder"][str(token_id)] = entry
+            text = json.dumps(config, indent=2, ensure_ascii=False)
+            files["tokenizer_config.json"] = text + "\n"
+        return files
 
     def _add_tokens(self, tokenizer):
         """Tokens that tokenizer_config.json adds to tokenizer.json, as transformers does."""
@@ -175,9 +258,9 @@ class Model:
             raise self.bad(name, f"not readable: {error}") from error
 
 
+def bad_token(message):
+    return PrepareError("BAD_ADDED_TOKENS", message, field="added_tokens")
+
+
 def _number(item):
     return int(item[0]) if str(item[0]).isdigit() else -1
-
-
-def _as_set(ids):
-    return set(ids) if isinstance(ids, list) else set() if ids is None else {ids}

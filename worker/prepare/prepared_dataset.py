@@ -3,8 +3,10 @@
   dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the dataset's file,
                        from 1), input_ids I32 [tokens], loss_weights F32 [tokens]
   summary.json         snug.v1.DatasetSummary as proto3 JSON
-  dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"}
-  chat_template.jinja  that of the job, where it is none of the model's: goes where the model goes
+  dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
+                       "first_added_id": of the tokens that the job adds to the tokenizer]}
+  chat_template.jinja  that of the job, where it is none of the model's, and the tokenizer's files
+  tokenizer.json, ...  where tokens are added: they go where the model goes
 Jobs whose files have the same content share the folder, so it names no file: only lines.
 A safetensors file is: header length (u64, little endian), header (JSON, padded with spaces to a
 multiple of 8), then the tensors' bytes one behind another. Rows without a trained token are counted
@@ -80,14 +82,14 @@ class PreparedDataset:
         )
         raise PrepareError("BAD_DATASET", message, file=self.source)
 
-    def write(self, directory, about, summary, chat_template=None):
-        """`about`: what dataset.json says beside the hash."""
+    def write(self, directory, about, summary, files=None):
+        """`about`: what dataset.json says beside the hash. `files`: more of them, {name: text}."""
         aside = directory + ".tmp"
         shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed
         os.makedirs(aside)
         sha256 = self._write_tensors(os.path.join(aside, "dataset.safetensors"))
-        if chat_template is not None:
-            _write_text(os.path.join(aside, "chat_template.jinja"), chat_template)
+        for name, text in (files or {}).items():
+            _write_text(os.path.join(aside, name), text)
         _write_json(os.path.join(aside, "summary.json"), summary)
         _write_json(os.path.join(aside, "dataset.json"), {"sha256": sha256, **about})
         _sync(aside)

@@ -19,36 +19,39 @@ from prepared_dataset import PreparedDataset
 DEFAULT_SEQ_LENGTH = 2048
 SCANNED_ROWS = 10000  # That the summary is of, at most;
 SCAN_SECONDS = 10.0  # a person waits.
-BATCH_ROWS = 100  # Between two looks at the clock.
 SHOWN_TOKENS = 4096  # Of a row. More is no preview, and 100 rows of them fit a message.
 SHOWN_BYTES = 64 << 10  # Of a row's text: tokens of pure white space can be long.
 
 
 def write(options):
     """Reads the beginning of the dataset and writes options.output."""
-    model = Model(options.model)
+    model = Model(options.model, options.added_tokens)
     if not options.max_seq_length:  # As a job that names none.
         options.max_seq_length = min(DEFAULT_SEQ_LENGTH, model.max_positions or DEFAULT_SEQ_LENGTH)
     chats = Chats(model, options)
     dataset = PreparedDataset(options.dataset, Checks(model, options))
     records = files.kind_of(options.dataset).read(options.dataset)
-    rows = formats.read_rows(itertools.islice(records, SCANNED_ROWS), options.format)
-    shown, began = [], time.monotonic()
-    while batch := list(itertools.islice(rows, BATCH_ROWS)):
-        for row, example in zip(batch, tokenise.tokenise(model, chats, batch, options)):
-            if len(shown) < options.preview_rows:
-                shown.append(_row(model, row, example))
-            dataset.add(example, row)
-        name = batch[0].format
-        if time.monotonic() - began > SCAN_SECONDS:
-            break
+    scanned = itertools.islice(_for_a_while(records), SCANNED_ROWS)
+    rows, shown = formats.read_rows(scanned, options.format), []
+    for row, example in tokenise.tokenise(model, chats, rows, options):
+        if len(shown) < options.preview_rows:
+            shown.append(_row(model, row, example))
+        dataset.add(example, row)
     if not shown:
         raise PrepareError("BAD_DATASET", "the dataset has no rows", file=options.dataset)
-    summary = dataset.summary(format=name, **chats.about())
+    summary = dataset.summary(format=row.format, **chats.about())
     summary["warnings"] += chats.warnings()
-    whole = not batch and next(records, None) is None
+    whole = next(records, None) is None
     with open(options.output, "w", encoding="utf-8") as file:
         json.dump({"rows": shown, "summary": summary, "whole": whole}, file)
+
+
+def _for_a_while(records):
+    began = time.monotonic()
+    for record in records:
+        yield record
+        if time.monotonic() - began > SCAN_SECONDS:
+            return
 
 
 def _row(model, row, example):

@@ -2,7 +2,7 @@
 
     python snug_prepare.py --model DIR --dataset FILE --output DIR --max-seq-length N
         [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
-        [--mask-history 1] [--eval-split F --eval-output DIR --seed N]
+        [--mask-history 1] [--added-token TEXT ...] [--eval-split F --eval-output DIR --seed N]
         [--preview-rows N] [--memory-bytes N] [--cpu-seconds N]
 
 Exit code 0: the output is there, whole. 2: the input is bad, 1: anything else; then the last line
@@ -15,7 +15,6 @@ seed alone.
 
 import argparse
 import hashlib
-import itertools
 import sys
 import traceback
 
@@ -30,7 +29,7 @@ from errors import PrepareError
 from model import Model
 from prepared_dataset import PreparedDataset
 
-BATCH_ROWS = 1000  # per call of the tokenizer, which spreads a batch over the cores
+PROGRESS_ROWS = 1000
 MIN_SEQ_LENGTH = 2  # one token has nothing to be predicted from
 
 
@@ -45,6 +44,7 @@ def parse_arguments(argv):
     parser.add_argument("--completion-only-loss", type=int, default=1)
     parser.add_argument("--assistant-only-loss", type=int, default=1)
     parser.add_argument("--mask-history", type=int, default=0)
+    parser.add_argument("--added-token", action="append", default=[], dest="added_tokens")
     parser.add_argument("--eval-split", type=float, default=0.0)
     parser.add_argument("--eval-output")
     parser.add_argument("--seed", type=int, default=42)
@@ -74,20 +74,6 @@ def choose_eval_rows(rows, share, seed):
     return frozenset(sorted(range(rows), key=rank)[:count])
 
 
-def batches(rows, size):
-    rows = iter(rows)
-    while batch := list(itertools.islice(rows, size)):
-        yield batch
-
-
-def examples(options, model, chats):
-    """Yields (row, example) of the whole dataset."""
-    records = files.kind_of(options.dataset).read(options.dataset)
-    for batch in batches(formats.read_rows(records, options.format), BATCH_ROWS):
-        for row, example in zip(batch, tokenise.tokenise(model, chats, batch, options)):
-            yield row, example
-
-
 def count_rows(options):
     rows = files.kind_of(options.dataset).count(options.dataset)
     if rows < (2 if options.eval_split else 1):
@@ -100,29 +86,37 @@ def count_rows(options):
 def prepare(options):
     """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
     it."""
-    model = Model(options.model)
+    model = Model(options.model, options.added_tokens)
     chats = Chats(model, options)
     held_out = choose_eval_rows(count_rows(options), options.eval_split, options.seed)
     train, evaluation = (
         PreparedDataset(options.dataset, Checks(model, options)) for _ in range(2)
     )
-    for index, (row, example) in enumerate(examples(options, model, chats)):
+    records = files.kind_of(options.dataset).read(options.dataset)
+    rows = formats.read_rows(records, options.format)
+    for index, (row, example) in enumerate(tokenise.tokenise(model, chats, rows, options)):
         (evaluation if index in held_out else train).add(example, row)
-        if index and index % BATCH_ROWS == 0:
+        if index and index % PROGRESS_ROWS == 0:
             say_progress(index)
     say_progress(index + 1)
     about = {"format": row.format, "max_seq_length": options.max_seq_length}
-    more = {"format": row.format, **chats.about()}
+    if model.new_tokens:
+        about["first_added_id"] = model.new_ids[0]
+    more, notes = {"format": row.format, **chats.about()}, chats.warnings()
     for part in (evaluation, train) if held_out else (train,):
         part.require_training()
     if held_out:
-        evaluation.write(options.eval_output, about, evaluation.summary(**more))
+        held_out_summary = evaluation.summary(**more)
+        evaluation.write(options.eval_output, about, held_out_summary)
         shared = train.checks.shared_with(evaluation.checks)
         more.update(eval_rows=evaluation.rows, eval_rows_in_train=shared)
+        notes += [f"evaluation: {text}" for text in held_out_summary["warnings"]]
+        if shared:
+            notes.append(f"{shared} of {evaluation.rows} evaluation rows are trained on as well")
     summary = train.summary(**more)
-    summary["warnings"] += chats.warnings()
+    summary["warnings"] += notes
     say_notes(summary)
-    train.write(options.output, about, summary, chats.new_template())
+    train.write(options.output, about, summary, {**chats.new_files(), **model.grown_files()})
 
 
 def say_progress(rows):

@@ -1,7 +1,7 @@
 """snug-prompts: prompts and a model's tokenizer in, what a worker needs to answer them out.
 
     python snug_prompts.py --model DIR --prompts FILE --output FILE --max-tokens N
-        [--memory-bytes N] [--cpu-seconds N]
+        [--added-token TEXT ...] [--memory-bytes N] [--cpu-seconds N]
 
 FILE of --prompts: a JSON array of strings. The output is JSON:
     {"prompts": [{"text", "ids"}],   ids: with the special tokens that the tokenizer adds in front
@@ -21,8 +21,8 @@ import sys
 import traceback
 
 import limits
-import tokenizers
 from errors import PrepareError
+from model import TOKENIZER_FILE, Model
 
 FIELD = "training.sample_prompts"
 
@@ -65,18 +65,6 @@ def token_bytes(tokenizer, vocab_size):
     return [bytes_of(i, tokenizer.id_to_token(i)) for i in range(vocab_size)]
 
 
-def as_list(value):
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def read_json(directory, name, needed=False):
-    path = os.path.join(directory, name)
-    if not needed and not os.path.exists(path):
-        return {}
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
 def encode(tokenizer, text, most):
     """Ids of a prompt: what the post-processor puts behind it is left out, for the answer comes
     there."""
@@ -97,23 +85,18 @@ def encode(tokenizer, text, most):
 
 def prompts_of(options):
     """What is written."""
-    path = os.path.join(options.model, "tokenizer.json")
-    if not os.path.exists(path):
-        message = f"{path} is missing: prompts need the model's tokenizer"
+    model = Model(options.model, options.added_tokens)
+    if not model.has_tokenizer:
+        message = f"{options.model}/{TOKENIZER_FILE} is missing: prompts need the model's tokenizer"
         raise PrepareError("BAD_SAMPLE_PROMPT", message, field=FIELD)
-    tokenizer = tokenizers.Tokenizer.from_file(path)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    config = read_json(options.model, "config.json", needed=True)
-    generation = read_json(options.model, "generation_config.json")
-    stop = {*as_list(config.get("eos_token_id")), *as_list(generation.get("eos_token_id"))}
+    tokenizer = model.tokenizer
     with open(options.prompts, encoding="utf-8") as file:
         texts = json.load(file)
-    pieces = token_bytes(tokenizer, config["vocab_size"])
+    pieces = token_bytes(tokenizer, model.vocab_size)
     spelled = b"".join(len(piece).to_bytes(2, "big") + piece for piece in pieces)
     return {
         "prompts": [encode(tokenizer, text, options.max_tokens) for text in texts],
-        "stop_ids": sorted(stop),
+        "stop_ids": sorted(model.stop_ids),
         "token_bytes": spelled.decode("latin-1"),
     }
 
@@ -133,6 +116,7 @@ def parse_arguments(argv):
     parser.add_argument("--prompts", required=True)
     parser.add_argument("--output", required=True)
     parser.add_argument("--max-tokens", type=int, required=True)
+    parser.add_argument("--added-token", action="append", default=[], dest="added_tokens")
     parser.add_argument("--memory-bytes", type=int, default=4 << 30)
     parser.add_argument("--cpu-seconds", type=int, default=3600)
     return parser.parse_args(argv)

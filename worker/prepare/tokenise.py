@@ -5,7 +5,8 @@ Text follows the rule of TRL's SFTTrainer for strings:
     end with it;
   - ids = encode(prompt + completion), as one string, with the special tokens that the tokenizer's
     post-processor adds (a BOS, where it adds one; a second BOS, of a text that spells it itself,
-    is dropped, which TRL would keep);
+    is dropped, which TRL would keep; one that ends texts itself gets no second end token, and its
+    prompt does not end, where TRL doubles the one and masks an answer's first token);
   - the first len(encode(prompt)) ids are the prompt and carry no loss; the rest, with the end
     token, are trained. All are when completion_only_loss is off.
 Encoding both as one string is what a model sees when it continues a prompt, save where a token
@@ -13,19 +14,30 @@ would span the border: there the ids of the prompt alone are no prefix, which TR
 do we.
 
 Conversations are rendered by the chat template (chat.py) and encoded without special tokens: the
-template writes them. A prompt of messages follows the rule above; else a token is trained when any
-of its characters is (the rule of transformers' assistant mask).
+template writes them. A token is trained when any of its characters is (the rule of transformers'
+assistant mask), and, behind a prompt of messages, by the rule above as well.
 
 In all, the first token of a row has nothing before it to be predicted from: its weight is 0. Rows
 longer than max_seq_length lose their end.
 """
 
+import array
 import bisect
 import dataclasses
+import hashlib
 
 from chat import Passage
-from errors import bad_row
+from errors import PrepareError, bad_row
 from rows import Text, Tokens
+
+# Per call of the tokenizer, which spreads a batch over the cores.
+BATCH_ROWS = 200
+BATCH_CHARACTERS = 4 << 20
+# Memory that a long text takes: measured 120 to 260, by the length of its tokens and whether their
+# offsets are asked for. What this lets through and still does not fit, the tokenizer ends the
+# process for.
+BYTES_PER_CHARACTER = 256
+DIGEST_BYTES = 16
 
 
 @dataclasses.dataclass
@@ -34,77 +46,111 @@ class Example:
 
     input_ids: list
     loss_weights: list  # of predicting input_ids[t] from what stands before it; [0] is 0
-    whole_tokens: int = 0  # before it was cut
     border_moved: bool = False  # encode(prompt) is no prefix of encode(prompt + completion)
     bos_dropped: bool = False
     is_chat: bool = False
+    # Of the row before it was cut:
+    whole_tokens: int = 0
+    trains: bool = False  # it had a trained token
+    digest: bytes = b""  # of ids and weights
 
 
 def tokenise(model, chats, rows, options):
-    """Examples of a batch of rows, in order. PrepareError names the row that is wrong."""
-    passages = [None if isinstance(row, Tokens) else _passage(model, chats, row, options)
-                for row in rows]
-    texts = [passage for passage in passages if passage is not None]
-    encoded = dict(zip(map(id, texts), _encode(model, texts)))
-    examples = []
-    for row, passage in zip(rows, passages):
-        if passage is None:
-            example = Example(row.ids, row.weights)
-        else:
-            example = _example(passage, *encoded[id(passage)])
-            example.is_chat = passage.bare
-        _check_vocabulary(model, row, example.input_ids)
-        examples.append(_cut(example, options.max_seq_length))
-    return examples
+    """Yields (row, Example) of rows, in order. PrepareError names the row that is wrong."""
+    batch, characters = [], 0
+    for row in rows:
+        passage = None if isinstance(row, Tokens) else _passage(model, chats, row, options)
+        size = 0 if passage is None else _checked_size(row, passage, options.memory_bytes)
+        if batch and (len(batch) == BATCH_ROWS or characters + size > BATCH_CHARACTERS):
+            yield from _examples(model, batch, options.max_seq_length)
+            batch, characters = [], 0
+        batch.append((row, passage))
+        characters += size
+    yield from _examples(model, batch, options.max_seq_length)
 
 
 def _passage(model, chats, row, options):
     if not isinstance(row, Text):
         return chats.passage(row)
     end = model.end_token()
-    text = row.prompt + row.completion
-    text += "" if row.completion.endswith(end) else end
+    text = row.prompt + row.completion.removesuffix(end)
+    text += "" if model.tokenizer.token_to_id(end) in model.closing_ids else end
     if row.prompt and options.completion_only_loss:
         return Passage(text, bare=False, prompt=row.prompt)
     return Passage(text, bare=False)
 
 
+def _checked_size(row, passage, memory_bytes):
+    """Characters to be tokenised. Whatever wrote the text (a file, JSON in a string, a template),
+    here it is text that the tokenizer takes and that fits the memory."""
+    size, most = len(passage.text), memory_bytes // BYTES_PER_CHARACTER
+    if size > most:
+        message = (
+            f"this row has {size} characters of text; to tokenise more than {most} in one piece "
+            "takes more than prepare.memory: split the row, or raise the limit"
+        )
+        raise PrepareError("PREPARE_LIMIT", message, file=row.file, line=row.line)
+    try:
+        passage.text.encode()
+    except UnicodeEncodeError as error:
+        message = "its text holds half of a surrogate pair, which is no character"
+        raise bad_row(row, message) from error
+    return size
+
+
+def _examples(model, batch, max_seq_length):
+    encoded = _encode(model, [passage for _, passage in batch if passage is not None])
+    for row, passage in batch:
+        if passage is None:
+            example = Example(row.ids, row.weights)
+        else:
+            example = _example(model, passage, encoded, max_seq_length)
+        _check_vocabulary(model, row, example.input_ids)
+        yield row, _cut(example, max_seq_length)
+
+
 def _encode(model, passages):
-    """[(encoding of the text, ids of the prompt or None, whether a BOS was dropped)]"""
+    """{(text, bare): its encoding} of texts and prompts; offsets for texts with spans alone."""
     found = {}
     for bare in (False, True):
         group = [passage for passage in passages if passage.bare == bare]
-        prompts = [passage for passage in group if passage.prompt is not None]
-        batch = [p.text for p in group] + [p.prompt for p in prompts]
-        if not batch:
-            continue
-        encodings = model.tokenizer.encode_batch(batch, add_special_tokens=not bare)
-        prompt_ids = dict(zip(map(id, prompts), (e.ids for e in encodings[len(group) :])))
-        for passage, encoding in zip(group, encodings):
-            found[id(passage)] = (encoding, prompt_ids.get(id(passage)))
-    bos = model.token_id("bos") if passages else None
-    return [_without_second_bos(p, *found[id(p)], bos) for p in passages]
+        exact = {p.text for p in group if p.spans is not None}
+        quick = {p.text for p in group} | {p.prompt for p in group if p.prompt is not None}
+        quick -= exact
+        for texts, encode in ((exact, "encode_batch"), (quick, "encode_batch_fast")):
+            if texts:
+                texts = list(texts)
+                encodings = getattr(model.tokenizer, encode)(texts, add_special_tokens=not bare)
+                found.update(zip(((text, bare) for text in texts), encodings))
+    return found
 
 
-def _without_second_bos(passage, encoding, prompt, bos):
+def _example(model, passage, encoded, max_seq_length):
+    encoding = encoded[passage.text, passage.bare]
     ids = encoding.ids
-    doubled = not passage.bare and bos is not None and ids[:2] == [bos, bos]
-    if not doubled:
-        return ids, encoding.offsets, prompt, False
-    return ids[1:], encoding.offsets[1:], prompt and prompt[1:], True
-
-
-def _example(passage, ids, offsets, prompt, bos_dropped):
-    moved = False
+    prompt = passage.prompt and _prompt_ids(model, passage, encoded)
+    weights, moved = [1.0] * len(ids), False
     if passage.spans is not None:
-        weights, moved = _weights_of(passage.spans, offsets)
-    elif prompt is None:
-        weights = [1.0] * len(ids)
-    else:
+        offsets = encoding.offsets
+        cut = offsets[max_seq_length][0] if len(ids) > max_seq_length else len(passage.text)
+        weights, moved = _weights_of(passage.spans(cut), offsets)
+    if prompt:
         split = min(len(prompt), len(ids))
-        weights = [0.0] * split + [1.0] * (len(ids) - split)
+        weights[:split] = [0.0] * split
         moved = ids[:split] != prompt
-    return Example(ids, weights, border_moved=moved, bos_dropped=bos_dropped)
+    example = Example(ids, weights, border_moved=moved, is_chat=passage.bare)
+    bos = model.token_id("bos")
+    if not passage.bare and bos is not None and ids[:2] == [bos, bos]:
+        example.input_ids, example.loss_weights = ids[1:], weights[1:]
+        example.bos_dropped = True
+    return example
+
+
+def _prompt_ids(model, passage, encoded):
+    """Without what the tokenizer puts behind a text: the completion stands there."""
+    ids = encoded[passage.prompt, passage.bare].ids
+    closing = 0 if passage.bare else len(model.closing_ids)
+    return ids[: len(ids) - closing]
 
 
 def _weights_of(spans, offsets):
@@ -136,7 +182,10 @@ def _check_vocabulary(model, row, ids):
 
 
 def _cut(example, max_seq_length):
-    example.whole_tokens = len(example.input_ids)
-    example.input_ids = example.input_ids[:max_seq_length]
-    example.loss_weights = [0.0] + example.loss_weights[1:max_seq_length]
+    ids, weights = example.input_ids, [0.0] + example.loss_weights[1:]
+    digest = hashlib.blake2b(array.array("i", ids), digest_size=DIGEST_BYTES)
+    digest.update(array.array("f", weights))
+    example.digest = digest.digest()
+    example.whole_tokens, example.trains = len(ids), any(weights)
+    example.input_ids, example.loss_weights = ids[:max_seq_length], weights[:max_seq_length]
     return example

@@ -74,6 +74,11 @@ class Reader {
     if (!IsAlpha(alpha)) return Error("lora_alpha is missing or not above 0");
     lora.alpha = alpha.get<double>();
     ASSIGN_OR_RETURN(lora.rslora, Flag("use_rslora"));
+    const Json dropout = At("lora_dropout");
+    if (dropout.is_null()) return absl::OkStatus();
+    if (!dropout.is_number() || dropout < 0.0 || dropout >= 1.0)
+      return NotSupported("lora_dropout");
+    lora.dropout = dropout.get<double>();
     return absl::OkStatus();
   }
 
@@ -153,11 +158,36 @@ class Reader {
 
 }  // namespace
 
-absl::StatusOr<AdapterConfig> ReadAdapterConfig(const std::string& path) {
-  ASSIGN_OR_RETURN(Json json, ReadJsonFile(path, JsonLimits()));
+namespace {
+
+absl::StatusOr<AdapterConfig> ConfigOf(Json json, const std::string& path) {
   if (!json.is_object())
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a JSON object"));
   return Reader(path, std::move(json)).Read();
+}
+
+}  // namespace
+
+absl::StatusOr<AdapterConfig> ReadAdapterConfig(const std::string& path) {
+  ASSIGN_OR_RETURN(Json json, ReadJsonFile(path, JsonLimits()));
+  return ConfigOf(std::move(json), path);
+}
+
+absl::StatusOr<AdapterConfig> ParseAdapterConfig(const std::string& text, const std::string& path) {
+  ASSIGN_OR_RETURN(Json json, ParseJson(text, path, JsonLimits()));
+  return ConfigOf(std::move(json), path);
+}
+
+absl::StatusOr<TensorIndex> ReadAdapterIndex(const Program& program, const std::string& folder) {
+  const std::string path = folder + "/adapter_config.json";
+  ASSIGN_OR_RETURN(const AdapterConfig config, ReadAdapterConfig(path));
+  ASSIGN_OR_RETURN(TensorIndex index, ReadSafetensorsHeader(folder + "/adapter_model.safetensors"));
+  RETURN_IF_ERROR(CheckAdapter(program, index));
+  const bool saves_both = program.config.tied_embeddings && SavesEmbedding(program);
+  if (!saves_both || config.ties_weights) return index;
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": ensure_weight_tying is false, so that PEFT trained ", kEmbeddingPath, " and ",
+      kHeadPath, " apart, which config.json of the model ties: Snug trains them as one"));
 }
 
 }  // namespace snug::program

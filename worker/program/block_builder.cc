@@ -5,7 +5,6 @@
 #include "worker/program/tape.h"
 
 namespace snug::program {
-
 namespace {
 
 // To the nearest value of the dtype, ties to even.
@@ -30,21 +29,37 @@ int BlockBuilder::Input(int64_t width) { return type_.input = AddValue("input", 
 int BlockBuilder::Embedding() {
   const int x = AddValue("embedding", config_.width);
   const int slot = AddSlot({kEmbeddingKey, {config_.vocabulary, config_.width}});
-  AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}}).scale =
-      Rounded(config_.embedding_scale, mode_.compute);
-  return x;
+  const double table_scale = Rounded(config_.embedding_scale, mode_.compute);
+  AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}}).scale = table_scale;
+  const auto adapter = adapters_.find(kEmbeddingPath);
+  if (adapter == adapters_.end()) return x;
+  const auto& [rank, scale, dropout] = adapter->second;  // PEFT drops nothing of ids.
+  const int y = AddValue("embedding.adapted", config_.width);
+  const int a = AddSlot({kEmbeddingPath, {rank, config_.vocabulary}, /*adapter=*/true});
+  const int b = AddSlot({kEmbeddingPath, {config_.width, rank}, /*adapter=*/true, /*up=*/true});
+  OpAttributes& attributes = AddOp({OpCode::kLoraEmbedding, "embed_tokens", {x}, {y}, {a, b}, {}});
+  attributes.scale = scale;
+  attributes.table_scale = table_scale;
+  attributes.rank = rank;
+  return y;
 }
 
 int BlockBuilder::RmsNorm(int x, const std::string& site, const std::string& weight,
                           int64_t vectors) {
   const int64_t width = type_.values[x].width;
-  const int xhat = AddValue(site + ".xhat", width);
-  const int r = AddCompanion(site + ".r", vectors);
-  AddOp({OpCode::kNormalize, site, {x}, {xhat, r}, {}, {}}).epsilon = config_.norm_epsilon;
-  const int z = AddValue(site + ".out", width);
   const int slot = AddSlot({.key = weight, .shape = {width / vectors}, .decay = false});
-  AddOp({OpCode::kAffine, site, {xhat}, {z}, {slot}, {}}).offset =
-      config_.unit_offset_norms ? 1.0 : 0.0;
+  const bool one_op = config_.unit_offset_norms;
+  const int xhat = one_op ? -1 : AddValue(site + ".xhat", width);
+  const int r = AddCompanion(site + ".r", vectors);
+  const int z = AddValue(site + ".out", width);
+  if (one_op) {
+    OpAttributes& norm = AddOp({OpCode::kRmsNorm, site, {x}, {z, r}, {slot}, {}});
+    norm.epsilon = config_.norm_epsilon;
+    norm.offset = 1.0;
+  } else {
+    AddOp({OpCode::kNormalize, site, {x}, {xhat, r}, {}, {}}).epsilon = config_.norm_epsilon;
+    AddOp({OpCode::kAffine, site, {xhat}, {z}, {slot}, {}});
+  }
   return z;
 }
 
@@ -132,6 +147,7 @@ int BlockBuilder::Attention(int q, int k, int v, int64_t window) {
   attributes.head_width = config_.head_width;
   attributes.scale = config_.attention_scale();
   attributes.softcap = config_.attention_softcap;
+  attributes.dropout = config_.attention_dropout;
   attributes.window = window;
   return o;
 }
@@ -151,7 +167,18 @@ int BlockBuilder::Add(int x, int f, const std::string& site) {
 void BlockBuilder::HeadLoss(int z) {
   const std::string key = config_.tied_embeddings ? kEmbeddingKey : kHeadKey;
   const int slot = AddSlot({key, {config_.vocabulary, config_.width}});
-  AddOp({OpCode::kHeadLoss, "lm_head", {z}, {}, {slot}, {}}).softcap = config_.logit_softcap;
+  Op head = {OpCode::kHeadLoss, "lm_head", {z}, {}, {slot}, {}};
+  head.attributes.softcap = config_.logit_softcap;
+  const Down down = AddLoraDowns(z, {{kHeadPath, {{"lm_head", config_.vocabulary}}}}).front();
+  if (down.za >= 0) {
+    const Adapter& adapter = adapters_.at(kHeadPath);
+    head.inputs.push_back(down.za);
+    head.parameters.push_back(
+        AddSlot({kHeadPath, {config_.vocabulary, adapter.rank}, /*adapter=*/true, /*up=*/true}));
+    head.attributes.scale = adapter.scale;
+    head.attributes.rank = adapter.rank;
+  }
+  AddOp(std::move(head));
 }
 
 BlockType BlockBuilder::TakeType() {

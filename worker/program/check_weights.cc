@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "worker/program/json.h"
 #include "worker/program/safetensors.h"
 
@@ -98,6 +99,13 @@ class Comparison {
   Mistakes extra_{"unexpected"};
 };
 
+// PEFT saves the base's own matrix beside an adapter of the embedding or the head.
+bool IsBaseInAdapter(absl::string_view key) {
+  if (!absl::ConsumePrefix(&key, kAdapterPrefix)) return false;
+  if (!absl::ConsumeSuffix(&key, ".base_layer.weight")) return false;
+  return key == kHeadPath || key == kEmbeddingPath;
+}
+
 // Computed from config.json, not learned; transformers saved it until 4.31.
 bool IsSavedBuffer(const std::string& key) {
   return absl::StartsWith(key, "model.") && absl::EndsWith(key, "rotary_emb.inv_freq");
@@ -105,19 +113,36 @@ bool IsSavedBuffer(const std::string& key) {
 
 }  // namespace
 
-absl::Status CheckWeights(const Program& program, const TensorIndex& index) {
+namespace {
+
+absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_t vocabulary) {
   Comparison comparison(index);
-  for (const Parameter& parameter : program.parameters) {
-    if (!parameter.adapter) comparison.Expect(parameter.key, parameter.shape);
-  }
   const ModelConfig& config = program.config;
+  for (const Parameter& parameter : program.parameters) {
+    if (parameter.adapter) continue;
+    std::vector<int64_t> shape = parameter.shape;
+    if (IsTable(parameter)) shape.front() = vocabulary;
+    comparison.Expect(parameter.key, shape);
+  }
   // A second name for the embedding. What the header says of it must be what it says of that.
   if (config.tied_embeddings && index.contains(kHeadKey)) {
-    comparison.Expect(kHeadKey, {config.vocabulary, config.width});
+    comparison.Expect(kHeadKey, {vocabulary, config.width});
     comparison.ExpectSameType(kHeadKey, kEmbeddingKey);
   }
   comparison.RefuseOthers(IsSavedBuffer);
   return comparison.Result("the weights are not those of the model that config.json describes");
+}
+
+}  // namespace
+
+absl::Status CheckWeights(const Program& program, const TensorIndex& index) {
+  return CheckModel(program, index, program.config.vocabulary);
+}
+
+absl::Status CheckBaseWeights(const Program& program, const TensorIndex& index) {
+  const ModelConfig& config = program.config;
+  return CheckModel(program, index,
+                    config.adds_tokens() ? config.file_vocabulary : config.vocabulary);
 }
 
 absl::Status CheckAdapter(const Program& program, const TensorIndex& index) {
@@ -125,11 +150,15 @@ absl::Status CheckAdapter(const Program& program, const TensorIndex& index) {
   for (const Parameter& parameter : program.parameters) {
     if (InAdapterFile(parameter)) comparison.Expect(AdapterFileKey(parameter), parameter.shape);
   }
-  const bool tied = program.config.tied_embeddings;
-  // PEFT saves a tied matrix under both of its names.
-  comparison.RefuseOthers([tied](const std::string& key) {
-    return tied && key == absl::StrCat(kAdapterPrefix, kHeadKey);
-  });
+  // PEFT saves a tied matrix, trained whole, under both of its names.
+  const std::string embedding = absl::StrCat(kAdapterPrefix, kEmbeddingKey);
+  const std::string head = absl::StrCat(kAdapterPrefix, kHeadKey);
+  const ModelConfig& config = program.config;
+  if (config.tied_embeddings && SavesEmbedding(program) && index.contains(head)) {
+    comparison.Expect(head, {config.vocabulary, config.width});
+    comparison.ExpectSameType(head, embedding);
+  }
+  comparison.RefuseOthers(IsBaseInAdapter);
   return comparison.Result("the adapter is not one for this model, rank and target modules");
 }
 

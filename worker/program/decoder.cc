@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_builder.h"
 #include "worker/program/lora_targets.h"
@@ -101,13 +102,29 @@ std::vector<Module> ModulesOf(const ModelConfig& config) {
 absl::Status Tie(const ModelConfig& config, LoraTargets& targets) {
   const std::string embedding = ModulePath(kEmbeddingKey), head = ModulePath(kHeadKey);
   for (const std::string& module : {embedding, head}) {
-    if (!targets.adapters.contains(module)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("lora.target_modules: an adapter of ", module,
-                     " is not computed; name it in modules_to_save to train it whole"));
+    if (!config.tied_embeddings || !targets.adapters.contains(module)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "lora.target_modules: ", module, " is one matrix with ", module == head ? embedding : head,
+        " (tie_word_embeddings): an adapter would change one use of it alone and "
+        "could not be merged; name embed_tokens in modules_to_save to train it"));
   }
   if (config.tied_embeddings && targets.saved.erase(head) > 0) targets.saved.insert(embedding);
   return absl::OkStatus();
+}
+
+// Rows of added tokens are learned from nothing: whoever freezes them learns nothing.
+absl::Status CheckAddedRows(const ModelConfig& config, const LoraTargets& targets) {
+  if (!config.adds_tokens()) return absl::OkStatus();
+  std::vector<std::string> frozen;
+  for (const char* module : {kEmbeddingPath, kHeadPath}) {
+    const bool second_name = module == kHeadPath && config.tied_embeddings;
+    if (!second_name && !targets.saved.contains(module)) frozen.emplace_back(module);
+  }
+  if (frozen.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("added_tokens: their rows of ", absl::StrJoin(frozen, " and "),
+                   " would never be trained: name ", absl::StrJoin(frozen, ", "),
+                   " in lora.modules_to_save, or give method: full"));
 }
 
 void AddLayers(ProgramBuilder& program, const ModelConfig& config, const TrainingMode& mode) {
@@ -132,13 +149,14 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
   if (mode.lora) {
     ASSIGN_OR_RETURN(targets, ResolveTargets(mode.adapter, ModulesOf(config)));
     RETURN_IF_ERROR(Tie(config, targets));
+    RETURN_IF_ERROR(CheckAddedRows(config, targets));
   }
   ProgramBuilder program(config, mode, std::move(targets));
-  BlockBuilder embedding("embedding", config, mode);
+  BlockBuilder embedding("embedding", config, mode, program.targets().adapters);
   embedding.Output(embedding.Embedding());
   program.AddBlock(program.AddType(embedding), -1);
   AddLayers(program, config, mode);
-  BlockBuilder head("head", config, mode);
+  BlockBuilder head("head", config, mode, program.targets().adapters);
   head.HeadLoss(head.RmsNorm(head.Input(config.width), "norm", "model.norm.weight"));
   program.AddBlock(program.AddType(head), -1);
   return program.Take();

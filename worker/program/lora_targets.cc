@@ -31,6 +31,10 @@ absl::StatusOr<std::unique_ptr<RE2>> Compile(const char* field, const std::strin
       absl::StrCat("lora.", field, ": ", Quote(regex), ": ", compiled->error()));
 }
 
+bool Contains(const std::vector<std::string>& names, const std::string& word) {
+  return std::find(names.begin(), names.end(), word) != names.end();
+}
+
 // The whole path, or its end after a dot.
 bool IsNamed(const std::string& path, const std::vector<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [&path](const std::string& name) {
@@ -140,7 +144,8 @@ class Rules {
                     [&path](const auto& name) { return RE2::PartialMatch(path, *name); });
     if (excluded) return false;
     if (linear && all_linear()) return true;
-    return targets_.Has(path) && IsInLayers(path);
+    // PEFT asks for the layer of what is named by its end alone.
+    return Named(path) || (targets_.Has(path) && IsInLayers(path));
   }
 
   bool Saves(const std::string& path) const {
@@ -151,10 +156,7 @@ class Rules {
  private:
   explicit Rules(const LoraConfig& lora) : lora_(lora) {}
 
-  bool Named(const char* word) const {
-    const auto& names = lora_.target_modules;
-    return std::find(names.begin(), names.end(), word) != names.end();
-  }
+  bool Named(const std::string& word) const { return Contains(lora_.target_modules, word); }
 
   bool IsInLayers(const std::string& path) const {
     const auto& layers = lora_.layers_to_transform;
@@ -202,7 +204,7 @@ absl::Status CheckRank(const char* field, int64_t rank) {
 
 absl::Status CheckLayers(const LoraConfig& lora, const std::vector<Module>& modules) {
   if (lora.layers_to_transform.empty()) return absl::OkStatus();
-  if (IsRegex(lora.target_modules) || lora.target_modules == std::vector<std::string>{kAllLinear}) {
+  if (IsRegex(lora.target_modules) || Contains(lora.target_modules, kAllLinear)) {
     return absl::InvalidArgumentError(
         "lora.layers_to_transform: PEFT takes it beside a list of names in target_modules alone");
   }

@@ -35,6 +35,7 @@ constexpr int64_t kMaxHeads = 1'024;
 constexpr int64_t kMaxVocabulary = 4'000'000;
 constexpr int64_t kMaxPositions = 4'000'000;
 constexpr int64_t kMaxParameters = 10'000'000'000'000;
+constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 
 const Family* const kFamilies[] = {&kLlama,  &kMistral, &kQwen2, &kQwen3,
                                    &kGemma2, &kGemma3,  &kPhi3};
@@ -53,7 +54,6 @@ const Family* FindFamily(JsonFields& fields) {
 
 // Fields of which one value is computed here, and on which transformers acts whatever the family.
 void RefuseWhatIsNotComputed(JsonFields& fields) {
-  fields.MustBe("attention_dropout", 0);
   fields.MustBe("is_causal", true);
   fields.MustBe("is_encoder_decoder", false);
   fields.MustBe("add_cross_attention", false);
@@ -129,6 +129,7 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
     ReadHeads(fields, *family, config);
     family->read(fields, config);
     RefuseWhatIsNotComputed(fields);
+    config.attention_dropout = fields.Real("attention_dropout", kDropouts, 0.0);
     CheckDtype(fields);
   }
   if (violations.empty() && Parameters(config) > kMaxParameters) {

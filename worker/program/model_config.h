@@ -43,12 +43,17 @@ struct ModelConfig {
   int64_t kv_heads = 0;
   int64_t head_width = 0;  // D, not always C / H
   int64_t mlp_width = 0;
-  int64_t vocabulary = 0;     // V
+  int64_t vocabulary = 0;     // V, with what a job adds (added_tokens.h).
   int64_t max_positions = 0;  // Tokens.
   double norm_epsilon = 1e-6;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool tied_embeddings = false;
+
+  // Where a job adds tokens: V of the model's files, and the first of the ids whose rows begin as
+  // the mean of those before.
+  int64_t file_vocabulary = 0;
+  int64_t first_added = 0;
 
   // What sets a family apart. The defaults are Llama's.
   Activation activation = Activation::kSilu;
@@ -64,10 +69,12 @@ struct ModelConfig {
   double local_rope_theta = 0.0;   // Of the layers that slide, unscaled; 0: as the others.
   double query_scalar = 0.0;       // Scores are divided by its root; 0: by that of D.
   double attention_softcap = 0.0;  // 0: none.
+  double attention_dropout = 0.0;
   double logit_softcap = 0.0;      // 0: none.
   int64_t window = 0;              // Tokens that a query of a sliding layer sees, itself included.
   std::vector<bool> sliding;       // By layer; empty: none.
 
+  bool adds_tokens() const { return first_added > 0; }
   bool slides(int64_t layer) const;
   double attention_scale() const;
   int64_t rotary_width() const;  // Elements of a head that are turned.

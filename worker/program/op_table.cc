@@ -20,10 +20,14 @@ constexpr OpRow kRows[kOpCodes] = {
     // dx = r (dxhat - xhat mean(dxhat xhat)): from the output, not the input (LowMemoryBP, MS-BP).
     {"normalize", [](Wanted w) { return w.inputs ? kOut0 | kOut1 : 0; }, 0, {kOverDOut}, 1},
     {"affine", InputForParameters, kIn0, {kOverDOut}, 0},
+    // From the input: an xhat that is kept would be rounded, and so would a z made of it.
+    {"rms_norm", [](Wanted) { return kIn0 | kOut1; }, kIn0, {kOverDOut}, 1},
     {"linear", InputForParameters, 0, {}, 1},
     {"lora_down", InputForParameters, 0, {}, 1},
     // Modules that read one z share za, and a fused one's results their columns of it.
     {"lora_linear", [](Wanted w) { return w.parameters ? kIn1 : 0; }, 0, {}, 3},
+    // Its columns of A are gathered again; x comes from a frozen table.
+    {"lora_embedding", Nothing, kIn0, {}, 0},
     {"rope", Nothing, kIn0, {kOverDOut}, 0},
     // What is read of q, k and v is complete when the gradient is written over it
     // (kernels/attention.h).
@@ -38,7 +42,7 @@ constexpr OpRow kRows[kOpCodes] = {
      {static_cast<uint16_t>(OverIn(0) | kOverDOut), static_cast<uint16_t>(OverIn(1) | kOverDOut)},
      0},
     {"add", Nothing, kIn0 | kIn1, {}, 0},
-    {"head_loss", [](Wanted) { return kIn0; }, 0, {OverIn(0)}, 0},
+    {"head_loss", [](Wanted) { return kIn0 | kIn1; }, 0, {OverIn(0), OverIn(1)}, 0},
 };
 
 double Elements(const RunShape& run, int value) {
@@ -72,6 +76,19 @@ double VisiblePairs(const RunShape& run) {
   return tokens / longest * (most * longest - most * (most - 1.0) / 2.0);
 }
 
+// With gradients, the forward's product comes first. Beside an adapter the matrix is frozen.
+double HeadFlops(const RunShape& run) {
+  const auto rank = static_cast<double>(run.op->attributes.rank);
+  const auto vocabulary = static_cast<double>(run.vocabulary);
+  const double product = 2.0 * Elements(run, run.op->inputs[0]) * vocabulary;
+  const double adapter = 2.0 * static_cast<double>(run.key.tokens) * rank * vocabulary;
+  if (run.direction == Direction::kForward) return product + adapter;
+  RunShape base = run;
+  base.wanted.inputs &= kIn0;
+  if (rank > 0.0) base.wanted.parameters = false;
+  return product * (1 + Wants(base)) + 3.0 * adapter;
+}
+
 double MatrixFlops(const RunShape& run) {
   const auto width = [&](int value) { return static_cast<double>(run.type->values[value].width); };
   const Op& op = *run.op;
@@ -91,11 +108,11 @@ double MatrixFlops(const RunShape& run) {
       const double products = run.direction == Direction::kForward ? 2.0 : 5.0;
       return 2.0 * products * VisiblePairs(run) * width(op.inputs[0]);
     }
-    case OpCode::kHeadLoss: {
-      const double product =
-          2.0 * Elements(run, op.inputs[0]) * static_cast<double>(run.vocabulary);
-      return run.direction == Direction::kForward ? product : product * (1 + Wants(run));
-    }
+    case OpCode::kLoraEmbedding:  // Two products backward, dB and dza.
+      return MatmulFlops(run, static_cast<double>(op.attributes.rank), width(op.outputs[0])) *
+             (run.direction == Direction::kForward ? 1.0 : 2.0);
+    case OpCode::kHeadLoss:
+      return HeadFlops(run);
     default:
       return 0.0;
   }

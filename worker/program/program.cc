@@ -1,5 +1,7 @@
 #include "worker/program/program.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace snug::program {
@@ -11,11 +13,19 @@ int64_t Parameter::elements() const {
 }
 
 std::string AdapterKey(const std::string& module_path, bool up) {
+  if (absl::StrCat(module_path, ".weight") == kEmbeddingKey) {
+    return absl::StrCat(kAdapterPrefix, module_path, ".lora_embedding_", up ? "B" : "A");
+  }
   return absl::StrCat(kAdapterPrefix, module_path, up ? ".lora_B.weight" : ".lora_A.weight");
 }
 
 std::string AdapterFileKey(const Parameter& parameter) {
   return parameter.adapter ? parameter.key : absl::StrCat(kAdapterPrefix, parameter.key);
+}
+
+bool SavesEmbedding(const Program& program) {
+  return std::any_of(program.parameters.begin(), program.parameters.end(),
+                     [](const Parameter& p) { return p.key == kEmbeddingKey && p.saved; });
 }
 
 std::vector<bool> OutputGradientWanted(const Program& program) {

@@ -21,17 +21,19 @@ namespace snug::program {
 enum class OpCode : uint8_t {
   kEmbedding,   // token ids -> x
   kNormalize,   // x -> xhat, r                  RMS: xhat = x * r, r = 1 / sqrt(mean(x^2) + eps)
-  kAffine,      // xhat -> z                     z = xhat * (offset + gamma)
+  kAffine,      // xhat -> z                     z = xhat * gamma
+  kRmsNorm,     // x -> z, r                     z = x * r * (offset + gamma), rounded but once
   kLinear,      // z -> y                        y = z W^T + bias
   kLoraDown,    // z -> za                       za = dropout(z) A^T, fp32; A: those of its modules
   kLoraLinear,  // z, za -> y                    y = z W^T + bias + scale * za B^T
-  kRope,        // q -> q
-  kAttention,   // q, k, v -> o, lse             causal, within each document
-  kGlu,         // g, u -> p                     p = activation(g) * u
-  kAdd,         // x, f -> y
-  kHeadLoss,    // z -> (loss)                   chunks of rows; with gradient, dz in the same pass
+  kLoraEmbedding,  // token ids, x -> y          y = x + scale * A[:, ids]^T B^T
+  kRope,           // q -> q
+  kAttention,      // q, k, v -> o, lse          causal, within each document
+  kGlu,            // g, u -> p                  p = activation(g) * u
+  kAdd,            // x, f -> y
+  kHeadLoss,  // z[, za] -> (loss)               chunks of rows; with gradient, dz in the same pass
 };
-inline constexpr int kOpCodes = 11;
+inline constexpr int kOpCodes = 13;
 
 struct Value {
   std::string site;   // Its name in its block: "norm1.xhat", "attention.q".
@@ -40,9 +42,10 @@ struct Value {
   bool companion = false;  // lse, r, za: kept whenever their op is not run again anyway.
 };
 
-// Two names that a tied model's files may give to one matrix.
+// Of a tied model one matrix, to which its files may give both names.
 inline constexpr char kEmbeddingPath[] = "model.embed_tokens";  // The module.
 inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
+inline constexpr char kHeadPath[] = "lm_head";
 inline constexpr char kHeadKey[] = "lm_head.weight";
 
 // A tensor that the program reads and perhaps trains.
@@ -63,14 +66,15 @@ struct OpAttributes {
   int64_t kv_heads = 0;  // kAttention
   int64_t head_width = 0;
   int64_t rotary_width = 0;  // kRope: elements of a head that are turned; 0: all
-  double epsilon = 0.0;      // kNormalize
-  double scale = 0.0;        // kLoraLinear: alpha / r; kAttention: of q . k; kEmbedding
-  double dropout = 0.0;      // kLoraDown
+  double epsilon = 0.0;      // kNormalize, kRmsNorm
+  double scale = 0.0;        // Of an adapter: alpha / r; kAttention: of q . k; kEmbedding
+  double table_scale = 1.0;  // kLoraEmbedding: kEmbedding's
+  double dropout = 0.0;      // kLoraDown, kAttention
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
-  int64_t rank = 0;          // ... and how many are its
+  int64_t rank = 0;          // ... and how many are its; kLoraEmbedding, kHeadLoss
   double softcap = 0.0;  // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
   int64_t window = 0;    // kAttention: keys that a query sees, its own among them; 0: all
-  double offset = 0.0;   // kAffine
+  double offset = 0.0;   // kRmsNorm
   bool bias = false;     // kLinear, kLoraLinear: the last parameter
   int64_t row = 0;       // kLinear, kLoraLinear: of all its parameters, the first row that is its
   int64_t rows = 0;      // ... and how many are; 0: all
@@ -83,8 +87,7 @@ struct Op {
   std::string name;         // For messages: "self_attn.q_proj".
   std::vector<int> inputs;  // Values of the block.
   std::vector<int> outputs;
-  std::vector<int>
-      parameters;  // Slots of the block type: Block::parameters[slot] is the program's.
+  std::vector<int> parameters;  // Slots: Block::parameters[slot] is the program's.
   OpAttributes attributes;
 };
 
@@ -114,6 +117,9 @@ struct Program {
   int first_layer_block() const { return 1; }
 };
 
+// Whether it has a row per token: the embedding, the head.
+inline bool IsTable(const Parameter& p) { return p.key == kEmbeddingKey || p.key == kHeadKey; }
+
 // Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
 inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }
 
@@ -123,23 +129,20 @@ struct TrainingMode {
   DType compute = DType::kF32;
 };
 
-// The program of a model family. Errors: a target module that the model does not have (naming those
-// it has).
+// The program of a model family. Errors: target modules that the model does not have.
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode);
 
 inline constexpr char kAdapterPrefix[] = "base_model.model.";
 
-// kAdapterPrefix + path + ".lora_A.weight" and the like; `path` is a module's, e.g.
-// model.layers.0.self_attn.q_proj.
+// kAdapterPrefix + path + ".lora_A.weight" and the like; `path`: model.layers.0.self_attn.q_proj.
 std::string AdapterKey(const std::string& module_path, bool up);
 
-// The key of a parameter that an adapter's file holds: its own, and what is trained whole beside
-// it.
+// The key of a parameter that an adapter's file holds: its own, and what is trained whole.
 std::string AdapterFileKey(const Parameter& parameter);
 inline bool InAdapterFile(const Parameter& p) { return p.adapter || p.saved; }
+bool SavesEmbedding(const Program& program);  // Where it is tied, the head with it.
 
-// Whether any parameter of blocks[0 .. block] is trained: then the gradient of its output is
-// wanted.
+// Whether blocks[0 .. block] train anything: then the gradient of the block's output is wanted.
 std::vector<bool> OutputGradientWanted(const Program& program);
 
 }  // namespace snug::program

@@ -8,6 +8,7 @@
 // alike: versions 4 and 5 disagree about which of two values wins.
 #include "worker/program/rope_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -258,6 +259,25 @@ bool SaysLayerTypes(const JsonFields& fields) {
 }
 
 }  // namespace
+
+int64_t LongestSequence(const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const auto stretched = [&](int64_t tokens) {
+    const double longest = std::floor(scaling.factor * static_cast<double>(tokens));
+    return std::max(config.max_positions, static_cast<int64_t>(longest));
+  };
+  switch (scaling.kind) {
+    case Kind::kLinear:
+      if (config.local_rope_theta > 0.0) break;  // Gemma 3 counts its stretched positions.
+      return stretched(config.max_positions);
+    case Kind::kLlama3:
+    case Kind::kYarn:
+      return stretched(scaling.original_max_positions);
+    case Kind::kDefault:
+      break;
+  }
+  return config.max_positions;
+}
 
 void ReadRope(JsonFields& fields, const RopeRules& rules, ModelConfig& config) {
   ReadFlat(fields, {.rules = rules}, config);

@@ -2,6 +2,7 @@
 #ifndef WORKER_PROGRAM_ROPE_CONFIG_H_
 #define WORKER_PROGRAM_ROPE_CONFIG_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "worker/program/json_fields.h"
@@ -25,6 +26,10 @@ void ReadRope(JsonFields& fields, const RopeRules& rules, ModelConfig& config);
 // too. Either {"full_attention": {...}, "sliding_attention": {...}} as rope_parameters, or
 // rope_theta, rope_scaling and rope_local_base_freq.
 void ReadRopeOfLayerTypes(JsonFields& fields, ModelConfig& config);
+
+// Tokens that a document may have: the model's positions, or what scaling stretches those to that
+// it was trained with before, where that is more.
+int64_t LongestSequence(const ModelConfig& config);
 
 }  // namespace snug::program
 

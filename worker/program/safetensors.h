@@ -35,6 +35,9 @@ absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir);
 // them can check). Errors name the tensors: missing, extra, wrong shape.
 absl::Status CheckWeights(const Program& program, const TensorIndex& index);
 
+// The same of the files that training starts from, which lack the rows of added tokens.
+absl::Status CheckBaseWeights(const Program& program, const TensorIndex& index);
+
 // The same for an adapter directory's adapter_model.safetensors against the adapter's parameters.
 absl::Status CheckAdapter(const Program& program, const TensorIndex& index);
 

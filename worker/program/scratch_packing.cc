@@ -13,9 +13,9 @@ namespace {
 using Key = std::tuple<int, int64_t, int64_t>;
 
 // The instant at which most bytes are live.
-int32_t BusiestInstant(const std::vector<Interval> &intervals, int32_t steps) {
+int32_t BusiestInstant(const std::vector<Interval>& intervals, int32_t steps) {
   std::vector<int64_t> change(static_cast<size_t>(steps) + 1);
-  for (const Interval &i : intervals) {
+  for (const Interval& i : intervals) {
     change[static_cast<size_t>(i.first)] += i.bytes;
     change[static_cast<size_t>(i.last) + 1] -= i.bytes;
   }
@@ -25,9 +25,9 @@ int32_t BusiestInstant(const std::vector<Interval> &intervals, int32_t steps) {
 
 // No packing can be lower: at each instant all that is live, over the lowest
 // stack that any of it meets.
-int64_t LowerBound(const std::vector<Interval> &intervals, int32_t steps) {
+int64_t LowerBound(const std::vector<Interval>& intervals, int32_t steps) {
   std::vector<int64_t> live(static_cast<size_t>(steps)), floor(live.size(), INT64_MAX);
-  for (const Interval &i : intervals) {
+  for (const Interval& i : intervals) {
     for (int32_t t = i.first; t <= i.last; ++t) {
       live[static_cast<size_t>(t)] += i.bytes;
       floor[static_cast<size_t>(t)] = std::min(floor[static_cast<size_t>(t)], i.floor);
@@ -42,21 +42,21 @@ int64_t LowerBound(const std::vector<Interval> &intervals, int32_t steps) {
 
 // Lowest free offset, one after another; returns early once it is no better
 // than `give_up_at`.
-int64_t PackInOrder(std::vector<Interval> &intervals, const std::vector<int> &order,
+int64_t PackInOrder(std::vector<Interval>& intervals, const std::vector<int>& order,
                     int64_t give_up_at) {
   std::vector<std::pair<int64_t, int64_t>> taken;  // [from, to) of those that share an instant.
   int64_t height = 0;
   for (size_t n = 0; n < order.size(); ++n) {
-    Interval &current = intervals[static_cast<size_t>(order[n])];
+    Interval& current = intervals[static_cast<size_t>(order[n])];
     taken.clear();
     for (size_t m = 0; m < n && !current.pinned; ++m) {
-      const Interval &other = intervals[static_cast<size_t>(order[m])];
+      const Interval& other = intervals[static_cast<size_t>(order[m])];
       if (other.first <= current.last && current.first <= other.last)
         taken.emplace_back(other.offset, other.offset + other.bytes);
     }
     std::sort(taken.begin(), taken.end());
     current.offset = 0;
-    for (const auto &[from, to] : taken) {
+    for (const auto& [from, to] : taken) {
       if (current.offset + current.bytes <= from) break;
       current.offset = std::max(current.offset, to);
     }
@@ -68,29 +68,29 @@ int64_t PackInOrder(std::vector<Interval> &intervals, const std::vector<int> &or
 
 }  // namespace
 
-int64_t PackIntervals(std::vector<Interval> &intervals, int32_t steps) {
+int64_t PackIntervals(std::vector<Interval>& intervals, int32_t steps) {
   if (intervals.empty()) return 0;
   const int32_t busiest = BusiestInstant(intervals, steps);
-  const auto calm = [busiest](const Interval &i) {
+  const auto calm = [busiest](const Interval& i) {
     return i.first <= busiest && busiest <= i.last ? 0 : 1;
   };
-  const auto duration = [](const Interval &i) {
+  const auto duration = [](const Interval& i) {
     return static_cast<int64_t>(i.last - i.first + 1);
   };
-  const std::function<Key(const Interval &)> orders[] = {
-      [](const Interval &i) { return Key(0, i.first, -i.bytes); },
-      [](const Interval &i) { return Key(0, -i.bytes, i.first); },
-      [&](const Interval &i) { return Key(0, -duration(i), -i.bytes); },
-      [&](const Interval &i) { return Key(0, -duration(i) * i.bytes, i.first); },
-      [&](const Interval &i) { return Key(calm(i), -duration(i), -i.bytes); },
-      [&](const Interval &i) { return Key(calm(i), -i.bytes, -duration(i)); },
+  const std::function<Key(const Interval&)> orders[] = {
+      [](const Interval& i) { return Key(0, i.first, -i.bytes); },
+      [](const Interval& i) { return Key(0, -i.bytes, i.first); },
+      [&](const Interval& i) { return Key(0, -duration(i), -i.bytes); },
+      [&](const Interval& i) { return Key(0, -duration(i) * i.bytes, i.first); },
+      [&](const Interval& i) { return Key(calm(i), -duration(i), -i.bytes); },
+      [&](const Interval& i) { return Key(calm(i), -i.bytes, -duration(i)); },
   };
   const int64_t bound = LowerBound(intervals, steps);
   int64_t best = INT64_MAX;
   std::vector<Interval> best_intervals;
   std::vector<int> order(intervals.size());
   std::vector<Key> keys(intervals.size());
-  for (const auto &key_of : orders) {
+  for (const auto& key_of : orders) {
     for (size_t i = 0; i < intervals.size(); ++i)
       keys[i] = intervals[i].pinned ? Key(-1, 0, 0) : key_of(intervals[i]);
     std::iota(order.begin(), order.end(), 0);

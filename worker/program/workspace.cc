@@ -113,10 +113,20 @@ int64_t LoraLinearBytes(const RunShape& run) {
 int64_t HeadLossBytes(const RunShape& run) {
   const int64_t rows = std::min(run.key.tokens, kHeadChunkRows), element = SizeOf(run.compute);
   const int64_t width = WidthOf(run, run.op->inputs[0]);
-  const int64_t chunk = Aligned(rows * width * element) + Aligned(rows * run.vocabulary * element);
+  const int64_t za = Aligned(rows * run.op->attributes.rank * kF32);  // Of an adapter.
+  const int64_t chunk =
+      Aligned(rows * width * element) + Aligned(rows * run.vocabulary * element) + za;
   const int64_t forward = PartBytes(run, rows, run.vocabulary);
   if (run.direction == Direction::kForward) return chunk + forward;
-  return chunk + std::max(forward, PartBytes(run, rows, width));
+  return chunk + za + std::max(forward, PartBytes(run, rows, width));
+}
+
+// A's columns of all tokens.
+int64_t LoraEmbeddingBytes(const RunShape& run) {
+  const int64_t width = WidthOf(run, run.op->outputs[0]);
+  const int64_t za = Aligned(run.key.tokens * run.op->attributes.rank * kF32);
+  if (run.direction == Direction::kForward) return za + PartBytes(run, run.key.tokens, width);
+  return za + (run.compute == DType::kF32 ? 0 : ConvertedRows(run, width));
 }
 
 }  // namespace
@@ -132,11 +142,14 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kAttention:
       return run.direction == Direction::kForward ? AttentionForward(run, machine)
                                                   : AttentionBackward(run, machine);
+    case OpCode::kLoraEmbedding:
+      return LoraEmbeddingBytes(run);
     case OpCode::kHeadLoss:
       return HeadLossBytes(run);
     case OpCode::kEmbedding:
     case OpCode::kNormalize:
     case OpCode::kAffine:
+    case OpCode::kRmsNorm:
     case OpCode::kRope:
     case OpCode::kGlu:
     case OpCode::kAdd:

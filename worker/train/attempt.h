@@ -24,6 +24,7 @@ struct AttemptOptions {
 
   std::string model_dir;
   std::string base_model_name;  // What adapter_config.json names as the base.
+  std::vector<std::string> added_tokens;
   program::TrainingMode mode;
   std::string init_adapter;  // A PEFT directory, or empty.
   bool merge = false;        // Also give the base with the adapter merged into it.
@@ -77,6 +78,7 @@ struct AttemptResult {
   std::string output_dir;
   double verified_loss = 0.0;
   std::optional<double> merged_loss;              // Of the merged model, read from its files.
+  std::string merge_error;                        // Why there is none, though it was asked for.
   std::vector<checkpoint::ReaderReport> readers;  // Of an adapter.
 };
 

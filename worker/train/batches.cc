@@ -7,18 +7,15 @@
 #include <utility>
 
 #include "kernels/philox.h"
+#include "worker/weights/random_ops.h"
 
 namespace snug::train {
 namespace {
 
-// Draws of the two shuffles; ops of a step count from 0, so that no mask shares them.
-constexpr uint32_t kRowShuffle = kernels::kMaxRandomOps - 1;
-constexpr uint32_t kSequenceShuffle = kernels::kMaxRandomOps - 2;
-
 struct Draws {
   uint64_t seed = 0;
   int64_t epoch = 0;
-  uint32_t shuffle = kRowShuffle;
+  uint32_t shuffle = kRowShuffleOp;
 
   // A uniform draw from [0, bound). 64 random bits against a bound below 2^40: the bias is under
   // 2^-24.
@@ -95,17 +92,19 @@ void GroupByLength(std::vector<int64_t>& order, const std::vector<int64_t>& row_
   if (!order.empty()) std::swap(order[0], order[longest]);
 }
 
-// One row each, or documents laid end to end.
-std::vector<MicroBatch> SequencesOf(const std::vector<int64_t>& order,
-                                    const std::vector<int64_t>& row_tokens,
-                                    const TrainingOptions& options) {
-  if (options.packing) return PackSequences(order, row_tokens, options.max_seq_length);
-  std::vector<MicroBatch> single;
-  for (int64_t row : order) single.push_back({row});
-  return single;
+// `per_batch` rows each, the last perhaps fewer.
+std::vector<MicroBatch> GroupRows(const std::vector<int64_t>& order, int64_t per_batch) {
+  std::vector<MicroBatch> batches;
+  const auto rows = static_cast<int64_t>(order.size());
+  batches.reserve(static_cast<size_t>((rows + per_batch - 1) / per_batch));
+  for (int64_t begin = 0; begin < rows; begin += per_batch)
+    batches.emplace_back(order.begin() + begin, order.begin() + std::min(rows, begin + per_batch));
+  return batches;
 }
 
-std::vector<MicroBatch> Group(const std::vector<MicroBatch>& sequences, int64_t per_batch) {
+// The same of sequences.
+std::vector<MicroBatch> GroupSequences(std::vector<MicroBatch> sequences, int64_t per_batch) {
+  if (per_batch == 1) return sequences;
   std::vector<MicroBatch> batches;
   for (size_t s = 0; s < sequences.size(); ++s) {
     if (s % static_cast<size_t>(per_batch) == 0) batches.emplace_back();
@@ -121,11 +120,15 @@ EpochPlan PlanEpoch(const std::vector<int64_t>& row_tokens, const TrainingOption
   std::vector<int64_t> order = InOrder(row_tokens.size());
   Shuffle(order, {.seed = options.seed, .epoch = epoch});
   if (options.group_by_length && !options.packing) GroupByLength(order, row_tokens, options);
-  std::vector<MicroBatch> sequences = SequencesOf(order, row_tokens, options);
-  if (options.packing)
-    Shuffle(sequences, {.seed = options.seed, .epoch = epoch, .shuffle = kSequenceShuffle});
   EpochPlan plan;
-  plan.micro_batches = Group(sequences, options.batch_rows);
+  if (options.packing) {
+    std::vector<MicroBatch> sequences =
+        PackSequences(std::move(order), row_tokens, options.max_seq_length);
+    Shuffle(sequences, {.seed = options.seed, .epoch = epoch, .shuffle = kSequenceShuffleOp});
+    plan.micro_batches = GroupSequences(std::move(sequences), options.batch_rows);
+  } else {
+    plan.micro_batches = GroupRows(order, options.batch_rows);
+  }
   const auto batches = static_cast<int64_t>(plan.micro_batches.size());
   plan.steps = (batches + options.accumulation - 1) / options.accumulation;
   return plan;
@@ -133,19 +136,18 @@ EpochPlan PlanEpoch(const std::vector<int64_t>& row_tokens, const TrainingOption
 
 std::vector<MicroBatch> PlanEvaluation(const std::vector<int64_t>& row_tokens,
                                        const TrainingOptions& options) {
-  return Group(SequencesOf(InOrder(row_tokens.size()), row_tokens, options), options.batch_rows);
+  std::vector<int64_t> order = InOrder(row_tokens.size());
+  if (!options.packing) return GroupRows(order, options.batch_rows);
+  return GroupSequences(PackSequences(std::move(order), row_tokens, options.max_seq_length),
+                        options.batch_rows);
 }
 
 int64_t TotalSteps(const std::vector<int64_t>& row_tokens, const TrainingOptions& options) {
   if (options.max_steps > 0) return options.max_steps;
-  int64_t steps = 0;
-  double left = options.epochs;
-  for (int64_t epoch = 0; left > 0.0; ++epoch, left -= 1.0) {
-    const int64_t whole = PlanEpoch(row_tokens, options, epoch).steps;
-    steps +=
-        left >= 1.0 ? whole : static_cast<int64_t>(std::ceil(left * static_cast<double>(whole)));
-  }
-  return std::max<int64_t>(steps, 1);
+  // Of every epoch: the rows' order changes which of them are packed together, not how full the
+  // sequences are. Rounded once, as transformers does.
+  const auto whole = static_cast<double>(PlanEpoch(row_tokens, options, 0).steps);
+  return std::max<int64_t>(static_cast<int64_t>(std::ceil(options.epochs * whole)), 1);
 }
 
 BatchWalk::BatchWalk(std::vector<int64_t> row_tokens, const TrainingOptions& options,
@@ -157,6 +159,7 @@ BatchWalk::BatchWalk(std::vector<int64_t> row_tokens, const TrainingOptions& opt
 
 void BatchWalk::EnterEpoch(int64_t epoch) {
   cursor_ = {.epoch = epoch, .micro_batch = 0};
+  plan_ = {};  // Of the epoch before: not beside the new one.
   plan_ = PlanEpoch(row_tokens_, options_, epoch);
 }
 

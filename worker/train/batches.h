@@ -30,7 +30,8 @@ EpochPlan PlanEpoch(const std::vector<int64_t>& row_tokens, const TrainingOption
 std::vector<MicroBatch> PlanEvaluation(const std::vector<int64_t>& row_tokens,
                                        const TrainingOptions& options);
 
-// Optimizer steps of the whole run: max_steps where given, else what `epochs` give.
+// Optimizer steps of the whole run: max_steps where given, else what `epochs` give, a part of a
+// step counted as one.
 int64_t TotalSteps(const std::vector<int64_t>& row_tokens, const TrainingOptions& options);
 
 // Where in the data an optimizer step lies.

@@ -24,13 +24,11 @@ absl::StatusOr<const program::TensorEntry*> Find(const program::TensorIndex& ind
   return &found->second;
 }
 
-// What dataset.json says of the dataset; empty when it says nothing.
-std::string Said(const std::string& folder, const char* key) {
+// What dataset.json says of the dataset; null where it says nothing.
+nlohmann::json Said(const std::string& folder, const char* key) {
   std::ifstream file(folder + "/dataset.json");
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.contains(key) && json[key].is_string()
-             ? json[key].get<std::string>()
-             : "";
+  return json.is_object() && json.contains(key) ? json[key] : nlohmann::json();
 }
 
 }  // namespace
@@ -54,10 +52,12 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
                                                    " weights and ", rows,
                                                    " rows do not belong together"));
   }
+  dataset.row_tokens_.reserve(static_cast<size_t>(rows));
   for (int64_t row = 0; row < rows; ++row) {
     dataset.row_tokens_.push_back(dataset.offsets_[row + 1] - dataset.offsets_[row]);
   }
   RETURN_IF_ERROR(dataset.Check(path, vocabulary));
+  dataset.file_.Release();  // It has read all of it; a step reads its own rows.
   if (index.contains("source_line")) {
     ASSIGN_OR_RETURN(const auto* lines, Find(index, path, "source_line", "I64"));
     if (lines->shape[0] != rows)
@@ -65,7 +65,9 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
           absl::StrCat(path, ": ", lines->shape[0], " source lines for ", rows, " rows"));
     dataset.lines_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + lines->begin);
   }
-  dataset.sha256_ = Said(folder, "sha256");
+  const nlohmann::json sha256 = Said(folder, "sha256"), first = Said(folder, "first_added_id");
+  if (sha256.is_string()) dataset.sha256_ = sha256.get<std::string>();
+  if (first.is_number_integer()) dataset.first_added_ = first.get<int64_t>();
   dataset.source_ = std::move(source);
   return dataset;
 }

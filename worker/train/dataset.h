@@ -30,6 +30,8 @@ class Dataset {
   std::string NameOf(int64_t row) const;
   // Of the file, as dataset.json says it; a checkpoint names what it was trained on.
   const std::string& sha256() const { return sha256_; }
+  // The id of the first token that was added to the tokenizer; 0: none was.
+  int64_t first_added() const { return first_added_; }
 
  private:
   absl::Status Check(const std::string& path, int64_t vocabulary) const;
@@ -42,6 +44,7 @@ class Dataset {
   std::vector<int64_t> row_tokens_;
   std::string source_;
   std::string sha256_;
+  int64_t first_added_ = 0;
 };
 
 }  // namespace snug::train

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/carried_files.h"
+#include "worker/checkpoint/config_json.h"
+#include "worker/checkpoint/json_text.h"
 #include "worker/checkpoint/model_shards.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
@@ -33,6 +35,14 @@ constexpr int64_t kMaxConfigBytes = 1 << 20;
 struct Delta {
   View down, up;  // A (r, in), B (out, r), fp32.
   double scale = 0.0;
+  bool of_embedding = false;  // A (r, V), B (C, r): the transpose of B A is added.
+
+  // `sum` has `sum.size(0)` rows of the matrix, from `first` on.
+  void AddTo(at::Tensor& sum, int64_t first) const {
+    const at::Tensor a = execute::Matrix(down), b = execute::Matrix(up);
+    const at::Tensor left = (of_embedding ? a.t() : b).narrow(0, first, sum.size(0));
+    at::addmm_out(sum, sum, left, of_embedding ? b.t() : a, 1.0, scale);
+  }
 };
 
 at::ScalarType ScalarTypeOf(const std::string& dtype) {
@@ -53,8 +63,10 @@ class Merger {
     std::vector<TensorBytes> tensors;
     for (const Parameter& parameter : parameters()) {
       if (parameter.adapter) continue;
-      const TensorEntry& entry = base_.at(parameter.key);
-      tensors.push_back({parameter.key, entry.dtype, entry.shape, nullptr, entry.bytes});
+      const std::string& dtype = base_.at(parameter.key).dtype;
+      const auto element = static_cast<int64_t>(at::elementSize(ScalarTypeOf(dtype)));
+      tensors.push_back(
+          {parameter.key, dtype, parameter.shape, nullptr, parameter.elements() * element});
     }
     return tensors;
   }
@@ -62,8 +74,8 @@ class Merger {
   absl::Status Write(const TensorBytes& tensor, const TensorSink& sink) const {
     const TensorEntry& entry = base_.at(tensor.key);
     const auto element = static_cast<int64_t>(at::elementSize(ScalarTypeOf(entry.dtype)));
-    const int64_t rows = entry.shape.size() > 1 ? entry.shape[0] : 1;
-    const int64_t width = entry.bytes / element / std::max<int64_t>(rows, 1);
+    const int64_t rows = tensor.shape.size() > 1 ? tensor.shape[0] : 1;
+    const int64_t width = tensor.bytes / element / std::max<int64_t>(rows, 1);
     const int64_t at_once = request_.memory_bytes / (width * (kF32Bytes + kF32Bytes));
     if (at_once < 1) {
       return absl::ResourceExhaustedError(
@@ -75,7 +87,9 @@ class Merger {
     for (int64_t first = 0; first < rows; first += at_once) {
       const int64_t count = std::min(at_once, rows - first), bytes = count * width * element;
       char* raw = request_.memory + at_once * width * kF32Bytes;
-      RETURN_IF_ERROR(file.Read(entry.begin + first * width * element, bytes, raw));
+      if (!IsSaved(tensor.key)) {
+        RETURN_IF_ERROR(file.Read(entry.begin + first * width * element, bytes, raw));
+      }
       RETURN_IF_ERROR(Merge(tensor.key, {first, count, width}, raw));
       RETURN_IF_ERROR(sink(raw, bytes));
     }
@@ -94,27 +108,35 @@ class Merger {
     const program::Program& program = *request_.program;
     for (const program::Block& block : program.blocks) {
       for (const program::Op& op : program.types[static_cast<size_t>(block.type)].ops) {
-        if (op.code != program::OpCode::kLoraLinear) continue;
-        const auto key = [&](size_t i) {
-          const int slot = op.parameters[i];
-          return parameters()[static_cast<size_t>(block.parameters[static_cast<size_t>(slot)])].key;
-        };
-        const std::string path = key(0).substr(0, key(0).rfind('.'));
-        deltas_[key(0)] = {.down = Exact(program::AdapterKey(path, /*up=*/false)),
-                           .up = Exact(program::AdapterKey(path, /*up=*/true)),
-                           .scale = op.attributes.scale};
+        if (op.attributes.rank == 0) continue;  // Not adapted.
+        const bool embedding = op.code == program::OpCode::kLoraEmbedding;
+        const std::string key = embedding ? program::kEmbeddingKey : KeyOf(block, op);
+        const std::string path = key.substr(0, key.rfind('.'));
+        deltas_[key] = {.down = Exact(program::AdapterKey(path, /*up=*/false)),
+                        .up = Exact(program::AdapterKey(path, /*up=*/true)),
+                        .scale = op.attributes.scale,
+                        .of_embedding = embedding};
       }
     }
+  }
+
+  // Trained whole: of the base's rows, of which there may be fewer, nothing is left.
+  bool IsSaved(const std::string& key) const { return parameters()[position_.at(key)].saved; }
+
+  // Of an op's first parameter.
+  const std::string& KeyOf(const program::Block& block, const program::Op& op) const {
+    const auto slot = static_cast<size_t>(op.parameters[0]);
+    return parameters()[static_cast<size_t>(block.parameters[slot])].key;
   }
 
   const View& Exact(const std::string& key) const {
     return request_.parameters->exact(position_.at(key));
   }
 
-  // `raw`: those rows of the base, which become the merged ones.
+  // `raw`: those rows of the base, which become the merged ones; of what is saved, whatever.
   absl::Status Merge(const std::string& key, const Rows& rows, char* raw) const {
     const auto delta = deltas_.find(key);
-    const bool saved = parameters()[position_.at(key)].saved;
+    const bool saved = IsSaved(key);
     if (delta == deltas_.end() && !saved) return absl::OkStatus();
     return execute::CatchTorch([&] {
       const c10::InferenceMode no_autograd;
@@ -126,8 +148,7 @@ class Merger {
       }
       at::Tensor sum = at::from_blob(request_.memory, {rows.count, rows.width}, at::kFloat);
       sum.copy_(base);
-      at::addmm_out(sum, sum, execute::Matrix(delta->second.up.Rows(rows.first, rows.count)),
-                    execute::Matrix(delta->second.down), 1.0, delta->second.scale);
+      delta->second.AddTo(sum, rows.first);
       base.copy_(sum);
     });
   }
@@ -138,11 +159,21 @@ class Merger {
   std::map<std::string, Delta> deltas_;
 };
 
+absl::Status WriteConfig(const std::string& folder, const MergeRequest& request) {
+  const std::string from = request.model_dir + "/config.json", to = folder + "/config.json";
+  const program::ModelConfig& config = request.program->config;
+  if (!config.adds_tokens()) return checkpoint::CopyFile(from, to, kMaxConfigBytes);
+  ASSIGN_OR_RETURN(const auto grown, checkpoint::ConfigOfExport(request.model_dir,
+                                                                {.vocabulary = config.vocabulary}));
+  ASSIGN_OR_RETURN(const std::string text, checkpoint::JsonText(grown, checkpoint::kIndent));
+  return checkpoint::WriteNewFile(to, text + "\n").status();
+}
+
 }  // namespace
 
 absl::Status ExportMerged(const std::string& folder, const MergeRequest& request) {
   ASSIGN_OR_RETURN(program::TensorIndex base, program::ReadModelIndex(request.model_dir));
-  RETURN_IF_ERROR(program::CheckWeights(*request.program, base));
+  RETURN_IF_ERROR(program::CheckBaseWeights(*request.program, base));
   RETURN_IF_ERROR(checkpoint::MakeFreshFolder(folder));
   const Merger merger(request, std::move(base));
   const auto source = [&](const TensorBytes& tensor, const TensorSink& sink) {
@@ -151,8 +182,7 @@ absl::Status ExportMerged(const std::string& folder, const MergeRequest& request
   RETURN_IF_ERROR(checkpoint::WriteModelShards(
       folder, merger.Tensors(), source,
       request.max_shard_bytes > 0 ? request.max_shard_bytes : checkpoint::kMaxShardBytes));
-  RETURN_IF_ERROR(checkpoint::CopyFile(request.model_dir + "/config.json", folder + "/config.json",
-                                       kMaxConfigBytes));
+  RETURN_IF_ERROR(WriteConfig(folder, request));
   RETURN_IF_ERROR(checkpoint::CopyIfPresent(request.model_dir, folder, "generation_config.json"));
   RETURN_IF_ERROR(checkpoint::CopyTokenizerFiles(request.model_dir, request.data_dir, folder));
   return checkpoint::SyncFolder(folder);
@@ -162,6 +192,7 @@ absl::StatusOr<AttemptOptions> EvaluationOf(const std::string& folder,
                                             const AttemptOptions& attempt) {
   AttemptOptions merged = attempt;
   merged.model_dir = folder;
+  merged.added_tokens.clear();  // It has them.
   merged.init_adapter.clear();
   merged.prompts_file.clear();
   merged.mode.adapter = {};

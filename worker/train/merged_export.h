@@ -25,8 +25,8 @@ struct MergeRequest {
   int64_t max_shard_bytes = 0;  // 0: as the writer's.
 };
 
-// Into a new folder, synced. Its config.json is the base's. OUT_OF_RANGE: a merged weight is not
-// finite.
+// Into a new folder, synced. Its config.json is the base's, but for added tokens. OUT_OF_RANGE: a
+// merged weight is not finite.
 absl::Status ExportMerged(const std::string& folder, const MergeRequest& request);
 
 // An attempt that can evaluate such a folder on the data of `attempt`, and train nothing. It takes

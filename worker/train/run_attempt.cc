@@ -24,6 +24,7 @@
 #include "worker/train/failure.h"
 #include "worker/train/merged_export.h"
 #include "worker/train/metrics_log.h"
+#include "worker/train/resumable.h"
 #include "worker/train/samples_log.h"
 #include "worker/train/tensors.h"
 #include "worker/train/trainer.h"
@@ -54,6 +55,7 @@ class Run {
   absl::Status Go() {
     RETURN_IF_ERROR(checkpoint::MakeFolders(attempt_.attempt_dir));
     ASSIGN_OR_RETURN(trainer_, Trainer::Create(attempt_, device_));
+    RETURN_IF_ERROR(CheckExport());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(OpenMetrics());
     progress_.max_steps = trainer_->max_steps();
@@ -89,7 +91,7 @@ class Run {
   absl::Status Resume() {
     if (attempt_.resume_from.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const checkpoint::RunState state, Restore(attempt_.resume_from));
-    RETURN_IF_ERROR(CheckResumable(state));
+    RETURN_IF_ERROR(CheckResumable(state, attempt_, trainer_->dataset().sha256()));
     if (!state.products.empty()) {
       ASSIGN_OR_RETURN(const execute::GemmChoice choice, execute::ParseGemmChoice(state.products));
       execute::UseGemmChoice(choice);
@@ -142,26 +144,13 @@ class Run {
     return absl::OkStatus();
   }
 
-  // Beside the metrics, as the attempt before had them.
+  // Beside the metrics, as the attempt before had them: those of evaluations that it finished.
   absl::Status OpenSamples() const {
     const std::string folder =
         std::filesystem::path(attempt_.previous_metrics).parent_path().string();
     return BeginSamples(SamplesFile(attempt_.attempt_dir),
-                        folder.empty() ? "" : SamplesFile(folder), progress_.resumed_from_step);
-  }
-
-  // A checkpoint goes on only with the seed and the data it was made with.
-  absl::Status CheckResumable(const checkpoint::RunState& state) const {
-    if (state.job_id != attempt_.job_id)
-      return absl::FailedPreconditionError(absl::StrCat(attempt_.resume_from, " is of job ",
-                                                        state.job_id, ", not ", attempt_.job_id));
-    if (state.seed != attempt_.training.seed)
-      return absl::FailedPreconditionError(absl::StrCat(
-          attempt_.resume_from, " has seed ", state.seed, ", not ", attempt_.training.seed));
-    if (state.dataset_sha256 != trainer_->dataset().sha256())
-      return absl::FailedPreconditionError(absl::StrCat(
-          attempt_.resume_from, " was trained on other data than ", attempt_.train_data));
-    return absl::OkStatus();
+                        folder.empty() ? "" : SamplesFile(folder),
+                        metrics_->steps().last_evaluated);
   }
 
   absl::Status Obey() {
@@ -229,16 +218,16 @@ class Run {
   absl::Status Evaluate() {
     const Clock::time_point begin = Clock::now();
     ASSIGN_OR_RETURN(const TokenMetrics evaluation, trainer_->Evaluate());
+    const EvalMetrics line = {.eval_loss = evaluation.loss,
+                              .mean_token_accuracy = evaluation.mean_token_accuracy,
+                              .entropy = evaluation.entropy,
+                              .runtime = SecondsSince(begin),
+                              .global_step = progress_.global_step,
+                              .epoch = progress_.epoch};
     progress_.eval_loss = evaluation.loss;
     evaluated_step_ = progress_.global_step;
-    RETURN_IF_ERROR(
-        metrics_->Append(EvalMetrics{.eval_loss = evaluation.loss,
-                                     .mean_token_accuracy = evaluation.mean_token_accuracy,
-                                     .entropy = evaluation.entropy,
-                                     .runtime = SecondsSince(begin),
-                                     .global_step = progress_.global_step,
-                                     .epoch = progress_.epoch}));
     RETURN_IF_ERROR(AnswerPrompts());
+    RETURN_IF_ERROR(metrics_->Append(line));  // Last: whoever resumes takes the rest as done.
     return Judge(evaluation);
   }
 
@@ -374,8 +363,19 @@ class Run {
     if (!attempt_.prompts_file.empty())
       RETURN_IF_ERROR(CarrySamples(SamplesFile(attempt_.attempt_dir), Output() + ".tmp"));
     std::cerr << "exported; read back, it gives the loss " << verified_loss_ << std::endl;
-    if (attempt_.merge) RETURN_IF_ERROR(Merge());
+    if (attempt_.merge) RETURN_IF_ERROR(MergeIfFinite());
     return checkpoint::Publish(Output());
+  }
+
+  // The adapter is verified by now: that the base's number type cannot hold its sum with the base
+  // costs the merged model alone.
+  absl::Status MergeIfFinite() {
+    const absl::Status merged = Merge();
+    if (!absl::IsOutOfRange(merged)) return merged;
+    merge_error_ = std::string(merged.message());
+    merged_loss_.reset();
+    std::cerr << "not merged: " << merge_error_ << std::endl;
+    return checkpoint::RemoveFolder(Output() + ".tmp/merged");
   }
 
   // In the arena, which nobody uses now. The merged model is then evaluated in place of the
@@ -402,17 +402,30 @@ class Run {
     return absl::OkStatus();
   }
 
+  checkpoint::ExportOptions OptionsOfExport() const {
+    const program::ModelConfig& config = trainer_->program().config;
+    return {.model_dir = attempt_.model_dir,
+            .data_dir = attempt_.train_data,
+            .base_model_name = attempt_.base_model_name,
+            .lora = attempt_.mode.adapter,
+            .vocabulary = config.adds_tokens() ? config.vocabulary : 0,
+            .metrics_file = MetricsFile(),
+            .display_name = ""};
+  }
+
+  absl::Status CheckExport() const {
+    if (!attempt_.mode.lora) return absl::OkStatus();
+    return checkpoint::CheckExport(OptionsOfExport(), WeightsOf(*trainer_, Digits::kComputed),
+                                   trainer_->program());
+  }
+
   absl::Status Export() {
-    const checkpoint::ExportOptions options{.model_dir = attempt_.model_dir,
-                                            .data_dir = attempt_.train_data,
-                                            .base_model_name = attempt_.base_model_name,
-                                            .lora = attempt_.mode.adapter,
-                                            .metrics_file = MetricsFile(),
-                                            .display_name = ""};
+    const checkpoint::ExportOptions options = OptionsOfExport();
     const std::vector<TensorBytes> weights = WeightsOf(*trainer_, Digits::kComputed);
     if (!attempt_.mode.lora) return checkpoint::ExportModel(Output(), options, weights);
     ASSIGN_OR_RETURN(const checkpoint::AdapterContents contents, checkpoint::ContentsOf(weights));
-    readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents);
+    readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents,
+                                     trainer_->program().config.model_type);
     return checkpoint::ExportAdapter(Output(), options, weights);
   }
 
@@ -442,6 +455,7 @@ class Run {
   int64_t evaluated_step_ = -1;  // By this process.
   double verified_loss_ = 0.0;
   std::optional<double> merged_loss_;
+  std::string merge_error_;
   int64_t peak_before_merge_ = 0;  // Of the trainer that the merged model's took the place of.
   std::vector<checkpoint::ReaderReport> readers_;
 };
@@ -459,6 +473,7 @@ AttemptResult Run::Result(const absl::Status& status) const {
     result.output_dir = Output();
     result.verified_loss = verified_loss_;
     result.merged_loss = merged_loss_;
+    result.merge_error = merge_error_;
     result.readers = readers_;
     return result;
   }

@@ -1,8 +1,9 @@
 // samples.jsonl of an attempt, beside metrics.jsonl: what the model answered to the job's prompts
 // at each evaluation, one JSON object per line:
 //   {"step", "prompt", "completion", "tokens"}   tokens: ids of the completion, its end among them
-// A resumed attempt begins with the lines of the one before, up to the step it resumes from; the
-// draws are a function of the step, so what follows is what would have followed.
+// A resumed attempt begins with the lines of the one before, up to the last evaluation that its
+// metrics tell of; the draws are a function of the step, so what follows is what would have
+// followed.
 #ifndef WORKER_TRAIN_SAMPLES_LOG_H_
 #define WORKER_TRAIN_SAMPLES_LOG_H_
 

@@ -5,12 +5,10 @@
 #include <numeric>
 
 #include "kernels/philox.h"
+#include "worker/weights/random_ops.h"
 
 namespace snug::train {
 namespace {
-
-// Beside the shuffles' of batches.cc.
-constexpr uint32_t kSampleOp = kernels::kMaxRandomOps - 3;
 
 // Probabilities in place of logits; the largest is at `peak`.
 void Softmax(std::span<float> logits, size_t peak, double temperature) {

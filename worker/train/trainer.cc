@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/added_tokens.h"
 #include "worker/program/lower.h"
 #include "worker/program/predict.h"
 #include "worker/train/generator.h"
@@ -40,6 +41,15 @@ absl::Status CheckFinite(double value, const std::string& what, const Dataset& d
       absl::StrCat(what, " is ", value, "; ", kind, NameRows(dataset, batches)));
 }
 
+// Who tokenised the rows and who makes the matrices grow must mean the same by the tokens' ids.
+absl::Status CheckAddedTokens(const program::ModelConfig& config, const Dataset& dataset) {
+  if (!config.adds_tokens() || dataset.first_added() == config.first_added)
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("added_tokens: their ids begin at ", dataset.first_added(),
+                   " in the prepared dataset, and at ", config.first_added, " in the model"));
+}
+
 program::TapeKey Largest(const program::TapeKey& a, const program::TapeKey& b) {
   return {.tokens = std::max(a.tokens, b.tokens),
           .documents = std::max(a.documents, b.documents),
@@ -51,7 +61,8 @@ program::TapeKey Largest(const program::TapeKey& a, const program::TapeKey& b) {
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const AttemptOptions& attempt,
                                                          execute::Device& device) {
   std::unique_ptr<Trainer> trainer(new Trainer(attempt, device));
-  ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(attempt.model_dir));
+  ASSIGN_OR_RETURN(program::ModelConfig config, program::ReadModelConfig(attempt.model_dir));
+  RETURN_IF_ERROR(program::AddTokens(attempt.model_dir, attempt.added_tokens, config));
   ASSIGN_OR_RETURN(trainer->program_, program::BuildProgram(config, attempt.mode));
   RETURN_IF_ERROR(trainer->LoadData());
   RETURN_IF_ERROR(trainer->LoadWeights());
@@ -63,6 +74,7 @@ absl::Status Trainer::LoadData() {
   const int64_t vocabulary = program_.config.vocabulary;
   const TrainingOptions& options = attempt_.training;
   ASSIGN_OR_RETURN(dataset_, Dataset::Open(attempt_.train_data, vocabulary, attempt_.train_file));
+  RETURN_IF_ERROR(CheckAddedTokens(program_.config, *dataset_));
   max_steps_ = TotalSteps(dataset_->row_tokens(), options);
   walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), options);
   evaluation_key_ = attempt_.key;

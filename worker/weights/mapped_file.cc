@@ -26,6 +26,10 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<char*>(data_), static_cast<size_t>(bytes_));
 }
 
+void MappedFile::Release() const {
+  madvise(const_cast<char*>(data_), static_cast<size_t>(bytes_), MADV_DONTNEED);
+}
+
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("could not open ", path));

@@ -21,6 +21,8 @@ class MappedFile {
 
   const char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  // What was read of it counts as this process's memory no more, until it is read again.
+  void Release() const;
 
  private:
   const char* data_ = nullptr;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,6 +17,8 @@
 #include "proto/snug/status_macros.h"
 #include "worker/execute/tensor_view.h"
 #include "worker/execute/torch_errors.h"
+#include "worker/program/adapter_config.h"
+#include "worker/weights/random_ops.h"
 
 namespace snug::weights {
 namespace {
@@ -25,9 +28,6 @@ using program::DType;
 using program::Parameter;
 using program::TensorEntry;
 
-// Draws of a new adapter share the seed with dropout and shuffling, but no site: those count ops
-// from 0, shuffling takes the last.
-constexpr uint32_t kAdapterInitOp = kernels::kMaxRandomOps - 2;
 constexpr int kWords = 4;  // Per Philox block.
 
 // Of a tensor that is converted from where its elements are not aligned: small beside any model,
@@ -60,24 +60,45 @@ View Shaped(void* data, const Parameter& parameter, DType dtype) {
   return {data, rows, parameter.elements() / rows, dtype};
 }
 
-// lora_A as PEFT: Kaiming uniform with a = sqrt(5), which is uniform in +-1/sqrt(in). lora_B: zero.
-void DrawAdapter(const View& to, bool up, uint64_t seed, uint32_t index) {
+// Number `which` of two independent normal ones from two in [0, 1) (Box and Muller 1958).
+float Normal(float first, float second, int64_t which) {
+  const float radius = std::sqrt(-2.0f * std::log(1.0f - first));
+  const float angle = 2.0f * std::numbers::pi_v<float> * second;
+  return radius * (which == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+// Half of a new adapter as PEFT draws it. lora_A: Kaiming uniform with a = sqrt(5), which is
+// uniform in +-1/sqrt(in); lora_B: zero. Of an embedding A is zero, and B normal.
+void DrawAdapter(const View& to, std::string_view key, uint64_t seed, uint32_t index) {
   auto* values = to.as<float>();
-  if (up) {
+  if (key.ends_with(".lora_B.weight") || key.ends_with(".lora_embedding_A")) {
     std::memset(values, 0, static_cast<size_t>(to.bytes()));
     return;
   }
+  const bool normal = key.ends_with(".lora_embedding_B");
   const float bound = 1.0f / std::sqrt(static_cast<float>(to.width));
   const kernels::RandomSite site{.seed = seed, .step = index, .op = kAdapterInitOp};
   for (int64_t i = 0; i < to.elements(); ++i) {
     const kernels::Random4 words = kernels::RandomBlock(site, static_cast<uint64_t>(i) / kWords);
-    values[i] = (2.0f * kernels::ToUniform(words.word[i % kWords]) - 1.0f) * bound;
+    const auto uniform = [&words](int64_t word) { return kernels::ToUniform(words.word[word]); };
+    const int64_t word = i % kWords, pair = word / 2 * 2;
+    values[i] = normal ? Normal(uniform(pair), uniform(pair + 1), word - pair)
+                       : (2.0f * uniform(word) - 1.0f) * bound;
   }
 }
 
-bool IsUp(const Parameter& parameter) {
-  constexpr std::string_view kUp = ".lora_B.weight";
-  return parameter.key.ends_with(kUp);
+// Rows from `first` on become the mean of those before, which is summed in double, so that a token
+// that was never seen is an average one. transformers (5.23, resize_token_embeddings) draws such
+// rows around that mean with 1e-9 of the covariance; here nothing is drawn.
+void FillAddedRows(const View& table, int64_t first) {
+  std::vector<double> mean(static_cast<size_t>(table.width));
+  for (int64_t i = 0; i < first * table.width; ++i) {
+    mean[static_cast<size_t>(i % table.width)] += table.as<float>()[i];
+  }
+  for (int64_t i = first * table.width; i < table.elements(); ++i) {
+    const double sum = mean[static_cast<size_t>(i % table.width)];
+    table.as<float>()[i] = static_cast<float>(sum / static_cast<double>(first));
+  }
 }
 
 // A file may place a tensor at any byte; ATen reads elements only where they belong, so others go
@@ -111,10 +132,7 @@ const TensorEntry* EntryOf(const Parameter& parameter, const program::TensorInde
 absl::StatusOr<program::TensorIndex> AdapterIndex(const program::Program& program,
                                                   const std::string& folder) {
   if (folder.empty()) return program::TensorIndex{};
-  ASSIGN_OR_RETURN(program::TensorIndex index,
-                   program::ReadSafetensorsHeader(folder + "/adapter_model.safetensors"));
-  RETURN_IF_ERROR(program::CheckAdapter(program, index));
-  return index;
+  return program::ReadAdapterIndex(program, folder);
 }
 
 }  // namespace
@@ -122,11 +140,12 @@ absl::StatusOr<program::TensorIndex> AdapterIndex(const program::Program& progra
 absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
                                             const LoadOptions& options, execute::Device& device) {
   ASSIGN_OR_RETURN(const program::TensorIndex model, program::ReadModelIndex(options.model_dir));
-  RETURN_IF_ERROR(program::CheckWeights(program, model));
+  RETURN_IF_ERROR(program::CheckBaseWeights(program, model));
   ASSIGN_OR_RETURN(const program::TensorIndex adapter, AdapterIndex(program, options.init_adapter));
   Parameters result;
   std::set<std::string> used_files;  // Those in which a parameter's value lies.
-  RETURN_IF_ERROR(result.CheckTiedHead(program, model));
+  RETURN_IF_ERROR(result.CheckTiedHead(program, model, ""));
+  RETURN_IF_ERROR(result.CheckTiedHead(program, adapter, program::kAdapterPrefix));
   for (const Parameter& parameter : program.parameters) {
     const auto position = static_cast<uint32_t>(result.views_.size());
     result.views_.emplace_back();
@@ -135,10 +154,15 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry, device));
     if (mapped) used_files.insert(entry->file);
     if (entry == nullptr) {
-      DrawAdapter(result.views_.back().value, IsUp(parameter), options.seed, position);
+      DrawAdapter(result.views_.back().value, parameter.key, options.seed, position);
     }
     if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter, device));
     if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry, device));
+    const bool of_base =
+        entry != nullptr && model.contains(parameter.key) && &model.at(parameter.key) == entry;
+    if (program.config.adds_tokens() && program::IsTable(parameter) && of_base) {
+      FillAddedRows(result.exact(position), program.config.first_added);
+    }
   }
   result.RoundMasters();
   result.ZeroGradients(device);
@@ -149,10 +173,12 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
 
 // Training ties what config.json ties: were the head another matrix, it would be dropped unsaid.
 absl::Status Parameters::CheckTiedHead(const program::Program& program,
-                                       const program::TensorIndex& model) {
-  const auto head = model.find(program::kHeadKey);
-  if (!program.config.tied_embeddings || head == model.end()) return absl::OkStatus();
-  const TensorEntry& embedding = model.at(program::kEmbeddingKey);  // CheckWeights found it.
+                                       const program::TensorIndex& index,
+                                       const std::string& prefix) {
+  const auto head = index.find(prefix + program::kHeadKey);
+  if (!program.config.tied_embeddings || head == index.end()) return absl::OkStatus();
+  // CheckWeights or CheckAdapter found it.
+  const TensorEntry& embedding = index.at(prefix + program::kEmbeddingKey);
   ASSIGN_OR_RETURN(const char* head_bytes, Mapped(head->second));
   ASSIGN_OR_RETURN(const char* embedding_bytes, Mapped(embedding));
   const bool same =
@@ -222,7 +248,10 @@ absl::StatusOr<const char*> Parameters::Mapped(const TensorEntry& entry) {
   return found->second.data() + entry.begin;
 }
 
-absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& to) {
+// Of a table that has grown, the rows that the file has.
+absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
+  const bool fewer = entry.shape.size() > 1 && entry.shape[0] < all.rows;
+  const View to = fewer ? all.Rows(0, entry.shape[0]) : all;
   const std::optional<at::ScalarType> type = ScalarTypeOf(entry.dtype);
   if (!type.has_value()) {
     return absl::InvalidArgumentError(

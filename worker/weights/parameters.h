@@ -51,7 +51,9 @@ class Parameters {
   absl::Status ReadTrained(const program::Program& program, const program::TensorIndex& index);
 
  private:
-  absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& model);
+  // Of the base's files or, by `prefix`, an adapter's.
+  absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& index,
+                             const std::string& prefix);
   // Whether the value lies in the entry's file itself.
   absl::StatusOr<bool> Place(const program::Parameter& parameter, const program::TensorEntry* entry,
                              execute::Device& device);
@@ -61,7 +63,7 @@ class Parameters {
   absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter, program::DType dtype,
                                           execute::Device& device);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
-  absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& to);
+  absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& all);
 
   std::vector<execute::ParameterView> views_;
   std::vector<execute::View> masters_;  // By parameter; absent where there is none.

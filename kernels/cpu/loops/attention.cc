@@ -3,6 +3,7 @@
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/entries.h"
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/random.h"
 #include "kernels/cpu/loops/vector.h"
 
 #if defined(__AVX512BF16__)
@@ -94,6 +95,12 @@ SNUG_INLINE F32x16 Interleaved(U16x16 low, U16x16 high) {
                                   (__builtin_convertvector(high, U32x16) << 16));
 }
 
+SNUG_INLINE I32x16 Keep(const Kept& kept, int64_t row, int64_t c) {
+  I32x16 keep;
+  memcpy(&keep, kept.keep + row * kept.stride + c, sizeof(keep));
+  return keep;
+}
+
 template <bool kCap>
 void SoftmaxRow(const SoftmaxTile& p, int64_t row) {
   float* scores = p.scores + row * p.stride;
@@ -115,8 +122,9 @@ void SoftmaxRow(const SoftmaxTile& p, int64_t row) {
   const float max = here > before ? here : before;
   F32x16 sums{};
   for (int64_t c = 0; c < p.columns; c += kLanes) {
-    const F32x16 e = ExpOfScore(Load(scores + c, Whole{}) - max);
+    F32x16 e = ExpOfScore(Load(scores + c, Whole{}) - max);
     sums += e;
+    if (p.kept.keep != nullptr) e = Select(Keep(p.kept, row, c), e, F32x16{});
     if (p.pairs) {
       StoreHalves(scores, c, Halves(e));
     } else {
@@ -145,12 +153,14 @@ struct GradientRow {
   const float* scores;
   const float* dp;
   float lse, delta;
+  int64_t row;
   Visible visible;
   GradientRow(const GradientTile& p, int64_t row)
       : scores(p.scores + row * p.stride),
         dp(p.dp + row * p.stride),
         lse(p.lse[row * p.lse_stride]),
         delta(p.delta[row]),
+        row(row),
         visible(p.band, row, p.columns) {}
 };
 
@@ -159,7 +169,14 @@ SNUG_INLINE Gradient GradientAt(const GradientTile& p, const GradientRow& row, i
   const F32x16 score = Score<kCap>(Load(row.scores + c, Whole{}), p.rule);
   Gradient g;
   g.p = ExpOfScore(score - row.lse);
-  g.ds = g.p * (Load(row.dp + c, Whole{}) - row.delta);
+  F32x16 dp = Load(row.dp + c, Whole{}), kept_p = g.p;
+  if (p.kept.keep != nullptr) {
+    const I32x16 keep = Keep(p.kept, row.row, c);
+    dp = Select(keep, dp * p.kept.factor, F32x16{});
+    kept_p = Select(keep, g.p * p.kept.factor, F32x16{});
+  }
+  g.ds = g.p * (dp - row.delta);
+  g.p = kept_p;
   if constexpr (kCap) {
     const F32x16 tanh = score * (1.0f / p.rule.softcap);
     g.ds *= 1.0f - tanh * tanh;
@@ -216,6 +233,21 @@ void GradientTyped(const GradientTile& p) {
   }
 }
 
+void KeepRow(const KeepTile& p, int64_t row, int32_t threshold) {
+  constexpr int64_t kColumns = 4 * kLanes;
+  const int64_t end = p.column + p.columns;
+  for (int64_t column = p.column; column < end;) {
+    const int64_t group = column / kColumns;
+    const int64_t number = p.first_group + row * p.row_groups + group;
+    const Words words = RandomWords(p.site, static_cast<uint64_t>(number * kLanes));
+    const int64_t last = (group + 1) * kColumns < end ? (group + 1) * kColumns : end;
+    for (; column < last; column += kLanes) {
+      const I32x16 keep = ~Dropped(words.word[column % kColumns / kLanes], threshold);
+      memcpy(p.keep + row * p.stride + column - p.column, &keep, sizeof(keep));
+    }
+  }
+}
+
 template <typename T>
 void RowDotsTyped(const RowDots& p) {
   for (int64_t row = 0; row < p.rows; ++row) {
@@ -237,6 +269,10 @@ void SoftmaxTileRows(const SoftmaxTile& p) {
       SoftmaxRow<false>(p, row);
     }
   }
+}
+
+void KeepTileRows(const KeepTile& p) {
+  for (int64_t row = 0; row < p.rows; ++row) KeepRow(p, row, ThresholdOf(p.rate));
 }
 
 void GradientTileRows(const GradientTile& p) {

@@ -4,34 +4,47 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/loops/loops.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {
 
-inline constexpr int64_t kBlockRows = 32;      // Rows that one fp32 sum spans.
-inline constexpr int64_t kBlockColumns = 512;  // Their sums, 2 KiB and 4 KiB, stay in L1.
+inline constexpr int64_t kBlockRows = 32;       // Rows that one fp32 sum spans.
+inline constexpr int64_t kBlockColumns = 1024;  // Their sums, 4 KiB and 8 KiB, stay in L1.
 
-// result (+)= the sums of columns [all) over N rows; null: nothing is kept. add(rows, columns,
-// sums) adds a block of rows into `sums`, one per column of the block.
-template <typename AddBlock>
-static inline void ColumnSums(int64_t N, Range all, float* result, bool accumulate, AddBlock add) {
+// results[k] (+)= the k-th sums of columns [all) over N rows; null: nothing is kept. add(rows,
+// columns, sums) adds a block of rows into sums[k], one per column of the block.
+template <int K, typename AddBlock>
+static inline void ColumnSumSets(int64_t N, Range all, float* const (&results)[K], bool accumulate,
+                                 AddBlock add) {
   for (int64_t first = all.begin; first < all.end; first += kBlockColumns) {
     const Range columns = {first,
                            first + kBlockColumns < all.end ? first + kBlockColumns : all.end};
     const int64_t n = columns.end - columns.begin;
-    double totals[kBlockColumns] = {};
+    double totals[K][kBlockColumns] = {};
     for (int64_t row = 0; row < N; row += kBlockRows) {
-      float sums[kBlockColumns] = {};
+      float sums[K][kBlockColumns] = {};
       add(Range{row, row + kBlockRows < N ? row + kBlockRows : N}, columns, sums);
-      for (int64_t c = 0; c < n; ++c) totals[c] += static_cast<double>(sums[c]);
+      for (int k = 0; k < K; ++k) {
+        for (int64_t c = 0; c < n; ++c) totals[k][c] += static_cast<double>(sums[k][c]);
+      }
     }
-    if (result == nullptr) continue;
-    for (int64_t c = 0; c < n; ++c) {
-      float& sum = result[first + c];
-      sum = static_cast<float>(totals[c] + (accumulate ? static_cast<double>(sum) : 0.0));
+    for (int k = 0; k < K; ++k) {
+      if (results[k] == nullptr) continue;
+      for (int64_t c = 0; c < n; ++c) {
+        float& sum = results[k][first + c];
+        sum = static_cast<float>(totals[k][c] + (accumulate ? static_cast<double>(sum) : 0.0));
+      }
     }
   }
+}
+
+// The same for one sum.
+template <typename AddBlock>
+static inline void ColumnSums(int64_t N, Range all, float* result, bool accumulate, AddBlock add) {
+  float* const results[] = {result};
+  ColumnSumSets(N, all, results, accumulate,
+                [&](Range rows, Range columns, auto& sums) { add(rows, columns, sums[0]); });
 }
 
 }  // namespace snug::kernels::SNUG_ISA

@@ -4,18 +4,30 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/loops/vector.h"
 #include "kernels/types.h"
 
 namespace snug::kernels::SNUG_ISA {
 
-// body(float{}) or body(bf16{}).
+// body(float{}), body(bf16{}) or body(f16{}).
 template <typename Body>
 static inline void ByType(DType dtype, Body body) {
-  if (dtype == DType::kF32) {
-    body(float{});
-  } else {
-    body(bf16{});
+  switch (dtype) {
+    case DType::kF32:
+      return body(float{});
+    case DType::kBF16:
+      return body(bf16{});
+    case DType::kF16:
+      return body(f16{});
   }
+}
+
+// Elements from x[i] on, of a type that is known when running: for what is small and read often.
+template <typename Extent>
+static SNUG_INLINE F32x16 LoadAny(const void* x, DType dtype, int64_t i, Extent extent) {
+  if (dtype == DType::kF32) return Load(static_cast<const float*>(x) + i, extent);
+  if (dtype == DType::kBF16) return Load(static_cast<const bf16*>(x) + i, extent);
+  return Load(static_cast<const f16*>(x) + i, extent);
 }
 
 template <typename T>

@@ -1,82 +1,35 @@
 // Inner loops of dropout: 16 Philox blocks side by side give the words of 64 columns.
+#include "kernels/dropout.h"
+#include "kernels/cpu/loops/codes.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/random.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-// word[w][k]: word w of block first + k.
-struct Words {
-  uint32_t word[4][kLanes];
-};
-
-struct Product {
-  uint32_t low[kLanes], high[kLanes];
-};
-
-SNUG_INLINE Product Multiply(const uint32_t* x, uint32_t by) {
-  Product product;
-  for (int64_t k = 0; k < kLanes; ++k) {
-    const uint64_t wide = uint64_t{x[k]} * by;
-    product.low[k] = static_cast<uint32_t>(wide);
-    product.high[k] = static_cast<uint32_t>(wide >> 32);
-  }
-  return product;
-}
-
-// Philox() of kernels/philox.h for 16 blocks. `first` is a multiple of 16, so no carry leaves word
-// 0.
-SNUG_INLINE Words RandomWords(const RandomSite& site, uint64_t first) {
-  Words c;
-  for (int64_t k = 0; k < kLanes; ++k) {
-    c.word[0][k] = static_cast<uint32_t>(first) + static_cast<uint32_t>(k);
-    c.word[1][k] = static_cast<uint32_t>(first >> 32) | (site.op << 8);
-    c.word[2][k] = site.step;
-    c.word[3][k] = site.micro_batch;
-  }
-  uint32_t k0 = static_cast<uint32_t>(site.seed), k1 = static_cast<uint32_t>(site.seed >> 32);
-  for (int round = 0; round < philox::kRounds; ++round) {
-    const Product a = Multiply(c.word[0], philox::kMultiplier0);
-    const Product b = Multiply(c.word[2], philox::kMultiplier1);
-    for (int64_t k = 0; k < kLanes; ++k) {
-      c.word[0][k] = b.high[k] ^ c.word[1][k] ^ k0;
-      c.word[1][k] = b.low[k];
-      c.word[2][k] = a.high[k] ^ c.word[3][k] ^ k1;
-      c.word[3][k] = a.low[k];
-    }
-    k0 += philox::kWeyl0;
-    k1 += philox::kWeyl1;
-  }
-  return c;
-}
-
-// `scale` where the word's upper 31 bits reach the threshold, else 0.
-SNUG_INLINE F32x16 Factors(const uint32_t* words, int32_t threshold, float scale) {
-  U32x16 word;
-  memcpy(&word, words, sizeof(word));
-  const I32x16 dropped = (reinterpret_cast<I32x16>(word >> 1) - threshold) >> 31;
-  return Select(dropped, F32x16{}, Splat(scale));
-}
-
 template <typename T>
 void DropoutTyped(const DropoutParams& p, Range rows) {
   constexpr int64_t kColumns = 4 * kLanes;
   const int64_t groups = (p.C + kColumns - 1) / kColumns;
-  const int32_t threshold = static_cast<int32_t>(p.rate * 2147483648.0);
+  const int32_t threshold = ThresholdOf(p.rate);
   const float scale = static_cast<float>(1.0 / (1.0 - p.rate));
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const T* x = RowOf<T>(p.x, i, p.x_stride);
     T* y = RowOf<T>(p.y, i, p.y_stride);
+    uint8_t* mask = p.mask == nullptr ? nullptr : p.mask + i * p.mask_stride;
     for (int64_t group = 0; group < groups; ++group) {
       const uint64_t first = static_cast<uint64_t>((p.first_row + i) * groups + group) * kLanes;
       const Words words = RandomWords(p.site, first);
       const int64_t begin = group * kColumns;
       const int64_t n = p.C - begin < kColumns ? p.C - begin : kColumns;
       ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-        F32x16 v = Load(x + begin + c, part) * Factors(words.word[c / kLanes], threshold, scale);
+        const I32x16 dropped = Dropped(words.word[c / kLanes], threshold);
+        F32x16 v = Load(x + begin + c, part) * Select(dropped, F32x16{}, Splat(scale));
         if (p.accumulate) v += Load(y + begin + c, part);
         Store(y + begin + c, v, part);
+        if (mask != nullptr) StoreCodes<1>(mask, begin + c, dropped + 1, part);
       });
     }
   }

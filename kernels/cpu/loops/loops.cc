@@ -2,6 +2,9 @@
 #include "kernels/cpu/loops/loops.h"
 
 #include <atomic>
+#include <cstring>
+
+#include "kernels/instruction_set.h"
 
 namespace snug::kernels {
 
@@ -58,5 +61,19 @@ const Loops* LoopsOf(InstructionSet isa) {
 const Loops& BestLoops() { return *Chosen().load(std::memory_order_relaxed); }
 
 void UseLoops(const Loops& loops) { Chosen().store(&loops, std::memory_order_relaxed); }
+
+Error UseInstructionSet(const char* name) {
+  constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512bf16"};
+  for (int i = 0; i < 4; ++i) {
+    if (std::strcmp(name, kNames[i]) != 0) continue;
+    const Loops* loops = LoopsOf(static_cast<InstructionSet>(i));
+    if (loops == nullptr) return {ErrorCode::kNoDevice, kNames[i]};
+    UseLoops(*loops);
+    return {};
+  }
+  return {ErrorCode::kBadValue, "name"};
+}
+
+const char* InstructionSetInUse() { return BestLoops().name; }
 
 }  // namespace snug::kernels

@@ -1,60 +1,53 @@
 // Inner loops over parameters: AdamW and the sum of squares.
-#include <cmath>
-
+#include "kernels/cpu/loops/adamw.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
+#include "kernels/grad_norm.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-SNUG_INLINE F32x16 Sqrt(F32x16 v) {
-  for (int64_t lane = 0; lane < kLanes; ++lane) v[lane] = std::sqrt(v[lane]);
-  return v;
-}
+// As many lanes at a time as a register holds in fp64: GCC 12 converts wider vectors lane by lane.
+#ifdef __AVX512F__
+constexpr int kWideLanes = 8;
+#else
+constexpr int kWideLanes = 4;
+#endif
+constexpr int kWides = static_cast<int>(kLanes) / kWideLanes;
+using F32xWide = float __attribute__((vector_size(kWideLanes * sizeof(float))));
+using F64xWide = double __attribute__((vector_size(kWideLanes * sizeof(double))));
 
-using F32x4 = float __attribute__((vector_size(16)));
-using F64x4 = double __attribute__((vector_size(32)));
-
-// Four lanes at a time: GCC 12 converts wider vectors to fp64 lane by lane where registers are
-// narrower.
+// Sixteen chains, whatever a register holds, and always the same tree over them.
 template <typename T>
 double SumSquaresTyped(const T* x, int64_t n) {
-  F64x4 sums[4] = {};
+  F64xWide sums[kWides] = {};
   ForVectors(n, [&](int64_t i, auto part) SNUG_LAMBDA {
     const F32x16 v = Load(x + i, part);
-    F32x4 quarters[4];
-    memcpy(quarters, &v, sizeof(v));
-    for (int k = 0; k < 4; ++k) {
-      const F64x4 wide = __builtin_convertvector(quarters[k], F64x4);
+    F32xWide parts[kWides];
+    memcpy(parts, &v, sizeof(v));
+    for (int k = 0; k < kWides; ++k) {
+      const F64xWide wide = __builtin_convertvector(parts[k], F64xWide);
       sums[k] += wide * wide;
     }
   });
-  const F64x4 sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
-  return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+  double chains[kLanes];
+  memcpy(chains, sums, sizeof(chains));
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t lane = 0; lane < width; ++lane) chains[lane] += chains[lane + width];
+  }
+  return chains[0];
 }
 
 }  // namespace
 
 void AdamWElements(const AdamWTensor& tensor, const AdamWScalars& s, Range elements) {
-  float* p = tensor.p + elements.begin;
-  const float* g = tensor.g + elements.begin;
-  float* m = tensor.m + elements.begin;
-  float* v = tensor.v + elements.begin;
-  bf16* copy = tensor.copy == nullptr ? nullptr : tensor.copy + elements.begin;
-  const float decay = tensor.decay ? s.decay : 1.0f;
-  ForVectors(elements.end - elements.begin, [&](int64_t i, auto part) SNUG_LAMBDA {
-    const F32x16 gradient = Load(g + i, part) * s.grad_scale;
-    F32x16 first = Load(m + i, part), second = Load(v + i, part);
-    first += s.one_minus_beta1 * (gradient - first);
-    second = second * s.beta2 + (s.one_minus_beta2 * gradient) * gradient;
-    const F32x16 denominator = Sqrt(second) / s.sqrt_correction2 + s.eps;
-    const F32x16 decayed = Load(p + i, part) * decay;
-    const F32x16 next = decayed + (s.minus_step_size * first) / denominator;
-    Store(p + i, next, part);
-    if (copy != nullptr) Store(copy + i, next, part);
-    Store(m + i, first, part);
-    Store(v + i, second, part);
+  ForVectors(elements.end - elements.begin, [&](int64_t offset, auto part) SNUG_LAMBDA {
+    const int64_t i = elements.begin + offset;
+    const MomentLanes before = {Load(tensor.m + i, part), Load(tensor.v + i, part)};
+    const MomentLanes after = UpdateLanes(tensor, s, i, before, part);
+    Store(tensor.m + i, after.first, part);
+    Store(tensor.v + i, after.second, part);
   });
 }
 

@@ -1,6 +1,7 @@
 // Inner loops of the rotary embedding.
+#include "kernels/rope.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {

@@ -1,7 +1,9 @@
 // Inner loops that move and add rows.
+#include "kernels/rows.h"
 #include "kernels/cpu/loops/dispatch.h"
-#include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
+#include "kernels/embedding.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {

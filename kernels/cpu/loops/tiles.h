@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/philox.h"
 #include "kernels/types.h"
 
 namespace snug::kernels {
@@ -72,9 +73,30 @@ struct ScoreRule {
   float softcap = 0.0f;  // 0: none.
 };
 
+// Which p of a tile dropout keeps: keep[row * stride + c] all ones, or zero.
+struct KeepTile {
+  RandomSite site;
+  double rate = 0.0;
+  // Words of 64 neighbouring columns are a group of 16 Philox blocks.
+  int64_t first_group = 0;  // Of row 0 and column 0 of the document's keys.
+  int64_t row_groups = 0;   // From a row to the next.
+  int64_t column = 0;       // The tile's first, a multiple of 16.
+  int64_t rows = 0, columns = 0;
+  int32_t* keep = nullptr;
+  int64_t stride = 0;
+};
+
+// What KeepTile found, for the tiles below. Null: nothing is dropped.
+struct Kept {
+  const int32_t* keep = nullptr;
+  int64_t stride = 0;
+  float factor = 1.0f;  // Of what is kept.
+};
+
 // One step of softmax over `columns` more columns (a multiple of 16) of up to kTileRows rows.
 // Scores become p relative to the new maximum, 0 where a row does not see; what was summed up so
-// far is scaled to the new maximum. With `pairs` p is bf16, from the beginning of each row on.
+// far is scaled to the new maximum. What is dropped counts in the sum and becomes 0 then; what is
+// kept is not scaled here. With `pairs` p is bf16, from the beginning of each row on.
 struct SoftmaxTile {
   float* scores = nullptr;  // Column 0 is the tile's first.
   int64_t stride = 0, rows = 0, columns = 0;
@@ -84,10 +106,12 @@ struct SoftmaxTile {
   float* sum = nullptr;  // (rows)
   float* out = nullptr;  // (rows, out_width)
   int64_t out_width = 0;
+  Kept kept;
   bool pairs = false;
 };
 
-// Scores become p, dp becomes ds without the scale; both 0 where a row does not see. With `pairs`
+// Scores become p after dropout, dp (before it) becomes ds without the scale; both 0 where a row
+// does not see. With `pairs`
 // they become words of two rows, at the place of the first; and ds_rows gets ds as bf16, row by
 // row, where else dp itself serves.
 struct GradientTile {
@@ -101,6 +125,7 @@ struct GradientTile {
   const float* delta = nullptr;  // (rows)
   float* ds_rows = nullptr;      // (rows, ds_stride) words
   int64_t ds_stride = 0;
+  Kept kept;
   bool pairs = false;
 };
 

@@ -1,52 +1,19 @@
-// Sixteen fp32 lanes, on every instruction set: GCC lowers one F32x16 to a zmm, two ymm or four xmm
-// registers. Lane counts, reduction trees and the order of operations are fixed and no multiply-add
-// is contracted, so that all instruction sets give the same bits.
-//
-// Files that include this are compiled once per instruction set (SNUG_ISA names it, see
-// kernels/CMakeLists.txt). Everything here is inlined or internal: a function with external
-// linkage, std:: templates included, could be merged by the linker with one compiled for a newer
-// machine.
-//
-// Lanes are never compared: GCC 12 does that lane by lane on registers narrower than the vector.
-// Masks (all ones or zero) come from sign bits.
+// Rows of any length as vectors of sixteen lanes (lanes.h), and sums over them.
 #ifndef KERNELS_CPU_LOOPS_VECTOR_H_
 #define KERNELS_CPU_LOOPS_VECTOR_H_
 
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/types.h"
-
-#define SNUG_INLINE inline __attribute__((always_inline))
-#define SNUG_LAMBDA __attribute__((always_inline))
+#include "kernels/cpu/loops/lanes.h"
 
 namespace snug::kernels::SNUG_ISA {
 
-using F32x16 = float __attribute__((vector_size(64)));
-using I32x16 = int32_t __attribute__((vector_size(64)));
-using U32x16 = uint32_t __attribute__((vector_size(64)));
-using U16x16 = uint16_t __attribute__((vector_size(32)));
-inline constexpr int64_t kLanes = 16;
-
-// How much of a vector is there: all of it, or the first `count` lanes at a row's end.
-struct Whole {};
+// How much of a vector is there: all of it (Whole), or the first `count` lanes at a row's end.
 struct Part {
   int64_t count;
 };
 
-// Less 0, not plus 0, which could not be left out: -0 + 0 is 0.
-static SNUG_INLINE F32x16 Splat(float value) { return value - F32x16{}; }
-
-static SNUG_INLINE F32x16 Load(const float* x, Whole) {
-  F32x16 v;
-  memcpy(&v, x, sizeof(v));
-  return v;
-}
-static SNUG_INLINE F32x16 Load(const bf16* x, Whole) {
-  U16x16 v;
-  memcpy(&v, x, sizeof(v));
-  return reinterpret_cast<F32x16>(__builtin_convertvector(v, U32x16) << 16);
-}
 template <typename T>
 static SNUG_INLINE F32x16 Load(const T* x, Part part) {
   T lanes[kLanes] = {};
@@ -64,10 +31,6 @@ static SNUG_INLINE F32x16 LoadOr(const T* x, Extent extent, float fill) {
   return FillBeyond(Load(x, extent), extent, fill);
 }
 
-static SNUG_INLINE F32x16 Select(I32x16 mask, F32x16 yes, F32x16 no) {
-  return reinterpret_cast<F32x16>((reinterpret_cast<I32x16>(yes) & mask) |
-                                  (reinterpret_cast<I32x16>(no) & ~mask));
-}
 // All ones where the sign bit is set.
 static SNUG_INLINE I32x16 SignMask(F32x16 v) { return reinterpret_cast<I32x16>(v) >> 31; }
 // The larger of each lane.
@@ -78,21 +41,19 @@ static SNUG_INLINE float MaxLane(F32x16 v) {
   return max;
 }
 
-static SNUG_INLINE void Store(float* y, F32x16 v, Whole) { memcpy(y, &v, sizeof(v)); }
-// To nearest even, NaN to 0x7fc0, as ToBf16 of types.h.
-static SNUG_INLINE void Store(bf16* y, F32x16 v, Whole) {
-  const U32x16 bits = reinterpret_cast<U32x16>(v);
-  const U32x16 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const U32x16 nan =
-      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7f800000u - (bits & 0x7fffffffu)) >> 31);
-  const U16x16 half = __builtin_convertvector((rounded & ~nan) | (0x7fc0u & nan), U16x16);
-  memcpy(y, &half, sizeof(half));
-}
 template <typename T>
 static SNUG_INLINE void Store(T* y, F32x16 v, Part part) {
   T lanes[kLanes];
   Store(lanes, v, Whole{});
   memcpy(y, lanes, part.count * sizeof(T));
+}
+
+// As memory of type T would hold it.
+template <typename T>
+static SNUG_INLINE F32x16 Rounded(F32x16 v) {
+  T lanes[kLanes];
+  Store(lanes, v, Whole{});
+  return Load(lanes, Whole{});
 }
 
 // body(i, Whole or Part) for i = 0, 16, 32, ... below n.

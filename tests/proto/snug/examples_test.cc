@@ -42,7 +42,7 @@ TEST(ExamplesTest, Lora) {
   ExpectEqual(Example("lora.yaml"), FromText(R"(
     display_name: "answers-lora" model: "./model" dataset: "./train.jsonl"
     eval_dataset: "./eval.jsonl" method: LORA
-    lora { r: 16 lora_alpha: 32 target_modules: "all-linear" use_rslora: false }
+    lora { r: 16 lora_alpha: 32 lora_dropout: 0 target_modules: "all-linear" use_rslora: false }
     training {
       num_train_epochs: 1 per_device_train_batch_size: 8 gradient_accumulation_steps: 1
       learning_rate: 2e-4 lr_scheduler_type: COSINE warmup_ratio: 0.03 max_grad_norm: 1

@@ -1,5 +1,7 @@
 #include "proto/snug/other_names.h"
 
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/snug/yaml.h"
@@ -58,6 +60,14 @@ TEST(OtherNamesTest, AFileOfAnotherToolIsRead) {
   EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::EPOCH);
 }
 
+TEST(OtherNamesTest, NewTokensAreAddedTokens) {
+  EXPECT_THAT(Parsed("tokens: [<a>, <b>]\nresize_vocab: true").added_tokens(),
+              ElementsAre("<a>", "<b>"));
+  EXPECT_THAT(ErrorOf("add_tokens: <a>,<b>"), HasSubstr("give added_tokens, a list"));
+  EXPECT_THAT(ErrorOf("resize_vocab: false"), HasSubstr("the embedding grows with added_tokens"));
+  EXPECT_THAT(ErrorOf("special_tokens: {pad_token: <p>}"), HasSubstr("added_tokens"));
+}
+
 TEST(OtherNamesTest, NamesStandInTheirSectionToo) {
   EXPECT_EQ(Parsed("training: {max_length: 7}").training().max_seq_length(), 7);
   EXPECT_EQ(Parsed("lora: {lora_r: 7}").lora().r(), 7);
@@ -85,13 +95,84 @@ TEST(OtherNamesTest, OneSettingUnderTwoNamesIsAnErrorThatNamesBoth) {
 TEST(OtherNamesTest, WhatHasNoPlaceIsRefusedByNameWithWhatToDo) {
   EXPECT_THAT(ErrorOf("gradient_checkpointing: true"),
               HasSubstr("job.yaml:1: \"gradient_checkpointing\": what is kept"));
-  EXPECT_THAT(ErrorOf("training: {gradient_checkpointing: false}"), HasSubstr("memory.budget"));
+  EXPECT_THAT(ErrorOf("training: {gradient_checkpointing: true}"), HasSubstr("memory.budget"));
   EXPECT_THAT(ErrorOf("load_in_4bit: true"), HasSubstr("\"load_in_4bit\": base weights"));
   EXPECT_THAT(ErrorOf("report_to: wandb"), HasSubstr("metrics.jsonl"));
   EXPECT_THAT(ErrorOf("fp16: true"), HasSubstr("precision: bf16"));
 }
 
+// As the files of transformers 5 and PEFT have them, written out with their defaults.
+TEST(OtherNamesTest, WhatIsSoAnywayMayBeSaid) {
+  EXPECT_EQ(
+      Parsed(
+          "bias: none\ngradient_checkpointing: false\nreport_to: [none]\n"
+          "init_lora_weights: true\ndeepspeed: null\ntask_type: CAUSAL_LM\nfan_in_fan_out: false\n")
+          .ByteSizeLong(),
+      0u);
+  EXPECT_EQ(Parsed("max_steps: -1\nnum_train_epochs: 2").training().max_steps(), 0);
+  EXPECT_EQ(Parsed("training: {max_steps: -1}").training().max_steps(), 0);
+  EXPECT_EQ(Parsed("training: {max_steps: 7}").training().max_steps(), 7);
+  EXPECT_THAT(ErrorOf("bias: all"), HasSubstr("\"bias\": no biases"));
+  EXPECT_THAT(ErrorOf("report_to: [none, wandb]"), HasSubstr("metrics.jsonl"));
+  EXPECT_THAT(ErrorOf("lora: {init_lora_weights: gaussian}"), HasSubstr("B is zero"));
+  EXPECT_THAT(ErrorOf("task_type: SEQ_CLS"), HasSubstr("causal language models"));
+  EXPECT_THAT(ErrorOf("fan_in_fan_out: true"), HasSubstr("(out, in)"));
+}
+
+// Transformers keeps all checkpoints, or none of a distribution: not what is done by default here.
+TEST(OtherNamesTest, AZeroThatWouldBeTheDefaultIsRefused) {
+  EXPECT_EQ(ErrorOf("training: {sample_top_p: 0.0}"),
+            "job.yaml:1: training.sample_top_p must be above 0; leave it out for its default");
+  EXPECT_THAT(ErrorOf("save_total_limit: 0"), HasSubstr("training.save_total_limit must be above"));
+  EXPECT_THAT(ErrorOf("lora_alpha: 0"), HasSubstr("lora.lora_alpha must be above 0"));
+  EXPECT_THAT(ErrorOf("lora_rank: -0"), HasSubstr("lora.r must be above 0"));
+  v1::JobSpec spec;
+  EXPECT_THAT(ApplyOverride("lora_alpha=0", &spec).message(), HasSubstr("must be above 0"));
+  EXPECT_EQ(Parsed("training: {weight_decay: 0, max_grad_norm: 0}").training().max_grad_norm(), 0);
+  const std::vector<std::string> paths = FieldPaths(*v1::JobSpec::descriptor());
+  EXPECT_EQ(std::count_if(paths.begin(), paths.end(), RefusesZero), 10);
+}
+
+// transformers 5 has no warmup_ratio: below 1 its warmup_steps are the share of all steps.
+TEST(OtherNamesTest, AShareOfWarmupStepsIsTheRatio) {
+  for (const char* text : {"warmup_steps: 0.1", "training: {warmup_steps: 0.1}"}) {
+    EXPECT_EQ(Parsed(text).training().warmup_ratio(), 0.1) << text;
+    EXPECT_EQ(Parsed(text).training().warmup_steps(), 0) << text;
+  }
+  EXPECT_EQ(Parsed("warmup_steps: 10").training().warmup_steps(), 10);
+  EXPECT_EQ(Parsed("warmup_steps: 0").training().warmup_ratio(), 0.0);
+  EXPECT_THAT(ErrorOf("warmup_steps: 0.1\nwarmup_ratio: 0.2"), HasSubstr("are both"));
+  EXPECT_THAT(ErrorOf("warmup_steps: 1.5"), HasSubstr("a whole number"));
+  for (const char* assignment : {"warmup_steps=0.1", "training.warmup_steps=0.1"}) {
+    v1::JobSpec spec = Parsed("warmup_steps: 10");
+    ASSERT_TRUE(ApplyOverride(assignment, &spec).ok());
+    EXPECT_EQ(spec.training().warmup_ratio(), 0.1) << assignment;
+    EXPECT_EQ(spec.training().warmup_steps(), 0) << assignment;
+  }
+}
+
+TEST(OtherNamesTest, TheSamplerMayGroupByLength) {
+  EXPECT_TRUE(Parsed("train_sampling_strategy: group_by_length").training().group_by_length());
+  EXPECT_FALSE(Parsed("train_sampling_strategy: random").training().group_by_length());
+  EXPECT_THAT(ErrorOf("train_sampling_strategy: sequential"), HasSubstr("random or group_by"));
+}
+
+TEST(OtherNamesTest, NamesBetweenCommasAreAList) {
+  EXPECT_THAT(Parsed("lora_target: q_proj, v_proj").lora().target_modules(),
+              ElementsAre("q_proj", "v_proj"));
+  EXPECT_THAT(Parsed("lora_target: [q_proj, v_proj]\nadditional_target: embed_tokens,lm_head")
+                  .lora()
+                  .modules_to_save(),
+              ElementsAre("embed_tokens", "lm_head"));
+  for (const char* assignment : {"lora_target=q_proj,v_proj", "lora_target=[q_proj,v_proj]"})
+    EXPECT_THAT(Overridden(assignment).lora().target_modules(), ElementsAre("q_proj", "v_proj"));
+  // Ours is text: one regular expression.
+  EXPECT_THAT(Parsed("target_modules: .*[1,2].q_proj").lora().target_modules(),
+              ElementsAre(".*[1,2].q_proj"));
+}
+
 TEST(OtherNamesTest, OverridesMayUseThem) {
+  EXPECT_EQ(Overridden("max_steps=-1").training().max_steps(), 0);
   EXPECT_EQ(Overridden("lr=1e-3").training().learning_rate(), 1e-3);
   EXPECT_EQ(Overridden("learning_rate=1e-3").training().learning_rate(), 1e-3);
   EXPECT_EQ(Overridden("training.cutoff_len=64").training().max_seq_length(), 64);

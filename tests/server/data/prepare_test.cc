@@ -147,6 +147,17 @@ TEST_F(PrepareTest, CrashOfTheScriptIsNoFaultOfTheUser) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("boom"));
 }
 
+// A tokenizer that cannot get memory aborts, behind traces of its own.
+TEST_F(PrepareTest, AbortForWantOfMemoryIsALimit) {
+  Preparer preparer = With("echo 'memory allocation of 144 bytes failed' >&2; kill -ABRT $$");
+  const absl::Status status = Prepare(preparer).status();
+  EXPECT_EQ(ReasonOf(status), "PREPARE_LIMIT");
+  EXPECT_EQ(ToJobError(status).field(), "spec.dataset");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("prepare.memory"));
+  Preparer other = With("echo boom >&2; kill -ABRT $$");
+  EXPECT_EQ(ReasonOf(Prepare(other).status()), "PREPARE_FAILED");
+}
+
 // The real script, which cannot write: what it says in its last line is the message.
 TEST_F(PrepareTest, AFolderThatCannotBeMadeIsSaidInWords) {
   PrepareSettings settings{.python = std::getenv("SNUG_PYTHON"),

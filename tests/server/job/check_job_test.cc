@@ -67,10 +67,21 @@ TEST_F(AdapterTest, WhatTheJobDoesNotSayIsTheAdapters) {
   EXPECT_EQ(lora_.r(), 4);
   EXPECT_EQ(lora_.lora_alpha(), 24.0);
   EXPECT_TRUE(lora_.use_rslora());
+  EXPECT_EQ(lora_.lora_dropout(), 0.1);
   EXPECT_THAT(lora_.target_modules(), ElementsAre("q_proj", "v_proj"));
   const v1::LoraSpec before = lora_;
   EXPECT_TRUE(InheritAdapter(lora_).ok());  // As when the stored job is checked again.
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(before, lora_));
+}
+
+// It changes the training, not what the adapter computes.
+TEST_F(AdapterTest, DropoutMayBeAnother) {
+  for (double rate : {0.0, 0.5}) {
+    lora_.set_lora_dropout(rate);
+    ASSERT_TRUE(InheritAdapter(lora_).ok());
+    EXPECT_EQ(lora_.lora_dropout(), rate);
+  }
+  EXPECT_THAT(Refusal({{"lora_dropout", 1.0}}), HasSubstr("lora_dropout is 1.0, which Snug"));
 }
 
 // Written by an old PEFT, which did not know the field: its default then was the only way.
@@ -229,6 +240,44 @@ TEST_F(CheckJobTest, APreparedJobNeedsItsInputFilesNoMore) {
   const std::string refusal(Check().status().message());
   EXPECT_THAT(refusal, HasSubstr("spec.lora.init_adapter: cannot open"));
   EXPECT_THAT(refusal, HasSubstr("spec.dataset: cannot open"));
+}
+
+// Qwen2.5 with yarn, as its model card has it: 4 x 32768 tokens, scaled down.
+TEST_F(CheckJobTest, RopeScalingStretchesTheModelsLimit) {
+  json config = json::parse(ReadText(dir_ + "/model/config.json"));
+  spec_.mutable_training()->set_max_seq_length(512);
+  const std::string refusal(Check().status().message());
+  EXPECT_THAT(refusal,
+              HasSubstr("512 tokens are more than the model's 128 (max_position_embeddings)"));
+  config["rope_scaling"] = {
+      {"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}};
+  WriteText(dir_ + "/model/config.json", config.dump());
+  const absl::StatusOr<CheckedJob> job = Check();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.training().max_seq_length(), 512);
+  spec_.mutable_training()->set_max_seq_length(513);
+  EXPECT_THAT(std::string(Check().status().message()),
+              HasSubstr("model's 512 (max_position_embeddings under RoPE scaling)"));
+  spec_.clear_training();
+  EXPECT_EQ(Check()->spec.training().max_seq_length(), 512);
+}
+
+// Each number is within its own limit; the bytes of a plan would not fit 64 bits.
+TEST_F(CheckJobTest, ABatchBeyondAllDevicesIsRefused) {
+  json config = json::parse(ReadText(dir_ + "/model/config.json"));
+  config["num_hidden_layers"] = 64;
+  config["intermediate_size"] = 65'536;
+  config["max_position_embeddings"] = 4'000'000;
+  WriteText(dir_ + "/model/config.json", config.dump());
+  v1::TrainingSpec& training = *spec_.mutable_training();
+  training.set_max_seq_length(4'000'000);
+  training.set_per_device_train_batch_size(300'000);
+  const std::string refusal(Check().status().message());
+  EXPECT_THAT(refusal, HasSubstr("spec.training.per_device_train_batch_size: 300000 rows of "
+                                 "max_seq_length 4000000, "));
+  EXPECT_THAT(refusal, HasSubstr("are more than 8192 TiB"));
+  training.set_per_device_train_batch_size(8);
+  EXPECT_THAT(std::string(Check().status().message()), Not(HasSubstr("batch_size")));
 }
 
 // The readers' messages open with the field that the violation names already.

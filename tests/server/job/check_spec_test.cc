@@ -59,6 +59,21 @@ TEST(CheckSpecTest, FullFineTuningIsWithoutLora) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.lora"));
 }
 
+TEST(CheckSpecTest, AddedTokensAreFewAndShortAndDifferent) {
+  v1::JobSpec spec = GoodSpec();
+  spec.add_added_tokens("<a>");
+  spec.add_added_tokens("<b>");
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  for (const std::string& bad :
+       {std::string("<a>"), std::string(), std::string(129, 'x'), std::string("a\0b", 3)}) {
+    spec.set_added_tokens(1, bad);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.added_tokens"));
+  }
+  spec.clear_added_tokens();
+  for (int i = 0; i <= kMaxAddedTokens; ++i) spec.add_added_tokens(std::to_string(i));
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.added_tokens"));
+}
+
 TEST(CheckSpecTest, EvaluationNeedsData) {
   v1::JobSpec spec = GoodSpec();
   spec.mutable_training()->set_eval_steps(5);
@@ -67,6 +82,20 @@ TEST(CheckSpecTest, EvaluationNeedsData) {
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   spec.set_eval_dataset("/e.jsonl");
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.eval_split"));
+}
+
+// One asks for the last answer alone, the other for all tokens.
+TEST(CheckSpecTest, MaskHistoryNeedsTheMasksThatItNarrows) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_mask_history(true);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.set_assistant_only_loss(true);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.set_assistant_only_loss(false);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.mask_history"));
+  spec.clear_assistant_only_loss();
+  spec.set_completion_only_loss(false);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.mask_history"));
 }
 
 TEST(CheckSpecTest, DefaultsAreThoseOfTheSchema) {

@@ -65,6 +65,8 @@ TEST(CheckTrainingTest, EachScheduleTakesItsOwn) {
               ElementsAre("lr_scheduler_kwargs.decay_type"));
   EXPECT_THAT(FieldsOf("lr_scheduler_type: POLYNOMIAL learning_rate: 1e-8"),
               ElementsAre("lr_scheduler_kwargs.lr_end"));
+  EXPECT_THAT(MessageOf("lr_scheduler_type: POLYNOMIAL lr_scheduler_kwargs { lr_end: 1e-3 }"),
+              HasSubstr("must be below learning_rate, which is 0.0002"));
 }
 
 TEST(CheckTrainingTest, StrategiesAgreeWithTheirSteps) {

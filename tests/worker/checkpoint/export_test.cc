@@ -105,6 +105,27 @@ TEST_F(ExportTest, PublishesAnAdapterFolder) {
   EXPECT_THAT(ReadText(output_ + "/README.md"), HasSubstr("1 adapted modules: q_proj"));
 }
 
+// q_proj of a Qwen2 model has a bias, which is trained with its weight.
+TEST_F(ExportTest, AModuleTrainedWholeBringsItsBias) {
+  auto config = nlohmann::json::parse(kConfig);
+  config["model_type"] = "qwen2";
+  config["architectures"] = {"Qwen2ForCausalLM"};
+  WriteText(folder_ / "base/config.json", config.dump());
+  options_.lora.target_modules = {"o_proj"};
+  options_.lora.modules_to_save = {"q_proj"};
+  const program::Program program = ProgramOf(true);
+  Tensors trained;
+  for (const program::Parameter& parameter : program.parameters) {
+    if (InAdapterFile(parameter))
+      trained.AddNumbered(AdapterFileKey(parameter), parameter.shape, 1);
+  }
+  SNUG_ASSERT_OK(ExportAdapter(output_, options_, trained.list()));
+  SNUG_ASSERT_OK(VerifyExport(output_ + ".tmp", program));
+  const auto contents = ContentsOf(trained.list());
+  SNUG_ASSERT_OK(contents);
+  EXPECT_THAT(contents->saved, testing::ElementsAre("model.layers.0.self_attn.q_proj"));
+}
+
 TEST_F(ExportTest, PublishesAModelFolder) {
   const program::Program program = ProgramOf(false);
   WriteText(folder_ / "base/generation_config.json", "{\"eos_token_id\": [1, 2]}");
@@ -191,6 +212,16 @@ TEST_F(ExportTest, VerifyReadsWhatIsOnTheDisk) {
   SNUG_ASSERT_OK(ExportAdapter(output_, options_, adapter_.list()));
   std::filesystem::remove(tmp + "/adapter_config.json");
   EXPECT_FALSE(VerifyExport(tmp, program).ok());
+}
+
+// Found before the training: a configuration that leads to another adapter.
+TEST_F(ExportTest, WhatWouldBeExportedIsCheckedAhead) {
+  const program::Program program = ProgramOf(true);
+  SNUG_ASSERT_OK(CheckExport(options_, adapter_.list(), program));
+  options_.lora.target_modules = {"k_proj"};
+  EXPECT_THAT(std::string(CheckExport(options_, adapter_.list(), program).message()),
+              HasSubstr("adapter_config.json of the job's result: does not lead to "));
+  EXPECT_FALSE(std::filesystem::exists(output_ + ".tmp"));
 }
 
 // A buffer that old files have is fine in a base, but not ours to write; so is a second head.

@@ -252,6 +252,33 @@ class AdapterExportTest(ExportTest):
         self.assertTrue(ours["ensure_weight_tying"])
         self.assertIn(f"{PREFIX}lm_head.weight", tensors)
 
+    # PEFT saves the base's matrices beside such adapters; they are the base's, and left out here.
+    def check_head_and_embedding(self, shape):
+        base = self.write_base(shape)
+        targets = ["lm_head", "embed_tokens", "q_proj"]
+        by_peft = self.own_adapter(base, {"r": 4, "lora_alpha": 16, "target_modules": targets})
+        tensors = load_file(by_peft / "adapter_model.safetensors")
+        tensors = {key: value for key, value in tensors.items() if "base_layer" not in key}
+        lora = {"r": 4, "alpha": 16, "dropout": 0.0, "rslora": False}
+        self.assertEqual(self.export("adapter", tensors, **lora, target_modules=targets), (0, ""))
+        self.assert_same_file(tensors)
+        ids = random_ids(shape)
+        wanted = logits(PeftModel.from_pretrained(copy.deepcopy(base), by_peft), ids)
+        loaded = PeftModel.from_pretrained(copy.deepcopy(base), self.output)
+        self.assertGreater((wanted - logits(base, ids)).abs().max().item(), 1e-2)
+        self.assert_same_logits(logits(loaded, ids), wanted)
+        self.assertIn("embed_tokens has an adapter", self.reports()["LoRAX"]["notes"])
+        self.assertEqual(self.reports()["PEFT"]["modules"], 4)
+
+    def test_adapters_of_head_and_embedding(self):
+        self.check_head_and_embedding(models.Shape())
+        self.assertTrue(self.reports()["vLLM"]["loads"])
+
+    def test_adapters_of_head_and_embedding_of_another_family(self):
+        self.check_head_and_embedding(models.Shape(family="qwen3"))
+        self.assertFalse(self.reports()["vLLM"]["loads"])
+        self.assertIn("no adapter of lm_head in qwen3", self.reports()["vLLM"]["notes"])
+
     def test_a_rank_above_the_default_of_vllm_is_said(self):
         self.check(["q_proj"], r=24)
         report = self.reports()["vLLM"]

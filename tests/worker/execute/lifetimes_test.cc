@@ -92,8 +92,13 @@ std::vector<TrainingMode> Modes() {
   TrainingMode dropout = program::LoraMode();
   dropout.adapter.rank = 4;
   dropout.adapter.dropout = 0.25;
-  return {program::FullMode(), dropout, program::LoraMode({"q_proj", "v_proj"}),
-          program::LoraMode({"all-linear"}, DType::kBF16), program::FullMode(DType::kBF16)};
+  return {program::FullMode(),
+          dropout,
+          program::LoraMode({"q_proj", "v_proj"}),
+          program::LoraMode({"all-linear"}, DType::kBF16),
+          program::FullMode(DType::kBF16),
+          program::LoraMode({"lm_head", "embed_tokens", "v_proj"}),
+          program::LoraMode({"lm_head", "embed_tokens"}, DType::kBF16)};
 }
 
 bool IsOnlyRuns(const Tape& tape) {

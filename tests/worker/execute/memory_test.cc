@@ -73,8 +73,13 @@ TrainingMode LoraWithDropout() {
 }
 
 std::vector<TrainingMode> Modes() {
-  return {program::FullMode(), LoraWithDropout(), program::LoraMode({"q_proj", "v_proj"}),
-          program::LoraMode({"all-linear"}, DType::kBF16), program::FullMode(DType::kBF16)};
+  return {program::FullMode(),
+          LoraWithDropout(),
+          program::LoraMode({"q_proj", "v_proj"}),
+          program::LoraMode({"all-linear"}, DType::kBF16),
+          program::FullMode(DType::kBF16),
+          program::LoraMode({"lm_head", "embed_tokens", "v_proj"}),
+          program::LoraMode({"lm_head", "embed_tokens"}, DType::kBF16)};
 }
 
 std::vector<ToyRun> Runs(const TrainingMode& mode) {
@@ -108,7 +113,7 @@ class MemoryTest : public ::testing::Test {
   }
 };
 
-// Four plans, five modes, three shapes: to the byte.
+// Four plans, seven modes, three shapes: to the byte.
 TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
   for (const TrainingMode& mode : Modes()) {
     for (ToyRun& run : Runs(mode)) {

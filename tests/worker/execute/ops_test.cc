@@ -101,6 +101,12 @@ std::vector<Case> AdapterCases() {
   };
 }
 
+// Vectors (N, heads, width) to z and r.
+Tensors Normed(const Tensor& x, const Tensor& factor) {
+  const Tensor r = (x.square().mean(2, true) + 1e-5).rsqrt();
+  return {(x * r * factor).view({N(), -1}), r.squeeze(2)};
+}
+
 std::vector<Case> NormAndLinearCases() {
   return {
       {"normalize",
@@ -120,12 +126,26 @@ std::vector<Case> NormAndLinearCases() {
          const Tensor r = (heads.square().mean(2, true) + 1e-5).rsqrt();
          return Tensors{(heads * r).view({N(), 33}), r.squeeze(2)};
        }},
-      {"affine of 3 heads, weights less one",
-       OpOf(OpCode::kAffine, {.offset = 1.0}),
+      {"affine of 3 heads",
+       OpOf(OpCode::kAffine),
        {Random({N(), 33})},
        {Random({11})},
        [](const Tensors& in, const Tensors& w) {
-         return Tensors{(in[0].view({N(), 3, 11}) * (1.0 + w[0])).view({N(), 33})};
+         return Tensors{(in[0].view({N(), 3, 11}) * w[0]).view({N(), 33})};
+       }},
+      {"rms_norm",
+       OpOf(OpCode::kRmsNorm, {.epsilon = 1e-5}),
+       {Random({N(), 33}) * 3.0},
+       {Random({33})},
+       [](const Tensors& in, const Tensors& w) {
+         return Normed(in[0].view({N(), 1, 33}), w[0]);
+       }},
+      {"rms_norm of 3 heads, weights less one",
+       OpOf(OpCode::kRmsNorm, {.epsilon = 1e-5, .offset = 1.0}),
+       {Random({N(), 33}) * 3.0},
+       {Random({11})},
+       [](const Tensors& in, const Tensors& w) {
+         return Normed(in[0].view({N(), 3, 11}), 1.0 + w[0]);
        }},
       {"affine",
        OpOf(OpCode::kAffine),
@@ -336,6 +356,35 @@ TEST(OpsTest, EmbeddingGathersAndItsBackwardAddsPerToken) {
   EXPECT_LE(Error(run.parameter_gradients()[0], want[0]), kTolerance);
 }
 
+// The columns of A that belong to the batch's tokens, through B, beside the frozen table's rows.
+TEST(OpsTest, AnAdapterOfTheEmbeddingAddsAndItsBackwardAddsPerToken) {
+  torch::manual_seed(6);
+  const Case c{"lora_embedding",
+               OpOf(OpCode::kLoraEmbedding, {.scale = 1.5, .table_scale = 2.0, .rank = 3}),
+               {Random({N(), 12})},
+               {Random({3, 5}), Random({12, 3})},
+               [](const Tensors& in, const Tensors& w) {
+                 const Tensor ids = torch::tensor(Documents().ids);
+                 const Tensor za = w[0].t().index_select(0, ids);
+                 return Tensors{in[0] + 3.0 * torch::matmul(za, w[1].t())};
+               }};
+  const Tensors leaves = Leaves(c.parameters);
+  const Tensor y = c.reference(c.inputs, leaves)[0];
+  const Tensor dy = Random({N(), 12});
+  const Tensors want = torch::autograd::grad({y}, leaves, {dy});
+  Fp32Run run(c);
+  run.Forward();
+  EXPECT_LE(Error(run.out()[0], y.detach()), kTolerance);
+  run.Backward({dy});
+  run.Backward({dy});
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_LE(Error(run.parameter_gradients()[i], 2.0 * want[i]), kTolerance) << i;
+  OpRun over = run.Run();
+  over.out[0] = over.in[0];
+  run.Functions().forward(over);
+  EXPECT_TRUE(torch::equal(run.in()[0], run.out()[0]));
+}
+
 // Weighted cross-entropy of the trained rows, scaled; rows of weight 0 get an exact zero, also
 // where dz is written over z.
 void ExpectHeadLoss(double softcap) {
@@ -371,6 +420,49 @@ void ExpectHeadLoss(double softcap) {
 TEST(OpsTest, HeadLossIsWeightedCrossEntropy) { ExpectHeadLoss(/*softcap=*/0.0); }
 
 TEST(OpsTest, HeadLossCapsItsLogits) { ExpectHeadLoss(/*softcap=*/2.5); }
+
+// The head's adapter: its gradients instead of the matrix's, dza over za.
+TEST(OpsTest, HeadLossWithAnAdapter) {
+  torch::manual_seed(7);
+  const Case c{"head_loss",
+               OpOf(OpCode::kHeadLoss, {.scale = 1.5, .rank = 3, .softcap = 2.5}),
+               {Random({N(), 12}), Random({N(), 3})},
+               {Random({11, 12}), Random({11, 3})},
+               [](const Tensors&, const Tensors&) { return Tensors{}; }};
+  const Tensors in = Leaves(c.inputs), w = Leaves(c.parameters);
+  const Tensor scores = torch::matmul(in[0], w[0].t()) + 1.5 * torch::matmul(in[1], w[1].t());
+  const Tensor labels = torch::tensor(Documents().labels).to(torch::kInt64);
+  const Tensor losses = torch::nn::functional::cross_entropy(
+      2.5 * torch::tanh(scores / 2.5), labels,
+      torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+  const Tensor loss = 0.125 * (losses * torch::tensor(Documents().weights)).sum();
+  const Tensors want = torch::autograd::grad({loss}, {in[0], in[1], w[1]});
+
+  Fp32Run forward(c);
+  forward.Functions().forward(forward.Run());
+  EXPECT_NEAR(forward.loss(), loss.item<double>(), 1e-6 * loss.item<double>());
+
+  Fp32Run backward(c);
+  OpRun run = backward.Run();
+  run.parameters[0].gradient = {};
+  for (size_t i = 0; i < 2; ++i) run.d_in[i] = run.in[i];
+  backward.Functions().backward(run);
+  EXPECT_EQ(backward.loss(), forward.loss());
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_LE(Error(backward.in()[i], want[i]), kTolerance) << i;
+    EXPECT_EQ(backward.in()[i][2].abs().sum().item<double>(), 0.0);  // Row 2 has weight 0.
+  }
+  EXPECT_LE(Error(backward.parameter_gradients()[1], want[2]), kTolerance);
+
+  std::vector<float> next(11);
+  Batch answering = Documents().batch;
+  answering.next_logits = next.data();
+  run = forward.Run();
+  run.batch = &answering;
+  forward.Functions().forward(run);
+  const Tensor last = 2.5 * torch::tanh(scores[N() - 1] / 2.5);
+  EXPECT_LE(Error(torch::tensor(next), last.detach()), kTolerance);
+}
 
 TEST(OpsTest, AddAdds) {
   torch::manual_seed(5);

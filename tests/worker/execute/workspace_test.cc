@@ -148,6 +148,14 @@ TEST_P(WorkspaceTest, Families) {
   }
 }
 
+TEST_P(WorkspaceTest, LoraOfHeadAndEmbedding) {
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    const TrainingMode mode = program::LoraMode({"lm_head", "embed_tokens"}, compute);
+    CheckAll(mode, true);
+    CheckAll(mode, false);
+  }
+}
+
 TEST_P(WorkspaceTest, Evaluation) {
   CheckAll(program::FullMode(), false);
   CheckAll(Lora(DType::kBF16, 0.0), false);

@@ -10,6 +10,10 @@ import unittest
 from testbed import PROGRAM, PrepareTest, write_json, write_model
 
 GOOD = {"prompt": "a", "completion": " cat"}
+CALL = {"function": {"name": "f", "arguments": '{"x": "y"}'}}
+GOOD_CHAT = {
+    "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [CALL]}]
+}
 TOKENS = {"input_ids": [5, 6], "labels": [-100, 6]}
 
 
@@ -91,7 +95,7 @@ class BadDatasetTest(PrepareTest):
             ([1, 1, 2], "neither 0 nor 1"),
             ([0, 0, 0], "leaves no token"),
             ([1, 1], '"attention_mask" has 2 entries, "input_ids" has 3'),
-            ([1, 1, 0], '"labels"[2] is trained, but "attention_mask" is 0 there'),
+            ([1, 1, 0], 'position 2 is trained, but "attention_mask" is 0 there'),
         ):
             row = {"input_ids": [5, 6, 7], "labels": [-100, 6, 7], "attention_mask": mask}
             self.expect(1, words, row)
@@ -121,6 +125,30 @@ class BadDatasetTest(PrepareTest):
         self.assertIn("the dataset has 1 rows: an evaluation split needs two", error["message"])
 
 
+    # Escapes inside of JSON inside of a string: what the template prints is no text.
+    def test_half_of_a_surrogate_pair_in_a_call(self):
+        call = {"function": {"name": "f", "arguments": '{"x": "\\ud800"}'}}
+        turns = [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}]
+        row = {"messages": turns}
+        template = "{{ messages[-1].tool_calls[0].function.arguments.x }}"
+        self.write_rows(GOOD_CHAT, row)
+        error = self.error("--chat-template", template)
+        self.assertEqual((error["reason"], error["line"]), ("BAD_DATASET", 2))
+        self.assertIn("half of a surrogate pair", error["message"])
+
+
+class TemplateTest(PrepareTest):
+    """Templates that Jinja takes, and Python does not."""
+
+    def test_is_not_jinja(self):
+        deep = "{% for x in messages %}" * 25 + "a" + "{% endfor %}" * 25
+        for template in (deep, "{{ " + "9" * 5000 + " }}"):
+            self.write_rows(GOOD_CHAT)
+            error = self.error("--chat-template", template)
+            self.assertEqual(error["reason"], "BAD_CHAT_TEMPLATE")
+            self.assertIn("is not Jinja", error["message"])
+
+
 class BadModelTest(PrepareTest):
     def expect(self, name, words):
         self.write_rows(GOOD)
@@ -144,6 +172,21 @@ class BadModelTest(PrepareTest):
     def test_bad_vocabulary_size(self):
         write_json(self.model, "config.json", {"vocab_size": "many"})
         self.expect("config.json", '"vocab_size" must be a positive integer')
+
+    # Rows and lists that hold what is no text.
+    def test_bad_templates(self):
+        names = [{"name": "default", "template": None}]
+        write_json(self.model, "tokenizer_config.json", {"chat_template": names})
+        self.write_rows(GOOD_CHAT)
+        self.assertIn("neither text nor a list of names", self.error()["message"])
+
+    def test_numbers_as_text(self):
+        for key, words in (
+            ("eos_token_id", '"eos_token_id" must be an integer'),
+            ("max_position_embeddings", '"max_position_embeddings" must be an integer'),
+        ):
+            write_json(self.model, "config.json", {"vocab_size": 284, key: "1"})
+            self.expect("config.json", words)
 
     def test_no_end_token(self):
         write_model(self.model, eos=False)
@@ -174,6 +217,21 @@ class LimitsTest(PrepareTest):
         error = self.error("--memory-bytes", str(300 << 20))
         self.assertEqual(error["reason"], "PREPARE_LIMIT")
         self.assertIn("needs more than 314572800 bytes of memory", error["message"])
+
+    # Documents of which a thousand are more than fits: they do not come at once. With offsets they
+    # took 4 GB.
+    def test_long_documents(self):
+        text = "the cat sat on the mat " * 6000
+        self.write_rows(*[{"text": text[i:]} for i in range(100)])
+        run = self.prepare("--memory-bytes", str(900 << 20))
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_one_text_that_is_too_long(self):
+        self.write_rows({"text": "a"}, {"text": "the cat " * 400000})
+        error = self.error("--memory-bytes", str(600 << 20))
+        self.assertEqual((error["reason"], error["line"]), ("PREPARE_LIMIT", 2))
+        self.assertIn("this row has 3200004 characters of text", error["message"])
+        self.assertIn("prepare.memory", error["message"])
 
     def test_time(self):
         self.write_rows(*[{"input_ids": [5] * 10000, "labels": [5] * 10000}] * 1000)

@@ -6,7 +6,7 @@ import os
 import sys
 import unittest
 
-from testbed import PrepareTest, write_json
+from testbed import PROGRAM, PrepareTest, write_json
 
 CHATML = (
     "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + eos_token }}{% endfor %}"
@@ -89,6 +89,13 @@ class SourceTest(ChatTest):
         self.assertEqual(error["reason"], "NO_CHAT_TEMPLATE")
         self.assertIn("give chat_template", error["message"])
 
+    # Snug's own for Alpaca ends answers with the model's end token, even if config.json alone
+    # names one.
+    def test_own_template_knows_the_end_token(self):
+        write_json(self.model, "tokenizer_config.json", {})
+        self.write_rows({"instruction": "a", "output": "cat"})
+        self.assertEqual(self.texts()[-1], ("cat</s>", True))
+
     def test_variables_of_a_row(self):
         self.use("{{ mood }}" + CHATML)
         self.write_rows({**ROW, "chat_template_kwargs": {"mood": "gay"}})
@@ -169,14 +176,51 @@ class MaskTest(ChatTest):
     def test_answers_that_are_written_twice(self):
         self.use(FORGETS.replace("m.content", "m.content + m.content"))
         self.write_rows({"messages": self.TURNS})
-        self.assertIn("the messages up to message 1 otherwise", self.error()["message"])
+        message = self.error()["message"]
+        self.assertIn("the messages up to message 1 otherwise", message)
+        self.assertIn("set mask_history", message)
         self.assertEqual(len(self.texts("--mask-history", "1")), 2)
 
     # The generation prompt opens what a finished turn does not have.
     def test_generation_prompt_that_is_no_prefix(self):
         self.use(CHATML.replace("'<|assistant|>'", "'<|assistant|><think>'"))
         self.write_rows(ROW)
-        self.assertIn("writes what stands before message 1 otherwise", self.error()["message"])
+        message = self.error()["message"]
+        self.assertIn("writes what stands before message 1 otherwise", message)
+        self.assertNotIn("mask_history", message)  # The last answer alone cannot be told either.
+
+    # Nothing stands before it, and the template asks for the first of the messages.
+    def test_assistant_begins(self):
+        first = "{% if messages[0]['role'] == 'system' %}s{% endif %}"
+        self.write_rows({"messages": self.TURNS[1:]})
+        for template in (CHATML, first + CHATML):
+            self.assertEqual(
+                self.texts("--chat-template", template),
+                [
+                    ("<|assistant|>", False),
+                    ("cat</s>", True),
+                    ("<|user|>and</s><|assistant|>", False),
+                    ("dog</s>", True),
+                ],
+            )
+
+    # A conversation of which little is kept costs little: 1 rendering for each answer in reach.
+    def test_turns_that_are_cut_off_are_not_searched(self):
+        sys.path.insert(0, os.path.dirname(PROGRAM))
+        from answers import Conversation
+        from chat_template import ChatTemplate
+        from files.record import Record
+        from rows import Chat
+
+        template = ChatTemplate(CHATML, "here", {"eos_token": "</s>"})
+        turns, calls = self.TURNS * 100, []
+        row = Chat(Record("f", 1, {}), (), turns, [0.0, 1.0] * 200)
+        spans = Conversation(template, row, {}).spans()
+        render, template.render = template.render, lambda *of: calls.append(1) or render(*of)
+        near, far = spans(50), spans(10**6)
+        self.assertEqual((len(near), len(far)), (2, 200))
+        self.assertEqual(near[:1], far[:1])
+        self.assertEqual(len(calls), 3 + 400)
 
     def test_weights_that_cannot_be_matched_to_marks(self):
         marked = "{% generation %}x{% endgeneration %}{% generation %}y{% endgeneration %}z"
@@ -186,6 +230,50 @@ class MaskTest(ChatTest):
         turns[1]["weight"] = 0
         self.write_rows({"messages": turns})
         self.assertIn("weights differ", self.error("--chat-template", marked * 2)["message"])
+
+    # {"prompt", "completion"} of messages: as a conversation whose beginning is not trained.
+    def test_completion_of_messages(self):
+        self.use(CHATML)
+        turns = [dict(turn) for turn in self.TURNS]
+
+        def trained(*options):
+            self.write_rows({"prompt": turns[:1], "completion": turns[1:]})
+            return [text for text, is_trained in self.texts(*options) if is_trained]
+
+        self.assertEqual(trained(), ["cat</s>", "dog</s>"])
+        self.assertEqual(trained("--mask-history", "1"), ["dog</s>"])
+        behind = "cat</s><|user|>and</s><|assistant|>dog</s>"
+        self.assertEqual(trained("--assistant-only-loss", "0"), [behind])
+        turns[3]["weight"] = 0
+        self.assertEqual(trained(), ["cat</s>"])
+
+    # Calls and thoughts that a template knows nothing of are gone, and that is said.
+    def test_what_is_not_printed_is_told(self):
+        call = {"type": "function", "function": {"name": "cat", "arguments": "{}"}}
+        answer = {"role": "assistant", "content": "", "tool_calls": [call], "reasoning": "hm"}
+        row = {"messages": [self.TURNS[0], answer], "tools": [call]}
+        self.write_rows(row, ROW)
+        options = ("--preview-rows", "1", "--chat-template")
+
+        def lost(template):
+            self.assertEqual(self.prepare(*options, template).returncode, 0)
+            with open(self.path("out"), encoding="utf-8") as file:
+                warnings = json.load(file)["summary"]["warnings"]
+            return [words.split()[3] for words in warnings if "does not print" in words]
+
+        self.assertEqual(lost(CHATML), ["reasoning_content", "tool_calls", "tools"])
+        prints = "{{ tools }}" + CHATML.replace("m.content", "(m.reasoning_content or '')")
+        self.assertEqual(lost(prints), ["tool_calls"])
+        self.assertEqual(lost(prints.replace("+ eos", "+ (m.tool_calls | string) + eos")), [])
+
+    # OpenAI writes a call with "content": null; Qwen3's template adds its content to text.
+    def test_calls_without_content(self):
+        call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+        answer = {"role": "assistant", "content": None, "tool_calls": [call]}
+        self.write_rows({"messages": [self.TURNS[0], answer]})
+        calls = "m.content + (m.tool_calls | tojson if m.tool_calls else '')"
+        texts = self.texts("--chat-template", CHATML.replace("m.content", calls))
+        self.assertIn('"name": "f", "arguments": {}', texts[1][0])
 
     # Neither text as it stands nor an object: what the template can print.
     def test_arguments_of_calls(self):

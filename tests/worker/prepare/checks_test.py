@@ -67,6 +67,21 @@ class ChecksTest(PrepareTest):
         self.assertTrue(self.warned(summary, "2 rows are longer than the model's 16 positions"))
         self.assertTrue(self.warned(summary, "3 rows are longer than max_seq_length (12 tokens)"))
 
+    def test_rope_scaling_stretches_the_model(self):
+        rows = [{"input_ids": [5] * n, "labels": [5] * n} for n in (16, 17, 32, 33)]
+        original = "original_max_position_embeddings"
+        for rope, longer in (
+            ({"rope_type": "default"}, 3),
+            ({"rope_type": "linear", "factor": 2.0}, 1),
+            ({"type": "yarn", "factor": 2}, 1),
+            ({"rope_type": "yarn", "factor": 4.0, original: 8}, 1),
+            ({"rope_type": "llama3", "factor": 4.0, original: 4}, 3),
+            ({"rope_type": "linear", "factor": "2"}, 3),
+        ):
+            self.configure("config.json", max_position_embeddings=16, rope_scaling=rope)
+            summary = self.summary(*rows, max_seq_length=64)
+            self.assertEqual(summary["rows_longer_than_model"], longer, rope)
+
     # Labels made by masking the padding token, which is the end token: the end is never learned.
     def test_padding_is_the_end_token(self):
         self.configure("tokenizer_config.json", pad_token="</s>")
@@ -106,6 +121,39 @@ class ChecksTest(PrepareTest):
         options = ("--eval-split", "0.5", "--eval-output", self.path("eval"))
         summary = self.summary(GOOD, GOOD, options=options)
         self.assertEqual((summary["rows"], summary["eval_rows_in_train"]), (1, 1))
+        self.assertTrue(self.warned(summary, "1 of 1 evaluation rows are trained on as well"))
+
+    # All of them, though they are one row; and what is found in them is said.
+    def test_equal_rows_of_the_split(self):
+        options = ("--eval-split", "0.5", "--eval-output", self.path("eval"))
+        summary = self.summary(*[{**GOOD, "x": 1}] * 20, options=options)
+        self.assertEqual((summary["eval_rows"], summary["eval_rows_in_train"]), (10, 10))
+        self.assertTrue(self.warned(summary, "evaluation: keys that are not used: x"))
+
+    # Alike as far as they are kept, but not the same.
+    def test_rows_that_differ_behind_the_cut_are_no_duplicates(self):
+        rows = [{"text": "the cat sat on the mat " * 5 + end} for end in ("a", "dog", "dog")]
+        summary = self.summary(*rows, max_seq_length=8)
+        self.assertEqual((summary["truncated_rows"], summary["duplicate_rows"]), (3, 1))
+
+    # The second would have trained nothing in any case.
+    def test_rows_whose_answer_is_cut_off(self):
+        untrained = {"input_ids": [5] * 20, "labels": [-100] * 20}
+        cut = {"input_ids": [5] * 20, "labels": [-100] * 19 + [5]}
+        summary = self.summary(cut, untrained, {"input_ids": [5, 1]}, max_seq_length=8)
+        self.assertEqual((summary["truncated_rows"], summary["untrained_rows"]), (2, 2))
+        words = "left out (1 of them because max_seq_length cut off what is trained)"
+        self.assertTrue(self.warned(summary, words))
+
+    # And so it is said of a conversation, whose answers behind the cut are not looked for.
+    def test_conversation_whose_answer_is_cut_off(self):
+        turns = [{"role": "user", "content": "a " * 50}, {"role": "assistant", "content": "cat"}]
+        short = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "cat</s>"}]
+        summary = self.summary(
+            {"messages": turns}, {"messages": short}, options=("--chat-template", TURN),
+            max_seq_length=40,
+        )
+        self.assertTrue(self.warned(summary, "(1 of them because max_seq_length cut off"))
 
     # Text that was rendered before spells the BOS that the tokenizer adds: of prompt and completion
     # together one token is dropped, not one of each.

@@ -1,6 +1,7 @@
 """Kinds of files and formats of rows: how they are told apart, and what is said of a row that is
 wrong. What good rows become is in golden_test."""
 
+import json
 import os
 import sys
 import tempfile
@@ -83,9 +84,12 @@ class FieldsTest(unittest.TestCase):
             ('"role" is "asistant", must be one of', [USER, {**CAT, "role": "asistant"}]),
             ('"messages"[1] has no "content"', [USER, {"role": "assistant", "content": None}]),
             ('"content"[0]."type" is "image_url"; only "text"', [image, CAT]),
-            ('"weight" must be a number', [USER, {**CAT, "weight": "1"}]),
-            ('"weight" must be a number', [USER, {**CAT, "weight": -1}]),
-            ('"weight" must be a number', [USER, {**CAT, "weight": True}]),
+            *(
+                ('"weight" must be a finite number', [USER, {**CAT, "weight": weight}])
+                # The last ones are infinite, or 0, in float32.
+                for weight in ("1", -1, True, float("nan"), 10**400, 1e39, 1e-50)
+            ),
+            ('"function_call" is the form', [USER, {**CAT, "function_call": {"name": "f"}}]),
             ("only an assistant's message has one", [{**USER, "weight": 1}, CAT]),
             ('"tool_calls" must be a list', [USER, {**CAT, "tool_calls": {}}]),
             ('"function"."name" must be a string', [USER, {**CAT, "tool_calls": [{}]}]),
@@ -101,6 +105,21 @@ class FieldsTest(unittest.TestCase):
         self.expect('"tools" is a string that is not JSON', {"messages": messages, "tools": "[f"})
         self.expect('"tools"[0] must be an object', {"messages": messages, "tools": ["f"]})
         self.expect('write "tools"', {"messages": messages, "functions": []})
+
+    # As the cells of a table hold it.
+    def test_parallel_tool_calls_as_text(self):
+        messages = [USER, {**CAT, "tool_calls": [{"function": {"name": "f"}}] * 2}]
+        for value in ("true", "True", ""):
+            row({"messages": messages, "parallel_tool_calls": value})
+        self.expect("makes 2 calls", {"messages": messages, "parallel_tool_calls": "false"})
+        self.expect("must be true or false", {"messages": messages, "parallel_tool_calls": "no"})
+
+    # Both parts in JSON are messages; one alone is an answer that happens to be JSON.
+    def test_prompt_and_completion_as_text(self):
+        prompt, completion = json.dumps([USER]), json.dumps([{**CAT, "weight": 0.5}])
+        found = row({"prompt": prompt, "completion": completion})
+        self.assertEqual((found.messages, found.weights), ([USER, CAT], [0.0, 0.5]))
+        self.assertEqual(row({"prompt": "a", "completion": completion}).completion, completion)
 
     def test_sharegpt(self):
         for words, turn in (
@@ -120,12 +139,17 @@ class FieldsTest(unittest.TestCase):
     def test_pretokenized(self):
         both = {"input_ids": [5], "labels": [5], "completion_mask": [1]}
         self.expect('"labels" and a mask', both)
+        masked = row({"input_ids": [5, 6, 7], "completion_mask": [False, True, True]})
+        self.assertEqual(masked.weights, [0.0, 1.0, 1.0])
+        padded = row({"input_ids": [5, 6, 0], "attention_mask": [1, True, 0]})
+        self.assertEqual((padded.ids, padded.weights), ([5, 6], [1.0, 1.0]))
         inputs = {"target_tokens": [6, 8], "weights": [1, 1]}
         words = '"target_tokens"[0] is 6, but "model_input"[1] is 7'
         self.expect(words, {"model_input": [5, 7], "loss_fn_inputs": inputs})
-        inputs = {"target_tokens": [7], "weights": [float("nan")]}
-        words = '"weights"[0] must be a finite number'
-        self.expect(words, {"model_input": [5], "loss_fn_inputs": inputs})
+        for weight in (float("nan"), 10**400, 1e39, 1e-50):
+            inputs = {"target_tokens": [7], "weights": [weight]}
+            words = '"weights"[0] must be a finite number'
+            self.expect(words, {"model_input": [5], "loss_fn_inputs": inputs})
 
 
 class FilesTest(unittest.TestCase):
@@ -189,6 +213,50 @@ class FilesTest(unittest.TestCase):
 
     def test_unknown_kind(self):
         self.expect(None, "not a known kind of file", "x.xlsx", "PK\x03\x04")
+
+    def table(self, **columns):
+        import pyarrow
+        import pyarrow.parquet
+
+        path = os.path.join(self.folder, "x.parquet")
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+        return list(formats.read_rows(files.kind_of(path).read(path)))
+
+    def refused(self, line, words, **columns):
+        with self.assertRaises(PrepareError) as caught:
+            self.table(**columns)
+        self.assertEqual(caught.exception.line, line)
+        self.assertIn(words, caught.exception.message)
+
+    # Text as bytes is text; what is none is refused by row and column, and what no format reads is
+    # not looked at: neither bytes nor times that Python cannot hold.
+    def test_columns_that_are_no_text(self):
+        import pyarrow
+
+        good, bad = b"the c\xc3\xa4t", b"\xff\xd8"
+        times = pyarrow.array([1, 2], pyarrow.timestamp("ns"))
+        rows = self.table(text=[good, good], image=[bad, bad], at=times)
+        self.assertEqual([row.completion for row in rows], ["the cät"] * 2)
+        self.assertEqual(rows[0].unused, ("at", "image"))
+        self.refused(2, '"text" is not UTF-8: invalid start byte at byte 0', text=[good, bad])
+        offsets = pyarrow.py_buffer(b"\0\0\0\0\2\0\0\0")
+        text = pyarrow.StringArray.from_buffers(1, offsets, pyarrow.py_buffer(bad))
+        self.refused(1, '"text" is not UTF-8', text=text)
+        self.refused(1, '"text" is not readable', text=times)
+
+    # A null is no column that is missing: the format stays, and the message names the field.
+    def test_nulls_of_a_table(self):
+        for nulls, line in (([None, "b"], 1), (["b", None], 2)):
+            words = '"completion" must be a string, this is null'
+            self.refused(line, words, prompt=["a", "a"], completion=nulls, text=["c", "c"])
+
+    # Rows of 1 MB do not come a thousand at a time.
+    def test_batches_of_a_table_by_size(self):
+        from files import parquet
+
+        self.table(text=["a" * (1 << 20) + str(i) for i in range(40)])
+        with parquet._opened(os.path.join(self.folder, "x.parquet")) as file:
+            self.assertLess(parquet._batch_rows(file.metadata), 20)
 
     # Known by what it holds, whatever it is called.
     def test_parquet_by_its_beginning(self):

@@ -46,12 +46,19 @@ CASES = {
         None,
         ("--completion-only-loss", "0"),
     ),
-    "prompt_completion_messages": (
-        "prompt_completion_messages.jsonl",
-        "prompt_completion",
-        "chatml",
-        (),
-    ),
+    **{
+        f"prompt_completion_messages{name}": (
+            "prompt_completion_messages.jsonl",
+            rule,
+            template,
+            options,
+        )
+        for name, rule, template, options in (
+            ("", "prompt_completion_answers", "chatml", ()),
+            ("_marked", "prompt_completion_answers", "marked", ()),
+            ("_every_turn", "prompt_completion", "chatml", ("--assistant-only-loss", "0")),
+        )
+    },
     "text": ("text.jsonl", "text", None, ()),
     "plain_text": ("plain.txt", "text", None, ()),
     "alpaca": ("alpaca.json", "alpaca", "chatml", ()),
@@ -138,6 +145,12 @@ class Oracle:
             prompt = self.tokenizer(text=row["prompt"])["input_ids"]
             ids = self.text({"text": row["prompt"] + row["completion"]})[0]
         return ids, [0.0] * len(prompt) + [1.0] * (len(ids) - len(prompt))
+
+    def prompt_completion_answers(self, row):
+        """TRL with assistant_only_loss: both masks must name a token."""
+        ids, completion = self.prompt_completion(row)
+        _, answers = self.messages({"messages": row["prompt"] + row["completion"]})
+        return ids, [a * b for a, b in zip(completion, answers)]
 
     def prompt_completion_all(self, row):
         ids, _ = self.prompt_completion(row)

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import os
+import shutil
 import sys
 import unittest
 
 from testbed import PrepareTest, write_model
+from tokenizers import Tokenizer, processors
 
 TOKEN_ROW = {"input_ids": [5, 6, 7, 1], "labels": [-100, -100, 7, 1]}
 
@@ -50,6 +52,25 @@ class TextTest(PrepareTest):
                     weights = tensors["loss_weights"][begin:end].tolist()
                     self.assertEqual(weights, [0] + mask[1:], row)
 
+    # A tokenizer that ends texts itself: the prompt does not end there, and the text ends once.
+    def test_tokenizer_that_ends_texts(self):
+        path = self.path("model", "tokenizer.json")
+        tokenizer = Tokenizer.from_file(path)
+        special = [("<s>", 0), ("</s>", 1)]
+        tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", None, special)
+        tokenizer.save(path)
+        tokenizer.no_truncation()
+        for completion in (" cat", " cat</s>"):
+            with self.subTest(completion):
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                self.write_rows({"prompt": "a", "completion": completion})
+                tensors, _ = self.prepared()
+                ids = tokenizer.encode("a cat").ids
+                self.assertEqual(tensors["input_ids"].tolist(), ids)
+                prompt = len(tokenizer.encode("a").ids) - 1
+                weights = [0] * prompt + [1] * (len(ids) - prompt)
+                self.assertEqual(tensors["loss_weights"].tolist(), weights)
+
     # The token "mat" spans the border: TRL warns and masks as many ids as the prompt alone has.
     def test_token_across_the_border_is_told(self):
         self.write_rows({"prompt": "on the m", "completion": "at and a dog"})
@@ -76,11 +97,12 @@ class TextTest(PrepareTest):
         )
         tensors, summary = self.prepared(max_seq_length=8)
         self.assertEqual(summary["rows"], 2)
-        self.assertEqual(summary["truncated_rows"], 1)
+        self.assertEqual(summary["truncated_rows"], 2)
         self.assertEqual(summary["rows_without_stop_token"], 1)
         self.assertEqual(summary["longest_row_tokens"], 8)
         self.assertEqual(len(tensors["input_ids"]), tensors["row_offsets"][-1])
-        self.assertIn("1 rows have no trained token and were left out", summary["warnings"])
+        words = "1 rows have no trained token and were left out (1 of them because max_seq_length "
+        self.assertIn(words + "cut off what is trained)", summary["warnings"])
 
     # A blank line, a row without a trained token, rows held out: numbers of rows and of lines drift
     # apart.

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/safetensors_writer.h"
+#include "worker/execute/cpu_isa.h"
 #include "worker/link/assignment.h"
 #include "worker/program/plan.h"
 #include "worker/program/predict.h"
@@ -141,6 +142,7 @@ absl::StatusOr<json> Train(train::Trainer& trainer, const Request& request) {
 }
 
 absl::Status Probe(const Request& request) {
+  RETURN_IF_ERROR(execute::UseCpuIsaOfEnvironment());
   execute::CpuDevice device(request.threads);
   ASSIGN_OR_RETURN(const Setup setup, SetUp(request));
   ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(setup.attempt, device));

@@ -148,5 +148,13 @@ TEST(CheckAdapterTest, ComparesTheAdapterAlone) {
               HasSubstr("missing (1): \"" + key + "\" [3, 8]"));
 }
 
+// Beside a tied matrix that is trained whole its second name is expected; else nobody reads it.
+TEST(CheckAdapterTest, AHeadThatNobodyReadsIsRefused) {
+  TensorIndex adapter = TinyAdapter();
+  adapter["base_model.model.lm_head.weight"] = Entry("F32", {11, 8});
+  EXPECT_THAT(std::string(CheckAdapter(BuildTiny(/*tied=*/true, /*lora=*/true), adapter).message()),
+              HasSubstr("unexpected (1): \"base_model.model.lm_head.weight\""));
+}
+
 }  // namespace
 }  // namespace snug::program

@@ -183,28 +183,20 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < y.width; ++i)
-          y.row(n)[i] =
-              a.scale *
-              Weight(op, 0)[static_cast<size_t>(batch_->ids[static_cast<size_t>(n)] * y.width + i)];
+          y.row(n)[i] = a.scale * Weight(op, 0).data()[Token(n) * y.width + i];
         break;
-      case OpCode::kNormalize: {
-        const View r = Out(line, op, 1);
-        const int64_t width = x.width / r.width;
-        for (int64_t v = 0; v < r.width; ++v) {
-          const double* from = x.row(n) + v * width;
-          const double squares = std::inner_product(from, from + width, from, 0.0);
-          const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + a.epsilon);
-          for (int64_t i = 0; i < width; ++i) y.row(n)[v * width + i] = from[i] * scale;
-          r.row(n)[v] = scale;
-        }
+      case OpCode::kNormalize:
+        NormalizeForward(line, op, n);
         break;
-      }
       case OpCode::kAffine: {
         const std::vector<double>& gamma = Weight(op, 0);
         for (int64_t i = 0; i < x.width; ++i)
           y.row(n)[i] = x.row(n)[i] * (a.offset + gamma[static_cast<size_t>(i) % gamma.size()]);
         break;
       }
+      case OpCode::kRmsNorm:
+        RmsNormForward(line, op, n);
+        break;
       case OpCode::kLoraDown:
         LoraDownForward(op, x.row(n), x.width, y.row(n));
         break;
@@ -222,6 +214,11 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
                         za.row(n) + a.za_column, y.row(n));
         break;
       }
+      case OpCode::kLoraEmbedding:
+        std::copy_n(x.row(n), x.width, y.row(n));
+        TimesTransposed({Weight(op, 1).data(), a.rank, y.width, a.scale * a.table_scale, true},
+                        EmbeddingColumn(op, n).data(), y.row(n));
+        break;
       case OpCode::kRope:
         Rotate(x.row(n), y.row(n), positions[static_cast<size_t>(n)].first, a, 1.0);
         break;
@@ -249,6 +246,16 @@ void Interpreter::LoraDownForward(const Op& op, const double* x, int64_t width, 
     TimesTransposed({w.data(), width, rank}, x, za);
     za += rank;
   }
+}
+
+// Of A (R, V): that of row n's token.
+std::vector<double> Interpreter::EmbeddingColumn(const Op& op, int64_t n) const {
+  const std::vector<double>& a = Weight(op, 0);
+  const auto rank = static_cast<size_t>(op.attributes.rank), vocabulary = a.size() / rank;
+  std::vector<double> column;
+  for (size_t r = 0; r < rank; ++r)
+    column.push_back(a[r * vocabulary + static_cast<size_t>(Token(n))]);
+  return column;
 }
 
 // One query row over the keys of its document up to itself.
@@ -294,17 +301,17 @@ void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_
   }
 }
 
-void Interpreter::NormalizeBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View xhat = Out(line, op, 0), r = Out(line, op, 1), dx = DIn(line, op, 0);
-  const int64_t width = dx.width / r.width;
-  for (int64_t v = 0; v < r.width; ++v) {
-    const double* d = DOut(line, op, 0).row(n) + v * width;
-    const double* hat = xhat.row(n) + v * width;
-    double* to = dx.row(n) + v * width;
-    const double mean = std::inner_product(d, d + width, hat, 0.0) / static_cast<double>(width);
-    for (int64_t i = 0; i < width; ++i)
-      to[i] = r.row(n)[v] * (d[i] - hat[i] * mean) + ((line.accumulate & 1) != 0 ? to[i] : 0.0);
-  }
+void Interpreter::LoraEmbeddingBackward(const Instruction& line, const Op& op, int64_t n) {
+  const View dy = DOut(line, op, 0);
+  const OpAttributes& a = op.attributes;
+  const Factor up = {Weight(op, 1).data(), a.rank, dy.width, a.scale * a.table_scale};
+  std::vector<double> column = EmbeddingColumn(op, n);
+  AddOuter(up, dy.row(n), column.data(), Gradient(op, 1)->data());
+  Times(up, dy.row(n), column.data());
+  std::vector<double>& da = *Gradient(op, 0);
+  const size_t vocabulary = da.size() / column.size();
+  for (size_t r = 0; r < column.size(); ++r)
+    da[r * vocabulary + static_cast<size_t>(Token(n))] += column[r];
 }
 
 void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t n) {
@@ -332,9 +339,7 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < dy.width; ++i)
-          (*Gradient(op,
-                     0))[static_cast<size_t>(batch_->ids[static_cast<size_t>(n)] * dy.width + i)] +=
-              a.scale * dy.row(n)[i];
+          Gradient(op, 0)->data()[Token(n) * dy.width + i] += a.scale * dy.row(n)[i];
         break;
       case OpCode::kNormalize:
         NormalizeBackward(line, op, n);
@@ -346,6 +351,9 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
             (*d_gamma)[c] += dy.row(n)[i] * In(line, op, 0).row(n)[i];
           if (dx) dx.row(n)[i] = dy.row(n)[i] * (a.offset + Weight(op, 0)[c]);
         }
+        break;
+      case OpCode::kRmsNorm:
+        RmsNormBackward(line, op, n);
         break;
       case OpCode::kLoraDown:
         LoraDownBackward(line, op, n);
@@ -365,6 +373,9 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
                 dx.row(n));
         break;
       }
+      case OpCode::kLoraEmbedding:
+        LoraEmbeddingBackward(line, op, n);
+        break;
       case OpCode::kRope:
         Rotate(dy.row(n), dx.row(n), positions[static_cast<size_t>(n)].first, a, -1.0);
         break;
@@ -427,6 +438,9 @@ void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
 void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_gradient) {
   const View z = In(line, op, 0);
   const View dz = with_gradient ? DIn(line, op, 0) : View{};
+  const bool adapted = op.inputs.size() > 1;
+  const View za = adapted ? In(line, op, 1) : View{};
+  const View dza = adapted && with_gradient ? DIn(line, op, 1) : View{};
   const std::vector<double>& w = Weight(op, 0);
   const int64_t vocabulary = program_.config.vocabulary;
   std::vector<double> logits(static_cast<size_t>(vocabulary));
@@ -434,9 +448,13 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
     const int label = batch_->labels[static_cast<size_t>(n)];
     if (label < 0) {
       if (dz) std::fill_n(dz.row(n), dz.width, 0.0);
+      if (dza) std::fill_n(dza.row(n), dza.width, 0.0);
       continue;
     }
     TimesTransposed({w.data(), z.width, vocabulary}, z.row(n), logits.data());
+    const Factor up = {adapted ? Weight(op, 1).data() : nullptr, za.width, vocabulary,
+                       op.attributes.scale, /*add=*/true};
+    if (adapted) TimesTransposed(up, za.row(n), logits.data());
     std::vector<double> slopes;
     double sum = 0.0;
     for (double& logit : logits) {
@@ -451,6 +469,11 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
     for (size_t v = 0; v < logits.size(); ++v) logits[v] *= slopes[v];
     if (auto* dw = Gradient(op, 0))
       AddOuter({nullptr, z.width, vocabulary}, logits.data(), z.row(n), dw->data());
+    if (adapted) {
+      AddOuter(up, logits.data(), za.row(n), Gradient(op, 1)->data());
+      std::fill_n(dza.row(n), dza.width, 0.0);
+      Times(up, logits.data(), dza.row(n));
+    }
     if (dz) Times({w.data(), z.width, vocabulary}, logits.data(), dz.row(n));
   }
 }

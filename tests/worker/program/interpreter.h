@@ -42,7 +42,13 @@ class Interpreter {
   void LoraDownForward(const Op& op, const double* x, int64_t width, double* za) const;
   // Of row n.
   void LoraDownBackward(const Instruction& line, const Op& op, int64_t n);
+  void NormalizeForward(const Instruction& line, const Op& op, int64_t n) const;
+  int64_t Token(int64_t n) const { return batch_->ids[static_cast<size_t>(n)]; }
+  std::vector<double> EmbeddingColumn(const Op& op, int64_t n) const;
+  void LoraEmbeddingBackward(const Instruction& line, const Op& op, int64_t n);
   void NormalizeBackward(const Instruction& line, const Op& op, int64_t n);
+  void RmsNormForward(const Instruction& line, const Op& op, int64_t n) const;
+  void RmsNormBackward(const Instruction& line, const Op& op, int64_t n);
   void LinearBackward(const Instruction& line, const Op& op, int64_t n);
   void HeadLoss(const Instruction& line, const Op& op, bool with_gradient);
   struct RowOfDocument {

@@ -4,10 +4,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/worker/program/models.h"
 
 namespace snug::program {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -109,6 +111,11 @@ TEST(LoraTargetsTest, LayersToTransformBelongToAListOfNames) {
   lora.layers_to_transform = {1};
   lora.target_modules = {"all-linear"};
   EXPECT_THAT(Refusal(lora), HasSubstr("lora.layers_to_transform: PEFT takes it beside a list"));
+  lora.target_modules = {"all-linear", "q_proj"};
+  EXPECT_THAT(Refusal(lora), HasSubstr("lora.layers_to_transform: PEFT takes it beside a list"));
+  lora.target_modules = {"model.layers.0.mlp.up_proj", "q_proj"};  // A whole path has its layer.
+  EXPECT_THAT(Adapted(lora),
+              ElementsAre("model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj"));
 }
 
 TEST(LoraTargetsTest, PatternsGiveRankAndScale) {
@@ -127,6 +134,21 @@ TEST(LoraTargetsTest, PatternsGiveRankAndScale) {
   EXPECT_THAT(Refusal(lora), HasSubstr("lora.alpha_pattern: \"k_proj\" matches no adapted module"));
   lora.rank_pattern = {{"q_proj", 0}};
   EXPECT_THAT(Refusal(lora), HasSubstr("lora.rank_pattern: 0 is not in [1, 8192]"));
+}
+
+// One matrix with two uses: PEFT's adapter would change one of them alone.
+TEST(LoraTargetsTest, ATiedHeadOrEmbeddingTakesNoAdapter) {
+  ModelConfig config = LlamaShape({1, 8, 2, 1, 12, 11});
+  for (const char* module : {"lm_head", "embed_tokens"}) {
+    config.tied_embeddings = false;
+    EXPECT_TRUE(BuildProgram(config, LoraMode({module})).ok()) << module;
+    config.tied_embeddings = true;
+    const absl::Status refused = BuildProgram(config, LoraMode({module})).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused));
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("lora.target_modules: "), HasSubstr("tie_word_embeddings"),
+                      HasSubstr("name embed_tokens in modules_to_save")));
+  }
 }
 
 TEST(LoraTargetsTest, NothingAskedForIsTheBaseAsItIs) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/program/rope_config.h"
+
 namespace snug::program {
 namespace {
 
@@ -237,6 +239,27 @@ struct Refused {
   std::string said;
 };
 
+// What the scaling is there for. Llama 2's positions are 4096.
+TEST(ModelConfigTest, ScalingStretchesTheLongestSequence) {
+  const auto longest = [](const json& scaling) {
+    json text = json::parse(kLlama2);
+    text["rope_scaling"] = scaling;
+    return LongestSequence(*ParseModelConfig(text.dump(), "config.json"));
+  };
+  const char* original = "original_max_position_embeddings";
+  EXPECT_EQ(longest(nullptr), 4096);
+  EXPECT_EQ(longest({{"type", "linear"}, {"factor", 2.5}}), 10240);
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 4.0}}), 16384);
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 3.0}, {original, 2048}}), 6144);
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 1.5}, {original, 2048}}), 4096);
+  EXPECT_EQ(longest({{"rope_type", "llama3"},
+                     {"factor", 8.0},
+                     {"low_freq_factor", 1.0},
+                     {"high_freq_factor", 4.0},
+                     {original, 1024}}),
+            8192);
+}
+
 TEST(ModelConfigTest, RefusesWhatAFamilyDoesNotHave) {
   const json long_rope = {{"rope_type", "longrope"}};
   const Refused cases[] = {
@@ -286,7 +309,7 @@ TEST(ModelConfigTest, RefusesOneFieldByNameAndValueAndSaysWhatIsAccepted) {
       {"architectures", {"LlamaForSequenceClassification"}, R"(accepted: ["LlamaForCausalLM"])"},
       {"hidden_act", "gelu", R"(hidden_act is "gelu"; accepted: "silu")"},
       {"attention_bias", 1, "attention_bias is 1; accepted: true, false"},
-      {"attention_dropout", 0.1, "attention_dropout is 0.1; accepted: 0"},
+      {"attention_dropout", 1.0, "attention_dropout is 1.0; accepted: a number from 0 to 0.99"},
       {"pretraining_tp", 2, "pretraining_tp is 2; accepted: 1"},
       {"is_causal", false, "is_causal is false; accepted: true"},
       {"quantization_config", {{"bits", 4}}, R"(is {"bits":4}; accepted: no such field)"},

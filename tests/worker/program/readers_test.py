@@ -17,6 +17,8 @@ import torch
 import transformers
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from tokenizers import models as tokenizer_models
 
 from tests.harness import binaries, models
 
@@ -70,6 +72,40 @@ def traits_of(config):
         "rotary_share": rope.get("partial_rotary_factor", 1.0),
         "attention_factor": getattr(rotary, "attention_scaling", 1.0),
     }
+
+
+class AddedTokensTest(unittest.TestCase):
+    """The id that the next token gets, and the rows for it, against the tokenizers library."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        models.write_model(models.random_model(models.Shape(), 1), self.folder)
+
+    def check(self, tokenizer):
+        tokenizer.save(str(self.folder / "tokenizer.json"))
+        (answer,) = show(f"add {self.folder} <new>")
+        tokenizer.add_tokens(["<new>"])
+        first = tokenizer.token_to_id("<new>")
+        vocabulary = max(models.Shape().vocabulary, first + 1)
+        self.assertEqual(answer, {"first_added": first, "vocabulary": vocabulary})
+
+    def test_every_kind_of_model_with_and_without_tokens_beside_it(self):
+        words = {f"w{i}": i for i in range(150)}
+        kinds = [
+            tokenizer_models.BPE(vocab=words, merges=[]),
+            tokenizer_models.WordLevel(vocab=words, unk_token="w0"),
+            tokenizer_models.WordPiece(vocab=words, unk_token="w0"),
+            tokenizer_models.Unigram([(word, -1.0) for word in words], unk_id=0),
+            tokenizer_models.WordLevel(vocab={"a": 0, "b": 1}, unk_token="a"),
+        ]
+        for kind in kinds:
+            for beside in ([], ["w3"], ["<a>", "<b>"], ["w3", "<a>"]):
+                with self.subTest(type(kind).__name__, beside=beside):
+                    tokenizer = Tokenizer(kind)
+                    tokenizer.add_special_tokens(beside)
+                    self.check(tokenizer)
 
 
 class ReadersTest(unittest.TestCase):
@@ -166,7 +202,6 @@ class ReadersTest(unittest.TestCase):
         rope = {"rope_theta": 1e4, "factor": 2.0}
         cases = {
             'hidden_act is "gelu"': {"hidden_act": "gelu"},
-            "attention_dropout is 0.1": {"attention_dropout": 0.1},
             "pretraining_tp is 2": {"pretraining_tp": 2},
             'rope_type is "dynamic"': {"rope_parameters": {"rope_type": "dynamic", **rope}},
             'rope_type is "proportional"': {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "proto/snug/status_macros.h"
+#include "worker/program/added_tokens.h"
 #include "worker/program/model_config.h"
 #include "worker/program/program.h"
 #include "worker/program/safetensors.h"
@@ -96,13 +97,20 @@ absl::StatusOr<json> ShowAdapter(const std::string& dir, const std::string& mode
   return json{{"tensors", ToJson(index)}};
 }
 
+absl::StatusOr<json> ShowAddedTokens(const std::string& dir, const std::string& token) {
+  ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(dir));
+  RETURN_IF_ERROR(AddTokens(dir, {token}, config));
+  return json{{"first_added", config.first_added}, {"vocabulary", config.vocabulary}};
+}
+
 absl::StatusOr<json> Show(const std::string& line) {
   std::istringstream words(line);
-  std::string command, path, model_dir;
+  std::string command, path, model_dir, token;
   int64_t rank = 0;
   words >> command >> path;
   if (command == "model") return ShowModel(path);
   if (command == "adapter" && words >> model_dir >> rank) return ShowAdapter(path, model_dir, rank);
+  if (command == "add" && words >> token) return ShowAddedTokens(path, token);
   if (command != "header") return absl::InvalidArgumentError("no such command: " + line);
   ASSIGN_OR_RETURN(const TensorIndex index, ReadSafetensorsHeader(path));
   return json{{"tensors", ToJson(index)}};

@@ -176,6 +176,25 @@ TEST(BatchesTest, TotalStepsCountsPartsOfAnEpoch) {
   EXPECT_EQ(TotalSteps(Lengths(10), options), 77);
 }
 
+// As transformers: ceil(epochs * steps), although 1.1 - 1.0 is more than 0.1.
+TEST(BatchesTest, TotalStepsAreRoundedOnce) {
+  TrainingOptions options = Options(1, 1);
+  options.epochs = 1.1;
+  EXPECT_EQ(TotalSteps(Lengths(10), options), 11);
+  options.epochs = 2.3;
+  EXPECT_EQ(TotalSteps(Lengths(100), options), 230);
+}
+
+// What TotalSteps counts on: packed neighbours change, the number of sequences does not.
+TEST(BatchesTest, EveryEpochHasAsManySteps) {
+  for (bool packing : {false, true}) {
+    const TrainingOptions options = Options(2, 3, packing);
+    const int64_t steps = PlanEpoch(Lengths(213), options, 0).steps;
+    for (int64_t epoch = 1; epoch < 20; ++epoch)
+      ASSERT_EQ(PlanEpoch(Lengths(213), options, epoch).steps, steps) << epoch;
+  }
+}
+
 // Begun anywhere, the walk goes on as if it had never stopped.
 TEST(BatchesTest, AWalkResumesAtItsCursor) {
   for (bool packing : {false, true}) {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <string>
+
 #include "tests/worker/program/safetensors_files.h"
 
 namespace snug::train {
@@ -55,6 +58,39 @@ TEST_F(DatasetTest, LinesThatDoNotBelongToTheRowsAreRefused) {
                           R"("other":{"dtype":"I64","shape":[1],"data_offsets":[32,40]},)"),
                     10);
   EXPECT_TRUE(absl::IsInvalidArgument(dataset.status())) << dataset.status();
+}
+
+// kB of a mapped file that are this process's memory.
+int64_t ResidentKb(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  bool found = false;
+  for (std::string line; std::getline(maps, line);) {
+    found = found || line.ends_with(path);
+    if (found && line.starts_with("Rss:")) return std::stoll(line.substr(4));
+  }
+  return -1;
+}
+
+// All of it is read when it is opened; a long dataset is not kept for that.
+TEST_F(DatasetTest, AnOpenDatasetTakesNoMemoryForItsTokens) {
+  const std::filesystem::path folder = FreshDirectory();
+  constexpr int64_t kTokens = 1 << 20;
+  const std::string shape = std::to_string(kTokens), end = std::to_string(16 + 8 * kTokens);
+  const std::string header = R"({"row_offsets":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+                             R"("input_ids":{"dtype":"I32","shape":[)" +
+                             shape + R"(],"data_offsets":[16,)" + std::to_string(16 + 4 * kTokens) +
+                             R"(]},"loss_weights":{"dtype":"F32","shape":[)" + shape +
+                             R"(],"data_offsets":[)" + std::to_string(16 + 4 * kTokens) + "," +
+                             end + "]}}";
+  const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+  const std::string path = folder / "dataset.safetensors";
+  WriteFile(path, LittleEndian64(padded.size()) + padded + LittleEndian64(0) +
+                      LittleEndian64(kTokens) + std::string(8 * kTokens, '\0'));
+  const auto dataset = Dataset::Open(folder.string(), 10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const int64_t resident = ResidentKb(path);
+  EXPECT_GE(resident, 0);
+  EXPECT_LT(resident, 1024);  // Of 8 MiB.
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ AttemptResult RunToEnd(const AttemptOptions& attempt) {
   const std::atomic<bool> nobody_stops_it = false;
   const auto link = link::WorkerLink::Dial(attempt);
   execute::TestDevice().allocator().ResetPeak();  // Of the attempts before, in this process.
+  execute::TestDevice().allocator().SetCap(INT64_MAX);
   return RunAttempt(attempt, execute::TestDevice(), *link, nobody_stops_it);
 }
 
@@ -74,8 +75,7 @@ TrainingOptions Training(bool packing) {
 }
 
 AttemptOptions MakeAttempt(const TempFolder& folder, const program::TrainingMode& mode,
-                           bool packing) {
-  const ToyModel model;
+                           bool packing, const ToyModel& model = {}) {
   WriteModel(folder / "model", model);
   WriteData(folder / "data", kRows, model.sizes.vocabulary);
   return ToyAttempt(folder.path(), mode, Training(packing));
@@ -187,10 +187,12 @@ TEST(RunAttemptTest, ResumedLoraWithDropoutAndEvaluationIsTheUninterruptedRun) {
   EXPECT_EQ(lines.size(), static_cast<size_t>(kSteps + 4));
 }
 
-// All that is random at once: row order, dropout, noise on the embeddings; under recompute as well.
+// All that is random at once: row order, dropout of adapters and attention, noise on the
+// embeddings; under recompute as well.
 TEST(RunAttemptTest, ResumedRunWithNoiseAndGroupedRowsIsTheUninterruptedRun) {
   const TempFolder folder;
-  AttemptOptions attempt = MakeAttempt(folder, LoraWithDropout(), /*packing=*/false);
+  AttemptOptions attempt =
+      MakeAttempt(folder, LoraWithDropout(), /*packing=*/false, {.attention_dropout = 0.2});
   attempt.training.neftune_alpha = 5.0;
   attempt.training.group_by_length = true;
   ExpectResumesLikeTheRunItself(attempt);
@@ -230,13 +232,12 @@ TEST(RunAttemptTest, ResumedFullRunInBf16IsTheUninterruptedRun) {
 
 // In fp32 the merged model is the adapter's to rounding; nothing of it is the base's. In bf16 its
 // weights are rounded once more. Within the cap that was predicted for the training alone.
-TEST(RunAttemptTest, AMergedModelGivesTheLossOfTheAdapter) {
+void ExpectMergedLoss(program::TrainingMode mode) {
+  mode.adapter.alpha = 256.0;
+  mode.adapter.modules_to_save = {"model.norm"};
   for (const char* dtype : {"F32", "BF16", "F16"}) {
     SCOPED_TRACE(dtype);
     const TempFolder folder;
-    program::TrainingMode mode = program::LoraMode();
-    mode.adapter.alpha = 256.0;
-    mode.adapter.modules_to_save = {"model.norm"};
     AttemptOptions attempt = MakeAttempt(folder, mode, /*packing=*/false);
     WriteModel(folder / "model", {.dtype = dtype});
     attempt.merge = true;
@@ -259,6 +260,14 @@ TEST(RunAttemptTest, AMergedModelGivesTheLossOfTheAdapter) {
   }
 }
 
+TEST(RunAttemptTest, AMergedModelGivesTheLossOfTheAdapter) {
+  ExpectMergedLoss(program::LoraMode());
+}
+
+TEST(RunAttemptTest, AMergedModelHasTheAdaptersOfHeadAndEmbedding) {
+  ExpectMergedLoss(program::LoraMode({"lm_head", "embed_tokens"}));
+}
+
 // A mask that did not depend on the step would pass the comparison above as well.
 TEST(RunAttemptTest, DropoutChangesTheRun) {
   const TempFolder folder;
@@ -272,6 +281,25 @@ TEST(RunAttemptTest, DropoutChangesTheRun) {
   const AttemptResult without = RunToEnd(attempt);
   ASSERT_EQ(without.outcome, Outcome::kSucceeded) << without.message;
   EXPECT_NE(with, without.verified_loss);
+}
+
+// As the model's config.json wants it; evaluations, whose tape does not train, are without.
+TEST(RunAttemptTest, DropoutOfAttentionChangesTrainingAlone) {
+  std::vector<std::vector<std::string>> metrics;
+  for (double rate : {0.0, 0.3}) {
+    const TempFolder folder;
+    WriteData(folder / "eval", {9, 14, 6}, ToyModel().sizes.vocabulary, /*seed=*/5);
+    AttemptOptions attempt =
+        MakeAttempt(folder, program::FullMode(), /*packing=*/false, {.attention_dropout = rate});
+    attempt.training.learning_rate = 0.0;
+    ASSERT_EQ(RunToEnd(attempt).outcome, Outcome::kSucceeded);
+    metrics.push_back(Metrics(attempt.attempt_dir));
+  }
+  ASSERT_EQ(metrics[0].size(), metrics[1].size());
+  for (size_t i = 0; i < metrics[0].size(); ++i) {
+    const bool evaluation = metrics[0][i].find("eval_loss") != std::string::npos;
+    EXPECT_EQ(metrics[0][i] == metrics[1][i], evaluation) << metrics[0][i];
+  }
 }
 
 // An attempt whose evaluations get worse from some step on: the learning rate is far too high.

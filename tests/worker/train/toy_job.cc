@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "worker/program/added_tokens.h"
 #include "worker/program/generation.h"
 #include "worker/program/lower.h"
 #include "worker/program/safetensors.h"
@@ -44,17 +45,24 @@ program::ModelConfig ConfigOf(const ToyModel& model) {
 
 void WriteConfig(const std::string& path, const ToyModel& model) {
   const program::LlamaSizes& sizes = model.sizes;
-  const nlohmann::json config = {
-      {"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"},
-      {"num_hidden_layers", sizes.layers},     {"hidden_size", sizes.width},
-      {"num_attention_heads", sizes.heads},    {"num_key_value_heads", sizes.kv_heads},
-      {"intermediate_size", sizes.mlp_width},  {"vocab_size", sizes.vocabulary},
-      {"max_position_embeddings", 32768},      {"tie_word_embeddings", model.tied}};
+  const nlohmann::json config = {{"architectures", {"LlamaForCausalLM"}},
+                                 {"model_type", "llama"},
+                                 {"num_hidden_layers", sizes.layers},
+                                 {"hidden_size", sizes.width},
+                                 {"num_attention_heads", sizes.heads},
+                                 {"num_key_value_heads", sizes.kv_heads},
+                                 {"intermediate_size", sizes.mlp_width},
+                                 {"vocab_size", sizes.vocabulary},
+                                 {"max_position_embeddings", 32768},
+                                 {"tie_word_embeddings", model.tied},
+                                 {"attention_dropout", model.attention_dropout}};
   std::ofstream(path) << config.dump(1) << "\n";
 }
 
 program::Program ProgramOf(const AttemptOptions& attempt) {
-  return *program::BuildProgram(*program::ReadModelConfig(attempt.model_dir), attempt.mode);
+  program::ModelConfig config = *program::ReadModelConfig(attempt.model_dir);
+  EXPECT_TRUE(program::AddTokens(attempt.model_dir, attempt.added_tokens, config).ok());
+  return *program::BuildProgram(config, attempt.mode);
 }
 
 program::TapeKey KeyOf(const AttemptOptions& attempt, const std::string& data) {

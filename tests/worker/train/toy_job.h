@@ -28,6 +28,7 @@ void WriteTensors(const std::string& path, const std::vector<ToyTensor>& tensors
 struct ToyModel {
   program::LlamaSizes sizes = {2, 32, 4, 2, 48, 61};
   bool tied = false;
+  double attention_dropout = 0.0;
   std::string dtype = "F32";  // Of every tensor in the file.
   int shift = 0;              // See WriteTensors.
   float deviation = 0.3f;     // Of the matrices' elements.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -19,6 +20,7 @@ namespace snug::train {
 namespace {
 
 using checkpoint::TempFolder;
+using checkpoint::WriteText;
 using execute::TestDevice;
 using program::DType;
 using program::FullMode;
@@ -69,8 +71,8 @@ absl::Status StepAndEvaluate(const AttemptOptions& attempt, Memory* memory) {
 // Mapped and converted weights alike: the cap that was predicted from config.json is reached and
 // enough, and one byte less is not.
 TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
-  for (const TrainingMode& mode :
-       {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16), FullMode(DType::kBF16)}) {
+  for (const TrainingMode& mode : {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16),
+                                   FullMode(DType::kBF16), LoraMode({"lm_head", "embed_tokens"})}) {
     for (const char* dtype : {"F32", "BF16", "F16"}) {
       for (int shift : {0, 1}) {
         AttemptOptions attempt = Attempt(mode, {.dtype = dtype, .shift = shift});
@@ -83,6 +85,30 @@ TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
         EXPECT_EQ(StepAndEvaluate(attempt, &memory).code(), absl::StatusCode::kResourceExhausted);
       }
     }
+  }
+}
+
+// The daemon's view of added tokens is config.json and the tokenizer, the worker's the matrices.
+TEST_F(TrainerTest, ThePredictedPeakHasTheRowsOfAddedTokens) {
+  TrainingMode saved = LoraMode();
+  saved.adapter.modules_to_save = {"embed_tokens", "lm_head"};
+  for (const TrainingMode& mode : {FullMode(), FullMode(DType::kBF16), saved}) {
+    AttemptOptions attempt = Attempt(mode);
+    const int64_t before = PredictionOf(attempt).bytes.total();
+    nlohmann::json vocabulary;
+    for (int id = 0; id < ToyModel().sizes.vocabulary; ++id) vocabulary[std::to_string(id)] = id;
+    WriteText(folder_ / "model/tokenizer.json",
+              nlohmann::json{{"model", {{"vocab", vocabulary}}}}.dump());
+    WriteText(folder_ / "data/dataset.json", R"({"first_added_id": 61})");
+    for (int i = 0; i < 40; ++i) attempt.added_tokens.push_back(absl::StrCat("<", i, ">"));
+    attempt.cap_bytes = PredictionOf(attempt).bytes.total();
+    EXPECT_GT(attempt.cap_bytes, before);
+    Memory memory;
+    SNUG_ASSERT_OK(StepAndEvaluate(attempt, &memory));
+    EXPECT_EQ(memory.peak_bytes, attempt.cap_bytes);
+    WriteText(folder_ / "data/dataset.json", R"({"first_added_id": 60})");
+    EXPECT_THAT(std::string(StepAndEvaluate(attempt, &memory).message()),
+                HasSubstr("begin at 60 in the prepared dataset, and at 61 in the model"));
   }
 }
 

@@ -3,8 +3,11 @@
 // from config.json alone.
 #include "worker/weights/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <map>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -104,6 +107,84 @@ TEST(ParametersTest, AnyFileGivesTheSameValuesInThePredictedBytes) {
   }
 }
 
+// Sum of squares over the number of elements.
+double MeanSquare(const execute::View& view) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < view.elements(); ++i) sum += std::pow(ValueAt(view, i), 2);
+  return sum / static_cast<double>(view.elements());
+}
+
+// Uniform in +-1/sqrt(in) has a variance of 1/(3 in). Half of each adapter is zero, so that a new
+// one changes nothing.
+TEST(ParametersTest, NewAdaptersAreDrawnAsPeftDrawsThem) {
+  const TempFolder folder;
+  WriteModel(folder / "model", LargeModel());
+  const Program program =
+      ProgramOf(folder / "model", program::LoraMode({"lm_head", "embed_tokens"}));
+  const auto parameters =
+      Parameters::Load(program, {.model_dir = folder / "model"}, execute::TestDevice());
+  SNUG_ASSERT_OK(parameters);
+  std::map<std::string, double> mean_square;
+  for (size_t p = 0; p < program.parameters.size(); ++p) {
+    if (!program.parameters[p].adapter) continue;
+    mean_square[program.parameters[p].key] = MeanSquare(parameters->views()[p].value);
+  }
+  const std::string prefix = "base_model.model.";
+  ASSERT_EQ(mean_square.size(), 4u);
+  EXPECT_EQ(mean_square.at(prefix + "model.embed_tokens.lora_embedding_A"), 0.0);
+  EXPECT_NEAR(mean_square.at(prefix + "model.embed_tokens.lora_embedding_B"), 1.0, 0.2);
+  EXPECT_NEAR(mean_square.at(prefix + "lm_head.lora_A.weight"), 1.0 / (3 * 64), 1e-3);
+  EXPECT_EQ(mean_square.at(prefix + "lm_head.lora_B.weight"), 0.0);
+}
+
+// Rows from `first` on against the mean of those before, within what the last digit leaves.
+void ExpectMeanRows(const execute::View& table, int64_t first) {
+  ASSERT_GT(table.rows, first);
+  for (int64_t c = 0; c < table.width; ++c) {
+    double mean = 0.0;
+    for (int64_t row = 0; row < first; ++row) mean += ValueAt(table, row * table.width + c);
+    mean /= static_cast<double>(first);
+    for (int64_t row = first; row < table.rows; ++row)
+      EXPECT_NEAR(ValueAt(table, row * table.width + c), mean, 1e-7) << row << " " << c;
+  }
+}
+
+// Of the file's 61 rows, 58 belong to tokens: 3 are made anew and 4 appended.
+TEST(ParametersTest, RowsOfAddedTokensAreTheMeanOfThoseBefore) {
+  const TempFolder folder;
+  const ToyModel model;
+  WriteModel(folder / "model", model);
+  program::ModelConfig config = *program::ReadModelConfig(folder / "model");
+  config.file_vocabulary = config.vocabulary;
+  config.first_added = 58;
+  config.vocabulary = 65;
+  program::TrainingMode saved = program::LoraMode();
+  saved.adapter.modules_to_save = {"embed_tokens", "lm_head"};
+  for (const program::TrainingMode& mode :
+       {program::FullMode(), program::FullMode(DType::kBF16), saved}) {
+    const Program program = *program::BuildProgram(config, mode);
+    const auto parameters =
+        Parameters::Load(program, {.model_dir = folder / "model"}, execute::TestDevice());
+    SNUG_ASSERT_OK(parameters);
+    int tables = 0;
+    for (size_t p = 0; p < program.parameters.size(); ++p) {
+      if (!IsTable(program.parameters[p])) continue;
+      const execute::View &exact = parameters->exact(p), &value = parameters->views()[p].value;
+      EXPECT_EQ(value.rows, 65);
+      ExpectMeanRows(exact, 58);
+      EXPECT_NEAR(ValueAt(value, 64 * value.width), ValueAt(exact, 64 * value.width), 1e-3);
+      const std::vector<ToyTensor> tensors = TensorsOf(model);
+      const auto same = [&](const ToyTensor& tensor) {
+        return tensor.key == program.parameters[p].key &&
+               std::memcmp(tensor.bytes.data(), exact.data, 58 * 32 * sizeof(float)) == 0;
+      };
+      EXPECT_TRUE(std::any_of(tensors.begin(), tensors.end(), same));
+      ++tables;
+    }
+    EXPECT_EQ(tables, 2);
+  }
+}
+
 // What the file has in fp32 is not lost to bf16: the value is the master's, rounded.
 TEST(ParametersTest, AMasterHasTheDigitsOfTheFile) {
   const TempFolder folder;
@@ -160,6 +241,54 @@ TEST(ParametersTest, ATiedHeadMayBeSavedTwiceButOnlyAsTheSameMatrix) {
               AllOf(HasSubstr("other/model.safetensors"),
                     HasSubstr("lm_head.weight differs from model.embed_tokens.weight"),
                     HasSubstr("tie_word_embeddings")));
+}
+
+// An adapter beside which the tied matrix was trained whole, loaded with these settings of PEFT's.
+absl::Status LoadWithTiedMatrix(const TempFolder& folder, const std::string& settings,
+                                bool one_matrix) {
+  ToyModel model;
+  model.tied = true;
+  const std::string of_model = folder / "model", of_adapter = folder / "adapter";
+  std::filesystem::remove_all(folder.path());
+  std::filesystem::create_directories(of_adapter);
+  WriteModel(of_model, model);
+  program::TrainingMode mode = program::LoraMode({"q_proj"});
+  mode.adapter.modules_to_save = {"embed_tokens"};
+  const Program program = ProgramOf(of_model, mode);
+  std::vector<ToyTensor> tensors;
+  for (const program::Parameter& parameter : program.parameters) {
+    if (!InAdapterFile(parameter)) continue;
+    const auto bytes = static_cast<size_t>(parameter.elements()) * sizeof(float);
+    tensors.push_back(
+        {AdapterFileKey(parameter), "F32", parameter.shape, std::string(bytes, '\0')});
+    if (parameter.key != program::kEmbeddingKey) continue;
+    tensors.push_back(tensors.back());
+    tensors.back().key = std::string(program::kAdapterPrefix) + program::kHeadKey;
+    if (!one_matrix) tensors.back().bytes.back() ^= 1;
+  }
+  train::WriteTensors(of_adapter + "/adapter_model.safetensors", tensors);
+  checkpoint::WriteText(of_adapter + "/adapter_config.json",
+                        R"({"r": 16, "lora_alpha": 32, "target_modules": ["q_proj"],
+                            "modules_to_save": ["embed_tokens"])" +
+                            settings + "}");
+  return Parameters::Load(program, {.model_dir = of_model, .init_adapter = of_adapter},
+                          execute::TestDevice())
+      .status();
+}
+
+// PEFT's default trains the two names apart: one of the matrices would be dropped.
+TEST(ParametersTest, AnAdapterOfATiedMatrixIsOneThatWasTrainedTied) {
+  const TempFolder folder;
+  SNUG_ASSERT_OK(LoadWithTiedMatrix(folder, R"(, "ensure_weight_tying": true)", true));
+  for (const char* apart : {"", R"(, "ensure_weight_tying": false)"}) {
+    const absl::Status refused = LoadWithTiedMatrix(folder, apart, true);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("adapter_config.json: ensure_weight_tying is false"));
+  }
+  EXPECT_THAT(
+      std::string(LoadWithTiedMatrix(folder, R"(, "ensure_weight_tying": true)", false).message()),
+      HasSubstr("adapter_model.safetensors: lm_head.weight differs from model.embed_tokens"));
 }
 
 }  // namespace

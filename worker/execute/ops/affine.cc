@@ -1,16 +1,11 @@
-// z = xhat (offset + gamma), for each vector of a row that gamma is as wide as. Backward: dxhat =
-// dz (offset + gamma), dgamma += the sum of dz xhat over all vectors.
-#include "kernels/rms_norm.h"
+// z = xhat gamma, for each vector of a row that gamma is as wide as. Backward: dxhat = dz gamma,
+// dgamma += the sum of dz xhat over all vectors.
+#include "kernels/affine.h"
 
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 
 namespace snug::execute {
-namespace {
-
-float OffsetOf(const OpRun& run) { return static_cast<float>(run.op->attributes.offset); }
-
-}  // namespace
 
 void AffineForward(const OpRun& run) {
   const View &xhat = run.in[0], &gamma = run.parameters[0].value;
@@ -23,8 +18,7 @@ void AffineForward(const OpRun& run) {
                                                  .xhat_stride = width,
                                                  .z_stride = width,
                                                  .dtype = KernelType(xhat),
-                                                 .gamma_dtype = KernelType(gamma),
-                                                 .offset = OffsetOf(run)},
+                                                 .gamma_dtype = KernelType(gamma)},
                                                 nullptr));
 }
 
@@ -43,7 +37,6 @@ void AffineBackward(const OpRun& run) {
                                                    .dxhat_stride = width,
                                                    .dtype = KernelType(dz),
                                                    .gamma_dtype = KernelType(gamma),
-                                                   .offset = OffsetOf(run),
                                                    .accumulate = true},
                                                   nullptr));
 }

@@ -20,6 +20,7 @@ namespace {
 
 kernels::AttentionShape ShapeOf(const OpRun& run) {
   const program::OpAttributes& a = run.op->attributes;
+  const bool drops = run.scalars.dropout && a.dropout > 0.0;
   return {.heads = a.heads,
           .kv_heads = a.kv_heads,
           .D = a.head_width,
@@ -28,6 +29,8 @@ kernels::AttentionShape ShapeOf(const OpRun& run) {
           .window = a.window,
           .scale = static_cast<float>(a.scale),
           .softcap = static_cast<float>(a.softcap),
+          .dropout = drops ? a.dropout : 0.0,
+          .site = drops ? RandomSiteOf(run) : kernels::RandomSite{},
           .dtype = KernelType(run.in[1])};
 }
 

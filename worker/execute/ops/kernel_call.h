@@ -16,8 +16,7 @@ inline kernels::DType KernelType(const View& view) {
   return view.dtype == program::DType::kF32 ? kernels::DType::kF32 : kernels::DType::kBF16;
 }
 
-// The op's own among the random draws of a run. Draws beside the ops' count down from
-// kernels::kMaxRandomOps.
+// The op's own among the random draws of a run.
 inline kernels::RandomSite RandomSiteOf(const OpRun& run) {
   constexpr int kOpBits = 8;
   const auto block = static_cast<uint32_t>(run.block);

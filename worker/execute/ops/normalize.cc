@@ -1,6 +1,6 @@
 // xhat = x r, r = 1 / sqrt(mean x^2 + eps), of each vector of a row: as many as r is wide (one, or
 // one per head). Backward from xhat and r alone, into dx or added to it.
-#include "kernels/rms_norm.h"
+#include "kernels/normalize.h"
 
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"

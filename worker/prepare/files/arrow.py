@@ -1,6 +1,8 @@
 """Arrow IPC, a file or a stream (what the datasets library caches), by pyarrow. A record's line is
-the number of its row, from 1."""
+the number of its row, from 1; its values are the columns, null or not. A cell is converted when it
+is read, so columns that no format reads (images, say) are never looked at."""
 
+import collections.abc
 import contextlib
 
 from files.record import Record, as_json, bad, open_dataset
@@ -21,12 +23,39 @@ def records(path, batches):
     while True:
         with translated(path):
             batch = next(batches, None)
-            rows = [] if batch is None else batch.to_pylist()
         if batch is None:
             return
-        for values in rows:
+        columns = dict(zip(batch.schema.names, batch.columns))
+        if len(columns) != batch.num_columns:
+            raise bad(path, None, "two columns have one name: " + ", ".join(batch.schema.names))
+        for index in range(batch.num_rows):
             line += 1
-            yield Record(path, line, as_json(values))
+            yield Record(path, line, _Row(path, line, columns, index))
+
+
+class _Row(collections.abc.Mapping):
+    def __init__(self, path, line, columns, index):
+        self._path, self._line = path, line
+        self._columns, self._index = columns, index
+
+    def __getitem__(self, key):
+        cell = self._columns[key][self._index]
+        try:
+            return as_json(cell.as_py())
+        except UnicodeDecodeError as error:
+            message = f'"{key}" is not UTF-8: {error.reason} at byte {error.start}'
+            raise bad(self._path, self._line, message) from error
+        except (ValueError, OverflowError) as error:  # Of a time that Python cannot tell, say.
+            raise bad(self._path, self._line, f'"{key}" is not readable: {error}') from error
+
+    def __contains__(self, key):
+        return key in self._columns
+
+    def __iter__(self):
+        return iter(self._columns)
+
+    def __len__(self):
+        return len(self._columns)
 
 
 @contextlib.contextmanager
@@ -36,6 +65,8 @@ def translated(path):
 
     try:
         yield
+    except MemoryError:  # pyarrow's is an ArrowException as well.
+        raise
     except (pyarrow.ArrowException, OSError) as error:
         raise bad(path, None, f"not readable: {error}") from error
 

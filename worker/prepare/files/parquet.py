@@ -3,7 +3,8 @@
 from files.arrow import records, translated
 from files.record import open_dataset
 
-BATCH_ROWS = 1000  # In memory at a time.
+BATCH_ROWS = 1000  # In memory at a time, or as many as fit
+BATCH_BYTES = 16 << 20  # by what the file says of its rows.
 
 
 def count(path):
@@ -14,8 +15,15 @@ def count(path):
 def read(path):
     with _opened(path) as file:
         with translated(path):
-            batches = file.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
+            batches = file.iter_batches(batch_size=_batch_rows(file.metadata), use_threads=False)
         yield from records(path, batches)
+
+
+def _batch_rows(metadata):
+    groups = range(metadata.num_row_groups)
+    total = sum(metadata.row_group(index).total_byte_size for index in groups)
+    row_bytes = total // max(metadata.num_rows, 1)
+    return min(max(BATCH_BYTES // max(row_bytes, 1), 1), BATCH_ROWS)
 
 
 def _opened(path):
@@ -23,4 +31,4 @@ def _opened(path):
 
     open_dataset(path).close()  # For the error that every kind of file gives.
     with translated(path):
-        return pyarrow.parquet.ParquetFile(path)
+        return pyarrow.parquet.ParquetFile(path, pre_buffer=False)

@@ -1,5 +1,6 @@
 """What all readers of files share: a record with its place, and errors that name the place."""
 
+import collections.abc
 import dataclasses
 import json
 
@@ -13,7 +14,7 @@ class Record:
 
     file: str
     line: int
-    values: dict
+    values: collections.abc.Mapping
 
 
 def open_dataset(path):
@@ -55,9 +56,12 @@ def check_surrogates(path, line, source, value):
 
 def as_json(value):
     """A table's value as JSON would have it. Tables give every struct all the fields that any row
-    has; those a row lacks are null, and left out. Types that JSON lacks become text."""
+    has; those a row lacks are null, and left out. Types that JSON lacks become text; bytes are
+    text already, in UTF-8, or a UnicodeDecodeError."""
     if isinstance(value, dict):
         return {str(key): as_json(item) for key, item in value.items() if item is not None}
     if isinstance(value, (list, tuple)):
         return [as_json(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode()
     return value if value is None or type(value) in (bool, int, float, str) else str(value)

@@ -1,6 +1,8 @@
 """Fields of a record, checked for type. `what` in an error is the field as the user wrote it."""
 
 import json
+import math
+import struct
 
 from errors import bad_row
 from files.record import kind_of_value
@@ -53,6 +55,29 @@ def checked_object(record, what, value):
     if not isinstance(value, dict):
         raise bad_row(record, f"{what} must be an object, this is {kind_of_value(value)}")
     return value
+
+
+def boolean(record, key):
+    """True, False, or None. Tables hold it as text; text that is empty is None."""
+    value = record.values.get(key)
+    if isinstance(value, str):
+        value = {"true": True, "false": False, "": None}.get(value.strip().lower(), value)
+    if value is not None and not isinstance(value, bool):
+        raise bad_row(record, f'"{key}" must be true or false')
+    return value
+
+
+def weight(record, what, value):
+    """A loss weight, rounded to float32, which is what becomes of it: one that this makes infinite
+    or 0 is refused."""
+    if type(value) in (int, float) and value >= 0:
+        try:
+            (rounded,) = struct.unpack("f", struct.pack("f", float(value)))
+        except OverflowError:
+            rounded = math.inf
+        if math.isfinite(rounded) and bool(rounded) == bool(value):
+            return rounded
+    raise bad_row(record, f"{what} must be a finite number, 0 or more, in float32; 0 = not trained")
 
 
 def tools(record):

@@ -6,7 +6,6 @@ as "name", "tool_call_id", "reasoning_content") is handed to the template as it 
 """
 
 import json
-import math
 
 from errors import bad_row
 from formats import fields
@@ -32,7 +31,7 @@ def recognises(values):
 def read(record):
     others = "messages" not in record.values and "conversations" in record.values
     key = "conversations" if others else "messages"
-    if "functions" in record.values:
+    if record.values.get("functions") is not None:
         raise bad_row(record, '"functions" is the form that "tools" has replaced; write "tools"')
     messages, weights = checked(record, f'"{key}"', fields.structure(record, key))
     _check_parallel(record, messages)
@@ -58,6 +57,9 @@ def checked(record, what, value):
         if role not in ROLES:
             known = ", ".join(ROLES)
             raise bad_row(record, f'{place}."role" is "{role}", must be one of {known}')
+        if "function_call" in message:
+            text = f'{place}."function_call" is the form that "tool_calls" has replaced'
+            raise bad_row(record, f'{text}; write "tool_calls"')
         weights.append(_weight(record, place, message))
         message.pop("weight", None)
         messages.append(_with_content(record, place, message))
@@ -72,14 +74,11 @@ def _without_nulls(message):
 
 
 def _weight(record, place, message):
-    weight = message.get("weight", 1)
     if message["role"] != "assistant":
         if "weight" in message:
             raise bad_row(record, f'{place}."weight": only an assistant\'s message has one')
         return 0.0
-    if type(weight) not in (int, float) or not math.isfinite(weight) or weight < 0:
-        raise bad_row(record, f'{place}."weight" must be a number, 0 or more; 0 = not trained')
-    return float(weight)
+    return fields.weight(record, f'{place}."weight"', message.get("weight", 1))
 
 
 def _with_content(record, place, message):
@@ -122,13 +121,10 @@ def _tool_calls(record, place, calls):
 
 
 def _check_parallel(record, messages):
-    parallel = record.values.get("parallel_tool_calls")
-    if parallel is None:
+    if fields.boolean(record, "parallel_tool_calls") in (None, True):
         return
-    if not isinstance(parallel, bool):
-        raise bad_row(record, '"parallel_tool_calls" must be true or false')
     for index, message in enumerate(messages):
         calls = len(message.get("tool_calls", ()))
-        if not parallel and calls > 1:
+        if calls > 1:
             text = f'"parallel_tool_calls" is false, but "messages"[{index}] makes {calls} calls'
             raise bad_row(record, text)

@@ -10,8 +10,6 @@ at either end) is dropped.
 Tinker's Datum: target_tokens[t] is what follows model_input[t], weights[t] the weight of its loss.
 """
 
-import math
-
 from errors import bad_row
 from formats import fields
 from rows import Tokens
@@ -36,13 +34,10 @@ def _ids_and_labels(record):
     ids = _integers(record, '"input_ids"', fields.structure(record, "input_ids"))
     if not ids:
         raise bad_row(record, '"input_ids" is empty')
-    labels = _list_beside(record, "labels", ids)
-    masks = [_list_beside(record, key, ids) for key in MASKS]
-    masks = [mask for mask in masks if mask is not None]
-    if labels is not None and masks:
-        raise bad_row(record, '"labels" and a mask of what is trained: give one of them')
+    begin, end = _without_padding(record, _list_beside(record, "attention_mask", ids), len(ids))
+    labels = _labels(record, ids)
     if labels is None:
-        labels = [t if all(bits) else IGNORED for t, *bits in zip(ids, *masks)]
+        labels = [IGNORED] * begin + ids[begin:end] + [IGNORED] * (len(ids) - end)
     for position, (token, label) in enumerate(zip(ids, labels)):
         if label not in (IGNORED, token):
             raise bad_row(
@@ -50,19 +45,31 @@ def _ids_and_labels(record):
                 f'"labels"[{position}] is {label}, must be {IGNORED} or the input id {token} '
                 "(labels are not shifted)",
             )
-    begin, end = _without_padding(record, _list_beside(record, "attention_mask", ids), len(ids))
-    for position, label in enumerate(labels):
         if label != IGNORED and not begin <= position < end:
-            message = f'"labels"[{position}] is trained, but "attention_mask" is 0 there'
+            message = f'position {position} is trained, but "attention_mask" is 0 there'
             raise bad_row(record, message)
     weights = [float(label != IGNORED) for label in labels]
     return Tokens(record, fields.unused(record, KEYS), ids[begin:end], weights[begin:end])
+
+
+def _labels(record, ids):
+    """The labels that the row has, or its masks spell; None without either."""
+    labels = _list_beside(record, "labels", ids)
+    masks = [_list_beside(record, key, ids) for key in MASKS]
+    masks = [mask for mask in masks if mask is not None]
+    if labels is not None and masks:
+        raise bad_row(record, '"labels" and a mask of what is trained: give one of them')
+    if labels is not None or not masks:
+        return labels
+    return [token if all(bits) else IGNORED for token, *bits in zip(ids, *masks)]
 
 
 def _list_beside(record, key, ids):
     value = fields.structure(record, key)
     if value is None:
         return None
+    if key != "labels" and isinstance(value, list):
+        value = [int(bit) if isinstance(bit, bool) else bit for bit in value]
     if len(_integers(record, f'"{key}"', value)) != len(ids):
         message = f'"{key}" has {len(value)} entries, "input_ids" has {len(ids)}'
         raise bad_row(record, message)
@@ -128,8 +135,7 @@ def _plain(value):
 
 
 def _weights(record, value):
-    for position, weight in enumerate(fields.checked_list(record, '"weights"', value)):
-        if type(weight) not in (int, float) or not math.isfinite(weight) or weight < 0:
-            message = f'"weights"[{position}] must be a finite number, 0 or more'
-            raise bad_row(record, message)
-    return [float(weight) for weight in value]
+    return [
+        fields.weight(record, f'"weights"[{position}]', weight)
+        for position, weight in enumerate(fields.checked_list(record, '"weights"', value))
+    ]

@@ -1,0 +1,98 @@
+// Sixteen fp32 lanes, on every instruction set: GCC lowers one F32x16 to a zmm, two ymm or four xmm
+// registers. Lane counts, reduction trees and the order of operations are fixed and no multiply-add
+// is contracted, so that all instruction sets give the same bits.
+//
+// Here: the lanes, and number types in memory. vector.h: rows of any length, and sums.
+//
+// Files that include this are compiled once per instruction set (SNUG_ISA names it, see
+// kernels/CMakeLists.txt). Everything here is inlined or internal: a function with external
+// linkage, std:: templates included, could be merged by the linker with one compiled for a newer
+// machine.
+//
+// Lanes are never compared: GCC 12 does that lane by lane on registers narrower than the vector.
+// Masks (all ones or zero) come from sign bits.
+#ifndef KERNELS_CPU_LOOPS_LANES_H_
+#define KERNELS_CPU_LOOPS_LANES_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/types.h"
+
+#define SNUG_INLINE inline __attribute__((always_inline))
+#define SNUG_LAMBDA __attribute__((always_inline))
+
+namespace snug::kernels::SNUG_ISA {
+
+using F32x16 = float __attribute__((vector_size(64)));
+using I32x16 = int32_t __attribute__((vector_size(64)));
+using U32x16 = uint32_t __attribute__((vector_size(64)));
+using U16x16 = uint16_t __attribute__((vector_size(32)));
+inline constexpr int64_t kLanes = 16;
+
+// A whole vector, as an argument.
+struct Whole {};
+
+// Less 0, not plus 0, which could not be left out: -0 + 0 is 0.
+static SNUG_INLINE F32x16 Splat(float value) { return value - F32x16{}; }
+
+static SNUG_INLINE F32x16 Select(I32x16 mask, F32x16 yes, F32x16 no) {
+  return reinterpret_cast<F32x16>((reinterpret_cast<I32x16>(yes) & mask) |
+                                  (reinterpret_cast<I32x16>(no) & ~mask));
+}
+
+static SNUG_INLINE F32x16 Load(const float* x, Whole) {
+  F32x16 v;
+  memcpy(&v, x, sizeof(v));
+  return v;
+}
+static SNUG_INLINE F32x16 Load(const bf16* x, Whole) {
+  U16x16 v;
+  memcpy(&v, x, sizeof(v));
+  return reinterpret_cast<F32x16>(__builtin_convertvector(v, U32x16) << 16);
+}
+static SNUG_INLINE F32x16 Load(const f16* x, Whole) {
+  U16x16 v;
+  memcpy(&v, x, sizeof(v));
+  const U32x16 bits = __builtin_convertvector(v, U32x16);
+  const U32x16 magnitude = bits & 0x7fffu;
+  // As ToFloat of types.h: what is below 0x400 is subnormal, what is above 0x7bff not finite.
+  const I32x16 subnormal = reinterpret_cast<I32x16>(magnitude - 0x400u) >> 31;
+  const U32x16 beyond =
+      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7bffu - magnitude) >> 31);
+  const U32x16 normal = (magnitude << 13) + (112u << 23) + (beyond & (112u << 23));
+  const F32x16 small =
+      __builtin_convertvector(reinterpret_cast<I32x16>(magnitude), F32x16) * 0x1p-24f;
+  const U32x16 value =
+      reinterpret_cast<U32x16>(Select(subnormal, small, reinterpret_cast<F32x16>(normal)));
+  return reinterpret_cast<F32x16>(value | (bits & 0x8000u) << 16);
+}
+static SNUG_INLINE void Store(float* y, F32x16 v, Whole) { memcpy(y, &v, sizeof(v)); }
+// To nearest even, NaN to 0x7fc0, as ToBf16 of types.h.
+static SNUG_INLINE void Store(bf16* y, F32x16 v, Whole) {
+  const U32x16 bits = reinterpret_cast<U32x16>(v);
+  const U32x16 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const U32x16 nan =
+      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7f800000u - (bits & 0x7fffffffu)) >> 31);
+  const U16x16 half = __builtin_convertvector((rounded & ~nan) | (0x7fc0u & nan), U16x16);
+  memcpy(y, &half, sizeof(half));
+}
+// As ToF16 of types.h.
+static SNUG_INLINE void Store(f16* y, F32x16 v, Whole) {
+  const U32x16 bits = reinterpret_cast<U32x16>(v), magnitude = bits & 0x7fffffffu;
+  const auto below = [&](uint32_t limit) SNUG_LAMBDA {
+    return reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(magnitude - limit) >> 31);
+  };
+  const U32x16 subnormal = below(0x38800000u), finite = below(0x47800000u);
+  const U32x16 number = below(0x7f800001u);
+  const U32x16 steps =
+      reinterpret_cast<U32x16>(reinterpret_cast<F32x16>(magnitude) + 0.5f) - 0x3f000000u;
+  const U32x16 normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
+  const U32x16 value = (steps & subnormal) | (normal & ~subnormal & finite) | (0x7c00u & ~finite) |
+                       (0x7e00u & ~number);
+  const U16x16 half = __builtin_convertvector(value | (bits >> 16 & 0x8000u), U16x16);
+  memcpy(y, &half, sizeof(half));
+}
+}  // namespace snug::kernels::SNUG_ISA
+
+#endif  // KERNELS_CPU_LOOPS_LANES_H_

@@ -1,0 +1,259 @@
+// Attention's backward on CUDA, without atomics: one kernel gives dq of 64 queries and goes through
+// the keys that they see, another dk and dv of 64 keys and goes through the query heads of their
+// group and the queries that see them. Both make p and ds again from q, k, v, dO and lse, by the
+// same products in the same order, so that they agree to the bit.
+#include <cmath>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/attention_place.cuh"
+#include "kernels/cuda/attention_plan.cuh"
+#include "kernels/cuda/attention_products.cuh"
+#include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/entries.h"
+#include "kernels/cuda/team.cuh"
+
+namespace snug::kernels::cuda {
+namespace {
+
+// ---- delta --------------------------------------------------------------------------------------
+
+// delta (N, H) = dO . o, head by head: a warp each.
+__global__ void __launch_bounds__(kMaxBlock)
+    DeltaKernel(AttentionBackwardParams p, AttentionPlan plan, int64_t dots) {
+  const AttentionShape& s = plan.shape;
+  const Team<false> warp;
+  for (int64_t dot = warp.row; dot < dots; dot += warp.rows_apart) {
+    const int64_t row = dot / s.heads, column = dot % s.heads * s.D;
+    const int64_t dO = row * p.dO_stride + column, o = row * p.o_stride + column;
+    float sum = 0.0f;
+    if (plan.wide) {
+      for (int64_t c = warp.thread * 4; c < s.D; c += kWarp * 4) {
+        const Floats<4> a = LoadAny<4>(p.dO, s.dtype, dO + c), b = LoadAny<4>(p.o, s.dtype, o + c);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum = __fmaf_rn(a.at[i], b.at[i], sum);
+      }
+    } else {
+      for (int64_t c = warp.thread; c < s.D; c += kWarp) {
+        sum = __fmaf_rn(LoadAny<1>(p.dO, s.dtype, dO + c).at[0],
+                        LoadAny<1>(p.o, s.dtype, o + c).at[0], sum);
+      }
+    }
+    sum = WarpSum(sum);
+    if (warp.thread == 0) p.workspace[dot] = sum;
+  }
+}
+
+// ---- p and ds of a tile -------------------------------------------------------------------------
+
+struct TilePair {
+  int query_tile, key_tile, head;
+};
+
+// The pair's rows of each tensor, and who sees whom.
+struct PairRows {
+  RowRange queries, keys;
+  HeadRows q, dO, k, v;
+  TileBand band;
+
+  __device__ PairRows(const AttentionBackwardParams& p, const AttentionPlan& plan,
+                      const Document& document, const TilePair& pair)
+      : band(document, pair.query_tile, pair.key_tile) {
+    queries = {document.first_query + pair.query_tile * kTile, band.queries, pair.head};
+    keys = {document.first_key + pair.key_tile * kTile, RowsOfTile(pair.key_tile, document.keys),
+            plan.KvHeadOf(pair.head)};
+    q = RowsOf(plan, p.q, p.q_stride, queries);
+    dO = RowsOf(plan, p.dO, p.dO_stride, queries);
+    k = RowsOf(plan, p.k, p.k_stride, keys);
+    v = RowsOf(plan, p.v, p.v_stride, keys);
+  }
+};
+
+// p after dropout, and ds without the scale, of the thread's scores; 0 where a query does not see.
+struct PairGradient {
+  float p[kEach][kEach], ds[kEach][kEach];
+
+  __device__ PairGradient(const AttentionBackwardParams& params, const AttentionPlan& plan,
+                          const PairRows& rows, int key_tile, AttentionMemory& memory) {
+    Multiply(rows.q, rows.k, memory, p);
+    Multiply(rows.dO, rows.v, memory, ds);
+    const unsigned kept = KeptOf(plan, rows.queries, key_tile);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int query = Down() * kEach + i;
+      const int64_t row = rows.queries.first + (query < rows.queries.rows ? query : 0);
+      const float lse = params.lse[row * params.lse_stride + rows.queries.head];
+      const float delta = params.workspace[row * plan.shape.heads + rows.queries.head];
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        if (!rows.band.Sees(query, Across() + j * kSide)) {
+          p[i][j] = ds[i][j] = 0.0f;
+          continue;
+        }
+        const float score = Score(plan, p[i][j]), e = expf(score - lse);
+        ds[i][j] = e * (Kept(plan, kept, i, j, ds[i][j]) - delta) * Slope(plan, score);
+        p[i][j] = Kept(plan, kept, i, j, e);
+      }
+    }
+  }
+};
+
+// ---- dq -----------------------------------------------------------------------------------------
+
+template <int kGroups>
+__global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
+    QueriesKernel(AttentionBackwardParams params, AttentionPlan plan) {
+  __shared__ AttentionMemory memory;
+  const AttentionShape& s = plan.shape;
+  const BlockPlace at(s.heads);
+  const int head = at.head;
+  const Document document(s, plan.slots - 1 - at.turn);
+  const int query = document.tile * kTile;
+  const int rows = RowsOfTile(document.tile, document.queries);
+  if (rows <= 0) return;
+  const int first = Down() * kEach, warp_first = first / kWarpRows * kWarpRows;
+  Floats<4> dq[kEach][kGroups] = {};
+  const int end = document.EndOfKeyTiles(query, rows);
+  for (int key_tile = document.FirstKeyTile(query); key_tile < end; ++key_tile) {
+    const PairRows pair(params, plan, document, {document.tile, key_tile, head});
+    const PairGradient gradient(params, plan, pair, key_tile, memory);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        memory.weights[(first + i) * kWeightRow + Across() + j * kSide] = gradient.ds[i][j];
+      }
+    }
+    Accumulate(memory, pair.k, pair.band.SeenBy(warp_first), dq);
+  }
+  const HeadRows like = RowsOf(plan, params.q, 0, {0, rows, head});
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (first + i >= rows) continue;
+    const int64_t row = document.first_query + query + first + i;
+    StoreRow(params.dq, row * params.dq_stride + head * s.D, like, s.scale, dq[i]);
+  }
+}
+
+// ---- dk and dv ----------------------------------------------------------------------------------
+
+// weights[key][query]
+__device__ inline void Transpose(const float (&x)[kEach][kEach], AttentionMemory& memory) {
+  __syncthreads();  // The weights before have been read by all.
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    Store(memory.weights + (Across() + j * kSide) * kWeightRow + Down() * kEach,
+          Floats<4>{{x[0][j], x[1][j], x[2][j], x[3][j]}});
+  }
+}
+
+template <int kGroups>
+__global__ void __launch_bounds__(kMaxBlock, 1)
+    KeysKernel(AttentionBackwardParams params, AttentionPlan plan) {
+  __shared__ AttentionMemory memory;
+  const AttentionShape& s = plan.shape;
+  const BlockPlace at(s.kv_heads);
+  const int kv_head = at.head, group = plan.group;
+  const Document document(s, at.turn);
+  const int key = document.tile * kTile;
+  const int rows = RowsOfTile(document.tile, document.keys);
+  if (rows <= 0) return;
+  const int first = Down() * kEach, warp_first = first / kWarpRows * kWarpRows;
+  Floats<4> dk[kEach][kGroups] = {}, dv[kEach][kGroups] = {};
+  const int begin = document.FirstQueryTile(key), end = document.EndOfQueryTiles(key, rows);
+  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (int query_tile = begin; query_tile < end; ++query_tile) {
+      const PairRows pair(params, plan, document, {query_tile, document.tile, head});
+      const PairGradient gradient(params, plan, pair, document.tile, memory);
+      if (params.dv != nullptr) {
+        Transpose(gradient.p, memory);
+        Accumulate(memory, pair.dO, pair.band.Seeing(warp_first), dv);
+      }
+      if (params.dk != nullptr) {
+        Transpose(gradient.ds, memory);
+        Accumulate(memory, pair.q, pair.band.Seeing(warp_first), dk);
+      }
+    }
+  }
+  const HeadRows like = RowsOf(plan, params.k, 0, {0, rows, kv_head});
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (first + i >= rows) continue;
+    const int64_t row = document.first_key + key + first + i, column = int64_t{kv_head} * s.D;
+    if (params.dk != nullptr) {
+      StoreRow(params.dk, row * params.dk_stride + column, like, s.scale, dk[i]);
+    }
+    if (params.dv != nullptr) {
+      StoreRow(params.dv, row * params.dv_stride + column, like, 1.0f, dv[i]);
+    }
+  }
+}
+
+// ---- dq over q ----------------------------------------------------------------------------------
+
+template <typename T, int V>
+__global__ void __launch_bounds__(kMaxBlock)
+    CopyKernel(const T* x, T* y, int64_t y_stride, ElementGrid grid) {
+  ForElements(grid, [&](int64_t row, int64_t pack) {
+    reinterpret_cast<Pack<T, V>*>(y + row * y_stride)[pack] =
+        LoadPack<V>(x + (row * grid.packs + pack) * V);
+  });
+}
+
+// to.dq = from.dq
+Error CopyQueries(const AttentionBackwardParams& from, const AttentionBackwardParams& to,
+                  Stream stream) {
+  const AttentionShape& s = to.shape;
+  const int64_t C = s.heads * s.D, bytes = SizeOf(s.dtype);
+  return ByPacks(
+      s.dtype, C, {{from.dq, C, bytes}, {to.dq, to.dq_stride, bytes}}, [&](auto t, auto v) {
+        using T = decltype(t);
+        constexpr int V = decltype(v)::value;
+        const ElementGrid grid = ElementGridOf(s.query_offsets[s.documents], C / V);
+        return Launch(CopyKernel<T, V>, {grid.blocks}, stream, static_cast<const T*>(from.dq),
+                      static_cast<T*>(to.dq), to.dq_stride, grid);
+      });
+}
+
+AttentionPlan PlanOf(const AttentionBackwardParams& p) {
+  const int64_t bytes = SizeOf(p.shape.dtype);
+  return cuda::PlanOf(p.shape, {{p.dO, p.dO_stride, bytes},
+                                {p.q, p.q_stride, bytes},
+                                {p.k, p.k_stride, bytes},
+                                {p.v, p.v_stride, bytes},
+                                {p.o, p.o_stride, bytes},
+                                {p.dq, p.dq_stride, bytes},
+                                {p.dk, p.dk_stride, bytes},
+                                {p.dv, p.dv_stride, bytes}});
+}
+
+// dq first, as dk and dv may lie over k and v. Over q it cannot lie yet, as dk reads q.
+Error Run(const AttentionBackwardParams& p, Stream stream) {
+  const AttentionPlan plan = PlanOf(p);
+  const AttentionShape& s = p.shape;
+  const int64_t dots = s.query_offsets[s.documents] * s.heads;
+  Error error = Launch(DeltaKernel, {Ceil(dots, kMaxBlock / kWarp)}, stream, p, plan, dots);
+  if (error.ok() && p.dq != nullptr) {
+    error = ByWidth(s.D, [&](auto groups) {
+      return LaunchTiles(QueriesKernel<decltype(groups)::value>, s.heads, stream, p, plan);
+    });
+  }
+  if (!error.ok() || (p.dk == nullptr && p.dv == nullptr)) return error;
+  return ByWidth(s.D, [&](auto groups) {
+    return LaunchTiles(KeysKernel<decltype(groups)::value>, s.kv_heads, stream, p, plan);
+  });
+}
+
+}  // namespace
+
+Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
+  if (p.dq == nullptr || p.dq != p.q) return Run(p, stream);
+  const AttentionShape& s = p.shape;
+  AttentionBackwardParams apart = p;
+  apart.dq = p.workspace + Ceil(s.query_offsets[s.documents] * s.heads, 16) * 16;
+  apart.dq_stride = s.heads * s.D;
+  const Error error = Run(apart, stream);
+  return error.ok() ? CopyQueries(apart, p, stream) : error;
+}
+
+}  // namespace snug::kernels::cuda

@@ -1,0 +1,201 @@
+// Softmax cross-entropy on CUDA: a block a row, which it reads twice, since no row of a vocabulary
+// fits its registers; the second time from the cache.
+#include "kernels/cross_entropy.h"
+
+#include "kernels/cuda/entries.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/maximum.cuh"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/team.cuh"
+
+namespace snug::kernels::cuda {
+namespace {
+
+// ---- what the softmax is taken of ---------------------------------------------------------------
+
+struct Plain {
+  __device__ float operator()(float logit) const { return logit; }
+  __device__ float Slope(float) const { return 1.0f; }
+};
+
+struct Capped {
+  float softcap;
+  __device__ float operator()(float logit) const { return softcap * tanhf(logit / softcap); }
+  // 1 - tanh^2, without cancellation.
+  __device__ float Slope(float logit) const {
+    const float e = expf(-2.0f * fabsf(logit / softcap)), inverse = 1.0f / (1.0f + e);
+    return 4.0f * e * inverse * inverse;
+  }
+};
+
+// ---- the first pass -----------------------------------------------------------------------------
+
+// Below any logit, and finite, so that differences of two are no NaN.
+constexpr float kNothing = -3.0e38f;
+
+// Of the logits seen so far, in one pass (Milakov & Gimelshein 2018): sums are relative to the
+// largest, and move with it.
+struct Online {
+  float max = kNothing;
+  float sum = 0.0f;       // Of e = exp(x - max),
+  float weighted = 0.0f;  // of e (x - max),
+  float total = 0.0f;     // of x.
+  float probe = 0.0f;     // NaN if any is not finite.
+  float at_label = 0.0f;  // The label's, of the thread that has seen it.
+
+  __device__ void MoveTo(float new_max) {
+    if (new_max == max) return;
+    const float factor = expf(max - new_max);
+    weighted = factor == 0.0f ? 0.0f : factor * (weighted + sum * (max - new_max));
+    sum *= factor;
+    max = new_max;
+  }
+  // x: of these logits.
+  template <int V>
+  __device__ void See(const Floats<V>& x, const Floats<V>& logits) {
+    float largest = max;
+#pragma unroll
+    for (int i = 0; i < V; ++i) largest = fmaxf(largest, x.at[i]);
+    MoveTo(largest);
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      const float below = x.at[i] - max, e = expf(below);
+      sum += e;
+      weighted += e == 0.0f ? 0.0f : e * below;
+      total += x.at[i];
+      probe += logits.at[i] * 0.0f;
+    }
+  }
+};
+
+// ---- a row --------------------------------------------------------------------------------------
+
+// Negative: none. kBad: outside of the classes.
+constexpr int64_t kBad = -2;
+__device__ inline int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
+  const int64_t label = p.label_type == IndexType::kI32
+                            ? static_cast<const int32_t*>(p.labels)[row]
+                            : static_cast<const int64_t*>(p.labels)[row];
+  if (label == p.ignore_label) return -1;
+  if (label >= 0 && label < p.V) return label;
+  const bool masked = p.weights != nullptr && p.weights[row] == 0.0f;
+  return masked && label < 0 ? -1 : kBad;
+}
+
+struct Row {
+  float max, factor, smooth;  // The gradient: exp(x - max) * factor - smooth,
+  int64_t label;
+  float d_label;  // the label's: this, each times the slope of the cap.
+};
+
+// Of the block's sums: loss and figures, written by one thread; what the gradient needs, in each.
+__device__ inline Row Finish(const CrossEntropyParams& p, int64_t i, int64_t label,
+                             const Online& all) {
+  const double nan = static_cast<double>(__int_as_float(0x7fffffff));
+  const double given = p.weights == nullptr ? 1.0 : static_cast<double>(p.weights[i]);
+  const double weight = label == kBad ? nan : label < 0 ? 0.0 : given;
+  const double sum = static_cast<double>(all.probe + all.sum), log_sum = log(sum);
+  const double lse = log_sum + static_cast<double>(all.max);
+  const double below =
+      label < 0 ? 0.0 : static_cast<double>(all.at_label) - static_cast<double>(all.max);
+  const double smoothing = static_cast<double>(p.label_smoothing);
+  const double V = static_cast<double>(p.V), z_loss = static_cast<double>(p.z_loss);
+  if (threadIdx.x == 0) {
+    const double mean = static_cast<double>(all.total) / V - static_cast<double>(all.max);
+    const double target = below + (smoothing > 0.0 ? smoothing * (mean - below) : 0.0);
+    p.row_loss[i] = weight * (log_sum - target + z_loss * lse * lse);
+    if (p.row_entropy != nullptr) {
+      p.row_entropy[i] = log_sum - static_cast<double>(all.weighted) / sum;
+    }
+    if (p.row_correct != nullptr) p.row_correct[i] = label >= 0 && below >= 0.0 ? 1 : 0;
+  }
+  const double scale = weight * static_cast<double>(p.scale), slope = 1.0 + 2.0 * z_loss * lse;
+  const double share = exp(below) / sum * slope - (1.0 - smoothing) - smoothing / V;
+  return {all.max, static_cast<float>(scale * slope / sum),
+          static_cast<float>(scale * smoothing / V), label, static_cast<float>(scale * share)};
+}
+
+template <typename T, int V, typename Cap>
+__device__ inline Online SeeRow(const CrossEntropyParams& p, const T* x, int64_t label, Cap cap) {
+  Online mine;
+  for (int64_t pack = threadIdx.x; pack < p.V / V; pack += blockDim.x) {
+    const Floats<V> logits = Load<V>(x + pack * V);
+    const Floats<V> capped = Each([&](float logit) { return cap(logit); }, logits);
+    mine.See(capped, logits);
+    const int64_t at = label - pack * V;
+    if (at < 0 || at >= V) continue;
+#pragma unroll
+    for (int k = 0; k < V; ++k) mine.at_label = at == k ? capped.at[k] : mine.at_label;
+  }
+  mine.MoveTo(BlockMax(mine.max));
+  mine.sum = BlockSum(mine.sum);
+  mine.probe = BlockSum(mine.probe);
+  mine.at_label = BlockSum(mine.at_label);
+  if (p.row_entropy != nullptr) mine.weighted = BlockSum(mine.weighted);
+  if (p.label_smoothing > 0.0f) mine.total = BlockSum(mine.total);
+  return mine;
+}
+
+template <typename T, int V, typename Cap>
+__global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
+    CrossEntropyKernel(CrossEntropyParams p, Cap cap) {
+  for (int64_t i = blockIdx.x; i < p.N; i += gridDim.x) {
+    const T* x = static_cast<const T*>(p.logits) + i * p.logits_stride;
+    const int64_t label = LabelOf(p, i);
+    const Online all = SeeRow<T, V>(p, x, label, cap);
+    const Row row = Finish(p, i, label, all);
+    if (p.dlogits == nullptr) continue;
+    T* dx = static_cast<T*>(p.dlogits) + i * p.dlogits_stride;
+    for (int64_t pack = threadIdx.x; pack < p.V / V; pack += blockDim.x) {
+      const Floats<V> logits = Load<V>(x + pack * V);
+      const int64_t at = row.label - pack * V;
+      Floats<V> gradient;
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const float e = expf(cap(logits.at[k]) - row.max) * row.factor - row.smooth;
+        const float d = at == k ? row.d_label : e;
+        gradient.at[k] = d * cap.Slope(logits.at[k]);
+      }
+      Store(dx + pack * V, gradient);
+    }
+  }
+}
+
+// *sum += the losses in their order, by one warp: what a lane has loaded, each adds in turn.
+__global__ void __launch_bounds__(kWarp)
+    AddLossesKernel(const double* losses, int64_t N, double* sum) {
+  double total = __shfl_sync(~0u, threadIdx.x == 0 ? *sum : 0.0, 0);
+  for (int64_t first = 0; first < N; first += kWarp) {
+    const int64_t i = first + threadIdx.x;
+    const double mine = i < N ? losses[i] : 0.0;
+    const int lanes = static_cast<int>(min(N - first, int64_t{kWarp}));
+    for (int lane = 0; lane < lanes; ++lane) total += __shfl_sync(~0u, mine, lane);
+  }
+  if (threadIdx.x == 0) *sum = total;
+}
+
+template <typename T, int V, typename Cap>
+Error LaunchRowsOf(const CrossEntropyParams& p, Cap cap, Stream stream) {
+  int threads = kWarp;
+  while (threads < kMaxBlock && threads < p.V / V) threads *= 2;
+  return Launch(CrossEntropyKernel<T, V, Cap>, {p.N, threads}, stream, p, cap);
+}
+
+}  // namespace
+
+Error CrossEntropy(const CrossEntropyParams& p, Stream stream) {
+  const int64_t bytes = SizeOf(p.dtype);
+  const Error error = ByPacks(
+      p.dtype, p.V, {{p.logits, p.logits_stride, bytes}, {p.dlogits, p.dlogits_stride, bytes}},
+      [&](auto t, auto v) {
+        using T = decltype(t);
+        constexpr int V = decltype(v)::value;
+        return p.softcap == 0.0f ? LaunchRowsOf<T, V>(p, Plain{}, stream)
+                                 : LaunchRowsOf<T, V>(p, Capped{p.softcap}, stream);
+      });
+  if (!error.ok() || p.loss_sum == nullptr || p.N == 0) return error;
+  return Launch(AddLossesKernel, {1, kWarp}, stream, static_cast<const double*>(p.row_loss), p.N,
+                p.loss_sum);
+}
+
+}  // namespace snug::kernels::cuda

@@ -1,0 +1,65 @@
+// Runs CUDA kernels that were compiled as C++, to test their logic where there is no GPU: blocks
+// one after another, the threads of a block as fibres of one CPU thread that change places only at
+// barriers and warp operations. It says nothing about speed.
+//
+// What a launch does wrong is reported and ends it (see memory_watch.h for memory):
+// - a barrier or a warp operation that some of its threads never reach,
+// - a warp operation whose lanes stand in different lines, or name different masks,
+// - block sizes and masks that no GPU accepts.
+// Not modelled: several blocks at once, memory ordering weaker than sequential, dynamic shared
+// memory, streams (a launch is done when it returns).
+#ifndef TESTS_CUDA_ON_CPU_EMULATOR_H_
+#define TESTS_CUDA_ON_CPU_EMULATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace snug::cuda_on_cpu {
+
+struct Index3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr uint64_t count() const { return uint64_t{x} * y * z; }
+};
+
+struct ThreadPlace {
+  Index3 thread, block, block_size, grid_size;
+};
+extern ThreadPlace here;  // Of the thread that is running.
+
+// Runs thread(call) once per thread of the grid. `call` is memory that all of them may read. False:
+// the launch did something wrong; TakeLastReport tells what.
+bool RunGrid(Index3 grid, Index3 block, void (*thread)(const void* call), const void* call,
+             size_t call_bytes);
+
+// What the last failed launch did wrong, e.g. "normalize.cu:31: barrier: 4 of 64 threads of block
+// (0, 0, 0) have ended". Empty when none failed since it was last asked.
+std::string TakeLastReport();
+
+// The order in which the threads of a block take their turns: 0 = by number, else shuffled by this
+// seed. Results must not depend on it.
+void SetThreadOrder(uint64_t seed);
+
+// ---- called by the emulated intrinsics ----------------------------------------------------------
+
+struct Site {
+  const char* file;
+  int line;
+};
+
+// __syncthreads; `vote` is handed to all: how many were nonzero (__syncthreads_count).
+int BlockBarrier(bool vote, Site site);
+
+// All lanes of `mask` give eight bytes and see those of all 32 (of lanes outside the mask: 0).
+// `kind` names the operation. The result is valid until the lane's next operation.
+const uint64_t* WarpExchange(const char* kind, unsigned mask, uint64_t mine, Site site);
+
+int Lane();
+
+// Ends the launch with this report, printf's way: the fibre that calls is left as it is, so nothing
+// on it may own memory. Only on a fibre.
+[[noreturn]] void Fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+}  // namespace snug::cuda_on_cpu
+
+#endif  // TESTS_CUDA_ON_CPU_EMULATOR_H_

@@ -1,0 +1,49 @@
+// Watches what a kernel's threads read and write. The compiler calls __tsan_read4 and the like
+// before each access of a file compiled with -fsanitize=thread; hooks.cc answers these calls in the
+// place of ThreadSanitizer's library.
+//
+// Reported are
+// - an access outside of allocations, the launch's parameters, the thread's own stack and the
+//   program's static data (shared memory is static data here),
+// - an access through a pointer that is not aligned for its type (-fsanitize=alignment),
+// - a race: two threads access a byte, one of them writes, and nothing orders them. Threads of a
+//   block are ordered by barriers, lanes of a warp by warp operations too, blocks by nothing.
+//   Atomic operations do not race with one another.
+// - a read of shared memory that nothing in the block has written.
+#ifndef TESTS_CUDA_ON_CPU_MEMORY_WATCH_H_
+#define TESTS_CUDA_ON_CPU_MEMORY_WATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace snug::cuda_on_cpu {
+
+// Who accesses, and when: what decides whether two accesses are ordered.
+struct Moment {
+  uint32_t block = 0;        // Number in its grid.
+  uint32_t thread = 0;       // Number in its block.
+  uint32_t block_phase = 0;  // Barriers that the block has passed.
+  uint32_t warp_phase = 0;   // Operations that the warp has done together.
+};
+
+enum class Access : uint8_t { kRead, kWrite, kAtomic };
+
+// Memory that kernels may use: what cudaMalloc gives. Freed memory is unknown again.
+void AddAllocation(const void* begin, size_t bytes);
+bool RemoveAllocation(const void* begin);
+
+// A launch begins: nothing has been accessed yet.
+void WatchLaunch(const void* parameters, size_t parameter_bytes);
+// A block begins: its shared memory holds nothing.
+void WatchBlock();
+// The thread that runs now, and its stack. nullptr: none runs, and accesses are the host's.
+void WatchThread(const Moment* now, const void* stack, size_t stack_bytes);
+
+// A pointer that is not aligned for the type it is used as.
+void OnMisaligned(const void* address);
+// Checks one access of the running thread; Fail()s when it is wrong.
+void OnAccess(const void* address, size_t bytes, Access access);
+
+}  // namespace snug::cuda_on_cpu
+
+#endif  // TESTS_CUDA_ON_CPU_MEMORY_WATCH_H_

@@ -1,0 +1,42 @@
+// Where the kernels of a test run. The same test is linked three times: with device_cpu.cc, and
+// with device_cuda.cc, whose CUDA is the emulation or a GPU's.
+#ifndef TESTS_KERNELS_DEVICE_H_
+#define TESTS_KERNELS_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/types.h"
+
+namespace snug::kernels {
+
+// What every call of a kernel is given: nullptr on the CPU.
+Stream TestStream();
+inline bool OnCpu() { return TestStream() == nullptr; }
+
+// Until kernels have done what they were called for. An error of a kernel ends the test program,
+// or, of an emulated one, was the error of its call.
+void WaitForKernels();
+
+// Memory that host and kernels can use.
+void* AllocateShared(size_t bytes);
+void FreeShared(void* memory);
+
+template <typename T>
+struct SharedAllocator {
+  using value_type = T;
+  SharedAllocator() = default;
+  template <typename U>
+  SharedAllocator(const SharedAllocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(AllocateShared(n * sizeof(T))); }
+  void deallocate(T* p, size_t) { FreeShared(p); }
+  bool operator==(const SharedAllocator&) const { return true; }
+};
+template <typename T>
+using SharedVector = std::vector<T, SharedAllocator<T>>;
+using Bytes = SharedVector<uint8_t>;
+
+}  // namespace snug::kernels
+
+#endif  // TESTS_KERNELS_DEVICE_H_

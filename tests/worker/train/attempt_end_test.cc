@@ -1,0 +1,101 @@
+// What an attempt leaves when something fails beside its training: answers to prompts that could
+// not be written, a kill between them and their evaluation's line, a merge that overflows.
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/checkpoint/testbed.h"
+#include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/toy_job.h"
+#include "worker/train/run_attempt.h"
+
+namespace snug::train {
+namespace {
+
+using checkpoint::ReadText;
+using checkpoint::TempFolder;
+using checkpoint::WriteText;
+using ::testing::HasSubstr;
+using Outcome = AttemptResult::Outcome;
+
+constexpr int64_t kSteps = 4;
+
+AttemptResult RunToEnd(const AttemptOptions& attempt) {
+  const std::atomic<bool> nobody_stops_it = false;
+  const auto link = link::WorkerLink::Dial(attempt);
+  return RunAttempt(attempt, execute::TestDevice(), *link, nobody_stops_it);
+}
+
+// Evaluated after every second step and saved after every one.
+AttemptOptions MakeAttempt(const TempFolder& folder, const ToyModel& model = {}) {
+  WriteModel(folder / "model", model);
+  WriteData(folder / "data", {7, 20, 3, 12, 2, 9}, model.sizes.vocabulary);
+  TrainingOptions training = ToyTraining();
+  training.max_steps = kSteps;
+  training.save_steps = 1;
+  training.save_total_limit = kSteps;
+  training.eval_steps = 2;
+  return ToyAttempt(folder.path(), program::LoraMode(), training);
+}
+
+AttemptOptions WithPrompts(const TempFolder& folder) {
+  const int64_t vocabulary = ToyModel().sizes.vocabulary;
+  WriteData(folder / "eval", {9, 14, 6}, vocabulary, /*seed=*/5);
+  WritePrompts(folder / "prompts.json", {3, 7}, vocabulary);
+  AttemptOptions attempt = MakeAttempt(folder);
+  attempt.prompts_file = folder / "prompts.json";
+  attempt.training.samples = {.max_new_tokens = 6};
+  return attempt;
+}
+
+// An evaluation that the metrics tell of is not made again, so it must have left its answers. The
+// first of them finds no room here.
+TEST(AttemptEndTest, AnEvaluationIsToldOfOnlyWithItsAnswers) {
+  const TempFolder folder;
+  const AttemptOptions attempt = WithPrompts(folder);
+  std::filesystem::create_directories(attempt.attempt_dir);
+  std::filesystem::create_symlink("/dev/full", attempt.attempt_dir + "/samples.jsonl");
+  EXPECT_EQ(RunToEnd(attempt).outcome, Outcome::kFailed);
+  const std::string metrics = ReadText(attempt.attempt_dir + "/metrics.jsonl");
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 2);  // Steps 1 and 2.
+}
+
+// Killed after the last answers were written and before the metrics told of them.
+TEST(AttemptEndTest, AnswersOfAnUnfinishedEvaluationAreGivenOnce) {
+  const TempFolder folder;
+  const AttemptOptions first = WithPrompts(folder);
+  ASSERT_EQ(RunToEnd(first).outcome, Outcome::kSucceeded);
+  const std::string metrics = first.attempt_dir + "/metrics.jsonl", lines = ReadText(metrics);
+  WriteText(metrics, lines.substr(0, lines.rfind("{\"eval_loss\":")));
+  AttemptOptions second = first;
+  second.epoch = 2;
+  second.resume_from = first.checkpoints_dir + "/step-000004.e1";
+  second.previous_metrics = metrics;
+  second.attempt_dir += "-again";
+  const AttemptResult resumed = RunToEnd(second);
+  ASSERT_EQ(resumed.outcome, Outcome::kSucceeded) << resumed.message;
+  const std::string samples = ReadText(second.attempt_dir + "/samples.jsonl");
+  EXPECT_EQ(std::count(samples.begin(), samples.end(), '\n'), 2 * 2);  // Prompts, evaluations.
+  EXPECT_EQ(samples, ReadText(first.attempt_dir + "/samples.jsonl"));
+}
+
+// The adapter is verified, and its sum with the base is no number in fp16: it is published without
+// the merged model, and the result says why.
+TEST(AttemptEndTest, AMergeThatOverflowsLeavesTheAdapter) {
+  const TempFolder folder;
+  AttemptOptions attempt = MakeAttempt(folder, {.dtype = "F16"});
+  attempt.merge = true;
+  attempt.training.max_steps = 1;
+  attempt.training.learning_rate = 1e6;  // B A goes beyond 65504.
+  const AttemptResult result = RunToEnd(attempt);
+  ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+  EXPECT_FALSE(result.merged_loss.has_value());
+  EXPECT_THAT(result.merge_error, HasSubstr("NaN or infinite"));
+  EXPECT_TRUE(std::filesystem::exists(result.output_dir + "/adapter_model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(result.output_dir + "/merged"));
+}
+
+}  // namespace
+}  // namespace snug::train
