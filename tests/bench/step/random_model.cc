@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/rope.h"
@@ -25,6 +26,66 @@ absl::Status ToStatus(const char* kernel, kernels::Error error) {
       absl::StrCat(kernel, ": ", kernels::ToString(error.code), " (", error.parameter, ")"));
 }
 
+// Arrays in a device's memory; after an error nothing more is placed.
+class Placement {
+ public:
+  Placement(execute::Device& device, std::vector<execute::DeviceBuffer>& buffers)
+      : device_(device), buffers_(buffers) {}
+
+  template <typename T>
+  T* Take(int64_t elements) {
+    if (!status_.ok()) return nullptr;
+    auto buffer =
+        execute::DeviceBuffer::Allocate(device_, elements * static_cast<int64_t>(sizeof(T)));
+    status_ = buffer.status();
+    if (!status_.ok()) return nullptr;
+    buffers_.push_back(*std::move(buffer));
+    return reinterpret_cast<T*>(buffers_.back().data());
+  }
+  template <typename T>
+  T* Put(const std::vector<T>& host) {
+    T* address = Take<T>(static_cast<int64_t>(host.size()));
+    const auto bytes = static_cast<int64_t>(host.size() * sizeof(T));
+    if (address == nullptr) return nullptr;
+    status_ = execute::CatchTorch([&] { device_.Copy(address, host.data(), bytes, /*stream=*/0); });
+    return address;
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  execute::Device& device_;
+  std::vector<execute::DeviceBuffer>& buffers_;
+  absl::Status status_;
+};
+
+RandomBatch::Drawn Draw(int64_t vocabulary, const std::vector<int64_t>& lengths) {
+  std::mt19937 random(7);
+  RandomBatch::Drawn drawn;
+  const auto token = [&] { return static_cast<int32_t>(random() % vocabulary); };
+  for (const int64_t length : lengths) {
+    drawn.offsets.push_back(static_cast<int64_t>(drawn.ids.size()));
+    for (int64_t t = 0; t < length; ++t) {
+      drawn.ids.push_back(token());
+      drawn.positions.push_back(static_cast<int32_t>(t));
+      if (t + 1 == length) continue;
+      drawn.trained_rows.push_back(static_cast<int64_t>(drawn.ids.size()) - 1);
+      drawn.labels.push_back(token());
+      drawn.weights.push_back(1.0f);
+    }
+  }
+  drawn.offsets.push_back(static_cast<int64_t>(drawn.ids.size()));
+  return drawn;
+}
+
+std::vector<float> Frequencies(int64_t half) {
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < half; ++i) {
+    const double share = static_cast<double>(i) / static_cast<double>(half);
+    frequencies.push_back(static_cast<float>(std::pow(kRopeBase, -share)));
+  }
+  return frequencies;
+}
+
 }  // namespace
 
 absl::StatusOr<RandomModel> RandomModel::Create(const program::Program& program,
@@ -43,9 +104,9 @@ absl::StatusOr<RandomModel> RandomModel::Create(const program::Program& program,
 }
 
 absl::StatusOr<View> RandomModel::Take(const Parameter& parameter, DType dtype) {
-  ASSIGN_OR_RETURN(execute::DeviceBuffer buffer,
-                   execute::DeviceBuffer::Allocate(
-                       *device_, parameter.elements() * program::SizeOf(dtype)));
+  ASSIGN_OR_RETURN(
+      execute::DeviceBuffer buffer,
+      execute::DeviceBuffer::Allocate(*device_, parameter.elements() * program::SizeOf(dtype)));
   buffers_.push_back(std::move(buffer));
   const int64_t rows = parameter.shape.size() == 1 ? 1 : parameter.shape[0];
   return View{buffers_.back().data(), rows, parameter.elements() / rows, dtype};
@@ -82,8 +143,8 @@ absl::Status RandomModel::AddTrained(const Parameter& parameter, execute::Parame
         [&] { device_->Zero(view_of_zeros->data, view_of_zeros->bytes(), /*stream=*/0); }));
   }
   if (master.data != view.value.data) {
-    RETURN_IF_ERROR(execute::CatchTorch(
-        [&] { FillRandom(master, parameter.shape.size() == 1, /*seed=*/1); }));
+    RETURN_IF_ERROR(
+        execute::CatchTorch([&] { FillRandom(master, parameter.shape.size() == 1, /*seed=*/1); }));
   }
   trained_.push_back({.p = master.as<float>(),
                       .g = view.gradient.as<float>(),
@@ -115,67 +176,34 @@ absl::StatusOr<RandomBatch> RandomBatch::Create(const program::Program& program,
                                                 const std::vector<int64_t>& lengths,
                                                 execute::Device& device) {
   RandomBatch result;
-  std::mt19937 random(7);
-  std::vector<int32_t> ids, positions, labels;
-  std::vector<float> weights, frequencies;
-  result.offsets_ = {0};
-  for (const int64_t length : lengths) {
-    for (int64_t t = 0; t < length; ++t) {
-      ids.push_back(static_cast<int32_t>(random() % program.config.vocabulary));
-      positions.push_back(static_cast<int32_t>(t));
-      if (t + 1 == length) continue;
-      result.trained_rows_.push_back(static_cast<int64_t>(ids.size()) - 1);
-      labels.push_back(static_cast<int32_t>(random() % program.config.vocabulary));
-      weights.push_back(1.0f);
-    }
-    result.offsets_.push_back(static_cast<int64_t>(ids.size()));
-  }
-  const int64_t half = program.config.rotary_width() / 2;
-  for (int64_t i = 0; i < half; ++i) {
-    const double share = static_cast<double>(i) / static_cast<double>(half);
-    frequencies.push_back(static_cast<float>(std::pow(kRopeBase, -share)));
-  }
-  const auto tokens = static_cast<int64_t>(ids.size());
-  const auto trained = static_cast<int64_t>(labels.size());
-  absl::Status status;
-  const auto take = [&](int64_t bytes) -> char* {
-    auto buffer = execute::DeviceBuffer::Allocate(device, bytes);
-    status.Update(buffer.status());
-    if (!buffer.ok()) return nullptr;
-    result.buffers_.push_back(*std::move(buffer));
-    return result.buffers_.back().data();
-  };
-  const auto put = [&](const auto& host) {
-    using T = typename std::decay_t<decltype(host)>::value_type;
-    const auto bytes = static_cast<int64_t>(host.size() * sizeof(T));
-    char* address = take(bytes);
-    if (status.ok() && bytes > 0) {
-      status.Update(execute::CatchTorch([&] { device.Copy(address, host.data(), bytes, 0); }));
-    }
-    return reinterpret_cast<T*>(address);
-  };
-  auto* cos = reinterpret_cast<float*>(take(tokens * half * 4));
-  auto* sin = reinterpret_cast<float*>(take(tokens * half * 4));
+  result.drawn_ = Draw(program.config.vocabulary, lengths);
+  const Drawn& drawn = result.drawn_;
+  const std::vector<float> frequencies = Frequencies(program.config.rotary_width() / 2);
+  const auto tokens = static_cast<int64_t>(drawn.ids.size());
+  const auto trained = static_cast<int64_t>(drawn.labels.size());
+  const auto half = static_cast<int64_t>(frequencies.size());
+  Placement place(device, result.buffers_);
+  auto *cos = place.Take<float>(tokens * half), *sin = place.Take<float>(tokens * half);
   result.batch_ = {.tokens = tokens,
                    .documents = static_cast<int64_t>(lengths.size()),
                    .trained = trained,
-                   .ids = put(ids),
-                   .positions = put(positions),
-                   .offsets = result.offsets_.data(),
-                   .device_offsets = put(result.offsets_),
-                   .trained_rows = put(result.trained_rows_),
-                   .host_trained_rows = result.trained_rows_.data(),
-                   .labels = put(labels),
-                   .weights = put(weights),
+                   .ids = place.Put(drawn.ids),
+                   .positions = place.Put(drawn.positions),
+                   .offsets = drawn.offsets.data(),
+                   .device_offsets = place.Put(drawn.offsets),
+                   .trained_rows = place.Put(drawn.trained_rows),
+                   .host_trained_rows = drawn.trained_rows.data(),
+                   .labels = place.Put(drawn.labels),
+                   .weights = place.Put(drawn.weights),
                    .cos = cos,
                    .sin = sin,
                    .local_cos = cos,
                    .local_sin = sin,
-                   .row_loss = reinterpret_cast<double*>(take(trained * 8)),
-                   .row_entropy = reinterpret_cast<double*>(take(trained * 8)),
-                   .row_correct = reinterpret_cast<int32_t*>(take(trained * 4))};
-  const float* on_device = put(frequencies);
-  RETURN_IF_ERROR(status);
+                   .row_loss = place.Take<double>(trained),
+                   .row_entropy = place.Take<double>(trained),
+                   .row_correct = place.Take<int32_t>(trained)};
+  const float* on_device = place.Put(frequencies);
+  RETURN_IF_ERROR(place.status());
   RETURN_IF_ERROR(ToStatus("RopeTable", kernels::RopeTable({.positions = result.batch_.positions,
                                                             .inv_freq = on_device,
                                                             .cos = cos,

@@ -45,8 +45,14 @@ class RandomBatch {
                                             execute::Device& device);
   const execute::Batch& batch() const { return batch_; }
 
+  struct Drawn {  // The host's.
+    std::vector<int32_t> ids, positions, labels;
+    std::vector<int64_t> offsets, trained_rows;
+    std::vector<float> weights;
+  };
+
  private:
-  std::vector<int64_t> offsets_, trained_rows_;  // The host's.
+  Drawn drawn_;
   std::vector<execute::DeviceBuffer> buffers_;
   execute::Batch batch_;
 };

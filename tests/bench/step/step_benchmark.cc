@@ -71,7 +71,6 @@ program::TrainingMode ModeOf(const Options& options) {
   mode.lora = options.lora > 0;
   mode.adapter.rank = options.lora;
   mode.adapter.alpha = options.lora;
-  mode.adapter.targets = {"all-linear"};
   mode.compute = options.bf16 ? program::DType::kBF16 : program::DType::kF32;
   return mode;
 }
