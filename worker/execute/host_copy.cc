@@ -34,15 +34,9 @@ View At(void* data, const View& like) { return {data, like.rows, like.width, lik
 
 }  // namespace
 
-absl::Status CopyToDevice(Device& device, const void* from, int64_t bytes, void* to) {
+absl::Status CopyMemory(Device& device, const void* from, int64_t bytes, void* to) {
   if (bytes == 0) return absl::OkStatus();
   return CatchTorch([&] { device.Copy(to, from, bytes, kStream); });
-}
-
-absl::Status CopyToHost(Device& device, const void* from, int64_t bytes, void* to) {
-  if (bytes == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(CatchTorch([&] { device.Copy(to, from, bytes, kStream); }));
-  return device.Synchronize();
 }
 
 absl::Status FillMemory(Device& device, void* to, int byte, int64_t bytes) {
@@ -55,7 +49,7 @@ absl::Status FillRows(Device& device, const View& to, OnRows make) {
   const std::unique_ptr<char[]> room = RoomFor(to);
   return ForEachPiece(to, [&](const View& part, int64_t first) {
     RETURN_IF_ERROR(CatchTorch([&] { make(At(room.get(), part), first); }));
-    return CopyToDevice(device, room.get(), part.bytes(), part.data);
+    return CopyMemory(device, room.get(), part.bytes(), part.data);
   });
 }
 
@@ -63,7 +57,7 @@ absl::Status ReadRows(Device& device, const View& from, OnRows use) {
   if (device.host_reads_memory()) return CatchTorch([&] { use(from, 0); });
   const std::unique_ptr<char[]> room = RoomFor(from);
   return ForEachPiece(from, [&](const View& part, int64_t first) {
-    RETURN_IF_ERROR(CopyToHost(device, part.data, part.bytes(), room.get()));
+    RETURN_IF_ERROR(CopyMemory(device, part.data, part.bytes(), room.get()));
     return CatchTorch([&] { use(At(room.get(), part), first); });
   });
 }

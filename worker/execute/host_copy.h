@@ -19,9 +19,9 @@ namespace snug::execute {
 // Large enough that what a copy costs beside its bytes does not count, small beside any model.
 inline constexpr int64_t kHostPieceBytes = 4 << 20;
 
-absl::Status CopyToDevice(Device& device, const void* from, int64_t bytes, void* to);
-absl::Status CopyToHost(Device& device, const void* from, int64_t bytes, void* to);
-// Every byte of it.
+// From the device's memory or the host's to either.
+absl::Status CopyMemory(Device& device, const void* from, int64_t bytes, void* to);
+// Every byte of the device's memory there.
 absl::Status FillMemory(Device& device, void* to, int byte, int64_t bytes);
 
 // What is done with rows of a view, of which `rows` are those from `first` on, where the host has

@@ -20,7 +20,8 @@ struct AttemptOptions {
   std::string job_id;
   int32_t epoch = 1;  // Of the attempt.
   std::string nonce;
-  std::string link_socket;  // Empty: no daemon to report to.
+  std::string link_socket;       // Empty: no daemon to report to.
+  std::string device = "cpu:0";  // Its name, as execute::OpenDevice takes it.
 
   std::string model_dir;
   std::string base_model_name;  // What adapter_config.json names as the base.

@@ -12,10 +12,10 @@ class DeviceTensors final : public checkpoint::TensorMemory {
   explicit DeviceTensors(execute::Device& device) : device_(device) {}
 
   absl::Status Read(const void* from, int64_t bytes, void* to) const override {
-    return execute::CopyToHost(device_, from, bytes, to);
+    return execute::CopyMemory(device_, from, bytes, to);
   }
   absl::Status Write(const void* from, int64_t bytes, void* to) const override {
-    return execute::CopyToDevice(device_, from, bytes, to);
+    return execute::CopyMemory(device_, from, bytes, to);
   }
   // What a tensor there says of its memory: null where the host reads it by itself.
   const checkpoint::TensorMemory* memory() const {

@@ -39,7 +39,7 @@ absl::Status Generator::Run(std::span<const int32_t> ids, int64_t past) {
   batch.next_logits = reinterpret_cast<float*>(arena_.data() + layout_.logits);
   RETURN_IF_ERROR(executor_.Run(layout_.tape, arena_, batch, {.dropout = false}).status());
   if (copied_.empty()) return absl::OkStatus();
-  return execute::CopyToHost(arena_.device(), batch.next_logits,
+  return execute::CopyMemory(arena_.device(), batch.next_logits,
                              static_cast<int64_t>(logits_.size_bytes()), copied_.data());
 }
 

@@ -54,11 +54,11 @@ class HostColumns {
     if (device_.host_reads_memory()) return absl::OkStatus();
     copy_.resize(static_cast<size_t>(all_.rows * count_));
     if (count_ == all_.width)
-      return execute::CopyToHost(device_, all_.data, all_.bytes(), copy_.data());
+      return execute::CopyMemory(device_, all_.data, all_.bytes(), copy_.data());
     for (int64_t row = 0; row < all_.rows; ++row) {
       const float* from = all_.as<float>() + row * all_.width + first_;
       RETURN_IF_ERROR(
-          execute::CopyToHost(device_, from, count_ * kF32Bytes, copy_.data() + row * count_));
+          execute::CopyMemory(device_, from, count_ * kF32Bytes, copy_.data() + row * count_));
     }
     return absl::OkStatus();
   }

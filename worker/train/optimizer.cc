@@ -68,7 +68,7 @@ absl::StatusOr<double> Optimizer::GradientNorm() const {
                                          .sum_squares = sum,
                                          .workspace = workspace},
                                         device_->stream(0))));
-  if (!on_host) RETURN_IF_ERROR(execute::CopyToHost(*device_, sum, sizeof(double), &sum_squares));
+  if (!on_host) RETURN_IF_ERROR(execute::CopyMemory(*device_, sum, sizeof(double), &sum_squares));
   return std::sqrt(sum_squares);
 }
 

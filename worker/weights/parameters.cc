@@ -265,7 +265,7 @@ absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
   }
   ASSIGN_OR_RETURN(const char* bytes, Mapped(entry));
   if (SameType(entry.dtype, to.dtype)) {
-    RETURN_IF_ERROR(execute::CopyToDevice(*device_, bytes, to.bytes(), to.data));
+    RETURN_IF_ERROR(execute::CopyMemory(*device_, bytes, to.bytes(), to.data));
   } else {
     const int64_t row_bytes = to.width * static_cast<int64_t>(at::elementSize(*type));
     RETURN_IF_ERROR(execute::FillRows(*device_, to, [&](const View& rows, int64_t first) {
