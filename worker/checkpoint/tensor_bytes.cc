@@ -15,7 +15,7 @@ absl::Status ForEachPiece(const TensorBytes& tensor,
       static_cast<size_t>(std::min(tensor.bytes, kTensorPieceBytes)));
   for (int64_t done = 0; done < tensor.bytes;) {
     const int64_t count = std::min(tensor.bytes - done, kTensorPieceBytes);
-    RETURN_IF_ERROR(tensor.memory->Read(from + done, count, piece.get()));
+    RETURN_IF_ERROR(tensor.memory->Copy(from + done, count, piece.get()));
     RETURN_IF_ERROR(use({piece.get(), static_cast<size_t>(count)}));
     done += count;
   }
@@ -27,7 +27,7 @@ absl::Status FillTensor(const OpenFile& file, int64_t begin, const TensorBytes& 
   char* to = static_cast<char*>(tensor.data);
   return file.ForEachPiece(begin, tensor.bytes, [&](std::string_view piece) {
     const auto count = static_cast<int64_t>(piece.size());
-    const absl::Status written = tensor.memory->Write(piece.data(), count, to);
+    const absl::Status written = tensor.memory->Copy(piece.data(), count, to);
     to += count;
     return written;
   });

@@ -15,13 +15,12 @@
 
 namespace snug::checkpoint {
 
-// Memory that the host cannot read by itself. What the host has of a call is its own again when the
-// call returns.
+// Memory that the host cannot read by itself.
 class TensorMemory {
  public:
   virtual ~TensorMemory() = default;
-  virtual absl::Status Read(const void* from, int64_t bytes, void* to) const = 0;
-  virtual absl::Status Write(const void* from, int64_t bytes, void* to) const = 0;
+  // From it to the host's memory or the other way, done when the call returns.
+  virtual absl::Status Copy(const void* from, int64_t bytes, void* to) const = 0;
 };
 
 // Owned by the caller, as its memory is.

@@ -11,10 +11,7 @@ class DeviceTensors final : public checkpoint::TensorMemory {
  public:
   explicit DeviceTensors(execute::Device& device) : device_(device) {}
 
-  absl::Status Read(const void* from, int64_t bytes, void* to) const override {
-    return execute::CopyMemory(device_, from, bytes, to);
-  }
-  absl::Status Write(const void* from, int64_t bytes, void* to) const override {
+  absl::Status Copy(const void* from, int64_t bytes, void* to) const override {
     return execute::CopyMemory(device_, from, bytes, to);
   }
   // What a tensor there says of its memory: null where the host reads it by itself.
