@@ -18,6 +18,7 @@ using execute::TestDevice;
 using program::DType;
 using program::Program;
 using train::ToyModel;
+using train::WriteModel;
 
 // The embedding is larger than a piece, whatever its number type.
 ToyModel LargeModel() { return {.sizes = {1, 64, 4, 2, 96, 40'000}}; }
