@@ -1,5 +1,6 @@
 #include "worker/train/generator.h"
 
+#include <cmath>
 #include <utility>
 
 #include "proto/snug/status_macros.h"
@@ -7,11 +8,25 @@
 #include "worker/train/sampling.h"
 
 namespace snug::train {
+namespace {
+
+// Gemma 2's; 0: none.
+void Softcap(double cap, std::span<float> logits) {
+  if (cap == 0.0) return;
+  const auto softcap = static_cast<float>(cap);
+  for (float& x : logits) x = softcap * std::tanh(x / softcap);
+}
+
+}  // namespace
 
 Generator::Generator(const program::Program& program, const program::GenerationLayout& layout,
                      execute::Executor& executor, execute::ArenaMemory& arena,
                      BatchBuffers& buffers)
-    : layout_(layout), executor_(executor), arena_(arena), buffers_(buffers) {
+    : layout_(layout),
+      softcap_(program.config.logit_softcap),
+      executor_(executor),
+      arena_(arena),
+      buffers_(buffers) {
   const auto at = [&](int64_t offset) -> void* {
     return offset < 0 ? nullptr : arena.data() + offset;
   };
@@ -49,6 +64,7 @@ absl::StatusOr<std::vector<int32_t>> Generator::Answer(const Question& question)
   int64_t past = 0;
   while (static_cast<int64_t>(answer.size()) < question.options.max_new_tokens) {
     RETURN_IF_ERROR(Run(next, past));
+    Softcap(softcap_, logits_);
     past += static_cast<int64_t>(next.size());
     const auto drawn = static_cast<int64_t>(answer.size());
     const int32_t token = PickToken(logits_, order_, question.options, question.uniform(drawn));

@@ -39,6 +39,7 @@ class Generator {
   absl::Status Run(std::span<const int32_t> ids, int64_t past);
 
   const program::GenerationLayout& layout_;
+  const double softcap_;
   execute::Executor& executor_;
   execute::ArenaMemory& arena_;
   BatchBuffers& buffers_;
