@@ -1,7 +1,7 @@
 // snug-worker ASSIGNMENT: runs one attempt. Exit codes: 0 succeeded, 3 stopped on command, 4 failed
-// (result.json has the error, or could itself not be written), 2 usage, or no such device here.
-// snug-worker --measure-context: prints what the process itself takes, and how it multiplies
-// fastest, as one line of JSON.
+// (result.json has the error, or could itself not be written), 2 usage. snug-worker
+// --measure-context: prints what the process itself takes, and how it multiplies fastest, as one
+// line of JSON.
 #include <signal.h>
 
 #include <atomic>
@@ -9,7 +9,6 @@
 #include <iostream>
 
 #include "worker/execute/cpu_isa.h"
-#include "worker/execute/device.h"
 #include "worker/execute/gemm.h"
 #include "worker/link/assignment.h"
 #include "worker/link/worker_link.h"
@@ -43,16 +42,12 @@ int Run(const std::string& assignment) {
     std::cerr << "snug-worker: " << attempt.status() << std::endl;
     return 2;
   }
-  const auto device = execute::OpenDevice(attempt->device, attempt->threads);
-  if (!device.ok()) {
-    std::cerr << "snug-worker: " << device.status() << std::endl;
-    return 2;
-  }
+  execute::CpuDevice device(attempt->threads);
   if (const auto products = execute::ParseGemmChoice(attempt->products); products.ok()) {
     execute::UseGemmChoice(*products);  // Else the default: of an older or no measurement.
   }
   const auto node = link::WorkerLink::Dial(*attempt);
-  const train::AttemptResult result = train::RunAttempt(*attempt, **device, *node, stop_requested);
+  const train::AttemptResult result = train::RunAttempt(*attempt, device, *node, stop_requested);
   if (!result.message.empty()) std::cerr << "snug-worker: " << result.message << std::endl;
   const absl::Status written = link::WriteResult(attempt->attempt_dir, result);
   if (!written.ok()) std::cerr << "snug-worker: " << written << std::endl;

@@ -20,8 +20,7 @@ struct AttemptOptions {
   std::string job_id;
   int32_t epoch = 1;  // Of the attempt.
   std::string nonce;
-  std::string link_socket;       // Empty: no daemon to report to.
-  std::string device = "cpu:0";  // Its name, as execute::OpenDevice takes it.
+  std::string link_socket;  // Empty: no daemon to report to.
 
   std::string model_dir;
   std::string base_model_name;  // What adapter_config.json names as the base.
@@ -33,6 +32,7 @@ struct AttemptOptions {
 
   program::Plan plan;
   program::TapeKey key;  // Of the worst training batch: what the plan was replayed at.
+  std::string device = "cpu:0";  // Of GPUs the process sees this one alone.
   int threads = 1;
   std::string products;  // execute::GemmChoiceText as the node measured it; empty: the default.
   int64_t context_bytes = 0;
