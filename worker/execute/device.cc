@@ -12,9 +12,9 @@
 
 namespace snug::execute {
 
-CpuDevice::CpuDevice(int threads) : threads_(threads), allocator_(CpuAllocator()) {
-  at::set_num_threads(threads);
-}
+CpuDevice::CpuDevice(int threads) : allocator_(CpuAllocator()) { at::set_num_threads(threads); }
+
+program::Machine CpuDevice::machine() const { return {.threads = at::get_num_threads()}; }
 
 void CpuDevice::Copy(void* to, const void* from, int64_t bytes, int /*stream*/) {
   std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -45,7 +45,8 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(Device& device, int64_t byte
   if (bytes == 0) return buffer;
   const absl::Status taken = CatchTorch([&] {
     TrackingAllocator& allocator = device.allocator();
-    buffer.memory_ = {static_cast<char*>(allocator.Take(bytes).address), Return{&allocator}};
+    buffer.memory_ = {static_cast<char*>(allocator.Take(bytes).address),
+                      ReturnToAllocator{&allocator}};
   });
   if (!taken.ok()) return taken;
   return buffer;

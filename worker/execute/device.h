@@ -37,13 +37,16 @@ class Device {
   virtual kernels::Stream stream(int number) = 0;
 
   // Throw std::runtime_error where the device refuses. Copy: between the device's memory and
-  // itself or the host's, whichever addresses they are; the host's may be reused at once.
+  // itself or the host's, whichever addresses they are; one that reads or writes the host's is done
+  // when it returns.
   virtual void Copy(void* to, const void* from, int64_t bytes, int stream) = 0;
   virtual void Fill(void* to, int byte, int64_t bytes, int stream) = 0;
   // An event recorded on one stream can be waited for on another.
   virtual void Record(int event, int stream) = 0;
   virtual void Wait(int event, int stream) = 0;
   virtual void Multiply(const GemmCall& call, int stream) = 0;
+  // Whether Multiply takes a c of bf16, and rounds each sum once.
+  virtual bool rounds_products() const = 0;
   // Until everything on all streams is done; what went wrong there, if anything did.
   virtual absl::Status Synchronize() = 0;
 
@@ -57,7 +60,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(int threads);
 
   const std::string& name() const override { return name_; }
-  program::Machine machine() const override { return {.threads = threads_}; }
+  program::Machine machine() const override;
   TrackingAllocator& allocator() override { return allocator_; }
   const OpFunctionTable& ops() const override { return OpFunctionsOfKernels(); }
   bool host_reads_memory() const override { return true; }
@@ -67,11 +70,11 @@ class CpuDevice final : public Device {
   void Record(int /*event*/, int /*stream*/) override {}
   void Wait(int /*event*/, int /*stream*/) override {}
   void Multiply(const GemmCall& call, int /*stream*/) override { Gemm(call); }
+  bool rounds_products() const override { return false; }
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
  private:
   std::string name_ = "cpu:0";
-  int threads_;
   TrackingAllocator& allocator_;
 };
 
@@ -82,6 +85,14 @@ absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const std::string& name, int 
 // Of gpu:INDEX; gpu/ defines it. Null in a worker without GPUs.
 [[gnu::weak]] absl::StatusOr<std::unique_ptr<Device>> OpenGpu(const std::string& name, int index,
                                                               int threads);
+
+// How a DeviceBuffer's memory goes back.
+struct ReturnToAllocator {
+  TrackingAllocator* allocator = nullptr;
+  void operator()(char* address) const {
+    allocator->GiveBack({address, TrackingAllocator::Origin::kOutside});
+  }
+};
 
 // One piece of a device's memory, for as long as the object lives. Counted by its allocator.
 class DeviceBuffer {
@@ -94,13 +105,7 @@ class DeviceBuffer {
   int64_t bytes() const { return bytes_; }
 
  private:
-  struct Return {
-    TrackingAllocator* allocator = nullptr;
-    void operator()(char* address) const {
-      allocator->GiveBack({address, TrackingAllocator::Origin::kOutside});
-    }
-  };
-  std::unique_ptr<char, Return> memory_;
+  std::unique_ptr<char, ReturnToAllocator> memory_;
   int64_t bytes_ = 0;
 };
 

@@ -72,7 +72,8 @@ struct Batch {
   double* row_entropy = nullptr;      // (M) of the model's distribution, in nats.
   int32_t* row_correct = nullptr;     // (M) 1: the label is the likeliest by the model.
   const KvCache* kv_cache = nullptr;  // Forward alone; null: keys are the batch's own.
-  // (V) where forward's head puts the last row's logits; then there is no loss.
+  // (V) where forward's head puts the last row's logits, before any softcap; then there is no
+  // loss.
   float* next_logits = nullptr;
 };
 

@@ -12,14 +12,17 @@
 namespace snug::program {
 
 int64_t BatchBytes(const Program& program, const TapeKey& key) {
-  constexpr int64_t kId = 4, kWeight = 4, kPosition = 4, kOffset = 8, kAngle = 4;
-  const int64_t angles = key.tokens * (program.config.rotary_width() / 2) * kAngle;
+  constexpr int64_t k32 = 4, k64 = 8;
+  const int64_t frequencies = program.config.rotary_width() / 2;
+  const int64_t table = Aligned(frequencies * k32) +                  // frequencies
+                        2 * Aligned(key.tokens * frequencies * k32);  // cos, sin
   const int64_t tables = program.config.local_rope_theta > 0.0 ? 2 : 1;
-  return Aligned(key.tokens * kId) +        // input ids
-         Aligned(key.tokens * kId) +        // labels
-         Aligned(key.tokens * kWeight) +    // loss weights
-         Aligned(key.tokens * kPosition) +  // positions within the document
-         Aligned((key.documents + 1) * kOffset) + tables * 2 * Aligned(angles);  // cos, sin
+  return 2 * Aligned(key.tokens * k32) +  // ids, positions within the document
+         Aligned(key.tokens * k64) +      // trained rows,
+         2 * Aligned(key.tokens * k32) +  // their labels and loss weights,
+         2 * Aligned(key.tokens * k64) +  // what is found of them: loss, entropy
+         Aligned(key.tokens * k32) +      // and whether the label is the likeliest
+         Aligned((key.documents + 1) * k64) + tables * table;
 }
 
 Components StaticComponents(const Program& program, const TapeKey& key, int64_t context_bytes) {

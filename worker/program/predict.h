@@ -18,7 +18,7 @@ struct Components {
   int64_t adapter = 0;
   int64_t gradients = 0;  // fp32, one per trained element.
   int64_t optimizer = 0;  // AdamW: two fp32 per trained element; three with a master of bf16.
-  int64_t inputs = 0;     // BatchBytes: ids, labels, weights, positions, rotation tables.
+  int64_t inputs = 0;     // BatchBytes: tokens, what is trained of them, rotation tables.
   int64_t arena = 0;      // Largest of the phases: step on the worst batch, evaluation, samples.
   int64_t total() const {
     return context + weights + adapter + gradients + optimizer + inputs + arena;

@@ -1,11 +1,22 @@
 #include "worker/train/generator.h"
 
+#include <cmath>
 #include <utility>
 
 #include "proto/snug/status_macros.h"
 #include "worker/train/sampling.h"
 
 namespace snug::train {
+namespace {
+
+// Gemma 2's; 0: none.
+void Softcap(double cap, std::span<float> logits) {
+  if (cap == 0.0) return;
+  const auto softcap = static_cast<float>(cap);
+  for (float& x : logits) x = softcap * std::tanh(x / softcap);
+}
+
+}  // namespace
 
 Generator::Generator(const program::Program& program, const program::GenerationLayout& layout,
                      execute::Executor& executor, execute::ArenaMemory& arena,
@@ -40,6 +51,7 @@ absl::StatusOr<std::vector<int32_t>> Generator::Answer(const Question& question)
   int64_t past = 0;
   while (static_cast<int64_t>(answer.size()) < question.options.max_new_tokens) {
     RETURN_IF_ERROR(Run(next, past));
+    Softcap(program_.config.logit_softcap, logits);
     past += static_cast<int64_t>(next.size());
     const auto drawn = static_cast<int64_t>(answer.size());
     const int32_t token = PickToken(logits, order, question.options, question.uniform(drawn));
