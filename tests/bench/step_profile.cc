@@ -117,11 +117,11 @@ nlohmann::json Report(const train::Trainer& trainer, const Profile& profile) {
 
 absl::Status Run(const std::string& assignment, int steps) {
   ASSIGN_OR_RETURN(const train::AttemptOptions attempt, link::ReadAssignment(assignment));
-  execute::CpuDevice device(attempt.threads);
+  ASSIGN_OR_RETURN(const auto device, execute::OpenDevice(attempt.device, attempt.threads));
   if (const auto choice = execute::ParseGemmChoice(attempt.products); choice.ok()) {
     execute::UseGemmChoice(*choice);
   }
-  ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(attempt, device));
+  ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(attempt, *device));
   ASSIGN_OR_RETURN(const Profile profile, RunSteps(*trainer, steps));
   std::cout << Report(*trainer, profile).dump() << std::endl;
   return absl::OkStatus();

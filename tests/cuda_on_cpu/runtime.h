@@ -1,5 +1,6 @@
 // Emulated CUDA: the functions of the runtime that kernels/ and its tests call. A launch is done
-// when it returns, so that streams have nothing to wait for.
+// when it returns, so that streams have nothing to wait for; where launches are queued
+// (SetLaunchQueue), whoever does that answers for its streams.
 #ifndef TESTS_CUDA_ON_CPU_RUNTIME_H_
 #define TESTS_CUDA_ON_CPU_RUNTIME_H_
 
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 #include "tests/cuda_on_cpu/emulator.h"
 #include "tests/cuda_on_cpu/language.h"
@@ -53,11 +55,12 @@ struct SnugCall {
 template <typename... Parameters, typename... Arguments>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                       void (*kernel)(Parameters...), Arguments&&... arguments) {
+  static_assert((std::is_trivially_copyable_v<Parameters> && ...), "a queue copies its bytes");
   if (config->dynamicSmemBytes != 0) return cudaErrorInvalidValue;
   const SnugCall<Parameters...> call{kernel, {arguments...}};
   const auto index = [](dim3 d) { return snug::cuda_on_cpu::Index3{d.x, d.y, d.z}; };
-  return snug::cuda_on_cpu::RunGrid(index(config->gridDim), index(config->blockDim),
-                                    &SnugCall<Parameters...>::Run, &call, sizeof(call))
+  return snug::cuda_on_cpu::Launch({config->stream, index(config->gridDim), index(config->blockDim),
+                                    &SnugCall<Parameters...>::Run, &call, sizeof(call)})
              ? cudaSuccess
              : cudaErrorLaunchFailure;
 }

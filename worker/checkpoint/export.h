@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/tensor_bytes.h"
 #include "worker/program/program.h"
 
 namespace snug::checkpoint {

@@ -98,7 +98,9 @@ absl::StatusOr<SafetensorsLayout> LayOutShapes(const std::vector<TensorBytes>& t
 absl::StatusOr<FileDigest> WriteSafetensors(const SafetensorsLayout& layout, NewFile file) {
   RETURN_IF_ERROR(file.Append(layout.header.data(), static_cast<int64_t>(layout.header.size())));
   for (const TensorBytes* tensor : layout.tensors) {
-    RETURN_IF_ERROR(file.Append(tensor->data, tensor->bytes));
+    RETURN_IF_ERROR(ForEachPiece(*tensor, [&file](std::string_view piece) {
+      return file.Append(piece.data(), static_cast<int64_t>(piece.size()));
+    }));
   }
   return file.Finish();
 }

@@ -25,7 +25,8 @@ int64_t BatchBytes(const Program& program, const TapeKey& key) {
          Aligned((key.documents + 1) * k64) + tables * table;
 }
 
-Components StaticComponents(const Program& program, const TapeKey& key, int64_t context_bytes) {
+Components StaticComponents(const Program& program, const TapeKey& key, const Machine& machine,
+                            int64_t context_bytes) {
   constexpr int64_t kF32 = 4;
   Components bytes;
   bytes.context = context_bytes;
@@ -36,6 +37,7 @@ Components StaticComponents(const Program& program, const TapeKey& key, int64_t 
     bytes.gradients += Aligned(parameter.elements() * kF32);
     bytes.optimizer += (HasMaster(parameter) ? 3 : 2) * Aligned(parameter.elements() * kF32);
   }
+  if (!machine.cpu) bytes.optimizer += kNormBytes;
   bytes.inputs = BatchBytes(program, key);
   return bytes;
 }
@@ -64,7 +66,8 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const Program& pr
   const TapeKey inputs = Larger(Larger(options.lower.key, evaluation.key), options.generation_key);
   Prediction prediction;
   prediction.plan = plan;
-  prediction.bytes = StaticComponents(program, inputs, options.context_bytes);
+  prediction.bytes =
+      StaticComponents(program, inputs, options.lower.machine, options.context_bytes);
   prediction.bytes.arena = std::max(step.arena_bytes, forward.arena_bytes);
   if (options.generation_key.tokens > 0) {
     LowerOptions generation = options.lower;

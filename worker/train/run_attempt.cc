@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -84,7 +83,7 @@ class Run {
     ASSIGN_OR_RETURN(checkpoint::RunState state,
                      checkpoint::Restore(folder, WeightsOf(*trainer_, Digits::kExact),
                                          OptimizerStateOf(*trainer_)));
-    trainer_->parameters().RoundMasters();
+    RETURN_IF_ERROR(trainer_->parameters().RoundMasters());
     return state;
   }
 
@@ -378,17 +377,14 @@ class Run {
     return checkpoint::RemoveFolder(Output() + ".tmp/merged");
   }
 
-  // In the arena, which nobody uses now. The merged model is then evaluated in place of the
-  // trainer, which takes less than that did.
+  // The merged model is then evaluated in place of the trainer, which takes less than that did.
   absl::Status Merge() {
     const std::string folder = Output() + ".tmp/merged";
-    const execute::ArenaMemory& arena = trainer_->arena();
     RETURN_IF_ERROR(ExportMerged(folder, {.model_dir = attempt_.model_dir,
                                           .data_dir = attempt_.train_data,
                                           .program = &trainer_->program(),
                                           .parameters = &trainer_->parameters(),
-                                          .memory = arena.data(),
-                                          .memory_bytes = arena.bytes()}));
+                                          .arena = &trainer_->arena()}));
     const int64_t step = trainer_->global_step(), tokens = trainer_->num_tokens();
     const DataCursor cursor = trainer_->cursor();
     peak_before_merge_ = trainer_->memory().peak_bytes;
@@ -431,10 +427,6 @@ class Run {
 
   // The trained parameters, forgotten and read again from the files that the user will get.
   absl::Status ReadBack() {
-    constexpr int kNan = 0xFF;  // Of every byte: NaN in fp32 and in bf16.
-    for (const TensorBytes& tensor : WeightsOf(*trainer_, Digits::kComputed)) {
-      std::memset(tensor.data, kNan, static_cast<size_t>(tensor.bytes));
-    }
     const std::string folder = Output() + ".tmp";
     ASSIGN_OR_RETURN(const program::TensorIndex index,
                      attempt_.mode.lora

@@ -43,8 +43,7 @@ absl::Status CheckFinite(double value, const std::string& what, const Dataset& d
 
 // Who tokenised the rows and who makes the matrices grow must mean the same by the tokens' ids.
 absl::Status CheckAddedTokens(const program::ModelConfig& config, const Dataset& dataset) {
-  if (!config.adds_tokens() || dataset.first_added() == config.first_added)
-    return absl::OkStatus();
+  if (!config.adds_tokens() || dataset.first_added() == config.first_added) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("added_tokens: their ids begin at ", dataset.first_added(),
                    " in the prepared dataset, and at ", config.first_added, " in the model"));
@@ -108,7 +107,7 @@ absl::Status Trainer::LoadWeights() {
 
 absl::Status Trainer::Lower() {
   program::LowerOptions options{
-      .key = attempt_.key, .machine = {.threads = attempt_.threads}, .training = true};
+      .key = attempt_.key, .machine = device_.machine(), .training = true};
   ASSIGN_OR_RETURN(step_tape_, program::Lower(program_, attempt_.plan, options));
   options.training = false;
   options.key = evaluation_key_;
@@ -196,7 +195,7 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
     for (int64_t row : rows) result.tokens += dataset_->row_tokens()[static_cast<size_t>(row)];
     result.samples += static_cast<int64_t>(rows.size());
   }
-  parameters_->ZeroGradients(device_);
+  RETURN_IF_ERROR(parameters_->ZeroGradients());
   ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result),
                    RunMicroBatches(step_tape_, *dataset_, result.micro_batches));
   ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());

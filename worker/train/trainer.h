@@ -1,6 +1,11 @@
 // Trains: batches through the tape, gradients into the optimizer. Owns all memory of an attempt, in
 // the components of program::Components and nothing beside them. Knows no files but the model and
 // the data, no daemon, no clock.
+//
+// On a device whose memory the host does not read these components are the device's bytes. What the
+// host holds then beside the process and the mapped data: the batch's arrays (BatchBuffers), a
+// vocabulary of logits and their order while prompts are answered, 4 MiB pieces of tensors that are
+// loaded, saved or restored, and while a model is merged what merged_export.h says.
 #ifndef WORKER_TRAIN_TRAINER_H_
 #define WORKER_TRAIN_TRAINER_H_
 
@@ -21,6 +26,7 @@
 #include "worker/train/batch_buffers.h"
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
+#include "worker/train/device_tensors.h"
 #include "worker/train/optimizer.h"
 #include "worker/train/prompts.h"
 #include "worker/train/samples_log.h"
@@ -80,6 +86,8 @@ class Trainer {
   double epochs_done() const { return walk_->epochs_done(); }
   bool has_evaluation_set() const { return evaluation_.has_value(); }
   Memory memory() const;
+  // Where its tensors lie, for checkpoints: null where the host reads them by itself.
+  const checkpoint::TensorMemory* tensor_memory() const { return tensors_.memory(); }
 
   const program::Program& program() const { return program_; }
   weights::Parameters& parameters() { return *parameters_; }
@@ -92,7 +100,7 @@ class Trainer {
 
  private:
   Trainer(const AttemptOptions& attempt, execute::Device& device)
-      : attempt_(attempt), device_(device) {}
+      : attempt_(attempt), device_(device), tensors_(device) {}
 
   absl::Status LoadData();
   absl::Status LoadWeights();
@@ -103,6 +111,7 @@ class Trainer {
 
   const AttemptOptions attempt_;
   execute::Device& device_;
+  const DeviceTensors tensors_;
   program::Program program_;
   std::optional<Dataset> dataset_, evaluation_;
   std::unique_ptr<BatchWalk> walk_;

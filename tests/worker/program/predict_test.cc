@@ -21,7 +21,7 @@ TEST(PredictTest, StaticBytesOfFullTrainingAreSixteenPerParameter) {
   const Program program = *BuildProgram(Small(), FullMode());
   int64_t elements = 0;
   for (const Parameter& parameter : program.parameters) elements += parameter.elements();
-  const Components bytes = StaticComponents(program, {8, 1, 8}, 100);
+  const Components bytes = StaticComponents(program, {8, 1, 8}, {}, 100);
   EXPECT_EQ(bytes.weights, 4 * elements);
   EXPECT_EQ(bytes.gradients, 4 * elements);
   EXPECT_EQ(bytes.optimizer, 8 * elements);
@@ -34,7 +34,7 @@ TEST(PredictTest, StaticBytesOfFullTrainingInBf16AreEighteenPerParameter) {
   const Program program = *BuildProgram(Small(), FullMode(DType::kBF16));
   int64_t elements = 0;
   for (const Parameter& parameter : program.parameters) elements += parameter.elements();
-  const Components bytes = StaticComponents(program, {8, 1, 8}, 0);
+  const Components bytes = StaticComponents(program, {8, 1, 8}, {}, 0);
   EXPECT_EQ(bytes.weights, 2 * elements);
   EXPECT_EQ(bytes.gradients, 4 * elements);
   EXPECT_EQ(bytes.optimizer, 12 * elements);
@@ -46,7 +46,7 @@ TEST(PredictTest, AFrozenBaseHasNeitherGradientNorOptimizer) {
   int64_t base = 0, adapter = 0;
   for (const Parameter& parameter : program.parameters)
     (parameter.adapter ? adapter : base) += parameter.elements();
-  const Components bytes = StaticComponents(program, {8, 1, 8}, 0);
+  const Components bytes = StaticComponents(program, {8, 1, 8}, {}, 0);
   EXPECT_EQ(bytes.weights, 2 * base);
   EXPECT_EQ(bytes.adapter, 4 * adapter);
   EXPECT_EQ(bytes.gradients + bytes.optimizer, 12 * adapter);
