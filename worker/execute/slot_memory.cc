@@ -20,6 +20,7 @@ constexpr int kPoisonByte = 0xFF;  // 0xFFFFFFFF and 0xFFFF are NaN in fp32 and 
 
 absl::StatusOr<ArenaMemory> ArenaMemory::Allocate(Device& device, int64_t bytes) {
   ArenaMemory memory;
+  memory.poisons_ = kPoison && device.host_reads_memory();
   ASSIGN_OR_RETURN(memory.buffer_, DeviceBuffer::Allocate(device, bytes));
   return memory;
 }
@@ -35,7 +36,7 @@ absl::Status ArenaMemory::Born(const program::Tape& tape, int32_t slot) {
 }
 
 absl::Status ArenaMemory::Died(const program::Tape& tape, int32_t slot) {
-  if (kPoison) {
+  if (poisons_) {
     std::memset(At(tape, slot), kPoisonByte,
                 static_cast<size_t>(tape.slots[static_cast<size_t>(slot)].bytes));
   }

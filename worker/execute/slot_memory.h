@@ -22,7 +22,8 @@ class SlotMemory {
   virtual char* At(const program::Tape& tape, int32_t slot) = 0;
 };
 
-// Every slot at its offset. Debug builds poison what has died, so that a late reader reads NaN.
+// Every slot at its offset. Debug builds poison what has died, so that a late reader reads NaN,
+// where the host may write there.
 class ArenaMemory final : public SlotMemory {
  public:
   static absl::StatusOr<ArenaMemory> Allocate(Device& device, int64_t bytes);
@@ -36,6 +37,7 @@ class ArenaMemory final : public SlotMemory {
 
  private:
   DeviceBuffer buffer_;
+  bool poisons_ = false;
 };
 
 }  // namespace snug::execute
