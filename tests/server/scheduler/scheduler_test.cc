@@ -78,8 +78,9 @@ class SchedulerTest : public testing::Test {
     SchedulerSettings settings{.launcher = {.shim = bin + "/snug-shim",
                                             .worker = std::getenv("SNUG_FAKE_WORKER"),
                                             .state_dir = dir_ + "/state"},
-                               .devices = {{.name = "cpu:0", .capacity_bytes = 1 << 30}},
-                               .context_bytes = 8 << 20,
+                               .devices = {{.name = "cpu:0",
+                                            .capacity_bytes = 1 << 30,
+                                            .context_bytes = 8 << 20}},
                                .limits = limits};
     scheduler_ =
         Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();
