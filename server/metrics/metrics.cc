@@ -286,13 +286,14 @@ void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<
     series.peak->Set(static_cast<double>(peak));
     if (device.uuid().empty()) continue;
     const Labels labels = {{"device", SanitizeLabel(device.name())}};
-    const bool answers = device.has_measured_bytes();
-    const auto if_known = [answers](int64_t bytes) {
-      return answers ? std::optional(bytes) : std::nullopt;
+    const auto if_known = [](bool known, int64_t bytes) {
+      return known ? std::optional(bytes) : std::nullopt;
     };
+    const bool answers = device.has_others_bytes();
     SetOrRemove(families_->up, labels, answers ? 1 : 0, series.up);
-    SetOrRemove(families_->used, labels, if_known(device.measured_bytes()), series.used);
-    SetOrRemove(families_->unattributed, labels, if_known(device.others_bytes()),
+    SetOrRemove(families_->used, labels,
+                if_known(device.has_measured_bytes(), device.measured_bytes()), series.used);
+    SetOrRemove(families_->unattributed, labels, if_known(answers, device.others_bytes()),
                 series.unattributed);
   }
 }

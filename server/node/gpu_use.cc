@@ -16,10 +16,12 @@ int64_t GpuUse::ours() const {
 
 GpuUse Attribute(const GpuMemory& memory, const std::string& state_dir) {
   GpuUse use;
-  for (const GpuProcess& process : memory.processes) {
+  use.complete = memory.processes.has_value();
+  for (const GpuProcess& process : memory.processes.value_or(std::vector<GpuProcess>())) {
     const std::string attempt = AttemptOf(process.pid);
-    if (process.bytes && absl::StartsWith(attempt, state_dir + "/"))
-      use.attempt_bytes[attempt] += *process.bytes;
+    if (!absl::StartsWith(attempt, state_dir + "/")) continue;
+    use.complete &= process.bytes.has_value();
+    if (process.bytes) use.attempt_bytes[attempt] += *process.bytes;
   }
   // A process may have grown between the two answers of the driver.
   use.others_bytes = std::max<int64_t>(0, memory.total_bytes - memory.free_bytes - use.ours());

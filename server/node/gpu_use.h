@@ -13,7 +13,8 @@ namespace snug::server {
 
 struct GpuUse {
   std::map<std::string, int64_t> attempt_bytes;  // Of this daemon, by attempt dir.
-  int64_t others_bytes = 0;                      // All else that is not free.
+  bool complete = true;      // Whether that is all of ours: false where the driver does not say it.
+  int64_t others_bytes = 0;  // All else that is not free.
 
   int64_t ours() const;
 };

@@ -14,6 +14,8 @@ namespace snug::server {
 namespace {
 
 constexpr int kSuccess = 0;
+constexpr int kNotSupported = 3;                     // NVML_ERROR_NOT_SUPPORTED
+constexpr int kNoPermission = 4;                     // NVML_ERROR_NO_PERMISSION
 constexpr int kInsufficientSize = 7;                 // NVML_ERROR_INSUFFICIENT_SIZE
 constexpr unsigned long long kNotAvailable = ~0ULL;  // NVML_VALUE_NOT_AVAILABLE
 // Of names and ids; NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE are 96.
@@ -158,7 +160,8 @@ absl::StatusOr<GpuMemory> GpuDriver::ReadMemory(int index) const {
   return memory;
 }
 
-absl::StatusOr<std::vector<GpuProcess>> GpuDriver::ReadProcesses(void* handle) const {
+absl::StatusOr<std::optional<std::vector<GpuProcess>>> GpuDriver::ReadProcesses(
+    void* handle) const {
   std::vector<ProcessV2> raw(kFirstProcesses);
   auto count = static_cast<unsigned>(raw.size());
   int code = functions_->processes(handle, &count, raw.data());
@@ -167,6 +170,7 @@ absl::StatusOr<std::vector<GpuProcess>> GpuDriver::ReadProcesses(void* handle) c
     count = static_cast<unsigned>(raw.size());
     code = functions_->processes(handle, &count, raw.data());
   }
+  if (code == kNotSupported || code == kNoPermission) return std::nullopt;
   if (code != kSuccess) return Error("nvmlDeviceGetComputeRunningProcesses_v3", code);
   std::vector<GpuProcess> processes;
   for (unsigned i = 0; i < count && i < raw.size(); ++i) {

@@ -28,7 +28,8 @@ struct GpuProcess {
 struct GpuMemory {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;
-  std::vector<GpuProcess> processes;
+  // Nothing: the driver tells nobody here (vGPU, WSL, some containers).
+  std::optional<std::vector<GpuProcess>> processes;
 };
 
 // Thread-safe, as NVML is. A call can take long when a GPU is in trouble.
@@ -49,7 +50,7 @@ class GpuDriver {
   absl::StatusOr<void*> HandleOf(int index) const;
   absl::StatusOr<Gpu> ReadGpu(int index, const std::string& driver) const;
   absl::Status CheckWhole(void* handle, int index) const;
-  absl::StatusOr<std::vector<GpuProcess>> ReadProcesses(void* handle) const;
+  absl::StatusOr<std::optional<std::vector<GpuProcess>>> ReadProcesses(void* handle) const;
 
   void* library_;
   std::unique_ptr<Functions> functions_;

@@ -23,7 +23,7 @@ void Scheduler::ShowDevices() {
     shown.set_uuid(device.gpu.uuid);
     const auto use = gpu_uses_.find(device.name);
     if (use == gpu_uses_.end() || !use->second.ok()) continue;
-    shown.set_measured_bytes(use->second->ours());
+    if (use->second->complete) shown.set_measured_bytes(use->second->ours());
     shown.set_others_bytes(use->second->others_bytes);
   }
   std::vector<v1::Job> running;
@@ -37,9 +37,9 @@ void Scheduler::ShowDevices() {
 std::vector<DeviceState> Scheduler::DeviceStates() const {
   std::vector<DeviceState> states = ledger_.Snapshot();
   for (DeviceState& state : states) {
+    if (!state.gpu || settings_.gpu_driver == nullptr) continue;
     const auto use = gpu_uses_.find(state.name);
-    if (use == gpu_uses_.end()) continue;
-    state.answers = use->second.ok();
+    state.answers = use != gpu_uses_.end() && use->second.ok();
     if (!state.answers) continue;
     const int64_t beside = ledger_.Find(state.name)->total_bytes - state.capacity_bytes;
     state.taken_bytes = std::max<int64_t>(0, use->second->others_bytes - beside);

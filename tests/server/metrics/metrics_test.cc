@@ -116,6 +116,10 @@ TEST(MetricsTest, AGpuWhoseDriverIsSilentHasNoBytes) {
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_up{device=\"gpu:0\"} 0"));
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_device_memory_used_bytes{")));
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_device_memory_unattributed_bytes{")));
+  silent.set_others_bytes(400);  // It answers, but names no processes.
+  metrics.Devices({silent}, {});
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_up{device=\"gpu:0\"} 1"));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_device_memory_used_bytes{")));
   metrics.Devices({Gpu()}, {});
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_memory_used_bytes{device=\"gpu:0\"} 300"));
 }

@@ -124,10 +124,21 @@ TEST_F(NvmlTest, AllProcessesAreRead) {
   Tell(absl::StrCat(text, "process 1 7 -1\n"));
   const auto driver = Open().value();
   const GpuMemory memory = driver->ReadMemory(0).value();
-  ASSERT_EQ(memory.processes.size(), 300u);
-  EXPECT_EQ(memory.processes[299].pid, 300);
-  EXPECT_EQ(memory.processes[299].bytes, 300);
-  EXPECT_EQ(driver->ReadMemory(1).value().processes.at(0).bytes, std::nullopt);
+  ASSERT_EQ(memory.processes.value().size(), 300u);
+  EXPECT_EQ(memory.processes->at(299).pid, 300);
+  EXPECT_EQ(memory.processes->at(299).bytes, 300);
+  EXPECT_EQ(driver->ReadMemory(1).value().processes.value().at(0).bytes, std::nullopt);
+}
+
+// On a vGPU nobody is told of processes: what is free is still known.
+TEST_F(NvmlTest, ADriverThatNamesNoProcesses) {
+  Tell(absl::StrCat(kTwo, "fail nvmlDeviceGetComputeRunningProcesses_v3 3\n"));
+  const auto driver = Open().value();
+  const GpuUse use = ReadUse(*driver, 1, "/s").value();
+  EXPECT_FALSE(use.complete);
+  EXPECT_EQ(use.ours(), 0);
+  EXPECT_EQ(use.others_bytes, 42949672960 - 42000000000);
+  EXPECT_TRUE(GpusForUs(*driver, "/s").value()[1].ok());
 }
 
 // Two processes of one attempt, a stranger, one of another daemon, one whose bytes nobody knows.
@@ -136,12 +147,13 @@ TEST_F(NvmlTest, MemoryIsWhoseProcessItIs) {
       other("/state2/jobs/a/attempts/1"), unknown("/s/jobs/b/attempts/1");
   const GpuMemory memory = {.total_bytes = 1000,
                             .free_bytes = 400,
-                            .processes = {{one.pid(), 100},
-                                          {two.pid(), 50},
-                                          {other.pid(), 30},
-                                          {unknown.pid(), std::nullopt},
-                                          {1, 20}}};
+                            .processes = {{{one.pid(), 100},
+                                           {two.pid(), 50},
+                                           {other.pid(), 30},
+                                           {unknown.pid(), std::nullopt},
+                                           {1, 20}}}};
   const GpuUse use = Attribute(memory, "/s");
+  EXPECT_FALSE(use.complete);
   EXPECT_THAT(use.attempt_bytes, UnorderedElementsAre(Pair("/s/jobs/a/attempts/1", 150)));
   EXPECT_EQ(use.ours(), 150);
   EXPECT_EQ(use.others_bytes, 450);
@@ -151,8 +163,9 @@ TEST_F(NvmlTest, MemoryIsWhoseProcessItIs) {
 TEST_F(NvmlTest, OthersNeverHaveLessThanNothing) {
   const MarkedProcess one("/s/jobs/a/attempts/1");
   const GpuMemory memory = {
-      .total_bytes = 1000, .free_bytes = 950, .processes = {{one.pid(), 100}}};
+      .total_bytes = 1000, .free_bytes = 950, .processes = {{{one.pid(), 100}}}};
   EXPECT_EQ(Attribute(memory, "/s").others_bytes, 0);
+  EXPECT_TRUE(Attribute(memory, "/s").complete);
 }
 
 // A daemon that comes back finds its own workers on the GPU: their bytes are promised already, so
