@@ -38,8 +38,11 @@ Gpus GpusForUs(const GpuDriver& driver, const std::string& state_dir) {
   if (!gpus.ok()) return gpus;
   for (absl::StatusOr<Gpu>& gpu : *gpus) {
     if (!gpu.ok()) continue;
-    ASSIGN_OR_RETURN(const GpuUse use, ReadUse(driver, gpu->index, state_dir));
-    gpu->free_bytes = std::min(gpu->total_bytes, gpu->free_bytes + use.ours());
+    const absl::StatusOr<GpuUse> use = ReadUse(driver, gpu->index, state_dir);
+    if (use.ok())
+      gpu->free_bytes = std::min(gpu->total_bytes, gpu->free_bytes + use->ours());
+    else
+      gpu = use.status();  // The others can be used all the same.
   }
   return gpus;
 }
