@@ -130,8 +130,8 @@ TEST(MetricsTest, ACpuHasNoSeriesOfAGpu) {
   v1::Device device;
   device.set_name("cpu:0");
   metrics.Devices({device}, {Running("a")});
-  for (const char* family : {"snug_device_up{", "snug_device_memory_used_bytes{",
-                             "snug_job_memory_process_peak_bytes{"})
+  for (const char* family :
+       {"snug_device_up{", "snug_device_memory_used_bytes{", "snug_job_memory_process_peak_bytes{"})
     EXPECT_THAT(metrics.Text(), Not(HasSubstr(family)));
 }
 
