@@ -66,6 +66,18 @@ void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
                          plan.relative_work());
 }
 
+// What the job would be given on each device, where there is more than one.
+void PrintDevices(const v1::PlanJobResponse& reply, std::ostream& out) {
+  if (reply.devices_size() < 2) return;
+  Table table({"", "DEVICE", ">CAPACITY", "PLAN", ">PEAK", "FITS"});
+  for (const v1::DeviceChoice& choice : reply.devices())
+    table.AddRow({choice.device() == reply.device() ? "*" : " ", choice.device(),
+                  FormatBytes(choice.capacity_bytes()), choice.plan(),
+                  FormatBytes(choice.peak_bytes()), choice.fits() ? "yes" : "no"});
+  out << "\n";
+  table.Print(out);
+}
+
 }  // namespace
 
 void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
@@ -96,6 +108,7 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   table.Print(out);
   out << "\n";
   PrintChoice(reply, out);
+  PrintDevices(reply, out);
 }
 
 void PrintSites(const v1::PlanJobResponse& reply, std::ostream& out) {

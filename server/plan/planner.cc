@@ -30,6 +30,10 @@ program::TapeKey GenerationKeyOf(int64_t longest_prompt, const v1::JobSpec& spec
   return program::GenerationKey(tokens, spec.training().sample_max_new_tokens());
 }
 
+program::Machine MachineOf(const PlanMachine& machine) {
+  return {.threads = machine.threads, .cpu = !machine.gpu};
+}
+
 // For reading, and exact for writing into a job file.
 std::string Exactly(int64_t bytes) {
   return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
@@ -65,7 +69,7 @@ std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec) {
 program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,
                                    const PlanMachine& machine) {
   program::PredictOptions options;
-  options.lower.machine.threads = machine.threads;
+  options.lower.machine = MachineOf(machine);
   options.context_bytes = machine.context_bytes;
   options.lower.key = KeyOf(lengths.prepared() ? lengths.train : FullRows(spec), spec);
   if (Evaluates(spec))

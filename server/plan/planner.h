@@ -36,7 +36,9 @@ int64_t MaxPromptTokens(const v1::JobSpec& spec);
 // What the plan's numbers depend on beside the job.
 struct PlanMachine {
   int threads = 1;
+  bool gpu = false;
   int64_t context_bytes = 0;
+  auto operator<=>(const PlanMachine&) const = default;
 };
 
 program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,

@@ -83,6 +83,27 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
   EXPECT_FALSE(request_.with_sites());
 }
 
+// A second table, where there is a choice: what the job would be given on each of them.
+TEST_F(PlanTest, ShowsEveryDeviceWhereThereAreSeveral) {
+  const auto add = [&](const std::string& name, bool fits, int64_t peak) {
+    v1::DeviceChoice& choice = *reply_.add_devices();
+    choice.set_device(name);
+    choice.set_capacity_bytes(8388608);
+    choice.set_fits(fits);
+    choice.set_plan("keep");
+    choice.set_peak_bytes(peak);
+  };
+  add("cpu:0", true, 5242880);
+  EXPECT_THAT(server_.Run({"plan", file_}).out, ::testing::Not(HasSubstr("DEVICE")));
+  EXPECT_EQ(request_.device(), "");
+  add("gpu:0", false, 9437184);
+  const Ran ran = server_.Run({"plan", file_, "--device", "gpu:0"});
+  EXPECT_EQ(request_.device(), "gpu:0");
+  EXPECT_THAT(ran.out, HasSubstr("\n\n   DEVICE  CAPACITY  PLAN   PEAK  FITS\n"
+                                 "*  cpu:0      8 MiB  keep  5 MiB  yes\n"
+                                 "   gpu:0      8 MiB  keep  9 MiB  no\n"));
+}
+
 TEST_F(PlanTest, SaysWhenLengthsComeFromThePreparedDataset) {
   reply_.set_length_source("prepared dataset");
   EXPECT_THAT(server_.Run({"plan", file_}).out, HasSubstr("lengths  from prepared dataset\n"));
