@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 
-from tests.harness.binaries import ROOT, binary
+from tests.harness.binaries import ROOT, worker_binary
 
 NAME = "assignment.binpb"
 
@@ -43,6 +43,6 @@ def write_changed(attempt, folder, **fields):
 def run(folder, **options):
     """Runs the worker on a folder's assignment; gives the finished process and result.json.
     `options`: more of subprocess.run."""
-    line = [str(binary("snug-worker")), str(folder / NAME)]
+    line = [str(worker_binary()), str(folder / NAME)]
     done = subprocess.run(line, capture_output=True, text=True, check=False, **options)
     return done, json.loads((folder / "result.json").read_text())

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "worker/program/block_layout.h"
+#include "worker/program/flash_attention.h"
 
 namespace snug::program {
 namespace {
@@ -168,7 +169,10 @@ int64_t AttentionBytes(const RunShape& run, const Machine& machine) {
   const bool forward = run.direction == Direction::kForward;
   if (machine.cpu)
     return forward ? AttentionForward(run, machine) : AttentionBackward(run, machine);
-  return forward ? StreamAttentionForward(run) : StreamAttentionBackward(run);
+  // With a cache, and where ATen has no kernels, it is our own even so.
+  const int64_t own = forward ? StreamAttentionForward(run) : StreamAttentionBackward(run);
+  const bool flash = FlashServes(run.op->attributes, run.compute);
+  return flash ? std::max(own, FlashAttentionBytes(run)) : own;
 }
 
 // kernels/embedding.h: ranks of a chunk of tokens, on a GPU.
