@@ -1,6 +1,6 @@
 // AdamW over a program's trained parameters, and the norm of their gradients. Two fp32 moments per
 // trained element. A parameter of bf16 is its master's copy, rounded in the pass that changes it.
-// Runs on the device's stream 0; the host waits for it in GradientNorm alone.
+// Issued on the device's stream 0; the host waits in GradientNorm alone.
 #ifndef WORKER_TRAIN_OPTIMIZER_H_
 #define WORKER_TRAIN_OPTIMIZER_H_
 

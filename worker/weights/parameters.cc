@@ -193,6 +193,8 @@ absl::Status Parameters::CheckTiedHead(const program::Program& program,
   const bool same =
       head->second.bytes == embedding.bytes &&
       std::memcmp(head_bytes, embedding_bytes, static_cast<size_t>(embedding.bytes)) == 0;
+  Release(head->second.file);
+  Release(embedding.file);
   if (same) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       head->second.file, ": ", program::kHeadKey, " differs from ", program::kEmbeddingKey,
@@ -272,8 +274,12 @@ absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
       Convert(bytes + first * row_bytes, *type, rows);
     }));
   }
-  if (!device_->host_reads_memory()) files_.at(entry.file).Release();  // Nobody reads it again.
+  Release(entry.file);
   return absl::OkStatus();
+}
+
+void Parameters::Release(const std::string& file) const {
+  if (!device_->host_reads_memory()) files_.at(file).Release();
 }
 
 const View& Parameters::exact(size_t index) const {

@@ -69,6 +69,8 @@ class Parameters {
                                           program::DType dtype);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
   absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& all);
+  // Of a mapped file what was read so far, where no value lies in it.
+  void Release(const std::string& file) const;
 
   execute::Device* device_;
   std::vector<execute::ParameterView> views_;

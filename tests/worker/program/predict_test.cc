@@ -52,6 +52,16 @@ TEST(PredictTest, AFrozenBaseHasNeitherGradientNorOptimizer) {
   EXPECT_EQ(bytes.gradients + bytes.optimizer, 12 * adapter);
 }
 
+// Beside the batch and the weights, of which the same bytes lie on either device.
+TEST(PredictTest, AGpuHoldsWhatItAddsUpTheNormIn) {
+  const Program program = *BuildProgram(Small(), LoraMode());
+  const Components cpu = StaticComponents(program, {8, 1, 8}, {}, 0);
+  const Components gpu = StaticComponents(program, {8, 1, 8}, {.cpu = false}, 0);
+  EXPECT_EQ(gpu.weights, cpu.weights);
+  EXPECT_EQ(gpu.optimizer, cpu.optimizer + 8256);
+  EXPECT_EQ(gpu.total(), cpu.total() + 8256);
+}
+
 TEST(PredictTest, MoreRecomputeIsSmallerAndSlower) {
   const Program program = *BuildProgram(Small(), FullMode());
   const auto table = *PredictRecomputePlans(program, Tokens(512));

@@ -193,7 +193,9 @@ AttemptOptions ToyAttempt(const std::string& folder, const program::TrainingMode
 
 program::Prediction PredictionOf(const AttemptOptions& attempt) {
   program::PredictOptions options;
-  options.lower = {.key = attempt.key, .machine = {.threads = attempt.threads}, .training = true};
+  const bool cpu = attempt.device.starts_with("cpu:");
+  options.lower = {
+      .key = attempt.key, .machine = {.threads = attempt.threads, .cpu = cpu}, .training = true};
   options.context_bytes = attempt.context_bytes;
   if (!attempt.eval_data.empty()) options.evaluation_key = KeyOf(attempt, attempt.eval_data);
   if (!attempt.prompts_file.empty()) {
