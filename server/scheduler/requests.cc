@@ -54,8 +54,7 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   }
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
-  if (!ready.folders.eval.empty())
-    ready.summary.set_eval_rows(static_cast<int64_t>(lengths.eval.size()));
+  if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
   for (const Device& device : work.devices) {
     ASSIGN_OR_RETURN(ready.plans[device.name],
                      PlansFor(ready.checked.program, ready.checked.spec, lengths,

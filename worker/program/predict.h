@@ -19,9 +19,10 @@ struct Components {
   int64_t gradients = 0;  // fp32, one per trained element.
   int64_t optimizer = 0;  // AdamW: two fp32 per trained element; three with a master of bf16.
   int64_t inputs = 0;     // BatchBytes: ids, labels, weights, positions, rotation tables.
+  int64_t data = 0;       // DataBytes: the order of the datasets' rows, in the host's memory.
   int64_t arena = 0;      // Largest of the phases: step on the worst batch, evaluation, samples.
   int64_t total() const {
-    return context + weights + adapter + gradients + optimizer + inputs + arena;
+    return context + weights + adapter + gradients + optimizer + inputs + data + arena;
   }
 };
 
@@ -47,6 +48,7 @@ struct PredictOptions {
                            // instead.
   TapeKey generation_key = {};  // tokens == 0: no prompts are answered at evaluations.
   int64_t context_bytes = 0;
+  int64_t data_bytes = 0;  // program::DataBytes.
 };
 
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
@@ -58,11 +60,6 @@ absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& pro
 
 // Index of the fastest that fits, or -1.
 int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes);
-
-// The worst micro-batch that any shuffle of these rows can give: `rows` longest rows; packed:
-// `rows` sequences of at most max_seq_length.
-TapeKey WorstBatch(const std::vector<int64_t>& row_tokens, int64_t rows, bool packing,
-                   int64_t max_seq_length);
 
 }  // namespace snug::program
 

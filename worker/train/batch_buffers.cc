@@ -70,7 +70,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
   int64_t n = 0;
   for (int64_t d = 0; d < documents; ++d) {
     const int64_t row = rows[static_cast<size_t>(d)];
-    const int64_t tokens = dataset.row_tokens()[static_cast<size_t>(row)];
+    const int64_t tokens = dataset.tokens(row);
     RETURN_IF_ERROR(CheckRoom(n + tokens, documents));
     offsets[d] = n;
     for (int64_t t = 0; t < tokens; ++t, ++n) {
@@ -136,7 +136,7 @@ double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
   double sum = 0.0;
   for (int64_t row : rows) {
     const float* weights = dataset.weights(row);
-    for (int64_t t = 1; t < dataset.row_tokens()[static_cast<size_t>(row)]; ++t) sum += weights[t];
+    for (int64_t t = 1; t < dataset.tokens(row); ++t) sum += weights[t];
   }
   return sum;
 }
