@@ -37,7 +37,7 @@ struct CommandLine {
   std::string chat_template;
   std::vector<std::string> added_tokens;
   int rows = 0;
-  int max_seq_length = 0;
+  std::optional<int> max_seq_length;
   bool sites = false;
   bool watch = false;
   bool all = false;

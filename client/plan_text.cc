@@ -40,7 +40,7 @@ std::string InUnit(int64_t bytes, const Unit& unit) {
 void PrintLengths(const v1::PlanJobResponse& reply, std::ostream& out) {
   out << "lengths  from " << Printable(reply.length_source());
   if (reply.length_source() == "max_seq_length") {
-    out << ": the dataset is not prepared yet, so every row counts in full";
+    out << ": the dataset is not prepared yet; every row counts in full, DATA as 0";
   }
   out << "\n";
   const std::string facts = DatasetFacts(reply.dataset());
@@ -89,7 +89,7 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   const Unit unit = UnitFor(reply);
   out << "bytes    in " << unit.name << "\n\n";
   Table table({"", "PLAN", ">PEAK", ">WORK", ">CONTEXT", ">WEIGHTS", ">ADAPTER", ">GRADIENTS",
-               ">OPTIMIZER", ">INPUTS", ">STASH", ">SCRATCH", ">WORKSPACE", "FITS"});
+               ">OPTIMIZER", ">INPUTS", ">DATA", ">STASH", ">SCRATCH", ">WORKSPACE", "FITS"});
   for (int i = 0; i < reply.plans_size(); ++i) {
     const v1::Plan& plan = reply.plans(i);
     const v1::MemoryComponents& memory = plan.memory();
@@ -99,7 +99,8 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
     for (const int64_t bytes :
          {memory.context_bytes(), memory.weights_bytes(), memory.adapter_bytes(),
           memory.gradients_bytes(), memory.optimizer_bytes(), memory.inputs_bytes(),
-          memory.stash_bytes(), memory.scratch_bytes(), memory.workspace_bytes()}) {
+          memory.data_bytes(), memory.stash_bytes(), memory.scratch_bytes(),
+          memory.workspace_bytes()}) {
       row.push_back(InUnit(bytes, unit));
     }
     row.push_back(plan.peak_bytes() <= reply.budget_bytes() ? "yes" : "no");

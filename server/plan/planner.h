@@ -14,15 +14,15 @@
 #include "absl/status/statusor.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/plan.pb.h"
+#include "worker/program/batching.h"
 #include "worker/program/predict.h"
 
 namespace snug::server {
 
-// Tokens of each row. Of a dataset that is not prepared yet nothing is known but max_seq_length:
-// then both are empty.
+// Of a dataset that is not prepared yet nothing is known but max_seq_length: then both are empty.
 struct RowLengths {
-  std::vector<int64_t> train;
-  std::vector<int64_t> eval;
+  program::LengthCounts train;
+  program::LengthCounts eval;
   int64_t longest_prompt = 0;  // Of those to be answered at evaluations; 0: not known, or none.
   bool prepared() const { return !train.empty(); }
 };

@@ -80,8 +80,8 @@ absl::StatusOr<Profile> RunSteps(train::Trainer& trainer, int steps) {
     profile.parts["optimizer"].push_back(end - applied);
     profile.parts["zeroing, batch, gradient norm"].push_back(applied - wall - ops);
     profile.documents.clear();
-    for (int64_t row : step.micro_batches.back()) {
-      profile.documents.push_back(trainer.dataset().row_tokens()[static_cast<size_t>(row)]);
+    for (int64_t row : trainer.epoch_plan().Batch(step.micro_batches.end - 1)) {
+      profile.documents.push_back(trainer.dataset().tokens(row));
     }
   }
   return profile;

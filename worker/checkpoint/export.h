@@ -30,11 +30,6 @@ absl::Status ExportAdapter(const std::string& output, const ExportOptions& optio
 absl::Status ExportModel(const std::string& output, const ExportOptions& options,
                          const std::vector<TensorBytes>& weights);
 
-// Before anything is trained: what ExportAdapter would write leads back to `program`. Looks at keys
-// and shapes alone.
-absl::Status CheckExport(const ExportOptions& options, const std::vector<TensorBytes>& adapter,
-                         const program::Program& program);
-
 // The exported files hold exactly the program's adapter or base parameters, with their shapes, all
 // finite.
 absl::Status VerifyExport(const std::string& folder, const program::Program& program);

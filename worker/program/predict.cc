@@ -1,8 +1,6 @@
 #include "worker/program/predict.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_layout.h"
@@ -66,8 +64,9 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const Program& pr
   const TapeKey inputs = Larger(Larger(options.lower.key, evaluation.key), options.generation_key);
   Prediction prediction;
   prediction.plan = plan;
-  prediction.bytes =
-      StaticComponents(program, inputs, options.lower.machine, options.context_bytes);
+  const Machine& machine = options.lower.machine;
+  prediction.bytes = StaticComponents(program, inputs, machine, options.context_bytes);
+  if (machine.cpu) prediction.bytes.data = options.data_bytes;
   prediction.bytes.arena = std::max(step.arena_bytes, forward.arena_bytes);
   if (options.generation_key.tokens > 0) {
     LowerOptions generation = options.lower;
@@ -110,31 +109,6 @@ int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_b
       fastest = static_cast<int>(i);
   }
   return fastest;
-}
-
-TapeKey WorstBatch(const std::vector<int64_t>& row_tokens, int64_t rows, bool packing,
-                   int64_t max_seq_length) {
-  std::vector<int64_t> sorted = row_tokens;
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
-  TapeKey key;
-  key.longest_document = sorted.empty() ? 0 : sorted.front();
-  const auto all = static_cast<int64_t>(sorted.size());
-  if (!packing) {
-    key.documents = std::min(rows, all);
-    key.tokens = std::accumulate(sorted.begin(), sorted.begin() + key.documents, int64_t{0});
-    return key;
-  }
-  // A packed sequence holds at most max_seq_length tokens, and no more documents than the shortest
-  // ones that fill it.
-  const int64_t total = std::accumulate(sorted.begin(), sorted.end(), int64_t{0});
-  key.tokens = std::min(total, rows * std::max(max_seq_length, key.longest_document));
-  int64_t filled = 0;
-  for (auto shortest = sorted.rbegin(); shortest != sorted.rend(); ++shortest) {
-    if (filled + *shortest > key.tokens) break;
-    filled += *shortest;
-    ++key.documents;
-  }
-  return key;
 }
 
 }  // namespace snug::program

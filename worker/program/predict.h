@@ -22,9 +22,11 @@ struct Components {
   // AdamW: two fp32 per trained element; three with a master of bf16. On a GPU kNormBytes as well.
   int64_t optimizer = 0;
   int64_t inputs = 0;  // BatchBytes: tokens, what is trained of them, rotation tables.
+  int64_t data = 0;    // DataBytes: the order of the datasets' rows, in the host's memory: not of a
+                       // GPU.
   int64_t arena = 0;   // Largest of the phases: step on the worst batch, evaluation, samples.
   int64_t total() const {
-    return context + weights + adapter + gradients + optimizer + inputs + arena;
+    return context + weights + adapter + gradients + optimizer + inputs + data + arena;
   }
 };
 
@@ -55,6 +57,7 @@ struct PredictOptions {
                            // instead.
   TapeKey generation_key = {};  // tokens == 0: no prompts are answered at evaluations.
   int64_t context_bytes = 0;
+  int64_t data_bytes = 0;  // program::DataBytes.
 };
 
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
@@ -66,11 +69,6 @@ absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& pro
 
 // Index of the fastest that fits, or -1.
 int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes);
-
-// The worst micro-batch that any shuffle of these rows can give: `rows` longest rows; packed:
-// `rows` sequences of at most max_seq_length.
-TapeKey WorstBatch(const std::vector<int64_t>& row_tokens, int64_t rows, bool packing,
-                   int64_t max_seq_length);
 
 }  // namespace snug::program
 

@@ -92,7 +92,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
   int64_t n = 0, trained = 0;
   for (int64_t d = 0; d < documents; ++d) {
     const int64_t row = rows[static_cast<size_t>(d)];
-    const int64_t tokens = dataset.row_tokens()[static_cast<size_t>(row)];
+    const int64_t tokens = dataset.tokens(row);
     const int32_t* ids = dataset.ids(row);
     const float* weights = dataset.weights(row);
     RETURN_IF_ERROR(CheckRoom(n + tokens, documents));
@@ -175,7 +175,7 @@ double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
   double sum = 0.0;
   for (int64_t row : rows) {
     const float* weights = dataset.weights(row);
-    for (int64_t t = 1; t < dataset.row_tokens()[static_cast<size_t>(row)]; ++t) sum += weights[t];
+    for (int64_t t = 1; t < dataset.tokens(row); ++t) sum += weights[t];
   }
   return sum;
 }

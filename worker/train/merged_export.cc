@@ -12,12 +12,12 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/carried_files.h"
 #include "worker/checkpoint/config_json.h"
-#include "worker/checkpoint/json_text.h"
 #include "worker/checkpoint/model_shards.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
+#include "worker/program/json_text.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::train {
@@ -228,7 +228,7 @@ absl::Status WriteConfig(const std::string& folder, const MergeRequest& request)
   if (!config.adds_tokens()) return checkpoint::CopyFile(from, to, kMaxConfigBytes);
   ASSIGN_OR_RETURN(const auto grown, checkpoint::ConfigOfExport(request.model_dir,
                                                                 {.vocabulary = config.vocabulary}));
-  ASSIGN_OR_RETURN(const std::string text, checkpoint::JsonText(grown, checkpoint::kIndent));
+  ASSIGN_OR_RETURN(const std::string text, program::JsonText(grown, program::kIndent));
   return checkpoint::WriteNewFile(to, text + "\n").status();
 }
 

@@ -54,7 +54,6 @@ class Run {
   absl::Status Go() {
     RETURN_IF_ERROR(checkpoint::MakeFolders(attempt_.attempt_dir));
     ASSIGN_OR_RETURN(trainer_, Trainer::Create(attempt_, device_));
-    RETURN_IF_ERROR(CheckExport());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(OpenMetrics());
     progress_.max_steps = trainer_->max_steps();
@@ -409,17 +408,11 @@ class Run {
             .display_name = ""};
   }
 
-  absl::Status CheckExport() const {
-    if (!attempt_.mode.lora) return absl::OkStatus();
-    return checkpoint::CheckExport(OptionsOfExport(), WeightsOf(*trainer_, Digits::kComputed),
-                                   trainer_->program());
-  }
-
   absl::Status Export() {
     const checkpoint::ExportOptions options = OptionsOfExport();
     const std::vector<TensorBytes> weights = WeightsOf(*trainer_, Digits::kComputed);
     if (!attempt_.mode.lora) return checkpoint::ExportModel(Output(), options, weights);
-    ASSIGN_OR_RETURN(const checkpoint::AdapterContents contents, checkpoint::ContentsOf(weights));
+    ASSIGN_OR_RETURN(const program::AdapterContents contents, checkpoint::ContentsOf(weights));
     readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents,
                                      trainer_->program().config.model_type);
     return checkpoint::ExportAdapter(Output(), options, weights);

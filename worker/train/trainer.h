@@ -35,7 +35,8 @@
 namespace snug::train {
 
 struct Memory {
-  int64_t current_bytes = 0;  // Context, mapped weights, and what the allocator has given out.
+  // Context, mapped weights, what the order of the data may take, and what the allocator has given.
+  int64_t current_bytes = 0;
   int64_t peak_bytes = 0;
   int64_t arena_bytes = 0;
 };
@@ -52,8 +53,16 @@ struct StepResult : TokenMetrics {
   double gradient_norm = 0.0;  // Before clipping.
   double learning_rate = 0.0;
   int64_t tokens = 0;
-  int64_t samples = 0;  // Rows of the dataset.
-  std::vector<MicroBatch> micro_batches;
+  int64_t samples = 0;       // Rows of the dataset.
+  BatchRange micro_batches;  // Of Trainer::epoch_plan().
+};
+
+// Rows to go through, micro-batch by micro-batch. Owns nothing.
+struct MicroBatches {
+  const Dataset& dataset;
+  const EpochPlan& plan;
+  BatchRange range;
+  const char* set;  // What the dataset is called in messages.
 };
 
 class Trainer {
@@ -93,7 +102,8 @@ class Trainer {
   weights::Parameters& parameters() { return *parameters_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Dataset& dataset() const { return *dataset_; }
-  // For profiles: the tape of a step, and what its last run took.
+  // For profiles: the rows and the tape of the last step, and what its last run took.
+  const EpochPlan& epoch_plan() const { return walk_->plan(); }
   const program::Tape& step_tape() const { return step_tape_; }
   const execute::Executor& executor() const { return *executor_; }
   const execute::ArenaMemory& arena() const { return *arena_; }  // Idle between two calls.
@@ -103,11 +113,13 @@ class Trainer {
       : attempt_(attempt), device_(device), tensors_(device) {}
 
   absl::Status LoadData();
+  int64_t FixedBytes() const;  // Of the cap, what the allocator does not give out.
   absl::Status LoadWeights();
   absl::Status Lower();
-  program::TapeKey GenerationKey() const;  // Of the prompts; empty without.
-  absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
-                                               const std::vector<MicroBatch>& batches);
+  MicroBatches OfTraining(BatchRange range) const;  // Of the walk's plan.
+  program::TapeKey GenerationKey() const;           // Of the prompts; empty without.
+  absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape,
+                                               const MicroBatches& batches);
 
   const AttemptOptions attempt_;
   execute::Device& device_;
@@ -124,10 +136,10 @@ class Trainer {
   program::GenerationLayout generation_;
   std::optional<execute::ArenaMemory> arena_;
   std::optional<execute::Executor> executor_;
+  int64_t data_bytes_ = 0;
   int64_t global_step_ = 0;
   int64_t max_steps_ = 0;
   int64_t num_tokens_ = 0;
-  std::vector<MicroBatch> last_batches_;  // Of the step last done.
 };
 
 }  // namespace snug::train

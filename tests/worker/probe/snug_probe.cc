@@ -89,9 +89,10 @@ absl::StatusOr<Setup> SetUp(const Request& request, const program::Machine& mach
   ASSIGN_OR_RETURN(attempt.plan, PlanOf(program, request.plan));
   ASSIGN_OR_RETURN(const train::Dataset dataset,
                    train::Dataset::Open(request.data, config.vocabulary));
-  attempt.key = program::WorstBatch(dataset.row_tokens(), spec.training.batch_rows,
-                                    spec.training.packing, spec.training.max_seq_length);
+  const program::Batching batching = train::BatchingOf(spec.training);
+  attempt.key = program::WorstBatch(dataset.rows().lengths(), batching);
   program::PredictOptions options;
+  options.data_bytes = program::DataBytes(dataset.rows().lengths(), {}, batching);
   options.lower = {.key = attempt.key, .machine = machine, .training = true};
   ASSIGN_OR_RETURN(setup.prediction, program::Predict(program, attempt.plan, options));
   return setup;
@@ -118,6 +119,13 @@ absl::Status WriteJson(const std::string& path, const json& content) {
   return file.good() ? absl::OkStatus() : absl::UnavailableError("could not write " + path);
 }
 
+// Of a step just made, by micro-batch.
+std::vector<train::MicroBatch> RowsOf(const train::Trainer& trainer, train::BatchRange range) {
+  std::vector<train::MicroBatch> rows;
+  for (int64_t b = range.begin; b < range.end; ++b) rows.push_back(trainer.epoch_plan().Batch(b));
+  return rows;
+}
+
 absl::StatusOr<json> Train(train::Trainer& trainer, const Request& request) {
   json losses = {{"loss", json::array()},
                  {"grad_norm", json::array()},
@@ -138,7 +146,7 @@ absl::StatusOr<json> Train(train::Trainer& trainer, const Request& request) {
     losses["grad_norm"].push_back(result.gradient_norm);
     losses["learning_rate"].push_back(result.learning_rate);
     losses["step_seconds"].push_back(seconds.count());
-    losses["rows"].push_back(result.micro_batches);
+    losses["rows"].push_back(RowsOf(trainer, result.micro_batches));
   }
   return losses;
 }

@@ -107,21 +107,5 @@ TEST(PredictTest, EvaluationCounts) {
   EXPECT_GT(large.bytes.inputs, small.bytes.inputs);
 }
 
-TEST(PredictTest, WorstBatchIsTheLongestRows) {
-  const TapeKey key = WorstBatch({5, 9, 2, 7}, 2, /*packing=*/false, 100);
-  EXPECT_EQ(key.tokens, 16);
-  EXPECT_EQ(key.documents, 2);
-  EXPECT_EQ(key.longest_document, 9);
-}
-
-// Two sequences of at most 10 tokens: at most 20 tokens, and as many documents as the shortest rows
-// can make of that.
-TEST(PredictTest, WorstPackedBatchIsFullSequencesOfTheShortestRows) {
-  const TapeKey key = WorstBatch({5, 9, 2, 7, 3}, 2, /*packing=*/true, 10);
-  EXPECT_EQ(key.tokens, 20);
-  EXPECT_EQ(key.documents, 4);
-  EXPECT_EQ(key.longest_document, 9);
-}
-
 }  // namespace
 }  // namespace snug::program
