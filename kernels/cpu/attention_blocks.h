@@ -67,15 +67,15 @@ inline int64_t PartialFloats(const AttentionSizes& s, const Blocks& blocks) {
 struct Unit {
   int64_t first_row = 0, queries = 0;  // T
   int64_t first_key = 0, keys = 0;
-  int64_t kv_head = 0, first_head = 0, heads = 0, slice = 0;
+  int64_t document = 0, kv_head = 0, first_head = 0, heads = 0, slice = 0;
   int64_t window = 0;
 
   Unit(const AttentionShape& s, const Blocks& blocks, int64_t index)
-      : kv_head(index / blocks.slices % s.kv_heads),
+      : document(index / blocks.slices / s.kv_heads),
+        kv_head(index / blocks.slices % s.kv_heads),
         heads(blocks.heads),
         slice(index % blocks.slices),
         window(s.window) {
-    const int64_t document = index / blocks.slices / s.kv_heads;
     first_head = (kv_head * blocks.slices + slice) * heads;
     first_row = s.query_offsets[document];
     queries = s.query_offsets[document + 1] - first_row;
