@@ -31,9 +31,9 @@
 // Which path serves what:
 //   op       | device | causal, packed, groups | window | softcap | dropout | bias | queries < keys
 //   forward  | CPU    | this op                | same   | same    | same    | same | same
-//   backward | CPU    | this op                | same   | same    | same    | same | not yet
+//   backward | CPU    | this op                | same   | same    | same    | same | same
 //   forward  | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
-//   backward | CUDA   | this op, D <= 256      | same   | same    | same    | same | not yet
+//   backward | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
 // in fp32, bf16 and fp16. No accepted family has a bias.
 #ifndef KERNELS_ATTENTION_H_
 #define KERNELS_ATTENTION_H_
@@ -76,7 +76,8 @@ struct AttentionShape {
 
 // What the ops take from their workspace follows from these. Larger sizes never need less.
 struct AttentionSizes {
-  int64_t tokens = 0;     // Rows of q.
+  int64_t tokens = 0;     // Rows of q,
+  int64_t key_rows = 0;   // and of k, if there are more.
   int64_t documents = 0;  // Not empty ones, or more; with bias_entries all.
   int64_t longest_queries = 0, longest_keys = 0;
   int64_t heads = 0, kv_heads = 0, D = 0;
@@ -86,11 +87,12 @@ struct AttentionSizes {
   int64_t bias_entries = 0;
 };
 AttentionSizes SizesOf(const AttentionShape& shape, int64_t threads);
-// On the CPU. A bias' gradient takes (H, min(N, documents * B)) of fp32, rounded up to 64 bytes.
+// On the CPU. A bias' gradient takes (H, min(K, documents * B)) of fp32, rounded up to 64 bytes, K
+// being the rows of k.
 int64_t AttentionForwardBytes(const AttentionSizes& sizes);
 int64_t AttentionBackwardBytes(const AttentionSizes& sizes);
 // On a stream: delta (N, H) in fp32, and room for dq (N, H*D), each rounded up to 64 bytes; a bias'
-// gradient takes (N / 64 + documents, H, 128) of fp32 more. Forward takes nothing there.
+// gradient takes (K / 64 + 2 * documents, H, 128) of fp32 more. Forward takes nothing there.
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes);
 // On a stream: what rows are divided into, the largest D, and the most keys of a document.
 inline constexpr int64_t kStreamTile = 64;
@@ -111,19 +113,20 @@ struct AttentionForwardParams {
 };
 Error AttentionForward(const AttentionForwardParams& p, Stream stream);
 
-// dq may be q, dk may be k, dv may be v. 10 * D operations for each visible pair and head; on a
-// stream 14 * D, and 4 * D more with d_bias.
+// dq may be q, dk may be k, dv may be v. Keys that no query sees get 0, rows of no document
+// nothing; without any query nothing is written. 10 * D operations for each visible pair and head;
+// on a stream 14 * D, and 4 * D more with d_bias.
 struct AttentionBackwardParams {
-  AttentionShape shape;        // Without key_begins and key_counts.
+  AttentionShape shape;        // Documents' keys, if apart: in order, none in common.
   const void* dO = nullptr;    // (N, H*D), dtype
   const void* q = nullptr;     // (N, H*D), dtype
-  const void* k = nullptr;     // (N, Hkv*D), dtype
-  const void* v = nullptr;     // (N, Hkv*D), dtype
+  const void* k = nullptr;     // (keys, Hkv*D), dtype
+  const void* v = nullptr;     // (keys, Hkv*D), dtype
   const void* o = nullptr;     // (N, H*D), dtype: what forward wrote
   const float* lse = nullptr;  // (N, H): what forward wrote
   void* dq = nullptr;          // (N, H*D), dtype, or null
-  void* dk = nullptr;          // (N, Hkv*D), dtype, or null
-  void* dv = nullptr;          // (N, Hkv*D), dtype, or null
+  void* dk = nullptr;          // (keys, Hkv*D), dtype, or null
+  void* dv = nullptr;          // (keys, Hkv*D), dtype, or null
   float* d_bias = nullptr;     // (H, B), fp32: += the bias' gradient; or null
   int64_t dO_stride = 0, q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, lse_stride = 0;
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0, d_bias_stride = 0;

@@ -154,9 +154,10 @@ AttentionSizes SizesOf(const AttentionShape& s, int64_t threads) {
                           .dtype = s.dtype};
   for (int64_t d = 0; d < s.documents; ++d) {
     const int64_t queries = s.query_offsets[d + 1] - s.query_offsets[d];
+    const cpu::Keys keys = cpu::KeysOf(s, d);
     sizes.longest_queries = std::max(sizes.longest_queries, queries);
-    sizes.longest_keys =
-        std::max(sizes.longest_keys, s.key_counts == nullptr ? queries : s.key_counts[d]);
+    sizes.longest_keys = std::max(sizes.longest_keys, keys.count);
+    sizes.key_rows = std::max(sizes.key_rows, keys.first + keys.count);
   }
   if (s.documents > 0) sizes.tokens = s.query_offsets[s.documents];
   return sizes;
@@ -178,7 +179,7 @@ int64_t AttentionBackwardBytes(const AttentionSizes& sizes) {
 
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes) {
   const int64_t dots = sizes.tokens * sizes.heads;
-  const int64_t slots = sizes.tokens / kStreamTile + sizes.documents;
+  const int64_t slots = cpu::KeyRows(sizes) / kStreamTile + 2 * sizes.documents;
   const int64_t diagonals = sizes.bias_entries == 0 ? 0 : slots * sizes.heads * 2 * kStreamTile;
   return cpu::RoundUp(dots * static_cast<int64_t>(sizeof(float)), 64) +
          cpu::RoundUp(dots * sizes.D * SizeOf(sizes.dtype), 64) +

@@ -228,22 +228,32 @@ class BackwardUnit : cpu::UnitWork {
   mutable BiasStrip d_strip_;
 };
 
-// (slices, N, Hkv*D) of fp32: the sums of each slice, where there is more than one.
+// (slices, rows of k, Hkv*D) of fp32: the sums of each slice, where there is more than one.
 class Partials {
  public:
-  Partials(const AttentionShape& s, const Blocks& blocks, float* base)
-      : slices_(blocks.slices), N_(s.query_offsets[s.documents]), C_(s.kv_heads * s.D) {
-    base_ = base;
-  }
-  Target Of(int64_t slice) const { return {base_ + slice * N_ * C_, C_, DType::kF32}; }
+  Partials(const AttentionShape& s, const Blocks& blocks, int64_t rows, float* base)
+      : s_(s), slices_(blocks.slices), rows_(rows), C_(s.kv_heads * s.D), base_(base) {}
+  Target Of(int64_t slice) const { return {At(slice, 0), C_, DType::kF32}; }
 
-  // The slices' sum, in their order.
-  Error AddUp(void* y, int64_t y_stride, DType dtype) const {
+  // The slices' sum, in their order, of the rows that documents have.
+  Error AddUp(const Target& y) const {
+    if (s_.key_begins == nullptr) return AddUp(y, {0, rows_});
+    Error error;
+    for (int64_t d = 0; error.ok() && d < s_.documents; ++d)
+      error = AddUp(y, {s_.key_begins[d], s_.key_begins[d] + s_.key_counts[d]});
+    return error;
+  }
+
+ private:
+  float* At(int64_t slice, int64_t row) const { return base_ + (slice * rows_ + row) * C_; }
+  Error AddUp(const Target& y, Range rows) const {
+    const int64_t N = rows.end - rows.begin;
+    float* sum = At(0, rows.begin);
     for (int64_t slice = 1; slice < slices_; ++slice) {
-      const Error error = AddRows({.a = base_,
-                                   .b = Of(slice).y,
-                                   .y = base_,
-                                   .N = N_,
+      const Error error = AddRows({.a = sum,
+                                   .b = At(slice, rows.begin),
+                                   .y = sum,
+                                   .N = N,
                                    .C = C_,
                                    .a_stride = C_,
                                    .b_stride = C_,
@@ -251,18 +261,18 @@ class Partials {
                                   nullptr);
       if (!error.ok()) return error;
     }
-    return CastRows({.x = base_,
-                     .y = y,
-                     .N = N_,
+    return CastRows({.x = sum,
+                     .y = static_cast<char*>(y.y) + rows.begin * y.stride * SizeOf(y.dtype),
+                     .N = N,
                      .C = C_,
                      .x_stride = C_,
-                     .y_stride = y_stride,
-                     .y_dtype = dtype},
+                     .y_stride = y.stride,
+                     .y_dtype = y.dtype},
                     nullptr);
   }
 
- private:
-  int64_t slices_, N_, C_;
+  const AttentionShape& s_;
+  int64_t slices_, rows_, C_;
   float* base_;
 };
 
@@ -271,7 +281,7 @@ class Partials {
 Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
   const AttentionShape& s = p.shape;
   cpu::AttentionCheck check(s, stream);
-  check.That(s.key_begins == nullptr, ErrorCode::kBadShape, "key_begins")
+  check.KeysApart()
       .Queries(p.dO, "dO", p.dO_stride, "dO_stride")
       .Queries(p.q, "q", p.q_stride, "q_stride")
       .Keys(p.k, "k", p.k_stride, "k_stride")
@@ -299,7 +309,9 @@ Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
   check.Workspace(p.workspace, threads);
   if (!check.ok()) return check.error();
   const bool pairs = cpu::Operands(s.dtype, BestLoops()).pairs();
-  const Partials dk(s, blocks, p.workspace), dv(s, blocks, p.workspace + partials / 2);
+  const int64_t key_rows = cpu::KeyRows(sizes);
+  const Partials dk(s, blocks, key_rows, p.workspace);
+  const Partials dv(s, blocks, key_rows, p.workspace + partials / 2);
   const BiasSums d_bias(sizes, p.workspace + partials);
   const auto target = [&](const Partials& partials, int64_t slice, void* y, int64_t stride) {
     return blocks.slices == 1 || y == nullptr ? Target{y, stride, s.dtype} : partials.Of(slice);
@@ -315,8 +327,8 @@ Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
   if (d_bias.wanted()) d_bias.AddTo(p.d_bias, p.d_bias_stride, s);
   if (blocks.slices == 1) return {};
   Error error;
-  if (p.dk != nullptr) error = dk.AddUp(p.dk, p.dk_stride, s.dtype);
-  if (error.ok() && p.dv != nullptr) error = dv.AddUp(p.dv, p.dv_stride, s.dtype);
+  if (p.dk != nullptr) error = dk.AddUp({p.dk, p.dk_stride, s.dtype});
+  if (error.ok() && p.dv != nullptr) error = dv.AddUp({p.dv, p.dv_stride, s.dtype});
   return error;
 }
 

@@ -36,7 +36,7 @@ class BiasSums {
 
  private:
   static int64_t RowOf(const AttentionSizes& s) {
-    return std::min(s.tokens, s.documents * s.bias_entries);
+    return std::min(KeyRows(s), s.documents * s.bias_entries);
   }
   int64_t entries_, row_;
   float* base_;
@@ -46,9 +46,9 @@ inline void BiasSums::AddTo(float* table, int64_t stride, const AttentionShape& 
   for (int64_t head = 0; head < s.heads; ++head) {
     float* row = table + head * stride;
     for (int64_t d = 0; d < s.documents; ++d) {
-      const int64_t first = s.query_offsets[d];
-      const int64_t entries = BiasEntries(s.bias, s.query_offsets[d + 1] - first);
-      const float* sums = Of(head, d, first);
+      const Keys keys = KeysOf(s, d);
+      const int64_t entries = BiasEntries(s.bias, keys.count);
+      const float* sums = Of(head, d, keys.first);
       for (int64_t b = 0; b < entries; ++b) row[b] += sums[b];
     }
   }

@@ -44,6 +44,13 @@ class AttentionCheck {
   AttentionCheck& Keys(const void* x, const char* name, int64_t stride, const char* stride_name) {
     return Rows(x, name, stride >= s_.kv_heads * s_.D, stride_name);
   }
+  // Of backward: no two documents have a key in common, and they come in order.
+  AttentionCheck& KeysApart() {
+    bool apart = true;
+    for (int64_t d = 1; ok() && s_.key_begins != nullptr && d < s_.documents; ++d)
+      apart = apart && s_.key_begins[d] >= s_.key_begins[d - 1] + s_.key_counts[d - 1];
+    return That(apart, ErrorCode::kBadIndex, "key_begins");
+  }
   AttentionCheck& LogSumExp(const float* lse, int64_t stride) {
     return Rows(lse, "lse", stride >= s_.heads, "lse_stride");
   }

@@ -192,6 +192,7 @@ TEST(AttentionContractTest, CostIsWhatIsVisible) {
        {AttentionCase{.lengths = {2048}, .heads = 1, .kv_heads = 1, .D = 16},
         AttentionCase{.lengths = {2048}, .heads = 2, .kv_heads = 1, .D = 16, .window = 64},
         AttentionCase{.lengths = {2048}, .heads = 1, .kv_heads = 1, .D = 16, .window = 1},
+        AttentionCase{.lengths = {2048}, .heads = 1, .kv_heads = 1, .D = 16, .bias = 2048},
         AttentionCase{.lengths = std::vector<int64_t>(16, 128), .D = 16},
         AttentionCase{.lengths = {100, 1000, 17, 400}, .D = 32}}) {
     const int64_t pairs = VisiblePairs(c);
@@ -257,8 +258,8 @@ TEST(AttentionContractTest, NothingToDoIsDone) {
 TEST(AttentionContractTest, RefusesBadArguments) {
   Attended run({.lengths = {3, 2}, .heads = 4, .kv_heads = 2});
   const Bytes before = AllBytes(run);
-  const std::vector<int64_t> falling = {0, 3, 2}, begins = {0, 3}, own = {3, 2}, few = {3, 1},
-                             many = {3, kMaxStreamKeys + 1};
+  const std::vector<int64_t> falling = {0, 3, 2}, begins = {0, 3}, overlapping = {0, 2},
+                             own = {3, 2}, few = {3, 1}, many = {3, kMaxStreamKeys + 1};
   const auto forward = [&](auto change) {
     AttentionForwardParams p = run.ForwardParams();
     change(p);
@@ -314,6 +315,11 @@ TEST(AttentionContractTest, RefusesBadArguments) {
               p.shape.key_counts = begins.data();
             }),
             "bad index: key_counts");
+  EXPECT_EQ(backward([&](B& p) {
+              p.shape.key_begins = p.shape.device_key_begins = overlapping.data();
+              p.shape.key_counts = p.shape.device_key_counts = own.data();
+            }),
+            "bad index: key_begins");
   EXPECT_EQ(AllBytes(run), before);
 }
 

@@ -152,7 +152,7 @@ TEST(AttentionTest, MatchesReferenceForLargeScores) {
 }
 
 // What generation with a cache does: one query or a few behind many keys, and the whole prompt at
-// once.
+// once. Backward gives what keys before the queries get, too, though no query of theirs is there.
 TEST(AttentionTest, QueriesMayBeFewerThanKeys) {
   for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
     for (int64_t window : {0, 1, 100}) {
@@ -164,19 +164,55 @@ TEST(AttentionTest, QueriesMayBeFewerThanKeys) {
                     .dropout = window == 100 ? 0.2 : 0.0,
                     .dtype = dtype,
                     .earlier = {0, 500, 300, 9, OnCpu() ? 700 : 63}});
-      CheckAttentionForward(run, Expected(run));
+      const Expected expected(run);
+      CheckAttentionForward(run, expected);
+      CheckAttentionBackward(run, expected);
+    }
+  }
+}
+
+// All of a document's keys and none of its queries, rows of no document in between, one slice of a
+// group's heads or several.
+TEST(AttentionTest, KeysMayLieApart) {
+  for (int64_t heads : OnDevice<int64_t>({2, 16}, {2})) {
+    Attended run({.lengths = {0, 70, 0, 3, 20},
+                  .heads = heads,
+                  .kv_heads = heads / 2,
+                  .window = 50,
+                  .softcap = 3.0,
+                  .earlier = {80, 100, 5, 190, 30}});
+    run.key_begins[0] += 70;
+    run.key_counts[0] -= 75;
+    run.key_counts[1] -= 66;
+    run.key_counts[3] -= 11;
+    run.dk.Fill(0, 0.0);
+    run.dv.Fill(0, 0.0);
+    const Expected expected(run);
+    CheckAttentionForward(run, expected);
+    CheckAttentionBackward(run, expected);
+    for (int64_t row : {0, 69, 75, 184, 249, 440}) {
+      EXPECT_EQ(run.dk.At(row, 0), 0.0) << row;
+      EXPECT_EQ(run.dv.At(row, 0), 0.0) << row;
     }
   }
 }
 
 // Every output of a tiny case against differences of the reference, inputs being fp32.
 TEST(AttentionTest, GradientsAreFiniteDifferences) {
-  Attended run({.lengths = {5, 3}, .heads = 2, .kv_heads = 1, .D = 4, .window = 3, .softcap = 2.0});
-  run.Forward();
-  run.Backward();
-  ExpectClose(run.dq, DifferencesOfLoss(run, &AttentionInputs::q), 8.0);
-  ExpectClose(run.dk, DifferencesOfLoss(run, &AttentionInputs::k), 8.0);
-  ExpectClose(run.dv, DifferencesOfLoss(run, &AttentionInputs::v), 8.0);
+  for (const std::vector<int64_t>& earlier : {std::vector<int64_t>{}, {2, 4}}) {
+    Attended run({.lengths = {5, 3},
+                  .heads = 2,
+                  .kv_heads = 1,
+                  .D = 4,
+                  .window = 3,
+                  .softcap = 2.0,
+                  .earlier = earlier});
+    run.Forward();
+    run.Backward();
+    ExpectClose(run.dq, DifferencesOfLoss(run, &AttentionInputs::q), 8.0);
+    ExpectClose(run.dk, DifferencesOfLoss(run, &AttentionInputs::k), 8.0);
+    ExpectClose(run.dv, DifferencesOfLoss(run, &AttentionInputs::v), 8.0);
+  }
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ struct Expected {
 
 // Runs, and expects what the reference gives.
 void CheckAttentionForward(Attended& run, const Expected& expected);
+void CheckAttentionBackward(Attended& run, const Expected& expected);
 void CheckAttention(const AttentionCase& c);
 
 // Calls body with each instruction set of this machine; on CUDA once.
