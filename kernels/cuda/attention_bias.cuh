@@ -1,4 +1,5 @@
-// The bias of a tile of scores: it follows from distances, of which a tile has 127.
+// The bias of a tile of scores: it follows from distances, of which a tile has 127. And the kernels
+// with it and without it.
 #ifndef KERNELS_CUDA_ATTENTION_BIAS_CUH_
 #define KERNELS_CUDA_ATTENTION_BIAS_CUH_
 
@@ -9,6 +10,26 @@
 #include "kernels/cuda/attention_tiles.cuh"
 
 namespace snug::kernels::cuda {
+
+// Whether a kernel's scores have a bias. One without it has nothing of it in its loops.
+enum class BiasUse : uint8_t { kNone, kAdded };
+template <BiasUse kUse>
+struct BiasConstant {
+  static constexpr BiasUse value = kUse;
+};
+
+// body(Constant<kGroups>{}, BiasConstant<kBias>{}), as ByWidth.
+template <typename Body>
+inline Error ByShape(const AttentionShape& s, const Body& body) {
+  return ByWidth(s.D, [&](auto groups) {
+    if (s.bias.table == nullptr) return body(groups, BiasConstant<BiasUse::kNone>{});
+    return body(groups, BiasConstant<BiasUse::kAdded>{});
+  });
+}
+// For __launch_bounds__: what leaves enough registers for no spill.
+constexpr int BlocksOf(int groups, BiasUse bias) {
+  return groups < (bias == BiasUse::kNone ? 4 : 2) ? kFewBlocks : 1;
+}
 
 // memory.bias[r - c + kTile - 1] is the bias of row r and column c. It may be read after the next
 // __syncthreads; what was there before has been read by all.

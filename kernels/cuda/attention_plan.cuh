@@ -64,28 +64,12 @@ inline Error LaunchTiles(void (*kernel)(Parameters...), int64_t blocks, Stream s
   return Launch(kernel, {blocks}, stream, arguments...);
 }
 
-// Whether a kernel's scores have a bias. One without it has nothing of it in its loops.
-enum class BiasUse : uint8_t { kNone, kAdded };
-template <BiasUse kUse>
-struct BiasConstant {
-  static constexpr BiasUse value = kUse;
-};
-
-// body(Constant<kGroups>{}, BiasConstant<kBias>{}) for heads of up to 64 * kGroups columns.
-template <typename Bias, typename Body>
-inline Error ByWidth(int64_t D, Bias bias, const Body& body) {
-  if (D <= kTile) return body(Constant<1>{}, bias);
-  if (D <= 2 * kTile) return body(Constant<2>{}, bias);
-  return body(Constant<4>{}, bias);
-}
+// body(Constant<kGroups>{}) for heads of up to 64 * kGroups columns.
 template <typename Body>
-inline Error ByShape(const AttentionShape& s, const Body& body) {
-  return s.bias.table == nullptr ? ByWidth(s.D, BiasConstant<BiasUse::kNone>{}, body)
-                                 : ByWidth(s.D, BiasConstant<BiasUse::kAdded>{}, body);
-}
-// What leaves room for kFewBlocks without a spill.
-constexpr int BlocksOf(int groups, BiasUse bias) {
-  return groups < (bias == BiasUse::kNone ? 4 : 2) ? kFewBlocks : 1;
+inline Error ByWidth(int64_t D, const Body& body) {
+  if (D <= kTile) return body(Constant<1>{});
+  if (D <= 2 * kTile) return body(Constant<2>{});
+  return body(Constant<4>{});
 }
 
 // A block's head and the slot of its turn. The slots with the most to do come first: of queries the
