@@ -156,14 +156,15 @@ TEST(AttentionTest, MatchesReferenceForLargeScores) {
 TEST(AttentionTest, QueriesMayBeFewerThanKeys) {
   for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
     for (int64_t window : {0, 1, 100}) {
-      Attended run({.lengths = {1, 3, 40, 0, 1},
-                    .heads = OnCpu() ? 4 : 2,
-                    .kv_heads = OnCpu() ? 2 : 1,
-                    .D = 16,
-                    .window = window,
-                    .dropout = window == 100 ? 0.2 : 0.0,
-                    .dtype = dtype,
-                    .earlier = {0, 500, 300, 9, OnCpu() ? 700 : 63}});
+      Attended run(
+          {.lengths = {1, 3, 40, 0, 1},
+           .heads = OnCpu() ? 4 : 2,
+           .kv_heads = OnCpu() ? 2 : 1,
+           .D = 16,
+           .window = window,
+           .dropout = window == 100 ? 0.2 : 0.0,
+           .dtype = dtype,
+           .earlier = {0, OnCpu() ? 500 : 200, OnCpu() ? 300 : 90, 9, OnCpu() ? 700 : 63}});
       const Expected expected(run);
       CheckAttentionForward(run, expected);
       CheckAttentionBackward(run, expected);
