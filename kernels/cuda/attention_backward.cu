@@ -1,7 +1,8 @@
 // Attention's backward on CUDA, without atomics: one kernel gives dq of 64 queries and goes through
 // the keys that they see, another dk and dv of 64 keys and goes through the query heads of their
 // group and the queries that see them. Both make p and ds again from q, k, v, dO and lse, by the
-// same products in the same order, so that they agree to the bit.
+// same products in the same order, so that they agree to the bit; so do the kernels that give the
+// gradient of a bias (attention_bias_gradient.cuh).
 #include <cmath>
 
 #include "kernels/attention.h"
