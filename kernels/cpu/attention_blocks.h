@@ -36,6 +36,16 @@ inline int64_t SlicesOf(int64_t heads, int64_t kv_heads) {
   return group;
 }
 
+// A document's rows of k and v.
+struct Keys {
+  int64_t first, count;
+};
+inline Keys KeysOf(const AttentionShape& s, int64_t document) {
+  if (s.key_begins != nullptr) return {s.key_begins[document], s.key_counts[document]};
+  const int64_t first = s.query_offsets[document];
+  return {first, s.query_offsets[document + 1] - first};
+}
+
 // Sizes that a unit's memory follows from.
 struct Blocks {
   int64_t slices, heads;  // Of a group; of a unit.
@@ -57,30 +67,33 @@ struct Blocks {
         stride(keys + 16) {}
 };
 
+inline int64_t KeyRows(const AttentionSizes& s) { return std::max(s.tokens, s.key_rows); }
+
 // Sums of dk and of dv that slices make for themselves; none where there is one slice.
 inline int64_t PartialFloats(const AttentionSizes& s, const Blocks& blocks) {
   if (blocks.slices == 1) return 0;
-  return 2 * RoundUp(blocks.slices * s.tokens * s.kv_heads * s.D, 16);
+  return 2 * RoundUp(blocks.slices * KeyRows(s) * s.kv_heads * s.D, 16);
 }
 
 // One unit, and the geometry of its blocks. Queries are counted from the document's first.
 struct Unit {
   int64_t first_row = 0, queries = 0;  // T
   int64_t first_key = 0, keys = 0;
-  int64_t kv_head = 0, first_head = 0, heads = 0, slice = 0;
+  int64_t document = 0, kv_head = 0, first_head = 0, heads = 0, slice = 0;
   int64_t window = 0;
 
   Unit(const AttentionShape& s, const Blocks& blocks, int64_t index)
-      : kv_head(index / blocks.slices % s.kv_heads),
+      : document(index / blocks.slices / s.kv_heads),
+        kv_head(index / blocks.slices % s.kv_heads),
         heads(blocks.heads),
         slice(index % blocks.slices),
         window(s.window) {
-    const int64_t document = index / blocks.slices / s.kv_heads;
     first_head = (kv_head * blocks.slices + slice) * heads;
     first_row = s.query_offsets[document];
     queries = s.query_offsets[document + 1] - first_row;
-    first_key = s.key_begins == nullptr ? first_row : s.key_begins[document];
-    keys = s.key_counts == nullptr ? queries : s.key_counts[document];
+    const Keys own = KeysOf(s, document);
+    first_key = own.first;
+    keys = own.count;
   }
   int64_t position(int64_t query) const { return keys - queries + query; }
   // Queries that see any of the keys [first, first + count).

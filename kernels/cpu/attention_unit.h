@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cpu/attention_bias.h"
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/loops/loops.h"
 
@@ -69,6 +70,16 @@ class UnitWork {
     return {keep_, kKeyBlock, static_cast<float>(1.0 / (1.0 - s_.dropout))};
   }
 
+  // The bias of a tile of one of the unit's heads, as loops read it; null without a bias. Valid
+  // until the next call.
+  const float* BiasOf(int64_t head, const BiasStrip::Tile& tile) const {
+    const AttentionBias& bias = s_.bias;
+    if (bias.table == nullptr) return nullptr;
+    bias_.Read(bias.table + (unit_.first_head + head) * bias.stride, BiasEntries(bias, unit_.keys),
+               tile);
+    return bias_.first_row();
+  }
+
   const AttentionShape& s_;
   const Unit& unit_;
   const Blocks& blocks_;
@@ -77,6 +88,7 @@ class UnitWork {
 
  private:
   alignas(64) mutable int32_t keep_[kTileRows * kKeyBlock];
+  mutable BiasStrip bias_;
 };
 
 }  // namespace snug::kernels::cpu
