@@ -13,8 +13,9 @@ namespace snug::kernels::SNUG_ISA {
 
 // Code of each lane: how many thresholds it lies above.
 static SNUG_INLINE I32x16 TwoBitCodes(F32x16 x, const TwoBit& two_bit) {
-  return -(AboveMask(x, two_bit.threshold[0]) + AboveMask(x, two_bit.threshold[1]) +
-           AboveMask(x, two_bit.threshold[2]));
+  const I32x16 above = SignMask(two_bit.threshold[0] - x) + SignMask(two_bit.threshold[1] - x) +
+                       SignMask(two_bit.threshold[2] - x);
+  return -(above & ~NanMask(x));
 }
 
 // The codes of sixteen lanes, next to one another; and apart again. Two lanes are one number of 64
