@@ -1,5 +1,4 @@
-// Activations, exact and with codes, gated units, and dropout. Where codes are written or read in
-// the place of an activation's input, LibTorch's side is the exact op, which knows no codes.
+// Activations, exact and with codes, gated units, and dropout. LibTorch's codes are a byte each.
 #include "kernels/activation.h"
 #include "kernels/codes.h"
 #include "kernels/dropout.h"
@@ -27,6 +26,18 @@ at::Tensor TorchBackward(Activation h, const at::Tensor& dy, const at::Tensor& x
   return at::threshold_backward(dy, x, 0);
 }
 
+void TorchCodes(const at::Tensor& x, const kernels::TwoBit& two_bit, With with) {
+  if (with == With::kMask) x.gt(0);
+  if (with != With::kCodes) return;
+  const at::Tensor codes = x.gt(two_bit.threshold[0]).to(at::kByte);
+  codes.add_(x.gt(two_bit.threshold[1])).add_(x.gt(two_bit.threshold[2]));
+}
+
+// dy times the slope of each code.
+at::Tensor TorchFromCodes(const at::Tensor& dy, const at::Tensor& codes, const at::Tensor& slopes) {
+  return slopes.index_select(0, codes.view(-1).to(at::kInt)).view(dy.sizes()).mul_(dy);
+}
+
 Case Forward(Operands& o, Activation h, With with = With::kNothing) {
   const at::Tensor x = o.Random();
   at::Tensor y = o.Empty();
@@ -49,7 +60,10 @@ Case Forward(Operands& o, Activation h, With with = With::kNothing) {
   if (with == With::kMask) p.mask = Bytes(codes);
   return {.bytes = 2 * o.bytes() + written,
           .own = Call(kernels::ActivationForward, p),
-          .torch = [=]() mutable { TorchForward(h, x, y); }};
+          .torch = [=]() mutable {
+            TorchForward(h, x, y);
+            TorchCodes(x, p.two_bit, with);
+          }};
 }
 
 Case Backward(Operands& o, Activation h) {
@@ -69,7 +83,8 @@ Case Backward(Operands& o, Activation h) {
 }
 
 Case CodeBackward(Operands& o, int bits) {
-  const at::Tensor dy = o.Random(), x = o.Random(), dx = o.Empty();
+  const at::Tensor dy = o.Random(), dx = o.Empty();
+  const at::Tensor torch_codes = o.Ones({o.N, o.C}, at::kByte), slopes = o.Ones({4}, o.type());
   const int64_t stride = bits == 2 ? kernels::CodeBytes(o.C) : kernels::MaskBytes(o.C);
   const at::Tensor codes =
       o.Keep(at::randint(0, 256, {o.N, stride}, o.options(at::kInt)).to(at::kByte));
@@ -85,13 +100,12 @@ Case CodeBackward(Operands& o, int bits) {
                                    .bits = bits};
   if (bits == 1) p.slope[1] = 1.0f;
   if (bits == 2) std::copy_n(kernels::kReSilu2.slope, 4, p.slope);
-  return {
-      .bytes = 2 * o.bytes() + o.N * stride, .own = Call(kernels::CodeBackward, p), .torch = [=] {
-        TorchBackward(bits == 2 ? Activation::kSilu : Activation::kRelu, dy, x);
-      }};
+  return {.bytes = 2 * o.bytes() + o.N * stride,
+          .own = Call(kernels::CodeBackward, p),
+          .torch = [=] { TorchFromCodes(dy, torch_codes, slopes); }};
 }
 
-// h(g) * u by two of LibTorch's ops, in place of the result.
+// h(g) * u by two of LibTorch's ops.
 Case GluForward(Operands& o, Activation h, bool with_codes = false) {
   const at::Tensor g = o.Random(), u = o.Random();
   at::Tensor out = o.Empty();
@@ -116,7 +130,12 @@ Case GluForward(Operands& o, Activation h, bool with_codes = false) {
   }
   return {.bytes = bytes, .own = Call(kernels::GluForward, p), .torch = [=]() mutable {
             TorchForward(h, g, out);
-            out.mul_(u);
+            if (with_codes) {
+              TorchCodes(g, p.two_bit, With::kCodes);
+              at::mul(out, u);
+            } else {
+              out.mul_(u);
+            }
           }};
 }
 
@@ -138,7 +157,10 @@ Case GluBackward(Operands& o, Activation h, bool with_codes = false) {
                                   .dtype = o.dtype,
                                   .gate = h};
   int64_t bytes = 5 * o.bytes();
+  at::Tensor torch_codes, slopes;
   if (with_codes) {
+    torch_codes = o.Ones({o.N, o.C}, at::kByte);
+    slopes = o.Ones({4}, o.type());
     p.a = o.Random().data_ptr();
     p.a_stride = o.C;
     p.code_stride = kernels::CodeBytes(o.C);
@@ -147,9 +169,14 @@ Case GluBackward(Operands& o, Activation h, bool with_codes = false) {
     bytes += o.N * p.code_stride;
   }
   return {.bytes = bytes, .own = Call(kernels::GluBackward, p), .torch = [=]() mutable {
-            TorchForward(h, g, du);
-            du.mul_(dp);
-            TorchBackward(h, dp * u, g);
+            if (with_codes) {
+              at::mul_out(du, dp, g);
+              TorchFromCodes(dp * u, torch_codes, slopes);
+            } else {
+              TorchForward(h, g, du);
+              du.mul_(dp);
+              TorchBackward(h, dp * u, g);
+            }
           }};
 }
 
