@@ -96,6 +96,12 @@ struct Unit {
     keys = own.count;
   }
   int64_t position(int64_t query) const { return keys - queries + query; }
+  // Where forward's blocks begin: the first key that a query sees, or up to 63 before it, so that
+  // what dropout numbers stays whole. Those before are not read.
+  int64_t FirstBlock() const {
+    const int64_t first = window == 0 ? 0 : std::max<int64_t>(0, position(0) - window + 1);
+    return first / 64 * 64;
+  }
   // Queries that see any of the keys [first, first + count).
   Range SeeingQueries(int64_t first, int64_t count) const {
     const int64_t lead = keys - queries;
