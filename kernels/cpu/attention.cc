@@ -31,7 +31,7 @@ class ForwardUnit : cpu::UnitWork {
     std::fill_n(memory_.out, rows * blocks_.width, 0.0f);
     std::fill_n(memory_.max, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(memory_.sum, rows, 0.0f);
-    for (int64_t key = 0; key < unit_.keys; key += blocks_.keys) {
+    for (int64_t key = unit_.FirstBlock(); key < unit_.keys; key += blocks_.keys) {
       const int64_t count = std::min(blocks_.keys, unit_.keys - key);
       const Range queries = unit_.SeeingQueries(key, count);
       if (queries.begin >= queries.end) continue;

@@ -96,6 +96,12 @@ struct Unit {
     keys = own.count;
   }
   int64_t position(int64_t query) const { return keys - queries + query; }
+  // Where forward's blocks begin: the first key that a query sees, or up to 63 before it, so that
+  // what dropout numbers stays whole. Those before are not read.
+  int64_t FirstBlock() const {
+    const int64_t first = window == 0 ? 0 : std::max<int64_t>(0, position(0) - window + 1);
+    return first / 64 * 64;
+  }
   // Queries that see any of the keys [first, first + count).
   Range SeeingQueries(int64_t first, int64_t count) const {
     const int64_t lead = keys - queries;
@@ -120,25 +126,6 @@ struct TileColumns {
         panel_begin(begin / kPanel * kPanel),
         panel_end(RoundUp(end, 16)) {}
   bool none() const { return begin >= end; }
-};
-
-// Operands of products as words: fp32, or pairs of bf16 where the machine multiplies these. The
-// forms of a tile take at most as much in pairs as in fp32.
-class Operands {
- public:
-  Operands(DType dtype, const Loops& loops)
-      : pairs_(dtype == DType::kBF16 && loops.multiplies_pairs) {}
-  bool pairs() const { return pairs_; }
-  // Of an even number of elements.
-  int64_t Words(int64_t elements) const { return pairs_ ? elements / 2 : elements; }
-  int64_t Covering(int64_t elements) const { return WordsOf(elements, pairs_); }
-  // Columns begin .. end of a tile as whole words; what is beyond is 0 in one of the operands.
-  Range Terms(int64_t begin, int64_t end) const {
-    return pairs_ ? Range{begin / 2, (end + 1) / 2} : Range{begin, end};
-  }
-
- private:
-  bool pairs_;
 };
 
 inline Band Shifted(const Band& band, int64_t columns) {

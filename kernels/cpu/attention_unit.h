@@ -12,6 +12,25 @@
 
 namespace snug::kernels::cpu {
 
+// Operands of products as words: fp32, or pairs of bf16 where the machine multiplies these. The
+// forms of a tile take at most as much in pairs as in fp32.
+class Operands {
+ public:
+  Operands(DType dtype, const Loops& loops)
+      : pairs_(dtype == DType::kBF16 && loops.multiplies_pairs) {}
+  bool pairs() const { return pairs_; }
+  // Of an even number of elements.
+  int64_t Words(int64_t elements) const { return pairs_ ? elements / 2 : elements; }
+  int64_t Covering(int64_t elements) const { return WordsOf(elements, pairs_); }
+  // Columns begin .. end of a tile as whole words; what is beyond is 0 in one of the operands.
+  Range Terms(int64_t begin, int64_t end) const {
+    return pairs_ ? Range{begin / 2, (end + 1) / 2} : Range{begin, end};
+  }
+
+ private:
+  bool pairs_;
+};
+
 class UnitWork {
  protected:
   UnitWork(const AttentionShape& s, const Unit& unit, const Blocks& blocks)

@@ -33,7 +33,7 @@ struct Power {
 SNUG_INLINE Power Reduce(F32x16 x) {
   const F32x16 rounded = x * kLog2E + kRound;
   const F32x16 n = rounded - kRound;
-  const I32x16 exponent = (reinterpret_cast<I32x16>(rounded) << 23) + 0x3f800000;
+  const U32x16 exponent = (reinterpret_cast<U32x16>(rounded) << 23) + 0x3f800000u;
   return {reinterpret_cast<F32x16>(exponent), (x - n * kLn2High) - n * kLn2Low};
 }
 
@@ -192,8 +192,10 @@ SNUG_INLINE Gradient GradientAt(const GradientTile& p, const GradientRow& row, i
     of_bias = Select(outside, F32x16{}, of_bias);
   }
   if constexpr (kBias) {
-    float* sums = p.d_bias + c - row.row;
-    if (p.d_bias != nullptr) Store(sums, Load(sums, Whole{}) + of_bias, Whole{});
+    if (p.d_bias != nullptr) {
+      float* sums = p.d_bias + c - row.row;
+      Store(sums, Load(sums, Whole{}) + of_bias, Whole{});
+    }
   }
   return g;
 }
