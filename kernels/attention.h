@@ -34,7 +34,8 @@
 //   backward | CPU    | this op                | same   | same    | same    | same | same
 //   forward  | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
 //   backward | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
-// in fp32, bf16 and fp16. No accepted family has a bias.
+// in fp32, bf16 and fp16. No accepted family has a bias. On CUDA the worker calls ATen's flash
+// kernels instead where these serve bf16 (worker/program/flash_attention.h).
 #ifndef KERNELS_ATTENTION_H_
 #define KERNELS_ATTENTION_H_
 

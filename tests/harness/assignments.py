@@ -36,8 +36,13 @@ def write_changed(attempt, folder, **fields):
     for name in ("link_socket", *fields):
         text = re.sub(rf"^{name}: .*\n", "", text, flags=re.MULTILINE)
     text += "".join(f"{name}: {json.dumps(value)}\n" for name, value in fields.items())
-    (folder / NAME).write_bytes(_protoc("encode", text.encode()))
+    write_text(folder, text)
     return folder
+
+
+def write_text(folder, text):
+    """Writes an assignment, given as text, where a worker is told to read it."""
+    (folder / NAME).write_bytes(_protoc("encode", text.encode()))
 
 
 def run(folder, **options):

@@ -1,6 +1,6 @@
 """The worker on a GPU that is emulated: kernels' CUDA sources run on the host, the host cannot
-touch the device's memory, products are a loop in float64. The losses of two steps and the gradients of
-the first are held against transformers and peft by the criteria of the CPU's tests, and what is
+touch the device's memory, products are a loop in float64. The losses of two steps and the gradients
+of the first are held against transformers and peft by the criteria of the CPU's tests, and what is
 allocated against what was predicted. (Weights are not: after so few steps AdamW still moves
 elements without a gradient by their noise.) It is logic that is tested, not speed; ATen's flash
 attention has no emulation, so that our own kernel stands for it.

@@ -12,8 +12,9 @@ namespace snug::execute {
 
 // Of "gpu:N", as a child process takes it (child_memory.h), which opens the device, multiplies in
 // each type and runs attention forward and backward. CUDA loads each kernel at its first launch, so
-// what a job's other kernels add comes on top. Forks: before anything else. Null in a worker
-// without GPUs.
+// what a job's other kernels add comes on top. Two contexts at once, the child's and the
+// observer's: a GPU in exclusive-process mode refuses. Forks: before anything else. Null in a
+// worker without GPUs.
 [[gnu::weak]] absl::StatusOr<int64_t> GpuContextBytes(const std::string& name);
 
 }  // namespace snug::execute
