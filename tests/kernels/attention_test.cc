@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/loops/loops.h"
 #include "tests/kernels/attention_testing.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -30,21 +29,6 @@ void Check(const AttentionCase& c) {
   ExpectNear(run, run.dq, expected.dq, "dq");
   ExpectNear(run, run.dk, expected.dk, "dk");
   ExpectNear(run, run.dv, expected.dv, "dv");
-}
-
-// Calls body with each instruction set of this machine; on CUDA once.
-template <typename Body>
-void WithEachInstructionSet(const Body& body) {
-  if (!OnCpu()) return body();
-  const Loops& best = BestLoops();
-  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
-                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
-    const Loops* loops = LoopsOf(isa);
-    if (loops == nullptr) continue;
-    UseLoops(*loops);
-    body();
-  }
-  UseLoops(best);
 }
 
 // Below, at and above tiles, panels and blocks; in all types.
@@ -68,7 +52,7 @@ TEST(AttentionTest, MatchesReferenceAtAllHeadWidths) {
     }
     return;
   }
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     for (DType dtype : kTypes) {
       for (int64_t D : {1, 8, 16, 20, 64, 80, 96, 128, 256})
         Check({.lengths = {70}, .D = D, .dtype = dtype});
@@ -109,7 +93,7 @@ TEST(AttentionTest, MatchesReferenceForAllWindows) {
 }
 
 TEST(AttentionTest, MatchesReferenceWithSoftcap) {
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     const int64_t T = OnCpu() ? 130 : 70;
     for (double spread : OnDevice<double>({0.1, 1.0, 4.0}, {0.1, 4.0})) {
       Check({.lengths = {T, 5}, .D = 16, .softcap = 5.0, .spread = spread});
@@ -121,7 +105,7 @@ TEST(AttentionTest, MatchesReferenceWithSoftcap) {
 
 // With the same words as the reference draws, forward and backward, whatever the blocks.
 TEST(AttentionTest, MatchesReferenceWithDropout) {
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
       for (double rate : {0.1, 0.9}) {
         Check({.lengths = {OnCpu() ? 300 : 135, 1, 70},
