@@ -4,6 +4,7 @@
 // the memory is never touched. What CUDA divides is in far_grids_test.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -33,7 +34,7 @@ template <typename T>
 class FarEnd {
  public:
   explicit FarEnd(const std::vector<T>& near) : memory_(kN * sizeof(T)) {
-    if (data() != nullptr) std::memcpy(end(), near.data(), near.size() * sizeof(T));
+    if (data() != nullptr) std::copy(near.begin(), near.end(), end());
   }
   T* data() { return reinterpret_cast<T*>(memory_.data()); }
   T* end() { return data() + kFar; }
