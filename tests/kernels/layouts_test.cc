@@ -43,5 +43,19 @@ TEST_P(LayoutsTest, GiveTheSameBits) {
   }
 }
 
+// The control: an op that writes one element behind its last row is seen.
+TEST(LayoutsControlTest, SeesAWriteBehindARow) {
+  for (Layout layout : {Layout::kAligned, Layout::kBad}) {
+    Operands operands(layout, 31, DType::kF32);
+    float* y = nullptr;
+    int64_t stride = 0;
+    operands.Rows(y, stride);
+    y[2 * stride + 30] = 1.0f;
+    EXPECT_TRUE(operands.GapsUntouched());
+    y[2 * stride + 31] = 1.0f;
+    EXPECT_FALSE(operands.GapsUntouched());
+  }
+}
+
 }  // namespace
 }  // namespace snug::kernels
