@@ -4,6 +4,8 @@
 #ifndef TESTS_CUDA_ON_CPU_RUNTIME_H_
 #define TESTS_CUDA_ON_CPU_RUNTIME_H_
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -65,16 +67,30 @@ inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
              : cudaErrorLaunchFailure;
 }
 
+// From this size on memory is mapped, so that it takes up what is touched of it.
+inline constexpr size_t kSnugMappedBytes = size_t{1} << 30;
 inline cudaError_t cudaMalloc(void** p, size_t bytes) {
-  *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (bytes < kSnugMappedBytes) {
+    *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  } else {
+    *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+              -1, 0);
+    if (*p == MAP_FAILED) *p = nullptr;
+  }
   if (*p == nullptr) return cudaErrorMemoryAllocation;
   snug::cuda_on_cpu::AddAllocation(*p, bytes);
   return cudaSuccess;
 }
 inline cudaError_t cudaMallocManaged(void** p, size_t bytes) { return cudaMalloc(p, bytes); }
 inline cudaError_t cudaFree(void* p) {
-  if (p != nullptr && !snug::cuda_on_cpu::RemoveAllocation(p)) return cudaErrorInvalidValue;
-  std::free(p);
+  if (p == nullptr) return cudaSuccess;
+  const size_t bytes = snug::cuda_on_cpu::RemoveAllocation(p);
+  if (bytes == 0) return cudaErrorInvalidValue;
+  if (bytes < kSnugMappedBytes) {
+    std::free(p);
+  } else {
+    munmap(p, bytes);
+  }
   return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t) {

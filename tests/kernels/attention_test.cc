@@ -37,7 +37,7 @@ TEST(AttentionTest, MatchesReferenceAtAllHeadWidths) {
     }
     return;
   }
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     for (DType dtype : kTypes) {
       for (int64_t D : {1, 8, 16, 20, 64, 80, 96, 128, 256})
         CheckAttention({.lengths = {70}, .D = D, .dtype = dtype});
@@ -78,7 +78,7 @@ TEST(AttentionTest, MatchesReferenceForAllWindows) {
 }
 
 TEST(AttentionTest, MatchesReferenceWithSoftcap) {
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     const int64_t T = OnCpu() ? 130 : 70;
     for (double spread : OnDevice<double>({0.1, 1.0, 4.0}, {0.1, 4.0})) {
       CheckAttention({.lengths = {T, 5}, .D = 16, .softcap = 5.0, .spread = spread});
@@ -90,7 +90,7 @@ TEST(AttentionTest, MatchesReferenceWithSoftcap) {
 
 // With the same words as the reference draws, forward and backward, whatever the blocks.
 TEST(AttentionTest, MatchesReferenceWithDropout) {
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
       for (double rate : {0.1, 0.9}) {
         CheckAttention({.lengths = {OnCpu() ? 300 : 135, 1, 70},

@@ -10,11 +10,7 @@ namespace {
 
 constexpr int64_t kVocabulary = 11;
 
-SharedVector<int32_t> Ids(int64_t N) {
-  SharedVector<int32_t> ids;
-  for (int64_t i = 0; i < N; ++i) ids.push_back(static_cast<int32_t>(i * i % kVocabulary));
-  return ids;
-}
+SharedVector<int32_t> Ids(int64_t N) { return RepeatingIds(N, kVocabulary); }
 
 ColumnsParams Params(Matrix& x, const SharedVector<int32_t>& ids, Matrix& y) {
   return {.x = x.floats(),
@@ -29,7 +25,7 @@ ColumnsParams Params(Matrix& x, const SharedVector<int32_t>& ids, Matrix& y) {
 
 TEST(ColumnsTest, GathersColumnsAsRows) {
   for (int64_t N : kHeights) {
-    for (int64_t R : {1, 8, 33}) {
+    for (int64_t R : {1, 8, 31, 33, 127, 4097}) {
       const SharedVector<int32_t> ids = Ids(N);
       Matrix x(R, kVocabulary), y(N, R);
       x.Fill(1);
@@ -43,7 +39,7 @@ TEST(ColumnsTest, GathersColumnsAsRows) {
 // Ids repeat: the terms of one element are added in their order, bit for bit.
 TEST(ColumnsTest, AddsInTheOrderOfTheRows) {
   for (int64_t N : kHeights) {
-    for (int64_t R : {1, 8, 33}) {
+    for (int64_t R : {1, 8, 31, 33, 127, 4097}) {
       const SharedVector<int32_t> ids = Ids(N);
       Matrix x(R, kVocabulary), y(N, R);
       x.Fill(2);
