@@ -89,7 +89,7 @@ TEST(AttentionBiasTest, MatchesReferenceWithWindows) {
 }
 
 TEST(AttentionBiasTest, MatchesReferenceWithAllFeaturesTogether) {
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16, DType::kF16}, {DType::kF32})) {
       for (int64_t window : OnDevice<int64_t>({0, 90}, {90})) {
         CheckAttention({.lengths = {OnCpu() ? 300 : 135, 1, 40},

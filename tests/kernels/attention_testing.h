@@ -96,21 +96,6 @@ void CheckAttentionForward(Attended& run, const Expected& expected);
 void CheckAttentionBackward(Attended& run, const Expected& expected);
 void CheckAttention(const AttentionCase& c);
 
-// Calls body with each instruction set of this machine; on CUDA once.
-template <typename Body>
-void WithEachInstructionSet(const Body& body) {
-  if (!OnCpu()) return body();
-  const Loops& best = BestLoops();
-  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
-                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
-    const Loops* loops = LoopsOf(isa);
-    if (loops == nullptr) continue;
-    UseLoops(*loops);
-    body();
-  }
-  UseLoops(best);
-}
-
 // What o . dO, by the reference, changes by with each element of an input: finite differences.
 Reference DifferencesOfLoss(const Attended& run, std::vector<double> AttentionInputs::*input);
 
