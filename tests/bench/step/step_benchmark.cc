@@ -91,7 +91,9 @@ absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(const program::Program program, program::BuildProgram(config, ModeOf(options)));
   ASSIGN_OR_RETURN(const auto device, execute::OpenDevice(options.device, options.threads));
   const std::vector<int64_t> lengths(static_cast<size_t>(options.rows), options.tokens);
-  const program::TapeKey key = program::WorstBatch(lengths, options.rows, false, options.tokens);
+  const program::TapeKey key = {.tokens = int64_t{options.rows} * options.tokens,
+                                .documents = options.rows,
+                                .longest_document = options.tokens};
   ASSIGN_OR_RETURN(const program::Tape tape,
                    program::Lower(program, program::RecomputePlan(program, options.recompute),
                                   {.key = key, .machine = device->machine(), .training = true}));
@@ -121,19 +123,20 @@ absl::Status Run(const Options& options) {
   }
   const program::Replay replay = program::ReplayTape(program, tape);
   const double seconds = Median(step);
-  std::cout << nlohmann::json{{"device", device->name()},
-                              {"loss", loss},
-                              {"step_seconds", seconds},
-                              {"optimizer_seconds", Median(optimizer)},
-                              {"tokens_per_second", static_cast<double>(key.tokens) / seconds},
-                              {"flops_per_second", replay.work.flops / seconds},
-                              {"arena_bytes", tape.arena_bytes},
-                              {"predicted_bytes",
-                               program::StaticComponents(program, key, 0).total() +
-                                   tape.arena_bytes},
-                              {"peak_bytes", device->allocator().usage().peak_bytes}}
-                   .dump()
-            << std::endl;
+  std::cout
+      << nlohmann::json{{"device", device->name()},
+                        {"loss", loss},
+                        {"step_seconds", seconds},
+                        {"optimizer_seconds", Median(optimizer)},
+                        {"tokens_per_second", static_cast<double>(key.tokens) / seconds},
+                        {"flops_per_second", replay.work.flops / seconds},
+                        {"arena_bytes", tape.arena_bytes},
+                        {"predicted_bytes",
+                         program::StaticComponents(program, key, device->machine(), 0).total() +
+                             tape.arena_bytes},
+                        {"peak_bytes", device->allocator().usage().peak_bytes}}
+             .dump()
+      << std::endl;
   return absl::OkStatus();
 }
 
