@@ -1,5 +1,6 @@
 // Rows of tokens: embeddings, moving rows, rotary positions, biases, noise.
 #include "kernels/bias.h"
+#include "kernels/columns.h"
 #include "kernels/embedding.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
@@ -172,6 +173,30 @@ Case EmbeddingBackward(Operands& o) {
       .torch = [=, V = o.N] { dW.add_(at::embedding_dense_backward(dy, long_ids, V, -1, false)); }};
 }
 
+// Of fp32 in any case. `add`: into the matrix, else out of it.
+Case Columns(Operands& o, bool add) {
+  const at::Tensor ids = Order(o, at::kInt), long_ids = o.Keep(ids.to(at::kLong));
+  const at::Tensor x = o.Keep(at::rand({o.C, o.N}, o.options(at::kFloat)));
+  at::Tensor y = o.Keep(at::rand({o.N, o.C}, o.options(at::kFloat)));
+  const kernels::ColumnsParams p = {.x = Floats(x),
+                                    .ids = Ints(ids),
+                                    .y = Floats(y),
+                                    .N = o.N,
+                                    .R = o.C,
+                                    .V = o.N,
+                                    .x_stride = o.N,
+                                    .y_stride = o.C};
+  return {.bytes = (add ? 12 : 8) * o.elements(),
+          .own = add ? Call(kernels::AddColumns, p) : Call(kernels::GatherColumns, p),
+          .torch = [=]() mutable {
+            if (add) {
+              x.index_add_(1, long_ids, y.t());
+            } else {
+              y.copy_(x.index_select(1, long_ids).t());
+            }
+          }};
+}
+
 Case UniformNoise(Operands& o) {
   const at::Tensor x = o.Random();
   return {.bytes = 2 * o.bytes(),
@@ -217,6 +242,8 @@ std::vector<Row> TokenRows() {
   return {
       {"EmbeddingForward", EmbeddingForward},
       {"EmbeddingBackward", EmbeddingBackward},
+      {"GatherColumns", [](Operands& o) { return Columns(o, false); }},
+      {"AddColumns", [](Operands& o) { return Columns(o, true); }},
       {"AddUniformNoise", UniformNoise},
       {"RopeTable", RopeTable},
       {"RopeForward", [](Operands& o) { return Rope(o, kernels::RopeForward); }},
