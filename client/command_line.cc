@@ -37,6 +37,8 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   CLI::App* plan = app->add_subcommand(
       "plan", "Show what each plan for a job needs, and which one fits; runs nothing");
   AddFile(plan, line);
+  plan->add_option("--device", line->device,
+                   "Whose plans (gpu:0); else of the device that the job would be given");
   plan->add_flag("--sites", line->sites,
                  "List the values that memory.stash can name, with their bytes");
 
@@ -54,6 +56,9 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   AddJob(logs, line);
   logs->add_flag("--follow", line->follow, "Go on until the job has ended");
   AddJob(app->add_subcommand("cancel", "Stop a job"), line);
+
+  app->add_subcommand("devices",
+                      "List the daemon's devices: memory that they have, give, promised");
 
   CLI::App* download =
       app->add_subcommand("download", "Copy what a job made (adapter or model, metrics.jsonl)");

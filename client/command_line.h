@@ -31,12 +31,13 @@ struct CommandLine {
   std::vector<std::string> overrides;  // key=value
   std::string job;                     // The id or an unambiguous beginning of it.
   std::string directory;
-  std::string model;  // datasets preview
+  std::string device;  // plan
+  std::string model;   // datasets preview
   std::string format;
   std::string chat_template;
   std::vector<std::string> added_tokens;
   int rows = 0;
-  int max_seq_length = 0;
+  std::optional<int> max_seq_length;
   bool sites = false;
   bool watch = false;
   bool all = false;

@@ -13,6 +13,7 @@ absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal);       
 absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal);       // submit.cc
 absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal);        // query.cc
 absl::StatusOr<int> GetJob(const CommandLine& line, Terminal& terminal);          // query.cc
+absl::StatusOr<int> ListDevices(const CommandLine& line, Terminal& terminal);     // devices.cc
 absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal);       // query.cc
 absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);        // watch.cc
 absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);       // logs.cc

@@ -20,7 +20,8 @@ absl::StatusOr<v1::JobSpec> SpecOf(const CommandLine& line) {
   spec.set_dataset(line.file);
   spec.set_chat_template(line.chat_template);
   for (const std::string& token : line.added_tokens) spec.add_added_tokens(token);
-  spec.mutable_training()->set_max_seq_length(line.max_seq_length);
+  if (line.max_seq_length.has_value())
+    spec.mutable_training()->set_max_seq_length(*line.max_seq_length);
   v1::JobSpec::DatasetFormat format = v1::JobSpec::DATASET_FORMAT_UNSPECIFIED;
   const std::string name = absl::AsciiStrToUpper(line.format);
   if (!name.empty() && !v1::JobSpec::DatasetFormat_Parse(name, &format))

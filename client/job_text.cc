@@ -64,6 +64,10 @@ std::string MemoryInFull(const v1::JobMemory& memory) {
   if (memory.measured_peak_bytes() > 0) {
     absl::StrAppend(&text, ", measured peak ", FormatBytes(memory.measured_peak_bytes()));
   }
+  if (memory.process_peak_bytes() > 0) {
+    absl::StrAppend(&text, " (of its process, by the GPU's driver, ",
+                    FormatBytes(memory.process_peak_bytes()), ")");
+  }
   return text;
 }
 

@@ -11,6 +11,7 @@ absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal) {
   v1::PlanJobRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), ReadJobFile(line.file, line.overrides));
   request.set_with_sites(line.sites);
+  request.set_device(line.device);
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
   ASSIGN_OR_RETURN(const v1::PlanJobResponse reply,
                    connection.Call(&v1::FineTuning::Stub::PlanJob, request));

@@ -40,7 +40,7 @@ std::string InUnit(int64_t bytes, const Unit& unit) {
 void PrintLengths(const v1::PlanJobResponse& reply, std::ostream& out) {
   out << "lengths  from " << Printable(reply.length_source());
   if (reply.length_source() == "max_seq_length") {
-    out << ": the dataset is not prepared yet, so every row counts in full";
+    out << ": the dataset is not prepared yet; every row counts in full, DATA as 0";
   }
   out << "\n";
   const std::string facts = DatasetFacts(reply.dataset());
@@ -66,6 +66,18 @@ void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
                          plan.relative_work());
 }
 
+// What the job would be given on each device, where there is more than one.
+void PrintDevices(const v1::PlanJobResponse& reply, std::ostream& out) {
+  if (reply.devices_size() < 2) return;
+  Table table({"", "DEVICE", ">CAPACITY", "PLAN", ">PEAK", "FITS"});
+  for (const v1::DeviceChoice& choice : reply.devices())
+    table.AddRow({choice.device() == reply.device() ? "*" : " ", choice.device(),
+                  FormatBytes(choice.capacity_bytes()), choice.plan(),
+                  FormatBytes(choice.peak_bytes()), choice.fits() ? "yes" : "no"});
+  out << "\n";
+  table.Print(out);
+}
+
 }  // namespace
 
 void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
@@ -77,7 +89,7 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   const Unit unit = UnitFor(reply);
   out << "bytes    in " << unit.name << "\n\n";
   Table table({"", "PLAN", ">PEAK", ">WORK", ">CONTEXT", ">WEIGHTS", ">ADAPTER", ">GRADIENTS",
-               ">OPTIMIZER", ">INPUTS", ">STASH", ">SCRATCH", ">WORKSPACE", "FITS"});
+               ">OPTIMIZER", ">INPUTS", ">DATA", ">STASH", ">SCRATCH", ">WORKSPACE", "FITS"});
   for (int i = 0; i < reply.plans_size(); ++i) {
     const v1::Plan& plan = reply.plans(i);
     const v1::MemoryComponents& memory = plan.memory();
@@ -87,7 +99,8 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
     for (const int64_t bytes :
          {memory.context_bytes(), memory.weights_bytes(), memory.adapter_bytes(),
           memory.gradients_bytes(), memory.optimizer_bytes(), memory.inputs_bytes(),
-          memory.stash_bytes(), memory.scratch_bytes(), memory.workspace_bytes()}) {
+          memory.data_bytes(), memory.stash_bytes(), memory.scratch_bytes(),
+          memory.workspace_bytes()}) {
       row.push_back(InUnit(bytes, unit));
     }
     row.push_back(plan.peak_bytes() <= reply.budget_bytes() ? "yes" : "no");
@@ -96,6 +109,7 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   table.Print(out);
   out << "\n";
   PrintChoice(reply, out);
+  PrintDevices(reply, out);
 }
 
 void PrintSites(const v1::PlanJobResponse& reply, std::ostream& out) {

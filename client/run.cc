@@ -14,9 +14,11 @@ using Command = absl::StatusOr<int> (*)(const CommandLine&, Terminal&);
 
 const std::map<std::string, Command>& Commands() {
   static const auto& commands = *new std::map<std::string, Command>{
-      {"cancel", CancelJob}, {"datasets", PreviewDataset}, {"download", DownloadJob},
-      {"get", GetJob},       {"list", ListJobs},           {"logs", PrintLogs},
-      {"plan", PlanJob},     {"submit", SubmitJob},        {"watch", WatchJob},
+      {"cancel", CancelJob},    {"datasets", PreviewDataset},
+      {"devices", ListDevices}, {"download", DownloadJob},
+      {"get", GetJob},          {"list", ListJobs},
+      {"logs", PrintLogs},      {"plan", PlanJob},
+      {"submit", SubmitJob},    {"watch", WatchJob},
   };
   return commands;
 }

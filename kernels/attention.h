@@ -2,13 +2,22 @@
 // in blocks, so that cost follows what is visible and no scores of T x T elements ever exist.
 //
 //   position(i) = keys - queries + i      the last query stands at the last key
-//   s[i,j] = scale * q[i] . k[j]          then softcap * tanh(s / softcap), if there is a softcap
+//   s[i,j] = scale * q[i] . k[j]          then, with a softcap, softcap * tanh(s / softcap);
+//                                         then, with a bias, + bias[h, min(position(i) - j, B - 1)]
 //   visible: position(i) - window < j <= position(i)      (window 0: all j <= position(i))
 //   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])      o[i] = sum_j m p v[j]
 //   m[i,j] = 0 with probability `dropout`, else 1 / (1 - dropout)
 //   backward (Dao et al. 2022, alg. 4), delta[i] = do[i] . o[i]:
 //   dv[j] = sum_i m p do[i]    ds[i,j] = p (m do[i] . v[j] - delta[i]) (1 - tanh^2)
 //   dq[i] = scale sum_j ds k[j]           dk[j] = scale sum_i ds q[i]
+//   dbias[h,b] += sum of ds before (1 - tanh^2) over the pairs i, j that entry b was added to
+//
+// The bias follows from head and distance alone, so that it needs no T x T either; its last entry
+// holds for all that is farther. It comes after scale and softcap: there T5 (Raffel et al. 2020,
+// sec. 2.1; of scale 1) and ALiBi (Press et al. 2022, sec. 3; Bloom, MPT) have it, and there models
+// with a softcap (Gemma 2) add their mask. ALiBi is the table -slope[h] * b, as long as documents
+// are; T5's causal buckets are the table of their values up to max_distance. Where the sum of
+// product and ALiBi is scaled (Falcon), the table is that times scale.
 //
 // Query head h reads key head h / (heads / kv_heads); keys and values are never copied per head.
 // Sums and softmax are fp32 for bf16 and fp16 as well. Operands of the products become fp32 too,
@@ -20,12 +29,13 @@
 // head h is column j of row i * heads + h of a matrix as wide as the longest document's keys.
 //
 // Which path serves what:
-//   op         | device | causal, documents, groups | window | softcap | dropout | queries < keys
-//   forward    | CPU    | this op                   | same   | same    | same    | same
-//   backward   | CPU    | this op                   | same   | same    | same    | not yet
-//   forward    | CUDA   | this op, D <= 256         | same   | same    | same    | same
-//   backward   | CUDA   | this op, D <= 256         | same   | same    | same    | not yet
-// in fp32, bf16 and fp16. Biases of the scores: on no device; no accepted family has them.
+//   op       | device | causal, packed, groups | window | softcap | dropout | bias | queries < keys
+//   forward  | CPU    | this op                | same   | same    | same    | same | same
+//   backward | CPU    | this op                | same   | same    | same    | same | same
+//   forward  | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
+//   backward | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
+// in fp32, bf16 and fp16. No accepted family has a bias. On CUDA the worker calls ATen's flash
+// kernels instead where these serve bf16 (worker/program/flash_attention.h).
 #ifndef KERNELS_ATTENTION_H_
 #define KERNELS_ATTENTION_H_
 
@@ -35,6 +45,12 @@
 #include "kernels/types.h"
 
 namespace snug::kernels {
+
+struct AttentionBias {
+  const float* table = nullptr;  // (H, B), fp32, finite; of a call on a stream: there. Null: none.
+  int64_t entries = 0;           // B >= 1
+  int64_t stride = 0;
+};
 
 struct AttentionShape {
   int64_t heads = 0, kv_heads = 0;  // H, a multiple of Hkv.
@@ -55,26 +71,32 @@ struct AttentionShape {
   float softcap = 0.0f;  // >= 0
   double dropout = 0.0;  // [0, 1)
   RandomSite site;       // With dropout.
+  AttentionBias bias;
   DType dtype = DType::kF32;
 };
 
 // What the ops take from their workspace follows from these. Larger sizes never need less.
 struct AttentionSizes {
-  int64_t tokens = 0;     // Rows of q.
-  int64_t documents = 0;  // Not empty ones, or more.
+  int64_t tokens = 0;     // Rows of q,
+  int64_t key_rows = 0;   // and of k, if there are more.
+  int64_t documents = 0;  // Not empty ones, or more; with bias_entries all.
   int64_t longest_queries = 0, longest_keys = 0;
   int64_t heads = 0, kv_heads = 0, D = 0;
   int64_t threads = 1;        // On the CPU.
   DType dtype = DType::kF32;  // On a stream.
+  // B, for a backward that gives the bias' gradient; SizesOf leaves it 0.
+  int64_t bias_entries = 0;
 };
 AttentionSizes SizesOf(const AttentionShape& shape, int64_t threads);
-// On the CPU.
+// On the CPU. A bias' gradient takes (H, min(K, documents * B)) of fp32, rounded up to 64 bytes, K
+// being the rows of k.
 int64_t AttentionForwardBytes(const AttentionSizes& sizes);
 int64_t AttentionBackwardBytes(const AttentionSizes& sizes);
-// On a stream: delta (N, H) in fp32, and room for dq (N, H*D), each rounded up to 64 bytes. Forward
-// takes nothing there.
+// On a stream: delta (N, H) in fp32, and room for dq (N, H*D), each rounded up to 64 bytes; a bias'
+// gradient takes (K / 64 + 2 * documents, H, 128) of fp32 more. Forward takes nothing there.
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes);
-// On a stream: the largest D, and the most keys of a document.
+// On a stream: what rows are divided into, the largest D, and the most keys of a document.
+inline constexpr int64_t kStreamTile = 64;
 inline constexpr int64_t kMaxStreamHeadWidth = 256, kMaxStreamKeys = int64_t{1} << 30;
 
 // Products: 4 * D operations for each visible pair and head.
@@ -92,20 +114,23 @@ struct AttentionForwardParams {
 };
 Error AttentionForward(const AttentionForwardParams& p, Stream stream);
 
-// dq may be q, dk may be k, dv may be v. 10 * D operations for each visible pair and head.
+// dq may be q, dk may be k, dv may be v. Keys that no query sees get 0, rows of no document
+// nothing; without any query nothing is written. 10 * D operations for each visible pair and head;
+// on a stream 14 * D, and 4 * D more with d_bias.
 struct AttentionBackwardParams {
-  AttentionShape shape;        // Without key_begins and key_counts.
+  AttentionShape shape;        // Documents' keys, if apart: in order, none in common.
   const void* dO = nullptr;    // (N, H*D), dtype
   const void* q = nullptr;     // (N, H*D), dtype
-  const void* k = nullptr;     // (N, Hkv*D), dtype
-  const void* v = nullptr;     // (N, Hkv*D), dtype
+  const void* k = nullptr;     // (keys, Hkv*D), dtype
+  const void* v = nullptr;     // (keys, Hkv*D), dtype
   const void* o = nullptr;     // (N, H*D), dtype: what forward wrote
   const float* lse = nullptr;  // (N, H): what forward wrote
   void* dq = nullptr;          // (N, H*D), dtype, or null
-  void* dk = nullptr;          // (N, Hkv*D), dtype, or null
-  void* dv = nullptr;          // (N, Hkv*D), dtype, or null
+  void* dk = nullptr;          // (keys, Hkv*D), dtype, or null
+  void* dv = nullptr;          // (keys, Hkv*D), dtype, or null
+  float* d_bias = nullptr;     // (H, B), fp32: += the bias' gradient; or null
   int64_t dO_stride = 0, q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, lse_stride = 0;
-  int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
+  int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0, d_bias_stride = 0;
   float* workspace = nullptr;   // On a stream: where kernels can use it.
   int64_t workspace_bytes = 0;  // >= AttentionBackwardBytes for one thread, or ..StreamBytes.
 };

@@ -49,7 +49,8 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   app.add_option("--config", flags.config, "DaemonConfig in YAML");
   app.add_option("--state-dir", flags.state_dir, "Jobs, datasets and checkpoints");
   app.add_option("--socket", flags.socket, "Unix socket to serve on");
-  app.add_option("--device", flags.devices, "Device and capacity: cpu:0=4GiB")
+  app.add_option("--device", flags.devices,
+                 "A device, and how much of it: cpu:0=4GiB, gpu:0=40GiB, gpu:1; again for more")
       ->allow_extra_args(false);
   app.add_option("--metrics-port", flags.metrics_port, "Port of /metrics on loopback; 0 = any")
       ->check(CLI::Range(0, 65535));
@@ -100,12 +101,12 @@ absl::Status AddDevices(const std::vector<std::string>& given, v1::DaemonConfig&
   if (!given.empty()) config.clear_devices();
   for (const std::string& text : given) {
     const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
-    if (parts.size() != 2)
+    if (parts.front().empty() || parts.back().empty())
       return absl::InvalidArgumentError(
-          absl::StrCat("--device ", text, ": write NAME=BYTES, as in cpu:0=4GiB"));
+          absl::StrCat("--device ", text, ": write NAME=BYTES or NAME, as in cpu:0=4GiB or gpu:1"));
     v1::DeviceConfig& device = *config.add_devices();
-    device.set_name(parts[0]);
-    device.set_capacity(parts[1]);
+    device.set_name(parts.front());
+    if (parts.size() == 2) device.set_capacity(parts.back());
   }
   return absl::OkStatus();
 }
@@ -115,6 +116,8 @@ void FillDefaults(v1::DaemonConfig& config) {
   if (config.socket().empty()) config.set_socket(DefaultSocket());
   if (!config.has_metrics_port()) config.set_metrics_port(kDefaultMetricsPort);
   if (config.worker().empty()) config.set_worker(BinaryDir() + "/snug-worker");
+  if (config.worker_cuda().empty()) config.set_worker_cuda(BinaryDir() + "/snug-worker-cuda");
+  if (config.gpu_library().empty()) config.set_gpu_library("libnvidia-ml.so.1");
   if (config.shim().empty()) config.set_shim(BinaryDir() + "/snug-shim");
   if (config.python().empty()) config.set_python(DefaultPython());
   v1::PrepareLimits& prepare = *config.mutable_prepare();
@@ -146,6 +149,7 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   config.set_state_dir(Absolute(config.state_dir()));
   config.set_socket(Absolute(config.socket()));
   config.set_worker(Absolute(config.worker()));
+  config.set_worker_cuda(Absolute(config.worker_cuda()));
   config.set_shim(Absolute(config.shim()));
   return config;
 }

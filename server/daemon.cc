@@ -20,6 +20,8 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
+#include "server/node/measure.h"
+#include "server/place/devices.h"
 #include "server/place/host_memory.h"
 
 namespace snug::server {
@@ -100,11 +102,7 @@ absl::Status Daemon::TakeState() {
 
 absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(const int64_t prepare_bytes, ParseBytes(config_.prepare().memory()));
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config_, HostMemoryBytes(), cores));
-  ASSIGN_OR_RETURN(const NodeFacts facts, MeasureNode({.shim = config_.shim(),
-                                                       .worker = config_.worker(),
-                                                       .state_dir = config_.state_dir()}));
+  ASSIGN_OR_RETURN(const std::vector<Device> devices, FindDevices());
   ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir()}));
   preparer_ = std::make_unique<Preparer>(
       PrepareSettings{.python = config_.python(),
@@ -113,7 +111,7 @@ absl::Status Daemon::Build() {
                       .memory_bytes = prepare_bytes,
                       .timeout = absl::Seconds(config_.prepare().timeout_seconds())});
   preparer_->RemoveLeftovers();
-  RETURN_IF_ERROR(BuildScheduler(devices, facts));
+  RETURN_IF_ERROR(BuildScheduler(devices));
   ServeMetrics();
   v1::ServerInfo info;
   info.set_version(kVersion);
@@ -126,15 +124,37 @@ absl::Status Daemon::Build() {
   return absl::OkStatus();
 }
 
-absl::Status Daemon::BuildScheduler(std::vector<Device> devices, const NodeFacts& facts) {
+LauncherSettings Daemon::Launcher() const {
+  return {.shim = config_.shim(),
+          .worker = config_.worker(),
+          .worker_cuda = config_.worker_cuda(),
+          .state_dir = config_.state_dir()};
+}
+
+absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {
+  Host host{.memory_bytes = HostMemoryBytes(),
+            .cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency())),
+            .processor = ProcessorModel()};
+  if (NamesGpu(config_)) {
+    absl::StatusOr<std::unique_ptr<GpuDriver>> driver = GpuDriver::Open(config_.gpu_library());
+    host.gpus = driver.ok() ? GpusForUs(**driver, config_.state_dir()) : driver.status();
+    if (driver.ok()) gpu_driver_ = *std::move(driver);
+  }
+  ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config_, host));
+  RETURN_IF_ERROR(MeasureDevices(Launcher(), devices));
+  for (const Device& device : devices)
+    if (device.is_gpu() && device.capacity_bytes > device.gpu.free_bytes)
+      spdlog::warn("{}: {} bytes are its capacity, and {} of them are taken by others now",
+                   device.name, device.capacity_bytes,
+                   device.capacity_bytes - device.gpu.free_bytes);
+  return devices;
+}
+
+absl::Status Daemon::BuildScheduler(std::vector<Device> devices) {
   pool_ = std::make_unique<TaskPool>(kApiThreads);
-  advisor_ = std::make_unique<Advisor>(index_, *preparer_, devices, facts.context_bytes);
-  SchedulerSettings settings{.launcher = {.shim = config_.shim(),
-                                          .worker = config_.worker(),
-                                          .state_dir = config_.state_dir()},
-                             .devices = std::move(devices),
-                             .context_bytes = facts.context_bytes,
-                             .products = facts.products};
+  advisor_ = std::make_unique<Advisor>(index_, *preparer_, devices);
+  SchedulerSettings settings{
+      .launcher = Launcher(), .devices = std::move(devices), .gpu_driver = gpu_driver_.get()};
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "server/job/job_index.h"
 #include "server/job/job_store.h"
 #include "server/metrics/metrics.h"
+#include "server/node/gpu_use.h"
 #include "server/scheduler/advice.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/task_pool.h"
@@ -38,13 +39,16 @@ class Daemon {
   explicit Daemon(const v1::DaemonConfig& config) : config_(config) {}
   absl::Status TakeState();
   absl::Status Build();
-  absl::Status BuildScheduler(std::vector<Device> devices, const NodeFacts& facts);
+  LauncherSettings Launcher() const;
+  absl::StatusOr<std::vector<Device>> FindDevices();
+  absl::Status BuildScheduler(std::vector<Device> devices);
   void ServeMetrics();
   void Shutdown();
 
   const v1::DaemonConfig config_;
   int lock_ = -1;
   Metrics metrics_;
+  std::unique_ptr<GpuDriver> gpu_driver_;  // Where a GPU is among the devices.
   JobIndex index_;
   StreamRegistry streams_;
   std::unique_ptr<JobStore> store_;

@@ -34,6 +34,15 @@ class BinariesTest(unittest.TestCase):
     def test_worker_loads_no_service_library(self):
         self.expect_none("snug-worker", SERVICE)
 
+    # What it would load for GPUs doubles its start-up time.
+    def test_only_the_worker_for_gpus_loads_their_libraries(self):
+        gpu = r"^lib(torch_cuda|c10_cuda|cublas)\."
+        self.expect_none("snug-worker", gpu)
+        if os.path.exists(os.path.join(BIN, "snug-worker-cuda")):
+            self.expect_none("snug-worker-cuda", SERVICE)
+            found = [n for n in libraries("snug-worker-cuda") if re.match(gpu, n)]
+            self.assertEqual(len(found), 3, found)  # One of each.
+
     # It outlives daemon and worker, so it must hold next to no memory.
     def test_shim_loads_only_the_language_runtime(self):
         self.expect_none(

@@ -41,7 +41,23 @@ if(SNUG_CUDA AND EXISTS ${SNUG_TORCH_ROOT}/lib/libtorch_cuda.so)
   find_package(CUDAToolkit REQUIRED)
   add_library(snug_torch_cuda INTERFACE)
   snug_import_torch(snug_torch_cuda torch_cuda c10_cuda)
-  target_link_libraries(snug_torch_cuda INTERFACE snug_torch CUDA::cudart)
+  target_link_libraries(snug_torch_cuda INTERFACE snug_torch)
+  # cudart and cuBLAS are those that libtorch_cuda itself loads, beside the wheel or in its lib/. A
+  # toolkit's have the same names, so a process has one of each in any case: these are the ones that
+  # this LibTorch was built for, and a machine that only runs workers needs no toolkit.
+  set(cuda_major ${CUDAToolkit_VERSION_MAJOR})
+  set(cuda_wheel ${SNUG_TORCH_ROOT}/../nvidia/cu${cuda_major})
+  foreach(name cudart cublas)
+    find_file(SNUG_${name} NAMES lib${name}.so.${cuda_major} REQUIRED NO_DEFAULT_PATH
+      PATHS ${cuda_wheel}/lib ${SNUG_TORCH_ROOT}/lib ${CUDAToolkit_LIBRARY_DIR})
+    add_library(torch::${name} SHARED IMPORTED GLOBAL)
+    set_target_properties(torch::${name} PROPERTIES IMPORTED_LOCATION ${SNUG_${name}})
+    target_link_libraries(snug_torch_cuda INTERFACE torch::${name})
+  endforeach()
+  find_path(SNUG_CUBLAS_INCLUDE cublas_v2.h REQUIRED NO_DEFAULT_PATH
+    PATHS ${CUDAToolkit_INCLUDE_DIRS} ${cuda_wheel}/include)
+  target_include_directories(snug_torch_cuda SYSTEM INTERFACE
+    ${CUDAToolkit_INCLUDE_DIRS} ${SNUG_CUBLAS_INCLUDE})
 endif()
 # at::parallel_for is inlined into its caller and is serial there without -fopenmp. LibTorch brings
 # the OpenMP runtime (same soname as the compiler's), so that only one is loaded.

@@ -31,7 +31,7 @@ class ForwardUnit : cpu::UnitWork {
     std::fill_n(memory_.out, rows * blocks_.width, 0.0f);
     std::fill_n(memory_.max, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(memory_.sum, rows, 0.0f);
-    for (int64_t key = 0; key < unit_.keys; key += blocks_.keys) {
+    for (int64_t key = unit_.FirstBlock(); key < unit_.keys; key += blocks_.keys) {
       const int64_t count = std::min(blocks_.keys, unit_.keys - key);
       const Range queries = unit_.SeeingQueries(key, count);
       if (queries.begin >= queries.end) continue;
@@ -90,6 +90,7 @@ class ForwardUnit : cpu::UnitWork {
                     .columns = columns.panel_end - panels,
                     .band = cpu::Shifted(band, panels),
                     .rule = {s_.scale, s_.softcap},
+                    .bias = BiasOf(rows.head, {band.high - 1 - panels, columns.panel_end - panels}),
                     .max = memory_.max + at,
                     .sum = memory_.sum + at,
                     .out = out,
@@ -153,9 +154,10 @@ AttentionSizes SizesOf(const AttentionShape& s, int64_t threads) {
                           .dtype = s.dtype};
   for (int64_t d = 0; d < s.documents; ++d) {
     const int64_t queries = s.query_offsets[d + 1] - s.query_offsets[d];
+    const cpu::Keys keys = cpu::KeysOf(s, d);
     sizes.longest_queries = std::max(sizes.longest_queries, queries);
-    sizes.longest_keys =
-        std::max(sizes.longest_keys, s.key_counts == nullptr ? queries : s.key_counts[d]);
+    sizes.longest_keys = std::max(sizes.longest_keys, keys.count);
+    sizes.key_rows = std::max(sizes.key_rows, keys.first + keys.count);
   }
   if (s.documents > 0) sizes.tokens = s.query_offsets[s.documents];
   return sizes;
@@ -170,14 +172,18 @@ int64_t AttentionForwardBytes(const AttentionSizes& sizes) {
 int64_t AttentionBackwardBytes(const AttentionSizes& sizes) {
   const Blocks blocks(sizes);
   const int64_t each = cpu::BackwardMemory(blocks, false, nullptr).pieces.taken();
-  return (cpu::PartialFloats(sizes, blocks) + ThreadsOf(sizes, blocks) * each) *
+  return (cpu::PartialFloats(sizes, blocks) + cpu::BiasSums::SizeOf(sizes) +
+          ThreadsOf(sizes, blocks) * each) *
          static_cast<int64_t>(sizeof(float));
 }
 
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes) {
   const int64_t dots = sizes.tokens * sizes.heads;
+  const int64_t slots = cpu::KeyRows(sizes) / kStreamTile + 2 * sizes.documents;
+  const int64_t diagonals = sizes.bias_entries == 0 ? 0 : slots * sizes.heads * 2 * kStreamTile;
   return cpu::RoundUp(dots * static_cast<int64_t>(sizeof(float)), 64) +
-         cpu::RoundUp(dots * sizes.D * SizeOf(sizes.dtype), 64);
+         cpu::RoundUp(dots * sizes.D * SizeOf(sizes.dtype), 64) +
+         diagonals * static_cast<int64_t>(sizeof(float));
 }
 
 Error AttentionForward(const AttentionForwardParams& p, Stream stream) {

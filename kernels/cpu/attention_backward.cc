@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/attention_bias.h"
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/attention_check.h"
 #include "kernels/cpu/attention_memory.h"
@@ -15,6 +16,8 @@ namespace snug::kernels {
 namespace {
 
 using cpu::BackwardMemory;
+using cpu::BiasStrip;
+using cpu::BiasSums;
 using cpu::Blocks;
 using cpu::Unit;
 
@@ -28,12 +31,15 @@ struct Target {
 class BackwardUnit : cpu::UnitWork {
  public:
   BackwardUnit(const AttentionBackwardParams& p, const Unit& unit, const Blocks& blocks,
-               const BackwardMemory& memory)
-      : UnitWork(p.shape, unit, blocks), p_(p), memory_(memory) {}
+               const BackwardMemory& memory, const BiasSums& d_bias)
+      : UnitWork(p.shape, unit, blocks), p_(p), memory_(memory), d_bias_(d_bias) {}
 
   void Run(const Target& dk, const Target& dv) {
     std::fill_n(memory_.dq, unit_.heads * unit_.queries * blocks_.width, 0.0f);
-    for (int64_t head = 0; head < unit_.heads; ++head) Delta(head);
+    for (int64_t head = 0; head < unit_.heads; ++head) {
+      Delta(head);
+      if (d_bias_.wanted()) std::fill_n(BiasSumsOf(head), BiasEntries(), 0.0f);
+    }
     for (int64_t key = 0; key < unit_.keys; key += blocks_.keys) {
       const int64_t count = std::min(blocks_.keys, unit_.keys - key);
       LoadKeys(key, count);
@@ -70,6 +76,11 @@ class BackwardUnit : cpu::UnitWork {
                        .dtype = target.dtype,
                        .rows = place.rows,
                        .width = s_.D});
+  }
+
+  int64_t BiasEntries() const { return cpu::BiasEntries(s_.bias, unit_.keys); }
+  float* BiasSumsOf(int64_t head) const {
+    return d_bias_.Of(unit_.first_head + head, unit_.document, unit_.first_key);
   }
 
   void Delta(int64_t head) const {
@@ -141,6 +152,8 @@ class BackwardUnit : cpu::UnitWork {
     product.b = memory_.value_columns + panels * terms;
     product.c = dp;
     loops_.multiply(product);
+    const BiasStrip::Tile distances = {band.high - 1 - panels, columns.panel_end - panels};
+    if (d_bias_.wanted()) d_strip_.Clear(distances);
     loops_.gradient(
         {.scores = scores,
          .dp = dp,
@@ -149,6 +162,8 @@ class BackwardUnit : cpu::UnitWork {
          .columns = columns.panel_end - panels,
          .band = cpu::Shifted(band, panels),
          .rule = {s_.scale, s_.softcap},
+         .bias = BiasOf(block.head, distances),
+         .d_bias = d_bias_.wanted() ? d_strip_.first_row() : nullptr,
          .lse = p_.lse + (unit_.first_row + row) * p_.lse_stride + unit_.first_head + block.head,
          .lse_stride = p_.lse_stride,
          .delta = memory_.delta + at,
@@ -157,6 +172,7 @@ class BackwardUnit : cpu::UnitWork {
          .kept =
              KeptOf({block.head, row, rows.count, block.key + panels, columns.panel_end - panels}),
          .pairs = words_.pairs()});
+    if (d_bias_.wanted()) d_strip_.AddTo(BiasSumsOf(block.head), BiasEntries(), distances);
     if (p_.dq == nullptr) return;
     const Range seen = words_.Terms(columns.begin, columns.end);
     loops_.multiply(
@@ -208,24 +224,36 @@ class BackwardUnit : cpu::UnitWork {
 
   const AttentionBackwardParams& p_;
   const BackwardMemory& memory_;
+  const BiasSums& d_bias_;
+  mutable BiasStrip d_strip_;
 };
 
-// (slices, N, Hkv*D) of fp32: the sums of each slice, where there is more than one.
+// (slices, rows of k, Hkv*D) of fp32: the sums of each slice, where there is more than one.
 class Partials {
  public:
-  Partials(const AttentionShape& s, const Blocks& blocks, float* base)
-      : slices_(blocks.slices), N_(s.query_offsets[s.documents]), C_(s.kv_heads * s.D) {
-    base_ = base;
-  }
-  Target Of(int64_t slice) const { return {base_ + slice * N_ * C_, C_, DType::kF32}; }
+  Partials(const AttentionShape& s, const Blocks& blocks, int64_t rows, float* base)
+      : s_(s), slices_(blocks.slices), rows_(rows), C_(s.kv_heads * s.D), base_(base) {}
+  Target Of(int64_t slice) const { return {At(slice, 0), C_, DType::kF32}; }
 
-  // The slices' sum, in their order.
-  Error AddUp(void* y, int64_t y_stride, DType dtype) const {
+  // The slices' sum, in their order, of the rows that documents have.
+  Error AddUp(const Target& y) const {
+    if (s_.key_begins == nullptr) return AddUp(y, {0, rows_});
+    Error error;
+    for (int64_t d = 0; error.ok() && d < s_.documents; ++d)
+      error = AddUp(y, {s_.key_begins[d], s_.key_begins[d] + s_.key_counts[d]});
+    return error;
+  }
+
+ private:
+  float* At(int64_t slice, int64_t row) const { return base_ + (slice * rows_ + row) * C_; }
+  Error AddUp(const Target& y, Range rows) const {
+    const int64_t N = rows.end - rows.begin;
+    float* sum = At(0, rows.begin);
     for (int64_t slice = 1; slice < slices_; ++slice) {
-      const Error error = AddRows({.a = base_,
-                                   .b = Of(slice).y,
-                                   .y = base_,
-                                   .N = N_,
+      const Error error = AddRows({.a = sum,
+                                   .b = At(slice, rows.begin),
+                                   .y = sum,
+                                   .N = N,
                                    .C = C_,
                                    .a_stride = C_,
                                    .b_stride = C_,
@@ -233,18 +261,18 @@ class Partials {
                                   nullptr);
       if (!error.ok()) return error;
     }
-    return CastRows({.x = base_,
-                     .y = y,
-                     .N = N_,
+    return CastRows({.x = sum,
+                     .y = static_cast<char*>(y.y) + rows.begin * y.stride * SizeOf(y.dtype),
+                     .N = N,
                      .C = C_,
                      .x_stride = C_,
-                     .y_stride = y_stride,
-                     .y_dtype = dtype},
+                     .y_stride = y.stride,
+                     .y_dtype = y.dtype},
                     nullptr);
   }
 
- private:
-  int64_t slices_, N_, C_;
+  const AttentionShape& s_;
+  int64_t slices_, rows_, C_;
   float* base_;
 };
 
@@ -253,7 +281,7 @@ class Partials {
 Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
   const AttentionShape& s = p.shape;
   cpu::AttentionCheck check(s, stream);
-  check.That(s.key_begins == nullptr, ErrorCode::kBadShape, "key_begins")
+  check.KeysApart()
       .Queries(p.dO, "dO", p.dO_stride, "dO_stride")
       .Queries(p.q, "q", p.q_stride, "q_stride")
       .Keys(p.k, "k", p.k_stride, "k_stride")
@@ -263,22 +291,28 @@ Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
   if (p.dq != nullptr) check.Queries(p.dq, "dq", p.dq_stride, "dq_stride");
   if (p.dk != nullptr) check.Keys(p.dk, "dk", p.dk_stride, "dk_stride");
   if (p.dv != nullptr) check.Keys(p.dv, "dv", p.dv_stride, "dv_stride");
+  if (p.d_bias != nullptr) check.BiasGradient(p.d_bias_stride);
   if (!check.ok()) return check.error();
   if (check.rows() == 0) return {};
-  const AttentionSizes sizes = SizesOf(s, 1);
+  AttentionSizes sizes = SizesOf(s, 1);
+  if (p.d_bias != nullptr) sizes.bias_entries = s.bias.entries;
   if (stream != nullptr) {
     check.Workspace(p.workspace, p.workspace_bytes / AttentionBackwardStreamBytes(sizes));
     return check.ok() ? cpu::OnStream(cuda::AttentionBackward, p, stream) : check.error();
   }
   const Blocks blocks(sizes);
   const int64_t each = BackwardMemory(blocks, false, nullptr).pieces.taken();
-  const int64_t shared = cpu::PartialFloats(sizes, blocks);
+  const int64_t partials = cpu::PartialFloats(sizes, blocks);
+  const int64_t shared = partials + BiasSums::SizeOf(sizes);
   const int64_t floats = p.workspace_bytes / static_cast<int64_t>(sizeof(float));
   const int64_t threads = (floats - shared) / each;
   check.Workspace(p.workspace, threads);
   if (!check.ok()) return check.error();
   const bool pairs = cpu::Operands(s.dtype, BestLoops()).pairs();
-  const Partials dk(s, blocks, p.workspace), dv(s, blocks, p.workspace + shared / 2);
+  const int64_t key_rows = cpu::KeyRows(sizes);
+  const Partials dk(s, blocks, key_rows, p.workspace);
+  const Partials dv(s, blocks, key_rows, p.workspace + partials / 2);
+  const BiasSums d_bias(sizes, p.workspace + partials);
   const auto target = [&](const Partials& partials, int64_t slice, void* y, int64_t stride) {
     return blocks.slices == 1 || y == nullptr ? Target{y, stride, s.dtype} : partials.Of(slice);
   };
@@ -286,14 +320,15 @@ Error AttentionBackward(const AttentionBackwardParams& p, Stream stream) {
       s.documents * s.kv_heads * blocks.slices, threads, [&](int64_t index, int64_t thread) {
         const BackwardMemory memory(blocks, pairs, p.workspace + shared + thread * each);
         const Unit unit(s, blocks, index);
-        BackwardUnit(p, unit, blocks, memory)
+        BackwardUnit(p, unit, blocks, memory, d_bias)
             .Run(target(dk, unit.slice, p.dk, p.dk_stride),
                  target(dv, unit.slice, p.dv, p.dv_stride));
       });
+  if (d_bias.wanted()) d_bias.AddTo(p.d_bias, p.d_bias_stride, s);
   if (blocks.slices == 1) return {};
   Error error;
-  if (p.dk != nullptr) error = dk.AddUp(p.dk, p.dk_stride, s.dtype);
-  if (error.ok() && p.dv != nullptr) error = dv.AddUp(p.dv, p.dv_stride, s.dtype);
+  if (p.dk != nullptr) error = dk.AddUp({p.dk, p.dk_stride, s.dtype});
+  if (error.ok() && p.dv != nullptr) error = dv.AddUp({p.dv, p.dv_stride, s.dtype});
   return error;
 }
 

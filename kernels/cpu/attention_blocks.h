@@ -36,6 +36,16 @@ inline int64_t SlicesOf(int64_t heads, int64_t kv_heads) {
   return group;
 }
 
+// A document's rows of k and v.
+struct Keys {
+  int64_t first, count;
+};
+inline Keys KeysOf(const AttentionShape& s, int64_t document) {
+  if (s.key_begins != nullptr) return {s.key_begins[document], s.key_counts[document]};
+  const int64_t first = s.query_offsets[document];
+  return {first, s.query_offsets[document + 1] - first};
+}
+
 // Sizes that a unit's memory follows from.
 struct Blocks {
   int64_t slices, heads;  // Of a group; of a unit.
@@ -57,32 +67,41 @@ struct Blocks {
         stride(keys + 16) {}
 };
 
+inline int64_t KeyRows(const AttentionSizes& s) { return std::max(s.tokens, s.key_rows); }
+
 // Sums of dk and of dv that slices make for themselves; none where there is one slice.
 inline int64_t PartialFloats(const AttentionSizes& s, const Blocks& blocks) {
   if (blocks.slices == 1) return 0;
-  return 2 * RoundUp(blocks.slices * s.tokens * s.kv_heads * s.D, 16);
+  return 2 * RoundUp(blocks.slices * KeyRows(s) * s.kv_heads * s.D, 16);
 }
 
 // One unit, and the geometry of its blocks. Queries are counted from the document's first.
 struct Unit {
   int64_t first_row = 0, queries = 0;  // T
   int64_t first_key = 0, keys = 0;
-  int64_t kv_head = 0, first_head = 0, heads = 0, slice = 0;
+  int64_t document = 0, kv_head = 0, first_head = 0, heads = 0, slice = 0;
   int64_t window = 0;
 
   Unit(const AttentionShape& s, const Blocks& blocks, int64_t index)
-      : kv_head(index / blocks.slices % s.kv_heads),
+      : document(index / blocks.slices / s.kv_heads),
+        kv_head(index / blocks.slices % s.kv_heads),
         heads(blocks.heads),
         slice(index % blocks.slices),
         window(s.window) {
-    const int64_t document = index / blocks.slices / s.kv_heads;
     first_head = (kv_head * blocks.slices + slice) * heads;
     first_row = s.query_offsets[document];
     queries = s.query_offsets[document + 1] - first_row;
-    first_key = s.key_begins == nullptr ? first_row : s.key_begins[document];
-    keys = s.key_counts == nullptr ? queries : s.key_counts[document];
+    const Keys own = KeysOf(s, document);
+    first_key = own.first;
+    keys = own.count;
   }
   int64_t position(int64_t query) const { return keys - queries + query; }
+  // Where forward's blocks begin: the first key that a query sees, or up to 63 before it, so that
+  // what dropout numbers stays whole. Those before are not read.
+  int64_t FirstBlock() const {
+    const int64_t first = window == 0 ? 0 : std::max<int64_t>(0, position(0) - window + 1);
+    return first / 64 * 64;
+  }
   // Queries that see any of the keys [first, first + count).
   Range SeeingQueries(int64_t first, int64_t count) const {
     const int64_t lead = keys - queries;
@@ -107,25 +126,6 @@ struct TileColumns {
         panel_begin(begin / kPanel * kPanel),
         panel_end(RoundUp(end, 16)) {}
   bool none() const { return begin >= end; }
-};
-
-// Operands of products as words: fp32, or pairs of bf16 where the machine multiplies these. The
-// forms of a tile take at most as much in pairs as in fp32.
-class Operands {
- public:
-  Operands(DType dtype, const Loops& loops)
-      : pairs_(dtype == DType::kBF16 && loops.multiplies_pairs) {}
-  bool pairs() const { return pairs_; }
-  // Of an even number of elements.
-  int64_t Words(int64_t elements) const { return pairs_ ? elements / 2 : elements; }
-  int64_t Covering(int64_t elements) const { return WordsOf(elements, pairs_); }
-  // Columns begin .. end of a tile as whole words; what is beyond is 0 in one of the operands.
-  Range Terms(int64_t begin, int64_t end) const {
-    return pairs_ ? Range{begin / 2, (end + 1) / 2} : Range{begin, end};
-  }
-
- private:
-  bool pairs_;
 };
 
 inline Band Shifted(const Band& band, int64_t columns) {

@@ -29,6 +29,10 @@ class AttentionCheck {
         .That(s.dropout >= 0.0 && s.dropout < 1.0, ErrorCode::kBadValue, "dropout")
         .That(s.dropout == 0.0 || s.site.op < kMaxRandomOps, ErrorCode::kBadValue, "site.op")
         .Type(s.dtype, "dtype");
+    if (s.bias.table != nullptr) {
+      check_.That(s.bias.entries >= 1, ErrorCode::kBadShape, "bias.entries")
+          .That(BiasFits(s.bias.stride), ErrorCode::kBadStride, "bias.stride");
+    }
     if (check_.ok()) Documents();
     if (on_stream && s.documents > 0) DeviceArrays();
   }
@@ -40,8 +44,20 @@ class AttentionCheck {
   AttentionCheck& Keys(const void* x, const char* name, int64_t stride, const char* stride_name) {
     return Rows(x, name, stride >= s_.kv_heads * s_.D, stride_name);
   }
+  // Of backward: no two documents have a key in common, and they come in order.
+  AttentionCheck& KeysApart() {
+    bool apart = true;
+    for (int64_t d = 1; ok() && s_.key_begins != nullptr && d < s_.documents; ++d)
+      apart = apart && s_.key_begins[d] >= s_.key_begins[d - 1] + s_.key_counts[d - 1];
+    return That(apart, ErrorCode::kBadIndex, "key_begins");
+  }
   AttentionCheck& LogSumExp(const float* lse, int64_t stride) {
     return Rows(lse, "lse", stride >= s_.heads, "lse_stride");
+  }
+  AttentionCheck& BiasGradient(int64_t stride) {
+    check_.Pointer(s_.bias.table, "bias.table")
+        .That(BiasFits(stride), ErrorCode::kBadStride, "d_bias_stride");
+    return *this;
   }
   AttentionCheck& That(bool good, ErrorCode code, const char* parameter) {
     check_.That(good, code, parameter);
@@ -58,6 +74,7 @@ class AttentionCheck {
   int64_t rows() const { return s_.documents == 0 ? 0 : s_.query_offsets[s_.documents]; }
 
  private:
+  bool BiasFits(int64_t stride) const { return stride >= s_.bias.entries || s_.heads == 1; }
   void DeviceArrays() {
     check_.Pointer(s_.device_query_offsets, "device_query_offsets")
         .That((s_.key_begins == nullptr) == (s_.device_key_begins == nullptr),

@@ -6,10 +6,30 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cpu/attention_bias.h"
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/loops/loops.h"
 
 namespace snug::kernels::cpu {
+
+// Operands of products as words: fp32, or pairs of bf16 where the machine multiplies these. The
+// forms of a tile take at most as much in pairs as in fp32.
+class Operands {
+ public:
+  Operands(DType dtype, const Loops& loops)
+      : pairs_(dtype == DType::kBF16 && loops.multiplies_pairs) {}
+  bool pairs() const { return pairs_; }
+  // Of an even number of elements.
+  int64_t Words(int64_t elements) const { return pairs_ ? elements / 2 : elements; }
+  int64_t Covering(int64_t elements) const { return WordsOf(elements, pairs_); }
+  // Columns begin .. end of a tile as whole words; what is beyond is 0 in one of the operands.
+  Range Terms(int64_t begin, int64_t end) const {
+    return pairs_ ? Range{begin / 2, (end + 1) / 2} : Range{begin, end};
+  }
+
+ private:
+  bool pairs_;
+};
 
 class UnitWork {
  protected:
@@ -69,6 +89,16 @@ class UnitWork {
     return {keep_, kKeyBlock, static_cast<float>(1.0 / (1.0 - s_.dropout))};
   }
 
+  // The bias of a tile of one of the unit's heads, as loops read it; null without a bias. Valid
+  // until the next call.
+  const float* BiasOf(int64_t head, const BiasStrip::Tile& tile) const {
+    const AttentionBias& bias = s_.bias;
+    if (bias.table == nullptr) return nullptr;
+    bias_.Read(bias.table + (unit_.first_head + head) * bias.stride, BiasEntries(bias, unit_.keys),
+               tile);
+    return bias_.first_row();
+  }
+
   const AttentionShape& s_;
   const Unit& unit_;
   const Blocks& blocks_;
@@ -77,6 +107,7 @@ class UnitWork {
 
  private:
   alignas(64) mutable int32_t keep_[kTileRows * kKeyBlock];
+  mutable BiasStrip bias_;
 };
 
 }  // namespace snug::kernels::cpu

@@ -5,13 +5,10 @@
 #include <algorithm>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/frozen_tile.h"
-#include "kernels/cpu/loops/versions.h"
+#include "kernels/cpu/dequantize_rows.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
-
-SNUG_VERSIONS(DequantizeTile, void(const FrozenTile&));
 
 namespace {
 

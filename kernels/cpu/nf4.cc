@@ -1,59 +1,20 @@
-// NF4 weights on the CPU. Quantising is scalar: it is done once, when a weight is loaded.
+// NF4 weights on the CPU: checks, division of rows and blocks among threads, and double
+// quantisation, which is scalar: of one number in 64.
 #include "kernels/nf4.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "kernels/by_type.h"
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/loops/frozen_tile.h"
+#include "kernels/cpu/dequantize_rows.h"
 #include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/nf4_levels.h"
 
 namespace snug::kernels {
 
-SNUG_VERSIONS(DequantizeTile, void(const FrozenTile&));
+SNUG_VERSIONS(QuantizeNf4Blocks, void(const QuantizeNf4Params&, float*, Range));
 
 namespace {
 
 constexpr int64_t kCostOfElement = 32;  // Of finding a code, in bytes of traffic.
-
-// Elements of block b, as fp32; how many.
-template <typename T>
-int64_t LoadBlock(const QuantizeNf4Params& p, int64_t b, float* values) {
-  const int64_t begin = b * kNf4Block, count = std::min(kNf4Block, p.N * p.K - begin);
-  int64_t row = begin / p.K, column = begin % p.K;
-  for (int64_t i = 0; i < count; ++i) {
-    values[i] = ToFloat(static_cast<const T*>(p.w)[row * p.w_stride + column]);
-    if (++column == p.K) {
-      column = 0;
-      ++row;
-    }
-  }
-  return count;
-}
-
-float QuantizeBlock(const float* values, int64_t count, uint8_t* codes) {
-  float absmax = 0.0f;
-  for (int64_t i = 0; i < count; ++i) absmax = std::max(absmax, std::abs(values[i]));
-  const float inverse = InverseOf(absmax);
-  for (int64_t i = 0; i < count; i += 2) {
-    const uint32_t high = Nf4Code(kNf4Bounds, values[i] * inverse);
-    const uint32_t low = i + 1 < count ? Nf4Code(kNf4Bounds, values[i + 1] * inverse) : kNf4Zero;
-    codes[i / 2] = static_cast<uint8_t>(high << 4 | low);
-  }
-  return absmax;
-}
-
-void QuantizeBlocks(const QuantizeNf4Params& p, Range blocks, float* absmax) {
-  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-    float values[kNf4Block];
-    const int64_t count =
-        ByType(p.dtype, [&](auto t) { return LoadBlock<decltype(t)>(p, b, values); });
-    absmax[b] = QuantizeBlock(values, count, static_cast<uint8_t*>(p.to.codes) + b * kNf4Block / 2);
-  }
-}
 
 // absmax of the blocks becomes codes, scales and the offset.
 void QuantizeAbsmax(const QuantizeNf4Params& p, const float* absmax) {
@@ -90,7 +51,7 @@ Error QuantizeNf4(const QuantizeNf4Params& p, Stream stream) {
   float* absmax = p.to.absmax;
   if (nested) absmax = reinterpret_cast<float*>(static_cast<double*>(p.workspace) + Nf4Groups(n));
   cpu::ParallelFor(Nf4Blocks(n), n * kCostOfElement,
-                   [&](Range blocks) { QuantizeBlocks(p, blocks, absmax); });
+                   [&](Range blocks) { QuantizeNf4Blocks(p, absmax, blocks); });
   if (nested) QuantizeAbsmax(p, absmax);
   return {};
 }
@@ -101,16 +62,7 @@ Error DequantizeNf4(const DequantizeNf4Params& p, Stream stream) {
   CheckWeight(p.from, check);
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::DequantizeNf4, p, stream);
-  const int64_t row_bytes = p.w_stride * SizeOf(p.dtype);
-  cpu::ParallelFor(p.N, p.N * p.K * (SizeOf(p.dtype) + 1), [&](Range rows) {
-    DequantizeTile(FrozenTile{.W = {.kind = FrozenKind::kNf4, .nf4 = p.from, .int8 = {}},
-                              .K = p.K,
-                              .rows = rows,
-                              .columns = {0, p.K},
-                              .to = static_cast<char*>(p.w) + rows.begin * row_bytes,
-                              .stride = p.w_stride,
-                              .dtype = p.dtype});
-  });
+  cpu::DequantizeRows(p, {.kind = FrozenKind::kNf4, .nf4 = p.from});
   return {};
 }
 

@@ -1,8 +1,6 @@
-// A norm and its linear taken together, on the CPU: checks, division among threads, and the merge,
-// which happens once a weight and needs no vectors.
+// A norm and its linear taken together, on the CPU: checks, and division among threads.
 #include "kernels/norm_merge.h"
 
-#include "kernels/by_type.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
@@ -10,13 +8,9 @@
 namespace snug::kernels {
 
 SNUG_VERSIONS(FoldNormColumns, void(const FoldNormParams&, Range));
+SNUG_VERSIONS(MergeNormRows, void(const MergeNormParams&, bool, Range));
 
 namespace {
-
-double ElementOf(const void* x, DType dtype, int64_t i) {
-  return ByType(dtype,
-                [&](auto t) -> double { return ToFloat(static_cast<const decltype(t)*>(x)[i]); });
-}
 
 cpu::Check CheckMerge(const MergeNormParams& p) {
   cpu::Check check(p.N, p.C);
@@ -29,30 +23,9 @@ cpu::Check CheckMerge(const MergeNormParams& p) {
   return check;
 }
 
-template <typename T>
-void MergeRow(const MergeNormParams& p, int64_t i, bool undo) {
-  const T* w = static_cast<const T*>(p.w) + i * p.w_stride;
-  T* merged = static_cast<T*>(p.merged_w) + i * p.merged_w_stride;
-  double dot = 0.0;  // Of beta with the weight that stands before the affine step.
-  for (int64_t c = 0; c < p.C; ++c) {
-    const double factor = static_cast<double>(p.offset) + ElementOf(p.gamma, p.gamma_dtype, c);
-    const double element = ToFloat(w[c]), result = undo ? element / factor : element * factor;
-    if (p.beta != nullptr) {
-      dot += (undo ? result : element) * ElementOf(p.beta, p.gamma_dtype, c);
-    }
-    merged[c] = Narrow<T>(static_cast<float>(result));
-  }
-  if (p.merged_b == nullptr) return;
-  const double b = p.b == nullptr ? 0.0 : ElementOf(p.b, p.dtype, i);
-  static_cast<T*>(p.merged_b)[i] = Narrow<T>(static_cast<float>(undo ? b - dot : b + dot));
-}
-
 void MergeRows(const MergeNormParams& p, bool undo) {
-  cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype), [&](Range rows) {
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      ByType(p.dtype, [&](auto t) { MergeRow<decltype(t)>(p, i, undo); });
-    }
-  });
+  cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
+                   [&](Range rows) { MergeNormRows(p, undo, rows); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/loops/versions.h"
+#include "kernels/cpu/norm_check.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
@@ -14,34 +15,22 @@ namespace {
 
 cpu::Check CheckForward(const NormalizeForwardParams& p) {
   cpu::Check check(p.N, p.C);
-  check.Type(p.dtype, "dtype").Rows(p.x, "x", p.x_stride, "x_stride");
+  cpu::CheckNormInput(p, check);
   if (p.xhat != nullptr || p.z == nullptr) {
     check.Rows(p.xhat, "xhat", p.xhat_stride, "xhat_stride").PerRow(p.r, "r");
   }
-  check.That(p.eps >= 0.0f, ErrorCode::kBadValue, "eps")
-      .That(p.norm <= Norm::kLayer, ErrorCode::kBadValue, "norm");
-  if (p.residual != nullptr) {
-    check.Rows(p.residual, "residual", p.residual_stride, "residual_stride")
-        .Rows(p.h, "h", p.h_stride, "h_stride");
-  }
   if (p.z != nullptr) {
-    check.Type(p.gamma_dtype, "gamma_dtype")
-        .Rows(p.z, "z", p.z_stride, "z_stride")
-        .PerRow(p.gamma, "gamma")
-        .That(p.z != p.xhat, ErrorCode::kBadValue, "z");
+    cpu::CheckNormOutput(p, check);
+    check.That(p.z != p.xhat, ErrorCode::kBadValue, "z");
   }
   return check;
 }
 
 cpu::Check CheckBackward(const NormalizeBackwardParams& p) {
   cpu::Check check(p.N, p.C);
-  check.Type(p.dtype, "dtype").Rows(p.dxhat, "dxhat", p.dxhat_stride, "dxhat_stride");
+  cpu::CheckNormGradient(p, check);
   if (p.x == nullptr || p.xhat != nullptr) check.Rows(p.xhat, "xhat", p.xhat_stride, "xhat_stride");
   if (p.xhat == nullptr) check.Rows(p.x, "x", p.x_stride, "x_stride");
-  check.PerRow(p.r, "r")
-      .Rows(p.dx, "dx", p.dx_stride, "dx_stride")
-      .That(p.norm <= Norm::kLayer, ErrorCode::kBadValue, "norm");
-  if (p.gamma != nullptr) check.Type(p.gamma_dtype, "gamma_dtype");
   return check;
 }
 

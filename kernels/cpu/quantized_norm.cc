@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/loops/versions.h"
+#include "kernels/cpu/norm_check.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/quantized_check.h"
 
@@ -18,58 +19,27 @@ namespace {
 constexpr int64_t kCostOfElement = 16;  // Of codes, in bytes of traffic.
 
 cpu::Check CheckForward(const QuantizedNormForwardParams& p) {
-  const NormalizeForwardParams& norm = p.norm;
-  cpu::Check check(norm.N, norm.C);
-  check.Type(norm.dtype, "dtype")
-      .Type(norm.gamma_dtype, "gamma_dtype")
-      .Rows(norm.x, "x", norm.x_stride, "x_stride")
-      .That(norm.xhat == nullptr, ErrorCode::kBadValue, "norm.xhat")
-      .That(norm.round_xhat, ErrorCode::kBadValue, "round_xhat")
-      .Rows(norm.z, "z", norm.z_stride, "z_stride")
-      .PerRow(norm.r, "r")
-      .PerRow(norm.gamma, "gamma")
-      .That(norm.eps >= 0.0f, ErrorCode::kBadValue, "eps")
-      .That(norm.norm <= Norm::kLayer, ErrorCode::kBadValue, "norm");
-  if (norm.residual != nullptr) {
-    check.Rows(norm.residual, "residual", norm.residual_stride, "residual_stride")
-        .Rows(norm.h, "h", norm.h_stride, "h_stride");
-  }
-  cpu::CheckQuantized(p.xhat, norm.N, norm.C, check);
-  cpu::CheckDither(p.dither, p.xhat, norm.C, check);
+  cpu::Check check(p.norm.N, p.norm.C);
+  cpu::CheckNormInput(p.norm, check);
+  check.That(p.norm.xhat == nullptr, ErrorCode::kBadValue, "norm.xhat")
+      .That(p.norm.round_xhat, ErrorCode::kBadValue, "round_xhat")
+      .PerRow(p.norm.r, "r");
+  cpu::CheckNormOutput(p.norm, check);
+  cpu::CheckQuantized(p.xhat, p.norm.N, p.norm.C, check);
+  cpu::CheckDither(p.dither, p.xhat, p.norm.C, check);
   return check;
 }
 
-}  // namespace
-
-Error QuantizedNormForward(const QuantizedNormForwardParams& p, Stream stream) {
-  const cpu::Check check = CheckForward(p);
-  if (!check.ok()) return check.error();
-  if (stream != nullptr) return cpu::OnStream(cuda::QuantizedNormForward, p, stream);
-  cpu::ParallelFor(p.norm.N, p.norm.N * p.norm.C * (2 * SizeOf(p.norm.dtype) + kCostOfElement),
-                   [&](Range rows) { QuantizedNormForwardRows(p, rows); });
-  return {};
+cpu::Check CheckBackward(const QuantizedNormBackwardParams& p) {
+  cpu::Check check(p.norm.N, p.norm.C);
+  cpu::CheckNormGradient(p.norm, check);
+  check.That(p.norm.xhat == nullptr, ErrorCode::kBadValue, "norm.xhat")
+      .That(p.norm.x == nullptr, ErrorCode::kBadValue, "norm.x");
+  cpu::CheckQuantized(p.xhat, p.norm.N, p.norm.C, check);
+  return check;
 }
 
-Error QuantizedNormBackward(const QuantizedNormBackwardParams& p, Stream stream) {
-  const NormalizeBackwardParams& norm = p.norm;
-  cpu::Check check(norm.N, norm.C);
-  check.Type(norm.dtype, "dtype")
-      .Rows(norm.dxhat, "dxhat", norm.dxhat_stride, "dxhat_stride")
-      .That(norm.xhat == nullptr, ErrorCode::kBadValue, "norm.xhat")
-      .That(norm.x == nullptr, ErrorCode::kBadValue, "norm.x")
-      .PerRow(norm.r, "r")
-      .Rows(norm.dx, "dx", norm.dx_stride, "dx_stride")
-      .That(norm.norm <= Norm::kLayer, ErrorCode::kBadValue, "norm");
-  if (norm.gamma != nullptr) check.Type(norm.gamma_dtype, "gamma_dtype");
-  cpu::CheckQuantized(p.xhat, norm.N, norm.C, check);
-  if (!check.ok()) return check.error();
-  if (stream != nullptr) return cpu::OnStream(cuda::QuantizedNormBackward, p, stream);
-  cpu::ParallelFor(norm.N, norm.N * norm.C * (2 * SizeOf(norm.dtype) + kCostOfElement),
-                   [&](Range rows) { QuantizedNormBackwardRows(p, rows); });
-  return {};
-}
-
-Error QuantizedNormSums(const QuantizedNormSumsParams& p, Stream stream) {
+cpu::Check CheckSums(const QuantizedNormSumsParams& p, Stream stream) {
   const AffineBackwardParams& affine = p.affine;
   cpu::Check check(affine.N, affine.C);
   check.Type(affine.dtype, "dtype")
@@ -78,9 +48,39 @@ Error QuantizedNormSums(const QuantizedNormSumsParams& p, Stream stream) {
       .That(affine.dxhat == nullptr, ErrorCode::kBadValue, "affine.dxhat")
       .That(stream == nullptr || affine.workspace != nullptr, ErrorCode::kNullPointer, "workspace");
   cpu::CheckQuantized(p.xhat, affine.N, affine.C, check);
+  return check;
+}
+
+// Rows among threads. `loops` is called for a range of them.
+template <typename Loops>
+void ForRows(int64_t N, int64_t C, DType dtype, Loops loops) {
+  cpu::ParallelFor(N, N * C * (2 * SizeOf(dtype) + kCostOfElement), loops);
+}
+
+}  // namespace
+
+Error QuantizedNormForward(const QuantizedNormForwardParams& p, Stream stream) {
+  const cpu::Check check = CheckForward(p);
+  if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::QuantizedNormForward, p, stream);
+  ForRows(p.norm.N, p.norm.C, p.norm.dtype, [&](Range rows) { QuantizedNormForwardRows(p, rows); });
+  return {};
+}
+
+Error QuantizedNormBackward(const QuantizedNormBackwardParams& p, Stream stream) {
+  const cpu::Check check = CheckBackward(p);
+  if (!check.ok()) return check.error();
+  if (stream != nullptr) return cpu::OnStream(cuda::QuantizedNormBackward, p, stream);
+  ForRows(p.norm.N, p.norm.C, p.norm.dtype,
+          [&](Range rows) { QuantizedNormBackwardRows(p, rows); });
+  return {};
+}
+
+Error QuantizedNormSums(const QuantizedNormSumsParams& p, Stream stream) {
+  const cpu::Check check = CheckSums(p, stream);
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::QuantizedNormSums, p, stream);
-  cpu::ParallelFor(RangeBlocks(affine.C), affine.N * affine.C * (SizeOf(affine.dtype) + 1),
+  cpu::ParallelFor(RangeBlocks(p.affine.C), p.affine.N * p.affine.C * (SizeOf(p.affine.dtype) + 1),
                    [&](Range blocks) { QuantizedNormSumsBlocks(p, blocks); });
   return {};
 }

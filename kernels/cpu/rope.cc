@@ -1,7 +1,5 @@
-// Rotary embedding on the CPU: the table of angles, checks of the rotation.
+// Rotary embedding on the CPU: checks, and division of rows among threads.
 #include "kernels/rope.h"
-
-#include <cmath>
 
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/loops/versions.h"
@@ -9,6 +7,7 @@
 
 namespace snug::kernels {
 
+SNUG_VERSIONS(RopeTableRows, void(const RopeTableParams&, Range));
 SNUG_VERSIONS(RopeRows, void(const RopeParams&, bool, Range));
 namespace {
 
@@ -34,18 +33,6 @@ Error Rotate(const RopeParams& p, bool backward, Stream stream) {
   return {};
 }
 
-void TableRows(const RopeTableParams& p, Range rows) {
-  const int64_t half = p.D / 2;
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const float position = static_cast<float>(cpu::IndexAt(p.positions, p.position_type, i));
-    for (int64_t j = 0; j < half; ++j) {
-      const float angle = position * p.inv_freq[j];
-      p.cos[i * half + j] = std::cos(angle) * p.scale;
-      p.sin[i * half + j] = std::sin(angle) * p.scale;
-    }
-  }
-}
-
 }  // namespace
 
 Error RopeTable(const RopeTableParams& p, Stream stream) {
@@ -62,8 +49,8 @@ Error RopeTable(const RopeTableParams& p, Stream stream) {
   }
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::RopeTable, p, stream);
-  constexpr int64_t kCostOfAngle = 64;  // In bytes of traffic that would take as long.
-  cpu::ParallelFor(p.N, p.N * p.D * kCostOfAngle, [&](Range rows) { TableRows(p, rows); });
+  constexpr int64_t kCostOfAngle = 8;  // In bytes of traffic that would take as long.
+  cpu::ParallelFor(p.N, p.N * p.D * kCostOfAngle, [&](Range rows) { RopeTableRows(p, rows); });
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "kernels/cuda/attention_bias.cuh"
 #include "kernels/cuda/attention_place.cuh"
 #include "kernels/cuda/attention_plan.cuh"
 #include "kernels/cuda/attention_products.cuh"
@@ -54,14 +55,14 @@ struct SoftmaxRow {
   }
 };
 
-template <int kGroups>
-__global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
+template <int kGroups, BiasUse kBias>
+__global__ void __launch_bounds__(kMaxBlock, BlocksOf(kGroups, kBias))
     ForwardKernel(AttentionForwardParams p, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
   const BlockPlace at(s.heads);
   const int head = at.head, kv_head = plan.KvHeadOf(head);
-  const Document document(s, plan.slots - 1 - at.turn);
+  const Document document = DocumentAt(s, Division::kQueries, plan.slots - 1 - at.turn);
   const int query = document.tile * kTile;
   const int rows = RowsOfTile(document.tile, document.queries);
   if (rows <= 0) return;
@@ -75,6 +76,7 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
     const RowRange keys = {document.first_key + tile * kTile, RowsOfTile(tile, document.keys),
                            kv_head};
     const TileBand band(document, document.tile, tile);
+    StageBias<kBias>(plan, head, band, memory);
     float scores[kEach][kEach];
     Multiply(q, RowsOf(plan, p.k, p.k_stride, keys), memory, scores);
     const unsigned kept = KeptOf(plan, queries, tile);
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         if (band.Sees(first + i, Across() + j * kSide)) seen |= 1u << j;
-        scores[i][j] = Score(plan, scores[i][j]);
+        scores[i][j] = Biased<kBias>(memory, i, j, Score(plan, scores[i][j]));
       }
       const float factor = softmax[i].Step(scores[i], seen);
 #pragma unroll
@@ -117,8 +119,9 @@ Error AttentionForward(const AttentionForwardParams& p, Stream stream) {
                                               {p.k, p.k_stride, bytes},
                                               {p.v, p.v_stride, bytes},
                                               {p.o, p.o_stride, bytes}});
-  return ByWidth(p.shape.D, [&](auto groups) {
-    return LaunchTiles(ForwardKernel<decltype(groups)::value>, p.shape.heads, stream, p, plan);
+  return ByShape(p.shape, [&](auto groups, auto bias) {
+    return LaunchTiles(ForwardKernel<decltype(groups)::value, decltype(bias)::value>,
+                       plan.slots * p.shape.heads, stream, p, plan);
   });
 }
 

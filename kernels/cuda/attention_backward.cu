@@ -1,10 +1,13 @@
 // Attention's backward on CUDA, without atomics: one kernel gives dq of 64 queries and goes through
 // the keys that they see, another dk and dv of 64 keys and goes through the query heads of their
 // group and the queries that see them. Both make p and ds again from q, k, v, dO and lse, by the
-// same products in the same order, so that they agree to the bit.
+// same products in the same order, so that they agree to the bit; so do the kernels that give the
+// gradient of a bias (attention_bias_gradient.cuh).
 #include <cmath>
 
 #include "kernels/attention.h"
+#include "kernels/cuda/attention_bias_gradient.cuh"
+#include "kernels/cuda/attention_pair.cuh"
 #include "kernels/cuda/attention_place.cuh"
 #include "kernels/cuda/attention_plan.cuh"
 #include "kernels/cuda/attention_products.cuh"
@@ -44,70 +47,16 @@ __global__ void __launch_bounds__(kMaxBlock)
   }
 }
 
-// ---- p and ds of a tile -------------------------------------------------------------------------
-
-struct TilePair {
-  int query_tile, key_tile, head;
-};
-
-// The pair's rows of each tensor, and who sees whom.
-struct PairRows {
-  RowRange queries, keys;
-  HeadRows q, dO, k, v;
-  TileBand band;
-
-  __device__ PairRows(const AttentionBackwardParams& p, const AttentionPlan& plan,
-                      const Document& document, const TilePair& pair)
-      : band(document, pair.query_tile, pair.key_tile) {
-    queries = {document.first_query + pair.query_tile * kTile, band.queries, pair.head};
-    keys = {document.first_key + pair.key_tile * kTile, RowsOfTile(pair.key_tile, document.keys),
-            plan.KvHeadOf(pair.head)};
-    q = RowsOf(plan, p.q, p.q_stride, queries);
-    dO = RowsOf(plan, p.dO, p.dO_stride, queries);
-    k = RowsOf(plan, p.k, p.k_stride, keys);
-    v = RowsOf(plan, p.v, p.v_stride, keys);
-  }
-};
-
-// p after dropout, and ds without the scale, of the thread's scores; 0 where a query does not see.
-struct PairGradient {
-  float p[kEach][kEach], ds[kEach][kEach];
-
-  __device__ PairGradient(const AttentionBackwardParams& params, const AttentionPlan& plan,
-                          const PairRows& rows, int key_tile, AttentionMemory& memory) {
-    Multiply(rows.q, rows.k, memory, p);
-    Multiply(rows.dO, rows.v, memory, ds);
-    const unsigned kept = KeptOf(plan, rows.queries, key_tile);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int query = Down() * kEach + i;
-      const int64_t row = rows.queries.first + (query < rows.queries.rows ? query : 0);
-      const float lse = params.lse[row * params.lse_stride + rows.queries.head];
-      const float delta = params.workspace[row * plan.shape.heads + rows.queries.head];
-#pragma unroll
-      for (int j = 0; j < kEach; ++j) {
-        if (!rows.band.Sees(query, Across() + j * kSide)) {
-          p[i][j] = ds[i][j] = 0.0f;
-          continue;
-        }
-        const float score = Score(plan, p[i][j]), e = expf(score - lse);
-        ds[i][j] = e * (Kept(plan, kept, i, j, ds[i][j]) - delta) * Slope(plan, score);
-        p[i][j] = Kept(plan, kept, i, j, e);
-      }
-    }
-  }
-};
-
 // ---- dq -----------------------------------------------------------------------------------------
 
-template <int kGroups>
-__global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
+template <int kGroups, BiasUse kBias>
+__global__ void __launch_bounds__(kMaxBlock, BlocksOf(kGroups, kBias))
     QueriesKernel(AttentionBackwardParams params, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
   const BlockPlace at(s.heads);
   const int head = at.head;
-  const Document document(s, plan.slots - 1 - at.turn);
+  const Document document = DocumentAt(s, Division::kQueries, plan.slots - 1 - at.turn);
   const int query = document.tile * kTile;
   const int rows = RowsOfTile(document.tile, document.queries);
   if (rows <= 0) return;
@@ -116,7 +65,7 @@ __global__ void __launch_bounds__(kMaxBlock, kGroups < 4 ? kFewBlocks : 1)
   const int end = document.EndOfKeyTiles(query, rows);
   for (int key_tile = document.FirstKeyTile(query); key_tile < end; ++key_tile) {
     const PairRows pair(params, plan, document, {document.tile, key_tile, head});
-    const PairGradient gradient(params, plan, pair, key_tile, memory);
+    const PairGradient<ScoreGradient::kOfProduct, kBias> gradient(params, plan, pair, memory);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
@@ -147,24 +96,24 @@ __device__ inline void Transpose(const float (&x)[kEach][kEach], AttentionMemory
   }
 }
 
-template <int kGroups>
+template <int kGroups, BiasUse kBias>
 __global__ void __launch_bounds__(kMaxBlock, 1)
     KeysKernel(AttentionBackwardParams params, AttentionPlan plan) {
   __shared__ AttentionMemory memory;
   const AttentionShape& s = plan.shape;
   const BlockPlace at(s.kv_heads);
   const int kv_head = at.head, group = plan.group;
-  const Document document(s, at.turn);
+  const Document document = DocumentAt(s, Division::kKeys, at.turn);
   const int key = document.tile * kTile;
   const int rows = RowsOfTile(document.tile, document.keys);
-  if (rows <= 0) return;
+  if (document.tile < 0 || rows <= 0) return;
   const int first = Down() * kEach, warp_first = first / kWarpRows * kWarpRows;
   Floats<4> dk[kEach][kGroups] = {}, dv[kEach][kGroups] = {};
   const int begin = document.FirstQueryTile(key), end = document.EndOfQueryTiles(key, rows);
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (int query_tile = begin; query_tile < end; ++query_tile) {
       const PairRows pair(params, plan, document, {query_tile, document.tile, head});
-      const PairGradient gradient(params, plan, pair, document.tile, memory);
+      const PairGradient<ScoreGradient::kOfProduct, kBias> gradient(params, plan, pair, memory);
       if (params.dv != nullptr) {
         Transpose(gradient.p, memory);
         Accumulate(memory, pair.dO, pair.band.Seeing(warp_first), dv);
@@ -227,20 +176,31 @@ AttentionPlan PlanOf(const AttentionBackwardParams& p) {
                                 {p.dv, p.dv_stride, bytes}});
 }
 
+// Where the workspace has the bias' sums: behind delta and the room for dq, which is all that there
+// is without them.
+int64_t BiasOffset(const AttentionShape& s) {
+  return AttentionBackwardStreamBytes(SizesOf(s, 1)) / static_cast<int64_t>(sizeof(float));
+}
+
 // dq first, as dk and dv may lie over k and v. Over q it cannot lie yet, as dk reads q.
 Error Run(const AttentionBackwardParams& p, Stream stream) {
   const AttentionPlan plan = PlanOf(p);
   const AttentionShape& s = p.shape;
   const int64_t dots = s.query_offsets[s.documents] * s.heads;
   Error error = Launch(DeltaKernel, {Ceil(dots, kMaxBlock / kWarp)}, stream, p, plan, dots);
+  if (error.ok() && p.d_bias != nullptr) {
+    error = AddBiasGradient(p, plan, p.workspace + BiasOffset(s), stream);
+  }
   if (error.ok() && p.dq != nullptr) {
-    error = ByWidth(s.D, [&](auto groups) {
-      return LaunchTiles(QueriesKernel<decltype(groups)::value>, s.heads, stream, p, plan);
+    error = ByShape(s, [&](auto groups, auto bias) {
+      return LaunchTiles(QueriesKernel<decltype(groups)::value, decltype(bias)::value>,
+                         plan.slots * s.heads, stream, p, plan);
     });
   }
   if (!error.ok() || (p.dk == nullptr && p.dv == nullptr)) return error;
-  return ByWidth(s.D, [&](auto groups) {
-    return LaunchTiles(KeysKernel<decltype(groups)::value>, s.kv_heads, stream, p, plan);
+  return ByShape(s, [&](auto groups, auto bias) {
+    return LaunchTiles(KeysKernel<decltype(groups)::value, decltype(bias)::value>,
+                       plan.key_slots * s.kv_heads, stream, p, plan);
   });
 }
 

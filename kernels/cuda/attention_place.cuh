@@ -10,27 +10,28 @@
 
 namespace snug::kernels::cuda {
 
+// What slots divide: rows of queries, rows of keys, or the diagonals of which these are rows and
+// columns, hence one more than tiles of keys.
+enum class Division : uint8_t { kQueries, kKeys, kDiagonals };
+
+// The first slot of a document.
+__device__ inline int64_t SlotOf(const AttentionShape& s, Division of, int64_t document) {
+  const bool queries = of == Division::kQueries || s.key_begins == nullptr;
+  const int64_t first = (queries ? s.query_offsets : s.key_begins)[document];
+  return first / kTile + document * (of == Division::kDiagonals ? 2 : 1);
+}
+
 struct Document {
-  int tile;  // The slot's; it has no rows where a document has a slot too many.
+  int tile = 0;  // The slot's: see DocumentAt.
   int64_t first_query, first_key;
   int queries, keys;  // < kMaxStreamKeys, so that sums of two are no overflow.
   int window;         // 0: none.
 
-  __device__ Document(const AttentionShape& s, int64_t slot) {
-    int64_t low = 0, high = s.documents;  // The last document that begins at or before the slot.
-    while (high - low > 1) {
-      const int64_t middle = (low + high) / 2;
-      if (s.query_offsets[middle] / kTile + middle <= slot) {
-        low = middle;
-      } else {
-        high = middle;
-      }
-    }
-    first_query = s.query_offsets[low];
-    tile = static_cast<int>(slot - (first_query / kTile + low));
-    queries = static_cast<int>(s.query_offsets[low + 1] - first_query);
-    first_key = s.key_begins == nullptr ? first_query : s.key_begins[low];
-    keys = s.key_counts == nullptr ? queries : static_cast<int>(s.key_counts[low]);
+  __device__ Document(const AttentionShape& s, int64_t document) {
+    first_query = s.query_offsets[document];
+    queries = static_cast<int>(s.query_offsets[document + 1] - first_query);
+    first_key = s.key_begins == nullptr ? first_query : s.key_begins[document];
+    keys = s.key_counts == nullptr ? queries : static_cast<int>(s.key_counts[document]);
     window = s.window >= keys ? 0 : static_cast<int>(s.window);
   }
   __device__ int position(int query) const { return keys - queries + query; }
@@ -45,10 +46,27 @@ struct Document {
   // Tiles of queries that see any of the keys [first, first + rows).
   __device__ int FirstQueryTile(int first) const { return max(0, first - position(0)) / kTile; }
   __device__ int EndOfQueryTiles(int first, int rows) const {
-    const int last = window == 0 ? queries - 1 : first + rows - 2 + window - position(0);
-    return min(queries - 1, last) / kTile + 1;
+    const int end = window == 0 ? queries : first + rows - 1 + window - position(0);
+    return (max(0, min(queries, end)) + kTile - 1) / kTile;
   }
 };
+
+// The document of a slot, and the slot's tile: one without rows where the document has a slot too
+// many or another begins behind a gap, negative where the slot lies before all documents.
+__device__ inline Document DocumentAt(const AttentionShape& s, Division of, int64_t slot) {
+  int64_t low = 0, high = s.documents;  // The last document that begins at or before the slot.
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (SlotOf(s, of, middle) <= slot) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  Document document(s, low);
+  document.tile = static_cast<int>(slot - SlotOf(s, of, low));
+  return document;
+}
 
 // Rows of a tile of `all`; negative where it is none.
 __device__ inline int RowsOfTile(int tile, int all) { return min(all - tile * kTile, kTile); }

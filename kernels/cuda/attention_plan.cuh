@@ -1,7 +1,7 @@
 // What attention's kernels get from the host, the blocks that they are launched as, and what
 // follows from the plan alone: rows of tensors, which probabilities dropout keeps, scores.
 //
-// Rows are divided into slots: document d begins with slot offsets[d] / 64 + d, and so has at least
+// Rows are divided into slots: document d begins with slot first_row / 64 + d, and so has at least
 // one for each tile of its rows. A block finds its document from its number and the offsets alone.
 #ifndef KERNELS_CUDA_ATTENTION_PLAN_CUH_
 #define KERNELS_CUDA_ATTENTION_PLAN_CUH_
@@ -21,8 +21,8 @@ namespace snug::kernels::cuda {
 // What the host works out for kernels. Their arrays are those that they can read.
 struct AttentionPlan {
   AttentionShape shape;
-  int64_t slots = 0;
-  int group = 1;           // Query heads of a key head.
+  int64_t slots = 0, key_slots = 0, diagonal_slots = 0;  // Of each Division.
+  int group = 1;                                         // Query heads of a key head.
   int64_t key_groups = 0;  // Of 64 keys, in the longest document: what dropout numbers.
   uint32_t threshold = 0;  // Half a random word below this is dropped.
   float kept_factor = 1.0f;
@@ -39,9 +39,12 @@ inline AttentionPlan PlanOf(const AttentionShape& shape, std::initializer_list<O
   plan.shape.query_offsets = shape.device_query_offsets;
   plan.shape.key_begins = shape.device_key_begins;
   plan.shape.key_counts = shape.device_key_counts;
-  plan.slots = shape.query_offsets[shape.documents] / kTile + shape.documents;
+  const AttentionSizes sizes = SizesOf(shape, 1);
+  plan.slots = sizes.tokens / kTile + shape.documents;
+  plan.key_slots = sizes.key_rows / kTile + shape.documents;
+  plan.diagonal_slots = plan.key_slots + shape.documents;
   plan.group = static_cast<int>(shape.heads / shape.kv_heads);
-  plan.key_groups = Ceil(SizesOf(shape, 1).longest_keys, kTile);
+  plan.key_groups = Ceil(sizes.longest_keys, kTile);
   plan.threshold = static_cast<uint32_t>(std::ceil(shape.dropout * 2147483648.0));
   plan.kept_factor = static_cast<float>(1.0 / (1.0 - shape.dropout));
   if (shape.softcap > 0.0f) {
@@ -54,12 +57,11 @@ inline AttentionPlan PlanOf(const AttentionShape& shape, std::initializer_list<O
 }
 
 // A block for each slot and head.
-template <typename Params>
-inline Error LaunchTiles(void (*kernel)(Params, AttentionPlan), int64_t heads, Stream stream,
-                         const Params& p, const AttentionPlan& plan) {
-  const int64_t blocks = plan.slots * heads;
+template <typename... Parameters, typename... Arguments>
+inline Error LaunchTiles(void (*kernel)(Parameters...), int64_t blocks, Stream stream,
+                         const Arguments&... arguments) {
   if (blocks > kMaxBlocks) return {ErrorCode::kBadShape, "query_offsets"};
-  return Launch(kernel, {blocks}, stream, p, plan);
+  return Launch(kernel, {blocks}, stream, arguments...);
 }
 
 // body(Constant<kGroups>{}) for heads of up to 64 * kGroups columns.

@@ -10,12 +10,14 @@
 
 #include <cstdint>
 
+#include "kernels/attention.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pack.cuh"
 
 namespace snug::kernels::cuda {
 
-inline constexpr int kTile = 64;  // Queries, and keys, of a tile.
+inline constexpr int kTile = kStreamTile;         // Queries, and keys, of a tile.
+inline constexpr int kDiagonals = 2 * kTile - 1;  // Of a tile: distances that differ.
 inline constexpr int kSide = 16, kEach = kTile / kSide;
 inline constexpr int kWarpRows = kTile / (kMaxBlock / kWarp);
 static_assert(kSide * kSide == kMaxBlock && kEach == 4, "Layouts below count on it.");
@@ -28,6 +30,7 @@ struct AttentionMemory {
   alignas(kAccessBytes) float staged[2 * kTile * kStagedRow];
   // What the second product multiplies rows with: row by row p or ds, or their transpose.
   alignas(kAccessBytes) float weights[kTile * kWeightRow];
+  float bias[kDiagonals + 1];
 };
 
 __device__ inline int Down() { return static_cast<int>(threadIdx.x) / kSide; }

@@ -10,6 +10,7 @@
 #include "kernels/attention.h"
 #include "kernels/bias.h"
 #include "kernels/codes.h"
+#include "kernels/columns.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
@@ -38,6 +39,7 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error ActivationBackward(const ActivationBackwardParams& p, Stream stream);
 [[gnu::weak]] Error ActivationForward(const ActivationForwardParams& p, Stream stream);
 [[gnu::weak]] Error AdamW(const AdamWParams& p, Stream stream);
+[[gnu::weak]] Error AddColumns(const ColumnsParams& p, Stream stream);
 [[gnu::weak]] Error AddRows(const AddRowsParams& p, Stream stream);
 [[gnu::weak]] Error AddUniformNoise(const UniformNoiseParams& p, Stream stream);
 [[gnu::weak]] Error AffineBackward(const AffineBackwardParams& p, Stream stream);
@@ -61,6 +63,7 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error FoldNorm(const FoldNormParams& p, Stream stream);
 [[gnu::weak]] Error FrozenLinearBackward(const FrozenLinearParams& p, Stream stream);
 [[gnu::weak]] Error FrozenLinearForward(const FrozenLinearParams& p, Stream stream);
+[[gnu::weak]] Error GatherColumns(const ColumnsParams& p, Stream stream);
 [[gnu::weak]] Error GatherRows(const GatherRowsParams& p, Stream stream);
 [[gnu::weak]] Error GatherScaledRows(const GatherScaledRowsParams& p, Stream stream);
 [[gnu::weak]] Error GluBackward(const GluBackwardParams& p, Stream stream);

@@ -162,19 +162,6 @@ constexpr Refusal kRefusals[] = {
     {"use_peft", "give method: lora or full"},
 };
 
-constexpr const char* kNeverZero[] = {
-    "lora.lora_alpha",
-    "lora.r",
-    "training.gradient_accumulation_steps",
-    "training.logging_steps",
-    "training.max_seq_length",
-    "training.num_train_epochs",
-    "training.per_device_train_batch_size",
-    "training.sample_max_new_tokens",
-    "training.sample_top_p",
-    "training.save_total_limit",
-};
-
 void CollectPaths(const Descriptor& message, const std::string& prefix, int depth,
                   std::vector<std::string>* paths) {
   for (int i = 0; i < message.field_count(); ++i)
@@ -302,10 +289,6 @@ std::vector<std::string> FieldPaths(const Descriptor& message) {
   std::vector<std::string> paths;
   CollectPaths(message, "", 1, &paths);
   return paths;
-}
-
-bool RefusesZero(absl::string_view path) {
-  return std::find(std::begin(kNeverZero), std::end(kNeverZero), path) != std::end(kNeverZero);
 }
 
 OurName OurNameOf(absl::string_view section, absl::string_view key, const std::string* value,

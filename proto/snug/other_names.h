@@ -19,10 +19,6 @@ namespace snug {
 // All dotted paths of fields below `message`, its own first. Maps are leaves.
 std::vector<std::string> FieldPaths(const google::protobuf::Descriptor& message);
 
-// Whether 0 in the field of a job file is none of its values. The schema cannot tell such a 0 from
-// a field that is not given, so that the default would be taken in silence.
-bool RefusesZero(absl::string_view path);
-
 // What a key of the mapping at `section` ("" = the file itself) means by our names.
 struct OurName {
   enum class Kind { kUnknown, kField, kNothing, kRefused };

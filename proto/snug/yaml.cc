@@ -203,9 +203,6 @@ class Filler {
                                           : reflection.MutableMessage(message, &field);
       return Fill(node, path, part);
     }
-    double number = 1.0;
-    if (RefusesZero(path) && absl::SimpleAtod(node.scalar, &number) && number == 0.0)
-      return Error(node.line, absl::StrCat(path, " must be above 0; leave it out for its default"));
     if (node.kind != YamlNode::Kind::kScalar || !SetScalar(node.scalar, field, message)) {
       Error(node.line, absl::StrCat(path, " must be ", Expected(field), ", not ", Shown(node),
                                     EnumHint(node, field)));

@@ -1,5 +1,6 @@
 #include "server/data/prepared_dataset.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -28,36 +29,43 @@ absl::StatusOr<Message> ReadJson(const std::string& path) {
   return message;
 }
 
+constexpr int64_t kOffsetsAtOnce = 1 << 16;
+
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> ReadRowTokens(const std::string& dir) {
+absl::StatusOr<program::LengthCounts> ReadLengths(const std::string& dir) {
   const std::string path = dir + "/dataset.safetensors";
   ASSIGN_OR_RETURN(const program::TensorIndex index, program::ReadSafetensorsHeader(path));
   const auto found = index.find("row_offsets");
   if (found == index.end() || found->second.dtype != "I64" || found->second.shape.size() != 1 ||
       found->second.shape[0] < 2)
     return absl::DataLossError(absl::StrCat(path, " has no row_offsets I64 [rows + 1]"));
-  const program::TensorEntry& entry = found->second;
-  std::vector<int64_t> offsets(static_cast<size_t>(entry.shape[0]));
   std::ifstream file(path, std::ios::binary);
-  file.seekg(entry.begin);
-  file.read(reinterpret_cast<char*>(offsets.data()), entry.bytes);
-  if (!file) return absl::DataLossError(absl::StrCat("cannot read row_offsets of ", path));
-  std::vector<int64_t> tokens(offsets.size() - 1);
-  for (size_t row = 0; row < tokens.size(); ++row) {
-    tokens[row] = offsets[row + 1] - offsets[row];
-    if (offsets[0] != 0 || tokens[row] <= 0)
-      return absl::DataLossError(absl::StrCat(path, ": row_offsets is wrong at row ", row));
+  file.seekg(found->second.begin);
+  program::LengthCounts lengths;
+  std::vector<int64_t> offsets(kOffsetsAtOnce);
+  int64_t before = 0;
+  for (int64_t row = -1, end = found->second.shape[0] - 1; row < end;) {
+    const int64_t count = std::min(end - row, kOffsetsAtOnce);
+    file.read(reinterpret_cast<char*>(offsets.data()), count * 8);
+    if (!file) return absl::DataLossError(absl::StrCat("cannot read row_offsets of ", path));
+    for (int64_t i = 0; i < count; ++i, ++row) {
+      const int64_t offset = offsets[static_cast<size_t>(i)];
+      if (row < 0 ? offset != 0 : offset <= before)
+        return absl::DataLossError(absl::StrCat(path, ": row_offsets is wrong at row ", row));
+      if (row >= 0) lengths.Add(offset - before);
+      before = offset;
+    }
   }
-  return tokens;
+  return lengths;
 }
 
 absl::StatusOr<RowLengths> LengthsOf(const PreparedFolders& folders) {
   RowLengths lengths;
-  ASSIGN_OR_RETURN(lengths.train, ReadRowTokens(folders.train));
+  ASSIGN_OR_RETURN(lengths.train, ReadLengths(folders.train));
   ASSIGN_OR_RETURN(lengths.longest_prompt, LongestPrompt(folders.prompts));
   if (folders.eval.empty()) return lengths;
-  ASSIGN_OR_RETURN(lengths.eval, ReadRowTokens(folders.eval));
+  ASSIGN_OR_RETURN(lengths.eval, ReadLengths(folders.eval));
   return lengths;
 }
 

@@ -15,8 +15,8 @@
 
 namespace snug::server {
 
-// Tokens of each row, from row_offsets of <dir>/dataset.safetensors.
-absl::StatusOr<std::vector<int64_t>> ReadRowTokens(const std::string& dir);
+// Of the rows, from row_offsets of <dir>/dataset.safetensors.
+absl::StatusOr<program::LengthCounts> ReadLengths(const std::string& dir);
 
 // Of the rows and prompts of a job's data, which is there.
 absl::StatusOr<RowLengths> LengthsOf(const PreparedFolders& folders);

@@ -16,7 +16,9 @@
 #include "server/job/random_id.h"
 #include "server/plan/planner.h"
 #include "worker/program/adapter_config.h"
+#include "worker/program/adapter_export.h"
 #include "worker/program/added_tokens.h"
+#include "worker/program/carried_files.h"
 #include "worker/program/model_config.h"
 #include "worker/program/plan.h"
 #include "worker/program/rope_config.h"
@@ -96,6 +98,16 @@ void CheckBatch(const program::Program& program, const v1::TrainingSpec& trainin
                    "BAD_FIELD"});
 }
 
+// What nobody would see before the export, when all is trained.
+void CheckExport(const CheckedJob& job, const program::Program& program,
+                 std::vector<Violation>& found) {
+  AddStatus(found, "spec.model", "BAD_MODEL", program::CheckCarriedFiles(job.model_dir));
+  const program::TrainingMode mode = ModeOf(job.spec);
+  if (!mode.lora) return;
+  const absl::Status written = program::CheckAdapterExport(program, mode.adapter, job.model_dir);
+  AddStatus(found, "spec.lora", "BAD_ADAPTER", written);
+}
+
 // config.json first: without it nothing else can be checked.
 absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violation>& found) {
   absl::StatusOr<program::ModelConfig> config = program::ReadModelConfig(job.model_dir);
@@ -132,6 +144,7 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
   absl::StatusOr<program::TensorIndex> index = program::ReadModelIndex(job.model_dir);
   AddStatus(found, "spec.model", "BAD_WEIGHTS",
             index.ok() ? program::CheckBaseWeights(*program, *index) : index.status());
+  CheckExport(job, *program, found);
   return program;
 }
 

@@ -10,6 +10,7 @@ namespace {
 // Far above what anybody writes by hand: PEFT's own shorthand for many names has 20 of them.
 constexpr int kMaxNames = 1000;
 constexpr size_t kMaxNameBytes = 1000;
+constexpr double kMaxAlpha = 1e6;
 
 template <typename Names>
 void CheckNames(const char* field, const Names& names, Checker& check) {
@@ -33,8 +34,8 @@ std::vector<std::string> KeysOf(const Map& map) {
 }  // namespace
 
 void CheckLora(const v1::LoraSpec& lora, Checker& check) {
-  check.Integer("lora.r", lora.r(), 0, program::kMaxAdapterRank);
-  check.Real("lora.lora_alpha", lora.lora_alpha(), 0.0, 1e6);
+  if (lora.has_r()) check.Integer("lora.r", lora.r(), 1, program::kMaxAdapterRank);
+  if (lora.has_lora_alpha()) check.Positive("lora.lora_alpha", lora.lora_alpha(), kMaxAlpha);
   check.Real("lora.lora_dropout", lora.lora_dropout(), 0.0, 1.0, /*open=*/true);
   CheckNames("lora.target_modules", lora.target_modules(), check);
   CheckNames("lora.exclude_modules", lora.exclude_modules(), check);
@@ -44,8 +45,7 @@ void CheckLora(const v1::LoraSpec& lora, Checker& check) {
   for (const auto& [pattern, rank] : lora.rank_pattern())
     check.Integer("lora.rank_pattern", rank, 1, program::kMaxAdapterRank);
   for (const auto& [pattern, alpha] : lora.alpha_pattern())
-    if (!(alpha > 0.0 && alpha <= 1e6))
-      check.Add("lora.alpha_pattern", absl::StrCat(alpha, " is outside (0, 1e6]"));
+    check.Positive("lora.alpha_pattern", alpha, kMaxAlpha);
   for (const int32_t layer : lora.layers_to_transform())
     check.Integer("lora.layers_to_transform", layer, 0, INT32_MAX);
   if (!lora.init_adapter().empty()) check.Path("lora.init_adapter", lora.init_adapter());

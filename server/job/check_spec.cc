@@ -123,8 +123,8 @@ void CheckMemory(const JobSpec& spec, Checker& check) {
 }
 
 void FillLora(v1::LoraSpec& lora) {
-  if (lora.r() == 0) lora.set_r(16);
-  if (lora.lora_alpha() == 0.0) lora.set_lora_alpha(32.0);
+  if (!lora.has_r()) lora.set_r(16);
+  if (!lora.has_lora_alpha()) lora.set_lora_alpha(32.0);
   if (!lora.has_use_rslora()) lora.set_use_rslora(false);
   if (lora.target_modules().empty()) lora.add_target_modules("all-linear");
 }
@@ -145,7 +145,7 @@ std::vector<Violation> CheckDatasetSpec(const JobSpec& spec) {
   Checker check;
   CheckModel(spec, check);
   CheckData(spec, check);
-  if (spec.training().max_seq_length() != 0)
+  if (spec.training().has_max_seq_length())
     check.Integer("training.max_seq_length", spec.training().max_seq_length(), 2,
                   kMaxSequenceTokens);
   return check.Take();

@@ -36,19 +36,24 @@ bool EvaluatesOnTheWay(const TrainingSpec& training) {
 }
 
 void CheckSteps(const TrainingSpec& training, Checker& check) {
-  check.Real("training.num_train_epochs", training.num_train_epochs(), 0.0, 1e6);
+  if (training.has_num_train_epochs())
+    check.Positive("training.num_train_epochs", training.num_train_epochs(), 1e6);
   check.Integer("training.max_steps", training.max_steps(), 0, kMaxSteps);
-  check.Integer("training.per_device_train_batch_size", training.per_device_train_batch_size(), 0,
-                kMaxBatchRows);
-  check.Integer("training.gradient_accumulation_steps", training.gradient_accumulation_steps(), 0,
-                kMaxBatchRows);
-  if (training.max_seq_length() != 0)
+  if (training.has_per_device_train_batch_size())
+    check.Integer("training.per_device_train_batch_size", training.per_device_train_batch_size(), 1,
+                  kMaxBatchRows);
+  if (training.has_gradient_accumulation_steps())
+    check.Integer("training.gradient_accumulation_steps", training.gradient_accumulation_steps(), 1,
+                  kMaxBatchRows);
+  if (training.has_max_seq_length())
     check.Integer("training.max_seq_length", training.max_seq_length(), 2, kMaxSequenceTokens);
   check.Integer("training.warmup_steps", training.warmup_steps(), 0, kMaxSteps);
   check.Integer("training.eval_steps", training.eval_steps(), 0, kMaxSteps);
   check.Integer("training.save_steps", training.save_steps(), 0, kMaxSteps);
-  check.Integer("training.save_total_limit", training.save_total_limit(), 0, 1000);
-  check.Integer("training.logging_steps", training.logging_steps(), 0, kMaxSteps);
+  if (training.has_save_total_limit())
+    check.Integer("training.save_total_limit", training.save_total_limit(), 1, 1000);
+  if (training.has_logging_steps())
+    check.Integer("training.logging_steps", training.logging_steps(), 1, kMaxSteps);
   if (training.group_by_length() && training.packing())
     check.Add("training.group_by_length",
               "is for rows that stay apart; packing already fills its sequences: give one of them");
@@ -138,10 +143,12 @@ void CheckSamples(const JobSpec& spec, Checker& check) {
   if (training.max_seq_length() > 0 && !training.sample_prompts().empty() &&
       training.sample_max_new_tokens() >= training.max_seq_length())
     check.Add("training.sample_max_new_tokens", "a prompt with its answer must fit max_seq_length");
-  check.Integer("training.sample_max_new_tokens", training.sample_max_new_tokens(), 0,
-                kMaxSampleTokens);
+  if (training.has_sample_max_new_tokens())
+    check.Integer("training.sample_max_new_tokens", training.sample_max_new_tokens(), 1,
+                  kMaxSampleTokens);
   check.Real("training.sample_temperature", training.sample_temperature(), 0.0, 100.0);
-  check.Real("training.sample_top_p", training.sample_top_p(), 0.0, 1.0);
+  if (training.has_sample_top_p())
+    check.Positive("training.sample_top_p", training.sample_top_p(), 1.0);
 }
 
 }  // namespace
@@ -160,15 +167,15 @@ void CheckTraining(const JobSpec& spec, Checker& check) {
 
 void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens) {
   constexpr int64_t kDefaultSequenceTokens = 2048;
-  if (training.max_steps() == 0 && training.num_train_epochs() == 0.0)
+  if (training.max_steps() == 0 && !training.has_num_train_epochs())
     training.set_num_train_epochs(1.0);
-  if (training.per_device_train_batch_size() == 0) training.set_per_device_train_batch_size(8);
-  if (training.gradient_accumulation_steps() == 0) training.set_gradient_accumulation_steps(1);
+  if (!training.has_per_device_train_batch_size()) training.set_per_device_train_batch_size(8);
+  if (!training.has_gradient_accumulation_steps()) training.set_gradient_accumulation_steps(1);
   training.set_learning_rate(LearningRate(training, lora));
   if (training.lr_scheduler_type() == TrainingSpec::LR_SCHEDULER_TYPE_UNSPECIFIED)
     training.set_lr_scheduler_type(TrainingSpec::COSINE);
   if (!training.has_max_grad_norm()) training.set_max_grad_norm(1.0);
-  if (training.max_seq_length() == 0)
+  if (!training.has_max_seq_length())
     training.set_max_seq_length(
         static_cast<int32_t>(std::min(kDefaultSequenceTokens, model_limit_tokens)));
   if (!training.has_packing()) training.set_packing(!training.group_by_length());
@@ -179,8 +186,8 @@ void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens)
   training.set_save_strategy(Effective(training.save_strategy(), training.save_steps()));
   if (training.logging_strategy() == TrainingSpec::STRATEGY_UNSPECIFIED)
     training.set_logging_strategy(TrainingSpec::STEPS);
-  if (training.save_total_limit() == 0) training.set_save_total_limit(2);
-  if (training.logging_steps() == 0) training.set_logging_steps(1);
+  if (!training.has_save_total_limit()) training.set_save_total_limit(2);
+  if (!training.has_logging_steps()) training.set_logging_steps(1);
   if (!training.has_adam_beta1()) training.set_adam_beta1(0.9);
   if (!training.has_adam_beta2()) training.set_adam_beta2(0.999);
   if (!training.has_adam_epsilon()) training.set_adam_epsilon(1e-8);
@@ -189,8 +196,8 @@ void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens)
   if (!training.has_greater_is_better())
     training.set_greater_is_better(!absl::EndsWith(training.metric_for_best_model(), "loss"));
   if (training.sample_prompts().empty()) return;
-  if (training.sample_max_new_tokens() == 0) training.set_sample_max_new_tokens(64);
-  if (training.sample_top_p() == 0.0) training.set_sample_top_p(1.0);
+  if (!training.has_sample_max_new_tokens()) training.set_sample_max_new_tokens(64);
+  if (!training.has_sample_top_p()) training.set_sample_top_p(1.0);
 }
 
 }  // namespace snug::server

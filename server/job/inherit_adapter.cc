@@ -28,10 +28,10 @@ class Inheritance {
   Inheritance(std::string path, v1::LoraSpec& lora) : path_(std::move(path)), lora_(lora) {}
 
   absl::Status Numbers(const program::LoraConfig& from) {
-    if (lora_.r() != 0 && lora_.r() != from.rank)
+    if (lora_.has_r() && lora_.r() != from.rank)
       return Contradiction("r", absl::StrCat(from.rank), absl::StrCat(lora_.r()));
     lora_.set_r(static_cast<int32_t>(from.rank));
-    if (lora_.lora_alpha() != 0.0 && lora_.lora_alpha() != from.alpha)
+    if (lora_.has_lora_alpha() && lora_.lora_alpha() != from.alpha)
       return Contradiction("lora_alpha", Text(from.alpha), Text(lora_.lora_alpha()));
     lora_.set_lora_alpha(from.alpha);
     if (lora_.has_use_rslora() && lora_.use_rslora() != from.rslora)

@@ -30,6 +30,10 @@ class Checker {
     if (inside) return;  // NaN is not.
     Add(field, absl::StrCat(value, " is outside [", low, ", ", high, open ? ")" : "]"));
   }
+  void Positive(const char* field, double value, double high) {
+    if (value > 0.0 && value <= high) return;
+    Add(field, absl::StrCat(value, " is outside (0, ", high, "]"));
+  }
   void Path(const char* field, const std::string& path) {
     if (static_cast<int64_t>(path.size()) > kMaxPathBytes)
       Add(field, absl::StrCat("a path of ", path.size(), " bytes; at most ", kMaxPathBytes));

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <exception>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -46,13 +47,18 @@ struct JobSeries {
   Gauge* predicted;
   Gauge* peak;
   Gauge* budget;
+  Gauge* process = nullptr;  // On a GPU.
 };
 
 struct DeviceSeries {
+  Gauge* total;
   Gauge* capacity;
   Gauge* reserved;
   Gauge* predicted;
   Gauge* peak;
+  Gauge* used = nullptr;  // Of a GPU, as long as its driver answers; up all the time.
+  Gauge* unattributed = nullptr;
+  Gauge* up = nullptr;
 };
 
 void SetFinite(Gauge* gauge, double value) {
@@ -70,6 +76,28 @@ std::string SanitizeLabel(absl::string_view value) {
   }
   return label;
 }
+
+namespace {
+
+using Labels = std::map<std::string, std::string>;
+
+Labels LabelsOf(const v1::Job& job) {
+  return {{"job", SanitizeLabel(job.id())}, {"device", SanitizeLabel(job.device())}};
+}
+
+// A gauge that is there as long as there is something to say: a stale value would be believed.
+void SetOrRemove(Family<Gauge>& family, const Labels& labels, std::optional<int64_t> value,
+                 Gauge*& gauge) {
+  if (value.has_value()) {
+    if (gauge == nullptr) gauge = &family.Add(labels);
+    gauge->Set(static_cast<double>(*value));
+  } else if (gauge != nullptr) {
+    family.Remove(gauge);
+    gauge = nullptr;
+  }
+}
+
+}  // namespace
 
 struct Metrics::Families {
   std::shared_ptr<Registry> registry = std::make_shared<Registry>();
@@ -91,6 +119,18 @@ struct Metrics::Families {
           .Register(*registry)
           .Add({}, prometheus::Histogram::BucketBoundaries{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0,
                                                            3.0, 10.0, 30.0, 100.0});
+  // With the labels of NVIDIA's dcgm-exporter, to join the two.
+  Family<Gauge>& device_model =
+      GaugeFamily(*registry, "snug_device_info", "1; its labels say which GPU or processor it is.");
+  Family<Gauge>& up =
+      GaugeFamily(*registry, "snug_device_up", "Whether the GPU's driver answers for it.");
+  Family<Gauge>& total =
+      GaugeFamily(*registry, "snug_device_memory_total_bytes", "Bytes that the device has.");
+  Family<Gauge>& used = GaugeFamily(*registry, "snug_device_memory_used_bytes",
+                                    "By the GPU's driver: bytes of the workers' processes.");
+  Family<Gauge>& unattributed =
+      GaugeFamily(*registry, "snug_device_memory_unattributed_bytes",
+                  "By the GPU's driver: bytes that are taken, and not by the workers' processes.");
   Family<Gauge>& capacity = GaugeFamily(*registry, "snug_device_memory_capacity_bytes",
                                         "Bytes that the device may give to jobs.");
   Family<Gauge>& reserved = GaugeFamily(*registry, "snug_device_memory_reserved_bytes",
@@ -103,6 +143,9 @@ struct Metrics::Families {
                                              "Predicted peak of a job with an attempt.");
   Family<Gauge>& job_peak = GaugeFamily(*registry, "snug_job_memory_peak_bytes",
                                         "Measured peak of a job with an attempt.");
+  Family<Gauge>& job_process =
+      GaugeFamily(*registry, "snug_job_memory_process_peak_bytes",
+                  "By the GPU's driver: the most that was seen of a job's worker process.");
   Family<Gauge>& job_budget = GaugeFamily(*registry, "snug_job_memory_budget_bytes",
                                           "Bytes reserved for a job, the cap of its worker.");
   Family<Gauge>& job_step =
@@ -115,7 +158,27 @@ struct Metrics::Families {
   std::map<std::string, DeviceSeries> by_device;
   std::unique_ptr<prometheus::Exposer> exposer;
   int port = 0;
+
+  DeviceSeries& SeriesOf(const v1::Device& device);
 };
+
+DeviceSeries& Metrics::Families::SeriesOf(const v1::Device& device) {
+  const auto found = by_device.find(device.name());
+  if (found != by_device.end()) return found->second;
+  const Labels labels = {{"device", SanitizeLabel(device.name())}};
+  device_model
+      .Add({{"device", SanitizeLabel(device.name())},
+            {"UUID", SanitizeLabel(device.uuid())},
+            {"modelName", SanitizeLabel(device.model())}})
+      .Set(1);
+  return by_device
+      .emplace(device.name(), DeviceSeries{.total = &total.Add(labels),
+                                           .capacity = &capacity.Add(labels),
+                                           .reserved = &reserved.Add(labels),
+                                           .predicted = &device_predicted.Add(labels),
+                                           .peak = &device_peak.Add(labels)})
+      .first->second;
+}
 
 // Every series that is known beforehand exists from the start, at 0: rate() needs that.
 Metrics::Metrics() : families_(std::make_unique<Families>()) {
@@ -173,8 +236,7 @@ void Metrics::Job(const v1::Job& job) {
   auto found = all.by_job.find(job.id());
   if (found == all.by_job.end()) {
     if (all.by_job.size() >= kMaxJobSeries) return all.dropped.Increment();
-    const std::map<std::string, std::string> labels = {{"job", SanitizeLabel(job.id())},
-                                                       {"device", SanitizeLabel(job.device())}};
+    const Labels labels = LabelsOf(job);
     found =
         all.by_job
             .emplace(job.id(), JobSeries{&all.job_step.Add(labels), &all.job_loss.Add(labels),
@@ -183,6 +245,11 @@ void Metrics::Job(const v1::Job& job) {
             .first;
   }
   const JobSeries& series = found->second;
+  if (job.memory().process_peak_bytes() > 0) {
+    Gauge*& process = found->second.process;
+    if (process == nullptr) process = &all.job_process.Add(LabelsOf(job));
+    process->Set(static_cast<double>(job.memory().process_peak_bytes()));
+  }
   SetFinite(series.step, static_cast<double>(job.progress().global_step()));
   SetFinite(series.loss, job.progress().loss());
   SetFinite(series.predicted, static_cast<double>(job.memory().predicted_peak_bytes()));
@@ -199,31 +266,35 @@ void Metrics::ForgetJob(const std::string& id) {
   all.job_predicted.Remove(found->second.predicted);
   all.job_peak.Remove(found->second.peak);
   all.job_budget.Remove(found->second.budget);
+  if (found->second.process != nullptr) all.job_process.Remove(found->second.process);
   all.by_job.erase(found);
 }
 
 void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<v1::Job>& running) {
-  Families& all = *families_;
   for (const v1::Device& device : devices) {
-    const std::map<std::string, std::string> labels = {{"device", SanitizeLabel(device.name())}};
-    auto found = all.by_device.find(device.name());
-    if (found == all.by_device.end())
-      found = all.by_device
-                  .emplace(
-                      device.name(),
-                      DeviceSeries{&all.capacity.Add(labels), &all.reserved.Add(labels),
-                                   &all.device_predicted.Add(labels), &all.device_peak.Add(labels)})
-                  .first;
     int64_t predicted = 0, peak = 0;
     for (const v1::Job& job : running) {
       if (job.device() != device.name()) continue;
       predicted += job.memory().predicted_peak_bytes();
       peak += job.memory().measured_peak_bytes();
     }
-    found->second.capacity->Set(static_cast<double>(device.capacity_bytes()));
-    found->second.reserved->Set(static_cast<double>(device.reserved_bytes()));
-    found->second.predicted->Set(static_cast<double>(predicted));
-    found->second.peak->Set(static_cast<double>(peak));
+    DeviceSeries& series = families_->SeriesOf(device);
+    series.total->Set(static_cast<double>(device.total_bytes()));
+    series.capacity->Set(static_cast<double>(device.capacity_bytes()));
+    series.reserved->Set(static_cast<double>(device.reserved_bytes()));
+    series.predicted->Set(static_cast<double>(predicted));
+    series.peak->Set(static_cast<double>(peak));
+    if (device.uuid().empty()) continue;
+    const Labels labels = {{"device", SanitizeLabel(device.name())}};
+    const auto if_known = [](bool known, int64_t bytes) {
+      return known ? std::optional(bytes) : std::nullopt;
+    };
+    const bool answers = device.has_others_bytes();
+    SetOrRemove(families_->up, labels, answers ? 1 : 0, series.up);
+    SetOrRemove(families_->used, labels,
+                if_known(device.has_measured_bytes(), device.measured_bytes()), series.used);
+    SetOrRemove(families_->unattributed, labels, if_known(answers, device.others_bytes()),
+                series.unattributed);
   }
 }
 

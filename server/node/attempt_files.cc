@@ -70,6 +70,15 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit
   return text;
 }
 
+absl::Status WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream file(path + ".tmp", std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (!file || rename((path + ".tmp").c_str(), path.c_str()) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<ExitRecord>> ReadExitRecord(const std::string& attempt_dir,
                                                          const std::string& job, int epoch) {
   const std::string path = attempt_dir + "/exit.json";

@@ -51,6 +51,9 @@ absl::StatusOr<std::optional<v1::WorkerResult>> ReadResult(const std::string& at
 // The whole file, at most `limit` bytes; NOT_FOUND when there is none.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit);
 
+// Whole or not at all: written aside, renamed. Not fsynced.
+absl::Status WriteFile(const std::string& path, const std::string& bytes);
+
 }  // namespace snug::server
 
 #endif  // SERVER_NODE_ATTEMPT_FILES_H_

@@ -1,13 +1,14 @@
-// Starts attempts on this machine, and the measurement that a node makes of its worker.
+// Starts attempts on this machine.
 #ifndef SERVER_NODE_LAUNCHER_H_
 #define SERVER_NODE_LAUNCHER_H_
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/place/devices.h"
 #include "snug/v1/worker.pb.h"
 
 namespace snug::server {
@@ -15,23 +16,22 @@ namespace snug::server {
 struct LauncherSettings {
   std::string shim;  // Paths of the programs.
   std::string worker;
+  std::string worker_cuda;  // Of gpu devices.
   std::string state_dir;
 };
 
+// The program for attempts on this device.
+const std::string& WorkerOf(const LauncherSettings& settings, const Device& device);
+
+// What a worker's process is told beside the daemon's own environment, as "NAME=value". Of a GPU:
+// to see it alone, by its UUID (CUDA counts GPUs otherwise than the driver does), and to load
+// kernels when they are first used, which is what the context is measured with.
+std::vector<std::string> WorkerEnvironment(const Device& device);
+
 // Writes the assignment and starts a shim that holds the attempt's lock from this moment on.
 // Returns its pid.
-absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings,
+absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Device& device,
                                     const v1::Assignment& assignment);
-
-// What a node measures of its worker.
-struct NodeFacts {
-  int64_t context_bytes = 0;  // What its process counts for before it holds a model.
-  std::string products;       // Which way of multiplying is fastest for what, in its own words.
-};
-
-// `WORKER --measure-context`, remembered in <state>/context.json for as long as binary and
-// processor stay the same: attempts of one job then multiply alike.
-absl::StatusOr<NodeFacts> MeasureNode(const LauncherSettings& settings);
 
 // The kernel's id of this boot: what was started under another one is gone.
 std::string BootId();

@@ -105,6 +105,12 @@ absl::Status StillWanted(const RunOptions& options, absl::Time deadline) {
   return absl::OkStatus();
 }
 
+void Set(const std::string& variable, std::vector<std::string>& environment) {
+  const std::string name = variable.substr(0, variable.find('=') + 1);
+  std::erase_if(environment, [&](const std::string& had) { return absl::StartsWith(had, name); });
+  environment.push_back(variable);
+}
+
 void KillGroup(pid_t pid) {
   kill(-pid, SIGKILL);
   waitpid(pid, nullptr, 0);
@@ -154,6 +160,7 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
   posix_spawnattr_setflags(&attributes, flags);
   std::vector<std::string> argv = options.argv;
   std::vector<std::string> environment = ChildEnvironment();
+  for (const std::string& variable : options.environment) Set(variable, environment);
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, argv[0].c_str(), &files, &attributes, Pointers(argv).data(),
                                  Pointers(environment).data());
@@ -167,9 +174,11 @@ absl::StatusOr<RunResult> Run(const RunOptions& options) {
   absl::Cleanup close_out = [&] { close(out_fd); };
   ASSIGN_OR_RETURN(const int err_fd, err.Open());
   absl::Cleanup close_err = [&] { close(err_fd); };
-  ASSIGN_OR_RETURN(
-      const pid_t pid,
-      Spawn({.argv = options.argv, .stdout_fd = out_fd, .stderr_fd = err_fd, .own_group = true}));
+  ASSIGN_OR_RETURN(const pid_t pid, Spawn({.argv = options.argv,
+                                           .environment = options.environment,
+                                           .stdout_fd = out_fd,
+                                           .stderr_fd = err_fd,
+                                           .own_group = true}));
   const absl::Time deadline = absl::Now() + options.timeout;
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {

@@ -17,7 +17,8 @@ namespace snug::server {
 
 struct SpawnOptions {
   std::vector<std::string> argv;
-  int stdout_fd = -1;  // -1: /dev/null
+  std::vector<std::string> environment = {};  // "NAME=value", over what ChildEnvironment gives.
+  int stdout_fd = -1;                         // -1: /dev/null
   int stderr_fd = -1;
   int passed_fd = -1;  // Becomes descriptor 3 of the child.
   bool own_group = false;
@@ -28,6 +29,7 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options);
 
 struct RunOptions {
   std::vector<std::string> argv;
+  std::vector<std::string> environment = {};
   absl::Duration timeout;
   const std::atomic<bool>* cancelled = nullptr;            // Polled; ends the run with CANCELLED.
   std::function<void(const std::string&)> on_stderr_line;  // Each whole line, as it comes.

@@ -11,6 +11,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace snug::server {
 namespace {
@@ -30,20 +32,21 @@ pid_t SessionOf(pid_t pid) {
   return state == 'Z' || state == 'X' ? 0 : session;
 }
 
-// Zero-separated, as it was when the process began.
-bool IsMarked(pid_t pid, const std::string& attempt_dir) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/environ"), std::ios::binary);
-  const std::string wanted = "SNUG_ATTEMPT=" + attempt_dir;
-  for (std::string entry; std::getline(file, entry, '\0');)
-    if (entry == wanted) return true;
-  return false;
-}
-
 bool Belongs(pid_t pid, pid_t session, const std::string& attempt_dir) {
-  return pid != session && SessionOf(pid) == session && IsMarked(pid, attempt_dir);
+  return pid != session && SessionOf(pid) == session && AttemptOf(pid) == attempt_dir;
 }
 
 }  // namespace
+
+// The environment is zero-separated, as it was when the process began.
+std::string AttemptOf(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/environ"), std::ios::binary);
+  for (std::string entry; std::getline(file, entry, '\0');) {
+    absl::string_view text = entry;
+    if (absl::ConsumePrefix(&text, "SNUG_ATTEMPT=")) return std::string(text);
+  }
+  return "";
+}
 
 std::vector<pid_t> SessionMembers(pid_t session, const std::string& attempt_dir) {
   std::vector<pid_t> members;

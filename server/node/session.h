@@ -14,6 +14,9 @@ namespace snug::server {
 // Pids of the session's processes with that mark, the leader left out.
 std::vector<pid_t> SessionMembers(pid_t session, const std::string& attempt_dir);
 
+// The attempt dir that this process is marked with; empty: none, or no such process of ours.
+std::string AttemptOf(pid_t pid);
+
 // Sends the signal to each of them. Returns how many were signalled. A process is pinned before it
 // is checked: a pid that was recycled in between is not hit.
 int SignalSession(pid_t session, const std::string& attempt_dir, int signal);

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <fstream>
-#include <set>
-#include <utility>
+#include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "proto/snug/bytes.h"
-#include "proto/snug/status_macros.h"
+#include "absl/strings/strip.h"
 
 namespace snug::server {
 namespace {
@@ -64,44 +61,20 @@ int64_t GroupLimit(const std::string& root) {
   return limit;
 }
 
-absl::Status CheckName(const std::string& name, std::set<std::string>& seen) {
-  int number = 0;
-  if (!absl::StartsWith(name, "cpu:") || !absl::SimpleAtoi(name.substr(4), &number) || number < 0)
-    return absl::InvalidArgumentError(
-        absl::StrCat("device \"", name, "\": this version knows cpu:0, cpu:1, ..."));
-  if (!seen.insert(name).second)
-    return absl::InvalidArgumentError(absl::StrCat("device ", name, " is given twice"));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 int64_t HostMemoryBytes(const std::string& root) {
   return std::min(MemTotal(root), GroupLimit(root));
 }
 
-absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, int64_t host_bytes,
-                                              int cores) {
-  if (config.devices().empty())
-    return std::vector<Device>{
-        {.name = "cpu:0", .capacity_bytes = host_bytes / 2, .threads = cores}};
-  std::vector<Device> devices;
-  std::set<std::string> seen;
-  for (const v1::DeviceConfig& given : config.devices()) {
-    RETURN_IF_ERROR(CheckName(given.name(), seen));
-    Device device{.name = given.name(), .capacity_bytes = host_bytes / 2, .threads = cores};
-    if (!given.capacity().empty()) {
-      ASSIGN_OR_RETURN(device.capacity_bytes, ParseBytes(given.capacity()));
-      if (device.capacity_bytes < 1)
-        return absl::InvalidArgumentError(absl::StrCat("device ", given.name(), " has no bytes"));
-    }
-    if (given.threads() < 0)
-      return absl::InvalidArgumentError(
-          absl::StrCat("device ", given.name(), ": threads is ", given.threads()));
-    if (given.threads() > 0) device.threads = given.threads();
-    devices.push_back(std::move(device));
+std::string ProcessorModel(const std::string& root) {
+  std::ifstream file(root + "/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
+    if (parts.size() == 2 && absl::StripAsciiWhitespace(parts[0]) == "model name")
+      return std::string(absl::StripAsciiWhitespace(parts[1]));
   }
-  return devices;
+  return "";
 }
 
 }  // namespace snug::server

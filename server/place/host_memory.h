@@ -1,14 +1,10 @@
-// How much memory this machine, or the control group that the daemon lives in, allows.
+// The processor of this machine, and how much memory it, or the control group that the daemon
+// lives in, allows.
 #ifndef SERVER_PLACE_HOST_MEMORY_H_
 #define SERVER_PLACE_HOST_MEMORY_H_
 
 #include <cstdint>
 #include <string>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "server/place/ledger.h"
-#include "snug/v1/config.pb.h"
 
 namespace snug::server {
 
@@ -16,9 +12,8 @@ namespace snug::server {
 // where it is still mounted). `root` stands before /proc and /sys; tests plant files there.
 int64_t HostMemoryBytes(const std::string& root = "");
 
-// The devices of a configuration; none given: cpu:0 with half of the host's memory.
-absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, int64_t host_bytes,
-                                              int cores);
+// As the kernel names the first one; or empty.
+std::string ProcessorModel(const std::string& root = "");
 
 }  // namespace snug::server
 

@@ -7,9 +7,8 @@
 namespace snug::server {
 
 absl::Status Ledger::Reserve(const std::string& device, const std::string& job, int64_t bytes) {
-  const auto found = std::find_if(devices_.begin(), devices_.end(),
-                                  [&](const Device& known) { return known.name == device; });
-  if (found == devices_.end()) return absl::NotFoundError(absl::StrCat("no device ", device));
+  const Device* found = Find(device);
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat("no device ", device));
   if (promises_.contains(job))
     return absl::InternalError(absl::StrCat("job ", job, " has a reservation already"));
   const int64_t free_bytes = found->capacity_bytes - ReservedOn(device);
@@ -33,14 +32,17 @@ int64_t Ledger::ReservedOn(const std::string& device) const {
   return bytes;
 }
 
+const Device* Ledger::Find(const std::string& device) const {
+  const auto found = std::find_if(devices_.begin(), devices_.end(),
+                                  [&](const Device& known) { return known.name == device; });
+  return found == devices_.end() ? nullptr : &*found;
+}
+
 std::vector<DeviceState> Ledger::Snapshot() const {
-  std::vector<DeviceState> states;
-  for (const Device& device : devices_) {
-    DeviceState& state = states.emplace_back();
-    state.name = device.name;
-    state.capacity_bytes = device.capacity_bytes;
+  std::vector<DeviceState> states = StatesOf(devices_);
+  for (DeviceState& state : states) {
     for (const auto& [job, promise] : promises_) {
-      if (promise.device != device.name) continue;
+      if (promise.device != state.name) continue;
       state.reserved_bytes += promise.bytes;
       state.jobs += 1;
     }

@@ -9,15 +9,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/place/devices.h"
 #include "server/place/policy.h"
 
 namespace snug::server {
-
-struct Device {
-  std::string name;  // cpu:0
-  int64_t capacity_bytes = 0;
-  int threads = 1;
-};
 
 class Ledger {
  public:
@@ -33,6 +28,7 @@ class Ledger {
   int64_t ReservedOn(const std::string& device) const;
   std::vector<DeviceState> Snapshot() const;
   const std::vector<Device>& devices() const { return devices_; }
+  const Device* Find(const std::string& device) const;  // Null: there is none of that name.
 
  private:
   struct Promise {

@@ -1,11 +1,13 @@
 #include "server/place/policy.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/snug/bytes.h"
 
 namespace snug::server {
 namespace {
@@ -25,31 +27,47 @@ bool CouldRunOn(const QueuedJob& job, const DeviceState& device) {
   return FastestWithin(job, device.name, device.capacity_bytes) >= 0;
 }
 
-// The free device on which the job is fastest; the first such by order of configuration. Null:
-// none.
+// What a job could be given now; -1: nothing is placed there.
+int64_t FreeOn(const DeviceState& device) {
+  if (!device.answers || device.jobs >= kMaxJobsPerDevice) return -1;
+  return device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
+}
+
+// The free device on which the job is fastest, or null.
 DeviceState* Choose(const QueuedJob& job, std::vector<DeviceState>& devices,
                     const std::set<std::string>& spoken_for, int& plan) {
   DeviceState* best = nullptr;
   for (DeviceState& device : devices) {
-    if (device.jobs >= kMaxJobsPerDevice || spoken_for.contains(device.name)) continue;
-    const int fastest =
-        FastestWithin(job, device.name, device.capacity_bytes - device.reserved_bytes);
-    if (fastest < 0 || (best != nullptr && fastest >= plan)) continue;
+    if (spoken_for.contains(device.name)) continue;
+    const int fastest = FastestWithin(job, device.name, FreeOn(device));
+    const bool faster =
+        best == nullptr || std::tuple(device.gpu, -fastest) > std::tuple(best->gpu, -plan);
+    if (fastest < 0 || !faster) continue;
     best = &device;
     plan = fastest;
   }
   return best;
 }
 
+// Why a device that no older job waits for cannot be had.
+std::string ReasonOf(const DeviceState& device) {
+  if (device.jobs >= kMaxJobsPerDevice) return "another job runs there";
+  if (!device.answers) return "its driver does not answer";
+  return absl::StrCat("others have taken ", FormatBytes(device.taken_bytes), " of it");
+}
+
 std::string ReasonToWait(const QueuedJob& job, const std::vector<DeviceState>& devices,
                          const std::set<std::string>& spoken_for, int ahead) {
-  std::vector<std::string> busy, kept;
+  std::map<std::string, std::vector<std::string>> waits;  // Reason -> devices.
+  std::vector<std::string> kept;
   for (const DeviceState& device : devices) {
     if (!CouldRunOn(job, device)) continue;
-    (spoken_for.contains(device.name) ? kept : busy).push_back(device.name);
+    (spoken_for.contains(device.name) ? kept : waits[ReasonOf(device)]).push_back(device.name);
   }
-  if (!busy.empty())
-    return absl::StrCat("waits for ", absl::StrJoin(busy, " or "), ": another job runs there");
+  std::vector<std::string> reasons;
+  for (const auto& [reason, names] : waits)
+    reasons.push_back(absl::StrCat(absl::StrJoin(names, " or "), ": ", reason));
+  if (!reasons.empty()) return absl::StrCat("waits for ", absl::StrJoin(reasons, "; or for "));
   return absl::StrCat("waits for ", absl::StrJoin(kept, " or "), ": ", ahead,
                       ahead == 1 ? " job is" : " jobs are", " ahead of it");
 }

@@ -3,6 +3,8 @@
 //
 // Higher priority first, then first come. Nobody jumps the queue: a device on which an older job
 // could ever run is not given to a younger one while the older waits. One job per device for now.
+// Of several free devices a GPU comes before a CPU, whatever the plan there: no plan is as slow as
+// the CPU; then the faster plan, then the order of configuration.
 // Stateless and idempotent: the same snapshot always gives the same answer.
 #ifndef SERVER_PLACE_POLICY_H_
 #define SERVER_PLACE_POLICY_H_
@@ -27,8 +29,11 @@ struct QueuedJob {
 
 struct DeviceState {
   std::string name;
+  bool gpu = false;
   int64_t capacity_bytes = 0;
   int64_t reserved_bytes = 0;
+  int64_t taken_bytes = 0;  // Of the capacity, by processes that are not ours, as measured.
+  bool answers = true;      // Of a GPU: whether its driver does; else nothing new goes there.
   int jobs = 0;
 };
 

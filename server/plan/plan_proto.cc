@@ -23,6 +23,7 @@ void FillMemory(const program::Prediction& prediction, v1::MemoryComponents& mem
   memory.set_gradients_bytes(bytes.gradients);
   memory.set_optimizer_bytes(bytes.optimizer);
   memory.set_inputs_bytes(bytes.inputs);
+  memory.set_data_bytes(bytes.data);
   memory.set_stash_bytes(prediction.peak.stash);
   memory.set_scratch_bytes(prediction.peak.scratch + prediction.alignment);
   memory.set_workspace_bytes(prediction.peak.workspace);

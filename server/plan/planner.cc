@@ -14,20 +14,29 @@ namespace snug::server {
 namespace {
 
 // Nothing is known of the rows: every sequence is full.
-std::vector<int64_t> FullRows(const v1::JobSpec& spec) {
-  return std::vector<int64_t>(static_cast<size_t>(spec.training().per_device_train_batch_size()),
-                              spec.training().max_seq_length());
+program::LengthCounts FullRows(const v1::JobSpec& spec) {
+  program::LengthCounts rows;
+  rows.Add(spec.training().max_seq_length(), spec.training().per_device_train_batch_size());
+  return rows;
 }
 
-program::TapeKey KeyOf(const std::vector<int64_t>& rows, const v1::JobSpec& spec) {
-  return program::WorstBatch(rows, spec.training().per_device_train_batch_size(),
-                             spec.training().packing(), spec.training().max_seq_length());
+program::Batching BatchingOf(const v1::JobSpec& spec) {
+  const v1::TrainingSpec& training = spec.training();
+  return {.rows = training.per_device_train_batch_size(),
+          .accumulation = training.gradient_accumulation_steps(),
+          .packing = training.packing(),
+          .max_seq_length = training.max_seq_length(),
+          .group_by_length = training.group_by_length()};
 }
 
 program::TapeKey GenerationKeyOf(int64_t longest_prompt, const v1::JobSpec& spec) {
   if (spec.training().sample_prompts().empty()) return {};
   const int64_t tokens = longest_prompt > 0 ? longest_prompt : MaxPromptTokens(spec);
   return program::GenerationKey(tokens, spec.training().sample_max_new_tokens());
+}
+
+program::Machine MachineOf(const PlanMachine& machine) {
+  return {.threads = machine.threads, .cpu = !machine.gpu};
 }
 
 // For reading, and exact for writing into a job file.
@@ -65,11 +74,15 @@ std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec) {
 program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,
                                    const PlanMachine& machine) {
   program::PredictOptions options;
-  options.lower.machine.threads = machine.threads;
+  options.lower.machine = MachineOf(machine);
   options.context_bytes = machine.context_bytes;
-  options.lower.key = KeyOf(lengths.prepared() ? lengths.train : FullRows(spec), spec);
+  const program::Batching batching = BatchingOf(spec);
+  const program::LengthCounts full = FullRows(spec);
+  options.lower.key = program::WorstBatch(lengths.prepared() ? lengths.train : full, batching);
   if (Evaluates(spec))
-    options.evaluation_key = KeyOf(lengths.eval.empty() ? FullRows(spec) : lengths.eval, spec);
+    options.evaluation_key =
+        program::WorstBatch(lengths.eval.empty() ? full : lengths.eval, batching);
+  options.data_bytes = program::DataBytes(lengths.train, lengths.eval, batching);
   options.generation_key = GenerationKeyOf(lengths.longest_prompt, spec);
   return options;
 }

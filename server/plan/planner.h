@@ -14,15 +14,15 @@
 #include "absl/status/statusor.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/plan.pb.h"
+#include "worker/program/batching.h"
 #include "worker/program/predict.h"
 
 namespace snug::server {
 
-// Tokens of each row. Of a dataset that is not prepared yet nothing is known but max_seq_length:
-// then both are empty.
+// Of a dataset that is not prepared yet nothing is known but max_seq_length: then both are empty.
 struct RowLengths {
-  std::vector<int64_t> train;
-  std::vector<int64_t> eval;
+  program::LengthCounts train;
+  program::LengthCounts eval;
   int64_t longest_prompt = 0;  // Of those to be answered at evaluations; 0: not known, or none.
   bool prepared() const { return !train.empty(); }
 };
@@ -36,7 +36,9 @@ int64_t MaxPromptTokens(const v1::JobSpec& spec);
 // What the plan's numbers depend on beside the job.
 struct PlanMachine {
   int threads = 1;
+  bool gpu = false;
   int64_t context_bytes = 0;
+  auto operator<=>(const PlanMachine&) const = default;
 };
 
 program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,

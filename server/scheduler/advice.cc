@@ -5,10 +5,13 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_dataset.h"
 #include "server/job/errors.h"
+#include "server/place/policy.h"
 #include "server/plan/planner.h"
+#include "server/scheduler/device_plans.h"
 
 namespace snug::server {
 namespace {
@@ -22,29 +25,59 @@ absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& jo
   return LengthsOf(folders);
 }
 
-// The device on which a job that had it alone would be fastest, and where none holds it the
-// largest.
-struct BestDevice {
-  const Device* device = nullptr;
-  std::vector<v1::Plan> plans;
-  int chosen = -1;
+// A job's plans on every device, and what it would be given if all of them were idle.
+struct Outlook {
+  DevicePlans plans;
+  const Device* device = nullptr;  // Its device; where none holds it, the largest.
 };
 
-absl::StatusOr<BestDevice> Best(const std::vector<Device>& devices, const CheckedJob& job,
-                                const RowLengths& lengths, int64_t context_bytes) {
-  BestDevice best;
-  for (const Device& device : devices) {
-    ASSIGN_OR_RETURN(std::vector<v1::Plan> plans,
-                     PlansFor(job.program, job.spec, lengths,
-                              {.threads = device.threads, .context_bytes = context_bytes}));
-    const int chosen = FirstThatFits(plans, std::min(device.capacity_bytes, BudgetBytes(job.spec)));
-    const bool faster = chosen >= 0 && (best.chosen < 0 || chosen < best.chosen);
-    const bool larger =
-        chosen < 0 && best.chosen < 0 &&
-        (best.device == nullptr || device.capacity_bytes > best.device->capacity_bytes);
-    if (faster || larger) best = {&device, std::move(plans), chosen};
-  }
-  return best;
+const Device& Named(const std::vector<Device>& devices, const std::string& name) {
+  return *std::find_if(devices.begin(), devices.end(),
+                       [&](const Device& device) { return device.name == name; });
+}
+
+// Empty: it names none.
+absl::Status CheckNamed(const std::vector<Device>& devices, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Device& device : devices) names.push_back(device.name);
+  if (name.empty() || std::count(names.begin(), names.end(), name) > 0) return absl::OkStatus();
+  return InvalidRequest({{"device",
+                          absl::StrCat(name, " is none of this daemon's devices, which are ",
+                                       absl::StrJoin(names, ", ")),
+                          "BAD_FIELD"}});
+}
+
+int ChosenOn(const Device& device, const v1::JobSpec& spec, const std::vector<v1::Plan>& plans) {
+  return FirstThatFits(plans, std::min(device.capacity_bytes, BudgetBytes(spec)));
+}
+
+// By the policy itself, so that what is foretold is what happens.
+absl::StatusOr<Outlook> Foresee(const std::vector<Device>& devices, const CheckedJob& job,
+                                const RowLengths& lengths) {
+  Outlook outlook;
+  ASSIGN_OR_RETURN(outlook.plans, PlansOn(devices, job, lengths));
+  QueuedJob queued{.budget_bytes = BudgetBytes(job.spec)};
+  for (const auto& [device, plans] : outlook.plans)
+    for (const v1::Plan& plan : plans) queued.plan_bytes[device].push_back(plan.peak_bytes());
+  const std::vector<DeviceState> idle = StatesOf(devices);
+  const Decision decision = Decide({queued}, idle, /*now_us=*/0);
+  outlook.device =
+      &Named(devices, decision.placements.empty() ? LargestOf(idle).name
+                                                  : decision.placements.front().device);
+  return outlook;
+}
+
+v1::DeviceChoice ChoiceOn(const Device& device, const v1::JobSpec& spec,
+                          const std::vector<v1::Plan>& plans) {
+  const int chosen = ChosenOn(device, spec, plans);
+  const v1::Plan& plan = plans[static_cast<size_t>(chosen >= 0 ? chosen : SmallestOf(plans))];
+  v1::DeviceChoice choice;
+  choice.set_device(device.name);
+  choice.set_capacity_bytes(device.capacity_bytes);
+  choice.set_fits(chosen >= 0);
+  choice.set_plan(plan.name());
+  choice.set_peak_bytes(plan.peak_bytes());
+  return choice;
 }
 
 }  // namespace
@@ -61,32 +94,38 @@ absl::StatusOr<CheckedJob> Advisor::CheckForCreate(const v1::JobSpec& spec) {
     lengths.train = lengths.eval = {1};
     lengths.longest_prompt = 1;
   }
-  ASSIGN_OR_RETURN(const BestDevice best, Best(devices_, job, lengths, context_bytes_));
-  if (best.chosen >= 0) return job;
-  return PlanInfeasible(
-      RefusalOf(best.plans, best.device->name, best.device->capacity_bytes, BudgetBytes(spec)),
-      best.plans[static_cast<size_t>(SmallestOf(best.plans))].peak_bytes());
+  ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices_, job, lengths));
+  const Device& device = *outlook.device;
+  const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);
+  if (ChosenOn(device, job.spec, plans) >= 0) return job;
+  return PlanInfeasible(RefusalOf(plans, device.name, device.capacity_bytes, BudgetBytes(spec)),
+                        plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
 }
 
 absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& request) {
+  RETURN_IF_ERROR(CheckNamed(devices_, request.device()));
   ASSIGN_OR_RETURN(const CheckedJob job, Check(request.spec()));
   v1::PlanJobResponse response;
   ASSIGN_OR_RETURN(const RowLengths lengths,
                    KnownLengths(preparer_, job, response.mutable_dataset()));
   if (!lengths.prepared()) response.clear_dataset();
-  ASSIGN_OR_RETURN(const BestDevice best, Best(devices_, job, lengths, context_bytes_));
-  const int64_t budget = BudgetBytes(job.spec), capacity = best.device->capacity_bytes;
+  ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices_, job, lengths));
+  const Device& device =
+      request.device().empty() ? *outlook.device : Named(devices_, request.device());
+  const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);
+  const int64_t budget = BudgetBytes(job.spec), capacity = device.capacity_bytes;
   response.set_length_source(lengths.prepared() ? "prepared dataset" : "max_seq_length");
-  response.set_device(best.device->name);
+  response.set_device(device.name);
   response.set_device_capacity_bytes(capacity);
   response.set_budget_bytes(std::min(budget, capacity));
-  response.set_chosen(best.chosen);
-  if (best.chosen < 0)
-    response.set_refusal(RefusalOf(best.plans, best.device->name, capacity, budget));
+  response.set_chosen(ChosenOn(device, job.spec, plans));
+  if (response.chosen() < 0) response.set_refusal(RefusalOf(plans, device.name, capacity, budget));
   if (request.with_sites())
-    for (v1::Site& site : SitesOf(job.program, best.plans.front().key().tokens()))
+    for (v1::Site& site : SitesOf(job.program, plans.front().key().tokens()))
       *response.add_sites() = std::move(site);
-  for (const v1::Plan& plan : best.plans) *response.add_plans() = plan;
+  for (const v1::Plan& plan : plans) *response.add_plans() = plan;
+  for (const Device& each : devices_)
+    *response.add_devices() = ChoiceOn(each, job.spec, outlook.plans.at(each.name));
   return response;
 }
 

@@ -10,7 +10,7 @@
 #include "server/data/prepare.h"
 #include "server/job/check_job.h"
 #include "server/job/job_index.h"
-#include "server/place/ledger.h"
+#include "server/place/devices.h"
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
@@ -22,12 +22,8 @@ inline constexpr int kMaxPreviewRows =
 
 class Advisor {
  public:
-  Advisor(const JobIndex& index, Preparer& preparer, std::vector<Device> devices,
-          int64_t context_bytes)
-      : index_(index),
-        preparer_(preparer),
-        devices_(std::move(devices)),
-        context_bytes_(context_bytes) {}
+  Advisor(const JobIndex& index, Preparer& preparer, std::vector<Device> devices)
+      : index_(index), preparer_(preparer), devices_(std::move(devices)) {}
 
   absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec);
 
@@ -45,7 +41,6 @@ class Advisor {
   const JobIndex& index_;
   Preparer& preparer_;
   const std::vector<Device> devices_;
-  const int64_t context_bytes_;
   std::atomic<int> previews_{0};
 };
 

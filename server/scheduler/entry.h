@@ -17,6 +17,7 @@
 #include "server/job/records.h"
 #include "server/node/link_server.h"
 #include "server/node/outcome.h"
+#include "server/scheduler/device_plans.h"
 
 namespace snug::server {
 
@@ -33,7 +34,7 @@ struct ReadyJob {
   CheckedJob checked;
   PreparedFolders folders;
   v1::DatasetSummary summary;
-  std::map<std::string, std::vector<v1::Plan>> plans;  // By device, fastest first.
+  DevicePlans plans;
   std::optional<CheckpointRecord> resume;
 };
 

@@ -48,7 +48,7 @@ void Scheduler::Schedule() {
   if (!changed_ && !waits_for_time && !retry) return;
   changed_ = false;
   retry_at_ = absl::ZeroDuration();
-  const Decision decision = Decide(std::move(queue), ledger_.Snapshot(), WallMicros());
+  const Decision decision = Decide(std::move(queue), DeviceStates(), WallMicros());
   for (const auto& [id, reason] : decision.waiting) {
     Entry& entry = *Find(id);
     if (entry.record.job.reason() == reason) continue;
@@ -129,7 +129,9 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
 
 // The attempt's row stands. Whatever happens from here on, the lock and the exit record tell it.
 void Scheduler::Launch(Entry& entry) {
-  absl::StatusOr<pid_t> shim = LaunchAttempt(settings_.launcher, AssignmentOf(entry));
+  const Device& device = *ledger_.Find(entry.attempt->record.device);  // It was placed there.
+  absl::StatusOr<pid_t> shim =
+      LaunchAttempt(settings_.launcher, device, AssignmentOf(entry, device));
   if (!shim.ok()) {
     spdlog::error("job {}: cannot start a worker: {}", entry.id(), shim.status().message());
     entry.attempt->record.exit = std::string(shim.status().message());
@@ -148,7 +150,7 @@ void Scheduler::Launch(Entry& entry) {
                entry.attempt->record.cap_bytes, entry.attempt->record.device);
 }
 
-v1::Assignment Scheduler::AssignmentOf(const Entry& entry) const {
+v1::Assignment Scheduler::AssignmentOf(const Entry& entry, const Device& device) const {
   const AttemptRecord& attempt = entry.attempt->record;
   const std::string& state_dir = settings_.launcher.state_dir;
   const CheckedJob& checked = entry.ready->checked;
@@ -160,8 +162,9 @@ v1::Assignment Scheduler::AssignmentOf(const Entry& entry) const {
   *assignment.mutable_spec() = checked.spec;
   assignment.mutable_spec()->set_model(checked.model_dir);
   *assignment.mutable_plan() = attempt.plan;
-  assignment.set_context_bytes(settings_.context_bytes);
-  assignment.set_products(settings_.products);
+  assignment.set_device(device.name);
+  assignment.set_context_bytes(device.context_bytes);
+  assignment.set_products(device.products);
   assignment.set_cap_bytes(attempt.cap_bytes);
   assignment.set_train_data(entry.record.train_data);
   assignment.set_eval_data(entry.record.eval_data);

@@ -12,7 +12,6 @@
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/node/attempt_files.h"
-#include "server/plan/planner.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/scheduler.h"
 
@@ -26,7 +25,6 @@ constexpr int kIdDraws =
 struct ReadyWork {
   JobRecord record;
   std::vector<Device> devices;
-  int64_t context_bytes = 0;
   std::string checkpoints_dir;
   std::shared_ptr<std::atomic<bool>> abandoned;
   std::function<void(const std::string&)> say;
@@ -54,13 +52,8 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   }
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
-  if (!ready.folders.eval.empty())
-    ready.summary.set_eval_rows(static_cast<int64_t>(lengths.eval.size()));
-  for (const Device& device : work.devices) {
-    ASSIGN_OR_RETURN(ready.plans[device.name],
-                     PlansFor(ready.checked.program, ready.checked.spec, lengths,
-                              {.threads = device.threads, .context_bytes = work.context_bytes}));
-  }
+  if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
+  ASSIGN_OR_RETURN(ready.plans, PlansOn(work.devices, ready.checked, lengths));
   if (record.job.epoch() == 0) return ready;
   ASSIGN_OR_RETURN(CheckpointScan scan, FindNewest(record.id(), work.checkpoints_dir));
   ready.resume = std::move(scan.newest);
@@ -156,7 +149,6 @@ void Scheduler::GetReady(Entry& entry) {
   const std::string id = entry.id();
   ReadyWork work{.record = entry.record,
                  .devices = ledger_.devices(),
-                 .context_bytes = settings_.context_bytes,
                  .checkpoints_dir = CheckpointsDir(settings_.launcher.state_dir, id),
                  .abandoned = entry.abandoned};
   work.say = [this, id](const std::string& progress) {

@@ -51,6 +51,7 @@ void Scheduler::Drain() {
   link_.reset();
   prepare_pool_.Stop();
   pool_.Stop();
+  gpu_pool_.Stop();
 }
 
 absl::Status Scheduler::Load() {
@@ -105,6 +106,7 @@ void Scheduler::Loop() {
         GetReady(*entry);
     }
     if (!draining_) Schedule();
+    MeasureGpus();
     if (SinceBoot() - last_maintained_ < settings_.limits.maintain_store) continue;
     last_maintained_ = SinceBoot();
     store_.Maintain();
@@ -141,23 +143,6 @@ absl::Status Scheduler::Move(Entry& entry, JobState to, std::string reason, Chan
 void Scheduler::Show(Entry& entry) {
   index_.Put(entry.record);
   if (HasAttempt(entry.state())) metrics_.Job(entry.record.job);
-}
-
-void Scheduler::ShowDevices() {
-  std::vector<v1::Device> devices;
-  for (const Device& device : ledger_.devices()) {
-    v1::Device& shown = devices.emplace_back();
-    shown.set_name(device.name);
-    shown.set_capacity_bytes(device.capacity_bytes);
-    shown.set_reserved_bytes(ledger_.ReservedOn(device.name));
-    shown.set_context_bytes(settings_.context_bytes);
-    shown.set_threads(device.threads);
-  }
-  std::vector<v1::Job> running;
-  for (const auto& [id, entry] : entries_)
-    if (entry->attempt != nullptr) running.push_back(entry->record.job);
-  metrics_.Devices(devices, running);
-  index_.PutDevices(std::move(devices));
 }
 
 void Scheduler::SaveProgress(Entry& entry) {

@@ -23,6 +23,7 @@
 #include "server/job/job_index.h"
 #include "server/job/job_store.h"
 #include "server/metrics/metrics.h"
+#include "server/node/gpu_use.h"
 #include "server/node/launcher.h"
 #include "server/node/link_server.h"
 #include "server/place/ledger.h"
@@ -36,8 +37,7 @@ namespace snug::server {
 struct SchedulerSettings {
   LauncherSettings launcher;
   std::vector<Device> devices;
-  int64_t context_bytes = 0;
-  std::string products;  // Measured with it; for the assignments.
+  const GpuDriver* gpu_driver = nullptr;  // Where there is a GPU among them.
   SchedulerLimits limits;
 };
 
@@ -69,10 +69,17 @@ class Scheduler {
   absl::Status Save(Entry& entry, JobRecord changed, Change change, Urgency urgency);
   absl::Status Move(Entry& entry, JobState to, std::string reason, Change change);
   void Show(Entry& entry);
-  void ShowDevices();
   void SaveProgress(Entry& entry);
   void Drop(const std::string& id);
   Entry* Find(const std::string& id);
+
+  // devices.cc: devices, as they are and as they are shown.
+  using GpuUses = std::map<std::string, absl::StatusOr<GpuUse>>;  // By device.
+  void ShowDevices();
+  std::vector<DeviceState> DeviceStates() const;
+  void MeasureGpus();
+  void OnGpusMeasured(GpuUses uses);
+  void NoteProcessBytes(Entry& entry);
 
   // requests.cc: what users ask for, until a job is queued.
   void DoCreate(CreateOrder order, const Reply& reply);
@@ -87,7 +94,7 @@ class Scheduler {
   void ScheduleAgain(Entry& entry, const absl::Status& why);
   absl::Status Admit(Entry& entry, const Placement& placement);
   void Launch(Entry& entry);
-  v1::Assignment AssignmentOf(const Entry& entry) const;
+  v1::Assignment AssignmentOf(const Entry& entry, const Device& device) const;
 
   // attempts.cc: looking after live attempts, and their messages.
   void LookAfter(Entry& entry);
@@ -124,11 +131,15 @@ class Scheduler {
   absl::Duration last_maintained_;
   bool changed_ = true;  // Something that scheduling depends on has changed since the last round.
   absl::Duration retry_at_;  // When to schedule again although nothing has; zero: not at all.
+  GpuUses gpu_uses_;
+  absl::Duration gpus_measured_;
+  bool measuring_gpus_ = false;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   Inbox inbox_;
   std::unique_ptr<LinkServer> link_;
   TaskPool pool_{2};          // Verifying, planning.
+  TaskPool gpu_pool_{1};      // Asking the driver.
   TaskPool prepare_pool_{1};  // One snug-prepare at a time: each may take its whole memory limit.
   std::thread thread_;
 };

@@ -1,6 +1,8 @@
 // Attention forward + backward, 12 heads of 64: the own op against ATen's flash attention for the
 // CPU, called per document as an op would, and against the rate of one large product. Flash has no
-// window, so for windows it does all of T x T. GFLOPS counts what is visible, 14 D per pair.
+// window, so for windows it does all of T x T. It has no bias but as a T x T mask, so with a bias,
+// whose gradient the own op gives as well, it runs without. GFLOPS counts what is visible, 14 D per
+// pair.
 //
 // Expected on a core with AVX-512 (flash runs its products at half of the rate of fp32, multiplies
 // the masked half below some 768 tokens, and converts bf16 as it goes): 0.35 of its time at 4 x
@@ -31,12 +33,14 @@ struct Workload {
   const char* name;
   std::vector<int64_t> lengths;
   int64_t window;
+  int64_t bias = 0;  // Entries.
 };
 
 const std::vector<Workload>& Workloads() {
   static const auto& workloads = *new std::vector<Workload>{
       {"4x512", {512, 512, 512, 512}, 0},
       {"1x2048", {2048}, 0},
+      {"1x2048/bias", {2048}, 0, 2048},
       {"1x4096/window256", {4096}, 256},
       {"mixed16", {20, 411, 97, 33, 260, 64, 150, 12, 301, 88, 45, 190, 128, 72, 120, 57}, 0},
   };
@@ -82,15 +86,19 @@ std::vector<int64_t> OffsetsOf(const Workload& w) {
 void Own(benchmark::State& state, const Workload& w, at::ScalarType type) {
   const std::vector<int64_t> offsets = OffsetsOf(w);
   Tensors t(offsets.back(), type);
-  const AttentionShape shape = {.heads = kHeads,
-                                .kv_heads = kHeads,
-                                .D = kHeadWidth,
-                                .documents = static_cast<int64_t>(w.lengths.size()),
-                                .query_offsets = offsets.data(),
-                                .window = w.window,
-                                .scale = kScale,
-                                .dtype = type == at::kFloat ? DType::kF32 : DType::kBF16};
-  const AttentionSizes sizes = SizesOf(shape, at::get_num_threads());
+  const at::Tensor bias = at::randn({kHeads, w.bias}), d_bias = at::zeros({kHeads, w.bias});
+  const AttentionShape shape = {
+      .heads = kHeads,
+      .kv_heads = kHeads,
+      .D = kHeadWidth,
+      .documents = static_cast<int64_t>(w.lengths.size()),
+      .query_offsets = offsets.data(),
+      .window = w.window,
+      .scale = kScale,
+      .bias = {w.bias == 0 ? nullptr : bias.const_data_ptr<float>(), w.bias, w.bias},
+      .dtype = type == at::kFloat ? DType::kF32 : DType::kBF16};
+  AttentionSizes sizes = SizesOf(shape, at::get_num_threads());
+  sizes.bias_entries = w.bias;
   const int64_t bytes = std::max(AttentionForwardBytes(sizes), AttentionBackwardBytes(sizes));
   at::Tensor workspace = at::empty({bytes / 4});
   for (auto _ : state) {
@@ -118,6 +126,7 @@ void Own(benchmark::State& state, const Workload& w, at::ScalarType type) {
                              .dq = t.dq.data_ptr(),
                              .dk = t.dk.data_ptr(),
                              .dv = t.dv.data_ptr(),
+                             .d_bias = w.bias == 0 ? nullptr : d_bias.data_ptr<float>(),
                              .dO_stride = kWidth,
                              .q_stride = kWidth,
                              .k_stride = kWidth,
@@ -127,6 +136,7 @@ void Own(benchmark::State& state, const Workload& w, at::ScalarType type) {
                              .dq_stride = kWidth,
                              .dk_stride = kWidth,
                              .dv_stride = kWidth,
+                             .d_bias_stride = w.bias,
                              .workspace = workspace.data_ptr<float>(),
                              .workspace_bytes = bytes},
                             nullptr));

@@ -80,8 +80,8 @@ absl::StatusOr<Profile> RunSteps(train::Trainer& trainer, int steps) {
     profile.parts["optimizer"].push_back(end - applied);
     profile.parts["zeroing, batch, gradient norm"].push_back(applied - wall - ops);
     profile.documents.clear();
-    for (int64_t row : step.micro_batches.back()) {
-      profile.documents.push_back(trainer.dataset().row_tokens()[static_cast<size_t>(row)]);
+    for (int64_t row : trainer.epoch_plan().Batch(step.micro_batches.end - 1)) {
+      profile.documents.push_back(trainer.dataset().tokens(row));
     }
   }
   return profile;
@@ -117,11 +117,11 @@ nlohmann::json Report(const train::Trainer& trainer, const Profile& profile) {
 
 absl::Status Run(const std::string& assignment, int steps) {
   ASSIGN_OR_RETURN(const train::AttemptOptions attempt, link::ReadAssignment(assignment));
-  execute::CpuDevice device(attempt.threads);
+  ASSIGN_OR_RETURN(const auto device, execute::OpenDevice(attempt.device, attempt.threads));
   if (const auto choice = execute::ParseGemmChoice(attempt.products); choice.ok()) {
     execute::UseGemmChoice(*choice);
   }
-  ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(attempt, device));
+  ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(attempt, *device));
   ASSIGN_OR_RETURN(const Profile profile, RunSteps(*trainer, steps));
   std::cout << Report(*trainer, profile).dump() << std::endl;
   return absl::OkStatus();

@@ -134,10 +134,9 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
   EXPECT_THAT(err_.str(), HasSubstr("Exit codes: 0 done"));
   err_.str("");
   EXPECT_EQ(Ended({"--output", "json"}), 64);
-  EXPECT_EQ(
-      Json::parse(err_.str())["error"]["message"],
-      "no command is given; there are plan, submit, list, get, watch, logs, cancel, download, "
-      "datasets");
+  EXPECT_EQ(Json::parse(err_.str())["error"]["message"],
+            "no command is given; there are plan, submit, list, get, watch, logs, cancel, devices, "
+            "download, datasets");
 }
 
 // No daemon: how to start one, with the socket that was asked for.

@@ -93,6 +93,7 @@ TEST_F(PreviewTest, MistakesInTheCommandLine) {
 
 TEST_F(PreviewTest, Json) {
   const Ran ran = server_.Run({"datasets", "preview", "/d.jsonl", "--model", "/m", "-o", "json"});
+  EXPECT_FALSE(request_.spec().training().has_max_seq_length());  // 0 would be refused.
   const auto json = nlohmann::json::parse(ran.out);
   EXPECT_EQ(json["rows"][0]["segments"][1]["weight"], 1.0);
   EXPECT_EQ(json["summary"]["untrained_rows"], "1");

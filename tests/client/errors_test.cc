@@ -52,16 +52,16 @@ TEST_F(ErrorsTest, TheSameErrorAsJson) {
   info.set_reason("BAD_FIELD");
   google::rpc::BadRequest bad;
   bad.add_field_violations()->set_field("spec.lora.r");
-  bad.mutable_field_violations(0)->set_description("9999 is outside 0 to 4096");
+  bad.mutable_field_violations(0)->set_description("9999 is outside 1 to 4096");
   Add(info);
   Add(bad);
   details_.set_code(3);
-  details_.set_message("spec.lora.r: 9999 is outside 0 to 4096");
+  details_.set_message("spec.lora.r: 9999 is outside 1 to 4096");
   grpc::Status status;
   ASSERT_TRUE(grpc::SetErrorDetails(details_, &status).ok());
   EXPECT_EQ(ErrorToJson(ToStatus(status)), Json::parse(R"({"error": {
-    "reason": "BAD_FIELD", "message": "spec.lora.r: 9999 is outside 0 to 4096", "field": "lora.r",
-    "fields": [{"field": "lora.r", "message": "9999 is outside 0 to 4096"}]}})"));
+    "reason": "BAD_FIELD", "message": "spec.lora.r: 9999 is outside 1 to 4096", "field": "lora.r",
+    "fields": [{"field": "lora.r", "message": "9999 is outside 1 to 4096"}]}})"));
   EXPECT_EQ(ErrorToJson(absl::NotFoundError("no file x")), Json::parse(R"({"error": {
     "reason": "NOT_FOUND", "message": "no file x", "field": ""}})"));
 }

@@ -92,6 +92,10 @@ grpc::Status FakeServer::ListJobs(Context*, const v1::ListJobsRequest* request,
 grpc::Status FakeServer::CancelJob(Context*, const v1::CancelJobRequest* request, v1::Job* reply) {
   return Ask(cancel, *request, reply);
 }
+grpc::Status FakeServer::GetServerInfo(Context*, const v1::GetServerInfoRequest* request,
+                                       v1::ServerInfo* reply) {
+  return Ask(info, *request, reply);
+}
 grpc::Status FakeServer::WatchJob(Context*, const v1::WatchJobRequest* request,
                                   grpc::ServerWriter<v1::Job>* writer) {
   return Ask(watch, *request, writer);

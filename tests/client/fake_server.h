@@ -50,6 +50,7 @@ class FakeServer final : public v1::FineTuning::Service {
   Unary<v1::GetJobRequest, v1::Job> get;
   Unary<v1::ListJobsRequest, v1::ListJobsResponse> list;
   Unary<v1::CancelJobRequest, v1::Job> cancel;
+  Unary<v1::GetServerInfoRequest, v1::ServerInfo> info;
   Stream<v1::WatchJobRequest, v1::Job> watch;
   Stream<v1::GetJobLogsRequest, v1::LogChunk> logs;
   Stream<v1::DownloadJobRequest, v1::FileChunk> download;
@@ -72,6 +73,7 @@ class FakeServer final : public v1::FineTuning::Service {
   Status GetJob(Context*, const v1::GetJobRequest*, v1::Job*) override;
   Status ListJobs(Context*, const v1::ListJobsRequest*, v1::ListJobsResponse*) override;
   Status CancelJob(Context*, const v1::CancelJobRequest*, v1::Job*) override;
+  Status GetServerInfo(Context*, const v1::GetServerInfoRequest*, v1::ServerInfo*) override;
   Status WatchJob(Context*, const v1::WatchJobRequest*, grpc::ServerWriter<v1::Job>*) override;
   Status GetJobLogs(Context*, const v1::GetJobLogsRequest*,
                     grpc::ServerWriter<v1::LogChunk>*) override;

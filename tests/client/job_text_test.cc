@@ -68,6 +68,15 @@ TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {
             "warning    half of the rows lack a stop token\n");
 }
 
+TEST(JobTextTest, AJobOnAGpuShowsWhatItsProcessHolds) {
+  EXPECT_THAT(Printed(FromText(R"(
+    id: "k3f" state: RUNNING device: "gpu:0" epoch: 1
+    memory { plan: "keep" predicted_peak_bytes: 2147483648 budget_bytes: 2147483648
+             measured_peak_bytes: 1073741824 process_peak_bytes: 1610612736 })")),
+              testing::HasSubstr("measured peak 1 GiB (of its process, by the GPU's driver, "
+                                 "1.5 GiB)\n"));
+}
+
 TEST(JobTextTest, AJobThatFailedShowsItsError) {
   EXPECT_EQ(Printed(FromText(R"(
     id: "a" display_name: "n" state: FAILED

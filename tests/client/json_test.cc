@@ -39,7 +39,8 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
     "budget_bytes": "0",
     "predicted_peak_bytes": "0",
     "measured_peak_bytes": "0",
-    "plan": ""
+    "plan": "",
+    "process_peak_bytes": "0"
   },
   "device": "",
   "epoch": 0,

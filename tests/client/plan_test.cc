@@ -14,8 +14,8 @@ constexpr const char* kReply = R"(
     name: "keep" peak_bytes: 5242880 relative_work: 1
     key { tokens: 1024 documents: 8 longest_document: 128 }
     memory { context_bytes: 1048576 weights_bytes: 524288 adapter_bytes: 1024 gradients_bytes: 1024
-             optimizer_bytes: 2048 inputs_bytes: 100 stash_bytes: 3145728 scratch_bytes: 262144
-             workspace_bytes: 257948 }
+             optimizer_bytes: 2048 inputs_bytes: 100 data_bytes: 1048576 stash_bytes: 3145728
+             scratch_bytes: 262144 workspace_bytes: 257948 }
   }
   plans {
     name: "recompute 1 of 2" peak_bytes: 3145728 relative_work: 1.166667
@@ -64,23 +64,44 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
   EXPECT_EQ(ran.out,
             "device   cpu:0, capacity 8 MiB\n"
             "budget   4 MiB (4194304 bytes)\n"
-            "lengths  from max_seq_length: the dataset is not prepared yet, so every row counts in "
-            "full\n"
+            "lengths  from max_seq_length: the dataset is not prepared yet; every row counts in "
+            "full, DATA as 0\n"
             "batch    at most 1024 tokens in 8 rows, the longest of 128 tokens\n"
             "bytes    in MiB\n"
             "\n"
             "   PLAN              PEAK   WORK  CONTEXT  WEIGHTS  ADAPTER  GRADIENTS  OPTIMIZER  "
-            "INPUTS  STASH  SCRATCH  WORKSPACE  FITS\n"
+            "INPUTS  DATA  STASH  SCRATCH  WORKSPACE  FITS\n"
             "   keep               5.0  1.000      1.0      0.5      0.0        0.0        0.0  "
-            "   0.0    3.0      0.2        0.2  no\n"
+            "   0.0   1.0    3.0      0.2        0.2  no\n"
             "*  recompute 1 of 2   3.0  1.167      1.0      0.5        0          0          0  "
-            "     0    1.5        0          0  yes\n"
+            "     0     0    1.5        0          0  yes\n"
             "\n"
             "choice   recompute 1 of 2: 3145728 bytes (3 MiB) at its peak, 1.167 times the work of "
             "keep\n");
   EXPECT_EQ(request_.spec().training().max_steps(), 5);
   EXPECT_EQ(request_.spec().model(), server_.folder().path("m"));
   EXPECT_FALSE(request_.with_sites());
+}
+
+// A second table, where there is a choice: what the job would be given on each of them.
+TEST_F(PlanTest, ShowsEveryDeviceWhereThereAreSeveral) {
+  const auto add = [&](const std::string& name, bool fits, int64_t peak) {
+    v1::DeviceChoice& choice = *reply_.add_devices();
+    choice.set_device(name);
+    choice.set_capacity_bytes(8388608);
+    choice.set_fits(fits);
+    choice.set_plan("keep");
+    choice.set_peak_bytes(peak);
+  };
+  add("cpu:0", true, 5242880);
+  EXPECT_THAT(server_.Run({"plan", file_}).out, ::testing::Not(HasSubstr("DEVICE")));
+  EXPECT_EQ(request_.device(), "");
+  add("gpu:0", false, 9437184);
+  const Ran ran = server_.Run({"plan", file_, "--device", "gpu:0"});
+  EXPECT_EQ(request_.device(), "gpu:0");
+  EXPECT_THAT(ran.out, HasSubstr("\n\n   DEVICE  CAPACITY  PLAN   PEAK  FITS\n"
+                                 "*  cpu:0      8 MiB  keep  5 MiB  yes\n"
+                                 "   gpu:0      8 MiB  keep  9 MiB  no\n"));
 }
 
 TEST_F(PlanTest, SaysWhenLengthsComeFromThePreparedDataset) {

@@ -284,6 +284,16 @@ class Machine {
   std::array<char, 512> report_ = {};
 };
 
+struct LaunchQueue {
+  void (*take)(void* self, const GridLaunch& launch) = nullptr;
+  void* self = nullptr;
+};
+
+LaunchQueue& TheQueue() {
+  static LaunchQueue queue;
+  return queue;
+}
+
 }  // namespace
 
 ThreadPlace here;
@@ -292,6 +302,19 @@ bool RunGrid(Index3 grid, Index3 block, void (*thread)(const void*), const void*
              size_t call_bytes) {
   WatchLaunch(call, call_bytes);
   return Machine::Get().Run(grid, block, thread, call);
+}
+
+bool Launch(const GridLaunch& launch) {
+  const LaunchQueue& queue = TheQueue();
+  if (queue.take == nullptr) {
+    return RunGrid(launch.grid, launch.block, launch.thread, launch.call, launch.call_bytes);
+  }
+  queue.take(queue.self, launch);
+  return true;
+}
+
+void SetLaunchQueue(void (*take)(void* self, const GridLaunch& launch), void* self) {
+  TheQueue() = {take, self};
 }
 
 std::string TakeLastReport() { return Machine::Get().TakeReport(); }

@@ -7,7 +7,7 @@
 // - a warp operation whose lanes stand in different lines, or name different masks,
 // - block sizes and masks that no GPU accepts.
 // Not modelled: several blocks at once, memory ordering weaker than sequential, dynamic shared
-// memory, streams (a launch is done when it returns).
+// memory, streams (a launch is done when it returns, or when whoever queues launches runs it).
 #ifndef TESTS_CUDA_ON_CPU_EMULATOR_H_
 #define TESTS_CUDA_ON_CPU_EMULATOR_H_
 
@@ -31,6 +31,19 @@ extern ThreadPlace here;  // Of the thread that is running.
 // the launch did something wrong; TakeLastReport tells what.
 bool RunGrid(Index3 grid, Index3 block, void (*thread)(const void* call), const void* call,
              size_t call_bytes);
+
+// A launch as its stream gets it.
+struct GridLaunch {
+  const void* stream;
+  Index3 grid, block;
+  void (*thread)(const void* call);
+  const void* call;  // Until Launch returns.
+  size_t call_bytes;
+};
+// Runs it at once, or hands it to the queue if there is one. False: what ran did something wrong.
+bool Launch(const GridLaunch& launch);
+// Who gets the launches from now on, to run them by RunGrid when it likes; null: nobody.
+void SetLaunchQueue(void (*queue)(void* self, const GridLaunch& launch), void* self);
 
 // What the last failed launch did wrong, e.g. "normalize.cu:31: barrier: 4 of 64 threads of block
 // (0, 0, 0) have ended". Empty when none failed since it was last asked.

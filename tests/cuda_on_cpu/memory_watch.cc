@@ -42,8 +42,12 @@ class Watch {
   void Add(const void* begin, size_t bytes) {
     allocations_[reinterpret_cast<uintptr_t>(begin)] = RegionOf(begin, bytes);
   }
-  bool Remove(const void* begin) {
-    return allocations_.erase(reinterpret_cast<uintptr_t>(begin)) == 1;
+  size_t Remove(const void* begin) {
+    const auto found = allocations_.find(reinterpret_cast<uintptr_t>(begin));
+    if (found == allocations_.end()) return 0;
+    const size_t bytes = found->second.end - found->second.begin;
+    allocations_.erase(found);
+    return bytes;
   }
 
   void Launch(const void* parameters, size_t bytes) {
@@ -185,7 +189,7 @@ Watch& TheWatch() {
 }  // namespace
 
 void AddAllocation(const void* begin, size_t bytes) { TheWatch().Add(begin, bytes); }
-bool RemoveAllocation(const void* begin) { return TheWatch().Remove(begin); }
+size_t RemoveAllocation(const void* begin) { return TheWatch().Remove(begin); }
 void WatchLaunch(const void* parameters, size_t bytes) { TheWatch().Launch(parameters, bytes); }
 void WatchBlock() { TheWatch().Block(); }
 void WatchThread(const Moment* now, const void* stack, size_t bytes) {

@@ -28,9 +28,10 @@ struct Moment {
 
 enum class Access : uint8_t { kRead, kWrite, kAtomic };
 
-// Memory that kernels may use: what cudaMalloc gives. Freed memory is unknown again.
+// Memory that kernels may use: what cudaMalloc gives. Freed memory is unknown again; how many bytes
+// that were, 0 if there is no such allocation.
 void AddAllocation(const void* begin, size_t bytes);
-bool RemoveAllocation(const void* begin);
+size_t RemoveAllocation(const void* begin);
 
 // A launch begins: nothing has been accessed yet.
 void WatchLaunch(const void* parameters, size_t parameter_bytes);

@@ -1,12 +1,16 @@
 // Emulated CUDA: the functions of the runtime that kernels/ and its tests call. A launch is done
-// when it returns, so that streams have nothing to wait for.
+// when it returns, so that streams have nothing to wait for; where launches are queued
+// (SetLaunchQueue), whoever does that answers for its streams.
 #ifndef TESTS_CUDA_ON_CPU_RUNTIME_H_
 #define TESTS_CUDA_ON_CPU_RUNTIME_H_
+
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 #include "tests/cuda_on_cpu/emulator.h"
 #include "tests/cuda_on_cpu/language.h"
@@ -53,25 +57,40 @@ struct SnugCall {
 template <typename... Parameters, typename... Arguments>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                       void (*kernel)(Parameters...), Arguments&&... arguments) {
+  static_assert((std::is_trivially_copyable_v<Parameters> && ...), "a queue copies its bytes");
   if (config->dynamicSmemBytes != 0) return cudaErrorInvalidValue;
   const SnugCall<Parameters...> call{kernel, {arguments...}};
   const auto index = [](dim3 d) { return snug::cuda_on_cpu::Index3{d.x, d.y, d.z}; };
-  return snug::cuda_on_cpu::RunGrid(index(config->gridDim), index(config->blockDim),
-                                    &SnugCall<Parameters...>::Run, &call, sizeof(call))
+  return snug::cuda_on_cpu::Launch({config->stream, index(config->gridDim), index(config->blockDim),
+                                    &SnugCall<Parameters...>::Run, &call, sizeof(call)})
              ? cudaSuccess
              : cudaErrorLaunchFailure;
 }
 
+// From this size on memory is mapped, so that it takes up what is touched of it.
+inline constexpr size_t kSnugMappedBytes = size_t{1} << 30;
 inline cudaError_t cudaMalloc(void** p, size_t bytes) {
-  *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (bytes < kSnugMappedBytes) {
+    *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  } else {
+    *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+              -1, 0);
+    if (*p == MAP_FAILED) *p = nullptr;
+  }
   if (*p == nullptr) return cudaErrorMemoryAllocation;
   snug::cuda_on_cpu::AddAllocation(*p, bytes);
   return cudaSuccess;
 }
 inline cudaError_t cudaMallocManaged(void** p, size_t bytes) { return cudaMalloc(p, bytes); }
 inline cudaError_t cudaFree(void* p) {
-  if (p != nullptr && !snug::cuda_on_cpu::RemoveAllocation(p)) return cudaErrorInvalidValue;
-  std::free(p);
+  if (p == nullptr) return cudaSuccess;
+  const size_t bytes = snug::cuda_on_cpu::RemoveAllocation(p);
+  if (bytes == 0) return cudaErrorInvalidValue;
+  if (bytes < kSnugMappedBytes) {
+    std::free(p);
+  } else {
+    munmap(p, bytes);
+  }
   return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t) {

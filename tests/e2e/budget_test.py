@@ -6,6 +6,7 @@ import re
 import unittest
 
 from tests.harness import jobs, models
+from tests.harness.binaries import DEVICE
 from tests.harness.daemon import ENDED, Daemon, wait_for
 
 # Four layers and rows of up to 400 tokens, so that plans differ by much more than a page.
@@ -94,7 +95,7 @@ class BudgetTest(unittest.TestCase):
         daemon measures its context anew, so the capacity is set until both agree."""
         capacity = int(self.plans(self.daemon, PINNED)[0]["peak_bytes"]) + spare
         for _ in range(10):
-            small = Daemon(device=f"cpu:0={capacity}")
+            small = Daemon(device=f"{DEVICE}={capacity}")
             self.addCleanup(small.close)
             # Prepares the dataset, whether it fits or not.
             self.outcome(small, 'memory.stash={"*": recompute}')

@@ -6,6 +6,7 @@ import subprocess
 import unittest
 
 from tests.harness import jobs
+from tests.harness.binaries import DEVICE
 from tests.harness.daemon import Daemon, wait_for
 
 SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
@@ -31,7 +32,7 @@ class MetricsTest(unittest.TestCase):
     """One daemon, one job that is watched through /metrics."""
 
     def setUp(self):
-        self.daemon = Daemon(device="cpu:0=3GiB")
+        self.daemon = Daemon(device=f"{DEVICE}=3GiB")
         self.addCleanup(self.daemon.close)
         self.file = jobs.full_folder(self.daemon.folder / "full")
 
@@ -51,7 +52,7 @@ class MetricsTest(unittest.TestCase):
 
     def test_jobs_steps_tokens_and_bytes_are_shown(self):
         self.assertEqual(self.value("snug_jobs", state="RUNNING"), 0)
-        self.assertEqual(self.value("snug_device_memory_capacity_bytes", device="cpu:0"), 3 << 30)
+        self.assertEqual(self.value("snug_device_memory_capacity_bytes", device=DEVICE), 3 << 30)
         name = self.daemon.submit(self.file, "training.max_steps=100000")
         self.daemon.wait_step(name, 2)
         self.wait_value(1, "snug_jobs", state="RUNNING")
@@ -61,17 +62,17 @@ class MetricsTest(unittest.TestCase):
         memory = self.daemon.job(name)["memory"]
         predicted, budget = int(memory["predicted_peak_bytes"]), int(memory["budget_bytes"])
         self.wait_value(predicted, "snug_job_memory_predicted_bytes", job=name)
-        self.wait_value(predicted, "snug_device_memory_predicted_bytes", device="cpu:0")
-        self.wait_value(budget, "snug_device_memory_reserved_bytes", device="cpu:0")
+        self.wait_value(predicted, "snug_device_memory_predicted_bytes", device=DEVICE)
+        self.wait_value(budget, "snug_device_memory_reserved_bytes", device=DEVICE)
         for peak in (
             self.value("snug_job_memory_peak_bytes", job=name),
-            self.value("snug_device_memory_peak_bytes", device="cpu:0"),
+            self.value("snug_device_memory_peak_bytes", device=DEVICE),
         ):
             self.assertTrue(0 < peak <= predicted, peak)
         self.daemon.run("cancel", name)
         self.daemon.wait_state(name, "CANCELLED")
         self.wait_value(1, "snug_jobs", state="CANCELLED")
-        self.wait_value(0, "snug_device_memory_reserved_bytes", device="cpu:0")
+        self.wait_value(0, "snug_device_memory_reserved_bytes", device=DEVICE)
         self.assertIsNone(self.value("snug_job_step", job=name))
 
     def test_every_step_is_counted_with_its_time(self):

@@ -15,6 +15,7 @@ import unittest
 from safetensors.numpy import load_file, save_file
 
 from tests.harness import jobs
+from tests.harness.binaries import DEVICE
 from tests.harness.daemon import ENDED, Daemon, wait_for
 
 
@@ -23,7 +24,7 @@ class RefusalsTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(device="cpu:0=1GiB")
+        cls.daemon = Daemon(device=f"{DEVICE}=1GiB")
         cls.addClassCleanup(cls.daemon.close)
         cls.good = jobs.full_folder(cls.daemon.folder / "good")
 
@@ -162,7 +163,7 @@ class RefusalsTest(unittest.TestCase):
         mlp = 3 * width * jobs.SHAPE.width * jobs.SHAPE.layers
         self.widen_weights(str(width))
         text = self.refusal()
-        self.assert_names(text, "PLAN_INFEASIBLE", "cpu:0", 1 << 30)
+        self.assert_names(text, "PLAN_INFEASIBLE", DEVICE, 1 << 30)
         # Weights, their gradients and two moments, in fp32: more than sixteen bytes an element.
         numbers = [int(number) for number in re.findall(r"\d{10,}", text)]
         self.assertGreater(max(numbers), 16 * mlp, text)

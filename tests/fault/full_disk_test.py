@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 from tests.harness import assignments, jobs
-from tests.harness.binaries import binary
+from tests.harness.binaries import worker_binary
 from tests.harness.daemon import Daemon, metric_lines
 
 STEPS = 4
@@ -60,7 +60,7 @@ class FullDiskTest(unittest.TestCase):
         folder = assignments.write_changed(self.first, self.daemon.folder / "unheard" / "attempt")
         # A folder in its place: nothing is renamed over it.
         (folder / "result.json").mkdir()
-        line = [str(binary("snug-worker")), str(folder / assignments.NAME)]
+        line = [str(worker_binary()), str(folder / assignments.NAME)]
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn("result.json", done.stderr.splitlines()[-1])

@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 
-from tests.harness.binaries import ROOT, binary
+from tests.harness.binaries import ROOT, worker_binary
 
 NAME = "assignment.binpb"
 
@@ -36,13 +36,18 @@ def write_changed(attempt, folder, **fields):
     for name in ("link_socket", *fields):
         text = re.sub(rf"^{name}: .*\n", "", text, flags=re.MULTILINE)
     text += "".join(f"{name}: {json.dumps(value)}\n" for name, value in fields.items())
-    (folder / NAME).write_bytes(_protoc("encode", text.encode()))
+    write_text(folder, text)
     return folder
+
+
+def write_text(folder, text):
+    """Writes an assignment, given as text, where a worker is told to read it."""
+    (folder / NAME).write_bytes(_protoc("encode", text.encode()))
 
 
 def run(folder, **options):
     """Runs the worker on a folder's assignment; gives the finished process and result.json.
     `options`: more of subprocess.run."""
-    line = [str(binary("snug-worker")), str(folder / NAME)]
+    line = [str(worker_binary()), str(folder / NAME)]
     done = subprocess.run(line, capture_output=True, text=True, check=False, **options)
     return done, json.loads((folder / "result.json").read_text())

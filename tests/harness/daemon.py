@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.request
 
-from tests.harness.binaries import binary
+from tests.harness.binaries import DEVICE, binary
 
 WAIT_S = 300.0  # A loaded machine of two cores starts a worker in 20 s at worst.
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
@@ -45,7 +45,7 @@ def wait_for(condition, what, seconds=WAIT_S):
 class Daemon:
     """Starts, kills and restarts snugd over one state folder."""
 
-    def __init__(self, device="cpu:0=4GiB", flags=()):
+    def __init__(self, device=f"{DEVICE}=4GiB", flags=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="snug-"))
         self.state = self.folder / "state"
         self.socket = self.folder / "s"

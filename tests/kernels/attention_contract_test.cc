@@ -24,7 +24,8 @@ TEST(AttentionContractTest, SameBitsForAllThreadCounts) {
   const int before = omp_get_max_threads();
   for (const AttentionCase& c :
        {AttentionCase{.lengths = {100, 3, 290}, .heads = 6, .kv_heads = 2, .D = 24},
-        AttentionCase{.lengths = {200}, .heads = 8, .kv_heads = 8, .dtype = DType::kBF16}}) {
+        AttentionCase{.lengths = {200}, .heads = 8, .kv_heads = 8, .dtype = DType::kBF16},
+        AttentionCase{.lengths = {70, 3}, .heads = 6, .kv_heads = 2, .earlier = {200, 300}}}) {
     Bytes first;
     for (int threads : {1, 2, 3, 5}) {
       omp_set_num_threads(threads);
@@ -83,10 +84,11 @@ TEST(AttentionContractTest, GradientsMayLieOverTheirInputs) {
   for (int64_t kv_heads : OnDevice<int64_t>({8, 2}, {1})) {
     for (int over = 1; over < 8; ++over) {
       if (!OnCpu() && over != 1 && over != 6 && over != 7) continue;
-      const AttentionCase c = {.lengths = {OnCpu() ? 300 : 70, 20},
-                               .heads = OnCpu() ? 8 : 2,
-                               .kv_heads = kv_heads,
-                               .D = OnCpu() ? 8 : 5};
+      AttentionCase c = {.lengths = {OnCpu() ? 300 : 70, 20},
+                         .heads = OnCpu() ? 8 : 2,
+                         .kv_heads = kv_heads,
+                         .D = OnCpu() ? 8 : 5};
+      if (over == 7) c.earlier = {9, 40};
       Attended apart(c), inside(c);
       apart.Forward();
       apart.Backward();
@@ -192,6 +194,7 @@ TEST(AttentionContractTest, CostIsWhatIsVisible) {
        {AttentionCase{.lengths = {2048}, .heads = 1, .kv_heads = 1, .D = 16},
         AttentionCase{.lengths = {2048}, .heads = 2, .kv_heads = 1, .D = 16, .window = 64},
         AttentionCase{.lengths = {2048}, .heads = 1, .kv_heads = 1, .D = 16, .window = 1},
+        AttentionCase{.lengths = {2048}, .heads = 1, .kv_heads = 1, .D = 16, .bias = 2048},
         AttentionCase{.lengths = std::vector<int64_t>(16, 128), .D = 16},
         AttentionCase{.lengths = {100, 1000, 17, 400}, .D = 32}}) {
     const int64_t pairs = VisiblePairs(c);
@@ -257,8 +260,8 @@ TEST(AttentionContractTest, NothingToDoIsDone) {
 TEST(AttentionContractTest, RefusesBadArguments) {
   Attended run({.lengths = {3, 2}, .heads = 4, .kv_heads = 2});
   const Bytes before = AllBytes(run);
-  const std::vector<int64_t> falling = {0, 3, 2}, begins = {0, 3}, own = {3, 2}, few = {3, 1},
-                             many = {3, kMaxStreamKeys + 1};
+  const std::vector<int64_t> falling = {0, 3, 2}, begins = {0, 3}, overlapping = {0, 2},
+                             own = {3, 2}, few = {3, 1}, many = {3, kMaxStreamKeys + 1};
   const auto forward = [&](auto change) {
     AttentionForwardParams p = run.ForwardParams();
     change(p);
@@ -314,6 +317,11 @@ TEST(AttentionContractTest, RefusesBadArguments) {
               p.shape.key_counts = begins.data();
             }),
             "bad index: key_counts");
+  EXPECT_EQ(backward([&](B& p) {
+              p.shape.key_begins = p.shape.device_key_begins = overlapping.data();
+              p.shape.key_counts = p.shape.device_key_counts = own.data();
+            }),
+            "bad index: key_begins");
   EXPECT_EQ(AllBytes(run), before);
 }
 

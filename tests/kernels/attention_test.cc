@@ -9,69 +9,38 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/loops/loops.h"
 #include "tests/kernels/attention_testing.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace snug::kernels {
 namespace {
 
-void CheckForward(Attended& run, const Expected& expected) {
-  run.Forward();
-  ExpectNear(run, run.o, expected.o, "o");
-  ExpectNear(run, run.lse, expected.lse, "lse");
-}
-
-void Check(const AttentionCase& c) {
-  Attended run(c);
-  const Expected expected(run);
-  CheckForward(run, expected);
-  run.Backward();
-  ExpectNear(run, run.dq, expected.dq, "dq");
-  ExpectNear(run, run.dk, expected.dk, "dk");
-  ExpectNear(run, run.dv, expected.dv, "dv");
-}
-
-// Calls body with each instruction set of this machine; on CUDA once.
-template <typename Body>
-void WithEachInstructionSet(const Body& body) {
-  if (!OnCpu()) return body();
-  const Loops& best = BestLoops();
-  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
-                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
-    const Loops* loops = LoopsOf(isa);
-    if (loops == nullptr) continue;
-    UseLoops(*loops);
-    body();
-  }
-  UseLoops(best);
-}
-
 // Below, at and above tiles, panels and blocks; in all types.
 TEST(AttentionTest, MatchesReferenceAtAllLengths) {
   for (int64_t T : OnDevice<int64_t>({1, 2, 31, 33, 64, 127, 257, 513}, {1, 31, 64, 65, 150}))
-    Check({.lengths = {T}});
+    CheckAttention({.lengths = {T}});
   for (DType dtype : {DType::kBF16, DType::kF16}) {
     for (int64_t T : OnDevice<int64_t>({1, 2, 31, 33, 64, 127, 257, 513}, {2, 127}))
-      Check({.lengths = {T}, .heads = 1, .kv_heads = 1, .dtype = dtype});
+      CheckAttention({.lengths = {T}, .heads = 1, .kv_heads = 1, .dtype = dtype});
   }
-  if (OnCpu()) Check({.lengths = {1100}, .heads = 1, .kv_heads = 1, .D = 16});
+  if (OnCpu()) CheckAttention({.lengths = {1100}, .heads = 1, .kv_heads = 1, .D = 16});
 }
 
 // Of one head, D not dividing by 8 leaves rows unaligned.
 TEST(AttentionTest, MatchesReferenceAtAllHeadWidths) {
   if (!OnCpu()) {
-    for (int64_t D : {1, 30, 80, 132}) Check({.lengths = {70}, .heads = 1, .kv_heads = 1, .D = D});
+    for (int64_t D : {1, 30, 80, 132})
+      CheckAttention({.lengths = {70}, .heads = 1, .kv_heads = 1, .D = D});
     for (int64_t D : {7, 64, 96, 256}) {
-      Check({.lengths = {33}, .heads = 1, .kv_heads = 1, .D = D, .dtype = DType::kBF16});
-      Check({.lengths = {20}, .heads = 1, .kv_heads = 1, .D = D, .dtype = DType::kF16});
+      CheckAttention({.lengths = {33}, .heads = 1, .kv_heads = 1, .D = D, .dtype = DType::kBF16});
+      CheckAttention({.lengths = {20}, .heads = 1, .kv_heads = 1, .D = D, .dtype = DType::kF16});
     }
     return;
   }
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     for (DType dtype : kTypes) {
       for (int64_t D : {1, 8, 16, 20, 64, 80, 96, 128, 256})
-        Check({.lengths = {70}, .D = D, .dtype = dtype});
+        CheckAttention({.lengths = {70}, .D = D, .dtype = dtype});
     }
   });
 }
@@ -89,7 +58,7 @@ TEST(AttentionTest, MatchesReferenceForAllGroups) {
                                    {16, 8},
                                    {9, 3}}) {
       if (!OnCpu() && (dtype == DType::kBF16 || heads == 16)) continue;
-      Check({.lengths = lengths, .heads = heads, .kv_heads = kv_heads, .dtype = dtype});
+      CheckAttention({.lengths = lengths, .heads = heads, .kv_heads = kv_heads, .dtype = dtype});
     }
   }
 }
@@ -99,46 +68,46 @@ TEST(AttentionTest, MatchesReferenceForAllWindows) {
   for (int64_t window : OnDevice<int64_t>(
            {1, 2, 7, 31, 32, 33, 64, 100, 255, 256, 257, 512, 513, 5000}, {1, 7, 64, 65, 149})) {
     const int64_t T = OnCpu() ? 513 : 150;
-    Check({.lengths = {T, 20}, .heads = 1, .kv_heads = 1, .D = 16, .window = window});
+    CheckAttention({.lengths = {T, 20}, .heads = 1, .kv_heads = 1, .D = 16, .window = window});
   }
-  Check({.lengths = {OnCpu() ? 300 : 100},
-         .heads = 4,
-         .kv_heads = 2,
-         .window = 48,
-         .dtype = DType::kBF16});
+  CheckAttention({.lengths = {OnCpu() ? 300 : 100},
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .window = 48,
+                  .dtype = DType::kBF16});
 }
 
 TEST(AttentionTest, MatchesReferenceWithSoftcap) {
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     const int64_t T = OnCpu() ? 130 : 70;
     for (double spread : OnDevice<double>({0.1, 1.0, 4.0}, {0.1, 4.0})) {
-      Check({.lengths = {T, 5}, .D = 16, .softcap = 5.0, .spread = spread});
-      Check({.lengths = {T}, .D = 16, .window = 40, .softcap = 50.0, .spread = spread});
+      CheckAttention({.lengths = {T, 5}, .D = 16, .softcap = 5.0, .spread = spread});
+      CheckAttention({.lengths = {T}, .D = 16, .window = 40, .softcap = 50.0, .spread = spread});
     }
-    Check({.lengths = {T}, .D = 16, .softcap = 5.0, .dtype = DType::kBF16});
+    CheckAttention({.lengths = {T}, .D = 16, .softcap = 5.0, .dtype = DType::kBF16});
   });
 }
 
 // With the same words as the reference draws, forward and backward, whatever the blocks.
 TEST(AttentionTest, MatchesReferenceWithDropout) {
-  WithEachInstructionSet([] {
+  OnEachInstructionSet([] {
     for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
       for (double rate : {0.1, 0.9}) {
-        Check({.lengths = {OnCpu() ? 300 : 135, 1, 70},
-               .heads = OnCpu() ? 4 : 2,
-               .kv_heads = OnCpu() ? 2 : 1,
-               .D = 16,
-               .dropout = rate,
-               .dtype = dtype});
+        CheckAttention({.lengths = {OnCpu() ? 300 : 135, 1, 70},
+                        .heads = OnCpu() ? 4 : 2,
+                        .kv_heads = OnCpu() ? 2 : 1,
+                        .D = 16,
+                        .dropout = rate,
+                        .dtype = dtype});
       }
     }
-    Check({.lengths = {OnCpu() ? 600 : 140},
-           .heads = OnCpu() ? 2 : 1,
-           .kv_heads = OnCpu() ? 2 : 1,
-           .D = 8,
-           .window = 90,
-           .softcap = 5.0,
-           .dropout = 0.3});
+    CheckAttention({.lengths = {OnCpu() ? 600 : 140},
+                    .heads = OnCpu() ? 2 : 1,
+                    .kv_heads = OnCpu() ? 2 : 1,
+                    .D = 8,
+                    .window = 90,
+                    .softcap = 5.0,
+                    .dropout = 0.3});
   });
 }
 
@@ -171,52 +140,80 @@ TEST(AttentionTest, DropoutHasItsMeanAndVariance) {
 
 // Packed documents of mixed lengths, an empty one among them.
 TEST(AttentionTest, MatchesReferenceForManyDocuments) {
-  if (!OnCpu()) return Check({.lengths = {0, 1, 70, 8, 0, 0, 127, 33, 2, 64, 0}});
+  if (!OnCpu()) return CheckAttention({.lengths = {0, 1, 70, 8, 0, 0, 127, 33, 2, 64, 0}});
   for (DType dtype : {DType::kF32, DType::kBF16})
-    Check({.lengths = {1, 70, 8, 0, 300, 33, 2, 64}, .heads = 4, .kv_heads = 2, .dtype = dtype});
+    CheckAttention(
+        {.lengths = {1, 70, 8, 0, 300, 33, 2, 64}, .heads = 4, .kv_heads = 2, .dtype = dtype});
 }
 
 // Scores far beyond what exp can take; nearly all of the weight on one key.
 TEST(AttentionTest, MatchesReferenceForLargeScores) {
-  Check({.lengths = {80}, .D = 16, .spread = 8.0});
+  CheckAttention({.lengths = {80}, .D = 16, .spread = 8.0});
 }
 
 // What generation with a cache does: one query or a few behind many keys, and the whole prompt at
-// once.
+// once. Backward gives what keys before the queries get, too, though no query of theirs is there.
 TEST(AttentionTest, QueriesMayBeFewerThanKeys) {
   for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
     for (int64_t window : {0, 1, 100}) {
-      Attended run({.lengths = {1, 3, 40, 0, 1},
-                    .heads = OnCpu() ? 4 : 2,
-                    .kv_heads = OnCpu() ? 2 : 1,
-                    .D = 16,
-                    .window = window,
-                    .dropout = window == 100 ? 0.2 : 0.0,
-                    .dtype = dtype,
-                    .earlier = {0, 500, 300, 9, OnCpu() ? 700 : 63}});
-      CheckForward(run, Expected(run));
+      Attended run(
+          {.lengths = {1, 3, 40, 0, 1},
+           .heads = OnCpu() ? 4 : 2,
+           .kv_heads = OnCpu() ? 2 : 1,
+           .D = 16,
+           .window = window,
+           .dropout = window == 100 ? 0.2 : 0.0,
+           .dtype = dtype,
+           .earlier = {0, OnCpu() ? 500 : 200, OnCpu() ? 300 : 90, 9, OnCpu() ? 700 : 63}});
+      const Expected expected(run);
+      CheckAttentionForward(run, expected);
+      CheckAttentionBackward(run, expected);
+    }
+  }
+}
+
+// All of a document's keys and none of its queries, rows of no document in between, one slice of a
+// group's heads or several.
+TEST(AttentionTest, KeysMayLieApart) {
+  for (int64_t heads : OnDevice<int64_t>({2, 16}, {2})) {
+    Attended run({.lengths = {0, 70, 0, 3, 20},
+                  .heads = heads,
+                  .kv_heads = heads / 2,
+                  .window = 50,
+                  .softcap = 3.0,
+                  .earlier = {80, 100, 5, 190, 30}});
+    run.key_begins[0] += 70;
+    run.key_counts[0] -= 75;
+    run.key_counts[1] -= 66;
+    run.key_counts[3] -= 11;
+    run.dk.Fill(0, 0.0);
+    run.dv.Fill(0, 0.0);
+    const Expected expected(run);
+    CheckAttentionForward(run, expected);
+    CheckAttentionBackward(run, expected);
+    for (int64_t row : {0, 69, 75, 184, 249, 440}) {
+      EXPECT_EQ(run.dk.At(row, 0), 0.0) << row;
+      EXPECT_EQ(run.dv.At(row, 0), 0.0) << row;
     }
   }
 }
 
 // Every output of a tiny case against differences of the reference, inputs being fp32.
 TEST(AttentionTest, GradientsAreFiniteDifferences) {
-  Attended run({.lengths = {5, 3}, .heads = 2, .kv_heads = 1, .D = 4, .window = 3, .softcap = 2.0});
-  run.Forward();
-  run.Backward();
-  const std::vector<double> q = Dense(run.q), k = Dense(run.k), v = Dense(run.v);
-  const auto loss = [&](const std::vector<double>& q, const std::vector<double>& k,
-                        const std::vector<double>& v) {
-    const Expected expected(run, q, k, v, false);
-    double sum = 0.0;
-    for (int64_t n = 0; n < static_cast<int64_t>(expected.o.size()); ++n)
-      sum += expected.o[static_cast<size_t>(n)] * run.dO.At(n / run.q.C(), n % run.q.C());
-    return sum;
-  };
-  using V = std::vector<double>;
-  ExpectClose(run.dq, FiniteDifferences(q, [&](const V& x) { return loss(x, k, v); }), 8.0);
-  ExpectClose(run.dk, FiniteDifferences(k, [&](const V& x) { return loss(q, x, v); }), 8.0);
-  ExpectClose(run.dv, FiniteDifferences(v, [&](const V& x) { return loss(q, k, x); }), 8.0);
+  for (const std::vector<int64_t>& earlier : {std::vector<int64_t>{}, {2, 4}}) {
+    Attended run({.lengths = {5, 3},
+                  .heads = 2,
+                  .kv_heads = 1,
+                  .D = 4,
+                  .window = 3,
+                  .softcap = 2.0,
+                  .earlier = earlier});
+    run.Forward();
+    run.Backward();
+    ExpectClose(run.dq, DifferencesOfLoss(run, &AttentionInputs::q), 8.0);
+    ExpectClose(run.dk, DifferencesOfLoss(run, &AttentionInputs::k), 8.0);
+    ExpectClose(run.dv, DifferencesOfLoss(run, &AttentionInputs::v), 8.0);
+  }
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ std::string AttentionCase::Text() const {
   for (int64_t length : lengths) text += " " + std::to_string(length);
   return text + ", heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", D " +
          std::to_string(D) + ", window " + std::to_string(window) + ", softcap " +
-         std::to_string(softcap) + ", dropout " + std::to_string(dropout) +
+         std::to_string(softcap) + ", dropout " + std::to_string(dropout) + ", bias " +
+         std::to_string(bias) +
          (dtype == DType::kF32    ? ", fp32"
           : dtype == DType::kBF16 ? ", bf16"
                                   : ", fp16");
@@ -61,7 +62,9 @@ Attended::Attended(const AttentionCase& c)
       dO(q.N(), q.C(), c.dtype),
       dq(q.N(), q.C(), c.dtype),
       dk(k.N(), k.C(), c.dtype),
-      dv(k.N(), k.C(), c.dtype) {
+      dv(k.N(), k.C(), c.dtype),
+      bias(c.heads, std::max<int64_t>(1, c.bias)),
+      d_bias(bias.N(), bias.C()) {
   int64_t begin = 0;
   for (size_t d = 0; d < c.lengths.size(); ++d) {
     offsets.push_back(offsets.back() + c.lengths[d]);
@@ -73,6 +76,8 @@ Attended::Attended(const AttentionCase& c)
   k.Fill(2, c.spread);
   v.Fill(3);
   dO.Fill(4);
+  bias.Fill(5);
+  d_bias.Fill(6, 0.0);
 }
 
 AttentionShape Attended::Shape() const {
@@ -91,6 +96,8 @@ AttentionShape Attended::Shape() const {
           .softcap = static_cast<float>(c.softcap),
           .dropout = c.dropout,
           .site = {.seed = 11, .step = 5, .micro_batch = 2, .op = 77},
+          .bias = {c.bias == 0 ? nullptr : static_cast<const float*>(bias.data()), c.bias,
+                   bias.stride()},
           .dtype = c.dtype};
 }
 
@@ -125,10 +132,14 @@ AttentionForwardParams Attended::ForwardParams() {
           .workspace_bytes = bytes};
 }
 
+int64_t Attended::BackwardBytes() const {
+  AttentionSizes sizes = SizesOf(Shape(), omp_get_max_threads());
+  sizes.bias_entries = c.bias;
+  return OnCpu() ? AttentionBackwardBytes(sizes) : AttentionBackwardStreamBytes(sizes);
+}
+
 AttentionBackwardParams Attended::BackwardParams() {
-  const AttentionSizes sizes = SizesOf(Shape(), omp_get_max_threads());
-  const int64_t bytes =
-      OnCpu() ? AttentionBackwardBytes(sizes) : AttentionBackwardStreamBytes(sizes);
+  const int64_t bytes = BackwardBytes();
   Work(bytes);
   return {.shape = Shape(),
           .dO = dO.data(),
@@ -140,6 +151,7 @@ AttentionBackwardParams Attended::BackwardParams() {
           .dq = dq.data(),
           .dk = dk.data(),
           .dv = dv.data(),
+          .d_bias = c.bias == 0 ? nullptr : d_bias.floats(),
           .dO_stride = dO.stride(),
           .q_stride = q.stride(),
           .k_stride = k.stride(),
@@ -149,6 +161,7 @@ AttentionBackwardParams Attended::BackwardParams() {
           .dq_stride = dq.stride(),
           .dk_stride = dk.stride(),
           .dv_stride = dv.stride(),
+          .d_bias_stride = d_bias.stride(),
           .workspace = workspace.data(),
           .workspace_bytes = bytes};
 }
@@ -165,34 +178,37 @@ void Attended::Backward() {
 
 Bytes AllBytes(const Attended& run) {
   Bytes bytes;
-  for (const Matrix* m : {&run.o, &run.lse, &run.dq, &run.dk, &run.dv})
+  for (const Matrix* m : {&run.o, &run.lse, &run.dq, &run.dk, &run.dv, &run.d_bias})
     bytes.insert(bytes.end(), m->bytes().begin(), m->bytes().end());
   return bytes;
 }
 
-void ExpectNear(const Attended& run, const Matrix& got, const Reference& want, const char* what) {
-  const double limit = LimitOf(run, got.dtype());
+double ErrorOf(const Matrix& got, const Reference& want) {
   double norm = 0.0;
   for (double element : want) norm += element * element;
-  const double error = RelativeError(got, want) * std::min(1.0, std::sqrt(norm));
-  EXPECT_LE(error, limit) << run.c.Text() << ": " << what;  // NaN is not <=.
+  return RelativeError(got, want) * std::min(1.0, std::sqrt(norm));
+}
+
+void ExpectNear(const Attended& run, const Matrix& got, const Reference& want, const char* what) {
+  const double limit = LimitOf(run, &got == &run.d_bias ? run.c.dtype : got.dtype());
+  EXPECT_LE(ErrorOf(got, want), limit) << run.c.Text() << ": " << what;  // NaN is not <=.
   EXPECT_TRUE(got.GapsUntouched()) << run.c.Text() << ": " << what;
 }
 
-Expected::Expected(const Attended& run, const std::vector<double>& q, const std::vector<double>& k,
-                   const std::vector<double>& v, bool gradients)
-    : o(q.size(), 0.0), lse(static_cast<size_t>(run.q.N() * run.c.heads), 0.0) {
+Expected::Expected(const Attended& run, const AttentionInputs& in, bool gradients)
+    : o(in.q.size(), 0.0), lse(static_cast<size_t>(run.q.N() * run.c.heads), 0.0) {
   if (gradients) {
-    dq.assign(q.size(), 0.0);
-    dk.assign(k.size(), 0.0);
-    dv.assign(v.size(), 0.0);
+    dq.assign(in.q.size(), 0.0);
+    dk.assign(in.k.size(), 0.0);
+    dv.assign(in.v.size(), 0.0);
+    d_bias = Dense(run.d_bias);
   }
   for (size_t d = 0; d < run.c.lengths.size(); ++d) {
     for (int64_t i = 0; i < run.c.lengths[d]; ++i) {
       for (int64_t h = 0; h < run.c.heads; ++h) {
         const int64_t last = run.key_counts[d] - run.c.lengths[d] + i;
         const int64_t first = run.c.window == 0 ? 0 : std::max<int64_t>(0, last - run.c.window + 1);
-        QueryRow(run, {q, k, v},
+        QueryRow(run, in,
                  {run.offsets[d] + i, h, run.key_begins[d] + first, run.key_begins[d] + last + 1,
                   run.key_begins[d]});
       }
@@ -200,7 +216,7 @@ Expected::Expected(const Attended& run, const std::vector<double>& q, const std:
   }
 }
 
-void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) {
+void Expected::QueryRow(const Attended& run, const AttentionInputs& in, const Place& at) {
   const int64_t D = run.c.D, kv_head = at.head / (run.c.heads / run.c.kv_heads);
   const double* q = &in.q[static_cast<size_t>(at.row * run.q.C() + at.head * D)];
   const auto key = [&](int64_t j) { return static_cast<size_t>(j * run.k.C() + kv_head * D); };
@@ -208,6 +224,9 @@ void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) 
     double sum = 0.0;
     for (int64_t c = 0; c < D; ++c) sum += a[c] * b[c];
     return sum;
+  };
+  const auto entry = [&](int64_t j) {
+    return static_cast<size_t>(at.head * run.c.bias + std::min(at.end - 1 - j, run.c.bias - 1));
   };
   std::vector<double> p, slope, m;
   double max = -INFINITY, sum = 0.0;
@@ -219,6 +238,7 @@ void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) 
       s = run.c.softcap * tanh;
       slope.back() *= 1.0 - tanh * tanh;
     }
+    if (run.c.bias > 0) s += in.bias[entry(j)];
     p.push_back(s);
     m.push_back(run.Kept(at.row, at.head, j - at.document));
     max = std::max(max, s);
@@ -238,7 +258,9 @@ void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) 
   const double delta = dot(dO.data(), out);
   for (int64_t j = at.first; j < at.end; ++j) {
     const auto n = static_cast<size_t>(j - at.first);
-    const double ds = p[n] * (m[n] * dot(dO.data(), &in.v[key(j)]) - delta) * slope[n];
+    const double d_score = p[n] * (m[n] * dot(dO.data(), &in.v[key(j)]) - delta);
+    if (run.c.bias > 0) d_bias[entry(j)] += d_score;
+    const double ds = d_score * slope[n];
     for (int64_t c = 0; c < D; ++c) {
       const auto column = static_cast<size_t>(c);
       dv[key(j) + column] += m[n] * p[n] * dO[column];
@@ -246,6 +268,39 @@ void Expected::QueryRow(const Attended& run, const Inputs& in, const Place& at) 
       dq[static_cast<size_t>(at.row * run.q.C() + at.head * D + c)] += ds * in.k[key(j) + column];
     }
   }
+}
+
+void CheckAttentionForward(Attended& run, const Expected& expected) {
+  run.Forward();
+  ExpectNear(run, run.o, expected.o, "o");
+  ExpectNear(run, run.lse, expected.lse, "lse");
+}
+
+void CheckAttentionBackward(Attended& run, const Expected& expected) {
+  run.Backward();
+  ExpectNear(run, run.dq, expected.dq, "dq");
+  ExpectNear(run, run.dk, expected.dk, "dk");
+  ExpectNear(run, run.dv, expected.dv, "dv");
+  if (run.c.bias > 0) ExpectNear(run, run.d_bias, expected.d_bias, "d_bias");
+}
+
+void CheckAttention(const AttentionCase& c) {
+  Attended run(c);
+  const Expected expected(run);
+  CheckAttentionForward(run, expected);
+  CheckAttentionBackward(run, expected);
+}
+
+Reference DifferencesOfLoss(const Attended& run, std::vector<double> AttentionInputs::*input) {
+  AttentionInputs in(run);
+  const std::vector<double> dO = Dense(run.dO);
+  return FiniteDifferences(in.*input, [&](const std::vector<double>& x) {
+    in.*input = x;
+    const Expected expected(run, in, false);
+    double loss = 0.0;
+    for (size_t n = 0; n < dO.size(); ++n) loss += expected.o[n] * dO[n];
+    return loss;
+  });
 }
 
 }  // namespace snug::kernels

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/loops/loops.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace snug::kernels {
@@ -16,6 +17,7 @@ struct AttentionCase {
   std::vector<int64_t> lengths = {33};
   int64_t heads = 2, kv_heads = 2, D = 8;
   int64_t window = 0;
+  int64_t bias = 0;  // Entries; 0: none.
   double softcap = 0.0, dropout = 0.0;
   DType dtype = DType::kF32;
   double spread = 1.0;  // Deviation of q and k.
@@ -30,6 +32,8 @@ struct Attended {
   explicit Attended(const AttentionCase& c);
 
   AttentionShape Shape() const;
+  // The workspace that backward needs, with as many threads as there are.
+  int64_t BackwardBytes() const;
   // With a workspace of NaN, on the CPU for as many threads as there are, and a pattern behind it.
   AttentionForwardParams ForwardParams();
   AttentionBackwardParams BackwardParams();
@@ -43,6 +47,7 @@ struct Attended {
   SharedVector<int64_t> offsets = {0}, key_begins, key_counts;
   double scale;
   Matrix q, k, v, o, lse, dO, dq, dk, dv;
+  Matrix bias, d_bias;  // One column where there is no bias; d_bias begins as zeros.
   SharedVector<float> workspace;
 
  private:
@@ -59,29 +64,40 @@ std::vector<T> OnDevice(std::vector<T> cpu, std::vector<T> cuda) {
 // Of all results, gaps included.
 Bytes AllBytes(const Attended& run);
 
+// Relative L2, or absolute where all of it is less than 1.
+double ErrorOf(const Matrix& got, const Reference& want);
 // That a result is near to what it should be, and the memory around it untouched.
 void ExpectNear(const Attended& run, const Matrix& got, const Reference& want, const char* what);
 
+struct AttentionInputs {
+  explicit AttentionInputs(const Attended& run)
+      : q(Dense(run.q)), k(Dense(run.k)), v(Dense(run.v)), bias(Dense(run.bias)) {}
+  std::vector<double> q, k, v, bias;
+};
+
 // Query row by query row.
 struct Expected {
-  Reference o, lse, dq, dk, dv;
+  Reference o, lse, dq, dk, dv, d_bias;
 
   // Of these inputs instead of the run's; gradients stay empty unless asked for.
-  Expected(const Attended& run, const std::vector<double>& q, const std::vector<double>& k,
-           const std::vector<double>& v, bool gradients);
-  explicit Expected(const Attended& run)
-      : Expected(run, Dense(run.q), Dense(run.k), Dense(run.v), true) {}
+  Expected(const Attended& run, const AttentionInputs& in, bool gradients);
+  explicit Expected(const Attended& run) : Expected(run, AttentionInputs(run), true) {}
 
  private:
-  struct Inputs {
-    const std::vector<double>&q, &k, &v;
-  };
   struct Place {
     int64_t row, head, first, end;  // The keys from first to before end,
     int64_t document;               // the first of its document.
   };
-  void QueryRow(const Attended& run, const Inputs& in, const Place& at);
+  void QueryRow(const Attended& run, const AttentionInputs& in, const Place& at);
 };
+
+// Runs, and expects what the reference gives.
+void CheckAttentionForward(Attended& run, const Expected& expected);
+void CheckAttentionBackward(Attended& run, const Expected& expected);
+void CheckAttention(const AttentionCase& c);
+
+// What o . dO, by the reference, changes by with each element of an input: finite differences.
+Reference DifferencesOfLoss(const Attended& run, std::vector<double> AttentionInputs::*input);
 
 }  // namespace snug::kernels
 

@@ -22,6 +22,22 @@ void WaitForKernels();
 // Memory that host and kernels can use.
 void* AllocateShared(size_t bytes);
 void FreeShared(void* memory);
+// The same of many gigabytes, of which little is ever touched: only that takes up memory. It begins
+// as zeros. nullptr: the machine does not want to.
+void* AllocateSparse(size_t bytes);
+void FreeSparse(void* memory, size_t bytes);
+class SparseMemory {
+ public:
+  explicit SparseMemory(size_t bytes) : bytes_(bytes), memory_(AllocateSparse(bytes)) {}
+  ~SparseMemory() { FreeSparse(memory_, bytes_); }
+  SparseMemory(const SparseMemory&) = delete;
+  SparseMemory& operator=(const SparseMemory&) = delete;
+  char* data() { return static_cast<char*>(memory_); }
+
+ private:
+  size_t bytes_;
+  void* memory_;
+};
 
 template <typename T>
 struct SharedAllocator {

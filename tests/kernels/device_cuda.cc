@@ -40,4 +40,13 @@ void FreeShared(void* memory) {
   Must(cudaFree(memory));
 }
 
+// Managed memory takes up what is touched of it.
+void* AllocateSparse(size_t bytes) {
+  void* memory = nullptr;
+  return cudaMallocManaged(&memory, bytes) == cudaSuccess ? memory : nullptr;
+}
+void FreeSparse(void* memory, size_t) {
+  if (memory != nullptr) FreeShared(memory);
+}
+
 }  // namespace snug::kernels

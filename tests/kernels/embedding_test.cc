@@ -10,11 +10,7 @@ namespace {
 
 constexpr int64_t kVocabulary = 11;
 
-SharedVector<int32_t> Ids(int64_t N) {
-  SharedVector<int32_t> ids;
-  for (int64_t i = 0; i < N; ++i) ids.push_back(static_cast<int32_t>(i * i % kVocabulary));
-  return ids;
-}
+SharedVector<int32_t> Ids(int64_t N) { return RepeatingIds(N, kVocabulary); }
 
 void* Workspace() {
   static Bytes workspace(EmbeddingWorkspace(kEmbeddingChunk));

@@ -7,7 +7,6 @@
 
 #include <cmath>
 
-#include "kernels/cpu/loops/loops.h"
 #include "tests/kernels/frozen_testing.h"
 
 namespace snug::kernels {
@@ -92,19 +91,12 @@ TEST(FrozenLinearTest, MatchesReference) {
 // Each has tiles of its own, one of pairs of bf16: odd sizes, and more than a tile each way.
 TEST(FrozenLinearTest, MatchesReferenceOnEveryInstructionSet) {
   if (!OnCpu()) GTEST_SKIP() << "the CPU's";
-  const Loops& best = BestLoops();
-  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
-                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
-    const Loops* loops = LoopsOf(isa);
-    if (loops == nullptr) continue;
-    UseLoops(*loops);
-    SCOPED_TRACE(loops->name);
+  OnEachInstructionSet([] {
     for (DType dtype : kTypes) {
       ExpectProducts(9, 67, 131, FrozenKind::kNf4, dtype);
       ExpectProducts(5, 131, 35, FrozenKind::kInt8, dtype);
     }
-  }
-  UseLoops(best);
+  });
 }
 
 TEST(FrozenLinearTest, WithoutDoubleQuantisation) {

@@ -10,6 +10,17 @@
 
 namespace snug::kernels {
 
+// Of a call that reads or writes all of w: its sizes and type.
+template <typename Params>
+Params ParamsOf(const Matrix& w) {
+  Params p;
+  p.N = w.N();
+  p.K = w.C();
+  p.w_stride = w.stride();
+  p.dtype = w.dtype();
+  return p;
+}
+
 // All of it begins as 0xA5, and a byte of that lies before and behind the codes.
 struct Nf4Memory {
   Bytes codes;
@@ -39,23 +50,17 @@ struct Nf4Memory {
   }
 
   Error Quantize(const Matrix& w, Stream stream = TestStream()) {
-    return QuantizeNf4({.w = w.data(),
-                        .to = weight(),
-                        .N = w.N(),
-                        .K = w.C(),
-                        .w_stride = w.stride(),
-                        .dtype = w.dtype(),
-                        .workspace = workspace.data()},
-                       stream);
+    auto p = ParamsOf<QuantizeNf4Params>(w);
+    p.w = w.data();
+    p.to = weight();
+    p.workspace = workspace.data();
+    return QuantizeNf4(p, stream);
   }
   Error Dequantize(Matrix& w) {
-    return DequantizeNf4({.from = weight(),
-                          .w = w.data(),
-                          .N = w.N(),
-                          .K = w.C(),
-                          .w_stride = w.stride(),
-                          .dtype = w.dtype()},
-                         TestStream());
+    auto p = ParamsOf<DequantizeNf4Params>(w);
+    p.from = weight();
+    p.w = w.data();
+    return DequantizeNf4(p, TestStream());
   }
 };
 
@@ -72,22 +77,16 @@ struct Int8Memory {
     return {.codes = codes.data() + offset, .absmax = absmax.data(), .codes_stride = stride};
   }
   Error Quantize(const Matrix& w, Stream stream = TestStream()) {
-    return QuantizeInt8Weight({.w = w.data(),
-                               .to = weight(),
-                               .N = w.N(),
-                               .K = w.C(),
-                               .w_stride = w.stride(),
-                               .dtype = w.dtype()},
-                              stream);
+    auto p = ParamsOf<QuantizeInt8WeightParams>(w);
+    p.w = w.data();
+    p.to = weight();
+    return QuantizeInt8Weight(p, stream);
   }
   Error Dequantize(Matrix& w) {
-    return DequantizeInt8Weight({.from = weight(),
-                                 .w = w.data(),
-                                 .N = w.N(),
-                                 .K = w.C(),
-                                 .w_stride = w.stride(),
-                                 .dtype = w.dtype()},
-                                TestStream());
+    auto p = ParamsOf<DequantizeInt8WeightParams>(w);
+    p.from = weight();
+    p.w = w.data();
+    return DequantizeInt8Weight(p, TestStream());
   }
 };
 

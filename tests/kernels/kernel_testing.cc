@@ -125,6 +125,12 @@ void ExpectClose(const Matrix& actual, const Reference& expected, double units) 
   }
 }
 
+SharedVector<int32_t> RepeatingIds(int64_t N, int64_t below) {
+  SharedVector<int32_t> ids;
+  for (int64_t i = 0; i < N; ++i) ids.push_back(static_cast<int32_t>(i * i % below));
+  return ids;
+}
+
 Reference FiniteDifferences(std::vector<double> x,
                             const std::function<double(const std::vector<double>&)>& f) {
   constexpr double kStep = 1e-5;
@@ -140,29 +146,37 @@ Reference FiniteDifferences(std::vector<double> x,
   return gradient;
 }
 
+void OnEachInstructionSet(const std::function<void()>& body) {
+  if (!OnCpu()) return body();
+  const Loops& best = BestLoops();
+  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
+                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
+    const Loops* loops = LoopsOf(isa);
+    if (loops == nullptr) continue;
+    UseLoops(*loops);
+    SCOPED_TRACE(loops->name);
+    body();
+  }
+  UseLoops(best);
+}
+
 void ExpectSameBitsEveryWay(const std::function<Bytes()>& op) {
   if (!OnCpu()) {
     const Bytes first = op(), second = op();
     EXPECT_TRUE(first == second);
     return;
   }
-  const Loops& best = BestLoops();
   const int threads_before = omp_get_max_threads();
   Bytes first;
-  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
-                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
-    const Loops* loops = LoopsOf(isa);
-    if (loops == nullptr) continue;
-    UseLoops(*loops);
+  OnEachInstructionSet([&] {
     for (int threads : {1, 2, 3, 5}) {
       omp_set_num_threads(threads);
       const Bytes bytes = op();
       if (first.empty()) first = bytes;
-      EXPECT_TRUE(bytes == first) << loops->name << ", " << threads << " threads";
+      EXPECT_TRUE(bytes == first) << threads << " threads";
     }
-  }
+  });
   omp_set_num_threads(threads_before);
-  UseLoops(best);
 }
 
 std::string Name(const Error& error) {

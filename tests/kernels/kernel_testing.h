@@ -2,6 +2,8 @@
 #ifndef TESTS_KERNELS_KERNEL_TESTING_H_
 #define TESTS_KERNELS_KERNEL_TESTING_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -62,14 +64,36 @@ void ExpectClose(const Matrix& actual, const Reference& expected, double units =
 // Relative L2 error.
 double RelativeError(const Matrix& actual, const Reference& expected);
 
+// N ids below `below`, some of them more than once: i * i modulo `below`.
+SharedVector<int32_t> RepeatingIds(int64_t N, int64_t below);
+
 // (f(x + h) - f(x - h)) / 2h for every element of `x`, f in double.
 Reference FiniteDifferences(std::vector<double> x,
                             const std::function<double(const std::vector<double>&)>& f);
 std::vector<double> Dense(const Matrix& m);
 
+// Calls the body with each instruction set of this machine; on CUDA once.
+void OnEachInstructionSet(const std::function<void()>& body);
+
 // Runs `op` with 1, 2, 3 and 5 threads on every instruction set of this machine, on CUDA twice; all
 // must give the bytes that the first gives.
 void ExpectSameBitsEveryWay(const std::function<Bytes()>& op);
+
+// The body once per dtype, height and width; without the largest on CUDA, over which the emulation
+// would take long.
+template <typename Body>
+void ForMatrices(const Body& body) {
+  for (DType dtype : kTypes) {
+    for (int64_t N : kHeights) {
+      for (int64_t C : kWidths) {
+        if (!OnCpu() && N * C > 50000) continue;
+        SCOPED_TRACE(testing::Message()
+                     << N << " x " << C << " of type " << static_cast<int>(dtype));
+        body(N, C, dtype);
+      }
+    }
+  }
+}
 
 // "bad stride: x_stride"
 std::string Name(const Error& error);

@@ -84,7 +84,7 @@ template <typename Body>
 void ForShapes(Body body) {
   for (Norm norm : kNorms) {
     for (DType dtype : kTypes) {
-      for (int64_t C : {31, 128, 264, 1031, 4097}) {
+      for (int64_t C : {1, 31, 33, 127, 128, 264, 4097}) {
         SCOPED_TRACE(testing::Message() << C << " columns, norm " << static_cast<int>(norm)
                                         << ", type " << static_cast<int>(dtype));
         body(C, dtype, norm);
@@ -127,6 +127,7 @@ TEST(QuantizedNormTest, Mesa1ForwardIsThePlainOp) {
 
 TEST(QuantizedNormTest, BackwardMatchesReference) {
   ForShapes([](int64_t C, DType dtype, Norm norm) {
+    if (C == 1) return;  // The norm of one element is its sign: what is left is rounding alone.
     for (CodeBits bits : {CodeBits::k8, CodeBits::k4}) {
       Layer layer(5, C, dtype, norm, bits);
       Matrix dz(5, C, dtype), dx(5, C, dtype);

@@ -60,7 +60,7 @@ int32_t Wrapped(int64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v
 // 64-bit integers: ties, bounds and wrap-around among them.
 TEST(FixedAddTest, MatchesReference) {
   for (DType dtype : kTypes) {
-    for (int64_t C : {1, 31, 33, 64, 127, 2048}) {
+    for (int64_t C : {1, 31, 33, 64, 127, 2048, 4097}) {
       for (bool subtract : {false, true}) {
         SCOPED_TRACE(testing::Message() << C << " columns");
         FixedStream v(3, C), out(3, C);
@@ -266,7 +266,7 @@ FixedShiftAddParams Shift(FixedStream& v, Matrix& f, Bytes& side, int shift, boo
 // REV-5: exact for K = 1 .. 8, with K bits per element beside the stream and not one more.
 TEST(FixedShiftAddTest, Rev5IsExactWithKBitsPerElement) {
   for (DType dtype : kTypes) {
-    for (int64_t C : {1, 7, 31, 33, 64, 127, 2048}) {
+    for (int64_t C : {1, 7, 31, 33, 64, 127, 2048, 4097}) {
       for (int shift : {1, 2, 3, 4, 8}) {
         SCOPED_TRACE(testing::Message() << C << " columns, K = " << shift);
         FixedStream v(3, C);

@@ -25,7 +25,7 @@ SharedVector<float> Frequencies(int64_t D, double theta) {
 TEST(RopeTableTest, MatchesReference) {
   const SharedVector<int32_t> narrow = {0, 1, 2, 0, 1, 16383, 131071};
   const SharedVector<int64_t> wide(narrow.begin(), narrow.end());
-  for (int64_t D : {2, 6, 64, 66}) {
+  for (int64_t D : {2, 6, 62, 64, 66, 254, 4098}) {
     SharedVector<float> inv_freq = Frequencies(D, 500000.0);
     Matrix cos(1, 7 * D / 2), sin(1, 7 * D / 2), cos64(1, 7 * D / 2), sin64(1, 7 * D / 2);
     RopeTableParams p = {.positions = narrow.data(),
@@ -153,7 +153,7 @@ struct Rotation {
 
 TEST(RopeTest, ForwardAndBackwardMatchReference) {
   for (DType dtype : kTypes) {
-    for (int64_t D : {2, 6, 32, 62, 66, 128}) {
+    for (int64_t D : {2, 6, 32, 62, 66, 128, 254, 4098}) {
       for (int64_t heads : {1, 3}) {
         Rotation rotation(5, heads, D, dtype);
         ASSERT_TRUE(RopeForward(rotation.Params(), TestStream()).ok());

@@ -2,7 +2,6 @@
 #include "kernels/rows.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cmath>
 
@@ -259,36 +258,6 @@ TEST(AddRowsTest, WorksInPlaceOverEitherOperand) {
     p.y_dtype = dtype == DType::kF32 ? DType::kBF16 : DType::kF32;
     EXPECT_EQ(Name(AddRows(p, TestStream())), "bad dtype: y_dtype");
   }
-}
-
-// Three rows more than 2^31 elements apart, in memory that is there only where it is touched.
-TEST(RowsTest, RowsMayLieFarApart) {
-  if (!OnCpu()) GTEST_SKIP() << "managed memory is never sparse";
-  constexpr int64_t kStride = (int64_t{1} << 31) + 9, kC = 33;
-  constexpr size_t kBytes = (2 * kStride + kC) * sizeof(float);
-  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  Matrix x(3, kC), gathered(1, kC), back(3, kC);
-  x.Fill(13);
-  CastRowsParams far = Cast(x, back);
-  far.y = memory;
-  far.y_stride = kStride;
-  ASSERT_TRUE(CastRows(far, TestStream()).ok());
-  const int32_t last = 2;
-  GatherRowsParams gather = Gather(x, gathered);
-  gather.x = memory;
-  gather.x_rows = 3;
-  gather.x_stride = kStride;
-  gather.index = &last;
-  ASSERT_TRUE(GatherRows(gather, TestStream()).ok());
-  EXPECT_EQ(Dense(gathered), Map(gathered, [&](int64_t, int64_t c) { return x.At(2, c); }));
-  AddRowsParams sum = Add(x, x, back);
-  sum.b = memory;
-  sum.b_stride = kStride;
-  ASSERT_TRUE(AddRows(sum, TestStream()).ok());
-  EXPECT_EQ(Dense(back), Map(back, [&](int64_t i, int64_t c) { return 2.0 * x.At(i, c); }));
-  munmap(memory, kBytes);
 }
 
 TEST(RowsTest, SameBitsForAllThreadCountsAndInstructionSets) {

@@ -118,7 +118,7 @@ TEST(SampleRowsTest, WeightsAreTauOverScore) {
 
 // The same rows and weights, to the bit, whatever the pool is like and wherever a tile ends.
 TEST(SampleRowsTest, SelectsTheSameOnEachDevice) {
-  for (int64_t T : {2, 33, 1025, 4097}) {
+  for (int64_t T : {1, 2, 31, 33, 127, 1025, 4097}) {
     for (SamplingKind kind : kKinds) {
       for (double sigma : {0.0, 3.0}) {
         SCOPED_TRACE(testing::Message() << T << " rows, sigma " << sigma);

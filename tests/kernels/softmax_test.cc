@@ -203,7 +203,7 @@ TEST(SoftmaxTest, BackwardMatchesFiniteDifferences) {
 // and 0 where the mask is, whatever they say there.
 TEST(SoftmaxTest, BackwardFromCodesMatchesReference) {
   for (DType dtype : kTypes) {
-    for (int64_t C : {1, 33, 64, 127, 2048}) {
+    for (int64_t C : {1, 31, 33, 64, 127, 2048, 4097}) {
       SCOPED_TRACE(C);
       Attention a(C, dtype);
       a.MaskKeys();

@@ -48,6 +48,32 @@ TEST(ExpTest, ReachesZeroAndInfinityAndKeepsNan) {
   EXPECT_TRUE(std::isnan(ExpOf(-std::nanf(""))));
 }
 
+// The same for what is flushed to 0 where the exponential is hardly a normal number.
+TEST(ExpTest, FlushedIsWithinUnitsOfTheTruthAndZeroBelow) {
+  const auto flushed = [](float x) { return ExpFlushed(Splat(x))[3]; };
+  double worst = 0.0;
+  for (uint64_t bits = 0; bits < 0x100000000u; bits += 97) {
+    float x;
+    const uint32_t low = static_cast<uint32_t>(bits);
+    memcpy(&x, &low, sizeof(x));
+    if (!(x < 88.0f)) continue;
+    if (x < -87.0f) {
+      ASSERT_EQ(flushed(x), 0.0f) << x;
+      continue;
+    }
+    const double exact = std::exp(static_cast<double>(x));
+    worst = std::max(worst, std::abs(flushed(x) / exact - 1.0));
+  }
+  EXPECT_LE(worst * 0x1p24, 1.4);
+  EXPECT_GT(worst * 0x1p24, 0.5);  // Else nothing was measured.
+  EXPECT_EQ(flushed(0.0f), 1.0f);
+  EXPECT_EQ(flushed(-0.0f), 1.0f);
+  EXPECT_EQ(flushed(-kInfinity), 0.0f);
+  for (uint32_t nan : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xffffffffu}) {
+    EXPECT_TRUE(std::isnan(flushed(FloatOfBits(nan)))) << std::hex << nan;
+  }
+}
+
 // Every 97th fp32, both signs; the slope is 1 / cosh^2.
 TEST(TanhTest, IsWithinThreeUnitsOfTheTruth) {
   double worst = 0.0, worst_slope = 0.0;

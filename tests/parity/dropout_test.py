@@ -18,7 +18,7 @@ from peft.tuners.lora import LoraLayer
 from safetensors.numpy import load_file, save_file
 
 from tests.harness import models
-from tests.harness.binaries import binary
+from tests.harness.binaries import probe_binary
 from tests.parity import cases, families_test, reference
 from tests.parity.parity_test import request_of
 from tests.parity.probe import probe
@@ -141,7 +141,7 @@ class DropoutTest(unittest.TestCase):
         for seed in range(SEEDS):
             spec = job_spec(prepared, rate, seed=seed + 1)
             request = request_of(prepared, spec, prepared.folder / f"{rate}-{seed}")
-            found.append(probe(binary("snug-probe"), request).gradients)
+            found.append(probe(probe_binary(), request).gradients)
         return [{key: g for key, g in one.items() if "lora_B" in key} for one in found]
 
     def test_gradients_have_the_mean_and_variance_of_the_mask(self):
@@ -172,7 +172,7 @@ class DropoutTest(unittest.TestCase):
                 spec = job_spec(prepared, RATE, **cut, max_steps=DRAWS)
                 request = request_of(prepared, spec, prepared.folder / "draws")
                 request.steps = DRAWS
-                ours = probe(binary("snug-probe"), request).losses
+                ours = probe(probe_binary(), request).losses
                 self.assertEqual(len(set(ours)), DRAWS)  # A mask of its own for each step.
                 self.assertEqual(unlike(ours, losses_of_peft(prepared, RATE)), [])
                 self.assertTrue(unlike(ours, losses_of_peft(prepared, 0.1)))

@@ -12,7 +12,7 @@ import unittest
 
 import torch
 
-from tests.harness.binaries import binary
+from tests.harness.binaries import probe_binary
 from tests.harness.models import Shape
 from tests.parity import cases, compare, oracle_test, parity_test
 from tests.parity.cases import Case
@@ -229,7 +229,7 @@ class FamiliesTest(unittest.TestCase):
     def run_once(self, prepared, name, training):
         """One step with TrainingSpec fields set as given."""
         spec = cases.job_spec(prepared, **training)
-        return probe(binary("snug-probe"), request_of(prepared, spec, prepared.folder / name))
+        return probe(probe_binary(), request_of(prepared, spec, prepared.folder / name))
 
     def test_full_training_matches_transformers(self):
         for case in FULL.values():

@@ -12,7 +12,7 @@ import unittest
 import torch
 
 from tests.harness import models
-from tests.harness.binaries import binary
+from tests.harness.binaries import probe_binary
 from tests.parity import cases, compare, oracle_test, reference
 from tests.parity.probe import Request, probe
 from tests.parity.tokens import both_log_probabilities
@@ -46,7 +46,7 @@ class Runs:
         output = prepared.folder / f"{plan}-{steps}"
         request = request_of(prepared, cases.job_spec(prepared), output)
         request.plan, request.steps = plan, steps
-        return probe(binary("snug-probe"), request)
+        return probe(probe_binary(), request)
 
 
 def request_of(prepared, spec, output):
@@ -149,7 +149,7 @@ class BatchTest(unittest.TestCase):
     def run_cut(self, prepared, name, **training):
         """One step with TrainingSpec fields set as given."""
         spec = cases.job_spec(prepared, **training)
-        return probe(binary("snug-probe"), request_of(prepared, spec, prepared.folder / name))
+        return probe(probe_binary(), request_of(prepared, spec, prepared.folder / name))
 
     def cuts(self, case):
         """32 rows as one batch of 32 and as 32 batches of one."""

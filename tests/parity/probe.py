@@ -29,6 +29,8 @@ import subprocess
 
 from safetensors.numpy import load_file
 
+from tests.harness.binaries import DEVICE
+
 
 @dataclasses.dataclass
 class Probed:
@@ -61,6 +63,7 @@ def command(binary, request):
     spec_file = request.output / "spec.json"
     spec_file.write_text(json.dumps(request.spec))
     line = [str(binary), "--model", str(request.model), "--data", str(request.data)]
+    line += ["--device", DEVICE]
     line += ["--spec", str(spec_file), "--output", str(request.output)]
     line += ["--plan", request.plan, "--steps", str(request.steps)]
     if request.init_adapter:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from tests.harness import datasets, models
-from tests.harness.binaries import binary
+from tests.harness.binaries import probe_binary
 from tests.parity import cases
 from tests.parity.probe import Request, probe
 
@@ -32,7 +32,7 @@ def workers_log_probabilities(prepared, prompt, folder):
     data = datasets.write_prepared(rows, folder / "data")
     request = Request(prepared.model, data, spec, folder / "output", prepared.adapter)
     request.steps = vocabulary
-    probed = probe(binary("snug-probe"), request)
+    probed = probe(probe_binary(), request)
     found = np.full(vocabulary, np.nan)
     for step, loss in zip(probed.rows, probed.losses):
         found[step[0][0]] = -loss

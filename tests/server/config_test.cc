@@ -73,6 +73,8 @@ TEST_F(ConfigTest, EveryOtherSettingHasADefault) {
   EXPECT_EQ(config.prepare().memory(), "4GiB");
   EXPECT_EQ(config.prepare().timeout_seconds(), 3600);
   EXPECT_THAT(config.worker(), EndsWith("/snug-worker"));
+  EXPECT_THAT(config.worker_cuda(), EndsWith("/snug-worker-cuda"));
+  EXPECT_EQ(config.gpu_library(), "libnvidia-ml.so.1");
   EXPECT_THAT(config.shim(), EndsWith("/snug-shim"));
   EXPECT_FALSE(config.python().empty());
   EXPECT_EQ(config.devices_size(), 0);  // The machine's own, when the daemon is built.
@@ -100,6 +102,26 @@ TEST_F(ConfigTest, FlagsAreOverTheFileIsOverTheDefaults) {
   EXPECT_EQ(config.devices(0).capacity(), "2GiB");
 }
 
+// Several at once; what is not said of one is the machine's to say.
+TEST_F(ConfigTest, DevicesOfEveryKind) {
+  v1::DaemonConfig config =
+      Read({"--device", "cpu:0=4GiB", "--device", "gpu:0=40GiB", "--device", "gpu:1"}).value();
+  ASSERT_EQ(config.devices_size(), 3);
+  EXPECT_EQ(config.devices(1).name(), "gpu:0");
+  EXPECT_EQ(config.devices(1).capacity(), "40GiB");
+  EXPECT_EQ(config.devices(2).name(), "gpu:1");
+  EXPECT_EQ(config.devices(2).capacity(), "");
+  config = Read({"--config", File("worker_cuda: ./w\ngpu_library: /lib/x.so\ndevices:\n"
+                                  "  - name: gpu:0\n    capacity: 40GiB\n  - name: gpu:1\n")})
+               .value();
+  ASSERT_EQ(config.devices_size(), 2);
+  EXPECT_EQ(config.devices(0).name(), "gpu:0");
+  EXPECT_EQ(config.devices(0).capacity(), "40GiB");
+  EXPECT_EQ(config.devices(1).name(), "gpu:1");
+  EXPECT_EQ(config.worker_cuda(), std::filesystem::current_path().string() + "/w");
+  EXPECT_EQ(config.gpu_library(), "/lib/x.so");
+}
+
 TEST_F(ConfigTest, PathsDoNotDependOnTheCurrentFolder) {
   const v1::DaemonConfig config = Read({"--state-dir", "state", "--socket", "./x/../s"}).value();
   const std::string here = std::filesystem::current_path().string();
@@ -117,8 +139,9 @@ TEST_F(ConfigTest, AnUnknownKeyNamesTheNearest) {
 TEST_F(ConfigTest, MistakesOnTheLineAreNamed) {
   EXPECT_THAT(std::string(Read({"--config", "/no/such/file"}).status().message()),
               HasSubstr("/no/such/file"));
-  EXPECT_THAT(std::string(Read({"--device", "cpu:0"}).status().message()),
-              HasSubstr("--device cpu:0: write NAME=BYTES"));
+  for (const std::string text : {"cpu:0=", "=4GiB", "="})
+    EXPECT_THAT(std::string(Read({"--device", text}).status().message()),
+                HasSubstr("--device " + text + ": write NAME=BYTES or NAME"));
   EXPECT_TRUE(absl::IsInvalidArgument(Read({"--metrics-port", "70000"}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Read({"--no-such-flag"}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(

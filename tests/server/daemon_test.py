@@ -7,45 +7,13 @@ import json
 import os
 import pathlib
 import random
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-from tests.harness.daemon import Daemon, metric_lines, wait_for
-
-FAKE = os.environ["SNUG_FAKE_WORKER"]
-
-
-class FakeDaemon(Daemon):
-    """snugd with the fake worker, and job files for it."""
-
-    def __init__(self, device="cpu:0=1GiB"):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="snug-fake-"))
-        (folder / "config.yaml").write_text(f"worker: {FAKE}\n")
-        self.jobs = folder
-        subprocess.run([FAKE, "--write-model", folder / "model"], check=True)
-        rows = ([3 + (7 * row + i) % 60 for i in range(30)] for row in range(20))
-        lines = (json.dumps({"input_ids": ids, "labels": ids}) for ids in rows)
-        (folder / "train.jsonl").write_text("\n".join(lines) + "\n")
-        super().__init__(device, ["--config", str(folder / "config.yaml")])
-
-    def close(self):
-        super().close()
-        shutil.rmtree(self.jobs, ignore_errors=True)
-
-    def submit_script(self, script, *changes):
-        """A LoRA job whose worker follows the script; its id."""
-        file = self.jobs / "job.yaml"
-        file.write_text("model: ./model\ndataset: ./train.jsonl\nmethod: lora\n")
-        return self.submit(file, f"display_name={script}", "training.save_steps=5", *changes)
-
-    def steps(self, name, epoch=1):
-        """Steps of an attempt's metrics.jsonl, in the order of the lines."""
-        lines = metric_lines(self.attempt(name, epoch) / "metrics.jsonl")
-        return [line["global_step"] for line in lines]
+from tests.harness.daemon import wait_for
+from tests.harness.fake_daemon import FakeDaemon
 
 
 class DaemonTest(unittest.TestCase):

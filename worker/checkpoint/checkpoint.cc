@@ -133,7 +133,7 @@ absl::Status ReadTensors(const std::string& path, const std::vector<TensorBytes>
   RETURN_IF_ERROR(CheckIndex(path, index, tensors));
   ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path, Links::kRefuse));
   for (const TensorBytes& tensor : tensors) {
-    RETURN_IF_ERROR(file.Read(index.at(tensor.key).begin, tensor.bytes, tensor.data));
+    RETURN_IF_ERROR(FillTensor(file, index.at(tensor.key).begin, tensor));
   }
   return absl::OkStatus();
 }

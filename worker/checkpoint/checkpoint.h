@@ -12,17 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/tensor_bytes.h"
 
 namespace snug::checkpoint {
-
-// A tensor as bytes to write from or to read into; owned by the caller.
-struct TensorBytes {
-  std::string key;
-  std::string dtype;  // "F32", "BF16"
-  std::vector<int64_t> shape;
-  void* data = nullptr;
-  int64_t bytes = 0;
-};
 
 // The best evaluation of a run so far.
 struct BestState {

@@ -4,8 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "worker/checkpoint/adapter_card.h"
-#include "worker/checkpoint/json_text.h"
+#include "worker/program/json_text.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -17,7 +16,7 @@ constexpr char kMerge[] = "; `merge: true` gives a model that it loads";
 
 // What a server that holds a matrix pair per linear module and one scale for all cannot hold.
 std::vector<std::string> BeyondPairs(const program::LoraConfig& lora,
-                                     const AdapterContents& contents) {
+                                     const program::AdapterContents& contents) {
   std::vector<std::string> reasons;
   if (!contents.saved.empty()) {
     reasons.push_back(absl::StrCat("modules_to_save is not null (", contents.saved.size(),
@@ -32,7 +31,7 @@ std::vector<std::string> BeyondPairs(const program::LoraConfig& lora,
 
 // vLLM takes adapters of these two in the families whose class says so: Llama's and those that are
 // made of it.
-std::vector<std::string> EndsBeyondVllm(const AdapterContents& contents,
+std::vector<std::string> EndsBeyondVllm(const program::AdapterContents& contents,
                                         const std::string& model_type) {
   std::vector<std::string> reasons;
   if (model_type == "llama" || model_type == "mistral" || model_type == "phi3") return reasons;
@@ -43,15 +42,15 @@ std::vector<std::string> EndsBeyondVllm(const AdapterContents& contents,
   return reasons;
 }
 
-int64_t ModulesOf(const AdapterContents& contents) {
+int64_t ModulesOf(const program::AdapterContents& contents) {
   return static_cast<int64_t>(contents.adapted.size() + contents.saved.size());
 }
 
-ReaderReport Peft(const AdapterContents& contents) {
+ReaderReport Peft(const program::AdapterContents& contents) {
   return {"PEFT", true, ModulesOf(contents), ModulesOf(contents), ""};
 }
 
-ReaderReport Vllm(const program::LoraConfig& lora, const AdapterContents& contents,
+ReaderReport Vllm(const program::LoraConfig& lora, const program::AdapterContents& contents,
                   const std::string& model_type) {
   const int64_t all = ModulesOf(contents);
   std::vector<std::string> reasons = BeyondPairs(lora, contents);
@@ -67,7 +66,7 @@ ReaderReport Vllm(const program::LoraConfig& lora, const AdapterContents& conten
           by_default ? "" : absl::StrCat("start it with --max-lora-rank ", *limit)};
 }
 
-ReaderReport Lorax(const program::LoraConfig& lora, const AdapterContents& contents) {
+ReaderReport Lorax(const program::LoraConfig& lora, const program::AdapterContents& contents) {
   const int64_t all = ModulesOf(contents);
   std::vector<std::string> reasons = BeyondPairs(lora, contents);
   if (contents.adapted.contains(program::kEmbeddingPath))
@@ -79,7 +78,7 @@ ReaderReport Lorax(const program::LoraConfig& lora, const AdapterContents& conte
 }  // namespace
 
 std::vector<ReaderReport> ReadersOf(const program::LoraConfig& lora,
-                                    const AdapterContents& contents,
+                                    const program::AdapterContents& contents,
                                     const std::string& model_type) {
   return {Peft(contents), Vllm(lora, contents, model_type), Lorax(lora, contents)};
 }
@@ -93,7 +92,7 @@ absl::StatusOr<std::string> CompatibilityText(const std::vector<ReaderReport>& r
                     {"of_modules", report.of_modules},
                     {"notes", report.notes}});
   }
-  return JsonText({{"readers", list}}, kIndent);
+  return program::JsonText({{"readers", list}}, program::kIndent);
 }
 
 std::string CompatibilityTable(const std::vector<ReaderReport>& reports) {

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/program/adapter_contents.h"
 #include "worker/program/lora_config.h"
 
 namespace snug::checkpoint {
-
-struct AdapterContents;
 
 struct ReaderReport {
   std::string reader;
@@ -25,7 +24,8 @@ struct ReaderReport {
 
 // `model_type`: of the base's config.json.
 std::vector<ReaderReport> ReadersOf(const program::LoraConfig& lora,
-                                    const AdapterContents& contents, const std::string& model_type);
+                                    const program::AdapterContents& contents,
+                                    const std::string& model_type);
 
 // compatibility.json, and the lines of README.md.
 absl::StatusOr<std::string> CompatibilityText(const std::vector<ReaderReport>& reports);

@@ -10,10 +10,12 @@
 #include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/carried_files.h"
 #include "worker/checkpoint/config_json.h"
-#include "worker/checkpoint/json_text.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/checkpoint/safetensors_writer.h"
+#include "worker/program/adapter_export.h"
+#include "worker/program/carried_files.h"
+#include "worker/program/json_text.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -48,9 +50,10 @@ std::vector<TensorBytes> WithTiedHead(std::vector<TensorBytes> tensors) {
 absl::Status FillAdapter(const std::string& folder, const ExportOptions& options,
                          const std::vector<TensorBytes>& adapter) {
   ASSIGN_OR_RETURN(const program::ModelConfig base, program::ReadModelConfig(options.model_dir));
-  ASSIGN_OR_RETURN(const AdapterContents contents, ContentsOf(adapter));
+  ASSIGN_OR_RETURN(const program::AdapterContents contents, ContentsOf(adapter));
   ASSIGN_OR_RETURN(const std::string config,
-                   AdapterConfigText(options, contents, base.tied_embeddings));
+                   program::AdapterConfigText(options.lora, options.base_model_name, contents,
+                                              base.tied_embeddings));
   const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents, base.model_type);
   ASSIGN_OR_RETURN(const std::string readme, AdapterReadmeText(options, contents, readers));
   ASSIGN_OR_RETURN(const std::string compatibility, CompatibilityText(readers));
@@ -86,14 +89,14 @@ absl::Status FillModel(const std::string& folder, const ExportOptions& options,
   ASSIGN_OR_RETURN(const ordered_json config,
                    ConfigOfExport(options.model_dir, {.dtype = weights.front().dtype,
                                                       .vocabulary = options.vocabulary}));
-  ASSIGN_OR_RETURN(const std::string config_text, JsonText(config, kIndent));
+  ASSIGN_OR_RETURN(const std::string config_text, program::JsonText(config, program::kIndent));
   std::vector<TensorBytes> written;
   for (const TensorBytes& tensor : weights) {
     if (tensor.key != program::kHeadKey || !IsTied(config)) written.push_back(tensor);
   }
   RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/model.safetensors", written).status());
   RETURN_IF_ERROR(WriteText(folder, "config.json", config_text + "\n"));
-  RETURN_IF_ERROR(CopyIfPresent(options.model_dir, folder, "generation_config.json"));
+  RETURN_IF_ERROR(CopyIfPresent(options.model_dir, folder, program::kGenerationConfig));
   RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, options.data_dir, folder));
   return CopyMetrics(options, folder);
 }

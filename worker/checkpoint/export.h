@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/tensor_bytes.h"
 #include "worker/program/program.h"
 
 namespace snug::checkpoint {
@@ -29,11 +29,6 @@ absl::Status ExportAdapter(const std::string& output, const ExportOptions& optio
                            const std::vector<TensorBytes>& adapter);
 absl::Status ExportModel(const std::string& output, const ExportOptions& options,
                          const std::vector<TensorBytes>& weights);
-
-// Before anything is trained: what ExportAdapter would write leads back to `program`. Looks at keys
-// and shapes alone.
-absl::Status CheckExport(const ExportOptions& options, const std::vector<TensorBytes>& adapter,
-                         const program::Program& program);
 
 // The exported files hold exactly the program's adapter or base parameters, with their shapes, all
 // finite.

@@ -52,10 +52,17 @@ int64_t FirstNonFinite(std::string_view dtype, const void* data, int64_t bytes) 
 }
 
 absl::Status CheckFinite(const TensorBytes& tensor) {
-  const int64_t index = FirstNonFinite(tensor.dtype, tensor.data, tensor.bytes);
-  if (index < 0) return absl::OkStatus();
-  return absl::OutOfRangeError(
-      absl::StrCat(tensor.key, ": element ", index, " is NaN or infinite; nothing is written"));
+  int64_t before = 0;  // Elements of earlier pieces.
+  return ForEachPiece(tensor, [&](std::string_view piece) -> absl::Status {
+    const auto bytes = static_cast<int64_t>(piece.size());
+    const int64_t index = FirstNonFinite(tensor.dtype, piece.data(), bytes);
+    if (index >= 0) {
+      return absl::OutOfRangeError(absl::StrCat(tensor.key, ": element ", before + index,
+                                                " is NaN or infinite; nothing is written"));
+    }
+    before += bytes / (tensor.dtype == "F32" ? 4 : 2);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace snug::checkpoint

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/tensor_bytes.h"
 
 namespace snug::checkpoint {
 

@@ -13,9 +13,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
-#include "worker/checkpoint/json_text.h"
 #include "worker/checkpoint/sha256.h"
 #include "worker/program/json.h"
+#include "worker/program/json_text.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -134,7 +134,7 @@ absl::Status NotWhole(const std::string& where, const std::string& why) {
 }  // namespace
 
 absl::StatusOr<std::string> ManifestText(const Manifest& manifest) {
-  ASSIGN_OR_RETURN(std::string body, JsonText(ToJson(manifest), kIndent));
+  ASSIGN_OR_RETURN(std::string body, program::JsonText(ToJson(manifest), program::kIndent));
   body.resize(body.size() - kBodyEnd.size());
   return body + Seal(body);
 }

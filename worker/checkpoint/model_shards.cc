@@ -6,9 +6,9 @@
 #include "absl/strings/str_format.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/finite.h"
-#include "worker/checkpoint/json_text.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/safetensors_writer.h"
+#include "worker/program/json_text.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -68,7 +68,7 @@ absl::Status WriteModelShards(const std::string& folder, const std::vector<Tenso
   }
   const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}},
                                         {"weight_map", std::move(map)}};
-  ASSIGN_OR_RETURN(const std::string text, JsonText(index, kIndent));
+  ASSIGN_OR_RETURN(const std::string text, program::JsonText(index, program::kIndent));
   return WriteNewFile(folder + "/model.safetensors.index.json", text + "\n").status();
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/tensor_bytes.h"
 
 namespace snug::checkpoint {
 

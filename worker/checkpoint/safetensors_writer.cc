@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/finite.h"
-#include "worker/checkpoint/json_text.h"
+#include "worker/program/json_text.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -62,7 +62,7 @@ absl::StatusOr<std::string> HeaderOf(const std::vector<const TensorBytes*>& tens
                            {"data_offsets", {begin, begin + tensor->bytes}}};
     begin += tensor->bytes;
   }
-  ASSIGN_OR_RETURN(std::string text, JsonText(header, kOneLine));
+  ASSIGN_OR_RETURN(std::string text, program::JsonText(header, program::kOneLine));
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   return LittleEndian(text.size()) + text;
 }
@@ -98,7 +98,9 @@ absl::StatusOr<SafetensorsLayout> LayOutShapes(const std::vector<TensorBytes>& t
 absl::StatusOr<FileDigest> WriteSafetensors(const SafetensorsLayout& layout, NewFile file) {
   RETURN_IF_ERROR(file.Append(layout.header.data(), static_cast<int64_t>(layout.header.size())));
   for (const TensorBytes* tensor : layout.tensors) {
-    RETURN_IF_ERROR(file.Append(tensor->data, tensor->bytes));
+    RETURN_IF_ERROR(ForEachPiece(*tensor, [&file](std::string_view piece) {
+      return file.Append(piece.data(), static_cast<int64_t>(piece.size()));
+    }));
   }
   return file.Finish();
 }

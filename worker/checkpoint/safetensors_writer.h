@@ -1,6 +1,7 @@
-// A safetensors file from tensors that lie in memory: 8 bytes N, little-endian; N bytes of JSON
-// header, padded with spaces to a multiple of 8; the tensors end to end, the wider dtypes first, so
-// that each begins at a multiple of its element. No copy of a tensor is made.
+// A safetensors file from tensors in memory: 8 bytes N, little-endian; N bytes of JSON header,
+// padded with spaces to a multiple of 8; the tensors end to end, the wider dtypes first, so that
+// each begins at a multiple of its element. No copy of a tensor is made, but for pieces of one that
+// the host cannot read.
 #ifndef WORKER_CHECKPOINT_SAFETENSORS_WRITER_H_
 #define WORKER_CHECKPOINT_SAFETENSORS_WRITER_H_
 
@@ -10,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/new_file.h"
+#include "worker/checkpoint/tensor_bytes.h"
 
 namespace snug::checkpoint {
 

@@ -1,17 +1,14 @@
 // An exported folder, read again as a user's program would read it: by what lies on the disk alone.
-#include <algorithm>
 #include <map>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
-#include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/export.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/program/adapter_config.h"
+#include "worker/program/adapter_export.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::checkpoint {
@@ -60,45 +57,6 @@ absl::Status CheckTensors(const std::string& path, const TensorIndex& index,
   return absl::OkStatus();
 }
 
-// What tells two adapters apart: each tensor's key and shape, and the scale of each module.
-std::vector<std::string> Fingerprint(const program::Program& program) {
-  std::vector<std::string> lines;
-  for (const program::Parameter& parameter : program.parameters) {
-    if (!InAdapterFile(parameter)) continue;
-    lines.push_back(absl::StrCat(AdapterFileKey(parameter), " of [",
-                                 absl::StrJoin(parameter.shape, ", "), "]"));
-  }
-  for (const program::Block& block : program.blocks) {
-    for (const program::Op& op : program.types[block.type].ops) {
-      if (op.attributes.rank == 0) continue;  // Not adapted.
-      lines.push_back(
-          absl::StrCat(op.name, " of layer ", block.layer, " with scale ", op.attributes.scale));
-    }
-  }
-  return lines;
-}
-
-// An adapter that PEFT would load and not apply, wholly or in part, or with another scale, must not
-// leave the house: its config alone must lead to the very adapter that was trained.
-absl::Status CheckAdapterConfig(const program::AdapterConfig& config, const std::string& path,
-                                const program::Program& program) {
-  const program::TrainingMode mode = {
-      .lora = true, .adapter = config.lora, .compute = program.compute};
-  const auto wrong = [&path](const std::string& what) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": ", what));
-  };
-  const absl::StatusOr<program::Program> read = program::BuildProgram(program.config, mode);
-  if (!read.ok()) return wrong(std::string(read.status().message()));
-  const std::vector<std::string> expected = Fingerprint(program), found = Fingerprint(*read);
-  if (expected != found) {
-    const auto [at, other] =
-        std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
-    return wrong(at == expected.end() ? absl::StrCat("names ", *other, ", which was not trained")
-                                      : absl::StrCat("does not lead to ", *at));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status VerifyAdapter(const std::string& folder, const program::Program& program,
                            DTypes expected) {
   const std::string path = folder + "/adapter_model.safetensors";
@@ -111,7 +69,7 @@ absl::Status VerifyAdapter(const std::string& folder, const program::Program& pr
   RETURN_IF_ERROR(CheckTensors(path, index, expected));
   const std::string config_path = folder + "/adapter_config.json";
   ASSIGN_OR_RETURN(const program::AdapterConfig config, program::ReadAdapterConfig(config_path));
-  return CheckAdapterConfig(config, config_path, program);
+  return program::CheckAdapterConfig(config, config_path, program);
 }
 
 absl::Status VerifyModel(const std::string& folder, const program::Program& program,
@@ -127,16 +85,6 @@ absl::Status VerifyModel(const std::string& folder, const program::Program& prog
 }
 
 }  // namespace
-
-absl::Status CheckExport(const ExportOptions& options, const std::vector<TensorBytes>& adapter,
-                         const program::Program& program) {
-  const std::string path = "the adapter_config.json of the job's result";
-  ASSIGN_OR_RETURN(const AdapterContents contents, ContentsOf(adapter));
-  ASSIGN_OR_RETURN(const std::string text,
-                   AdapterConfigText(options, contents, program.config.tied_embeddings));
-  ASSIGN_OR_RETURN(const program::AdapterConfig config, program::ParseAdapterConfig(text, path));
-  return CheckAdapterConfig(config, path, program);
-}
 
 absl::Status VerifyExport(const std::string& folder, const program::Program& program) {
   DTypes adapter, model;

@@ -1,11 +1,6 @@
 #include "worker/execute/allocator.h"
 
-#include <c10/core/CPUAllocator.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker/program/tape.h"
@@ -13,25 +8,11 @@
 namespace snug::execute {
 namespace {
 
-// Above the default CPU allocator's priority 0, so that ours stays whatever registers later.
-constexpr uint8_t kPriority = 10;
-
-int64_t Rounded(size_t bytes) {
-  const auto alignment = static_cast<size_t>(program::kAlignment);
-  return static_cast<int64_t>((bytes + alignment - 1) / alignment * alignment);
+int64_t Rounded(int64_t bytes) {
+  return (bytes + program::kAlignment - 1) / program::kAlignment * program::kAlignment;
 }
 
 }  // namespace
-
-TrackingAllocator& TrackingAllocator::Install() {
-  // Never destroyed: tensors in static storage of ATen are released after main.
-  static TrackingAllocator* const allocator = [] {
-    auto* made = new TrackingAllocator;
-    c10::SetCPUAllocator(made, kPriority);
-    return made;
-  }();
-  return *allocator;
-}
 
 void TrackingAllocator::SetCap(int64_t bytes) {
   std::lock_guard lock(mutex_);
@@ -75,19 +56,19 @@ void TrackingAllocator::AbandonSlice() {
   blocks_.clear();
 }
 
-c10::DataPtr TrackingAllocator::allocate(size_t bytes) {
-  const c10::Device cpu(c10::DeviceType::CPU);
-  if (bytes == 0) return {nullptr, nullptr, &ReleaseRaw, cpu};
+TrackingAllocator::Taken TrackingAllocator::Take(int64_t bytes) {
   std::lock_guard lock(mutex_);
-  void* address = in_op_ ? TakeFromSlice(Rounded(bytes)) : TakeOutside(Rounded(bytes));
-  // The context is the data: oneDNN's raw_allocate insists on it.
-  return {address, address, in_op_ ? &ReleasePiece : &ReleaseOutside, cpu};
+  if (in_op_) return {TakeFromSlice(Rounded(bytes)), Origin::kSlice};
+  return {TakeOutside(Rounded(bytes)), Origin::kOutside};
 }
 
-c10::DeleterFnPtr TrackingAllocator::raw_deleter() const { return &ReleaseRaw; }
-
-void TrackingAllocator::copy_data(void* to, const void* from, size_t bytes) const {
-  default_copy_data(to, from, bytes);
+void TrackingAllocator::GiveBack(const Taken& taken) {
+  std::lock_guard lock(mutex_);
+  if (taken.origin == Origin::kSlice) {
+    GiveBackPiece(taken.address);
+  } else {
+    GiveBackOutside(taken.address);
+  }
 }
 
 void* TrackingAllocator::TakeOutside(int64_t bytes) {
@@ -96,10 +77,9 @@ void* TrackingAllocator::TakeOutside(int64_t bytes) {
                                    " in use of the ", cap_bytes_,
                                    " that the cap leaves beside the process and mapped weights"));
   }
-  void* address =
-      std::aligned_alloc(static_cast<size_t>(program::kAlignment), static_cast<size_t>(bytes));
+  void* address = source_.take(source_.self, bytes);
   if (address == nullptr) {
-    throw CapExceeded(absl::StrCat("the system has no ", bytes, " bytes left"));
+    throw CapExceeded(absl::StrCat("the device has no ", bytes, " bytes left"));
   }
   outside_[address] = {.bytes = bytes};
   current_bytes_ += bytes;
@@ -126,26 +106,12 @@ void TrackingAllocator::RefuseSlice(int64_t bytes, int64_t in_use) const {
                                    " more with ", in_use, " in use"));
 }
 
-void TrackingAllocator::ReleaseOutside(void* address) {
-  TrackingAllocator& self = Install();
-  std::lock_guard lock(self.mutex_);
-  self.GiveBackOutside(address);
-}
-
-void TrackingAllocator::ReleasePiece(void* address) {
-  TrackingAllocator& self = Install();
-  std::lock_guard lock(self.mutex_);
-  self.GiveBackPiece(address);
-}
-
-// An arena is never a bare address: what has its address was its first piece.
-void TrackingAllocator::ReleaseRaw(void* address) {
+void TrackingAllocator::GiveBackAddress(void* address) {
   if (address == nullptr) return;
-  TrackingAllocator& self = Install();
-  std::lock_guard lock(self.mutex_);
-  if (self.GiveBackPiece(address)) return;
-  const auto found = self.outside_.find(address);
-  if (found != self.outside_.end() && !found->second.begins_slices) self.GiveBackOutside(address);
+  std::lock_guard lock(mutex_);
+  if (GiveBackPiece(address)) return;
+  const auto found = outside_.find(address);
+  if (found != outside_.end() && !found->second.begins_slices) GiveBackOutside(address);
 }
 
 // A piece of a slice that is closed already was reported when it closed.
@@ -156,7 +122,7 @@ bool TrackingAllocator::GiveBackPiece(void* address) {
 void TrackingAllocator::GiveBackOutside(void* address) {
   current_bytes_ -= outside_.at(address).bytes;
   outside_.erase(address);
-  std::free(address);
+  source_.give_back(source_.self, address);
 }
 
 }  // namespace snug::execute

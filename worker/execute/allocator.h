@@ -1,18 +1,16 @@
-// Every byte that tensors take on the CPU goes through here: counted, capped, and inside an op
-// served from that op's slice of the arena.
+// Every byte that tensors take on a device goes through here: counted, capped, and inside an op
+// served from that op's slice of the arena. Where the bytes come from is the device's.
 //
 // Invariants: outside an op, current + asked <= cap or the call throws CapExceeded; inside an op,
 // nothing comes from anywhere but the slice, or the call throws SliceExceeded. Every address is a
-// multiple of kAlignment and sizes count rounded up to it. The process has one (ATen's CPU
-// allocator is global); ATen's threads call it too.
+// multiple of kAlignment and sizes count rounded up to it. Safe to call from any thread: ATen's
+// threads call it too. It never looks into the memory.
 //
 // The first piece of a slice can have the address of the arena that the slice lies in. Which of the
-// two is given back is said by the deleter, never by the address; a piece that outlives its slice
-// gives nothing back. It ends the attempt, so that no later slice is mistaken for its own.
+// two is given back is said by the function called, never by the address; a piece that outlives its
+// slice gives nothing back. It ends the attempt, so that no later slice is mistaken for its own.
 #ifndef WORKER_EXECUTE_ALLOCATOR_H_
 #define WORKER_EXECUTE_ALLOCATOR_H_
-
-#include <c10/core/Allocator.h>
 
 #include <cstdint>
 #include <map>
@@ -43,16 +41,30 @@ struct Slice {
   int block = 0;         // and its block.
 };
 
-class TrackingAllocator final : public c10::Allocator {
+// A device's own functions. `take` gives a multiple of kAlignment, or null when there is no more.
+struct MemorySource {
+  void* (*take)(void* self, int64_t bytes) = nullptr;
+  void (*give_back)(void* self, void* address) = nullptr;
+  void* self = nullptr;
+};
+
+class TrackingAllocator {
  public:
   struct Usage {
     int64_t current_bytes = 0;
     int64_t peak_bytes = 0;
     int64_t cap_bytes = 0;
   };
+  // Of an allocation: what gives it back.
+  enum class Origin : uint8_t { kOutside, kSlice };
+  struct Taken {
+    void* address = nullptr;
+    Origin origin = Origin::kOutside;
+  };
 
-  // Makes this the CPU allocator of ATen, once; lives as long as the process.
-  static TrackingAllocator& Install();
+  explicit TrackingAllocator(const MemorySource& source) : source_(source) {}
+  TrackingAllocator(const TrackingAllocator&) = delete;
+  TrackingAllocator& operator=(const TrackingAllocator&) = delete;
 
   void SetCap(int64_t bytes);
   Usage usage() const;
@@ -66,9 +78,12 @@ class TrackingAllocator final : public c10::Allocator {
   // attempt.
   void AbandonSlice();
 
-  c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override;
-  void copy_data(void* to, const void* from, size_t bytes) const override;
+  // `bytes` > 0.
+  Taken Take(int64_t bytes);
+  void GiveBack(const Taken& taken);
+  // Of what was taken as a bare address. An arena never is: what has its address was its first
+  // piece.
+  void GiveBackAddress(void* address);
 
  private:
   struct Outside {
@@ -76,18 +91,13 @@ class TrackingAllocator final : public c10::Allocator {
     bool begins_slices = false;  // A slice began at its address: it is an arena.
   };
 
-  TrackingAllocator() = default;
-  // What deleters do: of a piece from outside any slice, of one from a slice, and of one that was
-  // taken as a bare address, of which only one deleter can be.
-  static void ReleaseOutside(void* address);
-  static void ReleasePiece(void* address);
-  static void ReleaseRaw(void* address);
   bool GiveBackPiece(void* address);
   void GiveBackOutside(void* address);
   void* TakeOutside(int64_t bytes);
   void* TakeFromSlice(int64_t bytes);
   [[noreturn]] void RefuseSlice(int64_t bytes, int64_t in_use) const;
 
+  const MemorySource source_;
   mutable std::mutex mutex_;
   int64_t cap_bytes_ = INT64_MAX;
   int64_t current_bytes_ = 0;

@@ -4,28 +4,51 @@
 
 #include <cstring>
 
-#include "proto/snug/status_macros.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "worker/execute/cpu_allocator.h"
 #include "worker/execute/torch_errors.h"
 
 namespace snug::execute {
 
-CpuDevice::CpuDevice(int threads) : allocator_(TrackingAllocator::Install()) {
-  at::set_num_threads(threads);
-}
+CpuDevice::CpuDevice(int threads) : allocator_(CpuAllocator()) { at::set_num_threads(threads); }
+
+program::Machine CpuDevice::machine() const { return {.threads = at::get_num_threads()}; }
 
 void CpuDevice::Copy(void* to, const void* from, int64_t bytes, int /*stream*/) {
   std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-void CpuDevice::Zero(void* to, int64_t bytes, int /*stream*/) {
-  std::memset(to, 0, static_cast<size_t>(bytes));
+void CpuDevice::Fill(void* to, int byte, int64_t bytes, int /*stream*/) {
+  std::memset(to, byte, static_cast<size_t>(bytes));
+}
+
+absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const std::string& name, int threads) {
+  absl::string_view number = name;
+  int index = 0;
+  const bool cpu = absl::ConsumePrefix(&number, "cpu:");
+  if (!cpu && !absl::ConsumePrefix(&number, "gpu:"))
+    return absl::InvalidArgumentError(absl::StrCat("device \"", name, "\" is no cpu:N or gpu:N"));
+  if (!absl::SimpleAtoi(number, &index) || index < 0)
+    return absl::InvalidArgumentError(absl::StrCat("device \"", name, "\" has no number"));
+  if (cpu) return std::make_unique<CpuDevice>(threads);
+  if (OpenGpu == nullptr)
+    return absl::FailedPreconditionError(
+        absl::StrCat("device \"", name, "\": this worker is built without GPUs"));
+  return OpenGpu(name, index, threads);
 }
 
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(Device& device, int64_t bytes) {
   DeviceBuffer buffer;
   buffer.bytes_ = bytes;
-  RETURN_IF_ERROR(CatchTorch(
-      [&] { buffer.memory_ = device.allocator().allocate(static_cast<size_t>(bytes)); }));
+  if (bytes == 0) return buffer;
+  const absl::Status taken = CatchTorch([&] {
+    TrackingAllocator& allocator = device.allocator();
+    buffer.memory_ = {static_cast<char*>(allocator.Take(bytes).address),
+                      ReturnToAllocator{&allocator}};
+  });
+  if (!taken.ok()) return taken;
   return buffer;
 }
 

@@ -1,15 +1,23 @@
-// A device as the worker uses it: memory, streams, functions of the ops. The CPU is done here; a
-// GPU is another class of this shape.
+// A device as the worker uses it: memory, streams, products, functions of the ops. The CPU is done
+// here; a GPU is another class of this shape (gpu/).
+//
+// Invariant of a device whose memory the host does not read: nothing outside its kernels and its
+// Copy and Zero looks at what its allocator gave out. What runs on one stream runs in order; the
+// host waits for it in Synchronize alone.
 #ifndef WORKER_EXECUTE_DEVICE_H_
 #define WORKER_EXECUTE_DEVICE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/types.h"
 #include "worker/execute/allocator.h"
+#include "worker/execute/gemm.h"
 #include "worker/execute/op_run.h"
+#include "worker/program/op_table.h"
 
 namespace snug::execute {
 
@@ -18,16 +26,31 @@ class Device {
   virtual ~Device() = default;
 
   virtual const std::string& name() const = 0;
+  // What tapes are lowered for.
+  virtual program::Machine machine() const = 0;
   virtual TrackingAllocator& allocator() = 0;
   virtual const OpFunctionTable& ops() const = 0;
 
-  // Streams order what runs on them; an event recorded on one can be waited for on another.
+  // Whether the host may read and write what the allocator gives out.
+  virtual bool host_reads_memory() const = 0;
+  // Of an instruction's stream number, as kernels take it; null on the CPU.
+  virtual kernels::Stream stream(int number) = 0;
+
+  // Throw std::runtime_error where the device refuses. Copy: between the device's memory and
+  // itself or the host's, whichever addresses they are; one that reads or writes the host's is done
+  // when it returns.
   virtual void Copy(void* to, const void* from, int64_t bytes, int stream) = 0;
-  virtual void Zero(void* to, int64_t bytes, int stream) = 0;
+  virtual void Fill(void* to, int byte, int64_t bytes, int stream) = 0;
+  // An event recorded on one stream can be waited for on another.
   virtual void Record(int event, int stream) = 0;
   virtual void Wait(int event, int stream) = 0;
-  // Until everything on all streams is done.
+  virtual void Multiply(const GemmCall& call, int stream) = 0;
+  // Whether Multiply takes a c of bf16, and rounds each sum once.
+  virtual bool rounds_products() const = 0;
+  // Until everything on all streams is done; what went wrong there, if anything did.
   virtual absl::Status Synchronize() = 0;
+
+  void Zero(void* to, int64_t bytes, int stream) { Fill(to, 0, bytes, stream); }
 };
 
 // cpu:0. One stream: every call is done when it returns, so events have nothing to order.
@@ -37,12 +60,17 @@ class CpuDevice final : public Device {
   explicit CpuDevice(int threads);
 
   const std::string& name() const override { return name_; }
+  program::Machine machine() const override;
   TrackingAllocator& allocator() override { return allocator_; }
-  const OpFunctionTable& ops() const override { return CpuOpFunctions(); }
+  const OpFunctionTable& ops() const override { return OpFunctionsOfKernels(); }
+  bool host_reads_memory() const override { return true; }
+  kernels::Stream stream(int /*number*/) override { return nullptr; }
   void Copy(void* to, const void* from, int64_t bytes, int stream) override;
-  void Zero(void* to, int64_t bytes, int stream) override;
+  void Fill(void* to, int byte, int64_t bytes, int stream) override;
   void Record(int /*event*/, int /*stream*/) override {}
   void Wait(int /*event*/, int /*stream*/) override {}
+  void Multiply(const GemmCall& call, int /*stream*/) override { Gemm(call); }
+  bool rounds_products() const override { return false; }
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
  private:
@@ -50,17 +78,34 @@ class CpuDevice final : public Device {
   TrackingAllocator& allocator_;
 };
 
+// "cpu:N" or "gpu:N". FailedPrecondition: gpu:N in a worker that is built without GPUs, or where
+// there is none; InvalidArgument: another name.
+absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const std::string& name, int threads);
+
+// Of gpu:INDEX; gpu/ defines it. Null in a worker without GPUs.
+[[gnu::weak]] absl::StatusOr<std::unique_ptr<Device>> OpenGpu(const std::string& name, int index,
+                                                              int threads);
+
+// How a DeviceBuffer's memory goes back.
+struct ReturnToAllocator {
+  TrackingAllocator* allocator = nullptr;
+  void operator()(char* address) const {
+    allocator->GiveBack({address, TrackingAllocator::Origin::kOutside});
+  }
+};
+
 // One piece of a device's memory, for as long as the object lives. Counted by its allocator.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
+  // ResourceExhausted beyond the cap. No bytes: data() is null.
   static absl::StatusOr<DeviceBuffer> Allocate(Device& device, int64_t bytes);
 
-  char* data() const { return static_cast<char*>(memory_.get()); }
+  char* data() const { return memory_.get(); }
   int64_t bytes() const { return bytes_; }
 
  private:
-  c10::DataPtr memory_;
+  std::unique_ptr<char, ReturnToAllocator> memory_;
   int64_t bytes_ = 0;
 };
 

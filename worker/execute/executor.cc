@@ -1,7 +1,5 @@
 #include "worker/execute/executor.h"
 
-#include <c10/core/InferenceMode.h>
-
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +24,23 @@ class OpenedSlice {
 
  private:
   TrackingAllocator& allocator_;
+};
+
+// A device's array that the host looks at once: itself, or a copy.
+template <typename T>
+class Found {
+ public:
+  Found(Device& device, const T* array, int64_t n) : array_(array) {
+    if (device.host_reads_memory() || n == 0) return;
+    copy_.resize(static_cast<size_t>(n));
+    device.Copy(copy_.data(), array, n * static_cast<int64_t>(sizeof(T)), /*stream=*/0);
+    array_ = copy_.data();
+  }
+  const T& operator[](int64_t i) const { return array_[i]; }
+
+ private:
+  const T* array_;
+  std::vector<T> copy_;
 };
 
 // Of a fused module's parameters, the rows that are the op's.
@@ -72,7 +87,24 @@ absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memo
     for (int32_t slot : slots.deaths[t]) RETURN_IF_ERROR(memory.Died(tape, slot));
   }
   RETURN_IF_ERROR(device_.Synchronize());
-  return frame.loss;
+  double loss = 0.0;
+  if (batch.next_logits == nullptr) RETURN_IF_ERROR(CatchTorch([&] { loss = Sums(batch); }));
+  return scalars.loss_scale * loss;
+}
+
+// In double, in the order of the rows: the same bits on every device.
+double Executor::Sums(const Batch& batch) {
+  const Found<double> losses(device_, batch.row_loss, batch.trained);
+  const Found<double> entropies(device_, batch.row_entropy, batch.trained);
+  const Found<int32_t> correct(device_, batch.row_correct, batch.trained);
+  double loss = 0.0;
+  for (int64_t i = 0; i < batch.trained; ++i) {
+    loss += losses[i];
+    token_sums_.entropy += entropies[i];
+    token_sums_.correct += correct[i];
+  }
+  token_sums_.trained = batch.trained;
+  return loss;
 }
 
 absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
@@ -83,15 +115,12 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
     case Instruction::Kind::kCopy: {
       const int32_t to = line.operands.out[0];
       const int64_t bytes = frame.tape.slots[static_cast<size_t>(to)].bytes;
-      device_.Copy(at(to), at(line.operands.in[0]), bytes, line.stream);
-      return absl::OkStatus();
+      return CatchTorch([&] { device_.Copy(at(to), at(line.operands.in[0]), bytes, line.stream); });
     }
     case Instruction::Kind::kRecord:
-      device_.Record(line.event, line.stream);
-      return absl::OkStatus();
+      return CatchTorch([&] { device_.Record(line.event, line.stream); });
     case Instruction::Kind::kWait:
-      device_.Wait(line.event, line.stream);
-      return absl::OkStatus();
+      return CatchTorch([&] { device_.Wait(line.event, line.stream); });
   }
   return absl::InternalError("an instruction of no known kind");
 }
@@ -107,7 +136,6 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
     slice.bytes = frame.tape.slots[static_cast<size_t>(line.workspace)].bytes;
   }
   return CatchTorch([&] {
-    const c10::InferenceMode no_autograd;
     OpenedSlice opened(device_.allocator(), slice);
     const auto start = std::chrono::steady_clock::now();
     function(run);
@@ -126,8 +154,8 @@ OpRun Executor::Bind(Frame& frame, const Instruction& line) {
   run.accumulate = line.accumulate;
   run.batch = &frame.batch;
   run.scalars = frame.scalars;
-  run.loss = &frame.loss;
-  run.token_sums = &token_sums_;
+  run.device = &device_;
+  run.stream_number = line.stream;
   const auto value = [&](int index) -> const program::Value& {
     return type.values[static_cast<size_t>(index)];
   };

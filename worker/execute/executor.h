@@ -54,12 +54,13 @@ class Executor {
     SlotMemory& memory;
     const Batch& batch;
     const StepScalars& scalars;
-    double loss = 0.0;
   };
 
   absl::Status Step(Frame& frame, const program::Instruction& line, size_t t);
   absl::Status RunOp(Frame& frame, const program::Instruction& line, size_t t);
   OpRun Bind(Frame& frame, const program::Instruction& line);
+  // Adds up what the head found of the trained tokens; gives their weighted losses.
+  double Sums(const Batch& batch);
   View Operand(const Frame& frame, int32_t slot, const program::Value& value) const;
 
   const program::Program& program_;

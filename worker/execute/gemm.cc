@@ -42,6 +42,7 @@ const GemmChoice& GemmChoiceInUse() { return InUse(); }
 
 void Gemm(const GemmCall& call) {
   if (call.m == 0 || call.n == 0 || call.k == 0) return;
+  if (call.c_dtype != program::DType::kF32) throw std::runtime_error("a product into bf16");
   const auto chosen = static_cast<size_t>(InUse().path[static_cast<size_t>(GemmKind(call))]);
   if (kPaths[chosen](call)) return;
   for (size_t i = 0; i < kGemmPaths; ++i) {

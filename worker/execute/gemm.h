@@ -10,8 +10,8 @@
 // | fp32     | aten (MKL), onednn                                                          |
 // | bf16     | onednn; converted, in fp32, where the CPU or the library has no bf16 product |
 //
-// Results are fp32; whoever wants bf16 rounds them once (ops/products.h). Not done here: both
-// operands transposed; batches (callers loop).
+// These are the CPU's; a GPU has cuBLAS (gpu/). Results here are fp32; whoever wants bf16 rounds
+// them once (ops/products.h). Not done here: both operands transposed; batches (callers loop).
 #ifndef WORKER_EXECUTE_GEMM_H_
 #define WORKER_EXECUTE_GEMM_H_
 
@@ -30,11 +30,12 @@ namespace snug::execute {
 struct GemmCall {
   const void* a = nullptr;  // (m, k); transposed: rows of (k, m).
   const void* b = nullptr;  // (k, n); transposed: rows of (n, k).
-  float* c = nullptr;       // (m, n)
+  void* c = nullptr;        // (m, n)
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool a_transposed = false, b_transposed = false;
-  program::DType dtype = program::DType::kF32;  // Of a and b.
+  program::DType dtype = program::DType::kF32;    // Of a and b.
+  program::DType c_dtype = program::DType::kF32;  // On the CPU always.
   float alpha = 1.0f;
   bool add = false;
 };

@@ -3,7 +3,7 @@
 
 namespace snug::execute {
 
-const OpFunctionTable& CpuOpFunctions() {
+const OpFunctionTable& OpFunctionsOfKernels() {
   // In the order of program::OpCode.
   static constexpr OpFunctionTable kFunctions = {{
       {EmbeddingForward, EmbeddingBackward},

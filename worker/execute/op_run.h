@@ -6,11 +6,14 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/types.h"
 #include "worker/execute/view.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 
 namespace snug::execute {
+
+class Device;
 
 inline constexpr int kMaxParameters = program::kMaxOpParameters;
 
@@ -27,14 +30,19 @@ struct OpRun {
   std::array<ParameterView, kMaxParameters> parameters;
   const Batch* batch = nullptr;
   StepScalars scalars;
-  double* loss = nullptr;  // Of the step so far; the head adds its share.
-  TokenSums* token_sums = nullptr;
+  Device* device = nullptr;
+  int stream_number = 0;
 
   bool adds(int input) const { return (accumulate >> input & 1) != 0; }
+  // What kernels are called with: null on the CPU.
+  kernels::Stream stream() const;
+  // On the run's stream.
+  void Copy(void* to, const void* from, int64_t bytes) const;
+  void Zero(const View& view) const;
 };
 
-// Functions throw only what LibTorch and the allocator throw; the executor turns that into a
-// Status.
+// Functions issue work on the run's stream, and look at nothing in the device's memory themselves.
+// They throw only what LibTorch and the allocator throw; the executor turns that into a Status.
 struct OpFunctions {
   void (*forward)(const OpRun& run) = nullptr;
   void (*backward)(const OpRun& run) = nullptr;
@@ -42,8 +50,8 @@ struct OpFunctions {
 
 using OpFunctionTable = std::array<OpFunctions, program::kOpCodes>;
 
-// By OpCode, for cpu:0.
-const OpFunctionTable& CpuOpFunctions();
+// By OpCode, over our kernels, which run on every device.
+const OpFunctionTable& OpFunctionsOfKernels();
 
 }  // namespace snug::execute
 

@@ -1,9 +1,8 @@
 #include "worker/execute/slot_memory.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/execute/host_copy.h"
 
 namespace snug::execute {
 namespace {
@@ -19,7 +18,7 @@ constexpr int kPoisonByte = 0xFF;  // 0xFFFFFFFF and 0xFFFF are NaN in fp32 and 
 }  // namespace
 
 absl::StatusOr<ArenaMemory> ArenaMemory::Allocate(Device& device, int64_t bytes) {
-  ArenaMemory memory;
+  ArenaMemory memory(device);
   ASSIGN_OR_RETURN(memory.buffer_, DeviceBuffer::Allocate(device, bytes));
   return memory;
 }
@@ -35,11 +34,9 @@ absl::Status ArenaMemory::Born(const program::Tape& tape, int32_t slot) {
 }
 
 absl::Status ArenaMemory::Died(const program::Tape& tape, int32_t slot) {
-  if (kPoison) {
-    std::memset(At(tape, slot), kPoisonByte,
-                static_cast<size_t>(tape.slots[static_cast<size_t>(slot)].bytes));
-  }
-  return absl::OkStatus();
+  if (!kPoison) return absl::OkStatus();
+  return FillMemory(*device_, At(tape, slot), kPoisonByte,
+                    tape.slots[static_cast<size_t>(slot)].bytes);
 }
 
 char* ArenaMemory::At(const program::Tape& tape, int32_t slot) {

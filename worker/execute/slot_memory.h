@@ -22,7 +22,8 @@ class SlotMemory {
   virtual char* At(const program::Tape& tape, int32_t slot) = 0;
 };
 
-// Every slot at its offset. Debug builds poison what has died, so that a late reader reads NaN.
+// Every slot at its offset. Debug builds poison what has died, so that a late reader reads NaN:
+// behind what was issued on the device's stream 0.
 class ArenaMemory final : public SlotMemory {
  public:
   static absl::StatusOr<ArenaMemory> Allocate(Device& device, int64_t bytes);
@@ -33,8 +34,12 @@ class ArenaMemory final : public SlotMemory {
   int64_t bytes() const { return buffer_.bytes(); }
   // For work between two runs of tapes.
   char* data() const { return buffer_.data(); }
+  Device& device() const { return *device_; }
 
  private:
+  explicit ArenaMemory(Device& device) : device_(&device) {}
+
+  Device* device_;
   DeviceBuffer buffer_;
 };
 

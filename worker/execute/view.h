@@ -45,24 +45,35 @@ struct KvCache {
   void* const* keys = nullptr;    // [block]: (documents * capacity, Hkv*D), or null if none.
   void* const* values = nullptr;  // [block]: the same.
   int64_t capacity = 0;           // Rows per document.
-  const int64_t* rows = nullptr;  // (documents) there before this batch.
+  const int64_t* rows = nullptr;  // (documents) there before this batch; the host's.
 };
 
-// One micro-batch in the worker's static buffers. Rows of all documents lie behind one another.
+// One micro-batch in the worker's static buffers, which lie on the device but for those that are
+// said to be the host's. Rows of all documents lie behind one another. Trained tokens are the rows
+// whose prediction has a weight other than 0, in their order.
 struct Batch {
   int64_t tokens = 0;  // N
   int64_t documents = 0;
-  const int32_t* ids = nullptr;     // (N)
-  const int32_t* labels = nullptr;  // (N) the token that row i predicts; 0 where its weight is 0.
-  const float* weights = nullptr;   // (N) of the prediction made at row i.
-  const int32_t* positions = nullptr;  // (N) within the document.
-  const int64_t* offsets = nullptr;    // (documents + 1) where each document's rows begin.
-  const float* cos = nullptr;          // (N, R/2) of a head's R elements that are turned.
-  const float* sin = nullptr;          // (N, R/2)
-  const float* local_cos = nullptr;    // (N, R/2) of layers that slide, where these differ.
-  const float* local_sin = nullptr;    // (N, R/2)
-  const KvCache* kv_cache = nullptr;   // Forward alone; null: keys are the batch's own.
-  // (V) where forward's head puts the last row's logits; then there is no loss.
+  int64_t trained = 0;                      // M
+  const int32_t* ids = nullptr;             // (N)
+  const int32_t* positions = nullptr;       // (N) within the document.
+  const int64_t* offsets = nullptr;         // (documents + 1) the host's: where each one's begin.
+  const int64_t* device_offsets = nullptr;  // The same on the device.
+  const int64_t* trained_rows = nullptr;    // (M) rising
+  const int64_t* host_trained_rows = nullptr;  // The same, the host's.
+  const int32_t* labels = nullptr;             // (M) the token that the row predicts.
+  const float* weights = nullptr;              // (M) of the prediction.
+  const float* cos = nullptr;                  // (N, R/2) of a head's R elements that are turned.
+  const float* sin = nullptr;                  // (N, R/2)
+  const float* local_cos = nullptr;            // (N, R/2) of layers that slide, if these differ.
+  const float* local_sin = nullptr;            // (N, R/2)
+  // What the head finds of each trained token.
+  double* row_loss = nullptr;         // (M) weight times cross-entropy.
+  double* row_entropy = nullptr;      // (M) of the model's distribution, in nats.
+  int32_t* row_correct = nullptr;     // (M) 1: the label is the likeliest by the model.
+  const KvCache* kv_cache = nullptr;  // Forward alone; null: keys are the batch's own.
+  // (V) where forward's head puts the last row's logits, before any softcap; then there is no
+  // loss.
   float* next_logits = nullptr;
 };
 

@@ -58,6 +58,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.training = TrainingFrom(from.spec());
   ASSIGN_OR_RETURN(to.plan, PlanFrom(from.plan()));
   to.key = KeyFrom(from.plan().key());
+  if (!from.device().empty()) to.device = from.device();
   to.threads = from.plan().threads();
   to.context_bytes = from.context_bytes();
   to.products = from.products();

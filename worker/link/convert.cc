@@ -6,13 +6,6 @@
 namespace snug::link {
 namespace {
 
-// The daemon fills every default in; a tool that runs without one may leave fields out, which then
-// keep the struct's own.
-template <typename Number, typename Given>
-void SetIfGiven(Number& to, Given given) {
-  if (given != Given{}) to = static_cast<Number>(given);
-}
-
 train::Schedule ScheduleFrom(v1::TrainingSpec::LrSchedulerType type) {
   switch (type) {
     case v1::TrainingSpec::LINEAR:
@@ -125,13 +118,15 @@ v1::JobOutput OutputTo(const train::AttemptResult& from) {
 
 }  // namespace
 
+// The daemon fills every default in; a tool that runs without one may leave fields out, which then
+// keep the struct's own.
 train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   const v1::TrainingSpec& from = spec.training();
   train::TrainingOptions to;
-  SetIfGiven(to.epochs, from.num_train_epochs());
+  if (from.has_num_train_epochs()) to.epochs = from.num_train_epochs();
   to.max_steps = from.max_steps();
-  SetIfGiven(to.batch_rows, from.per_device_train_batch_size());
-  SetIfGiven(to.accumulation, from.gradient_accumulation_steps());
+  if (from.has_per_device_train_batch_size()) to.batch_rows = from.per_device_train_batch_size();
+  if (from.has_gradient_accumulation_steps()) to.accumulation = from.gradient_accumulation_steps();
   if (from.has_learning_rate()) to.learning_rate = from.learning_rate();
   to.schedule = ScheduleFrom(from.lr_scheduler_type());
   to.warmup_ratio = from.warmup_ratio();
@@ -143,8 +138,8 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   if (from.has_seed()) to.seed = static_cast<uint64_t>(from.seed());
   to.eval_steps = from.eval_steps();
   to.save_steps = from.save_steps();
-  SetIfGiven(to.save_total_limit, from.save_total_limit());
-  SetIfGiven(to.logging_steps, from.logging_steps());
+  if (from.has_save_total_limit()) to.save_total_limit = from.save_total_limit();
+  if (from.has_logging_steps()) to.logging_steps = from.logging_steps();
   if (from.has_adam_beta1()) to.beta1 = from.adam_beta1();
   if (from.has_adam_beta2()) to.beta2 = from.adam_beta2();
   if (from.has_adam_epsilon()) to.epsilon = from.adam_epsilon();
@@ -157,7 +152,7 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   to.best = BestFrom(from);
   if (!from.sample_prompts().empty()) to.samples.max_new_tokens = from.sample_max_new_tokens();
   to.samples.temperature = from.sample_temperature();
-  SetIfGiven(to.samples.top_p, from.sample_top_p());
+  if (from.has_sample_top_p()) to.samples.top_p = from.sample_top_p();
   return to;
 }
 
@@ -166,8 +161,8 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   mode.lora = spec.method() == v1::JobSpec::LORA;
   mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
                                                                        : program::DType::kF32;
-  SetIfGiven(mode.adapter.rank, spec.lora().r());
-  SetIfGiven(mode.adapter.alpha, spec.lora().lora_alpha());
+  if (spec.lora().has_r()) mode.adapter.rank = spec.lora().r();
+  if (spec.lora().has_lora_alpha()) mode.adapter.alpha = spec.lora().lora_alpha();
   mode.adapter.dropout = spec.lora().lora_dropout();
   mode.adapter.rslora = spec.lora().use_rslora();
   if (!spec.lora().target_modules().empty())

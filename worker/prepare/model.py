@@ -117,6 +117,10 @@ class Model:
         count = next((n for n, bit in enumerate(reversed(special)) if not bit), 0)
         return encoding.ids[len(special) - count :]
 
+    def without_closing(self, ids):
+        """Of a text that goes on: without what the post-processor puts behind it."""
+        return ids[: len(ids) - len(self.closing_ids)]
+
     def end_token(self):
         """The end-of-sequence token as text; its id joins the stop tokens."""
         token = self.special_tokens.get("eos_token")

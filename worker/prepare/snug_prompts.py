@@ -65,14 +65,11 @@ def token_bytes(tokenizer, vocab_size):
     return [bytes_of(i, tokenizer.id_to_token(i)) for i in range(vocab_size)]
 
 
-def encode(tokenizer, text, most):
-    """Ids of a prompt: what the post-processor puts behind it is left out, for the answer comes
-    there."""
-    encoding = tokenizer.encode(text)
-    ids, mask = encoding.ids, encoding.special_tokens_mask
-    while ids and mask[-1]:
-        ids, mask = ids[:-1], mask[:-1]
-    if not ids:
+def encode(model, text, most):
+    """Ids of a prompt, which its answer goes on from."""
+    encoding = model.tokenizer.encode(text)
+    ids = model.without_closing(encoding.ids)
+    if all(encoding.special_tokens_mask):
         raise PrepareError("BAD_SAMPLE_PROMPT", f"the prompt {text!r} has no tokens", field=FIELD)
     if len(ids) > most:
         message = (
@@ -89,13 +86,12 @@ def prompts_of(options):
     if not model.has_tokenizer:
         message = f"{options.model}/{TOKENIZER_FILE} is missing: prompts need the model's tokenizer"
         raise PrepareError("BAD_SAMPLE_PROMPT", message, field=FIELD)
-    tokenizer = model.tokenizer
     with open(options.prompts, encoding="utf-8") as file:
         texts = json.load(file)
-    pieces = token_bytes(tokenizer, model.vocab_size)
+    pieces = token_bytes(model.tokenizer, model.vocab_size)
     spelled = b"".join(len(piece).to_bytes(2, "big") + piece for piece in pieces)
     return {
-        "prompts": [encode(tokenizer, text, options.max_tokens) for text in texts],
+        "prompts": [encode(model, text, options.max_tokens) for text in texts],
         "stop_ids": sorted(model.stop_ids),
         "token_bytes": spelled.decode("latin-1"),
     }

@@ -147,10 +147,8 @@ def _example(model, passage, encoded, max_seq_length):
 
 
 def _prompt_ids(model, passage, encoded):
-    """Without what the tokenizer puts behind a text: the completion stands there."""
     ids = encoded[passage.prompt, passage.bare].ids
-    closing = 0 if passage.bare else len(model.closing_ids)
-    return ids[: len(ids) - closing]
+    return ids if passage.bare else model.without_closing(ids)
 
 
 def _weights_of(spans, offsets):

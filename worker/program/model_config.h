@@ -70,9 +70,9 @@ struct ModelConfig {
   double query_scalar = 0.0;       // Scores are divided by its root; 0: by that of D.
   double attention_softcap = 0.0;  // 0: none.
   double attention_dropout = 0.0;
-  double logit_softcap = 0.0;      // 0: none.
-  int64_t window = 0;              // Tokens that a query of a sliding layer sees, itself included.
-  std::vector<bool> sliding;       // By layer; empty: none.
+  double logit_softcap = 0.0;  // 0: none.
+  int64_t window = 0;          // Tokens that a query of a sliding layer sees, itself included.
+  std::vector<bool> sliding;   // By layer; empty: none.
 
   bool adds_tokens() const { return first_added > 0; }
   bool slides(int64_t layer) const;

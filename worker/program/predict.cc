@@ -1,8 +1,6 @@
 #include "worker/program/predict.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_layout.h"
@@ -12,17 +10,21 @@
 namespace snug::program {
 
 int64_t BatchBytes(const Program& program, const TapeKey& key) {
-  constexpr int64_t kId = 4, kWeight = 4, kPosition = 4, kOffset = 8, kAngle = 4;
-  const int64_t angles = key.tokens * (program.config.rotary_width() / 2) * kAngle;
+  constexpr int64_t k32 = 4, k64 = 8;
+  const int64_t frequencies = program.config.rotary_width() / 2;
+  const int64_t table = Aligned(frequencies * k32) +                  // frequencies
+                        2 * Aligned(key.tokens * frequencies * k32);  // cos, sin
   const int64_t tables = program.config.local_rope_theta > 0.0 ? 2 : 1;
-  return Aligned(key.tokens * kId) +        // input ids
-         Aligned(key.tokens * kId) +        // labels
-         Aligned(key.tokens * kWeight) +    // loss weights
-         Aligned(key.tokens * kPosition) +  // positions within the document
-         Aligned((key.documents + 1) * kOffset) + tables * 2 * Aligned(angles);  // cos, sin
+  return 2 * Aligned(key.tokens * k32) +  // ids, positions within the document
+         Aligned(key.tokens * k64) +      // trained rows,
+         2 * Aligned(key.tokens * k32) +  // their labels and loss weights,
+         2 * Aligned(key.tokens * k64) +  // what is found of them: loss, entropy
+         Aligned(key.tokens * k32) +      // and whether the label is the likeliest
+         Aligned((key.documents + 1) * k64) + tables * table;
 }
 
-Components StaticComponents(const Program& program, const TapeKey& key, int64_t context_bytes) {
+Components StaticComponents(const Program& program, const TapeKey& key, const Machine& machine,
+                            int64_t context_bytes) {
   constexpr int64_t kF32 = 4;
   Components bytes;
   bytes.context = context_bytes;
@@ -33,6 +35,7 @@ Components StaticComponents(const Program& program, const TapeKey& key, int64_t 
     bytes.gradients += Aligned(parameter.elements() * kF32);
     bytes.optimizer += (HasMaster(parameter) ? 3 : 2) * Aligned(parameter.elements() * kF32);
   }
+  if (!machine.cpu) bytes.optimizer += kNormBytes;
   bytes.inputs = BatchBytes(program, key);
   return bytes;
 }
@@ -61,7 +64,9 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const Program& pr
   const TapeKey inputs = Larger(Larger(options.lower.key, evaluation.key), options.generation_key);
   Prediction prediction;
   prediction.plan = plan;
-  prediction.bytes = StaticComponents(program, inputs, options.context_bytes);
+  const Machine& machine = options.lower.machine;
+  prediction.bytes = StaticComponents(program, inputs, machine, options.context_bytes);
+  if (machine.cpu) prediction.bytes.data = options.data_bytes;
   prediction.bytes.arena = std::max(step.arena_bytes, forward.arena_bytes);
   if (options.generation_key.tokens > 0) {
     LowerOptions generation = options.lower;
@@ -104,31 +109,6 @@ int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_b
       fastest = static_cast<int>(i);
   }
   return fastest;
-}
-
-TapeKey WorstBatch(const std::vector<int64_t>& row_tokens, int64_t rows, bool packing,
-                   int64_t max_seq_length) {
-  std::vector<int64_t> sorted = row_tokens;
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
-  TapeKey key;
-  key.longest_document = sorted.empty() ? 0 : sorted.front();
-  const auto all = static_cast<int64_t>(sorted.size());
-  if (!packing) {
-    key.documents = std::min(rows, all);
-    key.tokens = std::accumulate(sorted.begin(), sorted.begin() + key.documents, int64_t{0});
-    return key;
-  }
-  // A packed sequence holds at most max_seq_length tokens, and no more documents than the shortest
-  // ones that fill it.
-  const int64_t total = std::accumulate(sorted.begin(), sorted.end(), int64_t{0});
-  key.tokens = std::min(total, rows * std::max(max_seq_length, key.longest_document));
-  int64_t filled = 0;
-  for (auto shortest = sorted.rbegin(); shortest != sorted.rend(); ++shortest) {
-    if (filled + *shortest > key.tokens) break;
-    filled += *shortest;
-    ++key.documents;
-  }
-  return key;
 }
 
 }  // namespace snug::program

@@ -14,24 +14,34 @@ namespace snug::program {
 
 struct Components {
   int64_t context = 0;  // The process itself, measured when the node starts.
-  int64_t weights = 0;  // Base parameters: file size when mapped, the converted copy's when not.
+  // Base parameters: on the CPU the file's bytes when mapped, the converted copy's when not; the
+  // copy's on a GPU.
+  int64_t weights = 0;
   int64_t adapter = 0;
   int64_t gradients = 0;  // fp32, one per trained element.
-  int64_t optimizer = 0;  // AdamW: two fp32 per trained element; three with a master of bf16.
-  int64_t inputs = 0;     // BatchBytes: ids, labels, weights, positions, rotation tables.
-  int64_t arena = 0;      // Largest of the phases: step on the worst batch, evaluation, samples.
+  // AdamW: two fp32 per trained element; three with a master of bf16. On a GPU kNormBytes as well.
+  int64_t optimizer = 0;
+  int64_t inputs = 0;  // BatchBytes: tokens, what is trained of them, rotation tables.
+  int64_t data = 0;    // DataBytes: the order of the datasets' rows, in the host's memory: not of a
+                       // GPU.
+  int64_t arena = 0;   // Largest of the phases: step on the worst batch, evaluation, samples.
   int64_t total() const {
-    return context + weights + adapter + gradients + optimizer + inputs + arena;
+    return context + weights + adapter + gradients + optimizer + inputs + data + arena;
   }
 };
+
+// What a GPU adds up the norm of the gradients in: 1024 parts in fp64, and their sum.
+inline constexpr int64_t kNormBytes = 8 * 1024 + kAlignment;
 
 // Bytes of the batch's static buffers at a key. Each buffer is rounded up to kAlignment, as in the
 // worker.
 int64_t BatchBytes(const Program& program, const TapeKey& key);
 
-// What the worker must hold beside the arena and the process. `file_bytes`: of the weight files
-// that are mapped as they are.
-Components StaticComponents(const Program& program, const TapeKey& key, int64_t context_bytes);
+// What the worker must hold on the device beside the arena. On a GPU these are the device's bytes
+// alone: the host's memory there is the process's, and no more than a few pieces of bounded size
+// (worker/train/trainer.h).
+Components StaticComponents(const Program& program, const TapeKey& key, const Machine& machine,
+                            int64_t context_bytes);
 
 struct Prediction {
   Plan plan;
@@ -47,6 +57,7 @@ struct PredictOptions {
                            // instead.
   TapeKey generation_key = {};  // tokens == 0: no prompts are answered at evaluations.
   int64_t context_bytes = 0;
+  int64_t data_bytes = 0;  // program::DataBytes.
 };
 
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
@@ -58,11 +69,6 @@ absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& pro
 
 // Index of the fastest that fits, or -1.
 int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes);
-
-// The worst micro-batch that any shuffle of these rows can give: `rows` longest rows; packed:
-// `rows` sequences of at most max_seq_length.
-TapeKey WorstBatch(const std::vector<int64_t>& row_tokens, int64_t rows, bool packing,
-                   int64_t max_seq_length);
 
 }  // namespace snug::program
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "worker/program/block_layout.h"
-#include "worker/program/op_table.h"
+#include "worker/program/flash_attention.h"
 
 namespace snug::program {
 namespace {
@@ -72,84 +72,138 @@ int64_t AttentionBackward(const RunShape& run, const Machine& machine) {
   return sums + b.threads * held;
 }
 
+// On a GPU: where the keys of each document lie in a cache, if there is one.
+int64_t StreamAttentionForward(const RunShape& run) {
+  constexpr int64_t kIndex = 8;
+  return 2 * Aligned(run.key.documents * kIndex);
+}
+
+// AttentionBackwardStreamBytes of kernels/attention.h.
+int64_t StreamAttentionBackward(const RunShape& run) {
+  const int64_t rows = run.key.tokens * run.op->attributes.heads;
+  return Aligned(Aligned(rows * kF32) +
+                 Aligned(rows * run.op->attributes.head_width * SizeOf(run.compute)));
+}
+
 // ---- the others ---------------------------------------------------------------------------------
 
 int64_t WidthOf(const RunShape& run, int value) {
   return run.type->values[static_cast<size_t>(value)].width;
 }
 
-// Rows in fp32, kConvertRows at a time.
-int64_t ConvertedRows(const RunShape& run, int64_t width) {
-  return Aligned(std::min(run.key.tokens, kConvertRows) * width * kF32);
+// Rows in fp32, ConvertRows at a time.
+int64_t ConvertedRows(const RunShape& run, const Machine& machine, int64_t width) {
+  return Aligned(std::min(run.key.tokens, ConvertRows(machine)) * width * kF32);
 }
 
-// A part of a result that is summed in fp32 before it is rounded to the compute type.
-int64_t PartBytes(const RunShape& run, int64_t rows, int64_t columns) {
+// A part of a sum of products that is summed in fp32 before it is rounded to the compute type. A
+// GPU rounds a lone product by itself.
+int64_t PartBytes(const RunShape& run, const Machine& machine, int64_t rows, int64_t columns) {
   if (run.compute == DType::kF32) return 0;
-  return Aligned(std::min(rows, kPartRows) * std::min(columns, kPartColumns) * kF32);
+  return Aligned(std::min(rows, PartRows(machine)) * std::min(columns, PartColumns(machine)) *
+                 kF32);
+}
+int64_t ProductBytes(const RunShape& run, const Machine& machine, int64_t rows, int64_t columns) {
+  return machine.cpu ? PartBytes(run, machine, rows, columns) : 0;
 }
 
-int64_t LinearBytes(const RunShape& run) {
+// kernels/column_sums.h: on a GPU, of rows of `width` elements, or of vectors that these consist
+// of.
+int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t width) {
+  constexpr int64_t kMostParts = 128, kLeastRows = 64;
+  if (machine.cpu || !run.wanted.parameters) return 0;
+  const int64_t parts = (run.key.tokens + kLeastRows - 1) / kLeastRows;
+  return Aligned(std::clamp<int64_t>(parts, 1, kMostParts) * width * kF32);
+}
+
+int64_t LinearBytes(const RunShape& run, const Machine& machine) {
+  const int64_t out = WidthOf(run, run.op->outputs[0]);
   if (run.direction == Direction::kForward) {
-    return PartBytes(run, run.key.tokens, WidthOf(run, run.op->outputs[0]));
+    return ProductBytes(run, machine, run.key.tokens, out);
   }
-  if ((run.wanted.inputs & 1) == 0) return 0;
-  return PartBytes(run, run.key.tokens, WidthOf(run, run.op->inputs[0]));
+  const int64_t bias = run.op->attributes.bias ? ColumnSums(run, machine, out) : 0;
+  if ((run.wanted.inputs & 1) == 0) return bias;
+  const int64_t in = WidthOf(run, run.op->inputs[0]);
+  return std::max(bias, ProductBytes(run, machine, run.key.tokens, in));
 }
 
-int64_t LoraDownBytes(const RunShape& run) {
+int64_t LoraDownBytes(const RunShape& run, const Machine& machine) {
   const bool plain = run.compute == DType::kF32 && run.op->attributes.dropout == 0.0;
   const int64_t in = WidthOf(run, run.op->inputs[0]), rank = WidthOf(run, run.op->outputs[0]);
   const int64_t stacked = run.op->parameters.size() > 1 ? Aligned(rank * in * kF32) : 0;
-  return stacked + (plain ? 0 : ConvertedRows(run, in));
+  return stacked + (plain ? 0 : ConvertedRows(run, machine, in));
 }
 
 // The frozen product is done when the adapter's gradients begin.
-int64_t LoraLinearBytes(const RunShape& run) {
-  if (run.compute == DType::kF32 || run.direction == Direction::kForward) return LinearBytes(run);
-  return std::max(LinearBytes(run), ConvertedRows(run, WidthOf(run, run.op->outputs[0])));
+int64_t LoraLinearBytes(const RunShape& run, const Machine& machine) {
+  const int64_t out = WidthOf(run, run.op->outputs[0]);
+  if (run.direction == Direction::kForward) return PartBytes(run, machine, run.key.tokens, out);
+  const int64_t converted = run.compute == DType::kF32 ? 0 : ConvertedRows(run, machine, out);
+  return std::max(LinearBytes(run, machine), converted);
 }
 
-int64_t HeadLossBytes(const RunShape& run) {
+int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
   const int64_t rows = std::min(run.key.tokens, kHeadChunkRows), element = SizeOf(run.compute);
   const int64_t width = WidthOf(run, run.op->inputs[0]);
-  const int64_t za = Aligned(rows * run.op->attributes.rank * kF32);  // Of an adapter.
+  const bool adapted = run.op->attributes.rank > 0;
+  const int64_t za = Aligned(rows * run.op->attributes.rank * kF32);
   const int64_t chunk =
       Aligned(rows * width * element) + Aligned(rows * run.vocabulary * element) + za;
-  const int64_t forward = PartBytes(run, rows, run.vocabulary);
+  const int64_t forward = adapted ? PartBytes(run, machine, rows, run.vocabulary)
+                                  : ProductBytes(run, machine, rows, run.vocabulary);
   if (run.direction == Direction::kForward) return chunk + forward;
-  return chunk + za + std::max(forward, PartBytes(run, rows, width));
+  return chunk + za + std::max(forward, ProductBytes(run, machine, rows, width));
 }
 
 // A's columns of all tokens.
-int64_t LoraEmbeddingBytes(const RunShape& run) {
+int64_t LoraEmbeddingBytes(const RunShape& run, const Machine& machine) {
   const int64_t width = WidthOf(run, run.op->outputs[0]);
   const int64_t za = Aligned(run.key.tokens * run.op->attributes.rank * kF32);
-  if (run.direction == Direction::kForward) return za + PartBytes(run, run.key.tokens, width);
-  return za + (run.compute == DType::kF32 ? 0 : ConvertedRows(run, width));
+  if (run.direction == Direction::kForward) {
+    return za + ProductBytes(run, machine, run.key.tokens, width);
+  }
+  return za + (run.compute == DType::kF32 ? 0 : ConvertedRows(run, machine, width));
+}
+
+int64_t AttentionBytes(const RunShape& run, const Machine& machine) {
+  const bool forward = run.direction == Direction::kForward;
+  if (machine.cpu)
+    return forward ? AttentionForward(run, machine) : AttentionBackward(run, machine);
+  // With a cache, and where ATen has no kernels, it is our own even so.
+  const int64_t own = forward ? StreamAttentionForward(run) : StreamAttentionBackward(run);
+  const bool flash = FlashServes(run.op->attributes, run.compute);
+  return flash ? std::max(own, FlashAttentionBytes(run)) : own;
+}
+
+// kernels/embedding.h: ranks of a chunk of tokens, on a GPU.
+int64_t EmbeddingBytes(const RunShape& run, const Machine& machine) {
+  constexpr int64_t kChunk = 4096, kRank = 8;
+  if (machine.cpu || run.direction == Direction::kForward) return 0;
+  return Aligned(std::min(run.key.tokens, kChunk) * kRank);
 }
 
 }  // namespace
 
 int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
   switch (run.op->code) {
-    case OpCode::kLinear:
-      return LinearBytes(run);
-    case OpCode::kLoraDown:
-      return LoraDownBytes(run);
-    case OpCode::kLoraLinear:
-      return LoraLinearBytes(run);
-    case OpCode::kAttention:
-      return run.direction == Direction::kForward ? AttentionForward(run, machine)
-                                                  : AttentionBackward(run, machine);
-    case OpCode::kLoraEmbedding:
-      return LoraEmbeddingBytes(run);
-    case OpCode::kHeadLoss:
-      return HeadLossBytes(run);
     case OpCode::kEmbedding:
-    case OpCode::kNormalize:
+      return EmbeddingBytes(run, machine);
     case OpCode::kAffine:
     case OpCode::kRmsNorm:
+      return ColumnSums(run, machine, WidthOf(run, run.op->inputs[0]));
+    case OpCode::kLinear:
+      return LinearBytes(run, machine);
+    case OpCode::kLoraDown:
+      return LoraDownBytes(run, machine);
+    case OpCode::kLoraLinear:
+      return LoraLinearBytes(run, machine);
+    case OpCode::kAttention:
+      return AttentionBytes(run, machine);
+    case OpCode::kLoraEmbedding:
+      return LoraEmbeddingBytes(run, machine);
+    case OpCode::kHeadLoss:
+      return HeadLossBytes(run, machine);
+    case OpCode::kNormalize:
     case OpCode::kRope:
     case OpCode::kGlu:
     case OpCode::kAdd:

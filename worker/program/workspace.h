@@ -4,15 +4,18 @@
 
 #include <cstdint>
 
+#include "worker/program/op_table.h"
+
 namespace snug::program {
 
-// Rows that ops convert to fp32 at a time: enough for a product to run at full speed, few enough to
-// stay in the cache.
-inline constexpr int64_t kConvertRows = 256;
+// Rows that ops convert to fp32 at a time: enough for a product to run at full speed; on the CPU
+// few enough to stay in the cache.
+constexpr int64_t ConvertRows(const Machine& machine) { return machine.cpu ? 256 : 2048; }
 
 // Parts of a bf16 product's result, which are summed in fp32 first: enough rows for a product to
-// run at full speed, few enough bytes to stay in the cache.
-inline constexpr int64_t kPartRows = 512, kPartColumns = 2048;
+// run at full speed; on the CPU few enough bytes to stay in the cache.
+constexpr int64_t PartRows(const Machine& machine) { return machine.cpu ? 512 : 4096; }
+constexpr int64_t PartColumns(const Machine& machine) { return machine.cpu ? 2048 : 4096; }
 
 }  // namespace snug::program
 

@@ -31,7 +31,8 @@ struct AttemptOptions {
   TrainingOptions training;
 
   program::Plan plan;
-  program::TapeKey key;  // Of the worst training batch: what the plan was replayed at.
+  program::TapeKey key;          // Of the worst training batch: what the plan was replayed at.
+  std::string device = "cpu:0";  // Of GPUs the process sees this one alone.
   int threads = 1;
   std::string products;  // execute::GemmChoiceText as the node measured it; empty: the default.
   int64_t context_bytes = 0;

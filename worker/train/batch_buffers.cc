@@ -11,78 +11,104 @@
 namespace snug::train {
 namespace {
 
-// On a device with memory of its own these would be staging buffers and copies; the CPU's are
-// written in place.
 template <typename T>
 T* As(const execute::DeviceBuffer& buffer) {
   return reinterpret_cast<T*>(buffer.data());
 }
 
+absl::Status AllocateBytes(execute::Device& device, int64_t bytes, execute::DeviceBuffer& buffer) {
+  ASSIGN_OR_RETURN(buffer, execute::DeviceBuffer::Allocate(device, bytes));
+  return absl::OkStatus();
+}
+
+template <typename T>
+constexpr int64_t BytesOf(int64_t elements) {
+  return elements * static_cast<int64_t>(sizeof(T));
+}
+
 }  // namespace
+
+template <typename T>
+absl::Status BatchBuffers::Allocate(int64_t elements, Filled<T>& array) {
+  if (!device_->host_reads_memory()) array.beside.resize(static_cast<size_t>(elements));
+  return AllocateBytes(*device_, BytesOf<T>(elements), array.buffer);
+}
+
+template <typename T>
+void BatchBuffers::Upload(Filled<T>& array, int64_t elements) {
+  if (array.beside.empty() || elements == 0) return;
+  device_->Copy(array.device(), array.host(), BytesOf<T>(elements), /*stream=*/0);
+}
 
 absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& config,
                                                     const program::TapeKey& key,
                                                     execute::Device& device) {
-  BatchBuffers buffers;
-  const int64_t turned = config.rotary_width();
+  BatchBuffers buffers(device);
+  const int64_t turned = config.rotary_width(), tokens = key.tokens;
+  RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.ids_));
+  RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.positions_));
+  RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.trained_rows_));
+  RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.labels_));
+  RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.weights_));
+  RETURN_IF_ERROR(buffers.Allocate(key.documents + 1, buffers.offsets_));
+  RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_loss_));
+  RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_entropy_));
+  RETURN_IF_ERROR(AllocateBytes(device, BytesOf<int32_t>(tokens), buffers.row_correct_));
+  std::vector<float> frequencies, local_frequencies;
   RETURN_IF_ERROR(execute::CatchTorch([&] {
-    buffers.angles_.frequencies = RopeFrequencies(turned, config.rope_theta, config.rope_scaling);
+    frequencies = RopeFrequencies(turned, config.rope_theta, config.rope_scaling);
     if (config.local_rope_theta > 0.0) {
-      buffers.local_angles_.frequencies = RopeFrequencies(turned, config.local_rope_theta, {});
+      local_frequencies = RopeFrequencies(turned, config.local_rope_theta, {});
     }
   }));
   buffers.angles_.attention_factor = static_cast<float>(config.rope_scaling.attention_factor);
-  const auto allocate = [&](execute::DeviceBuffer& buffer, size_t bytes) -> absl::Status {
-    ASSIGN_OR_RETURN(buffer, execute::DeviceBuffer::Allocate(device, static_cast<int64_t>(bytes)));
-    return absl::OkStatus();
-  };
-  const auto tokens = static_cast<size_t>(key.tokens);
-  RETURN_IF_ERROR(allocate(buffers.ids_, tokens * sizeof(int32_t)));
-  RETURN_IF_ERROR(allocate(buffers.labels_, tokens * sizeof(int32_t)));
-  RETURN_IF_ERROR(allocate(buffers.weights_, tokens * sizeof(float)));
-  RETURN_IF_ERROR(allocate(buffers.positions_, tokens * sizeof(int32_t)));
-  RETURN_IF_ERROR(
-      allocate(buffers.offsets_, static_cast<size_t>(key.documents + 1) * sizeof(int64_t)));
-  for (Angles* angles : {&buffers.angles_, &buffers.local_angles_}) {
-    const size_t bytes = tokens * angles->frequencies.size() * sizeof(float);
-    if (bytes == 0) continue;
-    RETURN_IF_ERROR(allocate(angles->cos, bytes));
-    RETURN_IF_ERROR(allocate(angles->sin, bytes));
-  }
+  RETURN_IF_ERROR(buffers.AllocateAngles(frequencies, tokens, buffers.angles_));
+  RETURN_IF_ERROR(buffers.AllocateAngles(local_frequencies, tokens, buffers.local_angles_));
   return buffers;
 }
 
+absl::Status BatchBuffers::AllocateAngles(const std::vector<float>& frequencies, int64_t tokens,
+                                          Angles& angles) {
+  const auto count = static_cast<int64_t>(frequencies.size());
+  if (count == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(Allocate(count, angles.frequencies));
+  std::copy(frequencies.begin(), frequencies.end(), angles.frequencies.host());
+  Upload(angles.frequencies, count);
+  RETURN_IF_ERROR(AllocateBytes(*device_, BytesOf<float>(tokens * count), angles.cos));
+  return AllocateBytes(*device_, BytesOf<float>(tokens * count), angles.sin);
+}
+
 absl::Status BatchBuffers::CheckRoom(int64_t tokens, int64_t documents) const {
-  if ((documents + 1) * static_cast<int64_t>(sizeof(int64_t)) > offsets_.bytes())
+  if (BytesOf<int64_t>(documents + 1) > offsets_.buffer.bytes())
     return absl::InternalError(absl::StrCat("a micro-batch of ", documents, " documents"));
-  if (tokens * static_cast<int64_t>(sizeof(int32_t)) > ids_.bytes())
+  if (BytesOf<int32_t>(tokens) > ids_.buffer.bytes())
     return absl::InternalError(absl::StrCat("a micro-batch of ", tokens, " tokens"));
   return absl::OkStatus();
 }
 
 absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const MicroBatch& rows) {
-  auto *ids = As<int32_t>(ids_), *labels = As<int32_t>(labels_),
-       *positions = As<int32_t>(positions_);
-  auto* weights = As<float>(weights_);
-  auto* offsets = As<int64_t>(offsets_);
   const auto documents = static_cast<int64_t>(rows.size());
   RETURN_IF_ERROR(CheckRoom(0, documents));
-  int64_t n = 0;
+  int64_t n = 0, trained = 0;
   for (int64_t d = 0; d < documents; ++d) {
     const int64_t row = rows[static_cast<size_t>(d)];
-    const int64_t tokens = dataset.row_tokens()[static_cast<size_t>(row)];
+    const int64_t tokens = dataset.tokens(row);
+    const int32_t* ids = dataset.ids(row);
+    const float* weights = dataset.weights(row);
     RETURN_IF_ERROR(CheckRoom(n + tokens, documents));
-    offsets[d] = n;
+    offsets_.host()[d] = n;
     for (int64_t t = 0; t < tokens; ++t, ++n) {
+      ids_.host()[n] = ids[t];
+      positions_.host()[n] = static_cast<int32_t>(t);
       const bool last = t + 1 == tokens;  // Nothing follows within the document.
-      ids[n] = dataset.ids(row)[t];
-      labels[n] = last ? 0 : dataset.ids(row)[t + 1];
-      weights[n] = last ? 0.0f : dataset.weights(row)[t + 1];
-      positions[n] = static_cast<int32_t>(t);
+      if (last || weights[t + 1] == 0.0f) continue;
+      trained_rows_.host()[trained] = n;
+      labels_.host()[trained] = ids[t + 1];
+      weights_.host()[trained++] = weights[t + 1];
     }
   }
-  offsets[documents] = n;
-  return Finish(n, documents);
+  offsets_.host()[documents] = n;
+  return Finish(n, documents, trained);
 }
 
 absl::StatusOr<execute::Batch> BatchBuffers::FillTokens(std::span<const int32_t> ids,
@@ -90,44 +116,57 @@ absl::StatusOr<execute::Batch> BatchBuffers::FillTokens(std::span<const int32_t>
   const auto tokens = static_cast<int64_t>(ids.size());
   RETURN_IF_ERROR(CheckRoom(tokens, 1));
   for (int64_t t = 0; t < tokens; ++t) {
-    As<int32_t>(ids_)[t] = ids[static_cast<size_t>(t)];
-    As<int32_t>(labels_)[t] = 0;
-    As<float>(weights_)[t] = 0.0f;
-    As<int32_t>(positions_)[t] = static_cast<int32_t>(past + t);
+    ids_.host()[t] = ids[static_cast<size_t>(t)];
+    positions_.host()[t] = static_cast<int32_t>(past + t);
   }
-  As<int64_t>(offsets_)[0] = 0;
-  As<int64_t>(offsets_)[1] = tokens;
-  return Finish(tokens, 1);
+  offsets_.host()[0] = 0;
+  offsets_.host()[1] = tokens;
+  return Finish(tokens, 1, /*trained=*/0);
 }
 
-absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t documents) {
-  const auto* positions = As<int32_t>(positions_);
-  RETURN_IF_ERROR(angles_.Fill(positions, tokens));
-  RETURN_IF_ERROR(local_angles_.Fill(positions, tokens));
+absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t documents,
+                                                    int64_t trained) {
+  RETURN_IF_ERROR(execute::CatchTorch([&] {
+    Upload(ids_, tokens);
+    Upload(positions_, tokens);
+    Upload(offsets_, documents + 1);
+    Upload(trained_rows_, trained);
+    Upload(labels_, trained);
+    Upload(weights_, trained);
+  }));
+  RETURN_IF_ERROR(FillAngles(angles_, tokens));
+  RETURN_IF_ERROR(FillAngles(local_angles_, tokens));
   return execute::Batch{.tokens = tokens,
                         .documents = documents,
-                        .ids = As<int32_t>(ids_),
-                        .labels = As<int32_t>(labels_),
-                        .weights = As<float>(weights_),
-                        .positions = positions,
-                        .offsets = As<int64_t>(offsets_),
+                        .trained = trained,
+                        .ids = ids_.device(),
+                        .positions = positions_.device(),
+                        .offsets = offsets_.host(),
+                        .device_offsets = offsets_.device(),
+                        .trained_rows = trained_rows_.device(),
+                        .host_trained_rows = trained_rows_.host(),
+                        .labels = labels_.device(),
+                        .weights = weights_.device(),
                         .cos = As<float>(angles_.cos),
                         .sin = As<float>(angles_.sin),
                         .local_cos = As<float>(local_angles_.cos),
-                        .local_sin = As<float>(local_angles_.sin)};
+                        .local_sin = As<float>(local_angles_.sin),
+                        .row_loss = As<double>(row_loss_),
+                        .row_entropy = As<double>(row_entropy_),
+                        .row_correct = As<int32_t>(row_correct_)};
 }
 
-absl::Status BatchBuffers::Angles::Fill(const int32_t* positions, int64_t n) {
-  if (frequencies.empty()) return absl::OkStatus();
-  const kernels::Error error =
-      kernels::RopeTable({.positions = positions,
-                          .inv_freq = frequencies.data(),
-                          .cos = As<float>(cos),
-                          .sin = As<float>(sin),
-                          .N = n,
-                          .D = 2 * static_cast<int64_t>(frequencies.size()),
-                          .scale = attention_factor},
-                         nullptr);
+absl::Status BatchBuffers::FillAngles(Angles& angles, int64_t tokens) {
+  const int64_t half = angles.frequencies.buffer.bytes() / BytesOf<float>(1);
+  if (half == 0) return absl::OkStatus();
+  const kernels::Error error = kernels::RopeTable({.positions = positions_.device(),
+                                                   .inv_freq = angles.frequencies.device(),
+                                                   .cos = As<float>(angles.cos),
+                                                   .sin = As<float>(angles.sin),
+                                                   .N = tokens,
+                                                   .D = 2 * half,
+                                                   .scale = angles.attention_factor},
+                                                  device_->stream(0));
   if (error.ok()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("RopeTable: ", error.parameter));
 }
@@ -136,7 +175,7 @@ double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
   double sum = 0.0;
   for (int64_t row : rows) {
     const float* weights = dataset.weights(row);
-    for (int64_t t = 1; t < dataset.row_tokens()[static_cast<size_t>(row)]; ++t) sum += weights[t];
+    for (int64_t t = 1; t < dataset.tokens(row); ++t) sum += weights[t];
   }
   return sum;
 }

@@ -31,21 +31,40 @@ class BatchBuffers {
   absl::StatusOr<execute::Batch> FillTokens(std::span<const int32_t> ids, int64_t past);
 
  private:
-  // Cosines and sines of the positions, by frequencies on the host.
+  // An array that the host fills. On a device whose memory the host does not read it is filled
+  // beside and copied.
+  template <typename T>
+  struct Filled {
+    execute::DeviceBuffer buffer;
+    std::vector<T> beside;
+    T* host() { return beside.empty() ? device() : beside.data(); }
+    T* device() { return reinterpret_cast<T*>(buffer.data()); }
+  };
+  // Cosines and sines of positions by frequencies.
   struct Angles {
-    std::vector<float> frequencies;  // (R/2); empty: the model has no such angles.
+    Filled<float> frequencies;  // (R/2); empty: the model has no such angles.
     float attention_factor = 1.0f;
     execute::DeviceBuffer cos, sin;
-    // `positions` (n).
-    absl::Status Fill(const int32_t* positions, int64_t n);
   };
 
+  explicit BatchBuffers(execute::Device& device) : device_(&device) {}
+  absl::Status AllocateAngles(const std::vector<float>& frequencies, int64_t tokens,
+                              Angles& angles);
+  template <typename T>
+  absl::Status Allocate(int64_t elements, Filled<T>& array);
+  template <typename T>
+  void Upload(Filled<T>& array, int64_t elements);
   absl::Status CheckRoom(int64_t tokens, int64_t documents) const;
-  // The angles of the first `tokens` positions, and the views of all buffers.
-  absl::StatusOr<execute::Batch> Finish(int64_t tokens, int64_t documents);
+  absl::Status FillAngles(Angles& angles, int64_t tokens);
+  // Uploads what was filled and computes the angles of the first `tokens` positions.
+  absl::StatusOr<execute::Batch> Finish(int64_t tokens, int64_t documents, int64_t trained);
 
+  execute::Device* device_;
   Angles angles_, local_angles_;
-  execute::DeviceBuffer ids_, labels_, weights_, positions_, offsets_;
+  Filled<int32_t> ids_, positions_, labels_;
+  Filled<int64_t> offsets_, trained_rows_;
+  Filled<float> weights_;
+  execute::DeviceBuffer row_loss_, row_entropy_, row_correct_;
 };
 
 // Sum of the loss weights of the rows: what the loss of an optimizer step is divided by.

@@ -12,13 +12,15 @@
 namespace snug::train {
 namespace {
 
+constexpr uint32_t kNone = UINT32_MAX;  // Above program::kMaxRows.
+
 struct Draws {
   uint64_t seed = 0;
   int64_t epoch = 0;
   uint32_t shuffle = kRowShuffleOp;
 
-  // A uniform draw from [0, bound). 64 random bits against a bound below 2^40: the bias is under
-  // 2^-24.
+  // A uniform draw from [0, bound). 64 random bits against a bound below 2^32: the bias is under
+  // 2^-32.
   uint64_t Below(uint64_t index, uint64_t bound) const {
     const kernels::RandomSite site{
         .seed = seed, .step = static_cast<uint32_t>(epoch), .micro_batch = 0, .op = shuffle};
@@ -29,173 +31,222 @@ struct Draws {
 };
 
 // Fisher and Yates.
-template <typename T>
-void Shuffle(std::vector<T>& order, const Draws& draws) {
+void Shuffle(std::vector<uint32_t>& order, const Draws& draws) {
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draws.Below(i, i)]);
 }
 
-std::vector<int64_t> InOrder(size_t rows) {
-  std::vector<int64_t> order(rows);
+std::vector<uint32_t> InOrder(int64_t rows) {
+  std::vector<uint32_t> order(static_cast<size_t>(rows));
   std::iota(order.begin(), order.end(), 0);
   return order;
 }
 
 // Longest first; rows of one length stay in the order they came in.
 template <typename Iterator>
-void SortByLength(Iterator begin, Iterator end, const std::vector<int64_t>& row_tokens) {
-  std::stable_sort(begin, end, [&](int64_t a, int64_t b) {
-    return row_tokens[static_cast<size_t>(a)] > row_tokens[static_cast<size_t>(b)];
-  });
+void SortByLength(Iterator begin, Iterator end, const Rows& rows) {
+  std::stable_sort(begin, end,
+                   [&](uint32_t a, uint32_t b) { return rows.tokens(a) > rows.tokens(b); });
 }
 
-// Best-fit decreasing: longest first, each document goes to the fullest sequence that has room for
-// it. At most 11/9 of the fewest sequences possible; in practice within a percent of none wasted.
-std::vector<MicroBatch> PackSequences(std::vector<int64_t> order,
-                                      const std::vector<int64_t>& row_tokens, int64_t limit) {
-  SortByLength(order.begin(), order.end(), row_tokens);
-  std::vector<MicroBatch> sequences;
-  std::multimap<int64_t, size_t> room;  // What is left of a sequence -> its number.
-  for (int64_t row : order) {
-    const int64_t tokens = row_tokens[static_cast<size_t>(row)];
-    const auto fullest = room.lower_bound(tokens);
-    size_t sequence = sequences.size();
-    int64_t left = limit - tokens;
-    if (fullest == room.end()) {
-      sequences.emplace_back();
+// As transformers' LengthGroupedSampler: the shuffled rows in pieces, sorted by length within each;
+// the longest row of all comes first.
+void GroupByLength(std::vector<uint32_t>& order, const Rows& rows, const TrainingOptions& options) {
+  const auto all = static_cast<int64_t>(order.size());
+  const int64_t piece = program::GroupPieceRows(all, BatchingOf(options));
+  auto longest = order.begin();
+  for (int64_t begin = 0; begin < all; begin += piece) {
+    const auto first = order.begin() + begin;
+    SortByLength(first, order.begin() + std::min(all, begin + piece), rows);
+    if (rows.tokens(*first) > rows.tokens(*longest)) longest = first;
+  }
+  if (all > 0) std::swap(order.front(), *longest);
+}
+
+// The sequences of an epoch that are not full, by the room that they have left.
+class OpenSequences {
+ public:
+  // `most`: of all sequences, open or not.
+  explicit OpenSequences(int64_t most) : behind_(static_cast<size_t>(most), kNone) {}
+
+  // The fullest with enough room, of those as full the one longest here; it is here no more. kNone:
+  // there is none.
+  uint32_t Take(int64_t tokens, int64_t& room) {
+    const auto fullest = by_room_.lower_bound(tokens);
+    if (fullest == by_room_.end()) return kNone;
+    Queue& queue = fullest->second;
+    const uint32_t sequence = queue.first;
+    room = fullest->first;
+    if (sequence == queue.last) {
+      by_room_.erase(fullest);
     } else {
-      sequence = fullest->second;
-      left = fullest->first - tokens;
-      room.erase(fullest);
+      queue.first = behind_[sequence];
     }
-    sequences[sequence].push_back(row);
-    if (left > 0) room.emplace(left, sequence);
+    return sequence;
   }
-  return sequences;
-}
 
-// As transformers' LengthGroupedSampler: the shuffled rows in pieces of up to 50 optimizer steps,
-// sorted by length within each; the longest row of all comes first.
-void GroupByLength(std::vector<int64_t>& order, const std::vector<int64_t>& row_tokens,
-                   const TrainingOptions& options) {
-  constexpr size_t kMostSteps = 50, kFewestPieces = 4;
-  const auto step_rows = static_cast<size_t>(options.batch_rows * options.accumulation);
-  const size_t steps = std::min(order.size() / (step_rows * kFewestPieces), kMostSteps);
-  const size_t piece = std::max<size_t>(steps, 1) * step_rows;
-  size_t longest = 0;
-  const auto tokens = [&](size_t at) { return row_tokens[static_cast<size_t>(order[at])]; };
-  for (size_t begin = 0; begin < order.size(); begin += piece) {
-    const size_t end = std::min(order.size(), begin + piece);
-    SortByLength(order.begin() + static_cast<int64_t>(begin),
-                 order.begin() + static_cast<int64_t>(end), row_tokens);
-    if (tokens(begin) > tokens(longest)) longest = begin;
+  void Put(uint32_t sequence, int64_t room) {
+    const auto [there, added] = by_room_.try_emplace(room, Queue{sequence, sequence});
+    if (added) return;
+    behind_[there->second.last] = sequence;
+    there->second.last = sequence;
   }
-  if (!order.empty()) std::swap(order[0], order[longest]);
-}
 
-// `per_batch` rows each, the last perhaps fewer.
-std::vector<MicroBatch> GroupRows(const std::vector<int64_t>& order, int64_t per_batch) {
-  std::vector<MicroBatch> batches;
-  const auto rows = static_cast<int64_t>(order.size());
-  batches.reserve(static_cast<size_t>((rows + per_batch - 1) / per_batch));
-  for (int64_t begin = 0; begin < rows; begin += per_batch)
-    batches.emplace_back(order.begin() + begin, order.begin() + std::min(rows, begin + per_batch));
-  return batches;
-}
+ private:
+  struct Queue {
+    uint32_t first, last;
+  };
+  std::vector<uint32_t> behind_;  // In its queue.
+  std::map<int64_t, Queue> by_room_;
+};
 
-// The same of sequences.
-std::vector<MicroBatch> GroupSequences(std::vector<MicroBatch> sequences, int64_t per_batch) {
-  if (per_batch == 1) return sequences;
-  std::vector<MicroBatch> batches;
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    if (s % static_cast<size_t>(per_batch) == 0) batches.emplace_back();
-    batches.back().insert(batches.back().end(), sequences[s].begin(), sequences[s].end());
-  }
-  return batches;
+int64_t Quotient(int64_t rows, int64_t per) { return (rows + per - 1) / per; }
+
+int64_t MicroBatches(const program::LengthCounts& lengths, const TrainingOptions& options) {
+  const int64_t rows = options.packing
+                           ? program::PackByBestFit(lengths, options.max_seq_length).sequences
+                           : lengths.rows;
+  return Quotient(rows, options.batch_rows);
 }
 
 }  // namespace
 
-EpochPlan PlanEpoch(const std::vector<int64_t>& row_tokens, const TrainingOptions& options,
-                    int64_t epoch) {
-  std::vector<int64_t> order = InOrder(row_tokens.size());
-  Shuffle(order, {.seed = options.seed, .epoch = epoch});
-  if (options.group_by_length && !options.packing) GroupByLength(order, row_tokens, options);
+program::Batching BatchingOf(const TrainingOptions& options) {
+  return {.rows = options.batch_rows,
+          .accumulation = options.accumulation,
+          .packing = options.packing,
+          .max_seq_length = options.max_seq_length,
+          .group_by_length = options.group_by_length};
+}
+
+EpochPlan EpochPlan::OfTraining(const Rows& rows, const TrainingOptions& options, int64_t epoch) {
   EpochPlan plan;
+  plan.rows_ = rows.size();
+  plan.per_batch_ = options.batch_rows;
+  plan.order_ = InOrder(rows.size());
+  Shuffle(plan.order_, {.seed = options.seed, .epoch = epoch});
   if (options.packing) {
-    std::vector<MicroBatch> sequences =
-        PackSequences(std::move(order), row_tokens, options.max_seq_length);
-    Shuffle(sequences, {.seed = options.seed, .epoch = epoch, .shuffle = kSequenceShuffleOp});
-    plan.micro_batches = GroupSequences(std::move(sequences), options.batch_rows);
-  } else {
-    plan.micro_batches = GroupRows(order, options.batch_rows);
+    plan.Pack(rows, options);
+    Shuffle(plan.last_, {.seed = options.seed, .epoch = epoch, .shuffle = kSequenceShuffleOp});
+  } else if (options.group_by_length) {
+    GroupByLength(plan.order_, rows, options);
   }
-  const auto batches = static_cast<int64_t>(plan.micro_batches.size());
-  plan.steps = (batches + options.accumulation - 1) / options.accumulation;
   return plan;
 }
 
-std::vector<MicroBatch> PlanEvaluation(const std::vector<int64_t>& row_tokens,
-                                       const TrainingOptions& options) {
-  std::vector<int64_t> order = InOrder(row_tokens.size());
-  if (!options.packing) return GroupRows(order, options.batch_rows);
-  return GroupSequences(PackSequences(std::move(order), row_tokens, options.max_seq_length),
-                        options.batch_rows);
+EpochPlan EpochPlan::OfEvaluation(const Rows& rows, const TrainingOptions& options) {
+  EpochPlan plan;
+  plan.rows_ = rows.size();
+  plan.per_batch_ = options.batch_rows;
+  if (!options.packing) return plan;
+  plan.order_ = InOrder(rows.size());
+  plan.Pack(rows, options);
+  return plan;
 }
 
-int64_t TotalSteps(const std::vector<int64_t>& row_tokens, const TrainingOptions& options) {
+void EpochPlan::Pack(const Rows& rows, const TrainingOptions& options) {
+  packed_ = true;
+  SortByLength(order_.begin(), order_.end(), rows);
+  before_.resize(order_.size());
+  const int64_t limit = options.max_seq_length;
+  const int64_t sequences = program::PackByBestFit(rows.lengths(), limit).sequences;
+  last_.reserve(static_cast<size_t>(sequences));
+  OpenSequences open(sequences);
+  for (uint32_t place = 0; place < order_.size(); ++place) {
+    const int64_t tokens = rows.tokens(order_[place]);
+    int64_t room = limit;
+    uint32_t sequence = open.Take(tokens, room);
+    if (sequence == kNone) {
+      sequence = static_cast<uint32_t>(last_.size());
+      last_.push_back(kNone);
+    }
+    before_[place] = last_[sequence];
+    last_[sequence] = place;
+    if (room > tokens) open.Put(sequence, room - tokens);
+  }
+}
+
+int64_t EpochPlan::micro_batches() const {
+  return Quotient(packed_ ? static_cast<int64_t>(last_.size()) : rows_, per_batch_);
+}
+
+MicroBatch EpochPlan::Batch(int64_t micro_batch) const {
+  const int64_t begin = micro_batch * per_batch_;
+  if (packed_)
+    return Sequences(begin, std::min(static_cast<int64_t>(last_.size()), begin + per_batch_));
+  MicroBatch batch(static_cast<size_t>(std::min(rows_ - begin, per_batch_)));
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const int64_t place = begin + static_cast<int64_t>(i);
+    batch[i] = order_.empty() ? place : order_[static_cast<size_t>(place)];
+  }
+  return batch;
+}
+
+// A sequence is known from its end: it is counted, then filled from there.
+MicroBatch EpochPlan::Sequences(int64_t begin, int64_t end) const {
+  size_t documents = 0;
+  for (int64_t s = begin; s < end; ++s) {
+    for (uint32_t at = last_[static_cast<size_t>(s)]; at != kNone; at = before_[at]) ++documents;
+  }
+  MicroBatch batch(documents);
+  for (int64_t s = end; s > begin; --s) {
+    for (uint32_t at = last_[static_cast<size_t>(s) - 1]; at != kNone; at = before_[at])
+      batch[--documents] = order_[at];
+  }
+  return batch;
+}
+
+int64_t TotalSteps(const program::LengthCounts& lengths, const TrainingOptions& options) {
   if (options.max_steps > 0) return options.max_steps;
   // Of every epoch: the rows' order changes which of them are packed together, not how full the
   // sequences are. Rounded once, as transformers does.
-  const auto whole = static_cast<double>(PlanEpoch(row_tokens, options, 0).steps);
+  const auto whole =
+      static_cast<double>(Quotient(MicroBatches(lengths, options), options.accumulation));
   return std::max<int64_t>(static_cast<int64_t>(std::ceil(options.epochs * whole)), 1);
 }
 
-BatchWalk::BatchWalk(std::vector<int64_t> row_tokens, const TrainingOptions& options,
-                     DataCursor start)
-    : row_tokens_(std::move(row_tokens)), options_(options) {
-  EnterEpoch(start.epoch);
-  cursor_.micro_batch = start.micro_batch;
+BatchWalk::BatchWalk(const Rows& rows, const TrainingOptions& options, DataCursor start)
+    : rows_(rows), options_(options), cursor_(start) {
+  if (start.micro_batch > 0) Plan(start.epoch);
 }
 
-void BatchWalk::EnterEpoch(int64_t epoch) {
-  cursor_ = {.epoch = epoch, .micro_batch = 0};
-  plan_ = {};  // Of the epoch before: not beside the new one.
-  plan_ = PlanEpoch(row_tokens_, options_, epoch);
+void BatchWalk::Plan(int64_t epoch) {
+  if (planned_ == epoch) return;
+  plan_ = {};  // Of another epoch: not beside the new one.
+  plan_ = EpochPlan::OfTraining(rows_, options_, epoch);
+  planned_ = epoch;
 }
 
-std::vector<MicroBatch> BatchWalk::NextStep() {
-  const auto all = static_cast<int64_t>(plan_.micro_batches.size());
-  const int64_t end = std::min(all, cursor_.micro_batch + options_.accumulation);
-  const std::vector<MicroBatch> step(plan_.micro_batches.begin() + cursor_.micro_batch,
-                                     plan_.micro_batches.begin() + end);
-  cursor_.micro_batch = end;
-  if (end == all) EnterEpoch(cursor_.epoch + 1);
+BatchRange BatchWalk::NextStep() {
+  Plan(cursor_.epoch);
+  const int64_t all = plan_.micro_batches();
+  const BatchRange step = {cursor_.micro_batch,
+                           std::min(all, cursor_.micro_batch + options_.accumulation)};
+  cursor_.micro_batch = step.end;
+  if (step.end == all) cursor_ = {.epoch = cursor_.epoch + 1, .micro_batch = 0};
   return step;
 }
 
-double BatchWalk::epochs_done() const {
-  return static_cast<double>(cursor_.epoch) +
-         static_cast<double>(cursor_.micro_batch) /
-             static_cast<double>(std::max<size_t>(1, plan_.micro_batches.size()));
-}
-
-std::vector<MicroBatch> StepBefore(const std::vector<int64_t>& row_tokens,
-                                   const TrainingOptions& options, DataCursor cursor) {
-  const bool at_start = cursor.micro_batch == 0;
-  if (at_start && cursor.epoch == 0) return {};
-  const EpochPlan plan = PlanEpoch(row_tokens, options, cursor.epoch - (at_start ? 1 : 0));
-  const auto all = static_cast<int64_t>(plan.micro_batches.size());
-  const int64_t end = at_start ? all : std::min(all, cursor.micro_batch);
+BatchRange BatchWalk::StepBefore() {
+  const bool at_start = cursor_.micro_batch == 0;
+  if (at_start && cursor_.epoch == 0) return {};
+  Plan(cursor_.epoch - (at_start ? 1 : 0));
+  const int64_t all = plan_.micro_batches();
+  const int64_t end = at_start ? all : std::min(all, cursor_.micro_batch);
   // Only the last step of an epoch can be shorter than the others.
-  const int64_t begin = (end - 1) / options.accumulation * options.accumulation;
-  return {plan.micro_batches.begin() + begin, plan.micro_batches.begin() + end};
+  return {(end - 1) / options_.accumulation * options_.accumulation, end};
 }
 
-program::TapeKey KeyOf(const MicroBatch& batch, const std::vector<int64_t>& row_tokens) {
+double BatchWalk::epochs_done() const {
+  if (cursor_.micro_batch == 0) return static_cast<double>(cursor_.epoch);
+  return static_cast<double>(cursor_.epoch) +
+         static_cast<double>(cursor_.micro_batch) / static_cast<double>(plan_.micro_batches());
+}
+
+program::TapeKey KeyOf(const MicroBatch& batch, const Rows& rows) {
   program::TapeKey key;
   key.documents = static_cast<int64_t>(batch.size());
   for (int64_t row : batch) {
-    const int64_t tokens = row_tokens[static_cast<size_t>(row)];
+    const int64_t tokens = rows.tokens(row);
     key.tokens += tokens;
     key.longest_document = std::max(key.longest_document, tokens);
   }

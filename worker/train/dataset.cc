@@ -44,18 +44,20 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   ASSIGN_OR_RETURN(dataset.file_, weights::MappedFile::Open(path));
   dataset.ids_ = reinterpret_cast<const int32_t*>(dataset.file_.data() + ids->begin);
   dataset.weights_ = reinterpret_cast<const float*>(dataset.file_.data() + weights->begin);
-  dataset.offsets_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + offsets->begin);
   const int64_t rows = offsets->shape[0] - 1, tokens = ids->shape[0];
-  if (weights->shape[0] != tokens || rows < 1 || dataset.offsets_[0] != 0 ||
-      dataset.offsets_[rows] != tokens) {
+  dataset.offsets_ = {reinterpret_cast<const int64_t*>(dataset.file_.data() + offsets->begin),
+                      static_cast<size_t>(rows + 1)};
+  if (weights->shape[0] != tokens || rows < 1 || dataset.offset(0) != 0 ||
+      dataset.offset(rows) != tokens) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", tokens, " ids, ", weights->shape[0],
                                                    " weights and ", rows,
                                                    " rows do not belong together"));
   }
-  dataset.row_tokens_.reserve(static_cast<size_t>(rows));
-  for (int64_t row = 0; row < rows; ++row) {
-    dataset.row_tokens_.push_back(dataset.offsets_[row + 1] - dataset.offsets_[row]);
+  if (rows > program::kMaxRows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", rows, " rows are more than ", program::kMaxRows));
   }
+  RETURN_IF_ERROR(dataset.CountLengths(path));
   RETURN_IF_ERROR(dataset.Check(path, vocabulary));
   dataset.file_.Release();  // It has read all of it; a step reads its own rows.
   if (index.contains("source_line")) {
@@ -76,12 +78,21 @@ std::string Dataset::NameOf(int64_t row) const {
   return has_source_lines() ? absl::StrCat(source_, ":", lines_[row]) : absl::StrCat(row);
 }
 
-absl::Status Dataset::Check(const std::string& path, int64_t vocabulary) const {
-  for (int64_t row = 0; row < rows(); ++row) {
-    const int64_t tokens = row_tokens_[static_cast<size_t>(row)];
+// None is empty, so that all of them lie within the file.
+absl::Status Dataset::CountLengths(const std::string& path) {
+  const auto rows = static_cast<int64_t>(offsets_.size()) - 1;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t tokens = offset(row + 1) - offset(row);
     if (tokens < 1)
       return absl::InvalidArgumentError(absl::StrCat(path, ": row ", row, " is empty"));
-    for (int64_t t = 0; t < tokens; ++t) {
+    lengths_.Add(tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::Check(const std::string& path, int64_t vocabulary) const {
+  for (int64_t row = 0; row < lengths_.rows; ++row) {
+    for (int64_t t = 0; t < tokens(row); ++t) {
       const int32_t id = ids(row)[t];
       if (id < 0 || id >= vocabulary) {
         return absl::InvalidArgumentError(absl::StrCat(path, ": row ", row, ", token ", t, ": id ",

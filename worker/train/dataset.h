@@ -1,13 +1,15 @@
 // A prepared dataset, mapped: token ids, loss weights, row offsets. Checked once when it is opened,
-// so that no step meets a bad row.
+// so that no step meets a bad row. Copies nothing of it.
 #ifndef WORKER_TRAIN_DATASET_H_
 #define WORKER_TRAIN_DATASET_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/program/batching.h"
+#include "worker/train/batches.h"
 #include "worker/weights/mapped_file.h"
 
 namespace snug::train {
@@ -19,11 +21,12 @@ class Dataset {
   static absl::StatusOr<Dataset> Open(const std::string& folder, int64_t vocabulary,
                                       std::string source = "dataset");
 
-  int64_t rows() const { return static_cast<int64_t>(row_tokens_.size()); }
-  const std::vector<int64_t>& row_tokens() const { return row_tokens_; }
-  const int32_t* ids(int64_t row) const { return ids_ + offsets_[row]; }
+  // Valid while this is, where it is.
+  Rows rows() const { return {offsets_, lengths_}; }
+  int64_t tokens(int64_t row) const { return rows().tokens(row); }
+  const int32_t* ids(int64_t row) const { return ids_ + offset(row); }
   // weights(row)[t]: of predicting token t of the row; the first is 0.
-  const float* weights(int64_t row) const { return weights_ + offsets_[row]; }
+  const float* weights(int64_t row) const { return weights_ + offset(row); }
   // Where the row stands in the user's file: "train.jsonl:7", lines from 1. Without source lines:
   // its number, from 0.
   bool has_source_lines() const { return lines_ != nullptr; }
@@ -34,14 +37,16 @@ class Dataset {
   int64_t first_added() const { return first_added_; }
 
  private:
+  int64_t offset(int64_t row) const { return offsets_[static_cast<size_t>(row)]; }
+  absl::Status CountLengths(const std::string& path);
   absl::Status Check(const std::string& path, int64_t vocabulary) const;
 
   weights::MappedFile file_;
   const int32_t* ids_ = nullptr;
   const float* weights_ = nullptr;
-  const int64_t* offsets_ = nullptr;
-  const int64_t* lines_ = nullptr;  // Or null: made by another program.
-  std::vector<int64_t> row_tokens_;
+  std::span<const int64_t> offsets_;  // Of the rows, and the end of the last.
+  const int64_t* lines_ = nullptr;    // Or null: made by another program.
+  program::LengthCounts lengths_;
   std::string source_;
   std::string sha256_;
   int64_t first_added_ = 0;

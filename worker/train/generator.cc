@@ -1,21 +1,47 @@
 #include "worker/train/generator.h"
 
+#include <cmath>
 #include <utility>
 
 #include "proto/snug/status_macros.h"
+#include "worker/execute/host_copy.h"
 #include "worker/train/sampling.h"
 
 namespace snug::train {
+namespace {
+
+// Gemma 2's; 0: none.
+void Softcap(double cap, std::span<float> logits) {
+  if (cap == 0.0) return;
+  const auto softcap = static_cast<float>(cap);
+  for (float& x : logits) x = softcap * std::tanh(x / softcap);
+}
+
+}  // namespace
 
 Generator::Generator(const program::Program& program, const program::GenerationLayout& layout,
                      execute::Executor& executor, execute::ArenaMemory& arena,
                      BatchBuffers& buffers)
-    : program_(program), layout_(layout), executor_(executor), arena_(arena), buffers_(buffers) {
+    : layout_(layout),
+      softcap_(program.config.logit_softcap),
+      executor_(executor),
+      arena_(arena),
+      buffers_(buffers) {
   const auto at = [&](int64_t offset) -> void* {
     return offset < 0 ? nullptr : arena.data() + offset;
   };
   for (const int64_t offset : layout.keys) keys_.push_back(at(offset));
   for (const int64_t offset : layout.values) values_.push_back(at(offset));
+  const auto vocabulary = static_cast<size_t>(program.config.vocabulary);
+  if (!arena.device().host_reads_memory()) {
+    copied_.resize(vocabulary);
+    sorted_.resize(vocabulary);
+    logits_ = copied_;
+    order_ = sorted_;
+    return;
+  }
+  logits_ = {static_cast<float*>(at(layout.logits)), vocabulary};
+  order_ = {static_cast<int32_t*>(at(layout.order)), vocabulary};
 }
 
 absl::Status Generator::Run(std::span<const int32_t> ids, int64_t past) {
@@ -26,23 +52,22 @@ absl::Status Generator::Run(std::span<const int32_t> ids, int64_t past) {
                                   .rows = &past};
   batch.kv_cache = &cache;
   batch.next_logits = reinterpret_cast<float*>(arena_.data() + layout_.logits);
-  return executor_.Run(layout_.tape, arena_, batch, {.dropout = false}).status();
+  RETURN_IF_ERROR(executor_.Run(layout_.tape, arena_, batch, {.dropout = false}).status());
+  if (copied_.empty()) return absl::OkStatus();
+  return execute::CopyMemory(arena_.device(), batch.next_logits,
+                             static_cast<int64_t>(logits_.size_bytes()), copied_.data());
 }
 
 absl::StatusOr<std::vector<int32_t>> Generator::Answer(const Question& question) {
-  const auto vocabulary = static_cast<size_t>(program_.config.vocabulary);
-  const std::span<float> logits(reinterpret_cast<float*>(arena_.data() + layout_.logits),
-                                vocabulary);
-  const std::span<int32_t> order(reinterpret_cast<int32_t*>(arena_.data() + layout_.order),
-                                 vocabulary);
   std::vector<int32_t> answer;
   std::span<const int32_t> next = question.prompt;
   int64_t past = 0;
   while (static_cast<int64_t>(answer.size()) < question.options.max_new_tokens) {
     RETURN_IF_ERROR(Run(next, past));
+    Softcap(softcap_, logits_);
     past += static_cast<int64_t>(next.size());
     const auto drawn = static_cast<int64_t>(answer.size());
-    const int32_t token = PickToken(logits, order, question.options, question.uniform(drawn));
+    const int32_t token = PickToken(logits_, order_, question.options, question.uniform(drawn));
     if (token < 0) return absl::OutOfRangeError("a logit of a sample is not a number");
     answer.push_back(token);
     if (question.stops(token)) break;

@@ -1,6 +1,6 @@
 // Answers prompts: the prompt runs once through the program, then token after token, each seeing
-// the keys and values of all before it. Greedy or drawn (sampling.h). Takes no memory but the
-// arena's.
+// the keys and values of all before it. Greedy or drawn (sampling.h), on the host. Takes no memory
+// but the arena's, and where the host does not read that, room for the logits and their order.
 #ifndef WORKER_TRAIN_GENERATOR_H_
 #define WORKER_TRAIN_GENERATOR_H_
 
@@ -34,15 +34,20 @@ class Generator {
   absl::StatusOr<std::vector<int32_t>> Answer(const Question& question);
 
  private:
-  // Runs tokens whose first is the `past`-th of the document; leaves the logits behind the last.
+  // Runs tokens whose first is the `past`-th of the document; leaves the logits behind the last in
+  // logits_.
   absl::Status Run(std::span<const int32_t> ids, int64_t past);
 
-  const program::Program& program_;
   const program::GenerationLayout& layout_;
+  const double softcap_;
   execute::Executor& executor_;
   execute::ArenaMemory& arena_;
   BatchBuffers& buffers_;
   std::vector<void*> keys_, values_;
+  std::span<float> logits_;      // (V) The host's: in the arena or in copied_.
+  std::span<int32_t> order_;     // (V) In the same place.
+  std::vector<float> copied_;    // (V)
+  std::vector<int32_t> sorted_;  // (V)
 };
 
 }  // namespace snug::train

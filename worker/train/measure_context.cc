@@ -4,13 +4,23 @@
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
 #include "worker/execute/gemm.h"
+#include "worker/execute/gpu/measure_context.h"
 
 namespace snug::train {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
+
+int64_t WholeMiB(int64_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }
+
+std::string FactsText(int64_t context_bytes, const std::string& products) {
+  return absl::StrCat("{\"context_bytes\": ", WholeMiB(context_bytes), ", \"products\": \"",
+                      products, "\"}");
+}
 
 // Small enough to leave no mark itself, large enough to start every thread.
 void WarmUp(at::ScalarType dtype) {
@@ -18,13 +28,12 @@ void WarmUp(at::ScalarType dtype) {
   at::mm(a, a);
 }
 
-// The highest resident size of this process so far, rounded up to MiB.
+// The highest resident size of this process so far.
 int64_t ContextBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   // Linux counts KiB. The products measured are too small for the largest buffers.
-  const int64_t bytes = usage.ru_maxrss * 1024 + at::get_num_threads() * execute::kGemmBufferBytes;
-  return (bytes + kMiB - 1) / kMiB * kMiB;
+  return usage.ru_maxrss * 1024 + at::get_num_threads() * execute::kGemmBufferBytes;
 }
 
 }  // namespace
@@ -33,8 +42,16 @@ std::string NodeFactsText() {
   WarmUp(at::kFloat);
   WarmUp(at::kBFloat16);
   const execute::GemmChoice choice = execute::MeasureGemmChoice();  // Runs them all.
-  return absl::StrCat("{\"context_bytes\": ", ContextBytes(), ", \"products\": \"",
-                      execute::GemmChoiceText(choice), "\"}");
+  return FactsText(ContextBytes(), execute::GemmChoiceText(choice));
+}
+
+absl::StatusOr<std::string> DeviceFactsText(const std::string& device) {
+  if (absl::StartsWith(device, "cpu:")) return NodeFactsText();
+  if (execute::GpuContextBytes == nullptr)
+    return absl::FailedPreconditionError(
+        absl::StrCat("device \"", device, "\": this worker is built without GPUs"));
+  ASSIGN_OR_RETURN(const int64_t bytes, execute::GpuContextBytes(device));
+  return FactsText(bytes, "");
 }
 
 }  // namespace snug::train

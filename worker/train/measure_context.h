@@ -5,11 +5,18 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
+
 namespace snug::train {
 
-// Its bytes, the highest resident size after products of every kind on every path, and the measured
-// choice of products, as one line of JSON: what a node asks its worker for.
+// On the CPU: its bytes, the highest resident size after products of every kind on every path, and
+// the measured choice of products, as one line of JSON: what a node asks its worker for.
 std::string NodeFactsText();
+
+// The same line for a device. "gpu:N": its bytes of that GPU's memory
+// (execute/gpu/measure_context.h); cuBLAS chooses products by itself. Before anything else in the
+// process.
+absl::StatusOr<std::string> DeviceFactsText(const std::string& device);
 
 }  // namespace snug::train
 

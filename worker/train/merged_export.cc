@@ -5,18 +5,19 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/carried_files.h"
 #include "worker/checkpoint/config_json.h"
-#include "worker/checkpoint/json_text.h"
 #include "worker/checkpoint/model_shards.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
-#include "worker/execute/tensor_view.h"
+#include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
+#include "worker/program/json_text.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::train {
@@ -36,13 +37,59 @@ struct Delta {
   View down, up;  // A (r, in), B (out, r), fp32.
   double scale = 0.0;
   bool of_embedding = false;  // A (r, V), B (C, r): the transpose of B A is added.
+};
 
-  // `sum` has `sum.size(0)` rows of the matrix, from `first` on.
-  void AddTo(at::Tensor& sum, int64_t first) const {
-    const at::Tensor a = execute::Matrix(down), b = execute::Matrix(up);
-    const at::Tensor left = (of_embedding ? a.t() : b).narrow(0, first, sum.size(0));
-    at::addmm_out(sum, sum, left, of_embedding ? b.t() : a, 1.0, scale);
+at::Tensor TensorOf(const View& fp32) {
+  return at::from_blob(fp32.data, {fp32.rows, fp32.width}, at::kFloat);
+}
+
+// Some columns of a matrix of fp32 where the host reads them: where they lie, or copied.
+class HostColumns {
+ public:
+  HostColumns(execute::Device& device, const View& all, int64_t first, int64_t count)
+      : device_(device), all_(all), first_(first), count_(count) {}
+  HostColumns(execute::Device& device, const View& all) : HostColumns(device, all, 0, all.width) {}
+
+  absl::Status Copy() {
+    if (device_.host_reads_memory()) return absl::OkStatus();
+    copy_.resize(static_cast<size_t>(all_.rows * count_));
+    if (count_ == all_.width)
+      return execute::CopyMemory(device_, all_.data, all_.bytes(), copy_.data());
+    for (int64_t row = 0; row < all_.rows; ++row) {
+      const float* from = all_.as<float>() + row * all_.width + first_;
+      RETURN_IF_ERROR(
+          execute::CopyMemory(device_, from, count_ * kF32Bytes, copy_.data() + row * count_));
+    }
+    return absl::OkStatus();
   }
+  at::Tensor tensor() {
+    if (copy_.empty()) return TensorOf(all_).narrow(1, first_, count_);
+    return at::from_blob(copy_.data(), {all_.rows, count_}, at::kFloat);
+  }
+
+ private:
+  execute::Device& device_;
+  const View all_;
+  const int64_t first_, count_;
+  std::vector<float> copy_;
+};
+
+// Where rows are merged: the arena, or the host's own memory where it does not read that.
+class Room {
+ public:
+  explicit Room(const execute::ArenaMemory& arena) : data_(arena.data()), bytes_(arena.bytes()) {
+    if (arena.device().host_reads_memory()) return;
+    own_ = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(kMergeRoomBytes));
+    data_ = own_.get();
+    bytes_ = kMergeRoomBytes;
+  }
+  char* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<char[]> own_;
+  char* data_;
+  int64_t bytes_;
 };
 
 at::ScalarType ScalarTypeOf(const std::string& dtype) {
@@ -53,7 +100,7 @@ at::ScalarType ScalarTypeOf(const std::string& dtype) {
 class Merger {
  public:
   Merger(const MergeRequest& request, program::TensorIndex base)
-      : request_(request), base_(std::move(base)) {
+      : request_(request), room_(*request.arena), base_(std::move(base)) {
     for (size_t i = 0; i < parameters().size(); ++i) position_[parameters()[i].key] = i;
     FindDeltas();
   }
@@ -76,17 +123,17 @@ class Merger {
     const auto element = static_cast<int64_t>(at::elementSize(ScalarTypeOf(entry.dtype)));
     const int64_t rows = tensor.shape.size() > 1 ? tensor.shape[0] : 1;
     const int64_t width = tensor.bytes / element / std::max<int64_t>(rows, 1);
-    const int64_t at_once = request_.memory_bytes / (width * (kF32Bytes + kF32Bytes));
+    const int64_t at_once = room_.bytes() / (width * (kF32Bytes + kF32Bytes));
     if (at_once < 1) {
       return absl::ResourceExhaustedError(
           absl::StrCat("merging ", tensor.key, " needs ", width * 2 * kF32Bytes,
-                       " bytes to work in, there are ", request_.memory_bytes));
+                       " bytes to work in, there are ", room_.bytes()));
     }
     ASSIGN_OR_RETURN(const auto file,
                      checkpoint::OpenFile::Open(entry.file, checkpoint::Links::kFollow));
     for (int64_t first = 0; first < rows; first += at_once) {
       const int64_t count = std::min(at_once, rows - first), bytes = count * width * element;
-      char* raw = request_.memory + at_once * width * kF32Bytes;
+      char* raw = room_.data() + at_once * width * kF32Bytes;
       if (!IsSaved(tensor.key)) {
         RETURN_IF_ERROR(file.Read(entry.begin + first * width * element, bytes, raw));
       }
@@ -101,6 +148,7 @@ class Merger {
     int64_t first, count, width;
   };
 
+  execute::Device& device() const { return request_.arena->device(); }
   const std::vector<Parameter>& parameters() const { return request_.program->parameters; }
 
   // By the key of the matrix that each is added to.
@@ -135,25 +183,40 @@ class Merger {
 
   // `raw`: those rows of the base, which become the merged ones; of what is saved, whatever.
   absl::Status Merge(const std::string& key, const Rows& rows, char* raw) const {
+    const at::Tensor base =
+        at::from_blob(raw, {rows.count, rows.width}, ScalarTypeOf(base_.at(key).dtype));
+    if (IsSaved(key)) {
+      const View trained = Exact(key).Rows(rows.first, rows.count);
+      return execute::ReadRows(device(), trained, [&](const View& part, int64_t first) {
+        const c10::InferenceMode no_autograd;
+        base.narrow(0, first, part.rows).copy_(TensorOf(part));
+      });
+    }
     const auto delta = deltas_.find(key);
-    const bool saved = IsSaved(key);
-    if (delta == deltas_.end() && !saved) return absl::OkStatus();
+    return delta == deltas_.end() ? absl::OkStatus() : Add(delta->second, rows, base);
+  }
+
+  absl::Status Add(const Delta& delta, const Rows& rows, const at::Tensor& base) const {
+    const View& left = delta.of_embedding ? delta.down : delta.up;
+    HostColumns of_rows = delta.of_embedding
+                              ? HostColumns(device(), left, rows.first, rows.count)
+                              : HostColumns(device(), left.Rows(rows.first, rows.count));
+    HostColumns all(device(), delta.of_embedding ? delta.up : delta.down);
+    RETURN_IF_ERROR(of_rows.Copy());
+    RETURN_IF_ERROR(all.Copy());
     return execute::CatchTorch([&] {
       const c10::InferenceMode no_autograd;
-      at::Tensor base =
-          at::from_blob(raw, {rows.count, rows.width}, ScalarTypeOf(base_.at(key).dtype));
-      if (saved) {
-        base.copy_(execute::Matrix(Exact(key).Rows(rows.first, rows.count)));
-        return;
-      }
-      at::Tensor sum = at::from_blob(request_.memory, {rows.count, rows.width}, at::kFloat);
+      at::Tensor sum = at::from_blob(room_.data(), {rows.count, rows.width}, at::kFloat);
       sum.copy_(base);
-      delta->second.AddTo(sum, rows.first);
+      const at::Tensor a = of_rows.tensor(), b = all.tensor();
+      const bool turned = delta.of_embedding;
+      at::addmm_out(sum, sum, turned ? a.t() : a, turned ? b.t() : b, 1.0, delta.scale);
       base.copy_(sum);
     });
   }
 
   const MergeRequest& request_;
+  const Room room_;
   const program::TensorIndex base_;
   std::map<std::string, size_t> position_;  // Of parameters, by key.
   std::map<std::string, Delta> deltas_;
@@ -165,7 +228,7 @@ absl::Status WriteConfig(const std::string& folder, const MergeRequest& request)
   if (!config.adds_tokens()) return checkpoint::CopyFile(from, to, kMaxConfigBytes);
   ASSIGN_OR_RETURN(const auto grown, checkpoint::ConfigOfExport(request.model_dir,
                                                                 {.vocabulary = config.vocabulary}));
-  ASSIGN_OR_RETURN(const std::string text, checkpoint::JsonText(grown, checkpoint::kIndent));
+  ASSIGN_OR_RETURN(const std::string text, program::JsonText(grown, program::kIndent));
   return checkpoint::WriteNewFile(to, text + "\n").status();
 }
 

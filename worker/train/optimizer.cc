@@ -4,25 +4,22 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/grad_norm.h"
 #include "proto/snug/status_macros.h"
+#include "worker/execute/host_copy.h"
+#include "worker/program/predict.h"
 
 namespace snug::train {
 namespace {
 
-constexpr double kClipEpsilon = 1e-6;  // torch.nn.utils.clip_grad_norm_'s.
+static_assert(program::kNormBytes >= kernels::SumSquaresWorkspace() + sizeof(double));
 
-absl::Status ToStatus(const char* kernel, kernels::Error error) {
-  if (error.ok()) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat(kernel, ": ", kernels::ToString(error.code), " (", error.parameter, ")"));
-}
+constexpr double kClipEpsilon = 1e-6;  // torch.nn.utils.clip_grad_norm_'s.
 
 absl::StatusOr<execute::DeviceBuffer> Zeros(execute::Device& device, int64_t elements) {
   const int64_t bytes = elements * static_cast<int64_t>(sizeof(float));
   ASSIGN_OR_RETURN(execute::DeviceBuffer buffer, execute::DeviceBuffer::Allocate(device, bytes));
-  device.Zero(buffer.data(), bytes, /*stream=*/0);
+  RETURN_IF_ERROR(execute::FillMemory(device, buffer.data(), 0, bytes));
   return buffer;
 }
 
@@ -32,8 +29,10 @@ absl::StatusOr<Optimizer> Optimizer::Create(const program::Program& program,
                                             const weights::Parameters& parameters,
                                             const TrainingOptions& options,
                                             execute::Device& device) {
-  Optimizer optimizer;
-  optimizer.options_ = options;
+  Optimizer optimizer(options, device);
+  if (!device.host_reads_memory()) {
+    ASSIGN_OR_RETURN(optimizer.norm_, execute::DeviceBuffer::Allocate(device, program::kNormBytes));
+  }
   for (size_t i = 0; i < program.parameters.size(); ++i) {
     if (!program.parameters[i].trainable) continue;
     const execute::ParameterView& view = parameters.views()[i];
@@ -59,11 +58,17 @@ absl::StatusOr<double> Optimizer::GradientNorm() const {
     gradients.push_back({.x = tensor.g, .n = tensor.n});
   }
   double sum_squares = 0.0;
-  RETURN_IF_ERROR(
-      ToStatus("SumSquares", kernels::SumSquares({.tensors = gradients.data(),
-                                                  .count = static_cast<int64_t>(gradients.size()),
-                                                  .sum_squares = &sum_squares},
-                                                 nullptr)));
+  char* workspace = norm_.data();
+  const bool on_host = workspace == nullptr;
+  double* sum = on_host ? &sum_squares
+                        : reinterpret_cast<double*>(workspace + kernels::SumSquaresWorkspace());
+  RETURN_IF_ERROR(execute::KernelStatus(
+      "SumSquares", kernels::SumSquares({.tensors = gradients.data(),
+                                         .count = static_cast<int64_t>(gradients.size()),
+                                         .sum_squares = sum,
+                                         .workspace = workspace},
+                                        device_->stream(0))));
+  if (!on_host) RETURN_IF_ERROR(execute::CopyMemory(*device_, sum, sizeof(double), &sum_squares));
   return std::sqrt(sum_squares);
 }
 
@@ -71,16 +76,17 @@ absl::Status Optimizer::Step(int64_t step, double learning_rate, double gradient
   const double clip = options_.max_grad_norm > 0.0
                           ? std::min(1.0, options_.max_grad_norm / (gradient_norm + kClipEpsilon))
                           : 1.0;
-  return ToStatus("AdamW", kernels::AdamW({.tensors = tensors_.data(),
-                                           .count = static_cast<int64_t>(tensors_.size()),
-                                           .step = step,
-                                           .lr = learning_rate,
-                                           .beta1 = options_.beta1,
-                                           .beta2 = options_.beta2,
-                                           .eps = options_.epsilon,
-                                           .weight_decay = options_.weight_decay,
-                                           .grad_scale = static_cast<float>(clip)},
-                                          nullptr));
+  return execute::KernelStatus("AdamW",
+                               kernels::AdamW({.tensors = tensors_.data(),
+                                               .count = static_cast<int64_t>(tensors_.size()),
+                                               .step = step,
+                                               .lr = learning_rate,
+                                               .beta1 = options_.beta1,
+                                               .beta2 = options_.beta2,
+                                               .eps = options_.epsilon,
+                                               .weight_decay = options_.weight_decay,
+                                               .grad_scale = static_cast<float>(clip)},
+                                              device_->stream(0)));
 }
 
 }  // namespace snug::train

@@ -1,5 +1,6 @@
 // AdamW over a program's trained parameters, and the norm of their gradients. Two fp32 moments per
 // trained element. A parameter of bf16 is its master's copy, rounded in the pass that changes it.
+// Issued on the device's stream 0; the host waits in GradientNorm alone.
 #ifndef WORKER_TRAIN_OPTIMIZER_H_
 #define WORKER_TRAIN_OPTIMIZER_H_
 
@@ -39,7 +40,13 @@ class Optimizer {
   const std::vector<Moments>& moments() const { return moments_; }
 
  private:
+  Optimizer(const TrainingOptions& options, execute::Device& device)
+      : options_(options), device_(&device) {}
+
   TrainingOptions options_;
+  execute::Device* device_;
+  // Where the host does not read the device's memory: what SumSquares works in, and its sum behind.
+  execute::DeviceBuffer norm_;
   std::vector<Moments> moments_;
   std::vector<kernels::AdamWTensor> tensors_;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -55,7 +54,6 @@ class Run {
   absl::Status Go() {
     RETURN_IF_ERROR(checkpoint::MakeFolders(attempt_.attempt_dir));
     ASSIGN_OR_RETURN(trainer_, Trainer::Create(attempt_, device_));
-    RETURN_IF_ERROR(CheckExport());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(OpenMetrics());
     progress_.max_steps = trainer_->max_steps();
@@ -84,7 +82,7 @@ class Run {
     ASSIGN_OR_RETURN(checkpoint::RunState state,
                      checkpoint::Restore(folder, WeightsOf(*trainer_, Digits::kExact),
                                          OptimizerStateOf(*trainer_)));
-    trainer_->parameters().RoundMasters();
+    RETURN_IF_ERROR(trainer_->parameters().RoundMasters());
     return state;
   }
 
@@ -378,17 +376,14 @@ class Run {
     return checkpoint::RemoveFolder(Output() + ".tmp/merged");
   }
 
-  // In the arena, which nobody uses now. The merged model is then evaluated in place of the
-  // trainer, which takes less than that did.
+  // The merged model is then evaluated in place of the trainer, which takes less than that did.
   absl::Status Merge() {
     const std::string folder = Output() + ".tmp/merged";
-    const execute::ArenaMemory& arena = trainer_->arena();
     RETURN_IF_ERROR(ExportMerged(folder, {.model_dir = attempt_.model_dir,
                                           .data_dir = attempt_.train_data,
                                           .program = &trainer_->program(),
                                           .parameters = &trainer_->parameters(),
-                                          .memory = arena.data(),
-                                          .memory_bytes = arena.bytes()}));
+                                          .arena = &trainer_->arena()}));
     const int64_t step = trainer_->global_step(), tokens = trainer_->num_tokens();
     const DataCursor cursor = trainer_->cursor();
     peak_before_merge_ = trainer_->memory().peak_bytes;
@@ -413,17 +408,11 @@ class Run {
             .display_name = ""};
   }
 
-  absl::Status CheckExport() const {
-    if (!attempt_.mode.lora) return absl::OkStatus();
-    return checkpoint::CheckExport(OptionsOfExport(), WeightsOf(*trainer_, Digits::kComputed),
-                                   trainer_->program());
-  }
-
   absl::Status Export() {
     const checkpoint::ExportOptions options = OptionsOfExport();
     const std::vector<TensorBytes> weights = WeightsOf(*trainer_, Digits::kComputed);
     if (!attempt_.mode.lora) return checkpoint::ExportModel(Output(), options, weights);
-    ASSIGN_OR_RETURN(const checkpoint::AdapterContents contents, checkpoint::ContentsOf(weights));
+    ASSIGN_OR_RETURN(const program::AdapterContents contents, checkpoint::ContentsOf(weights));
     readers_ = checkpoint::ReadersOf(attempt_.mode.adapter, contents,
                                      trainer_->program().config.model_type);
     return checkpoint::ExportAdapter(Output(), options, weights);
@@ -431,10 +420,6 @@ class Run {
 
   // The trained parameters, forgotten and read again from the files that the user will get.
   absl::Status ReadBack() {
-    constexpr int kNan = 0xFF;  // Of every byte: NaN in fp32 and in bf16.
-    for (const TensorBytes& tensor : WeightsOf(*trainer_, Digits::kComputed)) {
-      std::memset(tensor.data, kNan, static_cast<size_t>(tensor.bytes));
-    }
     const std::string folder = Output() + ".tmp";
     ASSIGN_OR_RETURN(const program::TensorIndex index,
                      attempt_.mode.lora

@@ -17,7 +17,8 @@ std::vector<TensorBytes> WeightsOf(Trainer& trainer, Digits digits) {
                        .dtype = view.dtype == program::DType::kF32 ? "F32" : "BF16",
                        .shape = parameter.shape,
                        .data = view.data,
-                       .bytes = view.bytes()});
+                       .bytes = view.bytes(),
+                       .memory = trainer.tensor_memory()});
   }
   return tensors;
 }
@@ -28,10 +29,12 @@ std::vector<TensorBytes> OptimizerStateOf(Trainer& trainer) {
     const auto index = static_cast<size_t>(moments.parameter);
     const program::Parameter& parameter = trainer.program().parameters[index];
     const int64_t bytes = parameter.elements() * program::SizeOf(program::DType::kF32);
-    tensors.push_back(
-        {parameter.key + ".exp_avg", "F32", parameter.shape, moments.first.data(), bytes});
-    tensors.push_back(
-        {parameter.key + ".exp_avg_sq", "F32", parameter.shape, moments.second.data(), bytes});
+    const auto add = [&](const char* suffix, void* data) {
+      tensors.push_back(
+          {parameter.key + suffix, "F32", parameter.shape, data, bytes, trainer.tensor_memory()});
+    };
+    add(".exp_avg", moments.first.data());
+    add(".exp_avg_sq", moments.second.data());
   }
   return tensors;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +11,6 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/added_tokens.h"
 #include "worker/program/lower.h"
-#include "worker/program/predict.h"
 #include "worker/train/generator.h"
 #include "worker/train/sampling.h"
 #include "worker/train/schedule.h"
@@ -19,32 +20,35 @@ namespace {
 
 constexpr size_t kMaxNamedRows = 64;  // In a message; a packed batch can hold thousands.
 
-std::string NameRows(const Dataset& dataset, const std::vector<MicroBatch>& batches) {
-  std::vector<int64_t> rows;
-  for (const MicroBatch& batch : batches) rows.insert(rows.end(), batch.begin(), batch.end());
-  std::sort(rows.begin(), rows.end());
-  const size_t named = std::min(rows.size(), kMaxNamedRows);
-  const auto name = [&](std::string* out, int64_t row) { *out += dataset.NameOf(row); };
-  std::string text =
-      absl::StrJoin(rows.begin(), rows.begin() + static_cast<int64_t>(named), ", ", name);
-  if (named < rows.size()) absl::StrAppend(&text, " and ", rows.size() - named, " more");
+// The first of them, by their numbers.
+std::string NameRows(const MicroBatches& batches) {
+  std::set<int64_t> named;
+  size_t rows = 0;
+  for (int64_t b = batches.range.begin; b < batches.range.end; ++b) {
+    for (int64_t row : batches.plan.Batch(b)) {
+      ++rows;
+      named.insert(row);
+      if (named.size() > kMaxNamedRows) named.erase(std::prev(named.end()));
+    }
+  }
+  std::string text = absl::StrJoin(
+      named, ", ", [&](std::string* out, int64_t row) { *out += batches.dataset.NameOf(row); });
+  if (named.size() < rows) absl::StrAppend(&text, " and ", rows - named.size(), " more");
   return text;
 }
 
-// A loss or a norm of a step, with the rows that gave it.
-absl::Status CheckFinite(double value, const std::string& what, const Dataset& dataset,
-                         const std::vector<MicroBatch>& batches, const char* set = "dataset") {
+// A loss or a norm, with the rows that gave it.
+absl::Status CheckFinite(double value, const std::string& what, const MicroBatches& batches) {
   if (std::isfinite(value)) return absl::OkStatus();
-  const std::string kind =
-      dataset.has_source_lines() ? "samples " : absl::StrCat("rows of the ", set, ", from 0: ");
-  return absl::OutOfRangeError(
-      absl::StrCat(what, " is ", value, "; ", kind, NameRows(dataset, batches)));
+  const std::string kind = batches.dataset.has_source_lines()
+                               ? "samples "
+                               : absl::StrCat("rows of the ", batches.set, ", from 0: ");
+  return absl::OutOfRangeError(absl::StrCat(what, " is ", value, "; ", kind, NameRows(batches)));
 }
 
 // Who tokenised the rows and who makes the matrices grow must mean the same by the tokens' ids.
 absl::Status CheckAddedTokens(const program::ModelConfig& config, const Dataset& dataset) {
-  if (!config.adds_tokens() || dataset.first_added() == config.first_added)
-    return absl::OkStatus();
+  if (!config.adds_tokens() || dataset.first_added() == config.first_added) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("added_tokens: their ids begin at ", dataset.first_added(),
                    " in the prepared dataset, and at ", config.first_added, " in the model"));
@@ -75,16 +79,19 @@ absl::Status Trainer::LoadData() {
   const TrainingOptions& options = attempt_.training;
   ASSIGN_OR_RETURN(dataset_, Dataset::Open(attempt_.train_data, vocabulary, attempt_.train_file));
   RETURN_IF_ERROR(CheckAddedTokens(program_.config, *dataset_));
-  max_steps_ = TotalSteps(dataset_->row_tokens(), options);
-  walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), options);
+  const program::LengthCounts& lengths = dataset_->rows().lengths();
+  const program::Batching batching = BatchingOf(options);
+  max_steps_ = TotalSteps(lengths, options);
+  walk_ = std::make_unique<BatchWalk>(dataset_->rows(), options);
+  data_bytes_ = program::DataBytes(lengths, {}, batching);
   evaluation_key_ = attempt_.key;
   if (!attempt_.prompts_file.empty()) {
     ASSIGN_OR_RETURN(prompts_, Prompts::Read(attempt_.prompts_file, vocabulary));
   }
   if (attempt_.eval_data.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(evaluation_, Dataset::Open(attempt_.eval_data, vocabulary, attempt_.eval_file));
-  evaluation_key_ = program::WorstBatch(evaluation_->row_tokens(), options.batch_rows,
-                                        options.packing, options.max_seq_length);
+  evaluation_key_ = program::WorstBatch(evaluation_->rows().lengths(), batching);
+  data_bytes_ = program::DataBytes(lengths, evaluation_->rows().lengths(), batching);
   return absl::OkStatus();
 }
 
@@ -92,15 +99,13 @@ absl::Status Trainer::LoadData() {
 absl::Status Trainer::LoadWeights() {
   execute::TrackingAllocator& allocator = device_.allocator();
   const bool capped = attempt_.cap_bytes > 0;
-  if (capped) allocator.SetCap(attempt_.cap_bytes - attempt_.context_bytes);
+  if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
   ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_,
                                                           {.model_dir = attempt_.model_dir,
                                                            .init_adapter = attempt_.init_adapter,
                                                            .seed = attempt_.training.seed},
                                                           device_));
-  if (capped) {
-    allocator.SetCap(attempt_.cap_bytes - attempt_.context_bytes - parameters_->mapped_bytes());
-  }
+  if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
   ASSIGN_OR_RETURN(optimizer_,
                    Optimizer::Create(program_, *parameters_, attempt_.training, device_));
   return absl::OkStatus();
@@ -108,7 +113,7 @@ absl::Status Trainer::LoadWeights() {
 
 absl::Status Trainer::Lower() {
   program::LowerOptions options{
-      .key = attempt_.key, .machine = {.threads = attempt_.threads}, .training = true};
+      .key = attempt_.key, .machine = device_.machine(), .training = true};
   ASSIGN_OR_RETURN(step_tape_, program::Lower(program_, attempt_.plan, options));
   options.training = false;
   options.key = evaluation_key_;
@@ -156,28 +161,32 @@ absl::StatusOr<std::vector<Sample>> Trainer::AnswerPrompts() {
 }
 
 absl::StatusOr<TokenMetrics> Trainer::RunMicroBatches(const program::Tape& tape,
-                                                      const Dataset& dataset,
-                                                      const std::vector<MicroBatch>& batches) {
+                                                      const MicroBatches& batches) {
+  const auto [begin, end] = batches.range;
   double weight = 0.0;
-  for (const MicroBatch& rows : batches) weight += LossWeight(dataset, rows);
+  for (int64_t b = begin; b < end; ++b) {
+    weight += LossWeight(batches.dataset, batches.plan.Batch(b));
+  }
   execute::StepScalars scalars{
       .loss_scale = weight > 0.0 ? 1.0 / weight : 0.0,
       .seed = attempt_.training.seed,
       .step = global_step_,
       .dropout = tape.training,
       .neftune_alpha = tape.training ? attempt_.training.neftune_alpha : 0.0};
-  const bool trained_on = &dataset == &*dataset_;
+  const bool trained_on = &batches.dataset == &*dataset_;
   const std::string what = tape.training
                                ? absl::StrCat("step ", global_step_ + 1, ": the loss")
                                : absl::StrCat("step ", global_step_, ": the loss of the ",
                                               trained_on ? "last training batch" : "evaluation");
-  const char* set = trained_on ? "dataset" : "evaluation set";
   TokenMetrics metrics;
   execute::TokenSums tokens;
-  for (const MicroBatch& rows : batches) {
-    ASSIGN_OR_RETURN(const execute::Batch batch, buffers_->Fill(dataset, rows));
+  for (int64_t b = begin; b < end; ++b) {
+    ASSIGN_OR_RETURN(const execute::Batch batch,
+                     buffers_->Fill(batches.dataset, batches.plan.Batch(b)));
     ASSIGN_OR_RETURN(const double share, executor_->Run(tape, *arena_, batch, scalars));
-    RETURN_IF_ERROR(CheckFinite(share, what, dataset, {rows}, set));
+    MicroBatches one = batches;
+    one.range = {b, b + 1};
+    RETURN_IF_ERROR(CheckFinite(share, what, one));
     metrics.loss += share;
     tokens += executor_->token_sums();
     ++scalars.micro_batch;
@@ -188,52 +197,64 @@ absl::StatusOr<TokenMetrics> Trainer::RunMicroBatches(const program::Tape& tape,
   return metrics;
 }
 
+MicroBatches Trainer::OfTraining(BatchRange range) const {
+  return {.dataset = *dataset_, .plan = walk_->plan(), .range = range, .set = "dataset"};
+}
+
 absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
   StepResult result;
   result.micro_batches = walk_->NextStep();
   result.learning_rate = LearningRate(attempt_.training, global_step_, max_steps_);
-  for (const MicroBatch& rows : result.micro_batches) {
-    for (int64_t row : rows) result.tokens += dataset_->row_tokens()[static_cast<size_t>(row)];
-    result.samples += static_cast<int64_t>(rows.size());
+  const MicroBatches batches = OfTraining(result.micro_batches);
+  for (int64_t b = batches.range.begin; b < batches.range.end; ++b) {
+    const program::TapeKey key = KeyOf(batches.plan.Batch(b), dataset_->rows());
+    result.tokens += key.tokens;
+    result.samples += key.documents;
   }
-  parameters_->ZeroGradients(device_);
-  ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result),
-                   RunMicroBatches(step_tape_, *dataset_, result.micro_batches));
+  RETURN_IF_ERROR(parameters_->ZeroGradients());
+  ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result), RunMicroBatches(step_tape_, batches));
   ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());
-  RETURN_IF_ERROR(CheckFinite(
-      result.gradient_norm, absl::StrCat("step ", global_step_ + 1, ": the norm of the gradients"),
-      *dataset_, result.micro_batches));
+  RETURN_IF_ERROR(
+      CheckFinite(result.gradient_norm,
+                  absl::StrCat("step ", global_step_ + 1, ": the norm of the gradients"), batches));
   return result;
 }
 
 absl::Status Trainer::ApplyGradients(const StepResult& step) {
   RETURN_IF_ERROR(optimizer_->Step(global_step_ + 1, step.learning_rate, step.gradient_norm));
+  RETURN_IF_ERROR(device_.Synchronize());  // So that it fails, and takes its time, in its own step.
   ++global_step_;
   num_tokens_ += step.tokens;
-  last_batches_ = step.micro_batches;
   return absl::OkStatus();
 }
 
 absl::StatusOr<TokenMetrics> Trainer::Evaluate() {
-  if (evaluation_.has_value()) {
-    return RunMicroBatches(evaluation_tape_, *evaluation_,
-                           PlanEvaluation(evaluation_->row_tokens(), attempt_.training));
+  if (!evaluation_.has_value()) {
+    return RunMicroBatches(evaluation_tape_, OfTraining(walk_->StepBefore()));
   }
-  return RunMicroBatches(evaluation_tape_, *dataset_, last_batches_);
+  const EpochPlan plan = EpochPlan::OfEvaluation(evaluation_->rows(), attempt_.training);
+  return RunMicroBatches(evaluation_tape_, {.dataset = *evaluation_,
+                                            .plan = plan,
+                                            .range = {0, plan.micro_batches()},
+                                            .set = "evaluation set"});
 }
 
 void Trainer::ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens) {
   global_step_ = steps;
   num_tokens_ = tokens;
-  walk_ = std::make_unique<BatchWalk>(dataset_->row_tokens(), attempt_.training, cursor);
-  if (steps < max_steps_) return;
-  // Nothing is left to train, so no step will say which batch was the last.
-  last_batches_ = StepBefore(dataset_->row_tokens(), attempt_.training, cursor);
+  walk_.reset();  // Its plan is not to be beside the new one's.
+  walk_ = std::make_unique<BatchWalk>(dataset_->rows(), attempt_.training, cursor);
+}
+
+int64_t Trainer::FixedBytes() const {
+  const int64_t mapped = parameters_.has_value() ? parameters_->mapped_bytes() : 0;
+  const int64_t data = device_.host_reads_memory() ? data_bytes_ : 0;
+  return attempt_.context_bytes + data + mapped;
 }
 
 Memory Trainer::memory() const {
   const execute::TrackingAllocator::Usage usage = device_.allocator().usage();
-  const int64_t fixed = attempt_.context_bytes + parameters_->mapped_bytes();
+  const int64_t fixed = FixedBytes();
   return {.current_bytes = fixed + usage.current_bytes,
           .peak_bytes = fixed + usage.peak_bytes,
           .arena_bytes = arena_->bytes()};

@@ -1,6 +1,11 @@
 // Trains: batches through the tape, gradients into the optimizer. Owns all memory of an attempt, in
 // the components of program::Components and nothing beside them. Knows no files but the model and
 // the data, no daemon, no clock.
+//
+// On a device whose memory the host does not read these components are the device's bytes. What the
+// host holds then beside the process and the mapped data: the batch's arrays (BatchBuffers), a
+// vocabulary of logits and their order while prompts are answered, 4 MiB pieces of tensors that are
+// loaded, saved or restored, and while a model is merged what merged_export.h says.
 #ifndef WORKER_TRAIN_TRAINER_H_
 #define WORKER_TRAIN_TRAINER_H_
 
@@ -21,6 +26,7 @@
 #include "worker/train/batch_buffers.h"
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
+#include "worker/train/device_tensors.h"
 #include "worker/train/optimizer.h"
 #include "worker/train/prompts.h"
 #include "worker/train/samples_log.h"
@@ -29,7 +35,8 @@
 namespace snug::train {
 
 struct Memory {
-  int64_t current_bytes = 0;  // Context, mapped weights, and what the allocator has given out.
+  // Context, mapped weights, what the order of the data may take, and what the allocator has given.
+  int64_t current_bytes = 0;
   int64_t peak_bytes = 0;
   int64_t arena_bytes = 0;
 };
@@ -46,8 +53,16 @@ struct StepResult : TokenMetrics {
   double gradient_norm = 0.0;  // Before clipping.
   double learning_rate = 0.0;
   int64_t tokens = 0;
-  int64_t samples = 0;  // Rows of the dataset.
-  std::vector<MicroBatch> micro_batches;
+  int64_t samples = 0;       // Rows of the dataset.
+  BatchRange micro_batches;  // Of Trainer::epoch_plan().
+};
+
+// Rows to go through, micro-batch by micro-batch. Owns nothing.
+struct MicroBatches {
+  const Dataset& dataset;
+  const EpochPlan& plan;
+  BatchRange range;
+  const char* set;  // What the dataset is called in messages.
 };
 
 class Trainer {
@@ -80,29 +95,35 @@ class Trainer {
   double epochs_done() const { return walk_->epochs_done(); }
   bool has_evaluation_set() const { return evaluation_.has_value(); }
   Memory memory() const;
+  // Where its tensors lie, for checkpoints: null where the host reads them by itself.
+  const checkpoint::TensorMemory* tensor_memory() const { return tensors_.memory(); }
 
   const program::Program& program() const { return program_; }
   weights::Parameters& parameters() { return *parameters_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Dataset& dataset() const { return *dataset_; }
-  // For profiles: the tape of a step, and what its last run took.
+  // For profiles: the rows and the tape of the last step, and what its last run took.
+  const EpochPlan& epoch_plan() const { return walk_->plan(); }
   const program::Tape& step_tape() const { return step_tape_; }
   const execute::Executor& executor() const { return *executor_; }
   const execute::ArenaMemory& arena() const { return *arena_; }  // Idle between two calls.
 
  private:
   Trainer(const AttemptOptions& attempt, execute::Device& device)
-      : attempt_(attempt), device_(device) {}
+      : attempt_(attempt), device_(device), tensors_(device) {}
 
   absl::Status LoadData();
+  int64_t FixedBytes() const;  // Of the cap, what the allocator does not give out.
   absl::Status LoadWeights();
   absl::Status Lower();
-  program::TapeKey GenerationKey() const;  // Of the prompts; empty without.
-  absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape, const Dataset& dataset,
-                                               const std::vector<MicroBatch>& batches);
+  MicroBatches OfTraining(BatchRange range) const;  // Of the walk's plan.
+  program::TapeKey GenerationKey() const;           // Of the prompts; empty without.
+  absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape,
+                                               const MicroBatches& batches);
 
   const AttemptOptions attempt_;
   execute::Device& device_;
+  const DeviceTensors tensors_;
   program::Program program_;
   std::optional<Dataset> dataset_, evaluation_;
   std::unique_ptr<BatchWalk> walk_;
@@ -115,10 +136,10 @@ class Trainer {
   program::GenerationLayout generation_;
   std::optional<execute::ArenaMemory> arena_;
   std::optional<execute::Executor> executor_;
+  int64_t data_bytes_ = 0;
   int64_t global_step_ = 0;
   int64_t max_steps_ = 0;
   int64_t num_tokens_ = 0;
-  std::vector<MicroBatch> last_batches_;  // Of the step last done.
 };
 
 }  // namespace snug::train

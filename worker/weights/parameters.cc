@@ -13,16 +13,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/philox.h"
-#include "kernels/types.h"
+#include "kernels/rows.h"
 #include "proto/snug/status_macros.h"
-#include "worker/execute/tensor_view.h"
-#include "worker/execute/torch_errors.h"
+#include "worker/execute/host_copy.h"
 #include "worker/program/adapter_config.h"
 #include "worker/weights/random_ops.h"
 
 namespace snug::weights {
 namespace {
 
+using execute::Device;
 using execute::View;
 using program::DType;
 using program::Parameter;
@@ -69,43 +69,50 @@ float Normal(float first, float second, int64_t which) {
 
 // Half of a new adapter as PEFT draws it. lora_A: Kaiming uniform with a = sqrt(5), which is
 // uniform in +-1/sqrt(in); lora_B: zero. Of an embedding A is zero, and B normal.
-void DrawAdapter(const View& to, std::string_view key, uint64_t seed, uint32_t index) {
-  auto* values = to.as<float>();
-  if (key.ends_with(".lora_B.weight") || key.ends_with(".lora_embedding_A")) {
-    std::memset(values, 0, static_cast<size_t>(to.bytes()));
-    return;
-  }
+absl::Status DrawAdapter(Device& device, const View& to, std::string_view key,
+                         const kernels::RandomSite& site) {
+  if (key.ends_with(".lora_B.weight") || key.ends_with(".lora_embedding_A"))
+    return execute::FillMemory(device, to.data, 0, to.bytes());
   const bool normal = key.ends_with(".lora_embedding_B");
   const float bound = 1.0f / std::sqrt(static_cast<float>(to.width));
-  const kernels::RandomSite site{.seed = seed, .step = index, .op = kAdapterInitOp};
-  for (int64_t i = 0; i < to.elements(); ++i) {
-    const kernels::Random4 words = kernels::RandomBlock(site, static_cast<uint64_t>(i) / kWords);
-    const auto uniform = [&words](int64_t word) { return kernels::ToUniform(words.word[word]); };
-    const int64_t word = i % kWords, pair = word / 2 * 2;
-    values[i] = normal ? Normal(uniform(pair), uniform(pair + 1), word - pair)
-                       : (2.0f * uniform(word) - 1.0f) * bound;
-  }
+  return execute::FillRows(device, to, [&](const View& rows, int64_t first) {
+    const int64_t begin = first * to.width;
+    for (int64_t i = begin; i < begin + rows.elements(); ++i) {
+      const kernels::Random4 words = kernels::RandomBlock(site, static_cast<uint64_t>(i) / kWords);
+      const auto uniform = [&words](int64_t word) { return kernels::ToUniform(words.word[word]); };
+      const int64_t word = i % kWords, pair = word / 2 * 2;
+      rows.as<float>()[i - begin] = normal ? Normal(uniform(pair), uniform(pair + 1), word - pair)
+                                           : (2.0f * uniform(word) - 1.0f) * bound;
+    }
+  });
 }
 
 // Rows from `first` on become the mean of those before, which is summed in double, so that a token
 // that was never seen is an average one. transformers (5.23, resize_token_embeddings) draws such
 // rows around that mean with 1e-9 of the covariance; here nothing is drawn.
-void FillAddedRows(const View& table, int64_t first) {
-  std::vector<double> mean(static_cast<size_t>(table.width));
-  for (int64_t i = 0; i < first * table.width; ++i) {
-    mean[static_cast<size_t>(i % table.width)] += table.as<float>()[i];
-  }
-  for (int64_t i = first * table.width; i < table.elements(); ++i) {
-    const double sum = mean[static_cast<size_t>(i % table.width)];
-    table.as<float>()[i] = static_cast<float>(sum / static_cast<double>(first));
-  }
+absl::Status FillAddedRows(Device& device, const View& table, int64_t first) {
+  const int64_t width = table.width;
+  std::vector<double> mean(static_cast<size_t>(width));
+  RETURN_IF_ERROR(
+      execute::ReadRows(device, table.Rows(0, first), [&](const View& rows, int64_t /*first*/) {
+        for (int64_t i = 0; i < rows.elements(); ++i)
+          mean[static_cast<size_t>(i % width)] += rows.as<float>()[i];
+      }));
+  for (double& sum : mean) sum /= static_cast<double>(first);
+  return execute::FillRows(
+      device, table.Rows(first, table.rows - first), [&](const View& rows, int64_t /*first*/) {
+        for (int64_t i = 0; i < rows.elements(); ++i)
+          rows.as<float>()[i] = static_cast<float>(mean[static_cast<size_t>(i % width)]);
+      });
 }
 
 // A file may place a tensor at any byte; ATen reads elements only where they belong, so others go
 // there first, piece by piece. Throws what LibTorch throws.
 void Convert(const char* bytes, at::ScalarType type, const View& to) {
+  const c10::InferenceMode no_autograd;
   const auto size = static_cast<int64_t>(at::elementSize(type));
-  const at::Tensor all = execute::Matrix(to).view({to.elements()});
+  const at::ScalarType computed = to.dtype == DType::kF32 ? at::kFloat : at::kBFloat16;
+  const at::Tensor all = at::from_blob(to.data, {to.elements()}, computed);
   if (IsAligned(bytes, size)) {
     all.copy_(at::from_blob(const_cast<char*>(bytes), {to.elements()}, type));
     return;
@@ -138,11 +145,11 @@ absl::StatusOr<program::TensorIndex> AdapterIndex(const program::Program& progra
 }  // namespace
 
 absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
-                                            const LoadOptions& options, execute::Device& device) {
+                                            const LoadOptions& options, Device& device) {
   ASSIGN_OR_RETURN(const program::TensorIndex model, program::ReadModelIndex(options.model_dir));
   RETURN_IF_ERROR(program::CheckBaseWeights(program, model));
   ASSIGN_OR_RETURN(const program::TensorIndex adapter, AdapterIndex(program, options.init_adapter));
-  Parameters result;
+  Parameters result(device);
   std::set<std::string> used_files;  // Those in which a parameter's value lies.
   RETURN_IF_ERROR(result.CheckTiedHead(program, model, ""));
   RETURN_IF_ERROR(result.CheckTiedHead(program, adapter, program::kAdapterPrefix));
@@ -151,23 +158,25 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     result.views_.emplace_back();
     result.masters_.emplace_back();
     const TensorEntry* entry = EntryOf(parameter, model, adapter);
-    ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry, device));
+    ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry));
     if (mapped) used_files.insert(entry->file);
     if (entry == nullptr) {
-      DrawAdapter(result.views_.back().value, parameter.key, options.seed, position);
+      RETURN_IF_ERROR(DrawAdapter(device, result.views_.back().value, parameter.key,
+                                  {.seed = options.seed, .step = position, .op = kAdapterInitOp}));
     }
-    if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter, device));
-    if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry, device));
+    if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter));
+    if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry));
     const bool of_base =
         entry != nullptr && model.contains(parameter.key) && &model.at(parameter.key) == entry;
     if (program.config.adds_tokens() && program::IsTable(parameter) && of_base) {
-      FillAddedRows(result.exact(position), program.config.first_added);
+      RETURN_IF_ERROR(FillAddedRows(device, result.exact(position), program.config.first_added));
     }
   }
-  result.RoundMasters();
-  result.ZeroGradients(device);
+  RETURN_IF_ERROR(result.RoundMasters());
+  RETURN_IF_ERROR(result.ZeroGradients());
   // What was only copied from need not stay in memory.
   std::erase_if(result.files_, [&](const auto& file) { return !used_files.contains(file.first); });
+  RETURN_IF_ERROR(device.Synchronize());
   return result;
 }
 
@@ -184,6 +193,8 @@ absl::Status Parameters::CheckTiedHead(const program::Program& program,
   const bool same =
       head->second.bytes == embedding.bytes &&
       std::memcmp(head_bytes, embedding_bytes, static_cast<size_t>(embedding.bytes)) == 0;
+  Release(head->second.file);
+  Release(embedding.file);
   if (same) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       head->second.file, ": ", program::kHeadKey, " differs from ", program::kEmbeddingKey,
@@ -191,14 +202,13 @@ absl::Status Parameters::CheckTiedHead(const program::Program& program,
       program::kHeadKey, " out"));
 }
 
-absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorEntry* entry,
-                                       execute::Device& device) {
+absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorEntry* entry) {
   View& value = views_.back().value;
   if (entry == nullptr && !parameter.adapter) {
     return absl::InternalError(absl::StrCat("no tensor for ", parameter.key));
   }
-  const bool as_it_is =
-      entry != nullptr && !parameter.trainable && SameType(entry->dtype, parameter.dtype);
+  const bool as_it_is = device_->host_reads_memory() && entry != nullptr && !parameter.trainable &&
+                        SameType(entry->dtype, parameter.dtype);
   if (as_it_is) {
     ASSIGN_OR_RETURN(const char* bytes, Mapped(*entry));
     if (IsAligned(bytes, SizeOf(parameter.dtype))) {
@@ -207,30 +217,28 @@ absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorE
       return true;
     }
   }
-  ASSIGN_OR_RETURN(value, OwnBuffer(parameter, parameter.dtype, device));
+  ASSIGN_OR_RETURN(value, OwnBuffer(parameter, parameter.dtype));
   // A value with a master is rounded from it.
   const bool read = entry != nullptr && !program::HasMaster(parameter);
   if (read) RETURN_IF_ERROR(ReadInto(*entry, value));
   return false;
 }
 
-absl::Status Parameters::AddGradient(const Parameter& parameter, execute::Device& device) {
-  ASSIGN_OR_RETURN(views_.back().gradient, OwnBuffer(parameter, DType::kF32, device));
+absl::Status Parameters::AddGradient(const Parameter& parameter) {
+  ASSIGN_OR_RETURN(views_.back().gradient, OwnBuffer(parameter, DType::kF32));
   return absl::OkStatus();
 }
 
 // With the file's own digits, where it has more than bf16.
-absl::Status Parameters::AddMaster(const Parameter& parameter, const TensorEntry* entry,
-                                   execute::Device& device) {
-  ASSIGN_OR_RETURN(masters_.back(), OwnBuffer(parameter, DType::kF32, device));
+absl::Status Parameters::AddMaster(const Parameter& parameter, const TensorEntry* entry) {
+  ASSIGN_OR_RETURN(masters_.back(), OwnBuffer(parameter, DType::kF32));
   return ReadInto(*entry, masters_.back());
 }
 
-absl::StatusOr<View> Parameters::OwnBuffer(const Parameter& parameter, DType dtype,
-                                           execute::Device& device) {
+absl::StatusOr<View> Parameters::OwnBuffer(const Parameter& parameter, DType dtype) {
   ASSIGN_OR_RETURN(
       execute::DeviceBuffer buffer,
-      execute::DeviceBuffer::Allocate(device, parameter.elements() * program::SizeOf(dtype)));
+      execute::DeviceBuffer::Allocate(*device_, parameter.elements() * program::SizeOf(dtype)));
   buffers_.push_back(std::move(buffer));
   return Shaped(buffers_.back().data(), parameter, dtype);
 }
@@ -259,45 +267,65 @@ absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
   }
   ASSIGN_OR_RETURN(const char* bytes, Mapped(entry));
   if (SameType(entry.dtype, to.dtype)) {
-    std::memcpy(to.data, bytes, static_cast<size_t>(to.bytes()));
-    return absl::OkStatus();
+    RETURN_IF_ERROR(execute::CopyMemory(*device_, bytes, to.bytes(), to.data));
+  } else {
+    const int64_t row_bytes = to.width * static_cast<int64_t>(at::elementSize(*type));
+    RETURN_IF_ERROR(execute::FillRows(*device_, to, [&](const View& rows, int64_t first) {
+      Convert(bytes + first * row_bytes, *type, rows);
+    }));
   }
-  return execute::CatchTorch([&] {
-    const c10::InferenceMode no_autograd;
-    Convert(bytes, *type, to);
-  });
+  Release(entry.file);
+  return absl::OkStatus();
+}
+
+void Parameters::Release(const std::string& file) const {
+  if (!device_->host_reads_memory()) files_.at(file).Release();
 }
 
 const View& Parameters::exact(size_t index) const {
   return masters_[index] ? masters_[index] : views_[index].value;
 }
 
-void Parameters::RoundMasters() {
+absl::Status Parameters::RoundMasters() {
   for (size_t i = 0; i < masters_.size(); ++i) {
     if (!masters_[i]) continue;
-    const auto* from = masters_[i].as<float>();
-    auto* to = views_[i].value.as<kernels::bf16>();
-    for (int64_t k = 0; k < masters_[i].elements(); ++k) to[k] = kernels::ToBf16(from[k]);
+    const View &from = masters_[i], &to = views_[i].value;
+    RETURN_IF_ERROR(
+        execute::KernelStatus("CastRows", kernels::CastRows({.x = from.data,
+                                                             .y = to.data,
+                                                             .N = from.rows,
+                                                             .C = from.width,
+                                                             .x_stride = from.width,
+                                                             .y_stride = from.width,
+                                                             .x_dtype = kernels::DType::kF32,
+                                                             .y_dtype = kernels::DType::kBF16},
+                                                            device_->stream(0))));
   }
+  return absl::OkStatus();
 }
 
-void Parameters::ZeroGradients(execute::Device& device) const {
+absl::Status Parameters::ZeroGradients() const {
   for (const execute::ParameterView& view : views_) {
-    if (view.gradient) device.Zero(view.gradient.data, view.gradient.bytes(), /*stream=*/0);
+    if (!view.gradient) continue;
+    RETURN_IF_ERROR(execute::FillMemory(*device_, view.gradient.data, 0, view.gradient.bytes()));
   }
+  return absl::OkStatus();
 }
 
 absl::Status Parameters::ReadTrained(const program::Program& program,
                                      const program::TensorIndex& index) {
+  constexpr int kNan = 0xFF;  // Of every byte: NaN in fp32 and in bf16.
   for (size_t i = 0; i < views_.size(); ++i) {
     const Parameter& parameter = program.parameters[i];
     if (!parameter.trainable) continue;
+    const View& value = views_[i].value;
+    RETURN_IF_ERROR(execute::FillMemory(*device_, value.data, kNan, value.bytes()));
     const auto found =
         index.find(InAdapterFile(parameter) ? AdapterFileKey(parameter) : parameter.key);
     if (found == index.end() || found->second.shape != parameter.shape) {
       return absl::DataLossError(absl::StrCat(parameter.key, " is missing, or has another shape"));
     }
-    RETURN_IF_ERROR(ReadInto(found->second, views_[i].value));
+    RETURN_IF_ERROR(ReadInto(found->second, value));
   }
   return absl::OkStatus();
 }

@@ -1,9 +1,13 @@
-// A program's parameters in memory: frozen ones mapped from the file where its number type is the
-// one that is computed in and its elements lie where such elements belong, all others in buffers of
-// their own, converted; gradients of trained ones in fp32. A trained parameter that is computed
-// with in bf16 is the rounded copy of an fp32 master, which is what the optimizer changes. Either
-// way a parameter counts for program::Parameter::bytes(), so that what a header says changes no
-// prediction.
+// A program's parameters in a device's memory: gradients of trained ones in fp32. On the CPU frozen
+// ones are mapped from the file where its number type is the one that is computed in and its
+// elements lie where such elements belong; all others, and on a device whose memory the host does
+// not read all of them, are in buffers of their own, converted. A trained parameter that is
+// computed with in bf16 is the rounded copy of an fp32 master, which is what the optimizer changes.
+// Either way a parameter counts for program::Parameter::bytes(), so that what a header says changes
+// no prediction.
+//
+// What the host makes for such a device it makes in pieces (execute/host_copy.h): it never holds a
+// model, nor a tensor of one, beside the pages of the file that it copies from.
 #ifndef WORKER_WEIGHTS_PARAMETERS_H_
 #define WORKER_WEIGHTS_PARAMETERS_H_
 
@@ -40,31 +44,35 @@ class Parameters {
   // the value itself.
   const execute::View& exact(size_t index) const;
   // Makes the values of parameters with a master from it, after the masters have been filled.
-  void RoundMasters();
-  // Counted like the prediction does: each tensor rounded up to kAlignment.
+  absl::Status RoundMasters();
+  // Counted like the prediction does: each tensor rounded up to kAlignment. Of the host's memory.
   int64_t mapped_bytes() const { return mapped_bytes_; }
 
-  void ZeroGradients(execute::Device& device) const;
+  absl::Status ZeroGradients() const;
 
-  // Fills the trained parameters from `index`, where each must be: an adapter's file or a whole
-  // model's. For verifying an export.
+  // Forgets the trained parameters and fills them from `index`, where each must be: an adapter's
+  // file or a whole model's. For verifying an export.
   absl::Status ReadTrained(const program::Program& program, const program::TensorIndex& index);
 
  private:
+  explicit Parameters(execute::Device& device) : device_(&device) {}
+
   // Of the base's files or, by `prefix`, an adapter's.
   absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& index,
                              const std::string& prefix);
   // Whether the value lies in the entry's file itself.
-  absl::StatusOr<bool> Place(const program::Parameter& parameter, const program::TensorEntry* entry,
-                             execute::Device& device);
-  absl::Status AddGradient(const program::Parameter& parameter, execute::Device& device);
-  absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry,
-                         execute::Device& device);
-  absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter, program::DType dtype,
-                                          execute::Device& device);
+  absl::StatusOr<bool> Place(const program::Parameter& parameter,
+                             const program::TensorEntry* entry);
+  absl::Status AddGradient(const program::Parameter& parameter);
+  absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry);
+  absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter,
+                                          program::DType dtype);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
   absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& all);
+  // Of a mapped file what was read so far, where no value lies in it.
+  void Release(const std::string& file) const;
 
+  execute::Device* device_;
   std::vector<execute::ParameterView> views_;
   std::vector<execute::View> masters_;  // By parameter; absent where there is none.
   std::vector<execute::DeviceBuffer> buffers_;

@@ -20,7 +20,7 @@ struct Sigmoid {
 
 // From exp(-|z|), which cannot overflow.
 static SNUG_INLINE Sigmoid SigmoidOf(F32x16 z) {
-  const F32x16 t = Exp(reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(z) | ~0x7fffffff));
+  const F32x16 t = ExpFlushed(reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(z) | ~0x7fffffff));
   const F32x16 large = 1.0f / (1.0f + t);
   const F32x16 small = t * large;
   const I32x16 negative = SignMask(z);
@@ -58,7 +58,7 @@ struct GeluTanh {
 struct Gelu {
   static SNUG_INLINE ValueAndSlope Of(F32x16 x) {
     const F32x16 t = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(x) & 0x7fffffff);
-    const F32x16 e = Exp((-0.5f * x) * x);
+    const F32x16 e = ExpFlushed((-0.5f * x) * x);
     const F32x16 u = 1.0f / (1.0f + activation::kScale * t);
     F32x16 q = activation::kTail7 * u + activation::kTail6;
     q = q * u + activation::kTail5;

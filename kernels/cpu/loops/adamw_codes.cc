@@ -7,8 +7,6 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-using U8x16 = uint8_t __attribute__((vector_size(16)));
-
 struct Levels {
   float at[256];
 };
@@ -55,12 +53,19 @@ SNUG_INLINE void StoreBlock(const Block& block, int64_t n, uint8_t* codes, float
   }
   *scale = FloatOfBits(static_cast<uint32_t>(bits));
   const float inverse = InverseOfScale(static_cast<uint32_t>(bits));
-  for (int64_t i = 0; i < n; i += kLanes) {
+  const auto code_of = [&](int64_t i) SNUG_LAMBDA {
     const F32x16 x = inverse == 0.0f ? F32x16{} : Load(block.x + i, Whole{}) * inverse;
-    const U8x16 code = __builtin_convertvector(
-        CodeLanes<kSigned>(kSigned ? kSignedEdges : kUnsignedEdges, x), U8x16);
-    memcpy(codes + i, &code, n - i < kLanes ? n - i : kLanes);
+    return __builtin_convertvector(CodeLanes<kSigned>(kSigned ? kSignedEdges : kUnsignedEdges, x),
+                                   U8x16);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const U8x16 code = code_of(i);
+    memcpy(codes + i, &code, sizeof(code));
   }
+  if (i == n) return;
+  const U8x16 code = code_of(i);
+  memcpy(codes + i, &code, n - i);
 }
 
 }  // namespace

@@ -24,36 +24,51 @@ void ForwardTyped(const AffineForwardParams& p, Range rows) {
   }
 }
 
-SNUG_INLINE void AddInto(float* sums, F32x16 v, auto part) {
-  Store(sums, Load(sums, part) + v, part);
+// Rows i .. i + kRows - 1 of a block of columns, which memory delivers side by side; they are added
+// one after another all the same. Of a vector all is read before dxhat is written, maybe over dz.
+template <typename T, typename G, int kRows>
+SNUG_INLINE void BackwardRows(const AffineBackwardParams& p, int64_t i, Range columns,
+                              float (&sums)[2][kBlockColumns]) {
+  const G* gamma = static_cast<const G*>(p.gamma) + columns.begin;
+  const bool has_xhat = p.dgamma != nullptr, has_dxhat = p.dxhat != nullptr;
+  const T *dz[kRows], *xhat[kRows];
+  T* dxhat[kRows];
+  float r[kRows];
+  for (int k = 0; k < kRows; ++k) {
+    dz[k] = RowOf<T>(p.dz, i + k, p.dz_stride) + columns.begin;
+    xhat[k] = has_xhat ? RowOf<T>(p.xhat, i + k, p.xhat_stride) + columns.begin : nullptr;
+    dxhat[k] = has_dxhat ? RowOf<T>(p.dxhat, i + k, p.dxhat_stride) + columns.begin : nullptr;
+    r[k] = p.r == nullptr ? 1.0f : p.r[i + k];
+  }
+  ForVectors(columns.end - columns.begin, [&](int64_t c, auto part) SNUG_LAMBDA {
+    F32x16 g[kRows];
+    for (int k = 0; k < kRows; ++k) g[k] = Load(dz[k] + c, part);
+    if (has_xhat) {
+      F32x16 sum = Load(sums[0] + c, part);
+      for (int k = 0; k < kRows; ++k) sum += g[k] * (Load(xhat[k] + c, part) * r[k]);
+      Store(sums[0] + c, sum, part);
+    }
+    if (p.dbeta != nullptr) {
+      F32x16 sum = Load(sums[1] + c, part);
+      for (int k = 0; k < kRows; ++k) sum += g[k];
+      Store(sums[1] + c, sum, part);
+    }
+    if (!has_dxhat) return;
+    const F32x16 factor = p.offset + Load(gamma + c, part);
+    for (int k = 0; k < kRows; ++k) Store(dxhat[k] + c, g[k] * factor, part);
+  });
 }
 
 // A block of rows and columns: writes dxhat, adds dz * xhat into sums[0] and dz into sums[1].
 template <typename T, typename G>
 void BackwardBlock(const AffineBackwardParams& p, Range rows, Range columns,
                    float (&sums)[2][kBlockColumns]) {
-  const int64_t n = columns.end - columns.begin;
-  const G* gamma = static_cast<const G*>(p.gamma) + columns.begin;
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const T* dz = RowOf<T>(p.dz, i, p.dz_stride) + columns.begin;
-    if (p.dgamma != nullptr) {  // Before dxhat, which may be written over dz.
-      const T* xhat = RowOf<T>(p.xhat, i, p.xhat_stride) + columns.begin;
-      const float r = p.r == nullptr ? 1.0f : p.r[i];
-      ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-        AddInto(sums[0] + c, Load(dz + c, part) * (Load(xhat + c, part) * r), part);
-      });
-    }
-    if (p.dbeta != nullptr) {
-      ForVectors(n, [&](int64_t c, auto part)
-                        SNUG_LAMBDA { AddInto(sums[1] + c, Load(dz + c, part), part); });
-    }
-    if (p.dxhat != nullptr) {
-      T* dxhat = RowOf<T>(p.dxhat, i, p.dxhat_stride) + columns.begin;
-      ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-        Store(dxhat + c, Load(dz + c, part) * (p.offset + Load(gamma + c, part)), part);
-      });
-    }
+  constexpr int kTogether = 4;
+  int64_t i = rows.begin;
+  for (; i + kTogether <= rows.end; i += kTogether) {
+    BackwardRows<T, G, kTogether>(p, i, columns, sums);
   }
+  for (; i < rows.end; ++i) BackwardRows<T, G, 1>(p, i, columns, sums);
 }
 
 }  // namespace

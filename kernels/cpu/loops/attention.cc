@@ -33,7 +33,7 @@ struct Power {
 SNUG_INLINE Power Reduce(F32x16 x) {
   const F32x16 rounded = x * kLog2E + kRound;
   const F32x16 n = rounded - kRound;
-  const I32x16 exponent = (reinterpret_cast<I32x16>(rounded) << 23) + 0x3f800000;
+  const U32x16 exponent = (reinterpret_cast<U32x16>(rounded) << 23) + 0x3f800000u;
   return {reinterpret_cast<F32x16>(exponent), (x - n * kLn2High) - n * kLn2Low};
 }
 
@@ -101,7 +101,7 @@ SNUG_INLINE I32x16 Keep(const Kept& kept, int64_t row, int64_t c) {
   return keep;
 }
 
-template <bool kCap>
+template <bool kCap, bool kBias>
 void SoftmaxRow(const SoftmaxTile& p, int64_t row) {
   float* scores = p.scores + row * p.stride;
   const Visible visible(p.band, row, p.columns);
@@ -112,6 +112,7 @@ void SoftmaxRow(const SoftmaxTile& p, int64_t row) {
   F32x16 max_lanes = Splat(kMinusInfinity);
   for (int64_t c = 0; c < p.columns; c += kLanes) {
     F32x16 score = Score<kCap>(Load(scores + c, Whole{}), p.rule);
+    if constexpr (kBias) score += Load(p.bias + c - row, Whole{});
     if (!visible.whole(c)) {
       score = Select(Outside(c, visible.begin, visible.end), Splat(kMinusInfinity), score);
     }
@@ -164,11 +165,13 @@ struct GradientRow {
         visible(p.band, row, p.columns) {}
 };
 
-template <bool kCap>
+template <bool kCap, bool kBias>
 SNUG_INLINE Gradient GradientAt(const GradientTile& p, const GradientRow& row, int64_t c) {
   const F32x16 score = Score<kCap>(Load(row.scores + c, Whole{}), p.rule);
+  F32x16 biased = score;
+  if constexpr (kBias) biased += Load(p.bias + c - row.row, Whole{});
   Gradient g;
-  g.p = ExpOfScore(score - row.lse);
+  g.p = ExpOfScore(biased - row.lse);
   F32x16 dp = Load(row.dp + c, Whole{}), kept_p = g.p;
   if (p.kept.keep != nullptr) {
     const I32x16 keep = Keep(p.kept, row.row, c);
@@ -177,6 +180,7 @@ SNUG_INLINE Gradient GradientAt(const GradientTile& p, const GradientRow& row, i
   }
   g.ds = g.p * (dp - row.delta);
   g.p = kept_p;
+  F32x16 of_bias = g.ds;
   if constexpr (kCap) {
     const F32x16 tanh = score * (1.0f / p.rule.softcap);
     g.ds *= 1.0f - tanh * tanh;
@@ -185,16 +189,23 @@ SNUG_INLINE Gradient GradientAt(const GradientTile& p, const GradientRow& row, i
     const I32x16 outside = Outside(c, row.visible.begin, row.visible.end);
     g.p = Select(outside, F32x16{}, g.p);
     g.ds = Select(outside, F32x16{}, g.ds);
+    of_bias = Select(outside, F32x16{}, of_bias);
+  }
+  if constexpr (kBias) {
+    if (p.d_bias != nullptr) {
+      float* sums = p.d_bias + c - row.row;
+      Store(sums, Load(sums, Whole{}) + of_bias, Whole{});
+    }
   }
   return g;
 }
 
-template <bool kCap>
+template <bool kCap, bool kBias>
 void GradientRows(const GradientTile& p) {
   for (int64_t r = 0; r < p.rows; ++r) {
     const GradientRow row(p, r);
     for (int64_t c = 0; c < p.columns; c += kLanes) {
-      const Gradient g = GradientAt<kCap>(p, row, c);
+      const Gradient g = GradientAt<kCap, kBias>(p, row, c);
       Store(p.scores + r * p.stride + c, g.p, Whole{});
       Store(p.dp + r * p.stride + c, g.ds, Whole{});
     }
@@ -202,17 +213,17 @@ void GradientRows(const GradientTile& p) {
 }
 
 // Two rows at a time; the last may be alone.
-template <bool kCap>
+template <bool kCap, bool kBias>
 void GradientPairs(const GradientTile& p) {
   for (int64_t r = 0; r < p.rows; r += 2) {
     const bool both = r + 1 < p.rows;
     const GradientRow even(p, r), odd(p, both ? r + 1 : r);
     for (int64_t c = 0; c < p.columns; c += kLanes) {
-      const Gradient e = GradientAt<kCap>(p, even, c);
+      const Gradient e = GradientAt<kCap, kBias>(p, even, c);
       const U16x16 e_ds = Halves(e.ds);
       U16x16 o_p{}, o_ds{};
       if (both) {
-        const Gradient o = GradientAt<kCap>(p, odd, c);
+        const Gradient o = GradientAt<kCap, kBias>(p, odd, c);
         o_p = Halves(o.p);
         o_ds = Halves(o.ds);
         StoreHalves(p.ds_rows + (r + 1) * p.ds_stride, c, o_ds);
@@ -224,13 +235,26 @@ void GradientPairs(const GradientTile& p) {
   }
 }
 
-template <bool kCap>
+template <bool kCap, bool kBias>
 void GradientTyped(const GradientTile& p) {
   if (p.pairs) {
-    GradientPairs<kCap>(p);
+    GradientPairs<kCap, kBias>(p);
   } else {
-    GradientRows<kCap>(p);
+    GradientRows<kCap, kBias>(p);
   }
+}
+
+// body(Flag<softcap>{}, Flag<bias>{}): loops without them stay as they are.
+template <bool kFlag>
+struct Flag {
+  static constexpr bool value = kFlag;
+};
+template <typename Body>
+SNUG_INLINE void ByScore(bool cap, bool bias, const Body& body) {
+  if (cap && bias) return body(Flag<true>{}, Flag<true>{});
+  if (cap) return body(Flag<true>{}, Flag<false>{});
+  if (bias) return body(Flag<false>{}, Flag<true>{});
+  body(Flag<false>{}, Flag<false>{});
 }
 
 void KeepRow(const KeepTile& p, int64_t row, int32_t threshold) {
@@ -262,13 +286,10 @@ void RowDotsTyped(const RowDots& p) {
 }  // namespace
 
 void SoftmaxTileRows(const SoftmaxTile& p) {
-  for (int64_t row = 0; row < p.rows; ++row) {
-    if (p.rule.softcap > 0.0f) {
-      SoftmaxRow<true>(p, row);
-    } else {
-      SoftmaxRow<false>(p, row);
-    }
-  }
+  ByScore(p.rule.softcap > 0.0f, p.bias != nullptr, [&](auto cap, auto bias) {
+    for (int64_t row = 0; row < p.rows; ++row)
+      SoftmaxRow<decltype(cap)::value, decltype(bias)::value>(p, row);
+  });
 }
 
 void KeepTileRows(const KeepTile& p) {
@@ -276,11 +297,9 @@ void KeepTileRows(const KeepTile& p) {
 }
 
 void GradientTileRows(const GradientTile& p) {
-  if (p.rule.softcap > 0.0f) {
-    GradientTyped<true>(p);
-  } else {
-    GradientTyped<false>(p);
-  }
+  ByScore(p.rule.softcap > 0.0f, p.bias != nullptr, [&](auto cap, auto bias) {
+    GradientTyped<decltype(cap)::value, decltype(bias)::value>(p);
+  });
 }
 
 void RowDotsRows(const RowDots& p) {

@@ -50,16 +50,31 @@ static SNUG_INLINE void LoadBlock(const T* row, const BlockAt& at, Floats128& x)
 template <typename T>
 static SNUG_INLINE void StoreBlock(const Floats128& x, const BlockAt& at, T* row) {
   T* to = row + at.begin();
+  if (at.count() == kRangeBlock) {
+    ForBlockVectors([&](int64_t c)
+                        SNUG_LAMBDA { Store(to + c, Load(x.at + c, Whole{}), Whole{}); });
+    return;
+  }
   ForVectors(at.count(),
              [&](int64_t c, auto part) SNUG_LAMBDA { Store(to + c, Load(x.at + c, part), part); });
 }
 
 // ---- codes --------------------------------------------------------------------------------------
 
+// memcpy of `count` bytes, which mostly are all of a block's: kAll, which needs no call.
+template <int64_t kAll>
+static SNUG_INLINE void CopyBytes(uint8_t* to, const uint8_t* from, int64_t count) {
+  if (count == kAll) {
+    memcpy(to, from, kAll);
+  } else {
+    memcpy(to, from, count);
+  }
+}
+
 static SNUG_INLINE void StoreCodes(const Quantized& q, const BlockAt& at, const uint8_t* codes) {
   auto* row = static_cast<uint8_t*>(q.codes) + at.row * q.codes_stride;
   if (q.bits == CodeBits::k8) {
-    memcpy(row + at.begin(), codes, at.count());
+    CopyBytes<kRangeBlock>(row + at.begin(), codes, at.count());
     return;
   }
   uint8_t pairs[kRangeBlock / 2];
@@ -67,16 +82,19 @@ static SNUG_INLINE void StoreCodes(const Quantized& q, const BlockAt& at, const 
     pairs[k] = static_cast<uint8_t>(codes[2 * k] | codes[2 * k + 1] << 4);
   }
   if (at.count() % 2 == 1) pairs[at.count() / 2] &= 0xf;
-  memcpy(row + at.begin() / 2, pairs, (at.count() + 1) / 2);
+  CopyBytes<kRangeBlock / 2>(row + at.begin() / 2, pairs, (at.count() + 1) / 2);
 }
+// What is behind the row's end has code 0.
 static SNUG_INLINE void LoadCodes(const Quantized& q, const BlockAt& at, uint8_t* codes) {
   const auto* row = static_cast<const uint8_t*>(q.codes) + at.row * q.codes_stride;
   if (q.bits == CodeBits::k8) {
-    memcpy(codes, row + at.begin(), at.count());
+    if (at.count() < kRangeBlock) memset(codes, 0, kRangeBlock);
+    CopyBytes<kRangeBlock>(codes, row + at.begin(), at.count());
     return;
   }
-  uint8_t pairs[kRangeBlock / 2] = {};
-  memcpy(pairs, row + at.begin() / 2, (at.count() + 1) / 2);
+  uint8_t pairs[kRangeBlock / 2];
+  if (at.count() < kRangeBlock) memset(pairs, 0, sizeof(pairs));
+  CopyBytes<kRangeBlock / 2>(pairs, row + at.begin() / 2, (at.count() + 1) / 2);
   for (int64_t k = 0; k < kRangeBlock / 2; ++k) {
     codes[2 * k] = pairs[k] & 0xf;
     codes[2 * k + 1] = pairs[k] >> 4;

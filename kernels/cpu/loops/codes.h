@@ -11,61 +11,50 @@
 
 namespace snug::kernels::SNUG_ISA {
 
-using U8x16 = uint8_t __attribute__((vector_size(16)));
-
 // Code of each lane: how many thresholds it lies above.
 static SNUG_INLINE I32x16 TwoBitCodes(F32x16 x, const TwoBit& two_bit) {
-  return -(AboveMask(x, two_bit.threshold[0]) + AboveMask(x, two_bit.threshold[1]) +
-           AboveMask(x, two_bit.threshold[2]));
+  const I32x16 above = SignMask(two_bit.threshold[0] - x) + SignMask(two_bit.threshold[1] - x) +
+                       SignMask(two_bit.threshold[2] - x);
+  return -(above & ~NanMask(x));
 }
 
-// Eight bytes with a code each, next to one another; and apart again.
+// The codes of sixteen lanes, next to one another; and apart again. Two lanes are one number of 64
+// bits: the upper one's code joins the lower one's, then these pairs, a byte each, join.
 template <int kBits>
-static SNUG_INLINE uint64_t Gathered(uint64_t v) {
+static SNUG_INLINE uint32_t Gathered(I32x16 codes) {
+  using U64x8 = uint64_t __attribute__((vector_size(64)));
+  using U8x8 = uint8_t __attribute__((vector_size(8)));
+  const U64x8 lanes = reinterpret_cast<U64x8>(codes);
+  const U8x8 pairs = __builtin_convertvector(lanes | lanes >> (32 - kBits), U8x8);
+  uint64_t v;
+  memcpy(&v, &pairs, sizeof(v));
   if (kBits == 1) {
-    v = (v | v >> 7) & 0x0003000300030003u;
-    v = (v | v >> 14) & 0x0000000f0000000fu;
-    return (v | v >> 28) & 0xffu;
+    v = (v | v >> 6) & 0x000f000f000f000fu;
+    v = (v | v >> 12) & 0x000000ff000000ffu;
+    return static_cast<uint32_t>(v | v >> 24) & 0xffffu;
   }
-  v = (v | v >> 6) & 0x000f000f000f000fu;
-  v = (v | v >> 12) & 0x000000ff000000ffu;
-  return (v | v >> 24) & 0xffffu;
+  v = (v | v >> 4) & 0x00ff00ff00ff00ffu;
+  v = (v | v >> 8) & 0x0000ffff0000ffffu;
+  return static_cast<uint32_t>(v | v >> 16);
 }
 template <int kBits>
-static SNUG_INLINE uint64_t Spread(uint64_t v) {
-  if (kBits == 1) {
-    v = (v | v << 28) & 0x0000000f0000000fu;
-    v = (v | v << 14) & 0x0003000300030003u;
-    return (v | v << 7) & 0x0101010101010101u;
-  }
-  v = (v | v << 24) & 0x000000ff000000ffu;
-  v = (v | v << 12) & 0x000f000f000f000fu;
-  return (v | v << 6) & 0x0303030303030303u;
+static SNUG_INLINE I32x16 Spread(uint32_t word) {
+  constexpr U32x16 kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return reinterpret_cast<I32x16>(((U32x16{} + word) >> (kLane * kBits)) & ((1u << kBits) - 1));
 }
-
-static SNUG_INLINE int64_t Count(Whole) { return kLanes; }
-static SNUG_INLINE int64_t Count(Part part) { return part.count; }
 
 // Codes of the lanes from column c on, a multiple of 16, to and from a row of codes.
 template <int kBits, typename Extent>
 static SNUG_INLINE void StoreCodes(uint8_t* row, int64_t c, I32x16 codes, Extent extent) {
-  const U8x16 bytes = __builtin_convertvector(codes, U8x16);
-  uint64_t halves[2];
-  memcpy(halves, &bytes, sizeof(halves));
-  const uint64_t all = Gathered<kBits>(halves[0]) | Gathered<kBits>(halves[1]) << 8 * kBits;
   const int64_t bits = Count(extent) * kBits;
-  const uint32_t word = static_cast<uint32_t>(all & ((uint64_t{1} << bits) - 1));
+  const uint32_t word = Gathered<kBits>(codes) & static_cast<uint32_t>((uint64_t{1} << bits) - 1);
   memcpy(row + c * kBits / 8, &word, (bits + 7) / 8);
 }
 template <int kBits, typename Extent>
 static SNUG_INLINE I32x16 LoadCodes(const uint8_t* row, int64_t c, Extent extent) {
   uint32_t word = 0;
   memcpy(&word, row + c * kBits / 8, (Count(extent) * kBits + 7) / 8);
-  const uint64_t low = word & ((1u << 8 * kBits) - 1), high = word >> 8 * kBits;
-  const uint64_t halves[2] = {Spread<kBits>(low), Spread<kBits>(high)};
-  U8x16 bytes;
-  memcpy(&bytes, halves, sizeof(bytes));
-  return __builtin_convertvector(bytes, I32x16);
+  return Spread<kBits>(word);
 }
 
 // slope[code] of each lane.

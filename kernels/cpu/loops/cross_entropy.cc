@@ -64,7 +64,7 @@ Sums SumExp(const T* x, Cap cap, float max, int64_t n, float* keep) {
   F32x16 weighted{};
   const double sum = Sum(n, [&](int64_t v, auto part) SNUG_LAMBDA {
     const F32x16 below = FillBeyond(cap(Load(x + v, part)) - max, part, kNothing);
-    const F32x16 e = Exp(below);
+    const F32x16 e = ExpFlushed(below);
     if constexpr (kEntropy) weighted += e * below;
     if (keep != nullptr) Store(keep + v, e, part);
     return e;
@@ -95,7 +95,8 @@ void GradientOfRow(const T* x, T* dx, int64_t n, Cap cap, const Softmax& row) {
       Store(dx + v, Load(row.keep + v, part) * factor - smooth, part);
     } else {
       const F32x16 logits = Load(x + v, part);
-      Store(dx + v, (Exp(cap(logits) - row.max) * factor - smooth) * cap.Slope(logits), part);
+      Store(dx + v, (ExpFlushed(cap(logits) - row.max) * factor - smooth) * cap.Slope(logits),
+            part);
     }
   });
   if (row.label < 0) return;

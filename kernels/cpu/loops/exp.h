@@ -45,6 +45,26 @@ static SNUG_INLINE F32x16 Exp(F32x16 x) {
   static_assert(kLimit == 104.0f && kLimitBits == 0x42d00000);
 }
 
+// exp(x) for x < 88 in two thirds of the instructions: at most 1.4 * 2^-24 of the result off, 0
+// below -87 and for -inf, NaN stays NaN. As above, with the polynomial of degree 6 that is best on
+// |r| <= ln 2 / 2, and 2^n in one factor.
+static SNUG_INLINE F32x16 ExpFlushed(F32x16 x) {
+  const F32x16 shifted = x * kLog2E + kRound, n = shifted - kRound;  // n in the lowest bits, too.
+  const F32x16 r = (x - n * kLn2High) - n * kLn2Low;
+  F32x16 p = Splat(1.3814539415818e-3f);
+  p = p * r + 8.3687454462051e-3f;
+  p = p * r + 4.1668388992548e-2f;
+  p = p * r + 1.6666521131992e-1f;
+  p = p * r + 4.9999994039536e-1f;
+  p = (p * r) * r + r + 1.0f;
+  p *= reinterpret_cast<F32x16>((reinterpret_cast<I32x16>(shifted) << 23) + 0x3f800000);
+  // The bits of what lies in [-inf, -87), and of nothing else, are `kBits` from kFirst on.
+  constexpr uint32_t kFirst = 0xc2ae0001u, kBits = 0xff800000u - kFirst + 1;
+  const U32x16 place = reinterpret_cast<U32x16>(x) - kFirst;
+  const I32x16 beyond = reinterpret_cast<I32x16>((place - kBits) & ~place) >> 31;
+  return reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(p) & ~beyond);
+}
+
 }  // namespace snug::kernels::SNUG_ISA
 
 #endif  // KERNELS_CPU_LOOPS_EXP_H_

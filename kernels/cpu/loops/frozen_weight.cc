@@ -1,6 +1,7 @@
-// Inner loops that dequantise frozen weights.
+// Inner loops that quantise and dequantise frozen weights.
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/frozen_tile.h"
+#include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 #include "kernels/nf4_levels.h"
 
@@ -23,16 +24,46 @@ SNUG_INLINE void Nf4Values(const Nf4Weight& w, int64_t e, int64_t n, float* valu
   if (i < n) values[i] = scaled[codes[(e + i) / 2] >> 4];
 }
 
+// table[index] of each lane; indices below 16.
+SNUG_INLINE F32x16 Lookup(F32x16 table, I32x16 index) {
+#ifdef __AVX512F__
+  return __builtin_shuffle(table, index);
+#else
+  F32x16 found;
+  for (int64_t lane = 0; lane < kLanes; ++lane) found[lane] = table[index[lane]];
+  return found;
+#endif
+}
+
+// A whole block.
+template <typename T>
+SNUG_INLINE void Nf4Block(const Nf4Weight& w, int64_t block, T* to) {
+  const auto* codes = static_cast<const uint8_t*>(w.codes) + block * (kNf4Block / 2);
+  const F32x16 scaled = Load(kNf4Levels.at, Whole{}) * Nf4Absmax(w, kDynamicMap, block);
+  constexpr U32x16 kShift = {4, 0, 12, 8, 20, 16, 28, 24, 4, 0, 12, 8, 20, 16, 28, 24};
+  for (int64_t i = 0; i < kNf4Block; i += kLanes) {
+    uint32_t a, b;  // The codes of eight elements each.
+    memcpy(&a, codes + i / 2, sizeof(a));
+    memcpy(&b, codes + i / 2 + sizeof(a), sizeof(b));
+    const U32x16 pairs = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
+    Store(to + i, Lookup(scaled, reinterpret_cast<I32x16>(pairs >> kShift & 15u)), Whole{});
+  }
+}
+
 template <typename T>
 void Nf4Row(const FrozenTile& t, int64_t n, T* to) {
   const int64_t end = n * t.K + t.columns.end;
   for (int64_t e = n * t.K + t.columns.begin; e < end;) {
     const int64_t block_end = (e / kNf4Block + 1) * kNf4Block;
     const int64_t count = (block_end < end ? block_end : end) - e;
-    float values[kNf4Block] = {};
-    Nf4Values(t.W.nf4, e, count, values);
-    ForVectors(count, [&](int64_t c, auto part)
-                          SNUG_LAMBDA { Store(to + c, Load(values + c, part), part); });
+    if (count == kNf4Block) {
+      Nf4Block(t.W.nf4, e / kNf4Block, to);
+    } else {
+      float values[kNf4Block] = {};
+      Nf4Values(t.W.nf4, e, count, values);
+      ForVectors(count, [&](int64_t c, auto part)
+                            SNUG_LAMBDA { Store(to + c, Load(values + c, part), part); });
+    }
     to += count;
     e += count;
   }
@@ -42,13 +73,80 @@ template <typename T>
 void Int8Row(const FrozenTile& t, int64_t n, T* to) {
   const int8_t* codes = t.W.int8.codes + n * t.W.int8.codes_stride + t.columns.begin;
   const float absmax = t.W.int8.absmax[n];
-  const int64_t count = t.columns.end - t.columns.begin;
-  for (int64_t c = 0; c < count; c += kLanes) {
-    const int64_t some = count - c < kLanes ? count - c : kLanes;
-    float values[kLanes] = {};
-    for (int64_t k = 0; k < some; ++k) values[k] = Int8Value(codes[c + k], absmax);
-    Store(to + c, Load(values, Whole{}), Part{some});
+  ForVectors(t.columns.end - t.columns.begin, [&](int64_t c, auto part) SNUG_LAMBDA {
+    I8x16 some{};
+    memcpy(&some, codes + c, Count(part));
+    const F32x16 code = __builtin_convertvector(Widened(some), F32x16);
+    Store(to + c, code * absmax * kInt8Inverse, part);
+  });
+}
+
+// ---- quantising ---------------------------------------------------------------------------------
+
+SNUG_INLINE I32x16 Magnitude(F32x16 v) { return reinterpret_cast<I32x16>(v) & 0x7fffffff; }
+// The larger of each lane, as bits: numbers that are not negative order as their bits do.
+SNUG_INLINE I32x16 LargerOf(I32x16 a, I32x16 b) {
+  const I32x16 rises = (a - b) >> 31;
+  return (b & rises) | (a & ~rises);
+}
+SNUG_INLINE float LargestOf(I32x16 magnitudes) {
+  return MaxLane(reinterpret_cast<F32x16>(magnitudes));
+}
+
+template <typename T>
+void QuantizeInt8Row(const QuantizeInt8WeightParams& p, int64_t n) {
+  const T* w = RowOf<T>(p.w, n, p.w_stride);
+  int8_t* codes = p.to.codes + n * p.to.codes_stride;
+  I32x16 largest{};
+  ForVectors(p.K, [&](int64_t k, auto part)
+                      SNUG_LAMBDA { largest = LargerOf(largest, Magnitude(Load(w + k, part))); });
+  const float absmax = LargestOf(largest), scale = Int8Scale(absmax);
+  ForVectors(p.K, [&](int64_t k, auto part) SNUG_LAMBDA {
+    const F32x16 rounded = (Load(w + k, part) * scale + 12582912.0f) - 12582912.0f;
+    const I8x16 some = __builtin_convertvector(__builtin_convertvector(rounded, I32x16), I8x16);
+    memcpy(codes + k, &some, Count(part));
+  });
+  p.to.absmax[n] = absmax;
+}
+
+// Elements of block b, 0 behind the last one.
+template <typename T>
+SNUG_INLINE void LoadNf4Block(const QuantizeNf4Params& p, int64_t b, float* values) {
+  const int64_t begin = b * kNf4Block, left = p.N * p.K - begin;
+  const int64_t count = left < kNf4Block ? left : kNf4Block;
+  int64_t row = begin / p.K, column = begin % p.K;
+  for (int64_t i = 0; i < count;) {  // Row by row.
+    const int64_t some = p.K - column < count - i ? p.K - column : count - i;
+    const T* w = RowOf<T>(p.w, row, p.w_stride) + column;
+    ForVectors(some, [&](int64_t c, auto part)
+                         SNUG_LAMBDA { Store(values + i + c, Load(w + c, part), part); });
+    i += some;
+    column = 0;
+    ++row;
   }
+}
+
+// Returns absmax.
+float QuantizeNf4Values(const float* values, int64_t bytes, uint8_t* codes) {
+  I32x16 largest{};
+  for (int64_t i = 0; i < kNf4Block; i += kLanes) {
+    largest = LargerOf(largest, Magnitude(Load(values + i, Whole{})));
+  }
+  const float absmax = LargestOf(largest), inverse = InverseOf(absmax);
+  uint8_t all[kNf4Block / 2];
+  for (int64_t i = 0; i < kNf4Block; i += kLanes) {
+    const F32x16 x = Load(values + i, Whole{}) * inverse;
+    I32x16 code{};  // How many bounds are smaller: Nf4Code.
+    for (const float bound : kNf4Bounds.at) code -= SignMask(bound - x);
+    // Two lanes are one number of 64 bits; the first code goes to the upper half of a byte.
+    using U64x8 = uint64_t __attribute__((vector_size(64)));
+    using U8x8 = uint8_t __attribute__((vector_size(8)));
+    const U64x8 lanes = reinterpret_cast<U64x8>(code);
+    const U8x8 pairs = __builtin_convertvector(lanes << 4 | lanes >> 32, U8x8);
+    memcpy(all + i / 2, &pairs, sizeof(pairs));
+  }
+  memcpy(codes, all, bytes);
+  return absmax;
 }
 
 }  // namespace
@@ -63,6 +161,27 @@ void DequantizeTile(const FrozenTile& t) {
       } else {
         Int8Row(t, n, to);
       }
+    }
+  });
+}
+
+void QuantizeInt8Rows(const QuantizeInt8WeightParams& p, Range rows) {
+  ByType(p.dtype, [&](auto t) {
+    for (int64_t n = rows.begin; n < rows.end; ++n) QuantizeInt8Row<decltype(t)>(p, n);
+  });
+}
+
+// Codes of these blocks, and absmax of each.
+void QuantizeNf4Blocks(const QuantizeNf4Params& p, float* absmax, Range blocks) {
+  auto* codes = static_cast<uint8_t*>(p.to.codes);
+  const int64_t all = Nf4CodeBytes(p.N * p.K);
+  ByType(p.dtype, [&](auto t) {
+    for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+      float values[kNf4Block] = {};
+      LoadNf4Block<decltype(t)>(p, b, values);
+      const int64_t begin = b * (kNf4Block / 2), left = all - begin;
+      absmax[b] =
+          QuantizeNf4Values(values, left < kNf4Block / 2 ? left : kNf4Block / 2, codes + begin);
     }
   });
 }

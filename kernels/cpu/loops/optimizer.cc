@@ -18,6 +18,16 @@ constexpr int kWides = static_cast<int>(kLanes) / kWideLanes;
 using F32xWide = float __attribute__((vector_size(kWideLanes * sizeof(float))));
 using F64xWide = double __attribute__((vector_size(kWideLanes * sizeof(double))));
 
+// The square of an fp32 is exact in fp64, so a fused multiply-add gives the same bits.
+SNUG_INLINE void AddSquares(F64xWide& sum, F64xWide v) {
+#if defined(__AVX512F__)
+  sum = reinterpret_cast<F64xWide>(_mm512_fmadd_pd(
+      reinterpret_cast<__m512d>(v), reinterpret_cast<__m512d>(v), reinterpret_cast<__m512d>(sum)));
+#else
+  sum += v * v;
+#endif
+}
+
 // Sixteen chains, whatever a register holds, and always the same tree over them.
 template <typename T>
 double SumSquaresTyped(const T* x, int64_t n) {
@@ -27,8 +37,7 @@ double SumSquaresTyped(const T* x, int64_t n) {
     F32xWide parts[kWides];
     memcpy(parts, &v, sizeof(v));
     for (int k = 0; k < kWides; ++k) {
-      const F64xWide wide = __builtin_convertvector(parts[k], F64xWide);
-      sums[k] += wide * wide;
+      AddSquares(sums[k], __builtin_convertvector(parts[k], F64xWide));
     }
   });
   double chains[kLanes];

@@ -3,6 +3,7 @@
 // becomes z, block by block of 128.
 #include "kernels/quantized_norm.h"
 
+#include "kernels/cpu/loops/column_sums.h"
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/quantized.h"
 #include "kernels/cpu/loops/range.h"
@@ -96,28 +97,24 @@ void BackwardRow(const QuantizedNormBackwardParams& p, int64_t i) {
   });
 }
 
-// Rows [begin, end) of a block of columns, added into fp32 sums.
+// A block of rows and columns: adds dz * xhat into sums[0] and dz into sums[1].
 template <typename T>
-void AddRowsToSums(const QuantizedNormSumsParams& p, int64_t block, Range rows, Floats128& gamma,
-                   Floats128& beta) {
+void AddRowsToSums(const QuantizedNormSumsParams& p, Range rows, Range columns,
+                   float (&sums)[2][kBlockColumns]) {
+  static_assert(kBlockColumns % kRangeBlock == 0);
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const BlockAt at = {i, p.affine.C, block};
-    Floats128 dz, xhat;
-    LoadBlock(RowOf<T>(p.affine.dz, i, p.affine.dz_stride), at, dz);
-    DequantizeBlock(p.xhat, at, xhat);
-    ForBlockVectors([&](int64_t c) SNUG_LAMBDA {
-      const F32x16 g = Load(dz.at + c, Whole{});
-      Store(gamma.at + c, Load(gamma.at + c, Whole{}) + g * Load(xhat.at + c, Whole{}), Whole{});
-      Store(beta.at + c, Load(beta.at + c, Whole{}) + g, Whole{});
-    });
-  }
-}
-
-void KeepSums(const double* sums, const BlockAt& at, bool accumulate, float* result) {
-  if (result == nullptr) return;
-  for (int64_t c = 0; c < at.count(); ++c) {
-    float& sum = result[at.begin() + c];
-    sum = static_cast<float>(sums[c] + (accumulate ? static_cast<double>(sum) : 0.0));
+    for (int64_t c = columns.begin; c < columns.end; c += kRangeBlock) {
+      const BlockAt at = {i, p.affine.C, c / kRangeBlock};
+      Floats128 dz, xhat;
+      LoadBlock(RowOf<T>(p.affine.dz, i, p.affine.dz_stride), at, dz);
+      DequantizeBlock(p.xhat, at, xhat);
+      float *gamma = sums[0] + (c - columns.begin), *beta = sums[1] + (c - columns.begin);
+      ForBlockVectors([&](int64_t k) SNUG_LAMBDA {
+        const F32x16 g = Load(dz.at + k, Whole{});
+        Store(gamma + k, Load(gamma + k, Whole{}) + g * Load(xhat.at + k, Whole{}), Whole{});
+        Store(beta + k, Load(beta + k, Whole{}) + g, Whole{});
+      });
+    }
   }
 }
 
@@ -148,25 +145,16 @@ void QuantizedNormBackwardRows(const QuantizedNormBackwardParams& p, Range rows)
   });
 }
 
-// Sums of 32 rows in fp32, these in fp64.
 void QuantizedNormSumsBlocks(const QuantizedNormSumsParams& p, Range blocks) {
-  constexpr int64_t kRows = 32;
-  for (int64_t block = blocks.begin; block < blocks.end; ++block) {
-    double gamma[kRangeBlock] = {}, beta[kRangeBlock] = {};
-    for (int64_t row = 0; row < p.affine.N; row += kRows) {
-      const Range rows = {row, row + kRows < p.affine.N ? row + kRows : p.affine.N};
-      Floats128 some_gamma = {}, some_beta = {};
-      ByType(p.affine.dtype,
-             [&](auto t) { AddRowsToSums<decltype(t)>(p, block, rows, some_gamma, some_beta); });
-      for (int64_t c = 0; c < kRangeBlock; ++c) {
-        gamma[c] += static_cast<double>(some_gamma.at[c]);
-        beta[c] += static_cast<double>(some_beta.at[c]);
-      }
-    }
-    const BlockAt at = {0, p.affine.C, block};
-    KeepSums(gamma, at, p.affine.accumulate, p.affine.dgamma);
-    KeepSums(beta, at, p.affine.accumulate, p.affine.dbeta);
-  }
+  float* const results[] = {p.affine.dgamma, p.affine.dbeta};
+  const int64_t end = blocks.end * kRangeBlock;
+  const Range all = {blocks.begin * kRangeBlock, end < p.affine.C ? end : p.affine.C};
+  ByType(p.affine.dtype, [&](auto t) {
+    ColumnSumSets(p.affine.N, all, results, p.affine.accumulate,
+                  [&](Range rows, Range columns, auto& sums) {
+                    AddRowsToSums<decltype(t)>(p, rows, columns, sums);
+                  });
+  });
 }
 
 }  // namespace snug::kernels::SNUG_ISA

@@ -1,59 +1,79 @@
-// Random words for 64 neighbours at a time, 16 Philox blocks side by side, and which of them
-// dropout drops (kernels/dropout.h has the rule).
+// Random words for 64 neighbours at a time, from 16 Philox blocks, and which of them dropout drops
+// (kernels/dropout.h has the rule).
 #ifndef KERNELS_CPU_LOOPS_RANDOM_H_
 #define KERNELS_CPU_LOOPS_RANDOM_H_
 
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/cpu/loops/vector.h"
 #include "kernels/philox.h"
 
 namespace snug::kernels::SNUG_ISA {
 
-// word[w][k]: word w of block first + k.
-struct Words {
-  uint32_t word[4][kLanes];
+// Eight blocks side by side: a word of each in the lower half of 64 bits, whatever is in the upper.
+using U64x8 = uint64_t __attribute__((vector_size(64)));
+struct Eight {
+  U64x8 word[4];
 };
 
-struct WideProduct {
-  uint32_t low[kLanes], high[kLanes];
-};
-
-static SNUG_INLINE WideProduct MultiplyWide(const uint32_t* x, uint32_t by) {
-  WideProduct product;
-  for (int64_t k = 0; k < kLanes; ++k) {
-    const uint64_t wide = uint64_t{x[k]} * by;
-    product.low[k] = static_cast<uint32_t>(wide);
-    product.high[k] = static_cast<uint32_t>(wide >> 32);
-  }
-  return product;
+// Of the lower halves.
+static SNUG_INLINE U64x8 MultiplyWide(U64x8 x, uint32_t by) {
+#ifdef __AVX512F__
+  return reinterpret_cast<U64x8>(
+      _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(x), _mm512_set1_epi64(by)));
+#else
+  return (x & 0xffffffffu) * by;
+#endif
 }
 
-// Philox() of kernels/philox.h for 16 blocks. `first` is a multiple of 16, so no carry leaves word
-// 0.
-static SNUG_INLINE Words RandomWords(const RandomSite& site, uint64_t first) {
-  Words c;
-  for (int64_t k = 0; k < kLanes; ++k) {
-    c.word[0][k] = static_cast<uint32_t>(first) + static_cast<uint32_t>(k);
-    c.word[1][k] = static_cast<uint32_t>(first >> 32) | (site.op << 8);
-    c.word[2][k] = site.step;
-    c.word[3][k] = site.micro_batch;
-  }
+// Philox() of kernels/philox.h for the blocks first, first + step, ... first + 7 step.
+static SNUG_INLINE Eight RandomBlocks(const RandomSite& site, uint64_t first, uint64_t step) {
+  constexpr U64x8 kNumber = {0, 1, 2, 3, 4, 5, 6, 7};
+  const U64x8 block = kNumber * step + first;
+  Eight c = {{block, block >> 32 | (uint64_t{site.op} << 8), U64x8{} + site.step,
+              U64x8{} + site.micro_batch}};
   uint32_t k0 = static_cast<uint32_t>(site.seed), k1 = static_cast<uint32_t>(site.seed >> 32);
   for (int round = 0; round < philox::kRounds; ++round) {
-    const WideProduct a = MultiplyWide(c.word[0], philox::kMultiplier0);
-    const WideProduct b = MultiplyWide(c.word[2], philox::kMultiplier1);
-    for (int64_t k = 0; k < kLanes; ++k) {
-      c.word[0][k] = b.high[k] ^ c.word[1][k] ^ k0;
-      c.word[1][k] = b.low[k];
-      c.word[2][k] = a.high[k] ^ c.word[3][k] ^ k1;
-      c.word[3][k] = a.low[k];
-    }
+    const U64x8 a = MultiplyWide(c.word[0], philox::kMultiplier0);
+    const U64x8 b = MultiplyWide(c.word[2], philox::kMultiplier1);
+    c = {{b >> 32 ^ c.word[1] ^ k0, b, a >> 32 ^ c.word[3] ^ k1, a}};
     k0 += philox::kWeyl0;
     k1 += philox::kWeyl1;
   }
   return c;
+}
+
+// Lower half from `low`, upper half from `high`'s lower half.
+static SNUG_INLINE U64x8 Joined(U64x8 low, U64x8 high) { return (low & 0xffffffffu) | high << 32; }
+
+// word[w][k]: word w of block first + k.
+struct Words {
+  U32x16 word[4];
+};
+static SNUG_INLINE Words RandomWords(const RandomSite& site, uint64_t first) {
+  const Eight even = RandomBlocks(site, first, 2), odd = RandomBlocks(site, first + 1, 2);
+  Words words;
+  for (int w = 0; w < 4; ++w) {
+    words.word[w] = reinterpret_cast<U32x16>(Joined(even.word[w], odd.word[w]));
+  }
+  return words;
+}
+
+// The four words of block `first`, then those of the next, and so on, for sixteen blocks.
+struct WordRun {
+  U32x16 of[4];  // Of four blocks each.
+};
+static SNUG_INLINE WordRun RandomRun(const RandomSite& site, uint64_t first) {
+  WordRun run;
+  for (int half = 0; half < 2; ++half) {
+    const Eight c = RandomBlocks(site, first + 8 * static_cast<uint64_t>(half), 1);
+    const U64x8 front = Joined(c.word[0], c.word[1]), back = Joined(c.word[2], c.word[3]);
+    run.of[2 * half] =
+        reinterpret_cast<U32x16>(__builtin_shuffle(front, back, U64x8{0, 8, 1, 9, 2, 10, 3, 11}));
+    run.of[2 * half + 1] =
+        reinterpret_cast<U32x16>(__builtin_shuffle(front, back, U64x8{4, 12, 5, 13, 6, 14, 7, 15}));
+  }
+  return run;
 }
 
 // The random word / 2 below which an element is dropped.
@@ -62,9 +82,7 @@ static SNUG_INLINE int32_t ThresholdOf(double rate) {
 }
 
 // All ones where the word drops its element.
-static SNUG_INLINE I32x16 Dropped(const uint32_t* words, int32_t threshold) {
-  U32x16 word;
-  memcpy(&word, words, sizeof(word));
+static SNUG_INLINE I32x16 Dropped(U32x16 word, int32_t threshold) {
   return (reinterpret_cast<I32x16>(word >> 1) - threshold) >> 31;
 }
 

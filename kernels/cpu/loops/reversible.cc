@@ -2,8 +2,8 @@
 #include "kernels/reversible.h"
 
 #include <cstring>
-#include <type_traits>
 
+#include "kernels/cpu/loops/codes.h"
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
@@ -90,46 +90,33 @@ bool AddTyped(const FixedAddParams& p, Range rows) {
   return AnySign(overflow);
 }
 
-// Eight elements and their bit planes, one byte per plane.
-struct Eight {
-  int64_t count;  // Fewer at a row's end.
-  uint32_t value[8];
-};
-
-SNUG_INLINE void WritePlanes(const Eight& low, int shift, uint8_t* side) {
+// Bit planes of a vector: two groups of eight elements, of which the second may not be there; of a
+// plane the first group has byte j, the second byte shift + j.
+SNUG_INLINE void WritePlanes(U32x16 low, int shift, bool both, uint8_t* side) {
   for (int j = 0; j < shift; ++j) {
-    uint32_t plane = 0;
-    for (int e = 0; e < 8; ++e) plane |= (low.value[e] >> j & 1u) << e;
+    const U32x16 bit = low >> static_cast<uint32_t>(j) & 1u;
+    const uint32_t plane = Gathered<1>(reinterpret_cast<I32x16>(bit));
     side[j] = static_cast<uint8_t>(plane);
+    if (both) side[shift + j] = static_cast<uint8_t>(plane >> 8);
   }
 }
 
-SNUG_INLINE void ReadPlanes(const uint8_t* side, int shift, Eight& low) {
-  for (int e = 0; e < 8; ++e) {
-    low.value[e] = 0;
-    for (int j = 0; j < shift; ++j) low.value[e] |= (uint32_t{side[j]} >> e & 1u) << j;
+SNUG_INLINE U32x16 ReadPlanes(const uint8_t* side, int shift, bool both) {
+  U32x16 low{};
+  for (int j = 0; j < shift; ++j) {
+    const uint32_t plane = side[j] | (both ? uint32_t{side[shift + j]} << 8 : 0u);
+    low |= reinterpret_cast<U32x16>(Spread<1>(plane)) << static_cast<uint32_t>(j);
   }
+  return low;
 }
 
-// One vector: two groups of eight, of which the second may not be there.
 template <typename Extent>
 SNUG_INLINE U32x16 ShiftAdd(const FixedShiftAddParams& p, U32x16 v, U32x16 f, uint8_t* side,
                             Extent extent) {
-  const U32x16 low_bits = U32x16{} + ((1u << p.shift) - 1);
-  int64_t groups = 2;
-  if constexpr (!std::is_same_v<Extent, Whole>) groups = (extent.count + 7) / 8;
-  U32x16 low = p.inverse ? U32x16{} : v & low_bits;
-  for (int64_t g = 0; g < groups; ++g) {
-    Eight eight = {};
-    if (p.inverse) {
-      ReadPlanes(side + g * p.shift, p.shift, eight);
-      for (int e = 0; e < 8; ++e) low[g * 8 + e] = eight.value[e];
-    } else {
-      for (int e = 0; e < 8; ++e) eight.value[e] = low[g * 8 + e];
-      WritePlanes(eight, p.shift, side + g * p.shift);
-    }
-  }
-  if (p.inverse) return (v - f) << static_cast<uint32_t>(p.shift) | low;
+  const bool both = Count(extent) > 8;
+  const auto shift = static_cast<uint32_t>(p.shift);
+  if (p.inverse) return (v - f) << shift | ReadPlanes(side, p.shift, both);
+  WritePlanes(v, p.shift, both, side);
   return reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(v) >> p.shift) + f;
 }
 

@@ -18,18 +18,24 @@ using softmax::Span;
 
 constexpr float kHidden = -3.2e38f;  // Finite, so that differences of two are no NaN.
 constexpr float kNothing = -3.0e38f;
+constexpr int64_t kKept = 4096;  // Of a row; on the stack, half of L1.
+
+// Sixteen bytes as numbers; 0 for those that are not there.
+template <typename Extent>
+SNUG_INLINE I32x16 LoadBytes(const uint8_t* from, Extent extent) {
+  U8x16 bytes{};
+  if constexpr (std::is_same_v<Extent, Whole>) {
+    memcpy(&bytes, from, sizeof(bytes));
+  } else {
+    memcpy(&bytes, from, extent.count);
+  }
+  return Widened(bytes);
+}
 
 // All ones where a key is visible.
 template <typename Extent>
 SNUG_INLINE I32x16 VisibleOf(const uint8_t* keys, Extent extent) {
-  using U8x16 = uint8_t __attribute__((vector_size(16)));
-  U8x16 bytes{};
-  if constexpr (std::is_same_v<Extent, Whole>) {
-    memcpy(&bytes, keys, sizeof(bytes));
-  } else {
-    memcpy(&bytes, keys, extent.count);
-  }
-  return -__builtin_convertvector(bytes, I32x16) >> 31;
+  return -LoadBytes(keys, extent) >> 31;
 }
 
 // The scores of a row.
@@ -57,12 +63,22 @@ void ForwardRow(const Scores<T>& scores, T* y, Span span, int64_t C) {
   ForVectors(n, [&](int64_t i, auto part)
                     SNUG_LAMBDA { largest = MaxOf(largest, scores(span.begin + i, part)); });
   const float max = MaxLane(largest);
-  const double sum = Sum(
-      n, [&](int64_t i, auto part) SNUG_LAMBDA { return Exp(scores(span.begin + i, part) - max); });
+  // Exponentials are kept, unless the row is too long for that: in p if it is fp32.
+  float kept[kKept];
+  float* keep = n <= kKept ? kept : nullptr;
+  if constexpr (std::is_same_v<T, float>) keep = y + span.begin;
+  const auto e = [&](int64_t i, auto part)
+                     SNUG_LAMBDA { return ExpFlushed(scores(span.begin + i, part) - max); };
+  const double sum = Sum(n, [&](int64_t i, auto part) SNUG_LAMBDA {
+    const F32x16 v = e(i, part);
+    if (keep != nullptr) Store(keep + i, v, part);
+    return v;
+  });
   const bool nothing = max < kNothing && sum == sum;  // A NaN shows.
   const float inverse = nothing ? 0.0f : static_cast<float>(1.0 / sum);
   ForVectors(n, [&](int64_t i, auto part) SNUG_LAMBDA {
-    Store(y + span.begin + i, Exp(scores(span.begin + i, part) - max) * inverse, part);
+    const F32x16 v = keep != nullptr ? Load(keep + i, part) : e(i, part);
+    Store(y + span.begin + i, v * inverse, part);
   });
   memset(y, 0, span.begin * sizeof(T));
   memset(y + span.end, 0, (C - span.end) * sizeof(T));
@@ -87,14 +103,7 @@ struct Probabilities {
   template <typename Extent>
   SNUG_INLINE F32x16 operator()(int64_t c, Extent extent) const {
     if (p != nullptr) return Load(p + c, extent);
-    using U8x16 = uint8_t __attribute__((vector_size(16)));
-    U8x16 bytes{};
-    if constexpr (std::is_same_v<Extent, Whole>) {
-      memcpy(&bytes, codes + c, sizeof(bytes));
-    } else {
-      memcpy(&bytes, codes + c, extent.count);
-    }
-    const F32x16 code = __builtin_convertvector(__builtin_convertvector(bytes, I32x16), F32x16);
+    const F32x16 code = __builtin_convertvector(LoadBytes(codes + c, extent), F32x16);
     return FillBeyond(minimum + step * code, extent, 0.0f);
   }
 };

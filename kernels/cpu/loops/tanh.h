@@ -18,7 +18,7 @@ struct TanhAndSlope {
 static SNUG_INLINE TanhAndSlope Tanh(F32x16 y) {
   constexpr float kNear = 0.625f;
   const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(y) & 0x7fffffff);
-  const F32x16 e = Exp(-2.0f * magnitude);
+  const F32x16 e = ExpFlushed(-2.0f * magnitude);
   const F32x16 inverse = 1.0f / (1.0f + e);
   const F32x16 far = (1.0f - e) * inverse;
   const F32x16 square = y * y;

@@ -102,9 +102,10 @@ struct SoftmaxTile {
   int64_t stride = 0, rows = 0, columns = 0;
   Band band;  // Of row 0 and column 0 of the tile.
   ScoreRule rule;
-  float* max = nullptr;  // (rows)
-  float* sum = nullptr;  // (rows)
-  float* out = nullptr;  // (rows, out_width)
+  const float* bias = nullptr;  // Of row r and column c: bias[c - r]. Null: none.
+  float* max = nullptr;         // (rows)
+  float* sum = nullptr;         // (rows)
+  float* out = nullptr;         // (rows, out_width)
   int64_t out_width = 0;
   Kept kept;
   bool pairs = false;
@@ -120,7 +121,9 @@ struct GradientTile {
   int64_t stride = 0, rows = 0, columns = 0;
   Band band;
   ScoreRule rule;
-  const float* lse = nullptr;  // lse[row * lse_stride]
+  const float* bias = nullptr;  // As of SoftmaxTile;
+  float* d_bias = nullptr;      // its gradient is added here likewise, unless this is null.
+  const float* lse = nullptr;   // lse[row * lse_stride]
   int64_t lse_stride = 0;
   const float* delta = nullptr;  // (rows)
   float* ds_rows = nullptr;      // (rows, ds_stride) words

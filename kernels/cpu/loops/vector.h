@@ -13,6 +13,8 @@ namespace snug::kernels::SNUG_ISA {
 struct Part {
   int64_t count;
 };
+static SNUG_INLINE int64_t Count(Whole) { return kLanes; }
+static SNUG_INLINE int64_t Count(Part part) { return part.count; }
 
 template <typename T>
 static SNUG_INLINE F32x16 Load(const T* x, Part part) {
@@ -31,14 +33,26 @@ static SNUG_INLINE F32x16 LoadOr(const T* x, Extent extent, float fill) {
   return FillBeyond(Load(x, extent), extent, fill);
 }
 
+// The first two steps of a tree over lanes: lane i with i + 8, then with i + 4.
+using F32x8 = float __attribute__((vector_size(32)));
+using F32x4 = float __attribute__((vector_size(16)));
+template <typename Op>
+static SNUG_INLINE F32x4 InFours(F32x16 v, Op op) {
+  const F32x8 eight = op(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                         __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+  return op(__builtin_shufflevector(eight, eight, 0, 1, 2, 3),
+            __builtin_shufflevector(eight, eight, 4, 5, 6, 7));
+}
+
 // All ones where the sign bit is set.
 static SNUG_INLINE I32x16 SignMask(F32x16 v) { return reinterpret_cast<I32x16>(v) >> 31; }
 // The larger of each lane.
 static SNUG_INLINE F32x16 MaxOf(F32x16 a, F32x16 b) { return Select(SignMask(a - b), b, a); }
 static SNUG_INLINE float MaxLane(F32x16 v) {
-  float max = v[0];
-  for (int64_t lane = 1; lane < kLanes; ++lane) max = v[lane] > max ? v[lane] : max;
-  return max;
+  const F32x4 four = InFours(v, [](auto a, auto b) SNUG_LAMBDA { return a > b ? a : b; });
+  const float even = four[0] > four[2] ? four[0] : four[2];
+  const float odd = four[1] > four[3] ? four[1] : four[3];
+  return even > odd ? even : odd;
 }
 
 template <typename T>
@@ -65,12 +79,8 @@ static SNUG_INLINE void ForVectors(int64_t n, Body body) {
 }
 
 static SNUG_INLINE float SumLanes(F32x16 v) {
-  float lanes[kLanes];
-  Store(lanes, v, Whole{});
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (int64_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  }
-  return lanes[0];
+  const F32x4 four = InFours(v, [](auto a, auto b) SNUG_LAMBDA { return a + b; });
+  return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 // Columns that one fp32 sum spans: 64 terms in each of 64 chains, so its error stays near one unit.

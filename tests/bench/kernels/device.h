@@ -6,10 +6,16 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/types.h"
 
 namespace snug::bench {
+
+struct Timed {
+  std::function<void()> call;
+  bool torch = false;  // LibTorch's, which runs on its own stream.
+};
 
 class Device {
  public:
@@ -18,9 +24,10 @@ class Device {
   virtual kernels::Stream stream() const = 0;
   // Copies within the device, as fast as it can.
   virtual void Copy(void* to, const void* from, int64_t bytes) = 0;
-  // Seconds of one call: the fastest of several, which nobody else on the machine held up, after
-  // one that is not counted. `torch`: the call is LibTorch's and runs on its own stream.
-  virtual double Seconds(const std::function<void()>& call, double at_least_s, bool torch) = 0;
+  // Seconds of each call: its fastest of several, which nobody else on the machine held up. The
+  // calls take turns, so that what slows the machine down slows down all of them; the first round
+  // is not counted.
+  virtual std::vector<double> Seconds(const std::vector<Timed>& calls, double at_least_s) = 0;
 };
 
 std::unique_ptr<Device> OpenCpu();

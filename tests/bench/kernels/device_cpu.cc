@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "tests/bench/kernels/device.h"
@@ -23,16 +24,21 @@ class Cpu : public Device {
       memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
     }
   }
-  double Seconds(const std::function<void()>& call, double at_least_s, bool) override {
-    call();
-    std::vector<double> seconds;
-    for (double total = 0.0; seconds.size() < 3 || total < at_least_s; total += seconds.back()) {
-      const auto begin = std::chrono::steady_clock::now();
-      call();
-      seconds.push_back(
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  std::vector<double> Seconds(const std::vector<Timed>& calls, double at_least_s) override {
+    for (const Timed& timed : calls) timed.call();
+    std::vector<double> fastest(calls.size(), std::numeric_limits<double>::infinity());
+    double total = 0.0;
+    const double wanted = at_least_s * static_cast<double>(calls.size());
+    for (int round = 0; round < 3 || total < wanted; ++round) {
+      for (size_t i = 0; i < calls.size(); ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        calls[i].call();
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+        fastest[i] = std::min(fastest[i], taken.count());
+        total += taken.count();
+      }
     }
-    return *std::min_element(seconds.begin(), seconds.end());
+    return fastest;
   }
 };
 

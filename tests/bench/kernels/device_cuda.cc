@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "tests/bench/kernels/device.h"
@@ -32,26 +33,37 @@ class Cuda : public Device {
   void Copy(void* to, const void* from, int64_t bytes) override {
     Must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_));
   }
-  double Seconds(const std::function<void()>& call, double at_least_s, bool torch) override {
-    constexpr int kCalls = 10;  // Between two events: what starting costs the host is hidden.
-    const cudaStream_t stream = torch ? nullptr : stream_;  // LibTorch's is the default one.
+  std::vector<double> Seconds(const std::vector<Timed>& calls, double at_least_s) override {
     Must(cudaDeviceSynchronize());
-    call();
-    std::vector<double> seconds;
-    for (double total = 0.0; seconds.size() < 5 || total < at_least_s;
-         total += seconds.back() * kCalls) {
-      Must(cudaEventRecord(begin_, stream));
-      for (int i = 0; i < kCalls; ++i) call();
-      Must(cudaEventRecord(end_, stream));
-      Must(cudaEventSynchronize(end_));
-      float ms = 0.0f;
-      Must(cudaEventElapsedTime(&ms, begin_, end_));
-      seconds.push_back(static_cast<double>(ms) * 1e-3 / kCalls);
+    for (const Timed& timed : calls) timed.call();
+    std::vector<double> fastest(calls.size(), std::numeric_limits<double>::infinity());
+    double total = 0.0;
+    const double wanted = at_least_s * static_cast<double>(calls.size());
+    for (int round = 0; round < 5 || total < wanted; ++round) {
+      for (size_t i = 0; i < calls.size(); ++i) {
+        const double taken = SecondsOf(calls[i]);
+        fastest[i] = std::min(fastest[i], taken / kCalls);
+        total += taken;
+      }
     }
-    return *std::min_element(seconds.begin(), seconds.end());
+    return fastest;
   }
 
  private:
+  static constexpr int kCalls = 10;  // Between two events: what starting costs the host is hidden.
+
+  double SecondsOf(const Timed& timed) {
+    const cudaStream_t stream = timed.torch ? nullptr : stream_;  // LibTorch's is the default one.
+    Must(cudaDeviceSynchronize());
+    Must(cudaEventRecord(begin_, stream));
+    for (int i = 0; i < kCalls; ++i) timed.call();
+    Must(cudaEventRecord(end_, stream));
+    Must(cudaEventSynchronize(end_));
+    float ms = 0.0f;
+    Must(cudaEventElapsedTime(&ms, begin_, end_));
+    return static_cast<double>(ms) * 1e-3;
+  }
+
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };

@@ -1,8 +1,9 @@
 // Prints a table, in Markdown: per op the bytes that it moves by its header's formula, its time,
-// the share of the copy bandwidth measured in the same run, and the ratio of its time to that of
-// LibTorch's op of the same function, or of LibTorch's ops where it has no single one.
+// the share of the bandwidth of a copy, and the ratio of its time to that of LibTorch's op of the
+// same function, or of LibTorch's ops where it has no single one. The three take turns.
 //
 //   kernels_benchmark [--device cpu|cuda] [--mib 64] [--width 4096] [--seconds 0.3] [--op name]
+//   kernels_benchmark --list
 //
 // On a machine without the device the figures are "not measured".
 #include <ATen/ATen.h>
@@ -15,7 +16,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/bench/kernels/device.h"
 #include "tests/bench/kernels/rows.h"
@@ -27,15 +31,28 @@ struct Options {
   std::string device = "cpu", op;
   int64_t mib = 64, width = 4096;
   double seconds = 0.3;
+  bool list = false;
 };
 
-double CopyBytesPerSecond(Device& device, const Options& options) {
-  const int64_t bytes = options.mib << 20;
-  const at::Tensor from = at::zeros({bytes}, at::TensorOptions(device.name()).dtype(at::kByte));
-  const at::Tensor to = at::ones_like(from);
-  const auto copy = [&] { device.Copy(to.data_ptr(), from.data_ptr(), bytes); };
-  return 2.0 * static_cast<double>(bytes) / device.Seconds(copy, options.seconds, false);
-}
+constexpr const char* kTypeNames[] = {"fp32", "bf16", "fp16"};
+constexpr kernels::DType kTypes[] = {kernels::DType::kF32, kernels::DType::kBF16};
+
+const char* NameOf(kernels::DType type) { return kTypeNames[static_cast<int>(type)]; }
+
+// What every row is measured beside.
+class Copy {
+ public:
+  Copy(Device& device, int64_t mib)
+      : device_(device),
+        from_(at::zeros({mib << 20}, at::TensorOptions(device.name()).dtype(at::kByte))),
+        to_(at::ones_like(from_)) {}
+  void Run() const { device_.Copy(to_.data_ptr(), from_.data_ptr(), from_.numel()); }
+  double bytes() const { return 2.0 * static_cast<double>(from_.numel()); }
+
+ private:
+  Device& device_;
+  const at::Tensor from_, to_;
+};
 
 void OrDie(const char* op, kernels::Error error) {
   if (error.ok()) return;
@@ -43,52 +60,51 @@ void OrDie(const char* op, kernels::Error error) {
   std::exit(1);
 }
 
-constexpr const char* kTypeNames[] = {"fp32", "bf16", "fp16"};
-
-void PrintRow(Device& device, const Row& row, const Shape& shape, const Options& options,
-              double copy) {
-  const Case work = row.make(shape);
-  const double own =
-      device.Seconds([&] { OrDie(row.op, work.own(device.stream())); }, options.seconds, false);
-  const double rate = static_cast<double>(work.bytes) / own;
-  std::printf("| %s | %s | %.1f | %.3f | %.1f | %.2f |", row.op,
-              kTypeNames[static_cast<int>(shape.dtype)],
-              static_cast<double>(work.bytes) / (1 << 20), own * 1e3, rate * 1e-9, rate / copy);
+// Returns the copy's bytes a second.
+double PrintRow(Device& device, const Row& row, kernels::DType type, const Options& options,
+                const Copy& copy) {
+  const int64_t row_bytes = options.width * kernels::SizeOf(type);
+  const int64_t rows = std::max<int64_t>((options.mib << 20) / row_bytes, 1);
+  Operands operands(rows, options.width, type, device.name());
+  const Case work = row.make(operands);
+  std::vector<Timed> calls = {{[&] { copy.Run(); }},
+                              {[&] { OrDie(row.op, work.own(device.stream())); }}};
+  if (work.torch != nullptr) calls.push_back({work.torch, true});
+  const std::vector<double> seconds = device.Seconds(calls, options.seconds);
+  const double rate = static_cast<double>(work.bytes) / seconds[1];
+  const double copy_rate = copy.bytes() / seconds[0];
+  std::printf("| %s | %s | %.1f | %.3f | %.1f | %.2f |", row.op, NameOf(type),
+              static_cast<double>(work.bytes) / (1 << 20), seconds[1] * 1e3, rate * 1e-9,
+              rate / copy_rate);
   if (work.torch == nullptr) {
     std::printf(" - | - |\n");
-    return;
+  } else {
+    std::printf(" %.3f | %.2f |\n", seconds[2] * 1e3, seconds[1] / seconds[2]);
   }
-  const double torch = device.Seconds(work.torch, options.seconds, true);
-  std::printf(" %.3f | %.2f |\n", torch * 1e3, own / torch);
+  std::fflush(stdout);
+  return copy_rate;
 }
 
 void PrintTable(Device* device, const Options& options) {
-  const double copy = device == nullptr ? 0.0 : CopyBytesPerSecond(*device, options);
-  if (device != nullptr) {
-    std::printf("%s, %d threads, operands of %ld MiB, copies at %.1f GB/s\n\n",
-                device->name().c_str(), at::get_num_threads(), static_cast<long>(options.mib),
-                copy * 1e-9);
-  }
   std::printf("| op | type | MiB moved | ms | GB/s | of copy | LibTorch ms | ratio |\n");
   std::printf("|---|---|---:|---:|---:|---:|---:|---:|\n");
-  for (const Row& row : Rows()) {
+  std::optional<Copy> copy;
+  if (device != nullptr) copy.emplace(*device, options.mib);
+  double fastest = 0.0;
+  for (const Row& row : AllRows()) {
     if (std::string(row.op).find(options.op) == std::string::npos) continue;
-    for (const kernels::DType dtype : {kernels::DType::kF32, kernels::DType::kBF16}) {
+    for (const kernels::DType type : kTypes) {
       if (device == nullptr) {
-        std::printf("| %s | %s | not measured | | | | | |\n", row.op,
-                    kTypeNames[static_cast<int>(dtype)]);
-        continue;
+        std::printf("| %s | %s | not measured | | | | | |\n", row.op, NameOf(type));
+      } else {
+        fastest = std::max(fastest, PrintRow(*device, row, type, options, *copy));
       }
-      const int64_t row_bytes = options.width * kernels::SizeOf(dtype);
-      PrintRow(*device, row,
-               {.N = std::max<int64_t>((options.mib << 20) / row_bytes, 1),
-                .C = options.width,
-                .dtype = dtype,
-                .device = device->name()},
-               options, copy);
-      std::fflush(stdout);
     }
   }
+  if (device == nullptr) return;
+  std::printf("\n%s, %d threads, operands of %ld MiB, copies at up to %.1f GB/s\n",
+              device->name().c_str(), at::get_num_threads(), static_cast<long>(options.mib),
+              fastest * 1e-9);
 }
 
 int Run(const Options& options) {
@@ -101,6 +117,11 @@ int Run(const Options& options) {
   return 0;
 }
 
+int List() {
+  for (const Row& row : AllRows()) std::printf("%s\n", row.op);
+  return 0;
+}
+
 int RunCommandLine(int argc, char** argv) {
   Options options;
   CLI::App app("Benchmark of kernels against copies and LibTorch");
@@ -109,7 +130,9 @@ int RunCommandLine(int argc, char** argv) {
   app.add_option("--mib", options.mib, "of an (N, C) operand")->check(CLI::PositiveNumber);
   app.add_option("--width", options.width, "C")->check(CLI::PositiveNumber);
   app.add_option("--seconds", options.seconds, "of each measurement, at least");
+  app.add_flag("--list", options.list, "only the names of the rows");
   CLI11_PARSE(app, argc, argv);
+  if (options.list) return List();
   return Run(options);
 }
 

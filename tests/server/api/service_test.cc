@@ -207,6 +207,25 @@ TEST_F(ServiceTest, WrongFilesAreNamedTogether) {
   EXPECT_THAT(bad.field_violations(1).description(), HasSubstr("config.json"));
 }
 
+// Names that exclude nothing, too long for an adapter_config.json once they are spelled in JSON;
+// and a tokenizer that cannot go along.
+TEST_F(ServiceTest, WhatOnlyTheExportWouldMeetIsRefusedAtOnce) {
+  v1::CreateJobRequest request = Request("small");
+  for (int i = 0; i < 200; ++i)
+    request.mutable_spec()->mutable_lora()->add_exclude_modules(std::string(1000, '\x01'));
+  const std::string link = dir_ + "/model/tokenizer.model";
+  fs::create_symlink(dir_ + "/nothing", link);
+  v1::Job job;
+  const auto bad = DetailOf<google::rpc::BadRequest>(Create(request, &job));
+  fs::remove(link);
+  ASSERT_EQ(bad.field_violations_size(), 2);
+  EXPECT_EQ(bad.field_violations(0).field(), "spec.model");
+  EXPECT_THAT(bad.field_violations(0).description(), HasSubstr("cannot open " + link));
+  EXPECT_EQ(bad.field_violations(1).field(), "spec.lora");
+  EXPECT_THAT(bad.field_violations(1).description(),
+              HasSubstr("the adapter_config.json of the job's result"));
+}
+
 TEST_F(ServiceTest, UnknownTargetModuleNamesThoseThatThereAre) {
   v1::CreateJobRequest request = Request("");
   request.mutable_spec()->mutable_lora()->add_target_modules("qqq_proj");

@@ -62,7 +62,7 @@ TEST_F(PrepareTest, LengthsAndSummaryOfWhatWasPrepared) {
   EXPECT_FALSE(preparer.Locate(spec_, dir_ + "/model")->ready);
   const PreparedFolders folders = Prepare(preparer).value();
   EXPECT_TRUE(preparer.Locate(spec_, dir_ + "/model")->ready);
-  EXPECT_EQ(ReadRowTokens(folders.train).value(), std::vector<int64_t>(10, 20));
+  EXPECT_EQ(ReadLengths(folders.train)->rows_of, (std::map<int64_t, int64_t>{{20, 10}}));
   EXPECT_EQ(ReadSummary(folders.train)->tokens(), 200);
   EXPECT_EQ(folders.eval, "");
 }
@@ -71,8 +71,8 @@ TEST_F(PrepareTest, EvaluationSplitIsAFolderOfItsOwn) {
   spec_.set_eval_split(0.2);
   Preparer preparer = With();
   const PreparedFolders folders = Prepare(preparer).value();
-  EXPECT_EQ(ReadRowTokens(folders.train)->size(), 8u);
-  EXPECT_EQ(ReadRowTokens(folders.eval)->size(), 2u);
+  EXPECT_EQ(ReadLengths(folders.train)->rows, 8);
+  EXPECT_EQ(ReadLengths(folders.eval)->rows, 2);
 }
 
 TEST_F(PrepareTest, FolderDependsOnContentAndLimitAlone) {

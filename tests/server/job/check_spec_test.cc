@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "server/job/random_id.h"
 
 namespace snug::server {
@@ -12,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 v1::JobSpec GoodSpec() {
   v1::JobSpec spec;
@@ -109,6 +111,92 @@ TEST(CheckSpecTest, DefaultsAreThoseOfTheSchema) {
   EXPECT_EQ(spec.training().seed(), 42);
   EXPECT_TRUE(spec.training().packing());
   EXPECT_EQ(spec.memory().budget(), "auto");
+}
+
+// Numbers of one section of a spec, by their presence.
+std::vector<const google::protobuf::FieldDescriptor*> Numbers(
+    const google::protobuf::Message& section, bool optional) {
+  using google::protobuf::FieldDescriptor;
+  std::vector<const FieldDescriptor*> numbers;
+  const google::protobuf::Descriptor& type = *section.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    const auto kind = field->cpp_type();
+    const bool number = kind == FieldDescriptor::CPPTYPE_DOUBLE ||
+                        kind == FieldDescriptor::CPPTYPE_INT32 ||
+                        kind == FieldDescriptor::CPPTYPE_INT64;
+    if (number && !field->is_repeated() && field->has_presence() == optional)
+      numbers.push_back(field);
+  }
+  return numbers;
+}
+
+double ValueOf(const google::protobuf::Message& section,
+               const google::protobuf::FieldDescriptor* field) {
+  const google::protobuf::Reflection& read = *section.GetReflection();
+  if (field->cpp_type() == field->CPPTYPE_DOUBLE) return read.GetDouble(section, field);
+  return field->cpp_type() == field->CPPTYPE_INT32
+             ? read.GetInt32(section, field)
+             : static_cast<double>(read.GetInt64(section, field));
+}
+
+void SetZero(google::protobuf::Message* section, const google::protobuf::FieldDescriptor* field) {
+  const google::protobuf::Reflection& write = *section->GetReflection();
+  if (field->cpp_type() == field->CPPTYPE_DOUBLE) return write.SetDouble(section, field, 0.0);
+  if (field->cpp_type() == field->CPPTYPE_INT32) return write.SetInt32(section, field, 0);
+  write.SetInt64(section, field, 0);
+}
+
+v1::JobSpec Answering() {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_eval_split(0.5);
+  spec.mutable_training()->add_sample_prompts("a");
+  return spec;
+}
+
+google::protobuf::Message* SectionOf(v1::JobSpec& spec, bool lora) {
+  if (lora) return spec.mutable_lora();
+  return spec.mutable_training();
+}
+
+// A number that cannot be told from one that is not given has 0 as its default.
+TEST(CheckSpecTest, WhatHasAnotherDefaultThanZeroIsOptional) {
+  for (bool lora : {false, true}) {
+    v1::JobSpec spec = Answering();
+    FillDefaults(spec, 128);
+    const google::protobuf::Message& section = *SectionOf(spec, lora);
+    for (const auto* field : Numbers(section, /*optional=*/false))
+      EXPECT_EQ(ValueOf(section, field), 0.0) << field->full_name();
+  }
+}
+
+// A 0 that is given is what it says, or refused under the field's name: never the default.
+TEST(CheckSpecTest, AZeroIsNeverAnotherNumber) {
+  std::vector<std::string> refused, kept;
+  for (bool lora : {false, true}) {
+    v1::JobSpec first = Answering();
+    for (const auto* field : Numbers(*SectionOf(first, lora), /*optional=*/true)) {
+      v1::JobSpec spec = first;
+      SetZero(SectionOf(spec, lora), field);
+      const std::vector<std::string> found = FieldsOf(spec);
+      if (!found.empty()) {
+        EXPECT_THAT(
+            found, ElementsAre(absl::StrCat("spec.", lora ? "lora." : "training.", field->name())));
+        refused.push_back(field->name());
+        continue;
+      }
+      FillDefaults(spec, 128);
+      EXPECT_EQ(ValueOf(*SectionOf(spec, lora), field), 0.0) << field->full_name();
+      kept.push_back(field->name());
+    }
+  }
+  EXPECT_THAT(refused,
+              UnorderedElementsAre("num_train_epochs", "per_device_train_batch_size",
+                                   "gradient_accumulation_steps", "max_seq_length",
+                                   "save_total_limit", "logging_steps", "adam_epsilon",
+                                   "sample_max_new_tokens", "sample_top_p", "r", "lora_alpha"));
+  EXPECT_THAT(kept, UnorderedElementsAre("learning_rate", "max_grad_norm", "seed", "adam_beta1",
+                                         "adam_beta2", "lora_dropout"));
 }
 
 TEST(CheckSpecTest, WhatWasGivenStays) {

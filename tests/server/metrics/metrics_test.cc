@@ -75,6 +75,66 @@ TEST(MetricsTest, DevicesAddUpTheirJobs) {
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_memory_peak_bytes{device=\"cpu:0\"} 180"));
 }
 
+v1::Device Gpu() {
+  v1::Device device;
+  device.set_name("gpu:0");
+  device.set_model("NVIDIA H200");
+  device.set_uuid("GPU-aa");
+  device.set_total_bytes(5000);
+  device.set_measured_bytes(300);
+  device.set_others_bytes(40);
+  return device;
+}
+
+TEST(MetricsTest, AGpuIsNamedAndMeasured) {
+  Metrics metrics;
+  v1::Job job = Running("a");
+  job.set_device("gpu:0");
+  job.mutable_memory()->set_process_peak_bytes(310);
+  metrics.Job(job);
+  metrics.Devices({Gpu()}, {job});
+  for (const char* line :
+       {"snug_device_info{UUID=\"GPU-aa\",device=\"gpu:0\",modelName=\"NVIDIA_H200\"} 1",
+        "snug_device_up{device=\"gpu:0\"} 1",
+        "snug_device_memory_total_bytes{device=\"gpu:0\"} 5000",
+        "snug_device_memory_used_bytes{device=\"gpu:0\"} 300",
+        "snug_device_memory_unattributed_bytes{device=\"gpu:0\"} 40",
+        "snug_job_memory_process_peak_bytes{device=\"gpu:0\",job=\"a\"} 310"})
+    EXPECT_THAT(metrics.Text(), HasSubstr(line));
+  metrics.ForgetJob("a");
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("job=\"a\"")));
+}
+
+// What the driver said last is no more true when it has stopped answering.
+TEST(MetricsTest, AGpuWhoseDriverIsSilentHasNoBytes) {
+  Metrics metrics;
+  metrics.Devices({Gpu()}, {});
+  v1::Device silent = Gpu();
+  silent.clear_measured_bytes();
+  silent.clear_others_bytes();
+  metrics.Devices({silent}, {});
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_up{device=\"gpu:0\"} 0"));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_device_memory_used_bytes{")));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_device_memory_unattributed_bytes{")));
+  silent.set_others_bytes(400);  // It answers, but names no processes.
+  metrics.Devices({silent}, {});
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_up{device=\"gpu:0\"} 1"));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_device_memory_used_bytes{")));
+  metrics.Devices({Gpu()}, {});
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_memory_used_bytes{device=\"gpu:0\"} 300"));
+}
+
+// Nothing measures a CPU from outside: it has no such series.
+TEST(MetricsTest, ACpuHasNoSeriesOfAGpu) {
+  Metrics metrics;
+  v1::Device device;
+  device.set_name("cpu:0");
+  metrics.Devices({device}, {Running("a")});
+  for (const char* family :
+       {"snug_device_up{", "snug_device_memory_used_bytes{", "snug_job_memory_process_peak_bytes{"})
+    EXPECT_THAT(metrics.Text(), Not(HasSubstr(family)));
+}
+
 TEST(MetricsTest, PortThatIsTakenIsAStatus) {
   Metrics first, second;
   ASSERT_TRUE(first.Serve(0).ok());

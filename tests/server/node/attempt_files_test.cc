@@ -28,7 +28,7 @@ class AttemptFilesTest : public testing::Test {
   ~AttemptFilesTest() override { fs::remove_all(state_); }
 
   // A shell script in the place of the worker.
-  pid_t Launch(const std::string& script) {
+  pid_t Launch(const std::string& script, const Device& device = {.name = "cpu:0"}) {
     const std::string worker = state_ + "/worker.sh";
     std::ofstream(worker) << "#!/bin/sh\n" << script << "\n";
     fs::permissions(worker, fs::perms::owner_all);
@@ -36,7 +36,11 @@ class AttemptFilesTest : public testing::Test {
     assignment.set_attempt_dir(dir_);
     assignment.set_checkpoints_dir(CheckpointsDir(state_, "job-a"));
     const std::string shim = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-shim";
-    return LaunchAttempt({.shim = shim, .worker = worker, .state_dir = state_}, assignment).value();
+    const LauncherSettings settings = {.shim = shim,
+                                       .worker = device.is_gpu() ? "/no/such" : worker,
+                                       .worker_cuda = device.is_gpu() ? worker : "/no/such",
+                                       .state_dir = state_};
+    return LaunchAttempt(settings, device, assignment).value();
   }
   ExitRecord WaitForEnd() {
     while (ShimLives(dir_)) absl::SleepFor(absl::Milliseconds(5));
@@ -68,9 +72,23 @@ TEST_F(AttemptFilesTest, WorkerThatCannotBeStartedLeavesARecord) {
   assignment.set_attempt_dir(dir_);
   assignment.set_checkpoints_dir(CheckpointsDir(state_, "job-a"));
   const std::string shim = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-shim";
-  ASSERT_TRUE(
-      LaunchAttempt({.shim = shim, .worker = "/no/such", .state_dir = state_}, assignment).ok());
+  ASSERT_TRUE(LaunchAttempt({.shim = shim, .worker = "/no/such", .state_dir = state_},
+                            {.name = "cpu:0"}, assignment)
+                  .ok());
   EXPECT_EQ(WaitForEnd().exit_code, 127);
+}
+
+// Whatever the daemon itself was told of GPUs.
+TEST_F(AttemptFilesTest, AWorkerOfAGpuSeesThatGpuAlone) {
+  setenv("CUDA_VISIBLE_DEVICES", "7", 1);
+  Device device{.name = "gpu:3"};
+  device.gpu.uuid = "GPU-aa";
+  Launch("env | grep -E '^CUDA_(DEV|MOD|VIS)' | sort > " + dir_ + "/seen", device);
+  EXPECT_EQ(WaitForEnd().exit_code, 0);
+  EXPECT_EQ(ReadSmallFile(dir_ + "/seen", 1000).value(),
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_MODULE_LOADING=LAZY\n"
+            "CUDA_VISIBLE_DEVICES=GPU-aa\n");
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 // The worker leaves a grandchild in a session of its own; the shim takes it down before it ends.

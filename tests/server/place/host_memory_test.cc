@@ -40,25 +40,10 @@ TEST_F(HostMemoryTest, FirstVersionOfGroups) {
   EXPECT_EQ(HostMemoryBytes(root_), 8192);
 }
 
-TEST(DevicesTest, DefaultIsHalfOfTheHost) {
-  const auto devices = DevicesOf({}, 1000, 4).value();
-  ASSERT_EQ(devices.size(), 1u);
-  EXPECT_EQ(devices[0].name, "cpu:0");
-  EXPECT_EQ(devices[0].capacity_bytes, 500);
-  EXPECT_EQ(devices[0].threads, 4);
-}
-
-TEST(DevicesTest, MistakesAreNamed) {
-  v1::DaemonConfig config;
-  config.add_devices()->set_name("tpu:0");
-  EXPECT_FALSE(DevicesOf(config, 1000, 4).ok());
-  config.mutable_devices(0)->set_name("cpu:0");
-  config.mutable_devices(0)->set_capacity("lots");
-  EXPECT_FALSE(DevicesOf(config, 1000, 4).ok());
-  config.mutable_devices(0)->set_capacity("1KiB");
-  EXPECT_EQ(DevicesOf(config, 1000, 4).value()[0].capacity_bytes, 1024);
-  config.add_devices()->set_name("cpu:0");
-  EXPECT_FALSE(DevicesOf(config, 1000, 4).ok());
+TEST_F(HostMemoryTest, TheFirstProcessorIsNamed) {
+  EXPECT_EQ(ProcessorModel(root_), "");
+  Write("/proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 9B14: x\n\nmodel name\t: other\n");
+  EXPECT_EQ(ProcessorModel(root_), "AMD EPYC 9B14: x");
 }
 
 }  // namespace

@@ -81,6 +81,78 @@ TEST(PolicyTest, OneJobPerDevice) {
   EXPECT_THAT(Decide({Job("a", 1, {kGiB})}, {kBusy}, 0).placements, IsEmpty());
 }
 
+const DeviceState kCpu = {.name = "cpu:0", .capacity_bytes = 8 * kGiB};
+const DeviceState kGpu0 = {.name = "gpu:0", .gpu = true, .capacity_bytes = 40 * kGiB};
+const DeviceState kGpu1 = {.name = "gpu:1", .gpu = true, .capacity_bytes = 80 * kGiB};
+
+// Of `small` bytes on each device that is named.
+QueuedJob JobOn(const std::string& id, int64_t order, const std::vector<std::string>& devices) {
+  QueuedJob job{.id = id, .order = order};
+  for (const std::string& device : devices) job.plan_bytes[device] = {kGiB};
+  return job;
+}
+
+// Three jobs, three devices: GPUs go first, in their order, and the CPU is used as well.
+TEST(PolicyTest, AllDevicesAreUsedGpusFirst) {
+  const std::vector<std::string> all = {"cpu:0", "gpu:0", "gpu:1"};
+  const Decision decision =
+      Decide({JobOn("a", 1, all), JobOn("b", 2, all), JobOn("c", 3, all), JobOn("d", 4, all)},
+             {kCpu, kGpu0, kGpu1}, 0);
+  EXPECT_THAT(Placed(decision), ElementsAre("a on gpu:0", "b on gpu:1", "c on cpu:0"));
+  EXPECT_THAT(decision.waiting.at("d"), testing::HasSubstr("cpu:0 or gpu:0 or gpu:1"));
+}
+
+// The CPU would keep everything, the GPU must recompute: it is faster all the same. Among GPUs the
+// plan decides.
+TEST(PolicyTest, TheSlowestPlanOfAGpuIsBeforeTheFastestOfACpu) {
+  QueuedJob job{.id = "a", .order = 1};
+  job.plan_bytes = {{"cpu:0", {8 * kGiB, kGiB}}, {"gpu:0", {50 * kGiB, 30 * kGiB}}};
+  const Decision decision = Decide({job}, {kCpu, kGpu0}, 0);
+  EXPECT_THAT(Placed(decision), ElementsAre("a on gpu:0"));
+  EXPECT_EQ(decision.placements[0].plan, 1);
+  job.plan_bytes["gpu:1"] = {50 * kGiB, 30 * kGiB};
+  EXPECT_THAT(Placed(Decide({job}, {kCpu, kGpu0, kGpu1}, 0)), ElementsAre("a on gpu:1"));
+}
+
+// It fits no GPU, and one of them is busy anyway: the CPU is its only device, which a younger job
+// leaves to it, while the free GPU is anybody's.
+TEST(PolicyTest, AJobThatOnlyTheCpuHoldsWaitsForIt) {
+  QueuedJob large{.id = "large", .order = 1};
+  large.plan_bytes = {{"cpu:0", {7 * kGiB}}, {"gpu:0", {50 * kGiB}}};
+  DeviceState busy = kCpu;
+  busy.jobs = 1;
+  const Decision decision =
+      Decide({large, JobOn("young", 2, {"cpu:0", "gpu:0"})}, {busy, kGpu0}, 0);
+  EXPECT_THAT(Placed(decision), ElementsAre("young on gpu:0"));
+  EXPECT_THAT(decision.waiting.at("large"), testing::HasSubstr("waits for cpu:0"));
+}
+
+// Somebody else's process has grown: what is left holds the slower plan; less than that, none; and
+// the job stays feasible.
+TEST(PolicyTest, WhatOthersHaveTakenCannotBeGiven) {
+  QueuedJob job{.id = "a", .order = 1};
+  job.plan_bytes = {{"gpu:0", {30 * kGiB, 10 * kGiB}}};
+  DeviceState gpu = kGpu0;
+  gpu.taken_bytes = 10 * kGiB;
+  EXPECT_EQ(Decide({job}, {gpu}, 0).placements.at(0).plan, 0);
+  gpu.taken_bytes = 10 * kGiB + 1;
+  EXPECT_EQ(Decide({job}, {gpu}, 0).placements.at(0).plan, 1);
+  gpu.taken_bytes = 31 * kGiB;
+  EXPECT_EQ(Decide({job}, {gpu}, 0).waiting.at("a"),
+            "waits for gpu:0: others have taken 31 GiB of it");
+}
+
+// Of two GPUs one is in trouble and the other at work: it waits for either.
+TEST(PolicyTest, NothingIsPlacedOnAGpuWhoseDriverIsSilent) {
+  DeviceState silent = kGpu0, busy = kGpu1;
+  silent.answers = false;
+  busy.jobs = 1;
+  const QueuedJob job = JobOn("a", 1, {"gpu:0", "gpu:1"});
+  EXPECT_EQ(Decide({job}, {silent, busy}, 0).waiting.at("a"),
+            "waits for gpu:1: another job runs there; or for gpu:0: its driver does not answer");
+  EXPECT_THAT(Placed(Decide({job}, {silent, kGpu1}, 0)), ElementsAre("a on gpu:1"));
+}
+
 TEST(PolicyTest, JobThatWaitsForItsRetryBlocksNobody) {
   QueuedJob retry = Job("retry", 1, {kGiB});
   retry.not_before_us = 5'000'000;
@@ -101,6 +173,28 @@ TEST(LedgerTest, PromisesNeverExceedTheCapacity) {
   ledger.Release("a");
   EXPECT_EQ(ledger.ReservedOn("cpu:0"), 4);
   EXPECT_TRUE(absl::IsNotFound(ledger.Reserve("gpu:0", "c", 1)));
+}
+
+// Each device keeps its own account.
+TEST(LedgerTest, DevicesDoNotShareTheirBytes) {
+  Ledger ledger({{.name = "cpu:0", .capacity_bytes = 10},
+                 {.name = "gpu:0", .capacity_bytes = 5},
+                 {.name = "gpu:1", .capacity_bytes = 7}});
+  EXPECT_TRUE(ledger.Reserve("gpu:0", "a", 5).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("gpu:0", "b", 1)));
+  EXPECT_TRUE(ledger.Reserve("gpu:1", "b", 6).ok());
+  EXPECT_TRUE(ledger.Reserve("cpu:0", "c", 10).ok());
+  const std::vector<DeviceState> states = ledger.Snapshot();
+  ASSERT_EQ(states.size(), 3u);
+  EXPECT_FALSE(states[0].gpu);
+  EXPECT_TRUE(states[1].gpu && states[2].gpu);
+  EXPECT_EQ(states[1].reserved_bytes, 5);
+  EXPECT_EQ(states[2].reserved_bytes, 6);
+  ledger.Release("a");
+  EXPECT_EQ(ledger.ReservedOn("gpu:0"), 0);
+  EXPECT_EQ(ledger.ReservedOn("gpu:1"), 6);
+  EXPECT_EQ(ledger.Find("gpu:1")->capacity_bytes, 7);
+  EXPECT_EQ(ledger.Find("gpu:2"), nullptr);
 }
 
 // The daemon came back with a smaller device: the promise stands, nothing new is admitted.

@@ -83,7 +83,8 @@ TEST_F(PlannerTest, PeakIsTheSumOfItsComponents) {
     const v1::MemoryComponents& m = plan.memory();
     EXPECT_EQ(plan.peak_bytes(), m.context_bytes() + m.weights_bytes() + m.adapter_bytes() +
                                      m.gradients_bytes() + m.optimizer_bytes() + m.inputs_bytes() +
-                                     m.stash_bytes() + m.scratch_bytes() + m.workspace_bytes());
+                                     m.data_bytes() + m.stash_bytes() + m.scratch_bytes() +
+                                     m.workspace_bytes());
     EXPECT_EQ(m.context_bytes(), 1000);
   }
 }
@@ -91,9 +92,21 @@ TEST_F(PlannerTest, PeakIsTheSumOfItsComponents) {
 // Nothing known: 8 rows of 128 tokens. The dataset's longest 8 rows have 10 tokens each.
 TEST_F(PlannerTest, LengthsOfTheDatasetDecideTheKey) {
   EXPECT_EQ(Plans({})[0].key().tokens(), 8 * 128);
-  const std::vector<v1::Plan> known = Plans({.train = std::vector<int64_t>(20, 10)});
+  RowLengths lengths;
+  lengths.train.Add(10, 20);
+  const std::vector<v1::Plan> known = Plans(lengths);
   EXPECT_EQ(known[0].key().tokens(), 80);
   EXPECT_LT(known[0].peak_bytes(), Plans({})[0].peak_bytes());
+}
+
+// A job may be refused for the number of its rows alone.
+TEST_F(PlannerTest, ManyRowsArePartOfThePeak) {
+  RowLengths few, many;
+  few.train.Add(1, 100);
+  many.train.Add(1, 100'000'000);
+  const v1::Plan small = Plans(few)[0], large = Plans(many)[0];
+  EXPECT_EQ(large.memory().data_bytes() - small.memory().data_bytes(), 4 * (100'000'000 - 100));
+  EXPECT_EQ(large.peak_bytes() - small.peak_bytes(), 4 * (100'000'000 - 100));
 }
 
 TEST_F(PlannerTest, StoredPlanIsTheSamePlan) {

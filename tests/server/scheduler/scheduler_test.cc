@@ -75,12 +75,12 @@ class SchedulerTest : public testing::Test {
                                                    .script = std::getenv("SNUG_PREPARE"),
                                                    .datasets_dir = dir_ + "/state/datasets"});
     const std::string bin = std::getenv("SNUG_BIN_DIR");
-    SchedulerSettings settings{.launcher = {.shim = bin + "/snug-shim",
-                                            .worker = std::getenv("SNUG_FAKE_WORKER"),
-                                            .state_dir = dir_ + "/state"},
-                               .devices = {{.name = "cpu:0", .capacity_bytes = 1 << 30}},
-                               .context_bytes = 8 << 20,
-                               .limits = limits};
+    SchedulerSettings settings{
+        .launcher = {.shim = bin + "/snug-shim",
+                     .worker = std::getenv("SNUG_FAKE_WORKER"),
+                     .state_dir = dir_ + "/state"},
+        .devices = {{.name = "cpu:0", .capacity_bytes = 1 << 30, .context_bytes = 8 << 20}},
+        .limits = limits};
     scheduler_ =
         Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();
   }

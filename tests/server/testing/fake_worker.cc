@@ -8,6 +8,7 @@
 //   only_epoch=E             the misfortune above happens in that attempt alone (else in each)
 //   silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM
 //   no_output=1 garbage=S    ends as finished without an output; sends nonsense at that step
+// `fake-worker --measure-context [gpu:N]` takes twice as much of a GPU as of a CPU.
 // `fake-worker --write-model DIR` writes the model that such jobs name.
 // Like the real one it goes on without a daemon and dials again, keeps metrics.jsonl, saves
 // checkpoints with manifests.
@@ -268,11 +269,13 @@ class FakeWorker {
   bool stopped_ = false;
 };
 
+int PrintFacts(const std::string& device) {
+  const int64_t bytes = device.starts_with("gpu:") ? 2 * kContextBytes : kContextBytes;
+  std::cout << nlohmann::json{{"context_bytes", bytes}}.dump() << std::endl;
+  return 0;
+}
+
 int Main(const std::string& argument) {
-  if (argument == "--measure-context") {
-    std::cout << nlohmann::json{{"context_bytes", kContextBytes}}.dump() << std::endl;
-    return 0;
-  }
   v1::Assignment assignment;
   if (!assignment.ParseFromString(ReadText(argument))) return 1;
   return FakeWorker(std::move(assignment)).Run();
@@ -283,6 +286,7 @@ int Main(const std::string& argument) {
 
 int main(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
+  if (first == "--measure-context") return snug::server::PrintFacts(argc > 2 ? argv[2] : "cpu:0");
   if (argc == 3 && first == "--write-model") {
     snug::server::WriteTinyModel(argv[2]);
     return 0;

@@ -214,16 +214,6 @@ TEST_F(ExportTest, VerifyReadsWhatIsOnTheDisk) {
   EXPECT_FALSE(VerifyExport(tmp, program).ok());
 }
 
-// Found before the training: a configuration that leads to another adapter.
-TEST_F(ExportTest, WhatWouldBeExportedIsCheckedAhead) {
-  const program::Program program = ProgramOf(true);
-  SNUG_ASSERT_OK(CheckExport(options_, adapter_.list(), program));
-  options_.lora.target_modules = {"k_proj"};
-  EXPECT_THAT(std::string(CheckExport(options_, adapter_.list(), program).message()),
-              HasSubstr("adapter_config.json of the job's result: does not lead to "));
-  EXPECT_FALSE(std::filesystem::exists(output_ + ".tmp"));
-}
-
 // A buffer that old files have is fine in a base, but not ours to write; so is a second head.
 TEST_F(ExportTest, VerifyWantsNoTensorMore) {
   const program::Program program = ProgramOf(false);
@@ -234,23 +224,11 @@ TEST_F(ExportTest, VerifyWantsNoTensorMore) {
               HasSubstr("13 tensors, not 12"));
 }
 
-TEST(AdapterCardTest, NamesTheModulesAsPeftDoes) {
-  const AdapterContents adapted = {.adapted = {{"model.layers.0.mlp.up_proj", 2},
-                                               {"model.layers.0.self_attn.q_proj", 2},
-                                               {"model.layers.1.mlp.up_proj", 2}},
-                                   .saved = {}};
-  program::LoraConfig lora = {.target_modules = {"all-linear"}};
-  EXPECT_THAT(TargetModules(lora, adapted), testing::ElementsAre("q_proj", "up_proj"));
-  lora.target_modules = {"up_proj", "layers.0.self_attn.q_proj"};
-  EXPECT_THAT(TargetModules(lora, adapted),
-              testing::ElementsAre("layers.0.self_attn.q_proj", "up_proj"));
-}
-
 // A base whose name YAML would read as something else.
 TEST(AdapterCardTest, QuotesNamesInTheFrontMatter) {
   ExportOptions options = {.base_model_name = "odd: \"name\""};
-  const AdapterContents contents = {.adapted = {{"model.layers.0.self_attn.q_proj", 2}},
-                                    .saved = {}};
+  const program::AdapterContents contents = {.adapted = {{"model.layers.0.self_attn.q_proj", 2}},
+                                             .saved = {}};
   const auto text = AdapterReadmeText(options, contents, {});
   SNUG_ASSERT_OK(text);
   EXPECT_THAT(*text, HasSubstr("\nbase_model: \"odd: \\\"name\\\"\"\n"));

@@ -1,7 +1,10 @@
 // Who gives back what, where a slice begins at the very address of the arena that it lies in.
 #include "worker/execute/allocator.h"
 
+#include <c10/core/CPUAllocator.h>
+
 #include "gtest/gtest.h"
+#include "worker/execute/cpu_allocator.h"
 
 namespace snug::execute {
 namespace {
@@ -21,19 +24,20 @@ class AllocatorTest : public ::testing::Test {
     EXPECT_EQ(current(), before - kArenaBytes);
   }
 
-  TrackingAllocator& allocator_ = TrackingAllocator::Install();
-  c10::DataPtr arena_ = allocator_.allocate(kArenaBytes);
+  TrackingAllocator& allocator_ = CpuAllocator();
+  c10::Allocator& aten_ = *c10::GetCPUAllocator();
+  c10::DataPtr arena_ = aten_.allocate(kArenaBytes);
   const int64_t with_arena_ = current();
 };
 
 TEST_F(AllocatorTest, APieceOfAnOpenSliceIsItsOwn) {
   Open();
-  c10::DataPtr piece = allocator_.allocate(kPieceBytes);
+  c10::DataPtr piece = aten_.allocate(kPieceBytes);
   EXPECT_EQ(piece.get(), arena_.get());
   piece.clear();
-  void* raw = allocator_.raw_allocate(kPieceBytes);
+  void* raw = aten_.raw_allocate(kPieceBytes);
   EXPECT_EQ(raw, arena_.get());  // The room of the first is free again.
-  allocator_.raw_deallocate(raw);
+  aten_.raw_deallocate(raw);
   EXPECT_EQ(allocator_.CloseSlice(), kPieceBytes);
   EXPECT_EQ(current(), with_arena_);
   GiveBackTheArena();
@@ -42,7 +46,7 @@ TEST_F(AllocatorTest, APieceOfAnOpenSliceIsItsOwn) {
 // An op that keeps a piece beyond its run: reported at once, and its release frees no arena.
 TEST_F(AllocatorTest, APieceThatOutlivesItsClosedSliceIsNotTheArena) {
   Open();
-  c10::DataPtr piece = allocator_.allocate(kPieceBytes);
+  c10::DataPtr piece = aten_.allocate(kPieceBytes);
   ASSERT_EQ(piece.get(), arena_.get());
   EXPECT_THROW(allocator_.CloseSlice(), SliceExceeded);
   piece.clear();
@@ -53,7 +57,7 @@ TEST_F(AllocatorTest, APieceThatOutlivesItsClosedSliceIsNotTheArena) {
 // An op that threw, and what its unwinding has not given back.
 TEST_F(AllocatorTest, APieceThatOutlivesItsAbandonedSliceIsNotTheArena) {
   Open();
-  c10::DataPtr piece = allocator_.allocate(kPieceBytes);
+  c10::DataPtr piece = aten_.allocate(kPieceBytes);
   allocator_.AbandonSlice();
   piece.clear();
   EXPECT_EQ(current(), with_arena_);
@@ -63,19 +67,19 @@ TEST_F(AllocatorTest, APieceThatOutlivesItsAbandonedSliceIsNotTheArena) {
 // As oneDNN takes memory: a bare address, with one deleter for all of them.
 TEST_F(AllocatorTest, ABareAddressThatOutlivesItsSliceIsNotTheArena) {
   Open();
-  void* piece = allocator_.raw_allocate(kPieceBytes);
+  void* piece = aten_.raw_allocate(kPieceBytes);
   ASSERT_EQ(piece, arena_.get());
   allocator_.AbandonSlice();
-  allocator_.raw_deallocate(piece);
+  aten_.raw_deallocate(piece);
   EXPECT_EQ(current(), with_arena_);
   GiveBackTheArena();
 }
 
 TEST_F(AllocatorTest, ABareAddressFromOutsideIsCountedAndGivenBack) {
-  void* raw = allocator_.raw_allocate(kPieceBytes);
+  void* raw = aten_.raw_allocate(kPieceBytes);
   EXPECT_EQ(current(), with_arena_ + kPieceBytes);
   Open();
-  allocator_.raw_deallocate(raw);  // While an op runs, too.
+  aten_.raw_deallocate(raw);  // While an op runs, too.
   EXPECT_EQ(current(), with_arena_);
   EXPECT_EQ(allocator_.CloseSlice(), 0);
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/worker/execute/toy_run.h"
 #include "worker/execute/op_run.h"
 
 namespace snug::execute {
@@ -27,10 +28,11 @@ std::vector<float> Noise(uint64_t seed, double alpha) {
   OpRun run;
   run.op = &op;
   run.batch = &batch;
+  run.device = &TestDevice();
   run.out[0] = {x.data(), kOffsets.back(), kWidth};
   run.parameters[0].value = {table.data(), kVocabulary, kWidth};
   run.scalars = {.seed = seed, .step = 4, .neftune_alpha = alpha};
-  CpuOpFunctions()[static_cast<size_t>(op.code)].forward(run);
+  OpFunctionsOfKernels()[static_cast<size_t>(op.code)].forward(run);
   return x;
 }
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/worker/execute/toy_run.h"
 #include "worker/execute/op_run.h"
 
 namespace snug::execute {
@@ -76,9 +77,10 @@ struct Documents {
     run.op = &op;
     run.block = kBlock;
     run.batch = &batch;
+    run.device = &TestDevice();
     run.in = {q.view(), k.view(), v.view()};
     run.out = {o.view(), lse.view()};
-    CpuOpFunctions()[static_cast<size_t>(op.code)].forward(run);
+    OpFunctionsOfKernels()[static_cast<size_t>(op.code)].forward(run);
   }
 };
 

@@ -33,7 +33,7 @@ Spoiler spoiler;  // The functions of ops are plain pointers.
 template <size_t kCode, bool kForward>
 void Spoiling(const OpRun& run) {
   if (spoiler.calls++ == spoiler.call) std::memset(spoiler.address, 0xFF, spoiler.bytes);
-  const OpFunctions& functions = CpuOpFunctions()[kCode];
+  const OpFunctions& functions = OpFunctionsOfKernels()[kCode];
   (kForward ? functions.forward : functions.backward)(run);
 }
 

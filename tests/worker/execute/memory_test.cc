@@ -193,9 +193,9 @@ TEST_F(MemoryTest, EveryPlanAndPlacementGivesTheGradientsOfKeep) {
 TEST_F(MemoryTest, AWriteOutsideAValueIsFound) {
   ToyRun run = std::move(Runs(program::FullMode())[0]);
   const Tape tape = run.Lower(RecomputePlan(run.program(), 0));
-  OpFunctionTable functions = CpuOpFunctions();
+  OpFunctionTable functions = OpFunctionsOfKernels();
   functions[static_cast<size_t>(program::OpCode::kAdd)].forward = [](const OpRun& op) {
-    CpuOpFunctions()[static_cast<size_t>(program::OpCode::kAdd)].forward(op);
+    OpFunctionsOfKernels()[static_cast<size_t>(program::OpCode::kAdd)].forward(op);
     op.out[0].as<char>()[op.out[0].bytes()] = 1;
   };
   CountingSource source;
@@ -223,11 +223,11 @@ TEST_F(MemoryTest, AnOpThatUnderDeclaresItsWorkspaceIsNamed) {
 TEST_F(MemoryTest, SixtyFourBytesMoreThanDeclaredAreRefused) {
   ToyRun run = std::move(Runs(program::FullMode())[0]);
   const Tape tape = run.Lower(RecomputePlan(run.program(), 0));
-  OpFunctionTable functions = CpuOpFunctions();
+  OpFunctionTable functions = OpFunctionsOfKernels();
   constexpr auto kGlu = static_cast<size_t>(program::OpCode::kGlu);
   functions[kGlu].backward = [](const OpRun& op) {
     const at::Tensor planted = at::empty({64}, at::kByte);
-    CpuOpFunctions()[kGlu].backward(op);
+    OpFunctionsOfKernels()[kGlu].backward(op);
   };
   auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
   Executor executor(run.program(), run.parameters(), TestDevice());

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/execute/toy_run.h"
+#include "tests/worker/execute/trained_tokens.h"
 #include "worker/execute/device.h"
 #include "worker/execute/op_run.h"
 #include "worker/program/op_table.h"
@@ -21,6 +23,8 @@ using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 
 inline constexpr double kTolerance = 1e-6;  // Relative L2, fp32 against float64.
+
+inline constexpr double kLossScale = 0.125;
 
 // What an op computes, in LibTorch: inputs and parameters to outputs.
 using Reference = std::function<Tensors(const Tensors& inputs, const Tensors& parameters)>;
@@ -81,10 +85,11 @@ class Fp32Run {
     run.op = &case_.op;
     run.block = 2;
     run.op_index = 1;
-    run.batch = &Documents().batch;
-    run.scalars = {.loss_scale = 0.125, .seed = 11, .step = 3, .micro_batch = 1};
-    run.loss = &loss_;
-    run.token_sums = &token_sums_;
+    batch_ = Documents().batch;
+    trained_.PutInto(batch_);
+    run.batch = &batch_;
+    run.device = &TestDevice();
+    run.scalars = {.loss_scale = kLossScale, .seed = 11, .step = 3, .micro_batch = 1};
     for (size_t i = 0; i < in_.size(); ++i) run.in[i] = ViewOf(in_[i]);
     for (size_t i = 0; i < out_.size(); ++i) run.out[i] = ViewOf(out_[i]);
     for (size_t i = 0; i < parameters_.size(); ++i)
@@ -115,18 +120,18 @@ class Fp32Run {
   }
 
   const OpFunctions& Functions() const {
-    return CpuOpFunctions()[static_cast<size_t>(case_.op.code)];
+    return OpFunctionsOfKernels()[static_cast<size_t>(case_.op.code)];
   }
   Tensors& in() { return in_; }
   Tensors& out() { return out_; }
   Tensors& parameter_gradients() { return parameter_gradients_; }
-  double& loss() { return loss_; }
+  double loss() const { return kLossScale * trained_.Loss(); }
 
  private:
   const Case& case_;
   Tensors in_, out_, parameters_, parameter_gradients_;
-  TokenSums token_sums_;
-  double loss_ = 0.0;
+  TrainedTokens trained_{Documents().labels, Documents().weights};
+  Batch batch_;
 };
 
 inline Op OpOf(OpCode code, program::OpAttributes attributes = {}) {

@@ -460,7 +460,7 @@ TEST(OpsTest, HeadLossWithAnAdapter) {
   run = forward.Run();
   run.batch = &answering;
   forward.Functions().forward(run);
-  const Tensor last = 2.5 * torch::tanh(scores[N() - 1] / 2.5);
+  const Tensor last = scores[N() - 1];  // Whoever asks caps them.
   EXPECT_LE(Error(torch::tensor(next), last.detach()), kTolerance);
 }
 

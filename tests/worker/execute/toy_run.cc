@@ -55,12 +55,14 @@ ToyRun::ToyRun(program::Program program, std::vector<int64_t> document_lengths, 
 
 void ToyRun::FillBatch(std::mt19937& random) {
   const int64_t half = program_.config.rotary_width() / 2;
+  std::vector<int32_t> labels;
+  std::vector<float> weights;
   offsets_ = {0};
   for (int64_t length : lengths_) {
     for (int64_t t = 0; t < length; ++t) {
       ids_.push_back(static_cast<int32_t>(random() % program_.config.vocabulary));
-      labels_.push_back(static_cast<int32_t>(random() % program_.config.vocabulary));
-      weights_.push_back(t % 3 == 1 ? 0.0f : 1.0f);
+      labels.push_back(static_cast<int32_t>(random() % program_.config.vocabulary));
+      weights.push_back(t % 3 == 1 ? 0.0f : 1.0f);
       positions_.push_back(static_cast<int32_t>(t));
       for (int64_t i = 0; i < half; ++i) {
         const double angle =
@@ -76,14 +78,15 @@ void ToyRun::FillBatch(std::mt19937& random) {
   batch_ = {.tokens = static_cast<int64_t>(ids_.size()),
             .documents = static_cast<int64_t>(lengths_.size()),
             .ids = ids_.data(),
-            .labels = labels_.data(),
-            .weights = weights_.data(),
             .positions = positions_.data(),
             .offsets = offsets_.data(),
+            .device_offsets = offsets_.data(),
             .cos = cos_.data(),
             .sin = sin_.data(),
             .local_cos = local_cos_.data(),
             .local_sin = local_sin_.data()};
+  trained_.emplace(labels, weights);
+  trained_->PutInto(batch_);
 }
 
 program::TapeKey ToyRun::key() const {

@@ -5,9 +5,11 @@
 #define TESTS_WORKER_EXECUTE_TOY_RUN_H_
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <vector>
 
+#include "tests/worker/execute/trained_tokens.h"
 #include "worker/execute/executor.h"
 #include "worker/program/lower.h"
 
@@ -52,9 +54,10 @@ class ToyRun {
   std::vector<int64_t> lengths_;
   std::vector<OwnedMatrix> values_, gradients_;
   std::vector<ParameterView> views_;
-  std::vector<int32_t> ids_, labels_, positions_;
+  std::vector<int32_t> ids_, positions_;
   std::vector<int64_t> offsets_;
-  std::vector<float> weights_, cos_, sin_, local_cos_, local_sin_;
+  std::optional<TrainedTokens> trained_;
+  std::vector<float> cos_, sin_, local_cos_, local_sin_;
   Batch batch_;
 };
 

@@ -61,6 +61,14 @@ TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
   EXPECT_EQ(attempt->base_model_name, "/models/m");
 }
 
+// An assignment of a daemon that knew no GPUs names none.
+TEST_F(AssignmentTest, TheDeviceIsNamed) {
+  v1::Assignment assignment = Complete();
+  EXPECT_EQ(Read(assignment)->device, "cpu:0");
+  assignment.set_device("gpu:3");
+  EXPECT_EQ(Read(assignment)->device, "gpu:3");
+}
+
 // Rows held out of the dataset are lines of its file.
 TEST_F(AssignmentTest, FilesAreNamedAsTheJobNamesThem) {
   v1::Assignment assignment = Complete();

@@ -31,7 +31,7 @@ using nlohmann::json;
 
 struct Request {
   std::string model, data, spec, init_adapter, output;
-  std::string plan = "keep";
+  std::string plan = "keep", device = "cpu:0";
   int64_t steps = 1;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
@@ -46,6 +46,7 @@ void Declare(CLI::App& app, Request& request) {
       ->check(CLI::IsMember({"keep", "recompute", "mixed"}));
   app.add_option("--steps", request.steps, "optimizer steps")->check(CLI::PositiveNumber);
   app.add_option("--threads", request.threads)->check(CLI::PositiveNumber);
+  app.add_option("--device", request.device, "cpu:0 or gpu:0");
 }
 
 absl::StatusOr<program::Plan> PlanOf(const program::Program& program, const std::string& name) {
@@ -72,7 +73,7 @@ struct Setup {
   program::Prediction prediction;
 };
 
-absl::StatusOr<Setup> SetUp(const Request& request) {
+absl::StatusOr<Setup> SetUp(const Request& request, const program::Machine& machine) {
   ASSIGN_OR_RETURN(const std::string text, ReadText(request.spec));
   ASSIGN_OR_RETURN(const link::SpecOptions spec, link::ParseSpecJson(text));
   Setup setup;
@@ -88,10 +89,11 @@ absl::StatusOr<Setup> SetUp(const Request& request) {
   ASSIGN_OR_RETURN(attempt.plan, PlanOf(program, request.plan));
   ASSIGN_OR_RETURN(const train::Dataset dataset,
                    train::Dataset::Open(request.data, config.vocabulary));
-  attempt.key = program::WorstBatch(dataset.row_tokens(), spec.training.batch_rows,
-                                    spec.training.packing, spec.training.max_seq_length);
+  const program::Batching batching = train::BatchingOf(spec.training);
+  attempt.key = program::WorstBatch(dataset.rows().lengths(), batching);
   program::PredictOptions options;
-  options.lower = {.key = attempt.key, .machine = {.threads = request.threads}, .training = true};
+  options.data_bytes = program::DataBytes(dataset.rows().lengths(), {}, batching);
+  options.lower = {.key = attempt.key, .machine = machine, .training = true};
   ASSIGN_OR_RETURN(setup.prediction, program::Predict(program, attempt.plan, options));
   return setup;
 }
@@ -105,7 +107,8 @@ std::vector<TensorBytes> Trained(train::Trainer& trainer, bool gradients) {
     if (!parameter.trainable) continue;
     const execute::View& view = gradients ? views[i].gradient : trainer.parameters().exact(i);
     const std::string key = InAdapterFile(parameter) ? AdapterFileKey(parameter) : parameter.key;
-    tensors.push_back({key, "F32", parameter.shape, view.data, view.bytes()});
+    tensors.push_back(
+        {key, "F32", parameter.shape, view.data, view.bytes(), trainer.tensor_memory()});
   }
   return tensors;
 }
@@ -114,6 +117,13 @@ absl::Status WriteJson(const std::string& path, const json& content) {
   std::ofstream file(path);
   file << content.dump(1) << "\n";
   return file.good() ? absl::OkStatus() : absl::UnavailableError("could not write " + path);
+}
+
+// Of a step just made, by micro-batch.
+std::vector<train::MicroBatch> RowsOf(const train::Trainer& trainer, train::BatchRange range) {
+  std::vector<train::MicroBatch> rows;
+  for (int64_t b = range.begin; b < range.end; ++b) rows.push_back(trainer.epoch_plan().Batch(b));
+  return rows;
 }
 
 absl::StatusOr<json> Train(train::Trainer& trainer, const Request& request) {
@@ -136,16 +146,16 @@ absl::StatusOr<json> Train(train::Trainer& trainer, const Request& request) {
     losses["grad_norm"].push_back(result.gradient_norm);
     losses["learning_rate"].push_back(result.learning_rate);
     losses["step_seconds"].push_back(seconds.count());
-    losses["rows"].push_back(result.micro_batches);
+    losses["rows"].push_back(RowsOf(trainer, result.micro_batches));
   }
   return losses;
 }
 
 absl::Status Probe(const Request& request) {
   RETURN_IF_ERROR(execute::UseCpuIsaOfEnvironment());
-  execute::CpuDevice device(request.threads);
-  ASSIGN_OR_RETURN(const Setup setup, SetUp(request));
-  ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(setup.attempt, device));
+  ASSIGN_OR_RETURN(const auto device, execute::OpenDevice(request.device, request.threads));
+  ASSIGN_OR_RETURN(const Setup setup, SetUp(request, device->machine()));
+  ASSIGN_OR_RETURN(const auto trainer, train::Trainer::Create(setup.attempt, *device));
   ASSIGN_OR_RETURN(const json losses, Train(*trainer, request));
   RETURN_IF_ERROR(checkpoint::WriteSafetensorsFile(request.output + "/weights.safetensors",
                                                    Trained(*trainer, false))

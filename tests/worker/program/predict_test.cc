@@ -21,7 +21,7 @@ TEST(PredictTest, StaticBytesOfFullTrainingAreSixteenPerParameter) {
   const Program program = *BuildProgram(Small(), FullMode());
   int64_t elements = 0;
   for (const Parameter& parameter : program.parameters) elements += parameter.elements();
-  const Components bytes = StaticComponents(program, {8, 1, 8}, 100);
+  const Components bytes = StaticComponents(program, {8, 1, 8}, {}, 100);
   EXPECT_EQ(bytes.weights, 4 * elements);
   EXPECT_EQ(bytes.gradients, 4 * elements);
   EXPECT_EQ(bytes.optimizer, 8 * elements);
@@ -34,7 +34,7 @@ TEST(PredictTest, StaticBytesOfFullTrainingInBf16AreEighteenPerParameter) {
   const Program program = *BuildProgram(Small(), FullMode(DType::kBF16));
   int64_t elements = 0;
   for (const Parameter& parameter : program.parameters) elements += parameter.elements();
-  const Components bytes = StaticComponents(program, {8, 1, 8}, 0);
+  const Components bytes = StaticComponents(program, {8, 1, 8}, {}, 0);
   EXPECT_EQ(bytes.weights, 2 * elements);
   EXPECT_EQ(bytes.gradients, 4 * elements);
   EXPECT_EQ(bytes.optimizer, 12 * elements);
@@ -46,10 +46,20 @@ TEST(PredictTest, AFrozenBaseHasNeitherGradientNorOptimizer) {
   int64_t base = 0, adapter = 0;
   for (const Parameter& parameter : program.parameters)
     (parameter.adapter ? adapter : base) += parameter.elements();
-  const Components bytes = StaticComponents(program, {8, 1, 8}, 0);
+  const Components bytes = StaticComponents(program, {8, 1, 8}, {}, 0);
   EXPECT_EQ(bytes.weights, 2 * base);
   EXPECT_EQ(bytes.adapter, 4 * adapter);
   EXPECT_EQ(bytes.gradients + bytes.optimizer, 12 * adapter);
+}
+
+// Beside the batch and the weights, of which the same bytes lie on either device.
+TEST(PredictTest, AGpuHoldsWhatItAddsUpTheNormIn) {
+  const Program program = *BuildProgram(Small(), LoraMode());
+  const Components cpu = StaticComponents(program, {8, 1, 8}, {}, 0);
+  const Components gpu = StaticComponents(program, {8, 1, 8}, {.cpu = false}, 0);
+  EXPECT_EQ(gpu.weights, cpu.weights);
+  EXPECT_EQ(gpu.optimizer, cpu.optimizer + 8256);
+  EXPECT_EQ(gpu.total(), cpu.total() + 8256);
 }
 
 TEST(PredictTest, MoreRecomputeIsSmallerAndSlower) {
@@ -95,22 +105,6 @@ TEST(PredictTest, EvaluationCounts) {
   const Prediction large = *Predict(program, RecomputePlan(program, 0), options);
   EXPECT_GT(large.bytes.arena, small.bytes.arena);
   EXPECT_GT(large.bytes.inputs, small.bytes.inputs);
-}
-
-TEST(PredictTest, WorstBatchIsTheLongestRows) {
-  const TapeKey key = WorstBatch({5, 9, 2, 7}, 2, /*packing=*/false, 100);
-  EXPECT_EQ(key.tokens, 16);
-  EXPECT_EQ(key.documents, 2);
-  EXPECT_EQ(key.longest_document, 9);
-}
-
-// Two sequences of at most 10 tokens: at most 20 tokens, and as many documents as the shortest rows
-// can make of that.
-TEST(PredictTest, WorstPackedBatchIsFullSequencesOfTheShortestRows) {
-  const TapeKey key = WorstBatch({5, 9, 2, 7, 3}, 2, /*packing=*/true, 10);
-  EXPECT_EQ(key.tokens, 20);
-  EXPECT_EQ(key.documents, 4);
-  EXPECT_EQ(key.longest_document, 9);
 }
 
 }  // namespace

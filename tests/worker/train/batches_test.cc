@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <random>
 #include <set>
+#include <tuple>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/program/predict.h"
+#include "tests/worker/train/test_rows.h"
 
 namespace snug::train {
 namespace {
@@ -33,10 +35,12 @@ std::vector<int64_t> Lengths(int64_t rows) {
 }
 
 std::vector<int64_t> AllRows(const EpochPlan& plan) {
-  std::vector<int64_t> rows;
-  for (const MicroBatch& batch : plan.micro_batches)
-    rows.insert(rows.end(), batch.begin(), batch.end());
-  return rows;
+  return RowsOf(plan, {0, plan.micro_batches()});
+}
+
+EpochPlan PlanEpoch(const std::vector<int64_t>& lengths, const TrainingOptions& options,
+                    int64_t epoch) {
+  return EpochPlan::OfTraining(TestRows(lengths).rows(), options, epoch);
 }
 
 // Each row once, in another order each epoch and for each seed, and the same when asked again.
@@ -61,11 +65,18 @@ TEST(BatchesTest, AnEpochIsAPermutationOfTheRows) {
 TEST(BatchesTest, TheStepBeforeACursorIsTheOneThatTheWalkGave) {
   for (int64_t accumulation : {1, 3, 4, 100}) {
     const TrainingOptions options = Options(2, accumulation, /*packing=*/true);
-    BatchWalk walk(Lengths(37), options);
-    EXPECT_TRUE(StepBefore(Lengths(37), options, walk.cursor()).empty());
+    const TestRows rows(Lengths(37));
+    BatchWalk walk(rows.rows(), options);
+    EXPECT_EQ(walk.StepBefore().end, 0);
     for (int step = 0; step < 30; ++step) {
-      const std::vector<MicroBatch> given = walk.NextStep();
-      ASSERT_EQ(StepBefore(Lengths(37), options, walk.cursor()), given) << "step " << step;
+      const BatchRange range = walk.NextStep();
+      const std::vector<MicroBatch> given = BatchesOf(walk.plan(), range);
+      ASSERT_FALSE(given.empty());
+      BatchWalk there(rows.rows(), options, walk.cursor());
+      for (BatchWalk* asked : {&there, &walk}) {
+        const BatchRange before = asked->StepBefore();
+        ASSERT_EQ(BatchesOf(asked->plan(), before), given) << "step " << step;
+      }
     }
   }
 }
@@ -83,18 +94,25 @@ TEST(BatchesTest, PermutationsAreUniform) {
 // 10 rows in batches of 4 make 3 micro-batches, the last of 2; accumulating 2 makes 2 steps.
 TEST(BatchesTest, LastBatchAndLastStepMayBeSmaller) {
   const EpochPlan plan = PlanEpoch(Lengths(10), Options(4, 2), 0);
-  ASSERT_EQ(plan.micro_batches.size(), 3u);
-  EXPECT_EQ(plan.micro_batches[2].size(), 2u);
-  EXPECT_EQ(plan.steps, 2);
+  ASSERT_EQ(plan.micro_batches(), 3);
+  EXPECT_EQ(plan.Batch(2).size(), 2u);
+  const TestRows rows(Lengths(10));
+  BatchWalk walk(rows.rows(), Options(4, 2));
+  walk.NextStep();
+  const BatchRange last = walk.NextStep();
+  EXPECT_EQ(last.begin, 2);
+  EXPECT_EQ(last.end, 3);
+  EXPECT_EQ(walk.cursor().epoch, 1);
 }
 
 TEST(BatchesTest, PackedSequencesStayWithinTheLimitAndWasteLittle) {
   const std::vector<int64_t> lengths = Lengths(500);
   const EpochPlan plan = PlanEpoch(lengths, Options(1, 1, /*packing=*/true), 0);
-  for (const MicroBatch& sequence : plan.micro_batches)
-    EXPECT_LE(KeyOf(sequence, lengths).tokens, 32);
+  const TestRows rows(lengths);
+  for (const MicroBatch& sequence : BatchesOf(plan))
+    EXPECT_LE(KeyOf(sequence, rows.rows()).tokens, 32);
   const int64_t total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  EXPECT_LT(static_cast<double>(plan.micro_batches.size()) * 32, 1.01 * static_cast<double>(total));
+  EXPECT_LT(static_cast<double>(plan.micro_batches()) * 32, 1.01 * static_cast<double>(total));
 }
 
 // 6 + 4, 5 + 5 and 3 + 3 + 3: first-fit in the order of the rows would need four sequences of 10.
@@ -102,7 +120,7 @@ TEST(BatchesTest, PackingTakesTheFullestSequenceThatHasRoom) {
   TrainingOptions options = Options(1, 1, /*packing=*/true);
   options.max_seq_length = 10;
   const std::vector<int64_t> lengths = {3, 3, 5, 3, 4, 5, 6};
-  std::vector<MicroBatch> sequences = PlanEpoch(lengths, options, 0).micro_batches;
+  std::vector<MicroBatch> sequences = BatchesOf(PlanEpoch(lengths, options, 0));
   for (MicroBatch& sequence : sequences) std::sort(sequence.begin(), sequence.end());
   EXPECT_THAT(sequences,
               UnorderedElementsAre(ElementsAre(4, 6), ElementsAre(2, 5), ElementsAre(0, 1, 3)));
@@ -112,8 +130,8 @@ TEST(BatchesTest, PackingTakesTheFullestSequenceThatHasRoom) {
 TEST(BatchesTest, PackedNeighboursChangeWithTheEpoch) {
   const TrainingOptions options = Options(1, 1, /*packing=*/true);
   const std::vector<int64_t> lengths = Lengths(200);
-  const auto first = PlanEpoch(lengths, options, 0).micro_batches;
-  const auto second = PlanEpoch(lengths, options, 1).micro_batches;
+  const auto first = BatchesOf(PlanEpoch(lengths, options, 0));
+  const auto second = BatchesOf(PlanEpoch(lengths, options, 1));
   const std::set<MicroBatch> before(first.begin(), first.end());
   const auto same = std::count_if(second.begin(), second.end(),
                                   [&](const MicroBatch& batch) { return before.contains(batch); });
@@ -140,10 +158,11 @@ TEST(BatchesTest, GroupedRowsAreSortedWithinPieces) {
 TEST(BatchesTest, GroupedBatchesHaveRowsOfLikeLength) {
   TrainingOptions options = Options(4, 1);
   const std::vector<int64_t> lengths = Lengths(400);
+  const TestRows rows(lengths);
   const auto spread = [&](const EpochPlan& plan) {
     int64_t sum = 0;
-    for (const MicroBatch& batch : plan.micro_batches) {
-      const program::TapeKey key = KeyOf(batch, lengths);
+    for (const MicroBatch& batch : BatchesOf(plan)) {
+      const program::TapeKey key = KeyOf(batch, rows.rows());
       sum += key.longest_document * key.documents - key.tokens;  // What padding would add.
     }
     return sum;
@@ -158,10 +177,11 @@ TEST(BatchesTest, WorstBatchCoversAll) {
   const std::vector<int64_t> lengths = Lengths(200);
   for (bool packing : {false, true}) {
     const TrainingOptions options = Options(3, 1, packing);
-    const program::TapeKey worst = program::WorstBatch(lengths, 3, packing, 32);
+    const TestRows rows(lengths);
+    const program::TapeKey worst = program::WorstBatch(rows.lengths(), BatchingOf(options));
     for (int64_t epoch = 0; epoch < 20; ++epoch) {
-      for (const MicroBatch& batch : PlanEpoch(lengths, options, epoch).micro_batches)
-        ASSERT_TRUE(worst.Covers(KeyOf(batch, lengths)));
+      for (const MicroBatch& batch : BatchesOf(PlanEpoch(lengths, options, epoch)))
+        ASSERT_TRUE(worst.Covers(KeyOf(batch, rows.rows())));
     }
   }
 }
@@ -169,29 +189,29 @@ TEST(BatchesTest, WorstBatchCoversAll) {
 TEST(BatchesTest, TotalStepsCountsPartsOfAnEpoch) {
   TrainingOptions options = Options(4, 2);
   options.epochs = 1.0;
-  EXPECT_EQ(TotalSteps(Lengths(10), options), 2);
+  EXPECT_EQ(TotalSteps(TestRows(Lengths(10)).lengths(), options), 2);
   options.epochs = 2.5;
-  EXPECT_EQ(TotalSteps(Lengths(10), options), 5);
+  EXPECT_EQ(TotalSteps(TestRows(Lengths(10)).lengths(), options), 5);
   options.max_steps = 77;
-  EXPECT_EQ(TotalSteps(Lengths(10), options), 77);
+  EXPECT_EQ(TotalSteps(TestRows(Lengths(10)).lengths(), options), 77);
 }
 
 // As transformers: ceil(epochs * steps), although 1.1 - 1.0 is more than 0.1.
 TEST(BatchesTest, TotalStepsAreRoundedOnce) {
   TrainingOptions options = Options(1, 1);
   options.epochs = 1.1;
-  EXPECT_EQ(TotalSteps(Lengths(10), options), 11);
+  EXPECT_EQ(TotalSteps(TestRows(Lengths(10)).lengths(), options), 11);
   options.epochs = 2.3;
-  EXPECT_EQ(TotalSteps(Lengths(100), options), 230);
+  EXPECT_EQ(TotalSteps(TestRows(Lengths(100)).lengths(), options), 230);
 }
 
 // What TotalSteps counts on: packed neighbours change, the number of sequences does not.
 TEST(BatchesTest, EveryEpochHasAsManySteps) {
   for (bool packing : {false, true}) {
     const TrainingOptions options = Options(2, 3, packing);
-    const int64_t steps = PlanEpoch(Lengths(213), options, 0).steps;
-    for (int64_t epoch = 1; epoch < 20; ++epoch)
-      ASSERT_EQ(PlanEpoch(Lengths(213), options, epoch).steps, steps) << epoch;
+    const int64_t steps = TotalSteps(TestRows(Lengths(213)).lengths(), options);
+    for (int64_t epoch = 0; epoch < 20; ++epoch)
+      ASSERT_EQ((PlanEpoch(Lengths(213), options, epoch).micro_batches() + 2) / 3, steps) << epoch;
   }
 }
 
@@ -200,18 +220,64 @@ TEST(BatchesTest, AWalkResumesAtItsCursor) {
   for (bool packing : {false, true}) {
     TrainingOptions options = Options(4, 2, packing);
     options.group_by_length = !packing;
-    BatchWalk walk(Lengths(50), options);
+    const TestRows rows(Lengths(50));
+    BatchWalk walk(rows.rows(), options);
     for (int step = 0; step < 20; ++step) {
-      BatchWalk resumed(Lengths(50), options, walk.cursor());
+      BatchWalk resumed(rows.rows(), options, walk.cursor());
       EXPECT_EQ(resumed.epochs_done(), walk.epochs_done());
-      EXPECT_EQ(resumed.NextStep(), walk.NextStep()) << step;
+      const BatchRange range = walk.NextStep();
+      EXPECT_EQ(RowsOf(resumed.plan(), resumed.NextStep()), RowsOf(walk.plan(), range)) << step;
     }
   }
 }
 
 TEST(BatchesTest, EvaluationIsInOrder) {
-  const auto batches = PlanEvaluation({5, 6, 7}, Options(2, 1));
-  EXPECT_THAT(batches, ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  const TestRows rows({5, 6, 7});
+  EXPECT_THAT(BatchesOf(EpochPlan::OfEvaluation(rows.rows(), Options(2, 1))),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  EXPECT_THAT(BatchesOf(EpochPlan::OfEvaluation(rows.rows(), Options(2, 1, /*packing=*/true))),
+              ElementsAre(ElementsAre(2, 1, 0)));
+}
+
+// Best fit as a book has it, sequence by sequence: what Pack must give without these lists.
+std::vector<MicroBatch> BestFit(const std::vector<int64_t>& lengths, int64_t limit) {
+  std::vector<int64_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto tokens = [&](int64_t row) { return lengths[static_cast<size_t>(row)]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return tokens(a) > tokens(b); });
+  std::vector<MicroBatch> sequences;
+  std::multimap<int64_t, size_t> room;  // The first of those with equal room is the oldest there.
+  for (int64_t row : order) {
+    const auto fullest = room.lower_bound(tokens(row));
+    size_t sequence = sequences.size();
+    int64_t left = limit;
+    if (fullest == room.end()) {
+      sequences.emplace_back();
+    } else {
+      std::tie(left, sequence) = *fullest;
+      room.erase(fullest);
+    }
+    sequences[sequence].push_back(row);
+    if (left > tokens(row)) room.emplace(left - tokens(row), sequence);
+  }
+  return sequences;
+}
+
+// Lengths drawn from few and from many, short and longer than the limit.
+TEST(BatchesTest, PackingIsBestFitDecreasing) {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 300; ++trial) {
+    const uint32_t longest = 1 + random() % 40;
+    std::vector<int64_t> lengths(1 + random() % 300);
+    for (int64_t& tokens : lengths) tokens = 1 + random() % longest;
+    const TestRows rows(lengths);
+    const std::vector<MicroBatch> expected = BestFit(lengths, 32);
+    const auto plan = EpochPlan::OfEvaluation(rows.rows(), Options(1, 1, /*packing=*/true));
+    ASSERT_EQ(BatchesOf(plan), expected);
+    ASSERT_EQ(program::PackByBestFit(rows.lengths(), 32).sequences,
+              static_cast<int64_t>(expected.size()));
+  }
 }
 
 }  // namespace

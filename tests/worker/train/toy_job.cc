@@ -65,11 +65,10 @@ program::Program ProgramOf(const AttemptOptions& attempt) {
   return *program::BuildProgram(config, attempt.mode);
 }
 
-program::TapeKey KeyOf(const AttemptOptions& attempt, const std::string& data) {
+program::LengthCounts LengthsOf(const AttemptOptions& attempt, const std::string& data) {
+  if (data.empty()) return {};
   const Dataset dataset = *Dataset::Open(data, ProgramOf(attempt).config.vocabulary);
-  const TrainingOptions& training = attempt.training;
-  return program::WorstBatch(dataset.row_tokens(), training.batch_rows, training.packing,
-                             training.max_seq_length);
+  return dataset.rows().lengths();
 }
 
 }  // namespace
@@ -187,15 +186,21 @@ AttemptOptions ToyAttempt(const std::string& folder, const program::TrainingMode
   attempt.attempt_dir = folder + "/attempt-1";
   attempt.checkpoints_dir = folder + "/checkpoints";
   attempt.plan = program::RecomputePlan(ProgramOf(attempt), 0);
-  attempt.key = KeyOf(attempt, attempt.train_data);
+  attempt.key = program::WorstBatch(LengthsOf(attempt, attempt.train_data), BatchingOf(training));
   return attempt;
 }
 
 program::Prediction PredictionOf(const AttemptOptions& attempt) {
   program::PredictOptions options;
-  options.lower = {.key = attempt.key, .machine = {.threads = attempt.threads}, .training = true};
+  const bool cpu = attempt.device.starts_with("cpu:");
+  options.lower = {
+      .key = attempt.key, .machine = {.threads = attempt.threads, .cpu = cpu}, .training = true};
   options.context_bytes = attempt.context_bytes;
-  if (!attempt.eval_data.empty()) options.evaluation_key = KeyOf(attempt, attempt.eval_data);
+  const program::Batching batching = BatchingOf(attempt.training);
+  const program::LengthCounts evaluation = LengthsOf(attempt, attempt.eval_data);
+  if (!evaluation.empty()) options.evaluation_key = program::WorstBatch(evaluation, batching);
+  options.data_bytes =
+      program::DataBytes(LengthsOf(attempt, attempt.train_data), evaluation, batching);
   if (!attempt.prompts_file.empty()) {
     const Prompts prompts =
         *Prompts::Read(attempt.prompts_file, ProgramOf(attempt).config.vocabulary);

@@ -60,7 +60,7 @@ TrainingOptions ToyTraining();
 AttemptOptions ToyAttempt(const std::string& folder, const program::TrainingMode& mode,
                           const TrainingOptions& training);
 
-// What the daemon would reserve for it.
+// What the daemon would reserve for it on its device.
 program::Prediction PredictionOf(const AttemptOptions& attempt);
 
 }  // namespace snug::train

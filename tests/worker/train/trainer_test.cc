@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/test_rows.h"
 #include "tests/worker/train/toy_job.h"
 #include "worker/train/prompts.h"
 
@@ -136,13 +137,12 @@ TEST_F(TrainerTest, PeakLessStaticGrowsLinearlyWithTheTokens) {
 
 // "0, 3, 7" of the micro-batches of an optimizer step, counted from 0.
 std::string RowsOfStep(const AttemptOptions& attempt, int step, bool first_micro_batch_only) {
-  BatchWalk walk(kRows, attempt.training);
-  for (int s = 0; s < step; ++s) walk.NextStep();
-  std::vector<int64_t> rows;
-  for (const MicroBatch& batch : walk.NextStep()) {
-    if (first_micro_batch_only && !rows.empty()) break;
-    rows.insert(rows.end(), batch.begin(), batch.end());
-  }
+  const TestRows dataset(kRows);
+  BatchWalk walk(dataset.rows(), attempt.training);
+  BatchRange range = walk.NextStep();
+  for (int s = 0; s < step; ++s) range = walk.NextStep();
+  if (first_micro_batch_only) range.end = range.begin + 1;
+  std::vector<int64_t> rows = RowsOf(walk.plan(), range);
   std::sort(rows.begin(), rows.end());
   return absl::StrJoin(rows, ", ");
 }

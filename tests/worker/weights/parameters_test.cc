@@ -79,7 +79,7 @@ void ExpectPredictedBytes(const ToyModel& model, const program::TrainingMode& mo
   const auto parameters =
       Parameters::Load(program, {.model_dir = folder / "model"}, execute::TestDevice());
   SNUG_ASSERT_OK(parameters);
-  const program::Components bytes = program::StaticComponents(program, {8, 1, 8}, 0);
+  const program::Components bytes = program::StaticComponents(program, {8, 1, 8}, {}, 0);
   const int64_t held = allocator.usage().current_bytes - before + parameters->mapped_bytes();
   EXPECT_EQ(held, bytes.weights + bytes.adapter + bytes.gradients + MasterBytes(program))
       << model.dtype << " shifted by " << model.shift;
@@ -203,7 +203,7 @@ TEST(ParametersTest, AMasterHasTheDigitsOfTheFile) {
     EXPECT_EQ(value.dtype, DType::kBF16);
     EXPECT_NEAR(ValueAt(value, 0), ValueAt(master, 0), std::abs(ValueAt(master, 0)) / 256);
     master.as<float>()[0] = 3.0f;
-    parameters->RoundMasters();
+    SNUG_ASSERT_OK(parameters->RoundMasters());
     EXPECT_EQ(ValueAt(value, 0), 3.0f);
   }
 }

@@ -50,7 +50,7 @@ void ResultBlock(const GemmCall& call, int64_t i, int64_t j, Buffers& buffers) {
     block.dtype = program::DType::kF32;
     block.a = buffers.a.get();
     block.b = buffers.b.get();
-    block.c = call.c + i * call.c_stride + j;
+    block.c = static_cast<float*>(call.c) + i * call.c_stride + j;
     block.m = m;
     block.n = n;
     block.k = k;

@@ -46,12 +46,14 @@ int Call(const Library& library, const GemmCall& call) {
   if (call.dtype == program::DType::kBF16) {
     if (library.bf16_gemm == nullptr) return kUnimplemented;
     return library.bf16_gemm(a_form, b_form, call.m, call.n, call.k, call.alpha, call.a,
-                             call.a_stride, call.b, call.b_stride, beta, call.c, call.c_stride);
+                             call.a_stride, call.b, call.b_stride, beta,
+                             static_cast<float*>(call.c), call.c_stride);
   }
   if (library.sgemm == nullptr) return kUnimplemented;
-  return library.sgemm(
-      a_form, b_form, call.m, call.n, call.k, call.alpha, static_cast<const float*>(call.a),
-      call.a_stride, static_cast<const float*>(call.b), call.b_stride, beta, call.c, call.c_stride);
+  return library.sgemm(a_form, b_form, call.m, call.n, call.k, call.alpha,
+                       static_cast<const float*>(call.a), call.a_stride,
+                       static_cast<const float*>(call.b), call.b_stride, beta,
+                       static_cast<float*>(call.c), call.c_stride);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void AddForward(const OpRun& run) {
                                      .a_dtype = KernelType(x),
                                      .b_dtype = KernelType(f),
                                      .y_dtype = KernelType(y)},
-                                    nullptr));
+                                    run.stream()));
 }
 
 }  // namespace snug::execute

@@ -4,6 +4,7 @@
 
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
+#include "worker/execute/scratch.h"
 
 namespace snug::execute {
 
@@ -19,26 +20,29 @@ void AffineForward(const OpRun& run) {
                                                  .z_stride = width,
                                                  .dtype = KernelType(xhat),
                                                  .gamma_dtype = KernelType(gamma)},
-                                                nullptr));
+                                                run.stream()));
 }
 
 void AffineBackward(const OpRun& run) {
   const View &dz = run.d_out[0], &gamma = run.parameters[0].value;
-  const int64_t width = gamma.elements();
+  const View& dgamma = run.parameters[0].gradient;
+  const int64_t width = gamma.elements(), vectors = dz.elements() / width;
+  const StreamScratch sums(run, dgamma ? kernels::ColumnSumsWorkspace(vectors, width) : 0);
   Check("AffineBackward", kernels::AffineBackward({.dz = dz.data,
                                                    .gamma = gamma.data,
                                                    .xhat = run.in[0].data,
                                                    .dxhat = run.d_in[0].data,
-                                                   .dgamma = run.parameters[0].gradient.as<float>(),
-                                                   .N = dz.elements() / width,
+                                                   .dgamma = dgamma.as<float>(),
+                                                   .N = vectors,
                                                    .C = width,
                                                    .dz_stride = width,
                                                    .xhat_stride = width,
                                                    .dxhat_stride = width,
                                                    .dtype = KernelType(dz),
                                                    .gamma_dtype = KernelType(gamma),
-                                                   .accumulate = true},
-                                                  nullptr));
+                                                   .accumulate = true,
+                                                   .workspace = sums.data()},
+                                                  run.stream()));
 }
 
 }  // namespace snug::execute

@@ -4,16 +4,14 @@
 // attends over all of it. Backward has no cache. Gradients may lie over q, k and v.
 #include "kernels/attention.h"
 
-#include <ATen/Parallel.h>
-
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "worker/execute/device.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
-#include "worker/execute/tensor_view.h"
+#include "worker/execute/scratch.h"
 
 namespace snug::execute {
 namespace {
@@ -26,6 +24,7 @@ kernels::AttentionShape ShapeOf(const OpRun& run) {
           .D = a.head_width,
           .documents = run.batch->documents,
           .query_offsets = run.batch->offsets,
+          .device_query_offsets = run.batch->device_offsets,
           .window = a.window,
           .scale = static_cast<float>(a.scale),
           .softcap = static_cast<float>(a.softcap),
@@ -34,105 +33,117 @@ kernels::AttentionShape ShapeOf(const OpRun& run) {
           .dtype = KernelType(run.in[1])};
 }
 
-at::Tensor Workspace(int64_t bytes) {
-  return Scratch({bytes / static_cast<int64_t>(sizeof(float))}, program::DType::kF32);
+int64_t ForwardBytes(const OpRun& run, const kernels::AttentionShape& shape) {
+  if (run.stream() != nullptr) return 0;
+  return kernels::AttentionForwardBytes(kernels::SizesOf(shape, run.device->machine().threads));
 }
 
-// Where the keys and values of a run are: in the run itself, or in the cache.
-class KeysAndValues {
- public:
-  // Puts the run's own into the cache, if there is one.
-  explicit KeysAndValues(const OpRun& run) : k_(run.in[1].data), v_(run.in[2].data) {
-    const KvCache* cache = run.batch->kv_cache;
-    if (cache == nullptr) return;
-    k_ = cache->keys[run.block];
-    v_ = cache->values[run.block];
-    for (int64_t d = 0; d < run.batch->documents; ++d) {
-      const int64_t first = run.batch->offsets[d], tokens = run.batch->offsets[d + 1] - first;
-      begins_.push_back(d * cache->capacity);
-      counts_.push_back(cache->rows[d] + tokens);
-      if (counts_.back() > cache->capacity) Refuse(counts_.back(), cache->capacity);
-      const int64_t to = begins_.back() + cache->rows[d];
-      Append(run.in[1].Rows(first, tokens), k_, to);
-      Append(run.in[2].Rows(first, tokens), v_, to);
-    }
-  }
-  void Describe(kernels::AttentionShape& shape) const {
-    if (begins_.empty()) return;
-    shape.key_begins = begins_.data();
-    shape.key_counts = counts_.data();
-  }
-  const void* k() const { return k_; }
-  const void* v() const { return v_; }
+int64_t BackwardBytes(const OpRun& run, const kernels::AttentionShape& shape) {
+  const kernels::AttentionSizes sizes = kernels::SizesOf(shape, run.device->machine().threads);
+  if (run.stream() != nullptr) return kernels::AttentionBackwardStreamBytes(sizes);
+  return kernels::AttentionBackwardBytes(sizes);
+}
 
- private:
-  static void Append(const View& rows, void* cache, int64_t to) {
-    const int64_t row_bytes = rows.width * program::SizeOf(rows.dtype);
-    std::memcpy(static_cast<char*>(cache) + to * row_bytes, rows.data,
-                static_cast<size_t>(rows.bytes()));
-  }
-  [[noreturn]] static void Refuse(int64_t rows, int64_t capacity) {
-    throw std::runtime_error("attention: a cache of " + std::to_string(capacity) +
-                             " keys per document has no room for " + std::to_string(rows));
-  }
-
-  void* k_;
-  void* v_;
-  std::vector<int64_t> begins_, counts_;
+// Where each document's keys begin in the cache, and how many it has.
+struct CachedKeys {
+  std::vector<int64_t> begins, counts;
 };
+
+[[noreturn]] void Refuse(int64_t rows, int64_t capacity) {
+  throw std::runtime_error("attention: a cache of " + std::to_string(capacity) +
+                           " keys per document has no room for " + std::to_string(rows));
+}
+
+void Append(const OpRun& run, const View& rows, void* cache, int64_t to) {
+  const int64_t row_bytes = rows.width * program::SizeOf(rows.dtype);
+  run.Copy(static_cast<char*>(cache) + to * row_bytes, rows.data, rows.bytes());
+}
+
+// Puts the run's own keys and values into the cache, if there is one.
+CachedKeys AppendKeys(const OpRun& run) {
+  CachedKeys keys;
+  const KvCache* cache = run.batch->kv_cache;
+  if (cache == nullptr) return keys;
+  for (int64_t d = 0; d < run.batch->documents; ++d) {
+    const int64_t first = run.batch->offsets[d], tokens = run.batch->offsets[d + 1] - first;
+    keys.begins.push_back(d * cache->capacity);
+    keys.counts.push_back(cache->rows[d] + tokens);
+    if (keys.counts.back() > cache->capacity) Refuse(keys.counts.back(), cache->capacity);
+    const int64_t to = keys.begins.back() + cache->rows[d];
+    Append(run, run.in[1].Rows(first, tokens), cache->keys[run.block], to);
+    Append(run, run.in[2].Rows(first, tokens), cache->values[run.block], to);
+  }
+  return keys;
+}
+
+// Copies of `host` that kernels can read: on a stream, in `scratch`.
+const int64_t* OnDevice(const OpRun& run, const std::vector<int64_t>& host,
+                        const StreamScratch& scratch) {
+  if (scratch.data() == nullptr) return nullptr;
+  run.Copy(scratch.data(), host.data(), static_cast<int64_t>(host.size() * sizeof(int64_t)));
+  return static_cast<const int64_t*>(scratch.data());
+}
 
 }  // namespace
 
 void AttentionForward(const OpRun& run) {
-  const KeysAndValues keys(run);
+  const KvCache* cache = run.batch->kv_cache;
+  const CachedKeys keys = AppendKeys(run);
+  const auto index_bytes = static_cast<int64_t>(keys.begins.size() * sizeof(int64_t));
+  const StreamScratch begins(run, index_bytes), counts(run, index_bytes);
   kernels::AttentionShape shape = ShapeOf(run);
-  keys.Describe(shape);
-  const int64_t bytes =
-      kernels::AttentionForwardBytes(kernels::SizesOf(shape, at::get_num_threads()));
-  const at::Tensor workspace = Workspace(bytes);
-  Check("AttentionForward", kernels::AttentionForward({.shape = shape,
-                                                       .q = run.in[0].data,
-                                                       .k = keys.k(),
-                                                       .v = keys.v(),
-                                                       .o = run.out[0].data,
-                                                       .lse = run.out[1].as<float>(),
-                                                       .q_stride = run.in[0].width,
-                                                       .k_stride = run.in[1].width,
-                                                       .v_stride = run.in[2].width,
-                                                       .o_stride = run.out[0].width,
-                                                       .lse_stride = run.out[1].width,
-                                                       .workspace = workspace.data_ptr<float>(),
-                                                       .workspace_bytes = bytes},
-                                                      nullptr));
+  if (cache != nullptr) {
+    shape.key_begins = keys.begins.data();
+    shape.key_counts = keys.counts.data();
+    shape.device_key_begins = OnDevice(run, keys.begins, begins);
+    shape.device_key_counts = OnDevice(run, keys.counts, counts);
+  }
+  const int64_t bytes = ForwardBytes(run, shape);
+  const Scratch workspace(run, bytes);
+  Check("AttentionForward", kernels::AttentionForward(
+                                {.shape = shape,
+                                 .q = run.in[0].data,
+                                 .k = cache == nullptr ? run.in[1].data : cache->keys[run.block],
+                                 .v = cache == nullptr ? run.in[2].data : cache->values[run.block],
+                                 .o = run.out[0].data,
+                                 .lse = run.out[1].as<float>(),
+                                 .q_stride = run.in[0].width,
+                                 .k_stride = run.in[1].width,
+                                 .v_stride = run.in[2].width,
+                                 .o_stride = run.out[0].width,
+                                 .lse_stride = run.out[1].width,
+                                 .workspace = static_cast<float*>(workspace.data()),
+                                 .workspace_bytes = bytes},
+                                run.stream()));
 }
 
 void AttentionBackward(const OpRun& run) {
   const kernels::AttentionShape shape = ShapeOf(run);
-  const int64_t bytes =
-      kernels::AttentionBackwardBytes(kernels::SizesOf(shape, at::get_num_threads()));
-  const at::Tensor workspace = Workspace(bytes);
-  Check("AttentionBackward", kernels::AttentionBackward({.shape = shape,
-                                                         .dO = run.d_out[0].data,
-                                                         .q = run.in[0].data,
-                                                         .k = run.in[1].data,
-                                                         .v = run.in[2].data,
-                                                         .o = run.out[0].data,
-                                                         .lse = run.out[1].as<float>(),
-                                                         .dq = run.d_in[0].data,
-                                                         .dk = run.d_in[1].data,
-                                                         .dv = run.d_in[2].data,
-                                                         .dO_stride = run.d_out[0].width,
-                                                         .q_stride = run.in[0].width,
-                                                         .k_stride = run.in[1].width,
-                                                         .v_stride = run.in[2].width,
-                                                         .o_stride = run.out[0].width,
-                                                         .lse_stride = run.out[1].width,
-                                                         .dq_stride = run.d_in[0].width,
-                                                         .dk_stride = run.d_in[1].width,
-                                                         .dv_stride = run.d_in[2].width,
-                                                         .workspace = workspace.data_ptr<float>(),
-                                                         .workspace_bytes = bytes},
-                                                        nullptr));
+  const int64_t bytes = BackwardBytes(run, shape);
+  const Scratch workspace(run, bytes);
+  Check("AttentionBackward",
+        kernels::AttentionBackward({.shape = shape,
+                                    .dO = run.d_out[0].data,
+                                    .q = run.in[0].data,
+                                    .k = run.in[1].data,
+                                    .v = run.in[2].data,
+                                    .o = run.out[0].data,
+                                    .lse = run.out[1].as<float>(),
+                                    .dq = run.d_in[0].data,
+                                    .dk = run.d_in[1].data,
+                                    .dv = run.d_in[2].data,
+                                    .dO_stride = run.d_out[0].width,
+                                    .q_stride = run.in[0].width,
+                                    .k_stride = run.in[1].width,
+                                    .v_stride = run.in[2].width,
+                                    .o_stride = run.out[0].width,
+                                    .lse_stride = run.out[1].width,
+                                    .dq_stride = run.d_in[0].width,
+                                    .dk_stride = run.d_in[1].width,
+                                    .dv_stride = run.d_in[2].width,
+                                    .workspace = static_cast<float*>(workspace.data()),
+                                    .workspace_bytes = bytes},
+                                   run.stream()));
 }
 
 }  // namespace snug::execute

@@ -5,6 +5,7 @@
 #include "kernels/bias.h"
 #include "worker/execute/op_run.h"
 #include "worker/execute/ops/kernel_call.h"
+#include "worker/execute/scratch.h"
 
 namespace snug::execute {
 
@@ -19,7 +20,7 @@ inline bool LayBias(const OpRun& run, size_t index) {
                                              .C = y.width,
                                              .y_stride = y.width,
                                              .dtype = KernelType(y)},
-                                            nullptr));
+                                            run.stream()));
   return true;
 }
 
@@ -27,14 +28,16 @@ inline bool LayBias(const OpRun& run, size_t index) {
 inline void AddBiasGradient(const OpRun& run, size_t index) {
   if (!run.op->attributes.bias || !run.parameters[index].gradient) return;
   const View& dy = run.d_out[0];
+  const StreamScratch sums(run, kernels::ColumnSumsWorkspace(dy.rows, dy.width));
   Check("BiasBackward", kernels::BiasBackward({.dy = dy.data,
                                                .db = run.parameters[index].gradient.as<float>(),
                                                .N = dy.rows,
                                                .C = dy.width,
                                                .dy_stride = dy.width,
                                                .dtype = KernelType(dy),
-                                               .accumulate = true},
-                                              nullptr));
+                                               .accumulate = true,
+                                               .workspace = sums.data()},
+                                              run.stream()));
 }
 
 }  // namespace snug::execute

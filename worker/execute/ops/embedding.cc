@@ -12,6 +12,7 @@
 #include "kernels/uniform_noise.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
+#include "worker/execute/scratch.h"
 
 namespace snug::execute {
 namespace {
@@ -34,7 +35,7 @@ void AddNoise(const OpRun& run) {
                                                        .dtype = KernelType(x),
                                                        .magnitude = static_cast<float>(magnitude),
                                                        .site = site},
-                                                      nullptr));
+                                                      run.stream()));
   }
 }
 
@@ -52,12 +53,13 @@ void EmbeddingForward(const OpRun& run) {
                                                        .y_stride = x.width,
                                                        .dtype = KernelType(x),
                                                        .scale = ScaleOf(run)},
-                                                      nullptr));
+                                                      run.stream()));
   if (run.scalars.neftune_alpha > 0.0) AddNoise(run);
 }
 
 void EmbeddingBackward(const OpRun& run) {
   const View &dx = run.d_out[0], &gradient = run.parameters[0].gradient;
+  const StreamScratch ranks(run, kernels::EmbeddingWorkspace(dx.rows));
   Check("EmbeddingBackward", kernels::EmbeddingBackward({.ids = run.batch->ids,
                                                          .dy = dx.data,
                                                          .dW = gradient.as<float>(),
@@ -67,8 +69,9 @@ void EmbeddingBackward(const OpRun& run) {
                                                          .dy_stride = dx.width,
                                                          .dW_stride = dx.width,
                                                          .dtype = KernelType(dx),
-                                                         .scale = ScaleOf(run)},
-                                                        nullptr));
+                                                         .scale = ScaleOf(run),
+                                                         .workspace = ranks.data()},
+                                                        run.stream()));
 }
 
 }  // namespace snug::execute

@@ -27,7 +27,7 @@ void GluForward(const OpRun& run) {
                                            .p_stride = g.width,
                                            .dtype = KernelType(g),
                                            .gate = GateOf(run)},
-                                          nullptr));
+                                          run.stream()));
 }
 
 void GluBackward(const OpRun& run) {
@@ -46,7 +46,7 @@ void GluBackward(const OpRun& run) {
                                              .du_stride = g.width,
                                              .dtype = KernelType(g),
                                              .gate = GateOf(run)},
-                                            nullptr));
+                                            run.stream()));
 }
 
 }  // namespace snug::execute

@@ -12,9 +12,10 @@
 
 namespace snug::execute {
 
-inline kernels::DType KernelType(const View& view) {
-  return view.dtype == program::DType::kF32 ? kernels::DType::kF32 : kernels::DType::kBF16;
+inline kernels::DType KernelType(program::DType dtype) {
+  return dtype == program::DType::kF32 ? kernels::DType::kF32 : kernels::DType::kBF16;
 }
+inline kernels::DType KernelType(const View& view) { return KernelType(view.dtype); }
 
 // The op's own among the random draws of a run.
 inline kernels::RandomSite RandomSiteOf(const OpRun& run) {

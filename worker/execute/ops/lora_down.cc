@@ -1,17 +1,11 @@
 // za = dropout(z) A^T, fp32; z (N, in) in the compute dtype, A (R, in) fp32, za (N, R). Modules
 // that read the same z share the op: their matrices are stacked for one product, their columns of
 // za lie beside one another. Backward: dz (+)= mask (dza A) / (1 - p), dA += dza^T dropout(z).
-// Where z is not fp32 or is dropped from, rows are converted kConvertRows at a time; else the
+// Where z is not fp32 or is dropped from, rows are converted ConvertRows at a time; else the
 // products run on z itself.
-#include <ATen/ATen.h>
-
-#include <cstring>
-
 #include "kernels/dropout.h"
-#include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
-#include "worker/execute/tensor_view.h"
 
 namespace snug::execute {
 namespace {
@@ -35,52 +29,60 @@ void Drop(const OpRun& run, int64_t first, const View& piece) {
                                      .first_row = first,
                                      .rate = run.op->attributes.dropout,
                                      .site = site},
-                                    nullptr));
+                                    run.stream()));
+}
+
+size_t Modules(const OpRun& run) {
+  size_t modules = 0;
+  while (modules < run.parameters.size() && run.parameters[modules].value) ++modules;
+  return modules;
+}
+
+// Rows that the modules' matrices take together, unless there is one alone.
+int64_t StackedRows(const OpRun& run) {
+  const size_t modules = Modules(run);
+  int64_t rows = 0;
+  for (size_t i = 0; i < modules && modules > 1; ++i) rows += run.parameters[i].value.rows;
+  return rows;
 }
 
 // The modules' matrices A, (R, in): the one that is there, or all of them one behind another.
 class Stacked {
  public:
-  explicit Stacked(const OpRun& run) : run_(run) {
-    while (modules_ < run.parameters.size() && run.parameters[modules_].value) ++modules_;
-    const View& first = run.parameters[0].value;
-    if (modules_ > 1) rows_ = Scratch({Ranks(), first.width}, program::DType::kF32);
-  }
+  explicit Stacked(const OpRun& run)
+      : run_(run),
+        modules_(Modules(run)),
+        rows_(run, StackedRows(run), run.parameters[0].value.width, program::DType::kF32) {}
 
-  at::Tensor Values() const {
-    if (modules_ == 1) return Matrix(run_.parameters[0].value);
+  View Values() const {
+    if (modules_ == 1) return run_.parameters[0].value;
     int64_t row = 0;
     for (size_t i = 0; i < modules_; ++i) {
       const View& a = run_.parameters[i].value;
-      std::memcpy(At(row), a.data, static_cast<size_t>(a.bytes()));
+      run_.Copy(rows_.view().Rows(row, a.rows).data, a.data, a.bytes());
       row += a.rows;
     }
-    return rows_;
+    return rows_.view();
   }
   // For the sum of all gradients, which Add then gives to each.
-  at::Tensor Gradients() const {
-    return modules_ == 1 ? Matrix(run_.parameters[0].gradient) : rows_.zero_();
+  View Gradients() const {
+    if (modules_ == 1) return run_.parameters[0].gradient;
+    run_.Zero(rows_.view());
+    return rows_.view();
   }
   void Add() const {
     int64_t row = 0;
     for (size_t i = 0; i < modules_ && modules_ > 1; ++i) {
       const View &a = run_.parameters[i].value, &da = run_.parameters[i].gradient;
-      if (da) AddInto({At(row), a.rows, a.width, a.dtype}, da);
+      if (da) AddInto(run_, rows_.view().Rows(row, a.rows), da);
       row += a.rows;
     }
   }
 
  private:
-  int64_t Ranks() const {
-    int64_t ranks = 0;
-    for (size_t i = 0; i < modules_; ++i) ranks += run_.parameters[i].value.rows;
-    return ranks;
-  }
-  float* At(int64_t row) const { return rows_.data_ptr<float>() + row * rows_.size(1); }
-
   const OpRun& run_;
-  size_t modules_ = 0;
-  at::Tensor rows_;
+  const size_t modules_;
+  const Scratch rows_;
 };
 
 bool Trains(const OpRun& run) {
@@ -92,15 +94,15 @@ bool Trains(const OpRun& run) {
 
 void ParameterGradients(const OpRun& run) {
   const Stacked stacked(run);
-  const at::Tensor da = stacked.Gradients();
+  const View da = stacked.Gradients();
   const View &z = run.in[0], &dza = run.d_out[0];
   if (Plain(run, z.dtype)) {
-    SumProduct(da, Matrix(dza).t(), Matrix(z), /*add=*/true);
+    SumProduct(run, da, {Matrix(dza).t(), z}, /*add=*/true);
   } else {
-    ForEachPiece(z.rows, z.width, [&](int64_t first, const View& piece) {
-      Cast(z.Rows(first, piece.rows), piece);
+    ForEachPiece(run, z.rows, z.width, [&](int64_t first, const View& piece) {
+      Cast(run, z.Rows(first, piece.rows), piece);
       Drop(run, first, piece);
-      SumProduct(da, Matrix(dza.Rows(first, piece.rows)).t(), Matrix(piece), /*add=*/true);
+      SumProduct(run, da, {Matrix(dza.Rows(first, piece.rows)).t(), piece}, /*add=*/true);
     });
   }
   stacked.Add();
@@ -108,14 +110,14 @@ void ParameterGradients(const OpRun& run) {
 
 void InputGradient(const OpRun& run) {
   const Stacked stacked(run);
-  const at::Tensor a = stacked.Values();
+  const View a = stacked.Values();
   const View &dz = run.d_in[0], &dza = run.d_out[0];
-  if (Plain(run, dz.dtype)) return Product(dz, Matrix(dza), a, run.adds(0));
-  ForEachPiece(dz.rows, dz.width, [&](int64_t first, const View& piece) {
-    Product(piece, Matrix(dza.Rows(first, piece.rows)), a, /*add=*/false);
+  if (Plain(run, dz.dtype)) return Product(run, dz, {dza, a}, run.adds(0));
+  ForEachPiece(run, dz.rows, dz.width, [&](int64_t first, const View& piece) {
+    Product(run, piece, {dza.Rows(first, piece.rows), a}, /*add=*/false);
     Drop(run, first, piece);
     const View to = dz.Rows(first, piece.rows);
-    run.adds(0) ? AddInto(piece, to) : Cast(piece, to);
+    run.adds(0) ? AddInto(run, piece, to) : Cast(run, piece, to);
   });
 }
 
@@ -124,12 +126,12 @@ void InputGradient(const OpRun& run) {
 void LoraDownForward(const OpRun& run) {
   const View &z = run.in[0], &za = run.out[0];
   const Stacked stacked(run);
-  const at::Tensor a_transposed = stacked.Values().t();
-  if (Plain(run, z.dtype)) return Product(za, Matrix(z), a_transposed, /*add=*/false);
-  ForEachPiece(z.rows, z.width, [&](int64_t first, const View& piece) {
-    Cast(z.Rows(first, piece.rows), piece);
+  const Matrix a_transposed = Matrix(stacked.Values()).t();
+  if (Plain(run, z.dtype)) return Product(run, za, {z, a_transposed}, /*add=*/false);
+  ForEachPiece(run, z.rows, z.width, [&](int64_t first, const View& piece) {
+    Cast(run, z.Rows(first, piece.rows), piece);
     Drop(run, first, piece);
-    Product(za.Rows(first, piece.rows), Matrix(piece), a_transposed, /*add=*/false);
+    Product(run, za.Rows(first, piece.rows), {piece, a_transposed}, /*add=*/false);
   });
 }
 

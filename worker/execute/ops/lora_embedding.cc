@@ -3,13 +3,9 @@
 // taken in fp32 and rounded once. The table itself is frozen, so x has no gradient.
 // Backward: dB += s dy^T za, dA[:, ids[i]] += s dy[i] B in the order of the rows, where the columns
 // za[i] = A[:, ids[i]] are gathered anew.
-#include <ATen/ATen.h>
-
-#include <cstring>
-
+#include "kernels/columns.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
-#include "worker/execute/tensor_view.h"
 
 namespace snug::execute {
 namespace {
@@ -21,56 +17,61 @@ double ScaleOf(const OpRun& run) {
 // The batch's columns of A, as rows.
 void GatherColumns(const OpRun& run, const View& za) {
   const View& a = run.parameters[0].value;
-  for (int64_t i = 0; i < za.rows; ++i) {
-    const float* column = a.as<float>() + run.batch->ids[i];
-    float* row = za.as<float>() + i * za.width;
-    for (int64_t r = 0; r < za.width; ++r) row[r] = column[r * a.width];
-  }
+  Check("GatherColumns", kernels::GatherColumns({.x = a.as<float>(),
+                                                 .ids = run.batch->ids,
+                                                 .y = za.as<float>(),
+                                                 .N = za.rows,
+                                                 .R = za.width,
+                                                 .V = a.width,
+                                                 .x_stride = a.width,
+                                                 .y_stride = za.width},
+                                                run.stream()));
 }
 
-void ScatterColumns(const OpRun& run, const View& dza) {
+void AddColumns(const OpRun& run, const View& dza) {
   const View& da = run.parameters[0].gradient;
-  for (int64_t i = 0; i < dza.rows; ++i) {
-    float* column = da.as<float>() + run.batch->ids[i];
-    const float* row = dza.as<float>() + i * dza.width;
-    for (int64_t r = 0; r < dza.width; ++r) column[r * da.width] += row[r];
-  }
+  Check("AddColumns", kernels::AddColumns({.x = da.as<float>(),
+                                           .ids = run.batch->ids,
+                                           .y = dza.as<float>(),
+                                           .N = dza.rows,
+                                           .R = dza.width,
+                                           .V = da.width,
+                                           .x_stride = da.width,
+                                           .y_stride = dza.width},
+                                          run.stream()));
 }
 
 // Of rows whose dy is given in fp32; their za becomes its own gradient.
 void Gradients(const OpRun& run, const View& dy, const View& za) {
   const double scale = ScaleOf(run);
-  const at::Tensor b = Matrix(run.parameters[1].value), db = Matrix(run.parameters[1].gradient);
-  SumProduct(db, Matrix(dy).t(), Matrix(za), /*add=*/true, scale);
-  SumProduct(Matrix(za), Matrix(dy), b, /*add=*/false, scale);
+  const View &b = run.parameters[1].value, &db = run.parameters[1].gradient;
+  SumProduct(run, db, {Matrix(dy).t(), za, scale}, /*add=*/true);
+  SumProduct(run, za, {dy, b, scale}, /*add=*/false);
 }
 
 }  // namespace
 
 void LoraEmbeddingForward(const OpRun& run) {
   const View &x = run.in[0], &y = run.out[0], &b = run.parameters[1].value;
-  const at::Tensor buffer = Scratch({x.rows, b.width}, program::DType::kF32);
-  const View za{buffer.data_ptr(), x.rows, b.width, program::DType::kF32};
-  GatherColumns(run, za);
-  if (y.data != x.data) std::memcpy(y.data, x.data, static_cast<size_t>(x.bytes()));
-  Product(y, Matrix(za), Matrix(b).t(), /*add=*/true, ScaleOf(run));
+  const Scratch za(run, x.rows, b.width, program::DType::kF32);
+  GatherColumns(run, za.view());
+  if (y.data != x.data) run.Copy(y.data, x.data, x.bytes());
+  Product(run, y, {za.view(), Matrix(b).t(), ScaleOf(run)}, /*add=*/true);
 }
 
 void LoraEmbeddingBackward(const OpRun& run) {
   const View& dy = run.d_out[0];
-  const int64_t rank = run.parameters[1].value.width;
-  const at::Tensor buffer = Scratch({dy.rows, rank}, program::DType::kF32);
-  const View za{buffer.data_ptr(), dy.rows, rank, program::DType::kF32};
-  GatherColumns(run, za);
+  const Scratch za(run, dy.rows, run.parameters[1].value.width, program::DType::kF32);
+  GatherColumns(run, za.view());
   if (dy.dtype == program::DType::kF32) {
-    Gradients(run, dy, za);
+    Gradients(run, dy, za.view());
   } else {
-    ForEachPiece(dy.rows, dy.width, [&](int64_t first, const View& piece) {
-      Cast(dy.Rows(first, piece.rows), piece);
-      Gradients(run, piece, za.Rows(first, piece.rows));
+    ForEachPiece(run, dy.rows, dy.width, [&](int64_t first, const View& piece) {
+      Cast(run, dy.Rows(first, piece.rows), piece);
+      Gradients(run, piece, za.view().Rows(first, piece.rows));
     });
   }
-  ScatterColumns(run, za);
+  AddColumns(run, za.view());
 }
 
 }  // namespace snug::execute

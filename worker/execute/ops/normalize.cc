@@ -20,7 +20,7 @@ void NormalizeForward(const OpRun& run) {
                                    .xhat_stride = width,
                                    .dtype = KernelType(x),
                                    .eps = static_cast<float>(run.op->attributes.epsilon)},
-                                  nullptr));
+                                  run.stream()));
 }
 
 void NormalizeBackward(const OpRun& run) {
@@ -37,7 +37,7 @@ void NormalizeBackward(const OpRun& run) {
                                                          .dx_stride = width,
                                                          .dtype = KernelType(dx),
                                                          .accumulate = run.adds(0)},
-                                                        nullptr));
+                                                        run.stream()));
 }
 
 }  // namespace snug::execute

@@ -2,106 +2,88 @@
 #ifndef WORKER_EXECUTE_OPS_PRODUCTS_H_
 #define WORKER_EXECUTE_OPS_PRODUCTS_H_
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <initializer_list>
 
 #include "worker/execute/gemm.h"
 #include "worker/execute/ops/cast.h"
-#include "worker/execute/tensor_view.h"
-#include "worker/program/workspace.h"
 
 namespace snug::execute {
 
-// One operand of a product as its memory lies: rows, or the columns of a transposed view.
-struct Operand {
-  const void* data;
-  int64_t stride;
-  bool transposed;
-
-  explicit Operand(const at::Tensor& matrix)
-      : data(matrix.const_data_ptr()),
-        stride(std::max(matrix.stride(0), matrix.stride(1))),
-        transposed(matrix.stride(1) != 1) {
-    // Of a single row or column the strides say nothing.
-    stride = std::max(stride, matrix.size(transposed ? 0 : 1));
-  }
+// scale * a b, both of one number type.
+struct Term {
+  Matrix a, b;
+  double scale = 1.0;
 };
 
-// to (+)= scale * a b, both of one number type; `to` is fp32 and may be a slice of columns.
-inline void SumProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add,
-                       double scale = 1.0) {
-  const Operand left(a), right(b);
-  const bool fp32 = a.scalar_type() == at::kFloat;
-  Gemm({.a = left.data,
-        .b = right.data,
-        .c = to.data_ptr<float>(),
-        .m = a.size(0),
-        .n = b.size(1),
-        .k = a.size(1),
-        .a_stride = left.stride,
-        .b_stride = right.stride,
-        .c_stride = std::max(to.stride(0), to.size(1)),
-        .a_transposed = left.transposed,
-        .b_transposed = right.transposed,
-        .dtype = fp32 ? program::DType::kF32 : program::DType::kBF16,
-        .alpha = static_cast<float>(scale),
-        .add = add});
+// to (+)= the term; `to` is fp32, or bf16 where the device rounds sums
+// itself (Device::rounds_products).
+inline void SumProduct(const OpRun& run, const Matrix& to, const Term& term, bool add) {
+  const auto& [a, b, scale] = term;
+  run.device->Multiply({.a = a.data,
+                        .b = b.data,
+                        .c = to.data,
+                        .m = a.rows,
+                        .n = b.columns,
+                        .k = a.columns,
+                        .a_stride = a.stride,
+                        .b_stride = b.stride,
+                        .c_stride = to.stride,
+                        .a_transposed = a.transposed,
+                        .b_transposed = b.transposed,
+                        .dtype = a.dtype,
+                        .c_dtype = to.dtype,
+                        .alpha = static_cast<float>(scale),
+                        .add = add},
+                       run.stream_number);
 }
 
 // Rows [row, row + rows) and columns [column, column + columns) of a result.
 struct Part {
   int64_t row, column, rows, columns;
 
-  at::Tensor Of(const at::Tensor& matrix) const {
-    return matrix.narrow(0, row, rows).narrow(1, column, columns);
-  }
+  Matrix Of(const Matrix& matrix) const { return matrix.Rows(row, rows).Columns(column, columns); }
 };
 
 // Calls body(part, sums) for each part of a result that is computed in fp32 before it takes its own
 // type; `sums` is workspace of the part's size.
 template <typename Body>
-void ForEachPart(int64_t rows, int64_t columns, const Body& body) {
-  const int64_t height = std::min(program::kPartRows, rows);
-  const int64_t width = std::min(program::kPartColumns, columns);
-  const at::Tensor buffer = Scratch({height * width}, program::DType::kF32);
+void ForEachPart(const OpRun& run, int64_t rows, int64_t columns, const Body& body) {
+  const program::Machine machine = run.device->machine();
+  const int64_t height = std::min(program::PartRows(machine), rows);
+  const int64_t width = std::min(program::PartColumns(machine), columns);
+  const Scratch buffer(run, height, width, program::DType::kF32);
   for (int64_t i = 0; i < rows; i += height) {
     for (int64_t j = 0; j < columns; j += width) {
       const Part part{i, j, std::min(height, rows - i), std::min(width, columns - j)};
-      body(part, View{buffer.data_ptr(), part.rows, part.columns, program::DType::kF32});
+      body(part, View{buffer.data(), part.rows, part.columns, program::DType::kF32});
     }
   }
 }
 
-// scale * a b
-struct Term {
-  at::Tensor a, b;
-  double scale = 1.0;
-};
-
 // to (+)= the sum of the terms, rounded once.
-inline void SumOfProducts(const View& to, std::initializer_list<Term> terms, bool add) {
-  const auto sum = [&](const at::Tensor& sums, const Part& part) {
+inline void SumOfProducts(const OpRun& run, const View& to, std::initializer_list<Term> terms,
+                          bool add) {
+  const auto sum = [&](const Matrix& sums, const Part& part) {
     for (const Term& term : terms) {
-      SumProduct(sums, term.a.narrow(0, part.row, part.rows),
-                 term.b.narrow(1, part.column, part.columns), add || &term != terms.begin(),
-                 term.scale);
+      SumProduct(
+          run, sums,
+          {term.a.Rows(part.row, part.rows), term.b.Columns(part.column, part.columns), term.scale},
+          add || &term != terms.begin());
     }
   };
-  const at::Tensor result = Matrix(to);
-  if (to.dtype == program::DType::kF32) return sum(result, {0, 0, to.rows, to.width});
-  ForEachPart(to.rows, to.width, [&](const Part& part, const View& sums) {
-    if (add) CastPart(part.Of(result), Matrix(sums));
-    sum(Matrix(sums), part);
-    CastPart(Matrix(sums), part.Of(result));
+  const bool rounds = run.device->rounds_products() && terms.size() == 1;
+  if (to.dtype == program::DType::kF32 || rounds) return sum(to, {0, 0, to.rows, to.width});
+  ForEachPart(run, to.rows, to.width, [&](const Part& part, const View& sums) {
+    if (add) Cast(run, part.Of(to), sums);
+    sum(sums, part);
+    Cast(run, sums, part.Of(to));
   });
 }
 
-// to (+)= scale * a b, rounded once.
-inline void Product(const View& to, const at::Tensor& a, const at::Tensor& b, bool add,
-                    double scale = 1.0) {
-  SumOfProducts(to, {{a, b, scale}}, add);
+// to (+)= the term, rounded once.
+inline void Product(const OpRun& run, const View& to, const Term& term, bool add) {
+  SumOfProducts(run, to, {term}, add);
 }
 
 }  // namespace snug::execute

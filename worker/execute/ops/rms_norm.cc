@@ -4,6 +4,7 @@
 
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
+#include "worker/execute/scratch.h"
 
 namespace snug::execute {
 
@@ -23,20 +24,22 @@ void RmsNormForward(const OpRun& run) {
                                  .gamma_dtype = KernelType(gamma),
                                  .eps = static_cast<float>(run.op->attributes.epsilon),
                                  .offset = static_cast<float>(run.op->attributes.offset)},
-                                nullptr));
+                                run.stream()));
 }
 
 void RmsNormBackward(const OpRun& run) {
   const View &x = run.in[0], &gamma = run.parameters[0].value;
-  const int64_t width = gamma.elements();
+  const View& dgamma = run.parameters[0].gradient;
+  const int64_t width = gamma.elements(), vectors = x.elements() / width;
+  const StreamScratch sums(run, dgamma ? kernels::ColumnSumsWorkspace(vectors, width) : 0);
   Check("RmsNormBackward",
         kernels::RmsNormBackward({.dz = run.d_out[0].data,
                                   .x = x.data,
                                   .r = run.out[1].as<float>(),
                                   .gamma = gamma.data,
                                   .dx = run.d_in[0].data,
-                                  .dgamma = run.parameters[0].gradient.as<float>(),
-                                  .N = x.elements() / width,
+                                  .dgamma = dgamma.as<float>(),
+                                  .N = vectors,
                                   .C = width,
                                   .dz_stride = width,
                                   .x_stride = width,
@@ -45,8 +48,9 @@ void RmsNormBackward(const OpRun& run) {
                                   .gamma_dtype = KernelType(gamma),
                                   .offset = static_cast<float>(run.op->attributes.offset),
                                   .accumulate_dx = run.adds(0),
-                                  .accumulate_dgamma = true},
-                                 nullptr));
+                                  .accumulate_dgamma = true,
+                                  .workspace = sums.data()},
+                                 run.stream()));
 }
 
 }  // namespace snug::execute

@@ -25,11 +25,12 @@ kernels::RopeParams Params(const OpRun& run, const View& x, const View& y) {
 }  // namespace
 
 void RopeForward(const OpRun& run) {
-  Check("RopeForward", kernels::RopeForward(Params(run, run.in[0], run.out[0]), nullptr));
+  Check("RopeForward", kernels::RopeForward(Params(run, run.in[0], run.out[0]), run.stream()));
 }
 
 void RopeBackward(const OpRun& run) {
-  Check("RopeBackward", kernels::RopeBackward(Params(run, run.d_out[0], run.d_in[0]), nullptr));
+  Check("RopeBackward",
+        kernels::RopeBackward(Params(run, run.d_out[0], run.d_in[0]), run.stream()));
 }
 
 }  // namespace snug::execute

@@ -1,8 +1,8 @@
-#include "worker/checkpoint/json_text.h"
+#include "worker/program/json_text.h"
 
 #include "absl/status/status.h"
 
-namespace snug::checkpoint {
+namespace snug::program {
 
 absl::StatusOr<std::string> JsonText(const nlohmann::ordered_json& value, int indent) {
   using nlohmann::ordered_json;
@@ -14,4 +14,4 @@ absl::StatusOr<std::string> JsonText(const nlohmann::ordered_json& value, int in
       "not fit for JSON: a name that is not UTF-8, or a number that is not finite");
 }
 
-}  // namespace snug::checkpoint
+}  // namespace snug::program

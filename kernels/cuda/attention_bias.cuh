@@ -1,0 +1,57 @@
+// The bias of a tile of scores: it follows from distances, of which a tile has 127. And the kernels
+// with it and without it.
+#ifndef KERNELS_CUDA_ATTENTION_BIAS_CUH_
+#define KERNELS_CUDA_ATTENTION_BIAS_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/attention_place.cuh"
+#include "kernels/cuda/attention_plan.cuh"
+#include "kernels/cuda/attention_tiles.cuh"
+
+namespace snug::kernels::cuda {
+
+// Whether a kernel's scores have a bias. One without it has nothing of it in its loops.
+enum class BiasUse : uint8_t { kNone, kAdded };
+template <BiasUse kUse>
+struct BiasConstant {
+  static constexpr BiasUse value = kUse;
+};
+
+// body(Constant<kGroups>{}, BiasConstant<kBias>{}), as ByWidth.
+template <typename Body>
+inline Error ByShape(const AttentionShape& s, const Body& body) {
+  return ByWidth(s.D, [&](auto groups) {
+    if (s.bias.table == nullptr) return body(groups, BiasConstant<BiasUse::kNone>{});
+    return body(groups, BiasConstant<BiasUse::kAdded>{});
+  });
+}
+// For __launch_bounds__: what leaves enough registers for no spill.
+constexpr int BlocksOf(int groups, BiasUse bias) {
+  return groups < (bias == BiasUse::kNone ? 4 : 2) ? kFewBlocks : 1;
+}
+
+// memory.bias[r - c + kTile - 1] is the bias of row r and column c. It may be read after the next
+// __syncthreads; what was there before has been read by all.
+template <BiasUse kUse>
+__device__ inline void StageBias(const AttentionPlan& plan, int head, const TileBand& band,
+                                 AttentionMemory& memory) {
+  const AttentionBias& bias = plan.shape.bias;
+  if constexpr (kUse == BiasUse::kNone) return;
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= kDiagonals) return;
+  const int64_t distance = band.high - kTile + i;  // Negative: not visible.
+  const int64_t entry = min(distance, bias.entries - 1);
+  memory.bias[i] = distance < 0 ? 0.0f : bias.table[head * bias.stride + entry];
+}
+
+// The score of the thread's [i][j] with its bias.
+template <BiasUse kUse>
+__device__ inline float Biased(const AttentionMemory& memory, int i, int j, float score) {
+  if constexpr (kUse == BiasUse::kNone) return score;
+  return score + memory.bias[Down() * kEach + i - Across() - j * kSide + kTile - 1];
+}
+
+}  // namespace snug::kernels::cuda
+
+#endif  // KERNELS_CUDA_ATTENTION_BIAS_CUH_

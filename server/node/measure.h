@@ -1,0 +1,24 @@
+// What a node measures of its devices' workers before it runs one: the same for all attempts, and
+// too slow to do for each.
+#ifndef SERVER_NODE_MEASURE_H_
+#define SERVER_NODE_MEASURE_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/node/launcher.h"
+#include "server/place/devices.h"
+
+namespace snug::server {
+
+// Sets context_bytes and products of each device, from `WORKER --measure-context`, or
+// `WORKER_CUDA --measure-context gpu:0` in a worker's environment: one line of JSON,
+//   {"context_bytes": 174063616, "products": "..."}
+// Remembered in <state>/context.json for as long as the worker's binary, the processor and, of a
+// GPU, its model and driver stay the same; two GPUs that are alike are measured once. So attempts
+// of one job multiply alike.
+absl::Status MeasureDevices(const LauncherSettings& settings, std::vector<Device>& devices);
+
+}  // namespace snug::server
+
+#endif  // SERVER_NODE_MEASURE_H_

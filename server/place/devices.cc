@@ -1,0 +1,134 @@
+#include "server/place/devices.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/bytes.h"
+#include "proto/snug/status_macros.h"
+
+namespace snug::server {
+namespace {
+
+// "4 GiB (4294967296 bytes)"
+std::string Exactly(int64_t bytes) {
+  return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
+}
+
+absl::Status At(const std::string& field, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(field, ": ", status.message()));
+}
+
+// The number behind "cpu:" or "gpu:"; -1: no such name. One spelling of each: no "gpu:00".
+int NumberOf(const std::string& name) {
+  int number = 0;
+  const bool known = absl::StartsWith(name, "cpu:") || absl::StartsWith(name, "gpu:");
+  if (!known || !absl::SimpleAtoi(name.substr(4), &number) || number < 0) return -1;
+  return absl::StrCat(name.substr(0, 4), number) == name ? number : -1;
+}
+
+absl::StatusOr<Gpu> FindGpu(int index, const Gpus& gpus) {
+  if (!gpus.ok()) return gpus.status();
+  const size_t count = gpus->size();
+  if (static_cast<size_t>(index) < count) return (*gpus)[static_cast<size_t>(index)];
+  if (count == 0) return absl::InvalidArgumentError("this machine has no GPU");
+  return absl::InvalidArgumentError(absl::StrCat(
+      "this machine has ", count, count == 1 ? " GPU" : " GPUs", ", the last is gpu:", count - 1));
+}
+
+absl::StatusOr<int64_t> GivenCapacity(const v1::DeviceConfig& given, const Device& device) {
+  ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(given.capacity()));
+  if (bytes < 1) return absl::InvalidArgumentError(absl::StrCat(device.name, " has no bytes"));
+  if (device.is_gpu() && bytes > device.total_bytes)
+    return absl::InvalidArgumentError(absl::StrCat(Exactly(bytes), " is more than ", device.name,
+                                                   " has: ", device.model, ", ",
+                                                   Exactly(device.total_bytes)));
+  return bytes;
+}
+
+absl::StatusOr<int64_t> DefaultCapacity(const Device& device, const Host& host) {
+  if (!device.is_gpu()) return host.memory_bytes / 2;
+  const int64_t bytes = device.gpu.free_bytes - kGpuReserveBytes;
+  if (bytes > 0) return bytes;
+  return absl::FailedPreconditionError(
+      absl::StrCat("none is given, and of ", device.name, " (", device.model, ") only ",
+                   Exactly(device.gpu.free_bytes), " are free, of which ",
+                   Exactly(kGpuReserveBytes), " stay so"));
+}
+
+// Everything but its capacity.
+absl::StatusOr<Device> Described(const v1::DeviceConfig& given, const Host& host) {
+  Device device{.name = given.name(),
+                .threads = given.threads() > 0 ? given.threads() : host.cores,
+                .model = host.processor,
+                .total_bytes = host.memory_bytes};
+  if (!device.is_gpu()) return device;
+  absl::StatusOr<Gpu> gpu = FindGpu(NumberOf(given.name()), host.gpus);
+  if (!gpu.ok()) return At(device.name, gpu.status());
+  device.gpu = *std::move(gpu);
+  device.model = device.gpu.model;
+  device.total_bytes = device.gpu.total_bytes;
+  return device;
+}
+
+absl::StatusOr<Device> DeviceOf(const v1::DeviceConfig& given, const std::string& field,
+                                const Host& host) {
+  if (NumberOf(given.name()) < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".name: \"", given.name(),
+                     "\" is no device: they are cpu:0, cpu:1, ..., gpu:0, gpu:1, ..."));
+  if (given.threads() < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".threads: ", given.threads(), " is below 0"));
+  absl::StatusOr<Device> device = Described(given, host);
+  if (!device.ok()) return At(field + ".name", device.status());
+  const absl::StatusOr<int64_t> capacity =
+      given.capacity().empty() ? DefaultCapacity(*device, host) : GivenCapacity(given, *device);
+  if (!capacity.ok()) return At(field + ".capacity", capacity.status());
+  device->capacity_bytes = *capacity;
+  return device;
+}
+
+}  // namespace
+
+bool NamesGpu(const v1::DaemonConfig& config) {
+  return std::any_of(
+      config.devices().begin(), config.devices().end(),
+      [](const v1::DeviceConfig& device) { return absl::StartsWith(device.name(), "gpu:"); });
+}
+
+absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, const Host& host) {
+  v1::DeviceConfig standard;
+  standard.set_name("cpu:0");
+  if (config.devices_size() > kMaxDevices)
+    return absl::InvalidArgumentError(absl::StrCat("devices: ", config.devices_size(),
+                                                   " are named; at most ", kMaxDevices, " can be"));
+  std::vector<Device> devices;
+  std::map<std::string, std::string> seen;  // Name -> field.
+  for (int i = 0; i < std::max(1, config.devices_size()); ++i) {
+    const v1::DeviceConfig& given = config.devices_size() == 0 ? standard : config.devices(i);
+    const std::string field = absl::StrCat("devices[", i, "]");
+    if (const auto [twin, fresh] = seen.emplace(given.name(), field); !fresh)
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ".name: ", given.name(), " is ", twin->second, " already"));
+    ASSIGN_OR_RETURN(Device device, DeviceOf(given, field, host));
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+PlanMachine MachineOf(const Device& device) {
+  return {.threads = device.threads, .gpu = device.is_gpu(), .context_bytes = device.context_bytes};
+}
+
+std::vector<DeviceState> StatesOf(const std::vector<Device>& devices) {
+  std::vector<DeviceState> states;
+  for (const Device& device : devices)
+    states.push_back(
+        {.name = device.name, .gpu = device.is_gpu(), .capacity_bytes = device.capacity_bytes});
+  return states;
+}
+
+}  // namespace snug::server

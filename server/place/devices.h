@@ -1,0 +1,75 @@
+// The devices that a configuration names, on what this machine has. Pure: what there is has been
+// read before (host_memory.h, node/gpu_use.h).
+#ifndef SERVER_PLACE_DEVICES_H_
+#define SERVER_PLACE_DEVICES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "server/place/policy.h"
+#include "server/plan/planner.h"
+#include "snug/v1/config.pb.h"
+
+namespace snug::server {
+
+// A configuration has no more: each is planned for, shown and exported.
+inline constexpr int kMaxDevices = 64;
+
+// What stays free of a GPU whose capacity is not given. Jobs bring their own context with them
+// (their plans count it), so this is for what comes and goes beside them: one context of somebody
+// else (0.4-0.7 GiB on an H100: a notebook, a profiler), and what the driver takes per process
+// without saying so. Who knows the machine better gives the capacity.
+inline constexpr int64_t kGpuReserveBytes = int64_t{1} << 30;
+
+// A GPU as its driver describes it.
+struct Gpu {
+  int index = 0;      // In the driver's order, which is that of the PCI bus.
+  std::string uuid;   // GPU-...: the same wherever it is plugged in.
+  std::string model;  // NVIDIA H200
+  std::string driver;
+  int64_t total_bytes = 0;
+  int64_t free_bytes = 0;  // What workers of this daemon hold already is among it.
+};
+
+// By index. One that is there and cannot be used has its own error; no driver is one for all.
+using Gpus = absl::StatusOr<std::vector<absl::StatusOr<Gpu>>>;
+
+struct Host {
+  int64_t memory_bytes = 0;  // That the machine or the daemon's control group allows.
+  int cores = 1;
+  std::string processor;
+  Gpus gpus = std::vector<absl::StatusOr<Gpu>>();
+};
+
+struct Device {
+  std::string name;  // cpu:0, gpu:0
+  int64_t capacity_bytes = 0;
+  int threads = 1;
+  std::string model;
+  int64_t total_bytes = 0;
+  Gpu gpu = {};  // Of gpu:N.
+  // What the node measured of the device's worker: bytes that its process counts for before it
+  // holds a model, and which way of multiplying is fastest for what, in the worker's own words.
+  int64_t context_bytes = 0;
+  std::string products = {};
+
+  bool is_gpu() const { return absl::StartsWith(name, "gpu:"); }
+};
+
+bool NamesGpu(const v1::DaemonConfig& config);
+
+// None given: cpu:0 with half of the host's memory. Errors name the field, the limit and the value.
+absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, const Host& host);
+
+// What plans depend on of a device.
+PlanMachine MachineOf(const Device& device);
+
+// As the policy sees them: idle.
+std::vector<DeviceState> StatesOf(const std::vector<Device>& devices);
+
+}  // namespace snug::server
+
+#endif  // SERVER_PLACE_DEVICES_H_

@@ -1,0 +1,217 @@
+#include "tests/bench/step/random_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/rope.h"
+#include "proto/snug/status_macros.h"
+#include "worker/execute/torch_errors.h"
+
+namespace snug::bench {
+namespace {
+
+using execute::View;
+using program::DType;
+using program::Parameter;
+
+constexpr int64_t kPiece = 1 << 20;  // Elements drawn at a time.
+constexpr double kRopeBase = 10000.0;
+
+absl::Status ToStatus(const char* kernel, kernels::Error error) {
+  if (error.ok()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(kernel, ": ", kernels::ToString(error.code), " (", error.parameter, ")"));
+}
+
+// Arrays in a device's memory; after an error nothing more is placed.
+class Placement {
+ public:
+  Placement(execute::Device& device, std::vector<execute::DeviceBuffer>& buffers)
+      : device_(device), buffers_(buffers) {}
+
+  template <typename T>
+  T* Take(int64_t elements) {
+    if (!status_.ok()) return nullptr;
+    auto buffer =
+        execute::DeviceBuffer::Allocate(device_, elements * static_cast<int64_t>(sizeof(T)));
+    status_ = buffer.status();
+    if (!status_.ok()) return nullptr;
+    buffers_.push_back(*std::move(buffer));
+    return reinterpret_cast<T*>(buffers_.back().data());
+  }
+  template <typename T>
+  T* Put(const std::vector<T>& host) {
+    T* address = Take<T>(static_cast<int64_t>(host.size()));
+    const auto bytes = static_cast<int64_t>(host.size() * sizeof(T));
+    if (address == nullptr) return nullptr;
+    status_ = execute::CatchTorch([&] { device_.Copy(address, host.data(), bytes, /*stream=*/0); });
+    return address;
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  execute::Device& device_;
+  std::vector<execute::DeviceBuffer>& buffers_;
+  absl::Status status_;
+};
+
+RandomBatch::Drawn Draw(int64_t vocabulary, const std::vector<int64_t>& lengths) {
+  std::mt19937 random(7);
+  RandomBatch::Drawn drawn;
+  const auto token = [&] { return static_cast<int32_t>(random() % vocabulary); };
+  for (const int64_t length : lengths) {
+    drawn.offsets.push_back(static_cast<int64_t>(drawn.ids.size()));
+    for (int64_t t = 0; t < length; ++t) {
+      drawn.ids.push_back(token());
+      drawn.positions.push_back(static_cast<int32_t>(t));
+      if (t + 1 == length) continue;
+      drawn.trained_rows.push_back(static_cast<int64_t>(drawn.ids.size()) - 1);
+      drawn.labels.push_back(token());
+      drawn.weights.push_back(1.0f);
+    }
+  }
+  drawn.offsets.push_back(static_cast<int64_t>(drawn.ids.size()));
+  return drawn;
+}
+
+std::vector<float> Frequencies(int64_t half) {
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < half; ++i) {
+    const double share = static_cast<double>(i) / static_cast<double>(half);
+    frequencies.push_back(static_cast<float>(std::pow(kRopeBase, -share)));
+  }
+  return frequencies;
+}
+
+}  // namespace
+
+absl::StatusOr<RandomModel> RandomModel::Create(const program::Program& program,
+                                                execute::Device& device) {
+  RandomModel model(device);
+  for (const Parameter& parameter : program.parameters) {
+    execute::ParameterView& view = model.views_.emplace_back();
+    const bool vector = parameter.shape.size() == 1;
+    const auto seed = static_cast<uint32_t>(model.views_.size());
+    ASSIGN_OR_RETURN(view.value, model.Take(parameter, parameter.dtype));
+    RETURN_IF_ERROR(execute::CatchTorch([&] { model.FillRandom(view.value, vector, seed); }));
+    if (parameter.trainable) RETURN_IF_ERROR(model.AddTrained(parameter, view));
+  }
+  RETURN_IF_ERROR(model.ZeroGradients());
+  return model;
+}
+
+absl::StatusOr<View> RandomModel::Take(const Parameter& parameter, DType dtype) {
+  ASSIGN_OR_RETURN(
+      execute::DeviceBuffer buffer,
+      execute::DeviceBuffer::Allocate(*device_, parameter.elements() * program::SizeOf(dtype)));
+  buffers_.push_back(std::move(buffer));
+  const int64_t rows = parameter.shape.size() == 1 ? 1 : parameter.shape[0];
+  return View{buffers_.back().data(), rows, parameter.elements() / rows, dtype};
+}
+
+void RandomModel::FillRandom(const View& view, bool vector, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, 1.0f / std::sqrt(static_cast<float>(view.width)));
+  const int64_t size = program::SizeOf(view.dtype);
+  std::vector<float> drawn;
+  std::vector<kernels::bf16> rounded;
+  for (int64_t begin = 0; begin < view.elements(); begin += kPiece) {
+    const int64_t count = std::min(kPiece, view.elements() - begin);
+    drawn.resize(static_cast<size_t>(count));
+    for (float& x : drawn) x = vector ? 1.0f : normal(random);
+    rounded.clear();
+    for (float x : drawn) rounded.push_back(kernels::ToBf16(x));
+    const void* from = view.dtype == DType::kF32 ? static_cast<const void*>(drawn.data())
+                                                 : static_cast<const void*>(rounded.data());
+    device_->Copy(view.as<char>() + begin * size, from, count * size, /*stream=*/0);
+  }
+}
+
+absl::Status RandomModel::AddTrained(const Parameter& parameter, execute::ParameterView& view) {
+  ASSIGN_OR_RETURN(view.gradient, Take(parameter, DType::kF32));
+  View master = view.value;
+  if (program::HasMaster(parameter)) {
+    ASSIGN_OR_RETURN(master, Take(parameter, DType::kF32));
+  }
+  ASSIGN_OR_RETURN(const View first, Take(parameter, DType::kF32));
+  ASSIGN_OR_RETURN(const View second, Take(parameter, DType::kF32));
+  for (const View* view_of_zeros : {&first, &second}) {
+    RETURN_IF_ERROR(execute::CatchTorch(
+        [&] { device_->Zero(view_of_zeros->data, view_of_zeros->bytes(), /*stream=*/0); }));
+  }
+  if (master.data != view.value.data) {
+    RETURN_IF_ERROR(
+        execute::CatchTorch([&] { FillRandom(master, parameter.shape.size() == 1, /*seed=*/1); }));
+  }
+  trained_.push_back({.p = master.as<float>(),
+                      .g = view.gradient.as<float>(),
+                      .m = first.as<float>(),
+                      .v = second.as<float>(),
+                      .copy = program::HasMaster(parameter) ? view.value.data : nullptr,
+                      .n = master.elements()});
+  return absl::OkStatus();
+}
+
+absl::Status RandomModel::ZeroGradients() {
+  return execute::CatchTorch([&] {
+    for (const execute::ParameterView& view : views_) {
+      if (view.gradient) device_->Zero(view.gradient.data, view.gradient.bytes(), /*stream=*/0);
+    }
+  });
+}
+
+absl::Status RandomModel::Step(int64_t step) {
+  RETURN_IF_ERROR(ToStatus("AdamW", kernels::AdamW({.tensors = trained_.data(),
+                                                    .count = static_cast<int64_t>(trained_.size()),
+                                                    .step = step,
+                                                    .lr = 1e-4},
+                                                   device_->stream(0))));
+  return device_->Synchronize();
+}
+
+absl::StatusOr<RandomBatch> RandomBatch::Create(const program::Program& program,
+                                                const std::vector<int64_t>& lengths,
+                                                execute::Device& device) {
+  RandomBatch result;
+  result.drawn_ = Draw(program.config.vocabulary, lengths);
+  const Drawn& drawn = result.drawn_;
+  const std::vector<float> frequencies = Frequencies(program.config.rotary_width() / 2);
+  const auto tokens = static_cast<int64_t>(drawn.ids.size());
+  const auto trained = static_cast<int64_t>(drawn.labels.size());
+  const auto half = static_cast<int64_t>(frequencies.size());
+  Placement place(device, result.buffers_);
+  auto *cos = place.Take<float>(tokens * half), *sin = place.Take<float>(tokens * half);
+  result.batch_ = {.tokens = tokens,
+                   .documents = static_cast<int64_t>(lengths.size()),
+                   .trained = trained,
+                   .ids = place.Put(drawn.ids),
+                   .positions = place.Put(drawn.positions),
+                   .offsets = drawn.offsets.data(),
+                   .device_offsets = place.Put(drawn.offsets),
+                   .trained_rows = place.Put(drawn.trained_rows),
+                   .host_trained_rows = drawn.trained_rows.data(),
+                   .labels = place.Put(drawn.labels),
+                   .weights = place.Put(drawn.weights),
+                   .cos = cos,
+                   .sin = sin,
+                   .local_cos = cos,
+                   .local_sin = sin,
+                   .row_loss = place.Take<double>(trained),
+                   .row_entropy = place.Take<double>(trained),
+                   .row_correct = place.Take<int32_t>(trained)};
+  const float* on_device = place.Put(frequencies);
+  RETURN_IF_ERROR(place.status());
+  RETURN_IF_ERROR(ToStatus("RopeTable", kernels::RopeTable({.positions = result.batch_.positions,
+                                                            .inv_freq = on_device,
+                                                            .cos = cos,
+                                                            .sin = sin,
+                                                            .N = tokens,
+                                                            .D = 2 * half},
+                                                           device.stream(0))));
+  return result;
+}
+
+}  // namespace snug::bench

@@ -1,0 +1,52 @@
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/client/fake_server.h"
+
+namespace snug::client {
+namespace {
+
+constexpr const char* kReply = R"(
+  version: "0.1.0"
+  devices {
+    name: "cpu:0" model: "AMD EPYC" total_bytes: 68719476736 capacity_bytes: 4294967296
+    reserved_bytes: 1073741824 context_bytes: 174063616 threads: 8
+  }
+  devices {
+    name: "gpu:0" model: "NVIDIA\033 H200" total_bytes: 150323855360 capacity_bytes: 42949672960
+    uuid: "GPU-aa" measured_bytes: 0 others_bytes: 536870912
+  })";
+
+class DevicesTest : public ::testing::Test {
+ protected:
+  DevicesTest() {
+    server_.info = [](const v1::GetServerInfoRequest&, v1::ServerInfo* reply) {
+      EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kReply, reply));
+      return grpc::Status::OK;
+    };
+  }
+  FakeServer server_;
+};
+
+// Of a CPU nobody measures anything; a GPU that nothing runs on has 0 bytes of ours.
+TEST_F(DevicesTest, ATableOfWhatThereIsAndWhoseItIs) {
+  const Ran ran = server_.Run({"devices"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out,
+            "DEVICE  MODEL           TOTAL  CAPACITY  RESERVED  MEASURED   OTHERS\n"
+            "cpu:0   AMD EPYC       64 GiB     4 GiB     1 GiB         -        -\n"
+            "gpu:0   NVIDIA? H200  140 GiB    40 GiB       0 B       0 B  512 MiB\n");
+}
+
+TEST_F(DevicesTest, JsonHasEveryField) {
+  const auto json = nlohmann::json::parse(server_.Run({"devices", "--output", "json"}).out);
+  ASSERT_EQ(json["devices"].size(), 2u);
+  EXPECT_EQ(json["devices"][0]["context_bytes"], "174063616");
+  EXPECT_FALSE(json["devices"][0].contains("measured_bytes"));
+  EXPECT_EQ(json["devices"][1]["measured_bytes"], "0");
+  EXPECT_EQ(json["devices"][1]["uuid"], "GPU-aa");
+}
+
+}  // namespace
+}  // namespace snug::client

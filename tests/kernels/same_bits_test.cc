@@ -1,0 +1,193 @@
+// Ops whose loops take other instructions on some sets give the same bytes on all that this machine
+// has: conversions, exponentials, random words, lookups, sums.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "kernels/activation.h"
+#include "kernels/adamw.h"
+#include "kernels/cpu/loops/loops.h"
+#include "kernels/dropout.h"
+#include "kernels/grad_norm.h"
+#include "kernels/nf4.h"
+#include "kernels/quantize.h"
+#include "kernels/rope.h"
+#include "kernels/rows.h"
+#include "kernels/softmax.h"
+#include "kernels/uniform_noise.h"
+
+namespace snug::kernels {
+namespace {
+
+constexpr int64_t kRows = 7, kColumns = 1003, kElements = kRows * kColumns;  // With a tail.
+
+std::vector<float> Normal(int64_t n) {
+  static auto& random = *new std::mt19937(std::random_device{}());
+  std::vector<float> x(n);
+  for (float& v : x) v = std::normal_distribution<float>(0.0f, 3.0f)(random);
+  return x;
+}
+
+// What `op` leaves in a buffer of zeros, on each set; the first one's is the one to meet.
+void ExpectSameBytes(int64_t bytes, const std::function<Error(uint8_t*)>& op) {
+  const Loops& best = BestLoops();
+  std::vector<uint8_t> first;
+  int sets = 0;
+  for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
+                             InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
+    const Loops* loops = LoopsOf(isa);
+    if (loops == nullptr) continue;
+    UseLoops(*loops);
+    std::vector<uint8_t> result(bytes, 0);
+    EXPECT_TRUE(op(result.data()).ok());
+    if (sets++ == 0) first = result;
+    EXPECT_EQ(first, result) << loops->name;
+  }
+  UseLoops(best);
+  EXPECT_NE(first, std::vector<uint8_t>(bytes, 0));
+}
+
+// Subnormals, infinities and NaN of any bits among them; to nearest even, as the scalar one.
+TEST(SameBitsTest, Bf16OfEveryKindOfNumber) {
+  std::vector<float> x;
+  for (uint64_t bits = 0; bits < 0x100000000u; bits += 65521) {
+    for (uint32_t low : {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits) | 0x8000u}) {
+      x.push_back(FloatOfBits(low));
+    }
+  }
+  const auto n = static_cast<int64_t>(x.size());
+  const auto cast = [&](uint8_t* y) {
+    return CastRows({.x = x.data(), .y = y, .N = 1, .C = n, .y_dtype = DType::kBF16}, nullptr);
+  };
+  ExpectSameBytes(2 * n, cast);
+  std::vector<bf16> stored(n);
+  ASSERT_TRUE(cast(reinterpret_cast<uint8_t*>(stored.data())).ok());
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(stored[i].bits, ToBf16(x[i]).bits) << x[i];
+}
+
+TEST(SameBitsTest, Activations) {
+  const std::vector<float> x = Normal(kElements);
+  for (Activation h : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu}) {
+    const int64_t codes = CodeBytes(kColumns);
+    ExpectSameBytes(4 * kElements + kRows * codes, [&](uint8_t* y) {
+      return ActivationForward({.x = x.data(),
+                                .y = y,
+                                .codes = y + 4 * kElements,
+                                .N = kRows,
+                                .C = kColumns,
+                                .x_stride = kColumns,
+                                .y_stride = kColumns,
+                                .code_stride = codes,
+                                .activation = h,
+                                .two_bit = TwoBitOf(h)},
+                               nullptr);
+    });
+  }
+}
+
+TEST(SameBitsTest, Softmax) {
+  const std::vector<float> x = Normal(kElements);
+  for (DType dtype : {DType::kF32, DType::kBF16}) {  // Of bf16: half of the rows.
+    ExpectSameBytes(4 * kElements, [&](uint8_t* p) {
+      return SoftmaxForward({.x = x.data(),
+                             .p = p,
+                             .N = kRows,
+                             .C = kColumns,
+                             .x_stride = kColumns,
+                             .p_stride = kColumns,
+                             .dtype = dtype,
+                             .scale = 0.5f},
+                            nullptr);
+    });
+  }
+}
+
+TEST(SameBitsTest, DropoutNoiseAndStochasticRounding) {
+  const std::vector<float> x = Normal(kElements);
+  const RandomSite site = {.seed = 0x123456789abcdefu, .step = 3, .op = 5};
+  ExpectSameBytes(4 * kElements, [&](uint8_t* y) {
+    return Dropout({.x = x.data(),
+                    .y = y,
+                    .N = kRows,
+                    .C = kColumns,
+                    .x_stride = kColumns,
+                    .y_stride = kColumns,
+                    .rate = 0.3,
+                    .site = site},
+                   nullptr);
+  });
+  ExpectSameBytes(4 * kElements, [&](uint8_t* y) {
+    // Blocks whose numbers carry into their upper word within a vector.
+    return AddUniformNoise({.x = y,
+                            .N = kRows,
+                            .C = kColumns,
+                            .x_stride = kColumns,
+                            .first_row = (int64_t{1} << 32) / ((kColumns + 3) / 4) - 2,
+                            .magnitude = 1.0f,
+                            .site = site},
+                           nullptr);
+  });
+  const int64_t blocks = RangeBlocks(kColumns);
+  ExpectSameBytes(kElements + 4 * kRows * blocks, [&](uint8_t* y) {
+    return Quantize({.x = x.data(),
+                     .to = {.codes = y + 4 * kRows * blocks, .ranges = y, .codes_stride = kColumns},
+                     .N = kRows,
+                     .C = kColumns,
+                     .x_stride = kColumns,
+                     .dither = {.site = site}},
+                    nullptr);
+  });
+}
+
+TEST(SameBitsTest, MomentsInEightBits) {
+  const std::vector<float> g = Normal(kElements);
+  const int64_t blocks = CodeBlocks(kElements);
+  ExpectSameBytes(6 * kElements + 2 + 8 * blocks, [&](uint8_t* y) {
+    float* scales = reinterpret_cast<float*>(y + (6 * kElements + 2) / 4 * 4);
+    AdamWTensor tensor = {.p = reinterpret_cast<float*>(y), .g = g.data(), .n = kElements};
+    tensor.codes = {y + 4 * kElements, y + 5 * kElements, scales, scales + blocks};
+    const AdamWParams p = {.tensors = &tensor, .count = 1, .step = 1, .lr = 0.1};
+    const Error error = AdamW(p, nullptr);
+    return error.ok() ? AdamW(p, nullptr) : error;  // Once from zeros, once from codes.
+  });
+}
+
+TEST(SameBitsTest, Nf4BothWays) {
+  const std::vector<float> w = Normal(kElements);
+  const int64_t codes = Nf4CodeBytes(kElements), blocks = Nf4Blocks(kElements);
+  ExpectSameBytes(4 * (kElements + blocks) + codes, [&](uint8_t* y) {
+    const Nf4Weight weight = {.codes = y + 4 * (kElements + blocks),
+                              .absmax = reinterpret_cast<float*>(y) + kElements};
+    const Error error = QuantizeNf4(
+        {.w = w.data(), .to = weight, .N = kRows, .K = kColumns, .w_stride = kColumns}, nullptr);
+    if (!error.ok()) return error;
+    return DequantizeNf4({.from = weight, .w = y, .N = kRows, .K = kColumns, .w_stride = kColumns},
+                         nullptr);
+  });
+}
+
+TEST(SameBitsTest, SumsOfSquaresAndAngles) {
+  const std::vector<float> x = Normal(kElements), frequencies = Normal(64);
+  ExpectSameBytes(8, [&](uint8_t* y) {
+    const NormTensor tensor = {.x = x.data(), .n = kElements};
+    return SumSquares({.tensors = &tensor, .count = 1, .sum_squares = reinterpret_cast<double*>(y)},
+                      nullptr);
+  });
+  const std::vector<int32_t> positions = {0, 1, 17, 4095, 100000, 1 << 20};
+  const auto N = static_cast<int64_t>(positions.size());
+  ExpectSameBytes(8 * N * 64, [&](uint8_t* y) {
+    return RopeTable({.positions = positions.data(),
+                      .inv_freq = frequencies.data(),
+                      .cos = reinterpret_cast<float*>(y),
+                      .sin = reinterpret_cast<float*>(y) + N * 64,
+                      .N = N,
+                      .D = 128},
+                     nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace snug::kernels

@@ -1,0 +1,156 @@
+// The worker is a script of the test's own: it notes how it was called, and prints what the test
+// has written down for it.
+#include "server/node/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/server/testing/tiny_model.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Device GpuDevice(int index, const std::string& model, const std::string& driver) {
+  Device device{.name = absl::StrCat("gpu:", index)};
+  device.gpu = {
+      .index = index, .uuid = absl::StrCat("GPU-", index), .model = model, .driver = driver};
+  return device;
+}
+
+class MeasureTest : public testing::Test {
+ protected:
+  MeasureTest() {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+    WriteWorker("worker", R"({"context_bytes": 100, "products": "cpu way"})");
+    WriteWorker("worker-cuda", R"({"context_bytes": 500, "products": "gpu way"})");
+    setenv("CUDA_VISIBLE_DEVICES", "7", 1);  // The daemon's own, which a worker must not inherit.
+  }
+  ~MeasureTest() override { fs::remove_all(dir_); }
+
+  void WriteWorker(const std::string& name, const std::string& answer, int exit_code = 0) {
+    const std::string path = dir_ + "/" + name;
+    WriteText(path, absl::StrCat("#!/bin/sh\necho \"", name, " $* $CUDA_VISIBLE_DEVICES",
+                                 " $CUDA_DEVICE_ORDER $CUDA_MODULE_LOADING\" >> ", dir_,
+                                 "/calls\necho '", answer, "'\nexit ", exit_code, "\n"));
+    fs::permissions(path, fs::perms::owner_all);
+  }
+  absl::Status Measure(std::vector<Device>& devices) const {
+    return MeasureDevices(
+        {.worker = dir_ + "/worker", .worker_cuda = dir_ + "/worker-cuda", .state_dir = dir_},
+        devices);
+  }
+  // Since the last time that this was asked.
+  std::vector<std::string> Calls() const {
+    std::vector<std::string> calls;
+    if (fs::exists(dir_ + "/calls"))
+      calls = absl::StrSplit(ReadText(dir_ + "/calls"), '\n', absl::SkipEmpty());
+    fs::remove(dir_ + "/calls");
+    return calls;
+  }
+
+  const std::string dir_ = testing::TempDir() + "/measure-" + std::to_string(getpid());
+};
+
+// Of two GPUs that are alike one is measured, in the environment that workers get.
+TEST_F(MeasureTest, EachKindOfDeviceOnce) {
+  std::vector<Device> devices = {{.name = "cpu:0"},
+                                 GpuDevice(0, "A100", "580"),
+                                 GpuDevice(1, "A100", "580"),
+                                 GpuDevice(2, "H200", "580")};
+  ASSERT_TRUE(Measure(devices).ok());
+  EXPECT_THAT(Calls(), ElementsAre("worker --measure-context 7  ",
+                                   "worker-cuda --measure-context gpu:0 GPU-0 PCI_BUS_ID LAZY",
+                                   "worker-cuda --measure-context gpu:2 GPU-2 PCI_BUS_ID LAZY"));
+  EXPECT_EQ(devices[0].context_bytes, 100);
+  EXPECT_EQ(devices[0].products, "cpu way");
+  for (int gpu : {1, 2, 3}) {
+    EXPECT_EQ(devices[static_cast<size_t>(gpu)].context_bytes, 500);
+    EXPECT_EQ(devices[static_cast<size_t>(gpu)].products, "gpu way");
+  }
+}
+
+// A restart that changes nothing measures nothing, whichever device has which number.
+TEST_F(MeasureTest, WhatIsKnownIsNotMeasuredAgain) {
+  std::vector<Device> devices = {{.name = "cpu:0"}, GpuDevice(0, "A100", "580")};
+  ASSERT_TRUE(Measure(devices).ok());
+  Calls();
+  std::vector<Device> again = {GpuDevice(3, "A100", "580"), {.name = "cpu:0"}};
+  ASSERT_TRUE(Measure(again).ok());
+  EXPECT_THAT(Calls(), IsEmpty());
+  EXPECT_EQ(again[0].context_bytes, 500);
+  EXPECT_EQ(again[0].products, "gpu way");
+  EXPECT_EQ(again[1].context_bytes, 100);
+}
+
+// Another driver, another model, another worker: each is measured, and of the others nothing is
+// forgotten.
+TEST_F(MeasureTest, WhatHasChangedIsMeasuredAgain) {
+  std::vector<Device> devices = {{.name = "cpu:0"}, GpuDevice(0, "A100", "580")};
+  ASSERT_TRUE(Measure(devices).ok());
+  Calls();
+  devices = {{.name = "cpu:0"}, GpuDevice(0, "A100", "590")};
+  ASSERT_TRUE(Measure(devices).ok());
+  EXPECT_EQ(Calls().size(), 1u);
+  devices = {GpuDevice(0, "H200", "590")};
+  ASSERT_TRUE(Measure(devices).ok());
+  EXPECT_EQ(Calls().size(), 1u);
+  devices = {{.name = "cpu:0"}, GpuDevice(0, "A100", "580"), GpuDevice(1, "A100", "590")};
+  ASSERT_TRUE(Measure(devices).ok());
+  EXPECT_THAT(Calls(), IsEmpty());
+  WriteWorker("worker-cuda", R"({"context_bytes": 600, "products": "a new way"})");
+  ASSERT_TRUE(Measure(devices).ok());
+  EXPECT_EQ(Calls().size(), 2u);
+  EXPECT_EQ(devices[1].context_bytes, 600);
+  EXPECT_EQ(devices[0].context_bytes, 100);
+}
+
+// A file of an older version, or of nobody, is no reason to stop.
+TEST_F(MeasureTest, AFileThatCannotBeReadIsMeasuredAgain) {
+  for (const char* text : {"{\"worker\": \"x\", \"context_bytes\": 7}", "{\"facts\": [3]}",
+                           "{\"facts\": 3}", "not json", ""}) {
+    WriteText(dir_ + "/context.json", text);
+    std::vector<Device> devices = {{.name = "cpu:0"}};
+    ASSERT_TRUE(Measure(devices).ok()) << text;
+    EXPECT_EQ(Calls().size(), 1u) << text;
+    EXPECT_EQ(devices[0].context_bytes, 100);
+  }
+}
+
+TEST_F(MeasureTest, AGpuNeedsAWorkerThatIsBuiltWithCuda) {
+  fs::remove(dir_ + "/worker-cuda");
+  std::vector<Device> devices = {{.name = "cpu:0"}, GpuDevice(1, "A100", "580")};
+  const absl::Status status = Measure(devices);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(status.message(),
+            absl::StrCat("worker_cuda: gpu:1 needs a worker that is built with CUDA "
+                         "(SNUG_CUDA=ON), and there is no ",
+                         dir_, "/worker-cuda"));
+  devices.pop_back();
+  EXPECT_TRUE(Measure(devices).ok());
+}
+
+TEST_F(MeasureTest, AWorkerThatFailsIsNamedWithItsDevice) {
+  WriteWorker("worker-cuda", "{}", 3);
+  std::vector<Device> devices = {GpuDevice(0, "A100", "580")};
+  EXPECT_THAT(
+      std::string(Measure(devices).message()),
+      HasSubstr(absl::StrCat("gpu:0: ", dir_, "/worker-cuda --measure-context failed (exit 3")));
+  WriteWorker("worker-cuda", "{}");  // Ends well and says nothing.
+  EXPECT_FALSE(Measure(devices).ok());
+}
+
+}  // namespace
+}  // namespace snug::server

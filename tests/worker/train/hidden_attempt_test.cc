@@ -1,0 +1,188 @@
+// A whole attempt on a device whose memory the host cannot touch (hidden_device.h): it leaves the
+// files that the same attempt leaves on the CPU, byte for byte, and takes what was predicted.
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/worker/checkpoint/testbed.h"
+#include "tests/worker/execute/hidden_device.h"
+#include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/toy_job.h"
+#include "worker/train/run_attempt.h"
+
+namespace snug::train {
+namespace {
+
+using checkpoint::ReadText;
+using checkpoint::TempFolder;
+using execute::Device;
+using execute::HiddenDevice;
+using execute::TestDevice;
+using Outcome = AttemptResult::Outcome;
+
+constexpr int64_t kSteps = 4;
+
+AttemptResult RunOn(Device& device, const AttemptOptions& attempt) {
+  const std::atomic<bool> nobody_stops_it = false;
+  const auto link = link::WorkerLink::Dial(attempt);
+  device.allocator().ResetPeak();
+  device.allocator().SetCap(INT64_MAX);
+  AttemptResult result = RunAttempt(attempt, device, *link, nobody_stops_it);
+  EXPECT_EQ(result.outcome, Outcome::kSucceeded) << device.name() << ": " << result.message;
+  return result;
+}
+
+// Everything at once: an evaluation, prompts, clipping, a checkpoint after every step.
+AttemptOptions MakeAttempt(const TempFolder& folder, const program::TrainingMode& mode) {
+  const int64_t vocabulary = ToyModel().sizes.vocabulary;
+  WriteModel(folder / "model", {});
+  WriteData(folder / "data", {7, 20, 3, 12, 2, 9, 16}, vocabulary);
+  WriteData(folder / "eval", {9, 14, 6}, vocabulary, /*seed=*/5);
+  WritePrompts(folder / "prompts.json", {3, 7}, vocabulary);
+  TrainingOptions training = ToyTraining();
+  training.max_steps = kSteps;
+  training.save_steps = 1;
+  training.save_total_limit = kSteps;
+  training.eval_steps = 2;
+  training.max_grad_norm = 0.5;
+  training.weight_decay = 0.01;
+  training.samples = {.max_new_tokens = 6, .temperature = 1.0, .top_p = 0.9};
+  AttemptOptions attempt = ToyAttempt(folder.path(), mode, training);
+  attempt.prompts_file = folder / "prompts.json";
+  return attempt;
+}
+
+// The same with folders of its own.
+AttemptOptions Beside(AttemptOptions attempt, const std::string& name) {
+  attempt.attempt_dir += name;
+  attempt.checkpoints_dir += name;
+  return attempt;
+}
+
+// Without what a clock gave.
+std::string WithoutTimes(const std::string& metrics) {
+  std::string lines;
+  std::istringstream text(metrics);
+  for (std::string line; std::getline(text, line);) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(line);
+    for (const char* time : {"tokens_per_second", "step_seconds", "eval_runtime"}) json.erase(time);
+    absl::StrAppend(&lines, json.dump(), "\n");
+  }
+  return lines;
+}
+
+// Contents by path.
+std::map<std::string, std::string> FilesOf(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = std::filesystem::relative(entry.path(), folder).string();
+    const std::string text = ReadText(entry.path().string());
+    files[path] = path.ends_with("metrics.jsonl") ? WithoutTimes(text) : text;
+  }
+  return files;
+}
+
+void ExpectSameFiles(const std::string& one, const std::string& two, size_t at_least) {
+  const auto a = FilesOf(one), b = FilesOf(two);
+  EXPECT_GE(a.size(), at_least);
+  EXPECT_EQ(a.size(), b.size());
+  for (const auto& [path, text] : a) {
+    const auto other = b.find(path);
+    ASSERT_NE(other, b.end()) << path;
+    EXPECT_TRUE(text == other->second) << path;
+  }
+}
+
+void ExpectSameEnd(const AttemptResult& one, const AttemptResult& two) {
+  EXPECT_EQ(one.verified_loss, two.verified_loss);
+  EXPECT_EQ(one.merged_loss, two.merged_loss);
+  EXPECT_EQ(one.progress.loss, two.progress.loss);
+  EXPECT_EQ(one.progress.grad_norm, two.progress.grad_norm);
+  EXPECT_EQ(one.progress.eval_loss, two.progress.eval_loss);
+}
+
+// On both devices, and there once more from the checkpoint of the second step.
+void ExpectTheCpusFiles(const AttemptOptions& here) {
+  const AttemptOptions there = Beside(here, "-hidden");
+  const AttemptResult result = RunOn(TestDevice(), here), hidden = RunOn(HiddenDevice(), there);
+  ExpectSameEnd(result, hidden);
+  ExpectSameFiles(here.attempt_dir, there.attempt_dir, 5);
+  ExpectSameFiles(here.checkpoints_dir, there.checkpoints_dir, 3 * kSteps);
+  AttemptOptions second = Beside(there, "-again");
+  second.epoch = 2;
+  second.resume_from = there.checkpoints_dir + "/step-000002.e1";
+  second.previous_metrics = there.attempt_dir + "/metrics.jsonl";
+  ExpectSameEnd(result, RunOn(HiddenDevice(), second));
+  ExpectSameFiles(here.attempt_dir, second.attempt_dir, 5);
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
+    EXPECT_TRUE(ReadText(absl::StrCat(here.checkpoints_dir, "/step-000004.e1/", file)) ==
+                ReadText(absl::StrCat(second.checkpoints_dir, "/step-000004.e2/", file)))
+        << file;
+  }
+}
+
+// Adapters of every kind, modules trained whole, and all of it merged.
+TEST(HiddenAttemptTest, AnAdapterIsThatOfTheCpu) {
+  const TempFolder folder;
+  program::TrainingMode mode =
+      program::LoraMode({"q_proj", "down_proj", "lm_head", "embed_tokens"});
+  mode.adapter.modules_to_save = {"model.norm"};
+  mode.adapter.dropout = 0.25;
+  AttemptOptions attempt = MakeAttempt(folder, mode);
+  attempt.merge = true;
+  ExpectTheCpusFiles(attempt);
+}
+
+TEST(HiddenAttemptTest, AnAdapterBesideWholeMatricesIsThatOfTheCpu) {
+  const TempFolder folder;
+  program::TrainingMode mode = program::LoraMode();
+  mode.adapter.modules_to_save = {"embed_tokens", "lm_head"};
+  AttemptOptions attempt = MakeAttempt(folder, mode);
+  attempt.merge = true;
+  ExpectTheCpusFiles(attempt);
+}
+
+// With masters, of which the weights are rounded copies.
+TEST(HiddenAttemptTest, AModelInBf16IsThatOfTheCpu) {
+  const TempFolder folder;
+  ExpectTheCpusFiles(MakeAttempt(folder, program::FullMode(program::DType::kBF16)));
+}
+
+// A run that takes the weights of its best evaluation back.
+TEST(HiddenAttemptTest, TheBestIsThatOfTheCpu) {
+  const TempFolder folder;
+  AttemptOptions attempt = MakeAttempt(folder, program::LoraMode());
+  attempt.training.learning_rate = 0.1;
+  attempt.training.max_grad_norm = 0.0;
+  attempt.training.max_steps = 12;
+  attempt.training.eval_steps = 1;
+  attempt.training.save_total_limit = 1;
+  attempt.training.best = {.load_at_end = true, .patience = 3};
+  const AttemptOptions there = Beside(attempt, "-hidden");
+  const AttemptResult result = RunOn(TestDevice(), attempt);
+  EXPECT_LT(result.progress.global_step, 12);
+  ExpectSameEnd(result, RunOn(HiddenDevice(), there));
+  ExpectSameFiles(attempt.attempt_dir, there.attempt_dir, 5);
+}
+
+// To the byte: what the same tape takes on the CPU, the weights as copies, and the norm's
+// workspace.
+TEST(HiddenAttemptTest, ThePeakIsThePredictedOne) {
+  for (const program::TrainingMode& mode :
+       {program::LoraMode(), program::FullMode(program::DType::kBF16)}) {
+    const TempFolder folder;
+    AttemptOptions attempt = MakeAttempt(folder, mode);
+    attempt.context_bytes = 1'234'567;
+    const program::Components bytes = PredictionOf(attempt).bytes;
+    attempt.cap_bytes = bytes.total() - bytes.data + program::kNormBytes;  // Data is the host's.
+    EXPECT_EQ(RunOn(HiddenDevice(), attempt).measured_peak_bytes, attempt.cap_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace snug::train

@@ -1,0 +1,55 @@
+// A GPU as the worker uses it. Its numbers for streams and events become the runtime's, made at
+// their first use; stream 0 is one like the others.
+//
+// Invariants: every byte of the GPU's memory that the attempt takes goes through allocator(); what
+// the runtime's libraries take by themselves is part of the context (measure_context.h). Host code
+// never looks into that memory. Called by one thread.
+#ifndef WORKER_EXECUTE_GPU_GPU_DEVICE_H_
+#define WORKER_EXECUTE_GPU_GPU_DEVICE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "worker/execute/device.h"
+#include "worker/execute/gpu/runtime.h"
+
+namespace snug::execute {
+
+class GpuDevice : public Device {
+ public:
+  // `ops` must outlive the device.
+  GpuDevice(std::string name, int threads, std::unique_ptr<GpuRuntime> runtime,
+            const OpFunctionTable& ops);
+
+  const std::string& name() const override { return name_; }
+  program::Machine machine() const override { return {.threads = threads_, .cpu = false}; }
+  TrackingAllocator& allocator() override { return allocator_; }
+  const OpFunctionTable& ops() const override { return ops_; }
+  bool host_reads_memory() const override { return false; }
+  bool rounds_products() const override { return true; }
+  kernels::Stream stream(int number) override;
+
+  void Copy(void* to, const void* from, int64_t bytes, int stream) override;
+  void Fill(void* to, int byte, int64_t bytes, int stream) override;
+  // Throws std::runtime_error where nothing has recorded the event: CUDA would not wait at all.
+  void Wait(int event, int stream) override;
+  void Record(int event, int stream) override;
+  void Multiply(const GemmCall& call, int stream) override;
+  absl::Status Synchronize() override;
+
+  GpuRuntime& runtime() { return *runtime_; }
+
+ private:
+  const std::string name_;
+  const int threads_;
+  const std::unique_ptr<GpuRuntime> runtime_;
+  const OpFunctionTable& ops_;
+  TrackingAllocator allocator_;
+  std::map<int, kernels::Stream> streams_;
+  std::map<int, GpuEvent> events_;
+};
+
+}  // namespace snug::execute
+
+#endif  // WORKER_EXECUTE_GPU_GPU_DEVICE_H_
