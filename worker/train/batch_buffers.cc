@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/rope.h"
 #include "proto/snug/status_macros.h"
+#include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
 #include "worker/train/rope_frequencies.h"
 
@@ -35,9 +36,9 @@ absl::Status BatchBuffers::Allocate(int64_t elements, Filled<T>& array) {
 }
 
 template <typename T>
-void BatchBuffers::Upload(Filled<T>& array, int64_t elements) {
-  if (array.beside.empty() || elements == 0) return;
-  device_->Copy(array.device(), array.host(), BytesOf<T>(elements), /*stream=*/0);
+absl::Status BatchBuffers::Upload(Filled<T>& array, int64_t elements) {
+  if (array.beside.empty()) return absl::OkStatus();
+  return execute::CopyMemory(*device_, array.host(), BytesOf<T>(elements), array.device());
 }
 
 absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& config,
@@ -73,7 +74,7 @@ absl::Status BatchBuffers::AllocateAngles(const std::vector<float>& frequencies,
   if (count == 0) return absl::OkStatus();
   RETURN_IF_ERROR(Allocate(count, angles.frequencies));
   std::copy(frequencies.begin(), frequencies.end(), angles.frequencies.host());
-  Upload(angles.frequencies, count);
+  RETURN_IF_ERROR(Upload(angles.frequencies, count));
   RETURN_IF_ERROR(AllocateBytes(*device_, BytesOf<float>(tokens * count), angles.cos));
   return AllocateBytes(*device_, BytesOf<float>(tokens * count), angles.sin);
 }
@@ -126,14 +127,12 @@ absl::StatusOr<execute::Batch> BatchBuffers::FillTokens(std::span<const int32_t>
 
 absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t documents,
                                                     int64_t trained) {
-  RETURN_IF_ERROR(execute::CatchTorch([&] {
-    Upload(ids_, tokens);
-    Upload(positions_, tokens);
-    Upload(offsets_, documents + 1);
-    Upload(trained_rows_, trained);
-    Upload(labels_, trained);
-    Upload(weights_, trained);
-  }));
+  RETURN_IF_ERROR(Upload(ids_, tokens));
+  RETURN_IF_ERROR(Upload(positions_, tokens));
+  RETURN_IF_ERROR(Upload(offsets_, documents + 1));
+  RETURN_IF_ERROR(Upload(trained_rows_, trained));
+  RETURN_IF_ERROR(Upload(labels_, trained));
+  RETURN_IF_ERROR(Upload(weights_, trained));
   RETURN_IF_ERROR(FillAngles(angles_, tokens));
   RETURN_IF_ERROR(FillAngles(local_angles_, tokens));
   return execute::Batch{.tokens = tokens,
@@ -159,16 +158,15 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
 absl::Status BatchBuffers::FillAngles(Angles& angles, int64_t tokens) {
   const int64_t half = angles.frequencies.buffer.bytes() / BytesOf<float>(1);
   if (half == 0) return absl::OkStatus();
-  const kernels::Error error = kernels::RopeTable({.positions = positions_.device(),
+  return execute::KernelStatus("RopeTable",
+                               kernels::RopeTable({.positions = positions_.device(),
                                                    .inv_freq = angles.frequencies.device(),
                                                    .cos = As<float>(angles.cos),
                                                    .sin = As<float>(angles.sin),
                                                    .N = tokens,
                                                    .D = 2 * half,
                                                    .scale = angles.attention_factor},
-                                                  device_->stream(0));
-  if (error.ok()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("RopeTable: ", error.parameter));
+                                                  device_->stream(0)));
 }
 
 double LossWeight(const Dataset& dataset, const MicroBatch& rows) {

@@ -53,7 +53,7 @@ class BatchBuffers {
   template <typename T>
   absl::Status Allocate(int64_t elements, Filled<T>& array);
   template <typename T>
-  void Upload(Filled<T>& array, int64_t elements);
+  absl::Status Upload(Filled<T>& array, int64_t elements);
   absl::Status CheckRoom(int64_t tokens, int64_t documents) const;
   absl::Status FillAngles(Angles& angles, int64_t tokens);
   // Uploads what was filled and computes the angles of the first `tokens` positions.

@@ -1,14 +1,12 @@
 #include "tests/bench/step/random_model.h"
 
-#include <algorithm>
 #include <cmath>
 #include <random>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/rope.h"
 #include "proto/snug/status_macros.h"
-#include "worker/execute/torch_errors.h"
+#include "worker/execute/host_copy.h"
 
 namespace snug::bench {
 namespace {
@@ -17,14 +15,7 @@ using execute::View;
 using program::DType;
 using program::Parameter;
 
-constexpr int64_t kPiece = 1 << 20;  // Elements drawn at a time.
 constexpr double kRopeBase = 10000.0;
-
-absl::Status ToStatus(const char* kernel, kernels::Error error) {
-  if (error.ok()) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat(kernel, ": ", kernels::ToString(error.code), " (", error.parameter, ")"));
-}
 
 // Arrays in a device's memory; after an error nothing more is placed.
 class Placement {
@@ -47,7 +38,7 @@ class Placement {
     T* address = Take<T>(static_cast<int64_t>(host.size()));
     const auto bytes = static_cast<int64_t>(host.size() * sizeof(T));
     if (address == nullptr) return nullptr;
-    status_ = execute::CatchTorch([&] { device_.Copy(address, host.data(), bytes, /*stream=*/0); });
+    status_ = execute::CopyMemory(device_, host.data(), bytes, address);
     return address;
   }
   const absl::Status& status() const { return status_; }
@@ -77,6 +68,22 @@ RandomBatch::Drawn Draw(int64_t vocabulary, const std::vector<int64_t>& lengths)
   return drawn;
 }
 
+// Ones in a vector, else normal of deviation 1 / sqrt(width).
+absl::Status FillRandom(execute::Device& device, const View& view, bool vector, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, 1.0f / std::sqrt(static_cast<float>(view.width)));
+  return execute::FillRows(device, view, [&](const View& rows, int64_t /*first*/) {
+    for (int64_t i = 0; i < rows.elements(); ++i) {
+      const float x = vector ? 1.0f : normal(random);
+      if (rows.dtype == DType::kF32) {
+        rows.as<float>()[i] = x;
+      } else {
+        rows.as<kernels::bf16>()[i] = kernels::ToBf16(x);
+      }
+    }
+  });
+}
+
 std::vector<float> Frequencies(int64_t half) {
   std::vector<float> frequencies;
   for (int64_t i = 0; i < half; ++i) {
@@ -96,8 +103,8 @@ absl::StatusOr<RandomModel> RandomModel::Create(const program::Program& program,
     const bool vector = parameter.shape.size() == 1;
     const auto seed = static_cast<uint32_t>(model.views_.size());
     ASSIGN_OR_RETURN(view.value, model.Take(parameter, parameter.dtype));
-    RETURN_IF_ERROR(execute::CatchTorch([&] { model.FillRandom(view.value, vector, seed); }));
-    if (parameter.trainable) RETURN_IF_ERROR(model.AddTrained(parameter, view));
+    RETURN_IF_ERROR(FillRandom(device, view.value, vector, seed));
+    if (parameter.trainable) RETURN_IF_ERROR(model.AddTrained(parameter, seed, view));
   }
   RETURN_IF_ERROR(model.ZeroGradients());
   return model;
@@ -112,25 +119,8 @@ absl::StatusOr<View> RandomModel::Take(const Parameter& parameter, DType dtype) 
   return View{buffers_.back().data(), rows, parameter.elements() / rows, dtype};
 }
 
-void RandomModel::FillRandom(const View& view, bool vector, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.0f, 1.0f / std::sqrt(static_cast<float>(view.width)));
-  const int64_t size = program::SizeOf(view.dtype);
-  std::vector<float> drawn;
-  std::vector<kernels::bf16> rounded;
-  for (int64_t begin = 0; begin < view.elements(); begin += kPiece) {
-    const int64_t count = std::min(kPiece, view.elements() - begin);
-    drawn.resize(static_cast<size_t>(count));
-    for (float& x : drawn) x = vector ? 1.0f : normal(random);
-    rounded.clear();
-    for (float x : drawn) rounded.push_back(kernels::ToBf16(x));
-    const void* from = view.dtype == DType::kF32 ? static_cast<const void*>(drawn.data())
-                                                 : static_cast<const void*>(rounded.data());
-    device_->Copy(view.as<char>() + begin * size, from, count * size, /*stream=*/0);
-  }
-}
-
-absl::Status RandomModel::AddTrained(const Parameter& parameter, execute::ParameterView& view) {
+absl::Status RandomModel::AddTrained(const Parameter& parameter, uint32_t seed,
+                                     execute::ParameterView& view) {
   ASSIGN_OR_RETURN(view.gradient, Take(parameter, DType::kF32));
   View master = view.value;
   if (program::HasMaster(parameter)) {
@@ -138,13 +128,11 @@ absl::Status RandomModel::AddTrained(const Parameter& parameter, execute::Parame
   }
   ASSIGN_OR_RETURN(const View first, Take(parameter, DType::kF32));
   ASSIGN_OR_RETURN(const View second, Take(parameter, DType::kF32));
-  for (const View* view_of_zeros : {&first, &second}) {
-    RETURN_IF_ERROR(execute::CatchTorch(
-        [&] { device_->Zero(view_of_zeros->data, view_of_zeros->bytes(), /*stream=*/0); }));
+  for (const View* moment : {&first, &second}) {
+    RETURN_IF_ERROR(execute::FillMemory(*device_, moment->data, 0, moment->bytes()));
   }
   if (master.data != view.value.data) {
-    RETURN_IF_ERROR(
-        execute::CatchTorch([&] { FillRandom(master, parameter.shape.size() == 1, /*seed=*/1); }));
+    RETURN_IF_ERROR(FillRandom(*device_, master, parameter.shape.size() == 1, seed));
   }
   trained_.push_back({.p = master.as<float>(),
                       .g = view.gradient.as<float>(),
@@ -156,19 +144,20 @@ absl::Status RandomModel::AddTrained(const Parameter& parameter, execute::Parame
 }
 
 absl::Status RandomModel::ZeroGradients() {
-  return execute::CatchTorch([&] {
-    for (const execute::ParameterView& view : views_) {
-      if (view.gradient) device_->Zero(view.gradient.data, view.gradient.bytes(), /*stream=*/0);
-    }
-  });
+  for (const execute::ParameterView& view : views_) {
+    const View& gradient = view.gradient;
+    RETURN_IF_ERROR(execute::FillMemory(*device_, gradient.data, 0, gradient.bytes()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RandomModel::Step(int64_t step) {
-  RETURN_IF_ERROR(ToStatus("AdamW", kernels::AdamW({.tensors = trained_.data(),
-                                                    .count = static_cast<int64_t>(trained_.size()),
-                                                    .step = step,
-                                                    .lr = 1e-4},
-                                                   device_->stream(0))));
+  RETURN_IF_ERROR(
+      execute::KernelStatus("AdamW", kernels::AdamW({.tensors = trained_.data(),
+                                                     .count = static_cast<int64_t>(trained_.size()),
+                                                     .step = step,
+                                                     .lr = 1e-4},
+                                                    device_->stream(0))));
   return device_->Synchronize();
 }
 
@@ -204,13 +193,14 @@ absl::StatusOr<RandomBatch> RandomBatch::Create(const program::Program& program,
                    .row_correct = place.Take<int32_t>(trained)};
   const float* on_device = place.Put(frequencies);
   RETURN_IF_ERROR(place.status());
-  RETURN_IF_ERROR(ToStatus("RopeTable", kernels::RopeTable({.positions = result.batch_.positions,
-                                                            .inv_freq = on_device,
-                                                            .cos = cos,
-                                                            .sin = sin,
-                                                            .N = tokens,
-                                                            .D = 2 * half},
-                                                           device.stream(0))));
+  RETURN_IF_ERROR(
+      execute::KernelStatus("RopeTable", kernels::RopeTable({.positions = result.batch_.positions,
+                                                             .inv_freq = on_device,
+                                                             .cos = cos,
+                                                             .sin = sin,
+                                                             .N = tokens,
+                                                             .D = 2 * half},
+                                                            device.stream(0))));
   return result;
 }
 

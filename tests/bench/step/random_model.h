@@ -28,8 +28,9 @@ class RandomModel {
  private:
   explicit RandomModel(execute::Device& device) : device_(&device) {}
   absl::StatusOr<execute::View> Take(const program::Parameter& parameter, program::DType dtype);
-  void FillRandom(const execute::View& view, bool vector, uint32_t seed);
-  absl::Status AddTrained(const program::Parameter& parameter, execute::ParameterView& view);
+  // The fp32 master is drawn as its parameter was.
+  absl::Status AddTrained(const program::Parameter& parameter, uint32_t seed,
+                          execute::ParameterView& view);
 
   execute::Device* device_;
   std::vector<execute::DeviceBuffer> buffers_;

@@ -1,15 +1,14 @@
 // What an attempt leaves when something fails beside its training: answers to prompts that could
 // not be written, a kill between them and their evaluation's line, a merge that overflows.
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/run_on.h"
 #include "tests/worker/train/toy_job.h"
-#include "worker/train/run_attempt.h"
 
 namespace snug::train {
 namespace {
@@ -23,9 +22,7 @@ using Outcome = AttemptResult::Outcome;
 constexpr int64_t kSteps = 4;
 
 AttemptResult RunToEnd(const AttemptOptions& attempt) {
-  const std::atomic<bool> nobody_stops_it = false;
-  const auto link = link::WorkerLink::Dial(attempt);
-  return RunAttempt(attempt, execute::TestDevice(), *link, nobody_stops_it);
+  return RunOn(execute::TestDevice(), attempt);
 }
 
 // Evaluated after every second step and saved after every one.

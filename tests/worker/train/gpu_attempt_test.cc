@@ -1,7 +1,6 @@
 // A whole attempt on a GPU: load, steps, evaluation, answers, checkpoints, export, merge. Against
 // the same attempt on the CPU, whose sums are rounded elsewhere; against itself, resumed, to the
 // bit; and against its prediction, to the byte.
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -11,9 +10,9 @@
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/gpu/test_gpu.h"
 #include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/run_on.h"
 #include "tests/worker/train/toy_job.h"
 #include "worker/program/safetensors.h"
-#include "worker/train/run_attempt.h"
 #include "worker/train/trainer.h"
 
 namespace snug::train {
@@ -34,12 +33,8 @@ constexpr double kLearningRate = 1e-3;
 // other way would be a hundred times as much.
 constexpr float kApart = 0.01 * kLearningRate * kSteps;
 
-AttemptResult RunOn(Device& device, const AttemptOptions& attempt) {
-  const std::atomic<bool> nobody_stops_it = false;
-  const auto link = link::WorkerLink::Dial(attempt);
-  device.allocator().ResetPeak();
-  device.allocator().SetCap(INT64_MAX);
-  AttemptResult result = RunAttempt(attempt, device, *link, nobody_stops_it);
+AttemptResult RunToEnd(Device& device, const AttemptOptions& attempt) {
+  AttemptResult result = RunOn(device, attempt);
   EXPECT_EQ(result.outcome, Outcome::kSucceeded) << device.name() << ": " << result.message;
   return result;
 }
@@ -123,7 +118,7 @@ struct Tolerance {
 void ExpectTheCpus(const AttemptOptions& here, const Tolerance& tolerance) {
   const AttemptOptions there = OnGpu(here);
   const auto gpu = OpenTestGpu();
-  const AttemptResult result = RunOn(TestDevice(), here), on_gpu = RunOn(*gpu, there);
+  const AttemptResult result = RunToEnd(TestDevice(), here), on_gpu = RunToEnd(*gpu, there);
   const auto near = [&](double a, double b) { EXPECT_NEAR(a, b, tolerance.loss * std::abs(a)); };
   near(result.progress.loss, on_gpu.progress.loss);
   near(result.progress.grad_norm, on_gpu.progress.grad_norm);
@@ -168,14 +163,14 @@ TEST(GpuAttemptTest, AResumedRunIsTheUninterruptedRun) {
        {EveryAdapter(), program::FullMode(program::DType::kBF16)}) {
     const TempFolder folder;
     const AttemptOptions first = OnGpu(MakeAttempt(folder, mode));
-    const AttemptResult whole = RunOn(*OpenTestGpu(), first);
+    const AttemptResult whole = RunToEnd(*OpenTestGpu(), first);
     AttemptOptions second = first;
     second.epoch = 2;
     second.resume_from = first.checkpoints_dir + "/step-000001.e1";
     second.previous_metrics = first.attempt_dir + "/metrics.jsonl";
     second.attempt_dir += "-again";
     second.checkpoints_dir += "-again";
-    const AttemptResult resumed = RunOn(*OpenTestGpu(), second);
+    const AttemptResult resumed = RunToEnd(*OpenTestGpu(), second);
     EXPECT_EQ(resumed.verified_loss, whole.verified_loss);
     EXPECT_EQ(resumed.progress.loss, whole.progress.loss);
     for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
@@ -194,7 +189,7 @@ TEST(GpuAttemptTest, ThePeakIsThePredictedOne) {
     AttemptOptions attempt = OnGpu(MakeAttempt(folder, mode));
     attempt.context_bytes = 1'234'567;
     attempt.cap_bytes = PredictionOf(attempt).bytes.total();
-    EXPECT_EQ(RunOn(*OpenTestGpu(), attempt).measured_peak_bytes, attempt.cap_bytes);
+    EXPECT_EQ(RunToEnd(*OpenTestGpu(), attempt).measured_peak_bytes, attempt.cap_bytes);
     --attempt.cap_bytes;
     const auto gpu = OpenTestGpu();
     EXPECT_EQ(Trainer::Create(attempt, *gpu).status().code(), absl::StatusCode::kResourceExhausted);

@@ -1,6 +1,5 @@
 // A whole attempt on a device whose memory the host cannot touch (hidden_device.h): it leaves the
 // files that the same attempt leaves on the CPU, byte for byte, and takes what was predicted.
-#include <atomic>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,8 +10,8 @@
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/hidden_device.h"
 #include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/run_on.h"
 #include "tests/worker/train/toy_job.h"
-#include "worker/train/run_attempt.h"
 
 namespace snug::train {
 namespace {
@@ -26,12 +25,8 @@ using Outcome = AttemptResult::Outcome;
 
 constexpr int64_t kSteps = 4;
 
-AttemptResult RunOn(Device& device, const AttemptOptions& attempt) {
-  const std::atomic<bool> nobody_stops_it = false;
-  const auto link = link::WorkerLink::Dial(attempt);
-  device.allocator().ResetPeak();
-  device.allocator().SetCap(INT64_MAX);
-  AttemptResult result = RunAttempt(attempt, device, *link, nobody_stops_it);
+AttemptResult RunToEnd(Device& device, const AttemptOptions& attempt) {
+  AttemptResult result = RunOn(device, attempt);
   EXPECT_EQ(result.outcome, Outcome::kSucceeded) << device.name() << ": " << result.message;
   return result;
 }
@@ -109,7 +104,8 @@ void ExpectSameEnd(const AttemptResult& one, const AttemptResult& two) {
 // On both devices, and there once more from the checkpoint of the second step.
 void ExpectTheCpusFiles(const AttemptOptions& here) {
   const AttemptOptions there = Beside(here, "-hidden");
-  const AttemptResult result = RunOn(TestDevice(), here), hidden = RunOn(HiddenDevice(), there);
+  const AttemptResult result = RunToEnd(TestDevice(), here),
+                      hidden = RunToEnd(HiddenDevice(), there);
   ExpectSameEnd(result, hidden);
   ExpectSameFiles(here.attempt_dir, there.attempt_dir, 5);
   ExpectSameFiles(here.checkpoints_dir, there.checkpoints_dir, 3 * kSteps);
@@ -117,7 +113,7 @@ void ExpectTheCpusFiles(const AttemptOptions& here) {
   second.epoch = 2;
   second.resume_from = there.checkpoints_dir + "/step-000002.e1";
   second.previous_metrics = there.attempt_dir + "/metrics.jsonl";
-  ExpectSameEnd(result, RunOn(HiddenDevice(), second));
+  ExpectSameEnd(result, RunToEnd(HiddenDevice(), second));
   ExpectSameFiles(here.attempt_dir, second.attempt_dir, 5);
   for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
     EXPECT_TRUE(ReadText(absl::StrCat(here.checkpoints_dir, "/step-000004.e1/", file)) ==
@@ -164,9 +160,9 @@ TEST(HiddenAttemptTest, TheBestIsThatOfTheCpu) {
   attempt.training.save_total_limit = 1;
   attempt.training.best = {.load_at_end = true, .patience = 3};
   const AttemptOptions there = Beside(attempt, "-hidden");
-  const AttemptResult result = RunOn(TestDevice(), attempt);
+  const AttemptResult result = RunToEnd(TestDevice(), attempt);
   EXPECT_LT(result.progress.global_step, 12);
-  ExpectSameEnd(result, RunOn(HiddenDevice(), there));
+  ExpectSameEnd(result, RunToEnd(HiddenDevice(), there));
   ExpectSameFiles(attempt.attempt_dir, there.attempt_dir, 5);
 }
 
@@ -180,7 +176,7 @@ TEST(HiddenAttemptTest, ThePeakIsThePredictedOne) {
     attempt.context_bytes = 1'234'567;
     const program::Components bytes = PredictionOf(attempt).bytes;
     attempt.cap_bytes = bytes.total() - bytes.data + program::kNormBytes;  // Data is the host's.
-    EXPECT_EQ(RunOn(HiddenDevice(), attempt).measured_peak_bytes, attempt.cap_bytes);
+    EXPECT_EQ(RunToEnd(HiddenDevice(), attempt).measured_peak_bytes, attempt.cap_bytes);
   }
 }
 

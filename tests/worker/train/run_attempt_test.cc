@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/toy_run.h"
+#include "tests/worker/train/run_on.h"
 #include "tests/worker/train/toy_job.h"
 #include "worker/program/safetensors.h"
 
@@ -54,11 +55,7 @@ const std::vector<int64_t> kRows = {7, 20, 3, 12, 2, 9, 16, 5, 8, 11, 4};
 constexpr int64_t kSteps = 7;
 
 AttemptResult RunToEnd(const AttemptOptions& attempt) {
-  const std::atomic<bool> nobody_stops_it = false;
-  const auto link = link::WorkerLink::Dial(attempt);
-  execute::TestDevice().allocator().ResetPeak();  // Of the attempts before, in this process.
-  execute::TestDevice().allocator().SetCap(INT64_MAX);
-  return RunAttempt(attempt, execute::TestDevice(), *link, nobody_stops_it);
+  return RunOn(execute::TestDevice(), attempt);
 }
 
 // Every step leaves a checkpoint, every second one an evaluation where there is a set for it.
