@@ -33,13 +33,6 @@ class Numbers {
   std::vector<float> values_;
 };
 
-// AddressSanitizer takes the watch's place and ends the process at its first finding.
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kWatched = false;
-#else
-constexpr bool kWatched = true;
-#endif
-
 class EmulatorTest : public testing::TestWithParam<uint64_t> {
  protected:
   void SetUp() override { SetThreadOrder(GetParam()); }
@@ -55,14 +48,14 @@ TEST_P(EmulatorTest, SumsInSharedMemory) {
 }
 
 TEST_P(EmulatorTest, CatchesAMissingBarrier) {
-  if (!kWatched) GTEST_SKIP();
+  if (!Watching()) GTEST_SKIP();
   Numbers x(64), sums(1);
   EXPECT_FALSE(RunTreeSum(x.data(), sums.data(), 1, /*barrier=*/false));
   EXPECT_THAT(TakeLastReport(), HasSubstr("a race"));
 }
 
 TEST_P(EmulatorTest, CatchesAWriteOutOfBounds) {
-  if (!kWatched) GTEST_SKIP();
+  if (!Watching()) GTEST_SKIP();
   Numbers x(100);
   EXPECT_TRUE(RunDouble(x.data(), 100, 128)) << TakeLastReport();
   EXPECT_EQ(x[99], 198.0f);
@@ -91,7 +84,7 @@ TEST_P(EmulatorTest, CatchesADivergentShuffle) {
 
 // Lanes that have read are ordered before a write by a warp operation, other warps are not.
 TEST_P(EmulatorTest, CatchesAWriteWhileOthersMayStillRead) {
-  if (!kWatched) GTEST_SKIP();
+  if (!Watching()) GTEST_SKIP();
   Numbers x(1);
   EXPECT_TRUE(RunCountReaders(x.data(), 32, /*shuffle=*/true)) << TakeLastReport();
   EXPECT_EQ(x[0], 32.0f);
@@ -109,7 +102,7 @@ TEST_P(EmulatorTest, CatchesABarrierThatThreadsNeverReach) {
 }
 
 TEST_P(EmulatorTest, CatchesAReadOfUnwrittenSharedMemory) {
-  if (!kWatched) GTEST_SKIP();
+  if (!Watching()) GTEST_SKIP();
   Numbers x(64);
   EXPECT_TRUE(RunReadUnwritten(x.data(), 64)) << TakeLastReport();
   EXPECT_FALSE(RunReadUnwritten(x.data(), 63));
@@ -117,7 +110,7 @@ TEST_P(EmulatorTest, CatchesAReadOfUnwrittenSharedMemory) {
 }
 
 TEST_P(EmulatorTest, CatchesARaceInGlobalMemory) {
-  if (!kWatched) GTEST_SKIP();
+  if (!Watching()) GTEST_SKIP();
   Numbers x(1);
   EXPECT_TRUE(RunSameElement(x.data(), /*atomic=*/true)) << TakeLastReport();
   EXPECT_EQ(x[0], 128.0f);
@@ -126,7 +119,7 @@ TEST_P(EmulatorTest, CatchesARaceInGlobalMemory) {
 }
 
 TEST_P(EmulatorTest, CatchesAMisalignedVector) {
-  if (!kWatched) GTEST_SKIP();
+  if (!Watching()) GTEST_SKIP();
   Numbers x(8), y(1);
   EXPECT_TRUE(RunWideRead(x.data(), y.data(), 4)) << TakeLastReport();
   EXPECT_EQ(y[0], 4 + 5 + 6 + 7);
@@ -135,12 +128,27 @@ TEST_P(EmulatorTest, CatchesAMisalignedVector) {
 }
 
 TEST_P(EmulatorTest, GoesOnAfterAFailure) {
-  if (!kWatched) GTEST_SKIP();
+  if (!Watching()) GTEST_SKIP();
   Numbers x(100);
   EXPECT_FALSE(RunDouble(x.data(), 101, 128));
   EXPECT_NE(TakeLastReport(), "");
   EXPECT_EQ(TakeLastReport(), "");
   EXPECT_TRUE(RunDouble(x.data(), 100, 128));
+}
+
+// In the watch's place.
+TEST(EmulatorDeathTest, AddressSanitizerCatchesAWriteOutOfBounds) {
+  if (Watching()) GTEST_SKIP();
+  Numbers x(100);
+  EXPECT_TRUE(RunDouble(x.data(), 100, 128)) << TakeLastReport();
+  EXPECT_DEATH(RunDouble(x.data(), 105, 128), "heap-buffer-overflow");
+}
+
+TEST(EmulatorDeathTest, UndefinedBehaviorSanitizerCatchesAMisalignedVector) {
+  if (Watching()) GTEST_SKIP();
+  Numbers x(8), y(1);
+  EXPECT_TRUE(RunWideRead(x.data(), y.data(), 4)) << TakeLastReport();
+  EXPECT_DEATH(RunWideRead(x.data(), y.data(), 1), "misaligned address");
 }
 
 }  // namespace

@@ -188,6 +188,14 @@ Watch& TheWatch() {
 
 }  // namespace
 
+bool Watching() {
+#ifdef __SANITIZE_ADDRESS__
+  return false;
+#else
+  return true;
+#endif
+}
+
 void AddAllocation(const void* begin, size_t bytes) { TheWatch().Add(begin, bytes); }
 size_t RemoveAllocation(const void* begin) { return TheWatch().Remove(begin); }
 void WatchLaunch(const void* parameters, size_t bytes) { TheWatch().Launch(parameters, bytes); }

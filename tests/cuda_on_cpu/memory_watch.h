@@ -28,6 +28,10 @@ struct Moment {
 
 enum class Access : uint8_t { kRead, kWrite, kAtomic };
 
+// Whether accesses come here. Under AddressSanitizer they do not: it ends the process at its first
+// finding instead.
+bool Watching();
+
 // Memory that kernels may use: what cudaMalloc gives. Freed memory is unknown again; how many bytes
 // that were, 0 if there is no such allocation.
 void AddAllocation(const void* begin, size_t bytes);
