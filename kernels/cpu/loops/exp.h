@@ -57,7 +57,7 @@ static SNUG_INLINE F32x16 ExpFlushed(F32x16 x) {
   p = p * r + 1.6666521131992e-1f;
   p = p * r + 4.9999994039536e-1f;
   p = (p * r) * r + r + 1.0f;
-  p *= reinterpret_cast<F32x16>((reinterpret_cast<I32x16>(shifted) << 23) + 0x3f800000);
+  p *= reinterpret_cast<F32x16>((reinterpret_cast<U32x16>(shifted) << 23) + 0x3f800000u);
   // The bits of what lies in [-inf, -87), and of nothing else, are `kBits` from kFirst on.
   constexpr uint32_t kFirst = 0xc2ae0001u, kBits = 0xff800000u - kFirst + 1;
   const U32x16 place = reinterpret_cast<U32x16>(x) - kFirst;
