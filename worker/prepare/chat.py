@@ -22,7 +22,7 @@ class Passage:
 
     bare    no token is added that the text does not spell
     spans   a function: spans(end) is [(begin, end, weight)] of characters as far as `end`
-    prompt  as many tokens as this text alone has
+    prompt  the tokens that the text begins with as this text alone does
     """
 
     text: str

@@ -247,6 +247,23 @@ class MaskTest(ChatTest):
         turns[3]["weight"] = 0
         self.assertEqual(trained(), ["cat</s>"])
 
+    # As Gemma 4's: the generation prompt ends in what a finished turn does not have. A completion
+    # begins where they part.
+    def test_generation_prompt_that_a_completion_does_not_keep(self):
+        self.use(CHATML.replace("'<|assistant|>'", "'<|assistant|><think></think>'"))
+        self.write_rows({"prompt": self.TURNS[:1], "completion": self.TURNS[1:2]})
+        for options in ((), ("--assistant-only-loss", "0")):
+            expected = [("<|user|>a</s><|assistant|>", False), ("cat</s>", True)]
+            self.assertEqual(self.texts(*options), expected)
+
+    # But where the prompt's own words are others, they would be trained.
+    def test_prompt_that_does_not_hold(self):
+        self.use("{{ messages | length }} messages: " + CHATML)
+        self.write_rows({"prompt": self.TURNS[:1], "completion": self.TURNS[1:2]})
+        for options in ((), ("--assistant-only-loss", "0")):
+            message = self.error(*options)["message"]
+            self.assertIn("writes the prompt otherwise when more follows ('1 messages", message)
+
     # Calls and thoughts that a template knows nothing of are gone, and that is said.
     def test_what_is_not_printed_is_told(self):
         call = {"type": "function", "function": {"name": "cat", "arguments": "{}"}}

@@ -7,7 +7,8 @@ import shutil
 import sys
 import unittest
 
-from testbed import PrepareTest, write_model
+import golden
+from testbed import PrepareTest, write_json, write_model
 from tokenizers import Tokenizer, processors
 
 TOKEN_ROW = {"input_ids": [5, 6, 7, 1], "labels": [-100, -100, 7, 1]}
@@ -19,7 +20,8 @@ def trl_rule(tokenizer, prompt, completion):
         completion = completion + tokenizer.eos_token
     prompt_ids = tokenizer(text=prompt)["input_ids"]
     ids = tokenizer(text=prompt + completion)["input_ids"]
-    return ids, [0] * len(prompt_ids) + [1] * (len(ids) - len(prompt_ids))
+    split = golden.common_prefix_length(prompt_ids, ids)
+    return ids, [0] * split + [1] * (len(ids) - split)
 
 
 class TextTest(PrepareTest):
@@ -71,13 +73,19 @@ class TextTest(PrepareTest):
                 weights = [0] * prompt + [1] * (len(ids) - prompt)
                 self.assertEqual(tensors["loss_weights"].tolist(), weights)
 
-    # The token "mat" spans the border: TRL warns and masks as many ids as the prompt alone has.
-    def test_token_across_the_border_is_told(self):
+    # The token " mat" spans the border: it is trained, and with it all of the completion.
+    def test_token_across_the_border(self):
         self.write_rows({"prompt": "on the m", "completion": "at and a dog"})
-        _, summary = self.prepared()
-        self.assertEqual(
-            summary["warnings"], ["1 rows have a token that spans prompt and completion"]
-        )
+        tensors, summary = self.prepared()
+        tokenizer = Tokenizer.from_file(self.path("model", "tokenizer.json"))
+        trained = [
+            tokenizer.decode([token], skip_special_tokens=False)
+            for token, weight in zip(tensors["input_ids"].tolist(), tensors["loss_weights"])
+            if weight
+        ]
+        self.assertEqual("".join(trained), " mat and a dog</s>")
+        self.assertEqual(summary["border_rows"], 1)
+        self.assertIn("1 rows have a token that spans what is trained", summary["warnings"][0])
 
     # An end token that the row already carries is not doubled; an empty completion trains just
     # that.
