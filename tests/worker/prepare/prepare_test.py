@@ -134,6 +134,40 @@ class TextTest(PrepareTest):
         self.assertEqual(tensors["input_ids"][-1], 1)
 
 
+class SpecialTokensTest(PrepareTest):
+    """What a model's files call its end token is what transformers makes of them."""
+
+    def expect(self, token):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(self.model)
+        self.assertEqual(tokenizer.eos_token, token)
+        shutil.rmtree(self.path("out"), ignore_errors=True)
+        self.write_rows({"prompt": "a", "completion": " cat"})
+        tensors, _ = self.prepared()
+        self.assertEqual(tensors["input_ids"].tolist(), trl_rule(tokenizer, "a", " cat")[0])
+        self.assertEqual(tensors["input_ids"][-1], tokenizer.eos_token_id)
+
+    # A word of the vocabulary that tokenizer.json does not list as a token to split text at: what
+    # would be trained is "<", "/", "s" and ">", which ends nothing.
+    def test_end_token_that_is_a_mere_word(self):
+        path = self.path("model", "tokenizer.json")
+        with open(path, encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        tokenizer["added_tokens"] = [t for t in tokenizer["added_tokens"] if t["content"] == "<s>"]
+        write_json(self.model, "tokenizer.json", tokenizer)
+        self.expect("</s>")
+
+    # It has the last word, save beside a list of added tokens, where it is no longer read.
+    def test_map_of_special_tokens(self):
+        write_json(self.model, "special_tokens_map.json", {"eos_token": "<s>"})
+        self.expect("<s>")
+        names = {"bos_token": "<s>", "eos_token": "</s>", "added_tokens_decoder": {}}
+        names["tokenizer_class"] = "PreTrainedTokenizerFast"
+        write_json(self.model, "tokenizer_config.json", names)
+        self.expect("</s>")
+
+
 class TokenRowsTest(PrepareTest):
     def test_ids_and_labels_are_taken_as_they_are(self):
         self.write_rows(TOKEN_ROW, {"input_ids": [9, 9], "labels": [9, 9]})
