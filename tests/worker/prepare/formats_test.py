@@ -57,6 +57,10 @@ class DetectionTest(unittest.TestCase):
             ({"prompt": "a", "completion": "b", "label": "True"}, "(KTO)"),
             ({"messages": [USER, CAT], "kto_tag": True}, "(KTO)"),
             ({"prompt": "a", "completions": ["b"], "labels": [True]}, "stepwise supervision"),
+            ({"prompt": [USER], "completion": [CAT], "label": True}, "(KTO)"),
+            ({"prompt": [USER], "chosen": [CAT], "rejected": [CAT]}, "preference data (DPO"),
+            ({"prompt": "a"}, "a prompt alone (GRPO"),
+            ({"prompt": [USER], "answer": "b"}, "a prompt alone (GRPO"),
         ):
             with self.assertRaises(PrepareError) as caught:
                 row(values)
