@@ -134,6 +134,21 @@ class FieldsTest(unittest.TestCase):
         ):
             self.expect(words, {"conversations": [turn]})
 
+    # LLaMA-Factory's rule: of two system messages, that of the conversation.
+    def test_sharegpt_with_two_systems(self):
+        turns = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+        own = {"from": "system", "value": "own"}
+        for written, system in ((turns, "column"), ([own, *turns], "own")):
+            found = row({"conversations": written, "system": "column"})
+            self.assertEqual(found.messages[0], {"role": "system", "content": system})
+            self.assertEqual(len(found.messages), 3)
+
+    # LLaMA-Factory's rule: what is empty has no line.
+    def test_alpaca_with_empty_parts(self):
+        for instruction, more, asked in (("a", "b", "a\nb"), ("a", "", "a"), ("", "b", "b")):
+            values = {"instruction": instruction, "input": more, "output": "c"}
+            self.assertEqual(row(values).messages[0]["content"], asked)
+
     def test_alpaca(self):
         good = {"instruction": "a", "output": "b"}
         self.expect('"output" must be a string, this is null', {**good, "output": None})
