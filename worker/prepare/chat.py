@@ -117,8 +117,9 @@ class Chats:
 
 
 def _last_answer(row):
-    """Only the assistant's last message is trained."""
-    last = max((i for i, weight in enumerate(row.weights) if weight), default=None)
+    """Only the assistant's last message is trained, if its weight says so."""
+    answers = (i for i, message in enumerate(row.messages) if message["role"] == "assistant")
+    last = max(answers, default=None)
     weights = [weight if i == last else 0.0 for i, weight in enumerate(row.weights)]
     return dataclasses.replace(row, weights=weights)
 

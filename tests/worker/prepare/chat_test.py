@@ -264,6 +264,14 @@ class MaskTest(ChatTest):
             message = self.error(*options)["message"]
             self.assertIn("writes the prompt otherwise when more follows ('1 messages", message)
 
+    # An answer before the last is history, whatever the last one's weight.
+    def test_last_answer_that_is_not_trained(self):
+        self.use(CHATML)
+        silent = [*self.TURNS[:3], {**self.TURNS[3], "weight": 0}]
+        self.write_rows({"messages": self.TURNS}, {"messages": silent})
+        _, summary = self.prepared("--mask-history", "1")
+        self.assertEqual((summary["rows"], summary["untrained_rows"]), (1, 1))
+
     # Calls and thoughts that a template knows nothing of are gone, and that is said.
     def test_what_is_not_printed_is_told(self):
         call = {"type": "function", "function": {"name": "cat", "arguments": "{}"}}
