@@ -125,8 +125,14 @@ def _last_answer(row):
 
 
 def _not_printed(template, row, text):
-    """What the row's trained messages hold, or its tools are, and the template does not print."""
+    """What the row's trained messages hold, or its tools are, or it is told by the system, and the
+    template does not print."""
     needed = [("tools", _name(tool)) for tool in row.tools or ()]
+    needed += [
+        (f"{message['role']} messages", message["content"])
+        for message in row.messages
+        if message["role"] in ("system", "developer")
+    ]
     for message, weight in zip(row.messages, row.weights):
         if weight:
             needed += [("tool_calls", _name(call)) for call in message.get("tool_calls", ())]

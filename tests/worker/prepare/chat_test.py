@@ -3,6 +3,7 @@ with."""
 
 import json
 import os
+import shutil
 import sys
 import unittest
 
@@ -290,6 +291,17 @@ class MaskTest(ChatTest):
         prints = "{{ tools }}" + CHATML.replace("m.content", "(m.reasoning_content or '')")
         self.assertEqual(lost(prints), ["tool_calls"])
         self.assertEqual(lost(prints.replace("+ eos", "+ (m.tool_calls | string) + eos")), [])
+
+    # Many an older template knows no system.
+    def test_system_that_is_not_printed_is_told(self):
+        system = {"role": "system", "content": " be brief "}
+        self.write_rows({"messages": [system, *self.TURNS]}, ROW)
+        for loop, told in (("messages", 0), ("messages if m.role != 'system'", 1)):
+            shutil.rmtree(self.path("out"), ignore_errors=True)
+            template = CHATML.replace("messages", loop)
+            _, summary = self.prepared("--chat-template", template)
+            words = "1 rows have system messages that the chat template (of the job) does not print"
+            self.assertEqual(sum(words in text for text in summary["warnings"]), told)
 
     # OpenAI writes a call with "content": null; Qwen3's template adds its content to text.
     def test_calls_without_content(self):
