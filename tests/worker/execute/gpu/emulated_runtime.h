@@ -33,7 +33,10 @@ class EmulatedRuntime final : public GpuRuntime {
   ~EmulatedRuntime() override;
 
   void set_order(Order order) { order_ = order; }
+  // As if an error of hardware were met by what is issued n-th from now on, when it runs.
+  void FailAt(int64_t n) { fails_at_ = issued_ + n; }
   int64_t launches() const { return launches_; }
+  int64_t issued() const { return issued_; }
 
   MemoryInfo memory() override;
   void* Allocate(int64_t bytes) override;
@@ -79,7 +82,7 @@ class EmulatedRuntime final : public GpuRuntime {
   std::vector<std::unique_ptr<Event>> events_;
   Order order_ = Order::kFirstMadeFirst;
   std::string failure_;
-  int64_t launches_ = 0;
+  int64_t launches_ = 0, issued_ = 0, fails_at_ = 0;
 };
 
 }  // namespace snug::execute
