@@ -132,7 +132,7 @@ int64_t PeakGrowth(const std::function<void()>& act) {
 TEST(ParametersTest, WhatWasCopiedFromAFileIsNotHeldTwice) {
   constexpr int64_t kFewPieces = 3 * execute::kHostPieceBytes;
   const TempFolder folder;
-  WriteModel(folder / "model", {.sizes = {1, 64, 4, 2, 96, 120'000}});
+  WriteModel(folder / "model", {.sizes = {1, 64, 4, 2, 96, 150'000}});
   program::TrainingMode saved = program::LoraMode();
   saved.adapter.modules_to_save = {"embed_tokens"};
   for (const program::TrainingMode& mode :
