@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -85,6 +86,33 @@ TEST(SameBitsTest, Activations) {
                                 .two_bit = TwoBitOf(h)},
                                nullptr);
     });
+  }
+}
+
+// Every bf16 there is: subnormals, infinities, NaN of any bits. ReLU passes on what is above 0.
+TEST(SameBitsTest, ActivationsOfEveryBf16) {
+  constexpr int64_t kAll = 65536;
+  std::vector<uint16_t> x(kAll), y(kAll);
+  std::iota(x.begin(), x.end(), uint16_t{0});
+  for (Activation h :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kRelu}) {
+    const auto forward = [&](void* to) {
+      return ActivationForward({.x = x.data(),
+                                .y = to,
+                                .N = 1,
+                                .C = kAll,
+                                .x_stride = kAll,
+                                .y_stride = kAll,
+                                .dtype = DType::kBF16,
+                                .activation = h},
+                               nullptr);
+    };
+    ExpectSameBytes(2 * kAll, forward);
+    ASSERT_TRUE(forward(y.data()).ok());
+  }
+  for (int64_t k = 0; k < kAll; ++k) {
+    const bool nan = (k & 0x7fff) > 0x7f80;
+    ASSERT_EQ(y[k], nan ? 0x7fc0 : k < 0x8000 ? k : 0) << k;
   }
 }
 
