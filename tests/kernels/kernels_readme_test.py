@@ -1,5 +1,5 @@
-"""kernels/README.md says where every op is, what tests it, and which test each oracle of the methods
-and each defect of a reference has."""
+"""kernels/README.md says where every op is, what tests it, and which test each oracle of the
+methods and each defect of a reference has."""
 
 import re
 import unittest
