@@ -99,9 +99,8 @@ void RunUnit(const Job& job, int64_t unit, const Tiles& tiles) {
 
 Error CheckArguments(const FrozenLinearParams& p, bool forward, Stream stream) {
   const int64_t in_columns = forward ? p.K : p.N, out_columns = forward ? p.N : p.K;
-  cpu::Check check(std::max<int64_t>(p.M, 0), in_columns, forward ? "K" : "N");
-  check.That(p.M >= 0, ErrorCode::kBadShape, "M")
-      .That(out_columns >= 1, ErrorCode::kBadShape, forward ? "N" : "K")
+  cpu::Check check(p.M, in_columns, forward ? "K" : "N", "M");
+  check.That(out_columns >= 1, ErrorCode::kBadShape, forward ? "N" : "K")
       .Type(p.dtype, "dtype")
       .Rows(p.in, "in", p.in_stride, "in_stride")
       .PerRow(p.out, "out")
