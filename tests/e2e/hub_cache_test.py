@@ -11,6 +11,7 @@ import unittest
 from unittest import mock
 
 from huggingface_hub import snapshot_download
+from peft import AutoPeftModelForCausalLM, PeftConfig
 
 from tests.harness import datasets, jobs
 from tests.harness.daemon import Daemon
@@ -74,6 +75,19 @@ class HubCacheTest(unittest.TestCase):
                 self.assertEqual(job["spec"]["model"], found)
                 self.assertEqual(job["spec"]["dataset"], str(rows / "train.jsonl"))
                 self.daemon.wait_state(job["id"], "SUCCEEDED")
+                output = self.folder / f"output-{revision}"
+                self.daemon.run("download", job["id"], output)
+                self.check_base(output)
+
+    def check_base(self, output):
+        """Whoever has the adapter finds its base by the hub's name, and at the same commit."""
+        config = PeftConfig.from_pretrained(output)
+        self.assertEqual(config.base_model_name_or_path, "org/tiny")
+        self.assertEqual(config.revision, COMMIT)
+        self.assertIn("\nbase_model: org/tiny\n", (output / "README.md").read_text())
+        AutoPeftModelForCausalLM.from_pretrained(
+            output, cache_dir=self.cache, local_files_only=True
+        )
 
     def test_the_command_that_is_named_exists(self):
         self.fill()

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/adapter_export.h"
+#include "worker/program/base_model.h"
 #include "worker/program/json_text.h"
 
 namespace snug::checkpoint {
@@ -72,7 +73,7 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
                                               const program::AdapterContents& contents,
                                               const std::vector<ReaderReport>& readers) {
   const program::LoraConfig& lora = options.lora;
-  const std::string& name = options.base_model_name;
+  const std::string name = program::BaseModelOf(options.base_model_name).name;
   ASSIGN_OR_RETURN(const std::string base, YamlText(name));
   const std::string adapter_of = "base_model:adapter:" + name;
   ASSIGN_OR_RETURN(const std::string quoted, program::JsonText(adapter_of, program::kOneLine));

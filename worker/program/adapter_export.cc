@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/base_model.h"
 #include "worker/program/json_text.h"
 
 namespace snug::program {
@@ -58,17 +59,19 @@ std::vector<std::string> Fingerprint(const Program& program) {
 
 }  // namespace
 
-absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora,
-                                              const std::string& base_model_name,
+absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std::string& base_model,
                                               const AdapterContents& contents, bool tied) {
   const std::vector<std::string> targets = TargetModules(lora, contents);
   const bool tied_saved = tied && std::find(contents.saved.begin(), contents.saved.end(),
                                             kEmbeddingPath) != contents.saved.end();
+  const BaseModel base = BaseModelOf(base_model);
+  const ordered_json revision =
+      base.revision.empty() ? ordered_json() : ordered_json(base.revision);
   const ordered_json config = {{"alora_invocation_tokens", nullptr},
                                {"alpha_pattern", NumbersJson(lora.alpha_pattern)},
                                {"arrow_config", nullptr},
                                {"auto_mapping", nullptr},
-                               {"base_model_name_or_path", base_model_name},
+                               {"base_model_name_or_path", base.name},
                                {"bias", "none"},
                                {"corda_config", nullptr},
                                {"ensure_weight_tying", tied_saved},
@@ -95,7 +98,7 @@ absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora,
                                {"qalora_group_size", 16},
                                {"r", lora.rank},
                                {"rank_pattern", ordered_json(lora.rank_pattern)},
-                               {"revision", nullptr},
+                               {"revision", revision},
                                {"target_modules", NamesJson(targets)},
                                {"target_parameters", nullptr},
                                {"task_type", "CAUSAL_LM"},
@@ -127,11 +130,11 @@ absl::Status CheckAdapterConfig(const AdapterConfig& config, const std::string& 
 }
 
 absl::Status CheckAdapterExport(const Program& program, const LoraConfig& lora,
-                                const std::string& base_model_name) {
+                                const std::string& base_model) {
   const std::string path = "the adapter_config.json of the job's result";
   ASSIGN_OR_RETURN(const AdapterContents contents, ContentsOf(AdapterTensorsOf(program)));
-  ASSIGN_OR_RETURN(const std::string text, AdapterConfigText(lora, base_model_name, contents,
-                                                             program.config.tied_embeddings));
+  ASSIGN_OR_RETURN(const std::string text,
+                   AdapterConfigText(lora, base_model, contents, program.config.tied_embeddings));
   ASSIGN_OR_RETURN(const AdapterConfig config, ParseAdapterConfig(text, path));
   return CheckAdapterConfig(config, path, program);
 }

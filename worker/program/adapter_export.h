@@ -16,9 +16,9 @@ namespace snug::program {
 
 inline constexpr char kPeftVersion[] = "0.21.2";  // Whose format is written.
 
-// Every field that this peft writes, in its order. `tied`: the base's head is its embedding.
-absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora,
-                                              const std::string& base_model_name,
+// Every field that this peft writes, in its order. `base_model`: its folder, or a name of its own
+// (BaseModelOf). `tied`: the base's head is its embedding.
+absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std::string& base_model,
                                               const AdapterContents& contents, bool tied);
 
 // An adapter that PEFT would load and not apply, wholly or in part, or with another scale, must not
@@ -30,7 +30,7 @@ absl::Status CheckAdapterConfig(const AdapterConfig& config, const std::string& 
 // What would be exported of `program`, whose adapter is `lora`, can be written and leads back to
 // it.
 absl::Status CheckAdapterExport(const Program& program, const LoraConfig& lora,
-                                const std::string& base_model_name);
+                                const std::string& base_model);
 
 }  // namespace snug::program
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/program/models.h"
+#include "worker/program/base_model.h"
 
 namespace snug::program {
 namespace {
@@ -24,6 +25,20 @@ TEST(AdapterExportTest, NamesTheModulesAsPeftDoes) {
   EXPECT_THAT(TargetModules(lora, adapted), ElementsAre("q_proj", "up_proj"));
   lora.target_modules = {"up_proj", "layers.0.self_attn.q_proj"};
   EXPECT_THAT(TargetModules(lora, adapted), ElementsAre("layers.0.self_attn.q_proj", "up_proj"));
+}
+
+TEST(AdapterExportTest, ASnapshotOfTheHubIsNamedAsOthersFindIt) {
+  const auto of = [](const std::string& folder) {
+    const BaseModel base = BaseModelOf(folder);
+    return base.name + " at " + base.revision;
+  };
+  EXPECT_EQ(of("/hub/models--org--tiny-1.5/snapshots/01ab"), "org/tiny-1.5 at 01ab");
+  EXPECT_EQ(of("/hub/models--gpt2/snapshots/01ab/"), "gpt2 at 01ab");
+  for (const std::string other :
+       {"/models/tiny", "/hub/datasets--org--tiny/snapshots/01ab", "/models--a--b/snapshots",
+        "/hub/models--org--tiny/refs/main", "/a--b/snapshots/01ab", "models--a", "/", ""}) {
+    EXPECT_EQ(of(other), other + " at ");
+  }
 }
 
 // Whatever a job may ask for is read back as it was asked for.
