@@ -1,11 +1,14 @@
-// Columns by id on the CPU: bound by cache misses, so rows of x are divided among threads and
-// nothing is vectorised.
+// Columns by id on the CPU: rows of x among threads.
 #include "kernels/columns.h"
 
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(GatherColumnsRows, void(const ColumnsParams&, Range));
+SNUG_VERSIONS(AddColumnsRows, void(const ColumnsParams&, Range));
 namespace {
 
 Error CheckColumns(const ColumnsParams& p, Stream stream) {
@@ -21,16 +24,8 @@ Error CheckColumns(const ColumnsParams& p, Stream stream) {
   return check.error();
 }
 
-// Calls element(x, y) for each pair, of one r in the order of i.
-template <typename Element>
-void ForEachPair(const ColumnsParams& p, const Element& element) {
-  cpu::ParallelFor(p.R, 2 * p.N * p.R * static_cast<int64_t>(sizeof(float)), [&](Range rows) {
-    for (int64_t r = rows.begin; r < rows.end; ++r) {
-      for (int64_t i = 0; i < p.N; ++i) {
-        element(p.x[r * p.x_stride + p.ids[i]], p.y[i * p.y_stride + r]);
-      }
-    }
-  });
+int64_t Traffic(const ColumnsParams& p) {
+  return 2 * p.N * p.R * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace
@@ -39,7 +34,7 @@ Error GatherColumns(const ColumnsParams& p, Stream stream) {
   const Error error = CheckColumns(p, stream);
   if (!error.ok()) return error;
   if (stream != nullptr) return cpu::OnStream(cuda::GatherColumns, p, stream);
-  ForEachPair(p, [](const float& x, float& y) { y = x; });
+  cpu::ParallelFor(p.R, Traffic(p), [&](Range rows) { GatherColumnsRows(p, rows); });
   return {};
 }
 
@@ -47,7 +42,7 @@ Error AddColumns(const ColumnsParams& p, Stream stream) {
   const Error error = CheckColumns(p, stream);
   if (!error.ok()) return error;
   if (stream != nullptr) return cpu::OnStream(cuda::AddColumns, p, stream);
-  ForEachPair(p, [](float& x, const float& y) { x += y; });
+  cpu::ParallelFor(p.R, Traffic(p), [&](Range rows) { AddColumnsRows(p, rows); });
   return {};
 }
 

@@ -10,6 +10,7 @@
 namespace snug::kernels {
 
 SNUG_VERSIONS(AddRowsRange, void(const AddRowsParams&, Range));
+SNUG_VERSIONS(GatherRowsRange, void(const GatherRowsParams&, Range));
 SNUG_VERSIONS(CastRowsRange, void(const CastRowsParams&, Range));
 namespace {
 
@@ -86,14 +87,8 @@ Error GatherRows(const GatherRowsParams& p, Stream stream) {
   }
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::GatherRows, p, stream);
-  const int64_t element = SizeOf(p.dtype);
-  cpu::ParallelFor(p.N, 2 * p.N * p.C * element, [&](Range rows) {
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      const int64_t from = cpu::IndexAt(p.index, p.index_type, i);
-      memcpy(static_cast<char*>(p.y) + i * p.y_stride * element,
-             static_cast<const char*>(p.x) + from * p.x_stride * element, p.C * element);
-    }
-  });
+  cpu::ParallelFor(p.N, 2 * p.N * p.C * SizeOf(p.dtype),
+                   [&](Range rows) { GatherRowsRange(p, rows); });
   return {};
 }
 

@@ -27,7 +27,7 @@ namespace snug::server {
 namespace {
 
 // Raise when snug-prepare's output changes for the same input.
-constexpr const char* kFormatVersion = "4";
+constexpr const char* kFormatVersion = "5";
 constexpr const char* kPartMark = ".part-";  // <hash>.part-<random>: a run that has not ended.
 constexpr size_t kMaxRememberedHashes = 4096;
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.

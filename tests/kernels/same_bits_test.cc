@@ -1,18 +1,24 @@
 // Ops whose loops take other instructions on some sets give the same bytes on all that this machine
-// has: conversions, exponentials, random words, lookups, sums.
+// has: conversions, exponentials, random words, lookups, sums; and whether their outputs go into
+// the caches or past them.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <vector>
 
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
+#include "kernels/columns.h"
+#include "kernels/cpu/loops/cached_bytes.h"
 #include "kernels/cpu/loops/loops.h"
 #include "kernels/dropout.h"
+#include "kernels/embedding.h"
 #include "kernels/grad_norm.h"
 #include "kernels/nf4.h"
+#include "kernels/normalize.h"
 #include "kernels/quantize.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
@@ -31,23 +37,44 @@ std::vector<float> Normal(int64_t n) {
   return x;
 }
 
-// What `op` leaves in a buffer of zeros, on each set; the first one's is the one to meet.
+// The same numbers of a type, as near as it has them.
+std::vector<uint8_t> InType(const std::vector<float>& x, DType dtype) {
+  std::vector<uint8_t> y(x.size() * SizeOf(dtype));
+  const auto n = static_cast<int64_t>(x.size());
+  EXPECT_TRUE(
+      CastRows({.x = x.data(), .y = y.data(), .N = 1, .C = n, .y_dtype = dtype}, nullptr).ok());
+  return y;
+}
+
+// Memory that begins at a cache line, as what is to go past the caches must.
+struct alignas(64) Line {
+  uint8_t bytes[64] = {};
+  bool operator==(const Line&) const = default;
+};
+
+// What `op` leaves in a buffer of zeros, on each set and both ways into memory; the first one's is
+// the one to meet.
 void ExpectSameBytes(int64_t bytes, const std::function<Error(uint8_t*)>& op) {
   const Loops& best = BestLoops();
-  std::vector<uint8_t> first;
-  int sets = 0;
+  const int64_t cached = CachedBytes();
+  const std::vector<Line> zeros((bytes + 63) / 64);
+  std::vector<Line> first;
   for (InstructionSet isa : {InstructionSet::kBaseline, InstructionSet::kAvx2,
                              InstructionSet::kAvx512, InstructionSet::kAvx512Bf16}) {
     const Loops* loops = LoopsOf(isa);
     if (loops == nullptr) continue;
     UseLoops(*loops);
-    std::vector<uint8_t> result(bytes, 0);
-    EXPECT_TRUE(op(result.data()).ok());
-    if (sets++ == 0) first = result;
-    EXPECT_EQ(first, result) << loops->name;
+    for (int64_t most : {cached, int64_t{0}}) {
+      UseCachedBytes(most);
+      std::vector<Line> result = zeros;
+      EXPECT_TRUE(op(result[0].bytes).ok());
+      if (first.empty()) first = result;
+      EXPECT_EQ(first, result) << loops->name << (most == 0 ? ", past the caches" : "");
+    }
   }
   UseLoops(best);
-  EXPECT_NE(first, std::vector<uint8_t>(bytes, 0));
+  UseCachedBytes(cached);
+  EXPECT_NE(first, zeros);
 }
 
 // Subnormals, infinities and NaN of any bits among them; to nearest even, as the scalar one.
@@ -68,6 +95,131 @@ TEST(SameBitsTest, Bf16OfEveryKindOfNumber) {
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(stored[i].bits, ToBf16(x[i]).bits) << x[i];
 }
 
+// Of an output in rows of kColumns that begin at lines, and in rows that begin anywhere.
+constexpr int64_t kStrides[] = {1008, 1005};
+
+const std::vector<int32_t> kIndex = {6, 0, 3, 3, 1, 5, 2};
+
+TEST(SameBitsTest, MovedRowsPastTheCaches) {
+  const std::vector<float> x = Normal(kElements);
+  for (int64_t stride : kStrides) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      const std::vector<uint8_t> table = InType(x, dtype);
+      SCOPED_TRACE(testing::Message() << stride << ", type " << static_cast<int>(dtype));
+      const int64_t bytes = kRows * stride * SizeOf(dtype);
+      ExpectSameBytes(bytes, [&](uint8_t* y) {
+        return CastRows({.x = x.data(),
+                         .y = y,
+                         .N = kRows,
+                         .C = kColumns,
+                         .x_stride = kColumns,
+                         .y_stride = stride,
+                         .y_dtype = dtype},
+                        nullptr);
+      });
+      ExpectSameBytes(bytes, [&](uint8_t* y) {
+        return AddRows({.a = x.data(),
+                        .b = x.data() + 1,
+                        .y = y,
+                        .N = kRows,
+                        .C = kColumns - 1,
+                        .a_stride = kColumns,
+                        .b_stride = kColumns,
+                        .y_stride = stride,
+                        .y_dtype = dtype,
+                        .scale = 0.3f},
+                       nullptr);
+      });
+      ExpectSameBytes(bytes, [&](uint8_t* y) {
+        return GatherRows({.x = table.data(),
+                           .index = kIndex.data(),
+                           .y = y,
+                           .N = kRows,
+                           .C = kColumns,
+                           .x_rows = kRows,
+                           .x_stride = kColumns,
+                           .y_stride = stride,
+                           .dtype = dtype},
+                          nullptr);
+      });
+      for (float scale : {1.0f, 0.7f}) {
+        ExpectSameBytes(bytes, [&](uint8_t* y) {
+          return EmbeddingForward({.ids = kIndex.data(),
+                                   .W = table.data(),
+                                   .y = y,
+                                   .N = kRows,
+                                   .C = kColumns,
+                                   .V = kRows,
+                                   .W_stride = kColumns,
+                                   .y_stride = stride,
+                                   .dtype = dtype,
+                                   .scale = scale},
+                                  nullptr);
+        });
+      }
+    }
+  }
+}
+
+TEST(SameBitsTest, GatheredColumnsPastTheCaches) {
+  std::vector<float> x = Normal(kElements);
+  for (int64_t stride : kStrides) {
+    ExpectSameBytes(kRows * stride * 4, [&](uint8_t* y) {
+      return GatherColumns({.x = x.data(),
+                            .ids = kIndex.data(),
+                            .y = reinterpret_cast<float*>(y),
+                            .N = kRows,
+                            .R = kColumns,
+                            .V = kRows,
+                            .x_stride = kRows,
+                            .y_stride = stride},
+                           nullptr);
+    });
+  }
+}
+
+TEST(SameBitsTest, NormsPastTheCaches) {
+  const std::vector<float> numbers = Normal(kElements), gamma = Normal(kColumns);
+  const std::vector<float> r(kRows, 0.3f);
+  for (int64_t stride : kStrides) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      const std::vector<uint8_t> x = InType(numbers, dtype);
+      const int64_t output = kRows * stride * SizeOf(dtype);
+      ExpectSameBytes(2 * output + 4 * kRows, [&](uint8_t* y) {
+        return NormalizeForward({.x = x.data(),
+                                 .xhat = y,
+                                 .r = reinterpret_cast<float*>(y + 2 * output),
+                                 .N = kRows,
+                                 .C = kColumns,
+                                 .x_stride = kColumns,
+                                 .xhat_stride = stride,
+                                 .dtype = dtype,
+                                 .eps = 1e-5f,
+                                 .norm = Norm::kLayer,
+                                 .z = y + output,
+                                 .gamma = gamma.data(),
+                                 .z_stride = stride},
+                                nullptr);
+      });
+      ExpectSameBytes(output, [&](uint8_t* dx) {
+        return NormalizeBackward({.dxhat = x.data(),
+                                  .xhat = x.data(),
+                                  .r = r.data(),
+                                  .dx = dx,
+                                  .N = kRows,
+                                  .C = kColumns,
+                                  .dxhat_stride = kColumns,
+                                  .xhat_stride = kColumns,
+                                  .dx_stride = stride,
+                                  .dtype = dtype,
+                                  .norm = Norm::kLayer,
+                                  .gamma = gamma.data()},
+                                 nullptr);
+      });
+    }
+  }
+}
+
 TEST(SameBitsTest, Activations) {
   const std::vector<float> x = Normal(kElements);
   for (Activation h : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu}) {
@@ -85,6 +237,33 @@ TEST(SameBitsTest, Activations) {
                                 .two_bit = TwoBitOf(h)},
                                nullptr);
     });
+  }
+}
+
+// Every bf16 there is: subnormals, infinities, NaN of any bits. ReLU passes on what is above 0.
+TEST(SameBitsTest, ActivationsOfEveryBf16) {
+  constexpr int64_t kAll = 65536;
+  std::vector<uint16_t> x(kAll), y(kAll);
+  std::iota(x.begin(), x.end(), uint16_t{0});
+  for (Activation h :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kRelu}) {
+    const auto forward = [&](void* to) {
+      return ActivationForward({.x = x.data(),
+                                .y = to,
+                                .N = 1,
+                                .C = kAll,
+                                .x_stride = kAll,
+                                .y_stride = kAll,
+                                .dtype = DType::kBF16,
+                                .activation = h},
+                               nullptr);
+    };
+    ExpectSameBytes(2 * kAll, forward);
+    ASSERT_TRUE(forward(y.data()).ok());
+  }
+  for (int64_t k = 0; k < kAll; ++k) {
+    const bool nan = (k & 0x7fff) > 0x7f80;
+    ASSERT_EQ(y[k], nan ? 0x7fc0 : k < 0x8000 ? k : 0) << k;
   }
 }
 

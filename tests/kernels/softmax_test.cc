@@ -271,6 +271,27 @@ TEST(SoftmaxTest, NanStaysInItsRow) {
   EXPECT_TRUE(std::isnan(a.p.At(1, 1)));
 }
 
+// The same where nothing is masked, capped or added; a row of nothing but -inf has no
+// probabilities.
+TEST(SoftmaxTest, PlainRowsShowWhatIsNotFinite) {
+  for (DType dtype : kTypes) {
+    Attention a(33, dtype);
+    for (int64_t c = 0; c < 33; ++c) a.x.Set(0, c, -kInfinity);
+    a.x.Set(1, 20, std::nan(""));
+    a.x.Set(2, 32, -std::nan(""));
+    a.x.Set(3, 7, kInfinity);
+    a.x.Set(4, 7, -kInfinity);
+    ASSERT_TRUE(SoftmaxForward(a.Forward(), TestStream()).ok());
+    for (int64_t c = 0; c < 33; ++c) {
+      EXPECT_EQ(a.p.At(0, c), 0.0);
+      EXPECT_TRUE(std::isnan(a.p.At(1, c)) && std::isnan(a.p.At(2, c)));
+      EXPECT_TRUE(std::isfinite(a.p.At(4, c)) && std::isfinite(a.p.At(5, c)));
+    }
+    EXPECT_TRUE(std::isnan(a.p.At(3, 7)));
+    EXPECT_EQ(a.p.At(4, 7), 0.0);
+  }
+}
+
 TEST(SoftmaxTest, SameBitsForAllThreadCountsAndInstructionSets) {
   for (DType dtype : kTypes) {
     Attention a(4999, dtype);

@@ -3,12 +3,15 @@
 Masks are ours and not torch's, so single draws cannot be compared. Where B is zero, dropout touches
 neither losses nor the gradients of what comes before, and the gradient of B is linear in the mask:
 its mean and its variance are sums over tokens, taken here from transformers and peft in float64.
-Where B is not zero, losses are compared with those of as many draws of peft.
+Where B is not zero, losses are compared with those of as many draws of peft. So are those with
+noise on the embeddings, over rows of one length, where transformers' noise is the paper's, and
+those with dropout of attention.
 
 That a resumed run with dropout goes on to the bit: worker/train/run_attempt_test,
 fault/worker_kill_test.
 """
 
+import json
 import tempfile
 import unittest
 
@@ -16,6 +19,7 @@ import numpy as np
 import torch
 from peft.tuners.lora import LoraLayer
 from safetensors.numpy import load_file, save_file
+from transformers.integrations.neftune import activate_neftune
 
 from tests.harness import models
 from tests.harness.binaries import probe_binary
@@ -26,12 +30,14 @@ from tests.parity.probe import probe
 RATE = 0.3
 SEEDS = 16
 DRAWS = 200  # Of losses.
+NOISE = 15.0  # A third of a scaled embedding, or so.
 
 
 def job_spec(prepared, rate, **training):
     """One optimizer step over all rows in micro-batches; learning rate zero."""
     spec = cases.job_spec(prepared, learning_rate=0.0, weight_decay=0.0, **training)
-    spec["lora"]["lora_dropout"] = rate
+    if prepared.adapter:
+        spec["lora"]["lora_dropout"] = rate
     return spec
 
 
@@ -41,6 +47,12 @@ def without_up(prepared):
     tensors = load_file(file)
     zero = {key: np.zeros_like(t) if "lora_B" in key else t for key, t in tensors.items()}
     save_file(zero, file, metadata={"format": "pt"})
+
+
+def drop_attention(prepared, rate):
+    """Sets the rate in config.json, which is where both sides have it from."""
+    file = prepared.model / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "attention_dropout": rate}))
 
 
 def rows_of(prepared):
@@ -87,12 +99,14 @@ def moments_of(prepared, rate):
     return {key: w.moments(rate) for key, w in watched.items()}
 
 
-def losses_of_peft(prepared, rate):
+def losses_of_peft(prepared, rate=0.0, noise=0.0):
     """Of the whole dataset, DRAWS times."""
     model = models.load_model(prepared.model, torch.float32, prepared.adapter)
     for module in model.modules():
         if isinstance(module, LoraLayer):
             module.lora_dropout["default"] = torch.nn.Dropout(rate)
+    if noise:
+        activate_neftune(model, noise)
     rows = rows_of(prepared)
     divisor = sum(sum(weights) for _, weights in rows)
     torch.manual_seed(7)
@@ -163,19 +177,44 @@ class DropoutTest(unittest.TestCase):
                 error, _ = off_the_moments(unscaled, moments)
                 self.assertGreater(abs(error - 1), 0.15)
 
+    def losses(self, prepared, rate, **training):
+        """Of the whole dataset at DRAWS steps that change nothing."""
+        rows = len(prepared.rows)
+        cut = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 1}
+        spec = job_spec(prepared, rate, **cut, max_steps=DRAWS, **training)
+        request = request_of(prepared, spec, prepared.folder / "draws")
+        request.steps = DRAWS
+        found = probe(probe_binary(), request).losses
+        self.assertEqual(len(set(found)), DRAWS)  # A mask of its own for each step.
+        return found
+
     def test_losses_are_distributed_as_those_of_peft(self):
         for case in self.CASES:
             with self.subTest(case.name):
                 prepared = cases.prepare(case, f"{self.folder}/losses-{case.name}")
-                rows = len(prepared.rows)
-                cut = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 1}
-                spec = job_spec(prepared, RATE, **cut, max_steps=DRAWS)
-                request = request_of(prepared, spec, prepared.folder / "draws")
-                request.steps = DRAWS
-                ours = probe(probe_binary(), request).losses
-                self.assertEqual(len(set(ours)), DRAWS)  # A mask of its own for each step.
+                ours = self.losses(prepared, RATE)
                 self.assertEqual(unlike(ours, losses_of_peft(prepared, RATE)), [])
                 self.assertTrue(unlike(ours, losses_of_peft(prepared, 0.1)))
+
+    # Gemma scales its embeddings, and transformers adds the noise behind that.
+    def test_losses_with_noise_are_distributed_as_those_of_transformers(self):
+        gemmas = families_test.FULL["gemma2"], families_test.LORA["gemma3"]
+        for case in (cases.FP32_CASES[6], *gemmas):
+            with self.subTest(case.name):
+                prepared = cases.prepare(case, f"{self.folder}/noise-{case.name}", [33] * 6)
+                ours = self.losses(prepared, 0.0, neftune_noise_alpha=NOISE)
+                self.assertEqual(unlike(ours, losses_of_peft(prepared, noise=NOISE)), [])
+                self.assertTrue(unlike(ours, losses_of_peft(prepared, noise=0.3 * NOISE)))
+
+    def test_losses_with_dropped_attention_are_distributed_as_those_of_transformers(self):
+        for case in (families_test.FULL["mistral"], families_test.LORA["gemma2"]):
+            with self.subTest(case.name):
+                prepared = cases.prepare(case, f"{self.folder}/attention-{case.name}")
+                drop_attention(prepared, RATE)
+                ours = self.losses(prepared, 0.0)
+                self.assertEqual(unlike(ours, losses_of_peft(prepared)), [])
+                drop_attention(prepared, 0.1)
+                self.assertTrue(unlike(ours, losses_of_peft(prepared)))
 
 
 if __name__ == "__main__":

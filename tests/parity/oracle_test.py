@@ -41,7 +41,8 @@ def without_rope_scaling(model, _rows):
     """Rotary frequencies as if config.json had no scaling."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     rotary = base.model.rotary_emb
-    rotary.inv_freq, _ = rotary.compute_default_rope_parameters(base.config)
+    rotary.inv_freq, factor = rotary.compute_default_rope_parameters(base.config)
+    rotary.attention_scaling = factor  # yarn's, of cosines and sines.
     base.config.rope_parameters["rope_type"] = "default"
 
 

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
-
 namespace snug::checkpoint {
 namespace {
 
@@ -49,20 +47,6 @@ int64_t FirstNonFinite(std::string_view dtype, const void* data, int64_t bytes) 
   if (dtype == "BF16") return FirstNonFiniteBf16(data, bytes / 2);
   if (dtype == "F16") return FirstIn<uint16_t>(data, bytes / 2, 0x7c00u);
   return -1;
-}
-
-absl::Status CheckFinite(const TensorBytes& tensor) {
-  int64_t before = 0;  // Elements of earlier pieces.
-  return ForEachPiece(tensor, [&](std::string_view piece) -> absl::Status {
-    const auto bytes = static_cast<int64_t>(piece.size());
-    const int64_t index = FirstNonFinite(tensor.dtype, piece.data(), bytes);
-    if (index >= 0) {
-      return absl::OutOfRangeError(absl::StrCat(tensor.key, ": element ", before + index,
-                                                " is NaN or infinite; nothing is written"));
-    }
-    before += bytes / (tensor.dtype == "F32" ? 4 : 2);
-    return absl::OkStatus();
-  });
 }
 
 }  // namespace snug::checkpoint

@@ -1,12 +1,9 @@
-// Whether a tensor's values are all finite: what a checkpoint and an export promise.
+// Whether values are all finite: what a checkpoint and an export promise.
 #ifndef WORKER_CHECKPOINT_FINITE_H_
 #define WORKER_CHECKPOINT_FINITE_H_
 
 #include <cstdint>
 #include <string_view>
-
-#include "absl/status/status.h"
-#include "worker/checkpoint/tensor_bytes.h"
 
 namespace snug::checkpoint {
 
@@ -17,9 +14,6 @@ int64_t FirstNonFiniteBf16(const void* data, int64_t count);
 
 // The same of `bytes` bytes by the dtype's name; -1 as well for a dtype that is not a float's.
 int64_t FirstNonFinite(std::string_view dtype, const void* data, int64_t bytes);
-
-// OUT_OF_RANGE, which nothing else that writes gives: names the tensor and the element.
-absl::Status CheckFinite(const TensorBytes& tensor);
 
 }  // namespace snug::checkpoint
 

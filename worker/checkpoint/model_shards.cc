@@ -31,7 +31,7 @@ std::vector<std::vector<TensorBytes>> Shards(const std::vector<TensorBytes>& ten
 
 absl::Status WriteShard(const std::string& path, const std::vector<TensorBytes>& tensors,
                         const TensorSource& source) {
-  ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutShapes(tensors));
+  ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(tensors));
   ASSIGN_OR_RETURN(NewFile file, NewFile::Create(path, layout.file_bytes));
   RETURN_IF_ERROR(file.Append(layout.header.data(), static_cast<int64_t>(layout.header.size())));
   for (const TensorBytes* tensor : layout.tensors) {

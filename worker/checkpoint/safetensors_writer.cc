@@ -67,15 +67,24 @@ absl::StatusOr<std::string> HeaderOf(const std::vector<const TensorBytes*>& tens
   return LittleEndian(text.size()) + text;
 }
 
+absl::Status AppendFinite(const TensorBytes& tensor, NewFile& file) {
+  int64_t before = 0;  // Bytes of earlier pieces.
+  return ForEachPiece(tensor, [&](std::string_view piece) -> absl::Status {
+    const auto bytes = static_cast<int64_t>(piece.size());
+    const int64_t index = FirstNonFinite(tensor.dtype, piece.data(), bytes);
+    if (index >= 0) {
+      return absl::OutOfRangeError(absl::StrCat(tensor.key, ": element ",
+                                                before / ElementBytes(tensor.dtype) + index,
+                                                " is NaN or infinite"));
+    }
+    before += bytes;
+    return file.Append(piece.data(), bytes);
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<SafetensorsLayout> LayOutSafetensors(const std::vector<TensorBytes>& tensors) {
-  ASSIGN_OR_RETURN(SafetensorsLayout layout, LayOutShapes(tensors));
-  for (const TensorBytes& tensor : tensors) RETURN_IF_ERROR(CheckFinite(tensor));
-  return layout;
-}
-
-absl::StatusOr<SafetensorsLayout> LayOutShapes(const std::vector<TensorBytes>& tensors) {
   SafetensorsLayout layout;
   std::set<std::string> keys;
   for (const TensorBytes& tensor : tensors) {
@@ -98,9 +107,7 @@ absl::StatusOr<SafetensorsLayout> LayOutShapes(const std::vector<TensorBytes>& t
 absl::StatusOr<FileDigest> WriteSafetensors(const SafetensorsLayout& layout, NewFile file) {
   RETURN_IF_ERROR(file.Append(layout.header.data(), static_cast<int64_t>(layout.header.size())));
   for (const TensorBytes* tensor : layout.tensors) {
-    RETURN_IF_ERROR(ForEachPiece(*tensor, [&file](std::string_view piece) {
-      return file.Append(piece.data(), static_cast<int64_t>(piece.size()));
-    }));
+    RETURN_IF_ERROR(AppendFinite(*tensor, file));
   }
   return file.Finish();
 }

@@ -16,7 +16,7 @@
 
 namespace snug::checkpoint {
 
-// A file's content, known before it is created. Points into the tensors it was made from.
+// A file's shape, known before it is created. Points to the tensors it was made from.
 struct SafetensorsLayout {
   std::string header;                       // With the 8 bytes before it.
   std::vector<const TensorBytes*> tensors;  // As they follow one another.
@@ -24,13 +24,11 @@ struct SafetensorsLayout {
 };
 
 // Errors: a key twice or empty, a dtype other than F32, BF16 and F16, bytes that are not the
-// shape's, a value that is NaN or infinite.
+// shape's. Reads no value: `data` may be null.
 absl::StatusOr<SafetensorsLayout> LayOutSafetensors(const std::vector<TensorBytes>& tensors);
 
-// The same for tensors whose values are not at hand: `data` may be null.
-absl::StatusOr<SafetensorsLayout> LayOutShapes(const std::vector<TensorBytes>& tensors);
-
-// Into a file created for `layout.file_bytes`; finished.
+// Into a file created for `layout.file_bytes`; finished. What the host cannot read is copied once.
+// OUT_OF_RANGE: a value is NaN or infinite; the file is then for the caller to remove.
 absl::StatusOr<FileDigest> WriteSafetensors(const SafetensorsLayout& layout, NewFile file);
 
 // Both, for a single file.

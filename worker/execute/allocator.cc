@@ -29,6 +29,19 @@ void TrackingAllocator::ResetPeak() {
   peak_bytes_ = current_bytes_;
 }
 
+void TrackingAllocator::OpenBlock(int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (block_.base != nullptr) throw std::logic_error("a block of memory is open already");
+  block_ = {.base = static_cast<char*>(TakeFromSource(Rounded(bytes))), .bytes = Rounded(bytes)};
+}
+
+void TrackingAllocator::CloseBlock() {
+  std::lock_guard lock(mutex_);
+  current_bytes_ -= block_.bytes;
+  source_.give_back(source_.self, block_.base);
+  block_ = {};
+}
+
 void TrackingAllocator::OpenSlice(const Slice& slice) {
   std::lock_guard lock(mutex_);
   slice_ = slice;
@@ -72,6 +85,13 @@ void TrackingAllocator::GiveBack(const Taken& taken) {
 }
 
 void* TrackingAllocator::TakeOutside(int64_t bytes) {
+  if (block_.base != nullptr) return TakeFromBlock(bytes);
+  void* address = TakeFromSource(bytes);
+  outside_[address] = {.bytes = bytes};
+  return address;
+}
+
+void* TrackingAllocator::TakeFromSource(int64_t bytes) {
   if (bytes > cap_bytes_ - current_bytes_) {
     throw CapExceeded(absl::StrCat("out of memory: ", bytes, " bytes asked for, ", current_bytes_,
                                    " in use of the ", cap_bytes_,
@@ -81,10 +101,19 @@ void* TrackingAllocator::TakeOutside(int64_t bytes) {
   if (address == nullptr) {
     throw CapExceeded(absl::StrCat("the device has no ", bytes, " bytes left"));
   }
-  outside_[address] = {.bytes = bytes};
   current_bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, current_bytes_);
   return address;
+}
+
+void* TrackingAllocator::TakeFromBlock(int64_t bytes) {
+  const int64_t begin = block_.given_bytes;
+  if (bytes > block_.bytes - begin) {
+    throw CapExceeded(absl::StrCat("out of memory: ", bytes, " bytes asked for, ", begin,
+                                   " in use of the ", block_.bytes, " that were taken at once"));
+  }
+  block_.given_bytes += bytes;
+  return block_.base + begin;
 }
 
 // First fit: ops take a handful of pieces and give them back in nearly the same order.
@@ -119,7 +148,12 @@ bool TrackingAllocator::GiveBackPiece(void* address) {
   return in_op_ && blocks_.erase(static_cast<char*>(address) - slice_.base) > 0;
 }
 
+bool TrackingAllocator::InBlock(const void* address) const {
+  return address >= block_.base && address < block_.base + block_.bytes;
+}
+
 void TrackingAllocator::GiveBackOutside(void* address) {
+  if (InBlock(address)) return;
   current_bytes_ -= outside_.at(address).bytes;
   outside_.erase(address);
   source_.give_back(source_.self, address);

@@ -2,9 +2,10 @@
 // served from that op's slice of the arena. Where the bytes come from is the device's.
 //
 // Invariants: outside an op, current + asked <= cap or the call throws CapExceeded; inside an op,
-// nothing comes from anywhere but the slice, or the call throws SliceExceeded. Every address is a
-// multiple of kAlignment and sizes count rounded up to it. Safe to call from any thread: ATen's
-// threads call it too. It never looks into the memory.
+// nothing comes from anywhere but the slice, or the call throws SliceExceeded. While a block is
+// open, what is taken outside ops is part of it: the block counts, its parts do not. Every address
+// is a multiple of kAlignment and sizes count rounded up to it. Safe to call from any thread:
+// ATen's threads call it too. It never looks into the memory.
 //
 // The first piece of a slice can have the address of the arena that the slice lies in. Which of the
 // two is given back is said by the function called, never by the address; a piece that outlives its
@@ -70,6 +71,11 @@ class TrackingAllocator {
   Usage usage() const;
   void ResetPeak();
 
+  // One piece of the source, whose parts are given out one behind another, each once. One at a time
+  // (else std::logic_error); closed after its parts have been given back.
+  void OpenBlock(int64_t bytes);
+  void CloseBlock();
+
   void OpenSlice(const Slice& slice);
   // The most that was in use at one time, measured to the end of the highest block. Throws
   // SliceExceeded when the op still holds any.
@@ -91,9 +97,18 @@ class TrackingAllocator {
     bool begins_slices = false;  // A slice began at its address: it is an arena.
   };
 
+  struct Block {
+    char* base = nullptr;
+    int64_t bytes = 0;
+    int64_t given_bytes = 0;
+  };
+
   bool GiveBackPiece(void* address);
   void GiveBackOutside(void* address);
+  bool InBlock(const void* address) const;
   void* TakeOutside(int64_t bytes);
+  void* TakeFromSource(int64_t bytes);
+  void* TakeFromBlock(int64_t bytes);
   void* TakeFromSlice(int64_t bytes);
   [[noreturn]] void RefuseSlice(int64_t bytes, int64_t in_use) const;
 
@@ -103,6 +118,7 @@ class TrackingAllocator {
   int64_t current_bytes_ = 0;
   int64_t peak_bytes_ = 0;
   std::unordered_map<void*, Outside> outside_;  // By address.
+  Block block_;                                 // No base: none is open.
   bool in_op_ = false;
   Slice slice_;
   std::map<int64_t, int64_t> blocks_;  // Of the slice: offset -> rounded bytes.

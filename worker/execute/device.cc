@@ -39,6 +39,16 @@ absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const std::string& name, int 
   return OpenGpu(name, index, threads);
 }
 
+absl::StatusOr<DeviceBlock> DeviceBlock::Take(Device& device, int64_t bytes) {
+  DeviceBlock block;
+  const absl::Status taken = CatchTorch([&] {
+    device.allocator().OpenBlock(bytes);
+    block.opened_.reset(&device.allocator());
+  });
+  if (!taken.ok()) return taken;
+  return block;
+}
+
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(Device& device, int64_t bytes) {
   DeviceBuffer buffer;
   buffer.bytes_ = bytes;

@@ -94,6 +94,21 @@ struct ReturnToAllocator {
   }
 };
 
+// All that is to be taken of a device, taken in one piece, for as long as the object lives: a
+// DeviceBuffer allocated meanwhile is a part of it, and gone before it. A driver gives memory in
+// pages: of a page begun by every tensor it would give more than is counted.
+class DeviceBlock {
+ public:
+  // ResourceExhausted beyond the cap.
+  static absl::StatusOr<DeviceBlock> Take(Device& device, int64_t bytes);
+
+ private:
+  struct Close {
+    void operator()(TrackingAllocator* allocator) const { allocator->CloseBlock(); }
+  };
+  std::unique_ptr<TrackingAllocator, Close> opened_;
+};
+
 // One piece of a device's memory, for as long as the object lives. Counted by its allocator.
 class DeviceBuffer {
  public:

@@ -17,6 +17,12 @@ absl::Status CatchTorch(absl::FunctionRef<void()> call) {
     return absl::ResourceExhaustedError(error.what());
   } catch (const SliceExceeded& error) {
     return absl::ResourceExhaustedError(error.what());
+  } catch (const c10::AcceleratorError& error) {
+    // A kernel's code is loaded at its first launch, when the GPU may have no room for it.
+    constexpr int kCudaErrorMemoryAllocation = 2;
+    const std::string text = absl::StrCat("LibTorch: ", error.what_without_backtrace());
+    return error.get_error_code() == kCudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text)
+                                                                : absl::InternalError(text);
   } catch (const c10::Error& error) {
     return absl::InternalError(absl::StrCat("LibTorch: ", error.what_without_backtrace()));
   } catch (const std::exception& error) {

@@ -34,10 +34,16 @@ class Conversation:
         self.text, self.marked = self._render(row.messages)
 
     def prompt(self):
-        """The text that comes before the completion, of a row that says where its prompt ends."""
-        before, _ = self._render(self._row.messages[: self._row.prompt], True)
+        """The text that comes before the completion, of a row that says where its prompt ends. Its
+        last words, the generation prompt, may be others in `text` (thoughts that are dropped): the
+        completion begins where they part. But what the prompt says must stand there as it does
+        alone, or it would be trained."""
+        messages = self._row.messages[: self._row.prompt]
+        before, _ = self._render(messages, True)
         if not self.text.startswith(before):
-            raise bad_row(self._row, self._advice(NotTold("the prompt", before)))
+            said = os.path.commonprefix((before, self._render(messages)[0]))
+            if not self.text.startswith(said):
+                raise bad_row(self._row, self._advice(NotTold("the prompt", before)))
         return before
 
     def spans(self):
@@ -105,6 +111,8 @@ class Conversation:
             before = None
         if before is not None and self.text.startswith(before):
             return len(before)
+        if index == self._row.prompt:  # Where that ends is told by its tokens (tokenise.py).
+            return 0
         content = None if index else self._content(index)
         if content is None or not self.text.startswith(content[0]):
             raise NotTold(f"what stands before message {index}", before or "")

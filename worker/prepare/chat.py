@@ -22,7 +22,7 @@ class Passage:
 
     bare    no token is added that the text does not spell
     spans   a function: spans(end) is [(begin, end, weight)] of characters as far as `end`
-    prompt  as many tokens as this text alone has
+    prompt  the tokens that the text begins with as this text alone does
     """
 
     text: str
@@ -117,15 +117,22 @@ class Chats:
 
 
 def _last_answer(row):
-    """Only the assistant's last message is trained."""
-    last = max((i for i, weight in enumerate(row.weights) if weight), default=None)
+    """Only the assistant's last message is trained, if its weight says so."""
+    answers = (i for i, message in enumerate(row.messages) if message["role"] == "assistant")
+    last = max(answers, default=None)
     weights = [weight if i == last else 0.0 for i, weight in enumerate(row.weights)]
     return dataclasses.replace(row, weights=weights)
 
 
 def _not_printed(template, row, text):
-    """What the row's trained messages hold, or its tools are, and the template does not print."""
+    """What the row's trained messages hold, or its tools are, or it is told by the system, and the
+    template does not print."""
     needed = [("tools", _name(tool)) for tool in row.tools or ()]
+    needed += [
+        (f"{message['role']} messages", message["content"])
+        for message in row.messages
+        if message["role"] in ("system", "developer")
+    ]
     for message, weight in zip(row.messages, row.weights):
         if weight:
             needed += [("tool_calls", _name(call)) for call in message.get("tool_calls", ())]

@@ -112,7 +112,8 @@ class Checks:
             "rows_longer_than_model": f"are longer than the model's {self._model.max_positions} "
             "positions",
             "duplicate_rows": "are the same as an earlier row",
-            "border_rows": "have a token that spans prompt and completion",
+            "border_rows": "have a token that spans what is trained and what is not, or a prompt "
+            "whose end is written otherwise before its completion: trained is all from there",
             "doubled_bos_rows": "spell the token that the tokenizer puts in front; it was not "
             "doubled",
         }

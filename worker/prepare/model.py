@@ -12,7 +12,6 @@ import tokenizers
 from errors import PrepareError
 
 SPECIAL_TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-CONFIG_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MORE_TEMPLATES = "additional_chat_templates"
@@ -95,14 +94,21 @@ class Model:
         """{"bos_token": "<s>", ...}: those that the tokenizer's configuration names."""
         if self._special is None:
             self._special = {}
-            for name in CONFIG_NAMES:
-                config = self._read_json(name) or {}
+            for config in self._token_names():
                 for key in (f"{token}_token" for token in SPECIAL_TOKENS):
                     token = config.get(key)
                     token = token.get("content") if isinstance(token, dict) else token
                     if isinstance(token, str):
                         self._special.setdefault(key, token)
         return self._special
+
+    def _token_names(self):
+        """The files that name special tokens, the one that counts first. Transformers' rule: a
+        tokenizer whose configuration lists its added tokens was saved after the map went out of
+        use."""
+        config = self._read_json("tokenizer_config.json") or {}
+        files = (config, self._read_json("special_tokens_map.json") or {})
+        return files if "added_tokens_decoder" in config else files[::-1]
 
     def token_id(self, name):
         """The id of a special token ("bos", "pad", ...), or None."""
@@ -226,19 +232,24 @@ class Model:
         return files
 
     def _add_tokens(self, tokenizer):
-        """Tokens that tokenizer_config.json adds to tokenizer.json, as transformers does."""
+        """Tokens that tokenizer_config.json adds to tokenizer.json, as transformers does. Text is
+        split at them, and at special tokens, also where tokenizer.json has them as mere words."""
         config = self._read_json("tokenizer_config.json") or {}
         added = config.get("added_tokens_decoder")
+        known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
         for key, token in sorted(added.items(), key=_number) if isinstance(added, dict) else ():
             content = token.get("content") if isinstance(token, dict) else None
-            if not isinstance(content, str) or tokenizer.token_to_id(content) is not None:
+            if not isinstance(content, str) or content in known:
                 continue
+            is_word = tokenizer.token_to_id(content) is not None
             flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
             flags = {flag: bool(token[flag]) for flag in flags if flag in token}
             tokenizer.add_tokens([tokenizers.AddedToken(content, **flags)])
-            if tokenizer.token_to_id(content) != _number((key,)):
+            if not is_word and tokenizer.token_to_id(content) != _number((key,)):
                 message = f"token {content!r} has the id {key} here, but not after tokenizer.json"
                 raise self.bad("tokenizer_config.json", message)
+        words = (t for t in self.special_tokens.values() if tokenizer.token_to_id(t) is not None)
+        tokenizer.add_special_tokens([token for token in words if token not in known])
 
     def _read_json(self, name):
         text = self._read_text(name)

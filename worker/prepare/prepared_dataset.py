@@ -71,14 +71,14 @@ class PreparedDataset:
             **more,
         }
 
-    def require_training(self):
-        """PrepareError when no row has a trained token."""
+    def require_training(self, rows="row"):
+        """PrepareError when no row has a trained token. `rows`: what one of them is called."""
         if self.rows:
             return
         message = (
-            f"no row has a trained token ({self.checks.counts['source_rows']} rows read): nothing "
-            "would be learned. Are the labels all -100, is no message the assistant's, or is "
-            "max_seq_length too short?"
+            f"no {rows} has a trained token ({self.checks.counts['source_rows']} rows read): "
+            "nothing would be learned. Are the labels all -100, is no message the assistant's, or "
+            "is max_seq_length too short?"
         )
         raise PrepareError("BAD_DATASET", message, file=self.source)
 

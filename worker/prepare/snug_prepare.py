@@ -103,9 +103,9 @@ def prepare(options):
     if model.new_tokens:
         about["first_added_id"] = model.new_ids[0]
     more, notes = {"format": row.format, **chats.about()}, chats.warnings()
-    for part in (evaluation, train) if held_out else (train,):
-        part.require_training()
+    train.require_training()
     if held_out:
+        evaluation.require_training("row that eval_split holds out")
         held_out_summary = evaluation.summary(**more)
         evaluation.write(options.eval_output, about, held_out_summary)
         shared = train.checks.shared_with(evaluation.checks)

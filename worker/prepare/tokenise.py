@@ -7,11 +7,11 @@ Text follows the rule of TRL's SFTTrainer for strings:
     post-processor adds (a BOS, where it adds one; a second BOS, of a text that spells it itself,
     is dropped, which TRL would keep; one that ends texts itself gets no second end token, and its
     prompt does not end, where TRL doubles the one and masks an answer's first token);
-  - the first len(encode(prompt)) ids are the prompt and carry no loss; the rest, with the end
-    token, are trained. All are when completion_only_loss is off.
+  - as far as these ids are those of encode(prompt), they are the prompt and carry no loss; the
+    rest, with the end token, are trained. All are when completion_only_loss is off.
 Encoding both as one string is what a model sees when it continues a prompt, save where a token
-would span the border: there the ids of the prompt alone are no prefix, which TRL warns of, and so
-do we.
+would span the border: it is trained, with all behind it (TRL since 1.14.2; before, as many ids
+were masked as the prompt alone has, be they its own or not). TRL warns of that, and so do we.
 
 Conversations are rendered by the chat template (chat.py) and encoded without special tokens: the
 template writes them. A token is trained when any of its characters is (the rule of transformers'
@@ -25,6 +25,7 @@ import array
 import bisect
 import dataclasses
 import hashlib
+import os
 
 from chat import Passage
 from errors import PrepareError, bad_row
@@ -46,7 +47,7 @@ class Example:
 
     input_ids: list
     loss_weights: list  # of predicting input_ids[t] from what stands before it; [0] is 0
-    border_moved: bool = False  # encode(prompt) is no prefix of encode(prompt + completion)
+    border_moved: bool = False  # the prompt, or what stands before a turn, has no ids of its own
     bos_dropped: bool = False
     is_chat: bool = False
     # Of the row before it was cut:
@@ -135,9 +136,9 @@ def _example(model, passage, encoded, max_seq_length):
         cut = offsets[max_seq_length][0] if len(ids) > max_seq_length else len(passage.text)
         weights, moved = _weights_of(passage.spans(cut), offsets)
     if prompt:
-        split = min(len(prompt), len(ids))
+        split = len(os.path.commonprefix((prompt, ids)))
         weights[:split] = [0.0] * split
-        moved = ids[:split] != prompt
+        moved |= split < len(prompt)
     example = Example(ids, weights, border_moved=moved, is_chat=passage.bare)
     bos = model.token_id("bos")
     if not passage.bare and bos is not None and ids[:2] == [bos, bos]:

@@ -40,6 +40,12 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
   return bytes;
 }
 
+int64_t ArenaBytes(const Components& others, int64_t needed, const Machine& machine) {
+  if (machine.cpu) return needed;
+  const int64_t beside = others.held() - others.arena;
+  return (beside + needed + kGpuPageBytes - 1) / kGpuPageBytes * kGpuPageBytes - beside;
+}
+
 namespace {
 
 absl::StatusOr<double> KeepSeconds(const Program& program, const LowerOptions& options) {
@@ -67,13 +73,14 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const Program& pr
   const Machine& machine = options.lower.machine;
   prediction.bytes = StaticComponents(program, inputs, machine, options.context_bytes);
   if (machine.cpu) prediction.bytes.data = options.data_bytes;
-  prediction.bytes.arena = std::max(step.arena_bytes, forward.arena_bytes);
+  int64_t needed = std::max(step.arena_bytes, forward.arena_bytes);
   if (options.generation_key.tokens > 0) {
     LowerOptions generation = options.lower;
     generation.key = options.generation_key;
     ASSIGN_OR_RETURN(const GenerationLayout layout, LayOutGeneration(program, plan, generation));
-    prediction.bytes.arena = std::max(prediction.bytes.arena, layout.bytes);
+    needed = std::max(needed, layout.bytes);
   }
+  prediction.bytes.arena = ArenaBytes(prediction.bytes, needed, machine);
   prediction.peak = replay.peak;
   prediction.alignment = prediction.bytes.arena - replay.peak.total();
   prediction.relative_work = ModelledSeconds(replay.work) / keep_seconds;

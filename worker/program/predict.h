@@ -24,11 +24,15 @@ struct Components {
   int64_t inputs = 0;  // BatchBytes: tokens, what is trained of them, rotation tables.
   int64_t data = 0;    // DataBytes: the order of the datasets' rows, in the host's memory: not of a
                        // GPU.
-  int64_t arena = 0;   // Largest of the phases: step on the worst batch, evaluation, samples.
-  int64_t total() const {
-    return context + weights + adapter + gradients + optimizer + inputs + data + arena;
-  }
+  int64_t arena = 0;   // ArenaBytes of the largest of the phases: step on the worst batch,
+                       // evaluation, samples.
+  // What the worker takes of the device's memory for the job.
+  int64_t held() const { return weights + adapter + gradients + optimizer + inputs + arena; }
+  int64_t total() const { return context + held() + data; }
 };
+
+// In which a GPU's driver gives memory, and counts it.
+inline constexpr int64_t kGpuPageBytes = 2 << 20;
 
 // What a GPU adds up the norm of the gradients in: 1024 parts in fp64, and their sum.
 inline constexpr int64_t kNormBytes = 8 * 1024 + kAlignment;
@@ -42,6 +46,10 @@ int64_t BatchBytes(const Program& program, const TapeKey& key);
 // (worker/train/trainer.h).
 Components StaticComponents(const Program& program, const TapeKey& key, const Machine& machine,
                             int64_t context_bytes);
+
+// Of the arena beside `others`, for tapes that need `needed`. On a GPU, where all that is held is
+// one piece of whole pages, it has what the others leave of them.
+int64_t ArenaBytes(const Components& others, int64_t needed, const Machine& machine);
 
 struct Prediction {
   Plan plan;

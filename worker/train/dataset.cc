@@ -59,7 +59,8 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   }
   RETURN_IF_ERROR(dataset.CountLengths(path));
   RETURN_IF_ERROR(dataset.Check(path, vocabulary));
-  dataset.file_.Release();  // It has read all of it; a step reads its own rows.
+  // All of it was read; a step reads its own rows.
+  dataset.file_.Release(0, dataset.file_.bytes());
   if (index.contains("source_line")) {
     ASSIGN_OR_RETURN(const auto* lines, Find(index, path, "source_line", "I64"));
     if (lines->shape[0] != rows)

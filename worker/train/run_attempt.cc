@@ -69,6 +69,13 @@ class Run {
     return Finish();
   }
 
+  // A device that has failed makes other calls fail, each with an error of its own, and saves,
+  // which need not succeed: it is the cause.
+  absl::Status CauseOf(const absl::Status& status) const {
+    const absl::Status device = device_.Synchronize();
+    return device.ok() ? status : device;
+  }
+
   AttemptResult Result(const absl::Status& status) const;
 
  private:
@@ -478,7 +485,8 @@ AttemptResult Run::Result(const absl::Status& status) const {
 AttemptResult RunAttempt(const AttemptOptions& attempt, execute::Device& device,
                          link::WorkerLink& link, const std::atomic<bool>& stop_requested) {
   Run run(attempt, device, link, stop_requested);
-  return run.Result(run.Go());
+  const absl::Status status = run.Go();
+  return run.Result(status.ok() ? status : run.CauseOf(status));
 }
 
 }  // namespace snug::train

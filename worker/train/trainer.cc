@@ -69,8 +69,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const AttemptOptions& a
   RETURN_IF_ERROR(program::AddTokens(attempt.model_dir, attempt.added_tokens, config));
   ASSIGN_OR_RETURN(trainer->program_, program::BuildProgram(config, attempt.mode));
   RETURN_IF_ERROR(trainer->LoadData());
-  RETURN_IF_ERROR(trainer->LoadWeights());
   RETURN_IF_ERROR(trainer->Lower());
+  RETURN_IF_ERROR(trainer->TakeMemory());
   return trainer;
 }
 
@@ -95,22 +95,6 @@ absl::Status Trainer::LoadData() {
   return absl::OkStatus();
 }
 
-// The cap holds from the first byte on; what is mapped is known only once it is.
-absl::Status Trainer::LoadWeights() {
-  execute::TrackingAllocator& allocator = device_.allocator();
-  const bool capped = attempt_.cap_bytes > 0;
-  if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
-  ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_,
-                                                          {.model_dir = attempt_.model_dir,
-                                                           .init_adapter = attempt_.init_adapter,
-                                                           .seed = attempt_.training.seed},
-                                                          device_));
-  if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
-  ASSIGN_OR_RETURN(optimizer_,
-                   Optimizer::Create(program_, *parameters_, attempt_.training, device_));
-  return absl::OkStatus();
-}
-
 absl::Status Trainer::Lower() {
   program::LowerOptions options{
       .key = attempt_.key, .machine = device_.machine(), .training = true};
@@ -122,11 +106,33 @@ absl::Status Trainer::Lower() {
     options.key = GenerationKey();
     ASSIGN_OR_RETURN(generation_, program::LayOutGeneration(program_, attempt_.plan, options));
   }
-  const program::TapeKey inputs = Largest(Largest(attempt_.key, evaluation_key_), GenerationKey());
-  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, inputs, device_));
-  const int64_t arena_bytes =
+  inputs_key_ = Largest(Largest(attempt_.key, evaluation_key_), GenerationKey());
+  const int64_t needed =
       std::max({step_tape_.arena_bytes, evaluation_tape_.arena_bytes, generation_.bytes});
-  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, arena_bytes));
+  bytes_ = program::StaticComponents(program_, inputs_key_, options.machine, /*context_bytes=*/0);
+  bytes_.arena = program::ArenaBytes(bytes_, needed, options.machine);
+  return absl::OkStatus();
+}
+
+// The cap holds from the first byte on; what is mapped is known only once it is. A GPU gives whole
+// pages: so of one all is taken at once.
+absl::Status Trainer::TakeMemory() {
+  execute::TrackingAllocator& allocator = device_.allocator();
+  const bool capped = attempt_.cap_bytes > 0;
+  if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
+  if (!device_.machine().cpu) {
+    ASSIGN_OR_RETURN(block_, execute::DeviceBlock::Take(device_, bytes_.held()));
+  }
+  ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_,
+                                                          {.model_dir = attempt_.model_dir,
+                                                           .init_adapter = attempt_.init_adapter,
+                                                           .seed = attempt_.training.seed},
+                                                          device_));
+  if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
+  ASSIGN_OR_RETURN(optimizer_,
+                   Optimizer::Create(program_, *parameters_, attempt_.training, device_));
+  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, inputs_key_, device_));
+  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, bytes_.arena));
   executor_.emplace(program_, parameters_->views(), device_);
   return absl::OkStatus();
 }

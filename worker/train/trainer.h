@@ -1,6 +1,6 @@
 // Trains: batches through the tape, gradients into the optimizer. Owns all memory of an attempt, in
-// the components of program::Components and nothing beside them. Knows no files but the model and
-// the data, no daemon, no clock.
+// the components of program::Components and nothing beside them; of a GPU it takes them in one
+// piece, before it reads a weight. Knows no files but the model and the data, no daemon, no clock.
 //
 // On a device whose memory the host does not read these components are the device's bytes. What the
 // host holds then beside the process and the mapped data: the batch's arrays (BatchBuffers), a
@@ -20,6 +20,7 @@
 #include "worker/execute/executor.h"
 #include "worker/execute/slot_memory.h"
 #include "worker/program/generation.h"
+#include "worker/program/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 #include "worker/train/attempt.h"
@@ -114,8 +115,8 @@ class Trainer {
 
   absl::Status LoadData();
   int64_t FixedBytes() const;  // Of the cap, what the allocator does not give out.
-  absl::Status LoadWeights();
   absl::Status Lower();
+  absl::Status TakeMemory();
   MicroBatches OfTraining(BatchRange range) const;  // Of the walk's plan.
   program::TapeKey GenerationKey() const;           // Of the prompts; empty without.
   absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape,
@@ -127,15 +128,17 @@ class Trainer {
   program::Program program_;
   std::optional<Dataset> dataset_, evaluation_;
   std::unique_ptr<BatchWalk> walk_;
+  std::optional<execute::DeviceBlock> block_;  // What all below is part of, on a GPU.
   std::optional<weights::Parameters> parameters_;
   std::optional<Optimizer> optimizer_;
   std::optional<BatchBuffers> buffers_;
   program::Tape step_tape_, evaluation_tape_;
-  program::TapeKey evaluation_key_;
+  program::TapeKey evaluation_key_, inputs_key_;
   std::optional<Prompts> prompts_;
   program::GenerationLayout generation_;
   std::optional<execute::ArenaMemory> arena_;
   std::optional<execute::Executor> executor_;
+  program::Components bytes_;  // As predicted, without the context.
   int64_t data_bytes_ = 0;
   int64_t global_step_ = 0;
   int64_t max_steps_ = 0;

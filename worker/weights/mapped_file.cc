@@ -26,8 +26,11 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<char*>(data_), static_cast<size_t>(bytes_));
 }
 
-void MappedFile::Release() const {
-  madvise(const_cast<char*>(data_), static_cast<size_t>(bytes_), MADV_DONTNEED);
+void MappedFile::Release(int64_t begin, int64_t bytes) const {
+  static const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t first = begin / page * page;
+  madvise(const_cast<char*>(data_) + first, static_cast<size_t>(begin + bytes - first),
+          MADV_DONTNEED);
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {

@@ -21,8 +21,9 @@ class MappedFile {
 
   const char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // What was read of it counts as this process's memory no more, until it is read again.
-  void Release() const;
+  // What was read there counts as this process's memory no more, until it is read again: all pages
+  // that have some of it, for who reads a neighbour in place only finds its page again.
+  void Release(int64_t begin, int64_t bytes) const;
 
  private:
   const char* data_ = nullptr;

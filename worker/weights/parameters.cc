@@ -174,7 +174,7 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
   }
   RETURN_IF_ERROR(result.RoundMasters());
   RETURN_IF_ERROR(result.ZeroGradients());
-  // What was only copied from need not stay in memory.
+  // What was only copied from need not stay mapped.
   std::erase_if(result.files_, [&](const auto& file) { return !used_files.contains(file.first); });
   RETURN_IF_ERROR(device.Synchronize());
   return result;
@@ -193,8 +193,8 @@ absl::Status Parameters::CheckTiedHead(const program::Program& program,
   const bool same =
       head->second.bytes == embedding.bytes &&
       std::memcmp(head_bytes, embedding_bytes, static_cast<size_t>(embedding.bytes)) == 0;
-  Release(head->second.file);
-  Release(embedding.file);
+  for (const TensorEntry* read : {&head->second, &embedding})
+    files_.at(read->file).Release(read->begin, read->bytes);
   if (same) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       head->second.file, ": ", program::kHeadKey, " differs from ", program::kEmbeddingKey,
@@ -256,7 +256,8 @@ absl::StatusOr<const char*> Parameters::Mapped(const TensorEntry& entry) {
   return found->second.data() + entry.begin;
 }
 
-// Of a table that has grown, the rows that the file has.
+// Of a table that has grown, the rows that the file has. What was copied is given back piece by
+// piece: its pages would be a second copy.
 absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
   const bool fewer = entry.shape.size() > 1 && entry.shape[0] < all.rows;
   const View to = fewer ? all.Rows(0, entry.shape[0]) : all;
@@ -266,20 +267,21 @@ absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
         absl::StrCat(entry.file, ": number type ", entry.dtype, " is none of F32, BF16, F16, F64"));
   }
   ASSIGN_OR_RETURN(const char* bytes, Mapped(entry));
-  if (SameType(entry.dtype, to.dtype)) {
-    RETURN_IF_ERROR(execute::CopyMemory(*device_, bytes, to.bytes(), to.data));
-  } else {
-    const int64_t row_bytes = to.width * static_cast<int64_t>(at::elementSize(*type));
-    RETURN_IF_ERROR(execute::FillRows(*device_, to, [&](const View& rows, int64_t first) {
-      Convert(bytes + first * row_bytes, *type, rows);
-    }));
+  const int64_t row_bytes = to.width * static_cast<int64_t>(at::elementSize(*type));
+  const int64_t at_once = std::max<int64_t>(1, execute::kHostPieceBytes / row_bytes);
+  for (int64_t first = 0; first < to.rows; first += at_once) {
+    const View part = to.Rows(first, std::min(at_once, to.rows - first));
+    const char* from = bytes + first * row_bytes;
+    if (SameType(entry.dtype, to.dtype)) {
+      RETURN_IF_ERROR(execute::CopyMemory(*device_, from, part.bytes(), part.data));
+    } else {
+      RETURN_IF_ERROR(execute::FillRows(*device_, part, [&](const View& rows, int64_t row) {
+        Convert(from + row * row_bytes, *type, rows);
+      }));
+    }
+    files_.at(entry.file).Release(entry.begin + first * row_bytes, part.rows * row_bytes);
   }
-  Release(entry.file);
   return absl::OkStatus();
-}
-
-void Parameters::Release(const std::string& file) const {
-  if (!device_->host_reads_memory()) files_.at(file).Release();
 }
 
 const View& Parameters::exact(size_t index) const {

@@ -6,8 +6,8 @@
 // Either way a parameter counts for program::Parameter::bytes(), so that what a header says changes
 // no prediction.
 //
-// What the host makes for such a device it makes in pieces (execute/host_copy.h): it never holds a
-// model, nor a tensor of one, beside the pages of the file that it copies from.
+// What is copied or made for a device is so in pieces (execute/host_copy.h): neither the host's
+// memory nor the pages of a file hold a tensor a second time.
 #ifndef WORKER_WEIGHTS_PARAMETERS_H_
 #define WORKER_WEIGHTS_PARAMETERS_H_
 
@@ -69,8 +69,6 @@ class Parameters {
                                           program::DType dtype);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
   absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& all);
-  // Of a mapped file what was read so far, where no value lies in it.
-  void Release(const std::string& file) const;
 
   execute::Device* device_;
   std::vector<execute::ParameterView> views_;

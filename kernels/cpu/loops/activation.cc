@@ -4,6 +4,7 @@
 #include "kernels/cpu/loops/activations.h"
 #include "kernels/cpu/loops/codes.h"
 #include "kernels/cpu/loops/dispatch.h"
+#include "kernels/cpu/loops/pairs.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
@@ -15,13 +16,18 @@ void ForwardTyped(const ActivationForwardParams& p, Range rows) {
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const T* x = RowOf<T>(p.x, i, p.x_stride);
     T* y = RowOf<T>(p.y, i, p.y_stride);
+    if (p.codes == nullptr && p.mask == nullptr) {
+      Each(
+          p.C, y, [](F32x16 v) SNUG_LAMBDA { return H::Value(v); }, x);
+      continue;
+    }
     uint8_t* codes = p.codes == nullptr ? nullptr : p.codes + i * p.code_stride;
     uint8_t* mask = p.mask == nullptr ? nullptr : p.mask + i * p.mask_stride;
     ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
       const F32x16 v = Load(x + c, part);
-      Store(y + c, H::Of(v).value, part);
+      Store(y + c, H::Value(v), part);
       if (codes != nullptr) StoreCodes<2>(codes, c, TwoBitCodes(v, p.two_bit), part);
-      if (mask != nullptr) StoreCodes<1>(mask, c, -AboveMask(v, 0.0f), part);
+      if (mask != nullptr) StoreCodes<1>(mask, c, Gathered<1>(-AboveMask(v, 0.0f)), part);
     });
   }
 }
@@ -32,9 +38,8 @@ void BackwardTyped(const ActivationBackwardParams& p, Range rows) {
     const T* dy = RowOf<T>(p.dy, i, p.dy_stride);
     const T* x = RowOf<T>(p.x, i, p.x_stride);
     T* dx = RowOf<T>(p.dx, i, p.dx_stride);
-    ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
-      Store(dx + c, Load(dy + c, part) * H::Of(Load(x + c, part)).slope, part);
-    });
+    Each(
+        p.C, dx, [](F32x16 d, F32x16 v) SNUG_LAMBDA { return d * H::Of(v).slope; }, dy, x);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/peak.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/tanh.h"
 #include "kernels/cpu/loops/vector.h"
@@ -11,23 +12,6 @@
 
 namespace snug::kernels::SNUG_ISA {
 namespace {
-
-struct Peak {
-  float max;
-  float probe;  // 0, or NaN if any element is not finite.
-};
-
-template <typename T>
-Peak PeakOf(const T* x, int64_t n) {
-  const float first = Load(x, Part{1})[0];
-  F32x16 max = Splat(first), probe{};
-  ForVectors(n, [&](int64_t v, auto part) SNUG_LAMBDA {
-    const F32x16 value = LoadOr(x + v, part, first);
-    max = MaxOf(max, value);
-    probe += value * 0.0f;
-  });
-  return {MaxLane(max), SumLanes(probe)};
-}
 
 // Negative: none.
 int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
@@ -135,7 +119,7 @@ void RowTyped(const CrossEntropyParams& p, int64_t i, Cap cap) {
   if (smoothing > 0.0) target += smoothing * (MeanBelow(x, cap, row.max, p.V) - row.logit);
   const Sums sums = p.row_entropy == nullptr ? SumExp<false>(x, cap, row.max, p.V, row.keep)
                                              : SumExp<true>(x, cap, row.max, p.V, row.keep);
-  row.sum = peak.probe + sums.exponentials;
+  row.sum = peak.finite ? sums.exponentials : static_cast<double>(NAN);
   const double lse = std::log(row.sum) + row.max, z_loss = static_cast<double>(p.z_loss);
   row.slope = 1.0 + 2.0 * z_loss * lse;
   row.smooth = smoothing / static_cast<double>(p.V);

@@ -29,7 +29,7 @@ void DropoutTyped(const DropoutParams& p, Range rows) {
         F32x16 v = Load(x + begin + c, part) * Select(dropped, F32x16{}, Splat(scale));
         if (p.accumulate) v += Load(y + begin + c, part);
         Store(y + begin + c, v, part);
-        if (mask != nullptr) StoreCodes<1>(mask, begin + c, dropped + 1, part);
+        if (mask != nullptr) StoreCodes<1>(mask, begin + c, Gathered<1>(dropped + 1), part);
       });
     }
   }

@@ -22,47 +22,36 @@ static SNUG_INLINE F32x16 ExpTail(F32x16 r) {
   return p * r + 5.0000001201e-1f;
 }
 
-// exp(x): at most 1.1 units in the last place off for normal results (tests/kernels/vector_test.cc
-// tries every 97th fp32), gradual underflow, exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
-// Range reduction x = n ln 2 + r with ln 2 in two parts (Cody & Waite), the product n * kLn2High is
-// exact; polynomial of Cephes expf.
-static SNUG_INLINE F32x16 Exp(F32x16 x) {
-  constexpr float kLimit = 104.0f;  // Beyond it the result is 0 or infinite anyway.
-  constexpr int32_t kLimitBits = 0x42d00000, kInfinityBits = 0x7f800000;
-  const I32x16 bits = reinterpret_cast<I32x16>(x);
-  const I32x16 magnitude = bits & 0x7fffffff;
-  const I32x16 beyond = ((kLimitBits - magnitude) >> 31) & ~((kInfinityBits - magnitude) >> 31);
-  const F32x16 limit = reinterpret_cast<F32x16>((bits & ~0x7fffffff) | kLimitBits);
-  x = Select(beyond, limit, x);
-  const F32x16 n = (x * kLog2E + kRound) - kRound;
-  const F32x16 r = (x - n * kLn2High) - n * kLn2Low;
-  F32x16 p = (ExpTail(r) * r) * r + r + 1.0f;
-  // 2^n in two factors, since n may lie outside the range of exponents.
-  const I32x16 whole = __builtin_convertvector(n, I32x16);
-  const I32x16 half = whole >> 1;
-  p *= reinterpret_cast<F32x16>((half + 127) << 23);
-  return p * reinterpret_cast<F32x16>((whole - half + 127) << 23);
-  static_assert(kLimit == 104.0f && kLimitBits == 0x42d00000);
-}
-
-// exp(x) for x < 88 in two thirds of the instructions: at most 1.4 * 2^-24 of the result off, 0
-// below -87 and for -inf, NaN stays NaN. As above, with the polynomial of degree 6 that is best on
-// |r| <= ln 2 / 2, and 2^n in one factor.
-static SNUG_INLINE F32x16 ExpFlushed(F32x16 x) {
-  const F32x16 shifted = x * kLog2E + kRound, n = shifted - kRound;  // n in the lowest bits, too.
-  const F32x16 r = (x - n * kLn2High) - n * kLn2Low;
-  F32x16 p = Splat(1.3814539415818e-3f);
-  p = p * r + 8.3687454462051e-3f;
-  p = p * r + 4.1668388992548e-2f;
-  p = p * r + 1.6666521131992e-1f;
-  p = p * r + 4.9999994039536e-1f;
-  p = (p * r) * r + r + 1.0f;
-  p *= reinterpret_cast<F32x16>((reinterpret_cast<I32x16>(shifted) << 23) + 0x3f800000);
-  // The bits of what lies in [-inf, -87), and of nothing else, are `kBits` from kFirst on.
+// v, but 0 where x lies in [-inf, -87). A NaN is not below.
+static SNUG_INLINE F32x16 ZeroFarBelow(F32x16 x, F32x16 v) {
+#ifdef __AVX512BW__
+  const __m512 limit = reinterpret_cast<__m512>(Splat(-87.0f)), from = reinterpret_cast<__m512>(x);
+  const __mmask16 near = _mm512_cmp_ps_mask(from, limit, _CMP_NLT_UQ);
+  return reinterpret_cast<F32x16>(_mm512_maskz_mov_ps(near, reinterpret_cast<__m512>(v)));
+#else
+  // The bits of what lies there, and of nothing else, are `kBits` from kFirst on.
   constexpr uint32_t kFirst = 0xc2ae0001u, kBits = 0xff800000u - kFirst + 1;
   const U32x16 place = reinterpret_cast<U32x16>(x) - kFirst;
   const I32x16 beyond = reinterpret_cast<I32x16>((place - kBits) & ~place) >> 31;
-  return reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(p) & ~beyond);
+  return reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(v) & ~beyond);
+#endif
+}
+
+// exp(x) for x < 88: at most 3.5 * 2^-24 of the result off, 0 below -87 and for -inf, NaN stays
+// NaN; infinite from 88.4 to 89. Range reduction x = n ln 2 + r with ln 2 in two parts (Cody &
+// Waite), the product n * kLn2High is exact; of the polynomials of degree 5 that are 1 at 0 the
+// best on |r| <= ln 2 / 2 (1.5 * 2^-24), odd and even powers apart so that neither half waits for
+// the other.
+static SNUG_INLINE F32x16 ExpFlushed(F32x16 x) {
+  constexpr float kShift = kRound + 127.0f;  // Leaves n + 127, the exponent, in the lowest bits.
+  const F32x16 shifted = x * kLog2E + kShift, n = shifted - kShift;
+  const F32x16 r = (x - n * kLn2High) - n * kLn2Low;
+  const F32x16 square = r * r;
+  const F32x16 odd =
+      (square * 8.290272206068e-3f + 1.666763871908e-1f) * square + 9.999997019768e-1f;
+  const F32x16 even = (square * 4.189816117287e-2f + 4.999914765357e-1f) * square;
+  const F32x16 p = (odd * r + even) + 1.0f;
+  return ZeroFarBelow(x, p * reinterpret_cast<F32x16>(reinterpret_cast<U32x16>(shifted) << 23));
 }
 
 }  // namespace snug::kernels::SNUG_ISA

@@ -4,6 +4,7 @@
 #include "kernels/cpu/loops/activations.h"
 #include "kernels/cpu/loops/codes.h"
 #include "kernels/cpu/loops/dispatch.h"
+#include "kernels/cpu/loops/pairs.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
@@ -17,11 +18,16 @@ void ForwardTyped(const GluForwardParams& p, Range rows) {
     const T* g = RowOf<T>(p.g, i, p.g_stride);
     const T* u = RowOf<T>(p.u, i, p.u_stride);
     T* out = RowOf<T>(p.p, i, p.p_stride);
+    if (p.a == nullptr && p.codes == nullptr) {
+      Each(
+          p.C, out, [](F32x16 v, F32x16 up) SNUG_LAMBDA { return H::Value(v) * up; }, g, u);
+      continue;
+    }
     T* a = p.a == nullptr ? nullptr : RowOf<T>(p.a, i, p.a_stride);
     uint8_t* codes = p.codes == nullptr ? nullptr : p.codes + i * p.code_stride;
     ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
       const F32x16 gate = Load(g + c, part), up = Load(u + c, part);
-      const F32x16 active = H::Of(gate).value;
+      const F32x16 active = H::Value(gate);
       if (codes != nullptr) StoreCodes<2>(codes, c, TwoBitCodes(gate, p.two_bit), part);
       if (a != nullptr) Store(a + c, active, part);
       Store(out + c, active * up, part);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/cpu/loops/dispatch.h"
+#include "kernels/cpu/loops/output.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
@@ -47,6 +48,9 @@ SNUG_INLINE const S* AddResidual(const NormalizeForwardParams& p, int64_t i) {
 // T: of xhat and z, S: of the input.
 template <typename T, typename S>
 void ForwardTyped(const NormalizeForwardParams& p, Range rows) {
+  const bool in_place = p.x == p.xhat || p.x == p.z;
+  const int64_t outputs = in_place ? 0 : (p.xhat == nullptr ? 0 : 1) + (p.z == nullptr ? 0 : 1);
+  const Output out(outputs * p.N * p.C * static_cast<int64_t>(sizeof(T)));
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const S* x = p.residual == nullptr ? RowOf<S>(p.x, i, p.x_stride) : AddResidual<T, S>(p, i);
     T* xhat = p.xhat == nullptr ? nullptr : RowOf<T>(p.xhat, i, p.xhat_stride);
@@ -60,18 +64,48 @@ void ForwardTyped(const NormalizeForwardParams& p, Range rows) {
     if (p.r != nullptr) p.r[i] = r;
     ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
       F32x16 v = center.Subtracted(x + c, part) * r;
-      if (xhat != nullptr) Store(xhat + c, v, part);
+      if (xhat != nullptr) out.Put(xhat + c, v, part);
       if (z == nullptr) return;
       if (p.round_xhat) v = Rounded<T>(v);
       v = v * (p.offset + LoadAny(p.gamma, p.gamma_dtype, c, part));
       if (p.beta != nullptr) v += LoadAny(p.beta, p.gamma_dtype, c, part);
-      Store(z + c, v, part);
+      out.Put(z + c, v, part);
     });
+  }
+}
+
+struct Two {
+  F32x16 first, second;
+};
+
+// Two sums in one pass, each added up as Sum does it.
+template <typename Terms>
+SNUG_INLINE void SumBoth(int64_t n, Terms terms, double& first, double& second) {
+  first = second = 0.0;
+  for (int64_t block = 0; block < n; block += kSumBlock) {
+    const int64_t end = n - block < kSumBlock ? n : block + kSumBlock;
+    F32x16 a[4] = {}, b[4] = {};
+    const auto add = [&](int chain, int64_t i, auto part) SNUG_LAMBDA {
+      const Two both = terms(i, part);
+      a[chain] += both.first;
+      b[chain] += both.second;
+    };
+    int64_t i = block;
+    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+#pragma GCC unroll 4
+      for (int chain = 0; chain < 4; ++chain) add(chain, i + chain * kLanes, Whole{});
+    }
+    for (; i + kLanes <= end; i += kLanes) add(0, i, Whole{});
+    if (i < end) add(1, i, Part{end - i});
+    first += static_cast<double>(SumLanes((a[0] + a[1]) + (a[2] + a[3])));
+    second += static_cast<double>(SumLanes((b[0] + b[1]) + (b[2] + b[3])));
   }
 }
 
 template <typename T, typename S>
 void BackwardTyped(const NormalizeBackwardParams& p, Range rows) {
+  const bool in_place = p.accumulate || p.dx == p.dxhat;
+  const Output out(in_place ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(S)));
   const auto mean = [&](double sum) { return static_cast<float>(sum / static_cast<double>(p.C)); };
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const T* dxhat = RowOf<T>(p.dxhat, i, p.dxhat_stride);
@@ -89,14 +123,22 @@ void BackwardTyped(const NormalizeBackwardParams& p, Range rows) {
       if (xhat != nullptr) return Load(xhat + c, part);
       return FillBeyond(center.Subtracted(x + c, part) * r, part, 0.0f);
     };
-    const float dot = mean(Sum(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
-      return gradient(c, part) * normalized(c, part);
-    }));
-    const float shift = p.norm == Norm::kRms ? 0.0f : mean(Sum(p.C, gradient));
+    double dots = 0.0, sum = 0.0;
+    if (p.norm == Norm::kRms) {
+      dots = Sum(p.C, [&](int64_t c, auto part)
+                          SNUG_LAMBDA { return gradient(c, part) * normalized(c, part); });
+    } else {
+      const auto both = [&](int64_t c, auto part) SNUG_LAMBDA {
+        const F32x16 g = gradient(c, part);
+        return Two{g * normalized(c, part), g};
+      };
+      SumBoth(p.C, both, dots, sum);
+    }
+    const float dot = mean(dots), shift = mean(sum);
     ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
       F32x16 v = ((gradient(c, part) - shift) - normalized(c, part) * dot) * r;
       if (p.accumulate) v += Load(dx + c, part);
-      Store(dx + c, v, part);
+      out.Put(dx + c, v, part);
     });
   }
 }

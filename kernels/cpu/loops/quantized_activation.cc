@@ -17,7 +17,7 @@ void ForwardBlock(const QuantizedActivationForwardParams& p, const BlockAt& at) 
   LoadBlock(RowOf<T>(plain.x, at.row, plain.x_stride), at, x);
   ByActivation(plain.activation, [&](auto h) {
     ForBlockVectors([&](int64_t c) SNUG_LAMBDA {
-      Store(y.at + c, decltype(h)::Of(Load(x.at + c, Whole{})).value, Whole{});
+      Store(y.at + c, decltype(h)::Value(Load(x.at + c, Whole{})), Whole{});
     });
   });
   StoreBlock(y, at, RowOf<T>(plain.y, at.row, plain.y_stride));

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/peak.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/tanh.h"
 #include "kernels/cpu/loops/vector.h"
@@ -46,6 +47,19 @@ struct Scores {
   const uint8_t* keys;
   int64_t bias_row;  // Its first element.
 
+  // The largest of them, or kHidden.
+  float Max(Span span) const {
+    const int64_t n = span.end - span.begin;
+    if (n > 0 && p.scale > 0.0f && p.softcap == 0.0f && p.bias == nullptr && keys == nullptr) {
+      const float max = PeakOf(x + span.begin, n).max * p.scale;  // Scaling keeps the order.
+      return max < kHidden ? kHidden : max;
+    }
+    F32x16 largest = Splat(kHidden);
+    ForVectors(n, [&](int64_t i, auto part)
+                      SNUG_LAMBDA { largest = MaxOf(largest, (*this)(span.begin + i, part)); });
+    return MaxLane(largest);
+  }
+
   template <typename Extent>
   SNUG_INLINE F32x16 operator()(int64_t c, Extent extent) const {
     F32x16 s = Load(x + c, extent) * p.scale;
@@ -59,10 +73,7 @@ struct Scores {
 template <typename T>
 void ForwardRow(const Scores<T>& scores, T* y, Span span, int64_t C) {
   const int64_t n = span.end - span.begin;
-  F32x16 largest = Splat(kHidden);
-  ForVectors(n, [&](int64_t i, auto part)
-                    SNUG_LAMBDA { largest = MaxOf(largest, scores(span.begin + i, part)); });
-  const float max = MaxLane(largest);
+  const float max = scores.Max(span);
   // Exponentials are kept, unless the row is too long for that: in p if it is fp32.
   float kept[kKept];
   float* keep = n <= kKept ? kept : nullptr;

@@ -120,10 +120,15 @@ TEST(SafetensorsWriterTest, RefusesWhatNoReaderWouldTake) {
   Tensors utf8;
   utf8.AddF32("w\xff", {1}, {1.0f});
   EXPECT_THAT(Message(utf8.list()), HasSubstr("UTF-8"));
+}
 
-  Tensors infinite;
-  infinite.AddF32("w", {2}, {1.0f, -std::numeric_limits<float>::infinity()});
-  EXPECT_THAT(Message(infinite.list()), HasSubstr("w: element 1 is NaN or infinite"));
+TEST(SafetensorsWriterTest, RefusesAValueThatIsNotFinite) {
+  const TempFolder folder;
+  Tensors tensors;
+  tensors.AddF32("w", {2}, {1.0f, -std::numeric_limits<float>::infinity()});
+  const absl::Status status = WriteSafetensorsFile(folder / "a", tensors.list()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("w: element 1 is NaN or infinite"));
 }
 
 }  // namespace

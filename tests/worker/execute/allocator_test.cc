@@ -84,5 +84,75 @@ TEST_F(AllocatorTest, ABareAddressFromOutsideIsCountedAndGivenBack) {
   EXPECT_EQ(allocator_.CloseSlice(), 0);
 }
 
+// ---- a block ------------------------------------------------------------------------------------
+
+// A source that says how often it was asked, and for how much.
+struct CountingSource {
+  static void* Take(void* self, int64_t bytes) {
+    auto* source = static_cast<CountingSource*>(self);
+    ++source->takes;
+    source->bytes += bytes;
+    return source->memory;
+  }
+  static void GiveBack(void* self, void* address) {
+    auto* source = static_cast<CountingSource*>(self);
+    ++source->returns;
+    EXPECT_EQ(address, source->memory);
+  }
+  alignas(64) char memory[1024];
+  int takes = 0, returns = 0;
+  int64_t bytes = 0;
+};
+
+class BlockTest : public ::testing::Test {
+ protected:
+  CountingSource source_;
+  TrackingAllocator allocator_{
+      {.take = &CountingSource::Take, .give_back = &CountingSource::GiveBack, .self = &source_}};
+};
+
+TEST_F(BlockTest, PartsLieBehindOneAnotherAndCountOnce) {
+  allocator_.OpenBlock(640);
+  const auto first = allocator_.Take(100), second = allocator_.Take(512);
+  EXPECT_EQ(first.address, source_.memory);
+  EXPECT_EQ(second.address, source_.memory + 128);
+  EXPECT_EQ(allocator_.usage().current_bytes, 640);
+  EXPECT_THROW(allocator_.Take(1), CapExceeded);
+  allocator_.GiveBack(second);
+  allocator_.GiveBack(first);
+  EXPECT_EQ(source_.returns, 0);
+  allocator_.CloseBlock();
+  EXPECT_EQ(source_.takes, 1);
+  EXPECT_EQ(source_.bytes, 640);
+  EXPECT_EQ(source_.returns, 1);
+  EXPECT_EQ(allocator_.usage().current_bytes, 0);
+  EXPECT_EQ(allocator_.usage().peak_bytes, 640);
+}
+
+TEST_F(BlockTest, TheCapIsTheWholeBlocks) {
+  allocator_.SetCap(639);
+  EXPECT_THROW(allocator_.OpenBlock(640), CapExceeded);
+  EXPECT_EQ(source_.takes, 0);
+  allocator_.SetCap(640);
+  allocator_.OpenBlock(640);
+  EXPECT_THROW(allocator_.OpenBlock(1), std::logic_error);
+  allocator_.CloseBlock();
+}
+
+// An arena that is part of a block: a slice may begin at its address, or at the block's own.
+TEST_F(BlockTest, APieceThatOutlivesItsSliceGivesNothingBack) {
+  allocator_.OpenBlock(640);
+  const auto arena = allocator_.Take(256);
+  allocator_.OpenSlice({.base = static_cast<char*>(arena.address), .bytes = 256});
+  const auto piece = allocator_.Take(64);
+  EXPECT_EQ(piece.address, arena.address);
+  EXPECT_THROW(allocator_.CloseSlice(), SliceExceeded);
+  allocator_.GiveBackAddress(piece.address);
+  allocator_.GiveBack(arena);
+  EXPECT_EQ(allocator_.usage().current_bytes, 640);
+  allocator_.CloseBlock();
+  EXPECT_EQ(source_.returns, 1);
+}
+
 }  // namespace
 }  // namespace snug::execute

@@ -3,6 +3,7 @@ with."""
 
 import json
 import os
+import shutil
 import sys
 import unittest
 
@@ -247,6 +248,31 @@ class MaskTest(ChatTest):
         turns[3]["weight"] = 0
         self.assertEqual(trained(), ["cat</s>"])
 
+    # As Gemma 4's: the generation prompt ends in what a finished turn does not have. A completion
+    # begins where they part.
+    def test_generation_prompt_that_a_completion_does_not_keep(self):
+        self.use(CHATML.replace("'<|assistant|>'", "'<|assistant|><think></think>'"))
+        self.write_rows({"prompt": self.TURNS[:1], "completion": self.TURNS[1:2]})
+        for options in ((), ("--assistant-only-loss", "0")):
+            expected = [("<|user|>a</s><|assistant|>", False), ("cat</s>", True)]
+            self.assertEqual(self.texts(*options), expected)
+
+    # But where the prompt's own words are others, they would be trained.
+    def test_prompt_that_does_not_hold(self):
+        self.use("{{ messages | length }} messages: " + CHATML)
+        self.write_rows({"prompt": self.TURNS[:1], "completion": self.TURNS[1:2]})
+        for options in ((), ("--assistant-only-loss", "0")):
+            message = self.error(*options)["message"]
+            self.assertIn("writes the prompt otherwise when more follows ('1 messages", message)
+
+    # An answer before the last is history, whatever the last one's weight.
+    def test_last_answer_that_is_not_trained(self):
+        self.use(CHATML)
+        silent = [*self.TURNS[:3], {**self.TURNS[3], "weight": 0}]
+        self.write_rows({"messages": self.TURNS}, {"messages": silent})
+        _, summary = self.prepared("--mask-history", "1")
+        self.assertEqual((summary["rows"], summary["untrained_rows"]), (1, 1))
+
     # Calls and thoughts that a template knows nothing of are gone, and that is said.
     def test_what_is_not_printed_is_told(self):
         call = {"type": "function", "function": {"name": "cat", "arguments": "{}"}}
@@ -265,6 +291,17 @@ class MaskTest(ChatTest):
         prints = "{{ tools }}" + CHATML.replace("m.content", "(m.reasoning_content or '')")
         self.assertEqual(lost(prints), ["tool_calls"])
         self.assertEqual(lost(prints.replace("+ eos", "+ (m.tool_calls | string) + eos")), [])
+
+    # Many an older template knows no system.
+    def test_system_that_is_not_printed_is_told(self):
+        system = {"role": "system", "content": " be brief "}
+        self.write_rows({"messages": [system, *self.TURNS]}, ROW)
+        for loop, told in (("messages", 0), ("messages if m.role != 'system'", 1)):
+            shutil.rmtree(self.path("out"), ignore_errors=True)
+            template = CHATML.replace("messages", loop)
+            _, summary = self.prepared("--chat-template", template)
+            words = "1 rows have system messages that the chat template (of the job) does not print"
+            self.assertEqual(sum(words in text for text in summary["warnings"]), told)
 
     # OpenAI writes a call with "content": null; Qwen3's template adds its content to text.
     def test_calls_without_content(self):

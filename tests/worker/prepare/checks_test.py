@@ -1,6 +1,7 @@
 """The checks of a dataset: each trap is counted, told in words, and absent where it is not."""
 
 import json
+import shutil
 import sys
 import unittest
 
@@ -8,6 +9,7 @@ from testbed import PrepareTest, write_json
 
 TURN = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<s>\n' }}{% endfor %}"
 GOOD = {"prompt": "a", "completion": " cat"}
+TOKENS = {"input_ids": [5, 1], "labels": [-100, 1]}
 
 
 class ChecksTest(PrepareTest):
@@ -129,6 +131,19 @@ class ChecksTest(PrepareTest):
         summary = self.summary(*[{**GOOD, "x": 1}] * 20, options=options)
         self.assertEqual((summary["eval_rows"], summary["eval_rows_in_train"]), (10, 10))
         self.assertTrue(self.warned(summary, "evaluation: keys that are not used: x"))
+
+    # The one row held out has nothing to evaluate: that is said of it, not of the dataset.
+    def test_split_without_a_trained_token(self):
+        self.write_rows(*[{"input_ids": [5, 6], "labels": [-100, -100]}] * 2, TOKENS, TOKENS)
+        words = "no row that eval_split holds out has a trained token (1 rows read)"
+        for seed in range(20):  # Until it is one of the first two.
+            options = ("--eval-split", "0.25", "--eval-output", self.path("eval"))
+            run = self.prepare("--seed", str(seed), *options)
+            if run.returncode:
+                break
+            shutil.rmtree(self.path("out"))
+            shutil.rmtree(self.path("eval"))
+        self.assertIn(words, json.loads(run.stderr.splitlines()[-1])["message"])
 
     # Alike as far as they are kept, but not the same.
     def test_rows_that_differ_behind_the_cut_are_no_duplicates(self):

@@ -57,6 +57,10 @@ class DetectionTest(unittest.TestCase):
             ({"prompt": "a", "completion": "b", "label": "True"}, "(KTO)"),
             ({"messages": [USER, CAT], "kto_tag": True}, "(KTO)"),
             ({"prompt": "a", "completions": ["b"], "labels": [True]}, "stepwise supervision"),
+            ({"prompt": [USER], "completion": [CAT], "label": True}, "(KTO)"),
+            ({"prompt": [USER], "chosen": [CAT], "rejected": [CAT]}, "preference data (DPO"),
+            ({"prompt": "a"}, "a prompt alone (GRPO"),
+            ({"prompt": [USER], "answer": "b"}, "a prompt alone (GRPO"),
         ):
             with self.assertRaises(PrepareError) as caught:
                 row(values)
@@ -129,6 +133,21 @@ class FieldsTest(unittest.TestCase):
             ('"function"."name" must be', {"from": "function_call", "value": '{"x": 1}'}),
         ):
             self.expect(words, {"conversations": [turn]})
+
+    # LLaMA-Factory's rule: of two system messages, that of the conversation.
+    def test_sharegpt_with_two_systems(self):
+        turns = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+        own = {"from": "system", "value": "own"}
+        for written, system in ((turns, "column"), ([own, *turns], "own")):
+            found = row({"conversations": written, "system": "column"})
+            self.assertEqual(found.messages[0], {"role": "system", "content": system})
+            self.assertEqual(len(found.messages), 3)
+
+    # LLaMA-Factory's rule: what is empty has no line.
+    def test_alpaca_with_empty_parts(self):
+        for instruction, more, asked in (("a", "b", "a\nb"), ("a", "", "a"), ("", "b", "b")):
+            values = {"instruction": instruction, "input": more, "output": "c"}
+            self.assertEqual(row(values).messages[0]["content"], asked)
 
     def test_alpaca(self):
         good = {"instruction": "a", "output": "b"}

@@ -3,7 +3,7 @@
     python tests/worker/prepare/golden.py      writes model/, the tables and expected/ anew
 
 TRL is not installed; its rules are written down here, as its SFTTrainer of 2026 has them:
-  - strings get the end token, a prompt is masked by the number of its own tokens;
+  - strings get the end token; a prompt is masked as far as its own tokens go (since 1.14.2);
   - ShareGPT's from/value become role/content, human and gpt become user and assistant;
   - tools may be JSON in a string; a prompt of messages is rendered with the generation prompt.
 For conversations the mask is transformers' own (return_assistant_tokens_mask) where the template
@@ -57,6 +57,7 @@ CASES = {
             ("", "prompt_completion_answers", "chatml", ()),
             ("_marked", "prompt_completion_answers", "marked", ()),
             ("_every_turn", "prompt_completion", "chatml", ("--assistant-only-loss", "0")),
+            ("_thoughts", "prompt_completion", "thoughts", ("--assistant-only-loss", "0")),
         )
     },
     "text": ("text.jsonl", "text", None, ()),
@@ -129,7 +130,8 @@ class Oracle:
         mask = [0.0] * len(ids)
         for i, weight in enumerate(weights):
             if weight:
-                begin = len(self.render(messages[:i], tools, add_generation_prompt=True))
+                before = self.render(messages[:i], tools, add_generation_prompt=True)
+                begin = common_prefix_length(before, ids)
                 end = len(self.render(messages[: i + 1], tools))
                 mask[begin:end] = [float(weight)] * (end - begin)
         return ids, mask
@@ -144,7 +146,8 @@ class Oracle:
         else:
             prompt = self.tokenizer(text=row["prompt"])["input_ids"]
             ids = self.text({"text": row["prompt"] + row["completion"]})[0]
-        return ids, [0.0] * len(prompt) + [1.0] * (len(ids) - len(prompt))
+        split = common_prefix_length(prompt, ids)
+        return ids, [0.0] * split + [1.0] * (len(ids) - split)
 
     def prompt_completion_answers(self, row):
         """TRL with assistant_only_loss: both masks must name a token."""
@@ -206,6 +209,11 @@ def datum(row):
     targets, weights = (row["loss_fn_inputs"][key] for key in ("target_tokens", "weights"))
     targets, weights = (v["data"] if isinstance(v, dict) else v for v in (targets, weights))
     return tokens + targets[-1:], [0.0] + weights
+
+
+def common_prefix_length(ids, other_ids):
+    same = [a == b for a, b in zip(ids, other_ids)]
+    return [*same, False].index(False)
 
 
 def stretches(mask, weights):

@@ -7,7 +7,8 @@ import shutil
 import sys
 import unittest
 
-from testbed import PrepareTest, write_model
+import golden
+from testbed import PrepareTest, write_json, write_model
 from tokenizers import Tokenizer, processors
 
 TOKEN_ROW = {"input_ids": [5, 6, 7, 1], "labels": [-100, -100, 7, 1]}
@@ -19,7 +20,8 @@ def trl_rule(tokenizer, prompt, completion):
         completion = completion + tokenizer.eos_token
     prompt_ids = tokenizer(text=prompt)["input_ids"]
     ids = tokenizer(text=prompt + completion)["input_ids"]
-    return ids, [0] * len(prompt_ids) + [1] * (len(ids) - len(prompt_ids))
+    split = golden.common_prefix_length(prompt_ids, ids)
+    return ids, [0] * split + [1] * (len(ids) - split)
 
 
 class TextTest(PrepareTest):
@@ -71,13 +73,19 @@ class TextTest(PrepareTest):
                 weights = [0] * prompt + [1] * (len(ids) - prompt)
                 self.assertEqual(tensors["loss_weights"].tolist(), weights)
 
-    # The token "mat" spans the border: TRL warns and masks as many ids as the prompt alone has.
-    def test_token_across_the_border_is_told(self):
+    # The token " mat" spans the border: it is trained, and with it all of the completion.
+    def test_token_across_the_border(self):
         self.write_rows({"prompt": "on the m", "completion": "at and a dog"})
-        _, summary = self.prepared()
-        self.assertEqual(
-            summary["warnings"], ["1 rows have a token that spans prompt and completion"]
-        )
+        tensors, summary = self.prepared()
+        tokenizer = Tokenizer.from_file(self.path("model", "tokenizer.json"))
+        trained = [
+            tokenizer.decode([token], skip_special_tokens=False)
+            for token, weight in zip(tensors["input_ids"].tolist(), tensors["loss_weights"])
+            if weight
+        ]
+        self.assertEqual("".join(trained), " mat and a dog</s>")
+        self.assertEqual(summary["border_rows"], 1)
+        self.assertIn("1 rows have a token that spans what is trained", summary["warnings"][0])
 
     # An end token that the row already carries is not doubled; an empty completion trains just
     # that.
@@ -124,6 +132,40 @@ class TextTest(PrepareTest):
         self.write_rows({"prompt": "a", "completion": " cat"})
         tensors, _ = self.prepared()
         self.assertEqual(tensors["input_ids"][-1], 1)
+
+
+class SpecialTokensTest(PrepareTest):
+    """What a model's files call its end token is what transformers makes of them."""
+
+    def expect(self, token):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(self.model)
+        self.assertEqual(tokenizer.eos_token, token)
+        shutil.rmtree(self.path("out"), ignore_errors=True)
+        self.write_rows({"prompt": "a", "completion": " cat"})
+        tensors, _ = self.prepared()
+        self.assertEqual(tensors["input_ids"].tolist(), trl_rule(tokenizer, "a", " cat")[0])
+        self.assertEqual(tensors["input_ids"][-1], tokenizer.eos_token_id)
+
+    # A word of the vocabulary that tokenizer.json does not list as a token to split text at: what
+    # would be trained is "<", "/", "s" and ">", which ends nothing.
+    def test_end_token_that_is_a_mere_word(self):
+        path = self.path("model", "tokenizer.json")
+        with open(path, encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        tokenizer["added_tokens"] = [t for t in tokenizer["added_tokens"] if t["content"] == "<s>"]
+        write_json(self.model, "tokenizer.json", tokenizer)
+        self.expect("</s>")
+
+    # It has the last word, save beside a list of added tokens, where it is no longer read.
+    def test_map_of_special_tokens(self):
+        write_json(self.model, "special_tokens_map.json", {"eos_token": "<s>"})
+        self.expect("<s>")
+        names = {"bos_token": "<s>", "eos_token": "</s>", "added_tokens_decoder": {}}
+        names["tokenizer_class"] = "PreTrainedTokenizerFast"
+        write_json(self.model, "tokenizer_config.json", names)
+        self.expect("</s>")
 
 
 class TokenRowsTest(PrepareTest):

@@ -7,6 +7,7 @@ import unittest
 
 import golden
 from testbed import PrepareTest
+from tokenizers import Tokenizer
 
 
 class PreviewTest(PrepareTest):
@@ -26,7 +27,8 @@ class PreviewTest(PrepareTest):
 
     # Every row's pieces are the whole text, and its trained pieces what the golden file trains.
     def test_is_what_is_trained(self):
-        for name in ("messages", "messages_marked", "alpaca_without_template", "text"):
+        tokenizer = Tokenizer.from_file(os.path.join(golden.MODEL, "tokenizer.json"))
+        for name in golden.CASES:
             preview = self.golden(name, "--preview-rows", "10")
             expected = golden.expected(name)
             self.assertEqual(len(preview["rows"]), len(expected))
@@ -34,6 +36,8 @@ class PreviewTest(PrepareTest):
                 weights = example["loss_weights"]
                 shown = [[s["weight"]] * s["tokens"] for s in row["segments"]]
                 self.assertEqual(sum(shown, []), weights)
+                text = tokenizer.decode(example["input_ids"], skip_special_tokens=False)
+                self.assertEqual("".join(s["text"] for s in row["segments"]), text, name)
                 self.assertEqual(row["trained_tokens"], sum(map(bool, weights)))
 
     def test_text_of_a_row(self):

@@ -62,6 +62,25 @@ TEST(PredictTest, AGpuHoldsWhatItAddsUpTheNormIn) {
   EXPECT_EQ(gpu.total(), cpu.total() + 8256);
 }
 
+// A driver gives whole pages: the arena has what is left of the last one, and no more than that.
+TEST(PredictTest, AGpuIsHeldInWholePages) {
+  const Program program = *BuildProgram(Small(), LoraMode());
+  for (const int64_t tokens : {64, 512, 4096}) {
+    PredictOptions options = Tokens(tokens);
+    options.lower.machine.cpu = false;
+    const Prediction p = *Predict(program, RecomputePlan(program, 0), options);
+    const int64_t needed =
+        Lower(program, RecomputePlan(program, 0),
+              {.key = options.lower.key, .machine = options.lower.machine, .training = true})
+            ->arena_bytes;
+    EXPECT_EQ(p.bytes.held() % (2 << 20), 0);
+    EXPECT_EQ(p.bytes.total(), p.bytes.held() + options.context_bytes);
+    EXPECT_GE(p.bytes.arena, needed);
+    EXPECT_LT(p.bytes.arena, needed + (2 << 20));
+    EXPECT_EQ(p.peak.total() + p.alignment, p.bytes.arena);
+  }
+}
+
 TEST(PredictTest, MoreRecomputeIsSmallerAndSlower) {
   const Program program = *BuildProgram(Small(), FullMode());
   const auto table = *PredictRecomputePlans(program, Tokens(512));

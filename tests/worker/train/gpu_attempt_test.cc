@@ -196,5 +196,23 @@ TEST(GpuAttemptTest, ThePeakIsThePredictedOne) {
   }
 }
 
+// By the driver's own count, in its pages, whatever the number of tensors; and all of it goes back.
+TEST(GpuAttemptTest, TheDriverGivesNoMoreThanWasPredicted) {
+  for (const program::TrainingMode& mode :
+       {EveryAdapter(), program::FullMode(program::DType::kBF16)}) {
+    const TempFolder folder;
+    const AttemptOptions attempt = OnGpu(MakeAttempt(folder, mode));
+    const program::Components bytes = PredictionOf(attempt).bytes;
+    EXPECT_EQ(bytes.held() % program::kGpuPageBytes, 0);
+    const auto gpu = OpenTestGpu();
+    const int64_t before = gpu->runtime().memory().free_bytes;
+    auto trainer = Trainer::Create(attempt, *gpu);
+    SNUG_ASSERT_OK(trainer);
+    EXPECT_LE(before - gpu->runtime().memory().free_bytes, bytes.held());
+    trainer->reset();
+    EXPECT_EQ(gpu->runtime().memory().free_bytes, before);
+  }
+}
+
 }  // namespace
 }  // namespace snug::train

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <map>
 
 #include "gmock/gmock.h"
@@ -14,6 +16,7 @@
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/train/toy_job.h"
+#include "worker/execute/host_copy.h"
 
 namespace snug::weights {
 namespace {
@@ -104,6 +107,51 @@ TEST(ParametersTest, AnyFileGivesTheSameValuesInThePredictedBytes) {
         ExpectPredictedBytes(model, mode);
       }
     }
+  }
+}
+
+int64_t StatusBytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name)) return std::stoll(line.substr(name.size())) * 1024;
+  }
+  ADD_FAILURE() << "no " << name;
+  return 0;
+}
+
+// By how much this process grew while `act` ran, at most.
+int64_t PeakGrowth(const std::function<void()>& act) {
+  std::ofstream("/proc/self/clear_refs") << 5;  // From here on VmHWM is a new maximum.
+  const int64_t before = StatusBytes("VmRSS:");
+  act();
+  return StatusBytes("VmHWM:") - before;
+}
+
+// Of a file of many MiB at most the pages of a piece lie beside their copies: while a model is
+// loaded, while it is trained, and while an export of it is read.
+TEST(ParametersTest, WhatWasCopiedFromAFileIsNotHeldTwice) {
+  constexpr int64_t kFewPieces = 3 * execute::kHostPieceBytes;
+  const TempFolder folder;
+  WriteModel(folder / "model", {.sizes = {1, 64, 4, 2, 96, 150'000}});
+  program::TrainingMode saved = program::LoraMode();
+  saved.adapter.modules_to_save = {"embed_tokens"};
+  for (const program::TrainingMode& mode :
+       {program::FullMode(), program::FullMode(DType::kBF16), saved}) {
+    const Program program = ProgramOf(folder / "model", mode);
+    const execute::TrackingAllocator& allocator = execute::TestDevice().allocator();
+    const int64_t before = allocator.usage().current_bytes;
+    absl::StatusOr<Parameters> parameters = absl::UnknownError("not loaded");
+    const int64_t loading = PeakGrowth([&] {
+      parameters =
+          Parameters::Load(program, {.model_dir = folder / "model"}, execute::TestDevice());
+    });
+    SNUG_ASSERT_OK(parameters);
+    EXPECT_LT(loading, allocator.usage().current_bytes - before + kFewPieces);
+    if (mode.lora) continue;
+    const program::TensorIndex index = *program::ReadModelIndex(folder / "model");
+    const int64_t reading =
+        PeakGrowth([&] { SNUG_ASSERT_OK(parameters->ReadTrained(program, index)); });
+    EXPECT_LT(reading, kFewPieces);
   }
 }
 

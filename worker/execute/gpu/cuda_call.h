@@ -1,4 +1,5 @@
-// What a call of CUDA or cuBLAS returned, as an exception with the call's name and their text.
+// What a call of CUDA or cuBLAS returned, as an exception with the call's name, the error's and
+// their text.
 #ifndef WORKER_EXECUTE_GPU_CUDA_CALL_H_
 #define WORKER_EXECUTE_GPU_CUDA_CALL_H_
 
@@ -8,20 +9,25 @@
 #include <stdexcept>
 #include <string>
 
-namespace snug::execute {
+#include "worker/execute/allocator.h"
 
-[[noreturn]] inline void ThrowGpuError(const char* call, const std::string& text, int code) {
-  throw std::runtime_error(std::string(call) + ": " + text + " (" + std::to_string(code) + ")");
-}
+namespace snug::execute {
 
 inline void CheckCuda(const char* call, cudaError_t error) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();  // Forgets it, where it is not one that stays.
-  ThrowGpuError(call, cudaGetErrorString(error), error);
+  const std::string text =
+      std::string(call) + ": " + cudaGetErrorName(error) + ", " + cudaGetErrorString(error);
+  if (error == cudaErrorMemoryAllocation) throw CapExceeded(text);
+  throw std::runtime_error(text);
 }
 
 inline void CheckCublas(const char* call, cublasStatus_t status) {
-  if (status != CUBLAS_STATUS_SUCCESS) ThrowGpuError(call, cublasGetStatusString(status), status);
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const std::string text =
+      std::string(call) + ": " + cublasGetStatusName(status) + ", " + cublasGetStatusString(status);
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw CapExceeded(text);
+  throw std::runtime_error(text);
 }
 
 // SNUG_CUDA(cudaMemGetInfo, &free, &total)

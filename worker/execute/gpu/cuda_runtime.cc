@@ -1,6 +1,7 @@
 #include "worker/execute/gpu/cuda_runtime.h"
 
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,17 +17,21 @@ constexpr int kOldestMajor = 8;
 cudaStream_t Cuda(kernels::Stream stream) { return reinterpret_cast<cudaStream_t>(stream); }
 cudaEvent_t Cuda(GpuEvent event) { return reinterpret_cast<cudaEvent_t>(event); }
 
+// What CUDA answers to these changes nothing any more.
+struct Destroy {
+  void operator()(cudaStream_t stream) const { (void)cudaStreamDestroy(stream); }
+  void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
+};
+using OwnedStream = std::unique_ptr<CUstream_st, Destroy>;
+using OwnedEvent = std::unique_ptr<CUevent_st, Destroy>;
+
 class CudaRuntime final : public GpuRuntime {
  public:
   explicit CudaRuntime(int ordinal) {
     SNUG_CUDA(cudaSetDevice, ordinal);
     SNUG_CUDA(cudaFree, nullptr);  // Makes the context here, not in some later call.
   }
-  ~CudaRuntime() override {
-    (void)cudaDeviceSynchronize();
-    for (cudaEvent_t event : events_) (void)cudaEventDestroy(event);
-    for (cudaStream_t stream : streams_) (void)cudaStreamDestroy(stream);
-  }
+  ~CudaRuntime() override { (void)cudaDeviceSynchronize(); }
 
   MemoryInfo memory() override {
     size_t free = 0, total = 0;
@@ -45,7 +50,11 @@ class CudaRuntime final : public GpuRuntime {
     return address;
   }
 
-  void Free(void* address) noexcept override { (void)cudaFree(address); }
+  // CUDA does not promise that cudaFree waits.
+  void Free(void* address) noexcept override {
+    (void)cudaDeviceSynchronize();
+    (void)cudaFree(address);
+  }
 
   bool IsDeviceMemory(const void* address) override {
     cudaPointerAttributes attributes = {};
@@ -56,19 +65,18 @@ class CudaRuntime final : public GpuRuntime {
   kernels::Stream MakeStream() override {
     cudaStream_t stream = nullptr;
     SNUG_CUDA(cudaStreamCreateWithFlags, &stream, cudaStreamNonBlocking);
-    streams_.push_back(stream);
+    streams_.emplace_back(stream);
     return reinterpret_cast<kernels::Stream>(stream);
   }
 
   GpuEvent MakeEvent() override {
     cudaEvent_t event = nullptr;
     SNUG_CUDA(cudaEventCreateWithFlags, &event, cudaEventDisableTiming);
-    events_.push_back(event);
+    events_.emplace_back(event);
     return reinterpret_cast<GpuEvent>(event);
   }
 
-  // Addresses say which memory they are of. From pageable memory the driver takes its own copy
-  // before the call returns (CUDA Runtime API, "API synchronization behavior").
+  // Addresses say which memory they are of.
   void Copy(void* to, const void* from, int64_t bytes, kernels::Stream stream) override {
     SNUG_CUDA(cudaMemcpyAsync, to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
               Cuda(stream));
@@ -89,11 +97,14 @@ class CudaRuntime final : public GpuRuntime {
   void SynchronizeStream(kernels::Stream stream) override {
     SNUG_CUDA(cudaStreamSynchronize, Cuda(stream));
   }
-  void Synchronize() override { SNUG_CUDA(cudaDeviceSynchronize); }
+  void Synchronize() override {
+    SNUG_CUDA(cudaDeviceSynchronize);
+    SNUG_CUDA(cudaGetLastError);
+  }
 
  private:
-  std::vector<cudaStream_t> streams_;
-  std::vector<cudaEvent_t> events_;
+  std::vector<OwnedStream> streams_;
+  std::vector<OwnedEvent> events_;
   CudaProducts products_;  // Gone before the streams.
 };
 

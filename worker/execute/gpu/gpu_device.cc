@@ -31,11 +31,11 @@ kernels::Stream GpuDevice::stream(int number) {
   return streams_[number] = runtime_->MakeStream();
 }
 
-// What a copy brings to the host is there when the call returns.
 void GpuDevice::Copy(void* to, const void* from, int64_t bytes, int number) {
   if (bytes == 0) return;
   runtime_->Copy(to, from, bytes, stream(number));
-  if (!runtime_->IsDeviceMemory(to)) runtime_->SynchronizeStream(stream(number));
+  if (!runtime_->IsDeviceMemory(to) || !runtime_->IsDeviceMemory(from))
+    runtime_->SynchronizeStream(stream(number));
 }
 
 void GpuDevice::Fill(void* to, int byte, int64_t bytes, int number) {
@@ -64,6 +64,8 @@ absl::Status GpuDevice::Synchronize() {
   try {
     runtime_->Synchronize();
     return absl::OkStatus();
+  } catch (const CapExceeded& error) {
+    return absl::ResourceExhaustedError(error.what());
   } catch (const std::exception& error) {
     // Another attempt, perhaps on another GPU, can do better.
     return absl::AbortedError(

@@ -1,9 +1,10 @@
 // What GpuDevice asks of a GPU: a thin layer over CUDA, so that tests can put an emulation in its
 // place (tests/worker/execute/gpu). Adds no order, no caching and no counting of its own.
 //
-// Functions throw std::runtime_error with the name of the call that failed and the GPU's own text,
-// unless they say otherwise. After an error in a kernel every later call throws the same one: what
-// the GPU holds of the process is lost, and with it the attempt.
+// Functions throw std::runtime_error with the name of the call that failed, the error's name and
+// the GPU's own text, unless they say otherwise, and CapExceeded where what failed is that the GPU
+// has no memory left. After an error in a kernel every later call throws the same one: what the GPU
+// holds of the process is lost, and with it the attempt.
 #ifndef WORKER_EXECUTE_GPU_RUNTIME_H_
 #define WORKER_EXECUTE_GPU_RUNTIME_H_
 
@@ -29,7 +30,7 @@ class GpuRuntime {
   virtual MemoryInfo memory() = 0;
   // A multiple of 256, or null when there is no more.
   virtual void* Allocate(int64_t bytes) = 0;
-  // Waits for everything that was issued. Never throws: what failed shows in Synchronize.
+  // Behind everything that was issued. Never throws: what failed shows in Synchronize.
   virtual void Free(void* address) noexcept = 0;
   virtual bool IsDeviceMemory(const void* address) = 0;
 
@@ -37,8 +38,9 @@ class GpuRuntime {
   virtual kernels::Stream MakeStream() = 0;
   virtual GpuEvent MakeEvent() = 0;
 
-  // Between any two of the GPU's memory and the host's. From the host's pageable memory: it may be
-  // reused when the call returns. To the host's: after SynchronizeStream it is there.
+  // Between any two of the GPU's memory and the host's, which is read and written at any time until
+  // SynchronizeStream. (From pageable memory a driver mostly takes its own copy first. Where the
+  // GPU reads that memory by itself, through HMM or ATS, it need not.)
   virtual void Copy(void* to, const void* from, int64_t bytes, kernels::Stream stream) = 0;
   virtual void Fill(void* to, int byte, int64_t bytes, kernels::Stream stream) = 0;
   virtual void Record(GpuEvent event, kernels::Stream stream) = 0;
@@ -46,7 +48,7 @@ class GpuRuntime {
   virtual void Multiply(const GemmCall& call, kernels::Stream stream) = 0;
 
   virtual void SynchronizeStream(kernels::Stream stream) = 0;
-  // All streams.
+  // All streams. Throws as well what a launch left behind.
   virtual void Synchronize() = 0;
 };
 

@@ -41,6 +41,7 @@ def _recognise(record):
     for module in FORMATS.values():
         if module.recognises(record.values):
             return module
+    preference.refuse(record, preference.PROMPTS)
     keys = ", ".join(sorted(map(str, record.values))) or "none"
     accepted = "; ".join(f"{module.NAME}: {module.SHAPE}" for module in FORMATS.values())
     raise PrepareError(

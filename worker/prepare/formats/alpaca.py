@@ -1,8 +1,8 @@
 """Alpaca's form: {"instruction", "output"[, "input"][, "system"][, "history": [[user, answer]]]}.
 
-A conversation: system, the turns of history, the instruction with its input on the next line, the
-output. The answers of history are trained as the output is (LLaMA-Factory's rule). A model without
-a chat template gets Alpaca's own, templates/alpaca.jinja.
+A conversation: system, the turns of history, the instruction with its input on the next line (what
+is empty has no line), the output. The answers of history are trained as the output is
+(LLaMA-Factory's rules). A model without a chat template gets Alpaca's own, templates/alpaca.jinja.
 """
 
 from errors import bad_row
@@ -20,10 +20,8 @@ def recognises(values):
 
 def read(record):
     turns = _history(record)
-    instruction = fields.text(record, "instruction")
-    if more := fields.text(record, "input", default=""):
-        instruction += "\n" + more
-    turns.append((instruction, fields.text(record, "output")))
+    asked = (fields.text(record, "instruction"), fields.text(record, "input", default=""))
+    turns.append(("\n".join(filter(None, asked)), fields.text(record, "output")))
     messages = []
     if system := fields.text(record, "system", default=""):
         messages.append({"role": "system", "content": system})

@@ -25,15 +25,23 @@ KINDS = (
         "it has no supervised form",
     ),
 )
+# Of a row that is of no format.
+PROMPTS = (
+    (
+        "a prompt alone (GRPO, PPO, online DPO)",
+        lambda v: "prompt" in v,
+        'put the answer that is to be learned into "completion"',
+    ),
+)
 
 
 def _is_bool(value):
     return isinstance(value, bool) or str(value).lower() in ("true", "false")  # as a table has it
 
 
-def refuse(record):
+def refuse(record, kinds=KINDS):
     """PrepareError(BAD_DATASET) for a record of one of these kinds."""
-    for name, is_it, advice in KINDS:
+    for name, is_it, advice in kinds:
         if is_it(record.values):
             raise bad_row(
                 record,

@@ -31,7 +31,9 @@ def read(record):
     turns = fields.structure(record, "conversations")
     fields.checked_list(record, '"conversations"', turns)
     written = [_message(record, f'"conversations"[{i}]', turn) for i, turn in enumerate(turns)]
-    if system := fields.text(record, "system", default=""):
+    system = fields.text(record, "system", default="")
+    # One that stands among the turns counts (LLaMA-Factory's rule): two would both be printed.
+    if system and not (written and written[0]["role"] == "system"):
         written.insert(0, {"role": "system", "content": system})
     checked, weights = messages.checked(record, '"conversations"', written)
     unused = fields.unused(record, KEYS)

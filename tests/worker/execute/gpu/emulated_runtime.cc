@@ -13,8 +13,10 @@
 namespace snug::execute {
 namespace {
 
-constexpr int64_t kAllocationAlignment = 256;  // As cudaMalloc's.
-constexpr int kPoison = 0xff;                  // NaN in every number type.
+constexpr int64_t kPageBytes = 2 << 20;  // What a driver gives memory in.
+constexpr int kPoison = 0xff;            // NaN in every number type.
+
+int64_t WholePages(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 // Lets the host at the GPU's memory for as long as the object lives.
 class Opened {
@@ -80,7 +82,7 @@ EmulatedRuntime::~EmulatedRuntime() {
 
 GpuRuntime::MemoryInfo EmulatedRuntime::memory() {
   int64_t used = 0;
-  for (const auto& [address, bytes] : allocations_) used += bytes;
+  for (const auto& [address, bytes] : allocations_) used += WholePages(bytes);
   return {memory_bytes_ - used, memory_bytes_};
 }
 
@@ -90,9 +92,7 @@ void* EmulatedRuntime::Allocate(int64_t bytes) {
   char* place = memory_;
   for (const auto& [address, taken] : allocations_) {
     if (address - place >= bytes) break;
-    place = address + taken;
-    place +=
-        (kAllocationAlignment - (place - memory_) % kAllocationAlignment) % kAllocationAlignment;
+    place = address + WholePages(taken);
   }
   if (place + bytes > memory_ + memory_bytes_) return nullptr;
   allocations_[place] = bytes;
@@ -123,14 +123,8 @@ GpuEvent EmulatedRuntime::MakeEvent() {
   return reinterpret_cast<GpuEvent>(events_.back().get());
 }
 
-// What the host gives is read now, as from pageable memory.
 void EmulatedRuntime::Copy(void* to, const void* from, int64_t bytes, kernels::Stream stream) {
-  const auto count = static_cast<size_t>(bytes);
-  if (IsDeviceMemory(from)) return Issue(stream, {[=] { std::memcpy(to, from, count); }});
-  const char* begin = static_cast<const char*>(from);
-  Issue(stream, {[to, staged = std::vector<char>(begin, begin + bytes)] {
-          std::memcpy(to, staged.data(), staged.size());
-        }});
+  Issue(stream, {[=] { std::memcpy(to, from, static_cast<size_t>(bytes)); }});
 }
 
 void EmulatedRuntime::Fill(void* to, int byte, int64_t bytes, kernels::Stream stream) {
@@ -196,6 +190,7 @@ size_t EmulatedRuntime::NumberOf(const void* stream) const {
 
 void EmulatedRuntime::Issue(kernels::Stream stream, Task task) {
   ThrowIfFailed();
+  if (++issued_ == fails_at_) task.run = [this] { failure_ = "cudaErrorECCUncorrectable"; };
   streams_[NumberOf(stream)]->push_back(std::move(task));
 }
 

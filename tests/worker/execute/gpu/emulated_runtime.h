@@ -1,10 +1,11 @@
 // A GPU on the host: kernels by tests/cuda_on_cpu, products by a loop in float64.
 //
-// Its memory is a mapping that the host may not touch outside of kernels, copies and products: an
-// op that looks into it ends the process. New memory holds NaN. What is issued on a stream waits
-// there until something asks for it: then streams run one after another, in the order chosen, and
-// one that waits for an event has the stream that records it run up to there. So work that needs
-// another stream's and does not wait for it reads or writes too early in one of the two orders.
+// Its memory is given in pages of 2 MiB, each to one allocation: no driver takes more for it. It is
+// a mapping that the host may not touch outside of kernels, copies and products: an op that looks
+// into it ends the process. New memory holds NaN. What is issued on a stream waits there until
+// something asks for it: then streams run one after another, in the order chosen, and one that
+// waits for an event has the stream that records it run up to there. So work that needs another
+// stream's and does not wait for it reads or writes too early in one of the two orders.
 //
 // A kernel that fails makes every later call fail with its report, as CUDA does. One object at a
 // time in a process, since launches of kernels say no more than their stream.
@@ -32,7 +33,10 @@ class EmulatedRuntime final : public GpuRuntime {
   ~EmulatedRuntime() override;
 
   void set_order(Order order) { order_ = order; }
+  // As if an error of hardware were met by what is issued n-th from now on, when it runs.
+  void FailAt(int64_t n) { fails_at_ = issued_ + n; }
   int64_t launches() const { return launches_; }
+  int64_t issued() const { return issued_; }
 
   MemoryInfo memory() override;
   void* Allocate(int64_t bytes) override;
@@ -78,7 +82,7 @@ class EmulatedRuntime final : public GpuRuntime {
   std::vector<std::unique_ptr<Event>> events_;
   Order order_ = Order::kFirstMadeFirst;
   std::string failure_;
-  int64_t launches_ = 0;
+  int64_t launches_ = 0, issued_ = 0, fails_at_ = 0;
 };
 
 }  // namespace snug::execute

@@ -24,30 +24,29 @@ TEST(EmulatedRuntimeDeathTest, AHostThatLooksIntoItsMemoryDies) {
   EXPECT_DEATH(*const_cast<volatile char*>(there) = 1, "");
 }
 
-float CopyWithoutWait(Ahead ahead, bool wait) {
+int CopyWithoutWait(Ahead ahead, bool wait) {
   const std::unique_ptr<GpuDevice> gpu = OpenTestGpu(ahead);
-  const DeviceBuffer x = *DeviceBuffer::Allocate(*gpu, 4), y = *DeviceBuffer::Allocate(*gpu, 4);
-  const float one = 1.0f;
-  gpu->Zero(x.data(), 4, 0);
+  const DeviceBuffer x = *DeviceBuffer::Allocate(*gpu, 1), y = *DeviceBuffer::Allocate(*gpu, 1);
+  gpu->Zero(x.data(), 1, 0);
   EXPECT_TRUE(gpu->Synchronize().ok());
   gpu->stream(1);
-  gpu->Copy(x.data(), &one, 4, 0);
+  gpu->Fill(x.data(), 1, 1, 0);
   if (wait) {
     gpu->Record(1, 0);
     gpu->Wait(1, 1);
   }
-  gpu->Copy(y.data(), x.data(), 4, 1);
+  gpu->Copy(y.data(), x.data(), 1, 1);
   EXPECT_TRUE(gpu->Synchronize().ok());
-  float result;
-  gpu->Copy(&result, y.data(), 4, 1);
+  char result;
+  gpu->Copy(&result, y.data(), 1, 1);
   return result;
 }
 
 TEST(EmulatedRuntimeTest, AMissingWaitShowsInOneOrder) {
-  EXPECT_EQ(CopyWithoutWait(Ahead::kFirstStream, false), 1.0f);
-  EXPECT_EQ(CopyWithoutWait(Ahead::kLastStream, false), 0.0f);
-  EXPECT_EQ(CopyWithoutWait(Ahead::kFirstStream, true), 1.0f);
-  EXPECT_EQ(CopyWithoutWait(Ahead::kLastStream, true), 1.0f);
+  EXPECT_EQ(CopyWithoutWait(Ahead::kFirstStream, false), 1);
+  EXPECT_EQ(CopyWithoutWait(Ahead::kLastStream, false), 0);
+  EXPECT_EQ(CopyWithoutWait(Ahead::kFirstStream, true), 1);
+  EXPECT_EQ(CopyWithoutWait(Ahead::kLastStream, true), 1);
 }
 
 TEST(EmulatedRuntimeTest, NewMemoryHoldsNothing) {
