@@ -35,7 +35,7 @@ void CheckTensor(const AdamWTensor& t, cpu::Check& check) {
 }
 
 Error CheckAdamW(const AdamWParams& p) {
-  cpu::Check check(p.count, 1);
+  cpu::Check check(p.count, 1, "", "count");
   check.PerRow(p.tensors, "tensors")
       .That(p.step >= 1, ErrorCode::kBadValue, "step")
       .That(p.lr >= 0.0, ErrorCode::kBadValue, "lr")

@@ -17,9 +17,9 @@ enum class Presence : uint8_t { kRequired, kOptional };
 
 class Check {
  public:
-  // Of an op on N rows of C elements; `width` is the name of C.
-  Check(int64_t N, int64_t C, const char* width = "C") : N_(N), C_(C) {
-    That(N >= 0, ErrorCode::kBadShape, "N");
+  // Of an op on N rows of C elements; `width` and `height` are the names of C and N.
+  Check(int64_t N, int64_t C, const char* width = "C", const char* height = "N") : N_(N), C_(C) {
+    That(N >= 0, ErrorCode::kBadShape, height);
     That(C >= 1, ErrorCode::kBadShape, width);
   }
 
@@ -40,6 +40,11 @@ class Check {
   // A vector that is there whatever N is.
   Check& Pointer(const void* x, const char* name) {
     return That(x != nullptr, ErrorCode::kNullPointer, name);
+  }
+  // Workspace that holds numbers of 8 bytes.
+  Check& Workspace(const void* x) {
+    return Pointer(x, "workspace")
+        .That(reinterpret_cast<uintptr_t>(x) % 8 == 0, ErrorCode::kBadValue, "workspace");
   }
   // The stride of the N rows of C elements, and their pointer. With fewer than two rows there is
   // nothing to stride over.

@@ -15,6 +15,7 @@ Error EmbeddingForward(const EmbeddingForwardParams& p, Stream stream) {
   check.Type(p.dtype, "dtype")
       .PerRow(p.ids, "ids")
       .Table(p.W, "W", p.W_stride, "W_stride")
+      .That(p.V >= 1 || p.N == 0, ErrorCode::kBadShape, "V")
       .Rows(p.y, "y", p.y_stride, "y_stride");
   if (check.ok() && stream == nullptr) {
     check.That(cpu::IndicesInRange(p.ids, IndexType::kI32, p.N, p.V), ErrorCode::kBadIndex, "ids");
@@ -32,8 +33,8 @@ Error EmbeddingBackward(const EmbeddingBackwardParams& p, Stream stream) {
       .PerRow(p.ids, "ids")
       .Rows(p.dy, "dy", p.dy_stride, "dy_stride")
       .Table(p.dW, "dW", p.dW_stride, "dW_stride")
-      .That(stream == nullptr || p.workspace != nullptr || p.N == 0, ErrorCode::kNullPointer,
-            "workspace");
+      .That(p.V >= 1 || p.N == 0, ErrorCode::kBadShape, "V");
+  if (stream != nullptr && p.N > 0) check.Workspace(p.workspace);
   if (check.ok() && stream == nullptr) {
     check.That(cpu::IndicesInRange(p.ids, IndexType::kI32, p.N, p.V), ErrorCode::kBadIndex, "ids");
   }

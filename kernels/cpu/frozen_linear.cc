@@ -1,14 +1,17 @@
 // Linear layers over frozen weights on the CPU: tiles of `out` are handed out to threads; W' is
-// dequantised into the thread's workspace a tile at a time and multiplied by the tiles' product.
+// dequantised into the thread's workspace a tile at a time, as the tiles' product wants it.
 #include "kernels/frozen_linear.h"
 
 #include <algorithm>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/dequantize_rows.h"
+#include "kernels/cpu/loops/frozen_tile.h"
+#include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/parallel.h"
 
 namespace snug::kernels {
+
+SNUG_VERSIONS(PackFrozen, void(const FrozenPanels&));
 
 namespace {
 
@@ -27,12 +30,9 @@ struct Job {
 
 // A thread's workspace.
 struct Tiles {
-  float *out, *in, *right, *weight;
+  float *out, *in, *right;
   explicit Tiles(float* base)
-      : out(base),
-        in(out + kFrozenRows * kFrozenColumns),
-        right(in + kFrozenRows * kFrozenTerms),
-        weight(right + kFrozenColumns * kFrozenTerms) {}
+      : out(base), in(out + kFrozenRows * kFrozenColumns), right(in + kFrozenRows * kFrozenTerms) {}
 };
 
 // What the tiles' forms pad rows to.
@@ -40,29 +40,6 @@ int64_t Padded(int64_t elements) { return (elements + 15) / 16 * 16; }
 
 Range RangeAt(int64_t begin, int64_t most, int64_t end) {
   return {begin, std::min(begin + most, end)};
-}
-
-// W' of these columns and terms, as the right operand of a product.
-void LoadRight(const Job& job, Range columns, Range terms, const Tiles& tiles) {
-  const FrozenLinearParams& p = job.p;
-  const int64_t stride = job.forward ? kFrozenTerms : kFrozenColumns;
-  DequantizeTile(FrozenTile{.W = p.W,
-                            .K = p.K,
-                            .rows = job.forward ? columns : terms,
-                            .columns = job.forward ? terms : columns,
-                            .to = tiles.weight,
-                            .stride = stride,
-                            .dtype = p.dtype});
-  const int64_t n = columns.end - columns.begin, k = terms.end - terms.begin;
-  BestLoops().load({.x = tiles.weight,
-                    .stride = stride,
-                    .dtype = p.dtype,
-                    .pairs = job.pairs,
-                    .form = job.forward ? TileForm::kColumns : TileForm::kTerms,
-                    .rows = job.forward ? n : k,
-                    .width = job.forward ? k : n,
-                    .padded_width = Padded(job.forward ? k : n),
-                    .to = tiles.right});
 }
 
 void MultiplyTerms(const Job& job, Range rows, Range columns, Range terms, const Tiles& tiles) {
@@ -78,14 +55,21 @@ void MultiplyTerms(const Job& job, Range rows, Range columns, Range terms, const
                     .width = k,
                     .padded_width = Padded(k),
                     .to = tiles.in});
-  LoadRight(job, columns, terms, tiles);
+  PackFrozen(FrozenPanels{.W = p.W,
+                          .K = p.K,
+                          .forward = job.forward,
+                          .columns = columns,
+                          .terms = terms,
+                          .dtype = p.dtype,
+                          .pairs = job.pairs,
+                          .to = tiles.right});
   const int64_t n = columns.end - columns.begin;
   BestLoops().multiply({.a = tiles.in,
                         .a_row = WordsOf(Padded(k), job.pairs),
                         .a_term = 1,
                         .b = tiles.right,
-                        .b_term = job.forward ? kPanel : Padded(n),
-                        .b_panel = job.forward ? words * kPanel : kPanel,
+                        .b_term = kPanel,
+                        .b_panel = words * kPanel,
                         .c = tiles.out,
                         .c_row = kFrozenColumns,
                         .rows = rows.end - rows.begin,
@@ -115,9 +99,8 @@ void RunUnit(const Job& job, int64_t unit, const Tiles& tiles) {
 
 Error CheckArguments(const FrozenLinearParams& p, bool forward, Stream stream) {
   const int64_t in_columns = forward ? p.K : p.N, out_columns = forward ? p.N : p.K;
-  cpu::Check check(std::max<int64_t>(p.M, 0), in_columns, forward ? "K" : "N");
-  check.That(p.M >= 0, ErrorCode::kBadShape, "M")
-      .That(out_columns >= 1, ErrorCode::kBadShape, forward ? "N" : "K")
+  cpu::Check check(p.M, in_columns, forward ? "K" : "N", "M");
+  check.That(out_columns >= 1, ErrorCode::kBadShape, forward ? "N" : "K")
       .Type(p.dtype, "dtype")
       .Rows(p.in, "in", p.in_stride, "in_stride")
       .PerRow(p.out, "out")

@@ -10,14 +10,14 @@ namespace snug::kernels {
 SNUG_VERSIONS(SumSquaresElements, double(const NormTensor&, Range));
 
 Error SumSquares(const SumSquaresParams& p, Stream stream) {
-  cpu::Check check(p.count, 1);
+  cpu::Check check(p.count, 1, "", "count");
   check.PerRow(p.tensors, "tensors").Pointer(p.sum_squares, "sum_squares");
   for (int64_t i = 0; check.ok() && i < p.count; ++i) {
     check.That(p.tensors[i].n >= 0, ErrorCode::kBadShape, "n")
         .That(p.tensors[i].x != nullptr || p.tensors[i].n == 0, ErrorCode::kNullPointer, "x")
         .Type(p.tensors[i].dtype, "dtype");
   }
-  check.That(stream == nullptr || p.workspace != nullptr, ErrorCode::kNullPointer, "workspace");
+  if (stream != nullptr) check.Workspace(p.workspace);
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::SumSquares, p, stream);
   double sum = 0.0, sums[cpu::kGroupSpans];

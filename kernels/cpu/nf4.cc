@@ -43,7 +43,7 @@ Error QuantizeNf4(const QuantizeNf4Params& p, Stream stream) {
   check.Type(p.dtype, "dtype").Rows(p.w, "w", p.w_stride, "w_stride");
   CheckWeight(p.to, check);
   const bool nested = p.to.absmax_codes != nullptr;
-  if (nested) check.PerRow(p.workspace, "workspace");
+  if (nested && p.N > 0) check.Workspace(p.workspace);
   if (!check.ok()) return check.error();
   if (p.N == 0) return {};
   if (stream != nullptr) return cpu::OnStream(cuda::QuantizeNf4, p, stream);

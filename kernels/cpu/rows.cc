@@ -79,6 +79,7 @@ Error GatherRows(const GatherRowsParams& p, Stream stream) {
   check.Type(p.dtype, "dtype")
       .Type(p.index_type, "index_type")
       .Table(p.x, "x", p.x_stride, "x_stride")
+      .That(p.x_rows >= 1 || p.N == 0, ErrorCode::kBadShape, "x_rows")
       .PerRow(p.index, "index")
       .Rows(p.y, "y", p.y_stride, "y_stride");
   if (check.ok() && stream == nullptr) {

@@ -133,8 +133,8 @@ int64_t DrawWithReplacement(const SampleRowsParams& p, const Workspace& w, const
 }
 
 Error CheckSampling(const SampleRowsParams& p) {
-  cpu::Check check(p.T, 1);
-  check.That(p.T >= 0 && p.T <= kMaxSampledRows, ErrorCode::kBadShape, "T")
+  cpu::Check check(p.T, 1, "", "T");
+  check.That(p.T <= kMaxSampledRows, ErrorCode::kBadShape, "T")
       .That(p.k >= (p.T == 0 ? 0 : 1) && p.k <= p.T, ErrorCode::kBadShape, "k")
       .That(p.kind <= SamplingKind::kWinnerTakeAll, ErrorCode::kBadValue, "kind")
       .PerRow(p.norms, "norms")
@@ -142,11 +142,7 @@ Error CheckSampling(const SampleRowsParams& p) {
       .PerRow(p.weights, "weights")
       .That(p.floor >= 0.0f && p.floor < 1.0f, ErrorCode::kBadValue, "floor")
       .Draws(p.site, 0, 1);
-  if (p.k < p.T) {
-    check.Pointer(p.workspace, "workspace")
-        .That(reinterpret_cast<uintptr_t>(p.workspace) % sizeof(uint64_t) == 0,
-              ErrorCode::kBadValue, "workspace");
-  }
+  if (p.k < p.T) check.Workspace(p.workspace);
   return check.error();
 }
 
@@ -176,6 +172,7 @@ Error GatherScaledRows(const GatherScaledRowsParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
       .Table(p.x, "x", p.x_stride, "x_stride")
+      .That(p.x_rows >= 1 || p.N == 0, ErrorCode::kBadShape, "x_rows")
       .PerRow(p.index, "index")
       .PerRow(p.weights, "weights")
       .Rows(p.y, "y", p.y_stride, "y_stride");

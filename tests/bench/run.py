@@ -140,35 +140,47 @@ PARTS_HEAD = [
 ]
 
 
-def measure_family(workload, folder):
+def measure_family(workload, daemon, folder):
     """Operations per second of a family's steps: (of the clock, of processors)."""
     workloads.write(workload, folder)
-    daemon = Daemon(device="cpu:0=12GiB")
-    try:
-        found = snug_side.run(folder, daemon, workload.steps)["profile"]
-    finally:
-        daemon.close()
+    found = snug_side.run(folder, daemon, workload.steps)["profile"]
     return [found["flops"] / found[name] / 1e9 for name in ("step_seconds", "step_cpu_seconds")]
 
 
+def measure_families(arguments):
+    """{name: rates, one of each round}: families take turns, so that a round is one machine's."""
+    rates = {}
+    daemon = Daemon(device="cpu:0=12GiB")
+    try:
+        for workload in list(workloads.FAMILIES) * arguments.repeats:
+            workload = workloads.smoke(workload) if arguments.smoke else workload
+            with tempfile.TemporaryDirectory() as folder:
+                found = measure_family(workload, daemon, pathlib.Path(folder) / "job")
+            rates.setdefault(workload.name, []).append(found)
+            print(workload.name, *(f"{rate:.1f}" for rate in found), flush=True)
+    finally:
+        daemon.close()
+    return rates
+
+
 def family_rows(arguments):
-    """Each family's rate, and as a share of the first one's."""
-    rows, first = [], None
-    for workload in workloads.FAMILIES:
-        if arguments.only and arguments.only not in "families":
-            continue
-        workload = workloads.smoke(workload) if arguments.smoke else workload
-        with tempfile.TemporaryDirectory() as folder:
-            rates = measure_family(workload, pathlib.Path(folder) / "job")
-        first = first or rates
-        cells = [f"{rate:.0f} | **{rate / one:.2f}**" for rate, one in zip(rates, first)]
-        rows.append(row([workload.name, *cells]))
-        print(rows[-1], flush=True)
+    """Each family's rate, and as a share of Llama's in the same round: medians over rounds."""
+    if arguments.only not in "families":
+        return []
+    rows, rates = [], measure_families(arguments)
+    for name, own in rates.items():
+        llama = rates[name.replace(name.split()[0], "llama")]
+        cells = []
+        for kind in (0, 1):
+            shares = [ours[kind] / theirs[kind] for ours, theirs in zip(own, llama)]
+            rate = statistics.median(ours[kind] for ours in own)
+            cells.append(f"{rate:.0f} | **{statistics.median(shares):.2f}** (0.95)")
+        rows.append(row([name, *cells]))
     return rows
 
 
 FAMILIES_HEAD = [
-    "| family | GFLOP/s | against Llama | GFLOP per CPU second | against Llama |",
+    "| family | GFLOP/s | against Llama (goal) | GFLOP per CPU second | against Llama (goal) |",
     "|---" * 5 + "|",
 ]
 

@@ -28,7 +28,8 @@ class SmokeTest(unittest.TestCase):
             )
             self.assertEqual(done.returncode, 0, done.stderr)
             text = table.read_text()
-        for name in ("LoRA fp32", "full bf16", "LoRA bf16, mixed", "BM_Lower80Layers/4"):
+        names = ("LoRA fp32", "full bf16", "LoRA bf16, mixed", "phi3 bf16", "BM_Lower80Layers/4")
+        for name in names:
             self.assertIn(f"| {name} |", text)
 
 

@@ -71,12 +71,13 @@ MIXED = (
 # long as the rows, so that attention has the same.
 FAMILIES = tuple(
     Workload(
-        name,
+        f"{family} {dtype}",
         lora=True,
-        bf16=False,
-        shape=dataclasses.replace(LARGE, layers=4, family=name, window=512),
+        bf16=dtype == "bf16",
+        shape=dataclasses.replace(LARGE, layers=4, family=family, window=512),
     )
-    for name in families.FAMILIES
+    for dtype in ("fp32", "bf16")
+    for family in families.FAMILIES
 )
 
 

@@ -14,6 +14,7 @@
 #include "kernels/cpu/loops/versions.h"
 #include "kernels/cpu/tensor_list.h"
 #include "kernels/grad_norm.h"
+#include "kernels/nf4_levels.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -22,6 +23,7 @@ namespace snug::kernels {
 SNUG_VERSIONS(AdamWElements, void(const AdamWTensor&, const AdamWScalars&, Range));
 SNUG_VERSIONS(AdamWCodedElements, void(const AdamWTensor&, const AdamWScalars&, Range));
 SNUG_VERSIONS(DequantizeTile, void(const FrozenTile&));
+SNUG_VERSIONS(QuantizeNf4Blocks, void(const QuantizeNf4Params&, float*, Range));
 SNUG_VERSIONS(SumSquaresElements, double(const NormTensor&, Range));
 
 namespace {
@@ -157,10 +159,45 @@ TEST(FarElementsTest, SumsSquares) {
   EXPECT_EQ(SumSquaresElements(NormTensor{.x = far.data(), .n = kN}, Range{kFar, kN}), sum);
 }
 
+constexpr int64_t kNf4FarBlock = kFar / kNf4Block, kNf4FarGroup = kNf4FarBlock / kNf4Group;
+static_assert(kNf4FarGroup * kNf4Group * kNf4Block == kFar);
+
+// The last elements of a weight of one row: their codes, the blocks' absmax, and the group of
+// these.
+TEST(FarElementsTest, QuantizesNf4) {
+  std::vector<float> near_w = Normal(6), near_absmax(Nf4Blocks(kSome)), near_scale(1);
+  std::vector<uint8_t> near_codes(Nf4CodeBytes(kSome)), near_absmax_codes(near_absmax.size());
+  FarEnd<float> w(near_w);
+  SparseMemory codes(Nf4CodeBytes(kN)), absmax(4 * Nf4Blocks(kN)), scales(4 * Nf4Groups(kN)),
+      absmax_codes(Nf4Blocks(kN));
+  if (w.data() == nullptr || codes.data() == nullptr) GTEST_SKIP();
+  float offset = 0.5f, *far_absmax = reinterpret_cast<float*>(absmax.data()),
+        *far_scales = reinterpret_cast<float*>(scales.data());
+  const QuantizeNf4Params near = {
+      .w = near_w.data(),
+      .to = {near_codes.data(), near_scale.data(), near_absmax_codes.data(), &offset},
+      .N = 1,
+      .K = kSome,
+      .w_stride = kSome};
+  QuantizeNf4Params far = {.w = w.data(), .N = 1, .K = kN, .w_stride = kN};
+  far.to = {codes.data(), far_scales, reinterpret_cast<uint8_t*>(absmax_codes.data()), &offset};
+  QuantizeNf4Blocks(near, near_absmax.data(), Range{0, Nf4Blocks(kSome)});
+  QuantizeNf4Blocks(far, far_absmax, Range{kNf4FarBlock, Nf4Blocks(kN)});
+  QuantizeNf4Group(near, kDynamicMap, near_absmax.data(), 0);
+  QuantizeNf4Group(far, kDynamicMap, far_absmax, kNf4FarGroup);
+  EXPECT_GT(near_scale[0], 0.0f);
+  const auto same = [](const char* at, const auto& expected) {
+    return std::memcmp(at, expected.data(), expected.size() * sizeof(expected[0])) == 0;
+  };
+  EXPECT_TRUE(same(codes.data() + kFar / 2, near_codes));
+  EXPECT_TRUE(same(absmax.data() + 4 * kNf4FarBlock, near_absmax));
+  EXPECT_TRUE(same(absmax_codes.data() + kNf4FarBlock, near_absmax_codes));
+  EXPECT_EQ(far_scales[kNf4FarGroup], near_scale[0]);
+}
+
 // Row 1 of a weight whose row 0 has kFar elements.
 TEST(FarElementsTest, DequantizesNf4) {
-  constexpr int64_t kBlock = kFar / kNf4Block, kGroup = kBlock / kNf4Group;
-  static_assert(kGroup * kNf4Group * kNf4Block == kFar);
+  constexpr int64_t kBlock = kNf4FarBlock, kGroup = kNf4FarGroup;
   SparseMemory memory(Nf4Bytes(2 * kFar, true));
   if (memory.data() == nullptr) GTEST_SKIP();
   char* at = memory.data();

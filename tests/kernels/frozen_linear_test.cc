@@ -95,7 +95,55 @@ TEST(FrozenLinearTest, MatchesReferenceOnEveryInstructionSet) {
     for (DType dtype : kTypes) {
       ExpectProducts(9, 67, 131, FrozenKind::kNf4, dtype);
       ExpectProducts(5, 131, 35, FrozenKind::kInt8, dtype);
+      ExpectProducts(3, 130, 160, FrozenKind::kNf4, dtype);  // Rows of whole vectors.
+      ExpectProducts(515, 20, 40, FrozenKind::kNf4, dtype);  // More rows than a tile's.
     }
+  });
+}
+
+// The larger a partial sum, the more of the next term is rounded away: of positive terms a single
+// chain of 4097 in fp32 loses more than the header allows.
+void ExpectDigitsOfLongSums(bool forward) {
+  constexpr int64_t kTerms = 4097;
+  Matrix w(forward ? 5 : kTerms, forward ? kTerms : 5), in(3, kTerms), out(3, 5);
+  Int8Memory int8(w.N(), w.C());
+  for (Matrix* m : {&w, &in}) {
+    m->Fill(31);
+    for (int64_t i = 0; i < m->N(); ++i) {
+      for (int64_t c = 0; c < m->C(); ++c) m->Set(i, c, std::abs(m->At(i, c)));
+    }
+  }
+  ASSERT_TRUE(int8.Quantize(w).ok() && int8.Dequantize(w).ok());
+  Bytes& workspace = Workspace(2);
+  const FrozenLinearParams p = {.in = in.data(),
+                                .W = {.kind = FrozenKind::kInt8, .int8 = int8.weight()},
+                                .out = out.data(),
+                                .M = 3,
+                                .N = w.N(),
+                                .K = w.C(),
+                                .in_stride = in.stride(),
+                                .out_stride = out.stride(),
+                                .workspace = workspace.data(),
+                                .workspace_bytes = static_cast<int64_t>(workspace.size())};
+  ASSERT_TRUE((forward ? FrozenLinearForward : FrozenLinearBackward)(p, TestStream()).ok());
+  double worst = 0.0;
+  for (int64_t m = 0; m < 3; ++m) {
+    for (int64_t c = 0; c < 5; ++c) {
+      double sum = 0.0;
+      for (int64_t k = 0; k < kTerms; ++k) {
+        sum += in.At(m, k) * (forward ? w.At(c, k) : w.At(k, c));
+      }
+      worst = std::max(worst, std::abs(out.At(m, c) - sum) / sum);
+    }
+  }
+  EXPECT_LE(worst, 5e-7);
+}
+
+TEST(FrozenLinearTest, LongSumsKeepTheirDigits) {
+  if (!OnCpu()) GTEST_SKIP() << "CUDA sums up in one chain";
+  OnEachInstructionSet([] {
+    ExpectDigitsOfLongSums(true);
+    ExpectDigitsOfLongSums(false);
   });
 }
 

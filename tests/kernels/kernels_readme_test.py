@@ -1,10 +1,11 @@
 """kernels/README.md says where every op is, what tests it, and which test each oracle of the
-methods and each defect of a reference has."""
+methods has; and every op has a row among the refusals of bad arguments."""
 
 import re
+import subprocess
 import unittest
 
-from tests.harness.binaries import ROOT
+from tests.harness.binaries import ROOT, binary
 
 KERNELS = ROOT / "kernels"
 TESTS = ROOT / "tests" / "kernels"
@@ -78,6 +79,18 @@ class OpsTest(unittest.TestCase):
         text = "".join((KERNELS / name).read_text(encoding="utf-8") for name in files)
         for op in ops:
             self.assertRegex(text, rf"(?m)^Error {op}\(")
+
+    def test_every_op_is_refused_bad_arguments(self):
+        program = binary("..") / "tests" / "bin" / "kernels_refusals_test"
+        listed = subprocess.run(
+            [program, "--gtest_list_tests"], capture_output=True, text=True, check=True
+        ).stdout
+        rows = re.findall(r"^  NameWhatIsWrongAndWriteNothing/(\w+)", listed, re.M)
+        ops = {op for header in KERNELS.glob("*.h") for op in ops_of(header)}
+        self.assertGreater(len(ops), 50)
+        self.assertEqual(set(), ops - set(rows))
+        for row in rows:  # GluBackwardFromCodes is of GluBackward.
+            self.assertTrue(any(row.startswith(op) for op in ops), row)
 
 
 class OraclesTest(unittest.TestCase):

@@ -116,6 +116,21 @@ TEST(SampleRowsTest, WeightsAreTauOverScore) {
   }
 }
 
+// One row has more than 0.999 of the mass. The rest is sampled with its full weights all the same;
+// the published code multiplies it by 0 then.
+TEST(SampleRowsTest, NoShareOfTheMassIsLeftOut) {
+  for (SamplingKind kind : kKinds) {
+    Pool pool = {
+        .norms = SharedVector<float>(100, 1.0f), .surrogate = {}, .mask = {}, .kind = kind};
+    pool.norms[31] = 1e6f;
+    const Selected out = Sample(pool, 10, 0, TestStream());
+    EXPECT_EQ(out.certain[0], 1);
+    for (int64_t i = 0; i < 10; ++i) {
+      EXPECT_NEAR(out.weights[i], out.index[i] == 31 ? 1.0 : 99.0 / 9.0, 1e-2);
+    }
+  }
+}
+
 // The same rows and weights, to the bit, whatever the pool is like and wherever a tile ends.
 TEST(SampleRowsTest, SelectsTheSameOnEachDevice) {
   for (int64_t T : {1, 2, 31, 33, 127, 1025, 4097}) {

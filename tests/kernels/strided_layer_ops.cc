@@ -66,13 +66,13 @@ constexpr StridedOp kLayerOps[] = {
        p.activation = Activation::kRelu;
        p.two_bit = TwoBitOf(p.activation);
        o.Rows(p.x, p.x_stride, p.y, p.y_stride, p.codes, p.code_stride, p.mask, p.mask_stride);
-       return ActivationForward(p, TestStream());
+       return o.Run(ActivationForward, p);
      }},
     {"ActivationBackward",
      [](O& o) {
        auto p = o.Of<ActivationBackwardParams>();
        o.Rows(p.dy, p.dy_stride, p.x, p.x_stride, p.dx, p.dx_stride);
-       return ActivationBackward(p, TestStream());
+       return o.Run(ActivationBackward, p);
      }},
     {"AffineForward",
      [](O& o) {
@@ -80,7 +80,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector<float>(p.gamma, o.C());
        o.Vector<float>(p.beta, o.C());
        o.Rows(p.xhat, p.xhat_stride, p.z, p.z_stride);
-       return AffineForward(p, TestStream());
+       return o.Run(AffineForward, p);
      }},
     {"AffineBackward",
      [](O& o) {
@@ -90,7 +90,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector(p.dbeta, o.C());
        o.Rows(p.dz, p.dz_stride, p.xhat, p.xhat_stride, p.dxhat, p.dxhat_stride);
        p.workspace = Sums(o);
-       return AffineBackward(p, TestStream());
+       return o.Run(AffineBackward, p);
      }},
     {"AttentionForward",
      [](O& o) {
@@ -98,7 +98,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Rows(p.q, p.q_stride, p.k, p.k_stride, p.v, p.v_stride, p.o, p.o_stride, p.lse,
               p.lse_stride);
        Workspace(o, p, AttentionForwardBytes(SizesOf(p.shape, 1)));
-       return AttentionForward(p, TestStream());
+       return o.Run(AttentionForward, p);
      }},
     {"AttentionBackward",
      [](O& o) {
@@ -108,14 +108,14 @@ constexpr StridedOp kLayerOps[] = {
        const AttentionSizes sizes = SizesOf(p.shape, 1);
        Workspace(o, p,
                  OnCpu() ? AttentionBackwardBytes(sizes) : AttentionBackwardStreamBytes(sizes));
-       return AttentionBackward(p, TestStream());
+       return o.Run(AttentionBackward, p);
      }},
     {"BiasForward",
      [](O& o) {
        auto p = o.Of<BiasForwardParams>();
        o.Vector(p.b, o.C());
        o.Rows(p.y, p.y_stride);
-       return BiasForward(p, TestStream());
+       return o.Run(BiasForward, p);
      }},
     {"BiasBackward",
      [](O& o) {
@@ -123,7 +123,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Rows(p.dy, p.dy_stride);
        o.Vector(p.db, o.C());
        p.workspace = Sums(o);
-       return BiasBackward(p, TestStream());
+       return o.Run(BiasBackward, p);
      }},
     {"CrossEntropy",
      [](O& o) {
@@ -133,7 +133,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Indices(p.labels, {last, 0, last / 2});
        o.Vector(p.row_loss, kStridedRows);
        o.Rows(p.logits, p.logits_stride, p.dlogits, p.dlogits_stride);
-       return CrossEntropy(p, TestStream());
+       return o.Run(CrossEntropy, p);
      }},
     {"Dropout",
      [](O& o) {
@@ -141,7 +141,7 @@ constexpr StridedOp kLayerOps[] = {
        p.rate = 0.5;
        p.site = kSite;
        o.Rows(p.x, p.x_stride, p.y, p.y_stride, p.mask, p.mask_stride);
-       return Dropout(p, TestStream());
+       return o.Run(Dropout, p);
      }},
     {"EmbeddingForward",
      [](O& o) {
@@ -149,7 +149,7 @@ constexpr StridedOp kLayerOps[] = {
        p.V = kStridedRows;
        o.Indices(p.ids, {2, 0, 1});
        o.Rows(p.W, p.W_stride, p.y, p.y_stride);
-       return EmbeddingForward(p, TestStream());
+       return o.Run(EmbeddingForward, p);
      }},
     {"EmbeddingBackward",
      [](O& o) {
@@ -158,7 +158,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Indices(p.ids, {2, 0, 2});
        o.Rows(p.dy, p.dy_stride, p.dW, p.dW_stride);
        p.workspace = o.Workspace(EmbeddingWorkspace(kStridedRows));
-       return EmbeddingBackward(p, TestStream());
+       return o.Run(EmbeddingBackward, p);
      }},
     {"GluForward",
      [](O& o) {
@@ -166,14 +166,14 @@ constexpr StridedOp kLayerOps[] = {
        p.two_bit = TwoBitOf(p.gate);
        o.Rows(p.g, p.g_stride, p.u, p.u_stride, p.p, p.p_stride, p.a, p.a_stride, p.codes,
               p.code_stride);
-       return GluForward(p, TestStream());
+       return o.Run(GluForward, p);
      }},
     {"GluBackward",
      [](O& o) {
        auto p = o.Of<GluBackwardParams>();
        o.Rows(p.dp, p.dp_stride, p.g, p.g_stride, p.u, p.u_stride, p.dg, p.dg_stride, p.du,
               p.du_stride);
-       return GluBackward(p, TestStream());
+       return o.Run(GluBackward, p);
      }},
     {"GluBackwardFromCodes",
      [](O& o) {
@@ -181,7 +181,7 @@ constexpr StridedOp kLayerOps[] = {
        p.two_bit = TwoBitOf(p.gate);
        o.Rows(p.dp, p.dp_stride, p.a, p.a_stride, p.u, p.u_stride, p.codes, p.code_stride, p.dg,
               p.dg_stride, p.du, p.du_stride);
-       return GluBackward(p, TestStream());
+       return o.Run(GluBackward, p);
      }},
     {"FoldNorm",
      [](O& o) {
@@ -194,10 +194,10 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector(p.dbeta, o.C());
        o.Rows(p.g, p.g_stride, p.w, p.w_stride, p.dw, p.dw_stride);
        p.workspace = Sums(o);
-       return FoldNorm(p, TestStream());
+       return o.Run(FoldNorm, p);
      }},
-    {"MergeNorm", [](O& o) { return MergeNorm(Merge(o), TestStream()); }},
-    {"UnmergeNorm", [](O& o) { return UnmergeNorm(Merge(o), TestStream()); }},
+    {"MergeNorm", [](O& o) { return o.Run(MergeNorm, Merge(o)); }},
+    {"UnmergeNorm", [](O& o) { return o.Run(UnmergeNorm, Merge(o)); }},
     {"NormalizeForward",
      [](O& o) {
        auto p = o.Of<NormalizeForwardParams>();
@@ -207,14 +207,14 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector<float>(p.gamma, o.C());
        o.Rows(p.x, p.x_stride, p.residual, p.residual_stride, p.h, p.h_stride, p.xhat,
               p.xhat_stride, p.z, p.z_stride);
-       return NormalizeForward(p, TestStream());
+       return o.Run(NormalizeForward, p);
      }},
     {"NormalizeBackward",
      [](O& o) {
        auto p = o.Of<NormalizeBackwardParams>();
        o.Vector(p.r, kStridedRows);
        o.Rows(p.dxhat, p.dxhat_stride, p.xhat, p.xhat_stride, p.dx, p.dx_stride);
-       return NormalizeBackward(p, TestStream());
+       return o.Run(NormalizeBackward, p);
      }},
     {"NormalizeBackwardFromInput",
      [](O& o) {
@@ -224,7 +224,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector(p.r, kStridedRows);
        o.Vector<float>(p.gamma, o.C());
        o.Rows(p.dxhat, p.dxhat_stride, p.x, p.x_stride, p.dx, p.dx_stride);
-       return NormalizeBackward(p, TestStream());
+       return o.Run(NormalizeBackward, p);
      }},
     {"RmsNormForward",
      [](O& o) {
@@ -233,7 +233,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector(p.r, kStridedRows);
        o.Vector<float>(p.gamma, o.C());
        o.Rows(p.x, p.x_stride, p.z, p.z_stride);
-       return RmsNormForward(p, TestStream());
+       return o.Run(RmsNormForward, p);
      }},
     {"RmsNormBackward",
      [](O& o) {
@@ -243,10 +243,10 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector(p.dgamma, o.C());
        o.Rows(p.dz, p.dz_stride, p.x, p.x_stride, p.dx, p.dx_stride);
        p.workspace = Sums(o);
-       return RmsNormBackward(p, TestStream());
+       return o.Run(RmsNormBackward, p);
      }},
-    {"RopeForward", [](O& o) { return RopeForward(Rope(o), TestStream()); }},
-    {"RopeBackward", [](O& o) { return RopeBackward(Rope(o), TestStream()); }},
+    {"RopeForward", [](O& o) { return o.Run(RopeForward, Rope(o)); }},
+    {"RopeBackward", [](O& o) { return o.Run(RopeBackward, Rope(o)); }},
     {"SoftmaxForward",
      [](O& o) {
        auto p = o.Of<SoftmaxForwardParams>();
@@ -254,7 +254,7 @@ constexpr StridedOp kLayerOps[] = {
        p.mask.queries = 1;  // Of three batches: rows of keys are far, too.
        o.Rows(p.mask.keys, p.mask.keys_stride, p.x, p.x_stride, p.bias, p.bias_stride, p.p,
               p.p_stride);
-       return SoftmaxForward(p, TestStream());
+       return o.Run(SoftmaxForward, p);
      }},
     {"SoftmaxForwardBias",
      [](O& o) {
@@ -262,7 +262,7 @@ constexpr StridedOp kLayerOps[] = {
        p.bias_dtype = o.dtype();
        p.mask.queries = kStridedRows;
        o.Rows(p.x, p.x_stride, p.bias, p.bias_stride, p.p, p.p_stride);
-       return SoftmaxForward(p, TestStream());
+       return o.Run(SoftmaxForward, p);
      }},
     {"SoftmaxBackward",
      [](O& o) {
@@ -270,7 +270,7 @@ constexpr StridedOp kLayerOps[] = {
        p.softcap = 5.0f;
        o.Rows(p.mask.keys, p.mask.keys_stride, p.p, p.p_stride, p.dp, p.dp_stride, p.x, p.x_stride,
               p.dx, p.dx_stride);
-       return SoftmaxBackward(p, TestStream());
+       return o.Run(SoftmaxBackward, p);
      }},
     {"SoftmaxBackwardFromCodes",
      [](O& o) {
@@ -278,7 +278,7 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector(p.step, 1);
        o.Vector(p.minimum, 1);
        o.Rows(p.codes, p.codes_stride, p.dp, p.dp_stride, p.dx, p.dx_stride);
-       return SoftmaxBackward(p, TestStream());
+       return o.Run(SoftmaxBackward, p);
      }},
     {"AddUniformNoise",
      [](O& o) {
@@ -286,7 +286,7 @@ constexpr StridedOp kLayerOps[] = {
        p.magnitude = 0.5f;
        p.site = kSite;
        o.Rows(p.x, p.x_stride);
-       return AddUniformNoise(p, TestStream());
+       return o.Run(AddUniformNoise, p);
      }},
 };
 

@@ -66,7 +66,7 @@ constexpr StridedOp kStorageOps[] = {
        auto p = o.Of<CodeBackwardParams>();
        std::copy_n(kReSilu2.slope, 4, p.slope);
        o.Rows(p.dy, p.dy_stride, p.codes, p.code_stride, p.dx, p.dx_stride);
-       return CodeBackward(p, TestStream());
+       return o.Run(CodeBackward, p);
      }},
     {"GatherColumns",
      [](O& o) {
@@ -74,7 +74,7 @@ constexpr StridedOp kStorageOps[] = {
        const auto last = static_cast<int32_t>(o.C() - 1);
        o.Indices(p.ids, {last, 0, last / 2});
        o.Rows(p.x, p.x_stride, p.y, p.y_stride);
-       return GatherColumns(p, TestStream());
+       return o.Run(GatherColumns, p);
      }},
     {"AddColumns",
      [](O& o) {
@@ -82,17 +82,17 @@ constexpr StridedOp kStorageOps[] = {
        const auto last = static_cast<int32_t>(o.C() - 1);
        o.Indices(p.ids, {last, 0, last});
        o.Rows(p.x, p.x_stride, p.y, p.y_stride);
-       return AddColumns(p, TestStream());
+       return o.Run(AddColumns, p);
      }},
-    {"FrozenLinearForward", [](O& o) { return FrozenLinearForward(Frozen(o), TestStream()); }},
-    {"FrozenLinearBackward", [](O& o) { return FrozenLinearBackward(Frozen(o), TestStream()); }},
+    {"FrozenLinearForward", [](O& o) { return o.Run(FrozenLinearForward, Frozen(o)); }},
+    {"FrozenLinearBackward", [](O& o) { return o.Run(FrozenLinearBackward, Frozen(o)); }},
     {"QuantizeInt8Weight",
      [](O& o) {
        auto p = o.Of<QuantizeInt8WeightParams>();
        p.K = o.C();
        o.Rows(p.w, p.w_stride);
        Codes(o, p.to);
-       return QuantizeInt8Weight(p, TestStream());
+       return o.Run(QuantizeInt8Weight, p);
      }},
     {"DequantizeInt8Weight",
      [](O& o) {
@@ -100,7 +100,7 @@ constexpr StridedOp kStorageOps[] = {
        p.K = o.C();
        Codes(o, p.from);
        o.Rows(p.w, p.w_stride);
-       return DequantizeInt8Weight(p, TestStream());
+       return o.Run(DequantizeInt8Weight, p);
      }},
     {"QuantizeNf4",
      [](O& o) {
@@ -108,7 +108,7 @@ constexpr StridedOp kStorageOps[] = {
        p.K = o.C();
        o.Rows(p.w, p.w_stride);
        Codes(o, p.to);
-       return QuantizeNf4(p, TestStream());
+       return o.Run(QuantizeNf4, p);
      }},
     {"DequantizeNf4",
      [](O& o) {
@@ -116,7 +116,7 @@ constexpr StridedOp kStorageOps[] = {
        p.K = o.C();
        Codes(o, p.from);
        o.Rows(p.w, p.w_stride);
-       return DequantizeNf4(p, TestStream());
+       return o.Run(DequantizeNf4, p);
      }},
     {"UpdateRanges",
      [](O& o) {
@@ -125,7 +125,7 @@ constexpr StridedOp kStorageOps[] = {
        o.Rows(p.x, p.x_stride);
        o.Vector(p.ranges, kStridedRows);
        p.workspace = o.Workspace(UpdateRangesWorkspace(kStridedRows, kStridedRows));
-       return UpdateRanges(p, TestStream());
+       return o.Run(UpdateRanges, p);
      }},
     {"Quantize",
      [](O& o) {
@@ -133,14 +133,14 @@ constexpr StridedOp kStorageOps[] = {
        p.dither.site = kSite;
        o.Rows(p.x, p.x_stride);
        Codes(o, p.to);
-       return Quantize(p, TestStream());
+       return o.Run(Quantize, p);
      }},
     {"Dequantize",
      [](O& o) {
        auto p = o.Of<DequantizeParams>();
        Codes(o, p.from);
        o.Rows(p.y, p.y_stride);
-       return Dequantize(p, TestStream());
+       return o.Run(Dequantize, p);
      }},
     {"QuantizedActivationForward",
      [](O& o) {
@@ -148,14 +148,14 @@ constexpr StridedOp kStorageOps[] = {
        p.dither.site = kSite;
        o.Rows(p.activation.x, p.activation.x_stride, p.activation.y, p.activation.y_stride);
        Codes(o, p.x);
-       return QuantizedActivationForward(p, TestStream());
+       return o.Run(QuantizedActivationForward, p);
      }},
     {"QuantizedActivationBackward",
      [](O& o) {
        QuantizedActivationBackwardParams p = {.activation = o.Of<ActivationBackwardParams>()};
        o.Rows(p.activation.dy, p.activation.dy_stride, p.activation.dx, p.activation.dx_stride);
        Codes(o, p.x);
-       return QuantizedActivationBackward(p, TestStream());
+       return o.Run(QuantizedActivationBackward, p);
      }},
     {"QuantizedNormForward",
      [](O& o) {
@@ -166,7 +166,7 @@ constexpr StridedOp kStorageOps[] = {
        o.Rows(p.norm.x, p.norm.x_stride, p.norm.residual, p.norm.residual_stride, p.norm.h,
               p.norm.h_stride, p.norm.z, p.norm.z_stride);
        Codes(o, p.xhat);
-       return QuantizedNormForward(p, TestStream());
+       return o.Run(QuantizedNormForward, p);
      }},
     {"QuantizedNormBackward",
      [](O& o) {
@@ -174,7 +174,7 @@ constexpr StridedOp kStorageOps[] = {
        o.Vector(p.norm.r, kStridedRows);
        o.Rows(p.norm.dxhat, p.norm.dxhat_stride, p.norm.dx, p.norm.dx_stride);
        Codes(o, p.xhat);
-       return QuantizedNormBackward(p, TestStream());
+       return o.Run(QuantizedNormBackward, p);
      }},
     {"QuantizedNormSums",
      [](O& o) {
@@ -184,28 +184,28 @@ constexpr StridedOp kStorageOps[] = {
        o.Rows(p.affine.dz, p.affine.dz_stride);
        Codes(o, p.xhat);
        p.affine.workspace = Sums(o);
-       return QuantizedNormSums(p, TestStream());
+       return o.Run(QuantizedNormSums, p);
      }},
     {"FixedAdd",
      [](O& o) {
        auto p = o.Of<FixedAddParams>();
        p.y_dtype = o.dtype();
        o.Rows(p.v, p.v_stride, p.f, p.f_stride, p.v_out, p.v_out_stride, p.y, p.y_stride);
-       return FixedAdd(p, TestStream());
+       return o.Run(FixedAdd, p);
      }},
-    {"FixedShiftAdd", [](O& o) { return FixedShiftAdd(Shift(o), TestStream()); }},
+    {"FixedShiftAdd", [](O& o) { return o.Run(FixedShiftAdd, Shift(o)); }},
     {"FixedShiftAddInverse",
      [](O& o) {
        FixedShiftAddParams p = Shift(o);
        p.inverse = true;
-       return FixedShiftAdd(p, TestStream());
+       return o.Run(FixedShiftAdd, p);
      }},
     {"RowNorms",
      [](O& o) {
        auto p = o.Of<RowNormsParams>();
        o.Rows(p.x, p.x_stride);
        o.Vector(p.norms, kStridedRows);
-       return RowNorms(p, TestStream());
+       return o.Run(RowNorms, p);
      }},
     {"GatherRows",
      [](O& o) {
@@ -213,7 +213,7 @@ constexpr StridedOp kStorageOps[] = {
        p.x_rows = kStridedRows;
        o.Indices(p.index, {2, 0, 1});
        o.Rows(p.x, p.x_stride, p.y, p.y_stride);
-       return GatherRows(p, TestStream());
+       return o.Run(GatherRows, p);
      }},
     {"ScatterRows",
      [](O& o) {
@@ -223,7 +223,7 @@ constexpr StridedOp kStorageOps[] = {
        p.zero_others = true;
        o.Indices(p.index, {2});
        o.Rows(p.x, p.x_stride, p.y, p.y_stride);
-       return ScatterRows(p, TestStream());
+       return o.Run(ScatterRows, p);
      }},
     {"ScatterRowsAccumulating",
      [](O& o) {
@@ -232,7 +232,7 @@ constexpr StridedOp kStorageOps[] = {
        p.accumulate = true;
        o.Indices(p.index, {0, 1, 2});
        o.Rows(p.x, p.x_stride, p.y, p.y_stride);
-       return ScatterRows(p, TestStream());
+       return o.Run(ScatterRows, p);
      }},
     {"CastRows",
      [](O& o) {
@@ -240,7 +240,7 @@ constexpr StridedOp kStorageOps[] = {
        p.y_dtype = o.dtype();
        o.Rows<float>(p.x, p.x_stride);
        o.Rows(p.y, p.y_stride);
-       return CastRows(p, TestStream());
+       return o.Run(CastRows, p);
      }},
     {"AddRows",
      [](O& o) {
@@ -249,7 +249,7 @@ constexpr StridedOp kStorageOps[] = {
        o.Rows<float>(p.a, p.a_stride);
        o.Rows(p.b, p.b_stride);
        o.Rows<float>(p.y, p.y_stride);
-       return AddRows(p, TestStream());
+       return o.Run(AddRows, p);
      }},
     {"GatherScaledRows",
      [](O& o) {
@@ -258,7 +258,7 @@ constexpr StridedOp kStorageOps[] = {
        o.Indices(p.index, {2, 0, 2});
        o.Vector(p.weights, kStridedRows);
        o.Rows(p.x, p.x_stride, p.y, p.y_stride);
-       return GatherScaledRows(p, TestStream());
+       return o.Run(GatherScaledRows, p);
      }},
 };
 

@@ -22,7 +22,8 @@ void Fill(std::mt19937& engine, DType dtype, int64_t element_bytes, char* row, i
       *at = static_cast<char>(engine() % 256);
       continue;
     }
-    ByType(element_bytes == 4 ? DType::kF32 : dtype, [&](auto element) {
+    const DType half = dtype == DType::kF32 ? DType::kBF16 : dtype;
+    ByType(element_bytes == 4 ? DType::kF32 : half, [&](auto element) {
       element = Narrow<decltype(element)>(normal(engine));
       std::memcpy(at, &element, sizeof(element));
     });

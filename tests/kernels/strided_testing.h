@@ -1,16 +1,20 @@
-// Every op that takes strides, callable with operands that lie in memory in several ways, so that a
-// test of how operands may lie is a test of all ops: far_rows_test, layouts_test.
+// Every op, callable with operands that lie in memory in several ways, so that a test of how
+// operands may lie (far_rows_test, layouts_test) or of bad arguments (refusals_test) is a test of
+// all ops.
 #ifndef TESTS_KERNELS_STRIDED_TESTING_H_
 #define TESTS_KERNELS_STRIDED_TESTING_H_
 
 #include <algorithm>
+#include <any>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/types.h"
@@ -63,11 +67,24 @@ class Operands {
   void Indices(T*& data, std::initializer_list<Index> values) {
     Index* indices = nullptr;
     Vector(indices, static_cast<int64_t>(values.size()));
-    if (indices != nullptr) std::copy(values.begin(), values.end(), indices);
     data = indices;
+    if (indices == nullptr) return;
+    std::copy(values.begin(), values.end(), indices);
+    const auto bytes = values.size() * sizeof(Index);
+    before_.replace(before_.size() - bytes, bytes, reinterpret_cast<const char*>(indices), bytes);
   }
   // What is in it afterwards does not matter.
   void* Workspace(int64_t bytes) { return near_.emplace_back(bytes).data(); }
+
+  // Calls an op with the parameters that were made for it.
+  template <typename Params>
+  Error Run(Error (*op)(const Params&, Stream), std::type_identity_t<Params> params) const {
+    if (change_) change_(&params);
+    return op(params, TestStream());
+  }
+  // From now on Run does this to the parameters (of which it is given a pointer) before it calls.
+  using Change = std::function<void(std::any params)>;
+  void BeforeRun(Change change) { change_ = std::move(change); }
 
   bool has_memory() const { return has_memory_; }
   bool GapsUntouched() const;
@@ -102,6 +119,7 @@ class Operands {
   std::deque<Bytes> near_;
   std::vector<Operand> operands_;
   std::string before_;
+  Change change_;
 };
 
 // An op, and how it is called with operands of this width.
@@ -111,6 +129,7 @@ struct StridedOp {
 };
 std::span<const StridedOp> StridedLayerOps();    // strided_layer_ops.cc
 std::span<const StridedOp> StridedStorageOps();  // strided_storage_ops.cc
+std::span<const StridedOp> FlatOps();            // flat_ops.cc: those that take no strides
 
 }  // namespace snug::kernels
 

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 from tests.parity import cases, compare, families_test, oracle_test
-from tests.parity.parity_test import Runs, oracle
+from tests.parity.parity_test import Runs, oracle, request_of, run
 
 FAMILIES = [
     dataclasses.replace(case, name=f"bf16-{case.name}", bf16=True, seed=case.seed + 20)
@@ -20,9 +20,18 @@ FAMILIES = [
 CONTROLS = (
     ("lora-bf16-llama3-tied", oracle_test.without_rope_scaling),
     ("full-bf16-plain", oracle_test.without_loss_mask),
+    ("bf16-full-llama", families_test.without_biases),
     ("bf16-full-mistral", families_test.without_window),
+    ("bf16-lora-qwen2", families_test.without_biases),
     ("bf16-lora-qwen3", families_test.without_head_norms),
+    ("bf16-lora-qwen3", oracle_test.without_rope_scaling),
     ("bf16-lora-gemma2", families_test.without_attention_softcap),
+    ("bf16-full-gemma2", families_test.without_logit_softcap),
+    ("bf16-full-gemma2", families_test.without_embedding_scale),
+    ("bf16-lora-gemma2", families_test.without_post_norms),
+    ("bf16-lora-gemma3", families_test.without_local_rope),
+    ("bf16-full-gemma3", families_test.without_linear_scaling),
+    ("bf16-lora-phi3", families_test.without_partial_rotation),
 )
 
 
@@ -81,6 +90,18 @@ class Bf16Test(unittest.TestCase):
                     # Weights that exist in bf16 alone lose most of a step: that is what must show.
                     without = oracle(self.runs.prepared(case), ours.rows)
                     self.assertTrue(compare.changes_differ(without, ways, truth))
+
+    def test_packed_rows_are_no_farther_from_it(self):
+        for case in FAMILIES:
+            with self.subTest(case.name):
+                prepared = self.runs.prepared(case)
+                spec = cases.job_spec(prepared, **families_test.PACKED)
+                packed = run(request_of(prepared, spec, prepared.folder / "packed"))
+                theirs, truth = (
+                    oracle(prepared, packed.rows, exact=exact) for exact in (False, True)
+                )
+                gradients = packed.gradients, theirs.gradients, truth.gradients
+                self.assertEqual(compare.kinds_differ(*gradients), [])
 
     def test_a_reference_without_one_trait_fails(self):
         by_name = {case.name: case for case in (*FAMILIES, *cases.BF16_CASES)}

@@ -46,7 +46,15 @@ class Case:
 PLAIN = models.Shape(kv_heads=4)
 ONE_KV_HEAD = models.Shape(kv_heads=1, head_width=24, vocabulary=257)
 LLAMA3 = models.Shape(kv_heads=2, vocabulary=199, tied=True, rope="llama3", layers=3)
-LINEAR = models.Shape(heads=3, kv_heads=1, width=72, head_width=32, vocabulary=163, rope="linear")
+LINEAR = models.Shape(
+    heads=3,
+    kv_heads=1,
+    width=72,
+    head_width=32,
+    vocabulary=163,
+    rope="linear",
+    max_positions=32,  # Before they are stretched.
+)
 QV = ("q_proj", "v_proj")
 
 FP32_CASES = (

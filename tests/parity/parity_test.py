@@ -30,6 +30,15 @@ def oracle(prepared, order, exact=False, change=None, masters=False):
     return reference.train(model, cases.in_order(rows, order), prepared.settings, masters)
 
 
+def run(request):
+    """What the probe did, which took the memory that was predicted, to the byte."""
+    ours = probe(probe_binary(), request)
+    measured, predicted = (ours.memory[f"{k}_peak_bytes"] for k in ("measured", "predicted"))
+    if measured != predicted:
+        raise AssertionError(f"{request.output}: took {measured} bytes, predicted {predicted}")
+    return ours
+
+
 class Runs:
     """Each case is prepared and probed once, however many tests look at it."""
 
@@ -46,7 +55,7 @@ class Runs:
         output = prepared.folder / f"{plan}-{steps}"
         request = request_of(prepared, cases.job_spec(prepared), output)
         request.plan, request.steps = plan, steps
-        return probe(probe_binary(), request)
+        return run(request)
 
 
 def request_of(prepared, spec, output):
@@ -149,7 +158,7 @@ class BatchTest(unittest.TestCase):
     def run_cut(self, prepared, name, **training):
         """One step with TrainingSpec fields set as given."""
         spec = cases.job_spec(prepared, **training)
-        return probe(probe_binary(), request_of(prepared, spec, prepared.folder / name))
+        return run(request_of(prepared, spec, prepared.folder / name))
 
     def cuts(self, case):
         """32 rows as one batch of 32 and as 32 batches of one."""

@@ -1,4 +1,4 @@
-// What ops on frozen weights ask of the inner loops: a tile of W'. Plain data; knows no instruction
+// What ops on frozen weights ask of the inner loops: tiles of W'. Plain data; knows no instruction
 // set.
 #ifndef KERNELS_CPU_LOOPS_FROZEN_TILE_H_
 #define KERNELS_CPU_LOOPS_FROZEN_TILE_H_
@@ -19,6 +19,21 @@ struct FrozenTile {
   void* to = nullptr;
   int64_t stride = 0;
   DType dtype = DType::kF32;
+};
+
+// The right operand of a product, of these columns and terms: forward, columns are rows of W' and
+// terms its columns; backward, the other way round. Words (tiles.h) lie in panels:
+//   to[c / kPanel * (panel) + k * kPanel + c % kPanel]: word k of column c - columns.begin,
+// zero for columns up to the next multiple of 16. Of a pair what is subnormal may be 0: products of
+// pairs take it for that.
+struct FrozenPanels {
+  FrozenWeight W;
+  int64_t K = 0;
+  bool forward = false;
+  Range columns, terms;
+  DType dtype = DType::kF32;
+  bool pairs = false;
+  float* to = nullptr;
 };
 
 }  // namespace snug::kernels

@@ -1,52 +1,20 @@
 // Inner loops that quantise and dequantise frozen weights.
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/frozen_tile.h"
+#include "kernels/cpu/loops/frozen_values.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
-#include "kernels/nf4_levels.h"
 
 namespace snug::kernels::SNUG_ISA {
 namespace {
-
-// Elements [e, e + n) of a weight, all in one block of 64, as fp32.
-SNUG_INLINE void Nf4Values(const Nf4Weight& w, int64_t e, int64_t n, float* values) {
-  const auto* codes = static_cast<const uint8_t*>(w.codes);
-  const float absmax = Nf4Absmax(w, kDynamicMap, e / kNf4Block);
-  float scaled[16];  // The block's levels: each product is rounded as the definition has it.
-  for (int level = 0; level < 16; ++level) scaled[level] = kNf4Levels.at[level] * absmax;
-  int64_t i = 0;
-  if (e % 2 == 1 && n > 0) values[i++] = scaled[codes[e / 2] & 15];
-  for (; i + 2 <= n; i += 2) {
-    const uint8_t pair = codes[(e + i) / 2];
-    values[i] = scaled[pair >> 4];
-    values[i + 1] = scaled[pair & 15];
-  }
-  if (i < n) values[i] = scaled[codes[(e + i) / 2] >> 4];
-}
-
-// table[index] of each lane; indices below 16.
-SNUG_INLINE F32x16 Lookup(F32x16 table, I32x16 index) {
-#ifdef __AVX512F__
-  return __builtin_shuffle(table, index);
-#else
-  F32x16 found;
-  for (int64_t lane = 0; lane < kLanes; ++lane) found[lane] = table[index[lane]];
-  return found;
-#endif
-}
 
 // A whole block.
 template <typename T>
 SNUG_INLINE void Nf4Block(const Nf4Weight& w, int64_t block, T* to) {
   const auto* codes = static_cast<const uint8_t*>(w.codes) + block * (kNf4Block / 2);
-  const F32x16 scaled = Load(kNf4Levels.at, Whole{}) * Nf4Absmax(w, kDynamicMap, block);
-  constexpr U32x16 kShift = {4, 0, 12, 8, 20, 16, 28, 24, 4, 0, 12, 8, 20, 16, 28, 24};
+  const F32x16 scaled = Nf4Scaled(w, block);
   for (int64_t i = 0; i < kNf4Block; i += kLanes) {
-    uint32_t a, b;  // The codes of eight elements each.
-    memcpy(&a, codes + i / 2, sizeof(a));
-    memcpy(&b, codes + i / 2 + sizeof(a), sizeof(b));
-    const U32x16 pairs = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
-    Store(to + i, Lookup(scaled, reinterpret_cast<I32x16>(pairs >> kShift & 15u)), Whole{});
+    Store(to + i, Nf4Lanes(codes + i / 2, scaled), Whole{});
   }
 }
 
@@ -74,10 +42,7 @@ void Int8Row(const FrozenTile& t, int64_t n, T* to) {
   const int8_t* codes = t.W.int8.codes + n * t.W.int8.codes_stride + t.columns.begin;
   const float absmax = t.W.int8.absmax[n];
   ForVectors(t.columns.end - t.columns.begin, [&](int64_t c, auto part) SNUG_LAMBDA {
-    I8x16 some{};
-    memcpy(&some, codes + c, Count(part));
-    const F32x16 code = __builtin_convertvector(Widened(some), F32x16);
-    Store(to + c, code * absmax * kInt8Inverse, part);
+    Store(to + c, Int8Lanes(codes + c, absmax, part), part);
   });
 }
 

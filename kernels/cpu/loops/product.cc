@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/entries.h"
+#include "kernels/cpu/loops/transpose.h"
 #include "kernels/cpu/loops/vector.h"
 
 #if defined(__AVX512BF16__)
@@ -44,13 +45,7 @@ SNUG_INLINE F32x16 Add(F32x16 sum, F32x16 left, F32x16 right) {
 
 template <bool kPairs, int kM, int kN>
 SNUG_INLINE void Multiply(const TileProduct& p, const float* a, const float* b, float* c) {
-  F32x16 sums[kM][kN];
-#pragma GCC unroll 8
-  for (int m = 0; m < kM; ++m) {
-#pragma GCC unroll 2
-    for (int n = 0; n < kN; ++n)
-      sums[m][n] = p.accumulate ? Load(c + m * p.c_row + n * kLanes, Whole{}) : F32x16{};
-  }
+  F32x16 sums[kM][kN] = {};
   const int64_t a_row = p.a_row, a_term = p.a_term, b_term = p.b_term;
   for (int64_t k = p.terms; k > 0; --k) {
     F32x16 right[kN];
@@ -68,7 +63,11 @@ SNUG_INLINE void Multiply(const TileProduct& p, const float* a, const float* b, 
 #pragma GCC unroll 8
   for (int m = 0; m < kM; ++m) {
 #pragma GCC unroll 2
-    for (int n = 0; n < kN; ++n) Store(c + m * p.c_row + n * kLanes, sums[m][n], Whole{});
+    for (int n = 0; n < kN; ++n) {
+      float* to = c + m * p.c_row + n * kLanes;
+      // A sum of sums loses fewer digits than one chain.
+      Store(to, p.accumulate ? Load(to, Whole{}) + sums[m][n] : sums[m][n], Whole{});
+    }
   }
 }
 
@@ -112,10 +111,12 @@ template <>
 SNUG_INLINE F32x16 Words<Pair>(const LoadTile& p, int64_t row, int64_t c) {
   const bf16* x = RowOf<bf16>(p.x, row, p.stride) + 2 * c;
   const int64_t left = p.width - 2 * c;
-  bf16 halves[2 * kLanes] = {};
-  memcpy(halves, x, (left < 2 * kLanes ? left : 2 * kLanes) * sizeof(bf16));
-  F32x16 words;
-  memcpy(&words, halves, sizeof(words));
+  F32x16 words{};
+  if (left >= 2 * kLanes) {
+    memcpy(&words, x, sizeof(words));
+  } else {
+    memcpy(&words, x, left * sizeof(bf16));
+  }
   return words;
 }
 
@@ -145,48 +146,6 @@ void LoadTermPairs(const LoadTile& p) {
     });
   }
 }
-
-#if defined(__AVX512F__)
-// Lanes of `low` and `high` in which the blocks of kHalf x kHalf off the diagonal change places.
-template <int kHalf>
-SNUG_INLINE void Exchange(F32x16& low, F32x16& high) {
-  I32x16 first, second;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const bool upper = (lane & kHalf) != 0;
-    first[lane] = upper ? kLanes + lane - kHalf : lane;
-    second[lane] = upper ? kLanes + lane : lane + kHalf;
-  }
-  const F32x16 kept = low;
-  low = __builtin_shuffle(kept, high, first);
-  high = __builtin_shuffle(kept, high, second);
-}
-
-template <int kHalf>
-SNUG_INLINE void ExchangeAll(F32x16 (&rows)[kLanes]) {
-#pragma GCC unroll 16
-  for (int row = 0; row < kLanes; ++row) {
-    if ((row & kHalf) == 0) Exchange<kHalf>(rows[row], rows[row + kHalf]);
-  }
-}
-
-SNUG_INLINE void Transpose(F32x16 (&rows)[kLanes]) {
-  ExchangeAll<8>(rows);
-  ExchangeAll<4>(rows);
-  ExchangeAll<2>(rows);
-  ExchangeAll<1>(rows);
-}
-#else
-// Elsewhere GCC would take such shuffles apart lane by lane.
-inline void Transpose(F32x16 (&rows)[kLanes]) {
-  float words[kLanes][kLanes];
-  for (int row = 0; row < kLanes; ++row) {
-    float lanes[kLanes];
-    Store(lanes, rows[row], Whole{});
-    for (int lane = 0; lane < kLanes; ++lane) words[lane][row] = lanes[lane];
-  }
-  for (int row = 0; row < kLanes; ++row) rows[row] = Load(words[row], Whole{});
-}
-#endif
 
 template <typename T>
 void LoadColumns(const LoadTile& p) {
