@@ -219,6 +219,24 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(self.devices()["gpu:0"]["trouble"], "")
         self.assertIn('snug_device_up{device="gpu:0"} 1', self.daemon.metrics())
 
+    # A GPU that is about to fall off the bus keeps every question for minutes. What is known of
+    # before is nothing to go by: who trains goes on, and what is new goes to the CPU.
+    def test_a_driver_that_keeps_a_question_gets_no_jobs(self):
+        running = self.daemon.submit_script(LONG)
+        self.assertEqual(self.daemon.wait_step(running, 1)["device"], "gpu:0")
+        self.machine.tell(more="hang\n")
+        kept = "the NVIDIA driver does not answer: it keeps a question waiting"
+        wait_for(lambda: self.devices()["gpu:1"]["trouble"] == kept, "the driver's silence")
+        self.assertIn('snug_device_up{device="gpu:1"} 0', self.daemon.metrics())
+        self.assertNotIn("measured_bytes", self.devices()["gpu:0"])
+        on_cpu, waiting = (self.daemon.submit_script(LONG) for _ in range(2))
+        self.assertEqual(self.daemon.wait_step(on_cpu, 1)["device"], "cpu:0")
+        wait_for(lambda: kept in self.daemon.job(waiting)["reason"], "the reason")
+        self.daemon.wait_heard(running, int(self.daemon.job(running)["progress"]["global_step"]))
+        self.machine.tell()
+        self.assertEqual(self.daemon.wait_step(waiting, 1)["device"], "gpu:1")
+        self.assertEqual(self.devices()["gpu:0"]["trouble"], "")
+
     # An upgrade of the driver without a restart of the machine: snugd serves what else there is,
     # and takes the GPUs back when the driver answers.
     def test_a_daemon_that_starts_without_its_driver_waits_for_it(self):

@@ -12,6 +12,9 @@
 //   lost INDEX                         off the bus
 //   life N                             the driver was loaded anew: who has not opened it since
 //                                      then gets an error
+//   hang                               it keeps whoever asks for its version, until that is gone
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,6 +46,7 @@ struct World {
   std::string driver;
   std::vector<Gpu> gpus;
   int life = 0;
+  bool hangs = false;
 };
 
 void ReadTrouble(const std::string& what, std::istringstream& words, Gpu& gpu) {
@@ -78,6 +82,8 @@ World Read() {
       world.gpus.at(index).processes.push_back(process);
     } else if (what == "life") {
       words >> world.life;
+    } else if (what == "hang") {
+      world.hangs = true;
     } else if (what != "fail") {
       words >> index;
       ReadTrouble(what, words, world.gpus.at(index));
@@ -148,6 +154,7 @@ const char* nvmlErrorString(int code) {
   return code == kGpuIsLost ? "GPU is lost" : code == 18 ? "Driver/library version mismatch" : "?";
 }
 int nvmlSystemGetDriverVersion(char* out, unsigned size) {
+  while (Read().hangs) usleep(10'000);
   if (Answer() != kSuccess) return Answer();
   return PutText(Read().driver, out, size);
 }
