@@ -19,6 +19,10 @@ void PrintDevices(const v1::ServerInfo& server, std::ostream& out) {
                   IfKnown(device.has_measured_bytes(), device.measured_bytes()),
                   IfKnown(device.has_others_bytes(), device.others_bytes())});
   table.Print(out);
+  for (const v1::Device& device : server.devices())
+    if (!device.trouble().empty())
+      out << Printable(device.name()) << ": no job is placed there: " << Printable(device.trouble())
+          << "\n";
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
+#include "server/node/known_gpus.h"
 #include "server/node/measure.h"
 #include "server/place/devices.h"
 #include "server/place/host_memory.h"
@@ -136,14 +137,20 @@ absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {
             .cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency())),
             .processor = ProcessorModel()};
   if (NamesGpu(config_)) {
-    absl::StatusOr<std::unique_ptr<GpuDriver>> driver = GpuDriver::Open(config_.gpu_library());
-    host.gpus = driver.ok() ? GpusForUs(**driver, config_.state_dir()) : driver.status();
-    if (driver.ok()) gpu_driver_ = *std::move(driver);
+    if (const char* visible = getenv("CUDA_VISIBLE_DEVICES"))
+      spdlog::warn("CUDA_VISIBLE_DEVICES={} is not heeded: gpu:N is counted as nvidia-smi does",
+                   visible);
+    gpu_watch_ = std::make_unique<GpuWatch>(config_.gpu_library());
+    host.gpus = GpusForUs(gpu_watch_->Look(), config_.state_dir());
+    host.known = ReadKnownGpus(config_.state_dir());
   }
   ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config_, host));
   RETURN_IF_ERROR(MeasureDevices(Launcher(), devices));
+  if (gpu_watch_ != nullptr) RETURN_IF_ERROR(WriteKnownGpus(config_.state_dir(), devices));
   for (const Device& device : devices)
-    if (device.is_gpu() && device.capacity_bytes > device.gpu.free_bytes)
+    if (!device.gpu.trouble.ok())
+      spdlog::error("{}: {}", device.name, device.gpu.trouble.message());
+    else if (device.is_gpu() && device.capacity_bytes > device.gpu.free_bytes)
       spdlog::warn("{}: {} bytes are its capacity, and {} of them are taken by others now",
                    device.name, device.capacity_bytes,
                    device.capacity_bytes - device.gpu.free_bytes);
@@ -154,7 +161,7 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices) {
   pool_ = std::make_unique<TaskPool>(kApiThreads);
   advisor_ = std::make_unique<Advisor>(index_, *preparer_, devices);
   SchedulerSettings settings{
-      .launcher = Launcher(), .devices = std::move(devices), .gpu_driver = gpu_driver_.get()};
+      .launcher = Launcher(), .devices = std::move(devices), .gpu_watch = gpu_watch_.get()};
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));
   return absl::OkStatus();

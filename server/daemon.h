@@ -48,7 +48,7 @@ class Daemon {
   const v1::DaemonConfig config_;
   int lock_ = -1;
   Metrics metrics_;
-  std::unique_ptr<GpuDriver> gpu_driver_;  // Where a GPU is among the devices.
+  std::unique_ptr<GpuWatch> gpu_watch_;  // Where a GPU is among the devices.
   JobIndex index_;
   StreamRegistry streams_;
   std::unique_ptr<JobStore> store_;

@@ -37,7 +37,7 @@ struct AttemptRecord {
   int epoch = 0;  // 1, 2, 3, ... per job: the fencing token.
   AttemptState state = AttemptState::kIntent;
   std::string nonce;
-  std::string device;
+  std::string device;    // Its Device::id().
   std::string boot_id;   // Of the machine when it was started.
   int64_t shim_pid = 0;  // A hint only: the lock is the proof.
   v1::Plan plan;
@@ -51,7 +51,7 @@ struct AttemptRecord {
 };
 
 struct Reservation {
-  std::string device;
+  std::string device;  // Its Device::id().
   std::string job;
   int epoch = 0;
   int64_t bytes = 0;

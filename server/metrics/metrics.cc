@@ -123,7 +123,7 @@ struct Metrics::Families {
   Family<Gauge>& device_model =
       GaugeFamily(*registry, "snug_device_info", "1; its labels say which GPU or processor it is.");
   Family<Gauge>& up =
-      GaugeFamily(*registry, "snug_device_up", "Whether the GPU's driver answers for it.");
+      GaugeFamily(*registry, "snug_device_up", "Whether nothing is wrong with the GPU.");
   Family<Gauge>& total =
       GaugeFamily(*registry, "snug_device_memory_total_bytes", "Bytes that the device has.");
   Family<Gauge>& used = GaugeFamily(*registry, "snug_device_memory_used_bytes",
@@ -289,12 +289,11 @@ void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<
     const auto if_known = [](bool known, int64_t bytes) {
       return known ? std::optional(bytes) : std::nullopt;
     };
-    const bool answers = device.has_others_bytes();
-    SetOrRemove(families_->up, labels, answers ? 1 : 0, series.up);
+    SetOrRemove(families_->up, labels, device.trouble().empty() ? 1 : 0, series.up);
     SetOrRemove(families_->used, labels,
                 if_known(device.has_measured_bytes(), device.measured_bytes()), series.used);
-    SetOrRemove(families_->unattributed, labels, if_known(answers, device.others_bytes()),
-                series.unattributed);
+    SetOrRemove(families_->unattributed, labels,
+                if_known(device.has_others_bytes(), device.others_bytes()), series.unattributed);
   }
 }
 

@@ -32,7 +32,8 @@ const std::string& WorkerOf(const LauncherSettings& settings, const Device& devi
 std::vector<std::string> WorkerEnvironment(const Device& device) {
   if (!device.is_gpu()) return {};
   return {"CUDA_VISIBLE_DEVICES=" + device.gpu.uuid, "CUDA_DEVICE_ORDER=PCI_BUS_ID",
-          "CUDA_MODULE_LOADING=LAZY"};
+          "CUDA_MODULE_LOADING=LAZY",
+          "CUDA_MPS_PIPE_DIRECTORY=/dev/null"};  // Nobody listens there: CUDA goes on without.
 }
 
 absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Device& device,

@@ -24,8 +24,10 @@ struct LauncherSettings {
 const std::string& WorkerOf(const LauncherSettings& settings, const Device& device);
 
 // What a worker's process is told beside the daemon's own environment, as "NAME=value". Of a GPU:
-// to see it alone, by its UUID (CUDA counts GPUs otherwise than the driver does), and to load
-// kernels when they are first used, which is what the context is measured with.
+// to see it alone, by its UUID (CUDA counts GPUs otherwise than the driver does); to load kernels
+// when they are first used, which is what the context is measured with; and to keep out of MPS,
+// wherever a server of it listens: there a fault of one client ends all, and its clients' memory is
+// not in the driver's list of processes.
 std::vector<std::string> WorkerEnvironment(const Device& device);
 
 // Writes the assignment and starts a shim that holds the attempt's lock from this moment on.

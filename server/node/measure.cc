@@ -109,6 +109,7 @@ absl::Status MeasureDevices(const LauncherSettings& settings, std::vector<Device
     const auto known = before.find(identity);
     if (!now.contains(identity) && known != before.end() && known->second.context_bytes > 0)
       now[identity] = known->second;
+    if (!now.contains(identity) && !device.gpu.trouble.ok()) continue;
     if (!now.contains(identity)) {
       ASSIGN_OR_RETURN(now[identity], Measure(worker, device));
       measured = true;

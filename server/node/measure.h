@@ -16,7 +16,8 @@ namespace snug::server {
 //   {"context_bytes": 174063616, "products": "..."}
 // Remembered in <state>/context.json for as long as the worker's binary, the processor and, of a
 // GPU, its model and driver stay the same; two GPUs that are alike are measured once. So attempts
-// of one job multiply alike.
+// of one job multiply alike. A GPU in trouble is not measured: nothing is set of it that is not
+// remembered.
 absl::Status MeasureDevices(const LauncherSettings& settings, std::vector<Device>& devices);
 
 }  // namespace snug::server

@@ -25,12 +25,13 @@ struct GpuProcess {
   std::optional<int64_t> bytes;  // Nothing: the driver does not say (some containers and vGPUs).
 };
 
-struct GpuMemory {
-  int64_t total_bytes = 0;
-  int64_t free_bytes = 0;
+struct GpuReading {
+  Gpu gpu;
   // Nothing: the driver tells nobody here (vGPU, WSL, some containers).
   std::optional<std::vector<GpuProcess>> processes;
 };
+
+using GpuReadings = absl::StatusOr<std::vector<GpuReading>>;  // By index.
 
 // Thread-safe, as NVML is. A call can take long when a GPU is in trouble.
 class GpuDriver {
@@ -39,17 +40,19 @@ class GpuDriver {
   static absl::StatusOr<std::unique_ptr<GpuDriver>> Open(const std::string& library);
   ~GpuDriver();
 
-  Gpus ReadGpus() const;
-  absl::StatusOr<GpuMemory> ReadMemory(int index) const;
+  // Every GPU, those that nobody uses here too: looking one up by its UUID fails where another one
+  // is lost.
+  GpuReadings ReadGpus() const;
 
  private:
   struct Functions;
   explicit GpuDriver(void* library);
   absl::Status Load(const std::string& library);
   absl::Status Error(const std::string& call, int code) const;
-  absl::StatusOr<void*> HandleOf(int index) const;
-  absl::StatusOr<Gpu> ReadGpu(int index, const std::string& driver) const;
-  absl::Status CheckWhole(void* handle, int index) const;
+  absl::Status Read(GpuReading& reading) const;
+  absl::Status CheckSettings(void* handle, int index) const;
+  absl::Status CheckHealth(void* handle) const;
+  absl::Status ReadMemory(void* handle, Gpu& gpu) const;
   absl::StatusOr<std::optional<std::vector<GpuProcess>>> ReadProcesses(void* handle) const;
 
   void* library_;

@@ -32,7 +32,11 @@ int NumberOf(const std::string& name) {
 absl::StatusOr<Gpu> FindGpu(int index, const Gpus& gpus) {
   if (!gpus.ok()) return gpus.status();
   const size_t count = gpus->size();
-  if (static_cast<size_t>(index) < count) return (*gpus)[static_cast<size_t>(index)];
+  if (static_cast<size_t>(index) < count) {
+    const Gpu& gpu = (*gpus)[static_cast<size_t>(index)];
+    if (!gpu.trouble.ok()) return gpu.trouble;
+    return gpu;
+  }
   if (count == 0) return absl::InvalidArgumentError("this machine has no GPU");
   return absl::InvalidArgumentError(absl::StrCat(
       "this machine has ", count, count == 1 ? " GPU" : " GPUs", ", the last is gpu:", count - 1));
@@ -50,12 +54,24 @@ absl::StatusOr<int64_t> GivenCapacity(const v1::DeviceConfig& given, const Devic
 
 absl::StatusOr<int64_t> DefaultCapacity(const Device& device, const Host& host) {
   if (!device.is_gpu()) return host.memory_bytes / 2;
+  if (!device.gpu.trouble.ok()) return host.known.at(device.name).capacity_bytes;
   const int64_t bytes = device.gpu.free_bytes - kGpuReserveBytes;
   if (bytes > 0) return bytes;
   return absl::FailedPreconditionError(
       absl::StrCat("none is given, and of ", device.name, " (", device.model, ") only ",
                    Exactly(device.gpu.free_bytes), " are free, of which ",
                    Exactly(kGpuReserveBytes), " stay so"));
+}
+
+// As it is; or as it was, with what is wrong with it now.
+absl::StatusOr<Gpu> GpuOf(const std::string& name, const Host& host) {
+  absl::StatusOr<Gpu> found = FindGpu(NumberOf(name), host.gpus);
+  const auto known = host.known.find(name);
+  if (found.ok() || known == host.known.end()) return found;
+  Gpu gpu = known->second.gpu;
+  gpu.index = NumberOf(name);
+  gpu.trouble = found.status();
+  return gpu;
 }
 
 // Everything but its capacity.
@@ -65,12 +81,20 @@ absl::StatusOr<Device> Described(const v1::DeviceConfig& given, const Host& host
                 .model = host.processor,
                 .total_bytes = host.memory_bytes};
   if (!device.is_gpu()) return device;
-  absl::StatusOr<Gpu> gpu = FindGpu(NumberOf(given.name()), host.gpus);
+  absl::StatusOr<Gpu> gpu = GpuOf(given.name(), host);
   if (!gpu.ok()) return At(device.name, gpu.status());
   device.gpu = *std::move(gpu);
   device.model = device.gpu.model;
   device.total_bytes = device.gpu.total_bytes;
   return device;
+}
+
+// What was gpu:1 may be counted as gpu:0 now: then gpu:1 is a name without a GPU.
+void ForgetMoved(std::vector<Device>& devices) {
+  for (Device& device : devices)
+    for (const Device& other : devices)
+      if (!device.gpu.trouble.ok() && other.gpu.trouble.ok() && other.gpu.uuid == device.gpu.uuid)
+        device.gpu.uuid.clear();
 }
 
 absl::StatusOr<Device> DeviceOf(const v1::DeviceConfig& given, const std::string& field,
@@ -116,6 +140,7 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, co
     ASSIGN_OR_RETURN(Device device, DeviceOf(given, field, host));
     devices.push_back(std::move(device));
   }
+  ForgetMoved(devices);
   return devices;
 }
 

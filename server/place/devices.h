@@ -4,6 +4,7 @@
 #define SERVER_PLACE_DEVICES_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,18 +31,30 @@ struct Gpu {
   std::string uuid;   // GPU-...: the same wherever it is plugged in.
   std::string model;  // NVIDIA H200
   std::string driver;
+  // That processes can have: less what the driver keeps for itself and the pages it has retired.
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;  // What workers of this daemon hold already is among it.
+  // Why it cannot be used, and then what stands above may be missing. UNAVAILABLE: its driver
+  // failed; FAILED_PRECONDITION: how it is set, or what its driver says must be done to it.
+  absl::Status trouble;
 };
 
-// By index. One that is there and cannot be used has its own error; no driver is one for all.
-using Gpus = absl::StatusOr<std::vector<absl::StatusOr<Gpu>>>;
+// By index; no driver is one error for all.
+using Gpus = absl::StatusOr<std::vector<Gpu>>;
+
+// A GPU as it was when the daemon last had it.
+struct KnownGpu {
+  Gpu gpu;
+  int64_t capacity_bytes = 0;
+};
+using KnownGpus = std::map<std::string, KnownGpu>;  // By the name that it had: gpu:0.
 
 struct Host {
   int64_t memory_bytes = 0;  // That the machine or the daemon's control group allows.
   int cores = 1;
   std::string processor;
-  Gpus gpus = std::vector<absl::StatusOr<Gpu>>();
+  Gpus gpus = std::vector<Gpu>();
+  KnownGpus known = {};
 };
 
 struct Device {
@@ -50,18 +63,22 @@ struct Device {
   int threads = 1;
   std::string model;
   int64_t total_bytes = 0;
-  Gpu gpu = {};  // Of gpu:N.
+  Gpu gpu = {};  // Of gpu:N; in trouble: as it was known.
   // What the node measured of the device's worker: bytes that its process counts for before it
   // holds a model, and which way of multiplying is fastest for what, in the worker's own words.
   int64_t context_bytes = 0;
   std::string products = {};
 
   bool is_gpu() const { return absl::StartsWith(name, "gpu:"); }
+  // What promises and attempts are stored under: gpu:0 may be another GPU after a restart.
+  const std::string& id() const { return gpu.uuid.empty() ? name : gpu.uuid; }
 };
 
 bool NamesGpu(const v1::DaemonConfig& config);
 
 // None given: cpu:0 with half of the host's memory. Errors name the field, the limit and the value.
+// A GPU that was used before and cannot be now is a device in trouble: after a bad upgrade of the
+// driver, or before it is loaded, the daemon serves what else there is, and looks after workers.
 absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, const Host& host);
 
 // What plans depend on of a device.

@@ -15,12 +15,12 @@ absl::Status Ledger::Reserve(const std::string& device, const std::string& job, 
   if (bytes > free_bytes)
     return absl::ResourceExhaustedError(absl::StrCat("job ", job, " needs ", bytes, " bytes; ",
                                                      device, " has ", free_bytes, " free"));
-  promises_[job] = {device, bytes};
+  promises_[job] = {found->id(), bytes};
   return absl::OkStatus();
 }
 
 void Ledger::Restore(const std::string& device, const std::string& job, int64_t bytes) {
-  promises_[job] = {device, bytes};
+  promises_[job] = {IdOf(device), bytes};
 }
 
 void Ledger::Release(const std::string& job) { promises_.erase(job); }
@@ -28,21 +28,34 @@ void Ledger::Release(const std::string& job) { promises_.erase(job); }
 int64_t Ledger::ReservedOn(const std::string& device) const {
   int64_t bytes = 0;
   for (const auto& [job, promise] : promises_)
-    if (promise.device == device) bytes += promise.bytes;
+    if (promise.device == IdOf(device)) bytes += promise.bytes;
+  return bytes;
+}
+
+std::map<std::string, int64_t> Ledger::Elsewhere() const {
+  std::map<std::string, int64_t> bytes;
+  for (const auto& [job, promise] : promises_)
+    if (Find(promise.device) == nullptr) bytes[promise.device] += promise.bytes;
   return bytes;
 }
 
 const Device* Ledger::Find(const std::string& device) const {
-  const auto found = std::find_if(devices_.begin(), devices_.end(),
-                                  [&](const Device& known) { return known.name == device; });
+  const auto found = std::find_if(devices_.begin(), devices_.end(), [&](const Device& known) {
+    return known.name == device || known.id() == device;
+  });
   return found == devices_.end() ? nullptr : &*found;
+}
+
+const std::string& Ledger::IdOf(const std::string& device) const {
+  const Device* known = Find(device);
+  return known == nullptr ? device : known->id();
 }
 
 std::vector<DeviceState> Ledger::Snapshot() const {
   std::vector<DeviceState> states = StatesOf(devices_);
   for (DeviceState& state : states) {
     for (const auto& [job, promise] : promises_) {
-      if (promise.device != state.name) continue;
+      if (promise.device != IdOf(state.name)) continue;
       state.reserved_bytes += promise.bytes;
       state.jobs += 1;
     }

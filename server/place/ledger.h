@@ -18,6 +18,7 @@ class Ledger {
  public:
   explicit Ledger(std::vector<Device> devices) : devices_(std::move(devices)) {}
 
+  // Devices are told by their name or by their id.
   // RESOURCE_EXHAUSTED with the bytes there are, NOT_FOUND for an unknown device.
   absl::Status Reserve(const std::string& device, const std::string& job, int64_t bytes);
   // A promise of the daemon's earlier life: it stands, even where the capacity has shrunk since or
@@ -26,13 +27,17 @@ class Ledger {
   void Release(const std::string& job);
 
   int64_t ReservedOn(const std::string& device) const;
+  // Bytes promised on what is no device any more, by its id.
+  std::map<std::string, int64_t> Elsewhere() const;
   std::vector<DeviceState> Snapshot() const;
   const std::vector<Device>& devices() const { return devices_; }
-  const Device* Find(const std::string& device) const;  // Null: there is none of that name.
+  const Device* Find(const std::string& device) const;  // Null: there is none.
 
  private:
+  const std::string& IdOf(const std::string& device) const;
+
   struct Promise {
-    std::string device;
+    std::string device;  // Its id.
     int64_t bytes = 0;
   };
   std::vector<Device> devices_;

@@ -29,7 +29,7 @@ bool CouldRunOn(const QueuedJob& job, const DeviceState& device) {
 
 // What a job could be given now; -1: nothing is placed there.
 int64_t FreeOn(const DeviceState& device) {
-  if (!device.answers || device.jobs >= kMaxJobsPerDevice) return -1;
+  if (!device.trouble.empty() || device.jobs >= kMaxJobsPerDevice) return -1;
   return device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
 }
 
@@ -52,7 +52,7 @@ DeviceState* Choose(const QueuedJob& job, std::vector<DeviceState>& devices,
 // Why a device that no older job waits for cannot be had.
 std::string ReasonOf(const DeviceState& device) {
   if (device.jobs >= kMaxJobsPerDevice) return "another job runs there";
-  if (!device.answers) return "its driver does not answer";
+  if (!device.trouble.empty()) return device.trouble;
   return absl::StrCat("others have taken ", FormatBytes(device.taken_bytes), " of it");
 }
 

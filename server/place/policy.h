@@ -33,7 +33,7 @@ struct DeviceState {
   int64_t capacity_bytes = 0;
   int64_t reserved_bytes = 0;
   int64_t taken_bytes = 0;  // Of the capacity, by processes that are not ours, as measured.
-  bool answers = true;      // Of a GPU: whether its driver does; else nothing new goes there.
+  std::string trouble;      // Why nothing new goes there, whatever is free; or empty.
   int jobs = 0;
 };
 

@@ -44,7 +44,11 @@ void Scheduler::LookAfter(Entry& entry) {
   if (attempt.closing) return;
   const std::string dir =
       AttemptDir(settings_.launcher.state_dir, entry.id(), attempt.record.epoch);
-  if (!ShimLives(dir)) return BeginClosing(entry);
+  if (!ShimLives(dir)) {
+    // Its GPU, or who else is on it, may be what ended it: that is looked at first.
+    if (!std::exchange(attempt.ended, true)) looks_.Forget(entry.record.job.device());
+    return AwaitsLook() ? void() : BeginClosing(entry);
+  }
   const SchedulerLimits& limits = settings_.limits;
   if (entry.state() == v1::Job::CANCELLING)
     return EndWorker(entry, limits.cancel_term, limits.cancel_kill);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "server/artifact/output.h"
 #include "server/job/errors.h"
@@ -86,6 +87,14 @@ v1::Error MakeError(const char* reason, std::string message) {
 absl::Status Fail(JobRecord& job, v1::Error error, Change& change) {
   *job.job.mutable_error() = error;
   return MoveJob(job, v1::Job::FAILED, error.message(), WallMicros(), change);
+}
+
+// Bytes of what is promised on the device that others have.
+int64_t TakenOfPromises(const std::vector<DeviceState>& states, const std::string& device) {
+  for (const DeviceState& state : states)
+    if (state.name == device && state.taken_bytes > 0)
+      return state.reserved_bytes + state.taken_bytes - state.capacity_bytes;
+  return 0;
 }
 
 absl::string_view NameForMetrics(JobState state, Ending ending) {
@@ -186,10 +195,18 @@ absl::Status Scheduler::Conclude(JobRecord& job, const AttemptRecord& attempt,
   const auto& newest = closed.checkpoints->newest;
   const bool progressed = newest && newest->step > attempt.resume_step;
   v1::Error error = outcome.error;
+  Ending ending = outcome.ending;
+  const int64_t taken = TakenOfPromises(DeviceStates(), job.job.device());
+  if (ending == Ending::kOutOfMemory && taken > 0) {  // The plan was right, and stays.
+    ending = Ending::kInfrastructure;
+    error = MakeError("MEMORY_TAKEN",
+                      absl::StrCat("others have taken ", FormatBytes(taken), " of what it was ",
+                                   "promised on ", job.job.device()));
+  }
   if (attempt.exit != outcome.exit)
     error = MakeError("CANNOT_START", absl::StrCat("its worker was not started: ", attempt.exit));
   const RetryDecision retry =
-      DecideRetry(outcome.ending, {job.infra_failures, job.oom_failures}, progressed, Jitter());
+      DecideRetry(ending, {job.infra_failures, job.oom_failures}, progressed, Jitter());
   job.infra_failures = retry.failures.infra;
   job.oom_failures = retry.failures.oom;
   if (!retry.retry) {

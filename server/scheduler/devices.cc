@@ -21,58 +21,88 @@ void Scheduler::ShowDevices() {
     shown.set_model(device.model);
     shown.set_total_bytes(device.total_bytes);
     shown.set_uuid(device.gpu.uuid);
-    const auto use = gpu_uses_.find(device.name);
-    if (use == gpu_uses_.end() || !use->second.ok()) continue;
-    if (use->second->complete) shown.set_measured_bytes(use->second->ours());
-    shown.set_others_bytes(use->second->others_bytes);
+    shown.set_trouble(TroubleOf(device));
+    const absl::StatusOr<GpuUse>* use = looks_.Find(device.name);
+    if (gpus_silent_ || use == nullptr || !use->ok()) continue;
+    if ((*use)->complete) shown.set_measured_bytes((*use)->ours());
+    shown.set_others_bytes((*use)->others_bytes);
   }
   std::vector<v1::Job> running;
   for (const auto& [id, entry] : entries_)
     if (entry->attempt != nullptr) running.push_back(entry->record.job);
   metrics_.Devices(devices, running);
+  for (const auto& [id, bytes] : ledger_.Elsewhere()) {
+    v1::Device& shown = devices.emplace_back();
+    shown.set_name(id);
+    shown.set_reserved_bytes(bytes);
+    shown.set_trouble("no device of this daemon since it was restarted; an attempt is left there");
+  }
   index_.PutDevices(std::move(devices));
+}
+
+// An attempt that outlived a daemon is where it was, whatever that is called now.
+void Scheduler::ShowPlace(Entry& entry) {
+  const Device* device = ledger_.Find(entry.attempt->record.device);
+  entry.record.job.set_device(device == nullptr ? entry.attempt->record.device : device->name);
+  index_.Put(entry.record);
 }
 
 // The ledger's word, and of GPUs the driver's: neighbours ask nobody before they take memory.
 std::vector<DeviceState> Scheduler::DeviceStates() const {
   std::vector<DeviceState> states = ledger_.Snapshot();
   for (DeviceState& state : states) {
-    if (!state.gpu || settings_.gpu_driver == nullptr) continue;
-    const auto use = gpu_uses_.find(state.name);
-    state.answers = use != gpu_uses_.end() && use->second.ok();
-    if (!state.answers) continue;
-    const int64_t beside = ledger_.Find(state.name)->total_bytes - state.capacity_bytes;
-    state.taken_bytes = std::max<int64_t>(0, use->second->others_bytes - beside);
+    state.trouble = TroubleOf(*ledger_.Find(state.name));
+    const absl::StatusOr<GpuUse>* use = looks_.Find(state.name);
+    if (use == nullptr || !use->ok()) continue;
+    const int64_t beside = (*use)->total_bytes - state.capacity_bytes;
+    state.taken_bytes = std::max<int64_t>(0, (*use)->others_bytes - beside);
   }
   return states;
 }
 
-// On a pool of its own: a GPU in trouble can keep the driver's answer for minutes.
-void Scheduler::MeasureGpus() {
-  const absl::Duration now = SinceBoot();
-  const bool due = gpus_measured_ == absl::ZeroDuration() ||
-                   now - gpus_measured_ > settings_.limits.measure_gpus;
-  if (settings_.gpu_driver == nullptr || measuring_gpus_ || !due) return;
-  gpus_measured_ = now;
-  measuring_gpus_ = gpu_pool_.Post([this] {
-    auto uses = std::make_shared<GpuUses>();
-    for (const Device& device : settings_.devices)
-      if (device.is_gpu())
-        uses->emplace(device.name, ReadUse(*settings_.gpu_driver, device.gpu.index,
-                                           settings_.launcher.state_dir));
-    Post([this, uses] { OnGpusMeasured(std::move(*uses)); });
+std::string Scheduler::TroubleOf(const Device& device) const {
+  if (!device.is_gpu() || settings_.gpu_watch == nullptr) return "";
+  if (gpus_silent_) return "the NVIDIA driver does not answer: it keeps a question waiting";
+  const absl::StatusOr<GpuUse>* use = looks_.Find(device.name);
+  return std::string((use == nullptr ? device.gpu.trouble : use->status()).message());
+}
+
+// Nothing is decided meanwhile: a job would go to the CPU beside a GPU that is free.
+bool Scheduler::AwaitsLook() const {
+  if (settings_.gpu_watch == nullptr || gpus_silent_) return false;
+  return std::any_of(settings_.devices.begin(), settings_.devices.end(), [&](const Device& device) {
+    return device.is_gpu() && looks_.Find(device.name) == nullptr;
   });
 }
 
-void Scheduler::OnGpusMeasured(GpuUses uses) {
-  measuring_gpus_ = false;
-  for (const auto& [device, use] : uses) {
-    const auto before = gpu_uses_.find(device);
-    const bool was_well = before == gpu_uses_.end() || before->second.ok();
-    if (!use.ok() && was_well) spdlog::error("{}: {}", device, use.status().message());
-    if (use.ok() && !was_well) spdlog::info("{}: the driver answers again", device);
+void Scheduler::LookAtGpus() {
+  if (settings_.gpu_watch == nullptr) return;
+  if (looks_.Silent(SinceBoot()) != gpus_silent_) {
+    gpus_silent_ = !gpus_silent_;
+    changed_ = true;
+    if (gpus_silent_) spdlog::error("the NVIDIA driver does not answer");
+    ShowDevices();
   }
-  gpu_uses_ = std::move(uses);
+  if (!looks_.Begin(SinceBoot())) return;
+  gpu_pool_.Post([this] {
+    const GpuReadings readings = settings_.gpu_watch->Look();
+    auto uses = std::make_shared<GpuLooks::Uses>();
+    for (const Device& device : settings_.devices)
+      if (device.is_gpu())
+        uses->emplace(device.name, UseOf(device, readings, settings_.launcher.state_dir));
+    Post([this, uses] { OnGpusSeen(*uses); });
+  });
+}
+
+void Scheduler::OnGpusSeen(const GpuLooks::Uses& uses) {
+  std::map<std::string, std::string> before;
+  for (const auto& [device, use] : uses) before[device] = TroubleOf(*ledger_.Find(device));
+  if (!looks_.End(uses)) return;
+  for (const auto& [device, use] : uses) {
+    if (use.ok() && !before[device].empty()) spdlog::info("{}: can be used again", device);
+    if (!use.ok() && use.status().message() != before[device])
+      spdlog::error("{}: {}", device, use.status().message());
+  }
   changed_ = true;  // A round of scheduling costs little.
   for (auto& [id, entry] : entries_)
     if (entry->attempt != nullptr) NoteProcessBytes(*entry);
@@ -81,9 +111,9 @@ void Scheduler::OnGpusMeasured(GpuUses uses) {
 
 void Scheduler::NoteProcessBytes(Entry& entry) {
   const AttemptRecord& attempt = entry.attempt->record;
-  const auto use = gpu_uses_.find(attempt.device);
-  if (use == gpu_uses_.end() || !use->second.ok()) return;
-  const auto& by_attempt = use->second->attempt_bytes;
+  const absl::StatusOr<GpuUse>* use = looks_.Find(entry.record.job.device());
+  if (use == nullptr || !use->ok()) return;
+  const auto& by_attempt = (*use)->attempt_bytes;
   const auto bytes =
       by_attempt.find(AttemptDir(settings_.launcher.state_dir, attempt.job, attempt.epoch));
   v1::JobMemory& memory = *entry.record.job.mutable_memory();

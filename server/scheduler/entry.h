@@ -52,6 +52,7 @@ struct LiveAttempt {
   absl::Duration last_heard;
   absl::Duration told_to_end;  // Zero: not told.
   bool term_sent = false;
+  bool ended = false;     // Its lock is free.
   bool closing = false;   // Slow work on its remains is under way.
   bool reported = false;  // Its model is loaded: it has said where it is.
   int64_t last_step = 0;  // That it reported in this life of the daemon.

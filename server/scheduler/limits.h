@@ -29,6 +29,8 @@ struct SchedulerLimits {
   absl::Duration maintain_store = absl::Seconds(30);
   // How old what is shown of a GPU may be; a look at it takes the driver a few milliseconds.
   absl::Duration measure_gpus = absl::Seconds(5);
+  // A look that takes longer is none: nothing new goes to GPUs until their driver has answered.
+  absl::Duration gpu_silence = absl::Seconds(30);
   // After a decision that could not be stored: the store itself is mended every 30 s.
   absl::Duration schedule_again = absl::Seconds(5);
   // (tenant, request_id) makes at most one job in this time.

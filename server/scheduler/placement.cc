@@ -45,7 +45,7 @@ void Scheduler::Schedule() {
     waits_for_time |= entry->record.not_before_us > 0;
   }
   const bool retry = retry_at_ != absl::ZeroDuration() && SinceBoot() >= retry_at_;
-  if (!changed_ && !waits_for_time && !retry) return;
+  if ((!changed_ && !waits_for_time && !retry) || AwaitsLook()) return;
   changed_ = false;
   retry_at_ = absl::ZeroDuration();
   const Decision decision = Decide(std::move(queue), DeviceStates(), WallMicros());
@@ -88,12 +88,13 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
       entry.ready->plans.at(placement.device)[static_cast<size_t>(placement.plan)];
   RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), placement.bytes));
+  const std::string& device = ledger_.Find(placement.device)->id();
   JobRecord changed = entry.record;
   v1::Job& job = changed.job;
   AttemptRecord attempt{.job = entry.id(),
                         .epoch = job.epoch() + 1,
                         .nonce = RandomHex(32),
-                        .device = placement.device,
+                        .device = device,
                         .boot_id = BootId(),
                         .plan = plan,
                         .cap_bytes = placement.bytes,
@@ -110,9 +111,8 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   job.mutable_memory()->set_plan(plan.name());
   changed.last_resume_step = attempt.resume_step;
   changed.not_before_us = 0;
-  Change change{
-      .attempt = &attempt,
-      .reserve = Reservation{placement.device, entry.id(), attempt.epoch, placement.bytes}};
+  Change change{.attempt = &attempt,
+                .reserve = Reservation{device, entry.id(), attempt.epoch, placement.bytes}};
   absl::Status status =
       MoveJob(changed, v1::Job::STARTING, "its worker is being started", WallMicros(), change);
   entry.attempt = std::make_unique<LiveAttempt>();
@@ -147,7 +147,7 @@ void Scheduler::Launch(Entry& entry) {
   entry.ready->resume.reset();
   spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes on {}", entry.id(),
                entry.attempt->record.epoch, entry.attempt->record.plan.name(),
-               entry.attempt->record.cap_bytes, entry.attempt->record.device);
+               entry.attempt->record.cap_bytes, device.name);
 }
 
 v1::Assignment Scheduler::AssignmentOf(const Entry& entry, const Device& device) const {

@@ -37,7 +37,8 @@ Scheduler::Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& inde
       index_(index),
       preparer_(preparer),
       metrics_(metrics),
-      ledger_(settings_.devices) {}
+      ledger_(settings_.devices),
+      looks_(settings_.limits) {}
 
 Scheduler::~Scheduler() { Drain(); }
 
@@ -80,6 +81,7 @@ absl::Status Scheduler::Load() {
     entry->attempt = std::make_unique<LiveAttempt>();
     entry->attempt->record = std::move(attempt);
     entry->attempt->started = entry->attempt->last_heard = SinceBoot();
+    ShowPlace(*entry);
   }
   for (const Reservation& promise : state.reservations)
     ledger_.Restore(promise.device, promise.job, promise.bytes);
@@ -106,7 +108,7 @@ void Scheduler::Loop() {
         GetReady(*entry);
     }
     if (!draining_) Schedule();
-    MeasureGpus();
+    LookAtGpus();
     if (SinceBoot() - last_maintained_ < settings_.limits.maintain_store) continue;
     last_maintained_ = SinceBoot();
     store_.Maintain();

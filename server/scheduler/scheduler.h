@@ -23,11 +23,11 @@
 #include "server/job/job_index.h"
 #include "server/job/job_store.h"
 #include "server/metrics/metrics.h"
-#include "server/node/gpu_use.h"
 #include "server/node/launcher.h"
 #include "server/node/link_server.h"
 #include "server/place/ledger.h"
 #include "server/scheduler/entry.h"
+#include "server/scheduler/gpu_looks.h"
 #include "server/scheduler/inbox.h"
 #include "server/scheduler/limits.h"
 #include "server/scheduler/task_pool.h"
@@ -37,7 +37,7 @@ namespace snug::server {
 struct SchedulerSettings {
   LauncherSettings launcher;
   std::vector<Device> devices;
-  const GpuDriver* gpu_driver = nullptr;  // Where there is a GPU among them.
+  GpuWatch* gpu_watch = nullptr;  // Where there is a GPU among them.
   SchedulerLimits limits;
 };
 
@@ -74,11 +74,13 @@ class Scheduler {
   Entry* Find(const std::string& id);
 
   // devices.cc: devices, as they are and as they are shown.
-  using GpuUses = std::map<std::string, absl::StatusOr<GpuUse>>;  // By device.
   void ShowDevices();
+  void ShowPlace(Entry& entry);
   std::vector<DeviceState> DeviceStates() const;
-  void MeasureGpus();
-  void OnGpusMeasured(GpuUses uses);
+  std::string TroubleOf(const Device& device) const;
+  void LookAtGpus();
+  void OnGpusSeen(const GpuLooks::Uses& uses);
+  bool AwaitsLook() const;
   void NoteProcessBytes(Entry& entry);
 
   // requests.cc: what users ask for, until a job is queued.
@@ -131,9 +133,8 @@ class Scheduler {
   absl::Duration last_maintained_;
   bool changed_ = true;  // Something that scheduling depends on has changed since the last round.
   absl::Duration retry_at_;  // When to schedule again although nothing has; zero: not at all.
-  GpuUses gpu_uses_;
-  absl::Duration gpus_measured_;
-  bool measuring_gpus_ = false;
+  GpuLooks looks_;
+  bool gpus_silent_ = false;  // As shown.
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   Inbox inbox_;

@@ -15,7 +15,7 @@ constexpr const char* kReply = R"(
   }
   devices {
     name: "gpu:0" model: "NVIDIA\033 H200" total_bytes: 150323855360 capacity_bytes: 42949672960
-    uuid: "GPU-aa" measured_bytes: 0 others_bytes: 536870912
+    uuid: "GPU-aa" measured_bytes: 0 others_bytes: 536870912 trouble: "it is\033 lost"
   })";
 
 class DevicesTest : public ::testing::Test {
@@ -36,7 +36,8 @@ TEST_F(DevicesTest, ATableOfWhatThereIsAndWhoseItIs) {
   EXPECT_EQ(ran.out,
             "DEVICE  MODEL           TOTAL  CAPACITY  RESERVED  MEASURED   OTHERS\n"
             "cpu:0   AMD EPYC       64 GiB     4 GiB     1 GiB         -        -\n"
-            "gpu:0   NVIDIA? H200  140 GiB    40 GiB       0 B       0 B  512 MiB\n");
+            "gpu:0   NVIDIA? H200  140 GiB    40 GiB       0 B       0 B  512 MiB\n"
+            "gpu:0: no job is placed there: it is? lost\n");
 }
 
 TEST_F(DevicesTest, JsonHasEveryField) {

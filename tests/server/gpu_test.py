@@ -31,10 +31,14 @@ class Machine:
         self.tell()
         self.settings = f"worker_cuda: {self.worker}\ngpu_library: {LIBRARY}\n"
 
-    def tell(self, taken=(0, 0), more=""):
-        """What the driver says from now on: bytes taken of each GPU, and further lines."""
-        whole = f"driver 580.65.06\ngpu GPU-aa {8 * GIB} {8 * GIB - taken[0]} NVIDIA A\n"
-        whole += f"gpu GPU-bb {4 * GIB} {4 * GIB - taken[1]} NVIDIA B\n{more}"
+    def tell(self, taken=(0, 0), more="", count=(0, 1)):
+        """What the driver says from now on: bytes taken of each GPU, further lines, and which of
+        the GPUs there are in which order."""
+        lines = (
+            f"gpu GPU-aa {8 * GIB} {8 * GIB - taken[0]} NVIDIA A\n",
+            f"gpu GPU-bb {4 * GIB} {4 * GIB - taken[1]} NVIDIA B\n",
+        )
+        whole = "driver 580.65.06\n" + "".join(lines[each] for each in count) + more
         aside = self.folder / "nvml.new"
         aside.write_text(whole)
         aside.rename(self.world)
@@ -74,6 +78,7 @@ class GpuTest(unittest.TestCase):
             if uuid:
                 self.assertEqual(environment["CUDA_DEVICE_ORDER"], "PCI_BUS_ID")
                 self.assertEqual(environment["CUDA_MODULE_LOADING"], "LAZY")
+                self.assertEqual(environment["CUDA_MPS_PIPE_DIRECTORY"], "/dev/null")
             folder = self.daemon.attempt(running[device])
             self.assertIn(device.encode(), (folder / "assignment.binpb").read_bytes())
 
@@ -121,7 +126,7 @@ class GpuTest(unittest.TestCase):
             'snug_device_up{device="gpu:0"} 1',
         ):
             self.assertIn(line, text)
-        self.machine.tell(more="fail nvmlDeviceGetMemoryInfo 15\n")
+        self.machine.tell(more="fail nvmlDeviceGetMemoryInfo_v2 15\n")
         wait_for(lambda: "measured_bytes" not in self.devices()["gpu:0"], "the driver's silence")
         self.assertIn('snug_device_up{device="gpu:0"} 0', self.daemon.metrics())
         self.assertEqual(self.daemon.job(name)["state"], "RUNNING")
@@ -173,6 +178,109 @@ class GpuTest(unittest.TestCase):
         self.daemon.wait_heard(running["gpu:1"], 1)
         self.assertEqual(self.daemon.job(running["gpu:1"])["worker_pid"], pid)
 
+    # A card was added, or the BIOS counts otherwise: what was the second GPU is the first. The
+    # worker on it trains on; its bytes are promised there, and what is free is the other one.
+    def test_a_worker_that_outlives_a_renumbering_keeps_its_gpu(self):
+        running = self.run_everywhere()
+        before = self.devices()
+        self.daemon.run("cancel", running["gpu:0"])
+        self.daemon.wait_state(running["gpu:0"], "CANCELLED")
+        self.daemon.kill()
+        self.machine.tell(count=(1, 0))
+        self.daemon.start()
+        after = self.devices()
+        self.assertEqual([after["gpu:0"]["uuid"], after["gpu:1"]["uuid"]], ["GPU-bb", "GPU-aa"])
+        self.assertEqual(after["gpu:0"]["reserved_bytes"], before["gpu:1"]["reserved_bytes"])
+        self.assertEqual(after["gpu:1"]["reserved_bytes"], "0")
+        self.assertEqual(self.daemon.job(running["gpu:1"])["device"], "gpu:0")
+        self.daemon.wait_heard(running["gpu:1"], 1)
+        added = self.daemon.submit_script("steps=2")
+        self.assertEqual(self.daemon.wait_state(added, "SUCCEEDED")["device"], "gpu:1")
+
+    # It falls off the bus with a worker on it, which ends; its job goes on where there is a device.
+    # Then the driver is loaded anew, and all is as before.
+    def test_a_gpu_that_is_lost_is_left_out_until_it_is_back(self):
+        name = self.daemon.submit_script(f"{LONG} crash_at=2 only_epoch=1 load_ms=4000")
+        self.daemon.wait_state(name, "RUNNING")
+        self.assertEqual(self.daemon.job(name)["device"], "gpu:0")
+        self.machine.tell(more="lost 0\n")
+        self.assertEqual(self.daemon.wait_step(name, 3)["device"], "gpu:1")
+        trouble = self.devices()["gpu:0"]["trouble"]
+        self.assertIn("nvmlDeviceGetHandleByIndex_v2 gave 15 (GPU is lost)", trouble)
+        self.assertEqual(self.devices()["gpu:1"]["trouble"], "")
+        shown = self.daemon.run("devices").stdout
+        self.assertIn(f"gpu:0: no job is placed there: {trouble}", shown)
+        self.assertIn('snug_device_up{device="gpu:0"} 0', self.daemon.metrics())
+        on_cpu, waiting = (self.daemon.submit_script(LONG) for _ in range(2))
+        self.assertEqual(self.daemon.wait_step(on_cpu, 1)["device"], "cpu:0")
+        wait_for(lambda: "GPU is lost" in self.daemon.job(waiting)["reason"], "the reason")
+        self.machine.tell(more="life 1\n")
+        self.assertEqual(self.daemon.wait_step(waiting, 1)["device"], "gpu:0")
+        self.assertEqual(self.devices()["gpu:0"]["trouble"], "")
+        self.assertIn('snug_device_up{device="gpu:0"} 1', self.daemon.metrics())
+
+    # A GPU that is about to fall off the bus keeps every question for minutes. What is known of
+    # before is nothing to go by: who trains goes on, and what is new goes to the CPU.
+    def test_a_driver_that_keeps_a_question_gets_no_jobs(self):
+        running = self.daemon.submit_script(LONG)
+        self.assertEqual(self.daemon.wait_step(running, 1)["device"], "gpu:0")
+        self.machine.tell(more="hang\n")
+        kept = "the NVIDIA driver does not answer: it keeps a question waiting"
+        wait_for(lambda: self.devices()["gpu:1"]["trouble"] == kept, "the driver's silence")
+        self.assertIn('snug_device_up{device="gpu:1"} 0', self.daemon.metrics())
+        self.assertNotIn("measured_bytes", self.devices()["gpu:0"])
+        on_cpu, waiting = (self.daemon.submit_script(LONG) for _ in range(2))
+        self.assertEqual(self.daemon.wait_step(on_cpu, 1)["device"], "cpu:0")
+        wait_for(lambda: kept in self.daemon.job(waiting)["reason"], "the reason")
+        self.daemon.wait_heard(running, int(self.daemon.job(running)["progress"]["global_step"]))
+        self.machine.tell()
+        self.assertEqual(self.daemon.wait_step(waiting, 1)["device"], "gpu:1")
+        self.assertEqual(self.devices()["gpu:0"]["trouble"], "")
+
+    # An upgrade of the driver without a restart of the machine: snugd serves what else there is,
+    # and takes the GPUs back when the driver answers.
+    def test_a_daemon_that_starts_without_its_driver_waits_for_it(self):
+        before = self.devices()["gpu:1"]
+        self.daemon.kill()
+        self.machine.tell(more="fail nvmlInit_v2 18\n")
+        self.daemon.start()
+        shown = self.devices()["gpu:1"]
+        self.assertIn("Driver/library version mismatch", shown["trouble"])
+        for key in ("uuid", "model", "capacity_bytes", "total_bytes", "context_bytes"):
+            self.assertEqual(shown[key], before[key])
+        job = self.daemon.wait_state(self.daemon.submit_script("steps=1"), "SUCCEEDED")
+        self.assertEqual(job["device"], "cpu:0")
+        self.machine.tell()
+        wait_for(lambda: self.devices()["gpu:1"]["trouble"] == "", "the driver's return")
+        job = self.daemon.wait_state(self.daemon.submit_script("steps=1"), "SUCCEEDED")
+        self.assertEqual(job["device"], "gpu:0")
+
+    # One of two falls off the bus, the machine is restarted, and the other one is gpu:0 now.
+    def test_a_gpu_that_is_gone_does_not_keep_the_daemon_from_starting(self):
+        for _ in range(2):
+            self.daemon.kill()
+            self.machine.tell(count=(1,))
+            self.daemon.start()
+            self.assertEqual(self.devices()["gpu:0"]["uuid"], "GPU-bb")
+            self.assertIn("this machine has 1 GPU", self.devices()["gpu:1"]["trouble"])
+        self.daemon.restart()
+        job = self.daemon.wait_state(self.daemon.submit_script("steps=1"), "SUCCEEDED")
+        self.assertEqual(job["device"], "gpu:0")
+
+    # A neighbour asks nobody. The job does not pay for it with tries or with a smaller plan: it
+    # goes where there is room.
+    def test_a_job_that_a_neighbour_drove_out_keeps_its_plan(self):
+        name = self.daemon.submit_script("steps=5 oom_at=2 only_epoch=1 load_ms=4000")
+        self.daemon.wait_state(name, "RUNNING")
+        before = self.daemon.job(name)
+        self.assertEqual(before["device"], "gpu:0")
+        self.machine.tell((8 * GIB - MIB, 0))
+        after = self.daemon.wait_state(name, "SUCCEEDED")
+        self.assertEqual((after["device"], after["epoch"]), ("gpu:1", 2))
+        self.assertEqual(after["memory"]["budget_bytes"], before["memory"]["budget_bytes"])
+        log = self.daemon.log.read_text()
+        self.assertIn("of what it was promised on gpu:0; its attempt was lost: retry 1 of 5", log)
+
 
 class RefusalTest(unittest.TestCase):
     """What snugd says when it cannot have the GPU that it is told to use."""
@@ -220,6 +328,17 @@ class RefusalTest(unittest.TestCase):
         self.machine.tell(more="fail nvmlInit_v2 18\n")
         text = self.refused("gpu:0")
         self.assertIn("gpu:0: the NVIDIA driver does not answer: nvmlInit_v2 gave 18", text)
+
+    def test_a_gpu_that_only_one_process_may_use(self):
+        self.machine.tell(more="mode 1 3\n")
+        text = self.refused("gpu:0=1GiB", "gpu:1")
+        self.assertIn("devices[1].name: gpu:1: GPU 1 is in compute mode EXCLUSIVE_PROCESS", text)
+
+    def test_more_than_retired_pages_leave(self):
+        self.machine.tell(more=f"reserved 0 {GIB}\n")
+        text = self.refused("gpu:0=8GiB")
+        self.assertIn("devices[0].capacity: 8 GiB (8589934592 bytes) is more than gpu:0 has", text)
+        self.assertIn("7 GiB (7516192768 bytes)", text)
 
     def test_no_worker_with_cuda(self):
         self.machine.worker.unlink()

@@ -106,16 +106,18 @@ TEST(MetricsTest, AGpuIsNamedAndMeasured) {
 }
 
 // What the driver said last is no more true when it has stopped answering.
-TEST(MetricsTest, AGpuWhoseDriverIsSilentHasNoBytes) {
+TEST(MetricsTest, AGpuInTroubleHasNoBytes) {
   Metrics metrics;
   metrics.Devices({Gpu()}, {});
   v1::Device silent = Gpu();
   silent.clear_measured_bytes();
   silent.clear_others_bytes();
+  silent.set_trouble("GPU is lost");
   metrics.Devices({silent}, {});
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_up{device=\"gpu:0\"} 0"));
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_device_memory_used_bytes{")));
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_device_memory_unattributed_bytes{")));
+  silent.clear_trouble();
   silent.set_others_bytes(400);  // It answers, but names no processes.
   metrics.Devices({silent}, {});
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_device_up{device=\"gpu:0\"} 1"));

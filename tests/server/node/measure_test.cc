@@ -36,15 +36,18 @@ class MeasureTest : public testing::Test {
     fs::create_directories(dir_);
     WriteWorker("worker", R"({"context_bytes": 100, "products": "cpu way"})");
     WriteWorker("worker-cuda", R"({"context_bytes": 500, "products": "gpu way"})");
-    setenv("CUDA_VISIBLE_DEVICES", "7", 1);  // The daemon's own, which a worker must not inherit.
+    // The daemon's own, which a worker of a GPU must not inherit.
+    setenv("CUDA_VISIBLE_DEVICES", "7", 1);
+    setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps", 1);
   }
   ~MeasureTest() override { fs::remove_all(dir_); }
 
   void WriteWorker(const std::string& name, const std::string& answer, int exit_code = 0) {
     const std::string path = dir_ + "/" + name;
-    WriteText(path, absl::StrCat("#!/bin/sh\necho \"", name, " $* $CUDA_VISIBLE_DEVICES",
-                                 " $CUDA_DEVICE_ORDER $CUDA_MODULE_LOADING\" >> ", dir_,
-                                 "/calls\necho '", answer, "'\nexit ", exit_code, "\n"));
+    WriteText(path, absl::StrCat(
+                        "#!/bin/sh\necho \"", name, " $* $CUDA_VISIBLE_DEVICES",
+                        " $CUDA_DEVICE_ORDER $CUDA_MODULE_LOADING $CUDA_MPS_PIPE_DIRECTORY\" >> ",
+                        dir_, "/calls\necho '", answer, "'\nexit ", exit_code, "\n"));
     fs::permissions(path, fs::perms::owner_all);
   }
   absl::Status Measure(std::vector<Device>& devices) const {
@@ -71,9 +74,10 @@ TEST_F(MeasureTest, EachKindOfDeviceOnce) {
                                  GpuDevice(1, "A100", "580"),
                                  GpuDevice(2, "H200", "580")};
   ASSERT_TRUE(Measure(devices).ok());
-  EXPECT_THAT(Calls(), ElementsAre("worker --measure-context 7  ",
-                                   "worker-cuda --measure-context gpu:0 GPU-0 PCI_BUS_ID LAZY",
-                                   "worker-cuda --measure-context gpu:2 GPU-2 PCI_BUS_ID LAZY"));
+  EXPECT_THAT(Calls(),
+              ElementsAre("worker --measure-context 7   /tmp/nvidia-mps",
+                          "worker-cuda --measure-context gpu:0 GPU-0 PCI_BUS_ID LAZY /dev/null",
+                          "worker-cuda --measure-context gpu:2 GPU-2 PCI_BUS_ID LAZY /dev/null"));
   EXPECT_EQ(devices[0].context_bytes, 100);
   EXPECT_EQ(devices[0].products, "cpu way");
   for (int gpu : {1, 2, 3}) {
@@ -150,6 +154,19 @@ TEST_F(MeasureTest, AWorkerThatFailsIsNamedWithItsDevice) {
       HasSubstr(absl::StrCat("gpu:0: ", dir_, "/worker-cuda --measure-context failed (exit 3")));
   WriteWorker("worker-cuda", "{}");  // Ends well and says nothing.
   EXPECT_FALSE(Measure(devices).ok());
+}
+
+// There is nothing to measure it with; what is remembered of one like it holds.
+TEST_F(MeasureTest, AGpuInTroubleIsNotMeasured) {
+  std::vector<Device> devices = {GpuDevice(0, "A100", "580")};
+  devices[0].gpu.trouble = absl::UnavailableError("the driver is not loaded");
+  ASSERT_TRUE(Measure(devices).ok());
+  EXPECT_THAT(Calls(), IsEmpty());
+  EXPECT_EQ(devices[0].context_bytes, 0);
+  std::vector<Device> well = {GpuDevice(0, "A100", "580")};
+  ASSERT_TRUE(Measure(well).ok());
+  ASSERT_TRUE(Measure(devices).ok());
+  EXPECT_EQ(devices[0].context_bytes, 500);
 }
 
 }  // namespace

@@ -23,8 +23,7 @@ Host TwoGpus() {
   return {.memory_bytes = 64 * kGiB,
           .cores = 8,
           .processor = "AMD EPYC",
-          .gpus = std::vector<absl::StatusOr<Gpu>>{GpuOf(0, 80 * kGiB, 79 * kGiB),
-                                                   GpuOf(1, 40 * kGiB, 30 * kGiB)}};
+          .gpus = std::vector<Gpu>{GpuOf(0, 80 * kGiB, 79 * kGiB), GpuOf(1, 40 * kGiB, 30 * kGiB)}};
 }
 
 // Names, with capacities where there are any: {"gpu:0", "40GiB", "cpu:0", ""}.
@@ -94,7 +93,7 @@ TEST(DevicesTest, AGpuThatTheMachineHasNot) {
   Host host = TwoGpus();
   EXPECT_EQ(Refusal(Config({{"gpu:2", ""}}), host),
             "devices[0].name: gpu:2: this machine has 2 GPUs, the last is gpu:1");
-  host.gpus = std::vector<absl::StatusOr<Gpu>>();
+  host.gpus = std::vector<Gpu>();
   EXPECT_EQ(Refusal(Config({{"gpu:0", ""}}), host),
             "devices[0].name: gpu:0: this machine has no GPU");
   host.gpus = absl::FailedPreconditionError("no NVIDIA driver is there: libnvidia-ml.so.1: ...");
@@ -105,9 +104,43 @@ TEST(DevicesTest, AGpuThatTheMachineHasNot) {
 // Only who names it is refused.
 TEST(DevicesTest, AGpuThatIsInTrouble) {
   Host host = TwoGpus();
-  (*host.gpus)[0] = absl::FailedPreconditionError("it is lost");
+  (*host.gpus)[0].trouble = absl::FailedPreconditionError("it is lost");
   EXPECT_EQ(Refusal(Config({{"gpu:0", ""}}), host), "devices[0].name: gpu:0: it is lost");
   EXPECT_TRUE(DevicesOf(Config({{"gpu:1", ""}}), host).ok());
+}
+
+KnownGpu Known(const std::string& uuid, int64_t capacity) {
+  return {.gpu = {.uuid = uuid, .model = "NVIDIA A100", .driver = "580", .total_bytes = 80 * kGiB},
+          .capacity_bytes = capacity};
+}
+
+// The driver is not there after an upgrade: GPUs that the daemon has had are as they were, and
+// nothing can be placed there; one that it never had is a mistake.
+TEST(DevicesTest, AKnownGpuInTroubleIsADevice) {
+  Host host = TwoGpus();
+  host.gpus = absl::FailedPreconditionError("no NVIDIA driver is there");
+  host.known = {{"gpu:0", Known("GPU-0", 79 * kGiB)}, {"gpu:1", Known("GPU-1", 5 * kGiB)}};
+  const auto devices = DevicesOf(Config({{"gpu:0", ""}, {"gpu:1", "7GiB"}}), host).value();
+  EXPECT_EQ(devices[0].gpu.trouble.message(), "no NVIDIA driver is there");
+  EXPECT_EQ(devices[0].id(), "GPU-0");
+  EXPECT_EQ(devices[0].model, "NVIDIA A100");
+  EXPECT_EQ(devices[0].total_bytes, 80 * kGiB);
+  EXPECT_EQ(devices[0].capacity_bytes, 79 * kGiB);
+  EXPECT_EQ(devices[1].capacity_bytes, 7 * kGiB);
+  EXPECT_EQ(Refusal(Config({{"gpu:2", ""}}), host),
+            "devices[0].name: gpu:2: no NVIDIA driver is there");
+}
+
+// One has fallen off the bus, and the other one is the first now.
+TEST(DevicesTest, OneGpuIsNotTwoDevices) {
+  Host host = TwoGpus();
+  host.known = {{"gpu:0", Known("GPU-0", kGiB)}, {"gpu:1", Known("GPU-1", kGiB)}};
+  host.gpus->erase(host.gpus->begin());
+  const auto devices = DevicesOf(Config({{"gpu:0", ""}, {"gpu:1", ""}}), host).value();
+  EXPECT_EQ(devices[0].id(), "GPU-1");
+  EXPECT_TRUE(devices[0].gpu.trouble.ok());
+  EXPECT_EQ(devices[1].id(), "gpu:1");
+  EXPECT_EQ(devices[1].gpu.trouble.message(), "this machine has 1 GPU, the last is gpu:0");
 }
 
 // Without a capacity there must be something beyond the reserve.

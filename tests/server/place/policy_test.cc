@@ -143,14 +143,14 @@ TEST(PolicyTest, WhatOthersHaveTakenCannotBeGiven) {
 }
 
 // Of two GPUs one is in trouble and the other at work: it waits for either.
-TEST(PolicyTest, NothingIsPlacedOnAGpuWhoseDriverIsSilent) {
-  DeviceState silent = kGpu0, busy = kGpu1;
-  silent.answers = false;
+TEST(PolicyTest, NothingIsPlacedOnAGpuInTrouble) {
+  DeviceState lost = kGpu0, busy = kGpu1;
+  lost.trouble = "it is lost";
   busy.jobs = 1;
   const QueuedJob job = JobOn("a", 1, {"gpu:0", "gpu:1"});
-  EXPECT_EQ(Decide({job}, {silent, busy}, 0).waiting.at("a"),
-            "waits for gpu:1: another job runs there; or for gpu:0: its driver does not answer");
-  EXPECT_THAT(Placed(Decide({job}, {silent, kGpu1}, 0)), ElementsAre("a on gpu:1"));
+  EXPECT_EQ(Decide({job}, {lost, busy}, 0).waiting.at("a"),
+            "waits for gpu:1: another job runs there; or for gpu:0: it is lost");
+  EXPECT_THAT(Placed(Decide({job}, {lost, kGpu1}, 0)), ElementsAre("a on gpu:1"));
 }
 
 TEST(PolicyTest, JobThatWaitsForItsRetryBlocksNobody) {
@@ -162,6 +162,24 @@ TEST(PolicyTest, JobThatWaitsForItsRetryBlocksNobody) {
   retry.retry_cause = "no room";
   EXPECT_EQ(Decide({retry}, {kEmpty}, 1'000'000).waiting.at("retry"),
             "no room; tries again in 5 s");
+}
+
+// A worker on GPU-b outlived the daemon, and GPU-b is counted first now. Another one is on a GPU
+// that is gone, one on a GPU as an older snugd named it.
+TEST(LedgerTest, PromisesFollowTheGpuNotItsNumber) {
+  Ledger ledger({{.name = "cpu:0", .capacity_bytes = 10},
+                 {.name = "gpu:0", .capacity_bytes = 10, .gpu = {.uuid = "GPU-b"}},
+                 {.name = "gpu:1", .capacity_bytes = 10, .gpu = {.uuid = "GPU-a"}}});
+  ledger.Restore("GPU-b", "survivor", 7);
+  ledger.Restore("GPU-c", "stray", 5);
+  ledger.Restore("gpu:1", "old", 2);
+  EXPECT_EQ(ledger.ReservedOn("gpu:0"), 7);
+  EXPECT_EQ(ledger.Snapshot().at(1).reserved_bytes, 7);
+  EXPECT_EQ(ledger.Snapshot().at(1).jobs, 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("gpu:0", "new", 4)));
+  EXPECT_EQ(ledger.ReservedOn("GPU-a"), 2);
+  EXPECT_TRUE(ledger.Reserve("gpu:1", "new", 8).ok());
+  EXPECT_THAT(ledger.Elsewhere(), ElementsAre(testing::Pair("GPU-c", 5)));
 }
 
 TEST(LedgerTest, PromisesNeverExceedTheCapacity) {
