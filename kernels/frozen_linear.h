@@ -1,8 +1,7 @@
 // A linear layer over a frozen weight in 4 or 8 bits (QLoRA, eq. 5), forward and towards its input.
 // W is dequantised tile by tile and rounded to dtype, so that the result is that of dequantising W
-// to dtype first; products are summed up in fp32, on the CPU by blocks of kFrozenTerms terms, whose
-// sums are added in fp32: for 4097 terms within 5e-7 of the sum of their magnitudes. CUDA sums up
-// in one chain. Weights have no gradient.
+// to dtype first; products are summed up in fp32 by blocks of kFrozenTerms terms, and these sums in
+// fp32: for 4097 terms within 5e-7 of the sum of their magnitudes. Weights have no gradient.
 //
 //   forward: y = x W'^T      backward: dx = dy W'
 //
@@ -44,8 +43,8 @@ Error FrozenLinearForward(const FrozenLinearParams& p, Stream stream);
 Error FrozenLinearBackward(const FrozenLinearParams& p, Stream stream);
 
 // What a thread of the CPU works on: so many rows of `in` times so many columns of `out`, so many
-// terms at a time. 576 KiB of tiles: they stay in L2, and laying them out costs little beside their
-// product.
+// terms (on CUDA, too, a block of a sum) at a time. 576 KiB of tiles: they stay in L2, and laying
+// them out costs little beside their product.
 inline constexpr int64_t kFrozenRows = 512, kFrozenColumns = 128, kFrozenTerms = 128;
 
 // Bytes for `threads` threads: out, in and W'.

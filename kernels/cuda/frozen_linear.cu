@@ -61,6 +61,18 @@ __device__ inline void LoadWeight(const FrozenLinearParams& p, int64_t column, i
   }
 }
 
+// Moves a block's sums to the totals.
+__device__ inline void Fold(float (&sums)[kPer][kPer], float (&totals)[kPer][kPer]) {
+#pragma unroll
+  for (int i = 0; i < kPer; ++i) {
+#pragma unroll
+    for (int j = 0; j < kPer; ++j) {
+      totals[i][j] += sums[i][j];
+      sums[i][j] = 0.0f;
+    }
+  }
+}
+
 template <typename T, bool kForward>
 __global__ void __launch_bounds__(kMaxBlock) ProductKernel(FrozenLinearParams p, Tiles t) {
   __shared__ Slab in, weight;
@@ -69,7 +81,7 @@ __global__ void __launch_bounds__(kMaxBlock) ProductKernel(FrozenLinearParams p,
   const int64_t down = (p.M + kTile - 1) / kTile;
   for (int64_t tile = blockIdx.x; tile < down * t.across; tile += gridDim.x) {
     const int64_t row = tile / t.across * kTile, column = tile % t.across * kTile;
-    float sums[kPer][kPer] = {};
+    float sums[kPer][kPer] = {}, totals[kPer][kPer] = {};
     for (int64_t term = 0; term < t.terms; term += kTerms) {
       __syncthreads();  // The slabs before have been read.
       LoadIn<T>(p, t, row, term, in);
@@ -85,14 +97,16 @@ __global__ void __launch_bounds__(kMaxBlock) ProductKernel(FrozenLinearParams p,
           }
         }
       }
+      if ((term + kTerms) % kFrozenTerms == 0) Fold(sums, totals);
     }
+    Fold(sums, totals);
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
 #pragma unroll
       for (int j = 0; j < kPer; ++j) {
         if (row + y + i >= p.M || column + x + j >= t.columns) continue;
         T* out = static_cast<T*>(p.out) + (row + y + i) * p.out_stride + column + x + j;
-        Round(sums[i][j], *out);
+        Round(totals[i][j], *out);
       }
     }
   }

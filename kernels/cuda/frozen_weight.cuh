@@ -1,4 +1,4 @@
-// Elements of frozen weights on CUDA, and the largest magnitude of many.
+// Elements of frozen weights on CUDA.
 #ifndef KERNELS_CUDA_FROZEN_WEIGHT_CUH_
 #define KERNELS_CUDA_FROZEN_WEIGHT_CUH_
 
@@ -57,12 +57,6 @@ __device__ inline Floats<4> FourValues(const FrozenWeight& W, int64_t K, int64_t
     if (i < count) values.at[i] = Nf4Value(W.nf4, e + i);
   }
   return values;
-}
-
-__device__ inline float WarpMax(float x) {
-#pragma unroll
-  for (int lane = kWarp / 2; lane > 0; lane /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lane));
-  return x;
 }
 
 }  // namespace snug::kernels::cuda

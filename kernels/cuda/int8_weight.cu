@@ -4,23 +4,10 @@
 #include "kernels/cuda/code_packs.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/entries.h"
-#include "kernels/cuda/frozen_weight.cuh"
+#include "kernels/cuda/maximum.cuh"
 
 namespace snug::kernels::cuda {
 namespace {
-
-// Of all threads of the block, in each.
-__device__ inline float BlockMax(float x) {
-  __shared__ float warps[kMaxBlock / kWarp];
-  x = WarpMax(x);
-  __syncthreads();  // The one before has been read by all.
-  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = x;
-  __syncthreads();
-  x = 0.0f;
-#pragma unroll
-  for (int i = 0; i < kMaxBlock / kWarp; ++i) x = fmaxf(x, warps[i]);
-  return x;
-}
 
 // A block a row, which is read again from cache.
 template <typename T>

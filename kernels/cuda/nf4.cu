@@ -5,6 +5,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/entries.h"
 #include "kernels/cuda/frozen_weight.cuh"
+#include "kernels/cuda/maximum.cuh"
 #include "kernels/nf4_levels.h"
 
 namespace snug::kernels::cuda {

@@ -84,6 +84,11 @@ TEST(FrozenLinearTest, MatchesReference) {
         ExpectProducts(s.M, s.N, s.K, kind, dtype);
       }
       if (OnCpu()) ExpectProducts(131, 300, 257, kind, dtype);
+      // Emulated, these take seconds; LongSumsKeepTheirDigits has them in fp32.
+      if (!OnCpu() && dtype != DType::kBF16) continue;
+      ExpectProducts(3, 31, 4097, kind, dtype);
+      ExpectProducts(3, 4097, 31, kind, dtype);
+      ExpectProducts(4097, 3, 5, kind, dtype);
     }
   }
 }
@@ -140,7 +145,6 @@ void ExpectDigitsOfLongSums(bool forward) {
 }
 
 TEST(FrozenLinearTest, LongSumsKeepTheirDigits) {
-  if (!OnCpu()) GTEST_SKIP() << "CUDA sums up in one chain";
   OnEachInstructionSet([] {
     ExpectDigitsOfLongSums(true);
     ExpectDigitsOfLongSums(false);

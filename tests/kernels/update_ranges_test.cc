@@ -83,6 +83,9 @@ const Layout kLayouts[] = {
     {"attention of (1, 2, 97, 97)", 194, 97, {.run_rows = 97, .row_groups = 2}},
     {"blocks of 8 rows", 37, 64, {.run_rows = 8, .row_groups = 5}},
     {"runs and channels", 40, 66, {.run_rows = 5, .row_groups = 4, .group_columns = 11}},
+    {"rows of 4097", 3, 4097, {}},
+    {"channels of (1, 3, 4097)", 3, 4097, {.group_columns = 241}},
+    {"blocks of 64 of 4097 rows", 4097, 3, {.run_rows = 64, .row_groups = 65}},
     {"a group without rows", 3, 8, {.run_rows = 1, .row_groups = 4}},
 };
 

@@ -3,7 +3,7 @@
 // same function, or of LibTorch's ops where it has no single one. The three take turns.
 //
 //   kernels_benchmark [--device cpu|cuda] [--mib 64] [--width 4096] [--seconds 0.3] [--op name]
-//   kernels_benchmark --list
+//   kernels_benchmark --list | --bytes
 //
 // On a machine without the device the figures are "not measured".
 #include <ATen/ATen.h>
@@ -31,7 +31,7 @@ struct Options {
   std::string device = "cpu", op;
   int64_t mib = 64, width = 4096;
   double seconds = 0.3;
-  bool list = false;
+  bool list = false, bytes = false;
 };
 
 constexpr const char* kTypeNames[] = {"fp32", "bf16", "fp16"};
@@ -122,6 +122,20 @@ int List() {
   return 0;
 }
 
+// op|bytes an element in fp32|in bf16
+int ListBytes(const Options& options) {
+  for (const Row& row : AllRows()) {
+    std::printf("%s", row.op);
+    for (const kernels::DType type : kTypes) {
+      Operands operands(64, options.width, type, "cpu");
+      const auto bytes = static_cast<double>(row.make(operands).bytes);
+      std::printf("|%.4g", bytes / static_cast<double>(operands.elements()));
+    }
+    std::printf("\n");
+  }
+  return 0;
+}
+
 int RunCommandLine(int argc, char** argv) {
   Options options;
   CLI::App app("Benchmark of kernels against copies and LibTorch");
@@ -131,8 +145,10 @@ int RunCommandLine(int argc, char** argv) {
   app.add_option("--width", options.width, "C")->check(CLI::PositiveNumber);
   app.add_option("--seconds", options.seconds, "of each measurement, at least");
   app.add_flag("--list", options.list, "only the names of the rows");
+  app.add_flag("--bytes", options.bytes, "only the bytes that the rows' ops move");
   CLI11_PARSE(app, argc, argv);
   if (options.list) return List();
+  if (options.bytes) return ListBytes(options);
   return Run(options);
 }
 
