@@ -88,19 +88,26 @@ def silent_tensors(gradients):
 
 def weights_differ(ours, theirs, left_out=frozenset(), seen=None):
     """Learned weights, relative to what the steps changed. `left_out`: names not compared; `seen`:
-    of some tensors, the elements that are."""
+    of some tensors, the elements that are, and these by kind (kinds_of): of nine such biases after
+    20 steps, with the same errors of gradients, the changes lay 1e-5 to 1.3e-4 apart."""
     found = keys_differ(ours.weights, theirs.weights)
     if found:
         return found
+    seen, gaps = seen or {}, {}
     for key in sorted(set(theirs.weights) - set(left_out)):
-        mask = (seen or {}).get(key, np.ones_like(theirs.weights[key], bool))
+        mask = seen.get(key, np.ones_like(theirs.weights[key], bool))
         if not np.mean(mask) >= LEAST_SEEN:
             found.append(f"{key}: {np.mean(mask):.0%} of its elements have a direction")
         start = np.asarray(theirs.initial[key], np.float64)
         changes = ((run.weights[key] - start)[mask] for run in (ours, theirs))
-        gap = distance(*changes)
+        gaps[key] = distance(*changes)
+    kinds = {key: [key] for key in gaps if key not in seen} | kinds_of(set(gaps) & set(seen))
+    for kind, keys in kinds.items():
+        gap = rms([gaps[key] for key in keys])
         if not gap <= WEIGHT_TOLERANCE:
-            found.append(f"{key} after training: {gap:.3g} of its change, limit {WEIGHT_TOLERANCE}")
+            found.append(
+                f"{kind} after training: {gap:.3g} of its change, limit {WEIGHT_TOLERANCE}"
+            )
     return found
 
 
