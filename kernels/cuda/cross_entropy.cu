@@ -73,9 +73,7 @@ struct Online {
 // Negative: none. kBad: outside of the classes.
 constexpr int64_t kBad = -2;
 __device__ inline int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
-  const int64_t label = p.label_type == IndexType::kI32
-                            ? static_cast<const int32_t*>(p.labels)[row]
-                            : static_cast<const int64_t*>(p.labels)[row];
+  const int64_t label = IndexAt(p.labels, p.label_type, row);
   if (label == p.ignore_label) return -1;
   if (label >= 0 && label < p.V) return label;
   const bool masked = p.weights != nullptr && p.weights[row] == 0.0f;

@@ -2,6 +2,7 @@
 // votes of warps.
 #include "kernels/valid_tokens.h"
 
+#include "kernels/by_type.h"
 #include "kernels/cuda/entries.h"
 #include "kernels/cuda/launch.cuh"
 
@@ -12,8 +13,7 @@ constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
 
 __device__ inline bool IsValid(const ValidTokensParams& p, int64_t i) {
   if (i >= p.N) return false;
-  const int64_t label = p.label_type == IndexType::kI32 ? static_cast<const int32_t*>(p.labels)[i]
-                                                        : static_cast<const int64_t*>(p.labels)[i];
+  const int64_t label = IndexAt(p.labels, p.label_type, i);
   return label != p.ignore_label && (p.weights == nullptr || p.weights[i] != 0.0f);
 }
 

@@ -15,9 +15,7 @@ namespace {
 
 // Negative: none.
 int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
-  const int64_t label = p.label_type == IndexType::kI32
-                            ? static_cast<const int32_t*>(p.labels)[row]
-                            : static_cast<const int64_t*>(p.labels)[row];
+  const int64_t label = IndexAt(p.labels, p.label_type, row);
   return label == p.ignore_label ? -1 : label;
 }
 

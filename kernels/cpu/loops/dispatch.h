@@ -30,6 +30,12 @@ static SNUG_INLINE F32x16 LoadAny(const void* x, DType dtype, int64_t i, Extent 
   return Load(static_cast<const f16*>(x) + i, extent);
 }
 
+// Of indices of either type.
+static SNUG_INLINE int64_t IndexAt(const void* index, IndexType type, int64_t i) {
+  return type == IndexType::kI32 ? static_cast<const int32_t*>(index)[i]
+                                 : static_cast<const int64_t*>(index)[i];
+}
+
 template <typename T>
 static inline const T* RowOf(const void* x, int64_t row, int64_t stride) {
   return static_cast<const T*>(x) + row * stride;

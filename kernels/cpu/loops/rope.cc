@@ -88,9 +88,7 @@ void RopeTableRows(const RopeTableParams& p, Range rows) {
     if (!(magnitude <= largest)) largest = magnitude;
   }
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const int64_t position = p.position_type == IndexType::kI32
-                                 ? static_cast<const int32_t*>(p.positions)[i]
-                                 : static_cast<const int64_t*>(p.positions)[i];
+    const int64_t position = IndexAt(p.positions, p.position_type, i);
     TableRow(p, i, static_cast<float>(position), largest);
   }
 }

@@ -9,12 +9,6 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-// Of indices (N), of either type.
-SNUG_INLINE int64_t IndexOf(const void* index, IndexType type, int64_t i) {
-  return type == IndexType::kI32 ? static_cast<const int32_t*>(index)[i]
-                                 : static_cast<const int64_t*>(index)[i];
-}
-
 template <typename X, typename Y>
 void CastTyped(const CastRowsParams& p, Range rows) {
   const Output out(p.x == p.y ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(Y)));
@@ -72,7 +66,7 @@ void GatherRowsRange(const GatherRowsParams& p, Range rows) {
   const int64_t element = SizeOf(p.dtype);
   const Output out(p.N * p.C * element);
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const int64_t from = IndexOf(p.index, p.index_type, i);
+    const int64_t from = IndexAt(p.index, p.index_type, i);
     out.Copy(static_cast<char*>(p.y) + i * p.y_stride * element,
              static_cast<const char*>(p.x) + from * p.x_stride * element, p.C * element);
   }
