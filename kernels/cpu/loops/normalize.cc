@@ -62,48 +62,28 @@ void ForwardTyped(const NormalizeForwardParams& p, Range rows) {
     });
     const float r = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(p.C) + p.eps));
     if (p.r != nullptr) p.r[i] = r;
-    ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
-      F32x16 v = center.Subtracted(x + c, part) * r;
-      if (xhat != nullptr) out.Put(xhat + c, v, part);
-      if (z == nullptr) return;
-      if (p.round_xhat) v = Rounded<T>(v);
-      v = v * (p.offset + LoadAny(p.gamma, p.gamma_dtype, c, part));
-      if (p.beta != nullptr) v += LoadAny(p.beta, p.gamma_dtype, c, part);
-      out.Put(z + c, v, part);
+    const float offset = p.offset;
+    ByType(z == nullptr ? DType::kF32 : p.gamma_dtype, [&](auto g) {
+      const auto* gamma = static_cast<const decltype(g)*>(p.gamma);
+      const auto* beta = static_cast<const decltype(g)*>(p.beta);
+      ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
+        F32x16 v = center.Subtracted(x + c, part) * r;
+        if (xhat != nullptr) out.Put(xhat + c, v, part);
+        if (z == nullptr) return;
+        if (p.round_xhat) v = Rounded<T>(v);
+        v = v * (offset + Load(gamma + c, part));
+        if (beta != nullptr) v += Load(beta + c, part);
+        out.Put(z + c, v, part);
+      });
     });
   }
 }
 
-struct Two {
-  F32x16 first, second;
-};
-
-// Two sums in one pass, each added up as Sum does it.
-template <typename Terms>
-SNUG_INLINE void SumBoth(int64_t n, Terms terms, double& first, double& second) {
-  first = second = 0.0;
-  for (int64_t block = 0; block < n; block += kSumBlock) {
-    const int64_t end = n - block < kSumBlock ? n : block + kSumBlock;
-    F32x16 a[4] = {}, b[4] = {};
-    const auto add = [&](int chain, int64_t i, auto part) SNUG_LAMBDA {
-      const Two both = terms(i, part);
-      a[chain] += both.first;
-      b[chain] += both.second;
-    };
-    int64_t i = block;
-    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
-#pragma GCC unroll 4
-      for (int chain = 0; chain < 4; ++chain) add(chain, i + chain * kLanes, Whole{});
-    }
-    for (; i + kLanes <= end; i += kLanes) add(0, i, Whole{});
-    if (i < end) add(1, i, Part{end - i});
-    first += static_cast<double>(SumLanes((a[0] + a[1]) + (a[2] + a[3])));
-    second += static_cast<double>(SumLanes((b[0] + b[1]) + (b[2] + b[3])));
-  }
-}
-
-template <typename T, typename S>
+// G: of gamma.
+template <typename T, typename S, typename G>
 void BackwardTyped(const NormalizeBackwardParams& p, Range rows) {
+  const auto* gamma = static_cast<const G*>(p.gamma);
+  const float offset = p.offset;
   const bool in_place = p.accumulate || p.dx == p.dxhat;
   const Output out(in_place ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(S)));
   const auto mean = [&](double sum) { return static_cast<float>(sum / static_cast<double>(p.C)); };
@@ -116,25 +96,24 @@ void BackwardTyped(const NormalizeBackwardParams& p, Range rows) {
     const Center center = x == nullptr ? Center{} : CenterOf(x, p.C, p.norm);
     const auto gradient = [&](int64_t c, auto part) SNUG_LAMBDA {
       const F32x16 g = Load(dxhat + c, part);
-      if (p.gamma == nullptr) return g;
-      return g * (p.offset + LoadAny(p.gamma, p.gamma_dtype, c, part));
+      return gamma == nullptr ? g : g * (offset + Load(gamma + c, part));
     };
     const auto normalized = [&](int64_t c, auto part) SNUG_LAMBDA {
       if (xhat != nullptr) return Load(xhat + c, part);
       return FillBeyond(center.Subtracted(x + c, part) * r, part, 0.0f);
     };
-    double dots = 0.0, sum = 0.0;
+    double sums[2] = {};  // Of the gradient by what is normalised, and of the gradient.
     if (p.norm == Norm::kRms) {
-      dots = Sum(p.C, [&](int64_t c, auto part)
-                          SNUG_LAMBDA { return gradient(c, part) * normalized(c, part); });
+      sums[0] = Sum(p.C, [&](int64_t c, auto part)
+                             SNUG_LAMBDA { return gradient(c, part) * normalized(c, part); });
     } else {
       const auto both = [&](int64_t c, auto part) SNUG_LAMBDA {
         const F32x16 g = gradient(c, part);
-        return Two{g * normalized(c, part), g};
+        return Terms<2>{{g * normalized(c, part), g}};
       };
-      SumBoth(p.C, both, dots, sum);
+      SumEach(p.C, both, sums);
     }
-    const float dot = mean(dots), shift = mean(sum);
+    const float dot = mean(sums[0]), shift = mean(sums[1]);
     ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
       F32x16 v = ((gradient(c, part) - shift) - normalized(c, part) * dot) * r;
       if (p.accumulate) v += Load(dx + c, part);
@@ -163,8 +142,10 @@ void NormalizeForwardRows(const NormalizeForwardParams& p, Range rows) {
 }
 
 void NormalizeBackwardRows(const NormalizeBackwardParams& p, Range rows) {
-  ByTypes(p.dtype, p.wide,
-          [&](auto t, auto s) { BackwardTyped<decltype(t), decltype(s)>(p, rows); });
+  ByTypes(p.dtype, p.wide, [&](auto t, auto s) {
+    ByType(p.gamma == nullptr ? DType::kF32 : p.gamma_dtype,
+           [&](auto g) { BackwardTyped<decltype(t), decltype(s), decltype(g)>(p, rows); });
+  });
 }
 
 }  // namespace snug::kernels::SNUG_ISA

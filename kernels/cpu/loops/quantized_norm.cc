@@ -125,6 +125,7 @@ void QuantizedNormForwardRows(const QuantizedNormForwardParams& p, Range rows) {
   plain.xhat = p.norm.z;
   plain.xhat_stride = p.norm.z_stride;
   plain.z = nullptr;
+  plain.N = 1;  // Of an output that is read again at once.
   ByType(plain.dtype, [&](auto t) {
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       NormalizeForwardRows(plain, Range{i, i + 1});

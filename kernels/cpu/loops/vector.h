@@ -86,26 +86,42 @@ static SNUG_INLINE float SumLanes(F32x16 v) {
 // Columns that one fp32 sum spans: 64 terms in each of 64 chains, so its error stays near one unit.
 inline constexpr int64_t kSumBlock = 4096;
 
-// Sum of term(i, Whole or Part) over all lanes for i = 0, 16, ... below n: four chains of vectors
-// in fp32 within blocks of kSumBlock, the blocks in fp64. Lanes that are not there must be 0.
-template <typename Term>
-static SNUG_INLINE double Sum(int64_t n, Term term) {
-  double sum = 0.0;
+// sums[k] = the sum of term(i, Whole or Part).of[k] over all lanes for i = 0, 16, ... below n: four
+// chains of vectors in fp32 within blocks of kSumBlock, the blocks in fp64. Lanes that are not
+// there must be 0.
+template <int kSums>
+struct Terms {
+  F32x16 of[kSums];
+};
+template <int kSums, typename Term>
+static SNUG_INLINE void SumEach(int64_t n, Term term, double (&sums)[kSums]) {
+  for (double& sum : sums) sum = 0.0;
   for (int64_t block = 0; block < n; block += kSumBlock) {
     const int64_t end = n - block < kSumBlock ? n : block + kSumBlock;
-    F32x16 a{}, b{}, c{}, d{};
+    F32x16 chains[kSums][4] = {};
+    const auto add = [&](int chain, const Terms<kSums>& terms) SNUG_LAMBDA {
+      for (int k = 0; k < kSums; ++k) chains[k][chain] += terms.of[k];
+    };
     int64_t i = block;
     for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
-      a += term(i, Whole{});
-      b += term(i + kLanes, Whole{});
-      c += term(i + 2 * kLanes, Whole{});
-      d += term(i + 3 * kLanes, Whole{});
+#pragma GCC unroll 4
+      for (int chain = 0; chain < 4; ++chain) add(chain, term(i + chain * kLanes, Whole{}));
     }
-    for (; i + kLanes <= end; i += kLanes) a += term(i, Whole{});
-    if (i < end) b += term(i, Part{end - i});
-    sum += static_cast<double>(SumLanes((a + b) + (c + d)));
+    for (; i + kLanes <= end; i += kLanes) add(0, term(i, Whole{}));
+    if (i < end) add(1, term(i, Part{end - i}));
+    for (int k = 0; k < kSums; ++k) {
+      const F32x16(&c)[4] = chains[k];
+      sums[k] += static_cast<double>(SumLanes((c[0] + c[1]) + (c[2] + c[3])));
+    }
   }
-  return sum;
+}
+// Of one term that is a vector.
+template <typename Term>
+static SNUG_INLINE double Sum(int64_t n, Term term) {
+  double sums[1];
+  SumEach(
+      n, [&](int64_t i, auto part) SNUG_LAMBDA { return Terms<1>{{term(i, part)}}; }, sums);
+  return sums[0];
 }
 
 }  // namespace snug::kernels::SNUG_ISA
