@@ -14,13 +14,15 @@ namespace {
 // All operands of a vector are read before one is written: results may lie over any of them.
 template <typename T, typename H>
 void ForwardTyped(const GluForwardParams& p, Range rows) {
+  const bool in_place = p.p == p.g || p.p == p.u;
+  const Output out(in_place ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(T)));
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const T* g = RowOf<T>(p.g, i, p.g_stride);
     const T* u = RowOf<T>(p.u, i, p.u_stride);
-    T* out = RowOf<T>(p.p, i, p.p_stride);
+    T* y = RowOf<T>(p.p, i, p.p_stride);
     if (p.a == nullptr && p.codes == nullptr) {
       Each(
-          p.C, out, [](F32x16 v, F32x16 up) SNUG_LAMBDA { return H::Value(v) * up; }, g, u);
+          out, p.C, y, [](F32x16 v, F32x16 up) SNUG_LAMBDA { return H::Value(v) * up; }, g, u);
       continue;
     }
     T* a = p.a == nullptr ? nullptr : RowOf<T>(p.a, i, p.a_stride);
@@ -30,7 +32,7 @@ void ForwardTyped(const GluForwardParams& p, Range rows) {
       const F32x16 active = H::Value(gate);
       if (codes != nullptr) StoreCodes<2>(codes, c, TwoBitCodes(gate, p.two_bit), part);
       if (a != nullptr) Store(a + c, active, part);
-      Store(out + c, active * up, part);
+      out.Put(y + c, active * up, part);
     });
   }
 }

@@ -1,14 +1,12 @@
 // Sixteen fp32 lanes, on every instruction set: GCC lowers one F32x16 to a zmm, two ymm or four xmm
 // registers. Lane counts, reduction trees and the order of operations are fixed and no multiply-add
 // is contracted, so that all instruction sets give the same bits.
-//
 // Here: the lanes, and number types in memory. vector.h: rows of any length, and sums.
 //
 // Files that include this are compiled once per instruction set (SNUG_ISA names it, see
 // kernels/CMakeLists.txt). Everything here is inlined or internal: a function with external
 // linkage, std:: templates included, could be merged by the linker with one compiled for a newer
 // machine.
-//
 // Lanes are never compared: GCC 12 does that lane by lane on registers narrower than the vector.
 // Masks (all ones or zero) come from sign bits.
 #ifndef KERNELS_CPU_LOOPS_LANES_H_
@@ -32,6 +30,7 @@ using F32x16 = float __attribute__((vector_size(64)));
 using I32x16 = int32_t __attribute__((vector_size(64)));
 using U32x16 = uint32_t __attribute__((vector_size(64)));
 using U16x16 = uint16_t __attribute__((vector_size(32)));
+using U16x32 = uint16_t __attribute__((vector_size(64)));
 using U8x16 = uint8_t __attribute__((vector_size(16)));
 using I8x16 = int8_t __attribute__((vector_size(16)));
 inline constexpr int64_t kLanes = 16;
@@ -78,7 +77,16 @@ static SNUG_INLINE F32x16 Load(const float* x, Whole) {
 static SNUG_INLINE F32x16 Load(const bf16* x, Whole) {
   U16x16 v;
   memcpy(&v, x, sizeof(v));
+#ifdef __AVX512BW__
+  // Halves to the upper halves of words in one step, not widened first and then shifted.
+  constexpr U16x32 kFrom = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
+                            0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+  return reinterpret_cast<F32x16>(
+      _mm512_maskz_permutexvar_epi16(0xaaaaaaaa, reinterpret_cast<__m512i>(kFrom),
+                                     _mm512_castsi256_si512(reinterpret_cast<__m256i>(v))));
+#else
   return reinterpret_cast<F32x16>(Widened(v) << 16);
+#endif
 }
 static SNUG_INLINE F32x16 Load(const f16* x, Whole) {
   U16x16 v;
@@ -96,23 +104,29 @@ static SNUG_INLINE F32x16 Load(const f16* x, Whole) {
   return reinterpret_cast<F32x16>(value | (bits & 0x8000u) << 16);
 }
 static SNUG_INLINE void Store(float* y, F32x16 v, Whole) { memcpy(y, &v, sizeof(v)); }
-// To nearest even, NaN to 0x7fc0, as ToBf16 of types.h.
+// To nearest even, NaN to 0x7fc0, as ToBf16 of types.h: in the upper halves, the lower ones 0.
+static SNUG_INLINE U32x16 RoundedToBf16(F32x16 v) {
+  const U32x16 bits = reinterpret_cast<U32x16>(v);
+  const U32x16 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+  const U32x16 nan =
+      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7f800000u - (bits & 0x7fffffffu)) >> 31);
+  return (rounded & ~nan) | (0x7fc00000u & nan);
+}
+#ifdef __AVX512BF16__
+// The lanes of which the machine's instruction makes another number: subnormals, NaN.
+static SNUG_INLINE __mmask16 RoundsOtherwise(F32x16 v) {
+  return _mm512_fpclass_ps_mask(reinterpret_cast<__m512>(v), 0x20 | 0x01 | 0x80);
+}
+#endif
 static SNUG_INLINE void Store(bf16* y, F32x16 v, Whole) {
 #ifdef __AVX512BF16__
-  // The machine's instruction rounds alike, but makes subnormals 0 and keeps the bits of a NaN.
-  constexpr int kNanOrSubnormal = 0x01 | 0x80 | 0x20;
-  const __m512 lanes = reinterpret_cast<__m512>(v);
-  if (__builtin_expect(_mm512_fpclass_ps_mask(lanes, kNanOrSubnormal) == 0, true)) {
-    const __m256bh rounded = _mm512_cvtneps_pbh(lanes);
+  if (__builtin_expect(RoundsOtherwise(v) == 0, true)) {
+    const __m256bh rounded = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(v));
     memcpy(y, &rounded, sizeof(rounded));
     return;
   }
 #endif
-  const U32x16 bits = reinterpret_cast<U32x16>(v);
-  const U32x16 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const U32x16 nan =
-      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7f800000u - (bits & 0x7fffffffu)) >> 31);
-  const U16x16 half = Narrowed((rounded & ~nan) | (0x7fc0u & nan));
+  const U16x16 half = Narrowed(RoundedToBf16(v) >> 16);
   memcpy(y, &half, sizeof(half));
 }
 // As ToF16 of types.h.

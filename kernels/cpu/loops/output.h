@@ -49,10 +49,15 @@ class Output {
   }
   template <typename T>
   SNUG_INLINE void Put(T* y, F32x16 v, Whole) const {
-    if (!past_caches_ || !Aligned(y, kLanes * sizeof(T))) return Store(y, v, Whole{});
-    T lanes[kLanes];
-    Store(lanes, v, Whole{});
-    Stream(y, lanes, sizeof(lanes));
+    Put<kLanes>(y, [&](T* to) SNUG_LAMBDA { Store(to, v, Whole{}); });
+  }
+  // What store(to) stores at `to`: kElements, half a line of them or more.
+  template <int64_t kElements, typename T, typename Storing>
+  SNUG_INLINE void Put(T* y, Storing store) const {
+    if (!past_caches_ || !Aligned(y, kElements * sizeof(T))) return store(y);
+    T elements[kElements];
+    store(elements);
+    Stream(y, elements, sizeof(elements));
   }
 
   void Copy(void* to, const void* from, int64_t bytes) const {

@@ -6,11 +6,10 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/cpu/loops/output.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {
-
-using U16x32 = uint16_t __attribute__((vector_size(64)));
 
 // Thirty-two neighbours. As bf16 they are sixteen words of 32 bits, of which either half is a
 // number once the other one is cleared: no lane moves.
@@ -22,21 +21,7 @@ static SNUG_INLINE Pair LoadPair(const bf16* x) {
   memcpy(&words, x, sizeof(words));
   return {reinterpret_cast<F32x16>(words << 16), reinterpret_cast<F32x16>(words & 0xffff0000u)};
 }
-// As Store of lanes.h rounds: the upper halves, the lower ones 0.
-static SNUG_INLINE U32x16 RoundedToBf16(F32x16 v) {
-  const U32x16 bits = reinterpret_cast<U32x16>(v);
-  const U32x16 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-  const U32x16 nan =
-      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7f800000u - (bits & 0x7fffffffu)) >> 31);
-  return (rounded & ~nan) | (0x7fc00000u & nan);
-}
-#ifdef __AVX512BF16__
-// The lanes that the machine's instruction rounds otherwise.
-static SNUG_INLINE __mmask16 RoundsOtherwise(F32x16 v) {
-  constexpr int kNanOrSubnormal = 0x01 | 0x80 | 0x20;
-  return _mm512_fpclass_ps_mask(reinterpret_cast<__m512>(v), kNanOrSubnormal);
-}
-#endif
+// As Store of lanes.h rounds.
 static SNUG_INLINE void StorePair(bf16* y, Pair v) {
 #ifdef __AVX512BF16__
   if (__builtin_expect((RoundsOtherwise(v.even) | RoundsOtherwise(v.odd)) == 0, true)) {
@@ -58,15 +43,18 @@ static SNUG_INLINE Pair OfPairs(F f, Pairs... v) {
   return {f(v.even...), f(v.odd...)};
 }
 
-// y[c] = f(x[c]...) for c below n. `y` may be any of `x`.
+// y[c] = f(x[c]...) for c below n, as `out` puts it. `y` may be any of `x`.
 template <typename T, typename F, typename... X>
-static SNUG_INLINE void Each(int64_t n, T* y, F f, const X*... x) {
+static SNUG_INLINE void Each(const Output& out, int64_t n, T* y, F f, const X*... x) {
   int64_t c = 0;
   if constexpr (std::is_same_v<T, bf16>) {
-    for (; c + 2 * kLanes <= n; c += 2 * kLanes) StorePair(y + c, OfPairs(f, LoadPair(x + c)...));
+    for (; c + 2 * kLanes <= n; c += 2 * kLanes) {
+      const Pair v = OfPairs(f, LoadPair(x + c)...);
+      out.Put<2 * kLanes>(y + c, [&](bf16* to) SNUG_LAMBDA { StorePair(to, v); });
+    }
   }
   ForVectors(n - c, [&](int64_t i, auto part)
-                        SNUG_LAMBDA { Store(y + c + i, f(Load(x + c + i, part)...), part); });
+                        SNUG_LAMBDA { out.Put(y + c + i, f(Load(x + c + i, part)...), part); });
 }
 
 }  // namespace snug::kernels::SNUG_ISA
