@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/loops/column_sums.h"
 #include "kernels/cpu/loops/dispatch.h"
+#include "kernels/cpu/loops/output.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
@@ -13,13 +14,15 @@ template <typename T, typename G>
 void ForwardTyped(const AffineForwardParams& p, Range rows) {
   const G* gamma = static_cast<const G*>(p.gamma);
   const G* beta = static_cast<const G*>(p.beta);
+  const float offset = p.offset;
+  const Output out(p.z == p.xhat ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(T)));
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const T* xhat = RowOf<T>(p.xhat, i, p.xhat_stride);
     T* z = RowOf<T>(p.z, i, p.z_stride);
     ForVectors(p.C, [&](int64_t c, auto part) SNUG_LAMBDA {
-      F32x16 v = Load(xhat + c, part) * (p.offset + Load(gamma + c, part));
+      F32x16 v = Load(xhat + c, part) * (offset + Load(gamma + c, part));
       if (beta != nullptr) v += Load(beta + c, part);
-      Store(z + c, v, part);
+      out.Put(z + c, v, part);
     });
   }
 }
@@ -28,9 +31,12 @@ void ForwardTyped(const AffineForwardParams& p, Range rows) {
 // one after another all the same. Of a vector all is read before dxhat is written, maybe over dz.
 template <typename T, typename G, int kRows>
 SNUG_INLINE void BackwardRows(const AffineBackwardParams& p, int64_t i, Range columns,
-                              float (&sums)[2][kBlockColumns]) {
+                              float (&sums)[2][kBlockColumns], const Output& out) {
   const G* gamma = static_cast<const G*>(p.gamma) + columns.begin;
   const bool has_xhat = p.dgamma != nullptr, has_dxhat = p.dxhat != nullptr;
+  const int64_t dz_ahead = Ahead(i, kRows, p.N, p.dz_stride);
+  const int64_t xhat_ahead = Ahead(i, kRows, p.N, p.xhat_stride);
+  const float offset = p.offset;
   const T *dz[kRows], *xhat[kRows];
   T* dxhat[kRows];
   float r[kRows];
@@ -42,10 +48,16 @@ SNUG_INLINE void BackwardRows(const AffineBackwardParams& p, int64_t i, Range co
   }
   ForVectors(columns.end - columns.begin, [&](int64_t c, auto part) SNUG_LAMBDA {
     F32x16 g[kRows];
-    for (int k = 0; k < kRows; ++k) g[k] = Load(dz[k] + c, part);
+    for (int k = 0; k < kRows; ++k) {
+      Fetch(dz[k] + dz_ahead + c);
+      g[k] = Load(dz[k] + c, part);
+    }
     if (has_xhat) {
       F32x16 sum = Load(sums[0] + c, part);
-      for (int k = 0; k < kRows; ++k) sum += g[k] * (Load(xhat[k] + c, part) * r[k]);
+      for (int k = 0; k < kRows; ++k) {
+        Fetch(xhat[k] + xhat_ahead + c);
+        sum += g[k] * (Load(xhat[k] + c, part) * r[k]);
+      }
       Store(sums[0] + c, sum, part);
     }
     if (p.dbeta != nullptr) {
@@ -54,21 +66,21 @@ SNUG_INLINE void BackwardRows(const AffineBackwardParams& p, int64_t i, Range co
       Store(sums[1] + c, sum, part);
     }
     if (!has_dxhat) return;
-    const F32x16 factor = p.offset + Load(gamma + c, part);
-    for (int k = 0; k < kRows; ++k) Store(dxhat[k] + c, g[k] * factor, part);
+    const F32x16 factor = offset + Load(gamma + c, part);
+    for (int k = 0; k < kRows; ++k) out.Put(dxhat[k] + c, g[k] * factor, part);
   });
 }
 
 // A block of rows and columns: writes dxhat, adds dz * xhat into sums[0] and dz into sums[1].
 template <typename T, typename G>
 void BackwardBlock(const AffineBackwardParams& p, Range rows, Range columns,
-                   float (&sums)[2][kBlockColumns]) {
+                   float (&sums)[2][kBlockColumns], const Output& out) {
   constexpr int kTogether = 4;
   int64_t i = rows.begin;
   for (; i + kTogether <= rows.end; i += kTogether) {
-    BackwardRows<T, G, kTogether>(p, i, columns, sums);
+    BackwardRows<T, G, kTogether>(p, i, columns, sums, out);
   }
-  for (; i < rows.end; ++i) BackwardRows<T, G, 1>(p, i, columns, sums);
+  for (; i < rows.end; ++i) BackwardRows<T, G, 1>(p, i, columns, sums, out);
 }
 
 }  // namespace
@@ -82,9 +94,11 @@ void AffineForwardRows(const AffineForwardParams& p, Range rows) {
 void AffineBackwardColumns(const AffineBackwardParams& p, Range all) {
   float* const results[] = {p.dgamma, p.dbeta};
   ByType(p.dtype, [&](auto t) {
+    const bool stays = p.dxhat == nullptr || p.dxhat == p.dz;
+    const Output out(stays ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(t)));
     ByType(p.gamma_dtype, [&](auto g) {
       ColumnSumSets(p.N, all, results, p.accumulate, [&](Range rows, Range columns, auto& sums) {
-        BackwardBlock<decltype(t), decltype(g)>(p, rows, columns, sums);
+        BackwardBlock<decltype(t), decltype(g)>(p, rows, columns, sums, out);
       });
     });
   });

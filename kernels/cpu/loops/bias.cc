@@ -8,33 +8,31 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-// Four rows at a time, which memory delivers side by side; added one after another all the same.
-template <typename T>
-void AddRowsInto(const BiasBackwardParams& p, Range rows, Range columns, float* sums) {
-  const int64_t n = columns.end - columns.begin;
-  const auto row = [&](int64_t i) { return RowOf<T>(p.dy, i, p.dy_stride) + columns.begin; };
-  int64_t i = rows.begin;
-  for (; i + 4 <= rows.end; i += 4) {
-    const T *dy = row(i), *second = row(i + 1), *third = row(i + 2), *fourth = row(i + 3);
-    ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-      const F32x16 sum = (Load(sums + c, part) + Load(dy + c, part)) + Load(second + c, part);
-      Store(sums + c, (sum + Load(third + c, part)) + Load(fourth + c, part), part);
-    });
-  }
-  for (; i < rows.end; ++i) {
-    const T* dy = row(i);
-    ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-      Store(sums + c, Load(sums + c, part) + Load(dy + c, part), part);
-    });
-  }
+// Rows i .. i + kRows - 1, which memory delivers side by side; added one by one all the same.
+template <int kRows, typename T>
+SNUG_INLINE void AddRowsInto(const BiasBackwardParams& p, int64_t i, Range columns, float* sums) {
+  const int64_t ahead = Ahead(i, kRows, p.N, p.dy_stride);
+  const T* dy[kRows];
+  for (int k = 0; k < kRows; ++k) dy[k] = RowOf<T>(p.dy, i + k, p.dy_stride) + columns.begin;
+  ForVectors(columns.end - columns.begin, [&](int64_t c, auto part) SNUG_LAMBDA {
+    F32x16 sum = Load(sums + c, part);
+    for (const T* row : dy) {
+      Fetch(row + ahead + c);
+      sum += Load(row + c, part);
+    }
+    Store(sums + c, sum, part);
+  });
 }
 
 }  // namespace
 
 void BiasBackwardColumns(const BiasBackwardParams& p, Range columns) {
   ByType(p.dtype, [&](auto t) {
+    using T = decltype(t);
     ColumnSums(p.N, columns, p.db, p.accumulate, [&](Range rows, Range part, float* sums) {
-      AddRowsInto<decltype(t)>(p, rows, part, sums);
+      int64_t i = rows.begin;
+      for (; i + 4 <= rows.end; i += 4) AddRowsInto<4, T>(p, i, part, sums);
+      for (; i < rows.end; ++i) AddRowsInto<1, T>(p, i, part, sums);
     });
   });
 }

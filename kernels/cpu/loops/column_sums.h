@@ -12,6 +12,17 @@ namespace snug::kernels::SNUG_ISA {
 inline constexpr int64_t kBlockRows = 32;       // Rows that one fp32 sum spans.
 inline constexpr int64_t kBlockColumns = 1024;  // Their sums, 4 KiB and 8 KiB, stay in L1.
 
+// Rows from which those are fetched that are added next: what a block has of a row is too short for
+// the hardware to see that it goes on, and where.
+inline constexpr int64_t kRowsAhead = 8;
+
+// Elements from row i, the first of `rows` that are added together, to the one that is to be
+// fetched at its place; 0 where there are no such rows.
+static SNUG_INLINE int64_t Ahead(int64_t i, int64_t rows, int64_t N, int64_t stride) {
+  return i + kRowsAhead + rows <= N ? kRowsAhead * stride : 0;
+}
+static SNUG_INLINE void Fetch(const void* x) { __builtin_prefetch(x); }
+
 // results[k] (+)= the k-th sums of columns [all) over N rows; null: nothing is kept. add(rows,
 // columns, sums) adds a block of rows into sums[k], one per column of the block.
 template <int K, typename AddBlock>
