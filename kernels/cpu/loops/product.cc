@@ -123,8 +123,13 @@ SNUG_INLINE F32x16 Words<Pair>(const LoadTile& p, int64_t row, int64_t c) {
 template <typename T>
 void LoadRows(const LoadTile& p) {
   constexpr int64_t kPer = std::is_same_v<T, Pair> ? 2 : 1;
-  const int64_t stride = p.padded_width / kPer;
+  constexpr int64_t kAhead = 8, kLine = 64;  // A row begins where the hardware does not expect it.
+  const int64_t stride = p.padded_width / kPer, element = SizeOf(p.dtype);
   for (int64_t row = 0; row < p.rows; ++row) {
+    if (row + kAhead < p.rows) {
+      const auto* ahead = static_cast<const char*>(p.x) + (row + kAhead) * p.stride * element;
+      for (int64_t i = 0; i < p.width * element; i += kLine) __builtin_prefetch(ahead + i);
+    }
     int64_t c = 0;
     for (; c + kLanes <= stride; c += kLanes)
       Store(p.to + row * stride + c, Words<T>(p, row, c), Whole{});
