@@ -26,7 +26,7 @@ class Device {
   virtual void Copy(void* to, const void* from, int64_t bytes) = 0;
   // Seconds of each call: its fastest of several, which nobody else on the machine held up. The
   // calls take turns, so that what slows the machine down slows down all of them; the first round
-  // is not counted.
+  // is not counted. On the CPU the first call, whose operands are its own, runs before each other.
   virtual std::vector<double> Seconds(const std::vector<Timed>& calls, double at_least_s) = 0;
 };
 

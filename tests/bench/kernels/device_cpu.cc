@@ -31,6 +31,8 @@ class Cpu : public Device {
     const double wanted = at_least_s * static_cast<double>(calls.size());
     for (int round = 0; round < 3 || total < wanted; ++round) {
       for (size_t i = 0; i < calls.size(); ++i) {
+        // None finds in the caches what another one left there of their operands.
+        if (i > 1) calls[0].call();
         const auto begin = std::chrono::steady_clock::now();
         calls[i].call();
         const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
