@@ -81,30 +81,30 @@ TEST(TanhTest, SaturatesAndKeepsNan) {
   EXPECT_TRUE(std::isnan(Tanh(Splat(std::nanf(""))).value[0]));
 }
 
-// Every 997th fp32, both signs: within 1e-6 relative or 1e-7, as kernels/activation.h says; slopes
-// within 2e-7.
+// Every 997th fp32, both signs: within `relative` or 1e-7, as kernels/activation.h says; slopes
+// within 1e-6 relative or 2e-7.
 template <typename H>
-void CheckActivation(Activation activation) {
+void CheckActivation(Activation activation, double relative) {
   double worst = 0.0;
   for (uint64_t bits = 0; bits < 0x100000000u; bits += 997) {
     const float x = FloatOfBits(static_cast<uint32_t>(bits));
     if (!std::isfinite(x)) continue;
     const ValueAndSlope both = H::Of(Splat(x));
     const double value = ValueIn64(activation, x), slope = SlopeIn64(activation, x);
-    const auto off = [&](float actual, double exact, double near_zero) {
-      return std::abs(actual - exact) / std::max(1e-6 * std::abs(exact), near_zero);
+    const auto off = [](float actual, double exact, double of_exact, double near_zero) {
+      return std::abs(actual - exact) / std::max(of_exact * std::abs(exact), near_zero);
     };
-    worst = std::max(worst, off(H::Value(Splat(x))[3], value, 1e-7));
-    worst = std::max(worst, off(both.value[7], value, 1e-7));
-    worst = std::max(worst, off(both.slope[11], slope, 2e-7));
+    worst = std::max(worst, off(H::Value(Splat(x))[3], value, relative, 1e-7));
+    worst = std::max(worst, off(both.value[7], value, relative, 1e-7));
+    worst = std::max(worst, off(both.slope[11], slope, 1e-6, 2e-7));
     ASSERT_LE(worst, 1.0) << x;
   }
   EXPECT_GT(worst, 0.1);  // Else nothing was measured.
 }
 TEST(ActivationsTest, AreWithinTheHeadersBoundEverywhere) {
-  CheckActivation<Silu>(Activation::kSilu);
-  CheckActivation<GeluTanh>(Activation::kGeluTanh);
-  CheckActivation<Gelu>(Activation::kGelu);
+  CheckActivation<Silu>(Activation::kSilu, 1e-6);
+  CheckActivation<GeluTanh>(Activation::kGeluTanh, 1e-6);
+  CheckActivation<Gelu>(Activation::kGelu, 1.5e-6);
 }
 
 // Rows of any length of which one element is the largest, whichever; signed zeros, infinities, NaN.

@@ -78,7 +78,7 @@ struct GeluTanh {
 };
 
 struct Gelu {
-  // Without an exponential: Phi(-t) = P(t)^-4, P of degree 11 minimax over t <= 5.4 of what the
+  // Without an exponential: Phi(-t) = P(t)^-8, P of degree 8 minimax over t <= 5.3 of what the
   // header's bound on the value leaves; from there on it only falls, and at kFar its power is
   // infinite. (Beyond, P's odd and even powers, which are added up apart so that neither half waits
   // for the other, would be infinities of either sign.)
@@ -87,17 +87,14 @@ struct Gelu {
     const F32x16 t =
         AtMost(kFar, reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(x) & 0x7fffffff));
     const F32x16 square = t * t;
-    F32x16 odd = square * 1.3257171076475e-6f + 1.1406484554755e-4f;
-    odd = odd * square + 9.7011344041675e-4f;
-    odd = odd * square + 2.8835020493716e-3f;
-    odd = odd * square + 3.1472455710173e-2f;
-    odd = odd * square + 2.3721460998058e-1f;
-    F32x16 even = square * -1.7568028852111e-5f - 3.9645016659051e-4f;
-    even = even * square - 1.0003682691604e-3f;
-    even = even * square + 5.7723899371922e-3f;
-    even = even * square + 1.1825749278069e-1f;
-    even = even * square + 1.1892070770264f;
-    const F32x16 root = odd * t + even, half = root * root;
+    F32x16 odd = square * -2.04677799e-5f + 8.6421067e-5f;
+    odd = odd * square + 9.31572262e-3f;
+    odd = odd * square + 1.08752288e-1f;
+    F32x16 even = square * 3.36089784e-6f + 1.1853638e-4f;
+    even = even * square + 1.12672267e-3f;
+    even = even * square + 4.8869811e-2f;
+    even = even * square + 1.09050834f;
+    const F32x16 root = odd * t + even, fourth = root * root, half = fourth * fourth;
     const F32x16 tail = 1.0f / (half * half);
     return x * Select(SignMask(x), tail, 1.0f - tail);
   }
