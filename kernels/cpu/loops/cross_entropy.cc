@@ -24,31 +24,43 @@ struct Sums {
   double weighted;      // sum_v e_v (x[v] - max); where the entropy is wanted
 };
 
-// What the softmax is taken of: the logits as they are, or capped.
+// What the softmax is taken of: the logits as they are, or capped; and what the gradient is made
+// of, of which the exponential and the cap's slope follow.
 struct Plain {
   SNUG_INLINE F32x16 operator()(F32x16 logits) const { return logits; }
+  SNUG_INLINE F32x16 Kept(F32x16, F32x16 exponential) const { return exponential; }
+  SNUG_INLINE F32x16 Exponential(F32x16 kept, float) const { return kept; }
   SNUG_INLINE F32x16 Slope(F32x16) const { return Splat(1.0f); }
 };
 
 struct Capped {
-  float softcap;
+  explicit Capped(float cap) : softcap(cap), inverse(1.0f / cap) {}
+  const float softcap, inverse;
   SNUG_INLINE F32x16 operator()(F32x16 logits) const {
-    return softcap * Tanh(logits / softcap).value;
+    return softcap * Tanh(logits * inverse).value;
   }
-  SNUG_INLINE F32x16 Slope(F32x16 logits) const { return Tanh(logits / softcap).slope; }
+  SNUG_INLINE F32x16 Kept(F32x16 capped, F32x16) const { return capped; }
+  SNUG_INLINE F32x16 Exponential(F32x16 capped, float max) const {
+    return ExpFlushed(capped - max);
+  }
+  SNUG_INLINE F32x16 Slope(F32x16 capped) const {
+    const F32x16 tanh = capped * inverse;
+    return 1.0f - tanh * tanh;
+  }
 };
 
-// One row. Leaves the exponentials in `keep` unless it is null.
+// One row. Leaves what the gradient is made of in `keep` unless it is null.
 template <bool kEntropy, typename T, typename Cap>
 Sums SumExp(const T* x, Cap cap, float max, int64_t n, float* keep) {
   // As far below as leaves an exponential of 0, and no NaN when multiplied by it.
   constexpr float kNothing = -200.0f;
   F32x16 weighted{};
   const double sum = Sum(n, [&](int64_t v, auto part) SNUG_LAMBDA {
-    const F32x16 below = FillBeyond(cap(Load(x + v, part)) - max, part, kNothing);
+    const F32x16 capped = cap(Load(x + v, part));
+    const F32x16 below = FillBeyond(capped - max, part, kNothing);
     const F32x16 e = ExpFlushed(below);
     if constexpr (kEntropy) weighted += e * below;
-    if (keep != nullptr) Store(keep + v, e, part);
+    if (keep != nullptr) Store(keep + v, cap.Kept(capped, e), part);
     return e;
   });
   return {sum, static_cast<double>(SumLanes(weighted))};
@@ -57,9 +69,10 @@ Sums SumExp(const T* x, Cap cap, float max, int64_t n, float* keep) {
 // A row's softmax, where the gradient needs it.
 struct Softmax {
   float max;
-  float* keep;    // The exponentials, or null.
-  double sum;     // Of the exponentials.
-  double logit;   // The label's, less the maximum.
+  float* keep;   // What Kept of the cap gives, or null.
+  double sum;    // Of the exponentials.
+  double logit;  // The label's, less the maximum; and its slope.
+  float label_slope;
   int64_t label;  // Negative: none.
   double scale;   // Of the gradient.
   double slope;   // Of the loss by lse: 1 + 2 z_loss lse.
@@ -71,20 +84,21 @@ template <typename T, typename Cap>
 void GradientOfRow(const T* x, T* dx, int64_t n, Cap cap, const Softmax& row) {
   const float factor = static_cast<float>(row.scale * row.slope / row.sum);
   const float smooth = static_cast<float>(row.scale * row.smooth);
-  const F32x16 slope = row.label < 0 ? F32x16{} : cap.Slope(Splat(Load(x + row.label, Part{1})[0]));
+  const float max = row.max, *const keep = row.keep;
   ForVectors(n, [&](int64_t v, auto part) SNUG_LAMBDA {
-    if (row.keep != nullptr) {
-      Store(dx + v, Load(row.keep + v, part) * factor - smooth, part);
+    F32x16 kept;
+    if (keep != nullptr) {
+      kept = Load(keep + v, part);
     } else {
-      const F32x16 logits = Load(x + v, part);
-      Store(dx + v, (ExpFlushed(cap(logits) - row.max) * factor - smooth) * cap.Slope(logits),
-            part);
+      const F32x16 capped = cap(Load(x + v, part));
+      kept = cap.Kept(capped, ExpFlushed(capped - max));
     }
+    Store(dx + v, (cap.Exponential(kept, max) * factor - smooth) * cap.Slope(kept), part);
   });
   if (row.label < 0) return;
   const double d_label =
       row.scale * (std::exp(row.logit) / row.sum * row.slope - row.share - row.smooth);
-  Store(dx + row.label, Splat(static_cast<float>(d_label)) * slope, Part{1});
+  Store(dx + row.label, Splat(static_cast<float>(d_label) * row.label_slope), Part{1});
 }
 
 // The mean of the row, less the maximum.
@@ -104,14 +118,15 @@ void RowTyped(const CrossEntropyParams& p, int64_t i, Cap cap) {
   Softmax row = {.max = cap(Splat(peak.max))[0], .keep = nullptr, .label = LabelOf(p, i)};
   const double given = p.weights == nullptr ? 1.0 : static_cast<double>(p.weights[i]);
   const double weight = row.label < 0 ? 0.0 : given;
-  // Exponentials are kept in the gradient's place if it is fp32 and the logits are not needed
-  // again.
-  if constexpr (std::is_same_v<T, float> && std::is_same_v<Cap, Plain>) row.keep = dx;
+  // In the gradient's place if that is fp32.
+  if constexpr (std::is_same_v<T, float>) row.keep = dx;
   // A row without a label has weight 0.
-  row.logit = row.label < 0
-                  ? 0.0
-                  : static_cast<double>(cap(Splat(Load(x + row.label, Part{1})[0]))[0]) - row.max;
-  // Before exponentials are kept where the logits may be.
+  if (row.label >= 0) {
+    const F32x16 capped = cap(Splat(Load(x + row.label, Part{1})[0]));
+    row.logit = static_cast<double>(capped[0]) - row.max;
+    row.label_slope = cap.Slope(capped)[0];
+  }
+  // Before something is kept where the logits may be.
   const double smoothing = static_cast<double>(p.label_smoothing);
   double target = row.logit;
   if (smoothing > 0.0) target += smoothing * (MeanBelow(x, cap, row.max, p.V) - row.logit);
@@ -137,7 +152,7 @@ void CrossEntropyRows(const CrossEntropyParams& p, Range rows) {
       if (p.softcap == 0.0f) {
         RowTyped<decltype(t)>(p, row, Plain{});
       } else {
-        RowTyped<decltype(t)>(p, row, Capped{p.softcap});
+        RowTyped<decltype(t)>(p, row, Capped(p.softcap));
       }
     }
   });
