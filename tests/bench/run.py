@@ -8,8 +8,9 @@ threads. Step time: the median over steps from the second on, then the median ov
 memory: maximum resident set of the process, less that of a process that has only loaded its
 libraries. Floor: all matrix products of a step (linears, adapters, head, attention) measured alone,
 on the paths that the worker takes, beside the steps of the same run. Start: from the assignment on
-disk to where the worker's first step begins. Nothing here passes or fails; goals stand beside the
-figures.
+disk to where the worker's first step begins. Families: forward and backward of models of random
+weights, of all families in one process, step by step in turn. Nothing here passes or fails; goals
+stand beside the figures.
 """
 
 import argparse
@@ -27,6 +28,7 @@ import torch
 
 from tests.bench import snug_side
 from tests.bench import workload as workloads
+from tests.harness import models
 from tests.harness.binaries import ROOT, binary
 from tests.harness.daemon import Daemon
 
@@ -140,42 +142,39 @@ PARTS_HEAD = [
 ]
 
 
-def measure_family(workload, daemon, folder):
-    """Operations per second of a family's steps: (of the clock, of processors)."""
-    workloads.write(workload, folder)
-    found = snug_side.run(folder, daemon, workload.steps)["profile"]
-    return [found["flops"] / found[name] / 1e9 for name in ("step_seconds", "step_cpu_seconds")]
-
-
-def measure_families(arguments):
-    """{name: rates, one of each round}: families take turns, so that a round is one machine's."""
-    rates = {}
-    daemon = Daemon(device="cpu:0=12GiB")
-    try:
-        for workload in list(workloads.FAMILIES) * arguments.repeats:
+def measure_families(arguments, bf16):
+    """{family: what snug-step says of it}: steps of all families take turns in one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = []
+        for workload in workloads.FAMILIES:
             workload = workloads.smoke(workload) if arguments.smoke else workload
-            with tempfile.TemporaryDirectory() as folder:
-                found = measure_family(workload, daemon, pathlib.Path(folder) / "job")
-            rates.setdefault(workload.name, []).append(found)
-            print(workload.name, *(f"{rate:.1f}" for rate in found), flush=True)
-    finally:
-        daemon.close()
-    return rates
+            names.append(workload.shape.family)
+            models.config_of(workload.shape).save_pretrained(pathlib.Path(folder) / names[-1])
+        program = binary("snug").parent.parent / "tests" / "bin" / "snug-step"
+        line = [str(program), *(["--bf16"] if bf16 else [])]
+        line += ["--rows", str(workload.batch), "--tokens", str(workload.tokens)]
+        line += ["--threads", str(workloads.threads()), "--steps", str(workload.steps)]
+        for name in names:
+            line += ["--model", str(pathlib.Path(folder) / name)]
+        done = subprocess.run(line, capture_output=True, text=True, check=True)
+    return dict(zip(names, map(json.loads, done.stdout.splitlines())))
 
 
 def family_rows(arguments):
     """Each family's rate, and as a share of Llama's in the same round: medians over rounds."""
+    rows = []
     if arguments.only not in "families":
-        return []
-    rows, rates = [], measure_families(arguments)
-    for name, own in rates.items():
-        llama = rates[name.replace(name.split()[0], "llama")]
-        cells = []
-        for kind in (0, 1):
-            shares = [ours[kind] / theirs[kind] for ours, theirs in zip(own, llama)]
-            rate = statistics.median(ours[kind] for ours in own)
-            cells.append(f"{rate:.0f} | **{statistics.median(shares):.2f}** (0.95)")
-        rows.append(row([name, *cells]))
+        return rows
+    for dtype in ("fp32", "bf16"):
+        rounds = [measure_families(arguments, dtype == "bf16") for _ in range(arguments.repeats)]
+        for name in rounds[0]:
+            cells = [f"{name} {dtype}"]
+            for rate in ("flops_per_second", "flops_per_cpu_second"):
+                ours = statistics.median(found[name][rate] for found in rounds)
+                share = [found[name][rate] / found["llama"][rate] for found in rounds]
+                cells += [f"{ours / 1e9:.0f}", ratio(statistics.median(share), 0.95)]
+            rows.append(row(cells))
+            print(rows[-1], flush=True)
     return rows
 
 

@@ -1,19 +1,25 @@
-// snug-step: times the training step of a model of random weights, on any device. It needs torch,
+// snug-step: times the training step of models of random weights, on any device. It needs torch,
 // kernels/, worker/program and worker/execute alone, so that it builds where there is no gRPC
 // (cmake -DSNUG_STEP_ONLY=ON).
 //
 //   snug-step --model DIR --device gpu:0 --lora 16 --bf16 --rows 4 --tokens 512 --recompute 0
 //
-// Prints one line of JSON: seconds of forward and backward, of the optimizer, tokens and flops per
-// second, and what was predicted and taken of the device's memory. It judges nothing.
+// Several --model take turns, step by step, so that what slows the machine down slows all of them.
+// Prints one line of JSON for each: seconds of forward and backward, of the same in processors'
+// time, of the optimizer, tokens and flops per second, and what was predicted and, by all models
+// together, taken of the device's memory. It judges nothing.
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -29,7 +35,7 @@ namespace snug::bench {
 namespace {
 
 struct Options {
-  std::string model;
+  std::vector<std::string> models;
   std::string device = "cpu:0";
   int threads = 2;
   int lora = 16;  // Rank; 0: all of the model.
@@ -42,8 +48,6 @@ struct Options {
 
 absl::StatusOr<Options> Parse(int argc, char** argv) {
   Options options;
-  const std::map<std::string, std::string*> texts = {{"--model", &options.model},
-                                                     {"--device", &options.device}};
   const std::map<std::string, int*> numbers = {
       {"--threads", &options.threads}, {"--lora", &options.lora},
       {"--rows", &options.rows},       {"--tokens", &options.tokens},
@@ -55,14 +59,16 @@ absl::StatusOr<Options> Parse(int argc, char** argv) {
       continue;
     }
     const std::string value = i + 1 < argc ? argv[++i] : "";
-    const auto text = texts.find(name);
     const auto number = numbers.find(name);
-    if (text != texts.end()) *text->second = value;
-    const bool read = number != numbers.end() && absl::SimpleAtoi(value, number->second);
-    if (text == texts.end() && !read)
+    if (name == "--model") {
+      options.models.push_back(value);
+    } else if (name == "--device") {
+      options.device = value;
+    } else if (number == numbers.end() || !absl::SimpleAtoi(value, number->second)) {
       return absl::InvalidArgumentError(absl::StrCat(name, " ", value, ": no such option"));
+    }
   }
-  if (options.model.empty()) return absl::InvalidArgumentError("--model DIR is missing");
+  if (options.models.empty()) return absl::InvalidArgumentError("--model DIR is missing");
   return options;
 }
 
@@ -75,10 +81,10 @@ program::TrainingMode ModeOf(const Options& options) {
   return mode;
 }
 
-double Seconds(const std::function<absl::Status()>& work, absl::Status& status) {
-  const auto begin = std::chrono::steady_clock::now();
-  if (status.ok()) status = work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+double Clock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 double Median(std::vector<double> values) {
@@ -86,57 +92,88 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-absl::Status Run(const Options& options) {
-  ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(options.model));
-  ASSIGN_OR_RETURN(const program::Program program, program::BuildProgram(config, ModeOf(options)));
-  ASSIGN_OR_RETURN(const auto device, execute::OpenDevice(options.device, options.threads));
+// A model, its batch, and how long its steps took.
+struct Model {
+  program::Program program;
+  program::Tape tape;
+  program::TapeKey key;
+  RandomModel weights;
+  RandomBatch batch;
+  execute::ArenaMemory arena;
+  std::optional<execute::Executor> executor = {};  // Points into what is above.
+
+  double loss = 0.0;
+  std::vector<double> step = {}, cpu = {}, optimizer = {};
+
+  absl::Status Step(int64_t number) {
+    const double begin = Clock(CLOCK_MONOTONIC), cpu_begin = Clock(CLOCK_PROCESS_CPUTIME_ID);
+    RETURN_IF_ERROR(weights.ZeroGradients());
+    ASSIGN_OR_RETURN(loss, executor->Run(tape, arena, batch.batch(),
+                                         {.loss_scale = 1.0 / static_cast<double>(key.tokens)}));
+    const double end = Clock(CLOCK_MONOTONIC), cpu_end = Clock(CLOCK_PROCESS_CPUTIME_ID);
+    RETURN_IF_ERROR(weights.Step(number));
+    if (number == 1) return absl::OkStatus();  // It sets up threads and kernels.
+    step.push_back(end - begin);
+    cpu.push_back(cpu_end - cpu_begin);
+    optimizer.push_back(Clock(CLOCK_MONOTONIC) - end);
+    return absl::OkStatus();
+  }
+};
+
+absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& folder, const Options& options,
+                                            execute::Device& device) {
+  ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(folder));
+  ASSIGN_OR_RETURN(program::Program program, program::BuildProgram(config, ModeOf(options)));
   const std::vector<int64_t> lengths(static_cast<size_t>(options.rows), options.tokens);
   const program::TapeKey key = {.tokens = int64_t{options.rows} * options.tokens,
                                 .documents = options.rows,
                                 .longest_document = options.tokens};
-  ASSIGN_OR_RETURN(const program::Tape tape,
+  ASSIGN_OR_RETURN(program::Tape tape,
                    program::Lower(program, program::RecomputePlan(program, options.recompute),
-                                  {.key = key, .machine = device->machine(), .training = true}));
-  ASSIGN_OR_RETURN(RandomModel model, RandomModel::Create(program, *device));
-  ASSIGN_OR_RETURN(RandomBatch batch, RandomBatch::Create(program, lengths, *device));
+                                  {.key = key, .machine = device.machine(), .training = true}));
+  ASSIGN_OR_RETURN(RandomModel weights, RandomModel::Create(program, device));
+  ASSIGN_OR_RETURN(RandomBatch batch, RandomBatch::Create(program, lengths, device));
   ASSIGN_OR_RETURN(execute::ArenaMemory arena,
-                   execute::ArenaMemory::Allocate(*device, tape.arena_bytes));
-  execute::Executor executor(program, model.views(), *device);
-  std::vector<double> step, optimizer;
-  absl::Status status;
-  double loss = 0.0;
-  for (int i = 0; i <= options.steps; ++i) {  // The first sets up threads and kernels.
-    const double passes = Seconds(
-        [&]() -> absl::Status {
-          RETURN_IF_ERROR(model.ZeroGradients());
-          ASSIGN_OR_RETURN(loss,
-                           executor.Run(tape, arena, batch.batch(),
-                                        {.loss_scale = 1.0 / static_cast<double>(key.tokens)}));
-          return absl::OkStatus();
-        },
-        status);
-    const double update = Seconds([&] { return model.Step(i + 1); }, status);
-    RETURN_IF_ERROR(status);
-    if (i == 0) continue;
-    step.push_back(passes);
-    optimizer.push_back(update);
+                   execute::ArenaMemory::Allocate(device, tape.arena_bytes));
+  std::unique_ptr<Model> model(new Model{.program = std::move(program),
+                                         .tape = std::move(tape),
+                                         .key = key,
+                                         .weights = std::move(weights),
+                                         .batch = std::move(batch),
+                                         .arena = std::move(arena)});
+  model->executor.emplace(model->program, model->weights.views(), device);
+  return model;
+}
+
+nlohmann::json Report(const Model& model, execute::Device& device) {
+  const double seconds = Median(model.step), cpu = Median(model.cpu);
+  const double flops = program::ReplayTape(model.program, model.tape).work.flops;
+  const auto tokens = static_cast<double>(model.key.tokens);
+  const int64_t held =
+      program::StaticComponents(model.program, model.key, device.machine(), 0).total();
+  return {{"device", device.name()},
+          {"loss", model.loss},
+          {"step_seconds", seconds},
+          {"step_cpu_seconds", cpu},
+          {"optimizer_seconds", Median(model.optimizer)},
+          {"tokens_per_second", tokens / seconds},
+          {"flops_per_second", flops / seconds},
+          {"flops_per_cpu_second", flops / cpu},
+          {"arena_bytes", model.tape.arena_bytes},
+          {"predicted_bytes", held + model.tape.arena_bytes},
+          {"peak_bytes", device.allocator().usage().peak_bytes}};
+}
+
+absl::Status Run(const Options& options) {
+  ASSIGN_OR_RETURN(const auto device, execute::OpenDevice(options.device, options.threads));
+  std::vector<std::unique_ptr<Model>> models;
+  for (const std::string& folder : options.models) {
+    ASSIGN_OR_RETURN(models.emplace_back(), Open(folder, options, *device));
   }
-  const program::Replay replay = program::ReplayTape(program, tape);
-  const double seconds = Median(step);
-  std::cout
-      << nlohmann::json{{"device", device->name()},
-                        {"loss", loss},
-                        {"step_seconds", seconds},
-                        {"optimizer_seconds", Median(optimizer)},
-                        {"tokens_per_second", static_cast<double>(key.tokens) / seconds},
-                        {"flops_per_second", replay.work.flops / seconds},
-                        {"arena_bytes", tape.arena_bytes},
-                        {"predicted_bytes",
-                         program::StaticComponents(program, key, device->machine(), 0).total() +
-                             tape.arena_bytes},
-                        {"peak_bytes", device->allocator().usage().peak_bytes}}
-             .dump()
-      << std::endl;
+  for (int step = 1; step <= options.steps + 1; ++step) {
+    for (const auto& model : models) RETURN_IF_ERROR(model->Step(step));
+  }
+  for (const auto& model : models) std::cout << Report(*model, *device).dump() << std::endl;
   return absl::OkStatus();
 }
 
