@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/loops/dispatch.h"
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/output.h"
 #include "kernels/cpu/loops/peak.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/tanh.h"
@@ -120,7 +121,8 @@ struct Probabilities {
 };
 
 template <typename T>
-void BackwardRow(const SoftmaxBackwardParams& p, int64_t row, const Probabilities<T>& y) {
+void BackwardRow(const SoftmaxBackwardParams& p, int64_t row, const Probabilities<T>& y,
+                 const Output& out) {
   const Span span = softmax::SpanOf(p.mask, row, p.C);
   const int64_t n = span.end - span.begin;
   const uint8_t* keys = softmax::KeysOf(p.mask, row);
@@ -138,7 +140,7 @@ void BackwardRow(const SoftmaxBackwardParams& p, int64_t row, const Probabilitie
     const int64_t c = span.begin + i;
     F32x16 v = y(c, part) * (Load(dy + c, part) - static_cast<float>(dot)) * p.scale;
     if (x != nullptr) v *= Tanh(Load(x + c, part) * p.scale / p.softcap).slope;
-    Store(dx + c, visible(v, c, part), part);
+    out.Put(dx + c, visible(v, c, part), part);
   });
   memset(dx, 0, span.begin * sizeof(T));
   memset(dx + span.end, 0, (p.C - span.end) * sizeof(T));
@@ -146,6 +148,8 @@ void BackwardRow(const SoftmaxBackwardParams& p, int64_t row, const Probabilitie
 
 template <typename T>
 void BackwardTyped(const SoftmaxBackwardParams& p, Range rows) {
+  const bool in_place = p.dx == p.dp || p.dx == p.p || p.dx == p.x;
+  const Output out(in_place ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(T)));
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     Probabilities<T> y = {};
     if (p.codes == nullptr) {
@@ -154,7 +158,7 @@ void BackwardTyped(const SoftmaxBackwardParams& p, Range rows) {
       const int64_t group = i / p.rows_per_group % p.groups;
       y = {nullptr, p.codes + i * p.codes_stride, p.step[group], p.minimum[group]};
     }
-    BackwardRow<T>(p, i, y);
+    BackwardRow<T>(p, i, y, out);
   }
 }
 
