@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/loops/column_sums.h"
 #include "kernels/cpu/loops/dispatch.h"
+#include "kernels/cpu/loops/output.h"
 #include "kernels/cpu/loops/range.h"
 #include "kernels/cpu/loops/vector.h"
 
@@ -11,46 +12,65 @@ namespace {
 
 // Rows i .. i + kRows - 1 of a block of columns, which memory delivers side by side; they are added
 // one after another all the same. Of a vector all is read before dw is written, maybe over g.
-template <int kRows>
+template <typename W, typename G, int kRows>
 SNUG_INLINE void FoldRows(const FoldNormParams& p, int64_t i, Range columns,
-                          float (&sums)[2][kBlockColumns]) {
-  const bool has_sums = p.dgamma != nullptr || p.dbeta != nullptr;
+                          float (&sums)[2][kBlockColumns], const Output& out) {
+  const bool has_sums = p.dgamma != nullptr || p.dbeta != nullptr, has_dw = p.dw != nullptr;
+  const int64_t g_ahead = Ahead(i, kRows, p.N, p.g_stride);
+  const int64_t w_ahead = Ahead(i, kRows, p.N, p.w_stride);
+  const G* gamma = has_dw ? static_cast<const G*>(p.gamma) + columns.begin : nullptr;
+  const G* beta =
+      has_dw && p.beta != nullptr ? static_cast<const G*>(p.beta) + columns.begin : nullptr;
+  const float offset = p.offset;
+  const float* g[kRows];
+  const W* w[kRows];
+  float* dw[kRows];
+  float s[kRows];
+  for (int k = 0; k < kRows; ++k) {
+    g[k] = RowOf<float>(p.g, i + k, p.g_stride) + columns.begin;
+    w[k] = has_sums ? RowOf<W>(p.w, i + k, p.w_stride) + columns.begin : nullptr;
+    dw[k] = has_dw ? RowOf<float>(p.dw, i + k, p.dw_stride) + columns.begin : nullptr;
+    s[k] = p.s == nullptr ? 0.0f : p.s[i + k];
+  }
   ForVectors(columns.end - columns.begin, [&](int64_t c, auto part) SNUG_LAMBDA {
-    const int64_t column = columns.begin + c;
-    F32x16 g[kRows];
-    for (int k = 0; k < kRows; ++k) g[k] = Load(p.g + (i + k) * p.g_stride + column, part);
-    const auto s_of = [&](int k) SNUG_LAMBDA { return p.s == nullptr ? 0.0f : p.s[i + k]; };
-    if (has_sums) {
-      F32x16 gamma = Load(sums[0] + c, part), beta = Load(sums[1] + c, part);
-      for (int k = 0; k < kRows; ++k) {
-        const F32x16 w = LoadAny(p.w, p.w_dtype, (i + k) * p.w_stride + column, part);
-        gamma += w * g[k];
-        beta += w * s_of(k);
-      }
-      Store(sums[0] + c, gamma, part);
-      Store(sums[1] + c, beta, part);
-    }
-    if (p.dw == nullptr) return;
-    const F32x16 factor = p.offset + LoadAny(p.gamma, p.gamma_dtype, column, part);
-    F32x16 shift{};
-    if (p.beta != nullptr) shift = LoadAny(p.beta, p.gamma_dtype, column, part);
+    F32x16 v[kRows];
     for (int k = 0; k < kRows; ++k) {
-      float* dw = p.dw + (i + k) * p.dw_stride + column;
-      F32x16 v = g[k] * factor;
-      if (p.beta != nullptr) v += s_of(k) * shift;
-      if (p.accumulate) v += Load(dw, part);
-      Store(dw, v, part);
+      Fetch(g[k] + g_ahead + c);
+      v[k] = Load(g[k] + c, part);
+    }
+    if (has_sums) {
+      F32x16 d_gamma = Load(sums[0] + c, part), d_beta = Load(sums[1] + c, part);
+      for (int k = 0; k < kRows; ++k) {
+        Fetch(w[k] + w_ahead + c);
+        const F32x16 weight = Load(w[k] + c, part);
+        d_gamma += weight * v[k];
+        d_beta += weight * s[k];
+      }
+      Store(sums[0] + c, d_gamma, part);
+      Store(sums[1] + c, d_beta, part);
+    }
+    if (!has_dw) return;
+    const F32x16 factor = offset + Load(gamma + c, part);
+    const F32x16 shift = beta == nullptr ? F32x16{} : Load(beta + c, part);
+    for (int k = 0; k < kRows; ++k) {
+      F32x16 sum = v[k] * factor;
+      if (beta != nullptr) sum += s[k] * shift;
+      if (p.accumulate) sum += Load(dw[k] + c, part);
+      out.Put(dw[k] + c, sum, part);
     }
   });
 }
 
 // A block of rows and columns: adds w * g into sums[0] and w * s into sums[1], writes dw.
-void FoldBlock(const FoldNormParams& p, Range rows, Range columns,
-               float (&sums)[2][kBlockColumns]) {
+template <typename W, typename G>
+void FoldBlock(const FoldNormParams& p, Range rows, Range columns, float (&sums)[2][kBlockColumns],
+               const Output& out) {
   constexpr int kTogether = 4;
   int64_t i = rows.begin;
-  for (; i + kTogether <= rows.end; i += kTogether) FoldRows<kTogether>(p, i, columns, sums);
-  for (; i < rows.end; ++i) FoldRows<1>(p, i, columns, sums);
+  for (; i + kTogether <= rows.end; i += kTogether) {
+    FoldRows<W, G, kTogether>(p, i, columns, sums, out);
+  }
+  for (; i < rows.end; ++i) FoldRows<W, G, 1>(p, i, columns, sums, out);
 }
 
 struct Sixteen {
@@ -97,8 +117,16 @@ void MergeRow(const MergeNormParams& p, int64_t i) {
 
 void FoldNormColumns(const FoldNormParams& p, Range all) {
   float* const results[] = {p.dgamma, p.dbeta};
-  ColumnSumSets(p.N, all, results, p.accumulate,
-                [&](Range rows, Range columns, auto& sums) { FoldBlock(p, rows, columns, sums); });
+  const bool stays = p.dw == nullptr || p.dw == p.g || p.accumulate;
+  const Output out(stays ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(float)));
+  const bool has_sums = p.dgamma != nullptr || p.dbeta != nullptr;
+  ByType(has_sums ? p.w_dtype : DType::kF32, [&](auto w) {
+    ByType(p.gamma_dtype, [&](auto g) {
+      ColumnSumSets(p.N, all, results, p.accumulate, [&](Range rows, Range columns, auto& sums) {
+        FoldBlock<decltype(w), decltype(g)>(p, rows, columns, sums, out);
+      });
+    });
+  });
 }
 
 void MergeNormRows(const MergeNormParams& p, bool undo, Range rows) {
