@@ -10,7 +10,7 @@
 namespace snug::kernels::SNUG_ISA {
 
 inline constexpr int64_t kBlockRows = 32;       // Rows that one fp32 sum spans.
-inline constexpr int64_t kBlockColumns = 1024;  // Their sums, 4 KiB and 8 KiB, stay in L1.
+inline constexpr int64_t kBlockColumns = 1024;  // Two sums of each, 8 KiB and 16 KiB, stay in L1.
 
 // Rows from which those are fetched that are added next: what a block has of a row is too short for
 // the hardware to see that it goes on, and where.
@@ -28,13 +28,13 @@ static SNUG_INLINE void Fetch(const void* x) { __builtin_prefetch(x); }
 template <int K, typename AddBlock>
 static inline void ColumnSumSets(int64_t N, Range all, float* const (&results)[K], bool accumulate,
                                  AddBlock add) {
-  for (int64_t first = all.begin; first < all.end; first += kBlockColumns) {
-    const Range columns = {first,
-                           first + kBlockColumns < all.end ? first + kBlockColumns : all.end};
+  constexpr int64_t kColumns = 2 * kBlockColumns / K;
+  for (int64_t first = all.begin; first < all.end; first += kColumns) {
+    const Range columns = {first, first + kColumns < all.end ? first + kColumns : all.end};
     const int64_t n = columns.end - columns.begin;
-    double totals[K][kBlockColumns] = {};
+    double totals[K][kColumns] = {};
     for (int64_t row = 0; row < N; row += kBlockRows) {
-      float sums[K][kBlockColumns] = {};
+      float sums[K][kColumns] = {};
       add(Range{row, row + kBlockRows < N ? row + kBlockRows : N}, columns, sums);
       for (int k = 0; k < K; ++k) {
         for (int64_t c = 0; c < n; ++c) totals[k][c] += static_cast<double>(sums[k][c]);
