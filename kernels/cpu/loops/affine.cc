@@ -27,8 +27,9 @@ void ForwardTyped(const AffineForwardParams& p, Range rows) {
   }
 }
 
-// Rows i .. i + kRows - 1 of a block of columns, which memory delivers side by side; they are added
-// one after another all the same. Of a vector all is read before dxhat is written, maybe over dz.
+// Of rows i .. i + kRows - 1 of a block of columns: writes dxhat, adds dz * xhat into sums[0] and
+// dz into sums[1], one row after another. Of a vector all is read before dxhat is written, maybe
+// over dz.
 template <typename T, typename G, int kRows>
 SNUG_INLINE void BackwardRows(const AffineBackwardParams& p, int64_t i, Range columns,
                               float (&sums)[2][kBlockColumns], const Output& out) {
@@ -71,18 +72,6 @@ SNUG_INLINE void BackwardRows(const AffineBackwardParams& p, int64_t i, Range co
   });
 }
 
-// A block of rows and columns: writes dxhat, adds dz * xhat into sums[0] and dz into sums[1].
-template <typename T, typename G>
-void BackwardBlock(const AffineBackwardParams& p, Range rows, Range columns,
-                   float (&sums)[2][kBlockColumns], const Output& out) {
-  constexpr int kTogether = 4;
-  int64_t i = rows.begin;
-  for (; i + kTogether <= rows.end; i += kTogether) {
-    BackwardRows<T, G, kTogether>(p, i, columns, sums, out);
-  }
-  for (; i < rows.end; ++i) BackwardRows<T, G, 1>(p, i, columns, sums, out);
-}
-
 }  // namespace
 
 void AffineForwardRows(const AffineForwardParams& p, Range rows) {
@@ -98,7 +87,9 @@ void AffineBackwardColumns(const AffineBackwardParams& p, Range all) {
     const Output out(stays ? 0 : p.N * p.C * static_cast<int64_t>(sizeof(t)));
     ByType(p.gamma_dtype, [&](auto g) {
       ColumnSumSets(p.N, all, results, p.accumulate, [&](Range rows, Range columns, auto& sums) {
-        BackwardBlock<decltype(t), decltype(g)>(p, rows, columns, sums, out);
+        ByFours(rows, [&](auto together, int64_t i) {
+          BackwardRows<decltype(t), decltype(g), together.kRows>(p, i, columns, sums, out);
+        });
       });
     });
   });

@@ -8,7 +8,7 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-// Rows i .. i + kRows - 1, which memory delivers side by side; added one by one all the same.
+// Adds rows i .. i + kRows - 1, one after another.
 template <int kRows, typename T>
 SNUG_INLINE void AddRowsInto(const BiasBackwardParams& p, int64_t i, Range columns, float* sums) {
   const int64_t ahead = Ahead(i, kRows, p.N, p.dy_stride);
@@ -30,9 +30,8 @@ void BiasBackwardColumns(const BiasBackwardParams& p, Range columns) {
   ByType(p.dtype, [&](auto t) {
     using T = decltype(t);
     ColumnSums(p.N, columns, p.db, p.accumulate, [&](Range rows, Range part, float* sums) {
-      int64_t i = rows.begin;
-      for (; i + 4 <= rows.end; i += 4) AddRowsInto<4, T>(p, i, part, sums);
-      for (; i < rows.end; ++i) AddRowsInto<1, T>(p, i, part, sums);
+      ByFours(rows,
+              [&](auto together, int64_t i) { AddRowsInto<together.kRows, T>(p, i, part, sums); });
     });
   });
 }

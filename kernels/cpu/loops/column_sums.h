@@ -23,6 +23,19 @@ static SNUG_INLINE int64_t Ahead(int64_t i, int64_t rows, int64_t N, int64_t str
 }
 static SNUG_INLINE void Fetch(const void* x) { __builtin_prefetch(x); }
 
+// How many rows are added together: memory delivers them side by side.
+template <int kCount>
+struct Together {
+  static constexpr int kRows = kCount;
+};
+// body(Together<4>{} or Together<1>{}, its first row) for all rows, in order.
+template <typename Body>
+static SNUG_INLINE void ByFours(Range rows, Body body) {
+  int64_t i = rows.begin;
+  for (; i + 4 <= rows.end; i += 4) body(Together<4>{}, i);
+  for (; i < rows.end; ++i) body(Together<1>{}, i);
+}
+
 // results[k] (+)= the k-th sums of columns [all) over N rows; null: nothing is kept. add(rows,
 // columns, sums) adds a block of rows into sums[k], one per column of the block.
 template <int K, typename AddBlock>

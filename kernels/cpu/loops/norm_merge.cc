@@ -10,8 +10,8 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-// Rows i .. i + kRows - 1 of a block of columns, which memory delivers side by side; they are added
-// one after another all the same. Of a vector all is read before dw is written, maybe over g.
+// Of rows i .. i + kRows - 1 of a block of columns: adds w * g into sums[0] and w * s into sums[1],
+// one row after another, and writes dw. Of a vector all is read before dw is written, maybe over g.
 template <typename W, typename G, int kRows>
 SNUG_INLINE void FoldRows(const FoldNormParams& p, int64_t i, Range columns,
                           float (&sums)[2][kBlockColumns], const Output& out) {
@@ -59,18 +59,6 @@ SNUG_INLINE void FoldRows(const FoldNormParams& p, int64_t i, Range columns,
       out.Put(dw[k] + c, sum, part);
     }
   });
-}
-
-// A block of rows and columns: adds w * g into sums[0] and w * s into sums[1], writes dw.
-template <typename W, typename G>
-void FoldBlock(const FoldNormParams& p, Range rows, Range columns, float (&sums)[2][kBlockColumns],
-               const Output& out) {
-  constexpr int kTogether = 4;
-  int64_t i = rows.begin;
-  for (; i + kTogether <= rows.end; i += kTogether) {
-    FoldRows<W, G, kTogether>(p, i, columns, sums, out);
-  }
-  for (; i < rows.end; ++i) FoldRows<W, G, 1>(p, i, columns, sums, out);
 }
 
 struct Sixteen {
@@ -123,7 +111,9 @@ void FoldNormColumns(const FoldNormParams& p, Range all) {
   ByType(has_sums ? p.w_dtype : DType::kF32, [&](auto w) {
     ByType(p.gamma_dtype, [&](auto g) {
       ColumnSumSets(p.N, all, results, p.accumulate, [&](Range rows, Range columns, auto& sums) {
-        FoldBlock<decltype(w), decltype(g)>(p, rows, columns, sums, out);
+        ByFours(rows, [&](auto together, int64_t i) {
+          FoldRows<decltype(w), decltype(g), together.kRows>(p, i, columns, sums, out);
+        });
       });
     });
   });
