@@ -15,11 +15,12 @@
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
 #include "server/node/attempt_files.h"
+#include "worker/program/json.h"
 
 namespace snug::server {
 namespace {
 
-constexpr int64_t kMaxManifestBytes = 1 << 20;
+constexpr program::JsonLimits kManifestLimits = {.bytes = 1 << 20, .depth = 8};
 
 bool IsPlainName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && !absl::StrContains(name, '/');
@@ -80,8 +81,9 @@ absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const 
   const auto name = ParseCheckpointName(std::filesystem::path(dir).filename().string());
   if (!name) return absl::InvalidArgumentError(absl::StrCat(dir, " is no checkpoint's name"));
   const std::string manifest_path = dir + "/MANIFEST.json";
-  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(manifest_path, kMaxManifestBytes));
-  const nlohmann::json manifest = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(manifest_path, kManifestLimits.bytes));
+  const nlohmann::json manifest =
+      program::ParseJson(text, manifest_path, kManifestLimits).value_or(nullptr);
   if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_object())
     return absl::DataLossError(absl::StrCat(manifest_path, " is no manifest"));
   if (NumberIn(manifest, "step") != name->step || NumberIn(manifest, "epoch") != name->epoch)

@@ -8,11 +8,13 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "server/job/errors.h"
+#include "worker/program/json.h"
 
 namespace snug::server {
 namespace {
 
 constexpr int kExitBadInput = 2;
+constexpr program::JsonLimits kErrorLimits = {.bytes = kMaxCaptureBytes, .values = 100, .depth = 4};
 
 // No fault of the user's: the disk, the machine, or a mistake in snug-prepare.
 absl::Status PrepareFailed(const RunResult& result, absl::string_view message) {
@@ -80,7 +82,8 @@ absl::Status PrepareError(const RunResult& result) {
                             "PREPARE_LIMIT"}});
   const std::vector<std::string> lines =
       absl::StrSplit(absl::StripAsciiWhitespace(result.err), '\n');
-  const nlohmann::json said = nlohmann::json::parse(lines.back(), nullptr, false);
+  const nlohmann::json said =
+      program::ParseJson(lines.back(), "snug-prepare", kErrorLimits).value_or(nullptr);
   if (!said.is_object()) return PrepareFailed(result, lines.back());
   const auto text = [&](const char* key) {
     const auto found = said.find(key);

@@ -2,28 +2,33 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prompts.h"
+#include "worker/program/regular_file.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::server {
 namespace {
 
+// A preview of 100 rows has 64 KiB of text each, which JSON's escapes can make six times as long.
+constexpr int64_t kMaxJsonBytes = int64_t{64} << 20;
+
+// Protobuf's parser follows no more than 100 levels.
 template <typename Message>
 absl::StatusOr<Message> ReadJson(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  std::stringstream text;
-  text << file.rdbuf();
+  ASSIGN_OR_RETURN(const program::RegularFile file, program::RegularFile::Open(path));
+  if (file.size() > kMaxJsonBytes)
+    return absl::DataLossError(
+        absl::StrCat(path, ": ", file.size(), " bytes of JSON; at most ", kMaxJsonBytes));
+  ASSIGN_OR_RETURN(const std::string text, file.Read(0, file.size()));
   Message message;
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;  // Written by another program, perhaps a newer one.
-  const auto parsed = google::protobuf::util::JsonStringToMessage(text.str(), &message, options);
+  const auto parsed = google::protobuf::util::JsonStringToMessage(text, &message, options);
   if (!parsed.ok())
     return absl::DataLossError(absl::StrCat(path, ": ", std::string(parsed.message())));
   return message;

@@ -24,9 +24,12 @@ using nlohmann::json;
 
 // Four times the largest tokenizer.json seen (of a vocabulary of 262,000: 33 MB), rounded up.
 constexpr int64_t kMaxTokenizerBytes = int64_t{256} << 20;
-constexpr JsonLimits kConfigLimits = {.bytes = int64_t{16} << 20};
+// A post-processor that is a sequence of sequences nests eight deep. A token, a score and a merge
+// are four values at most: of a vocabulary of 262,000 some two million.
+constexpr int kMaxDepth = 32;
+constexpr int64_t kMaxValues = 16'000'000;
 
-// Walks either file without keeping it.
+// Walks either file without keeping it, and no further than the limits above.
 class TokenFinder : public json::json_sax_t {
  public:
   explicit TokenFinder(const std::vector<std::string>& wanted)
@@ -37,11 +40,11 @@ class TokenFinder : public json::json_sax_t {
   const std::string& known() const { return known_; }  // One of those wanted; empty: none.
   const std::string& problem() const { return problem_; }
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(json::number_integer_t) override { return true; }
-  bool number_float(json::number_float_t, const std::string&) override { return true; }
-  bool binary(json::binary_t&) override { return true; }
+  bool null() override { return CountValue(); }
+  bool boolean(bool) override { return CountValue(); }
+  bool number_integer(json::number_integer_t) override { return CountValue(); }
+  bool number_float(json::number_float_t, const std::string&) override { return CountValue(); }
+  bool binary(json::binary_t&) override { return CountValue(); }
   bool start_object(size_t) override { return Open(/*array=*/false); }
   bool start_array(size_t) override { return Open(/*array=*/true); }
   bool end_object() override { return Close(); }
@@ -49,13 +52,13 @@ class TokenFinder : public json::json_sax_t {
 
   bool number_unsigned(json::number_unsigned_t value) override {
     if (IsAt({"added_tokens", "", "id"})) SeeId(value);
-    return true;
+    return CountValue();
   }
 
   bool string(std::string& text) override {
     if (IsAt({"model", "vocab", "", ""})) Count(text);
     if (IsAt({"added_tokens", "", "content"})) See(text);
-    return true;
+    return CountValue();
   }
 
   bool key(std::string& name) override {
@@ -68,8 +71,7 @@ class TokenFinder : public json::json_sax_t {
   }
 
   bool parse_error(size_t, const std::string&, const json::exception& error) override {
-    problem_ = DescribeJsonError(error);
-    return false;
+    return Refuse(DescribeJsonError(error));
   }
 
  private:
@@ -82,9 +84,19 @@ class TokenFinder : public json::json_sax_t {
     return std::equal(levels_.begin(), levels_.end(), path.begin(), path.end(),
                       [](const Level& level, std::string_view key) { return level.key == key; });
   }
+  bool Refuse(const std::string& what) {
+    problem_ = what;
+    return false;
+  }
+  bool CountValue() {
+    if (++values_ <= kMaxValues) return true;
+    return Refuse(absl::StrCat("more than ", kMaxValues, " values"));
+  }
   bool Open(bool array) {
+    if (static_cast<int>(levels_.size()) == kMaxDepth)
+      return Refuse(absl::StrCat("nested deeper than ", kMaxDepth, " levels"));
     levels_.push_back({array});
-    return true;
+    return CountValue();
   }
   bool Close() {
     levels_.pop_back();
@@ -103,7 +115,7 @@ class TokenFinder : public json::json_sax_t {
 
   const std::set<std::string> wanted_;
   std::vector<Level> levels_;
-  int64_t vocabulary_ = 0, next_added_ = 0;
+  int64_t values_ = 0, vocabulary_ = 0, next_added_ = 0;
   std::string known_, problem_;
 };
 

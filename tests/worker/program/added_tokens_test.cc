@@ -2,6 +2,7 @@
 // that these are the ids which the tokenizers library gives is shown in readers_test.py.
 #include "worker/program/added_tokens.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -137,6 +138,35 @@ TEST_F(AddedTokensTest, FilesOfTheBaseLackTheRowsAndThoseOfTheResultHaveThem) {
   EXPECT_FALSE(CheckBaseWeights(program, result).ok());
   EXPECT_TRUE(CheckWeights(program, result).ok());
   EXPECT_FALSE(CheckWeights(program, base).ok());
+}
+
+// Bytes that this process has held at most.
+int64_t PeakBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} << 10;
+}
+
+// What each bracket of such a file costs must not be memory: one of 200 MB ended the daemon.
+TEST_F(AddedTokensTest, NestingIsFollowedToItsLimitAlone) {
+  Write("tokenizer.json", std::string(32 << 20, '['));
+  const int64_t before = PeakBytes();
+  EXPECT_THAT(Refusal({"<x>"}), HasSubstr("tokenizer.json: nested deeper than 32 levels"));
+  EXPECT_LT(PeakBytes() - before, int64_t{128} << 20);
+  std::string nested;
+  for (int i = 0; i < 100; ++i) nested += R"({"a":)";
+  Write("tokenizer.json", nested);
+  EXPECT_THAT(Refusal({"<x>"}), HasSubstr("nested deeper than 32 levels"));
+  Write("tokenizer.json", kBpe);
+  Write("tokenizer_config.json", std::string(1000, '['));
+  EXPECT_THAT(Refusal({"<x>"}), HasSubstr("tokenizer_config.json: nested deeper than 32 levels"));
+}
+
+TEST_F(AddedTokensTest, ValuesAreCountedToALimit) {
+  std::string many = "[0";
+  for (int i = 0; i < 16'000'000; ++i) many += ",0";
+  Write("tokenizer.json", many + "]");
+  EXPECT_THAT(Refusal({"<x>"}), HasSubstr("tokenizer.json: more than 16000000 values"));
 }
 
 }  // namespace
