@@ -55,16 +55,16 @@ class Counter {
 
   void Add(const program::Instruction& line) {
     const program::BlockType& type = program_.type_of(line.block);
-    const program::Op& op = type.ops[static_cast<size_t>(line.op)];
+    const program::Op& op = *line.op;
     const auto width = [&](int value) { return type.values[static_cast<size_t>(value)].width; };
     const bool forward = line.direction == program::Direction::kForward;
-    const bool dz = !forward && line.operands.d_in[0] != program::kNoSlot;
+    const bool dz = !forward && bool{line.operands.d_in[0]};
     const DType compute = program_.compute;
     switch (op.code) {
       case OpCode::kLinear:
       case OpCode::kLoraLinear: {
         const bool adapted = op.code == OpCode::kLoraLinear;
-        const bool dw = !forward && !adapted && Trains(line, op);
+        const bool dw = !forward && !adapted && Trains(line);
         Product("linear", {width(op.inputs[0]), width(op.outputs[0]), compute}, forward, dz, dw);
         const Matrix up{op.attributes.rank, width(op.outputs[0]), DType::kF32};
         if (adapted) Product("adapter", up, forward, !forward, !forward);
@@ -79,7 +79,7 @@ class Counter {
         const int64_t all = tokens_;
         for (int64_t first = 0; first < all; first += program::kHeadChunkRows) {
           tokens_ = std::min(program::kHeadChunkRows, all - first);
-          Product("head", head, /*forward=*/true, dz, !forward && Trains(line, op));
+          Product("head", head, /*forward=*/true, dz, !forward && Trains(line));
         }
         tokens_ = all;
         break;
@@ -97,11 +97,7 @@ class Counter {
     DType dtype;
   };
 
-  bool Trains(const program::Instruction& line, const program::Op& op) const {
-    const program::Block& block = program_.blocks[static_cast<size_t>(line.block)];
-    const int slot = block.parameters[static_cast<size_t>(op.parameters.front())];
-    return program_.parameters[static_cast<size_t>(slot)].trainable;
-  }
+  static bool Trains(const program::Instruction& line) { return (line.wanted.parameters & 1) != 0; }
 
   void Product(const char* kind, const Matrix& w, bool forward, bool d_input, bool d_weight) {
     if (forward) ++counts_[kind][{tokens_, w.out, w.in, kNT, w.dtype}];
@@ -172,7 +168,7 @@ std::map<std::string, Seconds> GemmFloor(const program::Program& program, const 
   for (const program::Instruction& line : tape.instructions) {
     if (line.kind != program::Instruction::Kind::kRun || line.recomputed) continue;
     counter.Add(line);
-    const program::Op& op = program.type_of(line.block).ops[static_cast<size_t>(line.op)];
+    const program::Op& op = *line.op;
     if (op.code != OpCode::kAttention) continue;
     const bool forward = line.direction == program::Direction::kForward;
     auto [found, fresh] = attention.try_emplace({forward, op.attributes.window});

@@ -54,7 +54,7 @@ BENCHMARK(BM_Lower80Layers)->Arg(1)->Arg(2)->Arg(4)->Arg(80)->Unit(benchmark::kM
 void BM_Replay80Layers(benchmark::State& state) {
   const Plan plan = PlanWith(static_cast<int>(state.range(0)));
   const Tape tape = OrDie(Lower(Llama70BLora(), plan, Options()));
-  for (auto _ : state) benchmark::DoNotOptimize(ReplayTape(Llama70BLora(), tape));
+  for (auto _ : state) benchmark::DoNotOptimize(ReplayTape(tape));
 }
 BENCHMARK(BM_Replay80Layers)->Arg(1)->Arg(4)->Unit(benchmark::kMillisecond);
 

@@ -45,11 +45,9 @@ std::map<std::string, double> OpSeconds(const train::Trainer& trainer) {
   for (size_t t = 0; t < tape.instructions.size(); ++t) {
     const program::Instruction& line = tape.instructions[t];
     if (line.kind != program::Instruction::Kind::kRun) continue;
-    const program::BlockType& type = trainer.program().type_of(line.block);
-    const program::Op& op = type.ops[static_cast<size_t>(line.op)];
     const bool forward = line.direction == program::Direction::kForward;
     const std::string name =
-        std::string(program::RowOf(op.code).name) + (forward ? " forward" : " backward");
+        std::string(program::RowOf(line.op->code).name) + (forward ? " forward" : " backward");
     seconds[name] += trainer.executor().workspace_use()[t].seconds;
   }
   return seconds;
@@ -110,7 +108,7 @@ nlohmann::json Report(const train::Trainer& trainer, const Profile& profile) {
           {"floor_seconds", total.wall},
           {"floor_cpu_seconds", total.cpu},
           {"floor", floor},
-          {"flops", program::ReplayTape(trainer.program(), trainer.step_tape()).work.flops},
+          {"flops", program::ReplayTape(trainer.step_tape()).work.flops},
           {"parts", parts},
           {"products", execute::GemmChoiceText(execute::GemmChoiceInUse())}};
 }

@@ -53,6 +53,9 @@ ParameterView RowsOf(const ParameterView& whole, const program::OpAttributes& op
 
 absl::Status CheckCovered(const program::Tape& tape, const Batch& batch) {
   program::TapeKey key{.tokens = batch.tokens, .documents = batch.documents};
+  if (tape.key.trained > 0) key.trained = batch.trained;
+  key.source_tokens = batch.source_tokens;
+  key.merged = batch.merged;
   for (int64_t d = 0; d < batch.documents; ++d) {
     key.longest_document = std::max(key.longest_document, batch.offsets[d + 1] - batch.offsets[d]);
   }
@@ -65,9 +68,8 @@ absl::Status CheckCovered(const program::Tape& tape, const Batch& batch) {
 
 }  // namespace
 
-Executor::Executor(const program::Program& program, std::span<const ParameterView> parameters,
-                   Device& device)
-    : program_(program), parameters_(parameters), device_(device), functions_(&device.ops()) {}
+Executor::Executor(std::span<const ParameterView> parameters, Device& device)
+    : parameters_(parameters), device_(device), functions_(&device.ops()) {}
 
 absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memory,
                                      const Batch& batch, const StepScalars& scalars) {
@@ -113,9 +115,9 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
     case Instruction::Kind::kRun:
       return RunOp(frame, line, t);
     case Instruction::Kind::kCopy: {
-      const int32_t to = line.operands.out[0];
+      const int32_t to = line.operands.out[0].slot, from = line.operands.in[0].slot;
       const int64_t bytes = frame.tape.slots[static_cast<size_t>(to)].bytes;
-      return CatchTorch([&] { device_.Copy(at(to), at(line.operands.in[0]), bytes, line.stream); });
+      return CatchTorch([&] { device_.Copy(at(to), at(from), bytes, line.stream); });
     }
     case Instruction::Kind::kRecord:
       return CatchTorch([&] { device_.Record(line.event, line.stream); });
@@ -127,10 +129,10 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
 
 absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
   const OpRun run = Bind(frame, line);
-  const OpFunctions& functions = (*functions_)[static_cast<size_t>(run.op->code)];
+  const OpFunctions& functions = (*functions_)[static_cast<size_t>(line.op->code)];
   const auto function =
       line.direction == Direction::kForward ? functions.forward : functions.backward;
-  Slice slice{.op = run.op->name.c_str(), .block = line.block};
+  Slice slice{.op = line.op->name.c_str(), .block = line.block};
   if (line.workspace != kNoSlot) {
     slice.base = frame.memory.At(frame.tape, line.workspace);
     slice.bytes = frame.tape.slots[static_cast<size_t>(line.workspace)].bytes;
@@ -144,40 +146,35 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
   });
 }
 
-OpRun Executor::Bind(Frame& frame, const Instruction& line) {
-  const program::BlockType& type = program_.type_of(line.block);
-  const program::Op& op = type.ops[static_cast<size_t>(line.op)];
+OpRun Executor::Bind(const Frame& frame, const Instruction& line) const {
   OpRun run;
-  run.op = &op;
+  run.op = line.op;
   run.block = line.block;
-  run.op_index = line.op;
+  run.op_index = line.op_index;
   run.accumulate = line.accumulate;
   run.batch = &frame.batch;
   run.scalars = frame.scalars;
   run.device = &device_;
   run.stream_number = line.stream;
-  const auto value = [&](int index) -> const program::Value& {
-    return type.values[static_cast<size_t>(index)];
+  const auto bind = [&](const auto& operands, auto& views) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const program::Operand& operand = operands[i];
+      if (!operand) continue;
+      views[i] = {frame.memory.At(frame.tape, operand.slot), frame.batch.Of(operand.rows),
+                  operand.width, operand.dtype};
+    }
   };
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    run.in[i] = Operand(frame, line.operands.in[i], value(op.inputs[i]));
-    run.d_in[i] = Operand(frame, line.operands.d_in[i], value(op.inputs[i]));
-  }
-  for (size_t i = 0; i < op.outputs.size(); ++i) {
-    run.out[i] = Operand(frame, line.operands.out[i], value(op.outputs[i]));
-    run.d_out[i] = Operand(frame, line.operands.d_out[i], value(op.outputs[i]));
-  }
-  const program::Block& block = program_.blocks[static_cast<size_t>(line.block)];
-  for (size_t i = 0; i < op.parameters.size(); ++i) {
-    const int index = block.parameters[static_cast<size_t>(op.parameters[i])];
-    run.parameters[i] = RowsOf(parameters_[static_cast<size_t>(index)], op.attributes);
+  bind(line.operands.in, run.in);
+  bind(line.operands.out, run.out);
+  bind(line.operands.d_out, run.d_out);
+  bind(line.operands.d_in, run.d_in);
+  for (size_t i = 0; i < line.parameters.size(); ++i) {
+    if (line.parameters[i] < 0) continue;
+    run.parameters[i] =
+        RowsOf(parameters_[static_cast<size_t>(line.parameters[i])], line.op->attributes);
+    if ((line.wanted.parameters >> i & 1) == 0) run.parameters[i].gradient = {};
   }
   return run;
-}
-
-View Executor::Operand(const Frame& frame, int32_t slot, const program::Value& value) const {
-  if (slot == kNoSlot) return {};
-  return {frame.memory.At(frame.tape, slot), frame.batch.tokens, value.width, value.dtype};
 }
 
 }  // namespace snug::execute

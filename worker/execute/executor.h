@@ -28,8 +28,7 @@ struct WorkspaceUse {
 class Executor {
  public:
   // `parameters`: by index of Program::parameters. All arguments must outlive the executor.
-  Executor(const program::Program& program, std::span<const ParameterView> parameters,
-           Device& device);
+  Executor(std::span<const ParameterView> parameters, Device& device);
 
   // Another table of functions, for tests that plant a mistake in an op.
   void UseFunctions(const OpFunctionTable& functions) { functions_ = &functions; }
@@ -58,12 +57,10 @@ class Executor {
 
   absl::Status Step(Frame& frame, const program::Instruction& line, size_t t);
   absl::Status RunOp(Frame& frame, const program::Instruction& line, size_t t);
-  OpRun Bind(Frame& frame, const program::Instruction& line);
+  OpRun Bind(const Frame& frame, const program::Instruction& line) const;
   // Adds up what the head found of the trained tokens; gives their weighted losses.
   double Sums(const Batch& batch);
-  View Operand(const Frame& frame, int32_t slot, const program::Value& value) const;
 
-  const program::Program& program_;
   std::span<const ParameterView> parameters_;
   Device& device_;
   const OpFunctionTable* functions_;

@@ -2,9 +2,10 @@
 #ifndef WORKER_EXECUTE_VIEW_H_
 #define WORKER_EXECUTE_VIEW_H_
 
+#include <array>
 #include <cstdint>
 
-#include "worker/program/model_config.h"
+#include "worker/program/program.h"
 
 namespace snug::execute {
 
@@ -54,7 +55,10 @@ struct KvCache {
 struct Batch {
   int64_t tokens = 0;  // N
   int64_t documents = 0;
-  int64_t trained = 0;                      // M
+  int64_t trained = 0;  // M
+  // Of a program that has such values; 0 else.
+  int64_t source_tokens = 0;
+  std::array<int64_t, program::kMergedStages> merged = {};
   const int32_t* ids = nullptr;             // (N)
   const int32_t* positions = nullptr;       // (N) within the document.
   const int64_t* offsets = nullptr;         // (documents + 1) the host's: where each one's begin.
@@ -75,6 +79,9 @@ struct Batch {
   // (V) where forward's head puts the last row's logits, before any softcap; then there is no
   // loss.
   float* next_logits = nullptr;
+
+  // How many rows a value of `rows` has here.
+  int64_t Of(program::Rows rows) const;
 };
 
 // What a step knows and a tape does not.

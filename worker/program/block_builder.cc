@@ -2,8 +2,6 @@
 
 #include <bit>
 
-#include "worker/program/tape.h"
-
 namespace snug::program {
 namespace {
 
@@ -24,7 +22,10 @@ BlockBuilder::BlockBuilder(std::string name, const ModelConfig& config, const Tr
   type_.name = std::move(name);
 }
 
-int BlockBuilder::Input(int64_t width) { return type_.input = AddValue("input", width); }
+int BlockBuilder::Input(int64_t width) {
+  type_.inputs.push_back(AddValue("input", width));
+  return type_.inputs.back();
+}
 
 int BlockBuilder::Embedding() {
   const int x = AddValue("embedding", config_.width);

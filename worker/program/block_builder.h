@@ -43,7 +43,7 @@ class BlockBuilder {
                Adapters adapters = {});
 
   int Input(int64_t width);
-  void Output(int value) { type_.output = value; }
+  void Output(int value) { type_.outputs.push_back(value); }
 
   int Embedding();
   // Over each vector of as many elements as `vectors` says how many there are in a row; `weight` is

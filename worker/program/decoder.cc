@@ -127,7 +127,9 @@ absl::Status CheckAddedRows(const ModelConfig& config, const LoraTargets& target
                    " in lora.modules_to_save, or give method: full"));
 }
 
-void AddLayers(ProgramBuilder& program, const ModelConfig& config, const TrainingMode& mode) {
+// The residual stream through all layers, from border `x` on; gives the last one's.
+std::vector<int> AddLayers(ProgramBuilder& program, const ModelConfig& config,
+                           const TrainingMode& mode, std::vector<int> x) {
   std::map<std::pair<LoraTargets, bool>, int> types;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const bool sliding = config.slides(layer);
@@ -138,8 +140,9 @@ void AddLayers(ProgramBuilder& program, const ModelConfig& config, const Trainin
       DecoderBlock(decoder, {config, sliding});
       type->second = program.AddType(decoder);
     }
-    program.AddBlock(type->second, static_cast<int>(layer));
+    x = program.AddBlock(type->second, static_cast<int>(layer), std::move(x));
   }
+  return x;
 }
 
 }  // namespace
@@ -154,11 +157,11 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
   ProgramBuilder program(config, mode, std::move(targets));
   BlockBuilder embedding("embedding", config, mode, program.targets().adapters);
   embedding.Output(embedding.Embedding());
-  program.AddBlock(program.AddType(embedding), -1);
-  AddLayers(program, config, mode);
+  std::vector<int> x = program.AddBlock(program.AddType(embedding), -1, {});
+  x = AddLayers(program, config, mode, std::move(x));
   BlockBuilder head("head", config, mode, program.targets().adapters);
   head.HeadLoss(head.RmsNorm(head.Input(config.width), "norm", "model.norm.weight"));
-  program.AddBlock(program.AddType(head), -1);
+  program.AddBlock(program.AddType(head), -1, std::move(x));
   return program.Take();
 }
 

@@ -2,8 +2,6 @@
 // mha_varlen_fwd, mha_varlen_bwd. Everything lives until the call returns, so the bytes add up.
 #include "worker/program/flash_attention.h"
 
-#include "worker/program/block_layout.h"
-
 namespace snug::program {
 namespace {
 

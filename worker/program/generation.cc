@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
-#include "worker/program/block_layout.h"
 
 namespace snug::program {
 namespace {

@@ -1,6 +1,7 @@
 #include "worker/program/op_table.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace snug::program {
 namespace {
@@ -13,19 +14,20 @@ constexpr uint16_t OverIn(int input) {
 }  // an input.
 
 uint32_t Nothing(Wanted) { return 0; }
-uint32_t InputForParameters(Wanted w) { return w.parameters ? kIn0 : 0; }
+uint32_t InputForParameters(Wanted w) { return w.parameters != 0 ? kIn0 : 0; }
 
+// In the order of OpCode.
 constexpr OpRow kRows[kOpCodes] = {
     {"embedding", Nothing, 0, {}, 0},
     // dx = r (dxhat - xhat mean(dxhat xhat)): from the output, not the input (LowMemoryBP, MS-BP).
-    {"normalize", [](Wanted w) { return w.inputs ? kOut0 | kOut1 : 0; }, 0, {kOverDOut}, 1},
+    {"normalize", [](Wanted w) { return w.inputs != 0 ? kOut0 | kOut1 : 0; }, 0, {kOverDOut}, 1},
     {"affine", InputForParameters, kIn0, {kOverDOut}, 0},
     // From the input: an xhat that is kept would be rounded, and so would a z made of it.
     {"rms_norm", [](Wanted) { return kIn0 | kOut1; }, kIn0, {kOverDOut}, 1},
     {"linear", InputForParameters, 0, {}, 1},
     {"lora_down", InputForParameters, 0, {}, 1},
     // Modules that read one z share za, and a fused one's results their columns of it.
-    {"lora_linear", [](Wanted w) { return w.parameters ? kIn1 : 0; }, 0, {}, 3},
+    {"lora_linear", [](Wanted w) { return w.parameters != 0 ? kIn1 : 0; }, 0, {}, 3},
     // Its columns of A are gathered again; x comes from a frozen table.
     {"lora_embedding", Nothing, kIn0, {}, 0},
     {"rope", Nothing, kIn0, {kOverDOut}, 0},
@@ -41,27 +43,31 @@ constexpr OpRow kRows[kOpCodes] = {
      kIn0 | kIn1,
      {static_cast<uint16_t>(OverIn(0) | kOverDOut), static_cast<uint16_t>(OverIn(1) | kOverDOut)},
      0},
-    {"add", Nothing, kIn0 | kIn1, {}, 0},
-    {"head_loss", [](Wanted) { return kIn0 | kIn1; }, 0, {OverIn(0), OverIn(1)}, 0},
+    {"add", Nothing, kIn0 | kIn1, {}, 0, /*passes_gradient=*/kIn0 | kIn1},
+    {"head_loss",
+     [](Wanted) { return kIn0 | kIn1; },
+     0,
+     {OverIn(0), OverIn(1)},
+     0,
+     /*passes_gradient=*/0,
+     /*forward_in_backward=*/true},
 };
 
-double Elements(const RunShape& run, int value) {
-  return static_cast<double>(run.key.tokens) * static_cast<double>(run.type->values[value].width);
+double Elements(const RunShape& run, const Operand& value) {
+  return static_cast<double>(run.key.Of(value.rows)) * static_cast<double>(value.width);
 }
 
-double BytesOf(const RunShape& run, int value) {
-  return Elements(run, value) * static_cast<double>(SizeOf(run.type->values[value].dtype));
+double BytesOf(const RunShape& run, const Operand& value) {
+  return Elements(run, value) * static_cast<double>(SizeOf(value.dtype));
 }
 
 int Wants(const RunShape& run) {
-  int products = 0;
-  for (uint32_t bits = run.wanted.inputs; bits != 0; bits &= bits - 1) ++products;
-  return products + (run.wanted.parameters ? 1 : 0);
+  return std::popcount(run.wanted.inputs) + (run.wanted.parameters != 0 ? 1 : 0);
 }
 
 // Each wanted gradient of a matrix product is one product of the same size.
 double MatmulFlops(const RunShape& run, double in_width, double out_width) {
-  const double product = 2.0 * static_cast<double>(run.key.tokens) * in_width * out_width;
+  const double product = 2.0 * static_cast<double>(run.out_rows(0)) * in_width * out_width;
   return run.direction == Direction::kForward ? product : product * Wants(run);
 }
 
@@ -80,36 +86,36 @@ double VisiblePairs(const RunShape& run) {
 double HeadFlops(const RunShape& run) {
   const auto rank = static_cast<double>(run.op->attributes.rank);
   const auto vocabulary = static_cast<double>(run.vocabulary);
-  const double product = 2.0 * Elements(run, run.op->inputs[0]) * vocabulary;
-  const double adapter = 2.0 * static_cast<double>(run.key.tokens) * rank * vocabulary;
+  const double product = 2.0 * Elements(run, run.in[0]) * vocabulary;
+  const double adapter = 2.0 * static_cast<double>(run.in_rows(0)) * rank * vocabulary;
   if (run.direction == Direction::kForward) return product + adapter;
   RunShape base = run;
   base.wanted.inputs &= kIn0;
-  if (rank > 0.0) base.wanted.parameters = false;
+  if (rank > 0.0) base.wanted.parameters = 0;
   return product * (1 + Wants(base)) + 3.0 * adapter;
 }
 
 double MatrixFlops(const RunShape& run) {
-  const auto width = [&](int value) { return static_cast<double>(run.type->values[value].width); };
+  const auto width = [](const Operand& value) { return static_cast<double>(value.width); };
   const Op& op = *run.op;
   switch (op.code) {
     case OpCode::kLinear:
     case OpCode::kLoraDown:
-      return MatmulFlops(run, width(op.inputs[0]), width(op.outputs[0]));
+      return MatmulFlops(run, width(run.in[0]), width(run.out[0]));
     case OpCode::kLoraLinear: {
       RunShape base = run, up = run;  // The frozen product has dz alone, the adapter's dza and dB.
-      base.wanted.parameters = false;
+      base.wanted.parameters = 0;
       base.wanted.inputs &= kIn0;
       up.wanted.inputs &= kIn1;
-      return MatmulFlops(base, width(op.inputs[0]), width(op.outputs[0])) +
-             MatmulFlops(up, static_cast<double>(op.attributes.rank), width(op.outputs[0]));
+      return MatmulFlops(base, width(run.in[0]), width(run.out[0])) +
+             MatmulFlops(up, static_cast<double>(op.attributes.rank), width(run.out[0]));
     }
     case OpCode::kAttention: {  // Two products forward, five backward, of what is visible.
       const double products = run.direction == Direction::kForward ? 2.0 : 5.0;
-      return 2.0 * products * VisiblePairs(run) * width(op.inputs[0]);
+      return 2.0 * products * VisiblePairs(run) * width(run.in[0]);
     }
     case OpCode::kLoraEmbedding:  // Two products backward, dB and dza.
-      return MatmulFlops(run, static_cast<double>(op.attributes.rank), width(op.outputs[0])) *
+      return MatmulFlops(run, static_cast<double>(op.attributes.rank), width(run.out[0])) *
              (run.direction == Direction::kForward ? 1.0 : 2.0);
     case OpCode::kHeadLoss:
       return HeadFlops(run);
@@ -126,8 +132,8 @@ Work WorkOf(const RunShape& run) {
   Work work;
   work.flops = MatrixFlops(run);
   double bytes = 0.0;
-  for (int value : run.op->inputs) bytes += BytesOf(run, value);
-  for (int value : run.op->outputs) bytes += BytesOf(run, value);
+  for (size_t i = 0; i < run.op->inputs.size(); ++i) bytes += BytesOf(run, run.in[i]);
+  for (size_t i = 0; i < run.op->outputs.size(); ++i) bytes += BytesOf(run, run.out[i]);
   work.bytes = run.direction == Direction::kForward ? bytes : 2.0 * bytes;
   return work;
 }

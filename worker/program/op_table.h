@@ -10,12 +10,6 @@
 
 namespace snug::program {
 
-// What a backward is asked for.
-struct Wanted {
-  uint32_t inputs = 0;      // Bit i: the gradient of input i.
-  bool parameters = false;  // The gradient of at least one parameter of the op.
-};
-
 struct OpRow {
   const char* name;
   // Which inputs (bits 0..) and outputs (bits 16..) the backward reads, given what is wanted.
@@ -28,17 +22,16 @@ struct OpRow {
   uint16_t backward_in_place[kMaxInputs];
   // Bit i: d_in[i] can be added into what its slot holds.
   uint8_t can_accumulate;
+  // Bit i: the gradient of input i is that of output 0 itself. Then nothing runs for it, but where
+  // gradients of one value meet, for which the op's forward adds two.
+  uint8_t passes_gradient = 0;
+  // In training the backward gives the loss as well, and no forward runs.
+  bool forward_in_backward = false;
 };
 
 const OpRow& RowOf(OpCode code);
 
 inline constexpr uint32_t kNeedsOutput = 1u << 16;  // Shifted left by the output's position.
-
-// What one run costs, and what it takes from its slice of the arena.
-struct Work {
-  double flops = 0.0;  // Of matrix products and attention.
-  double bytes = 0.0;  // Read and written by everything else.
-};
 
 // Facts of the machine that sizes inside library ops depend on.
 struct Machine {
@@ -46,14 +39,21 @@ struct Machine {
   bool cpu = true;
 };
 
+// One run of an op, by its shapes.
 struct RunShape {
-  const BlockType* type = nullptr;
   const Op* op = nullptr;
   Direction direction = Direction::kForward;
   Wanted wanted;  // Backward.
   TapeKey key;
   DType compute = DType::kF32;
-  int64_t vocabulary = 0;
+  int64_t vocabulary = 0;  // Rows of a head's matrix.
+  // Shapes of all inputs and outputs, whether the run names them or not; slots say nothing.
+  std::array<Operand, kMaxInputs> in;
+  std::array<Operand, kMaxOutputs> out;
+
+  // Rows of input i, of output i.
+  int64_t in_rows(size_t i) const { return key.Of(in[i].rows); }
+  int64_t out_rows(size_t i) const { return key.Of(out[i].rows); }
 };
 
 Work WorkOf(const RunShape& run);

@@ -4,21 +4,13 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "worker/program/block_script.h"
-#include "worker/program/gradients.h"
+#include "worker/program/lowering/demand.h"
+#include "worker/program/lowering/graph.h"
 
 namespace snug::program {
 namespace {
-
-// Values that a backward needs, or that can be read while such a value is made again: everything
-// reached when nothing is kept.
-std::vector<bool> SiteValues(const Program& program, int block, bool d_input_wanted) {
-  const BlockType& type = program.type_of(block);
-  const Recipe nothing(type.values.size(), Stash::kRecompute);
-  const LowerOptions options;
-  return DemandOf({&program, block, &nothing, d_input_wanted, &options}).touched;
-}
 
 // `*` is any run of characters.
 bool Matches(std::string_view pattern, std::string_view name) {
@@ -57,6 +49,11 @@ absl::StatusOr<const Pattern*> Decider(const std::map<std::string, Stash>& patte
                                                  " with equally long literal parts"));
 }
 
+bool IsInput(const Program& program, const Site& site) {
+  const std::vector<int>& inputs = program.type_of(site.block).inputs;
+  return std::find(inputs.begin(), inputs.end(), site.value) != inputs.end();
+}
+
 std::string KnownSites(const std::vector<Site>& sites) {
   std::string known;
   for (const Site& site : sites) {
@@ -68,25 +65,37 @@ std::string KnownSites(const std::vector<Site>& sites) {
 
 }  // namespace
 
+// What is reached when nothing but borders is kept: values that a backward needs, or that can be
+// read while such a value is made again.
 std::vector<Site> SitesOf(const Program& program) {
-  const std::vector<bool> wanted = OutputGradientWanted(program);
+  const absl::StatusOr<Graph> graph = GraphOf(program);
+  if (!graph.ok()) return {};
+  const Plan nothing = RecomputePlan(program, static_cast<int>(program.config.layers));
+  const BlockRange all = {0, static_cast<int32_t>(program.blocks.size())};
+  const Demand demand = DemandOf(*graph, StashesOf(program, *graph, nothing), all);
   std::vector<Site> sites;
-  for (int b = 0; b < static_cast<int>(program.blocks.size()); ++b) {
-    const int layer = program.blocks[static_cast<size_t>(b)].layer;
-    if (layer < 0) continue;
-    const BlockType& type = program.type_of(b);
-    const std::vector<bool> is_site = SiteValues(program, b, wanted[static_cast<size_t>(b) - 1]);
-    for (size_t v = 0; v < type.values.size(); ++v) {
-      if (!is_site[v]) continue;
-      const Value& value = type.values[v];
-      sites.push_back({.block = b,
-                       .value = static_cast<int>(v),
-                       .name = absl::StrCat("layers.", layer, ".", value.site),
-                       .bytes_per_token = value.width * SizeOf(value.dtype),
-                       .companion = value.companion});
-    }
+  for (size_t v = 0; v < graph->values.size(); ++v) {
+    const GraphValue& place = graph->values[v];
+    const int layer = program.blocks[static_cast<size_t>(place.block)].layer;
+    if (layer < 0 || !demand.touched[v]) continue;
+    const BlockType& type = program.type_of(place.block);
+    const Value& value = type.values[static_cast<size_t>(place.index)];
+    sites.push_back({.block = place.block,
+                     .value = place.index,
+                     .name = absl::StrCat("layers.", layer, ".", value.site),
+                     .bytes_per_token = value.width * SizeOf(value.dtype),
+                     .companion = value.companion});
   }
+  std::stable_sort(sites.begin(), sites.end(), [](const Site& a, const Site& b) {
+    return std::pair(a.block, a.value) < std::pair(b.block, b.value);
+  });
   return sites;
+}
+
+Recipe RecomputeRecipe(const BlockType& type) {
+  Recipe recipe(type.values.size(), Stash::kRecompute);
+  for (int input : type.inputs) recipe[static_cast<size_t>(input)] = Stash::kKeep;
+  return recipe;
 }
 
 Plan RecomputePlan(const Program& program, int recomputed_layers) {
@@ -97,15 +106,16 @@ Plan RecomputePlan(const Program& program, int recomputed_layers) {
                   : absl::StrCat("recompute ", recomputed_layers, " of ", layers);
   // Types differ in the number of values (adapters), so each layer names a recipe of its type's
   // size.
-  std::map<std::pair<int, Stash>, int> index;
-  for (int layer = 0; layer < layers; ++layer) {
-    const int block = program.first_layer_block() + layer;
-    const Stash stash = layer < recomputed_layers ? Stash::kRecompute : Stash::kKeep;
-    const int type = program.blocks[static_cast<size_t>(block)].type;
+  std::map<std::pair<int, bool>, int> index;
+  for (const Block& block : program.blocks) {
+    if (block.layer < 0) continue;
+    const bool again = block.layer < recomputed_layers;
+    const BlockType& type = program.types[static_cast<size_t>(block.type)];
     const auto [it, inserted] =
-        index.try_emplace({type, stash}, static_cast<int>(plan.recipes.size()));
+        index.try_emplace({block.type, again}, static_cast<int>(plan.recipes.size()));
     if (inserted)
-      plan.recipes.emplace_back(program.types[static_cast<size_t>(type)].values.size(), stash);
+      plan.recipes.push_back(again ? RecomputeRecipe(type)
+                                   : Recipe(type.values.size(), Stash::kKeep));
     plan.layer_recipe.push_back(it->second);
   }
   return plan;
@@ -118,15 +128,19 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
   const std::vector<Site> sites = SitesOf(program);
   std::map<const Pattern*, bool> used;
   std::vector<Recipe> by_layer;
-  for (int64_t layer = 0; layer < program.config.layers; ++layer) {
-    const int block = program.first_layer_block() + static_cast<int>(layer);
-    by_layer.emplace_back(program.type_of(block).values.size(), Stash::kKeep);
+  for (const Block& block : program.blocks) {
+    if (block.layer < 0) continue;
+    const size_t values = program.types[static_cast<size_t>(block.type)].values.size();
+    by_layer.emplace_back(values, Stash::kKeep);
   }
   for (const Site& site : sites) {
     const auto decider = Decider(patterns, site.name);
     if (!decider.ok()) return decider.status();
     for (const Pattern& pattern : patterns) used[&pattern] |= Matches(pattern.first, site.name);
     if (*decider == nullptr) continue;
+    const std::string& own_name =
+        program.type_of(site.block).values[static_cast<size_t>(site.value)].site;
+    if (IsInput(program, site) && !absl::EndsWith((*decider)->first, own_name)) continue;
     const int layer = program.blocks[static_cast<size_t>(site.block)].layer;
     by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)] = (*decider)->second;
   }

@@ -36,6 +36,9 @@ struct Site {
 
 std::vector<Site> SitesOf(const Program& program);
 
+// A block runs again from what it is handed, which stays kept.
+Recipe RecomputeRecipe(const BlockType& type);
+
 // Keeps every site, or runs the first k of the L decoder blocks again in backward. First, because
 // then the block that is run again unfolds when the stashes behind it are already gone.
 Plan RecomputePlan(const Program& program, int recomputed_layers);

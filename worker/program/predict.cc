@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "proto/snug/status_macros.h"
-#include "worker/program/block_layout.h"
 #include "worker/program/generation.h"
 #include "worker/program/replay.h"
 
@@ -50,24 +49,18 @@ namespace {
 
 absl::StatusOr<double> KeepSeconds(const Program& program, const LowerOptions& options) {
   ASSIGN_OR_RETURN(const Tape keep, Lower(program, RecomputePlan(program, 0), options));
-  return ModelledSeconds(ReplayTape(program, keep).work);
-}
-
-// The key of the phase that needs the larger inputs, in each coordinate.
-TapeKey Larger(const TapeKey& a, const TapeKey& b) {
-  return {std::max(a.tokens, b.tokens), std::max(a.documents, b.documents),
-          std::max(a.longest_document, b.longest_document)};
+  return ModelledSeconds(ReplayTape(keep).work);
 }
 
 absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const Program& program,
                                           const Plan& plan, const PredictOptions& options) {
   ASSIGN_OR_RETURN(const Tape step, Lower(program, plan, options.lower));
-  const Replay replay = ReplayTape(program, step);
+  const Replay replay = ReplayTape(step);
   LowerOptions evaluation = options.lower;
   evaluation.training = false;
   if (options.evaluation_key.tokens > 0) evaluation.key = options.evaluation_key;
   ASSIGN_OR_RETURN(const Tape forward, Lower(program, plan, evaluation));
-  const TapeKey inputs = Larger(Larger(options.lower.key, evaluation.key), options.generation_key);
+  const TapeKey inputs = options.lower.key.Joined(evaluation.key).Joined(options.generation_key);
   Prediction prediction;
   prediction.plan = plan;
   const Machine& machine = options.lower.machine;

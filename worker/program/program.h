@@ -1,9 +1,10 @@
 // A model family's training step as data: values, ops and parameters, block by block. Knows no
 // device, no batch and no plan.
 //
-// Every value has one row per token of the micro-batch; rows of all documents lie behind one
-// another. A block reads one value, its input, and gives one, its output; blocks of one type share
-// their description and differ in the parameters they are bound to.
+// A value is a matrix: its rows are those of the micro-batch's tokens, documents, ... (Rows), all
+// documents behind one another. Blocks of one type share their description and differ in the
+// parameters that they are bound to and in the values that they are handed: a block reads values of
+// blocks before it, its inputs, and gives some to those behind it, its outputs.
 #ifndef WORKER_PROGRAM_PROGRAM_H_
 #define WORKER_PROGRAM_PROGRAM_H_
 
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "worker/program/lora_config.h"
 #include "worker/program/model_config.h"
+#include "worker/program/parameter.h"
 
 namespace snug::program {
 
@@ -35,30 +37,28 @@ enum class OpCode : uint8_t {
 };
 inline constexpr int kOpCodes = 13;
 
+inline constexpr int kMaxInputs = 4;
+inline constexpr int kMaxOutputs = 2;
+inline constexpr int kMaxOpParameters = 3;
+
+// What a value has a row for. How many there are is the batch's; a tape's key has the most.
+enum class Rows : uint8_t {
+  kTokens,     // Tokens of all documents; patches of an image.
+  kDocuments,  // Documents: what is classified.
+  kTrained,    // Tokens that a loss is taken of.
+  kSource,     // Tokens of the encoder, where there is a decoder beside it.
+  kMerged1,    // Patches behind the first, the second, the third merging.
+  kMerged2,
+  kMerged3,
+};
+inline constexpr int kMergedStages = 3;
+
 struct Value {
   std::string site;   // Its name in its block: "norm1.xhat", "attention.q".
-  int64_t width = 0;  // Elements per token.
+  int64_t width = 0;  // Elements per row.
   DType dtype = DType::kF32;
   bool companion = false;  // lse, r, za: kept whenever their op is not run again anyway.
-};
-
-// Of a tied model one matrix, to which its files may give both names.
-inline constexpr char kEmbeddingPath[] = "model.embed_tokens";  // The module.
-inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
-inline constexpr char kHeadPath[] = "lm_head";
-inline constexpr char kHeadKey[] = "lm_head.weight";
-
-// A tensor that the program reads and perhaps trains.
-struct Parameter {
-  std::string key;  // As the file spells it: "model.layers.0.mlp.up_proj.weight".
-  std::vector<int64_t> shape;
-  DType dtype = DType::kF32;  // At which the worker holds it.
-  bool adapter = false;       // Comes from (or is drawn for) the adapter, not from the base model.
-  bool saved = false;  // Of the base, but trained whole beside an adapter: PEFT's modules_to_save.
-  bool trainable = false;
-  bool decay = true;  // Weight decay applies (not to norms).
-  int64_t elements() const;
-  int64_t bytes() const { return elements() * SizeOf(dtype); }
+  Rows rows = Rows::kTokens;
 };
 
 struct OpAttributes {
@@ -96,14 +96,17 @@ struct BlockType {
   std::vector<Value> values;
   std::vector<Op> ops;  // In the order in which they run.
   int parameter_slots = 0;
-  int input = -1;   // -1: the batch only.
-  int output = -1;  // -1: the loss.
+  // Values that the block is handed, and those that it gives to others.
+  std::vector<int> inputs, outputs;
 };
 
 struct Block {
   int type = 0;
   int layer = -1;               // Of a decoder block.
   std::vector<int> parameters;  // Indices into Program::parameters.
+  // Borders: numbers that stand for the values between blocks. One block gives a border, any number
+  // of later ones read it.
+  std::vector<int> inputs, outputs;
 };
 
 struct Program {
@@ -111,17 +114,11 @@ struct Program {
   DType compute = DType::kF32;  // Of activations and frozen weights.
   std::vector<BlockType> types;
   std::vector<Block> blocks;  // Embedding, decoder blocks 0 .. L-1, head.
+  int borders = 0;
   std::vector<Parameter> parameters;
 
   const BlockType& type_of(int block) const { return types[blocks[block].type]; }
-  int first_layer_block() const { return 1; }
 };
-
-// Whether it has a row per token: the embedding, the head.
-inline bool IsTable(const Parameter& p) { return p.key == kEmbeddingKey || p.key == kHeadKey; }
-
-// Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
-inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }
 
 struct TrainingMode {
   bool lora = false;  // An adapter beside a frozen base; else all of it.
@@ -132,18 +129,7 @@ struct TrainingMode {
 // The program of a model family. Errors: target modules that the model does not have.
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode);
 
-inline constexpr char kAdapterPrefix[] = "base_model.model.";
-
-// kAdapterPrefix + path + ".lora_A.weight" and the like; `path`: model.layers.0.self_attn.q_proj.
-std::string AdapterKey(const std::string& module_path, bool up);
-
-// The key of a parameter that an adapter's file holds: its own, and what is trained whole.
-std::string AdapterFileKey(const Parameter& parameter);
-inline bool InAdapterFile(const Parameter& p) { return p.adapter || p.saved; }
 bool SavesEmbedding(const Program& program);  // Where it is tied, the head with it.
-
-// Whether blocks[0 .. block] train anything: then the gradient of the block's output is wanted.
-std::vector<bool> OutputGradientWanted(const Program& program);
 
 }  // namespace snug::program
 

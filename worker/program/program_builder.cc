@@ -19,10 +19,13 @@ int ProgramBuilder::AddType(BlockBuilder& builder) {
   return static_cast<int>(program_.types.size()) - 1;
 }
 
-void ProgramBuilder::AddBlock(int type, int layer) {
-  Block block{.type = type, .layer = layer, .parameters = {}};
+std::vector<int> ProgramBuilder::AddBlock(int type, int layer, std::vector<int> inputs) {
+  Block block{.type = type, .layer = layer, .inputs = std::move(inputs)};
   for (const ParameterSlot& slot : slots_[type]) block.parameters.push_back(Bind(slot, layer));
+  for (size_t i = 0; i < program_.types[type].outputs.size(); ++i)
+    block.outputs.push_back(program_.borders++);
   program_.blocks.push_back(std::move(block));
+  return program_.blocks.back().outputs;
 }
 
 int ProgramBuilder::Bind(const ParameterSlot& slot, int layer) {

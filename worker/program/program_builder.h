@@ -22,8 +22,9 @@ class ProgramBuilder {
 
   // The type's number.
   int AddType(BlockBuilder& builder);
-  // `layer` -1: outside the layers.
-  void AddBlock(int type, int layer);
+  // A block that reads these borders; `layer` -1: outside the layers. Gives the borders of its
+  // outputs.
+  std::vector<int> AddBlock(int type, int layer, std::vector<int> inputs);
 
   Program Take() { return std::move(program_); }
 

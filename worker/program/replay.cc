@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "worker/program/gradients.h"
-
 namespace snug::program {
 namespace {
 
@@ -19,34 +17,16 @@ int64_t* Component(LiveBytes& live, Region region) {
     case Region::kWorkspace:
       return &live.workspace;
     case Region::kScratch:
-    case Region::kCarry:
       break;
   }
   return &live.scratch;
 }
 
-Work TapeWork(const Program& program, const Tape& tape) {
-  const std::vector<bool> wanted = OutputGradientWanted(program);
+Work TapeWork(const Tape& tape) {
   Work total;
-  std::vector<BlockGradients> gradients(program.blocks.size());
   for (const Instruction& line : tape.instructions) {
-    if (line.kind != Instruction::Kind::kRun) continue;
-    const size_t b = static_cast<size_t>(line.block);
-    if (gradients[b].wanted.empty())
-      gradients[b] = GradientsOf({.program = &program,
-                                  .block = line.block,
-                                  .d_input_wanted = line.block > 0 && wanted[b - 1]});
-    const BlockType& type = program.type_of(line.block);
-    const size_t op = static_cast<size_t>(line.op);
-    const Work work = WorkOf({.type = &type,
-                              .op = &type.ops[op],
-                              .direction = line.direction,
-                              .wanted = gradients[b].wanted[op],
-                              .key = tape.key,
-                              .compute = program.compute,
-                              .vocabulary = program.config.vocabulary});
-    total.flops += work.flops;
-    total.bytes += work.bytes;
+    total.flops += line.work.flops;
+    total.bytes += line.work.bytes;
   }
   return total;
 }
@@ -68,7 +48,7 @@ std::vector<LiveBytes> Timeline(const Tape& tape) {
   return live;
 }
 
-Replay ReplayTape(const Program& program, const Tape& tape) {
+Replay ReplayTape(const Tape& tape) {
   Replay replay;
   replay.arena_bytes = tape.arena_bytes;
   const std::vector<LiveBytes> live = Timeline(tape);
@@ -78,7 +58,7 @@ Replay ReplayTape(const Program& program, const Tape& tape) {
     replay.peak = live[t];
     replay.peak_instruction = static_cast<int32_t>(t);
   }
-  replay.work = TapeWork(program, tape);
+  replay.work = TapeWork(tape);
   return replay;
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "worker/program/op_table.h"
-#include "worker/program/program.h"
 #include "worker/program/tape.h"
 
 namespace snug::program {
@@ -15,7 +14,7 @@ namespace snug::program {
 // Live bytes at one instant, by what they are for.
 struct LiveBytes {
   int64_t stash = 0;
-  int64_t scratch = 0;  // With the carry.
+  int64_t scratch = 0;
   int64_t workspace = 0;
   int64_t total() const { return stash + scratch + workspace; }
 };
@@ -28,7 +27,7 @@ struct Replay {
   Work work;
 };
 
-Replay ReplayTape(const Program& program, const Tape& tape);
+Replay ReplayTape(const Tape& tape);
 
 // Live bytes after each instruction began: the timeline that `snug plan --explain` draws.
 std::vector<LiveBytes> Timeline(const Tape& tape);

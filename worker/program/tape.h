@@ -1,6 +1,7 @@
 // A program lowered under a plan for one key of sizes: the instructions of one step and every
-// buffer at its offset of one arena. The worker executes it, the daemon replays it; neither knows
-// more of the step than this.
+// buffer at its offset. The worker executes it, the daemon replays it; neither knows more of the
+// step than this. (What an instruction names of the program - its op with attributes, indices of
+// parameters - lies there, so the program outlives its tapes.)
 //
 // Invariants: tape order is a valid serial order; a slot is written by instruction `first` and not
 // touched after `last`; two slots that overlap in time do not overlap in the arena; a step writes
@@ -22,14 +23,22 @@ struct TapeKey {
   int64_t tokens = 0;  // Of one micro-batch, all documents.
   int64_t documents = 0;
   int64_t longest_document = 0;  // Tokens.
-  bool Covers(const TapeKey& batch) const {
-    return batch.tokens <= tokens && batch.documents <= documents &&
-           batch.longest_document <= longest_document;
-  }
+  int64_t trained = 0;           // Rows that a loss is taken of, where a program has such values.
+  // Of the encoder of an encoder-decoder; its documents are as many as the decoder's.
+  int64_t source_tokens = 0;
+  int64_t longest_source = 0;
+  std::array<int64_t, kMergedStages> merged = {};  // Patches of the stages behind the first.
+
+  // How many rows a value of `rows` has.
+  int64_t Of(Rows rows) const;
+  bool Covers(const TapeKey& batch) const;
+  // The smallest key that covers both.
+  TapeKey Joined(const TapeKey& other) const;
+  auto operator<=>(const TapeKey&) const = default;
 };
 
 enum class Direction : uint8_t { kForward, kBackward };
-enum class Region : uint8_t { kStash, kScratch, kCarry, kWorkspace };
+enum class Region : uint8_t { kStash, kScratch, kWorkspace };
 
 // One buffer of the arena. Values that replace one another in place share it.
 struct Slot {
@@ -41,17 +50,50 @@ struct Slot {
 };
 
 inline constexpr int64_t kAlignment = 64;  // Bytes: a cache line, and what vector loads like best.
-inline constexpr int kMaxInputs = 4;
-inline constexpr int kMaxOutputs = 2;
-inline constexpr int kMaxOpParameters = 3;
 inline constexpr int kNoSlot = -1;
 
-// Where the buffers of an op's operands are, by position. Absent (kNoSlot): not needed, not wanted.
+constexpr int64_t Aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// A value or a gradient in its buffer. Absent (kNoSlot): not needed, not wanted.
+struct Operand {
+  int32_t slot = kNoSlot;
+  int32_t width = 0;  // Elements per row.
+  Rows rows = Rows::kTokens;
+  DType dtype = DType::kF32;
+
+  explicit operator bool() const { return slot != kNoSlot; }
+  int64_t bytes(const TapeKey& key) const { return key.Of(rows) * width * SizeOf(dtype); }
+};
+
+// By position.
 struct Operands {
-  std::array<int32_t, kMaxInputs> in;      // Forward: all. Backward: those its needs name.
-  std::array<int32_t, kMaxOutputs> out;    // Forward: all. Backward: those its needs name.
-  std::array<int32_t, kMaxOutputs> d_out;  // Backward: gradients that arrive.
-  std::array<int32_t, kMaxInputs> d_in;    // Backward: gradients that are wanted.
+  std::array<Operand, kMaxInputs> in;      // Forward: all. Backward: those its needs name.
+  std::array<Operand, kMaxOutputs> out;    // Forward: all. Backward: those its needs name.
+  std::array<Operand, kMaxOutputs> d_out;  // Backward: gradients that arrive.
+  std::array<Operand, kMaxInputs> d_in;    // Backward: gradients that are wanted.
+
+  template <typename Visit>
+  void ForEach(const Visit& visit) {
+    for (Operand& operand : in) visit(operand);
+    for (Operand& operand : out) visit(operand);
+    for (Operand& operand : d_out) visit(operand);
+    for (Operand& operand : d_in) visit(operand);
+  }
+};
+
+// What a backward is asked for.
+struct Wanted {
+  uint8_t inputs = 0;      // Bit i: the gradient of input i.
+  uint8_t parameters = 0;  // Bit i: the gradient of parameter i of the op.
+  bool any() const { return inputs != 0 || parameters != 0; }
+};
+
+// What one run costs.
+struct Work {
+  double flops = 0.0;  // Of matrix products and attention.
+  double bytes = 0.0;  // Read and written by everything else.
 };
 
 struct Instruction {
@@ -60,12 +102,16 @@ struct Instruction {
   Direction direction = Direction::kForward;
   bool recomputed = false;  // A forward run again in backward.
   uint8_t stream = 0;
-  uint8_t accumulate = 0;       // Bit i: the gradient of input i is added into what its slot holds.
-  int16_t event = -1;           // kRecord, kWait
-  int32_t block = 0;            // Index into Program::blocks.
-  int32_t op = 0;               // Index into the block type's ops; kCopy: unused.
-  Operands operands;            // kCopy: from in[0] to out[0].
+  uint8_t accumulate = 0;  // Bit i: the gradient of input i is added into what its slot holds.
+  int16_t event = -1;      // kRecord, kWait
+  const Op* op = nullptr;  // What runs, with its attributes; kCopy: none.
+  int32_t block = 0;       // Of the program: the op's place, by which messages name it
+  int32_t op_index = 0;    // and by which it draws random numbers of its own.
+  Wanted wanted;           // Backward.
+  Operands operands;       // kCopy: from in[0] to out[0].
+  std::array<int32_t, kMaxOpParameters> parameters = {-1, -1, -1};  // Of Program::parameters.
   int32_t workspace = kNoSlot;  // The slice that serves what ATen takes inside.
+  Work work;                    // At the tape's key.
 };
 
 struct Tape {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "worker/program/block_layout.h"
 #include "worker/program/flash_attention.h"
 
 namespace snug::program {
@@ -87,13 +86,9 @@ int64_t StreamAttentionBackward(const RunShape& run) {
 
 // ---- the others ---------------------------------------------------------------------------------
 
-int64_t WidthOf(const RunShape& run, int value) {
-  return run.type->values[static_cast<size_t>(value)].width;
-}
-
 // Rows in fp32, ConvertRows at a time.
 int64_t ConvertedRows(const RunShape& run, const Machine& machine, int64_t width) {
-  return Aligned(std::min(run.key.tokens, ConvertRows(machine)) * width * kF32);
+  return Aligned(std::min(run.in_rows(0), ConvertRows(machine)) * width * kF32);
 }
 
 // A part of a sum of products that is summed in fp32 before it is rounded to the compute type. A
@@ -111,40 +106,40 @@ int64_t ProductBytes(const RunShape& run, const Machine& machine, int64_t rows, 
 // of.
 int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t width) {
   constexpr int64_t kMostParts = 128, kLeastRows = 64;
-  if (machine.cpu || !run.wanted.parameters) return 0;
-  const int64_t parts = (run.key.tokens + kLeastRows - 1) / kLeastRows;
+  if (machine.cpu || run.wanted.parameters == 0) return 0;
+  const int64_t parts = (run.in_rows(0) + kLeastRows - 1) / kLeastRows;
   return Aligned(std::clamp<int64_t>(parts, 1, kMostParts) * width * kF32);
 }
 
 int64_t LinearBytes(const RunShape& run, const Machine& machine) {
-  const int64_t out = WidthOf(run, run.op->outputs[0]);
+  const int64_t out = run.out[0].width;
   if (run.direction == Direction::kForward) {
-    return ProductBytes(run, machine, run.key.tokens, out);
+    return ProductBytes(run, machine, run.out_rows(0), out);
   }
   const int64_t bias = run.op->attributes.bias ? ColumnSums(run, machine, out) : 0;
   if ((run.wanted.inputs & 1) == 0) return bias;
-  const int64_t in = WidthOf(run, run.op->inputs[0]);
-  return std::max(bias, ProductBytes(run, machine, run.key.tokens, in));
+  const int64_t in = run.in[0].width;
+  return std::max(bias, ProductBytes(run, machine, run.out_rows(0), in));
 }
 
 int64_t LoraDownBytes(const RunShape& run, const Machine& machine) {
   const bool plain = run.compute == DType::kF32 && run.op->attributes.dropout == 0.0;
-  const int64_t in = WidthOf(run, run.op->inputs[0]), rank = WidthOf(run, run.op->outputs[0]);
+  const int64_t in = run.in[0].width, rank = run.out[0].width;
   const int64_t stacked = run.op->parameters.size() > 1 ? Aligned(rank * in * kF32) : 0;
   return stacked + (plain ? 0 : ConvertedRows(run, machine, in));
 }
 
 // The frozen product is done when the adapter's gradients begin.
 int64_t LoraLinearBytes(const RunShape& run, const Machine& machine) {
-  const int64_t out = WidthOf(run, run.op->outputs[0]);
-  if (run.direction == Direction::kForward) return PartBytes(run, machine, run.key.tokens, out);
+  const int64_t out = run.out[0].width;
+  if (run.direction == Direction::kForward) return PartBytes(run, machine, run.out_rows(0), out);
   const int64_t converted = run.compute == DType::kF32 ? 0 : ConvertedRows(run, machine, out);
   return std::max(LinearBytes(run, machine), converted);
 }
 
 int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
-  const int64_t rows = std::min(run.key.tokens, kHeadChunkRows), element = SizeOf(run.compute);
-  const int64_t width = WidthOf(run, run.op->inputs[0]);
+  const int64_t rows = std::min(run.in_rows(0), kHeadChunkRows), element = SizeOf(run.compute);
+  const int64_t width = run.in[0].width;
   const bool adapted = run.op->attributes.rank > 0;
   const int64_t za = Aligned(rows * run.op->attributes.rank * kF32);
   const int64_t chunk =
@@ -157,10 +152,10 @@ int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
 
 // A's columns of all tokens.
 int64_t LoraEmbeddingBytes(const RunShape& run, const Machine& machine) {
-  const int64_t width = WidthOf(run, run.op->outputs[0]);
-  const int64_t za = Aligned(run.key.tokens * run.op->attributes.rank * kF32);
+  const int64_t width = run.out[0].width;
+  const int64_t za = Aligned(run.out_rows(0) * run.op->attributes.rank * kF32);
   if (run.direction == Direction::kForward) {
-    return za + ProductBytes(run, machine, run.key.tokens, width);
+    return za + ProductBytes(run, machine, run.out_rows(0), width);
   }
   return za + (run.compute == DType::kF32 ? 0 : ConvertedRows(run, machine, width));
 }
@@ -179,7 +174,7 @@ int64_t AttentionBytes(const RunShape& run, const Machine& machine) {
 int64_t EmbeddingBytes(const RunShape& run, const Machine& machine) {
   constexpr int64_t kChunk = 4096, kRank = 8;
   if (machine.cpu || run.direction == Direction::kForward) return 0;
-  return Aligned(std::min(run.key.tokens, kChunk) * kRank);
+  return Aligned(std::min(run.out_rows(0), kChunk) * kRank);
 }
 
 }  // namespace
@@ -190,7 +185,7 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
       return EmbeddingBytes(run, machine);
     case OpCode::kAffine:
     case OpCode::kRmsNorm:
-      return ColumnSums(run, machine, WidthOf(run, run.op->inputs[0]));
+      return ColumnSums(run, machine, run.in[0].width);
     case OpCode::kLinear:
       return LinearBytes(run, machine);
     case OpCode::kLoraDown:

@@ -133,7 +133,7 @@ absl::Status Trainer::TakeMemory() {
                    Optimizer::Create(program_, *parameters_, attempt_.training, device_));
   ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, inputs_key_, device_));
   ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, bytes_.arena));
-  executor_.emplace(program_, parameters_->views(), device_);
+  executor_.emplace(parameters_->views(), device_);
   return absl::OkStatus();
 }
 

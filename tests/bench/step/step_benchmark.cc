@@ -141,13 +141,13 @@ absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& folder, const Opt
                                          .weights = std::move(weights),
                                          .batch = std::move(batch),
                                          .arena = std::move(arena)});
-  model->executor.emplace(model->program, model->weights.views(), device);
+  model->executor.emplace(model->weights.views(), device);
   return model;
 }
 
 nlohmann::json Report(const Model& model, execute::Device& device) {
   const double seconds = Median(model.step), cpu = Median(model.cpu);
-  const double flops = program::ReplayTape(model.program, model.tape).work.flops;
+  const double flops = program::ReplayTape(model.tape).work.flops;
   const auto tokens = static_cast<double>(model.key.tokens);
   const int64_t held =
       program::StaticComponents(model.program, model.key, device.machine(), 0).total();

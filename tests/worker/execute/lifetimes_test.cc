@@ -48,7 +48,7 @@ class LivesOfTape {
       : run_(run),
         tape_(tape),
         memory_(*ArenaMemory::Allocate(TestDevice(), tape.arena_bytes)),
-        executor_(run.program(), run.parameters(), TestDevice()) {
+        executor_(run.parameters(), TestDevice()) {
     executor_.UseFunctions(SpoilingTable());
     clean_ = Results();
   }
@@ -118,12 +118,10 @@ void ExpectReadAtTheirEnd(ToyRun run, std::mt19937& random) {
       const Slot& slot = tape.slots[s];
       if (slot.region == program::Region::kWorkspace) continue;
       const Instruction& line = tape.instructions[static_cast<size_t>(slot.last)];
-      const auto& type = program.type_of(line.block);
       const std::string where = plan.name + ": slot " + std::to_string(s) + " of " +
-                                std::to_string(slot.bytes) + " bytes at " +
-                                type.ops[static_cast<size_t>(line.op)].name + " of block " +
-                                std::to_string(line.block);
-      if (slot.first == slot.last && line.operands.out[1] == static_cast<int32_t>(s)) continue;
+                                std::to_string(slot.bytes) + " bytes at " + line.op->name +
+                                " of block " + std::to_string(line.block);
+      if (slot.first == slot.last && line.operands.out[1].slot == static_cast<int32_t>(s)) continue;
       EXPECT_TRUE(lives.ReadsAtItsLastInstruction(static_cast<int32_t>(s))) << where;
     }
   }

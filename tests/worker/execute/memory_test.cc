@@ -108,7 +108,7 @@ class MemoryTest : public ::testing::Test {
   // Runs a tape with each slot by itself.
   absl::StatusOr<double> RunSeparately(ToyRun& run, const Tape& tape, PieceSource& source) {
     SeparateMemory memory(source);
-    Executor executor(run.program(), run.parameters(), TestDevice());
+    Executor executor(run.parameters(), TestDevice());
     return run.Run(tape, memory, executor);
   }
 };
@@ -122,7 +122,7 @@ TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
         CountingSource source;
         const auto loss = RunSeparately(run, tape, source);
         ASSERT_TRUE(loss.ok()) << loss.status();
-        EXPECT_EQ(source.peak(), ReplayTape(run.program(), tape).peak.total()) << plan.name;
+        EXPECT_EQ(source.peak(), ReplayTape(tape).peak.total()) << plan.name;
         EXPECT_EQ(source.current(), 0);
       }
     }
@@ -140,7 +140,7 @@ TEST_F(MemoryTest, EveryFamilyTakesTheTapesLiveBytes) {
         CountingSource source;
         const auto loss = RunSeparately(run, tape, source);
         ASSERT_TRUE(loss.ok()) << loss.status();
-        EXPECT_EQ(source.peak(), ReplayTape(run.program(), tape).peak.total()) << plan.name;
+        EXPECT_EQ(source.peak(), ReplayTape(tape).peak.total()) << plan.name;
         EXPECT_EQ(source.current(), 0);
       }
     }
@@ -200,7 +200,7 @@ TEST_F(MemoryTest, AWriteOutsideAValueIsFound) {
   };
   CountingSource source;
   SeparateMemory memory(source);
-  Executor executor(run.program(), run.parameters(), TestDevice());
+  Executor executor(run.parameters(), TestDevice());
   executor.UseFunctions(functions);
   EXPECT_FALSE(run.Run(tape, memory, executor).ok());
 }
@@ -210,8 +210,7 @@ TEST_F(MemoryTest, AnOpThatUnderDeclaresItsWorkspaceIsNamed) {
   ToyRun run = std::move(Runs(program::FullMode())[1]);
   Tape tape = run.Lower(RecomputePlan(run.program(), 0));
   for (const program::Instruction& line : tape.instructions) {
-    const program::BlockType& type = run.program().type_of(line.block);
-    if (type.ops[static_cast<size_t>(line.op)].code != program::OpCode::kAttention) continue;
+    if (line.op->code != program::OpCode::kAttention) continue;
     tape.slots[static_cast<size_t>(line.workspace)].bytes = 64;
   }
   const auto loss = run.RunInArena(tape, TestDevice());
@@ -230,7 +229,7 @@ TEST_F(MemoryTest, SixtyFourBytesMoreThanDeclaredAreRefused) {
     OpFunctionsOfKernels()[kGlu].backward(op);
   };
   auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
-  Executor executor(run.program(), run.parameters(), TestDevice());
+  Executor executor(run.parameters(), TestDevice());
   ASSERT_TRUE(run.Run(tape, memory, executor).ok());
   executor.UseFunctions(functions);
   const auto loss = run.Run(tape, memory, executor);
@@ -254,7 +253,7 @@ TEST_F(MemoryTest, PrintsTheGrowthOfTheProcessBesideTheArena) {
   const int64_t before = ResidentBytes();
   const Tape tape = run.Lower(RecomputePlan(run.program(), 0));
   auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
-  Executor executor(run.program(), run.parameters(), TestDevice());
+  Executor executor(run.parameters(), TestDevice());
   ASSERT_TRUE(run.Run(tape, memory, executor).ok());
   const int64_t growth = ResidentBytes() - before;
   std::printf("arena %.1f MiB, growth of the process %.1f MiB\n", tape.arena_bytes / 1048576.0,

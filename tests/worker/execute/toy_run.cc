@@ -109,7 +109,7 @@ absl::StatusOr<double> ToyRun::Run(const program::Tape& tape, SlotMemory& memory
 absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& device) {
   auto memory = ArenaMemory::Allocate(device, tape.arena_bytes);
   if (!memory.ok()) return memory.status();
-  Executor executor(program_, views_, device);
+  Executor executor(views_, device);
   return Run(tape, *memory, executor);
 }
 

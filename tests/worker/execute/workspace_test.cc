@@ -47,7 +47,7 @@ Tape WithRoom(Tape tape) {
 std::vector<int64_t> Used(ToyRun& run, const Tape& tape) {
   const Tape roomy = WithRoom(tape);
   auto memory = *ArenaMemory::Allocate(TestDevice(), roomy.arena_bytes);
-  Executor executor(run.program(), run.parameters(), TestDevice());
+  Executor executor(run.parameters(), TestDevice());
   const auto loss = run.Run(roomy, memory, executor);
   EXPECT_TRUE(loss.ok()) << loss.status();
   std::vector<int64_t> used;
@@ -63,7 +63,7 @@ void Check(const TrainingMode& mode, const Shape& shape, bool training) {
   const std::vector<int64_t> used = Used(run, tape);
   for (size_t t = 0; t < used.size(); ++t) {
     const program::Instruction& line = tape.instructions[t];
-    const program::Op& op = run.program().type_of(line.block).ops[static_cast<size_t>(line.op)];
+    const program::Op& op = *line.op;
     const int64_t declared = line.workspace == program::kNoSlot
                                  ? 0
                                  : tape.slots[static_cast<size_t>(line.workspace)].bytes;

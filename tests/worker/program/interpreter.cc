@@ -117,9 +117,8 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
   for (auto& gradient : gradients_) std::fill(gradient.begin(), gradient.end(), 0.0);
   for (size_t t = 0; t < tape.instructions.size(); ++t) {
     const Instruction& line = tape.instructions[t];
-    block_ = &program_.blocks[static_cast<size_t>(line.block)];
-    type_ = &program_.types[static_cast<size_t>(block_->type)];
-    const Op& op = type_->ops[static_cast<size_t>(line.op)];
+    const Op& op = *line.op;
+    line_ = &line;
     PoisonAround(static_cast<int32_t>(t), /*before=*/true);
     if (line.direction == Direction::kForward || op.code == OpCode::kAdd) {
       Forward(line, op);
@@ -142,54 +141,51 @@ void Interpreter::PoisonAround(int32_t instruction, bool before) {
   }
 }
 
-Interpreter::View Interpreter::At(int32_t slot, int value) const {
-  if (slot == kNoSlot) return {};
+Interpreter::View Interpreter::At(const Operand& operand) const {
+  if (!operand) return {};
   double* base = const_cast<double*>(arena_.data());
-  return {base + tape_->slots[static_cast<size_t>(slot)].offset / kElement,
-          type_->values[static_cast<size_t>(value)].width};
+  return {base + tape_->slots[static_cast<size_t>(operand.slot)].offset / kElement, operand.width};
 }
 
-Interpreter::View Interpreter::In(const Instruction& line, const Op& op, int i) const {
-  return At(line.operands.in[static_cast<size_t>(i)], op.inputs[static_cast<size_t>(i)]);
+Interpreter::View Interpreter::In(const Instruction& line, size_t i) const {
+  return At(line.operands.in[i]);
 }
-Interpreter::View Interpreter::Out(const Instruction& line, const Op& op, int i) const {
-  return At(line.operands.out[static_cast<size_t>(i)], op.outputs[static_cast<size_t>(i)]);
+Interpreter::View Interpreter::Out(const Instruction& line, size_t i) const {
+  return At(line.operands.out[i]);
 }
-Interpreter::View Interpreter::DOut(const Instruction& line, const Op& op, int i) const {
-  return At(line.operands.d_out[static_cast<size_t>(i)], op.outputs[static_cast<size_t>(i)]);
+Interpreter::View Interpreter::DOut(const Instruction& line, size_t i) const {
+  return At(line.operands.d_out[i]);
 }
-Interpreter::View Interpreter::DIn(const Instruction& line, const Op& op, int i) const {
-  return At(line.operands.d_in[static_cast<size_t>(i)], op.inputs[static_cast<size_t>(i)]);
-}
-
-const std::vector<double>& Interpreter::Weight(const Op& op, int i) const {
-  const int slot = op.parameters[static_cast<size_t>(i)];
-  return parameters_[static_cast<size_t>(block_->parameters[static_cast<size_t>(slot)])];
+Interpreter::View Interpreter::DIn(const Instruction& line, size_t i) const {
+  return At(line.operands.d_in[i]);
 }
 
-std::vector<double>* Interpreter::Gradient(const Op& op, int i) {
-  const auto slot = static_cast<size_t>(op.parameters[static_cast<size_t>(i)]);
-  const auto index = static_cast<size_t>(block_->parameters[slot]);
-  return program_.parameters[index].trainable ? &gradients_[index] : nullptr;
+const std::vector<double>& Interpreter::Weight(size_t i) const {
+  return parameters_[static_cast<size_t>(line_->parameters[i])];
+}
+
+std::vector<double>* Interpreter::Gradient(size_t i) {
+  if ((line_->wanted.parameters >> i & 1) == 0) return nullptr;
+  return &gradients_[static_cast<size_t>(line_->parameters[i])];
 }
 
 void Interpreter::Forward(const Instruction& line, const Op& op) {
   const auto positions = Positions(*batch_);
   const OpAttributes& a = op.attributes;
   if (op.code == OpCode::kHeadLoss) return HeadLoss(line, op, /*with_gradient=*/false);
-  const View x = op.inputs.empty() ? View{} : In(line, op, 0);
-  const View y = Out(line, op, 0);
+  const View x = op.inputs.empty() ? View{} : In(line, 0);
+  const View y = Out(line, 0);
   for (int64_t n = 0; n < tokens_; ++n) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < y.width; ++i)
-          y.row(n)[i] = a.scale * Weight(op, 0).data()[Token(n) * y.width + i];
+          y.row(n)[i] = a.scale * Weight(0).data()[Token(n) * y.width + i];
         break;
       case OpCode::kNormalize:
         NormalizeForward(line, op, n);
         break;
       case OpCode::kAffine: {
-        const std::vector<double>& gamma = Weight(op, 0);
+        const std::vector<double>& gamma = Weight(0);
         for (int64_t i = 0; i < x.width; ++i)
           y.row(n)[i] = x.row(n)[i] * (a.offset + gamma[static_cast<size_t>(i) % gamma.size()]);
         break;
@@ -201,22 +197,22 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         LoraDownForward(op, x.row(n), x.width, y.row(n));
         break;
       case OpCode::kLinear:
-        if (a.bias) std::copy_n(Weight(op, 1).data(), y.width, y.row(n));
-        TimesTransposed({Weight(op, 0).data() + a.row * x.width, x.width, y.width, 1.0, a.bias},
+        if (a.bias) std::copy_n(Weight(1).data(), y.width, y.row(n));
+        TimesTransposed({Weight(0).data() + a.row * x.width, x.width, y.width, 1.0, a.bias},
                         x.row(n), y.row(n));
         break;
       case OpCode::kLoraLinear: {
-        const View za = In(line, op, 1);
-        if (a.bias) std::copy_n(Weight(op, 2).data(), y.width, y.row(n));
-        TimesTransposed({Weight(op, 0).data() + a.row * x.width, x.width, y.width, 1.0, a.bias},
+        const View za = In(line, 1);
+        if (a.bias) std::copy_n(Weight(2).data(), y.width, y.row(n));
+        TimesTransposed({Weight(0).data() + a.row * x.width, x.width, y.width, 1.0, a.bias},
                         x.row(n), y.row(n));
-        TimesTransposed({Weight(op, 1).data() + a.row * a.rank, a.rank, y.width, a.scale, true},
+        TimesTransposed({Weight(1).data() + a.row * a.rank, a.rank, y.width, a.scale, true},
                         za.row(n) + a.za_column, y.row(n));
         break;
       }
       case OpCode::kLoraEmbedding:
         std::copy_n(x.row(n), x.width, y.row(n));
-        TimesTransposed({Weight(op, 1).data(), a.rank, y.width, a.scale * a.table_scale, true},
+        TimesTransposed({Weight(1).data(), a.rank, y.width, a.scale * a.table_scale, true},
                         EmbeddingColumn(op, n).data(), y.row(n));
         break;
       case OpCode::kRope:
@@ -224,10 +220,10 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         break;
       case OpCode::kGlu:
         for (int64_t i = 0; i < y.width; ++i)
-          y.row(n)[i] = Act(a.activation, x.row(n)[i]) * In(line, op, 1).row(n)[i];
+          y.row(n)[i] = Act(a.activation, x.row(n)[i]) * In(line, 1).row(n)[i];
         break;
       case OpCode::kAdd:
-        for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = x.row(n)[i] + In(line, op, 1).row(n)[i];
+        for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = x.row(n)[i] + In(line, 1).row(n)[i];
         break;
       case OpCode::kAttention:
         AttentionForward(line, op, {n, positions[static_cast<size_t>(n)].second});
@@ -241,7 +237,7 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
 // A row `x` of `width` elements through the modules whose columns of za lie beside one another.
 void Interpreter::LoraDownForward(const Op& op, const double* x, int64_t width, double* za) const {
   for (size_t i = 0; i < op.parameters.size(); ++i) {
-    const std::vector<double>& w = Weight(op, static_cast<int>(i));
+    const std::vector<double>& w = Weight(i);
     const int64_t rank = static_cast<int64_t>(w.size()) / width;
     TimesTransposed({w.data(), width, rank}, x, za);
     za += rank;
@@ -250,7 +246,7 @@ void Interpreter::LoraDownForward(const Op& op, const double* x, int64_t width, 
 
 // Of A (R, V): that of row n's token.
 std::vector<double> Interpreter::EmbeddingColumn(const Op& op, int64_t n) const {
-  const std::vector<double>& a = Weight(op, 0);
+  const std::vector<double>& a = Weight(0);
   const auto rank = static_cast<size_t>(op.attributes.rank), vocabulary = a.size() / rank;
   std::vector<double> column;
   for (size_t r = 0; r < rank; ++r)
@@ -261,7 +257,7 @@ std::vector<double> Interpreter::EmbeddingColumn(const Op& op, int64_t n) const 
 // One query row over the keys of its document up to itself.
 void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfDocument at) {
   const OpAttributes& a = op.attributes;
-  const View q = In(line, op, 0), k = In(line, op, 1), v = In(line, op, 2);
+  const View q = In(line, 0), k = In(line, 1), v = In(line, 2);
   for (int64_t h = 0; h < a.heads; ++h) {
     const int64_t q_at = h * a.head_width, kv_at = h / (a.heads / a.kv_heads) * a.head_width;
     const double* query = q.row(at.row) + q_at;
@@ -274,27 +270,26 @@ void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfD
       scores.push_back(Cap(a.softcap, score));
       sum += std::exp(scores.back());
     }
-    Out(line, op, 1).row(at.row)[h] = std::log(sum);
+    Out(line, 1).row(at.row)[h] = std::log(sum);
     for (int64_t i = 0; i < a.head_width; ++i) {
       double mixed = 0.0;
       for (int64_t m = first; m <= at.row; ++m)
         mixed += std::exp(scores[static_cast<size_t>(m - first)]) / sum * v.row(m)[kv_at + i];
-      Out(line, op, 0).row(at.row)[q_at + i] = mixed;
+      Out(line, 0).row(at.row)[q_at + i] = mixed;
     }
   }
 }
 
 // Of row n, for the modules whose columns of za lie beside one another.
 void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View dx = DIn(line, op, 0);
-  const double* from = DOut(line, op, 0).row(n);
-  const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
+  const View dx = DIn(line, 0);
+  const double* from = DOut(line, 0).row(n);
+  const int64_t in = (DIn(line, 0) ? DIn(line, 0) : In(line, 0)).width;
   bool add = line.accumulate & 1;
-  for (int i = 0; i < static_cast<int>(op.parameters.size()); ++i) {
-    const std::vector<double>& w = Weight(op, i);
+  for (size_t i = 0; i < op.parameters.size(); ++i) {
+    const std::vector<double>& w = Weight(i);
     const int64_t rank = static_cast<int64_t>(w.size()) / in;
-    if (auto* dw = Gradient(op, i))
-      AddOuter({nullptr, in, rank}, from, In(line, op, 0).row(n), dw->data());
+    if (auto* dw = Gradient(i)) AddOuter({nullptr, in, rank}, from, In(line, 0).row(n), dw->data());
     if (dx) Times({w.data(), in, rank, 1.0, add}, from, dx.row(n));
     add = true;
     from += rank;
@@ -302,29 +297,29 @@ void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_
 }
 
 void Interpreter::LoraEmbeddingBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View dy = DOut(line, op, 0);
+  const View dy = DOut(line, 0);
   const OpAttributes& a = op.attributes;
-  const Factor up = {Weight(op, 1).data(), a.rank, dy.width, a.scale * a.table_scale};
+  const Factor up = {Weight(1).data(), a.rank, dy.width, a.scale * a.table_scale};
   std::vector<double> column = EmbeddingColumn(op, n);
-  AddOuter(up, dy.row(n), column.data(), Gradient(op, 1)->data());
+  AddOuter(up, dy.row(n), column.data(), Gradient(1)->data());
   Times(up, dy.row(n), column.data());
-  std::vector<double>& da = *Gradient(op, 0);
+  std::vector<double>& da = *Gradient(0);
   const size_t vocabulary = da.size() / column.size();
   for (size_t r = 0; r < column.size(); ++r)
     da[r * vocabulary + static_cast<size_t>(Token(n))] += column[r];
 }
 
 void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View dy = DOut(line, op, 0), dx = DIn(line, op, 0);
-  const int64_t in = type_->values[static_cast<size_t>(op.inputs[0])].width;
+  const View dy = DOut(line, 0), dx = DIn(line, 0);
+  const int64_t in = (DIn(line, 0) ? DIn(line, 0) : In(line, 0)).width;
   const int64_t first = op.attributes.row * in;
-  if (auto* dw = Gradient(op, 0))
-    AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, op, 0).row(n), dw->data() + first);
-  if (auto* db = op.attributes.bias ? Gradient(op, 1) : nullptr) {
+  if (auto* dw = Gradient(0))
+    AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, 0).row(n), dw->data() + first);
+  if (auto* db = op.attributes.bias ? Gradient(1) : nullptr) {
     for (int64_t i = 0; i < dy.width; ++i) (*db)[static_cast<size_t>(i)] += dy.row(n)[i];
   }
   const bool add = (line.accumulate & 1) != 0;
-  if (dx) Times({Weight(op, 0).data() + first, in, dy.width, 1.0, add}, dy.row(n), dx.row(n));
+  if (dx) Times({Weight(0).data() + first, in, dy.width, 1.0, add}, dy.row(n), dx.row(n));
 }
 
 void Interpreter::Backward(const Instruction& line, const Op& op) {
@@ -332,24 +327,23 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
   const OpAttributes& a = op.attributes;
   if (op.code == OpCode::kHeadLoss) return HeadLoss(line, op, /*with_gradient=*/true);
   if (op.code == OpCode::kAttention) return AttentionBackward(line, op);
-  const View dy = DOut(line, op, 0);
-  const View dx = op.inputs.empty() ? View{} : DIn(line, op, 0);
+  const View dy = DOut(line, 0);
+  const View dx = op.inputs.empty() ? View{} : DIn(line, 0);
   const bool add = line.accumulate & 1;
   for (int64_t n = 0; n < tokens_; ++n) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < dy.width; ++i)
-          Gradient(op, 0)->data()[Token(n) * dy.width + i] += a.scale * dy.row(n)[i];
+          Gradient(0)->data()[Token(n) * dy.width + i] += a.scale * dy.row(n)[i];
         break;
       case OpCode::kNormalize:
-        NormalizeBackward(line, op, n);
+        NormalizeBackward(line, n);
         break;
       case OpCode::kAffine:
         for (int64_t i = 0; i < dy.width; ++i) {
-          const size_t c = static_cast<size_t>(i) % Weight(op, 0).size();
-          if (auto* d_gamma = Gradient(op, 0))
-            (*d_gamma)[c] += dy.row(n)[i] * In(line, op, 0).row(n)[i];
-          if (dx) dx.row(n)[i] = dy.row(n)[i] * (a.offset + Weight(op, 0)[c]);
+          const size_t c = static_cast<size_t>(i) % Weight(0).size();
+          if (auto* d_gamma = Gradient(0)) (*d_gamma)[c] += dy.row(n)[i] * In(line, 0).row(n)[i];
+          if (dx) dx.row(n)[i] = dy.row(n)[i] * (a.offset + Weight(0)[c]);
         }
         break;
       case OpCode::kRmsNorm:
@@ -362,14 +356,14 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
         LinearBackward(line, op, n);
         break;
       case OpCode::kLoraLinear: {
-        const View za = In(line, op, 1), dza = DIn(line, op, 1);
+        const View za = In(line, 1), dza = DIn(line, 1);
         if ((line.accumulate & 2) == 0) std::fill_n(dza.row(n), dza.width, 0.0);
         const int64_t first = a.row * a.rank;
-        const Factor up = {Weight(op, 1).data() + first, a.rank, dy.width, a.scale, true};
-        AddOuter(up, dy.row(n), za.row(n) + a.za_column, Gradient(op, 1)->data() + first);
+        const Factor up = {Weight(1).data() + first, a.rank, dy.width, a.scale, true};
+        AddOuter(up, dy.row(n), za.row(n) + a.za_column, Gradient(1)->data() + first);
         Times(up, dy.row(n), dza.row(n) + a.za_column);
         if (dx)
-          Times({Weight(op, 0).data() + a.row * dx.width, dx.width, dy.width, 1.0, add}, dy.row(n),
+          Times({Weight(0).data() + a.row * dx.width, dx.width, dy.width, 1.0, add}, dy.row(n),
                 dx.row(n));
         break;
       }
@@ -381,10 +375,10 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
         break;
       case OpCode::kGlu:
         for (int64_t i = 0; i < dy.width; ++i) {
-          const double g = In(line, op, 0).row(n)[i], u = In(line, op, 1).row(n)[i];
+          const double g = In(line, 0).row(n)[i], u = In(line, 1).row(n)[i];
           const double dp = dy.row(n)[i];
           dx.row(n)[i] = dp * u * ActSlope(a.activation, g);
-          DIn(line, op, 1).row(n)[i] = dp * Act(a.activation, g);
+          DIn(line, 1).row(n)[i] = dp * Act(a.activation, g);
         }
         break;
       default:
@@ -397,8 +391,8 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
 // gradients may lie over q, k and v.
 void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
   const OpAttributes& a = op.attributes;
-  const View q = In(line, op, 0), k = In(line, op, 1), v = In(line, op, 2);
-  const View o = Out(line, op, 0), lse = Out(line, op, 1), d_o = DOut(line, op, 0);
+  const View q = In(line, 0), k = In(line, 1), v = In(line, 2);
+  const View o = Out(line, 0), lse = Out(line, 1), d_o = DOut(line, 0);
   int64_t begin = 0;
   for (int length : batch_->document_lengths) {
     std::vector<double> dq(static_cast<size_t>(length * q.width)),
@@ -426,8 +420,8 @@ void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
       }
     }
     const std::vector<double>* results[] = {&dq, &dk, &dv};
-    for (int i = 0; i < 3; ++i) {
-      if (const View to = DIn(line, op, i))
+    for (size_t i = 0; i < 3; ++i) {
+      if (const View to = DIn(line, i))
         std::copy(results[i]->begin(), results[i]->end(), to.row(begin));
     }
     begin += length;
@@ -436,12 +430,12 @@ void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
 
 // Predicts each row's label from the row before it; rows without a label get a zero gradient.
 void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_gradient) {
-  const View z = In(line, op, 0);
-  const View dz = with_gradient ? DIn(line, op, 0) : View{};
+  const View z = In(line, 0);
+  const View dz = with_gradient ? DIn(line, 0) : View{};
   const bool adapted = op.inputs.size() > 1;
-  const View za = adapted ? In(line, op, 1) : View{};
-  const View dza = adapted && with_gradient ? DIn(line, op, 1) : View{};
-  const std::vector<double>& w = Weight(op, 0);
+  const View za = adapted ? In(line, 1) : View{};
+  const View dza = adapted && with_gradient ? DIn(line, 1) : View{};
+  const std::vector<double>& w = Weight(0);
   const int64_t vocabulary = program_.config.vocabulary;
   std::vector<double> logits(static_cast<size_t>(vocabulary));
   for (int64_t n = 0; n < tokens_; ++n) {
@@ -452,7 +446,7 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
       continue;
     }
     TimesTransposed({w.data(), z.width, vocabulary}, z.row(n), logits.data());
-    const Factor up = {adapted ? Weight(op, 1).data() : nullptr, za.width, vocabulary,
+    const Factor up = {adapted ? Weight(1).data() : nullptr, za.width, vocabulary,
                        op.attributes.scale, /*add=*/true};
     if (adapted) TimesTransposed(up, za.row(n), logits.data());
     std::vector<double> slopes;
@@ -467,10 +461,10 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
     for (double& logit : logits) logit = std::exp(logit) / sum;
     logits[static_cast<size_t>(label)] -= 1.0;
     for (size_t v = 0; v < logits.size(); ++v) logits[v] *= slopes[v];
-    if (auto* dw = Gradient(op, 0))
+    if (auto* dw = Gradient(0))
       AddOuter({nullptr, z.width, vocabulary}, logits.data(), z.row(n), dw->data());
     if (adapted) {
-      AddOuter(up, logits.data(), za.row(n), Gradient(op, 1)->data());
+      AddOuter(up, logits.data(), za.row(n), Gradient(1)->data());
       std::fill_n(dza.row(n), dza.width, 0.0);
       Times(up, logits.data(), dza.row(n));
     }

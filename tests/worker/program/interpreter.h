@@ -46,7 +46,7 @@ class Interpreter {
   int64_t Token(int64_t n) const { return batch_->ids[static_cast<size_t>(n)]; }
   std::vector<double> EmbeddingColumn(const Op& op, int64_t n) const;
   void LoraEmbeddingBackward(const Instruction& line, const Op& op, int64_t n);
-  void NormalizeBackward(const Instruction& line, const Op& op, int64_t n);
+  void NormalizeBackward(const Instruction& line, int64_t n);
   void RmsNormForward(const Instruction& line, const Op& op, int64_t n) const;
   void RmsNormBackward(const Instruction& line, const Op& op, int64_t n);
   void LinearBackward(const Instruction& line, const Op& op, int64_t n);
@@ -56,13 +56,14 @@ class Interpreter {
   };
   void AttentionForward(const Instruction& line, const Op& op, RowOfDocument at);
   void AttentionBackward(const Instruction& line, const Op& op);
-  View At(int32_t slot, int value) const;
-  View In(const Instruction& line, const Op& op, int i) const;
-  View Out(const Instruction& line, const Op& op, int i) const;
-  View DOut(const Instruction& line, const Op& op, int i) const;
-  View DIn(const Instruction& line, const Op& op, int i) const;
-  const std::vector<double>& Weight(const Op& op, int i) const;
-  std::vector<double>* Gradient(const Op& op, int i);
+  View At(const Operand& operand) const;
+  View In(const Instruction& line, size_t i) const;
+  View Out(const Instruction& line, size_t i) const;
+  View DOut(const Instruction& line, size_t i) const;
+  View DIn(const Instruction& line, size_t i) const;
+  // Of the instruction at hand: its parameter i, and that one's gradient where it is wanted.
+  const std::vector<double>& Weight(size_t i) const;
+  std::vector<double>* Gradient(size_t i);
   void Poison(const Slot& slot);
   void PoisonAround(int32_t instruction, bool before);
 
@@ -71,8 +72,7 @@ class Interpreter {
   std::vector<std::vector<double>> gradients_;
   const Tape* tape_ = nullptr;
   const ToyBatch* batch_ = nullptr;
-  const Block* block_ = nullptr;
-  const BlockType* type_ = nullptr;
+  const Instruction* line_ = nullptr;
   std::vector<double> arena_;
   double loss_ = 0.0;
   int64_t tokens_ = 0;

@@ -15,7 +15,7 @@ double InverseRms(const double* x, int64_t width, double epsilon) {
 }  // namespace
 
 void Interpreter::NormalizeForward(const Instruction& line, const Op& op, int64_t n) const {
-  const View x = In(line, op, 0), xhat = Out(line, op, 0), r = Out(line, op, 1);
+  const View x = In(line, 0), xhat = Out(line, 0), r = Out(line, 1);
   const int64_t width = x.width / r.width;
   for (int64_t v = 0; v < r.width; ++v) {
     const double* from = x.row(n) + v * width;
@@ -25,11 +25,11 @@ void Interpreter::NormalizeForward(const Instruction& line, const Op& op, int64_
   }
 }
 
-void Interpreter::NormalizeBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View xhat = Out(line, op, 0), r = Out(line, op, 1), dx = DIn(line, op, 0);
+void Interpreter::NormalizeBackward(const Instruction& line, int64_t n) {
+  const View xhat = Out(line, 0), r = Out(line, 1), dx = DIn(line, 0);
   const int64_t width = dx.width / r.width;
   for (int64_t v = 0; v < r.width; ++v) {
-    const double* d = DOut(line, op, 0).row(n) + v * width;
+    const double* d = DOut(line, 0).row(n) + v * width;
     const double* hat = xhat.row(n) + v * width;
     double* to = dx.row(n) + v * width;
     const double mean = std::inner_product(d, d + width, hat, 0.0) / static_cast<double>(width);
@@ -39,8 +39,8 @@ void Interpreter::NormalizeBackward(const Instruction& line, const Op& op, int64
 }
 
 void Interpreter::RmsNormForward(const Instruction& line, const Op& op, int64_t n) const {
-  const View x = In(line, op, 0), z = Out(line, op, 0), r = Out(line, op, 1);
-  const std::vector<double>& gamma = Weight(op, 0);
+  const View x = In(line, 0), z = Out(line, 0), r = Out(line, 1);
+  const std::vector<double>& gamma = Weight(0);
   const auto width = static_cast<int64_t>(gamma.size());
   for (int64_t v = 0; v < r.width; ++v) {
     const double* from = x.row(n) + v * width;
@@ -53,11 +53,11 @@ void Interpreter::RmsNormForward(const Instruction& line, const Op& op, int64_t 
 }
 
 void Interpreter::RmsNormBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View x = In(line, op, 0), r = Out(line, op, 1), dz = DOut(line, op, 0);
-  const View dx = DIn(line, op, 0);
-  const std::vector<double>& gamma = Weight(op, 0);
+  const View x = In(line, 0), r = Out(line, 1), dz = DOut(line, 0);
+  const View dx = DIn(line, 0);
+  const std::vector<double>& gamma = Weight(0);
   const auto width = static_cast<int64_t>(gamma.size());
-  auto* d_gamma = Gradient(op, 0);
+  auto* d_gamma = Gradient(0);
   for (int64_t v = 0; v < r.width; ++v) {
     std::vector<double> hat, d;  // xhat, and its gradient.
     for (int64_t i = v * width; i < (v + 1) * width; ++i) {

@@ -81,8 +81,8 @@ TEST(LowerTest, RandomPlansGiveBitwiseTheGradientsOfKeep) {
     const double loss = keep.Run(keep_tape, batch);
     ASSERT_TRUE(std::isfinite(loss));
     for (int i = 0; i < 200; ++i) {
-      const absl::StatusOr<Tape> tape =
-          Lower(program, RandomPlan(program, 3, random), OptionsFor(batch));
+      const absl::StatusOr<Tape> tape = Lower(
+          program, RandomPlan(program, 3, random, /*segments=*/i % 2 == 1), OptionsFor(batch));
       ASSERT_TRUE(tape.ok()) << tape.status();
       ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
       ASSERT_EQ(other.gradients(), keep.gradients()) << "plan " << i;

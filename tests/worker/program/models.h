@@ -76,8 +76,10 @@ inline TrainingMode LoraMode(std::vector<std::string> targets = {"all-linear"},
   return mode;
 }
 
-// A stash drawn for every value of a layer, `recipes` different draws per block type.
-inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random) {
+// A stash drawn for every value of a layer, `recipes` different draws per block type. What a layer
+// is handed is kept, or, in `segments`, drawn as well: then what is run again reaches over blocks.
+inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random,
+                       bool segments = false) {
   Plan plan;
   plan.name = "random";
   std::map<std::pair<int, int>, int> drawn;  // By block type and draw.
@@ -89,6 +91,9 @@ inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random
       plan.recipes.emplace_back(program.types[static_cast<size_t>(type)].values.size());
       for (Stash& stash : plan.recipes.back())
         stash = random() % 2 == 0 ? Stash::kKeep : Stash::kRecompute;
+      for (int input : program.types[static_cast<size_t>(type)].inputs) {
+        if (!segments) plan.recipes.back()[static_cast<size_t>(input)] = Stash::kKeep;
+      }
     }
     plan.layer_recipe.push_back(it->second);
   }

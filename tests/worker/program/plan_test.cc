@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
-#include "worker/program/block_script.h"
+#include "worker/program/lowering/demand.h"
 
 namespace snug::program {
 namespace {
@@ -97,34 +97,36 @@ TEST(PlanTest, RecomputeTakesTheFirstLayers) {
 // not run.
 TEST(PlanTest, WholeBlockRecomputeKeepsTheInputAndSkipsTheLastLinear) {
   const Program program = *BuildProgram(Small(), FullMode());
-  const Recipe recipe(program.type_of(1).values.size(), Stash::kRecompute);
-  const LowerOptions options{.key = {8, 1, 8}};
-  const Demand demand = DemandOf({&program, 1, &recipe, true, &options});
+  const Graph graph = *GraphOf(program);
+  const Demand demand =
+      DemandOf(graph, StashesOf(program, graph, RecomputePlan(program, 2)), {1, 2});
   EXPECT_EQ(std::count(demand.kept.begin(), demand.kept.end(), true), 1);
-  EXPECT_TRUE(demand.kept[static_cast<size_t>(program.type_of(1).input)]);
-  const BlockType& type = program.type_of(1);
-  for (size_t i = 0; i < type.ops.size(); ++i) {
-    const bool last = type.ops[i].name == "mlp.down_proj" || type.ops[i].name == "output";
-    EXPECT_EQ(demand.rerun[i], !last) << type.ops[i].name;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const bool handed_in = graph.values[v].block == 1 && graph.values[v].value->site == "embedding";
+    EXPECT_EQ(demand.kept[v], handed_in) << graph.values[v].value->site;
+  }
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const bool last = node.op->name == "mlp.down_proj" || node.op->name == "output";
+    EXPECT_EQ(demand.rerun[n], node.block == 1 && !last) << node.op->name;
   }
 }
 
 // r and lse follow their op; za follows the linears that read it, which gate and up share.
 TEST(PlanTest, CompanionsAreKeptUnlessTheirOpRunsAgain) {
   const Program program = *BuildProgram(Small(), LoraMode());
-  const BlockType& type = program.type_of(1);
+  const Graph graph = *GraphOf(program);
   const auto value = [&](const std::string& site) {
-    for (size_t v = 0; v < type.values.size(); ++v) {
-      if (type.values[v].site == site) return v;
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      if (graph.values[v].block == 2 && graph.values[v].value->site == site) return v;
     }
     ADD_FAILURE() << site;
     return size_t{0};
   };
-  Recipe recipe(type.values.size(), Stash::kKeep);
-  recipe[value("attention.out")] = Stash::kRecompute;
-  recipe[value("mlp.gate")] = Stash::kRecompute;
-  const LowerOptions options{.key = {8, 1, 8}};
-  const Demand demand = DemandOf({&program, 1, &recipe, true, &options});
+  std::vector<Stash> stashes(graph.values.size(), Stash::kKeep);
+  stashes[value("attention.out")] = Stash::kRecompute;
+  stashes[value("mlp.gate")] = Stash::kRecompute;
+  const Demand demand = DemandOf(graph, stashes, {2, 3});
   EXPECT_FALSE(demand.kept[value("attention.lse")]);
   EXPECT_FALSE(demand.kept[value("mlp.gate.za")]);
   EXPECT_TRUE(demand.kept[value("attention.q_proj.za")]);

@@ -143,8 +143,7 @@ TEST_F(TapeTest, AnOpThatUnderDeclaresItsWorkspaceIsNamed) {
   UploadedRun uploaded(run, *gpu);
   program::Tape tape = uploaded.Lower(RecomputePlan(run.program(), 0));
   for (const program::Instruction& line : tape.instructions) {
-    const program::BlockType& type = run.program().type_of(line.block);
-    if (type.ops[static_cast<size_t>(line.op)].code != program::OpCode::kHeadLoss) continue;
+    if (line.op->code != program::OpCode::kHeadLoss) continue;
     tape.slots[static_cast<size_t>(line.workspace)].bytes = 64;
   }
   const auto loss = uploaded.RunInArena(tape);

@@ -51,7 +51,7 @@ absl::StatusOr<double> UploadedRun::RunInArena(const program::Tape& tape) {
   }
   auto memory = ArenaMemory::Allocate(device_, tape.arena_bytes);
   if (!memory.ok()) return memory.status();
-  Executor executor(run_.program(), parameters_, device_);
+  Executor executor(parameters_, device_);
   return executor.Run(tape, *memory, batch_, {.loss_scale = 1.0 / 16, .seed = 3, .step = 5});
 }
 

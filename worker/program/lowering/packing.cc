@@ -1,4 +1,4 @@
-#include "worker/program/scratch_packing.h"
+#include "worker/program/lowering/packing.h"
 
 #include <algorithm>
 #include <functional>
@@ -9,7 +9,7 @@
 namespace snug::program {
 namespace {
 
-// Smaller goes first; pinned intervals before all others.
+// Smaller goes first; fixed intervals before all others.
 using Key = std::tuple<int, int64_t, int64_t>;
 
 // The instant at which most bytes are live.
@@ -49,13 +49,13 @@ int64_t PackInOrder(std::vector<Interval>& intervals, const std::vector<int>& or
   for (size_t n = 0; n < order.size(); ++n) {
     Interval& current = intervals[static_cast<size_t>(order[n])];
     taken.clear();
-    for (size_t m = 0; m < n && !current.pinned; ++m) {
+    for (size_t m = 0; m < n && !current.fixed; ++m) {
       const Interval& other = intervals[static_cast<size_t>(order[m])];
       if (other.first <= current.last && current.first <= other.last)
         taken.emplace_back(other.offset, other.offset + other.bytes);
     }
     std::sort(taken.begin(), taken.end());
-    current.offset = 0;
+    if (!current.fixed) current.offset = 0;
     for (const auto& [from, to] : taken) {
       if (current.offset + current.bytes <= from) break;
       current.offset = std::max(current.offset, to);
@@ -67,6 +67,16 @@ int64_t PackInOrder(std::vector<Interval>& intervals, const std::vector<int>& or
 }
 
 }  // namespace
+
+void StackIntervals(std::vector<Interval>& intervals) {
+  std::vector<int> order(intervals.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    const Interval &x = intervals[static_cast<size_t>(a)], &y = intervals[static_cast<size_t>(b)];
+    return std::pair(-x.last, x.first) < std::pair(-y.last, y.first);
+  });
+  PackInOrder(intervals, order, INT64_MAX);
+}
 
 int64_t PackIntervals(std::vector<Interval>& intervals, int32_t steps) {
   if (intervals.empty()) return 0;
@@ -92,7 +102,7 @@ int64_t PackIntervals(std::vector<Interval>& intervals, int32_t steps) {
   std::vector<Key> keys(intervals.size());
   for (const auto& key_of : orders) {
     for (size_t i = 0; i < intervals.size(); ++i)
-      keys[i] = intervals[i].pinned ? Key(-1, 0, 0) : key_of(intervals[i]);
+      keys[i] = intervals[i].fixed ? Key(-1, 0, 0) : key_of(intervals[i]);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];

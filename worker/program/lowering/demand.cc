@@ -1,0 +1,96 @@
+#include "worker/program/lowering/demand.h"
+
+namespace snug::program {
+namespace {
+
+class DemandFinder {
+ public:
+  DemandFinder(const Graph& graph, const std::vector<Stash>& stashes, BlockRange range)
+      : graph_(graph),
+        stashes_(stashes),
+        first_(graph.first_node[static_cast<size_t>(range.first)]),
+        end_(graph.first_node[static_cast<size_t>(range.end)]) {
+    demand_.kept.resize(graph.values.size());
+    demand_.touched.resize(graph.values.size());
+    demand_.rerun.resize(graph.nodes.size());
+  }
+
+  Demand Find() {
+    const std::vector<int32_t> needed = NeededByBackward();
+    for (int32_t value : needed) {
+      if (!at(value).value->companion) Need(value);
+    }
+    // Companions last: only now it is known which ops are run again.
+    for (int32_t value : needed) {
+      const auto v = static_cast<size_t>(value);
+      demand_.touched[v] = true;
+      if (at(value).value->companion && !demand_.rerun[static_cast<size_t>(at(value).producer)])
+        demand_.kept[v] = true;
+    }
+    return std::move(demand_);
+  }
+
+ private:
+  const GraphValue& at(int32_t value) const { return graph_.values[static_cast<size_t>(value)]; }
+
+  std::vector<int32_t> NeededByBackward() const {
+    std::vector<int32_t> needed;
+    for (int32_t n = first_; n < end_; ++n) {
+      const Node& node = graph_.nodes[static_cast<size_t>(n)];
+      if (node.backward)
+        ForEachNeed(node, [&](int32_t value, size_t, bool) { needed.push_back(value); });
+    }
+    return needed;
+  }
+
+  void Need(int32_t value) {
+    const auto v = static_cast<size_t>(value);
+    if (demand_.touched[v]) return;
+    demand_.touched[v] = true;
+    const bool handed_in = at(value).producer < first_;
+    if (handed_in || stashes_[v] == Stash::kKeep) {
+      demand_.kept[v] = true;
+    } else {
+      Rerun(at(value).producer);
+    }
+  }
+
+  void Rerun(int32_t n) {
+    if (demand_.rerun[static_cast<size_t>(n)]) return;
+    demand_.rerun[static_cast<size_t>(n)] = true;
+    for (int32_t input : graph_.nodes[static_cast<size_t>(n)].inputs()) {
+      // A companion input (LoRA's za) is made again with the op that reads it.
+      if (at(input).value->companion) {
+        demand_.touched[static_cast<size_t>(input)] = true;
+        Rerun(at(input).producer);
+      } else {
+        Need(input);
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const std::vector<Stash>& stashes_;
+  const int32_t first_, end_;  // Nodes.
+  Demand demand_;
+};
+
+}  // namespace
+
+Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes, BlockRange range) {
+  return DemandFinder(graph, stashes, range).Find();
+}
+
+std::vector<Stash> StashesOf(const Program& program, const Graph& graph, const Plan& plan) {
+  std::vector<Stash> stashes(graph.values.size(), Stash::kKeep);
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const GraphValue& value = graph.values[v];
+    const int layer = program.blocks[static_cast<size_t>(value.block)].layer;
+    if (layer < 0) continue;
+    const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
+    stashes[v] = plan.recipes[static_cast<size_t>(recipe)][static_cast<size_t>(value.index)];
+  }
+  return stashes;
+}
+
+}  // namespace snug::program

@@ -1,0 +1,38 @@
+// Which values are kept for backward, and which ops are run again there. Everything follows from
+// the needs of the op table, from what is trained, and from the plan.
+//
+// Rules: what a backward needs is kept, or its producer is run again, whose inputs follow the same
+// rule; the chain stops at parameters, at the batch and at kept values. A companion (lse, r, za) is
+// kept whenever its op is not run again anyway.
+#ifndef WORKER_PROGRAM_LOWERING_DEMAND_H_
+#define WORKER_PROGRAM_LOWERING_DEMAND_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/program/lowering/graph.h"
+#include "worker/program/plan.h"
+
+namespace snug::program {
+
+// Blocks [first, end) of a program.
+struct BlockRange {
+  int32_t first = 0;
+  int32_t end = 0;
+};
+
+struct Demand {
+  std::vector<bool> kept;     // By value.
+  std::vector<bool> rerun;    // By node.
+  std::vector<bool> touched;  // By value: needed at all.
+};
+
+// `stashes`: by value of the graph. What comes from before the range and is needed is kept.
+Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes, BlockRange range);
+
+// What a plan says of every value of the graph; outside the layers all is kept.
+std::vector<Stash> StashesOf(const Program& program, const Graph& graph, const Plan& plan);
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_LOWERING_DEMAND_H_

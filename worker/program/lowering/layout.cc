@@ -1,0 +1,186 @@
+#include "worker/program/lowering/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <utility>
+
+#include "worker/program/lowering/buffers.h"
+#include "worker/program/lowering/packing.h"
+
+namespace snug::program {
+namespace {
+
+class Layouter {
+ public:
+  explicit Layouter(Script script)
+      : script_(std::move(script)), pass_(PassOfLines(script_)), buffers_(ShareBuffers(script_)) {}
+
+  Layout LayOut() {
+    MakeSlots();
+    AddWorkspaces();
+    StackStashes();
+    FindHeights();
+    layout_.arena_bytes = *std::max_element(heights_.begin(), heights_.end());
+    PlaceCrossing();
+    for (size_t p = 0; p + 1 < script_.passes.size(); ++p) PlaceWithin(p);
+    // So far offsets of what hangs from the top are distances of its end.
+    for (Slot& slot : layout_.slots) {
+      if (slot.region != Region::kStash) slot.offset = layout_.arena_bytes - slot.offset;
+    }
+    NameSlots();
+    return std::move(layout_);
+  }
+
+ private:
+  int32_t LastLine() const { return static_cast<int32_t>(script_.lines.size()) - 1; }
+
+  void MakeSlots() {
+    layout_.slots.reserve(buffers_.buffers.size() + script_.lines.size());
+    for (const Buffer& buffer : buffers_.buffers) {
+      layout_.slots.push_back({.bytes = buffer.bytes,
+                               .first = std::max(buffer.first, 0),
+                               .last = std::clamp(buffer.last, 0, LastLine()),
+                               .region = buffer.kept ? Region::kStash : Region::kScratch});
+    }
+  }
+
+  void AddWorkspaces() {
+    workspace_.assign(script_.lines.size(), kNoSlot);
+    for (int32_t t = 0; t <= LastLine(); ++t) {
+      const int64_t bytes = script_.needs[static_cast<size_t>(t)].workspace_bytes;
+      if (bytes == 0) continue;
+      workspace_[static_cast<size_t>(t)] = static_cast<int32_t>(layout_.slots.size());
+      layout_.slots.push_back(
+          {.bytes = bytes, .first = t, .last = t, .region = Region::kWorkspace});
+    }
+  }
+
+  void StackStashes() {
+    std::vector<Slot*> order;
+    for (Slot& slot : layout_.slots) {
+      if (slot.region == Region::kStash) order.push_back(&slot);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Slot* a, const Slot* b) { return a->last > b->last; });
+    for (Slot* slot : order) {
+      slot->offset = layout_.stash_bytes;
+      layout_.stash_bytes += Aligned(slot->bytes);
+    }
+  }
+
+  // Height of the stack at each line.
+  void FindHeights() {
+    heights_.assign(script_.lines.size() + 1, 0);
+    std::vector<const Slot*> by_birth;
+    for (const Slot& slot : layout_.slots) {
+      if (slot.region == Region::kStash) by_birth.push_back(&slot);
+    }
+    std::sort(by_birth.begin(), by_birth.end(),
+              [](const Slot* a, const Slot* b) { return a->first < b->first; });
+    const auto lower = [](const Slot* a, const Slot* b) { return a->offset < b->offset; };
+    std::priority_queue<const Slot*, std::vector<const Slot*>, decltype(lower)> live(lower);
+    auto next = by_birth.begin();
+    for (int32_t t = 0; t <= LastLine(); ++t) {
+      for (; next != by_birth.end() && (*next)->first <= t; ++next) live.push(*next);
+      while (!live.empty() && live.top()->last < t) live.pop();
+      if (!live.empty())
+        heights_[static_cast<size_t>(t)] = live.top()->offset + Aligned(live.top()->bytes);
+    }
+  }
+
+  Interval IntervalOf(const Slot& slot, int32_t from, int32_t to) const {
+    const int32_t first = std::max(slot.first, from), last = std::min(slot.last, to);
+    return {.first = first - from,
+            .last = last - from,
+            .bytes = Aligned(slot.bytes),
+            .floor = *std::max_element(heights_.begin() + first, heights_.begin() + last + 1)};
+  }
+
+  // What lives in several passes, and which passes those are.
+  void PlaceCrossing() {
+    by_pass_.resize(script_.passes.size());
+    std::vector<Interval> intervals;
+    std::vector<int32_t> crossing;
+    for (size_t s = 0; s < layout_.slots.size(); ++s) {
+      const Slot& slot = layout_.slots[s];
+      if (slot.region == Region::kStash) continue;
+      const auto first = static_cast<size_t>(pass_[static_cast<size_t>(slot.first)]);
+      const auto last = static_cast<size_t>(pass_[static_cast<size_t>(slot.last)]);
+      for (size_t p = first; p <= last; ++p) by_pass_[p].push_back(static_cast<int32_t>(s));
+      if (first == last) continue;
+      crossing.push_back(static_cast<int32_t>(s));
+      intervals.push_back(IntervalOf(slot, 0, LastLine()));
+    }
+    StackIntervals(intervals);
+    for (size_t i = 0; i < crossing.size(); ++i) {
+      Slot& slot = layout_.slots[static_cast<size_t>(crossing[i])];
+      slot.offset = intervals[i].offset + intervals[i].bytes;
+    }
+  }
+
+  // What lives in one pass, around what crosses it. Floors count from the lowest stack of the pass,
+  // so that passes of the same shape are the same.
+  void PlaceWithin(size_t p) {
+    const int32_t from = script_.passes[p], to = script_.passes[p + 1] - 1;
+    const int64_t base = *std::min_element(heights_.begin() + from, heights_.begin() + to + 1);
+    std::vector<Interval> intervals;
+    std::vector<int64_t> shape = {to - from};
+    for (int32_t s : by_pass_[p]) {
+      const Slot& slot = layout_.slots[static_cast<size_t>(s)];
+      Interval interval = IntervalOf(slot, from, to);
+      interval.floor -= base;
+      interval.fixed = slot.first < from || slot.last > to;
+      if (interval.fixed) interval.offset = slot.offset - interval.bytes;
+      intervals.push_back(interval);
+      shape.insert(shape.end(), {interval.first, interval.last, interval.bytes, interval.floor,
+                                 interval.fixed ? interval.offset : -1});
+    }
+    const Packed& packed = Pack(std::move(shape), intervals, to - from + 1);
+    layout_.arena_bytes = std::max(layout_.arena_bytes, base + packed.height);
+    for (size_t i = 0; i < by_pass_[p].size(); ++i) {
+      Slot& slot = layout_.slots[static_cast<size_t>(by_pass_[p][i])];
+      slot.offset = packed.offsets[i] + Aligned(slot.bytes);
+    }
+  }
+
+  struct Packed {
+    int64_t height = 0;
+    std::vector<int64_t> offsets;
+  };
+
+  const Packed& Pack(std::vector<int64_t> shape, std::vector<Interval>& intervals, int32_t steps) {
+    const auto [found, inserted] = packed_.try_emplace(std::move(shape));
+    if (inserted) {
+      found->second.height = PackIntervals(intervals, steps);
+      for (const Interval& interval : intervals) found->second.offsets.push_back(interval.offset);
+    }
+    return found->second;
+  }
+
+  void NameSlots() {
+    layout_.instructions = std::move(script_.lines);
+    for (size_t t = 0; t < layout_.instructions.size(); ++t) {
+      Instruction& line = layout_.instructions[t];
+      line.operands.ForEach([&](Operand& operand) {
+        if (operand) operand.slot = buffers_.of[static_cast<size_t>(operand.slot)];
+      });
+      line.workspace = workspace_[t];
+    }
+  }
+
+  Script script_;
+  const std::vector<int32_t> pass_;  // By line.
+  const Buffers buffers_;
+  std::vector<int32_t> workspace_;             // By line: its slot.
+  std::vector<int64_t> heights_;               // By line.
+  std::vector<std::vector<int32_t>> by_pass_;  // Slots that are not stashes.
+  std::map<std::vector<int64_t>, Packed> packed_;
+  Layout layout_;
+};
+
+}  // namespace
+
+Layout LayOut(Script script) { return Layouter(std::move(script)).LayOut(); }
+
+}  // namespace snug::program

@@ -1,0 +1,315 @@
+#include "worker/program/lowering/script.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace snug::program {
+namespace {
+
+// Two gradients of one value meet: x + f, of no block.
+const Op& SumOp() {
+  static const Op* op = new Op{OpCode::kAdd, "sum of gradients", {0, 1}, {2}, {}, {}};
+  return *op;
+}
+
+// A line that is being written.
+struct Line : Instruction {
+  LineNeeds needs;
+};
+
+class ScriptWriter {
+ public:
+  ScriptWriter(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
+               BlockRange range, const LowerOptions& options)
+      : program_(program),
+        graph_(graph),
+        range_(range),
+        options_(options),
+        first_node_(graph.first_node[static_cast<size_t>(range.first)]),
+        end_node_(graph.first_node[static_cast<size_t>(range.end)]),
+        forward_(graph.values.size(), kNone),
+        again_(graph.values.size(), kNone),
+        gradient_(graph.values.size(), kNone) {
+    if (options.training) {
+      demand_ = DemandOf(graph, stashes, range);
+    } else {
+      demand_.kept.resize(graph.values.size());
+    }
+  }
+
+  Script Write() {
+    const size_t nodes = static_cast<size_t>(end_node_ - first_node_);
+    script_.lines.reserve(options_.training ? 3 * nodes : nodes);
+    script_.needs.reserve(script_.lines.capacity());
+    script_.instances.reserve(options_.training ? 5 * nodes : 2 * nodes);
+    for (int32_t b = range_.first; b < range_.end; ++b) {
+      BeginPass();
+      for (int32_t n = FirstNode(b); n < FirstNode(b + 1); ++n) {
+        const bool later = options_.training && RowOf(OpOf(n).code).forward_in_backward;
+        if (!later) RunForward(n, forward_, /*recomputed=*/false);
+      }
+    }
+    script_.forward_lines = Now();
+    HandOutValues();
+    if (options_.training) WriteBackward();
+    BeginPass();
+    return std::move(script_);
+  }
+
+ private:
+  int32_t FirstNode(int32_t block) const { return graph_.first_node[static_cast<size_t>(block)]; }
+  const Node& NodeAt(int32_t n) const { return graph_.nodes[static_cast<size_t>(n)]; }
+  const Op& OpOf(int32_t n) const { return *NodeAt(n).op; }
+  const GraphValue& ValueAt(int32_t v) const { return graph_.values[static_cast<size_t>(v)]; }
+  int32_t Now() const { return static_cast<int32_t>(script_.lines.size()); }
+  void BeginPass() {
+    if (script_.passes.empty() || script_.passes.back() != Now()) script_.passes.push_back(Now());
+  }
+  Instance& At(int32_t instance) { return script_.instances[static_cast<size_t>(instance)]; }
+
+  void WriteBackward() {
+    for (int32_t b = range_.end; b-- > range_.first;) {
+      BeginPass();
+      for (int32_t n = FirstNode(b + 1); n-- > FirstNode(b);) {
+        if (NodeAt(n).backward) RunBackward(n);
+      }
+    }
+    for (size_t v = 0; v < gradient_.size(); ++v) {
+      if (gradient_[v] != kNone) HandOut(gradient_[v]);
+    }
+  }
+
+  // Values that a block behind the range reads; their gradients come from there.
+  void HandOutValues() {
+    for (size_t n = static_cast<size_t>(end_node_); n < graph_.nodes.size(); ++n) {
+      for (int32_t value : graph_.nodes[n].inputs()) {
+        const auto v = static_cast<size_t>(value);
+        if (forward_[v] == kNone || At(forward_[v]).handed_out) continue;
+        HandOut(forward_[v]);
+        if (options_.training && ValueAt(value).arrives)
+          gradient_[v] = AddInstance(OperandOf(value), Now());
+      }
+    }
+  }
+
+  void HandOut(int32_t instance) {
+    At(instance).last = std::max(At(instance).last, Now() - 1);
+    At(instance).handed_out = true;
+  }
+
+  // The shape of a value, and of its gradient.
+  Operand OperandOf(int32_t v) const {
+    const Value& value = *ValueAt(v).value;
+    return {.width = static_cast<int32_t>(value.width), .rows = value.rows, .dtype = value.dtype};
+  }
+
+  int32_t AddInstance(const Operand& shape, int32_t birth) {
+    script_.instances.push_back(
+        {.bytes = shape.bytes(options_.key), .birth = birth, .last = birth});
+    return static_cast<int32_t>(script_.instances.size()) - 1;
+  }
+
+  // `value` as an operand that the line at hand reads, held by `instance`.
+  Operand Read(int32_t value, int32_t instance) {
+    At(instance).last = Now();
+    Operand operand = OperandOf(value);
+    operand.slot = instance;
+    return operand;
+  }
+
+  // ... and as one that it writes first.
+  Operand Fresh(Line& line, int32_t value) {
+    Operand operand = OperandOf(value);
+    operand.slot = AddInstance(operand, Now());
+    *std::find(line.needs.fresh.begin(), line.needs.fresh.end(), kNone) = operand.slot;
+    return operand;
+  }
+
+  Line NewLine(int32_t n, Direction direction) const {
+    const Node& node = NodeAt(n);
+    Line line;
+    line.direction = direction;
+    line.block = node.block;
+    line.op_index = node.op_index;
+    line.op = node.op;
+    line.parameters = node.parameters;
+    if (direction == Direction::kBackward) line.wanted = node.wanted;
+    return line;
+  }
+
+  // What the line costs, by the shapes of its node.
+  void Finish(Line& line, const Node& node) {
+    RunShape shape{.op = line.op,
+                   .direction = line.direction,
+                   .wanted = line.wanted,
+                   .key = options_.key,
+                   .compute = program_.compute,
+                   .vocabulary = program_.config.vocabulary};
+    for (size_t i = 0; i < node.inputs().size(); ++i) shape.in[i] = OperandOf(node.inputs()[i]);
+    for (size_t i = 0; i < node.outputs().size(); ++i) shape.out[i] = OperandOf(node.outputs()[i]);
+    line.needs.workspace_bytes = WorkspaceBytes(shape, options_.machine);
+    line.work = WorkOf(shape);
+    script_.lines.push_back(line);
+    script_.needs.push_back(line.needs);
+  }
+
+  // What comes from before the range is there when it is first asked for.
+  int32_t ForwardInstance(int32_t value) {
+    int32_t& instance = forward_[static_cast<size_t>(value)];
+    if (instance == kNone) {
+      instance = AddInstance(OperandOf(value), kBefore);
+      At(instance).kept = demand_.kept[static_cast<size_t>(value)];
+    }
+    return instance;
+  }
+
+  void RunForward(int32_t n, std::vector<int32_t>& instances, bool recomputed) {
+    const Node& node = NodeAt(n);
+    Line line = NewLine(n, Direction::kForward);
+    line.recomputed = recomputed;
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      const int32_t value = node.inputs()[i];
+      const int32_t instance = recomputed ? InBackward(value) : ForwardInstance(value);
+      line.operands.in[i] = Read(value, instance);
+    }
+    for (size_t i = 0; i < node.outputs().size(); ++i) {
+      const int32_t value = node.outputs()[i];
+      const Operand out = line.operands.out[i] = Fresh(line, value);
+      instances[static_cast<size_t>(value)] = out.slot;
+      At(out.slot).kept = !recomputed && demand_.kept[static_cast<size_t>(value)];
+    }
+    Finish(line, node);
+  }
+
+  // The instance that holds `value` in backward. Call Materialise first: it may have to run ops.
+  int32_t InBackward(int32_t value) {
+    return demand_.kept[static_cast<size_t>(value)] ? ForwardInstance(value)
+                                                    : again_[static_cast<size_t>(value)];
+  }
+
+  void Materialise(int32_t value) {
+    const auto v = static_cast<size_t>(value);
+    if (demand_.kept[v] || again_[v] != kNone) return;
+    const int32_t producer = ValueAt(value).producer;
+    for (int32_t input : NodeAt(producer).inputs()) Materialise(input);
+    RunForward(producer, again_, /*recomputed=*/true);
+  }
+
+  void RunBackward(int32_t n) {
+    const Node& node = NodeAt(n);
+    const OpRow& row = RowOf(node.op->code);
+    if (row.passes_gradient != 0) return PassGradientOn(node, row);
+    ForEachNeed(node, [&](int32_t value, size_t, bool) { Materialise(value); });
+    Line line = NewLine(n, Direction::kBackward);
+    Operands& operands = line.operands;
+    ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
+      (output ? operands.out[i] : operands.in[i]) = Read(value, InBackward(value));
+    });
+    for (size_t i = 0; i < node.outputs().size(); ++i) {
+      int32_t& arrived = gradient_[static_cast<size_t>(node.outputs()[i])];
+      if (arrived == kNone) continue;
+      operands.d_out[i] = Read(node.outputs()[i], arrived);
+      arrived = kNone;
+    }
+    std::vector<std::pair<int32_t, int32_t>> sums;  // A value, its other share.
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if ((node.wanted.inputs >> i & 1) != 0) WantInputGradient(line, row, i, sums);
+    }
+    Finish(line, node);
+    for (const auto& [value, share] : sums) AddGradients(n, value, share);
+  }
+
+  void WantInputGradient(Line& line, const OpRow& row, size_t i,
+                         std::vector<std::pair<int32_t, int32_t>>& sums) {
+    const int32_t value = NodeOf(line).inputs()[i];
+    int32_t& present = gradient_[static_cast<size_t>(value)];
+    Operand& d_in = line.operands.d_in[i];
+    d_in = Fresh(line, value);
+    if (present == kNone) {
+      present = d_in.slot;
+      return;
+    }
+    const bool here = std::find(line.needs.fresh.begin(), line.needs.fresh.end(), present) !=
+                      line.needs.fresh.end();
+    const bool own = !here && !IsShared(value);
+    if (own && (row.can_accumulate >> i & 1) != 0) {
+      line.accumulate |= static_cast<uint8_t>(1u << i);
+      At(present).last = Now();
+      At(d_in.slot).adds_into = present;
+      present = d_in.slot;
+    } else {
+      sums.emplace_back(value, d_in.slot);
+    }
+  }
+
+  const Node& NodeOf(const Line& line) const {
+    return NodeAt(FirstNode(line.block) + line.op_index);
+  }
+
+  // Whether another value's gradient, still to be read, is the same instance: one that was passed
+  // on.
+  bool IsShared(int32_t value) const {
+    const int32_t instance = gradient_[static_cast<size_t>(value)];
+    return std::any_of(passed_on_.begin(), passed_on_.end(), [&](int32_t other) {
+      return other != value && gradient_[static_cast<size_t>(other)] == instance;
+    });
+  }
+
+  // The gradient of `value` becomes what is there and `share`.
+  void AddGradients(int32_t n, int32_t value, int32_t share) {
+    int32_t& present = gradient_[static_cast<size_t>(value)];
+    Line line = NewLine(n, Direction::kForward);
+    line.op = &SumOp();
+    line.parameters.fill(kNone);
+    line.operands.in[0] = Read(value, present);
+    line.operands.in[1] = Read(value, share);
+    line.operands.out[0] = Fresh(line, value);
+    present = line.operands.out[0].slot;
+    Node sum;
+    sum.op = &SumOp();
+    sum.input_values = {value, value, kNone, kNone};
+    sum.output_values = {value, kNone};
+    Finish(line, sum);
+    script_.lines.back().direction = Direction::kBackward;
+  }
+
+  // The gradient of each input is that of the output; where it has one already, the two are added.
+  void PassGradientOn(const Node& node, const OpRow& row) {
+    const auto n = static_cast<int32_t>(&node - graph_.nodes.data());
+    const int32_t arrived = std::exchange(gradient_[static_cast<size_t>(node.outputs()[0])], kNone);
+    std::erase_if(passed_on_,
+                  [&](int32_t value) { return gradient_[static_cast<size_t>(value)] == kNone; });
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if ((node.wanted.inputs & row.passes_gradient & 1u << i) == 0) continue;
+      const int32_t value = node.inputs()[i];
+      int32_t& present = gradient_[static_cast<size_t>(value)];
+      if (present == kNone) {
+        present = arrived;
+        passed_on_.push_back(value);
+      } else {
+        AddGradients(n, value, arrived);
+      }
+    }
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const BlockRange range_;
+  const LowerOptions& options_;
+  const int32_t first_node_, end_node_;
+  Demand demand_;
+  std::vector<int32_t> forward_;    // By value: its instance,
+  std::vector<int32_t> again_;      // its materialisation in backward,
+  std::vector<int32_t> gradient_;   // its gradient so far.
+  std::vector<int32_t> passed_on_;  // Values whose gradient may be another's as well.
+  Script script_;
+};
+
+}  // namespace
+
+Script ScriptOf(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
+                BlockRange range, const LowerOptions& options) {
+  return ScriptWriter(program, graph, stashes, range, options).Write();
+}
+
+}  // namespace snug::program

@@ -1,0 +1,56 @@
+// The first half of lowering: a range of blocks under a plan becomes two lists of lines, forward
+// and backward, over *instances* - the forward value, its materialisation in backward, its
+// gradient. No offsets yet; layout.h gives them.
+//
+// Rules: in backward each value has one materialisation, made at first use and kept until its last.
+// A gradient grows in place where the op can add into it and nobody else reads it; else the op
+// writes its share by itself, and the two are added.
+#ifndef WORKER_PROGRAM_LOWERING_SCRIPT_H_
+#define WORKER_PROGRAM_LOWERING_SCRIPT_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "worker/program/lower.h"
+#include "worker/program/lowering/demand.h"
+#include "worker/program/lowering/graph.h"
+#include "worker/program/tape.h"
+
+namespace snug::program {
+
+// One value at one place in time. `birth` and `last` are lines.
+struct Instance {
+  int64_t bytes = 0;
+  int32_t birth = 0;  // kBefore: handed in from before the range.
+  int32_t last = 0;
+  int32_t adds_into = kNone;  // The instance whose buffer it must take: a sum grows in place.
+  bool kept = false;          // A forward value that backward reads.
+  bool handed_out = false;    // To what comes behind the range, or, a gradient, before it.
+};
+
+inline constexpr int32_t kBefore = -1;
+
+// What a line needs beside its operands.
+struct LineNeeds {
+  int64_t workspace_bytes = 0;
+  // Instances that it writes first, main output first; kNone behind the last.
+  std::array<int32_t, kMaxInputs> fresh = {kNone, kNone, kNone, kNone};
+};
+
+struct Script {
+  // Forward lines, then backward lines. Operands name instances, not slots.
+  std::vector<Instruction> lines;
+  std::vector<LineNeeds> needs;  // By line.
+  int32_t forward_lines = 0;
+  std::vector<Instance> instances;
+  // Where a block's forward or backward begins, rising; the end of all lines behind the last.
+  std::vector<int32_t> passes;
+};
+
+Script ScriptOf(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
+                BlockRange range, const LowerOptions& options);
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_LOWERING_SCRIPT_H_

@@ -1,0 +1,48 @@
+// A tensor that a program reads and perhaps trains, and its keys in model and adapter files.
+#ifndef WORKER_PROGRAM_PARAMETER_H_
+#define WORKER_PROGRAM_PARAMETER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/program/model_config.h"
+
+namespace snug::program {
+
+// Of a tied model one matrix, to which its files may give both names.
+inline constexpr char kEmbeddingPath[] = "model.embed_tokens";  // The module.
+inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
+inline constexpr char kHeadPath[] = "lm_head";
+inline constexpr char kHeadKey[] = "lm_head.weight";
+
+struct Parameter {
+  std::string key;  // As the file spells it: "model.layers.0.mlp.up_proj.weight".
+  std::vector<int64_t> shape;
+  DType dtype = DType::kF32;  // At which the worker holds it.
+  bool adapter = false;       // Comes from (or is drawn for) the adapter, not from the base model.
+  bool saved = false;  // Of the base, but trained whole beside an adapter: PEFT's modules_to_save.
+  bool trainable = false;
+  bool decay = true;  // Weight decay applies (not to norms).
+  int64_t elements() const;
+  int64_t bytes() const { return elements() * SizeOf(dtype); }
+};
+
+// Whether it has a row per token: the embedding, the head.
+inline bool IsTable(const Parameter& p) { return p.key == kEmbeddingKey || p.key == kHeadKey; }
+
+// Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
+inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }
+
+inline constexpr char kAdapterPrefix[] = "base_model.model.";
+
+// kAdapterPrefix + path + ".lora_A.weight" and the like; `path`: model.layers.0.self_attn.q_proj.
+std::string AdapterKey(const std::string& module_path, bool up);
+
+// The key of a parameter that an adapter's file holds: its own, and what is trained whole.
+std::string AdapterFileKey(const Parameter& parameter);
+inline bool InAdapterFile(const Parameter& p) { return p.adapter || p.saved; }
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_PARAMETER_H_

@@ -1,0 +1,56 @@
+#include "worker/program/tape.h"
+
+#include <algorithm>
+
+namespace snug::program {
+namespace {
+
+// Every coordinate of a key, so that no function of it forgets one.
+template <typename Visit>
+void ForEachSize(const Visit& visit) {
+  visit([](auto& key) -> auto& { return key.tokens; });
+  visit([](auto& key) -> auto& { return key.documents; });
+  visit([](auto& key) -> auto& { return key.longest_document; });
+  visit([](auto& key) -> auto& { return key.trained; });
+  visit([](auto& key) -> auto& { return key.source_tokens; });
+  visit([](auto& key) -> auto& { return key.longest_source; });
+  for (size_t i = 0; i < kMergedStages; ++i) {
+    visit([i](auto& key) -> auto& { return key.merged[i]; });
+  }
+}
+
+}  // namespace
+
+int64_t TapeKey::Of(Rows rows) const {
+  switch (rows) {
+    case Rows::kTokens:
+      return tokens;
+    case Rows::kDocuments:
+      return documents;
+    case Rows::kTrained:
+      return trained;
+    case Rows::kSource:
+      return source_tokens;
+    case Rows::kMerged1:
+      return merged[0];
+    case Rows::kMerged2:
+      return merged[1];
+    case Rows::kMerged3:
+      return merged[2];
+  }
+  return 0;
+}
+
+bool TapeKey::Covers(const TapeKey& batch) const {
+  bool covers = true;
+  ForEachSize([&](const auto& size) { covers = covers && size(batch) <= size(*this); });
+  return covers;
+}
+
+TapeKey TapeKey::Joined(const TapeKey& other) const {
+  TapeKey joined = *this;
+  ForEachSize([&](const auto& size) { size(joined) = std::max(size(joined), size(other)); });
+  return joined;
+}
+
+}  // namespace snug::program
