@@ -160,6 +160,7 @@ __device__ inline void UpdateBlock(const AdamWTensor& t, const AdamWScalars& s,
   const uint32_t m_bits = LargestBits(m), v_bits = LargestBits(v);
   StoreCodes(CodesOf<true>(maps.edges.m, m, m_bits), t.codes.m + i, count, wide);
   StoreCodes(CodesOf<false>(maps.edges.v, v, v_bits), t.codes.v + i, count, wide);
+  __syncwarp();  // Every lane has read the scales: shuffles alone do not order memory.
   if (lane != 0) return;
   t.codes.m_scale[block] = __uint_as_float(m_bits);
   t.codes.v_scale[block] = __uint_as_float(v_bits);

@@ -25,6 +25,10 @@ __global__ void Double(float* x, int64_t n) {
   if (i < n) x[i] *= 2.0f;
 }
 
+__global__ void Copy(const float* x, float* y, int n) {
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += blockDim.x) y[i] = x[i];
+}
+
 __global__ void WarpSum(float* x, int lanes) {
   float sum = x[threadIdx.x];
   if (static_cast<int>(threadIdx.x) >= lanes) return;
@@ -42,12 +46,33 @@ __global__ void TwoBranches(float* x, int lanes) {
   x[threadIdx.x] += from;
 }
 
-// x[0] counts readers; with `shuffle` its warp has read it before lane 0 writes.
-__global__ void CountReaders(float* x, bool shuffle) {
+// x[0] counts readers: with a barrier of the warp all its lanes have read before lane 0 writes.
+__global__ void CountReaders(float* x, WarpFence fence) {
   float readers = x[0] + 1.0f;
-  for (int bit = 16; shuffle && bit > 0; bit /= 2) readers += __shfl_xor_sync(~0u, readers, bit);
+  for (int bit = 16; bit > 0; bit /= 2) readers += __shfl_xor_sync(~0u, readers, bit);
+  if (fence == WarpFence::kVote) (void)__any_sync(~0u, 1);
+  if (fence == WarpFence::kHalf && threadIdx.x % 32 < 16) __syncwarp(0xffffu);
+  if (fence == WarpFence::kWarp) __syncwarp();
   if (threadIdx.x == 0) x[0] = readers;
 }
+
+// Each lane reads what its neighbour has put into shared memory.
+__global__ void Neighbours(float* x, WarpFence fence) {
+  __shared__ float part[32];
+  part[threadIdx.x] = x[threadIdx.x];
+  const float any = __shfl_sync(~0u, 0.0f, 0);
+  if (fence == WarpFence::kVote) (void)__ballot_sync(~0u, 1);
+  if (fence == WarpFence::kWarp) __syncwarp();
+  x[threadIdx.x] = part[threadIdx.x ^ 1] + any;
+}
+
+constexpr int kBound = 96;
+__global__ void __launch_bounds__(kBound, 2) Bounded(float* x) { x[threadIdx.x] = 1.0f; }
+template <int kWarps>
+__global__ void __launch_bounds__(32 * kWarps) BoundedByWarps(float* x) {
+  x[threadIdx.x] = 1.0f;
+}
+__global__ void Unbounded(float* x) { x[threadIdx.x] = 1.0f; }
 
 __global__ void EarlyExit(float* x, int threads) {
   if (static_cast<int>(threadIdx.x) >= threads) return;
@@ -92,9 +117,14 @@ bool RunTreeSum(const float* x, float* sums, int blocks, bool barrier) {
 bool RunDouble(float* x, int64_t n, int threads) { return Launch(Double, 1, threads, x, n); }
 bool RunWarpSum(float* x, int lanes) { return Launch(WarpSum, 1, 32, x, lanes); }
 bool RunTwoBranches(float* x, int lanes) { return Launch(TwoBranches, 1, 32, x, lanes); }
-bool RunCountReaders(float* x, int threads, bool shuffle) {
-  return Launch(CountReaders, 1, threads, x, shuffle);
+bool RunCountReaders(float* x, int threads, WarpFence fence) {
+  return Launch(CountReaders, 1, threads, x, fence);
 }
+bool RunNeighbours(float* x, WarpFence fence) { return Launch(Neighbours, 1, 32, x, fence); }
+bool RunBounded(float* x, int threads) { return Launch(Bounded, 1, threads, x); }
+bool RunBoundedByWarps(float* x, int threads) { return Launch(BoundedByWarps<2>, 1, threads, x); }
+bool RunUnbounded(float* x, int threads) { return Launch(Unbounded, 1, threads, x); }
+bool RunCopy(const float* x, float* y, int n) { return Launch(Copy, 1, kThreads, x, y, n); }
 bool RunEarlyExit(float* x, int threads) { return Launch(EarlyExit, 1, kThreads, x, threads); }
 bool RunReadUnwritten(float* x, int written) {
   return Launch(ReadUnwritten, 1, kThreads, x, written);

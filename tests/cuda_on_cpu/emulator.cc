@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/cuda_on_cpu/launch_bounds.h"
 #include "tests/cuda_on_cpu/memory_watch.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -23,7 +24,6 @@ namespace snug::cuda_on_cpu {
 namespace {
 
 constexpr size_t kStackBytes = 128 << 10;
-constexpr uint64_t kMaxThreads = 1024;
 constexpr unsigned kWarp = 32;
 
 enum class State : uint8_t { kReady, kAtBarrier, kInWarpOperation, kEnded };
@@ -63,6 +63,14 @@ class Machine {
   static Machine& Get() {
     static Machine machine;
     return machine;
+  }
+
+  // A block of more threads than the kernel was compiled for.
+  bool Allows(const GridLaunch& launch) {
+    const uint64_t most = MostThreadsOf(launch.kernel), threads = launch.block.count();
+    if (threads <= most) return true;
+    return Refuse("a launch of blocks of %llu threads: the kernel's launch bounds allow %llu",
+                  static_cast<unsigned long long>(threads), static_cast<unsigned long long>(most));
   }
 
   bool Run(Index3 grid, Index3 block, void (*thread)(const void*), const void* call) {
@@ -247,6 +255,8 @@ class Machine {
       fibres_[first + i].received = given;
       fibres_[first + i].state = State::kReady;
     }
+    // Phases order all lanes or none, so what some of them do together orders nothing here.
+    if (std::strcmp(asker.kind, kWarpBarrier) != 0 || mask != there) return;
     for (size_t i = 0; i < lanes; ++i) ++fibres_[first + i].moment.warp_phase;
   }
 
@@ -305,6 +315,7 @@ bool RunGrid(Index3 grid, Index3 block, void (*thread)(const void*), const void*
 }
 
 bool Launch(const GridLaunch& launch) {
+  if (!Machine::Get().Allows(launch)) return false;
   const LaunchQueue& queue = TheQueue();
   if (queue.take == nullptr) {
     return RunGrid(launch.grid, launch.block, launch.thread, launch.call, launch.call_bytes);

@@ -5,7 +5,8 @@
 // What a launch does wrong is reported and ends it (see memory_watch.h for memory):
 // - a barrier or a warp operation that some of its threads never reach,
 // - a warp operation whose lanes stand in different lines, or name different masks,
-// - block sizes and masks that no GPU accepts.
+// - block sizes and masks that no GPU accepts, and blocks above the kernel's __launch_bounds__.
+// Of warp operations __syncwarp alone orders memory: shuffles and votes exchange registers.
 // Not modelled: several blocks at once, memory ordering weaker than sequential, dynamic shared
 // memory, streams (a launch is done when it returns, or when whoever queues launches runs it).
 #ifndef TESTS_CUDA_ON_CPU_EMULATOR_H_
@@ -35,12 +36,14 @@ bool RunGrid(Index3 grid, Index3 block, void (*thread)(const void* call), const 
 // A launch as its stream gets it.
 struct GridLaunch {
   const void* stream;
+  const void* kernel;
   Index3 grid, block;
   void (*thread)(const void* call);
   const void* call;  // Until Launch returns.
   size_t call_bytes;
 };
-// Runs it at once, or hands it to the queue if there is one. False: what ran did something wrong.
+// Runs it at once, or hands it to the queue if there is one. False: the kernel does not allow such
+// blocks, or what ran did something wrong.
 bool Launch(const GridLaunch& launch);
 // Who gets the launches from now on, to run them by RunGrid when it likes; null: nobody.
 void SetLaunchQueue(void (*queue)(void* self, const GridLaunch& launch), void* self);
@@ -62,6 +65,9 @@ struct Site {
 
 // __syncthreads; `vote` is handed to all: how many were nonzero (__syncthreads_count).
 int BlockBarrier(bool vote, Site site);
+
+// The kind of __syncwarp.
+inline constexpr char kWarpBarrier[] = "__syncwarp";
 
 // All lanes of `mask` give eight bytes and see those of all 32 (of lanes outside the mask: 0).
 // `kind` names the operation. The result is valid until the lane's next operation.

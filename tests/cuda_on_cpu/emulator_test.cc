@@ -82,16 +82,57 @@ TEST_P(EmulatorTest, CatchesADivergentShuffle) {
   EXPECT_THAT(TakeLastReport(), HasSubstr("stands in __shfl_xor_sync of line"));
 }
 
-// Lanes that have read are ordered before a write by a warp operation, other warps are not.
+// Lanes that have read are ordered before a write by a barrier of the warp; other warps are not,
+// and shuffles, votes and a barrier of half the lanes order nobody.
 TEST_P(EmulatorTest, CatchesAWriteWhileOthersMayStillRead) {
   if (!Watching()) GTEST_SKIP();
   Numbers x(1);
-  EXPECT_TRUE(RunCountReaders(x.data(), 32, /*shuffle=*/true)) << TakeLastReport();
+  EXPECT_TRUE(RunCountReaders(x.data(), 32, WarpFence::kWarp)) << TakeLastReport();
   EXPECT_EQ(x[0], 32.0f);
-  EXPECT_FALSE(RunCountReaders(x.data(), 32, /*shuffle=*/false));
+  for (WarpFence fence : {WarpFence::kNone, WarpFence::kVote, WarpFence::kHalf}) {
+    EXPECT_FALSE(RunCountReaders(x.data(), 32, fence));
+    EXPECT_THAT(TakeLastReport(), HasSubstr("a race"));
+  }
+  EXPECT_FALSE(RunCountReaders(x.data(), 64, WarpFence::kWarp));
   EXPECT_THAT(TakeLastReport(), HasSubstr("a race"));
-  EXPECT_FALSE(RunCountReaders(x.data(), 64, /*shuffle=*/true));
-  EXPECT_THAT(TakeLastReport(), HasSubstr("a race"));
+}
+
+TEST_P(EmulatorTest, CatchesAReadOfWhatALaneWroteBeforeAShuffle) {
+  if (!Watching()) GTEST_SKIP();
+  Numbers x(32);
+  EXPECT_TRUE(RunNeighbours(x.data(), WarpFence::kWarp)) << TakeLastReport();
+  EXPECT_EQ(x[6], 7.0f);
+  for (WarpFence fence : {WarpFence::kNone, WarpFence::kVote}) {
+    EXPECT_FALSE(RunNeighbours(x.data(), fence));
+    EXPECT_NE(TakeLastReport(), "");  // A race, or what the other lane has not come to write.
+  }
+}
+
+TEST_P(EmulatorTest, CatchesABlockAboveItsLaunchBounds) {
+  Numbers x(1024);
+  EXPECT_TRUE(RunBounded(x.data(), 96)) << TakeLastReport();
+  EXPECT_FALSE(RunBounded(x.data(), 97));
+  EXPECT_THAT(TakeLastReport(), HasSubstr("97 threads: the kernel's launch bounds allow 96"));
+  EXPECT_TRUE(RunBoundedByWarps(x.data(), 64)) << TakeLastReport();
+  EXPECT_FALSE(RunBoundedByWarps(x.data(), 96));
+  EXPECT_THAT(TakeLastReport(), HasSubstr("96 threads: the kernel's launch bounds allow 64"));
+  EXPECT_TRUE(RunUnbounded(x.data(), 1024)) << TakeLastReport();
+  EXPECT_FALSE(RunUnbounded(x.data(), 1025));
+}
+
+// Of ten elements the host has written nine. What a kernel has written may be read.
+TEST_P(EmulatorTest, CatchesAReadOfUnwrittenGlobalMemory) {
+  if (!Watching()) GTEST_SKIP();
+  Numbers x(10), y(10), z(10);
+  MarkUnwritten(x.data(), 10 * sizeof(float));
+  MarkUnwritten(y.data(), 10 * sizeof(float));
+  std::iota(x.data(), x.data() + 9, 0.0f);
+  EXPECT_TRUE(RunCopy(x.data(), y.data(), 9)) << TakeLastReport();
+  EXPECT_TRUE(RunCopy(y.data(), z.data(), 9)) << TakeLastReport();
+  EXPECT_FALSE(RunCopy(x.data(), y.data(), 10));
+  EXPECT_THAT(TakeLastReport(), HasSubstr("read of 4 bytes"));
+  EXPECT_FALSE(RunCopy(y.data(), z.data(), 10));
+  EXPECT_THAT(TakeLastReport(), HasSubstr("global memory that nobody has written"));
 }
 
 TEST_P(EmulatorTest, CatchesABarrierThatThreadsNeverReach) {

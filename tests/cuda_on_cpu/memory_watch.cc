@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -35,6 +36,11 @@ struct ByteHistory {
 };
 
 constexpr uintptr_t kPageBytes = 4096;
+
+// 0xffd3 twice: NaN as fp32, bf16 and fp16, with a payload that no arithmetic gives.
+constexpr uintptr_t kWordBytes = 4;
+constexpr uint32_t kUnwrittenWord = 0xffd3ffd3;
+constexpr std::array<uint8_t, kWordBytes> kUnwrittenBytes = {0xd3, 0xff, 0xd3, 0xff};
 using Page = std::array<ByteHistory, kPageBytes>;
 
 class Watch {
@@ -69,7 +75,7 @@ class Watch {
     const bool constant =
         parameters_.Holds(address, bytes) || RegionOf(&here, sizeof(here)).Holds(address, bytes);
     if (constant && access == cuda_on_cpu::Access::kRead) return;
-    if (InAllocation(address, bytes)) return Record(global_, address, bytes, access);
+    if (InAllocation(address, bytes)) return RecordGlobal(address, bytes, access);
     for (const Segment& segment : image_) {
       if (!segment.region.Holds(address, bytes)) continue;
       if (!segment.writable) return;  // Constants.
@@ -105,6 +111,13 @@ class Watch {
     std::unique_ptr<Page>& page = pages[address / kPageBytes];
     if (page == nullptr) page = std::make_unique<Page>();
     return (*page)[address % kPageBytes];
+  }
+
+  void RecordGlobal(uintptr_t address, size_t bytes, cuda_on_cpu::Access access) {
+    if (access != cuda_on_cpu::Access::kWrite &&
+        HoldsUnwritten(reinterpret_cast<const void*>(address), bytes))
+      FailAt(address, bytes, access, "global memory that nobody has written");
+    Record(global_, address, bytes, access);
   }
 
   void RecordShared(uintptr_t address, size_t bytes, cuda_on_cpu::Access access) {
@@ -198,6 +211,23 @@ bool Watching() {
 
 void AddAllocation(const void* begin, size_t bytes) { TheWatch().Add(begin, bytes); }
 size_t RemoveAllocation(const void* begin) { return TheWatch().Remove(begin); }
+
+void MarkUnwritten(void* begin, size_t bytes) {
+  auto* at = static_cast<uint8_t*>(begin);
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  for (size_t i = 0; i < bytes; ++i) at[i] = kUnwrittenBytes[(address + i) % kWordBytes];
+}
+
+bool HoldsUnwritten(const void* begin, size_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  for (uintptr_t at = address / kWordBytes * kWordBytes; at < address + bytes; at += kWordBytes) {
+    uint32_t word = 0;
+    std::memcpy(&word, reinterpret_cast<const void*>(at), kWordBytes);
+    if (word == kUnwrittenWord) return true;
+  }
+  return false;
+}
+
 void WatchLaunch(const void* parameters, size_t bytes) { TheWatch().Launch(parameters, bytes); }
 void WatchBlock() { TheWatch().Block(); }
 void WatchThread(const Moment* now, const void* stack, size_t bytes) {

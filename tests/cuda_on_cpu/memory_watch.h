@@ -7,9 +7,11 @@
 //   program's static data (shared memory is static data here),
 // - an access through a pointer that is not aligned for its type (-fsanitize=alignment),
 // - a race: two threads access a byte, one of them writes, and nothing orders them. Threads of a
-//   block are ordered by barriers, lanes of a warp by warp operations too, blocks by nothing.
-//   Atomic operations do not race with one another.
-// - a read of shared memory that nothing in the block has written.
+//   block are ordered by barriers, lanes of a warp by __syncwarp of all of them too (a shuffle or a
+//   vote is no fence), blocks by nothing. Atomic operations do not race with one another.
+// - a read of shared memory that nothing in the block has written,
+// - a read of global memory that still holds what cudaMalloc left there: neither a kernel nor the
+//   host has written it. Seen by four bytes, so one element of a pair may hide behind the other.
 #ifndef TESTS_CUDA_ON_CPU_MEMORY_WATCH_H_
 #define TESTS_CUDA_ON_CPU_MEMORY_WATCH_H_
 
@@ -23,7 +25,7 @@ struct Moment {
   uint32_t block = 0;        // Number in its grid.
   uint32_t thread = 0;       // Number in its block.
   uint32_t block_phase = 0;  // Barriers that the block has passed.
-  uint32_t warp_phase = 0;   // Operations that the warp has done together.
+  uint32_t warp_phase = 0;   // Barriers of the block or of the whole warp that it has passed.
 };
 
 enum class Access : uint8_t { kRead, kWrite, kAtomic };
@@ -36,6 +38,12 @@ bool Watching();
 // that were, 0 if there is no such allocation.
 void AddAllocation(const void* begin, size_t bytes);
 size_t RemoveAllocation(const void* begin);
+
+// Fills memory with what tells that nobody has written it: NaN in every number type, and nothing
+// that a test writes. The address decides which byte it gets.
+void MarkUnwritten(void* begin, size_t bytes);
+// Whether some of these bytes are still as MarkUnwritten left them: four at a time, aligned.
+bool HoldsUnwritten(const void* begin, size_t bytes);
 
 // A launch begins: nothing has been accessed yet.
 void WatchLaunch(const void* parameters, size_t parameter_bytes);

@@ -61,13 +61,15 @@ inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
   if (config->dynamicSmemBytes != 0) return cudaErrorInvalidValue;
   const SnugCall<Parameters...> call{kernel, {arguments...}};
   const auto index = [](dim3 d) { return snug::cuda_on_cpu::Index3{d.x, d.y, d.z}; };
-  return snug::cuda_on_cpu::Launch({config->stream, index(config->gridDim), index(config->blockDim),
+  return snug::cuda_on_cpu::Launch({config->stream, reinterpret_cast<const void*>(kernel),
+                                    index(config->gridDim), index(config->blockDim),
                                     &SnugCall<Parameters...>::Run, &call, sizeof(call)})
              ? cudaSuccess
              : cudaErrorLaunchFailure;
 }
 
-// From this size on memory is mapped, so that it takes up what is touched of it.
+// From this size on memory is mapped, so that it takes up what is touched of it, and begins as
+// zeros; smaller memory is marked as not written.
 inline constexpr size_t kSnugMappedBytes = size_t{1} << 30;
 inline cudaError_t cudaMalloc(void** p, size_t bytes) {
   if (bytes < kSnugMappedBytes) {
@@ -79,6 +81,7 @@ inline cudaError_t cudaMalloc(void** p, size_t bytes) {
   }
   if (*p == nullptr) return cudaErrorMemoryAllocation;
   snug::cuda_on_cpu::AddAllocation(*p, bytes);
+  if (bytes < kSnugMappedBytes) snug::cuda_on_cpu::MarkUnwritten(*p, bytes);
   return cudaSuccess;
 }
 inline cudaError_t cudaMallocManaged(void** p, size_t bytes) { return cudaMalloc(p, bytes); }

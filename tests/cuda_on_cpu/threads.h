@@ -25,7 +25,7 @@ inline int __syncthreads_or(int vote, const char* file = __builtin_FILE(),
 }
 inline void __syncwarp(unsigned mask = ~0u, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
-  snug::cuda_on_cpu::WarpExchange("__syncwarp", mask, 0, {file, line});
+  snug::cuda_on_cpu::WarpExchange(snug::cuda_on_cpu::kWarpBarrier, mask, 0, {file, line});
 }
 
 struct SnugWarpCall {

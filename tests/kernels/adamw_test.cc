@@ -66,7 +66,7 @@ TEST(AdamWTest, MatchesReference) {
 // Three steps of torch 2.11's AdamW(lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01) from
 // p = {1, -2, 0.5, 3}, with gradients {0.1, -0.3, 1e-4, -20} * step.
 TEST(AdamWTest, EqualsTorchOverThreeSteps) {
-  SharedVector<float> p = {1.0f, -2.0f, 0.5f, 3.0f}, g(4), m(4), v(4);
+  SharedVector<float> p = {1.0f, -2.0f, 0.5f, 3.0f}, g(4), m(4, 0.0f), v(4, 0.0f);
   const float base[] = {0.1f, -0.3f, 1e-4f, -20.0f};
   for (int step = 1; step <= 3; ++step) {
     for (int i = 0; i < 4; ++i) g[i] = base[i] * static_cast<float>(step);

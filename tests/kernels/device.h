@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "kernels/types.h"
@@ -19,11 +21,17 @@ inline bool OnCpu() { return TestStream() == nullptr; }
 // or, of an emulated one, was the error of its call.
 void WaitForKernels();
 
-// Memory that host and kernels can use.
+// Memory that host and kernels can use. It begins as LeaveUnwritten leaves it. On CUDA all of it
+// together is at most kMostSharedBytes; who asks for more ends the test program.
+inline constexpr size_t kMostSharedBytes = size_t{16} << 30;  // A test may share its GPU.
 void* AllocateShared(size_t bytes);
 void FreeShared(void* memory);
+// As memory that nobody has written: NaN in every number type. The emulation reports kernels that
+// read it.
+void LeaveUnwritten(void* memory, size_t bytes);
 // The same of many gigabytes, of which little is ever touched: only that takes up memory. It begins
-// as zeros. nullptr: the machine does not want to.
+// as zeros. nullptr: the machine does not want to. A GPU never does: its driver moves managed
+// memory in pages of up to 2 MiB, and gives no promise of what far rows would take up.
 void* AllocateSparse(size_t bytes);
 void FreeSparse(void* memory, size_t bytes);
 class SparseMemory {
@@ -47,6 +55,15 @@ struct SharedAllocator {
   SharedAllocator(const SharedAllocator<U>&) {}
   T* allocate(size_t n) { return static_cast<T*>(AllocateShared(n * sizeof(T))); }
   void deallocate(T* p, size_t) { FreeShared(p); }
+  // SharedVector<float>(n) stays unwritten.
+  template <typename U>
+  void construct(U* p) {
+    ::new (static_cast<void*>(p)) U;
+  }
+  template <typename U, typename... Arguments>
+  void construct(U* p, Arguments&&... arguments) {
+    ::new (static_cast<void*>(p)) U(std::forward<Arguments>(arguments)...);
+  }
   bool operator==(const SharedAllocator&) const { return true; }
 };
 template <typename T>

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "tests/kernels/device.h"
 
@@ -9,8 +10,14 @@ namespace snug::kernels {
 
 Stream TestStream() { return nullptr; }
 void WaitForKernels() {}
-void* AllocateShared(size_t bytes) { return std::malloc(bytes == 0 ? 1 : bytes); }
+void* AllocateShared(size_t bytes) {
+  void* memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) std::abort();
+  LeaveUnwritten(memory, bytes);
+  return memory;
+}
 void FreeShared(void* memory) { std::free(memory); }
+void LeaveUnwritten(void* memory, size_t bytes) { std::memset(memory, 0xff, bytes); }
 
 void* AllocateSparse(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <map>
 
 #include "tests/kernels/device.h"
 
@@ -15,6 +17,17 @@ void Must(cudaError_t error) {
   std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(error));
   std::abort();
 }
+
+// What AllocateShared has given, and how much that is.
+struct SharedBytes {
+  std::map<void*, size_t> of;
+  size_t all = 0;
+
+  static SharedBytes& Get() {
+    static auto* shared = new SharedBytes;  // Static tensors are freed after it would be.
+    return *shared;
+  }
+};
 
 }  // namespace
 
@@ -30,21 +43,48 @@ Stream TestStream() {
 void WaitForKernels() { Must(cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(TestStream()))); }
 
 void* AllocateShared(size_t bytes) {
+  SharedBytes& shared = SharedBytes::Get();
+  if (bytes > kMostSharedBytes - shared.all) {
+    std::fprintf(stderr,
+                 "a test asks for %zu bytes of a GPU above the %zu that it has; %zu are most\n",
+                 bytes, shared.all, kMostSharedBytes);
+    std::abort();
+  }
   void* memory = nullptr;
   Must(cudaMallocManaged(&memory, bytes == 0 ? 1 : bytes));
+  shared.of[memory] = bytes;
+  shared.all += bytes;
+  LeaveUnwritten(memory, bytes);
   return memory;
 }
 
 void FreeShared(void* memory) {
   WaitForKernels();
+  SharedBytes& shared = SharedBytes::Get();
+  if (const auto found = shared.of.find(memory); found != shared.of.end()) {
+    shared.all -= found->second;
+    shared.of.erase(found);
+  }
   Must(cudaFree(memory));
 }
 
-// Managed memory takes up what is touched of it.
+#ifdef SNUG_CUDA_ON_CPU
+
+void LeaveUnwritten(void* memory, size_t bytes) { cuda_on_cpu::MarkUnwritten(memory, bytes); }
+
+// The host's own mapping.
 void* AllocateSparse(size_t bytes) {
   void* memory = nullptr;
-  return cudaMallocManaged(&memory, bytes) == cudaSuccess ? memory : nullptr;
+  return cudaMalloc(&memory, bytes) == cudaSuccess ? memory : nullptr;
 }
+
+#else
+
+void LeaveUnwritten(void* memory, size_t bytes) { std::memset(memory, 0xff, bytes); }
+void* AllocateSparse(size_t /*bytes*/) { return nullptr; }
+
+#endif
+
 void FreeSparse(void* memory, size_t) {
   if (memory != nullptr) FreeShared(memory);
 }

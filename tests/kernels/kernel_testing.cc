@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "kernels/by_type.h"
@@ -27,9 +26,7 @@ Matrix::Matrix(int64_t N, int64_t C, DType dtype)
       offset_(C % 8 == 0 ? kAligned : SizeOf(dtype)),
       dtype_(dtype) {
   storage_.assign((N * stride_ + 2) * SizeOf(dtype) + offset_, kGap);
-  for (int64_t i = 0; i < N; ++i) {
-    for (int64_t c = 0; c < C; ++c) Set(i, c, std::numeric_limits<double>::quiet_NaN());
-  }
+  for (int64_t i = 0; i < N; ++i) LeaveUnwritten(row(i), static_cast<size_t>(C * SizeOf(dtype)));
 }
 
 Matrix& Matrix::Fill(uint32_t seed, double scale) {

@@ -20,8 +20,8 @@ inline constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
 // N rows of C elements: the first one element off every alignment, rows an odd stride apart; where
 // C is a multiple of 8, all rows aligned to 16 bytes, as kernels with wide accesses want them. With
-// a pattern before, between and after them that nobody may touch. Elements begin as NaN, so that
-// what an op leaves unwritten shows.
+// a pattern before, between and after them that nobody may touch. Elements begin unwritten, which
+// is NaN: what an op does not write shows, and what it reads too early.
 class Matrix {
  public:
   Matrix(int64_t N, int64_t C, DType dtype = DType::kF32);

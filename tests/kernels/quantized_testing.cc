@@ -22,7 +22,9 @@ Coded::Coded(int64_t N, int64_t C, CodeBits bits, RangeKind kind, const Grouping
       kind_(kind),
       grouping_(grouping) {
   codes_.assign(offset_ + N * stride_ + 1, kGap);
-  ranges_.assign(RangeBytes(q(), N, C), kGap);
+  for (int64_t i = 0; i < N; ++i)
+    LeaveUnwritten(codes_.data() + offset_ + i * stride_, static_cast<size_t>(CodeBytes(C, bits)));
+  ranges_ = Bytes(static_cast<size_t>(RangeBytes(q(), N, C)));
 }
 
 Quantized Coded::q() {

@@ -3,6 +3,9 @@
 #ifndef TESTS_CUDA_ON_CPU_INCLUDE_CUDA_RUNTIME_H_
 #define TESTS_CUDA_ON_CPU_INCLUDE_CUDA_RUNTIME_H_
 
+// Tells a source that is compiled for both.
+#define SNUG_CUDA_ON_CPU 1
+
 #include "tests/cuda_on_cpu/arithmetic.h"
 #include "tests/cuda_on_cpu/language.h"
 #include "tests/cuda_on_cpu/runtime.h"
