@@ -6,8 +6,7 @@
 //   kGelu      x Phi(x), Phi the normal distribution: 1/2 (1 + erf(x / sqrt 2))
 //   kRelu      max(x, 0)
 //
-// Within 1e-6 relative (kGelu: 1.5e-6) or 1e-7 of the exact value before rounding, h' within 1e-6
-// relative or 2e-7.
+// Before rounding y is within 1e-6 |y| + 1e-7 of the exact value, h' within 1e-6 |h'| + 2e-7.
 // At -infinity the first three are NaN, as LibTorch's are, not their limit 0: an infinity is not
 // hidden.
 #ifndef KERNELS_ACTIVATION_H_

@@ -40,8 +40,7 @@ struct DequantizeInt8WeightParams {
 };
 Error DequantizeInt8Weight(const DequantizeInt8WeightParams& p, Stream stream);
 
-// ---- the arithmetic, the same on the CPU and on CUDA
-// ---------------------------------------------
+// ---- arithmetic of both sides -------------------------------------------------------------------
 
 inline constexpr float kInt8Levels = 127.0f, kInt8Inverse = 1.0f / 127.0f;
 

@@ -109,8 +109,7 @@ SNUG_HOST_DEVICE static inline float Nf4Absmax(const Nf4Weight& w, const Dynamic
   return scaled + *w.offset;
 }
 
-// ---- double quantisation, group by group
-// ---------------------------------------------------------
+// ---- double quantisation, group by group --------------------------------------------------------
 
 // Blocks of group g of n elements: from 256 g on.
 SNUG_HOST_DEVICE static inline int64_t Nf4GroupSize(int64_t n, int64_t g) {

@@ -3,11 +3,15 @@
 // (floating-point streams drift; Zhu et al. 2023, "PaReprop", and Mangalam et al. 2022, "Reversible
 // ViT", recompute with floats). The sub-layer must give the same bits for the same input.
 //
-//   ToFixed(x)        rint(x * 2^q): to nearest, ties to even; beyond 32 bits the nearest bound,
-//   NaN 0 ToFloat(v)        float(v) * 2^-q: rounded to fp32, then to the type of y FixedAdd v' = v
-//   + ToFixed(f), modulo 2^32: FixedAdd with `subtract` is its exact inverse FixedShiftAdd     v' =
-//   floor(v / 2^K) + ToFixed(f), and the K low bits of v beside it: the
-//                     coupling y = 2^-K x + F, with its exact inverse
+//   ToFixed(x)     rint(x * 2^q): to nearest, ties to even; NaN is 0, what is beyond 32 bits the
+//                  nearest bound
+//
+//   ToFloat(v)     float(v) * 2^-q: rounded to fp32, then to the type of y
+//
+//   FixedAdd       v' = v + ToFixed(f), modulo 2^32. With `subtract` it is its exact inverse.
+//
+//   FixedShiftAdd  v' = floor(v / 2^K) + ToFixed(f), and the K low bits of v beside it. This is
+//                  the coupling y = 2^-K x + F, and its inverse is exact.
 //
 // In backward rounding counts as the identity: dx = dv', df = dv' (2^-K dv' for v of the second).
 // Arithmetic wraps around instead of failing; `overflow` tells that a stream left [-2^30, 2^30),

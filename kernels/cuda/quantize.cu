@@ -10,8 +10,9 @@
 namespace snug::kernels::cuda {
 namespace {
 
-// ---- ranges of groups: a block of threads reduces a part of the rows in one group
-// ----------------
+// ---- ranges of groups ---------------------------------------------------------------------------
+
+// A block of threads reduces a part of the rows in one group.
 
 struct RangeGrid {
   int64_t groups, parts, rows_per_part;

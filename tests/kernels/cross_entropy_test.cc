@@ -1,4 +1,5 @@
-// Softmax cross-entropy against a reference in double and against finite differences.
+// Softmax cross-entropy against a reference in double and against finite differences; smoothing,
+// z-loss and ignored labels are cross_entropy_options_test's.
 #include "kernels/cross_entropy.h"
 
 #include <gtest/gtest.h>
@@ -6,51 +7,16 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
+#include <vector>
 
-#include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/cross_entropy_testing.h"
 
 namespace snug::kernels {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// What ran on a device has run before the host looks.
-Error RunLoss(const CrossEntropyParams& p) {
-  const Error error = CrossEntropy(p, TestStream());
-  WaitForKernels();
-  return error;
-}
-
-// A chunk of rows with labels and weights drawn from their numbers.
-struct Chunk {
-  Matrix logits, dlogits;
-  SharedVector<int32_t> labels;
-  SharedVector<float> weights;
-  SharedVector<double> loss;
-
-  Chunk(int64_t N, int64_t V, DType dtype)
-      : logits(N, V, dtype), dlogits(N, V, dtype), loss(N, kNan) {
-    logits.Fill(1, 4.0);
-    for (int64_t i = 0; i < N; ++i) {
-      labels.push_back(static_cast<int32_t>((i * 7919 + V - 1) % V));
-      weights.push_back(1.0f + 0.25f * static_cast<float>(i % 3));
-    }
-  }
-  CrossEntropyParams Params() {
-    return {.logits = logits.data(),
-            .dlogits = dlogits.data(),
-            .labels = labels.data(),
-            .weights = weights.data(),
-            .row_loss = loss.data(),
-            .N = logits.N(),
-            .V = logits.C(),
-            .logits_stride = logits.stride(),
-            .dlogits_stride = dlogits.stride(),
-            .dtype = logits.dtype(),
-            .scale = 0.125f};
-  }
-};
 
 double LogSumExp(const Matrix& x, int64_t i) {
   double max = -kInfinity, sum = 0.0;
@@ -220,19 +186,23 @@ TEST(CrossEntropyTest, RowOfWeightZeroIsMasked) {
 }
 
 // Whatever is not finite, wherever it stands, shows in the loss and in the gradient, even of a row
-// that has no weight. -inf would otherwise pass for a class that cannot be.
+// that has no weight, and behind a cap, which makes a finite number of it. -inf would otherwise
+// pass for a class that cannot be.
 TEST(CrossEntropyTest, NothingHidesANonFiniteLogit) {
   for (DType dtype : kTypes) {
     for (double bad : {kNan, kInfinity, -kInfinity}) {
       for (int64_t at : {0, 17, 32}) {
-        for (float weight : {1.0f, 0.0f}) {
+        for (const auto& [weight, cap] :
+             {std::pair{1.0f, 0.0f}, {0.0f, 0.0f}, {1.0f, 5.0f}, {0.0f, 5.0f}}) {
           Chunk chunk(2, 33, dtype);
           chunk.logits.Set(1, at, bad);
           chunk.weights[1] = weight;
-          ASSERT_TRUE(RunLoss(chunk.Params()).ok());
+          CrossEntropyParams p = chunk.Params();
+          p.softcap = cap;
+          ASSERT_TRUE(RunLoss(p).ok());
           EXPECT_TRUE(std::isfinite(chunk.loss[0]));
-          EXPECT_TRUE(std::isnan(chunk.loss[1])) << bad << " at " << at;
-          EXPECT_TRUE(std::isnan(chunk.dlogits.At(1, 3)));
+          EXPECT_TRUE(std::isnan(chunk.loss[1])) << bad << " at " << at << ", cap " << cap;
+          EXPECT_TRUE(std::isnan(chunk.dlogits.At(1, 3))) << bad << " at " << at << ", cap " << cap;
         }
       }
     }
@@ -293,111 +263,7 @@ TEST(CrossEntropyTest, BadLabelIsRefusedOrShowsInItsRow) {
   }
 }
 
-// ---- smoothing, z-loss, ignored labels ----------------------------------------------------------
-
-// The header's loss of row i in double, of any logits.
-double RegularisedLoss(const std::function<double(int64_t)>& x, int64_t V, int64_t label,
-                       double smoothing, double z_loss) {
-  double sum = 0.0, mean = 0.0;
-  for (int64_t v = 0; v < V; ++v) {
-    sum += std::exp(x(v));
-    mean += x(v) / static_cast<double>(V);
-  }
-  const double lse = std::log(sum);
-  return lse - (1.0 - smoothing) * x(label) - smoothing * mean + z_loss * lse * lse;
-}
-
-// MST-8: with and without a cap, beside the logits and in their place.
-TEST(CrossEntropyTest, Mst8SmoothingAndZLossMatchReference) {
-  for (DType dtype : kTypes) {
-    for (int64_t V : {1, 2, 31, 33, 127, 507, 4097, 12288}) {
-      for (double cap : {0.0, 5.0}) {
-        SCOPED_TRACE(testing::Message() << V << " classes, cap " << cap);
-        Chunk chunk(3, V, dtype);
-        const Matrix logits = chunk.logits;
-        const auto capped = [&](int64_t i, int64_t v) {
-          return cap == 0.0 ? logits.At(i, v) : cap * std::tanh(logits.At(i, v) / cap);
-        };
-        CrossEntropyParams p = chunk.Params();
-        p.softcap = static_cast<float>(cap);
-        p.label_smoothing = 0.125f;
-        p.z_loss = 0.0625f;
-        ASSERT_TRUE(RunLoss(p).ok());
-        Reference lse;
-        for (int64_t i = 0; i < 3; ++i) {
-          double sum = 0.0;
-          for (int64_t v = 0; v < V; ++v) sum += std::exp(capped(i, v));
-          lse.push_back(std::log(sum));
-          const double loss =
-              chunk.weights[i] * RegularisedLoss([&](int64_t v) { return capped(i, v); }, V,
-                                                 chunk.labels[i], 0.125, 0.0625);
-          EXPECT_NEAR(chunk.loss[i], loss, 1e-6 * std::max(1.0, std::abs(loss)));
-        }
-        if (V > 1) {
-          ExpectClose(chunk.dlogits,
-                      Map(chunk.dlogits,
-                          [&](int64_t i, int64_t v) {
-                            const double slope =
-                                cap == 0.0 ? 1.0
-                                           : 1.0 / std::pow(std::cosh(logits.At(i, v) / cap), 2.0);
-                            const double target = (v == chunk.labels[i] ? 0.875 : 0.0) + 0.125 / V;
-                            const double softmax = std::exp(capped(i, v) - lse[i]);
-                            return 0.125 * chunk.weights[i] * slope *
-                                   (softmax * (1.0 + 2.0 * 0.0625 * lse[i]) - target);
-                          }),
-                      2.0);
-        }
-        const std::vector<double> apart = Dense(chunk.dlogits);
-        p.dlogits = chunk.logits.data();
-        p.dlogits_stride = p.logits_stride;
-        ASSERT_TRUE(RunLoss(p).ok());
-        EXPECT_EQ(Dense(chunk.logits), apart);
-      }
-    }
-  }
-}
-
-TEST(CrossEntropyTest, SmoothedGradientMatchesFiniteDifferences) {
-  Chunk chunk(2, 33, DType::kF32);
-  chunk.logits.Fill(2);
-  CrossEntropyParams p = chunk.Params();
-  p.label_smoothing = 0.3f;
-  p.z_loss = 0.01f;
-  ASSERT_TRUE(RunLoss(p).ok());
-  const Reference expected =
-      FiniteDifferences(Dense(chunk.logits), [&](const std::vector<double>& x) {
-        double loss = 0.0;
-        for (int64_t i = 0; i < 2; ++i) {
-          loss += 0.125 * chunk.weights[i] *
-                  RegularisedLoss([&](int64_t v) { return x[i * 33 + v]; }, 33, chunk.labels[i],
-                                  static_cast<double>(0.3f), static_cast<double>(0.01f));
-        }
-        return loss;
-      });
-  EXPECT_LE(RelativeError(chunk.dlogits, expected), 1e-6);
-}
-
-// MST-5: a chunk of ignored rows has loss 0, gradient 0, and no NaN; others are what they were.
-TEST(CrossEntropyTest, Mst5IgnoredRowsAddNothing) {
-  Chunk chunk(4, 127, DType::kBF16);
-  ASSERT_TRUE(RunLoss(chunk.Params()).ok());
-  const Matrix before = chunk.dlogits;
-  const double loss = chunk.loss[2];
-  for (int64_t i : {0, 1, 3}) chunk.labels[i] = -100;
-  CrossEntropyParams p = chunk.Params();
-  p.ignore_label = -100;
-  p.z_loss = 0.1f;
-  ASSERT_TRUE(RunLoss(p).ok());
-  EXPECT_EQ(chunk.loss[0] + chunk.loss[1] + chunk.loss[3], 0.0);
-  for (int64_t v = 0; v < 127; ++v) EXPECT_EQ(chunk.dlogits.At(1, v), 0.0);
-  p.z_loss = 0.0f;
-  ASSERT_TRUE(RunLoss(p).ok());
-  EXPECT_EQ(chunk.loss[2], loss);
-  for (int64_t v = 0; v < 127; ++v) EXPECT_EQ(chunk.dlogits.At(2, v), before.At(2, v));
-  chunk.labels[2] = -100;
-  ASSERT_TRUE(RunLoss(p).ok());
-  EXPECT_EQ(chunk.loss[2], 0.0);
-}
+// ---- gradients of any size ----------------------------------------------------------------------
 
 // MST-6: the gradient follows its scale, to the bit for powers of two.
 TEST(CrossEntropyTest, Mst6GradientFollowsItsScale) {

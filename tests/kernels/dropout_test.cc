@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+#include <vector>
 
 #include "tests/kernels/activation_testing.h"
 
@@ -23,6 +25,22 @@ TEST(PhiloxTest, GivesTheKnownAnswers) {
             (std::vector<uint32_t>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(words({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0x299f31d0a4093822),
             (std::vector<uint32_t>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+// The header's counter, put together here: all 40 bits of the block's number count, and none of
+// them is the op's.
+TEST(PhiloxTest, EveryBitOfABlocksNumberCounts) {
+  constexpr RandomSite site = {.seed = 11, .step = 12, .micro_batch = 13, .op = 0xabcdef};
+  std::set<uint32_t> words = {RandomBlock(site, 0).word[0]};
+  for (int bit = 0; bit < 40; ++bit) {
+    const uint64_t block = uint64_t{1} << bit;
+    const uint32_t low = bit < 32 ? 1u << bit : 0, high = bit < 32 ? 0 : 1u << (bit - 32);
+    const Random4 expected = Philox({{low, 0xabcdef00u | high, 12, 13}}, 11);
+    const Random4 random = RandomBlock(site, block);
+    for (int w = 0; w < 4; ++w) EXPECT_EQ(random.word[w], expected.word[w]) << "bit " << bit;
+    words.insert(random.word[0]);
+  }
+  EXPECT_EQ(words.size(), 41u);
 }
 
 TEST(PhiloxTest, UniformLiesBelowOne) {
@@ -183,6 +201,27 @@ TEST(DropoutTest, SameBitsHoweverRowsAreDivided) {
     ASSERT_TRUE(Dropout(p, TestStream()).ok());
   }
   EXPECT_EQ(all.bytes(), apart.bytes());
+}
+
+// Of a micro-batch whose rows have more than 2^32 blocks, up to the last of 2^40: rows that are
+// 2^32 blocks apart do not share a mask.
+TEST(DropoutTest, RowsBeyond32BitsOfBlocksHaveTheirOwnMasks) {
+  constexpr int64_t C = 64, kBlocksPerRow = 16, kFar = (int64_t{1} << 32) / kBlocksPerRow;
+  std::set<std::vector<double>> masks;
+  for (int64_t first_row : {int64_t{5}, 5 + kFar, 5 + 2 * kFar, 5 + 128 * kFar, 256 * kFar - 3}) {
+    SCOPED_TRACE(first_row);
+    Matrix x(3, C), y(3, C);
+    x.Fill(9);
+    DropoutParams p = ParamsOf(x, y, 0.5);
+    p.first_row = first_row;
+    ASSERT_TRUE(Dropout(p, TestStream()).ok());
+    const Reference expected = Map(y, [&](int64_t i, int64_t c) {
+      return Kept(first_row + i, c, C, 0.5) ? 2.0 * x.At(i, c) : 0.0;
+    });
+    EXPECT_EQ(Dense(y), expected);
+    masks.insert(expected);
+  }
+  EXPECT_EQ(masks.size(), 5u);
 }
 
 // A dropped NaN is still a NaN.

@@ -15,7 +15,7 @@ README = (KERNELS / "README.md").read_text(encoding="utf-8")
 ORACLES = {"MESA": 19, "LMBP": 9, "NORM": 10, "WTA": 16, "REV": 13, "MST": 18, "NEG": 7, "X": 3}
 OTHER_ORACLES = {"LMBP-E1", "LMBP-E2"}
 # Who has what no kernel alone can show.
-LEVELS = ("worker", "planner", "program", "the softmax whose output is stashed")
+LEVELS = ("worker", "planner", "program")
 
 
 def table(heading):

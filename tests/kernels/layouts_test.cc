@@ -1,6 +1,8 @@
-// Where operands lie changes nothing: rows side by side and aligned to 16 bytes, and rows an odd
-// stride apart that are aligned as their elements are, give the same bits, for every op that takes
-// strides, at sizes that no vector divides. What lies between rows and around them stays as it was.
+// Where operands lie changes nothing: rows side by side and aligned to 16 bytes, the same where the
+// allocation ends with the last of them (so that a read behind it shows to the emulation and to
+// AddressSanitizer), and rows an odd stride apart that are aligned as their elements are, give the
+// same bits, for every op that takes strides, at sizes that no vector divides. What lies between
+// rows and around them stays as it was.
 // (That the bits are right is for each op's own test.)
 #include <gtest/gtest.h>
 
@@ -39,6 +41,11 @@ TEST_P(LayoutsTest, GiveTheSameBits) {
       EXPECT_TRUE(aligned.GapsUntouched());
       EXPECT_TRUE(bad.GapsUntouched());
       EXPECT_TRUE(aligned.Now() == bad.Now());
+      Operands flush(Layout::kFlush, C, dtype);
+      const Error flush_error = GetParam().call(flush);
+      EXPECT_TRUE(flush_error.ok()) << ToString(flush_error.code) << ": " << flush_error.parameter;
+      EXPECT_TRUE(flush.GapsUntouched());
+      EXPECT_TRUE(aligned.Now() == flush.Now());
     }
   }
 }

@@ -89,6 +89,39 @@ TEST(Nf4Test, BytesByHand) {
   EXPECT_EQ(back.At(0, 66), static_cast<double>(0.7229568362236023f * 3.0f));
 }
 
+// What lies on the border of two levels becomes the lower one, by the rule and by the op; the next
+// number above it the upper one.
+TEST(Nf4Test, TiesGoToTheLowerLevel) {
+  Matrix w(1, 64);
+  for (int64_t c = 0; c < 64; ++c) w.Set(0, c, 0.0);
+  w.Set(0, 63, 1.0);  // absmax
+  for (int k = 0; k < 15; ++k) {
+    const float bound = kNf4Bounds.at[k], above = std::nextafter(bound, 2.0f);
+    EXPECT_EQ(Nf4Code(kNf4Bounds, bound), static_cast<uint32_t>(k));
+    EXPECT_EQ(Nf4Code(kNf4Bounds, above), static_cast<uint32_t>(k + 1));
+    w.Set(0, 2 * k, bound);
+    w.Set(0, 2 * k + 1, above);
+  }
+  OnEachInstructionSet([&] {
+    Nf4Memory memory(64, false);
+    ASSERT_TRUE(memory.Quantize(w).ok());
+    WaitForKernels();
+    for (int k = 0; k < 15; ++k) {
+      EXPECT_EQ(memory.codes[static_cast<size_t>(1 + k)], k << 4 | (k + 1)) << k;
+    }
+  });
+}
+
+// Of the dynamic map, too: the middle of two entries is the lower one's.
+TEST(Nf4Test, TiesOfTheDynamicMapGoToTheLowerEntry) {
+  for (uint32_t code = 0; code < 255; ++code) {
+    const float low = DynamicValue(kDynamicMap, code), high = DynamicValue(kDynamicMap, code + 1);
+    const float middle = (low + high) * 0.5f;
+    EXPECT_EQ(DynamicCode(kDynamicMap, middle), code);
+    EXPECT_EQ(DynamicCode(kDynamicMap, std::nextafter(middle, 2.0f)), code + 1);
+  }
+}
+
 // absmax 1, 3, 2: offset 2, differences -1, 1, 0, scale 1; the map has 1 but not -1.
 TEST(Nf4Test, DoubleQuantisationByHand) {
   Matrix w(1, 192);

@@ -51,6 +51,13 @@ inline int64_t zeros[4] = {}, offset_one[4] = {1, 1, 1, 1};
 inline int32_t no_ids[4] = {-1, -1, -1, -1};
 inline float floats[512] = {};
 
+template <typename Enum>
+Enum AfterLast(Enum /*value*/) {
+  return static_cast<Enum>(9);
+}
+inline DType AfterLast(DType /*type*/) { return static_cast<DType>(3); }
+inline IndexType AfterLast(IndexType /*type*/) { return static_cast<IndexType>(2); }
+
 // The first tensor of a list, in a list of its own.
 template <typename Params>
 auto& Tensor(Params& p) {
@@ -70,8 +77,8 @@ auto& Tensor(Params& p) {
 #define SNUG_SHAPE(field, ...) SNUG_SET("bad shape", field, -1 __VA_OPT__(, ) __VA_ARGS__)
 #define SNUG_STRIDE(field) SNUG_SET("bad stride", field, -1)
 #define SNUG_VALUE(field, value, ...) SNUG_SET("bad value", field, value __VA_OPT__(, ) __VA_ARGS__)
-// An enumerator that there is not.
-#define SNUG_NO_ENUM(code, field) SNUG_SET(code, field, static_cast<decltype(p.field)>(9))
+// An enumerator that there is not. Of number types the first behind the last.
+#define SNUG_NO_ENUM(code, field) SNUG_SET(code, field, AfterLast(p.field))
 #define SNUG_TYPE(field) SNUG_NO_ENUM("bad dtype", field)
 #define SNUG_KIND(field) SNUG_NO_ENUM("bad value", field)
 // Ids are read by the host on the CPU alone.

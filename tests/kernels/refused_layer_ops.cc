@@ -241,7 +241,7 @@ std::vector<RefusedOp> Ends() {
            SNUG_SAYS("null pointer: m", Tensor(p).m = nullptr),
            SNUG_SAYS("null pointer: v", Tensor(p).v = nullptr),
            SNUG_SAYS("bad dtype: copy_dtype", Tensor(p).copy_dtype = DType::kF32),
-           SNUG_SAYS("bad dtype: copy_dtype", Tensor(p).copy_dtype = static_cast<DType>(9))}),
+           SNUG_SAYS("bad dtype: copy_dtype", Tensor(p).copy_dtype = static_cast<DType>(3))}),
       Refused<AdamWParams>(
           "AdamWCodes",
           {SNUG_SAYS("null pointer: codes.v", Tensor(p).codes.v = nullptr),
@@ -253,7 +253,7 @@ std::vector<RefusedOp> Ends() {
           {SNUG_SHAPE(count), SNUG_NULL(tensors), SNUG_NULL(sum_squares),
            SNUG_SAYS("bad shape: n", Tensor(p).n = -1),
            SNUG_SAYS("null pointer: x", Tensor(p).x = nullptr),
-           SNUG_SAYS("bad dtype: dtype", Tensor(p).dtype = static_cast<DType>(9)),
+           SNUG_SAYS("bad dtype: dtype", Tensor(p).dtype = static_cast<DType>(3)),
            SNUG_NULL(workspace, Where::kStream),
            SNUG_VALUE(workspace, static_cast<char*>(p.workspace) + 4, Where::kStream)}),
       Refused<ClipFactorParams>(

@@ -3,6 +3,7 @@
 // the caches or past them.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -267,6 +268,29 @@ TEST(SameBitsTest, ActivationsOfEveryBf16) {
   }
 }
 
+// Their slopes, where exponentials come to 0 among them.
+TEST(SameBitsTest, SlopesOfEveryBf16) {
+  constexpr int64_t kAll = 65536;
+  std::vector<uint16_t> x(kAll);
+  std::iota(x.begin(), x.end(), uint16_t{0});
+  const std::vector<uint16_t> ones(kAll, 0x3f80);
+  for (Activation h : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu}) {
+    ExpectSameBytes(2 * kAll, [&](uint8_t* dx) {
+      return ActivationBackward({.dy = ones.data(),
+                                 .x = x.data(),
+                                 .dx = dx,
+                                 .N = 1,
+                                 .C = kAll,
+                                 .dy_stride = kAll,
+                                 .x_stride = kAll,
+                                 .dx_stride = kAll,
+                                 .dtype = DType::kBF16,
+                                 .activation = h},
+                                nullptr);
+    });
+  }
+}
+
 TEST(SameBitsTest, Softmax) {
   const std::vector<float> x = Normal(kElements);
   for (DType dtype : {DType::kF32, DType::kBF16}) {  // Of bf16: half of the rows.
@@ -321,8 +345,12 @@ TEST(SameBitsTest, DropoutNoiseAndStochasticRounding) {
   });
 }
 
+// Gradients of one size, and of any: a moment may be 2^80 times another of its block.
 TEST(SameBitsTest, MomentsInEightBits) {
-  const std::vector<float> g = Normal(kElements);
+  std::vector<float> g = Normal(kElements);
+  for (int64_t i = kElements / 2; i < kElements; ++i) {
+    g[static_cast<size_t>(i)] = std::ldexp(g[static_cast<size_t>(i)], static_cast<int>(-i % 80));
+  }
   const int64_t blocks = CodeBlocks(kElements);
   ExpectSameBytes(6 * kElements + 2 + 8 * blocks, [&](uint8_t* y) {
     float* scales = reinterpret_cast<float*>(y + (6 * kElements + 2) / 4 * 4);

@@ -228,6 +228,30 @@ TEST(SampleRowsTest, Wta11PaddingIsNeverSelected) {
   }
 }
 
+// Half of the rows have score 0, and so floor * mean: an eighth of the others', whose weights are
+// an eighth of theirs. The mean is that of all rows.
+TEST(SampleRowsTest, RowsWithoutAScoreGetTheFloorTimesTheMean) {
+  for (SamplingKind kind : kKinds) {
+    Pool pool = {.norms = SharedVector<float>(100, 1.0f),
+                 .surrogate = SharedVector<float>(100, 1.0f),
+                 .mask = {},
+                 .floor = 0.25f,
+                 .kind = kind};
+    for (int64_t t = 0; t < 100; t += 2) pool.surrogate[t] = 0.0f;
+    int64_t lifted = 0;
+    for (uint32_t step = 0; step < 10; ++step) {
+      const Selected out = Sample(pool, 20, step, TestStream());
+      ASSERT_EQ(out.certain[0], 0);
+      for (int64_t i = 0; i < 20; ++i) {
+        const double score = out.index[i] % 2 == 0 ? 0.125 : 1.0;
+        lifted += out.index[i] % 2 == 0 ? 1 : 0;
+        ASSERT_NEAR(out.weights[i] * score, (50.0 + 50.0 * 0.125) / 20.0, 1e-6);
+      }
+    }
+    EXPECT_GT(lifted, 0);
+  }
+}
+
 // WTA-13: a draw is its site's: the same again, another in another micro-batch or step.
 TEST(SampleRowsTest, Wta13DrawsBelongToTheirSite) {
   for (SamplingKind kind : kKinds) {

@@ -234,6 +234,70 @@ TEST(SoftmaxTest, BackwardFromCodesMatchesReference) {
   }
 }
 
+// MESA-13: codes that say exactly what the output was give the plain gradient.
+TEST(SoftmaxTest, Mesa13ExactCodesGiveThePlainGradient) {
+  for (int64_t C : {31, 33, 127, 2048}) {
+    Attention a(C, DType::kF32);
+    a.scale = 0.3f;
+    SharedVector<uint8_t> codes(static_cast<size_t>(kRows * C));
+    SharedVector<float> step = {1.0f / 256.0f}, minimum = {0.0f};
+    for (int64_t k = 0; k < kRows * C; ++k) {
+      codes[static_cast<size_t>(k)] = static_cast<uint8_t>(k * 37 % 256);
+      a.p.Set(k / C, k % C, static_cast<double>(k * 37 % 256) / 256.0);  // Exact in fp32.
+    }
+    ASSERT_TRUE(SoftmaxBackward(a.Backward(), TestStream()).ok());
+    const Reference plain = Dense(a.dx);
+    SoftmaxBackwardParams p = a.Backward();
+    p.p = nullptr;
+    p.codes = codes.data();
+    p.codes_stride = C;
+    p.step = step.data();
+    p.minimum = minimum.data();
+    p.groups = 1;
+    p.rows_per_group = kRows;
+    ASSERT_TRUE(SoftmaxBackward(p, TestStream()).ok());
+    ExpectClose(a.dx, plain);
+  }
+}
+
+// MESA-13: with the codes of a real softmax, whose values do not add up to 1, a row's gradient adds
+// up to (sum of y dy) (1 - sum of y) and not to 0.
+TEST(SoftmaxTest, Mesa13RowsOfCodedGradientsDoNotAddUpToZero) {
+  constexpr int64_t C = 127;
+  Attention a(C, DType::kF32);
+  ASSERT_TRUE(SoftmaxForward(a.Forward(), TestStream()).ok());
+  WaitForKernels();
+  double most = 0.0;
+  for (double y : Dense(a.p)) most = std::max(most, y);
+  SharedVector<float> step = {static_cast<float>(most / 255.0)}, minimum = {0.0f};
+  SharedVector<uint8_t> codes(static_cast<size_t>(kRows * C));
+  for (int64_t k = 0; k < kRows * C; ++k) {
+    const double level = a.p.At(k / C, k % C) / static_cast<double>(step[0]);
+    codes[static_cast<size_t>(k)] = static_cast<uint8_t>(std::lround(std::min(level, 255.0)));
+  }
+  SoftmaxBackwardParams p = a.Backward();
+  p.p = nullptr;
+  p.codes = codes.data();
+  p.codes_stride = C;
+  p.step = step.data();
+  p.minimum = minimum.data();
+  p.groups = 1;
+  p.rows_per_group = kRows;
+  ASSERT_TRUE(SoftmaxBackward(p, TestStream()).ok());
+  for (int64_t i = 0; i < kRows; ++i) {
+    double sum = 0.0, coded = 0.0, product = 0.0, magnitude = 0.0;
+    for (int64_t c = 0; c < C; ++c) {
+      const double y = static_cast<double>(step[0]) * codes[static_cast<size_t>(i * C + c)];
+      coded += y;
+      product += y * a.dp.At(i, c);
+      sum += a.dx.At(i, c);
+      magnitude += std::abs(a.dx.At(i, c));
+    }
+    EXPECT_NEAR(sum, product * (1.0 - coded), 1e-6 * magnitude);
+    EXPECT_GT(std::abs(sum), 1e-5 * magnitude) << "the control: codes that add up to 1";
+  }
+}
+
 // A row that sees nothing has no probabilities and no gradient, by any mask, and no NaN.
 TEST(SoftmaxTest, RowsThatSeeNothing) {
   Attention a(40, DType::kBF16);

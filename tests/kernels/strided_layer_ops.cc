@@ -26,11 +26,12 @@ using O = Operands;
 // Of two sums of columns.
 void* Sums(O& o) { return o.Workspace(2 * ColumnSumsWorkspace(kStridedRows, o.C())); }
 
-// One document of kStridedRows queries and keys, one head as wide as a row.
+// Two documents in kStridedRows queries and keys, so that tiles begin at a row other than 0; one
+// head as wide as a row.
 AttentionShape Shape(O& o) {
-  AttentionShape shape = {.heads = 1, .kv_heads = 1, .D = o.C(), .documents = 1};
+  AttentionShape shape = {.heads = 1, .kv_heads = 1, .D = o.C(), .documents = 2};
   shape.dtype = o.dtype();
-  o.Indices(shape.query_offsets, {int64_t{0}, kStridedRows});
+  o.Indices(shape.query_offsets, {int64_t{0}, int64_t{1}, kStridedRows});
   shape.device_query_offsets = shape.query_offsets;
   return shape;
 }

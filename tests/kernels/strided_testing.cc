@@ -11,7 +11,7 @@ namespace snug::kernels {
 namespace {
 
 constexpr uint8_t kGap = 0xA5;
-constexpr int64_t kGapBytes = 16;  // Behind all.
+constexpr int64_t kGapBytes = 16;  // Behind all, but where they end flush.
 
 // Normal variates, or random bytes where elements are bytes.
 void Fill(std::mt19937& engine, DType dtype, int64_t element_bytes, char* row, int64_t C) {
@@ -38,14 +38,15 @@ int64_t Operands::Stride() const {
 }
 
 void* Operands::Add(int64_t element_bytes, int64_t rows, int64_t C, int64_t stride) {
-  const bool aligned = layout_ == Layout::kAligned || (layout_ == Layout::kFar && C % 8 == 0);
+  const bool aligned = layout_ == Layout::kAligned || layout_ == Layout::kFlush ||
+                       (layout_ == Layout::kFar && C % 8 == 0);
   const int64_t offset = aligned ? 16 : element_bytes;
   const int64_t bytes = offset + ((rows - 1) * stride + C) * element_bytes;
   Operand operand = {nullptr, rows, C * element_bytes, stride * element_bytes, nullptr};
   if (rows > 1 && layout_ == Layout::kFar) {
     operand.data = sparse_.emplace_back(bytes).data();
   } else {
-    Bytes& memory = near_.emplace_back(bytes + kGapBytes, kGap);
+    Bytes& memory = near_.emplace_back(bytes + (layout_ == Layout::kFlush ? 0 : kGapBytes), kGap);
     operand.data = reinterpret_cast<char*>(memory.data());
     operand.memory = &memory;
   }

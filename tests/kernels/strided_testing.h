@@ -26,6 +26,7 @@ inline constexpr int64_t kStridedRows = 3;
 
 enum class Layout : uint8_t {
   kAligned,  // Rows side by side, all of them aligned to 16 bytes.
+  kFlush,    // The same; the last row ends where its allocation does.
   kBad,      // Rows an odd stride apart, aligned as their elements are.
   kFar,      // Rows more than 2^31 elements apart, aligned to 16 bytes where C divides by 8.
 };
