@@ -20,6 +20,9 @@
 namespace snug::server {
 namespace {
 
+// Of CUDA's variables only what says which GPU, and where compiled code is kept: others change what
+// a job computes (NVIDIA_TF32_OVERRIDE) or how fast (CUDA_LAUNCH_BLOCKING), and a job's file alone
+// may do that.
 constexpr absl::string_view kAllowed[] = {
     "PATH=",
     "HOME=",
@@ -33,9 +36,10 @@ constexpr absl::string_view kAllowed[] = {
     "ONEDNN_",
     "ATEN_",
     "SNUG_",
-    "CUDA_",
+    "CUDA_CACHE_",
+    "CUDA_DEVICE_ORDER=",
+    "CUDA_VISIBLE_DEVICES=",
     "PYTHON",
-    "NVIDIA_",
     "VIRTUAL_ENV=",
     "ASAN_OPTIONS=",
     "LSAN_OPTIONS=",

@@ -91,6 +91,21 @@ TEST_F(AttemptFilesTest, AWorkerOfAGpuSeesThatGpuAlone) {
   unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
+// What would change a job's numbers or its speed without a word in its file.
+TEST_F(AttemptFilesTest, AWorkerDoesNotSeeWhatChangesCuda) {
+  const char* const kHidden[] = {"NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING",
+                                 "CUDA_FORCE_PTX_JIT", "CUBLAS_WORKSPACE_CONFIG"};
+  for (const char* name : kHidden) setenv(name, "1", 1);
+  setenv("CUDA_CACHE_PATH", "/cache", 1);
+  Device device{.name = "gpu:3"};
+  device.gpu.uuid = "GPU-aa";
+  Launch("env | grep -E '^(NVIDIA|CUBLAS|CUDA_(L|F|CA))' > " + dir_ + "/seen; true", device);
+  EXPECT_EQ(WaitForEnd().exit_code, 0);
+  EXPECT_EQ(ReadSmallFile(dir_ + "/seen", 1000).value(), "CUDA_CACHE_PATH=/cache\n");
+  for (const char* name : kHidden) unsetenv(name);
+  unsetenv("CUDA_CACHE_PATH");
+}
+
 // The worker leaves a grandchild in a session of its own; the shim takes it down before it ends.
 TEST_F(AttemptFilesTest, NothingOfTheWorkerStays) {
   Launch("setsid sleep 1000 & echo $! > " + state_ + "/pid; exit 0");
