@@ -19,6 +19,8 @@ const OpFunctionTable& OpFunctionsOfKernels() {
       {GluForward, GluBackward},
       {AddForward, AddForward},
       {HeadLossForward, HeadLossBackward},
+      {SelectRowsForward, SelectRowsBackward},
+      {MergeRowsForward, MergeRowsBackward},
   }};
   return kFunctions;
 }

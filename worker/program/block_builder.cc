@@ -22,20 +22,21 @@ BlockBuilder::BlockBuilder(std::string name, const ModelConfig& config, const Tr
   type_.name = std::move(name);
 }
 
-int BlockBuilder::Input(int64_t width) {
-  type_.inputs.push_back(AddValue("input", width));
+int BlockBuilder::Input(int64_t width, Rows rows, std::string site) {
+  type_.inputs.push_back(
+      AddRows({.site = std::move(site), .width = width, .dtype = mode_.compute, .rows = rows}));
   return type_.inputs.back();
 }
 
 int BlockBuilder::Embedding() {
-  const int x = AddValue("embedding", config_.width);
+  const int x = AddRows({.site = "embedding", .width = config_.width, .dtype = mode_.compute});
   const int slot = AddSlot({kEmbeddingKey, {config_.vocabulary, config_.width}});
   const double table_scale = Rounded(config_.embedding_scale, mode_.compute);
   AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}}).scale = table_scale;
   const auto adapter = adapters_.find(kEmbeddingPath);
   if (adapter == adapters_.end()) return x;
   const auto& [rank, scale, dropout] = adapter->second;  // PEFT drops nothing of ids.
-  const int y = AddValue("embedding.adapted", config_.width);
+  const int y = AddValue("embedding.adapted", config_.width, x);
   const int a = AddSlot({kEmbeddingPath, {rank, config_.vocabulary}, /*adapter=*/true});
   const int b = AddSlot({kEmbeddingPath, {config_.width, rank}, /*adapter=*/true, /*up=*/true});
   OpAttributes& attributes = AddOp({OpCode::kLoraEmbedding, "embed_tokens", {x}, {y}, {a, b}, {}});
@@ -50,9 +51,9 @@ int BlockBuilder::RmsNorm(int x, const std::string& site, const std::string& wei
   const int64_t width = type_.values[x].width;
   const int slot = AddSlot({.key = weight, .shape = {width / vectors}, .decay = false});
   const bool one_op = config_.unit_offset_norms;
-  const int xhat = one_op ? -1 : AddValue(site + ".xhat", width);
-  const int r = AddCompanion(site + ".r", vectors);
-  const int z = AddValue(site + ".out", width);
+  const int xhat = one_op ? -1 : AddValue(site + ".xhat", width, x);
+  const int r = AddCompanion(site + ".r", vectors, x);
+  const int z = AddValue(site + ".out", width, x);
   if (one_op) {
     OpAttributes& norm = AddOp({OpCode::kRmsNorm, site, {x}, {z, r}, {slot}, {}});
     norm.epsilon = config_.norm_epsilon;
@@ -84,7 +85,7 @@ std::vector<BlockBuilder::Down> BlockBuilder::AddLoraDowns(
     const bool joins = shared >= 0 && dropout == 0.0 &&
                        type_.ops[shared].parameters.size() < size_t{kMaxOpParameters};
     if (!joins) {
-      const int za = AddCompanion(modules[i].results.front().site + ".za", 0);
+      const int za = AddCompanion(modules[i].results.front().site + ".za", 0, z);
       AddOp({OpCode::kLoraDown, modules[i].path, {z}, {za}, {}, {}}).dropout = dropout;
       if (dropout == 0.0) shared = static_cast<int>(type_.ops.size()) - 1;
     }
@@ -121,7 +122,7 @@ void BlockBuilder::AddLinear(int z, const LinearModule& module, const Down& down
   }
   const bool fused = module.results.size() > 1;
   for (const auto& [site, width] : module.results) {
-    results.push_back(AddValue(site, width));
+    results.push_back(AddValue(site, width, z));
     attributes.rows = fused ? width : 0;
     const OpCode code = adapted ? OpCode::kLoraLinear : OpCode::kLinear;
     AddOp({code, module.path, inputs, {results.back()}, parameters, attributes});
@@ -130,7 +131,7 @@ void BlockBuilder::AddLinear(int z, const LinearModule& module, const Down& down
 }
 
 int BlockBuilder::Rope(int q, int64_t heads, bool local, const std::string& site) {
-  const int y = AddValue(site, type_.values[q].width);
+  const int y = AddValue(site, type_.values[q].width, q);
   OpAttributes& attributes = AddOp({OpCode::kRope, site, {q}, {y}, {}, {}});
   attributes.heads = heads;
   attributes.head_width = config_.head_width;
@@ -140,8 +141,8 @@ int BlockBuilder::Rope(int q, int64_t heads, bool local, const std::string& site
 }
 
 int BlockBuilder::Attention(int q, int k, int v, int64_t window) {
-  const int o = AddValue("attention.out", type_.values[q].width);
-  const int lse = AddCompanion("attention.lse", config_.heads);
+  const int o = AddValue("attention.out", type_.values[q].width, q);
+  const int lse = AddCompanion("attention.lse", config_.heads, q);
   OpAttributes& attributes = AddOp({OpCode::kAttention, "attention", {q, k, v}, {o, lse}, {}, {}});
   attributes.heads = config_.heads;
   attributes.kv_heads = config_.kv_heads;
@@ -154,14 +155,28 @@ int BlockBuilder::Attention(int q, int k, int v, int64_t window) {
 }
 
 int BlockBuilder::Glu(int g, int u) {
-  const int p = AddValue("mlp.act", type_.values[g].width);
+  const int p = AddValue("mlp.act", type_.values[g].width, g);
   AddOp({OpCode::kGlu, "mlp.act", {g, u}, {p}, {}, {}}).activation = config_.activation;
   return p;
 }
 
 int BlockBuilder::Add(int x, int f, const std::string& site) {
-  const int y = AddValue(site, type_.values[x].width);
+  const int y = AddValue(site, type_.values[x].width, x);
   AddOp({OpCode::kAdd, site, {x, f}, {y}, {}, {}});
+  return y;
+}
+
+int BlockBuilder::SelectRows(int x, Rows rows, const std::string& site) {
+  const int y = AddValue(site, type_.values[x].width, x);
+  type_.values[y].rows = rows;
+  AddOp({OpCode::kSelectRows, site, {x}, {y}, {}, {}});
+  return y;
+}
+
+int BlockBuilder::MergeRows(int x, int64_t merged, Rows rows, const std::string& site) {
+  const int y = AddValue(site, type_.values[x].width * merged, x);
+  type_.values[y].rows = rows;
+  AddOp({OpCode::kMergeRows, site, {x}, {y}, {}, {}});
   return y;
 }
 
@@ -187,13 +202,23 @@ BlockType BlockBuilder::TakeType() {
   return std::move(type_);
 }
 
-int BlockBuilder::AddValue(std::string site, int64_t width) {
-  type_.values.push_back({std::move(site), width, mode_.compute, /*companion=*/false});
-  return static_cast<int>(type_.values.size()) - 1;
+int BlockBuilder::AddValue(std::string site, int64_t width, int like) {
+  return AddRows({.site = std::move(site),
+                  .width = width,
+                  .dtype = mode_.compute,
+                  .rows = type_.values[like].rows});
 }
 
-int BlockBuilder::AddCompanion(std::string site, int64_t width) {
-  type_.values.push_back({std::move(site), width, DType::kF32, /*companion=*/true});
+int BlockBuilder::AddCompanion(std::string site, int64_t width, int like) {
+  return AddRows({.site = std::move(site),
+                  .width = width,
+                  .dtype = DType::kF32,
+                  .companion = true,
+                  .rows = type_.values[like].rows});
+}
+
+int BlockBuilder::AddRows(Value value) {
+  type_.values.push_back(std::move(value));
   return static_cast<int>(type_.values.size()) - 1;
 }
 

@@ -42,7 +42,7 @@ class BlockBuilder {
   BlockBuilder(std::string name, const ModelConfig& config, const TrainingMode& mode,
                Adapters adapters = {});
 
-  int Input(int64_t width);
+  int Input(int64_t width, Rows rows = Rows::kTokens, std::string site = "input");
   void Output(int value) { type_.outputs.push_back(value); }
 
   int Embedding();
@@ -56,6 +56,10 @@ class BlockBuilder {
   int Attention(int q, int k, int v, int64_t window);
   int Glu(int g, int u);
   int Add(int x, int f, const std::string& site);
+  // Of x the rows that `rows` stands for.
+  int SelectRows(int x, Rows rows, const std::string& site);
+  // `merged` rows of x that follow one another lie beside one another in one of the result's.
+  int MergeRows(int x, int64_t merged, Rows rows, const std::string& site);
   void HeadLoss(int z);
 
   // The type is complete.
@@ -63,8 +67,10 @@ class BlockBuilder {
   const std::vector<ParameterSlot>& slots() const { return slots_; }
 
  private:
-  int AddValue(std::string site, int64_t width);
-  int AddCompanion(std::string site, int64_t width);
+  // `like`: the value whose rows it has.
+  int AddValue(std::string site, int64_t width, int like);
+  int AddCompanion(std::string site, int64_t width, int like);
+  int AddRows(Value value);
   int AddSlot(ParameterSlot slot);
   OpAttributes& AddOp(Op op);
   // Where a module's columns of z A^T are.

@@ -51,6 +51,8 @@ constexpr OpRow kRows[kOpCodes] = {
      0,
      /*passes_gradient=*/0,
      /*forward_in_backward=*/true},
+    {"select_rows", Nothing, 0, {}, 1},
+    {"merge_rows", Nothing, kIn0, {kOverDOut}, 0},
 };
 
 double Elements(const RunShape& run, const Operand& value) {

@@ -127,22 +127,24 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
   plan.name = "pinned";
   const std::vector<Site> sites = SitesOf(program);
   std::map<const Pattern*, bool> used;
+  // What is no site is read by nobody, but on the way to a layer's input that is run again.
   std::vector<Recipe> by_layer;
   for (const Block& block : program.blocks) {
     if (block.layer < 0) continue;
     const size_t values = program.types[static_cast<size_t>(block.type)].values.size();
-    by_layer.emplace_back(values, Stash::kKeep);
+    by_layer.emplace_back(values, Stash::kRecompute);
   }
   for (const Site& site : sites) {
     const auto decider = Decider(patterns, site.name);
     if (!decider.ok()) return decider.status();
     for (const Pattern& pattern : patterns) used[&pattern] |= Matches(pattern.first, site.name);
-    if (*decider == nullptr) continue;
     const std::string& own_name =
         program.type_of(site.block).values[static_cast<size_t>(site.value)].site;
-    if (IsInput(program, site) && !absl::EndsWith((*decider)->first, own_name)) continue;
+    const bool kept = *decider == nullptr ||
+                      (IsInput(program, site) && !absl::EndsWith((*decider)->first, own_name));
     const int layer = program.blocks[static_cast<size_t>(site.block)].layer;
-    by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)] = (*decider)->second;
+    by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)] =
+        kept ? Stash::kKeep : (*decider)->second;
   }
   for (const Pattern& pattern : patterns) {
     if (!used[&pattern])

@@ -34,8 +34,11 @@ enum class OpCode : uint8_t {
   kGlu,            // g, u -> p                  p = activation(g) * u
   kAdd,            // x, f -> y
   kHeadLoss,  // z[, za] -> (loss)               chunks of rows; with gradient, dz in the same pass
+  kSelectRows,  // x -> y                        y[i] = x[index[i]], the batch's rising index of y's
+                //                               rows: those that are trained, the last of documents
+  kMergeRows,   // x -> y                        as many rows of x as y is wider lie in one of y
 };
-inline constexpr int kOpCodes = 13;
+inline constexpr int kOpCodes = 15;
 
 inline constexpr int kMaxInputs = 4;
 inline constexpr int kMaxOutputs = 2;

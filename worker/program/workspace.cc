@@ -202,6 +202,8 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kRope:
     case OpCode::kGlu:
     case OpCode::kAdd:
+    case OpCode::kSelectRows:
+    case OpCode::kMergeRows:
       break;
   }
   return 0;

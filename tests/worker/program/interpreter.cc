@@ -91,9 +91,9 @@ int64_t FirstSeen(const OpAttributes& a, int64_t row, int64_t begin) {
 }
 
 // Position within the document and the document's first row, by row.
-std::vector<std::pair<int64_t, int64_t>> Positions(const ToyBatch& batch) {
+std::vector<std::pair<int64_t, int64_t>> Positions(const std::vector<int>& document_lengths) {
   std::vector<std::pair<int64_t, int64_t>> positions;
-  for (int length : batch.document_lengths) {
+  for (int length : document_lengths) {
     const auto begin = static_cast<int64_t>(positions.size());
     for (int i = 0; i < length; ++i) positions.emplace_back(i, begin);
   }
@@ -110,7 +110,6 @@ Interpreter::Interpreter(const Program& program, const std::vector<std::vector<d
 double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
   tape_ = &tape;
   batch_ = &batch;
-  tokens_ = static_cast<int64_t>(batch.ids.size());
   loss_ = 0.0;
   arena_.assign(static_cast<size_t>(tape.arena_bytes / kElement),
                 std::numeric_limits<double>::quiet_NaN());
@@ -139,6 +138,26 @@ void Interpreter::PoisonAround(int32_t instruction, bool before) {
   for (const Slot& slot : tape_->slots) {
     if ((before ? slot.first : slot.last) == instruction) Poison(slot);
   }
+}
+
+// Rows that a loss is taken of, in their order.
+std::vector<int64_t> ToyBatch::trained() const {
+  std::vector<int64_t> rows;
+  for (size_t n = 0; n < labels.size(); ++n) {
+    if (labels[n] >= 0) rows.push_back(static_cast<int64_t>(n));
+  }
+  return rows;
+}
+
+std::vector<int> ToyBatch::documents(Rows rows) const {
+  if (rows == Rows::kTokens) return document_lengths;
+  if (rows == Rows::kMerged1) return {static_cast<int>(ids.size()) / kToyMerge};
+  return {static_cast<int>(trained().size())};
+}
+
+int64_t Interpreter::Count(const Operand& operand) const {
+  const std::vector<int> documents = batch_->documents(operand.rows);
+  return std::accumulate(documents.begin(), documents.end(), int64_t{0});
 }
 
 Interpreter::View Interpreter::At(const Operand& operand) const {
@@ -170,12 +189,19 @@ std::vector<double>* Interpreter::Gradient(size_t i) {
 }
 
 void Interpreter::Forward(const Instruction& line, const Op& op) {
-  const auto positions = Positions(*batch_);
   const OpAttributes& a = op.attributes;
   if (op.code == OpCode::kHeadLoss) return HeadLoss(line, op, /*with_gradient=*/false);
+  const auto positions = Positions(batch_->documents(line.operands.out[0].rows));
   const View x = op.inputs.empty() ? View{} : In(line, 0);
   const View y = Out(line, 0);
-  for (int64_t n = 0; n < tokens_; ++n) {
+  if (op.code == OpCode::kMergeRows) {
+    const int64_t elements = Count(line.operands.out[0]) * y.width;
+    if (y.at != x.at) std::copy_n(x.at, elements, y.at);
+    return;
+  }
+  const std::vector<int64_t> trained = batch_->trained();
+  const int64_t rows = Count(line.operands.out[0]);
+  for (int64_t n = 0; n < rows; ++n) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < y.width; ++i)
@@ -228,6 +254,10 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kAttention:
         AttentionForward(line, op, {n, positions[static_cast<size_t>(n)].second});
         break;
+      case OpCode::kSelectRows:
+        std::copy_n(x.row(trained[static_cast<size_t>(n)]), y.width, y.row(n));
+        break;
+      case OpCode::kMergeRows:
       case OpCode::kHeadLoss:
         break;
     }
@@ -323,14 +353,20 @@ void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t 
 }
 
 void Interpreter::Backward(const Instruction& line, const Op& op) {
-  const auto positions = Positions(*batch_);
   const OpAttributes& a = op.attributes;
   if (op.code == OpCode::kHeadLoss) return HeadLoss(line, op, /*with_gradient=*/true);
   if (op.code == OpCode::kAttention) return AttentionBackward(line, op);
+  if (op.code == OpCode::kSelectRows) return SelectRowsBackward(line);
+  const auto positions = Positions(batch_->documents(line.operands.d_out[0].rows));
   const View dy = DOut(line, 0);
   const View dx = op.inputs.empty() ? View{} : DIn(line, 0);
   const bool add = line.accumulate & 1;
-  for (int64_t n = 0; n < tokens_; ++n) {
+  const int64_t rows = Count(line.operands.d_out[0]);
+  if (op.code == OpCode::kMergeRows) {
+    if (dx.at != dy.at) std::copy_n(dy.at, rows * dy.width, dx.at);
+    return;
+  }
+  for (int64_t n = 0; n < rows; ++n) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < dy.width; ++i)
@@ -377,13 +413,26 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
         for (int64_t i = 0; i < dy.width; ++i) {
           const double g = In(line, 0).row(n)[i], u = In(line, 1).row(n)[i];
           const double dp = dy.row(n)[i];
-          dx.row(n)[i] = dp * u * ActSlope(a.activation, g);
-          DIn(line, 1).row(n)[i] = dp * Act(a.activation, g);
+          const double dg = dp * u * ActSlope(a.activation, g), du = dp * Act(a.activation, g);
+          if (dx) dx.row(n)[i] = dg;
+          if (const View to = DIn(line, 1)) to.row(n)[i] = du;
         }
         break;
       default:
         break;
     }
+  }
+}
+
+void Interpreter::SelectRowsBackward(const Instruction& line) {
+  const View dy = DOut(line, 0), dx = DIn(line, 0);
+  const bool add = (line.accumulate & 1) != 0;
+  if (!add) std::fill_n(dx.at, Count(line.operands.d_in[0]) * dx.width, 0.0);
+  const std::vector<int64_t> trained = batch_->trained();
+  for (size_t n = 0; n < trained.size(); ++n) {
+    const double* from = dy.row(static_cast<int64_t>(n));
+    double* to = dx.row(trained[n]);
+    for (int64_t i = 0; i < dx.width; ++i) to[i] = from[i] + (add ? to[i] : 0.0);
   }
 }
 
@@ -394,7 +443,7 @@ void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
   const View q = In(line, 0), k = In(line, 1), v = In(line, 2);
   const View o = Out(line, 0), lse = Out(line, 1), d_o = DOut(line, 0);
   int64_t begin = 0;
-  for (int length : batch_->document_lengths) {
+  for (int length : batch_->documents(line.operands.d_out[0].rows)) {
     std::vector<double> dq(static_cast<size_t>(length * q.width)),
         dk(static_cast<size_t>(length * k.width)), dv = dk;
     for (int64_t n = 0; n < length; ++n) {
@@ -438,8 +487,12 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
   const std::vector<double>& w = Weight(0);
   const int64_t vocabulary = program_.config.vocabulary;
   std::vector<double> logits(static_cast<size_t>(vocabulary));
-  for (int64_t n = 0; n < tokens_; ++n) {
-    const int label = batch_->labels[static_cast<size_t>(n)];
+  const bool selected = line.operands.in[0].rows == Rows::kTrained;
+  const std::vector<int64_t> trained = batch_->trained();
+  const int64_t rows = Count(line.operands.in[0]);
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t token = selected ? trained[static_cast<size_t>(n)] : n;
+    const int label = batch_->labels[static_cast<size_t>(token)];
     if (label < 0) {
       if (dz) std::fill_n(dz.row(n), dz.width, 0.0);
       if (dza) std::fill_n(dza.row(n), dza.width, 0.0);

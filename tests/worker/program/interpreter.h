@@ -19,7 +19,13 @@ struct ToyBatch {
   std::vector<int> ids;
   std::vector<int> labels;  // Of the token at the same place; -1: no loss.
   std::vector<int> document_lengths;
+
+  std::vector<int64_t> trained() const;
+  // How many rows there are for each document; rows that are merged or selected are one document.
+  std::vector<int> documents(Rows rows) const;
 };
+
+inline constexpr int kToyMerge = 2;  // Tokens that make a merged row.
 
 class Interpreter {
  public:
@@ -56,6 +62,8 @@ class Interpreter {
   };
   void AttentionForward(const Instruction& line, const Op& op, RowOfDocument at);
   void AttentionBackward(const Instruction& line, const Op& op);
+  void SelectRowsBackward(const Instruction& line);
+  int64_t Count(const Operand& operand) const;  // Its rows.
   View At(const Operand& operand) const;
   View In(const Instruction& line, size_t i) const;
   View Out(const Instruction& line, size_t i) const;
@@ -75,7 +83,6 @@ class Interpreter {
   const Instruction* line_ = nullptr;
   std::vector<double> arena_;
   double loss_ = 0.0;
-  int64_t tokens_ = 0;
 };
 
 }  // namespace snug::program

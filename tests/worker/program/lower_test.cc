@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/worker/program/interpreter.h"
 #include "tests/worker/program/models.h"
+#include "tests/worker/program/plan_checks.h"
 #include "worker/program/predict.h"
 #include "worker/program/replay.h"
 
@@ -17,34 +18,6 @@ ModelConfig TinyConfig(const std::string& family = "llama") {
   if (family == "llama") config = LlamaShape({3, 8, 4, 2, 12, 11});
   config.head_width = 4;  // Not C / H.
   return config;
-}
-
-std::vector<std::vector<double>> RandomParameters(const Program& program, std::mt19937& random) {
-  std::normal_distribution<double> normal(0.0, 0.4);
-  std::vector<std::vector<double>> parameters;
-  for (const Parameter& parameter : program.parameters) {
-    parameters.emplace_back(static_cast<size_t>(parameter.elements()));
-    for (double& x : parameters.back()) x = normal(random) + (parameter.decay ? 0.0 : 1.0);
-  }
-  return parameters;
-}
-
-ToyBatch MixedBatch(std::mt19937& random) {
-  ToyBatch batch;
-  batch.document_lengths = {5, 1, 3};
-  for (int n = 0; n < 9; ++n) {
-    batch.ids.push_back(static_cast<int>(random() % 11));
-    batch.labels.push_back(n % 3 == 0 ? -1 : static_cast<int>(random() % 11));
-  }
-  return batch;
-}
-
-LowerOptions OptionsFor(const ToyBatch& batch) {
-  LowerOptions options;
-  options.key = {.tokens = static_cast<int64_t>(batch.ids.size()),
-                 .documents = static_cast<int64_t>(batch.document_lengths.size()),
-                 .longest_document = 5};
-  return options;
 }
 
 struct Model {
@@ -74,24 +47,7 @@ TEST(LowerTest, RandomPlansGiveBitwiseTheGradientsOfKeep) {
   for (const auto& [family, mode] : Models()) {
     SCOPED_TRACE(family);
     const Program program = *BuildProgram(TinyConfig(family), mode);
-    const auto parameters = RandomParameters(program, random);
-    const ToyBatch batch = MixedBatch(random);
-    Interpreter keep(program, parameters), other(program, parameters);
-    const Tape keep_tape = *Lower(program, RecomputePlan(program, 0), OptionsFor(batch));
-    const double loss = keep.Run(keep_tape, batch);
-    ASSERT_TRUE(std::isfinite(loss));
-    for (int i = 0; i < 200; ++i) {
-      const absl::StatusOr<Tape> tape = Lower(
-          program, RandomPlan(program, 3, random, /*segments=*/i % 2 == 1), OptionsFor(batch));
-      ASSERT_TRUE(tape.ok()) << tape.status();
-      ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
-      ASSERT_EQ(other.gradients(), keep.gradients()) << "plan " << i;
-    }
-    for (int k = 0; k <= 3; ++k) {
-      const Tape tape = *Lower(program, RecomputePlan(program, k), OptionsFor(batch));
-      ASSERT_EQ(other.Run(tape, batch), loss);
-      ASSERT_EQ(other.gradients(), keep.gradients()) << "recompute " << k;
-    }
+    ExpectAnyPlanGivesTheGradientsOfKeep(program, 200, random);
   }
 }
 
@@ -101,30 +57,7 @@ TEST(LowerTest, GradientsAgreeWithFiniteDifferences) {
   for (const auto& [family, mode] : Models()) {
     SCOPED_TRACE(family);
     const Program program = *BuildProgram(TinyConfig(family), mode);
-    auto parameters = RandomParameters(program, random);
-    const ToyBatch batch = MixedBatch(random);
-    LowerOptions options = OptionsFor(batch);
-    const Tape step = *Lower(program, RandomPlan(program, 3, random), options);
-    options.training = false;
-    const Tape forward = *Lower(program, RecomputePlan(program, 0), options);
-    Interpreter interpreter(program, parameters);
-    const double loss = interpreter.Run(step, batch);
-    const auto gradients = interpreter.gradients();
-    EXPECT_EQ(interpreter.Run(forward, batch), loss);
-    for (size_t p = 0; p < parameters.size(); ++p) {
-      if (!program.parameters[p].trainable) continue;
-      const size_t i = random() % parameters[p].size();
-      // A larger step would show the third derivative: a norm of a vector near zero bends sharply.
-      const double kept = parameters[p][i], h = 1e-6;
-      parameters[p][i] = kept + h;
-      const double above = interpreter.Run(forward, batch);
-      parameters[p][i] = kept - h;
-      const double below = interpreter.Run(forward, batch);
-      parameters[p][i] = kept;
-      EXPECT_NEAR(gradients[p][i], (above - below) / (2 * h),
-                  1e-6 * (1 + std::abs(gradients[p][i])))
-          << program.parameters[p].key;
-    }
+    ExpectFiniteDifferences(program, random);
   }
 }
 

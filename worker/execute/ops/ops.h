@@ -30,6 +30,10 @@ void AttentionBackward(const OpRun& run);
 void GluForward(const OpRun& run);
 void GluBackward(const OpRun& run);
 void AddForward(const OpRun& run);
+void SelectRowsForward(const OpRun& run);
+void SelectRowsBackward(const OpRun& run);
+void MergeRowsForward(const OpRun& run);
+void MergeRowsBackward(const OpRun& run);
 void HeadLossForward(const OpRun& run);   // The loss alone.
 void HeadLossBackward(const OpRun& run);  // The loss and its gradients.
 

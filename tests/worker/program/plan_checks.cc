@@ -1,0 +1,95 @@
+#include "tests/worker/program/plan_checks.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/worker/program/interpreter.h"
+#include "tests/worker/program/models.h"
+#include "worker/program/lower.h"
+
+namespace snug::program {
+namespace {
+
+std::vector<std::vector<double>> RandomParameters(const Program& program, std::mt19937& random) {
+  std::normal_distribution<double> normal(0.0, 0.4);
+  std::vector<std::vector<double>> parameters;
+  for (const Parameter& parameter : program.parameters) {
+    parameters.emplace_back(static_cast<size_t>(parameter.elements()));
+    for (double& x : parameters.back()) x = normal(random) + (parameter.decay ? 0.0 : 1.0);
+  }
+  return parameters;
+}
+
+ToyBatch MixedBatch(std::mt19937& random) {
+  ToyBatch batch;
+  batch.document_lengths = {5, 1, 4};
+  for (int n = 0; n < 10; ++n) {
+    batch.ids.push_back(static_cast<int>(random() % 11));
+    batch.labels.push_back(n % 3 == 0 ? -1 : static_cast<int>(random() % 11));
+  }
+  return batch;
+}
+
+LowerOptions OptionsFor(const ToyBatch& batch) {
+  LowerOptions options;
+  options.key = {.tokens = static_cast<int64_t>(batch.ids.size()),
+                 .documents = static_cast<int64_t>(batch.document_lengths.size()),
+                 .longest_document = 5,
+                 .trained = static_cast<int64_t>(batch.trained().size())};
+  options.key.merged[0] = options.key.tokens / kToyMerge;
+  return options;
+}
+
+}  // namespace
+
+void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random) {
+  const auto parameters = RandomParameters(program, random);
+  const ToyBatch batch = MixedBatch(random);
+  Interpreter keep(program, parameters), other(program, parameters);
+  const absl::StatusOr<Tape> keep_tape =
+      Lower(program, RecomputePlan(program, 0), OptionsFor(batch));
+  ASSERT_TRUE(keep_tape.ok()) << keep_tape.status();
+  const double loss = keep.Run(*keep_tape, batch);
+  ASSERT_TRUE(std::isfinite(loss));
+  for (int i = 0; i < plans; ++i) {
+    const absl::StatusOr<Tape> tape =
+        Lower(program, RandomPlan(program, 3, random, /*segments=*/i % 2 == 1), OptionsFor(batch));
+    ASSERT_TRUE(tape.ok()) << tape.status();
+    ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
+    ASSERT_EQ(other.gradients(), keep.gradients()) << "plan " << i;
+  }
+  for (int k = 0; k <= static_cast<int>(program.config.layers); ++k) {
+    const Tape tape = *Lower(program, RecomputePlan(program, k), OptionsFor(batch));
+    ASSERT_EQ(other.Run(tape, batch), loss);
+    ASSERT_EQ(other.gradients(), keep.gradients()) << "recompute " << k;
+  }
+}
+
+void ExpectFiniteDifferences(const Program& program, std::mt19937& random) {
+  auto parameters = RandomParameters(program, random);
+  const ToyBatch batch = MixedBatch(random);
+  LowerOptions options = OptionsFor(batch);
+  const Tape step = *Lower(program, RandomPlan(program, 3, random), options);
+  options.training = false;
+  const Tape forward = *Lower(program, RecomputePlan(program, 0), options);
+  Interpreter interpreter(program, parameters);
+  const double loss = interpreter.Run(step, batch);
+  const auto gradients = interpreter.gradients();
+  EXPECT_EQ(interpreter.Run(forward, batch), loss);
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    if (!program.parameters[p].trainable) continue;
+    const size_t i = random() % parameters[p].size();
+    // A larger step would show the third derivative: a norm of a vector near zero bends sharply.
+    const double kept = parameters[p][i], h = 1e-6;
+    parameters[p][i] = kept + h;
+    const double above = interpreter.Run(forward, batch);
+    parameters[p][i] = kept - h;
+    const double below = interpreter.Run(forward, batch);
+    parameters[p][i] = kept;
+    EXPECT_NEAR(gradients[p][i], (above - below) / (2 * h), 1e-6 * (1 + std::abs(gradients[p][i])))
+        << program.parameters[p].key;
+  }
+}
+
+}  // namespace snug::program

@@ -1,0 +1,21 @@
+// What every program must hold whatever its plan: gradients bitwise those of keeping everything,
+// and those of finite differences. On a toy batch, by the interpreter.
+#ifndef TESTS_WORKER_PROGRAM_PLAN_CHECKS_H_
+#define TESTS_WORKER_PROGRAM_PLAN_CHECKS_H_
+
+#include <random>
+
+#include "worker/program/program.h"
+
+namespace snug::program {
+
+// `plans` random ones, every second of which may run segments of several blocks again, and each
+// number of whole layers.
+void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random);
+
+// Central differences of the tape's own loss, of an element of each trained parameter.
+void ExpectFiniteDifferences(const Program& program, std::mt19937& random);
+
+}  // namespace snug::program
+
+#endif  // TESTS_WORKER_PROGRAM_PLAN_CHECKS_H_
