@@ -1,10 +1,13 @@
 #include "worker/execute/gpu/gpu_device.h"
 
+#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/rows.h"
+#include "worker/execute/ops/kernel_call.h"
 
 namespace snug::execute {
 namespace {
@@ -15,6 +18,20 @@ void* Take(void* runtime, int64_t bytes) {
 
 void GiveBack(void* runtime, void* address) { static_cast<GpuRuntime*>(runtime)->Free(address); }
 
+// A matrix from one of its elements on.
+char* From(const void* matrix, int64_t element, program::DType dtype) {
+  return const_cast<char*>(static_cast<const char*>(matrix)) + element * program::SizeOf(dtype);
+}
+
+// Rows [i, i + part.m) and columns [j, j + part.n) of a product, into dense rows of fp32.
+GemmCall PartOf(const GemmCall& call, int64_t i, int64_t j, GemmCall part) {
+  part.a = From(call.a, i * (call.a_transposed ? 1 : call.a_stride), call.dtype);
+  part.b = From(call.b, j * (call.b_transposed ? call.b_stride : 1), call.dtype);
+  part.c_stride = part.n;
+  part.c_dtype = program::DType::kF32;
+  return part;
+}
+
 }  // namespace
 
 GpuDevice::GpuDevice(std::string name, int threads, std::unique_ptr<GpuRuntime> runtime,
@@ -24,6 +41,10 @@ GpuDevice::GpuDevice(std::string name, int threads, std::unique_ptr<GpuRuntime> 
       runtime_(std::move(runtime)),
       ops_(ops),
       allocator_({.take = &Take, .give_back = &GiveBack, .self = runtime_.get()}) {}
+
+GpuDevice::~GpuDevice() {
+  for (const auto& [number, staging] : staging_) runtime_->Free(staging);
+}
 
 kernels::Stream GpuDevice::stream(int number) {
   const auto found = streams_.find(number);
@@ -57,7 +78,48 @@ void GpuDevice::Wait(int event, int number) {
 }
 
 void GpuDevice::Multiply(const GemmCall& call, int number) {
-  if (call.m > 0 && call.n > 0 && call.k > 0) runtime_->Multiply(call, stream(number));
+  if (call.m == 0 || call.n == 0 || call.k == 0) return;
+  if (call.dtype == program::DType::kF32 && call.c_dtype == program::DType::kBF16)
+    return MultiplyIntoBf16(call, number);
+  runtime_->Multiply(call, stream(number));
+}
+
+void GpuDevice::MultiplyIntoBf16(const GemmCall& call, int number) {
+  constexpr int64_t kElements = kStagedProductBytes / int64_t{sizeof(float)};
+  float* const sums = StagingOf(number);
+  const int64_t width = std::min(call.n, kElements), height = kElements / width;
+  for (int64_t i = 0; i < call.m; i += height) {
+    for (int64_t j = 0; j < call.n; j += width) {
+      GemmCall part = call;
+      part.c = sums;
+      part.m = std::min(height, call.m - i);
+      part.n = std::min(width, call.n - j);
+      kernels::CastRowsParams in = {.x = From(call.c, i * call.c_stride + j, call.c_dtype),
+                                    .y = sums,
+                                    .N = part.m,
+                                    .C = part.n,
+                                    .x_stride = call.c_stride,
+                                    .y_stride = part.n,
+                                    .x_dtype = kernels::DType::kBF16};
+      const kernels::CastRowsParams out = {.x = sums,
+                                           .y = const_cast<void*>(in.x),
+                                           .N = part.m,
+                                           .C = part.n,
+                                           .x_stride = part.n,
+                                           .y_stride = call.c_stride,
+                                           .y_dtype = kernels::DType::kBF16};
+      if (call.add) Check("CastRows", kernels::CastRows(in, stream(number)));
+      runtime_->Multiply(PartOf(call, i, j, part), stream(number));
+      Check("CastRows", kernels::CastRows(out, stream(number)));
+    }
+  }
+}
+
+float* GpuDevice::StagingOf(int number) {
+  float*& staging = staging_[number];
+  if (staging == nullptr) staging = static_cast<float*>(runtime_->Allocate(kStagedProductBytes));
+  if (staging == nullptr) throw CapExceeded("the device has no memory left to round a product in");
+  return staging;
 }
 
 absl::Status GpuDevice::Synchronize() {

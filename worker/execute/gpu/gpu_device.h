@@ -1,6 +1,10 @@
 // A GPU as the worker uses it. Its numbers for streams and events become the runtime's, made at
 // their first use; stream 0 is one like the others.
 //
+// cuBLAS has no product of fp32 operands into bf16. Such a one is summed part by part in fp32, in
+// memory of kStagedProductBytes that the stream keeps, and each part is rounded once; that memory
+// is part of the context, as cuBLAS's own is.
+//
 // Invariants: every byte of the GPU's memory that the attempt takes goes through allocator(); what
 // the runtime's libraries take by themselves is part of the context (measure_context.h). Host code
 // never looks into that memory. Called by one thread.
@@ -16,11 +20,15 @@
 
 namespace snug::execute {
 
+// Enough rows of a part for a product to run at full speed: 256 of 4,096 columns.
+inline constexpr int64_t kStagedProductBytes = 4 << 20;
+
 class GpuDevice : public Device {
  public:
   // `ops` must outlive the device.
   GpuDevice(std::string name, int threads, std::unique_ptr<GpuRuntime> runtime,
             const OpFunctionTable& ops);
+  ~GpuDevice() override;
 
   const std::string& name() const override { return name_; }
   program::Machine machine() const override { return {.threads = threads_, .cpu = false}; }
@@ -41,6 +49,9 @@ class GpuDevice : public Device {
   GpuRuntime& runtime() { return *runtime_; }
 
  private:
+  void MultiplyIntoBf16(const GemmCall& call, int stream);
+  float* StagingOf(int stream);
+
   const std::string name_;
   const int threads_;
   const std::unique_ptr<GpuRuntime> runtime_;
@@ -48,6 +59,7 @@ class GpuDevice : public Device {
   TrackingAllocator allocator_;
   std::map<int, kernels::Stream> streams_;
   std::map<int, GpuEvent> events_;
+  std::map<int, float*> staging_;  // By stream.
 };
 
 }  // namespace snug::execute

@@ -33,6 +33,8 @@ class CudaDevice final : public GpuDevice {
     Multiply(call, 0);
     call.dtype = call.c_dtype = program::DType::kBF16;
     Multiply(call, 0);
+    call.dtype = program::DType::kF32;  // Takes the stream's staging.
+    Multiply(call, 0);
     runtime().Synchronize();
     runtime().Free(memory);
   }

@@ -45,6 +45,8 @@ class GpuRuntime {
   virtual void Fill(void* to, int byte, int64_t bytes, kernels::Stream stream) = 0;
   virtual void Record(GpuEvent event, kernels::Stream stream) = 0;
   virtual void Wait(GpuEvent event, kernels::Stream stream) = 0;
+  // What cuBLAS takes: fp32 operands into fp32, bf16 ones into either; element-aligned operands
+  // whose strides are no shorter than their rows.
   virtual void Multiply(const GemmCall& call, kernels::Stream stream) = 0;
 
   virtual void SynchronizeStream(kernels::Stream stream) = 0;

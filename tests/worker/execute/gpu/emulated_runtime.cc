@@ -9,12 +9,12 @@
 
 #include "kernels/types.h"
 #include "tests/cuda_on_cpu/memory_watch.h"
+#include "tests/worker/execute/gpu/cublas_rules.h"
 
 namespace snug::execute {
 namespace {
 
 constexpr int64_t kPageBytes = 2 << 20;  // What a driver gives memory in.
-constexpr int kPoison = 0xff;            // NaN in every number type.
 
 int64_t WholePages(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
@@ -46,6 +46,16 @@ void Store(void* matrix, int64_t at, program::DType dtype, double value) {
   } else {
     static_cast<kernels::bf16*>(matrix)[at] = kernels::ToBf16(rounded);
   }
+}
+
+bool HasUnwritten(const void* matrix, int64_t rows, int64_t width, int64_t stride,
+                  program::DType dtype) {
+  const int64_t size = program::SizeOf(dtype);
+  for (int64_t i = 0; i < rows; ++i) {
+    const void* row = static_cast<const char*>(matrix) + i * stride * size;
+    if (cuda_on_cpu::HoldsUnwritten(row, static_cast<size_t>(width * size))) return true;
+  }
+  return false;
 }
 
 void MultiplyInFloat64(const GemmCall& g) {
@@ -98,7 +108,7 @@ void* EmulatedRuntime::Allocate(int64_t bytes) {
   allocations_[place] = bytes;
   cuda_on_cpu::AddAllocation(place, static_cast<size_t>(bytes));
   const Opened opened(memory_, memory_bytes_);
-  std::memset(place, kPoison, static_cast<size_t>(bytes));
+  cuda_on_cpu::MarkUnwritten(place, static_cast<size_t>(bytes));
   return place;
 }
 
@@ -148,7 +158,25 @@ void EmulatedRuntime::Wait(GpuEvent handle, kernels::Stream stream) {
 }
 
 void EmulatedRuntime::Multiply(const GemmCall& call, kernels::Stream stream) {
-  Issue(stream, {[call] { MultiplyInFloat64(call); }});
+  const std::string refusal = CublasRefusal(call);
+  if (!refusal.empty()) throw std::runtime_error(refusal);
+  Issue(stream, {[this, call] { RunProduct(call); }});
+}
+
+void EmulatedRuntime::RunProduct(const GemmCall& call) {
+  const int64_t a_rows = call.a_transposed ? call.k : call.m;
+  const int64_t b_rows = call.b_transposed ? call.n : call.k;
+  const bool unwritten =
+      HasUnwritten(call.a, a_rows, call.a_transposed ? call.m : call.k, call.a_stride,
+                   call.dtype) ||
+      HasUnwritten(call.b, b_rows, call.b_transposed ? call.k : call.n, call.b_stride,
+                   call.dtype) ||
+      (call.add && HasUnwritten(call.c, call.m, call.n, call.c_stride, call.c_dtype));
+  if (unwritten) {
+    failure_ = "an emulated product reads memory that nobody has written";
+    return;
+  }
+  MultiplyInFloat64(call);
 }
 
 void EmulatedRuntime::SynchronizeStream(kernels::Stream stream) {

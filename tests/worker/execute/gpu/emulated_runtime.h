@@ -7,6 +7,9 @@
 // waits for an event has the stream that records it run up to there. So work that needs another
 // stream's and does not wait for it reads or writes too early in one of the two orders.
 //
+// A product that cuBLAS would refuse is refused (cublas_rules.h), and one that reads memory that
+// nobody has written fails.
+//
 // A kernel that fails makes every later call fail with its report, as CUDA does. One object at a
 // time in a process, since launches of kernels say no more than their stream.
 #ifndef TESTS_WORKER_EXECUTE_GPU_EMULATED_RUNTIME_H_
@@ -68,6 +71,7 @@ class EmulatedRuntime final : public GpuRuntime {
 
   static void TakeLaunch(void* self, const cuda_on_cpu::GridLaunch& launch);
   void RunKernel(const cuda_on_cpu::GridLaunch& launch);
+  void RunProduct(const GemmCall& call);
   size_t NumberOf(const void* stream) const;
   void Issue(kernels::Stream stream, Task task);
   void RunFront(size_t stream);

@@ -185,6 +185,7 @@ struct Form {
 std::vector<Form> Forms() {
   std::vector<Form> forms;
   for (const auto& [dtype, c_dtype] : {std::pair{DType::kF32, DType::kF32},
+                                       {DType::kF32, DType::kBF16},
                                        {DType::kBF16, DType::kF32},
                                        {DType::kBF16, DType::kBF16}}) {
     for (const bool add : {false, true}) {
@@ -275,6 +276,32 @@ TEST(GpuProductsTest, EveryFormMatchesFloat64) {
         }
         ASSERT_NEAR(result[static_cast<size_t>(i * c.stride + j)], expected,
                     1e-5 + rounding * std::abs(expected));
+      }
+    }
+  }
+}
+
+// fp32 into bf16 comes in parts that fill the device's staging: of rows here, whose last part is
+// shorter, then of columns. Each element is rounded once, from its sum with what was there.
+TEST(GpuProductsTest, ALargeProductIntoBf16ComesInParts) {
+  const std::unique_ptr<GpuDevice> gpu = OpenTestGpu();
+  constexpr int64_t kElements = kStagedProductBytes / 4;
+  for (const auto& [m, n] :
+       {std::pair{kElements / 512 + 3, int64_t{512}}, std::pair{int64_t{1}, kElements + 24}}) {
+    const Rows a(*gpu, m, 1, DType::kF32), b(*gpu, 1, n, DType::kF32), c(*gpu, m, n, DType::kBF16);
+    GemmCall call{.a = a.data(), .b = b.data(), .c = c.data(), .m = m, .n = n, .k = 1};
+    call.a_stride = a.stride;
+    call.b_stride = b.stride;
+    call.c_stride = c.stride;
+    call.c_dtype = DType::kBF16;
+    call.add = true;
+    gpu->Multiply(call, 0);
+    const std::vector<float> result = c.Download();
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < c.stride; ++j) {
+        const double sum = c.at(i, j) + (j < n ? a.at(i, 0) * b.at(0, j) : 0.0);
+        ASSERT_NEAR(result[static_cast<size_t>(i * c.stride + j)], sum, 0x1.01p-8 * std::abs(sum))
+            << i << ", " << j;
       }
     }
   }

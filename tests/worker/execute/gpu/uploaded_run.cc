@@ -55,6 +55,12 @@ absl::StatusOr<double> UploadedRun::RunInArena(const program::Tape& tape) {
   return executor.Run(tape, *memory, batch_, {.loss_scale = 1.0 / 16, .seed = 3, .step = 5});
 }
 
+void UploadedRun::AskForNextLogits() {
+  const int64_t bytes = run_.program().config.vocabulary * int64_t{sizeof(float)};
+  buffers_.push_back(*DeviceBuffer::Allocate(device_, bytes));
+  batch_.next_logits = reinterpret_cast<float*>(buffers_.back().data());
+}
+
 std::vector<float> UploadedRun::Gradients() {
   std::vector<float> all;
   for (const ParameterView& parameter : parameters_) {

@@ -20,6 +20,8 @@ class UploadedRun {
   program::Tape Lower(const program::Plan& plan, bool training = true) const;
   // A fresh executor and an arena of its own; gradients begin at zero. The loss.
   absl::StatusOr<double> RunInArena(const program::Tape& tape);
+  // The next run gives the logits behind the last token, and no loss.
+  void AskForNextLogits();
   // All of them, one behind another, as ToyRun has them.
   std::vector<float> Gradients();
 
