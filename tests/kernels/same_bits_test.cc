@@ -78,14 +78,20 @@ void ExpectSameBytes(int64_t bytes, const std::function<Error(uint8_t*)>& op) {
   EXPECT_NE(first, zeros);
 }
 
-// Subnormals, infinities and NaN of any bits among them; to nearest even, as the scalar one.
-TEST(SameBitsTest, Bf16OfEveryKindOfNumber) {
+// Subnormals, infinities and NaN of any bits among them.
+std::vector<float> EveryKindOfNumber() {
   std::vector<float> x;
   for (uint64_t bits = 0; bits < 0x100000000u; bits += 65521) {
     for (uint32_t low : {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits) | 0x8000u}) {
       x.push_back(FloatOfBits(low));
     }
   }
+  return x;
+}
+
+// To nearest even, as the scalar conversion.
+TEST(SameBitsTest, Bf16OfEveryKindOfNumber) {
+  const std::vector<float> x = EveryKindOfNumber();
   const auto n = static_cast<int64_t>(x.size());
   const auto cast = [&](uint8_t* y) {
     return CastRows({.x = x.data(), .y = y, .N = 1, .C = n, .y_dtype = DType::kBF16}, nullptr);
@@ -94,6 +100,32 @@ TEST(SameBitsTest, Bf16OfEveryKindOfNumber) {
   std::vector<bf16> stored(n);
   ASSERT_TRUE(cast(reinterpret_cast<uint8_t*>(stored.data())).ok());
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(stored[i].bits, ToBf16(x[i]).bits) << x[i];
+}
+
+TEST(SameBitsTest, F16OfEveryKindOfNumber) {
+  const std::vector<float> x = EveryKindOfNumber();
+  const auto n = static_cast<int64_t>(x.size());
+  const auto cast = [&](uint8_t* y) {
+    return CastRows({.x = x.data(), .y = y, .N = 1, .C = n, .y_dtype = DType::kF16}, nullptr);
+  };
+  ExpectSameBytes(2 * n, cast);
+  std::vector<f16> stored(n);
+  ASSERT_TRUE(cast(reinterpret_cast<uint8_t*>(stored.data())).ok());
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(stored[i].bits, ToF16(x[i]).bits) << x[i];
+}
+
+// And the way back, of all there are.
+TEST(SameBitsTest, WidensEveryF16) {
+  constexpr int64_t kAll = 65536;
+  std::vector<uint16_t> x(kAll);
+  std::iota(x.begin(), x.end(), uint16_t{0});
+  const auto cast = [&](uint8_t* y) {
+    return CastRows({.x = x.data(), .y = y, .N = 1, .C = kAll, .x_dtype = DType::kF16}, nullptr);
+  };
+  ExpectSameBytes(4 * kAll, cast);
+  std::vector<float> wide(kAll);
+  ASSERT_TRUE(cast(reinterpret_cast<uint8_t*>(wide.data())).ok());
+  for (int64_t i = 0; i < kAll; ++i) ASSERT_EQ(BitsOf(wide[i]), BitsOf(ToFloat(f16{x[i]}))) << i;
 }
 
 // Of an output in rows of kColumns that begin at lines, and in rows that begin anywhere.
@@ -241,30 +273,56 @@ TEST(SameBitsTest, Activations) {
   }
 }
 
-// Every bf16 there is: subnormals, infinities, NaN of any bits. ReLU passes on what is above 0.
+// Every bf16 there is, and its codes: subnormals, infinities, NaN of any bits. ReLU passes on what
+// is above 0.
 TEST(SameBitsTest, ActivationsOfEveryBf16) {
-  constexpr int64_t kAll = 65536;
-  std::vector<uint16_t> x(kAll), y(kAll);
+  constexpr int64_t kAll = 65536, kCodes = CodeBytes(kAll);
+  std::vector<uint16_t> x(kAll), y(kAll + kCodes / 2);
   std::iota(x.begin(), x.end(), uint16_t{0});
   for (Activation h :
        {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kRelu}) {
     const auto forward = [&](void* to) {
       return ActivationForward({.x = x.data(),
                                 .y = to,
+                                .codes = static_cast<uint8_t*>(to) + 2 * kAll,
                                 .N = 1,
                                 .C = kAll,
                                 .x_stride = kAll,
                                 .y_stride = kAll,
+                                .code_stride = kCodes,
                                 .dtype = DType::kBF16,
-                                .activation = h},
+                                .activation = h,
+                                .two_bit = TwoBitOf(h)},
                                nullptr);
     };
-    ExpectSameBytes(2 * kAll, forward);
+    ExpectSameBytes(2 * kAll + kCodes, forward);
     ASSERT_TRUE(forward(y.data()).ok());
   }
   for (int64_t k = 0; k < kAll; ++k) {
     const bool nan = (k & 0x7fff) > 0x7f80;
     ASSERT_EQ(y[k], nan ? 0x7fc0 : k < 0x8000 ? k : 0) << k;
+  }
+}
+
+// Each of them beside neighbours that are 1: in even places, then in odd ones.
+TEST(SameBitsTest, ActivationsOfEveryBf16AmongOnes) {
+  constexpr int64_t kAll = 65536;
+  for (int64_t place : {0, 1}) {
+    std::vector<uint16_t> x(2 * kAll, 0x3f80);
+    for (int64_t k = 0; k < kAll; ++k) x[2 * k + place] = static_cast<uint16_t>(k);
+    for (Activation h : {Activation::kSilu, Activation::kRelu}) {
+      ExpectSameBytes(4 * kAll, [&](uint8_t* y) {
+        return ActivationForward({.x = x.data(),
+                                  .y = y,
+                                  .N = 1,
+                                  .C = 2 * kAll,
+                                  .x_stride = 2 * kAll,
+                                  .y_stride = 2 * kAll,
+                                  .dtype = DType::kBF16,
+                                  .activation = h},
+                                 nullptr);
+      });
+    }
   }
 }
 
