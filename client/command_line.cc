@@ -45,6 +45,8 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   CLI::App* submit = app->add_subcommand("submit", "Hand a job to the daemon; prints its id");
   AddFile(submit, line);
   submit->add_flag("--watch", line->watch, "Then watch it to its end");
+  submit->add_flag("--no-check", line->no_check,
+                   "Do not wait for the model's files to be checked; what is wrong fails the job");
 
   CLI::App* list = app->add_subcommand("list", "List the jobs that have not ended");
   list->add_flag("--all", line->all, "Ended ones as well");

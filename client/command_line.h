@@ -40,6 +40,7 @@ struct CommandLine {
   std::optional<int> max_seq_length;
   bool sites = false;
   bool watch = false;
+  bool no_check = false;  // submit
   bool all = false;
   bool follow = false;
 };

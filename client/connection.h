@@ -44,11 +44,11 @@ class Connection {
   template <class Request, class Reply>
   absl::StatusOr<Reply> Call(grpc::Status (v1::FineTuning::Stub::*method)(grpc::ClientContext*,
                                                                           const Request&, Reply*),
-                             const Request& request) {
+                             const Request& request, absl::Duration deadline = kCallDeadline) {
     Backoff backoff(kRetryFor);
     while (true) {
       grpc::ClientContext context;
-      context.set_deadline(absl::ToChronoTime(absl::Now() + kCallDeadline));
+      context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
       Reply reply;
       const grpc::Status status = (*stub_.*method)(&context, request, &reply);
       if (status.ok()) return reply;

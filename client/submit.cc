@@ -19,6 +19,20 @@ std::string RandomUuid() {
                          0x8000 | (c >> 16 & 0x3FFF), c & 0xFFFF, word());
 }
 
+// Reading a model's headers takes milliseconds; one on a slow disk is checked when it is prepared.
+constexpr absl::Duration kCheckFor = absl::Seconds(30);
+
+// What the job's files say, before there is a job. That there was no time or no room to check is no
+// reason to refuse it: the same is checked again before it is prepared.
+absl::Status Check(v1::CreateJobRequest request, Connection& connection) {
+  request.clear_request_id();
+  request.set_validate_only(true);
+  const absl::Status status =
+      connection.Call(&v1::FineTuning::Stub::CreateJob, request, kCheckFor).status();
+  const bool not_checked = absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
+  return not_checked ? absl::OkStatus() : status;
+}
+
 }  // namespace
 
 absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal) {
@@ -26,6 +40,7 @@ absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal) {
   ASSIGN_OR_RETURN(*request.mutable_spec(), ReadJobFile(line.file, line.overrides));
   request.set_request_id(RandomUuid());
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  if (!line.no_check) RETURN_IF_ERROR(Check(request, connection));
   ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&v1::FineTuning::Stub::CreateJob, request));
   if (line.output == Output::kTable) {
     terminal.out << job.id() << std::endl;

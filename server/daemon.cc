@@ -32,6 +32,8 @@ constexpr absl::Duration kDrainPatience = absl::Seconds(10);
 constexpr int kWatchdogSeconds =
     20;  // gRPC's Shutdown of this version may never return (upstream 39114).
 constexpr int kApiThreads = 4;
+constexpr int64_t kMaxPrepares = 64;
+constexpr int kCheckThreads = 3;  // One stays for others while all previews that may run do.
 
 sigset_t EndSignals() {
   sigset_t set;
@@ -77,6 +79,19 @@ absl::StatusOr<int> LockState(const std::string& dir) {
   return fd;
 }
 
+// How many datasets are prepared at a time: each may take its whole memory limit.
+absl::StatusOr<FairPool::Threads> PreparesAtATime(const v1::PrepareLimits& limits,
+                                                  int64_t each_bytes) {
+  if (limits.total_memory().empty()) return FairPool::Threads{.any = 1, .small = 1};
+  ASSIGN_OR_RETURN(const int64_t total, ParseBytes(limits.total_memory()));
+  if (each_bytes <= 0 || total / each_bytes < 2)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prepare.total_memory ", limits.total_memory(), " is less than twice ", "prepare.memory ",
+        limits.memory(), ": a large and a small dataset are ", "prepared at a time"));
+  return FairPool::Threads{.any = static_cast<int>(std::min(total / each_bytes, kMaxPrepares)) - 1,
+                           .small = 1};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const v1::DaemonConfig& config) {
@@ -112,15 +127,17 @@ absl::Status Daemon::Build() {
                       .memory_bytes = prepare_bytes,
                       .timeout = absl::Seconds(config_.prepare().timeout_seconds())});
   preparer_->RemoveLeftovers();
-  RETURN_IF_ERROR(BuildScheduler(devices));
+  ASSIGN_OR_RETURN(const FairPool::Threads prepares,
+                   PreparesAtATime(config_.prepare(), prepare_bytes));
+  RETURN_IF_ERROR(BuildScheduler(devices, prepares));
   ServeMetrics();
   v1::ServerInfo info;
   info.set_version(kVersion);
   info.set_instance_uuid(store_->instance_uuid());
   info.set_boot_epoch(store_->boot_epoch());
   info.set_metrics_port(metrics_.port());
-  service_ = std::make_unique<FineTuningService>(
-      ServiceParts{index_, *scheduler_, *advisor_, *pool_, streams_, config_.state_dir(), info});
+  service_ = std::make_unique<FineTuningService>(ServiceParts{
+      index_, *scheduler_, *advisor_, *pool_, *checks_, streams_, config_.state_dir(), info});
   ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_.socket(), *service_));
   return absl::OkStatus();
 }
@@ -157,11 +174,15 @@ absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {
   return devices;
 }
 
-absl::Status Daemon::BuildScheduler(std::vector<Device> devices) {
+absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threads prepares) {
   pool_ = std::make_unique<TaskPool>(kApiThreads);
+  checks_ = std::make_unique<FairPool>(
+      FairPool::Threads{.any = kCheckThreads, .waiting = kMaxWaitingChecks});
   advisor_ = std::make_unique<Advisor>(index_, *preparer_, devices);
-  SchedulerSettings settings{
-      .launcher = Launcher(), .devices = std::move(devices), .gpu_watch = gpu_watch_.get()};
+  SchedulerSettings settings{.launcher = Launcher(),
+                             .devices = std::move(devices),
+                             .gpu_watch = gpu_watch_.get(),
+                             .prepares = prepares};
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));
   return absl::OkStatus();
@@ -204,6 +225,7 @@ void Daemon::Shutdown() {
   if (server_ != nullptr) server_->Shutdown(kDrainPatience);
   server_.reset();
   if (pool_ != nullptr) pool_->Stop();
+  if (checks_ != nullptr) checks_->Stop();
   service_.reset();
   scheduler_.reset();
   store_.reset();

@@ -16,6 +16,7 @@
 #include "server/metrics/metrics.h"
 #include "server/node/gpu_use.h"
 #include "server/scheduler/advice.h"
+#include "server/scheduler/fair_pool.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/task_pool.h"
 #include "snug/v1/config.pb.h"
@@ -41,7 +42,7 @@ class Daemon {
   absl::Status Build();
   LauncherSettings Launcher() const;
   absl::StatusOr<std::vector<Device>> FindDevices();
-  absl::Status BuildScheduler(std::vector<Device> devices);
+  absl::Status BuildScheduler(std::vector<Device> devices, FairPool::Threads prepares);
   void ServeMetrics();
   void Shutdown();
 
@@ -56,6 +57,7 @@ class Daemon {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Advisor> advisor_;
   std::unique_ptr<TaskPool> pool_;
+  std::unique_ptr<FairPool> checks_;
   std::unique_ptr<FineTuningService> service_;
   std::unique_ptr<GrpcServer> server_;
 };

@@ -74,6 +74,7 @@ grpc::ServerUnaryReactor* FineTuningService::CreateJob(Context*, const Bytes* in
       *in, out, [this](const v1::CreateJobRequest& request, Answer<v1::Job> answer) {
         const absl::Status right = CheckCreate(request);
         if (!right.ok()) return answer(right);
+        if (request.validate_only()) return Validate(request, answer);
         const bool posted = parts_.pool.Post([this, request, answer] { Create(request, answer); });
         if (!posted) answer(Draining());
       });
@@ -86,20 +87,34 @@ void FineTuningService::Create(const v1::CreateJobRequest& request, const Answer
   // A repeated request is answered even when its files have gone meanwhile.
   const bool known = parts_.index.FindRequest(request.request_id(), WallMicros()).has_value();
   if (!known) {
-    absl::StatusOr<CheckedJob> checked = parts_.advisor.CheckForCreate(request.spec());
-    if (!checked.ok()) return answer(checked.status());
-    if (request.validate_only()) return answer(Draft(*checked));
-    order.job = *std::move(checked);
+    const absl::Status right = parts_.advisor.CheckForm(request.spec());
+    if (!right.ok()) return answer(right);
+    order.spec = request.spec();
   }
   parts_.scheduler.Create(std::move(order), answer);
+}
+
+void FineTuningService::Validate(const v1::CreateJobRequest& request,
+                                 const Answer<v1::Job>& answer) {
+  const bool posted = parts_.checks.Post({.run = [this, spec = request.spec(), answer] {
+    const absl::StatusOr<CheckedJob> checked = parts_.advisor.Validate(spec);
+    checked.ok() ? answer(Draft(*checked)) : answer(checked.status());
+  }});
+  if (!posted) answer(QueueFull("checks that wait", kMaxWaitingChecks));
+}
+
+template <typename Request, typename Response>
+void FineTuningService::Ask(const Request& request, Answer<Response> answer,
+                            absl::StatusOr<Response> (Advisor::*ask)(const Request&)) {
+  const bool posted = parts_.checks.Post(
+      {.run = [this, request, answer, ask] { answer((parts_.advisor.*ask)(request)); }});
+  if (!posted) answer(QueueFull("checks that wait", kMaxWaitingChecks));
 }
 
 grpc::ServerUnaryReactor* FineTuningService::PlanJob(Context*, const Bytes* in, Bytes* out) {
   return UnaryCall::Start<v1::PlanJobRequest, v1::PlanJobResponse>(
       *in, out, [this](const v1::PlanJobRequest& request, Answer<v1::PlanJobResponse> answer) {
-        const bool posted =
-            parts_.pool.Post([this, request, answer] { answer(parts_.advisor.Plan(request)); });
-        if (!posted) answer(Draining());
+        Ask(request, std::move(answer), &Advisor::Plan);
       });
 }
 
@@ -107,9 +122,7 @@ grpc::ServerUnaryReactor* FineTuningService::PreviewDataset(Context*, const Byte
   using Reply = v1::PreviewDatasetResponse;
   return UnaryCall::Start<v1::PreviewDatasetRequest, Reply>(
       *in, out, [this](const v1::PreviewDatasetRequest& request, Answer<Reply> answer) {
-        const bool posted =
-            parts_.pool.Post([this, request, answer] { answer(parts_.advisor.Preview(request)); });
-        if (!posted) answer(Draining());
+        Ask(request, std::move(answer), &Advisor::Preview);
       });
 }
 

@@ -13,11 +13,15 @@
 #include "server/api/streams.h"
 #include "server/job/job_index.h"
 #include "server/scheduler/advice.h"
+#include "server/scheduler/fair_pool.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/task_pool.h"
 #include "snug/v1/service.grpc.pb.h"
 
 namespace snug::server {
+
+// More would wait for minutes.
+inline constexpr size_t kMaxWaitingChecks = 100;
 
 template <typename Response>
 using Answer = std::function<void(absl::StatusOr<Response>)>;
@@ -27,7 +31,8 @@ struct ServiceParts {
   JobIndex& index;
   Scheduler& scheduler;
   Advisor& advisor;
-  TaskPool& pool;
+  TaskPool& pool;    // Quick: submits, chunks of downloads.
+  FairPool& checks;  // Reads models and datasets: validate_only, plans, previews.
   StreamRegistry& streams;
   std::string state_dir;
   v1::ServerInfo info;  // Less what changes.
@@ -65,6 +70,10 @@ class FineTuningService : public RawService {
 
  private:
   void Create(const v1::CreateJobRequest& request, const Answer<v1::Job>& answer);
+  void Validate(const v1::CreateJobRequest& request, const Answer<v1::Job>& answer);
+  template <typename Request, typename Response>
+  void Ask(const Request& request, Answer<Response> answer,
+           absl::StatusOr<Response> (Advisor::*ask)(const Request&));
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
 
   const ServiceParts parts_;

@@ -11,8 +11,12 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepare_command.h"
 #include "server/data/prepared_dataset.h"
@@ -32,6 +36,7 @@ constexpr const char* kPartMark = ".part-";  // <hash>.part-<random>: a run that
 constexpr size_t kMaxRememberedHashes = 4096;
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
 constexpr absl::Duration kPreviewTimeout = absl::Seconds(60);
+constexpr absl::Duration kSayReading = absl::Seconds(1);
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
@@ -52,6 +57,37 @@ std::vector<std::string> TokenizerFiles(const std::string& model_dir) {
   return paths;
 }
 
+// Says how far the reading of a large file has come, once a second, until nobody waits for it.
+HashWatch WatchOf(const Preparer::Progress& progress) {
+  return [&progress, next = absl::Now() + kSayReading](int64_t done, int64_t of) mutable {
+    if (progress.cancelled != nullptr && progress.cancelled->load())
+      return absl::CancelledError("cancelled");
+    const absl::Time now = absl::Now();
+    if (now > progress.read_until)
+      return absl::DeadlineExceededError(
+          absl::StrCat("reading a dataset of ", FormatBytes(of), " takes longer"));
+    if (now < next || !progress.say) return absl::OkStatus();
+    next = now + kSayReading;
+    progress.say(
+        absl::StrCat("its dataset is being read: ", FormatBytes(done), " of ", FormatBytes(of)));
+    return absl::OkStatus();
+  };
+}
+
+// "12000 of 50000 rows", and how long the rest takes at the rate so far; as it is where no total
+// is said.
+std::string WithTimeLeft(absl::string_view said, absl::Time started) {
+  const std::vector<absl::string_view> words = absl::StrSplit(said, ' ');
+  int64_t done = 0, total = 0;
+  if (words.size() < 3 || words[1] != "of" || !absl::SimpleAtoi(words[0], &done) ||
+      !absl::SimpleAtoi(words[2], &total) || done <= 0 || done >= total)
+    return std::string(said);
+  const absl::Duration left =
+      (absl::Now() - started) * (static_cast<double>(total - done) / static_cast<double>(done));
+  return absl::StrCat(said, ", ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
+                      " left");
+}
+
 // Two daemons' or two runs' results for one hash are the same: the first stays.
 absl::Status MoveIntoPlace(const std::string& part, const std::string& folder) {
   if (renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_NOREPLACE) == 0)
@@ -65,7 +101,8 @@ absl::Status MoveIntoPlace(const std::string& part, const std::string& folder) {
 
 }  // namespace
 
-absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path) {
+absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path,
+                                                  const Progress& progress) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
@@ -76,7 +113,7 @@ absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path) {
     absl::MutexLock lock(&mutex_);
     if (auto found = hashes_.find(key); found != hashes_.end()) return found->second;
   }
-  ASSIGN_OR_RETURN(std::string hash, Sha256File(path));
+  ASSIGN_OR_RETURN(std::string hash, Sha256File(path, WatchOf(progress)));
   absl::MutexLock lock(&mutex_);
   if (hashes_.size() >= kMaxRememberedHashes) hashes_.clear();
   hashes_[key] = hash;
@@ -84,12 +121,13 @@ absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path) {
 }
 
 absl::StatusOr<std::string> Preparer::FolderOf(const std::string& dataset, const v1::JobSpec& spec,
-                                               const std::string& model_dir) {
-  ASSIGN_OR_RETURN(std::string key, ContentHash(dataset));
+                                               const std::string& model_dir,
+                                               const Progress& progress) {
+  ASSIGN_OR_RETURN(std::string key, ContentHash(dataset, progress));
   for (const std::string& path : TokenizerFiles(model_dir)) {
     absl::StrAppend(&key, "|");
     if (!Exists(path)) continue;
-    ASSIGN_OR_RETURN(const std::string hash, ContentHash(path));
+    ASSIGN_OR_RETURN(const std::string hash, ContentHash(path, progress));
     absl::StrAppend(&key, hash);
   }
   for (const std::string& option : DataOptions(spec))
@@ -103,12 +141,13 @@ absl::StatusOr<std::string> Preparer::FolderOf(const std::string& dataset, const
 }
 
 absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
-                                                 const std::string& model_dir) {
+                                                 const std::string& model_dir,
+                                                 const Progress& progress) {
   PreparedFolders folders;
-  ASSIGN_OR_RETURN(folders.train, FolderOf(spec.dataset(), spec, model_dir));
+  ASSIGN_OR_RETURN(folders.train, FolderOf(spec.dataset(), spec, model_dir, progress));
   if (spec.eval_split() > 0.0) folders.eval = folders.train + "-eval";
   if (!spec.eval_dataset().empty()) {
-    ASSIGN_OR_RETURN(folders.eval, FolderOf(spec.eval_dataset(), spec, model_dir));
+    ASSIGN_OR_RETURN(folders.eval, FolderOf(spec.eval_dataset(), spec, model_dir, progress));
   }
   folders.prompts = PromptsFile(spec, folders.train);
   folders.ready = Ready(folders.train) && (folders.eval.empty() || Ready(folders.eval)) &&
@@ -119,7 +158,7 @@ absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
 absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
                                                   const std::string& model_dir,
                                                   const Progress& progress) {
-  ASSIGN_OR_RETURN(PreparedFolders folders, Locate(spec, model_dir));
+  ASSIGN_OR_RETURN(PreparedFolders folders, Locate(spec, model_dir, progress));
   if (folders.ready) return folders;
   const bool split = spec.eval_split() > 0.0;
   if (!Ready(folders.train) || (split && !Ready(folders.eval)))
@@ -152,9 +191,11 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
     add("--seed", spec.training().seed());
   }
   run.cancelled = progress.cancelled;
+  const absl::Time started = absl::Now();
   run.on_stderr_line = [&](const std::string& line) {
     absl::string_view text = line;
-    if (absl::ConsumePrefix(&text, "progress: ") && progress.say) progress.say(std::string(text));
+    if (absl::ConsumePrefix(&text, "progress: ") && progress.say)
+      progress.say(absl::StrCat("its dataset is being prepared: ", WithTimeLeft(text, started)));
     if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("dataset {}: {}", job.dataset, text);
   };
   ASSIGN_OR_RETURN(const RunResult result, Run(run));

@@ -40,13 +40,17 @@ class Preparer {
  public:
   explicit Preparer(PrepareSettings settings) : settings_(std::move(settings)) {}
 
-  // Where the job's prepared data lies or will lie. `spec` has its defaults filled in.
-  absl::StatusOr<PreparedFolders> Locate(const v1::JobSpec& spec, const std::string& model_dir);
-
   struct Progress {
     const std::atomic<bool>* cancelled = nullptr;
     std::function<void(const std::string&)> say;  // "12000 rows"
+    // For reading files to know their content, not for preparing.
+    absl::Time read_until = absl::InfiniteFuture();
   };
+
+  // Where the job's prepared data lies or will lie. `spec` has its defaults filled in. Reads the
+  // dataset's files whole when they are new: CANCELLED, DEADLINE_EXCEEDED by `progress`.
+  absl::StatusOr<PreparedFolders> Locate(const v1::JobSpec& spec, const std::string& model_dir,
+                                         const Progress& progress);
 
   // Runs what is missing. Errors of the dataset carry its file, line and reason.
   absl::StatusOr<PreparedFolders> Prepare(const v1::JobSpec& spec, const std::string& model_dir,
@@ -72,9 +76,10 @@ class Preparer {
                           const Progress& progress);
   absl::Status RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
                           const std::string& file, const Progress& progress);
-  absl::StatusOr<std::string> ContentHash(const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::string> ContentHash(const std::string& path, const Progress& progress)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> FolderOf(const std::string& dataset, const v1::JobSpec& spec,
-                                       const std::string& model_dir);
+                                       const std::string& model_dir, const Progress& progress);
 
   const PrepareSettings settings_;
   absl::Mutex mutex_;

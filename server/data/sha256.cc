@@ -10,6 +10,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
 
 namespace snug::server {
 namespace {
@@ -34,18 +35,21 @@ class Digest {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
-absl::StatusOr<std::string> DigestOf(int fd, const std::string& path) {
+absl::StatusOr<std::string> DigestOf(int fd, const std::string& path, const HashWatch& watch) {
   struct stat status {};
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
   Digest digest;
   std::vector<char> buffer(kReadBytes);
+  int64_t done = 0;
   while (true) {
     const ssize_t got = read(fd, buffer.data(), buffer.size());
     if (got == 0) return digest.Hex();
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
     digest.Add(buffer.data(), static_cast<size_t>(got));
+    done += got;
+    if (watch != nullptr) RETURN_IF_ERROR(watch(done, status.st_size));
   }
 }
 
@@ -57,10 +61,10 @@ std::string Sha256Hex(absl::string_view text) {
   return digest.Hex();
 }
 
-absl::StatusOr<std::string> Sha256File(const std::string& path) {
+absl::StatusOr<std::string> Sha256File(const std::string& path, const HashWatch& watch) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  absl::StatusOr<std::string> hex = DigestOf(fd, path);
+  absl::StatusOr<std::string> hex = DigestOf(fd, path, watch);
   close(fd);
   return hex;
 }

@@ -21,6 +21,7 @@
 #include "worker/program/carried_files.h"
 #include "worker/program/model_config.h"
 #include "worker/program/plan.h"
+#include "worker/program/regular_file.h"
 #include "worker/program/rope_config.h"
 #include "worker/program/safetensors.h"
 
@@ -49,14 +50,8 @@ std::string FieldOf(const absl::Status& status) {
 }
 
 absl::Status CheckFile(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  if (!S_ISREG(status.st_mode))
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a file"));
-  if (status.st_size == 0) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
-  if (access(path.c_str(), R_OK) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  ASSIGN_OR_RETURN(const program::RegularFile file, program::RegularFile::Open(path));
+  if (file.size() == 0) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
   return absl::OkStatus();
 }
 
@@ -158,6 +153,26 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   if (!mode.lora) return mode;
   mode.adapter = LoraConfigOf(spec.lora());
   return mode;
+}
+
+absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model) {
+  std::vector<Violation> found = CheckSpec(spec);
+  if (!found.empty()) return InvalidRequest(found);
+  CheckDatasetFiles(spec, found);
+  AddStatus(found, "spec.model", "BAD_MODEL", ModelDir(spec, find_model).status());
+  if (!spec.lora().init_adapter().empty())
+    AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER",
+              CheckFile(spec.lora().init_adapter() + "/adapter_config.json"));
+  return found.empty() ? absl::OkStatus() : InvalidRequest(found);
+}
+
+int64_t DatasetBytes(const v1::JobSpec& spec) {
+  int64_t bytes = 0;
+  for (const std::string& path : {spec.dataset(), spec.eval_dataset()}) {
+    struct stat status {};
+    if (!path.empty() && stat(path.c_str(), &status) == 0) bytes += status.st_size;
+  }
+  return bytes;
 }
 
 absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec,

@@ -27,7 +27,14 @@ using FindModelOfJob = std::function<absl::StatusOr<std::string>(const std::stri
 // moved them since.
 enum class InputFiles { kNeeded, kDone };
 
+// What can be said at once: the spec is well-formed, and what it names exists. No file is read.
 // INVALID_ARGUMENT with all violations at once.
+absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model);
+
+// Of the files that its datasets are now; 0 for one that is not there.
+int64_t DatasetBytes(const v1::JobSpec& spec);
+
+// The same, and what the files say.
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
                                     InputFiles inputs = InputFiles::kNeeded);
 

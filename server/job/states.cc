@@ -16,9 +16,11 @@ constexpr JobMove kJobMoves[] = {
     {Job::PREPARING, Job::QUEUED},  // Dataset prepared, model checked.
     {Job::PREPARING, Job::FAILED},  // Dataset or model refused, or no plan fits any device.
     {Job::PREPARING, Job::CANCELLED},
-    {Job::QUEUED, Job::STARTING},  // Plan chosen, bytes reserved, attempt INTENT.
-    {Job::QUEUED, Job::FAILED},    // No plan fits any more: the devices have changed.
+    {Job::PREPARING, Job::PAUSED},  // Held: the daemon ended twice with it in hand.
+    {Job::QUEUED, Job::STARTING},   // Plan chosen, bytes reserved, attempt INTENT.
+    {Job::QUEUED, Job::FAILED},     // No plan fits any more: the devices have changed.
     {Job::QUEUED, Job::CANCELLED},
+    {Job::QUEUED, Job::PAUSED},     // Held, as above.
     {Job::STARTING, Job::RUNNING},  // Hello of the current epoch.
     {Job::STARTING, Job::QUEUED},   // Spawn failed or lost; retries left.
     {Job::STARTING, Job::FAILED},   // The job's own error, or retries exhausted.

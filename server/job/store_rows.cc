@@ -59,7 +59,8 @@ absl::Status WriteJob(Database& database, const JobRecord& record) {
   // states.
   return database.Run(
       "INSERT INTO jobs VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14) "
-      "ON CONFLICT(id) DO UPDATE SET state=?3, view=?7, infra_failures=?8, oom_failures=?9, "
+      "ON CONFLICT(id) DO UPDATE SET state=?3, spec=?5, spec_sha256=?6, view=?7, "
+      "infra_failures=?8, oom_failures=?9, "
       "not_before_us=?10, last_resume_step=?11, train_data=?12, eval_data=?13, output_dir=?14",
       {record.id(), kTenant, int64_t{record.state()}, record.order, Blob{spec}, Sha256Hex(spec),
        Blob{view.SerializeAsString()}, int64_t{record.infra_failures}, int64_t{record.oom_failures},

@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_dataset.h"
 #include "server/job/errors.h"
@@ -16,13 +17,17 @@
 namespace snug::server {
 namespace {
 
-// Of the prepared dataset, if it is there; and what was found in it, into `summary`.
+// Of the prepared dataset, if it is there and is found in time; and what was found in it, into
+// `summary`.
 absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& job,
-                                        v1::DatasetSummary* summary) {
-  ASSIGN_OR_RETURN(const PreparedFolders folders, preparer.Locate(job.spec, job.model_dir));
-  if (!folders.ready) return RowLengths();
-  ASSIGN_OR_RETURN(*summary, ReadSummary(folders.train));
-  return LengthsOf(folders);
+                                        absl::Duration time, v1::DatasetSummary* summary) {
+  const absl::StatusOr<PreparedFolders> folders =
+      preparer.Locate(job.spec, job.model_dir, {.read_until = absl::Now() + time});
+  if (absl::IsDeadlineExceeded(folders.status())) return RowLengths();
+  RETURN_IF_ERROR(folders.status());
+  if (!folders->ready) return RowLengths();
+  ASSIGN_OR_RETURN(*summary, ReadSummary(folders->train));
+  return LengthsOf(*folders);
 }
 
 // A job's plans on every device, and what it would be given if all of them were idle.
@@ -82,24 +87,35 @@ v1::DeviceChoice ChoiceOn(const Device& device, const v1::JobSpec& spec,
 
 }  // namespace
 
-absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec) {
-  return CheckJob(spec, [this](const std::string& id) { return index_.FinishedModel(id); });
-}
-
-absl::StatusOr<CheckedJob> Advisor::CheckForCreate(const v1::JobSpec& spec) {
-  ASSIGN_OR_RETURN(CheckedJob job, Check(spec));
-  v1::DatasetSummary summary;
-  ASSIGN_OR_RETURN(RowLengths lengths, KnownLengths(preparer_, job, &summary));
+absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job,
+                       RowLengths lengths) {
   if (!lengths.prepared()) {
     lengths.train = lengths.eval = {1};
     lengths.longest_prompt = 1;
   }
-  ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices_, job, lengths));
+  ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices, job, lengths));
   const Device& device = *outlook.device;
   const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);
-  if (ChosenOn(device, job.spec, plans) >= 0) return job;
-  return PlanInfeasible(RefusalOf(plans, device.name, device.capacity_bytes, BudgetBytes(spec)),
+  if (ChosenOn(device, job.spec, plans) >= 0) return absl::OkStatus();
+  return PlanInfeasible(RefusalOf(plans, device.name, device.capacity_bytes, BudgetBytes(job.spec)),
                         plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
+}
+
+absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec) {
+  return CheckJob(spec, [this](const std::string& id) { return index_.FinishedModel(id); });
+}
+
+absl::Status Advisor::CheckForm(const v1::JobSpec& spec) {
+  return server::CheckForm(spec,
+                           [this](const std::string& id) { return index_.FinishedModel(id); });
+}
+
+absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec) {
+  ASSIGN_OR_RETURN(CheckedJob job, Check(spec));
+  v1::DatasetSummary summary;
+  ASSIGN_OR_RETURN(const RowLengths lengths, KnownLengths(preparer_, job, kValidateFor, &summary));
+  RETURN_IF_ERROR(CheckFits(devices_, job, lengths));
+  return job;
 }
 
 absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& request) {
@@ -107,7 +123,7 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
   ASSIGN_OR_RETURN(const CheckedJob job, Check(request.spec()));
   v1::PlanJobResponse response;
   ASSIGN_OR_RETURN(const RowLengths lengths,
-                   KnownLengths(preparer_, job, response.mutable_dataset()));
+                   KnownLengths(preparer_, job, kPlanFor, response.mutable_dataset()));
   if (!lengths.prepared()) response.clear_dataset();
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices_, job, lengths));
   const Device& device =

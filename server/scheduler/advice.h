@@ -15,10 +15,18 @@
 
 namespace snug::server {
 
+// A dataset that is new is read to know it, at 1.7 GB/s at best: no longer than this for an answer.
+inline constexpr absl::Duration kValidateFor = absl::Seconds(2);
+inline constexpr absl::Duration kPlanFor = absl::Seconds(20);
 inline constexpr int kMaxPreviews = 2;
 inline constexpr int kDefaultPreviewRows = 5;
 inline constexpr int kMaxPreviewRows =
     100;  // More is no preview; with 64 KiB of text at most each.
+
+// PLAN_INFEASIBLE for a job that no device can hold, even if all were idle; of lengths that are not
+// known, because not even one token at a time would fit.
+absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job,
+                       RowLengths lengths);
 
 class Advisor {
  public:
@@ -27,9 +35,11 @@ class Advisor {
 
   absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec);
 
-  // Check, and PLAN_INFEASIBLE for a job that no device can hold: by its prepared dataset, or,
-  // where there is none yet, because not even one token at a time would fit.
-  absl::StatusOr<CheckedJob> CheckForCreate(const v1::JobSpec& spec);
+  // What a submit waits for: nothing is read. Cheap, but for the file system's own delays.
+  absl::Status CheckForm(const v1::JobSpec& spec);
+
+  // Check, and CheckFits by the dataset where it is prepared and known within kValidateFor.
+  absl::StatusOr<CheckedJob> Validate(const v1::JobSpec& spec);
 
   absl::StatusOr<v1::PlanJobResponse> Plan(const v1::PlanJobRequest& request);
 

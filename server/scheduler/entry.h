@@ -21,9 +21,10 @@
 
 namespace snug::server {
 
-// A new job, checked, on its way into the store.
+// A new job, well-formed, on its way into the store. What its files say is checked before it is
+// prepared.
 struct CreateOrder {
-  CheckedJob job;
+  v1::JobSpec spec;
   std::string job_id;      // Empty: chosen here.
   std::string request_id;  // Empty: not idempotent.
   std::string body_sha256;

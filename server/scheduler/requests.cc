@@ -12,34 +12,54 @@
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/node/attempt_files.h"
+#include "server/scheduler/advice.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/scheduler.h"
 
 namespace snug::server {
 namespace {
 
+constexpr const char* kWaitsToBePrepared = "waits to be prepared";
 constexpr int kIdDraws =
     8;  // Of 16 million ids per display name; all taken means something else is wrong.
+
+// Below it a dataset is prepared within seconds: it never waits for a larger one.
+constexpr int64_t kSmallDatasetBytes = int64_t{64} << 20;
 
 // All that the slow work needs, copied: the scheduler's entry may be gone when it runs.
 struct ReadyWork {
   JobRecord record;
   std::vector<Device> devices;
+  const InHand* in_hand = nullptr;
   std::string checkpoints_dir;
   std::shared_ptr<std::atomic<bool>> abandoned;
   std::function<void(const std::string&)> say;
 };
+
+// What the job's files say; of one that is new, also whether any device can hold it.
+absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& index) {
+  const InHand::Hold hold(*work.in_hand, work.record.id());
+  const bool prepared = !work.record.train_data.empty();
+  ASSIGN_OR_RETURN(
+      CheckedJob checked,
+      CheckJob(
+          work.record.job.spec(), [&](const std::string& id) { return index.FinishedModel(id); },
+          prepared ? InputFiles::kDone : InputFiles::kNeeded));
+  if (!prepared) RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
+  return checked;
+}
+
+// Whose prepared data would be the same, were prepared at once for nothing.
+std::string PreparesAlike(const v1::JobSpec& spec) {
+  return absl::StrCat(spec.dataset(), "\n", spec.eval_dataset(), "\n", spec.model());
+}
 
 absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
                                    Preparer& preparer) {
   const JobRecord& record = work.record;
   const bool prepared = !record.train_data.empty();
   ReadyJob ready;
-  ASSIGN_OR_RETURN(
-      ready.checked,
-      CheckJob(
-          record.job.spec(), [&](const std::string& id) { return index.FinishedModel(id); },
-          prepared ? InputFiles::kDone : InputFiles::kNeeded));
+  ASSIGN_OR_RETURN(ready.checked, CheckFiles(work, index));
   if (prepared) {
     ready.folders = {.train = record.train_data,
                      .eval = record.eval_data,
@@ -50,6 +70,7 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
                      preparer.Prepare(ready.checked.spec, ready.checked.model_dir,
                                       {.cancelled = work.abandoned.get(), .say = work.say}));
   }
+  const InHand::Hold hold(*work.in_hand, record.id());
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
   if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
@@ -58,6 +79,12 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(CheckpointScan scan, FindNewest(record.id(), work.checkpoints_dir));
   ready.resume = std::move(scan.newest);
   return ready;
+}
+
+// Of a job that was in the daemon's hands whenever that ended of late: somebody has to look.
+std::string HeldReason() {
+  return absl::StrCat("held: the daemon ended ", kMaxEndsInHand, " times while it was at work on ",
+                      "this job; cancel it, and see the daemon's log");
 }
 
 }  // namespace
@@ -92,17 +119,17 @@ void Scheduler::DoCreate(CreateOrder order, const Reply& reply) {
   };
   std::string id = order.job_id;
   for (int draw = 0; order.job_id.empty() && draw < kIdDraws && (id.empty() || taken(id)); ++draw)
-    id = NewJobId(order.job.spec.display_name());
+    id = NewJobId(order.spec.display_name());
   if (taken(id)) return reply(JobExists(id));
   JobRecord record;
   record.order = next_order_;
   v1::Job& job = record.job;
   job.set_id(id);
   job.set_name(absl::StrCat("tenants/default/jobs/", id));
-  job.set_display_name(order.job.spec.display_name().empty() ? id : order.job.spec.display_name());
+  job.set_display_name(order.spec.display_name().empty() ? id : order.spec.display_name());
   job.set_state(v1::Job::PREPARING);
-  job.set_reason("its dataset is being prepared");
-  *job.mutable_spec() = order.job.spec;
+  job.set_reason(kWaitsToBePrepared);
+  *job.mutable_spec() = std::move(order.spec);
   *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);
   Change change{.job = &record};
   change.events.push_back(
@@ -147,23 +174,46 @@ absl::Status Scheduler::CancelEntry(Entry& entry) {
 // Slow: on a pool. Answers through the inbox, unless the job has gone meanwhile.
 void Scheduler::GetReady(Entry& entry) {
   const std::string id = entry.id();
+  if (in_hand_.IsSuspect(id)) {
+    const absl::Status held = Move(entry, v1::Job::PAUSED, HeldReason(), {});
+    if (!held.ok()) return spdlog::error("job {}: {}", id, held.message());
+    return in_hand_.Forget(id);
+  }
   ReadyWork work{.record = entry.record,
                  .devices = ledger_.devices(),
+                 .in_hand = &in_hand_,
                  .checkpoints_dir = CheckpointsDir(settings_.launcher.state_dir, id),
                  .abandoned = entry.abandoned};
   work.say = [this, id](const std::string& progress) {
     Post([this, id, progress] {
       Entry* entry = Find(id);
       if (entry == nullptr || entry->state() != v1::Job::PREPARING) return;
-      entry->record.job.set_reason("its dataset is being prepared: " + progress);
+      entry->record.job.set_reason(progress);
       Show(*entry);
     });
   };
-  TaskPool& pool = entry.state() == v1::Job::PREPARING ? prepare_pool_ : pool_;
-  entry.getting_ready = pool.Post([this, id, work = std::move(work)] {
+  const v1::JobSpec& spec = entry.record.job.spec();
+  FairWork turn{
+      .key = PreparesAlike(spec), .priority = spec.priority(), .abandoned = entry.abandoned};
+  const bool new_job = entry.state() == v1::Job::PREPARING;
+  Task make = [this, id, new_job, work = std::move(work)] {
     if (work.abandoned->load()) return;
+    if (new_job) work.say("its files are being checked");
     auto ready = std::make_shared<absl::StatusOr<ReadyJob>>(MakeReady(work, index_, preparer_));
     Post([this, id, ready] { OnReady(id, std::move(*ready)); });
+  };
+  if (!new_job) {
+    entry.getting_ready = pool_.Post(std::move(make));
+    return;
+  }
+  // Asking the file system for a size may take as long as it likes, so that is for a pool, too.
+  turn.run = std::move(make);
+  entry.getting_ready = pool_.Post([this, id, spec, turn = std::move(turn)]() mutable {
+    turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
+    if (prepares_.Post(std::move(turn))) return;
+    Post([this, id] {  // Too many wait: the next tick asks again.
+      if (Entry* entry = Find(id)) entry->getting_ready = false;
+    });
   });
 }
 
@@ -176,6 +226,7 @@ void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {
     status = FailJob(*entry, ToJobError(ready.status()));
   } else if (entry->state() == v1::Job::PREPARING) {
     JobRecord changed = entry->record;
+    *changed.job.mutable_spec() = ready->checked.spec;
     changed.train_data = ready->folders.train;
     changed.eval_data = ready->folders.eval;
     *changed.job.mutable_dataset() = ready->summary;

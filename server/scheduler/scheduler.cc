@@ -38,7 +38,9 @@ Scheduler::Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& inde
       preparer_(preparer),
       metrics_(metrics),
       ledger_(settings_.devices),
-      looks_(settings_.limits) {}
+      looks_(settings_.limits),
+      in_hand_(settings_.launcher.state_dir + "/in-hand"),
+      prepares_(settings_.prepares) {}
 
 Scheduler::~Scheduler() { Drain(); }
 
@@ -50,7 +52,7 @@ void Scheduler::Drain() {
   inbox_.Close();
   for (auto& [id, entry] : entries_) entry->abandoned->store(true);
   link_.reset();
-  prepare_pool_.Stop();
+  prepares_.Stop();
   pool_.Stop();
   gpu_pool_.Stop();
 }
@@ -104,7 +106,7 @@ void Scheduler::Loop() {
       Entry* entry = Find(id);
       if (entry->attempt != nullptr)
         LookAfter(*entry);
-      else if (!entry->ready && !entry->getting_ready)
+      else if (!entry->ready && !entry->getting_ready && entry->state() != v1::Job::PAUSED)
         GetReady(*entry);
     }
     if (!draining_) Schedule();

@@ -1,11 +1,10 @@
 // The one thread that changes anything: it takes what came in, moves jobs and attempts through
 // their states, decides who runs next, and looks after live attempts.
 //
-// Every change is committed before it is shown or acted upon, and every action on the world (start,
-// stop, prepare, verify) is derived from a committed row. Looking after attempts is driven by what
-// is, not by what was said: a tick compares locks, links and clocks with the rows, so that a lost
-// message or a restart changes nothing but the delay. Slow work goes to the pools and comes back
-// through the inbox.
+// Every change is committed before it is shown or acted upon, and every action on the world is
+// derived from a committed row. Looking after attempts is driven by what is: a tick compares locks,
+// links and clocks with the rows, so that a lost message or a restart changes nothing but the
+// delay. Slow work goes to the pools and comes back through the inbox.
 #ifndef SERVER_SCHEDULER_SCHEDULER_H_
 #define SERVER_SCHEDULER_SCHEDULER_H_
 
@@ -27,9 +26,10 @@
 #include "server/node/link_server.h"
 #include "server/place/ledger.h"
 #include "server/scheduler/entry.h"
+#include "server/scheduler/fair_pool.h"
 #include "server/scheduler/gpu_looks.h"
+#include "server/scheduler/in_hand.h"
 #include "server/scheduler/inbox.h"
-#include "server/scheduler/limits.h"
 #include "server/scheduler/task_pool.h"
 
 namespace snug::server {
@@ -38,6 +38,7 @@ struct SchedulerSettings {
   LauncherSettings launcher;
   std::vector<Device> devices;
   GpuWatch* gpu_watch = nullptr;  // Where there is a GPU among them.
+  FairPool::Threads prepares = {.any = 1, .small = 1};
   SchedulerLimits limits;
 };
 
@@ -61,7 +62,6 @@ class Scheduler {
   using ConnectionId = LinkServer::ConnectionId;
   Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& index, Preparer& preparer,
             Metrics& metrics);
-
   // scheduler.cc: the loop, storing and showing.
   absl::Status Load();
   void Loop();
@@ -131,17 +131,17 @@ class Scheduler {
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
   int64_t next_order_ = 1;
   absl::Duration last_maintained_;
-  bool changed_ = true;  // Something that scheduling depends on has changed since the last round.
+  bool changed_ = true;      // What scheduling depends on, since the last round.
   absl::Duration retry_at_;  // When to schedule again although nothing has; zero: not at all.
   GpuLooks looks_;
+  const InHand in_hand_;
   bool gpus_silent_ = false;  // As shown.
-  std::atomic<bool> draining_{false};
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> draining_{false}, stopping_{false};
   Inbox inbox_;
   std::unique_ptr<LinkServer> link_;
-  TaskPool pool_{2};          // Verifying, planning.
-  TaskPool gpu_pool_{1};      // Asking the driver.
-  TaskPool prepare_pool_{1};  // One snug-prepare at a time: each may take its whole memory limit.
+  TaskPool pool_{2};      // Verifying, planning.
+  TaskPool gpu_pool_{1};  // Asking the driver.
+  FairPool prepares_;     // As many at a time as their memory limits allow.
   std::thread thread_;
 };
 

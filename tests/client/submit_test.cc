@@ -20,7 +20,7 @@ class SubmitTest : public ::testing::Test {
   SubmitTest() {
     file_ = server_.folder().Write("my-job.yaml", "model: ./m\ndataset: ./d\nmethod: full\n");
     server_.create = [this](const v1::CreateJobRequest& request, v1::Job* reply) {
-      requests_.push_back(request);
+      (request.validate_only() ? checks_ : requests_).push_back(request);
       reply->set_id("abc");
       reply->set_display_name(request.spec().display_name());
       reply->set_state(v1::Job::PREPARING);
@@ -29,7 +29,7 @@ class SubmitTest : public ::testing::Test {
   }
 
   FakeServer server_;
-  std::vector<v1::CreateJobRequest> requests_;
+  std::vector<v1::CreateJobRequest> requests_, checks_;
   std::string file_;
 };
 
@@ -42,6 +42,28 @@ TEST_F(SubmitTest, PrintsTheIdAlone) {
   EXPECT_EQ(requests_[0].spec().model(), server_.folder().path("m"));
   EXPECT_EQ(requests_[0].spec().display_name(), "my-job");
   EXPECT_EQ(requests_[0].spec().training().max_steps(), 5);
+}
+
+// The daemon reads the model's files first, and makes no job meanwhile.
+TEST_F(SubmitTest, AsksFirstWhatTheFilesSay) {
+  server_.Run({"submit", file_});
+  ASSERT_EQ(checks_.size(), 1u);
+  EXPECT_EQ(checks_[0].spec().SerializeAsString(), requests_[0].spec().SerializeAsString());
+  EXPECT_EQ(checks_[0].request_id(), "");
+  server_.Run({"submit", file_, "--no-check"});
+  EXPECT_EQ(checks_.size(), 1u);
+  EXPECT_EQ(requests_.size(), 2u);
+}
+
+// There was no room to check it: that is done when it is prepared.
+TEST_F(SubmitTest, IsHandedInUncheckedWhereTheDaemonIsTooBusy) {
+  const auto answer = server_.create;
+  server_.create = [&](const v1::CreateJobRequest& request, v1::Job* reply) {
+    const grpc::Status status = answer(request, reply);
+    return request.validate_only() ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "busy")
+                                   : status;
+  };
+  EXPECT_EQ(server_.Run({"submit", file_}).out, "abc\n");
 }
 
 TEST_F(SubmitTest, JsonIsTheJob) {
@@ -68,6 +90,7 @@ TEST_F(SubmitTest, TriesAgainWithTheSameRequestId) {
   const auto answer = server_.create;
   server_.create = [&](const v1::CreateJobRequest& request, v1::Job* reply) {
     const grpc::Status status = answer(request, reply);
+    if (request.validate_only()) return status;
     return requests_.size() < 3 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone") : status;
   };
   EXPECT_EQ(server_.Run({"submit", file_}).out, "abc\n");

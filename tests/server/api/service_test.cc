@@ -8,13 +8,15 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/daemon.h"
 #include "server/job/random_id.h"
-#include "tests/server/testing/tiny_model.h"
+#include "tests/server/api/service_fixture.h"
 
 namespace snug::server {
 namespace {
@@ -22,107 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-class ServiceTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    dir_ = fs::temp_directory_path().string() + "/api-" + std::to_string(getpid());
-    WriteTinyModel(dir_ + "/model");
-    WriteTinyDataset(dir_ + "/train.jsonl", 20, 30);
-    const std::string bin = std::getenv("SNUG_BIN_DIR");
-    v1::DaemonConfig config;
-    config.set_state_dir(dir_ + "/state");
-    config.set_socket(dir_ + "/s");
-    config.set_metrics_port(0);
-    config.set_worker(std::getenv("SNUG_FAKE_WORKER"));
-    config.set_shim(bin + "/snug-shim");
-    config.set_python(std::getenv("SNUG_PYTHON"));
-    config.mutable_prepare()->set_memory("4GiB");
-    config.mutable_prepare()->set_timeout_seconds(60);
-    v1::DeviceConfig& device = *config.add_devices();
-    device.set_name("cpu:0");
-    device.set_capacity("1GiB");
-    daemon_ = Daemon::Create(config).value().release();
-    channel_ = grpc::CreateChannel("unix:" + dir_ + "/s", grpc::InsecureChannelCredentials());
-    stub_ = v1::FineTuning::NewStub(channel_).release();
-  }
-  static void TearDownTestSuite() {
-    delete stub_;
-    channel_.reset();
-    delete daemon_;
-    fs::remove_all(dir_);
-  }
-
-  static v1::CreateJobRequest Request(const std::string& script) {
-    v1::CreateJobRequest request;
-    request.mutable_spec()->set_display_name(script);
-    request.mutable_spec()->set_model(dir_ + "/model");
-    request.mutable_spec()->set_dataset(dir_ + "/train.jsonl");
-    request.mutable_spec()->set_method(v1::JobSpec::LORA);
-    return request;
-  }
-  static grpc::Status Create(const v1::CreateJobRequest& request, v1::Job* job) {
-    grpc::ClientContext context;
-    return stub_->CreateJob(&context, request, job);
-  }
-  static v1::Job Get(const std::string& id) {
-    grpc::ClientContext context;
-    v1::GetJobRequest request;
-    request.set_id(id);
-    v1::Job job;
-    EXPECT_TRUE(stub_->GetJob(&context, request, &job).ok());
-    return job;
-  }
-  // States as a watcher sees them, until the job has ended.
-  static std::vector<v1::Job> Watch(const std::string& id) {
-    grpc::ClientContext context;
-    v1::WatchJobRequest request;
-    request.set_id(id);
-    auto reader = stub_->WatchJob(&context, request);
-    std::vector<v1::Job> seen;
-    for (v1::Job job; reader->Read(&job);) seen.push_back(job);
-    EXPECT_TRUE(reader->Finish().ok());
-    return seen;
-  }
-  // Bytes to a method and back, whatever they mean.
-  static std::pair<grpc::Status, std::string> CallRaw(const std::string& method,
-                                                      const std::string& request) {
-    grpc::GenericStub stub(channel_);
-    grpc::ClientContext context;
-    grpc::CompletionQueue queue;
-    const grpc::Slice slice(request);
-    const grpc::ByteBuffer bytes(&slice, 1);
-    auto call = stub.PrepareUnaryCall(&context, method, bytes, &queue);
-    call->StartCall();
-    grpc::ByteBuffer reply;
-    grpc::Status status;
-    call->Finish(&reply, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
-    grpc::Slice answer;
-    if (status.ok() && !reply.DumpToSingleSlice(&answer).ok()) ADD_FAILURE() << method;
-    return {status, std::string(answer.begin(), answer.end())};
-  }
-  template <typename Detail>
-  static Detail DetailOf(const grpc::Status& status) {
-    google::rpc::Status whole;
-    EXPECT_TRUE(whole.ParseFromString(status.error_details()));
-    Detail detail;
-    for (const google::protobuf::Any& any : whole.details())
-      if (any.UnpackTo(&detail)) return detail;
-    ADD_FAILURE() << "no " << Detail::descriptor()->full_name();
-    return detail;
-  }
-  static std::string ReasonOf(const grpc::Status& status) {
-    return DetailOf<google::rpc::ErrorInfo>(status).reason();
-  }
-
-  static inline std::string dir_;
-  static inline Daemon* daemon_ = nullptr;
-  static inline std::shared_ptr<grpc::Channel> channel_;
-  static inline v1::FineTuning::Stub* stub_ = nullptr;
-};
 
 // Only a dataset and a model are needed; what is wrong with either is said by its field.
 TEST_F(ServiceTest, PreviewsADataset) {
@@ -201,7 +102,7 @@ TEST_F(ServiceTest, WrongFilesAreNamedTogether) {
   request.mutable_spec()->set_model(dir_ + "/empty");
   request.mutable_spec()->set_dataset(dir_ + "/no.jsonl");
   v1::Job job;
-  const auto bad = DetailOf<google::rpc::BadRequest>(Create(request, &job));
+  const auto bad = DetailOf<google::rpc::BadRequest>(Validate(request, &job));
   ASSERT_EQ(bad.field_violations_size(), 2);
   EXPECT_EQ(bad.field_violations(0).field(), "spec.dataset");
   EXPECT_THAT(bad.field_violations(1).description(), HasSubstr("config.json"));
@@ -216,7 +117,7 @@ TEST_F(ServiceTest, WhatOnlyTheExportWouldMeetIsRefusedAtOnce) {
   const std::string link = dir_ + "/model/tokenizer.model";
   fs::create_symlink(dir_ + "/nothing", link);
   v1::Job job;
-  const auto bad = DetailOf<google::rpc::BadRequest>(Create(request, &job));
+  const auto bad = DetailOf<google::rpc::BadRequest>(Validate(request, &job));
   fs::remove(link);
   ASSERT_EQ(bad.field_violations_size(), 2);
   EXPECT_EQ(bad.field_violations(0).field(), "spec.model");
@@ -230,7 +131,7 @@ TEST_F(ServiceTest, UnknownTargetModuleNamesThoseThatThereAre) {
   v1::CreateJobRequest request = Request("");
   request.mutable_spec()->mutable_lora()->add_target_modules("qqq_proj");
   v1::Job job;
-  const grpc::Status refused = Create(request, &job);
+  const grpc::Status refused = Validate(request, &job);
   EXPECT_THAT(refused.error_message(), HasSubstr("q_proj"));
   EXPECT_EQ(ReasonOf(refused), "BAD_TARGET_MODULES");
 }
@@ -274,7 +175,7 @@ TEST_F(ServiceTest, JobThatCannotFitIsRefusedWithItsBytes) {
   v1::CreateJobRequest request = Request("");
   request.mutable_spec()->mutable_memory()->set_budget("1MiB");
   v1::Job job;
-  const grpc::Status refused = Create(request, &job);
+  const grpc::Status refused = Validate(request, &job);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   const auto info = DetailOf<google::rpc::ErrorInfo>(refused);
   EXPECT_EQ(info.reason(), "PLAN_INFEASIBLE");

@@ -59,9 +59,9 @@ class PrepareTest : public testing::Test {
 
 TEST_F(PrepareTest, LengthsAndSummaryOfWhatWasPrepared) {
   Preparer preparer = With();
-  EXPECT_FALSE(preparer.Locate(spec_, dir_ + "/model")->ready);
+  EXPECT_FALSE(preparer.Locate(spec_, dir_ + "/model", {})->ready);
   const PreparedFolders folders = Prepare(preparer).value();
-  EXPECT_TRUE(preparer.Locate(spec_, dir_ + "/model")->ready);
+  EXPECT_TRUE(preparer.Locate(spec_, dir_ + "/model", {})->ready);
   EXPECT_EQ(ReadLengths(folders.train)->rows_of, (std::map<int64_t, int64_t>{{20, 10}}));
   EXPECT_EQ(ReadSummary(folders.train)->tokens(), 200);
   EXPECT_EQ(folders.eval, "");
@@ -78,15 +78,15 @@ TEST_F(PrepareTest, EvaluationSplitIsAFolderOfItsOwn) {
 TEST_F(PrepareTest, FolderDependsOnContentAndLimitAlone) {
   Preparer preparer = With();
   const std::string model = dir_ + "/model";
-  const std::string first = preparer.Locate(spec_, model)->train;
+  const std::string first = preparer.Locate(spec_, model, {})->train;
   fs::copy_file(dir_ + "/train.jsonl", dir_ + "/copy.jsonl");
   spec_.set_dataset(dir_ + "/copy.jsonl");
-  EXPECT_EQ(preparer.Locate(spec_, model)->train, first);
+  EXPECT_EQ(preparer.Locate(spec_, model, {})->train, first);
   spec_.mutable_training()->set_max_seq_length(64);
-  EXPECT_NE(preparer.Locate(spec_, model)->train, first);
+  EXPECT_NE(preparer.Locate(spec_, model, {})->train, first);
   spec_.mutable_training()->set_max_seq_length(128);
   WriteTinyDataset(dir_ + "/copy.jsonl", 11, 20);
-  EXPECT_NE(preparer.Locate(spec_, model)->train, first);
+  EXPECT_NE(preparer.Locate(spec_, model, {})->train, first);
 }
 
 // Two jobs with one file and other options do not share what was prepared; nor does a job whose
@@ -94,12 +94,12 @@ TEST_F(PrepareTest, FolderDependsOnContentAndLimitAlone) {
 TEST_F(PrepareTest, FolderDependsOnWhatIsTrained) {
   Preparer preparer = With();
   const std::string model = dir_ + "/model";
-  std::set<std::string> folders = {preparer.Locate(spec_, model)->train};
+  std::set<std::string> folders = {preparer.Locate(spec_, model, {})->train};
   const v1::JobSpec plain = spec_;
   const auto with = [&](auto set) {
     spec_ = plain;
     set(spec_);
-    folders.insert(preparer.Locate(spec_, model)->train);
+    folders.insert(preparer.Locate(spec_, model, {})->train);
   };
   with([](v1::JobSpec& spec) { spec.set_dataset_format(v1::JobSpec::TEXT); });
   with([](v1::JobSpec& spec) { spec.set_chat_template("{{ 1 }}"); });
@@ -176,12 +176,12 @@ TEST_F(PrepareTest, ContentIsReadOnceForAFileThatDoesNotChange) {
   Preparer preparer = With();
   const std::string file = dir_ + "/train.jsonl", text = ReadText(file);
   const auto time = fs::last_write_time(file);
-  const std::string first = preparer.Locate(spec_, dir_ + "/model")->train;
+  const std::string first = preparer.Locate(spec_, dir_ + "/model", {})->train;
   WriteText(file, std::string(text.size(), '\n'));
   fs::last_write_time(file, time);
-  EXPECT_EQ(preparer.Locate(spec_, dir_ + "/model")->train, first);
+  EXPECT_EQ(preparer.Locate(spec_, dir_ + "/model", {})->train, first);
   fs::last_write_time(file, time + std::chrono::milliseconds(1));
-  EXPECT_NE(preparer.Locate(spec_, dir_ + "/model")->train, first);
+  EXPECT_NE(preparer.Locate(spec_, dir_ + "/model", {})->train, first);
 }
 
 // The tiny dataset trains every token of a row but the first. The model has no tokenizer, so the
@@ -217,15 +217,30 @@ TEST_F(PrepareTest, CancelledRunEndsAndLeavesNothingReady) {
   const auto folders = preparer.Prepare(spec_, dir_ + "/model", {.cancelled = &cancelled});
   user.join();
   EXPECT_TRUE(absl::IsCancelled(folders.status()));
-  EXPECT_FALSE(preparer.Locate(spec_, dir_ + "/model")->ready);
+  EXPECT_FALSE(preparer.Locate(spec_, dir_ + "/model", {})->ready);
 }
 
 TEST_F(PrepareTest, ProgressIsSaidLineByLine) {
-  Preparer preparer = With("echo 'progress: 5 rows' >&2; echo 'progress: 9 rows' >&2; exit 1");
+  Preparer preparer =
+      With("echo 'progress: 5 rows' >&2; sleep 0.2; echo 'progress: 9 of 18 rows' >&2; exit 1");
   std::vector<std::string> said;
   const auto say = [&](const std::string& text) { said.push_back(text); };
   EXPECT_FALSE(preparer.Prepare(spec_, dir_ + "/model", {.say = say}).ok());
-  EXPECT_THAT(said, testing::ElementsAre("5 rows", "9 rows"));
+  EXPECT_THAT(said, testing::ElementsAre("its dataset is being prepared: 5 rows",
+                                         "its dataset is being prepared: 9 of 18 rows, 1s left"));
+}
+
+// Of a file that takes seconds to be read: when nobody waits for it any more, or not so long.
+TEST_F(PrepareTest, ReadingALargeFileEndsWhenItIsNotWanted) {
+  Preparer preparer = With();
+  fs::resize_file(dir_ + "/train.jsonl", uint64_t{64} << 30);
+  const std::atomic<bool> cancelled{true};
+  const auto locate = [&](const Preparer::Progress& progress) {
+    return preparer.Locate(spec_, dir_ + "/model", progress).status();
+  };
+  EXPECT_TRUE(absl::IsCancelled(locate({.cancelled = &cancelled})));
+  EXPECT_TRUE(
+      absl::IsDeadlineExceeded(locate({.read_until = absl::Now() + absl::Milliseconds(100)})));
 }
 
 TEST_F(PrepareTest, LeftoversOfAKilledDaemonAreRemoved) {

@@ -167,6 +167,32 @@ TEST_F(SchedulerTest, AJobWhoseWorkerFoundTheDiskFullWaitsForRoom) {
   EXPECT_THAT(job.reason(), HasSubstr("disk; tries again in"));
 }
 
+// What the file of a job in hand holds after so many ends of the daemon.
+TEST_F(SchedulerTest, AJobInHandAtTwoEndsOfTheDaemonIsHeld) {
+  StoreJob("steps=2");
+  fs::create_directories(dir_ + "/state/in-hand");
+  WriteText(dir_ + "/state/in-hand/job-1", "1 working\n");
+  Start({});
+  const v1::Job held = Await([](const v1::Job& job) { return job.state() == v1::Job::PAUSED; });
+  EXPECT_EQ(held.state(), v1::Job::PAUSED);
+  EXPECT_THAT(held.reason(),
+              HasSubstr("the daemon ended 2 times while it was at work on this job"));
+  EXPECT_FALSE(fs::exists(dir_ + "/state/in-hand/job-1"));
+  scheduler_.reset();
+  store_.reset();
+  Start({});
+  EXPECT_EQ((*index_.Find(kJob))->state(), v1::Job::PAUSED);
+}
+
+TEST_F(SchedulerTest, AJobInHandAtOneEndOfTheDaemonGoesOn) {
+  StoreJob("steps=2");
+  fs::create_directories(dir_ + "/state/in-hand");
+  WriteText(dir_ + "/state/in-hand/job-1", "0 working\n");
+  Start({});
+  EXPECT_EQ(Ended().state(), v1::Job::SUCCEEDED);
+  EXPECT_TRUE(fs::is_empty(dir_ + "/state/in-hand"));
+}
+
 // One that never says it is ended, and the next one too, until no retries are left.
 TEST_F(SchedulerTest, AWorkerThatNeverSaysHelloIsEnded) {
   StoreJob("steps=1000 silent=1");

@@ -1,0 +1,75 @@
+// Threads for work that takes long, shared out between users: each gets a turn in which the first
+// of his that may run does, however many he has waiting. Some threads are kept for small work, so
+// that it never waits for large work alone.
+#ifndef SERVER_SCHEDULER_FAIR_POOL_H_
+#define SERVER_SCHEDULER_FAIR_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "server/scheduler/inbox.h"
+
+namespace snug::server {
+
+struct FairWork {
+  std::string user = "";
+  // Work of one key runs one after the other: the second finds what the first has made. Empty: no
+  // other is like it.
+  std::string key = "";
+  bool small = false;
+  int32_t priority = 0;  // Among the user's own; higher first, then by arrival.
+  // Set: it is dropped when its turn comes. May be null.
+  std::shared_ptr<const std::atomic<bool>> abandoned = nullptr;
+  Task run = nullptr;
+};
+
+class FairPool {
+ public:
+  struct Threads {
+    int any = 1;    // Take what comes.
+    int small = 0;  // Take small work alone.
+    size_t waiting = kMaxInboxTasks;
+  };
+
+  explicit FairPool(Threads threads);
+  ~FairPool();  // Stops; what has not begun is dropped.
+
+  // False when as much waits as may, or after Stop.
+  bool Post(FairWork work) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for what runs; what waits is dropped.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  using Place = std::pair<int64_t, int64_t>;  // Minus the priority, arrival.
+  using Queue = std::map<Place, FairWork>;
+
+  void Loop(bool small_only) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<FairWork> Take(bool small_only) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<FairWork> TakeOf(Queue& queue, bool small_only)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t max_waiting_;
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  std::map<std::string, Queue> queues_ ABSL_GUARDED_BY(mutex_);  // By user; none is empty.
+  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t arrivals_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string last_user_ ABSL_GUARDED_BY(mutex_);  // Whose turn it was.
+  std::set<std::string> running_keys_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_FAIR_POOL_H_

@@ -1,0 +1,105 @@
+// Whose turn it is, with work that waits until the test lets it go on.
+#include "server/scheduler/fair_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/synchronization/notification.h"
+
+namespace snug::server {
+namespace {
+
+using testing::ElementsAre;
+
+class FairPoolTest : public testing::Test {
+ protected:
+  // Keeps a thread busy until Release().
+  void Block(FairPool& pool, FairWork work = {}) {
+    auto begun = std::make_shared<absl::Notification>();
+    work.run = [this, begun] {
+      begun->Notify();
+      released_.WaitForNotification();
+    };
+    ASSERT_TRUE(pool.Post(std::move(work)));
+    begun->WaitForNotification();
+  }
+  void Release() { released_.Notify(); }
+  // Work that notes its name.
+  FairWork Note(const std::string& user, const std::string& name, FairWork work = {}) {
+    work.user = user;
+    work.run = [this, name] {
+      absl::MutexLock lock(&mutex_);
+      order_.push_back(name);
+    };
+    return work;
+  }
+  std::vector<std::string> Await(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto all = [&] { return order_.size() >= count; };
+    mutex_.AwaitWithTimeout(absl::Condition(&all), absl::Seconds(30));
+    return order_;
+  }
+
+  absl::Notification released_;
+  absl::Mutex mutex_;
+  std::vector<std::string> order_;
+};
+
+// One user has many waiting, another comes later with one.
+TEST_F(FairPoolTest, UsersTakeTurns) {
+  FairPool pool({.any = 1});
+  Block(pool);
+  for (const char* name : {"a1", "a2", "a3"}) ASSERT_TRUE(pool.Post(Note("a", name)));
+  for (const char* name : {"b1", "b2"}) ASSERT_TRUE(pool.Post(Note("b", name)));
+  Release();
+  EXPECT_THAT(Await(5), ElementsAre("a1", "b1", "a2", "b2", "a3"));
+}
+
+TEST_F(FairPoolTest, AUsersOwnGoByPriorityThenArrival) {
+  FairPool pool({.any = 1});
+  Block(pool);
+  ASSERT_TRUE(pool.Post(Note("a", "first")));
+  ASSERT_TRUE(pool.Post(Note("a", "second")));
+  ASSERT_TRUE(pool.Post(Note("a", "urgent", {.priority = 5})));
+  Release();
+  EXPECT_THAT(Await(3), ElementsAre("urgent", "first", "second"));
+}
+
+// The thread for all is busy with a large one, and more of these wait.
+TEST_F(FairPoolTest, SmallWorkHasAThreadOfItsOwn) {
+  FairPool pool({.any = 1, .small = 1});
+  Block(pool);
+  ASSERT_TRUE(pool.Post(Note("a", "large")));
+  ASSERT_TRUE(pool.Post(Note("a", "small", {.small = true})));
+  EXPECT_THAT(Await(1), ElementsAre("small"));
+  Release();
+  EXPECT_THAT(Await(2), ElementsAre("small", "large"));
+}
+
+// The second finds what the first has made.
+TEST_F(FairPoolTest, WorkOfOneKeyIsNeverDoneTwiceAtOnce) {
+  FairPool pool({.any = 2});
+  Block(pool, {.key = "x"});
+  ASSERT_TRUE(pool.Post(Note("a", "same", {.key = "x"})));
+  ASSERT_TRUE(pool.Post(Note("a", "other", {.key = "y"})));
+  EXPECT_THAT(Await(1), ElementsAre("other"));
+  Release();
+  EXPECT_THAT(Await(2), ElementsAre("other", "same"));
+}
+
+TEST_F(FairPoolTest, AbandonedWorkIsDroppedAndALimitIsKept) {
+  FairPool pool({.any = 1, .waiting = 2});
+  Block(pool);
+  auto abandoned = std::make_shared<std::atomic<bool>>(true);
+  ASSERT_TRUE(pool.Post(Note("a", "dropped", {.abandoned = abandoned})));
+  ASSERT_TRUE(pool.Post(Note("a", "done")));
+  EXPECT_FALSE(pool.Post(Note("a", "too many")));
+  Release();
+  EXPECT_THAT(Await(1), ElementsAre("done"));
+  pool.Stop();
+  EXPECT_FALSE(pool.Post(Note("a", "late")));
+  EXPECT_THAT(order_, ElementsAre("done"));
+}
+
+}  // namespace
+}  // namespace snug::server
