@@ -119,6 +119,7 @@ void FillDefaults(v1::DaemonConfig& config) {
   if (config.worker_cuda().empty()) config.set_worker_cuda(BinaryDir() + "/snug-worker-cuda");
   if (config.gpu_library().empty()) config.set_gpu_library("libnvidia-ml.so.1");
   if (config.shim().empty()) config.set_shim(BinaryDir() + "/snug-shim");
+  if (config.inspect().empty()) config.set_inspect(BinaryDir() + "/snug-inspect");
   if (config.python().empty()) config.set_python(DefaultPython());
   v1::PrepareLimits& prepare = *config.mutable_prepare();
   if (prepare.memory().empty()) prepare.set_memory("4GiB");
@@ -151,6 +152,7 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   config.set_worker(Absolute(config.worker()));
   config.set_worker_cuda(Absolute(config.worker_cuda()));
   config.set_shim(Absolute(config.shim()));
+  config.set_inspect(Absolute(config.inspect()));
   return config;
 }
 

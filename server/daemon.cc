@@ -127,6 +127,9 @@ absl::Status Daemon::Build() {
                       .memory_bytes = prepare_bytes,
                       .timeout = absl::Seconds(config_.prepare().timeout_seconds())});
   preparer_->RemoveLeftovers();
+  if (access(config_.inspect().c_str(), X_OK) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", config_.inspect()));
+  inspector_ = std::make_unique<Inspector>(InspectSettings{.program = config_.inspect()});
   ASSIGN_OR_RETURN(const FairPool::Threads prepares,
                    PreparesAtATime(config_.prepare(), prepare_bytes));
   RETURN_IF_ERROR(BuildScheduler(devices, prepares));
@@ -178,10 +181,11 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   pool_ = std::make_unique<TaskPool>(kApiThreads);
   checks_ = std::make_unique<FairPool>(
       FairPool::Threads{.any = kCheckThreads, .waiting = kMaxWaitingChecks});
-  advisor_ = std::make_unique<Advisor>(index_, *preparer_, devices);
+  advisor_ = std::make_unique<Advisor>(index_, *preparer_, *inspector_, devices);
   SchedulerSettings settings{.launcher = Launcher(),
                              .devices = std::move(devices),
                              .gpu_watch = gpu_watch_.get(),
+                             .inspector = *inspector_,
                              .prepares = prepares};
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));

@@ -54,6 +54,7 @@ class Daemon {
   StreamRegistry streams_;
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<Preparer> preparer_;
+  std::unique_ptr<Inspector> inspector_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Advisor> advisor_;
   std::unique_ptr<TaskPool> pool_;

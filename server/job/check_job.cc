@@ -55,23 +55,6 @@ absl::Status CheckFile(const std::string& path) {
   return absl::OkStatus();
 }
 
-void CheckDatasetFiles(const v1::JobSpec& spec, std::vector<Violation>& found) {
-  AddStatus(found, "spec.dataset", "BAD_DATASET", CheckFile(spec.dataset()));
-  if (spec.eval_dataset().empty()) return;
-  AddStatus(found, "spec.eval_dataset", "BAD_DATASET", CheckFile(spec.eval_dataset()));
-}
-
-absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJob& find_model) {
-  if (IsJobId(spec.model())) return find_model(spec.model());
-  struct stat status {};
-  if (stat(spec.model().c_str(), &status) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.model()));
-  if (!S_ISDIR(status.st_mode))
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.model(), " is not a directory: give the folder with config.json"));
-  return spec.model();
-}
-
 absl::Status CheckInitAdapter(const program::Program& program, const v1::LoraSpec& lora) {
   return program::ReadAdapterIndex(program, lora.init_adapter()).status();
 }
@@ -155,10 +138,29 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   return mode;
 }
 
+absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJob& find_model) {
+  if (IsJobId(spec.model())) return find_model(spec.model());
+  struct stat status {};
+  if (stat(spec.model().c_str(), &status) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.model()));
+  if (!S_ISDIR(status.st_mode))
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.model(), " is not a directory: give the folder with config.json"));
+  return spec.model();
+}
+
+std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec) {
+  std::vector<Violation> found;
+  AddStatus(found, "spec.dataset", "BAD_DATASET", CheckFile(spec.dataset()));
+  if (!spec.eval_dataset().empty())
+    AddStatus(found, "spec.eval_dataset", "BAD_DATASET", CheckFile(spec.eval_dataset()));
+  return found;
+}
+
 absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
-  CheckDatasetFiles(spec, found);
+  found = CheckDatasetFiles(spec);
   AddStatus(found, "spec.model", "BAD_MODEL", ModelDir(spec, find_model).status());
   if (!spec.lora().init_adapter().empty())
     AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER",
@@ -186,18 +188,16 @@ absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec,
   return model_dir;
 }
 
-absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
+                                    const absl::StatusOr<std::string>& model_dir,
                                     InputFiles inputs) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
   CheckedJob job{.spec = spec, .model_dir = {}, .program = {}};
-  const bool needed = inputs == InputFiles::kNeeded;
-  if (needed) CheckDatasetFiles(spec, found);
-  const bool inherits = needed && !spec.lora().init_adapter().empty();
+  const bool inherits = inputs == InputFiles::kNeeded && !spec.lora().init_adapter().empty();
   const absl::Status adapter =
       inherits ? InheritAdapter(*job.spec.mutable_lora()) : absl::OkStatus();
   AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER", adapter);
-  absl::StatusOr<std::string> model_dir = ModelDir(spec, find_model);
   AddStatus(found, "spec.model", "BAD_MODEL", model_dir.status());
   if (!model_dir.ok()) return InvalidRequest(found);
   job.model_dir = *model_dir;

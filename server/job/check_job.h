@@ -6,8 +6,10 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/job/errors.h"
 #include "snug/v1/job.pb.h"
 #include "worker/program/program.h"
 
@@ -22,10 +24,13 @@ struct CheckedJob {
 // The output folder of a finished full job.
 using FindModelOfJob = std::function<absl::StatusOr<std::string>(const std::string& id)>;
 
-// Whether the dataset's file and the adapter to start from are looked at. Not for a job whose
-// dataset is prepared: its stored spec has all that was taken from them, and its user may have
-// moved them since.
+// Whether the adapter to start from, and the datasets, are looked at. Not for a job whose dataset
+// is prepared: its stored spec has all that was taken from them, and its user may have moved them
+// since.
 enum class InputFiles { kNeeded, kDone };
+
+// The folder of spec.model: its path, or the output of the finished job that it names.
+absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJob& find_model);
 
 // What can be said at once: the spec is well-formed, and what it names exists. No file is read.
 // INVALID_ARGUMENT with all violations at once.
@@ -34,8 +39,12 @@ absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model
 // Of the files that its datasets are now; 0 for one that is not there.
 int64_t DatasetBytes(const v1::JobSpec& spec);
 
-// The same, and what the files say.
-absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+// That the datasets are there.
+std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec);
+
+// Form, and what the files say, but for the datasets.
+absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
+                                    const absl::StatusOr<std::string>& model_dir,
                                     InputFiles inputs = InputFiles::kNeeded);
 
 // What a preview needs of a spec: its dataset is a file, what says how to read it is right. The

@@ -151,6 +151,14 @@ std::string ReasonOf(const absl::Status& status) {
   return absl::StatusCodeToString(status.code());
 }
 
+std::vector<std::pair<std::string, std::string>> FieldsOf(const absl::Status& status) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  if (auto bad = Detail<google::rpc::BadRequest>(status))
+    for (const auto& violation : bad->field_violations())
+      fields.emplace_back(violation.field(), violation.description());
+  return fields;
+}
+
 v1::Error ToJobError(const absl::Status& status) {
   v1::Error error;
   error.set_reason(ReasonOf(status));

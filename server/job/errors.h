@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 #include "absl/strings/string_view.h"
 
@@ -37,6 +38,9 @@ absl::Status StoreFull();
 
 // The reason on a status: its ErrorInfo's, or one after its code (INTERNAL, NOT_FOUND, ...).
 std::string ReasonOf(const absl::Status& status);
+
+// The fields that a status of InvalidRequest names, each with what is wrong.
+std::vector<std::pair<std::string, std::string>> FieldsOf(const absl::Status& status);
 
 // A job's own error: reason, message and the first field that the status names.
 v1::Error ToJobError(const absl::Status& status);

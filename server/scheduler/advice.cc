@@ -102,7 +102,8 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
 }
 
 absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec) {
-  return CheckJob(spec, [this](const std::string& id) { return index_.FinishedModel(id); });
+  return inspector_.Check(spec, [this](const std::string& id) { return index_.FinishedModel(id); },
+                          {});
 }
 
 absl::Status Advisor::CheckForm(const v1::JobSpec& spec) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/data/prepare.h"
+#include "server/inspect/inspector.h"
 #include "server/job/check_job.h"
 #include "server/job/job_index.h"
 #include "server/place/devices.h"
@@ -30,8 +31,9 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
 
 class Advisor {
  public:
-  Advisor(const JobIndex& index, Preparer& preparer, std::vector<Device> devices)
-      : index_(index), preparer_(preparer), devices_(std::move(devices)) {}
+  Advisor(const JobIndex& index, Preparer& preparer, Inspector& inspector,
+          std::vector<Device> devices)
+      : index_(index), preparer_(preparer), inspector_(inspector), devices_(std::move(devices)) {}
 
   absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec);
 
@@ -50,6 +52,7 @@ class Advisor {
  private:
   const JobIndex& index_;
   Preparer& preparer_;
+  Inspector& inspector_;
   const std::vector<Device> devices_;
   std::atomic<int> previews_{0};
 };

@@ -45,12 +45,12 @@ absl::Status KillOrphans(const Remains& remains) {
 }
 
 absl::StatusOr<ArtifactRecord> OutputOf(const Remains& remains, const v1::WorkerResult& result,
-                                        const JobIndex& index) {
+                                        const JobIndex& index, Inspector& inspector) {
   const v1::JobSpec& spec = remains.job.job.spec();
   ASSIGN_OR_RETURN(
       const CheckedJob checked,
-      CheckJob(
-          spec, [&](const std::string& id) { return index.FinishedModel(id); }, InputFiles::kDone));
+      inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id); },
+                      {.inputs = InputFiles::kDone}));
   ASSIGN_OR_RETURN(ArtifactRecord artifact,
                    VerifyOutput(remains.attempt_dir, result, checked.program,
                                 spec.method() == v1::JobSpec::LORA));
@@ -59,16 +59,19 @@ absl::StatusOr<ArtifactRecord> OutputOf(const Remains& remains, const v1::Worker
   return artifact;
 }
 
-absl::StatusOr<ClosedAttempt> LookAt(const Remains& remains, const JobIndex& index) {
+absl::StatusOr<ClosedAttempt> LookAt(const Remains& remains, const JobIndex& index,
+                                     Inspector& inspector) {
   RETURN_IF_ERROR(KillOrphans(remains));
   ClosedAttempt closed;
   closed.outcome =
       Judge(ReadExitRecord(remains.attempt_dir, remains.attempt.job, remains.attempt.epoch),
             ReadResult(remains.attempt_dir));
   if (closed.outcome.ending == Ending::kSucceeded)
-    closed.output = OutputOf(remains, closed.outcome.result, index);
+    closed.output = OutputOf(remains, closed.outcome.result, index, inspector);
   else
     closed.checkpoints = FindNewest(remains.attempt.job, remains.checkpoints_dir);
+  // The machine has no room to look now: the attempt stays open, and is looked at again.
+  if (absl::IsUnavailable(closed.output.status())) return closed.output.status();
   return closed;
 }
 
@@ -116,7 +119,8 @@ void Scheduler::BeginClosing(Entry& entry) {
                   .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
                   .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
   entry.attempt->closing = pool_.Post([this, remains = std::move(remains)] {
-    auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(LookAt(remains, index_));
+    auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(
+        LookAt(remains, index_, settings_.inspector));
     Post([this, id = remains.attempt.job, epoch = remains.attempt.epoch, closed] {
       OnClosing(id, epoch, std::move(*closed));
     });

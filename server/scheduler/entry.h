@@ -67,6 +67,7 @@ struct Entry {
   // Tells the slow work that nobody waits for it any more.
   std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
   bool getting_ready = false;
+  absl::Duration not_ready_before;  // When to try again after a shortage of the machine.
   // As stored when its last attempt ended: shown beside the time to its next one.
   std::string retry_cause;
   absl::Duration last_saved;

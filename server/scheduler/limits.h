@@ -31,6 +31,8 @@ struct SchedulerLimits {
   absl::Duration measure_gpus = absl::Seconds(5);
   // A look that takes longer is none: nothing new goes to GPUs until their driver has answered.
   absl::Duration gpu_silence = absl::Seconds(30);
+  // After a shortage of descriptors, processes or memory that kept a job from being checked.
+  absl::Duration ready_again = absl::Seconds(5);
   // After a decision that could not be stored: the store itself is mended every 30 s.
   absl::Duration schedule_again = absl::Seconds(5);
   // (tenant, request_id) makes at most one job in this time.

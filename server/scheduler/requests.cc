@@ -31,6 +31,7 @@ struct ReadyWork {
   JobRecord record;
   std::vector<Device> devices;
   const InHand* in_hand = nullptr;
+  Inspector* inspector = nullptr;
   std::string checkpoints_dir;
   std::shared_ptr<std::atomic<bool>> abandoned;
   std::function<void(const std::string&)> say;
@@ -38,13 +39,14 @@ struct ReadyWork {
 
 // What the job's files say; of one that is new, also whether any device can hold it.
 absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& index) {
-  const InHand::Hold hold(*work.in_hand, work.record.id());
   const bool prepared = !work.record.train_data.empty();
   ASSIGN_OR_RETURN(
       CheckedJob checked,
-      CheckJob(
-          work.record.job.spec(), [&](const std::string& id) { return index.FinishedModel(id); },
-          prepared ? InputFiles::kDone : InputFiles::kNeeded));
+      work.inspector->Check(work.record.job.spec(),
+                            [&](const std::string& id) { return index.FinishedModel(id); },
+                            {.inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
+                             .cancelled = work.abandoned.get()}));
+  const InHand::Hold hold(*work.in_hand, work.record.id());
   if (!prepared) RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
   return checked;
 }
@@ -182,6 +184,7 @@ void Scheduler::GetReady(Entry& entry) {
   ReadyWork work{.record = entry.record,
                  .devices = ledger_.devices(),
                  .in_hand = &in_hand_,
+                 .inspector = &settings_.inspector,
                  .checkpoints_dir = CheckpointsDir(settings_.launcher.state_dir, id),
                  .abandoned = entry.abandoned};
   work.say = [this, id](const std::string& progress) {
@@ -222,6 +225,11 @@ void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {
   if (entry == nullptr || HasAttempt(entry->state())) return;
   entry->getting_ready = false;
   absl::Status status = ready.status();
+  if (absl::IsUnavailable(status)) {  // The machine has no room for the work now: no fault of his.
+    entry->not_ready_before = SinceBoot() + settings_.limits.ready_again;
+    entry->record.job.set_reason(absl::StrCat("waits: ", status.message()));
+    return Show(*entry);
+  }
   if (!ready.ok()) {
     status = FailJob(*entry, ToJobError(ready.status()));
   } else if (entry->state() == v1::Job::PREPARING) {

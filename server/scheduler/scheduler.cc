@@ -106,7 +106,8 @@ void Scheduler::Loop() {
       Entry* entry = Find(id);
       if (entry->attempt != nullptr)
         LookAfter(*entry);
-      else if (!entry->ready && !entry->getting_ready && entry->state() != v1::Job::PAUSED)
+      else if (!entry->ready && !entry->getting_ready && entry->state() != v1::Job::PAUSED &&
+               SinceBoot() >= entry->not_ready_before)
         GetReady(*entry);
     }
     if (!draining_) Schedule();

@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/data/prepare.h"
-#include "server/job/check_job.h"
+#include "server/inspect/inspector.h"
 #include "server/job/job_index.h"
 #include "server/job/job_store.h"
 #include "server/metrics/metrics.h"
@@ -38,6 +38,7 @@ struct SchedulerSettings {
   LauncherSettings launcher;
   std::vector<Device> devices;
   GpuWatch* gpu_watch = nullptr;  // Where there is a GPU among them.
+  Inspector& inspector;
   FairPool::Threads prepares = {.any = 1, .small = 1};
   SchedulerLimits limits;
 };
@@ -51,7 +52,6 @@ class Scheduler {
                                                           JobStore& store, JobIndex& index,
                                                           Preparer& preparer, Metrics& metrics);
   ~Scheduler();
-
   // Replies come on the scheduler thread, after the commit.
   void Create(CreateOrder order, Reply reply);
   void Cancel(std::string id, Reply reply);

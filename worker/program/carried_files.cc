@@ -1,8 +1,6 @@
 #include "worker/program/carried_files.h"
 
-#include <algorithm>
-#include <filesystem>
-
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/regular_file.h"
@@ -10,14 +8,11 @@
 namespace snug::program {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr size_t kMaxFolderNames = 10'000;  // Of all kinds.
 
 absl::Status CheckFile(const std::string& path) {
   const absl::StatusOr<RegularFile> file = RegularFile::Open(path);
-  std::error_code ignored;
-  const bool absent = absl::IsNotFound(file.status()) &&
-                      fs::symlink_status(path, ignored).type() == fs::file_type::not_found;
-  if (absent) return absl::OkStatus();
+  if (absl::IsNotFound(file.status()) && !IsSomethingAt(path)) return absl::OkStatus();
   RETURN_IF_ERROR(file.status());
   if (file->size() <= kMaxCarriedBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -28,20 +23,11 @@ absl::Status CheckFile(const std::string& path) {
 
 absl::StatusOr<std::vector<std::string>> MoreTemplates(const std::string& model_dir) {
   const std::string folder = absl::StrCat(model_dir, "/", kMoreTemplates);
-  std::vector<std::string> names;
-  std::error_code error;
-  if (!fs::is_directory(folder, error)) return names;
-  fs::directory_iterator walk(folder, error);
-  for (; !error && walk != fs::directory_iterator(); walk.increment(error)) {
-    if (walk->path().extension() == ".jinja") names.push_back(walk->path().filename().string());
-    if (names.size() > kMaxTemplates) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(folder, ": more than ", kMaxTemplates, " templates"));
-    }
-  }
-  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", folder));
-  std::sort(names.begin(), names.end());
-  return names;
+  ASSIGN_OR_RETURN(std::vector<std::string> names, NamesIn(folder, kMaxFolderNames));
+  std::erase_if(names, [](const std::string& name) { return !absl::EndsWith(name, ".jinja"); });
+  if (names.size() <= kMaxTemplates) return names;
+  return absl::InvalidArgumentError(
+      absl::StrCat(folder, ": more than ", kMaxTemplates, " templates"));
 }
 
 absl::Status CheckCarriedFiles(const std::string& model_dir) {

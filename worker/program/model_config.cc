@@ -9,7 +9,9 @@
 // pad_token_id. Rows have no padding here, so that a text with that token trains it like any other.
 #include "worker/program/model_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,7 @@ constexpr int64_t kMaxMlpWidth = 1'048'576;
 constexpr int64_t kMaxLayers = 1'024;
 constexpr int64_t kMaxHeads = 1'024;
 constexpr int64_t kMaxVocabulary = 4'000'000;
+constexpr int64_t kMaxGrownVocabulary = int64_t{1} << 31;  // By ids of added tokens.
 constexpr int64_t kMaxPositions = 4'000'000;
 constexpr int64_t kMaxParameters = 10'000'000'000'000;
 constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
@@ -153,6 +156,23 @@ double ModelConfig::attention_scale() const {
 
 int64_t ModelConfig::rotary_width() const {
   return static_cast<int64_t>(static_cast<double>(head_width) * rotary_share);
+}
+
+absl::Status CheckModelConfig(const ModelConfig& config) {
+  const auto is = [&](const Family* family) { return config.model_type == family->model_type; };
+  const auto within = [](int64_t value, int64_t most) { return value >= 1 && value <= most; };
+  const bool known = std::any_of(std::begin(kFamilies), std::end(kFamilies), is);
+  const bool sized = within(config.layers, kMaxLayers) && within(config.width, kMaxWidth) &&
+                     within(config.mlp_width, kMaxMlpWidth) && within(config.heads, kMaxHeads) &&
+                     within(config.kv_heads, kMaxHeads) && within(config.head_width, kMaxWidth) &&
+                     within(config.vocabulary, kMaxGrownVocabulary) &&
+                     within(config.max_positions, kMaxPositions) && config.window >= 0 &&
+                     config.file_vocabulary >= 0 && config.first_added >= 0;
+  if (!known || !sized || config.heads % config.kv_heads != 0 || config.head_width % 2 != 0)
+    return absl::InvalidArgumentError("a model's sizes are outside their limits");
+  if (!config.sliding.empty() && config.sliding.size() != static_cast<size_t>(config.layers))
+    return absl::InvalidArgumentError("not every layer of a model is said to slide or not");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, std::string_view where) {

@@ -74,6 +74,7 @@ struct ModelConfig {
   int64_t window = 0;          // Tokens that a query of a sliding layer sees, itself included.
   std::vector<bool> sliding;   // By layer; empty: none.
 
+  bool operator==(const ModelConfig&) const = default;
   bool adds_tokens() const { return first_added > 0; }
   bool slides(int64_t layer) const;
   double attention_scale() const;
@@ -83,6 +84,10 @@ struct ModelConfig {
 // `text` is the content of a config.json; `where` names it in errors.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, std::string_view where);
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir);
+
+// One that another process read: of a family that is known, and within the limits that reading
+// keeps.
+absl::Status CheckModelConfig(const ModelConfig& config);
 
 }  // namespace snug::program
 

@@ -4,7 +4,6 @@
 //   model-00001-of-00002.safetensors ...
 // The one file wins where both are, as in transformers. The index and the shards must say the same:
 // every tensor is in the shard that the index names, and in no other.
-#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/json.h"
+#include "worker/program/regular_file.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::program {
@@ -98,8 +98,7 @@ absl::Status NoWeights(const std::string& dir) {
   std::string found;
   for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json",
                            "consolidated.00.pth", "adapter_model.safetensors"}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(absl::StrCat(dir, "/", name), ignored)) {
+    if (IsSomethingAt(absl::StrCat(dir, "/", name))) {
       absl::StrAppend(&found, "; it has ", name, ", which is not a model in safetensors");
     }
   }
@@ -113,10 +112,7 @@ absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir) {
   absl::StatusOr<TensorIndex> single =
       ReadSafetensorsHeader(absl::StrCat(model_dir, "/", kSingleFile));
   if (!absl::IsNotFound(single.status())) return single;
-  std::error_code ignored;
-  if (!std::filesystem::exists(absl::StrCat(model_dir, "/", kIndexFile), ignored)) {
-    return NoWeights(model_dir);
-  }
+  if (!IsSomethingAt(absl::StrCat(model_dir, "/", kIndexFile))) return NoWeights(model_dir);
   return ReadShards(model_dir);
 }
 

@@ -4,17 +4,82 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace snug::program {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+const HandedFiles* handed_files = nullptr;  // Null: the file system.
+
+// Below 0: errno says why.
+int OpenHanded(const std::string& path) {
+  const auto found = handed_files->find(path);
+  if (found == handed_files->end()) {
+    errno = ENOENT;
+    return -1;
+  }
+  const HandedFile& file = found->second;
+  if (file.fd >= 0) return fcntl(file.fd, F_DUPFD_CLOEXEC, 0);
+  errno = file.error == 0 ? EACCES : file.error;
+  return -1;
+}
+
+// `prefix` ends with a slash.
+std::vector<std::string> HandedNames(const std::string& prefix) {
+  std::vector<std::string> names;
+  for (auto at = handed_files->lower_bound(prefix);
+       at != handed_files->end() && absl::StartsWith(at->first, prefix); ++at) {
+    const std::string name = at->first.substr(prefix.size());
+    if (!absl::StrContains(name, '/')) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void ReadHandedFiles(const HandedFiles* files) { handed_files = files; }
+
+bool IsSomethingAt(const std::string& path) {
+  if (handed_files != nullptr) return handed_files->contains(path);
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+}
+
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder, size_t limit) {
+  std::vector<std::string> names;
+  std::error_code error;
+  if (handed_files != nullptr) {
+    names = HandedNames(folder + "/");
+  } else if (fs::is_directory(folder, error)) {
+    fs::directory_iterator walk(folder, error);
+    for (; !error && walk != fs::directory_iterator(); walk.increment(error)) {
+      names.push_back(walk->path().filename().string());
+      if (names.size() > limit) break;
+    }
+    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", folder));
+  }
+  if (names.size() > limit) {
+    return absl::InvalidArgumentError(absl::StrCat(folder, ": more than ", limit, " files"));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 absl::StatusOr<RegularFile> RegularFile::Open(const std::string& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int fd = handed_files != nullptr
+                     ? OpenHanded(path)
+                     : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   RegularFile file(path, fd, 0);
   struct stat about = {};

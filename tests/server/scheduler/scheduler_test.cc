@@ -80,6 +80,7 @@ class SchedulerTest : public testing::Test {
                      .worker = std::getenv("SNUG_FAKE_WORKER"),
                      .state_dir = dir_ + "/state"},
         .devices = {{.name = "cpu:0", .capacity_bytes = 1 << 30, .context_bytes = 8 << 20}},
+        .inspector = inspector_,
         .limits = limits};
     scheduler_ =
         Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();
@@ -101,6 +102,7 @@ class SchedulerTest : public testing::Test {
   const std::string dir_;
   JobIndex index_;
   Metrics metrics_;
+  Inspector inspector_{{.program = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect"}};
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -1,0 +1,163 @@
+#include "server/inspect/facts.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "proto/snug/status_macros.h"
+
+namespace snug::server {
+namespace {
+
+using program::ModelConfig;
+using program::RopeScaling;
+
+constexpr int kMaxKind = static_cast<int>(RopeScaling::Kind::kYarn);
+constexpr int kMaxActivation = static_cast<int>(program::Activation::kGeluTanh);
+
+void SetRope(const RopeScaling& rope, v1::RopeFacts& facts) {
+  facts.set_kind(static_cast<int>(rope.kind));
+  facts.set_factor(rope.factor);
+  facts.set_low_freq_factor(rope.low_freq_factor);
+  facts.set_high_freq_factor(rope.high_freq_factor);
+  facts.set_original_max_positions(rope.original_max_positions);
+  facts.set_beta_fast(rope.beta_fast);
+  facts.set_beta_slow(rope.beta_slow);
+  facts.set_truncate(rope.truncate);
+  facts.set_attention_factor(rope.attention_factor);
+}
+
+RopeScaling RopeOf(const v1::RopeFacts& facts) {
+  return {.kind = static_cast<RopeScaling::Kind>(facts.kind()),
+          .factor = facts.factor(),
+          .low_freq_factor = facts.low_freq_factor(),
+          .high_freq_factor = facts.high_freq_factor(),
+          .original_max_positions = facts.original_max_positions(),
+          .beta_fast = facts.beta_fast(),
+          .beta_slow = facts.beta_slow(),
+          .truncate = facts.truncate(),
+          .attention_factor = facts.attention_factor()};
+}
+
+void SetSizes(const ModelConfig& config, v1::ModelFacts& facts) {
+  facts.set_model_type(config.model_type);
+  facts.set_layers(config.layers);
+  facts.set_width(config.width);
+  facts.set_heads(config.heads);
+  facts.set_kv_heads(config.kv_heads);
+  facts.set_head_width(config.head_width);
+  facts.set_mlp_width(config.mlp_width);
+  facts.set_vocabulary(config.vocabulary);
+  facts.set_max_positions(config.max_positions);
+  facts.set_file_vocabulary(config.file_vocabulary);
+  facts.set_first_added(config.first_added);
+  facts.set_window(config.window);
+  for (const bool slides : config.sliding) facts.add_sliding(slides);
+}
+
+void SetNumbers(const ModelConfig& config, v1::ModelFacts& facts) {
+  facts.set_norm_epsilon(config.norm_epsilon);
+  facts.set_rope_theta(config.rope_theta);
+  facts.set_embedding_scale(config.embedding_scale);
+  facts.set_rotary_share(config.rotary_share);
+  facts.set_local_rope_theta(config.local_rope_theta);
+  facts.set_query_scalar(config.query_scalar);
+  facts.set_attention_softcap(config.attention_softcap);
+  facts.set_attention_dropout(config.attention_dropout);
+  facts.set_logit_softcap(config.logit_softcap);
+}
+
+void SetKinds(const ModelConfig& config, v1::ModelFacts& facts) {
+  facts.set_tied_embeddings(config.tied_embeddings);
+  facts.set_activation(static_cast<int>(config.activation));
+  facts.set_qkv_bias(config.qkv_bias);
+  facts.set_output_bias(config.output_bias);
+  facts.set_mlp_bias(config.mlp_bias);
+  facts.set_head_norms(config.head_norms);
+  facts.set_post_norms(config.post_norms);
+  facts.set_unit_offset_norms(config.unit_offset_norms);
+  facts.set_fused_projections(config.fused_projections);
+}
+
+bool AllFinite(const v1::ModelFacts& facts) {
+  const v1::RopeFacts& rope = facts.rope();
+  for (const double number :
+       {facts.norm_epsilon(), facts.rope_theta(), facts.embedding_scale(), facts.rotary_share(),
+        facts.local_rope_theta(), facts.query_scalar(), facts.attention_softcap(),
+        facts.attention_dropout(), facts.logit_softcap(), rope.factor(), rope.low_freq_factor(),
+        rope.high_freq_factor(), rope.beta_fast(), rope.beta_slow(), rope.attention_factor()})
+    if (!std::isfinite(number)) return false;
+  return facts.rotary_share() > 0.0 && facts.rotary_share() <= 1.0;
+}
+
+}  // namespace
+
+v1::ModelFacts FactsOf(const ModelConfig& config) {
+  v1::ModelFacts facts;
+  SetSizes(config, facts);
+  SetNumbers(config, facts);
+  SetKinds(config, facts);
+  SetRope(config.rope_scaling, *facts.mutable_rope());
+  return facts;
+}
+
+absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
+  if (facts.activation() < 0 || facts.activation() > kMaxActivation || facts.rope().kind() < 0 ||
+      facts.rope().kind() > kMaxKind || !AllFinite(facts))
+    return absl::InvalidArgumentError("a model's facts are outside their limits");
+  ModelConfig config{.model_type = facts.model_type(),
+                     .layers = facts.layers(),
+                     .width = facts.width(),
+                     .heads = facts.heads(),
+                     .kv_heads = facts.kv_heads(),
+                     .head_width = facts.head_width(),
+                     .mlp_width = facts.mlp_width(),
+                     .vocabulary = facts.vocabulary(),
+                     .max_positions = facts.max_positions(),
+                     .norm_epsilon = facts.norm_epsilon(),
+                     .rope_theta = facts.rope_theta(),
+                     .rope_scaling = RopeOf(facts.rope()),
+                     .tied_embeddings = facts.tied_embeddings(),
+                     .file_vocabulary = facts.file_vocabulary(),
+                     .first_added = facts.first_added(),
+                     .activation = static_cast<program::Activation>(facts.activation()),
+                     .qkv_bias = facts.qkv_bias(),
+                     .output_bias = facts.output_bias(),
+                     .mlp_bias = facts.mlp_bias(),
+                     .head_norms = facts.head_norms(),
+                     .post_norms = facts.post_norms(),
+                     .unit_offset_norms = facts.unit_offset_norms(),
+                     .fused_projections = facts.fused_projections(),
+                     .embedding_scale = facts.embedding_scale(),
+                     .rotary_share = facts.rotary_share(),
+                     .local_rope_theta = facts.local_rope_theta(),
+                     .query_scalar = facts.query_scalar(),
+                     .attention_softcap = facts.attention_softcap(),
+                     .attention_dropout = facts.attention_dropout(),
+                     .logit_softcap = facts.logit_softcap(),
+                     .window = facts.window(),
+                     .sliding = {facts.sliding().begin(), facts.sliding().end()}};
+  RETURN_IF_ERROR(program::CheckModelConfig(config));
+  return config;
+}
+
+v1::InspectError ErrorOf(const absl::Status& status) {
+  v1::InspectError error;
+  error.set_code(static_cast<int>(status.code()));
+  error.set_message(std::string(status.message()));
+  status.ForEachPayload([&](absl::string_view type_url, const absl::Cord& payload) {
+    v1::InspectError::Detail& detail = *error.add_details();
+    detail.set_type_url(std::string(type_url));
+    detail.set_value(std::string(payload));
+  });
+  return error;
+}
+
+absl::Status StatusOf(const v1::InspectError& error) {
+  absl::Status status(static_cast<absl::StatusCode>(error.code()), error.message());
+  for (const v1::InspectError::Detail& detail : error.details())
+    status.SetPayload(detail.type_url(), absl::Cord(detail.value()));
+  return status;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,186 @@
+#include "server/inspect/inspector.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/snug/status_macros.h"
+#include "server/data/sha256.h"
+#include "server/inspect/facts.h"
+#include "server/inspect/user_files.h"
+#include "server/inspect/wire.h"
+#include "server/job/check_spec.h"
+#include "server/job/errors.h"
+#include "server/node/process.h"
+
+namespace snug::server {
+namespace {
+
+constexpr size_t kMaxRemembered = 32;  // A program of 1,024 layers has some 10 MB.
+constexpr int kPollMs = 50;
+constexpr absl::Duration kEndPatience = absl::Seconds(1);  // It has nothing left to do.
+constexpr timeval kSendPatience = {.tv_sec = 10, .tv_usec = 0};
+
+// What is wrong with the datasets, which nobody reads yet, beside what the files say.
+absl::Status Joined(std::vector<Violation> found, const absl::Status& said) {
+  if (found.empty() || !absl::IsInvalidArgument(said)) return said;
+  for (const auto& [field, message] : FieldsOf(said)) found.push_back({field, message, ""});
+  return InvalidRequest(found);
+}
+
+// What the files say does not depend on the job's name and place in the queue.
+v1::JobSpec WithoutName(v1::JobSpec spec) {
+  spec.clear_display_name();
+  spec.clear_priority();
+  return spec;
+}
+
+absl::Status ReaderFailed(int status) {
+  const std::string how = WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                                              : absl::StrCat("exit code ", WEXITSTATUS(status));
+  return InvalidRequest({{"spec.model",
+                          absl::StrCat("its files could not be read within the memory and the ",
+                                       "time for it: their reader ended with ", how),
+                          "INSPECT_FAILED"}});
+}
+
+// How the process ended, which it is made to where it does not by itself.
+int Reap(pid_t pid, absl::Duration patience) {
+  int status = 0;
+  for (const absl::Time end = absl::Now() + patience; absl::Now() < end;
+       absl::SleepFor(absl::Milliseconds(2)))
+    if (waitpid(pid, &status, WNOHANG) == pid) return status;
+  kill(-pid, SIGKILL);
+  waitpid(pid, &status, 0);
+  return status;
+}
+
+// The reply's bytes: all until the other end is closed.
+absl::StatusOr<std::string> ReadAll(int socket, absl::Time deadline,
+                                    const std::atomic<bool>* cancelled) {
+  std::string bytes;
+  std::vector<char> buffer(64 << 10);
+  while (true) {
+    if (cancelled != nullptr && cancelled->load()) return absl::CancelledError("cancelled");
+    if (absl::Now() > deadline) return absl::DeadlineExceededError("reading a model's files");
+    pollfd end = {socket, POLLIN, 0};
+    if (poll(&end, 1, kPollMs) <= 0) continue;
+    const ssize_t got = recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno == ECONNRESET)) return bytes;
+    if (got < 0 && errno != EINTR && errno != EAGAIN)
+      return absl::ErrnoToStatus(errno, "cannot hear from snug-inspect");
+    if (got > 0) bytes.append(buffer.data(), static_cast<size_t>(got));
+    if (bytes.size() > kMaxInspectFrame) return bytes;
+  }
+}
+
+// Another process's word: it may fill in what the user left out, and name no other file.
+absl::StatusOr<CheckedJob> Believe(const v1::InspectReply& reply, const v1::JobSpec& asked,
+                                   const std::string& model_dir) {
+  const v1::JobSpec& spec = reply.spec();
+  const bool same = spec.model() == asked.model() && spec.dataset() == asked.dataset() &&
+                    spec.eval_dataset() == asked.eval_dataset() &&
+                    spec.lora().init_adapter() == asked.lora().init_adapter() &&
+                    spec.method() == asked.method() && CheckSpec(spec).empty();
+  if (!same) return absl::InternalError("snug-inspect answered for another job");
+  ASSIGN_OR_RETURN(const program::ModelConfig config, ConfigOf(reply.model()));
+  CheckedJob job{.spec = spec, .model_dir = model_dir, .program = {}};
+  ASSIGN_OR_RETURN(job.program, program::BuildProgram(config, ModeOf(spec)));
+  return job;
+}
+
+}  // namespace
+
+absl::StatusOr<CheckedJob> Inspector::Check(const v1::JobSpec& spec,
+                                            const FindModelOfJob& find_model, const Order& order) {
+  std::vector<Violation> found = CheckSpec(spec);
+  if (!found.empty()) return InvalidRequest(found);
+  if (order.inputs == InputFiles::kNeeded) found = CheckDatasetFiles(spec);
+  const absl::StatusOr<CheckedJob> job = Read(spec, find_model, order);
+  if (!job.ok()) return Joined(std::move(found), job.status());
+  if (!found.empty()) return InvalidRequest(found);
+  return job;
+}
+
+absl::StatusOr<CheckedJob> Inspector::Read(const v1::JobSpec& spec,
+                                           const FindModelOfJob& find_model, const Order& order) {
+  const absl::StatusOr<std::string> model_dir = ModelDir(spec, find_model);
+  ASSIGN_OR_RETURN(const UserFiles files,
+                   UserFiles::Open(spec, model_dir.value_or(""), order.inputs));
+  const std::string key =
+      Sha256Hex(absl::StrCat(WithoutName(spec).SerializeAsString(), "\n", model_dir.value_or(""),
+                             "\n", static_cast<int>(order.inputs), "\n", files.Identity()));
+  if (const auto known = Recall(key)) {
+    CheckedJob job = *known;
+    job.spec.set_display_name(spec.display_name());
+    job.spec.set_priority(spec.priority());
+    return job;
+  }
+  v1::InspectRequest request;
+  *request.mutable_spec() = spec;
+  request.set_model_dir(model_dir.value_or(""));
+  if (!model_dir.ok()) *request.mutable_model_error() = ErrorOf(model_dir.status());
+  request.set_inputs_done(order.inputs == InputFiles::kDone);
+  for (const v1::InspectFile& file : files.files()) *request.add_files() = file;
+  ASSIGN_OR_RETURN(const v1::InspectReply reply, Ask(request, files.fds(), order.cancelled));
+  if (reply.has_error()) return StatusOf(reply.error());
+  ASSIGN_OR_RETURN(CheckedJob job, Believe(reply, spec, *model_dir));
+  Remember(key, job);
+  return job;
+}
+
+absl::StatusOr<v1::InspectReply> Inspector::Ask(const v1::InspectRequest& request,
+                                                const std::vector<int>& fds,
+                                                const std::atomic<bool>* cancelled) const {
+  const absl::Time deadline = absl::Now() + settings_.timeout;
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return absl::UnavailableError("no socket for snug-inspect now");
+  const absl::Cleanup close_ours = [&] { close(ends[0]); };
+  absl::Cleanup close_theirs = [&] { close(ends[1]); };
+  setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &kSendPatience, sizeof kSendPatience);
+  const absl::StatusOr<pid_t> pid = Spawn({.argv = {settings_.program},
+                                           .stderr_fd = STDERR_FILENO,
+                                           .passed_fd = ends[1],
+                                           .own_group = true});
+  if (!pid.ok()) return absl::UnavailableError(pid.status().message());
+  std::move(close_theirs).Invoke();
+  // A reader that has ended already says in its exit status what it ended of.
+  const bool sent = SendMessage(ends[0], request).ok() && SendDescriptors(ends[0], fds).ok();
+  shutdown(ends[0], SHUT_WR);
+  const absl::StatusOr<std::string> bytes = ReadAll(ends[0], deadline, cancelled);
+  const int status = Reap(*pid, bytes.ok() ? kEndPatience : absl::ZeroDuration());
+  if (absl::IsCancelled(bytes.status())) return bytes.status();
+  v1::InspectReply reply;
+  if (sent && bytes.ok() && ParseFrame(*bytes, reply).ok()) return reply;
+  return ReaderFailed(status);
+}
+
+std::shared_ptr<const CheckedJob> Inspector::Recall(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = remembered_.find(key);
+  if (found == remembered_.end()) return nullptr;
+  found->second.used = ++uses_;
+  return found->second.job;
+}
+
+void Inspector::Remember(const std::string& key, const CheckedJob& job) {
+  absl::MutexLock lock(&mutex_);
+  if (remembered_.size() >= kMaxRemembered) {
+    const auto older = [](const auto& a, const auto& b) { return a.second.used < b.second.used; };
+    remembered_.erase(std::min_element(remembered_.begin(), remembered_.end(), older));
+  }
+  remembered_[key] = {std::make_shared<const CheckedJob>(job), ++uses_};
+}
+
+}  // namespace snug::server

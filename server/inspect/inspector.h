@@ -1,0 +1,65 @@
+// What a job's files say, read by snug-inspect: the daemon itself opens them and reads none.
+//
+// Answers are remembered by the files' identities and by the part of the spec that they depend on,
+// so that jobs of one model, and a restart with thousands of them, cost one process.
+#ifndef SERVER_INSPECT_INSPECTOR_H_
+#define SERVER_INSPECT_INSPECTOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "server/job/check_job.h"
+#include "snug/v1/inspect.pb.h"
+
+namespace snug::server {
+
+struct InspectSettings {
+  std::string program;  // snug-inspect
+  // Of a process that has 20 s of CPU time, on a machine or a disk that is busy.
+  absl::Duration timeout = absl::Seconds(60);
+};
+
+// What CheckJob says, by way of another process.
+class Inspector {
+ public:
+  explicit Inspector(InspectSettings settings) : settings_(std::move(settings)) {}
+
+  struct Order {
+    InputFiles inputs = InputFiles::kNeeded;
+    const std::atomic<bool>* cancelled = nullptr;  // Polled; ends the process with CANCELLED.
+  };
+
+  // Takes milliseconds, seconds for a large tokenizer. INVALID_ARGUMENT with all violations at
+  // once, also where the files made their reader fail; UNAVAILABLE: the machine has no room now.
+  absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+                                   const Order& order);
+
+ private:
+  absl::StatusOr<CheckedJob> Read(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+                                  const Order& order);
+  struct Remembered {
+    std::shared_ptr<const CheckedJob> job;
+    int64_t used = 0;
+  };
+  absl::StatusOr<v1::InspectReply> Ask(const v1::InspectRequest& request,
+                                       const std::vector<int>& fds,
+                                       const std::atomic<bool>* cancelled) const;
+  std::shared_ptr<const CheckedJob> Recall(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Remember(const std::string& key, const CheckedJob& job) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const InspectSettings settings_;
+  absl::Mutex mutex_;
+  std::map<std::string, Remembered> remembered_ ABSL_GUARDED_BY(mutex_);
+  int64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_INSPECT_INSPECTOR_H_

@@ -1,0 +1,105 @@
+#include "server/inspect/user_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <iterator>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "worker/program/carried_files.h"
+#include "worker/program/regular_file.h"
+
+namespace snug::server {
+namespace {
+
+constexpr size_t kMaxNames = 10'000;  // In a model's folder, of all kinds.
+constexpr size_t kMaxOpened = 2'048;  // Twice the shards that a model may have.
+
+bool IsShortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO;
+}
+
+std::set<std::string> NamesToOpen() {
+  std::set<std::string> names = {"config.json", "model.safetensors", "model.safetensors.index.json",
+                                 program::kChatTemplate, program::kGenerationConfig};
+  names.insert(std::begin(program::kTokenizerFiles), std::end(program::kTokenizerFiles));
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<UserFiles> UserFiles::Open(const v1::JobSpec& spec, const std::string& model_dir,
+                                          InputFiles inputs) {
+  UserFiles files;
+  if (!model_dir.empty()) RETURN_IF_ERROR(files.AddModel(model_dir));
+  if (inputs == InputFiles::kDone) return files;
+  const std::string& adapter = spec.lora().init_adapter();
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+    if (!adapter.empty())
+      RETURN_IF_ERROR(files.Add(absl::StrCat(adapter, "/", name), /*listed=*/false));
+  return files;
+}
+
+UserFiles::~UserFiles() {
+  for (const int fd : fds_) close(fd);
+}
+
+// A folder that may be searched and not listed still gives the files that every model has.
+absl::Status UserFiles::AddModel(const std::string& dir) {
+  std::set<std::string> names = NamesToOpen();
+  const auto listed = program::NamesIn(dir, kMaxNames).value_or(std::vector<std::string>());
+  const std::set<std::string> there(listed.begin(), listed.end());
+  for (const std::string& name : there) {
+    if (absl::EndsWith(name, ".safetensors")) names.insert(name);
+    if (names.contains(name)) continue;
+    files_.emplace_back().set_path(absl::StrCat(dir, "/", name));
+    files_.back().set_unopened(true);
+  }
+  for (const std::string& name : names)
+    RETURN_IF_ERROR(Add(absl::StrCat(dir, "/", name), there.contains(name)));
+  const std::string templates = absl::StrCat(dir, "/", program::kMoreTemplates);
+  for (const std::string& name :
+       program::NamesIn(templates, kMaxNames).value_or(std::vector<std::string>()))
+    if (absl::EndsWith(name, ".jinja"))
+      RETURN_IF_ERROR(Add(absl::StrCat(templates, "/", name), /*listed=*/true));
+  return absl::OkStatus();
+}
+
+absl::Status UserFiles::Add(const std::string& path, bool listed) {
+  if (fds_.size() == kMaxOpened)
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": more files than the ", kMaxOpened, " that a job may have"));
+  // O_NONBLOCK: opening a FIFO must not wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int error = fd < 0 ? errno : 0;
+  if (IsShortage(error)) return absl::UnavailableError(absl::StrCat("cannot open ", path, " now"));
+  if (error == ENOENT && !listed) return absl::OkStatus();
+  files_.emplace_back().set_path(path);
+  files_.back().set_error(error);
+  if (fd >= 0) fds_.push_back(fd);
+  return absl::OkStatus();
+}
+
+std::string UserFiles::Identity() const {
+  std::string identity;
+  for (const v1::InspectFile& file : files_)
+    absl::StrAppend(&identity, file.path(), "\n", file.error(), "\n");
+  for (const int fd : fds_) {
+    struct stat about = {};
+    fstat(fd, &about);
+    for (const auto number :
+         {static_cast<int64_t>(about.st_dev), static_cast<int64_t>(about.st_ino),
+          static_cast<int64_t>(about.st_size), static_cast<int64_t>(about.st_mtim.tv_sec),
+          static_cast<int64_t>(about.st_mtim.tv_nsec), static_cast<int64_t>(about.st_ctim.tv_sec),
+          static_cast<int64_t>(about.st_ctim.tv_nsec)})
+      absl::StrAppend(&identity, number, "|");
+  }
+  return identity;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,43 @@
+// The files that a job names, opened to be handed on to snug-inspect.
+#ifndef SERVER_INSPECT_USER_FILES_H_
+#define SERVER_INSPECT_USER_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/job/check_job.h"
+#include "snug/v1/inspect.pb.h"
+
+namespace snug::server {
+
+class UserFiles {
+ public:
+  // What of the model's folder and the adapter to start from is there. That one of
+  // them cannot be opened is the reader's to say; UNAVAILABLE when this process has no room for it.
+  // An empty `model_dir`: there is none.
+  static absl::StatusOr<UserFiles> Open(const v1::JobSpec& spec, const std::string& model_dir,
+                                        InputFiles inputs);
+
+  UserFiles(UserFiles&& other) noexcept = default;
+  UserFiles& operator=(UserFiles&&) = delete;
+  ~UserFiles();
+
+  const std::vector<v1::InspectFile>& files() const { return files_; }
+  const std::vector<int>& fds() const { return fds_; }  // Of those that were opened, in order.
+
+  // Changes when any of them does: which they are, their sizes and times.
+  std::string Identity() const;
+
+ private:
+  UserFiles() = default;
+  absl::Status AddModel(const std::string& dir);
+  absl::Status Add(const std::string& path, bool listed);
+
+  std::vector<v1::InspectFile> files_;
+  std::vector<int> fds_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_INSPECT_USER_FILES_H_

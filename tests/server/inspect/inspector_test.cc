@@ -1,0 +1,199 @@
+// The reader in its own process: it says what CheckJob says, and what becomes of the daemon's call
+// when it fails.
+#include "server/inspect/inspector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "server/inspect/facts.h"
+#include "server/job/errors.h"
+#include "tests/server/testing/tiny_model.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+absl::StatusOr<std::string> NoJob(const std::string& id) { return JobNotFound(id); }
+
+class InspectorTest : public testing::Test {
+ protected:
+  InspectorTest() : dir_(testing::TempDir() + "/inspector-" + std::to_string(getpid())) {
+    fs::remove_all(dir_);
+    WriteTinyModel(dir_ + "/model");
+    WriteTinyDataset(dir_ + "/train.jsonl", 4, 8);
+    spec_.set_model(dir_ + "/model");
+    spec_.set_dataset(dir_ + "/train.jsonl");
+    spec_.set_method(v1::JobSpec::LORA);
+  }
+  ~InspectorTest() override { fs::remove_all(dir_); }
+
+  static std::string Program() {
+    return std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect";
+  }
+  // One that does this instead; $R is the real one.
+  std::string Script(const std::string& shell) {
+    WriteText(dir_ + "/reader", "#!/bin/sh\nR=" + Program() + "\n" + shell + "\n");
+    fs::permissions(dir_ + "/reader", fs::perms::owner_all);
+    return dir_ + "/reader";
+  }
+  absl::StatusOr<CheckedJob> Check() { return inspector_.Check(spec_, NoJob, {}); }
+  // What the same reading says in this process.
+  absl::StatusOr<CheckedJob> Here() { return CheckJob(spec_, ModelDir(spec_, NoJob)); }
+
+  const std::string dir_;
+  v1::JobSpec spec_;
+  Inspector inspector_{{.program = Program()}};
+};
+
+TEST_F(InspectorTest, SaysWhatReadingHereSays) {
+  const absl::StatusOr<CheckedJob> job = Check(), here = Here();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(job->spec, here->spec));
+  EXPECT_TRUE(job->program.config == here->program.config);
+  EXPECT_EQ(job->program.parameters.size(), here->program.parameters.size());
+  EXPECT_EQ(job->model_dir, dir_ + "/model");
+}
+
+// Every kind of trouble with a file is said alike wherever it is read.
+TEST_F(InspectorTest, RefusesWhatReadingHereRefuses) {
+  const std::string config = dir_ + "/model/config.json";
+  const std::string weights = dir_ + "/model/model.safetensors";
+  const std::string good = ReadText(config);
+  const auto expect_same = [&](const char* what) {
+    const absl::Status said = Check().status();
+    EXPECT_TRUE(absl::IsInvalidArgument(said)) << what << ": " << said;
+    EXPECT_EQ(said, Here().status()) << what;
+  };
+  fs::remove(config);
+  expect_same("no config.json");
+  ASSERT_EQ(mkfifo(config.c_str(), 0600), 0);
+  expect_same("a FIFO");
+  fs::remove(config);
+  fs::create_directory(config);
+  expect_same("a folder");
+  fs::remove(config);
+  fs::create_symlink(dir_ + "/nothing", config);
+  expect_same("a link to nothing");
+  fs::remove(config);
+  WriteText(config, std::string(1 << 20, '['));
+  expect_same("nested deeply");
+  WriteText(config, good);
+  WriteText(weights, "PK\x03\x04 and more");
+  expect_same("a zip archive");
+  fs::remove(weights);
+  WriteText(dir_ + "/model/pytorch_model.bin", "x");
+  expect_same("weights of another kind");
+  fs::create_symlink(dir_ + "/nothing", dir_ + "/model/tokenizer.model");
+  expect_same("a carried file that is a link to nothing");
+  spec_.mutable_lora()->set_init_adapter(dir_ + "/adapter");
+  expect_same("no adapter");
+  spec_.set_model(dir_ + "/elsewhere");
+  expect_same("no model");
+  spec_.set_model("some-job");
+  expect_same("no such job");
+}
+
+TEST_F(InspectorTest, NamesDatasetsAndModelTogether) {
+  fs::remove(dir_ + "/train.jsonl");
+  fs::remove(dir_ + "/model/config.json");
+  const absl::Status refused = Check().status();
+  EXPECT_EQ(ReasonOf(refused), "BAD_DATASET");
+  const auto fields = FieldsOf(refused);
+  ASSERT_EQ(fields.size(), 2u);
+  EXPECT_EQ(fields[0].first, "spec.dataset");
+  EXPECT_EQ(fields[1].first, "spec.model");
+  fs::remove_all(dir_ + "/model");
+  WriteTinyModel(dir_ + "/model");
+  EXPECT_EQ(FieldsOf(Check().status()).size(), 1u);
+}
+
+// The file of 200 MB that ended the daemon.
+TEST_F(InspectorTest, ATokenizerOfBracketsIsRefused) {
+  spec_.add_added_tokens("<x>");
+  spec_.mutable_lora()->add_modules_to_save("embed_tokens");
+  WriteText(dir_ + "/model/tokenizer.json", std::string(200 << 20, '['));
+  const absl::Status refused = Check().status();
+  EXPECT_EQ(ReasonOf(refused), "BAD_ADDED_TOKENS");
+  EXPECT_THAT(refused.message(), HasSubstr("nested deeper than 32 levels"));
+}
+
+TEST_F(InspectorTest, AReaderThatFailsCostsItsAnswerAlone) {
+  for (const char* shell : {"kill -SEGV $$", "kill -KILL $$", "exit 1", "exit 0",
+                            "echo nonsense >&3", "head -c 100000000 /dev/zero >&3"}) {
+    Inspector inspector({.program = Script(shell)});
+    const absl::Status said = inspector.Check(spec_, NoJob, {}).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(said)) << shell << ": " << said;
+    EXPECT_EQ(ReasonOf(said), "INSPECT_FAILED") << shell;
+  }
+}
+
+TEST_F(InspectorTest, AReaderThatHangsIsEnded) {
+  const absl::Time start = absl::Now();
+  Inspector inspector({.program = Script("sleep 1000"), .timeout = absl::Milliseconds(300)});
+  EXPECT_EQ(ReasonOf(inspector.Check(spec_, NoJob, {}).status()), "INSPECT_FAILED");
+  Inspector silent({.program = Script("exec 3>&-; sleep 1000")});
+  EXPECT_EQ(ReasonOf(silent.Check(spec_, NoJob, {}).status()), "INSPECT_FAILED");
+  const std::atomic<bool> cancelled{true};
+  Inspector other({.program = Script("sleep 1000")});
+  EXPECT_TRUE(absl::IsCancelled(other.Check(spec_, NoJob, {.cancelled = &cancelled}).status()));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(20));
+}
+
+TEST_F(InspectorTest, AReaderThatCannotBeStartedIsAShortage) {
+  Inspector inspector({.program = dir_ + "/nobody"});
+  EXPECT_TRUE(absl::IsUnavailable(inspector.Check(spec_, NoJob, {}).status()));
+}
+
+// Jobs of one model cost one process, until one of its files is another.
+TEST_F(InspectorTest, AnswersAreRememberedByTheFiles) {
+  Inspector inspector({.program = Script("echo run >> " + dir_ + "/runs; exec $R")});
+  const auto runs = [&] { return ReadText(dir_ + "/runs").size() / 4; };
+  for (const char* name : {"one", "two"}) {
+    spec_.set_display_name(name);
+    spec_.set_priority(7);
+    const absl::StatusOr<CheckedJob> job = inspector.Check(spec_, NoJob, {});
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_EQ(job->spec.display_name(), name);
+    EXPECT_EQ(job->spec.priority(), 7);
+  }
+  EXPECT_EQ(runs(), 1u);
+  spec_.mutable_lora()->set_r(4);
+  ASSERT_TRUE(inspector.Check(spec_, NoJob, {}).ok());
+  EXPECT_EQ(runs(), 2u);
+  WriteText(dir_ + "/model/config.json", ReadText(dir_ + "/model/config.json") + "\n");
+  ASSERT_TRUE(inspector.Check(spec_, NoJob, {}).ok());
+  EXPECT_EQ(runs(), 3u);
+}
+
+TEST_F(InspectorTest, FactsOutsideTheLimitsAreNotBelieved) {
+  const v1::ModelFacts facts = FactsOf(Here()->program.config);
+  ASSERT_TRUE(ConfigOf(facts).ok());
+  const auto refused = [&](auto change) {
+    v1::ModelFacts changed = facts;
+    change(changed);
+    return !ConfigOf(changed).ok();
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_layers(1'000'000); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_width(-1); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_kv_heads(0); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_model_type("mamba"); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_rope_theta(kInfinity); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_activation(9); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.mutable_rope()->set_kind(-1); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.add_sliding(true); }));
+}
+
+}  // namespace
+}  // namespace snug::server
