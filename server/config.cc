@@ -153,6 +153,7 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   config.set_worker_cuda(Absolute(config.worker_cuda()));
   config.set_shim(Absolute(config.shim()));
   config.set_inspect(Absolute(config.inspect()));
+  for (std::string& root : *config.mutable_roots()) root = Absolute(root);
   return config;
 }
 

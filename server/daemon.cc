@@ -129,7 +129,8 @@ absl::Status Daemon::Build() {
   preparer_->RemoveLeftovers();
   if (access(config_.inspect().c_str(), X_OK) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", config_.inspect()));
-  inspector_ = std::make_unique<Inspector>(InspectSettings{.program = config_.inspect()});
+  inspector_ = std::make_unique<Inspector>(InspectSettings{
+      .program = config_.inspect(), .roots = {config_.roots().begin(), config_.roots().end()}});
   ASSIGN_OR_RETURN(const FairPool::Threads prepares,
                    PreparesAtATime(config_.prepare(), prepare_bytes));
   RETURN_IF_ERROR(BuildScheduler(devices, prepares));
@@ -139,9 +140,10 @@ absl::Status Daemon::Build() {
   info.set_instance_uuid(store_->instance_uuid());
   info.set_boot_epoch(store_->boot_epoch());
   info.set_metrics_port(metrics_.port());
-  service_ = std::make_unique<FineTuningService>(ServiceParts{
-      index_, *scheduler_, *advisor_, *pool_, *checks_, streams_, config_.state_dir(), info});
-  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_.socket(), *service_));
+  const ServiceParts parts = {index_,   *scheduler_, *advisor_,           *pool_, *checks_,
+                              streams_, peers_,      config_.state_dir(), info};
+  service_ = std::make_unique<FineTuningService>(parts);
+  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_.socket(), *service_, peers_));
   return absl::OkStatus();
 }
 

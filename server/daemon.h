@@ -59,6 +59,7 @@ class Daemon {
   std::unique_ptr<Advisor> advisor_;
   std::unique_ptr<TaskPool> pool_;
   std::unique_ptr<FairPool> checks_;
+  Peers peers_;
   std::unique_ptr<FineTuningService> service_;
   std::unique_ptr<GrpcServer> server_;
 };

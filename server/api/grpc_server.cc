@@ -40,11 +40,12 @@ std::unique_ptr<grpc::Server> BuildServer(grpc::Service& service) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& socket,
-                                                              grpc::Service& service) {
+                                                              grpc::Service& service,
+                                                              Peers& peers) {
   ASSIGN_OR_RETURN(const int listener, ListenUnix(socket, kSocketMode));
   const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake < 0) return absl::ErrnoToStatus(errno, "eventfd");
-  std::unique_ptr<GrpcServer> server(new GrpcServer(socket, listener, wake));
+  std::unique_ptr<GrpcServer> server(new GrpcServer(socket, listener, wake, peers));
   server->server_ = BuildServer(service);
   if (server->server_ == nullptr) return absl::InternalError("gRPC did not start its server");
   server->server_->GetHealthCheckService()->SetServingStatus("snug.v1.FineTuning", true);
@@ -52,8 +53,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   return server;
 }
 
-GrpcServer::GrpcServer(std::string socket, int listener, int wake)
-    : socket_(std::move(socket)), listener_(listener), wake_(wake) {}
+GrpcServer::GrpcServer(std::string socket, int listener, int wake, Peers& peers)
+    : socket_(std::move(socket)), listener_(listener), wake_(wake), peers_(peers) {}
 
 GrpcServer::~GrpcServer() {
   StopAccepting();
@@ -66,10 +67,11 @@ void GrpcServer::AcceptLoop() {
   while (!stopping_) {
     pollfd set[] = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
     if (poll(set, 2, -1) < 0 && errno != EINTR) return;
-    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0)
+    int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const bool accepted = fd >= 0;
+    if (accepted && (fd = peers_.Adopt(fd)) >= 0)
       grpc::AddInsecureChannelFromFd(server_.get(), fd);
-    else if (errno == EMFILE || errno == ENFILE)
+    else if (!accepted && (errno == EMFILE || errno == ENFILE))
       absl::SleepFor(kNoDescriptorsPause);
   }
 }

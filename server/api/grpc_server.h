@@ -13,14 +13,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/api/peers.h"
 
 namespace snug::server {
 
 class GrpcServer {
  public:
-  // `service` outlives the server.
+  // `service` and `peers`, which is told of every connection, outlive the server.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& socket,
-                                                           grpc::Service& service);
+                                                           grpc::Service& service, Peers& peers);
   ~GrpcServer();
 
   // Health says NOT_SERVING and nobody new comes in; calls under way go on.
@@ -29,12 +30,13 @@ class GrpcServer {
   void Shutdown(absl::Duration patience);
 
  private:
-  GrpcServer(std::string socket, int listener, int wake);
+  GrpcServer(std::string socket, int listener, int wake, Peers& peers);
   void AcceptLoop();
 
   const std::string socket_;
   const int listener_;
   const int wake_;  // eventfd
+  Peers& peers_;
   std::atomic<bool> stopping_{false};
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;

@@ -1,5 +1,6 @@
 #include "server/api/service.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "proto/snug/status_macros.h"
+#include "server/api/authorise.h"
 #include "server/api/chunk_stream.h"
 #include "server/api/files.h"
 #include "server/api/unary_call.h"
@@ -60,98 +62,136 @@ v1::Job Draft(const CheckedJob& checked) {
   return job;
 }
 
-template <typename Request>
-absl::StatusOr<Request> Parse(const grpc::ByteBuffer& bytes) {
-  Request request;
-  RETURN_IF_ERROR(Decode(bytes, kMaxRequestBytes, request));
-  return request;
-}
-
 }  // namespace
 
-grpc::ServerUnaryReactor* FineTuningService::CreateJob(Context*, const Bytes* in, Bytes* out) {
-  return UnaryCall::Start<v1::CreateJobRequest, v1::Job>(
-      *in, out, [this](const v1::CreateJobRequest& request, Answer<v1::Job> answer) {
-        const absl::Status right = CheckCreate(request);
+// A call that may be made: by whom, and with the whole id of the job that it names.
+template <typename Request>
+absl::StatusOr<FineTuningService::Allowed<Request>> FineTuningService::Allow(
+    const Context& context, absl::string_view method, Request request) const {
+  std::optional<Principal> who = parts_.peers.Find(context.peer());
+  constexpr bool kNamesJob = requires { request.set_id(""); };
+  std::string job;
+  if constexpr (kNamesJob) job = request.id();
+  ASSIGN_OR_RETURN(const std::string whole, Authorise(who, method, job, parts_.index));
+  if constexpr (kNamesJob) request.set_id(whole);
+  return Allowed<Request>{std::move(request), *std::move(who)};
+}
+
+// Decodes, asks whether the call may be made, acts.
+template <typename Request, typename Response, typename Act>
+grpc::ServerUnaryReactor* FineTuningService::Serve(const Call& call, const Act& act) {
+  return UnaryCall::Start<Request, Response>(
+      *call.in, call.out, [&](const Request& request, Answer<Response> answer) {
+        const absl::StatusOr<Allowed<Request>> allowed = Allow(*call.context, call.method, request);
+        if (!allowed.ok()) return answer(allowed.status());
+        act(*allowed, std::move(answer));
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::CreateJob(Context* context, const Bytes* in,
+                                                       Bytes* out) {
+  using Create = Allowed<v1::CreateJobRequest>;
+  return Serve<v1::CreateJobRequest, v1::Job>(
+      {context, "CreateJob", in, out}, [this](const Create& call, Answer<v1::Job> answer) {
+        const absl::Status right = CheckCreate(call.request);
         if (!right.ok()) return answer(right);
-        if (request.validate_only()) return Validate(request, answer);
-        const bool posted = parts_.pool.Post([this, request, answer] { Create(request, answer); });
+        if (call.request.validate_only()) return Validate(call, answer);
+        const bool posted = parts_.pool.Post([this, call, answer] { DoCreate(call, answer); });
         if (!posted) answer(Draining());
       });
 }
 
-void FineTuningService::Create(const v1::CreateJobRequest& request, const Answer<v1::Job>& answer) {
-  CreateOrder order{.job_id = request.job_id(),
+void FineTuningService::DoCreate(const Allowed<v1::CreateJobRequest>& call,
+                                 const Answer<v1::Job>& answer) {
+  const auto& [request, who] = call;
+  CreateOrder order{.owner = who.name(),
+                    .job_id = request.job_id(),
                     .request_id = request.request_id(),
                     .body_sha256 = BodyHash(request)};
+  // Nobody is told of another's job by a request's id.
+  if (!order.request_id.empty() && !who.trusted)
+    order.request_id = absl::StrCat(who.name(), "/", order.request_id);
   // A repeated request is answered even when its files have gone meanwhile.
-  const bool known = parts_.index.FindRequest(request.request_id(), WallMicros()).has_value();
+  const bool known = parts_.index.FindRequest(order.request_id, WallMicros()).has_value();
   if (!known) {
-    const absl::Status right = parts_.advisor.CheckForm(request.spec());
+    const absl::Status right = parts_.advisor.CheckForm(request.spec(), who);
     if (!right.ok()) return answer(right);
     order.spec = request.spec();
   }
   parts_.scheduler.Create(std::move(order), answer);
 }
 
-void FineTuningService::Validate(const v1::CreateJobRequest& request,
+void FineTuningService::Validate(const Allowed<v1::CreateJobRequest>& call,
                                  const Answer<v1::Job>& answer) {
-  const bool posted = parts_.checks.Post({.run = [this, spec = request.spec(), answer] {
-    const absl::StatusOr<CheckedJob> checked = parts_.advisor.Validate(spec);
-    checked.ok() ? answer(Draft(*checked)) : answer(checked.status());
-  }});
+  const bool posted =
+      parts_.checks.Post({.user = call.who.name(), .run = [this, call, answer] {
+                            const absl::StatusOr<CheckedJob> checked =
+                                parts_.advisor.Validate(call.request.spec(), call.who);
+                            checked.ok() ? answer(Draft(*checked)) : answer(checked.status());
+                          }});
   if (!posted) answer(QueueFull("checks that wait", kMaxWaitingChecks));
 }
 
 template <typename Request, typename Response>
-void FineTuningService::Ask(const Request& request, Answer<Response> answer,
-                            absl::StatusOr<Response> (Advisor::*ask)(const Request&)) {
-  const bool posted = parts_.checks.Post(
-      {.run = [this, request, answer, ask] { answer((parts_.advisor.*ask)(request)); }});
+void FineTuningService::Ask(const Allowed<Request>& call, Answer<Response> answer,
+                            absl::StatusOr<Response> (Advisor::*ask)(const Request&,
+                                                                     const Principal&)) {
+  const bool posted =
+      parts_.checks.Post({.user = call.who.name(), .run = [this, call, answer, ask] {
+                            answer((parts_.advisor.*ask)(call.request, call.who));
+                          }});
   if (!posted) answer(QueueFull("checks that wait", kMaxWaitingChecks));
 }
 
-grpc::ServerUnaryReactor* FineTuningService::PlanJob(Context*, const Bytes* in, Bytes* out) {
-  return UnaryCall::Start<v1::PlanJobRequest, v1::PlanJobResponse>(
-      *in, out, [this](const v1::PlanJobRequest& request, Answer<v1::PlanJobResponse> answer) {
-        Ask(request, std::move(answer), &Advisor::Plan);
+grpc::ServerUnaryReactor* FineTuningService::PlanJob(Context* context, const Bytes* in,
+                                                     Bytes* out) {
+  using Reply = v1::PlanJobResponse;
+  return Serve<v1::PlanJobRequest, Reply>(
+      {context, "PlanJob", in, out},
+      [this](const Allowed<v1::PlanJobRequest>& call, Answer<Reply> answer) {
+        Ask(call, std::move(answer), &Advisor::Plan);
       });
 }
 
-grpc::ServerUnaryReactor* FineTuningService::PreviewDataset(Context*, const Bytes* in, Bytes* out) {
+grpc::ServerUnaryReactor* FineTuningService::PreviewDataset(Context* context, const Bytes* in,
+                                                            Bytes* out) {
   using Reply = v1::PreviewDatasetResponse;
-  return UnaryCall::Start<v1::PreviewDatasetRequest, Reply>(
-      *in, out, [this](const v1::PreviewDatasetRequest& request, Answer<Reply> answer) {
-        Ask(request, std::move(answer), &Advisor::Preview);
+  return Serve<v1::PreviewDatasetRequest, Reply>(
+      {context, "PreviewDataset", in, out},
+      [this](const Allowed<v1::PreviewDatasetRequest>& call, Answer<Reply> answer) {
+        Ask(call, std::move(answer), &Advisor::Preview);
       });
 }
 
-grpc::ServerUnaryReactor* FineTuningService::GetJob(Context*, const Bytes* in, Bytes* out) {
-  return UnaryCall::Start<v1::GetJobRequest, v1::Job>(
-      *in, out, [this](const v1::GetJobRequest& request, const Answer<v1::Job>& answer) {
-        absl::StatusOr<JobPtr> job = parts_.index.Find(request.id());
+grpc::ServerUnaryReactor* FineTuningService::GetJob(Context* context, const Bytes* in, Bytes* out) {
+  return Serve<v1::GetJobRequest, v1::Job>(
+      {context, "GetJob", in, out},
+      [this](const Allowed<v1::GetJobRequest>& call, const Answer<v1::Job>& answer) {
+        absl::StatusOr<JobPtr> job = parts_.index.Find(call.request.id());
         if (!job.ok()) return answer(job.status());
         answer(**job);
       });
 }
 
-grpc::ServerUnaryReactor* FineTuningService::ListJobs(Context*, const Bytes* in, Bytes* out) {
-  return UnaryCall::Start<v1::ListJobsRequest, v1::ListJobsResponse>(
-      *in, out,
-      [this](const v1::ListJobsRequest& request, const Answer<v1::ListJobsResponse>& answer) {
-        answer(List(request));
+grpc::ServerUnaryReactor* FineTuningService::ListJobs(Context* context, const Bytes* in,
+                                                      Bytes* out) {
+  using Reply = v1::ListJobsResponse;
+  return Serve<v1::ListJobsRequest, Reply>(
+      {context, "ListJobs", in, out},
+      [this](const Allowed<v1::ListJobsRequest>& call, const Answer<Reply>& answer) {
+        answer(List(call.request, call.who));
       });
 }
 
-absl::StatusOr<v1::ListJobsResponse> FineTuningService::List(
-    const v1::ListJobsRequest& request) const {
+absl::StatusOr<v1::ListJobsResponse> FineTuningService::List(const v1::ListJobsRequest& request,
+                                                             const Principal& who) const {
   RETURN_IF_ERROR(CheckParent(request.parent()));
   if (request.page_size() < 0)
     return InvalidRequest({{"page_size", "cannot be negative", "BAD_FIELD"}});
   ASSIGN_OR_RETURN(const int64_t after, tokens_.Read(request.page_token(), request.all()));
   const int wanted = request.page_size() == 0 ? kDefaultPage : request.page_size();
   const auto limit = static_cast<size_t>(std::min(wanted, kMaxPage));
-  std::vector<ListedJob> listed = parts_.index.List(after, limit + 1, request.all());
+  std::vector<ListedJob> listed = parts_.index.List(after, limit + 1, request.all(), who);
   v1::ListJobsResponse response;
   if (listed.size() > limit) {
     listed.resize(limit);
@@ -161,36 +201,51 @@ absl::StatusOr<v1::ListJobsResponse> FineTuningService::List(
   return response;
 }
 
-grpc::ServerUnaryReactor* FineTuningService::CancelJob(Context*, const Bytes* in, Bytes* out) {
-  return UnaryCall::Start<v1::CancelJobRequest, v1::Job>(
-      *in, out, [this](const v1::CancelJobRequest& request, Answer<v1::Job> answer) {
-        parts_.scheduler.Cancel(request.id(), std::move(answer));
+grpc::ServerUnaryReactor* FineTuningService::CancelJob(Context* context, const Bytes* in,
+                                                       Bytes* out) {
+  return Serve<v1::CancelJobRequest, v1::Job>(
+      {context, "CancelJob", in, out},
+      [this](const Allowed<v1::CancelJobRequest>& call, Answer<v1::Job> answer) {
+        parts_.scheduler.Cancel(call.request.id(), std::move(answer));
       });
 }
 
-grpc::ServerUnaryReactor* FineTuningService::GetServerInfo(Context*, const Bytes* in, Bytes* out) {
-  return UnaryCall::Start<v1::GetServerInfoRequest, v1::ServerInfo>(
-      *in, out, [this](const v1::GetServerInfoRequest&, const Answer<v1::ServerInfo>& answer) {
+grpc::ServerUnaryReactor* FineTuningService::GetServerInfo(Context* context, const Bytes* in,
+                                                           Bytes* out) {
+  using Request = v1::GetServerInfoRequest;
+  return Serve<Request, v1::ServerInfo>(
+      {context, "GetServerInfo", in, out},
+      [this](const Allowed<Request>&, const Answer<v1::ServerInfo>& answer) {
         v1::ServerInfo info = parts_.info;
         for (v1::Device& device : parts_.index.devices()) *info.add_devices() = std::move(device);
         answer(std::move(info));
       });
 }
 
-FineTuningService::Stream* FineTuningService::WatchJob(Context*, const Bytes* in) {
-  return StartWatch(*in, parts_.index, parts_.streams);
+// Of a stream: its request, decoded and allowed.
+template <typename Request>
+absl::StatusOr<Request> FineTuningService::Open(const Call& call) const {
+  Request request;
+  RETURN_IF_ERROR(Decode(*call.in, kMaxRequestBytes, request));
+  ASSIGN_OR_RETURN(Allowed<Request> allowed, Allow(*call.context, call.method, request));
+  return std::move(allowed.request);
 }
 
-FineTuningService::Stream* FineTuningService::GetJobLogs(Context*, const Bytes* in) {
-  absl::StatusOr<v1::GetJobLogsRequest> request = Parse<v1::GetJobLogsRequest>(*in);
+FineTuningService::Stream* FineTuningService::WatchJob(Context* context, const Bytes* in) {
+  return StartWatch(Open<v1::WatchJobRequest>({context, "WatchJob", in}), parts_.index,
+                    parts_.streams);
+}
+
+FineTuningService::Stream* FineTuningService::GetJobLogs(Context* context, const Bytes* in) {
+  const auto request = Open<v1::GetJobLogsRequest>({context, "GetJobLogs", in});
   absl::StatusOr<ChunkSource> source = request.ok()
                                            ? LogSource(parts_.index, parts_.state_dir, *request)
                                            : absl::StatusOr<ChunkSource>(request.status());
   return StreamChunks(std::move(source), parts_.pool, parts_.streams);
 }
 
-FineTuningService::Stream* FineTuningService::DownloadJob(Context*, const Bytes* in) {
-  absl::StatusOr<v1::DownloadJobRequest> request = Parse<v1::DownloadJobRequest>(*in);
+FineTuningService::Stream* FineTuningService::DownloadJob(Context* context, const Bytes* in) {
+  const auto request = Open<v1::DownloadJobRequest>({context, "DownloadJob", in});
   absl::StatusOr<ChunkSource> source = request.ok() ? OutputSource(parts_.index, *request)
                                                     : absl::StatusOr<ChunkSource>(request.status());
   return StreamChunks(std::move(source), parts_.pool, parts_.streams);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "server/api/page_token.h"
+#include "server/api/peers.h"
 #include "server/api/streams.h"
 #include "server/job/job_index.h"
 #include "server/scheduler/advice.h"
@@ -34,6 +35,7 @@ struct ServiceParts {
   TaskPool& pool;    // Quick: submits, chunks of downloads.
   FairPool& checks;  // Reads models and datasets: validate_only, plans, previews.
   StreamRegistry& streams;
+  Peers& peers;
   std::string state_dir;
   v1::ServerInfo info;  // Less what changes.
 };
@@ -69,12 +71,31 @@ class FineTuningService : public RawService {
   Stream* DownloadJob(Context*, const Bytes* in) override;
 
  private:
-  void Create(const v1::CreateJobRequest& request, const Answer<v1::Job>& answer);
-  void Validate(const v1::CreateJobRequest& request, const Answer<v1::Job>& answer);
+  struct Call {
+    Context* context;
+    const char* method;
+    const Bytes* in;
+    Bytes* out = nullptr;  // Of a stream: none.
+  };
+  template <typename Request>
+  struct Allowed {
+    Request request;
+    Principal who;
+  };
+  template <typename Request>
+  absl::StatusOr<Allowed<Request>> Allow(const Context& context, absl::string_view method,
+                                         Request request) const;
+  template <typename Request>
+  absl::StatusOr<Request> Open(const Call& call) const;
+  template <typename Request, typename Response, typename Act>
+  grpc::ServerUnaryReactor* Serve(const Call& call, const Act& act);
+  void DoCreate(const Allowed<v1::CreateJobRequest>& call, const Answer<v1::Job>& answer);
+  void Validate(const Allowed<v1::CreateJobRequest>& call, const Answer<v1::Job>& answer);
   template <typename Request, typename Response>
-  void Ask(const Request& request, Answer<Response> answer,
-           absl::StatusOr<Response> (Advisor::*ask)(const Request&));
-  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
+  void Ask(const Allowed<Request>& call, Answer<Response> answer,
+           absl::StatusOr<Response> (Advisor::*ask)(const Request&, const Principal&));
+  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request,
+                                            const Principal& who) const;
 
   const ServiceParts parts_;
   const PageTokens tokens_;

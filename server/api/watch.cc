@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "server/api/grpc_status.h"
-#include "server/api/unary_call.h"
 #include "server/job/errors.h"
-#include "snug/v1/service.pb.h"
 
 namespace snug::server {
 namespace {
@@ -96,14 +94,12 @@ void WatchCore::Advance() {
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(const grpc::ByteBuffer& bytes,
-                                                       JobIndex& index, StreamRegistry& streams) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(
+    const absl::StatusOr<v1::WatchJobRequest>& request, JobIndex& index, StreamRegistry& streams) {
   auto* call = new WatchCall();
   const std::shared_ptr<WatchCore> core = call->core();
-  v1::WatchJobRequest request;
-  const absl::Status parsed = Decode(bytes, kMaxRequestBytes, request);
-  absl::StatusOr<JobPtr> job =
-      parsed.ok() ? index.Watch(request.id(), core) : absl::StatusOr<JobPtr>(parsed);
+  const absl::StatusOr<JobPtr> job =
+      request.ok() ? index.Watch(request->id(), core) : absl::StatusOr<JobPtr>(request.status());
   if (!job.ok())
     core->End(job.status());
   else if (!streams.Add(core))

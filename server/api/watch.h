@@ -6,13 +6,14 @@
 
 #include "server/api/streams.h"
 #include "server/job/job_index.h"
+#include "snug/v1/service.pb.h"
 
 namespace snug::server {
 
 // A client that reads slowly gets the latest state and misses those between: at most one message is
 // on its way, one waits.
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(const grpc::ByteBuffer& request,
-                                                       JobIndex& index, StreamRegistry& streams);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(
+    const absl::StatusOr<v1::WatchJobRequest>& request, JobIndex& index, StreamRegistry& streams);
 
 }  // namespace snug::server
 

@@ -154,7 +154,9 @@ v1::InspectError ErrorOf(const absl::Status& status) {
 }
 
 absl::Status StatusOf(const v1::InspectError& error) {
-  absl::Status status(static_cast<absl::StatusCode>(error.code()), error.message());
+  const auto code = static_cast<absl::StatusCode>(error.code());
+  const bool wrong = code > absl::StatusCode::kOk && code <= absl::StatusCode::kUnauthenticated;
+  absl::Status status(wrong ? code : absl::StatusCode::kInternal, error.message());
   for (const v1::InspectError::Detail& detail : error.details())
     status.SetPayload(detail.type_url(), absl::Cord(detail.value()));
   return status;

@@ -13,7 +13,7 @@ namespace snug::server {
 v1::ModelFacts FactsOf(const program::ModelConfig& config);
 absl::StatusOr<program::ModelConfig> ConfigOf(const v1::ModelFacts& facts);
 
-// Code, message and every detail.
+// Code, message and every detail. What comes back is an error, whatever its code says.
 v1::InspectError ErrorOf(const absl::Status& status);
 absl::Status StatusOf(const v1::InspectError& error);
 

@@ -105,6 +105,8 @@ absl::StatusOr<CheckedJob> Inspector::Check(const v1::JobSpec& spec,
                                             const FindModelOfJob& find_model, const Order& order) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
+  found = access_.Check(spec, order.who, order.inputs);
+  if (!found.empty()) return InvalidRequest(found);
   if (order.inputs == InputFiles::kNeeded) found = CheckDatasetFiles(spec);
   const absl::StatusOr<CheckedJob> job = Read(spec, find_model, order);
   if (!job.ok()) return Joined(std::move(found), job.status());
@@ -116,7 +118,8 @@ absl::StatusOr<CheckedJob> Inspector::Read(const v1::JobSpec& spec,
                                            const FindModelOfJob& find_model, const Order& order) {
   const absl::StatusOr<std::string> model_dir = ModelDir(spec, find_model);
   ASSIGN_OR_RETURN(const UserFiles files,
-                   UserFiles::Open(spec, model_dir.value_or(""), order.inputs));
+                   UserFiles::Open(spec, model_dir.value_or(""), order.inputs,
+                                   {.access = access_, .who = order.who}));
   const std::string key =
       Sha256Hex(absl::StrCat(WithoutName(spec).SerializeAsString(), "\n", model_dir.value_or(""),
                              "\n", static_cast<int>(order.inputs), "\n", files.Identity()));

@@ -10,11 +10,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/inspect/file_access.h"
 #include "server/job/check_job.h"
 #include "snug/v1/inspect.pb.h"
 
@@ -24,17 +27,22 @@ struct InspectSettings {
   std::string program;  // snug-inspect
   // Of a process that has 20 s of CPU time, on a machine or a disk that is busy.
   absl::Duration timeout = absl::Seconds(60);
+  std::vector<std::string> roots = {};
 };
 
 // What CheckJob says, by way of another process.
 class Inspector {
  public:
-  explicit Inspector(InspectSettings settings) : settings_(std::move(settings)) {}
+  explicit Inspector(InspectSettings settings)
+      : settings_(std::move(settings)), access_(settings_.roots) {}
 
   struct Order {
+    const Principal& who;  // Whose rights open the files.
     InputFiles inputs = InputFiles::kNeeded;
     const std::atomic<bool>* cancelled = nullptr;  // Polled; ends the process with CANCELLED.
   };
+
+  const FileAccess& access() const { return access_; }
 
   // Takes milliseconds, seconds for a large tokenizer. INVALID_ARGUMENT with all violations at
   // once, also where the files made their reader fail; UNAVAILABLE: the machine has no room now.
@@ -55,6 +63,7 @@ class Inspector {
   void Remember(const std::string& key, const CheckedJob& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const InspectSettings settings_;
+  const FileAccess access_;
   absl::Mutex mutex_;
   std::map<std::string, Remembered> remembered_ ABSL_GUARDED_BY(mutex_);
   int64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,6 +1,5 @@
 #include "server/inspect/user_files.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/job/random_id.h"
 #include "worker/program/carried_files.h"
 #include "worker/program/regular_file.h"
 
@@ -34,14 +34,17 @@ std::set<std::string> NamesToOpen() {
 }  // namespace
 
 absl::StatusOr<UserFiles> UserFiles::Open(const v1::JobSpec& spec, const std::string& model_dir,
-                                          InputFiles inputs) {
+                                          InputFiles inputs, const Rights& rights) {
   UserFiles files;
-  if (!model_dir.empty()) RETURN_IF_ERROR(files.AddModel(model_dir));
+  // The output of a finished job lies in the daemon's own state: who may name the job may have it.
+  const Principal daemon = DaemonPrincipal();
+  const Rights of_model = {rights.access, IsJobId(spec.model()) ? daemon : rights.who};
+  if (!model_dir.empty()) RETURN_IF_ERROR(files.AddModel(model_dir, of_model));
   if (inputs == InputFiles::kDone) return files;
   const std::string& adapter = spec.lora().init_adapter();
   for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
     if (!adapter.empty())
-      RETURN_IF_ERROR(files.Add(absl::StrCat(adapter, "/", name), /*listed=*/false));
+      RETURN_IF_ERROR(files.Add(absl::StrCat(adapter, "/", name), /*listed=*/false, rights));
   return files;
 }
 
@@ -50,7 +53,9 @@ UserFiles::~UserFiles() {
 }
 
 // A folder that may be searched and not listed still gives the files that every model has.
-absl::Status UserFiles::AddModel(const std::string& dir) {
+absl::Status UserFiles::AddModel(const std::string& dir, const Rights& rights) {
+  const AsPrincipal as_user(rights.who);
+  if (!as_user.ok()) return absl::UnavailableError("cannot take the rights of the job's owner");
   std::set<std::string> names = NamesToOpen();
   const auto listed = program::NamesIn(dir, kMaxNames).value_or(std::vector<std::string>());
   const std::set<std::string> there(listed.begin(), listed.end());
@@ -61,21 +66,20 @@ absl::Status UserFiles::AddModel(const std::string& dir) {
     files_.back().set_unopened(true);
   }
   for (const std::string& name : names)
-    RETURN_IF_ERROR(Add(absl::StrCat(dir, "/", name), there.contains(name)));
+    RETURN_IF_ERROR(Add(absl::StrCat(dir, "/", name), there.contains(name), rights));
   const std::string templates = absl::StrCat(dir, "/", program::kMoreTemplates);
   for (const std::string& name :
        program::NamesIn(templates, kMaxNames).value_or(std::vector<std::string>()))
     if (absl::EndsWith(name, ".jinja"))
-      RETURN_IF_ERROR(Add(absl::StrCat(templates, "/", name), /*listed=*/true));
+      RETURN_IF_ERROR(Add(absl::StrCat(templates, "/", name), /*listed=*/true, rights));
   return absl::OkStatus();
 }
 
-absl::Status UserFiles::Add(const std::string& path, bool listed) {
+absl::Status UserFiles::Add(const std::string& path, bool listed, const Rights& rights) {
   if (fds_.size() == kMaxOpened)
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": more files than the ", kMaxOpened, " that a job may have"));
-  // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int fd = rights.access.Open(path, rights.who);
   const int error = fd < 0 ? errno : 0;
   if (IsShortage(error)) return absl::UnavailableError(absl::StrCat("cannot open ", path, " now"));
   if (error == ENOENT && !listed) return absl::OkStatus();

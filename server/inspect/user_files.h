@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/inspect/file_access.h"
 #include "server/job/check_job.h"
 #include "snug/v1/inspect.pb.h"
 
@@ -16,8 +17,12 @@ class UserFiles {
   // What of the model's folder and the adapter to start from is there. That one of
   // them cannot be opened is the reader's to say; UNAVAILABLE when this process has no room for it.
   // An empty `model_dir`: there is none.
+  struct Rights {
+    const FileAccess& access;
+    const Principal& who;
+  };
   static absl::StatusOr<UserFiles> Open(const v1::JobSpec& spec, const std::string& model_dir,
-                                        InputFiles inputs);
+                                        InputFiles inputs, const Rights& rights);
 
   UserFiles(UserFiles&& other) noexcept = default;
   UserFiles& operator=(UserFiles&&) = delete;
@@ -31,8 +36,8 @@ class UserFiles {
 
  private:
   UserFiles() = default;
-  absl::Status AddModel(const std::string& dir);
-  absl::Status Add(const std::string& path, bool listed);
+  absl::Status AddModel(const std::string& dir, const Rights& rights);
+  absl::Status Add(const std::string& path, bool listed, const Rights& rights);
 
   std::vector<v1::InspectFile> files_;
   std::vector<int> fds_;

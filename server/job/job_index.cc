@@ -31,31 +31,37 @@ void JobIndex::Put(const JobRecord& record) {
   for (const std::shared_ptr<JobWatcher>& watcher : watchers) watcher->OnChange(job);
 }
 
-absl::StatusOr<JobIndex::Entries::const_iterator> JobIndex::Locate(absl::string_view id) const {
+absl::StatusOr<JobIndex::Entries::const_iterator> JobIndex::Locate(absl::string_view id,
+                                                                   const Principal& who) const {
   if (id.empty())
     return InvalidRequest({{"id", "is missing: a job's id or a beginning of it", "BAD_FIELD"}});
   const auto first = jobs_.lower_bound(id);
-  if (first == jobs_.end() || !absl::StartsWith(first->first, id)) return JobNotFound(id);
-  if (first->first == id) return first;
+  auto match = jobs_.end();
   int matches = 0;
-  for (auto it = first; it != jobs_.end() && absl::StartsWith(it->first, id); ++it) ++matches;
+  for (auto it = first; it != jobs_.end() && absl::StartsWith(it->first, id); ++it) {
+    if (!who.MaySee(*it->second.job)) continue;
+    if (it->first == id) return it;
+    if (++matches == 1) match = it;
+  }
   if (matches > 1) return AmbiguousJob(id, matches);
-  return first;
+  if (matches == 0) return JobNotFound(id);
+  return match;
 }
 
-absl::StatusOr<JobPtr> JobIndex::Find(absl::string_view id) const {
+absl::StatusOr<JobPtr> JobIndex::Find(absl::string_view id, const Principal& who) const {
   absl::ReaderMutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const auto found, Locate(id));
+  ASSIGN_OR_RETURN(const auto found, Locate(id, who));
   return found->second.job;
 }
 
-std::vector<ListedJob> JobIndex::List(int64_t after_order, size_t limit, bool all) const {
+std::vector<ListedJob> JobIndex::List(int64_t after_order, size_t limit, bool all,
+                                      const Principal& who) const {
   absl::ReaderMutexLock lock(&mutex_);
   std::vector<ListedJob> listed;
   for (auto it = by_order_.upper_bound(after_order); it != by_order_.end(); ++it) {
     if (listed.size() == limit) break;
     const JobPtr& job = jobs_.find(it->second)->second.job;
-    if (all || !IsTerminal(job->state())) listed.push_back({it->first, job});
+    if ((all || !IsTerminal(job->state())) && who.MaySee(*job)) listed.push_back({it->first, job});
   }
   return listed;
 }
@@ -63,7 +69,7 @@ std::vector<ListedJob> JobIndex::List(int64_t after_order, size_t limit, bool al
 absl::StatusOr<JobPtr> JobIndex::Watch(absl::string_view id,
                                        const std::shared_ptr<JobWatcher>& watcher) {
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const auto found, Locate(id));
+  ASSIGN_OR_RETURN(const auto found, Locate(id, DaemonPrincipal()));
   jobs_.find(found->first)->second.watchers.push_back(watcher);
   return found->second.job;
 }
@@ -83,15 +89,16 @@ std::optional<RequestRecord> JobIndex::FindRequest(const std::string& request_id
 
 absl::StatusOr<std::string> JobIndex::OutputOf(const std::string& id) const {
   absl::ReaderMutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const auto found, Locate(id));
+  ASSIGN_OR_RETURN(const auto found, Locate(id, DaemonPrincipal()));
   const v1::Job& job = *found->second.job;
   if (job.state() != v1::Job::SUCCEEDED)
     return WrongState(job.id(), "take the output of", NameOf(job.state()));
   return found->second.output_dir;
 }
 
-absl::StatusOr<std::string> JobIndex::FinishedModel(const std::string& id) const {
-  ASSIGN_OR_RETURN(const JobPtr job, Find(id));
+absl::StatusOr<std::string> JobIndex::FinishedModel(const std::string& id,
+                                                    const Principal& who) const {
+  ASSIGN_OR_RETURN(const JobPtr job, Find(id, who));
   if (job->spec().method() != v1::JobSpec::FULL)
     return absl::FailedPreconditionError(absl::StrCat(
         "job \"", job->id(), "\" made an adapter, not a model: name a job of method full"));

@@ -17,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "server/job/principal.h"
 #include "server/job/records.h"
 #include "snug/v1/service.pb.h"
 
@@ -43,11 +44,13 @@ class JobIndex {
 
   // By the id or an unambiguous beginning of it; a whole id wins over longer ones that begin with
   // it.
-  absl::StatusOr<JobPtr> Find(absl::string_view id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the jobs that `who` may see: there are no others for him.
+  absl::StatusOr<JobPtr> Find(absl::string_view id, const Principal& who = DaemonPrincipal()) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Oldest first, those that arrived after `after_order`; ended ones only with `all`.
-  std::vector<ListedJob> List(int64_t after_order, size_t limit, bool all) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<ListedJob> List(int64_t after_order, size_t limit, bool all,
+                              const Principal& who) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Registers the watcher and returns the job as it is; every later change is told. Held weakly:
   // dropping it ends the watch.
@@ -60,7 +63,7 @@ class JobIndex {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The output folder of a finished full job, for jobs that go on from its model.
-  absl::StatusOr<std::string> FinishedModel(const std::string& id) const
+  absl::StatusOr<std::string> FinishedModel(const std::string& id, const Principal& who) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The output folder of any finished job.
   absl::StatusOr<std::string> OutputOf(const std::string& id) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -77,7 +80,7 @@ class JobIndex {
   };
   using Entries = std::map<std::string, Entry, std::less<>>;
 
-  absl::StatusOr<Entries::const_iterator> Locate(absl::string_view id) const
+  absl::StatusOr<Entries::const_iterator> Locate(absl::string_view id, const Principal& who) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;

@@ -101,27 +101,31 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
                         plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
 }
 
-absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec) {
-  return inspector_.Check(spec, [this](const std::string& id) { return index_.FinishedModel(id); },
-                          {});
+FindModelOfJob Advisor::ModelsOf(const Principal& who) const {
+  return [this, who](const std::string& id) { return index_.FinishedModel(id, who); };
 }
 
-absl::Status Advisor::CheckForm(const v1::JobSpec& spec) {
-  return server::CheckForm(spec,
-                           [this](const std::string& id) { return index_.FinishedModel(id); });
+absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec, const Principal& who) {
+  return inspector_.Check(spec, ModelsOf(who), {.who = who});
 }
 
-absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec) {
-  ASSIGN_OR_RETURN(CheckedJob job, Check(spec));
+absl::Status Advisor::CheckForm(const v1::JobSpec& spec, const Principal& who) {
+  const std::vector<Violation> found = inspector_.access().Check(spec, who);
+  return found.empty() ? server::CheckForm(spec, ModelsOf(who)) : InvalidRequest(found);
+}
+
+absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Principal& who) {
+  ASSIGN_OR_RETURN(CheckedJob job, Check(spec, who));
   v1::DatasetSummary summary;
   ASSIGN_OR_RETURN(const RowLengths lengths, KnownLengths(preparer_, job, kValidateFor, &summary));
   RETURN_IF_ERROR(CheckFits(devices_, job, lengths));
   return job;
 }
 
-absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& request) {
+absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& request,
+                                                  const Principal& who) {
   RETURN_IF_ERROR(CheckNamed(devices_, request.device()));
-  ASSIGN_OR_RETURN(const CheckedJob job, Check(request.spec()));
+  ASSIGN_OR_RETURN(const CheckedJob job, Check(request.spec(), who));
   v1::PlanJobResponse response;
   ASSIGN_OR_RETURN(const RowLengths lengths,
                    KnownLengths(preparer_, job, kPlanFor, response.mutable_dataset()));
@@ -147,15 +151,14 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
 }
 
 absl::StatusOr<v1::PreviewDatasetResponse> Advisor::Preview(
-    const v1::PreviewDatasetRequest& request) {
+    const v1::PreviewDatasetRequest& request, const Principal& who) {
   if (request.rows() < 0 || request.rows() > kMaxPreviewRows)
     return InvalidRequest(
         {{"rows", absl::StrCat(request.rows(), " is outside 0 to ", kMaxPreviewRows),
           "BAD_FIELD"}});
-  ASSIGN_OR_RETURN(const std::string model_dir,
-                   CheckDataset(request.spec(), [this](const std::string& id) {
-                     return index_.FinishedModel(id);
-                   }));
+  const std::vector<Violation> found = inspector_.access().Check(request.spec(), who);
+  if (!found.empty()) return InvalidRequest(found);
+  ASSIGN_OR_RETURN(const std::string model_dir, CheckDataset(request.spec(), ModelsOf(who)));
   const absl::Cleanup end = [this] { --previews_; };
   if (++previews_ > kMaxPreviews) return QueueFull("previews", kMaxPreviews);
   const int rows = request.rows() == 0 ? kDefaultPreviewRows : request.rows();

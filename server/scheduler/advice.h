@@ -35,21 +35,25 @@ class Advisor {
           std::vector<Device> devices)
       : index_(index), preparer_(preparer), inspector_(inspector), devices_(std::move(devices)) {}
 
-  absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec);
+  // `who` asks: his rights open the files, and only his jobs' models are there.
+  absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec, const Principal& who);
 
   // What a submit waits for: nothing is read. Cheap, but for the file system's own delays.
-  absl::Status CheckForm(const v1::JobSpec& spec);
+  absl::Status CheckForm(const v1::JobSpec& spec, const Principal& who);
 
   // Check, and CheckFits by the dataset where it is prepared and known within kValidateFor.
-  absl::StatusOr<CheckedJob> Validate(const v1::JobSpec& spec);
+  absl::StatusOr<CheckedJob> Validate(const v1::JobSpec& spec, const Principal& who);
 
-  absl::StatusOr<v1::PlanJobResponse> Plan(const v1::PlanJobRequest& request);
+  absl::StatusOr<v1::PlanJobResponse> Plan(const v1::PlanJobRequest& request, const Principal& who);
 
   // Takes seconds. RESOURCE_EXHAUSTED while kMaxPreviews run: each is a process that reads a
   // model's tokenizer, and holds a thread of the pool.
-  absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::PreviewDatasetRequest& request);
+  absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::PreviewDatasetRequest& request,
+                                                     const Principal& who);
 
  private:
+  FindModelOfJob ModelsOf(const Principal& who) const;
+
   const JobIndex& index_;
   Preparer& preparer_;
   Inspector& inspector_;

@@ -47,10 +47,11 @@ absl::Status KillOrphans(const Remains& remains) {
 absl::StatusOr<ArtifactRecord> OutputOf(const Remains& remains, const v1::WorkerResult& result,
                                         const JobIndex& index, Inspector& inspector) {
   const v1::JobSpec& spec = remains.job.job.spec();
+  const Principal owner = OwnerOf(remains.job.job);
   ASSIGN_OR_RETURN(
       const CheckedJob checked,
-      inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id); },
-                      {.inputs = InputFiles::kDone}));
+      inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id, owner); },
+                      {.who = owner, .inputs = InputFiles::kDone}));
   ASSIGN_OR_RETURN(ArtifactRecord artifact,
                    VerifyOutput(remains.attempt_dir, result, checked.program,
                                 spec.method() == v1::JobSpec::LORA));

@@ -25,6 +25,7 @@ namespace snug::server {
 // prepared.
 struct CreateOrder {
   v1::JobSpec spec;
+  std::string owner;       // Principal::name().
   std::string job_id;      // Empty: chosen here.
   std::string request_id;  // Empty: not idempotent.
   std::string body_sha256;

@@ -40,11 +40,13 @@ struct ReadyWork {
 // What the job's files say; of one that is new, also whether any device can hold it.
 absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& index) {
   const bool prepared = !work.record.train_data.empty();
+  const Principal owner = OwnerOf(work.record.job);
   ASSIGN_OR_RETURN(
       CheckedJob checked,
       work.inspector->Check(work.record.job.spec(),
-                            [&](const std::string& id) { return index.FinishedModel(id); },
-                            {.inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
+                            [&](const std::string& id) { return index.FinishedModel(id, owner); },
+                            {.who = owner,
+                             .inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
                              .cancelled = work.abandoned.get()}));
   const InHand::Hold hold(*work.in_hand, work.record.id());
   if (!prepared) RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
@@ -132,6 +134,7 @@ void Scheduler::DoCreate(CreateOrder order, const Reply& reply) {
   job.set_state(v1::Job::PREPARING);
   job.set_reason(kWaitsToBePrepared);
   *job.mutable_spec() = std::move(order.spec);
+  job.set_owner(std::move(order.owner));
   *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);
   Change change{.job = &record};
   change.events.push_back(

@@ -38,6 +38,7 @@ class ServiceTest : public testing::Test {
     config.set_worker(std::getenv("SNUG_FAKE_WORKER"));
     config.set_shim(bin + "/snug-shim");
     config.set_inspect(bin + "/snug-inspect");
+    config.add_roots(dir_ + "/shared");
     config.set_python(std::getenv("SNUG_PYTHON"));
     config.mutable_prepare()->set_memory("4GiB");
     config.mutable_prepare()->set_timeout_seconds(60);

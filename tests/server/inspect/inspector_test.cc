@@ -47,11 +47,12 @@ class InspectorTest : public testing::Test {
     fs::permissions(dir_ + "/reader", fs::perms::owner_all);
     return dir_ + "/reader";
   }
-  absl::StatusOr<CheckedJob> Check() { return inspector_.Check(spec_, NoJob, {}); }
+  absl::StatusOr<CheckedJob> Check() { return inspector_.Check(spec_, NoJob, {.who = daemon_}); }
   // What the same reading says in this process.
   absl::StatusOr<CheckedJob> Here() { return CheckJob(spec_, ModelDir(spec_, NoJob)); }
 
   const std::string dir_;
+  const Principal daemon_ = DaemonPrincipal();
   v1::JobSpec spec_;
   Inspector inspector_{{.program = Program()}};
 };
@@ -132,7 +133,7 @@ TEST_F(InspectorTest, AReaderThatFailsCostsItsAnswerAlone) {
   for (const char* shell : {"kill -SEGV $$", "kill -KILL $$", "exit 1", "exit 0",
                             "echo nonsense >&3", "head -c 100000000 /dev/zero >&3"}) {
     Inspector inspector({.program = Script(shell)});
-    const absl::Status said = inspector.Check(spec_, NoJob, {}).status();
+    const absl::Status said = inspector.Check(spec_, NoJob, {.who = daemon_}).status();
     EXPECT_TRUE(absl::IsInvalidArgument(said)) << shell << ": " << said;
     EXPECT_EQ(ReasonOf(said), "INSPECT_FAILED") << shell;
   }
@@ -141,18 +142,19 @@ TEST_F(InspectorTest, AReaderThatFailsCostsItsAnswerAlone) {
 TEST_F(InspectorTest, AReaderThatHangsIsEnded) {
   const absl::Time start = absl::Now();
   Inspector inspector({.program = Script("sleep 1000"), .timeout = absl::Milliseconds(300)});
-  EXPECT_EQ(ReasonOf(inspector.Check(spec_, NoJob, {}).status()), "INSPECT_FAILED");
+  EXPECT_EQ(ReasonOf(inspector.Check(spec_, NoJob, {.who = daemon_}).status()), "INSPECT_FAILED");
   Inspector silent({.program = Script("exec 3>&-; sleep 1000")});
-  EXPECT_EQ(ReasonOf(silent.Check(spec_, NoJob, {}).status()), "INSPECT_FAILED");
+  EXPECT_EQ(ReasonOf(silent.Check(spec_, NoJob, {.who = daemon_}).status()), "INSPECT_FAILED");
   const std::atomic<bool> cancelled{true};
   Inspector other({.program = Script("sleep 1000")});
-  EXPECT_TRUE(absl::IsCancelled(other.Check(spec_, NoJob, {.cancelled = &cancelled}).status()));
+  EXPECT_TRUE(absl::IsCancelled(
+      other.Check(spec_, NoJob, {.who = daemon_, .cancelled = &cancelled}).status()));
   EXPECT_LT(absl::Now() - start, absl::Seconds(20));
 }
 
 TEST_F(InspectorTest, AReaderThatCannotBeStartedIsAShortage) {
   Inspector inspector({.program = dir_ + "/nobody"});
-  EXPECT_TRUE(absl::IsUnavailable(inspector.Check(spec_, NoJob, {}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(inspector.Check(spec_, NoJob, {.who = daemon_}).status()));
 }
 
 // Jobs of one model cost one process, until one of its files is another.
@@ -162,18 +164,28 @@ TEST_F(InspectorTest, AnswersAreRememberedByTheFiles) {
   for (const char* name : {"one", "two"}) {
     spec_.set_display_name(name);
     spec_.set_priority(7);
-    const absl::StatusOr<CheckedJob> job = inspector.Check(spec_, NoJob, {});
+    const absl::StatusOr<CheckedJob> job = inspector.Check(spec_, NoJob, {.who = daemon_});
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(job->spec.display_name(), name);
     EXPECT_EQ(job->spec.priority(), 7);
   }
   EXPECT_EQ(runs(), 1u);
   spec_.mutable_lora()->set_r(4);
-  ASSERT_TRUE(inspector.Check(spec_, NoJob, {}).ok());
+  ASSERT_TRUE(inspector.Check(spec_, NoJob, {.who = daemon_}).ok());
   EXPECT_EQ(runs(), 2u);
   WriteText(dir_ + "/model/config.json", ReadText(dir_ + "/model/config.json") + "\n");
-  ASSERT_TRUE(inspector.Check(spec_, NoJob, {}).ok());
+  ASSERT_TRUE(inspector.Check(spec_, NoJob, {.who = daemon_}).ok());
   EXPECT_EQ(runs(), 3u);
+}
+
+// An error of no code would be none, and nothing else.
+TEST_F(InspectorTest, AnErrorIsAnErrorWhateverItsCode) {
+  for (const int code : {0, -1, 17, 1000}) {
+    v1::InspectError error;
+    error.set_code(code);
+    EXPECT_TRUE(absl::IsInternal(StatusOf(error))) << code;
+  }
+  EXPECT_EQ(StatusOf(ErrorOf(JobNotFound("x"))), JobNotFound("x"));
 }
 
 TEST_F(InspectorTest, FactsOutsideTheLimitsAreNotBelieved) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 
 #include "google/protobuf/util/message_differencer.h"
@@ -240,6 +241,22 @@ TEST_F(CheckJobTest, APreparedJobNeedsItsInputFilesNoMore) {
   const std::string refusal(Check().status().message());
   EXPECT_THAT(refusal, HasSubstr("spec.lora.init_adapter: cannot open"));
   EXPECT_EQ(CheckDatasetFiles(spec_).at(0).field, "spec.dataset");
+}
+
+// Of the processor's time, not of the disk's: thousands of submits a second wait for it.
+TEST_F(CheckJobTest, ASubmitIsCheckedInAFifthOfAMillisecond) {
+  constexpr int kTimes = 1000;
+  const auto find = [](const std::string& id) { return JobNotFound(id); };
+  const auto seconds = [] {
+    timespec now = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  const double before = seconds();
+  for (int i = 0; i < kTimes; ++i) ASSERT_TRUE(CheckForm(spec_, find).ok());
+  const double each = (seconds() - before) / kTimes;
+  RecordProperty("microseconds_each", static_cast<int>(each * 1e6));
+  EXPECT_LE(each, 200e-6);
 }
 
 // Qwen2.5 with yarn, as its model card has it: 4 x 32768 tokens, scaled down.

@@ -1,0 +1,26 @@
+// The one table of who may call what, and about which jobs. A method that it does not name may be
+// called by nobody.
+#ifndef SERVER_API_AUTHORISE_H_
+#define SERVER_API_AUTHORISE_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/job/job_index.h"
+#include "server/job/principal.h"
+
+namespace snug::server {
+
+// The whole id of the job that the call is about, of which `job` is the id or an unambiguous
+// beginning; empty for a method that names none. UNAUTHENTICATED: nobody knows who calls.
+// PERMISSION_DENIED: he may not call this. NOT_FOUND: no such job, or none that is his, in the same
+// words.
+absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
+                                      absl::string_view method, const std::string& job,
+                                      const JobIndex& index);
+
+}  // namespace snug::server
+
+#endif  // SERVER_API_AUTHORISE_H_

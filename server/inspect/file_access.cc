@@ -1,0 +1,123 @@
+#include "server/inspect/file_access.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/job/random_id.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// O_NONBLOCK: opening a FIFO must not wait for a writer.
+constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+// `path` from `root`; empty: it is not below it.
+std::string Below(const std::string& root, const std::string& path) {
+  const std::string whole = fs::path(path).lexically_normal().string();
+  const std::string top = fs::path(root + "/").lexically_normal().string();  // Ends with a slash.
+  if (whole + "/" == top || whole == top) return ".";
+  return absl::StartsWith(whole, top) ? whole.substr(top.size()) : "";
+}
+
+int OpenBelow(const std::string& root, const std::string& path) {
+  const int folder = open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return -1;
+  const absl::Cleanup close_folder = [&] {
+    const int error = errno;
+    close(folder);
+    errno = error;
+  };
+  open_how how = {};
+  how.flags = kFlags;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  return static_cast<int>(syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how));
+}
+
+// By the bits of owner, group and others alone; `wanted` as in 0007.
+bool Permits(const struct stat& about, const Principal& who, mode_t wanted) {
+  if (about.st_uid == who.uid) return (about.st_mode >> 6 & wanted) == wanted;
+  const bool in_group =
+      about.st_gid == who.gid || std::count(who.groups.begin(), who.groups.end(), about.st_gid) > 0;
+  return (about.st_mode >> (in_group ? 3 : 0) & wanted) == wanted;
+}
+
+// What a daemon that is not root must find out itself: that the user may search every folder on the
+// way to the file, and read it. More than these bits grant, as an access list may, is not heeded.
+bool MayReachAndRead(int fd, const Principal& who) {
+  std::error_code error;
+  const fs::path real = fs::read_symlink(absl::StrCat("/proc/self/fd/", fd), error);
+  if (error || !real.is_absolute()) return false;
+  struct stat about = {};
+  for (fs::path folder = real.parent_path();; folder = folder.parent_path()) {
+    if (stat(folder.c_str(), &about) != 0 || !Permits(about, who, 1)) return false;
+    if (folder == folder.root_path()) break;
+  }
+  if (fstat(fd, &about) != 0) return false;
+  return Permits(about, who, S_ISDIR(about.st_mode) ? 5 : 4);
+}
+
+}  // namespace
+
+int FileAccess::Open(const std::string& path, const Principal& who) const {
+  if (who.trusted) return open(path.c_str(), kFlags);
+  const AsPrincipal as_user(who);
+  if (!as_user.ok()) {
+    errno = EPERM;
+    return -1;
+  }
+  errno = EXDEV;
+  for (const std::string& root : roots_) {
+    const std::string below = Below(root, path);
+    if (below.empty()) continue;
+    const int fd = OpenBelow(root, below);
+    if (geteuid() == 0) return fd;
+    if (fd >= 0 && MayReachAndRead(fd, who)) return fd;
+    if (fd >= 0) close(fd);
+    errno = EACCES;  // Whether it exists is not for him to know, where he may not look himself.
+    return -1;
+  }
+  return -1;
+}
+
+absl::Status FileAccess::CheckPath(const std::string& path, const Principal& who) const {
+  const int fd = Open(path, who);
+  if (fd >= 0) {
+    close(fd);
+    return absl::OkStatus();
+  }
+  if (errno != EXDEV) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  return absl::PermissionDeniedError(
+      absl::StrCat(path, " is not below the folders that this daemon opens for other users than ",
+                   "its own (roots in its configuration)"));
+}
+
+std::vector<Violation> FileAccess::Check(const v1::JobSpec& spec, const Principal& who,
+                                         InputFiles inputs) const {
+  std::vector<Violation> found;
+  if (who.trusted) return found;
+  const auto check = [&](const char* field, const char* reason, const std::string& path) {
+    const absl::Status status = path.empty() ? absl::OkStatus() : CheckPath(path, who);
+    if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
+  };
+  if (inputs == InputFiles::kNeeded) {
+    check("spec.dataset", "BAD_DATASET", spec.dataset());
+    check("spec.eval_dataset", "BAD_DATASET", spec.eval_dataset());
+    check("spec.lora.init_adapter", "BAD_ADAPTER", spec.lora().init_adapter());
+  }
+  if (!IsJobId(spec.model())) check("spec.model", "BAD_MODEL", spec.model());
+  return found;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,39 @@
+// Which files a user may have the daemon open. The daemon's own user: any. Everybody else: those
+// below the folders that its configuration names (roots), as far as his own rights reach, and along
+// no link that leads out of them.
+#ifndef SERVER_INSPECT_FILE_ACCESS_H_
+#define SERVER_INSPECT_FILE_ACCESS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/job/check_job.h"
+#include "server/job/errors.h"
+#include "server/job/principal.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug::server {
+
+class FileAccess {
+ public:
+  explicit FileAccess(std::vector<std::string> roots = {}) : roots_(std::move(roots)) {}
+
+  // Every path that a job names, by its field. What is said of a path outside the roots does not
+  // depend on what is there; of one inside, only on what the user himself can see.
+  std::vector<Violation> Check(const v1::JobSpec& spec, const Principal& who,
+                               InputFiles inputs = InputFiles::kNeeded) const;
+
+  // A descriptor for reading, also of a folder; below 0: errno says why, EXDEV for what is outside
+  // the roots.
+  int Open(const std::string& path, const Principal& who) const;
+
+ private:
+  absl::Status CheckPath(const std::string& path, const Principal& who) const;
+
+  const std::vector<std::string> roots_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_INSPECT_FILE_ACCESS_H_

@@ -1,0 +1,57 @@
+// Who asks. A client of the unix socket is the user that the kernel says it is (SO_PEERCRED).
+#ifndef SERVER_JOB_PRINCIPAL_H_
+#define SERVER_JOB_PRINCIPAL_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "snug/v1/job.pb.h"
+
+namespace snug::server {
+
+struct Principal {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<gid_t> groups = {};
+  // The daemon's own user and root, who can read its state anyway: every job, every path.
+  bool trusted = false;
+
+  std::string name() const;  // uid:1000
+  // The same is said of a job that he may not see as of one that does not exist.
+  bool MaySee(const v1::Job& job) const { return trusted || job.owner() == name(); }
+};
+
+// The daemon itself.
+Principal DaemonPrincipal();
+
+// Of a connected unix socket. False: the kernel does not say.
+bool PeerOf(int socket, Principal* principal);
+
+// The owner of a stored job, with the groups that he has now. A job without an owner is from before
+// there were any: the daemon's.
+Principal OwnerOf(const v1::Job& job);
+
+// While it lives, this thread opens files with the principal's rights, by the kernel's own check.
+// Nothing changes for one who is trusted, nor where the daemon is not root and cannot.
+class AsPrincipal {
+ public:
+  explicit AsPrincipal(const Principal& principal);
+  // False: root it is, and may not become him. Then nothing may be opened for him.
+  bool ok() const { return ok_; }
+  AsPrincipal(const AsPrincipal&) = delete;
+  AsPrincipal& operator=(const AsPrincipal&) = delete;
+  ~AsPrincipal();
+
+ private:
+  void Restore();
+
+  const bool changes_;
+  bool ok_ = true;
+  std::vector<gid_t> groups_before_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_JOB_PRINCIPAL_H_

@@ -1,0 +1,104 @@
+// The table of who may call what, against the service's own list of methods; and who is at the
+// other end of a connection.
+#include "server/api/authorise.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/api/peers.h"
+#include "server/job/errors.h"
+#include "snug/v1/service.pb.h"
+
+namespace snug::server {
+namespace {
+
+constexpr const char* kAboutOneJob[] = {"GetJob", "WatchJob", "CancelJob", "GetJobLogs",
+                                        "DownloadJob"};
+
+class AuthoriseTest : public testing::Test {
+ protected:
+  AuthoriseTest() {
+    for (const char* id : {"his-1", "other-1", "other-2"}) {
+      JobRecord record;
+      record.order = ++order_;
+      record.job.set_id(id);
+      record.job.set_owner(std::string(id) == "his-1" ? "uid:1000" : "uid:1001");
+      index_.Put(record);
+    }
+  }
+  absl::StatusOr<std::string> Ask(const Principal& who, const char* method,
+                                  const std::string& job) const {
+    return Authorise(who, method, job, index_);
+  }
+
+  JobIndex index_;
+  int64_t order_ = 0;
+  const Principal he_{.uid = 1000, .gid = 1000};
+};
+
+// A method without an entry would be one that nobody can call.
+TEST_F(AuthoriseTest, EveryMethodOfTheServiceIsInTheTable) {
+  const auto* service =
+      google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("snug.v1.FineTuning");
+  ASSERT_NE(service, nullptr);
+  ASSERT_GE(service->method_count(), 10);
+  for (int i = 0; i < service->method_count(); ++i)
+    EXPECT_TRUE(Ask(DaemonPrincipal(), service->method(i)->name().c_str(), "his-1").ok())
+        << service->method(i)->name();
+  EXPECT_TRUE(absl::IsPermissionDenied(Ask(DaemonPrincipal(), "DropTables", "his-1").status()));
+}
+
+TEST_F(AuthoriseTest, AnothersJobIsNoJob) {
+  for (const char* method : kAboutOneJob) {
+    EXPECT_EQ(Ask(he_, method, "his").value(), "his-1") << method;
+    for (const char* foreign : {"other-1", "other-2", "other-", "other"}) {
+      const absl::Status refused = Ask(he_, method, foreign).status();
+      EXPECT_EQ(refused, JobNotFound(foreign)) << method;  // The words for any unknown id.
+    }
+    EXPECT_EQ(Ask(DaemonPrincipal(), method, "other-2").value(), "other-2") << method;
+  }
+}
+
+TEST_F(AuthoriseTest, NobodyKnownMayCallNothing) {
+  for (const char* method : {"CreateJob", "ListJobs", "GetJob", "GetServerInfo"})
+    EXPECT_TRUE(absl::IsUnauthenticated(Authorise(std::nullopt, method, "his-1", index_).status()));
+}
+
+TEST_F(AuthoriseTest, ListsAndModelsAreHisOwn) {
+  EXPECT_EQ(index_.List(0, 10, true, he_).size(), 1u);
+  EXPECT_EQ(index_.List(0, 10, true, DaemonPrincipal()).size(), 3u);
+  EXPECT_TRUE(absl::IsNotFound(index_.FinishedModel("other-1", he_).status()));
+}
+
+TEST(PeersTest, AConnectionIsItsUsers) {
+  Peers peers;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const int number = peers.Adopt(ends[0]);
+  ASSERT_GE(number, 0);
+  const std::optional<Principal> who = peers.Find(absl::StrCat("fd:", number));
+  ASSERT_TRUE(who.has_value());
+  EXPECT_EQ(who->uid, geteuid());
+  EXPECT_TRUE(who->trusted);
+  EXPECT_FALSE(peers.Find("unix:").has_value());
+  EXPECT_FALSE(peers.Find("fd:1").has_value());
+  EXPECT_FALSE(peers.Find("ipv4:127.0.0.1:80").has_value());
+  close(number);
+  close(ends[1]);
+  // The number of one that has closed is not the next one's.
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const int next = peers.Adopt(ends[0]);
+  EXPECT_NE(next, number);
+  close(next);
+  close(ends[1]);
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  EXPECT_EQ(peers.Adopt(pipe_ends[0]), -1);  // No socket: nobody says whose it is.
+  close(pipe_ends[1]);
+}
+
+}  // namespace
+}  // namespace snug::server

@@ -1,0 +1,159 @@
+// What another user than the daemon's may have it open, and what he learns of the rest.
+#include "server/inspect/file_access.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr uid_t kNobody = 65534, kStranger = 54321;
+
+class FileAccessTest : public testing::Test {
+ protected:
+  FileAccessTest() : dir_(testing::TempDir() + "/access-" + std::to_string(getpid())) {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_ + "/shared/inner");
+    fs::create_directories(dir_ + "/shared/closed");
+    fs::create_directories(dir_ + "/shared-not");
+    Write("shared/open.jsonl", 0644);
+    Write("shared/inner/open.jsonl", 0644);
+    Write("shared/secret.jsonl", 0600);
+    Write("shared/closed/open.jsonl", 0644);
+    Write("shared-not/open.jsonl", 0644);
+    Write("outside.jsonl", 0644);
+    fs::permissions(dir_ + "/shared/closed", fs::perms::owner_all);
+    fs::create_symlink("inner/open.jsonl", dir_ + "/shared/link-within.jsonl");
+    fs::create_symlink("../outside.jsonl", dir_ + "/shared/link-out.jsonl");
+    fs::create_symlink(dir_ + "/shared/open.jsonl", dir_ + "/shared/link-absolute.jsonl");
+  }
+  ~FileAccessTest() override { fs::remove_all(dir_); }
+
+  void Write(const std::string& name, mode_t mode) {
+    std::ofstream(dir_ + "/" + name) << "{}\n";
+    chmod((dir_ + "/" + name).c_str(), mode);
+  }
+  // 0, or why it cannot be opened.
+  int Error(const std::string& path, const Principal& who) {
+    const int fd = access_.Open(path, who);
+    if (fd < 0) return errno;
+    close(fd);
+    return 0;
+  }
+  int Error(const std::string& name) { return Error(dir_ + "/" + name, stranger_); }
+  // Bits of what another user than root runs; 1 where a check fails.
+  static int AsNobody(const std::function<int()>& what) {
+    const pid_t child = fork();
+    if (child == 0) _exit(setresuid(kNobody, kNobody, kNobody) == 0 ? what() : 99);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  }
+
+  const std::string dir_;
+  const FileAccess access_{{dir_ + "/shared"}};
+  const Principal stranger_{.uid = kStranger, .gid = kStranger};
+};
+
+TEST_F(FileAccessTest, BelowTheRootsWithHisOwnRights) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  EXPECT_EQ(Error("shared/open.jsonl"), 0);
+  EXPECT_EQ(Error("shared"), 0);
+  EXPECT_EQ(Error("shared/../shared/inner/open.jsonl"), 0);
+  EXPECT_EQ(Error("shared/link-within.jsonl"), 0);
+  EXPECT_EQ(Error("shared/secret.jsonl"), EACCES);
+  EXPECT_EQ(Error("shared/closed/open.jsonl"), EACCES);
+  EXPECT_EQ(Error("shared/closed/missing.jsonl"), EACCES);
+  EXPECT_EQ(Error("shared/missing.jsonl"), ENOENT);
+}
+
+TEST_F(FileAccessTest, NothingLeadsOutOfTheRoots) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  for (const char* name :
+       {"outside.jsonl", "missing.jsonl", "shared-not/open.jsonl", "shared/../outside.jsonl",
+        "shared/link-out.jsonl", "shared/link-absolute.jsonl", "shared/inner/../../outside.jsonl"})
+    EXPECT_EQ(Error(name), EXDEV) << name;
+  EXPECT_EQ(Error("/etc/shadow", stranger_), EXDEV);
+  EXPECT_EQ(Error("/proc/self/environ", stranger_), EXDEV);
+}
+
+TEST_F(FileAccessTest, TheDaemonsOwnUserMayOpenAnything) {
+  EXPECT_EQ(Error(dir_ + "/outside.jsonl", DaemonPrincipal()), 0);
+  EXPECT_EQ(Error(dir_ + "/shared/secret.jsonl", DaemonPrincipal()), 0);
+}
+
+// This thread has its rights back, and its groups.
+TEST_F(FileAccessTest, RightsAreTakenForTheOpeningAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  EXPECT_EQ(Error("shared/secret.jsonl"), EACCES);
+  std::ifstream file(dir_ + "/shared/secret.jsonl");
+  EXPECT_TRUE(file.good());
+}
+
+// A group that he is in lets him read, one that he is not in does not.
+TEST_F(FileAccessTest, HisGroupsCount) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  const std::string path = dir_ + "/shared/secret.jsonl";
+  ASSERT_EQ(chown(path.c_str(), 0, 4711), 0);
+  chmod(path.c_str(), 0640);
+  EXPECT_EQ(Error(path, stranger_), EACCES);
+  EXPECT_EQ(Error(path, {.uid = kStranger, .gid = kStranger, .groups = {4711}}), 0);
+}
+
+// What cannot be seen cannot be told from what is not there.
+TEST_F(FileAccessTest, RefusalsDoNotTellWhatIsThere) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  const auto said = [&](const std::string& name) {
+    v1::JobSpec spec;
+    spec.set_dataset(dir_ + "/" + name);
+    const std::vector<Violation> found = access_.Check(spec, stranger_);
+    std::string text = found.at(0).message;
+    return text.replace(text.find(name), name.size(), "NAME");
+  };
+  EXPECT_EQ(said("outside.jsonl"), said("missing.jsonl"));
+  EXPECT_EQ(said("shared/link-out.jsonl"), said("missing.jsonl"));
+  EXPECT_EQ(said("shared/closed/open.jsonl"), said("shared/closed/missing.jsonl"));
+  EXPECT_THAT(said("missing.jsonl"), HasSubstr("is not below the folders"));
+}
+
+TEST_F(FileAccessTest, EveryPathOfAJobIsLookedAt) {
+  v1::JobSpec spec;
+  spec.set_model("/a");
+  spec.set_dataset("/b");
+  spec.set_eval_dataset("/c");
+  spec.mutable_lora()->set_init_adapter("/d");
+  EXPECT_EQ(access_.Check(spec, stranger_).size(), 4u);
+  EXPECT_EQ(access_.Check(spec, stranger_, InputFiles::kDone).size(), 1u);
+  spec.set_model("some-job-1a2b3c");
+  EXPECT_EQ(access_.Check(spec, stranger_).size(), 3u);
+  EXPECT_EQ(access_.Check(spec, DaemonPrincipal()).size(), 0u);
+}
+
+// A daemon that is not root cannot take anybody's rights: it looks at the bits on the way itself.
+TEST_F(FileAccessTest, ADaemonThatIsNotRootHeedsTheBits) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  fs::permissions(dir_, fs::perms(0755));
+  ASSERT_EQ(chown((dir_ + "/shared/secret.jsonl").c_str(), kNobody, kNobody), 0);
+  ASSERT_EQ(chown((dir_ + "/shared/closed").c_str(), kNobody, kNobody), 0);
+  EXPECT_EQ(AsNobody([&] { return Error("shared/open.jsonl"); }), 0);
+  EXPECT_EQ(AsNobody([&] { return Error("shared/secret.jsonl"); }), EACCES);
+  EXPECT_EQ(AsNobody([&] { return Error("shared/closed/open.jsonl"); }), EACCES);
+  EXPECT_EQ(AsNobody([&] { return Error("shared/missing.jsonl"); }), EACCES);
+  EXPECT_EQ(AsNobody([&] { return Error("outside.jsonl"); }), EXDEV);
+  EXPECT_EQ(AsNobody([&] { return Error(dir_ + "/shared/secret.jsonl", DaemonPrincipal()); }), 0);
+}
+
+}  // namespace
+}  // namespace snug::server
