@@ -227,6 +227,7 @@ void Daemon::WaitForShutdown() {
 void Daemon::Shutdown() {
   if (server_ != nullptr) server_->StopAccepting();
   streams_.StopAll();
+  if (advisor_ != nullptr) advisor_->Stop();
   if (scheduler_ != nullptr) scheduler_->Drain();
   if (server_ != nullptr) server_->Shutdown(kDrainPatience);
   server_.reset();

@@ -20,9 +20,10 @@ namespace {
 // Of the prepared dataset, if it is there and is found in time; and what was found in it, into
 // `summary`.
 absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& job,
-                                        absl::Duration time, v1::DatasetSummary* summary) {
+                                        const Preparer::Progress& progress,
+                                        v1::DatasetSummary* summary) {
   const absl::StatusOr<PreparedFolders> folders =
-      preparer.Locate(job.spec, job.model_dir, {.read_until = absl::Now() + time});
+      preparer.Locate(job.spec, job.model_dir, progress);
   if (absl::IsDeadlineExceeded(folders.status())) return RowLengths();
   RETURN_IF_ERROR(folders.status());
   if (!folders->ready) return RowLengths();
@@ -101,12 +102,16 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
                         plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
 }
 
+Preparer::Progress Advisor::WithinTime(absl::Duration time) const {
+  return {.cancelled = &stopped_, .read_until = absl::Now() + time};
+}
+
 FindModelOfJob Advisor::ModelsOf(const Principal& who) const {
   return [this, who](const std::string& id) { return index_.FinishedModel(id, who); };
 }
 
 absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec, const Principal& who) {
-  return inspector_.Check(spec, ModelsOf(who), {.who = who});
+  return inspector_.Check(spec, ModelsOf(who), {.who = who, .cancelled = &stopped_});
 }
 
 absl::Status Advisor::CheckForm(const v1::JobSpec& spec, const Principal& who) {
@@ -117,7 +122,8 @@ absl::Status Advisor::CheckForm(const v1::JobSpec& spec, const Principal& who) {
 absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Principal& who) {
   ASSIGN_OR_RETURN(CheckedJob job, Check(spec, who));
   v1::DatasetSummary summary;
-  ASSIGN_OR_RETURN(const RowLengths lengths, KnownLengths(preparer_, job, kValidateFor, &summary));
+  ASSIGN_OR_RETURN(const RowLengths lengths,
+                   KnownLengths(preparer_, job, WithinTime(kValidateFor), &summary));
   RETURN_IF_ERROR(CheckFits(devices_, job, lengths));
   return job;
 }
@@ -128,7 +134,7 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
   ASSIGN_OR_RETURN(const CheckedJob job, Check(request.spec(), who));
   v1::PlanJobResponse response;
   ASSIGN_OR_RETURN(const RowLengths lengths,
-                   KnownLengths(preparer_, job, kPlanFor, response.mutable_dataset()));
+                   KnownLengths(preparer_, job, WithinTime(kPlanFor), response.mutable_dataset()));
   if (!lengths.prepared()) response.clear_dataset();
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices_, job, lengths));
   const Device& device =

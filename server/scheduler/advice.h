@@ -46,6 +46,9 @@ class Advisor {
 
   absl::StatusOr<v1::PlanJobResponse> Plan(const v1::PlanJobRequest& request, const Principal& who);
 
+  // What reads a dataset or waits for another process ends, and says CANCELLED.
+  void Stop() { stopped_ = true; }
+
   // Takes seconds. RESOURCE_EXHAUSTED while kMaxPreviews run: each is a process that reads a
   // model's tokenizer, and holds a thread of the pool.
   absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::PreviewDatasetRequest& request,
@@ -53,12 +56,14 @@ class Advisor {
 
  private:
   FindModelOfJob ModelsOf(const Principal& who) const;
+  Preparer::Progress WithinTime(absl::Duration time) const;
 
   const JobIndex& index_;
   Preparer& preparer_;
   Inspector& inspector_;
   const std::vector<Device> devices_;
   std::atomic<int> previews_{0};
+  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace snug::server
