@@ -119,6 +119,8 @@ class Conversation:
         return len(content[0])
 
     def _end(self, index, begin):
+        if index == len(self._row.messages) - 1:
+            return len(self.text)
         upto, _ = self._render(self._row.messages[: index + 1])
         end = len(upto)
         if not self.text.startswith(upto):

@@ -31,22 +31,47 @@ class Passage:
     prompt: str | None = None
 
 
+@dataclasses.dataclass
+class Known:
+    """What is told of a template that rows were rendered by."""
+
+    source: str
+    text: str
+    is_models: bool
+    prints_date: bool
+
+
 class Chats:
     """The chat templates of a job: the given one, else the model's. `given` is a template's text,
-    or the name of one of the model's."""
+    or the name of one of the model's. What is told at the end is what merge() was given."""
 
     def __init__(self, model, options):
         self._model, self._options = model, options
         self._known = {}  # name -> ChatTemplate
+        self._found = {}  # source -> Known
         self._not_printed = collections.Counter()  # (its source, what) -> rows
+
+    def take(self):
+        """What was found in the rows since the last time, for merge() in another process."""
+        known = [Known(t.source, t.text, t.is_models, t.prints_date) for t in self._known.values()]
+        not_printed, self._not_printed = self._not_printed, collections.Counter()
+        return known, not_printed
+
+    def merge(self, found):
+        """Adds what another Chats of the job found in other rows."""
+        known, not_printed = found
+        for template in known:
+            dated = template.prints_date or self._found.get(template.source, template).prints_date
+            self._found[template.source] = dataclasses.replace(template, prints_date=dated)
+        self._not_printed.update(not_printed)
 
     def about(self):
         """Fields of snug.v1.DatasetSummary."""
-        return {"chat_template": ", ".join(sorted(t.source for t in self._known.values()))}
+        return {"chat_template": ", ".join(sorted(self._found))}
 
     def new_files(self):
         """{name: text} of a template that the model has not, and its readers will need."""
-        texts = (t.text for t in self._known.values() if not t.is_models)
+        texts = (t.text for t in self._found.values() if not t.is_models)
         return {TEMPLATE_FILE: text for text in texts}
 
     def warnings(self):
@@ -58,7 +83,7 @@ class Chats:
         return lost + [
             f"the chat template ({template.source}) writes today's date into rows: rows that are "
             "prepared on another day differ"
-            for template in self._known.values()
+            for template in self._found.values()
             if template.prints_date
         ]
 

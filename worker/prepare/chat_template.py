@@ -40,6 +40,7 @@ class ChatTemplate:
         self._tracker = environment.extensions[_Generation.identifier]
         try:
             self._template = environment.from_string(text)
+            self._globals = dict(self._template.globals)  # A chain, slow to be read for each row.
         except (jinja2.TemplateError, RecursionError, SyntaxError, ValueError) as error:
             # The last two are Python's, of what Jinja makes: loops too deep, numbers too long.
             message = f"the chat template ({source}) is not Jinja: {error}"
@@ -47,7 +48,7 @@ class ChatTemplate:
 
     def render(self, messages, tools=None, variables=None, add_generation_prompt=False):
         """(text, spans of the text inside {% generation %}). TemplateFailed."""
-        context = {**self._special_tokens, **(variables or {})}
+        context = {**self._globals, **self._special_tokens, **(variables or {})}
         context.update(
             messages=[_with_reasoning(message) for message in messages],
             tools=tools,
@@ -56,7 +57,8 @@ class ChatTemplate:
         )
         try:
             pieces, spans = self._tracker.start()
-            for piece in self._template.generate(context):
+            shared = self._template.new_context(context, shared=True)
+            for piece in self._template.root_render_func(shared):
                 pieces.append(piece)
             return "".join(pieces), spans
         except (MemoryError, PrepareError):  # Of this process's limits.

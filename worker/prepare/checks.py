@@ -5,58 +5,91 @@ answers not, rows cut off, rows twice, a chat template whose turns end in a toke
 does not stop at. Nothing here changes a row.
 """
 
+import array
 import collections
+import itertools
 
 FEW_TRAINED = 0.01  # Share of trained tokens below which the mask is more likely wrong than right.
 
 
+class Digests:
+    """Which rows are the same, at 8 bytes a row: in buckets, of which one at a time is a set."""
+
+    def __init__(self):
+        self._buckets = [array.array("Q") for _ in range(256)]
+
+    def extend(self, digests):
+        for digest in digests:
+            self._buckets[digest & 255].append(digest)
+
+    def duplicates(self):
+        """Rows that are the same as an earlier one."""
+        return sum(len(bucket) - len(set(bucket)) for bucket in self._buckets)
+
+    def shared_with(self, other):
+        """Rows of the other that are the same as a row of this."""
+        pairs = zip(self._buckets, other._buckets)
+        return sum(sum(map(set(mine).__contains__, theirs)) for mine, theirs in pairs)
+
+
 class Checks:
-    """Grows by count(); about() and warnings() tell."""
+    """Grows by count(), and by merge() of what another process counted; about() and warnings()
+    tell."""
 
     def __init__(self, model, options):
         self._model, self._options = model, options
         self.counts = collections.Counter()
-        self._digests = collections.Counter()  # of whole rows
         self._unused = set()
         self._new_ids = set(model.new_ids)  # Of added tokens, until a row has them.
         self._turn_ends = collections.Counter()  # token id, or None -> rows of chat
         self._decoded = {}
 
-    def count(self, example, row):
-        """Of every row read, also of those without a trained token, which are left out."""
+    def __getstate__(self):
+        return (self.counts, self._unused, self._new_ids, self._turn_ends)
+
+    def __setstate__(self, state):
+        self.counts, self._unused, self._new_ids, self._turn_ends = state
+
+    def merge(self, other):
+        """Adds what was counted of other rows."""
+        self.counts.update(other.counts)
+        self._unused |= other._unused
+        self._new_ids &= other._new_ids
+        self._turn_ends.update(other._turn_ends)
+
+    def count(self, example, row, times=1):
+        """Of every row read, also of those without a trained token, which are left out. Tokens
+        count as often as the row is taken."""
         counts, ids, weights = self.counts, example.input_ids, example.loss_weights
         self._unused.update(row.unused)
         counts["source_rows"] += 1
         counts["rows_longer_than_model"] += example.whole_tokens > (
             self._model.max_positions or example.whole_tokens
         )
-        trained = [token for token, weight in zip(ids, weights) if weight]
         cut = example.whole_tokens - len(ids)
         counts["truncated_rows"] += cut > 0
         counts["truncated_tokens"] += cut
+        trained = list(itertools.compress(ids, weights))
         if not trained:
             counts["untrained_rows"] += 1
             counts["cut_off_rows"] += example.trains
             return
-        stops = self._model.stop_ids
-        self._new_ids.difference_update(ids)
-        counts["tokens"] += len(ids)
-        counts["trained_tokens"] += len(trained)
+        counts["tokens"] += len(ids) * times
+        counts["trained_tokens"] += len(trained) * times
         counts["border_rows"] += example.border_moved
         counts["doubled_bos_rows"] += example.bos_dropped
-        counts["rows_without_stop_token"] += stops.isdisjoint(trained)
-        counts["rows_with_masked_stop"] += any(
-            token in stops and before and not weight
-            for token, weight, before in zip(ids[1:], weights[1:], weights)
-        )
-        counts["duplicate_rows"] += example.digest in self._digests
-        self._digests[example.digest] += 1
+        if self._new_ids:
+            self._new_ids.difference_update(ids)
+        self._count_stops(ids, weights, trained)
         if example.is_chat and not cut:
             self._turn_ends[self._turn_end(ids, weights)] += 1
 
-    def shared_with(self, other):
-        """Rows of the other that are the same as a row of this."""
-        return sum(rows for digest, rows in other._digests.items() if digest in self._digests)
+    def _count_stops(self, ids, weights, trained):
+        stops, counts = self._model.stop_ids, self.counts
+        counts["rows_without_stop_token"] += stops.isdisjoint(trained)
+        counts["rows_with_masked_stop"] += any(
+            weights[at - 1] and not weights[at] for stop in stops for at in _places(ids, stop) if at
+        )
 
     def about(self):
         """Fields of snug.v1.DatasetSummary."""
@@ -132,8 +165,8 @@ class Checks:
 
     def _turn_end(self, ids, weights):
         """The special token that ends the last trained stretch, white space aside; or None."""
-        last = max(position for position, weight in enumerate(weights) if weight)
-        for token in reversed(ids[: last + 1]):
+        behind = next(n for n, weight in enumerate(reversed(weights)) if weight)
+        for token in reversed(ids[: len(ids) - behind]):
             if self._text(token).strip():
                 return token if token in self._model.added_tokens.values() else None
         return None
@@ -153,3 +186,11 @@ class Checks:
         """Of the tokenizer's own names: such a model's labels are often masked by the pad id."""
         names = self._model.special_tokens
         return "pad_token" in names and names["pad_token"] == names.get("eos_token")
+
+
+def _places(ids, token):
+    """Where the token stands."""
+    at = -1
+    for _ in range(ids.count(token)):
+        at = ids.index(token, at + 1)
+        yield at

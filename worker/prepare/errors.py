@@ -1,6 +1,8 @@
-"""The one error type of snug-prepare: what is wrong, in which file and line."""
+"""What is wrong with the input: the one error type of snug-prepare, and rows that were refused."""
 
 import json
+
+NAMED_ROWS = 10  # Of those that are bad; the others are counted.
 
 
 class PrepareError(Exception):
@@ -18,9 +20,46 @@ class PrepareError(Exception):
         self.file = file
         self.line = line
 
+    def __reduce__(self):  # Another process raises it again.
+        return PrepareError, (self.reason, self.message, self.field, self.file, self.line)
+
     def to_json(self):
         """One line; keys without a value are left out."""
         return json.dumps({key: value for key, value in vars(self).items() if value is not None})
+
+
+class BadRows:
+    """Rows that cannot be trained on: all are counted, the first are kept."""
+
+    def __init__(self):
+        self.count = 0
+        self.first = []
+
+    def add(self, error):
+        """Takes the error of one row; one that is not about a row is raised."""
+        if error.reason != "BAD_DATASET" or error.line is None:
+            raise error
+        self.count += 1
+        if len(self.first) < NAMED_ROWS:
+            self.first.append(error)
+
+    def merge(self, other):
+        """Adds those of the rows that follow."""
+        self.count += other.count
+        self.first += other.first[: NAMED_ROWS - len(self.first)]
+
+    def require_none(self, rows):
+        """PrepareError with the first of them when there are any. `rows`: all that were read."""
+        if not self.count:
+            return
+        first = self.first[0]
+        if self.count == 1:
+            raise first
+        lines = [f"{self.count} of {rows} rows are bad"]
+        if self.count > len(self.first):
+            lines[0] += f"; the first {len(self.first)}"
+        lines += [f"{error.file}:{error.line}: {error.message}" for error in self.first]
+        raise PrepareError("BAD_DATASET", "\n  ".join(lines), first.field, first.file, first.line)
 
 
 def bad_row(row, message):

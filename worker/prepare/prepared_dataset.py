@@ -1,10 +1,12 @@
 """The prepared dataset: collected example by example, written as a folder.
 
   dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the dataset's file,
-                       from 1), input_ids I32 [tokens], loss_weights F32 [tokens]
+                       from 1), input_ids I32 [tokens], loss_weights F32 [tokens]; of several
+                       files source_file I32 [rows] (their numbers, from 0)
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
-                       "first_added_id": of the tokens that the job adds to the tokenizer]}
+                       "first_added_id": of the tokens that the job adds to the tokenizer][,
+                       "files": names of several files, by their numbers]}
   chat_template.jinja  that of the job, where it is none of the model's, and the tokenizer's files
   tokenizer.json, ...  where tokens are added: they go where the model goes
 Jobs whose files have the same content share the folder, so it names no file: only lines.
@@ -15,44 +17,81 @@ there.
 """
 
 import array
+import collections
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import sys
+import tempfile
 
+from checks import Digests
 from errors import PrepareError
+
+COPIED_BYTES = 1 << 20
+DTYPE_BYTES = {"I64": 8, "I32": 4, "F32": 4}
+
+
+class Examples:
+    """Some rows' examples, in memory: one process makes them, another writes them."""
+
+    def __init__(self, checks):
+        self.checks = checks
+        self.lengths = array.array("q")
+        self.lines = array.array("q")
+        self.files = array.array("i")
+        self.ids = array.array("i")
+        self.weights = array.array("f")
+        self.digests = array.array("Q")
+
+    def add(self, example, row, times=1, file=0):
+        """`row`: what the example was made of, of the dataset's file number `file`."""
+        self.checks.count(example, row, times)
+        if not any(example.loss_weights):
+            return
+        self.digests.append(example.digest)
+        for _ in range(times):
+            self.ids.extend(example.input_ids)
+            self.weights.extend(example.loss_weights)
+            self.lengths.append(len(example.input_ids))
+            self.lines.append(row.line)
+            self.files.append(file)
 
 
 class PreparedDataset:
     """Grows by add(); write() refuses when nothing in it is trained. `checks`: a checks.Checks, of
-    these rows alone."""
+    these rows alone. In memory is what a row's place takes, 28 bytes; its tokens are on the disk,
+    in files of the folder `beside` that have no name."""
 
-    def __init__(self, source, checks):
+    def __init__(self, source, checks, beside):
         self.source = source
         self.checks = checks
+        self.digests = Digests()
         self._offsets = array.array("q", [0])
         self._lines = array.array("q")
-        self._ids = array.array("i")
-        self._weights = array.array("f")
-        self._bins = {}  # upper length -> rows
+        self._files = array.array("i")
+        self._ids = tempfile.TemporaryFile(dir=beside)
+        self._weights = tempfile.TemporaryFile(dir=beside)
+        self._bins = collections.Counter()  # upper length -> rows
 
     @property
     def rows(self):
         return len(self._offsets) - 1
 
-    def add(self, example, row):
-        """`row`: what the example was made of."""
-        self.checks.count(example, row)
-        if not any(example.loss_weights):
-            return
-        self._ids.extend(example.input_ids)
-        self._weights.extend(example.loss_weights)
-        self._offsets.append(len(self._ids))
-        self._lines.append(row.line)
-        length = len(example.input_ids)
-        bin_end = 1 << (length - 1).bit_length()  # smallest power of two that is >= length
-        self._bins[bin_end] = self._bins.get(bin_end, 0) + 1
+    def add(self, examples):
+        self.checks.merge(examples.checks)
+        self.digests.extend(examples.digests)
+        end = self._offsets[-1]
+        for length in examples.lengths:
+            end += length
+            self._offsets.append(end)
+            # The smallest power of two that is >= length.
+            self._bins[1 << (length - 1).bit_length()] += 1
+        self._lines.extend(examples.lines)
+        self._files.extend(examples.files)
+        self._ids.write(examples.ids)
+        self._weights.write(examples.weights)
 
     def summary(self, **more):
         """snug.v1.DatasetSummary; `more`: what is not known here. Bins run without a gap from the
@@ -60,12 +99,11 @@ class PreparedDataset:
         offsets = self._offsets
         least, most = min(self._bins, default=1), max(self._bins, default=0)
         ends = [1 << i for i in range(64) if least <= 1 << i <= most]
+        self.checks.counts["duplicate_rows"] = self.digests.duplicates()
         return {
             "rows": self.rows,
             "longest_row_tokens": max((b - a for a, b in zip(offsets, offsets[1:])), default=0),
-            "length_histogram": [
-                {"up_to_tokens": end, "rows": self._bins.get(end, 0)} for end in ends
-            ],
+            "length_histogram": [{"up_to_tokens": end, "rows": self._bins[end]} for end in ends],
             **self.checks.about(),
             "warnings": self.checks.warnings(),
             **more,
@@ -96,29 +134,42 @@ class PreparedDataset:
         _publish(aside, directory)
 
     def _write_tensors(self, path):
+        tokens = self._offsets[-1]
         tensors = {
-            "row_offsets": ("I64", self._offsets),
-            "source_line": ("I64", self._lines),
-            "input_ids": ("I32", self._ids),
-            "loss_weights": ("F32", self._weights),
+            "row_offsets": ("I64", len(self._offsets), self._offsets),
+            "source_line": ("I64", len(self._lines), self._lines),
+            "input_ids": ("I32", tokens, self._ids),
+            "loss_weights": ("F32", tokens, self._weights),
         }
+        if any(self._files):
+            tensors["source_file"] = ("I32", len(self._files), self._files)
         header, at = {}, 0
-        for name, (dtype, values) in tensors.items():
-            end = at + len(values) * values.itemsize
-            header[name] = {"dtype": dtype, "shape": [len(values)], "data_offsets": [at, end]}
+        for name, (dtype, count, _) in tensors.items():
+            end = at + count * DTYPE_BYTES[dtype]
+            header[name] = {"dtype": dtype, "shape": [count], "data_offsets": [at, end]}
             at = end
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         assert sys.byteorder == "little"  # the format's byte order; arrays are written as they lie
-        parts = [len(text).to_bytes(8, "little"), text, *(values for _, values in tensors.values())]
+        parts = [len(text).to_bytes(8, "little"), text, *(t[-1] for t in tensors.values())]
         sha256 = hashlib.sha256()
         with open(path, "wb") as file:
-            for part in parts:
-                sha256.update(part)
-                file.write(part)
+            for block in itertools.chain.from_iterable(map(_blocks, parts)):
+                sha256.update(block)
+                file.write(block)
             file.flush()
             os.fsync(file.fileno())
         return sha256.hexdigest()
+
+
+def _blocks(part):
+    """The bytes of an array, or of a file from its beginning."""
+    if not hasattr(part, "read"):
+        yield part
+        return
+    part.seek(0)
+    while block := part.read(COPIED_BYTES):
+        yield block
 
 
 def _write_json(path, value):

@@ -5,20 +5,21 @@ snug.v1.PreviewDatasetResponse as proto3 JSON; prepares nothing.
 
 import itertools
 import json
+import os
 import time
 
-import files
-import formats
-import tokenise
 from chat import Chats
 from checks import Checks
-from errors import PrepareError
+from errors import BadRows, PrepareError
 from model import Model
+from parts import Maker
 from prepared_dataset import PreparedDataset
+from sources import sources_of
 
 DEFAULT_SEQ_LENGTH = 2048
 SCANNED_ROWS = 10000  # That the summary is of, at most;
 SCAN_SECONDS = 10.0  # a person waits.
+PART_ROWS = 25  # Between two looks at the clock.
 SHOWN_TOKENS = 4096  # Of a row. More is no preview, and 100 rows of them fit a message.
 SHOWN_BYTES = 64 << 10  # Of a row's text: tokens of pure white space can be long.
 
@@ -28,30 +29,42 @@ def write(options):
     model = Model(options.model, options.added_tokens)
     if not options.max_seq_length:  # As a job that names none.
         options.max_seq_length = min(DEFAULT_SEQ_LENGTH, model.max_positions or DEFAULT_SEQ_LENGTH)
-    chats = Chats(model, options)
-    dataset = PreparedDataset(options.dataset, Checks(model, options))
-    records = files.kind_of(options.dataset).read(options.dataset)
-    scanned = itertools.islice(_for_a_while(records), SCANNED_ROWS)
-    rows, shown = formats.read_rows(scanned, options.format), []
-    for row, example in tokenise.tokenise(model, chats, rows, options):
+    sources, shown = sources_of(options), []
+    for source in sources:
+        source.settle()
+
+    def show(row, example):
         if len(shown) < options.preview_rows:
             shown.append(_row(model, row, example))
-        dataset.add(example, row)
+
+    chats = Chats(model, options)
+    beside = os.path.dirname(os.path.abspath(options.output))
+    dataset = PreparedDataset(sources[0].name, Checks(model, options), beside)
+    part_rows = min(PART_ROWS, options.scan_rows)
+    maker = Maker(model, sources, options, seen=show, part_rows=part_rows)
+    whole = _scan(maker, dataset, chats, options.scan_rows)
     if not shown:
-        raise PrepareError("BAD_DATASET", "the dataset has no rows", file=options.dataset)
-    summary = dataset.summary(format=row.format, **chats.about())
+        raise PrepareError("BAD_DATASET", "the dataset has no rows", file=sources[0].name)
+    formats = sorted({source.reader.format for source in sources})
+    summary = dataset.summary(format=", ".join(formats), **chats.about())
     summary["warnings"] += chats.warnings()
-    whole = next(records, None) is None
     with open(options.output, "w", encoding="utf-8") as file:
         json.dump({"rows": shown, "summary": summary, "whole": whole}, file)
 
 
-def _for_a_while(records):
-    began = time.monotonic()
-    for record in records:
-        yield record
-        if time.monotonic() - began > SCAN_SECONDS:
-            return
+def _scan(maker, dataset, chats, most):
+    """Whether these are all rows. `most`: rows to read, or a few more."""
+    bad, rows, began = BadRows(), 0, time.monotonic()
+    parts = maker.parts()
+    for part in parts:
+        dataset.add(part.train)
+        chats.merge(part.chats)
+        bad.merge(part.bad)
+        rows += part.rows
+        if rows >= most or time.monotonic() - began > SCAN_SECONDS:
+            break
+    bad.require_none(rows)
+    return next(parts, None) is None
 
 
 def _row(model, row, example):
@@ -69,7 +82,7 @@ def _row(model, row, example):
 def _segments(model, example):
     """Neighbours of one weight as one text. A row's text is decoded up to each border and the
     difference taken: the first token of a text may lose its space."""
-    ids, weights = example.input_ids, example.loss_weights
+    ids, weights = example.input_ids.tolist(), example.loss_weights.tolist()
     segments, begin, before = [], 0, ""
     for weight, run in itertools.groupby(weights[:SHOWN_TOKENS]):
         end = begin + len(list(run))

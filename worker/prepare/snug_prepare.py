@@ -1,42 +1,47 @@
 """snug-prepare: a dataset and a model's tokenizer in, a prepared dataset or a preview out.
 
-    python snug_prepare.py --model DIR --dataset FILE --output DIR --max-seq-length N
+    python snug_prepare.py --model DIR (--dataset PATH | --sources FILE) --output DIR
+        --max-seq-length N
         [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
         [--mask-history 1] [--added-token TEXT ...] [--eval-split F --eval-output DIR --seed N]
-        [--preview-rows N] [--memory-bytes N] [--cpu-seconds N]
+        [--preview-rows N [--scan-rows N]] [--memory-bytes N] [--cpu-seconds N]
 
 Exit code 0: the output is there, whole. 2: the input is bad, 1: anything else; then the last line
-on stderr is a JSON object {"reason", "message", "field"[, "file"][, "line"]}. Lines `progress: N
-rows` on stderr meanwhile, and `note: ...` of what was found. With --preview-rows the output is one
-file: preview.py. Kinds of files: files/; formats of rows: formats/; what their tokens are:
-tokenise.py; the folder: prepared_dataset.py. The evaluation split takes whole rows, chosen by the
-seed alone.
+on stderr is a JSON object {"reason", "message", "field"[, "file"][, "line"]}. Lines `progress: N of
+M rows` on stderr meanwhile, and `note: ...` of what was found. With --preview-rows the output is
+one file: preview.py. Which files: sources.py; their kinds: files/; formats of rows:
+formats/; what their tokens are: tokenise.py; by which processes: parts.py; the folder:
+prepared_dataset.py. The evaluation split takes whole rows, chosen by the seed alone.
 """
 
 import argparse
+import contextlib
 import hashlib
+import os
 import sys
+import time
 import traceback
 
-import files
 import formats
 import limits
 import preview
-import tokenise
 from chat import Chats
 from checks import Checks
-from errors import PrepareError
+from errors import BadRows, PrepareError
 from model import Model
+from parts import Maker
 from prepared_dataset import PreparedDataset
+from sources import sources_of
 
-PROGRESS_ROWS = 1000
+PROGRESS_SECONDS = 1.0
 MIN_SEQ_LENGTH = 2  # one token has nothing to be predicted from
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(prog="snug-prepare")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--dataset")
+    parser.add_argument("--sources")
     parser.add_argument("--output", required=True)
     parser.add_argument("--max-seq-length", type=int, required=True)
     parser.add_argument("--format", choices=sorted(formats.FORMATS))
@@ -49,15 +54,19 @@ def parse_arguments(argv):
     parser.add_argument("--eval-output")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--preview-rows", type=int, default=0)
+    parser.add_argument("--scan-rows", type=int, default=preview.SCANNED_ROWS)
     parser.add_argument("--memory-bytes", type=int, default=4 << 30)
     parser.add_argument("--cpu-seconds", type=int, default=3600)
     options = parser.parse_args(argv)
+    if bool(options.dataset) == bool(options.sources):
+        parser.error("give --dataset or --sources")
     if options.max_seq_length < MIN_SEQ_LENGTH and not options.preview_rows:
         parser.error(f"--max-seq-length must be at least {MIN_SEQ_LENGTH}")
     if not 0 <= options.eval_split < 1:
         parser.error("--eval-split must be in [0, 1)")
     if bool(options.eval_split) != bool(options.eval_output):
         parser.error("--eval-split and --eval-output go together")
+    options.one_at_a_time = contextlib.nullcontext()  # A lock, where processes share the memory.
     return options
 
 
@@ -74,41 +83,60 @@ def choose_eval_rows(rows, share, seed):
     return frozenset(sorted(range(rows), key=rank)[:count])
 
 
-def count_rows(options):
-    rows = files.kind_of(options.dataset).count(options.dataset)
+def count_rows(options, sources):
+    rows = sum(source.count() for source in sources)
     if rows < (2 if options.eval_split else 1):
         need = "an evaluation split needs two" if rows else "it is empty"
         message = f"the dataset has {rows} rows: {need}"
-        raise PrepareError("BAD_DATASET", message, file=options.dataset)
+        raise PrepareError("BAD_DATASET", message, file=sources[0].name)
     return rows
+
+
+def names_of_files(sources):
+    """{path: (number, name for people)} of all files of the dataset."""
+    paths = list(dict.fromkeys(path for source in sources for path in source.files))
+    common = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    return {path: (i, os.path.relpath(path, common)) for i, path in enumerate(paths)}
 
 
 def prepare(options):
     """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
     it."""
-    model = Model(options.model, options.added_tokens)
-    chats = Chats(model, options)
-    held_out = choose_eval_rows(count_rows(options), options.eval_split, options.seed)
+    model, sources = Model(options.model, options.added_tokens), sources_of(options)
+    rows = count_rows(options, sources)
+    for source in sources:
+        source.settle()
+    held_out = choose_eval_rows(rows, options.eval_split, options.seed)
+    names = names_of_files(sources)
+    numbers = {path: number for path, (number, _) in names.items()}
+    beside = os.path.dirname(os.path.abspath(options.output))
     train, evaluation = (
-        PreparedDataset(options.dataset, Checks(model, options)) for _ in range(2)
+        PreparedDataset(sources[0].name, Checks(model, options), beside) for _ in range(2)
     )
-    records = files.kind_of(options.dataset).read(options.dataset)
-    rows = formats.read_rows(records, options.format)
-    for index, (row, example) in enumerate(tokenise.tokenise(model, chats, rows, options)):
-        (evaluation if index in held_out else train).add(example, row)
-        if index and index % PROGRESS_ROWS == 0:
-            say_progress(index)
-    say_progress(index + 1)
-    about = {"format": row.format, "max_seq_length": options.max_seq_length}
+    chats, bad, progress = Chats(model, options), BadRows(), Progress(rows)
+    maker = Maker(model, sources, options, held_out=held_out, numbers=numbers)
+    for part in maker.parts(rows):
+        train.add(part.train)
+        evaluation.add(part.evaluation)
+        chats.merge(part.chats)
+        bad.merge(part.bad)
+        model.stop_ids |= part.stop_ids
+        progress.add(part.rows)
+    progress.say()
+    bad.require_none(progress.rows)
+    form = ", ".join(sorted({source.reader.format for source in sources}))
+    about = {"format": form, "max_seq_length": options.max_seq_length}
     if model.new_tokens:
         about["first_added_id"] = model.new_ids[0]
-    more, notes = {"format": row.format, **chats.about()}, chats.warnings()
+    if len(names) > 1:
+        about["files"] = [name for _, name in names.values()]
+    more, notes = {"format": form, **chats.about()}, chats.warnings()
     train.require_training()
     if held_out:
         evaluation.require_training("row that eval_split holds out")
         held_out_summary = evaluation.summary(**more)
         evaluation.write(options.eval_output, about, held_out_summary)
-        shared = train.checks.shared_with(evaluation.checks)
+        shared = train.digests.shared_with(evaluation.digests)
         more.update(eval_rows=evaluation.rows, eval_rows_in_train=shared)
         notes += [f"evaluation: {text}" for text in held_out_summary["warnings"]]
         if shared:
@@ -119,8 +147,21 @@ def prepare(options):
     train.write(options.output, about, summary, {**chats.new_files(), **model.grown_files()})
 
 
-def say_progress(rows):
-    print(f"progress: {rows} rows", file=sys.stderr, flush=True)
+class Progress:
+    """Says how far it is, at most once a second."""
+
+    def __init__(self, total):
+        self.rows, self._total = 0, total
+        self._said = time.monotonic()
+
+    def add(self, rows):
+        self.rows += rows
+        if time.monotonic() - self._said >= PROGRESS_SECONDS:
+            self.say()
+
+    def say(self):
+        self._said = time.monotonic()
+        print(f"progress: {self.rows} of {self._total} rows", file=sys.stderr, flush=True)
 
 
 def say_notes(summary):
@@ -144,7 +185,7 @@ def main(argv):
         failure, code = error, 2
     except MemoryError:
         message = f"preparing needs more than {options.memory_bytes} bytes of memory"
-        failure, code = PrepareError("PREPARE_LIMIT", message, file=options.dataset), 2
+        failure, code = PrepareError("PREPARE_LIMIT", message), 2
     except Exception as error:  # A full disk, a mistake of ours: both still end in that last line.
         traceback.print_exc()
         failure, code = PrepareError("PREPARE_FAILED", str(error) or repr(error), field=None), 1

@@ -23,6 +23,7 @@ longer than max_seq_length lose their end.
 
 import array
 import bisect
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -33,19 +34,19 @@ from rows import Text, Tokens
 
 # Per call of the tokenizer, which spreads a batch over the cores.
 BATCH_ROWS = 200
-BATCH_CHARACTERS = 4 << 20
+BATCH_CHARACTERS = 1 << 20
 # Memory that a long text takes: measured 120 to 260, by the length of its tokens and whether their
 # offsets are asked for. What this lets through and still does not fit, the tokenizer ends the
 # process for.
 BYTES_PER_CHARACTER = 256
-DIGEST_BYTES = 16
+DIGEST_BYTES = 8  # Two of ten million rows that differ share one in three millionths of cases.
 
 
 @dataclasses.dataclass
 class Example:
     """One row, ready for training."""
 
-    input_ids: list
+    input_ids: list  # an array once it is cut
     loss_weights: list  # of predicting input_ids[t] from what stands before it; [0] is 0
     border_moved: bool = False  # the prompt, or what stands before a turn, has no ids of its own
     bos_dropped: bool = False
@@ -53,21 +54,26 @@ class Example:
     # Of the row before it was cut:
     whole_tokens: int = 0
     trains: bool = False  # it had a trained token
-    digest: bytes = b""  # of ids and weights
+    digest: int = 0  # of ids and weights, DIGEST_BYTES
 
 
-def tokenise(model, chats, rows, options):
-    """Yields (row, Example) of rows, in order. PrepareError names the row that is wrong."""
+def tokenise(model, chats, rows, options, refuse):
+    """Yields (row, Example) of rows, in order. `refuse` takes the PrepareError of each row that is
+    wrong."""
     batch, characters = [], 0
     for row in rows:
-        passage = None if isinstance(row, Tokens) else _passage(model, chats, row, options)
-        size = 0 if passage is None else _checked_size(row, passage, options.memory_bytes)
+        try:
+            passage = None if isinstance(row, Tokens) else _passage(model, chats, row, options)
+            size = 0 if passage is None else _checked_size(row, passage, options.memory_bytes)
+        except PrepareError as error:
+            refuse(error)
+            continue
         if batch and (len(batch) == BATCH_ROWS or characters + size > BATCH_CHARACTERS):
-            yield from _examples(model, batch, options.max_seq_length)
+            yield from _examples(model, batch, options, refuse)
             batch, characters = [], 0
         batch.append((row, passage))
         characters += size
-    yield from _examples(model, batch, options.max_seq_length)
+    yield from _examples(model, batch, options, refuse)
 
 
 def _passage(model, chats, row, options):
@@ -99,19 +105,30 @@ def _checked_size(row, passage, memory_bytes):
     return size
 
 
-def _examples(model, batch, max_seq_length):
-    encoded = _encode(model, [passage for _, passage in batch if passage is not None])
+def _examples(model, batch, options, refuse):
+    encoded = _encode(model, [passage for _, passage in batch if passage is not None], options)
     for row, passage in batch:
-        if passage is None:
-            example = Example(row.ids, row.weights)
-        else:
-            example = _example(model, passage, encoded, max_seq_length)
-        _check_vocabulary(model, row, example.input_ids)
-        yield row, _cut(example, max_seq_length)
+        try:
+            if passage is None:
+                example = Example(row.ids, row.weights)
+            else:
+                example = _example(model, passage, encoded, options.max_seq_length)
+            _check_vocabulary(model, row, example.input_ids)
+        except PrepareError as error:
+            refuse(error)
+            continue
+        yield row, _cut(example, options.max_seq_length)
 
 
-def _encode(model, passages):
-    """{(text, bare): its encoding} of texts and prompts; offsets for texts with spans alone."""
+def _encode(model, passages, options):
+    """{(text, bare): its encoding} of texts and prompts; offsets for texts with spans alone. Of
+    texts that take much memory, one process encodes at a time."""
+    large = sum(len(passage.text) for passage in passages) > BATCH_CHARACTERS
+    with options.one_at_a_time if large else contextlib.nullcontext():
+        return _encoded(model, passages)
+
+
+def _encoded(model, passages):
     found = {}
     for bare in (False, True):
         group = [passage for passage in passages if passage.bare == bare]
@@ -181,10 +198,11 @@ def _check_vocabulary(model, row, ids):
 
 
 def _cut(example, max_seq_length):
-    ids, weights = example.input_ids, [0.0] + example.loss_weights[1:]
-    digest = hashlib.blake2b(array.array("i", ids), digest_size=DIGEST_BYTES)
-    digest.update(array.array("f", weights))
-    example.digest = digest.digest()
+    ids, weights = array.array("i", example.input_ids), array.array("f", example.loss_weights)
+    weights[0] = 0.0
+    digest = hashlib.blake2b(ids, digest_size=DIGEST_BYTES)
+    digest.update(weights)
+    example.digest = int.from_bytes(digest.digest(), "little")
     example.whole_tokens, example.trains = len(ids), any(weights)
     example.input_ids, example.loss_weights = ids[:max_seq_length], weights[:max_seq_length]
     return example

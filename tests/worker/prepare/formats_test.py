@@ -21,7 +21,13 @@ CAT = {"role": "assistant", "content": "cat"}
 
 
 def row(values, name=None):
-    return next(formats.read_rows([Record("f", 1, values)], name))
+    return read_rows([Record("f", 1, values)], name or "")[0]
+
+
+def read_rows(records, name=""):
+    reader, records = formats.RowReader(name), list(records)
+    reader.settle(records[0])
+    return [reader.read(record) for record in records]
 
 
 class DetectionTest(unittest.TestCase):
@@ -239,7 +245,7 @@ class FilesTest(unittest.TestCase):
 
         path = os.path.join(self.folder, "x.parquet")
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
-        return list(formats.read_rows(files.kind_of(path).read(path)))
+        return read_rows(files.kind_of(path).read(path))
 
     def refused(self, line, words, **columns):
         with self.assertRaises(PrepareError) as caught:

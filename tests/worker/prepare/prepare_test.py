@@ -263,7 +263,7 @@ class FolderTest(PrepareTest):
         lines = self.prepare().stderr.splitlines()
         notes = ["pretokenized: 1500 rows, 6000 tokens, 50.0 % trained"]
         notes.append("1499 rows are the same as an earlier row")
-        progress = ["progress: 1000 rows", "progress: 1500 rows"]
+        progress = ["progress: 1500 of 1500 rows"]
         self.assertEqual(lines, progress + ["note: " + note for note in notes])
 
 

@@ -56,6 +56,7 @@ class PrepareTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
         self.model = self.path("model")
+        self.dataset = ("--dataset", self.path("train.jsonl"))
         write_model(self.model)
 
     def path(self, *names):
@@ -68,8 +69,8 @@ class PrepareTest(unittest.TestCase):
                 file.write((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n")
 
     def prepare(self, *options, max_seq_length=64):
-        command = [sys.executable, PROGRAM, "--model", self.model, "--dataset"]
-        command += [self.path("train.jsonl"), "--output", self.path("out")]
+        command = [sys.executable, PROGRAM, "--model", self.model]
+        command += [*self.dataset, "--output", self.path("out")]
         command += ["--max-seq-length", str(max_seq_length), *options]
         return subprocess.run(command, capture_output=True, text=True, timeout=100)
 

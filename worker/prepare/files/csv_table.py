@@ -2,8 +2,9 @@
 begins on. Cells are strings; lists and objects stand in them as JSON."""
 
 import csv
+import functools
 
-from files.record import Record, bad, open_dataset
+from files.record import Record, bad, open_dataset, plain_name
 
 MAX_CELL_BYTES = 64 << 20  # As a line of JSONL.
 
@@ -14,7 +15,7 @@ def count(path):
 
 def read(path):
     csv.field_size_limit(MAX_CELL_BYTES)
-    delimiter = "\t" if path.lower().endswith(".tsv") else ","
+    delimiter = "\t" if plain_name(path).endswith(".tsv") else ","
     with open_dataset(path) as file:
         reader = csv.reader(_decoded(file), delimiter=delimiter, strict=True)
         rows = _rows(path, reader)
@@ -22,10 +23,14 @@ def read(path):
         if len(set(header)) != len(header):
             raise bad(path, 1, "the header names a column twice: " + ", ".join(header))
         for line, cells in rows:
-            if len(cells) != len(header):
-                message = f"{len(cells)} cells, but the header has {len(header)} columns"
-                raise bad(path, line, message)
-            yield Record(path, line, dict(zip(header, cells)))
+            yield Record(path, line, parse=functools.partial(_row, path, line, header, cells))
+
+
+def _row(path, line, header, cells):
+    if len(cells) != len(header):
+        message = f"{len(cells)} cells, but the header has {len(header)} columns"
+        raise bad(path, line, message)
+    return dict(zip(header, cells))
 
 
 def _decoded(file):

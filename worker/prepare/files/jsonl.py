@@ -1,8 +1,9 @@
 """JSON Lines: one object a line, UTF-8. A blank line is no record, but counts as a line."""
 
+import functools
 import json
 
-from files.record import bad, check_json_object, check_surrogates, open_dataset
+from files.record import Record, bad, check_surrogates, checked_object, open_dataset
 
 MAX_LINE_BYTES = 64 << 20  # A million tokens spelled as numbers are 8 MB; a longer line is no row.
 
@@ -13,7 +14,7 @@ def count(path):
 
 def read(path):
     for line, raw in lines_of(path):
-        yield check_json_object(path, line, _parse(path, line, raw))
+        yield Record(path, line, parse=functools.partial(_parse, path, line, raw))
 
 
 def lines_of(path):
@@ -45,4 +46,4 @@ def _parse(path, line, raw):
     except ValueError as error:  # An integer of more digits than Python converts.
         raise bad(path, line, f"not a row: {error}") from error
     check_surrogates(path, line, text, value)
-    return value
+    return checked_object(path, line, value)

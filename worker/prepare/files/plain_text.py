@@ -1,5 +1,7 @@
 """Plain text, UTF-8: every line that is not blank is a record {"text": line}."""
 
+import functools
+
 from files.jsonl import lines_of
 from files.record import Record, bad
 
@@ -10,9 +12,13 @@ def count(path):
 
 def read(path):
     for line, raw in lines_of(path):
-        try:
-            text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            message = f"not UTF-8: {error.reason} at byte {error.start} of the line"
-            raise bad(path, line, message) from error
-        yield Record(path, line, {"text": text.rstrip("\r\n")})
+        yield Record(path, line, parse=functools.partial(_parse, path, line, raw))
+
+
+def _parse(path, line, raw):
+    try:
+        text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8: {error.reason} at byte {error.start} of the line"
+        raise bad(path, line, message) from error
+    return {"text": text.rstrip("\r\n")}

@@ -1,28 +1,82 @@
 """What all readers of files share: a record with its place, and errors that name the place."""
 
-import collections.abc
-import dataclasses
+import functools
+import io
 import json
+import zlib
 
 from errors import PrepareError
 
+COMPRESSED = (".gz", ".zst", ".zstd")
+READ_BYTES = 1 << 20
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"  # What a compressed file begins with.
 
-@dataclasses.dataclass
+
 class Record:
     """One row as it stands in the file. `line` counts from 1: lines of a text file, rows of a
-    table without lines (parquet, arrow)."""
+    table without lines (parquet, arrow). `values` is a mapping, or `parse` makes it when it is
+    asked for: several processes read one file, and each parses its own rows alone."""
 
-    file: str
-    line: int
-    values: collections.abc.Mapping
+    def __init__(self, file, line, values=None, parse=None):
+        self.file, self.line = file, line
+        self._parse = parse or (lambda: values)
+
+    @functools.cached_property
+    def values(self):
+        return self._parse()
 
 
 def open_dataset(path):
-    """open() for bytes, with the error that users get."""
+    """open() for bytes, with the error that users get. What is compressed by gzip or Zstandard is
+    read as what it holds."""
     try:
-        return open(path, "rb")
+        file = open(path, "rb", buffering=READ_BYTES)
     except OSError as error:
         raise PrepareError("BAD_DATASET", f"cannot open: {error.strerror}", file=path) from error
+    try:
+        head = file.peek(len(ZSTD))
+    except OSError as error:
+        file.close()
+        raise PrepareError("BAD_DATASET", f"cannot read: {error.strerror}", file=path) from error
+    if head.startswith(GZIP):
+        import gzip
+
+        return io.BufferedReader(_Unpacked(path, gzip.GzipFile(fileobj=file)), READ_BYTES)
+    if head.startswith(ZSTD):
+        import pyarrow
+
+        stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(file), "zstd")
+        return io.BufferedReader(_Unpacked(path, stream), READ_BYTES)
+    return file
+
+
+class _Unpacked(io.RawIOBase):
+    """A stream of what a compressed file holds, whose errors are those of a bad dataset."""
+
+    def __init__(self, path, stream):
+        self._path, self._stream = path, stream
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        try:
+            read = self._stream.read(len(buffer))
+        except (OSError, EOFError, zlib.error) as error:
+            raise bad(self._path, None, f"cannot be decompressed: {error}") from error
+        buffer[: len(read)] = read
+        return len(read)
+
+    def close(self):
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+def plain_name(path):
+    """The name in lower case, without the ending of a compressed file."""
+    name = path.lower()
+    return next((name.removesuffix(e) for e in COMPRESSED if name.endswith(e)), name)
 
 
 def bad(path, line, message):
@@ -36,11 +90,11 @@ def kind_of_value(value):
     return names.get(type(value), type(value).__name__)
 
 
-def check_json_object(path, line, value):
-    """The value as a Record; an error when it is no object or holds text that is no text."""
+def checked_object(path, line, value):
+    """The value; an error when it is no object."""
     if not isinstance(value, dict):
         raise bad(path, line, f"a row is a JSON object, this is {kind_of_value(value)}")
-    return Record(path, line, value)
+    return value
 
 
 def check_surrogates(path, line, source, value):

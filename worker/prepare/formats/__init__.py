@@ -19,21 +19,44 @@ FORMATS = {
 }
 
 
-def read_rows(records, name=None):
-    """Yields the row of each record. `name`: the format, else it is recognised."""
-    first = None
-    for record in records:
-        module = FORMATS[name] if name else _recognise(record)
-        first = first or (module, record.line)
-        if module is not first[0]:
-            raise bad_row(
-                record,
-                f"this row is {module.NAME}, but line {first[1]} is {first[0].NAME}: "
-                "all rows of a file must have one format",
-            )
+# All that a record can be read by; the job's columns give these names to others.
+FIELDS = {"messages", *prompt_completion.CHAT_KEYS, *alpaca.KEYS, *sharegpt.KEYS, *messages.KEYS}
+FIELDS |= {"text", *pretokenized.KEYS, *pretokenized.DATUM_KEYS}
+
+
+class RowReader:
+    """Reads the rows of one source, which all have one format: `name`, or the first row's."""
+
+    def __init__(self, name=""):
+        self._named = FORMATS[name] if name else None
+        self._first = None  # (format, line)
+
+    @property
+    def format(self):
+        module = self._named or (self._first and self._first[0])
+        return module.NAME if module else ""
+
+    def settle(self, record):
+        """The first row's format is that of all. PrepareError for a row that is of none."""
+        if self._named is None:
+            self._first = (_recognise(record), record.line)
+
+    def read(self, record):
+        """The record's row. PrepareError names what is wrong with it."""
+        module = self._named or self._checked(record, _recognise(record))
         row = module.read(record)
         row.format = module.NAME
-        yield row
+        return row
+
+    def _checked(self, record, module):
+        first, line = self._first
+        if module is not first:
+            raise bad_row(
+                record,
+                f"this row is {module.NAME}, but line {line} is {first.NAME}: "
+                "all rows of a file must have one format",
+            )
+        return module
 
 
 def _recognise(record):
