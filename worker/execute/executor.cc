@@ -74,19 +74,13 @@ Executor::Executor(std::span<const ParameterView> parameters, Device& device)
 absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memory,
                                      const Batch& batch, const StepScalars& scalars) {
   RETURN_IF_ERROR(CheckCovered(tape, batch));
-  Lifetimes slots{std::vector<std::vector<int32_t>>(tape.instructions.size()),
-                  std::vector<std::vector<int32_t>>(tape.instructions.size())};
-  for (size_t s = 0; s < tape.slots.size(); ++s) {
-    slots.births[static_cast<size_t>(tape.slots[s].first)].push_back(static_cast<int32_t>(s));
-    slots.deaths[static_cast<size_t>(tape.slots[s].last)].push_back(static_cast<int32_t>(s));
-  }
   Frame frame{tape, memory, batch, scalars};
   token_sums_ = {};
   workspace_use_.assign(tape.instructions.size(), {});
   for (size_t t = 0; t < tape.instructions.size(); ++t) {
-    for (int32_t slot : slots.births[t]) RETURN_IF_ERROR(memory.Born(tape, slot));
+    for (int32_t slot : tape.births.at(t)) RETURN_IF_ERROR(memory.Born(tape, slot));
     RETURN_IF_ERROR(Step(frame, tape.instructions[t], t));
-    for (int32_t slot : slots.deaths[t]) RETURN_IF_ERROR(memory.Died(tape, slot));
+    for (int32_t slot : tape.deaths.at(t)) RETURN_IF_ERROR(memory.Died(tape, slot));
   }
   RETURN_IF_ERROR(device_.Synchronize());
   double loss = 0.0;

@@ -45,9 +45,6 @@ class Executor {
   const std::vector<WorkspaceUse>& workspace_use() const { return workspace_use_; }
 
  private:
-  struct Lifetimes {
-    std::vector<std::vector<int32_t>> births, deaths;  // By instruction: slots.
-  };
   struct Frame {  // Of one Run.
     const program::Tape& tape;
     SlotMemory& memory;

@@ -53,10 +53,15 @@ absl::StatusOr<Layout> LayOutRange(const Program& program, const Plan& plan,
 absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const LowerOptions& options) {
   const BlockRange all = {0, static_cast<int32_t>(program.blocks.size())};
   ASSIGN_OR_RETURN(Layout layout, LayOutRange(program, plan, options, all));
+  const size_t instructions = layout.instructions.size();
+  SlotIndex births(layout.slots, instructions, &Slot::first);
+  SlotIndex deaths(layout.slots, instructions, &Slot::last);
   return Tape{.key = options.key,
               .training = options.training,
               .instructions = std::move(layout.instructions),
               .slots = std::move(layout.slots),
+              .births = std::move(births),
+              .deaths = std::move(deaths),
               .arena_bytes = layout.arena_bytes};
 }
 

@@ -40,6 +40,11 @@ enum class OpCode : uint8_t {
 };
 inline constexpr int kOpCodes = 15;
 
+// An op draws random numbers of its own by its block and its place there, in 32 bits together.
+inline constexpr int kOpBits = 12;
+inline constexpr int64_t kMostOps = int64_t{1} << kOpBits;  // Of a block.
+inline constexpr int64_t kMostBlocks = int64_t{1} << (32 - kOpBits);
+
 inline constexpr int kMaxInputs = 4;
 inline constexpr int kMaxOutputs = 2;
 inline constexpr int kMaxOpParameters = 3;

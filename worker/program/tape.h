@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "worker/program/program.h"
@@ -114,11 +115,29 @@ struct Instruction {
   Work work;                    // At the tape's key.
 };
 
+// Slots by instruction.
+class SlotIndex {
+ public:
+  SlotIndex() = default;
+  // By the instruction that `time` of a slot names.
+  SlotIndex(const std::vector<Slot>& slots, size_t instructions, int32_t Slot::*time);
+
+  std::span<const int32_t> at(size_t instruction) const {
+    return {slots_.data() + begin_[instruction],
+            static_cast<size_t>(begin_[instruction + 1] - begin_[instruction])};
+  }
+
+ private:
+  std::vector<int32_t> begin_;  // By instruction, and one more.
+  std::vector<int32_t> slots_;
+};
+
 struct Tape {
   TapeKey key;
   bool training = true;  // false: evaluation, forward only.
   std::vector<Instruction> instructions;
   std::vector<Slot> slots;
+  SlotIndex births, deaths;  // By Slot::first and Slot::last.
   int64_t arena_bytes = 0;
 };
 

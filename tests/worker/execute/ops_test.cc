@@ -170,19 +170,14 @@ std::vector<Case> NormAndLinearCases() {
 std::vector<Case> RowCases() {
   const TrainedTokens trained(Documents().labels, Documents().weights);
   const Tensor index = torch::tensor(trained.rows, torch::kInt64);
-  return {
-      {"select_rows",
-       OpOf(OpCode::kSelectRows),
-       {Random({N(), 33})},
-       {},
-       [=](const Tensors& in, const Tensors&) { return Tensors{in[0].index_select(0, index)}; }},
-      {"merge_rows",
-       OpOf(OpCode::kMergeRows),
-       {Random({N(), 33})},
-       {},
-       [](const Tensors& in, const Tensors&) {
-         return Tensors{in[0].reshape({1, -1})};
-       }}};
+  const Reference selected = [=](const Tensors& in, const Tensors&) {
+    return Tensors{in[0].index_select(0, index)};
+  };
+  const Reference merged = [](const Tensors& in, const Tensors&) {
+    return Tensors{in[0].view({1, -1})};
+  };
+  return {{"select_rows", OpOf(OpCode::kSelectRows), {Random({N(), 33})}, {}, selected},
+          {"merge_rows", OpOf(OpCode::kMergeRows), {Random({N(), 33})}, {}, merged}};
 }
 
 std::vector<Case> Cases() {

@@ -252,6 +252,23 @@ TEST(BordersTest, ASegmentKeepsOnlyItsInput) {
   EXPECT_EQ(stashed(RecomputePlan(program, 4)) - stashed(pairs), 2 * 512 * 64 * 4);
 }
 
+// The op behind the last that has room would draw the random numbers of another block's.
+TEST(BordersTest, ABlockHasRoomForFourThousandOps) {
+  const LowerOptions options = {.key = {.tokens = 8, .documents = 1, .longest_document = 8}};
+  for (const int adds : {300, static_cast<int>(kMostOps), static_cast<int>(kMostOps) + 1}) {
+    Forms forms(/*lora=*/false);
+    BlockBuilder b = forms.Block("long");
+    const int input = b.Input(forms.config().width);
+    int x = input;
+    for (int i = 0; i < adds; ++i) x = b.Add(x, input, "sum");
+    b.Output(x);
+    const Program program = forms.Head(forms.Add(b, 0, forms.Embedding()));
+    Plan plan = {
+        .name = "keep", .recipes = {Recipe(program.type_of(1).values.size())}, .layer_recipe = {0}};
+    EXPECT_EQ(Lower(program, plan, options).ok(), adds <= kMostOps) << adds;
+  }
+}
+
 // Blocks that ask for a border that nobody gives are an error, not a crash.
 TEST(BordersTest, ABorderThatNoBlockGivesIsNamed) {
   Program program = Stacked(PostNorm, false);

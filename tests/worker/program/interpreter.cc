@@ -76,20 +76,6 @@ double ActSlope(Activation activation, double x) {
   return s * (1.0 + x * (1.0 - s));
 }
 
-// softcap tanh(x / softcap), and its slope at x.
-double Cap(double softcap, double x) {
-  return softcap > 0.0 ? softcap * std::tanh(x / softcap) : x;
-}
-double CapSlope(double softcap, double x) {
-  const double t = softcap > 0.0 ? std::tanh(x / softcap) : 0.0;
-  return 1.0 - t * t;
-}
-
-// The first row that a query sees.
-int64_t FirstSeen(const OpAttributes& a, int64_t row, int64_t begin) {
-  return a.window > 0 ? std::max(begin, row - a.window + 1) : begin;
-}
-
 // Position within the document and the document's first row, by row.
 std::vector<std::pair<int64_t, int64_t>> Positions(const std::vector<int>& document_lengths) {
   std::vector<std::pair<int64_t, int64_t>> positions;
@@ -119,7 +105,9 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
     const Op& op = *line.op;
     line_ = &line;
     PoisonAround(static_cast<int32_t>(t), /*before=*/true);
-    if (line.direction == Direction::kForward || op.code == OpCode::kAdd) {
+    if (op.code == OpCode::kSelectRows || op.code == OpCode::kMergeRows) {
+      ChangeRows(line, op);
+    } else if (line.direction == Direction::kForward || op.code == OpCode::kAdd) {
       Forward(line, op);
     } else {
       Backward(line, op);
@@ -194,12 +182,6 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
   const auto positions = Positions(batch_->documents(line.operands.out[0].rows));
   const View x = op.inputs.empty() ? View{} : In(line, 0);
   const View y = Out(line, 0);
-  if (op.code == OpCode::kMergeRows) {
-    const int64_t elements = Count(line.operands.out[0]) * y.width;
-    if (y.at != x.at) std::copy_n(x.at, elements, y.at);
-    return;
-  }
-  const std::vector<int64_t> trained = batch_->trained();
   const int64_t rows = Count(line.operands.out[0]);
   for (int64_t n = 0; n < rows; ++n) {
     switch (op.code) {
@@ -255,8 +237,6 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         AttentionForward(line, op, {n, positions[static_cast<size_t>(n)].second});
         break;
       case OpCode::kSelectRows:
-        std::copy_n(x.row(trained[static_cast<size_t>(n)]), y.width, y.row(n));
-        break;
       case OpCode::kMergeRows:
       case OpCode::kHeadLoss:
         break;
@@ -282,32 +262,6 @@ std::vector<double> Interpreter::EmbeddingColumn(const Op& op, int64_t n) const 
   for (size_t r = 0; r < rank; ++r)
     column.push_back(a[r * vocabulary + static_cast<size_t>(Token(n))]);
   return column;
-}
-
-// One query row over the keys of its document up to itself.
-void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfDocument at) {
-  const OpAttributes& a = op.attributes;
-  const View q = In(line, 0), k = In(line, 1), v = In(line, 2);
-  for (int64_t h = 0; h < a.heads; ++h) {
-    const int64_t q_at = h * a.head_width, kv_at = h / (a.heads / a.kv_heads) * a.head_width;
-    const double* query = q.row(at.row) + q_at;
-    std::vector<double> scores;
-    double sum = 0.0;
-    const int64_t first = FirstSeen(a, at.row, at.begin);
-    for (int64_t m = first; m <= at.row; ++m) {
-      const double score =
-          a.scale * std::inner_product(query, query + a.head_width, k.row(m) + kv_at, 0.0);
-      scores.push_back(Cap(a.softcap, score));
-      sum += std::exp(scores.back());
-    }
-    Out(line, 1).row(at.row)[h] = std::log(sum);
-    for (int64_t i = 0; i < a.head_width; ++i) {
-      double mixed = 0.0;
-      for (int64_t m = first; m <= at.row; ++m)
-        mixed += std::exp(scores[static_cast<size_t>(m - first)]) / sum * v.row(m)[kv_at + i];
-      Out(line, 0).row(at.row)[q_at + i] = mixed;
-    }
-  }
 }
 
 // Of row n, for the modules whose columns of za lie beside one another.
@@ -356,16 +310,11 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
   const OpAttributes& a = op.attributes;
   if (op.code == OpCode::kHeadLoss) return HeadLoss(line, op, /*with_gradient=*/true);
   if (op.code == OpCode::kAttention) return AttentionBackward(line, op);
-  if (op.code == OpCode::kSelectRows) return SelectRowsBackward(line);
   const auto positions = Positions(batch_->documents(line.operands.d_out[0].rows));
   const View dy = DOut(line, 0);
   const View dx = op.inputs.empty() ? View{} : DIn(line, 0);
   const bool add = line.accumulate & 1;
   const int64_t rows = Count(line.operands.d_out[0]);
-  if (op.code == OpCode::kMergeRows) {
-    if (dx.at != dy.at) std::copy_n(dy.at, rows * dy.width, dx.at);
-    return;
-  }
   for (int64_t n = 0; n < rows; ++n) {
     switch (op.code) {
       case OpCode::kEmbedding:
@@ -424,56 +373,24 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
   }
 }
 
-void Interpreter::SelectRowsBackward(const Instruction& line) {
-  const View dy = DOut(line, 0), dx = DIn(line, 0);
+void Interpreter::ChangeRows(const Instruction& line, const Op& op) {
+  const bool forward = line.direction == Direction::kForward;
+  const Operand& whole = forward ? line.operands.in[0] : line.operands.d_in[0];
+  const View all = At(whole), part = forward ? Out(line, 0) : DOut(line, 0);
+  double *from = forward ? all.at : part.at, *to = forward ? part.at : all.at;
+  if (op.code == OpCode::kMergeRows) {
+    if (to != from) std::copy_n(from, Count(whole) * all.width, to);
+    return;
+  }
   const bool add = (line.accumulate & 1) != 0;
-  if (!add) std::fill_n(dx.at, Count(line.operands.d_in[0]) * dx.width, 0.0);
+  if (!forward && !add) std::fill_n(all.at, Count(whole) * all.width, 0.0);
   const std::vector<int64_t> trained = batch_->trained();
   for (size_t n = 0; n < trained.size(); ++n) {
-    const double* from = dy.row(static_cast<int64_t>(n));
-    double* to = dx.row(trained[n]);
-    for (int64_t i = 0; i < dx.width; ++i) to[i] = from[i] + (add ? to[i] : 0.0);
-  }
-}
-
-// From q, k, v, o and lse, a document at a time, written out only when it is complete: the
-// gradients may lie over q, k and v.
-void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
-  const OpAttributes& a = op.attributes;
-  const View q = In(line, 0), k = In(line, 1), v = In(line, 2);
-  const View o = Out(line, 0), lse = Out(line, 1), d_o = DOut(line, 0);
-  int64_t begin = 0;
-  for (int length : batch_->documents(line.operands.d_out[0].rows)) {
-    std::vector<double> dq(static_cast<size_t>(length * q.width)),
-        dk(static_cast<size_t>(length * k.width)), dv = dk;
-    for (int64_t n = 0; n < length; ++n) {
-      for (int64_t h = 0; h < a.heads; ++h) {
-        const int64_t q_at = h * a.head_width, kv_at = h / (a.heads / a.kv_heads) * a.head_width;
-        const double* qn = q.row(begin + n) + q_at;
-        const double* don = d_o.row(begin + n) + q_at;
-        const double delta =
-            std::inner_product(don, don + a.head_width, o.row(begin + n) + q_at, 0.0);
-        for (int64_t m = FirstSeen(a, n, 0); m <= n; ++m) {
-          const double* km = k.row(begin + m) + kv_at;
-          const double* vm = v.row(begin + m) + kv_at;
-          const double score = a.scale * std::inner_product(qn, qn + a.head_width, km, 0.0);
-          const double p = std::exp(Cap(a.softcap, score) - lse.row(begin + n)[h]);
-          const double dp = std::inner_product(don, don + a.head_width, vm, 0.0);
-          const double ds = a.scale * p * (dp - delta) * CapSlope(a.softcap, score);
-          for (int64_t i = 0; i < a.head_width; ++i) {
-            dq[static_cast<size_t>(n * q.width + q_at + i)] += ds * km[i];
-            dk[static_cast<size_t>(m * k.width + kv_at + i)] += ds * qn[i];
-            dv[static_cast<size_t>(m * k.width + kv_at + i)] += p * don[i];
-          }
-        }
-      }
+    double *selected = part.row(static_cast<int64_t>(n)), *row = all.row(trained[n]);
+    for (int64_t i = 0; i < all.width; ++i) {
+      if (forward) selected[i] = row[i];
+      if (!forward) row[i] = selected[i] + (add ? row[i] : 0.0);
     }
-    const std::vector<double>* results[] = {&dq, &dk, &dv};
-    for (size_t i = 0; i < 3; ++i) {
-      if (const View to = DIn(line, i))
-        std::copy(results[i]->begin(), results[i]->end(), to.row(begin));
-    }
-    begin += length;
   }
 }
 

@@ -25,6 +25,10 @@ struct ToyBatch {
   std::vector<int> documents(Rows rows) const;
 };
 
+// softcap tanh(x / softcap), and its slope at x; x where there is none.
+double Cap(double softcap, double x);
+double CapSlope(double softcap, double x);
+
 inline constexpr int kToyMerge = 2;  // Tokens that make a merged row.
 
 class Interpreter {
@@ -62,7 +66,7 @@ class Interpreter {
   };
   void AttentionForward(const Instruction& line, const Op& op, RowOfDocument at);
   void AttentionBackward(const Instruction& line, const Op& op);
-  void SelectRowsBackward(const Instruction& line);
+  void ChangeRows(const Instruction& line, const Op& op);
   int64_t Count(const Operand& operand) const;  // Its rows.
   View At(const Operand& operand) const;
   View In(const Instruction& line, size_t i) const;

@@ -17,14 +17,14 @@ inline kernels::DType KernelType(program::DType dtype) {
 }
 inline kernels::DType KernelType(const View& view) { return KernelType(view.dtype); }
 
-// The op's own among the random draws of a run.
+// The op's own among the random draws of a run. A program has no more blocks and ops than this has
+// room for (program::kMostBlocks).
 inline kernels::RandomSite RandomSiteOf(const OpRun& run) {
-  constexpr int kOpBits = 8;
   const auto block = static_cast<uint32_t>(run.block);
   return {.seed = run.scalars.seed,
           .step = static_cast<uint32_t>(run.scalars.step),
           .micro_batch = static_cast<uint32_t>(run.scalars.micro_batch),
-          .op = block << kOpBits | static_cast<uint32_t>(run.op_index)};
+          .op = block << program::kOpBits | static_cast<uint32_t>(run.op_index)};
 }
 
 // Thrown like LibTorch's own errors; the executor turns it into a Status.

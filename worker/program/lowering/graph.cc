@@ -25,6 +25,10 @@ class GraphBuilder {
 
  private:
   absl::Status AddBlock(int32_t b) {
+    const auto ops = static_cast<int64_t>(program_.type_of(b).ops.size());
+    if (b >= kMostBlocks || ops > kMostOps)
+      return absl::InternalError(absl::StrCat("block ", b, " has ", ops, " ops: there is room for ",
+                                              kMostBlocks, " blocks of ", kMostOps));
     const Block& block = program_.blocks[static_cast<size_t>(b)];
     const BlockType& type = program_.type_of(b);
     if (block.inputs.size() != type.inputs.size() || block.outputs.size() != type.outputs.size())
