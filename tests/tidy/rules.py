@@ -12,7 +12,8 @@ import source
 
 Finding = collections.namedtuple("Finding", "path line rule message")
 
-TOP_LEVEL = set("CMakeLists.txt CMakePresets.json README.md quickstart check".split())
+TOP_LEVEL = set("CMakeLists.txt CMakePresets.json README.md CHANGELOG.md quickstart check".split())
+PAGES = ("docs", "examples")  # For users: no code that anything is built of.
 FOLDERS = ("proto", "server", "worker", "kernels", "client", "deploy", "tests")
 
 CPP = (".h", ".cc", ".cu", ".cuh")
@@ -214,11 +215,10 @@ def python_functions(text):
 def top_level_is_small(tree):
     for path in tree.files:
         top = path.split("/")[0]
-        if top.startswith(".") or (top in FOLDERS if "/" in path else top in TOP_LEVEL):
+        if top.startswith(".") or (top in FOLDERS + PAGES if "/" in path else top in TOP_LEVEL):
             continue
-        message = (
-            f"the top level holds {', '.join(sorted(TOP_LEVEL))}, {', '.join(FOLDERS)}, dot files"
-        )
+        folders = ", ".join(FOLDERS + PAGES)
+        message = f"the top level holds {', '.join(sorted(TOP_LEVEL))}, {folders}, dot files"
         yield Finding(path, 1, "top-level", message)
 
 
