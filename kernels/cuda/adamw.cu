@@ -114,7 +114,7 @@ __device__ inline Codes LoadCodes(const uint8_t* from, int count, bool wide) {
 }
 __device__ inline void StoreCodes(const Codes& codes, uint8_t* to, int count, bool wide) {
   if (wide) {
-    *reinterpret_cast<Codes*>(to) = codes;
+    StorePack(to, codes);
     return;
   }
 #pragma unroll

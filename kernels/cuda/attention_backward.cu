@@ -144,8 +144,7 @@ template <typename T, int V>
 __global__ void __launch_bounds__(kMaxBlock)
     CopyKernel(const T* x, T* y, int64_t y_stride, ElementGrid grid) {
   ForElements(grid, [&](int64_t row, int64_t pack) {
-    reinterpret_cast<Pack<T, V>*>(y + row * y_stride)[pack] =
-        LoadPack<V>(x + (row * grid.packs + pack) * V);
+    StorePack(y + row * y_stride + pack * V, LoadPack<V>(x + (row * grid.packs + pack) * V));
   });
 }
 

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kMaxBlock)
     BiasForwardKernel(BiasForwardParams p, ElementGrid grid) {
   ForElements(grid, [&](int64_t i, int64_t pack) {
     T* y = static_cast<T*>(p.y) + i * p.y_stride + pack * V;
-    *reinterpret_cast<Pack<T, V>*>(y) = LoadPack<V>(static_cast<const T*>(p.b) + pack * V);
+    StorePack(y, LoadPack<V>(static_cast<const T*>(p.b) + pack * V));
   });
 }
 

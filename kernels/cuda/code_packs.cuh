@@ -52,7 +52,7 @@ __device__ inline void StoreEight(T* row, const EightAt& at, const Floats<kEight
 template <bool kWide, int kBytes>
 __device__ inline void StoreBytes(uint8_t* to, int64_t count, const Pack<uint8_t, kBytes>& bytes) {
   if constexpr (kWide) {
-    if (count > 0) *reinterpret_cast<Pack<uint8_t, kBytes>*>(to) = bytes;
+    if (count > 0) StorePack(to, bytes);
   } else {
 #pragma unroll
     for (int i = 0; i < kBytes; ++i) {

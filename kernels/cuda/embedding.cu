@@ -46,7 +46,7 @@ constexpr int kAhead = 4;
 
 // dy and N are the chunk's. The first token of an id works for all of them.
 template <typename T, int V>
-__global__ void __launch_bounds__(kMaxBlock)
+__global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
     EmbeddingBackwardKernel(EmbeddingBackwardParams p, const Token* tokens, ElementGrid grid) {
   ForElements(grid, [&](int64_t place, int64_t pack) {
     const int32_t id = tokens[place].id;

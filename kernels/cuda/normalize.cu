@@ -32,22 +32,16 @@ __device__ inline Pack<S, V> Input(const NormalizeForwardParams& p, int64_t row,
   const Floats<V> sum =
       Each(Plus, Load<V>(static_cast<const S*>(p.residual) + row * p.residual_stride + c),
            Load<V>(static_cast<const T*>(p.x) + row * p.x_stride + c));
-  Pack<S, V> h;
-#pragma unroll
-  for (int i = 0; i < V; ++i) Round(sum.at[i], h.at[i]);
-  *reinterpret_cast<Pack<S, V>*>(static_cast<S*>(p.h) + row * p.h_stride + c) = h;
+  const Pack<S, V> h = Narrow<V, S>(sum);
+  StorePack(static_cast<S*>(p.h) + row * p.h_stride + c, h);
   return h;
 }
 
 template <typename T, int V>
 __device__ inline void WriteOutputs(const NormalizeForwardParams& p, int64_t row, int64_t c,
                                     const Floats<V>& v) {
-  Pack<T, V> xhat;
-#pragma unroll
-  for (int i = 0; i < V; ++i) Round(v.at[i], xhat.at[i]);
-  if (p.xhat != nullptr) {
-    *reinterpret_cast<Pack<T, V>*>(static_cast<T*>(p.xhat) + row * p.xhat_stride + c) = xhat;
-  }
+  const Pack<T, V> xhat = Narrow<V, T>(v);
+  if (p.xhat != nullptr) StorePack(static_cast<T*>(p.xhat) + row * p.xhat_stride + c, xhat);
   if (p.z == nullptr) return;
   Floats<V> z = Each(Times, p.round_xhat ? Widen(xhat) : v, Factors<V>(p, c));
   if (p.beta != nullptr) z = Each(Plus, z, LoadAny<V>(p.beta, p.gamma_dtype, c));

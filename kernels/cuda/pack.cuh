@@ -8,14 +8,14 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 
 #include "kernels/by_type.h"
+#include "kernels/cuda/operand.cuh"
 #include "kernels/types.h"
 
 namespace snug::kernels::cuda {
-
-inline constexpr int kAccessBytes = 16;
 
 // V elements as they lie in memory; more than 16 bytes are several accesses.
 template <typename T, int V>
@@ -65,12 +65,39 @@ __device__ inline Floats<V> LoadAny(const void* x, DType dtype, int64_t i) {
   if (dtype == DType::kBF16) return Load<V>(static_cast<const bf16*>(x) + i);
   return Load<V>(static_cast<const f16*>(x) + i);
 }
+
+// Words of W, as many as the pack has, each by one instruction. A store with a hint, because nvcc
+// splits the assignment of 16 bytes into four of 4 in some kernels; kernels/access_widths_test
+// reads from the machine code that it does not.
+template <typename W, int V, typename T>
+__device__ inline void StoreWords(T* y, const Pack<T, V>& pack) {
+  constexpr int kWords = static_cast<int>(sizeof(pack) / sizeof(W));
+  W words[kWords];
+  memcpy(words, &pack, sizeof(pack));
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) __stcg(reinterpret_cast<W*>(y) + i, words[i]);
+}
+// The one way in which kernels write a pack.
 template <int V, typename T>
-__device__ inline void Store(T* y, const Floats<V>& values) {
+__device__ inline void StorePack(T* y, const Pack<T, V>& pack) {
+  if constexpr (sizeof(pack) % sizeof(uint4) == 0) {
+    StoreWords<uint4>(y, pack);
+  } else if constexpr (sizeof(pack) == sizeof(uint2)) {
+    StoreWords<uint2>(y, pack);
+  } else {
+    *reinterpret_cast<Pack<T, V>*>(y) = pack;
+  }
+}
+template <int V, typename T>
+__device__ inline Pack<T, V> Narrow(const Floats<V>& values) {
   Pack<T, V> pack;
 #pragma unroll
   for (int i = 0; i < V; ++i) Round(values.at[i], pack.at[i]);
-  *reinterpret_cast<Pack<T, V>*>(y) = pack;
+  return pack;
+}
+template <int V, typename T>
+__device__ inline void Store(T* y, const Floats<V>& values) {
+  StorePack(y, Narrow<V, T>(values));
 }
 
 template <int V>
@@ -90,27 +117,6 @@ __device__ inline Floats<V> Each(const F& f, const Floats<V>& a, const Rest&... 
 }
 
 // ---- what a launch decides ----------------------------------------------------------------------
-
-// Rows of a matrix of elements of `bytes` bytes; of a single row the stride may be 0. Not wanted,
-// not needed: null.
-struct Operand {
-  const void* data;
-  int64_t stride;
-  int64_t bytes;
-};
-
-// Whether all rows begin where packs of V may, and divide into them.
-inline bool Divides(const Operand& x, int64_t C, int64_t V) {
-  const auto address = reinterpret_cast<uintptr_t>(x.data);
-  const int64_t aligned = x.bytes * V < kAccessBytes ? x.bytes * V : kAccessBytes;
-  return x.data == nullptr || (address % static_cast<uintptr_t>(aligned) == 0 && C % V == 0 &&
-                               x.stride * x.bytes % aligned == 0);
-}
-
-template <int kValue>
-struct Constant {
-  static constexpr int value = kValue;
-};
 
 // body(T{}, Constant<V>{}): T for `dtype`, V its elements in 16 bytes where all operands' rows of C
 // elements divide into such packs, else 1.

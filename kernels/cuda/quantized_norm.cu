@@ -137,8 +137,9 @@ __global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
   }
 }
 
+// A warp with a row of its own needs some registers more than two blocks leave it.
 template <bool kWide, bool kBlock>
-__global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
+__global__ void __launch_bounds__(kMaxBlock, kBlock ? kFewBlocks : 1)
     BackwardKernel(QuantizedNormBackwardParams params, int64_t packs) {
   const NormalizeBackwardParams& p = params.norm;
   const Team<kBlock> team;

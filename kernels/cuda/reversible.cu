@@ -29,11 +29,6 @@ __device__ inline void Tell(bool overflow, int32_t* flag) {
   if (overflow && flag != nullptr) atomicExch(flag, 1);
 }
 
-template <int V>
-__device__ inline void StoreWords(int32_t* v, const Pack<int32_t, V>& words) {
-  *reinterpret_cast<Pack<int32_t, V>*>(v) = words;
-}
-
 template <typename T, int V>
 __global__ void __launch_bounds__(kMaxBlock) FixedAddKernel(FixedAddParams p, ElementGrid grid) {
   const float scale = fixed_point::PowerOfTwo(p.q), step = fixed_point::PowerOfTwo(-p.q);
@@ -53,7 +48,7 @@ __global__ void __launch_bounds__(kMaxBlock) FixedAddKernel(FixedAddParams p, El
       v.at[i] = static_cast<int32_t>(sum);
     }
     Tell(overflow, p.overflow);
-    if (p.v_out != nullptr) StoreWords<V>(p.v_out + row * p.v_out_stride + c, v);
+    if (p.v_out != nullptr) StorePack(p.v_out + row * p.v_out_stride + c, v);
     if (p.y == nullptr) return;
     Floats<V> y;
 #pragma unroll
@@ -113,7 +108,7 @@ __global__ void __launch_bounds__(kMaxBlock)
     Tell(overflow, p.overflow);
     for (int j = 0; j < p.shift && !p.inverse; ++j) side[j] = static_cast<uint8_t>(planes >> 8 * j);
     if (kWide) {
-      StoreWords<kEight>(out, v);
+      StorePack(out, v);
     } else {
 #pragma unroll
       for (int i = 0; i < kEight; ++i) {

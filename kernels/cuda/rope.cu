@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kMaxBlock)
     T* y = static_cast<T*>(p.y) + i * p.y_stride + head * p.D;
     if (k >= packs.pairs) {
       const int64_t c = 2 * half + (k - packs.pairs) * V;
-      *reinterpret_cast<Pack<T, V>*>(y + c) = LoadPack<V>(x + c);
+      StorePack(y + c, LoadPack<V>(x + c));
       return;
     }
     const int64_t j = k * V;

@@ -11,7 +11,7 @@ namespace {
 
 template <typename T, int V>
 __device__ inline void CopyPack(const T* x, T* y) {
-  *reinterpret_cast<Pack<T, V>*>(y) = LoadPack<V>(x);
+  StorePack(y, LoadPack<V>(x));
 }
 
 template <typename T, int V>
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kMaxBlock) ScatterAllKernel(ScatterAllParams a
     for (int64_t pack = team.thread; pack < p.C / V; pack += team.threads) {
       Pack<T, V> value = {};
       if (i >= 0) value = LoadPack<V>(static_cast<const T*>(p.x) + i * p.x_stride + pack * V);
-      *reinterpret_cast<Pack<T, V>*>(y + pack * V) = value;
+      StorePack(y + pack * V, value);
     }
   }
 }

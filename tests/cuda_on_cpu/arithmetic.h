@@ -61,5 +61,9 @@ template <typename T>
 inline void __stcs(T* p, T value) {
   *p = value;
 }
+template <typename T>
+inline void __stcg(T* p, T value) {
+  *p = value;
+}
 
 #endif  // TESTS_CUDA_ON_CPU_ARITHMETIC_H_
