@@ -1,4 +1,5 @@
-// RMS norm as one op, made of the fused forms of normalize.h and affine.h, on either device.
+// RMS norm as one op, made of the fused forms of normalize.h and affine.h, on either device; where
+// it fits, backward on CUDA is a kernel of its own.
 #include "kernels/rms_norm.h"
 
 #include "kernels/cpu/check.h"
@@ -26,6 +27,15 @@ Error RmsNormForward(const RmsNormForwardParams& p, Stream stream) {
                           stream);
 }
 
+namespace {
+
+bool AtOnce(const RmsNormBackwardParams& p, Stream stream) {
+  return stream != nullptr && p.dx != nullptr && p.dgamma != nullptr &&
+         cuda::FitsRmsNormBackward != nullptr && cuda::FitsRmsNormBackward(p);
+}
+
+}  // namespace
+
 Error RmsNormBackward(const RmsNormBackwardParams& p, Stream stream) {
   cpu::Check check(p.N, p.C);
   check.Type(p.dtype, "dtype")
@@ -34,7 +44,9 @@ Error RmsNormBackward(const RmsNormBackwardParams& p, Stream stream) {
       .Rows(p.x, "x", p.x_stride, "x_stride")
       .PerRow(p.r, "r");
   if (p.dx != nullptr) check.PerRow(p.gamma, "gamma").Rows(p.dx, "dx", p.dx_stride, "dx_stride");
+  if (stream != nullptr && p.dgamma != nullptr) check.Pointer(p.workspace, "workspace");
   if (!check.ok()) return check.error();
+  if (AtOnce(p, stream)) return cuda::RmsNormBackward(p, stream);
   if (p.dgamma != nullptr) {  // Before dx, which may be written over dz.
     const Error error = AffineBackward({.dz = p.dz,
                                         .xhat = p.x,

@@ -81,14 +81,27 @@ __device__ inline void SumColumns(const ColumnGrid& p, float* sums_of_parts, con
                    [&](int64_t row, int64_t c, Floats<V>(&sum)[1]) { sum[0] = term(row, c); });
 }
 
-// y[c] (+)= sum over parts.
+// y[c] (+)= sum over parts: kRowThreads threads share a column's parts.
 static __global__ void __launch_bounds__(kMaxBlock)
     AddPartsKernel(const float* sums_of_parts, int64_t parts, int64_t C, float* y,
                    bool accumulate) {
-  for (int64_t c = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; c < C;
-       c += int64_t{gridDim.x} * blockDim.x) {
-    double sum = accumulate ? y[c] : 0.0;
-    for (int64_t part = 0; part < parts; ++part) sum += sums_of_parts[part * C + c];
+  __shared__ double sums[kRowThreads][kColumnThreads];
+  const int across = static_cast<int>(threadIdx.x) % kColumnThreads;
+  const int down = static_cast<int>(threadIdx.x) / kColumnThreads;
+  for (int64_t first = int64_t{blockIdx.x} * kColumnThreads; first < C;
+       first += int64_t{gridDim.x} * kColumnThreads) {
+    const int64_t c = first + across;
+    double sum = 0.0;
+    for (int64_t part = down; c < C && part < parts; part += kRowThreads) {
+      sum += sums_of_parts[part * C + c];
+    }
+    __syncthreads();  // What was there before has been read by all.
+    sums[down][across] = sum;
+    __syncthreads();
+    if (down != 0 || c >= C) continue;
+    sum = accumulate ? y[c] : 0.0;
+#pragma unroll
+    for (int j = 0; j < kRowThreads; ++j) sum += sums[j][across];
     y[c] = static_cast<float>(sum);
   }
 }
@@ -106,7 +119,7 @@ inline ColumnGrid ColumnGridOf(int64_t N, int64_t C, int V) {
 // The second step: y (+)= what SumColumns left in workspace.
 inline Error AddParts(const ColumnGrid& p, const void* workspace, float* y, bool accumulate,
                       Stream stream) {
-  return Launch(AddPartsKernel, {Ceil(p.C, kMaxBlock)}, stream,
+  return Launch(AddPartsKernel, {Ceil(p.C, kColumnThreads)}, stream,
                 static_cast<const float*>(workspace), p.parts, p.C, y, accumulate);
 }
 

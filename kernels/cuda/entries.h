@@ -81,6 +81,10 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error QuantizedNormBackward(const QuantizedNormBackwardParams& p, Stream stream);
 [[gnu::weak]] Error QuantizedNormForward(const QuantizedNormForwardParams& p, Stream stream);
 [[gnu::weak]] Error QuantizedNormSums(const QuantizedNormSumsParams& p, Stream stream);
+// Whether RmsNormBackward, below, can compute dx and dgamma of this: else the two ops that it is
+// made of do.
+[[gnu::weak]] bool FitsRmsNormBackward(const RmsNormBackwardParams& p);
+[[gnu::weak]] Error RmsNormBackward(const RmsNormBackwardParams& p, Stream stream);
 [[gnu::weak]] Error RopeBackward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeForward(const RopeParams& p, Stream stream);
 [[gnu::weak]] Error RopeTable(const RopeTableParams& p, Stream stream);

@@ -53,7 +53,8 @@ BEYOND = {
     "AttentionBackward": "q, k, v and dO once per tile of 64 x 64 scores, mostly from the cache",
     "AttentionForward": "k and v once per 64 queries, mostly from the cache",
     "BiasBackward": _PARTS,
-    "CrossEntropy": "with the gradient logits twice, the second time from the cache",
+    "CrossEntropy": "with the gradient, what a block does not hold of a row (32,768 bf16, 16,384"
+    " fp32 elements) once more, from the cache",
     "EmbeddingBackward": "ids of a chunk of 4,096 for each of its tokens, from the cache",
     "FoldNorm": _PARTS,
     "FrozenLinearBackward": "W once per 64 rows of dy, dy once per 64 columns of dx",
@@ -66,7 +67,7 @@ BEYOND = {
     "QuantizedNormBackward": _LONG.replace("8,192 bf16 or 4,096 fp32", "4,096"),
     "QuantizedNormForward": _LONG.replace("8,192 bf16 or 4,096 fp32", "8,192"),
     "QuantizedNormSums": _PARTS,
-    "RmsNormBackward": "dgamma and dx in two kernels: 5 operands where 3 would do; " + _PARTS,
+    "RmsNormBackward": "few or long rows take two kernels: 5 operands instead of 3; " + _PARTS,
     "RmsNormForward": _LONG,
     "SampleRows": "scores some times, and once per step of the search, from the cache",
     "SoftmaxBackward": _LONG,
