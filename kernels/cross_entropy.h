@@ -27,7 +27,7 @@ namespace snug::kernels {
 // they are divided. The entropy, log S - sum_v e_v (x_v - max) / S with S = sum_v e_v, comes out of
 // the pass that adds up S; it is a figure to look at: its sum is fp32 throughout. Traffic: 4*N*V
 // elements (2 without dlogits), of which all but the first read and the last write come from the
-// cache when a row fits it.
+// cache when a row fits it; on CUDA 2*N*V (1) and what registers do not hold of a row once more.
 inline constexpr int64_t kNoIgnoredLabel = INT64_MIN;
 
 struct CrossEntropyParams {

@@ -1,5 +1,7 @@
-// Softmax cross-entropy on CUDA: a block a row, which it reads twice, since no row of a vocabulary
-// fits its registers; the second time from the cache.
+// Softmax cross-entropy on CUDA: a block a row. A multiprocessor holds the first packs of its rows
+// in registers (64 KiB of a row) and fetches the next row's while it writes the gradient. It reads
+// what is beyond them a second time: so few rows are under way at once that this is from the cache,
+// up to vocabularies of some 150,000 in bf16.
 #include "kernels/cross_entropy.h"
 
 #include "kernels/cuda/entries.h"
@@ -51,7 +53,7 @@ struct Online {
     max = new_max;
   }
   // x: of these logits.
-  template <int V>
+  template <bool kEntropy, int V>
   __device__ void See(const Floats<V>& x, const Floats<V>& logits) {
     float largest = max;
 #pragma unroll
@@ -61,7 +63,7 @@ struct Online {
     for (int i = 0; i < V; ++i) {
       const float below = x.at[i] - max, e = expf(below);
       sum += e;
-      weighted += e == 0.0f ? 0.0f : e * below;
+      if (kEntropy) weighted += e == 0.0f ? 0.0f : e * below;
       total += x.at[i];
       probe += logits.at[i] * 0.0f;
     }
@@ -113,48 +115,90 @@ __device__ inline Row Finish(const CrossEntropyParams& p, int64_t i, int64_t lab
           static_cast<float>(scale * smoothing / V), label, static_cast<float>(scale * share)};
 }
 
-template <typename T, int V, typename Cap>
-__device__ inline Online SeeRow(const CrossEntropyParams& p, const T* x, int64_t label, Cap cap) {
-  Online mine;
-  for (int64_t pack = threadIdx.x; pack < p.V / V; pack += blockDim.x) {
-    const Floats<V> logits = Load<V>(x + pack * V);
-    const Floats<V> capped = Each([&](float logit) { return cap(logit); }, logits);
-    mine.See(capped, logits);
-    const int64_t at = label - pack * V;
-    if (at < 0 || at >= V) continue;
-#pragma unroll
-    for (int k = 0; k < V; ++k) mine.at_label = at == k ? capped.at[k] : mine.at_label;
-  }
+// ---- the kernel ---------------------------------------------------------------------------------
+
+// One block of so many threads fills a multiprocessor, or some smaller ones.
+constexpr int kMostThreads = 512;
+constexpr int kRowPacks = 8;  // Packs of a row that a thread holds: more would spill registers.
+
+// Of the whole row, from what each thread has seen of it.
+template <bool kEntropy>
+__device__ inline Online Together(Online mine) {
   mine.MoveTo(BlockMax(mine.max));
-  mine.sum = BlockSum(mine.sum);
-  mine.probe = BlockSum(mine.probe);
-  mine.at_label = BlockSum(mine.at_label);
-  if (p.row_entropy != nullptr) mine.weighted = BlockSum(mine.weighted);
-  if (p.label_smoothing > 0.0f) mine.total = BlockSum(mine.total);
+  float sums[] = {mine.sum, mine.probe, mine.at_label, mine.total, mine.weighted};
+  if (kEntropy) {
+    BlockSums(sums);
+    mine.weighted = sums[4];
+  } else {
+    float four[] = {sums[0], sums[1], sums[2], sums[3]};
+    BlockSums(four);
+    for (int k = 0; k < 4; ++k) sums[k] = four[k];
+  }
+  mine.sum = sums[0];
+  mine.probe = sums[1];
+  mine.at_label = sums[2];
+  mine.total = sums[3];
   return mine;
 }
 
+template <bool kEntropy, typename T, int V, typename Cap>
+__device__ inline void SeePack(Online& mine, const Pack<T, V>& pack, int64_t label_at, Cap cap) {
+  const Floats<V> logits = Widen(pack);
+  const Floats<V> capped = Each([&](float logit) { return cap(logit); }, logits);
+  mine.See<kEntropy>(capped, logits);
+  if (label_at < 0 || label_at >= V) return;
+#pragma unroll
+  for (int k = 0; k < V; ++k) mine.at_label = label_at == k ? capped.at[k] : mine.at_label;
+}
+
 template <typename T, int V, typename Cap>
-__global__ void __launch_bounds__(kMaxBlock, kFewBlocks)
+__device__ inline void StoreGradient(T* dx, const Pack<T, V>& pack, const Row& row,
+                                     int64_t label_at, Cap cap) {
+  const Floats<V> logits = Widen(pack);
+  Floats<V> gradient;
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    const float e = expf(cap(logits.at[k]) - row.max) * row.factor - row.smooth;
+    gradient.at[k] = (label_at == k ? row.d_label : e) * cap.Slope(logits.at[k]);
+  }
+  Store(dx, gradient);
+}
+
+template <typename T, int V, typename Cap, bool kEntropy>
+__global__ void __launch_bounds__(kMostThreads, 1)
     CrossEntropyKernel(CrossEntropyParams p, Cap cap) {
+  const int64_t packs = p.V / V;
+  const auto place = [&](int k) { return threadIdx.x + int64_t{k} * blockDim.x; };
+  Pack<T, V> held[kRowPacks] = {};
+  const auto fetch = [&](int64_t i, int k) {
+    if (i >= p.N || place(k) >= packs) return;
+    held[k] = LoadPack<V>(static_cast<const T*>(p.logits) + i * p.logits_stride + place(k) * V);
+  };
+#pragma unroll
+  for (int k = 0; k < kRowPacks; ++k) fetch(blockIdx.x, k);
   for (int64_t i = blockIdx.x; i < p.N; i += gridDim.x) {
     const T* x = static_cast<const T*>(p.logits) + i * p.logits_stride;
     const int64_t label = LabelOf(p, i);
-    const Online all = SeeRow<T, V>(p, x, label, cap);
-    const Row row = Finish(p, i, label, all);
-    if (p.dlogits == nullptr) continue;
-    T* dx = static_cast<T*>(p.dlogits) + i * p.dlogits_stride;
-    for (int64_t pack = threadIdx.x; pack < p.V / V; pack += blockDim.x) {
-      const Floats<V> logits = Load<V>(x + pack * V);
-      const int64_t at = row.label - pack * V;
-      Floats<V> gradient;
+    Online mine;
 #pragma unroll
-      for (int k = 0; k < V; ++k) {
-        const float e = expf(cap(logits.at[k]) - row.max) * row.factor - row.smooth;
-        const float d = at == k ? row.d_label : e;
-        gradient.at[k] = d * cap.Slope(logits.at[k]);
+    for (int k = 0; k < kRowPacks; ++k) {
+      if (place(k) < packs) SeePack<kEntropy>(mine, held[k], label - place(k) * V, cap);
+    }
+    for (int64_t pack = place(kRowPacks); pack < packs; pack += blockDim.x) {
+      SeePack<kEntropy>(mine, LoadPack<V>(x + pack * V), label - pack * V, cap);
+    }
+    const Row row = Finish(p, i, label, Together<kEntropy>(mine));
+    T* dx = static_cast<T*>(p.dlogits) + i * p.dlogits_stride;
+#pragma unroll
+    for (int k = 0; k < kRowPacks; ++k) {
+      if (p.dlogits != nullptr && place(k) < packs) {
+        StoreGradient(dx + place(k) * V, held[k], row, row.label - place(k) * V, cap);
       }
-      Store(dx + pack * V, gradient);
+      fetch(i + gridDim.x, k);
+    }
+    if (p.dlogits == nullptr) continue;
+    for (int64_t pack = place(kRowPacks); pack < packs; pack += blockDim.x) {
+      StoreGradient(dx + pack * V, LoadPack<V>(x + pack * V), row, row.label - pack * V, cap);
     }
   }
 }
@@ -172,11 +216,16 @@ __global__ void __launch_bounds__(kWarp)
   if (threadIdx.x == 0) *sum = total;
 }
 
+// The threads of a block depend on V alone, so that a row has the same bits whatever is beside it.
 template <typename T, int V, typename Cap>
 Error LaunchRowsOf(const CrossEntropyParams& p, Cap cap, Stream stream) {
   int threads = kWarp;
-  while (threads < kMaxBlock && threads < p.V / V) threads *= 2;
-  return Launch(CrossEntropyKernel<T, V, Cap>, {p.N, threads}, stream, p, cap);
+  while (threads < kMostThreads && threads * int64_t{kRowPacks} < p.V / V) threads *= 2;
+  const int64_t at_once = Multiprocessors() * (kMostThreads / threads);
+  const Grid grid = {p.N < at_once ? p.N : at_once, threads};
+  return p.row_entropy == nullptr
+             ? Launch(CrossEntropyKernel<T, V, Cap, false>, grid, stream, p, cap)
+             : Launch(CrossEntropyKernel<T, V, Cap, true>, grid, stream, p, cap);
 }
 
 }  // namespace

@@ -24,6 +24,18 @@ inline constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
 
 inline int64_t Ceil(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
+// Of the current device; for kernels that take as many blocks as it runs at once. What they compute
+// does not depend on it.
+inline int64_t Multiprocessors() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess) {
+    return count;
+  }
+  cudaGetLastError();
+  return 1;
+}
+
 // Never on the default stream: `stream` is not null here.
 template <typename... Parameters, typename... Arguments>
 Error Launch(void (*kernel)(Parameters...), Grid grid, Stream stream,
@@ -34,6 +46,7 @@ Error Launch(void (*kernel)(Parameters...), Grid grid, Stream stream,
   config.blockDim = dim3(static_cast<unsigned>(grid.threads));
   config.stream = reinterpret_cast<cudaStream_t>(stream);
   if (cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess) return {};
+  cudaGetLastError();  // Else the next one who asks would take this error for its own.
   return {ErrorCode::kLaunchFailed, "stream"};
 }
 

@@ -13,7 +13,7 @@ __device__ inline float WarpMax(float x) {
 }
 
 __device__ inline float BlockMax(float x) {
-  __shared__ float warps[kMaxBlock / kWarp];
+  __shared__ float warps[kWarp];
   x = WarpMax(x);
   __syncthreads();  // The maximum before has been read by all.
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = x;

@@ -20,7 +20,7 @@ __device__ inline F WarpSum(F x) {
 // Of all threads of the block, the same bits in each; order fixed, so that results are too.
 template <typename F>
 __device__ inline F BlockSum(F x) {
-  __shared__ F warps[kMaxBlock / kWarp];
+  __shared__ F warps[kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   x = WarpSum(x);
   __syncthreads();  // The sum before has been read by all.
@@ -29,6 +29,26 @@ __device__ inline F BlockSum(F x) {
   F sum = 0;
   for (int i = 0; i < static_cast<int>(blockDim.x) / kWarp; ++i) sum += warps[i];
   return sum;
+}
+
+// K such sums at once.
+template <int K>
+__device__ inline void BlockSums(float (&x)[K]) {
+  __shared__ float warps[K][kWarp];
+#pragma unroll
+  for (int k = 0; k < K; ++k) x[k] = WarpSum(x[k]);
+  __syncthreads();  // The sums before have been read by all.
+  if (threadIdx.x % kWarp == 0) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) warps[k][threadIdx.x / kWarp] = x[k];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < K; ++k) x[k] = 0.0f;
+  for (int i = 0; i < static_cast<int>(blockDim.x) / kWarp; ++i) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) x[k] += warps[k][i];
+  }
 }
 
 // Threads [0, threads) share a row of `packs` packs; thread t has packs t, t + threads, ...

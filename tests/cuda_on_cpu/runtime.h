@@ -11,6 +11,7 @@
 #include <cstring>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "tests/cuda_on_cpu/emulator.h"
 #include "tests/cuda_on_cpu/language.h"
@@ -26,7 +27,19 @@ enum cudaError_t {
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : "the emulated launch failed";
 }
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+// What the last failed launch left, once.
+inline cudaError_t snug_last_error = cudaSuccess;
+inline cudaError_t cudaGetLastError() { return std::exchange(snug_last_error, cudaSuccess); }
+// A GPU so small that kernels which fill one step over their work.
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 2;
+  return cudaSuccess;
+}
 // A stream that is not the default one, and nothing more.
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -58,14 +71,14 @@ template <typename... Parameters, typename... Arguments>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                       void (*kernel)(Parameters...), Arguments&&... arguments) {
   static_assert((std::is_trivially_copyable_v<Parameters> && ...), "a queue copies its bytes");
-  if (config->dynamicSmemBytes != 0) return cudaErrorInvalidValue;
+  if (config->dynamicSmemBytes != 0) return snug_last_error = cudaErrorInvalidValue;
   const SnugCall<Parameters...> call{kernel, {arguments...}};
   const auto index = [](dim3 d) { return snug::cuda_on_cpu::Index3{d.x, d.y, d.z}; };
   return snug::cuda_on_cpu::Launch({config->stream, reinterpret_cast<const void*>(kernel),
                                     index(config->gridDim), index(config->blockDim),
                                     &SnugCall<Parameters...>::Run, &call, sizeof(call)})
              ? cudaSuccess
-             : cudaErrorLaunchFailure;
+             : (snug_last_error = cudaErrorLaunchFailure);
 }
 
 // From this size on memory is mapped, so that it takes up what is touched of it, and begins as

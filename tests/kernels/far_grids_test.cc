@@ -56,6 +56,22 @@ TEST(FarGridsTest, EveryElementHasItsThread) {
   }
 }
 
+void Nothing() {}
+
+// The error is the launch's alone: the next one who asks CUDA for its last error finds none.
+TEST(FarGridsTest, RefusedLaunchLeavesNoError) {
+  const Error error = Launch(&Nothing, {1, 2048}, TestStream());
+  EXPECT_EQ(error.code, ErrorCode::kLaunchFailed);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  cuda_on_cpu::TakeLastReport();
+  // The runtime itself does leave it.
+  cudaLaunchConfig_t config = {};
+  config.blockDim = dim3(2048);
+  EXPECT_NE(cudaLaunchKernelEx(&config, &Nothing), cudaSuccess);
+  EXPECT_NE(cudaGetLastError(), cudaSuccess);
+  cuda_on_cpu::TakeLastReport();
+}
+
 TEST(FarGridsTest, RowsAreATeams) {
   const Grid grid = {kMaxBlocks, kMaxBlock};
   Become(0, kMaxBlocks - 1, grid);
