@@ -1,5 +1,8 @@
 #include "client/plan_text.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/dataset_text.h"
@@ -21,6 +24,7 @@ struct Unit {
 };
 constexpr Unit kMebibytes = {"MiB", 1 << 20, 1};
 constexpr Unit kGibibytes = {"GiB", 1 << 30, 2};
+constexpr size_t kMostRows = 12;  // Without the choice and its neighbours.
 constexpr int64_t kLargePeakBytes = int64_t{10} << 30;
 
 Unit UnitFor(const v1::PlanJobResponse& reply) {
@@ -66,6 +70,27 @@ void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
                          plan.relative_work());
 }
 
+// Of a large model's plans a screen shows but some: those that no faster plan beats in bytes,
+// evenly from the fastest to the smallest, and around the choice.
+std::vector<int> ShownPlans(const v1::PlanJobResponse& reply) {
+  std::vector<int> unbeaten;
+  for (int i = 0; i < reply.plans_size(); ++i) {
+    const bool beaten = !unbeaten.empty() &&
+                        reply.plans(i).peak_bytes() >= reply.plans(unbeaten.back()).peak_bytes();
+    if (!beaten || i == reply.chosen()) unbeaten.push_back(i);
+  }
+  const size_t step = (unbeaten.size() + kMostRows - 1) / kMostRows;
+  std::vector<int> shown;
+  for (size_t n = 0; n < unbeaten.size(); ++n) {
+    const bool near = (n > 0 && unbeaten[n - 1] == reply.chosen()) ||
+                      (n + 1 < unbeaten.size() && unbeaten[n + 1] == reply.chosen());
+    const bool last = n + 1 == unbeaten.size();
+    if (n % step == 0 || last || near || unbeaten[n] == reply.chosen())
+      shown.push_back(unbeaten[n]);
+  }
+  return shown;
+}
+
 // What the job would be given on each device, where there is more than one.
 void PrintDevices(const v1::PlanJobResponse& reply, std::ostream& out) {
   if (reply.devices_size() < 2) return;
@@ -90,7 +115,8 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   out << "bytes    in " << unit.name << "\n\n";
   Table table({"", "PLAN", ">PEAK", ">WORK", ">CONTEXT", ">WEIGHTS", ">ADAPTER", ">GRADIENTS",
                ">OPTIMIZER", ">INPUTS", ">DATA", ">STASH", ">SCRATCH", ">WORKSPACE", "FITS"});
-  for (int i = 0; i < reply.plans_size(); ++i) {
+  const std::vector<int> shown = ShownPlans(reply);
+  for (int i : shown) {
     const v1::Plan& plan = reply.plans(i);
     const v1::MemoryComponents& memory = plan.memory();
     std::vector<std::string> row = {i == reply.chosen() ? "*" : " ", plan.name(),
@@ -107,6 +133,8 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
     table.AddRow(std::move(row));
   }
   table.Print(out);
+  const int more = reply.plans_size() - static_cast<int>(shown.size());
+  if (more > 0) out << "   and " << more << " more; --output json has all\n";
   out << "\n";
   PrintChoice(reply, out);
   PrintDevices(reply, out);

@@ -44,10 +44,24 @@ std::string Exactly(int64_t bytes) {
   return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
 }
 
+// Those that may be chosen from. For a budget that the job names there is the fastest within it;
+// it is lowered in full before anybody relies on it.
+absl::StatusOr<std::vector<program::Prediction>> FreePlans(const program::Program& program,
+                                                           const v1::JobSpec& spec,
+                                                           const program::PredictOptions& options) {
+  const int64_t budget = BudgetBytes(spec);
+  ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
+                   program::PredictPlans(program, options, {.limits = {budget}}));
+  const int chosen = program::FastestThatFits(plans, budget);
+  if (chosen >= 0)
+    RETURN_IF_ERROR(program::Verify(program, plans[static_cast<size_t>(chosen)], options));
+  return plans;
+}
+
 absl::StatusOr<std::vector<program::Prediction>> Predictions(
     const program::Program& program, const v1::JobSpec& spec,
     const program::PredictOptions& options) {
-  if (spec.memory().stash().empty()) return program::PredictRecomputePlans(program, options);
+  if (spec.memory().stash().empty()) return FreePlans(program, spec, options);
   ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));
   ASSIGN_OR_RETURN(program::Prediction prediction, program::Predict(program, pinned, options));
   return std::vector<program::Prediction>{std::move(prediction)};

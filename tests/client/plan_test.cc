@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -81,6 +85,27 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
   EXPECT_EQ(request_.spec().training().max_steps(), 5);
   EXPECT_EQ(request_.spec().model(), server_.folder().path("m"));
   EXPECT_FALSE(request_.with_sites());
+}
+
+// Between two plans that are shown may lie others, that a script finds.
+TEST_F(PlanTest, ShowsOfManyPlansThoseThatNoFasterOneBeats) {
+  reply_.mutable_plans(1)->set_name("recompute 1.00 %");
+  v1::Plan beaten = reply_.plans(1);
+  beaten.set_name("recompute 1 of 2");
+  beaten.set_relative_work(1.2);
+  *reply_.add_plans() = beaten;
+  for (int i = 2; i < 100; ++i) {
+    v1::Plan& plan = *reply_.add_plans();
+    plan.set_name(absl::StrCat("recompute ", i, ".00 %"));
+    plan.set_peak_bytes(3145728 - 1024 * i);
+    plan.set_relative_work(1.2 + 0.001 * i);
+  }
+  const std::string out = server_.Run({"plan", file_}).out;
+  EXPECT_THAT(out, ::testing::Not(HasSubstr("recompute 1 of 2")));
+  for (const char* name : {"keep", "*  recompute 1.00 %", "recompute 2.00 %", "recompute 99.00 %"})
+    EXPECT_THAT(out, HasSubstr(name));
+  EXPECT_LT(std::count(out.begin(), out.end(), '%'), 20);
+  EXPECT_THAT(out, HasSubstr(" more; --output json has all\n"));
 }
 
 // A second table, where there is a choice: what the job would be given on each of them.

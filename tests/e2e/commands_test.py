@@ -94,7 +94,8 @@ class CommandsTest(unittest.TestCase):
         before = set(self.listed("--all"))
         answer = self.daemon.json("plan", self.file, "memory.stash={}")
         peaks = [int(plan["peak_bytes"]) for plan in answer["plans"]]
-        self.assertEqual(len(peaks), jobs.SHAPE.layers + 1)
+        names = [plan["name"] for plan in answer["plans"]]
+        self.assertLessEqual({"keep", "recompute 1 of 2", "recompute 2 of 2"}, set(names))
         work = [plan["relative_work"] for plan in answer["plans"]]
         self.assertEqual(work, sorted(work))
         self.assertEqual(work[0], 1.0)
@@ -105,7 +106,7 @@ class CommandsTest(unittest.TestCase):
         self.assertIn(answer["length_source"], ("max_seq_length", "prepared dataset"))
         self.assertEqual(set(self.listed("--all")), before)
         table = self.daemon.run("plan", self.file, "memory.stash={}").stdout
-        self.assertIn("recompute 1 of 2", table)
+        self.assertIn("recompute ", table)
 
     def test_plan_lists_the_sites_with_their_bytes(self):
         answer = self.daemon.json("plan", self.file, "--sites")

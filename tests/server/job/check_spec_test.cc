@@ -76,6 +76,20 @@ TEST(CheckSpecTest, AddedTokensAreFewAndShortAndDifferent) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.added_tokens"));
 }
 
+// Stars cost nothing; patterns and their bytes do, on every site.
+TEST(CheckSpecTest, StashPatternsAreLimitedInNumberAndLength) {
+  v1::JobSpec spec = GoodSpec();
+  auto& stash = *spec.mutable_memory()->mutable_stash();
+  stash[std::string(128, '*')] = v1::RECOMPUTE;
+  for (int i = 1; i < kMaxStashPatterns; ++i) stash[absl::StrCat("layers.", i, ".*")] = v1::KEEP;
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  stash["*"] = v1::KEEP;
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash"));
+  stash.clear();
+  stash[std::string(129, '*')] = v1::KEEP;
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash"));
+}
+
 TEST(CheckSpecTest, EvaluationNeedsData) {
   v1::JobSpec spec = GoodSpec();
   spec.mutable_training()->set_eval_steps(5);

@@ -1,6 +1,7 @@
 #include "worker/program/plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -75,6 +76,19 @@ TEST(PlanTest, EquallyLongPatternsOnOneSiteAreAnError) {
   const auto tie =
       PinnedPlan(program, {{"*.mlp.gate", Stash::kKeep}, {"layers.0.*", Stash::kRecompute}});
   EXPECT_THAT(tie.status().message(), HasSubstr("both match layers.0.mlp.gate"));
+}
+
+// Trying every split at every star would not end.
+TEST(PlanTest, StarsDoNotMultiply) {
+  const Program program = *BuildProgram(Llama70B(), FullMode());
+  std::map<std::string, Stash> patterns;
+  for (int i = 0; i < 20; ++i)
+    patterns[std::string(60, '*') + "a*e*a*e*i*o" + std::string(static_cast<size_t>(i), '*') +
+             "!"] = Stash::kRecompute;
+  EXPECT_THAT(PinnedPlan(program, patterns).status().message(), HasSubstr("matches no site"));
+  const Plan plan = *PinnedPlan(program, {{"*****.7.**mlp.*t", Stash::kRecompute}});
+  EXPECT_EQ(StashOf(program, plan, "layers.7.mlp.gate"), Stash::kKeep);
+  EXPECT_EQ(StashOf(program, plan, "layers.7.mlp.act"), Stash::kRecompute);
 }
 
 TEST(PlanTest, APatternThatMatchesNothingNamesTheSitesThereAre) {
