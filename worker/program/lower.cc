@@ -40,19 +40,13 @@ absl::Status CheckKey(const TapeKey& key) {
   return absl::InvalidArgumentError("a tape's key needs a token, a document and its length");
 }
 
-absl::StatusOr<Layout> LayOutRange(const Program& program, const Plan& plan,
-                                   const LowerOptions& options, BlockRange range) {
-  RETURN_IF_ERROR(CheckRecipes(program, plan));
-  RETURN_IF_ERROR(CheckKey(options.key));
-  ASSIGN_OR_RETURN(const Graph graph, GraphOf(program));
-  return LayOut(ScriptOf(program, graph, StashesOf(program, graph, plan), range, options));
-}
-
 }  // namespace
 
 absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const LowerOptions& options) {
-  const BlockRange all = {0, static_cast<int32_t>(program.blocks.size())};
-  ASSIGN_OR_RETURN(Layout layout, LayOutRange(program, plan, options, all));
+  RETURN_IF_ERROR(CheckRecipes(program, plan));
+  RETURN_IF_ERROR(CheckKey(options.key));
+  ASSIGN_OR_RETURN(const Graph graph, GraphOf(program));
+  Layout layout = LayOut(ScriptOf(program, graph, StashesOf(program, graph, plan), options));
   const size_t instructions = layout.instructions.size();
   SlotIndex births(layout.slots, instructions, &Slot::first);
   SlotIndex deaths(layout.slots, instructions, &Slot::last);
@@ -63,17 +57,6 @@ absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const Lower
               .births = std::move(births),
               .deaths = std::move(deaths),
               .arena_bytes = layout.arena_bytes};
-}
-
-absl::StatusOr<BlockCost> CostOf(const Program& program, const Plan& plan,
-                                 const LowerOptions& options, int block) {
-  ASSIGN_OR_RETURN(const Layout layout, LayOutRange(program, plan, options, {block, block + 1}));
-  BlockCost cost = {.frame_bytes = layout.stash_bytes, .peak_bytes = layout.arena_bytes};
-  for (const Instruction& line : layout.instructions) {
-    cost.work.flops += line.work.flops;
-    cost.work.bytes += line.work.bytes;
-  }
-  return cost;
 }
 
 }  // namespace snug::program

@@ -19,16 +19,6 @@ struct LowerOptions {
 
 absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const LowerOptions& options);
 
-// What one block adds under a plan, lowered by itself: a planner adds these up.
-struct BlockCost {
-  int64_t frame_bytes = 0;  // Of the stack of stashes, its kept inputs among them.
-  int64_t peak_bytes = 0;   // Over the frame's base, while the block runs.
-  Work work;
-};
-
-absl::StatusOr<BlockCost> CostOf(const Program& program, const Plan& plan,
-                                 const LowerOptions& options, int block);
-
 }  // namespace snug::program
 
 #endif  // WORKER_PROGRAM_LOWER_H_

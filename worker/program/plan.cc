@@ -90,8 +90,7 @@ std::vector<Site> SitesOf(const Program& program) {
   const absl::StatusOr<Graph> graph = GraphOf(program);
   if (!graph.ok()) return {};
   const Plan nothing = RecomputePlan(program, static_cast<int>(program.config.layers));
-  const BlockRange all = {0, static_cast<int32_t>(program.blocks.size())};
-  const Demand demand = DemandOf(*graph, StashesOf(program, *graph, nothing), all);
+  const Demand demand = DemandOf(*graph, StashesOf(program, *graph, nothing));
   std::vector<Site> sites;
   for (size_t v = 0; v < graph->values.size(); ++v) {
     const GraphValue& place = graph->values[v];

@@ -22,18 +22,11 @@ class Sharer {
   }
 
   Buffers Share() {
-    for (size_t i = 0; i < script_.instances.size(); ++i) {
-      if (At(static_cast<int32_t>(i)).birth == kBefore) NewBuffer(static_cast<int32_t>(i));
-    }
     for (size_t t = 0; t < script_.lines.size(); ++t) {
       taken_.fill(kNoSlot);
       for (int32_t fresh : script_.needs[t].fresh) {
         if (fresh != kNone) GiveBuffer(fresh, static_cast<int32_t>(t));
       }
-    }
-    // A gradient that is handed in at the turn is no line's.
-    for (size_t i = 0; i < script_.instances.size(); ++i) {
-      if (result_.of[i] == kNoSlot) NewBuffer(static_cast<int32_t>(i));
     }
     return std::move(result_);
   }
@@ -42,7 +35,7 @@ class Sharer {
   const Instance& At(int32_t i) const { return script_.instances[static_cast<size_t>(i)]; }
   int32_t BufferOf(int32_t i) const { return result_.of[static_cast<size_t>(i)]; }
   const Buffer& Held(int32_t i) const { return result_.buffers[static_cast<size_t>(BufferOf(i))]; }
-  int32_t PassOf(int32_t line) const { return line < 0 ? -1 : pass_[static_cast<size_t>(line)]; }
+  int32_t PassOf(int32_t line) const { return pass_[static_cast<size_t>(line)]; }
 
   void NewBuffer(int32_t i) {
     const auto buffer = static_cast<int32_t>(result_.buffers.size());
@@ -55,7 +48,6 @@ class Sharer {
     result_.of[static_cast<size_t>(i)] = index;
     buffer.last = std::max(buffer.last, At(i).last);
     buffer.kept = buffer.kept || At(i).kept;
-    buffer.handed_out = buffer.handed_out || At(i).handed_out;
   }
 
   void GiveBuffer(int32_t fresh, int32_t t) {
@@ -105,14 +97,13 @@ class Sharer {
 
   bool MayTake(int32_t fresh, int32_t operand, int32_t t) const {
     const Buffer& buffer = Held(operand);
-    const bool dead = At(operand).last == t && buffer.last == t && !At(operand).handed_out;
+    const bool dead = At(operand).last == t && buffer.last == t;
     if (!dead || buffer.bytes != At(fresh).bytes) return false;
     if (std::find(taken_.begin(), taken_.end(), BufferOf(operand)) != taken_.end()) return false;
     // The stack holds no room for longer than the block that stashes: neither before it, as for a
     // buffer that came through blocks, nor behind it, as for a gradient that goes on through them.
     if (At(fresh).kept && CameBefore(operand, t)) return false;
-    const bool goes_on =
-        At(fresh).handed_out || PassOf(end_[static_cast<size_t>(fresh)]) != PassOf(t);
+    const bool goes_on = PassOf(end_[static_cast<size_t>(fresh)]) != PassOf(t);
     return !(buffer.kept && goes_on);
   }
 

@@ -11,10 +11,9 @@ namespace snug::program {
 
 struct Buffer {
   int64_t bytes = 0;
-  int32_t first = 0;  // Lines; kBefore: handed in.
+  int32_t first = 0;  // Lines.
   int32_t last = 0;
-  bool kept = false;        // Holds a value that backward reads.
-  bool handed_out = false;  // Outlives the script.
+  bool kept = false;  // Holds a value that backward reads.
 };
 
 struct Buffers {

@@ -5,11 +5,8 @@ namespace {
 
 class DemandFinder {
  public:
-  DemandFinder(const Graph& graph, const std::vector<Stash>& stashes, BlockRange range)
-      : graph_(graph),
-        stashes_(stashes),
-        first_(graph.first_node[static_cast<size_t>(range.first)]),
-        end_(graph.first_node[static_cast<size_t>(range.end)]) {
+  DemandFinder(const Graph& graph, const std::vector<Stash>& stashes)
+      : graph_(graph), stashes_(stashes) {
     demand_.kept.resize(graph.values.size());
     demand_.touched.resize(graph.values.size());
     demand_.rerun.resize(graph.nodes.size());
@@ -35,8 +32,7 @@ class DemandFinder {
 
   std::vector<int32_t> NeededByBackward() const {
     std::vector<int32_t> needed;
-    for (int32_t n = first_; n < end_; ++n) {
-      const Node& node = graph_.nodes[static_cast<size_t>(n)];
+    for (const Node& node : graph_.nodes) {
       if (node.backward)
         ForEachNeed(node, [&](int32_t value, size_t, bool) { needed.push_back(value); });
     }
@@ -47,8 +43,7 @@ class DemandFinder {
     const auto v = static_cast<size_t>(value);
     if (demand_.touched[v]) return;
     demand_.touched[v] = true;
-    const bool handed_in = at(value).producer < first_;
-    if (handed_in || stashes_[v] == Stash::kKeep) {
+    if (stashes_[v] == Stash::kKeep) {
       demand_.kept[v] = true;
     } else {
       Rerun(at(value).producer);
@@ -71,14 +66,13 @@ class DemandFinder {
 
   const Graph& graph_;
   const std::vector<Stash>& stashes_;
-  const int32_t first_, end_;  // Nodes.
   Demand demand_;
 };
 
 }  // namespace
 
-Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes, BlockRange range) {
-  return DemandFinder(graph, stashes, range).Find();
+Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes) {
+  return DemandFinder(graph, stashes).Find();
 }
 
 std::vector<Stash> StashesOf(const Program& program, const Graph& graph, const Plan& plan) {

@@ -15,20 +15,14 @@
 
 namespace snug::program {
 
-// Blocks [first, end) of a program.
-struct BlockRange {
-  int32_t first = 0;
-  int32_t end = 0;
-};
-
 struct Demand {
   std::vector<bool> kept;     // By value.
   std::vector<bool> rerun;    // By node.
   std::vector<bool> touched;  // By value: needed at all.
 };
 
-// `stashes`: by value of the graph. What comes from before the range and is needed is kept.
-Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes, BlockRange range);
+// `stashes`: by value of the graph.
+Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes);
 
 // What a plan says of every value of the graph; outside the layers all is kept.
 std::vector<Stash> StashesOf(const Program& program, const Graph& graph, const Plan& plan);

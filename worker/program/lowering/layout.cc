@@ -39,8 +39,8 @@ class Layouter {
     layout_.slots.reserve(buffers_.buffers.size() + script_.lines.size());
     for (const Buffer& buffer : buffers_.buffers) {
       layout_.slots.push_back({.bytes = buffer.bytes,
-                               .first = std::max(buffer.first, 0),
-                               .last = std::clamp(buffer.last, 0, LastLine()),
+                               .first = buffer.first,
+                               .last = buffer.last,
                                .region = buffer.kept ? Region::kStash : Region::kScratch});
     }
   }

@@ -20,38 +20,39 @@ struct Line : Instruction {
 class ScriptWriter {
  public:
   ScriptWriter(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
-               BlockRange range, const LowerOptions& options)
+               const LowerOptions& options)
       : program_(program),
         graph_(graph),
-        range_(range),
         options_(options),
-        first_node_(graph.first_node[static_cast<size_t>(range.first)]),
-        end_node_(graph.first_node[static_cast<size_t>(range.end)]),
         forward_(graph.values.size(), kNone),
         again_(graph.values.size(), kNone),
         gradient_(graph.values.size(), kNone) {
     if (options.training) {
-      demand_ = DemandOf(graph, stashes, range);
+      demand_ = DemandOf(graph, stashes);
     } else {
       demand_.kept.resize(graph.values.size());
     }
   }
 
   Script Write() {
-    const size_t nodes = static_cast<size_t>(end_node_ - first_node_);
+    const size_t nodes = graph_.nodes.size();
     script_.lines.reserve(options_.training ? 3 * nodes : nodes);
     script_.needs.reserve(script_.lines.capacity());
     script_.instances.reserve(options_.training ? 5 * nodes : 2 * nodes);
-    for (int32_t b = range_.first; b < range_.end; ++b) {
+    const auto blocks = static_cast<int32_t>(program_.blocks.size());
+    for (int32_t b = 0; b < blocks; ++b) {
       BeginPass();
       for (int32_t n = FirstNode(b); n < FirstNode(b + 1); ++n) {
         const bool later = options_.training && RowOf(OpOf(n).code).forward_in_backward;
         if (!later) RunForward(n, forward_, /*recomputed=*/false);
       }
     }
-    script_.forward_lines = Now();
-    HandOutValues();
-    if (options_.training) WriteBackward();
+    for (int32_t b = blocks; options_.training && b-- > 0;) {
+      BeginPass();
+      for (int32_t n = FirstNode(b + 1); n-- > FirstNode(b);) {
+        if (NodeAt(n).backward) RunBackward(n);
+      }
+    }
     BeginPass();
     return std::move(script_);
   }
@@ -67,45 +68,15 @@ class ScriptWriter {
   }
   Instance& At(int32_t instance) { return script_.instances[static_cast<size_t>(instance)]; }
 
-  void WriteBackward() {
-    for (int32_t b = range_.end; b-- > range_.first;) {
-      BeginPass();
-      for (int32_t n = FirstNode(b + 1); n-- > FirstNode(b);) {
-        if (NodeAt(n).backward) RunBackward(n);
-      }
-    }
-    for (size_t v = 0; v < gradient_.size(); ++v) {
-      if (gradient_[v] != kNone) HandOut(gradient_[v]);
-    }
-  }
-
-  // Values that a block behind the range reads; their gradients come from there.
-  void HandOutValues() {
-    for (size_t n = static_cast<size_t>(end_node_); n < graph_.nodes.size(); ++n) {
-      for (int32_t value : graph_.nodes[n].inputs()) {
-        const auto v = static_cast<size_t>(value);
-        if (forward_[v] == kNone || At(forward_[v]).handed_out) continue;
-        HandOut(forward_[v]);
-        if (options_.training && ValueAt(value).arrives)
-          gradient_[v] = AddInstance(OperandOf(value), Now());
-      }
-    }
-  }
-
-  void HandOut(int32_t instance) {
-    At(instance).last = std::max(At(instance).last, Now() - 1);
-    At(instance).handed_out = true;
-  }
-
   // The shape of a value, and of its gradient.
   Operand OperandOf(int32_t v) const {
     const Value& value = *ValueAt(v).value;
     return {.width = static_cast<int32_t>(value.width), .rows = value.rows, .dtype = value.dtype};
   }
 
-  int32_t AddInstance(const Operand& shape, int32_t birth) {
+  int32_t AddInstance(const Operand& shape) {
     script_.instances.push_back(
-        {.bytes = shape.bytes(options_.key), .birth = birth, .last = birth});
+        {.bytes = shape.bytes(options_.key), .birth = Now(), .last = Now()});
     return static_cast<int32_t>(script_.instances.size()) - 1;
   }
 
@@ -120,7 +91,7 @@ class ScriptWriter {
   // ... and as one that it writes first.
   Operand Fresh(Line& line, int32_t value) {
     Operand operand = OperandOf(value);
-    operand.slot = AddInstance(operand, Now());
+    operand.slot = AddInstance(operand);
     *std::find(line.needs.fresh.begin(), line.needs.fresh.end(), kNone) = operand.slot;
     return operand;
   }
@@ -153,23 +124,14 @@ class ScriptWriter {
     script_.needs.push_back(line.needs);
   }
 
-  // What comes from before the range is there when it is first asked for.
-  int32_t ForwardInstance(int32_t value) {
-    int32_t& instance = forward_[static_cast<size_t>(value)];
-    if (instance == kNone) {
-      instance = AddInstance(OperandOf(value), kBefore);
-      At(instance).kept = demand_.kept[static_cast<size_t>(value)];
-    }
-    return instance;
-  }
-
   void RunForward(int32_t n, std::vector<int32_t>& instances, bool recomputed) {
     const Node& node = NodeAt(n);
     Line line = NewLine(n, Direction::kForward);
     line.recomputed = recomputed;
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       const int32_t value = node.inputs()[i];
-      const int32_t instance = recomputed ? InBackward(value) : ForwardInstance(value);
+      const int32_t instance =
+          recomputed ? InBackward(value) : forward_[static_cast<size_t>(value)];
       line.operands.in[i] = Read(value, instance);
     }
     for (size_t i = 0; i < node.outputs().size(); ++i) {
@@ -183,8 +145,8 @@ class ScriptWriter {
 
   // The instance that holds `value` in backward. Call Materialise first: it may have to run ops.
   int32_t InBackward(int32_t value) {
-    return demand_.kept[static_cast<size_t>(value)] ? ForwardInstance(value)
-                                                    : again_[static_cast<size_t>(value)];
+    const auto v = static_cast<size_t>(value);
+    return demand_.kept[v] ? forward_[v] : again_[v];
   }
 
   void Materialise(int32_t value) {
@@ -294,9 +256,7 @@ class ScriptWriter {
 
   const Program& program_;
   const Graph& graph_;
-  const BlockRange range_;
   const LowerOptions& options_;
-  const int32_t first_node_, end_node_;
   Demand demand_;
   std::vector<int32_t> forward_;    // By value: its instance,
   std::vector<int32_t> again_;      // its materialisation in backward,
@@ -308,8 +268,8 @@ class ScriptWriter {
 }  // namespace
 
 Script ScriptOf(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
-                BlockRange range, const LowerOptions& options) {
-  return ScriptWriter(program, graph, stashes, range, options).Write();
+                const LowerOptions& options) {
+  return ScriptWriter(program, graph, stashes, options).Write();
 }
 
 }  // namespace snug::program

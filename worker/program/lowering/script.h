@@ -1,4 +1,4 @@
-// The first half of lowering: a range of blocks under a plan becomes two lists of lines, forward
+// The first half of lowering: a graph under a plan becomes two lists of lines, forward
 // and backward, over *instances* - the forward value, its materialisation in backward, its
 // gradient. No offsets yet; layout.h gives them.
 //
@@ -22,14 +22,11 @@ namespace snug::program {
 // One value at one place in time. `birth` and `last` are lines.
 struct Instance {
   int64_t bytes = 0;
-  int32_t birth = 0;  // kBefore: handed in from before the range.
+  int32_t birth = 0;
   int32_t last = 0;
   int32_t adds_into = kNone;  // The instance whose buffer it must take: a sum grows in place.
   bool kept = false;          // A forward value that backward reads.
-  bool handed_out = false;    // To what comes behind the range, or, a gradient, before it.
 };
-
-inline constexpr int32_t kBefore = -1;
 
 // What a line needs beside its operands.
 struct LineNeeds {
@@ -42,14 +39,13 @@ struct Script {
   // Forward lines, then backward lines. Operands name instances, not slots.
   std::vector<Instruction> lines;
   std::vector<LineNeeds> needs;  // By line.
-  int32_t forward_lines = 0;
   std::vector<Instance> instances;
   // Where a block's forward or backward begins, rising; the end of all lines behind the last.
   std::vector<int32_t> passes;
 };
 
 Script ScriptOf(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
-                BlockRange range, const LowerOptions& options);
+                const LowerOptions& options);
 
 }  // namespace snug::program
 
