@@ -44,7 +44,8 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
   },
   "device": "",
   "epoch": 0,
-  "worker_pid": 0
+  "worker_pid": 0,
+  "owner": ""
 }
 )");
 }

@@ -67,7 +67,8 @@ class MeasureTest : public testing::Test {
   const std::string dir_ = testing::TempDir() + "/measure-" + std::to_string(getpid());
 };
 
-// Of two GPUs that are alike one is measured, in the environment that workers get.
+// Of two GPUs that are alike one is measured, in the environment that workers get: the daemon's MPS
+// reaches none, and a worker of the CPU is given no GPU of its own.
 TEST_F(MeasureTest, EachKindOfDeviceOnce) {
   std::vector<Device> devices = {{.name = "cpu:0"},
                                  GpuDevice(0, "A100", "580"),
@@ -75,7 +76,7 @@ TEST_F(MeasureTest, EachKindOfDeviceOnce) {
                                  GpuDevice(2, "H200", "580")};
   ASSERT_TRUE(Measure(devices).ok());
   EXPECT_THAT(Calls(),
-              ElementsAre("worker --measure-context 7   /tmp/nvidia-mps",
+              ElementsAre("worker --measure-context 7   ",
                           "worker-cuda --measure-context gpu:0 GPU-0 PCI_BUS_ID LAZY /dev/null",
                           "worker-cuda --measure-context gpu:2 GPU-2 PCI_BUS_ID LAZY /dev/null"));
   EXPECT_EQ(devices[0].context_bytes, 100);
