@@ -71,8 +71,11 @@ class QuickstartTest(unittest.TestCase):
             self.assertLessEqual(measured, reserved)
             self.assertGreater(measured, predicted / 2)
         self.assertEqual(reports[0][4], "keep")
-        self.assertRegex(reports[1][4], r"^recompute ([1-6] of 6|[0-9.]+ %)$")
-        self.assertIn(f"*  {reports[1][4]}", out)  # the plan's table has said so before
+        mix = r"recompute ([1-6] of 6|[0-9.]+ %)"
+        self.assertRegex(reports[1][4], f"^{mix}$")
+        # The plan's table chose one before, for full rows; the dataset's own lengths may fit a
+        # slightly faster or slower one.
+        self.assertRegex(out, rf"\*  {mix}")
         for name in ("adapter_config.json", "adapter_model.safetensors", "metrics.jsonl"):
             self.assertTrue((self.work / "adapter" / name).is_file(), name)
         self.assertIn("snug_jobs", out)
