@@ -5,6 +5,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/generation.h"
 #include "worker/program/moments.h"
+#include "worker/program/quantization.h"
 #include "worker/program/replay.h"
 
 namespace snug::program {
@@ -29,7 +30,7 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
   Components bytes;
   bytes.context = context_bytes;
   for (const Parameter& parameter : program.parameters) {
-    const int64_t held = Aligned(parameter.bytes());
+    const int64_t held = ValueBytes(parameter);
     (parameter.adapter ? bytes.adapter : bytes.weights) += held;
     if (!parameter.trainable) continue;
     bytes.gradients += Aligned(parameter.elements() * kF32);
