@@ -30,6 +30,7 @@ struct CommandLine {
   std::string file;
   std::vector<std::string> overrides;  // key=value
   std::string job;                     // The id or an unambiguous beginning of it.
+  std::vector<std::string> jobs;       // Where a command takes several.
   std::string directory;
   std::string device;  // plan
   std::string model;   // datasets preview
@@ -38,6 +39,11 @@ struct CommandLine {
   std::vector<std::string> added_tokens;
   int rows = 0;
   std::optional<int> max_seq_length;
+  std::vector<std::string> states;  // list
+  std::vector<std::string> labels;  // key=value
+  std::string name;
+  std::string sort;
+  int limit = 0;  // 0: all.
   bool sites = false;
   bool watch = false;
   bool no_check = false;  // submit

@@ -18,6 +18,11 @@ absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal);     
 absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);        // watch.cc
 absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);       // logs.cc
 absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);     // download.cc
+absl::StatusOr<int> UpdateJob(const CommandLine& line, Terminal& terminal);       // change.cc
+absl::StatusOr<int> RerunJobs(const CommandLine& line, Terminal& terminal);       // change.cc
+absl::StatusOr<int> DeleteJobs(const CommandLine& line, Terminal& terminal);      // change.cc
+absl::StatusOr<int> BackUp(const CommandLine& line, Terminal& terminal);          // store.cc
+absl::StatusOr<int> Examine(const CommandLine& line, Terminal& terminal);         // store.cc
 absl::StatusOr<int> PreviewDataset(const CommandLine& line, Terminal& terminal);  // datasets.cc
 
 // What WatchJob does, on a connection that there is already.

@@ -14,11 +14,11 @@ using Command = absl::StatusOr<int> (*)(const CommandLine&, Terminal&);
 
 const std::map<std::string, Command>& Commands() {
   static const auto& commands = *new std::map<std::string, Command>{
-      {"cancel", CancelJob},    {"datasets", PreviewDataset},
-      {"devices", ListDevices}, {"download", DownloadJob},
-      {"get", GetJob},          {"list", ListJobs},
-      {"logs", PrintLogs},      {"plan", PlanJob},
-      {"submit", SubmitJob},    {"watch", WatchJob},
+      {"backup", BackUp},        {"cancel", CancelJob},    {"datasets", PreviewDataset},
+      {"delete", DeleteJobs},    {"devices", ListDevices}, {"doctor", Examine},
+      {"download", DownloadJob}, {"get", GetJob},          {"list", ListJobs},
+      {"logs", PrintLogs},       {"plan", PlanJob},        {"rerun", RerunJobs},
+      {"submit", SubmitJob},     {"update", UpdateJob},    {"watch", WatchJob},
   };
   return commands;
 }
