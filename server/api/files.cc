@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -36,8 +37,15 @@ NextChunk Chunk(const google::protobuf::MessageLite& message) {
 
 class LogReader {
  public:
-  LogReader(const JobIndex& index, std::string state_dir, std::string job, bool follow)
-      : index_(index), state_dir_(std::move(state_dir)), job_(std::move(job)), follow_(follow) {}
+  // `epoch`: of the attempt whose file comes first.
+  LogReader(const JobIndex& index, std::string state_dir, const v1::GetJobLogsRequest& request,
+            int epoch)
+      : index_(index),
+        state_dir_(std::move(state_dir)),
+        job_(request.id()),
+        file_(request.metrics() ? "/metrics.jsonl" : "/worker.log"),
+        follow_(request.follow()),
+        epoch_(epoch) {}
 
   absl::StatusOr<NextChunk> operator()() {
     while (true) {
@@ -45,7 +53,7 @@ class LogReader {
       ASSIGN_OR_RETURN(const JobPtr job, index_.Find(job_));
       const bool over = !follow_ || IsTerminal(job->state());
       ASSIGN_OR_RETURN(const std::string bytes,
-                       ReadAt(AttemptDir(state_dir_, job_, epoch_) + "/worker.log", offset_,
+                       ReadAt(AttemptDir(state_dir_, job_, epoch_) + file_, offset_,
                               /*must_exist=*/false));
       offset_ += static_cast<int64_t>(bytes.size());
       if (!bytes.empty()) {
@@ -63,8 +71,9 @@ class LogReader {
   const JobIndex& index_;
   const std::string state_dir_;
   const std::string job_;
+  const std::string file_;
   const bool follow_;
-  int epoch_ = 1;
+  int epoch_;
   int64_t offset_ = 0;
 };
 
@@ -110,7 +119,11 @@ class OutputReader {
 absl::StatusOr<ChunkSource> LogSource(const JobIndex& index, const std::string& state_dir,
                                       const v1::GetJobLogsRequest& request) {
   ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
-  auto reader = std::make_shared<LogReader>(index, state_dir, job->id(), request.follow());
+  v1::GetJobLogsRequest whole = request;
+  whole.set_id(job->id());
+  // An attempt that goes on from another begins with what that one has measured.
+  const int first = request.metrics() ? std::max(job->epoch(), 1) : 1;
+  auto reader = std::make_shared<LogReader>(index, state_dir, whole, first);
   return ChunkSource([reader] { return (*reader)(); });
 }
 
