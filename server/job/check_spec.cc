@@ -113,10 +113,13 @@ void CheckMemory(const JobSpec& spec, Checker& check) {
   }
   if (!v1::Fidelity_IsValid(memory.fidelity()))
     check.Add("memory.fidelity", "exact, unbiased or approximate");
+  if (static_cast<int64_t>(memory.stash().size()) > kMaxStashPatterns)
+    check.Add("memory.stash", absl::StrCat(memory.stash().size(), " patterns are more than ",
+                                           kMaxStashPatterns));
   for (const auto& [pattern, kind] : memory.stash()) {
-    // Matching tries every split at every star: their number bounds the work.
-    if (pattern.size() > 128 || std::count(pattern.begin(), pattern.end(), '*') > 6)
-      check.Add("memory.stash", "a pattern has at most 128 bytes and 6 stars");
+    if (static_cast<int64_t>(pattern.size()) > kMaxStashPatternBytes)
+      check.Add("memory.stash",
+                absl::StrCat("a pattern has at most ", kMaxStashPatternBytes, " bytes"));
     if (kind != v1::KEEP && kind != v1::RECOMPUTE)
       check.Add(absl::StrCat("memory.stash[\"", pattern, "\"]"), "keep or recompute");
   }

@@ -23,6 +23,9 @@ inline constexpr int64_t kMaxAddedTokens = 1000;
 inline constexpr int64_t kMaxAddedTokenBytes = 128;
 // The longest template of a model seen has 20 kB; an argument of a process has 128 KiB at most.
 inline constexpr int64_t kMaxChatTemplateBytes = 100'000;
+// A pattern for every layer of the largest models and some more; each is tried on every site.
+inline constexpr int64_t kMaxStashPatterns = 256;
+inline constexpr int64_t kMaxStashPatternBytes = 128;
 
 std::vector<Violation> CheckSpec(const v1::JobSpec& spec);
 

@@ -7,10 +7,16 @@ v1::StashKind ToProto(program::Stash stash) {
   return stash == program::Stash::kKeep ? v1::KEEP : v1::RECOMPUTE;
 }
 
+// As memory.stash spells it.
+const char* NameOf(program::Stash stash) {
+  return stash == program::Stash::kKeep ? "keep" : "recompute";
+}
+
 // "keep", "recompute", or "mixed" when a recipe has both.
-std::string RecipeName(const program::Recipe& recipe) {
+std::string RecipeName(const program::NamedRecipe& recipe) {
   bool keeps = false, recomputes = false;
-  for (program::Stash stash : recipe) (stash == program::Stash::kKeep ? keeps : recomputes) = true;
+  for (const auto& [site, stash] : recipe.stashes)
+    (stash == program::Stash::kKeep ? keeps : recomputes) = true;
   if (keeps && recomputes) return "mixed";
   return recomputes ? "recompute" : "keep";
 }
@@ -31,15 +37,21 @@ void FillMemory(const program::Prediction& prediction, v1::MemoryComponents& mem
 
 }  // namespace
 
-v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOptions& lower) {
+v1::Plan ToProto(const program::Program& program, const program::Prediction& prediction,
+                 const program::LowerOptions& lower) {
   v1::Plan plan;
   plan.set_name(prediction.plan.name);
-  for (const program::Recipe& recipe : prediction.plan.recipes) {
+  const program::NamedPlan named = program::NamedPlanOf(program, prediction.plan);
+  for (const program::NamedRecipe& recipe : named.recipes) {
     v1::Recipe& out = *plan.add_recipes();
     out.set_name(RecipeName(recipe));
-    for (program::Stash stash : recipe) out.add_stash(ToProto(stash));
+    for (const auto& [site, stash] : recipe.stashes) {
+      v1::SiteStash& decided = *out.add_sites();
+      decided.set_site(site);
+      decided.set_kind(ToProto(stash));
+    }
   }
-  for (int recipe : prediction.plan.layer_recipe) plan.add_block_recipe(recipe);
+  for (int recipe : named.layer_recipe) plan.add_block_recipe(recipe);
   plan.mutable_key()->set_tokens(lower.key.tokens);
   plan.mutable_key()->set_documents(lower.key.documents);
   plan.mutable_key()->set_longest_document(lower.key.longest_document);
@@ -48,6 +60,8 @@ v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOpti
   plan.set_peak_bytes(prediction.bytes.total());
   plan.set_relative_work(prediction.relative_work);
   plan.set_threads(lower.machine.threads);
+  plan.set_fidelity(v1::EXACT);
+  for (const auto& [stash, share] : prediction.shares) (*plan.mutable_kinds())[NameOf(stash)] = share;
   return plan;
 }
 

@@ -8,7 +8,8 @@
 
 namespace snug::server {
 
-v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOptions& lower);
+v1::Plan ToProto(const program::Program& program, const program::Prediction& prediction,
+                 const program::LowerOptions& lower);
 
 }  // namespace snug::server
 

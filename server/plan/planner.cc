@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,10 +45,27 @@ std::string Exactly(int64_t bytes) {
   return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
 }
 
+absl::Status VerifyChoices(const program::Program& program, const program::PredictOptions& options,
+                           const program::PlanList& list,
+                           const std::vector<program::Prediction>& plans) {
+  std::set<int> chosen;
+  for (int64_t limit : list.limits) chosen.insert(program::FastestThatFits(plans, limit));
+  for (int index : chosen) {
+    if (index < 0) continue;
+    RETURN_IF_ERROR(program::Verify(program, plans[static_cast<size_t>(index)], options));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<program::Prediction>> Predictions(
     const program::Program& program, const v1::JobSpec& spec,
-    const program::PredictOptions& options) {
-  if (spec.memory().stash().empty()) return program::PredictRecomputePlans(program, options);
+    const program::PredictOptions& options, const program::PlanList& list) {
+  if (spec.memory().stash().empty()) {
+    ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
+                     program::PredictPlans(program, options, list));
+    RETURN_IF_ERROR(VerifyChoices(program, options, list, plans));
+    return plans;
+  }
   ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));
   ASSIGN_OR_RETURN(program::Prediction prediction, program::Predict(program, pinned, options));
   return std::vector<program::Prediction>{std::move(prediction)};
@@ -89,16 +107,14 @@ program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& le
 
 absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
                                                const v1::JobSpec& spec, const RowLengths& lengths,
-                                               const PlanMachine& machine) {
+                                               const PlanMachine& machine,
+                                               const program::PlanList& list) {
   const program::PredictOptions options = OptionsFor(spec, lengths, machine);
   ASSIGN_OR_RETURN(const std::vector<program::Prediction> predictions,
-                   Predictions(program, spec, options));
+                   Predictions(program, spec, options, list));
   std::vector<v1::Plan> plans;
   for (const program::Prediction& prediction : predictions)
-    plans.push_back(ToProto(prediction, options.lower));
-  std::stable_sort(plans.begin(), plans.end(), [](const v1::Plan& a, const v1::Plan& b) {
-    return a.relative_work() < b.relative_work();
-  });
+    plans.push_back(ToProto(program, prediction, options.lower));
   return plans;
 }
 

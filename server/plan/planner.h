@@ -44,10 +44,12 @@ struct PlanMachine {
 program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,
                                    const PlanMachine& machine);
 
-// Fastest first. One plan when the job pins it by hand.
+// Fastest first. One plan when the job pins it by hand. Of each of the list's limits, the plan that
+// is chosen for it has been lowered in full.
 absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
                                                const v1::JobSpec& spec, const RowLengths& lengths,
-                                               const PlanMachine& machine);
+                                               const PlanMachine& machine,
+                                               const program::PlanList& list);
 
 // The plan that a job pins by hand, as program::PinnedPlan reads it.
 std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec);

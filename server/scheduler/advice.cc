@@ -53,9 +53,9 @@ int ChosenOn(const Device& device, const v1::JobSpec& spec, const std::vector<v1
 
 // By the policy itself, so that what is foretold is what happens.
 absl::StatusOr<Outlook> Foresee(const std::vector<Device>& devices, const CheckedJob& job,
-                                const RowLengths& lengths) {
+                                const RowLengths& lengths, PlansWanted wanted) {
   Outlook outlook;
-  ASSIGN_OR_RETURN(outlook.plans, PlansOn(devices, job, lengths));
+  ASSIGN_OR_RETURN(outlook.plans, PlansOn(devices, job, lengths, wanted));
   QueuedJob queued{.budget_bytes = BudgetBytes(job.spec)};
   for (const auto& [device, plans] : outlook.plans)
     for (const v1::Plan& plan : plans) queued.plan_bytes[device].push_back(plan.peak_bytes());
@@ -94,7 +94,8 @@ absl::StatusOr<CheckedJob> Advisor::CheckForCreate(const v1::JobSpec& spec) {
     lengths.train = lengths.eval = {1};
     lengths.longest_prompt = 1;
   }
-  ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices_, job, lengths));
+  ASSIGN_OR_RETURN(const Outlook outlook,
+                   Foresee(devices_, job, lengths, PlansWanted::kForPlacing));
   const Device& device = *outlook.device;
   const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);
   if (ChosenOn(device, job.spec, plans) >= 0) return job;
@@ -109,7 +110,7 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
   ASSIGN_OR_RETURN(const RowLengths lengths,
                    KnownLengths(preparer_, job, response.mutable_dataset()));
   if (!lengths.prepared()) response.clear_dataset();
-  ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices_, job, lengths));
+  ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices_, job, lengths, PlansWanted::kAll));
   const Device& device =
       request.device().empty() ? *outlook.device : Named(devices_, request.device());
   const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);

@@ -53,7 +53,8 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
   if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
-  ASSIGN_OR_RETURN(ready.plans, PlansOn(work.devices, ready.checked, lengths));
+  ASSIGN_OR_RETURN(ready.plans,
+                   PlansOn(work.devices, ready.checked, lengths, PlansWanted::kForPlacing));
   if (record.job.epoch() == 0) return ready;
   ASSIGN_OR_RETURN(CheckpointScan scan, FindNewest(record.id(), work.checkpoints_dir));
   ready.resume = std::move(scan.newest);

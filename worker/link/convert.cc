@@ -178,17 +178,18 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   return mode;
 }
 
-absl::StatusOr<program::Plan> PlanFrom(const v1::Plan& from) {
-  program::Plan plan;
+absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& from) {
+  program::NamedPlan plan;
   plan.name = from.name();
   for (const v1::Recipe& recipe : from.recipes()) {
-    plan.recipes.emplace_back();
-    for (int kind : recipe.stash()) {
-      if (kind != v1::KEEP && kind != v1::RECOMPUTE)
+    program::NamedRecipe& named = plan.recipes.emplace_back();
+    for (const v1::SiteStash& site : recipe.sites()) {
+      if (site.kind() != v1::KEEP && site.kind() != v1::RECOMPUTE)
         return absl::InvalidArgumentError(
-            absl::StrCat("plan ", from.name(), ": stash kind ", kind, " is not known here"));
-      plan.recipes.back().push_back(kind == v1::KEEP ? program::Stash::kKeep
-                                                     : program::Stash::kRecompute);
+            absl::StrCat("plan ", from.name(), ": this version does not know how to keep ",
+                         site.site(), " by stash kind ", static_cast<int>(site.kind())));
+      named.stashes[site.site()] =
+          site.kind() == v1::KEEP ? program::Stash::kKeep : program::Stash::kRecompute;
     }
   }
   plan.layer_recipe.assign(from.block_recipe().begin(), from.block_recipe().end());

@@ -17,6 +17,23 @@ int64_t KeyRowBytes(const BlockType& type) {
   return 0;
 }
 
+// Gives everything behind the tape its place, and the whole its size.
+void PlaceBehindTape(const Program& program, const TapeKey& key, int64_t tape_bytes,
+                     GenerationLayout& layout) {
+  constexpr int64_t kF32 = 4, kI32 = 4;
+  int64_t at = Aligned(tape_bytes);
+  const auto take = [&at](int64_t bytes) { return std::exchange(at, at + Aligned(bytes)); };
+  for (size_t block = 0; block < program.blocks.size(); ++block) {
+    const int64_t row = KeyRowBytes(program.type_of(static_cast<int>(block)));
+    const int64_t bytes = row * key.longest_document;
+    layout.keys.push_back(row == 0 ? -1 : take(bytes));
+    layout.values.push_back(row == 0 ? -1 : take(bytes));
+  }
+  layout.logits = take(program.config.vocabulary * kF32);
+  layout.order = take(program.config.vocabulary * kI32);
+  layout.bytes = at;
+}
+
 }  // namespace
 
 TapeKey GenerationKey(int64_t prompt_tokens, int64_t new_tokens) {
@@ -25,22 +42,17 @@ TapeKey GenerationKey(int64_t prompt_tokens, int64_t new_tokens) {
 
 absl::StatusOr<GenerationLayout> LayOutGeneration(const Program& program, const Plan& plan,
                                                   LowerOptions options) {
-  constexpr int64_t kF32 = 4, kI32 = 4;
   options.training = false;
   GenerationLayout layout;
   ASSIGN_OR_RETURN(layout.tape, Lower(program, plan, options));
-  int64_t at = Aligned(layout.tape.arena_bytes);
-  const auto take = [&at](int64_t bytes) { return std::exchange(at, at + Aligned(bytes)); };
-  for (size_t block = 0; block < program.blocks.size(); ++block) {
-    const int64_t row = KeyRowBytes(program.type_of(static_cast<int>(block)));
-    const int64_t bytes = row * options.key.longest_document;
-    layout.keys.push_back(row == 0 ? -1 : take(bytes));
-    layout.values.push_back(row == 0 ? -1 : take(bytes));
-  }
-  layout.logits = take(program.config.vocabulary * kF32);
-  layout.order = take(program.config.vocabulary * kI32);
-  layout.bytes = at;
+  PlaceBehindTape(program, options.key, layout.tape.arena_bytes, layout);
   return layout;
+}
+
+int64_t GenerationBytes(const Program& program, const TapeKey& key, int64_t tape_bytes) {
+  GenerationLayout layout;
+  PlaceBehindTape(program, key, tape_bytes, layout);
+  return layout.bytes;
 }
 
 }  // namespace snug::program

@@ -31,6 +31,9 @@ struct GenerationLayout {
 absl::StatusOr<GenerationLayout> LayOutGeneration(const Program& program, const Plan& plan,
                                                   LowerOptions options);
 
+// LayOutGeneration's bytes, for a forward tape of `tape_bytes`.
+int64_t GenerationBytes(const Program& program, const TapeKey& key, int64_t tape_bytes);
+
 }  // namespace snug::program
 
 #endif  // WORKER_PROGRAM_GENERATION_H_

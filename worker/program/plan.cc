@@ -1,51 +1,70 @@
 #include "worker/program/plan.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
-#include <string_view>
+#include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "proto/snug/status_macros.h"
 #include "worker/program/lowering/demand.h"
 #include "worker/program/lowering/graph.h"
 
 namespace snug::program {
 namespace {
 
-// `*` is any run of characters.
-bool Matches(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern[0] == '*') {
-    return Matches(pattern.substr(1), name) || (!name.empty() && Matches(pattern, name.substr(1)));
+// A pattern, ready to be tried: RE2 takes time linear in the text, and never goes back.
+struct Pattern {
+  std::string text;
+  Stash stash = Stash::kKeep;
+  size_t literal_length = 0;
+  std::unique_ptr<RE2> expression;
+  bool used = false;
+};
+
+std::vector<Pattern> PatternsOf(const std::map<std::string, Stash>& stashes) {
+  RE2::Options options(RE2::Latin1);
+  options.set_dot_nl(true);
+  std::vector<Pattern> patterns;
+  for (const auto& [text, stash] : stashes) {
+    // Stars in a row are one: they match the same.
+    const std::vector<std::string> literals = absl::StrSplit(text, '*');
+    std::string expression = RE2::QuoteMeta(literals.front());
+    for (size_t i = 1; i < literals.size(); ++i) {
+      const bool last = i + 1 == literals.size();
+      if (!literals[i].empty() || last)
+        absl::StrAppend(&expression, ".*", RE2::QuoteMeta(literals[i]));
+    }
+    Pattern& pattern = patterns.emplace_back();
+    pattern.text = text;
+    pattern.stash = stash;
+    pattern.literal_length = text.size() - (literals.size() - 1);
+    pattern.expression = std::make_unique<RE2>(expression, options);
   }
-  return !name.empty() && pattern[0] == name[0] && Matches(pattern.substr(1), name.substr(1));
+  return patterns;
 }
-
-size_t LiteralLength(std::string_view pattern) {
-  return pattern.size() - static_cast<size_t>(std::count(pattern.begin(), pattern.end(), '*'));
-}
-
-using Pattern = std::pair<const std::string, Stash>;
 
 // The pattern that decides `site`, or null.
-absl::StatusOr<const Pattern*> Decider(const std::map<std::string, Stash>& patterns,
-                                       const std::string& site) {
+absl::StatusOr<const Pattern*> Decider(std::vector<Pattern>& patterns, const std::string& site) {
   const Pattern* best = nullptr;
   const Pattern* rival = nullptr;
-  for (const Pattern& pattern : patterns) {
-    if (!Matches(pattern.first, site)) continue;
-    const size_t length = LiteralLength(pattern.first);
-    const size_t longest = best == nullptr ? 0 : LiteralLength(best->first);
-    if (best == nullptr || length > longest) {
+  for (Pattern& pattern : patterns) {
+    if (!RE2::FullMatch(site, *pattern.expression)) continue;
+    pattern.used = true;
+    if (best == nullptr || pattern.literal_length > best->literal_length) {
       best = &pattern;
       rival = nullptr;
-    } else if (length == longest) {
+    } else if (pattern.literal_length == best->literal_length) {
       rival = &pattern;
     }
   }
   if (rival == nullptr) return best;
-  return absl::InvalidArgumentError(absl::StrCat("memory.stash: '", best->first, "' and '",
-                                                 rival->first, "' both match ", site,
+  return absl::InvalidArgumentError(absl::StrCat("memory.stash: '", best->text, "' and '",
+                                                 rival->text, "' both match ", site,
                                                  " with equally long literal parts"));
 }
 
@@ -98,12 +117,15 @@ Recipe RecomputeRecipe(const BlockType& type) {
   return recipe;
 }
 
+std::string RecomputeName(int recomputed_layers, int layers) {
+  if (recomputed_layers == 0) return "keep";
+  return absl::StrCat("recompute ", recomputed_layers, " of ", layers);
+}
+
 Plan RecomputePlan(const Program& program, int recomputed_layers) {
   Plan plan;
   const int layers = static_cast<int>(program.config.layers);
-  plan.name = recomputed_layers == 0
-                  ? "keep"
-                  : absl::StrCat("recompute ", recomputed_layers, " of ", layers);
+  plan.name = RecomputeName(recomputed_layers, layers);
   // Types differ in the number of values (adapters), so each layer names a recipe of its type's
   // size.
   std::map<std::pair<int, bool>, int> index;
@@ -122,11 +144,11 @@ Plan RecomputePlan(const Program& program, int recomputed_layers) {
 }
 
 absl::StatusOr<Plan> PinnedPlan(const Program& program,
-                                const std::map<std::string, Stash>& patterns) {
+                                const std::map<std::string, Stash>& stashes) {
   Plan plan;
   plan.name = "pinned";
   const std::vector<Site> sites = SitesOf(program);
-  std::map<const Pattern*, bool> used;
+  std::vector<Pattern> patterns = PatternsOf(stashes);
   std::vector<Recipe> by_layer;
   for (const Block& block : program.blocks) {
     if (block.layer < 0) continue;
@@ -134,20 +156,18 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
     by_layer.emplace_back(values, Stash::kKeep);
   }
   for (const Site& site : sites) {
-    const auto decider = Decider(patterns, site.name);
-    if (!decider.ok()) return decider.status();
-    for (const Pattern& pattern : patterns) used[&pattern] |= Matches(pattern.first, site.name);
-    if (*decider == nullptr) continue;
+    ASSIGN_OR_RETURN(const Pattern* decider, Decider(patterns, site.name));
+    if (decider == nullptr) continue;
     const std::string& own_name =
         program.type_of(site.block).values[static_cast<size_t>(site.value)].site;
-    if (IsInput(program, site) && !absl::EndsWith((*decider)->first, own_name)) continue;
+    if (IsInput(program, site) && !absl::EndsWith(decider->text, own_name)) continue;
     const int layer = program.blocks[static_cast<size_t>(site.block)].layer;
-    by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)] = (*decider)->second;
+    by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)] = decider->stash;
   }
   for (const Pattern& pattern : patterns) {
-    if (!used[&pattern])
+    if (!pattern.used)
       return absl::InvalidArgumentError(absl::StrCat(
-          "memory.stash: '", pattern.first, "' matches no site; a layer has ", KnownSites(sites)));
+          "memory.stash: '", pattern.text, "' matches no site; a layer has ", KnownSites(sites)));
   }
   for (Recipe& recipe : by_layer) {
     const auto found = std::find(plan.recipes.begin(), plan.recipes.end(), recipe);
@@ -155,6 +175,26 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
     if (found == plan.recipes.end()) plan.recipes.push_back(std::move(recipe));
   }
   return plan;
+}
+
+std::map<Stash, int64_t> SiteBytes(const Program& program, const std::vector<Site>& sites,
+                                   int block, const Recipe& recipe) {
+  std::map<Stash, int64_t> bytes;
+  for (const Site& site : sites) {
+    if (site.block == block && !site.companion && !IsInput(program, site))
+      bytes[recipe[static_cast<size_t>(site.value)]] += site.bytes_per_token;
+  }
+  return bytes;
+}
+
+std::map<Stash, double> SharesOf(const std::map<Stash, int64_t>& bytes) {
+  int64_t all = 0;
+  for (const auto& [stash, part] : bytes) all += part;
+  std::map<Stash, double> shares;
+  for (const auto& [stash, part] : bytes) {
+    if (all > 0) shares[stash] = static_cast<double>(part) / static_cast<double>(all);
+  }
+  return shares;
 }
 
 }  // namespace snug::program

@@ -42,10 +42,35 @@ Recipe RecomputeRecipe(const BlockType& type);
 // Keeps every site, or runs the first k of the L decoder blocks again in backward. First, because
 // then the block that is run again unfolds when the stashes behind it are already gone.
 Plan RecomputePlan(const Program& program, int recomputed_layers);
+std::string RecomputeName(int recomputed_layers, int layers);  // "keep", "recompute 3 of 8"
+
+// A plan by the names of its sites, as it is stored and sent: a program that has other values than
+// the one it was made for cannot mistake it.
+struct NamedRecipe {
+  std::map<std::string, Stash> stashes;  // By Value::site: each but companions.
+};
+struct NamedPlan {
+  std::string name;
+  std::vector<NamedRecipe> recipes;
+  std::vector<int> layer_recipe;
+};
+
+NamedPlan NamedPlanOf(const Program& program, const Plan& plan);
+
+// Errors, by name: a site that a layer's block does not have, one that a recipe says nothing of,
+// another number of layers than the program's.
+absl::StatusOr<Plan> PlanOf(const Program& program, const NamedPlan& named);
+
+// Bytes per token of a block's sites, by stash. Companions and what the block is handed, which
+// recipes leave alone, do not count.
+std::map<Stash, int64_t> SiteBytes(const Program& program, const std::vector<Site>& sites,
+                                   int block, const Recipe& recipe);
+std::map<Stash, double> SharesOf(const std::map<Stash, int64_t>& bytes);  // They sum to 1.
 
 // A plan pinned by hand. `*` stands for any characters; of the patterns that match a site the one
 // with the longest literal part wins; a site that none matches is kept. Errors: two of equal length
-// that disagree on a site, a pattern that matches no site.
+// that disagree on a site, a pattern that matches no site. Takes time in the patterns' number and
+// length, whatever stars they have.
 absl::StatusOr<Plan> PinnedPlan(const Program& program,
                                 const std::map<std::string, Stash>& patterns);
 

@@ -1,10 +1,17 @@
 #include "worker/program/predict.h"
 
 #include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/block_cost.h"
 #include "worker/program/generation.h"
-#include "worker/program/replay.h"
+#include "worker/program/plan_memo.h"
 
 namespace snug::program {
 
@@ -52,52 +59,172 @@ absl::StatusOr<double> KeepSeconds(const Program& program, const LowerOptions& o
   return ModelledSeconds(ReplayTape(keep).work);
 }
 
-absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const Program& program,
-                                          const Plan& plan, const PredictOptions& options) {
-  ASSIGN_OR_RETURN(const Tape step, Lower(program, plan, options.lower));
-  const Replay replay = ReplayTape(step);
-  LowerOptions evaluation = options.lower;
-  evaluation.training = false;
-  if (options.evaluation_key.tokens > 0) evaluation.key = options.evaluation_key;
-  ASSIGN_OR_RETURN(const Tape forward, Lower(program, plan, evaluation));
-  const TapeKey inputs = options.lower.key.Joined(evaluation.key).Joined(options.generation_key);
-  Prediction prediction;
-  prediction.plan = plan;
-  const Machine& machine = options.lower.machine;
-  prediction.bytes = StaticComponents(program, inputs, machine, options.context_bytes);
-  if (machine.cpu) prediction.bytes.data = options.data_bytes;
-  int64_t needed = std::max(step.arena_bytes, forward.arena_bytes);
-  if (options.generation_key.tokens > 0) {
-    LowerOptions generation = options.lower;
-    generation.key = options.generation_key;
-    ASSIGN_OR_RETURN(const GenerationLayout layout, LayOutGeneration(program, plan, generation));
-    needed = std::max(needed, layout.bytes);
+// What a job takes whatever its plan is, and what of the arena the phases without a plan need.
+class JobBytes {
+ public:
+  static absl::StatusOr<JobBytes> Of(const Program& program, const PredictOptions& options) {
+    JobBytes job;
+    job.machine_ = options.lower.machine;
+    LowerOptions forward = options.lower;
+    if (options.evaluation_key.tokens > 0) forward.key = options.evaluation_key;
+    const TapeKey inputs = options.lower.key.Joined(forward.key).Joined(options.generation_key);
+    job.static_ = StaticComponents(program, inputs, job.machine_, options.context_bytes);
+    if (job.machine_.cpu) job.static_.data = options.data_bytes;
+    ASSIGN_OR_RETURN(job.forward_arena_, ForwardArenaBytes(program, forward));
+    if (options.generation_key.tokens == 0) return job;
+    forward.key = options.generation_key;
+    ASSIGN_OR_RETURN(const int64_t tape_bytes, ForwardArenaBytes(program, forward));
+    job.forward_arena_ =
+        std::max(job.forward_arena_, GenerationBytes(program, forward.key, tape_bytes));
+    return job;
   }
-  prediction.bytes.arena = ArenaBytes(prediction.bytes, needed, machine);
-  prediction.peak = replay.peak;
-  prediction.alignment = prediction.bytes.arena - replay.peak.total();
-  prediction.relative_work = ModelledSeconds(replay.work) / keep_seconds;
-  return prediction;
+
+  Components With(int64_t step_arena) const {
+    Components bytes = static_;
+    bytes.arena = ArenaBytes(static_, std::max(step_arena, forward_arena_), machine_);
+    return bytes;
+  }
+
+ private:
+  Machine machine_;
+  Components static_;  // Without the arena.
+  int64_t forward_arena_ = 0;
+};
+
+std::map<Stash, double> SharesOf(const Program& program, const Plan& plan) {
+  const std::vector<Site> sites = SitesOf(program);
+  std::map<Stash, int64_t> bytes;
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    const int layer = program.blocks[b].layer;
+    if (layer < 0) continue;
+    const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
+    for (const auto& [stash, more] : SiteBytes(program, sites, static_cast<int>(b),
+                                               plan.recipes[static_cast<size_t>(recipe)]))
+      bytes[stash] += more;
+  }
+  return SharesOf(bytes);
 }
+
+// Mixes of a job, as predictions.
+class MixPredictor {
+ public:
+  MixPredictor(const PlanFacts& facts, const JobBytes& job, int layers)
+      : facts_(facts), job_(job), layers_(layers) {
+    for (int k = 0; k <= layers; ++k) names_[facts.space.RecomputeMix(k)] = RecomputeName(k, layers);
+    keep_seconds_ = facts.space.Price(facts.space.RecomputeMix(0)).seconds;
+  }
+
+  void Add(const Mix& mix) {
+    if (!added_.insert(mix).second) return;
+    const MixPrice price = facts_.space.Price(mix);
+    Prediction& prediction = predictions_.emplace_back();
+    prediction.plan = facts_.space.PlanOf(mix);
+    prediction.bytes = job_.With(price.arena_bytes);
+    prediction.peak = facts_.space.PeakOf(mix);
+    prediction.alignment = prediction.bytes.arena - prediction.peak.total();
+    prediction.relative_work = price.seconds / keep_seconds_;
+    prediction.seconds = price.seconds;
+    prediction.shares = facts_.space.SharesOf(mix);
+    const auto name = names_.find(mix);
+    prediction.plan.name =
+        name != names_.end()
+            ? name->second
+            : absl::StrFormat("recompute %.2f %%", 100.0 * prediction.shares[Stash::kRecompute]);
+  }
+
+  void AddRecomputePlans() {
+    for (int k = 0; k <= layers_; ++k) Add(facts_.space.RecomputeMix(k));
+  }
+
+  // The frontier, where a plan with more bytes is always faster: evaluation may need the more arena.
+  void AddFrontier(size_t most, const std::vector<int64_t>& limits) {
+    std::vector<std::pair<int64_t, const Mix*>> mixes;  // By falling bytes.
+    for (const FrontierPoint& point : facts_.frontier) {
+      const int64_t bytes = job_.With(point.price.arena_bytes).total();
+      if (mixes.empty() || bytes < mixes.back().first) mixes.push_back({bytes, &point.mix});
+    }
+    const auto add_within = [&](int64_t limit) {
+      for (const auto& [bytes, mix] : mixes) {
+        if (bytes <= limit) return Add(*mix);
+      }
+    };
+    for (int64_t limit : limits) add_within(limit);
+    const int64_t largest = mixes.front().first, smallest = mixes.back().first;
+    const int64_t steps = static_cast<int64_t>(most) - 1;
+    for (int64_t i = 0; i <= steps; ++i)
+      add_within(smallest + (largest - smallest) / std::max<int64_t>(steps, 1) * i);
+  }
+
+  std::vector<Prediction> Take() {
+    std::stable_sort(predictions_.begin(), predictions_.end(),
+                     [](const Prediction& a, const Prediction& b) {
+                       return std::pair(a.relative_work, a.bytes.total()) <
+                              std::pair(b.relative_work, b.bytes.total());
+                     });
+    return std::move(predictions_);
+  }
+
+ private:
+  const PlanFacts& facts_;
+  const JobBytes& job_;
+  const int layers_;
+  double keep_seconds_ = 0.0;
+  std::map<Mix, std::string> names_;
+  std::set<Mix> added_;
+  std::vector<Prediction> predictions_;
+};
 
 }  // namespace
 
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
                                    const PredictOptions& options) {
   ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
-  return PredictAgainst(keep_seconds, program, plan, options);
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
+  ASSIGN_OR_RETURN(const Tape step, Lower(program, plan, options.lower));
+  const Replay replay = ReplayTape(step);
+  Prediction prediction;
+  prediction.plan = plan;
+  prediction.bytes = job.With(step.arena_bytes);
+  prediction.peak = replay.peak;
+  prediction.alignment = prediction.bytes.arena - replay.peak.total();
+  prediction.seconds = ModelledSeconds(replay.work);
+  prediction.relative_work = prediction.seconds / keep_seconds;
+  prediction.shares = SharesOf(program, plan);
+  return prediction;
 }
 
-absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& program,
-                                                              const PredictOptions& options) {
-  ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
+// Blocks that read more than the one before them are not priced one by one.
+static absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(
+    const Program& program, const PredictOptions& options) {
   std::vector<Prediction> predictions;
   for (int k = 0; k <= static_cast<int>(program.config.layers); ++k) {
     ASSIGN_OR_RETURN(Prediction prediction,
-                     PredictAgainst(keep_seconds, program, RecomputePlan(program, k), options));
+                     Predict(program, RecomputePlan(program, k), options));
     predictions.push_back(std::move(prediction));
   }
   return predictions;
+}
+
+absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
+                                                     const PredictOptions& options,
+                                                     const PlanList& list) {
+  if (!IsChain(program)) return PredictRecomputePlans(program, options);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const PlanFacts> facts,
+                   PlanFactsOf(program, options.lower));
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
+  MixPredictor predictor(*facts, job, static_cast<int>(program.config.layers));
+  if (list.recompute_plans) predictor.AddRecomputePlans();
+  predictor.AddFrontier(list.most_mixes, list.limits);
+  return predictor.Take();
+}
+
+absl::Status Verify(const Program& program, const Prediction& prediction,
+                    const PredictOptions& options) {
+  ASSIGN_OR_RETURN(const Prediction lowered, Predict(program, prediction.plan, options));
+  if (lowered.bytes.total() == prediction.bytes.total()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("plan ", prediction.plan.name, " was priced at ",
+                                          prediction.bytes.total(), " bytes and takes ",
+                                          lowered.bytes.total()));
 }
 
 int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes) {

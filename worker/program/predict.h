@@ -4,6 +4,7 @@
 #define WORKER_PROGRAM_PREDICT_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -57,6 +58,8 @@ struct Prediction {
   LiveBytes peak;              // The arena's composition at its peak.
   int64_t alignment = 0;       // arena - peak.total()
   double relative_work = 1.0;  // Against keep everywhere.
+  double seconds = 0.0;        // Of one micro-batch on the modelled machine (replay.h).
+  std::map<Stash, double> shares;  // Of the sites' bytes, by stash.
 };
 
 struct PredictOptions {
@@ -68,12 +71,28 @@ struct PredictOptions {
   int64_t data_bytes = 0;  // program::DataBytes.
 };
 
+// Lowers the plan in full and replays it.
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
                                    const PredictOptions& options);
 
-// keep, recompute 1 of L, ..., recompute L of L: fastest first.
-absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& program,
-                                                              const PredictOptions& options);
+// Which plans of a job are asked for.
+struct PlanList {
+  bool recompute_plans = true;  // keep, recompute 1 of L, ..., recompute L of L.
+  size_t most_mixes = 32;       // Of the frontier: evenly by their bytes, the smallest among them.
+  // In bytes of the whole attempt: the fastest plan within each is in the list, however few mixes
+  // are.
+  std::vector<int64_t> limits = {};
+};
+
+// Fastest first, of like time the smaller first; no two alike. Bytes are those of Predict, without
+// a tape: verify what is chosen.
+absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
+                                                     const PredictOptions& options,
+                                                     const PlanList& list);
+
+// Lowers a prediction's plan in full and compares: an error when the tape takes other bytes.
+absl::Status Verify(const Program& program, const Prediction& prediction,
+                    const PredictOptions& options);
 
 // Index of the fastest that fits, or -1.
 int FastestThatFits(const std::vector<Prediction>& predictions, int64_t budget_bytes);

@@ -30,7 +30,7 @@ struct AttemptOptions {
   bool merge = false;        // Also give the base with the adapter merged into it.
   TrainingOptions training;
 
-  program::Plan plan;
+  program::NamedPlan plan;       // What it means is settled when the program is built.
   program::TapeKey key;          // Of the worst training batch: what the plan was replayed at.
   std::string device = "cpu:0";  // Of GPUs the process sees this one alone.
   int threads = 1;

@@ -27,7 +27,9 @@ class AssignmentTest : public ::testing::Test {
     assignment.mutable_spec()->mutable_training()->set_max_grad_norm(0.0);
     assignment.mutable_spec()->mutable_lora()->set_r(4);
     assignment.mutable_plan()->set_name("pinned");
-    assignment.mutable_plan()->add_recipes()->add_stash(v1::RECOMPUTE);
+    v1::SiteStash& site = *assignment.mutable_plan()->add_recipes()->add_sites();
+    site.set_site("mlp.gate");
+    site.set_kind(v1::RECOMPUTE);
     assignment.mutable_plan()->add_block_recipe(0);
     assignment.mutable_plan()->mutable_key()->set_tokens(64);
     assignment.mutable_plan()->set_threads(2);
@@ -54,7 +56,7 @@ TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
   EXPECT_EQ(attempt->epoch, 2);
   EXPECT_TRUE(attempt->mode.lora);
   EXPECT_EQ(attempt->mode.adapter.rank, 4);
-  EXPECT_EQ(attempt->plan.recipes[0][0], program::Stash::kRecompute);
+  EXPECT_EQ(attempt->plan.recipes[0].stashes.at("mlp.gate"), program::Stash::kRecompute);
   EXPECT_EQ(attempt->key.tokens, 64);
   EXPECT_EQ(attempt->training.max_grad_norm, 0.0);  // Given as zero: no clipping, not the default.
   EXPECT_EQ(attempt->training.beta2, 0.999);        // Not given.
@@ -78,6 +80,16 @@ TEST_F(AssignmentTest, FilesAreNamedAsTheJobNamesThem) {
   assignment.mutable_spec()->set_eval_dataset("/home/me/eval.jsonl");
   EXPECT_EQ(Read(assignment)->train_file, "train.jsonl");
   EXPECT_EQ(Read(assignment)->eval_file, "eval.jsonl");
+}
+
+// A plan that a newer daemon made: nothing else is put in the place of what is not known.
+TEST_F(AssignmentTest, AStashKindOfALaterVersionIsRefusedByName) {
+  v1::Assignment assignment = Complete();
+  assignment.mutable_plan()->mutable_recipes(0)->mutable_sites(0)->set_kind(
+      static_cast<v1::StashKind>(7));
+  EXPECT_THAT(Read(assignment).status().message(),
+              HasSubstr("plan pinned: this version does not know how to keep mlp.gate by stash "
+                        "kind 7"));
 }
 
 TEST_F(AssignmentTest, AMissingFieldIsNamed) {

@@ -83,7 +83,7 @@ TEST(PredictTest, AGpuIsHeldInWholePages) {
 
 TEST(PredictTest, MoreRecomputeIsSmallerAndSlower) {
   const Program program = *BuildProgram(Small(), FullMode());
-  const auto table = *PredictRecomputePlans(program, Tokens(512));
+  const auto table = *PredictPlans(program, Tokens(512), {.most_mixes = 0});
   ASSERT_EQ(table.size(), 5u);
   EXPECT_EQ(table[0].relative_work, 1.0);
   for (size_t k = 1; k < table.size(); ++k) {
@@ -97,7 +97,7 @@ TEST(PredictTest, MoreRecomputeIsSmallerAndSlower) {
 // smallest none.
 TEST(PredictTest, TheBudgetDecidesToTheByte) {
   const Program program = *BuildProgram(Small(), FullMode());
-  const auto table = *PredictRecomputePlans(program, Tokens(512));
+  const auto table = *PredictPlans(program, Tokens(512), {.most_mixes = 0});
   EXPECT_EQ(FastestThatFits(table, table[0].bytes.total()), 0);
   const int next = FastestThatFits(table, table[0].bytes.total() - 1);
   EXPECT_GT(next, 0);
