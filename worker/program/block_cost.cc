@@ -216,8 +216,9 @@ absl::StatusOr<int64_t> ForwardArenaBytes(const Program& program, LowerOptions o
   options.training = false;
   std::vector<int> blocks;
   std::set<int> met;
+  const bool is_chain = IsChain(program);
   for (size_t b = 0; b < program.blocks.size(); ++b) {
-    if (!IsChain(program) || met.insert(program.blocks[b].type).second)
+    if (!is_chain || met.insert(program.blocks[b].type).second)
       blocks.push_back(static_cast<int>(b));
   }
   const bool whole = blocks.size() == program.blocks.size();

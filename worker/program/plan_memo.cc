@@ -17,6 +17,11 @@ class Fingerprint {
   void Add(Numbers... numbers) {
     (AddOne(numbers), ...);
   }
+  // All of it, whatever coordinates a key gets.
+  void AddKey(const TapeKey& key) {
+    static_assert(std::has_unique_object_representations_v<TapeKey>);
+    text_.append(reinterpret_cast<const char*>(&key), sizeof(key));
+  }
   void AddList(const std::vector<int>& list) {
     Add(list.size());
     for (int number : list) Add(number);
@@ -59,11 +64,9 @@ void AddType(const BlockType& type, Fingerprint& text) {
 
 std::string FingerprintOf(const Program& program, const LowerOptions& options) {
   Fingerprint text;
-  const TapeKey& key = options.key;
-  text.Add(key.tokens, key.documents, key.longest_document, key.trained, key.source_tokens,
-           key.longest_source, options.machine.threads, options.machine.cpu, program.compute,
-           program.config.vocabulary, program.types.size());
-  for (int64_t merged : key.merged) text.Add(merged);
+  text.AddKey(options.key);
+  text.Add(options.machine.threads, options.machine.cpu, program.compute, program.config.vocabulary,
+           program.types.size());
   for (const BlockType& type : program.types) AddType(type, text);
   for (const Block& block : program.blocks) {
     text.Add(block.type, block.layer >= 0);

@@ -176,12 +176,32 @@ class MixPredictor {
   std::vector<Prediction> predictions_;
 };
 
+absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const JobBytes& job,
+                                          const Program& program, const Plan& plan,
+                                          const LowerOptions& options) {
+  ASSIGN_OR_RETURN(const Tape step, Lower(program, plan, options));
+  const Replay replay = ReplayTape(step);
+  Prediction prediction;
+  prediction.plan = plan;
+  prediction.bytes = job.With(step.arena_bytes);
+  prediction.peak = replay.peak;
+  prediction.alignment = prediction.bytes.arena - replay.peak.total();
+  prediction.seconds = ModelledSeconds(replay.work);
+  prediction.relative_work = prediction.seconds / keep_seconds;
+  prediction.shares = SharesOf(program, plan);
+  return prediction;
+}
+
 // Blocks that read more than the one before them are not priced one by one.
 absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& program,
                                                               const PredictOptions& options) {
+  ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
   std::vector<Prediction> predictions;
   for (int k = 0; k <= static_cast<int>(program.config.layers); ++k) {
-    ASSIGN_OR_RETURN(Prediction prediction, Predict(program, RecomputePlan(program, k), options));
+    ASSIGN_OR_RETURN(
+        Prediction prediction,
+        PredictAgainst(keep_seconds, job, program, RecomputePlan(program, k), options.lower));
     predictions.push_back(std::move(prediction));
   }
   return predictions;
@@ -193,17 +213,7 @@ absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
                                    const PredictOptions& options) {
   ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
   ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
-  ASSIGN_OR_RETURN(const Tape step, Lower(program, plan, options.lower));
-  const Replay replay = ReplayTape(step);
-  Prediction prediction;
-  prediction.plan = plan;
-  prediction.bytes = job.With(step.arena_bytes);
-  prediction.peak = replay.peak;
-  prediction.alignment = prediction.bytes.arena - replay.peak.total();
-  prediction.seconds = ModelledSeconds(replay.work);
-  prediction.relative_work = prediction.seconds / keep_seconds;
-  prediction.shares = SharesOf(program, plan);
-  return prediction;
+  return PredictAgainst(keep_seconds, job, program, plan, options.lower);
 }
 
 absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,

@@ -10,9 +10,9 @@
 #include <cmath>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/rows.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
+#include "worker/execute/ops/row_moves.h"
 #include "worker/program/op_table.h"
 
 namespace snug::execute {
@@ -25,32 +25,9 @@ struct Chunk {
   int64_t first, rows;
 };
 
-void Gather(const OpRun& run, const View& z, const Chunk& chunk, const View& rows) {
-  Check("GatherRows", kernels::GatherRows({.x = z.data,
-                                           .index = run.batch->trained_rows + chunk.first,
-                                           .y = rows.data,
-                                           .N = rows.rows,
-                                           .C = z.width,
-                                           .x_rows = z.rows,
-                                           .x_stride = z.width,
-                                           .y_stride = z.width,
-                                           .dtype = KernelType(z),
-                                           .index_type = kernels::IndexType::kI64},
-                                          run.stream()));
-}
-
-void Scatter(const OpRun& run, const View& rows, const Chunk& chunk, const View& dz) {
-  Check("ScatterRows", kernels::ScatterRows({.x = rows.data,
-                                             .index = run.batch->trained_rows + chunk.first,
-                                             .y = dz.data,
-                                             .N = rows.rows,
-                                             .C = dz.width,
-                                             .y_rows = dz.rows,
-                                             .x_stride = dz.width,
-                                             .y_stride = dz.width,
-                                             .dtype = KernelType(dz),
-                                             .index_type = kernels::IndexType::kI64},
-                                            run.stream()));
+// Which rows of the batch the chunk's are.
+const int64_t* IndexOf(const OpRun& run, const Chunk& chunk) {
+  return run.batch->trained_rows + chunk.first;
 }
 
 float Softcap(const OpRun& run) { return static_cast<float>(run.op->attributes.softcap); }
@@ -126,13 +103,13 @@ class ChunkOfAdapter {
   View Za(const Chunk& chunk) const {
     if (!run_.in[1]) return {};
     const View za = za_.First(chunk.rows);
-    Gather(run_, run_.in[1], chunk, za);
+    Gather(run_, run_.in[1], IndexOf(run_, chunk), za);
     return za;
   }
   void Backward(const Chunk& chunk, const View& za, const View& dlogits) const {
     const View dza = dza_.First(chunk.rows);
     AdapterGradients(run_, za, dlogits, dza);
-    Scatter(run_, dza, chunk, run_.d_in[1]);
+    Scatter(run_, dza, IndexOf(run_, chunk), run_.d_in[1]);
   }
 
  private:
@@ -150,7 +127,7 @@ void Run(const OpRun& run, bool gradient) {
     const Chunk chunk{first, std::min(most, run.batch->trained - first)};
     const View rows = gathered.First(chunk.rows), logits = logit_rows.First(chunk.rows);
     const View za = adapter.Za(chunk);
-    Gather(run, z, chunk, rows);
+    Gather(run, z, IndexOf(run, chunk), rows);
     Logits(run, rows, za, logits);
     CrossEntropy(run, chunk, logits, gradient);
     if (!gradient) continue;
@@ -160,7 +137,7 @@ void Run(const OpRun& run, bool gradient) {
     }
     if (!run.d_in[0]) continue;
     Product(run, rows, {logits, weight}, /*add=*/false);
-    Scatter(run, rows, chunk, run.d_in[0]);
+    Scatter(run, rows, IndexOf(run, chunk), run.d_in[0]);
   }
   for (const View& d_in : run.d_in) {
     if (gradient && d_in) ZeroUntrained(run, d_in);

@@ -50,7 +50,7 @@ class ScriptWriter {
     for (int32_t b = blocks; options_.training && b-- > 0;) {
       BeginPass();
       for (int32_t n = FirstNode(b + 1); n-- > FirstNode(b);) {
-        if (NodeAt(n).backward) RunBackward(n);
+        if (NodeAt(n).backward) RunBackward(NodeAt(n));
       }
     }
     BeginPass();
@@ -96,8 +96,7 @@ class ScriptWriter {
     return operand;
   }
 
-  Line NewLine(int32_t n, Direction direction) const {
-    const Node& node = NodeAt(n);
+  static Line NewLine(const Node& node, Direction direction) {
     Line line;
     line.direction = direction;
     line.block = node.block;
@@ -126,7 +125,7 @@ class ScriptWriter {
 
   void RunForward(int32_t n, std::vector<int32_t>& instances, bool recomputed) {
     const Node& node = NodeAt(n);
-    Line line = NewLine(n, Direction::kForward);
+    Line line = NewLine(node, Direction::kForward);
     line.recomputed = recomputed;
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       const int32_t value = node.inputs()[i];
@@ -157,12 +156,11 @@ class ScriptWriter {
     RunForward(producer, again_, /*recomputed=*/true);
   }
 
-  void RunBackward(int32_t n) {
-    const Node& node = NodeAt(n);
+  void RunBackward(const Node& node) {
     const OpRow& row = RowOf(node.op->code);
     if (row.passes_gradient != 0) return PassGradientOn(node, row);
     ForEachNeed(node, [&](int32_t value, size_t, bool) { Materialise(value); });
-    Line line = NewLine(n, Direction::kBackward);
+    Line line = NewLine(node, Direction::kBackward);
     Operands& operands = line.operands;
     ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
       (output ? operands.out[i] : operands.in[i]) = Read(value, InBackward(value));
@@ -175,15 +173,15 @@ class ScriptWriter {
     }
     std::vector<std::pair<int32_t, int32_t>> sums;  // A value, its other share.
     for (size_t i = 0; i < node.inputs().size(); ++i) {
-      if ((node.wanted.inputs >> i & 1) != 0) WantInputGradient(line, row, i, sums);
+      if ((node.wanted.inputs >> i & 1) != 0) WantInputGradient(line, node, i, sums);
     }
     Finish(line, node);
-    for (const auto& [value, share] : sums) AddGradients(n, value, share);
+    for (const auto& [value, share] : sums) AddGradients(node, value, share);
   }
 
-  void WantInputGradient(Line& line, const OpRow& row, size_t i,
+  void WantInputGradient(Line& line, const Node& node, size_t i,
                          std::vector<std::pair<int32_t, int32_t>>& sums) {
-    const int32_t value = NodeOf(line).inputs()[i];
+    const int32_t value = node.inputs()[i];
     int32_t& present = gradient_[static_cast<size_t>(value)];
     Operand& d_in = line.operands.d_in[i];
     d_in = Fresh(line, value);
@@ -194,7 +192,7 @@ class ScriptWriter {
     const bool here = std::find(line.needs.fresh.begin(), line.needs.fresh.end(), present) !=
                       line.needs.fresh.end();
     const bool own = !here && !IsShared(value);
-    if (own && (row.can_accumulate >> i & 1) != 0) {
+    if (own && (RowOf(node.op->code).can_accumulate >> i & 1) != 0) {
       line.accumulate |= static_cast<uint8_t>(1u << i);
       At(present).last = Now();
       At(d_in.slot).adds_into = present;
@@ -202,10 +200,6 @@ class ScriptWriter {
     } else {
       sums.emplace_back(value, d_in.slot);
     }
-  }
-
-  const Node& NodeOf(const Line& line) const {
-    return NodeAt(FirstNode(line.block) + line.op_index);
   }
 
   // Whether another value's gradient, still to be read, is the same instance: one that was passed
@@ -218,9 +212,9 @@ class ScriptWriter {
   }
 
   // The gradient of `value` becomes what is there and `share`.
-  void AddGradients(int32_t n, int32_t value, int32_t share) {
+  void AddGradients(const Node& node, int32_t value, int32_t share) {
     int32_t& present = gradient_[static_cast<size_t>(value)];
-    Line line = NewLine(n, Direction::kForward);
+    Line line = NewLine(node, Direction::kForward);
     line.op = &SumOp();
     line.parameters.fill(kNone);
     line.operands.in[0] = Read(value, present);
@@ -237,7 +231,6 @@ class ScriptWriter {
 
   // The gradient of each input is that of the output; where it has one already, the two are added.
   void PassGradientOn(const Node& node, const OpRow& row) {
-    const auto n = static_cast<int32_t>(&node - graph_.nodes.data());
     const int32_t arrived = std::exchange(gradient_[static_cast<size_t>(node.outputs()[0])], kNone);
     std::erase_if(passed_on_,
                   [&](int32_t value) { return gradient_[static_cast<size_t>(value)] == kNone; });
@@ -249,7 +242,7 @@ class ScriptWriter {
         present = arrived;
         passed_on_.push_back(value);
       } else {
-        AddGradients(n, value, arrived);
+        AddGradients(node, value, arrived);
       }
     }
   }
