@@ -219,11 +219,13 @@ void BatchWalk::Plan(int64_t epoch) {
 BatchRange BatchWalk::NextStep() {
   Plan(cursor_.epoch);
   const int64_t all = plan_.micro_batches();
-  const BatchRange step = {cursor_.micro_batch,
-                           std::min(all, cursor_.micro_batch + options_.accumulation)};
-  cursor_.micro_batch = step.end;
-  if (step.end == all) cursor_ = {.epoch = cursor_.epoch + 1, .micro_batch = 0};
-  return step;
+  return {cursor_.micro_batch, std::min(all, cursor_.micro_batch + options_.accumulation)};
+}
+
+void BatchWalk::StepDone() {
+  cursor_.micro_batch = NextStep().end;
+  if (cursor_.micro_batch < plan_.micro_batches()) return;
+  cursor_ = {.epoch = cursor_.epoch + 1, .micro_batch = 0};
 }
 
 BatchRange BatchWalk::StepBefore() {

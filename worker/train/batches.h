@@ -78,18 +78,21 @@ struct BatchRange {
 };
 
 // Hands out the optimizer steps of a run one after another; the cursor is all the state there is.
+// A step that fails leaves it where it was, so that whoever saves or goes on then loses no rows.
 class BatchWalk {
  public:
   BatchWalk(const Rows& rows, const TrainingOptions& options, DataCursor start = {});
 
-  // The micro-batches, in plan(), of the next optimizer step. Never empty; after the last of an
-  // epoch the next begins.
+  // The micro-batches, in plan(), of the optimizer step at the cursor: never empty, and the same
+  // until StepDone.
   BatchRange NextStep();
+  // The cursor moves behind that step; after the last of an epoch the next begins.
+  void StepDone();
   // Those of the step that ended at the cursor; none before the first.
   BatchRange StepBefore();
   const EpochPlan& plan() const { return plan_; }  // Until the next of these calls.
 
-  DataCursor cursor() const { return cursor_; }  // Of the step that NextStep gives next.
+  DataCursor cursor() const { return cursor_; }  // Of the step that NextStep gives.
   double epochs_done() const;                    // Fractional.
 
  private:

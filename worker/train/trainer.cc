@@ -229,6 +229,7 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
 absl::Status Trainer::ApplyGradients(const StepResult& step) {
   RETURN_IF_ERROR(optimizer_->Step(global_step_ + 1, step.learning_rate, step.gradient_norm));
   RETURN_IF_ERROR(device_.Synchronize());  // So that it fails, and takes its time, in its own step.
+  walk_->StepDone();
   ++global_step_;
   num_tokens_ += step.tokens;
   return absl::OkStatus();

@@ -72,6 +72,7 @@ TEST(BatchesTest, TheStepBeforeACursorIsTheOneThatTheWalkGave) {
       const BatchRange range = walk.NextStep();
       const std::vector<MicroBatch> given = BatchesOf(walk.plan(), range);
       ASSERT_FALSE(given.empty());
+      walk.StepDone();
       BatchWalk there(rows.rows(), options, walk.cursor());
       for (BatchWalk* asked : {&there, &walk}) {
         const BatchRange before = asked->StepBefore();
@@ -98,11 +99,30 @@ TEST(BatchesTest, LastBatchAndLastStepMayBeSmaller) {
   EXPECT_EQ(plan.Batch(2).size(), 2u);
   const TestRows rows(Lengths(10));
   BatchWalk walk(rows.rows(), Options(4, 2));
-  walk.NextStep();
+  walk.StepDone();
   const BatchRange last = walk.NextStep();
   EXPECT_EQ(last.begin, 2);
   EXPECT_EQ(last.end, 3);
+  walk.StepDone();
   EXPECT_EQ(walk.cursor().epoch, 1);
+}
+
+// Asked twice, as after a step that failed, the walk gives the same rows and stays where it is.
+TEST(BatchesTest, AStepIsTheSameUntilItIsDone) {
+  const TestRows rows(Lengths(23));
+  BatchWalk walk(rows.rows(), Options(2, 3));
+  for (int step = 0; step < 12; ++step) {
+    const DataCursor before = walk.cursor();
+    const BatchRange asked = walk.NextStep();
+    const std::vector<int64_t> first = RowsOf(walk.plan(), asked);
+    const BatchRange again = walk.NextStep();
+    EXPECT_EQ(RowsOf(walk.plan(), again), first);
+    EXPECT_EQ(walk.cursor().epoch, before.epoch);
+    EXPECT_EQ(walk.cursor().micro_batch, before.micro_batch);
+    walk.StepDone();
+    const BatchRange next = walk.NextStep();
+    EXPECT_NE(RowsOf(walk.plan(), next), first) << step;
+  }
 }
 
 TEST(BatchesTest, PackedSequencesStayWithinTheLimitAndWasteLittle) {
@@ -227,6 +247,7 @@ TEST(BatchesTest, AWalkResumesAtItsCursor) {
       EXPECT_EQ(resumed.epochs_done(), walk.epochs_done());
       const BatchRange range = walk.NextStep();
       EXPECT_EQ(RowsOf(resumed.plan(), resumed.NextStep()), RowsOf(walk.plan(), range)) << step;
+      walk.StepDone();
     }
   }
 }

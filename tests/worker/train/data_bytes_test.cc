@@ -111,6 +111,7 @@ Held Hold(const std::string& training, const std::string& evaluation,
     while (walk.cursor().epoch == 0) {
       const BatchRange range = walk.NextStep();
       EXPECT_FALSE(walk.plan().Batch(range.begin).empty());
+      walk.StepDone();
     }
     see();
     walk.NextStep();

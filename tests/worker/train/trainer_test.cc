@@ -139,8 +139,8 @@ TEST_F(TrainerTest, PeakLessStaticGrowsLinearlyWithTheTokens) {
 std::string RowsOfStep(const AttemptOptions& attempt, int step, bool first_micro_batch_only) {
   const TestRows dataset(kRows);
   BatchWalk walk(dataset.rows(), attempt.training);
+  for (int s = 0; s < step; ++s) walk.StepDone();
   BatchRange range = walk.NextStep();
-  for (int s = 0; s < step; ++s) range = walk.NextStep();
   if (first_micro_batch_only) range.end = range.begin + 1;
   std::vector<int64_t> rows = RowsOf(walk.plan(), range);
   std::sort(rows.begin(), rows.end());
@@ -161,6 +161,23 @@ TEST_F(TrainerTest, ALossThatIsNotFiniteNamesTheStepAndTheRows) {
                     HasSubstr(absl::StrCat("rows of the dataset, from 0: ",
                                            RowsOfStep(attempt, 1, true)))));
   EXPECT_EQ(trainer->global_step(), 1);
+}
+
+// What is saved after a step that failed belongs to the steps before it: no row of it is lost to
+// whoever goes on from there.
+TEST_F(TrainerTest, AStepThatFailsLeavesTheDataWhereItWas) {
+  TrainingOptions training = ToyTraining();
+  training.learning_rate = 1e38;
+  const auto trainer = *Trainer::Create(Attempt(FullMode(), {}, training), TestDevice());
+  SNUG_ASSERT_OK(OneStep(*trainer));
+  const DataCursor before = trainer->cursor();
+  const double epochs = trainer->epochs_done();
+  const absl::Status failed = OneStep(*trainer);
+  EXPECT_EQ(failed.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(trainer->cursor().epoch, before.epoch);
+  EXPECT_EQ(trainer->cursor().micro_batch, before.micro_batch);
+  EXPECT_EQ(trainer->epochs_done(), epochs);
+  EXPECT_EQ(OneStep(*trainer), failed);  // The same rows again.
 }
 
 // Logits a thousand times as steep as they were.
