@@ -16,7 +16,8 @@ absl::Status CatchTorch(absl::FunctionRef<void()> call) {
   } catch (const CapExceeded& error) {
     return absl::ResourceExhaustedError(error.what());
   } catch (const SliceExceeded& error) {
-    return absl::ResourceExhaustedError(error.what());
+    return absl::InternalError(
+        absl::StrCat(error.what(), ": what the op declares is wrong, whatever memory the job has"));
   } catch (const c10::AcceleratorError& error) {
     // A kernel's code is loaded at its first launch, when the GPU may have no room for it.
     constexpr int kCudaErrorMemoryAllocation = 2;

@@ -8,8 +8,9 @@
 
 namespace snug::execute {
 
-// ResourceExhausted when the cap or an op's workspace was too small; Internal for everything else
-// that LibTorch objects to.
+// ResourceExhausted when the cap was too small; Internal for everything else that LibTorch objects
+// to, and for an op that takes more workspace than it declares: a slice has the same bytes whatever
+// the cap is, so another try under a larger one would fail at the same op.
 absl::Status CatchTorch(absl::FunctionRef<void()> call);
 
 }  // namespace snug::execute

@@ -1,14 +1,17 @@
 // What an attempt leaves when something fails beside its training: answers to prompts that could
-// not be written, a kill between them and their evaluation's line, a merge that overflows.
+// not be written, a kill between them and their evaluation's line, a merge that overflows, an op
+// that takes more than it declares.
 #include <algorithm>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/checkpoint/testbed.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/train/run_on.h"
 #include "tests/worker/train/toy_job.h"
+#include "worker/train/failure.h"
 
 namespace snug::train {
 namespace {
@@ -16,6 +19,7 @@ namespace {
 using checkpoint::ReadText;
 using checkpoint::TempFolder;
 using checkpoint::WriteText;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Outcome = AttemptResult::Outcome;
 
@@ -92,6 +96,30 @@ TEST(AttemptEndTest, AMergeThatOverflowsLeavesTheAdapter) {
   EXPECT_THAT(result.merge_error, HasSubstr("NaN or infinite"));
   EXPECT_TRUE(std::filesystem::exists(result.output_dir + "/adapter_model.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(result.output_dir + "/merged"));
+}
+
+// An op whose slice is smaller than what it takes: the message has the op, its block, the bytes
+// declared and those asked for, and the daemon does not try again with a larger cap.
+TEST(AttemptEndTest, AnOpThatTakesMoreThanItDeclaresIsNoLackOfMemory) {
+  const program::TrainingMode mode = program::LoraMode({"q_proj"}, program::DType::kBF16);
+  const auto program = program::BuildProgram(program::LlamaShape(ToyModel().sizes), mode);
+  execute::ToyRun run(*program, {9, 5});
+  program::Tape tape = run.Lower(program::RecomputePlan(run.program(), 0));
+  const auto line =
+      std::find_if(tape.instructions.begin(), tape.instructions.end(),
+                   [](const auto& line) { return line.workspace != program::kNoSlot; });
+  ASSERT_NE(line, tape.instructions.end());
+  const program::Op& op = run.program().type_of(line->block).ops[static_cast<size_t>(line->op)];
+  int64_t& declared = tape.slots[static_cast<size_t>(line->workspace)].bytes;
+  ASSERT_GT(declared, 64);
+  declared = 64;
+  const absl::Status status = run.RunInArena(tape, execute::TestDevice()).status();
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(absl::StrCat("op ", op.name, " of block ", line->block)),
+                    HasSubstr("declares 64 bytes of workspace and asked for ")));
+  const Failure failure = FailureOf(status);
+  EXPECT_STREQ(failure.reason, "INTERNAL");
+  EXPECT_EQ(failure.failure_class, FailureClass::kUser);
 }
 
 }  // namespace
