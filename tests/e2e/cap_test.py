@@ -1,6 +1,7 @@
 """The cap is enforced: a worker runs under exactly the bytes that were predicted, and not under one
 less."""
 
+import re
 import unittest
 
 from tests.harness import assignments, jobs, models
@@ -45,6 +46,28 @@ class CapTest(unittest.TestCase):
         self.assertEqual(result["failure_class"], "OUT_OF_MEMORY")
         self.assertEqual(result["error"]["reason"], "OUT_OF_MEMORY")
         return peak
+
+    def test_a_plan_of_other_bytes_is_refused(self):
+        """A worker that holds other bytes than its plan says does not run, and is not tried again
+        with more memory."""
+        name = self.daemon.submit(self.lora, KEEP, "training.max_steps=2")
+        self.daemon.wait_state(name, "SUCCEEDED")
+        first = self.daemon.attempt(name)
+        folder = first.parent / "promised"
+        assignments.write_changed(first, folder)
+        text = assignments.read(folder)
+        weights = int(re.search(r"weights_bytes: (\d+)", text)[1])
+        assignments.write_text(
+            folder, text.replace(f"weights_bytes: {weights}", f"weights_bytes: {weights - 64}")
+        )
+        done, result = assignments.run(folder)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertEqual(result["failure_class"], "USER")
+        self.assertEqual(result["error"]["reason"], "INTERNAL")
+        self.assertEqual(
+            result["error"]["message"],
+            f"weights: {weights - 64} bytes by the plan, {weights} by the worker",
+        )
 
     def test_full_job(self):
         kept = self.check(self.full, KEEP)

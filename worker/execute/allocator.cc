@@ -6,13 +6,10 @@
 #include "worker/program/tape.h"
 
 namespace snug::execute {
-namespace {
 
-int64_t Rounded(int64_t bytes) {
+int64_t CountedBytes(int64_t bytes) {
   return (bytes + program::kAlignment - 1) / program::kAlignment * program::kAlignment;
 }
-
-}  // namespace
 
 void TrackingAllocator::SetCap(int64_t bytes) {
   std::lock_guard lock(mutex_);
@@ -32,7 +29,8 @@ void TrackingAllocator::ResetPeak() {
 void TrackingAllocator::OpenBlock(int64_t bytes) {
   std::lock_guard lock(mutex_);
   if (block_.base != nullptr) throw std::logic_error("a block of memory is open already");
-  block_ = {.base = static_cast<char*>(TakeFromSource(Rounded(bytes))), .bytes = Rounded(bytes)};
+  const int64_t counted = CountedBytes(bytes);
+  block_ = {.base = static_cast<char*>(TakeFromSource(counted)), .bytes = counted};
 }
 
 void TrackingAllocator::CloseBlock() {
@@ -71,8 +69,8 @@ void TrackingAllocator::AbandonSlice() {
 
 TrackingAllocator::Taken TrackingAllocator::Take(int64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (in_op_) return {TakeFromSlice(Rounded(bytes)), Origin::kSlice};
-  return {TakeOutside(Rounded(bytes)), Origin::kOutside};
+  if (in_op_) return {TakeFromSlice(CountedBytes(bytes)), Origin::kSlice};
+  return {TakeOutside(CountedBytes(bytes)), Origin::kOutside};
 }
 
 void TrackingAllocator::GiveBack(const Taken& taken) {

@@ -22,6 +22,9 @@
 
 namespace snug::execute {
 
+// What a piece of `bytes` counts for.
+int64_t CountedBytes(int64_t bytes);
+
 // More than the attempt was promised. Thrown through ATen; torch_errors.h turns it into a Status.
 class CapExceeded : public std::runtime_error {
  public:

@@ -62,4 +62,6 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(Device& device, int64_t byte
   return buffer;
 }
 
+int64_t DeviceBuffer::counted_bytes() const { return CountedBytes(bytes_); }
+
 }  // namespace snug::execute

@@ -118,6 +118,8 @@ class DeviceBuffer {
 
   char* data() const { return memory_.get(); }
   int64_t bytes() const { return bytes_; }
+  // As its allocator counts it.
+  int64_t counted_bytes() const;
 
  private:
   std::unique_ptr<char, ReturnToAllocator> memory_;

@@ -21,6 +21,7 @@ absl::Status CheckAssignment(const v1::Assignment& assignment, const std::string
       {"spec.model", !assignment.spec().model().empty()},
       {"spec.method", assignment.spec().method() != v1::JobSpec::METHOD_UNSPECIFIED},
       {"plan.key", assignment.plan().key().tokens() > 0},
+      {"plan.memory", assignment.plan().has_memory()},
       {"plan.threads", assignment.plan().threads() > 0},
       {"train_data", !assignment.train_data().empty()},
       {"attempt_dir", !assignment.attempt_dir().empty()},
@@ -63,6 +64,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.context_bytes = from.context_bytes();
   to.products = from.products();
   to.cap_bytes = from.cap_bytes();
+  to.promised = BytesFrom(from.plan());
   to.train_data = from.train_data();
   to.eval_data = from.eval_data();
   to.prompts_file = from.prompts();

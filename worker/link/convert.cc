@@ -201,6 +201,20 @@ program::TapeKey KeyFrom(const v1::TapeKey& key) {
           .longest_document = key.longest_document()};
 }
 
+program::Components BytesFrom(const v1::Plan& plan) {
+  const v1::MemoryComponents& from = plan.memory();
+  program::Components to;
+  to.context = from.context_bytes();
+  to.weights = from.weights_bytes();
+  to.adapter = from.adapter_bytes();
+  to.gradients = from.gradients_bytes();
+  to.optimizer = from.optimizer_bytes();
+  to.inputs = from.inputs_bytes();
+  to.data = from.data_bytes();
+  to.arena = plan.arena_bytes();
+  return to;
+}
+
 v1::Progress ProgressTo(const train::TrainingProgress& from) {
   v1::Progress to;
   to.set_global_step(from.global_step);

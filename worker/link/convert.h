@@ -13,6 +13,7 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec);
 program::TrainingMode ModeFrom(const v1::JobSpec& spec);
 absl::StatusOr<program::Plan> PlanFrom(const v1::Plan& plan);
 program::TapeKey KeyFrom(const v1::TapeKey& key);
+program::Components BytesFrom(const v1::Plan& plan);
 
 v1::Progress ProgressTo(const train::TrainingProgress& progress);
 v1::WorkerResult ResultTo(const train::AttemptResult& result);

@@ -10,6 +10,7 @@
 
 #include "worker/checkpoint/compatibility.h"
 #include "worker/program/plan.h"
+#include "worker/program/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 #include "worker/train/training_options.h"
@@ -37,6 +38,8 @@ struct AttemptOptions {
   std::string products;  // execute::GemmChoiceText as the node measured it; empty: the default.
   int64_t context_bytes = 0;
   int64_t cap_bytes = 0;
+  // What the daemon reserved, by component; none where nobody planned it.
+  std::optional<program::Components> promised;
 
   std::string train_data;    // Folders of prepared datasets.
   std::string eval_data;     // Empty: none.

@@ -29,6 +29,18 @@ constexpr int64_t BytesOf(int64_t elements) {
 
 }  // namespace
 
+int64_t BatchBuffers::held_bytes() const {
+  int64_t bytes = 0;
+  for (const execute::DeviceBuffer* buffer :
+       {&ids_.buffer, &positions_.buffer, &labels_.buffer, &offsets_.buffer, &trained_rows_.buffer,
+        &weights_.buffer, &row_loss_, &row_entropy_, &row_correct_})
+    bytes += buffer->counted_bytes();
+  for (const Angles* angles : {&angles_, &local_angles_})
+    bytes += angles->frequencies.buffer.counted_bytes() + angles->cos.counted_bytes() +
+             angles->sin.counted_bytes();
+  return bytes;
+}
+
 template <typename T>
 absl::Status BatchBuffers::Allocate(int64_t elements, Filled<T>& array) {
   if (!device_->host_reads_memory()) array.beside.resize(static_cast<size_t>(elements));

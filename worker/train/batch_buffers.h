@@ -24,6 +24,8 @@ class BatchBuffers {
                                                const program::TapeKey& key,
                                                execute::Device& device);
 
+  int64_t held_bytes() const;
+
   // Rows become documents, one behind another. The result is valid until the next call.
   absl::StatusOr<execute::Batch> Fill(const Dataset& dataset, const MicroBatch& rows);
 

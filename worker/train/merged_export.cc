@@ -258,6 +258,7 @@ absl::StatusOr<AttemptOptions> EvaluationOf(const std::string& folder,
   merged.added_tokens.clear();  // It has them.
   merged.init_adapter.clear();
   merged.prompts_file.clear();
+  merged.promised.reset();  // It is another program.
   merged.mode.adapter = {};
   merged.mode.adapter.target_modules.clear();
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(folder));

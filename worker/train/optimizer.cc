@@ -52,6 +52,13 @@ absl::StatusOr<Optimizer> Optimizer::Create(const program::Program& program,
   return optimizer;
 }
 
+int64_t Optimizer::moment_bytes() const {
+  int64_t bytes = 0;
+  for (const Moments& moments : moments_)
+    bytes += moments.first.counted_bytes() + moments.second.counted_bytes();
+  return bytes;
+}
+
 absl::StatusOr<double> Optimizer::GradientNorm() const {
   std::vector<kernels::NormTensor> gradients;
   for (const kernels::AdamWTensor& tensor : tensors_) {

@@ -38,6 +38,7 @@ class Optimizer {
   absl::Status Step(int64_t step, double learning_rate, double gradient_norm);
 
   const std::vector<Moments>& moments() const { return moments_; }
+  int64_t moment_bytes() const;
 
  private:
   Optimizer(const TrainingOptions& options, execute::Device& device)

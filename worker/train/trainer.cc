@@ -14,6 +14,7 @@
 #include "worker/train/generator.h"
 #include "worker/train/sampling.h"
 #include "worker/train/schedule.h"
+#include "worker/train/static_bytes.h"
 
 namespace snug::train {
 namespace {
@@ -111,7 +112,8 @@ absl::Status Trainer::Lower() {
       std::max({step_tape_.arena_bytes, evaluation_tape_.arena_bytes, generation_.bytes});
   bytes_ = program::StaticComponents(program_, inputs_key_, options.machine, /*context_bytes=*/0);
   bytes_.arena = program::ArenaBytes(bytes_, needed, options.machine);
-  return absl::OkStatus();
+  if (!attempt_.promised.has_value()) return absl::OkStatus();
+  return CheckSameBytes({"the plan", *attempt_.promised}, {"the worker", bytes_});
 }
 
 // The cap holds from the first byte on; what is mapped is known only once it is. A GPU gives whole
@@ -134,7 +136,20 @@ absl::Status Trainer::TakeMemory() {
   ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, inputs_key_, device_));
   ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, bytes_.arena));
   executor_.emplace(parameters_->views(), device_);
-  return absl::OkStatus();
+  return CheckSameBytes({"the worker's account", bytes_}, {"what it took", Held()});
+}
+
+program::Components Trainer::Held() const {
+  const weights::ParameterBytes parameters = parameters_->held(program_);
+  program::Components held;
+  held.weights = parameters.base;
+  held.adapter = parameters.adapter;
+  held.gradients = parameters.gradients;
+  held.optimizer = parameters.masters + optimizer_->moment_bytes();
+  if (!device_.machine().cpu) held.optimizer += program::kNormBytes;
+  held.inputs = buffers_->held_bytes();
+  held.arena = arena_->bytes();
+  return held;
 }
 
 program::TapeKey Trainer::GenerationKey() const {

@@ -68,7 +68,8 @@ struct MicroBatches {
 
 class Trainer {
  public:
-  // ResourceExhausted when the attempt's cap is too small for it.
+  // ResourceExhausted when the attempt's cap is too small for it; Internal when what it holds is
+  // not, to the byte, what was promised for it.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const AttemptOptions& attempt,
                                                          execute::Device& device);
 
@@ -117,6 +118,7 @@ class Trainer {
   int64_t FixedBytes() const;  // Of the cap, what the allocator does not give out.
   absl::Status Lower();
   absl::Status TakeMemory();
+  program::Components Held() const;                 // In bytes_' components, what was really taken.
   MicroBatches OfTraining(BatchRange range) const;  // Of the walk's plan.
   program::TapeKey GenerationKey() const;           // Of the prompts; empty without.
   absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape,
@@ -140,9 +142,7 @@ class Trainer {
   std::optional<execute::Executor> executor_;
   program::Components bytes_;  // As predicted, without the context.
   int64_t data_bytes_ = 0;
-  int64_t global_step_ = 0;
-  int64_t max_steps_ = 0;
-  int64_t num_tokens_ = 0;
+  int64_t global_step_ = 0, max_steps_ = 0, num_tokens_ = 0;
 };
 
 }  // namespace snug::train

@@ -46,10 +46,6 @@ bool SameType(const std::string& file, DType dtype) {
   return file == (dtype == DType::kF32 ? "F32" : "BF16");
 }
 
-int64_t Aligned(int64_t bytes) {
-  return (bytes + program::kAlignment - 1) / program::kAlignment * program::kAlignment;
-}
-
 bool IsAligned(const char* bytes, int64_t element_bytes) {
   return reinterpret_cast<uintptr_t>(bytes) % static_cast<uintptr_t>(element_bytes) == 0;
 }
@@ -213,7 +209,7 @@ absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorE
     ASSIGN_OR_RETURN(const char* bytes, Mapped(*entry));
     if (IsAligned(bytes, SizeOf(parameter.dtype))) {
       value = Shaped(const_cast<char*>(bytes), parameter, parameter.dtype);
-      mapped_bytes_ += Aligned(parameter.bytes());
+      mapped_bytes_ += execute::CountedBytes(parameter.bytes());
       return true;
     }
   }
@@ -286,6 +282,17 @@ absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
 
 const View& Parameters::exact(size_t index) const {
   return masters_[index] ? masters_[index] : views_[index].value;
+}
+
+ParameterBytes Parameters::held(const program::Program& program) const {
+  ParameterBytes held;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    int64_t& values = program.parameters[i].adapter ? held.adapter : held.base;
+    values += execute::CountedBytes(views_[i].value.bytes());
+    held.gradients += execute::CountedBytes(views_[i].gradient.bytes());
+    held.masters += execute::CountedBytes(masters_[i].bytes());
+  }
+  return held;
 }
 
 absl::Status Parameters::RoundMasters() {

@@ -33,6 +33,11 @@ struct LoadOptions {
   uint64_t seed = 0;         // Of what is drawn.
 };
 
+// Of a device, or mapped where it reads files: each tensor as its allocator would count it.
+struct ParameterBytes {
+  int64_t base = 0, adapter = 0, gradients = 0, masters = 0;
+};
+
 class Parameters {
  public:
   static absl::StatusOr<Parameters> Load(const program::Program& program,
@@ -47,6 +52,7 @@ class Parameters {
   absl::Status RoundMasters();
   // Counted like the prediction does: each tensor rounded up to kAlignment. Of the host's memory.
   int64_t mapped_bytes() const { return mapped_bytes_; }
+  ParameterBytes held(const program::Program& program) const;
 
   absl::Status ZeroGradients() const;
 

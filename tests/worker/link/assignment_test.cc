@@ -31,6 +31,8 @@ class AssignmentTest : public ::testing::Test {
     assignment.mutable_plan()->add_block_recipe(0);
     assignment.mutable_plan()->mutable_key()->set_tokens(64);
     assignment.mutable_plan()->set_threads(2);
+    assignment.mutable_plan()->set_arena_bytes(640);
+    assignment.mutable_plan()->mutable_memory()->set_weights_bytes(128);
     assignment.set_train_data("/data/t");
     assignment.set_attempt_dir("/a");
     assignment.set_checkpoints_dir("/c");
@@ -80,8 +82,31 @@ TEST_F(AssignmentTest, FilesAreNamedAsTheJobNamesThem) {
   EXPECT_EQ(Read(assignment)->eval_file, "eval.jsonl");
 }
 
+// What the plan reserves reaches the worker, which holds itself to it.
+TEST_F(AssignmentTest, ThePlansBytesAreThePromise) {
+  v1::Assignment assignment = Complete();
+  v1::MemoryComponents& memory = *assignment.mutable_plan()->mutable_memory();
+  memory.set_adapter_bytes(192);
+  memory.set_gradients_bytes(256);
+  memory.set_optimizer_bytes(320);
+  memory.set_inputs_bytes(384);
+  const auto attempt = Read(assignment);
+  ASSERT_TRUE(attempt.ok()) << attempt.status();
+  ASSERT_TRUE(attempt->promised.has_value());
+  const program::Components& bytes = *attempt->promised;
+  EXPECT_EQ(bytes.weights, 128);
+  EXPECT_EQ(bytes.adapter, 192);
+  EXPECT_EQ(bytes.gradients, 256);
+  EXPECT_EQ(bytes.optimizer, 320);
+  EXPECT_EQ(bytes.inputs, 384);
+  EXPECT_EQ(bytes.arena, 640);
+}
+
 TEST_F(AssignmentTest, AMissingFieldIsNamed) {
   v1::Assignment assignment = Complete();
+  assignment.mutable_plan()->clear_memory();
+  EXPECT_THAT(Read(assignment).status().message(), HasSubstr("plan.memory is missing"));
+  assignment = Complete();
   assignment.clear_cap_bytes();
   EXPECT_THAT(Read(assignment).status().message(), HasSubstr("cap_bytes is missing"));
 }

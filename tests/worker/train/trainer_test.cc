@@ -89,6 +89,35 @@ TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
   }
 }
 
+// A plan of another binary, or of other data: the worker says by which component, before it takes
+// any memory.
+TEST_F(TrainerTest, APlanThatPromisesOtherBytesIsRefusedByComponent) {
+  const std::pair<const char*, int64_t program::Components::*> components[] = {
+      {"weights", &program::Components::weights},
+      {"adapter", &program::Components::adapter},
+      {"gradients", &program::Components::gradients},
+      {"optimizer", &program::Components::optimizer},
+      {"inputs", &program::Components::inputs},
+      {"arena", &program::Components::arena}};
+  AttemptOptions attempt = Attempt(LoraMode({"q_proj"}, DType::kBF16));
+  const program::Components planned = PredictionOf(attempt).bytes;
+  attempt.promised = planned;
+  Memory memory;
+  SNUG_ASSERT_OK(StepAndEvaluate(attempt, &memory));
+  for (const auto& [name, component] : components) {
+    for (const int64_t change : {-64, 64}) {
+      attempt.promised = planned;
+      (*attempt.promised).*component += change;
+      attempt.cap_bytes = attempt.promised->total();
+      const absl::Status refused = Trainer::Create(attempt, TestDevice()).status();
+      EXPECT_EQ(refused.code(), absl::StatusCode::kInternal) << refused;
+      EXPECT_EQ(std::string(refused.message()),
+                absl::StrCat(name, ": ", planned.*component + change, " bytes by the plan, ",
+                             planned.*component, " by the worker"));
+    }
+  }
+}
+
 // The daemon's view of added tokens is config.json and the tokenizer, the worker's the matrices.
 TEST_F(TrainerTest, ThePredictedPeakHasTheRowsOfAddedTokens) {
   TrainingMode saved = LoraMode();

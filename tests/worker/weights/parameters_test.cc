@@ -86,6 +86,11 @@ void ExpectPredictedBytes(const ToyModel& model, const program::TrainingMode& mo
   const int64_t held = allocator.usage().current_bytes - before + parameters->mapped_bytes();
   EXPECT_EQ(held, bytes.weights + bytes.adapter + bytes.gradients + MasterBytes(program))
       << model.dtype << " shifted by " << model.shift;
+  const ParameterBytes parts = parameters->held(program);
+  EXPECT_EQ(parts.base, bytes.weights);
+  EXPECT_EQ(parts.adapter, bytes.adapter);
+  EXPECT_EQ(parts.gradients, bytes.gradients);
+  EXPECT_EQ(parts.masters, MasterBytes(program));
   const bool mapped = mode.lora && model.shift % program::SizeOf(mode.compute) == 0 &&
                       model.dtype == (mode.compute == DType::kF32 ? "F32" : "BF16");
   EXPECT_EQ(parameters->mapped_bytes(), mapped ? bytes.weights : 0);
