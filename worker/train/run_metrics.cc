@@ -1,0 +1,70 @@
+#include "worker/train/run_metrics.h"
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+
+namespace snug::train {
+
+absl::Status RunMetrics::Open() {
+  const int64_t step = run_.progress.resumed_from_step;
+  ASSIGN_OR_RETURN(
+      MetricsLog log,
+      step == 0 ? MetricsLog::Create(run_.metrics_file())
+                : MetricsLog::Resume(run_.metrics_file(),
+                                     {.previous = run_.attempt.previous_metrics, .step = step}));
+  log_.emplace(std::move(log));
+  if (!run_.attempt.prompts_file.empty()) RETURN_IF_ERROR(OpenSamples());
+  if (steps().last_evaluated >= 0) run_.progress.eval_loss = steps().eval_loss;
+  return absl::OkStatus();
+}
+
+// Beside the metrics, as the attempt before had them: those of evaluations that it finished.
+absl::Status RunMetrics::OpenSamples() const {
+  const std::filesystem::path folder =
+      std::filesystem::path(run_.attempt.previous_metrics).parent_path();
+  return BeginSamples(run_.samples_file(),
+                      folder.empty() ? "" : (folder / "samples.jsonl").string(),
+                      steps().last_evaluated);
+}
+
+absl::Status RunMetrics::Log(const StepResult& step) {
+  const TrainingProgress& progress = run_.progress;
+  return log_->Append(StepMetrics{.loss = progress.loss,
+                                  .grad_norm = progress.grad_norm,
+                                  .learning_rate = progress.learning_rate,
+                                  .epoch = progress.epoch,
+                                  .global_step = progress.global_step,
+                                  .num_tokens = progress.num_tokens,
+                                  .samples = step.samples,
+                                  .mean_token_accuracy = step.mean_token_accuracy,
+                                  .entropy = step.entropy,
+                                  .tokens_per_second = progress.tokens_per_second,
+                                  .step_seconds = progress.step_seconds});
+}
+
+absl::Status RunMetrics::Log(const EvalMetrics& evaluation, const std::vector<Sample>& answers) {
+  for (const Sample& sample : answers) std::cerr << Shown(sample) << "\n";
+  if (!run_.attempt.prompts_file.empty())
+    RETURN_IF_ERROR(AppendSamples(run_.samples_file(), answers));
+  return log_->Append(evaluation);
+}
+
+void RunMetrics::Tell() const {
+  const TrainingProgress& progress = run_.progress;
+  std::cerr << absl::StrCat("step ", progress.global_step, " of ", progress.max_steps, ": loss ",
+                            progress.loss, ", gradient norm ", progress.grad_norm, ", ",
+                            progress.tokens_per_second, " tokens/s\n");
+}
+
+void RunMetrics::Report() const {
+  const Memory memory = run_.trainer->memory();
+  run_.link.ReportProgress(run_.progress, {.measured_peak_bytes = memory.peak_bytes,
+                                           .current_bytes = memory.current_bytes});
+}
+
+}  // namespace snug::train
