@@ -133,6 +133,7 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   mode.lora = spec.method() == v1::JobSpec::LORA;
   mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
                                                                        : program::DType::kF32;
+  if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
   if (!mode.lora) return mode;
   mode.adapter = LoraConfigOf(spec.lora());
   return mode;

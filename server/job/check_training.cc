@@ -16,6 +16,8 @@ using v1::TrainingSpec;
 // One AdamW under the names that it goes by; the implementation is this one's own in any case.
 constexpr const char* kAdamWNames[] = {"adamw",    "adamw_torch",      "adamw_torch_fused",
                                        "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"};
+// The same with its moments in 8 bits, as bitsandbytes has them.
+constexpr const char* kCodedAdamWNames[] = {"adamw_8bit", "adamw_bnb_8bit"};
 
 double LearningRate(const TrainingSpec& training, bool lora) {
   if (training.has_learning_rate()) return training.learning_rate();
@@ -107,6 +109,25 @@ void CheckBest(const JobSpec& spec, Checker& check) {
     check.Add("training.early_stopping_threshold", "needs early_stopping_patience");
 }
 
+template <size_t kNames>
+bool IsOneOf(const char* const (&names)[kNames], const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+void CheckOptim(const std::string& optim, Checker& check) {
+  if (optim.empty() || IsOneOf(kAdamWNames, optim) || IsOneOf(kCodedAdamWNames, optim)) return;
+  if (optim.starts_with("paged_"))
+    return check.Add("training.optim",
+                     absl::StrCat("\"", optim, "\" moves moments between host and device as they ",
+                                  "are touched; here a job's bytes are promised to it and stay: ",
+                                  optim.ends_with("_8bit") ? "adamw_8bit" : "adamw_torch"));
+  check.Add(
+      "training.optim",
+      absl::StrCat("\"", optim, "\" is not offered; the optimizer is AdamW, with moments in ",
+                   "fp32 (adamw_torch, or another name of it: ", absl::StrJoin(kAdamWNames, ", "),
+                   ") or in 8 bits (", absl::StrJoin(kCodedAdamWNames, ", "), ")"));
+}
+
 void CheckOptimizer(const TrainingSpec& training, Checker& check) {
   check.Real("training.learning_rate", training.learning_rate(), 0.0, 1e3);
   check.Real("training.warmup_ratio", training.warmup_ratio(), 0.0, 1.0);
@@ -117,13 +138,7 @@ void CheckOptimizer(const TrainingSpec& training, Checker& check) {
   if (training.has_adam_epsilon() && !(training.adam_epsilon() > 0.0))
     check.Add("training.adam_epsilon", "must be above 0");
   check.Real("training.neftune_noise_alpha", training.neftune_noise_alpha(), 0.0, 1e6);
-  if (!training.optim().empty() && std::find(std::begin(kAdamWNames), std::end(kAdamWNames),
-                                             training.optim()) == std::end(kAdamWNames))
-    check.Add("training.optim",
-              absl::StrCat("\"", training.optim(),
-                           "\" is not offered; the optimizer is AdamW with "
-                           "moments in fp32: adamw_torch, or another name of it (",
-                           absl::StrJoin(kAdamWNames, ", "), ")"));
+  CheckOptim(training.optim(), check);
 }
 
 void CheckSamples(const JobSpec& spec, Checker& check) {

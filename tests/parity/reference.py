@@ -202,12 +202,12 @@ def _undecayed(key):
     return "norm" in key or key.endswith(".bias")
 
 
-def _optimizer(parameters, settings):
+def _optimizer(parameters, settings, make):
     groups = [
         {"params": [p for k, p in parameters.items() if not _undecayed(k)]},
         {"params": [p for k, p in parameters.items() if _undecayed(k)], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(
+    optimizer = make(
         [group for group in groups if group["params"]],
         lr=settings.learning_rate,
         betas=(settings.adam_beta1, settings.adam_beta2),
@@ -232,13 +232,14 @@ def masters_of(parameters):
     return {key: torch.nn.Parameter(copy) for key, copy in copies.items()}
 
 
-def train(model, steps, settings, masters=False):
+def train(model, steps, settings, masters=False, make=torch.optim.AdamW):
     """Runs the loop. `steps`: per step a list of micro-batches, each a list of rows. `masters`: the
     optimizer changes wider copies, of which the model's weights are rounded to bf16 after each
-    step, in an exact model too: what is left is the error of computing."""
+    step, in an exact model too: what is left is the error of computing. `make`: the optimizer, of
+    AdamW's arguments."""
     parameters = trainable(model)
     changed = masters_of(parameters) if masters else parameters
-    optimizer, schedule = _optimizer(changed, settings)
+    optimizer, schedule = _optimizer(changed, settings, make)
     initial, gradients, losses, norms = snapshot(parameters), None, [], []
     for micro_batches in steps:
         optimizer.zero_grad()

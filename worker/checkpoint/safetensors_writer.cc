@@ -19,6 +19,7 @@ constexpr int64_t kAlignment = 8;  // Of the first tensor in the file.
 int64_t ElementBytes(const std::string& dtype) {
   if (dtype == "F32") return 4;
   if (dtype == "BF16" || dtype == "F16") return 2;
+  if (dtype == "U8") return 1;
   return 0;
 }
 
@@ -29,7 +30,7 @@ absl::Status CheckTensor(const TensorBytes& tensor) {
   int64_t bytes = ElementBytes(tensor.dtype);
   if (bytes == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(tensor.key, ": dtype ", tensor.dtype, "; accepted: F32, BF16, F16"));
+        absl::StrCat(tensor.key, ": dtype ", tensor.dtype, "; accepted: F32, BF16, F16, U8"));
   }
   for (const int64_t size : tensor.shape) {
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) {

@@ -26,7 +26,7 @@ class TensorMemory {
 // Owned by the caller, as its memory is.
 struct TensorBytes {
   std::string key;
-  std::string dtype;  // "F32", "BF16"
+  std::string dtype;  // "F32", "BF16", "U8"
   std::vector<int64_t> shape;
   void* data = nullptr;
   int64_t bytes = 0;

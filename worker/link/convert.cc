@@ -161,6 +161,7 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   mode.lora = spec.method() == v1::JobSpec::LORA;
   mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
                                                                        : program::DType::kF32;
+  if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
   if (spec.lora().has_r()) mode.adapter.rank = spec.lora().r();
   if (spec.lora().has_lora_alpha()) mode.adapter.alpha = spec.lora().lora_alpha();
   mode.adapter.dropout = spec.lora().lora_dropout();

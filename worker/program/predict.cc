@@ -11,6 +11,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_cost.h"
 #include "worker/program/generation.h"
+#include "worker/program/moments.h"
 #include "worker/program/plan_memo.h"
 
 namespace snug::program {
@@ -39,7 +40,8 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
     (parameter.adapter ? bytes.adapter : bytes.weights) += held;
     if (!parameter.trainable) continue;
     bytes.gradients += Aligned(parameter.elements() * kF32);
-    bytes.optimizer += (HasMaster(parameter) ? 3 : 2) * Aligned(parameter.elements() * kF32);
+    bytes.optimizer += MomentBytes(program, parameter);
+    if (HasMaster(parameter)) bytes.optimizer += Aligned(parameter.elements() * kF32);
   }
   if (!machine.cpu) bytes.optimizer += kNormBytes;
   bytes.inputs = BatchBytes(program, key);

@@ -20,7 +20,8 @@ struct Components {
   int64_t weights = 0;
   int64_t adapter = 0;
   int64_t gradients = 0;  // fp32, one per trained element.
-  // AdamW: two fp32 per trained element; three with a master of bf16. On a GPU kNormBytes as well.
+  // AdamW: MomentBytes of each trained parameter, and its fp32 master in bf16. On a GPU kNormBytes
+  // as well.
   int64_t optimizer = 0;
   int64_t inputs = 0;  // BatchBytes: tokens, what is trained of them, rotation tables.
   int64_t data = 0;    // DataBytes: the order of the datasets' rows, in the host's memory: not of a

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/program/lora_config.h"
 #include "worker/program/model_config.h"
 #include "worker/program/parameter.h"
+#include "worker/program/training_mode.h"
 
 namespace snug::program {
 
@@ -120,18 +120,13 @@ struct Block {
 struct Program {
   ModelConfig config;
   DType compute = DType::kF32;  // Of activations and frozen weights.
+  MomentKind moments = MomentKind::kF32;
   std::vector<BlockType> types;
   std::vector<Block> blocks;  // Embedding, decoder blocks 0 .. L-1, head.
   int borders = 0;
   std::vector<Parameter> parameters;
 
   const BlockType& type_of(int block) const { return types[blocks[block].type]; }
-};
-
-struct TrainingMode {
-  bool lora = false;  // An adapter beside a frozen base; else all of it.
-  LoraConfig adapter;
-  DType compute = DType::kF32;
 };
 
 // The program of a model family. Errors: target modules that the model does not have.

@@ -11,6 +11,7 @@ ProgramBuilder::ProgramBuilder(const ModelConfig& config, const TrainingMode& mo
     : mode_(mode), targets_(std::move(targets)) {
   program_.config = config;
   program_.compute = mode.compute;
+  program_.moments = mode.moments;
 }
 
 int ProgramBuilder::AddType(BlockBuilder& builder) {

@@ -7,6 +7,7 @@
 #include "kernels/grad_norm.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/host_copy.h"
+#include "worker/program/moments.h"
 #include "worker/program/predict.h"
 
 namespace snug::train {
@@ -14,13 +15,45 @@ namespace {
 
 static_assert(program::kNormBytes >= kernels::SumSquaresWorkspace() + sizeof(double));
 
+static_assert(program::kMomentBlock == kernels::kCodeBlock);
+
 constexpr double kClipEpsilon = 1e-6;  // torch.nn.utils.clip_grad_norm_'s.
 
-absl::StatusOr<execute::DeviceBuffer> Zeros(execute::Device& device, int64_t elements) {
-  const int64_t bytes = elements * static_cast<int64_t>(sizeof(float));
+constexpr int64_t kF32 = sizeof(float);
+
+absl::StatusOr<execute::DeviceBuffer> Zeros(execute::Device& device, int64_t bytes) {
   ASSIGN_OR_RETURN(execute::DeviceBuffer buffer, execute::DeviceBuffer::Allocate(device, bytes));
   RETURN_IF_ERROR(execute::FillMemory(device, buffer.data(), 0, bytes));
   return buffer;
+}
+
+// Zeros: the state of no moments, as codes too.
+absl::StatusOr<Moments> NewMoments(execute::Device& device, int64_t elements, bool coded) {
+  Moments moments;
+  ASSIGN_OR_RETURN(moments.first, Zeros(device, coded ? elements : elements * kF32));
+  ASSIGN_OR_RETURN(moments.second, Zeros(device, coded ? elements : elements * kF32));
+  if (!coded) return moments;
+  const int64_t scale_bytes = kernels::CodeBlocks(elements) * kF32;
+  ASSIGN_OR_RETURN(moments.first_scale, Zeros(device, scale_bytes));
+  ASSIGN_OR_RETURN(moments.second_scale, Zeros(device, scale_bytes));
+  return moments;
+}
+
+template <typename T>
+T* As(const execute::DeviceBuffer& buffer) {
+  return reinterpret_cast<T*>(buffer.data());
+}
+
+void PointTo(const Moments& moments, kernels::AdamWTensor& tensor) {
+  if (!moments.coded()) {
+    tensor.m = As<float>(moments.first);
+    tensor.v = As<float>(moments.second);
+    return;
+  }
+  tensor.codes = {.m = As<uint8_t>(moments.first),
+                  .v = As<uint8_t>(moments.second),
+                  .m_scale = As<float>(moments.first_scale),
+                  .v_scale = As<float>(moments.second_scale)};
 }
 
 }  // namespace
@@ -35,27 +68,37 @@ absl::StatusOr<Optimizer> Optimizer::Create(const program::Program& program,
   }
   for (size_t i = 0; i < program.parameters.size(); ++i) {
     if (!program.parameters[i].trainable) continue;
-    const execute::ParameterView& view = parameters.views()[i];
-    const bool copied = program::HasMaster(program.parameters[i]);
-    Moments moments{.parameter = static_cast<int>(i), .first = {}, .second = {}};
-    ASSIGN_OR_RETURN(moments.first, Zeros(device, view.value.elements()));
-    ASSIGN_OR_RETURN(moments.second, Zeros(device, view.value.elements()));
-    optimizer.tensors_.push_back({.p = parameters.exact(i).as<float>(),
-                                  .g = view.gradient.as<float>(),
-                                  .m = reinterpret_cast<float*>(moments.first.data()),
-                                  .v = reinterpret_cast<float*>(moments.second.data()),
-                                  .copy = copied ? view.value.as<kernels::bf16>() : nullptr,
-                                  .n = view.value.elements(),
-                                  .decay = program.parameters[i].decay});
-    optimizer.moments_.push_back(std::move(moments));
+    RETURN_IF_ERROR(optimizer.Add(program, parameters, i));
   }
   return optimizer;
 }
 
+absl::Status Optimizer::Add(const program::Program& program, const weights::Parameters& parameters,
+                            size_t index) {
+  const program::Parameter& parameter = program.parameters[index];
+  const execute::ParameterView& view = parameters.views()[index];
+  ASSIGN_OR_RETURN(Moments moments, NewMoments(*device_, view.value.elements(),
+                                               program::HasMomentCodes(program, parameter)));
+  moments.parameter = static_cast<int>(index);
+  const bool copied = program::HasMaster(parameter);
+  kernels::AdamWTensor& tensor = tensors_.emplace_back();
+  tensor.p = parameters.exact(index).as<float>();
+  tensor.g = view.gradient.as<float>();
+  tensor.copy = copied ? view.value.as<kernels::bf16>() : nullptr;
+  tensor.n = view.value.elements();
+  tensor.decay = parameter.decay;
+  PointTo(moments, tensor);
+  moments_.push_back(std::move(moments));
+  return absl::OkStatus();
+}
+
 int64_t Optimizer::moment_bytes() const {
   int64_t bytes = 0;
-  for (const Moments& moments : moments_)
-    bytes += moments.first.counted_bytes() + moments.second.counted_bytes();
+  for (const Moments& moments : moments_) {
+    for (const execute::DeviceBuffer* buffer :
+         {&moments.first, &moments.second, &moments.first_scale, &moments.second_scale})
+      bytes += buffer->counted_bytes();
+  }
   return bytes;
 }
 

@@ -1,6 +1,7 @@
-// AdamW over a program's trained parameters, and the norm of their gradients. Two fp32 moments per
-// trained element. A parameter of bf16 is its master's copy, rounded in the pass that changes it.
-// Issued on the device's stream 0; the host waits in GradientNorm alone.
+// AdamW over a program's trained parameters, and the norm of their gradients. Moments are two fp32
+// numbers per trained element, or codes of 8 bits (program/moments.h). A parameter of bf16 is its
+// master's copy, rounded in the pass that changes it. Issued on the device's stream 0; the host
+// waits in GradientNorm alone.
 #ifndef WORKER_TRAIN_OPTIMIZER_H_
 #define WORKER_TRAIN_OPTIMIZER_H_
 
@@ -18,10 +19,13 @@
 
 namespace snug::train {
 
-// Moments of one trained parameter, of its shape.
+// Moments of one trained parameter, of its shape: fp32, or codes of 8 bits.
 struct Moments {
   int parameter = 0;  // Index into Program::parameters.
   execute::DeviceBuffer first, second;
+  execute::DeviceBuffer first_scale, second_scale;  // Of codes: fp32, one per block of them.
+
+  bool coded() const { return first_scale.bytes() > 0; }
 };
 
 class Optimizer {
@@ -41,6 +45,9 @@ class Optimizer {
   int64_t moment_bytes() const;
 
  private:
+  absl::Status Add(const program::Program& program, const weights::Parameters& parameters,
+                   size_t index);
+
   Optimizer(const TrainingOptions& options, execute::Device& device)
       : options_(options), device_(&device) {}
 

@@ -28,13 +28,18 @@ std::vector<TensorBytes> OptimizerStateOf(Trainer& trainer) {
   for (const Moments& moments : trainer.optimizer().moments()) {
     const auto index = static_cast<size_t>(moments.parameter);
     const program::Parameter& parameter = trainer.program().parameters[index];
-    const int64_t bytes = parameter.elements() * program::SizeOf(program::DType::kF32);
-    const auto add = [&](const char* suffix, void* data) {
-      tensors.push_back(
-          {parameter.key + suffix, "F32", parameter.shape, data, bytes, trainer.tensor_memory()});
+    const auto add = [&](const char* suffix, const char* dtype, const std::vector<int64_t>& shape,
+                         const execute::DeviceBuffer& buffer) {
+      tensors.push_back({parameter.key + suffix, dtype, shape, buffer.data(), buffer.bytes(),
+                         trainer.tensor_memory()});
     };
-    add(".exp_avg", moments.first.data());
-    add(".exp_avg_sq", moments.second.data());
+    const char* dtype = moments.coded() ? "U8" : "F32";
+    add(".exp_avg", dtype, parameter.shape, moments.first);
+    add(".exp_avg_sq", dtype, parameter.shape, moments.second);
+    if (!moments.coded()) continue;
+    const int64_t blocks = moments.first_scale.bytes() / program::SizeOf(program::DType::kF32);
+    add(".exp_avg.absmax", "F32", {blocks}, moments.first_scale);
+    add(".exp_avg_sq.absmax", "F32", {blocks}, moments.second_scale);
   }
   return tensors;
 }

@@ -37,13 +37,16 @@ std::string MessageOf(const std::string& training) {
 }
 
 TEST(CheckTrainingTest, OneAdamWUnderSeveralNames) {
-  for (const char* name : {"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw"})
+  for (const char* name :
+       {"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw", "adamw_8bit", "adamw_bnb_8bit"})
     EXPECT_THAT(FieldsOf("optim: '" + std::string(name) + "'"), IsEmpty()) << name;
-  for (const char* name : {"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_32bit", "adafactor", "sgd",
-                           "lion_32bit", "ademamix", "galore_adamw"}) {
+  for (const char* name : {"paged_adamw_32bit", "adafactor", "sgd", "lion_32bit", "lion_8bit",
+                           "ademamix", "galore_adamw"}) {
     EXPECT_THAT(MessageOf("optim: '" + std::string(name) + "'"),
                 testing::AllOf(HasSubstr(name), HasSubstr("adamw_torch")));
   }
+  EXPECT_THAT(MessageOf("optim: 'paged_adamw_8bit'"),
+              testing::AllOf(HasSubstr("promised"), HasSubstr(": adamw_8bit")));
 }
 
 TEST(CheckTrainingTest, EachScheduleTakesItsOwn) {

@@ -111,7 +111,7 @@ TEST(SafetensorsWriterTest, RefusesWhatNoReaderWouldTake) {
   Tensors dtype;
   dtype.AddF32("w", {1}, {1.0f});
   dtype.list()[0].dtype = "F64";
-  EXPECT_THAT(Message(dtype.list()), HasSubstr("dtype F64; accepted: F32, BF16, F16"));
+  EXPECT_THAT(Message(dtype.list()), HasSubstr("dtype F64; accepted: F32, BF16, F16, U8"));
 
   Tensors metadata;
   metadata.AddF32("__metadata__", {1}, {1.0f});

@@ -40,6 +40,26 @@ TEST(PredictTest, StaticBytesOfFullTrainingInBf16AreEighteenPerParameter) {
   EXPECT_EQ(bytes.optimizer, 12 * elements);
 }
 
+// In 8 bits: two bytes and two scales per block of 256 instead of eight bytes, but for small
+// tensors and the embedding.
+TEST(PredictTest, MomentsInEightBitsTakeAboutAQuarter) {
+  TrainingMode mode = FullMode(DType::kBF16);
+  const ModelConfig config = LlamaShape({4, 64, 4, 2, 128, 128});
+  const int64_t whole = StaticComponents(*BuildProgram(config, mode), {8, 1, 8}, {}, 0).optimizer;
+  mode.moments = MomentKind::k8Bit;
+  const Program program = *BuildProgram(config, mode);
+  int64_t saved = 0, coded = 0;
+  for (const Parameter& parameter : program.parameters) {
+    const int64_t n = parameter.elements();
+    if (n < 4096 || parameter.key == "model.embed_tokens.weight") continue;
+    EXPECT_EQ(n % 4096, 0);  // So that nothing below is rounded up.
+    saved += 8 * n - 2 * (n + 4 * n / 256);
+    ++coded;
+  }
+  EXPECT_EQ(coded, 4 * 5 + 1);  // q, o, gate, up, down of four layers, and the head.
+  EXPECT_EQ(StaticComponents(program, {8, 1, 8}, {}, 0).optimizer, whole - saved);
+}
+
 // A frozen bf16 base costs 2 bytes a parameter, its adapter 16.
 TEST(PredictTest, AFrozenBaseHasNeitherGradientNorOptimizer) {
   const Program program = *BuildProgram(Small(), LoraMode({"all-linear"}, DType::kBF16));

@@ -227,6 +227,21 @@ TEST(RunAttemptTest, ResumedFullRunInBf16IsTheUninterruptedRun) {
   for (const auto& [key, entry] : *exported) EXPECT_EQ(entry.dtype, "BF16") << key;
 }
 
+// Codes and scales go on, byte for byte, and masters beside them.
+TEST(RunAttemptTest, ResumedRunWithMomentsInEightBitsIsTheUninterruptedRun) {
+  const TempFolder folder;
+  program::TrainingMode mode = program::FullMode(program::DType::kBF16);
+  mode.moments = program::MomentKind::k8Bit;
+  const AttemptOptions attempt = MakeAttempt(folder, mode, false, {.sizes = {2, 64, 4, 2, 80, 61}});
+  ExpectResumesLikeTheRunItself(attempt);
+  const auto state =
+      *program::ReadSafetensorsHeader(CheckpointOf(attempt, 1) + "/optimizer.safetensors");
+  const std::string q = "model.layers.0.self_attn.q_proj.weight.exp_avg";
+  EXPECT_EQ(state.at(q).dtype, "U8");
+  EXPECT_EQ(state.at(q + ".absmax").shape, std::vector<int64_t>{16});
+  EXPECT_EQ(state.at("model.embed_tokens.weight.exp_avg").dtype, "F32");
+}
+
 // In fp32 the merged model is the adapter's to rounding; nothing of it is the base's. In bf16 its
 // weights are rounded once more. Within the cap that was predicted for the training alone.
 void ExpectMergedLoss(program::TrainingMode mode) {

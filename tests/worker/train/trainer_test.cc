@@ -72,11 +72,16 @@ absl::Status StepAndEvaluate(const AttemptOptions& attempt, Memory* memory) {
 // Mapped and converted weights alike: the cap that was predicted from config.json is reached and
 // enough, and one byte less is not.
 TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
-  for (const TrainingMode& mode : {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16),
-                                   FullMode(DType::kBF16), LoraMode({"lm_head", "embed_tokens"})}) {
+  TrainingMode coded = FullMode(DType::kBF16);
+  coded.moments = program::MomentKind::k8Bit;
+  for (const TrainingMode& mode :
+       {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16), FullMode(DType::kBF16),
+        LoraMode({"lm_head", "embed_tokens"}), coded}) {
     for (const char* dtype : {"F32", "BF16", "F16"}) {
       for (int shift : {0, 1}) {
-        AttemptOptions attempt = Attempt(mode, {.dtype = dtype, .shift = shift});
+        ToyModel model = {.dtype = dtype, .shift = shift};
+        if (mode.moments == program::MomentKind::k8Bit) model.sizes = {2, 64, 4, 2, 80, 61};
+        AttemptOptions attempt = Attempt(mode, model);
         attempt.context_bytes = kContextBytes;
         attempt.cap_bytes = PredictionOf(attempt).bytes.total();
         Memory memory;

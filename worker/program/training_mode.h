@@ -1,0 +1,25 @@
+// What of a model is trained, and in which numbers: with a ModelConfig all that a program is made
+// from.
+#ifndef WORKER_PROGRAM_TRAINING_MODE_H_
+#define WORKER_PROGRAM_TRAINING_MODE_H_
+
+#include <cstdint>
+
+#include "worker/program/lora_config.h"
+#include "worker/program/model_config.h"
+
+namespace snug::program {
+
+// Of AdamW: two fp32 numbers per element, or two of 8 bits with a scale per block (moments.h).
+enum class MomentKind : uint8_t { kF32, k8Bit };
+
+struct TrainingMode {
+  bool lora = false;  // An adapter beside a frozen base; else all of it.
+  LoraConfig adapter;
+  DType compute = DType::kF32;
+  MomentKind moments = MomentKind::kF32;
+};
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_TRAINING_MODE_H_
