@@ -94,6 +94,11 @@ constexpr Translation kTranslations[] = {
     {"bf16", "false", "training.precision", "fp32"},
     {"bf16", "true", "training.precision", "bf16"},
     {"bias", "none", "", ""},
+    {"bnb_4bit_compute_dtype", "bfloat16", "training.precision", "bf16"},
+    {"bnb_4bit_compute_dtype", "float32", "training.precision", "fp32"},
+    {"bnb_4bit_quant_type", "nf4", "", ""},
+    {"bnb_4bit_use_double_quant", "true", "", ""},
+    {"double_quantization", "true", "", ""},
     {"dtype", "bf16", "training.precision", "bf16"},
     {"dtype", "bfloat16", "training.precision", "bf16"},
     {"dtype", "float32", "training.precision", "fp32"},
@@ -103,11 +108,16 @@ constexpr Translation kTranslations[] = {
     {"gradient_checkpointing", "false", "", ""},
     {"init_lora_weights", "true", "", ""},
     {"load_in_4bit", "false", "", ""},
+    {"load_in_4bit", "true", "quantization", "nf4"},
     {"load_in_8bit", "false", "", ""},
+    {"load_in_8bit", "true", "quantization", "int8"},
     {"lora_target", "all", "lora.target_modules", "all-linear"},
     {"lora_target_linear", "true", "lora.target_modules", "all-linear"},
     {"max_steps", "-1", "training.max_steps", "0"},
     {"peft_type", "lora", "method", "lora"},
+    {"quantization_bit", "4", "quantization", "nf4"},
+    {"quantization_bit", "8", "quantization", "int8"},
+    {"quantization_type", "nf4", "", ""},
     {"report_to", "none", "", ""},
     {"resize_vocab", "true", "", ""},
     {"task_type", "causal_lm", "", ""},
@@ -128,8 +138,9 @@ struct Refusal {
 constexpr const char kPlanDecides[] =
     "what is kept for backward and what is recomputed follows from the memory there is: give "
     "memory.budget, or pin it with memory.stash: {\"*\": recompute}";
-constexpr const char kNoQuantisation[] =
-    "base weights are held in fp32 or bf16 (precision); quantised ones are not offered";
+constexpr const char kQuantisations[] = "true or false; or give quantization: none, int8 or nf4";
+constexpr const char kFourBits[] =
+    "the 4 bits here are nf4 with its scales quantised as well (double quantisation)";
 constexpr Refusal kRefusals[] = {
     {"activation_checkpointing", kPlanDecides},
     {"adapter", "the adapters here are lora; without one it is method: full"},
@@ -137,7 +148,11 @@ constexpr Refusal kRefusals[] = {
     {"add_tokens", "give added_tokens, a list: [\"<a>\", \"<b>\"]"},
     {"bf16", "true or false"},
     {"bias", "no biases are trained beside an adapter: leave it out (none)"},
+    {"bnb_4bit_compute_dtype", "the precisions are fp32 and bf16"},
+    {"bnb_4bit_quant_type", kFourBits},
+    {"bnb_4bit_use_double_quant", kFourBits},
     {"deepspeed", "a job runs on one device"},
+    {"double_quantization", kFourBits},
     {"dtype", "the precisions are fp32 and bf16"},
     {"fan_in_fan_out", "weights lie as (out, in): leave it out (false)"},
     {"fp16", "the precisions are fp32 and bf16: give precision: bf16"},
@@ -145,11 +160,13 @@ constexpr Refusal kRefusals[] = {
     {"gradient_checkpointing", kPlanDecides},
     {"gradient_checkpointing_kwargs", kPlanDecides},
     {"init_lora_weights", "A is drawn and B is zero, as PEFT's true has it: leave it out"},
-    {"load_in_4bit", kNoQuantisation},
-    {"load_in_8bit", kNoQuantisation},
+    {"load_in_4bit", kQuantisations},
+    {"load_in_8bit", kQuantisations},
     {"lora_target_linear", "give target_modules"},
     {"peft_type", "the adapters here are lora"},
     {"per_device_eval_batch_size", "evaluation runs with per_device_train_batch_size"},
+    {"quantization_bit", "4 or 8; or give quantization: none, int8 or nf4"},
+    {"quantization_type", kFourBits},
     {"report_to",
      "metrics go to metrics.jsonl and to Prometheus; no other service is reported to: leave it "
      "out, or say none"},
@@ -204,6 +221,14 @@ bool Says(const std::string& value, const char* of_row) {
   return absl::SimpleAtod(value, &share) && share > 0.0 && share < 1.0;
 }
 
+// QLoRA by one word, where another tool, or someone, has the method's.
+bool SaysQlora(const YamlEntry& entry) {
+  constexpr const char* kKeys[] = {"adapter", "finetuning_type", "method"};
+  return entry.value.kind == YamlNode::Kind::kScalar &&
+         absl::EqualsIgnoreCase(entry.value.scalar, "qlora") &&
+         std::find(std::begin(kKeys), std::end(kKeys), entry.key) != std::end(kKeys);
+}
+
 // Null where a node is neither a scalar nor a list of one.
 const std::string* OnlyScalar(const YamlNode& node) {
   if (node.kind == YamlNode::Kind::kScalar) return &node.scalar;
@@ -249,6 +274,10 @@ class Renamer {
   void TakeOut(const std::string& section, YamlNode* mapping) {
     std::vector<YamlEntry> stay;
     for (YamlEntry& entry : mapping->entries) {
+      if (section.empty() && SaysQlora(entry)) {
+        qlora_line_ = entry.line;
+        entry.value.scalar = "lora";
+      }
       const OurName ours = OurNameOf(section, entry.key, OnlyScalar(entry.value), root_);
       if (ours.kind == OurName::Kind::kUnknown) {
         stay.push_back(std::move(entry));
@@ -268,6 +297,7 @@ class Renamer {
   }
 
   void PutBack(YamlNode* file) {
+    AddQuantization(file);
     for (YamlEntry& entry : moved_) {
       const std::string path = entry.key, section = SectionOf(path);
       YamlNode* mapping = SectionAt(file, section, entry.line);
@@ -278,9 +308,21 @@ class Renamer {
   }
 
  private:
+  // QLoRA's, unless the file says more of it: load_in_4bit stands beside it in most.
+  void AddQuantization(const YamlNode* file) {
+    constexpr const char* kField = "quantization";
+    if (qlora_line_ == 0) return;
+    const auto says = [](const YamlEntry& entry) { return entry.key == kField; };
+    if (std::any_of(moved_.begin(), moved_.end(), says)) return;
+    if (std::any_of(file->entries.begin(), file->entries.end(), says)) return;
+    moved_.push_back(
+        {kField, qlora_line_, {YamlNode::Kind::kScalar, qlora_line_, "nf4", {}, {}}, "qlora"});
+  }
+
   const Descriptor& root_;
   const std::function<void(int, const std::string&)>& error_;
   std::vector<YamlEntry> moved_;  // Their key is the whole path.
+  int qlora_line_ = 0;            // 0: nothing says so.
 };
 
 }  // namespace

@@ -44,7 +44,9 @@ void AddStatus(std::vector<Violation>& found, const char* field, const char* rea
 // What the program's own messages begin with: "lora.rank_pattern: ...".
 std::string FieldOf(const absl::Status& status) {
   const absl::string_view message = status.message();
-  const bool named = absl::StartsWith(message, "lora.") || absl::StartsWith(message, kAddedTokens);
+  const bool named = absl::StartsWith(message, "lora.") ||
+                     absl::StartsWith(message, "quantization:") ||
+                     absl::StartsWith(message, kAddedTokens);
   if (!named) return "spec.model";
   return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
@@ -110,8 +112,8 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
   absl::StatusOr<program::Program> program = program::BuildProgram(*config, ModeOf(job.spec));
   if (!program.ok()) {
     const std::string field = FieldOf(program.status());
-    AddStatus(found, field.c_str(),
-              field == kAddedTokensField ? "BAD_ADDED_TOKENS" : "BAD_TARGET_MODULES",
+    const char* reason = field == "spec.quantization" ? "BAD_FIELD" : "BAD_TARGET_MODULES";
+    AddStatus(found, field.c_str(), field == kAddedTokensField ? "BAD_ADDED_TOKENS" : reason,
               program.status());
     return program.status();
   }
@@ -136,6 +138,8 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
   if (!mode.lora) return mode;
   mode.adapter = LoraConfigOf(spec.lora());
+  if (spec.quantization() == v1::JobSpec::NF4) mode.quantization = program::Quantization::kNf4;
+  if (spec.quantization() == v1::JobSpec::INT8) mode.quantization = program::Quantization::kInt8;
   return mode;
 }
 

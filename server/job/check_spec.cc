@@ -93,7 +93,26 @@ void CheckData(const JobSpec& spec, Checker& check) {
     check.Add("eval_split", "give eval_dataset or eval_split, not both");
 }
 
+bool IsQuantized(const JobSpec& spec) {
+  return spec.quantization() == JobSpec::INT8 || spec.quantization() == JobSpec::NF4;
+}
+
+void CheckQuantization(const JobSpec& spec, Checker& check) {
+  if (!JobSpec::Quantization_IsValid(spec.quantization()))
+    check.Add("quantization", "none, int8 or nf4");
+  if (!IsQuantized(spec)) return;
+  if (spec.method() == JobSpec::FULL)
+    check.Add("quantization",
+              "is for a base that stays as it is, beside an adapter (method lora); a full job "
+              "changes every weight: none");
+  if (spec.merge())
+    check.Add("merge",
+              "the adapter is trained beside quantised weights, and would be merged into others: "
+              "leave it out and take the adapter, or give quantization: none");
+}
+
 void CheckMethod(const JobSpec& spec, Checker& check) {
+  CheckQuantization(spec, check);
   const v1::LoraSpec& lora = spec.lora();
   if (spec.method() == JobSpec::FULL) {
     // An empty message asks for nothing, so it may stand there.
@@ -159,6 +178,8 @@ void FillDefaults(JobSpec& spec, int64_t model_limit_tokens) {
   if (lora) FillLora(*spec.mutable_lora());
   if (!lora) spec.clear_lora();
   FillTraining(*spec.mutable_training(), lora, model_limit_tokens);
+  if (spec.quantization() == JobSpec::QUANTIZATION_UNSPECIFIED)
+    spec.set_quantization(JobSpec::NONE);
   if (spec.memory().budget().empty()) spec.mutable_memory()->set_budget("auto");
   if (spec.memory().fidelity() == v1::FIDELITY_UNSPECIFIED)
     spec.mutable_memory()->set_fidelity(v1::EXACT);

@@ -72,6 +72,15 @@ class CapTest(unittest.TestCase):
     def test_full_job(self):
         kept = self.check(self.full, KEEP)
         self.assertLess(self.check(self.full, RECOMPUTE), kept)
+        self.assertLess(self.check(self.full, KEEP, "training.optim=adamw_8bit"), kept)
+
+    def test_quantised_base(self):
+        """Codes take what was predicted for them, in the layers alone."""
+        plain = self.check(self.lora, KEEP)
+        for kind, share in (("int8", 1.1), ("nf4", 0.6)):
+            with self.subTest(kind):
+                job = (self.lora, f"quantization={kind}", "training.precision=fp32")
+                self.assertLess(self.check(*job, RECOMPUTE), plain * share)
 
     def test_lora_job(self):
         for precision in ("fp32", "bf16"):

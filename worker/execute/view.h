@@ -7,6 +7,10 @@
 
 #include "worker/program/program.h"
 
+namespace snug::kernels {
+struct FrozenWeight;
+}
+
 namespace snug::execute {
 
 // Rows lie behind one another without gaps. Absent (data == nullptr): not needed, not wanted.
@@ -15,6 +19,10 @@ struct View {
   int64_t rows = 0;
   int64_t width = 0;  // Elements per row.
   program::DType dtype = program::DType::kF32;
+  // Of a parameter in 4 or 8 bits, whose rows `data` has not: what they are in. Products alone read
+  // it, and take it as a matrix of `dtype` from its row `first_row` on.
+  const kernels::FrozenWeight* quantized = nullptr;
+  int64_t first_row = 0;
 
   explicit operator bool() const { return data != nullptr; }
   template <typename T>
@@ -25,6 +33,7 @@ struct View {
   int64_t bytes() const { return elements() * program::SizeOf(dtype); }
   // `count` rows from `first` on.
   View Rows(int64_t first, int64_t count) const {
+    if (quantized != nullptr) return {data, count, width, dtype, quantized, first_row + first};
     char* begin = static_cast<char*>(data) + first * width * program::SizeOf(dtype);
     return {begin, count, width, dtype};
   }

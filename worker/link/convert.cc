@@ -76,6 +76,11 @@ train::BestOptions BestFrom(const v1::TrainingSpec& from) {
   return to;
 }
 
+program::Quantization QuantizationFrom(v1::JobSpec::Quantization kind) {
+  if (kind == v1::JobSpec::NF4) return program::Quantization::kNf4;
+  return kind == v1::JobSpec::INT8 ? program::Quantization::kInt8 : program::Quantization::kNone;
+}
+
 v1::WorkerResult::Outcome OutcomeTo(train::AttemptResult::Outcome outcome) {
   switch (outcome) {
     case train::AttemptResult::Outcome::kSucceeded:
@@ -162,6 +167,7 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
                                                                        : program::DType::kF32;
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
+  mode.quantization = QuantizationFrom(spec.quantization());
   if (spec.lora().has_r()) mode.adapter.rank = spec.lora().r();
   if (spec.lora().has_lora_alpha()) mode.adapter.alpha = spec.lora().lora_alpha();
   mode.adapter.dropout = spec.lora().lora_dropout();

@@ -15,6 +15,7 @@
 #include "worker/program/lora_targets.h"
 #include "worker/program/program.h"
 #include "worker/program/program_builder.h"
+#include "worker/program/quantization.h"
 
 namespace snug::program {
 namespace {
@@ -162,7 +163,9 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
   BlockBuilder head("head", config, mode, program.targets().adapters);
   head.HeadLoss(head.RmsNorm(head.Input(config.width), "norm", "model.norm.weight"));
   program.AddBlock(program.AddType(head), -1, std::move(x));
-  return program.Take();
+  Program built = program.Take();
+  RETURN_IF_ERROR(Quantize(built, mode.quantization));
+  return built;
 }
 
 }  // namespace snug::program

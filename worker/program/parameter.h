@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/program/model_config.h"
+#include "worker/program/training_mode.h"
 
 namespace snug::program {
 
@@ -19,8 +20,9 @@ inline constexpr char kHeadKey[] = "lm_head.weight";
 struct Parameter {
   std::string key;  // As the file spells it: "model.layers.0.mlp.up_proj.weight".
   std::vector<int64_t> shape;
-  DType dtype = DType::kF32;  // At which the worker holds it.
-  bool adapter = false;       // Comes from (or is drawn for) the adapter, not from the base model.
+  DType dtype = DType::kF32;  // At which the worker holds it, or computes with it where quantised.
+  Quantization quantization = Quantization::kNone;  // Its bytes are then ValueBytes.
+  bool adapter = false;  // Comes from (or is drawn for) the adapter, not from the base model.
   bool saved = false;  // Of the base, but trained whole beside an adapter: PEFT's modules_to_save.
   bool trainable = false;
   bool decay = true;  // Weight decay applies (not to norms).

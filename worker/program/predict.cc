@@ -13,6 +13,7 @@
 #include "worker/program/generation.h"
 #include "worker/program/moments.h"
 #include "worker/program/plan_memo.h"
+#include "worker/program/quantization.h"
 
 namespace snug::program {
 
@@ -36,7 +37,7 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
   Components bytes;
   bytes.context = context_bytes;
   for (const Parameter& parameter : program.parameters) {
-    const int64_t held = Aligned(parameter.bytes());
+    const int64_t held = ValueBytes(parameter);
     (parameter.adapter ? bytes.adapter : bytes.weights) += held;
     if (!parameter.trainable) continue;
     bytes.gradients += Aligned(parameter.elements() * kF32);

@@ -16,7 +16,7 @@ namespace snug::program {
 struct Components {
   int64_t context = 0;  // The process itself, measured when the node starts.
   // Base parameters: on the CPU the file's bytes when mapped, the converted copy's when not; the
-  // copy's on a GPU.
+  // copy's on a GPU; of a quantised one its codes and scales.
   int64_t weights = 0;
   int64_t adapter = 0;
   int64_t gradients = 0;  // fp32, one per trained element.

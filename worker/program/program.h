@@ -87,7 +87,8 @@ struct OpAttributes {
   int64_t row = 0;       // kLinear, kLoraLinear: of all its parameters, the first row that is its
   int64_t rows = 0;      // ... and how many are; 0: all
   bool local = false;    // kRope: by the angles of layers that slide, where these have their own
-  Activation activation = Activation::kSilu;  // kGlu
+  Activation activation = Activation::kSilu;        // kGlu
+  Quantization quantization = Quantization::kNone;  // kLinear, kLoraLinear: of the weight
 };
 
 struct Op {

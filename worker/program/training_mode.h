@@ -13,11 +13,15 @@ namespace snug::program {
 // Of AdamW: two fp32 numbers per element, or two of 8 bits with a scale per block (moments.h).
 enum class MomentKind : uint8_t { kF32, k8Bit };
 
+// How the linear weights of a frozen base are held (quantization.h).
+enum class Quantization : uint8_t { kNone, kNf4, kInt8 };
+
 struct TrainingMode {
   bool lora = false;  // An adapter beside a frozen base; else all of it.
   LoraConfig adapter;
   DType compute = DType::kF32;
   MomentKind moments = MomentKind::kF32;
+  Quantization quantization = Quantization::kNone;  // With an adapter alone.
 };
 
 }  // namespace snug::program

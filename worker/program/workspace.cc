@@ -111,15 +111,26 @@ int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t width) {
   return Aligned(std::clamp<int64_t>(parts, 1, kMostParts) * width * kF32);
 }
 
+// A product with a quantised weight; one that is added to what is there is made beside it, some
+// rows at a time.
+int64_t FrozenBytes(const RunShape& run, const Machine& machine, int64_t columns, bool adds) {
+  if (run.op->attributes.quantization == Quantization::kNone) return 0;
+  const int64_t rows = std::min(run.out_rows(0), PartRows(machine));
+  const int64_t part = adds ? Aligned(rows * columns * SizeOf(run.compute)) : 0;
+  return part + (machine.cpu ? machine.threads * kFrozenThreadBytes : 0);
+}
+
 int64_t LinearBytes(const RunShape& run, const Machine& machine) {
   const int64_t out = run.out[0].width;
   if (run.direction == Direction::kForward) {
-    return ProductBytes(run, machine, run.out_rows(0), out);
+    return std::max(ProductBytes(run, machine, run.out_rows(0), out),
+                    FrozenBytes(run, machine, out, run.op->attributes.bias));
   }
   const int64_t bias = run.op->attributes.bias ? ColumnSums(run, machine, out) : 0;
   if ((run.wanted.inputs & 1) == 0) return bias;
   const int64_t in = run.in[0].width;
-  return std::max(bias, ProductBytes(run, machine, run.out_rows(0), in));
+  return std::max({bias, ProductBytes(run, machine, run.out_rows(0), in),
+                   FrozenBytes(run, machine, in, /*adds=*/true)});
 }
 
 int64_t LoraDownBytes(const RunShape& run, const Machine& machine) {
@@ -132,7 +143,9 @@ int64_t LoraDownBytes(const RunShape& run, const Machine& machine) {
 // The frozen product is done when the adapter's gradients begin.
 int64_t LoraLinearBytes(const RunShape& run, const Machine& machine) {
   const int64_t out = run.out[0].width;
-  if (run.direction == Direction::kForward) return PartBytes(run, machine, run.out_rows(0), out);
+  if (run.direction == Direction::kForward)
+    return std::max(PartBytes(run, machine, run.out_rows(0), out),
+                    FrozenBytes(run, machine, out, run.op->attributes.bias));
   const int64_t converted = run.compute == DType::kF32 ? 0 : ConvertedRows(run, machine, out);
   return std::max(LinearBytes(run, machine), converted);
 }

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "kernels/rows.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/host_copy.h"
+#include "worker/execute/torch_errors.h"
 #include "worker/program/adapter_config.h"
 #include "worker/weights/random_ops.h"
 
@@ -34,12 +34,13 @@ constexpr int kWords = 4;  // Per Philox block.
 // and large enough that the calls do not count.
 constexpr int64_t kPieceElements = 1 << 15;
 
-std::optional<at::ScalarType> ScalarTypeOf(const std::string& dtype) {
-  if (dtype == "F32") return at::kFloat;
-  if (dtype == "BF16") return at::kBFloat16;
-  if (dtype == "F16") return at::kHalf;
-  if (dtype == "F64") return at::kDouble;
-  return std::nullopt;
+absl::StatusOr<at::ScalarType> TypeOf(const TensorEntry& entry) {
+  if (entry.dtype == "F32") return at::kFloat;
+  if (entry.dtype == "BF16") return at::kBFloat16;
+  if (entry.dtype == "F16") return at::kHalf;
+  if (entry.dtype == "F64") return at::kDouble;
+  return absl::InvalidArgumentError(
+      absl::StrCat(entry.file, ": number type ", entry.dtype, " is none of F32, BF16, F16, F64"));
 }
 
 bool SameType(const std::string& file, DType dtype) {
@@ -203,6 +204,10 @@ absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorE
   if (entry == nullptr && !parameter.adapter) {
     return absl::InternalError(absl::StrCat("no tensor for ", parameter.key));
   }
+  if (parameter.quantization != program::Quantization::kNone) {
+    RETURN_IF_ERROR(PlaceQuantized(parameter, *entry));
+    return false;
+  }
   const bool as_it_is = device_->host_reads_memory() && entry != nullptr && !parameter.trainable &&
                         SameType(entry->dtype, parameter.dtype);
   if (as_it_is) {
@@ -218,6 +223,33 @@ absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorE
   const bool read = entry != nullptr && !program::HasMaster(parameter);
   if (read) RETURN_IF_ERROR(ReadInto(*entry, value));
   return false;
+}
+
+// From the file's elements in the type that is computed with, as a model that was loaded in it
+// would be quantised.
+absl::Status Parameters::PlaceQuantized(const Parameter& parameter, const TensorEntry& entry) {
+  ASSIGN_OR_RETURN(const at::ScalarType type, TypeOf(entry));
+  ASSIGN_OR_RETURN(const char* bytes, Mapped(entry));
+  const auto size = static_cast<int64_t>(at::elementSize(type));
+  const auto read = [&](int64_t first, const View& piece) {
+    const char* from = bytes + first * size;
+    const absl::Status status = execute::CatchTorch([&] {
+      if (SameType(entry.dtype, piece.dtype)) {
+        std::memcpy(piece.data, from, static_cast<size_t>(piece.bytes()));
+      } else {
+        Convert(from, type, piece);
+      }
+    });
+    files_.at(entry.file).Release(entry.begin + first * size, piece.elements() * size);
+    return status;
+  };
+  ASSIGN_OR_RETURN(QuantizedWeight made, QuantizedWeight::Make(*device_, parameter, read));
+  auto& kept = quantized_[views_.size() - 1];
+  kept = std::make_unique<QuantizedWeight>(std::move(made));
+  View& value = views_.back().value;
+  value = Shaped(kept->data(), parameter, parameter.dtype);
+  value.quantized = &kept->weight();
+  return absl::OkStatus();
 }
 
 absl::Status Parameters::AddGradient(const Parameter& parameter) {
@@ -257,13 +289,9 @@ absl::StatusOr<const char*> Parameters::Mapped(const TensorEntry& entry) {
 absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
   const bool fewer = entry.shape.size() > 1 && entry.shape[0] < all.rows;
   const View to = fewer ? all.Rows(0, entry.shape[0]) : all;
-  const std::optional<at::ScalarType> type = ScalarTypeOf(entry.dtype);
-  if (!type.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(entry.file, ": number type ", entry.dtype, " is none of F32, BF16, F16, F64"));
-  }
+  ASSIGN_OR_RETURN(const at::ScalarType type, TypeOf(entry));
   ASSIGN_OR_RETURN(const char* bytes, Mapped(entry));
-  const int64_t row_bytes = to.width * static_cast<int64_t>(at::elementSize(*type));
+  const int64_t row_bytes = to.width * static_cast<int64_t>(at::elementSize(type));
   const int64_t at_once = std::max<int64_t>(1, execute::kHostPieceBytes / row_bytes);
   for (int64_t first = 0; first < to.rows; first += at_once) {
     const View part = to.Rows(first, std::min(at_once, to.rows - first));
@@ -272,7 +300,7 @@ absl::Status Parameters::ReadInto(const TensorEntry& entry, const View& all) {
       RETURN_IF_ERROR(execute::CopyMemory(*device_, from, part.bytes(), part.data));
     } else {
       RETURN_IF_ERROR(execute::FillRows(*device_, part, [&](const View& rows, int64_t row) {
-        Convert(from + row * row_bytes, *type, rows);
+        Convert(from + row * row_bytes, type, rows);
       }));
     }
     files_.at(entry.file).Release(entry.begin + first * row_bytes, part.rows * row_bytes);
@@ -288,7 +316,9 @@ ParameterBytes Parameters::held(const program::Program& program) const {
   ParameterBytes held;
   for (size_t i = 0; i < views_.size(); ++i) {
     int64_t& values = program.parameters[i].adapter ? held.adapter : held.base;
-    values += execute::CountedBytes(views_[i].value.bytes());
+    const auto quantized = quantized_.find(i);
+    values += quantized == quantized_.end() ? execute::CountedBytes(views_[i].value.bytes())
+                                            : quantized->second->counted_bytes();
     held.gradients += execute::CountedBytes(views_[i].gradient.bytes());
     held.masters += execute::CountedBytes(masters_[i].bytes());
   }

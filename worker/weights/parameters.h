@@ -3,8 +3,8 @@
 // elements lie where such elements belong; all others, and on a device whose memory the host does
 // not read all of them, are in buffers of their own, converted. A trained parameter that is
 // computed with in bf16 is the rounded copy of an fp32 master, which is what the optimizer changes.
-// Either way a parameter counts for program::Parameter::bytes(), so that what a header says changes
-// no prediction.
+// A quantised base has codes instead. Either way a parameter counts for program::ValueBytes, so
+// that what a header says changes no prediction.
 //
 // What is copied or made for a device is so in pieces (execute/host_copy.h): neither the host's
 // memory nor the pages of a file hold a tensor a second time.
@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "worker/program/program.h"
 #include "worker/program/safetensors.h"
 #include "worker/weights/mapped_file.h"
+#include "worker/weights/quantized_weight.h"
 
 namespace snug::weights {
 
@@ -69,6 +71,9 @@ class Parameters {
   // Whether the value lies in the entry's file itself.
   absl::StatusOr<bool> Place(const program::Parameter& parameter,
                              const program::TensorEntry* entry);
+  // Its views point to the quantised weight, so that this stays where it is.
+  absl::Status PlaceQuantized(const program::Parameter& parameter,
+                              const program::TensorEntry& entry);
   absl::Status AddGradient(const program::Parameter& parameter);
   absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry);
   absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter,
@@ -80,6 +85,7 @@ class Parameters {
   std::vector<execute::ParameterView> views_;
   std::vector<execute::View> masters_;  // By parameter; absent where there is none.
   std::vector<execute::DeviceBuffer> buffers_;
+  std::map<size_t, std::unique_ptr<QuantizedWeight>> quantized_;  // By parameter.
   std::map<std::string, MappedFile> files_;
   int64_t mapped_bytes_ = 0;
 };

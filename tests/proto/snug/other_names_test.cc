@@ -92,11 +92,27 @@ TEST(OtherNamesTest, OneSettingUnderTwoNamesIsAnErrorThatNamesBoth) {
   EXPECT_EQ(ErrorOf("lr: 1\nlr: 2\n"), "job.yaml:2: \"lr\" is there twice; first in line 1");
 }
 
+// As the files of transformers, LLaMA-Factory and axolotl ask for a base in 4 or 8 bits.
+TEST(OtherNamesTest, AQuantisedBaseHasManyNames) {
+  for (const char* file :
+       {"load_in_4bit: true", "quantization_bit: 4", "method: qlora", "adapter: qlora",
+        "adapter: qlora\nload_in_4bit: true\nbnb_4bit_quant_type: nf4",
+        "quantization_bit: 4\ndouble_quantization: true"})
+    EXPECT_EQ(Parsed(file).quantization(), v1::JobSpec::NF4) << file;
+  EXPECT_EQ(Parsed("adapter: qlora").method(), v1::JobSpec::LORA);
+  EXPECT_EQ(Parsed("method: qlora\nquantization: int8").quantization(), v1::JobSpec::INT8);
+  for (const char* file : {"load_in_8bit: true", "quantization_bit: 8", "quantization: int8"})
+    EXPECT_EQ(Parsed(file).quantization(), v1::JobSpec::INT8) << file;
+  EXPECT_EQ(Parsed("quantization: none").quantization(), v1::JobSpec::NONE);
+}
+
 TEST(OtherNamesTest, WhatHasNoPlaceIsRefusedByNameWithWhatToDo) {
   EXPECT_THAT(ErrorOf("gradient_checkpointing: true"),
               HasSubstr("job.yaml:1: \"gradient_checkpointing\": what is kept"));
   EXPECT_THAT(ErrorOf("training: {gradient_checkpointing: true}"), HasSubstr("memory.budget"));
-  EXPECT_THAT(ErrorOf("load_in_4bit: true"), HasSubstr("\"load_in_4bit\": base weights"));
+  EXPECT_THAT(ErrorOf("load_in_4bit: perhaps"), HasSubstr("quantization: none, int8 or nf4"));
+  EXPECT_THAT(ErrorOf("bnb_4bit_quant_type: fp4"), HasSubstr("double quantisation"));
+  EXPECT_THAT(ErrorOf("quantization_bit: 3"), HasSubstr("4 or 8"));
   EXPECT_THAT(ErrorOf("report_to: wandb"), HasSubstr("metrics.jsonl"));
   EXPECT_THAT(ErrorOf("fp16: true"), HasSubstr("precision: bf16"));
 }

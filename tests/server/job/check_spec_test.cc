@@ -53,6 +53,22 @@ TEST(CheckSpecTest, NotANumberIsOutsideEveryRange) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.eval_split", "spec.training.weight_decay"));
 }
 
+// Codes do not learn, and an adapter is merged into what it was trained beside.
+TEST(CheckSpecTest, AQuantisedBaseIsFrozenAndNotMergedInto) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_quantization(v1::JobSpec::NF4);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.set_merge(true);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.merge"));
+  spec.set_merge(false);
+  spec.set_method(v1::JobSpec::FULL);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.quantization"));
+  spec.set_quantization(v1::JobSpec::NONE);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.set_quantization(static_cast<v1::JobSpec::Quantization>(9));
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.quantization"));
+}
+
 TEST(CheckSpecTest, FullFineTuningIsWithoutLora) {
   v1::JobSpec spec = GoodSpec();
   spec.set_method(v1::JobSpec::FULL);

@@ -151,6 +151,24 @@ TEST(GpuAttemptTest, AnAdapterIsNearThatOfTheCpu) {
   ExpectTheCpus(attempt, {.loss = 1e-5, .weights = 1e-5f});
 }
 
+program::TrainingMode Quantised(program::Quantization kind, program::DType compute) {
+  program::TrainingMode mode = program::LoraMode({"q_proj", "down_proj"}, compute);
+  mode.quantization = kind;
+  return mode;
+}
+
+// Codes are the same bytes on both; products with them are not.
+TEST(GpuAttemptTest, AnAdapterBesideAQuantisedBaseIsNearThatOfTheCpu) {
+  {
+    const TempFolder folder;
+    const auto mode = Quantised(program::Quantization::kNf4, program::DType::kF32);
+    ExpectTheCpus(MakeAttempt(folder, mode), {.loss = 1e-5, .weights = 1e-5f});
+  }
+  const TempFolder folder;
+  const auto mode = Quantised(program::Quantization::kInt8, program::DType::kBF16);
+  ExpectTheCpus(MakeAttempt(folder, mode), {.loss = 2e-2, .weights = 2e-2f});
+}
+
 TEST(GpuAttemptTest, AModelInBf16IsNearThatOfTheCpu) {
   const TempFolder folder;
   ExpectTheCpus(MakeAttempt(folder, program::FullMode(program::DType::kBF16)),
@@ -184,7 +202,8 @@ TEST(GpuAttemptTest, AResumedRunIsTheUninterruptedRun) {
 // The cap that was predicted for the GPU is reached and enough, and one byte less is not.
 TEST(GpuAttemptTest, ThePeakIsThePredictedOne) {
   for (const program::TrainingMode& mode :
-       {program::LoraMode(), program::FullMode(program::DType::kBF16)}) {
+       {program::LoraMode(), program::FullMode(program::DType::kBF16),
+        Quantised(program::Quantization::kNf4, program::DType::kBF16)}) {
     const TempFolder folder;
     AttemptOptions attempt = OnGpu(MakeAttempt(folder, mode));
     attempt.context_bytes = 1'234'567;

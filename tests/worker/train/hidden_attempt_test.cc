@@ -143,6 +143,16 @@ TEST(HiddenAttemptTest, AnAdapterBesideWholeMatricesIsThatOfTheCpu) {
   ExpectTheCpusFiles(attempt);
 }
 
+// Quantised anew by whoever resumes, to the same codes.
+TEST(HiddenAttemptTest, AnAdapterBesideAQuantisedBaseIsThatOfTheCpu) {
+  for (const auto kind : {program::Quantization::kNf4, program::Quantization::kInt8}) {
+    const TempFolder folder;
+    program::TrainingMode mode = program::LoraMode({"q_proj", "down_proj"}, program::DType::kBF16);
+    mode.quantization = kind;
+    ExpectTheCpusFiles(MakeAttempt(folder, mode));
+  }
+}
+
 // With masters, of which the weights are rounded copies.
 TEST(HiddenAttemptTest, AModelInBf16IsThatOfTheCpu) {
   const TempFolder folder;

@@ -74,9 +74,12 @@ absl::Status StepAndEvaluate(const AttemptOptions& attempt, Memory* memory) {
 TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
   TrainingMode coded = FullMode(DType::kBF16);
   coded.moments = program::MomentKind::k8Bit;
+  TrainingMode nf4 = LoraMode(), int8 = LoraMode({"q_proj"}, DType::kBF16);
+  nf4.quantization = program::Quantization::kNf4;
+  int8.quantization = program::Quantization::kInt8;
   for (const TrainingMode& mode :
        {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16), FullMode(DType::kBF16),
-        LoraMode({"lm_head", "embed_tokens"}), coded}) {
+        LoraMode({"lm_head", "embed_tokens"}), coded, nf4, int8}) {
     for (const char* dtype : {"F32", "BF16", "F16"}) {
       for (int shift : {0, 1}) {
         ToyModel model = {.dtype = dtype, .shift = shift};

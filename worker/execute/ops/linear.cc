@@ -1,6 +1,8 @@
 // y = z W^T (+ b); z (N, in), W (out, in), b (out), y (N, out).
 // Backward: dz (+)= dy W, dW += dy^T z, db += the sum of dy over rows.
+// A frozen W may be quantised.
 #include "worker/execute/ops/bias.h"
+#include "worker/execute/ops/frozen_product.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
 
@@ -8,11 +10,18 @@ namespace snug::execute {
 
 void LinearForward(const OpRun& run) {
   const bool bias = LayBias(run, 1);
+  if (run.parameters[0].value.quantized != nullptr)
+    return FrozenProduct(run, kernels::FrozenLinearForward, run.in[0], run.out[0], bias);
   Product(run, run.out[0], {run.in[0], Matrix(run.parameters[0].value).t()}, /*add=*/bias);
 }
 
 void LinearBackward(const OpRun& run) {
   const Matrix dy = run.d_out[0];
+  if (run.parameters[0].value.quantized != nullptr) {
+    if (run.d_in[0])
+      FrozenProduct(run, kernels::FrozenLinearBackward, run.d_out[0], run.d_in[0], run.adds(0));
+    return AddBiasGradient(run, 1);
+  }
   if (run.d_in[0]) Product(run, run.d_in[0], {dy, run.parameters[0].value}, run.adds(0));
   if (run.parameters[0].gradient) {
     Product(run, run.parameters[0].gradient, {dy.t(), run.in[0]}, /*add=*/true);

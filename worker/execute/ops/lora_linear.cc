@@ -2,7 +2,9 @@
 // (out, R) fp32; za may be columns of a wider value, which several modules share. In bf16 all is
 // summed in fp32 and y rounded once; PEFT rounds the base's share by itself.
 // Backward: dz (+)= dy W, dza = scale dy B, dB += scale dy^T za.
+// W may be quantised; its share is then rounded by itself.
 #include "worker/execute/ops/bias.h"
+#include "worker/execute/ops/frozen_product.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
 
@@ -31,15 +33,24 @@ void AdapterGradients(const OpRun& run, int64_t first, const View& dy) {
 }  // namespace
 
 void LoraLinearForward(const OpRun& run) {
-  const Term base = {run.in[0], Matrix(run.parameters[0].value).t()};
+  const bool bias = LayBias(run, 2);
   const Term adapter = {OwnColumns(run, run.in[1]), Matrix(run.parameters[1].value).t(),
                         run.op->attributes.scale};
-  SumOfProducts(run, run.out[0], {base, adapter}, /*add=*/LayBias(run, 2));
+  if (run.parameters[0].value.quantized != nullptr) {
+    FrozenProduct(run, kernels::FrozenLinearForward, run.in[0], run.out[0], bias);
+    return SumOfProducts(run, run.out[0], {adapter}, /*add=*/true);
+  }
+  const Term base = {run.in[0], Matrix(run.parameters[0].value).t()};
+  SumOfProducts(run, run.out[0], {base, adapter}, /*add=*/bias);
 }
 
 void LoraLinearBackward(const OpRun& run) {
   const View &dy = run.d_out[0], &dza = run.d_in[1];
-  if (run.d_in[0]) Product(run, run.d_in[0], {dy, run.parameters[0].value}, run.adds(0));
+  const View& weight = run.parameters[0].value;
+  if (run.d_in[0] && weight.quantized != nullptr)
+    FrozenProduct(run, kernels::FrozenLinearBackward, dy, run.d_in[0], run.adds(0));
+  else if (run.d_in[0])
+    Product(run, run.d_in[0], {dy, weight}, run.adds(0));
   if (!dza && !run.parameters[1].gradient) return;
   // The first module to come leaves zeros for those that read the other columns.
   if (dza && !run.adds(1)) run.Zero(dza);

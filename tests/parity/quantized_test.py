@@ -1,0 +1,137 @@
+"""LoRA over a base in 4 or 8 bits, against bitsandbytes' formats.
+
+The reference dequantises the base by the formats' definitions, in the arithmetic that these are
+defined in (scales and levels are fp32), and trains on it with transformers and peft, in fp32 and in
+float64. Nothing of Snug's kernels is in it. The criteria are those of parity_test; a reference over
+the base as it was fails them.
+"""
+
+import tempfile
+import unittest
+
+import torch
+
+from tests.parity import adamw_8bit_test, cases, families_test, oracle_test
+from tests.parity.parity_test import Runs, oracle, request_of, run
+
+# QLoRA, appendix E.
+NF4 = torch.tensor(
+    [
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+        0.44070982933044434,
+        0.5626170039176941,
+        0.7229568362236023,
+        1.0,
+    ]
+)
+BLOCK, GROUP = 64, 256
+CASES = (
+    cases.Case("quantized-llama", cases.PLAIN, "all-linear", seed=61),
+    cases.Case("quantized-tied", cases.LLAMA3, cases.QV, batch=12, seed=62),
+    families_test.LORA["qwen2"],
+)
+
+
+def nearest(x, levels):
+    """Indices of the nearest of rising levels."""
+    return torch.bucketize(x, (levels[:-1] + levels[1:]) / 2)
+
+
+def in_groups(x, size):
+    """A flat tensor in rows of `size`, filled up with zeros."""
+    return torch.nn.functional.pad(x, (0, -len(x) % size)).view(-1, size)
+
+
+def double_quantised(absmax):
+    """Scales as 8 bits of their distance from the mean leave them."""
+    levels = adamw_8bit_test.dynamic_map(True).float()
+    offset = absmax.double().mean().float()
+    groups = in_groups(absmax - offset, GROUP)
+    scale = groups.abs().amax(1, keepdim=True)
+    codes = nearest(groups / scale.clamp_min(1e-30), levels)
+    return (levels[codes] * scale).flatten()[: len(absmax)] + offset
+
+
+def nf4(weight):
+    """quantize_4bit with quant_type nf4, blocksize 64 and compress_statistics, and back."""
+    flat = weight.flatten()
+    blocks = in_groups(flat, BLOCK)
+    absmax = blocks.abs().amax(1)
+    codes = nearest(blocks / absmax.clamp_min(1e-30)[:, None], NF4)
+    values = NF4[codes] * double_quantised(absmax)[:, None]
+    return values.flatten()[: len(flat)].view_as(weight)
+
+
+def int8(weight):
+    """int8_vectorwise_quant without outliers, and back."""
+    absmax = weight.abs().amax(1, keepdim=True)
+    return (weight * (127.0 / absmax)).round() * absmax * (1.0 / 127.0)
+
+
+def dequantised(quantise):
+    """A change of a model: the linear modules of its layers hold what the format leaves."""
+
+    def change(model, _rows):
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        changed = 0
+        for name, parameter in base.model.layers.named_parameters():
+            if parameter.ndim == 2 and "lora_" not in name:
+                parameter.data = quantise(parameter.data.float()).to(parameter.dtype)
+                changed += 1
+        assert changed >= 7 * len(base.model.layers), changed
+
+    return change
+
+
+class QuantizedTest(unittest.TestCase):
+    """Each format in each case."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.runs = Runs(folder.name)
+
+    def probed(self, case, kind):
+        """A run over the quantised base, in the bytes that were predicted."""
+        prepared = self.runs.prepared(case)
+        spec = {**cases.job_spec(prepared), "quantization": kind}
+        request = request_of(prepared, spec, prepared.folder / kind)
+        request.steps = prepared.settings.steps
+        return prepared, run(request)
+
+    def violations(self, prepared, ours, change):
+        theirs, truth = (
+            oracle(prepared, ours.rows, exact=exact, change=change) for exact in (False, True)
+        )
+        return oracle_test.violations(ours, theirs, truth)
+
+    def test_trains_as_over_the_dequantised_base(self):
+        for case in CASES:
+            for kind, quantise in (("NF4", nf4), ("INT8", int8)):
+                with self.subTest(case.name, kind=kind):
+                    prepared, ours = self.probed(case, kind)
+                    found = self.violations(prepared, ours, dequantised(quantise))
+                    self.assertEqual(found, {"losses": [], "gradients": [], "weights": []})
+
+    def test_a_base_that_is_not_quantised_fails(self):
+        for kind in ("NF4", "INT8"):
+            with self.subTest(kind):
+                prepared, ours = self.probed(CASES[0], kind)
+                found = self.violations(prepared, ours, None)
+                self.assertTrue(all(found.values()), found)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,175 @@
+// A step over a quantised base is the step over the same base dequantised: losses and gradients of
+// adapters, of every family, in fp32 and bf16, within the workspace that the ops declare.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "tests/worker/execute/toy_run.h"
+#include "tests/worker/program/models.h"
+#include "worker/execute/device.h"
+#include "worker/weights/quantized_weight.h"
+
+namespace snug::execute {
+namespace {
+
+using program::DType;
+using program::Plan;
+using program::Program;
+using program::Quantization;
+using program::RecomputePlan;
+using program::TrainingMode;
+
+const std::vector<int64_t> kDocuments = {9, 1, 17, 6};
+
+// Wide enough that the parts of a fused matrix begin at groups of scales: 64 x 256 elements.
+program::ModelConfig ConfigOf(const std::string& family) {
+  const program::LlamaSizes sizes = {2, 128, 4, 4, 128, 61};
+  return family == "llama" ? program::LlamaShape(sizes) : program::FamilyShape(family, sizes);
+}
+
+TrainingMode Mode(const program::ModelConfig& config, Quantization kind, DType compute) {
+  const char* queries = config.fused_projections ? "qkv_proj" : "q_proj";
+  TrainingMode mode = program::LoraMode({queries, "down_proj"}, compute);
+  mode.quantization = kind;
+  return mode;
+}
+
+std::vector<char> Dequantised(const kernels::FrozenWeight& weight, const View& like) {
+  std::vector<char> bytes(static_cast<size_t>(like.bytes()));
+  const auto dtype = like.dtype == DType::kF32 ? kernels::DType::kF32 : kernels::DType::kBF16;
+  const kernels::Error error = weight.kind == kernels::FrozenKind::kNf4
+                                   ? kernels::DequantizeNf4({.from = weight.nf4,
+                                                             .w = bytes.data(),
+                                                             .N = like.rows,
+                                                             .K = like.width,
+                                                             .w_stride = like.width,
+                                                             .dtype = dtype},
+                                                            nullptr)
+                                   : kernels::DequantizeInt8Weight({.from = weight.int8,
+                                                                    .w = bytes.data(),
+                                                                    .N = like.rows,
+                                                                    .K = like.width,
+                                                                    .w_stride = like.width,
+                                                                    .dtype = dtype},
+                                                                   nullptr);
+  EXPECT_TRUE(error.ok());
+  return bytes;
+}
+
+// The same model twice: over codes, and over what these stand for.
+struct Pair {
+  ToyRun coded, plain;
+  std::deque<weights::QuantizedWeight> weights;
+  int quantised = 0;
+
+  Pair(const program::ModelConfig& config, Quantization kind, DType compute)
+      : coded(*program::BuildProgram(config, Mode(config, kind, compute)), kDocuments),
+        plain(*program::BuildProgram(config, Mode(config, Quantization::kNone, compute)),
+              kDocuments) {
+    for (size_t i = 0; i < coded.program().parameters.size(); ++i) Quantise(i);
+  }
+
+  void Quantise(size_t i) {
+    const program::Parameter& parameter = coded.program().parameters[i];
+    if (parameter.quantization == Quantization::kNone) return;
+    View& value = coded.parameters()[i].value;
+    const auto read = [&](int64_t first, const View& piece) {
+      std::memcpy(piece.data, value.as<char>() + first * program::SizeOf(value.dtype),
+                  static_cast<size_t>(piece.bytes()));
+      return absl::OkStatus();
+    };
+    auto made = weights::QuantizedWeight::Make(TestDevice(), parameter, read);
+    ASSERT_TRUE(made.ok()) << made.status();
+    weights.push_back(*std::move(made));
+    const std::vector<char> bytes = Dequantised(weights.back().weight(), value);
+    std::memcpy(plain.parameters()[i].value.data, bytes.data(), bytes.size());
+    value.data = weights.back().data();
+    value.quantized = &weights.back().weight();
+    ++quantised;
+  }
+};
+
+double Distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0.0, norm = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(a[i] - b[i], 2);
+    norm += std::pow(b[i], 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+void ExpectSameStep(const program::ModelConfig& config, Quantization kind, DType compute) {
+  Pair pair(config, kind, compute);
+  EXPECT_GE(pair.quantised, 2 * 4);
+  const bool f32 = compute == DType::kF32;
+  for (int recomputed : {0, 2}) {
+    const Plan plan = RecomputePlan(pair.coded.program(), recomputed);
+    const auto coded = pair.coded.RunInArena(pair.coded.Lower(plan), TestDevice());
+    const auto plain = pair.plain.RunInArena(
+        pair.plain.Lower(RecomputePlan(pair.plain.program(), recomputed)), TestDevice());
+    ASSERT_TRUE(coded.ok()) << coded.status();
+    ASSERT_TRUE(plain.ok()) << plain.status();
+    EXPECT_NEAR(*coded, *plain, (f32 ? 1e-6 : 1e-2) * std::abs(*plain));
+    EXPECT_LT(Distance(pair.coded.Gradients(), pair.plain.Gradients()), f32 ? 1e-5 : 3e-2);
+  }
+}
+
+TEST(QuantizedBaseTest, AStepIsThatOfTheDequantisedBase) {
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    for (const Quantization kind : {Quantization::kNf4, Quantization::kInt8}) {
+      for (const std::string family : {"llama", "biased", "phi3", "gemma2"}) {
+        SCOPED_TRACE(family + (compute == DType::kF32 ? " fp32" : " bf16") +
+                     (kind == Quantization::kNf4 ? " nf4" : " int8"));
+        ExpectSameStep(ConfigOf(family), kind, compute);
+      }
+    }
+  }
+}
+
+// More rows than a part that is added has, on both of its borders.
+TEST(QuantizedBaseTest, RowsBeyondAPartAreAdded) {
+  for (int64_t tokens : {511, 512, 513, 1025}) {
+    const program::ModelConfig config = ConfigOf("biased");
+    Pair pair(config, Quantization::kNf4, DType::kF32);
+    ToyRun coded(pair.coded.program(), {tokens}), plain(pair.plain.program(), {tokens});
+    for (size_t i = 0; i < coded.parameters().size(); ++i) {
+      coded.parameters()[i].value = pair.coded.parameters()[i].value;
+      plain.parameters()[i].value = pair.plain.parameters()[i].value;
+    }
+    const auto one = coded.RunInArena(coded.Lower(RecomputePlan(coded.program(), 0)), TestDevice());
+    const auto two = plain.RunInArena(plain.Lower(RecomputePlan(plain.program(), 0)), TestDevice());
+    ASSERT_TRUE(one.ok()) << one.status();
+    ASSERT_TRUE(two.ok()) << two.status();
+    EXPECT_NEAR(*one, *two, 1e-6 * std::abs(*two));
+    EXPECT_LT(Distance(coded.Gradients(), plain.Gradients()), 1e-5);
+  }
+}
+
+// One scale serves 16,384 elements, so ops that read rows of one matrix begin at such borders.
+TEST(QuantizedBaseTest, AFusedMatrixWhosePartsShareAScaleIsRefusedByName) {
+  const program::ModelConfig config = program::FamilyShape("phi3", {2, 64, 4, 4, 96, 61});
+  const auto refused = program::BuildProgram(config, Mode(config, Quantization::kNf4, DType::kF32));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.status().message().find("quantization: nf4"), std::string::npos);
+  EXPECT_NE(refused.status().message().find("qkv_proj"), std::string::npos);
+  EXPECT_TRUE(program::BuildProgram(config, Mode(config, Quantization::kInt8, DType::kF32)).ok());
+}
+
+// Head, embedding, norms and what is trained whole stay as they are.
+TEST(QuantizedBaseTest, OnlyFrozenLinearModulesOfTheLayersAreQuantised) {
+  const program::ModelConfig config = ConfigOf("llama");
+  TrainingMode mode = Mode(config, Quantization::kNf4, DType::kF32);
+  mode.adapter.modules_to_save = {"o_proj"};
+  const Program program = *program::BuildProgram(config, mode);
+  for (const program::Parameter& parameter : program.parameters) {
+    const bool linear = parameter.key.starts_with("model.layers.") &&
+                        parameter.key.ends_with("_proj.weight") && !parameter.trainable;
+    EXPECT_EQ(parameter.quantization != Quantization::kNone, linear) << parameter.key;
+  }
+}
+
+}  // namespace
+}  // namespace snug::execute

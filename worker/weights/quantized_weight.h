@@ -1,0 +1,46 @@
+// A frozen matrix in 4 or 8 bits on a device, made once when it is loaded and saved nowhere.
+//
+// The host quantises, for every device, with the kernels' CPU side, whose bytes CUDA's are too. It
+// holds a piece of the matrix, its codes, and of nf4 the scales of all blocks (4 bytes for 64
+// elements) until these are quantised themselves.
+#ifndef WORKER_WEIGHTS_QUANTIZED_WEIGHT_H_
+#define WORKER_WEIGHTS_QUANTIZED_WEIGHT_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/frozen_linear.h"
+#include "worker/execute/device.h"
+#include "worker/execute/view.h"
+#include "worker/program/program.h"
+
+namespace snug::weights {
+
+class QuantizedWeight {
+ public:
+  // Puts elements of the matrix from `first` on, row behind row, where `piece` lies: in the host's
+  // memory, of the parameter's number type, which is the one that is quantised.
+  using ReadElements = absl::FunctionRef<absl::Status(int64_t first, const execute::View& piece)>;
+
+  // In program::PartsOf(parameter).bytes of the device's memory.
+  static absl::StatusOr<QuantizedWeight> Make(execute::Device& device,
+                                              const program::Parameter& parameter,
+                                              ReadElements read);
+
+  // Points into the device's memory; moves with the object.
+  const kernels::FrozenWeight& weight() const { return weight_; }
+  char* data() const { return memory_.data(); }
+  int64_t counted_bytes() const { return memory_.counted_bytes(); }
+
+ private:
+  QuantizedWeight() = default;
+
+  execute::DeviceBuffer memory_;
+  kernels::FrozenWeight weight_;
+};
+
+}  // namespace snug::weights
+
+#endif  // WORKER_WEIGHTS_QUANTIZED_WEIGHT_H_
