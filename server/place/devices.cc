@@ -45,7 +45,7 @@ absl::StatusOr<Gpu> FindGpu(int index, const Gpus& gpus) {
 absl::StatusOr<int64_t> GivenCapacity(const v1::DeviceConfig& given, const Device& device) {
   ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(given.capacity()));
   if (bytes < 1) return absl::InvalidArgumentError(absl::StrCat(device.name, " has no bytes"));
-  if (device.is_gpu() && bytes > device.total_bytes)
+  if (bytes > device.total_bytes)
     return absl::InvalidArgumentError(absl::StrCat(Exactly(bytes), " is more than ", device.name,
                                                    " has: ", device.model, ", ",
                                                    Exactly(device.total_bytes)));
@@ -97,6 +97,20 @@ void ForgetMoved(std::vector<Device>& devices) {
         device.gpu.uuid.clear();
 }
 
+// Devices of the CPU share the machine's memory.
+absl::Status CheckSum(const std::vector<Device>& devices, const Host& host) {
+  int64_t left = host.memory_bytes;
+  for (const Device& device : devices) {
+    if (device.is_gpu()) continue;
+    if (device.capacity_bytes > left)
+      return absl::InvalidArgumentError(
+          absl::StrCat("devices: the CPU's have more bytes together than this machine: ",
+                       Exactly(host.memory_bytes)));
+    left -= device.capacity_bytes;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Device> DeviceOf(const v1::DeviceConfig& given, const std::string& field,
                                 const Host& host) {
   if (NumberOf(given.name()) < 0)
@@ -140,6 +154,7 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, co
     ASSIGN_OR_RETURN(Device device, DeviceOf(given, field, host));
     devices.push_back(std::move(device));
   }
+  RETURN_IF_ERROR(CheckSum(devices, host));
   ForgetMoved(devices);
   return devices;
 }

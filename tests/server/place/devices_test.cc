@@ -170,6 +170,17 @@ TEST(DevicesTest, MistakesAreNamed) {
   EXPECT_EQ(Refusal(config, TwoGpus()), "devices: 65 are named; at most 64 can be");
 }
 
+// Promises that no machine could keep.
+TEST(DevicesTest, TheCpuHasNoMoreThanTheMachine) {
+  EXPECT_EQ(DevicesOf(Config({{"cpu:0", "64GiB"}}), TwoGpus()).value()[0].capacity_bytes,
+            64 * kGiB);
+  EXPECT_THAT(
+      Refusal(Config({{"cpu:0", "900GiB"}}), TwoGpus()),
+      HasSubstr("devices[0].capacity: 900 GiB (966367641600 bytes) is more than cpu:0 has"));
+  EXPECT_THAT(Refusal(Config({{"cpu:0", "40GiB"}, {"gpu:0", ""}, {"cpu:1", "40GiB"}}), TwoGpus()),
+              HasSubstr("more bytes together than this machine"));
+}
+
 TEST(DevicesTest, PlansDependOnTheKindOfDevice) {
   auto devices =
       DevicesOf(Config({{"cpu:0", ""}, {"gpu:0", ""}, {"gpu:1", ""}}), TwoGpus()).value();
