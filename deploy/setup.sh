@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs what is missing: Debian packages, and Python ones in .venv. Quick when all is there.
+# Installs what is missing: Debian packages, and Python ones and promtool in .venv. Quick when all
+# is there.
 #
 #   deploy/setup.sh             everything: product, tests, quickstart
 #   deploy/setup.sh --product   without the oracles of the tests
@@ -59,7 +60,25 @@ install_requirements() {
     "${requirements[@]/#/--constraint=}" "${missing[@]}"
 }
 
+# Checks /metrics in the tests. Of Debian's prometheus this one program: installed whole, that would
+# serve on a port of this machine from now on.
+install_promtool() {
+  [ -x .venv/bin/promtool ] && return
+  say "taking promtool from Debian's package prometheus"
+  local folder
+  folder=$(mktemp -d)
+  (
+    cd "$folder"
+    apt-get -q download prometheus ||
+      { as_root apt-get -q update && apt-get -q download prometheus; }
+    dpkg-deb --extract prometheus_*.deb .
+  )
+  install "$folder/usr/bin/promtool" .venv/bin/promtool
+  rm -r "$folder"
+}
+
 install_packages
 make_venv
 install_requirements "${1:---all}"
+[ "${1:---all}" = --product ] || install_promtool
 say "everything is installed"

@@ -8,6 +8,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <exception>
 #include <map>
@@ -29,7 +30,8 @@ using prometheus::Gauge;
 using prometheus::Registry;
 
 constexpr size_t kMaxLabelBytes = 64;
-constexpr size_t kExposerThreads = 8;
+constexpr const char* kExposerThreads = "8";
+constexpr const char* kRequestTimeoutMs = "1000";  // Of a client that holds one of them, silent.
 constexpr int64_t kMaxObservations = 10'000;  // Of one report: a daemon that was away for a day.
 
 Family<Gauge>& GaugeFamily(Registry& registry, const char* name, const char* help) {
@@ -119,7 +121,7 @@ struct Metrics::Families {
           .Register(*registry)
           .Add({}, prometheus::Histogram::BucketBoundaries{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0,
                                                            3.0, 10.0, 30.0, 100.0});
-  // With the labels of NVIDIA's dcgm-exporter, to join the two.
+  // UUID as NVIDIA's dcgm-exporter spells it, to join the two.
   Family<Gauge>& device_model =
       GaugeFamily(*registry, "snug_device_info", "1; its labels say which GPU or processor it is.");
   Family<Gauge>& up =
@@ -157,7 +159,7 @@ struct Metrics::Families {
   std::map<std::string, JobSeries> by_job;
   std::map<std::string, DeviceSeries> by_device;
   std::unique_ptr<prometheus::Exposer> exposer;
-  int port = 0;
+  std::atomic<int> port = 0;
 
   DeviceSeries& SeriesOf(const v1::Device& device);
 };
@@ -169,7 +171,7 @@ DeviceSeries& Metrics::Families::SeriesOf(const v1::Device& device) {
   device_model
       .Add({{"device", SanitizeLabel(device.name())},
             {"UUID", SanitizeLabel(device.uuid())},
-            {"modelName", SanitizeLabel(device.model())}})
+            {"model_name", SanitizeLabel(device.model())}})
       .Set(1);
   return by_device
       .emplace(device.name(), DeviceSeries{.total = &total.Add(labels),
@@ -196,8 +198,9 @@ Metrics::~Metrics() = default;
 absl::Status Metrics::Serve(int port) {
   // prometheus-cpp throws from this constructor alone, e.g. when the port is taken.
   try {
-    families_->exposer =
-        std::make_unique<prometheus::Exposer>(absl::StrCat("127.0.0.1:", port), kExposerThreads);
+    families_->exposer = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", absl::StrCat("127.0.0.1:", port), "num_threads",
+                                 kExposerThreads, "request_timeout_ms", kRequestTimeoutMs});
     families_->exposer->RegisterCollectable(families_->registry);
     const std::vector<int> ports = families_->exposer->GetListeningPorts();
     families_->port = ports.empty() ? 0 : ports.front();

@@ -94,7 +94,7 @@ TEST(MetricsTest, AGpuIsNamedAndMeasured) {
   metrics.Job(job);
   metrics.Devices({Gpu()}, {job});
   for (const char* line :
-       {"snug_device_info{UUID=\"GPU-aa\",device=\"gpu:0\",modelName=\"NVIDIA_H200\"} 1",
+       {"snug_device_info{UUID=\"GPU-aa\",device=\"gpu:0\",model_name=\"NVIDIA_H200\"} 1",
         "snug_device_up{device=\"gpu:0\"} 1",
         "snug_device_memory_total_bytes{device=\"gpu:0\"} 5000",
         "snug_device_memory_used_bytes{device=\"gpu:0\"} 300",
