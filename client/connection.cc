@@ -1,6 +1,7 @@
 #include "client/connection.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -53,6 +54,20 @@ absl::Status Probe(const std::string& server, const std::string& path) {
   return connected ? absl::OkStatus() : NobodyThere(server, Reason(error));
 }
 
+// The folder of a socket in /tmp/snug-UID: whoever else made it would be taken for the daemon.
+absl::Status CheckShared(absl::string_view path) {
+  const std::string folder = absl::StrCat("/tmp/snug-", geteuid());
+  struct stat status {};
+  if (!absl::StartsWith(path, folder + "/") || lstat(folder.c_str(), &status) != 0)
+    return absl::OkStatus();
+  if (S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(folder, " is not a folder of yours alone (it belongs to user ", status.st_uid,
+                   "): whoever listens there may be no daemon of yours"));
+}
+
 }  // namespace
 
 std::string DefaultServer() {
@@ -61,6 +76,19 @@ std::string DefaultServer() {
   if (runtime != nullptr && *runtime != '\0')
     return absl::StrCat("unix:", runtime, "/snug/snug.sock");
   return absl::StrCat("unix:/tmp/snug-", geteuid(), "/snug.sock");
+}
+
+bool IsLost(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+      return true;
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::INTERNAL:
+    case grpc::StatusCode::UNKNOWN:
+      return status.error_details().empty();
+    default:
+      return false;
+  }
 }
 
 bool Backoff::Wait() {
@@ -79,6 +107,7 @@ absl::StatusOr<Connection> Connection::Open(const std::string& server) {
                                                    DefaultServer(), ", not \"", server, "\""));
   }
   absl::ConsumePrefix(&path, "//");  // unix:///absolute/path is the same.
+  if (absl::Status status = CheckShared(path); !status.ok()) return status;
   if (absl::Status status = Probe(server, std::string(path)); !status.ok()) return status;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);

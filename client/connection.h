@@ -32,6 +32,10 @@ class Backoff {
   absl::Time first_ = absl::InfinitePast();
 };
 
+// Whether the daemon went away in the middle of a call. Its own answers carry details; what
+// gRPC makes of a connection that ends, be it CANCELLED or INTERNAL, does not.
+bool IsLost(const grpc::Status& status);
+
 class Connection {
  public:
   // `server` is unix:PATH. When nobody listens there the error says so, and how to start a daemon.
@@ -52,8 +56,7 @@ class Connection {
       Reply reply;
       const grpc::Status status = (*stub_.*method)(&context, request, &reply);
       if (status.ok()) return reply;
-      if (status.error_code() != grpc::StatusCode::UNAVAILABLE || !backoff.Wait())
-        return ToStatus(status);
+      if (!IsLost(status) || !backoff.Wait()) return ToStatus(status);
     }
   }
 

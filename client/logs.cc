@@ -21,8 +21,7 @@ class LogPrinter {
 
   absl::StatusOr<int> Run() {
     grpc::Status status = OneStream();
-    while (status.error_code() == grpc::StatusCode::UNAVAILABLE && backoff_.Wait())
-      status = OneStream();
+    while (IsLost(status) && backoff_.Wait()) status = OneStream();
     if (!status.ok()) return ToStatus(status);
     return kExitOk;
   }

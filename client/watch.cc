@@ -42,7 +42,7 @@ class Watcher {
       printer_.FinishLine();
       if (HasEnded(job_.state())) return End();
       // A stream that ends well before the job has is the daemon's way to bound its length.
-      const bool lost = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+      const bool lost = IsLost(status);
       if (!status.ok() && !lost) return ToStatus(status);
       if (lost && !backoff_.waited() && line_.output == Output::kTable) {
         terminal_.err << "snug: the daemon is away; the job goes on, waiting for the daemon"

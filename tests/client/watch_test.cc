@@ -107,6 +107,18 @@ TEST_F(WatchTest, AStreamThatEndsEarlyIsOpenedAgain) {
   EXPECT_THAT(asked_for_, ElementsAre("abc", "abc-in-full"));
 }
 
+// What gRPC may make of a daemon that is being stopped.
+TEST_F(WatchTest, AStreamThatIsCancelledWithoutADaemonsWordIsOpenedAgain) {
+  server_.watch = [this](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>* writer) {
+    asked_for_.push_back(request.id());
+    writer->Write(Job(asked_for_.size() < 2 ? v1::Job::RUNNING : v1::Job::SUCCEEDED, 3));
+    return grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED");
+  };
+  const Ran ran = server_.Run({"watch", "abc"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(asked_for_.size(), 2u);
+}
+
 // The daemon goes while the job runs, and another one comes on the same socket.
 TEST_F(WatchTest, OutlivesARestartOfTheDaemon) {
   std::atomic<bool> is_watched = false;
