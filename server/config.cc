@@ -18,7 +18,6 @@
 namespace snug::server {
 namespace {
 
-constexpr int kDefaultMetricsPort = 9464;
 constexpr int64_t kMaxConfigBytes = 1 << 20;
 
 // What the command line said; empty and -1: nothing.
@@ -82,7 +81,7 @@ std::string DefaultSocket() {
   if (geteuid() == 0) return "/run/snug/snug.sock";
   const std::string runtime = Environment("XDG_RUNTIME_DIR");
   if (!runtime.empty()) return runtime + "/snug/snug.sock";
-  return absl::StrCat("/tmp/snug-", geteuid(), "/snug.sock");
+  return SharedSocketFolder() + "/snug.sock";
 }
 
 std::string DefaultPython() {
@@ -114,7 +113,6 @@ absl::Status AddDevices(const std::vector<std::string>& given, v1::DaemonConfig&
 void FillDefaults(v1::DaemonConfig& config) {
   if (config.state_dir().empty()) config.set_state_dir(DefaultStateDir());
   if (config.socket().empty()) config.set_socket(DefaultSocket());
-  if (!config.has_metrics_port()) config.set_metrics_port(kDefaultMetricsPort);
   if (config.worker().empty()) config.set_worker(BinaryDir() + "/snug-worker");
   if (config.worker_cuda().empty()) config.set_worker_cuda(BinaryDir() + "/snug-worker-cuda");
   if (config.gpu_library().empty()) config.set_gpu_library("libnvidia-ml.so.1");
@@ -131,6 +129,8 @@ std::string Absolute(const std::string& path) {
 }
 
 }  // namespace
+
+std::string SharedSocketFolder() { return absl::StrCat("/tmp/snug-", geteuid()); }
 
 absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   ASSIGN_OR_RETURN(const Flags flags, ParseFlags(argc, argv));

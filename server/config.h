@@ -10,7 +10,15 @@
 
 namespace snug::server {
 
-// Every field is set. OUT_OF_RANGE: nothing to run, the text (help, version) is to be printed.
+// Of /metrics, where none is named.
+inline constexpr int kDefaultMetricsPort = 9464;
+
+// Where the socket is for a user without a folder of its own for such things. Anybody may have made
+// a folder of that name first: it is used only if it is this user's alone.
+std::string SharedSocketFolder();
+
+// Every field is set but metrics_port, which only the user sets. OUT_OF_RANGE: nothing to run, the
+// text (help, version) is to be printed.
 absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv);
 
 // The script of snug-prepare: $SNUG_PREPARE, or the one of the tree that this binary was built in.

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,8 +19,10 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
+#include "server/node/descriptors.h"
 #include "server/node/known_gpus.h"
 #include "server/node/measure.h"
+#include "server/node/unix_socket.h"
 #include "server/place/devices.h"
 #include "server/place/host_memory.h"
 
@@ -32,6 +33,7 @@ constexpr absl::Duration kDrainPatience = absl::Seconds(10);
 constexpr int kWatchdogSeconds =
     20;  // gRPC's Shutdown of this version may never return (upstream 39114).
 constexpr int kApiThreads = 4;
+constexpr absl::Duration kBetweenPortTries = absl::Seconds(1);
 constexpr int64_t kMaxPrepares = 64;
 constexpr int kCheckThreads = 3;  // One stays for others while all previews that may run do.
 
@@ -47,10 +49,10 @@ void SetUpProcess() {
   const sigset_t set = EndSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   for (int ignored : {SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2}) signal(ignored, SIG_IGN);
-  rlimit files{};
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
+  const int descriptors = ReserveDescriptors();
+  if (descriptors < kFewDescriptors)
+    spdlog::warn("this process may open {} files, which is few: some clients may be refused",
+                 descriptors);
 }
 
 absl::Status MakeFolder(const std::string& dir, mode_t mode) {
@@ -112,8 +114,9 @@ absl::Status Daemon::TakeState() {
   ASSIGN_OR_RETURN(lock_, LockState(config_.state_dir()));
   RETURN_IF_ERROR(MakeFolder(config_.state_dir() + "/datasets", 0700));
   RETURN_IF_ERROR(MakeFolder(config_.state_dir() + "/jobs", 0700));
-  return MakeFolder(std::filesystem::path(config_.socket()).parent_path().string(),
-                    geteuid() == 0 ? 0755 : 0700);
+  const std::string folder = std::filesystem::path(config_.socket()).parent_path().string();
+  RETURN_IF_ERROR(MakeFolder(folder, geteuid() == 0 ? 0755 : 0700));
+  return folder == SharedSocketFolder() ? CheckPrivateFolder(folder) : absl::OkStatus();
 }
 
 absl::Status Daemon::Build() {
@@ -134,7 +137,7 @@ absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(const FairPool::Threads prepares,
                    PreparesAtATime(config_.prepare(), prepare_bytes));
   RETURN_IF_ERROR(BuildScheduler(devices, prepares));
-  ServeMetrics();
+  RETURN_IF_ERROR(ServeMetrics());
   v1::ServerInfo info;
   info.set_version(kVersion);
   info.set_instance_uuid(store_->instance_uuid());
@@ -194,9 +197,22 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   return absl::OkStatus();
 }
 
-void Daemon::ServeMetrics() {
-  const absl::Status served = metrics_.Serve(config_.metrics_port());
-  if (!served.ok()) spdlog::warn("going on without metrics: {}", served.message());
+// A port that the user has named and that somebody has is a mistake in the set-up of a new daemon.
+// One that has served before goes on without it, and takes it when it is free.
+absl::Status Daemon::ServeMetrics() {
+  const int port = config_.has_metrics_port() ? config_.metrics_port() : kDefaultMetricsPort;
+  const absl::Status served = metrics_.Serve(port);
+  if (served.ok()) return served;
+  if (config_.has_metrics_port() && store_->boot_epoch() <= 1) return served;
+  spdlog::warn("going on without metrics until the port is free: {}", served.message());
+  metrics_waiter_ = std::thread([this, port] {
+    while (!stop_waiting_.WaitForNotificationWithTimeout(kBetweenPortTries))
+      if (metrics_.Serve(port).ok()) {
+        spdlog::info("metrics on http://127.0.0.1:{}/metrics", metrics_.port());
+        return;
+      }
+  });
+  return absl::OkStatus();
 }
 
 std::string Daemon::Banner() const {
@@ -225,6 +241,10 @@ void Daemon::WaitForShutdown() {
 // Everything durable is durable already; this is about telling clients and closing the store
 // cleanly.
 void Daemon::Shutdown() {
+  if (metrics_waiter_.joinable()) {
+    stop_waiting_.Notify();
+    metrics_waiter_.join();
+  }
   if (server_ != nullptr) server_->StopAccepting();
   streams_.StopAll();
   if (advisor_ != nullptr) advisor_->Stop();

@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "server/api/grpc_server.h"
 #include "server/api/service.h"
 #include "server/api/streams.h"
@@ -43,7 +45,7 @@ class Daemon {
   LauncherSettings Launcher() const;
   absl::StatusOr<std::vector<Device>> FindDevices();
   absl::Status BuildScheduler(std::vector<Device> devices, FairPool::Threads prepares);
-  void ServeMetrics();
+  absl::Status ServeMetrics();
   void Shutdown();
 
   const v1::DaemonConfig config_;
@@ -62,6 +64,8 @@ class Daemon {
   Peers peers_;
   std::unique_ptr<FineTuningService> service_;
   std::unique_ptr<GrpcServer> server_;
+  absl::Notification stop_waiting_;
+  std::thread metrics_waiter_;  // For a port that somebody has.
 };
 
 }  // namespace snug::server

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,14 +13,14 @@
 #include "server/api/grpc_status.h"
 #include "server/artifact/output.h"
 #include "server/node/attempt_files.h"
+#include "server/node/rotated_log.h"
 
 namespace snug::server {
 namespace {
 
-// Up to kChunkBytes from `offset`; empty at the end, and where there is no such file.
-absl::StatusOr<std::string> ReadAt(const std::string& path, int64_t offset, bool must_exist) {
+// Up to kChunkBytes from `offset`; empty at the end.
+absl::StatusOr<std::string> ReadAt(const std::string& path, int64_t offset) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0 && errno == ENOENT && !must_exist) return std::string();
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot open a file of the job");
   std::string bytes(kChunkBytes, '\0');
   const ssize_t got = pread(fd, bytes.data(), bytes.size(), offset);
@@ -37,17 +38,16 @@ NextChunk Chunk(const google::protobuf::MessageLite& message) {
 class LogReader {
  public:
   LogReader(const JobIndex& index, std::string state_dir, std::string job, bool follow)
-      : index_(index), state_dir_(std::move(state_dir)), job_(std::move(job)), follow_(follow) {}
+      : index_(index), state_dir_(std::move(state_dir)), job_(std::move(job)), follow_(follow) {
+    log_.emplace(Path());
+  }
 
   absl::StatusOr<NextChunk> operator()() {
     while (true) {
       // Asked before reading: what an ended job has written is all there then.
       ASSIGN_OR_RETURN(const JobPtr job, index_.Find(job_));
       const bool over = !follow_ || IsTerminal(job->state());
-      ASSIGN_OR_RETURN(const std::string bytes,
-                       ReadAt(AttemptDir(state_dir_, job_, epoch_) + "/worker.log", offset_,
-                              /*must_exist=*/false));
-      offset_ += static_cast<int64_t>(bytes.size());
+      ASSIGN_OR_RETURN(const std::string bytes, log_->Read(kChunkBytes));
       if (!bytes.empty()) {
         v1::LogChunk chunk;
         chunk.set_text(bytes);
@@ -55,17 +55,19 @@ class LogReader {
       }
       if (epoch_ >= job->epoch()) return NextChunk{over ? NextChunk::kEnd : NextChunk::kWait};
       ++epoch_;
-      offset_ = 0;
+      log_.emplace(Path());
     }
   }
 
  private:
+  std::string Path() const { return AttemptDir(state_dir_, job_, epoch_) + "/worker.log"; }
+
   const JobIndex& index_;
   const std::string state_dir_;
   const std::string job_;
   const bool follow_;
   int epoch_ = 1;
-  int64_t offset_ = 0;
+  std::optional<RotatedLog> log_;
 };
 
 class OutputReader {
@@ -79,8 +81,7 @@ class OutputReader {
     }
     if (next_ == files_.size()) return NextChunk{};
     const OutputFile& file = files_[next_];
-    ASSIGN_OR_RETURN(std::string bytes,
-                     ReadAt(absl::StrCat(dir_, "/", file.path), offset_, /*must_exist=*/true));
+    ASSIGN_OR_RETURN(std::string bytes, ReadAt(absl::StrCat(dir_, "/", file.path), offset_));
     if (bytes.empty() && offset_ < file.bytes)
       return absl::DataLossError(absl::StrCat(file.path, " has become shorter"));
     v1::FileChunk chunk;

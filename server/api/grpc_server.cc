@@ -14,6 +14,7 @@
 
 #include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
+#include "server/node/descriptors.h"
 #include "server/node/unix_socket.h"
 
 namespace snug::server {
@@ -23,6 +24,7 @@ constexpr mode_t kSocketMode = 0660;  // The group may use the service: the sock
 constexpr int kMaxReceiveBytes = 4 << 20;
 constexpr int kMaxMetadataBytes = 8 << 10;
 constexpr int kMaxConcurrentStreams = 100;  // Per connection.
+constexpr int kMaxIdleMs = 10 * 60'000;     // Without a call; clients dial again by themselves.
 constexpr size_t kQuotaBytes = 256 << 20;
 constexpr absl::Duration kNoDescriptorsPause = absl::Milliseconds(50);
 
@@ -32,6 +34,7 @@ std::unique_ptr<grpc::Server> BuildServer(grpc::Service& service) {
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMs);
   builder.SetResourceQuota(grpc::ResourceQuota("snugd").Resize(kQuotaBytes));
   builder.RegisterService(&service);
   return builder.BuildAndStart();
@@ -68,11 +71,16 @@ void GrpcServer::AcceptLoop() {
     pollfd set[] = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
     if (poll(set, 2, -1) < 0 && errno != EINTR) return;
     int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    const bool accepted = fd >= 0;
-    if (accepted && (fd = peers_.Adopt(fd)) >= 0)
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        absl::SleepFor(kNoDescriptorsPause);
+      continue;
+    }
+    fd = peers_.Adopt(fd);
+    if (fd >= 0 && IsSpareDescriptor(fd) && connections_.Admit(fd))
       grpc::AddInsecureChannelFromFd(server_.get(), fd);
-    else if (!accepted && (errno == EMFILE || errno == ENFILE))
-      absl::SleepFor(kNoDescriptorsPause);
+    else if (fd >= 0)
+      close(fd);  // The client hears at once, and may try again.
   }
 }
 

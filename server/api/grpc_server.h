@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/api/peers.h"
+#include "server/node/connection_caps.h"
 
 namespace snug::server {
 
@@ -38,6 +39,7 @@ class GrpcServer {
   const int wake_;  // eventfd
   Peers& peers_;
   std::atomic<bool> stopping_{false};
+  ConnectionCaps connections_;  // Of the accepting thread.
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;
 };

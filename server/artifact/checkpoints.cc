@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
+#include "server/job/transient.h"
 #include "server/node/attempt_files.h"
 #include "worker/program/json.h"
 
@@ -33,7 +35,9 @@ int64_t NumberIn(const nlohmann::json& object, const char* key) {
 
 absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json& entry) {
   struct stat status {};
-  if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+  const bool found = lstat(path.c_str(), &status) == 0;
+  if (!found && errno != ENOENT) return absl::ErrnoToStatus(errno, absl::StrCat("no ", path));
+  if (!found || !S_ISREG(status.st_mode))
     return absl::DataLossError(absl::StrCat(path, " is missing"));
   if (!entry.is_object() || !entry.contains("sha256"))
     return absl::DataLossError(absl::StrCat("the manifest has no sha256 for ", path));
@@ -61,14 +65,17 @@ std::optional<CheckpointName> ParseCheckpointName(const std::string& name) {
   return parsed;
 }
 
-std::vector<std::string> ListCheckpoints(const std::string& checkpoints_dir) {
+absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& checkpoints_dir) {
   std::vector<std::pair<CheckpointName, std::string>> found;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoints_dir, ignored)) {
-    const auto name = ParseCheckpointName(entry.path().filename().string());
-    if (name && entry.is_directory(ignored) && !entry.is_symlink(ignored))
-      found.emplace_back(*name, entry.path().string());
+  std::error_code error, ignored;
+  std::filesystem::directory_iterator entries(checkpoints_dir, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    const auto name = ParseCheckpointName(entries->path().filename().string());
+    if (name && entries->is_directory(ignored) && !entries->is_symlink(ignored))
+      found.emplace_back(*name, entries->path().string());
   }
+  if (error && error.value() != ENOENT)
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", checkpoints_dir));
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first.step, a.first.epoch) > std::tie(b.first.step, b.first.epoch);
   });
@@ -106,13 +113,15 @@ absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,
                                           const std::string& checkpoints_dir) {
   CheckpointScan scan;
   absl::Status first;
-  for (const std::string& dir : ListCheckpoints(checkpoints_dir)) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> dirs, ListCheckpoints(checkpoints_dir));
+  for (const std::string& dir : dirs) {
     absl::StatusOr<CheckpointRecord> record = VerifyCheckpoint(job, dir);
     if (record.ok()) {
       scan.records.push_back(*record);
       scan.newest = *std::move(record);
       return scan;
     }
+    if (IsTransient(record.status())) return record.status();  // Not damaged: not read.
     if (first.ok()) first = record.status();
     const auto name = ParseCheckpointName(std::filesystem::path(dir).filename().string());
     scan.records.push_back({.job = job,

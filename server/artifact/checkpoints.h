@@ -24,8 +24,9 @@ struct CheckpointName {
 // "step-000123.e4"
 std::optional<CheckpointName> ParseCheckpointName(const std::string& name);
 
-// Folders with a checkpoint's name, newest first: by step, then by epoch.
-std::vector<std::string> ListCheckpoints(const std::string& checkpoints_dir);
+// Folders with a checkpoint's name, newest first: by step, then by epoch. None where there is no
+// such folder.
+absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& checkpoints_dir);
 
 // Reads every byte of it. Errors name the file that is missing, of the wrong size or of another
 // content.
@@ -38,7 +39,7 @@ struct CheckpointScan {
 };
 
 // From the newest downwards until one is good. DATA_LOSS: there are checkpoints, and all are
-// damaged.
+// damaged. Another error: they cannot be read now.
 absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,
                                           const std::string& checkpoints_dir);
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
@@ -16,13 +17,25 @@ namespace {
 constexpr int kExitBadInput = 2;
 constexpr program::JsonLimits kErrorLimits = {.bytes = kMaxCaptureBytes, .values = 100, .depth = 4};
 
+// Python's last line of a system call's error: "OSError: [Errno 28] No space left on device".
+absl::StatusCode CodeOf(absl::string_view message) {
+  constexpr absl::string_view kMark = "[Errno ";
+  const size_t at = message.find(kMark);
+  if (at == absl::string_view::npos) return absl::StatusCode::kInternal;
+  const absl::string_view rest = message.substr(at + kMark.size());
+  int number = 0;
+  if (!absl::SimpleAtoi(rest.substr(0, rest.find(']')), &number) || number <= 0)
+    return absl::StatusCode::kInternal;
+  return absl::ErrnoToStatusCode(number);
+}
+
 // No fault of the user's: the disk, the machine, or a mistake in snug-prepare.
 absl::Status PrepareFailed(const RunResult& result, absl::string_view message) {
   const std::string ending = result.signal ? absl::StrCat("signal ", result.signal)
                                            : absl::StrCat("exit code ", result.exit_code);
-  return WithReason(
-      absl::InternalError(absl::StrCat("snug-prepare ended with ", ending, ": ", message)),
-      "PREPARE_FAILED");
+  return WithReason(absl::Status(CodeOf(message),
+                                 absl::StrCat("snug-prepare ended with ", ending, ": ", message)),
+                    "PREPARE_FAILED");
 }
 
 // The tokenizer is Rust, which ends the process where memory runs out and says so in one line.

@@ -34,7 +34,8 @@ constexpr timeval kSendPatience = {.tv_sec = 10, .tv_usec = 0};
 // What is wrong with the datasets, which nobody reads yet, beside what the files say.
 absl::Status Joined(std::vector<Violation> found, const absl::Status& said) {
   if (found.empty() || !absl::IsInvalidArgument(said)) return said;
-  for (const auto& [field, message] : FieldsOf(said)) found.push_back({field, message, ""});
+  for (const auto& [field, message] : FieldsOf(said))
+    found.push_back({field, message, "", MayPass(said)});
   return InvalidRequest(found);
 }
 

@@ -14,6 +14,7 @@
 #include "server/job/errors.h"
 #include "server/job/inherit_adapter.h"
 #include "server/job/random_id.h"
+#include "server/job/transient.h"
 #include "server/plan/planner.h"
 #include "worker/program/adapter_config.h"
 #include "worker/program/adapter_export.h"
@@ -38,7 +39,8 @@ constexpr char kAddedTokensField[] = "spec.added_tokens";
 // Messages of the readers name file and field.
 void AddStatus(std::vector<Violation>& found, const char* field, const char* reason,
                const absl::Status& status) {
-  if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
+  if (status.ok()) return;
+  found.push_back({field, std::string(status.message()), reason, MayComeBack(status)});
 }
 
 // What the program's own messages begin with: "lora.rank_pattern: ...".

@@ -1,5 +1,6 @@
 #include "server/job/errors.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace snug::server {
 namespace {
 
 constexpr absl::string_view kDomain = "snug.dev";
+constexpr const char* kMayPass = "may_pass";  // Key of an ErrorInfo's metadata.
 
 template <typename Message>
 std::string TypeUrl() {
@@ -68,7 +70,18 @@ absl::Status InvalidRequest(const std::vector<Violation>& violations) {
   }
   absl::Status status = absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
   Attach(status, bad);
-  return WithReason(std::move(status), violations.front().reason);
+  google::rpc::ErrorInfo info;
+  info.set_reason(violations.front().reason);
+  info.set_domain(std::string(kDomain));
+  if (std::all_of(violations.begin(), violations.end(), [](const auto& v) { return v.may_pass; }))
+    (*info.mutable_metadata())[kMayPass] = "true";
+  Attach(status, info);
+  return status;
+}
+
+bool MayPass(const absl::Status& status) {
+  const auto info = Detail<google::rpc::ErrorInfo>(status);
+  return info && info->metadata().count(kMayPass) > 0;
 }
 
 absl::Status JobNotFound(absl::string_view id) {

@@ -20,7 +20,8 @@ namespace snug::server {
 struct Violation {
   std::string field;  // spec.training.max_steps
   std::string message;
-  std::string reason;  // UPPER_SNAKE; of the first violation it becomes the error's.
+  std::string reason;     // UPPER_SNAKE; of the first violation it becomes the error's.
+  bool may_pass = false;  // Its file is away, or cannot be opened now.
 };
 
 absl::Status WithReason(absl::Status status, absl::string_view reason);
@@ -38,6 +39,9 @@ absl::Status StoreFull();
 
 // The reason on a status: its ErrorInfo's, or one after its code (INTERNAL, NOT_FOUND, ...).
 std::string ReasonOf(const absl::Status& status);
+
+// Whether each violation of an invalid request may pass.
+bool MayPass(const absl::Status& status);
 
 // The fields that a status of InvalidRequest names, each with what is wrong.
 std::vector<std::pair<std::string, std::string>> FieldsOf(const absl::Status& status);

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <cerrno>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -19,10 +21,16 @@ namespace {
 
 constexpr int64_t kMaxExitBytes = 4 << 10;
 constexpr int64_t kMaxResultBytes = 1 << 20;
+constexpr int kExitSchema = 2;  // As the shim writes it.
 
 int64_t IntegerIn(const nlohmann::json& object, const char* key, int64_t absent) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : absent;
+}
+
+bool Says(const nlohmann::json& object, const char* key, const std::string& wanted) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() && *found == wanted;
 }
 
 }  // namespace
@@ -44,14 +52,6 @@ absl::StatusOr<int> TakeAttemptLock(const std::string& attempt_dir) {
   return absl::FailedPreconditionError(absl::StrCat(path, " is held: its shim lives"));
 }
 
-bool ShimLives(const std::string& attempt_dir) {
-  const int fd = open((attempt_dir + "/lock").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;  // It is made before the shim is started.
-  const bool free = flock(fd, LOCK_SH | LOCK_NB) == 0;
-  close(fd);
-  return !free;
-}
-
 pid_t ShimPid(const std::string& attempt_dir) {
   absl::StatusOr<std::string> text = ReadSmallFile(attempt_dir + "/lock", kMaxExitBytes);
   pid_t pid = 0;
@@ -60,36 +60,52 @@ pid_t ShimPid(const std::string& attempt_dir) {
 }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("no ", path));
-  std::string text(static_cast<size_t>(limit) + 1, '\0');
-  file.read(text.data(), limit + 1);
-  text.resize(static_cast<size_t>(file.gcount()));
+  // O_NONBLOCK: opening a FIFO that somebody has put there must not wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0 && errno == ENOENT) return absl::NotFoundError(absl::StrCat("no ", path));
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const absl::Cleanup close_it = [fd] { close(fd); };
+  struct stat status {};
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+    return absl::DataLossError(absl::StrCat(path, " is no file"));
+  std::string text;
+  char buffer[4096];
+  ssize_t got = 0;
+  while (static_cast<int64_t>(text.size()) <= limit && (got = read(fd, buffer, sizeof buffer)) > 0)
+    text.append(buffer, static_cast<size_t>(got));
+  if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
   if (static_cast<int64_t>(text.size()) > limit)
     return absl::DataLossError(absl::StrCat(path, " has more than ", limit, " bytes"));
   return text;
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream file(path + ".tmp", std::ios::binary | std::ios::trunc);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  if (!file || rename((path + ".tmp").c_str(), path.c_str()) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-  return absl::OkStatus();
+  const std::string aside = path + ".tmp";
+  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", aside));
+  size_t written = 0;
+  ssize_t wrote = 0;
+  while (written < bytes.size() &&
+         (wrote = write(fd, bytes.data() + written, bytes.size() - written)) > 0)
+    written += static_cast<size_t>(wrote);
+  const int error = written == bytes.size() ? 0 : errno;
+  close(fd);
+  if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", aside));
+  if (rename(aside.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
 }
 
 absl::StatusOr<std::optional<ExitRecord>> ReadExitRecord(const std::string& attempt_dir,
-                                                         const std::string& job, int epoch) {
+                                                         const AttemptIdentity& identity) {
   const std::string path = attempt_dir + "/exit.json";
   absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxExitBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   RETURN_IF_ERROR(text.status());
   const nlohmann::json json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || IntegerIn(json, "schema", 0) != 1)
-    return absl::DataLossError(absl::StrCat(path, " is no exit record"));
-  const auto named = json.find("job");
-  if (named == json.end() || *named != job || IntegerIn(json, "epoch", 0) != epoch)
+  if (!json.is_object() || IntegerIn(json, "schema", 0) != kExitSchema)
+    return absl::DataLossError(absl::StrCat(path, " is no exit record of this version"));
+  if (!Says(json, "instance", identity.instance) || !Says(json, "job", identity.job) ||
+      !Says(json, "nonce", identity.nonce) || IntegerIn(json, "epoch", 0) != identity.epoch)
     return absl::DataLossError(absl::StrCat(path, " is of another attempt"));
   ExitRecord record;
   record.pid = IntegerIn(json, "pid", 0);

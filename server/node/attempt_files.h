@@ -25,12 +25,17 @@ std::string CheckpointsDir(const std::string& state_dir, const std::string& job)
 // FAILED_PRECONDITION: a shim lives.
 absl::StatusOr<int> TakeAttemptLock(const std::string& attempt_dir);
 
-// Whether a shim holds the lock. The kernel's word: it cannot be wrong in either direction,
-// whatever was killed.
-bool ShimLives(const std::string& attempt_dir);
-
 // The pid that the shim wrote into its lock; 0: it did not come that far.
 pid_t ShimPid(const std::string& attempt_dir);
+
+// Which attempt of which daemon: its job and epoch come again when a store is rolled back or its
+// folder is used by another, the nonce does not.
+struct AttemptIdentity {
+  std::string instance;  // Of the store.
+  std::string job;
+  int epoch = 0;
+  std::string nonce;
+};
 
 // exit.json
 struct ExitRecord {
@@ -40,15 +45,16 @@ struct ExitRecord {
   std::string text;
 };
 
-// Nothing: there is none. An error: it is there and is not what a shim of this job and epoch
-// writes.
+// Nothing: there is none. DATA_LOSS: it is there and is not what the shim of this attempt writes.
+// Another error: it cannot be read now.
 absl::StatusOr<std::optional<ExitRecord>> ReadExitRecord(const std::string& attempt_dir,
-                                                         const std::string& job, int epoch);
+                                                         const AttemptIdentity& identity);
 
 // result.json, likewise.
 absl::StatusOr<std::optional<v1::WorkerResult>> ReadResult(const std::string& attempt_dir);
 
-// The whole file, at most `limit` bytes; NOT_FOUND when there is none.
+// The whole regular file, at most `limit` bytes. NOT_FOUND: there is none. DATA_LOSS: it is more,
+// or no file. Any other error says that it cannot be read now.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit);
 
 // Whole or not at all: written aside, renamed. Not fsynced.

@@ -53,7 +53,7 @@ int64_t GpuUse::ours() const {
 GpuUse Attribute(const GpuReading& reading, const std::string& state_dir) {
   GpuUse use{.complete = reading.processes.has_value(), .total_bytes = reading.gpu.total_bytes};
   for (const GpuProcess& process : reading.processes.value_or(std::vector<GpuProcess>())) {
-    const std::string attempt = AttemptOf(process.pid);
+    const std::string attempt = AttemptOf(process.pid).value_or("");
     if (!absl::StartsWith(attempt, state_dir + "/")) continue;
     use.complete &= process.bytes.has_value();
     if (process.bytes) use.attempt_bytes[attempt] += *process.bytes;

@@ -1,14 +1,18 @@
 #include "server/node/launcher.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
 #include "server/node/attempt_files.h"
 #include "server/node/process.h"
@@ -19,8 +23,28 @@ namespace {
 absl::Status MakeFolder(const std::string& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  if (error) return absl::InternalError(absl::StrCat("cannot make ", dir, ": ", error.message()));
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make ", dir));
   return absl::OkStatus();
+}
+
+// The store has never given this epoch out, so whatever lies there is of no attempt that it knows.
+absl::Status MoveStaleAside(const std::string& dir) {
+  struct stat status {};
+  if (lstat(dir.c_str(), &status) != 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int lock, TakeAttemptLock(dir));
+  const absl::Cleanup unlock = [lock] { close(lock); };
+  const std::string aside = absl::StrCat(dir, ".stale-", absl::ToUnixNanos(absl::Now()));
+  if (rename(dir.c_str(), aside.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", dir, " aside"));
+}
+
+std::vector<std::string> ShimEnvironment(const LauncherSettings& settings, const Device& device,
+                                         const v1::Assignment& assignment) {
+  std::vector<std::string> environment = WorkerEnvironment(device);
+  environment.push_back("SNUG_ATTEMPT=" + assignment.attempt_dir());
+  environment.push_back("SNUG_INSTANCE=" + settings.instance);
+  environment.push_back("SNUG_NONCE=" + assignment.nonce());
+  return environment;
 }
 
 }  // namespace
@@ -39,13 +63,14 @@ std::vector<std::string> WorkerEnvironment(const Device& device) {
 absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Device& device,
                                     const v1::Assignment& assignment) {
   const std::string& dir = assignment.attempt_dir();
+  RETURN_IF_ERROR(MoveStaleAside(dir));
   RETURN_IF_ERROR(MakeFolder(dir));
   RETURN_IF_ERROR(MakeFolder(assignment.checkpoints_dir()));
   RETURN_IF_ERROR(WriteFile(dir + "/assignment.binpb", assignment.SerializeAsString()));
   ASSIGN_OR_RETURN(const int lock, TakeAttemptLock(dir));
   absl::Cleanup forget_lock = [lock] { close(lock); };  // The shim has it; ours would outlive it.
   return Spawn({.argv = {settings.shim, dir, WorkerOf(settings, device)},
-                .environment = WorkerEnvironment(device),
+                .environment = ShimEnvironment(settings, device, assignment),
                 .passed_fd = lock});
 }
 

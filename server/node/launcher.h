@@ -18,6 +18,7 @@ struct LauncherSettings {
   std::string worker;
   std::string worker_cuda;  // Of gpu devices.
   std::string state_dir;
+  std::string instance;  // Of the store: stands in the exit record.
 };
 
 // The program for attempts on this device.
@@ -30,8 +31,9 @@ const std::string& WorkerOf(const LauncherSettings& settings, const Device& devi
 // not in the driver's list of processes.
 std::vector<std::string> WorkerEnvironment(const Device& device);
 
-// Writes the assignment and starts a shim that holds the attempt's lock from this moment on.
-// Returns its pid.
+// Writes the assignment and starts a shim that holds the attempt's lock from this moment on. What
+// another history of the store has left in the attempt's folder is moved aside, unless its shim
+// lives: FAILED_PRECONDITION. Returns the shim's pid.
 absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Device& device,
                                     const v1::Assignment& assignment);
 

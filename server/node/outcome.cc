@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "server/job/transient.h"
 
 namespace snug::server {
 namespace {
@@ -15,6 +16,7 @@ constexpr int kExitFailed = 4;
 constexpr const char* kDiskFull = "DISK_FULL";  // The worker's reason.
 constexpr absl::Duration kFirstDelay = absl::Seconds(10);
 constexpr absl::Duration kMaxDelay = absl::Minutes(10);
+constexpr absl::Duration kTransientDelay = absl::Minutes(1);
 constexpr double kJitterShare = 0.2;
 
 v1::Error MakeError(const char* reason, std::string message) {
@@ -31,7 +33,9 @@ Ending EndingOf(const v1::WorkerResult& result) {
     case v1::WorkerResult::OUT_OF_MEMORY:
       return Ending::kOutOfMemory;
     default:
-      return result.error().reason() == kDiskFull ? Ending::kDiskFull : Ending::kInfrastructure;
+      if (result.error().reason() == kDiskFull) return Ending::kDiskFull;
+      return IsTransientReason(result.error().reason()) ? Ending::kTransient
+                                                        : Ending::kInfrastructure;
   }
 }
 
@@ -99,11 +103,12 @@ RetryDecision DecideRetry(Ending ending, Failures before, bool progressed, doubl
                                    decision.failures.oom, " of ", kMaxOomRetries);
     return decision;
   }
-  if (ending == Ending::kDiskFull) {
+  if (ending == Ending::kDiskFull || ending == Ending::kTransient) {
+    const bool room = ending == Ending::kDiskFull;
     if (progressed) decision.failures.infra = 0;
     decision.retry = true;
-    decision.delay = kMaxDelay * jittered;
-    decision.reason = "waits for room on the disk";
+    decision.delay = (room ? kMaxDelay : kTransientDelay) * jittered;
+    decision.reason = room ? "waits for room on the disk" : "waits for that to pass";
     return decision;
   }
   if (ending != Ending::kInfrastructure && ending != Ending::kStopped) return decision;

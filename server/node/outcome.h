@@ -19,6 +19,7 @@ enum class Ending {
   kUserError,       // The job's own: bad data, NaN. No retry.
   kOutOfMemory,     // The cap was hit: plan again.
   kDiskFull,        // No room for what it writes: wait for some.
+  kTransient,       // Something else that passes by itself (server/job/transient.h).
   kInfrastructure,  // Killed, lost, I/O: try again.
 };
 
@@ -52,9 +53,9 @@ struct RetryDecision {
 
 // The first infrastructure retry at once, then after 10 s * 2^n of at most 10 min, +-20 %; at
 // most 5 in a row. A newer checkpoint than the one that the attempt started from is progress and
-// starts the count again. Out of memory: at most 2, each under another plan. A full disk is
-// nobody's failure and counts as none: again after the longest delay, however often. `jitter` in
-// [-1, 1].
+// starts the count again. Out of memory: at most 2, each under another plan. What passes by itself
+// is nobody's failure and counts as none: again after a minute, where the disk is full after the
+// longest delay, however often. `jitter` in [-1, 1].
 RetryDecision DecideRetry(Ending ending, Failures before, bool progressed, double jitter);
 
 }  // namespace snug::server

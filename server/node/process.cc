@@ -14,8 +14,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
+#include "server/node/clock.h"
 
 namespace snug::server {
 namespace {
@@ -100,10 +100,10 @@ class Capture {
   std::string line_;
 };
 
-absl::Status StillWanted(const RunOptions& options, absl::Time deadline) {
+absl::Status StillWanted(const RunOptions& options, absl::Duration deadline) {
   if (options.cancelled != nullptr && options.cancelled->load())
     return absl::CancelledError("cancelled");
-  if (absl::Now() > deadline)
+  if (SinceBoot() > deadline)
     return absl::DeadlineExceededError(absl::StrCat(options.argv.front(), " took longer than ",
                                                     absl::FormatDuration(options.timeout)));
   return absl::OkStatus();
@@ -183,7 +183,7 @@ absl::StatusOr<RunResult> Run(const RunOptions& options) {
                                            .stdout_fd = out_fd,
                                            .stderr_fd = err_fd,
                                            .own_group = true}));
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const absl::Duration deadline = SinceBoot() + options.timeout;
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
     absl::Status wanted = StillWanted(options, deadline);

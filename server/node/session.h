@@ -1,6 +1,9 @@
-// Processes of one attempt: a shim leads a session of its own and marks everything below it with
-// SNUG_ATTEMPT=<attempt dir> in the environment. Both must match before anything is signalled, so
-// that a recycled number never hits a stranger.
+// Processes of one attempt: a shim leads a session of its own, and it and everything below it is
+// marked with SNUG_ATTEMPT=<attempt dir> in the environment. Both must match before anything is
+// signalled, so that a recycled number never hits a stranger.
+//
+// What cannot be looked at is an error, never "nobody": by a session that is empty the daemon
+// decides that the next attempt may start.
 #ifndef SERVER_NODE_SESSION_H_
 #define SERVER_NODE_SESSION_H_
 
@@ -9,17 +12,22 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace snug::server {
 
 // Pids of the session's processes with that mark, the leader left out.
-std::vector<pid_t> SessionMembers(pid_t session, const std::string& attempt_dir);
+absl::StatusOr<std::vector<pid_t>> SessionMembers(pid_t session, const std::string& attempt_dir);
+
+// Whether this process leads a session and has that mark.
+absl::StatusOr<bool> LeadsSession(pid_t pid, const std::string& attempt_dir);
 
 // The attempt dir that this process is marked with; empty: none, or no such process of ours.
-std::string AttemptOf(pid_t pid);
+absl::StatusOr<std::string> AttemptOf(pid_t pid);
 
 // Sends the signal to each of them. Returns how many were signalled. A process is pinned before it
 // is checked: a pid that was recycled in between is not hit.
-int SignalSession(pid_t session, const std::string& attempt_dir, int signal);
+absl::StatusOr<int> SignalSession(pid_t session, const std::string& attempt_dir, int signal);
 
 }  // namespace snug::server
 

@@ -54,6 +54,18 @@ absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
 
 }  // namespace
 
+absl::Status CheckPrivateFolder(const std::string& dir) {
+  struct stat status {};
+  if (lstat(dir.c_str(), &status) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", dir));
+  if (S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(dir, " is not a folder of this user alone (it belongs to user ", status.st_uid,
+                   "): somebody else may have made it; remove it, or choose another --socket"));
+}
+
 absl::StatusOr<int> ListenUnix(const std::string& path, mode_t mode) {
   if (path.size() >= sizeof(sockaddr_un::sun_path))
     return absl::InvalidArgumentError(absl::StrCat("socket path ", path, " has ", path.size(),

@@ -15,6 +15,10 @@ namespace snug::server {
 // than the 107 bytes that an address holds.
 absl::StatusOr<int> ListenUnix(const std::string& path, mode_t mode);
 
+// FAILED_PRECONDITION unless `dir` is a folder, no link, that belongs to this user and that nobody
+// else can write to.
+absl::Status CheckPrivateFolder(const std::string& dir);
+
 }  // namespace snug::server
 
 #endif  // SERVER_NODE_UNIX_SOCKET_H_

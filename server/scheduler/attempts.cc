@@ -1,7 +1,6 @@
 // Looking after live attempts: what their workers say, and what their silence means.
 #include <signal.h>
 
-#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -9,32 +8,31 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
-#include "server/node/session.h"
+#include "server/node/descriptors.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/reports.h"
 #include "server/scheduler/scheduler.h"
 
 namespace snug::server {
 namespace {
 
-constexpr int64_t kMaxBelievableBytes = int64_t{1} << 50;  // 1 PiB
+constexpr absl::Duration kBetweenRefusals = absl::Seconds(1);  // In the log: anybody may dial.
 constexpr const char* kTraining = "is training";
-
-// A worker can be wrong or hostile: nothing of it reaches users or metrics unchecked.
-// `step_before`: of this attempt; the one before it may have been further.
-std::string WrongWith(const v1::WorkerEvent::Step& step, int64_t step_before) {
-  const v1::Progress& now = step.progress();
-  for (double value : {now.loss(), now.learning_rate(), now.grad_norm(), now.epoch(),
-                       now.tokens_per_second(), now.step_seconds(), now.eval_loss()})
-    if (!std::isfinite(value)) return "a number that is not finite";
-  if (now.global_step() < step_before)
-    return absl::StrCat("step ", now.global_step(), " after step ", step_before);
-  if (step.measured_peak_bytes() < 0 || step.measured_peak_bytes() > kMaxBelievableBytes)
-    return absl::StrCat("a peak of ", step.measured_peak_bytes(), " bytes");
-  return "";
-}
 
 std::string NameOfEvent(const v1::WorkerEvent& event) {
   return absl::StrCat("message ", static_cast<int>(event.event_case()));
+}
+
+void SignalWorker(const Entry& entry, int signal) {
+  const DescriptorLoan loan;
+  const absl::Status sent = entry.attempt->shim->SignalOthers(signal);
+  if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.id(), signal, sent.message());
+}
+
+void SignalShim(const Entry& entry, int signal) {
+  const DescriptorLoan loan;
+  const absl::Status sent = entry.attempt->shim->Signal(signal);
+  if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.id(), signal, sent.message());
 }
 
 }  // namespace
@@ -42,12 +40,13 @@ std::string NameOfEvent(const v1::WorkerEvent& event) {
 void Scheduler::LookAfter(Entry& entry) {
   LiveAttempt& attempt = *entry.attempt;
   if (attempt.closing) return;
-  const std::string dir =
-      AttemptDir(settings_.launcher.state_dir, entry.id(), attempt.record.epoch);
-  if (!ShimLives(dir)) {
+  const Liveness liveness = attempt.shim->Look();
+  if (liveness == Liveness::kUnknown) return;  // Nothing follows from not knowing.
+  if (liveness == Liveness::kGone) {
     // Its GPU, or who else is on it, may be what ended it: that is looked at first.
     if (!std::exchange(attempt.ended, true)) looks_.Forget(entry.record.job.device());
-    return AwaitsLook() ? void() : BeginClosing(entry);
+    if (!AwaitsLook() && SinceBoot() >= attempt.close_again) BeginClosing(entry);
+    return;
   }
   const SchedulerLimits& limits = settings_.limits;
   if (entry.state() == v1::Job::CANCELLING)
@@ -56,14 +55,20 @@ void Scheduler::LookAfter(Entry& entry) {
   const bool unheard = attempt.record.state == AttemptState::kIntent ||
                        attempt.record.state == AttemptState::kSpawned;
   const bool no_hello = unheard && now - attempt.started > limits.hello_timeout;
-  if (no_hello || silent > limits.stuck_after || attempt.bad_messages >= limits.max_bad_messages)
+  const bool hangs = !unheard && attempt.pace.Overdue(entry.record.job.spec(),
+                                                      {.shortest = limits.stuck_after,
+                                                       .other_work = limits.other_work},
+                                                      now) > absl::ZeroDuration();
+  if (no_hello || hangs || silent > limits.stuck_after ||
+      attempt.bad_messages >= limits.max_bad_messages)
     return EndWorker(entry, absl::ZeroDuration(), limits.kill_grace);
   if (silent > limits.stale_after && attempt.record.state == AttemptState::kLive)
     ShowUnreachable(entry, silent);
   if (now - entry.last_saved > limits.save_progress) SaveProgress(entry);
 }
 
-// Asks over the link, then TERM, then KILL. What counts in the end is that the lock is free.
+// Asks over the link, then TERM, then KILL; then KILL for the shim, which would have ended by
+// itself. What counts in the end is that the lock is free.
 void Scheduler::EndWorker(Entry& entry, absl::Duration term_after, absl::Duration kill_after) {
   LiveAttempt& attempt = *entry.attempt;
   const absl::Duration now = SinceBoot();
@@ -77,15 +82,11 @@ void Scheduler::EndWorker(Entry& entry, absl::Duration term_after, absl::Duratio
   if (!attempt.term_sent && (told_for >= term_after || attempt.link == 0)) {
     attempt.term_sent = true;
     SignalWorker(entry, SIGTERM);
+    SignalWorker(entry, SIGCONT);  // Neither hears anything while it is stopped.
+    SignalShim(entry, SIGCONT);
   }
   if (told_for >= kill_after) SignalWorker(entry, SIGKILL);
-}
-
-void Scheduler::SignalWorker(const Entry& entry, int signal) {
-  const AttemptRecord& attempt = entry.attempt->record;
-  const std::string dir = AttemptDir(settings_.launcher.state_dir, entry.id(), attempt.epoch);
-  const pid_t shim = attempt.shim_pid > 0 ? static_cast<pid_t>(attempt.shim_pid) : ShimPid(dir);
-  SignalSession(shim, dir, signal);
+  if (told_for >= kill_after + settings_.limits.shim_grace) SignalShim(entry, SIGKILL);
 }
 
 void Scheduler::TellToStop(const Entry& entry) {
@@ -120,7 +121,8 @@ void Scheduler::OnEvent(ConnectionId link, v1::WorkerEvent event) {
   }
   if (event.has_step()) OnStep(*entry, event.step());
   if (event.has_checkpoint()) OnCheckpoint(*entry, event.checkpoint());
-  // Heartbeat: heard. Finished: the exit record says it too, and that one cannot get lost.
+  if (event.has_heartbeat()) attempt.pace.OnHeartbeat(event.heartbeat(), SinceBoot());
+  // Finished: the exit record says it too, and that one cannot get lost.
 }
 
 void Scheduler::OnClosed(ConnectionId link, const absl::Status& why) {
@@ -136,8 +138,11 @@ void Scheduler::OnClosed(ConnectionId link, const absl::Status& why) {
 }
 
 void Scheduler::Refuse(ConnectionId link, std::string reason) {
-  spdlog::warn("a worker's connection is refused: {}", reason);
   metrics_.LinkError();
+  if (const absl::Duration now = SinceBoot(); now - refusal_told_ > kBetweenRefusals) {
+    refusal_told_ = now;
+    spdlog::warn("a worker's connection is refused: {}", reason);
+  }
   v1::WorkerCommand command;
   command.mutable_refused()->set_reason(std::move(reason));
   link_->Send(link, command);
@@ -156,12 +161,14 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
   attempt.link = link;
   attempt.last_heard = SinceBoot();
   links_[link] = entry->id();
+  if (attempt.record.state != AttemptState::kLive) attempt.pace.Begin(SinceBoot());
   const absl::Status status = BecomeLive(*entry, hello);
   if (!status.ok()) {
     // Not stored, so not welcomed: the worker dials again.
     spdlog::error("job {}: {}", entry->id(), status.message());
     return link_->Close(link);
   }
+  link_->Welcome(link);
   v1::WorkerCommand welcome;
   welcome.mutable_welcome();
   link_->Send(link, welcome);
@@ -189,11 +196,12 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   v1::Job& job = entry.record.job;
   LiveAttempt& attempt = *entry.attempt;
   const v1::Progress before = job.progress();
-  const std::string wrong = WrongWith(step, attempt.last_step);
+  const std::string wrong = WrongWith(step, attempt.last_step, MaxSteps(entry.record.job));
   if (!wrong.empty()) return OnBadMessage(entry, wrong);
   v1::Progress& now = *job.mutable_progress();
   now = step.progress();
   attempt.reported = true;
+  attempt.pace.OnStep(now, SinceBoot());
   attempt.last_step = now.global_step();
   if (entry.state() == v1::Job::RUNNING) job.set_reason(kTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
@@ -230,6 +238,7 @@ void Scheduler::OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& ch
   const std::string folder = CheckpointsDir(settings_.launcher.state_dir, entry.id());
   if (path.parent_path() != folder || !name || name->epoch != entry.attempt->record.epoch)
     return OnBadMessage(entry, absl::StrCat("a checkpoint at ", checkpoint.path()));
+  entry.attempt->pace.OnCheckpoint(SinceBoot());
   pool_.Post([this, id = entry.id(), checkpoint] {
     auto record =
         std::make_shared<absl::StatusOr<CheckpointRecord>>(VerifyCheckpoint(id, checkpoint.path()));

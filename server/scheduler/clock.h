@@ -3,20 +3,13 @@
 #ifndef SERVER_SCHEDULER_CLOCK_H_
 #define SERVER_SCHEDULER_CLOCK_H_
 
-#include <time.h>
-
 #include <cstdint>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/node/clock.h"
 
 namespace snug::server {
-
-inline absl::Duration SinceBoot() {
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return absl::DurationFromTimespec(now);
-}
 
 inline int64_t WallMicros() { return absl::ToUnixMicros(absl::Now()); }
 

@@ -12,8 +12,11 @@
 #include "server/artifact/output.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
+#include "server/job/transient.h"
+#include "server/node/descriptors.h"
 #include "server/node/session.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/reports.h"
 #include "server/scheduler/scheduler.h"
 
 namespace snug::server {
@@ -25,6 +28,7 @@ constexpr absl::Duration kKillPause = absl::Milliseconds(100);
 struct Remains {
   JobRecord job;
   AttemptRecord attempt;
+  AttemptIdentity identity;
   std::string attempt_dir;
   std::string checkpoints_dir;
 };
@@ -37,7 +41,9 @@ absl::Status KillOrphans(const Remains& remains) {
   const pid_t shim = remains.attempt.shim_pid > 0 ? static_cast<pid_t>(remains.attempt.shim_pid)
                                                   : ShimPid(remains.attempt_dir);
   for (int round = 0; round < kKillRounds; ++round) {
-    if (SignalSession(shim, remains.attempt_dir, SIGKILL) == 0) return absl::OkStatus();
+    const DescriptorLoan loan;
+    ASSIGN_OR_RETURN(const int signalled, SignalSession(shim, remains.attempt_dir, SIGKILL));
+    if (signalled == 0) return absl::OkStatus();
     absl::SleepFor(kKillPause);
   }
   return absl::UnavailableError(
@@ -63,16 +69,22 @@ absl::StatusOr<ArtifactRecord> OutputOf(const Remains& remains, const v1::Worker
 absl::StatusOr<ClosedAttempt> LookAt(const Remains& remains, const JobIndex& index,
                                      Inspector& inspector) {
   RETURN_IF_ERROR(KillOrphans(remains));
+  const DescriptorLoan loan;
   ClosedAttempt closed;
-  closed.outcome =
-      Judge(ReadExitRecord(remains.attempt_dir, remains.attempt.job, remains.attempt.epoch),
-            ReadResult(remains.attempt_dir));
-  if (closed.outcome.ending == Ending::kSucceeded)
+  const auto exit = ReadExitRecord(remains.attempt_dir, remains.identity);
+  const auto result = ReadResult(remains.attempt_dir);
+  // What cannot be read now is no verdict: a success would be taken for a loss.
+  for (const absl::Status& read : {exit.status(), result.status()})
+    if (!read.ok() && !absl::IsDataLoss(read)) return read;
+  closed.outcome = Judge(exit, result);
+  DropAbsurd(closed.outcome.result, MaxSteps(remains.job.job));
+  if (closed.outcome.ending == Ending::kSucceeded) {
     closed.output = OutputOf(remains, closed.outcome.result, index, inspector);
-  else
+    if (IsTransient(closed.output.status())) return closed.output.status();
+  } else {
     closed.checkpoints = FindNewest(remains.attempt.job, remains.checkpoints_dir);
-  // The machine has no room to look now: the attempt stays open, and is looked at again.
-  if (absl::IsUnavailable(closed.output.status())) return closed.output.status();
+    if (IsTransient(closed.checkpoints.status())) return closed.checkpoints.status();
+  }
   return closed;
 }
 
@@ -117,6 +129,10 @@ void Scheduler::BeginClosing(Entry& entry) {
   ReapShim(static_cast<pid_t>(attempt.shim_pid));
   Remains remains{.job = entry.record,
                   .attempt = attempt,
+                  .identity = {.instance = settings_.launcher.instance,
+                               .job = attempt.job,
+                               .epoch = attempt.epoch,
+                               .nonce = attempt.nonce},
                   .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
                   .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
   entry.attempt->closing = pool_.Post([this, remains = std::move(remains)] {
@@ -134,9 +150,12 @@ void Scheduler::OnClosing(const std::string& id, int epoch, absl::StatusOr<Close
     return;
   entry->attempt->closing = false;
   absl::Status status = closed.status();
+  if (status.ok()) closed->not_started = entry->attempt->not_started;
   if (status.ok()) status = FinishClosing(*entry, *closed);
-  // The rows still say that the attempt is open, so the next tick tries again.
-  if (!status.ok()) spdlog::error("job {}: closing attempt {}: {}", id, epoch, status.message());
+  if (status.ok()) return;
+  // The rows still say that the attempt is open, so a later tick tries again.
+  entry->attempt->close_again = SinceBoot() + settings_.limits.close_again;
+  spdlog::error("job {}: closing attempt {}: {}", id, epoch, status.message());
 }
 
 absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed) {
@@ -210,6 +229,7 @@ absl::Status Scheduler::Conclude(JobRecord& job, const AttemptRecord& attempt,
   }
   if (attempt.exit != outcome.exit)
     error = MakeError("CANNOT_START", absl::StrCat("its worker was not started: ", attempt.exit));
+  if (IsTransient(closed.not_started)) ending = Ending::kTransient;
   const RetryDecision retry =
       DecideRetry(ending, {job.infra_failures, job.oom_failures}, progressed, Jitter());
   job.infra_failures = retry.failures.infra;

@@ -17,7 +17,9 @@
 #include "server/job/records.h"
 #include "server/node/link_server.h"
 #include "server/node/outcome.h"
+#include "server/node/shim_watch.h"
 #include "server/scheduler/device_plans.h"
+#include "server/scheduler/step_pace.h"
 
 namespace snug::server {
 
@@ -45,19 +47,24 @@ struct ClosedAttempt {
   Outcome outcome;
   absl::StatusOr<ArtifactRecord> output = absl::UnknownError("not looked at");  // Of a success.
   absl::StatusOr<CheckpointScan> checkpoints = CheckpointScan{};                // Of all others.
+  absl::Status not_started;  // Why its shim could not be started; OK: it was.
 };
 
 struct LiveAttempt {
   AttemptRecord record;
+  std::unique_ptr<ShimWatch> shim;    // From the start on, or from when it was adopted.
   LinkServer::ConnectionId link = 0;  // 0: none now.
   absl::Duration started;             // By SinceBoot(), in this life of the daemon.
   absl::Duration last_heard;
   absl::Duration told_to_end;  // Zero: not told.
   bool term_sent = false;
-  bool ended = false;     // Its lock is free.
-  bool closing = false;   // Slow work on its remains is under way.
-  bool reported = false;  // Its model is loaded: it has said where it is.
-  int64_t last_step = 0;  // That it reported in this life of the daemon.
+  bool ended = false;          // Its lock is free.
+  bool closing = false;        // Slow work on its remains is under way.
+  absl::Duration close_again;  // Not before; after one that could not be finished.
+  absl::Status not_started;    // Why its shim could not be started; OK: it was.
+  StepPace pace;               // What tells a worker at work from one that hangs.
+  bool reported = false;       // Its model is loaded: it has said where it is.
+  int64_t last_step = 0;       // That it reported in this life of the daemon.
   int bad_messages = 0;
 };
 
@@ -68,7 +75,8 @@ struct Entry {
   // Tells the slow work that nobody waits for it any more.
   std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
   bool getting_ready = false;
-  absl::Duration not_ready_before;  // When to try again after a shortage of the machine.
+  int held = 0;  // Times in a row that it could not be made ready for a reason that may pass.
+  absl::Duration held_since, ready_again;  // By SinceBoot().
   // As stored when its last attempt ended: shown beside the time to its next one.
   std::string retry_cause;
   absl::Duration last_saved;

@@ -14,11 +14,24 @@ struct SchedulerLimits {
   absl::Duration tick = absl::Milliseconds(100);
   // A worker says Hello before it loads anything: this is LibTorch from a cold disk, many times.
   absl::Duration hello_timeout = absl::Seconds(120);
+  // A tick that comes later than this finds a daemon that was stopped, or a machine that slept: it
+  // has heard nobody because it did not listen.
+  absl::Duration asleep = absl::Seconds(10);
   // Six missed heartbeats of 5 s: the worker is shown as unreachable.
   absl::Duration stale_after = absl::Seconds(30);
   // Then it is stuck: told to end, and killed kill_grace later.
   absl::Duration stuck_after = absl::Seconds(120);
   absl::Duration kill_grace = absl::Seconds(30);
+  // What is no step (loading, evaluating, saving, exporting) and uses no processor time: a disk
+  // that takes a checkpoint of 300 GB at 200 MB/s.
+  absl::Duration other_work = absl::Minutes(30);
+  // After its worker was killed a shim needs up to 5 s to take down what that left: then it is
+  // stopped itself, and killed.
+  absl::Duration shim_grace = absl::Seconds(10);
+  // Between tries to close an attempt whose remains cannot be read now.
+  absl::Duration close_again = absl::Seconds(1);
+  // How long the files of an accepted job may be away before it fails.
+  absl::Duration files_away = absl::Hours(1);
   // A cancelled worker ends at its next step boundary; nothing of it is wanted, so patience is
   // short.
   absl::Duration cancel_term = absl::Seconds(5);
@@ -31,8 +44,6 @@ struct SchedulerLimits {
   absl::Duration measure_gpus = absl::Seconds(5);
   // A look that takes longer is none: nothing new goes to GPUs until their driver has answered.
   absl::Duration gpu_silence = absl::Seconds(30);
-  // After a shortage of descriptors, processes or memory that kept a job from being checked.
-  absl::Duration ready_again = absl::Seconds(5);
   // After a decision that could not be stored: the store itself is mended every 30 s.
   absl::Duration schedule_again = absl::Seconds(5);
   // (tenant, request_id) makes at most one job in this time.

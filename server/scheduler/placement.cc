@@ -7,6 +7,7 @@
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/node/attempt_files.h"
+#include "server/node/descriptors.h"
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
 #include "server/scheduler/clock.h"
@@ -123,6 +124,8 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
     return status;
   }
   entry.attempt->started = entry.attempt->last_heard = SinceBoot();
+  entry.attempt->shim = std::make_unique<ShimWatch>(
+      AttemptDir(settings_.launcher.state_dir, entry.id(), entry.attempt->record.epoch));
   ShowDevices();
   return absl::OkStatus();
 }
@@ -130,13 +133,16 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
 // The attempt's row stands. Whatever happens from here on, the lock and the exit record tell it.
 void Scheduler::Launch(Entry& entry) {
   const Device& device = *ledger_.Find(entry.attempt->record.device);  // It was placed there.
+  const DescriptorLoan loan;
   absl::StatusOr<pid_t> shim =
       LaunchAttempt(settings_.launcher, device, AssignmentOf(entry, device));
   if (!shim.ok()) {
     spdlog::error("job {}: cannot start a worker: {}", entry.id(), shim.status().message());
     entry.attempt->record.exit = std::string(shim.status().message());
+    entry.attempt->not_started = shim.status();
     return;  // The next tick finds its lock free and no exit record.
   }
+  entry.attempt->shim->Follow(*shim, /*just_started=*/true);
   AttemptRecord attempt = entry.attempt->record;
   attempt.shim_pid = *shim;
   absl::Status status = attempt.TransitionTo(AttemptState::kIntent, AttemptState::kSpawned);

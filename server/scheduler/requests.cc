@@ -11,6 +11,7 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
+#include "server/job/transient.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/advice.h"
 #include "server/scheduler/clock.h"
@@ -228,11 +229,8 @@ void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {
   if (entry == nullptr || HasAttempt(entry->state())) return;
   entry->getting_ready = false;
   absl::Status status = ready.status();
-  if (absl::IsUnavailable(status)) {  // The machine has no room for the work now: no fault of his.
-    entry->not_ready_before = SinceBoot() + settings_.limits.ready_again;
-    entry->record.job.set_reason(absl::StrCat("waits: ", status.message()));
-    return Show(*entry);
-  }
+  if (!ready.ok() && Hold(*entry, ready.status())) return;
+  entry->held = 0;
   if (!ready.ok()) {
     status = FailJob(*entry, ToJobError(ready.status()));
   } else if (entry->state() == v1::Job::PREPARING) {
@@ -252,6 +250,22 @@ void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {
   }
   // Not stored: the next tick starts over.
   if (!status.ok()) spdlog::error("job {}: {}", id, status.message());
+}
+
+// What may pass is waited for: the job stays where it is, says why, and is made ready again later.
+bool Scheduler::Hold(Entry& entry, const absl::Status& why) {
+  const absl::Duration now = SinceBoot();
+  if (entry.held == 0) entry.held_since = now;
+  const bool away = !IsTransient(why) || MayPass(why);  // A file; room and the like come back.
+  if (!MayComeBack(why) || (away && now - entry.held_since > settings_.limits.files_away))
+    return false;
+  const absl::Duration pause = HoldFor(entry.held++);
+  entry.ready_again = now + pause;
+  entry.record.job.set_reason(absl::StrCat("is held: ", why.message(), "; tries again in ",
+                                           absl::ToInt64Seconds(pause), " s"));
+  spdlog::warn("job {}: {}", entry.id(), entry.record.job.reason());
+  Show(entry);
+  return true;
 }
 
 absl::Status Scheduler::FailJob(Entry& entry, v1::Error error) {

@@ -6,9 +6,25 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
+#include "server/node/attempt_files.h"
 #include "server/scheduler/clock.h"
 
 namespace snug::server {
+namespace {
+
+// Of workers that this process did not listen to.
+void ForgiveSilence(absl::Duration away, std::map<std::string, std::unique_ptr<Entry>>& entries) {
+  const absl::Duration now = SinceBoot();
+  spdlog::warn("away for {} s", absl::ToInt64Seconds(away));
+  for (auto& [id, entry] : entries) {
+    if (entry->attempt == nullptr) continue;
+    entry->attempt->last_heard = now;
+    entry->attempt->started += away;
+    entry->attempt->pace.Begin(now);
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(SchedulerSettings settings,
                                                             JobStore& store, JobIndex& index,
@@ -18,11 +34,16 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(SchedulerSettings se
   RETURN_IF_ERROR(scheduler->Load());
   Scheduler* raw = scheduler.get();
   LinkServer::Handlers handlers;
-  handlers.on_event = [raw](ConnectionId link, v1::WorkerEvent event) {
-    raw->Post([raw, link, event = std::move(event)] { raw->OnEvent(link, event); });
+  handlers.on_events = [raw](ConnectionId link) {
+    raw->Post([raw, link] {
+      for (v1::WorkerEvent& event : raw->link_->Take(link)) raw->OnEvent(link, std::move(event));
+    });
   };
-  handlers.on_closed = [raw](ConnectionId link, const absl::Status& why) {
-    raw->Post([raw, link, why] { raw->OnClosed(link, why); });
+  handlers.on_closed = [raw](ConnectionId link, const absl::Status& why, LinkServer::Events rest) {
+    raw->Post([raw, link, why, rest = std::move(rest)] {
+      for (const v1::WorkerEvent& event : rest) raw->OnEvent(link, event);
+      raw->OnClosed(link, why);
+    });
   };
   const std::string path = scheduler->settings_.launcher.state_dir + "/link.sock";
   ASSIGN_OR_RETURN(scheduler->link_, LinkServer::Start(path, std::move(handlers)));
@@ -40,7 +61,9 @@ Scheduler::Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& inde
       ledger_(settings_.devices),
       looks_(settings_.limits),
       in_hand_(settings_.launcher.state_dir + "/in-hand"),
-      prepares_(settings_.prepares) {}
+      prepares_(settings_.prepares) {
+  settings_.launcher.instance = store_.instance_uuid();
+}
 
 Scheduler::~Scheduler() { Drain(); }
 
@@ -83,6 +106,10 @@ absl::Status Scheduler::Load() {
     entry->attempt = std::make_unique<LiveAttempt>();
     entry->attempt->record = std::move(attempt);
     entry->attempt->started = entry->attempt->last_heard = SinceBoot();
+    entry->attempt->shim = ShimWatch::Adopt(
+        AttemptDir(settings_.launcher.state_dir, entry->id(), entry->attempt->record.epoch),
+        static_cast<pid_t>(entry->attempt->record.shim_pid));
+    entry->attempt->pace.Begin(SinceBoot());
     ShowPlace(*entry);
   }
   for (const Reservation& promise : state.reservations)
@@ -98,8 +125,11 @@ void Scheduler::Post(Task task) {
 }
 
 void Scheduler::Loop() {
+  absl::Duration last_tick = SinceBoot();
   while (!stopping_) {
     for (Task& task : inbox_.Take(settings_.limits.tick)) task();
+    const absl::Duration away = SinceBoot() - std::exchange(last_tick, SinceBoot());
+    if (away > settings_.limits.asleep) ForgiveSilence(away, entries_);
     std::vector<std::string> ids;
     for (const auto& [id, entry] : entries_) ids.push_back(id);
     for (const std::string& id : ids) {
@@ -107,7 +137,7 @@ void Scheduler::Loop() {
       if (entry->attempt != nullptr)
         LookAfter(*entry);
       else if (!entry->ready && !entry->getting_ready && entry->state() != v1::Job::PAUSED &&
-               SinceBoot() >= entry->not_ready_before)
+               SinceBoot() >= entry->ready_again)
         GetReady(*entry);
     }
     if (!draining_) Schedule();

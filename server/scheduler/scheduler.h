@@ -89,6 +89,7 @@ class Scheduler {
   absl::Status CancelEntry(Entry& entry);
   void GetReady(Entry& entry);
   void OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready);
+  bool Hold(Entry& entry, const absl::Status& why);
   absl::Status FailJob(Entry& entry, v1::Error error);
 
   // placement.cc: from queued to a started attempt.
@@ -102,7 +103,6 @@ class Scheduler {
   void LookAfter(Entry& entry);
   void EndWorker(Entry& entry, absl::Duration term_after, absl::Duration kill_after);
   void ShowUnreachable(Entry& entry, absl::Duration silent);
-  void SignalWorker(const Entry& entry, int signal);
   void OnEvent(ConnectionId link, v1::WorkerEvent event);
   void OnClosed(ConnectionId link, const absl::Status& why);
   void OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello);
@@ -121,7 +121,7 @@ class Scheduler {
   absl::Status Conclude(JobRecord& job, const AttemptRecord& attempt, const ClosedAttempt& closed,
                         Change& change);
 
-  const SchedulerSettings settings_;
+  SchedulerSettings settings_;  // Changed by the constructor alone.
   JobStore& store_;
   JobIndex& index_;
   Preparer& preparer_;
@@ -130,7 +130,7 @@ class Scheduler {
   std::map<std::string, std::unique_ptr<Entry>> entries_;  // Jobs that have not ended.
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
   int64_t next_order_ = 1;
-  absl::Duration last_maintained_;
+  absl::Duration last_maintained_, refusal_told_;
   bool changed_ = true;      // What scheduling depends on, since the last round.
   absl::Duration retry_at_;  // When to schedule again although nothing has; zero: not at all.
   GpuLooks looks_;

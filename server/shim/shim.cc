@@ -3,16 +3,23 @@
 // Holds an exclusive flock on ATTEMPT_DIR/lock from before it is started (the daemon takes the lock
 // and passes it as descriptor 3) to after exit.json is on the disk: whoever gets that lock knows
 // that the attempt is over. Starts `WORKER_BINARY ATTEMPT_DIR/assignment.binpb` with its output in
-// worker.log, waits for it, kills what it left behind, writes how it ended:
-//   exit.json  {"schema":1,"job":"...","epoch":n,"pid":n,"exit_code":n,"signal":n,"wall_us":n}
+// worker.log (server/shim/worker_log.h bounds it), waits for it, kills what it left behind, writes
+// how it ended:
+//   exit.json  {"schema":2,"instance":"...","job":"...","epoch":n,"nonce":"...","pid":n,
+//               "exit_code":n,"signal":n,"wall_us":n}
+// Instance and nonce come in SNUG_INSTANCE and SNUG_NONCE: by them the daemon tells this record
+// from one that another history of its store has left. SNUG_ATTEMPT names ATTEMPT_DIR, by which the
+// daemon knows what belongs to the attempt.
 // No threads, no gRPC, no allocation to speak of; it does not restart anything and knows nothing of
 // jobs.
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +31,12 @@
 #include <ctime>
 #include <string>
 
+#include "server/shim/sandbox.h"
+#include "server/shim/worker_log.h"
+
 namespace {
+
+using snug::shim::WorkerLog;
 
 constexpr int kLockFd = 3;
 constexpr int kExitUsage = 64;   // EX_USAGE
@@ -67,19 +79,22 @@ void WritePid() {
     perror("snug-shim: lock");
 }
 
-int StartWorker(const std::string& dir, const char* binary) {
+// `output`: the end of a pipe for what it prints.
+int StartWorker(const std::string& dir, const char* binary, int output) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
-  const std::string log = dir + "/worker.log";
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  posix_spawn_file_actions_adddup2(&files, 1, 2);
-  sigset_t all;
+  posix_spawn_file_actions_adddup2(&files, output, 1);
+  posix_spawn_file_actions_adddup2(&files, output, 2);
+  sigset_t all, none;
   sigfillset(&all);
+  sigemptyset(&none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   std::string assignment = dir + "/assignment.binpb";
   std::string program = binary;
   char* argv[] = {program.data(), assignment.data(), nullptr};
@@ -118,17 +133,28 @@ void KillChildren() {
   closedir(proc);
 }
 
-int WaitForWorker() {
+// True: the worker has ended.
+bool Reap(int& status) {
+  int one = 0;
+  pid_t pid = 0;
+  while ((pid = waitpid(-1, &one, WNOHANG)) > 0) {
+    if (pid != worker_pid) continue;
+    status = one;
+    return true;
+  }
+  return pid < 0 && errno == ECHILD;
+}
+
+// Copies what the worker prints until it ends, then takes down what it left.
+int WaitForWorker(int output, int child_signals, WorkerLog& log) {
   int status = 0;
-  while (true) {
-    int one = 0;
-    const pid_t pid = waitpid(-1, &one, 0);
-    if (pid < 0 && errno == EINTR) continue;
-    if (pid < 0) return status;
-    if (pid == worker_pid) {
-      status = one;
-      break;
-    }
+  while (!Reap(status)) {
+    pollfd set[] = {{output, POLLIN, 0}, {child_signals, POLLIN, 0}};
+    if (poll(set, 2, -1) < 0) continue;
+    signalfd_siginfo told{};
+    if (set[1].revents != 0 && read(child_signals, &told, sizeof told) < 0) continue;
+    // Nobody has its other end any more: what is left is to wait.
+    if (set[0].revents != 0 && !log.Copy(output)) output = -1;
   }
   kill(-worker_pid, SIGKILL);
   for (int round = 0; round < kReapRounds; ++round) {
@@ -139,6 +165,7 @@ int WaitForWorker() {
     const timespec pause = {0, 50'000'000};
     nanosleep(&pause, nullptr);
   }
+  if (output >= 0) log.Copy(output);
   return status;
 }
 
@@ -171,15 +198,44 @@ bool WriteDurably(const std::string& dir, const std::string& text) {
   return durable;
 }
 
+// Of the daemon's own making, hexadecimal: nothing to be escaped.
+std::string Told(const char* variable) {
+  const char* value = getenv(variable);
+  const std::string text = value == nullptr ? "" : value;
+  return text.find_first_not_of("0123456789abcdefABCDEF-") == std::string::npos ? text : "";
+}
+
 bool WriteExit(const std::string& dir, int exit_code, int signal) {
   const std::string epoch = PartFromEnd(dir, 0);
   const bool number = epoch.find_first_not_of("0123456789") == std::string::npos && !epoch.empty();
   const std::string text =
-      "{\"schema\":1,\"job\":\"" + PartFromEnd(dir, 2) + "\",\"epoch\":" + (number ? epoch : "0") +
-      ",\"pid\":" + std::to_string(worker_pid) + ",\"exit_code\":" + std::to_string(exit_code) +
-      ",\"signal\":" + std::to_string(signal) +
+      "{\"schema\":2,\"instance\":\"" + Told("SNUG_INSTANCE") + "\",\"job\":\"" +
+      PartFromEnd(dir, 2) + "\",\"epoch\":" + (number ? epoch : "0") + ",\"nonce\":\"" +
+      Told("SNUG_NONCE") + "\"" + ",\"pid\":" + std::to_string(worker_pid) +
+      ",\"exit_code\":" + std::to_string(exit_code) + ",\"signal\":" + std::to_string(signal) +
       ",\"wall_us\":" + std::to_string(WallMicroseconds()) + "}\n";
   return WriteDurably(dir, text);
+}
+
+// As waitpid gives it; 127 when the worker could not be started.
+int RunWorker(const std::string& dir, const char* binary) {
+  constexpr int kCannotExecute = 127 << 8;
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &child, nullptr);
+  const int child_signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+  int ends[2];
+  if (child_signals < 0 || pipe2(ends, O_CLOEXEC) != 0) return kCannotExecute;
+  WorkerLog log(dir + "/worker.log");
+  if (const int error = snug::shim::EnterSandbox(); error != 0)
+    log.Say("[snug-shim: the worker runs without its sandbox: " + std::string(strerror(error)) +
+            "]\n");
+  const int started = StartWorker(dir, binary, ends[1]);
+  close(ends[1]);
+  if (started != 0) return kCannotExecute;
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return WaitForWorker(ends[0], child_signals, log);
 }
 
 }  // namespace
@@ -195,15 +251,12 @@ int main(int argc, char** argv) {
   if (!TakeLock(dir + "/lock")) return kExitLocked;
   close_range(kLockFd + 1, ~0U, 0);
   WritePid();
-  setenv("SNUG_ATTEMPT", dir.c_str(),
-         1);  // By this mark the daemon knows what belongs to the attempt.
+  setenv("SNUG_ATTEMPT", dir.c_str(), 1);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   signal(SIGHUP, SIG_IGN);
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, Forward);
-  constexpr int kCannotExecute = 127;
-  if (StartWorker(dir, argv[2]) != 0) return WriteExit(dir, kCannotExecute, 0) ? 0 : 1;
-  const int status = WaitForWorker();
+  const int status = RunWorker(dir, argv[2]);
   const int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return WriteExit(dir, exit_code, WIFSIGNALED(status) ? WTERMSIG(status) : 0) ? 0 : 1;
 }

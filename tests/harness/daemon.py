@@ -45,17 +45,18 @@ def wait_for(condition, what, seconds=WAIT_S):
 class Daemon:
     """Starts, kills and restarts snugd over one state folder."""
 
-    def __init__(self, device=f"{DEVICE}=4GiB", flags=()):
+    def __init__(self, device=f"{DEVICE}=4GiB", flags=(), under=()):
+        """`under`: a command that snugd is the rest of, as prlimit."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="snug-"))
         self.state = self.folder / "state"
         self.socket = self.folder / "s"
-        self.device, self.flags = device, list(flags)
+        self.device, self.flags, self.under = device, list(flags), list(under)
         self.process, self.starts = None, 0
         self.start()
 
     def start(self):
         """Starts snugd and waits until it answers."""
-        command = [binary("snugd"), "--state-dir", self.state, "--socket", self.socket]
+        command = [*self.under, binary("snugd"), "--state-dir", self.state, "--socket", self.socket]
         command += ["--device", self.device, "--metrics-port", "0", *self.flags]
         self.starts += 1
         self.log = self.folder / f"snugd.{self.starts}.log"

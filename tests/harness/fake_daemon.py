@@ -15,7 +15,7 @@ FAKE = os.environ["SNUG_FAKE_WORKER"]
 class FakeDaemon(Daemon):
     """Jobs do what their display_name says. `settings`: more of the daemon's configuration."""
 
-    def __init__(self, device="cpu:0=1GiB", settings="", flags=()):
+    def __init__(self, device="cpu:0=1GiB", settings="", flags=(), under=()):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="snug-fake-"))
         (folder / "config.yaml").write_text(f"worker: {FAKE}\n{settings}")
         self.jobs = folder
@@ -23,7 +23,7 @@ class FakeDaemon(Daemon):
         rows = ([3 + (7 * row + i) % 60 for i in range(30)] for row in range(20))
         lines = (json.dumps({"input_ids": ids, "labels": ids}) for ids in rows)
         (folder / "train.jsonl").write_text("\n".join(lines) + "\n")
-        super().__init__(device, ["--config", str(folder / "config.yaml"), *flags])
+        super().__init__(device, ["--config", str(folder / "config.yaml"), *flags], under)
 
     def close(self):
         super().close()

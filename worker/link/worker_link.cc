@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -64,6 +65,13 @@ bool TakeCommand(std::string& buffer, v1::WorkerCommand& command, bool& healthy)
   healthy = command.ParseFromArray(buffer.data() + header, static_cast<int>(size));
   buffer.erase(0, header + size);
   return healthy;
+}
+
+// Of all threads.
+double CpuSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
 }
 
 class SocketLink final : public WorkerLink {
@@ -234,6 +242,7 @@ class SocketLink final : public WorkerLink {
       const std::lock_guard lock(mutex_);
       beat.mutable_heartbeat()->set_global_step(hello_.last().progress().global_step());
     }
+    beat.mutable_heartbeat()->set_cpu_seconds(CpuSeconds());
     return Send(beat);
   }
 

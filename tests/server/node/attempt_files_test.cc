@@ -1,29 +1,36 @@
 #include "server/node/attempt_files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "server/node/launcher.h"
 #include "server/node/session.h"
+#include "server/node/shim_watch.h"
 
 namespace snug::server {
 namespace {
 
 namespace fs = std::filesystem;
 
+const AttemptIdentity kIdentity = {.instance = "1-1", .job = "job-a", .epoch = 2, .nonce = "a1"};
+
 class AttemptFilesTest : public testing::Test {
  protected:
   AttemptFilesTest()
       : state_(testing::TempDir() + "/attempt-" + std::to_string(getpid())),
         dir_(AttemptDir(state_, "job-a", 2)) {
-    fs::create_directories(dir_);
+    fs::create_directories(state_ + "/jobs");
   }
   ~AttemptFilesTest() override { fs::remove_all(state_); }
 
@@ -34,17 +41,20 @@ class AttemptFilesTest : public testing::Test {
     fs::permissions(worker, fs::perms::owner_all);
     v1::Assignment assignment;
     assignment.set_attempt_dir(dir_);
+    assignment.set_nonce(kIdentity.nonce);
     assignment.set_checkpoints_dir(CheckpointsDir(state_, "job-a"));
     const std::string shim = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-shim";
     const LauncherSettings settings = {.shim = shim,
                                        .worker = device.is_gpu() ? "/no/such" : worker,
                                        .worker_cuda = device.is_gpu() ? worker : "/no/such",
-                                       .state_dir = state_};
+                                       .state_dir = state_,
+                                       .instance = kIdentity.instance};
     return LaunchAttempt(settings, device, assignment).value();
   }
   ExitRecord WaitForEnd() {
-    while (ShimLives(dir_)) absl::SleepFor(absl::Milliseconds(5));
-    return ReadExitRecord(dir_, "job-a", 2).value().value_or(ExitRecord{.exit_code = -2});
+    ShimWatch watch(dir_);
+    while (watch.Look() != Liveness::kGone) absl::SleepFor(absl::Milliseconds(5));
+    return ReadExitRecord(dir_, kIdentity).value().value_or(ExitRecord{.exit_code = -2});
   }
 
   const std::string state_;
@@ -53,7 +63,7 @@ class AttemptFilesTest : public testing::Test {
 
 TEST_F(AttemptFilesTest, LockIsHeldFromTheSpawnToTheExitRecord) {
   const pid_t shim = Launch("sleep 0.2; exit 4");
-  EXPECT_TRUE(ShimLives(dir_));
+  EXPECT_EQ(ShimWatch(dir_).Look(), Liveness::kLives);
   EXPECT_FALSE(TakeAttemptLock(dir_).ok());
   const ExitRecord record = WaitForEnd();
   EXPECT_EQ(record.exit_code, 4);
@@ -70,11 +80,14 @@ TEST_F(AttemptFilesTest, SignalOfTheWorkerIsRecorded) {
 TEST_F(AttemptFilesTest, WorkerThatCannotBeStartedLeavesARecord) {
   v1::Assignment assignment;
   assignment.set_attempt_dir(dir_);
+  assignment.set_nonce(kIdentity.nonce);
   assignment.set_checkpoints_dir(CheckpointsDir(state_, "job-a"));
   const std::string shim = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-shim";
-  ASSERT_TRUE(LaunchAttempt({.shim = shim, .worker = "/no/such", .state_dir = state_},
-                            {.name = "cpu:0"}, assignment)
-                  .ok());
+  ASSERT_TRUE(
+      LaunchAttempt(
+          {.shim = shim, .worker = "/no/such", .state_dir = state_, .instance = kIdentity.instance},
+          {.name = "cpu:0"}, assignment)
+          .ok());
   EXPECT_EQ(WaitForEnd().exit_code, 127);
 }
 
@@ -119,25 +132,115 @@ TEST_F(AttemptFilesTest, NothingOfTheWorkerStays) {
 // The shim was killed: its worker lives on, is found by session and mark, and by nothing less.
 TEST_F(AttemptFilesTest, OrphansAreFoundBySessionAndMark) {
   const pid_t shim = Launch("exec sleep 1000");
-  while (SessionMembers(shim, dir_).empty()) absl::SleepFor(absl::Milliseconds(5));
+  while (SessionMembers(shim, dir_).value().empty()) absl::SleepFor(absl::Milliseconds(5));
   kill(shim, SIGKILL);
   waitpid(shim, nullptr, 0);
-  EXPECT_FALSE(ShimLives(dir_));
-  EXPECT_FALSE(ReadExitRecord(dir_, "job-a", 2).value().has_value());
-  EXPECT_TRUE(SessionMembers(shim, "/another/attempt").empty());
-  EXPECT_EQ(SessionMembers(shim, dir_).size(), 1u);
-  EXPECT_EQ(SignalSession(shim, dir_, SIGKILL), 1);
-  while (!SessionMembers(shim, dir_).empty()) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(ShimWatch(dir_).Look(), Liveness::kGone);
+  EXPECT_FALSE(ReadExitRecord(dir_, kIdentity).value().has_value());
+  EXPECT_TRUE(SessionMembers(shim, "/another/attempt").value().empty());
+  EXPECT_EQ(SessionMembers(shim, dir_).value().size(), 1u);
+  EXPECT_EQ(SignalSession(shim, dir_, SIGKILL).value(), 1);
+  while (!SessionMembers(shim, dir_).value().empty()) absl::SleepFor(absl::Milliseconds(5));
 }
 
+// Job and epoch come again when a store is rolled back; instance and nonce do not.
 TEST_F(AttemptFilesTest, ExitRecordOfAnotherAttemptIsNotBelieved) {
-  std::ofstream(dir_ + "/exit.json") << R"({"schema":1,"job":"job-b","epoch":2,"exit_code":0})";
-  EXPECT_TRUE(absl::IsDataLoss(ReadExitRecord(dir_, "job-a", 2).status()));
-  std::ofstream(dir_ + "/exit.json") << R"({"schema":1,"job":)";
-  EXPECT_TRUE(absl::IsDataLoss(ReadExitRecord(dir_, "job-a", 2).status()));
+  Launch("exit 4");
+  EXPECT_EQ(WaitForEnd().exit_code, 4);
+  for (const AttemptIdentity& other :
+       {AttemptIdentity{"2-2", "job-a", 2, "a1"}, AttemptIdentity{"1-1", "job-b", 2, "a1"},
+        AttemptIdentity{"1-1", "job-a", 3, "a1"}, AttemptIdentity{"1-1", "job-a", 2, "a2"}})
+    EXPECT_TRUE(absl::IsDataLoss(ReadExitRecord(dir_, other).status()));
+  std::ofstream(dir_ + "/exit.json") << R"({"schema":2,"job":)";
+  EXPECT_TRUE(absl::IsDataLoss(ReadExitRecord(dir_, kIdentity).status()));
+}
+
+// A result lies there from before the store was rolled back.
+TEST_F(AttemptFilesTest, WhatAnotherHistoryLeftIsMovedAside) {
+  fs::create_directories(dir_);
+  std::ofstream(dir_ + "/result.json") << R"({"outcome":"SUCCEEDED"})";
+  Launch("exit 0");
+  WaitForEnd();
+  EXPECT_FALSE(ReadResult(dir_).value().has_value());
+  int stale = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(dir_).parent_path()))
+    stale += entry.path().filename().string().starts_with("2.stale-");
+  EXPECT_EQ(stale, 1);
+}
+
+// It would hold up whoever opens it for reading, for ever.
+TEST_F(AttemptFilesTest, AFifoInThePlaceOfAResultIsRefused) {
+  fs::create_directories(dir_);
+  ASSERT_EQ(mkfifo((dir_ + "/result.json").c_str(), 0600), 0);
+  EXPECT_TRUE(absl::IsDataLoss(ReadResult(dir_).status()));
+}
+
+// The state folder is away (a disk that is not mounted): nobody knows, so nobody is dead.
+TEST_F(AttemptFilesTest, AFolderThatIsAwayTellsNothing) {
+  ShimWatch watch(dir_);
+  EXPECT_EQ(watch.Look(), Liveness::kGone);  // Never started.
+  fs::remove_all(state_ + "/jobs");
+  EXPECT_EQ(watch.Look(), Liveness::kUnknown);
+}
+
+// No descriptor is left: a watch that was opened before still knows, another one knows that it
+// does not, and the session is not taken for empty.
+TEST_F(AttemptFilesTest, WithoutDescriptorsNobodyIsTakenForDead) {
+  const pid_t shim = Launch("exec sleep 1000");
+  ShimWatch watch(dir_), late(dir_);
+  watch.Follow(shim, /*just_started=*/true);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few = {.rlim_cur = 64, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  std::vector<int> taken;
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) taken.push_back(fd);
+  EXPECT_EQ(watch.Look(), Liveness::kLives);
+  EXPECT_EQ(late.Look(), Liveness::kUnknown);
+  EXPECT_EQ(SessionMembers(shim, dir_).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReadExitRecord(dir_, kIdentity).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(watch.Signal(SIGKILL).ok());
+  for (int fd : taken) close(fd);
+  setrlimit(RLIMIT_NOFILE, &before);
+  waitpid(shim, nullptr, 0);
+  EXPECT_EQ(watch.Look(), Liveness::kGone);
+  EXPECT_EQ(SignalSession(shim, dir_, SIGKILL).value(), 1);
+}
+
+// A process that happens to have the number of a shim of an earlier life.
+TEST_F(AttemptFilesTest, AStrangerWithTheShimsNumberIsNotSignalled) {
+  ShimWatch watch(dir_);
+  watch.Follow(getpid(), /*just_started=*/false);
+  EXPECT_TRUE(absl::IsNotFound(watch.Signal(SIGKILL)));
+}
+
+// Its own rights do not matter: also root's worker may not.
+TEST_F(AttemptFilesTest, AWorkerMayNotAskForPrivilegesNamespacesOrTheNetwork) {
+  Launch(
+      "grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status\n"
+      "ulimit -c\n"
+      "unshare --net true\n"
+      "/usr/bin/python3 -c 'import socket; socket.socket(socket.AF_UNIX); print(\"unix\")'\n"
+      "/usr/bin/python3 -c 'import socket; socket.socket(socket.AF_INET)' 2>&1 | tail -n 1\n");
+  WaitForEnd();
+  EXPECT_EQ(ReadSmallFile(dir_ + "/worker.log", 1000).value(),
+            "NoNewPrivs:\t1\nSeccomp:\t2\n0\n"
+            "unshare: unshare failed: Operation not permitted\nunix\n"
+            "PermissionError: [Errno 1] Operation not permitted\n");
+}
+
+TEST_F(AttemptFilesTest, AFloodOfOutputIsCutAndSaysSo) {
+  Launch("head -c 200000000 /dev/zero; echo last words");
+  WaitForEnd();
+  EXPECT_LE(fs::file_size(dir_ + "/worker.log"), 33u << 20);
+  EXPECT_LE(fs::file_size(dir_ + "/worker.log.1"), 33u << 20);
+  std::ifstream log(dir_ + "/worker.log", std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(log), {});
+  EXPECT_NE(text.find("bytes of output are left out]"), std::string::npos);
 }
 
 TEST_F(AttemptFilesTest, ResultIsReadAsJson) {
+  fs::create_directories(dir_);
   EXPECT_FALSE(ReadResult(dir_).value().has_value());
   std::ofstream(dir_ + "/result.json") << R"({"outcome":"SUCCEEDED","added_later":1})";
   EXPECT_EQ(ReadResult(dir_).value()->outcome(), v1::WorkerResult::SUCCEEDED);

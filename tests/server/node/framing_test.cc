@@ -25,6 +25,19 @@ TEST(FramingTest, LengthBeyondTheLimitIsRefusedBeforeItsBytesCome) {
   EXPECT_TRUE(absl::IsInvalidArgument(reader.Next(message).status()));
 }
 
+// Of a stranger less is taken than of a worker.
+TEST(FramingTest, TheLimitCanBeRaised) {
+  const std::string frame = Frame(std::string(kMaxFirstFrameBytes + 1, 'x'));
+  FrameReader reader(kMaxFirstFrameBytes);
+  reader.Add(frame);
+  EXPECT_TRUE(reader.HasPart());
+  std::string message;
+  EXPECT_FALSE(reader.Next(message).ok());
+  reader.AllowFrames(kMaxFrameBytes);
+  EXPECT_TRUE(reader.Next(message).value());
+  EXPECT_FALSE(reader.HasPart());
+}
+
 TEST(FramingTest, EndlessLengthIsRefused) {
   FrameReader reader;
   reader.Add("\xff\xff\xff\xff\xff\xff");

@@ -40,7 +40,8 @@ class MarkedProcess {
     EXPECT_EQ(posix_spawnp(&pid_, "sleep", nullptr, nullptr, argv, environment), 0);
     // It is there before its environment is.
     const absl::Time end = absl::Now() + absl::Seconds(30);
-    while (AttemptOf(pid_).empty() && absl::Now() < end) absl::SleepFor(absl::Milliseconds(1));
+    while (AttemptOf(pid_).value().empty() && absl::Now() < end)
+      absl::SleepFor(absl::Milliseconds(1));
   }
   ~MarkedProcess() {
     kill(pid_, SIGKILL);

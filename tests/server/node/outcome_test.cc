@@ -46,6 +46,15 @@ TEST(OutcomeTest, AFullDiskHasAnEndingOfItsOwn) {
   EXPECT_EQ(Judge(Exited(4), result).ending, Ending::kDiskFull);
 }
 
+// The table of server/job/transient.h decides, not the class that the worker names.
+TEST(OutcomeTest, WhatPassesByItselfHasAnEndingOfItsOwn) {
+  v1::WorkerResult result;
+  result.set_outcome(v1::WorkerResult::FAILED);
+  result.set_failure_class(v1::WorkerResult::INFRASTRUCTURE);
+  result.mutable_error()->set_reason("STORE_FULL");
+  EXPECT_EQ(Judge(Exited(4), result).ending, Ending::kTransient);
+}
+
 // A result from before the kill stands there; the signal is what counts.
 TEST(OutcomeTest, KilledWorkerIsInfrastructureWhateverItWrote) {
   Exit exit = ExitRecord{.pid = 1, .exit_code = -1, .signal = 9};
@@ -108,6 +117,14 @@ TEST(RetryTest, AFullDiskIsWaitedForAndCountsAsNothing) {
   EXPECT_EQ(decision.failures.oom, 1);
   EXPECT_EQ(decision.reason, "waits for room on the disk");
   EXPECT_EQ(DecideRetry(Ending::kDiskFull, before, true, 0.0).failures.infra, 0);
+}
+
+TEST(RetryTest, WhatPassesIsTriedAgainInAMinuteAndCountsAsNothing) {
+  const Failures before{.infra = kMaxInfraRetries};
+  const RetryDecision decision = DecideRetry(Ending::kTransient, before, false, 0.0);
+  EXPECT_TRUE(decision.retry);
+  EXPECT_EQ(decision.delay, absl::Minutes(1));
+  EXPECT_EQ(decision.failures.infra, kMaxInfraRetries);
 }
 
 TEST(RetryTest, TheJobsOwnErrorIsNotTriedAgain) {

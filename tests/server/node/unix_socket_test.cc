@@ -29,6 +29,18 @@ TEST_F(UnixSocketTest, HasTheModeThatWasAskedFor) {
   close(fd);
 }
 
+// In /tmp anybody may have made it first.
+TEST_F(UnixSocketTest, AFolderThatOthersCanWriteToIsNotPrivate) {
+  fs::permissions(dir_, fs::perms::owner_all);
+  EXPECT_TRUE(CheckPrivateFolder(dir_).ok());
+  fs::permissions(dir_, fs::perms::owner_all | fs::perms::others_write);
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckPrivateFolder(dir_)));
+  fs::permissions(dir_, fs::perms::owner_all);
+  fs::create_directory_symlink(dir_, dir_ + "/link");
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckPrivateFolder(dir_ + "/link")));
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckPrivateFolder("/tmp")));
+}
+
 TEST_F(UnixSocketTest, StaleSocketOfOurOwnIsReplaced) {
   close(ListenUnix(dir_ + "/s", 0600).value());
   const auto again = ListenUnix(dir_ + "/s", 0600);

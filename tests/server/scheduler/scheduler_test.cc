@@ -4,13 +4,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "absl/time/clock.h"
 #include "server/job/check_spec.h"
+#include "server/node/attempt_files.h"
 #include "tests/server/testing/tiny_model.h"
 #include "worker/program/model_config.h"
 
@@ -167,6 +171,90 @@ TEST_F(SchedulerTest, AJobWhoseWorkerFoundTheDiskFullWaitsForRoom) {
   EXPECT_EQ(job.state(), v1::Job::QUEUED);
   EXPECT_EQ(job.epoch(), 1);
   EXPECT_THAT(job.reason(), HasSubstr("disk; tries again in"));
+}
+
+// Its heartbeats go on; its training does not. Ten steps of 20 ms are its pace, so the shortest
+// limit counts.
+TEST_F(SchedulerTest, AWorkerWhoseTrainingHangsIsEndedHeartbeatsNotwithstanding) {
+  StoreJob("steps=40 hang_at=10 only_epoch=1");
+  Start({.stuck_after = absl::Seconds(4), .kill_grace = absl::Milliseconds(500)});
+  const v1::Job ended = Ended();
+  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.epoch(), 2);
+}
+
+// The shim is stopped and its worker as well: nobody is left who would end by itself.
+TEST_F(SchedulerTest, AStoppedShimIsEndedWithItsWorker) {
+  StoreJob("steps=40 step_ms=50 deaf=1");
+  Start({.stuck_after = absl::Seconds(1),
+         .kill_grace = absl::Milliseconds(200),
+         .shim_grace = absl::Milliseconds(200)});
+  const v1::Job running = Await([](const v1::Job& job) { return job.worker_pid() != 0; });
+  const pid_t shim = ShimPid(AttemptDir(dir_ + "/state", kJob, 1));
+  // It is woken when its worker is ended: stopped again and again it stays stopped.
+  std::atomic<bool> over = false;
+  std::thread stopper([&] {
+    while (!over && kill(shim, SIGSTOP) == 0) absl::SleepFor(absl::Milliseconds(1));
+  });
+  kill(running.worker_pid(), SIGSTOP);
+  const v1::Job again = Await([](const v1::Job& job) { return job.epoch() >= 2; });
+  over = true;
+  stopper.join();
+  EXPECT_GE(again.epoch(), 2);
+}
+
+// The daemon was stopped, or the machine slept: it is its own silence that it hears.
+TEST_F(SchedulerTest, AWorkerIsNotBlamedForADaemonThatWasAway) {
+  StoreJob("steps=300 step_ms=20");
+  Start({.asleep = absl::Seconds(2), .stuck_after = absl::Seconds(4)});
+  Await([](const v1::Job& job) { return job.progress().global_step() >= 5; });
+  // Answers come on the scheduler's thread: this one keeps it from its work.
+  scheduler_->Cancel("nobody", [](const auto&) { absl::SleepFor(absl::Seconds(6)); });
+  const v1::Job ended = Ended();
+  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.epoch(), 1);
+}
+
+// Such a step would stay in the job for ever, and in the metrics.
+TEST_F(SchedulerTest, AnAbsurdStepIsNotBelieved) {
+  StoreJob("steps=10 absurd_at=5");
+  Start({});
+  const v1::Job ended = Ended();
+  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.progress().global_step(), 10);
+  EXPECT_EQ(ended.epoch(), 1);
+  EXPECT_THAT(metrics_.Text(), testing::Not(HasSubstr("snug_link_errors_total 0")));
+}
+
+// Ten thousand of them with every step: the worker is slowed down, and what it does is shown.
+TEST_F(SchedulerTest, AFloodOfHeartbeatsHoldsNobodyUp) {
+  StoreJob("steps=6 beats=10000");
+  Start({});
+  const v1::Job ended = Ended();
+  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.epoch(), 1);
+}
+
+// The folder with the model is away when the daemon starts, and is back later.
+TEST_F(SchedulerTest, AJobWhoseFilesAreAwayIsHeldAndGoesOn) {
+  StoreJob("steps=2");
+  fs::rename(dir_ + "/model", dir_ + "/away");
+  Start({});
+  const v1::Job held = Await([](const v1::Job& job) { return job.reason().find("is held") == 0; });
+  EXPECT_EQ(held.state(), v1::Job::PREPARING);
+  EXPECT_THAT(held.reason(), HasSubstr("No such file or directory; tries again in 5 s"));
+  fs::rename(dir_ + "/away", dir_ + "/model");
+  EXPECT_EQ(Ended().state(), v1::Job::SUCCEEDED);
+}
+
+// For so long only: a model that was removed does not come back.
+TEST_F(SchedulerTest, AJobWhoseFilesStayAwayFails) {
+  StoreJob("steps=2");
+  fs::remove_all(dir_ + "/model");
+  Start({.files_away = absl::ZeroDuration()});
+  const v1::Job ended = Ended();
+  EXPECT_EQ(ended.state(), v1::Job::FAILED);
+  EXPECT_EQ(ended.error().reason(), "BAD_MODEL");
 }
 
 // What the file of a job in hand holds after so many ends of the daemon.

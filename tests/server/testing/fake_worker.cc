@@ -8,6 +8,8 @@
 //   only_epoch=E             the misfortune above happens in that attempt alone (else in each)
 //   silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM
 //   no_output=1 garbage=S    ends as finished without an output; sends nonsense at that step
+//   hang_at=S absurd_at=S    from there on only beats; says there that it is at step 2^62
+//   beats=N print_mb=N       sends so many heartbeats, prints so much with every step
 // `fake-worker --measure-context [gpu:N]` takes twice as much of a GPU as of a CPU.
 // `fake-worker --write-model DIR` writes the model that such jobs name.
 // Like the real one it goes on without a daemon and dials again, keeps metrics.jsonl, saves
@@ -115,6 +117,10 @@ class FakeWorker {
     if (now && script_("full_at") == step_)
       return Fail(v1::WorkerResult::INFRASTRUCTURE, "DISK_FULL", "no space left on device");
     if (now && script_("garbage") == step_) Write("\xff\xff\xff\xff\xff\xff");
+    if (now && script_("absurd_at") == step_) Boast();
+    if (now && script_("hang_at") == step_) return Hang();
+    for (int64_t beat = 0; beat < script_("beats"); ++beat) Beat();
+    for (int64_t mb = 0; mb < script_("print_mb"); ++mb) std::cout << std::string(1 << 20, '.');
     metrics_ << nlohmann::json{{"global_step", step_}, {"loss", Loss()}}.dump() << std::endl;
     v1::WorkerEvent event;
     *event.mutable_step() = Report();
@@ -122,6 +128,30 @@ class FakeWorker {
     const int64_t save = assignment_.spec().training().save_steps();
     if (save > 0 && step_ % save == 0) Checkpoint();
     return -1;
+  }
+
+  void Boast() {
+    v1::WorkerEvent event;
+    *event.mutable_step() = Report();
+    event.mutable_step()->mutable_progress()->set_global_step(int64_t{1} << 62);
+    Send(event);
+    Listen(absl::Milliseconds(200));  // Until it is heard: the next report would take its place.
+  }
+
+  void Beat() {
+    v1::WorkerEvent event;
+    event.mutable_heartbeat()->set_global_step(step_);
+    event.mutable_heartbeat()->set_cpu_seconds(1.0);
+    Send(event);
+  }
+
+  // As if the training thread waited for ever; the link lives, and a stop is not obeyed.
+  int Hang() {
+    while (true) {
+      Dial();
+      Beat();
+      Listen(absl::Milliseconds(100));
+    }
   }
 
   double Loss() const { return 4.0 / static_cast<double>(step_); }

@@ -1,0 +1,42 @@
+// How many connections there may be at once, in all and of one user, so that no user can keep all
+// others out.
+#ifndef SERVER_NODE_CONNECTION_CAPS_H_
+#define SERVER_NODE_CONNECTION_CAPS_H_
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace snug::server {
+
+struct ConnectionLimits {
+  size_t in_all = 2000;
+  size_t of_a_user = 1500;  // By SO_PEERCRED.
+};
+
+// Is told of connections that come, not of those that go (their owner closes them when it likes):
+// whether one is still there is asked of its descriptor. For one thread.
+class ConnectionCaps {
+ public:
+  explicit ConnectionCaps(ConnectionLimits limits = {}) : limits_(limits) {}
+
+  // Whether there is room for this one, which counts from now on.
+  bool Admit(int fd);
+
+ private:
+  struct Known {
+    int fd = -1;
+    ino_t socket = 0;  // No two sockets of a machine have the same.
+    uid_t user = 0;
+  };
+
+  void ForgetGone();
+
+  const ConnectionLimits limits_;
+  std::vector<Known> known_;
+  size_t forget_at_ = 64;  // Looking at all of them is paid for by the ones that came since.
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_NODE_CONNECTION_CAPS_H_

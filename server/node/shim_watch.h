@@ -1,0 +1,56 @@
+// Whether an attempt's shim lives, asked through descriptors that stay open.
+#ifndef SERVER_NODE_SHIM_WATCH_H_
+#define SERVER_NODE_SHIM_WATCH_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace snug::server {
+
+enum class Liveness : uint8_t {
+  kLives,    // The lock is held: the kernel's word.
+  kGone,     // The lock is free, or was never made in a folder that is there.
+  kUnknown,  // Nobody can say now: no descriptor, the folder is away. Only to be asked again.
+};
+
+// Holds the attempt's lock file and its shim's pidfd open, so that neither the answer nor a signal
+// needs a descriptor later on, and neither follows a path that somebody has changed meanwhile.
+// What could not be opened is tried again at each question. For one thread.
+class ShimWatch {
+ public:
+  explicit ShimWatch(std::string attempt_dir);
+  // Of an earlier life of the daemon; `shim` 0: the number is read from the lock.
+  static std::unique_ptr<ShimWatch> Adopt(std::string attempt_dir, pid_t shim);
+  ~ShimWatch();
+  ShimWatch(const ShimWatch&) = delete;
+  ShimWatch& operator=(const ShimWatch&) = delete;
+
+  // `shim` was just started by this process, or is what the rows say of an earlier life: such a
+  // one is believed only if it leads a session of its own and carries the attempt's mark.
+  void Follow(pid_t shim, bool just_started);
+
+  Liveness Look();
+
+  // To the shim itself, never to a stranger with its number. NOT_FOUND: no such process.
+  absl::Status Signal(int signal);
+  // To all of its session but the shim.
+  absl::Status SignalOthers(int signal);
+
+ private:
+  bool OpenProcess();
+
+  const std::string attempt_dir_;
+  int lock_ = -1;
+  int process_ = -1;  // A pidfd.
+  pid_t shim_ = 0;
+  bool just_started_ = false;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_NODE_SHIM_WATCH_H_

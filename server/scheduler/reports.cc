@@ -1,0 +1,61 @@
+#include "server/scheduler/reports.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "server/job/check_spec.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int64_t kMaxBelievableBytes = int64_t{1} << 50;  // 1 PiB
+constexpr int64_t kMaxBelievableTokens = int64_t{1} << 50;
+
+bool IsFinite(const v1::Progress& now) {
+  for (double value : {now.loss(), now.learning_rate(), now.grad_norm(), now.epoch(),
+                       now.tokens_per_second(), now.step_seconds(), now.eval_loss()})
+    if (!std::isfinite(value)) return false;
+  return true;
+}
+
+bool IsBelievablePeak(int64_t bytes) { return bytes >= 0 && bytes <= kMaxBelievableBytes; }
+
+// Nobody trains that far: such a number would stay in the job for ever.
+std::string AbsurdIn(const v1::Progress& now, int64_t max_steps) {
+  const int64_t most = max_steps > 0 ? max_steps : kMaxSteps;
+  if (now.global_step() < 0 || now.global_step() > most)
+    return absl::StrCat("step ", now.global_step(), " of ", most);
+  if (now.max_steps() < 0 || now.max_steps() > most)
+    return absl::StrCat("a run of ", now.max_steps(), " steps; it has ", most);
+  if (now.num_tokens() < 0 || now.num_tokens() > kMaxBelievableTokens)
+    return absl::StrCat(now.num_tokens(), " tokens");
+  if (now.resumed_from_step() < 0 || now.resumed_from_step() > most)
+    return absl::StrCat("a beginning at step ", now.resumed_from_step());
+  return "";
+}
+
+}  // namespace
+
+int64_t MaxSteps(const v1::Job& job) {
+  const int64_t given = job.spec().training().max_steps();
+  return given > 0 ? given : job.progress().max_steps();
+}
+
+std::string WrongWith(const v1::WorkerEvent::Step& step, int64_t step_before, int64_t max_steps) {
+  const v1::Progress& now = step.progress();
+  if (!IsFinite(now)) return "a number that is not finite";
+  if (now.global_step() < step_before)
+    return absl::StrCat("step ", now.global_step(), " after step ", step_before);
+  if (std::string absurd = AbsurdIn(now, max_steps); !absurd.empty()) return absurd;
+  if (!IsBelievablePeak(step.measured_peak_bytes()))
+    return absl::StrCat("a peak of ", step.measured_peak_bytes(), " bytes");
+  return "";
+}
+
+// A result's loss may well be NaN: that is why the attempt has ended.
+void DropAbsurd(v1::WorkerResult& result, int64_t max_steps) {
+  if (!AbsurdIn(result.progress(), max_steps).empty()) result.clear_progress();
+  if (!IsBelievablePeak(result.measured_peak_bytes())) result.clear_measured_peak_bytes();
+}
+
+}  // namespace snug::server

@@ -1,0 +1,47 @@
+// How fast an attempt's steps come, and how long its worker may go without one. A worker's
+// heartbeats come from a thread of their own: they say that the process lives, not that it trains.
+#ifndef SERVER_SCHEDULER_STEP_PACE_H_
+#define SERVER_SCHEDULER_STEP_PACE_H_
+
+#include <deque>
+
+#include "absl/time/time.h"
+#include "snug/v1/job.pb.h"
+#include "snug/v1/worker.pb.h"
+
+namespace snug::server {
+
+struct PaceLimits {
+  absl::Duration shortest;  // Whatever the pace.
+  // Of what is no step: loading, evaluating, saving, exporting. Counted from the last sign of work,
+  // which the processor time in heartbeats is too.
+  absl::Duration other_work;
+};
+
+class StepPace {
+ public:
+  // Work has begun anew: the attempt has started, or was adopted, or this process was away.
+  void Begin(absl::Duration now) { worked_ = step_ = now; }
+  void OnStep(const v1::Progress& progress, absl::Duration now);
+  void OnHeartbeat(const v1::WorkerEvent::Heartbeat& heartbeat, absl::Duration now);
+  void OnCheckpoint(absl::Duration now) { worked_ = now; }
+
+  // How much longer than allowed the worker has gone without work; not positive: not at all.
+  absl::Duration Overdue(const v1::JobSpec& spec, const PaceLimits& limits,
+                         absl::Duration now) const;
+
+ private:
+  absl::Duration MedianStep() const;
+  bool StepIsNext(const v1::JobSpec& spec) const;
+
+  v1::Progress last_;
+  bool stepped_ = false;
+  absl::Duration worked_;        // The last step, checkpoint or, between steps, processor time.
+  absl::Duration step_;          // The last step.
+  double cpu_seconds_ = 0.0;     // In the last heartbeat.
+  std::deque<double> recent_s_;  // Times of the last steps.
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_STEP_PACE_H_

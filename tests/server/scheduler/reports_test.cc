@@ -1,0 +1,62 @@
+#include "server/scheduler/reports.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace snug::server {
+namespace {
+
+v1::WorkerEvent::Step At(int64_t step) {
+  v1::WorkerEvent::Step report;
+  report.mutable_progress()->set_global_step(step);
+  report.mutable_progress()->set_max_steps(100);
+  return report;
+}
+
+TEST(ReportsTest, AStepWithinTheRunIsRight) {
+  EXPECT_EQ(WrongWith(At(7), 6, 100), "");
+  EXPECT_EQ(WrongWith(At(100), 100, 100), "");
+}
+
+TEST(ReportsTest, AnAbsurdStepIsWrongWhetherTheRunIsKnownOrNot) {
+  EXPECT_EQ(WrongWith(At(101), 6, 100), "step 101 of 100");
+  EXPECT_EQ(WrongWith(At(int64_t{1} << 62), 6, 0), "step 4611686018427387904 of 1000000000");
+  EXPECT_EQ(WrongWith(At(-1), -2, 100), "step -1 of 100");
+  EXPECT_EQ(WrongWith(At(5), 6, 100), "step 5 after step 6");
+}
+
+TEST(ReportsTest, NumbersThatNobodyReachesAreWrong) {
+  v1::WorkerEvent::Step step = At(7);
+  step.mutable_progress()->set_num_tokens(std::numeric_limits<int64_t>::max());
+  EXPECT_NE(WrongWith(step, 6, 100), "");
+  step = At(7);
+  step.mutable_progress()->set_loss(std::nan(""));
+  EXPECT_EQ(WrongWith(step, 6, 100), "a number that is not finite");
+  step = At(7);
+  step.set_measured_peak_bytes(-1);
+  EXPECT_EQ(WrongWith(step, 6, 100), "a peak of -1 bytes");
+  step = At(7);
+  step.mutable_progress()->set_max_steps(int64_t{1} << 40);
+  EXPECT_EQ(WrongWith(step, 6, 100), "a run of 1099511627776 steps; it has 100");
+}
+
+// How it ended counts; its numbers do not.
+TEST(ReportsTest, AnAbsurdResultLosesItsNumbers) {
+  v1::WorkerResult result;
+  result.set_outcome(v1::WorkerResult::FAILED);
+  result.mutable_progress()->set_global_step(int64_t{1} << 62);
+  result.set_measured_peak_bytes(int64_t{1} << 62);
+  DropAbsurd(result, 100);
+  EXPECT_EQ(result.outcome(), v1::WorkerResult::FAILED);
+  EXPECT_FALSE(result.has_progress());
+  EXPECT_EQ(result.measured_peak_bytes(), 0);
+  result.mutable_progress()->set_global_step(50);
+  result.mutable_progress()->set_loss(std::nan(""));
+  DropAbsurd(result, 100);
+  EXPECT_EQ(result.progress().global_step(), 50);
+}
+
+}  // namespace
+}  // namespace snug::server

@@ -1,0 +1,87 @@
+#include "server/scheduler/step_pace.h"
+
+#include <gtest/gtest.h>
+
+namespace snug::server {
+namespace {
+
+constexpr PaceLimits kLimits = {.shortest = absl::Minutes(2), .other_work = absl::Minutes(30)};
+
+class StepPaceTest : public testing::Test {
+ protected:
+  StepPaceTest() { pace_.Begin(now_); }
+
+  void Step(int64_t step, double seconds) {
+    now_ += absl::Seconds(seconds);
+    v1::Progress progress;
+    progress.set_global_step(step);
+    progress.set_max_steps(1000);
+    progress.set_step_seconds(seconds);
+    progress.set_epoch(static_cast<double>(step) / 100.0);
+    pace_.OnStep(progress, now_);
+  }
+  void Beat(double cpu_seconds) {
+    v1::WorkerEvent::Heartbeat beat;
+    beat.set_cpu_seconds(cpu_seconds);
+    pace_.OnHeartbeat(beat, now_);
+  }
+  // Whether it hangs after so long.
+  bool Hangs(absl::Duration after) const {
+    return pace_.Overdue(spec_, kLimits, now_ + after) > absl::ZeroDuration();
+  }
+
+  v1::JobSpec spec_;
+  StepPace pace_;
+  absl::Duration now_ = absl::Hours(5);
+};
+
+TEST_F(StepPaceTest, FastStepsHaveTheShortestLimit) {
+  for (int64_t step = 1; step <= 10; ++step) Step(step, 0.5);
+  EXPECT_FALSE(Hangs(absl::Seconds(119)));
+  EXPECT_TRUE(Hangs(absl::Seconds(121)));
+}
+
+TEST_F(StepPaceTest, SlowStepsHaveTwentyOfTheirMedian) {
+  for (int64_t step = 1; step <= 9; ++step) Step(step, step == 5 ? 900.0 : 30.0);
+  EXPECT_FALSE(Hangs(absl::Seconds(599)));
+  EXPECT_TRUE(Hangs(absl::Seconds(601)));
+}
+
+// Processor time alone is no step.
+TEST_F(StepPaceTest, AThreadThatSpinsHangsToo) {
+  for (int64_t step = 1; step <= 10; ++step) Step(step, 0.5);
+  const absl::Duration last = now_;
+  for (int i = 1; i <= 30; ++i) {
+    now_ += absl::Seconds(5);
+    Beat(5.0 * i);
+  }
+  EXPECT_GT(pace_.Overdue(spec_, kLimits, now_), absl::ZeroDuration());
+  EXPECT_EQ(pace_.Overdue(spec_, kLimits, last + absl::Minutes(2)), absl::ZeroDuration());
+}
+
+TEST_F(StepPaceTest, LoadingMayTakeLongAsLongAsItWorks) {
+  EXPECT_FALSE(Hangs(absl::Minutes(29)));
+  EXPECT_TRUE(Hangs(absl::Minutes(31)));
+  now_ += absl::Minutes(29);
+  Beat(60.0);
+  EXPECT_FALSE(Hangs(absl::Minutes(29)));
+}
+
+TEST_F(StepPaceTest, EvaluatingSavingAndExportingAreNoSteps) {
+  spec_.mutable_training()->set_eval_steps(20);
+  spec_.mutable_training()->set_save_steps(50);
+  for (int64_t step = 1; step <= 18; ++step) Step(step, 0.5);
+  EXPECT_TRUE(Hangs(absl::Minutes(3)));
+  Step(19, 0.5);  // Step 20 is evaluated before it is reported.
+  EXPECT_FALSE(Hangs(absl::Minutes(3)));
+  for (int64_t step = 20; step <= 50; ++step) Step(step, 0.5);
+  EXPECT_FALSE(Hangs(absl::Minutes(3)));  // It is being saved.
+  for (int64_t step = 51; step <= 99; ++step) Step(step, 0.5);
+  EXPECT_FALSE(Hangs(absl::Minutes(3)));  // The epoch ends.
+  for (int64_t step = 100; step <= 1000; ++step) Step(step, 0.5);
+  EXPECT_FALSE(Hangs(absl::Minutes(3)));  // It is being exported.
+  EXPECT_TRUE(Hangs(absl::Minutes(31)));
+}
+
+}  // namespace
+}  // namespace snug::server
