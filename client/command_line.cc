@@ -21,11 +21,18 @@ constexpr const char* kFooter =
     "JOB is a job's id or an unambiguous beginning of it.\n";
 
 void AddFile(CLI::App* command, CommandLine* line) {
-  command->add_option("FILE", line->file, "The job, in YAML; paths in it are relative to it")
+  command
+      ->add_option("FILE", line->file,
+                   "The job, in YAML or JSON; paths in it are relative to it; - is standard input")
       ->required();
   command->add_option(
       "OVERRIDE", line->overrides,
       "key=value instead of what the file says: training.max_steps=5 'memory.stash={\"*\": keep}'");
+}
+
+void AddJobs(CLI::App* command, CommandLine* line) {
+  command->add_option("JOB", line->jobs, "Jobs' ids, or unambiguous beginnings of them")
+      ->required();
 }
 
 void AddJob(CLI::App* command, CommandLine* line) {
@@ -56,8 +63,8 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   AddJob(app->add_subcommand("watch", "Follow a job to its end"), line);
   CLI::App* logs = app->add_subcommand("logs", "Print the log of a job's worker");
   AddJob(logs, line);
-  logs->add_flag("--follow", line->follow, "Go on until the job has ended");
-  AddJob(app->add_subcommand("cancel", "Stop a job"), line);
+  logs->add_flag("-f,--follow", line->follow, "Go on until the job has ended");
+  AddJobs(app->add_subcommand("cancel", "Stop jobs"), line);
 
   app->add_subcommand("devices",
                       "List the daemon's devices: memory that they have, give, promised");
@@ -67,6 +74,23 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   AddJob(download, line);
   download->add_option("DIR", line->directory, "A folder that is empty or does not exist yet")
       ->required();
+}
+
+void AddOthers(CLI::App* app, CommandLine* line) {
+  CLI::App* import = app->add_subcommand(
+      "import", "Print a job file of axolotl, LLaMA-Factory, TRL or OpenAI as one of ours");
+  import->add_option("FILE", line->file, "YAML or JSON")->required();
+
+  CLI::App* plot = app->add_subcommand(
+      "plot", "Draw jobs' loss, evaluations, learning rate and memory, over their steps");
+  AddJobs(plot, line);
+  plot->add_option("--svg", line->file, "A file for the picture, instead of the terminal");
+
+  CLI::App* shell = app->add_subcommand("shell", "Print completions and manual pages");
+  shell->require_subcommand(1);
+  for (const char* name : {"bash", "zsh", "fish"})
+    shell->add_subcommand(name, absl::StrCat("Completions for ", name));
+  shell->add_subcommand("man", "The manual page, as roff");
 }
 
 void AddDatasets(CLI::App* app, CommandLine* line) {
@@ -90,6 +114,20 @@ void AddDatasets(CLI::App* app, CommandLine* line) {
       ->check(CLI::Range(1, 100));
   preview->add_option("--max-seq-length", line->max_seq_length, "Tokens, as training has it")
       ->check(CLI::Range(2, 4194304));
+}
+
+CommandHelp HelpOf(const CLI::App& app) {
+  CommandHelp help{.name = app.get_name(), .about = app.get_description()};
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional())
+      help.words.push_back({option->get_name(true), option->get_description()});
+    else
+      help.options.push_back({option->get_name(false, true), option->get_description(),
+                              /*takes_value=*/option->get_items_expected_max() > 0});
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    help.commands.push_back(HelpOf(*command));
+  return help;
 }
 
 std::vector<std::string> CommandNames(const CLI::App& app) {
@@ -161,6 +199,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
       ->capture_default_str();
   AddCommands(&app, line);
   AddDatasets(&app, line);
+  AddOthers(&app, line);
   const bool json = WantsJson(arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end.
@@ -175,7 +214,12 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   if (app.get_subcommands().empty())
     return Mistake(json ? NoCommand(app) : app.help(), json, terminal);
   line->output = output == "json" ? Output::kJson : Output::kTable;
-  line->command = app.get_subcommands().front()->get_name();
+  const CLI::App* command = app.get_subcommands().front();
+  line->command = command->get_name();
+  if (line->command == "shell") {
+    line->shell = command->get_subcommands().front()->get_name();
+    line->help = HelpOf(app);
+  }
   return std::nullopt;
 }
 

@@ -21,6 +21,20 @@ struct Terminal {
   bool is_tty = false;  // `out` is a terminal: progress bars instead of lines.
 };
 
+// What a command's --help says, as data: completions and the manual page are made of it.
+struct CommandHelp {
+  struct Option {
+    std::string names;  // "-o,--output"
+    std::string about;
+    bool takes_value = false;
+  };
+  std::string name;
+  std::string about;
+  std::vector<Option> words;  // By their names: FILE, JOB.
+  std::vector<Option> options;
+  std::vector<CommandHelp> commands;
+};
+
 enum class Output { kTable, kJson };
 
 struct CommandLine {
@@ -30,6 +44,9 @@ struct CommandLine {
   std::string file;
   std::vector<std::string> overrides;  // key=value
   std::string job;                     // The id or an unambiguous beginning of it.
+  std::vector<std::string> jobs;       // cancel, plot
+  std::string shell;                   // bash, zsh, fish, man
+  CommandHelp help;                    // shell: of the whole program.
   std::string directory;
   std::string device;  // plan
   std::string model;   // datasets preview

@@ -9,16 +9,19 @@
 
 namespace snug::client {
 
-absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal);         // plan.cc
-absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal);       // submit.cc
-absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal);        // query.cc
-absl::StatusOr<int> GetJob(const CommandLine& line, Terminal& terminal);          // query.cc
-absl::StatusOr<int> ListDevices(const CommandLine& line, Terminal& terminal);     // devices.cc
-absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal);       // query.cc
-absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);        // watch.cc
-absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);       // logs.cc
-absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);     // download.cc
-absl::StatusOr<int> PreviewDataset(const CommandLine& line, Terminal& terminal);  // datasets.cc
+absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal);           // plan.cc
+absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal);         // submit.cc
+absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal);          // query.cc
+absl::StatusOr<int> GetJob(const CommandLine& line, Terminal& terminal);            // query.cc
+absl::StatusOr<int> ListDevices(const CommandLine& line, Terminal& terminal);       // devices.cc
+absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal);         // query.cc
+absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);          // watch.cc
+absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);         // logs.cc
+absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);       // download.cc
+absl::StatusOr<int> ImportForeignJob(const CommandLine& line, Terminal& terminal);  // import.cc
+absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal);          // plot.cc
+absl::StatusOr<int> PrintShellHelp(const CommandLine& line, Terminal& terminal);    // shell.cc
+absl::StatusOr<int> PreviewDataset(const CommandLine& line, Terminal& terminal);    // datasets.cc
 
 // What WatchJob does, on a connection that there is already.
 absl::StatusOr<int> Watch(Connection& connection, const CommandLine& line, Terminal& terminal);

@@ -11,6 +11,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpcpp/support/error_details.h"
+#include "proto/snug/yaml_node.h"
 
 namespace snug::client {
 namespace {
@@ -60,6 +61,18 @@ void AddDetail(const google::protobuf::Any& detail, Json* error) {
         {{"field", FilePath(violation.field())}, {"message", violation.description()}});
   if (request.field_violations_size() > 0)
     (*error)["field"] = FilePath(request.field_violations(0).field());
+}
+
+// Of a job file: each with the line that it is in.
+void AddFileErrors(const absl::Status& status, Json* error) {
+  const std::vector<YamlError> errors = YamlErrors(status);
+  if (errors.empty()) return;
+  (*error)["reason"] = "BAD_JOB_FILE";
+  (*error)["field"] = errors.front().field;
+  (*error)["line"] = errors.front().line;
+  for (const YamlError& one : errors)
+    (*error)["fields"].push_back(
+        {{"field", one.field}, {"line", one.line}, {"message", one.message}});
 }
 
 std::string CodeInWords(grpc::StatusCode code) {
@@ -122,6 +135,7 @@ Json ErrorToJson(const absl::Status& status) {
   Json error = {{"reason", absl::StatusCodeToString(status.code())},
                 {"message", std::string(status.message())},
                 {"field", ""}};
+  AddFileErrors(status, &error);
   google::rpc::Status details;
   const auto payload = status.GetPayload(kDetails);
   if (payload && details.ParseFromString(std::string(*payload))) {

@@ -19,8 +19,9 @@ std::string FilePath(absl::string_view field);
 // along as a payload, for ErrorToJson.
 absl::Status ToStatus(const grpc::Status& status);
 
-// {"error": {"reason", "message", "field"[, "fields": [{"field", "message"}, ...]]}}: as a job's
-// own error, and all bad fields of a request.
+// {"error": {"reason", "message", "field"[, "line"][, "fields": [{"field"[, "line"], "message"},
+// ...]]}}: as a job's own error, and all bad fields of a request or, with their lines, of a job
+// file.
 Json ErrorToJson(const absl::Status& status);
 
 }  // namespace snug::client

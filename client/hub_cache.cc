@@ -9,7 +9,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
@@ -18,8 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDataSuffixes[] = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow"};
-constexpr size_t kListedFiles = 8;
+constexpr int kDatasetsCacheDepth = 2;  // Of folders below CONFIG: version and hash.
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -52,22 +50,25 @@ absl::Status Missing(const HubId& id, HubKind kind, const std::string& looked_in
       looked_in, "\n  Download it:      hf download ", id.name, type, revision));
 }
 
-bool IsData(const fs::path& path) {
-  const std::string suffix = absl::AsciiStrToLower(path.extension().string());
-  // A snapshot also holds descriptions of itself.
-  const bool about = absl::StartsWith(path.filename().string(), "dataset_info");
-  return !about && std::find(std::begin(kDataSuffixes), std::end(kDataSuffixes), suffix) !=
-                       std::end(kDataSuffixes);
+// HF_HOME or its default.
+std::string HuggingFaceFolder() {
+  if (std::string home = Variable("HF_HOME"); !home.empty()) return home;
+  std::string cache = Variable("XDG_CACHE_HOME");
+  if (cache.empty()) cache = Variable("HOME") + "/.cache";
+  return cache + "/huggingface";
 }
 
-std::vector<std::string> DataFiles(const std::string& snapshot) {
-  std::vector<std::string> files;
+// Folders with a dataset_info.json below CONFIG.
+std::vector<std::string> LoadedFolders(const fs::path& config) {
+  std::vector<std::string> folders;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(snapshot, error))
-    if (entry.is_regular_file(error) && IsData(entry.path()))
-      files.push_back(entry.path().string());
-  std::sort(files.begin(), files.end());
-  return files;
+  for (fs::recursive_directory_iterator at(config, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at.depth() == kDatasetsCacheDepth) at.disable_recursion_pending();
+    if (at->path().filename() == "dataset_info.json")
+      folders.push_back(at->path().parent_path().string());
+  }
+  return folders;
 }
 
 }  // namespace
@@ -78,11 +79,8 @@ bool IsHubId(const std::string& text) {
 }
 
 std::string HubCacheFolder() {
-  if (const std::string hub = Variable("HF_HUB_CACHE"); !hub.empty()) return hub;
-  if (const std::string home = Variable("HF_HOME"); !home.empty()) return home + "/hub";
-  std::string cache = Variable("XDG_CACHE_HOME");
-  if (cache.empty()) cache = Variable("HOME") + "/.cache";
-  return cache + "/huggingface/hub";
+  const std::string hub = Variable("HF_HUB_CACHE");
+  return hub.empty() ? HuggingFaceFolder() + "/hub" : hub;
 }
 
 absl::StatusOr<std::string> FindInHubCache(const std::string& text, HubKind kind) {
@@ -102,19 +100,16 @@ absl::StatusOr<std::string> FindInHubCache(const std::string& text, HubKind kind
   return snapshot;
 }
 
-absl::StatusOr<std::string> OnlyDataFile(const std::string& snapshot, const std::string& id) {
-  std::vector<std::string> files = DataFiles(snapshot);
-  if (files.size() == 1) return files.front();
-  if (files.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        "\"", id, "\" in the Hugging Face cache holds no file that can be trained on (",
-        absl::StrJoin(kDataSuffixes, ", "), "): ", snapshot));
-  }
-  const size_t count = files.size();
-  files.resize(std::min(count, kListedFiles));
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", id, "\" in the Hugging Face cache holds ", count,
-      " files; name the one to train on as dataset:\n  ", absl::StrJoin(files, "\n  ")));
+absl::StatusOr<std::string> FindInDatasetsCache(const std::string& text,
+                                                const std::string& config) {
+  const HubId id = Split(text);
+  std::string cache = Variable("HF_DATASETS_CACHE");
+  if (cache.empty()) cache = HuggingFaceFolder() + "/datasets";
+  const fs::path folder = fs::path(cache) / absl::StrReplaceAll(id.name, {{"/", "___"}});
+  const std::vector<std::string> found = LoadedFolders(folder / config);
+  if (found.size() == 1) return found.front();
+  return absl::NotFoundError(
+      absl::StrCat(folder.string(), " holds ", found.size(), " loaded datasets; one is needed"));
 }
 
 }  // namespace snug::client

@@ -3,6 +3,8 @@
 // Read only, and never downloaded into: Snug needs no network. The layout is huggingface_hub's:
 //   HUB/models--org--name/refs/main            the commit that "main" is
 //   HUB/models--org--name/snapshots/COMMIT/    the files
+// and of the datasets library, which keeps what it has loaded as arrow files:
+//   DATASETS/org___name/CONFIG/VERSION/HASH/   dataset_info.json and the files
 #ifndef CLIENT_HUB_CACHE_H_
 #define CLIENT_HUB_CACHE_H_
 
@@ -23,9 +25,10 @@ std::string HubCacheFolder();
 // The snapshot's folder. NOT_FOUND names where was looked and the command that downloads it.
 absl::StatusOr<std::string> FindInHubCache(const std::string& id, HubKind kind);
 
-// The one file of a dataset's snapshot that can be trained on; where there are several, an error
-// that lists them. `id` is for the message.
-absl::StatusOr<std::string> OnlyDataFile(const std::string& snapshot, const std::string& id);
+// The folder in which the datasets library keeps a dataset that it has loaded, HF_DATASETS_CACHE or
+// HF_HOME/datasets: the configuration's, or the only one's. NOT_FOUND when there is none, or more
+// than one.
+absl::StatusOr<std::string> FindInDatasetsCache(const std::string& id, const std::string& config);
 
 }  // namespace snug::client
 

@@ -1,9 +1,11 @@
 #include "client/job_file.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <system_error>
 
@@ -22,9 +24,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxIdBytes = 63;
+constexpr const char* kStandardInput = "-";
 
 absl::StatusOr<std::string> ReadText(const std::string& file, absl::string_view what) {
   std::error_code error;
+  if (file == kStandardInput) {
+    std::ostringstream text;
+    text << std::cin.rdbuf();
+    return text.str();
+  }
   if (fs::is_directory(file, error)) {
     return absl::InvalidArgumentError(absl::StrCat(file, " is a folder; a ", what, " is needed"));
   }
@@ -51,9 +59,17 @@ bool IsId(const std::string& text) {
   return true;
 }
 
+// "~/x" is below the user's home.
+std::string WithHome(const std::string& value) {
+  const char* home = std::getenv("HOME");
+  const bool is_home = value == "~" || absl::StartsWith(value, "~/");
+  return is_home && home != nullptr ? home + value.substr(1) : value;
+}
+
 std::string Resolved(const std::string& value, const fs::path& folder) {
   if (value.empty()) return value;
-  const fs::path path = (folder / value).lexically_normal();  // An absolute value replaces it.
+  const fs::path path =
+      (folder / WithHome(value)).lexically_normal();  // An absolute value replaces it.
   // "model/" means the same as "model".
   return path.has_filename() ? path.string() : path.parent_path().string();
 }
@@ -71,14 +87,30 @@ absl::StatusOr<std::string> ModelPath(const std::string& model, const fs::path& 
   return FindInHubCache(model, HubKind::kModel);
 }
 
-absl::StatusOr<std::string> DatasetPath(const std::string& dataset, const fs::path& folder) {
+// A dataset's file or folder: a path, a pattern of paths, or what the caches of Hugging Face have
+// of an id.
+absl::StatusOr<std::string> DatasetPath(const std::string& dataset, const std::string& config,
+                                        const fs::path& folder) {
   std::error_code error;
   if (!IsHubId(dataset) || fs::exists(folder / dataset, error)) return Resolved(dataset, folder);
   absl::StatusOr<std::string> snapshot = FindInHubCache(dataset, HubKind::kDataset);
+  if (snapshot.ok()) return snapshot;
+  if (absl::StatusOr<std::string> loaded = FindInDatasetsCache(dataset, config); loaded.ok())
+    return loaded;
   // A file that is not there is the likelier mistake where the id has an ending.
-  if (!snapshot.ok() && fs::path(dataset).has_extension()) return Resolved(dataset, folder);
-  RETURN_IF_ERROR(snapshot.status());
-  return OnlyDataFile(*snapshot, dataset);
+  if (fs::path(dataset).has_extension()) return Resolved(dataset, folder);
+  return snapshot;
+}
+
+absl::Status ResolveDatasets(const std::string& folder, v1::JobSpec* spec) {
+  ASSIGN_OR_RETURN(*spec->mutable_dataset(),
+                   DatasetPath(spec->dataset(), spec->dataset_config(), folder));
+  ASSIGN_OR_RETURN(*spec->mutable_eval_dataset(),
+                   DatasetPath(spec->eval_dataset(), spec->dataset_config(), folder));
+  for (v1::DatasetSource& source : *spec->mutable_datasets()) {
+    ASSIGN_OR_RETURN(*source.mutable_path(), DatasetPath(source.path(), source.config(), folder));
+  }
+  return absl::OkStatus();
 }
 
 // A chat template as the daemon takes it: text as it is; the text of a file; else a name, one of
@@ -112,8 +144,7 @@ absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
   if (!IsJob(spec->model(), folder)) {
     ASSIGN_OR_RETURN(*spec->mutable_model(), ModelPath(spec->model(), folder));
   }
-  ASSIGN_OR_RETURN(*spec->mutable_dataset(), DatasetPath(spec->dataset(), folder));
-  ASSIGN_OR_RETURN(*spec->mutable_eval_dataset(), DatasetPath(spec->eval_dataset(), folder));
+  RETURN_IF_ERROR(ResolveDatasets(folder, spec));
   ASSIGN_OR_RETURN(*spec->mutable_chat_template(), ReadChatTemplate(spec->chat_template(), folder));
   if (spec->has_lora())
     spec->mutable_lora()->set_init_adapter(Resolved(spec->lora().init_adapter(), folder));
@@ -130,7 +161,8 @@ absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
   const fs::path absolute = fs::absolute(file, error);
   if (error) return absl::InternalError(absl::StrCat(file, ": ", error.message()));
   RETURN_IF_ERROR(ResolvePaths(absolute.parent_path().string(), &spec));
-  if (spec.display_name().empty()) spec.set_display_name(absolute.stem().string());
+  if (spec.display_name().empty() && file != kStandardInput)
+    spec.set_display_name(absolute.stem().string());
   return spec;
 }
 

@@ -10,15 +10,16 @@
 
 namespace snug::client {
 
-// Reads `file`, applies `overrides` (key=value), resolves its paths against the file's folder, and
-// names the job after the file when it has no name.
+// Reads `file` (- is standard input, paths then relative to here), applies `overrides` (key=value),
+// resolves its paths against the file's folder, and names the job after the file when it has no
+// name.
 absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
                                         const std::vector<std::string>& overrides);
 
-// Makes the paths of a spec absolute (model, dataset, eval_dataset, lora.init_adapter, relative to
-// `folder`) and reads the chat template and the sample prompts where these are paths. A model that
-// is no path there but spelled like a job's id stays as it is; "org/name" is looked up in the
-// Hugging Face cache. Whether the paths exist is for the daemon to say.
+// Makes the paths of a spec absolute (model, datasets, lora.init_adapter, relative to `folder`) and
+// reads the chat template and the sample prompts where these are paths. A model that is no path
+// there but spelled like a job's id stays as it is; "org/name" is looked up in the caches of
+// Hugging Face. Whether the paths exist is for the daemon to say.
 absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec);
 
 }  // namespace snug::client

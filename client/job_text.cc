@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/advice.h"
 #include "client/dataset_text.h"
 #include "client/errors.h"
 #include "client/table.h"
@@ -72,8 +73,11 @@ std::string MemoryInFull(const v1::JobMemory& memory) {
 }
 
 std::string DatasetText(const v1::Job& job) {
+  std::string text = job.spec().dataset();
+  for (const v1::DatasetSource& source : job.spec().datasets())
+    absl::StrAppend(&text, text.empty() ? "" : ", ", source.path());
   const std::string facts = DatasetFacts(job.dataset());
-  return facts.empty() ? job.spec().dataset() : absl::StrCat(job.spec().dataset(), ": ", facts);
+  return facts.empty() ? text : absl::StrCat(text, ": ", facts);
 }
 
 std::string DeviceText(const v1::Job& job) {
@@ -122,6 +126,7 @@ void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
   line("state",
        absl::StrCat(StateName(job.state()), job.reason().empty() ? "" : ": ", job.reason()));
   line("error", ErrorText(job.error()));
+  line("try", WhatToTry(job));
   line("progress", ProgressText(job.progress()));
   line("output", OutputText(job.output()));
   for (const v1::ReaderReport& report : job.output().readers())

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/advice.h"
 #include "client/job_text.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
@@ -136,6 +137,8 @@ void PrintEnd(const v1::Job& job, Terminal& terminal) {
   }
   const std::string error = ErrorText(job.error());
   if (!error.empty()) terminal.err << "snug: " << job.id() << ": " << Printable(error) << std::endl;
+  const std::string advice = WhatToTry(job);
+  if (!advice.empty()) terminal.err << "snug: try " << advice << std::endl;
 }
 
 }  // namespace snug::client

@@ -59,16 +59,25 @@ absl::StatusOr<int> GetJob(const CommandLine& line, Terminal& terminal) {
   return kExitOk;
 }
 
+// All are asked for, also behind one that cannot be cancelled; the first error is the command's.
 absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal) {
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
-  v1::CancelJobRequest request;
-  request.set_id(line.job);
-  ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&Stub::CancelJob, request));
-  if (line.output == Output::kJson) {
-    PrintOne(job, line, terminal);
-  } else {
-    terminal.out << job.id() << " " << StateName(job.state()) << "\n";
+  absl::Status first;
+  for (const std::string& id : line.jobs) {
+    v1::CancelJobRequest request;
+    request.set_id(id);
+    const absl::StatusOr<v1::Job> job = connection.Call(&Stub::CancelJob, request);
+    if (!job.ok()) {
+      if (!first.ok() && line.output == Output::kTable)
+        terminal.err << "snug: " << job.status().message() << std::endl;
+      first.Update(job.status());
+    } else if (line.output == Output::kJson) {
+      PrintOne(*job, line, terminal);
+    } else {
+      terminal.out << job->id() << " " << StateName(job->state()) << "\n";
+    }
   }
+  RETURN_IF_ERROR(first);
   return kExitOk;
 }
 

@@ -14,11 +14,13 @@ using Command = absl::StatusOr<int> (*)(const CommandLine&, Terminal&);
 
 const std::map<std::string, Command>& Commands() {
   static const auto& commands = *new std::map<std::string, Command>{
-      {"cancel", CancelJob},    {"datasets", PreviewDataset},
-      {"devices", ListDevices}, {"download", DownloadJob},
-      {"get", GetJob},          {"list", ListJobs},
-      {"logs", PrintLogs},      {"plan", PlanJob},
-      {"submit", SubmitJob},    {"watch", WatchJob},
+      {"cancel", CancelJob},     {"datasets", PreviewDataset},
+      {"devices", ListDevices},  {"download", DownloadJob},
+      {"get", GetJob},           {"import", ImportForeignJob},
+      {"list", ListJobs},        {"logs", PrintLogs},
+      {"plan", PlanJob},         {"plot", PlotJobs},
+      {"shell", PrintShellHelp}, {"submit", SubmitJob},
+      {"watch", WatchJob},
   };
   return commands;
 }

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "absl/strings/str_format.h"
+#include "client/advice.h"
 #include "client/commands.h"
 #include "client/job_file.h"
 #include "client/json.h"
@@ -38,6 +39,8 @@ absl::Status Check(v1::CreateJobRequest request, Connection& connection) {
 absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal) {
   v1::CreateJobRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), ReadJobFile(line.file, line.overrides));
+  for (const std::string& note : NotesOf(request.spec()))
+    terminal.err << "snug: note: " << note << std::endl;
   request.set_request_id(RandomUuid());
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
   if (!line.no_check) RETURN_IF_ERROR(Check(request, connection));

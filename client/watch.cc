@@ -3,8 +3,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/commands.h"
+#include "client/interrupt.h"
 #include "client/job_text.h"
 #include "client/json.h"
 #include "client/progress.h"
@@ -37,6 +39,9 @@ class Watcher {
   }
 
   absl::StatusOr<int> Run() {
+    const std::string job = absl::StrCat(" ", line_.job);
+    const InterruptNote note(absl::StrCat("\nsnug: the job goes on. Follow it: snug watch", job,
+                                          "; stop it: snug cancel", job, "\n"));
     while (true) {
       const grpc::Status status = OneStream();
       printer_.FinishLine();

@@ -74,11 +74,15 @@ def chat(asked, answer):
 
 
 def write_data(folder):
-    folder.mkdir(exist_ok=True)
+    (folder / "shards").mkdir(parents=True, exist_ok=True)
     rows = [{"prompt": asked, "completion": " " + answer} for asked, answer in pairs(1, 120)]
     write_lines(folder / "pairs.jsonl", rows)
     write_lines(folder / "held-out.jsonl", rows[:20])
-    write_lines(folder / "chats.jsonl.gz", (chat(*pair) for pair in pairs(2, 120)))
+    for shard in range(2):
+        name = f"part-{shard}.jsonl.gz"
+        write_lines(folder / "shards" / name, (chat(*pair) for pair in pairs(2 + shard, 60)))
+    questions = ({"question": asked, "answer": " " + answer} for asked, answer in pairs(4, 60))
+    write_lines(folder / "questions.jsonl", questions)
     write_lines(folder / "text.jsonl", ({"text": f"{a} {b}"} for a, b in pairs(5, 60)))
 
 

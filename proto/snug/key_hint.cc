@@ -26,7 +26,6 @@ constexpr LooseName kLooseNames[] = {
     {"alpha", "lora.lora_alpha"},
     {"data", "dataset"},
     {"dataset_path", "dataset"},
-    {"datasets", "dataset"},
     {"dropout", "lora.lora_dropout"},
     {"gradient_accumulation", "training.gradient_accumulation_steps"},
     {"name", "display_name"},

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/snug/refused_names.h"
 
 namespace snug {
 namespace {
@@ -89,11 +90,10 @@ struct Translation {
   const char* our_value;
 };
 constexpr Translation kTranslations[] = {
-    {"activation_checkpointing", "false", "", ""},
     {"adapter", "lora", "method", "lora"},
+    {"bf16", "auto", "training.precision", "bf16"},
     {"bf16", "false", "training.precision", "fp32"},
     {"bf16", "true", "training.precision", "bf16"},
-    {"bias", "none", "", ""},
     {"bnb_4bit_compute_dtype", "bfloat16", "training.precision", "bf16"},
     {"bnb_4bit_compute_dtype", "float32", "training.precision", "fp32"},
     {"bnb_4bit_quant_type", "nf4", "", ""},
@@ -103,80 +103,29 @@ constexpr Translation kTranslations[] = {
     {"dtype", "bfloat16", "training.precision", "bf16"},
     {"dtype", "float32", "training.precision", "fp32"},
     {"dtype", "fp32", "training.precision", "fp32"},
-    {"fan_in_fan_out", "false", "", ""},
-    {"fp16", "false", "", ""},
-    {"gradient_checkpointing", "false", "", ""},
     {"init_lora_weights", "true", "", ""},
-    {"load_in_4bit", "false", "", ""},
     {"load_in_4bit", "true", "quantization", "nf4"},
-    {"load_in_8bit", "false", "", ""},
     {"load_in_8bit", "true", "quantization", "int8"},
+    {"lora_task_type", "causal_lm", "", ""},
     {"lora_target", "all", "lora.target_modules", "all-linear"},
     {"lora_target_linear", "true", "lora.target_modules", "all-linear"},
     {"max_steps", "-1", "training.max_steps", "0"},
     {"peft_type", "lora", "method", "lora"},
     {"quantization_bit", "4", "quantization", "nf4"},
     {"quantization_bit", "8", "quantization", "int8"},
+    {"quantization_method", "bnb", "", ""},
+    {"quantization_method", "bitsandbytes", "", ""},
     {"quantization_type", "nf4", "", ""},
-    {"report_to", "none", "", ""},
     {"resize_vocab", "true", "", ""},
+    {"stage", "sft", "", ""},
     {"task_type", "causal_lm", "", ""},
     {"torch_dtype", "bfloat16", "training.precision", "bf16"},
     {"torch_dtype", "float32", "training.precision", "fp32"},
     {"train_sampling_strategy", "group_by_length", "training.group_by_length", "true"},
     {"train_sampling_strategy", "random", "training.group_by_length", "false"},
-    {"use_dora", "false", "", ""},
+    {"use_peft", "false", "method", "full"},
     {"use_peft", "true", "method", "lora"},
     {"warmup_steps", kShare, "training.warmup_ratio", ""},
-};
-
-// Known settings that have no place here, and what to do instead.
-struct Refusal {
-  const char* key;
-  const char* why;
-};
-constexpr const char kPlanDecides[] =
-    "what is kept for backward and what is recomputed follows from the memory there is: give "
-    "memory.budget, or pin it with memory.stash: {\"*\": recompute}";
-constexpr const char kQuantisations[] = "true or false; or give quantization: none, int8 or nf4";
-constexpr const char kFourBits[] =
-    "the 4 bits here are nf4 with its scales quantised as well (double quantisation)";
-constexpr Refusal kRefusals[] = {
-    {"activation_checkpointing", kPlanDecides},
-    {"adapter", "the adapters here are lora; without one it is method: full"},
-    {"add_special_tokens", "give added_tokens: tokens that text is split at; decoding shows them"},
-    {"add_tokens", "give added_tokens, a list: [\"<a>\", \"<b>\"]"},
-    {"bf16", "true or false"},
-    {"bias", "no biases are trained beside an adapter: leave it out (none)"},
-    {"bnb_4bit_compute_dtype", "the precisions are fp32 and bf16"},
-    {"bnb_4bit_quant_type", kFourBits},
-    {"bnb_4bit_use_double_quant", kFourBits},
-    {"deepspeed", "a job runs on one device"},
-    {"double_quantization", kFourBits},
-    {"dtype", "the precisions are fp32 and bf16"},
-    {"fan_in_fan_out", "weights lie as (out, in): leave it out (false)"},
-    {"fp16", "the precisions are fp32 and bf16: give precision: bf16"},
-    {"fsdp", "a job runs on one device"},
-    {"gradient_checkpointing", kPlanDecides},
-    {"gradient_checkpointing_kwargs", kPlanDecides},
-    {"init_lora_weights", "A is drawn and B is zero, as PEFT's true has it: leave it out"},
-    {"load_in_4bit", kQuantisations},
-    {"load_in_8bit", kQuantisations},
-    {"lora_target_linear", "give target_modules"},
-    {"peft_type", "the adapters here are lora"},
-    {"per_device_eval_batch_size", "evaluation runs with per_device_train_batch_size"},
-    {"quantization_bit", "4 or 8; or give quantization: none, int8 or nf4"},
-    {"quantization_type", kFourBits},
-    {"report_to",
-     "metrics go to metrics.jsonl and to Prometheus; no other service is reported to: leave it "
-     "out, or say none"},
-    {"resize_vocab", "the embedding grows with added_tokens, and only then: leave it out"},
-    {"special_tokens", "the model's own are kept; new tokens are added_tokens"},
-    {"task_type", "the models here are causal language models: leave it out (CAUSAL_LM)"},
-    {"torch_dtype", "the precisions are fp32 and bf16"},
-    {"train_sampling_strategy", "random or group_by_length"},
-    {"use_dora", "DoRA is not offered; lora with use_rslora is"},
-    {"use_peft", "give method: lora or full"},
 };
 
 void CollectPaths(const Descriptor& message, const std::string& prefix, int depth,
@@ -267,8 +216,7 @@ YamlNode* SectionAt(YamlNode* file, const std::string& section, int line) {
 
 class Renamer {
  public:
-  Renamer(const Descriptor& root, const std::function<void(int, const std::string&)>& error)
-      : root_(root), error_(error) {}
+  Renamer(const Descriptor& root, const NameError& error) : root_(root), error_(error) {}
 
   // Takes out of `mapping`, which is at `section`, what has another name or another place.
   void TakeOut(const std::string& section, YamlNode* mapping) {
@@ -283,7 +231,7 @@ class Renamer {
         stay.push_back(std::move(entry));
       } else if (ours.kind == OurName::Kind::kRefused) {
         if (entry.value.kind != YamlNode::Kind::kNull)  // As with our own: not given.
-          error_(entry.line, absl::StrCat("\"", entry.key, "\": ", ours.why));
+          error_(entry.line, entry.key, absl::StrCat("\"", entry.key, "\": ", ours.why));
       } else if (ours.kind == OurName::Kind::kField) {
         entry.written = std::exchange(entry.key, ours.path);
         if (!ours.value.empty())
@@ -320,7 +268,7 @@ class Renamer {
   }
 
   const Descriptor& root_;
-  const std::function<void(int, const std::string&)>& error_;
+  const NameError& error_;
   std::vector<YamlEntry> moved_;  // Their key is the whole path.
   int qlora_line_ = 0;            // 0: nothing says so.
 };
@@ -344,14 +292,16 @@ OurName OurNameOf(absl::string_view section, absl::string_view key, const std::s
     if (MayStand(section, row.path))
       return {.kind = OurName::Kind::kField, .path = row.path, .value = row.our_value};
   }
+  if (const char* why = WhyValueRefused(name, value); why != nullptr)
+    return {.kind = OurName::Kind::kRefused, .why = why};
   if (HasPath(root, own)) return {};
   for (const Synonym& row : kSynonyms) {
     if (name == row.key && HasPath(root, row.path) && MayStand(section, row.path))
       return {.kind = OurName::Kind::kField, .path = row.path, .commas = row.commas};
   }
-  for (const Refusal& row : kRefusals) {
-    if (name == row.key) return {.kind = OurName::Kind::kRefused, .why = row.why};
-  }
+  if (AsksForNothing(name, value)) return {.kind = OurName::Kind::kNothing};
+  if (const char* why = WhyRefused(name); why != nullptr)
+    return {.kind = OurName::Kind::kRefused, .why = why};
   if (!section.empty()) return {};
   for (const char* open : kOpenSections) {
     const std::string path = absl::StrCat(open, ".", name);
@@ -360,8 +310,7 @@ OurName OurNameOf(absl::string_view section, absl::string_view key, const std::s
   return {};
 }
 
-void UseOurNames(const Descriptor& root, YamlNode* file,
-                 const std::function<void(int, const std::string&)>& error) {
+void UseOurNames(const Descriptor& root, YamlNode* file, const NameError& error) {
   if (file->kind != YamlNode::Kind::kMapping) return;
   Renamer renamer(root, error);
   for (YamlEntry& entry : file->entries) {

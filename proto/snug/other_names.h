@@ -1,8 +1,9 @@
 // Names that other fine-tuning tools give to our fields. A file may use them, at the top level or
 // in their section; this turns them into ours before the file is read against the schema.
 //
-// All of it is data, in other_names.cc: names for the same thing, values that are spelled
-// otherwise, and settings that have no place here, which are refused with what to do instead.
+// All of it is data. In other_names.cc: names for the same thing, values that are spelled
+// otherwise. In refused_names.cc: settings that ask for nothing here, which may stand, and those
+// that have no place, which are refused with what to do instead.
 #ifndef PROTO_SNUG_OTHER_NAMES_H_
 #define PROTO_SNUG_OTHER_NAMES_H_
 
@@ -36,8 +37,8 @@ OurName OurNameOf(absl::string_view section, absl::string_view key, const std::s
 
 // Moves the entries of `file` that have other names, or stand at the top level, to where they
 // belong. `error` is told of each that is refused.
-void UseOurNames(const google::protobuf::Descriptor& root, YamlNode* file,
-                 const std::function<void(int line, const std::string& what)>& error);
+using NameError = std::function<void(int line, const std::string& key, const std::string& what)>;
+void UseOurNames(const google::protobuf::Descriptor& root, YamlNode* file, const NameError& error);
 
 }  // namespace snug
 

@@ -31,7 +31,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-constexpr int kMaxErrors = 20;  // Reported at once; a file with more is of another kind altogether.
+constexpr size_t kMaxErrors = 1000;  // Collected of one file.
 constexpr double kMaxExact =
     1LL << 53;  // Whole numbers up to here are exact when written with an exponent.
 
@@ -109,14 +109,14 @@ class Filler {
     if (node.kind == YamlNode::Kind::kNull) return;
     if (node.kind != YamlNode::Kind::kMapping) {
       const std::string what = path.empty() ? "the file" : path;
-      return Error(node.line,
+      return Error(node.line, path,
                    absl::StrCat(what, " must be a mapping of keys to values, not ", Shown(node)));
     }
     std::map<std::string, const YamlEntry*> seen;
     for (const YamlEntry& entry : node.entries) {
       const auto [first, is_new] = seen.emplace(entry.key, &entry);
       if (!is_new) {
-        Error(entry.line, Twice(path, *first->second, entry));
+        Error(entry.line, Join(path, entry.key), Twice(path, *first->second, entry));
         continue;
       }
       const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(entry.key);
@@ -151,19 +151,17 @@ class Filler {
 
   void UnknownKey(int line, const std::string& path, const std::string& key, const Descriptor& at) {
     const std::string where = path.empty() ? "" : absl::StrCat(" in ", path);
-    Error(line, absl::StrCat("unknown key \"", key, "\"", where, "; ", KeyHint(key, at, root_)));
+    Error(line, Join(path, key),
+          absl::StrCat("unknown key \"", key, "\"", where, "; ", KeyHint(key, at, root_)));
   }
 
-  void Error(int line, const std::string& what) {
+  // `field`: the path of the setting that is wrong.
+  void Error(int line, const std::string& field, const std::string& what) {
     if (errors_.size() == kMaxErrors) return;
-    errors_.push_back(has_lines_ ? absl::StrCat(place_, ":", line, ": ", what)
-                                 : absl::StrCat(place_, ": ", what));
+    errors_.push_back({.line = has_lines_ ? line : 0, .field = field, .message = what});
   }
 
-  absl::Status Finish() const {
-    if (errors_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrJoin(errors_, "\n"));
-  }
+  absl::Status Finish() const { return YamlStatus(place_, errors_); }
 
  private:
   static std::string Twice(const std::string& path, const YamlEntry& first,
@@ -181,13 +179,13 @@ class Filler {
   void SetMap(const YamlNode& node, const FieldDescriptor& field, const std::string& path,
               Message* message) {
     if (node.kind != YamlNode::Kind::kMapping) {
-      return Error(node.line,
+      return Error(node.line, path,
                    absl::StrCat(path, " must be a mapping of keys to values, not ", Shown(node)));
     }
     std::set<std::string> seen;
     for (const YamlEntry& entry : node.entries) {
       if (!seen.insert(entry.key).second) {
-        Error(entry.line, absl::StrCat("\"", entry.key, "\" is there twice in ", path));
+        Error(entry.line, path, absl::StrCat("\"", entry.key, "\" is there twice in ", path));
         continue;
       }
       SetMapEntry(entry.key, entry.value, field, path, message);
@@ -204,8 +202,9 @@ class Filler {
       return Fill(node, path, part);
     }
     if (node.kind != YamlNode::Kind::kScalar || !SetScalar(node.scalar, field, message)) {
-      Error(node.line, absl::StrCat(path, " must be ", Expected(field), ", not ", Shown(node),
-                                    EnumHint(node, field)));
+      Error(node.line, path,
+            absl::StrCat(path, " must be ", Expected(field), ", not ", Shown(node),
+                         EnumHint(node, field)));
     }
   }
 
@@ -249,6 +248,8 @@ class Filler {
       case FieldDescriptor::CPPTYPE_BOOL:
         return ParseBool(text, &truth) && set(&Reflection::AddBool, &Reflection::SetBool, truth);
       case FieldDescriptor::CPPTYPE_ENUM: {
+        // Its name is what JSON has for a field that was not given.
+        if (text == field.enum_type()->FindValueByNumber(0)->name()) return true;
         const EnumValueDescriptor* value = FindEnumValue(*field.enum_type(), text);
         return value != nullptr && set(&Reflection::AddEnum, &Reflection::SetEnum, value);
       }
@@ -264,7 +265,7 @@ class Filler {
   const std::string place_;
   const bool has_lines_;
   const Descriptor& root_;
-  std::vector<std::string> errors_;
+  std::vector<YamlError> errors_;
 };
 
 // A text field takes an override's value as it stands: display_name=a: b.
@@ -301,8 +302,9 @@ absl::Status ParseYaml(absl::string_view text, absl::string_view file, Message* 
   ASSIGN_OR_RETURN(YamlNode root, ReadYaml(text, file));
   const Descriptor& descriptor = *message->GetDescriptor();
   Filler filler(std::string(file), /*has_lines=*/true, descriptor);
-  UseOurNames(descriptor, &root,
-              [&](int line, const std::string& what) { filler.Error(line, what); });
+  UseOurNames(descriptor, &root, [&](int line, const std::string& field, const std::string& what) {
+    filler.Error(line, field, what);
+  });
   filler.Fill(root, "", message);
   return filler.Finish();
 }
@@ -318,7 +320,7 @@ absl::Status ApplyOverride(absl::string_view assignment, Message* message) {
   Filler filler(absl::StrCat("override \"", assignment, "\""), /*has_lines=*/false,
                 *message->GetDescriptor());
   const OurName ours = OurNameOfPath(rest, value, *message->GetDescriptor());
-  if (ours.kind == OurName::Kind::kRefused) filler.Error(0, ours.why);
+  if (ours.kind == OurName::Kind::kRefused) filler.Error(0, rest, ours.why);
   if (ours.kind == OurName::Kind::kRefused || ours.kind == OurName::Kind::kNothing)
     return filler.Finish();
   if (ours.kind == OurName::Kind::kField) {
@@ -348,7 +350,7 @@ absl::Status ApplyOverride(absl::string_view assignment, Message* message) {
     if (is_last || is_map_entry) {
       absl::StatusOr<YamlNode> node = OverrideValue(*field, is_map_entry, value);
       if (!node.ok()) {
-        filler.Error(0, std::string(node.status().message()));
+        filler.Error(0, path, std::string(node.status().message()));
         return filler.Finish();
       }
       if (is_map_entry) {
@@ -362,7 +364,8 @@ absl::Status ApplyOverride(absl::string_view assignment, Message* message) {
       return filler.Finish();
     }
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) {
-      filler.Error(0, absl::StrCat(path, " has no parts, so \"", rest, "\" cannot be set in it"));
+      filler.Error(0, path,
+                   absl::StrCat(path, " has no parts, so \"", rest, "\" cannot be set in it"));
       return filler.Finish();
     }
     message = message->GetReflection()->MutableMessage(message, field);

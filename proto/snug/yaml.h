@@ -6,7 +6,7 @@
 // by name in any case (`method: lora`). Numbers may have exponents (1.0e-3). A null value means
 // "not given". A job file may use the names of other tools (other_names.h). Nothing is guessed: an
 // unknown key, a key that is there twice and a value of another type are errors, all of them
-// reported at once, a line each, as `file:line: what is wrong`.
+// reported at once, a line each, as `file:line: what is wrong` (YamlErrors in yaml_node.h).
 #ifndef PROTO_SNUG_YAML_H_
 #define PROTO_SNUG_YAML_H_
 

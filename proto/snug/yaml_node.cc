@@ -2,11 +2,17 @@
 // of aliases from becoming a huge tree.
 #include "proto/snug/yaml_node.h"
 
+#include <algorithm>
 #include <exception>
 #include <sstream>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "proto/snug/status_macros.h"
 #include "yaml-cpp/eventhandler.h"
 #include "yaml-cpp/yaml.h"
@@ -17,6 +23,11 @@ namespace {
 constexpr size_t kMaxTextBytes = size_t{1} << 20;
 constexpr int kMaxDepth = 64;
 constexpr int kMaxNodes = 100'000;
+constexpr size_t kMaxShownErrors = 10;  // A file with more is of another kind altogether.
+// Of the errors on a status: ASCII's separators, which no YAML may hold as they are.
+constexpr const char* kPayload = "snug.YamlErrors";
+constexpr const char* kUnit = "\x1f";
+constexpr const char* kRecord = "\x1e";
 
 class Converter {
  public:
@@ -46,7 +57,7 @@ class Converter {
   }
 
   absl::Status Error(int line, absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(file_, ":", line, ": ", what));
+    return YamlStatus(file_, {{.line = line, .field = {}, .message = std::string(what)}});
   }
 
  private:
@@ -108,6 +119,38 @@ int SecondDocumentLine(const std::string& text) {
 }
 
 }  // namespace
+
+absl::Status YamlStatus(absl::string_view place, std::vector<YamlError> errors) {
+  if (errors.empty()) return absl::OkStatus();
+  std::stable_sort(errors.begin(), errors.end(),
+                   [](const YamlError& a, const YamlError& b) { return a.line < b.line; });
+  std::vector<std::string> lines;
+  std::string payload;
+  for (const YamlError& error : errors) {
+    const std::string at = error.line == 0 ? "" : absl::StrCat(":", error.line);
+    if (lines.size() < kMaxShownErrors)
+      lines.push_back(absl::StrCat(place, at, ": ", error.message));
+    absl::StrAppend(&payload, error.line, kUnit, error.field, kUnit, error.message, kRecord);
+  }
+  if (errors.size() > lines.size())
+    lines.push_back(absl::StrCat(place, ": ", errors.size() - lines.size(), " more errors"));
+  absl::Status status = absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
+  status.SetPayload(kPayload, absl::Cord(payload));
+  return status;
+}
+
+std::vector<YamlError> YamlErrors(const absl::Status& status) {
+  std::vector<YamlError> errors;
+  const auto payload = status.GetPayload(kPayload);
+  if (!payload) return errors;
+  for (const absl::string_view record :
+       absl::StrSplit(std::string(*payload), kRecord, absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(record, absl::MaxSplits(kUnit, 2));
+    YamlError error{.line = 0, .field = parts[1], .message = parts[2]};
+    if (absl::SimpleAtoi(parts[0], &error.line)) errors.push_back(std::move(error));
+  }
+  return errors;
+}
 
 absl::StatusOr<YamlNode> ReadYaml(absl::string_view text, absl::string_view file) {
   Converter converter(file);

@@ -10,6 +10,18 @@
 
 namespace snug {
 
+// What is wrong at one place of a file. `field` is the path of the setting, where it is known.
+struct YamlError {
+  int line = 0;  // From 1; 0: an override of the command line.
+  std::string field;
+  std::string message;
+};
+
+// A status that says all of it, a line each: `file:line: message`, in the order of lines; of more
+// than ten, the first ten and how many there are. YamlErrors reads them back, all of them.
+absl::Status YamlStatus(absl::string_view place, std::vector<YamlError> errors);
+std::vector<YamlError> YamlErrors(const absl::Status& status);
+
 struct YamlEntry;
 
 struct YamlNode {

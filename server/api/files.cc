@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -37,8 +38,15 @@ NextChunk Chunk(const google::protobuf::MessageLite& message) {
 
 class LogReader {
  public:
-  LogReader(const JobIndex& index, std::string state_dir, std::string job, bool follow)
-      : index_(index), state_dir_(std::move(state_dir)), job_(std::move(job)), follow_(follow) {
+  // `epoch`: of the attempt whose file comes first.
+  LogReader(const JobIndex& index, std::string state_dir, const v1::GetJobLogsRequest& request,
+            int epoch)
+      : index_(index),
+        state_dir_(std::move(state_dir)),
+        job_(request.id()),
+        file_(request.metrics() ? "/metrics.jsonl" : "/worker.log"),
+        follow_(request.follow()),
+        epoch_(epoch) {
     log_.emplace(Path());
   }
 
@@ -60,13 +68,14 @@ class LogReader {
   }
 
  private:
-  std::string Path() const { return AttemptDir(state_dir_, job_, epoch_) + "/worker.log"; }
+  std::string Path() const { return AttemptDir(state_dir_, job_, epoch_) + file_; }
 
   const JobIndex& index_;
   const std::string state_dir_;
   const std::string job_;
+  const std::string file_;
   const bool follow_;
-  int epoch_ = 1;
+  int epoch_;
   std::optional<RotatedLog> log_;
 };
 
@@ -111,7 +120,11 @@ class OutputReader {
 absl::StatusOr<ChunkSource> LogSource(const JobIndex& index, const std::string& state_dir,
                                       const v1::GetJobLogsRequest& request) {
   ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
-  auto reader = std::make_shared<LogReader>(index, state_dir, job->id(), request.follow());
+  v1::GetJobLogsRequest whole = request;
+  whole.set_id(job->id());
+  // An attempt that goes on from another begins with what that one has measured.
+  const int first = request.metrics() ? std::max(job->epoch(), 1) : 1;
+  auto reader = std::make_shared<LogReader>(index, state_dir, whole, first);
   return ChunkSource([reader] { return (*reader)(); });
 }
 

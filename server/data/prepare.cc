@@ -11,9 +11,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "proto/snug/bytes.h"
@@ -22,6 +20,7 @@
 #include "server/data/prepared_dataset.h"
 #include "server/data/prompts.h"
 #include "server/data/sha256.h"
+#include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/node/process.h"
@@ -31,7 +30,7 @@ namespace snug::server {
 namespace {
 
 // Raise when snug-prepare's output changes for the same input.
-constexpr const char* kFormatVersion = "5";
+constexpr const char* kFormatVersion = "6";
 constexpr const char* kPartMark = ".part-";  // <hash>.part-<random>: a run that has not ended.
 constexpr size_t kMaxRememberedHashes = 4096;
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
@@ -74,18 +73,13 @@ HashWatch WatchOf(const Preparer::Progress& progress) {
   };
 }
 
-// "12000 of 50000 rows", and how long the rest takes at the rate so far; as it is where no total
-// is said.
-std::string WithTimeLeft(absl::string_view said, absl::Time started) {
-  const std::vector<absl::string_view> words = absl::StrSplit(said, ' ');
-  int64_t done = 0, total = 0;
-  if (words.size() < 3 || words[1] != "of" || !absl::SimpleAtoi(words[0], &done) ||
-      !absl::SimpleAtoi(words[2], &total) || done <= 0 || done >= total)
-    return std::string(said);
-  const absl::Duration left =
-      (absl::Now() - started) * (static_cast<double>(total - done) / static_cast<double>(done));
-  return absl::StrCat(said, ", ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
-                      " left");
+// Writes where the rows are into `list`, for snug-prepare. Gives the field of the job that names
+// them.
+absl::StatusOr<std::string> WriteFound(std::vector<Source> sources, const std::string& list) {
+  for (Source& source : sources) RETURN_IF_ERROR(FindPaths(source));
+  if (const absl::Status written = WriteSources(sources, list); !written.ok())
+    return WithReason(written, "PREPARE_FAILED");
+  return sources.size() == 1 ? sources.front().field : "datasets";
 }
 
 // Two daemons' or two runs' results for one hash are the same: the first stays.
@@ -120,10 +114,26 @@ absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path,
   return hash;
 }
 
-absl::StatusOr<std::string> Preparer::FolderOf(const std::string& dataset, const v1::JobSpec& spec,
-                                               const std::string& model_dir,
+// Of all files that the rows depend on, and of their names.
+absl::StatusOr<std::string> Preparer::SourceHash(Source& source, const Progress& progress) {
+  RETURN_IF_ERROR(FindPaths(source));
+  ASSIGN_OR_RETURN(const std::vector<SourceFile> files, FilesOf(source));
+  std::string key = OptionsKey(source);
+  for (const SourceFile& file : files) {
+    ASSIGN_OR_RETURN(const std::string hash, ContentHash(file.path, progress));
+    absl::StrAppend(&key, "|", file.name.size(), ":", file.name, "|", hash);
+  }
+  return Sha256Hex(key);
+}
+
+absl::StatusOr<std::string> Preparer::FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,
+                                               const std::string& model_dir, bool split,
                                                const Progress& progress) {
-  ASSIGN_OR_RETURN(std::string key, ContentHash(dataset, progress));
+  std::string key;
+  for (Source& source : sources) {
+    ASSIGN_OR_RETURN(const std::string hash, SourceHash(source, progress));
+    absl::StrAppend(&key, hash, "|");
+  }
   for (const std::string& path : TokenizerFiles(model_dir)) {
     absl::StrAppend(&key, "|");
     if (!Exists(path)) continue;
@@ -132,9 +142,6 @@ absl::StatusOr<std::string> Preparer::FolderOf(const std::string& dataset, const
   }
   for (const std::string& option : DataOptions(spec))
     absl::StrAppend(&key, "|", option.size(), ":", option);
-  // How a file is read depends on its name's suffix.
-  absl::StrAppend(&key, "|", std::filesystem::path(dataset).extension().string());
-  const bool split = dataset == spec.dataset() && spec.eval_split() > 0.0;
   absl::StrAppend(&key, "|", spec.training().max_seq_length(), "|", kFormatVersion);
   if (split) absl::StrAppend(&key, "|", spec.eval_split(), "|", spec.training().seed());
   return absl::StrCat(settings_.datasets_dir, "/", Sha256Hex(key).substr(0, 32));
@@ -144,10 +151,12 @@ absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
                                                  const std::string& model_dir,
                                                  const Progress& progress) {
   PreparedFolders folders;
-  ASSIGN_OR_RETURN(folders.train, FolderOf(spec.dataset(), spec, model_dir, progress));
-  if (spec.eval_split() > 0.0) folders.eval = folders.train + "-eval";
-  if (!spec.eval_dataset().empty()) {
-    ASSIGN_OR_RETURN(folders.eval, FolderOf(spec.eval_dataset(), spec, model_dir, progress));
+  const bool split = spec.eval_split() > 0.0;
+  const std::vector<Source> evaluation = EvalSources(spec);
+  ASSIGN_OR_RETURN(folders.train, FolderOf(TrainSources(spec), spec, model_dir, split, progress));
+  if (split) folders.eval = folders.train + "-eval";
+  if (!evaluation.empty()) {
+    ASSIGN_OR_RETURN(folders.eval, FolderOf(evaluation, spec, model_dir, false, progress));
   }
   folders.prompts = PromptsFile(spec, folders.train);
   folders.ready = Ready(folders.train) && (folders.eval.empty() || Ready(folders.eval)) &&
@@ -162,13 +171,13 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
   if (folders.ready) return folders;
   const bool split = spec.eval_split() > 0.0;
   if (!Ready(folders.train) || (split && !Ready(folders.eval)))
-    RETURN_IF_ERROR(RunPrepare({.dataset = spec.dataset(),
+    RETURN_IF_ERROR(RunPrepare({.sources = TrainSources(spec),
                                 .output = folders.train,
                                 .eval_split = spec.eval_split(),
                                 .eval_output = split ? folders.eval : ""},
                                spec, model_dir, progress));
   if (!split && !folders.eval.empty() && !Ready(folders.eval))
-    RETURN_IF_ERROR(RunPrepare({.dataset = spec.eval_dataset(), .output = folders.eval}, spec,
+    RETURN_IF_ERROR(RunPrepare({.sources = EvalSources(spec), .output = folders.eval}, spec,
                                model_dir, progress));
   if (!folders.prompts.empty() && !Exists(folders.prompts))
     RETURN_IF_ERROR(RunPrompts(spec, model_dir, folders.prompts, progress));
@@ -179,11 +188,14 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
 absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
                                   const std::string& model_dir, const Progress& progress) {
   const std::string mark = absl::StrCat(kPartMark, RandomHex(8));
+  const std::string list = job.output + mark + ".sources";
+  const absl::Cleanup remove = [&] { unlink(list.c_str()); };
+  ASSIGN_OR_RETURN(const std::string field, WriteFound(job.sources, list));
   RunOptions run = PrepareCommand(settings_, spec, model_dir);
   const auto add = [&](const char* name, const auto& value) {
     run.argv.push_back(absl::StrCat(name, "=", value));
   };
-  add("--dataset", job.dataset);
+  add("--sources", list);
   add("--output", job.output + mark);
   if (!job.eval_output.empty()) {
     add("--eval-split", job.eval_split);
@@ -191,33 +203,38 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
     add("--seed", spec.training().seed());
   }
   run.cancelled = progress.cancelled;
-  const absl::Time started = absl::Now();
   run.on_stderr_line = [&](const std::string& line) {
     absl::string_view text = line;
     if (absl::ConsumePrefix(&text, "progress: ") && progress.say)
-      progress.say(absl::StrCat("its dataset is being prepared: ", WithTimeLeft(text, started)));
-    if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("dataset {}: {}", job.dataset, text);
+      progress.say(absl::StrCat("its dataset is being prepared: ", text));
+    if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("{}: {}", field, text);
   };
   ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  if (result.exit_code != 0) return PrepareError(result);
+  if (result.exit_code != 0) return PrepareError(result, field);
   if (!job.eval_output.empty())
     RETURN_IF_ERROR(MoveIntoPlace(job.eval_output + mark, job.eval_output));
   return MoveIntoPlace(job.output + mark, job.output);
 }
 
 absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& spec,
-                                                             const std::string& model_dir,
-                                                             int rows) {
+                                                             const std::string& model_dir, int rows,
+                                                             int scan_rows) {
   const std::string output =
       absl::StrCat(settings_.datasets_dir, "/preview", kPartMark, RandomHex(8));
-  const absl::Cleanup remove = [&] { unlink(output.c_str()); };
+  const std::string list = output + ".sources";
+  const absl::Cleanup remove = [&] {
+    unlink(output.c_str());
+    unlink(list.c_str());
+  };
+  ASSIGN_OR_RETURN(const std::string field, WriteFound(TrainSources(spec), list));
   RunOptions run = PrepareCommand(settings_, spec, model_dir);
-  run.argv.push_back("--dataset=" + spec.dataset());
+  run.argv.push_back("--sources=" + list);
   run.argv.push_back("--output=" + output);
   run.argv.push_back(absl::StrCat("--preview-rows=", rows));
+  if (scan_rows > 0) run.argv.push_back(absl::StrCat("--scan-rows=", scan_rows));
   run.timeout = std::min(run.timeout, kPreviewTimeout);
   ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  if (result.exit_code != 0) return PrepareError(result);
+  if (result.exit_code != 0) return PrepareError(result, field);
   return ReadPreview(output);
 }
 
@@ -242,7 +259,7 @@ absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& mo
   run.timeout = settings_.timeout;
   run.cancelled = progress.cancelled;
   ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result);
+  return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result, "training.sample_prompts");
 }
 
 void Preparer::RemoveLeftovers() {

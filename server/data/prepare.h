@@ -11,11 +11,13 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/data/sources.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/service.pb.h"
 
@@ -57,17 +59,18 @@ class Preparer {
                                           const Progress& progress);
 
   // The first rows as they would be trained, and what the checks find in as many as a few seconds
-  // allow. Of the spec, model, dataset, the options of data and max_seq_length are read (0 = the
-  // default). Nothing is kept.
+  // allow, or in the first `scan_rows`, where that is not 0. Of the spec, model, dataset, the
+  // options of data and max_seq_length are read (0 = the default). Nothing is kept.
   absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::JobSpec& spec,
-                                                     const std::string& model_dir, int rows);
+                                                     const std::string& model_dir, int rows,
+                                                     int scan_rows = 0);
 
   // Of folders that a run left unfinished. Call before the first Prepare.
   void RemoveLeftovers();
 
  private:
   struct Job {
-    std::string dataset;
+    std::vector<Source> sources;
     std::string output;
     double eval_split = 0.0;
     std::string eval_output;
@@ -78,8 +81,10 @@ class Preparer {
                           const std::string& file, const Progress& progress);
   absl::StatusOr<std::string> ContentHash(const std::string& path, const Progress& progress)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::string> FolderOf(const std::string& dataset, const v1::JobSpec& spec,
-                                       const std::string& model_dir, const Progress& progress);
+  absl::StatusOr<std::string> FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,
+                                       const std::string& model_dir, bool split,
+                                       const Progress& progress);
+  absl::StatusOr<std::string> SourceHash(Source& source, const Progress& progress);
 
   const PrepareSettings settings_;
   absl::Mutex mutex_;

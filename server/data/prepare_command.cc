@@ -57,8 +57,6 @@ std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   const auto add = [&](const char* name, const std::string& value) {
     options.push_back(absl::StrCat(name, "=", value));
   };
-  if (spec.dataset_format() != v1::JobSpec::DATASET_FORMAT_UNSPECIFIED)
-    add("--format", absl::AsciiStrToLower(v1::JobSpec::DatasetFormat_Name(spec.dataset_format())));
   if (!spec.chat_template().empty()) add("--chat-template", spec.chat_template());
   const auto off = [](bool given, bool value) { return given && !value; };
   if (off(spec.has_completion_only_loss(), spec.completion_only_loss()))
@@ -87,9 +85,9 @@ RunOptions PrepareCommand(const PrepareSettings& settings, const v1::JobSpec& sp
 }
 
 // The last line of stderr is a JSON object: {"reason", "message", "field", "file", "line"}.
-absl::Status PrepareError(const RunResult& result) {
+absl::Status PrepareError(const RunResult& result, const std::string& field_of_rows) {
   if (RanOutOfMemory(result))
-    return InvalidRequest({{"spec.dataset",
+    return InvalidRequest({{"spec." + field_of_rows,
                             "preparing it needs more memory than prepare.memory allows: shorten "
                             "its longest rows, or raise the limit",
                             "PREPARE_LIMIT"}});
@@ -110,7 +108,8 @@ absl::Status PrepareError(const RunResult& result) {
     absl::StrAppend(&place, ":", line->get<int64_t>());
   if (!place.empty() && !absl::StrContains(message, place))
     message = absl::StrCat(place, ": ", message);
-  const std::string field = text("field").empty() ? "dataset" : text("field");
+  const bool of_rows = text("field").empty() || text("field") == "dataset";
+  const std::string field = of_rows ? field_of_rows : text("field");
   const std::string reason = text("reason").empty() ? "BAD_DATASET" : text("reason");
   return InvalidRequest({{absl::StrCat("spec.", field), message, reason}});
 }

@@ -13,6 +13,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
 #include "server/job/random_id.h"
 
 namespace snug::server {
@@ -103,6 +104,22 @@ absl::Status FileAccess::CheckPath(const std::string& path, const Principal& who
                    "its own (roots in its configuration)"));
 }
 
+// What a pattern stands for and what lies in a folder is looked for once its own folder may be
+// opened, and each file is asked for by itself: a link may lead anywhere.
+absl::Status FileAccess::CheckSource(Source source, const Principal& who) const {
+  const std::string path = source.spec.path(), fixed = FixedFolder(path);
+  RETURN_IF_ERROR(CheckPath(fixed, who));
+  if (!FindPaths(source).ok()) return CheckPath(path, who);
+  ASSIGN_OR_RETURN(const std::vector<SourceFile> files, FilesOf(source));
+  for (const SourceFile& file : files) {
+    if (CheckPath(file.path, who).ok()) continue;
+    if (file.path == path) return CheckPath(path, who);
+    return absl::PermissionDeniedError(  // Its name may be one that he cannot see.
+        absl::StrCat(path, " holds a file that this daemon does not open for you"));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<Violation> FileAccess::Check(const v1::JobSpec& spec, const Principal& who,
                                          InputFiles inputs) const {
   std::vector<Violation> found;
@@ -112,8 +129,13 @@ std::vector<Violation> FileAccess::Check(const v1::JobSpec& spec, const Principa
     if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
   };
   if (inputs == InputFiles::kNeeded) {
-    check("spec.dataset", "BAD_DATASET", spec.dataset());
-    check("spec.eval_dataset", "BAD_DATASET", spec.eval_dataset());
+    for (const auto& sources : {TrainSources(spec), EvalSources(spec)}) {
+      for (const Source& source : sources) {
+        const absl::Status status = CheckSource(source, who);
+        const std::string field = absl::StrCat("spec.", source.field);
+        if (!status.ok()) found.push_back({field, std::string(status.message()), "BAD_DATASET"});
+      }
+    }
     check("spec.lora.init_adapter", "BAD_ADAPTER", spec.lora().init_adapter());
   }
   if (!IsJobId(spec.model())) check("spec.model", "BAD_MODEL", spec.model());

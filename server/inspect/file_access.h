@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/data/sources.h"
 #include "server/job/check_job.h"
 #include "server/job/errors.h"
 #include "server/job/principal.h"
@@ -29,6 +30,7 @@ class FileAccess {
   int Open(const std::string& path, const Principal& who) const;
 
  private:
+  absl::Status CheckSource(Source source, const Principal& who) const;
   absl::Status CheckPath(const std::string& path, const Principal& who) const;
 
   const std::vector<std::string> roots_;

@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
+#include "server/data/sources.h"
 #include "server/inspect/facts.h"
 #include "server/inspect/user_files.h"
 #include "server/inspect/wire.h"
@@ -89,8 +90,7 @@ absl::StatusOr<std::string> ReadAll(int socket, absl::Time deadline,
 absl::StatusOr<CheckedJob> Believe(const v1::InspectReply& reply, const v1::JobSpec& asked,
                                    const std::string& model_dir) {
   const v1::JobSpec& spec = reply.spec();
-  const bool same = spec.model() == asked.model() && spec.dataset() == asked.dataset() &&
-                    spec.eval_dataset() == asked.eval_dataset() &&
+  const bool same = spec.model() == asked.model() && SourcesKey(spec) == SourcesKey(asked) &&
                     spec.lora().init_adapter() == asked.lora().init_adapter() &&
                     spec.method() == asked.method() && CheckSpec(spec).empty();
   if (!same) return absl::InternalError("snug-inspect answered for another job");

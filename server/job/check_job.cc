@@ -1,7 +1,6 @@
 #include "server/job/check_job.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
+#include "server/data/sources.h"
 #include "server/job/check_lora.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
@@ -57,6 +57,12 @@ absl::Status CheckFile(const std::string& path) {
   ASSIGN_OR_RETURN(const program::RegularFile file, program::RegularFile::Open(path));
   if (file.size() == 0) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
   return absl::OkStatus();
+}
+
+void CheckSources(const std::vector<Source>& sources, std::vector<Violation>& found) {
+  for (const Source& source : sources)
+    AddStatus(found, absl::StrCat("spec.", source.field).c_str(), "BAD_DATASET",
+              CheckSource(source));
 }
 
 absl::Status CheckInitAdapter(const program::Program& program, const v1::LoraSpec& lora) {
@@ -158,9 +164,8 @@ absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJ
 
 std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec) {
   std::vector<Violation> found;
-  AddStatus(found, "spec.dataset", "BAD_DATASET", CheckFile(spec.dataset()));
-  if (!spec.eval_dataset().empty())
-    AddStatus(found, "spec.eval_dataset", "BAD_DATASET", CheckFile(spec.eval_dataset()));
+  CheckSources(TrainSources(spec), found);
+  CheckSources(EvalSources(spec), found);
   return found;
 }
 
@@ -177,9 +182,15 @@ absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model
 
 int64_t DatasetBytes(const v1::JobSpec& spec) {
   int64_t bytes = 0;
-  for (const std::string& path : {spec.dataset(), spec.eval_dataset()}) {
-    struct stat status {};
-    if (!path.empty() && stat(path.c_str(), &status) == 0) bytes += status.st_size;
+  for (const auto& sources : {TrainSources(spec), EvalSources(spec)}) {
+    for (Source source : sources) {
+      if (!FindPaths(source).ok()) continue;
+      const absl::StatusOr<std::vector<SourceFile>> files = FilesOf(source);
+      for (const SourceFile& file : files.ok() ? *files : std::vector<SourceFile>()) {
+        struct stat status {};
+        if (stat(file.path.c_str(), &status) == 0) bytes += status.st_size;
+      }
+    }
   }
   return bytes;
 }
@@ -188,7 +199,7 @@ absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec,
                                          const FindModelOfJob& find_model) {
   std::vector<Violation> found = CheckDatasetSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
-  AddStatus(found, "spec.dataset", "BAD_DATASET", CheckFile(spec.dataset()));
+  CheckSources(TrainSources(spec), found);
   absl::StatusOr<std::string> model_dir = ModelDir(spec, find_model);
   AddStatus(found, "spec.model", "BAD_MODEL", model_dir.status());
   if (!found.empty()) return InvalidRequest(found);

@@ -1,17 +1,16 @@
 #include "server/job/check_spec.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/bytes.h"
+#include "server/job/check_data.h"
 #include "server/job/check_lora.h"
 #include "server/job/check_training.h"
 #include "server/job/random_id.h"
 #include "server/job/spec_checker.h"
-#include "worker/program/json.h"
 
 namespace snug::server {
 namespace {
@@ -37,60 +36,6 @@ void CheckNames(const JobSpec& spec, Checker& check) {
   if (spec.method() != JobSpec::LORA && spec.method() != JobSpec::FULL)
     check.Add("method", "is missing: lora or full");
   check.Integer("priority", spec.priority(), -kMaxPriority, kMaxPriority);
-}
-
-// What the tokenizer makes of them, and whether it has one already, is seen when it is read.
-void CheckAddedTokens(const JobSpec& spec, Checker& check) {
-  if (spec.added_tokens_size() > kMaxAddedTokens)
-    return check.Add("added_tokens",
-                     absl::StrCat(spec.added_tokens_size(), " tokens; at most ", kMaxAddedTokens));
-  std::set<absl::string_view> seen;
-  for (const std::string& token : spec.added_tokens()) {
-    if (token.empty()) return check.Add("added_tokens", "holds an empty token");
-    if (static_cast<int64_t>(token.size()) > kMaxAddedTokenBytes)
-      return check.Add("added_tokens", absl::StrCat("a token of ", token.size(), " bytes; at most ",
-                                                    kMaxAddedTokenBytes));
-    if (absl::StrContains(token, '\0'))
-      return check.Add("added_tokens", "a token cannot hold a zero byte");
-    if (!seen.insert(token).second)
-      return check.Add("added_tokens", absl::StrCat(program::Quote(token), " is there twice"));
-  }
-}
-
-void CheckWhatIsTrained(const JobSpec& spec, Checker& check) {
-  if (!spec.mask_history()) return;
-  const auto off = [](bool given, bool value) { return given && !value; };
-  const auto refuse = [&](absl::string_view other) {
-    check.Add("mask_history", absl::StrCat("trains the last answer alone, but ", other,
-                                           ": false trains more: give one of them"));
-  };
-  if (off(spec.has_assistant_only_loss(), spec.assistant_only_loss()))
-    refuse("assistant_only_loss");
-  if (off(spec.has_completion_only_loss(), spec.completion_only_loss()))
-    refuse("completion_only_loss");
-}
-
-void CheckData(const JobSpec& spec, Checker& check) {
-  if (spec.dataset().empty())
-    check.Add("dataset", "is missing: a file of rows to train on");
-  else
-    check.Path("dataset", spec.dataset());
-  if (!spec.eval_dataset().empty()) check.Path("eval_dataset", spec.eval_dataset());
-  if (!JobSpec::DatasetFormat_IsValid(spec.dataset_format()))
-    check.Add("dataset_format", "is none of those that there are");
-  const std::string& chat_template = spec.chat_template();
-  if (static_cast<int64_t>(chat_template.size()) > kMaxChatTemplateBytes)
-    check.Add("chat_template", absl::StrCat("a text of ", chat_template.size(), " bytes; at most ",
-                                            kMaxChatTemplateBytes));
-  else if (absl::StrContains(chat_template, '\0'))
-    check.Add("chat_template", "cannot hold a zero byte");
-  CheckAddedTokens(spec, check);
-  CheckWhatIsTrained(spec, check);
-  if (spec.eval_split() == 0.0) return;
-  if (!(spec.eval_split() > 0.0 && spec.eval_split() < 1.0))
-    check.Add("eval_split", absl::StrCat(spec.eval_split(), " is outside (0, 1)"));
-  if (!spec.eval_dataset().empty())
-    check.Add("eval_split", "give eval_dataset or eval_split, not both");
 }
 
 bool IsQuantized(const JobSpec& spec) {

@@ -70,7 +70,8 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(
 }  // namespace
 
 bool Evaluates(const v1::JobSpec& spec) {
-  return !spec.eval_dataset().empty() || spec.eval_split() != 0.0;
+  return !spec.eval_dataset().empty() || !spec.eval_dataset_split().empty() ||
+         spec.eval_split() != 0.0;
 }
 
 int64_t MaxPromptTokens(const v1::JobSpec& spec) {

@@ -168,7 +168,7 @@ absl::StatusOr<v1::PreviewDatasetResponse> Advisor::Preview(
   const absl::Cleanup end = [this] { --previews_; };
   if (++previews_ > kMaxPreviews) return QueueFull("previews", kMaxPreviews);
   const int rows = request.rows() == 0 ? kDefaultPreviewRows : request.rows();
-  return preparer_.Preview(request.spec(), model_dir, rows);
+  return preparer_.Preview(request.spec(), model_dir, rows, std::max(request.scan_rows(), 0));
 }
 
 }  // namespace snug::server

@@ -8,6 +8,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_dataset.h"
 #include "server/data/prompts.h"
+#include "server/data/sources.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
@@ -56,7 +57,7 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& ind
 
 // Whose prepared data would be the same, were prepared at once for nothing.
 std::string PreparesAlike(const v1::JobSpec& spec) {
-  return absl::StrCat(spec.dataset(), "\n", spec.eval_dataset(), "\n", spec.model());
+  return absl::StrCat(SourcesKey(spec), spec.model());
 }
 
 absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,

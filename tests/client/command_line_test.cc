@@ -88,7 +88,7 @@ TEST_F(CommandLineTest, EveryCommand) {
   EXPECT_TRUE(Parsed({"list", "--all"}).all);
   EXPECT_EQ(Parsed({"watch", "j"}).command, "watch");
   EXPECT_TRUE(Parsed({"logs", "j", "--follow"}).follow);
-  EXPECT_EQ(Parsed({"cancel", "j"}).job, "j");
+  EXPECT_THAT(Parsed({"cancel", "j", "k"}).jobs, ElementsAre("j", "k"));
   EXPECT_EQ(Parsed({"download", "j", "d"}).directory, "d");
 }
 
@@ -136,7 +136,7 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
   EXPECT_EQ(Ended({"--output", "json"}), 64);
   EXPECT_EQ(Json::parse(err_.str())["error"]["message"],
             "no command is given; there are plan, submit, list, get, watch, logs, cancel, devices, "
-            "download, datasets");
+            "download, datasets, import, plot, shell");
 }
 
 // No daemon: how to start one, with the socket that was asked for.

@@ -5,6 +5,7 @@
 #include "google/rpc/status.pb.h"
 #include "grpcpp/support/error_details.h"
 #include "gtest/gtest.h"
+#include "proto/snug/yaml_node.h"
 
 namespace snug::client {
 namespace {
@@ -64,6 +65,18 @@ TEST_F(ErrorsTest, TheSameErrorAsJson) {
     "fields": [{"field": "lora.r", "message": "9999 is outside 1 to 4096"}]}})"));
   EXPECT_EQ(ErrorToJson(absl::NotFoundError("no file x")), Json::parse(R"({"error": {
     "reason": "NOT_FOUND", "message": "no file x", "field": ""}})"));
+}
+
+// Of a job file, for an editor: each with its field and its line.
+TEST_F(ErrorsTest, ErrorsOfAJobFileAsJson) {
+  const absl::Status status =
+      YamlStatus("job.yaml", {{.line = 3, .field = "training.lr", .message = "late"},
+                              {.line = 1, .field = "modle", .message = "unknown key"}});
+  EXPECT_EQ(ErrorToJson(status), Json::parse(R"({"error": {
+    "reason": "BAD_JOB_FILE", "message": "job.yaml:1: unknown key\njob.yaml:3: late",
+    "field": "modle", "line": 1,
+    "fields": [{"field": "modle", "line": 1, "message": "unknown key"},
+               {"field": "training.lr", "line": 3, "message": "late"}]}})"));
 }
 
 // A reason and no words: the code's words are said, to people and to scripts.

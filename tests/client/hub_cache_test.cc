@@ -90,19 +90,24 @@ TEST_F(HubCacheTest, WhatIsNotThereIsDownloadedByACommand) {
   EXPECT_THAT(dataset, HasSubstr("hf download org/rows --repo-type dataset"));
 }
 
-// One file of rows is the dataset; several are for the user to choose from.
-TEST_F(HubCacheTest, ADatasetIsItsOnlyFile) {
-  const std::string snapshot = "datasets--org--rows/snapshots/d1/";
+// Which of its files are a split's, the daemon's reader finds out.
+TEST_F(HubCacheTest, ADatasetIsItsSnapshot) {
   Write("datasets--org--rows/refs/main", "d1");
-  Write(snapshot + "README.md", "rows");
-  EXPECT_THAT(std::string(Read("model: /m\ndataset: org/rows").status().message()),
-              HasSubstr("holds no file that can be trained on"));
-  Write(snapshot + "data/train.parquet", "PAR1");
+  Write("datasets--org--rows/snapshots/d1/README.md", "rows");
   EXPECT_EQ(Read("model: /m\ndataset: org/rows")->dataset(),
-            Hub() + "/" + snapshot + "data/train.parquet");
-  Write(snapshot + "data/test.parquet", "PAR1");
-  EXPECT_THAT(std::string(Read("model: /m\ndataset: org/rows").status().message()),
-              HasSubstr("holds 2 files; name the one"));
+            Hub() + "/datasets--org--rows/snapshots/d1");
+}
+
+// Else what the datasets library has loaded, of the configuration that the job names.
+TEST_F(HubCacheTest, ADatasetMayBeInTheCacheOfTheLibrary) {
+  setenv("HF_DATASETS_CACHE", Hub().c_str(), 1);
+  Write("org___rows/default/0.0.0/h1/dataset_info.json", "{}");
+  const std::string loaded = Hub() + "/org___rows/default/0.0.0/h1";
+  EXPECT_EQ(Read("model: /m\ndataset: org/rows")->dataset(), loaded);
+  Write("org___rows/other/0.0.0/h2/dataset_info.json", "{}");
+  EXPECT_TRUE(absl::IsNotFound(Read("model: /m\ndataset: org/rows").status()));
+  EXPECT_EQ(Read("model: /m\ndataset: org/rows\ndataset_config: default")->dataset(), loaded);
+  unsetenv("HF_DATASETS_CACHE");
 }
 
 // "data/train.jsonl" is spelled like an id: when nothing is there, it is a file that is missing.

@@ -40,11 +40,18 @@ class PlanTest : public ::testing::Test {
       *reply = reply_;
       return grpc::Status::OK;
     };
+    server_.preview = [this](const v1::PreviewDatasetRequest& request,
+                             v1::PreviewDatasetResponse*) {
+      previewed_ = request;
+      return preview_;
+    };
     file_ = server_.folder().Write("job.yaml", "model: ./m\ndataset: ./d\nmethod: lora\n");
   }
 
   v1::PlanJobResponse reply_;
   v1::PlanJobRequest request_;
+  v1::PreviewDatasetRequest previewed_;
+  grpc::Status preview_;
   FakeServer server_;
   std::string file_;
 };
@@ -169,6 +176,30 @@ TEST_F(PlanTest, JsonHasEveryByte) {
   EXPECT_EQ(json["plans"][1]["memory"]["adapter_bytes"], "0");
   EXPECT_EQ(json["chosen"], 1);
   EXPECT_EQ(json["length_source"], "max_seq_length");
+}
+
+// What cannot be trained on is said now, by its first row, and not when the job runs.
+TEST_F(PlanTest, ReadsTheFirstRowOfADatasetThatIsNotPrepared) {
+  EXPECT_EQ(server_.Run({"plan", file_}).err, "");
+  EXPECT_EQ(previewed_.scan_rows(), 1);
+  EXPECT_EQ(previewed_.spec().dataset(), request_.spec().dataset());
+  preview_ = {grpc::StatusCode::INVALID_ARGUMENT, "this is preference data (DPO)"};
+  const Ran refused = server_.Run({"plan", file_});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_EQ(refused.err, "snug: this is preference data (DPO)\n");
+  preview_ = {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many previews"};
+  const Ran noted = server_.Run({"plan", file_});
+  EXPECT_EQ(noted.code, 0);
+  EXPECT_THAT(noted.err, HasSubstr("note: the dataset's first row was not read: too many"));
+  reply_.set_length_source("prepared dataset");
+  EXPECT_EQ(server_.Run({"plan", file_}).err, "");
+}
+
+TEST_F(PlanTest, ALearningRateFarTooHighIsNoted) {
+  const Ran ran = server_.Run({"plan", file_, "learning_rate=0.5"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.err, HasSubstr("snug: note: learning_rate 0.5 is 2500 times the usual"));
 }
 
 // A mistake in the file is found without a daemon.

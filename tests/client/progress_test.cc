@@ -105,7 +105,11 @@ TEST_F(ProgressTest, TheEndIsOneLineAndErrorsGoToStderr) {
   failed.mutable_error()->set_message("loss is NaN at step 7");
   PrintEnd(failed, lines_);
   EXPECT_EQ(out_.str(), "FAILED\n");
-  EXPECT_EQ(err_.str(), "snug: abc: NON_FINITE: loss is NaN at step 7\n");
+  EXPECT_EQ(err_.str(),
+            "snug: abc: NON_FINITE: loss is NaN at step 7\n"
+            "snug: try learning_rate=2e-05 (it was 0.0002), warmup_ratio=0.03 (there was "
+            "no warm-up), or look at the rows that are named: text that is broken or "
+            "repeats itself\n");
 }
 
 // A reason that only repeats the state is left out.

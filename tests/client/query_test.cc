@@ -83,6 +83,19 @@ TEST_F(QueryTest, CancelPrintsTheStateItLedTo) {
   EXPECT_EQ(json["state"], "CANCELLING");
 }
 
+// One that cannot be cancelled does not keep the others.
+TEST_F(QueryTest, CancelTakesSeveral) {
+  server_.cancel = [](const v1::CancelJobRequest& request, v1::Job* reply) {
+    if (request.id() == "no") return grpc::Status(grpc::StatusCode::NOT_FOUND, "no job no");
+    *reply = Job(request.id(), v1::Job::CANCELLED);
+    return grpc::Status::OK;
+  };
+  const Ran ran = server_.Run({"cancel", "a", "no", "b"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(ran.out, "a CANCELLED\nb CANCELLED\n");
+  EXPECT_EQ(ran.err, "snug: no job no\n");
+}
+
 TEST_F(QueryTest, LogsArePrintedByteForByte) {
   server_.logs = [](const v1::GetJobLogsRequest& request,
                     grpc::ServerWriter<v1::LogChunk>* writer) {
@@ -95,6 +108,7 @@ TEST_F(QueryTest, LogsArePrintedByteForByte) {
   };
   EXPECT_EQ(server_.Run({"logs", "abc"}).out, "first\nsecond\n");
   EXPECT_THAT(server_.Run({"logs", "abc", "--follow"}).out, HasSubstr("following"));
+  EXPECT_THAT(server_.Run({"logs", "abc", "-f"}).out, HasSubstr("following"));
   EXPECT_EQ(server_.Run({"logs", "abc", "-o", "json"}).out,
             "{\"log\":\"first\\nsec\"}\n{\"log\":\"ond\\n\"}\n");
 }

@@ -25,6 +25,7 @@ class ExamplesTest(unittest.TestCase):
             with self.subTest(name):
                 done = daemon.run("watch", job, code=None)
                 self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("loss", daemon.run("plot", job).stdout)
                 daemon.run("download", job, folder / f"{job}-out")
 
 

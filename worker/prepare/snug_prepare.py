@@ -8,8 +8,8 @@
 
 Exit code 0: the output is there, whole. 2: the input is bad, 1: anything else; then the last line
 on stderr is a JSON object {"reason", "message", "field"[, "file"][, "line"]}. Lines `progress: N of
-M rows` on stderr meanwhile, and `note: ...` of what was found. With --preview-rows the output is
-one file: preview.py. Which files: sources.py; their kinds: files/; formats of rows:
+M rows, S s left` on stderr meanwhile, and `note: ...` of what was found. With --preview-rows the
+output is one file: preview.py. Which files: sources.py; their kinds: files/; formats of rows:
 formats/; what their tokens are: tokenise.py; by which processes: parts.py; the folder:
 prepared_dataset.py. The evaluation split takes whole rows, chosen by the seed alone.
 """
@@ -148,11 +148,11 @@ def prepare(options):
 
 
 class Progress:
-    """Says how far it is, at most once a second."""
+    """Says how far it is, at most once a second, with the time that is left at this pace."""
 
     def __init__(self, total):
         self.rows, self._total = 0, total
-        self._said = time.monotonic()
+        self._began = self._said = time.monotonic()
 
     def add(self, rows):
         self.rows += rows
@@ -160,8 +160,11 @@ class Progress:
             self.say()
 
     def say(self):
-        self._said = time.monotonic()
-        print(f"progress: {self.rows} of {self._total} rows", file=sys.stderr, flush=True)
+        now = self._said = time.monotonic()
+        left = (now - self._began) * (self._total - self.rows) / max(self.rows, 1)
+        text = f"progress: {self.rows} of {self._total} rows"
+        text += f", {left:.0f} s left" if left >= 1 else ""
+        print(text, file=sys.stderr, flush=True)
 
 
 def say_notes(summary):

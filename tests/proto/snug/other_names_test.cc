@@ -117,6 +117,24 @@ TEST(OtherNamesTest, WhatHasNoPlaceIsRefusedByNameWithWhatToDo) {
   EXPECT_THAT(ErrorOf("fp16: true"), HasSubstr("precision: bf16"));
 }
 
+// Values of our own settings that mean what is not offered.
+TEST(OtherNamesTest, MethodsThatThereAreNotAreRefusedByName) {
+  for (const char* method : {"method: dpo", "method: ppo", "rl: dpo"})
+    EXPECT_THAT(ErrorOf(method), HasSubstr("by preferences or rewards is not offered"));
+}
+
+// Lines of other tools' stock files that ask for nothing: switched off, or about how they run.
+TEST(OtherNamesTest, WhatAsksForNothingMayStand) {
+  EXPECT_EQ(Parsed("wandb_project: null\ndeepspeed:\nfp16: false\nload_in_8bit: false\n"
+                   "flash_attention: true\noverwrite_output_dir: true\nreport_to: none\n"
+                   "lora: {use_dora: false}\ntraining: {dataloader_num_workers: 4}\n"
+                   "push_to_hub: false\nstage: sft\n")
+                .ByteSizeLong(),
+            0u);
+  EXPECT_THAT(ErrorOf("deepspeed: ds.json"), HasSubstr("one device"));
+  EXPECT_THAT(ErrorOf("push_to_hub: true"), HasSubstr("hf upload"));
+}
+
 // As the files of transformers 5 and PEFT have them, written out with their defaults.
 TEST(OtherNamesTest, WhatIsSoAnywayMayBeSaid) {
   EXPECT_EQ(

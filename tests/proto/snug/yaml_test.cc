@@ -2,9 +2,13 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/snug/yaml_node.h"
 #include "snug/v1/config.pb.h"
 #include "snug/v1/job.pb.h"
 
@@ -110,11 +114,40 @@ TEST(ParseYamlTest, UnknownKeyNamesFileLineKeyAndTheNearest) {
 }
 
 TEST(ParseYamlTest, ReportsEverythingThatIsWrong) {
-  EXPECT_EQ(ErrorOf("modle: m\nmethod: qlora\npriority: high\n"),
+  EXPECT_EQ(ErrorOf("modle: m\nmethod: lorra\npriority: high\n"),
             "job.yaml:1: unknown key \"modle\"; did you mean model?\n"
-            "job.yaml:2: method must be lora | full, not \"qlora\"; did you mean lora?\n"
+            "job.yaml:2: method must be lora | full, not \"lorra\"; did you mean lora?\n"
             "job.yaml:3: priority must be a whole number from -2147483648 to 2147483647, not "
             "\"high\"");
+}
+
+// Of a file of another kind altogether ten errors are enough, in the order of their lines.
+TEST(ParseYamlTest, TenErrorsAreShownAndTheOthersCounted) {
+  std::string text = "training: {packing: 1}\n";  // Found last, as its section is read last.
+  for (int i = 0; i < 14; ++i) absl::StrAppend(&text, "zz", i, "qq: 1\n");
+  const std::vector<std::string> lines = absl::StrSplit(ErrorOf(text), '\n');
+  ASSERT_EQ(lines.size(), 11u);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_THAT(lines[i], StartsWith(absl::StrCat("job.yaml:", i + 1, ": ")));
+  EXPECT_EQ(lines[10], "job.yaml: 5 more errors");
+  v1::JobSpec spec;
+  const std::vector<YamlError> errors = YamlErrors(ParseYaml(text, "job.yaml", &spec));
+  ASSERT_EQ(errors.size(), 15u);
+  EXPECT_EQ(errors[0].field, "training.packing");
+  EXPECT_EQ(errors[0].line, 1);
+  EXPECT_EQ(errors[14].line, 15);
+  EXPECT_THAT(errors[14].message, StartsWith("unknown key \"zz13qq\""));
+}
+
+// The JSON of a job's own spec, as the client prints it, is a job file.
+TEST(ParseYamlTest, JsonWithNamesOfWhatIsNotGivenIsRead) {
+  const v1::JobSpec spec = Parsed(
+      R"({"model": "/m", "method": "LORA", "dataset_format": "DATASET_FORMAT_UNSPECIFIED",
+          "eval_split": 0.0, "added_tokens": [], "columns": {},
+          "training": {"max_steps": "20", "packing": true, "precision": "FP32",
+                       "eval_strategy": "STRATEGY_UNSPECIFIED"}})");
+  EXPECT_EQ(spec.training().max_steps(), 20);
+  EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::STRATEGY_UNSPECIFIED);
 }
 
 TEST(ParseYamlTest, WrongTypesNameFieldValueAndWhatIsExpected) {

@@ -158,7 +158,6 @@ TEST_F(PrepareTest, AbortForWantOfMemoryIsALimit) {
   EXPECT_EQ(ReasonOf(Prepare(other).status()), "PREPARE_FAILED");
 }
 
-// The real script, which cannot write: what it says in its last line is the message.
 TEST_F(PrepareTest, AFolderThatCannotBeMadeIsSaidInWords) {
   PrepareSettings settings{.python = std::getenv("SNUG_PYTHON"),
                            .script = std::getenv("SNUG_PREPARE"),
@@ -167,7 +166,45 @@ TEST_F(PrepareTest, AFolderThatCannotBeMadeIsSaidInWords) {
   const absl::Status status = Prepare(preparer).status();
   EXPECT_EQ(ReasonOf(status), "PREPARE_FAILED");
   EXPECT_THAT(std::string(status.message()),
-              testing::StartsWith("snug-prepare ended with exit code 1: [Errno 20] Not a dir"));
+              testing::StartsWith("cannot write " + dir_ + "/train.jsonl/"));
+}
+
+// Files of one pattern are one dataset, read in the order of their names; a folder of the same
+// files is the same rows.
+TEST_F(PrepareTest, PatternsAndFoldersOfShards) {
+  fs::create_directories(dir_ + "/shards");
+  WriteTinyDataset(dir_ + "/shards/b.jsonl", 3, 5);
+  WriteTinyDataset(dir_ + "/shards/a.jsonl", 2, 7);
+  Preparer preparer = With();
+  for (const char* path : {"/shards/*.jsonl", "/shards"}) {
+    spec_.set_dataset(dir_ + path);
+    const auto folders = Prepare(preparer);
+    ASSERT_TRUE(folders.ok()) << folders.status();
+    EXPECT_EQ(ReadLengths(folders->train)->rows_of, (std::map<int64_t, int64_t>{{5, 3}, {7, 2}}));
+  }
+  const std::string before = preparer.Locate(spec_, dir_ + "/model", {})->train;
+  fs::rename(dir_ + "/shards/b.jsonl", dir_ + "/shards/validation.jsonl");  // Another split now.
+  EXPECT_NE(preparer.Locate(spec_, dir_ + "/model", {})->train, before);
+  spec_.set_dataset(dir_ + "/shards/*.parquet");
+  EXPECT_TRUE(absl::IsNotFound(preparer.Locate(spec_, dir_ + "/model", {}).status()));
+}
+
+// A mix: two rows of the one, each row of the other three times. The options decide the folder.
+TEST_F(PrepareTest, SeveralDatasetsWithWeightsAndCaps) {
+  WriteTinyDataset(dir_ + "/other.jsonl", 4, 9);
+  spec_.clear_dataset();
+  v1::DatasetSource& first = *spec_.add_datasets();
+  first.set_path(dir_ + "/train.jsonl");
+  first.set_max_samples(2);
+  v1::DatasetSource& second = *spec_.add_datasets();
+  second.set_path(dir_ + "/other.jsonl");
+  second.set_weight(3.0);
+  Preparer preparer = With();
+  const auto folders = Prepare(preparer);
+  ASSERT_TRUE(folders.ok()) << folders.status();
+  EXPECT_EQ(ReadLengths(folders->train)->rows_of, (std::map<int64_t, int64_t>{{9, 12}, {20, 2}}));
+  spec_.mutable_datasets(1)->set_weight(2.0);
+  EXPECT_NE(preparer.Locate(spec_, dir_ + "/model", {})->train, folders->train);
 }
 
 // A plan asked for again does not read a large dataset again: bytes that change behind the file's
@@ -227,7 +264,7 @@ TEST_F(PrepareTest, ProgressIsSaidLineByLine) {
   const auto say = [&](const std::string& text) { said.push_back(text); };
   EXPECT_FALSE(preparer.Prepare(spec_, dir_ + "/model", {.say = say}).ok());
   EXPECT_THAT(said, testing::ElementsAre("its dataset is being prepared: 5 rows",
-                                         "its dataset is being prepared: 9 of 18 rows, 1s left"));
+                                         "its dataset is being prepared: 9 of 18 rows"));
 }
 
 // Of a file that takes seconds to be read: when nobody waits for it any more, or not so long.

@@ -141,6 +141,24 @@ TEST_F(FileAccessTest, EveryPathOfAJobIsLookedAt) {
   EXPECT_EQ(access_.Check(spec, DaemonPrincipal()).size(), 0u);
 }
 
+// A folder or a pattern is all its files, wherever links among them lead.
+TEST_F(FileAccessTest, FilesOfFoldersAndPatternsAreLookedAt) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  const auto refusals = [&](const std::string& name) {
+    v1::JobSpec spec;
+    spec.add_datasets()->set_path(dir_ + "/" + name);
+    return access_.Check(spec, stranger_);
+  };
+  EXPECT_TRUE(refusals("shared/inner").empty());
+  EXPECT_TRUE(refusals("shared/open*.jsonl").empty());
+  for (const char* refused : {"shared", "shared/*.jsonl", "shared/link-out*", "*.jsonl"}) {
+    const std::vector<Violation> found = refusals(refused);
+    ASSERT_EQ(found.size(), 1u) << refused;
+    EXPECT_EQ(found[0].field, "spec.datasets[0]");
+    EXPECT_THAT(found[0].message, testing::Not(HasSubstr("secret")));
+  }
+}
+
 // A daemon that is not root cannot take anybody's rights: it looks at the bits on the way itself.
 TEST_F(FileAccessTest, ADaemonThatIsNotRootHeedsTheBits) {
   if (geteuid() != 0) GTEST_SKIP() << "not root";

@@ -1,0 +1,196 @@
+#include "server/data/sources.h"
+
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "proto/snug/status_macros.h"
+
+namespace snug::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPattern = "*?[";
+
+Source One(const std::string& path, const std::string& split, const v1::JobSpec& spec,
+           std::string field) {
+  Source source{.spec = {}, .field = std::move(field)};
+  source.spec.set_path(path);
+  source.spec.set_split(split);
+  source.spec.set_config(spec.dataset_config());
+  *source.spec.mutable_columns() = spec.columns();
+  source.spec.set_dataset_format(spec.dataset_format());
+  return source;
+}
+
+// A name that exists is that name, whatever its letters mean in a pattern.
+bool IsPattern(const std::string& path) {
+  struct stat status {};
+  return path.find_first_of(kPattern) != std::string::npos && stat(path.c_str(), &status) != 0;
+}
+
+absl::StatusOr<std::vector<std::string>> Matches(const std::string& pattern) {
+  glob_t found{};
+  const absl::Cleanup release = [&] { globfree(&found); };
+  const int code = glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
+  if (code == GLOB_NOMATCH) return absl::NotFoundError(absl::StrCat("no file is called ", pattern));
+  if (code != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot look for ", pattern));
+  if (found.gl_pathc > kMaxSourceFiles)
+    return absl::InvalidArgumentError(
+        absl::StrCat(found.gl_pathc, " files are called ", pattern, "; at most ", kMaxSourceFiles));
+  return std::vector<std::string>(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+}
+
+absl::Status CheckPath(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const bool is_folder = S_ISDIR(status.st_mode);
+  if (!is_folder && !S_ISREG(status.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(path, " is neither a file nor a folder"));
+  if (!is_folder && status.st_size == 0)
+    return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
+  if (access(path.c_str(), is_folder ? R_OK | X_OK : R_OK) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  return absl::OkStatus();
+}
+
+absl::Status AddFolder(const std::string& folder, std::vector<SourceFile>& files) {
+  std::error_code error;
+  std::vector<SourceFile> found;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (!at->is_regular_file(error)) continue;
+    found.push_back({at->path().string(), fs::relative(at->path(), folder, error).string()});
+    if (found.size() > kMaxSourceFiles)
+      return absl::InvalidArgumentError(
+          absl::StrCat(folder, " holds more than ", kMaxSourceFiles, " files"));
+  }
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat("cannot list ", folder, ": ", error.message()));
+  if (found.empty()) return absl::InvalidArgumentError(absl::StrCat(folder, " holds no file"));
+  std::sort(found.begin(), found.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
+  std::move(found.begin(), found.end(), std::back_inserter(files));
+  return absl::OkStatus();
+}
+
+std::string FormatName(v1::JobSpec::DatasetFormat format) {
+  if (format == v1::JobSpec::DATASET_FORMAT_UNSPECIFIED) return "";
+  return absl::AsciiStrToLower(v1::JobSpec::DatasetFormat_Name(format));
+}
+
+// In one order: a map of protobuf has none.
+std::map<std::string, std::string> Columns(const v1::DatasetSource& source) {
+  return {source.columns().begin(), source.columns().end()};
+}
+
+double Weight(const v1::DatasetSource& source) {
+  return source.has_weight() ? source.weight() : 1.0;
+}
+
+nlohmann::json JsonOf(const Source& source) {
+  return {{"name", source.spec.path()},
+          {"field", source.field},
+          {"paths", source.paths},
+          {"split", source.spec.split()},
+          {"config", source.spec.config()},
+          {"columns", Columns(source.spec)},
+          {"weight", Weight(source.spec)},
+          {"max_samples", source.spec.max_samples()},
+          {"format", FormatName(source.spec.dataset_format())}};
+}
+
+}  // namespace
+
+std::vector<Source> TrainSources(const v1::JobSpec& spec) {
+  std::vector<Source> sources;
+  if (spec.datasets().empty()) {
+    sources.push_back(One(spec.dataset(), spec.dataset_split(), spec, "dataset"));
+    sources.back().spec.set_max_samples(spec.max_samples());
+  }
+  for (int i = 0; i < spec.datasets_size(); ++i)
+    sources.push_back({.spec = spec.datasets(i), .field = absl::StrCat("datasets[", i, "]")});
+  return sources;
+}
+
+std::vector<Source> EvalSources(const v1::JobSpec& spec) {
+  if (!spec.eval_dataset().empty())
+    return {One(spec.eval_dataset(), spec.eval_dataset_split(), spec, "eval_dataset")};
+  if (spec.eval_dataset_split().empty()) return {};
+  return {One(spec.dataset(), spec.eval_dataset_split(), spec, "dataset")};
+}
+
+absl::Status FindPaths(Source& source) {
+  source.paths = {source.spec.path()};
+  if (IsPattern(source.spec.path())) {
+    ASSIGN_OR_RETURN(source.paths, Matches(source.spec.path()));
+  }
+  for (const std::string& path : source.paths) RETURN_IF_ERROR(CheckPath(path));
+  return absl::OkStatus();
+}
+
+std::string FixedFolder(const std::string& path) {
+  const size_t star = path.find_first_of(kPattern);
+  if (star == std::string::npos) return path;
+  const size_t slash = path.rfind('/', star);
+  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+}
+
+absl::Status CheckSource(Source source) { return FindPaths(source); }
+
+absl::StatusOr<std::vector<SourceFile>> FilesOf(const Source& source) {
+  std::vector<SourceFile> files;
+  for (const std::string& path : source.paths) {
+    std::error_code error;
+    if (fs::is_directory(path, error)) {
+      RETURN_IF_ERROR(AddFolder(path, files));
+    } else {
+      // A file alone is what it holds and its endings, so that copies are prepared once.
+      const fs::path name = fs::path(path).filename();
+      const bool alone = source.paths.size() == 1;
+      const std::string endings = name.stem().extension().string() + name.extension().string();
+      files.push_back({path, alone ? endings : name.string()});
+    }
+  }
+  return files;
+}
+
+std::string OptionsKey(const Source& source) {
+  nlohmann::json said = JsonOf(source);
+  for (const char* place : {"name", "field", "paths"}) said.erase(place);
+  return said.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string SourcesKey(const v1::JobSpec& spec) {
+  std::string key;
+  for (const auto& sources : {TrainSources(spec), EvalSources(spec)}) {
+    for (const Source& source : sources)
+      absl::StrAppend(&key, source.field, "|", source.spec.path().size(), ":", source.spec.path(),
+                      "|", OptionsKey(source), "\n");
+  }
+  return key;
+}
+
+absl::Status WriteSources(const std::vector<Source>& sources, const std::string& path) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Source& source : sources) list.push_back(JsonOf(source));
+  std::ofstream file(path);
+  file << list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  file.close();
+  return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
+}
+
+}  // namespace snug::server
