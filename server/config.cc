@@ -159,7 +159,9 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
 
 std::string PrepareScript() {
   const std::string given = Environment("SNUG_PREPARE");
-  return given.empty() ? BinaryDir() + "/../../worker/prepare/snug_prepare.py" : given;
+  if (!given.empty()) return given;
+  const std::string installed = BinaryDir() + "/../prepare/snug_prepare.py";
+  return Exists(installed) ? installed : BinaryDir() + "/../../worker/prepare/snug_prepare.py";
 }
 
 }  // namespace snug::server

@@ -21,7 +21,8 @@ std::string SharedSocketFolder();
 // text (help, version) is to be printed.
 absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv);
 
-// The script of snug-prepare: $SNUG_PREPARE, or the one of the tree that this binary was built in.
+// The script of snug-prepare: $SNUG_PREPARE, else the one that is installed with this
+// binary, or of the tree that it was built in.
 std::string PrepareScript();
 
 }  // namespace snug::server

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
@@ -107,6 +108,9 @@ absl::StatusOr<int> OpenToAppend(const std::string& path, int create) {
   return fd;
 }
 
+// The time of day, to the millisecond.
+double UnixSeconds() { return static_cast<double>(absl::ToUnixMillis(absl::Now())) / 1000.0; }
+
 absl::Status CheckNumbers(const ordered_json& line) {
   for (const auto& [name, value] : line.items()) {
     if (value.is_number_float() && !std::isfinite(value.get<double>())) {
@@ -165,7 +169,8 @@ absl::Status MetricsLog::Append(const StepMetrics& metrics) {
                      {"mean_token_accuracy", metrics.mean_token_accuracy},
                      {"entropy", metrics.entropy},
                      {"tokens_per_second", metrics.tokens_per_second},
-                     {"step_seconds", metrics.step_seconds}});
+                     {"step_seconds", metrics.step_seconds},
+                     {"time", UnixSeconds()}});
 }
 
 absl::Status MetricsLog::Append(const EvalMetrics& metrics) {
@@ -174,7 +179,8 @@ absl::Status MetricsLog::Append(const EvalMetrics& metrics) {
                      {"eval_entropy", metrics.entropy},
                      {"eval_runtime", metrics.runtime},
                      {"global_step", metrics.global_step},
-                     {"epoch", metrics.epoch}});
+                     {"epoch", metrics.epoch},
+                     {"time", UnixSeconds()}});
 }
 
 absl::Status MetricsLog::AppendLine(const ordered_json& line) {

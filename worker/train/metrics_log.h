@@ -3,9 +3,11 @@
 // kill may tear the last line (between two pages of the file), which Resume drops; Sync, before
 // each checkpoint, makes the lines up to it outlive the machine too.
 //   {"loss","grad_norm","learning_rate","epoch","global_step","num_tokens","samples",
-//    "mean_token_accuracy","entropy","tokens_per_second","step_seconds"}  after an optimizer step
-//   {"eval_loss","eval_mean_token_accuracy","eval_entropy","eval_runtime","global_step","epoch"}
-//                                                                         after an evaluation
+//    "mean_token_accuracy","entropy","tokens_per_second","step_seconds",
+//    "time"}                                                    after an optimizer step
+//   {"eval_loss","eval_mean_token_accuracy","eval_entropy","eval_runtime","global_step","epoch",
+//    "time"}                                                    after an evaluation
+// "time" is that of the day, in seconds since 1970, UTC.
 // No torch here; keeps no line in memory.
 #ifndef WORKER_TRAIN_METRICS_LOG_H_
 #define WORKER_TRAIN_METRICS_LOG_H_

@@ -64,7 +64,8 @@ std::string WithoutTimes(const std::string& metrics) {
   std::istringstream text(metrics);
   for (std::string line; std::getline(text, line);) {
     nlohmann::ordered_json json = nlohmann::ordered_json::parse(line);
-    for (const char* time : {"tokens_per_second", "step_seconds", "eval_runtime"}) json.erase(time);
+    for (const char* varies : {"tokens_per_second", "step_seconds", "eval_runtime", "time"})
+      json.erase(varies);
     absl::StrAppend(&lines, json.dump(), "\n");
   }
   return lines;

@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "tests/worker/checkpoint/testbed.h"
@@ -83,13 +85,17 @@ TEST(MetricsLogTest, WritesTheLinesThatReadersExpect) {
                                          .runtime = 2.5,
                                          .global_step = 1,
                                          .epoch = 0.125}));
-  EXPECT_EQ(ReadText(folder / "metrics.jsonl"),
+  std::string text = ReadText(folder / "metrics.jsonl");
+  const auto first = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  EXPECT_NEAR(first["time"].get<double>(), static_cast<double>(time(nullptr)), 60.0);
+  text = std::regex_replace(text, std::regex(R"(,"time":[0-9.]+\})"), R"(,"time":T})");
+  EXPECT_EQ(text,
             R"({"loss":2.5,"grad_norm":0.1,"learning_rate":0.0002,"epoch":0.125,"global_step":1,)"
             R"("num_tokens":512,"samples":8,"mean_token_accuracy":0.25,"entropy":3.5,)"
-            R"("tokens_per_second":1024.5,"step_seconds":0.5})"
+            R"("tokens_per_second":1024.5,"step_seconds":0.5,"time":T})"
             "\n"
             R"({"eval_loss":1.5,"eval_mean_token_accuracy":0.5,"eval_entropy":3.25,)"
-            R"("eval_runtime":2.5,"global_step":1,"epoch":0.125})"
+            R"("eval_runtime":2.5,"global_step":1,"epoch":0.125,"time":T})"
             "\n");
   EXPECT_FALSE(MetricsLog::Create(folder / "metrics.jsonl").ok()) << "would begin it anew";
 }

@@ -108,6 +108,7 @@ std::vector<std::string> Metrics(const std::string& folder) {
     nlohmann::ordered_json json = nlohmann::ordered_json::parse(line);
     json.erase("tokens_per_second");
     json.erase("step_seconds");
+    json.erase("time");
     json.erase("eval_runtime");
     lines.push_back(json.dump());
   }
