@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "kernels/rope.h"
+#include "kernels/uniform_noise.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/host_copy.h"
+#include "worker/execute/ops/kernel_call.h"
 
 namespace snug::bench {
 namespace {
@@ -68,20 +70,35 @@ RandomBatch::Drawn Draw(int64_t vocabulary, const std::vector<int64_t>& lengths)
   return drawn;
 }
 
-// Ones in a vector, else normal of deviation 1 / sqrt(width).
-absl::Status FillRandom(execute::Device& device, const View& view, bool vector, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.0f, 1.0f / std::sqrt(static_cast<float>(view.width)));
+absl::Status FillOnes(execute::Device& device, const View& view) {
   return execute::FillRows(device, view, [&](const View& rows, int64_t /*first*/) {
     for (int64_t i = 0; i < rows.elements(); ++i) {
-      const float x = vector ? 1.0f : normal(random);
       if (rows.dtype == DType::kF32) {
-        rows.as<float>()[i] = x;
+        rows.as<float>()[i] = 1.0f;
       } else {
-        rows.as<kernels::bf16>()[i] = kernels::ToBf16(x);
+        rows.as<kernels::bf16>()[i] = kernels::ToBf16(1.0f);
       }
     }
   });
+}
+
+// Ones in a vector, else noise added to zeros: of magnitude sqrt(3 / width), whose deviation is
+// 1 / sqrt(width).
+absl::Status FillRandom(execute::Device& device, const View& view, bool vector, uint32_t seed) {
+  if (vector) return FillOnes(device, view);
+  RETURN_IF_ERROR(execute::FillMemory(device, view.data, 0, view.bytes()));
+  kernels::RandomSite site;
+  site.seed = seed;
+  return execute::KernelStatus(
+      "AddUniformNoise",
+      kernels::AddUniformNoise({.x = view.data,
+                                .N = view.rows,
+                                .C = view.width,
+                                .x_stride = view.width,
+                                .dtype = execute::KernelType(view),
+                                .magnitude = std::sqrt(3.0f / static_cast<float>(view.width)),
+                                .site = site},
+                               device.stream(0)));
 }
 
 std::vector<float> Frequencies(int64_t half) {

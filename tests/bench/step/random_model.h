@@ -16,7 +16,8 @@ namespace snug::bench {
 
 class RandomModel {
  public:
-  // Normal, of deviation 1 / sqrt(width); vectors are ones.
+  // Uniform, of deviation 1 / sqrt(width), drawn where the memory is: the same numbers on every
+  // device. Vectors are ones.
   static absl::StatusOr<RandomModel> Create(const program::Program& program,
                                             execute::Device& device);
 

@@ -5,9 +5,16 @@
 //   snug-step --model DIR --device gpu:0 --lora 16 --bf16 --rows 4 --tokens 512 --recompute 0
 //
 // Several --model take turns, step by step, so that what slows the machine down slows all of them.
+// --profile: how long each kind of op took in a step, by the device's clock. --predict: no step,
+// but the bytes that a GPU would need for it, by component, and its flops; no GPU is needed for
+// that.
+// --version says only what this is.
+//
 // Prints one line of JSON for each: seconds of forward and backward, of the same in processors'
 // time, of the optimizer, tokens and flops per second, and what was predicted and, by all models
-// together, taken of the device's memory. It judges nothing.
+// together, taken of the device's memory; on a GPU also what its driver counts, of all processes:
+// when this one has begun, when weights and arena are there, and after the last step. It judges
+// nothing.
 #include <time.h>
 
 #include <algorithm>
@@ -25,6 +32,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "tests/bench/step/random_model.h"
+#include "tests/bench/step/timed_device.h"
 #include "worker/execute/executor.h"
 #include "worker/program/lower.h"
 #include "worker/program/plan.h"
@@ -39,7 +47,7 @@ struct Options {
   std::string device = "cpu:0";
   int threads = 2;
   int lora = 16;  // Rank; 0: all of the model.
-  bool bf16 = false;
+  bool bf16 = false, profile = false, predict = false, version = false;
   int rows = 4;
   int tokens = 512;
   int recompute = 0;  // Layers.
@@ -52,10 +60,15 @@ absl::StatusOr<Options> Parse(int argc, char** argv) {
       {"--threads", &options.threads}, {"--lora", &options.lora},
       {"--rows", &options.rows},       {"--tokens", &options.tokens},
       {"--steps", &options.steps},     {"--recompute", &options.recompute}};
+  const std::map<std::string, bool*> flags = {{"--bf16", &options.bf16},
+                                              {"--profile", &options.profile},
+                                              {"--predict", &options.predict},
+                                              {"--version", &options.version}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--bf16") {
-      options.bf16 = true;
+    const auto flag = flags.find(name);
+    if (flag != flags.end()) {
+      *flag->second = true;
       continue;
     }
     const std::string value = i + 1 < argc ? argv[++i] : "";
@@ -68,7 +81,8 @@ absl::StatusOr<Options> Parse(int argc, char** argv) {
       return absl::InvalidArgumentError(absl::StrCat(name, " ", value, ": no such option"));
     }
   }
-  if (options.models.empty()) return absl::InvalidArgumentError("--model DIR is missing");
+  if (options.models.empty() && !options.version)
+    return absl::InvalidArgumentError("--model DIR is missing");
   return options;
 }
 
@@ -104,6 +118,7 @@ struct Model {
 
   double loss = 0.0;
   std::vector<double> step = {}, cpu = {}, optimizer = {};
+  std::map<std::string, TimedDevice::Time> parts = {};  // Of the last step.
 
   absl::Status Step(int64_t number) {
     const double begin = Clock(CLOCK_MONOTONIC), cpu_begin = Clock(CLOCK_PROCESS_CPUTIME_ID);
@@ -120,24 +135,39 @@ struct Model {
   }
 };
 
-absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& folder, const Options& options,
-                                            execute::Device& device) {
+program::TapeKey KeyOf(const Options& options) {
+  return {.tokens = int64_t{options.rows} * options.tokens,
+          .documents = options.rows,
+          .longest_document = options.tokens};
+}
+
+struct Lowered {
+  program::Program program;
+  program::Tape tape;
+};
+
+absl::StatusOr<Lowered> LowerStep(const std::string& folder, const Options& options,
+                                  const program::Machine& machine) {
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(folder));
   ASSIGN_OR_RETURN(program::Program program, program::BuildProgram(config, ModeOf(options)));
-  const std::vector<int64_t> lengths(static_cast<size_t>(options.rows), options.tokens);
-  const program::TapeKey key = {.tokens = int64_t{options.rows} * options.tokens,
-                                .documents = options.rows,
-                                .longest_document = options.tokens};
   ASSIGN_OR_RETURN(program::Tape tape,
                    program::Lower(program, program::RecomputePlan(program, options.recompute),
-                                  {.key = key, .machine = device.machine(), .training = true}));
+                                  {.key = KeyOf(options), .machine = machine, .training = true}));
+  return Lowered{std::move(program), std::move(tape)};
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& folder, const Options& options,
+                                            execute::Device& device) {
+  ASSIGN_OR_RETURN(Lowered lowered, LowerStep(folder, options, device.machine()));
+  auto& [program, tape] = lowered;
+  const std::vector<int64_t> lengths(static_cast<size_t>(options.rows), options.tokens);
   ASSIGN_OR_RETURN(RandomModel weights, RandomModel::Create(program, device));
   ASSIGN_OR_RETURN(RandomBatch batch, RandomBatch::Create(program, lengths, device));
   ASSIGN_OR_RETURN(execute::ArenaMemory arena,
                    execute::ArenaMemory::Allocate(device, tape.arena_bytes));
   std::unique_ptr<Model> model(new Model{.program = std::move(program),
                                          .tape = std::move(tape),
-                                         .key = key,
+                                         .key = KeyOf(options),
                                          .weights = std::move(weights),
                                          .batch = std::move(batch),
                                          .arena = std::move(arena)});
@@ -145,7 +175,18 @@ absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& folder, const Opt
   return model;
 }
 
-nlohmann::json Report(const Model& model, execute::Device& device) {
+nlohmann::json PartsOf(const Model& model) {
+  nlohmann::json parts = nlohmann::json::object();
+  for (const auto& [name, time] : model.parts) {
+    parts[name] = {{"seconds", time.seconds}, {"calls", time.calls}};
+  }
+  return parts;
+}
+
+// The driver's count for the GPU when it was opened, when all memory was taken, at the end.
+using Taken = std::vector<int64_t>;
+
+nlohmann::json Report(const Model& model, execute::Device& device, const Taken& taken) {
   const double seconds = Median(model.step), cpu = Median(model.cpu);
   const double flops = program::ReplayTape(model.tape).work.flops;
   const auto tokens = static_cast<double>(model.key.tokens);
@@ -161,19 +202,62 @@ nlohmann::json Report(const Model& model, execute::Device& device) {
           {"flops_per_cpu_second", flops / cpu},
           {"arena_bytes", model.tape.arena_bytes},
           {"predicted_bytes", held + model.tape.arena_bytes},
+          {"taken_bytes", taken},
+          {"parts", PartsOf(model)},
           {"peak_bytes", device.allocator().usage().peak_bytes}};
 }
 
+// Of a GPU, where there need not be one.
+absl::StatusOr<nlohmann::json> Predict(const std::string& folder, const Options& options) {
+  const program::Machine gpu = {.threads = options.threads, .cpu = false};
+  ASSIGN_OR_RETURN(const Lowered lowered, LowerStep(folder, options, gpu));
+  const auto bytes = program::StaticComponents(lowered.program, KeyOf(options), gpu, 0);
+  return nlohmann::json{{"weights_bytes", bytes.weights},
+                        {"adapter_bytes", bytes.adapter},
+                        {"gradients_bytes", bytes.gradients},
+                        {"optimizer_bytes", bytes.optimizer},
+                        {"inputs_bytes", bytes.inputs},
+                        {"arena_bytes", lowered.tape.arena_bytes},
+                        {"predicted_bytes", bytes.held() + lowered.tape.arena_bytes},
+                        {"flops", program::ReplayTape(lowered.tape).work.flops}};
+}
+
+absl::Status PrintPredictions(const Options& options) {
+  for (const std::string& folder : options.models) {
+    ASSIGN_OR_RETURN(const nlohmann::json predicted, Predict(folder, options));
+    std::cout << predicted.dump() << std::endl;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Options& options) {
-  ASSIGN_OR_RETURN(const auto device, execute::OpenDevice(options.device, options.threads));
+  if (options.version) {
+    std::cout << "snug-step" << std::endl;
+    return absl::OkStatus();
+  }
+  if (options.predict) return PrintPredictions(options);
+  ASSIGN_OR_RETURN(auto opened, execute::OpenDevice(options.device, options.threads));
+  const bool gpu = !opened->machine().cpu;
+  TimedDevice timed(std::move(opened));
+  execute::Device& device = options.profile ? timed : timed.inner();
+  Taken taken;
+  const auto look = [&] {
+    if (gpu) taken.push_back(TakenBytes(timed.inner()));
+  };
+  look();
   std::vector<std::unique_ptr<Model>> models;
   for (const std::string& folder : options.models) {
-    ASSIGN_OR_RETURN(models.emplace_back(), Open(folder, options, *device));
+    ASSIGN_OR_RETURN(models.emplace_back(), Open(folder, options, device));
   }
+  look();
   for (int step = 1; step <= options.steps + 1; ++step) {
-    for (const auto& model : models) RETURN_IF_ERROR(model->Step(step));
+    for (const auto& model : models) {
+      RETURN_IF_ERROR(model->Step(step));
+      ASSIGN_OR_RETURN(model->parts, timed.Take());
+    }
   }
-  for (const auto& model : models) std::cout << Report(*model, *device).dump() << std::endl;
+  look();
+  for (const auto& model : models) std::cout << Report(*model, device, taken).dump() << std::endl;
   return absl::OkStatus();
 }
 
