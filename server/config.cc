@@ -27,6 +27,8 @@ struct Flags {
   std::string socket;
   std::vector<std::string> devices;
   int metrics_port = -1;
+  std::string restore;
+  bool accept_loss = false;
 };
 
 std::string Environment(const char* name) {
@@ -53,6 +55,10 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--metrics-port", flags.metrics_port, "Port of /metrics on loopback; 0 = any")
       ->check(CLI::Range(0, 65535));
+  app.add_option("--restore", flags.restore,
+                 "Puts a backup in the place of the store, and ends; what was there is kept");
+  app.add_flag("--accept-loss", flags.accept_loss,
+               "Starts although the store holds less than it has held");
   app.set_version_flag("--version", absl::StrCat("snugd ", kVersion));
   try {
     app.parse(argc, argv);
@@ -138,9 +144,14 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   if (!flags.config.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(flags.config, kMaxConfigBytes));
     RETURN_IF_ERROR(ParseYaml(text, flags.config, &config));
+    if (!config.restore().empty() || config.accept_loss())
+      return absl::InvalidArgumentError(absl::StrCat(
+          flags.config, ": restore and accept_loss belong on the command line, for one start"));
   }
   SetIf(flags.state_dir, [&](const std::string& value) { config.set_state_dir(value); });
   SetIf(flags.socket, [&](const std::string& value) { config.set_socket(value); });
+  if (!flags.restore.empty()) config.set_restore(Absolute(flags.restore));
+  config.set_accept_loss(flags.accept_loss);
   if (flags.metrics_port >= 0) config.set_metrics_port(flags.metrics_port);
   RETURN_IF_ERROR(AddDevices(flags.devices, config));
   FillDefaults(config);

@@ -100,6 +100,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const v1::DaemonConfig& c
   SetUpProcess();
   std::unique_ptr<Daemon> daemon(new Daemon(config));
   RETURN_IF_ERROR(daemon->TakeState());
+  if (!config.restore().empty()) {
+    RETURN_IF_ERROR(RestoreStore(config.state_dir(), config.restore()));
+    return absl::OutOfRangeError(absl::StrCat("restored ", config.restore()));
+  }
   RETURN_IF_ERROR(daemon->Build());
   return daemon;
 }
@@ -122,7 +126,8 @@ absl::Status Daemon::TakeState() {
 absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(const int64_t prepare_bytes, ParseBytes(config_.prepare().memory()));
   ASSIGN_OR_RETURN(const std::vector<Device> devices, FindDevices());
-  ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir()}));
+  ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir(),
+                                           .accept_loss = config_.accept_loss()}));
   preparer_ = std::make_unique<Preparer>(
       PrepareSettings{.python = config_.python(),
                       .script = PrepareScript(),

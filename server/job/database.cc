@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 
@@ -27,6 +28,11 @@ absl::Status ToStatus(const SQLite::Exception& error, absl::string_view what) {
     case SQLITE_LOCKED:
     case SQLITE_CANTOPEN:
       return absl::FailedPreconditionError(message);
+    case SQLITE_CONSTRAINT:
+      if (error.getExtendedErrorCode() == SQLITE_CONSTRAINT_PRIMARYKEY ||
+          error.getExtendedErrorCode() == SQLITE_CONSTRAINT_UNIQUE)
+        return absl::AlreadyExistsError(message);
+      return absl::InternalError(message);
     default:
       return absl::InternalError(message);
   }
@@ -67,6 +73,14 @@ Database::Database(std::unique_ptr<SQLite::Database> database) : database_(std::
 
 Database::~Database() = default;
 
+void Database::CountWalPages() {
+  const auto count = [](void* self, sqlite3*, const char*, int pages) {
+    static_cast<Database*>(self)->wal_pages_ = pages;
+    return SQLITE_OK;
+  };
+  sqlite3_wal_hook(database_->getHandle(), count, this);
+}
+
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path) {
   std::unique_ptr<SQLite::Database> database;
   RETURN_IF_ERROR(Guarded(absl::StrCat("opening ", path), [&] {
@@ -78,6 +92,15 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   return std::unique_ptr<Database>(new Database(std::move(database)));
 }
 
+SQLite::Statement& Database::Compiled(absl::string_view sql) {
+  auto found = compiled_.find(sql);
+  if (found == compiled_.end()) {
+    auto statement = std::make_unique<SQLite::Statement>(*database_, std::string(sql));
+    found = compiled_.emplace(std::string(sql), std::move(statement)).first;
+  }
+  return *found->second;
+}
+
 absl::Status Database::Execute(absl::string_view sql) {
   return Guarded(sql, [&] {
     database_->exec(std::string(sql));
@@ -86,26 +109,24 @@ absl::Status Database::Execute(absl::string_view sql) {
 }
 
 absl::Status Database::Run(absl::string_view sql, const std::vector<SqlValue>& values) {
-  return Guarded(sql, [&] {
-    SQLite::Statement statement(*database_, std::string(sql));
-    for (size_t i = 0; i < values.size(); ++i) Bind(statement, static_cast<int>(i) + 1, values[i]);
-    statement.exec();
-    return absl::OkStatus();
-  });
+  return Query(sql, values, [](const Row&) { return absl::OkStatus(); });
 }
 
-absl::Status Database::Query(absl::string_view sql,
-                             const std::function<absl::Status(const Row&)>& row) {
+absl::Status Database::Query(absl::string_view sql, const std::vector<SqlValue>& values,
+                             const OnRow& row) {
   return Guarded(sql, [&] {
-    SQLite::Statement statement(*database_, std::string(sql));
+    SQLite::Statement& statement = Compiled(sql);
+    const absl::Cleanup reset = [&] { statement.tryReset(); };
+    for (size_t i = 0; i < values.size(); ++i) Bind(statement, static_cast<int>(i) + 1, values[i]);
     while (statement.executeStep()) RETURN_IF_ERROR(row(Row(statement)));
     return absl::OkStatus();
   });
 }
 
-absl::StatusOr<int64_t> Database::QueryInt(absl::string_view sql) {
+absl::StatusOr<int64_t> Database::QueryInt(absl::string_view sql,
+                                           const std::vector<SqlValue>& values) {
   int64_t value = 0;
-  RETURN_IF_ERROR(Query(sql, [&](const Row& row) {
+  RETURN_IF_ERROR(Query(sql, values, [&](const Row& row) {
     value = row.Int(0);
     return absl::OkStatus();
   }));
@@ -120,6 +141,14 @@ absl::Status Database::Transaction(const std::function<absl::Status()>& work) {
   // new.
   if (!status.ok()) Execute("ROLLBACK").IgnoreError();
   return status;
+}
+
+absl::Status Database::Savepoint(const std::function<absl::Status()>& work) {
+  RETURN_IF_ERROR(Run("SAVEPOINT part", {}));
+  absl::Status status = work();
+  if (!status.ok()) Run("ROLLBACK TO part", {}).IgnoreError();
+  const absl::Status released = Run("RELEASE part", {});
+  return status.ok() ? released : status;
 }
 
 }  // namespace snug::server

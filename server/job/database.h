@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
@@ -50,16 +51,31 @@ class Database {
   ~Database();
 
   absl::Status Execute(absl::string_view sql);
+  // ALREADY_EXISTS when the row breaks a uniqueness rule.
   absl::Status Run(absl::string_view sql, const std::vector<SqlValue>& values);
-  absl::Status Query(absl::string_view sql, const std::function<absl::Status(const Row&)>& row);
-  absl::StatusOr<int64_t> QueryInt(absl::string_view sql);
+  using OnRow = std::function<absl::Status(const Row&)>;
+  absl::Status Query(absl::string_view sql, const OnRow& row) { return Query(sql, {}, row); }
+  absl::Status Query(absl::string_view sql, const std::vector<SqlValue>& values, const OnRow& row);
+  absl::StatusOr<int64_t> QueryInt(absl::string_view sql, const std::vector<SqlValue>& values = {});
 
   // BEGIN IMMEDIATE, `work`, COMMIT; ROLLBACK when either fails.
   absl::Status Transaction(const std::function<absl::Status()>& work);
+  // A part of a transaction: undone by itself when `work` fails, and the rest goes on.
+  absl::Status Savepoint(const std::function<absl::Status()>& work);
+
+  // Call it after the PRAGMAs: one of them takes the hook away that counts.
+  void CountWalPages();
+  // Pages that were in the WAL after the last commit.
+  int wal_pages() const { return wal_pages_; }
 
  private:
   explicit Database(std::unique_ptr<SQLite::Database> database);
+  // Compiled once per text: the texts are constants, so there are as many as the source has.
+  SQLite::Statement& Compiled(absl::string_view sql);
+
   std::unique_ptr<SQLite::Database> database_;
+  std::map<std::string, std::unique_ptr<SQLite::Statement>, std::less<>> compiled_;
+  int wal_pages_ = 0;
 };
 
 }  // namespace snug::server

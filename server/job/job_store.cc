@@ -6,21 +6,23 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
-#include "server/job/random_id.h"
+#include "server/job/schema.h"
 #include "server/job/store_rows.h"
 
 namespace snug::server {
 namespace {
 
-constexpr int64_t kApplicationId = 0x534E5547;  // "SNUG"
-constexpr int64_t kSchemaVersion = 1;
 constexpr int kExitStoreLost = 74;  // EX_IOERR
+// A database up to this size is read through at each start (some 0.3 s); a larger one by `snug
+// doctor`.
+constexpr int64_t kQuickCheckBytes = int64_t{256} << 20;
 
 // One connection, exclusive: no -shm file, no second process; FULL: a commit that returned is on
 // the disk.
@@ -34,6 +36,7 @@ PRAGMA cell_size_check=ON;
 PRAGMA mmap_size=0;
 PRAGMA wal_autocheckpoint=0;
 PRAGMA journal_size_limit=67108864;
+PRAGMA cache_size=-32768;
 )sql";
 
 // Network file systems promise neither locks nor fsync in the way that the store relies on.
@@ -68,107 +71,157 @@ absl::Status SyncDirectory(const std::string& dir) {
   _exit(kExitStoreLost);
 }
 
+// Whether there was a store in this folder, whatever a witness says: folders of jobs are left.
+bool HoldsJobs(const std::string& state_dir) {
+  std::error_code none;
+  return std::filesystem::directory_iterator(state_dir + "/jobs", none) !=
+         std::filesystem::directory_iterator();
+}
+
 }  // namespace
 
-JobStore::JobStore(StoreOptions options, std::unique_ptr<Database> database)
-    : options_(std::move(options)), database_(std::move(database)) {
+JobStore::JobStore(StoreOptions options) : options_(std::move(options)) {
   if (!options_.fatal) options_.fatal = ExitStoreLost;
 }
 
 JobStore::~JobStore() {
+  thread_.reset();
   // Best effort: what is not written back now is read from the WAL at the next start.
-  database_->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+  if (database_ != nullptr) database_->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+  if (witness_ != nullptr) witness_->Sync().IgnoreError();
 }
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(StoreOptions options) {
   RETURN_IF_ERROR(CheckFileSystem(options.state_dir));
-  const std::string dir = options.state_dir;
-  ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(dir + "/snug.db"));
-  std::unique_ptr<JobStore> store(new JobStore(std::move(options), std::move(database)));
-  RETURN_IF_ERROR(store->Prepare());
+  std::unique_ptr<JobStore> store(new JobStore(std::move(options)));
+  RETURN_IF_ERROR(store->OpenWitness());
+  RETURN_IF_ERROR(store->OpenDatabase());
   RETURN_IF_ERROR(store->LoadMeta());
-  RETURN_IF_ERROR(SyncDirectory(dir));
+  RETURN_IF_ERROR(SyncDirectory(store->options_.state_dir));
+  for (const char* name : {"snug.db", "snug.db-wal"}) {
+    struct stat file {};
+    const std::string path = store->PathOf(name);
+    if (stat(path.c_str(), &file) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+    store->files_.emplace_back(path, file);
+  }
+  RETURN_IF_ERROR(store->Testify());
+  RETURN_IF_ERROR(store->witness_->Sync());
   store->ballast_missing_ = !store->MakeBallast();
+  store->thread_ = std::make_unique<StoreThread>(
+      *store->database_,
+      [raw = store.get()](const auto& tasks) { return raw->CommitBatch(tasks); });
   return store;
 }
 
-absl::Status JobStore::Prepare() {
+// Before the database is opened: opening makes one where there is none.
+absl::Status JobStore::OpenWitness() {
+  const std::string path = PathOf("witness"), database = PathOf("snug.db");
+  if (options_.accept_loss) {
+    spdlog::warn("what {} has seen is not asked: going on with what there is", path);
+    unlink(path.c_str());
+  }
+  ASSIGN_OR_RETURN(witness_, Witness::Open(path));
+  struct stat file {};
+  if (options_.accept_loss || (stat(database.c_str(), &file) == 0 && file.st_size > 0))
+    return absl::OkStatus();
+  if (witness_->last()) return Compare(*witness_->last(), std::nullopt, database);
+  // Killed in its first moments, a database may be all in its WAL.
+  if (access(PathOf("snug.db-wal").c_str(), F_OK) == 0 || !HoldsJobs(options_.state_dir))
+    return absl::OkStatus();
+  return Compare({}, std::nullopt, absl::StrCat(database, " (jobs/ beside it holds folders)"));
+}
+
+absl::Status JobStore::OpenDatabase() {
+  const std::string path = PathOf("snug.db");
+  ASSIGN_OR_RETURN(database_, Database::Open(path));
   RETURN_IF_ERROR(database_->Execute(kPragmas));
+  database_->CountWalPages();
   ASSIGN_OR_RETURN(const int64_t version, database_->QueryInt("PRAGMA user_version"));
   ASSIGN_OR_RETURN(const int64_t application, database_->QueryInt("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t tables, database_->QueryInt("SELECT count(*) FROM sqlite_master"));
-  if (version == 0 && application == 0 && tables == 0) return CreateSchema();
-  if (application != kApplicationId)
-    return absl::DataLossError(
-        absl::StrCat(options_.state_dir, "/snug.db is a database of another program"));
+  const bool empty = version == 0 && application == 0 && tables == 0;
+  const std::optional<Testimony>& seen = witness_->last();
+  if (empty && seen) return Compare(*seen, std::nullopt, path);
+  if (!empty && application != kApplicationId)
+    return absl::DataLossError(absl::StrCat(path, " is a database of another program"));
   if (version > kSchemaVersion)
-    return absl::FailedPreconditionError(absl::StrCat(options_.state_dir, "/snug.db has schema ",
-                                                      version, "; this snugd knows up to ",
-                                                      kSchemaVersion, ": start a newer one"));
-  return database_->Query("PRAGMA quick_check(1)", [&](const Row& row) {
-    if (row.Text(0) == "ok") return absl::OkStatus();
-    return absl::DataLossError(
-        absl::StrCat(options_.state_dir, "/snug.db is damaged: ", row.Text(0)));
-  });
+    return absl::FailedPreconditionError(absl::StrCat(path, " has schema ", version,
+                                                      "; this snugd knows up to ", kSchemaVersion,
+                                                      ": start a newer one"));
+  struct stat file {};
+  if (!empty && stat(path.c_str(), &file) == 0 && file.st_size <= kQuickCheckBytes)
+    RETURN_IF_ERROR(database_->Query("PRAGMA quick_check(1)", [&](const Row& row) {
+      if (row.Text(0) == "ok") return absl::OkStatus();
+      return absl::DataLossError(absl::StrCat(path, " is damaged: ", row.Text(0)));
+    }));
+  // Compared as it is, before this start writes anything: of a version before witnesses there is
+  // nothing to compare with.
+  if (seen) {
+    ASSIGN_OR_RETURN(const Testimony now, Now());
+    RETURN_IF_ERROR(Compare(*seen, now, path));
+  }
+  return Migrate(*database_, version, absl::StrCat(path, ".before-schema-", kSchemaVersion));
 }
 
-absl::Status JobStore::CreateSchema() {
-  return database_->Transaction([&] {
-    RETURN_IF_ERROR(CreateTables(*database_));
-    RETURN_IF_ERROR(database_->Run("INSERT INTO meta VALUES('instance_uuid', ?)", {RandomUuid()}));
-    RETURN_IF_ERROR(database_->Execute("INSERT INTO meta VALUES('boot_epoch', '0')"));
-    RETURN_IF_ERROR(database_->Execute(absl::StrCat("PRAGMA application_id=", kApplicationId)));
-    return database_->Execute(absl::StrCat("PRAGMA user_version=", kSchemaVersion));
-  });
+absl::StatusOr<Testimony> JobStore::Now() {
+  Testimony now;
+  RETURN_IF_ERROR(
+      database_->Query("SELECT value FROM meta WHERE key='instance_uuid'", [&](const Row& row) {
+        now.instance = row.Text(0);
+        return absl::OkStatus();
+      }));
+  ASSIGN_OR_RETURN(now.sequence, database_->QueryInt("SELECT max(seq) FROM events"));
+  ASSIGN_OR_RETURN(const int64_t version, database_->QueryInt("PRAGMA user_version"));
+  ASSIGN_OR_RETURN(now.jobs, version < 2 ? database_->QueryInt("SELECT count(*) FROM jobs")
+                                         : database_->QueryInt("SELECT jobs FROM counts"));
+  return now;
 }
 
 absl::Status JobStore::LoadMeta() {
   RETURN_IF_ERROR(database_->Execute("UPDATE meta SET value = value + 1 WHERE key='boot_epoch'"));
-  RETURN_IF_ERROR(
-      database_->Query("SELECT value FROM meta WHERE key='instance_uuid'", [&](const Row& row) {
-        instance_uuid_ = row.Text(0);
-        return absl::OkStatus();
-      }));
+  ASSIGN_OR_RETURN(const Testimony now, Now());
+  instance_uuid_ = now.instance;
   ASSIGN_OR_RETURN(boot_epoch_, database_->QueryInt("SELECT CAST(value AS INTEGER) FROM meta "
                                                     "WHERE key='boot_epoch'"));
   return absl::OkStatus();
 }
 
-absl::StatusOr<StoredState> JobStore::Load() { return LoadState(*database_); }
+absl::StatusOr<StoredState> JobStore::Load() {
+  absl::StatusOr<StoredState> state = absl::UnknownError("not read");
+  RETURN_IF_ERROR(Read([&](Database& database) {
+    state = LoadState(database);
+    return absl::OkStatus();
+  }));
+  return state;
+}
 
-absl::Status JobStore::Write(const Change& change) {
-  return database_->Transaction([&] { return WriteChange(*database_, change); });
+absl::Status JobStore::Read(std::function<absl::Status(Database&)> read) {
+  return thread_->PostAndWait({.work = std::move(read), .reads = true});
+}
+
+absl::Status JobStore::Backup(const std::string& path) {
+  RETURN_IF_ERROR(Read([&](Database& database) { return CopyDatabase(database, path); }));
+  return SyncDirectory(std::filesystem::path(path).parent_path().string());
 }
 
 absl::Status JobStore::Commit(const Change& change, Urgency urgency) {
-  if (read_only() && urgency == Urgency::kRefusable) return StoreFull();
-  absl::Status status = Write(change);
-  if (absl::IsResourceExhausted(status)) {
-    spdlog::error("the disk of the state directory is full: {}", status.message());
-    if (unlink(BallastPath().c_str()) == 0 && urgency == Urgency::kMustLand) status = Write(change);
-    ballast_missing_ = true;
-    if (absl::IsResourceExhausted(status)) return StoreFull();
-  }
-  if (absl::IsDataLoss(status)) options_.fatal(status);
-  return status;
+  return thread_->PostAndWait(
+      {.work = [&change](Database& database) { return WriteChange(database, change); },
+       .urgency = urgency});
+}
+
+void JobStore::Create(std::shared_ptr<NewJob> job, OnCreated done) {
+  thread_->Post(
+      {.work = [job](Database& database) { return InsertJob(database, *job); },
+       .done = [job, done = std::move(done)](const absl::Status& status) { done(job, status); },
+       .urgency = Urgency::kRefusable});
 }
 
 void JobStore::Maintain() {
-  absl::Status status = database_->Execute("PRAGMA wal_checkpoint(PASSIVE)");
-  if (absl::IsDataLoss(status)) options_.fatal(status);
-  if (ballast_missing_) ballast_missing_ = !MakeBallast();
-}
-
-std::string JobStore::BallastPath() const { return options_.state_dir + "/ballast"; }
-
-bool JobStore::MakeBallast() {
-  if (options_.ballast_bytes == 0) return true;
-  const int fd = open(BallastPath().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return false;
-  const bool made = posix_fallocate(fd, 0, options_.ballast_bytes) == 0;
-  close(fd);
-  if (!made) unlink(BallastPath().c_str());
-  return made;
+  thread_->Post({.work = [this](Database&) { return DoMaintain(); },
+                 .done = [](const absl::Status&) {},
+                 .reads = true});
 }
 
 }  // namespace snug::server

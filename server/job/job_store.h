@@ -1,21 +1,29 @@
 // The durable memory of the daemon: jobs, attempts, reservations, requests, events, checkpoints,
 // artifacts in one SQLite file.
 //
-// One thread owns it. A Change is one transaction, on disk when Commit returns OK. Everything is
-// loaded once at start; there is no other read. It knows no rules of jobs but those that the schema
-// can hold: terminal states stay, one open attempt per job, dense events.
+// One thread owns it; all may call. A Change is one transaction, on disk when Commit returns OK,
+// and not acknowledged when the file that holds it is no longer the one in the state folder. It
+// knows no rules of jobs but those that the schema can hold: terminal states stay, one open attempt
+// per job, dense events.
 #ifndef SERVER_JOB_JOB_STORE_H_
 #define SERVER_JOB_JOB_STORE_H_
 
+#include <sys/stat.h>
+
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/job/database.h"
 #include "server/job/records.h"
+#include "server/job/store_thread.h"
+#include "server/job/witness.h"
 
 namespace snug::server {
 
@@ -23,24 +31,35 @@ struct StoreOptions {
   std::string state_dir;
   // Freed when the disk is full, so that results of running workers still land.
   int64_t ballast_bytes = 64 << 20;
+  // Go on with what there is, although the witness has seen more.
+  bool accept_loss = false;
   // Called when the file can no longer be trusted; must not return. Default: exit code 74 at once,
   // so that nothing more is acknowledged.
-  std::function<void(const absl::Status&)> fatal;
+  std::function<void(const absl::Status&)> fatal = nullptr;
 };
-
-// Who may take the last space on the disk.
-enum class Urgency { kRefusable, kMustLand };
 
 class JobStore {
  public:
-  // Creates or opens <state_dir>/snug.db, checks it and counts this start in boot_epoch.
+  // Creates or opens <state_dir>/snug.db, compares it with its witness, brings it to this version's
+  // schema, checks it and counts this start in boot_epoch.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(StoreOptions options);
   ~JobStore();
 
   absl::StatusOr<StoredState> Load();
-  absl::Status Commit(const Change& change, Urgency urgency = Urgency::kMustLand);
 
-  // When idle: writes the WAL back, makes the ballast again after the disk was full.
+  // Waits until it is on the disk.
+  absl::Status Commit(const Change& change, Urgency urgency = Urgency::kMustLand);
+  // Does not wait: `done` is called on the store's thread once it is on the disk, or is not. It
+  // must not block. ALREADY_EXISTS: the id is taken.
+  using OnCreated = std::function<void(std::shared_ptr<NewJob>, absl::Status)>;
+  void Create(std::shared_ptr<NewJob> job, OnCreated done);
+
+  // Runs `read` on the store's thread, and waits for it.
+  absl::Status Read(std::function<absl::Status(Database&)> read);
+  // A copy of all that is committed, into a new file; it is on the disk when this returns OK.
+  absl::Status Backup(const std::string& path);
+
+  // When idle: writes the WAL back, makes the ballast again after the disk was full. Does not wait.
   void Maintain();
   // Refuses what is refusable: the disk was full and still is.
   bool read_only() const { return ballast_missing_; }
@@ -49,20 +68,35 @@ class JobStore {
   int64_t boot_epoch() const { return boot_epoch_; }
 
  private:
-  JobStore(StoreOptions options, std::unique_ptr<Database> database);
-  absl::Status Prepare();
-  absl::Status CreateSchema();
+  explicit JobStore(StoreOptions options);
+  absl::Status OpenWitness();
+  absl::Status OpenDatabase();
   absl::Status LoadMeta();
-  absl::Status Write(const Change& change);
+  absl::StatusOr<Testimony> Now();
+
+  // These run on the store's thread.
+  std::vector<absl::Status> CommitBatch(const std::vector<StoreThread::Task*>& tasks);
+  std::vector<absl::Status> TryBatch(const std::vector<StoreThread::Task*>& tasks);
+  void RetryFull(const std::vector<StoreThread::Task*>& tasks, std::vector<absl::Status>& results);
+  absl::Status Testify();
+  absl::Status FilesStand();
+  absl::Status DoMaintain();
   bool MakeBallast();
-  std::string BallastPath() const;
+  std::string PathOf(const char* name) const { return options_.state_dir + "/" + name; }
 
   StoreOptions options_;
+  std::unique_ptr<Witness> witness_;
   std::unique_ptr<Database> database_;
+  std::vector<std::pair<std::string, struct stat>> files_;  // As they were opened.
   std::string instance_uuid_;
   int64_t boot_epoch_ = 0;
-  bool ballast_missing_ = false;
+  std::atomic<bool> ballast_missing_ = false;
+  std::unique_ptr<StoreThread> thread_;
 };
+
+// Puts a backup in the place of the state folder's database, which is kept beside it under another
+// name. For a state folder that no daemon uses.
+absl::Status RestoreStore(const std::string& state_dir, const std::string& backup);
 
 }  // namespace snug::server
 

@@ -92,6 +92,21 @@ struct EventRecord {
   int64_t wall_us = 0;
 };
 
+// The plans of a job that waits: a restart places it by them.
+struct PlansRecord {
+  std::string made_by;  // The build and the devices that they hold for.
+  std::string plans;    // Serialised.
+};
+
+// A job on its way into the store.
+struct NewJob {
+  JobRecord record;
+  EventRecord event;
+  std::optional<RequestRecord> request;
+  // Set by the store, which then has written nothing: the request had made a job before.
+  std::optional<RequestRecord> known;
+};
+
 // One transaction: all of it is durable, or none.
 struct Change {
   const JobRecord* job = nullptr;          // Inserted or replaced.
@@ -102,6 +117,9 @@ struct Change {
   std::optional<RequestRecord> request;
   std::vector<CheckpointRecord> checkpoints;
   std::optional<ArtifactRecord> artifact;
+  std::optional<PlansRecord> plans;  // Of `job`.
+  bool labels = false;               // Those of `job` have changed.
+  bool spec = false;                 // That of `job` has been filled in from its files.
 };
 
 // One move of `record` through its gate, and the event that tells of it added to `change`.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
 #include "snug/v1/job.pb.h"
@@ -9,63 +11,83 @@
 namespace snug::server {
 namespace {
 
-// jobs.view is the Job as shown, less its spec, which has a column of its own: the bytes that were
-// accepted are never rewritten.
-constexpr const char* kSchema = R"sql(
-CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE jobs(
-  id TEXT PRIMARY KEY, tenant TEXT NOT NULL, state INTEGER NOT NULL,
-  arrival INTEGER NOT NULL UNIQUE,
-  spec BLOB NOT NULL, spec_sha256 TEXT NOT NULL, view BLOB NOT NULL,
-  infra_failures INTEGER NOT NULL, oom_failures INTEGER NOT NULL, not_before_us INTEGER NOT NULL,
-  last_resume_step INTEGER NOT NULL, train_data TEXT NOT NULL, eval_data TEXT NOT NULL,
-  output_dir TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TRIGGER terminal_is_final BEFORE UPDATE OF state ON jobs
-  WHEN OLD.state IN (8, 9, 10) AND NEW.state <> OLD.state
-  BEGIN SELECT RAISE(ABORT, 'a terminal job cannot change its state'); END;
-CREATE TABLE attempts(
-  job TEXT NOT NULL REFERENCES jobs(id), epoch INTEGER NOT NULL, state INTEGER NOT NULL,
-  nonce TEXT NOT NULL, device TEXT NOT NULL, boot_id TEXT NOT NULL, shim_pid INTEGER NOT NULL,
-  plan BLOB NOT NULL, cap_bytes INTEGER NOT NULL, resume_from TEXT NOT NULL,
-  resume_step INTEGER NOT NULL, created_us INTEGER NOT NULL, exit TEXT NOT NULL,
-  PRIMARY KEY(job, epoch)) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX one_open_attempt ON attempts(job) WHERE state < 6;
-CREATE TABLE reservations(
-  device TEXT NOT NULL, job TEXT NOT NULL, epoch INTEGER NOT NULL, bytes INTEGER NOT NULL,
-  PRIMARY KEY(job, epoch)) STRICT, WITHOUT ROWID;
-CREATE TABLE requests(
-  tenant TEXT NOT NULL, request_id TEXT NOT NULL, body_sha256 TEXT NOT NULL,
-  job TEXT NOT NULL REFERENCES jobs(id), expires_us INTEGER NOT NULL,
-  PRIMARY KEY(tenant, request_id)) STRICT, WITHOUT ROWID;
-CREATE TABLE events(
-  seq INTEGER PRIMARY KEY, job TEXT NOT NULL, old INTEGER NOT NULL, new INTEGER NOT NULL,
-  reason TEXT NOT NULL, wall_us INTEGER NOT NULL) STRICT;
-CREATE TABLE checkpoints(
-  job TEXT NOT NULL REFERENCES jobs(id), step INTEGER NOT NULL, epoch INTEGER NOT NULL,
-  manifest_sha256 TEXT NOT NULL, dir TEXT NOT NULL, bytes INTEGER NOT NULL, state INTEGER NOT NULL,
-  PRIMARY KEY(job, step, epoch)) STRICT, WITHOUT ROWID;
-CREATE TABLE artifacts(
-  job TEXT PRIMARY KEY REFERENCES jobs(id), epoch INTEGER NOT NULL, dir TEXT NOT NULL,
-  bytes INTEGER NOT NULL, sha256 TEXT NOT NULL) STRICT, WITHOUT ROWID;
-)sql";
+using google::protobuf::util::TimeUtil;
 
 constexpr const char* kTenant = "default";
 
-absl::Status WriteJob(Database& database, const JobRecord& record) {
+// The columns that change, in the order of WriteJob's values.
+constexpr const char* kUpdateJob =
+    "UPDATE jobs SET state=?2, view=?3, infra_failures=?4, oom_failures=?5, not_before_us=?6, "
+    "last_resume_step=?7, train_data=?8, eval_data=?9, output_dir=?10, ended_us=?11 "
+    "WHERE id=?1 RETURNING 1";
+constexpr const char* kInsertJob =
+    "INSERT INTO jobs(id, tenant, state, arrival, spec, spec_sha256, view, infra_failures, "
+    "oom_failures, not_before_us, last_resume_step, train_data, eval_data, output_dir, "
+    "display_name, created_us, ended_us) "
+    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)";
+
+Blob ViewOf(const JobRecord& record) {
   v1::Job view = record.job;
-  const std::string spec = view.spec().SerializeAsString();
   view.clear_spec();
-  // Not INSERT OR REPLACE: that deletes the old row first, past the trigger that guards terminal
-  // states.
-  return database.Run(
-      "INSERT INTO jobs VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14) "
-      "ON CONFLICT(id) DO UPDATE SET state=?3, spec=?5, spec_sha256=?6, view=?7, "
-      "infra_failures=?8, oom_failures=?9, "
-      "not_before_us=?10, last_resume_step=?11, train_data=?12, eval_data=?13, output_dir=?14",
+  return {view.SerializeAsString()};
+}
+
+absl::Status WriteLabels(Database& database, const v1::Job& job) {
+  RETURN_IF_ERROR(database.Run("DELETE FROM labels WHERE job=?", {job.id()}));
+  for (const auto& [key, value] : job.labels())
+    RETURN_IF_ERROR(database.Run("INSERT INTO labels VALUES(?,?,?)", {job.id(), key, value}));
+  return absl::OkStatus();
+}
+
+absl::Status AddJob(Database& database, const JobRecord& record) {
+  const std::string spec = record.job.spec().SerializeAsString();
+  const v1::Job& job = record.job;
+  RETURN_IF_ERROR(database.Run(
+      kInsertJob,
       {record.id(), kTenant, int64_t{record.state()}, record.order, Blob{spec}, Sha256Hex(spec),
-       Blob{view.SerializeAsString()}, int64_t{record.infra_failures}, int64_t{record.oom_failures},
+       ViewOf(record), int64_t{record.infra_failures}, int64_t{record.oom_failures},
        record.not_before_us, record.last_resume_step, record.train_data, record.eval_data,
-       record.output_dir});
+       record.output_dir, job.display_name(), TimeUtil::TimestampToMicroseconds(job.create_time()),
+       TimeUtil::TimestampToMicroseconds(job.end_time())}));
+  return job.labels().empty() ? absl::OkStatus() : WriteLabels(database, job);
+}
+
+// Not INSERT OR REPLACE: that deletes the old row first, past the trigger that guards terminal
+// states.
+absl::Status WriteJob(Database& database, const JobRecord& record) {
+  bool there = false;
+  RETURN_IF_ERROR(database.Query(
+      kUpdateJob,
+      {record.id(), int64_t{record.state()}, ViewOf(record), int64_t{record.infra_failures},
+       int64_t{record.oom_failures}, record.not_before_us, record.last_resume_step,
+       record.train_data, record.eval_data, record.output_dir,
+       TimeUtil::TimestampToMicroseconds(record.job.end_time())},
+      [&](const Row&) {
+        there = true;
+        return absl::OkStatus();
+      }));
+  return there ? absl::OkStatus() : AddJob(database, record);
+}
+
+absl::Status WriteSpec(Database& database, const v1::Job& job) {
+  const std::string spec = job.spec().SerializeAsString();
+  return database.Run("UPDATE jobs SET spec=?2, spec_sha256=?3 WHERE id=?1",
+                      {job.id(), Blob{spec}, Sha256Hex(spec)});
+}
+
+absl::Status WritePlans(Database& database, const std::string& job, const PlansRecord& plans) {
+  const std::string sha256 = Sha256Hex(plans.plans);
+  RETURN_IF_ERROR(database.Run(
+      "INSERT INTO plans VALUES(?,?,?) ON CONFLICT DO UPDATE SET made_by=excluded.made_by "
+      "WHERE made_by<>excluded.made_by",
+      {sha256, plans.made_by, Blob{plans.plans}}));
+  return database.Run("UPDATE jobs SET plans=? WHERE id=?", {sha256, job});
+}
+
+absl::Status WriteRequest(Database& database, const RequestRecord& request) {
+  return database.Run(
+      "INSERT OR REPLACE INTO requests VALUES(?,?,?,?,?)",
+      {kTenant, request.request_id, request.body_sha256, request.job, request.expires_us});
 }
 
 absl::Status WriteAttempt(Database& database, const AttemptRecord& attempt) {
@@ -104,25 +126,12 @@ absl::Status WriteReservation(Database& database, const Change& change) {
 }
 
 absl::Status LoadJobs(Database& database, StoredState& state) {
-  return database.Query(
-      "SELECT view, spec, arrival, infra_failures, oom_failures, not_before_us, last_resume_step, "
-      "train_data, eval_data, output_dir FROM jobs ORDER BY arrival",
-      [&](const Row& row) {
-        JobRecord record;
-        if (!record.job.ParseFromString(row.Bytes(0)) ||
-            !record.job.mutable_spec()->ParseFromString(row.Bytes(1)))
-          return absl::DataLossError("a row of the store's table jobs does not parse");
-        record.order = row.Int(2);
-        record.infra_failures = static_cast<int>(row.Int(3));
-        record.oom_failures = static_cast<int>(row.Int(4));
-        record.not_before_us = row.Int(5);
-        record.last_resume_step = row.Int(6);
-        record.train_data = row.Text(7);
-        record.eval_data = row.Text(8);
-        record.output_dir = row.Text(9);
-        state.jobs.push_back(std::move(record));
-        return absl::OkStatus();
-      });
+  return database.Query(absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY arrival"),
+                        [&](const Row& row) {
+                          ASSIGN_OR_RETURN(JobRecord record, ReadJob(row));
+                          state.jobs.push_back(std::move(record));
+                          return absl::OkStatus();
+                        });
 }
 
 absl::Status LoadAttempts(Database& database, StoredState& state) {
@@ -175,24 +184,57 @@ absl::Status LoadSideTables(Database& database, StoredState& state) {
 
 }  // namespace
 
-absl::Status CreateTables(Database& database) { return database.Execute(kSchema); }
+absl::Status InsertJob(Database& database, NewJob& job) {
+  if (job.request) {
+    RETURN_IF_ERROR(database.Query(
+        "SELECT request_id, body_sha256, job, expires_us FROM requests "
+        "WHERE tenant=? AND request_id=? AND expires_us>=?",
+        {kTenant, job.request->request_id, job.event.wall_us}, [&](const Row& row) {
+          job.known = RequestRecord{row.Text(0), row.Text(1), row.Text(2), row.Int(3)};
+          return absl::OkStatus();
+        }));
+    if (job.known) return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(AddJob(database, job.record));
+  RETURN_IF_ERROR(WriteEvent(database, job.event));
+  return job.request ? WriteRequest(database, *job.request) : absl::OkStatus();
+}
 
 absl::Status WriteChange(Database& database, const Change& change) {
   if (change.job != nullptr) RETURN_IF_ERROR(WriteJob(database, *change.job));
+  if (change.spec) RETURN_IF_ERROR(WriteSpec(database, change.job->job));
+  if (change.labels) RETURN_IF_ERROR(WriteLabels(database, change.job->job));
+  if (change.plans) RETURN_IF_ERROR(WritePlans(database, change.job->id(), *change.plans));
   if (change.attempt != nullptr) RETURN_IF_ERROR(WriteAttempt(database, *change.attempt));
   for (const EventRecord& event : change.events) RETURN_IF_ERROR(WriteEvent(database, event));
   RETURN_IF_ERROR(WriteReservation(database, change));
-  if (change.request) {
-    RETURN_IF_ERROR(database.Run("INSERT OR REPLACE INTO requests VALUES(?,?,?,?,?)",
-                                 {kTenant, change.request->request_id, change.request->body_sha256,
-                                  change.request->job, change.request->expires_us}));
-  }
+  if (change.request) RETURN_IF_ERROR(WriteRequest(database, *change.request));
   for (const CheckpointRecord& checkpoint : change.checkpoints)
     RETURN_IF_ERROR(WriteCheckpoint(database, checkpoint));
   if (!change.artifact) return absl::OkStatus();
   return database.Run("INSERT INTO artifacts VALUES(?,?,?,?,?)",
                       {change.artifact->job, int64_t{change.artifact->epoch}, change.artifact->dir,
                        change.artifact->bytes, change.artifact->sha256});
+}
+
+absl::StatusOr<JobRecord> ReadJob(const Row& row) {
+  JobRecord record;
+  const std::string spec = row.Bytes(2);
+  if (!record.job.ParseFromString(row.Bytes(1)))
+    return absl::DataLossError(
+        absl::StrCat("the store's row of job ", row.Text(0), " does not parse"));
+  if (Sha256Hex(spec) != row.Text(3) || !record.job.mutable_spec()->ParseFromString(spec))
+    return absl::DataLossError(absl::StrCat("the spec in the store's row of job ", row.Text(0),
+                                            " is not the one that was accepted: it is damaged"));
+  record.order = row.Int(4);
+  record.infra_failures = static_cast<int>(row.Int(5));
+  record.oom_failures = static_cast<int>(row.Int(6));
+  record.not_before_us = row.Int(7);
+  record.last_resume_step = row.Int(8);
+  record.train_data = row.Text(9);
+  record.eval_data = row.Text(10);
+  record.output_dir = row.Text(11);
+  return record;
 }
 
 absl::StatusOr<StoredState> LoadState(Database& database) {

@@ -240,7 +240,7 @@ void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {
     changed.train_data = ready->folders.train;
     changed.eval_data = ready->folders.eval;
     *changed.job.mutable_dataset() = ready->summary;
-    Change change;
+    Change change{.spec = true};
     status = MoveJob(changed, v1::Job::QUEUED, "waits to be placed", WallMicros(), change);
     if (status.ok())
       status = Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand);

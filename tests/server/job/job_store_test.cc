@@ -1,13 +1,18 @@
 #include "server/job/job_store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "absl/synchronization/notification.h"
+
 #include "server/job/errors.h"
+#include "server/job/schema.h"
 #include "server/job/store_rows.h"
 
 namespace snug::server {
@@ -27,7 +32,7 @@ class JobStoreTest : public testing::Test {
   absl::StatusOr<std::unique_ptr<JobStore>> Open() {
     return JobStore::Open({.state_dir = dir_, .ballast_bytes = 4096});
   }
-  static JobRecord NewJob(const std::string& id, int64_t order) {
+  static JobRecord AJob(const std::string& id, int64_t order) {
     JobRecord record;
     record.order = order;
     record.job.set_id(id);
@@ -50,7 +55,7 @@ class JobStoreTest : public testing::Test {
 TEST_F(JobStoreTest, WhatWasCommittedIsLoadedAgain) {
   {
     auto store = Open().value();
-    JobRecord job = NewJob("a", 7);
+    JobRecord job = AJob("a", 7);
     job.train_data = "/d";
     job.infra_failures = 2;
     AttemptRecord attempt = NewAttempt("a", 1);
@@ -82,7 +87,7 @@ TEST_F(JobStoreTest, CommittedJobSurvivesAKill) {
   const pid_t child = fork();
   if (child == 0) {
     auto store = Open().value();
-    JobRecord job = NewJob("a", 1);
+    JobRecord job = AJob("a", 1);
     _exit(store->Commit({.job = &job}).ok() ? 0 : 1);
   }
   int status = 0;
@@ -93,7 +98,7 @@ TEST_F(JobStoreTest, CommittedJobSurvivesAKill) {
 
 TEST_F(JobStoreTest, TerminalJobCannotChangeItsState) {
   auto store = Open().value();
-  JobRecord job = NewJob("a", 1);
+  JobRecord job = AJob("a", 1);
   job.job.set_state(Job::FAILED);
   ASSERT_TRUE(store->Commit({.job = &job}).ok());
   job.job.set_state(Job::QUEUED);
@@ -103,7 +108,7 @@ TEST_F(JobStoreTest, TerminalJobCannotChangeItsState) {
 
 TEST_F(JobStoreTest, SecondOpenAttemptOfAJobIsRefused) {
   auto store = Open().value();
-  JobRecord job = NewJob("a", 1);
+  JobRecord job = AJob("a", 1);
   AttemptRecord first = NewAttempt("a", 1), second = NewAttempt("a", 2);
   ASSERT_TRUE(store->Commit({.job = &job, .attempt = &first}).ok());
   EXPECT_FALSE(store->Commit({.attempt = &second}).ok());
@@ -115,7 +120,7 @@ TEST_F(JobStoreTest, SecondOpenAttemptOfAJobIsRefused) {
 // The reservation of an unknown kind of row fails in the middle: the job row must not stay.
 TEST_F(JobStoreTest, FailedTransactionLeavesNothing) {
   auto store = Open().value();
-  JobRecord job = NewJob("a", 1);
+  JobRecord job = AJob("a", 1);
   Change change{.job = &job};
   change.checkpoints = {{.job = "no such job", .step = 1, .epoch = 1}};
   EXPECT_FALSE(store->Commit(change).ok());
@@ -124,7 +129,7 @@ TEST_F(JobStoreTest, FailedTransactionLeavesNothing) {
 
 TEST_F(JobStoreTest, EventsAreDense) {
   auto store = Open().value();
-  JobRecord job = NewJob("a", 1);
+  JobRecord job = AJob("a", 1);
   Change change{.job = &job};
   change.events = {{.job = "a", .to = Job::PREPARING}, {.job = "a", .to = Job::QUEUED}};
   ASSERT_TRUE(store->Commit(change).ok());
@@ -164,7 +169,7 @@ TEST_F(JobStoreTest, DamagedPageIsFoundAtTheStart) {
   {
     auto store = Open().value();
     for (int i = 1; i <= 200; ++i) {
-      JobRecord job = NewJob("job-" + std::to_string(i), i);
+      JobRecord job = AJob("job-" + std::to_string(i), i);
       job.job.set_reason(std::string(200, 'r'));
       ASSERT_TRUE(store->Commit({.job = &job}).ok());
     }
@@ -174,6 +179,236 @@ TEST_F(JobStoreTest, DamagedPageIsFoundAtTheStart) {
   file << std::string(4096, '\xff');
   file.close();
   EXPECT_TRUE(absl::IsDataLoss(Open().status())) << Open().status();
+}
+
+class WitnessTest : public JobStoreTest {
+ protected:
+  // Two jobs, of which the first is in the database's file and the second in its WAL alone, as a
+  // killed daemon leaves them.
+  void StoreTwoJobs() {
+    const pid_t child = fork();
+    if (child == 0) {
+      auto store = Open().value();
+      const bool first = Add(*store, "a", 1);
+      store->Maintain();
+      const bool copied = Copy("snug.db", "old.db");
+      _exit(first && copied && Add(*store, "b", 2) ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_EQ(status, 0);
+  }
+  static bool Add(JobStore& store, const std::string& id, int64_t order) {
+    JobRecord job = AJob(id, order);
+    Change change{.job = &job};
+    change.events = {{.job = id, .to = Job::QUEUED}};
+    return store.Commit(change).ok();
+  }
+  bool Copy(const std::string& from, const std::string& to) {
+    return fs::copy_file(dir_ + "/" + from, dir_ + "/" + to, fs::copy_options::overwrite_existing);
+  }
+  absl::StatusOr<size_t> JobsAfter(bool accept_loss) {
+    auto store =
+        JobStore::Open({.state_dir = dir_, .ballast_bytes = 4096, .accept_loss = accept_loss});
+    if (!store.ok()) return store.status();
+    return (*store)->Load().value().jobs.size();
+  }
+  // Refused with these words; going on with what is left is a decision, made once.
+  void ExpectLoss(const std::string& words, size_t left) {
+    const absl::StatusOr<size_t> refused = JobsAfter(false);
+    EXPECT_TRUE(absl::IsDataLoss(refused.status())) << refused.status();
+    EXPECT_THAT(std::string(refused.status().message()), testing::HasSubstr(words));
+    EXPECT_EQ(JobsAfter(true).value(), left);
+    EXPECT_EQ(JobsAfter(false).value(), left);
+  }
+};
+
+TEST_F(WitnessTest, WholeStoreAgreesWithIt) {
+  StoreTwoJobs();
+  EXPECT_EQ(JobsAfter(false).value(), 2u);
+}
+
+TEST_F(WitnessTest, MissingDatabaseIsTold) {
+  StoreTwoJobs();
+  fs::remove(dir_ + "/snug.db");
+  fs::remove(dir_ + "/snug.db-wal");
+  ExpectLoss("is missing or empty, and has held 2 jobs", 0);
+}
+
+TEST_F(WitnessTest, EmptiedDatabaseIsTold) {
+  StoreTwoJobs();
+  fs::resize_file(dir_ + "/snug.db", 0);
+  fs::remove(dir_ + "/snug.db-wal");
+  ExpectLoss("is missing or empty, and has held 2 jobs", 0);
+}
+
+TEST_F(WitnessTest, DatabaseWithoutItsWalIsTold) {
+  StoreTwoJobs();
+  fs::remove(dir_ + "/snug.db-wal");
+  ExpectLoss("ends at change 1, and has been at 2", 1);
+}
+
+// One bit of the WAL: SQLite drops what follows, and says nothing.
+TEST_F(WitnessTest, DamagedWalIsTold) {
+  StoreTwoJobs();
+  std::fstream file(dir_ + "/snug.db-wal", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(32 + 24 + 100);
+  file.put('\x55');
+  file.close();
+  ExpectLoss("was rolled back, or its -wal file was removed or damaged", 1);
+}
+
+TEST_F(WitnessTest, RolledBackDatabaseIsTold) {
+  StoreTwoJobs();
+  fs::remove(dir_ + "/snug.db-wal");
+  Copy("old.db", "snug.db");
+  ExpectLoss("ends at change 1, and has been at 2", 1);
+}
+
+TEST_F(WitnessTest, AnotherInstancesDatabaseIsTold) {
+  StoreTwoJobs();
+  fs::create_directories(dir_ + "/other");
+  JobStore::Open({.state_dir = dir_ + "/other", .ballast_bytes = 0}).value().reset();
+  fs::remove(dir_ + "/snug.db-wal");
+  Copy("other/snug.db", "snug.db");
+  ExpectLoss("is of another instance", 0);
+}
+
+// A folder of a version that kept no witness, whose database is gone: its jobs' folders tell.
+TEST_F(WitnessTest, FoldersOfJobsWithoutADatabaseAreTold) {
+  fs::create_directories(dir_ + "/jobs/old-job");
+  ExpectLoss("jobs/ beside it holds folders", 0);
+}
+
+// Half of what it says was written when the power went: the other half holds.
+TEST_F(WitnessTest, TornWriteLeavesTheOneBefore) {
+  Witness::Open(dir_ + "/w").value()->Write({"i", 1, 1}).IgnoreError();
+  Witness::Open(dir_ + "/w").value()->Write({"i", 2, 1}).IgnoreError();
+  std::fstream file(dir_ + "/w", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(20);
+  file << "xxxx";
+  file.close();
+  EXPECT_EQ(Witness::Open(dir_ + "/w").value()->last()->sequence, 1);
+}
+
+TEST_F(JobStoreTest, SpecThatIsNotTheAcceptedOneIsNoJob) {
+  {
+    auto store = Open().value();
+    JobRecord job = AJob("a", 1);
+    ASSERT_TRUE(store->Commit({.job = &job}).ok());
+  }
+  v1::JobSpec other;
+  other.set_model("/another");
+  ASSERT_TRUE(Database::Open(dir_ + "/snug.db")
+                  .value()
+                  ->Run("UPDATE jobs SET spec=?", {Blob{other.SerializeAsString()}})
+                  .ok());
+  const absl::Status read = Open().value()->Load().status();
+  EXPECT_TRUE(absl::IsDataLoss(read)) << read;
+  EXPECT_THAT(std::string(read.message()), testing::HasSubstr("job a is not the one"));
+}
+
+// What is stored from then on would be gone at the next start: nothing more is acknowledged.
+TEST_F(JobStoreTest, RemovedStateFolderEndsTheDaemon) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = Open().value();
+    fs::remove_all(dir_);
+    JobRecord job = AJob("a", 1);
+    _exit(store->Commit({.job = &job}).ok() ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 74);
+}
+
+TEST_F(JobStoreTest, RemovedWalEndsTheDaemon) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = Open().value();
+    fs::remove(dir_ + "/snug.db-wal");
+    JobRecord job = AJob("a", 1);
+    _exit(store->Commit({.job = &job}).ok() ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 74);
+}
+
+// Taken while the store is open, and put back after jobs were lost; what it replaces is kept.
+TEST_F(JobStoreTest, BackupIsRestored) {
+  {
+    auto store = Open().value();
+    JobRecord a = AJob("a", 1), b = AJob("b", 2);
+    ASSERT_TRUE(store->Commit({.job = &a}).ok());
+    ASSERT_TRUE(store->Backup(dir_ + "/backup.db").ok());
+    EXPECT_FALSE(store->Backup(dir_ + "/backup.db").ok());  // Nothing is overwritten.
+    ASSERT_TRUE(store->Commit({.job = &b}).ok());
+  }
+  ASSERT_TRUE(RestoreStore(dir_, dir_ + "/backup.db").ok());
+  const StoredState state = Open().value()->Load().value();
+  ASSERT_EQ(state.jobs.size(), 1u);
+  EXPECT_EQ(state.jobs[0].id(), "a");
+  size_t kept = 0;
+  for (const auto& file : fs::directory_iterator(dir_))
+    kept += file.path().filename().string().find("snug.db.replaced-") == 0 ? 1 : 0;
+  EXPECT_EQ(kept, 1u);
+}
+
+TEST_F(JobStoreTest, FileThatIsNoBackupIsNotRestored) {
+  std::ofstream(dir_ + "/junk") << std::string(8192, 'x');
+  Open().value().reset();
+  EXPECT_FALSE(RestoreStore(dir_, dir_ + "/junk").ok());
+  EXPECT_TRUE(Open().ok());
+}
+
+// One request makes one job, whoever asks again and however soon.
+TEST_F(JobStoreTest, OneRequestMakesOneJob) {
+  auto store = Open().value();
+  const auto create = [&](const std::string& id, const std::string& request) {
+    auto job = std::make_shared<NewJob>();
+    job->record = AJob(id, id[0]);
+    job->event = {.job = id, .to = Job::PREPARING, .wall_us = 10};
+    job->request = RequestRecord{request, "body", id, 99};
+    absl::Notification done;
+    absl::Status result;
+    store->Create(job, [&](std::shared_ptr<NewJob>, const absl::Status& status) {
+      result = status;
+      done.Notify();
+    });
+    done.WaitForNotification();
+    EXPECT_TRUE(result.ok() || absl::IsAlreadyExists(result)) << result;
+    return job->known ? job->known->job : result.ok() ? "new" : "taken";
+  };
+  EXPECT_EQ(create("a", "r1"), "new");
+  EXPECT_EQ(create("b", "r1"), "a");
+  EXPECT_EQ(create("a", "r2"), "taken");
+  EXPECT_EQ(create("c", "r3"), "new");
+  EXPECT_EQ(store->Load().value().jobs.size(), 2u);
+}
+
+// The store of a daemon of schema 1, as it was dumped then: a finished, a cancelled and a queued
+// job. Nothing of it is lost on the way here, and what it was is kept beside it.
+TEST_F(JobStoreTest, StoreOfSchemaOneIsTakenAlong) {
+  std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) +
+                     "/tests/server/job/schema_1.sql");
+  const std::string dump(std::istreambuf_iterator<char>(file), {});
+  ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
+  const StoredState state = Open().value()->Load().value();
+  ASSERT_EQ(state.jobs.size(), 3u);
+  EXPECT_EQ(state.jobs[0].state(), Job::SUCCEEDED);
+  EXPECT_EQ(state.jobs[1].state(), Job::CANCELLED);
+  EXPECT_EQ(state.jobs[2].job.spec().priority(), 3);
+  EXPECT_EQ(state.jobs[2].job.priority(), 3);
+  auto now = Database::Open(dir_ + "/snug.db").value();
+  EXPECT_EQ(now->QueryInt("PRAGMA user_version").value(), kSchemaVersion);
+  EXPECT_EQ(now->QueryInt("SELECT jobs FROM counts").value(), 3);
+  EXPECT_EQ(
+      now->QueryInt("SELECT count(*) FROM jobs WHERE created_us>0 AND display_name<>''").value(),
+      3);
+  auto before = Database::Open(dir_ + "/snug.db.before-schema-2").value();
+  EXPECT_EQ(before->QueryInt("PRAGMA user_version").value(), 1);
+  EXPECT_EQ(before->QueryInt("SELECT count(*) FROM jobs").value(), 3);
 }
 
 }  // namespace

@@ -1,0 +1,146 @@
+#include "server/job/schema.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/util/time_util.h"
+#include "proto/snug/status_macros.h"
+#include "server/job/log.h"
+#include "server/job/random_id.h"
+#include "snug/v1/job.pb.h"
+
+namespace snug::server {
+namespace {
+
+// jobs.view is the Job as shown, less its spec, which has a column of its own: its bytes are those
+// that were accepted, and once more when its files have been read, with their defaults filled in.
+constexpr const char* kVersion1 = R"sql(
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE jobs(
+  id TEXT PRIMARY KEY, tenant TEXT NOT NULL, state INTEGER NOT NULL,
+  arrival INTEGER NOT NULL UNIQUE,
+  spec BLOB NOT NULL, spec_sha256 TEXT NOT NULL, view BLOB NOT NULL,
+  infra_failures INTEGER NOT NULL, oom_failures INTEGER NOT NULL, not_before_us INTEGER NOT NULL,
+  last_resume_step INTEGER NOT NULL, train_data TEXT NOT NULL, eval_data TEXT NOT NULL,
+  output_dir TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TRIGGER terminal_is_final BEFORE UPDATE OF state ON jobs
+  WHEN OLD.state IN (8, 9, 10) AND NEW.state <> OLD.state
+  BEGIN SELECT RAISE(ABORT, 'a terminal job cannot change its state'); END;
+CREATE TABLE attempts(
+  job TEXT NOT NULL REFERENCES jobs(id), epoch INTEGER NOT NULL, state INTEGER NOT NULL,
+  nonce TEXT NOT NULL, device TEXT NOT NULL, boot_id TEXT NOT NULL, shim_pid INTEGER NOT NULL,
+  plan BLOB NOT NULL, cap_bytes INTEGER NOT NULL, resume_from TEXT NOT NULL,
+  resume_step INTEGER NOT NULL, created_us INTEGER NOT NULL, exit TEXT NOT NULL,
+  PRIMARY KEY(job, epoch)) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_open_attempt ON attempts(job) WHERE state < 6;
+CREATE TABLE reservations(
+  device TEXT NOT NULL, job TEXT NOT NULL, epoch INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  PRIMARY KEY(job, epoch)) STRICT, WITHOUT ROWID;
+CREATE TABLE requests(
+  tenant TEXT NOT NULL, request_id TEXT NOT NULL, body_sha256 TEXT NOT NULL,
+  job TEXT NOT NULL REFERENCES jobs(id), expires_us INTEGER NOT NULL,
+  PRIMARY KEY(tenant, request_id)) STRICT, WITHOUT ROWID;
+CREATE TABLE events(
+  seq INTEGER PRIMARY KEY, job TEXT NOT NULL, old INTEGER NOT NULL, new INTEGER NOT NULL,
+  reason TEXT NOT NULL, wall_us INTEGER NOT NULL) STRICT;
+CREATE TABLE checkpoints(
+  job TEXT NOT NULL REFERENCES jobs(id), step INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  manifest_sha256 TEXT NOT NULL, dir TEXT NOT NULL, bytes INTEGER NOT NULL, state INTEGER NOT NULL,
+  PRIMARY KEY(job, step, epoch)) STRICT, WITHOUT ROWID;
+CREATE TABLE artifacts(
+  job TEXT PRIMARY KEY REFERENCES jobs(id), epoch INTEGER NOT NULL, dir TEXT NOT NULL,
+  bytes INTEGER NOT NULL, sha256 TEXT NOT NULL) STRICT, WITHOUT ROWID;
+)sql";
+
+// What lists filter by has columns. Plans outlive the daemon, so that a restart places jobs without
+// planning them again; jobs of equal plans share a row.
+constexpr const char* kVersion2 = R"sql(
+ALTER TABLE jobs ADD COLUMN display_name TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN created_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN ended_us INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX jobs_by_state ON jobs(state, arrival);
+CREATE INDEX jobs_by_name ON jobs(display_name, arrival);
+CREATE INDEX requests_by_job ON requests(job);
+CREATE TABLE labels(
+  job TEXT NOT NULL REFERENCES jobs(id), key TEXT NOT NULL, value TEXT NOT NULL,
+  PRIMARY KEY(job, key)) STRICT, WITHOUT ROWID;
+CREATE INDEX labels_by_value ON labels(key, value);
+ALTER TABLE jobs ADD COLUMN plans TEXT NOT NULL DEFAULT '';
+CREATE TABLE plans(sha256 TEXT PRIMARY KEY, made_by TEXT NOT NULL, plans BLOB NOT NULL)
+  STRICT, WITHOUT ROWID;
+CREATE TABLE counts(jobs INTEGER NOT NULL) STRICT;
+INSERT INTO counts SELECT count(*) FROM jobs;
+CREATE TRIGGER job_arrives AFTER INSERT ON jobs BEGIN UPDATE counts SET jobs = jobs + 1; END;
+CREATE TRIGGER job_goes AFTER DELETE ON jobs BEGIN UPDATE counts SET jobs = jobs - 1; END;
+)sql";
+
+absl::Status ToVersion1(Database& database) {
+  RETURN_IF_ERROR(database.Execute(kVersion1));
+  RETURN_IF_ERROR(database.Run("INSERT INTO meta VALUES('instance_uuid', ?)", {RandomUuid()}));
+  RETURN_IF_ERROR(database.Execute("INSERT INTO meta VALUES('boot_epoch', '0')"));
+  return database.Execute(absl::StrCat("PRAGMA application_id=", kApplicationId));
+}
+
+struct OldJob {
+  std::string id;
+  v1::Job view;
+};
+
+absl::Status ToVersion2(Database& database) {
+  using google::protobuf::util::TimeUtil;
+  RETURN_IF_ERROR(database.Execute(kVersion2));
+  std::vector<OldJob> jobs;
+  RETURN_IF_ERROR(database.Query("SELECT id, view, spec FROM jobs", [&](const Row& row) {
+    OldJob& job = jobs.emplace_back(OldJob{.id = row.Text(0)});
+    v1::JobSpec spec;
+    if (!job.view.ParseFromString(row.Bytes(1)) || !spec.ParseFromString(row.Bytes(2)))
+      return absl::DataLossError(absl::StrCat("the row of job ", job.id, " does not parse"));
+    job.view.set_priority(spec.priority());
+    return absl::OkStatus();
+  }));
+  for (const OldJob& job : jobs)
+    RETURN_IF_ERROR(database.Run(
+        "UPDATE jobs SET display_name=?2, created_us=?3, ended_us=?4, view=?5 WHERE id=?1",
+        {job.id, job.view.display_name(), TimeUtil::TimestampToMicroseconds(job.view.create_time()),
+         TimeUtil::TimestampToMicroseconds(job.view.end_time()),
+         Blob{job.view.SerializeAsString()}}));
+  return absl::OkStatus();
+}
+
+using Step = absl::Status (*)(Database&);
+constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2};  // To version index + 1.
+
+}  // namespace
+
+absl::Status CopyDatabase(Database& database, const std::string& path) {
+  RETURN_IF_ERROR(database.Run("VACUUM INTO ?", {path}));
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const int failed = fsync(fd);
+  const int error = errno;
+  close(fd);
+  return failed ? absl::ErrnoToStatus(error, absl::StrCat("fsync of ", path)) : absl::OkStatus();
+}
+
+absl::Status Migrate(Database& database, int64_t from, const std::string& copy) {
+  if (from == kSchemaVersion) return absl::OkStatus();
+  if (from > 0 && !copy.empty()) {
+    // Left by a start that was killed: not known to be whole.
+    if (unlink(copy.c_str()) != 0 && errno != ENOENT)
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot replace ", copy));
+    RETURN_IF_ERROR(CopyDatabase(database, copy));
+    spdlog::info("the store goes from schema {} to {}; as it was it is in {}", from, kSchemaVersion,
+                 copy);
+  }
+  for (int64_t version = from; version < kSchemaVersion; ++version)
+    RETURN_IF_ERROR(database.Transaction([&] {
+      RETURN_IF_ERROR(kSteps[version](database));
+      return database.Execute(absl::StrCat("PRAGMA user_version=", version + 1));
+    }));
+  return absl::OkStatus();
+}
+
+}  // namespace snug::server

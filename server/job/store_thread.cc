@@ -1,0 +1,67 @@
+#include "server/job/store_thread.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+
+namespace snug::server {
+
+StoreThread::StoreThread(Database& database, CommitBatch commit)
+    : database_(database), commit_(std::move(commit)), thread_([this] { Loop(); }) {}
+
+StoreThread::~StoreThread() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void StoreThread::Post(Task task) {
+  absl::MutexLock lock(&mutex_);
+  tasks_.push_back(std::move(task));
+}
+
+absl::Status StoreThread::PostAndWait(Task task) {
+  absl::Notification ended;
+  absl::Status status;
+  task.done = [&](absl::Status result) {
+    status = std::move(result);
+    ended.Notify();
+  };
+  Post(std::move(task));
+  ended.WaitForNotification();
+  return status;
+}
+
+std::vector<StoreThread::Task> StoreThread::Take() {
+  absl::MutexLock lock(&mutex_);
+  const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || !tasks_.empty();
+  };
+  mutex_.Await(absl::Condition(&something));
+  const auto end = tasks_.begin() + static_cast<std::ptrdiff_t>(std::min(tasks_.size(), kMaxBatch));
+  std::vector<Task> taken(std::make_move_iterator(tasks_.begin()), std::make_move_iterator(end));
+  tasks_.erase(tasks_.begin(), end);
+  return taken;
+}
+
+void StoreThread::Loop() {
+  for (std::vector<Task> tasks = Take(); !tasks.empty(); tasks = Take()) Run(tasks);
+}
+
+void StoreThread::Run(std::vector<Task>& tasks) {
+  std::vector<Task*> changes;
+  for (Task& task : tasks)
+    if (!task.reads) changes.push_back(&task);
+  if (!changes.empty()) {
+    std::vector<absl::Status> results = commit_(changes);
+    for (size_t i = 0; i < changes.size(); ++i) changes[i]->done(std::move(results[i]));
+  }
+  for (Task& task : tasks)
+    if (task.reads) task.done(task.work(database_));
+}
+
+}  // namespace snug::server
