@@ -40,6 +40,47 @@ void AddJob(CLI::App* command, CommandLine* line) {
       ->required();
 }
 
+void AddJobs(CLI::App* command, CommandLine* line) {
+  command->add_option("JOB", line->jobs, "Ids of jobs, or unambiguous beginnings of them")
+      ->required();
+}
+
+void AddList(CLI::App* list, CommandLine* line) {
+  list->add_flag("--all", line->all, "Ended ones as well");
+  list->add_option("--state", line->states, "Jobs in this state, ended or not; again for more")
+      ->allow_extra_args(false)
+      ->transform(CLI::IsMember({"PREPARING", "QUEUED", "STARTING", "RUNNING", "PAUSING", "PAUSED",
+                                 "CANCELLING", "SUCCEEDED", "FAILED", "CANCELLED"},
+                                CLI::ignore_case));
+  list->add_option("--label", line->labels, "Jobs with this label, KEY=VALUE; again for more")
+      ->allow_extra_args(false);
+  list->add_option("--name", line->name, "Jobs of this name");
+  list->add_option("--limit", line->limit, "So many, the first of the order")
+      ->check(CLI::Range(1, 1'000'000));
+  list->add_option("--sort", line->sort,
+                   "created (default: newest first), name, state or priority; -FIELD: the other "
+                   "way round")
+      ->check(CLI::IsMember(
+          {"created", "-created", "name", "-name", "state", "-state", "priority", "-priority"}));
+}
+
+// What changes jobs that there are, and the store they are in.
+void AddChanges(CLI::App* app, CommandLine* line) {
+  CLI::App* update = app->add_subcommand("update", "Change the priority or labels of a job");
+  AddJob(update, line);
+  update
+      ->add_option("CHANGE", line->overrides,
+                   "priority=N, labels.KEY=VALUE, or labels.KEY= to take the label away")
+      ->required();
+  AddJobs(app->add_subcommand("rerun", "Submit what a job was asked for once more; prints the ids"),
+          line);
+  AddJobs(app->add_subcommand("delete", "Remove ended jobs: logs, checkpoints, output"), line);
+  app->add_subcommand("doctor", "Look through the daemon's whole store for damage");
+  app->add_subcommand("backup", "Copy the daemon's store into a new file")
+      ->add_option("FILE", line->file, "What `snugd --restore FILE` takes")
+      ->required();
+}
+
 void AddCommands(CLI::App* app, CommandLine* line) {
   CLI::App* plan = app->add_subcommand(
       "plan", "Show what each plan for a job needs, and which one fits; runs nothing");
@@ -56,7 +97,7 @@ void AddCommands(CLI::App* app, CommandLine* line) {
                    "Do not wait for the model's files to be checked; what is wrong fails the job");
 
   CLI::App* list = app->add_subcommand("list", "List the jobs that have not ended");
-  list->add_flag("--all", line->all, "Ended ones as well");
+  AddList(list, line);
 
   AddJob(app->add_subcommand("get", "Show one job: its state, why it waits, progress, memory"),
          line);
@@ -200,6 +241,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   AddCommands(&app, line);
   AddDatasets(&app, line);
   AddOthers(&app, line);
+  AddChanges(&app, line);
   const bool json = WantsJson(arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end.

@@ -44,7 +44,7 @@ struct CommandLine {
   std::string file;
   std::vector<std::string> overrides;  // key=value
   std::string job;                     // The id or an unambiguous beginning of it.
-  std::vector<std::string> jobs;       // cancel, plot
+  std::vector<std::string> jobs;       // Where a command takes several.
   std::string shell;                   // bash, zsh, fish, man
   CommandHelp help;                    // shell: of the whole program.
   std::string directory;
@@ -55,6 +55,11 @@ struct CommandLine {
   std::vector<std::string> added_tokens;
   int rows = 0;
   std::optional<int> max_seq_length;
+  std::vector<std::string> states;  // list
+  std::vector<std::string> labels;  // key=value
+  std::string name;
+  std::string sort;
+  int limit = 0;  // 0: all.
   bool sites = false;
   bool watch = false;
   bool no_check = false;  // submit

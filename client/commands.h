@@ -18,6 +18,11 @@ absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal);     
 absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);          // watch.cc
 absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);         // logs.cc
 absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);       // download.cc
+absl::StatusOr<int> UpdateJob(const CommandLine& line, Terminal& terminal);         // change.cc
+absl::StatusOr<int> RerunJobs(const CommandLine& line, Terminal& terminal);         // change.cc
+absl::StatusOr<int> DeleteJobs(const CommandLine& line, Terminal& terminal);        // change.cc
+absl::StatusOr<int> BackUp(const CommandLine& line, Terminal& terminal);            // store.cc
+absl::StatusOr<int> Examine(const CommandLine& line, Terminal& terminal);           // store.cc
 absl::StatusOr<int> ImportForeignJob(const CommandLine& line, Terminal& terminal);  // import.cc
 absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal);          // plot.cc
 absl::StatusOr<int> PrintShellHelp(const CommandLine& line, Terminal& terminal);    // shell.cc

@@ -1,5 +1,11 @@
 // list, get, cancel: one question, one answer.
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/commands.h"
 #include "client/job_text.h"
 #include "client/json.h"
@@ -8,8 +14,7 @@
 namespace snug::client {
 namespace {
 
-constexpr int kPageSize =
-    200;  // Jobs; with their plans and histograms well below a message's limit.
+constexpr size_t kPageSize = 1000;  // The server ends a page before it is too large to send.
 
 using Stub = v1::FineTuning::Stub;
 
@@ -21,16 +26,56 @@ void PrintOne(const v1::Job& job, const CommandLine& line, Terminal& terminal) {
   }
 }
 
-absl::StatusOr<std::vector<v1::Job>> AllPages(Connection& connection, bool all) {
-  std::vector<v1::Job> jobs;
+absl::StatusOr<v1::ListJobsRequest> RequestOf(const CommandLine& line) {
   v1::ListJobsRequest request;
-  request.set_page_size(kPageSize);
-  request.set_all(all);
+  request.set_all(line.all);
+  request.set_display_name(line.name);
+  for (const std::string& name : line.states) {
+    v1::Job::State state = v1::Job::STATE_UNSPECIFIED;
+    if (v1::Job::State_Parse(name, &state)) request.add_states(state);
+  }
+  for (const std::string& label : line.labels) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(label, absl::MaxSplits('=', 1));
+    if (pair.first.empty() || !absl::StrContains(label, '='))
+      return absl::InvalidArgumentError(absl::StrCat("--label ", label, ": write KEY=VALUE"));
+    (*request.mutable_labels())[pair.first] = pair.second;
+  }
+  if (line.sort == "-created") request.set_order_by("create_time");
+  if (line.output == Output::kJson) request.mutable_read_mask()->add_paths("*");
+  return request;
+}
+
+// The server knows orders by time; others are made here, of the whole list.
+bool SortsHere(const CommandLine& line) {
+  return !line.sort.empty() && line.sort != "created" && line.sort != "-created";
+}
+
+void SortBy(std::string field, std::vector<v1::Job>& jobs) {
+  const bool reversed = field.front() == '-';
+  if (reversed) field.erase(0, 1);
+  const auto before = [&](const v1::Job& a, const v1::Job& b) {
+    if (field == "name") return a.display_name() < b.display_name();
+    if (field == "state") return a.state() < b.state();
+    return a.priority() > b.priority();  // Who comes first is first.
+  };
+  std::stable_sort(jobs.begin(), jobs.end(), [&](const v1::Job& a, const v1::Job& b) {
+    return reversed ? before(b, a) : before(a, b);
+  });
+}
+
+absl::StatusOr<std::vector<v1::Job>> AllPages(Connection& connection, const CommandLine& line) {
+  ASSIGN_OR_RETURN(v1::ListJobsRequest request, RequestOf(line));
+  const size_t limit = line.limit == 0 ? SIZE_MAX : static_cast<size_t>(line.limit);
+  const size_t wanted = SortsHere(line) ? SIZE_MAX : limit;
+  std::vector<v1::Job> jobs;
   do {
+    request.set_page_size(static_cast<int>(std::min<size_t>(kPageSize, wanted - jobs.size())));
     ASSIGN_OR_RETURN(v1::ListJobsResponse page, connection.Call(&Stub::ListJobs, request));
     for (v1::Job& job : *page.mutable_jobs()) jobs.push_back(std::move(job));
     request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
+  } while (!request.page_token().empty() && jobs.size() < wanted);
+  if (SortsHere(line)) SortBy(line.sort, jobs);
+  if (jobs.size() > limit) jobs.resize(limit);
   return jobs;
 }
 
@@ -38,12 +83,14 @@ absl::StatusOr<std::vector<v1::Job>> AllPages(Connection& connection, bool all) 
 
 absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal) {
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
-  ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, AllPages(connection, line.all));
+  ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, AllPages(connection, line));
+  const bool filtered = !line.states.empty() || !line.labels.empty() || !line.name.empty();
   if (line.output == Output::kJson) {
     terminal.out << JsonText(JobsToJson(jobs));
   } else if (jobs.empty()) {
-    terminal.out << (line.all ? "no jobs\n"
-                              : "no jobs that have not ended; snug list --all shows all\n");
+    terminal.out << (filtered   ? "no such jobs\n"
+                     : line.all ? "no jobs\n"
+                                : "no jobs that have not ended; snug list --all shows all\n");
   } else {
     PrintJobs(jobs, absl::LocalTimeZone(), terminal.out);
   }

@@ -1,24 +1,13 @@
 // submit: durable when it returns, and once however often it is tried.
-#include <random>
-
-#include "absl/strings/str_format.h"
 #include "client/advice.h"
 #include "client/commands.h"
 #include "client/job_file.h"
 #include "client/json.h"
+#include "client/request_id.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
 namespace {
-
-// A random UUID (version 4, RFC 9562): what makes trying again create nothing new.
-std::string RandomUuid() {
-  std::random_device random;
-  const auto word = [&] { return static_cast<uint32_t>(random()); };
-  const uint32_t b = word(), c = word();
-  return absl::StrFormat("%08x-%04x-4%03x-%04x-%04x%08x", word(), b >> 16, b & 0xFFF,
-                         0x8000 | (c >> 16 & 0x3FFF), c & 0xFFFF, word());
-}
 
 // Reading a model's headers takes milliseconds; one on a slow disk is checked when it is prepared.
 constexpr absl::Duration kCheckFor = absl::Seconds(30);
@@ -41,7 +30,7 @@ absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal) {
   ASSIGN_OR_RETURN(*request.mutable_spec(), ReadJobFile(line.file, line.overrides));
   for (const std::string& note : NotesOf(request.spec()))
     terminal.err << "snug: note: " << note << std::endl;
-  request.set_request_id(RandomUuid());
+  request.set_request_id(NewRequestId());
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
   if (!line.no_check) RETURN_IF_ERROR(Check(request, connection));
   ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&v1::FineTuning::Stub::CreateJob, request));

@@ -148,8 +148,8 @@ absl::Status Daemon::Build() {
   info.set_instance_uuid(store_->instance_uuid());
   info.set_boot_epoch(store_->boot_epoch());
   info.set_metrics_port(metrics_.port());
-  const ServiceParts parts = {index_,   *scheduler_, *advisor_,           *pool_, *checks_,
-                              streams_, peers_,      config_.state_dir(), info};
+  const ServiceParts parts = {*store_,  index_,   *scheduler_, *advisor_,           *pool_,
+                              *checks_, streams_, peers_,      config_.state_dir(), info};
   service_ = std::make_unique<FineTuningService>(parts);
   ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_.socket(), *service_, peers_));
   return absl::OkStatus();
@@ -197,6 +197,7 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
                              .gpu_watch = gpu_watch_.get(),
                              .inspector = *inspector_,
                              .prepares = prepares};
+  if (config_.max_live_jobs() > 0) settings.limits.max_live_jobs = config_.max_live_jobs();
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));
   return absl::OkStatus();

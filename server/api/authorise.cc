@@ -12,6 +12,7 @@ namespace {
 
 enum class May {
   kEverybody,  // On the socket: its file's mode lets the owner and his group in.
+  kOperator,   // The daemon's own user and root.
   kJobsOwner,  // Of the job that is named; the daemon's own user and root any job's.
 };
 
@@ -28,7 +29,9 @@ constexpr Rule kRules[] = {
     {"GetServerInfo", May::kEverybody},   // Devices, and how much of them is promised.
     {"GetJob", May::kJobsOwner},         {"WatchJob", May::kJobsOwner},
     {"CancelJob", May::kJobsOwner},      {"GetJobLogs", May::kJobsOwner},
-    {"DownloadJob", May::kJobsOwner},
+    {"DownloadJob", May::kJobsOwner},    {"UpdateJob", May::kJobsOwner},
+    {"RerunJob", May::kJobsOwner},       {"DeleteJob", May::kJobsOwner},
+    {"BackupStore", May::kOperator},     {"CheckStore", May::kOperator},
 };
 
 }  // namespace
@@ -44,7 +47,11 @@ absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
   if (rule == std::end(kRules))
     return WithReason(absl::PermissionDeniedError(absl::StrCat("nobody may call ", method)),
                       "PERMISSION_DENIED");
-  if (rule->may == May::kEverybody) return std::string();
+  if (rule->may == May::kOperator && !principal->trusted)
+    return WithReason(
+        absl::PermissionDeniedError(absl::StrCat("the daemon's own user may call ", method)),
+        "PERMISSION_DENIED");
+  if (rule->may != May::kJobsOwner) return std::string();
   ASSIGN_OR_RETURN(const JobPtr found, index.Find(job, *principal));
   return found->id();
 }

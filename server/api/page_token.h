@@ -13,13 +13,13 @@ namespace snug::server {
 
 class PageTokens {
  public:
-  std::string Make(int64_t last_order, bool all) const;
+  std::string Make(int64_t last_order, const std::string& filter) const;
   // INVALID_ARGUMENT for a token that this object did not make for this filter. Empty: from the
   // start, 0.
-  absl::StatusOr<int64_t> Read(const std::string& token, bool all) const;
+  absl::StatusOr<int64_t> Read(const std::string& token, const std::string& filter) const;
 
  private:
-  std::string Sealed(int64_t last_order, bool all) const;
+  std::string Sealed(int64_t last_order, const std::string& filter) const;
   const std::string key_ = RandomHex(32);
 };
 

@@ -9,23 +9,25 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "proto/snug/status_macros.h"
 #include "server/api/authorise.h"
+#include "server/api/backup.h"
 #include "server/api/chunk_stream.h"
 #include "server/api/files.h"
+#include "server/api/job_pages.h"
 #include "server/api/unary_call.h"
 #include "server/api/watch.h"
 #include "server/data/sha256.h"
+#include "server/job/check_labels.h"
 #include "server/job/errors.h"
 #include "server/job/random_id.h"
+#include "server/job/store_checks.h"
 #include "server/scheduler/clock.h"
 
 namespace snug::server {
 namespace {
 
-constexpr int kDefaultPage = 50;
-constexpr int kMaxPage = 1000;
-
 // The same request always gives the same bytes: maps in order of their keys.
-std::string BodyHash(v1::CreateJobRequest request) {
+template <typename Request>
+std::string BodyHash(Request request) {
   request.clear_request_id();
   std::string bytes;
   {
@@ -51,7 +53,8 @@ absl::Status CheckCreate(const v1::CreateJobRequest& request) {
     found.push_back({"job_id", "must be [a-z]([a-z0-9-]{0,61}[a-z0-9])?", "BAD_FIELD"});
   if (!request.request_id().empty() && !IsUuid(request.request_id()))
     found.push_back({"request_id", "must be a UUID", "BAD_FIELD"});
-  return found.empty() ? absl::OkStatus() : InvalidRequest(found);
+  if (!found.empty()) return InvalidRequest(found);
+  return CheckLabels("spec.labels", request.spec().labels());
 }
 
 // What a job would be, for validate_only.
@@ -96,15 +99,16 @@ grpc::ServerUnaryReactor* FineTuningService::CreateJob(Context* context, const B
         const absl::Status right = CheckCreate(call.request);
         if (!right.ok()) return answer(right);
         if (call.request.validate_only()) return Validate(call, answer);
-        const bool posted = parts_.pool.Post([this, call, answer] { DoCreate(call, answer); });
+        const bool posted = parts_.pool.Post([this, call, answer] { DoCreate(call, "", answer); });
         if (!posted) answer(Draining());
       });
 }
 
 void FineTuningService::DoCreate(const Allowed<v1::CreateJobRequest>& call,
-                                 const Answer<v1::Job>& answer) {
+                                 const std::string& parent_job, const Answer<v1::Job>& answer) {
   const auto& [request, who] = call;
   CreateOrder order{.owner = who.name(),
+                    .parent_job = parent_job,
                     .job_id = request.job_id(),
                     .request_id = request.request_id(),
                     .body_sha256 = BodyHash(request)};
@@ -112,8 +116,9 @@ void FineTuningService::DoCreate(const Allowed<v1::CreateJobRequest>& call,
   if (!order.request_id.empty() && !who.trusted)
     order.request_id = absl::StrCat(who.name(), "/", order.request_id);
   // A repeated request is answered even when its files have gone meanwhile.
-  const bool known = parts_.index.FindRequest(order.request_id, WallMicros()).has_value();
-  if (!known) {
+  const auto known = parts_.index.FindRequest(order.request_id, WallMicros());
+  if (!known.ok()) return answer(known.status());
+  if (!*known) {
     const absl::Status right = parts_.advisor.CheckForm(request.spec(), who);
     if (!right.ok()) return answer(right);
     order.spec = request.spec();
@@ -179,26 +184,13 @@ grpc::ServerUnaryReactor* FineTuningService::ListJobs(Context* context, const By
   return Serve<v1::ListJobsRequest, Reply>(
       {context, "ListJobs", in, out},
       [this](const Allowed<v1::ListJobsRequest>& call, const Answer<Reply>& answer) {
-        answer(List(call.request, call.who));
+        const absl::Status right = CheckParent(call.request.parent());
+        if (!right.ok()) return answer(right);
+        const bool posted = parts_.pool.Post([this, call, answer] {
+          answer(ListPage(call.request, call.who, tokens_, parts_.index));
+        });
+        if (!posted) answer(Draining());
       });
-}
-
-absl::StatusOr<v1::ListJobsResponse> FineTuningService::List(const v1::ListJobsRequest& request,
-                                                             const Principal& who) const {
-  RETURN_IF_ERROR(CheckParent(request.parent()));
-  if (request.page_size() < 0)
-    return InvalidRequest({{"page_size", "cannot be negative", "BAD_FIELD"}});
-  ASSIGN_OR_RETURN(const int64_t after, tokens_.Read(request.page_token(), request.all()));
-  const int wanted = request.page_size() == 0 ? kDefaultPage : request.page_size();
-  const auto limit = static_cast<size_t>(std::min(wanted, kMaxPage));
-  std::vector<ListedJob> listed = parts_.index.List(after, limit + 1, request.all(), who);
-  v1::ListJobsResponse response;
-  if (listed.size() > limit) {
-    listed.resize(limit);
-    response.set_next_page_token(tokens_.Make(listed.back().order, request.all()));
-  }
-  for (const ListedJob& one : listed) *response.add_jobs() = *one.job;
-  return response;
 }
 
 grpc::ServerUnaryReactor* FineTuningService::CancelJob(Context* context, const Bytes* in,
@@ -207,6 +199,59 @@ grpc::ServerUnaryReactor* FineTuningService::CancelJob(Context* context, const B
       {context, "CancelJob", in, out},
       [this](const Allowed<v1::CancelJobRequest>& call, Answer<v1::Job> answer) {
         parts_.scheduler.Cancel(call.request.id(), std::move(answer));
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::UpdateJob(Context* context, const Bytes* in,
+                                                       Bytes* out) {
+  return Serve<v1::UpdateJobRequest, v1::Job>(
+      {context, "UpdateJob", in, out},
+      [this](const Allowed<v1::UpdateJobRequest>& call, Answer<v1::Job> answer) {
+        parts_.scheduler.Update(call.request, std::move(answer));
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::DeleteJob(Context* context, const Bytes* in,
+                                                       Bytes* out) {
+  return Serve<v1::DeleteJobRequest, v1::Job>(
+      {context, "DeleteJob", in, out},
+      [this](const Allowed<v1::DeleteJobRequest>& call, Answer<v1::Job> answer) {
+        parts_.scheduler.Delete(call.request.id(), std::move(answer));
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::RerunJob(Context* context, const Bytes* in,
+                                                      Bytes* out) {
+  return Serve<v1::RerunJobRequest, v1::Job>(
+      {context, "RerunJob", in, out},
+      [this](const Allowed<v1::RerunJobRequest>& call, const Answer<v1::Job>& answer) {
+        const bool posted = parts_.pool.Post([this, call, answer] { Rerun(call, answer); });
+        if (!posted) answer(Draining());
+      });
+}
+
+// What a new job with that spec would be told, this one is told, too.
+void FineTuningService::Rerun(const Allowed<v1::RerunJobRequest>& call,
+                              const Answer<v1::Job>& answer) {
+  const absl::StatusOr<JobPtr> job = parts_.index.Find(call.request.id());
+  if (!job.ok()) return answer(job.status());
+  Allowed<v1::CreateJobRequest> create{.who = call.who};
+  create.request.set_job_id(call.request.job_id());
+  create.request.set_request_id(call.request.request_id());
+  *create.request.mutable_spec() = (*job)->spec();
+  const absl::Status right = CheckCreate(create.request);
+  right.ok() ? DoCreate(create, (*job)->id(), answer) : answer(right);
+}
+
+grpc::ServerUnaryReactor* FineTuningService::CheckStore(Context* context, const Bytes* in,
+                                                        Bytes* out) {
+  using Request = v1::CheckStoreRequest;
+  using Reply = v1::CheckStoreResponse;
+  return Serve<Request, Reply>(
+      {context, "CheckStore", in, out},
+      [this](const Allowed<Request>&, const Answer<Reply>& answer) {
+        const bool posted = parts_.pool.Post([this, answer] { answer(Examine(parts_.store)); });
+        if (!posted) answer(Draining());
       });
 }
 
@@ -248,6 +293,13 @@ FineTuningService::Stream* FineTuningService::DownloadJob(Context* context, cons
   const auto request = Open<v1::DownloadJobRequest>({context, "DownloadJob", in});
   absl::StatusOr<ChunkSource> source = request.ok() ? OutputSource(parts_.index, *request)
                                                     : absl::StatusOr<ChunkSource>(request.status());
+  return StreamChunks(std::move(source), parts_.pool, parts_.streams);
+}
+
+FineTuningService::Stream* FineTuningService::BackupStore(Context* context, const Bytes* in) {
+  const auto request = Open<v1::BackupStoreRequest>({context, "BackupStore", in});
+  absl::StatusOr<ChunkSource> source = request.status();
+  if (request.ok()) source = BackupSource(parts_.store, parts_.state_dir);
   return StreamChunks(std::move(source), parts_.pool, parts_.streams);
 }
 

@@ -1,8 +1,9 @@
 // snug.v1.FineTuning: each method parses, finds, acts, converts, and decides nothing itself.
 //
-// Raw methods, because gRPC answers UNIMPLEMENTED to bytes that do not parse. Reads come from the
-// index; what touches files goes to a pool; what changes something goes to the scheduler and is
-// answered after its commit. No method blocks a gRPC thread.
+// Raw methods, because gRPC answers UNIMPLEMENTED to bytes that do not parse. Reads of live jobs
+// come from the index's memory; what touches files or the store goes to a pool; what changes
+// something goes to the scheduler and is answered after its commit. Of a gRPC thread's time only
+// the beginning of a stream about an ended job waits, for one row of the store.
 #ifndef SERVER_API_SERVICE_H_
 #define SERVER_API_SERVICE_H_
 
@@ -29,6 +30,7 @@ using Answer = std::function<void(absl::StatusOr<Response>)>;
 
 // What the service is made of; all outlive it.
 struct ServiceParts {
+  JobStore& store;
   JobIndex& index;
   Scheduler& scheduler;
   Advisor& advisor;
@@ -40,16 +42,29 @@ struct ServiceParts {
   v1::ServerInfo info;  // Less what changes.
 };
 
-using RawService =
-    v1::FineTuning::WithRawCallbackMethod_CreateJob<v1::FineTuning::WithRawCallbackMethod_PlanJob<
-        v1::FineTuning::WithRawCallbackMethod_GetJob<v1::FineTuning::WithRawCallbackMethod_ListJobs<
-            v1::FineTuning::WithRawCallbackMethod_CancelJob<
-                v1::FineTuning::WithRawCallbackMethod_GetServerInfo<
-                    v1::FineTuning::WithRawCallbackMethod_WatchJob<
-                        v1::FineTuning::WithRawCallbackMethod_GetJobLogs<
-                            v1::FineTuning::WithRawCallbackMethod_DownloadJob<
-                                v1::FineTuning::WithRawCallbackMethod_PreviewDataset<
-                                    v1::FineTuning::Service>>>>>>>>>>;
+// WithRawCallbackMethod_A<WithRawCallbackMethod_B<...Service>>, without the nesting.
+template <template <typename> typename... Methods>
+struct Raw {
+  using Service = v1::FineTuning::Service;
+};
+template <template <typename> typename Method, template <typename> typename... Rest>
+struct Raw<Method, Rest...> {
+  using Service = Method<typename Raw<Rest...>::Service>;
+};
+
+using RawService = Raw<
+    v1::FineTuning::WithRawCallbackMethod_CreateJob, v1::FineTuning::WithRawCallbackMethod_PlanJob,
+    v1::FineTuning::WithRawCallbackMethod_GetJob, v1::FineTuning::WithRawCallbackMethod_ListJobs,
+    v1::FineTuning::WithRawCallbackMethod_CancelJob,
+    v1::FineTuning::WithRawCallbackMethod_UpdateJob, v1::FineTuning::WithRawCallbackMethod_RerunJob,
+    v1::FineTuning::WithRawCallbackMethod_DeleteJob,
+    v1::FineTuning::WithRawCallbackMethod_GetServerInfo,
+    v1::FineTuning::WithRawCallbackMethod_WatchJob,
+    v1::FineTuning::WithRawCallbackMethod_GetJobLogs,
+    v1::FineTuning::WithRawCallbackMethod_DownloadJob,
+    v1::FineTuning::WithRawCallbackMethod_PreviewDataset,
+    v1::FineTuning::WithRawCallbackMethod_BackupStore,
+    v1::FineTuning::WithRawCallbackMethod_CheckStore>::Service;
 
 class FineTuningService : public RawService {
  public:
@@ -65,10 +80,15 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* GetJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ListJobs(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CancelJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* UpdateJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* RerunJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* DeleteJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* CheckStore(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* GetServerInfo(Context*, const Bytes* in, Bytes* out) override;
   Stream* WatchJob(Context*, const Bytes* in) override;
   Stream* GetJobLogs(Context*, const Bytes* in) override;
   Stream* DownloadJob(Context*, const Bytes* in) override;
+  Stream* BackupStore(Context*, const Bytes* in) override;
 
  private:
   struct Call {
@@ -89,13 +109,13 @@ class FineTuningService : public RawService {
   absl::StatusOr<Request> Open(const Call& call) const;
   template <typename Request, typename Response, typename Act>
   grpc::ServerUnaryReactor* Serve(const Call& call, const Act& act);
-  void DoCreate(const Allowed<v1::CreateJobRequest>& call, const Answer<v1::Job>& answer);
+  void DoCreate(const Allowed<v1::CreateJobRequest>& call, const std::string& parent_job,
+                const Answer<v1::Job>& answer);
+  void Rerun(const Allowed<v1::RerunJobRequest>& call, const Answer<v1::Job>& answer);
   void Validate(const Allowed<v1::CreateJobRequest>& call, const Answer<v1::Job>& answer);
   template <typename Request, typename Response>
   void Ask(const Allowed<Request>& call, Answer<Response> answer,
            absl::StatusOr<Response> (Advisor::*ask)(const Request&, const Principal&));
-  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request,
-                                            const Principal& who) const;
 
   const ServiceParts parts_;
   const PageTokens tokens_;

@@ -1,15 +1,18 @@
-// What the API reads: every job as it was last committed, by id, by beginning of id and by arrival;
+// What the API reads: jobs as they were last committed, by id, by beginning of id and by filter;
 // and who watches which.
 //
-// Written by the scheduler thread alone, read by all. Reads never touch the store. Entries are
-// immutable: a reader keeps what it got.
+// Jobs that have not ended are in memory, written by the scheduler thread alone, read by all; the
+// others are asked of the archive, which waits for the store. Entries are immutable: a reader keeps
+// what it got. Why a job waits is worked out when it is asked for.
 #ifndef SERVER_JOB_JOB_INDEX_H_
 #define SERVER_JOB_JOB_INDEX_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 #include "absl/strings/string_view.h"
@@ -17,13 +20,24 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "server/job/job_query.h"
 #include "server/job/principal.h"
 #include "server/job/records.h"
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
 
-using JobPtr = std::shared_ptr<const v1::Job>;
+// All jobs there are, ended ones as well. Not for the store's own thread.
+class JobArchive {
+ public:
+  virtual ~JobArchive() = default;
+  // By the id or an unambiguous beginning of it; a whole id wins over longer ones that begin with
+  // it. Of the jobs of `owner`; empty: of all.
+  virtual absl::StatusOr<JobRecord> FindJob(absl::string_view id, const std::string& owner) = 0;
+  virtual absl::StatusOr<JobPage> ListJobs(const JobQuery& query) = 0;
+  virtual absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
+                                                                   int64_t now_us) = 0;
+};
 
 // One who watches a job. Called on the scheduler thread, never under the index's lock; must not
 // block.
@@ -33,34 +47,36 @@ class JobWatcher {
   virtual void OnChange(const JobPtr& job) = 0;
 };
 
-struct ListedJob {
-  int64_t order = 0;
-  JobPtr job;
-};
-
 class JobIndex {
  public:
-  void Put(const JobRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Without an archive ended jobs stay in memory. Before anything reads.
+  void SetArchive(JobArchive* archive) { archive_ = archive; }
+  // Reasons of queued jobs that have one of their own right now.
+  using Reasons =
+      std::function<std::map<std::string, std::string>(const std::set<std::string>& jobs)>;
+  void SetReasons(Reasons reasons) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // By the id or an unambiguous beginning of it; a whole id wins over longer ones that begin with
-  // it.
+  void Put(const JobRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A job that was deleted.
+  void Remove(const std::string& id) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Of the jobs that `who` may see: there are no others for him.
   absl::StatusOr<JobPtr> Find(absl::string_view id, const Principal& who = DaemonPrincipal()) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-
-  // Oldest first, those that arrived after `after_order`; ended ones only with `all`.
-  std::vector<ListedJob> List(int64_t after_order, size_t limit, bool all,
-                              const Principal& who) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // In memory and by its whole id, or null. Waits for nobody.
+  JobPtr FindLive(absl::string_view id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<JobPage> List(const JobQuery& query) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Registers the watcher and returns the job as it is; every later change is told. Held weakly:
   // dropping it ends the watch.
   absl::StatusOr<JobPtr> Watch(absl::string_view id, const std::shared_ptr<JobWatcher>& watcher)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Jobs that somebody watches.
+  std::set<std::string> Watched() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  void PutRequest(const RequestRecord& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing when it is unknown or older than `now_us` allows.
-  std::optional<RequestRecord> FindRequest(const std::string& request_id, int64_t now_us) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
+                                                           int64_t now_us) const;
 
   // The output folder of a finished full job, for jobs that go on from its model.
   absl::StatusOr<std::string> FinishedModel(const std::string& id, const Principal& who) const
@@ -79,14 +95,26 @@ class JobIndex {
     std::vector<std::weak_ptr<JobWatcher>> watchers;
   };
   using Entries = std::map<std::string, Entry, std::less<>>;
+  struct Found {
+    JobPtr job;
+    std::string output_dir;
+  };
 
-  absl::StatusOr<Entries::const_iterator> Locate(absl::string_view id, const Principal& who) const
+  absl::StatusOr<Found> Locate(absl::string_view id, const Principal& who) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Found> LocateInMemory(absl::string_view id, const Principal& who) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  JobPage ListInMemory(const JobQuery& query) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void Forget(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // With the reasons as they are now.
+  void FillReasons(const std::vector<JobPtr*>& jobs) const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  JobArchive* archive_ = nullptr;
   mutable absl::Mutex mutex_;
+  Reasons reasons_ ABSL_GUARDED_BY(mutex_);
   Entries jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, std::string> by_order_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, RequestRecord> requests_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> watched_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Device> devices_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -14,6 +14,7 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/schema.h"
+#include "server/job/store_reads.h"
 #include "server/job/store_rows.h"
 
 namespace snug::server {
@@ -188,12 +189,22 @@ absl::Status JobStore::LoadMeta() {
 }
 
 absl::StatusOr<StoredState> JobStore::Load() {
-  absl::StatusOr<StoredState> state = absl::UnknownError("not read");
-  RETURN_IF_ERROR(Read([&](Database& database) {
-    state = LoadState(database);
-    return absl::OkStatus();
-  }));
-  return state;
+  return Ask<StoredState>([](Database& database) { return LoadState(database); });
+}
+
+absl::StatusOr<JobRecord> JobStore::FindJob(absl::string_view id, const std::string& owner) {
+  return Ask<JobRecord>([&](Database& database) { return SelectJob(database, id, owner); });
+}
+
+absl::StatusOr<JobPage> JobStore::ListJobs(const JobQuery& query) {
+  return Ask<JobPage>([&query](Database& database) { return SelectPage(database, query); });
+}
+
+absl::StatusOr<std::optional<RequestRecord>> JobStore::FindRequest(const std::string& request_id,
+                                                                   int64_t now_us) {
+  return Ask<std::optional<RequestRecord>>([&request_id, now_us](Database& database) {
+    return SelectRequest(database, request_id, now_us);
+  });
 }
 
 absl::Status JobStore::Read(std::function<absl::Status(Database&)> read) {

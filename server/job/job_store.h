@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/job/database.h"
+#include "server/job/job_index.h"
 #include "server/job/records.h"
 #include "server/job/store_thread.h"
 #include "server/job/witness.h"
@@ -38,14 +39,20 @@ struct StoreOptions {
   std::function<void(const absl::Status&)> fatal = nullptr;
 };
 
-class JobStore {
+class JobStore : public JobArchive {
  public:
   // Creates or opens <state_dir>/snug.db, compares it with its witness, brings it to this version's
   // schema, checks it and counts this start in boot_epoch.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(StoreOptions options);
-  ~JobStore();
+  ~JobStore() override;
 
+  // Of jobs that have not ended.
   absl::StatusOr<StoredState> Load();
+
+  absl::StatusOr<JobRecord> FindJob(absl::string_view id, const std::string& owner = "") override;
+  absl::StatusOr<JobPage> ListJobs(const JobQuery& query) override;
+  absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
+                                                           int64_t now_us) override;
 
   // Waits until it is on the disk.
   absl::Status Commit(const Change& change, Urgency urgency = Urgency::kMustLand);
@@ -56,6 +63,15 @@ class JobStore {
 
   // Runs `read` on the store's thread, and waits for it.
   absl::Status Read(std::function<absl::Status(Database&)> read);
+  template <typename Result>
+  absl::StatusOr<Result> Ask(const std::function<absl::StatusOr<Result>(Database&)>& question) {
+    absl::StatusOr<Result> answer = absl::UnknownError("not asked");
+    const absl::Status read = Read([&](Database& database) {
+      answer = question(database);
+      return absl::OkStatus();
+    });
+    return read.ok() ? std::move(answer) : absl::StatusOr<Result>(read);
+  }
   // A copy of all that is committed, into a new file; it is on the disk when this returns OK.
   absl::Status Backup(const std::string& path);
 

@@ -3,6 +3,7 @@
 #define SERVER_JOB_RECORDS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -120,19 +121,22 @@ struct Change {
   std::optional<PlansRecord> plans;  // Of `job`.
   bool labels = false;               // Those of `job` have changed.
   bool spec = false;                 // That of `job` has been filled in from its files.
+  std::string deleted;               // The id of an ended job whose rows go, all but its events.
 };
 
 // One move of `record` through its gate, and the event that tells of it added to `change`.
 absl::Status MoveJob(JobRecord& record, JobState to, std::string reason, int64_t wall_us,
                      Change& change);
 
-// All that is loaded when the daemon starts; reads are served from memory afterwards.
+// All that is loaded when the daemon starts.
 struct StoredState {
-  std::vector<JobRecord> jobs;               // By order.
+  std::vector<JobRecord> jobs;               // Not ended, by order.
   std::vector<AttemptRecord> open_attempts;  // Not CLOSED: at most one per job.
   std::vector<Reservation> reservations;
-  std::vector<RequestRecord> requests;
-  std::vector<CheckpointRecord> checkpoints;  // By job and step.
+  std::map<std::string, std::string> plans_of;  // Job -> key in `plans`.
+  std::map<std::string, PlansRecord> plans;
+  std::map<JobState, int64_t> counts;  // Of all jobs, by state.
+  int64_t last_order = 0;
 };
 
 }  // namespace snug::server

@@ -59,6 +59,7 @@ CREATE TABLE artifacts(
 // planning them again; jobs of equal plans share a row.
 constexpr const char* kVersion2 = R"sql(
 ALTER TABLE jobs ADD COLUMN display_name TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN created_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN ended_us INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX jobs_by_state ON jobs(state, arrival);
@@ -103,10 +104,11 @@ absl::Status ToVersion2(Database& database) {
   }));
   for (const OldJob& job : jobs)
     RETURN_IF_ERROR(database.Run(
-        "UPDATE jobs SET display_name=?2, created_us=?3, ended_us=?4, view=?5 WHERE id=?1",
+        "UPDATE jobs SET display_name=?2, created_us=?3, ended_us=?4, view=?5, owner=?6 WHERE "
+        "id=?1",
         {job.id, job.view.display_name(), TimeUtil::TimestampToMicroseconds(job.view.create_time()),
-         TimeUtil::TimestampToMicroseconds(job.view.end_time()),
-         Blob{job.view.SerializeAsString()}}));
+         TimeUtil::TimestampToMicroseconds(job.view.end_time()), Blob{job.view.SerializeAsString()},
+         job.view.owner()}));
   return absl::OkStatus();
 }
 

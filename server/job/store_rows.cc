@@ -23,8 +23,8 @@ constexpr const char* kUpdateJob =
 constexpr const char* kInsertJob =
     "INSERT INTO jobs(id, tenant, state, arrival, spec, spec_sha256, view, infra_failures, "
     "oom_failures, not_before_us, last_resume_step, train_data, eval_data, output_dir, "
-    "display_name, created_us, ended_us) "
-    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)";
+    "display_name, created_us, ended_us, owner) "
+    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)";
 
 Blob ViewOf(const JobRecord& record) {
   v1::Job view = record.job;
@@ -48,7 +48,7 @@ absl::Status AddJob(Database& database, const JobRecord& record) {
        ViewOf(record), int64_t{record.infra_failures}, int64_t{record.oom_failures},
        record.not_before_us, record.last_resume_step, record.train_data, record.eval_data,
        record.output_dir, job.display_name(), TimeUtil::TimestampToMicroseconds(job.create_time()),
-       TimeUtil::TimestampToMicroseconds(job.end_time())}));
+       TimeUtil::TimestampToMicroseconds(job.end_time()), job.owner()}));
   return job.labels().empty() ? absl::OkStatus() : WriteLabels(database, job);
 }
 
@@ -126,12 +126,35 @@ absl::Status WriteReservation(Database& database, const Change& change) {
 }
 
 absl::Status LoadJobs(Database& database, StoredState& state) {
-  return database.Query(absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY arrival"),
-                        [&](const Row& row) {
-                          ASSIGN_OR_RETURN(JobRecord record, ReadJob(row));
-                          state.jobs.push_back(std::move(record));
-                          return absl::OkStatus();
-                        });
+  RETURN_IF_ERROR(database.Query(
+      absl::StrCat("SELECT ", kJobColumns,
+                   ", plans FROM jobs WHERE state IN (1, 2, 3, 4, 5, 6, 7) ORDER BY arrival"),
+      [&](const Row& row) {
+        ASSIGN_OR_RETURN(JobRecord record, ReadJob(row));
+        if (const std::string plans = row.Text(12); !plans.empty())
+          state.plans_of[record.id()] = plans;
+        state.jobs.push_back(std::move(record));
+        return absl::OkStatus();
+      }));
+  RETURN_IF_ERROR(
+      database.Query("SELECT state, count(*) FROM jobs GROUP BY state", [&](const Row& row) {
+        state.counts[static_cast<JobState>(row.Int(0))] = row.Int(1);
+        return absl::OkStatus();
+      }));
+  ASSIGN_OR_RETURN(state.last_order, database.QueryInt("SELECT max(arrival) FROM jobs"));
+  return absl::OkStatus();
+}
+
+// Those that no waiting job goes by are forgotten.
+absl::Status LoadPlans(Database& database, StoredState& state) {
+  RETURN_IF_ERROR(
+      database.Run("DELETE FROM plans WHERE sha256 NOT IN "
+                   "(SELECT plans FROM jobs WHERE state IN (1, 2, 3, 4, 5, 6, 7))",
+                   {}));
+  return database.Query("SELECT sha256, made_by, plans FROM plans", [&](const Row& row) {
+    state.plans[row.Text(0)] = {row.Text(1), row.Bytes(2)};
+    return absl::OkStatus();
+  });
 }
 
 absl::Status LoadAttempts(Database& database, StoredState& state) {
@@ -159,27 +182,21 @@ absl::Status LoadAttempts(Database& database, StoredState& state) {
       });
 }
 
-absl::Status LoadSideTables(Database& database, StoredState& state) {
-  RETURN_IF_ERROR(
-      database.Query("SELECT device, job, epoch, bytes FROM reservations", [&](const Row& row) {
-        state.reservations.push_back(
-            {row.Text(0), row.Text(1), static_cast<int>(row.Int(2)), row.Int(3)});
-        return absl::OkStatus();
-      }));
-  RETURN_IF_ERROR(database.Query(
-      "SELECT request_id, body_sha256, job, expires_us FROM requests", [&](const Row& row) {
-        state.requests.push_back({row.Text(0), row.Text(1), row.Text(2), row.Int(3)});
-        return absl::OkStatus();
-      }));
-  return database.Query(
-      "SELECT job, step, epoch, manifest_sha256, dir, bytes, state FROM checkpoints "
-      "ORDER BY job, step, epoch",
-      [&](const Row& row) {
-        state.checkpoints.push_back({row.Text(0), row.Int(1), static_cast<int>(row.Int(2)),
-                                     row.Text(3), row.Text(4), row.Int(5),
-                                     static_cast<CheckpointRecord::State>(row.Int(6))});
-        return absl::OkStatus();
-      });
+absl::Status LoadReservations(Database& database, StoredState& state) {
+  return database.Query("SELECT device, job, epoch, bytes FROM reservations", [&](const Row& row) {
+    state.reservations.push_back(
+        {row.Text(0), row.Text(1), static_cast<int>(row.Int(2)), row.Int(3)});
+    return absl::OkStatus();
+  });
+}
+
+absl::Status DeleteJob(Database& database, const std::string& job) {
+  for (const char* sql :
+       {"DELETE FROM labels WHERE job=?", "DELETE FROM requests WHERE job=?",
+        "DELETE FROM checkpoints WHERE job=?", "DELETE FROM artifacts WHERE job=?",
+        "DELETE FROM attempts WHERE job=?", "DELETE FROM jobs WHERE id=? AND state IN (8, 9, 10)"})
+    RETURN_IF_ERROR(database.Run(sql, {job}));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -201,6 +218,7 @@ absl::Status InsertJob(Database& database, NewJob& job) {
 }
 
 absl::Status WriteChange(Database& database, const Change& change) {
+  if (!change.deleted.empty()) RETURN_IF_ERROR(DeleteJob(database, change.deleted));
   if (change.job != nullptr) RETURN_IF_ERROR(WriteJob(database, *change.job));
   if (change.spec) RETURN_IF_ERROR(WriteSpec(database, change.job->job));
   if (change.labels) RETURN_IF_ERROR(WriteLabels(database, change.job->job));
@@ -241,7 +259,8 @@ absl::StatusOr<StoredState> LoadState(Database& database) {
   StoredState state;
   RETURN_IF_ERROR(LoadJobs(database, state));
   RETURN_IF_ERROR(LoadAttempts(database, state));
-  RETURN_IF_ERROR(LoadSideTables(database, state));
+  RETURN_IF_ERROR(LoadPlans(database, state));
+  RETURN_IF_ERROR(LoadReservations(database, state));
   return state;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -72,41 +73,118 @@ std::string ReasonToWait(const QueuedJob& job, const std::vector<DeviceState>& d
                       ahead == 1 ? " job is" : " jobs are", " ahead of it");
 }
 
+// What a walk down the queue has given away so far.
+class Walk {
+ public:
+  Walk(std::vector<DeviceState> devices, int64_t now_us)
+      : devices_(std::move(devices)), now_us_(now_us) {}
+
+  // Nobody further down can be placed.
+  bool Over() const {
+    return blocked_ ||
+           std::none_of(devices_.begin(), devices_.end(), [&](const DeviceState& device) {
+             return FreeOn(device) >= 0 && !spoken_for_.contains(device.name);
+           });
+  }
+
+  // `reason`: filled in when it is not null and the job waits.
+  void Ask(const QueuedJob& job, Decision& decision, std::string* reason) {
+    if (job.judgement != Judgement::kJudged) return Await(job, reason);
+    if (!Feasible(job)) return decision.infeasible.push_back(job.id);
+    if (job.not_before_us > now_us_) return AskLater(job, decision, reason);
+    if (!blocked_ && !stuck_.contains(job.group)) {
+      int plan = -1;
+      DeviceState* device = Choose(job, devices_, spoken_for_, plan);
+      if (device != nullptr) {
+        const int64_t bytes = job.plan_bytes.at(device->name)[static_cast<size_t>(plan)];
+        decision.placements.push_back({job.id, device->name, plan, bytes});
+        device->reserved_bytes += bytes;
+        device->jobs += 1;
+        return;
+      }
+    }
+    if (reason != nullptr) *reason = ReasonToWait(job, devices_, spoken_for_, ahead_);
+    ++ahead_;
+    if (!stuck_.insert(job.group).second) return;
+    for (const DeviceState& device : devices_)
+      if (CouldRunOn(job, device)) spoken_for_.insert(device.name);
+  }
+
+ private:
+  bool Feasible(const QueuedJob& job) {
+    const auto [known, is_new] = feasible_.emplace(job.group, false);
+    if (is_new) known->second = CouldEverRun(job, devices_);
+    return known->second;
+  }
+
+  void Await(const QueuedJob& job, std::string* reason) {
+    if (job.judgement == Judgement::kHeld) return;
+    if (reason != nullptr) *reason = "its plans are being worked out";
+    blocked_ = true;
+    ++ahead_;
+    for (const DeviceState& device : devices_) spoken_for_.insert(device.name);
+  }
+
+  void AskLater(const QueuedJob& job, Decision& decision, std::string* reason) const {
+    if (decision.next_us == 0 || job.not_before_us < decision.next_us)
+      decision.next_us = job.not_before_us;
+    if (reason == nullptr) return;
+    const int64_t seconds = (job.not_before_us - now_us_) / 1'000'000 + 1;
+    *reason = absl::StrCat(job.retry_cause, job.retry_cause.empty() ? "" : "; ", "tries again in ",
+                           seconds, " s");
+  }
+
+  std::vector<DeviceState> devices_;
+  const int64_t now_us_;
+  std::set<std::string> spoken_for_;  // Devices that an older waiting job could use.
+  std::set<int> stuck_;               // Groups of which one waits: the next one waits, too.
+  std::map<int, bool> feasible_;      // By group.
+  int ahead_ = 0;
+  bool blocked_ = false;
+};
+
 }  // namespace
 
-Decision Decide(std::vector<QueuedJob> queue, std::vector<DeviceState> devices, int64_t now_us) {
-  std::sort(queue.begin(), queue.end(), [](const QueuedJob& a, const QueuedJob& b) {
-    return std::tuple(-a.priority, a.order) < std::tuple(-b.priority, b.order);
-  });
+bool CouldEverRun(const QueuedJob& job, const std::vector<DeviceState>& devices) {
+  return std::any_of(devices.begin(), devices.end(),
+                     [&](const DeviceState& device) { return CouldRunOn(job, device); });
+}
+
+Decision Decide(const JobQueue& queue, std::vector<DeviceState> devices, int64_t now_us) {
   Decision decision;
-  std::set<std::string> spoken_for;  // Devices that an older waiting job could use.
-  int ahead = 0;
-  for (const QueuedJob& job : queue) {
-    const bool feasible = std::any_of(devices.begin(), devices.end(),
-                                      [&](const DeviceState& d) { return CouldRunOn(job, d); });
-    if (!feasible) {
-      decision.infeasible.push_back(job.id);
-      continue;
-    }
-    if (job.not_before_us > now_us) {
-      const int64_t seconds = (job.not_before_us - now_us) / 1'000'000 + 1;
-      decision.waiting[job.id] = absl::StrCat(job.retry_cause, job.retry_cause.empty() ? "" : "; ",
-                                              "tries again in ", seconds, " s");
-      continue;
-    }
-    int plan = -1;
-    DeviceState* device = Choose(job, devices, spoken_for, plan);
-    if (device != nullptr) {
-      const int64_t bytes = job.plan_bytes.at(device->name)[static_cast<size_t>(plan)];
-      decision.placements.push_back({job.id, device->name, plan, bytes});
-      device->reserved_bytes += bytes;
-      device->jobs += 1;
-      continue;
-    }
-    decision.waiting[job.id] = ReasonToWait(job, devices, spoken_for, ahead);
-    for (const DeviceState& d : devices)
-      if (CouldRunOn(job, d)) spoken_for.insert(d.name);
-    ++ahead;
+  Walk walk(std::move(devices), now_us);
+  for (const auto& [key, job] : queue.in_order()) {
+    if (walk.Over()) break;
+    walk.Ask(job, decision, nullptr);
+  }
+  return decision;
+}
+
+std::map<std::string, std::string> ReasonsToWait(const JobQueue& queue,
+                                                 std::vector<DeviceState> devices, int64_t now_us,
+                                                 const std::set<std::string>& jobs) {
+  std::map<std::string, std::string> reasons;
+  Decision ignored;
+  Walk walk(std::move(devices), now_us);
+  for (const auto& [key, job] : queue.in_order()) {
+    if (reasons.size() == jobs.size()) break;
+    std::string reason;
+    const bool wanted = jobs.contains(job.id);
+    walk.Ask(job, ignored, wanted ? &reason : nullptr);
+    if (!reason.empty()) reasons[job.id] = std::move(reason);
+  }
+  return reasons;
+}
+
+Decision Decide(std::vector<QueuedJob> queue, std::vector<DeviceState> devices, int64_t now_us) {
+  JobQueue ordered;
+  for (QueuedJob& job : queue) ordered.Put(std::move(job));
+  Decision decision;
+  Walk walk(devices, now_us);
+  for (const auto& [key, job] : ordered.in_order()) {
+    std::string reason;
+    walk.Ask(job, decision, &reason);
+    if (!reason.empty()) decision.waiting[job.id] = std::move(reason);
   }
   return decision;
 }

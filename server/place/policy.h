@@ -11,21 +11,13 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
-namespace snug::server {
+#include "server/place/job_queue.h"
 
-struct QueuedJob {
-  std::string id;
-  int priority = 0;
-  int64_t order = 0;                 // Of arrival.
-  int64_t not_before_us = 0;         // Wall time; a job that waits for its retry blocks nobody.
-  std::string retry_cause;           // Why it was not done the last time; or empty.
-  int64_t budget_bytes = INT64_MAX;  // The user's own limit.
-  std::map<std::string, std::vector<int64_t>>
-      plan_bytes;  // By device (threads differ): fastest plan first.
-};
+namespace snug::server {
 
 struct DeviceState {
   std::string name;
@@ -48,9 +40,22 @@ struct Decision {
   std::vector<Placement> placements;
   std::map<std::string, std::string> waiting;  // Job -> why, in one sentence.
   std::vector<std::string> infeasible;  // Fit on no device, however empty, within their budget.
+  int64_t next_us = 0;  // When the first of those that wait for their time may start; 0: none.
 };
 
+// One round. Ends as soon as nothing can be placed any more, so `waiting` is left empty.
+Decision Decide(const JobQueue& queue, std::vector<DeviceState> devices, int64_t now_us);
+
+// Why each of these jobs waits, as `waiting` has it; those that would be placed have no reason.
+std::map<std::string, std::string> ReasonsToWait(const JobQueue& queue,
+                                                 std::vector<DeviceState> devices, int64_t now_us,
+                                                 const std::set<std::string>& jobs);
+
+// Both, over all of a few jobs.
 Decision Decide(std::vector<QueuedJob> queue, std::vector<DeviceState> devices, int64_t now_us);
+
+// On some device, were it empty.
+bool CouldEverRun(const QueuedJob& job, const std::vector<DeviceState>& devices);
 
 // By capacity; there is at least one device.
 DeviceState LargestOf(const std::vector<DeviceState>& devices);

@@ -135,7 +135,7 @@ void Scheduler::BeginClosing(Entry& entry) {
                                .nonce = attempt.nonce},
                   .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
                   .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
-  entry.attempt->closing = pool_.Post([this, remains = std::move(remains)] {
+  entry.attempt->closing = closing_pool_.Post([this, remains = std::move(remains)] {
     auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(
         LookAt(remains, index_, settings_.inspector));
     Post([this, id = remains.attempt.job, epoch = remains.attempt.epoch, closed] {
@@ -185,8 +185,14 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   entry.attempt.reset();
   if (entry.ready && closed.checkpoints.ok()) entry.ready->resume = closed.checkpoints->newest;
   entry.retry_cause = entry.record.job.reason();
+  changed_ = true;
   ShowDevices();
-  if (IsTerminal(entry.state())) Drop(entry.id());
+  if (IsTerminal(entry.state())) {
+    Drop(entry.id());
+  } else if (entry.state() == v1::Job::QUEUED) {
+    if (!entry.ready) AwaitReady(entry);
+    Enqueue(entry);
+  }
   return absl::OkStatus();
 }
 

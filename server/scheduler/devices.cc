@@ -28,8 +28,11 @@ void Scheduler::ShowDevices() {
     shown.set_others_bytes((*use)->others_bytes);
   }
   std::vector<v1::Job> running;
-  for (const auto& [id, entry] : entries_)
-    if (entry->attempt != nullptr) running.push_back(entry->record.job);
+  for (const std::string& id : attended_) {
+    const auto entry = entries_.find(id);
+    if (entry != entries_.end() && entry->second->attempt != nullptr)
+      running.push_back(entry->second->record.job);
+  }
   metrics_.Devices(devices, running);
   for (const auto& [id, bytes] : ledger_.Elsewhere()) {
     v1::Device& shown = devices.emplace_back();
@@ -104,8 +107,9 @@ void Scheduler::OnGpusSeen(const GpuLooks::Uses& uses) {
       spdlog::error("{}: {}", device, use.status().message());
   }
   changed_ = true;  // A round of scheduling costs little.
-  for (auto& [id, entry] : entries_)
-    if (entry->attempt != nullptr) NoteProcessBytes(*entry);
+  for (const std::string& id : attended_)
+    if (Entry* entry = Find(id); entry != nullptr && entry->attempt != nullptr)
+      NoteProcessBytes(*entry);
   ShowDevices();
 }
 

@@ -28,6 +28,7 @@ namespace snug::server {
 struct CreateOrder {
   v1::JobSpec spec;
   std::string owner;       // Principal::name().
+  std::string parent_job;  // That this one runs again; or empty.
   std::string job_id;      // Empty: chosen here.
   std::string request_id;  // Empty: not idempotent.
   std::string body_sha256;
@@ -38,7 +39,7 @@ struct ReadyJob {
   CheckedJob checked;
   PreparedFolders folders;
   v1::DatasetSummary summary;
-  DevicePlans plans;
+  std::shared_ptr<const DevicePlans> plans;
   std::optional<CheckpointRecord> resume;
 };
 

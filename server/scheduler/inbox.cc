@@ -20,6 +20,11 @@ void Inbox::Post(Task task) {
   if (!closed_) tasks_.push_back(std::move(task));
 }
 
+void Inbox::PostResult(Task task) {
+  absl::MutexLock lock(&mutex_);
+  if (!closed_) tasks_.push_back(std::move(task));
+}
+
 std::deque<Task> Inbox::Take(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

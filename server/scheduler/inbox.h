@@ -27,6 +27,9 @@ class Inbox {
   // Not for the scheduler thread.
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // For results of what the receiving thread asked for itself: at once, also when it is full.
+  void PostResult(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // All that is there; waits up to `timeout` for the first.
   std::deque<Task> Take(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -48,7 +48,12 @@ struct SchedulerLimits {
   absl::Duration schedule_again = absl::Seconds(5);
   // (tenant, request_id) makes at most one job in this time.
   absl::Duration request_memory = absl::Hours(24 * 7);
-  int64_t max_live_jobs = 1000;
+  // Each takes some 10 KB of memory while it waits.
+  int64_t max_live_jobs = 100'000;
+  // Messages come faster than rounds need to: a device is free for seconds before it is missed.
+  absl::Duration between_rounds = absl::Milliseconds(10);
+  // Who watches a job that waits is told how the queue moves.
+  absl::Duration tell_waiting = absl::Seconds(1);
   // Messages that make no sense, before the attempt is ended.
   int max_bad_messages = 3;
   // More room after each out-of-memory: share of the plan's peak that is reserved on top.

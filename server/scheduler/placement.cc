@@ -22,14 +22,17 @@ int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin) {
   return plan.peak_bytes() + static_cast<int64_t>(extra);
 }
 
-QueuedJob Queued(const Entry& entry, double margin) {
+QueuedJob QueuedAs(const Entry& entry, double margin) {
   QueuedJob job{.id = entry.id(),
-                .priority = entry.record.job.spec().priority(),
+                .priority = entry.record.job.priority(),
                 .order = entry.record.order,
                 .not_before_us = entry.record.not_before_us,
                 .retry_cause = entry.retry_cause,
-                .budget_bytes = BudgetBytes(entry.record.job.spec())};
-  for (const auto& [device, plans] : entry.ready->plans)
+                .budget_bytes = BudgetBytes(entry.record.job.spec()),
+                .judgement = entry.ready ? Judgement::kJudged : Judgement::kAwaited};
+  if (!entry.ready && SinceBoot() < entry.ready_again) job.judgement = Judgement::kHeld;
+  if (!entry.ready) return job;
+  for (const auto& [device, plans] : *entry.ready->plans)
     for (const v1::Plan& plan : plans)
       job.plan_bytes[device].push_back(CapOf(plan, entry.record.oom_failures, margin));
   return job;
@@ -37,36 +40,32 @@ QueuedJob Queued(const Entry& entry, double margin) {
 
 }  // namespace
 
+// What it needs is known. A job that fits nowhere is refused now, not when its turn comes.
+void Scheduler::Judge(Entry& entry) {
+  changed_ = true;
+  if (!CouldEverRun(QueuedAs(entry, settings_.limits.oom_margin), ledger_.Snapshot()))
+    return RefuseJob(entry);
+  Enqueue(entry);
+}
+
+void Scheduler::Enqueue(const Entry& entry) {
+  waiting_->Put(QueuedAs(entry, settings_.limits.oom_margin));
+  changed_ = true;
+}
+
 void Scheduler::Schedule() {
-  std::vector<QueuedJob> queue;
-  bool waits_for_time = false;
-  for (const auto& [id, entry] : entries_) {
-    if (entry->state() != v1::Job::QUEUED || !entry->ready) continue;
-    queue.push_back(Queued(*entry, settings_.limits.oom_margin));
-    waits_for_time |= entry->record.not_before_us > 0;
-  }
-  const bool retry = retry_at_ != absl::ZeroDuration() && SinceBoot() >= retry_at_;
-  if ((!changed_ && !waits_for_time && !retry) || AwaitsLook()) return;
+  const absl::Duration now = SinceBoot();
+  const bool retry = times_.retry_at != absl::ZeroDuration() && now >= times_.retry_at;
+  const bool time_has_come = times_.time_comes_us != 0 && WallMicros() >= times_.time_comes_us;
+  if (!(changed_ || retry || time_has_come) || AwaitsLook()) return;
+  if (now < times_.last_round + settings_.limits.between_rounds) return;
+  times_.last_round = now;
   changed_ = false;
-  retry_at_ = absl::ZeroDuration();
-  const Decision decision = Decide(std::move(queue), DeviceStates(), WallMicros());
-  for (const auto& [id, reason] : decision.waiting) {
-    Entry& entry = *Find(id);
-    if (entry.record.job.reason() == reason) continue;
-    entry.record.job.set_reason(reason);  // Not stored: it is worked out again after a restart.
-    Show(entry);
-  }
-  for (const std::string& id : decision.infeasible) {
-    Entry& entry = *Find(id);
-    const DeviceState largest = LargestOf(ledger_.Snapshot());
-    const std::vector<v1::Plan>& plans = entry.ready->plans.at(largest.name);
-    const absl::Status refusal =
-        PlanInfeasible(RefusalOf(plans, largest.name, largest.capacity_bytes,
-                                 BudgetBytes(entry.record.job.spec())),
-                       plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
-    const absl::Status failed = FailJob(entry, ToJobError(refusal));
-    if (!failed.ok()) ScheduleAgain(entry, failed);
-  }
+  times_.retry_at = absl::ZeroDuration();
+  const Decision decision = waiting_->Round(DeviceStates(), WallMicros());
+  times_.time_comes_us = decision.next_us;
+  for (const std::string& id : decision.infeasible)
+    if (Entry* entry = Find(id)) RefuseJob(*entry);
   for (const Placement& placement : decision.placements) {
     Entry& entry = *Find(placement.job);
     const absl::Status admitted = Admit(entry, placement);
@@ -77,17 +76,28 @@ void Scheduler::Schedule() {
   }
 }
 
+// It fits on no device, however empty.
+void Scheduler::RefuseJob(Entry& entry) {
+  const DeviceState largest = LargestOf(ledger_.Snapshot());
+  const std::vector<v1::Plan>& plans = entry.ready->plans->at(largest.name);
+  const absl::Status refusal = PlanInfeasible(
+      RefusalOf(plans, largest.name, largest.capacity_bytes, BudgetBytes(entry.record.job.spec())),
+      plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
+  const absl::Status failed = FailJob(entry, ToJobError(refusal));
+  if (!failed.ok()) ScheduleAgain(entry, failed);
+}
+
 // A decision that could not be stored (a full disk): nothing else would bring it up again.
 void Scheduler::ScheduleAgain(Entry& entry, const absl::Status& why) {
   spdlog::error("job {}: {}", entry.id(), why.message());
-  retry_at_ = SinceBoot() + settings_.limits.schedule_again;
+  times_.retry_at = SinceBoot() + settings_.limits.schedule_again;
   entry.record.job.set_reason(absl::StrCat("waits: ", why.message()));
   Show(entry);
 }
 
 absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
-      entry.ready->plans.at(placement.device)[static_cast<size_t>(placement.plan)];
+      entry.ready->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
   RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), placement.bytes));
   const std::string& device = ledger_.Find(placement.device)->id();
   JobRecord changed = entry.record;
@@ -126,6 +136,7 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   entry.attempt->started = entry.attempt->last_heard = SinceBoot();
   entry.attempt->shim = std::make_unique<ShimWatch>(
       AttemptDir(settings_.launcher.state_dir, entry.id(), entry.attempt->record.epoch));
+  attended_.insert(entry.id());
   ShowDevices();
   return absl::OkStatus();
 }

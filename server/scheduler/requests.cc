@@ -80,7 +80,9 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
   if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
-  ASSIGN_OR_RETURN(ready.plans, PlansOn(work.devices, ready.checked, lengths));
+  ASSIGN_OR_RETURN(DevicePlans plans, PlansOn(work.devices, ready.checked, lengths));
+  ready.plans = std::make_shared<const DevicePlans>(std::move(plans));
+  ready.checked.program = {};  // Planned: nothing needs it any more, and it is large.
   if (record.job.epoch() == 0) return ready;
   ASSIGN_OR_RETURN(CheckpointScan scan, FindNewest(record.id(), work.checkpoints_dir));
   ready.resume = std::move(scan.newest);
@@ -97,8 +99,9 @@ std::string HeldReason() {
 
 void Scheduler::Create(CreateOrder order, Reply reply) {
   if (draining_) return reply(Draining());
-  const bool posted = inbox_.TryPost(
-      [this, order = std::move(order), reply]() mutable { DoCreate(std::move(order), reply); });
+  const bool posted = inbox_.TryPost([this, order = std::move(order), reply]() mutable {
+    DoCreate(std::move(order), reply, kIdDraws);
+  });
   if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
@@ -108,51 +111,60 @@ void Scheduler::Cancel(std::string id, Reply reply) {
   if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
-void Scheduler::DoCreate(CreateOrder order, const Reply& reply) {
-  const int64_t now_us = WallMicros();
-  // Asked again here, on the one thread: two equal requests may both have passed the first look.
-  if (const auto known = index_.FindRequest(order.request_id, now_us)) {
-    if (known->body_sha256 != order.body_sha256)
-      return reply(RequestIdReused(order.request_id, known->job));
-    absl::StatusOr<JobPtr> job = index_.Find(known->job);
-    return job.ok() ? reply(**job) : reply(job.status());
-  }
-  if (static_cast<int64_t>(entries_.size()) >= settings_.limits.max_live_jobs)
-    return reply(QueueFull("jobs that have not ended", settings_.limits.max_live_jobs));
-  const auto taken = [&](const std::string& id) {
-    absl::StatusOr<JobPtr> job = index_.Find(id);
-    return job.ok() && (*job)->id() == id;
-  };
-  std::string id = order.job_id;
-  for (int draw = 0; order.job_id.empty() && draw < kIdDraws && (id.empty() || taken(id)); ++draw)
-    id = NewJobId(order.spec.display_name());
-  if (taken(id)) return reply(JobExists(id));
-  JobRecord record;
-  record.order = next_order_;
-  v1::Job& job = record.job;
-  job.set_id(id);
-  job.set_name(absl::StrCat("tenants/default/jobs/", id));
-  job.set_display_name(order.spec.display_name().empty() ? id : order.spec.display_name());
+// The store says whether the request or the id is known: it is the only one that knows them all.
+void Scheduler::DoCreate(CreateOrder order, const Reply& reply, int draws_left) {
+  const int64_t now_us = WallMicros(), limit = settings_.limits.max_live_jobs;
+  if (static_cast<int64_t>(entries_.size()) + storing_ >= limit)
+    return reply(QueueFull("jobs that have not ended", limit));
+  const v1::JobSpec& spec = order.spec;
+  auto made = std::make_shared<NewJob>();
+  made->record.order = next_order_++;
+  v1::Job& job = made->record.job;
+  job.set_id(order.job_id.empty() ? NewJobId(spec.display_name()) : order.job_id);
+  job.set_name(absl::StrCat("tenants/default/jobs/", job.id()));
+  job.set_display_name(spec.display_name().empty() ? job.id() : spec.display_name());
   job.set_state(v1::Job::PREPARING);
   job.set_reason(kWaitsToBePrepared);
-  *job.mutable_spec() = std::move(order.spec);
-  job.set_owner(std::move(order.owner));
+  job.set_priority(spec.priority());
+  *job.mutable_labels() = spec.labels();
+  job.set_parent_job(order.parent_job);
+  job.set_owner(order.owner);
+  *job.mutable_spec() = spec;
   *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);
-  Change change{.job = &record};
-  change.events.push_back(
-      {.job = id, .to = v1::Job::PREPARING, .reason = job.reason(), .wall_us = now_us});
+  made->event = {
+      .job = job.id(), .to = v1::Job::PREPARING, .reason = job.reason(), .wall_us = now_us};
   if (!order.request_id.empty())
-    change.request =
-        RequestRecord{order.request_id, order.body_sha256, id,
+    made->request =
+        RequestRecord{order.request_id, order.body_sha256, job.id(),
                       now_us + absl::ToInt64Microseconds(settings_.limits.request_memory)};
-  const absl::Status stored = store_.Commit(change, Urgency::kRefusable);
-  if (!stored.ok()) return reply(stored);
-  ++next_order_;
-  spdlog::info("job {}: new, \"{}\"", id, job.display_name());
-  metrics_.CountJobs(v1::Job::PREPARING, 1);
-  if (change.request) index_.PutRequest(*change.request);
+  ++storing_;
+  auto kept = std::make_shared<CreateOrder>(std::move(order));
+  store_.Create(made, [this, kept, reply, draws_left](const std::shared_ptr<NewJob>& job,
+                                                      const absl::Status& status) {
+    inbox_.PostResult([this, job, kept, reply, draws_left, status] {
+      --storing_;
+      if (absl::IsAlreadyExists(status) && kept->job_id.empty() && draws_left > 1)
+        return DoCreate(std::move(*kept), reply, draws_left - 1);
+      if (absl::IsAlreadyExists(status)) return reply(JobExists(job->record.id()));
+      status.ok() ? OnCreated(job, std::move(*kept), reply) : reply(status);
+    });
+  });
+}
+
+void Scheduler::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
+                          const Reply& reply) {
+  if (job->known) {
+    if (job->known->body_sha256 != order.body_sha256)
+      return reply(RequestIdReused(order.request_id, job->known->job));
+    absl::StatusOr<JobPtr> known = index_.Find(job->known->job);
+    return known.ok() ? reply(**known) : reply(known.status());
+  }
   auto entry = std::make_unique<Entry>();
-  entry->record = std::move(record);
+  entry->record = std::move(job->record);
+  const std::string id = entry->id();
+  spdlog::info("job {}: new, \"{}\"", id, entry->record.job.display_name());
+  metrics_.CountJobs(v1::Job::PREPARING, 1);
+  AwaitReady(*entry);
   Show(*entry);
   reply(entry->record.job);
   entries_[id] = std::move(entry);
@@ -166,16 +178,39 @@ void Scheduler::DoCancel(const std::string& id, const Reply& reply) {
     if ((*job)->state() == v1::Job::CANCELLED) return reply(**job);
     return reply(WrongState((*job)->id(), "cancel", NameOf((*job)->state())));
   }
-  const absl::Status status = CancelEntry(*entry);
+  absl::Status status;
+  if (HasAttempt(entry->state()) && entry->state() != v1::Job::CANCELLING)
+    status = Move(*entry, v1::Job::CANCELLING, "is being cancelled", {});
+  else if (entry->state() != v1::Job::CANCELLING)
+    status = Move(*entry, v1::Job::CANCELLED, "cancelled", {});
   if (!status.ok()) return reply(status);
   reply(entry->record.job);
   if (IsTerminal(entry->state())) Drop(entry->id());
 }
 
-absl::Status Scheduler::CancelEntry(Entry& entry) {
-  if (entry.state() == v1::Job::CANCELLING) return absl::OkStatus();
-  if (!HasAttempt(entry.state())) return Move(entry, v1::Job::CANCELLED, "cancelled", {});
-  return Move(entry, v1::Job::CANCELLING, "is being cancelled", {});
+void Scheduler::AwaitReady(Entry& entry) {
+  const v1::Job& job = entry.record.job;
+  unready_.emplace(JobQueue::Key(-job.priority(), entry.record.order, job.id()), job.id());
+}
+
+// Until a pool takes no more: the rest is for the next tick.
+void Scheduler::GetSomeReady() {
+  for (auto it = unready_.begin(); it != unready_.end();) {
+    Entry* entry = Find(it->second);
+    const bool needed = entry != nullptr && entry->attempt == nullptr && !entry->ready &&
+                        !entry->getting_ready && !HasAttempt(entry->state()) &&
+                        entry->state() != v1::Job::PAUSED;
+    if (needed && SinceBoot() < entry->ready_again) {
+      ++it;
+      continue;
+    }
+    if (needed) {
+      GetReady(*entry);
+      pools_full_ = !entry->getting_ready && entry->state() != v1::Job::PAUSED;
+      if (pools_full_) return;
+    }
+    it = unready_.erase(it);
+  }
 }
 
 // Slow: on a pool. Answers through the inbox, unless the job has gone meanwhile.
@@ -201,8 +236,9 @@ void Scheduler::GetReady(Entry& entry) {
     });
   };
   const v1::JobSpec& spec = entry.record.job.spec();
-  FairWork turn{
-      .key = PreparesAlike(spec), .priority = spec.priority(), .abandoned = entry.abandoned};
+  FairWork turn{.key = PreparesAlike(spec),
+                .priority = entry.record.job.priority(),
+                .abandoned = entry.abandoned};
   const bool new_job = entry.state() == v1::Job::PREPARING;
   Task make = [this, id, new_job, work = std::move(work)] {
     if (work.abandoned->load()) return;
@@ -220,7 +256,11 @@ void Scheduler::GetReady(Entry& entry) {
     turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
     if (prepares_.Post(std::move(turn))) return;
     Post([this, id] {  // Too many wait: the next tick asks again.
-      if (Entry* entry = Find(id)) entry->getting_ready = false;
+      Entry* entry = Find(id);
+      if (entry == nullptr) return;
+      entry->getting_ready = false;
+      entry->ready_again = SinceBoot() + settings_.limits.tick;
+      AwaitReady(*entry);
     });
   });
 }
@@ -240,17 +280,27 @@ void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {
     changed.train_data = ready->folders.train;
     changed.eval_data = ready->folders.eval;
     *changed.job.mutable_dataset() = ready->summary;
-    Change change{.spec = true};
+    const PlansRecord packed = stored_plans_.Pack(*ready);
+    ready->plans = stored_plans_.Share(ready->plans, packed.plans);
+    Change change{.plans = packed, .spec = true};
     status = MoveJob(changed, v1::Job::QUEUED, "waits to be placed", WallMicros(), change);
     if (status.ok())
       status = Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand);
     if (status.ok()) entry->ready = *std::move(ready);
   } else {
-    entry->ready = *std::move(ready);
-    changed_ = true;
+    const PlansRecord packed = stored_plans_.Pack(*ready);
+    ready->plans = stored_plans_.Share(ready->plans, packed.plans);
+    status = Save(*entry, entry->record, {.plans = packed}, Urgency::kMustLand);
+    if (status.ok()) entry->ready = *std::move(ready);
   }
-  // Not stored: the next tick starts over.
-  if (!status.ok()) spdlog::error("job {}: {}", id, status.message());
+  if (status.ok()) {
+    if ((entry = Find(id)) != nullptr) Judge(*entry);
+    return;
+  }
+  // Not stored: it starts over.
+  spdlog::error("job {}: {}", id, status.message());
+  entry->ready_again = SinceBoot() + HoldFor(0);
+  AwaitReady(*entry);
 }
 
 // What may pass is waited for: the job stays where it is, says why, and is made ready again later.
@@ -262,9 +312,11 @@ bool Scheduler::Hold(Entry& entry, const absl::Status& why) {
     return false;
   const absl::Duration pause = HoldFor(entry.held++);
   entry.ready_again = now + pause;
+  AwaitReady(entry);
   entry.record.job.set_reason(absl::StrCat("is held: ", why.message(), "; tries again in ",
                                            absl::ToInt64Seconds(pause), " s"));
   spdlog::warn("job {}: {}", entry.id(), entry.record.job.reason());
+  if (entry.state() == v1::Job::QUEUED) Enqueue(entry);
   Show(entry);
   return true;
 }

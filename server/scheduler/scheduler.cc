@@ -1,5 +1,6 @@
 #include "server/scheduler/scheduler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/trash.h"
 
 namespace snug::server {
 namespace {
@@ -61,6 +63,7 @@ Scheduler::Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& inde
       ledger_(settings_.devices),
       looks_(settings_.limits),
       in_hand_(settings_.launcher.state_dir + "/in-hand"),
+      stored_plans_(settings_.devices),
       prepares_(settings_.prepares) {
   settings_.launcher.instance = store_.instance_uuid();
 }
@@ -73,31 +76,24 @@ void Scheduler::Drain() {
   stopping_ = true;
   thread_.join();
   inbox_.Close();
+  index_.SetReasons(nullptr);
   for (auto& [id, entry] : entries_) entry->abandoned->store(true);
   link_.reset();
   prepares_.Stop();
   pool_.Stop();
+  closing_pool_.Stop();
   gpu_pool_.Stop();
 }
 
 absl::Status Scheduler::Load() {
   ASSIGN_OR_RETURN(StoredState state, store_.Load());
-  const int64_t now_us = WallMicros();
-  for (const RequestRecord& request : state.requests)
-    if (request.expires_us >= now_us) index_.PutRequest(request);
-  for (JobRecord& record : state.jobs) {
-    next_order_ = record.order + 1;
-    index_.Put(record);
-    metrics_.CountJobs(record.state(), 1);
-    if (IsTerminal(record.state())) continue;
-    auto entry = std::make_unique<Entry>();
-    entry->record = std::move(record);
-    entry->counted_steps = entry->record.job.progress().global_step();
-    entry->counted_tokens = entry->record.job.progress().num_tokens();
-    entry->retry_cause = entry->record.job.reason();
-    const std::string id = entry->id();
-    entries_[id] = std::move(entry);
-  }
+  index_.SetArchive(&store_);
+  index_.SetReasons([waiting = waiting_](const std::set<std::string>& jobs) {
+    return waiting->Reasons(jobs, WallMicros());
+  });
+  next_order_ = state.last_order + 1;
+  for (const auto& [job_state, count] : state.counts) metrics_.CountJobs(job_state, count);
+  LoadEntries(state);
   for (AttemptRecord& attempt : state.open_attempts) {
     Entry* entry = Find(attempt.job);
     if (entry == nullptr || !HasAttempt(entry->state()))
@@ -110,12 +106,41 @@ absl::Status Scheduler::Load() {
         AttemptDir(settings_.launcher.state_dir, entry->id(), entry->attempt->record.epoch),
         static_cast<pid_t>(entry->attempt->record.shim_pid));
     entry->attempt->pace.Begin(SinceBoot());
+    attended_.insert(entry->id());
     ShowPlace(*entry);
   }
+  for (const std::string& gone :
+       SortTrash(settings_.launcher.state_dir, [this](const std::string& id) {
+         const absl::StatusOr<JobRecord> job = store_.FindJob(id);
+         return job.ok() && job->id() == id;
+       }))
+    pool_.Post([gone] { EmptyTrash(gone); });
   for (const Reservation& promise : state.reservations)
     ledger_.Restore(promise.device, promise.job, promise.bytes);
   ShowDevices();
   return absl::OkStatus();
+}
+
+// What waits is asked in its old order: a job whose plans are not known yet keeps its place, and
+// nobody behind it is placed before they are.
+void Scheduler::LoadEntries(StoredState& state) {
+  for (JobRecord& record : state.jobs) {
+    index_.Put(record);
+    auto entry = std::make_unique<Entry>();
+    entry->record = std::move(record);
+    entry->counted_steps = entry->record.job.progress().global_step();
+    entry->counted_tokens = entry->record.job.progress().num_tokens();
+    entry->retry_cause = entry->record.job.reason();
+    const auto plans = state.plans.find(state.plans_of[entry->id()]);
+    // After an attempt there may be a checkpoint to go on from, which is to be looked at again.
+    if (plans != state.plans.end() && entry->record.job.epoch() == 0)
+      entry->ready = stored_plans_.Unpack(plans->second, entry->record);
+    const bool paused = entry->state() == v1::Job::PAUSED;
+    if (!entry->ready && !HasAttempt(entry->state()) && !paused) AwaitReady(*entry);
+    if (entry->state() == v1::Job::QUEUED) Enqueue(*entry);
+    const std::string id = entry->id();
+    entries_[id] = std::move(entry);
+  }
 }
 
 void Scheduler::Post(Task task) {
@@ -125,31 +150,61 @@ void Scheduler::Post(Task task) {
 }
 
 void Scheduler::Loop() {
-  absl::Duration last_tick = SinceBoot();
+  times_.last_tick = SinceBoot();
   while (!stopping_) {
-    for (Task& task : inbox_.Take(settings_.limits.tick)) task();
-    const absl::Duration away = SinceBoot() - std::exchange(last_tick, SinceBoot());
-    if (away > settings_.limits.asleep) ForgiveSilence(away, entries_);
-    std::vector<std::string> ids;
-    for (const auto& [id, entry] : entries_) ids.push_back(id);
-    for (const std::string& id : ids) {
-      Entry* entry = Find(id);
-      if (entry->attempt != nullptr)
-        LookAfter(*entry);
-      else if (!entry->ready && !entry->getting_ready && entry->state() != v1::Job::PAUSED &&
-               SinceBoot() >= entry->ready_again)
-        GetReady(*entry);
-    }
+    absl::Duration next = times_.next_tick;
+    if (changed_ && !AwaitsLook())
+      next = std::min(next, times_.last_round + settings_.limits.between_rounds);
+    const absl::Duration wait = std::max(absl::ZeroDuration(), next - SinceBoot());
+    for (Task& task : inbox_.Take(wait)) task();
+    if (SinceBoot() >= times_.next_tick) Tick();
+    if (!pools_full_) GetSomeReady();
     if (!draining_) Schedule();
-    LookAtGpus();
-    if (SinceBoot() - last_maintained_ < settings_.limits.maintain_store) continue;
-    last_maintained_ = SinceBoot();
-    store_.Maintain();
   }
   // What was accepted before the end is answered: replies are owed, and their commits are quick.
-  for (Task& task : inbox_.Take(absl::ZeroDuration())) task();
+  do {
+    for (Task& task : inbox_.Take(storing_ > 0 ? settings_.limits.tick : absl::ZeroDuration()))
+      task();
+  } while (storing_ > 0);
   for (auto& [id, entry] : entries_)
     if (entry->attempt != nullptr) SaveProgress(*entry);
+}
+
+void Scheduler::Tick() {
+  const absl::Duration now = SinceBoot();
+  const absl::Duration away = now - std::exchange(times_.last_tick, now);
+  if (away > settings_.limits.asleep) ForgiveSilence(away, entries_);
+  times_.next_tick = now + settings_.limits.tick;
+  const std::vector<std::string> attended(attended_.begin(), attended_.end());
+  for (const std::string& id : attended) {
+    Entry* entry = Find(id);
+    if (entry != nullptr && entry->attempt != nullptr)
+      LookAfter(*entry);
+    else
+      attended_.erase(id);
+  }
+  pools_full_ = false;
+  LookAtGpus();
+  TellWaiting();
+  if (now - times_.last_maintained < settings_.limits.maintain_store) return;
+  times_.last_maintained = now;
+  store_.Maintain();
+}
+
+// Why a job waits is not stored, and not worked out before somebody wants to know.
+void Scheduler::TellWaiting() {
+  if (SinceBoot() < times_.next_telling) return;
+  times_.next_telling = SinceBoot() + settings_.limits.tell_waiting;
+  const std::set<std::string> watched = index_.Watched();
+  if (watched.empty()) return;
+  for (const auto& [id, reason] : waiting_->Reasons(watched, WallMicros())) {
+    const JobPtr shown = index_.FindLive(id);
+    const Entry* entry = Find(id);
+    if (entry == nullptr || shown == nullptr || shown->reason() == reason) continue;
+    JobRecord told = entry->record;
+    told.job.set_reason(reason);
+    index_.Put(told);
+  }
 }
 
 absl::Status Scheduler::Save(Entry& entry, JobRecord changed, Change change, Urgency urgency) {
@@ -165,6 +220,10 @@ absl::Status Scheduler::Save(Entry& entry, JobRecord changed, Change change, Urg
     changed_ = true;
   }
   entry.record = std::move(changed);
+  if (entry.state() == v1::Job::QUEUED)
+    Enqueue(entry);
+  else
+    waiting_->Remove(entry.id());
   Show(entry);
   return absl::OkStatus();
 }
@@ -188,6 +247,7 @@ void Scheduler::SaveProgress(Entry& entry) {
 
 void Scheduler::Drop(const std::string& id) {
   metrics_.ForgetJob(id);
+  waiting_->Remove(id);
   entries_.erase(id);
   ShowDevices();
 }

@@ -12,36 +12,22 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
+#include <set>
 #include <thread>
-#include <vector>
 
-#include "absl/status/statusor.h"
-#include "server/data/prepare.h"
-#include "server/inspect/inspector.h"
-#include "server/job/job_index.h"
 #include "server/job/job_store.h"
 #include "server/metrics/metrics.h"
-#include "server/node/launcher.h"
-#include "server/node/link_server.h"
 #include "server/place/ledger.h"
 #include "server/scheduler/entry.h"
-#include "server/scheduler/fair_pool.h"
 #include "server/scheduler/gpu_looks.h"
 #include "server/scheduler/in_hand.h"
-#include "server/scheduler/inbox.h"
+#include "server/scheduler/settings.h"
+#include "server/scheduler/stored_plans.h"
 #include "server/scheduler/task_pool.h"
+#include "server/scheduler/timetable.h"
+#include "server/scheduler/waiting_room.h"
 
 namespace snug::server {
-
-struct SchedulerSettings {
-  LauncherSettings launcher;
-  std::vector<Device> devices;
-  GpuWatch* gpu_watch = nullptr;  // Where there is a GPU among them.
-  Inspector& inspector;
-  FairPool::Threads prepares = {.any = 1, .small = 1};
-  SchedulerLimits limits;
-};
 
 class Scheduler {
  public:
@@ -55,6 +41,8 @@ class Scheduler {
   // Replies come on the scheduler thread, after the commit.
   void Create(CreateOrder order, Reply reply);
   void Cancel(std::string id, Reply reply);
+  void Update(v1::UpdateJobRequest request, Reply reply);
+  void Delete(std::string id, Reply reply);  // Of an ended job; replies with it as it was.
   // Refuses all changes from now on; returns when what was accepted is stored. Workers stay.
   void Drain();
 
@@ -64,7 +52,10 @@ class Scheduler {
             Metrics& metrics);
   // scheduler.cc: the loop, storing and showing.
   absl::Status Load();
+  void LoadEntries(StoredState& state);
   void Loop();
+  void Tick();
+  void TellWaiting();
   void Post(Task task);
   absl::Status Save(Entry& entry, JobRecord changed, Change change, Urgency urgency);
   absl::Status Move(Entry& entry, JobState to, std::string reason, Change change);
@@ -72,7 +63,6 @@ class Scheduler {
   void SaveProgress(Entry& entry);
   void Drop(const std::string& id);
   Entry* Find(const std::string& id);
-
   // devices.cc: devices, as they are and as they are shown.
   void ShowDevices();
   void ShowPlace(Entry& entry);
@@ -82,23 +72,28 @@ class Scheduler {
   void OnGpusSeen(const GpuLooks::Uses& uses);
   bool AwaitsLook() const;
   void NoteProcessBytes(Entry& entry);
-
   // requests.cc: what users ask for, until a job is queued.
-  void DoCreate(CreateOrder order, const Reply& reply);
+  void DoCreate(CreateOrder order, const Reply& reply, int draws_left);
+  void OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order, const Reply& reply);
   void DoCancel(const std::string& id, const Reply& reply);
-  absl::Status CancelEntry(Entry& entry);
+  void Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply);
+  absl::StatusOr<v1::Job> DoUpdate(const v1::UpdateJobRequest& request);
+  absl::StatusOr<v1::Job> DoDelete(const std::string& id);
+  void AwaitReady(Entry& entry);
+  void GetSomeReady();
   void GetReady(Entry& entry);
   void OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready);
   bool Hold(Entry& entry, const absl::Status& why);
   absl::Status FailJob(Entry& entry, v1::Error error);
-
   // placement.cc: from queued to a started attempt.
+  void Judge(Entry& entry);
+  void Enqueue(const Entry& entry);
   void Schedule();
+  void RefuseJob(Entry& entry);
   void ScheduleAgain(Entry& entry, const absl::Status& why);
   absl::Status Admit(Entry& entry, const Placement& placement);
   void Launch(Entry& entry);
   v1::Assignment AssignmentOf(const Entry& entry, const Device& device) const;
-
   // attempts.cc: looking after live attempts, and their messages.
   void LookAfter(Entry& entry);
   void EndWorker(Entry& entry, absl::Duration term_after, absl::Duration kill_after);
@@ -113,7 +108,6 @@ class Scheduler {
   absl::Status BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello);
   void Refuse(ConnectionId link, std::string reason);
   void TellToStop(const Entry& entry);
-
   // closing.cc: what an attempt left behind, and what follows.
   void BeginClosing(Entry& entry);
   void OnClosing(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed);
@@ -130,18 +124,25 @@ class Scheduler {
   std::map<std::string, std::unique_ptr<Entry>> entries_;  // Jobs that have not ended.
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
   int64_t next_order_ = 1;
-  absl::Duration last_maintained_, refusal_told_;
-  bool changed_ = true;      // What scheduling depends on, since the last round.
-  absl::Duration retry_at_;  // When to schedule again although nothing has; zero: not at all.
+  absl::Duration refusal_told_;
+  bool changed_ = true;  // Something that scheduling depends on has changed since the last round.
+  Timetable times_;
   GpuLooks looks_;
   const InHand in_hand_;
   bool gpus_silent_ = false;  // As shown.
   std::atomic<bool> draining_{false}, stopping_{false};
+  std::set<std::string> attended_;  // Jobs with an attempt, and perhaps some that had one.
+  std::map<JobQueue::Key, std::string> unready_;  // Of which some may need nothing any more.
+  bool pools_full_ = false;                       // Of the last of them that was asked for.
+  int64_t storing_ = 0;                           // New jobs on their way to the disk.
+  const std::shared_ptr<WaitingRoom> waiting_ = std::make_shared<WaitingRoom>();
+  StoredPlans stored_plans_;
   Inbox inbox_;
   std::unique_ptr<LinkServer> link_;
-  TaskPool pool_{2};      // Verifying, planning.
-  TaskPool gpu_pool_{1};  // Asking the driver.
-  FairPool prepares_;     // As many at a time as their memory limits allow.
+  TaskPool pool_{2};          // Verifying checkpoints, planning.
+  TaskPool closing_pool_{2};  // What ended attempts left: nothing else comes before it.
+  TaskPool gpu_pool_{1};      // Asking the driver.
+  FairPool prepares_;         // As many at a time as their memory limits allow.
   std::thread thread_;
 };
 

@@ -136,7 +136,7 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
   EXPECT_EQ(Ended({"--output", "json"}), 64);
   EXPECT_EQ(Json::parse(err_.str())["error"]["message"],
             "no command is given; there are plan, submit, list, get, watch, logs, cancel, devices, "
-            "download, datasets, import, plot, shell");
+            "download, datasets, import, plot, shell, update, rerun, delete, doctor, backup");
 }
 
 // No daemon: how to start one, with the socket that was asked for.

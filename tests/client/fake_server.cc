@@ -92,6 +92,23 @@ grpc::Status FakeServer::ListJobs(Context*, const v1::ListJobsRequest* request,
 grpc::Status FakeServer::CancelJob(Context*, const v1::CancelJobRequest* request, v1::Job* reply) {
   return Ask(cancel, *request, reply);
 }
+grpc::Status FakeServer::UpdateJob(Context*, const v1::UpdateJobRequest* request, v1::Job* reply) {
+  return Ask(update, *request, reply);
+}
+grpc::Status FakeServer::RerunJob(Context*, const v1::RerunJobRequest* request, v1::Job* reply) {
+  return Ask(rerun, *request, reply);
+}
+grpc::Status FakeServer::DeleteJob(Context*, const v1::DeleteJobRequest* request, v1::Job* reply) {
+  return Ask(remove, *request, reply);
+}
+grpc::Status FakeServer::CheckStore(Context*, const v1::CheckStoreRequest* request,
+                                    v1::CheckStoreResponse* reply) {
+  return Ask(check, *request, reply);
+}
+grpc::Status FakeServer::BackupStore(Context*, const v1::BackupStoreRequest* request,
+                                     grpc::ServerWriter<v1::FileChunk>* writer) {
+  return Ask(backup, *request, writer);
+}
 grpc::Status FakeServer::GetServerInfo(Context*, const v1::GetServerInfoRequest* request,
                                        v1::ServerInfo* reply) {
   return Ask(info, *request, reply);

@@ -50,10 +50,15 @@ class FakeServer final : public v1::FineTuning::Service {
   Unary<v1::GetJobRequest, v1::Job> get;
   Unary<v1::ListJobsRequest, v1::ListJobsResponse> list;
   Unary<v1::CancelJobRequest, v1::Job> cancel;
+  Unary<v1::UpdateJobRequest, v1::Job> update;
+  Unary<v1::RerunJobRequest, v1::Job> rerun;
+  Unary<v1::DeleteJobRequest, v1::Job> remove;
+  Unary<v1::CheckStoreRequest, v1::CheckStoreResponse> check;
   Unary<v1::GetServerInfoRequest, v1::ServerInfo> info;
   Stream<v1::WatchJobRequest, v1::Job> watch;
   Stream<v1::GetJobLogsRequest, v1::LogChunk> logs;
   Stream<v1::DownloadJobRequest, v1::FileChunk> download;
+  Stream<v1::BackupStoreRequest, v1::FileChunk> backup;
 
   FakeServer();
   ~FakeServer();
@@ -73,6 +78,12 @@ class FakeServer final : public v1::FineTuning::Service {
   Status GetJob(Context*, const v1::GetJobRequest*, v1::Job*) override;
   Status ListJobs(Context*, const v1::ListJobsRequest*, v1::ListJobsResponse*) override;
   Status CancelJob(Context*, const v1::CancelJobRequest*, v1::Job*) override;
+  Status UpdateJob(Context*, const v1::UpdateJobRequest*, v1::Job*) override;
+  Status RerunJob(Context*, const v1::RerunJobRequest*, v1::Job*) override;
+  Status DeleteJob(Context*, const v1::DeleteJobRequest*, v1::Job*) override;
+  Status CheckStore(Context*, const v1::CheckStoreRequest*, v1::CheckStoreResponse*) override;
+  Status BackupStore(Context*, const v1::BackupStoreRequest*,
+                     grpc::ServerWriter<v1::FileChunk>*) override;
   Status GetServerInfo(Context*, const v1::GetServerInfoRequest*, v1::ServerInfo*) override;
   Status WatchJob(Context*, const v1::WatchJobRequest*, grpc::ServerWriter<v1::Job>*) override;
   Status GetJobLogs(Context*, const v1::GetJobLogsRequest*,

@@ -15,8 +15,8 @@
 namespace snug::server {
 namespace {
 
-constexpr const char* kAboutOneJob[] = {"GetJob", "WatchJob", "CancelJob", "GetJobLogs",
-                                        "DownloadJob"};
+constexpr const char* kAboutOneJob[] = {"GetJob",      "WatchJob",  "CancelJob", "GetJobLogs",
+                                        "DownloadJob", "UpdateJob", "RerunJob",  "DeleteJob"};
 
 class AuthoriseTest : public testing::Test {
  protected:
@@ -68,9 +68,17 @@ TEST_F(AuthoriseTest, NobodyKnownMayCallNothing) {
 }
 
 TEST_F(AuthoriseTest, ListsAndModelsAreHisOwn) {
-  EXPECT_EQ(index_.List(0, 10, true, he_).size(), 1u);
-  EXPECT_EQ(index_.List(0, 10, true, DaemonPrincipal()).size(), 3u);
+  EXPECT_EQ(index_.List({.owner = he_.name()}).value().jobs.size(), 1u);
+  EXPECT_EQ(index_.List({}).value().jobs.size(), 3u);
   EXPECT_TRUE(absl::IsNotFound(index_.FinishedModel("other-1", he_).status()));
+}
+
+// Every user's jobs are in it.
+TEST_F(AuthoriseTest, TheWholeStoreIsForTheDaemonsOwnUser) {
+  for (const char* method : {"BackupStore", "CheckStore"}) {
+    EXPECT_TRUE(absl::IsPermissionDenied(Ask(he_, method, "").status())) << method;
+    EXPECT_TRUE(Ask(DaemonPrincipal(), method, "").ok()) << method;
+  }
 }
 
 TEST(PeersTest, AConnectionIsItsUsers) {

@@ -1,56 +1,18 @@
 #include "server/job/job_store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "absl/synchronization/notification.h"
-
-#include "server/job/errors.h"
 #include "server/job/schema.h"
-#include "server/job/store_rows.h"
+#include "tests/server/job/store_fixture.h"
 
 namespace snug::server {
 namespace {
-
-namespace fs = std::filesystem;
-using v1::Job;
-
-class JobStoreTest : public testing::Test {
- protected:
-  JobStoreTest() : dir_(testing::TempDir() + "/store-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  ~JobStoreTest() override { fs::remove_all(dir_); }
-
-  absl::StatusOr<std::unique_ptr<JobStore>> Open() {
-    return JobStore::Open({.state_dir = dir_, .ballast_bytes = 4096});
-  }
-  static JobRecord AJob(const std::string& id, int64_t order) {
-    JobRecord record;
-    record.order = order;
-    record.job.set_id(id);
-    record.job.set_state(Job::QUEUED);
-    record.job.mutable_spec()->set_model("/m");
-    return record;
-  }
-  static AttemptRecord NewAttempt(const std::string& job, int epoch) {
-    AttemptRecord attempt;
-    attempt.job = job;
-    attempt.epoch = epoch;
-    attempt.nonce = "n";
-    attempt.plan.set_name("keep");
-    return attempt;
-  }
-
-  const std::string dir_;
-};
 
 TEST_F(JobStoreTest, WhatWasCommittedIsLoadedAgain) {
   {
@@ -77,8 +39,10 @@ TEST_F(JobStoreTest, WhatWasCommittedIsLoadedAgain) {
   EXPECT_EQ(state.open_attempts[0].plan.name(), "keep");
   EXPECT_EQ(state.open_attempts[0].cap_bytes, 123);
   EXPECT_EQ(state.reservations.at(0).bytes, 123);
-  EXPECT_EQ(state.requests.at(0).body_sha256, "hash");
-  EXPECT_EQ(state.checkpoints.at(0).step, 5);
+  EXPECT_EQ(store->FindRequest("r", 99).value()->body_sha256, "hash");
+  EXPECT_EQ(store->FindRequest("r", 100).value(), std::nullopt);
+  EXPECT_EQ(state.last_order, 7);
+  EXPECT_EQ(state.counts.at(Job::QUEUED), 1);
   EXPECT_EQ(store->boot_epoch(), 2);
 }
 
@@ -103,7 +67,8 @@ TEST_F(JobStoreTest, TerminalJobCannotChangeItsState) {
   ASSERT_TRUE(store->Commit({.job = &job}).ok());
   job.job.set_state(Job::QUEUED);
   EXPECT_FALSE(store->Commit({.job = &job}).ok());
-  EXPECT_EQ(store->Load().value().jobs[0].state(), Job::FAILED);
+  EXPECT_EQ(store->FindJob("a").value().state(), Job::FAILED);
+  EXPECT_TRUE(store->Load().value().jobs.empty());  // Ended: it is not for memory.
 }
 
 TEST_F(JobStoreTest, SecondOpenAttemptOfAJobIsRefused) {
@@ -179,116 +144,6 @@ TEST_F(JobStoreTest, DamagedPageIsFoundAtTheStart) {
   file << std::string(4096, '\xff');
   file.close();
   EXPECT_TRUE(absl::IsDataLoss(Open().status())) << Open().status();
-}
-
-class WitnessTest : public JobStoreTest {
- protected:
-  // Two jobs, of which the first is in the database's file and the second in its WAL alone, as a
-  // killed daemon leaves them.
-  void StoreTwoJobs() {
-    const pid_t child = fork();
-    if (child == 0) {
-      auto store = Open().value();
-      const bool first = Add(*store, "a", 1);
-      store->Maintain();
-      const bool copied = Copy("snug.db", "old.db");
-      _exit(first && copied && Add(*store, "b", 2) ? 0 : 1);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    ASSERT_EQ(status, 0);
-  }
-  static bool Add(JobStore& store, const std::string& id, int64_t order) {
-    JobRecord job = AJob(id, order);
-    Change change{.job = &job};
-    change.events = {{.job = id, .to = Job::QUEUED}};
-    return store.Commit(change).ok();
-  }
-  bool Copy(const std::string& from, const std::string& to) {
-    return fs::copy_file(dir_ + "/" + from, dir_ + "/" + to, fs::copy_options::overwrite_existing);
-  }
-  absl::StatusOr<size_t> JobsAfter(bool accept_loss) {
-    auto store =
-        JobStore::Open({.state_dir = dir_, .ballast_bytes = 4096, .accept_loss = accept_loss});
-    if (!store.ok()) return store.status();
-    return (*store)->Load().value().jobs.size();
-  }
-  // Refused with these words; going on with what is left is a decision, made once.
-  void ExpectLoss(const std::string& words, size_t left) {
-    const absl::StatusOr<size_t> refused = JobsAfter(false);
-    EXPECT_TRUE(absl::IsDataLoss(refused.status())) << refused.status();
-    EXPECT_THAT(std::string(refused.status().message()), testing::HasSubstr(words));
-    EXPECT_EQ(JobsAfter(true).value(), left);
-    EXPECT_EQ(JobsAfter(false).value(), left);
-  }
-};
-
-TEST_F(WitnessTest, WholeStoreAgreesWithIt) {
-  StoreTwoJobs();
-  EXPECT_EQ(JobsAfter(false).value(), 2u);
-}
-
-TEST_F(WitnessTest, MissingDatabaseIsTold) {
-  StoreTwoJobs();
-  fs::remove(dir_ + "/snug.db");
-  fs::remove(dir_ + "/snug.db-wal");
-  ExpectLoss("is missing or empty, and has held 2 jobs", 0);
-}
-
-TEST_F(WitnessTest, EmptiedDatabaseIsTold) {
-  StoreTwoJobs();
-  fs::resize_file(dir_ + "/snug.db", 0);
-  fs::remove(dir_ + "/snug.db-wal");
-  ExpectLoss("is missing or empty, and has held 2 jobs", 0);
-}
-
-TEST_F(WitnessTest, DatabaseWithoutItsWalIsTold) {
-  StoreTwoJobs();
-  fs::remove(dir_ + "/snug.db-wal");
-  ExpectLoss("ends at change 1, and has been at 2", 1);
-}
-
-// One bit of the WAL: SQLite drops what follows, and says nothing.
-TEST_F(WitnessTest, DamagedWalIsTold) {
-  StoreTwoJobs();
-  std::fstream file(dir_ + "/snug.db-wal", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(32 + 24 + 100);
-  file.put('\x55');
-  file.close();
-  ExpectLoss("was rolled back, or its -wal file was removed or damaged", 1);
-}
-
-TEST_F(WitnessTest, RolledBackDatabaseIsTold) {
-  StoreTwoJobs();
-  fs::remove(dir_ + "/snug.db-wal");
-  Copy("old.db", "snug.db");
-  ExpectLoss("ends at change 1, and has been at 2", 1);
-}
-
-TEST_F(WitnessTest, AnotherInstancesDatabaseIsTold) {
-  StoreTwoJobs();
-  fs::create_directories(dir_ + "/other");
-  JobStore::Open({.state_dir = dir_ + "/other", .ballast_bytes = 0}).value().reset();
-  fs::remove(dir_ + "/snug.db-wal");
-  Copy("other/snug.db", "snug.db");
-  ExpectLoss("is of another instance", 0);
-}
-
-// A folder of a version that kept no witness, whose database is gone: its jobs' folders tell.
-TEST_F(WitnessTest, FoldersOfJobsWithoutADatabaseAreTold) {
-  fs::create_directories(dir_ + "/jobs/old-job");
-  ExpectLoss("jobs/ beside it holds folders", 0);
-}
-
-// Half of what it says was written when the power went: the other half holds.
-TEST_F(WitnessTest, TornWriteLeavesTheOneBefore) {
-  Witness::Open(dir_ + "/w").value()->Write({"i", 1, 1}).IgnoreError();
-  Witness::Open(dir_ + "/w").value()->Write({"i", 2, 1}).IgnoreError();
-  std::fstream file(dir_ + "/w", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(20);
-  file << "xxxx";
-  file.close();
-  EXPECT_EQ(Witness::Open(dir_ + "/w").value()->last()->sequence, 1);
 }
 
 TEST_F(JobStoreTest, SpecThatIsNotTheAcceptedOneIsNoJob) {
@@ -394,12 +249,15 @@ TEST_F(JobStoreTest, StoreOfSchemaOneIsTakenAlong) {
                      "/tests/server/job/schema_1.sql");
   const std::string dump(std::istreambuf_iterator<char>(file), {});
   ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
-  const StoredState state = Open().value()->Load().value();
-  ASSERT_EQ(state.jobs.size(), 3u);
-  EXPECT_EQ(state.jobs[0].state(), Job::SUCCEEDED);
-  EXPECT_EQ(state.jobs[1].state(), Job::CANCELLED);
-  EXPECT_EQ(state.jobs[2].job.spec().priority(), 3);
-  EXPECT_EQ(state.jobs[2].job.priority(), 3);
+  {
+    auto store = Open().value();
+    const StoredState state = store->Load().value();
+    ASSERT_EQ(state.jobs.size(), 1u);
+    EXPECT_EQ(state.jobs[0].job.spec().priority(), 3);
+    EXPECT_EQ(state.jobs[0].job.priority(), 3);
+    EXPECT_EQ(store->FindJob("steps-3").value().state(), Job::SUCCEEDED);
+    EXPECT_EQ(store->FindJob("steps-1000").value().state(), Job::CANCELLED);
+  }
   auto now = Database::Open(dir_ + "/snug.db").value();
   EXPECT_EQ(now->QueryInt("PRAGMA user_version").value(), kSchemaVersion);
   EXPECT_EQ(now->QueryInt("SELECT jobs FROM counts").value(), 3);
@@ -409,6 +267,27 @@ TEST_F(JobStoreTest, StoreOfSchemaOneIsTakenAlong) {
   auto before = Database::Open(dir_ + "/snug.db.before-schema-2").value();
   EXPECT_EQ(before->QueryInt("PRAGMA user_version").value(), 1);
   EXPECT_EQ(before->QueryInt("SELECT count(*) FROM jobs").value(), 3);
+}
+
+// Changes that wait together go to the disk together, and one that fails takes no other with it.
+TEST_F(JobStoreTest, ChangesOfABatchAreJudgedOneByOne) {
+  auto store = Open().value();
+  std::atomic<int> stored = 0, taken = 0, told = 0;
+  constexpr int kJobs = 1000;
+  for (int i = 1; i <= kJobs; ++i) {
+    auto job = std::make_shared<NewJob>();
+    job->record = AJob("job-" + std::to_string(i % 900), i);
+    job->event = {.job = job->record.id(), .to = Job::PREPARING};
+    store->Create(job, [&](std::shared_ptr<NewJob>, const absl::Status& status) {
+      (status.ok() ? stored : taken) += 1;
+      ++told;
+    });
+  }
+  store.reset();  // Waits for all.
+  EXPECT_EQ(told, kJobs);
+  EXPECT_EQ(stored, 900);
+  EXPECT_EQ(taken, 100);
+  EXPECT_EQ(Open().value()->Load().value().jobs.size(), 900u);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "server/place/ledger.h"
 
 namespace snug::server {
@@ -162,6 +164,58 @@ TEST(PolicyTest, JobThatWaitsForItsRetryBlocksNobody) {
   retry.retry_cause = "no room";
   EXPECT_EQ(Decide({retry}, {kEmpty}, 1'000'000).waiting.at("retry"),
             "no room; tries again in 5 s");
+}
+
+// What the older one needs is not known yet, as after a restart: the younger one waits, and is
+// told.
+TEST(PolicyTest, NobodyIsPlacedBeforeAnOlderJobIsJudged) {
+  QueuedJob older{.id = "older", .order = 1, .judgement = Judgement::kAwaited};
+  const QueuedJob younger = Job("younger", 2, {kGiB});
+  const Decision decision = Decide({younger, older}, {kEmpty}, 0);
+  EXPECT_THAT(decision.placements, IsEmpty());
+  EXPECT_EQ(decision.waiting.at("older"), "its plans are being worked out");
+  EXPECT_EQ(decision.waiting.at("younger"), "waits for cpu:0: 1 job is ahead of it");
+  older.judgement = Judgement::kHeld;  // Nobody knows for how long.
+  EXPECT_THAT(Placed(Decide({younger, older}, {kEmpty}, 0)), ElementsAre("younger on cpu:0"));
+}
+
+// Of higher priority, and as yet unknown: it counts, however young it is.
+TEST(PolicyTest, NobodyIsPlacedBeforeAHigherPriorityIsJudged) {
+  const QueuedJob urgent{
+      .id = "urgent", .priority = 5, .order = 9, .judgement = Judgement::kAwaited};
+  EXPECT_THAT(Decide({Job("a", 1, {kGiB}), urgent}, {kEmpty}, 0).placements, IsEmpty());
+}
+
+// A round over 10,000 jobs with nothing to give, and one where a small device is free that nobody
+// fits on: a group is asked once.
+TEST(JobQueueTest, ALongQueueIsOneShortRound) {
+  JobQueue queue;
+  for (int i = 0; i < 10'000; ++i) {
+    QueuedJob job = Job("job-" + std::to_string(i), i, {6 * kGiB});
+    job.budget_bytes = 7 * kGiB + i % 10;  // Ten groups.
+    queue.Put(std::move(job));
+  }
+  const DeviceState small = {.name = "cpu:1", .capacity_bytes = 2 * kGiB};
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(Decide(queue, {kBusy, small}, 0).placements, IsEmpty());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took.count(), 0.05);
+  EXPECT_EQ(ReasonsToWait(queue, {kBusy, small}, 0, {"job-7"}).at("job-7"),
+            "waits for cpu:0: 7 jobs are ahead of it");
+  EXPECT_THAT(Placed(Decide(queue, {kEmpty, small}, 0)), ElementsAre("job-0 on cpu:0"));
+}
+
+TEST(JobQueueTest, AJobIsThereOnce) {
+  JobQueue queue;
+  queue.Put(Job("a", 1, {kGiB}));
+  QueuedJob urgent = Job("a", 1, {2 * kGiB});
+  urgent.priority = 3;
+  queue.Put(urgent);
+  EXPECT_EQ(queue.size(), 1u);
+  EXPECT_EQ(queue.Find("a")->priority, 3);
+  queue.Remove("a");
+  queue.Remove("a");
+  EXPECT_EQ(queue.Find("a"), nullptr);
 }
 
 // A worker on GPU-b outlived the daemon, and GPU-b is counted first now. Another one is on a GPU

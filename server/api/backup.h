@@ -1,0 +1,16 @@
+// A copy of the store as chunks: written beside the store, read, and removed.
+#ifndef SERVER_API_BACKUP_H_
+#define SERVER_API_BACKUP_H_
+
+#include <string>
+
+#include "server/api/chunk_stream.h"
+#include "server/job/job_store.h"
+
+namespace snug::server {
+
+ChunkSource BackupSource(JobStore& store, const std::string& state_dir);
+
+}  // namespace snug::server
+
+#endif  // SERVER_API_BACKUP_H_

@@ -1,0 +1,137 @@
+#include "server/job/store_reads.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "proto/snug/status_macros.h"
+#include "server/job/errors.h"
+#include "server/job/store_rows.h"
+
+namespace snug::server {
+namespace {
+
+// A page looks at the jobs of so many arrivals at a time, and at no more of them after so long:
+// then it is given as it is, and the next one goes on. Submits wait meanwhile.
+constexpr int64_t kWindow = 20'000;
+constexpr absl::Duration kLongestPage = absl::Milliseconds(20);
+
+struct Filter {
+  std::string where;
+  std::vector<SqlValue> values;
+};
+
+Filter FilterOf(const JobQuery& query) {
+  Filter filter{.where = "arrival>=? AND arrival<=?", .values = {int64_t{0}, int64_t{0}}};
+  const auto add = [&](const std::string& condition, std::vector<SqlValue> values) {
+    absl::StrAppend(&filter.where, " AND ", condition);
+    for (SqlValue& value : values) filter.values.push_back(std::move(value));
+  };
+  if (!query.states.empty()) {
+    std::vector<SqlValue> states;
+    for (const JobState state : query.states) states.push_back(int64_t{state});
+    const std::vector<std::string> marks(states.size(), "?");
+    add(absl::StrCat("state IN (", absl::StrJoin(marks, ","), ")"), std::move(states));
+  }
+  if (!query.owner.empty()) add("owner=?", {query.owner});
+  if (!query.display_name.empty()) add("display_name=?", {query.display_name});
+  if (query.created_from_us > 0) add("created_us>=?", {query.created_from_us});
+  if (query.created_until_us < INT64_MAX) add("created_us<?", {query.created_until_us});
+  for (const auto& [key, value] : query.labels)
+    add("EXISTS(SELECT 1 FROM labels WHERE job=id AND key=? AND value=?)", {key, value});
+  return filter;
+}
+
+absl::StatusOr<ListedJob> ReadListed(const Row& row, bool whole) {
+  if (whole) {
+    ASSIGN_OR_RETURN(JobRecord record, ReadJob(row));
+    return ListedJob{record.order, std::make_shared<const v1::Job>(std::move(record.job))};
+  }
+  auto job = std::make_shared<v1::Job>();
+  if (!job->ParseFromString(row.Bytes(1)))
+    return absl::DataLossError(
+        absl::StrCat("the store's row of job ", row.Text(0), " does not parse"));
+  return ListedJob{row.Int(2), std::move(job)};
+}
+
+}  // namespace
+
+absl::StatusOr<JobRecord> SelectJob(Database& database, absl::string_view id,
+                                    const std::string& owner) {
+  // Those that begin with it, as many as are worth counting; the whole id comes first.
+  std::vector<std::string> found;
+  std::string behind(id);
+  behind.push_back('\x7f');  // Behind all that an id can be made of.
+  RETURN_IF_ERROR(database.Query(
+      "SELECT id FROM jobs WHERE id>=?1 AND id<?2 AND (?3='' OR owner=?3) ORDER BY id LIMIT 1000",
+      {std::string(id), behind, owner}, [&](const Row& row) {
+        if (found.empty() || found.front() != id) found.push_back(row.Text(0));
+        return absl::OkStatus();
+      }));
+  if (found.empty()) return JobNotFound(id);
+  if (found.front() != id && found.size() > 1)
+    return AmbiguousJob(id, static_cast<int>(found.size()));
+  absl::StatusOr<JobRecord> record = JobNotFound(id);
+  RETURN_IF_ERROR(database.Query(absl::StrCat("SELECT ", kJobColumns, " FROM jobs WHERE id=?"),
+                                 {found.front()}, [&](const Row& row) {
+                                   record = ReadJob(row);
+                                   return absl::OkStatus();
+                                 }));
+  return record;
+}
+
+absl::StatusOr<JobPage> SelectPage(Database& database, const JobQuery& query) {
+  const absl::Time end = absl::Now() + kLongestPage;
+  ASSIGN_OR_RETURN(const int64_t last, database.QueryInt("SELECT max(arrival) FROM jobs"));
+  Filter filter = FilterOf(query);
+  const std::string sql = absl::StrCat("SELECT ", query.whole ? kJobColumns : "id, view, arrival",
+                                       " FROM jobs WHERE ", filter.where, " ORDER BY arrival",
+                                       query.newest_first ? " DESC" : "", " LIMIT ?");
+  filter.values.push_back(static_cast<int64_t>(query.limit) + 1);
+  JobPage page;
+  // What is still to be looked at, both ends included.
+  int64_t low = query.newest_first ? 0 : query.after + 1;
+  int64_t high = query.newest_first && query.after > 0 ? query.after - 1 : last;
+  while (low <= high) {
+    const int64_t from = query.newest_first ? std::max(low, high - kWindow + 1) : low;
+    const int64_t to = query.newest_first ? high : std::min(high, low + kWindow - 1);
+    filter.values[0] = from;
+    filter.values[1] = to;
+    RETURN_IF_ERROR(database.Query(sql, filter.values, [&](const Row& row) {
+      if (page.jobs.size() > query.limit) return absl::OkStatus();
+      ASSIGN_OR_RETURN(ListedJob job, ReadListed(row, query.whole));
+      page.jobs.push_back(std::move(job));
+      return absl::OkStatus();
+    }));
+    if (page.jobs.size() > query.limit) {
+      page.jobs.pop_back();
+      page.next = page.jobs.back().order;
+      return page;
+    }
+    (query.newest_first ? high : low) = query.newest_first ? from - 1 : to + 1;
+    if (low <= high && absl::Now() >= end) {
+      page.next = query.newest_first ? from : to;
+      return page;
+    }
+  }
+  return page;
+}
+
+absl::StatusOr<std::optional<RequestRecord>> SelectRequest(Database& database,
+                                                           const std::string& request_id,
+                                                           int64_t now_us) {
+  std::optional<RequestRecord> known;
+  RETURN_IF_ERROR(
+      database.Query("SELECT request_id, body_sha256, job, expires_us FROM requests "
+                     "WHERE tenant='default' AND request_id=? AND expires_us>=?",
+                     {request_id, now_us}, [&](const Row& row) {
+                       known = RequestRecord{row.Text(0), row.Text(1), row.Text(2), row.Int(3)};
+                       return absl::OkStatus();
+                     }));
+  return known;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,27 @@
+// Reads about any job, ended ones as well, for those who ask one question at a time. Each runs on
+// the store's thread, so each is bounded.
+#ifndef SERVER_JOB_STORE_READS_H_
+#define SERVER_JOB_STORE_READS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include "absl/strings/string_view.h"
+
+#include "absl/status/statusor.h"
+#include "server/job/database.h"
+#include "server/job/job_query.h"
+#include "server/job/records.h"
+
+namespace snug::server {
+
+absl::StatusOr<JobRecord> SelectJob(Database& database, absl::string_view id,
+                                    const std::string& owner);
+absl::StatusOr<JobPage> SelectPage(Database& database, const JobQuery& query);
+absl::StatusOr<std::optional<RequestRecord>> SelectRequest(Database& database,
+                                                           const std::string& request_id,
+                                                           int64_t now_us);
+
+}  // namespace snug::server
+
+#endif  // SERVER_JOB_STORE_READS_H_

@@ -1,0 +1,64 @@
+// The jobs that wait for a device, in the order in which they are asked: higher priority first,
+// then first come. Pure data.
+//
+// Jobs with equal plans and an equal budget form a group: what is found out about one of them in a
+// round holds for all.
+#ifndef SERVER_PLACE_JOB_QUEUE_H_
+#define SERVER_PLACE_JOB_QUEUE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace snug::server {
+
+// How far the daemon knows what the job needs.
+enum class Judgement {
+  kJudged,   // Its plans are there.
+  kAwaited,  // They are being worked out: nobody behind it is placed before that.
+  kHeld,     // They cannot be worked out now: it blocks nobody.
+};
+
+struct QueuedJob {
+  std::string id;
+  int priority = 0;
+  int64_t order = 0;                 // Of arrival.
+  int64_t not_before_us = 0;         // Wall time; a job that waits for its retry blocks nobody.
+  std::string retry_cause;           // Why it was not done the last time; or empty.
+  int64_t budget_bytes = INT64_MAX;  // The user's own limit.
+  std::map<std::string, std::vector<int64_t>>
+      plan_bytes;  // By device (threads differ): fastest plan first.
+  Judgement judgement = Judgement::kJudged;
+  int group = 0;  // Given by the queue.
+};
+
+class JobQueue {
+ public:
+  void Put(QueuedJob job);  // Instead of the one of this id, if there is one.
+  void Remove(const std::string& id);
+
+  size_t size() const { return jobs_.size(); }
+  const QueuedJob* Find(const std::string& id) const;  // Null: it does not wait.
+
+  using Key = std::tuple<int, int64_t, std::string>;  // -priority, order, id.
+  const std::map<Key, QueuedJob>& in_order() const { return jobs_; }
+
+ private:
+  struct Group {
+    int number = 0;
+    int jobs = 0;
+  };
+  using Needs = std::pair<int64_t, std::map<std::string, std::vector<int64_t>>>;
+
+  std::map<Key, QueuedJob> jobs_;
+  std::map<std::string, Key> keys_;  // By id.
+  std::map<Needs, Group> groups_;
+  int next_group_ = 0;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_PLACE_JOB_QUEUE_H_

@@ -1,0 +1,93 @@
+// What users change of jobs that there are: priority, labels; and deleting them.
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "server/job/check_labels.h"
+#include "server/job/check_spec.h"
+#include "server/job/errors.h"
+#include "server/job/log.h"
+#include "server/scheduler/clock.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scheduler/trash.h"
+
+namespace snug::server {
+namespace {
+
+constexpr const char* kDeleted = "deleted";
+
+absl::Status Apply(const v1::UpdateJobRequest& request, v1::Job& job) {
+  if (request.has_priority() && IsTerminal(job.state()))
+    return WrongState(job.id(), "change the priority of", NameOf(job.state()));
+  if (std::abs(int64_t{request.priority()}) > kMaxPriority)
+    return InvalidRequest(
+        {{"priority",
+          absl::StrCat(request.priority(), " is outside -", kMaxPriority, " to ", kMaxPriority),
+          "BAD_FIELD"}});
+  if (request.has_priority()) job.set_priority(request.priority());
+  for (const std::string& key : request.remove_labels()) job.mutable_labels()->erase(key);
+  for (const auto& [key, value] : request.labels()) (*job.mutable_labels())[key] = value;
+  return CheckLabels("labels", job.labels());
+}
+
+// Whether `other` reads what `id` has made.
+bool GoesOnFrom(const v1::JobSpec& other, const std::string& id) {
+  return other.model() == id || other.lora().init_adapter() == id;
+}
+
+}  // namespace
+
+void Scheduler::Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply) {
+  if (draining_) return reply(Draining());
+  const bool posted = inbox_.TryPost([act = std::move(act), reply] { reply(act()); });
+  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
+}
+
+void Scheduler::Update(v1::UpdateJobRequest request, Reply reply) {
+  Ask([this, request = std::move(request)] { return DoUpdate(request); }, std::move(reply));
+}
+
+void Scheduler::Delete(std::string id, Reply reply) {
+  Ask([this, id = std::move(id)] { return DoDelete(id); }, std::move(reply));
+}
+
+absl::StatusOr<v1::Job> Scheduler::DoUpdate(const v1::UpdateJobRequest& request) {
+  ASSIGN_OR_RETURN(const JobPtr found, index_.Find(request.id()));
+  if (Entry* entry = Find(found->id())) {
+    JobRecord changed = entry->record;
+    RETURN_IF_ERROR(Apply(request, changed.job));
+    RETURN_IF_ERROR(Save(*entry, std::move(changed), {.labels = true}, Urgency::kRefusable));
+    return entry->record.job;
+  }
+  ASSIGN_OR_RETURN(JobRecord ended, store_.FindJob(found->id()));
+  RETURN_IF_ERROR(Apply(request, ended.job));
+  RETURN_IF_ERROR(store_.Commit({.job = &ended, .labels = true}, Urgency::kRefusable));
+  return ended.job;
+}
+
+// Its folder is moved aside before its rows go: what a crash leaves in between is put back at the
+// next start.
+absl::StatusOr<v1::Job> Scheduler::DoDelete(const std::string& id) {
+  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
+  if (!IsTerminal(job->state())) return WrongState(job->id(), "delete", NameOf(job->state()));
+  for (const auto& [other, entry] : entries_)
+    if (GoesOnFrom(entry->record.job.spec(), job->id()))
+      return WrongState(job->id(), "delete", "what a job that has not ended goes on from");
+  const std::string& state_dir = settings_.launcher.state_dir;
+  ASSIGN_OR_RETURN(const std::string aside, MoveToTrash(state_dir, job->id()));
+  Change change{.deleted = job->id()};
+  change.events.push_back(
+      {.job = job->id(), .from = job->state(), .reason = kDeleted, .wall_us = WallMicros()});
+  const absl::Status committed = store_.Commit(change);
+  if (!committed.ok()) {
+    PutBack(state_dir, aside);
+    return committed;
+  }
+  spdlog::info("job {}: deleted", job->id());
+  metrics_.CountJobs(job->state(), -1);
+  pool_.Post([aside] { EmptyTrash(aside); });
+  return *job;
+}
+
+}  // namespace snug::server

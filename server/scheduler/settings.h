@@ -1,0 +1,27 @@
+// What the scheduler is made for.
+#ifndef SERVER_SCHEDULER_SETTINGS_H_
+#define SERVER_SCHEDULER_SETTINGS_H_
+
+#include <vector>
+
+#include "server/inspect/inspector.h"
+#include "server/node/gpu_use.h"
+#include "server/node/launcher.h"
+#include "server/place/devices.h"
+#include "server/scheduler/fair_pool.h"
+#include "server/scheduler/limits.h"
+
+namespace snug::server {
+
+struct SchedulerSettings {
+  LauncherSettings launcher;
+  std::vector<Device> devices;
+  GpuWatch* gpu_watch = nullptr;  // Where there is a GPU among them.
+  Inspector& inspector;
+  FairPool::Threads prepares = {.any = 1, .small = 1};
+  SchedulerLimits limits;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_SETTINGS_H_

@@ -1,0 +1,72 @@
+#include "server/scheduler/stored_plans.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/data/sha256.h"
+#include "snug/v1/store.pb.h"
+
+namespace snug::server {
+namespace {
+
+constexpr size_t kForgetAbove = 1000;  // Plans that nobody may go by any more are looked for.
+
+// Another build may plan otherwise.
+std::string ThisBuild() {
+  struct stat file {};
+  if (stat("/proc/self/exe", &file) != 0) return "";
+  return absl::StrCat(file.st_ino, ".", file.st_size, ".", file.st_mtim.tv_sec, ".",
+                      file.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+StoredPlans::StoredPlans(const std::vector<Device>& devices) : made_by_(ThisBuild()) {
+  for (const Device& device : devices)
+    absl::StrAppend(&made_by_, " ", device.name, ",", device.id(), ",", device.threads, ",",
+                    device.context_bytes, ",", device.products);
+}
+
+PlansRecord StoredPlans::Pack(const ReadyJob& ready) const {
+  v1::StoredPlans stored;
+  stored.set_model_dir(ready.checked.model_dir);
+  stored.set_prompts(ready.folders.prompts);
+  for (const auto& [device, plans] : *ready.plans) {
+    v1::StoredPlans::OfDevice& of_device = *stored.add_devices();
+    of_device.set_device(device);
+    for (const v1::Plan& plan : plans) *of_device.add_plans() = plan;
+  }
+  return {made_by_, stored.SerializeAsString()};
+}
+
+std::optional<ReadyJob> StoredPlans::Unpack(const PlansRecord& packed, const JobRecord& record) {
+  v1::StoredPlans stored;
+  if (packed.made_by != made_by_ || !stored.ParseFromString(packed.plans)) return std::nullopt;
+  ReadyJob ready;
+  ready.checked.spec = record.job.spec();
+  ready.checked.model_dir = stored.model_dir();
+  ready.folders = {.train = record.train_data,
+                   .eval = record.eval_data,
+                   .prompts = stored.prompts(),
+                   .ready = true};
+  ready.summary = record.job.dataset();
+  auto plans = std::make_shared<DevicePlans>();
+  for (const v1::StoredPlans::OfDevice& of_device : stored.devices())
+    (*plans)[of_device.device()].assign(of_device.plans().begin(), of_device.plans().end());
+  ready.plans = Share(std::move(plans), packed.plans);
+  return ready;
+}
+
+std::shared_ptr<const DevicePlans> StoredPlans::Share(std::shared_ptr<const DevicePlans> plans,
+                                                      const std::string& packed) {
+  if (shared_.size() > kForgetAbove)
+    std::erase_if(shared_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const DevicePlans>& known = shared_[Sha256Hex(packed)];
+  if (auto same = known.lock()) return same;
+  known = plans;
+  return plans;
+}
+
+}  // namespace snug::server

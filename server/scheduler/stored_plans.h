@@ -1,0 +1,37 @@
+// What a restart needs to place a job without reading its files and planning it again. It holds for
+// one build of the daemon on one set of devices.
+#ifndef SERVER_SCHEDULER_STORED_PLANS_H_
+#define SERVER_SCHEDULER_STORED_PLANS_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/job/records.h"
+#include "server/place/devices.h"
+#include "server/scheduler/entry.h"
+
+namespace snug::server {
+
+class StoredPlans {
+ public:
+  explicit StoredPlans(const std::vector<Device>& devices);
+
+  PlansRecord Pack(const ReadyJob& ready) const;
+  // Nothing when another build or other devices made it.
+  std::optional<ReadyJob> Unpack(const PlansRecord& packed, const JobRecord& record);
+
+  // The same plans once in memory, however many jobs go by them.
+  std::shared_ptr<const DevicePlans> Share(std::shared_ptr<const DevicePlans> plans,
+                                           const std::string& packed);
+
+ private:
+  std::string made_by_;
+  std::map<std::string, std::weak_ptr<const DevicePlans>> shared_;  // By SHA-256 of the packed.
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_STORED_PLANS_H_

@@ -1,0 +1,169 @@
+"""What the daemon makes of many jobs: submits, a long queue, a store full of ended ones.
+
+    python -m tests.bench.service [--jobs N] [--queued N] [--ended N] [--smoke]
+
+With the fake worker (SNUG_FAKE_WORKER) and submit_load beside it. Submits: so many through 1, 8 and
+64 connections, each durable before its answer. Queue: CPU of the daemon while so many wait behind a
+job that runs, and while nothing happens; latency of `get` meanwhile. Ended: rows put into the store
+by hand, then the time from the start to the first answer, resident memory, latency of lists.
+Nothing here passes or fails.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sqlite3
+import statistics
+import subprocess
+import time
+
+from tests.harness.daemon import wait_for
+from tests.harness.fake_daemon import FAKE, FakeDaemon
+
+ENDLESS = "steps=10000000 step_ms=1000"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def submit(daemon, connections, jobs):
+    """submit_load's figures."""
+    program = pathlib.Path(FAKE).parent / "submit_load"
+    words = [program, f"unix:{daemon.socket}", connections, jobs]
+    words += [daemon.jobs / "model", daemon.jobs / "train.jsonl"]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def cpu_seconds(daemon):
+    """That the daemon's process has used so far."""
+    stat = pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text(encoding="ascii")
+    fields = stat.rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def resident_mib(daemon):
+    """Resident memory of the daemon's process."""
+    status = pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in status.splitlines() if "VmRSS" in line) / 1024
+
+
+def latency_ms(act, repeats=9):
+    """The median over repeats; a snug process is started each time."""
+    took = []
+    for _ in range(repeats):
+        begin = time.monotonic()
+        act()
+        took.append((time.monotonic() - begin) * 1e3)
+    return statistics.median(took)
+
+
+def busy_daemon():
+    """A daemon whose one device is taken."""
+    daemon = FakeDaemon()
+    daemon.wait_state(daemon.submit_script(ENDLESS), "RUNNING")
+    return daemon
+
+
+def measure_submits(jobs):
+    for connections in (1, 8, 64):
+        daemon = busy_daemon()
+        try:
+            part = jobs if connections == 64 else max(1, jobs // 10)
+            print(f"submits, {connections} connections:", submit(daemon, connections, part))
+        finally:
+            daemon.close()
+
+
+def all_queued(daemon, count):
+    """Whether so many jobs wait; none is being prepared any more."""
+    listed = daemon.json("list", "--limit", 1, "--state", "PREPARING")["jobs"]
+    return not listed and count
+
+
+def measure_queue(count):
+    daemon = busy_daemon()
+    try:
+        submit(daemon, 8, count)
+        begin, used = time.monotonic(), cpu_seconds(daemon)
+        wait_for(lambda: all_queued(daemon, count), "the jobs to be prepared", 1200)
+        took = time.monotonic() - begin
+        print(f"queue of {count}: prepared in {took:.1f} s, {cpu_seconds(daemon) - used:.1f} s CPU")
+        time.sleep(2)
+        used = cpu_seconds(daemon)
+        time.sleep(10)
+        print(f"idle: {(cpu_seconds(daemon) - used) * 10:.2f} % of a core,", end=" ")
+        print(f"{resident_mib(daemon):.0f} MiB resident")
+        last = daemon.json("list", "--limit", 1)["jobs"][0]["id"]
+        print(f"get of the last: {latency_ms(lambda: daemon.run('get', last)):.1f} ms")
+        used = cpu_seconds(daemon)
+        for _ in range(10):
+            last = daemon.json("list", "--limit", 1)["jobs"][0]["id"]
+            daemon.run("cancel", last)
+        print(f"ten cancels and lists: {(cpu_seconds(daemon) - used) * 100:.1f} ms of CPU each")
+        daemon.kill()
+        begin = time.monotonic()
+        daemon.start()
+        print(f"restart: answers after {time.monotonic() - begin:.2f} s")
+    finally:
+        daemon.close()
+
+
+def fill(database, count):
+    """Copies of the one ended job, with ids, arrivals and events of their own."""
+    with database:
+        names = [row[1] for row in database.execute("PRAGMA table_info(jobs)")]
+        row = dict(zip(names, database.execute("SELECT * FROM jobs").fetchone()))
+        seq = database.execute("SELECT max(seq) FROM events").fetchone()[0]
+        marks = ",".join("?" * len(names))
+        stem, order = row["id"][:-6], row["arrival"]
+        for i in range(1, count + 1):
+            name = f"{stem}{(i * 7919) % 0x1000000:06x}"
+            if name == row["id"]:
+                continue
+            view = row["view"].replace(row["id"].encode(), name.encode())
+            copy = row | {"id": name, "arrival": order + i, "view": view}
+            database.execute(f"INSERT INTO jobs VALUES({marks})", list(copy.values()))
+            values = (seq + i, name, 0, 10, "", 0)
+            database.execute("INSERT INTO events VALUES(?,?,?,?,?,?)", values)
+    database.close()
+
+
+def measure_ended(count, jobs):
+    daemon = FakeDaemon()
+    try:
+        name = daemon.submit_script("steps=1", "display_name=ended")
+        daemon.wait_state(name, "SUCCEEDED")
+        daemon.kill(15)
+        fill(sqlite3.connect(daemon.state / "snug.db"), count)
+        begin = time.monotonic()
+        daemon.start()
+        print(f"{count} ended: answers after {time.monotonic() - begin:.2f} s,", end=" ")
+        print(f"{resident_mib(daemon):.0f} MiB resident")
+        pages = {
+            "list --all --limit 50": ("list", "--all", "--limit", 50),
+            "list --state FAILED": ("list", "--state", "FAILED"),
+            "get": ("get", name),
+        }
+        for what, words in pages.items():
+            print(f"{what}: {latency_ms(lambda words=words: daemon.run(*words)):.1f} ms")
+        daemon.wait_state(daemon.submit_script(ENDLESS), "RUNNING")
+        print(f"submits, 64 connections, {count} ended:", submit(daemon, 64, jobs))
+    finally:
+        daemon.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=30_000)
+    parser.add_argument("--queued", type=int, default=10_000)
+    parser.add_argument("--ended", type=int, default=1_000_000)
+    parser.add_argument("--smoke", action="store_true", help="a few of each")
+    options = parser.parse_args()
+    few = 20 if options.smoke else None
+    measure_submits(few or options.jobs)
+    measure_queue(few or options.queued)
+    measure_ended(few or options.ended, few or options.jobs)
+
+
+if __name__ == "__main__":
+    main()
