@@ -30,11 +30,6 @@ void AddFile(CLI::App* command, CommandLine* line) {
       "key=value instead of what the file says: training.max_steps=5 'memory.stash={\"*\": keep}'");
 }
 
-void AddJobs(CLI::App* command, CommandLine* line) {
-  command->add_option("JOB", line->jobs, "Jobs' ids, or unambiguous beginnings of them")
-      ->required();
-}
-
 void AddJob(CLI::App* command, CommandLine* line) {
   command->add_option("JOB", line->job, "The job's id, or an unambiguous beginning of it")
       ->required();

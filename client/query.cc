@@ -3,9 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "client/commands.h"
 #include "client/job_text.h"
 #include "client/json.h"
@@ -35,10 +33,10 @@ absl::StatusOr<v1::ListJobsRequest> RequestOf(const CommandLine& line) {
     if (v1::Job::State_Parse(name, &state)) request.add_states(state);
   }
   for (const std::string& label : line.labels) {
-    const std::pair<std::string, std::string> pair = absl::StrSplit(label, absl::MaxSplits('=', 1));
-    if (pair.first.empty() || !absl::StrContains(label, '='))
+    const size_t equals = label.find('=');
+    if (equals == 0 || equals == std::string::npos)
       return absl::InvalidArgumentError(absl::StrCat("--label ", label, ": write KEY=VALUE"));
-    (*request.mutable_labels())[pair.first] = pair.second;
+    (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
   }
   if (line.sort == "-created") request.set_order_by("create_time");
   if (line.output == Output::kJson) request.mutable_read_mask()->add_paths("*");
