@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/commands.h"
 #include "client/job_text.h"
 #include "client/json.h"
@@ -33,13 +34,14 @@ absl::StatusOr<v1::ListJobsRequest> RequestOf(const CommandLine& line) {
     if (v1::Job::State_Parse(name, &state)) request.add_states(state);
   }
   for (const std::string& label : line.labels) {
-    const size_t equals = label.find('=');
-    if (equals == 0 || equals == std::string::npos)
+    const std::vector<std::string> parts = absl::StrSplit(label, absl::MaxSplits('=', 1));
+    if (parts.size() < 2 || parts.front().empty())
       return absl::InvalidArgumentError(absl::StrCat("--label ", label, ": write KEY=VALUE"));
-    (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
+    (*request.mutable_labels())[parts.front()] = parts.back();
   }
   if (line.sort == "-created") request.set_order_by("create_time");
-  if (line.output == Output::kJson) request.mutable_read_mask()->add_paths("*");
+  const std::string every_field(1, '*');
+  if (line.output == Output::kJson) request.mutable_read_mask()->add_paths(every_field);
   return request;
 }
 

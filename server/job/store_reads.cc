@@ -90,7 +90,7 @@ absl::StatusOr<JobPage> SelectPage(Database& database, const JobQuery& query) {
   const std::string sql = absl::StrCat("SELECT ", query.whole ? kJobColumns : "id, view, arrival",
                                        " FROM jobs WHERE ", filter.where, " ORDER BY arrival",
                                        query.newest_first ? " DESC" : "", " LIMIT ?");
-  filter.values.push_back(static_cast<int64_t>(query.limit) + 1);
+  filter.values.emplace_back(std::in_place_type<int64_t>, static_cast<int64_t>(query.limit) + 1);
   JobPage page;
   // What is still to be looked at, both ends included.
   int64_t low = query.newest_first ? 0 : query.after + 1;

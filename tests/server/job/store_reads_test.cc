@@ -101,8 +101,8 @@ TEST_F(JobStoreTest, ExaminationFindsEachDamage) {
     std::vector<std::string> checks;
     {
       auto store = JobStore::Open({.state_dir = dir_, .ballast_bytes = 0, .accept_loss = true});
-      for (const auto& finding : Examine(**store).value().findings())
-        checks.push_back(finding.check());
+      const v1::CheckStoreResponse examined = Examine(**store).value();
+      for (const auto& finding : examined.findings()) checks.push_back(finding.check());
     }
     EXPECT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(repair).ok()) << repair;
     return checks;
