@@ -29,7 +29,7 @@ class CapTest(unittest.TestCase):
         return assignments.run(folder)
 
     def check(self, *job):
-        """Predicted, measured and enforced are one number. Gives it."""
+        """Predicted, measured and enforced are one number. Gives it, and the weights' share."""
         name = self.daemon.submit(*job, "training.max_steps=2")
         memory = self.daemon.wait_state(name, "SUCCEEDED")["memory"]
         peak = int(memory["predicted_peak_bytes"])
@@ -45,7 +45,10 @@ class CapTest(unittest.TestCase):
         self.assertEqual(result["outcome"], "FAILED")
         self.assertEqual(result["failure_class"], "OUT_OF_MEMORY")
         self.assertEqual(result["error"]["reason"], "OUT_OF_MEMORY")
-        return peak
+        return peak, int(re.search(r"weights_bytes: (\d+)", self.assignment(name))[1])
+
+    def assignment(self, name):
+        return assignments.read(self.daemon.attempt(name))
 
     def test_a_plan_of_other_bytes_is_refused(self):
         """A worker that holds other bytes than its plan says does not run, and is not tried again
@@ -55,7 +58,7 @@ class CapTest(unittest.TestCase):
         first = self.daemon.attempt(name)
         folder = first.parent / "promised"
         assignments.write_changed(first, folder)
-        text = assignments.read(folder)
+        text = self.assignment(name)
         weights = int(re.search(r"weights_bytes: (\d+)", text)[1])
         assignments.write_text(
             folder, text.replace(f"weights_bytes: {weights}", f"weights_bytes: {weights - 64}")
@@ -70,24 +73,29 @@ class CapTest(unittest.TestCase):
         )
 
     def test_full_job(self):
-        kept = self.check(self.full, KEEP)
-        self.assertLess(self.check(self.full, RECOMPUTE), kept)
-        self.assertLess(self.check(self.full, KEEP, "training.optim=adamw_8bit"), kept)
+        kept, _ = self.check(self.full, KEEP)
+        self.assertLess(self.check(self.full, RECOMPUTE)[0], kept)
+        self.assertLess(self.check(self.full, KEEP, "training.optim=adamw_8bit")[0], kept)
 
     def test_quantised_base(self):
-        """Codes take what was predicted for them, in the layers alone."""
-        plain = self.check(self.lora, KEEP)
-        for kind, share in (("int8", 1.1), ("nf4", 0.6)):
-            with self.subTest(kind):
-                job = (self.lora, f"quantization={kind}", "training.precision=fp32")
-                self.assertLess(self.check(*job, RECOMPUTE), plain * share)
+        """Codes take what was predicted for them; embedding, head and norms stay as they are."""
+        job = (self.lora, RECOMPUTE, "training.precision=fp32")
+        _, plain = self.check(*job)
+        _, int8 = self.check(*job, "quantization=int8")
+        _, nf4 = self.check(*job, "quantization=nf4")
+        heads = SHAPE.heads * SHAPE.head_width, SHAPE.kv_heads * SHAPE.head_width
+        elements = SHAPE.layers * SHAPE.width * (2 * sum(heads) + 3 * SHAPE.mlp_width)
+        for saved, codes in ((plain - int8, 1), (plain - nf4, 0.5)):
+            # What is left are scales, and what rounds buffers up.
+            self.assertLess(saved, (4 - codes) * elements)
+            self.assertGreater(saved, (4 - codes - 0.15) * elements)
 
     def test_lora_job(self):
         for precision in ("fp32", "bf16"):
             with self.subTest(precision):
                 job = (self.lora, f"training.precision={precision}")
-                kept = self.check(*job, KEEP)
-                self.assertLess(self.check(*job, RECOMPUTE), kept)
+                kept, _ = self.check(*job, KEEP)
+                self.assertLess(self.check(*job, RECOMPUTE)[0], kept)
 
 
 if __name__ == "__main__":

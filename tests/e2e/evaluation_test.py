@@ -14,7 +14,7 @@ SPLIT = ("eval_split=0.2", "training.eval_steps=2")
 ROWS, HELD_OUT = 40, 8
 EVALUATION = {
     *("eval_loss", "eval_mean_token_accuracy", "eval_entropy", "eval_runtime"),
-    *("global_step", "epoch"),
+    *("global_step", "epoch", "time"),
 }
 
 

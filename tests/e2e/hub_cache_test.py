@@ -73,7 +73,7 @@ class HubCacheTest(unittest.TestCase):
                 self.assertEqual(pathlib.Path(found), model)
                 job = self.daemon.job(self.daemon.submit(self.write(revision)))
                 self.assertEqual(job["spec"]["model"], found)
-                self.assertEqual(job["spec"]["dataset"], str(rows / "train.jsonl"))
+                self.assertEqual(job["spec"]["dataset"], str(rows))
                 self.daemon.wait_state(job["id"], "SUCCEEDED")
                 output = self.folder / f"output-{revision}"
                 self.daemon.run("download", job["id"], output)

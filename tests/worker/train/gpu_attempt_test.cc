@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -159,14 +160,17 @@ program::TrainingMode Quantised(program::Quantization kind, program::DType compu
 
 // Codes are the same bytes on both; products with them are not.
 TEST(GpuAttemptTest, AnAdapterBesideAQuantisedBaseIsNearThatOfTheCpu) {
-  {
+  for (const auto kind : {program::Quantization::kNf4, program::Quantization::kInt8}) {
     const TempFolder folder;
-    const auto mode = Quantised(program::Quantization::kNf4, program::DType::kF32);
-    ExpectTheCpus(MakeAttempt(folder, mode), {.loss = 1e-5, .weights = 1e-5f});
+    ExpectTheCpus(MakeAttempt(folder, Quantised(kind, program::DType::kF32)),
+                  {.loss = 1e-5, .weights = 1e-5f});
   }
+  // AdamW's first steps have the gradient's sign, which bf16 turns where the gradient is near zero:
+  // of the weights nothing can be said but by what they do.
   const TempFolder folder;
   const auto mode = Quantised(program::Quantization::kInt8, program::DType::kBF16);
-  ExpectTheCpus(MakeAttempt(folder, mode), {.loss = 2e-2, .weights = 2e-2f});
+  ExpectTheCpus(MakeAttempt(folder, mode),
+                {.loss = 2e-2, .weights = std::numeric_limits<float>::infinity()});
 }
 
 TEST(GpuAttemptTest, AModelInBf16IsNearThatOfTheCpu) {

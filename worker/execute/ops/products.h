@@ -72,8 +72,7 @@ inline void SumOfProducts(const OpRun& run, const View& to, std::initializer_lis
           add || &term != terms.begin());
     }
   };
-  const bool rounds =
-      run.device->rounds_products() && terms.size() == 1 && terms.begin()->a.dtype == to.dtype;
+  const bool rounds = run.device->rounds_products() && terms.size() == 1;
   if (to.dtype == program::DType::kF32 || rounds) return sum(to, {0, 0, to.rows, to.width});
   ForEachPart(run, to.rows, to.width, [&](const Part& part, const View& sums) {
     if (add) Cast(run, part.Of(to), sums);
