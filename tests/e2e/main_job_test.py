@@ -30,6 +30,7 @@ METRICS = {
     "num_tokens",
     "tokens_per_second",
     "step_seconds",
+    "time",
 }
 ADAPTER_CONFIG = {
     "peft_type": "LORA",
