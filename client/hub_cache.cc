@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDatasetsCacheDepth = 2;  // Of folders below CONFIG: version and hash.
+constexpr int kDatasetsCacheDepth = 3;  // Of files: behind configuration, version and hash.
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -58,7 +58,7 @@ std::string HuggingFaceFolder() {
   return cache + "/huggingface";
 }
 
-// Folders with a dataset_info.json below CONFIG.
+// Folders with a dataset_info.json below a dataset's folder, or a configuration's.
 std::vector<std::string> LoadedFolders(const fs::path& config) {
   std::vector<std::string> folders;
   std::error_code error;

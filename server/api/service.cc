@@ -298,8 +298,9 @@ FineTuningService::Stream* FineTuningService::DownloadJob(Context* context, cons
 
 FineTuningService::Stream* FineTuningService::BackupStore(Context* context, const Bytes* in) {
   const auto request = Open<v1::BackupStoreRequest>({context, "BackupStore", in});
-  absl::StatusOr<ChunkSource> source = request.status();
-  if (request.ok()) source = BackupSource(parts_.store, parts_.state_dir);
+  absl::StatusOr<ChunkSource> source = request.ok()
+                                           ? BackupSource(parts_.store, parts_.state_dir)
+                                           : absl::StatusOr<ChunkSource>(request.status());
   return StreamChunks(std::move(source), parts_.pool, parts_.streams);
 }
 

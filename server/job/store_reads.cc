@@ -32,7 +32,8 @@ Filter FilterOf(const JobQuery& query) {
   };
   if (!query.states.empty()) {
     std::vector<SqlValue> states;
-    for (const JobState state : query.states) states.emplace_back(std::in_place_type<int64_t>, state);
+    for (const JobState state : query.states)
+      states.emplace_back(std::in_place_type<int64_t>, state);
     const std::vector<std::string> marks(states.size(), "?");
     add(absl::StrCat("state IN (", absl::StrJoin(marks, ","), ")"), std::move(states));
   }

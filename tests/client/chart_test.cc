@@ -46,12 +46,12 @@ TEST(ChartTest, PanelsAreTheQuantitiesThatThereAre) {
   EXPECT_EQ(chart.panels[0].series.size(), 2u);
   EXPECT_THAT(chart.panels[0].series[0].points,
               ElementsAre(Pair(1, 5), Pair(2, 4), Pair(3, 3), Pair(4, 2), Pair(5, 1)));
-  EXPECT_EQ(chart.panels[2].title, "eval loss");
+  EXPECT_EQ(chart.panels[1].title, "eval loss");
   EXPECT_EQ(ValuesOf(chart.panels[0]).low, 1.0);
   EXPECT_EQ(StepsOf(chart.panels[0]).high, 5.0);
   // One value has a band around it.
-  EXPECT_LT(ValuesOf(chart.panels[1]).low, 0.001);
-  EXPECT_GT(ValuesOf(chart.panels[1]).high, 0.001);
+  EXPECT_LT(ValuesOf(chart.panels[2]).low, 0.001);
+  EXPECT_GT(ValuesOf(chart.panels[2]).high, 0.001);
 }
 
 TEST(ChartTest, OtherLinesAreAnError) {

@@ -45,7 +45,10 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
   "device": "",
   "epoch": 0,
   "worker_pid": 0,
-  "owner": ""
+  "owner": "",
+  "priority": 0,
+  "labels": {},
+  "parent_job": ""
 }
 )");
 }

@@ -103,7 +103,7 @@ class StoreTest(unittest.TestCase):
         for name in names[1:]:
             self.daemon.wait_state(name, "QUEUED")
         told = self.daemon.job(names[-2])["reason"]
-        self.assertIn("another job runs there", told)
+        self.assertIn("5 jobs are ahead of it", told)
         self.daemon.kill()
         for pid in self.daemon.processes():
             os.kill(pid, signal.SIGKILL)

@@ -189,6 +189,7 @@ TEST_F(AttemptFilesTest, WithoutDescriptorsNobodyIsTakenForDead) {
   const pid_t shim = Launch("exec sleep 1000");
   ShimWatch watch(dir_), late(dir_);
   watch.Follow(shim, /*just_started=*/true);
+  while (SessionMembers(shim, dir_).value().empty()) absl::SleepFor(absl::Milliseconds(5));
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   const rlimit few = {.rlim_cur = 64, .rlim_max = before.rlim_max};
