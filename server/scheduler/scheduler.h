@@ -2,9 +2,8 @@
 // their states, decides who runs next, and looks after live attempts.
 //
 // Every change is committed before it is shown or acted upon, and every action on the world is
-// derived from a committed row. Looking after attempts is driven by what is: a tick compares locks,
-// links and clocks with the rows, so that a lost message or a restart changes nothing but the
-// delay. Slow work goes to the pools and comes back through the inbox.
+// derived from a committed row. A tick compares locks, links and clocks with the rows, so that a
+// lost message or a restart changes nothing but the delay. Slow work goes to the pools.
 #ifndef SERVER_SCHEDULER_SCHEDULER_H_
 #define SERVER_SCHEDULER_SCHEDULER_H_
 
@@ -125,11 +124,11 @@ class Scheduler {
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
   int64_t next_order_ = 1;
   absl::Duration refusal_told_;
-  bool changed_ = true;  // Something that scheduling depends on has changed since the last round.
+  bool changed_ = true;       // What scheduling depends on has, since the last round.
+  bool gpus_silent_ = false;  // As shown.
   Timetable times_;
   GpuLooks looks_;
   const InHand in_hand_;
-  bool gpus_silent_ = false;  // As shown.
   std::atomic<bool> draining_{false}, stopping_{false};
   std::set<std::string> attended_;  // Jobs with an attempt, and perhaps some that had one.
   std::map<JobQueue::Key, std::string> unready_;  // Of which some may need nothing any more.

@@ -58,7 +58,7 @@ class CapTest(unittest.TestCase):
         first = self.daemon.attempt(name)
         folder = first.parent / "promised"
         assignments.write_changed(first, folder)
-        text = self.assignment(name)
+        text = assignments.read(folder)
         weights = int(re.search(r"weights_bytes: (\d+)", text)[1])
         assignments.write_text(
             folder, text.replace(f"weights_bytes: {weights}", f"weights_bytes: {weights - 64}")

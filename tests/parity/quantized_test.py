@@ -76,7 +76,8 @@ def nf4(weight):
 def int8(weight):
     """int8_vectorwise_quant without outliers, and back."""
     absmax = weight.abs().amax(1, keepdim=True)
-    return (weight * (127.0 / absmax)).round() * absmax * (1.0 / 127.0)
+    scale = torch.full_like(absmax, 127.0) / absmax  # A number over a tensor is rounded twice.
+    return (weight * scale).round() * absmax * (1.0 / 127.0)
 
 
 def dequantised(quantise):
@@ -107,7 +108,7 @@ class QuantizedTest(unittest.TestCase):
         """A run over the quantised base, in the bytes that were predicted."""
         prepared = self.runs.prepared(case)
         spec = {**cases.job_spec(prepared), "quantization": kind}
-        request = request_of(prepared, spec, prepared.folder / kind)
+        request = request_of(prepared, spec, prepared.folder / f"{self._testMethodName}-{kind}")
         request.steps = prepared.settings.steps
         return prepared, run(request)
 
