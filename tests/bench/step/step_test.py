@@ -34,8 +34,10 @@ class StepTest(unittest.TestCase):
     def test_weights_are_a_function_of_the_model(self):
         report = step("--bf16")
         self.assertEqual(report["loss"], step("--bf16")["loss"])
-        # Random weights know nothing: ln 8,000 is 9.0, of 15 tokens' sum over 16.
-        self.assertAlmostEqual(9.0 * 15 / 16, report["loss"], delta=0.5)
+        # Random weights know nothing (ln 32,000 is 10.4, of 15 tokens' sum over 16), but for what
+        # the steps before the one that is told have taught them.
+        self.assertLess(report["loss"], 10.9 * 15 / 16)
+        self.assertGreater(report["loss"], 0.7 * 10.4 * 15 / 16)
 
     def test_prediction_is_of_a_gpu(self):
         batch = ("--predict", "--bf16", "--rows", "4", "--tokens", "2048")
