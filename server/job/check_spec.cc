@@ -5,12 +5,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/snug/bytes.h"
 #include "server/job/check_data.h"
 #include "server/job/check_lora.h"
 #include "server/job/check_training.h"
 #include "server/job/random_id.h"
 #include "server/job/spec_checker.h"
+#include "server/plan/plan_proto.h"
 
 namespace snug::server {
 namespace {
@@ -68,6 +70,28 @@ void CheckMethod(const JobSpec& spec, Checker& check) {
   CheckLora(lora, check);
 }
 
+std::string FidelityName(int fidelity) {
+  return absl::AsciiStrToLower(v1::Fidelity_Name(static_cast<v1::Fidelity>(fidelity)));
+}
+
+// What gives other gradients has to be allowed by name.
+void CheckKind(const std::string& field, v1::StashKind kind, v1::Fidelity allowed,
+               Checker& check) {
+  const std::optional<program::Stash> stash = StashFrom(kind);
+  if (!stash.has_value()) {
+    const auto name = [](std::string* out, program::Stash one) {
+      out->append(program::RowOf(one).name);
+    };
+    return check.Add(field, absl::StrJoin(program::kAllStashes, ", ", name));
+  }
+  const program::StashRow& row = program::RowOf(*stash);
+  const int needed = v1::EXACT + static_cast<int>(row.fidelity);
+  if (std::max<int>(allowed, v1::EXACT) >= needed) return;
+  check.Add(field, absl::StrCat(row.name, " is ", FidelityName(needed), ", memory.fidelity is ",
+                                FidelityName(std::max<int>(allowed, v1::EXACT)),
+                                ": give memory.fidelity: ", FidelityName(needed)));
+}
+
 void CheckMemory(const JobSpec& spec, Checker& check) {
   const v1::MemorySpec& memory = spec.memory();
   if (!memory.budget().empty() && memory.budget() != "auto") {
@@ -84,8 +108,7 @@ void CheckMemory(const JobSpec& spec, Checker& check) {
     if (static_cast<int64_t>(pattern.size()) > kMaxStashPatternBytes)
       check.Add("memory.stash",
                 absl::StrCat("a pattern has at most ", kMaxStashPatternBytes, " bytes"));
-    if (kind != v1::KEEP && kind != v1::RECOMPUTE)
-      check.Add(absl::StrCat("memory.stash[\"", pattern, "\"]"), "keep or recompute");
+    CheckKind(absl::StrCat("memory.stash[\"", pattern, "\"]"), kind, memory.fidelity(), check);
   }
 }
 

@@ -1,18 +1,24 @@
 #include "server/plan/plan_proto.h"
 
+#include <set>
+
+#include "absl/strings/ascii.h"
+
 namespace snug::server {
 namespace {
 
 v1::StashKind ToProto(program::Stash stash) {
-  return stash == program::Stash::kKeep ? v1::KEEP : v1::RECOMPUTE;
+  v1::StashKind kind = v1::STASH_KIND_UNSPECIFIED;
+  v1::StashKind_Parse(absl::AsciiStrToUpper(program::RowOf(stash).name), &kind);
+  return kind;
 }
 
-// "keep", "recompute", or "mixed" when a recipe has both.
+// The stash's name, or "mixed" when a recipe has several.
 std::string RecipeName(const program::Recipe& recipe) {
-  bool keeps = false, recomputes = false;
-  for (program::Stash stash : recipe) (stash == program::Stash::kKeep ? keeps : recomputes) = true;
-  if (keeps && recomputes) return "mixed";
-  return recomputes ? "recompute" : "keep";
+  const std::set<program::Stash> stashes(recipe.begin(), recipe.end());
+  if (stashes.size() > 1) return "mixed";
+  return std::string(
+      program::RowOf(stashes.empty() ? program::Stash::kKeep : *stashes.begin()).name);
 }
 
 void FillMemory(const program::Prediction& prediction, v1::MemoryComponents& memory) {
@@ -27,9 +33,15 @@ void FillMemory(const program::Prediction& prediction, v1::MemoryComponents& mem
   memory.set_stash_bytes(prediction.peak.stash);
   memory.set_scratch_bytes(prediction.peak.scratch + prediction.alignment);
   memory.set_workspace_bytes(prediction.peak.workspace);
+  memory.set_host_bytes(bytes.host);
 }
 
 }  // namespace
+
+// The schema's name of a kind is the program's, in capitals.
+std::optional<program::Stash> StashFrom(v1::StashKind kind) {
+  return program::StashOfName(absl::AsciiStrToLower(v1::StashKind_Name(kind)));
+}
 
 v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOptions& lower) {
   v1::Plan plan;

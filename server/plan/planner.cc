@@ -82,7 +82,7 @@ int64_t MaxPromptTokens(const v1::JobSpec& spec) {
 std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec) {
   std::map<std::string, program::Stash> patterns;
   for (const auto& [pattern, kind] : spec.memory().stash())
-    patterns[pattern] = kind == v1::KEEP ? program::Stash::kKeep : program::Stash::kRecompute;
+    patterns[pattern] = StashFrom(kind).value_or(program::Stash::kKeep);  // Checked before.
   return patterns;
 }
 

@@ -1,6 +1,7 @@
 #include "worker/execute/device.h"
 
 #include <ATen/Parallel.h>
+#include <sys/mman.h>
 
 #include <cstring>
 
@@ -11,6 +12,17 @@
 #include "worker/execute/torch_errors.h"
 
 namespace snug::execute {
+
+// Pages of its own: they are given back when it goes.
+void* Device::AllocateHost(int64_t bytes) {
+  void* address = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return address == MAP_FAILED ? nullptr : address;
+}
+
+void Device::FreeHost(void* address, int64_t bytes) noexcept {
+  munmap(address, static_cast<size_t>(bytes));
+}
 
 CpuDevice::CpuDevice(int threads) : allocator_(CpuAllocator()) { at::set_num_threads(threads); }
 

@@ -50,6 +50,11 @@ class Device {
   // Until everything on all streams is done; what went wrong there, if anything did.
   virtual absl::Status Synchronize() = 0;
 
+  // The host's memory for copies to and from the device: on a GPU it is pinned. Null: there is no
+  // more. Not counted by the allocator.
+  virtual void* AllocateHost(int64_t bytes);
+  virtual void FreeHost(void* address, int64_t bytes) noexcept;
+
   void Zero(void* to, int64_t bytes, int stream) { Fill(to, 0, bytes, stream); }
 };
 

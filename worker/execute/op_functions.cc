@@ -21,6 +21,8 @@ const OpFunctionTable& OpFunctionsOfKernels() {
       {HeadLossForward, HeadLossBackward},
       {SelectRowsForward, SelectRowsBackward},
       {MergeRowsForward, MergeRowsBackward},
+      {QuantizeForward, nullptr},
+      {DequantizeForward, nullptr},
   }};
   return kFunctions;
 }

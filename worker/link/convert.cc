@@ -1,6 +1,7 @@
 #include "worker/link/convert.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace snug::link {
@@ -191,11 +192,13 @@ absl::StatusOr<program::Plan> PlanFrom(const v1::Plan& from) {
   for (const v1::Recipe& recipe : from.recipes()) {
     plan.recipes.emplace_back();
     for (int kind : recipe.stash()) {
-      if (kind != v1::KEEP && kind != v1::RECOMPUTE)
+      // The schema's name of a kind is the program's, in capitals.
+      const std::string name = v1::StashKind_Name(static_cast<v1::StashKind>(kind));
+      const auto stash = program::StashOfName(absl::AsciiStrToLower(name));
+      if (!stash.has_value())
         return absl::InvalidArgumentError(
             absl::StrCat("plan ", from.name(), ": stash kind ", kind, " is not known here"));
-      plan.recipes.back().push_back(kind == v1::KEEP ? program::Stash::kKeep
-                                                     : program::Stash::kRecompute);
+      plan.recipes.back().push_back(*stash);
     }
   }
   plan.layer_recipe.assign(from.block_recipe().begin(), from.block_recipe().end());
@@ -219,6 +222,7 @@ program::Components BytesFrom(const v1::Plan& plan) {
   to.inputs = from.inputs_bytes();
   to.data = from.data_bytes();
   to.arena = plan.arena_bytes();
+  to.host = from.host_bytes();
   return to;
 }
 

@@ -56,7 +56,8 @@ absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const Lower
               .slots = std::move(layout.slots),
               .births = std::move(births),
               .deaths = std::move(deaths),
-              .arena_bytes = layout.arena_bytes};
+              .arena_bytes = layout.arena_bytes,
+              .host_bytes = layout.host_bytes};
 }
 
 }  // namespace snug::program

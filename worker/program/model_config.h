@@ -13,9 +13,15 @@
 
 namespace snug::program {
 
-enum class DType : uint8_t { kF32, kBF16 };
+enum class DType : uint8_t {
+  kF32,
+  kBF16,
+  kU8,  // Bytes with a meaning of their own: codes of a stash.
+};
 
-constexpr int64_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+constexpr int64_t SizeOf(DType dtype) {
+  return dtype == DType::kF32 ? 4 : dtype == DType::kBF16 ? 2 : 1;
+}
 
 // How rotary frequencies are stretched beyond the length the model was trained at.
 struct RopeScaling {

@@ -53,6 +53,8 @@ constexpr OpRow kRows[kOpCodes] = {
      /*forward_in_backward=*/true},
     {"select_rows", Nothing, 0, {}, 1},
     {"merge_rows", Nothing, kIn0, {kOverDOut}, 0},
+    {"quantize", Nothing, 0, {}, 0},
+    {"dequantize", Nothing, 0, {}, 0},
 };
 
 double Elements(const RunShape& run, const Operand& value) {

@@ -159,8 +159,11 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
     ASSIGN_OR_RETURN(const Pattern* decider, Decider(patterns, site.name));
     const std::string& own_name =
         program.type_of(site.block).values[static_cast<size_t>(site.value)].site;
-    const bool kept =
-        decider == nullptr || (IsInput(program, site) && !absl::EndsWith(decider->text, own_name));
+    // What a layer is handed is run again only where a pattern spells it: across layers that costs
+    // what nobody means by "*".
+    const bool kept = decider == nullptr ||
+                      (decider->stash == Stash::kRecompute && IsInput(program, site) &&
+                       !absl::EndsWith(decider->text, own_name));
     const int layer = program.blocks[static_cast<size_t>(site.block)].layer;
     by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)] =
         kept ? Stash::kKeep : decider->stash;

@@ -10,10 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/program/program.h"
+#include "worker/program/stash.h"
 
 namespace snug::program {
-
-enum class Stash : uint8_t { kKeep, kRecompute };
 
 // One stash per value of a block type, in the order of BlockType::values; entries of values that
 // are no sites are not read.

@@ -187,6 +187,7 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const JobBytes& j
   Prediction prediction;
   prediction.plan = plan;
   prediction.bytes = job.With(step.arena_bytes);
+  prediction.bytes.host = replay.host_bytes;
   prediction.peak = replay.peak;
   prediction.alignment = prediction.bytes.arena - replay.peak.total();
   prediction.seconds = ModelledSeconds(replay.work);

@@ -28,6 +28,8 @@ struct Components {
                        // GPU.
   int64_t arena = 0;   // ArenaBytes of the largest of the phases: step on the worst batch,
                        // evaluation, samples.
+  // Of the host's memory, beside the device's: what the plan offloads. In no sum here.
+  int64_t host = 0;
   // What the worker takes of the device's memory for the job.
   int64_t held() const { return weights + adapter + gradients + optimizer + inputs + arena; }
   int64_t total() const { return context + held() + data; }

@@ -37,13 +37,16 @@ enum class OpCode : uint8_t {
   kSelectRows,  // x -> y                        y[i] = x[index[i]], the batch's rising index of y's
                 //                               rows: those that are trained, the last of documents
   kMergeRows,   // x -> y                        as many rows of x as y is wider lie in one of y
+  // In no program: a stash that holds x so is lowered to the two.
+  kQuantize,    // x -> codes                    rows of ranges, then rows of codes
+  kDequantize,  // codes -> x
 };
-inline constexpr int kOpCodes = 15;
+inline constexpr int kOpCodes = 17;
 
-// An op draws random numbers of its own by its block and its place there, in 32 bits together.
+// An op draws random numbers of its own by its block and its place there, in 24 bits together.
 inline constexpr int kOpBits = 12;
 inline constexpr int64_t kMostOps = int64_t{1} << kOpBits;  // Of a block.
-inline constexpr int64_t kMostBlocks = int64_t{1} << (32 - kOpBits);
+inline constexpr int64_t kMostBlocks = int64_t{1} << (24 - kOpBits);
 
 inline constexpr int kMaxInputs = 4;
 inline constexpr int kMaxOutputs = 2;
@@ -89,6 +92,7 @@ struct OpAttributes {
   bool local = false;    // kRope: by the angles of layers that slide, where these have their own
   Activation activation = Activation::kSilu;        // kGlu
   Quantization quantization = Quantization::kNone;  // kLinear, kLoraLinear: of the weight
+  int code_bits = 0;                                // kQuantize, kDequantize: of a code
 };
 
 struct Op {

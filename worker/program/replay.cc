@@ -9,6 +9,8 @@ namespace {
 // devices, within a factor of two.
 constexpr double kFlopsPerSecond = 1e12;
 constexpr double kBytesPerSecond = 5e10;
+// Between a device and the host: on a GPU it has a sixtieth of the memory's rate.
+constexpr double kCopiedBytesPerSecond = kBytesPerSecond / 60.0;
 
 int64_t* Component(LiveBytes& live, Region region) {
   switch (region) {
@@ -16,6 +18,8 @@ int64_t* Component(LiveBytes& live, Region region) {
       return &live.stash;
     case Region::kWorkspace:
       return &live.workspace;
+    case Region::kHost:
+      return &live.host;
     case Region::kScratch:
       break;
   }
@@ -27,6 +31,7 @@ Work TapeWork(const Tape& tape) {
   for (const Instruction& line : tape.instructions) {
     total.flops += line.work.flops;
     total.bytes += line.work.bytes;
+    total.copied_bytes += line.work.copied_bytes;
   }
   return total;
 }
@@ -43,6 +48,7 @@ std::vector<LiveBytes> Timeline(const Tape& tape) {
     live[t].stash += live[t - 1].stash;
     live[t].scratch += live[t - 1].scratch;
     live[t].workspace += live[t - 1].workspace;
+    live[t].host += live[t - 1].host;
   }
   live.pop_back();
   return live;
@@ -51,6 +57,7 @@ std::vector<LiveBytes> Timeline(const Tape& tape) {
 Replay ReplayTape(const Tape& tape) {
   Replay replay;
   replay.arena_bytes = tape.arena_bytes;
+  replay.host_bytes = tape.host_bytes;
   const std::vector<LiveBytes> live = Timeline(tape);
   for (size_t t = 0; t < live.size(); ++t) {
     replay.peak_values_bytes = std::max(replay.peak_values_bytes, live[t].stash + live[t].scratch);
@@ -63,7 +70,8 @@ Replay ReplayTape(const Tape& tape) {
 }
 
 double ModelledSeconds(const Work& work) {
-  return work.flops / kFlopsPerSecond + work.bytes / kBytesPerSecond;
+  return work.flops / kFlopsPerSecond + work.bytes / kBytesPerSecond +
+         work.copied_bytes / kCopiedBytesPerSecond;
 }
 
 }  // namespace snug::program

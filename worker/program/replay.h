@@ -16,6 +16,7 @@ struct LiveBytes {
   int64_t stash = 0;
   int64_t scratch = 0;
   int64_t workspace = 0;
+  int64_t host = 0;  // Of the host's memory: not in the total.
   int64_t total() const { return stash + scratch + workspace; }
 };
 
@@ -24,6 +25,7 @@ struct Replay {
   int32_t peak_instruction = 0;
   int64_t peak_values_bytes = 0;  // Highest stash + scratch, workspace left out.
   int64_t arena_bytes = 0;
+  int64_t host_bytes = 0;
   Work work;
 };
 

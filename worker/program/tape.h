@@ -4,8 +4,9 @@
 // parameters - lies there, so the program outlives its tapes.)
 //
 // Invariants: tape order is a valid serial order; a slot is written by instruction `first` and not
-// touched after `last`; two slots that overlap in time do not overlap in the arena; a step writes
-// nothing outside [0, arena_bytes) but parameters' gradients and the loss.
+// touched after `last`; two slots that overlap in time do not overlap in the arena, nor in the
+// host's memory; a step writes nothing outside [0, arena_bytes) and, there, [0, host_bytes), but
+// parameters' gradients and the loss.
 #ifndef WORKER_PROGRAM_TAPE_H_
 #define WORKER_PROGRAM_TAPE_H_
 
@@ -39,11 +40,12 @@ struct TapeKey {
 };
 
 enum class Direction : uint8_t { kForward, kBackward };
-enum class Region : uint8_t { kStash, kScratch, kWorkspace };
+enum class Region : uint8_t { kStash, kScratch, kWorkspace, kHost };
 
-// One buffer of the arena. Values that replace one another in place share it.
+// One buffer of the arena, or, in the region kHost, of the host's memory. Values that replace one
+// another in place share it.
 struct Slot {
-  int64_t offset = 0;  // Bytes from the arena's start, a multiple of kAlignment.
+  int64_t offset = 0;  // Bytes from the start of either, a multiple of kAlignment.
   int64_t bytes = 0;   // True size at the key, not rounded.
   int32_t first = 0;   // Instructions between which it holds something, both inclusive.
   int32_t last = 0;
@@ -93,8 +95,9 @@ struct Wanted {
 
 // What one run costs.
 struct Work {
-  double flops = 0.0;  // Of matrix products and attention.
-  double bytes = 0.0;  // Read and written by everything else.
+  double flops = 0.0;         // Of matrix products and attention.
+  double bytes = 0.0;         // Read and written by everything else.
+  double copied_bytes = 0.0;  // Between the device and the host.
 };
 
 struct Instruction {
@@ -107,7 +110,7 @@ struct Instruction {
   int16_t event = -1;      // kRecord, kWait
   const Op* op = nullptr;  // What runs, with its attributes; kCopy: none.
   int32_t block = 0;       // Of the program: the op's place, by which messages name it
-  int32_t op_index = 0;    // and by which it draws random numbers of its own.
+  int32_t op_index = 0;    // and by which it draws random numbers. A form's: of the value's op.
   Wanted wanted;           // Backward.
   Operands operands;       // kCopy: from in[0] to out[0].
   std::array<int32_t, kMaxOpParameters> parameters = {-1, -1, -1};  // Of Program::parameters.
@@ -139,6 +142,7 @@ struct Tape {
   std::vector<Slot> slots;
   SlotIndex births, deaths;  // By Slot::first and Slot::last.
   int64_t arena_bytes = 0;
+  int64_t host_bytes = 0;  // Of the slots in the region kHost.
 };
 
 }  // namespace snug::program

@@ -217,6 +217,8 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kAdd:
     case OpCode::kSelectRows:
     case OpCode::kMergeRows:
+    case OpCode::kQuantize:
+    case OpCode::kDequantize:
       break;
   }
   return 0;

@@ -15,7 +15,8 @@ struct Component {
 constexpr Component kHeld[] = {
     {"weights", &program::Components::weights},     {"adapter", &program::Components::adapter},
     {"gradients", &program::Components::gradients}, {"optimizer", &program::Components::optimizer},
-    {"inputs", &program::Components::inputs},       {"arena", &program::Components::arena}};
+    {"inputs", &program::Components::inputs},       {"arena", &program::Components::arena},
+    {"host", &program::Components::host}};
 
 }  // namespace
 

@@ -112,6 +112,7 @@ absl::Status Trainer::Lower() {
       std::max({step_tape_.arena_bytes, evaluation_tape_.arena_bytes, generation_.bytes});
   bytes_ = program::StaticComponents(program_, inputs_key_, options.machine, /*context_bytes=*/0);
   bytes_.arena = program::ArenaBytes(bytes_, needed, options.machine);
+  bytes_.host = step_tape_.host_bytes;
   if (!attempt_.promised.has_value()) return absl::OkStatus();
   return CheckSameBytes({"the plan", *attempt_.promised}, {"the worker", bytes_});
 }
@@ -134,7 +135,7 @@ absl::Status Trainer::TakeMemory() {
   ASSIGN_OR_RETURN(optimizer_,
                    Optimizer::Create(program_, *parameters_, attempt_.training, device_));
   ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, inputs_key_, device_));
-  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, bytes_.arena));
+  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, bytes_.arena, bytes_.host));
   executor_.emplace(parameters_->views(), device_);
   return CheckSameBytes({"the worker's account", bytes_}, {"what it took", Held()});
 }
@@ -149,6 +150,7 @@ program::Components Trainer::Held() const {
   if (!device_.machine().cpu) held.optimizer += program::kNormBytes;
   held.inputs = buffers_->held_bytes();
   held.arena = arena_->bytes();
+  held.host = arena_->host_bytes();
   return held;
 }
 

@@ -164,7 +164,7 @@ absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& folder, const Opt
   ASSIGN_OR_RETURN(RandomModel weights, RandomModel::Create(program, device));
   ASSIGN_OR_RETURN(RandomBatch batch, RandomBatch::Create(program, lengths, device));
   ASSIGN_OR_RETURN(execute::ArenaMemory arena,
-                   execute::ArenaMemory::Allocate(device, tape.arena_bytes));
+                   execute::ArenaMemory::Allocate(device, tape.arena_bytes, tape.host_bytes));
   std::unique_ptr<Model> model(new Model{.program = std::move(program),
                                          .tape = std::move(tape),
                                          .key = KeyOf(options),

@@ -92,6 +92,23 @@ TEST(CheckSpecTest, AddedTokensAreFewAndShortAndDifferent) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.added_tokens"));
 }
 
+// What gives other gradients is pinned only where the job allows it.
+TEST(CheckSpecTest, ALossyStashNeedsItsFidelity) {
+  v1::JobSpec spec = GoodSpec();
+  auto& memory = *spec.mutable_memory();
+  (*memory.mutable_stash())["*.mlp.*"] = v1::INT8;
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
+  memory.set_fidelity(v1::UNBIASED);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
+  memory.set_fidelity(v1::APPROXIMATE);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  memory.set_fidelity(v1::EXACT);
+  (*memory.mutable_stash())["*.mlp.*"] = v1::OFFLOAD;
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  (*memory.mutable_stash())["*.mlp.*"] = v1::STASH_KIND_UNSPECIFIED;
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
+}
+
 // Stars cost nothing; patterns and their bytes do, on every site.
 TEST(CheckSpecTest, StashPatternsAreLimitedInNumberAndLength) {
   v1::JobSpec spec = GoodSpec();

@@ -47,7 +47,7 @@ class LivesOfTape {
   LivesOfTape(ToyRun& run, const Tape& tape)
       : run_(run),
         tape_(tape),
-        memory_(*ArenaMemory::Allocate(TestDevice(), tape.arena_bytes)),
+        memory_(*ArenaMemory::Allocate(TestDevice(), tape.arena_bytes, tape.host_bytes)),
         executor_(run.parameters(), TestDevice()) {
     executor_.UseFunctions(SpoilingTable());
     clean_ = Results();

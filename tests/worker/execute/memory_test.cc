@@ -59,10 +59,37 @@ Plan Mixed(const Program& program) {
   return RandomPlan(program, 2, random);
 }
 
-std::vector<Plan> Plans(const Program& program) {
+// Every value of the layers in one way.
+Plan All(const Program& program, program::Stash stash) {
+  Plan plan = *program::PinnedPlan(program, {{"*", stash}});
+  plan.name = program::RowOf(stash).name;
+  return plan;
+}
+
+std::vector<Plan> ExactPlans(const Program& program) {
   const int layers = static_cast<int>(program.config.layers);
-  return {RecomputePlan(program, 0), RecomputePlan(program, layers / 2),
-          RecomputePlan(program, layers), Mixed(program)};
+  std::mt19937 random(22);
+  return {RecomputePlan(program, 0),
+          RecomputePlan(program, layers / 2),
+          RecomputePlan(program, layers),
+          Mixed(program),
+          All(program, program::Stash::kOffload),
+          RandomPlan(program, 2, random, /*segments=*/true, /*stashes=*/3)};
+}
+
+std::vector<Plan> Plans(const Program& program) {
+  std::vector<Plan> plans = ExactPlans(program);
+  std::mt19937 random(23);
+  plans.push_back(All(program, program::Stash::kInt8));
+  plans.push_back(All(program, program::Stash::kInt4));
+  plans.push_back(RandomPlan(program, 2, random, /*segments=*/true, program::kStashes));
+  return plans;
+}
+
+int64_t HostPeak(const Tape& tape) {
+  int64_t peak = 0;
+  for (const program::LiveBytes& live : Timeline(tape)) peak = std::max(peak, live.host);
+  return peak;
 }
 
 TrainingMode LoraWithDropout() {
@@ -107,13 +134,16 @@ class MemoryTest : public ::testing::Test {
  protected:
   // Runs a tape with each slot by itself.
   absl::StatusOr<double> RunSeparately(ToyRun& run, const Tape& tape, PieceSource& source) {
-    SeparateMemory memory(source);
+    CountingSource host;
+    SeparateMemory memory(source, host);
     Executor executor(run.parameters(), TestDevice());
-    return run.Run(tape, memory, executor);
+    auto loss = run.Run(tape, memory, executor);
+    EXPECT_EQ(host.peak(), HostPeak(tape));
+    return loss;
   }
 };
 
-// Four plans, seven modes, three shapes: to the byte.
+// Nine plans, seven modes, three shapes: to the byte, the device's as the host's.
 TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
   for (const TrainingMode& mode : Modes()) {
     for (ToyRun& run : Runs(mode)) {
@@ -175,7 +205,7 @@ TEST_F(MemoryTest, EveryPlanAndPlacementGivesTheGradientsOfKeep) {
       const std::vector<float> gradients = run.Gradients();
       ASSERT_TRUE(std::all_of(gradients.begin(), gradients.end(),
                               [](float x) { return std::isfinite(x); }));
-      for (const Plan& plan : Plans(run.program())) {
+      for (const Plan& plan : ExactPlans(run.program())) {
         const Tape tape = run.Lower(plan);
         EXPECT_EQ(*run.RunInArena(tape, TestDevice()), *keep) << plan.name;
         EXPECT_EQ(run.Gradients(), gradients) << plan.name;
@@ -186,6 +216,30 @@ TEST_F(MemoryTest, EveryPlanAndPlacementGivesTheGradientsOfKeep) {
       const Tape forward = run.Lower(RecomputePlan(run.program(), 0), /*training=*/false);
       EXPECT_EQ(*run.RunInArena(forward, TestDevice()), *keep);
     }
+  }
+}
+
+// Codes of 8 bits are near what they stand for, those of 4 bits less so; the loss is exact.
+TEST_F(MemoryTest, CodesGiveGradientsNearThoseOfKeep) {
+  for (ToyRun& run : FamilyRuns(program::FullMode())) {
+    SCOPED_TRACE(run.program().config.model_type);
+    const auto keep = run.RunInArena(run.Lower(RecomputePlan(run.program(), 0)), TestDevice());
+    const std::vector<float> exact = run.Gradients();
+    const auto apart = [&](program::Stash stash) {
+      EXPECT_EQ(*run.RunInArena(run.Lower(All(run.program(), stash)), TestDevice()), *keep);
+      double error = 0.0, norm = 0.0;
+      const std::vector<float> coded = run.Gradients();
+      for (size_t i = 0; i < exact.size(); ++i) {
+        error += (coded[i] - exact[i]) * (coded[i] - exact[i]);
+        norm += exact[i] * exact[i];
+      }
+      return std::sqrt(error / norm);
+    };
+    const double eight = apart(program::Stash::kInt8), four = apart(program::Stash::kInt4);
+    EXPECT_GT(eight, 0.0);
+    EXPECT_LT(eight, 0.05);
+    EXPECT_GT(four, 4.0 * eight);
+    EXPECT_LT(four, 1.0);
   }
 }
 
@@ -228,7 +282,7 @@ TEST_F(MemoryTest, SixtyFourBytesMoreThanDeclaredAreRefused) {
     const at::Tensor planted = at::empty({64}, at::kByte);
     OpFunctionsOfKernels()[kGlu].backward(op);
   };
-  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
+  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes, tape.host_bytes);
   Executor executor(run.parameters(), TestDevice());
   ASSERT_TRUE(run.Run(tape, memory, executor).ok());
   executor.UseFunctions(functions);
@@ -252,7 +306,7 @@ TEST_F(MemoryTest, PrintsTheGrowthOfTheProcessBesideTheArena) {
   malloc_trim(0);
   const int64_t before = ResidentBytes();
   const Tape tape = run.Lower(RecomputePlan(run.program(), 0));
-  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes);
+  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes, tape.host_bytes);
   Executor executor(run.parameters(), TestDevice());
   ASSERT_TRUE(run.Run(tape, memory, executor).ok());
   const int64_t growth = ResidentBytes() - before;

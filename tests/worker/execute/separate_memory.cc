@@ -32,17 +32,19 @@ int64_t FirstUnwritten(const char* value, int64_t bytes) {
 }  // namespace
 
 SeparateMemory::~SeparateMemory() {
-  for (const auto& [slot, piece] : live_) source_.GiveBack(piece);
+  for (const auto& [slot, piece] : live_) piece.source->GiveBack(piece.first_guard);
 }
 
 absl::Status SeparateMemory::Born(const program::Tape& tape, int32_t slot) {
-  const int64_t bytes = tape.slots[static_cast<size_t>(slot)].bytes;
-  char* piece = source_.Take(bytes, kGuardBytes);
+  const program::Slot& life = tape.slots[static_cast<size_t>(slot)];
+  const int64_t bytes = life.bytes;
+  PieceSource& source = life.region == program::Region::kHost ? host_ : source_;
+  char* piece = source.Take(bytes, kGuardBytes);
   if (piece == nullptr) return absl::ResourceExhaustedError("no memory for a slot");
   std::memset(piece, kGuardByte, kGuardBytes);
   std::memset(piece + kGuardBytes, kPoisonByte, static_cast<size_t>(bytes));
   std::memset(piece + kGuardBytes + bytes, kGuardByte, kGuardBytes);
-  live_[slot] = piece;
+  live_[slot] = {&source, piece};
   return absl::OkStatus();
 }
 
@@ -50,12 +52,12 @@ absl::Status SeparateMemory::Died(const program::Tape& tape, int32_t slot) {
   const program::Slot& life = tape.slots[static_cast<size_t>(slot)];
   const int64_t bytes = life.bytes;
   const auto found = live_.find(slot);
-  char* piece = found->second;
+  char* piece = found->second.first_guard;
   const bool before = Intact(piece), behind = Intact(piece + kGuardBytes + bytes);
   const bool value = life.region != program::Region::kWorkspace;
   const int64_t unwritten = value ? FirstUnwritten(piece + kGuardBytes, bytes) : -1;
   std::memset(piece, kPoisonByte, static_cast<size_t>(bytes + 2 * kGuardBytes));
-  source_.GiveBack(piece);
+  found->second.source->GiveBack(piece);
   live_.erase(found);
   if (unwritten >= 0) {
     return absl::InternalError(absl::StrCat("slot ", slot, " of ", bytes,
@@ -69,7 +71,7 @@ absl::Status SeparateMemory::Died(const program::Tape& tape, int32_t slot) {
 
 char* SeparateMemory::At(const program::Tape& /*tape*/, int32_t slot) {
   const auto found = live_.find(slot);
-  return found == live_.end() ? nullptr : found->second + kGuardBytes;
+  return found == live_.end() ? nullptr : found->second.first_guard + kGuardBytes;
 }
 
 }  // namespace snug::execute

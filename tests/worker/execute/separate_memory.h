@@ -25,7 +25,9 @@ class PieceSource {
 
 class SeparateMemory final : public SlotMemory {
  public:
-  explicit SeparateMemory(PieceSource& source) : source_(source) {}
+  explicit SeparateMemory(PieceSource& source) : SeparateMemory(source, source) {}
+  // What lies in the host's memory comes from a source of its own.
+  SeparateMemory(PieceSource& source, PieceSource& host) : source_(source), host_(host) {}
   SeparateMemory(const SeparateMemory&) = delete;
   SeparateMemory& operator=(const SeparateMemory&) = delete;
   ~SeparateMemory() override;  // Gives back what a run that failed left.
@@ -36,8 +38,14 @@ class SeparateMemory final : public SlotMemory {
   char* At(const program::Tape& tape, int32_t slot) override;
 
  private:
+  struct Piece {
+    PieceSource* source;
+    char* first_guard;
+  };
+
   PieceSource& source_;
-  std::map<int32_t, char*> live_;  // Slot -> its first guard.
+  PieceSource& host_;
+  std::map<int32_t, Piece> live_;  // By slot.
 };
 
 }  // namespace snug::execute

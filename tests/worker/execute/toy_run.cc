@@ -107,7 +107,7 @@ absl::StatusOr<double> ToyRun::Run(const program::Tape& tape, SlotMemory& memory
 }
 
 absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& device) {
-  auto memory = ArenaMemory::Allocate(device, tape.arena_bytes);
+  auto memory = ArenaMemory::Allocate(device, tape.arena_bytes, tape.host_bytes);
   if (!memory.ok()) return memory.status();
   Executor executor(views_, device);
   return Run(tape, *memory, executor);

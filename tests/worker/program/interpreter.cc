@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "gtest/gtest.h"
+
 namespace snug::program {
 namespace {
 
@@ -99,12 +101,21 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
   loss_ = 0.0;
   arena_.assign(static_cast<size_t>(tape.arena_bytes / kElement),
                 std::numeric_limits<double>::quiet_NaN());
+  host_.assign(static_cast<size_t>(tape.host_bytes / kElement),
+               std::numeric_limits<double>::quiet_NaN());
+  coded_.clear();
   for (auto& gradient : gradients_) std::fill(gradient.begin(), gradient.end(), 0.0);
   for (size_t t = 0; t < tape.instructions.size(); ++t) {
     const Instruction& line = tape.instructions[t];
-    const Op& op = *line.op;
     line_ = &line;
     PoisonAround(static_cast<int32_t>(t), /*before=*/true);
+    if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
+        line.op->code == OpCode::kDequantize) {
+      Form(line);
+      PoisonAround(static_cast<int32_t>(t), /*before=*/false);
+      continue;
+    }
+    const Op& op = *line.op;
     if (op.code == OpCode::kSelectRows || op.code == OpCode::kMergeRows) {
       ChangeRows(line, op);
     } else if (line.direction == Direction::kForward || op.code == OpCode::kAdd) {
@@ -117,14 +128,32 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
   return loss_;
 }
 
-void Interpreter::Poison(const Slot& slot) {
-  const auto begin = arena_.begin() + slot.offset / kElement;
+void Interpreter::Form(const Instruction& line) {
+  const Operand &from = line.operands.in[0], &to = line.operands.out[0];
+  const bool copies = line.kind == Instruction::Kind::kCopy;
+  const bool packs = !copies && line.op->code == OpCode::kQuantize;
+  const auto elements = static_cast<size_t>(Count(to) * (packs ? from.width : to.width));
+  if (packs) {
+    coded_[to.slot].assign(At(from).at, At(from).at + elements);
+  } else if (copies) {
+    std::copy_n(At(from).at, elements, At(to).at);
+  } else {
+    ASSERT_EQ(coded_[from.slot].size(), elements) << "the code is read outside its lifetime";
+    std::copy_n(coded_[from.slot].data(), elements, At(to).at);
+  }
+}
+
+void Interpreter::Poison(int32_t index) {
+  const Slot& slot = tape_->slots[static_cast<size_t>(index)];
+  const auto begin = MemoryOf(slot.region).begin() + slot.offset / kElement;
   std::fill(begin, begin + slot.bytes / kElement, std::numeric_limits<double>::quiet_NaN());
+  coded_.erase(index);
 }
 
 void Interpreter::PoisonAround(int32_t instruction, bool before) {
-  for (const Slot& slot : tape_->slots) {
-    if ((before ? slot.first : slot.last) == instruction) Poison(slot);
+  for (size_t s = 0; s < tape_->slots.size(); ++s) {
+    const Slot& slot = tape_->slots[s];
+    if ((before ? slot.first : slot.last) == instruction) Poison(static_cast<int32_t>(s));
   }
 }
 
@@ -150,8 +179,9 @@ int64_t Interpreter::Count(const Operand& operand) const {
 
 Interpreter::View Interpreter::At(const Operand& operand) const {
   if (!operand) return {};
-  double* base = const_cast<double*>(arena_.data());
-  return {base + tape_->slots[static_cast<size_t>(operand.slot)].offset / kElement, operand.width};
+  const Slot& slot = tape_->slots[static_cast<size_t>(operand.slot)];
+  const auto& memory = slot.region == Region::kHost ? host_ : arena_;
+  return {const_cast<double*>(memory.data()) + slot.offset / kElement, operand.width};
 }
 
 Interpreter::View Interpreter::In(const Instruction& line, size_t i) const {
@@ -238,6 +268,8 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         break;
       case OpCode::kSelectRows:
       case OpCode::kMergeRows:
+      case OpCode::kQuantize:
+      case OpCode::kDequantize:
       case OpCode::kHeadLoss:
         break;
     }

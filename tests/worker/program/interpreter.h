@@ -7,6 +7,7 @@
 #define TESTS_WORKER_PROGRAM_INTERPRETER_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "worker/program/program.h"
@@ -76,7 +77,11 @@ class Interpreter {
   // Of the instruction at hand: its parameter i, and that one's gradient where it is wanted.
   const std::vector<double>& Weight(size_t i) const;
   std::vector<double>* Gradient(size_t i);
-  void Poison(const Slot& slot);
+  // A form of a value, or a value of its form. What an op quantises comes back bit by bit here: a
+  // plan's order is at stake, not the codes.
+  void Form(const Instruction& line);
+  std::vector<double>& MemoryOf(Region region) { return region == Region::kHost ? host_ : arena_; }
+  void Poison(int32_t slot);
   void PoisonAround(int32_t instruction, bool before);
 
   const Program& program_;
@@ -85,7 +90,8 @@ class Interpreter {
   const Tape* tape_ = nullptr;
   const ToyBatch* batch_ = nullptr;
   const Instruction* line_ = nullptr;
-  std::vector<double> arena_;
+  std::vector<double> arena_, host_;
+  std::map<int32_t, std::vector<double>> coded_;  // By slot: what a code in it stands for.
   double loss_ = 0.0;
 };
 

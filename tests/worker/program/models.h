@@ -76,10 +76,11 @@ inline TrainingMode LoraMode(std::vector<std::string> targets = {"all-linear"},
   return mode;
 }
 
-// A stash drawn for every value of a layer, `recipes` different draws per block type. What a layer
-// is handed is kept, or, in `segments`, drawn as well: then what is run again reaches over blocks.
+// A stash drawn for every value of a layer, of the first `stashes` that there are, `recipes`
+// different draws per block type. What a layer is handed is kept, or, in `segments`, drawn as well:
+// then what is run again reaches over blocks.
 inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random,
-                       bool segments = false) {
+                       bool segments = false, size_t stashes = 2) {
   Plan plan;
   plan.name = "random";
   std::map<std::pair<int, int>, int> drawn;  // By block type and draw.
@@ -90,7 +91,7 @@ inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random
     if (inserted) {
       plan.recipes.emplace_back(program.types[static_cast<size_t>(type)].values.size());
       for (Stash& stash : plan.recipes.back())
-        stash = random() % 2 == 0 ? Stash::kKeep : Stash::kRecompute;
+        stash = kAllStashes[random() % stashes];
       for (int input : program.types[static_cast<size_t>(type)].inputs) {
         if (!segments) plan.recipes.back()[static_cast<size_t>(input)] = Stash::kKeep;
       }

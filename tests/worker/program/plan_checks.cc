@@ -53,8 +53,9 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
   const double loss = keep.Run(*keep_tape, batch);
   ASSERT_TRUE(std::isfinite(loss));
   for (int i = 0; i < plans; ++i) {
-    const absl::StatusOr<Tape> tape =
-        Lower(program, RandomPlan(program, 3, random, /*segments=*/i % 2 == 1), OptionsFor(batch));
+    const size_t stashes = i % 3 == 0 ? 2 : kStashes;
+    const Plan plan = RandomPlan(program, 3, random, /*segments=*/i % 2 == 1, stashes);
+    const absl::StatusOr<Tape> tape = Lower(program, plan, OptionsFor(batch));
     ASSERT_TRUE(tape.ok()) << tape.status();
     ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
     ASSERT_EQ(other.gradients(), keep.gradients()) << "plan " << i;
@@ -70,7 +71,8 @@ void ExpectFiniteDifferences(const Program& program, std::mt19937& random) {
   auto parameters = RandomParameters(program, random);
   const ToyBatch batch = MixedBatch(random);
   LowerOptions options = OptionsFor(batch);
-  const Tape step = *Lower(program, RandomPlan(program, 3, random), options);
+  const Tape step =
+      *Lower(program, RandomPlan(program, 3, random, /*segments=*/false, kStashes), options);
   options.training = false;
   const Tape forward = *Lower(program, RecomputePlan(program, 0), options);
   Interpreter interpreter(program, parameters);

@@ -9,8 +9,8 @@
 
 namespace snug::program {
 
-// `plans` random ones, every second of which may run segments of several blocks again, and each
-// number of whole layers.
+// `plans` random ones, two thirds of which draw from all stashes and every second of which may run
+// segments of several blocks again, and each number of whole layers.
 void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random);
 
 // Central differences of the tape's own loss, of an element of each trained parameter.

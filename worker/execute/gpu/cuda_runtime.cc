@@ -56,6 +56,18 @@ class CudaRuntime final : public GpuRuntime {
     (void)cudaFree(address);
   }
 
+  void* AllocateHost(int64_t bytes) override {
+    void* address = nullptr;
+    const cudaError_t error = cudaMallocHost(&address, static_cast<size_t>(bytes));
+    if (error == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      return nullptr;
+    }
+    CheckCuda("cudaMallocHost", error);
+    return address;
+  }
+  void FreeHost(void* address) noexcept override { (void)cudaFreeHost(address); }
+
   bool IsDeviceMemory(const void* address) override {
     cudaPointerAttributes attributes = {};
     SNUG_CUDA(cudaPointerGetAttributes, &attributes, address);

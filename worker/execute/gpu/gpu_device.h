@@ -45,6 +45,10 @@ class GpuDevice : public Device {
   void Record(int event, int stream) override;
   void Multiply(const GemmCall& call, int stream) override;
   absl::Status Synchronize() override;
+  void* AllocateHost(int64_t bytes) override { return runtime_->AllocateHost(bytes); }
+  void FreeHost(void* address, int64_t /*bytes*/) noexcept override {
+    runtime_->FreeHost(address);
+  }
 
   GpuRuntime& runtime() { return *runtime_; }
 

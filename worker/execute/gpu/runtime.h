@@ -33,6 +33,9 @@ class GpuRuntime {
   // Behind everything that was issued. Never throws: what failed shows in Synchronize.
   virtual void Free(void* address) noexcept = 0;
   virtual bool IsDeviceMemory(const void* address) = 0;
+  // Pinned memory of the host, or null when there is no more.
+  virtual void* AllocateHost(int64_t bytes) = 0;
+  virtual void FreeHost(void* address) noexcept = 0;
 
   // None is the default stream, which would wait for the others and they for it.
   virtual kernels::Stream MakeStream() = 0;

@@ -17,8 +17,9 @@ inline kernels::DType KernelType(program::DType dtype) {
 }
 inline kernels::DType KernelType(const View& view) { return KernelType(view.dtype); }
 
-// The op's own among the random draws of a run. A program has no more blocks and ops than this has
-// room for (program::kMostBlocks).
+static_assert(program::kMostBlocks << program::kOpBits <= kernels::kMaxRandomOps);
+
+// The op's own among the random draws of a run.
 inline kernels::RandomSite RandomSiteOf(const OpRun& run) {
   const auto block = static_cast<uint32_t>(run.block);
   return {.seed = run.scalars.seed,

@@ -34,6 +34,8 @@ void SelectRowsForward(const OpRun& run);
 void SelectRowsBackward(const OpRun& run);
 void MergeRowsForward(const OpRun& run);
 void MergeRowsBackward(const OpRun& run);
+void QuantizeForward(const OpRun& run);
+void DequantizeForward(const OpRun& run);
 void HeadLossForward(const OpRun& run);   // The loss alone.
 void HeadLossBackward(const OpRun& run);  // The loss and its gradients.
 

@@ -48,6 +48,7 @@ class Sharer {
     result_.of[static_cast<size_t>(i)] = index;
     buffer.last = std::max(buffer.last, At(i).last);
     buffer.kept = buffer.kept || At(i).kept;
+    buffer.on_host = At(i).on_host;
   }
 
   void GiveBuffer(int32_t fresh, int32_t t) {
@@ -79,6 +80,7 @@ class Sharer {
   template <typename Visit>
   void ForEachCandidate(int32_t fresh, int32_t t, const Visit& visit) const {
     const Instruction& line = script_.lines[static_cast<size_t>(t)];
+    if (line.op == nullptr) return;
     const Operands& o = line.operands;
     const OpRow& row = RowOf(line.op->code);
     if (fresh == o.out[0].slot) {

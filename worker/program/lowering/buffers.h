@@ -13,7 +13,8 @@ struct Buffer {
   int64_t bytes = 0;
   int32_t first = 0;  // Lines.
   int32_t last = 0;
-  bool kept = false;  // Holds a value that backward reads.
+  bool kept = false;  // Holds a value, or a form of one, that backward reads.
+  bool on_host = false;
 };
 
 struct Buffers {

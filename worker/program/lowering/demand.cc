@@ -8,6 +8,7 @@ class DemandFinder {
   DemandFinder(const Graph& graph, const std::vector<Stash>& stashes)
       : graph_(graph), stashes_(stashes) {
     demand_.kept.resize(graph.values.size());
+    demand_.formed.resize(graph.values.size());
     demand_.touched.resize(graph.values.size());
     demand_.rerun.resize(graph.nodes.size());
   }
@@ -45,6 +46,8 @@ class DemandFinder {
     demand_.touched[v] = true;
     if (stashes_[v] == Stash::kKeep) {
       demand_.kept[v] = true;
+    } else if (RowOf(stashes_[v]).has_form) {
+      demand_.formed[v] = true;
     } else {
       Rerun(at(value).producer);
     }
@@ -83,6 +86,7 @@ std::vector<Stash> StashesOf(const Program& program, const Graph& graph, const P
     if (layer < 0) continue;
     const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
     stashes[v] = plan.recipes[static_cast<size_t>(recipe)][static_cast<size_t>(value.index)];
+    if (RowOf(stashes[v]).has_form && value.value->companion) stashes[v] = Stash::kKeep;
   }
   return stashes;
 }

@@ -2,8 +2,8 @@
 // the needs of the op table, from what is trained, and from the plan.
 //
 // Rules: what a backward needs is kept, or its producer is run again, whose inputs follow the same
-// rule; the chain stops at parameters, at the batch and at kept values. A companion (lse, r, za) is
-// kept whenever its op is not run again anyway.
+// rule; the chain stops at parameters, at the batch, at kept values and at those of which a form is
+// held. A companion (lse, r, za) is kept whenever its op is not run again anyway.
 #ifndef WORKER_PROGRAM_LOWERING_DEMAND_H_
 #define WORKER_PROGRAM_LOWERING_DEMAND_H_
 
@@ -16,7 +16,8 @@
 namespace snug::program {
 
 struct Demand {
-  std::vector<bool> kept;     // By value.
+  std::vector<bool> kept;     // By value: itself.
+  std::vector<bool> formed;   // By value: a form of it.
   std::vector<bool> rerun;    // By node.
   std::vector<bool> touched;  // By value: needed at all.
 };
@@ -24,7 +25,8 @@ struct Demand {
 // `stashes`: by value of the graph.
 Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes);
 
-// What a plan says of every value of the graph; outside the layers all is kept.
+// What a plan says of every value of the graph; outside the layers all is kept, and of a companion
+// no form is held.
 std::vector<Stash> StashesOf(const Program& program, const Graph& graph, const Plan& plan);
 
 }  // namespace snug::program

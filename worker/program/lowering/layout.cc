@@ -19,20 +19,24 @@ class Layouter {
   Layout LayOut() {
     MakeSlots();
     AddWorkspaces();
-    StackStashes();
+    layout_.stash_bytes = Stack(Region::kStash);
+    layout_.host_bytes = Stack(Region::kHost);
     FindHeights();
     layout_.arena_bytes = *std::max_element(heights_.begin(), heights_.end());
     PlaceCrossing();
     for (size_t p = 0; p + 1 < script_.passes.size(); ++p) PlaceWithin(p);
     // So far offsets of what hangs from the top are distances of its end.
     for (Slot& slot : layout_.slots) {
-      if (slot.region != Region::kStash) slot.offset = layout_.arena_bytes - slot.offset;
+      if (HangsFromTop(slot)) slot.offset = layout_.arena_bytes - slot.offset;
     }
     NameSlots();
     return std::move(layout_);
   }
 
  private:
+  static bool HangsFromTop(const Slot& slot) {
+    return slot.region == Region::kScratch || slot.region == Region::kWorkspace;
+  }
   int32_t LastLine() const { return static_cast<int32_t>(script_.lines.size()) - 1; }
 
   void MakeSlots() {
@@ -41,7 +45,9 @@ class Layouter {
       layout_.slots.push_back({.bytes = buffer.bytes,
                                .first = buffer.first,
                                .last = buffer.last,
-                               .region = buffer.kept ? Region::kStash : Region::kScratch});
+                               .region = buffer.on_host ? Region::kHost
+                                         : buffer.kept  ? Region::kStash
+                                                        : Region::kScratch});
     }
   }
 
@@ -56,17 +62,20 @@ class Layouter {
     }
   }
 
-  void StackStashes() {
+  // Gives the stack's height.
+  int64_t Stack(Region region) {
     std::vector<Slot*> order;
     for (Slot& slot : layout_.slots) {
-      if (slot.region == Region::kStash) order.push_back(&slot);
+      if (slot.region == region) order.push_back(&slot);
     }
     std::stable_sort(order.begin(), order.end(),
                      [](const Slot* a, const Slot* b) { return a->last > b->last; });
+    int64_t height = 0;
     for (Slot* slot : order) {
-      slot->offset = layout_.stash_bytes;
-      layout_.stash_bytes += Aligned(slot->bytes);
+      slot->offset = height;
+      height += Aligned(slot->bytes);
     }
+    return height;
   }
 
   // Height of the stack at each line.
@@ -104,7 +113,7 @@ class Layouter {
     std::vector<int32_t> crossing;
     for (size_t s = 0; s < layout_.slots.size(); ++s) {
       const Slot& slot = layout_.slots[s];
-      if (slot.region == Region::kStash) continue;
+      if (!HangsFromTop(slot)) continue;
       const auto first = static_cast<size_t>(pass_[static_cast<size_t>(slot.first)]);
       const auto last = static_cast<size_t>(pass_[static_cast<size_t>(slot.last)]);
       for (size_t p = first; p <= last; ++p) by_pass_[p].push_back(static_cast<int32_t>(s));

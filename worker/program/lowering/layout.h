@@ -4,7 +4,7 @@
 // Stashes form a stack from the arena's bottom, ordered by death in backward: what dies first lies
 // on top. Everything else hangs from the arena's top: first what lives across blocks (the residual
 // stream, its gradient), then, pass by pass of a block, what lives within it. Passes of the same
-// shape are packed once.
+// shape are packed once. What lies in the host's memory is a stack of its own.
 #ifndef WORKER_PROGRAM_LOWERING_LAYOUT_H_
 #define WORKER_PROGRAM_LOWERING_LAYOUT_H_
 
@@ -21,6 +21,7 @@ struct Layout {
   std::vector<Slot> slots;
   int64_t stash_bytes = 0;  // Height of the stack when all of it is there.
   int64_t arena_bytes = 0;
+  int64_t host_bytes = 0;
 };
 
 Layout LayOut(Script script);

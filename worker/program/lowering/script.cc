@@ -24,13 +24,16 @@ class ScriptWriter {
       : program_(program),
         graph_(graph),
         options_(options),
+        stashes_(stashes),
         forward_(graph.values.size(), kNone),
+        forms_(graph.values.size(), kNone),
         again_(graph.values.size(), kNone),
         gradient_(graph.values.size(), kNone) {
     if (options.training) {
       demand_ = DemandOf(graph, stashes);
     } else {
       demand_.kept.resize(graph.values.size());
+      demand_.formed.resize(graph.values.size());
     }
   }
 
@@ -140,6 +143,59 @@ class ScriptWriter {
       At(out.slot).kept = !recomputed && demand_.kept[static_cast<size_t>(value)];
     }
     Finish(line, node);
+    for (size_t i = 0; !recomputed && i < node.outputs().size(); ++i) {
+      if (demand_.formed[static_cast<size_t>(node.outputs()[i])]) Pack(node.outputs()[i]);
+    }
+  }
+
+  // The line that makes the form of `value`, or the value of its form.
+  Line FormLine(int32_t value, const Op* op, Direction direction) const {
+    Line line;
+    line.kind = op == nullptr ? Instruction::Kind::kCopy : Instruction::Kind::kRun;
+    line.direction = direction;
+    line.op = op;
+    const Node& producer = NodeAt(ValueAt(value).producer);
+    line.block = producer.block;
+    line.op_index = producer.op_index;
+    return line;
+  }
+
+  void FinishForm(Line& line) {
+    const auto read = static_cast<double>(line.operands.in[0].bytes(options_.key));
+    const auto written = static_cast<double>(line.operands.out[0].bytes(options_.key));
+    if (line.op == nullptr && !options_.machine.cpu)
+      line.work.copied_bytes = written;
+    else
+      line.work.bytes = read + written;
+    line.needs.fresh[0] = line.operands.out[0].slot;
+    script_.lines.push_back(line);
+    script_.needs.push_back(line.needs);
+  }
+
+  void Pack(int32_t value) {
+    const auto v = static_cast<size_t>(value);
+    const Stash stash = stashes_[v];
+    Line line = FormLine(value, PackOf(stash), Direction::kForward);
+    line.operands.in[0] = Read(value, forward_[v]);
+    Operand form = FormOf(stash, OperandOf(value));
+    form.slot = forms_[v] = AddInstance(form);
+    At(form.slot).kept = true;
+    At(form.slot).on_host = RowOf(stash).region == Region::kHost;
+    line.operands.out[0] = form;
+    FinishForm(line);
+  }
+
+  void Unpack(int32_t value) {
+    const auto v = static_cast<size_t>(value);
+    Line line = FormLine(value, UnpackOf(stashes_[v]), Direction::kForward);
+    line.recomputed = true;
+    Operand form = FormOf(stashes_[v], OperandOf(value));
+    form.slot = forms_[v];
+    At(form.slot).last = Now();
+    line.operands.in[0] = form;
+    line.operands.out[0] = OperandOf(value);
+    line.operands.out[0].slot = again_[v] = AddInstance(OperandOf(value));
+    FinishForm(line);
   }
 
   // The instance that holds `value` in backward. Call Materialise first: it may have to run ops.
@@ -151,6 +207,7 @@ class ScriptWriter {
   void Materialise(int32_t value) {
     const auto v = static_cast<size_t>(value);
     if (demand_.kept[v] || again_[v] != kNone) return;
+    if (demand_.formed[v]) return Unpack(value);
     const int32_t producer = ValueAt(value).producer;
     for (int32_t input : NodeAt(producer).inputs()) Materialise(input);
     RunForward(producer, again_, /*recomputed=*/true);
@@ -250,8 +307,10 @@ class ScriptWriter {
   const Program& program_;
   const Graph& graph_;
   const LowerOptions& options_;
+  const std::vector<Stash>& stashes_;  // By value.
   Demand demand_;
   std::vector<int32_t> forward_;    // By value: its instance,
+  std::vector<int32_t> forms_;      // a form of it that is held,
   std::vector<int32_t> again_;      // its materialisation in backward,
   std::vector<int32_t> gradient_;   // its gradient so far.
   std::vector<int32_t> passed_on_;  // Values whose gradient may be another's as well.

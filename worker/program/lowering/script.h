@@ -2,7 +2,8 @@
 // and backward, over *instances* - the forward value, its materialisation in backward, its
 // gradient. No offsets yet; layout.h gives them.
 //
-// Rules: in backward each value has one materialisation, made at first use and kept until its last.
+// Rules: in backward each value has one materialisation, made at first use and kept until its last:
+// by its op, or from the form that was written behind its op in forward.
 // A gradient grows in place where the op can add into it and nobody else reads it; else the op
 // writes its share by itself, and the two are added.
 #ifndef WORKER_PROGRAM_LOWERING_SCRIPT_H_
@@ -25,7 +26,8 @@ struct Instance {
   int32_t birth = 0;
   int32_t last = 0;
   int32_t adds_into = kNone;  // The instance whose buffer it must take: a sum grows in place.
-  bool kept = false;          // A forward value that backward reads.
+  bool kept = false;          // A forward value, or a form of one, that backward reads.
+  bool on_host = false;
 };
 
 // What a line needs beside its operands.

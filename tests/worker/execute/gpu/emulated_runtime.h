@@ -45,6 +45,8 @@ class EmulatedRuntime final : public GpuRuntime {
   void* Allocate(int64_t bytes) override;
   void Free(void* address) noexcept override;
   bool IsDeviceMemory(const void* address) override;
+  void* AllocateHost(int64_t bytes) override { return ::operator new(static_cast<size_t>(bytes)); }
+  void FreeHost(void* address) noexcept override { ::operator delete(address); }
   kernels::Stream MakeStream() override;
   GpuEvent MakeEvent() override;
   void Copy(void* to, const void* from, int64_t bytes, kernels::Stream stream) override;

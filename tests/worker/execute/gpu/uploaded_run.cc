@@ -49,7 +49,7 @@ absl::StatusOr<double> UploadedRun::RunInArena(const program::Tape& tape) {
   for (const ParameterView& parameter : parameters_) {
     if (parameter.gradient) device_.Zero(parameter.gradient.data, parameter.gradient.bytes(), 0);
   }
-  auto memory = ArenaMemory::Allocate(device_, tape.arena_bytes);
+  auto memory = ArenaMemory::Allocate(device_, tape.arena_bytes, tape.host_bytes);
   if (!memory.ok()) return memory.status();
   Executor executor(parameters_, device_);
   return executor.Run(tape, *memory, batch_, {.loss_scale = 1.0 / 16, .seed = 3, .step = 5});

@@ -1,0 +1,68 @@
+"""Plans pinned by hand, of every kind: what each promises of bytes, gradients and fidelity."""
+
+import unittest
+
+from tests.harness import assignments, jobs, models
+from tests.harness.daemon import Daemon
+
+SHAPE = models.Shape(layers=3, vocabulary=jobs.VOCABULARY, max_positions=512)
+STEPS = "training.max_steps=3"
+
+
+def all_in(kind):
+    return f'memory.stash={{"*": {kind}}}'
+
+
+class StashTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon()
+        cls.addClassCleanup(cls.daemon.close)
+        cls.file = jobs.full_folder(cls.daemon.folder / "full", shape=SHAPE)
+
+    def run_job(self, *changes):
+        """The job, ended well in the bytes that were predicted, and its weights."""
+        name = self.daemon.submit(self.file, STEPS, *changes)
+        job = self.daemon.wait_state(name, "SUCCEEDED")
+        memory = job["memory"]
+        self.assertEqual(memory["measured_peak_bytes"], memory["predicted_peak_bytes"])
+        return job, (self.daemon.attempt(name) / "output" / "model.safetensors").read_bytes()
+
+    def peak(self, job):
+        return int(job["memory"]["predicted_peak_bytes"])
+
+    def test_offload_changes_nothing_but_where_values_lie(self):
+        kept, weights = self.run_job(all_in("keep"))
+        offloaded, same = self.run_job(all_in("offload"))
+        self.assertEqual(weights, same)
+        self.assertLess(self.peak(offloaded), self.peak(kept))
+        text = assignments.read(self.daemon.attempt(offloaded["id"]))
+        self.assertRegex(text, r"host_bytes: [1-9]\d+")
+
+    def test_codes_take_less_and_train(self):
+        kept, weights = self.run_job(all_in("keep"))
+        before = self.peak(kept)
+        for kind in ("int8", "int4"):
+            with self.subTest(kind):
+                coded, other = self.run_job(all_in(kind), "memory.fidelity=approximate")
+                self.assertNotEqual(weights, other)
+                self.assertLess(self.peak(coded), before)
+                self.assertAlmostEqual(
+                    float(coded["progress"]["loss"]), float(kept["progress"]["loss"]), delta=0.1
+                )
+                before = self.peak(coded)
+
+    def test_a_lossy_kind_has_to_be_allowed(self):
+        done = self.daemon.run("submit", self.file, all_in("int8"), code=None)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("int8 is approximate, memory.fidelity is exact", done.stderr)
+        self.assertIn('memory.stash["*"]', done.stderr)
+
+    def test_a_kind_that_there_is_not_is_refused(self):
+        done = self.daemon.run("submit", self.file, all_in("chunks"), code=None)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("chunks", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
