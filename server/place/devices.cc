@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
+#include "server/place/device_kinds.h"
 
 namespace snug::server {
 namespace {
@@ -160,7 +161,10 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, co
 }
 
 PlanMachine MachineOf(const Device& device) {
-  return {.threads = device.threads, .gpu = device.is_gpu(), .context_bytes = device.context_bytes};
+  return {.threads = device.threads,
+          .gpu = device.is_gpu(),
+          .context_bytes = device.context_bytes,
+          .rates = RatesOf(device)};
 }
 
 std::vector<DeviceState> StatesOf(const std::vector<Device>& devices) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,7 @@ struct Device {
   // holds a model, and which way of multiplying is fastest for what, in the worker's own words.
   int64_t context_bytes = 0;
   std::string products = {};
+  std::optional<program::MachineRates> rates = {};  // How fast it is.
 
   bool is_gpu() const { return absl::StartsWith(name, "gpu:"); }
   // What promises and attempts are stored under: gpu:0 may be another GPU after a restart.

@@ -1,24 +1,38 @@
 #include "server/plan/plan_proto.h"
 
+#include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 
 namespace snug::server {
 namespace {
 
-v1::StashKind ToProto(program::Stash stash) {
-  v1::StashKind kind = v1::STASH_KIND_UNSPECIFIED;
-  v1::StashKind_Parse(absl::AsciiStrToUpper(program::RowOf(stash).name), &kind);
-  return kind;
+// "keep", "recompute" or another kind; "mixed" when a recipe has several.
+std::string RecipeName(const program::NamedRecipe& recipe) {
+  std::set<program::Stash> kinds;
+  for (const auto& [site, stash] : recipe.stashes) kinds.insert(stash);
+  if (kinds.size() > 1) return "mixed";
+  return program::RowOf(kinds.empty() ? program::Stash::kKeep : *kinds.begin()).name;
 }
 
-// The stash's name, or "mixed" when a recipe has several.
-std::string RecipeName(const program::Recipe& recipe) {
-  const std::set<program::Stash> stashes(recipe.begin(), recipe.end());
-  if (stashes.size() > 1) return "mixed";
-  return std::string(
-      program::RowOf(stashes.empty() ? program::Stash::kKeep : *stashes.begin()).name);
+v1::Recipe ToProto(const program::NamedRecipe& recipe) {
+  std::map<program::Stash, std::vector<std::string>> sites;
+  for (const auto& [site, stash] : recipe.stashes) sites[stash].push_back(site);
+  v1::Recipe out;
+  out.set_name(RecipeName(recipe));
+  for (const auto& [stash, names] : sites) {
+    v1::SitesOfKind& of_kind = *out.add_kinds();
+    of_kind.set_kind(program::RowOf(stash).name);
+    of_kind.mutable_sites()->Add(names.begin(), names.end());
+  }
+  return out;
 }
 
 void FillMemory(const program::Prediction& prediction, v1::MemoryComponents& memory) {
@@ -33,7 +47,13 @@ void FillMemory(const program::Prediction& prediction, v1::MemoryComponents& mem
   memory.set_stash_bytes(prediction.peak.stash);
   memory.set_scratch_bytes(prediction.peak.scratch + prediction.alignment);
   memory.set_workspace_bytes(prediction.peak.workspace);
-  memory.set_host_bytes(bytes.host);
+}
+
+v1::Fidelity FidelityOf(const program::Prediction& prediction) {
+  program::Fidelity worst = program::Fidelity::kExact;
+  for (const auto& [stash, share] : prediction.shares)
+    worst = std::max(worst, program::RowOf(stash).fidelity);
+  return static_cast<v1::Fidelity>(v1::EXACT + static_cast<int>(worst));
 }
 
 }  // namespace
@@ -43,15 +63,13 @@ std::optional<program::Stash> StashFrom(v1::StashKind kind) {
   return program::StashOfName(absl::AsciiStrToLower(v1::StashKind_Name(kind)));
 }
 
-v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOptions& lower) {
+v1::Plan ToProto(const program::Program& program, const program::Prediction& prediction,
+                 const program::LowerOptions& lower, const StepShape& step) {
   v1::Plan plan;
   plan.set_name(prediction.plan.name);
-  for (const program::Recipe& recipe : prediction.plan.recipes) {
-    v1::Recipe& out = *plan.add_recipes();
-    out.set_name(RecipeName(recipe));
-    for (program::Stash stash : recipe) out.add_stash(ToProto(stash));
-  }
-  for (int recipe : prediction.plan.layer_recipe) plan.add_block_recipe(recipe);
+  const program::NamedPlan named = program::NamedPlanOf(program, prediction.plan);
+  for (const program::NamedRecipe& recipe : named.recipes) *plan.add_recipes() = ToProto(recipe);
+  for (int recipe : named.layer_recipe) plan.add_block_recipe(recipe);
   plan.mutable_key()->set_tokens(lower.key.tokens);
   plan.mutable_key()->set_documents(lower.key.documents);
   plan.mutable_key()->set_longest_document(lower.key.longest_document);
@@ -60,7 +78,34 @@ v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOpti
   plan.set_peak_bytes(prediction.bytes.total());
   plan.set_relative_work(prediction.relative_work);
   plan.set_threads(lower.machine.threads);
+  const double micro_batches = static_cast<double>(step.accumulation);
+  plan.set_step_seconds(micro_batches * prediction.seconds + step.optimizer_seconds);
+  plan.set_tokens_per_second(micro_batches * static_cast<double>(lower.key.tokens) /
+                             plan.step_seconds());
+  plan.set_fidelity(FidelityOf(prediction));
+  plan.set_host_bytes(prediction.bytes.host);
+  for (const auto& [stash, share] : prediction.shares) {
+    v1::KindShare& kind = *plan.add_kinds();
+    kind.set_kind(program::RowOf(stash).name);
+    kind.set_share(share);
+  }
   return plan;
+}
+
+absl::StatusOr<program::NamedPlan> FromProto(const v1::Plan& plan) {
+  program::NamedPlan named{.name = plan.name(), .recipes = {}, .layer_recipe = {}};
+  for (const v1::Recipe& recipe : plan.recipes()) {
+    program::NamedRecipe& out = named.recipes.emplace_back();
+    for (const v1::SitesOfKind& of_kind : recipe.kinds()) {
+      const std::optional<program::Stash> stash = program::StashOfName(of_kind.kind());
+      if (!stash.has_value())
+        return absl::InvalidArgumentError(
+            absl::StrCat("plan ", plan.name(), " has an unknown kind \"", of_kind.kind(), "\""));
+      for (const std::string& site : of_kind.sites()) out.stashes[site] = *stash;
+    }
+  }
+  named.layer_recipe.assign(plan.block_recipe().begin(), plan.block_recipe().end());
+  return named;
 }
 
 }  // namespace snug::server

@@ -5,7 +5,9 @@
 
 #include <optional>
 
+#include "absl/status/statusor.h"
 #include "snug/v1/plan.pb.h"
+#include "worker/program/named_plan.h"
 #include "worker/program/predict.h"
 
 namespace snug::server {
@@ -13,7 +15,17 @@ namespace snug::server {
 // Empty: no kind that is known here.
 std::optional<program::Stash> StashFrom(v1::StashKind kind);
 
-v1::Plan ToProto(const program::Prediction& prediction, const program::LowerOptions& lower);
+// Of an optimizer step: so many micro-batches, and what the optimizer does once.
+struct StepShape {
+  int64_t accumulation = 1;
+  double optimizer_seconds = 0.0;
+};
+
+v1::Plan ToProto(const program::Program& program, const program::Prediction& prediction,
+                 const program::LowerOptions& lower, const StepShape& step);
+
+// Errors: a way of keeping a value that this version does not know.
+absl::StatusOr<program::NamedPlan> FromProto(const v1::Plan& plan);
 
 }  // namespace snug::server
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,36 +36,59 @@ program::TapeKey GenerationKeyOf(int64_t longest_prompt, const v1::JobSpec& spec
   return program::GenerationKey(tokens, spec.training().sample_max_new_tokens());
 }
 
-program::Machine MachineOf(const PlanMachine& machine) {
-  return {.threads = machine.threads, .cpu = !machine.gpu};
-}
-
 // For reading, and exact for writing into a job file.
 std::string Exactly(int64_t bytes) {
   return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
 }
 
-// Those that may be chosen from. For a budget that the job names there is the fastest within it;
-// it is lowered in full before anybody relies on it.
-absl::StatusOr<std::vector<program::Prediction>> FreePlans(const program::Program& program,
-                                                           const v1::JobSpec& spec,
-                                                           const program::PredictOptions& options) {
-  const int64_t budget = BudgetBytes(spec);
-  ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
-                   program::PredictPlans(program, options, {.limits = {budget}}));
-  const int chosen = program::FastestThatFits(plans, budget);
-  if (chosen >= 0)
-    RETURN_IF_ERROR(program::Verify(program, plans[static_cast<size_t>(chosen)], options));
-  return plans;
+// What is chosen for a limit is lowered in full before anybody relies on it.
+absl::Status VerifyChoices(const program::Program& program, const program::PredictOptions& options,
+                           const std::vector<int64_t>& limits,
+                           const std::vector<program::Prediction>& plans) {
+  std::set<int> chosen;
+  for (int64_t limit : limits) chosen.insert(program::FastestThatFits(plans, limit));
+  chosen.erase(-1);
+  for (int index : chosen)
+    RETURN_IF_ERROR(program::Verify(program, plans[static_cast<size_t>(index)], options));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<program::Prediction>> Predictions(
-    const program::Program& program, const v1::JobSpec& spec,
-    const program::PredictOptions& options) {
-  if (spec.memory().stash().empty()) return FreePlans(program, spec, options);
+absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Program& program,
+                                                             const v1::JobSpec& spec,
+                                                             const program::PredictOptions& options,
+                                                             const program::PlanList& list) {
+  if (spec.memory().stash().empty()) {
+    ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
+                     program::PredictPlans(program, options, list));
+    RETURN_IF_ERROR(VerifyChoices(program, options, list.limits, plans));
+    return plans;
+  }
   ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));
   ASSIGN_OR_RETURN(program::Prediction prediction, program::Predict(program, pinned, options));
   return std::vector<program::Prediction>{std::move(prediction)};
+}
+
+// The optimizer reads gradients, moments and masters, zeroes the first and writes the others: once
+// a step, at the speed of memory. Trained values in the compute dtype are of little weight beside.
+double OptimizerSeconds(const program::Program& program, const program::PredictOptions& options) {
+  const program::Components bytes = program::StaticComponents(
+      program, options.lower.key, options.lower.machine, options.context_bytes);
+  return 2.0 * static_cast<double>(bytes.gradients + bytes.optimizer) /
+         options.lower.machine.rates.bytes_per_s;
+}
+
+absl::StatusOr<std::vector<v1::Plan>> PlansOf(const program::Program& program,
+                                              const v1::JobSpec& spec,
+                                              const program::PredictOptions& options,
+                                              const program::PlanList& list) {
+  ASSIGN_OR_RETURN(const std::vector<program::Prediction> predictions,
+                   Predictions(program, spec, options, list));
+  const StepShape step = {.accumulation = spec.training().gradient_accumulation_steps(),
+                          .optimizer_seconds = OptimizerSeconds(program, options)};
+  std::vector<v1::Plan> plans;
+  for (const program::Prediction& prediction : predictions)
+    plans.push_back(ToProto(program, prediction, options.lower, step));
+  return plans;
 }
 
 }  // namespace
@@ -86,10 +110,11 @@ std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec) {
   return patterns;
 }
 
-program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,
-                                   const PlanMachine& machine) {
+program::PredictOptions OptionsFor(const program::Program& program, const v1::JobSpec& spec,
+                                   const RowLengths& lengths, const PlanMachine& machine) {
   program::PredictOptions options;
-  options.lower.machine = MachineOf(machine);
+  options.lower.machine = {
+      .threads = machine.threads, .cpu = !machine.gpu, .rates = machine.rates.At(program.compute)};
   options.context_bytes = machine.context_bytes;
   const program::Batching batching = BatchingOf(spec);
   const program::LengthCounts full = FullRows(spec);
@@ -104,17 +129,18 @@ program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& le
 
 absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
                                                const v1::JobSpec& spec, const RowLengths& lengths,
-                                               const PlanMachine& machine) {
-  const program::PredictOptions options = OptionsFor(spec, lengths, machine);
-  ASSIGN_OR_RETURN(const std::vector<program::Prediction> predictions,
-                   Predictions(program, spec, options));
-  std::vector<v1::Plan> plans;
-  for (const program::Prediction& prediction : predictions)
-    plans.push_back(ToProto(prediction, options.lower));
-  std::stable_sort(plans.begin(), plans.end(), [](const v1::Plan& a, const v1::Plan& b) {
-    return a.relative_work() < b.relative_work();
-  });
-  return plans;
+                                               const PlanMachine& machine, program::PlanList list) {
+  list.limits.push_back(BudgetBytes(spec));
+  return PlansOf(program, spec, OptionsFor(program, spec, lengths, machine), list);
+}
+
+absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobSpec& spec,
+                                 const RowLengths& lengths, const PlanMachine& machine,
+                                 const PlanLimits& limits) {
+  ASSIGN_OR_RETURN(const std::vector<v1::Plan> smallest,
+                   PlansOf(program, spec, OptionsFor(program, spec, lengths, machine),
+                           {.recompute_plans = false, .most_mixes = 1}));
+  return FirstThatFits(smallest, limits.device_bytes, limits.host_bytes) >= 0;
 }
 
 int64_t BudgetBytes(const v1::JobSpec& spec) {
@@ -123,9 +149,13 @@ int64_t BudgetBytes(const v1::JobSpec& spec) {
   return ParseBytes(budget).value_or(INT64_MAX);  // CheckSpec has refused what does not parse.
 }
 
-int FirstThatFits(const std::vector<v1::Plan>& plans, int64_t limit_bytes) {
-  for (size_t i = 0; i < plans.size(); ++i)
-    if (plans[i].peak_bytes() <= limit_bytes) return static_cast<int>(i);
+int FirstThatFits(const std::vector<v1::Plan>& plans, int64_t limit_bytes,
+                  int64_t host_limit_bytes) {
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const bool fits =
+        plans[i].peak_bytes() <= limit_bytes && plans[i].host_bytes() <= host_limit_bytes;
+    if (fits) return static_cast<int>(i);
+  }
   return -1;
 }
 

@@ -16,6 +16,7 @@
 #include "snug/v1/plan.pb.h"
 #include "worker/program/batching.h"
 #include "worker/program/predict.h"
+#include "worker/program/rates.h"
 
 namespace snug::server {
 
@@ -38,16 +39,19 @@ struct PlanMachine {
   int threads = 1;
   bool gpu = false;
   int64_t context_bytes = 0;
+  program::MachineRates rates = {};
   auto operator<=>(const PlanMachine&) const = default;
 };
 
-program::PredictOptions OptionsFor(const v1::JobSpec& spec, const RowLengths& lengths,
-                                   const PlanMachine& machine);
+program::PredictOptions OptionsFor(const program::Program& program, const v1::JobSpec& spec,
+                                   const RowLengths& lengths, const PlanMachine& machine);
 
-// Fastest first. One plan when the job pins it by hand.
+// Fastest first. One plan when the job pins it by hand. Of each of the list's limits, and of the
+// job's own budget, the plan that is chosen for it has been lowered in full.
 absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
                                                const v1::JobSpec& spec, const RowLengths& lengths,
-                                               const PlanMachine& machine);
+                                               const PlanMachine& machine,
+                                               program::PlanList list = {});
 
 // The plan that a job pins by hand, as program::PinnedPlan reads it.
 std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec);
@@ -55,8 +59,19 @@ std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec);
 // The user's own limit; INT64_MAX for "auto".
 int64_t BudgetBytes(const v1::JobSpec& spec);
 
-// Index of the first (fastest) plan of at most `limit_bytes`, or -1.
-int FirstThatFits(const std::vector<v1::Plan>& plans, int64_t limit_bytes);
+// Index of the first (fastest) plan of at most so many bytes on the device and in the host, or -1.
+int FirstThatFits(const std::vector<v1::Plan>& plans, int64_t limit_bytes,
+                  int64_t host_limit_bytes = INT64_MAX);
+
+struct PlanLimits {
+  int64_t device_bytes = INT64_MAX;
+  int64_t host_bytes = INT64_MAX;
+};
+
+// Whether PlansFor would have a plan within the limits, without working out the others.
+absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobSpec& spec,
+                                 const RowLengths& lengths, const PlanMachine& machine,
+                                 const PlanLimits& limits);
 
 // Index of the plan that needs the fewest bytes.
 int SmallestOf(const std::vector<v1::Plan>& plans);

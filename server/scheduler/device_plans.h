@@ -15,9 +15,15 @@ namespace snug::server {
 
 using DevicePlans = std::map<std::string, std::vector<v1::Plan>>;  // By device, fastest first.
 
-// Devices of the same machine (threads, kind, context) share their plans: made once.
+enum class PlansWanted {
+  kAll,         // For people: keep and every "recompute k of L" as well.
+  kForPlacing,  // The fastest for the device and some smaller ones, since queued jobs hold them.
+};
+
+// Devices of the same machine (threads, kind, context, rates) share their plans: made once. Among
+// them is the fastest for each device's capacity and the job's budget.
 absl::StatusOr<DevicePlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,
-                                    const RowLengths& lengths);
+                                    const RowLengths& lengths, PlansWanted wanted);
 
 }  // namespace snug::server
 

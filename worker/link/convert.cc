@@ -1,7 +1,8 @@
 #include "worker/link/convert.h"
 
+#include <optional>
+
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace snug::link {
@@ -186,19 +187,20 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   return mode;
 }
 
-absl::StatusOr<program::Plan> PlanFrom(const v1::Plan& from) {
-  program::Plan plan;
+absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& from) {
+  program::NamedPlan plan;
   plan.name = from.name();
   for (const v1::Recipe& recipe : from.recipes()) {
-    plan.recipes.emplace_back();
-    for (int kind : recipe.stash()) {
-      // The schema's name of a kind is the program's, in capitals.
-      const std::string name = v1::StashKind_Name(static_cast<v1::StashKind>(kind));
-      const auto stash = program::StashOfName(absl::AsciiStrToLower(name));
-      if (!stash.has_value())
-        return absl::InvalidArgumentError(
-            absl::StrCat("plan ", from.name(), ": stash kind ", kind, " is not known here"));
-      plan.recipes.back().push_back(*stash);
+    program::NamedRecipe& named = plan.recipes.emplace_back();
+    for (const v1::SitesOfKind& of_kind : recipe.kinds()) {
+      const std::optional<program::Stash> stash = program::StashOfName(of_kind.kind());
+      for (const std::string& site : of_kind.sites()) {
+        if (!stash.has_value())
+          return absl::InvalidArgumentError(
+              absl::StrCat("plan ", from.name(), ": this version does not know how to keep ", site,
+                           " by \"", of_kind.kind(), "\""));
+        named.stashes[site] = *stash;
+      }
     }
   }
   plan.layer_recipe.assign(from.block_recipe().begin(), from.block_recipe().end());
@@ -222,7 +224,7 @@ program::Components BytesFrom(const v1::Plan& plan) {
   to.inputs = from.inputs_bytes();
   to.data = from.data_bytes();
   to.arena = plan.arena_bytes();
-  to.host = from.host_bytes();
+  to.host = plan.host_bytes();
   return to;
 }
 

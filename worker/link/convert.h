@@ -11,7 +11,8 @@ namespace snug::link {
 
 train::TrainingOptions TrainingFrom(const v1::JobSpec& spec);
 program::TrainingMode ModeFrom(const v1::JobSpec& spec);
-absl::StatusOr<program::Plan> PlanFrom(const v1::Plan& plan);
+// Errors: a way of keeping a value that this version does not know.
+absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& plan);
 program::TapeKey KeyFrom(const v1::TapeKey& key);
 program::Components BytesFrom(const v1::Plan& plan);
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "worker/program/program.h"
+#include "worker/program/rates.h"
 #include "worker/program/tape.h"
 
 namespace snug::program {
@@ -37,6 +38,7 @@ inline constexpr uint32_t kNeedsOutput = 1u << 16;  // Shifted left by the outpu
 struct Machine {
   int threads = 1;
   bool cpu = true;
+  Rates rates = {};  // Of time alone: tapes are the same whatever they are.
 };
 
 // One run of an op, by its shapes.

@@ -82,14 +82,15 @@ class PlanSpaceBuilder {
       RecipeQuery query{.type = &type,
                         .key = options_.key,
                         .compute = program_.compute,
-                        .vocabulary = program_.config.vocabulary};
+                        .vocabulary = program_.config.vocabulary,
+                        .rates = options_.machine.rates};
       ASSIGN_OR_RETURN(query.read, pricer.ReadByBackward());
       recipes = CandidateRecipes(query, limits_);
     }
     for (Recipe& recipe : recipes) {
       Choice& choice = kind.choices.emplace_back();
       ASSIGN_OR_RETURN(choice.price, pricer.Price(recipe, {}));
-      choice.seconds = ModelledSeconds(choice.price.work);
+      choice.seconds = SecondsOf(choice.price.work, options_.machine.rates);
       if (kind.decided) choice.site_bytes = SiteBytes(program_, sites_, kind.block, recipe);
       choice.recipe = std::move(recipe);
     }

@@ -59,7 +59,7 @@ namespace {
 
 absl::StatusOr<double> KeepSeconds(const Program& program, const LowerOptions& options) {
   ASSIGN_OR_RETURN(const Tape keep, Lower(program, RecomputePlan(program, 0), options));
-  return ModelledSeconds(ReplayTape(keep).work);
+  return SecondsOf(ReplayTape(keep).work, options.machine.rates);
 }
 
 // What a job takes whatever its plan is, and what of the arena the phases without a plan need.
@@ -190,7 +190,7 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const JobBytes& j
   prediction.bytes.host = replay.host_bytes;
   prediction.peak = replay.peak;
   prediction.alignment = prediction.bytes.arena - replay.peak.total();
-  prediction.seconds = ModelledSeconds(replay.work);
+  prediction.seconds = SecondsOf(replay.work, options.machine.rates);
   prediction.relative_work = prediction.seconds / keep_seconds;
   prediction.shares = SharesOf(program, plan);
   return prediction;

@@ -61,7 +61,7 @@ struct Prediction {
   LiveBytes peak;                  // The arena's composition at its peak.
   int64_t alignment = 0;           // arena - peak.total()
   double relative_work = 1.0;      // Against keep everywhere.
-  double seconds = 0.0;            // Of one micro-batch on the modelled machine (replay.h).
+  double seconds = 0.0;            // Of one micro-batch, by the machine's rates.
   std::map<Stash, double> shares;  // Of the sites' bytes, by stash.
 };
 

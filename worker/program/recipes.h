@@ -13,6 +13,7 @@
 
 #include "worker/program/plan.h"
 #include "worker/program/program.h"
+#include "worker/program/rates.h"
 #include "worker/program/tape.h"
 
 namespace snug::program {
@@ -31,6 +32,7 @@ struct RecipeQuery {
   TapeKey key;
   DType compute = DType::kF32;
   int64_t vocabulary = 0;
+  Rates rates = {};
 };
 
 // Keep everything, run everything again, and the rest by falling frame bytes.

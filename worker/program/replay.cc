@@ -5,12 +5,8 @@
 namespace snug::program {
 namespace {
 
-// A machine of 1 TFLOP/s and 50 GB/s: what a product costs against a pass over memory on most
-// devices, within a factor of two.
-constexpr double kFlopsPerSecond = 1e12;
-constexpr double kBytesPerSecond = 5e10;
-// Between a device and the host: on a GPU it has a sixtieth of the memory's rate.
-constexpr double kCopiedBytesPerSecond = kBytesPerSecond / 60.0;
+// A copy between a GPU and the host has a sixtieth of the memory's rate (PCIe 5 beside HBM 3).
+constexpr double kCopyShare = 1.0 / 60.0;
 
 int64_t* Component(LiveBytes& live, Region region) {
   switch (region) {
@@ -69,9 +65,9 @@ Replay ReplayTape(const Tape& tape) {
   return replay;
 }
 
-double ModelledSeconds(const Work& work) {
-  return work.flops / kFlopsPerSecond + work.bytes / kBytesPerSecond +
-         work.copied_bytes / kCopiedBytesPerSecond;
+double SecondsOf(const Work& work, const Rates& rates) {
+  return work.flops / rates.flops_per_s + work.bytes / rates.bytes_per_s +
+         work.copied_bytes / (kCopyShare * rates.bytes_per_s);
 }
 
 }  // namespace snug::program

@@ -34,8 +34,8 @@ Replay ReplayTape(const Tape& tape);
 // Live bytes after each instruction began: the timeline that `snug plan --explain` draws.
 std::vector<LiveBytes> Timeline(const Tape& tape);
 
-// Seconds of a modelled machine, for comparing plans of one job; ratios only.
-double ModelledSeconds(const Work& work);
+// What the work takes on a machine of these rates.
+double SecondsOf(const Work& work, const Rates& rates);
 
 }  // namespace snug::program
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "worker/checkpoint/compatibility.h"
-#include "worker/program/plan.h"
+#include "worker/program/named_plan.h"
 #include "worker/program/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
@@ -31,7 +31,7 @@ struct AttemptOptions {
   bool merge = false;        // Also give the base with the adapter merged into it.
   TrainingOptions training;
 
-  program::Plan plan;
+  program::NamedPlan plan;       // What it means is settled when the program is built.
   program::TapeKey key;          // Of the worst training batch: what the plan was replayed at.
   std::string device = "cpu:0";  // Of GPUs the process sees this one alone.
   int threads = 1;

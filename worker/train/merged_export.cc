@@ -263,7 +263,7 @@ absl::StatusOr<AttemptOptions> EvaluationOf(const std::string& folder,
   merged.mode.adapter.target_modules.clear();
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(folder));
   ASSIGN_OR_RETURN(const program::Program plain, program::BuildProgram(config, merged.mode));
-  merged.plan = program::RecomputePlan(plain, 0);
+  merged.plan = program::NamedPlanOf(plain, program::RecomputePlan(plain, 0));
   return merged;
 }
 

@@ -99,13 +99,14 @@ absl::Status Trainer::LoadData() {
 absl::Status Trainer::Lower() {
   program::LowerOptions options{
       .key = attempt_.key, .machine = device_.machine(), .training = true};
-  ASSIGN_OR_RETURN(step_tape_, program::Lower(program_, attempt_.plan, options));
+  ASSIGN_OR_RETURN(const program::Plan plan, program::PlanOf(program_, attempt_.plan));
+  ASSIGN_OR_RETURN(step_tape_, program::Lower(program_, plan, options));
   options.training = false;
   options.key = evaluation_key_;
-  ASSIGN_OR_RETURN(evaluation_tape_, program::Lower(program_, attempt_.plan, options));
+  ASSIGN_OR_RETURN(evaluation_tape_, program::Lower(program_, plan, options));
   if (prompts_.has_value()) {
     options.key = GenerationKey();
-    ASSIGN_OR_RETURN(generation_, program::LayOutGeneration(program_, attempt_.plan, options));
+    ASSIGN_OR_RETURN(generation_, program::LayOutGeneration(program_, plan, options));
   }
   inputs_key_ = Largest(Largest(attempt_.key, evaluation_key_), GenerationKey());
   const int64_t needed =

@@ -197,6 +197,57 @@ TEST_F(ServiceTest, PlansFastestFirstWithTheChoice) {
   EXPECT_GT(response.sites_size(), 0);
 }
 
+// A machine that the daemon does not have: the plans are those of its memory and its speed.
+TEST_F(ServiceTest, PlansForAMachineThatIsDescribed) {
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = Request("").spec();
+  const auto plan = [&](v1::PlanJobResponse* response) {
+    grpc::ClientContext context;
+    return stub_->PlanJob(&context, request, response);
+  };
+  v1::PlanJobResponse here, there;
+  ASSERT_TRUE(plan(&here).ok());
+  request.mutable_machine()->set_device_kind("h100");
+  request.set_with_max(true);
+  ASSERT_TRUE(plan(&there).ok());
+  EXPECT_EQ(there.device(), "gpu:h100");
+  EXPECT_EQ(there.rates(), "kind");
+  EXPECT_GT(there.device_capacity_bytes(), int64_t{70} << 30);
+  EXPECT_GT(there.plans(0).memory().context_bytes(), int64_t{500} << 20);
+  EXPECT_LT(there.plans(0).step_seconds(), here.plans(0).step_seconds());
+  EXPECT_EQ(there.devices_size(), 1);
+  EXPECT_FALSE(here.has_max());
+  EXPECT_GT(there.max().per_device_train_batch_size(), 0);
+  // A byte less than its smallest plan needs, and nothing fits.
+  int64_t smallest = INT64_MAX;
+  for (const v1::Plan& each : there.plans()) smallest = std::min(smallest, each.peak_bytes());
+  request.mutable_machine()->set_device_memory_bytes(smallest);
+  ASSERT_TRUE(plan(&there).ok());
+  EXPECT_EQ(there.plans(there.chosen()).peak_bytes(), smallest);
+  EXPECT_GE(there.max().max_seq_length(), there.plans(0).key().longest_document());
+  request.mutable_machine()->set_device_memory_bytes(smallest - 1);
+  ASSERT_TRUE(plan(&there).ok());
+  EXPECT_EQ(there.chosen(), -1);
+  EXPECT_THAT(there.refusal(), testing::HasSubstr("gpu:h100 has"));
+  request.mutable_machine()->set_device_kind("abacus");
+  EXPECT_EQ(ReasonOf(plan(&there)), "BAD_FIELD");
+}
+
+TEST_F(ServiceTest, APlanShowsItsTapeWhenItIsAsked) {
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = Request("").spec();
+  v1::PlanJobResponse response;
+  grpc::ClientContext first, second;
+  ASSERT_TRUE(stub_->PlanJob(&first, request, &response).ok());
+  EXPECT_EQ(response.tape(), "");
+  EXPECT_EQ(response.timeline_size(), 0);
+  request.set_with_tape(true);
+  request.set_with_timeline(true);
+  ASSERT_TRUE(stub_->PlanJob(&second, request, &response).ok());
+  EXPECT_THAT(response.tape(), testing::StartsWith("arena of "));
+  EXPECT_GT(response.timeline_size(), 10);
+}
+
 TEST_F(ServiceTest, ListGoesThroughAllPages) {
   std::set<std::string> made;
   for (int i = 0; i < 3; ++i) {

@@ -9,6 +9,7 @@
 #include "worker/link/convert.h"
 #include "worker/program/lower.h"
 #include "worker/program/model_config.h"
+#include "worker/program/named_plan.h"
 
 namespace snug::server {
 namespace {
@@ -36,10 +37,12 @@ class PlannerTest : public testing::Test {
   }
   // As the worker reads what the daemon stored.
   absl::StatusOr<program::Tape> LoweredByTheWorker(const v1::Plan& stored) {
-    absl::StatusOr<program::Plan> plan = link::PlanFrom(stored);
-    if (!plan.ok()) return plan.status();
+    const absl::StatusOr<program::NamedPlan> named = link::PlanFrom(stored);
+    if (!named.ok()) return named.status();
     const program::Program program =
         program::BuildProgram(program_.config, link::ModeFrom(spec_)).value();
+    const absl::StatusOr<program::Plan> plan = program::PlanOf(program, *named);
+    if (!plan.ok()) return plan.status();
     return program::Lower(program, *plan,
                           {.key = link::KeyFrom(stored.key()),
                            .machine = {.threads = stored.threads()},
@@ -144,8 +147,66 @@ TEST_F(PlannerTest, PlanOfAnotherModelIsRefused) {
   plan.add_block_recipe(9);
   EXPECT_FALSE(LoweredByTheWorker(plan).ok());
   plan.set_block_recipe(2, 0);
-  plan.mutable_recipes(0)->mutable_stash()->RemoveLast();
-  EXPECT_FALSE(LoweredByTheWorker(plan).ok());
+  EXPECT_TRUE(LoweredByTheWorker(plan).ok());
+  plan.mutable_recipes(0)->mutable_kinds(0)->set_sites(0, "mlp.of_another_version");
+  EXPECT_TRUE(absl::StrContains(LoweredByTheWorker(plan).status().message(), "does not say how"));
+}
+
+// All that `snug plan` says of a plan: its sites' shares by kind, and what a step takes.
+TEST_F(PlannerTest, APlanSaysItsTimeAndItsKinds) {
+  spec_.mutable_training()->set_gradient_accumulation_steps(3);
+  const PlanMachine machine = {
+      .rates = {.f32_flops_per_s = 1e9, .bf16_flops_per_s = 1e12, .bytes_per_s = 1e9}};
+  const std::vector<v1::Plan> plans = PlansFor(program_, spec_, {}, machine).value();
+  double slowest = 0.0;
+  for (const v1::Plan& plan : plans) {
+    EXPECT_GE(plan.step_seconds(), slowest);
+    slowest = plan.step_seconds();
+    EXPECT_NEAR(plan.tokens_per_second() * plan.step_seconds(), 3 * 8 * 128, 1e-6);
+    EXPECT_EQ(plan.fidelity(), v1::EXACT);
+    double sum = 0.0;
+    for (const v1::KindShare& kind : plan.kinds()) sum += kind.share();
+    EXPECT_NEAR(sum, 1.0, 1e-12) << plan.name();
+  }
+  ASSERT_EQ(plans.front().kinds_size(), 1);
+  EXPECT_EQ(plans.front().kinds(0).kind(), "keep");
+  ASSERT_EQ(plans.back().kinds_size(), 1);
+  EXPECT_EQ(plans.back().kinds(0).kind(), "recompute");
+  // A machine of another speed: in fp32, whatever it does in bf16.
+  PlanMachine faster = machine;
+  faster.rates = {.f32_flops_per_s = 1e10, .bf16_flops_per_s = 1e12, .bytes_per_s = 1e10};
+  const double ten_times = PlansFor(program_, spec_, {}, faster)->front().step_seconds();
+  EXPECT_NEAR(plans.front().step_seconds() / ten_times, 10.0, 1e-9);
+  faster.rates.bf16_flops_per_s = 1e15;
+  EXPECT_EQ(PlansFor(program_, spec_, {}, faster)->front().step_seconds(), ten_times);
+}
+
+// For queued jobs few plans are held; what is chosen for a device is the same.
+TEST_F(PlannerTest, TheFastestWithinALimitIsAmongTheFewThatAreHeld) {
+  const std::vector<v1::Plan> all = Plans({});
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    const int64_t limit = (all[i].peak_bytes() + all[i + 1].peak_bytes()) / 2;
+    const PlanMachine machine = {.threads = 2, .context_bytes = 1000};
+    program::PlanList list{.limits = {limit}};
+    const std::vector<v1::Plan> shown = PlansFor(program_, spec_, {}, machine, list).value();
+    list.recompute_plans = false;
+    list.most_mixes = 4;
+    const std::vector<v1::Plan> held = PlansFor(program_, spec_, {}, machine, list).value();
+    EXPECT_LE(held.size(), 6u);
+    const int of_shown = FirstThatFits(shown, limit), of_held = FirstThatFits(held, limit);
+    ASSERT_EQ(of_shown >= 0, of_held >= 0);
+    if (of_held < 0) continue;
+    const v1::Plan& a = shown[static_cast<size_t>(of_shown)];
+    const v1::Plan& b = held[static_cast<size_t>(of_held)];
+    EXPECT_EQ(a.SerializeAsString(), b.SerializeAsString()) << a.name() << ", " << b.name();
+  }
+}
+
+TEST_F(PlannerTest, TheHostHasALimitOfItsOwn) {
+  std::vector<v1::Plan> plans = Plans({});
+  plans[0].set_host_bytes(1000);
+  EXPECT_EQ(FirstThatFits(plans, INT64_MAX, 1000), 0);
+  EXPECT_EQ(FirstThatFits(plans, INT64_MAX, 999), 1);
 }
 
 TEST_F(PlannerTest, PinnedPlanIsTheOnlyOne) {

@@ -27,7 +27,9 @@ class AssignmentTest : public ::testing::Test {
     assignment.mutable_spec()->mutable_training()->set_max_grad_norm(0.0);
     assignment.mutable_spec()->mutable_lora()->set_r(4);
     assignment.mutable_plan()->set_name("pinned");
-    assignment.mutable_plan()->add_recipes()->add_stash(v1::RECOMPUTE);
+    v1::SitesOfKind& sites = *assignment.mutable_plan()->add_recipes()->add_kinds();
+    sites.set_kind("recompute");
+    sites.add_sites("mlp.gate");
     assignment.mutable_plan()->add_block_recipe(0);
     assignment.mutable_plan()->mutable_key()->set_tokens(64);
     assignment.mutable_plan()->set_threads(2);
@@ -56,7 +58,7 @@ TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
   EXPECT_EQ(attempt->epoch, 2);
   EXPECT_TRUE(attempt->mode.lora);
   EXPECT_EQ(attempt->mode.adapter.rank, 4);
-  EXPECT_EQ(attempt->plan.recipes[0][0], program::Stash::kRecompute);
+  EXPECT_EQ(attempt->plan.recipes[0].stashes.at("mlp.gate"), program::Stash::kRecompute);
   EXPECT_EQ(attempt->key.tokens, 64);
   EXPECT_EQ(attempt->training.max_grad_norm, 0.0);  // Given as zero: no clipping, not the default.
   EXPECT_EQ(attempt->training.beta2, 0.999);        // Not given.
@@ -100,6 +102,15 @@ TEST_F(AssignmentTest, ThePlansBytesAreThePromise) {
   EXPECT_EQ(bytes.optimizer, 320);
   EXPECT_EQ(bytes.inputs, 384);
   EXPECT_EQ(bytes.arena, 640);
+}
+
+// A plan that a newer daemon made: nothing else is put in the place of what is not known.
+TEST_F(AssignmentTest, AStashOfALaterVersionIsRefusedByName) {
+  v1::Assignment assignment = Complete();
+  assignment.mutable_plan()->mutable_recipes(0)->mutable_kinds(0)->set_kind("reversible");
+  EXPECT_THAT(Read(assignment).status().message(),
+              HasSubstr("plan pinned: this version does not know how to keep mlp.gate by "
+                        "\"reversible\""));
 }
 
 TEST_F(AssignmentTest, AMissingFieldIsNamed) {

@@ -49,7 +49,7 @@ void Declare(CLI::App& app, Request& request) {
   app.add_option("--device", request.device, "cpu:0 or gpu:0");
 }
 
-absl::StatusOr<program::Plan> PlanOf(const program::Program& program, const std::string& name) {
+absl::StatusOr<program::Plan> NamedBy(const program::Program& program, const std::string& name) {
   const auto layers = static_cast<int>(program.config.layers);
   if (name == "keep") return program::RecomputePlan(program, 0);
   if (name == "recompute") return program::RecomputePlan(program, layers);
@@ -86,7 +86,8 @@ absl::StatusOr<Setup> SetUp(const Request& request, const program::Machine& mach
   attempt.train_data = request.data;
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(request.model));
   ASSIGN_OR_RETURN(const program::Program program, program::BuildProgram(config, attempt.mode));
-  ASSIGN_OR_RETURN(attempt.plan, PlanOf(program, request.plan));
+  ASSIGN_OR_RETURN(const program::Plan plan, NamedBy(program, request.plan));
+  attempt.plan = program::NamedPlanOf(program, plan);
   ASSIGN_OR_RETURN(const train::Dataset dataset,
                    train::Dataset::Open(request.data, config.vocabulary));
   const program::Batching batching = train::BatchingOf(spec.training);
@@ -94,7 +95,7 @@ absl::StatusOr<Setup> SetUp(const Request& request, const program::Machine& mach
   program::PredictOptions options;
   options.data_bytes = program::DataBytes(dataset.rows().lengths(), {}, batching);
   options.lower = {.key = attempt.key, .machine = machine, .training = true};
-  ASSIGN_OR_RETURN(setup.prediction, program::Predict(program, attempt.plan, options));
+  ASSIGN_OR_RETURN(setup.prediction, program::Predict(program, plan, options));
   return setup;
 }
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
+#include "worker/program/lower.h"
 #include "worker/program/lowering/demand.h"
+#include "worker/program/named_plan.h"
 
 namespace snug::program {
 namespace {
@@ -89,6 +92,39 @@ TEST(PlanTest, StarsDoNotMultiply) {
   const Plan plan = *PinnedPlan(program, {{"*****.7.**mlp.*t", Stash::kRecompute}});
   EXPECT_EQ(StashOf(program, plan, "layers.7.mlp.gate"), Stash::kKeep);
   EXPECT_EQ(StashOf(program, plan, "layers.7.mlp.act"), Stash::kRecompute);
+}
+
+TEST(PlanTest, PlansComeBackByTheNamesOfTheirSites) {
+  std::mt19937 random(1);
+  for (const std::string& family : FamilyNames()) {
+    const Program program =
+        *BuildProgram(FamilyShape(family, {4, 64, 4, 2, 96, 50}), LoraMode({"all-linear"}));
+    const Plan plan = RandomPlan(program, 2, random);
+    const Plan back = *PlanOf(program, NamedPlanOf(program, plan));
+    const LowerOptions options{
+        .key = {.tokens = 64, .documents = 2, .longest_document = 40, .trained = 64}};
+    EXPECT_EQ(Lower(program, back, options)->arena_bytes,
+              Lower(program, plan, options)->arena_bytes);
+    for (const Site& site : SitesOf(program)) {
+      if (site.companion) continue;
+      EXPECT_EQ(StashOf(program, back, site.name), StashOf(program, plan, site.name)) << site.name;
+    }
+  }
+}
+
+// By position, a stash would be taken for another value's.
+TEST(PlanTest, APlanOfOtherSitesIsRefusedByName) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  NamedPlan plan = NamedPlanOf(program, RecomputePlan(program, 1));
+  plan.recipes[0].stashes["mlp.gate_of_another_version"] = Stash::kKeep;
+  EXPECT_THAT(PlanOf(program, plan).status().message(),
+              HasSubstr("the recipe of layer 0 names mlp.gate_of_another_version"));
+  plan = NamedPlanOf(program, RecomputePlan(program, 1));
+  plan.recipes[1].stashes.erase("mlp.up");
+  EXPECT_THAT(PlanOf(program, plan).status().message(),
+              HasSubstr("the recipe of layer 1 does not say how mlp.up is kept"));
+  plan.layer_recipe.pop_back();
+  EXPECT_THAT(PlanOf(program, plan).status().message(), HasSubstr("is for 1 layers"));
 }
 
 TEST(PlanTest, APatternThatMatchesNothingNamesTheSitesThereAre) {

@@ -197,7 +197,7 @@ TEST(RunAttemptTest, ResumedRunWithNoiseAndGroupedRowsIsTheUninterruptedRun) {
   const auto program =
       *program::BuildProgram(*program::ReadModelConfig(attempt.model_dir), attempt.mode);
   AttemptOptions recomputed = attempt;
-  recomputed.plan = program::RecomputePlan(program, 2);
+  recomputed.plan = program::NamedPlanOf(program, program::RecomputePlan(program, 2));
   recomputed.attempt_dir = folder / "recomputed";
   recomputed.checkpoints_dir = folder / "recomputed/checkpoints";
   ASSERT_EQ(RunToEnd(recomputed).outcome, Outcome::kSucceeded);

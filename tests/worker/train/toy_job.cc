@@ -185,7 +185,8 @@ AttemptOptions ToyAttempt(const std::string& folder, const program::TrainingMode
   if (std::filesystem::exists(folder + "/eval")) attempt.eval_data = folder + "/eval";
   attempt.attempt_dir = folder + "/attempt-1";
   attempt.checkpoints_dir = folder + "/checkpoints";
-  attempt.plan = program::RecomputePlan(ProgramOf(attempt), 0);
+  const program::Program program = ProgramOf(attempt);
+  attempt.plan = program::NamedPlanOf(program, program::RecomputePlan(program, 0));
   attempt.key = program::WorstBatch(LengthsOf(attempt, attempt.train_data), BatchingOf(training));
   return attempt;
 }
@@ -207,7 +208,8 @@ program::Prediction PredictionOf(const AttemptOptions& attempt) {
     options.generation_key =
         program::GenerationKey(prompts.longest(), attempt.training.samples.max_new_tokens);
   }
-  return *program::Predict(ProgramOf(attempt), attempt.plan, options);
+  const program::Program program = ProgramOf(attempt);
+  return *program::Predict(program, *program::PlanOf(program, attempt.plan), options);
 }
 
 }  // namespace snug::train

@@ -1,0 +1,125 @@
+#include "server/place/device_kinds.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/snug/bytes.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr const char* kCpu = "cpu";
+
+// Of what a data sheet promises for dense products and for memory, this much is had by products of
+// a model's sizes and by passes over its values.
+constexpr double kOfProducts = 0.6;
+constexpr double kOfMemory = 0.8;
+
+// A worker's context on a GPU that this node has none of: 0.4-0.7 GiB were seen on an H100.
+constexpr int64_t kGpuContextBytes = 704 * kMiB;
+
+struct DataSheet {
+  double bf16_tflops = 0.0;
+  double f32_tflops = 0.0;
+  double gb_per_s = 0.0;
+};
+
+program::MachineRates RatesBy(const DataSheet& sheet) {
+  return {.f32_flops_per_s = sheet.f32_tflops * 1e12 * kOfProducts,
+          .bf16_flops_per_s = sheet.bf16_tflops * 1e12 * kOfProducts,
+          .bytes_per_s = sheet.gb_per_s * 1e9 * kOfMemory};
+}
+
+const DeviceKind* KindNamed(const std::string& name) {
+  for (const DeviceKind& kind : GpuKinds())
+    if (name == kind.name) return &kind;
+  return nullptr;
+}
+
+// "NVIDIA H100 80GB HBM3"; null for a GPU that the table does not have.
+const DeviceKind* KindOf(const Device& device) {
+  if (!device.is_gpu()) return nullptr;
+  for (const DeviceKind& kind : GpuKinds())
+    if (absl::StrContains(device.model, kind.model)) return &kind;
+  return nullptr;
+}
+
+absl::Status UnknownKind(const std::string& name) {
+  std::string known = kCpu;
+  for (const DeviceKind& kind : GpuKinds()) absl::StrAppend(&known, ", ", kind.name);
+  return absl::InvalidArgumentError(
+      absl::StrCat("machine.device_kind: \"", name, "\" is none of ", known));
+}
+
+// As the first of the daemon's devices that `is`; else what is not in a kind's name.
+template <typename Is>
+Device Like(const std::vector<Device>& devices, const Is& is, const Device& otherwise) {
+  const auto found = std::find_if(devices.begin(), devices.end(), is);
+  return found == devices.end() ? otherwise : *found;
+}
+
+absl::StatusOr<Device> OfKind(const std::string& name, const std::vector<Device>& devices) {
+  const int threads = devices.empty() ? 1 : devices.front().threads;
+  if (name == kCpu) {
+    Device cpu =
+        Like(devices, [](const Device& device) { return !device.is_gpu(); }, {.threads = threads});
+    cpu.name = kCpu;
+    return cpu;
+  }
+  const DeviceKind* kind = KindNamed(name);
+  if (kind == nullptr) return UnknownKind(name);
+  Device gpu = Like(devices, [kind](const Device& device) { return KindOf(device) == kind; },
+                    {.threads = threads, .context_bytes = kGpuContextBytes});
+  gpu.name = absl::StrCat("gpu:", name);
+  gpu.model = kind->model;
+  gpu.total_bytes = kind->total_bytes;
+  gpu.capacity_bytes = kind->total_bytes - kGpuReserveBytes;
+  return gpu;
+}
+
+}  // namespace
+
+// Bytes: as nvidia-smi gives them. Rates: NVIDIA's data sheets, dense, of the SXM form where there
+// are two; fp32 without TF32.
+const std::vector<DeviceKind>& GpuKinds() {
+  static const auto* const kinds = new std::vector<DeviceKind>{
+      {"h200", "H200", 143771 * kMiB, RatesBy({989.0, 67.0, 4800.0})},
+      {"h100", "H100", 81559 * kMiB, RatesBy({989.0, 67.0, 3350.0})},
+      {"a100-40gb", "A100-SXM4-40GB", 40960 * kMiB, RatesBy({312.0, 19.5, 1555.0})},
+      {"a100", "A100", 81920 * kMiB, RatesBy({312.0, 19.5, 2039.0})},
+      {"l40s", "L40S", 46068 * kMiB, RatesBy({362.0, 91.6, 864.0})},
+      {"l40", "L40", 46068 * kMiB, RatesBy({181.0, 90.5, 864.0})},
+      {"l4", "L4", 23034 * kMiB, RatesBy({121.0, 30.3, 300.0})},
+      {"rtx4090", "RTX 4090", 24564 * kMiB, RatesBy({165.2, 82.6, 1008.0})},
+      {"rtx3090", "RTX 3090", 24576 * kMiB, RatesBy({71.0, 35.6, 936.0})}};
+  return *kinds;
+}
+
+program::MachineRates RatesOf(const Device& device) {
+  if (device.rates.has_value()) return *device.rates;
+  const DeviceKind* kind = KindOf(device);
+  return kind == nullptr ? program::MachineRates() : kind->rates;
+}
+
+const char* RatesSource(const Device& device) {
+  if (device.rates.has_value()) return "measured";
+  return KindOf(device) == nullptr ? "nominal" : "kind";
+}
+
+absl::StatusOr<Device> GivenDevice(const v1::GivenMachine& given,
+                                   const std::vector<Device>& devices, const Device& like) {
+  absl::StatusOr<Device> device = like;
+  if (!given.device_kind().empty()) device = OfKind(given.device_kind(), devices);
+  if (!device.ok()) return device;
+  if (given.device_memory_bytes() < 0 || given.host_memory_bytes() < 0)
+    return absl::InvalidArgumentError("machine: a number of bytes is below 0");
+  if (given.device_memory_bytes() > 0) device->capacity_bytes = given.device_memory_bytes();
+  if (device->capacity_bytes > 0) return device;
+  return absl::InvalidArgumentError(
+      absl::StrCat("machine.device_memory_bytes: nothing is known of the memory of a \"",
+                   given.device_kind(), "\": give it"));
+}
+
+}  // namespace snug::server

@@ -1,0 +1,31 @@
+// How far single settings of a job can be raised until no plan fits: found by prediction alone.
+#ifndef SERVER_PLAN_LARGEST_H_
+#define SERVER_PLAN_LARGEST_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "server/plan/planner.h"
+#include "snug/v1/service.pb.h"
+
+namespace snug::server {
+
+// Of what may be asked for, and of what there is.
+struct LargestLimits {
+  int64_t rows = INT32_MAX;
+  int64_t tokens = INT32_MAX;  // Of a sequence; the model has a limit of its own.
+  PlanLimits memory = {};
+};
+
+// Each at the job's other settings. The batch: at most as many rows as a prepared dataset has. The
+// length: at most what the model can; every row then counts in full, since what a dataset was cut
+// to says nothing of its rows at another length.
+absl::StatusOr<v1::LargestSettings> LargestThatFit(const program::Program& program,
+                                                   const v1::JobSpec& spec,
+                                                   const RowLengths& lengths,
+                                                   const PlanMachine& machine,
+                                                   const LargestLimits& limits);
+
+}  // namespace snug::server
+
+#endif  // SERVER_PLAN_LARGEST_H_

@@ -1,0 +1,49 @@
+#include "server/scheduler/outlook.h"
+
+#include <algorithm>
+
+#include "proto/snug/status_macros.h"
+#include "server/data/prepared_dataset.h"
+#include "server/place/policy.h"
+#include "server/plan/planner.h"
+
+namespace snug::server {
+
+absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& job,
+                                        const Preparer::Progress& progress,
+                                        v1::DatasetSummary* summary) {
+  const absl::StatusOr<PreparedFolders> folders =
+      preparer.Locate(job.spec, job.model_dir, progress);
+  if (absl::IsDeadlineExceeded(folders.status())) return RowLengths();
+  RETURN_IF_ERROR(folders.status());
+  if (!folders->ready) return RowLengths();
+  ASSIGN_OR_RETURN(*summary, ReadSummary(folders->train));
+  return LengthsOf(*folders);
+}
+
+const Device& DeviceNamed(const std::vector<Device>& devices, const std::string& name) {
+  return *std::find_if(devices.begin(), devices.end(),
+                       [&](const Device& device) { return device.name == name; });
+}
+
+int ChosenOn(const Device& device, const v1::JobSpec& spec, const std::vector<v1::Plan>& plans,
+             int64_t host_limit_bytes) {
+  return FirstThatFits(plans, std::min(device.capacity_bytes, BudgetBytes(spec)), host_limit_bytes);
+}
+
+absl::StatusOr<Outlook> Foresee(const std::vector<Device>& devices, const CheckedJob& job,
+                                const RowLengths& lengths, PlansWanted wanted) {
+  Outlook outlook;
+  ASSIGN_OR_RETURN(outlook.plans, PlansOn(devices, job, lengths, wanted));
+  QueuedJob queued{.budget_bytes = BudgetBytes(job.spec)};
+  for (const auto& [device, plans] : outlook.plans)
+    for (const v1::Plan& plan : plans) queued.plan_bytes[device].push_back(plan.peak_bytes());
+  const std::vector<DeviceState> idle = StatesOf(devices);
+  const Decision decision = Decide({queued}, idle, /*now_us=*/0);
+  outlook.device =
+      &DeviceNamed(devices, decision.placements.empty() ? LargestOf(idle).name
+                                                        : decision.placements.front().device);
+  return outlook;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,91 @@
+#include "server/place/device_kinds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace snug::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+// A daemon with a CPU and an H100.
+std::vector<Device> Devices() {
+  Device cpu{.name = "cpu:0", .capacity_bytes = 4 * kGiB, .threads = 6};
+  cpu.context_bytes = 170;
+  Device gpu{
+      .name = "gpu:0", .capacity_bytes = 70 * kGiB, .threads = 6, .model = "NVIDIA H100 80GB HBM3"};
+  gpu.context_bytes = 600;
+  return {cpu, gpu};
+}
+
+v1::GivenMachine Given(const std::string& kind, int64_t bytes) {
+  v1::GivenMachine given;
+  given.set_device_kind(kind);
+  given.set_device_memory_bytes(bytes);
+  return given;
+}
+
+absl::StatusOr<Device> Planned(const std::string& kind, int64_t bytes) {
+  const std::vector<Device> devices = Devices();
+  return GivenDevice(Given(kind, bytes), devices, devices[0]);
+}
+
+TEST(DeviceKindsTest, WithoutAKindItIsTheDaemonsDeviceWithOtherMemory) {
+  const Device device = Planned("", 24 * kGiB).value();
+  EXPECT_EQ(device.name, "cpu:0");
+  EXPECT_EQ(device.capacity_bytes, 24 * kGiB);
+  EXPECT_EQ(device.threads, 6);
+  EXPECT_EQ(device.context_bytes, 170);
+}
+
+// What the node has measured of such a device is used, and its own capacity is not.
+TEST(DeviceKindsTest, AKindHasItsMemoryAndItsSpeed) {
+  const Device h100 = Planned("h100", 0).value();
+  EXPECT_EQ(h100.name, "gpu:h100");
+  EXPECT_TRUE(h100.is_gpu());
+  EXPECT_EQ(h100.context_bytes, 600);
+  EXPECT_GT(h100.capacity_bytes, 78 * kGiB);
+  const Device h200 = Planned("h200", 100 * kGiB).value();
+  EXPECT_EQ(h200.capacity_bytes, 100 * kGiB);
+  EXPECT_GT(h200.context_bytes, 600);  // There is none here to have been measured.
+  EXPECT_GT(RatesOf(h200).bytes_per_s, RatesOf(h100).bytes_per_s);
+  EXPECT_EQ(RatesOf(h200).bf16_flops_per_s, RatesOf(h100).bf16_flops_per_s);
+  EXPECT_STREQ(RatesSource(h200), "kind");
+}
+
+TEST(DeviceKindsTest, ACpuIsAsTheDaemonsUnlessItsMemoryIsGiven) {
+  EXPECT_EQ(Planned("cpu", 0)->capacity_bytes, 4 * kGiB);
+  EXPECT_EQ(Planned("cpu", 9 * kGiB)->capacity_bytes, 9 * kGiB);
+  EXPECT_FALSE(Planned("cpu", 0)->is_gpu());
+  const Device gpu = Devices()[1];
+  EXPECT_THAT(GivenDevice(Given("cpu", 0), {gpu}, gpu).status().message(),
+              HasSubstr("machine.device_memory_bytes: nothing is known"));
+}
+
+TEST(DeviceKindsTest, AnUnknownKindIsAnsweredWithThoseThatThereAre) {
+  EXPECT_THAT(
+      Planned("tpu", kGiB).status().message(),
+      HasSubstr("machine.device_kind: \"tpu\" is none of cpu, h200, h100, a100-40gb, a100"));
+  EXPECT_THAT(Planned("h100", -1).status().message(), HasSubstr("below 0"));
+}
+
+// By the name that its driver gives; A100s of two sizes differ in speed, too.
+TEST(DeviceKindsTest, RatesAreThoseMeasuredElseTheKindsElseNobodys) {
+  Device gpu = Devices()[1];
+  EXPECT_STREQ(RatesSource(gpu), "kind");
+  gpu.model = "NVIDIA A100-SXM4-40GB";
+  const double small = RatesOf(gpu).bytes_per_s;
+  gpu.model = "NVIDIA A100-SXM4-80GB";
+  EXPECT_GT(RatesOf(gpu).bytes_per_s, small);
+  gpu.model = "NVIDIA of another year";
+  EXPECT_STREQ(RatesSource(gpu), "nominal");
+  EXPECT_EQ(RatesOf(gpu), program::MachineRates());
+  gpu.rates = {.f32_flops_per_s = 1.0, .bf16_flops_per_s = 2.0, .bytes_per_s = 3.0};
+  EXPECT_STREQ(RatesSource(gpu), "measured");
+  EXPECT_EQ(MachineOf(gpu).rates, *gpu.rates);
+}
+
+}  // namespace
+}  // namespace snug::server
