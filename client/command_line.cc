@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "client/connection.h"
 #include "client/json.h"
+#include "proto/snug/bytes.h"
 #include "proto/snug/key_hint.h"
 #include "proto/snug/version.h"
 
@@ -76,6 +77,24 @@ void AddChanges(CLI::App* app, CommandLine* line) {
       ->required();
 }
 
+// A machine to plan for, which need not be here.
+void AddMachine(CLI::App* plan, CommandLine* line) {
+  const CLI::Validator bytes(
+      [](std::string& text) {
+        const absl::StatusOr<int64_t> size = ParseBytes(text);
+        if (!size.ok()) return std::string(size.status().message());
+        return *size > 0 ? std::string() : "a machine has more than 0 bytes";
+      },
+      "SIZE");
+  plan->add_option("--device-kind", line->device_kind,
+                   "For a device that need not be here: h200, h100, a100, ..., cpu");
+  plan->add_option("--device-memory", line->device_memory, "That the job may have of it: 24GiB")
+      ->check(bytes);
+  plan->add_option("--host-memory", line->host_memory,
+                   "For what a plan keeps outside of the device: 64GiB")
+      ->check(bytes);
+}
+
 void AddCommands(CLI::App* app, CommandLine* line) {
   CLI::App* plan = app->add_subcommand(
       "plan", "Show what each plan for a job needs, and which one fits; runs nothing");
@@ -84,6 +103,13 @@ void AddCommands(CLI::App* app, CommandLine* line) {
                    "Whose plans (gpu:0); else of the device that the job would be given");
   plan->add_flag("--sites", line->sites,
                  "List the values that memory.stash can name, with their bytes");
+  plan->add_flag("--max", line->max, "Also the largest batch and the largest max_seq_length");
+  plan->add_flag("--tape", line->tape, "Print the chosen plan's instructions");
+  CLI::Option* explain =
+      plan->add_flag("--explain", line->explain, "Draw the chosen plan's live bytes over a step");
+  plan->add_option("--svg", line->svg, "A file for the picture, instead of the terminal")
+      ->needs(explain);
+  AddMachine(plan, line);
 
   CLI::App* submit = app->add_subcommand("submit", "Hand a job to the daemon; prints its id");
   AddFile(submit, line);

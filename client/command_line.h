@@ -49,6 +49,9 @@ struct CommandLine {
   CommandHelp help;                    // shell: of the whole program.
   std::string directory;
   std::string device;  // plan
+  std::string device_kind;
+  std::string device_memory, host_memory;  // Of a machine that need not be here: 24GiB
+  std::string svg;                         // A file for the picture.
   std::string model;   // datasets preview
   std::string format;
   std::string chat_template;
@@ -60,7 +63,10 @@ struct CommandLine {
   std::string name;
   std::string sort;
   int limit = 0;  // 0: all.
-  bool sites = false;
+  bool sites = false;  // plan
+  bool max = false;
+  bool tape = false;
+  bool explain = false;
   bool watch = false;
   bool no_check = false;  // submit
   bool all = false;

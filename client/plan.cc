@@ -1,9 +1,14 @@
-// plan: the table of plans; with --sites the values that a plan can name.
+// plan: the table of plans, for a device of the daemon's or a machine that is described; with
+// --sites the values that a plan can name, with --tape and --explain the chosen plan from inside.
 #include "client/advice.h"
 #include "client/commands.h"
 #include "client/job_file.h"
 #include "client/json.h"
+#include "client/memory_chart.h"
+#include "client/picture.h"
+#include "client/plan_json.h"
 #include "client/plan_text.h"
+#include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
@@ -29,6 +34,50 @@ absl::Status CheckFirstRow(const v1::PlanJobRequest& plan, Connection& connectio
   return absl::OkStatus();
 }
 
+// What the command line says of a machine that need not be here. Its sizes have been parsed once.
+absl::Status FillMachine(const CommandLine& line, v1::PlanJobRequest& request) {
+  if (line.device_kind.empty() && line.device_memory.empty() && line.host_memory.empty())
+    return absl::OkStatus();
+  v1::GivenMachine& machine = *request.mutable_machine();
+  machine.set_device_kind(line.device_kind);
+  if (!line.device_memory.empty()) {
+    ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(line.device_memory));
+    machine.set_device_memory_bytes(bytes);
+  }
+  if (!line.host_memory.empty()) {
+    ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(line.host_memory));
+    machine.set_host_memory_bytes(bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Explain(const v1::PlanJobResponse& reply, const CommandLine& line,
+                     Terminal& terminal) {
+  const MemoryChart chart = MemoryChartOf(reply);
+  if (!line.svg.empty()) {
+    RETURN_IF_ERROR(WritePicture(MemoryChartSvg(chart), line.svg));
+    terminal.out << line.svg << "\n";
+    return absl::OkStatus();
+  }
+  PrintMemoryChart(chart, TextOptionsFor(terminal), terminal.out);
+  return absl::OkStatus();
+}
+
+absl::Status Print(const v1::PlanJobResponse& reply, const CommandLine& line, Terminal& terminal) {
+  if (line.output == Output::kJson) {
+    terminal.out << JsonText(PlansToJson(reply));
+  } else if (line.tape) {
+    terminal.out << reply.tape();
+  } else if (line.explain) {
+    return Explain(reply, line, terminal);
+  } else if (line.sites) {
+    PrintSites(reply, terminal.out);
+  } else {
+    PrintPlans(reply, terminal.out);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal) {
@@ -38,18 +87,16 @@ absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal) {
     terminal.err << "snug: note: " << note << std::endl;
   request.set_with_sites(line.sites);
   request.set_device(line.device);
+  request.set_with_max(line.max);
+  request.set_with_tape(line.tape);
+  request.set_with_timeline(line.explain);
+  RETURN_IF_ERROR(FillMachine(line, request));
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
   ASSIGN_OR_RETURN(const v1::PlanJobResponse reply,
                    connection.Call(&v1::FineTuning::Stub::PlanJob, request));
   if (reply.length_source() == kNotPrepared)
     RETURN_IF_ERROR(CheckFirstRow(request, connection, terminal));
-  if (line.output == Output::kJson) {
-    terminal.out << JsonText(ToJson(reply));
-  } else if (line.sites) {
-    PrintSites(reply, terminal.out);
-  } else {
-    PrintPlans(reply, terminal.out);
-  }
+  RETURN_IF_ERROR(Print(reply, line, terminal));
   return kExitOk;  // That nothing fits is an answer too: `chosen` is -1.
 }
 

@@ -1,5 +1,7 @@
 #include "client/plan_text.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,33 @@ namespace {
 
 bool HasChoice(const v1::PlanJobResponse& reply) {
   return reply.chosen() >= 0 && reply.chosen() < reply.plans_size();
+}
+
+// Those that no faster plan beats in bytes, and the choice; the fastest first.
+std::vector<int> UnbeatenPlans(const v1::PlanJobResponse& reply) {
+  std::vector<int> unbeaten;
+  for (int i = 0; i < reply.plans_size(); ++i) {
+    const bool beaten = !unbeaten.empty() &&
+                        reply.plans(i).peak_bytes() >= reply.plans(unbeaten.back()).peak_bytes();
+    if (!beaten || i == reply.chosen()) unbeaten.push_back(i);
+  }
+  return unbeaten;
+}
+
+// What a little more or less memory would give; -1: there is no such plan.
+struct Neighbours {
+  int larger = -1;
+  int smaller = -1;
+};
+
+Neighbours NeighboursOf(const v1::PlanJobResponse& reply) {
+  const std::vector<int> unbeaten = UnbeatenPlans(reply);
+  const auto chosen = std::find(unbeaten.begin(), unbeaten.end(), reply.chosen());
+  if (chosen == unbeaten.end()) return {};
+  Neighbours neighbours;
+  if (chosen != unbeaten.begin()) neighbours.larger = *(chosen - 1);
+  if (chosen + 1 != unbeaten.end()) neighbours.smaller = *(chosen + 1);
+  return neighbours;
 }
 
 // One unit for the whole table keeps it narrow and its columns comparable.
@@ -57,6 +86,23 @@ void PrintLengths(const v1::PlanJobResponse& reply, std::ostream& out) {
                          key.tokens(), key.documents(), key.longest_document());
 }
 
+std::string SecondsText(const v1::Plan& plan) {
+  return absl::StrFormat("%.3g", plan.step_seconds());
+}
+
+// What the plan next to the choice costs, or gives back.
+void PrintNeighbour(const char* which, int index, const v1::PlanJobResponse& reply,
+                    std::ostream& out) {
+  if (index < 0) return;
+  const v1::Plan& plan = reply.plans(index);
+  const v1::Plan& choice = reply.plans(reply.chosen());
+  const int64_t more = plan.peak_bytes() - choice.peak_bytes();
+  out << absl::StrFormat("%-7s  %s: %s %s, a step takes %+.2f %% of the time\n", which,
+                         Printable(plan.name()), FormatBytes(std::abs(more)),
+                         more > 0 ? "more" : "less",
+                         100.0 * (plan.step_seconds() / choice.step_seconds() - 1.0));
+}
+
 void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
   if (!HasChoice(reply)) {
     const std::string why =
@@ -65,20 +111,29 @@ void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
     return;
   }
   const v1::Plan& plan = reply.plans(reply.chosen());
-  out << absl::StrFormat("choice   %s: %d bytes (%s) at its peak, %.3f times the work of keep\n",
-                         Printable(plan.name()), plan.peak_bytes(), FormatBytes(plan.peak_bytes()),
-                         plan.relative_work());
+  out << absl::StrFormat(
+      "choice   %s: %d bytes (%s) at its peak, %.3f times the work of keep, %s s a step, %.0f "
+      "tokens/s\n",
+      Printable(plan.name()), plan.peak_bytes(), FormatBytes(plan.peak_bytes()),
+      plan.relative_work(), SecondsText(plan), plan.tokens_per_second());
+  const Neighbours neighbours = NeighboursOf(reply);
+  PrintNeighbour("larger", neighbours.larger, reply, out);
+  PrintNeighbour("smaller", neighbours.smaller, reply, out);
+}
+
+// How far single settings can go.
+void PrintMax(const v1::PlanJobResponse& reply, std::ostream& out) {
+  if (!reply.has_max()) return;
+  out << absl::StrFormat(
+      "max      per_device_train_batch_size %d, or max_seq_length %d: each at the job's other "
+      "settings\n",
+      reply.max().per_device_train_batch_size(), reply.max().max_seq_length());
 }
 
 // Of a large model's plans a screen shows but some: those that no faster plan beats in bytes,
 // evenly from the fastest to the smallest, and around the choice.
 std::vector<int> ShownPlans(const v1::PlanJobResponse& reply) {
-  std::vector<int> unbeaten;
-  for (int i = 0; i < reply.plans_size(); ++i) {
-    const bool beaten = !unbeaten.empty() &&
-                        reply.plans(i).peak_bytes() >= reply.plans(unbeaten.back()).peak_bytes();
-    if (!beaten || i == reply.chosen()) unbeaten.push_back(i);
-  }
+  const std::vector<int> unbeaten = UnbeatenPlans(reply);
   const size_t step = (unbeaten.size() + kMostRows - 1) / kMostRows;
   std::vector<int> shown;
   for (size_t n = 0; n < unbeaten.size(); ++n) {
@@ -89,6 +144,19 @@ std::vector<int> ShownPlans(const v1::PlanJobResponse& reply) {
       shown.push_back(unbeaten[n]);
   }
   return shown;
+}
+
+const char* MarkOf(int plan, const v1::PlanJobResponse& reply, const Neighbours& neighbours) {
+  if (plan == reply.chosen()) return "*";
+  if (plan == neighbours.larger) return "+";
+  return plan == neighbours.smaller ? "-" : " ";
+}
+
+// By what rates seconds are reckoned, where they are not the device's own.
+void PrintRates(const v1::PlanJobResponse& reply, std::ostream& out) {
+  if (reply.rates() == "kind") out << "seconds  by the data sheet of such a device\n";
+  if (reply.rates() == "nominal")
+    out << "seconds  of no machine in particular: compare them, and do not believe them\n";
 }
 
 // What the job would be given on each device, where there is more than one.
@@ -105,23 +173,37 @@ void PrintDevices(const v1::PlanJobResponse& reply, std::ostream& out) {
 
 }  // namespace
 
+int PlanShown(const v1::PlanJobResponse& reply) {
+  if (HasChoice(reply)) return reply.chosen();
+  const auto smallest = std::min_element(
+      reply.plans().begin(), reply.plans().end(),
+      [](const v1::Plan& a, const v1::Plan& b) { return a.peak_bytes() < b.peak_bytes(); });
+  return static_cast<int>(smallest - reply.plans().begin());
+}
+
 void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   out << absl::StrFormat("device   %s, capacity %s\n", Printable(reply.device()),
                          FormatBytes(reply.device_capacity_bytes()));
   out << absl::StrFormat("budget   %s (%d bytes)\n", FormatBytes(reply.budget_bytes()),
                          reply.budget_bytes());
   PrintLengths(reply, out);
+  PrintRates(reply, out);
   const Unit unit = UnitFor(reply);
   out << "bytes    in " << unit.name << "\n\n";
-  Table table({"", "PLAN", ">PEAK", ">WORK", ">CONTEXT", ">WEIGHTS", ">ADAPTER", ">GRADIENTS",
-               ">OPTIMIZER", ">INPUTS", ">DATA", ">STASH", ">SCRATCH", ">WORKSPACE", "FITS"});
+  Table table({"", "PLAN", ">PEAK", ">WORK", ">S/STEP", ">TOKENS/S", ">CONTEXT", ">WEIGHTS",
+               ">ADAPTER", ">GRADIENTS", ">OPTIMIZER", ">INPUTS", ">DATA", ">STASH", ">SCRATCH",
+               ">WORKSPACE", "FITS"});
   const std::vector<int> shown = ShownPlans(reply);
+  const Neighbours neighbours = NeighboursOf(reply);
   for (int i : shown) {
     const v1::Plan& plan = reply.plans(i);
     const v1::MemoryComponents& memory = plan.memory();
-    std::vector<std::string> row = {i == reply.chosen() ? "*" : " ", plan.name(),
+    std::vector<std::string> row = {MarkOf(i, reply, neighbours),
+                                    plan.name(),
                                     InUnit(plan.peak_bytes(), unit),
-                                    absl::StrFormat("%.3f", plan.relative_work())};
+                                    absl::StrFormat("%.3f", plan.relative_work()),
+                                    SecondsText(plan),
+                                    absl::StrFormat("%.0f", plan.tokens_per_second())};
     for (const int64_t bytes :
          {memory.context_bytes(), memory.weights_bytes(), memory.adapter_bytes(),
           memory.gradients_bytes(), memory.optimizer_bytes(), memory.inputs_bytes(),
@@ -137,6 +219,7 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   if (more > 0) out << "   and " << more << " more; --output json has all\n";
   out << "\n";
   PrintChoice(reply, out);
+  PrintMax(reply, out);
   PrintDevices(reply, out);
 }
 

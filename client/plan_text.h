@@ -8,6 +8,9 @@
 
 namespace snug::client {
 
+// Index of the chosen plan; of the smallest where none is chosen. There are plans.
+int PlanShown(const v1::PlanJobResponse& reply);
+
 void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out);
 void PrintSites(const v1::PlanJobResponse& reply, std::ostream& out);
 

@@ -1,13 +1,7 @@
 // plot: jobs' metrics as a picture, in the terminal or in a file. Works while they run, too.
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <fstream>
-
-#include "absl/strings/str_cat.h"
 #include "client/chart.h"
 #include "client/commands.h"
+#include "client/picture.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
@@ -32,20 +26,6 @@ absl::StatusOr<std::string> MetricsOf(Connection& connection, const std::string&
   return text;
 }
 
-absl::Status WriteSvg(const Chart& chart, const std::string& path) {
-  std::ofstream file(path, std::ios::binary);
-  file << ChartSvg(chart);
-  file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", path));
-  return absl::OkStatus();
-}
-
-int Columns() {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : TextOptions().columns;
-}
-
 }  // namespace
 
 absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal) {
@@ -59,13 +39,11 @@ absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal) {
   if (chart.panels.empty())
     return absl::FailedPreconditionError("nothing to draw yet: no step has been done");
   if (!line.file.empty()) {
-    RETURN_IF_ERROR(WriteSvg(chart, line.file));
+    RETURN_IF_ERROR(WritePicture(ChartSvg(chart), line.file));
     terminal.out << line.file << "\n";
     return kExitOk;
   }
-  const char* no_colour = std::getenv("NO_COLOR");
-  const bool colour = terminal.is_tty && (no_colour == nullptr || *no_colour == '\0');
-  PrintChart(chart, {.columns = Columns(), .colour = colour}, terminal.out);
+  PrintChart(chart, TextOptionsFor(terminal), terminal.out);
   return kExitOk;
 }
 

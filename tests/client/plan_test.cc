@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -15,14 +16,18 @@ using ::testing::HasSubstr;
 
 constexpr const char* kReply = R"(
   plans {
-    name: "keep" peak_bytes: 5242880 relative_work: 1
+    name: "keep" peak_bytes: 5242880 relative_work: 1 step_seconds: 0.5 tokens_per_second: 2048
+    fidelity: EXACT kinds { kind: "keep" share: 1 }
+    recipes { name: "keep" kinds { kind: "keep" sites: "mlp.gate" } }
     key { tokens: 1024 documents: 8 longest_document: 128 }
     memory { context_bytes: 1048576 weights_bytes: 524288 adapter_bytes: 1024 gradients_bytes: 1024
              optimizer_bytes: 2048 inputs_bytes: 100 data_bytes: 1048576 stash_bytes: 3145728
              scratch_bytes: 262144 workspace_bytes: 257948 }
   }
   plans {
-    name: "recompute 1 of 2" peak_bytes: 3145728 relative_work: 1.166667
+    name: "recompute 1 of 2" peak_bytes: 3145728 relative_work: 1.166667 step_seconds: 0.583333
+    tokens_per_second: 1755.4 fidelity: EXACT host_bytes: 4096
+    kinds { kind: "keep" share: 0.25 } kinds { kind: "recompute" share: 0.75 }
     key { tokens: 1024 documents: 8 longest_document: 128 }
     memory { context_bytes: 1048576 weights_bytes: 524288 stash_bytes: 1572864 }
   }
@@ -80,15 +85,16 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
             "batch    at most 1024 tokens in 8 rows, the longest of 128 tokens\n"
             "bytes    in MiB\n"
             "\n"
-            "   PLAN              PEAK   WORK  CONTEXT  WEIGHTS  ADAPTER  GRADIENTS  OPTIMIZER  "
-            "INPUTS  DATA  STASH  SCRATCH  WORKSPACE  FITS\n"
-            "   keep               5.0  1.000      1.0      0.5      0.0        0.0        0.0  "
-            "   0.0   1.0    3.0      0.2        0.2  no\n"
-            "*  recompute 1 of 2   3.0  1.167      1.0      0.5        0          0          0  "
-            "     0     0    1.5        0          0  yes\n"
+            "   PLAN              PEAK   WORK  S/STEP  TOKENS/S  CONTEXT  WEIGHTS  ADAPTER  "
+            "GRADIENTS  OPTIMIZER  INPUTS  DATA  STASH  SCRATCH  WORKSPACE  FITS\n"
+            "+  keep               5.0  1.000     0.5      2048      1.0      0.5      0.0  "
+            "      0.0        0.0     0.0   1.0    3.0      0.2        0.2  no\n"
+            "*  recompute 1 of 2   3.0  1.167   0.583      1755      1.0      0.5        0  "
+            "        0          0       0     0    1.5        0          0  yes\n"
             "\n"
             "choice   recompute 1 of 2: 3145728 bytes (3 MiB) at its peak, 1.167 times the work of "
-            "keep\n");
+            "keep, 0.583 s a step, 1755 tokens/s\n"
+            "larger   keep: 2 MiB more, a step takes -14.29 % of the time\n");
   EXPECT_EQ(request_.spec().training().max_steps(), 5);
   EXPECT_EQ(request_.spec().model(), server_.folder().path("m"));
   EXPECT_FALSE(request_.with_sites());
@@ -145,7 +151,7 @@ TEST_F(PlanTest, LargePlansAreInGibibytes) {
   reply_.mutable_plans(0)->set_peak_bytes(int64_t{17} << 30);
   const std::string out = server_.Run({"plan", file_}).out;
   EXPECT_THAT(out, HasSubstr("bytes    in GiB\n"));
-  EXPECT_THAT(out, HasSubstr("   keep              17.00  1.000 "));
+  EXPECT_THAT(out, HasSubstr("+  keep              17.00  1.000 "));
 }
 
 TEST_F(PlanTest, ListsSitesWithBytes) {
@@ -174,8 +180,72 @@ TEST_F(PlanTest, JsonHasEveryByte) {
   EXPECT_EQ(json["plans"][0]["peak_bytes"], "5242880");
   EXPECT_EQ(json["plans"][0]["memory"]["stash_bytes"], "3145728");
   EXPECT_EQ(json["plans"][1]["memory"]["adapter_bytes"], "0");
+  EXPECT_EQ(json["plans"][1]["host_bytes"], "4096");
   EXPECT_EQ(json["chosen"], 1);
   EXPECT_EQ(json["length_source"], "max_seq_length");
+}
+
+// What scripts go by: these keys of a plan and no others, names in lower case.
+TEST_F(PlanTest, JsonOfAPlanIsAsItIsDocumented) {
+  const auto json = nlohmann::json::parse(server_.Run({"plan", file_, "--output", "json"}).out);
+  std::set<std::string> keys;
+  for (const auto& [key, value] : json["plans"][1].items()) keys.insert(key);
+  EXPECT_EQ(keys, (std::set<std::string>{"name", "peak_bytes", "host_bytes", "relative_work",
+                                         "step_seconds", "tokens_per_second", "fidelity", "memory",
+                                         "kinds"}));
+  EXPECT_EQ(json["plans"][1]["fidelity"], "exact");
+  EXPECT_EQ(json["plans"][1]["kinds"], (nlohmann::json{{"keep", 0.25}, {"recompute", 0.75}}));
+  EXPECT_EQ(json["plans"][0]["kinds"], (nlohmann::json{{"keep", 1.0}}));
+  EXPECT_EQ(json["plans"][1]["step_seconds"], 0.583333);
+  EXPECT_EQ(json["refusal"], "");
+  EXPECT_FALSE(json.contains("max"));
+  EXPECT_FALSE(json.contains("tape"));
+}
+
+TEST_F(PlanTest, TheLargestSettingsAreAskedForByName) {
+  server_.Run({"plan", file_});
+  EXPECT_FALSE(request_.with_max());
+  reply_.mutable_max()->set_per_device_train_batch_size(12);
+  reply_.mutable_max()->set_max_seq_length(4096);
+  EXPECT_THAT(server_.Run({"plan", file_, "--max"}).out,
+              HasSubstr("max      per_device_train_batch_size 12, or max_seq_length 4096: each at "
+                        "the job's other settings\n"));
+  EXPECT_TRUE(request_.with_max());
+  const auto json =
+      nlohmann::json::parse(server_.Run({"plan", file_, "--max", "--output", "json"}).out);
+  EXPECT_EQ(json["max"],
+            (nlohmann::json{{"per_device_train_batch_size", 12}, {"max_seq_length", 4096}}));
+}
+
+TEST_F(PlanTest, AMachineThatIsNotHereIsDescribed) {
+  EXPECT_EQ(server_.Run({"plan", file_}).code, 0);
+  EXPECT_FALSE(request_.has_machine());
+  const Ran ran = server_.Run({"plan", file_, "--device-kind", "h200", "--device-memory", "24GiB",
+                               "--host-memory", "64GiB"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(request_.machine().device_kind(), "h200");
+  EXPECT_EQ(request_.machine().device_memory_bytes(), int64_t{24} << 30);
+  EXPECT_EQ(request_.machine().host_memory_bytes(), int64_t{64} << 30);
+  const Ran wrong = server_.Run({"plan", file_, "--device-memory", "24 elephants"});
+  EXPECT_EQ(wrong.code, 64);
+  EXPECT_THAT(wrong.err, HasSubstr("--device-memory"));
+}
+
+// Seconds that nobody measured are said to be such.
+TEST_F(PlanTest, SaysByWhatSecondsAreReckoned) {
+  reply_.set_rates("measured");
+  EXPECT_THAT(server_.Run({"plan", file_}).out, ::testing::Not(HasSubstr("seconds")));
+  reply_.set_rates("kind");
+  EXPECT_THAT(server_.Run({"plan", file_}).out, HasSubstr("seconds  by the data sheet"));
+  reply_.set_rates("nominal");
+  EXPECT_THAT(server_.Run({"plan", file_}).out, HasSubstr("seconds  of no machine in particular"));
+}
+
+TEST_F(PlanTest, TheTapeIsPrintedAsItCame) {
+  reply_.set_tape("arena of 64 bytes\n  0 block 0 forward embed_tokens:\n");
+  EXPECT_EQ(server_.Run({"plan", file_, "--tape"}).out, reply_.tape());
+  EXPECT_TRUE(request_.with_tape());
+  EXPECT_FALSE(request_.with_timeline());
 }
 
 // What cannot be trained on is said now, by its first row, and not when the job runs.

@@ -16,6 +16,8 @@ const char* NameOf(Region region) {
       return "scratch";
     case Region::kWorkspace:
       return "workspace";
+    case Region::kHost:
+      return "host";
   }
   return "";
 }

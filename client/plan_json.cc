@@ -1,0 +1,41 @@
+#include "client/plan_json.h"
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+
+namespace snug::client {
+namespace {
+
+Json PlanToJson(const v1::Plan& plan) {
+  Json all = ToJson(plan), json = Json::object();
+  for (const char* field : {"name", "peak_bytes", "host_bytes", "relative_work", "step_seconds",
+                            "tokens_per_second", "fidelity", "memory"}) {
+    if (all.contains(field)) json[field] = std::move(all[field]);
+  }
+  json["fidelity"] = absl::AsciiStrToLower(v1::Fidelity_Name(plan.fidelity()));
+  if (!json.contains("memory")) json["memory"] = Json::object();
+  json["kinds"] = Json::object();
+  for (const v1::KindShare& kind : plan.kinds()) json["kinds"][kind.kind()] = kind.share();
+  return json;
+}
+
+}  // namespace
+
+Json PlansToJson(const v1::PlanJobResponse& reply) {
+  Json json = Json::object({{"plans", Json::array()}});
+  for (const v1::Plan& plan : reply.plans()) json["plans"].push_back(PlanToJson(plan));
+  v1::PlanJobResponse rest = reply;
+  rest.clear_plans();
+  Json others = ToJson(rest);
+  others.erase("plans");
+  if (reply.has_max())  // Small enough to be numbers.
+    others["max"] = {{"per_device_train_batch_size", reply.max().per_device_train_batch_size()},
+                     {"max_seq_length", reply.max().max_seq_length()}};
+  if (reply.tape().empty()) others.erase("tape");
+  if (reply.timeline().empty()) others.erase("timeline");
+  json.update(others);
+  return json;
+}
+
+}  // namespace snug::client
