@@ -1,10 +1,13 @@
-// context.json: {"facts": [{"of": "<identity>", "context_bytes": n, "products": "..."}]}
+// context.json: {"facts": [{"of": "<identity>", "context_bytes": n, "products": "...",
+//                           "rates": {"f32_flops_per_s": x, ...}}]}
+// without "rates" where none were measured.
 #include "server/node/measure.h"
 
 #include <sys/stat.h>
 
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -29,7 +32,34 @@ constexpr size_t kMaxFacts = 32;  // Remembered: of more, those that are of use 
 struct Facts {
   int64_t context_bytes = 0;
   std::string products;
+  std::optional<program::MachineRates> rates;
 };
+
+// All three above 0, or none.
+std::optional<program::MachineRates> RatesIn(const nlohmann::json& json) {
+  program::MachineRates rates;
+  const auto read = [&json](const char* name, double& rate) {
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_number()) return false;
+    rate = found->get<double>();
+    return rate > 0.0;
+  };
+  const bool all = json.is_object() && read("f32_flops_per_s", rates.f32_flops_per_s) &&
+                   read("bf16_flops_per_s", rates.bf16_flops_per_s) &&
+                   read("bytes_per_s", rates.bytes_per_s);
+  if (!all) return std::nullopt;
+  return rates;
+}
+
+nlohmann::json ToJson(const std::string& of, const Facts& facts) {
+  nlohmann::json json = {
+      {"of", of}, {"context_bytes", facts.context_bytes}, {"products", facts.products}};
+  if (!facts.rates.has_value()) return json;
+  json["rates"] = {{"f32_flops_per_s", facts.rates->f32_flops_per_s},
+                   {"bf16_flops_per_s", facts.rates->bf16_flops_per_s},
+                   {"bytes_per_s", facts.rates->bytes_per_s}};
+  return json;
+}
 
 // Changes whenever the worker is built or installed anew, with the processor, with what of it is to
 // be used, and with the GPU's model and driver.
@@ -55,6 +85,8 @@ Facts FactsIn(const nlohmann::json& json) {
   const auto bytes = json.find("context_bytes"), products = json.find("products");
   if (bytes != json.end() && bytes->is_number_integer()) bytes->get_to(facts.context_bytes);
   if (products != json.end() && products->is_string()) products->get_to(facts.products);
+  const auto rates = json.find("rates");
+  if (rates != json.end()) facts.rates = RatesIn(*rates);
   return facts;
 }
 
@@ -74,9 +106,7 @@ KnownFacts ReadFacts(const std::string& path) {
 
 absl::Status WriteFacts(const std::string& path, const KnownFacts& known) {
   nlohmann::json list = nlohmann::json::array();
-  for (const auto& [of, facts] : known)
-    list.push_back(
-        {{"of", of}, {"context_bytes", facts.context_bytes}, {"products", facts.products}});
+  for (const auto& [of, facts] : known) list.push_back(ToJson(of, facts));
   return WriteFile(path, nlohmann::json{{"facts", list}}.dump(2) + "\n");
 }
 
@@ -116,6 +146,7 @@ absl::Status MeasureDevices(const LauncherSettings& settings, std::vector<Device
     }
     device.context_bytes = now[identity].context_bytes;
     device.products = now[identity].products;
+    device.rates = now[identity].rates;
   }
   if (!measured) return absl::OkStatus();
   KnownFacts all = now;

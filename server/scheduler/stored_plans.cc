@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/data/sha256.h"
+#include "server/place/device_kinds.h"
 #include "snug/v1/store.pb.h"
 
 namespace snug::server {
@@ -24,9 +25,12 @@ std::string ThisBuild() {
 }  // namespace
 
 StoredPlans::StoredPlans(const std::vector<Device>& devices) : made_by_(ThisBuild()) {
-  for (const Device& device : devices)
+  for (const Device& device : devices) {
+    const program::MachineRates rates = RatesOf(device);
     absl::StrAppend(&made_by_, " ", device.name, ",", device.id(), ",", device.threads, ",",
-                    device.context_bytes, ",", device.products);
+                    device.context_bytes, ",", device.products, ",", rates.f32_flops_per_s, ",",
+                    rates.bf16_flops_per_s, ",", rates.bytes_per_s);
+  }
 }
 
 PlansRecord StoredPlans::Pack(const ReadyJob& ready) const {

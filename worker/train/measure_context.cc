@@ -6,9 +6,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/gemm.h"
 #include "worker/execute/gpu/measure_context.h"
+#include "worker/train/measure_rates.h"
 
 namespace snug::train {
 namespace {
@@ -17,9 +19,18 @@ constexpr int64_t kMiB = 1 << 20;
 
 int64_t WholeMiB(int64_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }
 
-std::string FactsText(int64_t context_bytes, const std::string& products) {
+// In whole millions: more digits than were measured.
+std::string RatesText(const program::MachineRates& rates) {
+  return absl::StrFormat(
+      "{\"f32_flops_per_s\": %.0fe6, \"bf16_flops_per_s\": %.0fe6, \"bytes_per_s\": %.0fe6}",
+      rates.f32_flops_per_s / 1e6, rates.bf16_flops_per_s / 1e6, rates.bytes_per_s / 1e6);
+}
+
+// No rates: nothing was measured.
+std::string FactsText(int64_t context_bytes, const std::string& products,
+                      const std::string& rates) {
   return absl::StrCat("{\"context_bytes\": ", WholeMiB(context_bytes), ", \"products\": \"",
-                      products, "\"}");
+                      products, "\"", rates.empty() ? "" : ", \"rates\": ", rates, "}");
 }
 
 // Small enough to leave no mark itself, large enough to start every thread.
@@ -42,7 +53,9 @@ std::string NodeFactsText() {
   WarmUp(at::kFloat);
   WarmUp(at::kBFloat16);
   const execute::GemmChoice choice = execute::MeasureGemmChoice();  // Runs them all.
-  return FactsText(ContextBytes(), execute::GemmChoiceText(choice));
+  const int64_t context_bytes = ContextBytes();  // Before anything larger is held.
+  execute::UseGemmChoice(choice);
+  return FactsText(context_bytes, execute::GemmChoiceText(choice), RatesText(MeasureRates()));
 }
 
 absl::StatusOr<std::string> DeviceFactsText(const std::string& device) {
@@ -51,7 +64,7 @@ absl::StatusOr<std::string> DeviceFactsText(const std::string& device) {
     return absl::FailedPreconditionError(
         absl::StrCat("device \"", device, "\": this worker is built without GPUs"));
   ASSIGN_OR_RETURN(const int64_t bytes, execute::GpuContextBytes(device));
-  return FactsText(bytes, "");
+  return FactsText(bytes, "", "");
 }
 
 }  // namespace snug::train

@@ -10,7 +10,8 @@
 namespace snug::train {
 
 // On the CPU: its bytes, the highest resident size after products of every kind on every path, and
-// the measured choice of products, as one line of JSON: what a node asks its worker for.
+// the measured choice of products, and the rates that time is reckoned by, as one line of JSON:
+// what a node asks its worker for.
 std::string NodeFactsText();
 
 // The same line for a device. "gpu:N": its bytes of that GPU's memory

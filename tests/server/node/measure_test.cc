@@ -87,6 +87,31 @@ TEST_F(MeasureTest, EachKindOfDeviceOnce) {
   }
 }
 
+// Rates are the CPU's: whole or not at all, and remembered as they were.
+TEST_F(MeasureTest, RatesAreReadAndRemembered) {
+  WriteWorker("worker",  // In one line: it is the last that counts.
+              absl::StrCat(R"({"context_bytes": 100, "rates": {"f32_flops_per_s": 123456e6, )",
+                           R"("bf16_flops_per_s": 3e11, "bytes_per_s": 1.5e10}})"));
+  for (int start = 0; start < 2; ++start) {
+    std::vector<Device> devices = {{.name = "cpu:0"}, GpuDevice(0, "H200", "580")};
+    ASSERT_TRUE(Measure(devices).ok());
+    ASSERT_TRUE(devices[0].rates.has_value());
+    EXPECT_EQ(devices[0].rates->f32_flops_per_s, 123456e6);
+    EXPECT_EQ(devices[0].rates->bf16_flops_per_s, 3e11);
+    EXPECT_EQ(devices[0].rates->bytes_per_s, 1.5e10);
+    EXPECT_FALSE(devices[1].rates.has_value());
+    EXPECT_EQ(Calls().size(), start == 0 ? 2u : 0u);
+  }
+  for (const char* bad : {R"({"f32_flops_per_s": 1})", R"("fast")",
+                          R"({"f32_flops_per_s": 1, "bf16_flops_per_s": 0, "bytes_per_s": 1})"}) {
+    fs::remove(dir_ + "/context.json");
+    WriteWorker("worker", absl::StrCat(R"({"context_bytes": 100, "rates": )", bad, "}"));
+    std::vector<Device> devices = {{.name = "cpu:0"}};
+    ASSERT_TRUE(Measure(devices).ok());
+    EXPECT_FALSE(devices[0].rates.has_value()) << bad;
+  }
+}
+
 // A restart that changes nothing measures nothing, whichever device has which number.
 TEST_F(MeasureTest, WhatIsKnownIsNotMeasuredAgain) {
   std::vector<Device> devices = {{.name = "cpu:0"}, GpuDevice(0, "A100", "580")};
