@@ -18,11 +18,12 @@ int Main(int argc, char** argv) {
     const std::string argument = argv[i];
     const size_t equals = argument.rfind('=');
     const std::string kind = equals == std::string::npos ? "" : argument.substr(equals + 1);
-    if (kind != "keep" && kind != "recompute") {
-      std::cerr << argument << ": give PATTERN=keep or PATTERN=recompute\n";
+    const auto stash = StashOfName(kind);
+    if (!stash.has_value()) {
+      std::cerr << argument << ": give PATTERN=keep, recompute, offload, int8 or int4\n";
       return 64;
     }
-    patterns[argument.substr(0, equals)] = kind == "keep" ? Stash::kKeep : Stash::kRecompute;
+    patterns[argument.substr(0, equals)] = *stash;
   }
   const auto program = BuildProgram(LlamaShape({2, 64, 4, 2, 96, 50}), FullMode());
   const auto plan = PinnedPlan(*program, patterns);
