@@ -80,7 +80,8 @@ absl::StatusOr<Device> Described(const v1::DeviceConfig& given, const Host& host
   Device device{.name = given.name(),
                 .threads = given.threads() > 0 ? given.threads() : host.cores,
                 .model = host.processor,
-                .total_bytes = host.memory_bytes};
+                .total_bytes = host.memory_bytes,
+                .threads_per_job = given.threads_per_job()};
   if (!device.is_gpu()) return device;
   absl::StatusOr<Gpu> gpu = GpuOf(given.name(), host);
   if (!gpu.ok()) return At(device.name, gpu.status());
@@ -112,6 +113,21 @@ absl::Status CheckSum(const std::vector<Device>& devices, const Host& host) {
   return absl::OkStatus();
 }
 
+absl::Status CheckThreadsPerJob(const v1::DeviceConfig& given, const std::string& field) {
+  const int threads = given.threads_per_job();
+  if (threads < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".threads_per_job: ", threads, " is below 0"));
+  if (threads > 0 && absl::StartsWith(given.name(), "gpu:"))
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, ".threads_per_job: of cpu:N alone; those of a GPU's workers are not divided"));
+  if (threads > given.threads() && given.threads() > 0)
+    return absl::InvalidArgumentError(absl::StrCat(field, ".threads_per_job: ", threads,
+                                                   " is more than the ", given.threads(),
+                                                   " threads of the device"));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Device> DeviceOf(const v1::DeviceConfig& given, const std::string& field,
                                 const Host& host) {
   if (NumberOf(given.name()) < 0)
@@ -121,6 +137,7 @@ absl::StatusOr<Device> DeviceOf(const v1::DeviceConfig& given, const std::string
   if (given.threads() < 0)
     return absl::InvalidArgumentError(
         absl::StrCat(field, ".threads: ", given.threads(), " is below 0"));
+  RETURN_IF_ERROR(CheckThreadsPerJob(given, field));
   absl::StatusOr<Device> device = Described(given, host);
   if (!device.ok()) return At(field + ".name", device.status());
   const absl::StatusOr<int64_t> capacity =
@@ -144,6 +161,10 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, co
   if (config.devices_size() > kMaxDevices)
     return absl::InvalidArgumentError(absl::StrCat("devices: ", config.devices_size(),
                                                    " are named; at most ", kMaxDevices, " can be"));
+  const int most = config.max_jobs_per_device();
+  if (most < 0 || most > kMaxJobsPerDevice)
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_jobs_per_device: ", most, " is outside 1 to ", kMaxJobsPerDevice));
   std::vector<Device> devices;
   std::map<std::string, std::string> seen;  // Name -> field.
   for (int i = 0; i < std::max(1, config.devices_size()); ++i) {
@@ -153,6 +174,7 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, co
       return absl::InvalidArgumentError(
           absl::StrCat(field, ".name: ", given.name(), " is ", twin->second, " already"));
     ASSIGN_OR_RETURN(Device device, DeviceOf(given, field, host));
+    if (config.max_jobs_per_device() > 0) device.max_jobs = config.max_jobs_per_device();
     devices.push_back(std::move(device));
   }
   RETURN_IF_ERROR(CheckSum(devices, host));
@@ -160,18 +182,33 @@ absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, co
   return devices;
 }
 
-PlanMachine MachineOf(const Device& device) {
-  return {.threads = device.threads,
+std::vector<int> ThreadShares(const Device& device) {
+  if (device.threads_per_job > 0) return {device.threads_per_job};
+  std::vector<int> shares = {device.threads};
+  while (!device.is_gpu() && shares.back() > 1 && shares.size() < kMaxThreadShares)
+    shares.push_back(shares.back() / 2);
+  return shares;
+}
+
+PlanMachine MachineOf(const Device& device, int threads) {
+  return {.threads = threads,
           .gpu = device.is_gpu(),
           .context_bytes = device.context_bytes,
           .rates = RatesOf(device)};
 }
 
+PlanMachine MachineOf(const Device& device) {
+  return MachineOf(device, ThreadShares(device).front());
+}
+
 std::vector<DeviceState> StatesOf(const std::vector<Device>& devices) {
   std::vector<DeviceState> states;
   for (const Device& device : devices)
-    states.push_back(
-        {.name = device.name, .gpu = device.is_gpu(), .capacity_bytes = device.capacity_bytes});
+    states.push_back({.name = device.name,
+                      .gpu = device.is_gpu(),
+                      .capacity_bytes = device.capacity_bytes,
+                      .max_jobs = device.max_jobs,
+                      .shares = ThreadShares(device)});
   return states;
 }
 

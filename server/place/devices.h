@@ -20,6 +20,9 @@ namespace snug::server {
 // A configuration has no more: each is planned for, shown and exported.
 inline constexpr int kMaxDevices = 64;
 
+// The whole down to a sixteenth: each of them is planned for.
+inline constexpr size_t kMaxThreadShares = 5;
+
 // What stays free of a GPU whose capacity is not given. Jobs bring their own context with them
 // (their plans count it), so this is for what comes and goes beside them: one context of somebody
 // else (0.4-0.7 GiB on an H100: a notebook, a profiler), and what the driver takes per process
@@ -64,6 +67,8 @@ struct Device {
   int threads = 1;
   std::string model;
   int64_t total_bytes = 0;
+  int threads_per_job = 0;  // Of cpu:N; 0: ThreadShares divides them.
+  int max_jobs = kMaxJobsPerDevice;
   Gpu gpu = {};  // Of gpu:N; in trouble: as it was known.
   // What the node measured of the device's worker: bytes that its process counts for before it
   // holds a model, and which way of multiplying is fastest for what, in the worker's own words.
@@ -83,7 +88,16 @@ bool NamesGpu(const v1::DaemonConfig& config);
 // driver, or before it is loaded, the daemon serves what else there is, and looks after workers.
 absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, const Host& host);
 
-// What plans depend on of a device.
+// Threads that a worker of the device can have, the most first. The first job beside nobody has the
+// whole, the second a half, the third and fourth a quarter, ..., down to the last of these. One
+// where `threads_per_job` says how many; the host threads of a GPU's workers are not divided. A
+// worker keeps what it was started with, so for a while more threads than there are can be at work.
+std::vector<int> ThreadShares(const Device& device);
+
+// What plans depend on of a device, for a worker with so many threads.
+PlanMachine MachineOf(const Device& device, int threads);
+
+// The same for a worker that has the device for itself.
 PlanMachine MachineOf(const Device& device);
 
 // As the policy sees them: idle.

@@ -6,6 +6,7 @@
 #ifndef SERVER_PLACE_JOB_QUEUE_H_
 #define SERVER_PLACE_JOB_QUEUE_H_
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,6 +23,15 @@ enum class Judgement {
   kHeld,     // They cannot be worked out now: it blocks nobody.
 };
 
+// What one plan takes of a device while it runs.
+struct PlanNeeds {
+  PlanNeeds(int64_t bytes, int threads = 1) : bytes(bytes), threads(threads) {}
+  auto operator<=>(const PlanNeeds&) const = default;
+
+  int64_t bytes;
+  int threads;  // Of a CPU.
+};
+
 struct QueuedJob {
   std::string id;
   int priority = 0;
@@ -29,8 +39,8 @@ struct QueuedJob {
   int64_t not_before_us = 0;         // Wall time; a job that waits for its retry blocks nobody.
   std::string retry_cause;           // Why it was not done the last time; or empty.
   int64_t budget_bytes = INT64_MAX;  // The user's own limit.
-  std::map<std::string, std::vector<int64_t>>
-      plan_bytes;  // By device (threads differ): fastest plan first.
+  // By device: those of more threads first, and of equal threads the fastest first.
+  std::map<std::string, std::vector<PlanNeeds>> plans;
   Judgement judgement = Judgement::kJudged;
   int group = 0;  // Given by the queue.
 };
@@ -51,7 +61,7 @@ class JobQueue {
     int number = 0;
     int jobs = 0;
   };
-  using Needs = std::pair<int64_t, std::map<std::string, std::vector<int64_t>>>;
+  using Needs = std::pair<int64_t, std::map<std::string, std::vector<PlanNeeds>>>;
 
   std::map<Key, QueuedJob> jobs_;
   std::map<std::string, Key> keys_;  // By id.

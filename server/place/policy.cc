@@ -8,62 +8,37 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proto/snug/bytes.h"
+#include "server/place/room.h"
 
 namespace snug::server {
 namespace {
 
-constexpr int kMaxJobsPerDevice = 1;
-
-int FastestWithin(const QueuedJob& job, const std::string& device, int64_t bytes) {
-  const auto plans = job.plan_bytes.find(device);
-  if (plans == job.plan_bytes.end()) return -1;
-  const int64_t limit = std::min(bytes, job.budget_bytes);
-  for (size_t plan = 0; plan < plans->second.size(); ++plan)
-    if (plans->second[plan] <= limit) return static_cast<int>(plan);
-  return -1;
-}
-
 bool CouldRunOn(const QueuedJob& job, const DeviceState& device) {
-  return FastestWithin(job, device.name, device.capacity_bytes) >= 0;
+  return LeastOn(job, device) >= 0;
 }
 
-// What a job could be given now; -1: nothing is placed there.
-int64_t FreeOn(const DeviceState& device) {
-  if (!device.trouble.empty() || device.jobs >= kMaxJobsPerDevice) return -1;
-  return device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
-}
-
-// The free device on which the job is fastest, or null.
-DeviceState* Choose(const QueuedJob& job, std::vector<DeviceState>& devices,
-                    const std::set<std::string>& spoken_for, int& plan) {
-  DeviceState* best = nullptr;
-  for (DeviceState& device : devices) {
-    if (spoken_for.contains(device.name)) continue;
-    const int fastest = FastestWithin(job, device.name, FreeOn(device));
-    const bool faster =
-        best == nullptr || std::tuple(device.gpu, -fastest) > std::tuple(best->gpu, -plan);
-    if (fastest < 0 || !faster) continue;
-    best = &device;
+// The room in which the job is fastest, or null.
+Room* Choose(const QueuedJob& job, std::vector<Room>& rooms, int& plan) {
+  Room* best = nullptr;
+  const auto rank = [](const Room& room, int fastest) {
+    return std::tuple(room.device().gpu, -fastest, -room.device().jobs);
+  };
+  for (Room& room : rooms) {
+    const int fastest = FastestWithin(job, room.device().name, room.Offer(), room.Threads());
+    if (fastest < 0 || (best != nullptr && rank(room, fastest) <= rank(*best, plan))) continue;
+    best = &room;
     plan = fastest;
   }
   return best;
 }
 
-// Why a device that no older job waits for cannot be had.
-std::string ReasonOf(const DeviceState& device) {
-  if (device.jobs >= kMaxJobsPerDevice) return "another job runs there";
-  if (!device.trouble.empty()) return device.trouble;
-  return absl::StrCat("others have taken ", FormatBytes(device.taken_bytes), " of it");
-}
-
-std::string ReasonToWait(const QueuedJob& job, const std::vector<DeviceState>& devices,
-                         const std::set<std::string>& spoken_for, int ahead) {
+std::string ReasonToWait(const QueuedJob& job, const std::vector<Room>& rooms, int ahead) {
   std::map<std::string, std::vector<std::string>> waits;  // Reason -> devices.
   std::vector<std::string> kept;
-  for (const DeviceState& device : devices) {
-    if (!CouldRunOn(job, device)) continue;
-    (spoken_for.contains(device.name) ? kept : waits[ReasonOf(device)]).push_back(device.name);
+  for (const Room& room : rooms) {
+    if (!CouldRunOn(job, room.device())) continue;
+    const std::string reason = room.ReasonFor(job);
+    (room.kept() || reason.empty() ? kept : waits[reason]).push_back(room.device().name);
   }
   std::vector<std::string> reasons;
   for (const auto& [reason, names] : waits)
@@ -76,15 +51,14 @@ std::string ReasonToWait(const QueuedJob& job, const std::vector<DeviceState>& d
 // What a walk down the queue has given away so far.
 class Walk {
  public:
-  Walk(std::vector<DeviceState> devices, int64_t now_us)
-      : devices_(std::move(devices)), now_us_(now_us) {}
+  Walk(std::vector<DeviceState> devices, int64_t now_us) : now_us_(now_us) {
+    for (DeviceState& device : devices) rooms_.emplace_back(std::move(device));
+  }
 
   // Nobody further down can be placed.
   bool Over() const {
-    return blocked_ ||
-           std::none_of(devices_.begin(), devices_.end(), [&](const DeviceState& device) {
-             return FreeOn(device) >= 0 && !spoken_for_.contains(device.name);
-           });
+    return blocked_ || std::none_of(rooms_.begin(), rooms_.end(),
+                                    [](const Room& room) { return room.Offer() > 0; });
   }
 
   // `reason`: filled in when it is not null and the job waits.
@@ -94,26 +68,26 @@ class Walk {
     if (job.not_before_us > now_us_) return AskLater(job, decision, reason);
     if (!blocked_ && !stuck_.contains(job.group)) {
       int plan = -1;
-      DeviceState* device = Choose(job, devices_, spoken_for_, plan);
-      if (device != nullptr) {
-        const int64_t bytes = job.plan_bytes.at(device->name)[static_cast<size_t>(plan)];
-        decision.placements.push_back({job.id, device->name, plan, bytes});
-        device->reserved_bytes += bytes;
-        device->jobs += 1;
-        return;
+      Room* room = Choose(job, rooms_, plan);
+      if (room != nullptr) {
+        const std::string& device = room->device().name;
+        const int64_t bytes = job.plans.at(device)[static_cast<size_t>(plan)].bytes;
+        decision.placements.push_back({job.id, device, plan, bytes});
+        return room->Place(job, bytes);
       }
     }
-    if (reason != nullptr) *reason = ReasonToWait(job, devices_, spoken_for_, ahead_);
+    if (reason != nullptr) *reason = ReasonToWait(job, rooms_, ahead_);
     ++ahead_;
     if (!stuck_.insert(job.group).second) return;
-    for (const DeviceState& device : devices_)
-      if (CouldRunOn(job, device)) spoken_for_.insert(device.name);
+    for (Room& room : rooms_) room.KeepFor(job);
   }
 
  private:
   bool Feasible(const QueuedJob& job) {
     const auto [known, is_new] = feasible_.emplace(job.group, false);
-    if (is_new) known->second = CouldEverRun(job, devices_);
+    if (is_new)
+      known->second = std::any_of(rooms_.begin(), rooms_.end(),
+                                  [&](const Room& room) { return CouldRunOn(job, room.device()); });
     return known->second;
   }
 
@@ -122,7 +96,6 @@ class Walk {
     if (reason != nullptr) *reason = "its plans are being worked out";
     blocked_ = true;
     ++ahead_;
-    for (const DeviceState& device : devices_) spoken_for_.insert(device.name);
   }
 
   void AskLater(const QueuedJob& job, Decision& decision, std::string* reason) const {
@@ -134,11 +107,10 @@ class Walk {
                            seconds, " s");
   }
 
-  std::vector<DeviceState> devices_;
+  std::vector<Room> rooms_;
   const int64_t now_us_;
-  std::set<std::string> spoken_for_;  // Devices that an older waiting job could use.
-  std::set<int> stuck_;               // Groups of which one waits: the next one waits, too.
-  std::map<int, bool> feasible_;      // By group.
+  std::set<int> stuck_;           // Groups of which one waits: the next one waits, too.
+  std::map<int, bool> feasible_;  // By group.
   int ahead_ = 0;
   bool blocked_ = false;
 };

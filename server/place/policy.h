@@ -1,10 +1,11 @@
 // Who runs next, where, and under which plan: a pure function from a snapshot of queue and devices
 // to actions.
 //
-// Higher priority first, then first come. Nobody jumps the queue: a device on which an older job
-// could ever run is not given to a younger one while the older waits. One job per device for now.
-// Of several free devices a GPU comes before a CPU, whatever the plan there: no plan is as slow as
-// the CPU; then the faster plan, then the order of configuration.
+// A device runs as many jobs at once as its bytes hold. Higher priority first, then first come; a
+// job gets the fastest plan that fits what is free. Where one must wait, younger ones go past it as
+// far as they leave its start where it is (room.h). Of several devices with room a GPU comes before
+// a CPU, whatever the plan there: no plan is as slow as the CPU; then the faster plan, then the
+// device with fewer jobs, then the order of configuration.
 // Stateless and idempotent: the same snapshot always gives the same answer.
 #ifndef SERVER_PLACE_POLICY_H_
 #define SERVER_PLACE_POLICY_H_
@@ -19,6 +20,17 @@
 
 namespace snug::server {
 
+// A process each, and a share of the device's threads. More of them would not fit most devices, and
+// would wait for each other on all.
+inline constexpr int kMaxJobsPerDevice = 64;
+
+// An attempt that has its bytes.
+struct RunningJob {
+  JobQueue::Key key;  // Its place in the queue's order, were it still there.
+  int64_t bytes = 0;
+  int64_t end_us = INT64_MAX;  // Wall time, by estimate; INT64_MAX: nobody knows.
+};
+
 struct DeviceState {
   std::string name;
   bool gpu = false;
@@ -27,12 +39,16 @@ struct DeviceState {
   int64_t taken_bytes = 0;  // Of the capacity, by processes that are not ours, as measured.
   std::string trouble;      // Why nothing new goes there, whatever is free; or empty.
   int jobs = 0;
+  int max_jobs = kMaxJobsPerDevice;
+  std::vector<int> shares;  // ThreadShares; empty: threads do not matter.
+  // Those of `reserved_bytes` that something is known of.
+  std::vector<RunningJob> running;
 };
 
 struct Placement {
   std::string job;
   std::string device;
-  int plan = 0;       // Index into plan_bytes of the device.
+  int plan = 0;       // Index into the job's plans on the device.
   int64_t bytes = 0;  // To reserve.
 };
 

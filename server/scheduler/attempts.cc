@@ -201,7 +201,10 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   v1::Progress& now = *job.mutable_progress();
   now = step.progress();
   attempt.reported = true;
+  const bool end_was_known = attempt.pace.LeftUntilEnd() < absl::InfiniteDuration();
   attempt.pace.OnStep(now, SinceBoot());
+  if (!end_was_known && attempt.pace.LeftUntilEnd() < absl::InfiniteDuration())
+    changed_ = true;  // Jobs may go past one that waits for this one's end.
   attempt.last_step = now.global_step();
   if (entry.state() == v1::Job::RUNNING) job.set_reason(kTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());

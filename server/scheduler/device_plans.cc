@@ -5,21 +5,21 @@
 #include "proto/snug/status_macros.h"
 
 namespace snug::server {
-
 namespace {
 
 // A job whose plan was not enough gets the next smaller one that fits with its margin; and a device
 // may be taken in part. For that these are enough.
 constexpr size_t kMixesForPlacing = 16;
 
-}  // namespace
+using Machines = std::vector<std::pair<const Device*, PlanMachine>>;
 
-absl::StatusOr<DevicePlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,
-                                    const RowLengths& lengths, PlansWanted wanted) {
+// The plans of a job, made once for each machine (threads, kind, context, rates).
+absl::StatusOr<DevicePlans> PlansOfMachines(const Machines& machines, const CheckedJob& job,
+                                            const RowLengths& lengths, PlansWanted wanted) {
   std::map<PlanMachine, program::PlanList> lists;
-  for (const Device& device : devices) {
-    program::PlanList& list = lists[MachineOf(device)];
-    list.limits.push_back(std::min(device.capacity_bytes, BudgetBytes(job.spec)));
+  for (const auto& [device, machine] : machines) {
+    program::PlanList& list = lists[machine];
+    list.limits.push_back(std::min(device->capacity_bytes, BudgetBytes(job.spec)));
     if (wanted == PlansWanted::kAll) continue;
     list.recompute_plans = false;
     list.most_mixes = kMixesForPlacing;
@@ -29,8 +29,29 @@ absl::StatusOr<DevicePlans> PlansOn(const std::vector<Device>& devices, const Ch
     ASSIGN_OR_RETURN(made[machine], PlansFor(job.program, job.spec, lengths, machine, list));
   }
   DevicePlans plans;
-  for (const Device& device : devices) plans[device.name] = made[MachineOf(device)];
+  for (const auto& [device, machine] : machines) {
+    std::vector<v1::Plan>& there = plans[device->name];
+    there.insert(there.end(), made[machine].begin(), made[machine].end());
+  }
   return plans;
+}
+
+}  // namespace
+
+absl::StatusOr<DevicePlans> PlansByShare(const std::vector<Device>& devices, const CheckedJob& job,
+                                         const RowLengths& lengths) {
+  Machines machines;
+  for (const Device& device : devices)
+    for (const int threads : ThreadShares(device))
+      machines.emplace_back(&device, MachineOf(device, threads));
+  return PlansOfMachines(machines, job, lengths, PlansWanted::kForPlacing);
+}
+
+absl::StatusOr<DevicePlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,
+                                    const RowLengths& lengths, PlansWanted wanted) {
+  Machines machines;
+  for (const Device& device : devices) machines.emplace_back(&device, MachineOf(device));
+  return PlansOfMachines(machines, job, lengths, wanted);
 }
 
 }  // namespace snug::server

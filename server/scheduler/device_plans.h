@@ -20,8 +20,14 @@ enum class PlansWanted {
   kForPlacing,  // The fastest for the device and some smaller ones, since queued jobs hold them.
 };
 
-// Devices of the same machine (threads, kind, context, rates) share their plans: made once. Among
-// them is the fastest for each device's capacity and the job's budget.
+// For every share of threads that a worker may have there: those of the largest share first. What a
+// job can be placed with: plans kForPlacing.
+absl::StatusOr<DevicePlans> PlansByShare(const std::vector<Device>& devices, const CheckedJob& job,
+                                         const RowLengths& lengths);
+
+// For a worker that has the device for itself. Devices of the same machine (threads, kind, context,
+// rates) share their plans: made once. Among them is the fastest for each device's capacity and the
+// job's budget.
 absl::StatusOr<DevicePlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,
                                     const RowLengths& lengths, PlansWanted wanted);
 

@@ -8,6 +8,17 @@
 #include "server/scheduler/scheduler.h"
 
 namespace snug::server {
+namespace {
+
+// When its bytes will be free, in wall time; INT64_MAX: nobody knows.
+int64_t EstimatedEnd(const Entry& entry) {
+  const int64_t now_us = WallMicros();
+  if (entry.attempt->ended || entry.state() == v1::Job::CANCELLING) return now_us;
+  const absl::Duration left = entry.attempt->pace.LeftUntilEnd();
+  return left < absl::Hours(24 * 365) ? now_us + absl::ToInt64Microseconds(left) : INT64_MAX;
+}
+
+}  // namespace
 
 void Scheduler::ShowDevices() {
   std::vector<v1::Device> devices;
@@ -54,6 +65,15 @@ void Scheduler::ShowPlace(Entry& entry) {
 std::vector<DeviceState> Scheduler::DeviceStates() const {
   std::vector<DeviceState> states = ledger_.Snapshot();
   for (DeviceState& state : states) {
+    for (const std::string& id : attended_) {
+      const auto found = entries_.find(id);
+      if (found == entries_.end() || found->second->attempt == nullptr) continue;
+      const Entry& entry = *found->second;
+      if (ledger_.Find(entry.attempt->record.device) != ledger_.Find(state.name)) continue;
+      state.running.push_back({.key = KeyOf(entry.record),
+                               .bytes = entry.attempt->record.cap_bytes,
+                               .end_us = EstimatedEnd(entry)});
+    }
     state.trouble = TroubleOf(*ledger_.Find(state.name));
     const absl::StatusOr<GpuUse>* use = looks_.Find(state.name);
     if (use == nullptr || !use->ok()) continue;

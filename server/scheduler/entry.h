@@ -18,6 +18,7 @@
 #include "server/node/link_server.h"
 #include "server/node/outcome.h"
 #include "server/node/shim_watch.h"
+#include "server/place/job_queue.h"
 #include "server/scheduler/device_plans.h"
 #include "server/scheduler/step_pace.h"
 
@@ -89,6 +90,11 @@ struct Entry {
   JobState state() const { return record.state(); }
   const std::string& id() const { return record.id(); }
 };
+
+// Its place in the order in which jobs are asked.
+inline JobQueue::Key KeyOf(const JobRecord& record) {
+  return {-record.job.priority(), record.order, record.id()};
+}
 
 }  // namespace snug::server
 

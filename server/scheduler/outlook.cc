@@ -37,7 +37,8 @@ absl::StatusOr<Outlook> Foresee(const std::vector<Device>& devices, const Checke
   ASSIGN_OR_RETURN(outlook.plans, PlansOn(devices, job, lengths, wanted));
   QueuedJob queued{.budget_bytes = BudgetBytes(job.spec)};
   for (const auto& [device, plans] : outlook.plans)
-    for (const v1::Plan& plan : plans) queued.plan_bytes[device].push_back(plan.peak_bytes());
+    for (const v1::Plan& plan : plans)
+      queued.plans[device].emplace_back(plan.peak_bytes(), plan.threads());
   const std::vector<DeviceState> idle = StatesOf(devices);
   const Decision decision = Decide({queued}, idle, /*now_us=*/0);
   outlook.device =

@@ -34,7 +34,8 @@ QueuedJob QueuedAs(const Entry& entry, double margin) {
   if (!entry.ready) return job;
   for (const auto& [device, plans] : *entry.ready->plans)
     for (const v1::Plan& plan : plans)
-      job.plan_bytes[device].push_back(CapOf(plan, entry.record.oom_failures, margin));
+      job.plans[device].emplace_back(CapOf(plan, entry.record.oom_failures, margin),
+                                     plan.threads());
   return job;
 }
 
@@ -162,9 +163,10 @@ void Scheduler::Launch(Entry& entry) {
   if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
   entry.attempt->record = std::move(attempt);
   entry.ready->resume.reset();
-  spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes on {}", entry.id(),
-               entry.attempt->record.epoch, entry.attempt->record.plan.name(),
-               entry.attempt->record.cap_bytes, device.name);
+  const AttemptRecord& started = entry.attempt->record;
+  spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes and {} threads on {}", entry.id(),
+               started.epoch, started.plan.name(), started.cap_bytes, started.plan.threads(),
+               device.name);
 }
 
 v1::Assignment Scheduler::AssignmentOf(const Entry& entry, const Device& device) const {

@@ -80,8 +80,7 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
   if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
-  ASSIGN_OR_RETURN(DevicePlans plans,
-                   PlansOn(work.devices, ready.checked, lengths, PlansWanted::kForPlacing));
+  ASSIGN_OR_RETURN(DevicePlans plans, PlansByShare(work.devices, ready.checked, lengths));
   ready.plans = std::make_shared<const DevicePlans>(std::move(plans));
   ready.checked.program = {};  // Planned: nothing needs it any more, and it is large.
   if (record.job.epoch() == 0) return ready;
@@ -189,10 +188,7 @@ void Scheduler::DoCancel(const std::string& id, const Reply& reply) {
   if (IsTerminal(entry->state())) Drop(entry->id());
 }
 
-void Scheduler::AwaitReady(Entry& entry) {
-  const v1::Job& job = entry.record.job;
-  unready_.emplace(JobQueue::Key(-job.priority(), entry.record.order, job.id()), job.id());
-}
+void Scheduler::AwaitReady(Entry& entry) { unready_.emplace(KeyOf(entry.record), entry.id()); }
 
 // Until a pool takes no more: the rest is for the next tick.
 void Scheduler::GetSomeReady() {

@@ -52,6 +52,12 @@ absl::Duration StepPace::MedianStep() const {
   return absl::Seconds(*middle);
 }
 
+absl::Duration StepPace::LeftUntilEnd() const {
+  if (recent_s_.empty() || last_.max_steps() <= 0) return absl::InfiniteDuration();
+  const int64_t steps = std::max<int64_t>(0, last_.max_steps() - last_.global_step());
+  return MedianStep() * steps;
+}
+
 bool StepPace::StepIsNext(const v1::JobSpec& spec) const {
   const v1::TrainingSpec& training = spec.training();
   const int64_t step = last_.global_step();

@@ -30,6 +30,10 @@ class StepPace {
   absl::Duration Overdue(const v1::JobSpec& spec, const PaceLimits& limits,
                          absl::Duration now) const;
 
+  // By the median of its last steps, without what it does between them; InfiniteDuration: it has
+  // taken none yet, or nobody knows how many there will be.
+  absl::Duration LeftUntilEnd() const;
+
  private:
   absl::Duration MedianStep() const;
   bool StepIsNext(const v1::JobSpec& spec) const;

@@ -1,7 +1,10 @@
 """The command line: list, get, watch, logs, cancel, plan, and what they print for scripts."""
 
 import json
+import pathlib
+import shutil
 import subprocess
+import tempfile
 import unittest
 
 from tests.harness import jobs
@@ -16,7 +19,10 @@ class CommandsTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon()
+        settings = pathlib.Path(tempfile.mkdtemp(prefix="snug-"))
+        cls.addClassCleanup(shutil.rmtree, settings)
+        (settings / "snugd.yaml").write_text("max_jobs_per_device: 1\n")  # So that others wait.
+        cls.daemon = Daemon(flags=("--config", settings / "snugd.yaml"))
         cls.addClassCleanup(cls.daemon.close)
         cls.file = jobs.full_folder(cls.daemon.folder / "full")
 

@@ -46,7 +46,8 @@ class Daemon:
     """Starts, kills and restarts snugd over one state folder."""
 
     def __init__(self, device=f"{DEVICE}=4GiB", flags=(), under=()):
-        """`under`: a command that snugd is the rest of, as prlimit."""
+        """`device`: empty where `flags` say which. `under`: a command that snugd is the rest of, as
+        prlimit."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="snug-"))
         self.state = self.folder / "state"
         self.socket = self.folder / "s"
@@ -57,7 +58,8 @@ class Daemon:
     def start(self):
         """Starts snugd and waits until it answers."""
         command = [*self.under, binary("snugd"), "--state-dir", self.state, "--socket", self.socket]
-        command += ["--device", self.device, "--metrics-port", "0", *self.flags]
+        command += ["--device", self.device] if self.device else []
+        command += ["--metrics-port", "0", *self.flags]
         self.starts += 1
         self.log = self.folder / f"snugd.{self.starts}.log"
         with open(self.log, "wb") as out:

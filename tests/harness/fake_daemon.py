@@ -10,6 +10,7 @@ import tempfile
 from tests.harness.daemon import Daemon, metric_lines
 
 FAKE = os.environ["SNUG_FAKE_WORKER"]
+ONE_AT_A_TIME = "max_jobs_per_device: 1\n"  # For tests in which a job must wait.
 
 
 class FakeDaemon(Daemon):

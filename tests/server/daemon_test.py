@@ -13,7 +13,7 @@ import time
 import unittest
 
 from tests.harness.daemon import wait_for
-from tests.harness.fake_daemon import FakeDaemon
+from tests.harness.fake_daemon import ONE_AT_A_TIME, FakeDaemon
 
 
 class DaemonTest(unittest.TestCase):
@@ -143,32 +143,6 @@ class DaemonTest(unittest.TestCase):
         self.assertEqual(self.ended(name, "SUCCEEDED")["epoch"], 1)
         self.assertIn("snug_link_errors_total 1", self.daemon.metrics())
 
-    def test_queue_by_priority_and_the_reason_to_wait(self):
-        first = self.daemon.submit_script("steps=60 step_ms=50")
-        self.daemon.wait_step(first, 1)
-        low = self.daemon.submit_script("steps=2")
-        high = self.daemon.submit_script("steps=2", "priority=5")
-        self.daemon.wait_state(high, "QUEUED")
-        job = self.daemon.wait_state(low, "QUEUED")
-        wait_for(lambda: "cpu:0" in self.daemon.job(low)["reason"], f"a reason: {job['reason']}")
-        self.daemon.run("cancel", first)
-        started = [self.ended(name, "SUCCEEDED")["start_time"] for name in (high, low)]
-        self.assertLess(started[0], started[1])
-
-    def test_cancel_in_every_state(self):
-        running = self.daemon.submit_script("steps=1000 step_ms=50")
-        queued = self.daemon.submit_script("steps=2")
-        self.daemon.wait_step(running, 1)
-        self.daemon.wait_state(queued, "QUEUED")
-        for name in (queued, running):
-            self.daemon.run("cancel", name)
-            self.ended(name, "CANCELLED")
-        self.daemon.run("cancel", running)
-        self.assertEqual(self.daemon.processes("fake-worker"), [])
-        done = self.daemon.submit_script("steps=1")
-        self.ended(done, "SUCCEEDED")
-        self.assertNotEqual(self.daemon.run("cancel", done, code=None).returncode, 0)
-
     def test_cancel_survives_a_restart_and_a_deaf_worker(self):
         name = self.daemon.submit_script("steps=10000 step_ms=50 deaf=1")
         self.daemon.wait_step(name, 1)
@@ -205,6 +179,45 @@ class DaemonTest(unittest.TestCase):
             self.daemon.start()
             self.assertEqual(self.ended(name, "SUCCEEDED")["epoch"], 1)
             watch.kill()
+
+
+class OneAtATimeTest(unittest.TestCase):
+    """A device that runs one job at a time, so that others wait."""
+
+    def setUp(self):
+        self.daemon = FakeDaemon(settings=ONE_AT_A_TIME)
+        self.addCleanup(self.daemon.close)
+
+    def ended(self, name, state):
+        job = self.daemon.wait_state(name, "SUCCEEDED", "FAILED", "CANCELLED")
+        self.assertEqual(job["state"], state, job)
+        return job
+
+    def test_queue_by_priority_and_the_reason_to_wait(self):
+        first = self.daemon.submit_script("steps=60 step_ms=50")
+        self.daemon.wait_step(first, 1)
+        low = self.daemon.submit_script("steps=2")
+        high = self.daemon.submit_script("steps=2", "priority=5")
+        self.daemon.wait_state(high, "QUEUED")
+        job = self.daemon.wait_state(low, "QUEUED")
+        wait_for(lambda: "cpu:0" in self.daemon.job(low)["reason"], f"a reason: {job['reason']}")
+        self.daemon.run("cancel", first)
+        started = [self.ended(name, "SUCCEEDED")["start_time"] for name in (high, low)]
+        self.assertLess(started[0], started[1])
+
+    def test_cancel_in_every_state(self):
+        running = self.daemon.submit_script("steps=1000 step_ms=50")
+        queued = self.daemon.submit_script("steps=2")
+        self.daemon.wait_step(running, 1)
+        self.daemon.wait_state(queued, "QUEUED")
+        for name in (queued, running):
+            self.daemon.run("cancel", name)
+            self.ended(name, "CANCELLED")
+        self.daemon.run("cancel", running)
+        self.assertEqual(self.daemon.processes("fake-worker"), [])
+        done = self.daemon.submit_script("steps=1")
+        self.ended(done, "SUCCEEDED")
+        self.assertNotEqual(self.daemon.run("cancel", done, code=None).returncode, 0)
 
 
 if __name__ == "__main__":

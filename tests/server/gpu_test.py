@@ -11,7 +11,7 @@ import unittest
 
 from tests.harness.binaries import binary
 from tests.harness.daemon import wait_for
-from tests.harness.fake_daemon import FAKE, FakeDaemon
+from tests.harness.fake_daemon import FAKE, ONE_AT_A_TIME, FakeDaemon
 
 LIBRARY = os.environ["SNUG_FAKE_NVML"]
 MIB, GIB = 1 << 20, 1 << 30
@@ -29,7 +29,7 @@ class Machine:
         self.world = self.folder / "nvml"
         os.environ["FAKE_NVML"] = str(self.world)  # For every snugd that is started from here.
         self.tell()
-        self.settings = f"worker_cuda: {self.worker}\ngpu_library: {LIBRARY}\n"
+        self.settings = f"worker_cuda: {self.worker}\ngpu_library: {LIBRARY}\n" + ONE_AT_A_TIME
 
     def tell(self, taken=(0, 0), more="", count=(0, 1)):
         """What the driver says from now on: bytes taken of each GPU, further lines, and which of

@@ -10,7 +10,7 @@ import time
 import unittest
 
 from tests.harness.daemon import wait_for
-from tests.harness.fake_daemon import FakeDaemon
+from tests.harness.fake_daemon import ONE_AT_A_TIME, FakeDaemon
 
 DESCRIPTORS = 128
 IDLE = 228  # Connections at once, more than that daemon can open.
@@ -62,7 +62,7 @@ class Crowd:
 class FewDescriptorsTest(unittest.TestCase):
     def setUp(self):
         under = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}")
-        self.daemon = FakeDaemon(under=under)
+        self.daemon = FakeDaemon(settings=ONE_AT_A_TIME, under=under)
         self.addCleanup(self.daemon.close)
 
     # F-52, F-75: no worker is taken for dead because nobody could look, so no job runs twice; and

@@ -15,14 +15,14 @@ import unittest
 
 from tests.harness.binaries import binary
 from tests.harness.daemon import Failed, wait_for
-from tests.harness.fake_daemon import FakeDaemon
+from tests.harness.fake_daemon import ONE_AT_A_TIME, FakeDaemon
 
 ENDLESS = "steps=100000 step_ms=50"
 
 
 class StoreTest(unittest.TestCase):
     def setUp(self):
-        self.daemon = FakeDaemon()
+        self.daemon = FakeDaemon(settings=ONE_AT_A_TIME)
         self.addCleanup(self.daemon.close)
 
     def ended(self, script, *changes):

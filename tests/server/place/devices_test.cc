@@ -6,6 +6,7 @@
 namespace snug::server {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -188,6 +189,43 @@ TEST(DevicesTest, PlansDependOnTheKindOfDevice) {
   EXPECT_EQ(MachineOf(devices[1]), MachineOf(devices[2]));  // Planned for once.
   devices[2].context_bytes = 5;
   EXPECT_NE(MachineOf(devices[1]), MachineOf(devices[2]));
+}
+
+// What is divided is the CPU's: a GPU's workers need their host threads whole.
+TEST(DevicesTest, ThreadsAreDividedAmongTheWorkersOfACpu) {
+  Device device{.name = "cpu:0", .threads = 12};
+  EXPECT_THAT(ThreadShares(device), ElementsAre(12, 6, 3, 1));
+  device.threads = 96;
+  EXPECT_THAT(ThreadShares(device), ElementsAre(96, 48, 24, 12, 6));
+  device.threads = 1;
+  EXPECT_THAT(ThreadShares(device), ElementsAre(1));
+  device = {.name = "gpu:0", .threads = 12};
+  EXPECT_THAT(ThreadShares(device), ElementsAre(12));
+}
+
+TEST(DevicesTest, ThreadsPerJobAreWhatTheyAreSaidToBe) {
+  v1::DaemonConfig config = Config({{"cpu:0", "1GiB"}});
+  config.mutable_devices(0)->set_threads_per_job(3);
+  const std::vector<Device> devices = DevicesOf(config, TwoGpus()).value();
+  EXPECT_THAT(ThreadShares(devices[0]), ElementsAre(3));
+  EXPECT_EQ(MachineOf(devices[0]).threads, 3);
+  config.mutable_devices(0)->set_threads(2);
+  EXPECT_EQ(Refusal(config, TwoGpus()),
+            "devices[0].threads_per_job: 3 is more than the 2 threads of the device");
+  config.mutable_devices(0)->set_threads_per_job(-1);
+  EXPECT_EQ(Refusal(config, TwoGpus()), "devices[0].threads_per_job: -1 is below 0");
+  config = Config({{"gpu:0", ""}});
+  config.mutable_devices(0)->set_threads_per_job(3);
+  EXPECT_THAT(Refusal(config, TwoGpus()), HasSubstr("threads_per_job: of cpu:N alone"));
+}
+
+TEST(DevicesTest, HowManyJobsADeviceRunsAtMost) {
+  v1::DaemonConfig config = Config({{"cpu:0", "1GiB"}});
+  EXPECT_EQ(StatesOf(DevicesOf(config, TwoGpus()).value())[0].max_jobs, 64);
+  config.set_max_jobs_per_device(1);
+  EXPECT_EQ(StatesOf(DevicesOf(config, TwoGpus()).value())[0].max_jobs, 1);
+  config.set_max_jobs_per_device(65);
+  EXPECT_EQ(Refusal(config, TwoGpus()), "max_jobs_per_device: 65 is outside 1 to 64");
 }
 
 }  // namespace

@@ -1,0 +1,59 @@
+// What a device has to give in one round. Pure.
+//
+// Until a job has to wait for the device, all that is free is anybody's. The first that waits (the
+// head) has a reserved start: the moment at which, by the estimated ends of what runs, its smallest
+// plan fits. Those behind it are given only what will not be missed then, however long they run:
+//   - what is left beside the head at its reserved start, and
+//   - all of them together, no more than the capacity holds beside the head.
+// By the first the reserved start does not move as long as the estimates hold. By the second, which
+// needs no estimates, the head waits at most for the jobs that ran when it became the head. Of the
+// jobs that a device may run at once none is kept: the head waits for an end, and is asked first.
+#ifndef SERVER_PLACE_ROOM_H_
+#define SERVER_PLACE_ROOM_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "server/place/policy.h"
+
+namespace snug::server {
+
+// Index of the fastest plan within the job's budget and these limits, or -1.
+int FastestWithin(const QueuedJob& job, const std::string& device, int64_t bytes, int threads);
+
+// Bytes of the smallest plan that the empty device would hold; -1: there is none.
+int64_t LeastOn(const QueuedJob& job, const DeviceState& device);
+
+class Room {
+ public:
+  explicit Room(DeviceState device) : device_(std::move(device)) {}
+
+  const DeviceState& device() const { return device_; }
+  bool kept() const { return left_.has_value(); }  // Somebody waits for it.
+
+  // Bytes that the next job may be given; -1: nothing is placed there.
+  int64_t Offer() const;
+  int64_t Free() const;  // The same, did nobody wait.
+  // That the next job may have: the share of one more beside those that are there.
+  int Threads() const;
+
+  void Place(const QueuedJob& job, int64_t bytes);
+  // It waits for the device, unless another one does already.
+  void KeepFor(const QueuedJob& job);
+
+  // Why the job cannot have what it needs at least, were nobody ahead of it; empty: it could.
+  std::string ReasonFor(const QueuedJob& job) const;
+
+ private:
+  // Bytes that are left beside the head.
+  int64_t BesideAllBehind(const JobQueue::Key& head, int64_t needs) const;
+  int64_t AtReservedStart(int64_t needs) const;
+
+  DeviceState device_;
+  std::optional<int64_t> left_;  // Once there is a head: what those behind it may still have.
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_PLACE_ROOM_H_
