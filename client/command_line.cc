@@ -127,6 +127,9 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   AddJob(logs, line);
   logs->add_flag("-f,--follow", line->follow, "Go on until the job has ended");
   AddJobs(app->add_subcommand("cancel", "Stop jobs"), line);
+  AddJobs(app->add_subcommand("pause", "Stop jobs for now: a running one saves a checkpoint first"),
+          line);
+  AddJobs(app->add_subcommand("resume", "Let paused jobs go on from where they were"), line);
 
   app->add_subcommand("devices",
                       "List the daemon's devices: memory that they have, give, promised");

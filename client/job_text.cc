@@ -66,7 +66,7 @@ std::string MemoryInFull(const v1::JobMemory& memory) {
     absl::StrAppend(&text, ", measured peak ", FormatBytes(memory.measured_peak_bytes()));
   }
   if (memory.process_peak_bytes() > 0) {
-    absl::StrAppend(&text, " (of its process, by the GPU's driver, ",
+    absl::StrAppend(&text, " (of its process, from outside, ",
                     FormatBytes(memory.process_peak_bytes()), ")");
   }
   return text;

@@ -79,6 +79,29 @@ absl::StatusOr<std::vector<v1::Job>> AllPages(Connection& connection, const Comm
   return jobs;
 }
 
+// One call for each job, also behind one that is refused; the first error is the command's.
+template <typename Request, typename Method>
+absl::StatusOr<int> AskForEach(Method method, const CommandLine& line, Terminal& terminal) {
+  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  absl::Status first;
+  for (const std::string& id : line.jobs) {
+    Request request;
+    request.set_id(id);
+    const absl::StatusOr<v1::Job> job = connection.Call(method, request);
+    if (!job.ok()) {
+      if (!first.ok() && line.output == Output::kTable)
+        terminal.err << "snug: " << job.status().message() << std::endl;
+      first.Update(job.status());
+    } else if (line.output == Output::kJson) {
+      PrintOne(*job, line, terminal);
+    } else {
+      terminal.out << job->id() << " " << StateName(job->state()) << "\n";
+    }
+  }
+  RETURN_IF_ERROR(first);
+  return kExitOk;
+}
+
 }  // namespace
 
 absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal) {
@@ -106,26 +129,16 @@ absl::StatusOr<int> GetJob(const CommandLine& line, Terminal& terminal) {
   return kExitOk;
 }
 
-// All are asked for, also behind one that cannot be cancelled; the first error is the command's.
 absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal) {
-  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
-  absl::Status first;
-  for (const std::string& id : line.jobs) {
-    v1::CancelJobRequest request;
-    request.set_id(id);
-    const absl::StatusOr<v1::Job> job = connection.Call(&Stub::CancelJob, request);
-    if (!job.ok()) {
-      if (!first.ok() && line.output == Output::kTable)
-        terminal.err << "snug: " << job.status().message() << std::endl;
-      first.Update(job.status());
-    } else if (line.output == Output::kJson) {
-      PrintOne(*job, line, terminal);
-    } else {
-      terminal.out << job->id() << " " << StateName(job->state()) << "\n";
-    }
-  }
-  RETURN_IF_ERROR(first);
-  return kExitOk;
+  return AskForEach<v1::CancelJobRequest>(&Stub::CancelJob, line, terminal);
+}
+
+absl::StatusOr<int> PauseJob(const CommandLine& line, Terminal& terminal) {
+  return AskForEach<v1::PauseJobRequest>(&Stub::PauseJob, line, terminal);
+}
+
+absl::StatusOr<int> ResumeJob(const CommandLine& line, Terminal& terminal) {
+  return AskForEach<v1::ResumeJobRequest>(&Stub::ResumeJob, line, terminal);
 }
 
 }  // namespace snug::client

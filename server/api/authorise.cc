@@ -31,6 +31,7 @@ constexpr Rule kRules[] = {
     {"CancelJob", May::kJobsOwner},      {"GetJobLogs", May::kJobsOwner},
     {"DownloadJob", May::kJobsOwner},    {"UpdateJob", May::kJobsOwner},
     {"RerunJob", May::kJobsOwner},       {"DeleteJob", May::kJobsOwner},
+    {"PauseJob", May::kJobsOwner},       {"ResumeJob", May::kJobsOwner},
     {"BackupStore", May::kOperator},     {"CheckStore", May::kOperator},
 };
 

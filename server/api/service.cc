@@ -57,6 +57,14 @@ absl::Status CheckCreate(const v1::CreateJobRequest& request) {
   return CheckLabels("spec.labels", request.spec().labels());
 }
 
+// How much is promised anybody may know; to which job, who may see that.
+void HideJobsOfOthers(v1::Device& device, const Principal& who, const JobIndex& index) {
+  for (v1::Reservation& reservation : *device.mutable_reservations()) {
+    const JobPtr job = index.FindLive(reservation.job());
+    if (job == nullptr || !who.MaySee(*job)) reservation.clear_job();
+  }
+}
+
 // What a job would be, for validate_only.
 v1::Job Draft(const CheckedJob& checked) {
   v1::Job job;
@@ -202,6 +210,24 @@ grpc::ServerUnaryReactor* FineTuningService::CancelJob(Context* context, const B
       });
 }
 
+grpc::ServerUnaryReactor* FineTuningService::PauseJob(Context* context, const Bytes* in,
+                                                      Bytes* out) {
+  return Serve<v1::PauseJobRequest, v1::Job>(
+      {context, "PauseJob", in, out},
+      [this](const Allowed<v1::PauseJobRequest>& call, Answer<v1::Job> answer) {
+        parts_.scheduler.Pause(call.request.id(), std::move(answer));
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::ResumeJob(Context* context, const Bytes* in,
+                                                       Bytes* out) {
+  return Serve<v1::ResumeJobRequest, v1::Job>(
+      {context, "ResumeJob", in, out},
+      [this](const Allowed<v1::ResumeJobRequest>& call, Answer<v1::Job> answer) {
+        parts_.scheduler.Resume(call.request.id(), std::move(answer));
+      });
+}
+
 grpc::ServerUnaryReactor* FineTuningService::UpdateJob(Context* context, const Bytes* in,
                                                        Bytes* out) {
   return Serve<v1::UpdateJobRequest, v1::Job>(
@@ -260,9 +286,12 @@ grpc::ServerUnaryReactor* FineTuningService::GetServerInfo(Context* context, con
   using Request = v1::GetServerInfoRequest;
   return Serve<Request, v1::ServerInfo>(
       {context, "GetServerInfo", in, out},
-      [this](const Allowed<Request>&, const Answer<v1::ServerInfo>& answer) {
+      [this](const Allowed<Request>& call, const Answer<v1::ServerInfo>& answer) {
         v1::ServerInfo info = parts_.info;
-        for (v1::Device& device : parts_.index.devices()) *info.add_devices() = std::move(device);
+        for (v1::Device& device : parts_.index.devices()) {
+          HideJobsOfOthers(device, call.who, parts_.index);
+          *info.add_devices() = std::move(device);
+        }
         answer(std::move(info));
       });
 }
@@ -298,9 +327,8 @@ FineTuningService::Stream* FineTuningService::DownloadJob(Context* context, cons
 
 FineTuningService::Stream* FineTuningService::BackupStore(Context* context, const Bytes* in) {
   const auto request = Open<v1::BackupStoreRequest>({context, "BackupStore", in});
-  absl::StatusOr<ChunkSource> source = request.ok()
-                                           ? BackupSource(parts_.store, parts_.state_dir)
-                                           : absl::StatusOr<ChunkSource>(request.status());
+  absl::StatusOr<ChunkSource> source = request.ok() ? BackupSource(parts_.store, parts_.state_dir)
+                                                    : absl::StatusOr<ChunkSource>(request.status());
   return StreamChunks(std::move(source), parts_.pool, parts_.streams);
 }
 

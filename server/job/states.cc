@@ -16,22 +16,26 @@ constexpr JobMove kJobMoves[] = {
     {Job::PREPARING, Job::QUEUED},  // Dataset prepared, model checked.
     {Job::PREPARING, Job::FAILED},  // Dataset or model refused, or no plan fits any device.
     {Job::PREPARING, Job::CANCELLED},
-    {Job::PREPARING, Job::PAUSED},  // Held: the daemon ended twice with it in hand.
+    {Job::PREPARING, Job::PAUSED},  // By its user; or held: the daemon ended twice with it in hand.
     {Job::QUEUED, Job::STARTING},   // Plan chosen, bytes reserved, attempt INTENT.
     {Job::QUEUED, Job::FAILED},     // No plan fits any more: the devices have changed.
     {Job::QUEUED, Job::CANCELLED},
-    {Job::QUEUED, Job::PAUSED},     // Held, as above.
+    {Job::QUEUED, Job::PAUSED},     // Likewise.
     {Job::STARTING, Job::RUNNING},  // Hello of the current epoch.
     {Job::STARTING, Job::QUEUED},   // Spawn failed or lost; retries left.
     {Job::STARTING, Job::FAILED},   // The job's own error, or retries exhausted.
+    {Job::STARTING, Job::PAUSING},
     {Job::STARTING, Job::CANCELLING},
     {Job::RUNNING, Job::SUCCEEDED},  // Exit record good and output verified.
     {Job::RUNNING, Job::FAILED},
     {Job::RUNNING, Job::QUEUED},  // Lost for a reason that is not the job's; retries left.
     {Job::RUNNING, Job::CANCELLING},
     {Job::RUNNING, Job::PAUSING},
-    {Job::PAUSING, Job::PAUSED},  // Checkpoint adopted, exit record.
+    {Job::PAUSING, Job::PAUSED},     // Checkpoint adopted, exit record; or its worker was lost.
+    {Job::PAUSING, Job::SUCCEEDED},  // Its last step was done before it heard of it.
+    {Job::PAUSING, Job::FAILED},
     {Job::PAUSING, Job::CANCELLING},
+    {Job::PAUSED, Job::PREPARING},  // Its dataset was not prepared yet.
     {Job::PAUSED, Job::QUEUED},
     {Job::PAUSED, Job::CANCELLED},
     {Job::CANCELLING, Job::CANCELLED},  // Exit record, or the kill is confirmed.

@@ -49,7 +49,7 @@ struct JobSeries {
   Gauge* predicted;
   Gauge* peak;
   Gauge* budget;
-  Gauge* process = nullptr;  // On a GPU.
+  Gauge* process = nullptr;  // Once it was looked at.
 };
 
 struct DeviceSeries {
@@ -147,7 +147,7 @@ struct Metrics::Families {
                                         "Measured peak of a job with an attempt.");
   Family<Gauge>& job_process =
       GaugeFamily(*registry, "snug_job_memory_process_peak_bytes",
-                  "By the GPU's driver: the most that was seen of a job's worker process.");
+                  "The most that the kernel or the GPU's driver saw of a job's worker process.");
   Family<Gauge>& job_budget = GaugeFamily(*registry, "snug_job_memory_budget_bytes",
                                           "Bytes reserved for a job, the cap of its worker.");
   Family<Gauge>& job_step =
@@ -189,7 +189,8 @@ Metrics::Metrics() : families_(std::make_unique<Families>()) {
     const std::string name = v1::Job::State_Name(static_cast<v1::Job::State>(state));
     all.by_state[state] = &all.jobs.Add({{"state", name}});
   }
-  for (const char* outcome : {"succeeded", "failed", "lost", "cancelled", "out_of_memory"})
+  for (const char* outcome :
+       {"succeeded", "failed", "lost", "cancelled", "paused", "out_of_memory"})
     all.by_outcome[outcome] = &all.attempts.Add({{"outcome", outcome}});
 }
 

@@ -34,7 +34,7 @@ class Metrics {
   int port() const;  // 0: not served.
 
   void CountJobs(v1::Job::State state, int change);
-  void Attempt(absl::string_view outcome);  // succeeded, failed, lost, cancelled, out_of_memory
+  void Attempt(absl::string_view outcome);  // succeeded, failed, lost, paused, ...
   // Steps since the last report, a worker's reports being coalesced: the time of the last one
   // stands for all of them.
   void Steps(int64_t new_steps, int64_t new_tokens, double step_seconds);

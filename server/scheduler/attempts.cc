@@ -64,6 +64,7 @@ void Scheduler::LookAfter(Entry& entry) {
     return EndWorker(entry, absl::ZeroDuration(), limits.kill_grace);
   if (silent > limits.stale_after && attempt.record.state == AttemptState::kLive)
     ShowUnreachable(entry, silent);
+  if (attempt.link != 0 && now - attempt.seen > limits.measure_gpus) NoteProcessBytes(entry);
   if (now - entry.last_saved > limits.save_progress) SaveProgress(entry);
 }
 
@@ -92,7 +93,7 @@ void Scheduler::EndWorker(Entry& entry, absl::Duration term_after, absl::Duratio
 void Scheduler::TellToStop(const Entry& entry) {
   if (entry.attempt->link == 0) return;
   v1::WorkerCommand command;
-  command.mutable_stop()->set_checkpoint(false);
+  command.mutable_stop()->set_checkpoint(entry.state() == v1::Job::PAUSING);
   link_->Send(entry.attempt->link, command);
 }
 
@@ -173,7 +174,8 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
   welcome.mutable_welcome();
   link_->Send(link, welcome);
   if (hello.has_last()) OnStep(*entry, hello.last());
-  if (attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
+  const bool pausing = entry->state() == v1::Job::PAUSING;
+  if (pausing || attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
 }
 
 absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {

@@ -1,4 +1,4 @@
-// What users change of jobs that there are: priority, labels; and deleting them.
+// What users change of jobs that there are: cancelling, pausing, priority, labels; deleting them.
 #include <cstdlib>
 #include <utility>
 
@@ -44,12 +44,73 @@ void Scheduler::Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply) {
   if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
+void Scheduler::Cancel(std::string id, Reply reply) {
+  Ask([this, id = std::move(id)] { return DoCancel(id); }, std::move(reply));
+}
+
+void Scheduler::Pause(std::string id, Reply reply) {
+  Ask([this, id = std::move(id)] { return DoPause(id); }, std::move(reply));
+}
+
+void Scheduler::Resume(std::string id, Reply reply) {
+  Ask([this, id = std::move(id)] { return DoResume(id); }, std::move(reply));
+}
+
 void Scheduler::Update(v1::UpdateJobRequest request, Reply reply) {
   Ask([this, request = std::move(request)] { return DoUpdate(request); }, std::move(reply));
 }
 
 void Scheduler::Delete(std::string id, Reply reply) {
   Ask([this, id = std::move(id)] { return DoDelete(id); }, std::move(reply));
+}
+
+absl::StatusOr<v1::Job> Scheduler::DoCancel(const std::string& id) {
+  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
+  Entry* entry = Find(job->id());
+  if (entry == nullptr && job->state() == v1::Job::CANCELLED) return *job;
+  if (entry == nullptr) return WrongState(job->id(), "cancel", NameOf(job->state()));
+  if (HasAttempt(entry->state()) && entry->state() != v1::Job::CANCELLING)
+    RETURN_IF_ERROR(Move(*entry, v1::Job::CANCELLING, "is being cancelled", {}));
+  else if (entry->state() != v1::Job::CANCELLING)
+    RETURN_IF_ERROR(Move(*entry, v1::Job::CANCELLED, "cancelled", {}));
+  v1::Job cancelled = entry->record.job;
+  if (IsTerminal(entry->state())) Drop(entry->id());
+  return cancelled;
+}
+
+// A worker that is not linked now is told when it says Hello; one that hangs is ended like any.
+absl::StatusOr<v1::Job> Scheduler::DoPause(const std::string& id) {
+  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
+  Entry* entry = Find(job->id());
+  if (entry == nullptr || entry->state() == v1::Job::CANCELLING)
+    return WrongState(job->id(), "pause", NameOf(job->state()));
+  const bool runs = entry->state() == v1::Job::STARTING || entry->state() == v1::Job::RUNNING;
+  if (runs) {
+    RETURN_IF_ERROR(Move(*entry, v1::Job::PAUSING, "its worker saves a checkpoint", {}));
+    TellToStop(*entry);
+  } else if (entry->state() == v1::Job::PREPARING || entry->state() == v1::Job::QUEUED) {
+    RETURN_IF_ERROR(Move(*entry, v1::Job::PAUSED, "paused", {}));
+    entry->Abandon();
+  }
+  return entry->record.job;
+}
+
+absl::StatusOr<v1::Job> Scheduler::DoResume(const std::string& id) {
+  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
+  Entry* entry = Find(job->id());
+  if (entry == nullptr || entry->state() != v1::Job::PAUSED)
+    return WrongState(job->id(), "resume", NameOf(job->state()));
+  JobRecord changed = entry->record;
+  changed.not_before_us = 0;
+  Change change;
+  const bool prepared = !changed.train_data.empty();
+  RETURN_IF_ERROR(MoveJob(changed, prepared ? v1::Job::QUEUED : v1::Job::PREPARING,
+                          prepared ? "waits to be placed" : "waits to be prepared", WallMicros(),
+                          change));
+  entry->held = 0;
+  if (!entry->ready) AwaitReady(*entry);
+  RETURN_IF_ERROR(Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  return entry->record.job;
 }
 
 absl::StatusOr<v1::Job> Scheduler::DoUpdate(const v1::UpdateJobRequest& request) {

@@ -113,8 +113,74 @@ int64_t TakenOfPromises(const std::vector<DeviceState>& states, const std::strin
   return 0;
 }
 
+// However its attempt ended: what follows the checkpoint is done again.
+std::string PausedReason(const Outcome& outcome, const std::optional<CheckpointRecord>& newest) {
+  const std::string from =
+      newest ? absl::StrCat("its checkpoint of step ", newest->step) : "its beginning";
+  const bool asked = outcome.ending == Ending::kStopped;
+  return absl::StrCat(asked ? "paused" : "paused; its worker was lost", "; goes on from ", from);
+}
+
+// `taken`: bytes of what is promised on its device that others have.
+absl::Status Conclude(JobRecord& job, const AttemptRecord& attempt, const ClosedAttempt& closed,
+                      int64_t taken, Change& change) {
+  const Outcome& outcome = closed.outcome;
+  if (outcome.result.has_progress()) *job.job.mutable_progress() = outcome.result.progress();
+  v1::JobMemory& memory = *job.job.mutable_memory();
+  memory.set_measured_peak_bytes(
+      std::max(memory.measured_peak_bytes(), outcome.result.measured_peak_bytes()));
+  // It ran, whether or not its Hello was heard: the daemon may have been away.
+  const bool ran = outcome.ending == Ending::kSucceeded || outcome.ending == Ending::kUserError;
+  if (ran && job.state() == v1::Job::STARTING)
+    RETURN_IF_ERROR(
+        MoveJob(job, v1::Job::RUNNING, "ran while the daemon was away", WallMicros(), change));
+  if (outcome.ending == Ending::kSucceeded && closed.output.ok()) {
+    change.artifact = *closed.output;
+    job.output_dir = closed.output->dir;
+    if (outcome.result.has_output()) *job.job.mutable_output() = outcome.result.output();
+    return MoveJob(job, v1::Job::SUCCEEDED, "finished", WallMicros(), change);
+  }
+  if (outcome.ending == Ending::kSucceeded)
+    return Fail(job, MakeError("BAD_ARTIFACT", std::string(closed.output.status().message())),
+                change);
+  if (outcome.ending == Ending::kUserError) return Fail(job, outcome.error, change);
+  if (!closed.checkpoints.ok())
+    return Fail(
+        job, MakeError("CHECKPOINTS_DAMAGED", std::string(closed.checkpoints.status().message())),
+        change);
+  const auto& newest = closed.checkpoints->newest;
+  if (job.state() == v1::Job::PAUSING)
+    return MoveJob(job, v1::Job::PAUSED, PausedReason(outcome, newest), WallMicros(), change);
+  const bool progressed = newest && newest->step > attempt.resume_step;
+  v1::Error error = outcome.error;
+  Ending ending = outcome.ending;
+  if (ending == Ending::kOutOfMemory && taken > 0) {  // The plan was right, and stays.
+    ending = Ending::kInfrastructure;
+    error = MakeError("MEMORY_TAKEN",
+                      absl::StrCat("others have taken ", FormatBytes(taken), " of what it was ",
+                                   "promised on ", job.job.device()));
+  }
+  if (attempt.exit != outcome.exit)
+    error = MakeError("CANNOT_START", absl::StrCat("its worker was not started: ", attempt.exit));
+  if (IsTransient(closed.not_started)) ending = Ending::kTransient;
+  const RetryDecision retry =
+      DecideRetry(ending, {job.infra_failures, job.oom_failures}, progressed, Jitter());
+  job.infra_failures = retry.failures.infra;
+  job.oom_failures = retry.failures.oom;
+  if (!retry.retry) {
+    error.set_message(absl::StrCat(error.message(), "; no retries are left"));
+    return Fail(job, std::move(error), change);
+  }
+  job.not_before_us = WallMicros() + absl::ToInt64Microseconds(retry.delay);
+  return MoveJob(job, v1::Job::QUEUED,
+                 absl::StrCat(error.message().empty() ? "the worker stopped" : error.message(),
+                              "; ", retry.reason),
+                 WallMicros(), change);
+}
+
 absl::string_view NameForMetrics(JobState state, Ending ending) {
   if (state == v1::Job::CANCELLED) return "cancelled";
+  if (state == v1::Job::PAUSED) return "paused";
   if (ending == Ending::kSucceeded && state == v1::Job::SUCCEEDED) return "succeeded";
   if (ending == Ending::kOutOfMemory) return "out_of_memory";
   if (ending == Ending::kUserError || ending == Ending::kSucceeded) return "failed";
@@ -171,11 +237,12 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   JobRecord changed = entry.record;
   if (changed.state() == v1::Job::CANCELLING)
     RETURN_IF_ERROR(MoveJob(changed, v1::Job::CANCELLED, "cancelled", WallMicros(), change));
-  else if (never_started)  // The daemon was killed in between: nobody's failure.
+  else if (never_started && changed.state() != v1::Job::PAUSING)  // The daemon was killed then.
     RETURN_IF_ERROR(
         MoveJob(changed, v1::Job::QUEUED, "its attempt was never started", WallMicros(), change));
   else
-    RETURN_IF_ERROR(Conclude(changed, attempt, closed, change));
+    RETURN_IF_ERROR(Conclude(changed, attempt, closed,
+                             TakenOfPromises(DeviceStates(), changed.job.device()), change));
   RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
   if (closed.outcome.result.has_progress()) Count(entry, closed.outcome.result.progress());
   metrics_.Attempt(NameForMetrics(entry.state(), closed.outcome.ending));
@@ -194,61 +261,6 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
     Enqueue(entry);
   }
   return absl::OkStatus();
-}
-
-absl::Status Scheduler::Conclude(JobRecord& job, const AttemptRecord& attempt,
-                                 const ClosedAttempt& closed, Change& change) {
-  const Outcome& outcome = closed.outcome;
-  if (outcome.result.has_progress()) *job.job.mutable_progress() = outcome.result.progress();
-  v1::JobMemory& memory = *job.job.mutable_memory();
-  memory.set_measured_peak_bytes(
-      std::max(memory.measured_peak_bytes(), outcome.result.measured_peak_bytes()));
-  // It ran, whether or not its Hello was heard: the daemon may have been away.
-  const bool ran = outcome.ending == Ending::kSucceeded || outcome.ending == Ending::kUserError;
-  if (ran && job.state() == v1::Job::STARTING)
-    RETURN_IF_ERROR(
-        MoveJob(job, v1::Job::RUNNING, "ran while the daemon was away", WallMicros(), change));
-  if (outcome.ending == Ending::kSucceeded && closed.output.ok()) {
-    change.artifact = *closed.output;
-    job.output_dir = closed.output->dir;
-    if (outcome.result.has_output()) *job.job.mutable_output() = outcome.result.output();
-    return MoveJob(job, v1::Job::SUCCEEDED, "finished", WallMicros(), change);
-  }
-  if (outcome.ending == Ending::kSucceeded)
-    return Fail(job, MakeError("BAD_ARTIFACT", std::string(closed.output.status().message())),
-                change);
-  if (outcome.ending == Ending::kUserError) return Fail(job, outcome.error, change);
-  if (!closed.checkpoints.ok())
-    return Fail(
-        job, MakeError("CHECKPOINTS_DAMAGED", std::string(closed.checkpoints.status().message())),
-        change);
-  const auto& newest = closed.checkpoints->newest;
-  const bool progressed = newest && newest->step > attempt.resume_step;
-  v1::Error error = outcome.error;
-  Ending ending = outcome.ending;
-  const int64_t taken = TakenOfPromises(DeviceStates(), job.job.device());
-  if (ending == Ending::kOutOfMemory && taken > 0) {  // The plan was right, and stays.
-    ending = Ending::kInfrastructure;
-    error = MakeError("MEMORY_TAKEN",
-                      absl::StrCat("others have taken ", FormatBytes(taken), " of what it was ",
-                                   "promised on ", job.job.device()));
-  }
-  if (attempt.exit != outcome.exit)
-    error = MakeError("CANNOT_START", absl::StrCat("its worker was not started: ", attempt.exit));
-  if (IsTransient(closed.not_started)) ending = Ending::kTransient;
-  const RetryDecision retry =
-      DecideRetry(ending, {job.infra_failures, job.oom_failures}, progressed, Jitter());
-  job.infra_failures = retry.failures.infra;
-  job.oom_failures = retry.failures.oom;
-  if (!retry.retry) {
-    error.set_message(absl::StrCat(error.message(), "; no retries are left"));
-    return Fail(job, std::move(error), change);
-  }
-  job.not_before_us = WallMicros() + absl::ToInt64Microseconds(retry.delay);
-  return MoveJob(job, v1::Job::QUEUED,
-                 absl::StrCat(error.message().empty() ? "the worker stopped" : error.message(),
-                              "; ", retry.reason),
-                 WallMicros(), change);
 }
 
 }  // namespace snug::server

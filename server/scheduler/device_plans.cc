@@ -1,6 +1,7 @@
 #include "server/scheduler/device_plans.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/snug/status_macros.h"
 

@@ -4,6 +4,7 @@
 
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
+#include "server/node/process_memory.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/scheduler.h"
 
@@ -13,9 +14,22 @@ namespace {
 // When its bytes will be free, in wall time; INT64_MAX: nobody knows.
 int64_t EstimatedEnd(const Entry& entry) {
   const int64_t now_us = WallMicros();
-  if (entry.attempt->ended || entry.state() == v1::Job::CANCELLING) return now_us;
+  const bool ends = entry.state() == v1::Job::CANCELLING || entry.state() == v1::Job::PAUSING;
+  if (entry.attempt->ended || ends) return now_us;
   const absl::Duration left = entry.attempt->pace.LeftUntilEnd();
   return left < absl::Hours(24 * 365) ? now_us + absl::ToInt64Microseconds(left) : INT64_MAX;
+}
+
+v1::Reservation ReservationOf(const Entry& entry) {
+  const v1::JobMemory& memory = entry.record.job.memory();
+  v1::Reservation reservation;
+  reservation.set_job(entry.id());
+  reservation.set_reserved_bytes(entry.attempt->record.cap_bytes);
+  reservation.set_predicted_bytes(memory.predicted_peak_bytes());
+  reservation.set_counted_bytes(memory.measured_peak_bytes());
+  reservation.set_seen_bytes(memory.process_peak_bytes());
+  reservation.set_threads(entry.attempt->record.plan.threads());
+  return reservation;
 }
 
 }  // namespace
@@ -38,11 +52,17 @@ void Scheduler::ShowDevices() {
     if ((*use)->complete) shown.set_measured_bytes((*use)->ours());
     shown.set_others_bytes((*use)->others_bytes);
   }
-  std::vector<v1::Job> running;
+  std::vector<v1::Job> running;  // As far as metrics need them: with a plan they are large.
   for (const std::string& id : attended_) {
-    const auto entry = entries_.find(id);
-    if (entry != entries_.end() && entry->second->attempt != nullptr)
-      running.push_back(entry->second->record.job);
+    const auto found = entries_.find(id);
+    if (found == entries_.end() || found->second->attempt == nullptr) continue;
+    const Entry& entry = *found->second;
+    v1::Job& job = running.emplace_back();
+    job.set_device(entry.record.job.device());
+    *job.mutable_memory() = entry.record.job.memory();
+    for (v1::Device& device : devices)
+      if (ledger_.Find(device.name()) == ledger_.Find(entry.attempt->record.device))
+        *device.add_reservations() = ReservationOf(entry);
   }
   metrics_.Devices(devices, running);
   for (const auto& [id, bytes] : ledger_.Elsewhere()) {
@@ -133,16 +153,23 @@ void Scheduler::OnGpusSeen(const GpuLooks::Uses& uses) {
   ShowDevices();
 }
 
+// The driver sees the workers of GPUs, the kernel those of CPUs.
 void Scheduler::NoteProcessBytes(Entry& entry) {
   const AttemptRecord& attempt = entry.attempt->record;
+  entry.attempt->seen = SinceBoot();
+  int64_t bytes = 0;
+  if (const Device* device = ledger_.Find(attempt.device); device != nullptr && !device->is_gpu())
+    bytes = PeakResidentBytes(static_cast<pid_t>(entry.record.job.worker_pid()));
   const absl::StatusOr<GpuUse>* use = looks_.Find(entry.record.job.device());
-  if (use == nullptr || !use->ok()) return;
-  const auto& by_attempt = (*use)->attempt_bytes;
-  const auto bytes =
-      by_attempt.find(AttemptDir(settings_.launcher.state_dir, attempt.job, attempt.epoch));
+  if (use != nullptr && use->ok()) {
+    const auto& by_attempt = (*use)->attempt_bytes;
+    const auto found =
+        by_attempt.find(AttemptDir(settings_.launcher.state_dir, attempt.job, attempt.epoch));
+    if (found != by_attempt.end()) bytes = found->second;
+  }
   v1::JobMemory& memory = *entry.record.job.mutable_memory();
-  if (bytes == by_attempt.end() || bytes->second <= memory.process_peak_bytes()) return;
-  memory.set_process_peak_bytes(bytes->second);
+  if (bytes <= memory.process_peak_bytes()) return;
+  memory.set_process_peak_bytes(bytes);
   Show(entry);
 }
 

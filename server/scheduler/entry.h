@@ -66,6 +66,7 @@ struct LiveAttempt {
   absl::Status not_started;    // Why its shim could not be started; OK: it was.
   StepPace pace;               // What tells a worker at work from one that hangs.
   bool reported = false;       // Its model is loaded: it has said where it is.
+  absl::Duration seen;         // When its process was last looked at from outside.
   int64_t last_step = 0;       // That it reported in this life of the daemon.
   int bad_messages = 0;
 };
@@ -87,6 +88,12 @@ struct Entry {
   int64_t counted_tokens = 0;
 
   ~Entry() { abandoned->store(true); }
+  // What is being done to make it ready is for nothing: its results are not looked at.
+  void Abandon() {
+    abandoned->store(true);
+    abandoned = std::make_shared<std::atomic<bool>>(false);
+    getting_ready = false;
+  }
   JobState state() const { return record.state(); }
   const std::string& id() const { return record.id(); }
 };

@@ -40,7 +40,8 @@ struct SchedulerLimits {
   // says where it is.
   absl::Duration save_progress = absl::Seconds(30);
   absl::Duration maintain_store = absl::Seconds(30);
-  // How old what is shown of a GPU may be; a look at it takes the driver a few milliseconds.
+  // How old what is shown of a GPU, or of a worker's process, may be; a look at a GPU takes the
+  // driver a few milliseconds.
   absl::Duration measure_gpus = absl::Seconds(5);
   // A look that takes longer is none: nothing new goes to GPUs until their driver has answered.
   absl::Duration gpu_silence = absl::Seconds(30);

@@ -39,6 +39,36 @@ QueuedJob QueuedAs(const Entry& entry, double margin) {
   return job;
 }
 
+v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
+                            const std::string& state_dir) {
+  const AttemptRecord& attempt = entry.attempt->record;
+  const CheckedJob& checked = entry.ready->checked;
+  v1::Assignment assignment;
+  assignment.set_job_id(entry.id());
+  assignment.set_epoch(attempt.epoch);
+  assignment.set_nonce(attempt.nonce);
+  assignment.set_link_socket(state_dir + "/link.sock");
+  *assignment.mutable_spec() = checked.spec;
+  assignment.mutable_spec()->set_model(checked.model_dir);
+  *assignment.mutable_plan() = attempt.plan;
+  assignment.set_device(device.name);
+  assignment.set_context_bytes(device.context_bytes);
+  assignment.set_products(device.products);
+  assignment.set_cap_bytes(attempt.cap_bytes);
+  assignment.set_train_data(entry.record.train_data);
+  assignment.set_eval_data(entry.record.eval_data);
+  assignment.set_attempt_dir(AttemptDir(state_dir, entry.id(), attempt.epoch));
+  assignment.set_checkpoints_dir(CheckpointsDir(state_dir, entry.id()));
+  assignment.set_resume_from(attempt.resume_from);
+  // The attempt that wrote the checkpoint has a line for each step up to it.
+  if (entry.ready->resume)
+    assignment.set_previous_metrics(AttemptDir(state_dir, entry.id(), entry.ready->resume->epoch) +
+                                    "/metrics.jsonl");
+  assignment.set_base_model_name(checked.model_dir);
+  assignment.set_prompts(entry.ready->folders.prompts);
+  return assignment;
+}
+
 }  // namespace
 
 // What it needs is known. A job that fits nowhere is refused now, not when its turn comes.
@@ -146,8 +176,8 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
 void Scheduler::Launch(Entry& entry) {
   const Device& device = *ledger_.Find(entry.attempt->record.device);  // It was placed there.
   const DescriptorLoan loan;
-  absl::StatusOr<pid_t> shim =
-      LaunchAttempt(settings_.launcher, device, AssignmentOf(entry, device));
+  absl::StatusOr<pid_t> shim = LaunchAttempt(
+      settings_.launcher, device, AssignmentOf(entry, device, settings_.launcher.state_dir));
   if (!shim.ok()) {
     spdlog::error("job {}: cannot start a worker: {}", entry.id(), shim.status().message());
     entry.attempt->record.exit = std::string(shim.status().message());
@@ -167,36 +197,6 @@ void Scheduler::Launch(Entry& entry) {
   spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes and {} threads on {}", entry.id(),
                started.epoch, started.plan.name(), started.cap_bytes, started.plan.threads(),
                device.name);
-}
-
-v1::Assignment Scheduler::AssignmentOf(const Entry& entry, const Device& device) const {
-  const AttemptRecord& attempt = entry.attempt->record;
-  const std::string& state_dir = settings_.launcher.state_dir;
-  const CheckedJob& checked = entry.ready->checked;
-  v1::Assignment assignment;
-  assignment.set_job_id(entry.id());
-  assignment.set_epoch(attempt.epoch);
-  assignment.set_nonce(attempt.nonce);
-  assignment.set_link_socket(state_dir + "/link.sock");
-  *assignment.mutable_spec() = checked.spec;
-  assignment.mutable_spec()->set_model(checked.model_dir);
-  *assignment.mutable_plan() = attempt.plan;
-  assignment.set_device(device.name);
-  assignment.set_context_bytes(device.context_bytes);
-  assignment.set_products(device.products);
-  assignment.set_cap_bytes(attempt.cap_bytes);
-  assignment.set_train_data(entry.record.train_data);
-  assignment.set_eval_data(entry.record.eval_data);
-  assignment.set_attempt_dir(AttemptDir(state_dir, entry.id(), attempt.epoch));
-  assignment.set_checkpoints_dir(CheckpointsDir(state_dir, entry.id()));
-  assignment.set_resume_from(attempt.resume_from);
-  // The attempt that wrote the checkpoint has a line for each step up to it.
-  if (entry.ready->resume)
-    assignment.set_previous_metrics(AttemptDir(state_dir, entry.id(), entry.ready->resume->epoch) +
-                                    "/metrics.jsonl");
-  assignment.set_base_model_name(checked.model_dir);
-  assignment.set_prompts(entry.ready->folders.prompts);
-  return assignment;
 }
 
 }  // namespace snug::server

@@ -1,4 +1,4 @@
-// What users ask for: a new job, and its way until it is queued; cancelling.
+// What users ask for: a new job, and its way until it is queued.
 #include <signal.h>
 
 #include <utility>
@@ -105,12 +105,6 @@ void Scheduler::Create(CreateOrder order, Reply reply) {
   if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
-void Scheduler::Cancel(std::string id, Reply reply) {
-  if (draining_) return reply(Draining());
-  const bool posted = inbox_.TryPost([this, id = std::move(id), reply] { DoCancel(id, reply); });
-  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
-}
-
 // The store says whether the request or the id is known: it is the only one that knows them all.
 void Scheduler::DoCreate(CreateOrder order, const Reply& reply, int draws_left) {
   const int64_t now_us = WallMicros(), limit = settings_.limits.max_live_jobs;
@@ -170,24 +164,6 @@ void Scheduler::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
   entries_[id] = std::move(entry);
 }
 
-void Scheduler::DoCancel(const std::string& id, const Reply& reply) {
-  absl::StatusOr<JobPtr> job = index_.Find(id);
-  if (!job.ok()) return reply(job.status());
-  Entry* entry = Find((*job)->id());
-  if (entry == nullptr) {
-    if ((*job)->state() == v1::Job::CANCELLED) return reply(**job);
-    return reply(WrongState((*job)->id(), "cancel", NameOf((*job)->state())));
-  }
-  absl::Status status;
-  if (HasAttempt(entry->state()) && entry->state() != v1::Job::CANCELLING)
-    status = Move(*entry, v1::Job::CANCELLING, "is being cancelled", {});
-  else if (entry->state() != v1::Job::CANCELLING)
-    status = Move(*entry, v1::Job::CANCELLED, "cancelled", {});
-  if (!status.ok()) return reply(status);
-  reply(entry->record.job);
-  if (IsTerminal(entry->state())) Drop(entry->id());
-}
-
 void Scheduler::AwaitReady(Entry& entry) { unready_.emplace(KeyOf(entry.record), entry.id()); }
 
 // Until a pool takes no more: the rest is for the next tick.
@@ -224,9 +200,9 @@ void Scheduler::GetReady(Entry& entry) {
                  .inspector = &settings_.inspector,
                  .checkpoints_dir = CheckpointsDir(settings_.launcher.state_dir, id),
                  .abandoned = entry.abandoned};
-  work.say = [this, id](const std::string& progress) {
-    Post([this, id, progress] {
-      Entry* entry = Find(id);
+  work.say = [this, id, abandoned = entry.abandoned](const std::string& progress) {
+    Post([this, id, abandoned, progress] {
+      Entry* entry = abandoned->load() ? nullptr : Find(id);
       if (entry == nullptr || entry->state() != v1::Job::PREPARING) return;
       entry->record.job.set_reason(progress);
       Show(*entry);
@@ -241,7 +217,9 @@ void Scheduler::GetReady(Entry& entry) {
     if (work.abandoned->load()) return;
     if (new_job) work.say("its files are being checked");
     auto ready = std::make_shared<absl::StatusOr<ReadyJob>>(MakeReady(work, index_, preparer_));
-    Post([this, id, ready] { OnReady(id, std::move(*ready)); });
+    Post([this, id, ready, abandoned = work.abandoned] {
+      if (!abandoned->load()) OnReady(id, std::move(*ready));
+    });
   };
   if (!new_job) {
     entry.getting_ready = pool_.Post(std::move(make));
@@ -252,8 +230,8 @@ void Scheduler::GetReady(Entry& entry) {
   entry.getting_ready = pool_.Post([this, id, spec, turn = std::move(turn)]() mutable {
     turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
     if (prepares_.Post(std::move(turn))) return;
-    Post([this, id] {  // Too many wait: the next tick asks again.
-      Entry* entry = Find(id);
+    Post([this, id, abandoned = turn.abandoned] {  // Too many wait: the next tick asks again.
+      Entry* entry = abandoned->load() ? nullptr : Find(id);
       if (entry == nullptr) return;
       entry->getting_ready = false;
       entry->ready_again = SinceBoot() + settings_.limits.tick;

@@ -31,7 +31,6 @@ namespace snug::server {
 class Scheduler {
  public:
   using Reply = std::function<void(absl::StatusOr<v1::Job>)>;
-
   // Loads the store, opens the link for workers, goes on with what the daemon's earlier life left.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Start(SchedulerSettings settings,
                                                           JobStore& store, JobIndex& index,
@@ -40,6 +39,8 @@ class Scheduler {
   // Replies come on the scheduler thread, after the commit.
   void Create(CreateOrder order, Reply reply);
   void Cancel(std::string id, Reply reply);
+  void Pause(std::string id, Reply reply);
+  void Resume(std::string id, Reply reply);  // Of a paused job.
   void Update(v1::UpdateJobRequest request, Reply reply);
   void Delete(std::string id, Reply reply);  // Of an ended job; replies with it as it was.
   // Refuses all changes from now on; returns when what was accepted is stored. Workers stay.
@@ -74,8 +75,10 @@ class Scheduler {
   // requests.cc: what users ask for, until a job is queued.
   void DoCreate(CreateOrder order, const Reply& reply, int draws_left);
   void OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order, const Reply& reply);
-  void DoCancel(const std::string& id, const Reply& reply);
   void Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply);
+  absl::StatusOr<v1::Job> DoCancel(const std::string& id);
+  absl::StatusOr<v1::Job> DoPause(const std::string& id);
+  absl::StatusOr<v1::Job> DoResume(const std::string& id);
   absl::StatusOr<v1::Job> DoUpdate(const v1::UpdateJobRequest& request);
   absl::StatusOr<v1::Job> DoDelete(const std::string& id);
   void AwaitReady(Entry& entry);
@@ -92,7 +95,6 @@ class Scheduler {
   void ScheduleAgain(Entry& entry, const absl::Status& why);
   absl::Status Admit(Entry& entry, const Placement& placement);
   void Launch(Entry& entry);
-  v1::Assignment AssignmentOf(const Entry& entry, const Device& device) const;
   // attempts.cc: looking after live attempts, and their messages.
   void LookAfter(Entry& entry);
   void EndWorker(Entry& entry, absl::Duration term_after, absl::Duration kill_after);
@@ -111,9 +113,6 @@ class Scheduler {
   void BeginClosing(Entry& entry);
   void OnClosing(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed);
   absl::Status FinishClosing(Entry& entry, const ClosedAttempt& closed);
-  absl::Status Conclude(JobRecord& job, const AttemptRecord& attempt, const ClosedAttempt& closed,
-                        Change& change);
-
   SchedulerSettings settings_;  // Changed by the constructor alone.
   JobStore& store_;
   JobIndex& index_;

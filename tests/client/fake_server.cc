@@ -92,6 +92,12 @@ grpc::Status FakeServer::ListJobs(Context*, const v1::ListJobsRequest* request,
 grpc::Status FakeServer::CancelJob(Context*, const v1::CancelJobRequest* request, v1::Job* reply) {
   return Ask(cancel, *request, reply);
 }
+grpc::Status FakeServer::PauseJob(Context*, const v1::PauseJobRequest* request, v1::Job* reply) {
+  return Ask(pause, *request, reply);
+}
+grpc::Status FakeServer::ResumeJob(Context*, const v1::ResumeJobRequest* request, v1::Job* reply) {
+  return Ask(resume, *request, reply);
+}
 grpc::Status FakeServer::UpdateJob(Context*, const v1::UpdateJobRequest* request, v1::Job* reply) {
   return Ask(update, *request, reply);
 }

@@ -50,6 +50,8 @@ class FakeServer final : public v1::FineTuning::Service {
   Unary<v1::GetJobRequest, v1::Job> get;
   Unary<v1::ListJobsRequest, v1::ListJobsResponse> list;
   Unary<v1::CancelJobRequest, v1::Job> cancel;
+  Unary<v1::PauseJobRequest, v1::Job> pause;
+  Unary<v1::ResumeJobRequest, v1::Job> resume;
   Unary<v1::UpdateJobRequest, v1::Job> update;
   Unary<v1::RerunJobRequest, v1::Job> rerun;
   Unary<v1::DeleteJobRequest, v1::Job> remove;
@@ -78,6 +80,8 @@ class FakeServer final : public v1::FineTuning::Service {
   Status GetJob(Context*, const v1::GetJobRequest*, v1::Job*) override;
   Status ListJobs(Context*, const v1::ListJobsRequest*, v1::ListJobsResponse*) override;
   Status CancelJob(Context*, const v1::CancelJobRequest*, v1::Job*) override;
+  Status PauseJob(Context*, const v1::PauseJobRequest*, v1::Job*) override;
+  Status ResumeJob(Context*, const v1::ResumeJobRequest*, v1::Job*) override;
   Status UpdateJob(Context*, const v1::UpdateJobRequest*, v1::Job*) override;
   Status RerunJob(Context*, const v1::RerunJobRequest*, v1::Job*) override;
   Status DeleteJob(Context*, const v1::DeleteJobRequest*, v1::Job*) override;

@@ -73,7 +73,7 @@ TEST(JobTextTest, AJobOnAGpuShowsWhatItsProcessHolds) {
     id: "k3f" state: RUNNING device: "gpu:0" epoch: 1
     memory { plan: "keep" predicted_peak_bytes: 2147483648 budget_bytes: 2147483648
              measured_peak_bytes: 1073741824 process_peak_bytes: 1610612736 })")),
-              testing::HasSubstr("measured peak 1 GiB (of its process, by the GPU's driver, "
+              testing::HasSubstr("measured peak 1 GiB (of its process, from outside, "
                                  "1.5 GiB)\n"));
 }
 

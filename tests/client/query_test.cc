@@ -96,6 +96,19 @@ TEST_F(QueryTest, CancelTakesSeveral) {
   EXPECT_EQ(ran.err, "snug: no job no\n");
 }
 
+TEST_F(QueryTest, PauseAndResumePrintTheStateTheyLedTo) {
+  server_.pause = [](const v1::PauseJobRequest& request, v1::Job* reply) {
+    *reply = Job(request.id(), request.id() == "a" ? v1::Job::PAUSING : v1::Job::PAUSED);
+    return grpc::Status::OK;
+  };
+  server_.resume = [](const v1::ResumeJobRequest& request, v1::Job* reply) {
+    *reply = Job(request.id(), v1::Job::QUEUED);
+    return grpc::Status::OK;
+  };
+  EXPECT_EQ(server_.Run({"pause", "a", "b"}).out, "a PAUSING\nb PAUSED\n");
+  EXPECT_EQ(server_.Run({"resume", "a"}).out, "a QUEUED\n");
+}
+
 TEST_F(QueryTest, LogsArePrintedByteForByte) {
   server_.logs = [](const v1::GetJobLogsRequest& request,
                     grpc::ServerWriter<v1::LogChunk>* writer) {

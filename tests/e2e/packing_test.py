@@ -14,6 +14,7 @@ SETTINGS = "devices:\n- {name: cpu:0, capacity: 4GiB, threads_per_job: 1}\n"
 
 class PackingTest(unittest.TestCase):
     def setUp(self):
+        self.seen = []  # Bytes of workers' processes, in any sample.
         self.daemon = Daemon()
         self.addCleanup(self.daemon.close)
         (self.daemon.folder / "snugd.yaml").write_text(SETTINGS)
@@ -35,6 +36,9 @@ class PackingTest(unittest.TestCase):
         counted = sum(int(job["memory"]["measured_peak_bytes"]) for job in live)
         self.assertLessEqual(int(device["reserved_bytes"]), CAPACITY)
         self.assertLessEqual(counted, CAPACITY)
+        for each in device["reservations"]:
+            self.assertLessEqual(int(each["counted_bytes"]), int(each["reserved_bytes"]))
+            self.seen.append(int(each["seen_bytes"]))
         return sum(job["state"] == "RUNNING" for job in live)
 
     def test_jobs_end_with_the_weights_that_they_reach_alone(self):
@@ -44,6 +48,7 @@ class PackingTest(unittest.TestCase):
         while any(self.daemon.job(name)["state"] not in ENDED for name in names):
             most = max(most, self.sample())
         self.assertEqual(most, len(names))
+        self.assertGreater(max(self.seen), 1 << 20)
         for undisturbed, name in zip(alone, names):
             undisturbed.check(self, self.daemon, name, epoch=1)
 

@@ -47,8 +47,11 @@ class PackingTest(unittest.TestCase):
         names = [self.submit(LONG) for _ in range(3)]
         jobs = self.running(names)
         self.assertEqual(len(self.daemon.processes("fake-worker")), 3)
-        budgets = sum(int(job["memory"]["budget_bytes"]) for job in jobs)
-        self.assertEqual(self.reserved(), budgets)
+        budgets = {job["id"]: int(job["memory"]["budget_bytes"]) for job in jobs}
+        self.assertEqual(self.reserved(), sum(budgets.values()))
+        (device,) = self.daemon.json("devices")["devices"]
+        promised = {each["job"]: int(each["reserved_bytes"]) for each in device["reservations"]}
+        self.assertEqual(promised, budgets)
         while self.capacity - self.reserved() >= self.least:  # A smaller plan fits what is left.
             names.append(self.submit(LONG))
             self.running(names)

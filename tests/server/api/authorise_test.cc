@@ -16,7 +16,8 @@ namespace snug::server {
 namespace {
 
 constexpr const char* kAboutOneJob[] = {"GetJob",      "WatchJob",  "CancelJob", "GetJobLogs",
-                                        "DownloadJob", "UpdateJob", "RerunJob",  "DeleteJob"};
+                                        "DownloadJob", "UpdateJob", "RerunJob",  "DeleteJob",
+                                        "PauseJob",    "ResumeJob"};
 
 class AuthoriseTest : public testing::Test {
  protected:

@@ -105,6 +105,28 @@ TEST_F(PrincipalsTest, OthersJobsDoNotExistForHim) {
   EXPECT_EQ(Watch(roots.id()).back().state(), v1::Job::SUCCEEDED);
 }
 
+// How much is promised he may know, to whom he may not.
+TEST_F(PrincipalsTest, ReservationsOfOthersHaveNoNameForHim) {
+  v1::Job roots;
+  ASSERT_TRUE(Create(Request("steps=100000 step_ms=50"), &roots).ok());
+  while (Get(roots.id()).state() != v1::Job::RUNNING) absl::SleepFor(absl::Milliseconds(20));
+  grpc::ClientContext his, ours, cancel;
+  v1::ServerInfo seen, known;
+  ASSERT_TRUE(his_->GetServerInfo(&his, {}, &seen).ok());
+  ASSERT_TRUE(stub_->GetServerInfo(&ours, {}, &known).ok());
+  ASSERT_EQ(known.devices(0).reservations_size(), 1);
+  EXPECT_EQ(known.devices(0).reservations(0).job(), roots.id());
+  EXPECT_GT(known.devices(0).reservations(0).reserved_bytes(), 0);
+  ASSERT_EQ(seen.devices(0).reservations_size(), 1);
+  EXPECT_EQ(seen.devices(0).reservations(0).job(), "");
+  EXPECT_EQ(seen.devices(0).reservations(0).reserved_bytes(),
+            known.devices(0).reservations(0).reserved_bytes());
+  v1::CancelJobRequest stop;
+  stop.set_id(roots.id());
+  ASSERT_TRUE(stub_->CancelJob(&cancel, stop, &roots).ok());
+  EXPECT_EQ(Watch(roots.id()).back().state(), v1::Job::CANCELLED);
+}
+
 TEST_F(PrincipalsTest, HisOwnJobIsHisAndRoots) {
   v1::Job job, got;
   ASSERT_TRUE(HisCreate(Job(shared_ + "/model", shared_ + "/train.jsonl"), &job).ok());

@@ -84,6 +84,7 @@ class FakeWorker {
       Dial();
       if (const int ended = DoStep(); ended >= 0) return ended;
       Listen(absl::Milliseconds(script_("step_ms", 20)));
+      if (stopped_ && saves_) Checkpoint();
       if (stopped_) return Finish(v1::WorkerResult::STOPPED, kStopped);
     }
     if (!script_("no_output")) Export();
@@ -284,6 +285,7 @@ class FakeWorker {
       command.ParseFromString(message);
       const bool ends = command.has_stop() || command.has_refused();
       stopped_ |= ends && !script_("deaf");
+      saves_ = command.stop().checkpoint();
     }
   }
 
@@ -297,6 +299,7 @@ class FakeWorker {
   int64_t resumed_from_ = 0;
   int fd_ = -1;
   bool stopped_ = false;
+  bool saves_ = false;  // Before it stops.
 };
 
 int PrintFacts(const std::string& device) {
