@@ -23,8 +23,8 @@ class SlotMemory {
   virtual char* At(const program::Tape& tape, int32_t slot) = 0;
 };
 
-// Every slot at its offset, of the arena or of the host's memory. Debug builds poison what has died,
-// so that a late reader reads NaN: behind what was issued on the device's stream 0.
+// Every slot at its offset, of the arena or of the host's memory. Debug builds poison what has
+// died, so that a late reader reads NaN: behind what was issued on the device's stream 0.
 class ArenaMemory final : public SlotMemory {
  public:
   static absl::StatusOr<ArenaMemory> Allocate(Device& device, int64_t bytes,
