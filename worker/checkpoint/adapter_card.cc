@@ -67,6 +67,22 @@ std::string ResizeText(const ExportOptions& options) {
                       ")  # for added tokens; the tokenizer here has them\n");
 }
 
+bool Classifies(const ExportOptions& options) {
+  return options.task.task == program::Task::kSequenceClassification;
+}
+
+// The lines of code that load the adapter.
+std::string LoadingText(const ExportOptions& options) {
+  const std::string model =
+      Classifies(options) ? "AutoModelForSequenceClassification" : "AutoModelForCausalLM";
+  const std::string labels =
+      Classifies(options) ? absl::StrCat(", num_labels=", options.task.labels) : "";
+  return absl::StrCat("```python\nfrom peft import PeftModel\nfrom transformers import ", model,
+                      "\n\nbase = ", model, ".from_pretrained(BASE", labels, ")\n",
+                      ResizeText(options),
+                      "model = PeftModel.from_pretrained(base, THIS_FOLDER)\n```\n\n");
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
@@ -79,7 +95,8 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
   ASSIGN_OR_RETURN(const std::string quoted, program::JsonText(adapter_of, program::kOneLine));
   const std::string title = options.display_name.empty() ? "LoRA adapter" : options.display_name;
   return absl::StrCat(
-      "---\nbase_model: ", base, "\nlibrary_name: peft\npipeline_tag: text-generation\ntags:\n- ",
+      "---\nbase_model: ", base, "\nlibrary_name: peft\npipeline_tag: text-",
+      Classifies(options) ? "classification" : "generation", "\ntags:\n- ",
       base == name ? adapter_of : quoted, "\n- lora\n- transformers\n---\n\n# ", OneLine(title),
       "\n\nA LoRA adapter for `", OneLine(name), "`, trained with Snug.\n\n- rank ", lora.rank,
       ", alpha ", lora.alpha, ", dropout ", lora.dropout,
@@ -87,12 +104,9 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
       contents.adapted.size(),
       " adapted modules: ", absl::StrJoin(program::TargetModules(lora, contents), ", "),
       OptionsText(lora, contents),
-      "\n- weights in fp32; `metrics.jsonl` has the training's losses\n\n",
-      "```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n",
-      "base = AutoModelForCausalLM.from_pretrained(BASE)\n", ResizeText(options),
-      "model = PeftModel.from_pretrained(base, THIS_FOLDER)\n```\n\n", "### Where it loads\n\n",
-      CompatibilityTable(readers), "\n### Framework versions\n\n- PEFT ", program::kPeftVersion,
-      "\n");
+      "\n- weights in fp32; `metrics.jsonl` has the training's losses\n\n", LoadingText(options),
+      "### Where it loads\n\n", CompatibilityTable(readers), "\n### Framework versions\n\n- PEFT ",
+      program::kPeftVersion, "\n");
 }
 
 }  // namespace snug::checkpoint

@@ -1,10 +1,49 @@
 #include "worker/checkpoint/config_json.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/program/json.h"
 
 namespace snug::checkpoint {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+// As transformers writes them: ids are keys, so they are text.
+void NameLabels(const ConfigChanges& changes, ordered_json& config) {
+  const auto known = config.find("id2label");
+  const auto labels = static_cast<size_t>(changes.labels);
+  const bool keeps = changes.label_names.empty() && known != config.end() && known->is_object() &&
+                     known->size() == labels;
+  config.erase("num_labels");
+  if (keeps) return;
+  ordered_json names = ordered_json::object(), ids = ordered_json::object();
+  for (size_t id = 0; id < labels; ++id) {
+    const std::string name =
+        id < changes.label_names.size() ? changes.label_names[id] : absl::StrCat("LABEL_", id);
+    names[absl::StrCat(id)] = name;
+    ids[name] = id;
+  }
+  config["id2label"] = std::move(names);
+  config["label2id"] = std::move(ids);
+}
+
+}  // namespace
+
+ConfigChanges ChangesOf(const program::ModelConfig& config,
+                        const std::vector<std::string>& label_names) {
+  ConfigChanges changes;
+  if (config.adds_tokens()) changes.vocabulary = config.vocabulary;
+  if (!config.classifies()) return changes;
+  changes.architecture = program::ArchitectureOf(config);
+  changes.labels = config.labels;
+  changes.label_names = label_names;
+  return changes;
+}
 
 absl::StatusOr<nlohmann::ordered_json> ConfigOfExport(const std::string& model_dir,
                                                       const ConfigChanges& changes) {
@@ -21,6 +60,10 @@ absl::StatusOr<nlohmann::ordered_json> ConfigOfExport(const std::string& model_d
     config[name] = changes.dtype == "F32" ? "float32" : "bfloat16";
   }
   if (changes.vocabulary > 0) config["vocab_size"] = changes.vocabulary;
+  if (changes.architecture.empty()) return config;
+  config["architectures"] = {changes.architecture};
+  config["problem_type"] = "single_label_classification";
+  NameLabels(changes, config);
   return config;
 }
 

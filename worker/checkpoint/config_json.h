@@ -5,15 +5,26 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/program/model_config.h"
 
 namespace snug::checkpoint {
 
 struct ConfigChanges {
   std::string dtype = {};  // Of the weights beside it: "F32" or "BF16"; empty: as the base's.
   int64_t vocabulary = 0;  // 0: as the base's.
+  // Of a classification head: its class, and how many classes there are. Names where they are
+  // known; else the base's, where it has as many, else LABEL_0 and so on.
+  std::string architecture = {};  // Empty: as the base's.
+  int64_t labels = 0;
+  std::vector<std::string> label_names = {};
 };
+
+// Of a model that was trained, against its base's config.json.
+ConfigChanges ChangesOf(const program::ModelConfig& config,
+                        const std::vector<std::string>& label_names);
 
 // The base's, member by member in its order, with these changes. The dtype stands under the name
 // that the file uses: torch_dtype before transformers 5, dtype since.

@@ -34,6 +34,13 @@ absl::Status CopyMetrics(const ExportOptions& options, const std::string& folder
                   std::numeric_limits<int64_t>::max());
 }
 
+// Of the model that was trained.
+absl::StatusOr<program::ModelConfig> ConfigOf(const ExportOptions& options) {
+  ASSIGN_OR_RETURN(program::ModelConfig config, program::ReadModelConfig(options.model_dir));
+  RETURN_IF_ERROR(program::ChooseTask(options.task, config));
+  return config;
+}
+
 // PEFT saves a matrix of two names, trained whole, under both.
 std::vector<TensorBytes> WithTiedHead(std::vector<TensorBytes> tensors) {
   const std::string embedding = absl::StrCat(program::kAdapterPrefix, program::kEmbeddingKey);
@@ -49,11 +56,11 @@ std::vector<TensorBytes> WithTiedHead(std::vector<TensorBytes> tensors) {
 
 absl::Status FillAdapter(const std::string& folder, const ExportOptions& options,
                          const std::vector<TensorBytes>& adapter) {
-  ASSIGN_OR_RETURN(const program::ModelConfig base, program::ReadModelConfig(options.model_dir));
+  ASSIGN_OR_RETURN(const program::ModelConfig base, ConfigOf(options));
   ASSIGN_OR_RETURN(const program::AdapterContents contents, ContentsOf(adapter));
-  ASSIGN_OR_RETURN(const std::string config,
-                   program::AdapterConfigText(options.lora, options.base_model_name, contents,
-                                              base.tied_embeddings));
+  ASSIGN_OR_RETURN(
+      const std::string config,
+      program::AdapterConfigText(options.lora, options.base_model_name, contents, base));
   const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents, base.model_type);
   ASSIGN_OR_RETURN(const std::string readme, AdapterReadmeText(options, contents, readers));
   ASSIGN_OR_RETURN(const std::string compatibility, CompatibilityText(readers));
@@ -86,9 +93,11 @@ absl::Status CheckOneDType(const std::vector<TensorBytes>& weights) {
 absl::Status FillModel(const std::string& folder, const ExportOptions& options,
                        const std::vector<TensorBytes>& weights) {
   RETURN_IF_ERROR(CheckOneDType(weights));
-  ASSIGN_OR_RETURN(const ordered_json config,
-                   ConfigOfExport(options.model_dir, {.dtype = weights.front().dtype,
-                                                      .vocabulary = options.vocabulary}));
+  ASSIGN_OR_RETURN(const program::ModelConfig trained, ConfigOf(options));
+  ConfigChanges changes = ChangesOf(trained, options.label_names);
+  changes.dtype = weights.front().dtype;
+  changes.vocabulary = options.vocabulary;
+  ASSIGN_OR_RETURN(const ordered_json config, ConfigOfExport(options.model_dir, changes));
   ASSIGN_OR_RETURN(const std::string config_text, program::JsonText(config, program::kIndent));
   std::vector<TensorBytes> written;
   for (const TensorBytes& tensor : weights) {

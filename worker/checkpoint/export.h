@@ -16,11 +16,13 @@ struct ExportOptions {
   std::string model_dir;  // The base: config.json, generation_config.json and tokenizer files are
                           // carried along.
   std::string data_dir;   // The prepared dataset: what it has of these files replaces the base's.
-  std::string base_model_name;  // For adapter_config.json.
-  program::LoraConfig lora;     // Adapter export only.
-  int64_t vocabulary = 0;       // Where tokens were added: with them. 0: the base's.
-  std::string metrics_file;     // Copied to metrics.jsonl.
-  std::string display_name;     // For README.md of an adapter; may be empty.
+  std::string base_model_name;           // For adapter_config.json.
+  program::LoraConfig lora;              // Adapter export only.
+  int64_t vocabulary = 0;                // Where tokens were added: with them. 0: the base's.
+  program::TaskChoice task;              // What was trained, where it is not what the base is for.
+  std::vector<std::string> label_names;  // Of a classification, by id; empty: nobody names them.
+  std::string metrics_file;              // Copied to metrics.jsonl.
+  std::string display_name;              // For README.md of an adapter; may be empty.
 };
 
 // Both write `output`.tmp, in place of what a killed process left there, and leave it: the caller

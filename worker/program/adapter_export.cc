@@ -60,10 +60,12 @@ std::vector<std::string> Fingerprint(const Program& program) {
 }  // namespace
 
 absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std::string& base_model,
-                                              const AdapterContents& contents, bool tied) {
+                                              const AdapterContents& contents,
+                                              const ModelConfig& model) {
   const std::vector<std::string> targets = TargetModules(lora, contents);
-  const bool tied_saved = tied && std::find(contents.saved.begin(), contents.saved.end(),
-                                            kEmbeddingPath) != contents.saved.end();
+  const bool tied_saved = model.tied_embeddings &&
+                          std::find(contents.saved.begin(), contents.saved.end(), kEmbeddingPath) !=
+                              contents.saved.end();
   const BaseModel base = BaseModelOf(base_model);
   const ordered_json revision =
       base.revision.empty() ? ordered_json() : ordered_json(base.revision);
@@ -101,7 +103,7 @@ absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std:
                                {"revision", revision},
                                {"target_modules", NamesJson(targets)},
                                {"target_parameters", nullptr},
-                               {"task_type", "CAUSAL_LM"},
+                               {"task_type", PeftTaskType(model.task)},
                                {"trainable_token_indices", nullptr},
                                {"use_bdlora", nullptr},
                                {"use_dora", false},
@@ -134,7 +136,7 @@ absl::Status CheckAdapterExport(const Program& program, const LoraConfig& lora,
   const std::string path = "the adapter_config.json of the job's result";
   ASSIGN_OR_RETURN(const AdapterContents contents, ContentsOf(AdapterTensorsOf(program)));
   ASSIGN_OR_RETURN(const std::string text,
-                   AdapterConfigText(lora, base_model, contents, program.config.tied_embeddings));
+                   AdapterConfigText(lora, base_model, contents, program.config));
   ASSIGN_OR_RETURN(const AdapterConfig config, ParseAdapterConfig(text, path));
   return CheckAdapterConfig(config, path, program);
 }

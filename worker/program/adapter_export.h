@@ -17,9 +17,10 @@ namespace snug::program {
 inline constexpr char kPeftVersion[] = "0.21.2";  // Whose format is written.
 
 // Every field that this peft writes, in its order. `base_model`: its folder, or a name of its own
-// (BaseModelOf). `tied`: the base's head is its embedding.
+// (BaseModelOf). `model`: the base with the task's head.
 absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std::string& base_model,
-                                              const AdapterContents& contents, bool tied);
+                                              const AdapterContents& contents,
+                                              const ModelConfig& model);
 
 // An adapter that PEFT would load and not apply, wholly or in part, or with another scale, must not
 // leave the house: its config alone must lead to the very adapter that was trained. `path` names

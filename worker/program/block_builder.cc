@@ -181,16 +181,18 @@ int BlockBuilder::MergeRows(int x, int64_t merged, Rows rows, const std::string&
 }
 
 void BlockBuilder::HeadLoss(int z) {
-  const std::string key = config_.tied_embeddings ? kEmbeddingKey : kHeadKey;
-  const int slot = AddSlot({key, {config_.vocabulary, config_.width}});
-  Op head = {OpCode::kHeadLoss, "lm_head", {z}, {}, {slot}, {}};
+  const std::string path = config_.classifies() ? kScorePath : kHeadPath;
+  const int64_t rows = HeadRowsOf(config_);
+  const int slot = AddSlot({HeadKeyOf(config_), {rows, config_.width}});
+  Op head = {OpCode::kHeadLoss, path, {z}, {}, {slot}, {}};
   head.attributes.softcap = config_.logit_softcap;
-  const Down down = AddLoraDowns(z, {{kHeadPath, {{"lm_head", config_.vocabulary}}}}).front();
+  head.attributes.rows = config_.classifies() ? rows : 0;
+  head.attributes.selected = type_.values[z].rows != Rows::kTokens;
+  const Down down = AddLoraDowns(z, {{path, {{path, rows}}}}).front();
   if (down.za >= 0) {
-    const Adapter& adapter = adapters_.at(kHeadPath);
+    const Adapter& adapter = adapters_.at(path);
     head.inputs.push_back(down.za);
-    head.parameters.push_back(
-        AddSlot({kHeadPath, {config_.vocabulary, adapter.rank}, /*adapter=*/true, /*up=*/true}));
+    head.parameters.push_back(AddSlot({path, {rows, adapter.rank}, /*adapter=*/true, /*up=*/true}));
     head.attributes.scale = adapter.scale;
     head.attributes.rank = adapter.rank;
   }

@@ -115,11 +115,20 @@ bool IsSavedBuffer(const std::string& key) {
 
 namespace {
 
-absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_t vocabulary) {
+// The head of a language model, which one that classifies has no use for.
+bool IsUnusedHead(const Program& program, const std::string& key) {
+  return program.config.new_head && key == kHeadKey;
+}
+
+// `may_draw`: the files are those that training starts from.
+absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_t vocabulary,
+                        bool may_draw) {
   Comparison comparison(index);
   const ModelConfig& config = program.config;
   for (const Parameter& parameter : program.parameters) {
-    if (parameter.adapter) continue;
+    if (parameter.adapter ||
+        (may_draw && !index.contains(parameter.key) && IsDrawn(program.config, parameter)))
+      continue;
     std::vector<int64_t> shape = parameter.shape;
     if (IsTable(parameter)) shape.front() = vocabulary;
     comparison.Expect(parameter.key, shape);
@@ -129,20 +138,22 @@ absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_
     comparison.Expect(kHeadKey, {vocabulary, config.width});
     comparison.ExpectSameType(kHeadKey, kEmbeddingKey);
   }
-  comparison.RefuseOthers(IsSavedBuffer);
+  comparison.RefuseOthers(
+      [&](const std::string& key) { return IsSavedBuffer(key) || IsUnusedHead(program, key); });
   return comparison.Result("the weights are not those of the model that config.json describes");
 }
 
 }  // namespace
 
 absl::Status CheckWeights(const Program& program, const TensorIndex& index) {
-  return CheckModel(program, index, program.config.vocabulary);
+  return CheckModel(program, index, program.config.vocabulary, /*may_draw=*/false);
 }
 
 absl::Status CheckBaseWeights(const Program& program, const TensorIndex& index) {
   const ModelConfig& config = program.config;
   return CheckModel(program, index,
-                    config.adds_tokens() ? config.file_vocabulary : config.vocabulary);
+                    config.adds_tokens() ? config.file_vocabulary : config.vocabulary,
+                    /*may_draw=*/true);
 }
 
 absl::Status CheckAdapter(const Program& program, const TensorIndex& index) {

@@ -95,7 +95,7 @@ std::vector<Module> ModulesOf(const ModelConfig& config) {
     }
   }
   modules.push_back({"model.norm", Module::Kind::kNorm});
-  modules.push_back({ModulePath(kHeadKey), Module::Kind::kHead});
+  modules.push_back({config.classifies() ? kScorePath : kHeadPath, Module::Kind::kHead});
   return modules;
 }
 
@@ -118,14 +118,32 @@ absl::Status CheckAddedRows(const ModelConfig& config, const LoraTargets& target
   if (!config.adds_tokens()) return absl::OkStatus();
   std::vector<std::string> frozen;
   for (const char* module : {kEmbeddingPath, kHeadPath}) {
-    const bool second_name = module == kHeadPath && config.tied_embeddings;
-    if (!second_name && !targets.saved.contains(module)) frozen.emplace_back(module);
+    const bool no_table = module == kHeadPath && (config.tied_embeddings || config.classifies());
+    if (!no_table && !targets.saved.contains(module)) frozen.emplace_back(module);
   }
   if (frozen.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("added_tokens: their rows of ", absl::StrJoin(frozen, " and "),
                    " would never be trained: name ", absl::StrJoin(frozen, ", "),
                    " in lora.modules_to_save, or give method: full"));
+}
+
+// PEFT trains a classification head whole, whatever it is asked for (task_type SEQ_CLS).
+absl::Status CheckScore(const ModelConfig& config, const LoraTargets& targets) {
+  const bool adapts = !targets.adapters.empty() || !targets.saved.empty();
+  if (!config.classifies() || !adapts || targets.saved.contains(kScorePath))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "lora.modules_to_save: lacks score, the head of sequence_classification, which PEFT trains "
+      "whole beside every such adapter: name it");
+}
+
+// The loss of what the last layer gives: of each token's prediction, or of each document, which is
+// classified by its last token.
+void Head(BlockBuilder& b, const ModelConfig& m) {
+  int x = b.Input(m.width);
+  if (m.classifies()) x = b.SelectRows(x, Rows::kDocuments, "last");
+  b.HeadLoss(b.RmsNorm(x, "norm", "model.norm.weight"));
 }
 
 // The residual stream through all layers, from border `x` on; gives the last one's.
@@ -154,6 +172,7 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
     ASSIGN_OR_RETURN(targets, ResolveTargets(mode.adapter, ModulesOf(config)));
     RETURN_IF_ERROR(Tie(config, targets));
     RETURN_IF_ERROR(CheckAddedRows(config, targets));
+    RETURN_IF_ERROR(CheckScore(config, targets));
   }
   ProgramBuilder program(config, mode, std::move(targets));
   BlockBuilder embedding("embedding", config, mode, program.targets().adapters);
@@ -161,7 +180,7 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
   std::vector<int> x = program.AddBlock(program.AddType(embedding), -1, {});
   x = AddLayers(program, config, mode, std::move(x));
   BlockBuilder head("head", config, mode, program.targets().adapters);
-  head.HeadLoss(head.RmsNorm(head.Input(config.width), "norm", "model.norm.weight"));
+  Head(head, config);
   program.AddBlock(program.AddType(head), -1, std::move(x));
   Program built = program.Take();
   RETURN_IF_ERROR(Quantize(built, mode.quantization));

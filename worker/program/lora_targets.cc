@@ -219,9 +219,19 @@ absl::Status CheckLayers(const LoraConfig& lora, const std::vector<Module>& modu
   return absl::OkStatus();
 }
 
+// PEFT names the two heads that classifiers have, "classifier" and "score", whichever the model has
+// (PeftModelForSequenceClassification).
+bool IsOtherClassifier(const std::string& name, const std::vector<Module>& modules) {
+  const std::vector<std::string> heads = {"classifier", "score"};
+  return Contains(heads, name) && std::any_of(modules.begin(), modules.end(), [&](const Module& m) {
+           return m.kind == Module::Kind::kHead && Contains(heads, m.path);
+         });
+}
+
 // Every name is that of a module.
 absl::Status CheckNames(const LoraConfig& lora, const std::vector<Module>& modules) {
   for (const std::string& name : lora.modules_to_save) {
+    if (IsOtherClassifier(name, modules)) continue;
     if (!name.empty() && std::any_of(modules.begin(), modules.end(), [&name](const Module& module) {
           return absl::EndsWith(module.path, name);
         }))

@@ -38,10 +38,17 @@ constexpr int64_t kMaxVocabulary = 4'000'000;
 constexpr int64_t kMaxGrownVocabulary = int64_t{1} << 31;  // By ids of added tokens.
 constexpr int64_t kMaxPositions = 4'000'000;
 constexpr int64_t kMaxParameters = 10'000'000'000'000;
+constexpr JsonFields::RealRange kSpreads = {0.0, 100.0};
 constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 
 const Family* const kFamilies[] = {&kLlama,  &kMistral, &kQwen2, &kQwen3,
                                    &kGemma2, &kGemma3,  &kPhi3};
+
+const Family* FindFamily(const std::string& model_type) {
+  const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                   [&](const Family* f) { return model_type == f->model_type; });
+  return found == std::end(kFamilies) ? nullptr : *found;
+}
 
 // Null for a model of another family.
 const Family* FindFamily(JsonFields& fields) {
@@ -62,6 +69,35 @@ void RefuseWhatIsNotComputed(JsonFields& fields) {
   fields.MustBe("add_cross_attention", false);
   MustBeAbsent(fields, {"quantization_config", "compression_config", "per_layer_config",
                         "attention_chunk_size"});
+}
+
+// The head that the model's files have.
+void ReadTask(JsonFields& fields, const Family& family, ModelConfig& config) {
+  const json* named = fields.Find("architectures");
+  const json causal = json::array({family.architecture});
+  const json classifier = json::array({family.classifier});
+  if (named == nullptr || *named == causal) return;
+  if (*named != classifier) {
+    return fields.Refuse("architectures", absl::StrCat(causal.dump(), ", ", classifier.dump()));
+  }
+  config.task = Task::kSequenceClassification;
+  config.tied_embeddings = false;
+  config.logit_softcap = 0.0;
+  const json* names = fields.Find("id2label");
+  const bool named_labels = names != nullptr && names->is_object();
+  const int64_t labels = named_labels ? static_cast<int64_t>(names->size()) : kDefaultLabels;
+  config.labels = fields.Integer("num_labels", {2, kMaxLabels}, labels);
+  if (config.labels < 2 || config.labels > kMaxLabels) {
+    fields.Refuse("id2label", absl::StrCat("2 to ", kMaxLabels, " classes"));
+  }
+  fields.MustBe("problem_type", "single_label_classification");
+}
+
+// What a classification head needs, whether the files have one or a job asks for it.
+void ReadHeadFields(JsonFields& fields, ModelConfig& config) {
+  config.head_spread = fields.Real("initializer_range", kSpreads, 0.02);
+  const json* pad = fields.Find("pad_token_id");
+  if (pad != nullptr && pad->is_number_integer()) config.pad_token = pad->get<int64_t>();
 }
 
 // The weights' own dtype is in the weights' files; what stands here must only be one that they may
@@ -127,10 +163,11 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
   ModelConfig config;
   if (const Family* family = FindFamily(fields)) {
     config.model_type = family->model_type;
-    fields.MustBe("architectures", json::array({family->architecture}));
     ReadSizes(fields, *family, config);
     ReadHeads(fields, *family, config);
     family->read(fields, config);
+    ReadTask(fields, *family, config);
+    ReadHeadFields(fields, config);
     RefuseWhatIsNotComputed(fields);
     config.attention_dropout = fields.Real("attention_dropout", kDropouts, 0.0);
     CheckDtype(fields);
@@ -158,16 +195,22 @@ int64_t ModelConfig::rotary_width() const {
   return static_cast<int64_t>(static_cast<double>(head_width) * rotary_share);
 }
 
+std::string ArchitectureOf(const ModelConfig& config) {
+  const Family* family = FindFamily(config.model_type);
+  if (family == nullptr) return "";
+  return config.classifies() ? family->classifier : family->architecture;
+}
+
 absl::Status CheckModelConfig(const ModelConfig& config) {
-  const auto is = [&](const Family* family) { return config.model_type == family->model_type; };
   const auto within = [](int64_t value, int64_t most) { return value >= 1 && value <= most; };
-  const bool known = std::any_of(std::begin(kFamilies), std::end(kFamilies), is);
+  const bool known = FindFamily(config.model_type) != nullptr;
   const bool sized = within(config.layers, kMaxLayers) && within(config.width, kMaxWidth) &&
                      within(config.mlp_width, kMaxMlpWidth) && within(config.heads, kMaxHeads) &&
                      within(config.kv_heads, kMaxHeads) && within(config.head_width, kMaxWidth) &&
                      within(config.vocabulary, kMaxGrownVocabulary) &&
                      within(config.max_positions, kMaxPositions) && config.window >= 0 &&
-                     config.file_vocabulary >= 0 && config.first_added >= 0;
+                     config.file_vocabulary >= 0 && config.first_added >= 0 &&
+                     (!config.classifies() || within(config.labels, kMaxLabels));
   if (!known || !sized || config.heads % config.kv_heads != 0 || config.head_width % 2 != 0)
     return absl::InvalidArgumentError("a model's sizes are outside their limits");
   if (!config.sliding.empty() && config.sliding.size() != static_cast<size_t>(config.layers))

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/program/task.h"
 
 namespace snug::program {
 
@@ -54,7 +55,13 @@ struct ModelConfig {
   double norm_epsilon = 1e-6;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
-  bool tied_embeddings = false;
+  bool tied_embeddings = false;  // Of the embedding and a head of the vocabulary.
+
+  Task task = Task::kCausalLm;
+  int64_t labels = 0;         // Of a classification head.
+  bool new_head = false;      // The model's files have none of the task's: it is drawn.
+  double head_spread = 0.02;  // The standard deviation of what is drawn: initializer_range.
+  int64_t pad_token = -1;     // Its id; -1: none. What is classified is read before the padding.
 
   // Where a job adds tokens: V of the model's files, and the first of the ids whose rows begin as
   // the mean of those before.
@@ -82,6 +89,7 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
   bool adds_tokens() const { return first_added > 0; }
+  bool classifies() const { return task == Task::kSequenceClassification; }
   bool slides(int64_t layer) const;
   double attention_scale() const;
   int64_t rotary_width() const;  // Elements of a head that are turned.
@@ -90,6 +98,9 @@ struct ModelConfig {
 // `text` is the content of a config.json; `where` names it in errors.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, std::string_view where);
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir);
+
+// The class of transformers for its family and task: "LlamaForCausalLM".
+std::string ArchitectureOf(const ModelConfig& config);
 
 // One that another process read: of a family that is known, and within the limits that reading
 // keeps.

@@ -89,7 +89,7 @@ double VisiblePairs(const RunShape& run) {
 // With gradients, the forward's product comes first. Beside an adapter the matrix is frozen.
 double HeadFlops(const RunShape& run) {
   const auto rank = static_cast<double>(run.op->attributes.rank);
-  const auto vocabulary = static_cast<double>(run.vocabulary);
+  const auto vocabulary = static_cast<double>(HeadRows(run));
   const double product = 2.0 * Elements(run, run.in[0]) * vocabulary;
   const double adapter = 2.0 * static_cast<double>(run.in_rows(0)) * rank * vocabulary;
   if (run.direction == Direction::kForward) return product + adapter;

@@ -48,7 +48,7 @@ struct RunShape {
   Wanted wanted;  // Backward.
   TapeKey key;
   DType compute = DType::kF32;
-  int64_t vocabulary = 0;  // Rows of a head's matrix.
+  int64_t vocabulary = 0;  // Rows of a head's matrix that has one per token.
   // Shapes of all inputs and outputs, whether the run names them or not; slots say nothing.
   std::array<Operand, kMaxInputs> in;
   std::array<Operand, kMaxOutputs> out;
@@ -57,6 +57,11 @@ struct RunShape {
   int64_t in_rows(size_t i) const { return key.Of(in[i].rows); }
   int64_t out_rows(size_t i) const { return key.Of(out[i].rows); }
 };
+
+// Rows of a head's matrix: classes or tokens.
+inline int64_t HeadRows(const RunShape& run) {
+  return run.op->attributes.rows > 0 ? run.op->attributes.rows : run.vocabulary;
+}
 
 Work WorkOf(const RunShape& run);
 

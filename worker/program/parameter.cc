@@ -4,6 +4,15 @@
 
 namespace snug::program {
 
+std::string HeadKeyOf(const ModelConfig& config) {
+  if (config.classifies()) return kScoreKey;
+  return config.tied_embeddings ? kEmbeddingKey : kHeadKey;
+}
+
+int64_t HeadRowsOf(const ModelConfig& config) {
+  return config.classifies() ? config.labels : config.vocabulary;
+}
+
 int64_t Parameter::elements() const {
   int64_t n = 1;
   for (int64_t extent : shape) n *= extent;

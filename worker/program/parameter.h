@@ -17,6 +17,13 @@ inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
 inline constexpr char kHeadPath[] = "lm_head";
 inline constexpr char kHeadKey[] = "lm_head.weight";
 
+inline constexpr char kScorePath[] = "score";  // Of classes, in the place of lm_head.
+inline constexpr char kScoreKey[] = "score.weight";
+
+// The module whose rows give the logits, and how many these are.
+std::string HeadKeyOf(const ModelConfig& config);
+int64_t HeadRowsOf(const ModelConfig& config);
+
 struct Parameter {
   std::string key;  // As the file spells it: "model.layers.0.mlp.up_proj.weight".
   std::vector<int64_t> shape;
@@ -32,6 +39,11 @@ struct Parameter {
 
 // Whether it has a row per token: the embedding, the head.
 inline bool IsTable(const Parameter& p) { return p.key == kEmbeddingKey || p.key == kHeadKey; }
+
+// A new head, where the model's files have none.
+inline bool IsDrawn(const ModelConfig& config, const Parameter& p) {
+  return config.new_head && p.key == kScoreKey;
+}
 
 // Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
 inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }

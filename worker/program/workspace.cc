@@ -155,10 +155,11 @@ int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
   const int64_t width = run.in[0].width;
   const bool adapted = run.op->attributes.rank > 0;
   const int64_t za = Aligned(rows * run.op->attributes.rank * kF32);
-  const int64_t chunk =
-      Aligned(rows * width * element) + Aligned(rows * run.vocabulary * element) + za;
-  const int64_t forward = adapted ? PartBytes(run, machine, rows, run.vocabulary)
-                                  : ProductBytes(run, machine, rows, run.vocabulary);
+  const int64_t classes = HeadRows(run);
+  const int64_t gathered = run.op->attributes.selected ? 0 : Aligned(rows * width * element);
+  const int64_t chunk = gathered + Aligned(rows * classes * element) + za;
+  const int64_t forward =
+      adapted ? PartBytes(run, machine, rows, classes) : ProductBytes(run, machine, rows, classes);
   if (run.direction == Direction::kForward) return chunk + forward;
   return chunk + za + std::max(forward, ProductBytes(run, machine, rows, width));
 }

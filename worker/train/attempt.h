@@ -26,6 +26,7 @@ struct AttemptOptions {
   std::string model_dir;
   std::string base_model_name;  // What adapter_config.json names as the base.
   std::vector<std::string> added_tokens;
+  program::TaskChoice task;
   program::TrainingMode mode;
   std::string init_adapter;  // A PEFT directory, or empty.
   bool merge = false;        // Also give the base with the adapter merged into it.

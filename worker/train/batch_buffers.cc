@@ -1,6 +1,7 @@
 #include "worker/train/batch_buffers.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/rope.h"
@@ -56,7 +57,7 @@ absl::Status BatchBuffers::Upload(Filled<T>& array, int64_t elements) {
 absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& config,
                                                     const program::TapeKey& key,
                                                     execute::Device& device) {
-  BatchBuffers buffers(device);
+  BatchBuffers buffers(config, device);
   const int64_t turned = config.rotary_width(), tokens = key.tokens;
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.ids_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.positions_));
@@ -106,22 +107,43 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
   for (int64_t d = 0; d < documents; ++d) {
     const int64_t row = rows[static_cast<size_t>(d)];
     const int64_t tokens = dataset.tokens(row);
-    const int32_t* ids = dataset.ids(row);
-    const float* weights = dataset.weights(row);
     RETURN_IF_ERROR(CheckRoom(n + tokens, documents));
     offsets_.host()[d] = n;
-    for (int64_t t = 0; t < tokens; ++t, ++n) {
-      ids_.host()[n] = ids[t];
-      positions_.host()[n] = static_cast<int32_t>(t);
-      const bool last = t + 1 == tokens;  // Nothing follows within the document.
-      if (last || weights[t + 1] == 0.0f) continue;
-      trained_rows_.host()[trained] = n;
-      labels_.host()[trained] = ids[t + 1];
-      weights_.host()[trained++] = weights[t + 1];
-    }
+    std::copy_n(dataset.ids(row), tokens, ids_.host() + n);
+    std::iota(positions_.host() + n, positions_.host() + n + tokens, 0);
+    trained = classifies_ ? TrainDocument(dataset, row, n, trained)
+                          : TrainTokens(dataset, row, n, trained);
+    n += tokens;
   }
   offsets_.host()[documents] = n;
   return Finish(n, documents, trained);
+}
+
+int64_t BatchBuffers::TrainTokens(const Dataset& dataset, int64_t row, int64_t begin,
+                                  int64_t trained) {
+  const int32_t* ids = dataset.ids(row);
+  const float* weights = dataset.weights(row);
+  // Behind the last nothing follows within the document.
+  for (int64_t t = 0; t + 1 < dataset.tokens(row); ++t) {
+    if (weights[t + 1] == 0.0f) continue;
+    trained_rows_.host()[trained] = begin + t;
+    labels_.host()[trained] = ids[t + 1];
+    weights_.host()[trained++] = weights[t + 1];
+  }
+  return trained;
+}
+
+// transformers reads the last token that is not pad_token_id, wherever that stands; of padding
+// alone the first.
+int64_t BatchBuffers::TrainDocument(const Dataset& dataset, int64_t row, int64_t begin,
+                                    int64_t trained) {
+  const int32_t* ids = dataset.ids(row);
+  int64_t last = dataset.tokens(row) - 1;
+  while (last > 0 && ids[last] == pad_token_) --last;
+  trained_rows_.host()[trained] = begin + last;
+  labels_.host()[trained] = dataset.label(row);
+  weights_.host()[trained] = 1.0f;
+  return trained + 1;
 }
 
 absl::StatusOr<execute::Batch> BatchBuffers::FillTokens(std::span<const int32_t> ids,
@@ -182,6 +204,7 @@ absl::Status BatchBuffers::FillAngles(Angles& angles, int64_t tokens) {
 }
 
 double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
+  if (dataset.has_labels()) return static_cast<double>(rows.size());
   double sum = 0.0;
   for (int64_t row : rows) {
     const float* weights = dataset.weights(row);

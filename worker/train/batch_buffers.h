@@ -49,19 +49,26 @@ class BatchBuffers {
     execute::DeviceBuffer cos, sin;
   };
 
-  explicit BatchBuffers(execute::Device& device) : device_(&device) {}
+  BatchBuffers(const program::ModelConfig& config, execute::Device& device)
+      : device_(&device), classifies_(config.classifies()), pad_token_(config.pad_token) {}
   absl::Status AllocateAngles(const std::vector<float>& frequencies, int64_t tokens,
                               Angles& angles);
   template <typename T>
   absl::Status Allocate(int64_t elements, Filled<T>& array);
   template <typename T>
   absl::Status Upload(Filled<T>& array, int64_t elements);
+  // What is trained of a row that lies from token `begin` on, behind `trained` others; gives how
+  // many are by then.
+  int64_t TrainTokens(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
+  int64_t TrainDocument(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   absl::Status CheckRoom(int64_t tokens, int64_t documents) const;
   absl::Status FillAngles(Angles& angles, int64_t tokens);
   // Uploads what was filled and computes the angles of the first `tokens` positions.
   absl::StatusOr<execute::Batch> Finish(int64_t tokens, int64_t documents, int64_t trained);
 
   execute::Device* device_;
+  bool classifies_;
+  int64_t pad_token_;
   Angles angles_, local_angles_;
   Filled<int32_t> ids_, positions_, labels_;
   Filled<int64_t> offsets_, trained_rows_;
@@ -69,7 +76,8 @@ class BatchBuffers {
   execute::DeviceBuffer row_loss_, row_entropy_, row_correct_;
 };
 
-// Sum of the loss weights of the rows: what the loss of an optimizer step is divided by.
+// Sum of the loss weights of the rows: what the loss of an optimizer step is divided by. Of rows
+// that are classified each has 1.
 double LossWeight(const Dataset& dataset, const MicroBatch& rows);
 
 }  // namespace snug::train

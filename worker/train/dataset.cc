@@ -68,6 +68,15 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
           absl::StrCat(path, ": ", lines->shape[0], " source lines for ", rows, " rows"));
     dataset.lines_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + lines->begin);
   }
+  if (index.contains("labels")) {
+    ASSIGN_OR_RETURN(const auto* labels, Find(index, path, "labels", "I32"));
+    if (labels->shape[0] != rows)
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", labels->shape[0], " labels for ", rows, " rows"));
+    dataset.labels_ = reinterpret_cast<const int32_t*>(dataset.file_.data() + labels->begin);
+  }
+  for (const nlohmann::json& name : Said(folder, "label_names"))
+    if (name.is_string()) dataset.label_names_.push_back(name.get<std::string>());
   const nlohmann::json sha256 = Said(folder, "sha256"), first = Said(folder, "first_added_id");
   if (sha256.is_string()) dataset.sha256_ = sha256.get<std::string>();
   if (first.is_number_integer()) dataset.first_added_ = first.get<int64_t>();

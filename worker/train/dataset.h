@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/program/batching.h"
@@ -27,6 +28,11 @@ class Dataset {
   const int32_t* ids(int64_t row) const { return ids_ + offset(row); }
   // weights(row)[t]: of predicting token t of the row; the first is 0.
   const float* weights(int64_t row) const { return weights_ + offset(row); }
+  // The class of each row, where they are documents with one; null else.
+  bool has_labels() const { return labels_ != nullptr; }
+  int32_t label(int64_t row) const { return labels_[row]; }
+  // Of the classes, by their ids; empty: the dataset names none.
+  const std::vector<std::string>& label_names() const { return label_names_; }
   // Where the row stands in the user's file: "train.jsonl:7", lines from 1. Without source lines:
   // its number, from 0.
   bool has_source_lines() const { return lines_ != nullptr; }
@@ -45,7 +51,9 @@ class Dataset {
   const int32_t* ids_ = nullptr;
   const float* weights_ = nullptr;
   std::span<const int64_t> offsets_;  // Of the rows, and the end of the last.
-  const int64_t* lines_ = nullptr;    // Or null: made by another program.
+  const int32_t* labels_ = nullptr;   // Or null.
+  std::vector<std::string> label_names_;
+  const int64_t* lines_ = nullptr;  // Or null: made by another program.
   program::LengthCounts lengths_;
   std::string source_;
   std::string sha256_;

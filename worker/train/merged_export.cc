@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -110,7 +111,7 @@ class Merger {
     std::vector<TensorBytes> tensors;
     for (const Parameter& parameter : parameters()) {
       if (parameter.adapter) continue;
-      const std::string& dtype = base_.at(parameter.key).dtype;
+      const std::string& dtype = DTypeOf(parameter.key);
       const auto element = static_cast<int64_t>(at::elementSize(ScalarTypeOf(dtype)));
       tensors.push_back(
           {parameter.key, dtype, parameter.shape, nullptr, parameter.elements() * element});
@@ -119,8 +120,7 @@ class Merger {
   }
 
   absl::Status Write(const TensorBytes& tensor, const TensorSink& sink) const {
-    const TensorEntry& entry = base_.at(tensor.key);
-    const auto element = static_cast<int64_t>(at::elementSize(ScalarTypeOf(entry.dtype)));
+    const auto element = static_cast<int64_t>(at::elementSize(ScalarTypeOf(tensor.dtype)));
     const int64_t rows = tensor.shape.size() > 1 ? tensor.shape[0] : 1;
     const int64_t width = tensor.bytes / element / std::max<int64_t>(rows, 1);
     const int64_t at_once = room_.bytes() / (width * (kF32Bytes + kF32Bytes));
@@ -129,13 +129,18 @@ class Merger {
           absl::StrCat("merging ", tensor.key, " needs ", width * 2 * kF32Bytes,
                        " bytes to work in, there are ", room_.bytes()));
     }
-    ASSIGN_OR_RETURN(const auto file,
-                     checkpoint::OpenFile::Open(entry.file, checkpoint::Links::kFollow));
+    std::optional<checkpoint::OpenFile> file;  // None: nothing of the base's is left.
+    if (!IsSaved(tensor.key)) {
+      ASSIGN_OR_RETURN(auto opened, checkpoint::OpenFile::Open(base_.at(tensor.key).file,
+                                                               checkpoint::Links::kFollow));
+      file.emplace(std::move(opened));
+    }
     for (int64_t first = 0; first < rows; first += at_once) {
       const int64_t count = std::min(at_once, rows - first), bytes = count * width * element;
       char* raw = room_.data() + at_once * width * kF32Bytes;
-      if (!IsSaved(tensor.key)) {
-        RETURN_IF_ERROR(file.Read(entry.begin + first * width * element, bytes, raw));
+      if (file.has_value()) {
+        const int64_t begin = base_.at(tensor.key).begin;
+        RETURN_IF_ERROR(file->Read(begin + first * width * element, bytes, raw));
       }
       RETURN_IF_ERROR(Merge(tensor.key, {first, count, width}, raw));
       RETURN_IF_ERROR(sink(raw, bytes));
@@ -150,6 +155,12 @@ class Merger {
 
   execute::Device& device() const { return request_.arena->device(); }
   const std::vector<Parameter>& parameters() const { return request_.program->parameters; }
+
+  // Of a new head, which the base has not, that of the embedding.
+  const std::string& DTypeOf(const std::string& key) const {
+    const auto found = base_.find(key);
+    return (found != base_.end() ? found : base_.find(program::kEmbeddingKey))->second.dtype;
+  }
 
   // By the key of the matrix that each is added to.
   void FindDeltas() {
@@ -184,7 +195,7 @@ class Merger {
   // `raw`: those rows of the base, which become the merged ones; of what is saved, whatever.
   absl::Status Merge(const std::string& key, const Rows& rows, char* raw) const {
     const at::Tensor base =
-        at::from_blob(raw, {rows.count, rows.width}, ScalarTypeOf(base_.at(key).dtype));
+        at::from_blob(raw, {rows.count, rows.width}, ScalarTypeOf(DTypeOf(key)));
     if (IsSaved(key)) {
       const View trained = Exact(key).Rows(rows.first, rows.count);
       return execute::ReadRows(device(), trained, [&](const View& part, int64_t first) {
@@ -225,10 +236,12 @@ class Merger {
 absl::Status WriteConfig(const std::string& folder, const MergeRequest& request) {
   const std::string from = request.model_dir + "/config.json", to = folder + "/config.json";
   const program::ModelConfig& config = request.program->config;
-  if (!config.adds_tokens()) return checkpoint::CopyFile(from, to, kMaxConfigBytes);
-  ASSIGN_OR_RETURN(const auto grown, checkpoint::ConfigOfExport(request.model_dir,
-                                                                {.vocabulary = config.vocabulary}));
-  ASSIGN_OR_RETURN(const std::string text, program::JsonText(grown, program::kIndent));
+  if (!config.adds_tokens() && !config.classifies())
+    return checkpoint::CopyFile(from, to, kMaxConfigBytes);
+  ASSIGN_OR_RETURN(const auto changed,
+                   checkpoint::ConfigOfExport(request.model_dir,
+                                              checkpoint::ChangesOf(config, request.label_names)));
+  ASSIGN_OR_RETURN(const std::string text, program::JsonText(changed, program::kIndent));
   return checkpoint::WriteNewFile(to, text + "\n").status();
 }
 
@@ -255,7 +268,8 @@ absl::StatusOr<AttemptOptions> EvaluationOf(const std::string& folder,
                                             const AttemptOptions& attempt) {
   AttemptOptions merged = attempt;
   merged.model_dir = folder;
-  merged.added_tokens.clear();  // It has them.
+  merged.added_tokens.clear();  // It has them,
+  merged.task = {};             // and its head.
   merged.init_adapter.clear();
   merged.prompts_file.clear();
   merged.promised.reset();  // It is another program.

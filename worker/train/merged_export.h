@@ -11,7 +11,10 @@
 #include <cstdint>
 #include <string>
 
+#include <string>
+#include <vector>
 #include "absl/status/status.h"
+
 #include "absl/status/statusor.h"
 #include "worker/execute/slot_memory.h"
 #include "worker/program/program.h"
@@ -23,6 +26,7 @@ namespace snug::train {
 struct MergeRequest {
   std::string model_dir;  // The base.
   std::string data_dir;   // The prepared dataset, whose chat template goes along; may be empty.
+  std::vector<std::string> label_names = {};  // Of a classification, where they are known.
   const program::Program* program = nullptr;
   const weights::Parameters* parameters = nullptr;
   // To work in: a row of the widest module in fp32, twice, at least.
@@ -33,8 +37,8 @@ struct MergeRequest {
 // 2000 rows of 4096 columns at a time: enough for products at full speed.
 inline constexpr int64_t kMergeRoomBytes = 64 << 20;
 
-// Into a new folder, synced. Its config.json is the base's, but for added tokens. OUT_OF_RANGE: a
-// merged weight is not finite.
+// Into a new folder, synced. Its config.json is the base's, but for added tokens and a new head.
+// OUT_OF_RANGE: a merged weight is not finite.
 absl::Status ExportMerged(const std::string& folder, const MergeRequest& request);
 
 // An attempt that can evaluate such a folder on the data of `attempt`, and train nothing. It takes

@@ -166,7 +166,7 @@ absl::Status MetricsLog::Append(const StepMetrics& metrics) {
                      {"global_step", metrics.global_step},
                      {"num_tokens", metrics.num_tokens},
                      {"samples", metrics.samples},
-                     {"mean_token_accuracy", metrics.mean_token_accuracy},
+                     {metrics.accuracy_name, metrics.mean_token_accuracy},
                      {"entropy", metrics.entropy},
                      {"tokens_per_second", metrics.tokens_per_second},
                      {"step_seconds", metrics.step_seconds},
@@ -175,7 +175,7 @@ absl::Status MetricsLog::Append(const StepMetrics& metrics) {
 
 absl::Status MetricsLog::Append(const EvalMetrics& metrics) {
   return AppendLine({{"eval_loss", metrics.eval_loss},
-                     {"eval_mean_token_accuracy", metrics.mean_token_accuracy},
+                     {absl::StrCat("eval_", metrics.accuracy_name), metrics.mean_token_accuracy},
                      {"eval_entropy", metrics.entropy},
                      {"eval_runtime", metrics.runtime},
                      {"global_step", metrics.global_step},

@@ -21,6 +21,8 @@
 
 namespace snug::train {
 
+inline constexpr char kTokenAccuracy[] = "mean_token_accuracy", kAccuracy[] = "accuracy";
+
 struct StepMetrics {
   double loss = 0.0;
   double grad_norm = 0.0;
@@ -30,7 +32,9 @@ struct StepMetrics {
   int64_t num_tokens = 0;            // Of the run so far.
   int64_t samples = 0;               // Rows of the data in this step, however they are packed.
   double mean_token_accuracy = 0.0;  // Of the trained tokens: those that the model ranks first.
-  double entropy = 0.0;              // Nats per trained token.
+  // What that share is called: of documents that are classified, accuracy.
+  const char* accuracy_name = kTokenAccuracy;
+  double entropy = 0.0;  // Nats per trained token.
   double tokens_per_second = 0.0;
   double step_seconds = 0.0;
 };
@@ -38,6 +42,7 @@ struct StepMetrics {
 struct EvalMetrics {
   double eval_loss = 0.0;
   double mean_token_accuracy = 0.0;
+  const char* accuracy_name = kTokenAccuracy;
   double entropy = 0.0;
   double runtime = 0.0;  // Seconds.
   int64_t global_step = 0;

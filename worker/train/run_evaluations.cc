@@ -23,6 +23,7 @@ absl::Status RunEvaluations::Evaluate() {
   ASSIGN_OR_RETURN(const TokenMetrics evaluation, run_.trainer->Evaluate());
   const EvalMetrics line = {.eval_loss = evaluation.loss,
                             .mean_token_accuracy = evaluation.mean_token_accuracy,
+                            .accuracy_name = AccuracyName(run_.trainer->program().config),
                             .entropy = evaluation.entropy,
                             .runtime = SecondsSince(begin),
                             .global_step = progress.global_step,

@@ -42,6 +42,7 @@ absl::Status RunMetrics::Log(const StepResult& step) {
                                   .num_tokens = progress.num_tokens,
                                   .samples = step.samples,
                                   .mean_token_accuracy = step.mean_token_accuracy,
+                                  .accuracy_name = AccuracyName(run_.trainer->program().config),
                                   .entropy = step.entropy,
                                   .tokens_per_second = progress.tokens_per_second,
                                   .step_seconds = progress.step_seconds});

@@ -13,6 +13,11 @@
 
 namespace snug::train {
 
+// What the share of a task's labels that are ranked first is called.
+inline const char* AccuracyName(const program::ModelConfig& config) {
+  return config.classifies() ? kAccuracy : kTokenAccuracy;
+}
+
 class RunMetrics {
  public:
   explicit RunMetrics(Run& run) : run_(run) {}

@@ -44,6 +44,7 @@ absl::Status RunOutput::Merge() {
   const std::string folder = run_.unpublished_output() + "/merged";
   RETURN_IF_ERROR(ExportMerged(folder, {.model_dir = run_.attempt.model_dir,
                                         .data_dir = run_.attempt.train_data,
+                                        .label_names = run_.trainer->dataset().label_names(),
                                         .program = &run_.trainer->program(),
                                         .parameters = &run_.trainer->parameters(),
                                         .arena = &run_.trainer->arena()}));
@@ -67,6 +68,8 @@ checkpoint::ExportOptions RunOutput::OptionsOfExport() const {
           .base_model_name = run_.attempt.base_model_name,
           .lora = run_.attempt.mode.adapter,
           .vocabulary = config.adds_tokens() ? config.vocabulary : 0,
+          .task = run_.attempt.task,
+          .label_names = run_.trainer->dataset().label_names(),
           .metrics_file = run_.metrics_file(),
           .display_name = ""};
 }

@@ -55,6 +55,23 @@ absl::Status CheckAddedTokens(const program::ModelConfig& config, const Dataset&
                    " in the prepared dataset, and at ", config.first_added, " in the model"));
 }
 
+// A dataset of classes for who classifies, one of tokens for who predicts them.
+absl::Status CheckLabels(const program::ModelConfig& config, const Dataset& dataset,
+                         const char* set) {
+  if (dataset.has_labels() != config.classifies()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("task: ", program::NameOf(config.task), ", but the rows of the ", set,
+                     dataset.has_labels() ? " have classes" : " have no classes"));
+  }
+  for (int64_t row = 0; config.classifies() && row < dataset.rows().size(); ++row) {
+    if (dataset.label(row) >= 0 && dataset.label(row) < config.labels) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("num_labels: row ", dataset.NameOf(row), " of the ", set, " has class ",
+                     dataset.label(row), ", the head has ", config.labels));
+  }
+  return absl::OkStatus();
+}
+
 program::TapeKey Largest(const program::TapeKey& a, const program::TapeKey& b) {
   return {.tokens = std::max(a.tokens, b.tokens),
           .documents = std::max(a.documents, b.documents),
@@ -68,6 +85,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const AttemptOptions& a
   std::unique_ptr<Trainer> trainer(new Trainer(attempt, device));
   ASSIGN_OR_RETURN(program::ModelConfig config, program::ReadModelConfig(attempt.model_dir));
   RETURN_IF_ERROR(program::AddTokens(attempt.model_dir, attempt.added_tokens, config));
+  RETURN_IF_ERROR(program::ChooseTask(attempt.task, config));
   ASSIGN_OR_RETURN(trainer->program_, program::BuildProgram(config, attempt.mode));
   RETURN_IF_ERROR(trainer->LoadData());
   RETURN_IF_ERROR(trainer->Lower());
@@ -80,6 +98,7 @@ absl::Status Trainer::LoadData() {
   const TrainingOptions& options = attempt_.training;
   ASSIGN_OR_RETURN(dataset_, Dataset::Open(attempt_.train_data, vocabulary, attempt_.train_file));
   RETURN_IF_ERROR(CheckAddedTokens(program_.config, *dataset_));
+  RETURN_IF_ERROR(CheckLabels(program_.config, *dataset_, "dataset"));
   const program::LengthCounts& lengths = dataset_->rows().lengths();
   const program::Batching batching = BatchingOf(options);
   max_steps_ = TotalSteps(lengths, options);
@@ -91,6 +110,10 @@ absl::Status Trainer::LoadData() {
   }
   if (attempt_.eval_data.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(evaluation_, Dataset::Open(attempt_.eval_data, vocabulary, attempt_.eval_file));
+  RETURN_IF_ERROR(CheckLabels(program_.config, *evaluation_, "evaluation set"));
+  if (evaluation_->label_names() != dataset_->label_names())
+    return absl::FailedPreconditionError(
+        "label_names: the dataset and the evaluation set name other classes: give them");
   evaluation_key_ = program::WorstBatch(evaluation_->rows().lengths(), batching);
   data_bytes_ = program::DataBytes(lengths, evaluation_->rows().lengths(), batching);
   return absl::OkStatus();

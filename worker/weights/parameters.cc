@@ -64,6 +64,22 @@ float Normal(float first, float second, int64_t which) {
   return radius * (which == 0 ? std::cos(angle) : std::sin(angle));
 }
 
+// Elements of fp32 from pairs of numbers in [0, 1): number(first, second, which of the pair).
+template <typename Number>
+absl::Status FillDrawn(Device& device, const View& to, const kernels::RandomSite& site,
+                       const Number& number) {
+  return execute::FillRows(device, to, [&](const View& rows, int64_t first) {
+    const int64_t begin = first * to.width;
+    for (int64_t i = begin; i < begin + rows.elements(); ++i) {
+      const kernels::Random4 words = kernels::RandomBlock(site, static_cast<uint64_t>(i) / kWords);
+      const int64_t pair = i % kWords / 2 * 2;
+      rows.as<float>()[i - begin] =
+          number(kernels::ToUniform(words.word[pair]), kernels::ToUniform(words.word[pair + 1]),
+                 i % kWords - pair);
+    }
+  });
+}
+
 // Half of a new adapter as PEFT draws it. lora_A: Kaiming uniform with a = sqrt(5), which is
 // uniform in +-1/sqrt(in); lora_B: zero. Of an embedding A is zero, and B normal.
 absl::Status DrawAdapter(Device& device, const View& to, std::string_view key,
@@ -72,15 +88,20 @@ absl::Status DrawAdapter(Device& device, const View& to, std::string_view key,
     return execute::FillMemory(device, to.data, 0, to.bytes());
   const bool normal = key.ends_with(".lora_embedding_B");
   const float bound = 1.0f / std::sqrt(static_cast<float>(to.width));
-  return execute::FillRows(device, to, [&](const View& rows, int64_t first) {
-    const int64_t begin = first * to.width;
-    for (int64_t i = begin; i < begin + rows.elements(); ++i) {
-      const kernels::Random4 words = kernels::RandomBlock(site, static_cast<uint64_t>(i) / kWords);
-      const auto uniform = [&words](int64_t word) { return kernels::ToUniform(words.word[word]); };
-      const int64_t word = i % kWords, pair = word / 2 * 2;
-      rows.as<float>()[i - begin] = normal ? Normal(uniform(pair), uniform(pair + 1), word - pair)
-                                           : (2.0f * uniform(word) - 1.0f) * bound;
-    }
+  return FillDrawn(device, to, site, [&](float first, float second, int64_t which) {
+    if (normal) return Normal(first, second, which);
+    return (2.0f * (which == 0 ? first : second) - 1.0f) * bound;
+  });
+}
+
+// What is drawn where no file has it, from `site`: half of a new adapter, or a new head, which
+// transformers draws from a normal distribution around 0.
+absl::Status Draw(Device& device, const View& to, const Parameter& parameter, double head_spread,
+                  const kernels::RandomSite& site) {
+  if (parameter.adapter) return DrawAdapter(device, to, parameter.key, site);
+  const auto spread = static_cast<float>(head_spread);
+  return FillDrawn(device, to, site, [spread](float first, float second, int64_t which) {
+    return spread * Normal(first, second, which);
   });
 }
 
@@ -155,14 +176,18 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     result.views_.emplace_back();
     result.masters_.emplace_back();
     const TensorEntry* entry = EntryOf(parameter, model, adapter);
+    const bool drawn =
+        parameter.adapter || (IsDrawn(program.config, parameter) && parameter.trainable);
+    if (entry == nullptr && !drawn)
+      return absl::InternalError(absl::StrCat("no tensor for ", parameter.key));
     ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry));
     if (mapped) used_files.insert(entry->file);
-    if (entry == nullptr) {
-      RETURN_IF_ERROR(DrawAdapter(device, result.views_.back().value, parameter.key,
-                                  {.seed = options.seed, .step = position, .op = kAdapterInitOp}));
-    }
     if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter));
     if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry));
+    if (entry == nullptr) {
+      RETURN_IF_ERROR(Draw(device, result.exact(position), parameter, program.config.head_spread,
+                           {.seed = options.seed, .step = position, .op = kAdapterInitOp}));
+    }
     const bool of_base =
         entry != nullptr && model.contains(parameter.key) && &model.at(parameter.key) == entry;
     if (program.config.adds_tokens() && program::IsTable(parameter) && of_base) {
@@ -201,9 +226,6 @@ absl::Status Parameters::CheckTiedHead(const program::Program& program,
 
 absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorEntry* entry) {
   View& value = views_.back().value;
-  if (entry == nullptr && !parameter.adapter) {
-    return absl::InternalError(absl::StrCat("no tensor for ", parameter.key));
-  }
   if (parameter.quantization != program::Quantization::kNone) {
     RETURN_IF_ERROR(PlaceQuantized(parameter, *entry));
     return false;
@@ -257,10 +279,10 @@ absl::Status Parameters::AddGradient(const Parameter& parameter) {
   return absl::OkStatus();
 }
 
-// With the file's own digits, where it has more than bf16.
+// With the file's own digits, where it has more than bf16. Without a file it is drawn.
 absl::Status Parameters::AddMaster(const Parameter& parameter, const TensorEntry* entry) {
   ASSIGN_OR_RETURN(masters_.back(), OwnBuffer(parameter, DType::kF32));
-  return ReadInto(*entry, masters_.back());
+  return entry == nullptr ? absl::OkStatus() : ReadInto(*entry, masters_.back());
 }
 
 absl::StatusOr<View> Parameters::OwnBuffer(const Parameter& parameter, DType dtype) {

@@ -434,9 +434,10 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
   const View za = adapted ? In(line, 1) : View{};
   const View dza = adapted && with_gradient ? DIn(line, 1) : View{};
   const std::vector<double>& w = Weight(0);
-  const int64_t vocabulary = program_.config.vocabulary;
+  const int64_t vocabulary = HeadRowsOf(program_.config);
   std::vector<double> logits(static_cast<size_t>(vocabulary));
-  const bool selected = line.operands.in[0].rows == Rows::kTrained;
+  const bool selected =
+      line.operands.in[0].rows != Rows::kTokens && line.operands.in[0].rows != Rows::kMerged1;
   const std::vector<int64_t> trained = batch_->trained();
   const int64_t rows = Count(line.operands.in[0]);
   for (int64_t n = 0; n < rows; ++n) {

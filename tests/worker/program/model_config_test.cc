@@ -306,7 +306,9 @@ TEST(ModelConfigTest, RefusesOneFieldByNameAndValueAndSaysWhatIsAccepted) {
   };
   const std::vector<BadField> cases = {
       {"model_type", "gpt2", R"(model_type is "gpt2"; accepted: "llama", "mistral", "qwen2")"},
-      {"architectures", {"LlamaForSequenceClassification"}, R"(accepted: ["LlamaForCausalLM"])"},
+      {"architectures",
+       {"LlamaForTokenClassification"},
+       R"(accepted: ["LlamaForCausalLM"], ["LlamaForSequenceClassification"])"},
       {"hidden_act", "gelu", R"(hidden_act is "gelu"; accepted: "silu")"},
       {"attention_bias", 1, "attention_bias is 1; accepted: true, false"},
       {"attention_dropout", 1.0, "attention_dropout is 1.0; accepted: a number from 0 to 0.99"},

@@ -1,5 +1,6 @@
 #include "tests/worker/program/plan_checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -31,6 +32,22 @@ ToyBatch MixedBatch(std::mt19937& random) {
   return batch;
 }
 
+// Each document has a class, at its last token.
+ToyBatch BatchOfDocuments(const Program& program, std::mt19937& random) {
+  ToyBatch batch = MixedBatch(random);
+  std::fill(batch.labels.begin(), batch.labels.end(), -1);
+  size_t end = 0;
+  for (const int length : batch.document_lengths) {
+    end += static_cast<size_t>(length);
+    batch.labels[end - 1] = static_cast<int>(random() % static_cast<size_t>(program.config.labels));
+  }
+  return batch;
+}
+
+ToyBatch BatchFor(const Program& program, std::mt19937& random) {
+  return program.config.classifies() ? BatchOfDocuments(program, random) : MixedBatch(random);
+}
+
 LowerOptions OptionsFor(const ToyBatch& batch) {
   LowerOptions options;
   options.key = {.tokens = static_cast<int64_t>(batch.ids.size()),
@@ -45,7 +62,7 @@ LowerOptions OptionsFor(const ToyBatch& batch) {
 
 void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random) {
   const auto parameters = RandomParameters(program, random);
-  const ToyBatch batch = MixedBatch(random);
+  const ToyBatch batch = BatchFor(program, random);
   Interpreter keep(program, parameters), other(program, parameters);
   const absl::StatusOr<Tape> keep_tape =
       Lower(program, RecomputePlan(program, 0), OptionsFor(batch));
@@ -69,7 +86,7 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
 
 void ExpectFiniteDifferences(const Program& program, std::mt19937& random) {
   auto parameters = RandomParameters(program, random);
-  const ToyBatch batch = MixedBatch(random);
+  const ToyBatch batch = BatchFor(program, random);
   LowerOptions options = OptionsFor(batch);
   const Tape step =
       *Lower(program, RandomPlan(program, 3, random, /*segments=*/false, kStashes), options);

@@ -150,6 +150,29 @@ TEST_F(TrainerTest, ThePredictedPeakHasTheRowsOfAddedTokens) {
   }
 }
 
+template <typename T>
+std::string BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+// Classes for who classifies, and no more of them than the head has.
+TEST_F(TrainerTest, TheRowsMustBeThoseOfTheTask) {
+  AttemptOptions attempt = Attempt(FullMode());
+  const auto refusal = [&] {
+    return std::string(Trainer::Create(attempt, TestDevice()).status().message());
+  };
+  attempt.task = {program::Task::kSequenceClassification, 3};
+  EXPECT_THAT(refusal(), HasSubstr("the rows of the dataset have no classes"));
+  WriteTensors(folder_ / "data/dataset.safetensors",
+               {{"row_offsets", "I64", {3}, BytesOf<int64_t>({0, 2, 4})},
+                {"input_ids", "I32", {4}, BytesOf<int32_t>({1, 2, 3, 4})},
+                {"loss_weights", "F32", {4}, BytesOf<float>({0, 1, 0, 1})},
+                {"labels", "I32", {2}, BytesOf<int32_t>({2, 3})}});
+  EXPECT_THAT(refusal(), HasSubstr("row 1 of the dataset has class 3, the head has 3"));
+  attempt.task = {};
+  EXPECT_THAT(refusal(), HasSubstr("task: causal_lm, but the rows of the dataset have classes"));
+}
+
 // T x T never exists, nor does a mask of it: what a job reports as its peak, less what does not
 // depend on the batch, at most 2.05 times for twice the tokens.
 TEST_F(TrainerTest, PeakLessStaticGrowsLinearlyWithTheTokens) {

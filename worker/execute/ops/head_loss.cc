@@ -3,6 +3,8 @@
 // exist; rows of weight 0 cost nothing. With gradients, in the same pass: dz of the chunk, which
 // may be written over z (untrained rows become 0), and dW added up in fp32. What is found of each
 // trained row goes to the batch's row_loss, row_entropy and row_correct.
+// Where all rows of z are trained (documents that are classified), a chunk is these rows as they
+// lie: nothing is gathered.
 // With an adapter, logits = z W^T + scale za B^T; za (N, R) and B (V, R) fp32, W frozen: dza (which
 // may be written over za) and dB come instead of dW. In bf16 all is summed in fp32 and rounded
 // once.
@@ -102,6 +104,7 @@ class ChunkOfAdapter {
   // Absent: there is no adapter.
   View Za(const Chunk& chunk) const {
     if (!run_.in[1]) return {};
+    if (run_.op->attributes.selected) return run_.in[1].Rows(chunk.first, chunk.rows);
     const View za = za_.First(chunk.rows);
     Gather(run_, run_.in[1], IndexOf(run_, chunk), za);
     return za;
@@ -109,6 +112,8 @@ class ChunkOfAdapter {
   void Backward(const Chunk& chunk, const View& za, const View& dlogits) const {
     const View dza = dza_.First(chunk.rows);
     AdapterGradients(run_, za, dlogits, dza);
+    if (run_.op->attributes.selected)
+      return run_.Copy(run_.d_in[1].Rows(chunk.first, chunk.rows).data, dza.data, dza.bytes());
     Scatter(run_, dza, IndexOf(run_, chunk), run_.d_in[1]);
   }
 
@@ -117,17 +122,43 @@ class ChunkOfAdapter {
   const Scratch za_, dza_;
 };
 
+// A chunk's rows of z, and their way back into dz.
+class ChunkOfRows {
+ public:
+  ChunkOfRows(const OpRun& run, int64_t most)
+      : run_(run),
+        selected_(run.op->attributes.selected),
+        gathered_(run, selected_ ? 0 : most, run.in[0].width, run.in[0].dtype) {}
+
+  View Rows(const Chunk& chunk) const {
+    if (selected_) return run_.in[0].Rows(chunk.first, chunk.rows);
+    const View rows = gathered_.First(chunk.rows);
+    Gather(run_, run_.in[0], IndexOf(run_, chunk), rows);
+    return rows;
+  }
+  // `rows`: those of the chunk, which nobody reads any more.
+  void Backward(const Chunk& chunk, const View& rows, const View& dlogits) const {
+    const View dz = selected_ ? run_.d_in[0].Rows(chunk.first, chunk.rows) : rows;
+    Product(run_, dz, {dlogits, run_.parameters[0].value}, /*add=*/false);
+    if (!selected_) Scatter(run_, rows, IndexOf(run_, chunk), run_.d_in[0]);
+  }
+
+ private:
+  const OpRun& run_;
+  const bool selected_;
+  const Scratch gathered_;
+};
+
 void Run(const OpRun& run, bool gradient) {
   const View &z = run.in[0], &weight = run.parameters[0].value;
   const int64_t most = std::min(kHeadChunkRows, z.rows);
-  const Scratch gathered(run, most, z.width, z.dtype);
+  const ChunkOfRows of_z(run, most);
   const Scratch logit_rows(run, most, weight.rows, z.dtype);
   const ChunkOfAdapter adapter(run, most, gradient);
   for (int64_t first = 0; first < run.batch->trained; first += most) {
     const Chunk chunk{first, std::min(most, run.batch->trained - first)};
-    const View rows = gathered.First(chunk.rows), logits = logit_rows.First(chunk.rows);
+    const View rows = of_z.Rows(chunk), logits = logit_rows.First(chunk.rows);
     const View za = adapter.Za(chunk);
-    Gather(run, z, IndexOf(run, chunk), rows);
     Logits(run, rows, za, logits);
     CrossEntropy(run, chunk, logits, gradient);
     if (!gradient) continue;
@@ -135,10 +166,9 @@ void Run(const OpRun& run, bool gradient) {
     if (run.parameters[0].gradient) {
       Product(run, run.parameters[0].gradient, {Matrix(logits).t(), rows}, /*add=*/true);
     }
-    if (!run.d_in[0]) continue;
-    Product(run, rows, {logits, weight}, /*add=*/false);
-    Scatter(run, rows, IndexOf(run, chunk), run.d_in[0]);
+    if (run.d_in[0]) of_z.Backward(chunk, rows, logits);
   }
+  if (run.op->attributes.selected) return;
   for (const View& d_in : run.d_in) {
     if (gradient && d_in) ZeroUntrained(run, d_in);
   }

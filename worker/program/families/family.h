@@ -17,6 +17,7 @@ namespace snug::program {
 struct Family {
   const char* model_type;
   const char* architecture;
+  const char* classifier;  // The class for sequence classification.
   int64_t max_positions;
   int64_t kv_heads = 0;    // 0: as many as heads.
   int64_t head_width = 0;  // 0: hidden_size / num_attention_heads.

@@ -52,6 +52,7 @@ void ReadGemma3(JsonFields& fields, ModelConfig& config) {
 
 const Family kGemma2 = {.model_type = "gemma2",
                         .architecture = "Gemma2ForCausalLM",
+                        .classifier = "Gemma2ForSequenceClassification",
                         .max_positions = 8192,
                         .kv_heads = 4,
                         .head_width = 256,
@@ -60,6 +61,7 @@ const Family kGemma2 = {.model_type = "gemma2",
 
 const Family kGemma3 = {.model_type = "gemma3_text",
                         .architecture = "Gemma3ForCausalLM",
+                        .classifier = "Gemma3TextForSequenceClassification",
                         .max_positions = 131'072,
                         .kv_heads = 4,
                         .head_width = 256,

@@ -15,7 +15,10 @@ void Read(JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const Family kLlama = {
-    .model_type = "llama", .architecture = "LlamaForCausalLM", .max_positions = 2048, .read = Read};
+const Family kLlama = {.model_type = "llama",
+                       .architecture = "LlamaForCausalLM",
+                       .classifier = "LlamaForSequenceClassification",
+                       .max_positions = 2048,
+                       .read = Read};
 
 }  // namespace snug::program

@@ -17,6 +17,7 @@ void Read(JsonFields& fields, ModelConfig& config) {
 
 const Family kMistral = {.model_type = "mistral",
                          .architecture = "MistralForCausalLM",
+                         .classifier = "MistralForSequenceClassification",
                          .max_positions = 131'072,
                          .kv_heads = 8,
                          .read = Read};

@@ -19,6 +19,7 @@ void Read(JsonFields& fields, ModelConfig& config) {
 
 const Family kPhi3 = {.model_type = "phi3",
                       .architecture = "Phi3ForCausalLM",
+                      .classifier = "Phi3ForSequenceClassification",
                       .max_positions = 4096,
                       .norm_epsilon = 1e-5,
                       .read = Read};

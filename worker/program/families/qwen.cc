@@ -30,12 +30,14 @@ void ReadQwen3(JsonFields& fields, ModelConfig& config) {
 
 const Family kQwen2 = {.model_type = "qwen2",
                        .architecture = "Qwen2ForCausalLM",
+                       .classifier = "Qwen2ForSequenceClassification",
                        .max_positions = 32'768,
                        .kv_heads = 32,
                        .read = ReadQwen2};
 
 const Family kQwen3 = {.model_type = "qwen3",
                        .architecture = "Qwen3ForCausalLM",
+                       .classifier = "Qwen3ForSequenceClassification",
                        .max_positions = 32'768,
                        .kv_heads = 32,
                        .head_width = 128,

@@ -1,0 +1,171 @@
+// A head for classes in the place of that for tokens: which one a job gets, what it must be trained
+// with, and that every plan gives the gradients that finite differences say.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/worker/program/models.h"
+#include "tests/worker/program/plan_checks.h"
+#include "worker/program/adapter_export.h"
+#include "worker/program/lower.h"
+#include "worker/program/safetensors.h"
+
+namespace snug::program {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kPlans = 300;
+constexpr int64_t kLabels = 4;
+const LlamaSizes kTiny = {3, 16, 4, 2, 12, 11};
+
+ModelConfig Classifying(ModelConfig config) {
+  EXPECT_TRUE(ChooseTask({Task::kSequenceClassification, kLabels}, config).ok());
+  return config;
+}
+
+TrainingMode LoraOfScore() {
+  TrainingMode mode = LoraMode();
+  mode.adapter.rank = 2;
+  mode.adapter.alpha = 1.0;
+  mode.adapter.modules_to_save = {"score"};
+  return mode;
+}
+
+TEST(ClassificationTest, EveryPlanOfEveryFamilyGivesTheGradients) {
+  std::mt19937 random(1);
+  for (const std::string& family : FamilyNames()) {
+    SCOPED_TRACE(family);
+    for (const TrainingMode& mode : {FullMode(), LoraOfScore()}) {
+      const auto program = BuildProgram(Classifying(FamilyShape(family, kTiny)), mode);
+      ASSERT_TRUE(program.ok()) << program.status();
+      ExpectAnyPlanGivesTheGradientsOfKeep(*program, kPlans / 10, random);
+      ExpectFiniteDifferences(*program, random);
+    }
+  }
+}
+
+TEST(ClassificationTest, EveryPlanGivesTheGradients) {
+  std::mt19937 random(2);
+  const Program program = *BuildProgram(Classifying(LlamaShape(kTiny)), FullMode());
+  ExpectAnyPlanGivesTheGradientsOfKeep(program, kPlans, random);
+}
+
+// Rows of a head's logits, and what they cost, are those of documents and classes.
+TEST(ClassificationTest, TheHeadIsOfDocumentsAndClasses) {
+  ModelConfig config = Llama125M();
+  const LowerOptions options = {.key = {.tokens = 2048, .documents = 8, .longest_document = 256}};
+  const auto work_of_head = [&](const Program& program) {
+    const Tape tape = *Lower(program, RecomputePlan(program, 0), options);
+    double flops = 0.0;
+    for (const Instruction& line : tape.instructions) {
+      if (line.op->code == OpCode::kHeadLoss) flops += line.work.flops;
+    }
+    return flops;
+  };
+  const double of_tokens = work_of_head(*BuildProgram(config, FullMode()));
+  const double of_documents = work_of_head(*BuildProgram(Classifying(config), FullMode()));
+  EXPECT_DOUBLE_EQ(of_tokens, 3.0 * 2 * 2048 * 768 * 32000);
+  EXPECT_DOUBLE_EQ(of_documents, 3.0 * 2 * 8 * 768 * kLabels);
+}
+
+TEST(ClassificationTest, ANewHeadUntiesTheEmbedding) {
+  ModelConfig config = LlamaShape(kTiny);
+  config.tied_embeddings = true;
+  config.logit_softcap = 30.0;
+  const Program program = *BuildProgram(Classifying(config), FullMode());
+  EXPECT_TRUE(program.config.new_head);
+  EXPECT_EQ(program.parameters.back().key, "score.weight");
+  EXPECT_EQ(program.parameters.back().shape, (std::vector<int64_t>{kLabels, 16}));
+  EXPECT_EQ(
+      program.type_of(static_cast<int>(program.blocks.size()) - 1).ops.back().attributes.softcap,
+      0.0);
+}
+
+std::string ErrorOf(const TaskChoice& choice, ModelConfig config) {
+  return std::string(ChooseTask(choice, config).message());
+}
+
+TEST(ClassificationTest, TheJobMustFitTheModelsHead) {
+  const ModelConfig causal = LlamaShape(kTiny);
+  ModelConfig classifier = causal;
+  classifier.task = Task::kSequenceClassification;
+  classifier.labels = 3;
+  EXPECT_THAT(ErrorOf({Task::kCausalLm, 0}, classifier),
+              HasSubstr("task: config.json names LlamaForSequenceClassification"));
+  EXPECT_THAT(ErrorOf({{}, 4}, classifier), HasSubstr("num_labels: 4, but the model's head has 3"));
+  EXPECT_THAT(ErrorOf({{}, 4}, causal), HasSubstr("num_labels: is of task: sequence_class"));
+  EXPECT_THAT(ErrorOf({Task::kSequenceClassification, 1}, causal), HasSubstr("num_labels: 1"));
+  EXPECT_EQ(ErrorOf({{}, 3}, classifier), "");
+  ModelConfig config = causal;
+  ASSERT_TRUE(ChooseTask({Task::kSequenceClassification, 0}, config).ok());
+  EXPECT_EQ(config.labels, 2);
+}
+
+// PEFT trains it whole, whatever the adapter is of, and names both heads that there are.
+TEST(ClassificationTest, AnAdapterSavesTheHead) {
+  const ModelConfig config = Classifying(LlamaShape(kTiny));
+  EXPECT_THAT(std::string(BuildProgram(config, LoraMode()).status().message()),
+              HasSubstr("lora.modules_to_save: lacks score"));
+  TrainingMode mode = LoraOfScore();
+  mode.adapter.modules_to_save = {"classifier", "score"};
+  const auto program = BuildProgram(config, mode);
+  ASSERT_TRUE(program.ok()) << program.status();
+  const Parameter& score = program->parameters.back();
+  EXPECT_TRUE(score.saved && score.trainable);
+  EXPECT_EQ(AdapterFileKey(score), "base_model.model.score.weight");
+  const AdapterContents contents = *ContentsOf(AdapterTensorsOf(*program));
+  const std::string text = *AdapterConfigText(mode.adapter, "/base", contents, program->config);
+  EXPECT_THAT(text, HasSubstr("\"task_type\": \"SEQ_CLS\""));
+  mode.adapter.modules_to_save = {"classifier"};
+  EXPECT_FALSE(BuildProgram(config, mode).ok());
+  EXPECT_FALSE(BuildProgram(LlamaShape(kTiny), mode).ok());
+}
+
+// The head may be missing in the files that training starts from, and only there.
+TEST(ClassificationTest, TheFilesOfALanguageModelAreEnough) {
+  const ModelConfig causal = LlamaShape(kTiny);
+  TensorIndex index;
+  const Program language_model = *BuildProgram(causal, {});
+  for (const Parameter& p : language_model.parameters)
+    index[p.key] = {.dtype = "F32", .shape = p.shape};
+  const Program program = *BuildProgram(Classifying(causal), FullMode());
+  EXPECT_TRUE(CheckBaseWeights(program, index).ok()) << CheckBaseWeights(program, index);
+  EXPECT_THAT(std::string(CheckWeights(program, index).message()), HasSubstr("score.weight"));
+  index["score.weight"] = {.dtype = "F32", .shape = {3, 16}};
+  EXPECT_THAT(std::string(CheckBaseWeights(program, index).message()),
+              HasSubstr("\"score.weight\" is [3, 16], expected [4, 16]"));
+}
+
+constexpr char kConfig[] = R"({
+  "architectures": ["LlamaForSequenceClassification"], "model_type": "llama", "hidden_size": 64,
+  "intermediate_size": 112, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 131,
+  "pad_token_id": 7, "initializer_range": 0.05, "tie_word_embeddings": true,
+  "id2label": {"0": "a", "1": "b", "2": "c"}, "problem_type": PROBLEM})";
+
+absl::StatusOr<ModelConfig> Parsed(const std::string& problem) {
+  std::string text = kConfig;
+  text.replace(text.find("PROBLEM"), 7, problem);
+  return ParseModelConfig(text, "config.json");
+}
+
+TEST(ClassificationTest, ConfigsOfClassifiersAreRead) {
+  for (const char* problem : {"null", "\"single_label_classification\""}) {
+    const auto config = Parsed(problem);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->task, Task::kSequenceClassification);
+    EXPECT_EQ(config->labels, 3);
+    EXPECT_EQ(config->pad_token, 7);
+    EXPECT_EQ(config->head_spread, 0.05);
+    EXPECT_FALSE(config->tied_embeddings);
+    EXPECT_FALSE(config->new_head);
+    EXPECT_EQ(ArchitectureOf(*config), "LlamaForSequenceClassification");
+  }
+  EXPECT_THAT(std::string(Parsed("\"regression\"").status().message()),
+              HasSubstr("problem_type is \"regression\""));
+}
+
+}  // namespace
+}  // namespace snug::program
