@@ -23,12 +23,19 @@ class Passage:
     bare    no token is added that the text does not spell
     spans   a function: spans(end) is [(begin, end, weight)] of characters as far as `end`
     prompt  the tokens that the text begins with as this text alone does
+    pair    a second text, which the tokenizer joins with the first
     """
 
     text: str
     bare: bool
     spans: collections.abc.Callable | None = None
     prompt: str | None = None
+    pair: str | None = None
+
+    @property
+    def input(self):
+        """As the tokenizer takes it."""
+        return self.text if self.pair is None else (self.text, self.pair)
 
 
 @dataclasses.dataclass

@@ -76,6 +76,10 @@ class Checks:
             return
         counts["tokens"] += len(ids) * times
         counts["trained_tokens"] += len(trained) * times
+        if example.label is not None:
+            counts["documents"] += 1
+            self._new_ids.difference_update(ids)
+            return
         counts["border_rows"] += example.border_moved
         counts["doubled_bos_rows"] += example.bos_dropped
         if self._new_ids:
@@ -113,6 +117,8 @@ class Checks:
     def _of_stopping(self):
         counts, end = self.counts, self._common_turn_end()
         rows = counts["source_rows"] - counts["untrained_rows"]
+        if counts["documents"]:  # Nothing is written behind them.
+            return
         if counts["rows_without_stop_token"]:
             yield (
                 f"{counts['rows_without_stop_token']} of {rows} rows have no trained stop token: "
@@ -136,7 +142,7 @@ class Checks:
     def _of_rows(self):
         counts, limit = self.counts, self._options.max_seq_length
         share = counts["trained_tokens"] / max(counts["tokens"], 1)
-        if share < FEW_TRAINED:
+        if share < FEW_TRAINED and not counts["documents"]:
             yield f"only {100 * share:.2f} % of the tokens are trained: is the mask what you meant?"
         texts = {
             "untrained_rows": "have no trained token and were left out" + self._cut_off(),

@@ -7,6 +7,7 @@ precedence of chat templates is that of transformers: files, then tokenizer_conf
 import functools
 import json
 import os
+import re
 
 import tokenizers
 from errors import PrepareError
@@ -15,6 +16,8 @@ SPECIAL_TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MORE_TEMPLATES = "additional_chat_templates"
+DEFAULT_LABELS = 2  # Of transformers.
+GENERIC_LABEL = re.compile(r"LABEL_\d+")  # What it calls a class without a name.
 ORIGINAL_POSITIONS = "original_max_position_embeddings"
 
 
@@ -38,6 +41,17 @@ def _max_positions(config):
     return max(own, int(original * factor))
 
 
+def _labels(config):
+    """(names of the classes by id, empty where the model has none of its own; how many)."""
+    names = config.get("id2label")
+    if not isinstance(names, dict) or not names:
+        return [], config.get("num_labels") or DEFAULT_LABELS
+    listed = [names.get(str(number)) for number in range(len(names))]
+    own = all(isinstance(n, str) for n in listed) and len(set(listed)) == len(listed)
+    own = own and not all(GENERIC_LABEL.fullmatch(n) for n in listed)
+    return (listed if own else []), len(names)
+
+
 class Model:
     """Files are read when they are asked for: rows that are tokens already need no tokenizer."""
 
@@ -56,6 +70,11 @@ class Model:
         if type(config.get("max_position_embeddings")) not in (int, type(None)):
             raise self.bad("config.json", '"max_position_embeddings" must be an integer')
         self.max_positions = _max_positions(config)
+        self.classifies = any(
+            str(name).endswith("ForSequenceClassification")
+            for name in config.get("architectures") or ()
+        )
+        self.label_names, self.num_labels = _labels(config)
         self.stop_ids = self._stop_ids("config.json", config)
         name = "generation_config.json"
         self.stop_ids |= self._stop_ids(name, self._read_json(name) or {})

@@ -2,11 +2,13 @@
 
   dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the dataset's file,
                        from 1), input_ids I32 [tokens], loss_weights F32 [tokens]; of several
-                       files source_file I32 [rows] (their numbers, from 0)
+                       files source_file I32 [rows] (their numbers, from 0); of documents with a
+                       class labels I32 [rows], and the weight 1 at each one's last token
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
                        "first_added_id": of the tokens that the job adds to the tokenizer][,
-                       "files": names of several files, by their numbers]}
+                       "files": names of several files, by their numbers][, "num_labels"[,
+                       "label_names": of the classes, by their ids]]}
   chat_template.jinja  that of the job, where it is none of the model's, and the tokenizer's files
   tokenizer.json, ...  where tokens are added: they go where the model goes
 Jobs whose files have the same content share the folder, so it names no file: only lines.
@@ -44,6 +46,7 @@ class Examples:
         self.ids = array.array("i")
         self.weights = array.array("f")
         self.digests = array.array("Q")
+        self.labels = array.array("i")
 
     def add(self, example, row, times=1, file=0):
         """`row`: what the example was made of, of the dataset's file number `file`."""
@@ -57,12 +60,14 @@ class Examples:
             self.lengths.append(len(example.input_ids))
             self.lines.append(row.line)
             self.files.append(file)
+            if example.label is not None:
+                self.labels.append(example.label)
 
 
 class PreparedDataset:
     """Grows by add(); write() refuses when nothing in it is trained. `checks`: a checks.Checks, of
-    these rows alone. In memory is what a row's place takes, 28 bytes; its tokens are on the disk,
-    in files of the folder `beside` that have no name."""
+    these rows alone. In memory is what a row's place takes, 28 bytes (and 4 of its class); its
+    tokens are on the disk, in files of the folder `beside` that have no name."""
 
     def __init__(self, source, checks, beside):
         self.source = source
@@ -71,6 +76,7 @@ class PreparedDataset:
         self._offsets = array.array("q", [0])
         self._lines = array.array("q")
         self._files = array.array("i")
+        self._labels = array.array("i")
         self._ids = tempfile.TemporaryFile(dir=beside)
         self._weights = tempfile.TemporaryFile(dir=beside)
         self._bins = collections.Counter()  # upper length -> rows
@@ -90,6 +96,7 @@ class PreparedDataset:
             self._bins[1 << (length - 1).bit_length()] += 1
         self._lines.extend(examples.lines)
         self._files.extend(examples.files)
+        self._labels.extend(examples.labels)
         self._ids.write(examples.ids)
         self._weights.write(examples.weights)
 
@@ -108,6 +115,10 @@ class PreparedDataset:
             "warnings": self.checks.warnings(),
             **more,
         }
+
+    def rows_by_label(self):
+        """{class: how many rows have it}."""
+        return collections.Counter(self._labels)
 
     def require_training(self, rows="row"):
         """PrepareError when no row has a trained token. `rows`: what one of them is called."""
@@ -143,6 +154,8 @@ class PreparedDataset:
         }
         if any(self._files):
             tensors["source_file"] = ("I32", len(self._files), self._files)
+        if self._labels:
+            tensors["labels"] = ("I32", len(self._labels), self._labels)
         header, at = {}, 0
         for name, (dtype, count, _) in tensors.items():
             end = at + count * DTYPE_BYTES[dtype]

@@ -11,6 +11,7 @@ import time
 from chat import Chats
 from checks import Checks
 from errors import BadRows, PrepareError
+from labels import classify
 from model import Model
 from parts import Maker
 from prepared_dataset import PreparedDataset
@@ -30,6 +31,7 @@ def write(options):
     if not options.max_seq_length:  # As a job that names none.
         options.max_seq_length = min(DEFAULT_SEQ_LENGTH, model.max_positions or DEFAULT_SEQ_LENGTH)
     sources, shown = sources_of(options), []
+    classify(model, sources, options, options.scan_rows)
     for source in sources:
         source.settle()
 

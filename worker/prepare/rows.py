@@ -56,3 +56,13 @@ class Tokens(Row):
 
     ids: list
     weights: list
+
+
+@dataclasses.dataclass
+class Labelled(Row):
+    """A document and its class: `texts`, one or two, or `ids`. `label`: an id, or a name until
+    labels.py has told its id."""
+
+    label: int | str
+    texts: list | None = None
+    ids: list | None = None

@@ -3,7 +3,8 @@
     python snug_prepare.py --model DIR (--dataset PATH | --sources FILE) --output DIR
         --max-seq-length N
         [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
-        [--mask-history 1] [--added-token TEXT ...] [--eval-split F --eval-output DIR --seed N]
+        [--mask-history 1] [--task sequence_classification] [--num-labels N]
+        [--label-name TEXT ...] [--added-token TEXT ...] [--eval-split F --eval-output DIR --seed N]
         [--preview-rows N [--scan-rows N]] [--memory-bytes N] [--cpu-seconds N]
 
 Exit code 0: the output is there, whole. 2: the input is bad, 1: anything else; then the last line
@@ -28,6 +29,7 @@ import preview
 from chat import Chats
 from checks import Checks
 from errors import BadRows, PrepareError
+from labels import classify
 from model import Model
 from parts import Maker
 from prepared_dataset import PreparedDataset
@@ -44,11 +46,14 @@ def parse_arguments(argv):
     parser.add_argument("--sources")
     parser.add_argument("--output", required=True)
     parser.add_argument("--max-seq-length", type=int, required=True)
-    parser.add_argument("--format", choices=sorted(formats.FORMATS))
+    parser.add_argument("--format", choices=sorted(formats.NAMED))
     parser.add_argument("--chat-template", default="")
     parser.add_argument("--completion-only-loss", type=int, default=1)
     parser.add_argument("--assistant-only-loss", type=int, default=1)
     parser.add_argument("--mask-history", type=int, default=0)
+    parser.add_argument("--task", choices=("sequence_classification",))
+    parser.add_argument("--num-labels", type=int, default=0)
+    parser.add_argument("--label-name", action="append", default=[], dest="label_names")
     parser.add_argument("--added-token", action="append", default=[], dest="added_tokens")
     parser.add_argument("--eval-split", type=float, default=0.0)
     parser.add_argument("--eval-output")
@@ -104,6 +109,7 @@ def prepare(options):
     it."""
     model, sources = Model(options.model, options.added_tokens), sources_of(options)
     rows = count_rows(options, sources)
+    labels = classify(model, sources, options)
     for source in sources:
         source.settle()
     held_out = choose_eval_rows(rows, options.eval_split, options.seed)
@@ -131,6 +137,9 @@ def prepare(options):
     if len(names) > 1:
         about["files"] = [name for _, name in names.values()]
     more, notes = {"format": form, **chats.about()}, chats.warnings()
+    if labels:
+        about.update(labels.about())
+        notes += labels.warnings(train.rows_by_label())
     train.require_training()
     if held_out:
         evaluation.require_training("row that eval_split holds out")

@@ -17,8 +17,12 @@ Conversations are rendered by the chat template (chat.py) and encoded without sp
 template writes them. A token is trained when any of its characters is (the rule of transformers'
 assistant mask), and, behind a prompt of messages, by the rule above as well.
 
-In all, the first token of a row has nothing before it to be predicted from: its weight is 0. Rows
-longer than max_seq_length lose their end.
+Documents with a class are encoded as transformers' users do: the text, or both as a pair, with the
+special tokens of the post-processor and no end token, cut within the texts (longest first) where
+they are longer than max_seq_length. The one loss of such a row stands at its last token.
+
+In all others, the first token of a row has nothing before it to be predicted from: its weight is 0.
+Rows longer than max_seq_length lose their end.
 """
 
 import array
@@ -30,7 +34,7 @@ import os
 
 from chat import Passage
 from errors import PrepareError, bad_row
-from rows import Text, Tokens
+from rows import Labelled, Text, Tokens
 
 # Per call of the tokenizer, which spreads a batch over the cores.
 BATCH_ROWS = 200
@@ -51,6 +55,7 @@ class Example:
     border_moved: bool = False  # the prompt, or what stands before a turn, has no ids of its own
     bos_dropped: bool = False
     is_chat: bool = False
+    label: int | None = None  # of a document: its class
     # Of the row before it was cut:
     whole_tokens: int = 0
     trains: bool = False  # it had a trained token
@@ -63,7 +68,7 @@ def tokenise(model, chats, rows, options, refuse):
     batch, characters = [], 0
     for row in rows:
         try:
-            passage = None if isinstance(row, Tokens) else _passage(model, chats, row, options)
+            passage = None if _is_tokens(row) else _passage(model, chats, row, options)
             size = 0 if passage is None else _checked_size(row, passage, options.memory_bytes)
         except PrepareError as error:
             refuse(error)
@@ -76,7 +81,13 @@ def tokenise(model, chats, rows, options, refuse):
     yield from _examples(model, batch, options, refuse)
 
 
+def _is_tokens(row):
+    return isinstance(row, Tokens) or (isinstance(row, Labelled) and row.ids is not None)
+
+
 def _passage(model, chats, row, options):
+    if isinstance(row, Labelled):
+        return Passage(row.texts[0], bare=False, pair=row.texts[1] if row.texts[1:] else None)
     if not isinstance(row, Text):
         return chats.passage(row)
     end = model.end_token()
@@ -90,7 +101,7 @@ def _passage(model, chats, row, options):
 def _checked_size(row, passage, memory_bytes):
     """Characters to be tokenised. Whatever wrote the text (a file, JSON in a string, a template),
     here it is text that the tokenizer takes and that fits the memory."""
-    size, most = len(passage.text), memory_bytes // BYTES_PER_CHARACTER
+    size, most = len(passage.text + (passage.pair or "")), memory_bytes // BYTES_PER_CHARACTER
     if size > most:
         message = (
             f"this row has {size} characters of text; to tokenise more than {most} in one piece "
@@ -98,7 +109,7 @@ def _checked_size(row, passage, memory_bytes):
         )
         raise PrepareError("PREPARE_LIMIT", message, file=row.file, line=row.line)
     try:
-        passage.text.encode()
+        (passage.text + (passage.pair or "")).encode()
     except UnicodeEncodeError as error:
         message = "its text holds half of a surrogate pair, which is no character"
         raise bad_row(row, message) from error
@@ -109,7 +120,9 @@ def _examples(model, batch, options, refuse):
     encoded = _encode(model, [passage for _, passage in batch if passage is not None], options)
     for row, passage in batch:
         try:
-            if passage is None:
+            if isinstance(row, Labelled):
+                example = _labelled(row, passage and encoded[passage.input, False])
+            elif passage is None:
                 example = Example(row.ids, row.weights)
             else:
                 example = _example(model, passage, encoded, options.max_seq_length)
@@ -133,7 +146,7 @@ def _encoded(model, passages):
     for bare in (False, True):
         group = [passage for passage in passages if passage.bare == bare]
         exact = {p.text for p in group if p.spans is not None}
-        quick = {p.text for p in group} | {p.prompt for p in group if p.prompt is not None}
+        quick = {p.input for p in group} | {p.prompt for p in group if p.prompt is not None}
         quick -= exact
         for texts, encode in ((exact, "encode_batch"), (quick, "encode_batch_fast")):
             if texts:
@@ -162,6 +175,15 @@ def _example(model, passage, encoded, max_seq_length):
         example.input_ids, example.loss_weights = ids[1:], weights[1:]
         example.bos_dropped = True
     return example
+
+
+def _labelled(row, encoding):
+    """`encoding`: of its texts, cut already; None: the row is ids."""
+    if encoding is None:
+        return Example(row.ids, [], label=row.label)
+    left_out = sum(piece.special_tokens_mask.count(0) for piece in encoding.overflowing)
+    whole = len(encoding.ids) + left_out
+    return Example(encoding.ids, [], label=row.label, whole_tokens=whole)
 
 
 def _prompt_ids(model, passage, encoded):
@@ -198,6 +220,8 @@ def _check_vocabulary(model, row, ids):
 
 
 def _cut(example, max_seq_length):
+    if example.label is not None:
+        return _cut_document(example, max_seq_length)
     ids, weights = array.array("i", example.input_ids), array.array("f", example.loss_weights)
     weights[0] = 0.0
     digest = hashlib.blake2b(ids, digest_size=DIGEST_BYTES)
@@ -205,4 +229,15 @@ def _cut(example, max_seq_length):
     example.digest = int.from_bytes(digest.digest(), "little")
     example.whole_tokens, example.trains = len(ids), any(weights)
     example.input_ids, example.loss_weights = ids[:max_seq_length], weights[:max_seq_length]
+    return example
+
+
+def _cut_document(example, max_seq_length):
+    ids = array.array("i", example.input_ids[:max_seq_length])
+    digest = hashlib.blake2b(ids, digest_size=DIGEST_BYTES)
+    digest.update(b"%d" % example.label)
+    example.digest = int.from_bytes(digest.digest(), "little")
+    example.whole_tokens = max(example.whole_tokens, len(example.input_ids))
+    example.trains, example.input_ids = True, ids
+    example.loss_weights = array.array("f", [0.0] * (len(ids) - 1) + [1.0])
     return example

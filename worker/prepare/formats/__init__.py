@@ -5,11 +5,21 @@
     recognises(keys)  whether a record with these keys (and values) is of this format
     read(record)      the record as a form of rows.py, or an error that names the field
 
-The first row decides, unless the job names a format; all rows of a file have one.
+The first row decides, unless the job names a format; all rows of a file have one. Of a
+classification the task decides: rows are classification.py's.
 """
 
 from errors import PrepareError, bad_row
-from formats import alpaca, messages, preference, pretokenized, prompt_completion, sharegpt, text
+from formats import (
+    alpaca,
+    classification,
+    messages,
+    preference,
+    pretokenized,
+    prompt_completion,
+    sharegpt,
+    text,
+)
 
 # In the order in which they are tried: tables often carry a column "text" or "prompt" beside the
 # conversation it was made of.
@@ -19,22 +29,33 @@ FORMATS = {
 }
 
 
+# Those that a job can name.
+NAMED = {**FORMATS, classification.NAME: classification}
+
 # All that a record can be read by; the job's columns give these names to others.
 FIELDS = {"messages", *prompt_completion.CHAT_KEYS, *alpaca.KEYS, *sharegpt.KEYS, *messages.KEYS}
-FIELDS |= {"text", *pretokenized.KEYS, *pretokenized.DATUM_KEYS}
+FIELDS |= {"text", *classification.KEYS, *pretokenized.KEYS, *pretokenized.DATUM_KEYS}
 
 
 class RowReader:
     """Reads the rows of one source, which all have one format: `name`, or the first row's."""
 
     def __init__(self, name=""):
-        self._named = FORMATS[name] if name else None
+        self._named = NAMED[name] if name else None
+        self._labels = None
         self._first = None  # (format, line)
 
     @property
     def format(self):
         module = self._named or (self._first and self._first[0])
         return module.NAME if module else ""
+
+    def classify(self, labels):
+        """Rows are documents with a class, whose ids `labels` knows."""
+        if self._named not in (None, classification, pretokenized):
+            message = f"dataset_format: {self.format} rows have no classes; leave it out"
+            raise PrepareError("BAD_DATASET", message, field="dataset_format")
+        self._named, self._labels = classification, labels
 
     def settle(self, record):
         """The first row's format is that of all. PrepareError for a row that is of none."""
@@ -46,6 +67,8 @@ class RowReader:
         module = self._named or self._checked(record, _recognise(record))
         row = module.read(record)
         row.format = module.NAME
+        if self._labels is not None:
+            row.label = self._labels.id_of(row)
         return row
 
     def _checked(self, record, module):

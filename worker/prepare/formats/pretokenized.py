@@ -30,10 +30,22 @@ def read(record):
     return _datum(record) if "model_input" in record.values else _ids_and_labels(record)
 
 
-def _ids_and_labels(record):
+def ids_without_padding(record):
+    """The token ids of a row, without its padding."""
+    ids = _ids(record)
+    begin, end = _without_padding(record, _list_beside(record, "attention_mask", ids), len(ids))
+    return ids[begin:end]
+
+
+def _ids(record):
     ids = _integers(record, '"input_ids"', fields.structure(record, "input_ids"))
     if not ids:
         raise bad_row(record, '"input_ids" is empty')
+    return ids
+
+
+def _ids_and_labels(record):
+    ids = _ids(record)
     begin, end = _without_padding(record, _list_beside(record, "attention_mask", ids), len(ids))
     labels = _labels(record, ids)
     if labels is None:
