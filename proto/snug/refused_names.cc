@@ -81,7 +81,7 @@ constexpr Refusal kRefusals[] = {
     {"rl", kNoPreference},
     {"special_tokens", "the model's own are kept; new tokens are added_tokens"},
     {"stage", kNoPreference, false},
-    {"task_type", "the models here are causal language models: leave it out (CAUSAL_LM)"},
+    {"task_type", "give task: causal_lm or sequence_classification (CAUSAL_LM, SEQ_CLS)"},
     {"template",
      "conversations are rendered by the model's own chat template; chat_template "
      "names another, a Jinja file",

@@ -13,6 +13,7 @@ using program::ModelConfig;
 using program::RopeScaling;
 
 constexpr int kMaxKind = static_cast<int>(RopeScaling::Kind::kYarn);
+constexpr int kMaxTask = static_cast<int>(program::Task::kSequenceClassification);
 constexpr int kMaxActivation = static_cast<int>(program::Activation::kGeluTanh);
 
 void SetRope(const RopeScaling& rope, v1::RopeFacts& facts) {
@@ -79,13 +80,22 @@ void SetKinds(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_fused_projections(config.fused_projections);
 }
 
+void SetTask(const ModelConfig& config, v1::ModelFacts& facts) {
+  facts.set_task(static_cast<int>(config.task));
+  facts.set_labels(config.labels);
+  facts.set_new_head(config.new_head);
+  facts.set_head_spread(config.head_spread);
+  facts.set_pad_token(config.pad_token);
+}
+
 bool AllFinite(const v1::ModelFacts& facts) {
   const v1::RopeFacts& rope = facts.rope();
   for (const double number :
        {facts.norm_epsilon(), facts.rope_theta(), facts.embedding_scale(), facts.rotary_share(),
         facts.local_rope_theta(), facts.query_scalar(), facts.attention_softcap(),
-        facts.attention_dropout(), facts.logit_softcap(), rope.factor(), rope.low_freq_factor(),
-        rope.high_freq_factor(), rope.beta_fast(), rope.beta_slow(), rope.attention_factor()})
+        facts.attention_dropout(), facts.logit_softcap(), facts.head_spread(), rope.factor(),
+        rope.low_freq_factor(), rope.high_freq_factor(), rope.beta_fast(), rope.beta_slow(),
+        rope.attention_factor()})
     if (!std::isfinite(number)) return false;
   return facts.rotary_share() > 0.0 && facts.rotary_share() <= 1.0;
 }
@@ -97,12 +107,14 @@ v1::ModelFacts FactsOf(const ModelConfig& config) {
   SetSizes(config, facts);
   SetNumbers(config, facts);
   SetKinds(config, facts);
+  SetTask(config, facts);
   SetRope(config.rope_scaling, *facts.mutable_rope());
   return facts;
 }
 
 absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
-  if (facts.activation() < 0 || facts.activation() > kMaxActivation || facts.rope().kind() < 0 ||
+  if (facts.task() < 0 || facts.task() > kMaxTask || facts.activation() < 0 ||
+      facts.activation() > kMaxActivation || facts.rope().kind() < 0 ||
       facts.rope().kind() > kMaxKind || !AllFinite(facts))
     return absl::InvalidArgumentError("a model's facts are outside their limits");
   ModelConfig config{.model_type = facts.model_type(),
@@ -118,6 +130,11 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .rope_theta = facts.rope_theta(),
                      .rope_scaling = RopeOf(facts.rope()),
                      .tied_embeddings = facts.tied_embeddings(),
+                     .task = static_cast<program::Task>(facts.task()),
+                     .labels = facts.labels(),
+                     .new_head = facts.new_head(),
+                     .head_spread = facts.head_spread(),
+                     .pad_token = facts.pad_token(),
                      .file_vocabulary = facts.file_vocabulary(),
                      .first_added = facts.first_added(),
                      .activation = static_cast<program::Activation>(facts.activation()),

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/job/check_spec.h"
 #include "worker/program/json.h"
+#include "worker/program/task.h"
 
 namespace snug::server {
 namespace {
@@ -26,6 +27,37 @@ void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
       return check.Add("added_tokens", "a token cannot hold a zero byte");
     if (!seen.insert(token).second)
       return check.Add("added_tokens", absl::StrCat(program::Quote(token), " is there twice"));
+  }
+}
+
+void CheckLabels(const v1::JobSpec& spec, Checker& check) {
+  const bool named = !spec.label_names().empty();
+  if (!v1::JobSpec::Task_IsValid(spec.task()))
+    check.Add("task", "causal_lm or sequence_classification");
+  if (spec.task() == v1::JobSpec::CAUSAL_LM && (named || spec.num_labels() != 0))
+    check.Add(named ? "label_names" : "num_labels", "is of task: sequence_classification");
+  check.Integer("num_labels", spec.num_labels(), 0, program::kMaxLabels);
+  if (spec.num_labels() == 1)
+    check.Add("num_labels", "1 is a regression, which is not offered: at least 2 classes");
+  const std::string& problem = spec.problem_type();
+  if (!problem.empty() && problem != "single_label_classification")
+    check.Add("problem_type", absl::StrCat("single_label_classification alone is offered, not ",
+                                           program::Quote(problem)));
+  if (spec.label_names_size() > kMaxLabelNames)
+    return check.Add("label_names",
+                     absl::StrCat(spec.label_names_size(), " names; at most ", kMaxLabelNames));
+  if (named && spec.num_labels() != 0 && spec.num_labels() != spec.label_names_size())
+    check.Add("label_names", absl::StrCat(spec.label_names_size(), " names, but num_labels is ",
+                                          spec.num_labels()));
+  if (spec.label_names_size() == 1) check.Add("label_names", "one class: at least 2");
+  std::set<absl::string_view> seen;
+  for (const std::string& name : spec.label_names()) {
+    if (name.empty() || static_cast<int64_t>(name.size()) > kMaxLabelNameBytes ||
+        absl::StrContains(name, '\0'))
+      return check.Add("label_names", absl::StrCat("a name has 1 to ", kMaxLabelNameBytes,
+                                                   " bytes, none of them zero"));
+    if (!seen.insert(name).second)
+      return check.Add("label_names", absl::StrCat(program::Quote(name), " is there twice"));
   }
 }
 
@@ -117,6 +149,7 @@ void CheckData(const v1::JobSpec& spec, Checker& check) {
   else if (absl::StrContains(chat_template, '\0'))
     check.Add("chat_template", "cannot hold a zero byte");
   CheckAddedTokens(spec, check);
+  CheckLabels(spec, check);
   CheckWhatIsTrained(spec, check);
   if (spec.eval_split() == 0.0) return;
   if (!(spec.eval_split() > 0.0 && spec.eval_split() < 1.0))

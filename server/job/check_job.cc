@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "worker/program/added_tokens.h"
 #include "worker/program/carried_files.h"
 #include "worker/program/model_config.h"
+#include "worker/program/parameter.h"
 #include "worker/program/plan.h"
 #include "worker/program/regular_file.h"
 #include "worker/program/rope_config.h"
@@ -33,6 +35,7 @@ namespace {
 // the end of 64 bits that every sum of bytes in a plan is exact.
 constexpr int64_t kMaxBatchBytes = int64_t{1} << 53;
 
+constexpr char kSingleLabel[] = "single_label_classification";
 constexpr char kAddedTokens[] = "added_tokens";
 constexpr char kAddedTokensField[] = "spec.added_tokens";
 
@@ -46,9 +49,10 @@ void AddStatus(std::vector<Violation>& found, const char* field, const char* rea
 // What the program's own messages begin with: "lora.rank_pattern: ...".
 std::string FieldOf(const absl::Status& status) {
   const absl::string_view message = status.message();
-  const bool named = absl::StartsWith(message, "lora.") ||
-                     absl::StartsWith(message, "quantization:") ||
-                     absl::StartsWith(message, kAddedTokens);
+  const bool named =
+      absl::StartsWith(message, "lora.") || absl::StartsWith(message, "quantization:") ||
+      absl::StartsWith(message, "task:") || absl::StartsWith(message, "num_labels:") ||
+      absl::StartsWith(message, kAddedTokens);
   if (!named) return "spec.model";
   return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
@@ -96,6 +100,41 @@ void CheckExport(const CheckedJob& job, const program::Program& program,
   AddStatus(found, "spec.lora", "BAD_ADAPTER", written);
 }
 
+// What the task leaves open, once the model has told: as the worker and snug-prepare take it. PEFT
+// trains a classification head whole, so it is named.
+void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
+  if (!config.classifies()) return spec.set_task(v1::JobSpec::CAUSAL_LM);
+  spec.set_task(v1::JobSpec::SEQUENCE_CLASSIFICATION);
+  spec.set_num_labels(config.labels);
+  if (spec.problem_type().empty()) spec.set_problem_type(kSingleLabel);
+  if (spec.method() != v1::JobSpec::LORA) return;
+  auto& saved = *spec.mutable_lora()->mutable_modules_to_save();
+  if (std::find(saved.begin(), saved.end(), program::kScorePath) == saved.end())
+    *saved.Add() = program::kScorePath;
+}
+
+// The head of the task, and what only one of the tasks takes.
+bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Violation>& found) {
+  const absl::Status chosen = program::ChooseTask(TaskOf(spec), config);
+  if (!chosen.ok()) {
+    AddStatus(found, FieldOf(chosen).c_str(), "BAD_FIELD", chosen);
+    return false;
+  }
+  const auto of_tokens = [&](bool given, const char* field) {
+    if (!given || !config.classifies()) return;
+    found.push_back({absl::StrCat("spec.", field),
+                     "is of task: causal_lm; this job's is sequence_classification", "BAD_FIELD"});
+  };
+  of_tokens(!spec.training().sample_prompts().empty(), "training.sample_prompts");
+  of_tokens(spec.mask_history(), "mask_history");
+  of_tokens(!spec.chat_template().empty(), "chat_template");
+  if (!config.classifies() && !spec.problem_type().empty())
+    found.push_back({"spec.problem_type",
+                     "is of task: sequence_classification; this job's is causal_lm", "BAD_FIELD"});
+  FillTask(config, spec);
+  return true;
+}
+
 // config.json first: without it nothing else can be checked.
 absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violation>& found) {
   absl::StatusOr<program::ModelConfig> config = program::ReadModelConfig(job.model_dir);
@@ -108,6 +147,8 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
       program::AddTokens(job.model_dir, {tokens.begin(), tokens.end()}, *config);
   AddStatus(found, kAddedTokensField, "BAD_ADDED_TOKENS", added);
   if (!added.ok()) return added;
+  if (!CheckTask(*config, job.spec, found))
+    return absl::InvalidArgumentError("the model has no such head");
   const int64_t limit = program::LongestSequence(*config);
   if (job.spec.training().max_seq_length() > limit)
     found.push_back(
@@ -137,6 +178,15 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
 }
 
 }  // namespace
+
+program::TaskChoice TaskOf(const v1::JobSpec& spec) {
+  program::TaskChoice choice = {
+      .task = {}, .labels = spec.num_labels() > 0 ? spec.num_labels() : spec.label_names_size()};
+  if (spec.task() == v1::JobSpec::CAUSAL_LM) choice.task = program::Task::kCausalLm;
+  if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION)
+    choice.task = program::Task::kSequenceClassification;
+  return choice;
+}
 
 program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   program::TrainingMode mode;

@@ -51,6 +51,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
 // model's directory.
 absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const FindModelOfJob& find_model);
 
+program::TaskChoice TaskOf(const v1::JobSpec& spec);
 program::TrainingMode ModeOf(const v1::JobSpec& spec);
 
 }  // namespace snug::server

@@ -21,6 +21,9 @@ inline constexpr int64_t kMaxDisplayNameBytes = 128;
 // Each is an argument of snug-prepare: far below what Linux passes on in all (2 MB).
 inline constexpr int64_t kMaxAddedTokens = 1000;
 inline constexpr int64_t kMaxAddedTokenBytes = 128;
+// As are these.
+inline constexpr int64_t kMaxLabelNames = 1000;
+inline constexpr int64_t kMaxLabelNameBytes = 128;
 // The longest template of a model seen has 20 kB; an argument of a process has 128 KiB at most.
 inline constexpr int64_t kMaxChatTemplateBytes = 100'000;
 // A pattern for every layer of the largest models and some more; each is tried on every site.

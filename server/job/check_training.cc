@@ -92,9 +92,12 @@ void CheckBest(const JobSpec& spec, Checker& check) {
   const TrainingSpec& training = spec.training();
   const std::string& metric = training.metric_for_best_model();
   if (!metric.empty() && metric != "eval_loss" && metric != "loss" &&
-      metric != "eval_mean_token_accuracy" && metric != "mean_token_accuracy")
+      metric != "eval_mean_token_accuracy" && metric != "mean_token_accuracy" &&
+      metric != "eval_accuracy" && metric != "accuracy")
     check.Add("training.metric_for_best_model",
-              absl::StrCat("eval_loss or eval_mean_token_accuracy, not \"", metric, "\""));
+              absl::StrCat("eval_loss, eval_mean_token_accuracy or (of a classification) "
+                           "eval_accuracy, not \"",
+                           metric, "\""));
   check.Integer("training.early_stopping_patience", training.early_stopping_patience(), 0, 1 << 20);
   check.Real("training.early_stopping_threshold", training.early_stopping_threshold(), 0.0, 1e30);
   const bool ready = EvaluatesOnTheWay(training) && Evaluates(spec);

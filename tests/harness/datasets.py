@@ -74,6 +74,20 @@ def write_prepared(rows, folder):
     return folder
 
 
+def write_documents(rows, folder):
+    """Writes a prepared dataset of documents [(ids, label)]."""
+    weighted = [(ids, [0.0] * (len(ids) - 1) + [1.0]) for ids, _ in rows]
+    folder = write_prepared(weighted, folder)
+    path = folder / "dataset.safetensors"
+    labels = np.array([label for _, label in rows], np.int32)
+    save_file({**load_file(path), "labels": labels}, path)
+    about = json.loads((folder / "dataset.json").read_text())
+    about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    about["num_labels"] = int(labels.max()) + 1
+    (folder / "dataset.json").write_text(json.dumps(about))
+    return folder
+
+
 def read_prepared(folder):
     """Rows [(ids, weights)] of a prepared dataset folder."""
     tensors = load_file(pathlib.Path(folder) / "dataset.safetensors")

@@ -12,7 +12,12 @@ import math
 import types
 
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface, get_scheduler
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    PreTrainedConfig,
+    get_scheduler,
+)
 from transformers.masking_utils import eager_mask
 
 
@@ -30,6 +35,7 @@ class Settings:
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
     adam_epsilon: float = 1e-8
+    documents: bool = False  # Rows are documents with a class.
 
 
 @dataclasses.dataclass
@@ -126,10 +132,10 @@ AttentionMaskInterface.register("exact", eager_mask)
 def exact(model):
     """The same model in float64 throughout. A forward that a test has replaced stays."""
     model = model.double()
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    base.config._attn_implementation = "exact"
     for module in model.modules():
         name = type(module).__name__
+        if isinstance(getattr(module, "config", None), PreTrainedConfig):
+            module.config._attn_implementation = "exact"
         if "forward" in vars(module):
             continue
         if name.endswith("RMSNorm"):
@@ -167,6 +173,31 @@ def batch_loss(model, rows, divisor):
     return total / divisor
 
 
+def document_loss(model, rows, divisor):
+    """The same of documents [(ids, label)] and their classes; padded with the token by which
+    transformers knows where one ends."""
+    pad_id = model.config.pad_token_id
+    longest = max(len(ids) for ids, _ in rows)
+    ids = torch.tensor([ids + [pad_id] * (longest - len(ids)) for ids, _ in rows])
+    mask = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids, _ in rows])
+    labels = torch.tensor([label for _, label in rows])
+    logits = model(input_ids=ids, attention_mask=mask).logits
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="sum") / divisor
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """`loss(model, rows, divisor)`, and `weight(row)`: of all rows the divisor."""
+
+    loss: callable
+    weight: callable
+
+
+TOKENS = Objective(batch_loss, lambda row: sum(row[1]))
+DOCUMENTS = Objective(document_loss, lambda row: 1)
+
+
 def key_of(name):
     """The key in our files of a torch parameter: PEFT's without the adapter's name."""
     for part in (".lora_A", ".lora_B"):
@@ -186,12 +217,12 @@ def snapshot(tensors):
     return {key: t.detach().double().numpy().copy() for key, t in tensors.items()}
 
 
-def accumulate(model, micro_batches):
+def accumulate(model, micro_batches, objective=TOKENS):
     """Adds the gradients of one optimizer step; gives its loss."""
-    divisor = sum(sum(weights) for rows in micro_batches for _, weights in rows)
+    divisor = sum(objective.weight(row) for rows in micro_batches for row in rows)
     loss = 0.0
     for rows in micro_batches:
-        part = batch_loss(model, rows, divisor)
+        part = objective.loss(model, rows, divisor)
         part.backward()
         loss += part.item()
     return loss
@@ -243,7 +274,8 @@ def train(model, steps, settings, masters=False, make=torch.optim.AdamW):
     initial, gradients, losses, norms = snapshot(parameters), None, [], []
     for micro_batches in steps:
         optimizer.zero_grad()
-        losses.append(accumulate(model, micro_batches))
+        objective = DOCUMENTS if settings.documents else TOKENS
+        losses.append(accumulate(model, micro_batches, objective))
         if gradients is None:
             gradients = snapshot({key: p.grad for key, p in parameters.items()})
         if masters:

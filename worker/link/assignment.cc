@@ -53,6 +53,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.base_model_name =
       from.base_model_name().empty() ? from.spec().model() : from.base_model_name();
   to.added_tokens = {from.spec().added_tokens().begin(), from.spec().added_tokens().end()};
+  to.task = TaskFrom(from.spec());
   to.mode = ModeFrom(from.spec());
   to.init_adapter = from.spec().lora().init_adapter();
   to.merge = from.spec().merge();
@@ -84,7 +85,8 @@ absl::StatusOr<SpecOptions> ParseSpecJson(const std::string& json) {
   const auto parsed = google::protobuf::util::JsonStringToMessage(json, &spec);
   if (!parsed.ok())
     return absl::InvalidArgumentError(absl::StrCat("job spec: ", parsed.ToString()));
-  return SpecOptions{.mode = ModeFrom(spec), .training = TrainingFrom(spec)};
+  return SpecOptions{
+      .task = TaskFrom(spec), .mode = ModeFrom(spec), .training = TrainingFrom(spec)};
 }
 
 absl::Status WriteResult(const std::string& attempt_dir, const train::AttemptResult& result) {

@@ -17,6 +17,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path);
 // The TrainingOptions and mode of a JobSpec in proto JSON, defaults filled in: for tools that run
 // without a daemon.
 struct SpecOptions {
+  program::TaskChoice task;
   program::TrainingMode mode;
   train::TrainingOptions training;
 };

@@ -163,6 +163,14 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   return to;
 }
 
+program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
+  program::TaskChoice choice = {.task = {}, .labels = spec.num_labels()};
+  if (spec.task() == v1::JobSpec::CAUSAL_LM) choice.task = program::Task::kCausalLm;
+  if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION)
+    choice.task = program::Task::kSequenceClassification;
+  return choice;
+}
+
 program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   program::TrainingMode mode;
   mode.lora = spec.method() == v1::JobSpec::LORA;

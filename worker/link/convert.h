@@ -10,6 +10,7 @@
 namespace snug::link {
 
 train::TrainingOptions TrainingFrom(const v1::JobSpec& spec);
+program::TaskChoice TaskFrom(const v1::JobSpec& spec);
 program::TrainingMode ModeFrom(const v1::JobSpec& spec);
 // Errors: a way of keeping a value that this version does not know.
 absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& plan);

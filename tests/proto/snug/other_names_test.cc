@@ -137,19 +137,19 @@ TEST(OtherNamesTest, WhatAsksForNothingMayStand) {
 
 // As the files of transformers 5 and PEFT have them, written out with their defaults.
 TEST(OtherNamesTest, WhatIsSoAnywayMayBeSaid) {
-  EXPECT_EQ(
-      Parsed(
-          "bias: none\ngradient_checkpointing: false\nreport_to: [none]\n"
-          "init_lora_weights: true\ndeepspeed: null\ntask_type: CAUSAL_LM\nfan_in_fan_out: false\n")
-          .ByteSizeLong(),
-      0u);
+  EXPECT_EQ(Parsed("bias: none\ngradient_checkpointing: false\nreport_to: [none]\n"
+                   "init_lora_weights: true\ndeepspeed: null\nfan_in_fan_out: false\n")
+                .ByteSizeLong(),
+            0u);
   EXPECT_EQ(Parsed("max_steps: -1\nnum_train_epochs: 2").training().max_steps(), 0);
   EXPECT_EQ(Parsed("training: {max_steps: -1}").training().max_steps(), 0);
   EXPECT_EQ(Parsed("training: {max_steps: 7}").training().max_steps(), 7);
   EXPECT_THAT(ErrorOf("bias: all"), HasSubstr("\"bias\": no biases"));
   EXPECT_THAT(ErrorOf("report_to: [none, wandb]"), HasSubstr("metrics.jsonl"));
   EXPECT_THAT(ErrorOf("lora: {init_lora_weights: gaussian}"), HasSubstr("B is zero"));
-  EXPECT_THAT(ErrorOf("task_type: SEQ_CLS"), HasSubstr("causal language models"));
+  EXPECT_EQ(Parsed("task_type: CAUSAL_LM").task(), v1::JobSpec::CAUSAL_LM);
+  EXPECT_EQ(Parsed("task_type: SEQ_CLS").task(), v1::JobSpec::SEQUENCE_CLASSIFICATION);
+  EXPECT_THAT(ErrorOf("task_type: TOKEN_CLS"), HasSubstr("sequence_classification"));
   EXPECT_THAT(ErrorOf("fan_in_fan_out: true"), HasSubstr("(out, in)"));
 }
 

@@ -188,6 +188,15 @@ TEST_F(InspectorTest, AnErrorIsAnErrorWhateverItsCode) {
   EXPECT_EQ(StatusOf(ErrorOf(JobNotFound("x"))), JobNotFound("x"));
 }
 
+TEST_F(InspectorTest, AHeadOfClassesIsToldAsItIs) {
+  program::ModelConfig config = Here()->program.config;
+  ASSERT_TRUE(program::ChooseTask({program::Task::kSequenceClassification, 5}, config).ok());
+  config.pad_token = 3;
+  config.head_spread = 0.5;
+  ASSERT_TRUE(ConfigOf(FactsOf(config)).ok());
+  EXPECT_EQ(*ConfigOf(FactsOf(config)), config);
+}
+
 TEST_F(InspectorTest, FactsOutsideTheLimitsAreNotBelieved) {
   const v1::ModelFacts facts = FactsOf(Here()->program.config);
   ASSERT_TRUE(ConfigOf(facts).ok());
@@ -203,6 +212,8 @@ TEST_F(InspectorTest, FactsOutsideTheLimitsAreNotBelieved) {
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_model_type("mamba"); }));
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_rope_theta(kInfinity); }));
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_activation(9); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_task(2); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_task(1); }));  // Of no classes.
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.mutable_rope()->set_kind(-1); }));
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.add_sliding(true); }));
 }

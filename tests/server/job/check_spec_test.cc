@@ -109,6 +109,31 @@ TEST(CheckSpecTest, ALossyStashNeedsItsFidelity) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
 }
 
+TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_task(v1::JobSpec::SEQUENCE_CLASSIFICATION);
+  spec.set_problem_type("single_label_classification");
+  for (const char* name : {"a", "b"}) spec.add_label_names(name);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  spec.set_num_labels(3);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.label_names"));
+  spec.set_num_labels(0);
+  for (const std::string& bad :
+       {std::string("a"), std::string(), std::string(129, 'x'), std::string("a\0b", 3)}) {
+    spec.set_label_names(1, bad);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.label_names"));
+  }
+  spec.clear_label_names();
+  spec.set_num_labels(1);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
+  spec.set_num_labels(2);
+  spec.set_problem_type("regression");
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.problem_type"));
+  spec.set_problem_type("");
+  spec.set_task(v1::JobSpec::CAUSAL_LM);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
+}
+
 // Stars cost nothing; patterns and their bytes do, on every site.
 TEST(CheckSpecTest, StashPatternsAreLimitedInNumberAndLength) {
   v1::JobSpec spec = GoodSpec();

@@ -79,12 +79,14 @@ absl::StatusOr<Setup> SetUp(const Request& request, const program::Machine& mach
   Setup setup;
   train::AttemptOptions& attempt = setup.attempt;
   attempt.model_dir = request.model;
+  attempt.task = spec.task;
   attempt.mode = spec.mode;
   attempt.init_adapter = request.init_adapter;
   attempt.training = spec.training;
   attempt.threads = request.threads;
   attempt.train_data = request.data;
-  ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(request.model));
+  ASSIGN_OR_RETURN(program::ModelConfig config, program::ReadModelConfig(request.model));
+  RETURN_IF_ERROR(program::ChooseTask(attempt.task, config));
   ASSIGN_OR_RETURN(const program::Program program, program::BuildProgram(config, attempt.mode));
   ASSIGN_OR_RETURN(const program::Plan plan, NamedBy(program, request.plan));
   attempt.plan = program::NamedPlanOf(program, plan);
