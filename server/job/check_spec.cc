@@ -99,6 +99,10 @@ void CheckMemory(const JobSpec& spec, Checker& check) {
     if (!bytes.ok()) check.Add("memory.budget", std::string(bytes.status().message()));
     if (bytes.ok() && *bytes < 1) check.Add("memory.budget", "must be above 0");
   }
+  if (!memory.host_budget().empty() && memory.host_budget() != "auto") {
+    const absl::StatusOr<int64_t> bytes = ParseBytes(memory.host_budget());
+    if (!bytes.ok()) check.Add("memory.host_budget", std::string(bytes.status().message()));
+  }
   if (!v1::Fidelity_IsValid(memory.fidelity()))
     check.Add("memory.fidelity", "exact, unbiased or approximate");
   if (static_cast<int64_t>(memory.stash().size()) > kMaxStashPatterns)

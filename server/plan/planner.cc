@@ -9,6 +9,7 @@
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "server/plan/plan_proto.h"
+#include "worker/program/form_plans.h"
 #include "worker/program/generation.h"
 
 namespace snug::server {
@@ -53,6 +54,35 @@ absl::Status VerifyChoices(const program::Program& program, const program::Predi
   return absl::OkStatus();
 }
 
+program::FormsAllowed FormsOf(const v1::JobSpec& spec) {
+  const int fidelity = std::max<int>(spec.memory().fidelity(), v1::EXACT) - v1::EXACT;
+  return {.fidelity = static_cast<program::Fidelity>(fidelity),
+          .host_bytes = HostBudgetBytes(spec).value_or(0)};
+}
+
+// Those with values in other forms that the job allows, where no other plan is as small and as
+// fast.
+absl::Status AddForms(const program::Program& program, const v1::JobSpec& spec,
+                      const program::PredictOptions& options,
+                      std::vector<program::Prediction>& plans) {
+  const program::FormsAllowed allowed = FormsOf(spec);
+  ASSIGN_OR_RETURN(
+      const std::vector<program::Prediction> forms,
+      program::PredictEach(program, program::FormPlans(program, allowed), options));
+  for (const program::Prediction& form : forms) {
+    const bool beaten = std::any_of(plans.begin(), plans.end(), [&](const auto& other) {
+      return other.bytes.total() <= form.bytes.total() &&
+             other.relative_work <= form.relative_work && other.bytes.host <= form.bytes.host;
+    });
+    if (!beaten && form.bytes.host <= allowed.host_bytes) plans.push_back(form);
+  }
+  std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.relative_work, a.bytes.total()) <
+           std::pair(b.relative_work, b.bytes.total());
+  });
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Program& program,
                                                              const v1::JobSpec& spec,
                                                              const program::PredictOptions& options,
@@ -61,10 +91,16 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Prog
     ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
                      program::PredictPlans(program, options, list));
     RETURN_IF_ERROR(VerifyChoices(program, options, list.limits, plans));
+    RETURN_IF_ERROR(AddForms(program, spec, options, plans));
     return plans;
   }
   ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));
   ASSIGN_OR_RETURN(program::Prediction prediction, program::Predict(program, pinned, options));
+  const std::optional<int64_t> host = HostBudgetBytes(spec);
+  if (host.has_value() && prediction.bytes.host > *host)
+    return absl::InvalidArgumentError(
+        absl::StrCat("memory.host_budget: what memory.stash offloads takes ",
+                     Exactly(prediction.bytes.host), "; the budget is ", Exactly(*host)));
   return std::vector<program::Prediction>{std::move(prediction)};
 }
 
@@ -147,6 +183,12 @@ int64_t BudgetBytes(const v1::JobSpec& spec) {
   const std::string& budget = spec.memory().budget();
   if (budget.empty() || budget == "auto") return INT64_MAX;
   return ParseBytes(budget).value_or(INT64_MAX);  // CheckSpec has refused what does not parse.
+}
+
+std::optional<int64_t> HostBudgetBytes(const v1::JobSpec& spec) {
+  const std::string& budget = spec.memory().host_budget();
+  if (budget.empty() || budget == "auto") return std::nullopt;
+  return ParseBytes(budget).value_or(0);  // CheckSpec has refused what does not parse.
 }
 
 int FirstThatFits(const std::vector<v1::Plan>& plans, int64_t limit_bytes,

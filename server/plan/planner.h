@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,9 @@ std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec);
 
 // The user's own limit; INT64_MAX for "auto".
 int64_t BudgetBytes(const v1::JobSpec& spec);
+
+// What a plan may keep in the host's memory; empty for "auto".
+std::optional<int64_t> HostBudgetBytes(const v1::JobSpec& spec);
 
 // Index of the first (fastest) plan of at most so many bytes on the device and in the host, or -1.
 int FirstThatFits(const std::vector<v1::Plan>& plans, int64_t limit_bytes,

@@ -23,7 +23,9 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
   const Device& device = *outlook.device;
   const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);
   if (ChosenOn(device, job.spec, plans) >= 0) return absl::OkStatus();
-  return PlanInfeasible(RefusalOf(plans, device.name, device.capacity_bytes, BudgetBytes(job.spec)),
+  const std::string refusal =
+      RefusalOf(plans, device.name, device.capacity_bytes, BudgetBytes(job.spec));
+  return PlanInfeasible(absl::StrCat(refusal, FidelityThatFits(device, job, lengths)),
                         plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
 }
 

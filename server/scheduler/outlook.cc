@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prepared_dataset.h"
 #include "server/place/policy.h"
@@ -29,6 +31,24 @@ const Device& DeviceNamed(const std::vector<Device>& devices, const std::string&
 int ChosenOn(const Device& device, const v1::JobSpec& spec, const std::vector<v1::Plan>& plans,
              int64_t host_limit_bytes) {
   return FirstThatFits(plans, std::min(device.capacity_bytes, BudgetBytes(spec)), host_limit_bytes);
+}
+
+std::string FidelityThatFits(const Device& device, const CheckedJob& job,
+                             const RowLengths& lengths) {
+  if (!job.spec.memory().stash().empty()) return "";
+  v1::JobSpec spec = job.spec;
+  for (int more = std::max<int>(spec.memory().fidelity(), v1::EXACT) + 1; more <= v1::APPROXIMATE;
+       ++more) {
+    spec.mutable_memory()->set_fidelity(static_cast<v1::Fidelity>(more));
+    const absl::StatusOr<bool> fits =
+        AnyPlanFits(job.program, spec, lengths, MachineOf(device),
+                    {.device_bytes = std::min(device.capacity_bytes, BudgetBytes(spec))});
+    if (fits.ok() && *fits)
+      return absl::StrCat("; memory.fidelity: ",
+                          absl::AsciiStrToLower(v1::Fidelity_Name(spec.memory().fidelity())),
+                          " would let it fit");
+  }
+  return "";
 }
 
 absl::StatusOr<Outlook> Foresee(const std::vector<Device>& devices, const CheckedJob& job,

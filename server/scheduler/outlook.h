@@ -35,6 +35,11 @@ const Device& DeviceNamed(const std::vector<Device>& devices, const std::string&
 int ChosenOn(const Device& device, const v1::JobSpec& spec, const std::vector<v1::Plan>& plans,
              int64_t host_limit_bytes = INT64_MAX);
 
+// Of a job that none of its plans fits: a sentence that names the fidelity at which one does, or
+// nothing.
+std::string FidelityThatFits(const Device& device, const CheckedJob& job,
+                             const RowLengths& lengths);
+
 }  // namespace snug::server
 
 #endif  // SERVER_SCHEDULER_OUTLOOK_H_

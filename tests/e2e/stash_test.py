@@ -18,7 +18,9 @@ class StashTest(unittest.TestCase):
     def setUpClass(cls):
         cls.daemon = Daemon()
         cls.addClassCleanup(cls.daemon.close)
-        cls.file = jobs.full_folder(cls.daemon.folder / "full", shape=SHAPE)
+        cls.file = jobs.full_folder(
+            cls.daemon.folder / "full", lengths=range(100, 400, 10), shape=SHAPE
+        )
 
     def run_job(self, *changes):
         """The job, ended well in the bytes that were predicted, and its weights."""
@@ -57,6 +59,24 @@ class StashTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("int8 is approximate, memory.fidelity is exact", done.stderr)
         self.assertIn('memory.stash["*"]', done.stderr)
+
+    def test_a_budget_below_every_exact_plan(self):
+        """It is refused with what would let it fit, and then chosen and run."""
+        approximate = "memory.fidelity=approximate"
+        free = ("memory.stash={}", STEPS, "training.max_seq_length=400")
+        plans = self.daemon.json("plan", self.file, *free, approximate)["plans"]
+        least = min(plans, key=lambda plan: int(plan["peak_bytes"]))
+        self.assertEqual(least["fidelity"], "approximate")
+        budget = f"memory.budget={least['peak_bytes']}"
+        refused = self.daemon.run("submit", self.file, *free, budget, code=None)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("memory.fidelity: approximate would let it fit", refused.stderr)
+        name = self.daemon.submit(self.file, *free, budget, approximate)
+        job = self.daemon.wait_state(name, "SUCCEEDED")
+        self.assertRegex(job["memory"]["plan"], "int[48]")
+        self.assertEqual(
+            job["memory"]["measured_peak_bytes"], job["memory"]["predicted_peak_bytes"]
+        )
 
     def test_a_kind_that_there_is_not_is_refused(self):
         done = self.daemon.run("submit", self.file, all_in("chunks"), code=None)

@@ -196,21 +196,6 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const JobBytes& j
   return prediction;
 }
 
-// Blocks that read more than the one before them are not priced one by one.
-absl::StatusOr<std::vector<Prediction>> PredictRecomputePlans(const Program& program,
-                                                              const PredictOptions& options) {
-  ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
-  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
-  std::vector<Prediction> predictions;
-  for (int k = 0; k <= static_cast<int>(program.config.layers); ++k) {
-    ASSIGN_OR_RETURN(
-        Prediction prediction,
-        PredictAgainst(keep_seconds, job, program, RecomputePlan(program, k), options.lower));
-    predictions.push_back(std::move(prediction));
-  }
-  return predictions;
-}
-
 }  // namespace
 
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
@@ -220,10 +205,29 @@ absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
   return PredictAgainst(keep_seconds, job, program, plan, options.lower);
 }
 
+absl::StatusOr<std::vector<Prediction>> PredictEach(const Program& program,
+                                                    const std::vector<Plan>& plans,
+                                                    const PredictOptions& options) {
+  ASSIGN_OR_RETURN(const double keep_seconds, KeepSeconds(program, options.lower));
+  ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));
+  std::vector<Prediction> predictions;
+  for (const Plan& plan : plans) {
+    ASSIGN_OR_RETURN(Prediction prediction,
+                     PredictAgainst(keep_seconds, job, program, plan, options.lower));
+    predictions.push_back(std::move(prediction));
+  }
+  return predictions;
+}
+
 absl::StatusOr<std::vector<Prediction>> PredictPlans(const Program& program,
                                                      const PredictOptions& options,
                                                      const PlanList& list) {
-  if (!IsChain(program)) return PredictRecomputePlans(program, options);
+  if (!IsChain(program)) {  // Blocks that read more than the one before are not priced alone.
+    std::vector<Plan> plans;
+    for (int k = 0; k <= static_cast<int>(program.config.layers); ++k)
+      plans.push_back(RecomputePlan(program, k));
+    return PredictEach(program, plans, options);
+  }
   ASSIGN_OR_RETURN(const std::shared_ptr<const PlanFacts> facts,
                    PlanFactsOf(program, options.lower));
   ASSIGN_OR_RETURN(const JobBytes job, JobBytes::Of(program, options));

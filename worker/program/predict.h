@@ -78,6 +78,11 @@ struct PredictOptions {
 absl::StatusOr<Prediction> Predict(const Program& program, const Plan& plan,
                                    const PredictOptions& options);
 
+// Each of the plans so.
+absl::StatusOr<std::vector<Prediction>> PredictEach(const Program& program,
+                                                    const std::vector<Plan>& plans,
+                                                    const PredictOptions& options);
+
 // Which plans of a job are asked for.
 struct PlanList {
   bool recompute_plans = true;  // keep, recompute 1 of L, ..., recompute L of L.

@@ -209,6 +209,44 @@ TEST_F(PlannerTest, TheHostHasALimitOfItsOwn) {
   EXPECT_EQ(FirstThatFits(plans, INT64_MAX, 999), 1);
 }
 
+// Below every exact plan there are others, for who allows them.
+TEST_F(PlannerTest, FormsAreAddedWhereTheJobAllowsThem) {
+  RowLengths lengths;
+  lengths.train.Add(128, 64);
+  const auto smallest = [&] {
+    const std::vector<v1::Plan> plans = Plans(lengths);
+    return plans[static_cast<size_t>(SmallestOf(plans))];
+  };
+  const v1::Plan exact = smallest();
+  EXPECT_EQ(exact.fidelity(), v1::EXACT);
+  EXPECT_EQ(exact.host_bytes(), 0);
+
+  spec_.mutable_memory()->set_fidelity(v1::APPROXIMATE);
+  const v1::Plan coded = smallest();
+  EXPECT_EQ(coded.fidelity(), v1::APPROXIMATE);
+  EXPECT_LT(coded.peak_bytes(), exact.peak_bytes());
+  EXPECT_EQ(coded.host_bytes(), 0);
+
+  spec_.mutable_memory()->set_fidelity(v1::EXACT);
+  spec_.mutable_memory()->set_host_budget("64MiB");
+  const v1::Plan offloaded = smallest();
+  EXPECT_EQ(offloaded.fidelity(), v1::EXACT);
+  EXPECT_LT(offloaded.peak_bytes(), exact.peak_bytes());
+  EXPECT_GT(offloaded.host_bytes(), 0);
+  spec_.mutable_memory()->set_host_budget(absl::StrCat(offloaded.host_bytes() - 1));
+  for (const v1::Plan& plan : Plans(lengths))
+    EXPECT_LT(plan.host_bytes(), offloaded.host_bytes()) << plan.name();
+}
+
+// A hand that pins more than it grants.
+TEST_F(PlannerTest, OffloadBeyondTheHostsBudgetIsRefusedByField) {
+  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::OFFLOAD;
+  spec_.mutable_memory()->set_host_budget("1KiB");
+  const auto plans = PlansFor(program_, spec_, {}, {.threads = 2, .context_bytes = 1000});
+  EXPECT_TRUE(absl::StrContains(plans.status().message(), "memory.host_budget"));
+  EXPECT_TRUE(absl::StrContains(plans.status().message(), "the budget is 1 KiB"));
+}
+
 TEST_F(PlannerTest, PinnedPlanIsTheOnlyOne) {
   (*spec_.mutable_memory()->mutable_stash())["layers.*"] = v1::RECOMPUTE;
   (*spec_.mutable_memory()->mutable_stash())["layers.1.*"] = v1::KEEP;

@@ -1,0 +1,27 @@
+// Plans that hold values of the layers in other forms than their own: in the host's memory, as
+// codes. Beside the mixes of keep and recompute they are few, and each is lowered in full.
+#ifndef WORKER_PROGRAM_FORM_PLANS_H_
+#define WORKER_PROGRAM_FORM_PLANS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/program/plan.h"
+
+namespace snug::program {
+
+// What a job lets be done to fit.
+struct FormsAllowed {
+  Fidelity fidelity = Fidelity::kExact;
+  int64_t host_bytes = 0;
+
+  bool Allows(Stash stash) const;
+};
+
+// For each form that is allowed, of a quarter of the layers, of half of them, ... : all that is kept
+// of these in the form, or what each is handed in it and the rest run again. Other layers are kept.
+std::vector<Plan> FormPlans(const Program& program, const FormsAllowed& allowed);
+
+}  // namespace snug::program
+
+#endif  // WORKER_PROGRAM_FORM_PLANS_H_
