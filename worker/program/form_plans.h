@@ -18,8 +18,8 @@ struct FormsAllowed {
   bool Allows(Stash stash) const;
 };
 
-// For each form that is allowed, of a quarter of the layers, of half of them, ... : all that is kept
-// of these in the form, or what each is handed in it and the rest run again. Other layers are kept.
+// For each form that is allowed, of a quarter of the layers, of half of them, ...: all that is kept
+// of these in the form, or what each is handed in it and the rest run again. Other layers keep.
 std::vector<Plan> FormPlans(const Program& program, const FormsAllowed& allowed);
 
 }  // namespace snug::program
