@@ -3,8 +3,11 @@
 // (cmake -DSNUG_STEP_ONLY=ON).
 //
 //   snug-step --model DIR --device gpu:0 --lora 16 --bf16 --rows 4 --tokens 512 --recompute 0
+//   snug-step --model DIR --stash keep --model DIR --stash offload
+//   snug-step --model DIR --stash '*=recompute,layers.*.input=offload'
 //
 // Several --model take turns, step by step, so that what slows the machine down slows all of them.
+// --stash is of the model before it, and pins its plan: a kind for all values, or kinds by pattern.
 // --profile: how long each kind of op took in a step, by the device's clock. --predict: no step,
 // but the bytes that a GPU would need for it, by component, and its flops; no GPU is needed for
 // that.
@@ -30,6 +33,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "proto/snug/status_macros.h"
 #include "tests/bench/step/random_model.h"
 #include "tests/bench/step/timed_device.h"
@@ -42,8 +46,13 @@
 namespace snug::bench {
 namespace {
 
+struct Subject {
+  std::string folder;
+  std::string stash;  // As it was given; empty: by --recompute.
+};
+
 struct Options {
-  std::vector<std::string> models;
+  std::vector<Subject> models;
   std::string device = "cpu:0";
   int threads = 2;
   int lora = 16;  // Rank; 0: all of the model.
@@ -74,7 +83,9 @@ absl::StatusOr<Options> Parse(int argc, char** argv) {
     const std::string value = i + 1 < argc ? argv[++i] : "";
     const auto number = numbers.find(name);
     if (name == "--model") {
-      options.models.push_back(value);
+      options.models.push_back({.folder = value, .stash = {}});
+    } else if (name == "--stash" && !options.models.empty()) {
+      options.models.back().stash = value;
     } else if (name == "--device") {
       options.device = value;
     } else if (number == numbers.end() || !absl::SimpleAtoi(value, number->second)) {
@@ -146,19 +157,35 @@ struct Lowered {
   program::Tape tape;
 };
 
-absl::StatusOr<Lowered> LowerStep(const std::string& folder, const Options& options,
+absl::StatusOr<program::Plan> PlanOf(const program::Program& program, const std::string& stash,
+                                     int recompute) {
+  if (stash.empty()) return program::RecomputePlan(program, recompute);
+  std::map<std::string, program::Stash> patterns;
+  for (const std::string part : absl::StrSplit(stash, ',')) {
+    const size_t equals = part.rfind('=');
+    const bool bare = equals == std::string::npos;
+    const auto kind = program::StashOfName(bare ? part : part.substr(equals + 1));
+    if (!kind.has_value())
+      return absl::InvalidArgumentError(absl::StrCat("--stash ", part, ": no such kind"));
+    patterns[bare ? "*" : part.substr(0, equals)] = *kind;
+  }
+  return program::PinnedPlan(program, patterns);
+}
+
+absl::StatusOr<Lowered> LowerStep(const Subject& subject, const Options& options,
                                   const program::Machine& machine) {
-  ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(folder));
+  ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(subject.folder));
   ASSIGN_OR_RETURN(program::Program program, program::BuildProgram(config, ModeOf(options)));
+  ASSIGN_OR_RETURN(const program::Plan plan, PlanOf(program, subject.stash, options.recompute));
   ASSIGN_OR_RETURN(program::Tape tape,
-                   program::Lower(program, program::RecomputePlan(program, options.recompute),
+                   program::Lower(program, plan,
                                   {.key = KeyOf(options), .machine = machine, .training = true}));
   return Lowered{std::move(program), std::move(tape)};
 }
 
-absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& folder, const Options& options,
+absl::StatusOr<std::unique_ptr<Model>> Open(const Subject& subject, const Options& options,
                                             execute::Device& device) {
-  ASSIGN_OR_RETURN(Lowered lowered, LowerStep(folder, options, device.machine()));
+  ASSIGN_OR_RETURN(Lowered lowered, LowerStep(subject, options, device.machine()));
   auto& [program, tape] = lowered;
   const std::vector<int64_t> lengths(static_cast<size_t>(options.rows), options.tokens);
   ASSIGN_OR_RETURN(RandomModel weights, RandomModel::Create(program, device));
@@ -201,6 +228,7 @@ nlohmann::json Report(const Model& model, execute::Device& device, const Taken& 
           {"flops_per_second", flops / seconds},
           {"flops_per_cpu_second", flops / cpu},
           {"arena_bytes", model.tape.arena_bytes},
+          {"host_bytes", model.tape.host_bytes},
           {"predicted_bytes", held + model.tape.arena_bytes},
           {"taken_bytes", taken},
           {"parts", PartsOf(model)},
@@ -208,9 +236,9 @@ nlohmann::json Report(const Model& model, execute::Device& device, const Taken& 
 }
 
 // Of a GPU, where there need not be one.
-absl::StatusOr<nlohmann::json> Predict(const std::string& folder, const Options& options) {
+absl::StatusOr<nlohmann::json> Predict(const Subject& subject, const Options& options) {
   const program::Machine gpu = {.threads = options.threads, .cpu = false};
-  ASSIGN_OR_RETURN(const Lowered lowered, LowerStep(folder, options, gpu));
+  ASSIGN_OR_RETURN(const Lowered lowered, LowerStep(subject, options, gpu));
   const auto bytes = program::StaticComponents(lowered.program, KeyOf(options), gpu, 0);
   return nlohmann::json{{"weights_bytes", bytes.weights},
                         {"adapter_bytes", bytes.adapter},
@@ -218,13 +246,14 @@ absl::StatusOr<nlohmann::json> Predict(const std::string& folder, const Options&
                         {"optimizer_bytes", bytes.optimizer},
                         {"inputs_bytes", bytes.inputs},
                         {"arena_bytes", lowered.tape.arena_bytes},
+                        {"host_bytes", lowered.tape.host_bytes},
                         {"predicted_bytes", bytes.held() + lowered.tape.arena_bytes},
                         {"flops", program::ReplayTape(lowered.tape).work.flops}};
 }
 
 absl::Status PrintPredictions(const Options& options) {
-  for (const std::string& folder : options.models) {
-    ASSIGN_OR_RETURN(const nlohmann::json predicted, Predict(folder, options));
+  for (const Subject& subject : options.models) {
+    ASSIGN_OR_RETURN(const nlohmann::json predicted, Predict(subject, options));
     std::cout << predicted.dump() << std::endl;
   }
   return absl::OkStatus();
@@ -246,8 +275,8 @@ absl::Status Run(const Options& options) {
   };
   look();
   std::vector<std::unique_ptr<Model>> models;
-  for (const std::string& folder : options.models) {
-    ASSIGN_OR_RETURN(models.emplace_back(), Open(folder, options, device));
+  for (const Subject& subject : options.models) {
+    ASSIGN_OR_RETURN(models.emplace_back(), Open(subject, options, device));
   }
   look();
   for (int step = 1; step <= options.steps + 1; ++step) {

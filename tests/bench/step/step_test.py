@@ -50,6 +50,18 @@ class StepTest(unittest.TestCase):
         self.assertLess(recompute["predicted_bytes"], 0.7 * report["predicted_bytes"])
         self.assertGreater(recompute["flops"], 1.2 * report["flops"])
 
+    def test_stashes_are_of_the_model_before_them(self):
+        command = [STEP, "--rows", "1", "--tokens", "64", "--steps", "1"]
+        for stash in ("keep", "offload", "*=recompute,layers.*.input=int8"):
+            command += ["--model", MODEL, "--stash", stash]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        keep, offload, coded = (json.loads(line) for line in run.stdout.splitlines())
+        self.assertEqual(keep["loss"], offload["loss"])
+        self.assertGreater(offload["host_bytes"], 0)
+        self.assertEqual(coded["host_bytes"], 0)
+        for other in (offload, coded):
+            self.assertLess(other["arena_bytes"], keep["arena_bytes"])
+
     def test_version(self):
         run = subprocess.run([STEP, "--version"], capture_output=True, text=True, check=True)
         self.assertEqual("snug-step\n", run.stdout)
