@@ -161,7 +161,8 @@ absl::StatusOr<program::Plan> PlanOf(const program::Program& program, const std:
                                      int recompute) {
   if (stash.empty()) return program::RecomputePlan(program, recompute);
   std::map<std::string, program::Stash> patterns;
-  for (const std::string part : absl::StrSplit(stash, ',')) {
+  const std::vector<std::string> parts = absl::StrSplit(stash, ',');
+  for (const std::string& part : parts) {
     const size_t equals = part.rfind('=');
     const bool bare = equals == std::string::npos;
     const auto kind = program::StashOfName(bare ? part : part.substr(equals + 1));
