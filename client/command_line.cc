@@ -139,6 +139,9 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   AddJob(download, line);
   download->add_option("DIR", line->directory, "A folder that is empty or does not exist yet")
       ->required();
+  download->add_option("--checkpoint", line->checkpoint,
+                       "The checkpoint of this step instead, also of a job that runs");
+  AddJob(app->add_subcommand("checkpoints", "List the checkpoints of a job that are there"), line);
 }
 
 void AddOthers(CLI::App* app, CommandLine* line) {

@@ -2,6 +2,7 @@
 #ifndef CLIENT_COMMAND_LINE_H_
 #define CLIENT_COMMAND_LINE_H_
 
+#include <cstdint>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -48,11 +49,12 @@ struct CommandLine {
   std::string shell;                   // bash, zsh, fish, man
   CommandHelp help;                    // shell: of the whole program.
   std::string directory;
-  std::string device;  // plan
+  std::optional<int64_t> checkpoint;  // download: the step of one.
+  std::string device;                 // plan
   std::string device_kind;
   std::string device_memory, host_memory;  // Of a machine that need not be here: 24GiB
   std::string svg;                         // A file for the picture.
-  std::string model;   // datasets preview
+  std::string model;                       // datasets preview
   std::string format;
   std::string chat_template;
   std::vector<std::string> added_tokens;
@@ -62,7 +64,7 @@ struct CommandLine {
   std::vector<std::string> labels;  // key=value
   std::string name;
   std::string sort;
-  int limit = 0;  // 0: all.
+  int limit = 0;       // 0: all.
   bool sites = false;  // plan
   bool max = false;
   bool tape = false;

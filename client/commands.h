@@ -20,6 +20,7 @@ absl::StatusOr<int> ResumeJob(const CommandLine& line, Terminal& terminal);     
 absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);          // watch.cc
 absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);         // logs.cc
 absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);       // download.cc
+absl::StatusOr<int> ListCheckpoints(const CommandLine& line, Terminal& terminal);   // download.cc
 absl::StatusOr<int> UpdateJob(const CommandLine& line, Terminal& terminal);         // change.cc
 absl::StatusOr<int> RerunJobs(const CommandLine& line, Terminal& terminal);         // change.cc
 absl::StatusOr<int> DeleteJobs(const CommandLine& line, Terminal& terminal);        // change.cc

@@ -14,13 +14,27 @@ using Command = absl::StatusOr<int> (*)(const CommandLine&, Terminal&);
 
 const std::map<std::string, Command>& Commands() {
   static const auto& commands = *new std::map<std::string, Command>{
-      {"backup", BackUp},        {"cancel", CancelJob},     {"datasets", PreviewDataset},
-      {"delete", DeleteJobs},    {"devices", ListDevices},  {"doctor", Examine},
-      {"download", DownloadJob}, {"get", GetJob},           {"import", ImportForeignJob},
-      {"list", ListJobs},        {"logs", PrintLogs},       {"plan", PlanJob},
-      {"pause", PauseJob},       {"resume", ResumeJob},     {"plot", PlotJobs},
-      {"rerun", RerunJobs},      {"shell", PrintShellHelp}, {"submit", SubmitJob},
-      {"update", UpdateJob},     {"watch", WatchJob},
+      {"backup", BackUp},
+      {"cancel", CancelJob},
+      {"checkpoints", ListCheckpoints},
+      {"datasets", PreviewDataset},
+      {"delete", DeleteJobs},
+      {"devices", ListDevices},
+      {"doctor", Examine},
+      {"download", DownloadJob},
+      {"get", GetJob},
+      {"import", ImportForeignJob},
+      {"list", ListJobs},
+      {"logs", PrintLogs},
+      {"plan", PlanJob},
+      {"pause", PauseJob},
+      {"resume", ResumeJob},
+      {"plot", PlotJobs},
+      {"rerun", RerunJobs},
+      {"shell", PrintShellHelp},
+      {"submit", SubmitJob},
+      {"update", UpdateJob},
+      {"watch", WatchJob},
   };
   return commands;
 }

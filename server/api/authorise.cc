@@ -27,12 +27,13 @@ constexpr Rule kRules[] = {
     {"PreviewDataset", May::kEverybody},  // Likewise opened.
     {"ListJobs", May::kEverybody},        // Of his own.
     {"GetServerInfo", May::kEverybody},   // Devices, and how much of them is promised.
-    {"GetJob", May::kJobsOwner},         {"WatchJob", May::kJobsOwner},
-    {"CancelJob", May::kJobsOwner},      {"GetJobLogs", May::kJobsOwner},
-    {"DownloadJob", May::kJobsOwner},    {"UpdateJob", May::kJobsOwner},
-    {"RerunJob", May::kJobsOwner},       {"DeleteJob", May::kJobsOwner},
-    {"PauseJob", May::kJobsOwner},       {"ResumeJob", May::kJobsOwner},
-    {"BackupStore", May::kOperator},     {"CheckStore", May::kOperator},
+    {"GetJob", May::kJobsOwner},          {"WatchJob", May::kJobsOwner},
+    {"CancelJob", May::kJobsOwner},       {"GetJobLogs", May::kJobsOwner},
+    {"DownloadJob", May::kJobsOwner},     {"UpdateJob", May::kJobsOwner},
+    {"RerunJob", May::kJobsOwner},        {"DeleteJob", May::kJobsOwner},
+    {"PauseJob", May::kJobsOwner},        {"ResumeJob", May::kJobsOwner},
+    {"ListCheckpoints", May::kJobsOwner}, {"BackupStore", May::kOperator},
+    {"CheckStore", May::kOperator},
 };
 
 }  // namespace

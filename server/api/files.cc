@@ -1,9 +1,11 @@
 #include "server/api/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/api/grpc_status.h"
+#include "server/artifact/checkpoints.h"
 #include "server/artifact/output.h"
+#include "server/job/errors.h"
 #include "server/node/attempt_files.h"
 #include "server/node/rotated_log.h"
 
@@ -115,6 +119,41 @@ class OutputReader {
   int64_t offset_ = 0;
 };
 
+CheckpointName NameOfCheckpoint(const std::string& dir) {
+  return *ParseCheckpointName(std::filesystem::path(dir).filename().string());
+}
+
+// Where two attempts have come to the same step: the later one's.
+absl::StatusOr<std::string> CheckpointAt(const std::string& state_dir, const std::string& job,
+                                         int64_t step) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> dirs,
+                   ListCheckpoints(CheckpointsDir(state_dir, job)));
+  std::string there;
+  for (const std::string& dir : dirs) {
+    const int64_t at = NameOfCheckpoint(dir).step;
+    if (at == step) return dir;
+    absl::StrAppend(&there, there.empty() ? "" : ", ", at);
+  }
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("job \"", job, "\" has no checkpoint of step ", step,
+                                       "; it has ", there.empty() ? "none" : there)),
+      "CHECKPOINT_NOT_FOUND");
+}
+
+// Nothing: its worker has removed it meanwhile.
+std::optional<v1::Checkpoint> Described(const std::string& dir) {
+  const absl::StatusOr<std::vector<OutputFile>> files = ListOutput(dir);
+  struct stat status {};
+  if (!files.ok() || stat(dir.c_str(), &status) != 0) return std::nullopt;
+  v1::Checkpoint checkpoint;
+  checkpoint.set_global_step(NameOfCheckpoint(dir).step);
+  checkpoint.set_epoch(NameOfCheckpoint(dir).epoch);
+  for (const OutputFile& file : *files) checkpoint.set_bytes(checkpoint.bytes() + file.bytes);
+  checkpoint.mutable_create_time()->set_seconds(status.st_mtim.tv_sec);
+  checkpoint.mutable_create_time()->set_nanos(static_cast<int32_t>(status.st_mtim.tv_nsec));
+  return checkpoint;
+}
+
 }  // namespace
 
 absl::StatusOr<ChunkSource> LogSource(const JobIndex& index, const std::string& state_dir,
@@ -128,11 +167,30 @@ absl::StatusOr<ChunkSource> LogSource(const JobIndex& index, const std::string& 
   return ChunkSource([reader] { return (*reader)(); });
 }
 
-absl::StatusOr<ChunkSource> OutputSource(const JobIndex& index,
+absl::StatusOr<ChunkSource> OutputSource(const JobIndex& index, const std::string& state_dir,
                                          const v1::DownloadJobRequest& request) {
-  ASSIGN_OR_RETURN(const std::string dir, index.OutputOf(request.id()));
+  std::string dir;
+  if (request.has_checkpoint_step()) {
+    ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
+    ASSIGN_OR_RETURN(dir, CheckpointAt(state_dir, job->id(), request.checkpoint_step()));
+  } else {
+    ASSIGN_OR_RETURN(dir, index.OutputOf(request.id()));
+  }
   auto reader = std::make_shared<OutputReader>(dir);
   return ChunkSource([reader] { return (*reader)(); });
+}
+
+absl::StatusOr<v1::ListCheckpointsResponse> CheckpointsOf(
+    const JobIndex& index, const std::string& state_dir,
+    const v1::ListCheckpointsRequest& request) {
+  ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
+  ASSIGN_OR_RETURN(const std::vector<std::string> dirs,
+                   ListCheckpoints(CheckpointsDir(state_dir, job->id())));
+  v1::ListCheckpointsResponse response;
+  for (const std::string& dir : dirs)
+    if (std::optional<v1::Checkpoint> checkpoint = Described(dir))
+      *response.add_checkpoints() = *std::move(checkpoint);
+  return response;
 }
 
 }  // namespace snug::server

@@ -14,9 +14,13 @@ namespace snug::server {
 absl::StatusOr<ChunkSource> LogSource(const JobIndex& index, const std::string& state_dir,
                                       const v1::GetJobLogsRequest& request);
 
-// The files of a succeeded job's output folder.
-absl::StatusOr<ChunkSource> OutputSource(const JobIndex& index,
+// The files of a succeeded job's output folder, or of a checkpoint.
+absl::StatusOr<ChunkSource> OutputSource(const JobIndex& index, const std::string& state_dir,
                                          const v1::DownloadJobRequest& request);
+
+// Reads folders, so it belongs on a pool.
+absl::StatusOr<v1::ListCheckpointsResponse> CheckpointsOf(
+    const JobIndex& index, const std::string& state_dir, const v1::ListCheckpointsRequest& request);
 
 }  // namespace snug::server
 

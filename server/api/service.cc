@@ -296,6 +296,20 @@ grpc::ServerUnaryReactor* FineTuningService::GetServerInfo(Context* context, con
       });
 }
 
+grpc::ServerUnaryReactor* FineTuningService::ListCheckpoints(Context* context, const Bytes* in,
+                                                             Bytes* out) {
+  using Request = v1::ListCheckpointsRequest;
+  using Reply = v1::ListCheckpointsResponse;
+  return Serve<Request, Reply>(
+      {context, "ListCheckpoints", in, out},
+      [this](const Allowed<Request>& call, const Answer<Reply>& answer) {
+        const bool posted = parts_.pool.Post([this, call, answer] {
+          answer(CheckpointsOf(parts_.index, parts_.state_dir, call.request));
+        });
+        if (!posted) answer(Draining());
+      });
+}
+
 // Of a stream: its request, decoded and allowed.
 template <typename Request>
 absl::StatusOr<Request> FineTuningService::Open(const Call& call) const {
@@ -320,8 +334,9 @@ FineTuningService::Stream* FineTuningService::GetJobLogs(Context* context, const
 
 FineTuningService::Stream* FineTuningService::DownloadJob(Context* context, const Bytes* in) {
   const auto request = Open<v1::DownloadJobRequest>({context, "DownloadJob", in});
-  absl::StatusOr<ChunkSource> source = request.ok() ? OutputSource(parts_.index, *request)
-                                                    : absl::StatusOr<ChunkSource>(request.status());
+  absl::StatusOr<ChunkSource> source = request.ok()
+                                           ? OutputSource(parts_.index, parts_.state_dir, *request)
+                                           : absl::StatusOr<ChunkSource>(request.status());
   return StreamChunks(std::move(source), parts_.pool, parts_.streams);
 }
 

@@ -63,6 +63,7 @@ using RawService = Raw<
     v1::FineTuning::WithRawCallbackMethod_WatchJob,
     v1::FineTuning::WithRawCallbackMethod_GetJobLogs,
     v1::FineTuning::WithRawCallbackMethod_DownloadJob,
+    v1::FineTuning::WithRawCallbackMethod_ListCheckpoints,
     v1::FineTuning::WithRawCallbackMethod_PreviewDataset,
     v1::FineTuning::WithRawCallbackMethod_BackupStore,
     v1::FineTuning::WithRawCallbackMethod_CheckStore>::Service;
@@ -88,6 +89,7 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* DeleteJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CheckStore(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* GetServerInfo(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* ListCheckpoints(Context*, const Bytes* in, Bytes* out) override;
   Stream* WatchJob(Context*, const Bytes* in) override;
   Stream* GetJobLogs(Context*, const Bytes* in) override;
   Stream* DownloadJob(Context*, const Bytes* in) override;

@@ -50,6 +50,37 @@ TEST_F(DownloadTest, FilesLieAtTheTopOfTheFolder) {
   EXPECT_TRUE(fs::exists(target_ + "/metrics.jsonl"));
 }
 
+TEST_F(DownloadTest, ACheckpointIsNamedByItsStep) {
+  server_.download = [](const v1::DownloadJobRequest& request,
+                        grpc::ServerWriter<v1::FileChunk>* out) {
+    out->Write(Chunk("step", std::to_string(request.checkpoint_step()), 2));
+    return grpc::Status::OK;
+  };
+  const Ran ran = server_.Run({"download", "abc", target_, "--checkpoint", "20"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ReadFile(target_ + "/step"), "20");
+}
+
+TEST_F(DownloadTest, CheckpointsAreListed) {
+  server_.checkpoints = [](const v1::ListCheckpointsRequest& request,
+                           v1::ListCheckpointsResponse* reply) {
+    if (request.id() == "none") return grpc::Status::OK;
+    for (const int step : {20, 5}) {
+      v1::Checkpoint& checkpoint = *reply->add_checkpoints();
+      checkpoint.set_global_step(step);
+      checkpoint.set_epoch(step == 20 ? 2 : 1);
+      checkpoint.set_bytes(1 << 20);
+    }
+    return grpc::Status::OK;
+  };
+  const std::string out = server_.Run({"checkpoints", "abc"}).out;
+  EXPECT_THAT(out, HasSubstr("STEP  ATTEMPT   SIZE  WRITTEN\n"));
+  EXPECT_THAT(out, HasSubstr("  20        2  1 MiB  1970-01-01"));
+  const auto json = nlohmann::json::parse(server_.Run({"checkpoints", "abc", "-o", "json"}).out);
+  EXPECT_EQ(json["checkpoints"][1]["global_step"], "5");
+  EXPECT_EQ(server_.Run({"checkpoints", "none"}).out, "no checkpoints\n");
+}
+
 TEST_F(DownloadTest, JsonListsTheFiles) {
   Answer({Chunk("a", "xy", 2)});
   const auto json =

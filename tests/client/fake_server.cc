@@ -107,6 +107,10 @@ grpc::Status FakeServer::RerunJob(Context*, const v1::RerunJobRequest* request, 
 grpc::Status FakeServer::DeleteJob(Context*, const v1::DeleteJobRequest* request, v1::Job* reply) {
   return Ask(remove, *request, reply);
 }
+grpc::Status FakeServer::ListCheckpoints(Context*, const v1::ListCheckpointsRequest* request,
+                                         v1::ListCheckpointsResponse* reply) {
+  return Ask(checkpoints, *request, reply);
+}
 grpc::Status FakeServer::CheckStore(Context*, const v1::CheckStoreRequest* request,
                                     v1::CheckStoreResponse* reply) {
   return Ask(check, *request, reply);

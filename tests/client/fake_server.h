@@ -55,6 +55,7 @@ class FakeServer final : public v1::FineTuning::Service {
   Unary<v1::UpdateJobRequest, v1::Job> update;
   Unary<v1::RerunJobRequest, v1::Job> rerun;
   Unary<v1::DeleteJobRequest, v1::Job> remove;
+  Unary<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse> checkpoints;
   Unary<v1::CheckStoreRequest, v1::CheckStoreResponse> check;
   Unary<v1::GetServerInfoRequest, v1::ServerInfo> info;
   Stream<v1::WatchJobRequest, v1::Job> watch;
@@ -85,6 +86,8 @@ class FakeServer final : public v1::FineTuning::Service {
   Status UpdateJob(Context*, const v1::UpdateJobRequest*, v1::Job*) override;
   Status RerunJob(Context*, const v1::RerunJobRequest*, v1::Job*) override;
   Status DeleteJob(Context*, const v1::DeleteJobRequest*, v1::Job*) override;
+  Status ListCheckpoints(Context*, const v1::ListCheckpointsRequest*,
+                         v1::ListCheckpointsResponse*) override;
   Status CheckStore(Context*, const v1::CheckStoreRequest*, v1::CheckStoreResponse*) override;
   Status BackupStore(Context*, const v1::BackupStoreRequest*,
                      grpc::ServerWriter<v1::FileChunk>*) override;

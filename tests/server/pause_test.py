@@ -50,6 +50,23 @@ class PauseTest(unittest.TestCase):
         self.daemon.run("pause", name)  # Which it is.
         self.assertEqual(self.goes_on(name, 60), last)
 
+    def test_checkpoints_are_listed_and_downloaded_while_it_is_paused(self):
+        name = self.running("steps=60 step_ms=50")
+        self.daemon.run("pause", name)
+        self.paused(name)
+        last = self.daemon.steps(name)[-1]
+        there = self.daemon.json("checkpoints", name)["checkpoints"]
+        steps = [int(each["global_step"]) for each in there]
+        self.assertEqual(steps, sorted({last, *range(5, last, 5)}, reverse=True))
+        target = self.daemon.jobs / "checkpoint"
+        self.daemon.run("download", name, target, "--checkpoint", last)
+        self.assertEqual((target / "weights").read_text(), f"step {last}")
+        self.assertTrue((target / "MANIFEST.json").is_file())
+        self.assertEqual(int(there[0]["bytes"]), sum(f.stat().st_size for f in target.iterdir()))
+        other = self.daemon.jobs / "other"
+        refused = self.daemon.run("download", name, other, "--checkpoint", 3, code=1).stderr
+        self.assertIn("has no checkpoint of step 3; it has", refused)
+
     def test_its_device_is_anothers_meanwhile(self):
         first = self.running(ENDLESS)
         second = self.daemon.submit_script("steps=3")

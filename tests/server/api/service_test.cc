@@ -286,9 +286,10 @@ TEST_F(ServiceTest, PageTokenOfAnotherListIsRefused) {
 
 // gRPC itself would answer UNIMPLEMENTED.
 TEST_F(ServiceTest, BytesThatAreNoRequestAreInvalidOnEveryMethod) {
-  for (const char* method : {"CreateJob", "PlanJob", "GetJob", "ListJobs", "CancelJob", "WatchJob",
-                             "GetJobLogs", "DownloadJob", "UpdateJob", "RerunJob", "DeleteJob",
-                             "BackupStore", "CheckStore", "PauseJob", "ResumeJob"}) {
+  for (const char* method :
+       {"CreateJob", "PlanJob", "GetJob", "ListJobs", "CancelJob", "WatchJob", "GetJobLogs",
+        "DownloadJob", "UpdateJob", "RerunJob", "DeleteJob", "BackupStore", "CheckStore",
+        "PauseJob", "ResumeJob", "ListCheckpoints"}) {
     const grpc::Status status =
         CallRaw(absl::StrCat("/snug.v1.FineTuning/", method), "\x0a\xff\xff\xff\xff").first;
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
