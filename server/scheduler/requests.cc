@@ -80,6 +80,7 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
   if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
+  RETURN_IF_ERROR(CheckFits(work.devices, ready.checked, lengths));
   ASSIGN_OR_RETURN(DevicePlans plans, PlansByShare(work.devices, ready.checked, lengths));
   ready.plans = std::make_shared<const DevicePlans>(std::move(plans));
   ready.checked.program = {};  // Planned: nothing needs it any more, and it is large.

@@ -135,8 +135,9 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
   err_.str("");
   EXPECT_EQ(Ended({"--output", "json"}), 64);
   EXPECT_EQ(Json::parse(err_.str())["error"]["message"],
-            "no command is given; there are plan, submit, list, get, watch, logs, cancel, devices, "
-            "download, datasets, import, plot, shell, update, rerun, delete, doctor, backup");
+            "no command is given; there are plan, submit, list, get, watch, logs, cancel, pause, "
+            "resume, devices, download, checkpoints, datasets, import, plot, shell, update, rerun, "
+            "delete, doctor, backup");
 }
 
 // No daemon: how to start one, with the socket that was asked for.

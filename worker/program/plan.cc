@@ -185,8 +185,9 @@ std::map<Stash, int64_t> SiteBytes(const Program& program, const std::vector<Sit
                                    int block, const Recipe& recipe) {
   std::map<Stash, int64_t> bytes;
   for (const Site& site : sites) {
-    if (site.block == block && !site.companion && !IsInput(program, site))
-      bytes[recipe[static_cast<size_t>(site.value)]] += site.bytes_per_token;
+    const Stash stash = recipe[static_cast<size_t>(site.value)];
+    const bool counts = !IsInput(program, site) || RowOf(stash).has_form;
+    if (site.block == block && !site.companion && counts) bytes[stash] += site.bytes_per_token;
   }
   return bytes;
 }

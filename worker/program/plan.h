@@ -43,8 +43,8 @@ Recipe RecomputeRecipe(const BlockType& type);
 Plan RecomputePlan(const Program& program, int recomputed_layers);
 std::string RecomputeName(int recomputed_layers, int layers);  // "keep", "recompute 3 of 8"
 
-// Bytes per token of a block's sites, by stash. Companions and what the block is handed, which
-// recipes leave alone, do not count.
+// Bytes per token of a block's sites, by stash. Companions do not count, nor what the block is
+// handed, unless a form of it is held.
 std::map<Stash, int64_t> SiteBytes(const Program& program, const std::vector<Site>& sites,
                                    int block, const Recipe& recipe);
 std::map<Stash, double> SharesOf(const std::map<Stash, int64_t>& bytes);  // They sum to 1.

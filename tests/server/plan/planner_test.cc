@@ -211,6 +211,9 @@ TEST_F(PlannerTest, TheHostHasALimitOfItsOwn) {
 
 // Below every exact plan there are others, for who allows them.
 TEST_F(PlannerTest, FormsAreAddedWhereTheJobAllowsThem) {
+  program::ModelConfig config = program_.config;
+  config.layers = 12;  // What they are handed is more than what one of them needs besides.
+  program_ = program::BuildProgram(config, ModeOf(spec_)).value();
   RowLengths lengths;
   lengths.train.Add(128, 64);
   const auto smallest = [&] {
