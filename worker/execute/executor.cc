@@ -77,15 +77,51 @@ absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memo
   Frame frame{tape, memory, batch, scalars};
   token_sums_ = {};
   workspace_use_.assign(tape.instructions.size(), {});
-  for (size_t t = 0; t < tape.instructions.size(); ++t) {
-    for (int32_t slot : tape.births.at(t)) RETURN_IF_ERROR(memory.Born(tape, slot));
-    RETURN_IF_ERROR(Step(frame, tape.instructions[t], t));
-    for (int32_t slot : tape.deaths.at(t)) RETURN_IF_ERROR(memory.Died(tape, slot));
+  for (size_t t = 0; t < tape.instructions.size();) {
+    ASSIGN_OR_RETURN(t, RunLine(frame, t));
   }
   RETURN_IF_ERROR(device_.Synchronize());
   double loss = 0.0;
   if (batch.next_logits == nullptr) RETURN_IF_ERROR(CatchTorch([&] { loss = Sums(batch); }));
   return scalars.loss_scale * loss;
+}
+
+absl::StatusOr<size_t> Executor::RunLine(Frame& frame, size_t t) {
+  RETURN_IF_ERROR(RunWithSlots(frame, t));
+  const Instruction& line = frame.tape.instructions[t];
+  if (line.kind != Instruction::Kind::kLoop) return t + 1;
+  RETURN_IF_ERROR(RunLoop(frame, t));
+  return t + 1 + static_cast<size_t>(line.loop.lines);
+}
+
+absl::Status Executor::RunLoop(Frame& frame, size_t t) {
+  const program::LoopHead& loop = frame.tape.instructions[t].loop;
+  const int64_t rows = frame.batch.Of(loop.rows);
+  frame.loop = &loop;
+  frame.loop_line = t;
+  for (int64_t first = 0; first < rows; first += loop.rows_of_pass) {
+    frame.pass = {.first_row = first,
+                  .rows = std::min(loop.rows_of_pass, rows - first),
+                  .last = first + loop.rows_of_pass >= rows};
+    for (int32_t i = 1; i <= loop.lines; ++i)
+      RETURN_IF_ERROR(RunWithSlots(frame, t + static_cast<size_t>(i)));
+  }
+  frame.loop = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status Executor::RunWithSlots(Frame& frame, size_t t) {
+  const program::Tape& tape = frame.tape;
+  for (int32_t slot : tape.births.at(t)) RETURN_IF_ERROR(frame.memory.Born(tape, slot));
+  RETURN_IF_ERROR(Step(frame, tape.instructions[t], t));
+  for (int32_t slot : tape.deaths.at(t)) {
+    // What is not of a pass alone lives until the last.
+    const bool outer =
+        static_cast<size_t>(tape.slots[static_cast<size_t>(slot)].first) <= frame.loop_line;
+    if (frame.loop != nullptr && outer && !frame.pass.last) continue;
+    RETURN_IF_ERROR(frame.memory.Died(tape, slot));
+  }
+  return absl::OkStatus();
 }
 
 // In double, in the order of the rows: the same bits on every device.
@@ -117,6 +153,8 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
       return CatchTorch([&] { device_.Record(line.event, line.stream); });
     case Instruction::Kind::kWait:
       return CatchTorch([&] { device_.Wait(line.event, line.stream); });
+    case Instruction::Kind::kLoop:
+      return absl::OkStatus();  // RunLoop runs its body.
   }
   return absl::InternalError("an instruction of no known kind");
 }
@@ -136,7 +174,8 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
     const auto start = std::chrono::steady_clock::now();
     function(run);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    workspace_use_[t] = {slice.bytes, opened.Close(), took.count()};
+    WorkspaceUse& use = workspace_use_[t];
+    use = {slice.bytes, std::max(use.used_bytes, opened.Close()), use.seconds + took.count()};
   });
 }
 
@@ -150,12 +189,15 @@ OpRun Executor::Bind(const Frame& frame, const Instruction& line) const {
   run.scalars = frame.scalars;
   run.device = &device_;
   run.stream_number = line.stream;
+  run.first_row = frame.loop == nullptr ? 0 : frame.pass.first_row;
   const auto bind = [&](const auto& operands, auto& views) {
     for (size_t i = 0; i < operands.size(); ++i) {
       const program::Operand& operand = operands[i];
       if (!operand) continue;
-      views[i] = {frame.memory.At(frame.tape, operand.slot), frame.batch.Of(operand.rows),
-                  operand.width, operand.dtype};
+      char* const slot = frame.memory.At(frame.tape, operand.slot);
+      views[i] = {slot, frame.batch.Of(operand.rows), operand.width, operand.dtype};
+      if (frame.loop == nullptr) continue;
+      views[i] = views[i].Rows(operand.of_pass ? 0 : frame.pass.first_row, frame.pass.rows);
     }
   };
   bind(line.operands.in, run.in);

@@ -18,7 +18,8 @@
 
 namespace snug::execute {
 
-// What one instruction took from its workspace, against what it declares, and how long it ran.
+// What one instruction took from its workspace, against what it declares, and how long it ran; in a
+// loop the most that a pass took, and all passes' time.
 struct WorkspaceUse {
   int64_t declared_bytes = 0;
   int64_t used_bytes = 0;
@@ -45,13 +46,27 @@ class Executor {
   const std::vector<WorkspaceUse>& workspace_use() const { return workspace_use_; }
 
  private:
+  // Rows that a pass of a loop works on.
+  struct Pass {
+    int64_t first_row = 0;
+    int64_t rows = 0;
+    bool last = true;
+  };
   struct Frame {  // Of one Run.
     const program::Tape& tape;
     SlotMemory& memory;
     const Batch& batch;
     const StepScalars& scalars;
+    const program::LoopHead* loop = nullptr;  // That whose body runs; null: none.
+    size_t loop_line = 0;
+    Pass pass;
   };
 
+  // The line and, of a loop, those of its body; gives the line behind.
+  absl::StatusOr<size_t> RunLine(Frame& frame, size_t t);
+  absl::Status RunLoop(Frame& frame, size_t t);
+  // With the slots that are born and die there.
+  absl::Status RunWithSlots(Frame& frame, size_t t);
   absl::Status Step(Frame& frame, const program::Instruction& line, size_t t);
   absl::Status RunOp(Frame& frame, const program::Instruction& line, size_t t);
   OpRun Bind(const Frame& frame, const program::Instruction& line) const;

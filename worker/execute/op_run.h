@@ -26,6 +26,7 @@ struct OpRun {
   std::array<View, program::kMaxOutputs> out;
   std::array<View, program::kMaxOutputs> d_out;
   std::array<View, program::kMaxInputs> d_in;
+  int64_t first_row = 0;  // In a loop: of all rows, the first of this pass.
   uint8_t accumulate = 0;  // Bit i: d_in[i] is added into what is there.
   std::array<ParameterView, kMaxParameters> parameters;
   const Batch* batch = nullptr;

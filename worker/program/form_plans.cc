@@ -10,31 +10,58 @@
 namespace snug::program {
 namespace {
 
-Recipe AllIn(const BlockType& type, Stash stash) { return Recipe(type.values.size(), stash); }
+// How the layers that a plan changes are kept.
+struct Way {
+  std::string name;
+  bool recompute = false;      // All but what a layer is handed,
+  Stash stash = Stash::kKeep;  // which, or all, is kept so,
+  bool chunk = false;          // and what can be is in loops.
+};
 
-Recipe InputsIn(const BlockType& type, Stash stash) {
-  Recipe recipe = RecomputeRecipe(type);
-  for (int input : type.inputs) recipe[static_cast<size_t>(input)] = stash;
+Recipe RecipeOf(const BlockType& type, const std::vector<bool>& chunked, const Way& way) {
+  Recipe recipe(type.values.size(), way.stash);
+  if (way.recompute) {
+    recipe = RecomputeRecipe(type);
+    for (int input : type.inputs) recipe[static_cast<size_t>(input)] = way.stash;
+  }
+  for (size_t v = 0; way.chunk && v < recipe.size(); ++v) {
+    if (chunked[v]) recipe[v] = Stash::kChunk;
+  }
   return recipe;
 }
 
-using MakeRecipe = Recipe (*)(const BlockType& type, Stash stash);
-
 // Of the first `changed` layers: their stashes live the longest.
-Plan PlanWith(const Program& program, int changed, MakeRecipe make, Stash stash) {
+Plan PlanWith(const Program& program, int changed, const std::vector<std::vector<bool>>& chunked,
+              const Way& way) {
   Plan plan;
   std::map<std::pair<int, bool>, int> index;  // By block type.
   for (const Block& block : program.blocks) {
     if (block.layer < 0) continue;
     const bool other = block.layer < changed;
-    const BlockType& type = program.types[static_cast<size_t>(block.type)];
+    const auto t = static_cast<size_t>(block.type);
     const auto [it, inserted] =
         index.try_emplace({block.type, other}, static_cast<int>(plan.recipes.size()));
     if (inserted)
-      plan.recipes.push_back(other ? make(type, stash) : AllIn(type, Stash::kKeep));
+      plan.recipes.push_back(RecipeOf(program.types[t], chunked[t], other ? way : Way()));
     plan.layer_recipe.push_back(it->second);
   }
   return plan;
+}
+
+std::vector<Way> WaysOf(const FormsAllowed& allowed) {
+  std::vector<Way> ways = {{.name = "chunk", .chunk = true},
+                           {.name = "recompute and chunk", .recompute = true, .chunk = true}};
+  for (Stash stash : kAllStashes) {
+    if (!RowOf(stash).has_form || !allowed.Allows(stash)) continue;
+    const std::string name = RowOf(stash).name;
+    ways.push_back({.name = name, .stash = stash});
+    ways.push_back({.name = "recompute from " + name, .recompute = true, .stash = stash});
+    ways.push_back({.name = "recompute and chunk from " + name,
+                    .recompute = true,
+                    .stash = stash,
+                    .chunk = true});
+  }
+  return ways;
 }
 
 }  // namespace
@@ -46,17 +73,14 @@ bool FormsAllowed::Allows(Stash stash) const {
 
 std::vector<Plan> FormPlans(const Program& program, const FormsAllowed& allowed) {
   const int layers = static_cast<int>(program.config.layers);
+  const std::vector<std::vector<bool>> chunked = ChunkedValues(program);
   std::set<int> counts;
   for (int quarter = 1; quarter <= 4; ++quarter) counts.insert((layers * quarter + 3) / 4);
   std::vector<Plan> plans;
-  for (Stash stash : kAllStashes) {
-    if (!RowOf(stash).has_form || !allowed.Allows(stash)) continue;
+  for (const Way& way : WaysOf(allowed)) {
     for (int changed : counts) {
-      const std::string share = absl::StrCat(" ", changed, " of ", layers);
-      plans.push_back(PlanWith(program, changed, AllIn, stash));
-      plans.back().name = absl::StrCat(RowOf(stash).name, share);
-      plans.push_back(PlanWith(program, changed, InputsIn, stash));
-      plans.back().name = absl::StrCat("recompute from ", RowOf(stash).name, share);
+      plans.push_back(PlanWith(program, changed, chunked, way));
+      plans.back().name = absl::StrCat(way.name, " ", changed, " of ", layers);
     }
   }
   return plans;

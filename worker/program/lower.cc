@@ -46,7 +46,9 @@ absl::StatusOr<Tape> Lower(const Program& program, const Plan& plan, const Lower
   RETURN_IF_ERROR(CheckRecipes(program, plan));
   RETURN_IF_ERROR(CheckKey(options.key));
   ASSIGN_OR_RETURN(const Graph graph, GraphOf(program));
-  Layout layout = LayOut(ScriptOf(program, graph, StashesOf(program, graph, plan), options));
+  std::vector<SiteStash> stashes = StashesOf(program, graph, plan);
+  const Loops loops = LoopsOf(graph, stashes);
+  Layout layout = LayOut(ScriptOf(program, {graph, stashes, loops}, options));
   const size_t instructions = layout.instructions.size();
   SlotIndex births(layout.slots, instructions, &Slot::first);
   SlotIndex deaths(layout.slots, instructions, &Slot::last);

@@ -13,7 +13,7 @@
 namespace snug::program {
 
 struct NamedRecipe {
-  std::map<std::string, Stash> stashes;  // By Value::site: each value but companions.
+  std::map<std::string, SiteStash> stashes;  // By Value::site: each value but companions.
 };
 
 struct NamedPlan {

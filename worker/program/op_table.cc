@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint32_t kIn0 = 1, kIn1 = 2, kIn2 = 4;
 constexpr uint32_t kOut0 = kNeedsOutput, kOut1 = kNeedsOutput << 1;
+constexpr bool kRowWise = true, kWhole = false;
 constexpr uint16_t kOverDOut = 1;  // backward_in_place: the gradient of output 0,
 constexpr uint16_t OverIn(int input) {
   return static_cast<uint16_t>(1u << (8 + input));
@@ -18,43 +19,51 @@ uint32_t InputForParameters(Wanted w) { return w.parameters != 0 ? kIn0 : 0; }
 
 // In the order of OpCode.
 constexpr OpRow kRows[kOpCodes] = {
-    {"embedding", Nothing, 0, {}, 0},
+    {"embedding", kWhole, Nothing, 0, {}, 0},
     // dx = r (dxhat - xhat mean(dxhat xhat)): from the output, not the input (LowMemoryBP, MS-BP).
-    {"normalize", [](Wanted w) { return w.inputs != 0 ? kOut0 | kOut1 : 0; }, 0, {kOverDOut}, 1},
-    {"affine", InputForParameters, kIn0, {kOverDOut}, 0},
+    {"normalize",
+     kRowWise,
+     [](Wanted w) { return w.inputs != 0 ? kOut0 | kOut1 : 0; },
+     0,
+     {kOverDOut},
+     1},
+    {"affine", kRowWise, InputForParameters, kIn0, {kOverDOut}, 0},
     // From the input: an xhat that is kept would be rounded, and so would a z made of it.
-    {"rms_norm", [](Wanted) { return kIn0 | kOut1; }, kIn0, {kOverDOut}, 1},
-    {"linear", InputForParameters, 0, {}, 1},
-    {"lora_down", InputForParameters, 0, {}, 1},
+    {"rms_norm", kRowWise, [](Wanted) { return kIn0 | kOut1; }, kIn0, {kOverDOut}, 1},
+    {"linear", kRowWise, InputForParameters, 0, {}, 1},
+    {"lora_down", kRowWise, InputForParameters, 0, {}, 1},
     // Modules that read one z share za, and a fused one's results their columns of it.
-    {"lora_linear", [](Wanted w) { return w.parameters != 0 ? kIn1 : 0; }, 0, {}, 3},
+    {"lora_linear", kRowWise, [](Wanted w) { return w.parameters != 0 ? kIn1 : 0; }, 0, {}, 3},
     // Its columns of A are gathered again; x comes from a frozen table.
-    {"lora_embedding", Nothing, kIn0, {}, 0},
-    {"rope", Nothing, kIn0, {kOverDOut}, 0},
+    {"lora_embedding", kWhole, Nothing, kIn0, {}, 0},
+    {"rope", kWhole, Nothing, kIn0, {kOverDOut}, 0},
     // What is read of q, k and v is complete when the gradient is written over it
     // (kernels/attention.h).
     {"attention",
+     kWhole,
      [](Wanted) { return kIn0 | kIn1 | kIn2 | kOut0 | kOut1; },
      0,
      {OverIn(0), OverIn(1), OverIn(2)},
      0},
     {"glu",
+     kRowWise,
      [](Wanted) { return kIn0 | kIn1; },
      kIn0 | kIn1,
      {static_cast<uint16_t>(OverIn(0) | kOverDOut), static_cast<uint16_t>(OverIn(1) | kOverDOut)},
      0},
-    {"add", Nothing, kIn0 | kIn1, {}, 0, /*passes_gradient=*/kIn0 | kIn1},
+    {"add", kRowWise, Nothing, kIn0 | kIn1, {}, 0, /*passes_gradient=*/kIn0 | kIn1},
     {"head_loss",
+     kWhole,
      [](Wanted) { return kIn0 | kIn1; },
      0,
      {OverIn(0), OverIn(1)},
      0,
      /*passes_gradient=*/0,
      /*forward_in_backward=*/true},
-    {"select_rows", Nothing, 0, {}, 1},
-    {"merge_rows", Nothing, kIn0, {kOverDOut}, 0},
-    {"quantize", Nothing, 0, {}, 0},
-    {"dequantize", Nothing, 0, {}, 0},
+    {"select_rows", kWhole, Nothing, 0, {}, 1},
+    {"merge_rows", kWhole, Nothing, kIn0, {kOverDOut}, 0},
+    {"quantize", kWhole, Nothing, 0, {}, 0},
+    {"dequantize", kWhole, Nothing, 0, {}, 0},
 };
 
 double Elements(const RunShape& run, const Operand& value) {

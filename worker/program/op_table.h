@@ -13,6 +13,9 @@ namespace snug::program {
 
 struct OpRow {
   const char* name;
+  // A row of its results comes of the same row of its inputs alone, and so do gradients: it may run
+  // over a few rows at a time.
+  bool row_wise;
   // Which inputs (bits 0..) and outputs (bits 16..) the backward reads, given what is wanted.
   uint32_t (*needs)(Wanted wanted);
   // Bit i: output 0 may be written over input i (same bytes, each element read before it is

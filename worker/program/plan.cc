@@ -20,13 +20,14 @@ namespace {
 // A pattern, ready to be tried: RE2 takes time linear in the text, and never goes back.
 struct Pattern {
   std::string text;
-  Stash stash = Stash::kKeep;
+  SiteStash stash;
   size_t literal_length = 0;
   std::unique_ptr<RE2> expression;
   bool used = false;
+  bool serves = false;  // A site that it decides.
 };
 
-std::vector<Pattern> PatternsOf(const std::map<std::string, Stash>& stashes) {
+std::vector<Pattern> PatternsOf(const std::map<std::string, SiteStash>& stashes) {
   RE2::Options options(RE2::Latin1);
   options.set_dot_nl(true);
   std::vector<Pattern> patterns;
@@ -49,8 +50,8 @@ std::vector<Pattern> PatternsOf(const std::map<std::string, Stash>& stashes) {
 }
 
 // The pattern that decides `site`, or null.
-absl::StatusOr<const Pattern*> Decider(std::vector<Pattern>& patterns, const std::string& site) {
-  const Pattern* best = nullptr;
+absl::StatusOr<Pattern*> Decider(std::vector<Pattern>& patterns, const std::string& site) {
+  Pattern* best = nullptr;
   const Pattern* rival = nullptr;
   for (Pattern& pattern : patterns) {
     if (!RE2::FullMatch(site, *pattern.expression)) continue;
@@ -73,6 +74,52 @@ bool IsInput(const Program& program, const Site& site) {
   return std::find(inputs.begin(), inputs.end(), site.value) != inputs.end();
 }
 
+using Served = std::vector<std::vector<bool>>;  // ChunkedValues
+
+bool IsServed(const Program& program, const Served& chunked, const Site& site) {
+  const auto type = static_cast<size_t>(program.blocks[static_cast<size_t>(site.block)].type);
+  return chunked[type][static_cast<size_t>(site.value)];
+}
+
+// The stash that its decider gives a site. What a layer is handed is run again only where a pattern
+// spells it: across layers that costs what nobody means by "*".
+absl::StatusOr<SiteStash> StashBy(const Program& program, const Served& chunked, const Site& site,
+                                  Pattern* decider) {
+  if (decider == nullptr) return SiteStash();
+  if (!RowOf(decider->stash.kind).in_loop || IsServed(program, chunked, site)) {
+    decider->serves = true;
+    const std::string& own_name =
+        program.type_of(site.block).values[static_cast<size_t>(site.value)].site;
+    const bool kept = decider->stash == Stash::kRecompute && IsInput(program, site) &&
+                      !absl::EndsWith(decider->text, own_name);
+    return kept ? SiteStash() : decider->stash;
+  }
+  if (absl::StrContains(decider->text, "*")) return SiteStash();
+  return absl::InvalidArgumentError(
+      absl::StrCat("memory.stash: '", decider->text,
+                   "' cannot be kept by chunk: what makes it or reads it does not work row by row; "
+                   "any other kind can keep it"));
+}
+
+// What no backward reads is no site, and yet is there in full where it is not in a loop.
+void ChunkOthers(const Program& program, const Served& chunked, std::vector<Pattern>& patterns,
+                 std::vector<Recipe>& by_layer) {
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    const Block& block = program.blocks[b];
+    if (block.layer < 0) continue;
+    const BlockType& type = program.type_of(static_cast<int>(b));
+    Recipe& recipe = by_layer[static_cast<size_t>(block.layer)];
+    for (size_t v = 0; v < type.values.size(); ++v) {
+      const bool open = recipe[v] == Stash::kRecompute;
+      if (!open || !chunked[static_cast<size_t>(block.type)][v]) continue;
+      const auto decider =
+          Decider(patterns, absl::StrCat("layers.", block.layer, ".", type.values[v].site));
+      if (!decider.ok() || *decider == nullptr) continue;
+      if (RowOf((*decider)->stash.kind).in_loop) recipe[v] = (*decider)->stash;
+    }
+  }
+}
+
 std::string KnownSites(const std::vector<Site>& sites) {
   std::string known;
   for (const Site& site : sites) {
@@ -90,7 +137,9 @@ std::vector<Site> SitesOf(const Program& program) {
   const absl::StatusOr<Graph> graph = GraphOf(program);
   if (!graph.ok()) return {};
   const Plan nothing = RecomputePlan(program, static_cast<int>(program.config.layers));
-  const Demand demand = DemandOf(*graph, StashesOf(program, *graph, nothing));
+  std::vector<SiteStash> stashes = StashesOf(program, *graph, nothing);
+  const Loops loops = LoopsOf(*graph, stashes);
+  const Demand demand = DemandOf(*graph, stashes, loops);
   std::vector<Site> sites;
   for (size_t v = 0; v < graph->values.size(); ++v) {
     const GraphValue& place = graph->values[v];
@@ -108,6 +157,21 @@ std::vector<Site> SitesOf(const Program& program) {
     return std::pair(a.block, a.value) < std::pair(b.block, b.value);
   });
   return sites;
+}
+
+std::vector<std::vector<bool>> ChunkedValues(const Program& program) {
+  std::vector<std::vector<bool>> chunked;
+  for (const BlockType& type : program.types) chunked.emplace_back(type.values.size(), false);
+  const absl::StatusOr<Graph> graph = GraphOf(program);
+  if (!graph.ok()) return chunked;
+  // Blocks of one type are served alike: whether an op works row by row is the op's.
+  const std::vector<bool> served = ServedByChunk(*graph);
+  for (size_t v = 0; v < served.size(); ++v) {
+    const GraphValue& value = graph->values[v];
+    const auto type = static_cast<size_t>(program.blocks[static_cast<size_t>(value.block)].type);
+    if (served[v]) chunked[type][static_cast<size_t>(value.index)] = true;
+  }
+  return chunked;
 }
 
 Recipe RecomputeRecipe(const BlockType& type) {
@@ -143,11 +207,12 @@ Plan RecomputePlan(const Program& program, int recomputed_layers) {
 }
 
 absl::StatusOr<Plan> PinnedPlan(const Program& program,
-                                const std::map<std::string, Stash>& stashes) {
+                                const std::map<std::string, SiteStash>& stashes) {
   Plan plan;
   plan.name = "pinned";
   const std::vector<Site> sites = SitesOf(program);
   std::vector<Pattern> patterns = PatternsOf(stashes);
+  const Served chunked = ChunkedValues(program);
   // What is no site is read by nobody, but on the way to a layer's input that is run again.
   std::vector<Recipe> by_layer;
   for (const Block& block : program.blocks) {
@@ -156,22 +221,20 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
     by_layer.emplace_back(values, Stash::kRecompute);
   }
   for (const Site& site : sites) {
-    ASSIGN_OR_RETURN(const Pattern* decider, Decider(patterns, site.name));
-    const std::string& own_name =
-        program.type_of(site.block).values[static_cast<size_t>(site.value)].site;
-    // What a layer is handed is run again only where a pattern spells it: across layers that costs
-    // what nobody means by "*".
-    const bool kept = decider == nullptr ||
-                      (decider->stash == Stash::kRecompute && IsInput(program, site) &&
-                       !absl::EndsWith(decider->text, own_name));
+    ASSIGN_OR_RETURN(Pattern* const decider, Decider(patterns, site.name));
     const int layer = program.blocks[static_cast<size_t>(site.block)].layer;
-    by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)] =
-        kept ? Stash::kKeep : decider->stash;
+    ASSIGN_OR_RETURN(by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)],
+                     StashBy(program, chunked, site, decider));
   }
+  ChunkOthers(program, chunked, patterns, by_layer);
   for (const Pattern& pattern : patterns) {
     if (!pattern.used)
       return absl::InvalidArgumentError(absl::StrCat(
           "memory.stash: '", pattern.text, "' matches no site; a layer has ", KnownSites(sites)));
+    if (!pattern.serves && RowOf(pattern.stash.kind).in_loop)
+      return absl::InvalidArgumentError(
+          absl::StrCat("memory.stash: '", pattern.text,
+                       "' has no site that chunk can keep: one whose ops work row by row"));
   }
   for (Recipe& recipe : by_layer) {
     const auto found = std::find(plan.recipes.begin(), plan.recipes.end(), recipe);
@@ -185,7 +248,7 @@ std::map<Stash, int64_t> SiteBytes(const Program& program, const std::vector<Sit
                                    int block, const Recipe& recipe) {
   std::map<Stash, int64_t> bytes;
   for (const Site& site : sites) {
-    const Stash stash = recipe[static_cast<size_t>(site.value)];
+    const Stash stash = recipe[static_cast<size_t>(site.value)].kind;
     const bool counts = !IsInput(program, site) || RowOf(stash).has_form;
     if (site.block == block && !site.companion && counts) bytes[stash] += site.bytes_per_token;
   }

@@ -16,7 +16,7 @@ namespace snug::program {
 
 // One stash per value of a block type, in the order of BlockType::values; entries of values that
 // are no sites are not read.
-using Recipe = std::vector<Stash>;
+using Recipe = std::vector<SiteStash>;
 
 struct Plan {
   std::string name;  // "keep", "recompute 3 of 8", "pinned"
@@ -35,6 +35,9 @@ struct Site {
 
 std::vector<Site> SitesOf(const Program& program);
 
+// By block type and value: whether `chunk` can serve it (lowering/loops.h).
+std::vector<std::vector<bool>> ChunkedValues(const Program& program);
+
 // A block runs again from what it is handed, which stays kept.
 Recipe RecomputeRecipe(const BlockType& type);
 
@@ -51,10 +54,11 @@ std::map<Stash, double> SharesOf(const std::map<Stash, int64_t>& bytes);  // The
 
 // A plan pinned by hand. `*` stands for any characters; of the patterns that match a site the one
 // with the longest literal part wins; a site that none matches is kept. Errors: two of equal length
-// that disagree on a site, a pattern that matches no site. Takes time in the patterns' number and
-// length, whatever stars they have.
+// that disagree on a site, a pattern that matches no site, a kind that cannot serve what its
+// pattern names; one with a star leaves what it cannot serve kept. Takes time in the patterns'
+// number and length, whatever stars they have.
 absl::StatusOr<Plan> PinnedPlan(const Program& program,
-                                const std::map<std::string, Stash>& patterns);
+                                const std::map<std::string, SiteStash>& patterns);
 
 }  // namespace snug::program
 

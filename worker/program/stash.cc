@@ -12,6 +12,7 @@ constexpr StashRow kRows[kStashes] = {
     {"offload", Fidelity::kExact, /*has_form=*/true, Region::kHost},
     {"int8", Fidelity::kApproximate, /*has_form=*/true, Region::kStash, /*code_bits=*/8},
     {"int4", Fidelity::kApproximate, /*has_form=*/true, Region::kStash, /*code_bits=*/4},
+    {.name = "chunk", .fidelity = Fidelity::kExact, .in_loop = true},
 };
 
 Op CodeOp(OpCode code, const char* name, int bits) {

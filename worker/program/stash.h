@@ -25,10 +25,22 @@ enum class Stash : uint8_t {
   kOffload,    // As it is, in the host's memory.
   kInt8,       // As codes of 8 bits with ranges (Mesa, kernels/quantize.h).
   kInt4,       // ... of 4 bits.
+  kChunk,      // Not at all: the ops about it run over a few rows at a time (MST).
 };
-inline constexpr int kStashes = 5;
+inline constexpr int kStashes = 6;
 inline constexpr std::array<Stash, kStashes> kAllStashes = {
-    Stash::kKeep, Stash::kRecompute, Stash::kOffload, Stash::kInt8, Stash::kInt4};
+    Stash::kKeep, Stash::kRecompute, Stash::kOffload, Stash::kInt8, Stash::kInt4, Stash::kChunk};
+
+// How one site is kept: a kind and what it takes.
+struct SiteStash {
+  Stash kind = Stash::kKeep;
+  int32_t rows = 0;  // kChunk: rows of a pass; 0: by the tokens there are (RowsOfPass).
+
+  SiteStash() = default;
+  SiteStash(Stash kind, int32_t rows = 0) : kind(kind), rows(rows) {}  // NOLINT: a kind is enough.
+  auto operator<=>(const SiteStash&) const = default;
+};
+inline constexpr int32_t kFewestChunkRows = 1;
 
 // What backward has of a value that was kept so, worst last.
 enum class Fidelity : uint8_t {
@@ -45,6 +57,7 @@ struct StashRow {
   bool has_form = false;
   Region region = Region::kStash;  // Where a form lies.
   int code_bits = 0;               // Of a form of codes, for each element; 0: a copy.
+  bool in_loop = false;            // The ops that make and read the value run in a loop over rows.
 };
 
 const StashRow& RowOf(Stash stash);

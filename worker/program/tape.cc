@@ -20,26 +20,37 @@ void ForEachSize(const Visit& visit) {
   }
 }
 
-}  // namespace
-
-int64_t TapeKey::Of(Rows rows) const {
+// The coordinate that says how many `rows` there are, of a key or of one that does not change.
+template <typename Key>
+auto& SizeOfRows(Key& key, Rows rows) {
   switch (rows) {
     case Rows::kTokens:
-      return tokens;
+      break;
     case Rows::kDocuments:
-      return documents;
+      return key.documents;
     case Rows::kTrained:
-      return trained;
+      return key.trained;
     case Rows::kSource:
-      return source_tokens;
+      return key.source_tokens;
     case Rows::kMerged1:
-      return merged[0];
+      return key.merged[0];
     case Rows::kMerged2:
-      return merged[1];
+      return key.merged[1];
     case Rows::kMerged3:
-      return merged[2];
+      return key.merged[2];
   }
-  return 0;
+  return key.tokens;
+}
+
+}  // namespace
+
+int64_t TapeKey::Of(Rows rows) const { return SizeOfRows(*this, rows); }
+
+TapeKey TapeKey::Limited(Rows rows, int64_t most) const {
+  TapeKey limited = *this;
+  int64_t& size = SizeOfRows(limited, rows);
+  size = std::min(size, most);
+  return limited;
 }
 
 bool TapeKey::Covers(const TapeKey& batch) const {

@@ -33,6 +33,8 @@ struct TapeKey {
 
   // How many rows a value of `rows` has.
   int64_t Of(Rows rows) const;
+  // This key with at most so many of `rows`.
+  TapeKey Limited(Rows rows, int64_t most) const;
   bool Covers(const TapeKey& batch) const;
   // The smallest key that covers both.
   TapeKey Joined(const TapeKey& other) const;
@@ -65,6 +67,8 @@ struct Operand {
   int32_t width = 0;  // Elements per row.
   Rows rows = Rows::kTokens;
   DType dtype = DType::kF32;
+  // In the body of a loop: the slot holds the rows of one pass alone, not all of them.
+  bool of_pass = false;
 
   explicit operator bool() const { return slot != kNoSlot; }
   int64_t bytes(const TapeKey& key) const { return key.Of(rows) * width * SizeOf(dtype); }
@@ -100,8 +104,16 @@ struct Work {
   double copied_bytes = 0.0;  // Between the device and the host.
 };
 
+// The lines behind it run again and again, each pass over the next rows of their operands, until
+// there are no more. A slot of a pass is written anew in each; all others live as long as the loop.
+struct LoopHead {
+  int32_t lines = 0;  // Of the body.
+  Rows rows = Rows::kTokens;
+  int64_t rows_of_pass = 0;  // The last has what is left.
+};
+
 struct Instruction {
-  enum class Kind : uint8_t { kRun, kCopy, kRecord, kWait };
+  enum class Kind : uint8_t { kRun, kCopy, kRecord, kWait, kLoop };
   Kind kind = Kind::kRun;
   Direction direction = Direction::kForward;
   bool recomputed = false;  // A forward run again in backward.
@@ -115,7 +127,8 @@ struct Instruction {
   Operands operands;       // kCopy: from in[0] to out[0].
   std::array<int32_t, kMaxOpParameters> parameters = {-1, -1, -1};  // Of Program::parameters.
   int32_t workspace = kNoSlot;  // The slice that serves what ATen takes inside.
-  Work work;                    // At the tape's key.
+  LoopHead loop;                // kLoop
+  Work work;                    // At the tape's key, of all passes.
 };
 
 // Slots by instruction.

@@ -42,6 +42,8 @@ const char* ActionOf(const Instruction& line) {
       return "record";
     case Instruction::Kind::kWait:
       return "wait";
+    case Instruction::Kind::kLoop:
+      return "loop";
   }
   return "";
 }
@@ -55,6 +57,9 @@ std::string TapeText(const Tape& tape) {
     absl::StrAppendFormat(&text, "%3d block %d %s%s", t, line.block,
                           line.recomputed ? "again " : "", ActionOf(line));
     if (line.op != nullptr) absl::StrAppend(&text, " ", line.op->name);
+    if (line.kind == Instruction::Kind::kLoop)
+      absl::StrAppend(&text, " over the next ", line.loop.lines, " lines, ", line.loop.rows_of_pass,
+                      " rows at a time");
     absl::StrAppend(&text, ":");
     Append(tape, "in", line.operands.in, &text);
     Append(tape, "out", line.operands.out, &text);

@@ -106,26 +106,43 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
   coded_.clear();
   for (auto& gradient : gradients_) std::fill(gradient.begin(), gradient.end(), 0.0);
   for (size_t t = 0; t < tape.instructions.size(); ++t) {
-    const Instruction& line = tape.instructions[t];
-    line_ = &line;
-    PoisonAround(static_cast<int32_t>(t), /*before=*/true);
-    if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
-        line.op->code == OpCode::kDequantize) {
-      Form(line);
-      PoisonAround(static_cast<int32_t>(t), /*before=*/false);
-      continue;
-    }
-    const Op& op = *line.op;
-    if (op.code == OpCode::kSelectRows || op.code == OpCode::kMergeRows) {
-      ChangeRows(line, op);
-    } else if (line.direction == Direction::kForward || op.code == OpCode::kAdd) {
-      Forward(line, op);
-    } else {
-      Backward(line, op);
-    }
-    PoisonAround(static_cast<int32_t>(t), /*before=*/false);
+    RunLine(t);
+    if (tape.instructions[t].kind != Instruction::Kind::kLoop) continue;
+    RunLoop(t);
+    t += static_cast<size_t>(tape.instructions[t].loop.lines);
   }
   return loss_;
+}
+
+void Interpreter::RunLine(size_t t) {
+  const Instruction& line = tape_->instructions[t];
+  line_ = &line;
+  PoisonAround(static_cast<int32_t>(t), /*before=*/true);
+  if (line.kind == Instruction::Kind::kLoop) return;
+  if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
+      line.op->code == OpCode::kDequantize) {
+    Form(line);
+  } else if (line.op->code == OpCode::kSelectRows || line.op->code == OpCode::kMergeRows) {
+    ChangeRows(line, *line.op);
+  } else if (line.direction == Direction::kForward || line.op->code == OpCode::kAdd) {
+    Forward(line, *line.op);
+  } else {
+    Backward(line, *line.op);
+  }
+  PoisonAround(static_cast<int32_t>(t), /*before=*/false);
+}
+
+void Interpreter::RunLoop(size_t t) {
+  const LoopHead& loop = tape_->instructions[t].loop;
+  const int64_t rows = Count({.rows = loop.rows});
+  in_loop_ = true;
+  loop_line_ = t;
+  for (first_row_ = 0; first_row_ < rows; first_row_ += loop.rows_of_pass) {
+    rows_of_pass_ = std::min(loop.rows_of_pass, rows - first_row_);
+    last_pass_ = first_row_ + rows_of_pass_ == rows;
+    for (int32_t i = 1; i <= loop.lines; ++i) RunLine(t + static_cast<size_t>(i));
+  }
+  in_loop_ = false;
 }
 
 void Interpreter::Form(const Instruction& line) {
@@ -153,7 +170,10 @@ void Interpreter::Poison(int32_t index) {
 void Interpreter::PoisonAround(int32_t instruction, bool before) {
   for (size_t s = 0; s < tape_->slots.size(); ++s) {
     const Slot& slot = tape_->slots[s];
-    if ((before ? slot.first : slot.last) == instruction) Poison(static_cast<int32_t>(s));
+    if ((before ? slot.first : slot.last) != instruction) continue;
+    // What is not of a pass alone lives until the last.
+    const bool outer = slot.first <= static_cast<int32_t>(loop_line_);
+    if (before || !in_loop_ || !outer || last_pass_) Poison(static_cast<int32_t>(s));
   }
 }
 
@@ -173,6 +193,7 @@ std::vector<int> ToyBatch::documents(Rows rows) const {
 }
 
 int64_t Interpreter::Count(const Operand& operand) const {
+  if (in_loop_) return rows_of_pass_;
   const std::vector<int> documents = batch_->documents(operand.rows);
   return std::accumulate(documents.begin(), documents.end(), int64_t{0});
 }
@@ -181,7 +202,9 @@ Interpreter::View Interpreter::At(const Operand& operand) const {
   if (!operand) return {};
   const Slot& slot = tape_->slots[static_cast<size_t>(operand.slot)];
   const auto& memory = slot.region == Region::kHost ? host_ : arena_;
-  return {const_cast<double*>(memory.data()) + slot.offset / kElement, operand.width};
+  const int64_t first = in_loop_ && !operand.of_pass ? first_row_ : 0;
+  return {const_cast<double*>(memory.data()) + slot.offset / kElement + first * operand.width,
+          operand.width};
 }
 
 Interpreter::View Interpreter::In(const Instruction& line, size_t i) const {

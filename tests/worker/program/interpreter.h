@@ -48,6 +48,9 @@ class Interpreter {
     explicit operator bool() const { return at != nullptr; }
   };
 
+  void RunLine(size_t t);
+  // Of a loop: its body, pass by pass.
+  void RunLoop(size_t t);
   void Forward(const Instruction& line, const Op& op);
   void Backward(const Instruction& line, const Op& op);
   void LoraDownForward(const Op& op, const double* x, int64_t width, double* za) const;
@@ -90,6 +93,9 @@ class Interpreter {
   const Tape* tape_ = nullptr;
   const ToyBatch* batch_ = nullptr;
   const Instruction* line_ = nullptr;
+  size_t loop_line_ = 0;
+  bool in_loop_ = false, last_pass_ = true;
+  int64_t first_row_ = 0, rows_of_pass_ = 0;
   std::vector<double> arena_, host_;
   std::map<int32_t, std::vector<double>> coded_;  // By slot: what a code in it stands for.
   double loss_ = 0.0;

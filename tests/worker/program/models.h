@@ -90,8 +90,8 @@ inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random
         drawn.try_emplace({type, layer % recipes}, static_cast<int>(plan.recipes.size()));
     if (inserted) {
       plan.recipes.emplace_back(program.types[static_cast<size_t>(type)].values.size());
-      for (Stash& stash : plan.recipes.back())
-        stash = kAllStashes[random() % stashes];
+      for (SiteStash& stash : plan.recipes.back())
+        stash = {kAllStashes[random() % stashes], static_cast<int32_t>(1 + random() % 4)};
       for (int input : program.types[static_cast<size_t>(type)].inputs) {
         if (!segments) plan.recipes.back()[static_cast<size_t>(input)] = Stash::kKeep;
       }

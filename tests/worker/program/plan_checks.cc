@@ -58,6 +58,21 @@ LowerOptions OptionsFor(const ToyBatch& batch) {
   return options;
 }
 
+bool HasLoops(const Tape& tape) {
+  return std::any_of(tape.instructions.begin(), tape.instructions.end(),
+                     [](const auto& line) { return line.kind == Instruction::Kind::kLoop; });
+}
+
+// A loop may come where the plan without it has other ops: sums of gradients have another order.
+void ExpectWithinRounding(const Interpreter& got, const Interpreter& expected) {
+  for (size_t p = 0; p < expected.gradients().size(); ++p) {
+    double most = 0.0;
+    for (const double gradient : expected.gradients()[p]) most = std::max(most, std::abs(gradient));
+    for (size_t i = 0; i < expected.gradients()[p].size(); ++i)
+      ASSERT_NEAR(got.gradients()[p][i], expected.gradients()[p][i], 1e-12 * most);
+  }
+}
+
 }  // namespace
 
 void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random) {
@@ -75,7 +90,12 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
     const absl::StatusOr<Tape> tape = Lower(program, plan, OptionsFor(batch));
     ASSERT_TRUE(tape.ok()) << tape.status();
     ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
-    ASSERT_EQ(other.gradients(), keep.gradients()) << "plan " << i;
+    if (HasLoops(*tape)) {
+      SCOPED_TRACE(i);
+      ASSERT_NO_FATAL_FAILURE(ExpectWithinRounding(other, keep));
+      continue;
+    }
+    ASSERT_TRUE(other.gradients() == keep.gradients()) << "plan " << i;
   }
   for (int k = 0; k <= static_cast<int>(program.config.layers); ++k) {
     const Tape tape = *Lower(program, RecomputePlan(program, k), OptionsFor(batch));

@@ -31,7 +31,7 @@ Stash StashOf(const Program& program, const Plan& plan, const std::string& name)
     if (site.name != name) continue;
     const int layer = program.blocks[static_cast<size_t>(site.block)].layer;
     const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
-    return plan.recipes[static_cast<size_t>(recipe)][static_cast<size_t>(site.value)];
+    return plan.recipes[static_cast<size_t>(recipe)][static_cast<size_t>(site.value)].kind;
   }
   ADD_FAILURE() << "no site " << name;
   return Stash::kKeep;
@@ -84,7 +84,7 @@ TEST(PlanTest, EquallyLongPatternsOnOneSiteAreAnError) {
 // Trying every split at every star would not end.
 TEST(PlanTest, StarsDoNotMultiply) {
   const Program program = *BuildProgram(Llama70B(), FullMode());
-  std::map<std::string, Stash> patterns;
+  std::map<std::string, SiteStash> patterns;
   for (int i = 0; i < 20; ++i)
     patterns[std::string(60, '*') + "a*e*a*e*i*o" + std::string(static_cast<size_t>(i), '*') +
              "!"] = Stash::kRecompute;
@@ -148,7 +148,9 @@ TEST(PlanTest, RecomputeTakesTheFirstLayers) {
 TEST(PlanTest, WholeBlockRecomputeKeepsTheInputAndSkipsTheLastLinear) {
   const Program program = *BuildProgram(Small(), FullMode());
   const Graph graph = *GraphOf(program);
-  const Demand demand = DemandOf(graph, StashesOf(program, graph, RecomputePlan(program, 2)));
+  std::vector<SiteStash> stashes = StashesOf(program, graph, RecomputePlan(program, 2));
+  const Loops loops = LoopsOf(graph, stashes);
+  const Demand demand = DemandOf(graph, stashes, loops);
   for (size_t v = 0; v < graph.values.size(); ++v) {
     if (graph.values[v].block != 1) continue;
     EXPECT_EQ(demand.kept[v], graph.values[v].value->site == "embedding")
@@ -173,10 +175,11 @@ TEST(PlanTest, CompanionsAreKeptUnlessTheirOpRunsAgain) {
     ADD_FAILURE() << site;
     return size_t{0};
   };
-  std::vector<Stash> stashes(graph.values.size(), Stash::kKeep);
+  std::vector<SiteStash> stashes(graph.values.size());
   stashes[value("attention.out")] = Stash::kRecompute;
   stashes[value("mlp.gate")] = Stash::kRecompute;
-  const Demand demand = DemandOf(graph, stashes);
+  const Loops loops = LoopsOf(graph, stashes);
+  const Demand demand = DemandOf(graph, stashes, loops);
   EXPECT_FALSE(demand.kept[value("attention.lse")]);
   EXPECT_FALSE(demand.kept[value("mlp.gate.za")]);
   EXPECT_TRUE(demand.kept[value("attention.q_proj.za")]);

@@ -13,14 +13,14 @@ namespace snug::program {
 namespace {
 
 int Main(int argc, char** argv) {
-  std::map<std::string, Stash> patterns;
+  std::map<std::string, SiteStash> patterns;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.rfind('=');
     const std::string kind = equals == std::string::npos ? "" : argument.substr(equals + 1);
     const auto stash = StashOfName(kind);
     if (!stash.has_value()) {
-      std::cerr << argument << ": give PATTERN=keep, recompute, offload, int8 or int4\n";
+      std::cerr << argument << ": give PATTERN=keep, recompute, offload, int8, int4 or chunk\n";
       return 64;
     }
     patterns[argument.substr(0, equals)] = *stash;

@@ -16,7 +16,7 @@ bool Plain(const OpRun& run, program::DType dtype) {
   return dtype == program::DType::kF32 && !Drops(run);
 }
 
-// Drops from rows [first, ...) of the op's input, or of its gradient, which lie in `piece`.
+// Drops from rows [first, ...) of the run's input, or of its gradient, which lie in `piece`.
 void Drop(const OpRun& run, int64_t first, const View& piece) {
   if (!Drops(run)) return;
   const kernels::RandomSite site = RandomSiteOf(run);
@@ -26,7 +26,7 @@ void Drop(const OpRun& run, int64_t first, const View& piece) {
                                      .C = piece.width,
                                      .x_stride = piece.width,
                                      .y_stride = piece.width,
-                                     .first_row = first,
+                                     .first_row = run.first_row + first,
                                      .rate = run.op->attributes.dropout,
                                      .site = site},
                                     run.stream()));

@@ -53,6 +53,7 @@ class Sharer {
 
   void GiveBuffer(int32_t fresh, int32_t t) {
     if (At(fresh).adds_into != kNone) return Join(fresh, BufferOf(At(fresh).adds_into));
+    if (At(fresh).birth != t) return NewBuffer(fresh);  // A loop's: it is there before.
     const int32_t over = BestOperand(fresh, t);
     if (over == kNone) return NewBuffer(fresh);
     *std::find(taken_.begin(), taken_.end(), kNoSlot) = BufferOf(over);
@@ -101,6 +102,7 @@ class Sharer {
     const Buffer& buffer = Held(operand);
     const bool dead = At(operand).last == t && buffer.last == t;
     if (!dead || buffer.bytes != At(fresh).bytes) return false;
+    if (At(operand).of_pass != At(fresh).of_pass) return false;
     if (std::find(taken_.begin(), taken_.end(), BufferOf(operand)) != taken_.end()) return false;
     // The stack holds no room for longer than the block that stashes: neither before it, as for a
     // buffer that came through blocks, nor behind it, as for a gradient that goes on through them.

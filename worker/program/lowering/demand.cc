@@ -5,8 +5,8 @@ namespace {
 
 class DemandFinder {
  public:
-  DemandFinder(const Graph& graph, const std::vector<Stash>& stashes)
-      : graph_(graph), stashes_(stashes) {
+  DemandFinder(const Graph& graph, const std::vector<SiteStash>& stashes, const Loops& loops)
+      : graph_(graph), stashes_(stashes), loops_(loops) {
     demand_.kept.resize(graph.values.size());
     demand_.formed.resize(graph.values.size());
     demand_.touched.resize(graph.values.size());
@@ -16,13 +16,13 @@ class DemandFinder {
   Demand Find() {
     const std::vector<int32_t> needed = NeededByBackward();
     for (int32_t value : needed) {
-      if (!at(value).value->companion) Need(value);
+      if (!IsLate(value)) Need(value);
     }
     // Companions last: only now it is known which ops are run again.
     for (int32_t value : needed) {
       const auto v = static_cast<size_t>(value);
       demand_.touched[v] = true;
-      if (at(value).value->companion && !demand_.rerun[static_cast<size_t>(at(value).producer)])
+      if (IsLate(value) && !demand_.rerun[static_cast<size_t>(at(value).producer)])
         demand_.kept[v] = true;
     }
     return std::move(demand_);
@@ -30,6 +30,10 @@ class DemandFinder {
 
  private:
   const GraphValue& at(int32_t value) const { return graph_.values[static_cast<size_t>(value)]; }
+  // A companion, unless it is a loop's own.
+  bool IsLate(int32_t value) const {
+    return at(value).value->companion && !loops_.inner[static_cast<size_t>(value)];
+  }
 
   std::vector<int32_t> NeededByBackward() const {
     std::vector<int32_t> needed;
@@ -44,9 +48,11 @@ class DemandFinder {
     const auto v = static_cast<size_t>(value);
     if (demand_.touched[v]) return;
     demand_.touched[v] = true;
-    if (stashes_[v] == Stash::kKeep) {
+    if (loops_.inner[v]) {
+      Rerun(at(value).producer);
+    } else if (stashes_[v].kind == Stash::kKeep) {
       demand_.kept[v] = true;
-    } else if (RowOf(stashes_[v]).has_form) {
+    } else if (RowOf(stashes_[v].kind).has_form) {
       demand_.formed[v] = true;
     } else {
       Rerun(at(value).producer);
@@ -58,7 +64,7 @@ class DemandFinder {
     demand_.rerun[static_cast<size_t>(n)] = true;
     for (int32_t input : graph_.nodes[static_cast<size_t>(n)].inputs()) {
       // A companion input (LoRA's za) is made again with the op that reads it.
-      if (at(input).value->companion) {
+      if (IsLate(input)) {
         demand_.touched[static_cast<size_t>(input)] = true;
         Rerun(at(input).producer);
       } else {
@@ -68,25 +74,27 @@ class DemandFinder {
   }
 
   const Graph& graph_;
-  const std::vector<Stash>& stashes_;
+  const std::vector<SiteStash>& stashes_;
+  const Loops& loops_;
   Demand demand_;
 };
 
 }  // namespace
 
-Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes) {
-  return DemandFinder(graph, stashes).Find();
+Demand DemandOf(const Graph& graph, const std::vector<SiteStash>& stashes, const Loops& loops) {
+  return DemandFinder(graph, stashes, loops).Find();
 }
 
-std::vector<Stash> StashesOf(const Program& program, const Graph& graph, const Plan& plan) {
-  std::vector<Stash> stashes(graph.values.size(), Stash::kKeep);
+std::vector<SiteStash> StashesOf(const Program& program, const Graph& graph, const Plan& plan) {
+  std::vector<SiteStash> stashes(graph.values.size());
   for (size_t v = 0; v < graph.values.size(); ++v) {
     const GraphValue& value = graph.values[v];
     const int layer = program.blocks[static_cast<size_t>(value.block)].layer;
     if (layer < 0) continue;
     const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
     stashes[v] = plan.recipes[static_cast<size_t>(recipe)][static_cast<size_t>(value.index)];
-    if (RowOf(stashes[v]).has_form && value.value->companion) stashes[v] = Stash::kKeep;
+    const StashRow& row = RowOf(stashes[v].kind);
+    if ((row.has_form || row.in_loop) && value.value->companion) stashes[v] = Stash::kKeep;
   }
   return stashes;
 }

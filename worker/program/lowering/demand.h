@@ -3,7 +3,8 @@
 //
 // Rules: what a backward needs is kept, or its producer is run again, whose inputs follow the same
 // rule; the chain stops at parameters, at the batch, at kept values and at those of which a form is
-// held. A companion (lse, r, za) is kept whenever its op is not run again anyway.
+// held. A companion (lse, r, za) is kept whenever its op is not run again anyway. A value of a
+// loop's pass is never there but in the loop.
 #ifndef WORKER_PROGRAM_LOWERING_DEMAND_H_
 #define WORKER_PROGRAM_LOWERING_DEMAND_H_
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "worker/program/lowering/graph.h"
+#include "worker/program/lowering/loops.h"
 #include "worker/program/plan.h"
 
 namespace snug::program {
@@ -23,11 +25,11 @@ struct Demand {
 };
 
 // `stashes`: by value of the graph.
-Demand DemandOf(const Graph& graph, const std::vector<Stash>& stashes);
+Demand DemandOf(const Graph& graph, const std::vector<SiteStash>& stashes, const Loops& loops);
 
 // What a plan says of every value of the graph; outside the layers all is kept, and of a companion
 // no form is held.
-std::vector<Stash> StashesOf(const Program& program, const Graph& graph, const Plan& plan);
+std::vector<SiteStash> StashesOf(const Program& program, const Graph& graph, const Plan& plan);
 
 }  // namespace snug::program
 

@@ -19,21 +19,22 @@ struct Line : Instruction {
 
 class ScriptWriter {
  public:
-  ScriptWriter(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
-               const LowerOptions& options)
+  ScriptWriter(const Program& program, const PlannedGraph& planned, const LowerOptions& options)
       : program_(program),
-        graph_(graph),
+        graph_(planned.graph),
         options_(options),
-        stashes_(stashes),
-        forward_(graph.values.size(), kNone),
-        forms_(graph.values.size(), kNone),
-        again_(graph.values.size(), kNone),
-        gradient_(graph.values.size(), kNone) {
+        stashes_(planned.stashes),
+        loops_(planned.loops),
+        key_(options.key),
+        forward_(graph_.values.size(), kNone),
+        forms_(graph_.values.size(), kNone),
+        again_(graph_.values.size(), kNone),
+        gradient_(graph_.values.size(), kNone) {
     if (options.training) {
-      demand_ = DemandOf(graph, stashes);
+      demand_ = DemandOf(graph_, stashes_, loops_);
     } else {
-      demand_.kept.resize(graph.values.size());
-      demand_.formed.resize(graph.values.size());
+      demand_.kept.resize(graph_.values.size());
+      demand_.formed.resize(graph_.values.size());
     }
   }
 
@@ -45,23 +46,18 @@ class ScriptWriter {
     const auto blocks = static_cast<int32_t>(program_.blocks.size());
     for (int32_t b = 0; b < blocks; ++b) {
       BeginPass();
-      for (int32_t n = FirstNode(b); n < FirstNode(b + 1); ++n) {
-        const bool later = options_.training && RowOf(OpOf(n).code).forward_in_backward;
-        if (!later) RunForward(n, forward_, /*recomputed=*/false);
-      }
+      for (const Step& step : loops_.steps_of(b)) RunStepForward(step);
     }
     for (int32_t b = blocks; options_.training && b-- > 0;) {
       BeginPass();
-      for (int32_t n = FirstNode(b + 1); n-- > FirstNode(b);) {
-        if (NodeAt(n).backward) RunBackward(NodeAt(n));
-      }
+      const std::span<const Step> steps = loops_.steps_of(b);
+      for (size_t i = steps.size(); i-- > 0;) RunStepBackward(steps[i]);
     }
     BeginPass();
     return std::move(script_);
   }
 
  private:
-  int32_t FirstNode(int32_t block) const { return graph_.first_node[static_cast<size_t>(block)]; }
   const Node& NodeAt(int32_t n) const { return graph_.nodes[static_cast<size_t>(n)]; }
   const Op& OpOf(int32_t n) const { return *NodeAt(n).op; }
   const GraphValue& ValueAt(int32_t v) const { return graph_.values[static_cast<size_t>(v)]; }
@@ -71,6 +67,128 @@ class ScriptWriter {
   }
   Instance& At(int32_t instance) { return script_.instances[static_cast<size_t>(instance)]; }
 
+  bool IsInner(int32_t value) const { return loops_.inner[static_cast<size_t>(value)]; }
+  int32_t LoopOf(int32_t node) const { return loops_.of_node[static_cast<size_t>(node)]; }
+
+  void RunStepForward(const Step& step) {
+    if (step.loop != kNone) return RunLoopForward(LoopAt(step.loop));
+    const bool later = options_.training && RowOf(OpOf(step.node).code).forward_in_backward;
+    if (later) return;
+    RunForward(step.node, forward_, /*recomputed=*/false);
+    PackOutputs(step.node);
+  }
+
+  void RunStepBackward(const Step& step) {
+    if (step.loop != kNone) return RunLoopBackward(LoopAt(step.loop));
+    if (NodeAt(step.node).backward) RunBackward(NodeAt(step.node));
+  }
+
+  const Loop& LoopAt(int32_t loop) const { return loops_.loops[static_cast<size_t>(loop)]; }
+
+  // Lines from here on to EndLoop are its body.
+  void BeginLoop(const Loop& loop, Direction direction, bool recomputed) {
+    Line head;
+    head.kind = Instruction::Kind::kLoop;
+    head.direction = direction;
+    head.recomputed = recomputed;
+    head.block = NodeAt(loop.nodes.front()).block;
+    head.loop.rows = loop.rows;
+    head.loop.rows_of_pass = RowsOfPass(loop, options_.key.Of(loop.rows));
+    loop_head_ = Now();
+    key_ = options_.key.Limited(loop.rows, head.loop.rows_of_pass);
+    inner_.assign(graph_.values.size(), kNone);
+    script_.lines.push_back(head);
+    script_.needs.push_back(head.needs);
+  }
+
+  // What comes from outside or goes there lives as long as the loop.
+  void EndLoop() {
+    const int32_t last = Now() - 1;
+    for (int32_t t = loop_head_ + 1; t <= last; ++t) {
+      script_.lines[static_cast<size_t>(t)].operands.ForEach([&](Operand& operand) {
+        if (!operand || operand.of_pass) return;
+        At(operand.slot).last = last;
+      });
+    }
+    script_.lines[static_cast<size_t>(loop_head_)].loop.lines = last - loop_head_;
+    loop_head_ = kNone;
+    key_ = options_.key;
+  }
+
+  void RunLoopForward(const Loop& loop) {
+    BeginLoop(loop, Direction::kForward, /*recomputed=*/false);
+    for (int32_t n : loop.nodes) RunForward(n, forward_, /*recomputed=*/false);
+    EndLoop();
+    for (int32_t n : loop.nodes) PackOutputs(n);
+  }
+
+  // Again, for what is made there and read outside.
+  void RunLoopAgain(const Loop& loop) {
+    std::vector<bool> runs(loop.nodes.size());
+    std::vector<bool> read(graph_.values.size());
+    for (size_t i = loop.nodes.size(); i-- > 0;) {
+      const Node& node = NodeAt(loop.nodes[i]);
+      for (int32_t output : node.outputs())
+        runs[i] = runs[i] || IsMadeAgain(output) ||
+                  (IsInner(output) && read[static_cast<size_t>(output)]);
+      if (!runs[i]) continue;
+      for (int32_t input : node.inputs()) read[static_cast<size_t>(input)] = true;
+    }
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (!runs[i]) continue;
+      for (int32_t input : NodeAt(loop.nodes[i]).inputs()) {
+        const bool made_here = IsMadeAgain(input) && IsMadeIn(loop, input);
+        if (!IsInner(input) && !made_here) Materialise(input);
+      }
+    }
+    BeginLoop(loop, Direction::kForward, /*recomputed=*/true);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (runs[i]) RunForward(loop.nodes[i], again_, /*recomputed=*/true);
+    }
+    EndLoop();
+  }
+
+  // Whether backward has the value from another run of its op, outside of any loop.
+  bool IsMadeAgain(int32_t value) const {
+    const auto v = static_cast<size_t>(value);
+    return demand_.touched[v] && !demand_.kept[v] && !demand_.formed[v] && !IsInner(value);
+  }
+
+  bool IsMadeIn(const Loop& loop, int32_t value) const {
+    const int32_t producer = ValueAt(value).producer;
+    return std::find(loop.nodes.begin(), loop.nodes.end(), producer) != loop.nodes.end();
+  }
+
+  void RunLoopBackward(const Loop& loop) {
+    // All that the body reads of outside, whether its backward does or what it runs again.
+    std::vector<int32_t> needed;
+    for (int32_t n : loop.nodes) {
+      const auto need = [&](int32_t value, size_t, bool) { needed.push_back(value); };
+      if (NodeAt(n).backward) ForEachNeed(NodeAt(n), need);
+    }
+    if (std::none_of(loop.nodes.begin(), loop.nodes.end(),
+                     [&](int32_t n) { return NodeAt(n).backward; }))
+      return;
+    std::vector<bool> seen(graph_.values.size());
+    while (!needed.empty()) {
+      const int32_t value = needed.back();
+      needed.pop_back();
+      if (seen[static_cast<size_t>(value)]) continue;
+      seen[static_cast<size_t>(value)] = true;
+      if (!IsInner(value)) {
+        Materialise(value);
+        continue;
+      }
+      const std::span<const int32_t> inputs = NodeAt(ValueAt(value).producer).inputs();
+      needed.insert(needed.end(), inputs.begin(), inputs.end());
+    }
+    BeginLoop(loop, Direction::kBackward, /*recomputed=*/false);
+    for (size_t i = loop.nodes.size(); i-- > 0;) {
+      if (NodeAt(loop.nodes[i]).backward) RunBackward(NodeAt(loop.nodes[i]));
+    }
+    EndLoop();
+  }
+
   // The shape of a value, and of its gradient.
   Operand OperandOf(int32_t v) const {
     const Value& value = *ValueAt(v).value;
@@ -79,7 +197,11 @@ class ScriptWriter {
 
   int32_t AddInstance(const Operand& shape) {
     script_.instances.push_back(
-        {.bytes = shape.bytes(options_.key), .birth = Now(), .last = Now()});
+        {.bytes = shape.bytes(shape.of_pass ? key_ : options_.key),
+         // What goes out of a loop is there before it: each pass writes rows of it.
+         .birth = loop_head_ == kNone || shape.of_pass ? Now() : loop_head_,
+         .last = Now(),
+         .of_pass = shape.of_pass});
     return static_cast<int32_t>(script_.instances.size()) - 1;
   }
 
@@ -88,12 +210,15 @@ class ScriptWriter {
     At(instance).last = Now();
     Operand operand = OperandOf(value);
     operand.slot = instance;
+    operand.of_pass = At(instance).of_pass;
     return operand;
   }
 
   // ... and as one that it writes first.
-  Operand Fresh(Line& line, int32_t value) {
+  Operand Fresh(Line& line, int32_t value) { return Fresh(line, value, IsInner(value)); }
+  Operand Fresh(Line& line, int32_t value, bool of_pass) {
     Operand operand = OperandOf(value);
+    operand.of_pass = of_pass;
     operand.slot = AddInstance(operand);
     *std::find(line.needs.fresh.begin(), line.needs.fresh.end(), kNone) = operand.slot;
     return operand;
@@ -115,12 +240,13 @@ class ScriptWriter {
     RunShape shape{.op = line.op,
                    .direction = line.direction,
                    .wanted = line.wanted,
-                   .key = options_.key,
+                   .key = key_,
                    .compute = program_.compute,
                    .vocabulary = program_.config.vocabulary};
     for (size_t i = 0; i < node.inputs().size(); ++i) shape.in[i] = OperandOf(node.inputs()[i]);
     for (size_t i = 0; i < node.outputs().size(); ++i) shape.out[i] = OperandOf(node.outputs()[i]);
     line.needs.workspace_bytes = WorkspaceBytes(shape, options_.machine);
+    shape.key = options_.key;  // All passes do the work of all rows.
     line.work = WorkOf(shape);
     script_.lines.push_back(line);
     script_.needs.push_back(line.needs);
@@ -132,19 +258,31 @@ class ScriptWriter {
     line.recomputed = recomputed;
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       const int32_t value = node.inputs()[i];
-      const int32_t instance =
-          recomputed ? InBackward(value) : forward_[static_cast<size_t>(value)];
+      const auto v = static_cast<size_t>(value);
+      const int32_t instance = IsInner(value) ? inner_[v]
+                               : recomputed   ? InBackward(value)
+                                              : forward_[v];
       line.operands.in[i] = Read(value, instance);
     }
     for (size_t i = 0; i < node.outputs().size(); ++i) {
       const int32_t value = node.outputs()[i];
-      const Operand out = line.operands.out[i] = Fresh(line, value);
-      instances[static_cast<size_t>(value)] = out.slot;
-      At(out.slot).kept = !recomputed && demand_.kept[static_cast<size_t>(value)];
+      const auto v = static_cast<size_t>(value);
+      // What an op gives beside that for which it runs again is dropped.
+      const bool dropped = loop_head_ != kNone && recomputed && !IsMadeAgain(value);
+      const Operand out = line.operands.out[i] = Fresh(line, value, IsInner(value) || dropped);
+      if (IsInner(value)) {
+        inner_[v] = out.slot;
+      } else if (!dropped) {
+        instances[v] = out.slot;
+      }
+      At(out.slot).kept = !recomputed && demand_.kept[v];
     }
     Finish(line, node);
-    for (size_t i = 0; !recomputed && i < node.outputs().size(); ++i) {
-      if (demand_.formed[static_cast<size_t>(node.outputs()[i])]) Pack(node.outputs()[i]);
+  }
+
+  void PackOutputs(int32_t n) {
+    for (int32_t output : NodeAt(n).outputs()) {
+      if (demand_.formed[static_cast<size_t>(output)]) Pack(output);
     }
   }
 
@@ -174,7 +312,7 @@ class ScriptWriter {
 
   void Pack(int32_t value) {
     const auto v = static_cast<size_t>(value);
-    const Stash stash = stashes_[v];
+    const Stash stash = stashes_[v].kind;
     Line line = FormLine(value, PackOf(stash), Direction::kForward);
     line.operands.in[0] = Read(value, forward_[v]);
     Operand form = FormOf(stash, OperandOf(value));
@@ -187,9 +325,10 @@ class ScriptWriter {
 
   void Unpack(int32_t value) {
     const auto v = static_cast<size_t>(value);
-    Line line = FormLine(value, UnpackOf(stashes_[v]), Direction::kForward);
+    const Stash stash = stashes_[v].kind;
+    Line line = FormLine(value, UnpackOf(stash), Direction::kForward);
     line.recomputed = true;
-    Operand form = FormOf(stashes_[v], OperandOf(value));
+    Operand form = FormOf(stash, OperandOf(value));
     form.slot = forms_[v];
     At(form.slot).last = Now();
     line.operands.in[0] = form;
@@ -201,14 +340,16 @@ class ScriptWriter {
   // The instance that holds `value` in backward. Call Materialise first: it may have to run ops.
   int32_t InBackward(int32_t value) {
     const auto v = static_cast<size_t>(value);
+    if (IsInner(value)) return inner_[v];
     return demand_.kept[v] ? forward_[v] : again_[v];
   }
 
   void Materialise(int32_t value) {
     const auto v = static_cast<size_t>(value);
-    if (demand_.kept[v] || again_[v] != kNone) return;
+    if (demand_.kept[v] || (IsInner(value) ? inner_ : again_)[v] != kNone) return;
     if (demand_.formed[v]) return Unpack(value);
     const int32_t producer = ValueAt(value).producer;
+    if (!IsInner(value) && LoopOf(producer) != kNone) return RunLoopAgain(LoopAt(LoopOf(producer)));
     for (int32_t input : NodeAt(producer).inputs()) Materialise(input);
     RunForward(producer, again_, /*recomputed=*/true);
   }
@@ -253,6 +394,9 @@ class ScriptWriter {
       line.accumulate |= static_cast<uint8_t>(1u << i);
       At(present).last = Now();
       At(d_in.slot).adds_into = present;
+      // A gradient that was passed into a loop is there for all rows.
+      d_in.of_pass = At(d_in.slot).of_pass = At(present).of_pass;
+      At(d_in.slot).bytes = At(present).bytes;
       present = d_in.slot;
     } else {
       sums.emplace_back(value, d_in.slot);
@@ -307,8 +451,12 @@ class ScriptWriter {
   const Program& program_;
   const Graph& graph_;
   const LowerOptions& options_;
-  const std::vector<Stash>& stashes_;  // By value.
+  const std::vector<SiteStash>& stashes_;  // By value.
+  const Loops& loops_;
   Demand demand_;
+  int32_t loop_head_ = kNone;       // Of the loop whose body is being written: its line,
+  TapeKey key_;                     // the sizes of one pass,
+  std::vector<int32_t> inner_;      // and by value that is made in it: its instance.
   std::vector<int32_t> forward_;    // By value: its instance,
   std::vector<int32_t> forms_;      // a form of it that is held,
   std::vector<int32_t> again_;      // its materialisation in backward,
@@ -319,9 +467,8 @@ class ScriptWriter {
 
 }  // namespace
 
-Script ScriptOf(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
-                const LowerOptions& options) {
-  return ScriptWriter(program, graph, stashes, options).Write();
+Script ScriptOf(const Program& program, const PlannedGraph& planned, const LowerOptions& options) {
+  return ScriptWriter(program, planned, options).Write();
 }
 
 }  // namespace snug::program

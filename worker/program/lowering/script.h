@@ -4,6 +4,8 @@
 //
 // Rules: in backward each value has one materialisation, made at first use and kept until its last:
 // by its op, or from the form that was written behind its op in forward.
+// Ops of a loop are the body of one line for all their rows; what they read of outside is there
+// before it.
 // A gradient grows in place where the op can add into it and nobody else reads it; else the op
 // writes its share by itself, and the two are added.
 #ifndef WORKER_PROGRAM_LOWERING_SCRIPT_H_
@@ -28,6 +30,7 @@ struct Instance {
   int32_t adds_into = kNone;  // The instance whose buffer it must take: a sum grows in place.
   bool kept = false;          // A forward value, or a form of one, that backward reads.
   bool on_host = false;
+  bool of_pass = false;  // Of a loop: there for the rows of one pass.
 };
 
 // What a line needs beside its operands.
@@ -46,8 +49,14 @@ struct Script {
   std::vector<int32_t> passes;
 };
 
-Script ScriptOf(const Program& program, const Graph& graph, const std::vector<Stash>& stashes,
-                const LowerOptions& options);
+// A graph under a plan.
+struct PlannedGraph {
+  const Graph& graph;
+  const std::vector<SiteStash>& stashes;  // By value.
+  const Loops& loops;
+};
+
+Script ScriptOf(const Program& program, const PlannedGraph& planned, const LowerOptions& options);
 
 }  // namespace snug::program
 
