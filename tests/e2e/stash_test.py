@@ -54,11 +54,37 @@ class StashTest(unittest.TestCase):
                 )
                 before = self.peak(coded)
 
+    def test_two_bits_train_and_are_stated(self):
+        """Of a gated MLP they take more than the gate itself: the activation lies beside them."""
+        approximate = "memory.fidelity=approximate"
+        kept, weights = self.run_job(all_in("keep"))
+        coded, other = self.run_job(all_in("two_bit"), approximate)
+        self.assertNotEqual(weights, other)
+        self.assertAlmostEqual(
+            float(coded["progress"]["loss"]), float(kept["progress"]["loss"]), delta=0.1
+        )
+        self.assertGreater(self.peak(coded), self.peak(kept))
+        (plan,) = self.daemon.json("plan", self.file, STEPS, all_in("two_bit"), approximate)[
+            "plans"
+        ]
+        self.assertEqual(plan["fidelity"], "approximate")
+        self.assertEqual(set(plan["kinds"]), {"keep", "two_bit"})
+        self.assertIn("two_bit", assignments.read(self.daemon.attempt(coded["id"])))
+
     def test_a_lossy_kind_has_to_be_allowed(self):
-        done = self.daemon.run("submit", self.file, all_in("int8"), code=None)
+        for kind in ("int8", "two_bit"):
+            done = self.daemon.run("submit", self.file, all_in(kind), code=None)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{kind} is approximate, memory.fidelity is exact", done.stderr)
+            self.assertIn('memory.stash["*"]', done.stderr)
+
+    def test_a_kind_that_cannot_serve_a_site_is_refused(self):
+        stash = 'memory.stash={"layers.0.mlp.up": two_bit}'
+        done = self.daemon.run(
+            "submit", self.file, stash, "memory.fidelity=approximate", code=None
+        )
         self.assertEqual(done.returncode, 1)
-        self.assertIn("int8 is approximate, memory.fidelity is exact", done.stderr)
-        self.assertIn('memory.stash["*"]', done.stderr)
+        self.assertIn("two_bit cannot keep layers.0.mlp.up; keep, recompute", done.stderr)
 
     def test_a_budget_below_every_exact_plan(self):
         """It is refused with what would let it fit, and then chosen and run."""

@@ -17,6 +17,7 @@ const OpFunctionTable& OpFunctionsOfKernels() {
       {RopeForward, RopeBackward},
       {AttentionForward, AttentionBackward},
       {GluForward, GluBackward},
+      {ActivationForward, ActivationBackward},
       {AddForward, AddForward},
       {HeadLossForward, HeadLossBackward},
       {SelectRowsForward, SelectRowsBackward},

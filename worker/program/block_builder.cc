@@ -160,6 +160,12 @@ int BlockBuilder::Glu(int g, int u) {
   return p;
 }
 
+int BlockBuilder::Activation(int x, const std::string& site) {
+  const int y = AddValue(site, type_.values[x].width, x);
+  AddOp({OpCode::kActivation, site, {x}, {y}, {}, {}}).activation = config_.activation;
+  return y;
+}
+
 int BlockBuilder::Add(int x, int f, const std::string& site) {
   const int y = AddValue(site, type_.values[x].width, x);
   AddOp({OpCode::kAdd, site, {x, f}, {y}, {}, {}});

@@ -55,6 +55,7 @@ class BlockBuilder {
   int Rope(int q, int64_t heads, bool local, const std::string& site);
   int Attention(int q, int k, int v, int64_t window);
   int Glu(int g, int u);
+  int Activation(int x, const std::string& site);
   int Add(int x, int f, const std::string& site);
   // Of x the rows that `rows` stands for.
   int SelectRows(int x, Rows rows, const std::string& site);

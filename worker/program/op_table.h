@@ -31,6 +31,11 @@ struct OpRow {
   uint8_t passes_gradient = 0;
   // In training the backward gives the loss as well, and no forward runs.
   bool forward_in_backward = false;
+  // Bit i: the backward can read codes of two bits in the place of input i, which the forward then
+  // writes behind its outputs (stash.h).
+  uint8_t takes_codes = 0;
+  // What lies beside the codes: the activation itself, by which the other input's gradient is.
+  bool codes_beside_activation = false;
 };
 
 const OpRow& RowOf(OpCode code);

@@ -24,7 +24,8 @@ struct Pattern {
   size_t literal_length = 0;
   std::unique_ptr<RE2> expression;
   bool used = false;
-  bool serves = false;  // A site that it decides.
+  bool decides = false;  // On a site,
+  bool serves = false;   // and on one that its stash can keep.
 };
 
 std::vector<Pattern> PatternsOf(const std::map<std::string, SiteStash>& stashes) {
@@ -74,36 +75,38 @@ bool IsInput(const Program& program, const Site& site) {
   return std::find(inputs.begin(), inputs.end(), site.value) != inputs.end();
 }
 
-using Served = std::vector<std::vector<bool>>;  // ChunkedValues
-
-bool IsServed(const Program& program, const Served& chunked, const Site& site) {
-  const auto type = static_cast<size_t>(program.blocks[static_cast<size_t>(site.block)].type);
-  return chunked[type][static_cast<size_t>(site.value)];
+absl::Status CannotServe(const Pattern& pattern, const Site& site) {
+  std::string serving;
+  for (Stash stash : kAllStashes) {
+    if (site.Serves(stash))
+      absl::StrAppend(&serving, serving.empty() ? "" : ", ", RowOf(stash).name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("memory.stash: ", RowOf(pattern.stash.kind).name,
+                                                 " cannot keep ", site.name, "; ", serving,
+                                                 " can"));
 }
 
 // The stash that its decider gives a site. What a layer is handed is run again only where a pattern
 // spells it: across layers that costs what nobody means by "*".
-absl::StatusOr<SiteStash> StashBy(const Program& program, const Served& chunked, const Site& site,
-                                  Pattern* decider) {
+absl::StatusOr<SiteStash> StashBy(const Program& program, const Site& site, Pattern* decider) {
   if (decider == nullptr) return SiteStash();
-  if (!RowOf(decider->stash.kind).in_loop || IsServed(program, chunked, site)) {
-    decider->serves = true;
-    const std::string& own_name =
-        program.type_of(site.block).values[static_cast<size_t>(site.value)].site;
-    const bool kept = decider->stash == Stash::kRecompute && IsInput(program, site) &&
-                      !absl::EndsWith(decider->text, own_name);
-    return kept ? SiteStash() : decider->stash;
+  decider->decides = true;
+  if (!site.Serves(decider->stash.kind)) {
+    if (absl::StrContains(decider->text, '*')) return SiteStash();
+    return CannotServe(*decider, site);
   }
-  if (absl::StrContains(decider->text, "*")) return SiteStash();
-  return absl::InvalidArgumentError(
-      absl::StrCat("memory.stash: '", decider->text,
-                   "' cannot be kept by chunk: what makes it or reads it does not work row by row; "
-                   "any other kind can keep it"));
+  decider->serves = true;
+  const std::string& own_name =
+      program.type_of(site.block).values[static_cast<size_t>(site.value)].site;
+  const bool kept = decider->stash == Stash::kRecompute && IsInput(program, site) &&
+                    !absl::EndsWith(decider->text, own_name);
+  return kept ? SiteStash() : decider->stash;
 }
 
 // What no backward reads is no site, and yet is there in full where it is not in a loop.
-void ChunkOthers(const Program& program, const Served& chunked, std::vector<Pattern>& patterns,
+void ChunkOthers(const Program& program, std::vector<Pattern>& patterns,
                  std::vector<Recipe>& by_layer) {
+  const std::vector<std::vector<bool>> chunked = ChunkedValues(program);
   for (size_t b = 0; b < program.blocks.size(); ++b) {
     const Block& block = program.blocks[b];
     if (block.layer < 0) continue;
@@ -140,6 +143,7 @@ std::vector<Site> SitesOf(const Program& program) {
   std::vector<SiteStash> stashes = StashesOf(program, *graph, nothing);
   const Loops loops = LoopsOf(*graph, stashes);
   const Demand demand = DemandOf(*graph, stashes, loops);
+  const std::vector<uint32_t> serving = ServingStashes(*graph);
   std::vector<Site> sites;
   for (size_t v = 0; v < graph->values.size(); ++v) {
     const GraphValue& place = graph->values[v];
@@ -151,7 +155,8 @@ std::vector<Site> SitesOf(const Program& program) {
                      .value = place.index,
                      .name = absl::StrCat("layers.", layer, ".", value.site),
                      .bytes_per_token = value.width * SizeOf(value.dtype),
-                     .companion = value.companion});
+                     .companion = value.companion,
+                     .serving = serving[v]});
   }
   std::stable_sort(sites.begin(), sites.end(), [](const Site& a, const Site& b) {
     return std::pair(a.block, a.value) < std::pair(b.block, b.value);
@@ -212,7 +217,6 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
   plan.name = "pinned";
   const std::vector<Site> sites = SitesOf(program);
   std::vector<Pattern> patterns = PatternsOf(stashes);
-  const Served chunked = ChunkedValues(program);
   // What is no site is read by nobody, but on the way to a layer's input that is run again.
   std::vector<Recipe> by_layer;
   for (const Block& block : program.blocks) {
@@ -224,17 +228,17 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
     ASSIGN_OR_RETURN(Pattern* const decider, Decider(patterns, site.name));
     const int layer = program.blocks[static_cast<size_t>(site.block)].layer;
     ASSIGN_OR_RETURN(by_layer[static_cast<size_t>(layer)][static_cast<size_t>(site.value)],
-                     StashBy(program, chunked, site, decider));
+                     StashBy(program, site, decider));
   }
-  ChunkOthers(program, chunked, patterns, by_layer);
+  ChunkOthers(program, patterns, by_layer);
   for (const Pattern& pattern : patterns) {
     if (!pattern.used)
       return absl::InvalidArgumentError(absl::StrCat(
           "memory.stash: '", pattern.text, "' matches no site; a layer has ", KnownSites(sites)));
-    if (!pattern.serves && RowOf(pattern.stash.kind).in_loop)
+    if (pattern.decides && !pattern.serves)
       return absl::InvalidArgumentError(
-          absl::StrCat("memory.stash: '", pattern.text,
-                       "' has no site that chunk can keep: one whose ops work row by row"));
+          absl::StrCat("memory.stash: ", RowOf(pattern.stash.kind).name,
+                       " can keep none of the sites that '", pattern.text, "' decides"));
   }
   for (Recipe& recipe : by_layer) {
     const auto found = std::find(plan.recipes.begin(), plan.recipes.end(), recipe);
@@ -248,7 +252,8 @@ std::map<Stash, int64_t> SiteBytes(const Program& program, const std::vector<Sit
                                    int block, const Recipe& recipe) {
   std::map<Stash, int64_t> bytes;
   for (const Site& site : sites) {
-    const Stash stash = recipe[static_cast<size_t>(site.value)].kind;
+    const Stash planned = recipe[static_cast<size_t>(site.value)].kind;
+    const Stash stash = site.Serves(planned) ? planned : Stash::kKeep;
     const bool counts = !IsInput(program, site) || RowOf(stash).has_form;
     if (site.block == block && !site.companion && counts) bytes[stash] += site.bytes_per_token;
   }

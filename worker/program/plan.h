@@ -31,6 +31,9 @@ struct Site {
   std::string name;  // layers.<i>.<site>
   int64_t bytes_per_token = 0;
   bool companion = false;
+  uint32_t serving = 0;  // ServingStashes.
+
+  bool Serves(Stash stash) const { return (serving >> static_cast<int>(stash) & 1) != 0; }
 };
 
 std::vector<Site> SitesOf(const Program& program);
@@ -46,17 +49,18 @@ Recipe RecomputeRecipe(const BlockType& type);
 Plan RecomputePlan(const Program& program, int recomputed_layers);
 std::string RecomputeName(int recomputed_layers, int layers);  // "keep", "recompute 3 of 8"
 
-// Bytes per token of a block's sites, by stash. Companions do not count, nor what the block is
-// handed, unless a form of it is held.
+// Bytes per token of a block's sites, by stash; what the recipe's stash cannot serve is kept.
+// Companions do not count, nor what the block is handed, unless a form of it is held.
 std::map<Stash, int64_t> SiteBytes(const Program& program, const std::vector<Site>& sites,
                                    int block, const Recipe& recipe);
 std::map<Stash, double> SharesOf(const std::map<Stash, int64_t>& bytes);  // They sum to 1.
 
 // A plan pinned by hand. `*` stands for any characters; of the patterns that match a site the one
-// with the longest literal part wins; a site that none matches is kept. Errors: two of equal length
-// that disagree on a site, a pattern that matches no site, a kind that cannot serve what its
-// pattern names; one with a star leaves what it cannot serve kept. Takes time in the patterns'
-// number and length, whatever stars they have.
+// with the longest literal part wins; a site that none matches is kept, as is one that a pattern
+// with a `*` matches but its stash cannot serve. Errors: two of equal length that disagree on a
+// site, a pattern that matches no site, or none that its stash can serve, one without a `*` whose
+// stash cannot serve its site. Takes time in the patterns' number and length, whatever stars they
+// have.
 absl::StatusOr<Plan> PinnedPlan(const Program& program,
                                 const std::map<std::string, SiteStash>& patterns);
 

@@ -32,6 +32,7 @@ enum class OpCode : uint8_t {
   kRope,           // q -> q
   kAttention,      // q, k, v -> o, lse          causal, within each document
   kGlu,            // g, u -> p                  p = activation(g) * u
+  kActivation,     // x -> y                     y = activation(x)
   kAdd,            // x, f -> y
   kHeadLoss,  // z[, za] -> (loss)               chunks of rows; with gradient, dz in the same pass
   kSelectRows,  // x -> y                        y[i] = x[index[i]], the batch's rising index of y's
@@ -41,7 +42,7 @@ enum class OpCode : uint8_t {
   kQuantize,    // x -> codes                    rows of ranges, then rows of codes
   kDequantize,  // codes -> x
 };
-inline constexpr int kOpCodes = 17;
+inline constexpr int kOpCodes = 18;
 
 // An op draws random numbers of its own by its block and its place there, in 24 bits together.
 inline constexpr int kOpBits = 12;
@@ -91,7 +92,7 @@ struct OpAttributes {
   int64_t rows = 0;       // ... and how many are; 0: all; kHeadLoss: classes; 0: the vocabulary
   bool local = false;     // kRope: by the angles of layers that slide, where these have their own
   bool selected = false;  // kHeadLoss: every row of z is trained
-  Activation activation = Activation::kSilu;        // kGlu
+  Activation activation = Activation::kSilu;        // kGlu, kActivation
   Quantization quantization = Quantization::kNone;  // kLinear, kLoraLinear: of the weight
   int code_bits = 0;                                // kQuantize, kDequantize: of a code
 };

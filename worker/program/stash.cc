@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "worker/program/op_table.h"
+
 namespace snug::program {
 namespace {
 
@@ -12,6 +14,8 @@ constexpr StashRow kRows[kStashes] = {
     {"offload", Fidelity::kExact, /*has_form=*/true, Region::kHost},
     {"int8", Fidelity::kApproximate, /*has_form=*/true, Region::kStash, /*code_bits=*/8},
     {"int4", Fidelity::kApproximate, /*has_form=*/true, Region::kStash, /*code_bits=*/4},
+    {"two_bit", Fidelity::kApproximate, /*has_form=*/true, Region::kStash, /*code_bits=*/2,
+     /*by_reader=*/true},
     {.name = "chunk", .fidelity = Fidelity::kExact, .in_loop = true},
 };
 
@@ -32,12 +36,22 @@ std::optional<Stash> StashOfName(std::string_view name) {
   return *found;
 }
 
-Operand FormOf(Stash stash, const Operand& value) {
+bool TakesForm(const Op& reader, size_t input, Stash stash) {
+  return RowOf(stash).by_reader && (RowOf(reader.code).takes_codes >> input & 1) != 0;
+}
+
+Operand FormOf(Stash stash, const Operand& value, const Op* reader) {
+  const StashRow& row = RowOf(stash);
   Operand form = value;
   form.slot = kNoSlot;
-  if (RowOf(stash).code_bits == 0) return form;
+  if (row.code_bits == 0) return form;
+  int64_t bytes = CodedRowBytes(value.width, row.code_bits);
+  if (row.by_reader) {
+    const bool activation = RowOf(reader->code).codes_beside_activation;
+    bytes = TwoBitRowBytes(value.width) + (activation ? value.width * SizeOf(value.dtype) : 0);
+  }
   form.dtype = DType::kU8;
-  form.width = static_cast<int32_t>(CodedRowBytes(value.width, RowOf(stash).code_bits));
+  form.width = static_cast<int32_t>(bytes);
   return form;
 }
 

@@ -215,6 +215,7 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kNormalize:
     case OpCode::kRope:
     case OpCode::kGlu:
+    case OpCode::kActivation:
     case OpCode::kAdd:
     case OpCode::kSelectRows:
     case OpCode::kMergeRows:

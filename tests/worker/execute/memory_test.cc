@@ -82,6 +82,7 @@ std::vector<Plan> Plans(const Program& program) {
   std::mt19937 random(23);
   plans.push_back(All(program, program::Stash::kInt8));
   plans.push_back(All(program, program::Stash::kInt4));
+  plans.push_back(All(program, program::Stash::kTwoBit));
   plans.push_back(RandomPlan(program, 2, random, /*segments=*/true, program::kStashes));
   return plans;
 }
@@ -143,7 +144,7 @@ class MemoryTest : public ::testing::Test {
   }
 };
 
-// Nine plans, seven modes, three shapes: to the byte, the device's as the host's.
+// Ten plans, seven modes, three shapes: to the byte, the device's as the host's.
 TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
   for (const TrainingMode& mode : Modes()) {
     for (ToyRun& run : Runs(mode)) {
@@ -240,6 +241,9 @@ TEST_F(MemoryTest, CodesGiveGradientsNearThoseOfKeep) {
     EXPECT_LT(eight, 0.05);
     EXPECT_GT(four, 4.0 * eight);
     EXPECT_LT(four, 1.0);
+    const double two = apart(program::Stash::kTwoBit);
+    EXPECT_GT(two, 0.001);
+    EXPECT_LT(two, 0.5);
   }
 }
 

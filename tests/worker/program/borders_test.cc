@@ -111,6 +111,15 @@ void SharedNorm(BlockBuilder& b, const ModelConfig& m) {
   b.Output(b.Add(b.Add(x, SelfAttention(b, h, m), "residual"), Mlp(b, h, m), "output"));
 }
 
+// x = x + down(activation(up(norm(x)))): the MLP of GPT-2, BERT and vision transformers.
+void Ungated(BlockBuilder& b, const ModelConfig& m) {
+  const int x = b.Input(m.width);
+  const int h = b.RmsNorm(x, "norm1", "norm1.weight");
+  const int up = b.Linear(h, {"mlp.up_proj", {{"up", m.mlp_width}}});
+  const int f = b.Linear(b.Activation(up, "act"), {"mlp.down_proj", {{"down", m.width}}});
+  b.Output(b.Add(x, f, "output"));
+}
+
 // One value read by everything at once, and one op's operand twice.
 void Tangle(BlockBuilder& b, const ModelConfig& m) {
   const int x = b.Input(m.width);
@@ -144,7 +153,43 @@ TEST(BordersTest, Parallel) { ExpectLowers(Stacked(Parallel, false), 3); }
 TEST(BordersTest, ParallelWithAdapters) { ExpectLowers(Stacked(Parallel, true), 4); }
 TEST(BordersTest, ParallelSummedFirst) { ExpectLowers(Stacked(ParallelSummedFirst, false), 5); }
 TEST(BordersTest, SharedNorm) { ExpectLowers(Stacked(SharedNorm, false), 6); }
+TEST(BordersTest, Ungated) { ExpectLowers(Stacked(Ungated, false), 13); }
+TEST(BordersTest, UngatedWithAdapters) { ExpectLowers(Stacked(Ungated, true), 14); }
 TEST(BordersTest, Tangle) { ExpectLowers(Stacked(Tangle, false), 7); }
+
+// Codes of two bits are what backward has of the value, where they are held.
+TEST(BordersTest, TwoBitsGiveTheirOwnSlope) {
+  for (const Form form : {Ungated, PostNorm}) {
+    std::mt19937 random(15);
+    const Program program = Stacked(form, /*lora=*/false);
+    const std::string site = form == Ungated ? "up" : "gate";
+    ExpectOnlyTwoBitsChangeTheGradients(
+        program, *PinnedPlan(program, {{"*", Stash::kTwoBit}}),
+        *PinnedPlan(program, {{"layers.*." + site, Stash::kRecompute}}), random);
+  }
+}
+
+// Where nothing reads the activation itself, of its input a quarter of a byte an element is left.
+TEST(BordersTest, Lmbp8CodesTakeTheInputsPlace) {
+  Forms forms(/*lora=*/true);
+  std::vector<int> x = forms.Embedding();
+  for (int layer = 0; layer < 3; ++layer) {
+    BlockBuilder block = forms.Block("block", {"mlp.up_proj"});
+    Ungated(block, forms.config());
+    x = forms.Add(block, layer, x);
+  }
+  const Program program = forms.Head(x);
+  const LowerOptions options = {.key = {.tokens = 64, .documents = 1, .longest_document = 64}};
+  const auto stashed = [&](const Plan& plan) {
+    int64_t bytes = 0;
+    const Tape tape = *Lower(program, plan, options);
+    for (const Slot& slot : tape.slots) bytes += slot.region == Region::kStash ? slot.bytes : 0;
+    return bytes;
+  };
+  const Plan codes = *PinnedPlan(program, {{"layers.*.up", Stash::kTwoBit}});
+  const int64_t width = forms.config().mlp_width;
+  EXPECT_EQ(stashed(RecomputePlan(program, 0)) - stashed(codes), 3 * 64 * (width * 4 - width / 4));
+}
 
 // Every decoder block reads the encoder's output beside its own input, and adds into its gradient.
 Program EncoderDecoder(bool lora) {

@@ -198,12 +198,16 @@ int64_t Interpreter::Count(const Operand& operand) const {
   return std::accumulate(documents.begin(), documents.end(), int64_t{0});
 }
 
+int64_t Interpreter::FirstRow(const Operand& operand) const {
+  return in_loop_ && !operand.of_pass ? first_row_ : 0;
+}
+
 Interpreter::View Interpreter::At(const Operand& operand) const {
   if (!operand) return {};
   const Slot& slot = tape_->slots[static_cast<size_t>(operand.slot)];
   const auto& memory = slot.region == Region::kHost ? host_ : arena_;
-  const int64_t first = in_loop_ && !operand.of_pass ? first_row_ : 0;
-  return {const_cast<double*>(memory.data()) + slot.offset / kElement + first * operand.width,
+  return {const_cast<double*>(memory.data()) + slot.offset / kElement +
+              FirstRow(operand) * operand.width,
           operand.width};
 }
 
@@ -236,6 +240,10 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
   const View x = op.inputs.empty() ? View{} : In(line, 0);
   const View y = Out(line, 0);
   const int64_t rows = Count(line.operands.out[0]);
+  if (op.code == OpCode::kGlu || op.code == OpCode::kActivation) {
+    const Operand& form = line.operands.out[1];
+    if (form) WriteCodes(form, x, rows);
+  }
   for (int64_t n = 0; n < rows; ++n) {
     switch (op.code) {
       case OpCode::kEmbedding:
@@ -282,6 +290,9 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kGlu:
         for (int64_t i = 0; i < y.width; ++i)
           y.row(n)[i] = Act(a.activation, x.row(n)[i]) * In(line, 1).row(n)[i];
+        break;
+      case OpCode::kActivation:
+        for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = Act(a.activation, x.row(n)[i]);
         break;
       case OpCode::kAdd:
         for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = x.row(n)[i] + In(line, 1).row(n)[i];
@@ -414,18 +425,48 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
         Rotate(dy.row(n), dx.row(n), positions[static_cast<size_t>(n)].first, a, -1.0);
         break;
       case OpCode::kGlu:
-        for (int64_t i = 0; i < dy.width; ++i) {
-          const double g = In(line, 0).row(n)[i], u = In(line, 1).row(n)[i];
-          const double dp = dy.row(n)[i];
-          const double dg = dp * u * ActSlope(a.activation, g), du = dp * Act(a.activation, g);
-          if (dx) dx.row(n)[i] = dg;
-          if (const View to = DIn(line, 1)) to.row(n)[i] = du;
-        }
+        GluBackward(line, op, n);
+        break;
+      case OpCode::kActivation:
+        ActivationBackward(line, op, n);
         break;
       default:
         break;
     }
   }
+}
+
+const double* Interpreter::ActivatedRow(const Instruction& line, int64_t n) const {
+  const Operand& operand = line.operands.in[0];
+  if (operand.dtype != DType::kU8) return In(line, 0).row(n);
+  return coded_.at(operand.slot).data() + (FirstRow(operand) + n) * line.operands.d_out[0].width;
+}
+
+void Interpreter::WriteCodes(const Operand& form, const View& x, int64_t rows) {
+  std::vector<double>& coded = coded_[form.slot];
+  coded.resize(static_cast<size_t>((FirstRow(form) + rows) * x.width));
+  std::copy_n(x.at, rows * x.width, coded.end() - rows * x.width);
+}
+
+double Interpreter::SlopeAt(const Instruction& line, const Op& op, double x) const {
+  const bool coded = line.operands.in[0].dtype == DType::kU8 && two_bit_slope_ != nullptr;
+  return (coded ? two_bit_slope_ : ActSlope)(op.attributes.activation, x);
+}
+
+void Interpreter::GluBackward(const Instruction& line, const Op& op, int64_t n) {
+  const View dy = DOut(line, 0), dx = DIn(line, 0), d_up = DIn(line, 1);
+  const double *gate = ActivatedRow(line, n), *up = In(line, 1).row(n);
+  for (int64_t i = 0; i < dy.width; ++i) {
+    const double g = gate[i], u = up[i], dp = dy.row(n)[i];
+    if (dx) dx.row(n)[i] = dp * u * SlopeAt(line, op, g);
+    if (d_up) d_up.row(n)[i] = dp * Act(op.attributes.activation, g);
+  }
+}
+
+void Interpreter::ActivationBackward(const Instruction& line, const Op& op, int64_t n) {
+  const View dy = DOut(line, 0), dx = DIn(line, 0);
+  const double* x = ActivatedRow(line, n);
+  for (int64_t i = 0; i < dy.width; ++i) dx.row(n)[i] = dy.row(n)[i] * SlopeAt(line, op, x[i]);
 }
 
 void Interpreter::ChangeRows(const Instruction& line, const Op& op) {

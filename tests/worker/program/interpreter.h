@@ -36,6 +36,11 @@ class Interpreter {
  public:
   Interpreter(const Program& program, const std::vector<std::vector<double>>& parameters);
 
+  // From here on an activation's input that a plan holds in two bits has the slope that this gives;
+  // before, its own: what comes back of a code is the value bit by bit, as of any other form.
+  using Slope = double (*)(Activation activation, double x);
+  void UseTwoBitSlope(Slope slope) { two_bit_slope_ = slope; }
+
   // Sum of the losses; gradients() are those of the sum.
   double Run(const Tape& tape, const ToyBatch& batch);
   const std::vector<std::vector<double>>& gradients() const { return gradients_; }
@@ -70,8 +75,17 @@ class Interpreter {
   };
   void AttentionForward(const Instruction& line, const Op& op, RowOfDocument at);
   void AttentionBackward(const Instruction& line, const Op& op);
+  // Of row n.
+  void GluBackward(const Instruction& line, const Op& op, int64_t n);
+  void ActivationBackward(const Instruction& line, const Op& op, int64_t n);
+  double SlopeAt(const Instruction& line, const Op& op, double x) const;
+  // Row n of input 0 in an activation's backward, of itself or of its form.
+  const double* ActivatedRow(const Instruction& line, int64_t n) const;
   void ChangeRows(const Instruction& line, const Op& op);
-  int64_t Count(const Operand& operand) const;  // Its rows.
+  int64_t Count(const Operand& operand) const;     // Its rows.
+  int64_t FirstRow(const Operand& operand) const;  // Of its slot's, in this pass of a loop.
+  // What the code of rows of x in `form` stands for.
+  void WriteCodes(const Operand& form, const View& x, int64_t rows);
   View At(const Operand& operand) const;
   View In(const Instruction& line, size_t i) const;
   View Out(const Instruction& line, size_t i) const;
@@ -98,6 +112,7 @@ class Interpreter {
   int64_t first_row_ = 0, rows_of_pass_ = 0;
   std::vector<double> arena_, host_;
   std::map<int32_t, std::vector<double>> coded_;  // By slot: what a code in it stands for.
+  Slope two_bit_slope_ = nullptr;
   double loss_ = 0.0;
 };
 

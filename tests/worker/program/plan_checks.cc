@@ -104,6 +104,20 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
   }
 }
 
+void ExpectOnlyTwoBitsChangeTheGradients(const Program& program, const Plan& coded,
+                                         const Plan& exact, std::mt19937& random) {
+  const auto parameters = RandomParameters(program, random);
+  const ToyBatch batch = BatchFor(program, random);
+  Interpreter keep(program, parameters), other(program, parameters);
+  const double loss =
+      keep.Run(*Lower(program, RecomputePlan(program, 0), OptionsFor(batch)), batch);
+  other.UseTwoBitSlope([](Activation, double) { return 1.0; });
+  EXPECT_EQ(other.Run(*Lower(program, coded, OptionsFor(batch)), batch), loss);
+  EXPECT_NE(other.gradients(), keep.gradients());
+  EXPECT_EQ(other.Run(*Lower(program, exact, OptionsFor(batch)), batch), loss);
+  EXPECT_EQ(other.gradients(), keep.gradients());
+}
+
 void ExpectFiniteDifferences(const Program& program, std::mt19937& random) {
   auto parameters = RandomParameters(program, random);
   const ToyBatch batch = BatchFor(program, random);

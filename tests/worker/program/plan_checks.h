@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "worker/program/plan.h"
 #include "worker/program/program.h"
 
 namespace snug::program {
@@ -12,6 +13,11 @@ namespace snug::program {
 // `plans` random ones, two thirds of which draw from all stashes and every second of which may run
 // segments of several blocks again, and each number of whole layers.
 void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random);
+
+// `coded` holds activations' inputs in two bits, `exact` does not: with a slope of their own, that
+// of a straight line, the gradients of `coded` are other ones, those of `exact` the same.
+void ExpectOnlyTwoBitsChangeTheGradients(const Program& program, const Plan& coded,
+                                         const Plan& exact, std::mt19937& random);
 
 // Central differences of the tape's own loss, of an element of each trained parameter.
 void ExpectFiniteDifferences(const Program& program, std::mt19937& random);

@@ -81,6 +81,58 @@ TEST(PlanTest, EquallyLongPatternsOnOneSiteAreAnError) {
   EXPECT_THAT(tie.status().message(), HasSubstr("both match layers.0.mlp.gate"));
 }
 
+// The gate's slope can be coded; what other ops read, and what up is needed for, cannot.
+TEST(PlanTest, ATwoBitCodeServesWhatOneActivationReads) {
+  for (const TrainingMode& mode : {FullMode(), LoraMode()}) {
+    const Program program = *BuildProgram(Small(), mode);
+    const Plan plan = *PinnedPlan(program, {{"*", Stash::kTwoBit}});
+    for (const Site& site : SitesOf(program)) {
+      const bool gate = site.name.ends_with(".mlp.gate");
+      EXPECT_EQ(site.Serves(Stash::kTwoBit), gate) << site.name;
+      EXPECT_EQ(StashOf(program, plan, site.name), gate ? Stash::kTwoBit : Stash::kKeep)
+          << site.name;
+    }
+  }
+}
+
+TEST(PlanTest, AStashThatCannotServeASiteNamesThoseThatCan) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  EXPECT_EQ(PinnedPlan(program, {{"layers.0.mlp.up", Stash::kTwoBit}}).status().message(),
+            "memory.stash: two_bit cannot keep layers.0.mlp.up; keep, recompute, offload, int8, "
+            "int4, chunk can");
+  EXPECT_EQ(PinnedPlan(program, {{"layers.0.norm1.r", Stash::kInt8}}).status().message(),
+            "memory.stash: int8 cannot keep layers.0.norm1.r; keep, recompute can");
+  EXPECT_EQ(PinnedPlan(program, {{"layers.*.mlp.up", Stash::kTwoBit}}).status().message(),
+            "memory.stash: two_bit can keep none of the sites that 'layers.*.mlp.up' decides");
+}
+
+// The product is run again from gate itself, so gate is run again as well and no code is held.
+TEST(PlanTest, NoCodeIsHeldOfAValueThatIsThereAnyway) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const Graph graph = *GraphOf(program);
+  const auto formed = [&](const std::map<std::string, SiteStash>& patterns) {
+    const Plan plan = *PinnedPlan(program, patterns);
+    std::vector<SiteStash> stashes = StashesOf(program, graph, plan);
+    const Loops loops = LoopsOf(graph, stashes);
+    const Demand demand = DemandOf(graph, stashes, loops);
+    return std::count(demand.formed.begin(), demand.formed.end(), true);
+  };
+  EXPECT_EQ(formed({{"layers.*.mlp.gate", Stash::kTwoBit}}), 2);
+  EXPECT_EQ(
+      formed({{"layers.*.mlp.gate", Stash::kTwoBit}, {"layers.*.mlp.act", Stash::kRecompute}}), 0);
+}
+
+// What a stash cannot serve is kept, and counts so.
+TEST(PlanTest, SharesCountWhatIsKeptForWantOfService) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const std::vector<Site> sites = SitesOf(program);
+  const BlockType& type = program.type_of(1);
+  const Recipe all(type.values.size(), Stash::kTwoBit);
+  const auto bytes = SiteBytes(program, sites, 1, all);
+  EXPECT_EQ(bytes.at(Stash::kTwoBit), 96 * 4);
+  EXPECT_GT(bytes.at(Stash::kKeep), 96 * 4);
+}
+
 // Trying every split at every star would not end.
 TEST(PlanTest, StarsDoNotMultiply) {
   const Program program = *BuildProgram(Llama70B(), FullMode());

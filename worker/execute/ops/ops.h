@@ -29,6 +29,8 @@ void AttentionForward(const OpRun& run);
 void AttentionBackward(const OpRun& run);
 void GluForward(const OpRun& run);
 void GluBackward(const OpRun& run);
+void ActivationForward(const OpRun& run);
+void ActivationBackward(const OpRun& run);
 void AddForward(const OpRun& run);
 void SelectRowsForward(const OpRun& run);
 void SelectRowsBackward(const OpRun& run);

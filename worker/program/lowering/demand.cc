@@ -1,5 +1,7 @@
 #include "worker/program/lowering/demand.h"
 
+#include <array>
+
 namespace snug::program {
 namespace {
 
@@ -18,6 +20,11 @@ class DemandFinder {
     for (int32_t value : needed) {
       if (!IsLate(value)) Need(value);
     }
+    // Then forms that a backward takes itself: where the value is there anyway, it needs none.
+    for (int32_t value : taken_) {
+      const auto v = static_cast<size_t>(value);
+      if (!demand_.touched[v]) demand_.formed[v] = demand_.touched[v] = true;
+    }
     // Companions last: only now it is known which ops are run again.
     for (int32_t value : needed) {
       const auto v = static_cast<size_t>(value);
@@ -35,11 +42,16 @@ class DemandFinder {
     return at(value).value->companion && !loops_.inner[static_cast<size_t>(value)];
   }
 
-  std::vector<int32_t> NeededByBackward() const {
+  // Values that are needed themselves; those of which a backward takes the form go to taken_.
+  std::vector<int32_t> NeededByBackward() {
     std::vector<int32_t> needed;
     for (const Node& node : graph_.nodes) {
-      if (node.backward)
-        ForEachNeed(node, [&](int32_t value, size_t, bool) { needed.push_back(value); });
+      if (!node.backward) continue;
+      ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
+        const bool taken =
+            !output && TakesForm(*node.op, i, stashes_[static_cast<size_t>(value)].kind);
+        (taken ? taken_ : needed).push_back(value);
+      });
     }
     return needed;
   }
@@ -52,7 +64,7 @@ class DemandFinder {
       Rerun(at(value).producer);
     } else if (stashes_[v].kind == Stash::kKeep) {
       demand_.kept[v] = true;
-    } else if (RowOf(stashes_[v].kind).has_form) {
+    } else if (RowOf(stashes_[v].kind).has_form && !RowOf(stashes_[v].kind).by_reader) {
       demand_.formed[v] = true;
     } else {
       Rerun(at(value).producer);
@@ -76,6 +88,7 @@ class DemandFinder {
   const Graph& graph_;
   const std::vector<SiteStash>& stashes_;
   const Loops& loops_;
+  std::vector<int32_t> taken_;
   Demand demand_;
 };
 
@@ -85,8 +98,36 @@ Demand DemandOf(const Graph& graph, const std::vector<SiteStash>& stashes, const
   return DemandFinder(graph, stashes, loops).Find();
 }
 
+std::vector<uint32_t> ServingStashes(const Graph& graph) {
+  std::vector<std::array<int, kStashes>> taken(graph.values.size());  // By how many needs.
+  std::vector<int> needs(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    if (!node.backward) continue;
+    ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
+      const auto v = static_cast<size_t>(value);
+      ++needs[v];
+      for (size_t s = 0; s < kStashes && !output; ++s)
+        taken[v][s] += TakesForm(*node.op, i, kAllStashes[s]) ? 1 : 0;
+    });
+  }
+  const std::vector<bool> chunked = ServedByChunk(graph);
+  std::vector<uint32_t> serving(graph.values.size());
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    for (size_t s = 0; s < kStashes; ++s) {
+      const StashRow& row = RowOf(kAllStashes[s]);
+      const bool form = row.has_form && graph.values[v].value->companion;
+      const bool serves = row.by_reader ? taken[v][s] == 1 && needs[v] == 1
+                          : row.in_loop ? chunked[v]
+                                        : !form;
+      serving[v] |= static_cast<uint32_t>(serves) << s;
+    }
+  }
+  return serving;
+}
+
 std::vector<SiteStash> StashesOf(const Program& program, const Graph& graph, const Plan& plan) {
   std::vector<SiteStash> stashes(graph.values.size());
+  bool served = true;  // Any value can be kept and run again, but not in any form nor any loop.
   for (size_t v = 0; v < graph.values.size(); ++v) {
     const GraphValue& value = graph.values[v];
     const int layer = program.blocks[static_cast<size_t>(value.block)].layer;
@@ -94,7 +135,12 @@ std::vector<SiteStash> StashesOf(const Program& program, const Graph& graph, con
     const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
     stashes[v] = plan.recipes[static_cast<size_t>(recipe)][static_cast<size_t>(value.index)];
     const StashRow& row = RowOf(stashes[v].kind);
-    if ((row.has_form || row.in_loop) && value.value->companion) stashes[v] = Stash::kKeep;
+    served = served && !row.has_form && !row.in_loop;
+  }
+  if (served) return stashes;
+  const std::vector<uint32_t> serving = ServingStashes(graph);
+  for (size_t v = 0; v < stashes.size(); ++v) {
+    if ((serving[v] >> static_cast<int>(stashes[v].kind) & 1) == 0) stashes[v] = Stash::kKeep;
   }
   return stashes;
 }

@@ -3,8 +3,9 @@
 //
 // Rules: what a backward needs is kept, or its producer is run again, whose inputs follow the same
 // rule; the chain stops at parameters, at the batch, at kept values and at those of which a form is
-// held. A companion (lse, r, za) is kept whenever its op is not run again anyway. A value of a
-// loop's pass is never there but in the loop.
+// held. A form that a backward takes itself is held only where the value is not needed besides;
+// else the value's op runs again. A companion (lse, r, za) is kept whenever its op is not run again
+// anyway. A value of a loop's pass is never there but in the loop.
 #ifndef WORKER_PROGRAM_LOWERING_DEMAND_H_
 #define WORKER_PROGRAM_LOWERING_DEMAND_H_
 
@@ -27,8 +28,13 @@ struct Demand {
 // `stashes`: by value of the graph.
 Demand DemandOf(const Graph& graph, const std::vector<SiteStash>& stashes, const Loops& loops);
 
-// What a plan says of every value of the graph; outside the layers all is kept, and of a companion
-// no form is held.
+// By value of the graph, the stashes that can keep it: bit s is that of kAllStashes[s]. A companion
+// is kept or run again. A form that is by its reader serves a value that one backward alone needs,
+// which takes it; `chunk` what ServedByChunk says.
+std::vector<uint32_t> ServingStashes(const Graph& graph);
+
+// What a plan says of every value of the graph; kept is what lies outside the layers, and what the
+// plan's stash cannot serve.
 std::vector<SiteStash> StashesOf(const Program& program, const Graph& graph, const Plan& plan);
 
 }  // namespace snug::program

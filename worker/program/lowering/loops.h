@@ -43,8 +43,8 @@ struct Loops {
 // block. By value.
 std::vector<bool> ServedByChunk(const Graph& graph);
 
-// The loops of a plan, by value in `stashes`; what no loop can hold is kept, and is said to be there:
-// what `chunk` does not serve, and a loop between whose ops another has to run.
+// The loops of a plan, by value in `stashes`; what no loop can hold is kept, and is said to be
+// there: what `chunk` does not serve, and a loop between whose ops another has to run.
 Loops LoopsOf(const Graph& graph, std::vector<SiteStash>& stashes);
 
 // Rows of a pass where the plan leaves them open: an eighth of all, as a power of two from 256 to

@@ -27,7 +27,7 @@ class ScriptWriter {
         loops_(planned.loops),
         key_(options.key),
         forward_(graph_.values.size(), kNone),
-        forms_(graph_.values.size(), kNone),
+        forms_(graph_.values.size()),
         again_(graph_.values.size(), kNone),
         gradient_(graph_.values.size(), kNone) {
     if (options.training) {
@@ -163,8 +163,11 @@ class ScriptWriter {
     // All that the body reads of outside, whether its backward does or what it runs again.
     std::vector<int32_t> needed;
     for (int32_t n : loop.nodes) {
-      const auto need = [&](int32_t value, size_t, bool) { needed.push_back(value); };
-      if (NodeAt(n).backward) ForEachNeed(NodeAt(n), need);
+      const Node& node = NodeAt(n);
+      if (!node.backward) continue;
+      ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
+        if (output || !TakesFormOf(node, i)) needed.push_back(value);
+      });
     }
     if (std::none_of(loop.nodes.begin(), loop.nodes.end(),
                      [&](int32_t n) { return NodeAt(n).backward; }))
@@ -248,8 +251,23 @@ class ScriptWriter {
     line.needs.workspace_bytes = WorkspaceBytes(shape, options_.machine);
     shape.key = options_.key;  // All passes do the work of all rows.
     line.work = WorkOf(shape);
+    CountForms(line, node);
     script_.lines.push_back(line);
     script_.needs.push_back(line.needs);
+  }
+
+  // Forms that the line writes beside its outputs, or reads in the place of inputs.
+  void CountForms(Line& line, const Node& node) const {
+    const auto bytes = [&](const Operand& operand) {
+      return static_cast<double>(operand.bytes(options_.key));
+    };
+    for (size_t i = node.outputs().size(); i < kMaxOutputs; ++i)
+      line.work.bytes += bytes(line.operands.out[i]);
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if (line.direction == Direction::kForward || !line.operands.in[i] || !TakesFormOf(node, i))
+        continue;
+      line.work.bytes += bytes(line.operands.in[i]) - bytes(OperandOf(node.inputs()[i]));
+    }
   }
 
   void RunForward(int32_t n, std::vector<int32_t>& instances, bool recomputed) {
@@ -277,13 +295,43 @@ class ScriptWriter {
       }
       At(out.slot).kept = !recomputed && demand_.kept[v];
     }
+    if (!recomputed) WriteFormsTaken(line, node);
     Finish(line, node);
   }
 
   void PackOutputs(int32_t n) {
     for (int32_t output : NodeAt(n).outputs()) {
-      if (demand_.formed[static_cast<size_t>(output)]) Pack(output);
+      const auto v = static_cast<size_t>(output);
+      if (demand_.formed[v] && !RowOf(stashes_[v].kind).by_reader) Pack(output);
     }
+  }
+
+  // Whether `node`'s backward takes a form in the place of its input i.
+  bool TakesFormOf(const Node& node, size_t i) const {
+    const auto v = static_cast<size_t>(node.inputs()[i]);
+    return node.backward && demand_.formed[v] && TakesForm(*node.op, i, stashes_[v].kind);
+  }
+
+  // Forms that the node's backward takes, behind its outputs.
+  void WriteFormsTaken(Line& line, const Node& node) {
+    size_t out = node.outputs().size();
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if (!TakesFormOf(node, i)) continue;
+      const int32_t value = node.inputs()[i];
+      const auto v = static_cast<size_t>(value);
+      Operand& form = forms_[v] = FormOf(stashes_[v].kind, OperandOf(value), node.op);
+      form.slot = AddInstance(form);
+      At(form.slot).kept = true;
+      *std::find(line.needs.fresh.begin(), line.needs.fresh.end(), kNone) = form.slot;
+      line.operands.out[out++] = form;
+    }
+  }
+
+  // The form of `value`, as an operand that the line at hand reads.
+  Operand ReadForm(int32_t value) {
+    const Operand& form = forms_[static_cast<size_t>(value)];
+    At(form.slot).last = Now();
+    return form;
   }
 
   // The line that makes the form of `value`, or the value of its form.
@@ -315,8 +363,8 @@ class ScriptWriter {
     const Stash stash = stashes_[v].kind;
     Line line = FormLine(value, PackOf(stash), Direction::kForward);
     line.operands.in[0] = Read(value, forward_[v]);
-    Operand form = FormOf(stash, OperandOf(value));
-    form.slot = forms_[v] = AddInstance(form);
+    Operand& form = forms_[v] = FormOf(stash, OperandOf(value));
+    form.slot = AddInstance(form);
     At(form.slot).kept = true;
     At(form.slot).on_host = RowOf(stash).region == Region::kHost;
     line.operands.out[0] = form;
@@ -328,10 +376,7 @@ class ScriptWriter {
     const Stash stash = stashes_[v].kind;
     Line line = FormLine(value, UnpackOf(stash), Direction::kForward);
     line.recomputed = true;
-    Operand form = FormOf(stash, OperandOf(value));
-    form.slot = forms_[v];
-    At(form.slot).last = Now();
-    line.operands.in[0] = form;
+    line.operands.in[0] = ReadForm(value);
     line.operands.out[0] = OperandOf(value);
     line.operands.out[0].slot = again_[v] = AddInstance(OperandOf(value));
     FinishForm(line);
@@ -357,11 +402,15 @@ class ScriptWriter {
   void RunBackward(const Node& node) {
     const OpRow& row = RowOf(node.op->code);
     if (row.passes_gradient != 0) return PassGradientOn(node, row);
-    ForEachNeed(node, [&](int32_t value, size_t, bool) { Materialise(value); });
+    ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
+      if (output || !TakesFormOf(node, i)) Materialise(value);
+    });
     Line line = NewLine(node, Direction::kBackward);
     Operands& operands = line.operands;
     ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
-      (output ? operands.out[i] : operands.in[i]) = Read(value, InBackward(value));
+      const bool form = !output && TakesFormOf(node, i);
+      (output ? operands.out[i] : operands.in[i]) =
+          form ? ReadForm(value) : Read(value, InBackward(value));
     });
     for (size_t i = 0; i < node.outputs().size(); ++i) {
       int32_t& arrived = gradient_[static_cast<size_t>(node.outputs()[i])];
@@ -458,7 +507,7 @@ class ScriptWriter {
   TapeKey key_;                     // the sizes of one pass,
   std::vector<int32_t> inner_;      // and by value that is made in it: its instance.
   std::vector<int32_t> forward_;    // By value: its instance,
-  std::vector<int32_t> forms_;      // a form of it that is held,
+  std::vector<Operand> forms_;      // a form of it that is held,
   std::vector<int32_t> again_;      // its materialisation in backward,
   std::vector<int32_t> gradient_;   // its gradient so far.
   std::vector<int32_t> passed_on_;  // Values whose gradient may be another's as well.

@@ -3,7 +3,8 @@
 // gradient. No offsets yet; layout.h gives them.
 //
 // Rules: in backward each value has one materialisation, made at first use and kept until its last:
-// by its op, or from the form that was written behind its op in forward.
+// by its op, or from the form that was written behind its op in forward. A form that is by its
+// reader is written by that op's forward and read by its backward.
 // Ops of a loop are the body of one line for all their rows; what they read of outside is there
 // before it.
 // A gradient grows in place where the op can add into it and nobody else reads it; else the op
