@@ -32,6 +32,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 constexpr size_t kMaxErrors = 1000;  // Collected of one file.
+constexpr const char* kKindKey = "kind";
 constexpr double kMaxExact =
     1LL << 53;  // Whole numbers up to here are exact when written with an exponent.
 
@@ -139,10 +140,19 @@ class Filler {
     }
   }
 
+  // Of a map to kinds: the map beside it to what a kind takes; null: no kind takes anything.
+  static const FieldDescriptor* OptionsOf(const FieldDescriptor& field) {
+    if (field.message_type()->map_value()->enum_type() == nullptr) return nullptr;
+    return field.containing_type()->FindFieldByName(field.name() + "_options");
+  }
+
   // One entry of a map field.
   void SetMapEntry(const std::string& key, const YamlNode& node, const FieldDescriptor& field,
                    const std::string& path, Message* message) {
     const FieldDescriptor& key_field = *field.message_type()->map_key();
+    if (const FieldDescriptor* options = OptionsOf(field);
+        options != nullptr && node.kind == YamlNode::Kind::kMapping)
+      return SetKindWithOptions(key, node, field, *options, path, message);
     Message* entry = message->GetReflection()->AddMessage(message, &field);
     YamlNode key_node{YamlNode::Kind::kScalar, node.line, key, {}, {}};
     SetOne(key_node, key_field, path, entry);
@@ -174,6 +184,29 @@ class Filler {
       return absl::StrCat("\"", name(second), "\" is there twice; first in line ", first.line);
     return absl::StrCat("\"", name(second), "\" and \"", name(first), "\" in line ", first.line,
                         " are both ", ours, "; give one of them");
+  }
+
+  // {kind: KIND, ...}: the kind into its map, all else into that of options.
+  void SetKindWithOptions(const std::string& key, const YamlNode& node,
+                          const FieldDescriptor& field, const FieldDescriptor& options,
+                          const std::string& path, Message* message) {
+    const std::string at = absl::StrCat(path, "[\"", key, "\"]");
+    YamlNode rest{YamlNode::Kind::kMapping, node.line, "", {}, {}};
+    const YamlEntry* kind = nullptr;
+    for (const YamlEntry& entry : node.entries) {
+      if (entry.key == kKindKey) {
+        kind = &entry;
+      } else {
+        rest.entries.push_back(entry);
+      }
+    }
+    if (kind == nullptr) return Error(node.line, at, absl::StrCat(at, " needs a kind"));
+    SetMapEntry(key, kind->value, field, path, message);
+    if (rest.entries.empty()) return;
+    Message* entry = message->GetReflection()->AddMessage(message, &options);
+    YamlNode key_node{YamlNode::Kind::kScalar, node.line, key, {}, {}};
+    SetOne(key_node, *options.message_type()->map_key(), at, entry);
+    SetOne(rest, *options.message_type()->map_value(), at, entry);
   }
 
   void SetMap(const YamlNode& node, const FieldDescriptor& field, const std::string& path,
@@ -355,6 +388,8 @@ absl::Status ApplyOverride(absl::string_view assignment, Message* message) {
       }
       if (is_map_entry) {
         EraseMapEntry(*field, rest, message);
+        if (const FieldDescriptor* options = Filler::OptionsOf(*field))
+          EraseMapEntry(*options, rest, message);
         if (node->kind != YamlNode::Kind::kNull)
           filler.SetMapEntry(rest, *node, *field, path, message);
       } else {

@@ -75,8 +75,7 @@ std::string FidelityName(int fidelity) {
 }
 
 // What gives other gradients has to be allowed by name.
-void CheckKind(const std::string& field, v1::StashKind kind, v1::Fidelity allowed,
-               Checker& check) {
+void CheckKind(const std::string& field, v1::StashKind kind, v1::Fidelity allowed, Checker& check) {
   const std::optional<program::Stash> stash = StashFrom(kind);
   if (!stash.has_value()) {
     const auto name = [](std::string* out, program::Stash one) {
@@ -90,6 +89,25 @@ void CheckKind(const std::string& field, v1::StashKind kind, v1::Fidelity allowe
   check.Add(field, absl::StrCat(row.name, " is ", FidelityName(needed), ", memory.fidelity is ",
                                 FidelityName(std::max<int>(allowed, v1::EXACT)),
                                 ": give memory.fidelity: ", FidelityName(needed)));
+}
+
+void CheckStashOptions(const v1::MemorySpec& memory, Checker& check) {
+  for (const auto& [pattern, options] : memory.stash_options()) {
+    const std::string field = absl::StrCat("memory.stash[\"", pattern, "\"]");
+    const auto kind = memory.stash().find(pattern);
+    if (kind == memory.stash().end()) {
+      check.Add(field, "needs a kind: keep, recompute, chunk, ...");
+      continue;
+    }
+    if (!options.has_rows()) continue;
+    if (kind->second != v1::CHUNK) {
+      check.Add(field + ".rows",
+                absl::StrCat("is for chunk; this site's kind is ",
+                             absl::AsciiStrToLower(v1::StashKind_Name(kind->second))));
+    } else if (options.rows() < 1) {
+      check.Add(field + ".rows", absl::StrCat("must be at least 1, not ", options.rows()));
+    }
+  }
 }
 
 void CheckMemory(const JobSpec& spec, Checker& check) {
@@ -114,6 +132,7 @@ void CheckMemory(const JobSpec& spec, Checker& check) {
                 absl::StrCat("a pattern has at most ", kMaxStashPatternBytes, " bytes"));
     CheckKind(absl::StrCat("memory.stash[\"", pattern, "\"]"), kind, memory.fidelity(), check);
   }
+  CheckStashOptions(memory, check);
 }
 
 void FillLora(v1::LoraSpec& lora) {

@@ -17,19 +17,20 @@ namespace {
 // "keep", "recompute" or another kind; "mixed" when a recipe has several.
 std::string RecipeName(const program::NamedRecipe& recipe) {
   std::set<program::Stash> kinds;
-  for (const auto& [site, stash] : recipe.stashes) kinds.insert(stash);
+  for (const auto& [site, stash] : recipe.stashes) kinds.insert(stash.kind);
   if (kinds.size() > 1) return "mixed";
   return program::RowOf(kinds.empty() ? program::Stash::kKeep : *kinds.begin()).name;
 }
 
 v1::Recipe ToProto(const program::NamedRecipe& recipe) {
-  std::map<program::Stash, std::vector<std::string>> sites;
+  std::map<program::SiteStash, std::vector<std::string>> sites;
   for (const auto& [site, stash] : recipe.stashes) sites[stash].push_back(site);
   v1::Recipe out;
   out.set_name(RecipeName(recipe));
   for (const auto& [stash, names] : sites) {
     v1::SitesOfKind& of_kind = *out.add_kinds();
-    of_kind.set_kind(program::RowOf(stash).name);
+    of_kind.set_kind(program::RowOf(stash.kind).name);
+    if (stash.rows > 0) of_kind.mutable_options()->set_rows(stash.rows);
     of_kind.mutable_sites()->Add(names.begin(), names.end());
   }
   return out;
@@ -61,6 +62,10 @@ v1::Fidelity FidelityOf(const program::Prediction& prediction) {
 // The schema's name of a kind is the program's, in capitals.
 std::optional<program::Stash> StashFrom(v1::StashKind kind) {
   return program::StashOfName(absl::AsciiStrToLower(v1::StashKind_Name(kind)));
+}
+
+program::SiteStash WithOptions(program::Stash kind, const v1::StashOptions& options) {
+  return {kind, options.rows()};
 }
 
 v1::Plan ToProto(const program::Program& program, const program::Prediction& prediction,
@@ -101,7 +106,8 @@ absl::StatusOr<program::NamedPlan> FromProto(const v1::Plan& plan) {
       if (!stash.has_value())
         return absl::InvalidArgumentError(
             absl::StrCat("plan ", plan.name(), " has an unknown kind \"", of_kind.kind(), "\""));
-      for (const std::string& site : of_kind.sites()) out.stashes[site] = *stash;
+      for (const std::string& site : of_kind.sites())
+        out.stashes[site] = WithOptions(*stash, of_kind.options());
     }
   }
   named.layer_recipe.assign(plan.block_recipe().begin(), plan.block_recipe().end());

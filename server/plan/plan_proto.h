@@ -15,6 +15,9 @@ namespace snug::server {
 // Empty: no kind that is known here.
 std::optional<program::Stash> StashFrom(v1::StashKind kind);
 
+// A kind with what the message says of it.
+program::SiteStash WithOptions(program::Stash kind, const v1::StashOptions& options);
+
 // Of an optimizer step: so many micro-batches, and what the optimizer does once.
 struct StepShape {
   int64_t accumulation = 1;

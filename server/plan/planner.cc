@@ -66,9 +66,8 @@ absl::Status AddForms(const program::Program& program, const v1::JobSpec& spec,
                       const program::PredictOptions& options,
                       std::vector<program::Prediction>& plans) {
   const program::FormsAllowed allowed = FormsOf(spec);
-  ASSIGN_OR_RETURN(
-      const std::vector<program::Prediction> forms,
-      program::PredictEach(program, program::FormPlans(program, allowed), options));
+  ASSIGN_OR_RETURN(const std::vector<program::Prediction> forms,
+                   program::PredictEach(program, program::FormPlans(program, allowed), options));
   for (const program::Prediction& form : forms) {
     const bool beaten = std::any_of(plans.begin(), plans.end(), [&](const auto& other) {
       return other.bytes.total() <= form.bytes.total() &&
@@ -139,10 +138,14 @@ int64_t MaxPromptTokens(const v1::JobSpec& spec) {
   return std::max<int64_t>(1, training.max_seq_length() - training.sample_max_new_tokens());
 }
 
-std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec) {
-  std::map<std::string, program::Stash> patterns;
-  for (const auto& [pattern, kind] : spec.memory().stash())
-    patterns[pattern] = StashFrom(kind).value_or(program::Stash::kKeep);  // Checked before.
+std::map<std::string, program::SiteStash> PatternsOf(const v1::JobSpec& spec) {
+  std::map<std::string, program::SiteStash> patterns;
+  const auto& options = spec.memory().stash_options();
+  for (const auto& [pattern, kind] : spec.memory().stash()) {
+    const auto found = options.find(pattern);
+    patterns[pattern] = WithOptions(StashFrom(kind).value_or(program::Stash::kKeep),  // Checked.
+                                    found == options.end() ? v1::StashOptions() : found->second);
+  }
   return patterns;
 }
 

@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
                                                program::PlanList list = {});
 
 // The plan that a job pins by hand, as program::PinnedPlan reads it.
-std::map<std::string, program::Stash> PatternsOf(const v1::JobSpec& spec);
+std::map<std::string, program::SiteStash> PatternsOf(const v1::JobSpec& spec);
 
 // The user's own limit; INT64_MAX for "auto".
 int64_t BudgetBytes(const v1::JobSpec& spec);

@@ -207,7 +207,7 @@ absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& from) {
           return absl::InvalidArgumentError(
               absl::StrCat("plan ", from.name(), ": this version does not know how to keep ", site,
                            " by \"", of_kind.kind(), "\""));
-        named.stashes[site] = *stash;
+        named.stashes[site] = {*stash, of_kind.options().rows()};
       }
     }
   }

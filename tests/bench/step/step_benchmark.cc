@@ -160,7 +160,7 @@ struct Lowered {
 absl::StatusOr<program::Plan> PlanOf(const program::Program& program, const std::string& stash,
                                      int recompute) {
   if (stash.empty()) return program::RecomputePlan(program, recompute);
-  std::map<std::string, program::Stash> patterns;
+  std::map<std::string, program::SiteStash> patterns;
   const std::vector<std::string> parts = absl::StrSplit(stash, ',');
   for (const std::string& part : parts) {
     const size_t equals = part.rfind('=');

@@ -171,9 +171,26 @@ TEST(ParseYamlTest, WrongTypesNameFieldValueAndWhatIsExpected) {
   EXPECT_EQ(line("memory: {stash: keep}"),
             "memory.stash must be a mapping of keys to values, not \"keep\"");
   EXPECT_EQ(line("memory: {stash: {\"*\": kept}}"),
-            "memory.stash[\"*\"] must be keep | recompute | offload | int8 | int4 | two_bit, not "
-            "\"kept\"; did you mean keep?");
+            "memory.stash[\"*\"] must be keep | recompute | offload | int8 | int4 | two_bit | chunk, "
+            "not \"kept\"; did you mean keep?");
   EXPECT_EQ(line("- a"), "the file must be a mapping of keys to values, not a list");
+}
+
+// What a kind takes stands beside it, and goes with it.
+TEST(ParseYamlTest, AKindMayTakeOptions) {
+  v1::JobSpec spec;
+  ASSERT_TRUE(
+      ParseYaml("memory: {stash: {a: {kind: chunk, rows: 7}, b: {kind: int8}}}", "f", &spec).ok());
+  EXPECT_EQ(spec.memory().stash().at("a"), v1::CHUNK);
+  EXPECT_EQ(spec.memory().stash_options().at("a").rows(), 7);
+  EXPECT_EQ(spec.memory().stash().at("b"), v1::INT8);
+  EXPECT_EQ(spec.memory().stash_options().count("b"), 0);
+  ASSERT_TRUE(ApplyOverride("memory.stash.a=recompute", &spec).ok());
+  EXPECT_EQ(spec.memory().stash_options().count("a"), 0);
+  EXPECT_THAT(ErrorOf("memory: {stash: {a: {rows: 7}}}"),
+              HasSubstr("memory.stash[\"a\"] needs a kind"));
+  EXPECT_THAT(ErrorOf("memory: {stash: {a: {kind: chunk, row: 7}}}"),
+              HasSubstr("unknown key \"row\" in memory.stash[\"a\"]"));
 }
 
 // "Not given" has no spelling of its own.

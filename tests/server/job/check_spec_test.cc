@@ -107,6 +107,17 @@ TEST(CheckSpecTest, ALossyStashNeedsItsFidelity) {
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   (*memory.mutable_stash())["*.mlp.*"] = v1::STASH_KIND_UNSPECIFIED;
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
+  (*memory.mutable_stash())["*.mlp.*"] = v1::CHUNK;
+  v1::StashOptions& options = (*memory.mutable_stash_options())["*.mlp.*"];
+  options.set_rows(1);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  options.set_rows(0);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"].rows"));
+  options.set_rows(1);
+  (*memory.mutable_stash())["*.mlp.*"] = v1::KEEP;
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"].rows"));
+  memory.mutable_stash()->clear();
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
 }
 
 TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {

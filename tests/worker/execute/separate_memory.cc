@@ -54,7 +54,7 @@ absl::Status SeparateMemory::Died(const program::Tape& tape, int32_t slot) {
   const auto found = live_.find(slot);
   char* piece = found->second.first_guard;
   const bool before = Intact(piece), behind = Intact(piece + kGuardBytes + bytes);
-  const bool value = life.region != program::Region::kWorkspace;
+  const bool value = life.region != program::Region::kWorkspace && filled_.insert(slot).second;
   const int64_t unwritten = value ? FirstUnwritten(piece + kGuardBytes, bytes) : -1;
   std::memset(piece, kPoisonByte, static_cast<size_t>(bytes + 2 * kGuardBytes));
   found->second.source->GiveBack(piece);

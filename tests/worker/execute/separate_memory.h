@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 
 #include "absl/status/status.h"
 #include "worker/execute/slot_memory.h"
@@ -46,6 +47,7 @@ class SeparateMemory final : public SlotMemory {
   PieceSource& source_;
   PieceSource& host_;
   std::map<int32_t, Piece> live_;  // By slot.
+  std::set<int32_t> filled_;  // Slots that died full: a loop's later passes may have less rows.
 };
 
 }  // namespace snug::execute

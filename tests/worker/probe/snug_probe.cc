@@ -53,7 +53,7 @@ absl::StatusOr<program::Plan> NamedBy(const program::Program& program, const std
   const auto layers = static_cast<int>(program.config.layers);
   if (name == "keep") return program::RecomputePlan(program, 0);
   if (name == "recompute") return program::RecomputePlan(program, layers);
-  std::map<std::string, program::Stash> patterns;
+  std::map<std::string, program::SiteStash> patterns;
   for (int layer = 0; layer < layers; layer += 2) {
     patterns[absl::StrCat("layers.", layer, ".*")] = program::Stash::kRecompute;
   }
