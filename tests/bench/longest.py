@@ -14,7 +14,16 @@ from tests.harness.binaries import ROOT, binary
 STEP = binary("..") / "tests" / "bin" / "snug-step"
 MODEL = ROOT / "tests" / "bench" / "step" / "llama-3-8b"
 INPUTS = "*=recompute,layers.*.input="
-STASHES = ("keep", "*=recompute", f"{INPUTS}int8", f"{INPUTS}offload")
+LOOPS = "*=chunk,*.attention.*=recompute,*.residual=recompute,layers.*.input="
+STASHES = (
+    "keep",
+    "*=recompute",
+    f"{INPUTS}int8",
+    f"{INPUTS}offload",
+    f"{LOOPS}keep",
+    f"{LOOPS}int8",
+    f"{LOOPS}offload",
+)
 CONTEXT = 704 << 20  # Of the process, as the daemon assumes of a GPU that it has not seen.
 GRAIN, MOST = 64, 3_900_000  # Tokens.
 

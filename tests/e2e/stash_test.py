@@ -41,6 +41,33 @@ class StashTest(unittest.TestCase):
         text = assignments.read(self.daemon.attempt(offloaded["id"]))
         self.assertRegex(text, r"host_bytes: [1-9]\d+")
 
+    def test_loops_take_less_and_train_as_exactly(self):
+        kept, _ = self.run_job(all_in("keep"))
+        for kind in ("chunk", "{kind: chunk, rows: 50}"):
+            with self.subTest(kind):
+                looped, _ = self.run_job(all_in(kind))
+                self.assertLess(self.peak(looped), self.peak(kept))
+                self.assertAlmostEqual(
+                    float(looped["progress"]["loss"]), float(kept["progress"]["loss"]), delta=1e-4
+                )
+                before = self.peak(looped)
+        self.assertIn("rows: 50", assignments.read(self.daemon.attempt(looped["id"])))
+        (plan,) = self.daemon.json("plan", self.file, STEPS, all_in("chunk"))["plans"]
+        self.assertEqual((plan["fidelity"], plan["peak_bytes"] > before), ("exact", True))
+        self.assertIn("chunk", plan["kinds"])
+
+    def test_what_chunk_cannot_be_is_said(self):
+        for stash, message in (
+            ('{"*": {kind: chunk, rows: 0}}', "must be at least 1, not 0"),
+            ('{"*": {kind: keep, rows: 3}}', "is for chunk; this site's kind is keep"),
+            ('{"layers.0.attention.q": chunk}', "chunk cannot keep layers.0.attention.q; keep,"),
+            ('{"*.attention.q": chunk}', "chunk can keep none of the sites that"),
+        ):
+            with self.subTest(stash):
+                done = self.daemon.run("submit", self.file, f"memory.stash={stash}", code=None)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(message, done.stderr)
+
     def test_codes_take_less_and_train(self):
         kept, weights = self.run_job(all_in("keep"))
         before = self.peak(kept)
