@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "client/plan_text.h"
 
 namespace snug::client {
 namespace {
@@ -17,6 +18,8 @@ Json PlanToJson(const v1::Plan& plan) {
   if (!json.contains("memory")) json["memory"] = Json::object();
   json["kinds"] = Json::object();
   for (const v1::KindShare& kind : plan.kinds()) json["kinds"][kind.kind()] = kind.share();
+  for (const v1::SitesOfKind& kind : KindsWithOptions(plan))
+    json["options"][kind.kind()].push_back(ToJson(kind.options()));
   return json;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -90,6 +91,12 @@ std::string SecondsText(const v1::Plan& plan) {
   return absl::StrFormat("%.3g", plan.step_seconds());
 }
 
+std::string OptionsText(const v1::StashOptions& options) {
+  if (options.has_rho())
+    return absl::StrFormat("rho %g, estimator %s", options.rho(), Printable(options.estimator()));
+  return absl::StrFormat("%d rows at a time", options.rows());
+}
+
 // What the plan next to the choice costs, or gives back.
 void PrintNeighbour(const char* which, int index, const v1::PlanJobResponse& reply,
                     std::ostream& out) {
@@ -116,6 +123,8 @@ void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {
       "tokens/s\n",
       Printable(plan.name()), plan.peak_bytes(), FormatBytes(plan.peak_bytes()),
       plan.relative_work(), SecondsText(plan), plan.tokens_per_second());
+  for (const v1::SitesOfKind& kind : KindsWithOptions(plan))
+    out << absl::StrFormat("%-7s  %s\n", Printable(kind.kind()), OptionsText(kind.options()));
   const Neighbours neighbours = NeighboursOf(reply);
   PrintNeighbour("larger", neighbours.larger, reply, out);
   PrintNeighbour("smaller", neighbours.smaller, reply, out);
@@ -172,6 +181,21 @@ void PrintDevices(const v1::PlanJobResponse& reply, std::ostream& out) {
 }
 
 }  // namespace
+
+std::vector<v1::SitesOfKind> KindsWithOptions(const v1::Plan& plan) {
+  std::vector<v1::SitesOfKind> kinds;
+  for (const v1::Recipe& recipe : plan.recipes()) {
+    for (v1::SitesOfKind kind : recipe.kinds()) {
+      kind.clear_sites();
+      const std::string bytes = kind.SerializeAsString();
+      const bool known = std::any_of(kinds.begin(), kinds.end(), [&](const auto& other) {
+        return other.SerializeAsString() == bytes;
+      });
+      if (kind.has_options() && !known) kinds.push_back(std::move(kind));
+    }
+  }
+  return kinds;
+}
 
 int PlanShown(const v1::PlanJobResponse& reply) {
   if (HasChoice(reply)) return reply.chosen();

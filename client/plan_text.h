@@ -3,10 +3,14 @@
 #define CLIENT_PLAN_TEXT_H_
 
 #include <ostream>
+#include <vector>
 
 #include "snug/v1/service.pb.h"
 
 namespace snug::client {
+
+// Kinds of a plan that take something beside their names, each as it is used.
+std::vector<v1::SitesOfKind> KindsWithOptions(const v1::Plan& plan);
 
 // Index of the chosen plan; of the smallest where none is chosen. There are plans.
 int PlanShown(const v1::PlanJobResponse& reply);

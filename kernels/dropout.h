@@ -24,7 +24,8 @@ struct DropoutParams {
   void* y = nullptr;        // (N, C), dtype
   int64_t N = 0, C = 0;
   int64_t x_stride = 0, y_stride = 0;
-  int64_t first_row = 0;  // Of the micro-batch: where this call's rows begin in it.
+  int64_t first_row = 0;               // Of the micro-batch: where this call's rows begin in it.
+  const int32_t* row_index = nullptr;  // (N), or null: which of its rows they are, counted from it.
   DType dtype = DType::kF32;
   bool accumulate = false;
   double rate = 0.0;  // [0, 1): the probability that an element is dropped.

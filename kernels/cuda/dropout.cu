@@ -32,11 +32,12 @@ __device__ inline Kept<kRounds> Draw(const DropoutParams& p, int64_t row, int64_
                                      unsigned threshold) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t groups = (p.C + 63) / 64;
+  const int64_t drawn = p.first_row + (p.row_index == nullptr ? row : p.row_index[row]);
   Kept<kRounds> kept;
 #pragma unroll
   for (int j = 0; j < kRounds; ++j) {
     const int64_t group = column / 64 + 2 * j + lane / 16;
-    const uint64_t first = static_cast<uint64_t>((p.first_row + row) * groups + group) * 16;
+    const uint64_t first = static_cast<uint64_t>(drawn * groups + group) * 16;
     const Random4 random = RandomBlock(p.site, first + static_cast<uint64_t>(lane % 16));
 #pragma unroll
     for (int w = 0; w < 4; ++w) {

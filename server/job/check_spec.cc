@@ -99,13 +99,19 @@ void CheckStashOptions(const v1::MemorySpec& memory, Checker& check) {
       check.Add(field, "needs a kind: keep, recompute, chunk, ...");
       continue;
     }
-    if (!options.has_rows()) continue;
-    if (kind->second != v1::CHUNK) {
-      check.Add(field + ".rows",
-                absl::StrCat("is for chunk; this site's kind is ",
-                             absl::AsciiStrToLower(v1::StashKind_Name(kind->second))));
-    } else if (options.rows() < 1) {
+    const std::string name = absl::AsciiStrToLower(v1::StashKind_Name(kind->second));
+    if (options.has_rows() && kind->second != v1::CHUNK) {
+      check.Add(field + ".rows", absl::StrCat("is for chunk; this site's kind is ", name));
+    } else if (options.has_rows() && options.rows() < 1) {
       check.Add(field + ".rows", absl::StrCat("must be at least 1, not ", options.rows()));
+    }
+    const bool sample = options.has_rho() || !options.estimator().empty();
+    if (sample && kind->second != v1::SAMPLED) {
+      check.Add(field,
+                absl::StrCat("rho and estimator are for sampled; this site's kind is ", name));
+    } else if (sample) {
+      const absl::Status status = program::SampledBy(RhoOf(options), options.estimator()).status();
+      if (!status.ok()) check.Add(field, std::string(status.message()));
     }
   }
 }

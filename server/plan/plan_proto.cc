@@ -31,6 +31,10 @@ v1::Recipe ToProto(const program::NamedRecipe& recipe) {
     v1::SitesOfKind& of_kind = *out.add_kinds();
     of_kind.set_kind(program::RowOf(stash.kind).name);
     if (stash.rows > 0) of_kind.mutable_options()->set_rows(stash.rows);
+    if (stash.kind == program::Stash::kSampled) {
+      of_kind.mutable_options()->set_rho(stash.rho());
+      of_kind.mutable_options()->set_estimator(program::NameOf(stash.estimator));
+    }
     of_kind.mutable_sites()->Add(names.begin(), names.end());
   }
   return out;
@@ -64,8 +68,13 @@ std::optional<program::Stash> StashFrom(v1::StashKind kind) {
   return program::StashOfName(absl::AsciiStrToLower(v1::StashKind_Name(kind)));
 }
 
+std::optional<double> RhoOf(const v1::StashOptions& options) {
+  return options.has_rho() ? std::optional(options.rho()) : std::nullopt;
+}
+
 program::SiteStash WithOptions(program::Stash kind, const v1::StashOptions& options) {
-  return {kind, options.rows()};
+  if (kind != program::Stash::kSampled) return {kind, options.rows()};
+  return program::SampledBy(RhoOf(options), options.estimator()).value_or(kind);  // Checked.
 }
 
 v1::Plan ToProto(const program::Program& program, const program::Prediction& prediction,

@@ -15,6 +15,9 @@ namespace snug::server {
 // Empty: no kind that is known here.
 std::optional<program::Stash> StashFrom(v1::StashKind kind);
 
+// Empty: not given.
+std::optional<double> RhoOf(const v1::StashOptions& options);
+
 // A kind with what the message says of it.
 program::SiteStash WithOptions(program::Stash kind, const v1::StashOptions& options);
 

@@ -98,11 +98,35 @@ class StashTest(unittest.TestCase):
         self.assertEqual(set(plan["kinds"]), {"keep", "two_bit"})
         self.assertIn("two_bit", assignments.read(self.daemon.attempt(coded["id"])))
 
+    def test_samples_train_in_fewer_bytes_and_are_stated(self):
+        unbiased = "memory.fidelity=unbiased"
+        kept, weights = self.run_job(all_in("keep"))
+        stash = all_in("{kind: sampled, rho: 0.25, estimator: wta}")
+        for which in (all_in("sampled"), stash):
+            sampled, other = self.run_job(which, unbiased)
+            self.assertNotEqual(weights, other)
+            self.assertLess(self.peak(sampled), self.peak(kept))
+            self.assertAlmostEqual(
+                float(sampled["progress"]["loss"]), float(kept["progress"]["loss"]), delta=0.1
+            )
+        (plan,) = self.daemon.json("plan", self.file, STEPS, stash, unbiased)["plans"]
+        self.assertEqual(plan["fidelity"], "unbiased")
+        self.assertEqual(set(plan["kinds"]), {"keep", "sampled"})
+        self.assertEqual(plan["options"], {"sampled": [{"rho": 0.25, "estimator": "wta"}]})
+        text = self.daemon.run("plan", self.file, STEPS, stash, unbiased).stdout
+        self.assertRegex(text, r"sampled +rho 0\.25, estimator wta")
+        sent = assignments.read(self.daemon.attempt(sampled["id"]))
+        self.assertRegex(sent, r'rho: 0\.25\s+estimator: "wta"')
+
     def test_a_lossy_kind_has_to_be_allowed(self):
-        for kind in ("int8", "two_bit"):
+        for kind, fidelity in (
+            ("int8", "approximate"),
+            ("two_bit", "approximate"),
+            ("sampled", "unbiased"),
+        ):
             done = self.daemon.run("submit", self.file, all_in(kind), code=None)
             self.assertEqual(done.returncode, 1)
-            self.assertIn(f"{kind} is approximate, memory.fidelity is exact", done.stderr)
+            self.assertIn(f"{kind} is {fidelity}, memory.fidelity is exact", done.stderr)
             self.assertIn('memory.stash["*"]', done.stderr)
 
     def test_a_kind_that_cannot_serve_a_site_is_refused(self):

@@ -85,6 +85,22 @@ TEST(DropoutTest, MatchesReference) {
   }
 }
 
+// Rows of a sample are dropped from as in their places among all.
+TEST(DropoutTest, RowsByIndexHaveTheMasksOfTheirPlaces) {
+  const SharedVector<int32_t> index = {0, 3, 4, 4, 90, 17};
+  for (int64_t C : {1, 33, 64, 130}) {
+    Matrix x(6, C, DType::kF32), y(6, C, DType::kF32);
+    x.Fill(2);
+    DropoutParams p = ParamsOf(x, y, 0.3);
+    p.first_row = 5;
+    p.row_index = index.data();
+    ASSERT_TRUE(Dropout(p, TestStream()).ok());
+    ExpectClose(y, Map(y, [&](int64_t i, int64_t c) {
+                  return Kept(5 + index[i], c, C, 0.3) ? x.At(i, c) / 0.7 : 0.0;
+                }));
+  }
+}
+
 // The mask says which elements were kept, and backward from it gives what drawing again gives.
 TEST(DropoutTest, MaskHoldsTheBitsDrawn) {
   for (DType dtype : kTypes) {

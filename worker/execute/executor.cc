@@ -195,7 +195,7 @@ OpRun Executor::Bind(const Frame& frame, const Instruction& line) const {
       const program::Operand& operand = operands[i];
       if (!operand) continue;
       char* const slot = frame.memory.At(frame.tape, operand.slot);
-      views[i] = {slot, frame.batch.Of(operand.rows), operand.width, operand.dtype};
+      views[i] = {slot, operand.RowsOf(frame.batch.Of(operand.rows)), operand.width, operand.dtype};
       if (frame.loop == nullptr) continue;
       views[i] = views[i].Rows(operand.of_pass ? 0 : frame.pass.first_row, frame.pass.rows);
     }

@@ -24,6 +24,7 @@ const OpFunctionTable& OpFunctionsOfKernels() {
       {MergeRowsForward, MergeRowsBackward},
       {QuantizeForward, nullptr},
       {DequantizeForward, nullptr},
+      {SampleRowsForward, nullptr},
   }};
   return kFunctions;
 }

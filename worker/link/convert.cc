@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
 
 namespace snug::link {
 namespace {
@@ -195,6 +196,17 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   return mode;
 }
 
+namespace {
+
+absl::StatusOr<program::SiteStash> WithOptions(program::Stash kind,
+                                               const v1::StashOptions& options) {
+  if (kind != program::Stash::kSampled) return program::SiteStash(kind, options.rows());
+  const std::optional<double> rho = options.has_rho() ? std::optional(options.rho()) : std::nullopt;
+  return program::SampledBy(rho, options.estimator());
+}
+
+}  // namespace
+
 absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& from) {
   program::NamedPlan plan;
   plan.name = from.name();
@@ -207,7 +219,7 @@ absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& from) {
           return absl::InvalidArgumentError(
               absl::StrCat("plan ", from.name(), ": this version does not know how to keep ", site,
                            " by \"", of_kind.kind(), "\""));
-        named.stashes[site] = {*stash, of_kind.options().rows()};
+        ASSIGN_OR_RETURN(named.stashes[site], WithOptions(*stash, of_kind.options()));
       }
     }
   }

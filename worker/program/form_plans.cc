@@ -55,7 +55,7 @@ std::vector<Way> WaysOf(const FormsAllowed& allowed) {
     if (!RowOf(stash).has_form || !allowed.Allows(stash)) continue;
     const std::string name = RowOf(stash).name;
     ways.push_back({.name = name, .stash = stash});
-    if (RowOf(stash).by_reader) continue;  // No layer is run again from its input's codes.
+    if (RowOf(stash).taken) continue;  // No layer is run again from such a form of its input.
     ways.push_back({.name = "recompute from " + name, .recompute = true, .stash = stash});
     ways.push_back({.name = "recompute and chunk from " + name,
                     .recompute = true,

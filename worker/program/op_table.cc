@@ -30,8 +30,16 @@ constexpr OpRow kRows[kOpCodes] = {
     {"affine", kRowWise, InputForParameters, kIn0, {kOverDOut}, 0},
     // From the input: an xhat that is kept would be rounded, and so would a z made of it.
     {"rms_norm", kRowWise, [](Wanted) { return kIn0 | kOut1; }, kIn0, {kOverDOut}, 1},
-    {"linear", kRowWise, InputForParameters, 0, {}, 1},
-    {"lora_down", kRowWise, InputForParameters, 0, {}, 1},
+    {.name = "linear",
+     .row_wise = kRowWise,
+     .needs = InputForParameters,
+     .can_accumulate = 1,
+     .takes_sample = kIn0},
+    {.name = "lora_down",
+     .row_wise = kRowWise,
+     .needs = InputForParameters,
+     .can_accumulate = 1,
+     .takes_sample = kIn0},
     // Modules that read one z share za, and a fused one's results their columns of it.
     {"lora_linear", kRowWise, [](Wanted w) { return w.parameters != 0 ? kIn1 : 0; }, 0, {}, 3},
     // Its columns of A are gathered again; x comes from a frozen table.
@@ -77,6 +85,7 @@ constexpr OpRow kRows[kOpCodes] = {
     {"merge_rows", kWhole, Nothing, kIn0, {kOverDOut}, 0},
     {"quantize", kWhole, Nothing, 0, {}, 0},
     {"dequantize", kWhole, Nothing, 0, {}, 0},
+    {"sample_rows", kWhole, Nothing, 0, {}, 0},
 };
 
 double Elements(const RunShape& run, const Operand& value) {
@@ -94,7 +103,10 @@ int Wants(const RunShape& run) {
 // Each wanted gradient of a matrix product is one product of the same size.
 double MatmulFlops(const RunShape& run, double in_width, double out_width) {
   const double product = 2.0 * static_cast<double>(run.out_rows(0)) * in_width * out_width;
-  return run.direction == Direction::kForward ? product : product * Wants(run);
+  if (run.direction == Direction::kForward) return product;
+  if (run.sampled == 0) return product * Wants(run);
+  const double share = static_cast<double>(run.sampled) / kWholeShare;  // Of the weight's alone.
+  return product * (std::popcount(run.wanted.inputs) + (run.wanted.parameters != 0 ? share : 0.0));
 }
 
 // Pairs of a query and a key that it sees: at most what as many documents of the longest length as

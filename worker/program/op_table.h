@@ -36,6 +36,8 @@ struct OpRow {
   uint8_t takes_codes = 0;
   // What lies beside the codes: the activation itself, by which the other input's gradient is.
   bool codes_beside_activation = false;
+  // Bit i: the backward can read a sample of input i's rows in its place.
+  uint8_t takes_sample = 0;
 };
 
 const OpRow& RowOf(OpCode code);
@@ -57,6 +59,7 @@ struct RunShape {
   TapeKey key;
   DType compute = DType::kF32;
   int64_t vocabulary = 0;  // Rows of a head's matrix that has one per token.
+  uint16_t sampled = 0;    // Backward: of input 0 this share of the rows is there; 0: all.
   // Shapes of all inputs and outputs, whether the run names them or not; slots say nothing.
   std::array<Operand, kMaxInputs> in;
   std::array<Operand, kMaxOutputs> out;

@@ -38,11 +38,12 @@ enum class OpCode : uint8_t {
   kSelectRows,  // x -> y                        y[i] = x[index[i]], the batch's rising index of y's
                 //                               rows: those that are trained, the last of documents
   kMergeRows,   // x -> y                        as many rows of x as y is wider lie in one of y
-  // In no program: a stash that holds x so is lowered to the two.
+  // In no program: a stash that holds x so is lowered to them.
   kQuantize,    // x -> codes                    rows of ranges, then rows of codes
   kDequantize,  // codes -> x
+  kSampleRows,  // x -> sample                  some rows, and their places and weights
 };
-inline constexpr int kOpCodes = 18;
+inline constexpr int kOpCodes = 19;
 
 // An op draws random numbers of its own by its block and its place there, in 24 bits together.
 inline constexpr int kOpBits = 12;
@@ -95,6 +96,7 @@ struct OpAttributes {
   Activation activation = Activation::kSilu;        // kGlu, kActivation
   Quantization quantization = Quantization::kNone;  // kLinear, kLoraLinear: of the weight
   int code_bits = 0;                                // kQuantize, kDequantize: of a code
+  bool with_replacement = false;                    // kSampleRows
 };
 
 struct Op {

@@ -1,7 +1,11 @@
 #include "worker/program/stash.h"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "worker/program/op_table.h"
 
 namespace snug::program {
@@ -15,9 +19,16 @@ constexpr StashRow kRows[kStashes] = {
     {"int8", Fidelity::kApproximate, /*has_form=*/true, Region::kStash, /*code_bits=*/8},
     {"int4", Fidelity::kApproximate, /*has_form=*/true, Region::kStash, /*code_bits=*/4},
     {"two_bit", Fidelity::kApproximate, /*has_form=*/true, Region::kStash, /*code_bits=*/2,
-     /*by_reader=*/true},
+     /*taken=*/true, /*by_reader=*/true},
     {.name = "chunk", .fidelity = Fidelity::kExact, .in_loop = true},
+    {.name = "sampled", .fidelity = Fidelity::kUnbiased, .has_form = true, .taken = true},
 };
+
+Op SampleOp(bool with_replacement) {
+  Op op{OpCode::kSampleRows, "sample rows", {0}, {1}, {}, {}};
+  op.attributes.with_replacement = with_replacement;
+  return op;
+}
 
 Op CodeOp(OpCode code, const char* name, int bits) {
   Op op{code, name, {0}, {1}, {}, {}};
@@ -29,6 +40,27 @@ Op CodeOp(OpCode code, const char* name, int bits) {
 
 const StashRow& RowOf(Stash stash) { return kRows[static_cast<int>(stash)]; }
 
+const char* NameOf(Estimator estimator) { return estimator == Estimator::kPps ? "pps" : "wta"; }
+
+absl::StatusOr<SiteStash> SampledBy(std::optional<double> rho, std::string_view estimator) {
+  SiteStash stash = Stash::kSampled;
+  if (rho.has_value()) {
+    const double share = std::round(*rho * kWholeShare);
+    const bool whole = std::abs(share - *rho * kWholeShare) < 1e-6;
+    if (!(share >= 1.0 && share <= kWholeShare && whole))
+      return absl::InvalidArgumentError(
+          absl::StrCat("rho must be from 0.0001 to 1, with four decimals at most, not ", *rho));
+    stash.share = static_cast<uint16_t>(share);
+  }
+  if (estimator == NameOf(Estimator::kWta)) {
+    stash.estimator = Estimator::kWta;
+  } else if (!estimator.empty() && estimator != NameOf(Estimator::kPps)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("estimator must be pps or wta, not \"", std::string(estimator), "\""));
+  }
+  return stash;
+}
+
 std::optional<Stash> StashOfName(std::string_view name) {
   const auto found = std::find_if(kAllStashes.begin(), kAllStashes.end(),
                                   [&](Stash stash) { return RowOf(stash).name == name; });
@@ -37,13 +69,22 @@ std::optional<Stash> StashOfName(std::string_view name) {
 }
 
 bool TakesForm(const Op& reader, size_t input, Stash stash) {
-  return RowOf(stash).by_reader && (RowOf(reader.code).takes_codes >> input & 1) != 0;
+  if (!RowOf(stash).taken) return false;
+  const OpRow& row = RowOf(reader.code);
+  const uint8_t takes = stash == Stash::kSampled ? row.takes_sample : row.takes_codes;
+  return (takes >> input & 1) != 0;
 }
 
-Operand FormOf(Stash stash, const Operand& value, const Op* reader) {
-  const StashRow& row = RowOf(stash);
+Operand FormOf(const SiteStash& stash, const Operand& value, const Op* reader) {
+  const StashRow& row = RowOf(stash.kind);
   Operand form = value;
   form.slot = kNoSlot;
+  if (stash.kind == Stash::kSampled) {
+    form.dtype = DType::kU8;
+    const int64_t row_bytes = (value.width * SizeOf(value.dtype) + 3) / 4 * 4;
+    form.width = static_cast<int32_t>(row_bytes + kSampledRowBytes);
+    form.share = stash.share;
+  }
   if (row.code_bits == 0) return form;
   int64_t bytes = CodedRowBytes(value.width, row.code_bits);
   if (row.by_reader) {
@@ -55,10 +96,13 @@ Operand FormOf(Stash stash, const Operand& value, const Op* reader) {
   return form;
 }
 
-const Op* PackOf(Stash stash) {
+const Op* PackOf(const SiteStash& stash) {
   static const Op* const op8 = new Op(CodeOp(OpCode::kQuantize, "quantize to 8 bits", 8));
   static const Op* const op4 = new Op(CodeOp(OpCode::kQuantize, "quantize to 4 bits", 4));
-  const int bits = RowOf(stash).code_bits;
+  static const Op* const pps = new Op(SampleOp(/*with_replacement=*/false));
+  static const Op* const wta = new Op(SampleOp(/*with_replacement=*/true));
+  if (stash.kind == Stash::kSampled) return stash.estimator == Estimator::kWta ? wta : pps;
+  const int bits = RowOf(stash.kind).code_bits;
   return bits == 8 ? op8 : bits == 4 ? op4 : nullptr;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 
@@ -30,21 +31,41 @@ enum class Stash : uint8_t {
   kInt4,       // ... of 4 bits.
   kTwoBit,     // An activation's input as codes of its slope (LowMemoryBP, kernels/codes.h).
   kChunk,      // Not at all: the ops about it run over a few rows at a time (MST).
+  kSampled,    // Of a linear's input some rows, weighted (WTA-CRS, kernels/sampling.h).
 };
-inline constexpr int kStashes = 7;
+inline constexpr int kStashes = 8;
 inline constexpr std::array<Stash, kStashes> kAllStashes = {
     Stash::kKeep, Stash::kRecompute, Stash::kOffload, Stash::kInt8,
-    Stash::kInt4, Stash::kTwoBit,    Stash::kChunk};
+    Stash::kInt4, Stash::kTwoBit,    Stash::kChunk,   Stash::kSampled};
+
+// How the rows of a sample are drawn (kernels/sampling.h).
+enum class Estimator : uint8_t {
+  kPps,  // Distinct rows, systematically: the lower variance.
+  kWta,  // The paper's: with replacement.
+};
+const char* NameOf(Estimator estimator);  // "pps", "wta".
+
+inline constexpr uint16_t kUsualShare = 3000;  // The paper's rho of 0.3, in parts of kWholeShare.
+// Bytes of what lies with each row of a sample: its weight, and its place among all rows.
+inline constexpr int64_t kSampledRowBytes = 8;
 
 // How one site is kept: a kind and what it takes.
 struct SiteStash {
   Stash kind = Stash::kKeep;
-  int32_t rows = 0;  // kChunk: rows of a pass; 0: by the tokens there are (RowsOfPass).
+  int32_t rows = 0;    // kChunk: rows of a pass; 0: by the tokens there are (RowsOfPass).
+  uint16_t share = 0;  // kSampled: of the rows, how many are kept, in parts of kWholeShare,
+  Estimator estimator = Estimator::kPps;  // and how they are drawn.
 
   SiteStash() = default;
-  SiteStash(Stash kind, int32_t rows = 0) : kind(kind), rows(rows) {}  // NOLINT: a kind is enough.
+  SiteStash(Stash kind, int32_t rows = 0)  // NOLINT: a kind is enough.
+      : kind(kind), rows(rows), share(kind == Stash::kSampled ? kUsualShare : uint16_t{0}) {}
+  double rho() const { return static_cast<double>(share) / kWholeShare; }
   auto operator<=>(const SiteStash&) const = default;
 };
+
+// kSampled as it is spelled; what is not given (no rho, an estimator of "") is as usual. Errors:
+// what is out of its range.
+absl::StatusOr<SiteStash> SampledBy(std::optional<double> rho, std::string_view estimator);
 
 // What backward has of a value that was kept so, worst last.
 enum class Fidelity : uint8_t {
@@ -61,8 +82,9 @@ struct StashRow {
   bool has_form = false;
   Region region = Region::kStash;  // Where a form lies.
   int code_bits = 0;               // Of a form of codes, for each element; 0: a copy.
-  // No op makes the value of its form: the backward of the op that reads the value takes the form
-  // itself (OpRow), and that op's forward writes it.
+  // No op makes the value of its form: backwards that can (OpRow) take the form itself.
+  bool taken = false;
+  // ... and the forward of the op that reads the value writes it.
   bool by_reader = false;
   bool in_loop = false;  // The ops that make and read the value run in a loop over rows.
 };
@@ -77,10 +99,10 @@ bool TakesForm(const Op& reader, size_t input, Stash stash);
 
 // The shape of the form in which `stash` holds a value of that shape; of one that is by its reader,
 // for that op.
-Operand FormOf(Stash stash, const Operand& value, const Op* reader = nullptr);
+Operand FormOf(const SiteStash& stash, const Operand& value, const Op* reader = nullptr);
 
 // What writes the form and what reads it, as ops of no block; null: a copy does.
-const Op* PackOf(Stash stash);
+const Op* PackOf(const SiteStash& stash);
 const Op* UnpackOf(Stash stash);
 
 }  // namespace snug::program

@@ -16,30 +16,9 @@
 #include <vector>
 
 #include "worker/program/program.h"
+#include "worker/program/tape_key.h"
 
 namespace snug::program {
-
-// Sizes for which offsets are laid out. A batch may run on the tape when no coordinate of it is
-// larger; ops run at true sizes.
-struct TapeKey {
-  int64_t tokens = 0;  // Of one micro-batch, all documents.
-  int64_t documents = 0;
-  int64_t longest_document = 0;  // Tokens.
-  int64_t trained = 0;           // Rows that a loss is taken of, where a program has such values.
-  // Of the encoder of an encoder-decoder; its documents are as many as the decoder's.
-  int64_t source_tokens = 0;
-  int64_t longest_source = 0;
-  std::array<int64_t, kMergedStages> merged = {};  // Patches of the stages behind the first.
-
-  // How many rows a value of `rows` has.
-  int64_t Of(Rows rows) const;
-  // This key with at most so many of `rows`.
-  TapeKey Limited(Rows rows, int64_t most) const;
-  bool Covers(const TapeKey& batch) const;
-  // The smallest key that covers both.
-  TapeKey Joined(const TapeKey& other) const;
-  auto operator<=>(const TapeKey&) const = default;
-};
 
 enum class Direction : uint8_t { kForward, kBackward };
 enum class Region : uint8_t { kStash, kScratch, kWorkspace, kHost };
@@ -61,6 +40,8 @@ constexpr int64_t Aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+inline constexpr int64_t kWholeShare = 10000;
+
 // A value or a gradient in its buffer. Absent (kNoSlot): not needed, not wanted.
 struct Operand {
   int32_t slot = kNoSlot;
@@ -69,9 +50,14 @@ struct Operand {
   DType dtype = DType::kF32;
   // In the body of a loop: the slot holds the rows of one pass alone, not all of them.
   bool of_pass = false;
+  uint16_t share = 0;  // Of the rows, how many are there, in parts of kWholeShare; 0: all.
 
   explicit operator bool() const { return slot != kNoSlot; }
-  int64_t bytes(const TapeKey& key) const { return key.Of(rows) * width * SizeOf(dtype); }
+  // How many rows are there of so many, rounded up.
+  int64_t RowsOf(int64_t all) const {
+    return share == 0 ? all : (all * share + kWholeShare - 1) / kWholeShare;
+  }
+  int64_t bytes(const TapeKey& key) const { return RowsOf(key.Of(rows)) * width * SizeOf(dtype); }
 };
 
 // By position.

@@ -120,16 +120,31 @@ int64_t FrozenBytes(const RunShape& run, const Machine& machine, int64_t columns
   return part + (machine.cpu ? machine.threads * kFrozenThreadBytes : 0);
 }
 
+// Of the gradient of output 0, the rows that a sample of input 0 has, weighted.
+int64_t WeightedRows(const RunShape& run) {
+  if (run.sampled == 0 || run.direction == Direction::kForward) return 0;
+  const Operand rows = {.share = run.sampled};
+  return Aligned(rows.RowsOf(run.out_rows(0)) * run.out[0].width * SizeOf(run.out[0].dtype));
+}
+
+// Norms of all rows, and what kernels/sampling.h takes to draw by them.
+int64_t SampleBytes(const RunShape& run) {
+  const int64_t draw = run.op->attributes.with_replacement ? kDrawnRowBytes : kScoreBytes;
+  return Aligned(run.in_rows(0) * kF32) + Aligned(run.in_rows(0) * draw);
+}
+
 int64_t LinearBytes(const RunShape& run, const Machine& machine) {
   const int64_t out = run.out[0].width;
   if (run.direction == Direction::kForward) {
     return std::max(ProductBytes(run, machine, run.out_rows(0), out),
                     FrozenBytes(run, machine, out, run.op->attributes.bias));
   }
-  const int64_t bias = run.op->attributes.bias ? ColumnSums(run, machine, out) : 0;
-  if ((run.wanted.inputs & 1) == 0) return bias;
+  // After the input's gradient, one behind the other.
+  const int64_t sums =
+      std::max(WeightedRows(run), run.op->attributes.bias ? ColumnSums(run, machine, out) : 0);
+  if ((run.wanted.inputs & 1) == 0) return sums;
   const int64_t in = run.in[0].width;
-  return std::max({bias, ProductBytes(run, machine, run.out_rows(0), in),
+  return std::max({sums, ProductBytes(run, machine, run.out_rows(0), in),
                    FrozenBytes(run, machine, in, /*adds=*/true)});
 }
 
@@ -137,7 +152,7 @@ int64_t LoraDownBytes(const RunShape& run, const Machine& machine) {
   const bool plain = run.compute == DType::kF32 && run.op->attributes.dropout == 0.0;
   const int64_t in = run.in[0].width, rank = run.out[0].width;
   const int64_t stacked = run.op->parameters.size() > 1 ? Aligned(rank * in * kF32) : 0;
-  return stacked + (plain ? 0 : ConvertedRows(run, machine, in));
+  return stacked + WeightedRows(run) + (plain ? 0 : ConvertedRows(run, machine, in));
 }
 
 // The frozen product is done when the adapter's gradients begin.
@@ -212,6 +227,8 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
       return LoraEmbeddingBytes(run, machine);
     case OpCode::kHeadLoss:
       return HeadLossBytes(run, machine);
+    case OpCode::kSampleRows:
+      return SampleBytes(run);
     case OpCode::kNormalize:
     case OpCode::kRope:
     case OpCode::kGlu:

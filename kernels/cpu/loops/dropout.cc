@@ -16,11 +16,12 @@ void DropoutTyped(const DropoutParams& p, Range rows) {
   const int32_t threshold = ThresholdOf(p.rate);
   const float scale = static_cast<float>(1.0 / (1.0 - p.rate));
   for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const int64_t row = p.first_row + (p.row_index == nullptr ? i : p.row_index[i]);
     const T* x = RowOf<T>(p.x, i, p.x_stride);
     T* y = RowOf<T>(p.y, i, p.y_stride);
     uint8_t* mask = p.mask == nullptr ? nullptr : p.mask + i * p.mask_stride;
     for (int64_t group = 0; group < groups; ++group) {
-      const uint64_t first = static_cast<uint64_t>((p.first_row + i) * groups + group) * kLanes;
+      const uint64_t first = static_cast<uint64_t>(row * groups + group) * kLanes;
       const Words words = RandomWords(p.site, first);
       const int64_t begin = group * kColumns;
       const int64_t n = p.C - begin < kColumns ? p.C - begin : kColumns;

@@ -171,8 +171,8 @@ TEST(ParseYamlTest, WrongTypesNameFieldValueAndWhatIsExpected) {
   EXPECT_EQ(line("memory: {stash: keep}"),
             "memory.stash must be a mapping of keys to values, not \"keep\"");
   EXPECT_EQ(line("memory: {stash: {\"*\": kept}}"),
-            "memory.stash[\"*\"] must be keep | recompute | offload | int8 | int4 | two_bit | chunk, "
-            "not \"kept\"; did you mean keep?");
+            "memory.stash[\"*\"] must be keep | recompute | offload | int8 | int4 | two_bit | "
+            "chunk | sampled, not \"kept\"; did you mean keep?");
   EXPECT_EQ(line("- a"), "the file must be a mapping of keys to values, not a list");
 }
 

@@ -120,6 +120,24 @@ TEST(CheckSpecTest, ALossyStashNeedsItsFidelity) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
 }
 
+TEST(CheckSpecTest, WhatIsSetOfASampleIsCheckedByPattern) {
+  v1::JobSpec spec = GoodSpec();
+  auto& memory = *spec.mutable_memory();
+  (*memory.mutable_stash())["*"] = v1::SAMPLED;
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"]"));
+  memory.set_fidelity(v1::UNBIASED);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  v1::StashOptions& options = (*memory.mutable_stash_options())["*"];
+  options.set_rho(0.25);
+  options.set_estimator("wta");
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  options.set_rho(1.5);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"]"));
+  options.set_rho(0.25);
+  (*memory.mutable_stash())["*"] = v1::KEEP;
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"]"));
+}
+
 TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
   v1::JobSpec spec = GoodSpec();
   spec.set_task(v1::JobSpec::SEQUENCE_CLASSIFICATION);

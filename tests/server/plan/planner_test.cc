@@ -140,6 +140,43 @@ TEST_F(PlannerTest, StoredPlanIsTheSamePlan) {
   }
 }
 
+// Also what is set of a kind, which decides the bytes.
+TEST_F(PlannerTest, StoredPlanHasTheSettingsOfItsKinds) {
+  v1::MemorySpec& memory = *spec_.mutable_memory();
+  memory.set_fidelity(v1::UNBIASED);
+  (*memory.mutable_stash())["*"] = v1::SAMPLED;
+  const int64_t usual = Plans({})[0].arena_bytes();
+  (*memory.mutable_stash_options())["*"].set_rho(0.1);
+  (*memory.mutable_stash_options())["*"].set_estimator("wta");
+  const v1::Plan plan = Plans({})[0];
+  EXPECT_LT(plan.arena_bytes(), usual);
+  EXPECT_EQ(LoweredByTheWorker(plan).value().arena_bytes, plan.arena_bytes());
+  EXPECT_EQ(plan.fidelity(), v1::UNBIASED);
+  ASSERT_EQ(plan.kinds_size(), 2);
+  EXPECT_EQ(plan.kinds(1).kind(), "sampled");
+  for (const v1::SitesOfKind& kind : plan.recipes(0).kinds()) {
+    if (kind.kind() != "sampled") continue;
+    EXPECT_EQ(kind.options().rho(), 0.1);
+    EXPECT_EQ(kind.options().estimator(), "wta");
+  }
+}
+
+// Where noise of mean zero is allowed, samples are offered, and nothing that is biased.
+TEST_F(PlannerTest, UnbiasedPlansAreOfferedWhereTheJobAllowsThem) {
+  spec_.set_method(v1::JobSpec::FULL);
+  spec_.clear_lora();
+  program_ = program::BuildProgram(program_.config, ModeOf(spec_)).value();
+  spec_.mutable_memory()->set_fidelity(v1::UNBIASED);
+  int sampled = 0;
+  for (const v1::Plan& plan : Plans({})) {
+    EXPECT_NE(plan.fidelity(), v1::APPROXIMATE) << plan.name();
+    if (plan.fidelity() != v1::UNBIASED) continue;
+    ++sampled;
+    EXPECT_TRUE(absl::StartsWith(plan.name(), "sampled ")) << plan.name();
+  }
+  EXPECT_GT(sampled, 0);
+}
+
 TEST_F(PlannerTest, PlanOfAnotherModelIsRefused) {
   v1::Plan plan = Plans({})[0];
   plan.mutable_block_recipe()->RemoveLast();

@@ -15,6 +15,7 @@
 #include "tests/worker/execute/separate_memory.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/program/models.h"
+#include "worker/execute/ops/sample.h"
 #include "worker/program/replay.h"
 
 namespace snug::execute {
@@ -77,12 +78,24 @@ std::vector<Plan> ExactPlans(const Program& program) {
           RandomPlan(program, 2, random, /*segments=*/true, /*stashes=*/3)};
 }
 
+// Whether a linear of the layers is trained.
+bool Samples(const Program& program) {
+  const std::vector<program::Site> sites = SitesOf(program);
+  return std::any_of(sites.begin(), sites.end(), [](const program::Site& site) {
+    return site.Serves(program::Stash::kSampled);
+  });
+}
+
 std::vector<Plan> Plans(const Program& program) {
   std::vector<Plan> plans = ExactPlans(program);
   std::mt19937 random(23);
   plans.push_back(All(program, program::Stash::kInt8));
   plans.push_back(All(program, program::Stash::kInt4));
   plans.push_back(All(program, program::Stash::kTwoBit));
+  if (Samples(program)) {
+    plans.push_back(All(program, program::Stash::kSampled));
+    plans.push_back(All(program, *program::SampledBy(0.1, "wta")));
+  }
   plans.push_back(All(program, {program::Stash::kChunk, 5}));
   plans.push_back(RandomPlan(program, 2, random, /*segments=*/true, program::kStashes));
   return plans;
@@ -160,7 +173,7 @@ class MemoryTest : public ::testing::Test {
   }
 };
 
-// Ten plans, seven modes, three shapes: to the byte, the device's as the host's.
+// Thirteen plans, seven modes, three shapes: to the byte, the device's as the host's.
 TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
   for (const TrainingMode& mode : Modes()) {
     for (ToyRun& run : Runs(mode)) {
@@ -276,6 +289,94 @@ TEST_F(MemoryTest, CodesGiveGradientsNearThoseOfKeep) {
     EXPECT_GT(two, 0.001);
     EXPECT_LT(two, 0.5);
   }
+}
+
+// WTA-1: where every row is kept, nothing is drawn.
+TEST_F(MemoryTest, Wta1ASampleOfAllRowsGivesTheGradientsOfKeep) {
+  for (const TrainingMode& mode : Modes()) {
+    for (ToyRun& run : Runs(mode)) {
+      if (!Samples(run.program())) continue;
+      const auto keep = run.RunInArena(run.Lower(RecomputePlan(run.program(), 0)), TestDevice());
+      const std::vector<float> exact = run.Gradients();
+      for (const char* estimator : {"pps", "wta"}) {
+        const Tape tape = run.Lower(All(run.program(), *program::SampledBy(1.0, estimator)));
+        EXPECT_EQ(*run.RunInArena(tape, TestDevice()), *keep);
+        EXPECT_EQ(run.Gradients(), exact);
+      }
+    }
+  }
+}
+
+// Of many runs that differ in their draws: how far their mean is from the exact gradient, against
+// what so many of their variance are from it by chance (1 is expected).
+struct Averaged {
+  double distance = 0.0;
+  bool same_loss = true;
+};
+
+Averaged Average(ToyRun& run, const Tape& tape, const OpFunctionTable& functions, int runs) {
+  const double loss = *run.RunInArena(run.Lower(RecomputePlan(run.program(), 0)), TestDevice());
+  const std::vector<float> exact = run.Gradients();
+  std::vector<double> sum(exact.size()), squares(exact.size());
+  auto memory = *ArenaMemory::Allocate(TestDevice(), tape.arena_bytes, tape.host_bytes);
+  Executor executor(run.parameters(), TestDevice());
+  executor.UseFunctions(functions);
+  Averaged result;
+  for (int i = 0; i < runs; ++i) {
+    run.UseStep(i);
+    result.same_loss = *run.Run(tape, memory, executor) == loss && result.same_loss;
+    const std::vector<float> drawn = run.Gradients();
+    for (size_t j = 0; j < drawn.size(); ++j) {
+      const double off = static_cast<double>(drawn[j]) - exact[j];
+      sum[j] += off;
+      squares[j] += off * off;
+    }
+  }
+  double off = 0.0, expected = 0.0;  // ||sum||^2 and its mean, were every run's error by chance.
+  for (size_t j = 0; j < sum.size(); ++j) {
+    off += sum[j] * sum[j];
+    expected += squares[j];
+  }
+  result.distance = std::sqrt(off / expected);
+  return result;
+}
+
+// WTA-5 of a whole step, through every layer; control: rows without their weights.
+TEST_F(MemoryTest, Wta5SampledGradientsAverageToTheExactOnes) {
+  constexpr int kDraws = 300;
+  constexpr auto kSample = static_cast<size_t>(program::OpCode::kSampleRows);
+  OpFunctionTable unweighted = OpFunctionsOfKernels();
+  unweighted[kSample].forward = [](const OpRun& op) {
+    OpFunctionsOfKernels()[kSample].forward(op);
+    std::fill_n(SampleIn(op.out[0], op.in[0].width).weights, op.out[0].rows, 1.0f);
+  };
+  TrainingMode lora = program::LoraMode();
+  lora.adapter.rank = 4;
+  for (const TrainingMode& mode : {program::FullMode(), lora}) {
+    for (const char* estimator : {"pps", "wta"}) {
+      ToyRun run(*BuildProgram(LlamaShape({2, 32, 4, 2, 72, 61}), mode), {7, 1, 12});
+      const Tape tape = run.Lower(All(run.program(), *program::SampledBy(0.3, estimator)));
+      const Averaged right = Average(run, tape, OpFunctionsOfKernels(), kDraws);
+      EXPECT_TRUE(right.same_loss);
+      EXPECT_LT(right.distance, 1.4) << estimator;
+      EXPECT_GT(right.distance, 0.6) << estimator;
+      EXPECT_GT(Average(run, tape, unweighted, kDraws).distance, 4.0) << estimator;
+    }
+  }
+}
+
+// WTA-13: a step's sample is its own, and the same again.
+TEST_F(MemoryTest, Wta13AStepDrawsItsOwnSampleAndTheSameAgain) {
+  ToyRun run = std::move(Runs(program::FullMode())[1]);
+  const Tape tape = run.Lower(All(run.program(), program::Stash::kSampled));
+  const auto gradients = [&](int64_t step) {
+    run.UseStep(step);
+    EXPECT_TRUE(run.RunInArena(tape, TestDevice()).ok());
+    return run.Gradients();
+  };
+  const std::vector<float> first = gradients(1), second = gradients(2);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(gradients(1), first);
 }
 
 // A write past a value's end is found when the value dies.

@@ -103,7 +103,7 @@ program::Tape ToyRun::Lower(const program::Plan& plan, bool training) const {
 absl::StatusOr<double> ToyRun::Run(const program::Tape& tape, SlotMemory& memory,
                                    Executor& executor) {
   ZeroGradients();
-  return executor.Run(tape, memory, batch_, {.loss_scale = 1.0 / 16, .seed = 3, .step = 5});
+  return executor.Run(tape, memory, batch_, {.loss_scale = 1.0 / 16, .seed = 3, .step = step_});
 }
 
 absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& device) {

@@ -39,6 +39,9 @@ class ToyRun {
   // A fresh executor and an arena of its own.
   absl::StatusOr<double> RunInArena(const program::Tape& tape, Device& device);
 
+  // Of the runs from here on: other random draws.
+  void UseStep(int64_t step) { step_ = step; }
+
   void ZeroGradients();
   // All of them, one behind another.
   std::vector<float> Gradients() const;
@@ -59,6 +62,7 @@ class ToyRun {
   std::optional<TrainedTokens> trained_;
   std::vector<float> cos_, sin_, local_cos_, local_sin_;
   Batch batch_;
+  int64_t step_ = 5;
 };
 
 // One per process: it sets the process's allocator.

@@ -64,20 +64,6 @@ void Rotate(const double* x, double* y, int64_t position, const OpAttributes& a,
   }
 }
 
-double Act(Activation activation, double x) {
-  if (activation == Activation::kSilu) return x / (1.0 + std::exp(-x));
-  return 0.5 * x * (1.0 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x)));
-}
-
-double ActSlope(Activation activation, double x) {
-  if (activation == Activation::kGeluTanh) {
-    const double t = std::tanh(0.7978845608 * (x + 0.044715 * x * x * x));
-    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608 * (1.0 + 0.134145 * x * x);
-  }
-  const double s = 1.0 / (1.0 + std::exp(-x));
-  return s * (1.0 + x * (1.0 - s));
-}
-
 // Position within the document and the document's first row, by row.
 std::vector<std::pair<int64_t, int64_t>> Positions(const std::vector<int>& document_lengths) {
   std::vector<std::pair<int64_t, int64_t>> positions;
@@ -120,7 +106,7 @@ void Interpreter::RunLine(size_t t) {
   PoisonAround(static_cast<int32_t>(t), /*before=*/true);
   if (line.kind == Instruction::Kind::kLoop) return;
   if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
-      line.op->code == OpCode::kDequantize) {
+      line.op->code == OpCode::kDequantize || line.op->code == OpCode::kSampleRows) {
     Form(line);
   } else if (line.op->code == OpCode::kSelectRows || line.op->code == OpCode::kMergeRows) {
     ChangeRows(line, *line.op);
@@ -148,7 +134,7 @@ void Interpreter::RunLoop(size_t t) {
 void Interpreter::Form(const Instruction& line) {
   const Operand &from = line.operands.in[0], &to = line.operands.out[0];
   const bool copies = line.kind == Instruction::Kind::kCopy;
-  const bool packs = !copies && line.op->code == OpCode::kQuantize;
+  const bool packs = !copies && line.op->code != OpCode::kDequantize;
   const auto elements = static_cast<size_t>(Count(to) * (packs ? from.width : to.width));
   if (packs) {
     coded_[to.slot].assign(At(from).at, At(from).at + elements);
@@ -193,7 +179,10 @@ std::vector<int> ToyBatch::documents(Rows rows) const {
 }
 
 int64_t Interpreter::Count(const Operand& operand) const {
-  if (in_loop_) return rows_of_pass_;
+  return in_loop_ ? rows_of_pass_ : AllRows(operand);
+}
+
+int64_t Interpreter::AllRows(const Operand& operand) const {
   const std::vector<int> documents = batch_->documents(operand.rows);
   return std::accumulate(documents.begin(), documents.end(), int64_t{0});
 }
@@ -240,10 +229,6 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
   const View x = op.inputs.empty() ? View{} : In(line, 0);
   const View y = Out(line, 0);
   const int64_t rows = Count(line.operands.out[0]);
-  if (op.code == OpCode::kGlu || op.code == OpCode::kActivation) {
-    const Operand& form = line.operands.out[1];
-    if (form) WriteCodes(form, x, rows);
-  }
   for (int64_t n = 0; n < rows; ++n) {
     switch (op.code) {
       case OpCode::kEmbedding:
@@ -288,11 +273,8 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         Rotate(x.row(n), y.row(n), positions[static_cast<size_t>(n)].first, a, 1.0);
         break;
       case OpCode::kGlu:
-        for (int64_t i = 0; i < y.width; ++i)
-          y.row(n)[i] = Act(a.activation, x.row(n)[i]) * In(line, 1).row(n)[i];
-        break;
       case OpCode::kActivation:
-        for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = Act(a.activation, x.row(n)[i]);
+        ActivatedForward(line, op, n);
         break;
       case OpCode::kAdd:
         for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = x.row(n)[i] + In(line, 1).row(n)[i];
@@ -304,6 +286,7 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kMergeRows:
       case OpCode::kQuantize:
       case OpCode::kDequantize:
+      case OpCode::kSampleRows:
       case OpCode::kHeadLoss:
         break;
     }
@@ -334,12 +317,13 @@ std::vector<double> Interpreter::EmbeddingColumn(const Op& op, int64_t n) const 
 void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_t n) {
   const View dx = DIn(line, 0);
   const double* from = DOut(line, 0).row(n);
-  const int64_t in = (DIn(line, 0) ? DIn(line, 0) : In(line, 0)).width;
+  const View x = Taken(line);
+  const int64_t in = (dx ? dx : x).width;
   bool add = line.accumulate & 1;
   for (size_t i = 0; i < op.parameters.size(); ++i) {
     const std::vector<double>& w = Weight(i);
     const int64_t rank = static_cast<int64_t>(w.size()) / in;
-    if (auto* dw = Gradient(i)) AddOuter({nullptr, in, rank}, from, In(line, 0).row(n), dw->data());
+    if (auto* dw = Gradient(i)) AddOuter({nullptr, in, rank}, from, x.row(n), dw->data());
     if (dx) Times({w.data(), in, rank, 1.0, add}, from, dx.row(n));
     add = true;
     from += rank;
@@ -360,11 +344,11 @@ void Interpreter::LoraEmbeddingBackward(const Instruction& line, const Op& op, i
 }
 
 void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View dy = DOut(line, 0), dx = DIn(line, 0);
-  const int64_t in = (DIn(line, 0) ? DIn(line, 0) : In(line, 0)).width;
+  const View dy = DOut(line, 0), dx = DIn(line, 0), x = Taken(line);
+  const int64_t in = (dx ? dx : x).width;
   const int64_t first = op.attributes.row * in;
   if (auto* dw = Gradient(0))
-    AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, 0).row(n), dw->data() + first);
+    AddOuter({nullptr, in, dy.width}, dy.row(n), x.row(n), dw->data() + first);
   if (auto* db = op.attributes.bias ? Gradient(1) : nullptr) {
     for (int64_t i = 0; i < dy.width; ++i) (*db)[static_cast<size_t>(i)] += dy.row(n)[i];
   }
@@ -434,39 +418,6 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
         break;
     }
   }
-}
-
-const double* Interpreter::ActivatedRow(const Instruction& line, int64_t n) const {
-  const Operand& operand = line.operands.in[0];
-  if (operand.dtype != DType::kU8) return In(line, 0).row(n);
-  return coded_.at(operand.slot).data() + (FirstRow(operand) + n) * line.operands.d_out[0].width;
-}
-
-void Interpreter::WriteCodes(const Operand& form, const View& x, int64_t rows) {
-  std::vector<double>& coded = coded_[form.slot];
-  coded.resize(static_cast<size_t>((FirstRow(form) + rows) * x.width));
-  std::copy_n(x.at, rows * x.width, coded.end() - rows * x.width);
-}
-
-double Interpreter::SlopeAt(const Instruction& line, const Op& op, double x) const {
-  const bool coded = line.operands.in[0].dtype == DType::kU8 && two_bit_slope_ != nullptr;
-  return (coded ? two_bit_slope_ : ActSlope)(op.attributes.activation, x);
-}
-
-void Interpreter::GluBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View dy = DOut(line, 0), dx = DIn(line, 0), d_up = DIn(line, 1);
-  const double *gate = ActivatedRow(line, n), *up = In(line, 1).row(n);
-  for (int64_t i = 0; i < dy.width; ++i) {
-    const double g = gate[i], u = up[i], dp = dy.row(n)[i];
-    if (dx) dx.row(n)[i] = dp * u * SlopeAt(line, op, g);
-    if (d_up) d_up.row(n)[i] = dp * Act(op.attributes.activation, g);
-  }
-}
-
-void Interpreter::ActivationBackward(const Instruction& line, const Op& op, int64_t n) {
-  const View dy = DOut(line, 0), dx = DIn(line, 0);
-  const double* x = ActivatedRow(line, n);
-  for (int64_t i = 0; i < dy.width; ++i) dx.row(n)[i] = dy.row(n)[i] * SlopeAt(line, op, x[i]);
 }
 
 void Interpreter::ChangeRows(const Instruction& line, const Op& op) {

@@ -76,13 +76,15 @@ class Interpreter {
   void AttentionForward(const Instruction& line, const Op& op, RowOfDocument at);
   void AttentionBackward(const Instruction& line, const Op& op);
   // Of row n.
+  void ActivatedForward(const Instruction& line, const Op& op, int64_t n);
   void GluBackward(const Instruction& line, const Op& op, int64_t n);
   void ActivationBackward(const Instruction& line, const Op& op, int64_t n);
   double SlopeAt(const Instruction& line, const Op& op, double x) const;
-  // Row n of input 0 in an activation's backward, of itself or of its form.
-  const double* ActivatedRow(const Instruction& line, int64_t n) const;
+  // Input 0 in a backward: itself, or what the form in its place stands for.
+  View Taken(const Instruction& line) const;
   void ChangeRows(const Instruction& line, const Op& op);
-  int64_t Count(const Operand& operand) const;     // Its rows.
+  int64_t Count(const Operand& operand) const;  // Its rows, in a loop those of the pass.
+  int64_t AllRows(const Operand& operand) const;
   int64_t FirstRow(const Operand& operand) const;  // Of its slot's, in this pass of a loop.
   // What the code of rows of x in `form` stands for.
   void WriteCodes(const Operand& form, const View& x, int64_t rows);

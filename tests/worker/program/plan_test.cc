@@ -95,6 +95,67 @@ TEST(PlanTest, ATwoBitCodeServesWhatOneActivationReads) {
   }
 }
 
+// Rows can be sampled of what nobody needs but linears for their weights: not of what attention
+// needs as well, nor where the linear is frozen.
+TEST(PlanTest, ASampleServesWhatTrainedLinearsAloneRead) {
+  const auto served = [](const TrainingMode& mode) {
+    std::vector<std::string> names;
+    for (const Site& site : SitesOf(*BuildProgram(Small(), mode))) {
+      if (site.block == 1 && site.Serves(Stash::kSampled)) names.push_back(site.name);
+    }
+    return names;
+  };
+  const std::vector<std::string> all = {"layers.0.norm1.out", "layers.0.norm2.out",
+                                        "layers.0.mlp.act"};
+  EXPECT_EQ(served(FullMode()), all);
+  EXPECT_EQ(served(LoraMode()), all);
+  EXPECT_EQ(served(LoraMode({"q_proj"})), std::vector<std::string>{"layers.0.norm1.out"});
+}
+
+// WTA-14: of T rows k are left, each with its place and its weight.
+TEST(PlanTest, Wta14ASampleTakesTheBytesOfItsRows) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const LowerOptions options = {.key = {.tokens = 65, .documents = 1, .longest_document = 65}};
+  const auto stashed = [&](const Plan& plan) {
+    int64_t bytes = 0;
+    const Tape tape = *Lower(program, plan, options);
+    for (const Slot& slot : tape.slots) bytes += slot.region == Region::kStash ? slot.bytes : 0;
+    return bytes;
+  };
+  const Plan sampled = *PinnedPlan(program, {{"layers.1.mlp.act", Stash::kSampled}});
+  EXPECT_EQ(stashed(RecomputePlan(program, 0)) - stashed(sampled), 65 * 96 * 4 - 20 * (96 * 4 + 8));
+}
+
+TEST(PlanTest, WhatIsSetOfASampleIsChecked) {
+  const SiteStash wta = *SampledBy(0.125, "wta");
+  EXPECT_EQ(wta.share, 1250);
+  EXPECT_EQ(wta.estimator, Estimator::kWta);
+  EXPECT_EQ(*SampledBy(std::nullopt, ""), SiteStash(Stash::kSampled));
+  EXPECT_EQ(SiteStash(Stash::kSampled).rho(), 0.3);
+  for (const double rho : {-0.1, 0.0, 1.1, 0.00001, 0.12345})
+    EXPECT_THAT(SampledBy(rho, "").status().message(), HasSubstr("rho must be from 0.0001 to 1"));
+  EXPECT_THAT(SampledBy(0.3, "crs").status().message(), HasSubstr("pps or wta, not \"crs\""));
+}
+
+// A pass of a loop has some rows, a sample is of all: what the loop reads is run again.
+TEST(PlanTest, NoSampleIsTakenInALoop) {
+  const Program program = *BuildProgram(Small(), FullMode());
+  const LowerOptions options = {.key = {.tokens = 65, .documents = 1, .longest_document = 65}};
+  const auto samples = [&](const std::map<std::string, SiteStash>& patterns) {
+    const Tape tape = *Lower(program, *PinnedPlan(program, patterns), options);
+    return std::count_if(tape.instructions.begin(), tape.instructions.end(),
+                         [](const Instruction& line) {
+                           return line.op != nullptr && line.op->code == OpCode::kSampleRows;
+                         });
+  };
+  EXPECT_EQ(samples({{"*.norm2.out", Stash::kSampled}}), 2);
+  EXPECT_EQ(samples({{"*.norm2.out", Stash::kSampled},
+                     {"*.mlp.gate", {Stash::kChunk, 16}},
+                     {"*.mlp.up", {Stash::kChunk, 16}},
+                     {"*.mlp.act", {Stash::kChunk, 16}}}),
+            0);
+}
+
 TEST(PlanTest, AStashThatCannotServeASiteNamesThoseThatCan) {
   const Program program = *BuildProgram(Small(), FullMode());
   EXPECT_EQ(PinnedPlan(program, {{"layers.0.mlp.up", Stash::kTwoBit}}).status().message(),

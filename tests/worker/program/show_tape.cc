@@ -20,8 +20,7 @@ int Main(int argc, char** argv) {
     const std::string kind = equals == std::string::npos ? "" : argument.substr(equals + 1);
     const auto stash = StashOfName(kind);
     if (!stash.has_value()) {
-      std::cerr << argument
-                << ": give PATTERN=keep, recompute, offload, int8, int4, two_bit or chunk\n";
+      std::cerr << argument << ": give PATTERN=KIND, by the names of memory.stash\n";
       return 64;
     }
     patterns[argument.substr(0, equals)] = *stash;

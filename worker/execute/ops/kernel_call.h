@@ -28,6 +28,14 @@ inline kernels::RandomSite RandomSiteOf(const OpRun& run) {
           .op = block << program::kOpBits | static_cast<uint32_t>(run.op_index)};
 }
 
+// Draws for a stash of the op's value are the op's, which may draw itself, in another half of the
+// micro-batches.
+inline kernels::RandomSite StashSiteOf(const OpRun& run) {
+  kernels::RandomSite site = RandomSiteOf(run);
+  site.micro_batch |= uint32_t{1} << 31;
+  return site;
+}
+
 // Thrown like LibTorch's own errors; the executor turns it into a Status.
 inline void Check(const char* kernel, kernels::Error error) {
   if (error.ok()) return;

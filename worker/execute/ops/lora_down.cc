@@ -1,11 +1,13 @@
 // za = dropout(z) A^T, fp32; z (N, in) in the compute dtype, A (R, in) fp32, za (N, R). Modules
 // that read the same z share the op: their matrices are stacked for one product, their columns of
 // za lie beside one another. Backward: dz (+)= mask (dza A) / (1 - p), dA += dza^T dropout(z).
+// dA may be estimated from a sample of z's rows.
 // Where z is not fp32 or is dropped from, rows are converted ConvertRows at a time; else the
 // products run on z itself.
 #include "kernels/dropout.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
+#include "worker/execute/ops/sample.h"
 
 namespace snug::execute {
 namespace {
@@ -16,8 +18,9 @@ bool Plain(const OpRun& run, program::DType dtype) {
   return dtype == program::DType::kF32 && !Drops(run);
 }
 
-// Drops from rows [first, ...) of the run's input, or of its gradient, which lie in `piece`.
-void Drop(const OpRun& run, int64_t first, const View& piece) {
+// Drops from rows [first, ...) of the run's input, or of its gradient, which lie in `piece`; with
+// an index, from the rows that it names.
+void Drop(const OpRun& run, int64_t first, const View& piece, const int32_t* index = nullptr) {
   if (!Drops(run)) return;
   const kernels::RandomSite site = RandomSiteOf(run);
   Check("Dropout", kernels::Dropout({.x = piece.data,
@@ -26,7 +29,8 @@ void Drop(const OpRun& run, int64_t first, const View& piece) {
                                      .C = piece.width,
                                      .x_stride = piece.width,
                                      .y_stride = piece.width,
-                                     .first_row = run.first_row + first,
+                                     .first_row = index != nullptr ? 0 : run.first_row + first,
+                                     .row_index = index,
                                      .rate = run.op->attributes.dropout,
                                      .site = site},
                                     run.stream()));
@@ -92,18 +96,28 @@ bool Trains(const OpRun& run) {
   return false;
 }
 
+// da += dza^T dropout(z), of the rows of z that the index names, or of all.
+void AddProduct(const OpRun& run, const View& da, const View& dza, const View& z,
+                const int32_t* index) {
+  if (Plain(run, z.dtype)) return SumProduct(run, da, {Matrix(dza).t(), z}, /*add=*/true);
+  ForEachPiece(run, z.rows, z.width, [&](int64_t first, const View& piece) {
+    Cast(run, z.Rows(first, piece.rows), piece);
+    Drop(run, first, piece, index == nullptr ? nullptr : index + first);
+    SumProduct(run, da, {Matrix(dza.Rows(first, piece.rows)).t(), piece}, /*add=*/true);
+  });
+}
+
 void ParameterGradients(const OpRun& run) {
   const Stacked stacked(run);
   const View da = stacked.Gradients();
   const View &z = run.in[0], &dza = run.d_out[0];
-  if (Plain(run, z.dtype)) {
-    SumProduct(run, da, {Matrix(dza).t(), z}, /*add=*/true);
+  if (IsSample(z)) {
+    const Sample sample = SampleIn(z, run.parameters[0].value.width);
+    const Scratch weighted(run, sample.rows.rows, dza.width, dza.dtype);
+    GatherWeighted(run, dza, sample, weighted.view());
+    AddProduct(run, da, weighted.view(), sample.rows, sample.index);
   } else {
-    ForEachPiece(run, z.rows, z.width, [&](int64_t first, const View& piece) {
-      Cast(run, z.Rows(first, piece.rows), piece);
-      Drop(run, first, piece);
-      SumProduct(run, da, {Matrix(dza.Rows(first, piece.rows)).t(), piece}, /*add=*/true);
-    });
+    AddProduct(run, da, dza, z, nullptr);
   }
   stacked.Add();
 }

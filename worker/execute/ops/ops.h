@@ -38,6 +38,7 @@ void MergeRowsForward(const OpRun& run);
 void MergeRowsBackward(const OpRun& run);
 void QuantizeForward(const OpRun& run);
 void DequantizeForward(const OpRun& run);
+void SampleRowsForward(const OpRun& run);
 void HeadLossForward(const OpRun& run);   // The loss alone.
 void HeadLossBackward(const OpRun& run);  // The loss and its gradients.
 

@@ -18,17 +18,13 @@ constexpr int64_t KernelRowBytes(int64_t width, CodeBits bits) {
 static_assert(program::CodedRowBytes(300, 8) == KernelRowBytes(300, CodeBits::k8));
 static_assert(program::CodedRowBytes(257, 4) == KernelRowBytes(257, CodeBits::k4));
 
-// Draws for a value's codes are those of its op, which may draw itself, in another half of the
-// micro-batches.
-constexpr uint32_t kOfAStash = uint32_t{1} << 31;
-
 // The form that holds values of `width`.
 kernels::Quantized CodesIn(const View& form, int64_t width, int bits) {
   kernels::Quantized codes;
   codes.bits = bits == 8 ? CodeBits::k8 : CodeBits::k4;
   codes.ranges = form.data;
-  codes.codes = form.as<char>() +
-                form.rows * kernels::RangeBlocks(width) * int64_t{sizeof(kernels::Range16)};
+  codes.codes =
+      form.as<char>() + form.rows * kernels::RangeBlocks(width) * int64_t{sizeof(kernels::Range16)};
   codes.codes_stride = kernels::CodeBytes(width, codes.bits);
   return codes;
 }
@@ -37,8 +33,6 @@ kernels::Quantized CodesIn(const View& form, int64_t width, int bits) {
 
 void QuantizeForward(const OpRun& run) {
   const View& x = run.in[0];
-  kernels::RandomSite site = RandomSiteOf(run);
-  site.micro_batch |= kOfAStash;
   Check("Quantize",
         kernels::Quantize({.x = x.data,
                            .to = CodesIn(run.out[0], x.width, run.op->attributes.code_bits),
@@ -46,7 +40,7 @@ void QuantizeForward(const OpRun& run) {
                            .C = x.width,
                            .x_stride = x.width,
                            .dtype = KernelType(x),
-                           .dither = {.site = site}},
+                           .dither = {.site = StashSiteOf(run)}},
                           run.stream()));
 }
 

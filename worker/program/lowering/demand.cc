@@ -45,11 +45,15 @@ class DemandFinder {
   // Values that are needed themselves; those of which a backward takes the form go to taken_.
   std::vector<int32_t> NeededByBackward() {
     std::vector<int32_t> needed;
-    for (const Node& node : graph_.nodes) {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
       if (!node.backward) continue;
+      const bool in_loop = loops_.of_node[n] != kNone;
       ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
-        const bool taken =
-            !output && TakesForm(*node.op, i, stashes_[static_cast<size_t>(value)].kind);
+        const Stash stash = stashes_[static_cast<size_t>(value)].kind;
+        // A sample is of all rows, a pass of some.
+        const bool whole = stash == Stash::kSampled && in_loop;
+        const bool taken = !output && !whole && TakesForm(*node.op, i, stash);
         (taken ? taken_ : needed).push_back(value);
       });
     }
@@ -64,7 +68,7 @@ class DemandFinder {
       Rerun(at(value).producer);
     } else if (stashes_[v].kind == Stash::kKeep) {
       demand_.kept[v] = true;
-    } else if (RowOf(stashes_[v].kind).has_form && !RowOf(stashes_[v].kind).by_reader) {
+    } else if (RowOf(stashes_[v].kind).has_form && !RowOf(stashes_[v].kind).taken) {
       demand_.formed[v] = true;
     } else {
       Rerun(at(value).producer);
@@ -116,9 +120,8 @@ std::vector<uint32_t> ServingStashes(const Graph& graph) {
     for (size_t s = 0; s < kStashes; ++s) {
       const StashRow& row = RowOf(kAllStashes[s]);
       const bool form = row.has_form && graph.values[v].value->companion;
-      const bool serves = row.by_reader ? taken[v][s] == 1 && needs[v] == 1
-                          : row.in_loop ? chunked[v]
-                                        : !form;
+      const bool all = taken[v][s] == needs[v] && (row.by_reader ? needs[v] == 1 : needs[v] > 0);
+      const bool serves = row.taken ? all : row.in_loop ? chunked[v] : !form;
       serving[v] |= static_cast<uint32_t>(serves) << s;
     }
   }

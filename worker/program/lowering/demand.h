@@ -29,8 +29,8 @@ struct Demand {
 Demand DemandOf(const Graph& graph, const std::vector<SiteStash>& stashes, const Loops& loops);
 
 // By value of the graph, the stashes that can keep it: bit s is that of kAllStashes[s]. A companion
-// is kept or run again. A form that is by its reader serves a value that one backward alone needs,
-// which takes it; `chunk` what ServedByChunk says.
+// is kept or run again. A form that backwards take serves a value where all that need it take it;
+// one that is by its reader, where that is one alone; `chunk` what ServedByChunk says.
 std::vector<uint32_t> ServingStashes(const Graph& graph);
 
 // What a plan says of every value of the graph; kept is what lies outside the layers, and what the

@@ -248,6 +248,7 @@ class ScriptWriter {
                    .vocabulary = program_.config.vocabulary};
     for (size_t i = 0; i < node.inputs().size(); ++i) shape.in[i] = OperandOf(node.inputs()[i]);
     for (size_t i = 0; i < node.outputs().size(); ++i) shape.out[i] = OperandOf(node.outputs()[i]);
+    if (line.direction == Direction::kBackward) shape.sampled = line.operands.in[0].share;
     line.needs.workspace_bytes = WorkspaceBytes(shape, options_.machine);
     shape.key = options_.key;  // All passes do the work of all rows.
     line.work = WorkOf(shape);
@@ -312,14 +313,14 @@ class ScriptWriter {
     return node.backward && demand_.formed[v] && TakesForm(*node.op, i, stashes_[v].kind);
   }
 
-  // Forms that the node's backward takes, behind its outputs.
+  // Forms by their reader, behind its outputs.
   void WriteFormsTaken(Line& line, const Node& node) {
     size_t out = node.outputs().size();
     for (size_t i = 0; i < node.inputs().size(); ++i) {
-      if (!TakesFormOf(node, i)) continue;
       const int32_t value = node.inputs()[i];
       const auto v = static_cast<size_t>(value);
-      Operand& form = forms_[v] = FormOf(stashes_[v].kind, OperandOf(value), node.op);
+      if (!TakesFormOf(node, i) || !RowOf(stashes_[v].kind).by_reader) continue;
+      Operand& form = forms_[v] = FormOf(stashes_[v], OperandOf(value), node.op);
       form.slot = AddInstance(form);
       At(form.slot).kept = true;
       *std::find(line.needs.fresh.begin(), line.needs.fresh.end(), kNone) = form.slot;
@@ -353,6 +354,12 @@ class ScriptWriter {
       line.work.copied_bytes = written;
     else
       line.work.bytes = read + written;
+    if (line.op != nullptr) {
+      RunShape shape{.op = line.op, .key = options_.key, .compute = program_.compute};
+      shape.in[0] = line.operands.in[0];
+      shape.out[0] = line.operands.out[0];
+      line.needs.workspace_bytes = WorkspaceBytes(shape, options_.machine);
+    }
     line.needs.fresh[0] = line.operands.out[0].slot;
     script_.lines.push_back(line);
     script_.needs.push_back(line.needs);
@@ -360,13 +367,13 @@ class ScriptWriter {
 
   void Pack(int32_t value) {
     const auto v = static_cast<size_t>(value);
-    const Stash stash = stashes_[v].kind;
+    const SiteStash& stash = stashes_[v];
     Line line = FormLine(value, PackOf(stash), Direction::kForward);
     line.operands.in[0] = Read(value, forward_[v]);
     Operand& form = forms_[v] = FormOf(stash, OperandOf(value));
     form.slot = AddInstance(form);
     At(form.slot).kept = true;
-    At(form.slot).on_host = RowOf(stash).region == Region::kHost;
+    At(form.slot).on_host = RowOf(stash.kind).region == Region::kHost;
     line.operands.out[0] = form;
     FinishForm(line);
   }

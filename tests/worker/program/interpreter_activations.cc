@@ -1,0 +1,71 @@
+// The interpreter's activations, alone and in gated units, and what forms stand for.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/worker/program/interpreter.h"
+
+namespace snug::program {
+namespace {
+
+double Act(Activation activation, double x) {
+  if (activation == Activation::kSilu) return x / (1.0 + std::exp(-x));
+  return 0.5 * x * (1.0 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x)));
+}
+
+double ActSlope(Activation activation, double x) {
+  if (activation == Activation::kGeluTanh) {
+    const double t = std::tanh(0.7978845608 * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608 * (1.0 + 0.134145 * x * x);
+  }
+  const double s = 1.0 / (1.0 + std::exp(-x));
+  return s * (1.0 + x * (1.0 - s));
+}
+
+}  // namespace
+
+// Of row n. What is held of input 0 in two bits is noted before any of it is written over.
+void Interpreter::ActivatedForward(const Instruction& line, const Op& op, int64_t n) {
+  const View x = In(line, 0), y = Out(line, 0);
+  const View up = op.code == OpCode::kGlu ? In(line, 1) : View{};
+  const Operand& form = line.operands.out[1];
+  if (form && n == 0) WriteCodes(form, x, Count(line.operands.in[0]));
+  for (int64_t i = 0; i < y.width; ++i)
+    y.row(n)[i] = Act(op.attributes.activation, x.row(n)[i]) * (up ? up.row(n)[i] : 1.0);
+}
+
+Interpreter::View Interpreter::Taken(const Instruction& line) const {
+  const Operand& operand = line.operands.in[0];
+  if (!operand || operand.dtype != DType::kU8) return In(line, 0);
+  const std::vector<double>& values = coded_.at(operand.slot);
+  const int64_t width = static_cast<int64_t>(values.size()) / AllRows(operand);
+  return {const_cast<double*>(values.data()) + FirstRow(operand) * width, width};
+}
+
+void Interpreter::WriteCodes(const Operand& form, const View& x, int64_t rows) {
+  std::vector<double>& coded = coded_[form.slot];
+  coded.resize(static_cast<size_t>((FirstRow(form) + rows) * x.width));
+  std::copy_n(x.at, rows * x.width, coded.end() - rows * x.width);
+}
+
+double Interpreter::SlopeAt(const Instruction& line, const Op& op, double x) const {
+  const bool coded = line.operands.in[0].dtype == DType::kU8 && two_bit_slope_ != nullptr;
+  return (coded ? two_bit_slope_ : ActSlope)(op.attributes.activation, x);
+}
+
+void Interpreter::GluBackward(const Instruction& line, const Op& op, int64_t n) {
+  const View dy = DOut(line, 0), dx = DIn(line, 0), d_up = DIn(line, 1);
+  const double *gate = Taken(line).row(n), *up = In(line, 1).row(n);
+  for (int64_t i = 0; i < dy.width; ++i) {
+    const double g = gate[i], u = up[i], dp = dy.row(n)[i];
+    if (dx) dx.row(n)[i] = dp * u * SlopeAt(line, op, g);
+    if (d_up) d_up.row(n)[i] = dp * Act(op.attributes.activation, g);
+  }
+}
+
+void Interpreter::ActivationBackward(const Instruction& line, const Op& op, int64_t n) {
+  const View dy = DOut(line, 0), dx = DIn(line, 0);
+  const double* x = Taken(line).row(n);
+  for (int64_t i = 0; i < dy.width; ++i) dx.row(n)[i] = dy.row(n)[i] * SlopeAt(line, op, x[i]);
+}
+
+}  // namespace snug::program
