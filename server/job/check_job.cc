@@ -194,6 +194,7 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
                                                                        : program::DType::kF32;
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
+  mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
   if (!mode.lora) return mode;
   mode.adapter = LoraConfigOf(spec.lora());
   if (spec.quantization() == v1::JobSpec::NF4) mode.quantization = program::Quantization::kNf4;

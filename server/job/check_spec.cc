@@ -116,7 +116,27 @@ void CheckStashOptions(const v1::MemorySpec& memory, Checker& check) {
   }
 }
 
+// An update in backward comes before the norm of all gradients is known, and before a later
+// micro-batch has added its own.
+void CheckGradients(const JobSpec& spec, Checker& check) {
+  const v1::MemorySpec& memory = spec.memory();
+  if (!v1::MemorySpec::Gradients_IsValid(memory.gradients()))
+    check.Add("memory.gradients", "kept or released");
+  if (memory.gradients() != v1::MemorySpec::RELEASED) return;
+  const v1::TrainingSpec& training = spec.training();
+  if (!training.has_max_grad_norm() || training.max_grad_norm() > 0.0)
+    check.Add("memory.gradients",
+              "released updates each weight before the norm of all gradients is known, so nothing "
+              "can be clipped: give training.max_grad_norm: 0");
+  if (training.gradient_accumulation_steps() > 1)
+    check.Add("memory.gradients",
+              absl::StrCat("released updates with the gradients of one micro-batch; "
+                           "training.gradient_accumulation_steps is ",
+                           training.gradient_accumulation_steps(), ", not 1"));
+}
+
 void CheckMemory(const JobSpec& spec, Checker& check) {
+  CheckGradients(spec, check);
   const v1::MemorySpec& memory = spec.memory();
   if (!memory.budget().empty() && memory.budget() != "auto") {
     absl::StatusOr<int64_t> bytes = ParseBytes(memory.budget());

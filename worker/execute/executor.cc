@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
 
 namespace snug::execute {
@@ -72,9 +73,10 @@ Executor::Executor(std::span<const ParameterView> parameters, Device& device)
     : parameters_(parameters), device_(device), functions_(&device.ops()) {}
 
 absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memory,
-                                     const Batch& batch, const StepScalars& scalars) {
+                                     const Batch& batch, const StepScalars& scalars,
+                                     const UpdateFunction& update) {
   RETURN_IF_ERROR(CheckCovered(tape, batch));
-  Frame frame{tape, memory, batch, scalars};
+  Frame frame{tape, memory, batch, scalars, update};
   token_sums_ = {};
   workspace_use_.assign(tape.instructions.size(), {});
   for (size_t t = 0; t < tape.instructions.size();) {
@@ -155,6 +157,14 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
       return CatchTorch([&] { device_.Wait(line.event, line.stream); });
     case Instruction::Kind::kLoop:
       return absl::OkStatus();  // RunLoop runs its body.
+    case Instruction::Kind::kZero: {
+      const int32_t slot = line.operands.out[0].slot;
+      return FillMemory(device_, at(slot), 0, frame.tape.slots[static_cast<size_t>(slot)].bytes);
+    }
+    case Instruction::Kind::kUpdate:
+      if (!frame.update) return absl::InternalError("a gradient is released, and nobody takes it");
+      return frame.update(line.parameters[0],
+                          GradientAt(line.parameters[0], at(line.operands.in[0].slot)));
   }
   return absl::InternalError("an instruction of no known kind");
 }
@@ -177,6 +187,11 @@ absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
     WorkspaceUse& use = workspace_use_[t];
     use = {slice.bytes, std::max(use.used_bytes, opened.Close()), use.seconds + took.count()};
   });
+}
+
+View Executor::GradientAt(int32_t parameter, char* slot) const {
+  const View& value = parameters_[static_cast<size_t>(parameter)].value;
+  return {slot, value.rows, value.width, program::DType::kF32};
 }
 
 OpRun Executor::Bind(const Frame& frame, const Instruction& line) const {
@@ -206,8 +221,11 @@ OpRun Executor::Bind(const Frame& frame, const Instruction& line) const {
   bind(line.operands.d_in, run.d_in);
   for (size_t i = 0; i < line.parameters.size(); ++i) {
     if (line.parameters[i] < 0) continue;
-    run.parameters[i] =
-        RowsOf(parameters_[static_cast<size_t>(line.parameters[i])], line.op->attributes);
+    ParameterView whole = parameters_[static_cast<size_t>(line.parameters[i])];
+    if (line.gradients[i] != kNoSlot)
+      whole.gradient =
+          GradientAt(line.parameters[i], frame.memory.At(frame.tape, line.gradients[i]));
+    run.parameters[i] = RowsOf(whole, line.op->attributes);
     if ((line.wanted.parameters >> i & 1) == 0) run.parameters[i].gradient = {};
   }
   return run;

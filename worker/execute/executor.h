@@ -4,6 +4,7 @@
 #define WORKER_EXECUTE_EXECUTOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <vector>
@@ -26,6 +27,10 @@ struct WorkspaceUse {
   double seconds = 0.0;
 };
 
+// Takes a gradient that is complete, of a parameter of the program; it lies there until this
+// returns.
+using UpdateFunction = std::function<absl::Status(int32_t parameter, const View& gradient)>;
+
 class Executor {
  public:
   // `parameters`: by index of Program::parameters. All arguments must outlive the executor.
@@ -35,9 +40,10 @@ class Executor {
   void UseFunctions(const OpFunctionTable& functions) { functions_ = &functions; }
 
   // Runs the tape on one micro-batch that its key covers. Training: gradients are added into the
-  // parameters'. Returns the loss, times scalars.loss_scale.
+  // parameters', or, where the tape releases them, given to `update`. Returns the loss, times
+  // scalars.loss_scale.
   absl::StatusOr<double> Run(const program::Tape& tape, SlotMemory& memory, const Batch& batch,
-                             const StepScalars& scalars);
+                             const StepScalars& scalars, const UpdateFunction& update = {});
 
   // Of the last tape that ran.
   const TokenSums& token_sums() const { return token_sums_; }
@@ -57,6 +63,7 @@ class Executor {
     SlotMemory& memory;
     const Batch& batch;
     const StepScalars& scalars;
+    const UpdateFunction& update;
     const program::LoopHead* loop = nullptr;  // That whose body runs; null: none.
     size_t loop_line = 0;
     Pass pass;
@@ -69,6 +76,8 @@ class Executor {
   absl::Status RunWithSlots(Frame& frame, size_t t);
   absl::Status Step(Frame& frame, const program::Instruction& line, size_t t);
   absl::Status RunOp(Frame& frame, const program::Instruction& line, size_t t);
+  // Of the parameter's shape, in a slot of the tape.
+  View GradientAt(int32_t parameter, char* slot) const;
   OpRun Bind(const Frame& frame, const program::Instruction& line) const;
   // Adds up what the head found of the trained tokens; gives their weighted losses.
   double Sums(const Batch& batch);

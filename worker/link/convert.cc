@@ -178,6 +178,7 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
                                                                        : program::DType::kF32;
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
+  mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
   mode.quantization = QuantizationFrom(spec.quantization());
   if (spec.lora().has_r()) mode.adapter.rank = spec.lora().r();
   if (spec.lora().has_lora_alpha()) mode.adapter.alpha = spec.lora().lora_alpha();

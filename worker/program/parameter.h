@@ -33,6 +33,8 @@ struct Parameter {
   bool saved = false;  // Of the base, but trained whole beside an adapter: PEFT's modules_to_save.
   bool trainable = false;
   bool decay = true;  // Weight decay applies (not to norms).
+  // Updated in backward, behind which its gradient goes: of one block's backward alone.
+  bool released = false;
   int64_t elements() const;
   int64_t bytes() const { return elements() * SizeOf(dtype); }
 };

@@ -40,7 +40,7 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
     const int64_t held = ValueBytes(parameter);
     (parameter.adapter ? bytes.adapter : bytes.weights) += held;
     if (!parameter.trainable) continue;
-    bytes.gradients += Aligned(parameter.elements() * kF32);
+    if (!parameter.released) bytes.gradients += Aligned(parameter.elements() * kF32);
     bytes.optimizer += MomentBytes(program, parameter);
     if (HasMaster(parameter)) bytes.optimizer += Aligned(parameter.elements() * kF32);
   }

@@ -35,13 +35,17 @@ int ProgramBuilder::Bind(const ParameterSlot& slot, int layer) {
   const auto [it, inserted] = index_.try_emplace(key, static_cast<int>(program_.parameters.size()));
   if (inserted) {
     const bool saved = !slot.adapter && targets_.saved.contains(ModulePath(key));
+    const bool trainable = slot.adapter || saved || !mode_.lora;
     program_.parameters.push_back({.key = key,
                                    .shape = slot.shape,
                                    .dtype = slot.adapter ? DType::kF32 : mode_.compute,
                                    .adapter = slot.adapter,
                                    .saved = saved,
-                                   .trainable = slot.adapter || saved || !mode_.lora,
-                                   .decay = slot.decay});
+                                   .trainable = trainable,
+                                   .decay = slot.decay,
+                                   .released = trainable && mode_.release_gradients});
+  } else {
+    program_.parameters[it->second].released = false;  // Its gradient is of two blocks.
   }
   return it->second;
 }

@@ -6,7 +6,7 @@
 // Invariants: tape order is a valid serial order; a slot is written by instruction `first` and not
 // touched after `last`; two slots that overlap in time do not overlap in the arena, nor in the
 // host's memory; a step writes nothing outside [0, arena_bytes) and, there, [0, host_bytes), but
-// parameters' gradients and the loss.
+// parameters' gradients that have no slot, the loss, and what an update changes.
 #ifndef WORKER_PROGRAM_TAPE_H_
 #define WORKER_PROGRAM_TAPE_H_
 
@@ -99,7 +99,8 @@ struct LoopHead {
 };
 
 struct Instruction {
-  enum class Kind : uint8_t { kRun, kCopy, kRecord, kWait, kLoop };
+  // kZero fills out[0]; kUpdate gives in[0], the gradient of parameters[0], to the optimizer.
+  enum class Kind : uint8_t { kRun, kCopy, kRecord, kWait, kLoop, kZero, kUpdate };
   Kind kind = Kind::kRun;
   Direction direction = Direction::kForward;
   bool recomputed = false;  // A forward run again in backward.
@@ -112,6 +113,8 @@ struct Instruction {
   Wanted wanted;           // Backward.
   Operands operands;       // kCopy: from in[0] to out[0].
   std::array<int32_t, kMaxOpParameters> parameters = {-1, -1, -1};  // Of Program::parameters.
+  // Where the gradient of a parameter is added up; kNoSlot: where the worker has it for the step.
+  std::array<int32_t, kMaxOpParameters> gradients = {kNoSlot, kNoSlot, kNoSlot};
   int32_t workspace = kNoSlot;  // The slice that serves what ATen takes inside.
   LoopHead loop;                // kLoop
   Work work;                    // At the tape's key, of all passes.

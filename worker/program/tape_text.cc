@@ -44,6 +44,10 @@ const char* ActionOf(const Instruction& line) {
       return "wait";
     case Instruction::Kind::kLoop:
       return "loop";
+    case Instruction::Kind::kZero:
+      return "zero";
+    case Instruction::Kind::kUpdate:
+      return "update";
   }
   return "";
 }
@@ -60,6 +64,8 @@ std::string TapeText(const Tape& tape) {
     if (line.kind == Instruction::Kind::kLoop)
       absl::StrAppend(&text, " over the next ", line.loop.lines, " lines, ", line.loop.rows_of_pass,
                       " rows at a time");
+    if (line.kind == Instruction::Kind::kUpdate)
+      absl::StrAppend(&text, " parameter ", line.parameters[0]);
     absl::StrAppend(&text, ":");
     Append(tape, "in", line.operands.in, &text);
     Append(tape, "out", line.operands.out, &text);

@@ -22,6 +22,9 @@ struct TrainingMode {
   DType compute = DType::kF32;
   MomentKind moments = MomentKind::kF32;
   Quantization quantization = Quantization::kNone;  // With an adapter alone.
+  // A weight is updated in backward as soon as its gradient is complete, which then goes; but one
+  // that two blocks read.
+  bool release_gradients = false;
 };
 
 }  // namespace snug::program

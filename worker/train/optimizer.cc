@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
-#include "kernels/grad_norm.h"
+#include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/host_copy.h"
 #include "worker/program/moments.h"
@@ -102,12 +103,10 @@ int64_t Optimizer::moment_bytes() const {
   return bytes;
 }
 
-absl::StatusOr<double> Optimizer::GradientNorm() const {
-  std::vector<kernels::NormTensor> gradients;
-  for (const kernels::AdamWTensor& tensor : tensors_) {
-    gradients.push_back({.x = tensor.g, .n = tensor.n});
-  }
+absl::StatusOr<double> Optimizer::SumSquares(
+    const std::vector<kernels::NormTensor>& gradients) const {
   double sum_squares = 0.0;
+  if (gradients.empty()) return sum_squares;
   char* workspace = norm_.data();
   const bool on_host = workspace == nullptr;
   double* sum = on_host ? &sum_squares
@@ -119,24 +118,59 @@ absl::StatusOr<double> Optimizer::GradientNorm() const {
                                          .workspace = workspace},
                                         device_->stream(0))));
   if (!on_host) RETURN_IF_ERROR(execute::CopyMemory(*device_, sum, sizeof(double), &sum_squares));
-  return std::sqrt(sum_squares);
+  return sum_squares;
+}
+
+std::vector<kernels::AdamWTensor> Optimizer::WithGradients() const {
+  std::vector<kernels::AdamWTensor> tensors;
+  std::copy_if(tensors_.begin(), tensors_.end(), std::back_inserter(tensors),
+               [](const kernels::AdamWTensor& tensor) { return tensor.g != nullptr; });
+  return tensors;
+}
+
+absl::StatusOr<double> Optimizer::GradientNorm() {
+  std::vector<kernels::NormTensor> gradients;
+  for (const kernels::AdamWTensor& tensor : WithGradients())
+    gradients.push_back({.x = tensor.g, .n = tensor.n});
+  ASSIGN_OR_RETURN(const double squares, SumSquares(gradients));
+  return std::sqrt(squares + std::exchange(released_squares_, 0.0));
+}
+
+absl::Status Optimizer::Change(kernels::AdamWTensor* tensors, int64_t count, int64_t step,
+                               double learning_rate, double clip) {
+  return execute::KernelStatus("AdamW", kernels::AdamW({.tensors = tensors,
+                                                        .count = count,
+                                                        .step = step,
+                                                        .lr = learning_rate,
+                                                        .beta1 = options_.beta1,
+                                                        .beta2 = options_.beta2,
+                                                        .eps = options_.epsilon,
+                                                        .weight_decay = options_.weight_decay,
+                                                        .grad_scale = static_cast<float>(clip)},
+                                                       device_->stream(0)));
 }
 
 absl::Status Optimizer::Step(int64_t step, double learning_rate, double gradient_norm) {
   const double clip = options_.max_grad_norm > 0.0
                           ? std::min(1.0, options_.max_grad_norm / (gradient_norm + kClipEpsilon))
                           : 1.0;
-  return execute::KernelStatus("AdamW",
-                               kernels::AdamW({.tensors = tensors_.data(),
-                                               .count = static_cast<int64_t>(tensors_.size()),
-                                               .step = step,
-                                               .lr = learning_rate,
-                                               .beta1 = options_.beta1,
-                                               .beta2 = options_.beta2,
-                                               .eps = options_.epsilon,
-                                               .weight_decay = options_.weight_decay,
-                                               .grad_scale = static_cast<float>(clip)},
-                                              device_->stream(0)));
+  std::vector<kernels::AdamWTensor> tensors = WithGradients();
+  return Change(tensors.data(), static_cast<int64_t>(tensors.size()), step, learning_rate, clip);
+}
+
+absl::Status Optimizer::StepOne(int32_t parameter, const execute::View& gradient, int64_t step,
+                                double learning_rate) {
+  const auto found = std::find_if(moments_.begin(), moments_.end(), [&](const Moments& moments) {
+    return moments.parameter == parameter;
+  });
+  if (found == moments_.end())
+    return absl::InternalError(absl::StrCat("parameter ", parameter, " has no moments"));
+  kernels::AdamWTensor tensor = tensors_[static_cast<size_t>(found - moments_.begin())];
+  tensor.g = gradient.as<float>();
+  ASSIGN_OR_RETURN(const double squares, SumSquares({{.x = tensor.g, .n = tensor.n}}));
+  released_squares_ += squares;
+  if (!std::isfinite(squares)) return absl::OkStatus();  // The norm will say so.
+  return Change(&tensor, 1, step, learning_rate, /*clip=*/1.0);
 }
 
 }  // namespace snug::train

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/adamw.h"
+#include "kernels/grad_norm.h"
 #include "worker/execute/device.h"
 #include "worker/program/program.h"
 #include "worker/train/attempt.h"
@@ -34,17 +35,26 @@ class Optimizer {
                                           const weights::Parameters& parameters,
                                           const TrainingOptions& options, execute::Device& device);
 
-  // L2, over all trained parameters. Not finite if and only if a gradient is not.
-  absl::StatusOr<double> GradientNorm() const;
+  // L2, over all trained parameters, those with released gradients as StepOne saw them since it was
+  // asked last. Not finite if and only if a gradient is not.
+  absl::StatusOr<double> GradientNorm();
 
-  // `step` from 1. Gradients are scaled so that their norm is at most max_grad_norm, as torch's
-  // clip_grad_norm_ does.
+  // Changes all whose gradient is not released. `step` from 1. Gradients are scaled so that their
+  // norm is at most max_grad_norm, as torch's clip_grad_norm_ does.
   absl::Status Step(int64_t step, double learning_rate, double gradient_norm);
+
+  // Changes one whose gradient is released behind it. Nothing is clipped.
+  absl::Status StepOne(int32_t parameter, const execute::View& gradient, int64_t step,
+                       double learning_rate);
 
   const std::vector<Moments>& moments() const { return moments_; }
   int64_t moment_bytes() const;
 
  private:
+  absl::StatusOr<double> SumSquares(const std::vector<kernels::NormTensor>& gradients) const;
+  std::vector<kernels::AdamWTensor> WithGradients() const;  // Of tensors_.
+  absl::Status Change(kernels::AdamWTensor* tensors, int64_t count, int64_t step,
+                      double learning_rate, double clip);
   absl::Status Add(const program::Program& program, const weights::Parameters& parameters,
                    size_t index);
 
@@ -56,7 +66,8 @@ class Optimizer {
   // Where the host does not read the device's memory: what SumSquares works in, and its sum behind.
   execute::DeviceBuffer norm_;
   std::vector<Moments> moments_;
-  std::vector<kernels::AdamWTensor> tensors_;
+  std::vector<kernels::AdamWTensor> tensors_;  // As moments_; a released gradient is null.
+  double released_squares_ = 0.0;
 };
 
 }  // namespace snug::train

@@ -225,12 +225,16 @@ absl::StatusOr<TokenMetrics> Trainer::RunMicroBatches(const program::Tape& tape,
                                ? absl::StrCat("step ", global_step_ + 1, ": the loss")
                                : absl::StrCat("step ", global_step_, ": the loss of the ",
                                               trained_on ? "last training batch" : "evaluation");
+  const auto update = [this](int32_t parameter, const execute::View& gradient) {
+    return optimizer_->StepOne(parameter, gradient, global_step_ + 1,
+                               LearningRate(attempt_.training, global_step_, max_steps_));
+  };
   TokenMetrics metrics;
   execute::TokenSums tokens;
   for (int64_t b = begin; b < end; ++b) {
     ASSIGN_OR_RETURN(const execute::Batch batch,
                      buffers_->Fill(batches.dataset, batches.plan.Batch(b)));
-    ASSIGN_OR_RETURN(const double share, executor_->Run(tape, *arena_, batch, scalars));
+    ASSIGN_OR_RETURN(const double share, executor_->Run(tape, *arena_, batch, scalars, update));
     MicroBatches one = batches;
     one.range = {b, b + 1};
     RETURN_IF_ERROR(CheckFinite(share, what, one));

@@ -182,7 +182,7 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
       return absl::InternalError(absl::StrCat("no tensor for ", parameter.key));
     ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry));
     if (mapped) used_files.insert(entry->file);
-    if (parameter.trainable) RETURN_IF_ERROR(result.AddGradient(parameter));
+    if (parameter.trainable && !parameter.released) RETURN_IF_ERROR(result.AddGradient(parameter));
     if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry));
     if (entry == nullptr) {
       RETURN_IF_ERROR(Draw(device, result.exact(position), parameter, program.config.head_spread,

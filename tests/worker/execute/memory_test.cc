@@ -129,6 +129,11 @@ TrainingMode LoraWithDropout() {
   return mode;
 }
 
+TrainingMode Releasing(TrainingMode mode) {
+  mode.release_gradients = true;
+  return mode;
+}
+
 std::vector<TrainingMode> Modes() {
   return {program::FullMode(),
           LoraWithDropout(),
@@ -136,7 +141,8 @@ std::vector<TrainingMode> Modes() {
           program::LoraMode({"all-linear"}, DType::kBF16),
           program::FullMode(DType::kBF16),
           program::LoraMode({"lm_head", "embed_tokens", "v_proj"}),
-          program::LoraMode({"lm_head", "embed_tokens"}, DType::kBF16)};
+          program::LoraMode({"lm_head", "embed_tokens"}, DType::kBF16),
+          Releasing(program::FullMode())};
 }
 
 std::vector<ToyRun> Runs(const TrainingMode& mode) {
@@ -173,7 +179,11 @@ class MemoryTest : public ::testing::Test {
   }
 };
 
+<<<<<<< HEAD
 // Thirteen plans, seven modes, three shapes: to the byte, the device's as the host's.
+=======
+// Plans of every kind, eight modes, three shapes: to the byte, the device's as the host's.
+>>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
 TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
   for (const TrainingMode& mode : Modes()) {
     for (ToyRun& run : Runs(mode)) {
@@ -265,6 +275,23 @@ TEST_F(MemoryTest, LoopsGiveTheGradientsOfKeep) {
         EXPECT_TRUE(HasLoops(tape));
         EXPECT_NEAR(*run.RunInArena(tape, TestDevice()), *keep, 1e-5 * *keep);
         EXPECT_LT(RelativeError(run.Gradients(), expected), limit) << rows;
+      }
+    }
+  }
+}
+
+// A gradient that is released is the one that was kept, to the bit.
+TEST_F(MemoryTest, ReleasedGradientsAreThoseOfKept) {
+  for (const TrainingMode& mode : {program::FullMode(), LoraWithDropout()}) {
+    std::vector<ToyRun> kept = FamilyRuns(mode), released = FamilyRuns(Releasing(mode));
+    for (size_t i = 0; i < kept.size(); ++i) {
+      SCOPED_TRACE(kept[i].program().config.model_type);
+      std::vector<Plan> plans = ExactPlans(kept[i].program());
+      plans.push_back(All(kept[i].program(), {program::Stash::kChunk, 5}));
+      for (const Plan& plan : plans) {
+        const auto loss = kept[i].RunInArena(kept[i].Lower(plan), TestDevice());
+        EXPECT_EQ(*released[i].RunInArena(released[i].Lower(plan), TestDevice()), *loss);
+        EXPECT_EQ(released[i].Gradients(), kept[i].Gradients()) << plan.name;
       }
     }
   }

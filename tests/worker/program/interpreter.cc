@@ -105,8 +105,15 @@ void Interpreter::RunLine(size_t t) {
   line_ = &line;
   PoisonAround(static_cast<int32_t>(t), /*before=*/true);
   if (line.kind == Instruction::Kind::kLoop) return;
+<<<<<<< HEAD
   if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
       line.op->code == OpCode::kDequantize || line.op->code == OpCode::kSampleRows) {
+=======
+  if (line.kind == Instruction::Kind::kZero || line.kind == Instruction::Kind::kUpdate) {
+    ZeroOrUpdate(line);
+  } else if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
+             line.op->code == OpCode::kDequantize) {
+>>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
     Form(line);
   } else if (line.op->code == OpCode::kSelectRows || line.op->code == OpCode::kMergeRows) {
     ChangeRows(line, *line.op);
@@ -217,9 +224,24 @@ const std::vector<double>& Interpreter::Weight(size_t i) const {
   return parameters_[static_cast<size_t>(line_->parameters[i])];
 }
 
-std::vector<double>* Interpreter::Gradient(size_t i) {
+double* Interpreter::Gradient(size_t i) {
   if ((line_->wanted.parameters >> i & 1) == 0) return nullptr;
-  return &gradients_[static_cast<size_t>(line_->parameters[i])];
+  if (line_->gradients[i] != kNoSlot) return InSlot(line_->gradients[i]);
+  return gradients_[static_cast<size_t>(line_->parameters[i])].data();
+}
+
+double* Interpreter::InSlot(int32_t slot) {
+  return arena_.data() + tape_->slots[static_cast<size_t>(slot)].offset / kElement;
+}
+
+void Interpreter::ZeroOrUpdate(const Instruction& line) {
+  std::vector<double>& gradient = gradients_[static_cast<size_t>(line.parameters[0])];
+  const int64_t elements = static_cast<int64_t>(gradient.size());
+  if (line.kind == Instruction::Kind::kZero) {
+    std::fill_n(InSlot(line.operands.out[0].slot), elements, 0.0);
+  } else {
+    std::copy_n(InSlot(line.operands.in[0].slot), elements, gradient.data());
+  }
 }
 
 void Interpreter::Forward(const Instruction& line, const Op& op) {
@@ -323,7 +345,11 @@ void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_
   for (size_t i = 0; i < op.parameters.size(); ++i) {
     const std::vector<double>& w = Weight(i);
     const int64_t rank = static_cast<int64_t>(w.size()) / in;
+<<<<<<< HEAD
     if (auto* dw = Gradient(i)) AddOuter({nullptr, in, rank}, from, x.row(n), dw->data());
+=======
+    if (double* dw = Gradient(i)) AddOuter({nullptr, in, rank}, from, In(line, 0).row(n), dw);
+>>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
     if (dx) Times({w.data(), in, rank, 1.0, add}, from, dx.row(n));
     add = true;
     from += rank;
@@ -335,10 +361,10 @@ void Interpreter::LoraEmbeddingBackward(const Instruction& line, const Op& op, i
   const OpAttributes& a = op.attributes;
   const Factor up = {Weight(1).data(), a.rank, dy.width, a.scale * a.table_scale};
   std::vector<double> column = EmbeddingColumn(op, n);
-  AddOuter(up, dy.row(n), column.data(), Gradient(1)->data());
+  AddOuter(up, dy.row(n), column.data(), Gradient(1));
   Times(up, dy.row(n), column.data());
-  std::vector<double>& da = *Gradient(0);
-  const size_t vocabulary = da.size() / column.size();
+  double* da = Gradient(0);
+  const size_t vocabulary = Weight(0).size() / column.size();
   for (size_t r = 0; r < column.size(); ++r)
     da[r * vocabulary + static_cast<size_t>(Token(n))] += column[r];
 }
@@ -347,10 +373,17 @@ void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t 
   const View dy = DOut(line, 0), dx = DIn(line, 0), x = Taken(line);
   const int64_t in = (dx ? dx : x).width;
   const int64_t first = op.attributes.row * in;
+<<<<<<< HEAD
   if (auto* dw = Gradient(0))
     AddOuter({nullptr, in, dy.width}, dy.row(n), x.row(n), dw->data() + first);
   if (auto* db = op.attributes.bias ? Gradient(1) : nullptr) {
     for (int64_t i = 0; i < dy.width; ++i) (*db)[static_cast<size_t>(i)] += dy.row(n)[i];
+=======
+  if (double* dw = Gradient(0))
+    AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, 0).row(n), dw + first);
+  if (double* db = op.attributes.bias ? Gradient(1) : nullptr) {
+    for (int64_t i = 0; i < dy.width; ++i) db[i] += dy.row(n)[i];
+>>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
   }
   const bool add = (line.accumulate & 1) != 0;
   if (dx) Times({Weight(0).data() + first, in, dy.width, 1.0, add}, dy.row(n), dx.row(n));
@@ -369,7 +402,7 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < dy.width; ++i)
-          Gradient(0)->data()[Token(n) * dy.width + i] += a.scale * dy.row(n)[i];
+          Gradient(0)[Token(n) * dy.width + i] += a.scale * dy.row(n)[i];
         break;
       case OpCode::kNormalize:
         NormalizeBackward(line, n);
@@ -377,7 +410,7 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
       case OpCode::kAffine:
         for (int64_t i = 0; i < dy.width; ++i) {
           const size_t c = static_cast<size_t>(i) % Weight(0).size();
-          if (auto* d_gamma = Gradient(0)) (*d_gamma)[c] += dy.row(n)[i] * In(line, 0).row(n)[i];
+          if (double* d_gamma = Gradient(0)) d_gamma[c] += dy.row(n)[i] * In(line, 0).row(n)[i];
           if (dx) dx.row(n)[i] = dy.row(n)[i] * (a.offset + Weight(0)[c]);
         }
         break;
@@ -395,7 +428,7 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
         if ((line.accumulate & 2) == 0) std::fill_n(dza.row(n), dza.width, 0.0);
         const int64_t first = a.row * a.rank;
         const Factor up = {Weight(1).data() + first, a.rank, dy.width, a.scale, true};
-        AddOuter(up, dy.row(n), za.row(n) + a.za_column, Gradient(1)->data() + first);
+        AddOuter(up, dy.row(n), za.row(n) + a.za_column, Gradient(1) + first);
         Times(up, dy.row(n), dza.row(n) + a.za_column);
         if (dx)
           Times({Weight(0).data() + a.row * dx.width, dx.width, dy.width, 1.0, add}, dy.row(n),
@@ -479,10 +512,10 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
     for (double& logit : logits) logit = std::exp(logit) / sum;
     logits[static_cast<size_t>(label)] -= 1.0;
     for (size_t v = 0; v < logits.size(); ++v) logits[v] *= slopes[v];
-    if (auto* dw = Gradient(0))
-      AddOuter({nullptr, z.width, vocabulary}, logits.data(), z.row(n), dw->data());
+    if (double* dw = Gradient(0))
+      AddOuter({nullptr, z.width, vocabulary}, logits.data(), z.row(n), dw);
     if (adapted) {
-      AddOuter(up, logits.data(), za.row(n), Gradient(1)->data());
+      AddOuter(up, logits.data(), za.row(n), Gradient(1));
       std::fill_n(dza.row(n), dza.width, 0.0);
       Times(up, logits.data(), dza.row(n));
     }

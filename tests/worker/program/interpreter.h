@@ -95,7 +95,9 @@ class Interpreter {
   View DIn(const Instruction& line, size_t i) const;
   // Of the instruction at hand: its parameter i, and that one's gradient where it is wanted.
   const std::vector<double>& Weight(size_t i) const;
-  std::vector<double>* Gradient(size_t i);
+  double* Gradient(size_t i);
+  double* InSlot(int32_t slot);
+  void ZeroOrUpdate(const Instruction& line);
   // A form of a value, or a value of its form. What an op quantises comes back bit by bit here: a
   // plan's order is at stake, not the codes.
   void Form(const Instruction& line);

@@ -57,14 +57,14 @@ void Interpreter::RmsNormBackward(const Instruction& line, const Op& op, int64_t
   const View dx = DIn(line, 0);
   const std::vector<double>& gamma = Weight(0);
   const auto width = static_cast<int64_t>(gamma.size());
-  auto* d_gamma = Gradient(0);
+  double* d_gamma = Gradient(0);
   for (int64_t v = 0; v < r.width; ++v) {
     std::vector<double> hat, d;  // xhat, and its gradient.
     for (int64_t i = v * width; i < (v + 1) * width; ++i) {
       const auto c = static_cast<size_t>(i - v * width);
       hat.push_back(x.row(n)[i] * r.row(n)[v]);
       d.push_back(dz.row(n)[i] * (op.attributes.offset + gamma[c]));
-      if (d_gamma != nullptr) (*d_gamma)[c] += dz.row(n)[i] * hat.back();
+      if (d_gamma != nullptr) d_gamma[c] += dz.row(n)[i] * hat.back();
     }
     const double mean =
         std::inner_product(d.begin(), d.end(), hat.begin(), 0.0) / static_cast<double>(width);

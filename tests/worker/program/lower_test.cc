@@ -51,6 +51,26 @@ TEST(LowerTest, RandomPlansGiveBitwiseTheGradientsOfKeep) {
   }
 }
 
+// A gradient that goes as soon as its weight is updated is the one that was kept, and where nobody
+// keeps it the static bytes are gone.
+TEST(LowerTest, ReleasedGradientsAreThoseOfKept) {
+  std::mt19937 random(13);
+  for (const auto& [family, mode] : Models()) {
+    SCOPED_TRACE(family);
+    TrainingMode releasing = mode;
+    releasing.release_gradients = true;
+    const Program kept = *BuildProgram(TinyConfig(family), mode);
+    const Program released = *BuildProgram(TinyConfig(family), releasing);
+    ExpectTheSameReleased(kept, released, 20, random);
+    int64_t held = 0;
+    for (const Parameter& parameter : released.parameters)
+      held += parameter.trainable && !parameter.released ? Aligned(parameter.elements() * 4) : 0;
+    EXPECT_EQ(StaticComponents(released, {}, {}, 0).gradients, held);
+    const bool tied_and_full = kept.config.tied_embeddings && !mode.lora;
+    EXPECT_EQ(held > 0, tied_and_full);
+  }
+}
+
 // The tape is a program for the gradient: central differences of its own loss agree.
 TEST(LowerTest, GradientsAgreeWithFiniteDifferences) {
   std::mt19937 random(11);

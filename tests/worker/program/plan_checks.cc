@@ -104,6 +104,25 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
   }
 }
 
+void ExpectTheSameReleased(const Program& kept, const Program& released, int plans,
+                           std::mt19937& random) {
+  const auto parameters = RandomParameters(kept, random);
+  const ToyBatch batch = BatchFor(kept, random);
+  Interpreter keep(kept, parameters), other(released, parameters);
+  for (int i = 0; i < plans; ++i) {
+    const Plan plan = RandomPlan(kept, 3, random, /*segments=*/i % 2 == 1, kStashes);
+    const Tape expected = *Lower(kept, plan, OptionsFor(batch));
+    const Tape tape = *Lower(released, plan, OptionsFor(batch));
+    ASSERT_EQ(other.Run(tape, batch), keep.Run(expected, batch)) << "plan " << i;
+    ASSERT_TRUE(other.gradients() == keep.gradients()) << "plan " << i;
+    const auto updates = std::count_if(
+        tape.instructions.begin(), tape.instructions.end(),
+        [](const Instruction& line) { return line.kind == Instruction::Kind::kUpdate; });
+    ASSERT_EQ(updates, std::count_if(released.parameters.begin(), released.parameters.end(),
+                                     [](const Parameter& p) { return p.released; }));
+  }
+}
+
 void ExpectOnlyTwoBitsChangeTheGradients(const Program& program, const Plan& coded,
                                          const Plan& exact, std::mt19937& random) {
   const auto parameters = RandomParameters(program, random);

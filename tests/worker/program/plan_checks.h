@@ -14,6 +14,10 @@ namespace snug::program {
 // segments of several blocks again, and each number of whole layers.
 void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random);
 
+// The two programs differ in whether gradients are released: these are the same, under any plan.
+void ExpectTheSameReleased(const Program& kept, const Program& released, int plans,
+                           std::mt19937& random);
+
 // `coded` holds activations' inputs in two bits, `exact` does not: with a slope of their own, that
 // of a straight line, the gradients of `coded` are other ones, those of `exact` the same.
 void ExpectOnlyTwoBitsChangeTheGradients(const Program& program, const Plan& coded,

@@ -30,6 +30,11 @@ using program::TrainingMode;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+TrainingMode Releasing(TrainingMode mode) {
+  mode.release_gradients = true;
+  return mode;
+}
+
 const std::vector<int64_t> kRows = {7, 20, 3, 12, 2, 9, 16, 5};
 constexpr int64_t kContextBytes = 12'345'678;
 
@@ -77,9 +82,9 @@ TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
   TrainingMode nf4 = LoraMode(), int8 = LoraMode({"q_proj"}, DType::kBF16);
   nf4.quantization = program::Quantization::kNf4;
   int8.quantization = program::Quantization::kInt8;
-  for (const TrainingMode& mode :
-       {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16), FullMode(DType::kBF16),
-        LoraMode({"lm_head", "embed_tokens"}), coded, nf4, int8}) {
+  for (const TrainingMode& mode : {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16),
+                                   FullMode(DType::kBF16), LoraMode({"lm_head", "embed_tokens"}),
+                                   coded, nf4, int8, Releasing(FullMode()), Releasing(coded)}) {
     for (const char* dtype : {"F32", "BF16", "F16"}) {
       for (int shift : {0, 1}) {
         ToyModel model = {.dtype = dtype, .shift = shift};
@@ -337,6 +342,41 @@ TEST_F(TrainerTest, PackedUnpackedAndSingleRowsGiveTheSameGradients) {
     TrainingOptions part = whole;
     part.batch_rows -= 1;
     EXPECT_GT(Distance(GradientsOf(Attempt(mode, {}, part)), expected), 1e-3);
+  }
+}
+
+// Weights after `steps` steps, and the norms of their gradients.
+std::pair<std::vector<float>, std::vector<double>> Trained(const AttemptOptions& attempt,
+                                                           int steps) {
+  const auto trainer = *Trainer::Create(attempt, TestDevice());
+  std::pair<std::vector<float>, std::vector<double>> trained;
+  for (int i = 0; i < steps; ++i) {
+    const auto step = trainer->AccumulateGradients();
+    EXPECT_TRUE(step.ok() && trainer->ApplyGradients(*step).ok()) << step.status();
+    if (step.ok()) trained.second.push_back(step->gradient_norm);
+  }
+  for (size_t i = 0; i < trainer->program().parameters.size(); ++i) {
+    if (!trainer->program().parameters[i].trainable) continue;
+    const execute::View& exact = trainer->parameters().exact(i);
+    trained.first.insert(trained.first.end(), exact.as<float>(),
+                         exact.as<float>() + exact.elements());
+  }
+  return trained;
+}
+
+// An update in backward is the update behind it, to the bit; a tied head keeps its gradient.
+TEST_F(TrainerTest, ReleasedGradientsTrainTheSameWeights) {
+  TrainingMode coded = FullMode(DType::kBF16);
+  coded.moments = program::MomentKind::k8Bit;
+  TrainingOptions training = ToyTraining();
+  training.max_grad_norm = 0.0;
+  training.accumulation = 1;
+  for (const TrainingMode& mode : {FullMode(), coded, LoraMode()}) {
+    const auto [weights, norms] = Trained(Attempt(mode, {}, training), 3);
+    const auto [released, released_norms] = Trained(Attempt(Releasing(mode), {}, training), 3);
+    EXPECT_EQ(released, weights);
+    for (size_t i = 0; i < norms.size(); ++i)
+      EXPECT_NEAR(released_norms[i], norms[i], 1e-12 * norms[i]);
   }
 }
 

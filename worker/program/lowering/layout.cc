@@ -174,6 +174,9 @@ class Layouter {
       line.operands.ForEach([&](Operand& operand) {
         if (operand) operand.slot = buffers_.of[static_cast<size_t>(operand.slot)];
       });
+      for (int32_t& gradient : line.gradients) {
+        if (gradient != kNoSlot) gradient = buffers_.of[static_cast<size_t>(gradient)];
+      }
       line.workspace = workspace_[t];
     }
   }

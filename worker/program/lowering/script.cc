@@ -32,6 +32,7 @@ class ScriptWriter {
         gradient_(graph_.values.size(), kNone) {
     if (options.training) {
       demand_ = DemandOf(graph_, stashes_, loops_);
+      CountWriters();
     } else {
       demand_.kept.resize(graph_.values.size());
       demand_.formed.resize(graph_.values.size());
@@ -80,7 +81,10 @@ class ScriptWriter {
 
   void RunStepBackward(const Step& step) {
     if (step.loop != kNone) return RunLoopBackward(LoopAt(step.loop));
-    if (NodeAt(step.node).backward) RunBackward(NodeAt(step.node));
+    if (!NodeAt(step.node).backward) return;
+    BeginGradients(NodeAt(step.node));
+    RunBackward(NodeAt(step.node));
+    EndGradients(NodeAt(step.node));
   }
 
   const Loop& LoopAt(int32_t loop) const { return loops_.loops[static_cast<size_t>(loop)]; }
@@ -109,6 +113,9 @@ class ScriptWriter {
         if (!operand || operand.of_pass) return;
         At(operand.slot).last = last;
       });
+      for (int32_t gradient : script_.lines[static_cast<size_t>(t)].gradients) {
+        if (gradient != kNoSlot) At(gradient).last = last;
+      }
     }
     script_.lines[static_cast<size_t>(loop_head_)].loop.lines = last - loop_head_;
     loop_head_ = kNone;
@@ -185,11 +192,83 @@ class ScriptWriter {
       const std::span<const int32_t> inputs = NodeAt(ValueAt(value).producer).inputs();
       needed.insert(needed.end(), inputs.begin(), inputs.end());
     }
+    for (int32_t n : loop.nodes) BeginGradients(NodeAt(n));
     BeginLoop(loop, Direction::kBackward, /*recomputed=*/false);
     for (size_t i = loop.nodes.size(); i-- > 0;) {
       if (NodeAt(loop.nodes[i]).backward) RunBackward(NodeAt(loop.nodes[i]));
     }
     EndLoop();
+    for (int32_t n : loop.nodes) EndGradients(NodeAt(n));
+  }
+
+  // How many backwards add into each parameter's gradient, of those that are released.
+  void CountWriters() {
+    const bool any = std::any_of(program_.parameters.begin(), program_.parameters.end(),
+                                 [](const Parameter& parameter) { return parameter.released; });
+    if (!any) return;
+    writers_.resize(program_.parameters.size());
+    parameter_gradient_.assign(program_.parameters.size(), kNone);
+    for (const Node& node : graph_.nodes)
+      ForEachReleased(node, [this](size_t, int32_t parameter) { ++writers_[Index(parameter)]; });
+  }
+
+  static size_t Index(int32_t i) { return static_cast<size_t>(i); }
+
+  // Parameters whose gradient the node's backward adds into, where they are released: calls
+  // visit(operand number, parameter).
+  template <typename Visit>
+  void ForEachReleased(const Node& node, const Visit& visit) const {
+    if (writers_.empty() || !node.backward) return;
+    for (size_t i = 0; i < node.op->parameters.size(); ++i) {
+      const bool wanted = (node.wanted.parameters >> i & 1) != 0;
+      if (wanted && program_.parameters[Index(node.parameters[i])].released)
+        visit(i, node.parameters[i]);
+    }
+  }
+
+  Line ParameterLine(const Node& node, Instruction::Kind kind, int32_t parameter) const {
+    Line line = NewLine(node, Direction::kBackward);
+    line.kind = kind;
+    line.op = nullptr;
+    line.parameters = {parameter, kNone, kNone};
+    line.wanted = {};
+    const Parameter& released = program_.parameters[Index(parameter)];
+    // Read or written once, and what the optimizer holds of it thrice.
+    line.work.bytes = static_cast<double>(released.elements()) * sizeof(float) *
+                      (kind == Instruction::Kind::kZero ? 1.0 : 7.0);
+    return line;
+  }
+
+  void Push(const Line& line) {
+    script_.lines.push_back(line);
+    script_.needs.push_back(line.needs);
+  }
+
+  // Before the node's backward or the loop that it lies in: gradients that it is the first to add
+  // into.
+  void BeginGradients(const Node& node) {
+    ForEachReleased(node, [&](size_t, int32_t parameter) {
+      int32_t& gradient = parameter_gradient_[Index(parameter)];
+      if (gradient != kNone) return;
+      gradient = static_cast<int32_t>(script_.instances.size());
+      const int64_t bytes =
+          program_.parameters[Index(parameter)].elements() * static_cast<int64_t>(sizeof(float));
+      script_.instances.push_back({.bytes = bytes, .birth = Now(), .last = Now()});
+      Line line = ParameterLine(node, Instruction::Kind::kZero, parameter);
+      line.operands.out[0].slot = line.needs.fresh[0] = gradient;
+      Push(line);
+    });
+  }
+
+  // Behind it: those that it was the last to add into.
+  void EndGradients(const Node& node) {
+    ForEachReleased(node, [&](size_t, int32_t parameter) {
+      if (--writers_[Index(parameter)] > 0) return;
+      Line line = ParameterLine(node, Instruction::Kind::kUpdate, parameter);
+      line.operands.in[0].slot = parameter_gradient_[Index(parameter)];
+      At(line.operands.in[0].slot).last = Now();
+      Push(line);
+    });
   }
 
   // The shape of a value, and of its gradient.
@@ -413,6 +492,10 @@ class ScriptWriter {
       if (output || !TakesFormOf(node, i)) Materialise(value);
     });
     Line line = NewLine(node, Direction::kBackward);
+    ForEachReleased(node, [&](size_t i, int32_t parameter) {
+      line.gradients[i] = parameter_gradient_[Index(parameter)];
+      At(line.gradients[i]).last = Now();
+    });
     Operands& operands = line.operands;
     ForEachNeed(node, [&](int32_t value, size_t i, bool output) {
       const bool form = !output && TakesFormOf(node, i);
@@ -510,13 +593,15 @@ class ScriptWriter {
   const std::vector<SiteStash>& stashes_;  // By value.
   const Loops& loops_;
   Demand demand_;
-  int32_t loop_head_ = kNone;       // Of the loop whose body is being written: its line,
-  TapeKey key_;                     // the sizes of one pass,
-  std::vector<int32_t> inner_;      // and by value that is made in it: its instance.
-  std::vector<int32_t> forward_;    // By value: its instance,
-  std::vector<Operand> forms_;      // a form of it that is held,
-  std::vector<int32_t> again_;      // its materialisation in backward,
-  std::vector<int32_t> gradient_;   // its gradient so far.
+  int32_t loop_head_ = kNone;      // Of the loop whose body is being written: its line,
+  TapeKey key_;                    // the sizes of one pass,
+  std::vector<int32_t> inner_;     // and by value that is made in it: its instance.
+  std::vector<int32_t> forward_;   // By value: its instance,
+  std::vector<Operand> forms_;     // a form of it that is held,
+  std::vector<int32_t> again_;     // its materialisation in backward,
+  std::vector<int32_t> gradient_;  // its gradient so far.
+  // By parameter, of those that are released: backwards that will still add, and the instance.
+  std::vector<int32_t> writers_, parameter_gradient_;
   std::vector<int32_t> passed_on_;  // Values whose gradient may be another's as well.
   Script script_;
 };
