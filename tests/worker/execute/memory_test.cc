@@ -179,11 +179,7 @@ class MemoryTest : public ::testing::Test {
   }
 };
 
-<<<<<<< HEAD
-// Thirteen plans, seven modes, three shapes: to the byte, the device's as the host's.
-=======
 // Plans of every kind, eight modes, three shapes: to the byte, the device's as the host's.
->>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
 TEST_F(MemoryTest, AnAllocatorThatKnowsNoTapesMeasuresTheTapesLiveBytes) {
   for (const TrainingMode& mode : Modes()) {
     for (ToyRun& run : Runs(mode)) {

@@ -105,16 +105,13 @@ program::Tape ToyRun::Lower(const program::Plan& plan, bool training) const {
 absl::StatusOr<double> ToyRun::Run(const program::Tape& tape, SlotMemory& memory,
                                    Executor& executor) {
   ZeroGradients();
-<<<<<<< HEAD
-  return executor.Run(tape, memory, batch_, {.loss_scale = 1.0 / 16, .seed = 3, .step = step_});
-=======
   // What is released is kept here, so that it can be compared.
   const auto keep = [this](int32_t parameter, const View& gradient) {
     OwnedMatrix& kept = gradients_[static_cast<size_t>(parameter)];
     return CopyMemory(TestDevice(), gradient.data, gradient.bytes(), kept.bytes.data());
   };
-  return executor.Run(tape, memory, batch_, {.loss_scale = 1.0 / 16, .seed = 3, .step = 5}, keep);
->>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
+  const StepScalars scalars = {.loss_scale = 1.0 / 16, .seed = 3, .step = step_};
+  return executor.Run(tape, memory, batch_, scalars, keep);
 }
 
 absl::StatusOr<double> ToyRun::RunInArena(const program::Tape& tape, Device& device) {

@@ -105,15 +105,10 @@ void Interpreter::RunLine(size_t t) {
   line_ = &line;
   PoisonAround(static_cast<int32_t>(t), /*before=*/true);
   if (line.kind == Instruction::Kind::kLoop) return;
-<<<<<<< HEAD
-  if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
-      line.op->code == OpCode::kDequantize || line.op->code == OpCode::kSampleRows) {
-=======
   if (line.kind == Instruction::Kind::kZero || line.kind == Instruction::Kind::kUpdate) {
     ZeroOrUpdate(line);
   } else if (line.kind == Instruction::Kind::kCopy || line.op->code == OpCode::kQuantize ||
-             line.op->code == OpCode::kDequantize) {
->>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
+             line.op->code == OpCode::kDequantize || line.op->code == OpCode::kSampleRows) {
     Form(line);
   } else if (line.op->code == OpCode::kSelectRows || line.op->code == OpCode::kMergeRows) {
     ChangeRows(line, *line.op);
@@ -345,11 +340,7 @@ void Interpreter::LoraDownBackward(const Instruction& line, const Op& op, int64_
   for (size_t i = 0; i < op.parameters.size(); ++i) {
     const std::vector<double>& w = Weight(i);
     const int64_t rank = static_cast<int64_t>(w.size()) / in;
-<<<<<<< HEAD
-    if (auto* dw = Gradient(i)) AddOuter({nullptr, in, rank}, from, x.row(n), dw->data());
-=======
-    if (double* dw = Gradient(i)) AddOuter({nullptr, in, rank}, from, In(line, 0).row(n), dw);
->>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
+    if (double* dw = Gradient(i)) AddOuter({nullptr, in, rank}, from, x.row(n), dw);
     if (dx) Times({w.data(), in, rank, 1.0, add}, from, dx.row(n));
     add = true;
     from += rank;
@@ -373,17 +364,10 @@ void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t 
   const View dy = DOut(line, 0), dx = DIn(line, 0), x = Taken(line);
   const int64_t in = (dx ? dx : x).width;
   const int64_t first = op.attributes.row * in;
-<<<<<<< HEAD
-  if (auto* dw = Gradient(0))
-    AddOuter({nullptr, in, dy.width}, dy.row(n), x.row(n), dw->data() + first);
-  if (auto* db = op.attributes.bias ? Gradient(1) : nullptr) {
-    for (int64_t i = 0; i < dy.width; ++i) (*db)[static_cast<size_t>(i)] += dy.row(n)[i];
-=======
   if (double* dw = Gradient(0))
-    AddOuter({nullptr, in, dy.width}, dy.row(n), In(line, 0).row(n), dw + first);
+    AddOuter({nullptr, in, dy.width}, dy.row(n), x.row(n), dw + first);
   if (double* db = op.attributes.bias ? Gradient(1) : nullptr) {
     for (int64_t i = 0; i < dy.width; ++i) db[i] += dy.row(n)[i];
->>>>>>> 43a3dd5 (Update weights in backward, where a job lets their gradients go)
   }
   const bool add = (line.accumulate & 1) != 0;
   if (dx) Times({Weight(0).data() + first, in, dy.width, 1.0, add}, dy.row(n), dx.row(n));

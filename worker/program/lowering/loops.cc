@@ -232,6 +232,18 @@ Loops NoLoops(const Graph& graph) {
   return loops;
 }
 
+// The rows of a sample are not those of a pass.
+void KeepSamplesOfLoops(const Graph& graph, const Loops& loops, std::vector<SiteStash>& stashes) {
+  for (const Loop& loop : loops.loops) {
+    for (int32_t n : loop.nodes) {
+      for (int32_t input : graph.nodes[static_cast<size_t>(n)].inputs()) {
+        SiteStash& stash = stashes[static_cast<size_t>(input)];
+        if (stash.kind == Stash::kSampled) stash = Stash::kKeep;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<bool> ServedByChunk(const Graph& graph) {
@@ -262,7 +274,10 @@ Loops LoopsOf(const Graph& graph, std::vector<SiteStash>& stashes) {
   while (true) {
     Loops loops = LoopFinder(graph, stashes, served).Find();
     const int32_t impossible = StepSorter(graph, loops).Sort();
-    if (impossible == kNone) return loops;
+    if (impossible == kNone) {
+      KeepSamplesOfLoops(graph, loops, stashes);
+      return loops;
+    }
     for (int32_t n : loops.loops[static_cast<size_t>(impossible)].nodes) {
       for (int32_t value : graph.nodes[static_cast<size_t>(n)].outputs()) {
         if (in_loop(stashes[static_cast<size_t>(value)]))
