@@ -150,9 +150,8 @@ class Filler {
   void SetMapEntry(const std::string& key, const YamlNode& node, const FieldDescriptor& field,
                    const std::string& path, Message* message) {
     const FieldDescriptor& key_field = *field.message_type()->map_key();
-    if (const FieldDescriptor* options = OptionsOf(field);
-        options != nullptr && node.kind == YamlNode::Kind::kMapping)
-      return SetKindWithOptions(key, node, field, *options, path, message);
+    if (node.kind == YamlNode::Kind::kMapping && OptionsOf(field) != nullptr)
+      return SetKindWithOptions(key, node, field, path, message);
     Message* entry = message->GetReflection()->AddMessage(message, &field);
     YamlNode key_node{YamlNode::Kind::kScalar, node.line, key, {}, {}};
     SetOne(key_node, key_field, path, entry);
@@ -188,8 +187,8 @@ class Filler {
 
   // {kind: KIND, ...}: the kind into its map, all else into that of options.
   void SetKindWithOptions(const std::string& key, const YamlNode& node,
-                          const FieldDescriptor& field, const FieldDescriptor& options,
-                          const std::string& path, Message* message) {
+                          const FieldDescriptor& field, const std::string& path, Message* message) {
+    const FieldDescriptor& options = *OptionsOf(field);
     const std::string at = absl::StrCat(path, "[\"", key, "\"]");
     YamlNode rest{YamlNode::Kind::kMapping, node.line, "", {}, {}};
     const YamlEntry* kind = nullptr;

@@ -40,7 +40,7 @@ class PlanTest(unittest.TestCase):
             with self.subTest(plan["name"]):
                 self.assertEqual(set(plan), PLAN)
                 self.assertEqual(plan["fidelity"], "exact")
-                self.assertLessEqual(set(plan["kinds"]), {"keep", "recompute"})
+                self.assertLessEqual(set(plan["kinds"]), {"keep", "recompute", "chunk"})
                 self.assertAlmostEqual(sum(plan["kinds"].values()), 1.0, places=9)
                 self.assertGreaterEqual(plan["step_seconds"], slowest)
                 self.assertGreater(plan["tokens_per_second"], 0.0)

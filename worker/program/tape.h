@@ -1,7 +1,6 @@
 // A program lowered under a plan for one key of sizes: the instructions of one step and every
 // buffer at its offset. The worker executes it, the daemon replays it; neither knows more of the
-// step than this. (What an instruction names of the program - its op with attributes, indices of
-// parameters - lies there, so the program outlives its tapes.)
+// step than this. (Ops and parameters that it names lie in the program, which outlives it.)
 //
 // Invariants: tape order is a valid serial order; a slot is written by instruction `first` and not
 // touched after `last`; two slots that overlap in time do not overlap in the arena, nor in the
@@ -23,8 +22,7 @@ namespace snug::program {
 enum class Direction : uint8_t { kForward, kBackward };
 enum class Region : uint8_t { kStash, kScratch, kWorkspace, kHost };
 
-// One buffer of the arena, or, in the region kHost, of the host's memory. Values that replace one
-// another in place share it.
+// One buffer of the arena, or, as kHost, of the host's memory; values in place of others share it.
 struct Slot {
   int64_t offset = 0;  // Bytes from the start of either, a multiple of kAlignment.
   int64_t bytes = 0;   // True size at the key, not rounded.

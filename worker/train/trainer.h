@@ -73,9 +73,8 @@ class Trainer {
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const AttemptOptions& attempt,
                                                          execute::Device& device);
 
-  // One optimizer step in two halves, between which gradients can be read; where they are released
-  // the first half has changed the weights. Both fail with
-  // OutOfRange when a loss or a gradient is not finite, naming the step and the rows.
+  // One optimizer step in two halves; between them gradients can be read, but those released, whose
+  // weights are changed by then. OutOfRange, naming step and rows: a loss or gradient is not finite.
   absl::StatusOr<StepResult> AccumulateGradients();
   absl::Status ApplyGradients(const StepResult& step);
 

@@ -61,9 +61,10 @@ TEST_F(PlannerTest, FastestFirstFromKeepWithEveryRecomputePlanAndTheMixesBetween
   for (size_t i = 1; i < plans.size(); ++i) {
     EXPECT_GE(plans[i].relative_work(), plans[i - 1].relative_work());
     EXPECT_LT(plans[i].peak_bytes(), plans[0].peak_bytes());
-    const bool whole = absl::EndsWith(plans[i].name(), " of 3");
-    (whole ? recompute_plans : mixes) += 1;
-    EXPECT_TRUE(whole || absl::EndsWith(plans[i].name(), " %")) << plans[i].name();
+    const bool of_all = absl::EndsWith(plans[i].name(), " of 3");
+    EXPECT_TRUE(of_all || absl::EndsWith(plans[i].name(), " %")) << plans[i].name();
+    if (absl::StrContains(plans[i].name(), "chunk")) continue;
+    (of_all ? recompute_plans : mixes) += 1;
   }
   EXPECT_EQ(recompute_plans, 3);
   EXPECT_GT(mixes, 10);
@@ -207,8 +208,12 @@ TEST_F(PlannerTest, APlanSaysItsTimeAndItsKinds) {
   }
   ASSERT_EQ(plans.front().kinds_size(), 1);
   EXPECT_EQ(plans.front().kinds(0).kind(), "keep");
-  ASSERT_EQ(plans.back().kinds_size(), 1);
-  EXPECT_EQ(plans.back().kinds(0).kind(), "recompute");
+  const auto all_again = std::find_if(plans.begin(), plans.end(), [](const v1::Plan& plan) {
+    return plan.name() == "recompute 3 of 3";
+  });
+  ASSERT_NE(all_again, plans.end());
+  ASSERT_EQ(all_again->kinds_size(), 1);
+  EXPECT_EQ(all_again->kinds(0).kind(), "recompute");
   // A machine of another speed: in fp32, whatever it does in bf16.
   PlanMachine faster = machine;
   faster.rates = {.f32_flops_per_s = 1e10, .bf16_flops_per_s = 1e12, .bytes_per_s = 1e10};
@@ -229,7 +234,7 @@ TEST_F(PlannerTest, TheFastestWithinALimitIsAmongTheFewThatAreHeld) {
     list.recompute_plans = false;
     list.most_mixes = 4;
     const std::vector<v1::Plan> held = PlansFor(program_, spec_, {}, machine, list).value();
-    EXPECT_LE(held.size(), 6u);
+    EXPECT_LE(held.size(), 6u + 8u);  // Beside the mixes: two ways of loops, of 4 shares at most.
     const int of_shown = FirstThatFits(shown, limit), of_held = FirstThatFits(held, limit);
     ASSERT_EQ(of_shown >= 0, of_held >= 0);
     if (of_held < 0) continue;

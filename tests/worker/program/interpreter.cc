@@ -10,8 +10,6 @@
 namespace snug::program {
 namespace {
 
-constexpr int64_t kElement = 4;  // Bytes of an fp32 element, which is one double here.
-
 // A weight W [out, in] as a factor of products, times `scale`; `add`: into what is there.
 struct Factor {
   const double* w;
@@ -85,9 +83,9 @@ double Interpreter::Run(const Tape& tape, const ToyBatch& batch) {
   tape_ = &tape;
   batch_ = &batch;
   loss_ = 0.0;
-  arena_.assign(static_cast<size_t>(tape.arena_bytes / kElement),
+  arena_.assign(static_cast<size_t>(tape.arena_bytes / kToyElement),
                 std::numeric_limits<double>::quiet_NaN());
-  host_.assign(static_cast<size_t>(tape.host_bytes / kElement),
+  host_.assign(static_cast<size_t>(tape.host_bytes / kToyElement),
                std::numeric_limits<double>::quiet_NaN());
   coded_.clear();
   for (auto& gradient : gradients_) std::fill(gradient.begin(), gradient.end(), 0.0);
@@ -120,19 +118,6 @@ void Interpreter::RunLine(size_t t) {
   PoisonAround(static_cast<int32_t>(t), /*before=*/false);
 }
 
-void Interpreter::RunLoop(size_t t) {
-  const LoopHead& loop = tape_->instructions[t].loop;
-  const int64_t rows = Count({.rows = loop.rows});
-  in_loop_ = true;
-  loop_line_ = t;
-  for (first_row_ = 0; first_row_ < rows; first_row_ += loop.rows_of_pass) {
-    rows_of_pass_ = std::min(loop.rows_of_pass, rows - first_row_);
-    last_pass_ = first_row_ + rows_of_pass_ == rows;
-    for (int32_t i = 1; i <= loop.lines; ++i) RunLine(t + static_cast<size_t>(i));
-  }
-  in_loop_ = false;
-}
-
 void Interpreter::Form(const Instruction& line) {
   const Operand &from = line.operands.in[0], &to = line.operands.out[0];
   const bool copies = line.kind == Instruction::Kind::kCopy;
@@ -150,8 +135,8 @@ void Interpreter::Form(const Instruction& line) {
 
 void Interpreter::Poison(int32_t index) {
   const Slot& slot = tape_->slots[static_cast<size_t>(index)];
-  const auto begin = MemoryOf(slot.region).begin() + slot.offset / kElement;
-  std::fill(begin, begin + slot.bytes / kElement, std::numeric_limits<double>::quiet_NaN());
+  const auto begin = MemoryOf(slot.region).begin() + slot.offset / kToyElement;
+  std::fill(begin, begin + slot.bytes / kToyElement, std::numeric_limits<double>::quiet_NaN());
   coded_.erase(index);
 }
 
@@ -189,15 +174,11 @@ int64_t Interpreter::AllRows(const Operand& operand) const {
   return std::accumulate(documents.begin(), documents.end(), int64_t{0});
 }
 
-int64_t Interpreter::FirstRow(const Operand& operand) const {
-  return in_loop_ && !operand.of_pass ? first_row_ : 0;
-}
-
 Interpreter::View Interpreter::At(const Operand& operand) const {
   if (!operand) return {};
   const Slot& slot = tape_->slots[static_cast<size_t>(operand.slot)];
   const auto& memory = slot.region == Region::kHost ? host_ : arena_;
-  return {const_cast<double*>(memory.data()) + slot.offset / kElement +
+  return {const_cast<double*>(memory.data()) + slot.offset / kToyElement +
               FirstRow(operand) * operand.width,
           operand.width};
 }
@@ -223,20 +204,6 @@ double* Interpreter::Gradient(size_t i) {
   if ((line_->wanted.parameters >> i & 1) == 0) return nullptr;
   if (line_->gradients[i] != kNoSlot) return InSlot(line_->gradients[i]);
   return gradients_[static_cast<size_t>(line_->parameters[i])].data();
-}
-
-double* Interpreter::InSlot(int32_t slot) {
-  return arena_.data() + tape_->slots[static_cast<size_t>(slot)].offset / kElement;
-}
-
-void Interpreter::ZeroOrUpdate(const Instruction& line) {
-  std::vector<double>& gradient = gradients_[static_cast<size_t>(line.parameters[0])];
-  const int64_t elements = static_cast<int64_t>(gradient.size());
-  if (line.kind == Instruction::Kind::kZero) {
-    std::fill_n(InSlot(line.operands.out[0].slot), elements, 0.0);
-  } else {
-    std::copy_n(InSlot(line.operands.in[0].slot), elements, gradient.data());
-  }
 }
 
 void Interpreter::Forward(const Instruction& line, const Op& op) {
@@ -364,8 +331,7 @@ void Interpreter::LinearBackward(const Instruction& line, const Op& op, int64_t 
   const View dy = DOut(line, 0), dx = DIn(line, 0), x = Taken(line);
   const int64_t in = (dx ? dx : x).width;
   const int64_t first = op.attributes.row * in;
-  if (double* dw = Gradient(0))
-    AddOuter({nullptr, in, dy.width}, dy.row(n), x.row(n), dw + first);
+  if (double* dw = Gradient(0)) AddOuter({nullptr, in, dy.width}, dy.row(n), x.row(n), dw + first);
   if (double* db = op.attributes.bias ? Gradient(1) : nullptr) {
     for (int64_t i = 0; i < dy.width; ++i) db[i] += dy.row(n)[i];
   }

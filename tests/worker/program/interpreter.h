@@ -30,7 +30,8 @@ struct ToyBatch {
 double Cap(double softcap, double x);
 double CapSlope(double softcap, double x);
 
-inline constexpr int kToyMerge = 2;  // Tokens that make a merged row.
+inline constexpr int64_t kToyElement = 4;  // Bytes of an fp32 element, which is one double here.
+inline constexpr int kToyMerge = 2;        // Tokens that make a merged row.
 
 class Interpreter {
  public:
