@@ -74,7 +74,7 @@ class Trainer {
                                                          execute::Device& device);
 
   // One optimizer step in two halves; between them gradients can be read, but those released, whose
-  // weights are changed by then. OutOfRange, naming step and rows: a loss or gradient is not finite.
+  // weights are changed by then. OutOfRange, naming step and rows: a loss or gradient not finite.
   absl::StatusOr<StepResult> AccumulateGradients();
   absl::Status ApplyGradients(const StepResult& step);
 
