@@ -33,6 +33,11 @@ void TrackingAllocator::OpenBlock(int64_t bytes) {
   block_ = {.base = static_cast<char*>(TakeFromSource(counted)), .bytes = counted};
 }
 
+void TrackingAllocator::SealBlock() {
+  std::lock_guard lock(mutex_);
+  block_.sealed = true;
+}
+
 void TrackingAllocator::CloseBlock() {
   std::lock_guard lock(mutex_);
   current_bytes_ -= block_.bytes;
@@ -83,7 +88,7 @@ void TrackingAllocator::GiveBack(const Taken& taken) {
 }
 
 void* TrackingAllocator::TakeOutside(int64_t bytes) {
-  if (block_.base != nullptr) return TakeFromBlock(bytes);
+  if (block_.base != nullptr && !block_.sealed) return TakeFromBlock(bytes);
   void* address = TakeFromSource(bytes);
   outside_[address] = {.bytes = bytes};
   return address;

@@ -3,9 +3,9 @@
 //
 // Invariants: outside an op, current + asked <= cap or the call throws CapExceeded; inside an op,
 // nothing comes from anywhere but the slice, or the call throws SliceExceeded. While a block is
-// open, what is taken outside ops is part of it: the block counts, its parts do not. Every address
-// is a multiple of kAlignment and sizes count rounded up to it. Safe to call from any thread:
-// ATen's threads call it too. It never looks into the memory.
+// open and not sealed, what is taken outside ops is part of it: the block counts, its parts do not.
+// Every address is a multiple of kAlignment and sizes count rounded up to it. Safe to call from any
+// thread: ATen's threads call it too. It never looks into the memory.
 //
 // The first piece of a slice can have the address of the arena that the slice lies in. Which of the
 // two is given back is said by the function called, never by the address; a piece that outlives its
@@ -77,6 +77,7 @@ class TrackingAllocator {
   // One piece of the source, whose parts are given out one behind another, each once. One at a time
   // (else std::logic_error); closed after its parts have been given back.
   void OpenBlock(int64_t bytes);
+  void SealBlock();  // From now on nothing is part of it any more.
   void CloseBlock();
 
   void OpenSlice(const Slice& slice);
@@ -104,6 +105,7 @@ class TrackingAllocator {
     char* base = nullptr;
     int64_t bytes = 0;
     int64_t given_bytes = 0;
+    bool sealed = false;
   };
 
   bool GiveBackPiece(void* address);

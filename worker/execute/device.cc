@@ -1,6 +1,7 @@
 #include "worker/execute/device.h"
 
 #include <ATen/Parallel.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -35,6 +36,9 @@ void CpuDevice::Copy(void* to, const void* from, int64_t bytes, int /*stream*/) 
 void CpuDevice::Fill(void* to, int byte, int64_t bytes, int /*stream*/) {
   std::memset(to, byte, static_cast<size_t>(bytes));
 }
+
+// The C library keeps what is freed, and that of an arena may be gigabytes.
+void CpuDevice::ReturnFreeMemory() { malloc_trim(/*pad=*/0); }
 
 absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const std::string& name, int threads) {
   absl::string_view number = name;

@@ -50,6 +50,9 @@ class Device {
   // Until everything on all streams is done; what went wrong there, if anything did.
   virtual absl::Status Synchronize() = 0;
 
+  // What was given back and is kept for later, if anything, goes back to the system.
+  virtual void ReturnFreeMemory() {}
+
   // The host's memory for copies to and from the device: on a GPU it is pinned. Null: there is no
   // more. Not counted by the allocator.
   virtual void* AllocateHost(int64_t bytes);
@@ -77,6 +80,7 @@ class CpuDevice final : public Device {
   void Multiply(const GemmCall& call, int /*stream*/) override { Gemm(call); }
   bool rounds_products() const override { return false; }
   absl::Status Synchronize() override { return absl::OkStatus(); }
+  void ReturnFreeMemory() override;
 
  private:
   std::string name_ = "cpu:0";
@@ -99,13 +103,14 @@ struct ReturnToAllocator {
   }
 };
 
-// All that is to be taken of a device, taken in one piece, for as long as the object lives: a
-// DeviceBuffer allocated meanwhile is a part of it, and gone before it. A driver gives memory in
+// What stays on a device, taken in one piece, for as long as the object lives: a DeviceBuffer
+// allocated before it is sealed is a part of it, and gone before it. A driver gives memory in
 // pages: of a page begun by every tensor it would give more than is counted.
 class DeviceBlock {
  public:
   // ResourceExhausted beyond the cap.
   static absl::StatusOr<DeviceBlock> Take(Device& device, int64_t bytes);
+  void Seal() { opened_->SealBlock(); }
 
  private:
   struct Close {

@@ -249,6 +249,24 @@ program::Components BytesFrom(const v1::Plan& plan) {
   return to;
 }
 
+absl::StatusOr<train::PlanOrder> OrderFrom(const v1::PlanOrder& from) {
+  absl::StatusOr<program::NamedPlan> plan = PlanFrom(from.plan());
+  if (!plan.ok()) return plan.status();
+  return train::PlanOrder{.number = from.number(),
+                          .plan = *std::move(plan),
+                          .cap_bytes = from.bytes(),
+                          .promised = BytesFrom(from.plan())};
+}
+
+v1::WorkerEvent::PlanChanged AnswerTo(const train::PlanAnswer& from) {
+  v1::WorkerEvent::PlanChanged to;
+  to.set_number(from.number);
+  to.set_global_step(from.global_step);
+  to.set_current_bytes(from.current_bytes);
+  to.set_refusal(from.refusal);
+  return to;
+}
+
 v1::Progress ProgressTo(const train::TrainingProgress& from) {
   v1::Progress to;
   to.set_global_step(from.global_step);

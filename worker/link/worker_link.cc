@@ -29,7 +29,8 @@ constexpr auto kHeartbeat = std::chrono::seconds(5);   // The node calls a worke
 constexpr auto kResultWait = std::chrono::seconds(1);  // result.json tells the node just the same.
 constexpr size_t kMaxCheckpointReports =
     16;  // Waiting for the daemon; older ones it finds on disk.
-constexpr size_t kMaxCommandBytes = 64 * 1024;  // Commands are a few bytes.
+// A few bytes, but for a plan: that of 1,000 layers of as many kinds has half of it.
+constexpr size_t kMaxCommandBytes = 1 << 20;
 
 class NoLink final : public WorkerLink {
  public:
@@ -37,6 +38,8 @@ class NoLink final : public WorkerLink {
   void ReportCheckpoint(const CheckpointReport&) override {}
   void ReportResult(const train::AttemptResult&) override {}
   Command command() const override { return Command::kNone; }
+  std::optional<train::PlanOrder> TakePlanOrder() override { return std::nullopt; }
+  void AnswerPlanOrder(const train::PlanAnswer&) override {}
 };
 
 std::string Framed(const v1::WorkerEvent& event) {
@@ -82,6 +85,7 @@ class SocketLink final : public WorkerLink {
     hello_.set_epoch(attempt.epoch);
     hello_.set_nonce(attempt.nonce);
     hello_.set_pid(getpid());
+    hello_.mutable_plan();
     thread_ = std::thread([this] { Run(); });
   }
 
@@ -136,6 +140,22 @@ class SocketLink final : public WorkerLink {
   }
 
   Command command() const override { return command_.load(); }
+
+  std::optional<train::PlanOrder> TakePlanOrder() override {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(order_, std::nullopt);
+  }
+
+  void AnswerPlanOrder(const train::PlanAnswer& answer) override {
+    v1::WorkerEvent event;
+    *event.mutable_plan_changed() = AnswerTo(answer);
+    {
+      const std::lock_guard lock(mutex_);
+      *hello_.mutable_plan() = event.plan_changed();
+      answer_ = std::move(event);
+    }
+    Wake();
+  }
 
  private:
   void Run() {
@@ -200,7 +220,8 @@ class SocketLink final : public WorkerLink {
     return true;
   }
 
-  // The report that is due: checkpoints in order, then where the run stands, last how it ended.
+  // The report that is due: checkpoints in order, then where the run stands, under which plan, last
+  // how it ended.
   std::optional<v1::WorkerEvent> TakeReport() {
     const std::lock_guard lock(mutex_);
     if (!checkpoints_.empty()) {
@@ -209,6 +230,7 @@ class SocketLink final : public WorkerLink {
       return oldest;
     }
     if (progress_.has_value()) return std::exchange(progress_, std::nullopt);
+    if (answer_.has_value()) return std::exchange(answer_, std::nullopt);
     return std::exchange(result_, std::nullopt);
   }
 
@@ -219,6 +241,7 @@ class SocketLink final : public WorkerLink {
       checkpoints_.push_front(std::move(report));
     } else if (report.has_finished()) {
       result_ = std::move(report);
+    } else if (report.has_plan_changed()) {  // Hello says it.
     } else if (!progress_.has_value()) {
       progress_ = std::move(report);
     }
@@ -271,12 +294,23 @@ class SocketLink final : public WorkerLink {
   }
 
   void Obey(const v1::WorkerCommand& command) {
+    if (command.has_change_plan()) return Heed(command.change_plan());
     Command wanted = Command::kNone;
     if (command.has_refused()) wanted = Command::kRefused;
     if (command.has_stop())
       wanted = command.stop().checkpoint() ? Command::kCheckpointAndStop : Command::kStop;
     Command none = Command::kNone;
     if (wanted != Command::kNone) command_.compare_exchange_strong(none, wanted);
+  }
+
+  // One that cannot be read is answered at once; one that has been answered is known by Hello.
+  void Heed(const v1::PlanOrder& wanted) {
+    absl::StatusOr<train::PlanOrder> order = OrderFrom(wanted);
+    if (!order.ok())
+      return AnswerPlanOrder(
+          {.number = wanted.number(), .refusal = std::string(order.status().message())});
+    const std::lock_guard lock(mutex_);
+    if (order->number > hello_.plan().number()) order_ = *std::move(order);
   }
 
   const std::string socket_path_;
@@ -289,7 +323,8 @@ class SocketLink final : public WorkerLink {
   v1::WorkerEvent::Hello hello_;  // What follows is guarded by mutex_.
   bool closing_ = false;
   bool result_sent_ = false;
-  std::optional<v1::WorkerEvent> progress_;
+  std::optional<train::PlanOrder> order_;
+  std::optional<v1::WorkerEvent> progress_, answer_;
   std::deque<v1::WorkerEvent> checkpoints_;
   std::optional<v1::WorkerEvent> result_;
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "worker/train/attempt.h"
@@ -44,6 +45,10 @@ class WorkerLink {
   // Waits up to a second for the report to be sent: the process is about to exit.
   virtual void ReportResult(const train::AttemptResult& result) = 0;
   virtual Command command() const = 0;
+  // The newest order that nobody has taken yet.
+  virtual std::optional<train::PlanOrder> TakePlanOrder() = 0;
+  // Also what Hello says of it from now on. What memory was before is not reported any more.
+  virtual void AnswerPlanOrder(const train::PlanAnswer& answer) = 0;
 };
 
 }  // namespace snug::link

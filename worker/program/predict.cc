@@ -52,7 +52,7 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
 int64_t ArenaBytes(const Components& others, int64_t needed, const Machine& machine) {
   if (machine.cpu) return needed;
   const int64_t beside = others.held() - others.arena;
-  return (beside + needed + kGpuPageBytes - 1) / kGpuPageBytes * kGpuPageBytes - beside;
+  return WholeGpuPages(beside) - beside + WholeGpuPages(needed);
 }
 
 namespace {

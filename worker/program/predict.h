@@ -37,6 +37,9 @@ struct Components {
 
 // In which a GPU's driver gives memory, and counts it.
 inline constexpr int64_t kGpuPageBytes = 2 << 20;
+constexpr int64_t WholeGpuPages(int64_t bytes) {
+  return (bytes + kGpuPageBytes - 1) / kGpuPageBytes * kGpuPageBytes;
+}
 
 // What a GPU adds up the norm of the gradients in: 1024 parts in fp64, and their sum.
 inline constexpr int64_t kNormBytes = 8 * 1024 + kAlignment;

@@ -53,6 +53,21 @@ struct AttemptOptions {
   std::string previous_metrics;  // Or empty.
 };
 
+// Another plan for an attempt that is under way, from its next step on.
+struct PlanOrder {
+  int64_t number = 0;       // 1, 2, 3, ... per job.
+  program::NamedPlan plan;  // For the attempt's key and threads.
+  int64_t cap_bytes = 0;
+  std::optional<program::Components> promised;
+};
+
+struct PlanAnswer {
+  int64_t number = 0;       // Of the order.
+  int64_t global_step = 0;  // The last one under the plan before.
+  int64_t current_bytes = 0;
+  std::string refusal;  // Why the plan before stays in force; empty: it does not.
+};
+
 // Where a run stands; what each report carries.
 struct TrainingProgress {
   int64_t global_step = 0;

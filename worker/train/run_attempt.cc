@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -63,11 +64,25 @@ class Attempt {
   absl::Status Obey() {
     const link::Command command =
         stop_requested_ ? link::Command::kCheckpointAndStop : run_.link.command();
-    if (command == link::Command::kNone) return absl::OkStatus();
+    if (command == link::Command::kNone) return ChangePlan();
     if (command == link::Command::kCheckpointAndStop && !checkpoints_.saved()) {
       RETURN_IF_ERROR(checkpoints_.Save());
     }
     return absl::CancelledError(absl::StrCat("stopped after step ", run_.trainer->global_step()));
+  }
+
+  absl::Status ChangePlan() {
+    const std::optional<PlanOrder> order = run_.link.TakePlanOrder();
+    if (!order.has_value()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const PlanAnswer answer, run_.trainer->ChangePlan(*order));
+    const std::string what = answer.refusal.empty() ? absl::StrCat(answer.current_bytes, " of ",
+                                                                   order->cap_bytes, " bytes")
+                                                    : absl::StrCat("refused, ", answer.refusal);
+    std::cerr << absl::StrCat("after step ", answer.global_step, " to plan \"", order->plan.name,
+                              "\": ", what, "\n");
+    run_.link.AnswerPlanOrder(answer);
+    metrics_.Report();
+    return absl::OkStatus();
   }
 
   absl::Status Step() {

@@ -99,7 +99,7 @@ checkpoint::RunState RunCheckpoints::State() const {
           .data_micro_batch = cursor.micro_batch,
           .num_tokens = trainer.num_tokens(),
           .last_loss = run_.progress.loss,
-          .plan_name = attempt.plan.name,
+          .plan_name = trainer.plan_name(),
           .dataset_sha256 = trainer.dataset().sha256(),
           .best = best_,
           .products = execute::GemmChoiceText(execute::GemmChoiceInUse())};

@@ -10,11 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/added_tokens.h"
-#include "worker/program/lower.h"
 #include "worker/train/generator.h"
 #include "worker/train/sampling.h"
 #include "worker/train/schedule.h"
-#include "worker/train/static_bytes.h"
 
 namespace snug::train {
 namespace {
@@ -88,7 +86,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const AttemptOptions& a
   RETURN_IF_ERROR(program::ChooseTask(attempt.task, config));
   ASSIGN_OR_RETURN(trainer->program_, program::BuildProgram(config, attempt.mode));
   RETURN_IF_ERROR(trainer->LoadData());
-  RETURN_IF_ERROR(trainer->Lower());
+  trainer->inputs_key_ =
+      Largest(Largest(attempt.key, trainer->evaluation_key_), trainer->GenerationKey());
+  ASSIGN_OR_RETURN(trainer->lowered_, trainer->Lower(attempt.plan, attempt.promised));
   RETURN_IF_ERROR(trainer->TakeMemory());
   return trainer;
 }
@@ -119,65 +119,6 @@ absl::Status Trainer::LoadData() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Lower() {
-  program::LowerOptions options{
-      .key = attempt_.key, .machine = device_.machine(), .training = true};
-  ASSIGN_OR_RETURN(const program::Plan plan, program::PlanOf(program_, attempt_.plan));
-  ASSIGN_OR_RETURN(step_tape_, program::Lower(program_, plan, options));
-  options.training = false;
-  options.key = evaluation_key_;
-  ASSIGN_OR_RETURN(evaluation_tape_, program::Lower(program_, plan, options));
-  if (prompts_.has_value()) {
-    options.key = GenerationKey();
-    ASSIGN_OR_RETURN(generation_, program::LayOutGeneration(program_, plan, options));
-  }
-  inputs_key_ = Largest(Largest(attempt_.key, evaluation_key_), GenerationKey());
-  const int64_t needed =
-      std::max({step_tape_.arena_bytes, evaluation_tape_.arena_bytes, generation_.bytes});
-  bytes_ = program::StaticComponents(program_, inputs_key_, options.machine, /*context_bytes=*/0);
-  bytes_.arena = program::ArenaBytes(bytes_, needed, options.machine);
-  bytes_.host = step_tape_.host_bytes;
-  if (!attempt_.promised.has_value()) return absl::OkStatus();
-  return CheckSameBytes({"the plan", *attempt_.promised}, {"the worker", bytes_});
-}
-
-// The cap holds from the first byte on; what is mapped is known only once it is. A GPU gives whole
-// pages: so of one all is taken at once.
-absl::Status Trainer::TakeMemory() {
-  execute::TrackingAllocator& allocator = device_.allocator();
-  const bool capped = attempt_.cap_bytes > 0;
-  if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
-  if (!device_.machine().cpu) {
-    ASSIGN_OR_RETURN(block_, execute::DeviceBlock::Take(device_, bytes_.held()));
-  }
-  ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_,
-                                                          {.model_dir = attempt_.model_dir,
-                                                           .init_adapter = attempt_.init_adapter,
-                                                           .seed = attempt_.training.seed},
-                                                          device_));
-  if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
-  ASSIGN_OR_RETURN(optimizer_,
-                   Optimizer::Create(program_, *parameters_, attempt_.training, device_));
-  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, inputs_key_, device_));
-  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, bytes_.arena, bytes_.host));
-  executor_.emplace(parameters_->views(), device_);
-  return CheckSameBytes({"the worker's account", bytes_}, {"what it took", Held()});
-}
-
-program::Components Trainer::Held() const {
-  const weights::ParameterBytes parameters = parameters_->held(program_);
-  program::Components held;
-  held.weights = parameters.base;
-  held.adapter = parameters.adapter;
-  held.gradients = parameters.gradients;
-  held.optimizer = parameters.masters + optimizer_->moment_bytes();
-  if (!device_.machine().cpu) held.optimizer += program::kNormBytes;
-  held.inputs = buffers_->held_bytes();
-  held.arena = arena_->bytes();
-  held.host = arena_->host_bytes();
-  return held;
-}
-
 program::TapeKey Trainer::GenerationKey() const {
   if (!prompts_.has_value()) return {};
   return program::GenerationKey(prompts_->longest(), attempt_.training.samples.max_new_tokens);
@@ -186,7 +127,7 @@ program::TapeKey Trainer::GenerationKey() const {
 absl::StatusOr<std::vector<Sample>> Trainer::AnswerPrompts() {
   std::vector<Sample> samples;
   if (!prompts_.has_value()) return samples;
-  Generator generator(program_, generation_, *executor_, *arena_, *buffers_);
+  Generator generator(program_, lowered_.generation, *executor_, *arena_, *buffers_);
   for (const Prompt& prompt : prompts_->prompts()) {
     const auto number = static_cast<int64_t>(samples.size());
     ASSIGN_OR_RETURN(
@@ -263,7 +204,7 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
     result.samples += key.documents;
   }
   RETURN_IF_ERROR(parameters_->ZeroGradients());
-  ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result), RunMicroBatches(step_tape_, batches));
+  ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result), RunMicroBatches(lowered_.step, batches));
   ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());
   RETURN_IF_ERROR(
       CheckFinite(result.gradient_norm,
@@ -282,13 +223,13 @@ absl::Status Trainer::ApplyGradients(const StepResult& step) {
 
 absl::StatusOr<TokenMetrics> Trainer::Evaluate() {
   if (!evaluation_.has_value()) {
-    return RunMicroBatches(evaluation_tape_, OfTraining(walk_->StepBefore()));
+    return RunMicroBatches(lowered_.evaluation, OfTraining(walk_->StepBefore()));
   }
   const EpochPlan plan = EpochPlan::OfEvaluation(evaluation_->rows(), attempt_.training);
-  return RunMicroBatches(evaluation_tape_, {.dataset = *evaluation_,
-                                            .plan = plan,
-                                            .range = {0, plan.micro_batches()},
-                                            .set = "evaluation set"});
+  return RunMicroBatches(lowered_.evaluation, {.dataset = *evaluation_,
+                                               .plan = plan,
+                                               .range = {0, plan.micro_batches()},
+                                               .set = "evaluation set"});
 }
 
 void Trainer::ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens) {
@@ -296,20 +237,6 @@ void Trainer::ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens) {
   num_tokens_ = tokens;
   walk_.reset();  // Its plan is not to be beside the new one's.
   walk_ = std::make_unique<BatchWalk>(dataset_->rows(), attempt_.training, cursor);
-}
-
-int64_t Trainer::FixedBytes() const {
-  const int64_t mapped = parameters_.has_value() ? parameters_->mapped_bytes() : 0;
-  const int64_t data = device_.host_reads_memory() ? data_bytes_ : 0;
-  return attempt_.context_bytes + data + mapped;
-}
-
-Memory Trainer::memory() const {
-  const execute::TrackingAllocator::Usage usage = device_.allocator().usage();
-  const int64_t fixed = FixedBytes();
-  return {.current_bytes = fixed + usage.current_bytes,
-          .peak_bytes = fixed + usage.peak_bytes,
-          .arena_bytes = arena_->bytes()};
 }
 
 }  // namespace snug::train

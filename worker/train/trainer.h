@@ -1,6 +1,7 @@
 // Trains: batches through the tape, gradients into the optimizer. Owns all memory of an attempt, in
-// the components of program::Components and nothing beside them; of a GPU it takes them in one
-// piece, before it reads a weight. Knows no files but the model and the data, no daemon, no clock.
+// the components of program::Components and nothing beside them; of a GPU it takes them in two
+// pieces, the arena and all that stays, before it reads a weight. Knows no files but the model and
+// the data, no daemon, no clock.
 //
 // On a device whose memory the host does not read these components are the device's bytes. What the
 // host holds then beside the process and the mapped data: the batch's arrays (BatchBuffers), a
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,32 +33,10 @@
 #include "worker/train/optimizer.h"
 #include "worker/train/prompts.h"
 #include "worker/train/samples_log.h"
+#include "worker/train/step_result.h"
 #include "worker/weights/parameters.h"
 
 namespace snug::train {
-
-struct Memory {
-  // Context, mapped weights, what the order of the data may take, and what the allocator has given.
-  int64_t current_bytes = 0;
-  int64_t peak_bytes = 0;
-  int64_t arena_bytes = 0;
-};
-
-// Of a step's or an evaluation's trained tokens.
-struct TokenMetrics {
-  double loss = 0.0;                 // Per unit of loss weight.
-  double mean_token_accuracy = 0.0;  // Share of those that the model ranks first.
-  double entropy = 0.0;              // Of its distribution, in nats per token.
-};
-
-// What one optimizer step gave.
-struct StepResult : TokenMetrics {
-  double gradient_norm = 0.0;  // Before clipping.
-  double learning_rate = 0.0;
-  int64_t tokens = 0;
-  int64_t samples = 0;       // Rows of the dataset.
-  BatchRange micro_batches;  // Of Trainer::epoch_plan().
-};
 
 // Rows to go through, micro-batch by micro-batch. Owns nothing.
 struct MicroBatches {
@@ -86,10 +66,15 @@ class Trainer {
   // above.
   absl::StatusOr<std::vector<Sample>> AnswerPrompts();
 
+  // Between two steps: to other tapes, and an arena of their size in place of the old one. The peak
+  // of memory() begins anew. An error: the attempt has no arena any more.
+  absl::StatusOr<PlanAnswer> ChangePlan(const PlanOrder& order);
+
   // Goes on after `steps` optimizer steps, the next of which starts at `cursor`; the caller has
   // filled weights and moments.
   void ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens);
 
+  const std::string& plan_name() const { return lowered_.name; }  // Of the one in force.
   int64_t global_step() const { return global_step_; }
   int64_t max_steps() const { return max_steps_; }
   int64_t num_tokens() const { return num_tokens_; }
@@ -106,7 +91,7 @@ class Trainer {
   const Dataset& dataset() const { return *dataset_; }
   // For profiles: the rows and the tape of the last step, and what its last run took.
   const EpochPlan& epoch_plan() const { return walk_->plan(); }
-  const program::Tape& step_tape() const { return step_tape_; }
+  const program::Tape& step_tape() const { return lowered_.step; }
   const execute::Executor& executor() const { return *executor_; }
   const execute::ArenaMemory& arena() const { return *arena_; }  // Idle between two calls.
 
@@ -114,11 +99,22 @@ class Trainer {
   Trainer(const AttemptOptions& attempt, execute::Device& device)
       : attempt_(attempt), device_(device), tensors_(device) {}
 
+  // What a plan comes to.
+  struct Lowered {
+    std::string name;
+    program::Tape step, evaluation;
+    program::GenerationLayout generation;
+    program::Components bytes;  // As predicted, without the context.
+  };
+
   absl::Status LoadData();
   int64_t FixedBytes() const;  // Of the cap, what the allocator does not give out.
-  absl::Status Lower();
+  absl::StatusOr<Lowered> Lower(const program::NamedPlan& plan,
+                                const std::optional<program::Components>& promised) const;
   absl::Status TakeMemory();
-  program::Components Held() const;                 // In bytes_' components, what was really taken.
+  absl::Status TakeArena(const program::Components& bytes);
+  int64_t BlockBytes() const;        // On a GPU: of all but the arena, in whole pages.
+  program::Components Held() const;  // What was really taken.
   MicroBatches OfTraining(BatchRange range) const;  // Of the walk's plan.
   program::TapeKey GenerationKey() const;           // Of the prompts; empty without.
   absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape,
@@ -130,17 +126,15 @@ class Trainer {
   program::Program program_;
   std::optional<Dataset> dataset_, evaluation_;
   std::unique_ptr<BatchWalk> walk_;
-  std::optional<execute::DeviceBlock> block_;  // What all below is part of, on a GPU.
+  Lowered lowered_;
+  std::optional<execute::DeviceBlock> block_;  // On a GPU: what all below but the arena is part of.
   std::optional<weights::Parameters> parameters_;
   std::optional<Optimizer> optimizer_;
   std::optional<BatchBuffers> buffers_;
-  program::Tape step_tape_, evaluation_tape_;
   program::TapeKey evaluation_key_, inputs_key_;
   std::optional<Prompts> prompts_;
-  program::GenerationLayout generation_;
   std::optional<execute::ArenaMemory> arena_;
   std::optional<execute::Executor> executor_;
-  program::Components bytes_;  // As predicted, without the context.
   int64_t data_bytes_ = 0;
   int64_t global_step_ = 0, max_steps_ = 0, num_tokens_ = 0;
 };

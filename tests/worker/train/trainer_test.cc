@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -129,6 +131,102 @@ TEST_F(TrainerTest, APlanThatPromisesOtherBytesIsRefusedByComponent) {
                              planned.*component, " by the worker"));
     }
   }
+}
+
+// What a plan would be ordered as.
+PlanOrder OrderOf(AttemptOptions attempt, int64_t number, int recomputed) {
+  const auto program =
+      *program::BuildProgram(*program::ReadModelConfig(attempt.model_dir), attempt.mode);
+  attempt.plan = program::NamedPlanOf(program, program::RecomputePlan(program, recomputed));
+  const program::Components bytes = PredictionOf(attempt).bytes;
+  return {.number = number, .plan = attempt.plan, .cap_bytes = bytes.total(), .promised = bytes};
+}
+
+// What of a run must not depend on its plans: losses, and all trained parameters.
+struct Course {
+  std::vector<double> losses;
+  std::string weights;
+};
+
+// Steps, before each of which something may be done to the trainer.
+Course Train(const AttemptOptions& attempt, const std::function<void(Trainer&)>& before) {
+  TestDevice().allocator().SetCap(INT64_MAX);
+  TestDevice().allocator().ResetPeak();
+  const auto trainer = Trainer::Create(attempt, TestDevice());
+  EXPECT_TRUE(trainer.ok()) << trainer.status();
+  Course course;
+  for (int step = 0; step < 12; ++step) {
+    before(**trainer);
+    const auto result = (*trainer)->AccumulateGradients();
+    EXPECT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE((*trainer)->ApplyGradients(*result).ok());
+    course.losses.push_back(result->loss);
+  }
+  for (const execute::ParameterView& view : (*trainer)->parameters().views())
+    if (view.gradient)
+      course.weights.append(view.value.as<char>(), static_cast<size_t>(view.value.bytes()));
+  return course;
+}
+
+// To smaller and larger ones and back, with dropout: after each change the worker holds what was
+// promised for the plan in force, to the byte, and ends as if nothing had been.
+TEST_F(TrainerTest, PlansChangeBetweenStepsAndWhatIsTrainedDoesNot) {
+  TrainingMode lora = LoraMode();
+  lora.adapter.dropout = 0.25;
+  for (const TrainingMode& mode : {lora, FullMode(), FullMode(DType::kBF16)}) {
+    AttemptOptions attempt = Attempt(mode);
+    attempt.context_bytes = kContextBytes;
+    attempt.promised = PredictionOf(attempt).bytes;
+    attempt.cap_bytes = attempt.promised->total();
+    const Course undisturbed = Train(attempt, [](Trainer&) {});
+    int64_t orders = 0;
+    std::set<int64_t> sizes;
+    const Course changed = Train(attempt, [&](Trainer& trainer) {
+      ++orders;
+      const PlanOrder order = OrderOf(attempt, orders, static_cast<int>(orders * 2 % 3));
+      const auto answer = trainer.ChangePlan(order);
+      SNUG_ASSERT_OK(answer);
+      EXPECT_EQ(answer->refusal, "");
+      EXPECT_EQ(answer->number, orders);
+      EXPECT_EQ(answer->global_step, orders - 1);
+      EXPECT_EQ(answer->current_bytes, order.cap_bytes);
+      EXPECT_EQ(trainer.memory().peak_bytes, order.cap_bytes);
+      EXPECT_EQ(trainer.plan_name(), order.plan.name);
+      sizes.insert(answer->current_bytes);
+    });
+    EXPECT_EQ(sizes.size(), 3u);
+    EXPECT_EQ(changed.losses, undisturbed.losses);
+    EXPECT_FALSE(undisturbed.weights.empty());
+    EXPECT_TRUE(changed.weights == undisturbed.weights);
+  }
+}
+
+// Of another program, with other bytes than the worker finds, above its own cap: it says why, holds
+// what it held, and trains on as before.
+TEST_F(TrainerTest, AnOrderThatCannotBeObeyedLeavesThePlan) {
+  AttemptOptions attempt = Attempt(FullMode());
+  attempt.plan = OrderOf(attempt, 0, 2).plan;
+  attempt.promised = PredictionOf(attempt).bytes;
+  attempt.cap_bytes = attempt.promised->total();
+  const PlanOrder keep = OrderOf(attempt, 1, 0);
+  PlanOrder unknown = keep, other = keep, capped = keep;
+  unknown.plan.layer_recipe.pop_back();
+  other.promised->arena += 64;
+  --capped.cap_bytes;
+  const Course undisturbed = Train(attempt, [](Trainer&) {});
+  const Course refusing = Train(attempt, [&](Trainer& trainer) {
+    for (const auto& [order, why] : {std::pair(&unknown, "layers"),
+                                     {&other, "bytes by the plan"},
+                                     {&capped, "out of memory"}}) {
+      const auto answer = trainer.ChangePlan(*order);
+      SNUG_ASSERT_OK(answer);
+      EXPECT_THAT(answer->refusal, HasSubstr(why));
+      EXPECT_EQ(answer->current_bytes, attempt.cap_bytes);
+      EXPECT_EQ(trainer.plan_name(), attempt.plan.name);
+    }
+  });
+  EXPECT_EQ(refusing.losses, undisturbed.losses);
+  EXPECT_TRUE(refusing.weights == undisturbed.weights);
 }
 
 // The daemon's view of added tokens is config.json and the tokenizer, the worker's the matrices.

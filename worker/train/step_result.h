@@ -1,0 +1,36 @@
+// What a step gives, and what a trainer holds meanwhile.
+#ifndef WORKER_TRAIN_STEP_RESULT_H_
+#define WORKER_TRAIN_STEP_RESULT_H_
+
+#include <cstdint>
+
+#include "worker/train/batches.h"
+
+namespace snug::train {
+
+struct Memory {
+  // Context, mapped weights, what the order of the data may take, and what the allocator has given.
+  int64_t current_bytes = 0;
+  int64_t peak_bytes = 0;
+  int64_t arena_bytes = 0;
+};
+
+// Of a step's or an evaluation's trained tokens.
+struct TokenMetrics {
+  double loss = 0.0;                 // Per unit of loss weight.
+  double mean_token_accuracy = 0.0;  // Share of those that the model ranks first.
+  double entropy = 0.0;              // Of its distribution, in nats per token.
+};
+
+// What one optimizer step gave.
+struct StepResult : TokenMetrics {
+  double gradient_norm = 0.0;  // Before clipping.
+  double learning_rate = 0.0;
+  int64_t tokens = 0;
+  int64_t samples = 0;       // Rows of the dataset.
+  BatchRange micro_batches;  // Of Trainer::epoch_plan().
+};
+
+}  // namespace snug::train
+
+#endif  // WORKER_TRAIN_STEP_RESULT_H_
