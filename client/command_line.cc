@@ -77,15 +77,19 @@ void AddChanges(CLI::App* app, CommandLine* line) {
       ->required();
 }
 
-// A machine to plan for, which need not be here.
-void AddMachine(CLI::App* plan, CommandLine* line) {
-  const CLI::Validator bytes(
+CLI::Validator SomeBytes() {
+  return CLI::Validator(
       [](std::string& text) {
         const absl::StatusOr<int64_t> size = ParseBytes(text);
         if (!size.ok()) return std::string(size.status().message());
-        return *size > 0 ? std::string() : "a machine has more than 0 bytes";
+        return *size > 0 ? std::string() : "0 bytes are too few";
       },
       "SIZE");
+}
+
+// A machine to plan for, which need not be here.
+void AddMachine(CLI::App* plan, CommandLine* line) {
+  const CLI::Validator bytes = SomeBytes();
   plan->add_option("--device-kind", line->device_kind,
                    "For a device that need not be here: h200, h100, a100, ..., cpu");
   plan->add_option("--device-memory", line->device_memory, "That the job may have of it: 24GiB")
@@ -130,6 +134,15 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   AddJobs(app->add_subcommand("pause", "Stop jobs for now: a running one saves a checkpoint first"),
           line);
   AddJobs(app->add_subcommand("resume", "Let paused jobs go on from where they were"), line);
+
+  CLI::App* squeeze =
+      app->add_subcommand("squeeze", "Let a running job go on with less of its device's memory");
+  AddJob(squeeze, line);
+  squeeze->add_option("BYTES", line->bytes, "That it may have at most: 3GiB")
+      ->required()
+      ->check(SomeBytes());
+  AddJob(app->add_subcommand("relax", "Let a running job go on with what its device has free"),
+         line);
 
   app->add_subcommand("devices",
                       "List the daemon's devices: memory that they have, give, promised");

@@ -48,6 +48,7 @@ struct CommandLine {
   std::vector<std::string> jobs;       // Where a command takes several.
   std::string shell;                   // bash, zsh, fish, man
   CommandHelp help;                    // shell: of the whole program.
+  std::string bytes;  // squeeze: 3GiB
   std::string directory;
   std::optional<int64_t> checkpoint;  // download: the step of one.
   std::string device;                 // plan

@@ -17,6 +17,8 @@ absl::StatusOr<int> ListDevices(const CommandLine& line, Terminal& terminal);   
 absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal);         // query.cc
 absl::StatusOr<int> PauseJob(const CommandLine& line, Terminal& terminal);          // query.cc
 absl::StatusOr<int> ResumeJob(const CommandLine& line, Terminal& terminal);         // query.cc
+absl::StatusOr<int> SqueezeJob(const CommandLine& line, Terminal& terminal);        // query.cc
+absl::StatusOr<int> RelaxJob(const CommandLine& line, Terminal& terminal);          // query.cc
 absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);          // watch.cc
 absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);         // logs.cc
 absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);       // download.cc

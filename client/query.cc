@@ -1,4 +1,4 @@
-// list, get, cancel: one question, one answer.
+// list, get, cancel, pause, squeeze: one question, one answer.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -8,6 +8,7 @@
 #include "client/commands.h"
 #include "client/job_text.h"
 #include "client/json.h"
+#include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
@@ -102,6 +103,18 @@ absl::StatusOr<int> AskForEach(Method method, const CommandLine& line, Terminal&
   return kExitOk;
 }
 
+// What the job has been told, or that it keeps its plan.
+void PrintPlanOrder(const v1::Job& job, const CommandLine& line, Terminal& terminal) {
+  if (line.output == Output::kJson) return PrintOne(job, line, terminal);
+  const v1::JobMemory& memory = job.memory();
+  terminal.out << job.id() << " " << memory.plan() << ", " << FormatBytes(memory.budget_bytes());
+  if (job.plan_changes().has_pending()) {
+    const v1::PlanOrder& order = job.plan_changes().pending();
+    terminal.out << " -> " << order.plan().name() << ", " << FormatBytes(order.bytes());
+  }
+  terminal.out << "\n";
+}
+
 }  // namespace
 
 absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal) {
@@ -139,6 +152,26 @@ absl::StatusOr<int> PauseJob(const CommandLine& line, Terminal& terminal) {
 
 absl::StatusOr<int> ResumeJob(const CommandLine& line, Terminal& terminal) {
   return AskForEach<v1::ResumeJobRequest>(&Stub::ResumeJob, line, terminal);
+}
+
+absl::StatusOr<int> SqueezeJob(const CommandLine& line, Terminal& terminal) {
+  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  v1::SqueezeJobRequest request;
+  request.set_id(line.job);
+  ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(line.bytes));
+  request.set_bytes(bytes);
+  ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&Stub::SqueezeJob, request));
+  PrintPlanOrder(job, line, terminal);
+  return kExitOk;
+}
+
+absl::StatusOr<int> RelaxJob(const CommandLine& line, Terminal& terminal) {
+  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  v1::RelaxJobRequest request;
+  request.set_id(line.job);
+  ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&Stub::RelaxJob, request));
+  PrintPlanOrder(job, line, terminal);
+  return kExitOk;
 }
 
 }  // namespace snug::client

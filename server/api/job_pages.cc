@@ -59,6 +59,7 @@ v1::Job Shown(const v1::Job& job, const FieldMask& mask) {
   }
   shown.clear_spec();
   shown.clear_plan();
+  shown.clear_plan_changes();
   shown.clear_dataset();
   shown.clear_output();
   return shown;

@@ -228,6 +228,24 @@ grpc::ServerUnaryReactor* FineTuningService::ResumeJob(Context* context, const B
       });
 }
 
+grpc::ServerUnaryReactor* FineTuningService::SqueezeJob(Context* context, const Bytes* in,
+                                                        Bytes* out) {
+  return Serve<v1::SqueezeJobRequest, v1::Job>(
+      {context, "SqueezeJob", in, out},
+      [this](const Allowed<v1::SqueezeJobRequest>& call, Answer<v1::Job> answer) {
+        parts_.scheduler.Squeeze(call.request, std::move(answer));
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::RelaxJob(Context* context, const Bytes* in,
+                                                      Bytes* out) {
+  return Serve<v1::RelaxJobRequest, v1::Job>(
+      {context, "RelaxJob", in, out},
+      [this](const Allowed<v1::RelaxJobRequest>& call, Answer<v1::Job> answer) {
+        parts_.scheduler.Relax(call.request, std::move(answer));
+      });
+}
+
 grpc::ServerUnaryReactor* FineTuningService::UpdateJob(Context* context, const Bytes* in,
                                                        Bytes* out) {
   return Serve<v1::UpdateJobRequest, v1::Job>(

@@ -57,6 +57,8 @@ using RawService = Raw<
     v1::FineTuning::WithRawCallbackMethod_GetJob, v1::FineTuning::WithRawCallbackMethod_ListJobs,
     v1::FineTuning::WithRawCallbackMethod_CancelJob, v1::FineTuning::WithRawCallbackMethod_PauseJob,
     v1::FineTuning::WithRawCallbackMethod_ResumeJob,
+    v1::FineTuning::WithRawCallbackMethod_SqueezeJob,
+    v1::FineTuning::WithRawCallbackMethod_RelaxJob,
     v1::FineTuning::WithRawCallbackMethod_UpdateJob, v1::FineTuning::WithRawCallbackMethod_RerunJob,
     v1::FineTuning::WithRawCallbackMethod_DeleteJob,
     v1::FineTuning::WithRawCallbackMethod_GetServerInfo,
@@ -84,6 +86,8 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* CancelJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* PauseJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ResumeJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* SqueezeJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* RelaxJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* UpdateJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* RerunJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* DeleteJob(Context*, const Bytes* in, Bytes* out) override;

@@ -41,7 +41,7 @@ struct AttemptRecord {
   std::string device;    // Its Device::id().
   std::string boot_id;   // Of the machine when it was started.
   int64_t shim_pid = 0;  // A hint only: the lock is the proof.
-  v1::Plan plan;
+  v1::Plan plan;  // In force, as far as its worker has said so.
   int64_t cap_bytes = 0;
   std::string resume_from;  // Checkpoint folder, or empty.
   int64_t resume_step = 0;
@@ -113,7 +113,7 @@ struct Change {
   const JobRecord* job = nullptr;          // Inserted or replaced.
   const AttemptRecord* attempt = nullptr;  // Likewise.
   std::vector<EventRecord> events;
-  std::optional<Reservation> reserve;
+  std::optional<Reservation> reserve;  // Instead of the attempt's own, if it has one.
   bool release = false;  // The reservation of `attempt`.
   std::optional<RequestRecord> request;
   std::vector<CheckpointRecord> checkpoints;

@@ -93,7 +93,8 @@ absl::Status WriteRequest(Database& database, const RequestRecord& request) {
 absl::Status WriteAttempt(Database& database, const AttemptRecord& attempt) {
   return database.Run(
       "INSERT INTO attempts VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13) "
-      "ON CONFLICT(job, epoch) DO UPDATE SET state=?3, shim_pid=?7, exit=?13",
+      "ON CONFLICT(job, epoch) DO UPDATE SET state=?3, shim_pid=?7, plan=?8, cap_bytes=?9, "
+      "exit=?13",
       {attempt.job, int64_t{attempt.epoch}, static_cast<int64_t>(attempt.state), attempt.nonce,
        attempt.device, attempt.boot_id, attempt.shim_pid, Blob{attempt.plan.SerializeAsString()},
        attempt.cap_bytes, attempt.resume_from, attempt.resume_step, attempt.created_us,
@@ -117,7 +118,8 @@ absl::Status WriteReservation(Database& database, const Change& change) {
   if (change.reserve) {
     const Reservation& reserve = *change.reserve;
     RETURN_IF_ERROR(
-        database.Run("INSERT INTO reservations VALUES(?,?,?,?)",
+        database.Run("INSERT INTO reservations VALUES(?,?,?,?) "
+                     "ON CONFLICT(job, epoch) DO UPDATE SET bytes=excluded.bytes",
                      {reserve.device, reserve.job, int64_t{reserve.epoch}, reserve.bytes}));
   }
   if (!change.release) return absl::OkStatus();

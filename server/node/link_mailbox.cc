@@ -16,6 +16,9 @@ void LinkMailbox::Put(v1::WorkerEvent event) {
       checkpoints_.push_back(std::move(event));
       if (checkpoints_.size() > kMaxCheckpoints) checkpoints_.pop_front();
       break;
+    case v1::WorkerEvent::kPlanChanged:
+      plan_changed_ = std::move(event);
+      break;
     case v1::WorkerEvent::kFinished:
       finished_ = std::move(event);
       break;
@@ -33,6 +36,7 @@ std::vector<v1::WorkerEvent> LinkMailbox::Take() {
   for (v1::WorkerEvent& checkpoint : checkpoints_) events.push_back(std::move(checkpoint));
   checkpoints_.clear();
   add(step_);
+  add(plan_changed_);
   add(heartbeat_);
   add(finished_);
   return events;

@@ -23,6 +23,22 @@ void Ledger::Restore(const std::string& device, const std::string& job, int64_t 
   promises_[job] = {IdOf(device), bytes};
 }
 
+absl::Status Ledger::Resize(const std::string& job, int64_t bytes) {
+  const auto promise = promises_.find(job);
+  if (promise == promises_.end())
+    return absl::InternalError(absl::StrCat("job ", job, " has no reservation"));
+  const Device* device = Find(promise->second.device);
+  const int64_t more = bytes - promise->second.bytes;
+  const int64_t free_bytes =
+      device == nullptr ? 0 : device->capacity_bytes - ReservedOn(device->name);
+  if (more > 0 && more > free_bytes)
+    return absl::ResourceExhaustedError(absl::StrCat("job ", job, " needs ", more,
+                                                     " bytes more; its device has ", free_bytes,
+                                                     " free"));
+  promise->second.bytes = bytes;
+  return absl::OkStatus();
+}
+
 void Ledger::Release(const std::string& job) { promises_.erase(job); }
 
 int64_t Ledger::ReservedOn(const std::string& device) const {
@@ -30,6 +46,11 @@ int64_t Ledger::ReservedOn(const std::string& device) const {
   for (const auto& [job, promise] : promises_)
     if (promise.device == IdOf(device)) bytes += promise.bytes;
   return bytes;
+}
+
+int64_t Ledger::ReservedFor(const std::string& job) const {
+  const auto promise = promises_.find(job);
+  return promise == promises_.end() ? 0 : promise->second.bytes;
 }
 
 std::map<std::string, int64_t> Ledger::Elsewhere() const {

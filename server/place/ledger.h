@@ -24,9 +24,13 @@ class Ledger {
   // A promise of the daemon's earlier life: it stands, even where the capacity has shrunk since or
   // the device is gone.
   void Restore(const std::string& device, const std::string& job, int64_t bytes);
+  // Another amount for a job that has a reservation. RESOURCE_EXHAUSTED as above; fewer bytes are
+  // always taken back.
+  absl::Status Resize(const std::string& job, int64_t bytes);
   void Release(const std::string& job);
 
   int64_t ReservedOn(const std::string& device) const;
+  int64_t ReservedFor(const std::string& job) const;
   // Bytes promised on what is no device any more, by its id.
   std::map<std::string, int64_t> Elsewhere() const;
   std::vector<DeviceState> Snapshot() const;

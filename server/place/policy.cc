@@ -55,10 +55,11 @@ class Walk {
     for (DeviceState& device : devices) rooms_.emplace_back(std::move(device));
   }
 
-  // Nobody further down can be placed.
-  bool Over() const {
-    return blocked_ || std::none_of(rooms_.begin(), rooms_.end(),
-                                    [](const Room& room) { return room.Offer() > 0; });
+  // Nobody further down can be placed, or is the head.
+  bool Over(const Decision& decision) const {
+    const bool full = std::none_of(rooms_.begin(), rooms_.end(),
+                                   [](const Room& room) { return room.Offer() > 0; });
+    return blocked_ || (full && !decision.head.empty());
   }
 
   // `reason`: filled in when it is not null and the job waits.
@@ -76,6 +77,7 @@ class Walk {
         return room->Place(job, bytes);
       }
     }
+    if (!blocked_ && decision.head.empty()) decision.head = job.id;
     if (reason != nullptr) *reason = ReasonToWait(job, rooms_, ahead_);
     ++ahead_;
     if (!stuck_.insert(job.group).second) return;
@@ -126,7 +128,7 @@ Decision Decide(const JobQueue& queue, std::vector<DeviceState> devices, int64_t
   Decision decision;
   Walk walk(std::move(devices), now_us);
   for (const auto& [key, job] : queue.in_order()) {
-    if (walk.Over()) break;
+    if (walk.Over(decision)) break;
     walk.Ask(job, decision, nullptr);
   }
   return decision;

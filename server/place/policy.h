@@ -57,9 +57,13 @@ struct Decision {
   std::map<std::string, std::string> waiting;  // Job -> why, in one sentence.
   std::vector<std::string> infeasible;  // Fit on no device, however empty, within their budget.
   int64_t next_us = 0;  // When the first of those that wait for their time may start; 0: none.
+  // The first that could run now and has no room; empty: there is none, or what is ahead of it is
+  // not known yet.
+  std::string head;
 };
 
-// One round. Ends as soon as nothing can be placed any more, so `waiting` is left empty.
+// One round. Ends as soon as nothing can be placed any more and the head is found, so `waiting` is
+// left empty.
 Decision Decide(const JobQueue& queue, std::vector<DeviceState> devices, int64_t now_us);
 
 // Why each of these jobs waits, as `waiting` has it; those that would be placed have no reason.

@@ -10,6 +10,7 @@
 #include "server/node/attempt_files.h"
 #include "server/node/descriptors.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/plan_changes.h"
 #include "server/scheduler/reports.h"
 #include "server/scheduler/scheduler.h"
 
@@ -122,6 +123,7 @@ void Scheduler::OnEvent(ConnectionId link, v1::WorkerEvent event) {
   }
   if (event.has_step()) OnStep(*entry, event.step());
   if (event.has_checkpoint()) OnCheckpoint(*entry, event.checkpoint());
+  if (event.has_plan_changed()) PlanChanger(*this).OnAnswer(*entry, event.plan_changed());
   if (event.has_heartbeat()) attempt.pace.OnHeartbeat(event.heartbeat(), SinceBoot());
   // Finished: the exit record says it too, and that one cannot get lost.
 }
@@ -173,7 +175,9 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
   v1::WorkerCommand welcome;
   welcome.mutable_welcome();
   link_->Send(link, welcome);
+  attempt.changes_plans = hello.has_plan();
   if (hello.has_last()) OnStep(*entry, hello.last());
+  if (hello.has_plan()) PlanChanger(*this).OnAnswer(*entry, hello.plan());
   const bool pausing = entry->state() == v1::Job::PAUSING;
   if (pausing || attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
 }
@@ -202,7 +206,7 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   if (!wrong.empty()) return OnBadMessage(entry, wrong);
   v1::Progress& now = *job.mutable_progress();
   now = step.progress();
-  attempt.reported = true;
+  if (!std::exchange(attempt.reported, true)) changed_ = true;  // It can be squeezed from now on.
   const bool end_was_known = attempt.pace.LeftUntilEnd() < absl::InfiniteDuration();
   attempt.pace.OnStep(now, SinceBoot());
   if (!end_was_known && attempt.pace.LeftUntilEnd() < absl::InfiniteDuration())

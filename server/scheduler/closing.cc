@@ -235,6 +235,8 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   Change change{.attempt = &attempt, .release = true};
   if (closed.checkpoints.ok()) change.checkpoints = closed.checkpoints->records;
   JobRecord changed = entry.record;
+  changed.job.mutable_plan_changes()->clear_pending();
+  changed.job.mutable_plan_changes()->clear_limit_bytes();
   if (changed.state() == v1::Job::CANCELLING)
     RETURN_IF_ERROR(MoveJob(changed, v1::Job::CANCELLED, "cancelled", WallMicros(), change));
   else if (never_started && changed.state() != v1::Job::PAUSING)  // The daemon was killed then.

@@ -48,6 +48,11 @@ absl::StatusOr<DevicePlans> PlansByShare(const std::vector<Device>& devices, con
   return PlansOfMachines(machines, job, lengths, PlansWanted::kForPlacing);
 }
 
+int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin) {
+  const double extra = static_cast<double>(plan.peak_bytes()) * margin * oom_failures;
+  return plan.peak_bytes() + static_cast<int64_t>(extra);
+}
+
 absl::StatusOr<DevicePlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,
                                     const RowLengths& lengths, PlansWanted wanted) {
   Machines machines;

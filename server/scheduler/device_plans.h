@@ -25,6 +25,9 @@ enum class PlansWanted {
 absl::StatusOr<DevicePlans> PlansByShare(const std::vector<Device>& devices, const CheckedJob& job,
                                          const RowLengths& lengths);
 
+// What is reserved for a plan: its peak, and more room after each time that it was not enough.
+int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin);
+
 // For a worker that has the device for itself. Devices of the same machine (threads, kind, context,
 // rates) share their plans: made once. Among them is the fastest for each device's capacity and the
 // job's budget.

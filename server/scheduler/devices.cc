@@ -20,11 +20,11 @@ int64_t EstimatedEnd(const Entry& entry) {
   return left < absl::Hours(24 * 365) ? now_us + absl::ToInt64Microseconds(left) : INT64_MAX;
 }
 
-v1::Reservation ReservationOf(const Entry& entry) {
+v1::Reservation ReservationOf(const Entry& entry, const Ledger& ledger) {
   const v1::JobMemory& memory = entry.record.job.memory();
   v1::Reservation reservation;
   reservation.set_job(entry.id());
-  reservation.set_reserved_bytes(entry.attempt->record.cap_bytes);
+  reservation.set_reserved_bytes(ledger.ReservedFor(entry.id()));
   reservation.set_predicted_bytes(memory.predicted_peak_bytes());
   reservation.set_counted_bytes(memory.measured_peak_bytes());
   reservation.set_seen_bytes(memory.process_peak_bytes());
@@ -62,7 +62,7 @@ void Scheduler::ShowDevices() {
     *job.mutable_memory() = entry.record.job.memory();
     for (v1::Device& device : devices)
       if (ledger_.Find(device.name()) == ledger_.Find(entry.attempt->record.device))
-        *device.add_reservations() = ReservationOf(entry);
+        *device.add_reservations() = ReservationOf(entry, ledger_);
   }
   metrics_.Devices(devices, running);
   for (const auto& [id, bytes] : ledger_.Elsewhere()) {
@@ -91,7 +91,7 @@ std::vector<DeviceState> Scheduler::DeviceStates() const {
       const Entry& entry = *found->second;
       if (ledger_.Find(entry.attempt->record.device) != ledger_.Find(state.name)) continue;
       state.running.push_back({.key = KeyOf(entry.record),
-                               .bytes = entry.attempt->record.cap_bytes,
+                               .bytes = ledger_.ReservedFor(entry.id()),
                                .end_us = EstimatedEnd(entry)});
     }
     state.trouble = TroubleOf(*ledger_.Find(state.name));

@@ -68,6 +68,7 @@ struct LiveAttempt {
   bool reported = false;       // Its model is loaded: it has said where it is.
   absl::Duration seen;         // When its process was last looked at from outside.
   int64_t last_step = 0;       // That it reported in this life of the daemon.
+  bool changes_plans = false;  // Its worker can, and has not refused to.
   int bad_messages = 0;
 };
 

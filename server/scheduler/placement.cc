@@ -11,16 +11,11 @@
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/plan_changes.h"
 #include "server/scheduler/scheduler.h"
 
 namespace snug::server {
 namespace {
-
-// What is reserved for a plan: its peak, and more room after each time that it was not enough.
-int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin) {
-  const double extra = static_cast<double>(plan.peak_bytes()) * margin * oom_failures;
-  return plan.peak_bytes() + static_cast<int64_t>(extra);
-}
 
 QueuedJob QueuedAs(const Entry& entry, double margin) {
   QueuedJob job{.id = entry.id(),
@@ -105,6 +100,7 @@ void Scheduler::Schedule() {
     else
       ScheduleAgain(entry, admitted);
   }
+  PlanChanger(*this).AfterRound(decision.head);
 }
 
 // It fits on no device, however empty.

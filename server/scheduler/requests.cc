@@ -123,6 +123,7 @@ void Scheduler::DoCreate(CreateOrder order, const Reply& reply, int draws_left) 
   job.set_priority(spec.priority());
   *job.mutable_labels() = spec.labels();
   job.set_parent_job(order.parent_job);
+  job.mutable_plan_changes();
   job.set_owner(order.owner);
   *job.mutable_spec() = spec;
   *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);

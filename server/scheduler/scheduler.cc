@@ -133,7 +133,8 @@ void Scheduler::LoadEntries(StoredState& state) {
     entry->retry_cause = entry->record.job.reason();
     const auto plans = state.plans.find(state.plans_of[entry->id()]);
     // After an attempt there may be a checkpoint to go on from, which is to be looked at again.
-    if (plans != state.plans.end() && entry->record.job.epoch() == 0)
+    const bool runs = HasAttempt(entry->state());  // When it ends, its checkpoints are looked at.
+    if (plans != state.plans.end() && (entry->record.job.epoch() == 0 || runs))
       entry->ready = stored_plans_.Unpack(plans->second, entry->record);
     const bool paused = entry->state() == v1::Job::PAUSED;
     if (!entry->ready && !HasAttempt(entry->state()) && !paused) AwaitReady(*entry);

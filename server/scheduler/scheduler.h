@@ -41,12 +41,15 @@ class Scheduler {
   void Cancel(std::string id, Reply reply);
   void Pause(std::string id, Reply reply);
   void Resume(std::string id, Reply reply);  // Of a paused job.
+  void Squeeze(v1::SqueezeJobRequest request, Reply reply);
+  void Relax(v1::RelaxJobRequest request, Reply reply);
   void Update(v1::UpdateJobRequest request, Reply reply);
   void Delete(std::string id, Reply reply);  // Of an ended job; replies with it as it was.
   // Refuses all changes from now on; returns when what was accepted is stored. Workers stay.
   void Drain();
 
  private:
+  friend class PlanChanger;  // Other plans for running attempts.
   using ConnectionId = LinkServer::ConnectionId;
   Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& index, Preparer& preparer,
             Metrics& metrics);
@@ -121,7 +124,7 @@ class Scheduler {
   Ledger ledger_;
   std::map<std::string, std::unique_ptr<Entry>> entries_;  // Jobs that have not ended.
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
-  int64_t next_order_ = 1;
+  int64_t next_order_ = 1, storing_ = 0;  // The latter: new jobs on their way to the disk.
   absl::Duration refusal_told_;
   bool changed_ = true;       // What scheduling depends on has, since the last round.
   bool gpus_silent_ = false;  // As shown.
@@ -132,14 +135,12 @@ class Scheduler {
   std::set<std::string> attended_;  // Jobs with an attempt, and perhaps some that had one.
   std::map<JobQueue::Key, std::string> unready_;  // Of which some may need nothing any more.
   bool pools_full_ = false;                       // Of the last of them that was asked for.
-  int64_t storing_ = 0;                           // New jobs on their way to the disk.
   const std::shared_ptr<WaitingRoom> waiting_ = std::make_shared<WaitingRoom>();
   StoredPlans stored_plans_;
   Inbox inbox_;
   std::unique_ptr<LinkServer> link_;
-  TaskPool pool_{2};          // Verifying checkpoints, planning.
+  TaskPool pool_{2}, gpu_pool_{1};  // Verifying checkpoints, planning; asking the driver.
   TaskPool closing_pool_{2};  // What ended attempts left: nothing else comes before it.
-  TaskPool gpu_pool_{1};      // Asking the driver.
   FairPool prepares_;         // As many at a time as their memory limits allow.
   std::thread thread_;
 };

@@ -98,6 +98,13 @@ grpc::Status FakeServer::PauseJob(Context*, const v1::PauseJobRequest* request, 
 grpc::Status FakeServer::ResumeJob(Context*, const v1::ResumeJobRequest* request, v1::Job* reply) {
   return Ask(resume, *request, reply);
 }
+grpc::Status FakeServer::SqueezeJob(Context*, const v1::SqueezeJobRequest* request,
+                                    v1::Job* reply) {
+  return Ask(squeeze, *request, reply);
+}
+grpc::Status FakeServer::RelaxJob(Context*, const v1::RelaxJobRequest* request, v1::Job* reply) {
+  return Ask(relax, *request, reply);
+}
 grpc::Status FakeServer::UpdateJob(Context*, const v1::UpdateJobRequest* request, v1::Job* reply) {
   return Ask(update, *request, reply);
 }

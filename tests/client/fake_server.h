@@ -52,6 +52,8 @@ class FakeServer final : public v1::FineTuning::Service {
   Unary<v1::CancelJobRequest, v1::Job> cancel;
   Unary<v1::PauseJobRequest, v1::Job> pause;
   Unary<v1::ResumeJobRequest, v1::Job> resume;
+  Unary<v1::SqueezeJobRequest, v1::Job> squeeze;
+  Unary<v1::RelaxJobRequest, v1::Job> relax;
   Unary<v1::UpdateJobRequest, v1::Job> update;
   Unary<v1::RerunJobRequest, v1::Job> rerun;
   Unary<v1::DeleteJobRequest, v1::Job> remove;
@@ -83,6 +85,8 @@ class FakeServer final : public v1::FineTuning::Service {
   Status CancelJob(Context*, const v1::CancelJobRequest*, v1::Job*) override;
   Status PauseJob(Context*, const v1::PauseJobRequest*, v1::Job*) override;
   Status ResumeJob(Context*, const v1::ResumeJobRequest*, v1::Job*) override;
+  Status SqueezeJob(Context*, const v1::SqueezeJobRequest*, v1::Job*) override;
+  Status RelaxJob(Context*, const v1::RelaxJobRequest*, v1::Job*) override;
   Status UpdateJob(Context*, const v1::UpdateJobRequest*, v1::Job*) override;
   Status RerunJob(Context*, const v1::RerunJobRequest*, v1::Job*) override;
   Status DeleteJob(Context*, const v1::DeleteJobRequest*, v1::Job*) override;

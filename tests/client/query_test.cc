@@ -109,6 +109,31 @@ TEST_F(QueryTest, PauseAndResumePrintTheStateTheyLedTo) {
   EXPECT_EQ(server_.Run({"resume", "a"}).out, "a QUEUED\n");
 }
 
+// With what the job has been told; a job that has less already is told nothing.
+TEST_F(QueryTest, SqueezeAndRelaxPrintThePlans) {
+  const auto job = [](const std::string& id) {
+    v1::Job job = Job(id, v1::Job::RUNNING);
+    job.mutable_memory()->set_plan("keep");
+    job.mutable_memory()->set_budget_bytes(3 << 20);
+    return job;
+  };
+  server_.squeeze = [&](const v1::SqueezeJobRequest& request, v1::Job* reply) {
+    *reply = job(request.id());
+    v1::PlanOrder& order = *reply->mutable_plan_changes()->mutable_pending();
+    order.mutable_plan()->set_name("recompute 2 of 2");
+    order.set_bytes(request.bytes());
+    return grpc::Status::OK;
+  };
+  server_.relax = [&](const v1::RelaxJobRequest& request, v1::Job* reply) {
+    *reply = job(request.id());
+    return grpc::Status::OK;
+  };
+  EXPECT_EQ(server_.Run({"squeeze", "a", "2MiB"}).out,
+            "a keep, 3 MiB -> recompute 2 of 2, 2 MiB\n");
+  EXPECT_EQ(server_.Run({"relax", "b"}).out, "b keep, 3 MiB\n");
+  EXPECT_EQ(server_.Run({"squeeze", "a", "much"}).code, 64);
+}
+
 TEST_F(QueryTest, LogsArePrintedByteForByte) {
   server_.logs = [](const v1::GetJobLogsRequest& request,
                     grpc::ServerWriter<v1::LogChunk>* writer) {

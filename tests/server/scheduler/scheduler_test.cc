@@ -1,116 +1,23 @@
 // The scheduler over a real store, shim and link, with the worker that trains nothing and with
 // limits short enough to sit through.
-#include "server/scheduler/scheduler.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "server/job/check_spec.h"
 #include "server/node/attempt_files.h"
+#include "tests/server/scheduler/scheduler_fixture.h"
 #include "tests/server/testing/tiny_model.h"
-#include "worker/program/model_config.h"
 
 namespace snug::server {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::MatchesRegex;
-
-constexpr const char* kJob = "job-1";
-
-class SchedulerTest : public testing::Test {
- protected:
-  SchedulerTest()
-      : dir_(fs::temp_directory_path().string() + "/sched-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_ + "/state/datasets");
-    fs::create_directories(dir_ + "/state/jobs");
-    WriteTinyModel(dir_ + "/model");
-    WriteTinyDataset(dir_ + "/train.jsonl", 8, 20);
-  }
-  ~SchedulerTest() override {
-    if (scheduler_ != nullptr) scheduler_->Drain();
-    fs::remove_all(dir_);
-  }
-
-  // A job that an earlier life of the daemon has stored; the fake worker does what `script` says.
-  void StoreJob(const std::string& script, const std::string& init_adapter = "") {
-    JobRecord record;
-    record.order = 1;
-    record.job.set_id(kJob);
-    record.job.set_state(v1::Job::PREPARING);
-    v1::JobSpec& spec = *record.job.mutable_spec();
-    spec.set_display_name(script);
-    spec.set_model(dir_ + "/model");
-    spec.set_dataset(dir_ + "/train.jsonl");
-    spec.set_method(v1::JobSpec::LORA);
-    if (!init_adapter.empty()) spec.mutable_lora()->set_init_adapter(init_adapter);
-    FillDefaults(spec, 128);
-    auto store = JobStore::Open({.state_dir = dir_ + "/state"}).value();
-    ASSERT_TRUE(store->Commit({.job = &record}).ok());
-  }
-
-  // One that such a job can start from.
-  void WriteAdapter(const std::string& folder) {
-    v1::JobSpec spec;
-    spec.set_method(v1::JobSpec::LORA);
-    FillDefaults(spec, 128);
-    const auto config = program::ReadModelConfig(dir_ + "/model").value();
-    fs::create_directories(folder);
-    WriteText(folder + "/adapter_config.json",
-              R"({"r": 16, "lora_alpha": 32, "target_modules": "all-linear"})");
-    WriteParameters(folder + "/adapter_model.safetensors",
-                    program::BuildProgram(config, ModeOf(spec)).value(), Holds::kAdapter);
-  }
-
-  void Start(SchedulerLimits limits) {
-    store_ = JobStore::Open({.state_dir = dir_ + "/state"}).value();
-    preparer_ =
-        std::make_unique<Preparer>(PrepareSettings{.python = std::getenv("SNUG_PYTHON"),
-                                                   .script = std::getenv("SNUG_PREPARE"),
-                                                   .datasets_dir = dir_ + "/state/datasets"});
-    const std::string bin = std::getenv("SNUG_BIN_DIR");
-    SchedulerSettings settings{
-        .launcher = {.shim = bin + "/snug-shim",
-                     .worker = std::getenv("SNUG_FAKE_WORKER"),
-                     .state_dir = dir_ + "/state"},
-        .devices = {{.name = "cpu:0", .capacity_bytes = 1 << 30, .context_bytes = 8 << 20}},
-        .inspector = inspector_,
-        .limits = limits};
-    scheduler_ =
-        Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();
-  }
-
-  // The job as soon as it is so; as it is after 60 s otherwise.
-  v1::Job Await(const std::function<bool(const v1::Job&)>& so) {
-    const absl::Time end = absl::Now() + absl::Seconds(60);
-    while (!so(*index_.Find(kJob).value()) && absl::Now() < end)
-      absl::SleepFor(absl::Milliseconds(20));
-    return *index_.Find(kJob).value();
-  }
-  v1::Job Ended() {
-    return Await([](const v1::Job& job) {
-      return job.state() == v1::Job::SUCCEEDED || job.state() == v1::Job::FAILED;
-    });
-  }
-
-  const std::string dir_;
-  JobIndex index_;
-  Metrics metrics_;
-  Inspector inspector_{{.program = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect"}};
-  std::unique_ptr<JobStore> store_;
-  std::unique_ptr<Preparer> preparer_;
-  std::unique_ptr<Scheduler> scheduler_;
-};
 
 // The disk has no room for the ballast (a folder in its place stands for that), so the store
 // refuses to admit. Then it has room again, and nothing else happens: the job runs all the same.

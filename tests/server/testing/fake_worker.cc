@@ -10,6 +10,10 @@
 //   no_output=1 garbage=S    ends as finished without an output; sends nonsense at that step
 //   hang_at=S absurd_at=S    from there on only beats; says there that it is at step 2^62
 //   beats=N print_mb=N       sends so many heartbeats, prints so much with every step
+//   order_ms=N               waits so long before it obeys an order to change its plan
+//   order_dies=1 order_refused=1 order_lies=1
+//                            kills itself instead, refuses, says it holds a byte too many; the
+//                            first in the attempt of only_epoch alone
 // `fake-worker --measure-context [gpu:N]` takes twice as much of a GPU as of a CPU.
 // `fake-worker --write-model DIR` writes the model that such jobs name.
 // Like the real one it goes on without a daemon and dials again, keeps metrics.jsonl, saves
@@ -25,6 +29,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -84,6 +89,7 @@ class FakeWorker {
       Dial();
       if (const int ended = DoStep(); ended >= 0) return ended;
       Listen(absl::Milliseconds(script_("step_ms", 20)));
+      ChangePlan();
       if (stopped_ && saves_) Checkpoint();
       if (stopped_) return Finish(v1::WorkerResult::STOPPED, kStopped);
     }
@@ -153,6 +159,22 @@ class FakeWorker {
       Beat();
       Listen(absl::Milliseconds(100));
     }
+  }
+
+  // Holds what the plan needs, to the byte.
+  void ChangePlan() {
+    if (!order_) return;
+    if (script_("order_ms")) Listen(absl::Milliseconds(script_("order_ms")));
+    const bool now = script_("only_epoch", assignment_.epoch()) == assignment_.epoch();
+    if (now && script_("order_dies")) kill(getpid(), SIGKILL);
+    answer_.set_number(order_->number());
+    answer_.set_global_step(step_);
+    answer_.set_current_bytes(order_->bytes() + script_("order_lies"));
+    if (script_("order_refused")) answer_.set_refusal("it likes its plan");
+    order_.reset();
+    v1::WorkerEvent event;
+    *event.mutable_plan_changed() = answer_;
+    Send(event);
   }
 
   double Loss() const { return 4.0 / static_cast<double>(step_); }
@@ -247,6 +269,7 @@ class FakeWorker {
     hello.set_nonce(assignment_.nonce());
     hello.set_pid(getpid());
     if (step_ > resumed_from_) *hello.mutable_last() = Report();
+    *hello.mutable_plan() = answer_;
     Send(event);
   }
 
@@ -283,6 +306,10 @@ class FakeWorker {
     while (reader_.Next(message).value()) {
       v1::WorkerCommand command;
       command.ParseFromString(message);
+      if (command.has_change_plan()) {
+        if (command.change_plan().number() > answer_.number()) order_ = command.change_plan();
+        continue;
+      }
       const bool ends = command.has_stop() || command.has_refused();
       stopped_ |= ends && !script_("deaf");
       saves_ = command.stop().checkpoint();
@@ -293,6 +320,8 @@ class FakeWorker {
   const Script script_;
   std::ofstream metrics_;
   v1::WorkerResult result_;
+  std::optional<v1::PlanOrder> order_;
+  v1::WorkerEvent::PlanChanged answer_;  // The last one.
   FrameReader reader_;
   int64_t step_ = 0;
   int64_t steps_ = 0;

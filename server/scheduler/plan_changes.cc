@@ -1,0 +1,313 @@
+#include "server/scheduler/plan_changes.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/bytes.h"
+#include "proto/snug/status_macros.h"
+#include "server/job/errors.h"
+#include "server/job/log.h"
+#include "server/place/room.h"
+#include "server/plan/planner.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int kMaxShownChanges = 16;  // In a job that is squeezed again and again.
+
+bool IsUnderWay(const JobRecord& record) { return record.job.plan_changes().has_pending(); }
+
+// Of one step; a plan that was stored by a version without seconds has its relative work.
+PlanOption OptionOf(const v1::Plan& plan, int64_t bytes) {
+  const double seconds = plan.step_seconds() > 0.0 ? plan.step_seconds() : plan.relative_work();
+  return {.bytes = bytes, .seconds = seconds > 0.0 ? seconds : 1.0};
+}
+
+absl::Status NotNow(const Entry& entry, const char* what, absl::string_view why) {
+  return WithReason(absl::FailedPreconditionError(
+                        absl::StrCat("cannot ", what, " job \"", entry.id(), "\" now: ", why)),
+                    "NOT_NOW");
+}
+
+// One that there was no order for is no change to tell of.
+void Note(const v1::WorkerEvent::PlanChanged& answer, const v1::PlanOrder& order,
+          const std::string& from, v1::PlanChanges& changes) {
+  changes.set_count(changes.count() + 1);
+  while (changes.changes_size() >= kMaxShownChanges)
+    changes.mutable_changes()->DeleteSubrange(0, 1);
+  v1::PlanChange& change = *changes.add_changes();
+  change.set_global_step(answer.global_step());
+  change.set_from(from);
+  change.set_to(order.plan().name());
+  change.set_bytes(order.bytes());
+  change.set_measured_bytes(answer.current_bytes());
+  change.set_reason(order.reason());
+}
+
+}  // namespace
+
+void Scheduler::Squeeze(v1::SqueezeJobRequest request, Reply reply) {
+  Ask([this, request = std::move(request)] { return PlanChanger(*this).Squeeze(request); },
+      std::move(reply));
+}
+
+void Scheduler::Relax(v1::RelaxJobRequest request, Reply reply) {
+  Ask([this, request = std::move(request)] { return PlanChanger(*this).Relax(request); },
+      std::move(reply));
+}
+
+absl::StatusOr<Entry*> PlanChanger::Find(const std::string& id, const char* what) const {
+  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
+  Entry* entry = scheduler_.Find(job->id());
+  if (entry == nullptr || entry->state() != v1::Job::RUNNING || entry->attempt == nullptr)
+    return WrongState(job->id(), what, NameOf(job->state()));
+  RETURN_IF_ERROR(CheckChangeable(*entry, what));
+  return entry;
+}
+
+absl::Status PlanChanger::CheckChangeable(const Entry& entry, const char* what) const {
+  const LiveAttempt& attempt = *entry.attempt;
+  if (attempt.closing || attempt.ended || attempt.told_to_end != absl::ZeroDuration())
+    return NotNow(entry, what, "its worker ends");
+  if (attempt.link == 0) return NotNow(entry, what, "its worker is not heard of");
+  if (!attempt.changes_plans) return NotNow(entry, what, "its worker keeps its plan");
+  if (!attempt.reported) return NotNow(entry, what, "its worker is loading the model");
+  if (IsUnderWay(entry.record)) return NotNow(entry, what, "its plan is being changed");
+  if (!entry.ready) return NotNow(entry, what, "its plans were made by another version");
+  return absl::OkStatus();
+}
+
+// A worker keeps its threads, so those of other shares are none of its plans.
+PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
+  const AttemptRecord& attempt = entry.attempt->record;
+  Choice choice;
+  choice.job = {.job = entry.id(), .priority = entry.record.job.priority()};
+  const auto add = [&](const v1::Plan& plan, int64_t bytes) {
+    choice.job.plans.push_back(OptionOf(plan, bytes));
+    choice.plans.push_back(plan);
+  };
+  add(attempt.plan, attempt.cap_bytes);
+  const auto plans = entry.ready->plans->find(entry.record.job.device());
+  if (plans == entry.ready->plans->end()) return choice;
+  const int64_t limit = entry.record.job.plan_changes().limit_bytes();
+  const int64_t most =
+      std::min(BudgetBytes(entry.record.job.spec()), limit > 0 ? limit : INT64_MAX);
+  for (const v1::Plan& plan : plans->second) {
+    const int64_t bytes =
+        CapOf(plan, entry.record.oom_failures, scheduler_.settings_.limits.oom_margin);
+    if (plan.threads() == attempt.plan.threads() && bytes <= most) add(plan, bytes);
+  }
+  return choice;
+}
+
+// Of the jobs whose plans can be changed now. None while one of them is being changed: what comes
+// of that is awaited.
+std::vector<PlanChanger::Choice> PlanChanger::ChoicesOn(const DeviceState& device) const {
+  std::vector<Choice> choices;
+  for (const std::string& id : scheduler_.attended_) {
+    const Entry* entry = scheduler_.Find(id);
+    if (entry == nullptr || entry->attempt == nullptr) continue;
+    const Ledger& ledger = scheduler_.ledger_;
+    if (ledger.Find(entry->attempt->record.device) != ledger.Find(device.name)) continue;
+    if (IsUnderWay(entry->record)) return {};
+    if (entry->state() == v1::Job::RUNNING && CheckChangeable(*entry, "").ok())
+      choices.push_back(ChoiceOf(*entry));
+  }
+  return choices;
+}
+
+// The job stays below so many bytes until it is relaxed or its attempt ends.
+absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& request) {
+  if (request.bytes() <= 0)
+    return InvalidRequest({{"bytes", "must be a number of bytes above 0", "BAD_FIELD"}});
+  ASSIGN_OR_RETURN(Entry* const entry, Find(request.id(), "squeeze"));
+  Choice choice = ChoiceOf(*entry);
+  JobRecord changed = entry->record;
+  changed.job.mutable_plan_changes()->set_limit_bytes(request.bytes());
+  const int64_t held = choice.job.plans.front().bytes;
+  if (held <= request.bytes()) {
+    RETURN_IF_ERROR(scheduler_.Save(*entry, std::move(changed), {}, Urgency::kRefusable));
+    return entry->record.job;
+  }
+  const int plan = FastestPlanWithin(choice.job.plans, request.bytes());
+  if (plan < 0) {
+    const auto smallest = std::min_element(
+        choice.job.plans.begin(), choice.job.plans.end(),
+        [](const PlanOption& a, const PlanOption& b) { return a.bytes < b.bytes; });
+    const auto& smallest_plan =
+        choice.plans[static_cast<size_t>(smallest - choice.job.plans.begin())];
+    return PlanInfeasible(
+        absl::StrCat("job \"", entry->id(), "\" fits no ", FormatBytes(request.bytes()), " (",
+                     request.bytes(), " bytes): its smallest plan, \"", smallest_plan.name(),
+                     "\", needs ", FormatBytes(smallest->bytes), " (", smallest->bytes, " bytes)"),
+        smallest->bytes);
+  }
+  RETURN_IF_ERROR(Order(*entry, std::move(changed), choice, plan, "squeezed by an operator"));
+  return entry->record.job;
+}
+
+absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
+  ASSIGN_OR_RETURN(Entry* const entry, Find(request.id(), "relax"));
+  JobRecord changed = entry->record;
+  changed.job.mutable_plan_changes()->clear_limit_bytes();
+  RETURN_IF_ERROR(scheduler_.Save(*entry, changed, {}, Urgency::kRefusable));
+  const Choice choice = ChoiceOf(*entry);
+  int64_t free = 0;
+  for (const DeviceState& device : scheduler_.DeviceStates())
+    if (device.name == entry->record.job.device())
+      free = device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
+  const std::vector<PlanOption>& plans = choice.job.plans;
+  const int best = FastestPlanWithin(plans, plans.front().bytes + std::max<int64_t>(free, 0));
+  if (plans[static_cast<size_t>(best)].seconds < plans.front().seconds)
+    RETURN_IF_ERROR(Order(*entry, std::move(changed), choice, best, "relaxed by an operator"));
+  return entry->record.job;
+}
+
+void PlanChanger::AfterRound(const std::string& head) {
+  Entry* const newcomer = head.empty() ? nullptr : scheduler_.Find(head);
+  if (head.empty())
+    RelaxAll();
+  else if (newcomer != nullptr && newcomer->ready)
+    MakeRoomFor(*newcomer);
+}
+
+// On the device where most is gained by it.
+void PlanChanger::MakeRoomFor(Entry& newcomer) {
+  std::optional<RoomMade> best;
+  std::vector<Choice> choices_there;
+  for (const DeviceState& device : scheduler_.DeviceStates()) {
+    const auto plans = newcomer.ready->plans->find(device.name);
+    if (!device.trouble.empty() || device.jobs >= device.max_jobs) continue;
+    if (plans == newcomer.ready->plans->end()) continue;
+    SqueezableJob wanted{.job = newcomer.id(), .priority = newcomer.record.job.priority()};
+    const int threads = Room(device).Threads();
+    for (const v1::Plan& plan : plans->second) {
+      const int64_t bytes =
+          CapOf(plan, newcomer.record.oom_failures, scheduler_.settings_.limits.oom_margin);
+      if (plan.threads() <= threads && bytes <= BudgetBytes(newcomer.record.job.spec()))
+        wanted.plans.push_back(OptionOf(plan, bytes));
+    }
+    std::vector<Choice> choices = ChoicesOn(device);
+    std::vector<SqueezableJob> neighbours;
+    for (const Choice& choice : choices) neighbours.push_back(choice.job);
+    const int64_t free = device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
+    std::optional<RoomMade> squeeze = MakeRoom(wanted, neighbours, free);
+    if (!squeeze || (best && best->gain >= squeeze->gain)) continue;
+    best = std::move(squeeze);
+    choices_there = std::move(choices);
+  }
+  if (best) Go(best->moves, choices_there, absl::StrCat("makes room for ", newcomer.id()));
+}
+
+void PlanChanger::RelaxAll() {
+  for (const DeviceState& device : scheduler_.DeviceStates()) {
+    const int64_t free = device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
+    if (!device.trouble.empty() || free <= 0) continue;
+    const std::vector<Choice> choices = ChoicesOn(device);
+    std::vector<SqueezableJob> jobs;
+    for (const Choice& choice : choices) jobs.push_back(choice.job);
+    Go(FillRoom(jobs, free), choices, "its device has room");
+  }
+}
+
+void PlanChanger::Go(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
+                     const std::string& reason) {
+  for (const PlanMove& move : moves) {
+    const auto choice = std::find_if(choices.begin(), choices.end(),
+                                     [&](const Choice& each) { return each.job.job == move.job; });
+    Entry& entry = *scheduler_.Find(move.job);
+    const absl::Status ordered = Order(entry, entry.record, *choice, move.plan, reason);
+    // The next round decides anew.
+    if (!ordered.ok()) spdlog::error("job {}: {}", entry.id(), ordered.message());
+  }
+}
+
+// Reserved before it is stored, stored before it is sent.
+absl::Status PlanChanger::Order(Entry& entry, JobRecord changed, const Choice& choice, int plan,
+                                const std::string& reason) {
+  const auto index = static_cast<size_t>(plan);
+  const AttemptRecord& attempt = entry.attempt->record;
+  const int64_t before = attempt.cap_bytes, after = choice.job.plans[index].bytes;
+  const int64_t meanwhile = std::max(before, after);
+  v1::PlanChanges& changes = *changed.job.mutable_plan_changes();
+  changes.set_orders(changes.orders() + 1);
+  v1::PlanOrder& order = *changes.mutable_pending();
+  order.set_number(changes.orders());
+  *order.mutable_plan() = choice.plans[index];
+  order.set_bytes(after);
+  order.set_reason(reason);
+  RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), meanwhile));
+  const absl::Status saved = scheduler_.Save(
+      entry, std::move(changed),
+      {.reserve = Reservation{attempt.device, entry.id(), attempt.epoch, meanwhile}},
+      Urgency::kRefusable);
+  if (!saved.ok()) {
+    scheduler_.ledger_.Resize(entry.id(), before).IgnoreError();  // Fewer bytes: never refused.
+    return saved;
+  }
+  spdlog::info("job {}: from plan \"{}\", {} bytes, to \"{}\", {} bytes: {}", entry.id(),
+               attempt.plan.name(), before, choice.plans[index].name(), after, reason);
+  Tell(entry);
+  scheduler_.ShowDevices();
+  return absl::OkStatus();
+}
+
+void PlanChanger::Tell(const Entry& entry) const {
+  if (entry.attempt->link == 0) return;  // It is told when it says Hello.
+  v1::WorkerCommand command;
+  *command.mutable_change_plan() = entry.record.job.plan_changes().pending();
+  scheduler_.link_->Send(entry.attempt->link, command);
+}
+
+void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {
+  if (!IsUnderWay(entry.record)) return;
+  const v1::PlanOrder& order = entry.record.job.plan_changes().pending();
+  if (answer.number() < order.number()) return Tell(entry);  // It may have been lost.
+  const bool fits = answer.current_bytes() >= 0 && answer.current_bytes() <= order.bytes();
+  if (answer.number() > order.number() || (answer.refusal().empty() && !fits))
+    return scheduler_.OnBadMessage(
+        entry,
+        absl::StrCat("an answer to order ", answer.number(), " with ", answer.current_bytes(),
+                     " bytes; order ", order.number(), " has ", order.bytes()));
+  const absl::Status settled = Settle(entry, answer);
+  if (settled.ok()) return;
+  // Not stored: the worker dials again and repeats it.
+  spdlog::error("job {}: {}", entry.id(), settled.message());
+  if (entry.attempt->link != 0) scheduler_.link_->Close(entry.attempt->link);
+}
+
+absl::Status PlanChanger::Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {
+  AttemptRecord attempt = entry.attempt->record;
+  JobRecord changed = entry.record;
+  v1::PlanChanges& changes = *changed.job.mutable_plan_changes();
+  const v1::PlanOrder order = changes.pending();
+  changes.clear_pending();
+  if (answer.refusal().empty()) {
+    Note(answer, order, attempt.plan.name(), changes);
+    attempt.plan = order.plan();
+    attempt.cap_bytes = order.bytes();
+    *changed.job.mutable_plan() = order.plan();
+    v1::JobMemory& memory = *changed.job.mutable_memory();
+    memory.set_budget_bytes(order.bytes());
+    memory.set_predicted_peak_bytes(order.plan().peak_bytes());
+    memory.set_plan(order.plan().name());
+    memory.set_measured_peak_bytes(answer.current_bytes());
+  } else {
+    entry.attempt->changes_plans = false;  // It would refuse the next one as well.
+    spdlog::warn("job {}: keeps plan \"{}\": {}", entry.id(), attempt.plan.name(),
+                 answer.refusal());
+  }
+  const int64_t bytes = attempt.cap_bytes;
+  Change change{.attempt = &attempt,
+                .reserve = Reservation{attempt.device, entry.id(), attempt.epoch, bytes}};
+  RETURN_IF_ERROR(
+      scheduler_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), bytes));
+  scheduler_.changed_ = true;
+  scheduler_.ShowDevices();
+  return absl::OkStatus();
+}
+
+}  // namespace snug::server

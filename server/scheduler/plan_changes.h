@@ -1,0 +1,60 @@
+// Other plans for running attempts: on an operator's word, to make room for a job that waits, and
+// to use what nobody waits for.
+//
+// A change is an order to the worker and its answer. The order is stored before it is sent, and
+// from then until the answer is stored the larger of both plans is reserved; a daemon that is
+// started in between finds the order with the job, and tells the worker once more. So at each
+// moment the reservation covers what the worker may hold. The worker goes to the plan at its next
+// step boundary. Which plans jobs should have is decided in place/squeeze.h.
+#ifndef SERVER_SCHEDULER_PLAN_CHANGES_H_
+#define SERVER_SCHEDULER_PLAN_CHANGES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/place/squeeze.h"
+#include "server/scheduler/scheduler.h"
+
+namespace snug::server {
+
+// A part of the scheduler: on its thread, over its state.
+class PlanChanger {
+ public:
+  explicit PlanChanger(Scheduler& scheduler) : scheduler_(scheduler) {}
+
+  absl::StatusOr<v1::Job> Squeeze(const v1::SqueezeJobRequest& request);
+  absl::StatusOr<v1::Job> Relax(const v1::RelaxJobRequest& request);
+
+  // `head`: the job that waits first; empty: none does.
+  void AfterRound(const std::string& head);
+
+  // To an order, or with Hello: then it may be the answer to an order before the last one.
+  void OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& answer);
+
+ private:
+  struct Choice {
+    SqueezableJob job;            // The plan in force first.
+    std::vector<v1::Plan> plans;  // Those of its options.
+  };
+
+  absl::StatusOr<Entry*> Find(const std::string& id, const char* what) const;
+  absl::Status CheckChangeable(const Entry& entry, const char* what) const;
+  Choice ChoiceOf(const Entry& entry) const;
+  std::vector<Choice> ChoicesOn(const DeviceState& device) const;
+  void MakeRoomFor(Entry& newcomer);
+  void RelaxAll();
+  void Go(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
+          const std::string& reason);
+  absl::Status Order(Entry& entry, JobRecord changed, const Choice& choice, int plan,
+                     const std::string& reason);
+  void Tell(const Entry& entry) const;
+  absl::Status Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer);
+
+  Scheduler& scheduler_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_PLAN_CHANGES_H_

@@ -1,0 +1,69 @@
+"""A job that is squeezed and relaxed while it trains ends with the bytes that it reaches
+undisturbed, through kills of the daemon; and its worker holds no more than it is promised."""
+
+import json
+import unittest
+
+from tests.fault import runs
+from tests.harness.daemon import ENDED, Daemon, wait_for
+
+STEPS = 300
+# One thread, as many as undisturbed: nothing rounds differently.
+SETTINGS = "devices:\n- {name: cpu:0, capacity: 4GiB, threads_per_job: 1}\n"
+
+
+class SqueezeTest(unittest.TestCase):
+    def setUp(self):
+        self.random = runs.seeded_random()
+        self.daemon = Daemon()
+        self.addCleanup(self.daemon.close)
+        (self.daemon.folder / "snugd.yaml").write_text(SETTINGS)
+        self.daemon.kill()
+        self.daemon.device = ""
+        self.daemon.flags = ["--config", self.daemon.folder / "snugd.yaml"]
+        self.daemon.start()
+
+    def change(self, name, count, *words):
+        """Gives an order, one time in two with a kill of the daemon behind it; the job as it has
+        obeyed, or has ended before that."""
+        done = self.daemon.run(*words, "--output", "json", code=None)
+        if done.returncode != 0 or not json.loads(done.stdout)["plan_changes"].get("pending"):
+            return self.daemon.job(name)
+        if self.random.random() < 0.5:
+            self.daemon.restart()
+
+        def obeyed():
+            job = self.daemon.job(name)
+            return job if job["plan_changes"]["count"] >= count or job["state"] in ENDED else None
+
+        return wait_for(obeyed, f"{words} to be obeyed")
+
+    def check(self, job, least_changes):
+        undisturbed = runs.Undisturbed(self.daemon, job, STEPS)
+        plans = self.daemon.json("plan", *job)["plans"]
+        sizes = sorted({int(plan["peak_bytes"]) for plan in plans})
+        self.assertGreater(len(sizes), 1)
+        name = self.daemon.submit(*job)
+        self.daemon.wait_step(name, 1)
+        count = 0
+        while self.daemon.job(name)["state"] not in ENDED:
+            for words in (["squeeze", name, self.random.choice(sizes[:-1])], ["relax", name]):
+                now = self.change(name, count + 1, *words)
+                count = now["plan_changes"]["count"]
+                measured = int(now["memory"]["measured_peak_bytes"])
+                self.assertLessEqual(measured, int(now["memory"]["budget_bytes"]))
+        changes = undisturbed.check(self, self.daemon, name, epoch=1)["plan_changes"]
+        self.assertGreaterEqual(changes["count"], least_changes)
+        for each in changes["changes"]:
+            self.assertLessEqual(int(each["measured_bytes"]), int(each["bytes"]))
+            self.assertNotEqual(each["from"], each["to"])
+
+    def test_a_full_job(self):
+        self.check(runs.full_job(self.daemon.folder / "full", STEPS), 4)
+
+    def test_a_lora_job_with_dropout_and_evaluations(self):
+        self.check(runs.lora_job(self.daemon.folder / "lora", STEPS, "bf16"), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
