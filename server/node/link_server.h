@@ -40,7 +40,8 @@ struct LinkLimits {
   absl::Duration message = absl::Seconds(30);
   // A worker that takes steps of a millisecond is shown well enough with these.
   double events_per_second = 500.0;
-  size_t unsent_bytes = 64 << 10;  // Commands are tiny: a worker that takes none is stuck.
+  // An order with its plan has a few KiB, kMaxFrameBytes at most: a worker that takes none is stuck.
+  size_t unsent_bytes = 2 * kMaxFrameBytes;
 };
 
 class LinkServer {

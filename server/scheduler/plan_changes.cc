@@ -9,6 +9,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
+#include "server/node/framing.h"
 #include "server/place/room.h"
 #include "server/plan/planner.h"
 
@@ -16,6 +17,7 @@ namespace snug::server {
 namespace {
 
 constexpr int kMaxShownChanges = 16;  // In a job that is squeezed again and again.
+constexpr size_t kFrameRest = 64;     // Of a command, beside the order.
 
 bool IsUnderWay(const JobRecord& record) { return record.job.plan_changes().has_pending(); }
 
@@ -238,6 +240,9 @@ absl::Status PlanChanger::Order(Entry& entry, JobRecord changed, const Choice& c
   *order.mutable_plan() = choice.plans[index];
   order.set_bytes(after);
   order.set_reason(reason);
+  if (order.ByteSizeLong() + kFrameRest > kMaxFrameBytes)
+    return absl::ResourceExhaustedError(absl::StrCat("plan \"", order.plan().name(),
+                                                     "\" is too long for the link to its worker"));
   RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), meanwhile));
   const absl::Status saved = scheduler_.Save(
       entry, std::move(changed),

@@ -55,7 +55,7 @@ class PackingTest(unittest.TestCase):
         while self.capacity - self.reserved() >= self.least:  # A smaller plan fits what is left.
             names.append(self.submit(LONG))
             self.running(names)
-        waits = self.submit("steps=3")
+        waits = self.submit("steps=3", "priority=-10")  # For which nobody is squeezed.
         wait_for(lambda: "waits for cpu:0: it needs" in self.daemon.job(waits)["reason"], "why")
         self.assertRegex(self.daemon.job(waits)["reason"], r"are free beside \d+ jobs$")
         self.daemon.run("cancel", names[1])
