@@ -207,6 +207,7 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
 // One that has served before goes on without it, and takes it when it is free.
 absl::Status Daemon::ServeMetrics() {
   const int port = config_.has_metrics_port() ? config_.metrics_port() : kDefaultMetricsPort;
+  metrics_.WatchDisk(config_.state_dir());
   const absl::Status served = metrics_.Serve(port);
   if (served.ok()) return served;
   if (config_.has_metrics_port() && store_->boot_epoch() <= 1) return served;

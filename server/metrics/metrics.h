@@ -10,15 +10,21 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "absl/strings/string_view.h"
-
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
 
 inline constexpr size_t kMaxJobSeries = 256;
+
+// Why a worker was ended as not at work.
+inline constexpr const char* kNoHello = "no_hello";          // It never called.
+inline constexpr const char* kHung = "hung";                 // It beats, and does nothing.
+inline constexpr const char* kSilent = "silent";             // Nothing is heard of it.
+inline constexpr const char* kBadMessages = "bad_messages";  // What it says makes no sense.
 
 // Valid UTF-8 of [A-Za-z0-9._:/-], at most 64 bytes; anything else becomes '_'.
 std::string SanitizeLabel(absl::string_view value);
@@ -32,16 +38,28 @@ class Metrics {
   // the daemon goes on without.
   absl::Status Serve(int port);
   int port() const;  // 0: not served.
+  // The file system of the state folder, from now on. Before Serve().
+  void WatchDisk(const std::string& folder);
 
   void CountJobs(v1::Job::State state, int change);
   void Attempt(absl::string_view outcome);  // succeeded, failed, lost, paused, ...
   // Steps since the last report, a worker's reports being coalesced: the time of the last one
   // stands for all of them.
-  void Steps(int64_t new_steps, int64_t new_tokens, double step_seconds);
+  void Steps(const std::string& device, int64_t new_steps, int64_t new_tokens, double step_seconds);
   void LinkError();
+  void WorkerEnded(absl::string_view reason);  // One of the four above.
+  // Of an attempt that has ended; of one that measured nothing, nothing follows.
+  void Prediction(int64_t predicted_bytes, int64_t measured_bytes);
+  void Round(absl::Duration took);
+
+  // A job waits to be placed; its attempt is made; or it is gone without one.
+  void Queued(const std::string& id, absl::Time since);
+  void Placed(const std::string& id, absl::Time now);
+  void Unqueued(const std::string& id);
 
   // A job with an attempt, as it is now; and its end.
   void Job(const v1::Job& job);
+  void Heard(const std::string& id, absl::Time when);  // From its worker.
   void ForgetJob(const std::string& id);
   // Capacity, promised bytes, and what the attempts on it need and have needed at most.
   void Devices(const std::vector<v1::Device>& devices, const std::vector<v1::Job>& running);

@@ -60,9 +60,12 @@ void Scheduler::LookAfter(Entry& entry) {
                                                       {.shortest = limits.stuck_after,
                                                        .other_work = limits.other_work},
                                                       now) > absl::ZeroDuration();
-  if (no_hello || hangs || silent > limits.stuck_after ||
-      attempt.bad_messages >= limits.max_bad_messages)
+  const bool bad = attempt.bad_messages >= limits.max_bad_messages;
+  if (no_hello || hangs || silent > limits.stuck_after || bad) {
+    if (attempt.told_to_end == absl::ZeroDuration())
+      metrics_.WorkerEnded(no_hello ? kNoHello : bad ? kBadMessages : hangs ? kHung : kSilent);
     return EndWorker(entry, absl::ZeroDuration(), limits.kill_grace);
+  }
   if (silent > limits.stale_after && attempt.record.state == AttemptState::kLive)
     ShowUnreachable(entry, silent);
   if (attempt.link != 0 && now - attempt.seen > limits.measure_gpus) NoteProcessBytes(entry);
@@ -117,6 +120,7 @@ void Scheduler::OnEvent(ConnectionId link, v1::WorkerEvent event) {
     return Refuse(link, absl::StrCat(NameOfEvent(event), " before Hello"));
   LiveAttempt& attempt = *entry->attempt;
   attempt.last_heard = SinceBoot();
+  metrics_.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
   if (attempt.record.state == AttemptState::kUnreachable) {
     const absl::Status status = BecomeLive(*entry, {});
     if (!status.ok()) spdlog::error("job {}: {}", entry->id(), status.message());
@@ -171,6 +175,7 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
     spdlog::error("job {}: {}", entry->id(), status.message());
     return link_->Close(link);
   }
+  metrics_.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
   link_->Welcome(link);
   v1::WorkerCommand welcome;
   welcome.mutable_welcome();
@@ -224,8 +229,8 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
 }
 
 void Scheduler::Count(Entry& entry, const v1::Progress& now) {
-  metrics_.Steps(now.global_step() - entry.counted_steps, now.num_tokens() - entry.counted_tokens,
-                 now.step_seconds());
+  metrics_.Steps(entry.record.job.device(), now.global_step() - entry.counted_steps,
+                 now.num_tokens() - entry.counted_tokens, now.step_seconds());
   entry.counted_steps = std::max(entry.counted_steps, now.global_step());
   entry.counted_tokens = std::max(entry.counted_tokens, now.num_tokens());
 }

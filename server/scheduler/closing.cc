@@ -248,6 +248,8 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
   if (closed.outcome.result.has_progress()) Count(entry, closed.outcome.result.progress());
   metrics_.Attempt(NameForMetrics(entry.state(), closed.outcome.ending));
+  metrics_.Prediction(entry.attempt->record.plan.peak_bytes(),
+                      closed.outcome.result.measured_peak_bytes());
   metrics_.ForgetJob(entry.id());
   ledger_.Release(entry.id());
   if (entry.attempt->link != 0) link_->Close(entry.attempt->link);

@@ -89,6 +89,7 @@ void Scheduler::Schedule() {
   changed_ = false;
   times_.retry_at = absl::ZeroDuration();
   const Decision decision = waiting_->Round(DeviceStates(), WallMicros());
+  metrics_.Round(SinceBoot() - now);
   times_.time_comes_us = decision.next_us;
   for (const std::string& id : decision.infeasible)
     if (Entry* entry = Find(id)) RefuseJob(*entry);

@@ -14,6 +14,13 @@
 namespace snug::server {
 namespace {
 
+// What the store knows of it: a job that has had an attempt came back at a time that is not kept.
+absl::Time QueuedSince(const v1::Job& job) {
+  const auto& created = job.create_time();
+  if (job.epoch() > 0) return absl::FromUnixMicros(WallMicros());
+  return absl::FromUnixSeconds(created.seconds()) + absl::Nanoseconds(created.nanos());
+}
+
 // Of workers that this process did not listen to.
 void ForgiveSilence(absl::Duration away, std::map<std::string, std::unique_ptr<Entry>>& entries) {
   const absl::Duration now = SinceBoot();
@@ -138,7 +145,10 @@ void Scheduler::LoadEntries(StoredState& state) {
       entry->ready = stored_plans_.Unpack(plans->second, entry->record);
     const bool paused = entry->state() == v1::Job::PAUSED;
     if (!entry->ready && !HasAttempt(entry->state()) && !paused) AwaitReady(*entry);
-    if (entry->state() == v1::Job::QUEUED) Enqueue(*entry);
+    if (entry->state() == v1::Job::QUEUED) {
+      Enqueue(*entry);
+      metrics_.Queued(entry->id(), QueuedSince(entry->record.job));
+    }
     const std::string id = entry->id();
     entries_[id] = std::move(entry);
   }
@@ -218,6 +228,12 @@ absl::Status Scheduler::Save(Entry& entry, JobRecord changed, Change change, Urg
                  changed.job.reason());
     metrics_.CountJobs(entry.state(), -1);
     metrics_.CountJobs(changed.state(), 1);
+    const absl::Time now = absl::FromUnixMicros(WallMicros());
+    if (changed.state() == v1::Job::STARTING)
+      metrics_.Placed(entry.id(), now);
+    else
+      metrics_.Unqueued(entry.id());
+    if (changed.state() == v1::Job::QUEUED) metrics_.Queued(entry.id(), now);
     changed_ = true;
   }
   entry.record = std::move(changed);
@@ -248,6 +264,7 @@ void Scheduler::SaveProgress(Entry& entry) {
 
 void Scheduler::Drop(const std::string& id) {
   metrics_.ForgetJob(id);
+  metrics_.Unqueued(id);
   waiting_->Remove(id);
   entries_.erase(id);
   ShowDevices();

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import time
 import unittest
 
 from tests.harness import jobs
@@ -45,6 +46,14 @@ class MetricsTest(unittest.TestCase):
         self.assertLessEqual(len(found), 1, f"{name} {labels}")
         return found[0] if found else None
 
+    def values(self, name, **labels):
+        """All samples of a name with these labels: (labels, value)."""
+        return [
+            (have, value)
+            for have, value in parse(self.daemon.metrics()).get(name, [])
+            if all(have.get(key) == wanted for key, wanted in labels.items())
+        ]
+
     def wait_value(self, wanted, name, **labels):
         """Waits until a sample has a value; job counts and bytes follow the event by a moment."""
         wait_for(lambda: self.value(name, **labels) == wanted, f"{name} {labels} to be {wanted}")
@@ -68,11 +77,19 @@ class MetricsTest(unittest.TestCase):
             self.value("snug_device_memory_peak_bytes", device=DEVICE),
         ):
             self.assertTrue(0 < peak <= predicted, peak)
+        components = self.values("snug_job_memory_predicted_component_bytes", job=name)
+        self.assertEqual(sum(value for _, value in components), predicted)
+        ((plan, _),) = self.values("snug_job_plan_info", job=name)
+        self.assertEqual(plan["fidelity"], "EXACT")
+        self.assertLess(abs(time.time() - self.value("snug_job_heard_timestamp_seconds")), 60)
+        self.assertEqual(self.value("snug_queue_wait_seconds_count"), 1)
+        self.assertGreater(self.value("snug_scheduler_round_seconds_count"), 0)
+        self.assertIsNone(self.value("snug_queue_oldest_timestamp_seconds"))
         self.daemon.run("cancel", name)
         self.daemon.wait_state(name, "CANCELLED")
         self.wait_value(1, "snug_jobs", state="CANCELLED")
         self.wait_value(0, "snug_device_memory_reserved_bytes", device=DEVICE)
-        self.assertIsNone(self.value("snug_job_step", job=name))
+        self.assertNotIn(f'job="{name}"', self.daemon.metrics())
 
     def test_every_step_is_counted_with_its_time(self):
         name = self.daemon.submit(self.file, "training.max_steps=5")
@@ -81,6 +98,8 @@ class MetricsTest(unittest.TestCase):
         self.wait_value(5, "snug_steps_total")
         tokens = int(self.daemon.job(name)["progress"]["num_tokens"])
         self.assertEqual(self.value("snug_tokens_total"), tokens)
+        self.assertEqual(self.value("snug_memory_measured_to_predicted_ratio_count"), 1)
+        self.assertLessEqual(self.value("snug_memory_measured_to_predicted_ratio_sum"), 1)
 
     def test_every_family_has_help_and_a_name_by_the_rules(self):
         text = self.daemon.metrics()

@@ -4,6 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
 
 namespace snug::server {
 namespace {
@@ -51,9 +58,12 @@ TEST(MetricsTest, NumbersThatAreNotFiniteAreDropped) {
   job.mutable_progress()->set_loss(std::nan(""));
   metrics.Job(job);
   job.mutable_progress()->set_step_seconds(std::nan(""));
-  metrics.Steps(1, 10, job.progress().step_seconds());
+  metrics.Steps("cpu:0", 1, 10, job.progress().step_seconds());
+  v1::Device device;
+  device.set_name("cpu:0");
+  metrics.Devices({device}, {});
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_job_loss{device=\"cpu:0\",job=\"a\"} 0.5"));
-  EXPECT_THAT(metrics.Text(), HasSubstr("snug_step_seconds_count 0"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_step_seconds_count{device=\"cpu:0\"} 0"));
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_metrics_dropped_total 1"));
 }
 
@@ -135,6 +145,123 @@ TEST(MetricsTest, ACpuHasNoSeriesOfAGpu) {
   for (const char* family :
        {"snug_device_up{", "snug_device_memory_used_bytes{", "snug_job_memory_process_peak_bytes{"})
     EXPECT_THAT(metrics.Text(), Not(HasSubstr(family)));
+}
+
+TEST(MetricsTest, APlanIsShownByComponentAndGoesWithTheNext) {
+  Metrics metrics;
+  v1::Job job = Running("a");
+  job.mutable_plan()->set_name("recompute 3 of 8");
+  job.mutable_plan()->set_fidelity(v1::UNBIASED);
+  job.mutable_plan()->set_peak_bytes(100);
+  job.mutable_plan()->mutable_memory()->set_weights_bytes(70);
+  job.mutable_plan()->mutable_memory()->set_stash_bytes(30);
+  metrics.Job(job);
+  const std::string component = "snug_job_memory_predicted_component_bytes{component=\"";
+  EXPECT_THAT(metrics.Text(), HasSubstr(component + "weights\",device=\"cpu:0\",job=\"a\"} 70"));
+  EXPECT_THAT(metrics.Text(), HasSubstr(component + "stash\",device=\"cpu:0\",job=\"a\"} 30"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_job_plan_info{device=\"cpu:0\",fidelity=\"UNBIASED\","
+                                        "job=\"a\",plan=\"recompute_3_of_8\"} 1"));
+  job.mutable_plan()->set_name("recompute");
+  job.mutable_plan()->clear_fidelity();
+  job.mutable_plan()->mutable_memory()->clear_stash_bytes();
+  metrics.Job(job);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr(component + "stash")));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("recompute_3_of_8")));
+  EXPECT_THAT(metrics.Text(), HasSubstr("fidelity=\"EXACT\",job=\"a\",plan=\"recompute\"} 1"));
+}
+
+// The oldest is shown while it waits, then the next; a start is a wait that has ended, a cancel
+// is none.
+TEST(MetricsTest, TheQueueShowsItsOldestAndHowLongStartsTook) {
+  Metrics metrics;
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_queue_oldest_timestamp_seconds ")));
+  metrics.Queued("a", absl::FromUnixSeconds(100));
+  metrics.Queued("b", absl::FromUnixSeconds(200));
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_queue_oldest_timestamp_seconds 100"));
+  metrics.Placed("a", absl::FromUnixSeconds(105));
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_queue_oldest_timestamp_seconds 200"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_queue_wait_seconds_sum 5"));
+  metrics.Unqueued("b");
+  metrics.Placed("b", absl::FromUnixSeconds(300));  // It does not wait any more.
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_queue_wait_seconds_count 1"));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_queue_oldest_timestamp_seconds ")));
+}
+
+TEST(MetricsTest, PredictionsAreHeldAgainstMeasurements) {
+  Metrics metrics;
+  metrics.Prediction(200, 198);
+  metrics.Prediction(200, 0);  // It measured nothing: it was never that far.
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_memory_measured_to_predicted_ratio_sum 0.99"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("snug_memory_measured_to_predicted_ratio_count 1"));
+}
+
+TEST(MetricsTest, TheDiskIsReadWhenAsked) {
+  Metrics metrics;
+  metrics.WatchDisk(testing::TempDir());
+  const std::filesystem::space_info space = std::filesystem::space(testing::TempDir());
+  std::smatch size;
+  const std::string text = metrics.Text();
+  ASSERT_TRUE(std::regex_search(text, size, std::regex(R"(\nsnug_state_disk_size_bytes (\S+))")));
+  EXPECT_DOUBLE_EQ(std::stod(size[1]), static_cast<double>(space.capacity));
+  Metrics gone;
+  gone.WatchDisk("/nowhere");
+  EXPECT_THAT(gone.Text(), Not(HasSubstr("snug_state_disk")));
+}
+
+// name -> "kind; labels", of a text as it is scraped.
+std::map<std::string, std::string> FamiliesOf(const std::string& text) {
+  std::map<std::string, std::string> kinds;
+  std::map<std::string, std::set<std::string>> labels;
+  std::istringstream lines(text);
+  const std::regex type(R"(# TYPE (\S+) (\S+))"), sample(R"(([a-z_]+)(?:\{(.*)\})? \S+)");
+  const std::regex label(R"(([A-Za-z_]+)=")");
+  std::string name;
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_match(line, match, type)) kinds[name = match[1]] = match[2];
+    if (!std::regex_match(line, match, sample)) continue;
+    const std::string given = match[2];
+    for (std::sregex_iterator it(given.begin(), given.end(), label), end; it != end; ++it)
+      if ((*it)[1] != "le") labels[name].insert((*it)[1]);
+  }
+  std::map<std::string, std::string> families;
+  for (const auto& [family, kind] : kinds) {
+    families[family] = kind + ";";
+    for (const std::string& each : labels[family]) families[family] += " " + each;
+  }
+  return families;
+}
+
+// The same of the table in docs/metrics.md: | `name` | kind | labels | ... |
+std::map<std::string, std::string> FamiliesOfDocs() {
+  std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) + "/docs/metrics.md");
+  const std::regex row(R"(\| `(snug_\w+)` \| (\w+) \|([^|]*)\|.*)"), word(R"(\w+)");
+  std::map<std::string, std::string> families;
+  std::smatch match;
+  for (std::string line; std::getline(file, line);) {
+    if (!std::regex_match(line, match, row)) continue;
+    const std::string given = match[3];
+    std::set<std::string> labels;
+    for (std::sregex_iterator it(given.begin(), given.end(), word), end; it != end; ++it)
+      labels.insert(it->str());
+    families[match[1]] = std::string(match[2]) + ";";
+    for (const std::string& each : labels) families[match[1]] += " " + each;
+  }
+  return families;
+}
+
+// Everything that there can be is there: a GPU that answers, a job with a plan, one in the queue.
+TEST(MetricsTest, TheTableInTheDocsIsComplete) {
+  Metrics metrics;
+  v1::Job job = Running("a");
+  job.mutable_memory()->set_process_peak_bytes(310);
+  job.mutable_plan()->mutable_memory()->set_weights_bytes(70);
+  metrics.Job(job);
+  metrics.Heard("a", absl::FromUnixSeconds(7));
+  metrics.Queued("b", absl::FromUnixSeconds(7));
+  metrics.Devices({Gpu()}, {job});
+  metrics.WatchDisk(testing::TempDir());
+  EXPECT_EQ(FamiliesOf(metrics.Text()), FamiliesOfDocs());
 }
 
 TEST(MetricsTest, PortThatIsTakenIsAStatus) {

@@ -88,6 +88,7 @@ TEST_F(SchedulerTest, AWorkerWhoseTrainingHangsIsEndedHeartbeatsNotwithstanding)
   const v1::Job ended = Ended();
   EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.epoch(), 2);
+  EXPECT_THAT(metrics_.Text(), HasSubstr("snug_workers_ended_total{reason=\"hung\"} 1"));
 }
 
 // The shim is stopped and its worker as well: nobody is left who would end by itself.
@@ -196,6 +197,7 @@ TEST_F(SchedulerTest, AWorkerThatNeverSaysHelloIsEnded) {
   Start({.hello_timeout = absl::Milliseconds(300), .kill_grace = absl::Milliseconds(200)});
   const v1::Job again = Await([](const v1::Job& job) { return job.epoch() == 2; });
   EXPECT_EQ(again.epoch(), 2);
+  EXPECT_THAT(metrics_.Text(), testing::Not(HasSubstr("{reason=\"no_hello\"} 0")));
 }
 
 }  // namespace

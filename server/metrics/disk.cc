@@ -1,0 +1,32 @@
+#include "server/metrics/disk.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace snug::server {
+namespace {
+
+prometheus::Gauge& GaugeOf(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+
+}  // namespace
+
+Disk::Disk(std::string folder)
+    : folder_(std::move(folder)),
+      size_(GaugeOf(registry_, "snug_state_disk_size_bytes",
+                    "Bytes of the file system that the state folder is on.")),
+      available_(GaugeOf(registry_, "snug_state_disk_available_bytes",
+                         "Bytes of that file system that the daemon may still write.")) {}
+
+std::vector<prometheus::MetricFamily> Disk::Collect() const {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder_, error);
+  if (error) return {};
+  size_.Set(static_cast<double>(space.capacity));
+  available_.Set(static_cast<double>(space.available));
+  return registry_.Collect();
+}
+
+}  // namespace snug::server
