@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what is missing: Debian packages, and Python ones and promtool in .venv. Quick when all
+# Installs what is missing: Debian packages, and Python ones and prometheus in .venv. Quick when all
 # is there.
 #
 #   deploy/setup.sh             everything: product, tests, quickstart
@@ -60,11 +60,11 @@ install_requirements() {
     "${requirements[@]/#/--constraint=}" "${missing[@]}"
 }
 
-# Checks /metrics in the tests. Of Debian's prometheus this one program: installed whole, that would
-# serve on a port of this machine from now on.
-install_promtool() {
-  [ -x .venv/bin/promtool ] && return
-  say "taking promtool from Debian's package prometheus"
+# What tests use of Debian's prometheus, as programs alone: installed whole, that would serve on a
+# port of this machine from now on.
+install_prometheus() {
+  [ -x .venv/bin/promtool ] && [ -x .venv/bin/prometheus ] && return
+  say "taking prometheus and promtool from Debian's package prometheus"
   local folder
   folder=$(mktemp -d)
   (
@@ -73,12 +73,12 @@ install_promtool() {
       { as_root apt-get -q update && apt-get -q download prometheus; }
     dpkg-deb --extract prometheus_*.deb .
   )
-  install "$folder/usr/bin/promtool" .venv/bin/promtool
+  install "$folder"/usr/bin/{promtool,prometheus} .venv/bin
   rm -r "$folder"
 }
 
 install_packages
 make_venv
 install_requirements "${1:---all}"
-[ "${1:---all}" = --product ] || install_promtool
+[ "${1:---all}" = --product ] || install_prometheus
 say "everything is installed"

@@ -247,6 +247,7 @@ class FakeWorker {
     if (outcome == v1::WorkerResult::OUTCOME_UNSPECIFIED) return exit_code;
     result_.set_outcome(outcome);
     *result_.mutable_progress() = Progress();
+    result_.set_measured_peak_bytes(Report().measured_peak_bytes());
     std::string text;
     google::protobuf::util::MessageToJsonString(result_, &text).ok();
     WriteText(assignment_.attempt_dir() + "/result.json.tmp", text);
