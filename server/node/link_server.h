@@ -40,7 +40,7 @@ struct LinkLimits {
   absl::Duration message = absl::Seconds(30);
   // A worker that takes steps of a millisecond is shown well enough with these.
   double events_per_second = 500.0;
-  // An order with its plan has a few KiB, kMaxFrameBytes at most: a worker that takes none is stuck.
+  // An order with its plan has a few KiB, at most kMaxFrameBytes: one that takes none hangs.
   size_t unsent_bytes = 2 * kMaxFrameBytes;
 };
 
