@@ -104,10 +104,10 @@ void PrintNeighbour(const char* which, int index, const v1::PlanJobResponse& rep
   const v1::Plan& plan = reply.plans(index);
   const v1::Plan& choice = reply.plans(reply.chosen());
   const int64_t more = plan.peak_bytes() - choice.peak_bytes();
-  out << absl::StrFormat("%-7s  %s: %s %s, a step takes %+.2f %% of the time\n", which,
-                         Printable(plan.name()), FormatBytes(std::abs(more)),
-                         more > 0 ? "more" : "less",
-                         100.0 * (plan.step_seconds() / choice.step_seconds() - 1.0));
+  const double longer = 100.0 * (plan.step_seconds() / choice.step_seconds() - 1.0);
+  out << absl::StrFormat("%-7s  %s: %s %s, a step is %.2f %% %s\n", which, Printable(plan.name()),
+                         FormatBytes(std::abs(more)), more > 0 ? "more" : "less", std::abs(longer),
+                         longer > 0.0 ? "longer" : "shorter");
 }
 
 void PrintChoice(const v1::PlanJobResponse& reply, std::ostream& out) {

@@ -176,10 +176,13 @@ absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
 absl::StatusOr<bool> AnyPlanFits(const program::Program& program, const v1::JobSpec& spec,
                                  const RowLengths& lengths, const PlanMachine& machine,
                                  const PlanLimits& limits) {
-  ASSIGN_OR_RETURN(const std::vector<v1::Plan> smallest,
-                   PlansOf(program, spec, OptionsFor(program, spec, lengths, machine),
-                           {.recompute_plans = false, .most_mixes = 1}));
-  return FirstThatFits(smallest, limits.device_bytes, limits.host_bytes) >= 0;
+  const absl::StatusOr<std::vector<v1::Plan>> smallest =
+      PlansOf(program, spec, OptionsFor(program, spec, lengths, machine),
+              {.recompute_plans = false, .most_mixes = 1});
+  // A pinned plan that offloads more than memory.host_budget allows.
+  if (absl::IsInvalidArgument(smallest.status())) return false;
+  RETURN_IF_ERROR(smallest.status());
+  return FirstThatFits(*smallest, limits.device_bytes, limits.host_bytes) >= 0;
 }
 
 int64_t BudgetBytes(const v1::JobSpec& spec) {
@@ -222,6 +225,18 @@ std::string RefusalOf(const std::vector<v1::Plan>& plans, const std::string& dev
                         ": take a smaller batch or max_seq_length, or a larger device");
   return absl::StrCat(need, "; its memory.budget is ", Exactly(budget_bytes),
                       ": raise it, or take a smaller batch or max_seq_length");
+}
+
+std::string HostRefusalOf(const std::vector<v1::Plan>& plans, int64_t limit_bytes,
+                          int64_t host_limit_bytes) {
+  const v1::Plan* least = nullptr;
+  for (const v1::Plan& plan : plans) {
+    if (plan.peak_bytes() > limit_bytes) continue;
+    if (least == nullptr || plan.host_bytes() < least->host_bytes()) least = &plan;
+  }
+  return absl::StrCat("the job needs ", Exactly(least->host_bytes()),
+                      " of the host's memory under its plan (", least->name(), "); it has ",
+                      Exactly(host_limit_bytes), ": offload less, or take more host memory");
 }
 
 std::vector<v1::Site> SitesOf(const program::Program& program, int64_t tokens) {

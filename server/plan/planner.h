@@ -84,6 +84,11 @@ int SmallestOf(const std::vector<v1::Plan>& plans);
 std::string RefusalOf(const std::vector<v1::Plan>& plans, const std::string& device,
                       int64_t capacity_bytes, int64_t budget_bytes);
 
+// The same where only the host's memory is too small for what plans keep there: at least one needs
+// no more than `limit_bytes` of the device.
+std::string HostRefusalOf(const std::vector<v1::Plan>& plans, int64_t limit_bytes,
+                          int64_t host_limit_bytes);
+
 std::vector<v1::Site> SitesOf(const program::Program& program, int64_t tokens);
 
 }  // namespace snug::server

@@ -109,8 +109,10 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
   response.set_rates(RatesSource(device));
   response.set_chosen(ChosenOn(device, job.spec, plans, HostLimit(request)));
   if (response.chosen() < 0)
-    response.set_refusal(absl::StrCat(RefusalOf(plans, device.name, capacity, budget),
-                                      FidelityThatFits(device, job, lengths)));
+    response.set_refusal(ChosenOn(device, job.spec, plans) >= 0
+                             ? HostRefusalOf(plans, response.budget_bytes(), HostLimit(request))
+                             : absl::StrCat(RefusalOf(plans, device.name, capacity, budget),
+                                            FidelityThatFits(device, job, lengths)));
   if (request.with_sites())
     for (v1::Site& site : SitesOf(job.program, plans.front().key().tokens()))
       *response.add_sites() = std::move(site);

@@ -94,7 +94,7 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
             "\n"
             "choice   recompute 1 of 2: 3145728 bytes (3 MiB) at its peak, 1.167 times the work of "
             "keep, 0.583 s a step, 1755 tokens/s\n"
-            "larger   keep: 2 MiB more, a step takes -14.29 % of the time\n");
+            "larger   keep: 2 MiB more, a step is 14.29 % shorter\n");
   EXPECT_EQ(request_.spec().training().max_steps(), 5);
   EXPECT_EQ(request_.spec().model(), server_.folder().path("m"));
   EXPECT_FALSE(request_.with_sites());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "server/job/check_job.h"
 #include "server/job/check_spec.h"
 
@@ -89,6 +90,24 @@ TEST_F(LargestTest, APinnedPlanDecidesAlone) {
   EXPECT_EQ(Largest({}, bytes).per_device_train_batch_size(), 7);
   spec_.mutable_memory()->clear_stash();
   EXPECT_GT(Largest({}, bytes).per_device_train_batch_size(), 7);
+}
+
+// On a device that is large enough, the host's memory is what ends.
+TEST_F(LargestTest, WhatIsOffloadedFitsTheHost) {
+  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::OFFLOAD;
+  spec_.mutable_training()->set_per_device_train_batch_size(7);
+  const int64_t host = PlansFor(program_, spec_, {}, kMachine)->front().host_bytes();
+  ASSERT_GT(host, 0);
+  const int64_t device = int64_t{1} << 40;
+  const auto rows = [&](int64_t host_bytes) {
+    return LargestThatFit(program_, spec_, {}, kMachine,
+                          {.memory = {.device_bytes = device, .host_bytes = host_bytes}})
+        ->per_device_train_batch_size();
+  };
+  EXPECT_EQ(rows(host), 7);
+  EXPECT_EQ(rows(host - 1), 6);
+  spec_.mutable_memory()->set_host_budget(absl::StrCat(host - 1, "B"));
+  EXPECT_EQ(rows(INT64_MAX), 6);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/bytes.h"
 #include "server/job/check_job.h"
 #include "server/job/check_spec.h"
 #include "worker/link/convert.h"
@@ -249,6 +250,13 @@ TEST_F(PlannerTest, TheHostHasALimitOfItsOwn) {
   plans[0].set_host_bytes(1000);
   EXPECT_EQ(FirstThatFits(plans, INT64_MAX, 1000), 0);
   EXPECT_EQ(FirstThatFits(plans, INT64_MAX, 999), 1);
+  for (v1::Plan& plan : plans) plan.set_host_bytes(2000 + plan.peak_bytes());
+  // Of those that fit the device, the one that asks the least of the host is named.
+  EXPECT_EQ(HostRefusalOf({plans[0], plans[1]}, plans[0].peak_bytes(), 4096),
+            absl::StrCat("the job needs ", FormatBytes(plans[1].host_bytes()), " (",
+                         plans[1].host_bytes(), " bytes) of the host's memory under its plan (",
+                         plans[1].name(),
+                         "); it has 4 KiB (4096 bytes): offload less, or take more host memory"));
 }
 
 // Below every exact plan there are others, for who allows them.
