@@ -165,13 +165,51 @@ TEST_F(WorkerLinkTest, AFrameThatIsNoneBreaksTheConnectionOnly) {
   node.Accept();
   node.Read();
   v1::WorkerCommand huge;
-  huge.mutable_refused()->set_reason(std::string(200'000, 'x'));
+  huge.mutable_refused()->set_reason(std::string(2'000'000, 'x'));
   node.Send(huge);
   node.Accept();
   const v1::WorkerEvent again = node.Read();
   ExpectHello(again);
   EXPECT_EQ(again.hello().last().progress().global_step(), 1);
   EXPECT_EQ(link->command(), Command::kNone);
+}
+
+// One that comes once more, since its answer may have been lost, is not obeyed again.
+TEST_F(WorkerLinkTest, AnOrderIsTakenOnceAndAnsweredAlsoWithHello) {
+  auto node = std::make_unique<Node>(path_);
+  auto link = WorkerLink::Dial(attempt_);
+  node->Accept();
+  const v1::WorkerEvent hello = node->Read();
+  EXPECT_TRUE(hello.hello().has_plan());
+  EXPECT_EQ(hello.hello().plan().number(), 0);
+  v1::WorkerCommand command;
+  command.mutable_change_plan()->set_number(3);
+  command.mutable_change_plan()->set_bytes(77);
+  command.mutable_change_plan()->mutable_plan()->set_name("keep");
+  node->Send(command);
+  std::optional<train::PlanOrder> order;
+  while (!order.has_value()) order = link->TakePlanOrder();
+  EXPECT_EQ(order->number, 3);
+  EXPECT_EQ(order->cap_bytes, 77);
+  EXPECT_EQ(order->plan.name, "keep");
+  link->AnswerPlanOrder({.number = 3, .global_step = 5, .current_bytes = 70});
+  EXPECT_EQ(node->Read().plan_changed().current_bytes(), 70);
+  node->Send(command);
+  usleep(50'000);
+  EXPECT_FALSE(link->TakePlanOrder().has_value());
+  node.reset();
+  node = std::make_unique<Node>(path_);
+  node->Accept();
+  EXPECT_EQ(node->Read().hello().plan().number(), 3);
+  command.mutable_change_plan()->set_number(4);
+  v1::SitesOfKind& kinds =
+      *command.mutable_change_plan()->mutable_plan()->add_recipes()->add_kinds();
+  kinds.set_kind("magic");
+  kinds.add_sites("mlp.gate");
+  node->Send(command);
+  const v1::WorkerEvent refused = node->Read();
+  EXPECT_EQ(refused.plan_changed().number(), 4);
+  EXPECT_NE(refused.plan_changed().refusal().find("magic"), std::string::npos);
 }
 
 TEST_F(WorkerLinkTest, TheResultIsSentBeforeTheLinkCloses) {
