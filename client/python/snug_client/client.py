@@ -1,0 +1,226 @@
+"""Client: the calls of the daemon's API, one method each."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import grpc
+from snug.v1 import job_pb2, service_pb2, service_pb2_grpc
+
+from snug_client.errors import JobFailed, SnugError, from_rpc
+from snug_client.spec import to_spec
+
+ENDED = frozenset({job_pb2.Job.SUCCEEDED, job_pb2.Job.FAILED, job_pb2.Job.CANCELLED})
+
+_MAX_MESSAGE_BYTES = 16 << 20  # As the command line: a page of jobs is below 3 MiB.
+_RECONNECT_S = 600.0  # An upgrade of the daemon, with a person in it.
+_RETRY_S = 0.5  # Between two attempts to reach it.
+
+
+def default_server() -> str:
+    """SNUG_SERVER, else the socket that a daemon of this user listens on by default."""
+    if os.environ.get("SNUG_SERVER"):
+        return os.environ["SNUG_SERVER"]
+    if os.geteuid() == 0:
+        return "unix:/run/snug/snug.sock"
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folder = f"{runtime}/snug" if runtime else f"/tmp/snug-{os.geteuid()}"
+    return f"unix:{folder}/snug.sock"
+
+
+def state_of(job: job_pb2.Job) -> str:
+    """The state's name: "RUNNING"."""
+    return job_pb2.Job.State.Name(job.state)
+
+
+class Client:
+    """A connection to a daemon. Every method raises SnugError when the call is refused.
+
+    JOB arguments are a job's id or an unambiguous beginning of it.
+    """
+
+    def __init__(self, server: str | None = None):
+        """`server`: unix:PATH; default: as the command line."""
+        options = [
+            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        ]
+        self._channel = grpc.insecure_channel(server or default_server(), options)
+        self._stub = service_pb2_grpc.FineTuningStub(self._channel)
+
+    def close(self) -> None:
+        """Jobs go on."""
+        self._channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, method: str, request: Any) -> Any:
+        try:
+            return getattr(self._stub, method)(request)
+        except grpc.RpcError as error:
+            raise from_rpc(error) from error
+
+    def submit(
+        self, job: Mapping[str, Any] | job_pb2.JobSpec | None = None, **keys: Any
+    ) -> job_pb2.Job:
+        """Hands in a job: a job file's keys, as a mapping or as keyword arguments. It is durable
+        when this returns."""
+        request = service_pb2.CreateJobRequest(spec=_spec(job, keys), request_id=str(uuid.uuid4()))
+        return self._call("CreateJob", request)
+
+    def plan(
+        self, job: Mapping[str, Any] | job_pb2.JobSpec | None = None, **keys: Any
+    ) -> service_pb2.PlanJobResponse:
+        """Predicts what a job would need; runs nothing."""
+        return self._call("PlanJob", service_pb2.PlanJobRequest(spec=_spec(job, keys)))
+
+    def get(self, job: str) -> job_pb2.Job:
+        """One job, as it is now."""
+        return self._call("GetJob", service_pb2.GetJobRequest(id=job))
+
+    def list(self, *, all: bool = False, labels: Mapping[str, str] = {}) -> Iterator[job_pb2.Job]:
+        """Jobs that have not ended, newest first; with `all`, every job. Pages as it goes."""
+        request = service_pb2.ListJobsRequest(all=all, labels=labels)
+        while True:
+            page = self._call("ListJobs", request)
+            yield from page.jobs
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def watch(self, job: str, *, progress: bool = False) -> Iterator[job_pb2.Job]:
+        """Snapshots of a job until it has ended, one for each change. Goes on where the daemon
+        restarts. `progress`: draws a bar as well (needs tqdm)."""
+        if not progress:
+            yield from self._snapshots(job)
+            return
+        from snug_client.progress import Bar
+
+        bar = Bar(job)
+        try:
+            for snapshot in self._snapshots(job):
+                bar.show(snapshot)
+                yield snapshot
+        finally:
+            bar.close()
+
+    def wait(self, job: str, *, progress: bool = False) -> job_pb2.Job:
+        """The job once it has succeeded. Raises JobFailed when it has failed or was cancelled."""
+        for last in self.watch(job, progress=progress):
+            pass
+        if last.state != job_pb2.Job.SUCCEEDED:
+            raise JobFailed(last)
+        return last
+
+    def _snapshots(self, job: str) -> Iterator[job_pb2.Job]:
+        give_up, heard = None, False
+        while True:
+            stream = self._stub.WatchJob(service_pb2.WatchJobRequest(id=job))
+            try:
+                for snapshot in stream:
+                    give_up, heard, job = None, True, snapshot.id
+                    yield snapshot
+                    if snapshot.state in ENDED:
+                        return
+            except grpc.RpcError as error:
+                # The daemon restarts, or ends a stream to bound its length; the job goes on.
+                if not heard or error.code() != grpc.StatusCode.UNAVAILABLE:
+                    raise from_rpc(error) from error
+                give_up = give_up or time.monotonic() + _RECONNECT_S
+                if time.monotonic() > give_up:
+                    raise from_rpc(error) from error
+                time.sleep(_RETRY_S)
+            finally:
+                stream.cancel()
+
+    def cancel(self, job: str) -> job_pb2.Job:
+        """Stops it."""
+        return self._call("CancelJob", service_pb2.CancelJobRequest(id=job))
+
+    def pause(self, job: str) -> job_pb2.Job:
+        """Stops it for now: a running one saves a checkpoint and gives back its device."""
+        return self._call("PauseJob", service_pb2.PauseJobRequest(id=job))
+
+    def resume(self, job: str) -> job_pb2.Job:
+        """Puts a paused job back to its place in the queue."""
+        return self._call("ResumeJob", service_pb2.ResumeJobRequest(id=job))
+
+    def download(
+        self, job: str, directory: str | os.PathLike[str], *, checkpoint: int | None = None
+    ) -> list[pathlib.Path]:
+        """Copies what it made, or the checkpoint of a step, to a folder that must be empty or not
+        exist: all of it or nothing. Gives the files' paths."""
+        target = pathlib.Path(directory).absolute()
+        if target.exists() and any(target.iterdir()):
+            raise SnugError(f"{target} is not empty", code="ALREADY_EXISTS")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        request = service_pb2.DownloadJobRequest(id=job, checkpoint_step=checkpoint)
+        partial = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            names = _write_files(self._stub.DownloadJob(request), partial)
+            partial.chmod(0o755)
+            partial.replace(target)
+        except grpc.RpcError as error:
+            raise from_rpc(error) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return [target / name for name in names]
+
+
+def _spec(
+    job: Mapping[str, Any] | job_pb2.JobSpec | None, keys: Mapping[str, Any]
+) -> job_pb2.JobSpec:
+    if isinstance(job, job_pb2.JobSpec):
+        if keys:
+            raise TypeError("a JobSpec takes no further keys")
+        return job
+    return to_spec({**(job or {}), **keys})
+
+
+def _write_files(chunks: Iterator[service_pb2.FileChunk], folder: pathlib.Path) -> list[str]:
+    """Files one after another: a chunk with a path begins one, those that follow continue it."""
+    names: list[str] = []
+    left, file = 0, None
+    try:
+        for chunk in chunks:
+            if chunk.path:
+                _check_whole(left, names)
+                file = _next_file(file, folder, chunk.path)
+                names.append(chunk.path)
+                left = chunk.file_bytes
+            if file is None:
+                raise SnugError("the daemon sent content before a file's name", code="DATA_LOSS")
+            file.write(chunk.content)
+            left -= len(chunk.content)
+        _check_whole(left, names)
+    finally:
+        if file is not None:
+            file.close()
+    return names
+
+
+def _check_whole(left: int, names: list[str]) -> None:
+    if left:
+        raise SnugError(f"{names[-1]} has another size than was announced", code="DATA_LOSS")
+
+
+def _next_file(last: Any, folder: pathlib.Path, name: str) -> Any:
+    if last is not None:
+        last.close()
+    path = pathlib.PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise SnugError(f"the daemon sent a path outside of the folder: {name}", code="DATA_LOSS")
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    return open(folder / path, "xb")
