@@ -67,6 +67,14 @@ SnugError UNAVAILABLE - -
 SnugError UNAVAILABLE - -
 """
 
+WATCH = """
+import sys
+from snug_client import Client
+
+for snapshot in Client().watch(sys.argv[1]):
+    print(snapshot.progress.global_step)
+"""
+
 
 def example():
     """The one Python text of the page."""
@@ -102,13 +110,15 @@ class PythonClientTest(unittest.TestCase):
         pip = [cls.python, "-m", "pip", "--disable-pip-version-check", "install", "--no-index"]
         subprocess.run([*pip, "--quiet", built.stdout.strip() + "[progress]"], check=True)
 
+    def environment(self):
+        return {"PATH": os.environ["PATH"], "SNUG_SERVER": f"unix:{self.daemon.socket}"}
+
     def run_script(self, text):
         """What the script prints, and its bar."""
-        environment = {"PATH": os.environ["PATH"], "SNUG_SERVER": f"unix:{self.daemon.socket}"}
         done = subprocess.run(
             [str(self.python), "-c", text],
             cwd=self.folder,
-            env=environment,
+            env=self.environment(),
             capture_output=True,
             text=True,
             check=False,
@@ -136,6 +146,20 @@ class PythonClientTest(unittest.TestCase):
         printed, _ = self.run_script(ERRORS)
         self.assertEqual(printed, REFUSALS)
         self.assertFalse((self.folder / "nothing").exists())
+
+    def test_a_watch_goes_on_where_the_daemon_restarts(self):
+        changes = ("training.max_steps=100000", "--no-check")
+        job = self.daemon.run("submit", self.folder / "lora.yaml", *changes).stdout.strip()
+        command = [str(self.python), "-u", "-c", WATCH, job]
+        watch = subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, text=True)
+        self.addCleanup(watch.stdout.close)
+        self.addCleanup(watch.kill)
+        before = next(step for step in map(int, watch.stdout) if step > 0)
+        self.daemon.restart()
+        next(step for step in map(int, watch.stdout) if step > before + 100)
+        self.daemon.run("cancel", job)
+        watch.stdout.read()
+        self.assertEqual(watch.wait(60), 0)
 
 
 if __name__ == "__main__":
