@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -159,7 +159,7 @@ class Client:
 
     def download(
         self, job: str, directory: str | os.PathLike[str], *, checkpoint: int | None = None
-    ) -> list[pathlib.Path]:
+    ) -> Sequence[pathlib.Path]:
         """Copies what it made, or the checkpoint of a step, to a folder that must be empty or not
         exist: all of it or nothing. Gives the files' paths."""
         target = pathlib.Path(directory).absolute()

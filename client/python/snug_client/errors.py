@@ -3,6 +3,7 @@ reason and fields are attributes here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import grpc
@@ -26,7 +27,7 @@ class SnugError(Exception):
     """
 
     def __init__(
-        self, message: str, *, code: str = "", reason: str = "", fields: list[FieldError] = ()
+        self, message: str, *, code: str = "", reason: str = "", fields: Sequence[FieldError] = ()
     ):
         super().__init__(message)
         self.message = message
