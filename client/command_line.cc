@@ -147,6 +147,9 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   app->add_subcommand("devices",
                       "List the daemon's devices: memory that they have, give, promised");
 
+  app->add_subcommand("top", "Watch devices, their jobs and the queue; q leaves")
+      ->add_flag("--once", line->once, "Print it once, as it is where output is no terminal");
+
   CLI::App* download =
       app->add_subcommand("download", "Copy what a job made (adapter or model, metrics.jsonl)");
   AddJob(download, line);

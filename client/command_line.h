@@ -74,6 +74,7 @@ struct CommandLine {
   bool no_check = false;  // submit
   bool all = false;
   bool follow = false;
+  bool once = false;  // top
 };
 
 // Fills `line`. An exit code when there is nothing left to do: after --help, and for a mistake,

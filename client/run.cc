@@ -35,6 +35,7 @@ const std::map<std::string, Command>& Commands() {
       {"shell", PrintShellHelp},
       {"squeeze", SqueezeJob},
       {"submit", SubmitJob},
+      {"top", ShowTop},
       {"update", UpdateJob},
       {"watch", WatchJob},
   };

@@ -9,7 +9,7 @@ import unittest
 
 from tests.harness.binaries import binary
 
-COMMANDS = "plan submit list get watch logs cancel devices download datasets import plot shell"
+COMMANDS = "plan submit list get watch logs cancel devices download datasets import plot shell top"
 
 
 def shell(name):
