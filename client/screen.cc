@@ -77,7 +77,7 @@ Screen::Event Screen::Signalled() {
 // Line by line over what was there: a screen that is cleared first flickers.
 void Screen::Draw(const std::vector<std::string>& lines) {
   std::string text = kHome;
-  for (size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "" : "\r\n") + lines[i] + kRestOfLine;
+  for (size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "" : "\n") + lines[i] + kRestOfLine;
   terminal_.out << text << kRestOfScreen << std::flush;
 }
 
