@@ -19,7 +19,7 @@ import subprocess
 import time
 
 from tests.harness.daemon import wait_for
-from tests.harness.fake_daemon import FAKE, FakeDaemon
+from tests.harness.fake_daemon import FAKE, ONE_AT_A_TIME, FakeDaemon
 
 ENDLESS = "steps=10000000 step_ms=1000"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -58,8 +58,8 @@ def latency_ms(act, repeats=9):
 
 
 def busy_daemon():
-    """A daemon whose one device is taken."""
-    daemon = FakeDaemon()
+    """A daemon whose one device is taken: nobody is squeezed for those that wait."""
+    daemon = FakeDaemon(settings=ONE_AT_A_TIME)
     daemon.wait_state(daemon.submit_script(ENDLESS), "RUNNING")
     return daemon
 
