@@ -88,11 +88,9 @@ def config_of(shape):
     )
 
 
-def random_model(shape, seed):
-    """A causal language model in fp32 with random weights."""
-    torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config_of(shape))
-    center = FAMILIES[shape.family].norm_center
+def with_random_vectors(model, family):
+    """The model with norms and biases drawn, which transformers begins at one and zero."""
+    center = FAMILIES[family].norm_center
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" in name:
@@ -100,6 +98,12 @@ def random_model(shape, seed):
             elif name.endswith(".bias"):
                 weight.copy_(0.5 * torch.randn_like(weight))
     return model
+
+
+def random_model(shape, seed):
+    """A causal language model in fp32 with random weights."""
+    torch.manual_seed(seed)
+    return with_random_vectors(AutoModelForCausalLM.from_config(config_of(shape)), shape.family)
 
 
 def write_model(model, folder, dtype=torch.float32, spelling=5):

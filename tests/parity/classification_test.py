@@ -20,7 +20,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 from tests.harness import datasets, models
-from tests.harness.families import FAMILIES
 from tests.harness.models import Shape
 from tests.parity import cases, compare, oracle_test, reference
 from tests.parity.cases import Case, Prepared
@@ -39,14 +38,7 @@ def random_classifier(shape, seed):
     config = models.config_of(shape)
     config.num_labels, config.pad_token_id = LABELS, PAD
     model = AutoModelForSequenceClassification.from_config(config)
-    center = FAMILIES[shape.family].norm_center
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "norm" in name:
-                weight.copy_(center + 0.2 * torch.randn_like(weight))
-            elif name.endswith(".bias"):
-                weight.copy_(0.5 * torch.randn_like(weight))
-    return model
+    return models.with_random_vectors(model, shape.family)
 
 
 def random_documents(seed, vocabulary):

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/job/check_job.h"
 #include "server/job/check_spec.h"
+#include "tests/server/plan/toy_config.h"
 
 namespace snug::server {
 namespace {
@@ -20,17 +21,7 @@ class LargestTest : public testing::Test {
     spec_.mutable_training()->set_packing(false);
     spec_.mutable_training()->set_max_seq_length(64);
     FillDefaults(spec_, 128);
-    program::ModelConfig config;
-    config.model_type = "llama";
-    config.layers = 3;
-    config.width = 64;
-    config.heads = 4;
-    config.kv_heads = 2;
-    config.head_width = 16;
-    config.mlp_width = 128;
-    config.vocabulary = 100;
-    config.max_positions = 128;
-    program_ = program::BuildProgram(config, ModeOf(spec_)).value();
+    program_ = program::BuildProgram(ToyConfig(), ModeOf(spec_)).value();
   }
 
   v1::LargestSettings Largest(const RowLengths& lengths, int64_t bytes) const {

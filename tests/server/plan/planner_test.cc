@@ -7,6 +7,7 @@
 #include "proto/snug/bytes.h"
 #include "server/job/check_job.h"
 #include "server/job/check_spec.h"
+#include "tests/server/plan/toy_config.h"
 #include "worker/link/convert.h"
 #include "worker/program/lower.h"
 #include "worker/program/model_config.h"
@@ -21,17 +22,7 @@ class PlannerTest : public testing::Test {
     spec_.set_method(v1::JobSpec::LORA);
     spec_.mutable_training()->set_packing(false);
     FillDefaults(spec_, 128);
-    program::ModelConfig config;
-    config.model_type = "llama";
-    config.layers = 3;
-    config.width = 64;
-    config.heads = 4;
-    config.kv_heads = 2;
-    config.head_width = 16;
-    config.mlp_width = 128;
-    config.vocabulary = 100;
-    config.max_positions = 128;
-    program_ = program::BuildProgram(config, ModeOf(spec_)).value();
+    program_ = program::BuildProgram(ToyConfig(), ModeOf(spec_)).value();
   }
   std::vector<v1::Plan> Plans(const RowLengths& lengths) {
     return PlansFor(program_, spec_, lengths, {.threads = 2, .context_bytes = 1000}).value();

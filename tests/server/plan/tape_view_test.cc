@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "server/job/check_job.h"
 #include "server/job/check_spec.h"
+#include "tests/server/plan/toy_config.h"
 #include "worker/program/tape_text.h"
 
 namespace snug::server {
@@ -17,17 +18,7 @@ class TapeViewTest : public testing::Test {
   TapeViewTest() {
     spec_.set_method(v1::JobSpec::FULL);
     FillDefaults(spec_, 128);
-    program::ModelConfig config;
-    config.model_type = "llama";
-    config.layers = 3;
-    config.width = 64;
-    config.heads = 4;
-    config.kv_heads = 2;
-    config.head_width = 16;
-    config.mlp_width = 128;
-    config.vocabulary = 100;
-    config.max_positions = 128;
-    program_ = program::BuildProgram(config, ModeOf(spec_)).value();
+    program_ = program::BuildProgram(ToyConfig(), ModeOf(spec_)).value();
     plans_ = PlansFor(program_, spec_, {}, machine_).value();
   }
   program::Tape TapeOf(const v1::Plan& plan) const {

@@ -1,0 +1,25 @@
+// The model of the planner's tests.
+#ifndef TESTS_SERVER_PLAN_TOY_CONFIG_H_
+#define TESTS_SERVER_PLAN_TOY_CONFIG_H_
+
+#include "worker/program/model_config.h"
+
+namespace snug::server {
+
+inline program::ModelConfig ToyConfig() {
+  program::ModelConfig config;
+  config.model_type = "llama";
+  config.layers = 3;
+  config.width = 64;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_width = 16;
+  config.mlp_width = 128;
+  config.vocabulary = 100;
+  config.max_positions = 128;
+  return config;
+}
+
+}  // namespace snug::server
+
+#endif  // TESTS_SERVER_PLAN_TOY_CONFIG_H_
