@@ -130,7 +130,11 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   CLI::App* logs = app->add_subcommand("logs", "Print the log of a job's worker");
   AddJob(logs, line);
   logs->add_flag("-f,--follow", line->follow, "Go on until the job has ended");
-  AddJobs(app->add_subcommand("cancel", "Stop jobs"), line);
+  CLI::App* cancel = app->add_subcommand("cancel", "Stop jobs");
+  AddJobs(cancel, line);
+  cancel->add_flag("--keep", line->keep,
+                   "Have running ones export what there is after their next step; download has it "
+                   "then");
   AddJobs(app->add_subcommand("pause", "Stop jobs for now: a running one saves a checkpoint first"),
           line);
   AddJobs(app->add_subcommand("resume", "Let paused jobs go on from where they were"), line);

@@ -75,6 +75,7 @@ struct CommandLine {
   bool all = false;
   bool follow = false;
   bool once = false;  // top
+  bool keep = false;  // cancel
 };
 
 // Fills `line`. An exit code when there is nothing left to do: after --help, and for a mistake,

@@ -132,7 +132,7 @@ void PrintEnd(const v1::Job& job, Terminal& terminal) {
     absl::StrAppend(&text, "; ", Printable(job.reason()));
   }
   terminal.out << text << std::endl;
-  if (job.state() == v1::Job::SUCCEEDED) {
+  if (job.state() == v1::Job::SUCCEEDED || job.has_output()) {
     terminal.out << "fetch it with: snug download " << job.id() << " DIR" << std::endl;
   }
   const std::string error = ErrorText(job.error());

@@ -82,11 +82,11 @@ absl::StatusOr<std::vector<v1::Job>> AllPages(Connection& connection, const Comm
 
 // One call for each job, also behind one that is refused; the first error is the command's.
 template <typename Request, typename Method>
-absl::StatusOr<int> AskForEach(Method method, const CommandLine& line, Terminal& terminal) {
+absl::StatusOr<int> AskForEach(Method method, const CommandLine& line, Terminal& terminal,
+                               Request request = {}) {
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
   absl::Status first;
   for (const std::string& id : line.jobs) {
-    Request request;
     request.set_id(id);
     const absl::StatusOr<v1::Job> job = connection.Call(method, request);
     if (!job.ok()) {
@@ -143,7 +143,9 @@ absl::StatusOr<int> GetJob(const CommandLine& line, Terminal& terminal) {
 }
 
 absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal) {
-  return AskForEach<v1::CancelJobRequest>(&Stub::CancelJob, line, terminal);
+  v1::CancelJobRequest request;
+  request.set_keep(line.keep);
+  return AskForEach(&Stub::CancelJob, line, terminal, request);
 }
 
 absl::StatusOr<int> PauseJob(const CommandLine& line, Terminal& terminal) {

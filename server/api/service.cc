@@ -206,7 +206,7 @@ grpc::ServerUnaryReactor* FineTuningService::CancelJob(Context* context, const B
   return Serve<v1::CancelJobRequest, v1::Job>(
       {context, "CancelJob", in, out},
       [this](const Allowed<v1::CancelJobRequest>& call, Answer<v1::Job> answer) {
-        parts_.scheduler.Cancel(call.request.id(), std::move(answer));
+        parts_.scheduler.Cancel(call.request, std::move(answer));
       });
 }
 

@@ -189,7 +189,7 @@ absl::StatusOr<std::optional<RequestRecord>> JobIndex::FindRequest(const std::st
 
 absl::StatusOr<std::string> JobIndex::OutputOf(const std::string& id) const {
   ASSIGN_OR_RETURN(const Found found, Locate(id, DaemonPrincipal()));
-  if (found.job->state() != v1::Job::SUCCEEDED)
+  if (!IsTerminal(found.job->state()) || found.output_dir.empty())
     return WrongState(found.job->id(), "take the output of", NameOf(found.job->state()));
   return found.output_dir;
 }

@@ -81,7 +81,7 @@ class JobIndex {
   // The output folder of a finished full job, for jobs that go on from its model.
   absl::StatusOr<std::string> FinishedModel(const std::string& id, const Principal& who) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The output folder of any finished job.
+  // The output folder of any job that has one: that has finished, or was cancelled and kept.
   absl::StatusOr<std::string> OutputOf(const std::string& id) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void PutDevices(std::vector<v1::Device> devices) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -24,7 +24,7 @@ struct JobRecord {
   int64_t last_resume_step = 0;  // Of the newest attempt; a later one means progress.
   std::string train_data;        // Prepared datasets; empty until prepared.
   std::string eval_data;
-  std::string output_dir;  // Of the attempt that succeeded.
+  std::string output_dir;  // Of the attempt that made the output.
 
   const std::string& id() const { return job.id(); }
   JobState state() const { return job.state(); }

@@ -50,16 +50,19 @@ void Scheduler::LookAfter(Entry& entry) {
     return;
   }
   const SchedulerLimits& limits = settings_.limits;
-  if (entry.state() == v1::Job::CANCELLING)
+  const bool kept = entry.record.job.keep();
+  if (entry.state() == v1::Job::CANCELLING && !kept)
     return EndWorker(entry, limits.cancel_term, limits.cancel_kill);
   const absl::Duration now = SinceBoot(), silent = now - attempt.last_heard;
   const bool unheard = attempt.record.state == AttemptState::kIntent ||
                        attempt.record.state == AttemptState::kSpawned;
   const bool no_hello = unheard && now - attempt.started > limits.hello_timeout;
-  const bool hangs = !unheard && attempt.pace.Overdue(entry.record.job.spec(),
-                                                      {.shortest = limits.stuck_after,
-                                                       .other_work = limits.other_work},
-                                                      now) > absl::ZeroDuration();
+  const bool hangs =
+      !unheard &&
+      attempt.pace.Overdue(
+          entry.record.job.spec(),
+          {.shortest = limits.stuck_after, .other_work = limits.other_work, .exports = kept},
+          now) > absl::ZeroDuration();
   const bool bad = attempt.bad_messages >= limits.max_bad_messages;
   if (no_hello || hangs || silent > limits.stuck_after || bad) {
     if (attempt.told_to_end == absl::ZeroDuration())
@@ -98,6 +101,7 @@ void Scheduler::TellToStop(const Entry& entry) {
   if (entry.attempt->link == 0) return;
   v1::WorkerCommand command;
   command.mutable_stop()->set_checkpoint(entry.state() == v1::Job::PAUSING);
+  command.mutable_stop()->set_keep(entry.record.job.keep());
   link_->Send(entry.attempt->link, command);
 }
 
@@ -183,8 +187,8 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
   attempt.changes_plans = hello.has_plan();
   if (hello.has_last()) OnStep(*entry, hello.last());
   if (hello.has_plan()) PlanChanger(*this).OnAnswer(*entry, hello.plan());
-  const bool pausing = entry->state() == v1::Job::PAUSING;
-  if (pausing || attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
+  const bool stops = entry->state() == v1::Job::PAUSING || entry->record.job.keep();
+  if (stops || attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
 }
 
 absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {

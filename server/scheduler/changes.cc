@@ -16,6 +16,8 @@ namespace snug::server {
 namespace {
 
 constexpr const char* kDeleted = "deleted";
+constexpr const char* kIsBeingCancelled = "is being cancelled";
+constexpr const char* kKeep = "cancel and keep";
 
 absl::Status Apply(const v1::UpdateJobRequest& request, v1::Job& job) {
   if (request.has_priority() && IsTerminal(job.state()))
@@ -31,6 +33,28 @@ absl::Status Apply(const v1::UpdateJobRequest& request, v1::Job& job) {
   return CheckLabels("labels", job.labels());
 }
 
+absl::Status CancelAtOnce(JobRecord& job, Change& change) {
+  job.job.set_keep(false);  // An export that is under way is not waited for any more.
+  if (!HasAttempt(job.state()))
+    return MoveJob(job, v1::Job::CANCELLED, "cancelled", WallMicros(), change);
+  if (job.state() != v1::Job::CANCELLING)
+    return MoveJob(job, v1::Job::CANCELLING, kIsBeingCancelled, WallMicros(), change);
+  job.job.set_reason(kIsBeingCancelled);
+  return absl::OkStatus();
+}
+
+// Its worker has as long for the export as any has at the end of a run.
+absl::Status CancelAndKeep(JobRecord& job, Change& change) {
+  const JobState state = job.state();
+  if (state == v1::Job::CANCELLING && job.job.keep()) return absl::OkStatus();
+  if (!HasAttempt(state) && job.job.progress().global_step() == 0) return CancelAtOnce(job, change);
+  if (state != v1::Job::STARTING && state != v1::Job::RUNNING)
+    return WrongState(job.id(), kKeep, absl::StrCat(NameOf(state), ", and does not train"));
+  job.job.set_keep(true);
+  return MoveJob(job, v1::Job::CANCELLING, "its worker exports what there is", WallMicros(),
+                 change);
+}
+
 // Whether `other` reads what `id` has made.
 bool GoesOnFrom(const v1::JobSpec& other, const std::string& id) {
   return other.model() == id || other.lora().init_adapter() == id;
@@ -44,8 +68,8 @@ void Scheduler::Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply) {
   if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
-void Scheduler::Cancel(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return DoCancel(id); }, std::move(reply));
+void Scheduler::Cancel(v1::CancelJobRequest request, Reply reply) {
+  Ask([this, request = std::move(request)] { return DoCancel(request); }, std::move(reply));
 }
 
 void Scheduler::Pause(std::string id, Reply reply) {
@@ -64,16 +88,18 @@ void Scheduler::Delete(std::string id, Reply reply) {
   Ask([this, id = std::move(id)] { return DoDelete(id); }, std::move(reply));
 }
 
-absl::StatusOr<v1::Job> Scheduler::DoCancel(const std::string& id) {
-  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
+absl::StatusOr<v1::Job> Scheduler::DoCancel(const v1::CancelJobRequest& request) {
+  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(request.id()));
+  const bool keep = request.keep();
   Entry* entry = Find(job->id());
-  if (entry == nullptr && job->state() == v1::Job::CANCELLED) return *job;
-  if (entry == nullptr) return WrongState(job->id(), "cancel", NameOf(job->state()));
-  if (HasAttempt(entry->state()) && entry->state() != v1::Job::CANCELLING)
-    RETURN_IF_ERROR(Move(*entry, v1::Job::CANCELLING, "is being cancelled", {}));
-  else if (entry->state() != v1::Job::CANCELLING)
-    RETURN_IF_ERROR(Move(*entry, v1::Job::CANCELLED, "cancelled", {}));
+  if (entry == nullptr && job->state() == v1::Job::CANCELLED && (job->keep() || !keep)) return *job;
+  if (entry == nullptr) return WrongState(job->id(), keep ? kKeep : "cancel", NameOf(job->state()));
+  JobRecord changed = entry->record;
+  Change change;
+  RETURN_IF_ERROR(keep ? CancelAndKeep(changed, change) : CancelAtOnce(changed, change));
+  RETURN_IF_ERROR(Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
   v1::Job cancelled = entry->record.job;
+  if (cancelled.keep()) TellToStop(*entry);
   if (IsTerminal(entry->state())) Drop(entry->id());
   return cancelled;
 }

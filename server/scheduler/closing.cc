@@ -121,23 +121,55 @@ std::string PausedReason(const Outcome& outcome, const std::optional<CheckpointR
   return absl::StrCat(asked ? "paused" : "paused; its worker was lost", "; goes on from ", from);
 }
 
+void TakeResult(JobRecord& job, const v1::WorkerResult& result) {
+  if (result.has_progress()) *job.job.mutable_progress() = result.progress();
+  v1::JobMemory& memory = *job.job.mutable_memory();
+  memory.set_measured_peak_bytes(
+      std::max(memory.measured_peak_bytes(), result.measured_peak_bytes()));
+}
+
+// One that is good.
+void TakeOutput(JobRecord& job, const ClosedAttempt& closed, Change& change) {
+  change.artifact = *closed.output;
+  job.output_dir = closed.output->dir;
+  const v1::WorkerResult& result = closed.outcome.result;
+  if (result.has_output()) *job.job.mutable_output() = result.output();
+}
+
+std::string WhyNothingIsKept(const v1::Job& job, const ClosedAttempt& closed) {
+  const Outcome& outcome = closed.outcome;
+  if (outcome.ending == Ending::kSucceeded)
+    return absl::StrCat("its output is damaged: ", closed.output.status().message());
+  if (outcome.ending == Ending::kInfrastructure)
+    return absl::StrCat("its worker was lost: ", outcome.error.message());
+  if (outcome.ending != Ending::kStopped) return outcome.error.message();
+  return job.progress().global_step() == 0 ? "it had made no step" : "its worker has stopped";
+}
+
+// Its worker was asked to export what there is, and has ended. It may have made its last step, and
+// so its output, before it heard of that.
+absl::Status ConcludeKept(JobRecord& job, const ClosedAttempt& closed, Change& change) {
+  TakeResult(job, closed.outcome.result);
+  std::string reason = "cancelled; what there was is its output";
+  if (closed.outcome.ending == Ending::kSucceeded && closed.output.ok())
+    TakeOutput(job, closed, change);
+  else
+    reason = absl::StrCat("cancelled without an output: ", WhyNothingIsKept(job.job, closed));
+  return MoveJob(job, v1::Job::CANCELLED, std::move(reason), WallMicros(), change);
+}
+
 // `taken`: bytes of what is promised on its device that others have.
 absl::Status Conclude(JobRecord& job, const AttemptRecord& attempt, const ClosedAttempt& closed,
                       int64_t taken, Change& change) {
   const Outcome& outcome = closed.outcome;
-  if (outcome.result.has_progress()) *job.job.mutable_progress() = outcome.result.progress();
-  v1::JobMemory& memory = *job.job.mutable_memory();
-  memory.set_measured_peak_bytes(
-      std::max(memory.measured_peak_bytes(), outcome.result.measured_peak_bytes()));
+  TakeResult(job, outcome.result);
   // It ran, whether or not its Hello was heard: the daemon may have been away.
   const bool ran = outcome.ending == Ending::kSucceeded || outcome.ending == Ending::kUserError;
   if (ran && job.state() == v1::Job::STARTING)
     RETURN_IF_ERROR(
         MoveJob(job, v1::Job::RUNNING, "ran while the daemon was away", WallMicros(), change));
   if (outcome.ending == Ending::kSucceeded && closed.output.ok()) {
-    change.artifact = *closed.output;
-    job.output_dir = closed.output->dir;
-    if (outcome.result.has_output()) *job.job.mutable_output() = outcome.result.output();
+    TakeOutput(job, closed, change);
     return MoveJob(job, v1::Job::SUCCEEDED, "finished", WallMicros(), change);
   }
   if (outcome.ending == Ending::kSucceeded)
@@ -237,7 +269,9 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   JobRecord changed = entry.record;
   changed.job.mutable_plan_changes()->clear_pending();
   changed.job.mutable_plan_changes()->clear_limit_bytes();
-  if (changed.state() == v1::Job::CANCELLING)
+  if (changed.state() == v1::Job::CANCELLING && changed.job.keep())
+    RETURN_IF_ERROR(ConcludeKept(changed, closed, change));
+  else if (changed.state() == v1::Job::CANCELLING)
     RETURN_IF_ERROR(MoveJob(changed, v1::Job::CANCELLED, "cancelled", WallMicros(), change));
   else if (never_started && changed.state() != v1::Job::PAUSING)  // The daemon was killed then.
     RETURN_IF_ERROR(

@@ -38,7 +38,7 @@ class Scheduler {
   ~Scheduler();
   // Replies come on the scheduler thread, after the commit.
   void Create(CreateOrder order, Reply reply);
-  void Cancel(std::string id, Reply reply);
+  void Cancel(v1::CancelJobRequest request, Reply reply);
   void Pause(std::string id, Reply reply);
   void Resume(std::string id, Reply reply);  // Of a paused job.
   void Squeeze(v1::SqueezeJobRequest request, Reply reply);
@@ -79,7 +79,7 @@ class Scheduler {
   void DoCreate(CreateOrder order, const Reply& reply, int draws_left);
   void OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order, const Reply& reply);
   void Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply);
-  absl::StatusOr<v1::Job> DoCancel(const std::string& id);
+  absl::StatusOr<v1::Job> DoCancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> DoPause(const std::string& id);
   absl::StatusOr<v1::Job> DoResume(const std::string& id);
   absl::StatusOr<v1::Job> DoUpdate(const v1::UpdateJobRequest& request);

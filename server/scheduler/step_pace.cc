@@ -70,7 +70,7 @@ bool StepPace::StepIsNext(const v1::JobSpec& spec) const {
 absl::Duration StepPace::Overdue(const v1::JobSpec& spec, const PaceLimits& limits,
                                  absl::Duration now) const {
   const absl::Duration of_steps = std::max(limits.shortest, MedianStep() * kMediansWithoutStep);
-  if (StepIsNext(spec)) return now - step_ - of_steps;
+  if (!limits.exports && StepIsNext(spec)) return now - step_ - of_steps;
   return now - worked_ - std::max(of_steps, limits.other_work);
 }
 

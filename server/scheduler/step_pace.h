@@ -16,6 +16,7 @@ struct PaceLimits {
   // Of what is no step: loading, evaluating, saving, exporting. Counted from the last sign of work,
   // which the processor time in heartbeats is too.
   absl::Duration other_work;
+  bool exports = false;  // It has been told to: no step is next.
 };
 
 class StepPace {

@@ -112,6 +112,15 @@ TEST_F(ProgressTest, TheEndIsOneLineAndErrorsGoToStderr) {
             "repeats itself\n");
 }
 
+TEST_F(ProgressTest, TheEndOfAJobThatWasKeptSaysHowToFetchIt) {
+  v1::Job job;
+  job.set_id("abc");
+  job.set_state(v1::Job::CANCELLED);
+  job.mutable_output()->set_loss(1.5);
+  PrintEnd(job, lines_);
+  EXPECT_EQ(out_.str(), "CANCELLED\nfetch it with: snug download abc DIR\n");
+}
+
 // A reason that only repeats the state is left out.
 TEST_F(ProgressTest, TheEndSaysWhyWhenThereIsMoreToSay) {
   v1::Job job;

@@ -83,6 +83,18 @@ TEST_F(QueryTest, CancelPrintsTheStateItLedTo) {
   EXPECT_EQ(json["state"], "CANCELLING");
 }
 
+TEST_F(QueryTest, CancelSaysWhetherToKeep) {
+  std::vector<bool> keeps;
+  server_.cancel = [&](const v1::CancelJobRequest& request, v1::Job* reply) {
+    keeps.push_back(request.keep());
+    *reply = Job(request.id(), v1::Job::CANCELLING);
+    return grpc::Status::OK;
+  };
+  server_.Run({"cancel", "a", "b", "--keep"});
+  server_.Run({"cancel", "a"});
+  EXPECT_EQ(keeps, (std::vector<bool>{true, true, false}));
+}
+
 // One that cannot be cancelled does not keep the others.
 TEST_F(QueryTest, CancelTakesSeveral) {
   server_.cancel = [](const v1::CancelJobRequest& request, v1::Job* reply) {

@@ -77,6 +77,11 @@ double CpuSeconds() {
   return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
 }
 
+Command CommandOf(const v1::WorkerCommand::Stop& stop) {
+  if (stop.keep()) return Command::kExportAndStop;
+  return stop.checkpoint() ? Command::kCheckpointAndStop : Command::kStop;
+}
+
 class SocketLink final : public WorkerLink {
  public:
   explicit SocketLink(const train::AttemptOptions& attempt)
@@ -297,8 +302,7 @@ class SocketLink final : public WorkerLink {
     if (command.has_change_plan()) return Heed(command.change_plan());
     Command wanted = Command::kNone;
     if (command.has_refused()) wanted = Command::kRefused;
-    if (command.has_stop())
-      wanted = command.stop().checkpoint() ? Command::kCheckpointAndStop : Command::kStop;
+    if (command.has_stop()) wanted = CommandOf(command.stop());
     Command none = Command::kNone;
     if (wanted != Command::kNone) command_.compare_exchange_strong(none, wanted);
   }

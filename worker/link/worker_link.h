@@ -15,7 +15,7 @@
 namespace snug::link {
 
 // What the node has asked for. The first word wins.
-enum class Command : uint8_t { kNone, kStop, kCheckpointAndStop, kRefused };
+enum class Command : uint8_t { kNone, kStop, kCheckpointAndStop, kExportAndStop, kRefused };
 
 struct CheckpointReport {
   int64_t global_step = 0;

@@ -26,15 +26,14 @@ class Attempt {
       : run_{.attempt = attempt, .device = device, .link = link, .trainer = {}, .progress = {}},
         stop_requested_(stop_requested) {}
 
-  // Cancelled: stopped on command.
+  // Cancelled: stopped on command, without an output.
   absl::Status Go() {
     RETURN_IF_ERROR(Start());
-    const Trainer& trainer = *run_.trainer;
-    while (trainer.global_step() < trainer.max_steps() && !checkpoints_.StopsEarly()) {
-      RETURN_IF_ERROR(Obey());
+    while (true) {
+      ASSIGN_OR_RETURN(const bool goes_on, GoesOn());
+      if (!goes_on) return output_.Make();
       RETURN_IF_ERROR(Step());
     }
-    return output_.Make();
   }
 
   // A device that has failed makes other calls fail, each with an error of its own, and saves,
@@ -61,9 +60,30 @@ class Attempt {
     return absl::OkStatus();
   }
 
-  absl::Status Obey() {
+  // Whether another step is made. False: what there is is exported.
+  absl::StatusOr<bool> GoesOn() {
+    const Trainer& trainer = *run_.trainer;
+    if (trainer.global_step() >= trainer.max_steps() || checkpoints_.StopsEarly()) return false;
     const link::Command command =
         stop_requested_ ? link::Command::kCheckpointAndStop : run_.link.command();
+    if (command == link::Command::kExportAndStop && trainer.global_step() > 0) {
+      std::cerr << "cancelled after step " << trainer.global_step() << ": it is exported\n";
+      RETURN_IF_ERROR(SaveLast());
+      return false;
+    }
+    RETURN_IF_ERROR(Obey(command));
+    return true;
+  }
+
+  // A run that saves does so at its end, wherever that is.
+  absl::Status SaveLast() {
+    const TrainingOptions& training = run_.attempt.training;
+    const bool saves = training.save_strategy == Strategy::kEpoch ||
+                       (training.save_strategy == Strategy::kSteps && training.save_steps > 0);
+    return saves && !checkpoints_.saved() ? checkpoints_.Save() : absl::OkStatus();
+  }
+
+  absl::Status Obey(link::Command command) {
     if (command == link::Command::kNone) return ChangePlan();
     if (command == link::Command::kCheckpointAndStop && !checkpoints_.saved()) {
       RETURN_IF_ERROR(checkpoints_.Save());

@@ -145,9 +145,9 @@ class Client:
             finally:
                 stream.cancel()
 
-    def cancel(self, job: str) -> job_pb2.Job:
-        """Stops it."""
-        return self._call("CancelJob", service_pb2.CancelJobRequest(id=job))
+    def cancel(self, job: str, *, keep: bool = False) -> job_pb2.Job:
+        """Stops it. With `keep` a running one exports what there is, for `download`."""
+        return self._call("CancelJob", service_pb2.CancelJobRequest(id=job, keep=keep))
 
     def pause(self, job: str) -> job_pb2.Job:
         """Stops it for now: a running one saves a checkpoint and gives back its device."""

@@ -21,7 +21,10 @@ class PlanChangesTest : public SchedulerTest {
   PlanChangesTest() { device_.context_bytes = 4096; }
   ~PlanChangesTest() override {  // Workers outlive a scheduler.
     for (const char* id : {kJob, kOther})
-      if (index_.Find(id).ok()) Cancel(id);
+      if (index_.Find(id).ok()) {
+        Cancel(id);
+        Cancelled(id);
+      }
   }
 
   void Store(const std::string& id, int priority = 0, const std::string& script = kLong) {
@@ -43,10 +46,6 @@ class PlanChangesTest : public SchedulerTest {
     std::promise<absl::StatusOr<v1::Job>> reply;
     scheduler_->Relax(request, [&](auto job) { reply.set_value(std::move(job)); });
     return reply.get_future().get();
-  }
-  void Cancel(const std::string& id) {
-    scheduler_->Cancel(id, [](const auto&) {});
-    Await([](const v1::Job& job) { return job.state() == v1::Job::CANCELLED; }, id);
   }
   v1::Job Steps(int64_t more = 2, const std::string& id = kJob) {
     const int64_t until = (*index_.Find(id))->progress().global_step() + more;
@@ -112,6 +111,7 @@ TEST_F(PlanChangesTest, AJobThatWaitsIsMadeRoomForUntilItLeaves) {
   EXPECT_EQ(Steps(2, kOther).state(), v1::Job::RUNNING);
   Reserved();
   Cancel(kOther);
+  Cancelled(kOther);
   EXPECT_EQ(Changed(2).memory().budget_bytes(), most_);
 }
 

@@ -99,6 +99,16 @@ class SchedulerTest : public testing::Test {
         Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();
   }
 
+  void Cancel(const std::string& id, bool keep = false) {
+    v1::CancelJobRequest request;
+    request.set_id(id);
+    request.set_keep(keep);
+    scheduler_->Cancel(request, [](const auto&) {});
+  }
+  v1::Job Cancelled(const std::string& id = kJob) {
+    return Await([](const v1::Job& job) { return job.state() == v1::Job::CANCELLED; }, id);
+  }
+
   // The job as soon as it is so; as it is after 60 s otherwise.
   v1::Job Await(const std::function<bool(const v1::Job&)>& so, const std::string& id = kJob) {
     const absl::Time end = absl::Now() + absl::Seconds(60);

@@ -117,7 +117,7 @@ TEST_F(SchedulerTest, AWorkerIsNotBlamedForADaemonThatWasAway) {
   Start({.asleep = absl::Seconds(2), .stuck_after = absl::Seconds(4)});
   Await([](const v1::Job& job) { return job.progress().global_step() >= 5; });
   // Answers come on the scheduler's thread: this one keeps it from its work.
-  scheduler_->Cancel("nobody", [](const auto&) { absl::SleepFor(absl::Seconds(6)); });
+  scheduler_->Cancel({}, [](const auto&) { absl::SleepFor(absl::Seconds(6)); });
   const v1::Job ended = Ended();
   EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.epoch(), 1);
@@ -189,6 +189,30 @@ TEST_F(SchedulerTest, AJobInHandAtOneEndOfTheDaemonGoesOn) {
   Start({});
   EXPECT_EQ(Ended().state(), v1::Job::SUCCEEDED);
   EXPECT_TRUE(fs::is_empty(dir_ + "/state/in-hand"));
+}
+
+// A cancelled worker is killed within the limits of this test; one that exports is waited for.
+TEST_F(SchedulerTest, AKeptJobHasTheTimeThatItsExportTakes) {
+  StoreJob("steps=100000 export_ms=1500");
+  Start({.cancel_term = absl::Milliseconds(100), .cancel_kill = absl::Milliseconds(200)});
+  Await([](const v1::Job& job) { return job.progress().global_step() >= 3; });
+  Cancel(kJob, /*keep=*/true);
+  const v1::Job job = Cancelled();
+  EXPECT_EQ(job.reason(), "cancelled; what there was is its output");
+  EXPECT_GE(job.progress().global_step(), 3);
+  EXPECT_TRUE(fs::exists(index_.OutputOf(kJob).value() + "/adapter_model.safetensors"));
+}
+
+TEST_F(SchedulerTest, AnExportIsNotWaitedForWhenItsJobIsCancelledOnceMore) {
+  StoreJob("steps=100000 export_ms=100000");
+  Start({.cancel_term = absl::Milliseconds(100), .cancel_kill = absl::Milliseconds(200)});
+  Await([](const v1::Job& job) { return job.progress().global_step() >= 3; });
+  Cancel(kJob, /*keep=*/true);
+  const v1::Job kept = Await([](const v1::Job& job) { return job.state() == v1::Job::CANCELLING; });
+  EXPECT_EQ(kept.reason(), "its worker exports what there is");
+  Cancel(kJob);
+  EXPECT_EQ(Cancelled().reason(), "cancelled");
+  EXPECT_FALSE(index_.OutputOf(kJob).ok());
 }
 
 // One that never says it is ended, and the next one too, until no retries are left.

@@ -35,6 +35,15 @@ class StepPaceTest : public testing::Test {
   absl::Duration now_ = absl::Hours(5);
 };
 
+// Not the next step, but what follows the last one.
+TEST_F(StepPaceTest, AnExportHasTheLimitOfOtherWork) {
+  for (int64_t step = 1; step <= 10; ++step) Step(step, 0.5);
+  PaceLimits limits = kLimits;
+  limits.exports = true;
+  EXPECT_LE(pace_.Overdue(spec_, limits, now_ + absl::Minutes(29)), absl::ZeroDuration());
+  EXPECT_GT(pace_.Overdue(spec_, limits, now_ + absl::Minutes(31)), absl::ZeroDuration());
+}
+
 TEST_F(StepPaceTest, FastStepsHaveTheShortestLimit) {
   for (int64_t step = 1; step <= 10; ++step) Step(step, 0.5);
   EXPECT_FALSE(Hangs(absl::Seconds(119)));

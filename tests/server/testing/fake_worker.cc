@@ -10,6 +10,7 @@
 //   no_output=1 garbage=S    ends as finished without an output; sends nonsense at that step
 //   hang_at=S absurd_at=S    from there on only beats; says there that it is at step 2^62
 //   beats=N print_mb=N       sends so many heartbeats, prints so much with every step
+//   export_ms=N              takes so long to export
 //   order_ms=N               waits so long before it obeys an order to change its plan
 //   order_dies=1 order_refused=1 order_lies=1
 //                            kills itself instead, refuses, says it holds a byte too many; the
@@ -85,11 +86,13 @@ class FakeWorker {
     std::cout << "fake worker, from step " << step_ << std::endl;
     Dial();
     Listen(absl::Milliseconds(script_("load_ms")));
+    if (stopped_ && keeps_) return Finish(v1::WorkerResult::STOPPED, kStopped);  // No step yet.
     while (step_ < steps_) {
       Dial();
       if (const int ended = DoStep(); ended >= 0) return ended;
       Listen(absl::Milliseconds(script_("step_ms", 20)));
       ChangePlan();
+      if (stopped_ && keeps_) break;
       if (stopped_ && saves_) Checkpoint();
       if (stopped_) return Finish(v1::WorkerResult::STOPPED, kStopped);
     }
@@ -220,6 +223,7 @@ class FakeWorker {
   }
 
   void Export() {
+    Listen(absl::Milliseconds(script_("export_ms")));
     const v1::JobSpec& spec = assignment_.spec();
     const std::string dir = assignment_.attempt_dir() + "/output";
     fs::create_directories(dir);
@@ -314,6 +318,7 @@ class FakeWorker {
       const bool ends = command.has_stop() || command.has_refused();
       stopped_ |= ends && !script_("deaf");
       saves_ = command.stop().checkpoint();
+      keeps_ = command.stop().keep();
     }
   }
 
@@ -330,6 +335,7 @@ class FakeWorker {
   int fd_ = -1;
   bool stopped_ = false;
   bool saves_ = false;  // Before it stops.
+  bool keeps_ = false;  // Exports instead.
 };
 
 int PrintFacts(const std::string& device) {

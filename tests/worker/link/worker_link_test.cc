@@ -131,6 +131,17 @@ TEST_F(WorkerLinkTest, ObeysTheFirstCommand) {
   EXPECT_EQ(link->command(), Command::kCheckpointAndStop);
 }
 
+TEST_F(WorkerLinkTest, AStopThatKeepsIsACommandOfItsOwn) {
+  Node node(path_);
+  auto link = WorkerLink::Dial(attempt_);
+  node.Accept();
+  node.Read();
+  v1::WorkerCommand command;
+  command.mutable_stop()->set_keep(true);
+  node.Send(command);
+  AwaitCommand(*link, Command::kExportAndStop);
+}
+
 // The daemon dies and another takes its socket: the worker says where it is by then, and loses no
 // checkpoint report.
 TEST_F(WorkerLinkTest, DialsAgainWhenTheNodeIsBack) {

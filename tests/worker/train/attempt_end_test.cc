@@ -1,8 +1,11 @@
-// What an attempt leaves when something fails beside its training: answers to prompts that could
-// not be written, a kill between them and their evaluation's line, a merge that overflows, an op
-// that takes more than it declares.
+// What an attempt leaves when it ends otherwise than after its last step, or something fails beside
+// its training: a stop that keeps what there is, answers to prompts that could not be written, a
+// kill between them and their evaluation's line, a merge that overflows, an op that takes more than
+// it declares.
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <optional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -48,6 +51,65 @@ AttemptOptions WithPrompts(const TempFolder& folder) {
   attempt.prompts_file = folder / "prompts.json";
   attempt.training.samples = {.max_new_tokens = 6};
   return attempt;
+}
+
+// Asks to export what there is when that step has been reported.
+class KeepingLink final : public link::WorkerLink {
+ public:
+  explicit KeepingLink(int64_t at) : at_(at) {}
+  void ReportProgress(const TrainingProgress& progress, const link::MemoryReport&) override {
+    step_ = progress.global_step;
+  }
+  void ReportCheckpoint(const link::CheckpointReport&) override {}
+  void ReportResult(const AttemptResult&) override {}
+  link::Command command() const override {
+    return step_ >= at_ ? link::Command::kExportAndStop : link::Command::kNone;
+  }
+  std::optional<PlanOrder> TakePlanOrder() override { return std::nullopt; }
+  void AnswerPlanOrder(const PlanAnswer&) override {}
+
+ private:
+  const int64_t at_;
+  int64_t step_ = 0;
+};
+
+AttemptResult KeepAt(int64_t step, const AttemptOptions& attempt) {
+  const std::atomic<bool> nobody_terminates_it = false;
+  KeepingLink link(step);
+  execute::TestDevice().allocator().SetCap(INT64_MAX);
+  return RunAttempt(attempt, execute::TestDevice(), link, nobody_terminates_it);
+}
+
+TEST(AttemptEndTest, AStopThatKeepsExportsAndSavesWhatThereIs) {
+  const TempFolder folder;
+  const AttemptOptions attempt = MakeAttempt(folder);
+  const AttemptResult result = KeepAt(3, attempt);
+  ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+  EXPECT_EQ(result.progress.global_step, 3);
+  EXPECT_TRUE(std::filesystem::exists(result.output_dir + "/adapter_model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(attempt.checkpoints_dir + "/step-000003.e1"));
+  EXPECT_FALSE(std::filesystem::exists(attempt.checkpoints_dir + "/step-000004.e1"));
+}
+
+// It saves at its end as it would have at its last step, and not where it never saves.
+TEST(AttemptEndTest, AStopThatKeepsSavesOnlyWhatIsSavedAtAll) {
+  const TempFolder folder;
+  AttemptOptions attempt = MakeAttempt(folder);
+  attempt.training.save_steps = 100;
+  ASSERT_EQ(KeepAt(1, attempt).outcome, Outcome::kSucceeded);
+  EXPECT_TRUE(std::filesystem::exists(attempt.checkpoints_dir + "/step-000001.e1"));
+  attempt.training.save_strategy = Strategy::kNo;
+  attempt.attempt_dir += "-unsaved";
+  attempt.checkpoints_dir += "-unsaved";
+  ASSERT_EQ(KeepAt(1, attempt).outcome, Outcome::kSucceeded);
+  EXPECT_FALSE(std::filesystem::exists(attempt.checkpoints_dir));
+}
+
+TEST(AttemptEndTest, AStopThatKeepsBeforeTheFirstStepIsAStop) {
+  const TempFolder folder;
+  const AttemptOptions attempt = MakeAttempt(folder);
+  EXPECT_EQ(KeepAt(0, attempt).outcome, Outcome::kStopped);
+  EXPECT_FALSE(std::filesystem::exists(attempt.attempt_dir + "/output"));
 }
 
 // An evaluation that the metrics tell of is not made again, so it must have left its answers. The
