@@ -1,4 +1,4 @@
-// update, rerun, delete: what a user changes of jobs that there are.
+// update, rerun, extend, delete: what a user changes of jobs that there are.
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -34,6 +34,13 @@ absl::Status AddChange(const std::string& change, v1::UpdateJobRequest& request)
   return absl::OkStatus();
 }
 
+void PrintNew(const v1::Job& job, const CommandLine& line, Terminal& terminal) {
+  if (line.output == Output::kJson)
+    terminal.out << JsonText(JobToJson(job));
+  else
+    terminal.out << job.id() << std::endl;
+}
+
 }  // namespace
 
 absl::StatusOr<int> UpdateJob(const CommandLine& line, Terminal& terminal) {
@@ -56,11 +63,19 @@ absl::StatusOr<int> RerunJobs(const CommandLine& line, Terminal& terminal) {
     request.set_id(id);
     request.set_request_id(NewRequestId());
     ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&Stub::RerunJob, request));
-    if (line.output == Output::kJson)
-      terminal.out << JsonText(JobToJson(job));
-    else
-      terminal.out << job.id() << std::endl;
+    PrintNew(job, line, terminal);
   }
+  return kExitOk;
+}
+
+absl::StatusOr<int> ExtendJob(const CommandLine& line, Terminal& terminal) {
+  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  v1::ExtendJobRequest request;
+  request.set_id(line.job);
+  request.set_steps(line.steps);
+  request.set_request_id(NewRequestId());
+  ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&Stub::ExtendJob, request));
+  PrintNew(job, line, terminal);
   return kExitOk;
 }
 

@@ -70,6 +70,13 @@ void AddChanges(CLI::App* app, CommandLine* line) {
       ->required();
   AddJobs(app->add_subcommand("rerun", "Submit what a job was asked for once more; prints the ids"),
           line);
+  CLI::App* extend = app->add_subcommand(
+      "extend",
+      "Submit a job that goes on from the last checkpoint of an ended one; prints its id");
+  AddJob(extend, line);
+  extend->add_option("--steps", line->steps, "How many it trains")
+      ->required()
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
   AddJobs(app->add_subcommand("delete", "Remove ended jobs: logs, checkpoints, output"), line);
   app->add_subcommand("doctor", "Look through the daemon's whole store for damage");
   app->add_subcommand("backup", "Copy the daemon's store into a new file")

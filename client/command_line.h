@@ -76,6 +76,7 @@ struct CommandLine {
   bool follow = false;
   bool once = false;  // top
   bool keep = false;  // cancel
+  int64_t steps = 0;  // extend
 };
 
 // Fills `line`. An exit code when there is nothing left to do: after --help, and for a mistake,

@@ -26,6 +26,7 @@ absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);   
 absl::StatusOr<int> ListCheckpoints(const CommandLine& line, Terminal& terminal);   // download.cc
 absl::StatusOr<int> UpdateJob(const CommandLine& line, Terminal& terminal);         // change.cc
 absl::StatusOr<int> RerunJobs(const CommandLine& line, Terminal& terminal);         // change.cc
+absl::StatusOr<int> ExtendJob(const CommandLine& line, Terminal& terminal);         // change.cc
 absl::StatusOr<int> DeleteJobs(const CommandLine& line, Terminal& terminal);        // change.cc
 absl::StatusOr<int> BackUp(const CommandLine& line, Terminal& terminal);            // store.cc
 absl::StatusOr<int> Examine(const CommandLine& line, Terminal& terminal);           // store.cc

@@ -22,6 +22,7 @@ const std::map<std::string, Command>& Commands() {
       {"devices", ListDevices},
       {"doctor", Examine},
       {"download", DownloadJob},
+      {"extend", ExtendJob},
       {"get", GetJob},
       {"import", ImportForeignJob},
       {"list", ListJobs},

@@ -33,8 +33,8 @@ constexpr Rule kRules[] = {
     {"RerunJob", May::kJobsOwner},        {"DeleteJob", May::kJobsOwner},
     {"PauseJob", May::kJobsOwner},        {"ResumeJob", May::kJobsOwner},
     {"ListCheckpoints", May::kJobsOwner}, {"BackupStore", May::kOperator},
-    {"SqueezeJob", May::kJobsOwner},      {"RelaxJob", May::kJobsOwner},
-    {"CheckStore", May::kOperator},
+    {"ExtendJob", May::kJobsOwner},       {"SqueezeJob", May::kJobsOwner},
+    {"RelaxJob", May::kJobsOwner},        {"CheckStore", May::kOperator},
 };
 
 }  // namespace

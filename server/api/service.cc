@@ -11,6 +11,7 @@
 #include "server/api/authorise.h"
 #include "server/api/backup.h"
 #include "server/api/chunk_stream.h"
+#include "server/api/extend.h"
 #include "server/api/files.h"
 #include "server/api/job_pages.h"
 #include "server/api/unary_call.h"
@@ -107,19 +108,19 @@ grpc::ServerUnaryReactor* FineTuningService::CreateJob(Context* context, const B
         const absl::Status right = CheckCreate(call.request);
         if (!right.ok()) return answer(right);
         if (call.request.validate_only()) return Validate(call, answer);
-        const bool posted = parts_.pool.Post([this, call, answer] { DoCreate(call, "", answer); });
+        const bool posted = parts_.pool.Post([this, call, answer] { DoCreate(call, {}, answer); });
         if (!posted) answer(Draining());
       });
 }
 
-void FineTuningService::DoCreate(const Allowed<v1::CreateJobRequest>& call,
-                                 const std::string& parent_job, const Answer<v1::Job>& answer) {
+// `order` says what the job takes from another, if it does.
+void FineTuningService::DoCreate(const Allowed<v1::CreateJobRequest>& call, CreateOrder order,
+                                 const Answer<v1::Job>& answer) {
   const auto& [request, who] = call;
-  CreateOrder order{.owner = who.name(),
-                    .parent_job = parent_job,
-                    .job_id = request.job_id(),
-                    .request_id = request.request_id(),
-                    .body_sha256 = BodyHash(request)};
+  order.owner = who.name();
+  order.job_id = request.job_id();
+  order.request_id = request.request_id();
+  order.body_sha256 = BodyHash(request);
   // Nobody is told of another's job by a request's id.
   if (!order.request_id.empty() && !who.trusted)
     order.request_id = absl::StrCat(who.name(), "/", order.request_id);
@@ -127,7 +128,9 @@ void FineTuningService::DoCreate(const Allowed<v1::CreateJobRequest>& call,
   const auto known = parts_.index.FindRequest(order.request_id, WallMicros());
   if (!known.ok()) return answer(known.status());
   if (!*known) {
-    const absl::Status right = parts_.advisor.CheckForm(request.spec(), who);
+    const bool extends = order.extends.step > 0;
+    const InputFiles inputs = extends ? InputFiles::kDone : InputFiles::kNeeded;
+    const absl::Status right = parts_.advisor.CheckForm(request.spec(), who, inputs);
     if (!right.ok()) return answer(right);
     order.spec = request.spec();
   }
@@ -284,7 +287,31 @@ void FineTuningService::Rerun(const Allowed<v1::RerunJobRequest>& call,
   create.request.set_request_id(call.request.request_id());
   *create.request.mutable_spec() = (*job)->spec();
   const absl::Status right = CheckCreate(create.request);
-  right.ok() ? DoCreate(create, (*job)->id(), answer) : answer(right);
+  right.ok() ? DoCreate(create, {.parent_job = (*job)->id()}, answer) : answer(right);
+}
+
+grpc::ServerUnaryReactor* FineTuningService::ExtendJob(Context* context, const Bytes* in,
+                                                       Bytes* out) {
+  return Serve<v1::ExtendJobRequest, v1::Job>(
+      {context, "ExtendJob", in, out},
+      [this](const Allowed<v1::ExtendJobRequest>& call, const Answer<v1::Job>& answer) {
+        const bool posted = parts_.pool.Post([this, call, answer] { Extend(call, answer); });
+        if (!posted) answer(Draining());
+      });
+}
+
+void FineTuningService::Extend(const Allowed<v1::ExtendJobRequest>& call,
+                               const Answer<v1::Job>& answer) {
+  const absl::StatusOr<JobRecord> parent = parts_.store.FindJob(call.request.id());
+  if (!parent.ok()) return answer(parent.status());
+  absl::StatusOr<CreateOrder> order = OrderToExtend(*parent, call.request, parts_.state_dir);
+  if (!order.ok()) return answer(order.status());
+  Allowed<v1::CreateJobRequest> create{.who = call.who};
+  create.request.set_job_id(call.request.job_id());
+  create.request.set_request_id(call.request.request_id());
+  *create.request.mutable_spec() = order->spec;
+  const absl::Status right = CheckCreate(create.request);
+  right.ok() ? DoCreate(create, *std::move(order), answer) : answer(right);
 }
 
 grpc::ServerUnaryReactor* FineTuningService::CheckStore(Context* context, const Bytes* in,

@@ -58,8 +58,8 @@ using RawService = Raw<
     v1::FineTuning::WithRawCallbackMethod_CancelJob, v1::FineTuning::WithRawCallbackMethod_PauseJob,
     v1::FineTuning::WithRawCallbackMethod_ResumeJob,
     v1::FineTuning::WithRawCallbackMethod_SqueezeJob,
-    v1::FineTuning::WithRawCallbackMethod_RelaxJob,
-    v1::FineTuning::WithRawCallbackMethod_UpdateJob, v1::FineTuning::WithRawCallbackMethod_RerunJob,
+    v1::FineTuning::WithRawCallbackMethod_RelaxJob, v1::FineTuning::WithRawCallbackMethod_UpdateJob,
+    v1::FineTuning::WithRawCallbackMethod_RerunJob, v1::FineTuning::WithRawCallbackMethod_ExtendJob,
     v1::FineTuning::WithRawCallbackMethod_DeleteJob,
     v1::FineTuning::WithRawCallbackMethod_GetServerInfo,
     v1::FineTuning::WithRawCallbackMethod_WatchJob,
@@ -90,6 +90,7 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* RelaxJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* UpdateJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* RerunJob(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* ExtendJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* DeleteJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CheckStore(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* GetServerInfo(Context*, const Bytes* in, Bytes* out) override;
@@ -118,9 +119,10 @@ class FineTuningService : public RawService {
   absl::StatusOr<Request> Open(const Call& call) const;
   template <typename Request, typename Response, typename Act>
   grpc::ServerUnaryReactor* Serve(const Call& call, const Act& act);
-  void DoCreate(const Allowed<v1::CreateJobRequest>& call, const std::string& parent_job,
+  void DoCreate(const Allowed<v1::CreateJobRequest>& call, CreateOrder order,
                 const Answer<v1::Job>& answer);
   void Rerun(const Allowed<v1::RerunJobRequest>& call, const Answer<v1::Job>& answer);
+  void Extend(const Allowed<v1::ExtendJobRequest>& call, const Answer<v1::Job>& answer);
   void Validate(const Allowed<v1::CreateJobRequest>& call, const Answer<v1::Job>& answer);
   template <typename Request, typename Response>
   void Ask(const Allowed<Request>& call, Answer<Response> answer,

@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
+#include "server/job/errors.h"
 #include "server/job/transient.h"
 #include "server/node/attempt_files.h"
 #include "worker/program/json.h"
@@ -107,6 +108,22 @@ absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const 
     record.bytes += bytes;
   }
   return record;
+}
+
+absl::StatusOr<CheckpointRecord> FindAt(const std::string& job, const std::string& checkpoints_dir,
+                                        int64_t step) {
+  absl::Status first;
+  ASSIGN_OR_RETURN(const std::vector<std::string> dirs, ListCheckpoints(checkpoints_dir));
+  for (const std::string& dir : dirs) {
+    if (ParseCheckpointName(std::filesystem::path(dir).filename().string())->step != step) continue;
+    absl::StatusOr<CheckpointRecord> record = VerifyCheckpoint(job, dir);
+    if (record.ok() || IsTransient(record.status())) return record;
+    first.Update(absl::DataLossError(record.status().message()));
+  }
+  if (!first.ok()) return WithReason(first, "CHECKPOINTS_DAMAGED");
+  return WithReason(absl::NotFoundError(absl::StrCat("job \"", job, "\" has no checkpoint of step ",
+                                                     step, " any more")),
+                    "CHECKPOINT_NOT_FOUND");
 }
 
 absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,

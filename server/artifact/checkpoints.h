@@ -43,6 +43,10 @@ struct CheckpointScan {
 absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,
                                           const std::string& checkpoints_dir);
 
+// The good one of that step. NOT_FOUND: there is none; DATA_LOSS: it is damaged.
+absl::StatusOr<CheckpointRecord> FindAt(const std::string& job, const std::string& checkpoints_dir,
+                                        int64_t step);
+
 }  // namespace snug::server
 
 #endif  // SERVER_ARTIFACT_CHECKPOINTS_H_

@@ -220,12 +220,14 @@ std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec) {
   return found;
 }
 
-absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model) {
+absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+                       InputFiles inputs) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
-  found = CheckDatasetFiles(spec);
+  const bool needed = inputs == InputFiles::kNeeded;
+  if (needed) found = CheckDatasetFiles(spec);
   AddStatus(found, "spec.model", "BAD_MODEL", ModelDir(spec, find_model).status());
-  if (!spec.lora().init_adapter().empty())
+  if (needed && !spec.lora().init_adapter().empty())
     AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER",
               CheckFile(spec.lora().init_adapter() + "/adapter_config.json"));
   return found.empty() ? absl::OkStatus() : InvalidRequest(found);

@@ -34,7 +34,8 @@ absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJ
 
 // What can be said at once: the spec is well-formed, and what it names exists. No file is read.
 // INVALID_ARGUMENT with all violations at once.
-absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model);
+absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+                       InputFiles inputs = InputFiles::kNeeded);
 
 // Of the files that its datasets are now; 0 for one that is not there.
 int64_t DatasetBytes(const v1::JobSpec& spec);

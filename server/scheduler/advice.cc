@@ -41,9 +41,9 @@ absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec, const Princip
   return inspector_.Check(spec, ModelsOf(who), {.who = who, .cancelled = &stopped_});
 }
 
-absl::Status Advisor::CheckForm(const v1::JobSpec& spec, const Principal& who) {
-  const std::vector<Violation> found = inspector_.access().Check(spec, who);
-  return found.empty() ? server::CheckForm(spec, ModelsOf(who)) : InvalidRequest(found);
+absl::Status Advisor::CheckForm(const v1::JobSpec& spec, const Principal& who, InputFiles inputs) {
+  const std::vector<Violation> found = inspector_.access().Check(spec, who, inputs);
+  return found.empty() ? server::CheckForm(spec, ModelsOf(who), inputs) : InvalidRequest(found);
 }
 
 absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Principal& who) {

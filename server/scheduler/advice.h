@@ -39,7 +39,7 @@ class Advisor {
   absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec, const Principal& who);
 
   // What a submit waits for: nothing is read. Cheap, but for the file system's own delays.
-  absl::Status CheckForm(const v1::JobSpec& spec, const Principal& who);
+  absl::Status CheckForm(const v1::JobSpec& spec, const Principal& who, InputFiles inputs);
 
   // Check, and CheckFits by the dataset where it is prepared and known within kValidateFor.
   absl::StatusOr<CheckedJob> Validate(const v1::JobSpec& spec, const Principal& who);

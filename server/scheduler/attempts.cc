@@ -233,6 +233,9 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
 }
 
 void Scheduler::Count(Entry& entry, const v1::Progress& now) {
+  // What a job's parent has trained was counted as that one's.
+  if (now.global_step() == entry.record.job.extends_step())
+    entry.counted_tokens = std::max(entry.counted_tokens, now.num_tokens());
   metrics_.Steps(entry.record.job.device(), now.global_step() - entry.counted_steps,
                  now.num_tokens() - entry.counted_tokens, now.step_seconds());
   entry.counted_steps = std::max(entry.counted_steps, now.global_step());

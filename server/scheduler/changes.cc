@@ -9,6 +9,7 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/reports.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/trash.h"
 
@@ -47,7 +48,7 @@ absl::Status CancelAtOnce(JobRecord& job, Change& change) {
 absl::Status CancelAndKeep(JobRecord& job, Change& change) {
   const JobState state = job.state();
   if (state == v1::Job::CANCELLING && job.job.keep()) return absl::OkStatus();
-  if (!HasAttempt(state) && job.job.progress().global_step() == 0) return CancelAtOnce(job, change);
+  if (!HasAttempt(state) && !HasTrained(job.job)) return CancelAtOnce(job, change);
   if (state != v1::Job::STARTING && state != v1::Job::RUNNING)
     return WrongState(job.id(), kKeep, absl::StrCat(NameOf(state), ", and does not train"));
   job.job.set_keep(true);
@@ -56,8 +57,9 @@ absl::Status CancelAndKeep(JobRecord& job, Change& change) {
 }
 
 // Whether `other` reads what `id` has made.
-bool GoesOnFrom(const v1::JobSpec& other, const std::string& id) {
-  return other.model() == id || other.lora().init_adapter() == id;
+bool GoesOnFrom(const v1::Job& other, const std::string& id) {
+  const bool extends = other.extends_step() > 0 && other.parent_job() == id;
+  return extends || other.spec().model() == id || other.spec().lora().init_adapter() == id;
 }
 
 }  // namespace
@@ -159,7 +161,7 @@ absl::StatusOr<v1::Job> Scheduler::DoDelete(const std::string& id) {
   ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
   if (!IsTerminal(job->state())) return WrongState(job->id(), "delete", NameOf(job->state()));
   for (const auto& [other, entry] : entries_)
-    if (GoesOnFrom(entry->record.job.spec(), job->id()))
+    if (GoesOnFrom(entry->record.job, job->id()))
       return WrongState(job->id(), "delete", "what a job that has not ended goes on from");
   const std::string& state_dir = settings_.launcher.state_dir;
   ASSIGN_OR_RETURN(const std::string aside, MoveToTrash(state_dir, job->id()));

@@ -143,7 +143,7 @@ std::string WhyNothingIsKept(const v1::Job& job, const ClosedAttempt& closed) {
   if (outcome.ending == Ending::kInfrastructure)
     return absl::StrCat("its worker was lost: ", outcome.error.message());
   if (outcome.ending != Ending::kStopped) return outcome.error.message();
-  return job.progress().global_step() == 0 ? "it had made no step" : "its worker has stopped";
+  return HasTrained(job) ? "its worker has stopped" : "it had made no step";
 }
 
 // Its worker was asked to export what there is, and has ended. It may have made its last step, and
@@ -289,6 +289,9 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   if (entry.attempt->link != 0) link_->Close(entry.attempt->link);
   entry.attempt.reset();
   if (entry.ready && closed.checkpoints.ok()) entry.ready->resume = closed.checkpoints->newest;
+  // Its parent's is to be looked at again.
+  if (entry.ready && !entry.ready->resume && entry.record.job.extends_step() > 0)
+    entry.ready.reset();
   entry.retry_cause = entry.record.job.reason();
   changed_ = true;
   ShowDevices();

@@ -24,12 +24,21 @@
 
 namespace snug::server {
 
+// What a new job takes from the one that it extends.
+struct Extension {
+  int64_t step = 0;        // Of the checkpoint that it goes on from; 0: it extends none.
+  std::string train_data;  // Prepared, as its JobRecord has them.
+  std::string eval_data;
+  v1::DatasetSummary dataset;
+};
+
 // A new job, well-formed, on its way into the store. What its files say is checked before it is
 // prepared.
 struct CreateOrder {
   v1::JobSpec spec;
   std::string owner;       // Principal::name().
-  std::string parent_job;  // That this one runs again; or empty.
+  std::string parent_job;  // That this one runs again, or extends; or empty.
+  Extension extends;
   std::string job_id;      // Empty: chosen here.
   std::string request_id;  // Empty: not idempotent.
   std::string body_sha256;

@@ -55,8 +55,11 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   assignment.set_attempt_dir(AttemptDir(state_dir, entry.id(), attempt.epoch));
   assignment.set_checkpoints_dir(CheckpointsDir(state_dir, entry.id()));
   assignment.set_resume_from(attempt.resume_from);
+  const v1::Job& job = entry.record.job;
+  if (job.extends_step() > 0) assignment.set_parent_job(job.parent_job());
+  assignment.set_begin_step(job.extends_step());
   // The attempt that wrote the checkpoint has a line for each step up to it.
-  if (entry.ready->resume)
+  if (entry.ready->resume && entry.ready->resume->job == entry.id())
     assignment.set_previous_metrics(AttemptDir(state_dir, entry.id(), entry.ready->resume->epoch) +
                                     "/metrics.jsonl");
   assignment.set_base_model_name(checked.model_dir);

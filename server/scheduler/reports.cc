@@ -41,6 +41,8 @@ int64_t MaxSteps(const v1::Job& job) {
   return given > 0 ? given : job.progress().max_steps();
 }
 
+bool HasTrained(const v1::Job& job) { return job.progress().global_step() > job.extends_step(); }
+
 std::string WrongWith(const v1::WorkerEvent::Step& step, int64_t step_before, int64_t max_steps) {
   const v1::Progress& now = step.progress();
   if (!IsFinite(now)) return "a number that is not finite";

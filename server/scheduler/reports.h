@@ -13,6 +13,9 @@ namespace snug::server {
 // How far the job can go: by its spec, else by what its worker said first; 0: not known yet.
 int64_t MaxSteps(const v1::Job& job);
 
+// It has made a step of its own.
+bool HasTrained(const v1::Job& job);
+
 // What is wrong with it, or nothing. `step_before`: of this attempt; the one before it may have
 // been further.
 std::string WrongWith(const v1::WorkerEvent::Step& step, int64_t step_before, int64_t max_steps);

@@ -35,6 +35,7 @@ struct ReadyWork {
   const InHand* in_hand = nullptr;
   Inspector* inspector = nullptr;
   std::string checkpoints_dir;
+  std::string parents_checkpoints_dir;  // Of a job that extends another.
   std::shared_ptr<std::atomic<bool>> abandoned;
   std::function<void(const std::string&)> say;
 };
@@ -53,6 +54,17 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& ind
   const InHand::Hold hold(*work.in_hand, work.record.id());
   if (!prepared) RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
   return checked;
+}
+
+// From its own newest checkpoint; a job that extends another, and has none, from that one's.
+absl::StatusOr<std::optional<CheckpointRecord>> WhereToGoOn(const ReadyWork& work) {
+  const v1::Job& job = work.record.job;
+  if (job.epoch() > 0) {
+    ASSIGN_OR_RETURN(CheckpointScan scan, FindNewest(job.id(), work.checkpoints_dir));
+    if (scan.newest) return std::move(scan.newest);
+  }
+  if (job.extends_step() == 0) return std::nullopt;
+  return FindAt(job.parent_job(), work.parents_checkpoints_dir, job.extends_step());
 }
 
 // Whose prepared data would be the same, were prepared at once for nothing.
@@ -84,10 +96,19 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(DevicePlans plans, PlansByShare(work.devices, ready.checked, lengths));
   ready.plans = std::make_shared<const DevicePlans>(std::move(plans));
   ready.checked.program = {};  // Planned: nothing needs it any more, and it is large.
-  if (record.job.epoch() == 0) return ready;
-  ASSIGN_OR_RETURN(CheckpointScan scan, FindNewest(record.id(), work.checkpoints_dir));
-  ready.resume = std::move(scan.newest);
+  ASSIGN_OR_RETURN(ready.resume, WhereToGoOn(work));
   return ready;
+}
+
+// It goes on behind its parent's checkpoint, on the data that this one was prepared from.
+void BeginBehind(const Extension& extends, JobRecord& record) {
+  record.train_data = extends.train_data;
+  record.eval_data = extends.eval_data;
+  record.job.set_extends_step(extends.step);
+  *record.job.mutable_dataset() = extends.dataset;
+  v1::Progress& progress = *record.job.mutable_progress();
+  progress.set_global_step(extends.step);
+  progress.set_max_steps(record.job.spec().training().max_steps());
 }
 
 // Of a job that was in the daemon's hands whenever that ended of late: somebody has to look.
@@ -126,6 +147,7 @@ void Scheduler::DoCreate(CreateOrder order, const Reply& reply, int draws_left) 
   job.mutable_plan_changes();
   job.set_owner(order.owner);
   *job.mutable_spec() = spec;
+  if (order.extends.step > 0) BeginBehind(order.extends, made->record);
   *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);
   made->event = {
       .job = job.id(), .to = v1::Job::PREPARING, .reason = job.reason(), .wall_us = now_us};
@@ -157,6 +179,7 @@ void Scheduler::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
   }
   auto entry = std::make_unique<Entry>();
   entry->record = std::move(job->record);
+  entry->counted_steps = entry->record.job.progress().global_step();
   const std::string id = entry->id();
   spdlog::info("job {}: new, \"{}\"", id, entry->record.job.display_name());
   metrics_.CountJobs(v1::Job::PREPARING, 1);
@@ -201,6 +224,8 @@ void Scheduler::GetReady(Entry& entry) {
                  .in_hand = &in_hand_,
                  .inspector = &settings_.inspector,
                  .checkpoints_dir = CheckpointsDir(settings_.launcher.state_dir, id),
+                 .parents_checkpoints_dir =
+                     CheckpointsDir(settings_.launcher.state_dir, entry.record.job.parent_job()),
                  .abandoned = entry.abandoned};
   work.say = [this, id, abandoned = entry.abandoned](const std::string& progress) {
     Post([this, id, abandoned, progress] {

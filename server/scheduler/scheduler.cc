@@ -141,7 +141,9 @@ void Scheduler::LoadEntries(StoredState& state) {
     const auto plans = state.plans.find(state.plans_of[entry->id()]);
     // After an attempt there may be a checkpoint to go on from, which is to be looked at again.
     const bool runs = HasAttempt(entry->state());  // When it ends, its checkpoints are looked at.
-    if (plans != state.plans.end() && (entry->record.job.epoch() == 0 || runs))
+    const v1::Job& job = entry->record.job;
+    const bool begins = job.epoch() == 0 && job.extends_step() == 0;
+    if (plans != state.plans.end() && (begins || runs))
       entry->ready = stored_plans_.Unpack(plans->second, entry->record);
     const bool paused = entry->state() == v1::Job::PAUSED;
     if (!entry->ready && !HasAttempt(entry->state()) && !paused) AwaitReady(*entry);

@@ -1,4 +1,5 @@
-// update, rerun, delete, list with filters, backup, doctor against a server that answers as told.
+// update, rerun, extend, delete, list with filters, backup, doctor against a server that answers as
+// told.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_server.h"
@@ -43,6 +44,21 @@ TEST_F(ChangeTest, RerunPrintsTheNewIds) {
   EXPECT_EQ(server_.Run({"rerun", "a", "b"}).out, "a-again\nb-again\n");
   ASSERT_EQ(request_ids.size(), 2u);
   EXPECT_NE(request_ids[0], request_ids[1]);
+}
+
+TEST_F(ChangeTest, ExtendSaysByHowMuchAndPrintsTheNewId) {
+  v1::ExtendJobRequest asked;
+  server_.extend = [&](const v1::ExtendJobRequest& request, v1::Job* reply) {
+    asked = request;
+    reply->set_id("more");
+    return grpc::Status::OK;
+  };
+  EXPECT_EQ(server_.Run({"extend", "a", "--steps", "20"}).out, "more\n");
+  EXPECT_EQ(asked.id(), "a");
+  EXPECT_EQ(asked.steps(), 20);
+  EXPECT_FALSE(asked.request_id().empty());
+  EXPECT_EQ(server_.Run({"extend", "a"}).code, 64);
+  EXPECT_EQ(server_.Run({"extend", "a", "--steps", "0"}).code, 64);
 }
 
 TEST_F(ChangeTest, DeleteStopsAtTheFirstThatIsRefused) {

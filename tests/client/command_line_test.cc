@@ -137,7 +137,7 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
   EXPECT_EQ(Json::parse(err_.str())["error"]["message"],
             "no command is given; there are plan, submit, list, get, watch, logs, cancel, pause, "
             "resume, squeeze, relax, devices, top, download, checkpoints, datasets, import, plot, "
-            "shell, update, rerun, delete, doctor, backup");
+            "shell, update, rerun, extend, delete, doctor, backup");
 }
 
 // No daemon: how to start one, with the socket that was asked for.

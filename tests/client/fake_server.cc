@@ -111,6 +111,9 @@ grpc::Status FakeServer::UpdateJob(Context*, const v1::UpdateJobRequest* request
 grpc::Status FakeServer::RerunJob(Context*, const v1::RerunJobRequest* request, v1::Job* reply) {
   return Ask(rerun, *request, reply);
 }
+grpc::Status FakeServer::ExtendJob(Context*, const v1::ExtendJobRequest* request, v1::Job* reply) {
+  return Ask(extend, *request, reply);
+}
 grpc::Status FakeServer::DeleteJob(Context*, const v1::DeleteJobRequest* request, v1::Job* reply) {
   return Ask(remove, *request, reply);
 }

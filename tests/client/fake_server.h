@@ -56,6 +56,7 @@ class FakeServer final : public v1::FineTuning::Service {
   Unary<v1::RelaxJobRequest, v1::Job> relax;
   Unary<v1::UpdateJobRequest, v1::Job> update;
   Unary<v1::RerunJobRequest, v1::Job> rerun;
+  Unary<v1::ExtendJobRequest, v1::Job> extend;
   Unary<v1::DeleteJobRequest, v1::Job> remove;
   Unary<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse> checkpoints;
   Unary<v1::CheckStoreRequest, v1::CheckStoreResponse> check;
@@ -89,6 +90,7 @@ class FakeServer final : public v1::FineTuning::Service {
   Status RelaxJob(Context*, const v1::RelaxJobRequest*, v1::Job*) override;
   Status UpdateJob(Context*, const v1::UpdateJobRequest*, v1::Job*) override;
   Status RerunJob(Context*, const v1::RerunJobRequest*, v1::Job*) override;
+  Status ExtendJob(Context*, const v1::ExtendJobRequest*, v1::Job*) override;
   Status DeleteJob(Context*, const v1::DeleteJobRequest*, v1::Job*) override;
   Status ListCheckpoints(Context*, const v1::ListCheckpointsRequest*,
                          v1::ListCheckpointsResponse*) override;

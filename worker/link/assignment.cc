@@ -46,6 +46,8 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   RETURN_IF_ERROR(CheckAssignment(from, path));
   train::AttemptOptions to;
   to.job_id = from.job_id();
+  to.parent_job = from.parent_job();
+  to.begin_step = from.begin_step();
   to.epoch = from.epoch();
   to.nonce = from.nonce();
   to.link_socket = from.link_socket();

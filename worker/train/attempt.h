@@ -19,7 +19,9 @@ namespace snug::train {
 
 struct AttemptOptions {
   std::string job_id;
-  int32_t epoch = 1;  // Of the attempt.
+  std::string parent_job;  // That it extends; empty: none.
+  int64_t begin_step = 0;  // Of the parent's checkpoint: the job's first step is the next one.
+  int32_t epoch = 1;       // Of the attempt.
   std::string nonce;
   std::string link_socket;  // Empty: no daemon to report to.
 

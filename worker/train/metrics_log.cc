@@ -28,8 +28,8 @@ struct ParsedLine {
   std::optional<double> eval_loss;
 };
 
-// The rule of the whole file: steps 1, 2, 3, ..., and behind a step at most one evaluation of it.
-// Gives the problem with a line, or nothing and the steps with it.
+// The rule of the whole file: steps 1, 2, 3, ... behind where it begins, and behind a step at most
+// one evaluation of it. Gives the problem with a line, or nothing and the steps with it.
 std::string Follow(MetricsSteps& steps, const ParsedLine& line) {
   const bool evaluation = line.eval_loss.has_value();
   if (evaluation && line.step != steps.last) {
@@ -74,7 +74,7 @@ struct Beginning {
 absl::StatusOr<Beginning> FindBeginning(const MetricsResume& resume) {
   std::ifstream file(resume.previous, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", resume.previous));
-  Beginning beginning;
+  Beginning beginning = {.bytes = 0, .steps = {.last = resume.begin}};
   std::string line;
   // At the end of the file, getline has met no line break: such a line is torn.
   for (int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
@@ -124,9 +124,9 @@ absl::Status CheckNumbers(const ordered_json& line) {
 
 }  // namespace
 
-absl::StatusOr<MetricsLog> MetricsLog::Create(const std::string& path) {
+absl::StatusOr<MetricsLog> MetricsLog::Create(const std::string& path, int64_t begin) {
   ASSIGN_OR_RETURN(const int fd, OpenToAppend(path, O_CREAT | O_EXCL));
-  return MetricsLog(path, fd, 0, {});
+  return MetricsLog(path, fd, 0, {.last = begin});
 }
 
 absl::StatusOr<MetricsLog> MetricsLog::Resume(const std::string& path,

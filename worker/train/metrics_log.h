@@ -1,7 +1,8 @@
 // metrics.jsonl of an attempt: one JSON object per line, each global_step once over the whole job,
-// whatever attempts it took. A line is written with one call to the system when its step is done. A
-// kill may tear the last line (between two pages of the file), which Resume drops; Sync, before
-// each checkpoint, makes the lines up to it outlive the machine too.
+// whatever attempts it took; of a job that extends another, those behind where it begins. A line is
+// written with one call to the system when its step is done. A kill may tear the last line (between
+// two pages of the file), which Resume drops; Sync, before each checkpoint, makes the lines up to
+// it outlive the machine too.
 //   {"loss","grad_norm","learning_rate","epoch","global_step","num_tokens","samples",
 //    "mean_token_accuracy","entropy","tokens_per_second","step_seconds",
 //    "time"}                                                    after an optimizer step
@@ -53,6 +54,7 @@ struct EvalMetrics {
 struct MetricsResume {
   std::string previous;  // Path of its metrics.jsonl.
   int64_t step = 0;      // Of the checkpoint.
+  int64_t begin = 0;     // The first line is of the step behind it.
 };
 
 // What the lines so far say, and so which may follow.
@@ -64,8 +66,8 @@ struct MetricsSteps {
 
 class MetricsLog {
  public:
-  // An empty log at `path`, which must not exist.
-  static absl::StatusOr<MetricsLog> Create(const std::string& path);
+  // An empty log at `path`, which must not exist; its first step is the one behind `begin`.
+  static absl::StatusOr<MetricsLog> Create(const std::string& path, int64_t begin = 0);
 
   // A log that begins with the previous one's lines whose global_step <= resume.step; there before
   // anything is appended, or not at all. A last line without its end is dropped. DATA_LOSS, with

@@ -10,7 +10,8 @@
 
 namespace snug::train {
 
-// FAILED_PRECONDITION unless it is of this job, with the seed and the data it was made with.
+// FAILED_PRECONDITION unless it is of this job, or the one of its parent that it begins with, with
+// the seed and the data it was made with.
 absl::Status CheckResumable(const checkpoint::RunState& state, const AttemptOptions& attempt,
                             const std::string& dataset_sha256);
 

@@ -66,7 +66,8 @@ class Attempt {
     if (trainer.global_step() >= trainer.max_steps() || checkpoints_.StopsEarly()) return false;
     const link::Command command =
         stop_requested_ ? link::Command::kCheckpointAndStop : run_.link.command();
-    if (command == link::Command::kExportAndStop && trainer.global_step() > 0) {
+    const bool trained = trainer.global_step() > run_.attempt.begin_step;
+    if (command == link::Command::kExportAndStop && trained) {
       std::cerr << "cancelled after step " << trainer.global_step() << ": it is exported\n";
       RETURN_IF_ERROR(SaveLast());
       return false;

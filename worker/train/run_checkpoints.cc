@@ -35,7 +35,7 @@ absl::Status RunCheckpoints::Resume() {
   progress.num_tokens = state.num_tokens;
   progress.loss = state.last_loss;
   progress.epoch = trainer.epochs_done();
-  best_ = state.best;
+  if (state.job_id == attempt.job_id) best_ = state.best;  // An extended job looks for its own.
   ForgetBestThatIsGone();
   std::cerr << "resumed from " << attempt.resume_from << " after step " << state.global_step
             << std::endl;

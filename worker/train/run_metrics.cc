@@ -11,12 +11,14 @@
 namespace snug::train {
 
 absl::Status RunMetrics::Open() {
-  const int64_t step = run_.progress.resumed_from_step;
+  const int64_t step = run_.progress.resumed_from_step, begin = run_.attempt.begin_step;
   ASSIGN_OR_RETURN(
       MetricsLog log,
-      step == 0 ? MetricsLog::Create(run_.metrics_file())
-                : MetricsLog::Resume(run_.metrics_file(),
-                                     {.previous = run_.attempt.previous_metrics, .step = step}));
+      step == begin
+          ? MetricsLog::Create(run_.metrics_file(), begin)
+          : MetricsLog::Resume(
+                run_.metrics_file(),
+                {.previous = run_.attempt.previous_metrics, .step = step, .begin = begin}));
   log_.emplace(std::move(log));
   if (!run_.attempt.prompts_file.empty()) RETURN_IF_ERROR(OpenSamples());
   if (steps().last_evaluated >= 0) run_.progress.eval_loss = steps().eval_loss;

@@ -15,9 +15,10 @@
 namespace snug::server {
 namespace {
 
-constexpr const char* kAboutOneJob[] = {
-    "GetJob",    "WatchJob", "CancelJob", "GetJobLogs",      "DownloadJob", "UpdateJob", "RerunJob",
-    "DeleteJob", "PauseJob", "ResumeJob", "ListCheckpoints", "SqueezeJob",  "RelaxJob"};
+constexpr const char* kAboutOneJob[] = {"GetJob",      "WatchJob",  "CancelJob", "GetJobLogs",
+                                        "DownloadJob", "UpdateJob", "RerunJob",  "ExtendJob",
+                                        "DeleteJob",   "PauseJob",  "ResumeJob", "ListCheckpoints",
+                                        "SqueezeJob",  "RelaxJob"};
 
 class AuthoriseTest : public testing::Test {
  protected:

@@ -288,8 +288,8 @@ TEST_F(ServiceTest, PageTokenOfAnotherListIsRefused) {
 TEST_F(ServiceTest, BytesThatAreNoRequestAreInvalidOnEveryMethod) {
   for (const char* method :
        {"CreateJob", "PlanJob", "GetJob", "ListJobs", "CancelJob", "WatchJob", "GetJobLogs",
-        "DownloadJob", "UpdateJob", "RerunJob", "DeleteJob", "BackupStore", "CheckStore",
-        "PauseJob", "ResumeJob", "ListCheckpoints", "SqueezeJob", "RelaxJob"}) {
+        "DownloadJob", "UpdateJob", "RerunJob", "ExtendJob", "DeleteJob", "BackupStore",
+        "CheckStore", "PauseJob", "ResumeJob", "ListCheckpoints", "SqueezeJob", "RelaxJob"}) {
     const grpc::Status status =
         CallRaw(absl::StrCat("/snug.v1.FineTuning/", method), "\x0a\xff\xff\xff\xff").first;
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;

@@ -7,6 +7,7 @@
 
 #include "nlohmann/json.hpp"
 #include "server/data/sha256.h"
+#include "server/job/errors.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -79,6 +80,19 @@ TEST_F(CheckpointsTest, AllDamagedIsAnErrorAndNoneIsNot) {
   EXPECT_FALSE(FindNewest("a", dir_).value().newest.has_value());
   WriteText(Save("step-000005.e1", 5, 1) + "/weights", "x");
   EXPECT_TRUE(absl::IsDataLoss(FindNewest("a", dir_).status()));
+}
+
+// Of the attempts that came to that step the last one's that is good.
+TEST_F(CheckpointsTest, OneIsFoundByItsStep) {
+  const std::string first = Save("step-000005.e1", 5, 1), second = Save("step-000005.e2", 5, 2);
+  Save("step-000010.e1", 10, 1);
+  EXPECT_EQ(FindAt("a", dir_, 5)->dir, second);
+  EXPECT_EQ(FindAt("a", dir_, 5)->job, "a");
+  fs::remove(second + "/MANIFEST.json");
+  EXPECT_EQ(FindAt("a", dir_, 5)->dir, first);
+  WriteText(first + "/weights", "x");
+  EXPECT_EQ(ReasonOf(FindAt("a", dir_, 5).status()), "CHECKPOINTS_DAMAGED");
+  EXPECT_EQ(ReasonOf(FindAt("a", dir_, 7).status()), "CHECKPOINT_NOT_FOUND");
 }
 
 // A manifest that was copied from another step, and one that points out of its folder.

@@ -65,6 +65,15 @@ TEST_F(AssignmentTest, PlainStructsSayWhatTheMessageSays) {
   EXPECT_EQ(attempt->base_model_name, "/models/m");
 }
 
+TEST_F(AssignmentTest, WhereAnExtendedJobBeginsIsNamed) {
+  v1::Assignment assignment = Complete();
+  EXPECT_EQ(Read(assignment)->begin_step, 0);
+  assignment.set_parent_job("ft-0");
+  assignment.set_begin_step(40);
+  EXPECT_EQ(Read(assignment)->parent_job, "ft-0");
+  EXPECT_EQ(Read(assignment)->begin_step, 40);
+}
+
 // An assignment of a daemon that knew no GPUs names none.
 TEST_F(AssignmentTest, TheDeviceIsNamed) {
   v1::Assignment assignment = Complete();

@@ -1,7 +1,7 @@
 // What an attempt leaves when it ends otherwise than after its last step, or something fails beside
-// its training: a stop that keeps what there is, answers to prompts that could not be written, a
-// kill between them and their evaluation's line, a merge that overflows, an op that takes more than
-// it declares.
+// its training: a stop that keeps what there is, a checkpoint of another job, answers to prompts
+// that could not be written, a kill between them and their evaluation's line, a merge that
+// overflows, an op that takes more than it declares.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -110,6 +110,34 @@ TEST(AttemptEndTest, AStopThatKeepsBeforeTheFirstStepIsAStop) {
   const AttemptOptions attempt = MakeAttempt(folder);
   EXPECT_EQ(KeepAt(0, attempt).outcome, Outcome::kStopped);
   EXPECT_FALSE(std::filesystem::exists(attempt.attempt_dir + "/output"));
+}
+
+// It is the parent's, at the very step at which the job begins, or it is refused.
+TEST(AttemptEndTest, ACheckpointOfAnotherJobIsTheParentsOrRefused) {
+  const TempFolder folder;
+  const AttemptOptions parent = MakeAttempt(folder);
+  ASSERT_EQ(RunToEnd(parent).outcome, Outcome::kSucceeded);
+  AttemptOptions more = parent;
+  more.job_id = "more";
+  more.begin_step = kSteps;
+  more.training.max_steps = kSteps + 2;
+  more.resume_from = parent.checkpoints_dir + "/step-000004.e1";
+  more.checkpoints_dir += "-more";
+  more.attempt_dir += "-more";
+  AttemptOptions stranger = more, beside = more;
+  stranger.attempt_dir += "-stranger";
+  EXPECT_THAT(RunToEnd(stranger).message, HasSubstr("is of job " + parent.job_id + ", not more"));
+  beside.parent_job = parent.job_id;
+  beside.begin_step = kSteps - 1;
+  beside.attempt_dir += "-beside";
+  EXPECT_THAT(RunToEnd(beside).message, HasSubstr("not more"));
+  more.parent_job = parent.job_id;
+  const AttemptResult result = RunToEnd(more);
+  ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+  EXPECT_EQ(result.progress.resumed_from_step, kSteps);
+  const std::string metrics = ReadText(more.attempt_dir + "/metrics.jsonl");
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 2);
+  EXPECT_THAT(metrics, HasSubstr("\"global_step\":5"));
 }
 
 // An evaluation that the metrics tell of is not made again, so it must have left its answers. The

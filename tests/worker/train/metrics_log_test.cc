@@ -153,6 +153,22 @@ TEST(MetricsLogTest, ResumesWithTheLinesUpToTheCheckpoint) {
       << "a line was rewritten";
 }
 
+// Of a job that extends another there is no line up to where it begins.
+TEST(MetricsLogTest, BeginsBehindAStepAndResumesThere) {
+  const TempFolder folder;
+  auto first = MetricsLog::Create(folder / "previous.jsonl", 60);
+  SNUG_ASSERT_OK(first);
+  EXPECT_THAT(std::string(first->Append(MetricsOf(60)).message()),
+              HasSubstr("step 60 behind step 60"));
+  AppendSteps(*first, 61, 63);
+  auto log = MetricsLog::Resume(folder / "metrics.jsonl",
+                                {.previous = folder / "previous.jsonl", .step = 62, .begin = 60});
+  SNUG_ASSERT_OK(log);
+  AppendSteps(*log, 63, 63);
+  EXPECT_THAT(Summary(folder / "metrics.jsonl"),
+              testing::ElementsAre("step 61", "step 62", "step 63"));
+}
+
 // The last line without its end, at any byte of it.
 TEST(MetricsLogTest, DropsATornLastLine) {
   const TempFolder folder;
