@@ -5,6 +5,7 @@
 //   kGeluTanh  x s(2 sqrt(2/pi) (x + 0.044715 x^3))  the tanh form (Hendrycks & Gimpel 2016)
 //   kGelu      x Phi(x), Phi the normal distribution: 1/2 (1 + erf(x / sqrt 2))
 //   kRelu      max(x, 0)
+//   kTanh      tanh(x)
 //
 // Before rounding y is within 1e-6 |y| + 1e-7 of the exact value, h' within 1e-6 |h'| + 2e-7.
 // At -infinity the first three are NaN, as LibTorch's are, not their limit 0: an infinity is not
@@ -19,16 +20,17 @@
 
 namespace snug::kernels {
 
-enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kRelu };
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kRelu, kTanh };
 
-// The thresholds and slopes that stand for an activation. ReLU's own derivative: of it codes 1 and
-// 2 are all that finite elements have.
+// The thresholds and slopes that stand for an activation; nothing stands for tanh. ReLU's own
+// derivative: of it codes 1 and 2 are all that finite elements have.
 inline constexpr TwoBit TwoBitOf(Activation activation) {
   constexpr float kLargest = 3.402823466e38f;
   return activation == Activation::kSilu       ? kReSilu2
          : activation == Activation::kGeluTanh ? kReGeluTanh2
-         : activation == Activation::kGelu
-             ? kReGelu2
+         : activation == Activation::kGelu     ? kReGelu2
+         : activation == Activation::kTanh
+             ? TwoBit{}
              : TwoBit{{-kLargest, 0.0f, kLargest}, {0.0f, 0.0f, 1.0f, 1.0f}};
 }
 

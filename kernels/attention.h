@@ -1,10 +1,12 @@
 // Attention of each document by itself: query i of a document sees the keys up to its own position,
-// in blocks, so that cost follows what is visible and no scores of T x T elements ever exist.
+// or all of them where it is not causal, in blocks, so that cost follows what is visible and no
+// scores of T x T elements ever exist.
 //
 //   position(i) = keys - queries + i      the last query stands at the last key
 //   s[i,j] = scale * q[i] . k[j]          then, with a softcap, softcap * tanh(s / softcap);
 //                                         then, with a bias, + bias[h, min(position(i) - j, B - 1)]
-//   visible: position(i) - window < j <= position(i)      (window 0: all j <= position(i))
+//   visible: position(i) - window < j <= position(i)      (window 0: all j <= position(i);
+//                                                          not causal: all j)
 //   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])      o[i] = sum_j m p v[j]
 //   m[i,j] = 0 with probability `dropout`, else 1 / (1 - dropout)
 //   backward (Dao et al. 2022, alg. 4), delta[i] = do[i] . o[i]:
@@ -29,7 +31,7 @@
 // head h is column j of row i * heads + h of a matrix as wide as the longest document's keys.
 //
 // Which path serves what:
-//   op       | device | causal, packed, groups | window | softcap | dropout | bias | queries < keys
+//   op       | device | packed, groups, masks  | window | softcap | dropout | bias | queries < keys
 //   forward  | CPU    | this op                | same   | same    | same    | same | same
 //   backward | CPU    | this op                | same   | same    | same    | same | same
 //   forward  | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
@@ -67,6 +69,7 @@ struct AttentionShape {
   const int64_t* device_key_begins = nullptr;
   const int64_t* device_key_counts = nullptr;
   int64_t window = 0;    // >= 0
+  bool causal = true;    // Without it: no window and no bias.
   float scale = 1.0f;    // > 0
   float softcap = 0.0f;  // >= 0
   double dropout = 0.0;  // [0, 1)

@@ -81,13 +81,15 @@ struct Unit {
   int64_t first_key = 0, keys = 0;
   int64_t document = 0, kv_head = 0, first_head = 0, heads = 0, slice = 0;
   int64_t window = 0;
+  bool causal = true;
 
   Unit(const AttentionShape& s, const Blocks& blocks, int64_t index)
       : document(index / blocks.slices / s.kv_heads),
         kv_head(index / blocks.slices % s.kv_heads),
         heads(blocks.heads),
         slice(index % blocks.slices),
-        window(s.window) {
+        window(s.window),
+        causal(s.causal) {
     first_head = (kv_head * blocks.slices + slice) * heads;
     first_row = s.query_offsets[document];
     queries = s.query_offsets[document + 1] - first_row;
@@ -104,13 +106,15 @@ struct Unit {
   }
   // Queries that see any of the keys [first, first + count).
   Range SeeingQueries(int64_t first, int64_t count) const {
+    if (!causal) return {0, queries};
     const int64_t lead = keys - queries;
     return {std::max<int64_t>(0, first - lead),
             window == 0 ? queries : std::min(queries, first + count - 1 + window - lead)};
   }
   // What the rows of scores from `query` on see of the keys from `key` on.
   Band BandOf(int64_t query, int64_t key) const {
-    constexpr int64_t kAll = int64_t{1} << 40;
+    constexpr int64_t kAll = Band::kAll;
+    if (!causal) return {-kAll, kAll, keys - key};
     const int64_t high = position(query) - key + 1;
     return {window == 0 ? -kAll : high - window, high};
   }
@@ -122,14 +126,14 @@ struct TileColumns {
   int64_t begin, end, panel_begin, panel_end;
   TileColumns(const Band& band, int64_t rows, int64_t columns)
       : begin(std::max<int64_t>(0, band.low)),
-        end(std::min(columns, rows - 1 + band.high)),
+        end(std::min({columns, rows - 1 + band.high, band.end})),
         panel_begin(begin / kPanel * kPanel),
         panel_end(RoundUp(end, 16)) {}
   bool none() const { return begin >= end; }
 };
 
 inline Band Shifted(const Band& band, int64_t columns) {
-  return {band.low - columns, band.high - columns};
+  return {band.low - columns, band.high - columns, band.end - columns};
 }
 
 }  // namespace snug::kernels::cpu

@@ -24,6 +24,8 @@ class AttentionCheck {
         .That((s.key_begins == nullptr) == (s.key_counts == nullptr), ErrorCode::kNullPointer,
               "key_counts")
         .That(s.window >= 0, ErrorCode::kBadValue, "window")
+        .That(s.causal || s.window == 0, ErrorCode::kBadValue, "window")
+        .That(s.causal || s.bias.table == nullptr, ErrorCode::kBadValue, "bias.table")
         .That(s.scale > 0.0f, ErrorCode::kBadValue, "scale")
         .That(s.softcap >= 0.0f, ErrorCode::kBadValue, "softcap")
         .That(s.dropout >= 0.0 && s.dropout < 1.0, ErrorCode::kBadValue, "dropout")

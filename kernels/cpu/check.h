@@ -64,7 +64,7 @@ class Check {
     return That(stride >= (C_ * bits + 7) / 8 || N_ <= 1, ErrorCode::kBadStride, stride_name);
   }
   Check& Of(Activation activation, const char* name) {
-    return That(activation <= Activation::kRelu, ErrorCode::kBadValue, name);
+    return That(activation <= Activation::kTanh, ErrorCode::kBadValue, name);
   }
   Check& Of(const TwoBit& p, const char* name) {
     return That(p.threshold[0] < p.threshold[1] && p.threshold[1] < p.threshold[2],

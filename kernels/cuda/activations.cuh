@@ -68,6 +68,14 @@ struct Relu {
   }
 };
 
+struct HyperbolicTangent {
+  __device__ static ValueAndSlope Of(float x) {
+    const float e = __expf(-2.0f * fabsf(x));  // Cannot overflow, and the slope does not cancel.
+    const float inverse = __fdividef(1.0f, 1.0f + e);
+    return {tanhf(x), 4.0f * e * inverse * inverse};
+  }
+};
+
 // body(Silu{}), body(GeluTanh{}), ...: the same for all threads of a launch.
 template <typename Body>
 __device__ inline void ByActivation(Activation activation, const Body& body) {
@@ -80,6 +88,8 @@ __device__ inline void ByActivation(Activation activation, const Body& body) {
       return body(Gelu{});
     case Activation::kRelu:
       return body(Relu{});
+    case Activation::kTanh:
+      return body(HyperbolicTangent{});
   }
 }
 

@@ -26,12 +26,14 @@ struct Document {
   int64_t first_query, first_key;
   int queries, keys;  // < kMaxStreamKeys, so that sums of two are no overflow.
   int window;         // 0: none.
+  bool causal;
 
   __device__ Document(const AttentionShape& s, int64_t document) {
     first_query = s.query_offsets[document];
     queries = static_cast<int>(s.query_offsets[document + 1] - first_query);
     first_key = s.key_begins == nullptr ? first_query : s.key_begins[document];
     keys = s.key_counts == nullptr ? queries : static_cast<int>(s.key_counts[document]);
+    causal = s.causal;
     window = s.window >= keys ? 0 : static_cast<int>(s.window);
   }
   __device__ int position(int query) const { return keys - queries + query; }
@@ -41,10 +43,12 @@ struct Document {
     return window == 0 ? 0 : max(0, position(first) + 1 - window) / kTile;
   }
   __device__ int EndOfKeyTiles(int first, int rows) const {
-    return position(first + rows - 1) / kTile + 1;
+    return (causal ? position(first + rows - 1) : keys - 1) / kTile + 1;
   }
   // Tiles of queries that see any of the keys [first, first + rows).
-  __device__ int FirstQueryTile(int first) const { return max(0, first - position(0)) / kTile; }
+  __device__ int FirstQueryTile(int first) const {
+    return causal ? max(0, first - position(0)) / kTile : 0;
+  }
   __device__ int EndOfQueryTiles(int first, int rows) const {
     const int end = window == 0 ? queries : first + rows - 1 + window - position(0);
     return (max(0, min(queries, end)) + kTile - 1) / kTile;
@@ -71,21 +75,24 @@ __device__ inline Document DocumentAt(const AttentionShape& s, Division of, int6
 // Rows of a tile of `all`; negative where it is none.
 __device__ inline int RowsOfTile(int tile, int all) { return min(all - tile * kTile, kTile); }
 
-// Which keys of a tile the queries of another see: row i those in [i + low, i + high).
+// Which keys of a tile the queries of another see: row i those in [i + low, i + high), and none
+// from `end` on.
 struct TileBand {
-  int low, high, queries;
+  int low, high, end, queries;
 
   __device__ TileBand(const Document& document, int query_tile, int key_tile)
-      : high(document.position(0) + (query_tile - key_tile) * kTile + 1),
+      : high(document.causal ? document.position(0) + (query_tile - key_tile) * kTile + 1
+                             : 2 * kTile),
+        end(document.causal ? kTile : RowsOfTile(key_tile, document.keys)),
         queries(RowsOfTile(query_tile, document.queries)) {
     low = document.window == 0 ? -kTile : high - document.window;
   }
   __device__ bool Sees(int query, int key) const {
-    return key >= query + low && key < query + high && query < queries;
+    return key >= query + low && key < query + high && key < end && query < queries;
   }
   // What the queries, or keys, [first, first + kWarpRows) see, or are seen by.
   __device__ Span SeenBy(int first) const {
-    return {max(0, first + low), min(kTile, min(first + kWarpRows, queries) - 1 + high)};
+    return {max(0, first + low), min(end, min(first + kWarpRows, queries) - 1 + high)};
   }
   __device__ Span Seeing(int first) const {
     return {max(0, first - high + 1), min(queries, first + kWarpRows - low)};

@@ -25,7 +25,7 @@ ActivationBackwardParams Backward(Matrix& dy, Matrix& x, Matrix& dx, Activation 
 }
 
 TEST(ActivationTest, MatchesReference) {
-  for (Activation activation : kActivations) {
+  for (Activation activation : kWithTanh) {
     for (DType dtype : kTypes) {
       for (int64_t N : kHeights) {
         for (int64_t C : kWidths) {
@@ -48,7 +48,7 @@ TEST(ActivationTest, MatchesReference) {
 }
 
 TEST(ActivationTest, BackwardMatchesFiniteDifferences) {
-  for (Activation activation : kActivations) {
+  for (Activation activation : kWithTanh) {
     Matrix x(2, 31), dy(2, 31), dx(2, 31);
     x.Fill(3, 2.0);
     dy.Fill(4);
@@ -135,7 +135,7 @@ TEST(ActivationTest, WorksInPlace) {
 }
 
 TEST(ActivationTest, SameBitsForAllThreadCountsAndInstructionSets) {
-  for (Activation activation : kActivations) {
+  for (Activation activation : kWithTanh) {
     const DType dtype = kTypes[static_cast<int>(activation) % 3];
     Matrix x(67, 1031, dtype);
     x.Fill(7, 3.0);
@@ -167,7 +167,7 @@ TEST(ActivationTest, RefusesBadArguments) {
   EXPECT_EQ(refused([](P& p) { p.code_stride = 8; }), "bad stride: code_stride");
   EXPECT_EQ(refused([](P& p) { p.two_bit = {}; }), "bad value: two_bit");
   EXPECT_EQ(refused([](P& p) { p.mask = p.codes, p.mask_stride = 9; }), "bad value: mask");
-  EXPECT_EQ(refused([](P& p) { p.activation = static_cast<Activation>(4); }),
+  EXPECT_EQ(refused([](P& p) { p.activation = static_cast<Activation>(5); }),
             "bad value: activation");
   ActivationBackwardParams backward = Backward(x, x, y, Activation::kGelu);
   backward.dtype = static_cast<DType>(3);

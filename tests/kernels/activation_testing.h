@@ -14,6 +14,8 @@ namespace snug::kernels {
 
 inline constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh,
                                               Activation::kGelu, Activation::kRelu};
+inline constexpr Activation kWithTanh[] = {Activation::kSilu, Activation::kGeluTanh,
+                                           Activation::kGelu, Activation::kRelu, Activation::kTanh};
 inline constexpr Activation kSmooth[] = {Activation::kSilu, Activation::kGeluTanh,
                                          Activation::kGelu};
 
@@ -27,6 +29,8 @@ inline double ValueIn64(Activation activation, double x) {
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::kGelu:
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));  // 1 + erf, without cancellation.
+    case Activation::kTanh:
+      return std::tanh(x);
     case Activation::kRelu:
       break;
   }
@@ -46,6 +50,8 @@ inline double SlopeIn64(Activation activation, double x) {
     case Activation::kGelu:
       return 0.5 * std::erfc(-x / std::sqrt(2.0)) +
              x * std::exp(-0.5 * x * x) / std::sqrt(2.0 * M_PI);
+    case Activation::kTanh:
+      return 1.0 / (std::cosh(x) * std::cosh(x));
     case Activation::kRelu:
       break;
   }

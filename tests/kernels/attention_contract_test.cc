@@ -325,5 +325,11 @@ TEST(AttentionContractTest, RefusesBadArguments) {
   EXPECT_EQ(AllBytes(run), before);
 }
 
+TEST(AttentionContractTest, RefusesAWindowWhereItIsNotCausal) {
+  Attended run({.lengths = {3, 2}, .window = 3, .causal = false});
+  EXPECT_EQ(Name(AttentionForward(run.ForwardParams(), TestStream())), "bad value: window");
+  EXPECT_EQ(Name(AttentionBackward(run.BackwardParams(), TestStream())), "bad value: window");
+}
+
 }  // namespace
 }  // namespace snug::kernels

@@ -93,6 +93,27 @@ TEST(AttentionTest, MatchesReferenceForAllWindows) {
                   .dtype = DType::kBF16});
 }
 
+// Lengths around those of tiles, panels and blocks, documents that do not see each other, and keys
+// before the first query.
+TEST(AttentionTest, MatchesReferenceWhereItIsNotCausal) {
+  OnEachInstructionSet([] {
+    for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
+      for (int64_t T : OnDevice<int64_t>({1, 2, 31, 33, 65, 257, 513}, {1, 64, 65, 130})) {
+        CheckAttention({.lengths = {3, T, 17}, .causal = false, .dtype = dtype});
+      }
+      CheckAttention({.lengths = {OnCpu() ? 300 : 70, 20},
+                      .heads = 4,
+                      .kv_heads = 2,
+                      .D = 16,
+                      .causal = false,
+                      .softcap = 5.0,
+                      .dropout = 0.3,
+                      .dtype = dtype});
+    }
+    CheckAttention({.lengths = {5, 40}, .causal = false, .earlier = {70, 1}});
+  });
+}
+
 TEST(AttentionTest, MatchesReferenceWithSoftcap) {
   OnEachInstructionSet([] {
     const int64_t T = OnCpu() ? 130 : 70;

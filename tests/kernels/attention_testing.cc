@@ -30,9 +30,9 @@ std::string AttentionCase::Text() const {
   std::string text = "lengths";
   for (int64_t length : lengths) text += " " + std::to_string(length);
   return text + ", heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", D " +
-         std::to_string(D) + ", window " + std::to_string(window) + ", softcap " +
-         std::to_string(softcap) + ", dropout " + std::to_string(dropout) + ", bias " +
-         std::to_string(bias) +
+         std::to_string(D) + ", window " + std::to_string(window) + (causal ? "" : ", not causal") +
+         ", softcap " + std::to_string(softcap) + ", dropout " + std::to_string(dropout) +
+         ", bias " + std::to_string(bias) +
          (dtype == DType::kF32    ? ", fp32"
           : dtype == DType::kBF16 ? ", bf16"
                                   : ", fp16");
@@ -92,6 +92,7 @@ AttentionShape Attended::Shape() const {
           .device_key_begins = c.earlier.empty() ? nullptr : key_begins.data(),
           .device_key_counts = c.earlier.empty() ? nullptr : key_counts.data(),
           .window = c.window,
+          .causal = c.causal,
           .scale = static_cast<float>(scale),
           .softcap = static_cast<float>(c.softcap),
           .dropout = c.dropout,
@@ -208,8 +209,9 @@ Expected::Expected(const Attended& run, const AttentionInputs& in, bool gradient
       for (int64_t h = 0; h < run.c.heads; ++h) {
         const int64_t last = run.key_counts[d] - run.c.lengths[d] + i;
         const int64_t first = run.c.window == 0 ? 0 : std::max<int64_t>(0, last - run.c.window + 1);
+        const int64_t end = run.c.causal ? last + 1 : run.key_counts[d];
         QueryRow(run, in,
-                 {run.offsets[d] + i, h, run.key_begins[d] + first, run.key_begins[d] + last + 1,
+                 {run.offsets[d] + i, h, run.key_begins[d] + first, run.key_begins[d] + end,
                   run.key_begins[d]});
       }
     }

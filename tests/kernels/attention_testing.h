@@ -17,6 +17,7 @@ struct AttentionCase {
   std::vector<int64_t> lengths = {33};
   int64_t heads = 2, kv_heads = 2, D = 8;
   int64_t window = 0;
+  bool causal = true;
   int64_t bias = 0;  // Entries; 0: none.
   double softcap = 0.0, dropout = 0.0;
   DType dtype = DType::kF32;

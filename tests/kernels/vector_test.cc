@@ -59,7 +59,7 @@ TEST(TanhTest, IsWithinThreeUnitsOfTheTruth) {
     memcpy(&x, &low, sizeof(x));
     if (!(std::abs(x) > 1e-30f && std::abs(x) < 40.0f)) continue;
     const double exact = std::tanh(static_cast<double>(x)), cosine = std::cosh(double{x});
-    const TanhAndSlope t = Tanh(Splat(x));
+    const ValueAndSlope t = Tanh(Splat(x));
     int exponent;
     std::frexp(exact, &exponent);
     worst = std::max(worst, std::abs(t.value[5] - exact) / std::ldexp(1.0, exponent - 24));

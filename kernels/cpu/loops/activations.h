@@ -6,6 +6,7 @@
 #include "kernels/activation.h"
 #include "kernels/activation_constants.h"
 #include "kernels/cpu/loops/exp.h"
+#include "kernels/cpu/loops/tanh.h"
 #include "kernels/cpu/loops/vector.h"
 
 namespace snug::kernels::SNUG_ISA {
@@ -19,10 +20,6 @@ static SNUG_INLINE F32x16 AtMost(float limit, F32x16 x) {
   return Select(SignMask(x - limit), x, Splat(limit));
 #endif
 }
-
-struct ValueAndSlope {
-  F32x16 value, slope;
-};
 
 struct Sigmoid {
   F32x16 s;      // 1 / (1 + exp(-z))
@@ -135,6 +132,8 @@ static inline void ByActivation(Activation activation, Body body) {
       return body(Gelu{});
     case Activation::kRelu:
       return body(Relu{});
+    case Activation::kTanh:
+      return body(HyperbolicTangent{});
   }
 }
 

@@ -67,7 +67,9 @@ struct Visible {
   int64_t begin, end;
   Visible(Band band, int64_t row, int64_t columns)
       : begin(row + band.low > 0 ? row + band.low : 0),
-        end(row + band.high < columns ? row + band.high : columns) {}
+        end(row + band.high < columns ? row + band.high : columns) {
+    if (band.end < end) end = band.end;
+  }
   bool whole(int64_t c) const { return c >= begin && c + kLanes <= end; }
   bool none() const { return begin >= end; }
 };

@@ -7,15 +7,16 @@
 
 namespace snug::kernels::SNUG_ISA {
 
-struct TanhAndSlope {
-  F32x16 value;
-  F32x16 slope;  // 1 - value^2, without cancellation.
+// Of a function at a place.
+struct ValueAndSlope {
+  F32x16 value, slope;
 };
 
-// Both from e = exp(-2|y|), which cannot overflow: (1 - e) / (1 + e) and 4 e / (1 + e)^2. Near 0,
-// where the first would cancel, the polynomial of Cephes tanhf. At most 3 units in the last place
-// off (tests/kernels/vector_test.cc); NaN stays NaN.
-static SNUG_INLINE TanhAndSlope Tanh(F32x16 y) {
+// The slope is 1 - value^2, without cancellation. Both from e = exp(-2|y|), which cannot overflow:
+// (1 - e) / (1 + e) and 4 e / (1 + e)^2. Near 0, where the first would cancel, the polynomial of
+// Cephes tanhf. At most 3 units in the last place off (tests/kernels/vector_test.cc); NaN stays
+// NaN.
+static SNUG_INLINE ValueAndSlope Tanh(F32x16 y) {
   constexpr float kNear = 0.625f;
   const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(y) & 0x7fffffff);
   const F32x16 e = ExpFlushed(-2.0f * magnitude);
@@ -33,6 +34,12 @@ static SNUG_INLINE TanhAndSlope Tanh(F32x16 y) {
   return {reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(value) | sign),
           4.0f * e * inverse * inverse};
 }
+
+// As activations.h has them.
+struct HyperbolicTangent {
+  static SNUG_INLINE F32x16 Value(F32x16 x) { return Tanh(x).value; }
+  static SNUG_INLINE ValueAndSlope Of(F32x16 x) { return Tanh(x); }
+};
 
 }  // namespace snug::kernels::SNUG_ISA
 

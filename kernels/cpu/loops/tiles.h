@@ -63,9 +63,11 @@ struct TileProduct {
   bool pairs = false;
 };
 
-// Which columns of a block of scores the rows see: row r those in [r + low, r + high).
+// Which columns of a block of scores the rows see: row r those in [r + low, r + high), and none
+// from `end` on.
 struct Band {
-  int64_t low = 0, high = 0;
+  static constexpr int64_t kAll = int64_t{1} << 40;
+  int64_t low = 0, high = 0, end = kAll;
 };
 
 struct ScoreRule {
