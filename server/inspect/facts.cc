@@ -14,7 +14,7 @@ using program::RopeScaling;
 
 constexpr int kMaxKind = static_cast<int>(RopeScaling::Kind::kYarn);
 constexpr int kMaxTask = static_cast<int>(program::Task::kSequenceClassification);
-constexpr int kMaxActivation = static_cast<int>(program::Activation::kGeluTanh);
+constexpr int kMaxActivation = static_cast<int>(program::Activation::kTanh);
 
 void SetRope(const RopeScaling& rope, v1::RopeFacts& facts) {
   facts.set_kind(static_cast<int>(rope.kind));
@@ -80,6 +80,15 @@ void SetKinds(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_fused_projections(config.fused_projections);
 }
 
+void SetEncoder(const ModelConfig& config, v1::ModelFacts& facts) {
+  facts.set_encoder(config.encoder);
+  facts.set_pools(config.pools);
+  facts.set_token_types(config.token_types);
+  facts.set_first_position(config.first_position);
+  facts.set_hidden_dropout(config.hidden_dropout);
+  facts.set_classifier_dropout(config.classifier_dropout);
+}
+
 void SetTask(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_task(static_cast<int>(config.task));
   facts.set_labels(config.labels);
@@ -93,9 +102,9 @@ bool AllFinite(const v1::ModelFacts& facts) {
   for (const double number :
        {facts.norm_epsilon(), facts.rope_theta(), facts.embedding_scale(), facts.rotary_share(),
         facts.local_rope_theta(), facts.query_scalar(), facts.attention_softcap(),
-        facts.attention_dropout(), facts.logit_softcap(), facts.head_spread(), rope.factor(),
-        rope.low_freq_factor(), rope.high_freq_factor(), rope.beta_fast(), rope.beta_slow(),
-        rope.attention_factor()})
+        facts.attention_dropout(), facts.logit_softcap(), facts.head_spread(),
+        facts.hidden_dropout(), facts.classifier_dropout(), rope.factor(), rope.low_freq_factor(),
+        rope.high_freq_factor(), rope.beta_fast(), rope.beta_slow(), rope.attention_factor()})
     if (!std::isfinite(number)) return false;
   return facts.rotary_share() > 0.0 && facts.rotary_share() <= 1.0;
 }
@@ -107,6 +116,7 @@ v1::ModelFacts FactsOf(const ModelConfig& config) {
   SetSizes(config, facts);
   SetNumbers(config, facts);
   SetKinds(config, facts);
+  SetEncoder(config, facts);
   SetTask(config, facts);
   SetRope(config.rope_scaling, *facts.mutable_rope());
   return facts;
@@ -153,7 +163,13 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .attention_dropout = facts.attention_dropout(),
                      .logit_softcap = facts.logit_softcap(),
                      .window = facts.window(),
-                     .sliding = {facts.sliding().begin(), facts.sliding().end()}};
+                     .sliding = {facts.sliding().begin(), facts.sliding().end()},
+                     .encoder = facts.encoder(),
+                     .pools = facts.pools(),
+                     .token_types = facts.token_types(),
+                     .first_position = facts.first_position(),
+                     .hidden_dropout = facts.hidden_dropout(),
+                     .classifier_dropout = facts.classifier_dropout()};
   RETURN_IF_ERROR(program::CheckModelConfig(config));
   return config;
 }

@@ -109,8 +109,8 @@ void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
   if (spec.problem_type().empty()) spec.set_problem_type(kSingleLabel);
   if (spec.method() != v1::JobSpec::LORA) return;
   auto& saved = *spec.mutable_lora()->mutable_modules_to_save();
-  if (std::find(saved.begin(), saved.end(), program::kScorePath) == saved.end())
-    *saved.Add() = program::kScorePath;
+  const std::string head = program::HeadPathOf(config);
+  if (std::find(saved.begin(), saved.end(), head) == saved.end()) *saved.Add() = head;
 }
 
 // The head of the task, and what only one of the tasks takes.

@@ -116,7 +116,7 @@ def kinds_of(keys):
     draws, whose ratio is mostly chance; over the layers it is less."""
     kinds = {}
     for key in sorted(keys):
-        kinds.setdefault(re.sub(r"\blayers\.\d+\.", "layers.*.", key), []).append(key)
+        kinds.setdefault(re.sub(r"\blayers?\.\d+\.", "layers.*.", key), []).append(key)
     return kinds
 
 

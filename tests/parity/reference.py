@@ -230,7 +230,7 @@ def accumulate(model, micro_batches, objective=TOKENS):
 
 def _undecayed(key):
     """As transformers' Trainer has it."""
-    return "norm" in key or key.endswith(".bias")
+    return "norm" in key.lower() or key.endswith(".bias")
 
 
 def _optimizer(parameters, settings, make):

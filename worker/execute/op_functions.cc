@@ -18,6 +18,7 @@ const OpFunctionTable& OpFunctionsOfKernels() {
       {AttentionForward, AttentionBackward},
       {GluForward, GluBackward},
       {ActivationForward, ActivationBackward},
+      {DropoutForward, DropoutBackward},
       {AddForward, AddForward},
       {HeadLossForward, HeadLossBackward},
       {SelectRowsForward, SelectRowsBackward},

@@ -68,8 +68,9 @@ struct Batch {
   // Of a program that has such values; 0 else.
   int64_t source_tokens = 0;
   std::array<int64_t, program::kMergedStages> merged = {};
-  const int32_t* ids = nullptr;             // (N)
-  const int32_t* positions = nullptr;       // (N) within the document.
+  const int32_t* ids = nullptr;        // (N)
+  const int32_t* positions = nullptr;  // (N) within the document; of an encoder rows of its table.
+  const int32_t* token_types = nullptr;     // (N) of a model that has such.
   const int64_t* offsets = nullptr;         // (documents + 1) the host's: where each one's begin.
   const int64_t* device_offsets = nullptr;  // The same on the device.
   const int64_t* trained_rows = nullptr;    // (M) rising

@@ -27,6 +27,8 @@ def _max_positions(config):
     The rule of LongestSequence in worker/program/rope_config.cc, which refuses what is wrong.
     """
     own = config.get("max_position_embeddings")
+    if own is not None and config.get("model_type") in ("roberta", "xlm-roberta"):
+        return own - config.get("pad_token_id", 1) - 1  # Positions are counted from behind it on.
     rope = config.get("rope_parameters") or config.get("rope_scaling")
     if own is None or not isinstance(rope, dict) or config.get("model_type") == "gemma3_text":
         return own
@@ -70,6 +72,9 @@ class Model:
         if type(config.get("max_position_embeddings")) not in (int, type(None)):
             raise self.bad("config.json", '"max_position_embeddings" must be an integer')
         self.max_positions = _max_positions(config)
+        # BERT tells the first text of a pair from the second; RoBERTa's tokens have one type.
+        types = config.get("type_vocab_size", 2) if config.get("model_type") == "bert" else 0
+        self.types_pairs = type(types) is int and types > 1
         self.classifies = any(
             str(name).endswith("ForSequenceClassification")
             for name in config.get("architectures") or ()

@@ -3,7 +3,9 @@
   dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the dataset's file,
                        from 1), input_ids I32 [tokens], loss_weights F32 [tokens]; of several
                        files source_file I32 [rows] (their numbers, from 0); of documents with a
-                       class labels I32 [rows], and the weight 1 at each one's last token
+                       class labels I32 [rows], and the weight 1 at each one's last token; where
+                       tokens have types, second_begins I32 [rows] (the first token of a pair's
+                       second text, or the row's end)
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
                        "first_added_id": of the tokens that the job adds to the tokenizer][,
@@ -47,6 +49,7 @@ class Examples:
         self.weights = array.array("f")
         self.digests = array.array("Q")
         self.labels = array.array("i")
+        self.second_begins = array.array("i")
 
     def add(self, example, row, times=1, file=0):
         """`row`: what the example was made of, of the dataset's file number `file`."""
@@ -62,6 +65,8 @@ class Examples:
             self.files.append(file)
             if example.label is not None:
                 self.labels.append(example.label)
+            if example.second_begin is not None:
+                self.second_begins.append(example.second_begin)
 
 
 class PreparedDataset:
@@ -77,6 +82,7 @@ class PreparedDataset:
         self._lines = array.array("q")
         self._files = array.array("i")
         self._labels = array.array("i")
+        self._second_begins = array.array("i")
         self._ids = tempfile.TemporaryFile(dir=beside)
         self._weights = tempfile.TemporaryFile(dir=beside)
         self._bins = collections.Counter()  # upper length -> rows
@@ -97,6 +103,7 @@ class PreparedDataset:
         self._lines.extend(examples.lines)
         self._files.extend(examples.files)
         self._labels.extend(examples.labels)
+        self._second_begins.extend(examples.second_begins)
         self._ids.write(examples.ids)
         self._weights.write(examples.weights)
 
@@ -156,6 +163,8 @@ class PreparedDataset:
             tensors["source_file"] = ("I32", len(self._files), self._files)
         if self._labels:
             tensors["labels"] = ("I32", len(self._labels), self._labels)
+        if self._second_begins:
+            tensors["second_begins"] = ("I32", len(self._second_begins), self._second_begins)
         header, at = {}, 0
         for name, (dtype, count, _) in tensors.items():
             end = at + count * DTYPE_BYTES[dtype]

@@ -56,6 +56,7 @@ class Example:
     bos_dropped: bool = False
     is_chat: bool = False
     label: int | None = None  # of a document: its class
+    second_begin: int | None = None  # of a pair: where the second text's tokens begin
     # Of the row before it was cut:
     whole_tokens: int = 0
     trains: bool = False  # it had a trained token
@@ -122,6 +123,9 @@ def _examples(model, batch, options, refuse):
         try:
             if isinstance(row, Labelled):
                 example = _labelled(row, passage and encoded[passage.input, False])
+                if model.types_pairs:
+                    encoding = passage and encoded[passage.input, False]
+                    example.second_begin = _second_begin(row, example, encoding)
             elif passage is None:
                 example = Example(row.ids, row.weights)
             else:
@@ -184,6 +188,16 @@ def _labelled(row, encoding):
     left_out = sum(piece.special_tokens_mask.count(0) for piece in encoding.overflowing)
     whole = len(encoding.ids) + left_out
     return Example(encoding.ids, [], label=row.label, whole_tokens=whole)
+
+
+def _second_begin(row, example, encoding):
+    """Behind the first text's tokens, whose type is 0; the others' is 1. `encoding`: None where the
+    row is ids, which are of type 0 all."""
+    types = encoding.type_ids if encoding else [0] * len(example.input_ids)
+    begin = types.index(1) if 1 in types else len(types)
+    if any(types[:begin]) or types[begin:] != [1] * (len(types) - begin):
+        raise bad_row(row, "the tokenizer gives token types other than 0, then 1")
+    return begin
 
 
 def _prompt_ids(model, passage, encoded):

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "worker/program/program_builder.h"
+
 namespace snug::program {
 namespace {
 
@@ -30,7 +32,7 @@ int BlockBuilder::Input(int64_t width, Rows rows, std::string site) {
 
 int BlockBuilder::Embedding() {
   const int x = AddRows({.site = "embedding", .width = config_.width, .dtype = mode_.compute});
-  const int slot = AddSlot({kEmbeddingKey, {config_.vocabulary, config_.width}});
+  const int slot = AddSlot({EmbeddingKeyOf(config_), {config_.vocabulary, config_.width}});
   const double table_scale = Rounded(config_.embedding_scale, mode_.compute);
   AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}}).scale = table_scale;
   const auto adapter = adapters_.find(kEmbeddingPath);
@@ -44,6 +46,29 @@ int BlockBuilder::Embedding() {
   attributes.table_scale = table_scale;
   attributes.rank = rank;
   return y;
+}
+
+int BlockBuilder::Table(const std::string& path, int64_t rows, Ids ids, const std::string& site) {
+  const int x = AddRows({.site = site, .width = config_.width, .dtype = mode_.compute});
+  const int slot = AddSlot({path + ".weight", {rows, config_.width}});
+  OpAttributes& attributes = AddOp({OpCode::kEmbedding, path, {}, {x}, {slot}, {}});
+  attributes.scale = 1.0;
+  attributes.ids = ids;
+  return x;
+}
+
+int BlockBuilder::LayerNorm(int x, const std::string& site, const std::string& path) {
+  const int64_t width = type_.values[x].width;
+  const int gamma = AddSlot({.key = path + ".weight", .shape = {width}, .decay = false});
+  const int beta = AddSlot({.key = path + ".bias", .shape = {width}, .decay = false});
+  const int xhat = AddValue(site + ".xhat", width, x);
+  const int r = AddCompanion(site + ".r", 1, x);
+  const int z = AddValue(site + ".out", width, x);
+  OpAttributes& norm = AddOp({OpCode::kNormalize, site, {x}, {xhat, r}, {}, {}});
+  norm.epsilon = config_.norm_epsilon;
+  norm.centred = true;
+  AddOp({OpCode::kAffine, site, {xhat}, {z}, {gamma, beta}, {}}).bias = true;
+  return z;
 }
 
 int BlockBuilder::RmsNorm(int x, const std::string& site, const std::string& weight,
@@ -151,6 +176,7 @@ int BlockBuilder::Attention(int q, int k, int v, int64_t window) {
   attributes.softcap = config_.attention_softcap;
   attributes.dropout = config_.attention_dropout;
   attributes.window = window;
+  attributes.causal = !config_.encoder;
   return o;
 }
 
@@ -160,9 +186,16 @@ int BlockBuilder::Glu(int g, int u) {
   return p;
 }
 
-int BlockBuilder::Activation(int x, const std::string& site) {
+int BlockBuilder::Activated(int x, Activation activation, const std::string& site) {
   const int y = AddValue(site, type_.values[x].width, x);
-  AddOp({OpCode::kActivation, site, {x}, {y}, {}, {}}).activation = config_.activation;
+  AddOp({OpCode::kActivation, site, {x}, {y}, {}, {}}).activation = activation;
+  return y;
+}
+
+int BlockBuilder::Dropout(int x, double rate, const std::string& site) {
+  if (rate == 0.0) return x;
+  const int y = AddValue(site, type_.values[x].width, x);
+  AddOp({OpCode::kDropout, site, {x}, {y}, {}, {}}).dropout = rate;
   return y;
 }
 
@@ -187,7 +220,7 @@ int BlockBuilder::MergeRows(int x, int64_t merged, Rows rows, const std::string&
 }
 
 void BlockBuilder::HeadLoss(int z) {
-  const std::string path = config_.classifies() ? kScorePath : kHeadPath;
+  const std::string path = HeadPathOf(config_);
   const int64_t rows = HeadRowsOf(config_);
   const int slot = AddSlot({HeadKeyOf(config_), {rows, config_.width}});
   Op head = {OpCode::kHeadLoss, path, {z}, {}, {slot}, {}};
@@ -201,6 +234,11 @@ void BlockBuilder::HeadLoss(int z) {
     head.parameters.push_back(AddSlot({path, {rows, adapter.rank}, /*adapter=*/true, /*up=*/true}));
     head.attributes.scale = adapter.scale;
     head.attributes.rank = adapter.rank;
+  }
+  if (config_.encoder) {
+    const std::string bias = ModulePath(HeadKeyOf(config_)) + ".bias";
+    head.parameters.push_back(AddSlot({.key = bias, .shape = {rows}, .decay = false}));
+    head.attributes.bias = true;
   }
   AddOp(std::move(head));
 }

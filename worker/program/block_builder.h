@@ -46,16 +46,22 @@ class BlockBuilder {
   void Output(int value) { type_.outputs.push_back(value); }
 
   int Embedding();
+  // What a table of `rows` rows, the module `path`, says of each token by its number.
+  int Table(const std::string& path, int64_t rows, Ids ids, const std::string& site);
   // Over each vector of as many elements as `vectors` says how many there are in a row; `weight` is
   // theirs all.
   int RmsNorm(int x, const std::string& site, const std::string& weight, int64_t vectors = 1);
+  // Less the mean, with the weight and the bias of the module `path`.
+  int LayerNorm(int x, const std::string& site, const std::string& path);
   // What all modules that read `z` give, in their order.
   std::vector<int> Linears(int z, const std::vector<LinearModule>& modules);
   int Linear(int z, const LinearModule& module) { return Linears(z, {module}).front(); }
   int Rope(int q, int64_t heads, bool local, const std::string& site);
   int Attention(int q, int k, int v, int64_t window);
   int Glu(int g, int u);
-  int Activation(int x, const std::string& site);
+  int Activated(int x, Activation activation, const std::string& site);
+  // x itself where the rate is 0.
+  int Dropout(int x, double rate, const std::string& site);
   int Add(int x, int f, const std::string& site);
   // Of x the rows that `rows` stands for.
   int SelectRows(int x, Rows rows, const std::string& site);

@@ -106,8 +106,9 @@ bool IsBaseInAdapter(absl::string_view key) {
   return key == kHeadPath || key == kEmbeddingPath;
 }
 
-// Computed from config.json, not learned; transformers saved it until 4.31.
+// Computed from config.json, not learned; transformers saved them until 4.31.
 bool IsSavedBuffer(const std::string& key) {
+  if (absl::EndsWith(key, ".embeddings.position_ids")) return true;
   return absl::StartsWith(key, "model.") && absl::EndsWith(key, "rotary_emb.inv_freq");
 }
 
@@ -115,9 +116,13 @@ bool IsSavedBuffer(const std::string& key) {
 
 namespace {
 
-// The head of a language model, which one that classifies has no use for.
+// The head of a language model, which one that classifies has no use for; and a pooler that is not
+// read.
 bool IsUnusedHead(const Program& program, const std::string& key) {
-  return program.config.new_head && key == kHeadKey;
+  const ModelConfig& config = program.config;
+  if (!config.encoder) return config.new_head && key == kHeadKey;
+  if (!config.pools && absl::StartsWith(key, BasePrefix(config) + "pooler.")) return true;
+  return config.new_head && (absl::StartsWith(key, "cls.") || absl::StartsWith(key, "lm_head."));
 }
 
 // `may_draw`: the files are those that training starts from.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_builder.h"
+#include "worker/program/encoder.h"
 #include "worker/program/lora_targets.h"
 #include "worker/program/program.h"
 #include "worker/program/program_builder.h"
@@ -90,12 +91,12 @@ std::vector<Module> ModulesOf(const ModelConfig& config) {
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     for (const ParameterSlot& slot : plain.slots()) {
       if (!absl::EndsWith(slot.key, ".weight")) continue;
-      modules.push_back({LayerPrefix(layer) + ModulePath(slot.key),
+      modules.push_back({LayerPrefix(config, layer) + ModulePath(slot.key),
                          slot.decay ? Module::Kind::kLinear : Module::Kind::kNorm});
     }
   }
   modules.push_back({"model.norm", Module::Kind::kNorm});
-  modules.push_back({config.classifies() ? kScorePath : kHeadPath, Module::Kind::kHead});
+  modules.push_back({HeadPathOf(config), Module::Kind::kHead});
   return modules;
 }
 
@@ -128,16 +129,6 @@ absl::Status CheckAddedRows(const ModelConfig& config, const LoraTargets& target
                    " in lora.modules_to_save, or give method: full"));
 }
 
-// PEFT trains a classification head whole, whatever it is asked for (task_type SEQ_CLS).
-absl::Status CheckScore(const ModelConfig& config, const LoraTargets& targets) {
-  const bool adapts = !targets.adapters.empty() || !targets.saved.empty();
-  if (!config.classifies() || !adapts || targets.saved.contains(kScorePath))
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "lora.modules_to_save: lacks score, the head of sequence_classification, which PEFT trains "
-      "whole beside every such adapter: name it");
-}
-
 // The loss of what the last layer gives: of each token's prediction, or of each document, which is
 // classified by its last token.
 void Head(BlockBuilder& b, const ModelConfig& m) {
@@ -152,7 +143,7 @@ std::vector<int> AddLayers(ProgramBuilder& program, const ModelConfig& config,
   std::map<std::pair<LoraTargets, bool>, int> types;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const bool sliding = config.slides(layer);
-    LoraTargets targets = program.targets().InLayer(layer);
+    LoraTargets targets = program.targets().InLayer(LayerPrefix(config, layer));
     const auto [type, added] = types.try_emplace({targets, sliding});
     if (added) {
       BlockBuilder decoder("decoder", config, mode, std::move(targets.adapters));
@@ -167,12 +158,13 @@ std::vector<int> AddLayers(ProgramBuilder& program, const ModelConfig& config,
 }  // namespace
 
 absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode) {
+  if (config.encoder) return BuildEncoder(config, mode);
   LoraTargets targets;
   if (mode.lora) {
     ASSIGN_OR_RETURN(targets, ResolveTargets(mode.adapter, ModulesOf(config)));
     RETURN_IF_ERROR(Tie(config, targets));
     RETURN_IF_ERROR(CheckAddedRows(config, targets));
-    RETURN_IF_ERROR(CheckScore(config, targets));
+    RETURN_IF_ERROR(CheckHeadIsSaved(config, targets));
   }
   ProgramBuilder program(config, mode, std::move(targets));
   BlockBuilder embedding("embedding", config, mode, program.targets().adapters);

@@ -8,9 +8,9 @@
 
 namespace snug::program {
 
-// They have no softcap, draw their own dropout, and take head widths of a multiple of 8 up to 256
-// in 16 bits. Where they do not serve, or keys lie in a cache, our own kernel does
-// (kernels/attention.h).
+// As they are called here they are causal. They have no softcap, draw their own dropout, and take
+// head widths of a multiple of 8 up to 256 in 16 bits. Where they do not serve, or keys lie in a
+// cache, our own kernel does (kernels/attention.h).
 bool FlashServes(const OpAttributes& op, DType compute);
 
 // What a run takes from its slice where they serve, results included: ATen gives those tensors of

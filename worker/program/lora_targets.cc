@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "proto/snug/status_macros.h"
 #include "re2/re2.h"
 #include "worker/program/json.h"
@@ -112,13 +111,21 @@ class Patterns {
   std::vector<Row> rows_;
 };
 
-// "model.layers.3.mlp.up_proj" -> 3.
-std::optional<int64_t> LayerOf(const std::string& path) {
+// "model.layers.3.mlp.up_proj" -> 3 and "mlp.up_proj".
+struct InnerPath {
+  int64_t layer;
+  std::string path;
+};
+std::optional<InnerPath> InnerPathOf(const std::string& path) {
   static const RE2& layer = *new RE2(R"(.*?\.[^.]*\.(\d+)\.)");
   int64_t index = 0;
   re2::StringPiece rest(path);
   if (!RE2::Consume(&rest, layer, &index)) return std::nullopt;
-  return index;
+  return InnerPath{index, std::string(rest.data(), rest.size())};
+}
+std::optional<int64_t> LayerOf(const std::string& path) {
+  const std::optional<InnerPath> inner = InnerPathOf(path);
+  return inner ? std::optional(inner->layer) : std::nullopt;
 }
 
 class Rules {
@@ -188,9 +195,7 @@ std::string NamesOf(const std::vector<Module>& modules, bool norms) {
   for (const Module& module : modules) {
     if (module.kind == Module::Kind::kNorm && !norms) continue;
     std::string name = module.path;
-    if (const std::optional<int64_t> layer = LayerOf(name)) {
-      name = std::string(absl::StripPrefix(name, LayerPrefix(*layer)));
-    }
+    if (const std::optional<InnerPath> inner = InnerPathOf(name)) name = inner->path;
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   return absl::StrJoin(names, ", ");
@@ -209,9 +214,8 @@ absl::Status CheckLayers(const LoraConfig& lora, const std::vector<Module>& modu
         "lora.layers_to_transform: PEFT takes it beside a list of names in target_modules alone");
   }
   for (const int64_t layer : lora.layers_to_transform) {
-    const std::string prefix = LayerPrefix(layer);
     if (std::any_of(modules.begin(), modules.end(),
-                    [&](const Module& m) { return absl::StartsWith(m.path, prefix); }))
+                    [&](const Module& m) { return LayerOf(m.path) == layer; }))
       continue;
     return absl::InvalidArgumentError(
         absl::StrCat("lora.layers_to_transform: the model has no layer ", layer));
@@ -304,10 +308,7 @@ bool IsRegex(const std::vector<std::string>& names) {
   return names.size() == 1 && !RE2::FullMatch(names.front(), name);
 }
 
-std::string LayerPrefix(int64_t layer) { return absl::StrCat("model.layers.", layer, "."); }
-
-LoraTargets LoraTargets::InLayer(int64_t layer) const {
-  const std::string prefix = LayerPrefix(layer);
+LoraTargets LoraTargets::InLayer(const std::string& prefix) const {
   LoraTargets here;
   for (auto it = adapters.lower_bound(prefix);
        it != adapters.end() && absl::StartsWith(it->first, prefix); ++it) {

@@ -42,13 +42,10 @@ struct LoraTargets {
   Adapters adapters;
   std::set<std::string> saved;  // Modules trained whole beside it: PEFT's modules_to_save.
 
-  // Of one layer, by paths within it.
-  LoraTargets InLayer(int64_t layer) const;
+  // Of one layer, by paths within it; `prefix`: of the paths of its modules.
+  LoraTargets InLayer(const std::string& prefix) const;
   auto operator<=>(const LoraTargets&) const = default;
 };
-
-// "model.layers.3."
-std::string LayerPrefix(int64_t layer);
 
 // Errors: InvalidArgument, the message begins with the field of LoraSpec that is wrong. No target
 // and nothing to save at all is no error: the base as it is.

@@ -41,8 +41,8 @@ constexpr int64_t kMaxParameters = 10'000'000'000'000;
 constexpr JsonFields::RealRange kSpreads = {0.0, 100.0};
 constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 
-const Family* const kFamilies[] = {&kLlama,  &kMistral, &kQwen2, &kQwen3,
-                                   &kGemma2, &kGemma3,  &kPhi3};
+const Family* const kFamilies[] = {&kLlama,  &kMistral, &kQwen2, &kQwen3,   &kGemma2,
+                                   &kGemma3, &kPhi3,    &kBert,  &kRoberta, &kXlmRoberta};
 
 const Family* FindFamily(const std::string& model_type) {
   const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
@@ -71,8 +71,38 @@ void RefuseWhatIsNotComputed(JsonFields& fields) {
                         "attention_chunk_size"});
 }
 
+// Of a head that the files have.
+void ReadLabels(JsonFields& fields, ModelConfig& config) {
+  const json* names = fields.Find("id2label");
+  const bool named_labels = names != nullptr && names->is_object();
+  const int64_t labels = named_labels ? static_cast<int64_t>(names->size()) : kDefaultLabels;
+  config.labels = fields.Integer("num_labels", {2, kMaxLabels}, labels);
+  if (config.labels < 2 || config.labels > kMaxLabels) {
+    fields.Refuse("id2label", absl::StrCat("2 to ", kMaxLabels, " classes"));
+  }
+  fields.MustBe("problem_type", "single_label_classification");
+}
+
+// An encoder is trained for classes alone; its files may be those of a model of masked tokens.
+void ReadEncoderTask(JsonFields& fields, const Family& family, ModelConfig& config) {
+  const json* named = fields.Find("architectures");
+  const json masked = json::array({family.architecture});
+  const json classifier = json::array({family.classifier});
+  const json pretrained = json::array({"BertForPreTraining"});
+  config.new_head = named == nullptr || *named != classifier;
+  config.labels = kDefaultLabels;
+  if (config.new_head && named != nullptr && *named != masked &&
+      !(config.pools && *named == pretrained)) {
+    fields.Refuse("architectures", absl::StrCat(classifier.dump(), ", ", masked.dump(),
+                                                config.pools ? ", " + pretrained.dump() : ""));
+  }
+  config.task = Task::kSequenceClassification;
+  if (!config.new_head) ReadLabels(fields, config);
+}
+
 // The head that the model's files have.
 void ReadTask(JsonFields& fields, const Family& family, ModelConfig& config) {
+  if (family.encoder) return ReadEncoderTask(fields, family, config);
   const json* named = fields.Find("architectures");
   const json causal = json::array({family.architecture});
   const json classifier = json::array({family.classifier});
@@ -83,14 +113,7 @@ void ReadTask(JsonFields& fields, const Family& family, ModelConfig& config) {
   config.task = Task::kSequenceClassification;
   config.tied_embeddings = false;
   config.logit_softcap = 0.0;
-  const json* names = fields.Find("id2label");
-  const bool named_labels = names != nullptr && names->is_object();
-  const int64_t labels = named_labels ? static_cast<int64_t>(names->size()) : kDefaultLabels;
-  config.labels = fields.Integer("num_labels", {2, kMaxLabels}, labels);
-  if (config.labels < 2 || config.labels > kMaxLabels) {
-    fields.Refuse("id2label", absl::StrCat("2 to ", kMaxLabels, " classes"));
-  }
-  fields.MustBe("problem_type", "single_label_classification");
+  ReadLabels(fields, config);
 }
 
 // What a classification head needs, whether the files have one or a job asks for it.
@@ -119,7 +142,8 @@ void ReadSizes(JsonFields& fields, const Family& family, ModelConfig& config) {
   config.vocabulary = fields.Integer("vocab_size", {1, kMaxVocabulary});
   config.max_positions =
       fields.Integer("max_position_embeddings", {1, kMaxPositions}, family.max_positions);
-  config.norm_epsilon = fields.Real("rms_norm_eps", {0.0, 1.0}, family.norm_epsilon);
+  config.norm_epsilon = fields.Real(family.encoder ? "layer_norm_eps" : "rms_norm_eps", {0.0, 1.0},
+                                    family.norm_epsilon);
   config.tied_embeddings = fields.Boolean("tie_word_embeddings", family.tied_embeddings);
 }
 
@@ -169,7 +193,8 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
     ReadTask(fields, *family, config);
     ReadHeadFields(fields, config);
     RefuseWhatIsNotComputed(fields);
-    config.attention_dropout = fields.Real("attention_dropout", kDropouts, 0.0);
+    if (!family->encoder)
+      config.attention_dropout = fields.Real("attention_dropout", kDropouts, 0.0);
     CheckDtype(fields);
   }
   if (violations.empty() && Parameters(config) > kMaxParameters) {
@@ -192,7 +217,13 @@ double ModelConfig::attention_scale() const {
 }
 
 int64_t ModelConfig::rotary_width() const {
+  if (encoder) return 0;
   return static_cast<int64_t>(static_cast<double>(head_width) * rotary_share);
+}
+
+std::string BasePrefix(const ModelConfig& config) {
+  const Family* family = FindFamily(config.model_type);
+  return absl::StrCat(family == nullptr ? "model" : family->base, ".");
 }
 
 std::string ArchitectureOf(const ModelConfig& config) {
@@ -209,6 +240,8 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
                      within(config.kv_heads, kMaxHeads) && within(config.head_width, kMaxWidth) &&
                      within(config.vocabulary, kMaxGrownVocabulary) &&
                      within(config.max_positions, kMaxPositions) && config.window >= 0 &&
+                     config.token_types >= 0 && config.token_types <= kMaxVocabulary &&
+                     config.first_position >= 0 && config.first_position <= kMaxPositions &&
                      config.file_vocabulary >= 0 && config.first_added >= 0 &&
                      (!config.classifies() || within(config.labels, kMaxLabels));
   if (!known || !sized || config.heads % config.kv_heads != 0 || config.head_width % 2 != 0)

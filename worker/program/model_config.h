@@ -39,8 +39,9 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-// What an MLP's gate goes through: x sigmoid(x), or GELU in its tanh form.
-enum class Activation : uint8_t { kSilu, kGeluTanh };
+// What an MLP's gate, or its middle, goes through: x sigmoid(x), GELU in its tanh form and its own,
+// ReLU; tanh is that of a pooler.
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kRelu, kTanh };
 
 struct ModelConfig {
   std::string model_type;  // "llama"; the others are in worker/program/families.
@@ -87,17 +88,28 @@ struct ModelConfig {
   int64_t window = 0;          // Tokens that a query of a sliding layer sees, itself included.
   std::vector<bool> sliding;   // By layer; empty: none.
 
+  // Of an encoder (worker/program/encoder.cc).
+  bool encoder = false;         // Every token sees its whole document; positions have a table.
+  bool pools = false;           // The first token goes through a pooler before it is classified.
+  int64_t token_types = 0;      // 0: none.
+  int64_t first_position = 0;   // The row of the table of positions that the first token has.
+  double hidden_dropout = 0.0;  // Behind embeddings and each half of a layer.
+  double classifier_dropout = 0.0;
+
   bool operator==(const ModelConfig&) const = default;
   bool adds_tokens() const { return first_added > 0; }
   bool classifies() const { return task == Task::kSequenceClassification; }
   bool slides(int64_t layer) const;
   double attention_scale() const;
-  int64_t rotary_width() const;  // Elements of a head that are turned.
+  int64_t rotary_width() const;  // Elements of a head that are turned; of an encoder none.
 };
 
 // `text` is the content of a config.json; `where` names it in errors.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, std::string_view where);
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir);
+
+// Of its keys, what comes before those of the base: "model.", "bert.".
+std::string BasePrefix(const ModelConfig& config);
 
 // The class of transformers for its family and task: "LlamaForCausalLM".
 std::string ArchitectureOf(const ModelConfig& config);

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/json.h"
 #include "worker/program/regular_file.h"
@@ -108,12 +109,31 @@ absl::Status NoWeights(const std::string& dir) {
 
 }  // namespace
 
+namespace {
+
+// Files that were made of TensorFlow's call a layer norm's parameters so; transformers renames them
+// as it reads.
+absl::StatusOr<TensorIndex> WithTodaysNames(absl::StatusOr<TensorIndex> index) {
+  if (!index.ok()) return index;
+  TensorIndex renamed;
+  for (auto& [key, entry] : *index) {
+    absl::string_view path = key;
+    const bool gamma = absl::ConsumeSuffix(&path, "LayerNorm.gamma");
+    const bool beta = !gamma && absl::ConsumeSuffix(&path, "LayerNorm.beta");
+    const char* name = gamma ? "LayerNorm.weight" : "LayerNorm.bias";
+    renamed[gamma || beta ? absl::StrCat(path, name) : key] = std::move(entry);
+  }
+  return renamed;
+}
+
+}  // namespace
+
 absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir) {
   absl::StatusOr<TensorIndex> single =
       ReadSafetensorsHeader(absl::StrCat(model_dir, "/", kSingleFile));
-  if (!absl::IsNotFound(single.status())) return single;
+  if (!absl::IsNotFound(single.status())) return WithTodaysNames(std::move(single));
   if (!IsSomethingAt(absl::StrCat(model_dir, "/", kIndexFile))) return NoWeights(model_dir);
-  return ReadShards(model_dir);
+  return WithTodaysNames(ReadShards(model_dir));
 }
 
 }  // namespace snug::program

@@ -5,7 +5,7 @@
 namespace snug::program {
 
 bool HasMomentCodes(const Program& program, const Parameter& parameter) {
-  return program.moments == MomentKind::k8Bit && parameter.key != kEmbeddingKey &&
+  return program.moments == MomentKind::k8Bit && !IsEmbedding(parameter) &&
          parameter.elements() >= kLeastCodedElements;
 }
 

@@ -72,6 +72,8 @@ constexpr OpRow kRows[kOpCodes] = {
      /*passes_gradient=*/0,
      /*forward_in_backward=*/false,
      /*takes_codes=*/kIn0},
+    // Its mask is drawn by the row's place among all rows.
+    {"dropout", kRowWise, Nothing, kIn0, {kOverDOut}, 0},
     {"add", kRowWise, Nothing, kIn0 | kIn1, {}, 0, /*passes_gradient=*/kIn0 | kIn1},
     {"head_loss",
      kWhole,
@@ -116,7 +118,7 @@ double VisiblePairs(const RunShape& run) {
   const auto longest = static_cast<double>(run.key.longest_document);
   const auto window = static_cast<double>(run.op->attributes.window);
   const double most = window == 0.0 ? longest : std::min(longest, window);
-  if (tokens < longest) return tokens * most;
+  if (tokens < longest || !run.op->attributes.causal) return tokens * most;
   return tokens / longest * (most * longest - most * (most - 1.0) / 2.0);
 }
 

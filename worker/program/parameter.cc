@@ -1,10 +1,39 @@
 #include "worker/program/parameter.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace snug::program {
 
+std::string LayerPrefix(const ModelConfig& config, int64_t layer) {
+  if (config.encoder) return absl::StrCat(BasePrefix(config), "encoder.layer.", layer, ".");
+  return absl::StrCat("model.layers.", layer, ".");
+}
+
+std::string EmbeddingKeyOf(const ModelConfig& config) {
+  if (config.encoder) return BasePrefix(config) + "embeddings.word_embeddings.weight";
+  return kEmbeddingKey;
+}
+
+std::string HeadPathOf(const ModelConfig& config) {
+  if (config.encoder) return kClassifierPath;
+  return config.classifies() ? kScorePath : kHeadPath;
+}
+
+bool IsEmbedding(const Parameter& p) {
+  return p.key == kEmbeddingKey || absl::EndsWith(p.key, "_embeddings.weight");
+}
+
+bool IsDrawn(const ModelConfig& config, const Parameter& p) {
+  if (!config.new_head) return false;
+  if (!config.encoder) return p.key == kScoreKey;
+  return absl::StartsWith(p.key, absl::StrCat(kClassifierPath, ".")) ||
+         (p.trainable && absl::StartsWith(p.key, BasePrefix(config) + "pooler."));
+}
+
 std::string HeadKeyOf(const ModelConfig& config) {
+  if (config.encoder)
+    return absl::StrCat(kClassifierPath, config.pools ? ".weight" : ".out_proj.weight");
   if (config.classifies()) return kScoreKey;
   return config.tied_embeddings ? kEmbeddingKey : kHeadKey;
 }

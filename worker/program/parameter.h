@@ -19,6 +19,14 @@ inline constexpr char kHeadKey[] = "lm_head.weight";
 
 inline constexpr char kScorePath[] = "score";  // Of classes, in the place of lm_head.
 inline constexpr char kScoreKey[] = "score.weight";
+inline constexpr char kClassifierPath[] = "classifier";  // Of an encoder, in the place of score.
+
+// "model.layers.3.", "bert.encoder.layer.3."
+std::string LayerPrefix(const ModelConfig& config, int64_t layer);
+// The table of tokens.
+std::string EmbeddingKeyOf(const ModelConfig& config);
+// The module that is the model's head: lm_head, score, classifier.
+std::string HeadPathOf(const ModelConfig& config);
 
 // The module whose rows give the logits, and how many these are.
 std::string HeadKeyOf(const ModelConfig& config);
@@ -42,10 +50,11 @@ struct Parameter {
 // Whether it has a row per token: the embedding, the head.
 inline bool IsTable(const Parameter& p) { return p.key == kEmbeddingKey || p.key == kHeadKey; }
 
-// A new head, where the model's files have none.
-inline bool IsDrawn(const ModelConfig& config, const Parameter& p) {
-  return config.new_head && p.key == kScoreKey;
-}
+// A row per token, position or token type.
+bool IsEmbedding(const Parameter& p);
+
+// A new head, where the model's files have none; of an encoder a pooler that is trained, too.
+bool IsDrawn(const ModelConfig& config, const Parameter& p);
 
 // Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
 inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }

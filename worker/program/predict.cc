@@ -23,7 +23,9 @@ int64_t BatchBytes(const Program& program, const TapeKey& key) {
   const int64_t table = Aligned(frequencies * k32) +                  // frequencies
                         2 * Aligned(key.tokens * frequencies * k32);  // cos, sin
   const int64_t tables = program.config.local_rope_theta > 0.0 ? 2 : 1;
-  return 2 * Aligned(key.tokens * k32) +  // ids, positions within the document
+  const int64_t types = program.config.token_types > 0 ? Aligned(key.tokens * k32) : 0;
+  return types +                          // of tokens, where the model has such
+         2 * Aligned(key.tokens * k32) +  // ids, positions within the document
          Aligned(key.tokens * k64) +      // trained rows,
          2 * Aligned(key.tokens * k32) +  // their labels and loss weights,
          2 * Aligned(key.tokens * k64) +  // what is found of them: loss, entropy

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "worker/program/model_config.h"
 #include "worker/program/parameter.h"
+#include "worker/program/rows.h"
 #include "worker/program/training_mode.h"
 
 namespace snug::program {
@@ -23,16 +24,18 @@ namespace snug::program {
 enum class OpCode : uint8_t {
   kEmbedding,   // token ids -> x
   kNormalize,   // x -> xhat, r                  RMS: xhat = x * r, r = 1 / sqrt(mean(x^2) + eps)
-  kAffine,      // xhat -> z                     z = xhat * gamma
+                //                               of x less its mean where it is centred
+  kAffine,      // xhat -> z                     z = xhat * gamma (+ beta)
   kRmsNorm,     // x -> z, r                     z = x * r * (offset + gamma), rounded but once
   kLinear,      // z -> y                        y = z W^T + bias
   kLoraDown,    // z -> za                       za = dropout(z) A^T, fp32; A: those of its modules
   kLoraLinear,  // z, za -> y                    y = z W^T + bias + scale * za B^T
   kLoraEmbedding,  // token ids, x -> y          y = x + scale * A[:, ids]^T B^T
   kRope,           // q -> q
-  kAttention,      // q, k, v -> o, lse          causal, within each document
+  kAttention,      // q, k, v -> o, lse          causal or not, within each document
   kGlu,            // g, u -> p                  p = activation(g) * u
   kActivation,     // x -> y                     y = activation(x)
+  kDropout,        // x -> y
   kAdd,            // x, f -> y
   kHeadLoss,  // z[, za] -> (loss)               chunks of rows; with gradient, dz in the same pass
   kSelectRows,  // x -> y                        y[i] = x[index[i]], the batch's rising index of y's
@@ -43,7 +46,7 @@ enum class OpCode : uint8_t {
   kDequantize,  // codes -> x
   kSampleRows,  // x -> sample                  some rows, and their places and weights
 };
-inline constexpr int kOpCodes = 19;
+inline constexpr int kOpCodes = 20;
 
 // An op draws random numbers of its own by its block and its place there, in 24 bits together.
 inline constexpr int kOpBits = 12;
@@ -54,18 +57,6 @@ inline constexpr int kMaxInputs = 4;
 inline constexpr int kMaxOutputs = 2;
 inline constexpr int kMaxOpParameters = 3;
 
-// What a value has a row for. How many there are is the batch's; a tape's key has the most.
-enum class Rows : uint8_t {
-  kTokens,     // Tokens of all documents; patches of an image.
-  kDocuments,  // Documents: what is classified.
-  kTrained,    // Tokens that a loss is taken of.
-  kSource,     // Tokens of the encoder, where there is a decoder beside it.
-  kMerged1,    // Patches behind the first, the second, the third merging.
-  kMerged2,
-  kMerged3,
-};
-inline constexpr int kMergedStages = 3;
-
 struct Value {
   std::string site;   // Its name in its block: "norm1.xhat", "attention.q".
   int64_t width = 0;  // Elements per row.
@@ -73,6 +64,9 @@ struct Value {
   bool companion = false;  // lse, r, za: kept whenever their op is not run again anyway.
   Rows rows = Rows::kTokens;
 };
+
+// Which of a batch's numbers per token a table is read by.
+enum class Ids : uint8_t { kTokens, kPositions, kTokenTypes };
 
 struct OpAttributes {
   int64_t heads = 0;     // kRope, kAttention
@@ -82,17 +76,20 @@ struct OpAttributes {
   double epsilon = 0.0;      // kNormalize, kRmsNorm
   double scale = 0.0;        // Of an adapter: alpha / r; kAttention: of q . k; kEmbedding
   double table_scale = 1.0;  // kLoraEmbedding: kEmbedding's
-  double dropout = 0.0;      // kLoraDown, kAttention
+  double dropout = 0.0;      // kLoraDown, kAttention, kDropout
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
   int64_t rank = 0;          // ... and how many are its; kLoraEmbedding, kHeadLoss
-  double softcap = 0.0;   // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
-  int64_t window = 0;     // kAttention: keys that a query sees, its own among them; 0: all
-  double offset = 0.0;    // kRmsNorm
-  bool bias = false;      // kLinear, kLoraLinear: the last parameter
-  int64_t row = 0;        // kLinear, kLoraLinear: of all its parameters, the first row that is its
-  int64_t rows = 0;       // ... and how many are; 0: all; kHeadLoss: classes; 0: the vocabulary
-  bool local = false;     // kRope: by the angles of layers that slide, where these have their own
-  bool selected = false;  // kHeadLoss: every row of z is trained
+  double softcap = 0.0;    // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
+  int64_t window = 0;      // kAttention: keys that a query sees, its own among them; 0: all
+  double offset = 0.0;     // kRmsNorm
+  bool bias = false;       // kLinear, kLoraLinear, kAffine, kHeadLoss: the last parameter
+  bool centred = false;    // kNormalize
+  bool causal = true;      // kAttention
+  Ids ids = Ids::kTokens;  // kEmbedding
+  int64_t row = 0;         // kLinear, kLoraLinear: of all its parameters, the first row that is its
+  int64_t rows = 0;        // ... and how many are; 0: all; kHeadLoss: classes; 0: the vocabulary
+  bool local = false;      // kRope: by the angles of layers that slide, where these have their own
+  bool selected = false;   // kHeadLoss: every row of z is trained
   Activation activation = Activation::kSilu;        // kGlu, kActivation
   Quantization quantization = Quantization::kNone;  // kLinear, kLoraLinear: of the weight
   int code_bits = 0;                                // kQuantize, kDequantize: of a code
@@ -109,7 +106,7 @@ struct Op {
 };
 
 struct BlockType {
-  std::string name;  // "embedding", "decoder", "head"
+  std::string name;  // "embedding", "decoder" or "encoder", "head"
   std::vector<Value> values;
   std::vector<Op> ops;  // In the order in which they run.
   int parameter_slots = 0;
@@ -119,7 +116,7 @@ struct BlockType {
 
 struct Block {
   int type = 0;
-  int layer = -1;               // Of a decoder block.
+  int layer = -1;               // Of a decoder or encoder block.
   std::vector<int> parameters;  // Indices into Program::parameters.
   // Borders: numbers that stand for the values between blocks. One block gives a border, any number
   // of later ones read it.
@@ -131,7 +128,7 @@ struct Program {
   DType compute = DType::kF32;  // Of activations and frozen weights.
   MomentKind moments = MomentKind::kF32;
   std::vector<BlockType> types;
-  std::vector<Block> blocks;  // Embedding, decoder blocks 0 .. L-1, head.
+  std::vector<Block> blocks;  // Embedding, layers 0 .. L-1, head.
   int borders = 0;
   std::vector<Parameter> parameters;
 

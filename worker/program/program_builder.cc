@@ -2,9 +2,22 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
 namespace snug::program {
 
 std::string ModulePath(const std::string& key) { return key.substr(0, key.rfind('.')); }
+
+absl::Status CheckHeadIsSaved(const ModelConfig& config, const LoraTargets& targets) {
+  const bool adapts = !targets.adapters.empty() || !targets.saved.empty();
+  const std::string head = HeadPathOf(config);
+  if (!config.classifies() || !adapts || targets.saved.contains(head)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("lora.modules_to_save: lacks ", head,
+                   ", the head of sequence_classification, which PEFT trains whole beside every "
+                   "such adapter: name it"));
+}
 
 ProgramBuilder::ProgramBuilder(const ModelConfig& config, const TrainingMode& mode,
                                LoraTargets targets)
@@ -30,11 +43,13 @@ std::vector<int> ProgramBuilder::AddBlock(int type, int layer, std::vector<int> 
 }
 
 int ProgramBuilder::Bind(const ParameterSlot& slot, int layer) {
-  std::string key = layer < 0 ? slot.key : LayerPrefix(layer) + slot.key;
+  std::string key = layer < 0 ? slot.key : LayerPrefix(program_.config, layer) + slot.key;
   if (slot.adapter) key = AdapterKey(key, slot.up);
   const auto [it, inserted] = index_.try_emplace(key, static_cast<int>(program_.parameters.size()));
   if (inserted) {
-    const bool saved = !slot.adapter && targets_.saved.contains(ModulePath(key));
+    const bool of_head = absl::StartsWith(key, absl::StrCat(kClassifierPath, "."));
+    const bool saved =
+        !slot.adapter && targets_.saved.contains(of_head ? kClassifierPath : ModulePath(key));
     const bool trainable = slot.adapter || saved || !mode_.lora;
     program_.parameters.push_back({.key = key,
                                    .shape = slot.shape,

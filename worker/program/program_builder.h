@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "worker/program/block_builder.h"
 #include "worker/program/program.h"
 
@@ -13,6 +14,10 @@ namespace snug::program {
 
 // "model.norm.weight" -> "model.norm".
 std::string ModulePath(const std::string& key);
+
+// PEFT trains a classification head whole, whatever it is asked for (task_type SEQ_CLS): an adapter
+// must name it.
+absl::Status CheckHeadIsSaved(const ModelConfig& config, const LoraTargets& targets);
 
 class ProgramBuilder {
  public:

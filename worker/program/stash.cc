@@ -71,7 +71,10 @@ std::optional<Stash> StashOfName(std::string_view name) {
 bool TakesForm(const Op& reader, size_t input, Stash stash) {
   if (!RowOf(stash).taken) return false;
   const OpRow& row = RowOf(reader.code);
-  const uint8_t takes = stash == Stash::kSampled ? row.takes_sample : row.takes_codes;
+  const bool sampled = stash == Stash::kSampled;
+  // No code's slopes stand for tanh (kernels/activation.h).
+  if (!sampled && reader.attributes.activation == Activation::kTanh) return false;
+  const uint8_t takes = sampled ? row.takes_sample : row.takes_codes;
   return (takes >> input & 1) != 0;
 }
 

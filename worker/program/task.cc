@@ -29,6 +29,11 @@ void AddNewHead(ModelConfig& config) {
 }  // namespace
 
 absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
+  if (config.encoder && config.new_head && !choice.task) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task: config.json names no head that ", config.model_type,
+                     " is trained with; give task: sequence_classification"));
+  }
   const Task task = choice.task.value_or(config.task);
   if (task == Task::kCausalLm) return ChooseCausalLm(choice, config);
   if (config.task == Task::kCausalLm) AddNewHead(config);

@@ -6,6 +6,7 @@
 #include "worker/program/workspace.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "worker/program/flash_attention.h"
 
@@ -173,10 +174,11 @@ int64_t HeadLossBytes(const RunShape& run, const Machine& machine) {
   const int64_t classes = HeadRows(run);
   const int64_t gathered = run.op->attributes.selected ? 0 : Aligned(rows * width * element);
   const int64_t chunk = gathered + Aligned(rows * classes * element) + za;
+  const int64_t bias = run.op->attributes.bias ? ColumnSums(run, machine, classes) : 0;
   const int64_t forward =
       adapted ? PartBytes(run, machine, rows, classes) : ProductBytes(run, machine, rows, classes);
   if (run.direction == Direction::kForward) return chunk + forward;
-  return chunk + za + std::max(forward, ProductBytes(run, machine, rows, width));
+  return chunk + za + std::max({bias, forward, ProductBytes(run, machine, rows, width)});
 }
 
 // A's columns of all tokens.
@@ -214,7 +216,7 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
       return EmbeddingBytes(run, machine);
     case OpCode::kAffine:
     case OpCode::kRmsNorm:
-      return ColumnSums(run, machine, run.in[0].width);
+      return std::popcount(run.wanted.parameters) * ColumnSums(run, machine, run.in[0].width);
     case OpCode::kLinear:
       return LinearBytes(run, machine);
     case OpCode::kLoraDown:
@@ -233,6 +235,7 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kRope:
     case OpCode::kGlu:
     case OpCode::kActivation:
+    case OpCode::kDropout:
     case OpCode::kAdd:
     case OpCode::kSelectRows:
     case OpCode::kMergeRows:

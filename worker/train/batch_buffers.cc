@@ -33,8 +33,8 @@ constexpr int64_t BytesOf(int64_t elements) {
 int64_t BatchBuffers::held_bytes() const {
   int64_t bytes = 0;
   for (const execute::DeviceBuffer* buffer :
-       {&ids_.buffer, &positions_.buffer, &labels_.buffer, &offsets_.buffer, &trained_rows_.buffer,
-        &weights_.buffer, &row_loss_, &row_entropy_, &row_correct_})
+       {&ids_.buffer, &positions_.buffer, &token_types_.buffer, &labels_.buffer, &offsets_.buffer,
+        &trained_rows_.buffer, &weights_.buffer, &row_loss_, &row_entropy_, &row_correct_})
     bytes += buffer->counted_bytes();
   for (const Angles* angles : {&angles_, &local_angles_})
     bytes += angles->frequencies.buffer.counted_bytes() + angles->cos.counted_bytes() +
@@ -61,6 +61,7 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
   const int64_t turned = config.rotary_width(), tokens = key.tokens;
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.ids_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.positions_));
+  if (config.token_types > 0) RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.token_types_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.trained_rows_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.labels_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.weights_));
@@ -110,13 +111,32 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
     RETURN_IF_ERROR(CheckRoom(n + tokens, documents));
     offsets_.host()[d] = n;
     std::copy_n(dataset.ids(row), tokens, ids_.host() + n);
-    std::iota(positions_.host() + n, positions_.host() + n + tokens, 0);
+    Place(dataset, row, n);
     trained = classifies_ ? TrainDocument(dataset, row, n, trained)
                           : TrainTokens(dataset, row, n, trained);
     n += tokens;
   }
   offsets_.host()[documents] = n;
   return Finish(n, documents, trained);
+}
+
+// RoBERTa's positions count the tokens that are no padding, from behind the padding's id on, which
+// is the position of all padding.
+void BatchBuffers::Place(const Dataset& dataset, int64_t row, int64_t begin) {
+  const int64_t tokens = dataset.tokens(row);
+  int32_t* positions = positions_.host() + begin;
+  std::iota(positions, positions + tokens, static_cast<int32_t>(first_position_));
+  if (first_position_ > 0) {
+    auto next = static_cast<int32_t>(first_position_);
+    for (int64_t t = 0; t < tokens; ++t)
+      positions[t] = dataset.ids(row)[t] + 1 == first_position_
+                         ? static_cast<int32_t>(first_position_) - 1
+                         : next++;
+  }
+  if (token_types_of_model_ == 0) return;
+  const int64_t second = token_types_of_model_ > 1 ? dataset.second_begin(row) : tokens;
+  int32_t* types = token_types_.host() + begin;
+  for (int64_t t = 0; t < tokens; ++t) types[t] = t < second ? 0 : 1;
 }
 
 int64_t BatchBuffers::TrainTokens(const Dataset& dataset, int64_t row, int64_t begin,
@@ -133,12 +153,12 @@ int64_t BatchBuffers::TrainTokens(const Dataset& dataset, int64_t row, int64_t b
   return trained;
 }
 
-// transformers reads the last token that is not pad_token_id, wherever that stands; of padding
-// alone the first.
+// An encoder reads the first token. Of others transformers reads the last token that is not
+// pad_token_id, wherever that stands; of padding alone the first.
 int64_t BatchBuffers::TrainDocument(const Dataset& dataset, int64_t row, int64_t begin,
                                     int64_t trained) {
   const int32_t* ids = dataset.ids(row);
-  int64_t last = dataset.tokens(row) - 1;
+  int64_t last = encodes_ ? 0 : dataset.tokens(row) - 1;
   while (last > 0 && ids[last] == pad_token_) --last;
   trained_rows_.host()[trained] = begin + last;
   labels_.host()[trained] = dataset.label(row);
@@ -163,6 +183,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
                                                     int64_t trained) {
   RETURN_IF_ERROR(Upload(ids_, tokens));
   RETURN_IF_ERROR(Upload(positions_, tokens));
+  if (token_types_of_model_ > 0) RETURN_IF_ERROR(Upload(token_types_, tokens));
   RETURN_IF_ERROR(Upload(offsets_, documents + 1));
   RETURN_IF_ERROR(Upload(trained_rows_, trained));
   RETURN_IF_ERROR(Upload(labels_, trained));
@@ -174,6 +195,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
                         .trained = trained,
                         .ids = ids_.device(),
                         .positions = positions_.device(),
+                        .token_types = token_types_.device(),
                         .offsets = offsets_.host(),
                         .device_offsets = offsets_.device(),
                         .trained_rows = trained_rows_.device(),

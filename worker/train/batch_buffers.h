@@ -50,13 +50,20 @@ class BatchBuffers {
   };
 
   BatchBuffers(const program::ModelConfig& config, execute::Device& device)
-      : device_(&device), classifies_(config.classifies()), pad_token_(config.pad_token) {}
+      : device_(&device),
+        classifies_(config.classifies()),
+        encodes_(config.encoder),
+        pad_token_(config.pad_token),
+        token_types_of_model_(config.token_types),
+        first_position_(config.first_position) {}
   absl::Status AllocateAngles(const std::vector<float>& frequencies, int64_t tokens,
                               Angles& angles);
   template <typename T>
   absl::Status Allocate(int64_t elements, Filled<T>& array);
   template <typename T>
   absl::Status Upload(Filled<T>& array, int64_t elements);
+  // Positions and types of the tokens of a row that lies from token `begin` on.
+  void Place(const Dataset& dataset, int64_t row, int64_t begin);
   // What is trained of a row that lies from token `begin` on, behind `trained` others; gives how
   // many are by then.
   int64_t TrainTokens(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
@@ -67,10 +74,10 @@ class BatchBuffers {
   absl::StatusOr<execute::Batch> Finish(int64_t tokens, int64_t documents, int64_t trained);
 
   execute::Device* device_;
-  bool classifies_;
-  int64_t pad_token_;
+  bool classifies_, encodes_;
+  int64_t pad_token_, token_types_of_model_, first_position_;
   Angles angles_, local_angles_;
-  Filled<int32_t> ids_, positions_, labels_;
+  Filled<int32_t> ids_, positions_, token_types_, labels_;
   Filled<int64_t> offsets_, trained_rows_;
   Filled<float> weights_;
   execute::DeviceBuffer row_loss_, row_entropy_, row_correct_;

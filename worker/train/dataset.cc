@@ -68,13 +68,8 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
           absl::StrCat(path, ": ", lines->shape[0], " source lines for ", rows, " rows"));
     dataset.lines_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + lines->begin);
   }
-  if (index.contains("labels")) {
-    ASSIGN_OR_RETURN(const auto* labels, Find(index, path, "labels", "I32"));
-    if (labels->shape[0] != rows)
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", labels->shape[0], " labels for ", rows, " rows"));
-    dataset.labels_ = reinterpret_cast<const int32_t*>(dataset.file_.data() + labels->begin);
-  }
+  ASSIGN_OR_RETURN(dataset.labels_, dataset.OfRows(index, path, "labels"));
+  ASSIGN_OR_RETURN(dataset.second_begins_, dataset.OfRows(index, path, "second_begins"));
   for (const nlohmann::json& name : Said(folder, "label_names"))
     if (name.is_string()) dataset.label_names_.push_back(name.get<std::string>());
   const nlohmann::json sha256 = Said(folder, "sha256"), first = Said(folder, "first_added_id");
@@ -82,6 +77,16 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   if (first.is_number_integer()) dataset.first_added_ = first.get<int64_t>();
   dataset.source_ = std::move(source);
   return dataset;
+}
+
+absl::StatusOr<const int32_t*> Dataset::OfRows(const program::TensorIndex& index,
+                                               const std::string& path, const char* name) const {
+  if (!index.contains(name)) return nullptr;
+  ASSIGN_OR_RETURN(const auto* found, Find(index, path, name, "I32"));
+  if (found->shape[0] == lengths_.rows)
+    return reinterpret_cast<const int32_t*>(file_.data() + found->begin);
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": ", found->shape[0], " ", name, " for ", lengths_.rows, " rows"));
 }
 
 std::string Dataset::NameOf(int64_t row) const {

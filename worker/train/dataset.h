@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/program/batching.h"
+#include "worker/program/safetensors.h"
 #include "worker/train/batches.h"
 #include "worker/weights/mapped_file.h"
 
@@ -31,6 +32,10 @@ class Dataset {
   // The class of each row, where they are documents with one; null else.
   bool has_labels() const { return labels_ != nullptr; }
   int32_t label(int64_t row) const { return labels_[row]; }
+  // Of a pair of texts, where the second one's tokens begin; of others where the row ends.
+  int64_t second_begin(int64_t row) const {
+    return second_begins_ == nullptr ? tokens(row) : second_begins_[row];
+  }
   // Of the classes, by their ids; empty: the dataset names none.
   const std::vector<std::string>& label_names() const { return label_names_; }
   // Where the row stands in the user's file: "train.jsonl:7", lines from 1. Without source lines:
@@ -44,14 +49,18 @@ class Dataset {
 
  private:
   int64_t offset(int64_t row) const { return offsets_[static_cast<size_t>(row)]; }
+  // A number of each row by its tensor's name; null where there is none.
+  absl::StatusOr<const int32_t*> OfRows(const program::TensorIndex& index, const std::string& path,
+                                        const char* name) const;
   absl::Status CountLengths(const std::string& path);
   absl::Status Check(const std::string& path, int64_t vocabulary) const;
 
   weights::MappedFile file_;
   const int32_t* ids_ = nullptr;
   const float* weights_ = nullptr;
-  std::span<const int64_t> offsets_;  // Of the rows, and the end of the last.
-  const int32_t* labels_ = nullptr;   // Or null.
+  std::span<const int64_t> offsets_;        // Of the rows, and the end of the last.
+  const int32_t* labels_ = nullptr;         // Or null.
+  const int32_t* second_begins_ = nullptr;  // Or null.
   std::vector<std::string> label_names_;
   const int64_t* lines_ = nullptr;  // Or null: made by another program.
   program::LengthCounts lengths_;

@@ -159,7 +159,8 @@ class Merger {
   // Of a new head, which the base has not, that of the embedding.
   const std::string& DTypeOf(const std::string& key) const {
     const auto found = base_.find(key);
-    return (found != base_.end() ? found : base_.find(program::kEmbeddingKey))->second.dtype;
+    return (found != base_.end() ? found : base_.find(EmbeddingKeyOf(request_.program->config)))
+        ->second.dtype;
   }
 
   // By the key of the matrix that each is added to.

@@ -99,6 +99,8 @@ absl::Status DrawAdapter(Device& device, const View& to, std::string_view key,
 absl::Status Draw(Device& device, const View& to, const Parameter& parameter, double head_spread,
                   const kernels::RandomSite& site) {
   if (parameter.adapter) return DrawAdapter(device, to, parameter.key, site);
+  if (parameter.shape.size() == 1)  // A bias.
+    return execute::FillMemory(device, to.data, 0, to.bytes());
   const auto spread = static_cast<float>(head_spread);
   return FillDrawn(device, to, site, [spread](float first, float second, int64_t which) {
     return spread * Normal(first, second, which);

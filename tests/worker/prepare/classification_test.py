@@ -5,6 +5,7 @@ import json
 import unittest
 
 import numpy
+from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer
 
 from testbed import PrepareTest, write_json
@@ -48,6 +49,32 @@ class ClassificationTest(PrepareTest):
             tokenizer = AutoTokenizer.from_pretrained(self.model)
             expected = [tokenizer(*p, truncation=True, max_length=12).input_ids for p in pairs]
             self.assertEqual(self.rows(tensors), expected)
+
+    def test_bert_is_told_where_the_second_text_begins(self):
+        """The types of tokens are those that transformers' tokenizer gives; ids have type 0."""
+        tokenizer = Tokenizer.from_file(self.path("model", "tokenizer.json"))
+        tokenizer.post_processor = processors.TemplateProcessing(
+            "<s> $A </s>", "<s> $A </s> $B:1 </s>:1", [("<s>", 0), ("</s>", 1)]
+        )
+        tokenizer.save(self.path("model", "tokenizer.json"))
+        with open(self.path("model", "config.json"), encoding="utf-8") as file:
+            config = {**json.load(file), "model_type": "bert", "type_vocab_size": 2}
+        write_json(self.model, "config.json", config)
+        pairs = [("the cat", "a dog"), (WORDS * 4, "the mat"), ("on", WORDS * 4)]
+        rows = [{"premise": a, "hypothesis": b, "label": 1} for a, b in pairs]
+        rows += [{"text": "a cat", "label": 0}, {"input_ids": [5, 6, 7], "label": 0}]
+        self.write_rows(*rows)
+        tensors, _ = self.prepared(*TASK, max_seq_length=12)
+        theirs = AutoTokenizer.from_pretrained(self.model)
+        cut = {"truncation": True, "max_length": 12, "return_token_type_ids": True}
+        expected = [theirs(*pair, **cut).token_type_ids for pair in pairs]
+        expected += [theirs("a cat", **cut).token_type_ids, [0, 0, 0]]
+        lengths = numpy.diff(tensors["row_offsets"])
+        found = [
+            [int(token >= begin) for token in range(length)]
+            for length, begin in zip(lengths, tensors["second_begins"])
+        ]
+        self.assertEqual(found, expected)
 
     def test_names_of_rows_are_sorted(self):
         labels = ["news", "art", "sport", "art"]

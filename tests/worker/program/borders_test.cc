@@ -116,7 +116,8 @@ void Ungated(BlockBuilder& b, const ModelConfig& m) {
   const int x = b.Input(m.width);
   const int h = b.RmsNorm(x, "norm1", "norm1.weight");
   const int up = b.Linear(h, {"mlp.up_proj", {{"up", m.mlp_width}}});
-  const int f = b.Linear(b.Activation(up, "act"), {"mlp.down_proj", {{"down", m.width}}});
+  const int y = b.Activated(up, m.activation, "act");
+  const int f = b.Linear(y, {"mlp.down_proj", {{"down", m.width}}});
   b.Output(b.Add(x, f, "output"));
 }
 

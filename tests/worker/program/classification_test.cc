@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/program/models.h"
 #include "tests/worker/program/plan_checks.h"
 #include "worker/program/adapter_export.h"
@@ -51,6 +52,21 @@ TEST(ClassificationTest, EveryPlanGivesTheGradients) {
   std::mt19937 random(2);
   const Program program = *BuildProgram(Classifying(LlamaShape(kTiny)), FullMode());
   ExpectAnyPlanGivesTheGradientsOfKeep(program, kPlans, random);
+}
+
+TEST(ClassificationTest, EveryPlanOfEveryEncoderGivesTheGradients) {
+  std::mt19937 random(3);
+  for (const char* family : {"bert", "roberta"}) {
+    SCOPED_TRACE(family);
+    TrainingMode lora = LoraOfScore();
+    lora.adapter.modules_to_save = {"classifier"};
+    for (const TrainingMode& mode : {FullMode(), lora}) {
+      const auto program = BuildProgram(EncoderShape(family, {3, 16, 4, 4, 12, 11}), mode);
+      ASSERT_TRUE(program.ok()) << program.status();
+      ExpectAnyPlanGivesTheGradientsOfKeep(*program, kPlans / 10, random);
+      ExpectFiniteDifferences(*program, random);
+    }
+  }
 }
 
 // Rows of a head's logits, and what they cost, are those of documents and classes.
@@ -165,6 +181,60 @@ TEST(ClassificationTest, ConfigsOfClassifiersAreRead) {
   }
   EXPECT_THAT(std::string(Parsed("\"regression\"").status().message()),
               HasSubstr("problem_type is \"regression\""));
+}
+
+absl::StatusOr<ModelConfig> ParsedEncoder(const std::string& type, const std::string& class_name,
+                                          const std::string& more = "") {
+  return ParseModelConfig(
+      absl::StrCat(R"({"model_type": ")", type, R"(", "architectures": [")", class_name, R"("],
+        "hidden_size": 48, "intermediate_size": 112, "num_attention_heads": 4, "vocab_size": 131,
+        "num_hidden_layers": 2, "max_position_embeddings": 130)",
+                   more, "}"),
+      "config.json");
+}
+
+TEST(ClassificationTest, ConfigsOfEncodersAreRead) {
+  const auto bert = ParsedEncoder("bert", "BertForSequenceClassification",
+                                  R"(, "classifier_dropout": 0.3, "hidden_act": "gelu_new")");
+  ASSERT_TRUE(bert.ok()) << bert.status();
+  EXPECT_TRUE(bert->encoder && bert->pools && !bert->new_head);
+  EXPECT_EQ(bert->activation, Activation::kGeluTanh);
+  EXPECT_EQ(bert->hidden_dropout, 0.1);
+  EXPECT_EQ(bert->attention_dropout, 0.1);
+  EXPECT_EQ(bert->classifier_dropout, 0.3);
+  EXPECT_EQ(bert->norm_epsilon, 1e-12);
+  EXPECT_EQ(bert->max_positions, 130);
+  const auto roberta = ParsedEncoder("roberta", "RobertaForMaskedLM");
+  ASSERT_TRUE(roberta.ok()) << roberta.status();
+  EXPECT_TRUE(roberta->new_head && !roberta->pools);
+  EXPECT_EQ(roberta->first_position, 2);
+  EXPECT_EQ(roberta->max_positions, 128);
+  EXPECT_THAT(ErrorOf({}, *roberta), HasSubstr("give task: sequence_classification"));
+  EXPECT_THAT(ErrorOf({Task::kCausalLm, 0}, *roberta), HasSubstr("no head for causal_lm"));
+  EXPECT_EQ(ErrorOf({Task::kSequenceClassification, 7}, *roberta), "");
+  for (const char* wrong :
+       {R"(, "position_embedding_type": "relative_key")", R"(, "is_decoder": true)",
+        R"(, "hidden_act": "mish")", R"(, "problem_type": "regression")"}) {
+    EXPECT_FALSE(ParsedEncoder("bert", "BertForSequenceClassification", wrong).ok()) << wrong;
+  }
+  EXPECT_FALSE(ParsedEncoder("bert", "BertForQuestionAnswering").ok());
+}
+
+TEST(ClassificationTest, AnAdapterOfAnEncoderNamesItsHead) {
+  TrainingMode mode = LoraMode({"query"});
+  const ModelConfig config = EncoderShape("roberta", {3, 16, 4, 4, 12, 11});
+  EXPECT_THAT(std::string(BuildProgram(config, mode).status().message()),
+              HasSubstr("lacks classifier"));
+  mode.adapter.modules_to_save = {"classifier", "score"};
+  const auto program = BuildProgram(config, mode);
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<std::string> saved;
+  for (const Parameter& p : program->parameters) {
+    if (p.saved) saved.push_back(p.key);
+  }
+  EXPECT_THAT(saved, ::testing::UnorderedElementsAre(
+                         "classifier.dense.weight", "classifier.dense.bias",
+                         "classifier.out_proj.weight", "classifier.out_proj.bias"));
 }
 
 }  // namespace

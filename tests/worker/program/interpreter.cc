@@ -74,6 +74,14 @@ std::vector<std::pair<int64_t, int64_t>> Positions(const std::vector<int>& docum
 
 }  // namespace
 
+Interpreter::RowOfDocument Interpreter::DocumentOf(const RowPositions& positions, int64_t n) {
+  const int64_t begin = positions[static_cast<size_t>(n)].second;
+  int64_t end = n + 1;
+  const auto rows = static_cast<int64_t>(positions.size());
+  while (end < rows && positions[static_cast<size_t>(end)].second == begin) ++end;
+  return {n, begin, end};
+}
+
 Interpreter::Interpreter(const Program& program, const std::vector<std::vector<double>>& parameters)
     : program_(program), parameters_(parameters) {
   for (const auto& parameter : parameters) gradients_.emplace_back(parameter.size(), 0.0);
@@ -217,7 +225,7 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < y.width; ++i)
-          y.row(n)[i] = a.scale * Weight(0).data()[Token(n) * y.width + i];
+          y.row(n)[i] = a.scale * Weight(0).data()[RowOfTable(op, n, positions) * y.width + i];
         break;
       case OpCode::kNormalize:
         NormalizeForward(line, op, n);
@@ -225,7 +233,8 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kAffine: {
         const std::vector<double>& gamma = Weight(0);
         for (int64_t i = 0; i < x.width; ++i)
-          y.row(n)[i] = x.row(n)[i] * (a.offset + gamma[static_cast<size_t>(i) % gamma.size()]);
+          y.row(n)[i] = x.row(n)[i] * (a.offset + gamma[static_cast<size_t>(i) % gamma.size()]) +
+                        (a.bias ? Weight(1)[static_cast<size_t>(i)] : 0.0);
         break;
       }
       case OpCode::kRmsNorm:
@@ -258,13 +267,12 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         break;
       case OpCode::kGlu:
       case OpCode::kActivation:
-        ActivatedForward(line, op, n);
-        break;
+      case OpCode::kDropout:
       case OpCode::kAdd:
-        for (int64_t i = 0; i < y.width; ++i) y.row(n)[i] = x.row(n)[i] + In(line, 1).row(n)[i];
+        ElementwiseForward(line, op, n);
         break;
       case OpCode::kAttention:
-        AttentionForward(line, op, {n, positions[static_cast<size_t>(n)].second});
+        AttentionForward(line, op, DocumentOf(positions, n));
         break;
       case OpCode::kSelectRows:
       case OpCode::kMergeRows:
@@ -285,6 +293,13 @@ void Interpreter::LoraDownForward(const Op& op, const double* x, int64_t width, 
     TimesTransposed({w.data(), width, rank}, x, za);
     za += rank;
   }
+}
+
+int64_t Interpreter::RowOfTable(const Op& op, int64_t n, const RowPositions& positions) const {
+  if (op.attributes.ids == Ids::kTokens) return Token(n);
+  const int64_t position = positions[static_cast<size_t>(n)].first;
+  return op.attributes.ids == Ids::kPositions ? program_.config.first_position + position
+                                              : position % 2;
 }
 
 // Of A (R, V): that of row n's token.
@@ -352,15 +367,16 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
     switch (op.code) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < dy.width; ++i)
-          Gradient(0)[Token(n) * dy.width + i] += a.scale * dy.row(n)[i];
+          Gradient(0)[RowOfTable(op, n, positions) * dy.width + i] += a.scale * dy.row(n)[i];
         break;
       case OpCode::kNormalize:
-        NormalizeBackward(line, n);
+        NormalizeBackward(line, op, n);
         break;
       case OpCode::kAffine:
         for (int64_t i = 0; i < dy.width; ++i) {
           const size_t c = static_cast<size_t>(i) % Weight(0).size();
           if (double* d_gamma = Gradient(0)) d_gamma[c] += dy.row(n)[i] * In(line, 0).row(n)[i];
+          if (double* d_beta = a.bias ? Gradient(1) : nullptr) d_beta[c] += dy.row(n)[i];
           if (dx) dx.row(n)[i] = dy.row(n)[i] * (a.offset + Weight(0)[c]);
         }
         break;
@@ -391,13 +407,8 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
       case OpCode::kRope:
         Rotate(dy.row(n), dx.row(n), positions[static_cast<size_t>(n)].first, a, -1.0);
         break;
-      case OpCode::kGlu:
-        GluBackward(line, op, n);
-        break;
-      case OpCode::kActivation:
-        ActivationBackward(line, op, n);
-        break;
       default:
+        ElementwiseBackward(line, op, n);
         break;
     }
   }
@@ -450,6 +461,8 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
     const Factor up = {adapted ? Weight(1).data() : nullptr, za.width, vocabulary,
                        op.attributes.scale, /*add=*/true};
     if (adapted) TimesTransposed(up, za.row(n), logits.data());
+    const size_t bias = adapted ? 2 : 1;
+    for (size_t v = 0; op.attributes.bias && v < logits.size(); ++v) logits[v] += Weight(bias)[v];
     std::vector<double> slopes;
     double sum = 0.0;
     for (double& logit : logits) {
@@ -462,6 +475,9 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
     for (double& logit : logits) logit = std::exp(logit) / sum;
     logits[static_cast<size_t>(label)] -= 1.0;
     for (size_t v = 0; v < logits.size(); ++v) logits[v] *= slopes[v];
+    if (double* db = op.attributes.bias ? Gradient(bias) : nullptr) {
+      for (size_t v = 0; v < logits.size(); ++v) db[v] += logits[v];
+    }
     if (double* dw = Gradient(0))
       AddOuter({nullptr, z.width, vocabulary}, logits.data(), z.row(n), dw);
     if (adapted) {

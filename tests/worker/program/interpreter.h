@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "worker/program/program.h"
@@ -66,17 +67,24 @@ class Interpreter {
   int64_t Token(int64_t n) const { return batch_->ids[static_cast<size_t>(n)]; }
   std::vector<double> EmbeddingColumn(const Op& op, int64_t n) const;
   void LoraEmbeddingBackward(const Instruction& line, const Op& op, int64_t n);
-  void NormalizeBackward(const Instruction& line, int64_t n);
+  void NormalizeBackward(const Instruction& line, const Op& op, int64_t n);
+  // Position within the document and the document's first row, by row.
+  using RowPositions = std::vector<std::pair<int64_t, int64_t>>;
+  // Of the table that an op reads, the row of token n.
+  int64_t RowOfTable(const Op& op, int64_t n, const RowPositions& positions) const;
   void RmsNormForward(const Instruction& line, const Op& op, int64_t n) const;
   void RmsNormBackward(const Instruction& line, const Op& op, int64_t n);
   void LinearBackward(const Instruction& line, const Op& op, int64_t n);
   void HeadLoss(const Instruction& line, const Op& op, bool with_gradient);
   struct RowOfDocument {
-    int64_t row, begin;
+    int64_t row, begin, end;  // The document's rows are [begin, end).
   };
+  static RowOfDocument DocumentOf(const RowPositions& positions, int64_t n);
   void AttentionForward(const Instruction& line, const Op& op, RowOfDocument at);
   void AttentionBackward(const Instruction& line, const Op& op);
-  // Of row n.
+  // Of row n, of ops that take each element by itself.
+  void ElementwiseForward(const Instruction& line, const Op& op, int64_t n);
+  void ElementwiseBackward(const Instruction& line, const Op& op, int64_t n);
   void ActivatedForward(const Instruction& line, const Op& op, int64_t n);
   void GluBackward(const Instruction& line, const Op& op, int64_t n);
   void ActivationBackward(const Instruction& line, const Op& op, int64_t n);

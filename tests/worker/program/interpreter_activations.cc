@@ -1,6 +1,10 @@
-// The interpreter's activations, alone and in gated units, and what forms stand for.
+// The interpreter's ops that take each element by itself: activations, alone and in gated units,
+// and what forms stand for; sums, and the masks of dropout.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numbers>
+#include <string>
 
 #include "tests/worker/program/interpreter.h"
 
@@ -8,11 +12,20 @@ namespace snug::program {
 namespace {
 
 double Act(Activation activation, double x) {
+  if (activation == Activation::kTanh) return std::tanh(x);
+  if (activation == Activation::kRelu) return std::max(x, 0.0);
+  if (activation == Activation::kGelu) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
   if (activation == Activation::kSilu) return x / (1.0 + std::exp(-x));
   return 0.5 * x * (1.0 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x)));
 }
 
 double ActSlope(Activation activation, double x) {
+  if (activation == Activation::kTanh) return 1.0 - std::tanh(x) * std::tanh(x);
+  if (activation == Activation::kRelu) return x > 0.0 ? 1.0 : 0.0;
+  if (activation == Activation::kGelu) {
+    const double density = std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+    return 0.5 * std::erfc(-x / std::numbers::sqrt2) + x * density;
+  }
   if (activation == Activation::kGeluTanh) {
     const double t = std::tanh(0.7978845608 * (x + 0.044715 * x * x * x));
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608 * (1.0 + 0.134145 * x * x);
@@ -21,7 +34,33 @@ double ActSlope(Activation activation, double x) {
   return s * (1.0 + x * (1.0 - s));
 }
 
+// A mask of the op's own, the same whenever it is asked for; `row`: of all rows, in a loop too.
+double Kept(const Op& op, int64_t row, int64_t column) {
+  const size_t word =
+      std::hash<std::string>{}(op.name) + static_cast<size_t>(row * 31 + column * 7);
+  return word % 10 < 3 ? 0.0 : 1.0 / (1.0 - op.attributes.dropout);
+}
+
 }  // namespace
+
+void Interpreter::ElementwiseForward(const Instruction& line, const Op& op, int64_t n) {
+  if (op.code != OpCode::kDropout && op.code != OpCode::kAdd) return ActivatedForward(line, op, n);
+  const View x = In(line, 0), y = Out(line, 0);
+  const int64_t first = in_loop_ ? first_row_ : 0;
+  for (int64_t i = 0; i < y.width; ++i) {
+    y.row(n)[i] = op.code == OpCode::kAdd ? x.row(n)[i] + In(line, 1).row(n)[i]
+                                          : x.row(n)[i] * Kept(op, first + n, i);
+  }
+}
+
+void Interpreter::ElementwiseBackward(const Instruction& line, const Op& op, int64_t n) {
+  if (op.code == OpCode::kGlu) return GluBackward(line, op, n);
+  if (op.code == OpCode::kActivation) return ActivationBackward(line, op, n);
+  if (op.code != OpCode::kDropout) return;
+  const View dy = DOut(line, 0), dx = DIn(line, 0);
+  const int64_t first = in_loop_ ? first_row_ : 0;
+  for (int64_t i = 0; i < dy.width; ++i) dx.row(n)[i] = dy.row(n)[i] * Kept(op, first + n, i);
+}
 
 // Of row n. What is held of input 0 in two bits is noted before any of it is written over.
 void Interpreter::ActivatedForward(const Instruction& line, const Op& op, int64_t n) {

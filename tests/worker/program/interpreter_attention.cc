@@ -13,6 +13,11 @@ int64_t FirstSeen(const OpAttributes& a, int64_t row, int64_t begin) {
   return a.window > 0 ? std::max(begin, row - a.window + 1) : begin;
 }
 
+// One behind the last row that a query of a document sees.
+int64_t EndOfSeen(const OpAttributes& a, int64_t row, int64_t end_of_document) {
+  return a.causal ? row + 1 : end_of_document;
+}
+
 }  // namespace
 
 double Cap(double softcap, double x) {
@@ -23,7 +28,7 @@ double CapSlope(double softcap, double x) {
   return 1.0 - t * t;
 }
 
-// One query row over the keys of its document up to itself.
+// One query row over the keys of its document, up to itself where the op is causal.
 void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfDocument at) {
   const OpAttributes& a = op.attributes;
   const View q = In(line, 0), k = In(line, 1), v = In(line, 2);
@@ -33,7 +38,8 @@ void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfD
     std::vector<double> scores;
     double sum = 0.0;
     const int64_t first = FirstSeen(a, at.row, at.begin);
-    for (int64_t m = first; m <= at.row; ++m) {
+    const int64_t end = EndOfSeen(a, at.row, at.end);
+    for (int64_t m = first; m < end; ++m) {
       const double score =
           a.scale * std::inner_product(query, query + a.head_width, k.row(m) + kv_at, 0.0);
       scores.push_back(Cap(a.softcap, score));
@@ -42,7 +48,7 @@ void Interpreter::AttentionForward(const Instruction& line, const Op& op, RowOfD
     Out(line, 1).row(at.row)[h] = std::log(sum);
     for (int64_t i = 0; i < a.head_width; ++i) {
       double mixed = 0.0;
-      for (int64_t m = first; m <= at.row; ++m)
+      for (int64_t m = first; m < end; ++m)
         mixed += std::exp(scores[static_cast<size_t>(m - first)]) / sum * v.row(m)[kv_at + i];
       Out(line, 0).row(at.row)[q_at + i] = mixed;
     }
@@ -66,7 +72,7 @@ void Interpreter::AttentionBackward(const Instruction& line, const Op& op) {
         const double* don = d_o.row(begin + n) + q_at;
         const double delta =
             std::inner_product(don, don + a.head_width, o.row(begin + n) + q_at, 0.0);
-        for (int64_t m = FirstSeen(a, n, 0); m <= n; ++m) {
+        for (int64_t m = FirstSeen(a, n, 0); m < EndOfSeen(a, n, length); ++m) {
           const double* km = k.row(begin + m) + kv_at;
           const double* vm = v.row(begin + m) + kv_at;
           const double score = a.scale * std::inner_product(qn, qn + a.head_width, km, 0.0);

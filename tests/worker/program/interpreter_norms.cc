@@ -1,6 +1,7 @@
 // Norms, for each vector of a row: as many as r is wide.
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "tests/worker/program/interpreter.h"
 
@@ -18,14 +19,20 @@ void Interpreter::NormalizeForward(const Instruction& line, const Op& op, int64_
   const View x = In(line, 0), xhat = Out(line, 0), r = Out(line, 1);
   const int64_t width = x.width / r.width;
   for (int64_t v = 0; v < r.width; ++v) {
-    const double* from = x.row(n) + v * width;
-    const double scale = InverseRms(from, width, op.attributes.epsilon);
-    for (int64_t i = 0; i < width; ++i) xhat.row(n)[v * width + i] = from[i] * scale;
+    std::vector<double> from(x.row(n) + v * width, x.row(n) + (v + 1) * width);
+    if (op.attributes.centred) {
+      const double mean =
+          std::accumulate(from.begin(), from.end(), 0.0) / static_cast<double>(width);
+      for (double& element : from) element -= mean;
+    }
+    const double scale = InverseRms(from.data(), width, op.attributes.epsilon);
+    for (int64_t i = 0; i < width; ++i)
+      xhat.row(n)[v * width + i] = from[static_cast<size_t>(i)] * scale;
     r.row(n)[v] = scale;
   }
 }
 
-void Interpreter::NormalizeBackward(const Instruction& line, int64_t n) {
+void Interpreter::NormalizeBackward(const Instruction& line, const Op& op, int64_t n) {
   const View xhat = Out(line, 0), r = Out(line, 1), dx = DIn(line, 0);
   const int64_t width = dx.width / r.width;
   for (int64_t v = 0; v < r.width; ++v) {
@@ -33,8 +40,10 @@ void Interpreter::NormalizeBackward(const Instruction& line, int64_t n) {
     const double* hat = xhat.row(n) + v * width;
     double* to = dx.row(n) + v * width;
     const double mean = std::inner_product(d, d + width, hat, 0.0) / static_cast<double>(width);
+    const double all = op.attributes.centred ? std::accumulate(d, d + width, 0.0) : 0.0;
     for (int64_t i = 0; i < width; ++i)
-      to[i] = r.row(n)[v] * (d[i] - hat[i] * mean) + ((line.accumulate & 1) != 0 ? to[i] : 0.0);
+      to[i] = r.row(n)[v] * (d[i] - all / static_cast<double>(width) - hat[i] * mean) +
+              ((line.accumulate & 1) != 0 ? to[i] : 0.0);
   }
 }
 

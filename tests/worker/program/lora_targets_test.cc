@@ -2,6 +2,7 @@
 // tests/parity and tests/worker/checkpoint/export_with_peft_test.py.
 #include "worker/program/lora_targets.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
@@ -19,7 +20,7 @@ using Kind = Module::Kind;
 std::vector<Module> TwoLayers() {
   std::vector<Module> modules = {{"model.embed_tokens", Kind::kEmbedding}};
   for (int64_t layer : {0, 1}) {
-    const std::string prefix = LayerPrefix(layer);
+    const std::string prefix = absl::StrCat("model.layers.", layer, ".");
     modules.push_back({prefix + "input_layernorm", Kind::kNorm});
     modules.push_back({prefix + "self_attn.q_proj", Kind::kLinear});
     modules.push_back({prefix + "mlp.up_proj", Kind::kLinear});
@@ -162,10 +163,10 @@ TEST(LoraTargetsTest, ALayerHasItsOwn) {
   LoraConfig lora = Config({"layers.1.mlp.up_proj"});
   lora.modules_to_save = {"0.input_layernorm", "lm_head"};
   const LoraTargets targets = *ResolveTargets(lora, TwoLayers());
-  EXPECT_THAT(targets.InLayer(0).adapters, IsEmpty());
-  EXPECT_THAT(targets.InLayer(0).saved, ElementsAre("input_layernorm"));
-  EXPECT_TRUE(targets.InLayer(1).adapters.contains("mlp.up_proj"));
-  EXPECT_THAT(targets.InLayer(1).saved, IsEmpty());
+  EXPECT_THAT(targets.InLayer("model.layers.0.").adapters, IsEmpty());
+  EXPECT_THAT(targets.InLayer("model.layers.0.").saved, ElementsAre("input_layernorm"));
+  EXPECT_TRUE(targets.InLayer("model.layers.1.").adapters.contains("mlp.up_proj"));
+  EXPECT_THAT(targets.InLayer("model.layers.1.").saved, IsEmpty());
 }
 
 }  // namespace

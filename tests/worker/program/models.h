@@ -55,6 +55,22 @@ inline ModelConfig FamilyShape(const std::string& family, const LlamaSizes& size
   return config;
 }
 
+// BERT, or RoBERTa, with dropout behind every half.
+inline ModelConfig EncoderShape(const std::string& family, const LlamaSizes& sizes) {
+  ModelConfig config = LlamaShape(sizes);
+  config.model_type = family;
+  config.encoder = true;
+  config.pools = family == "bert";
+  config.token_types = 2;
+  config.first_position = family == "bert" ? 0 : 2;
+  config.max_positions = 60;
+  config.activation = Activation::kGelu;
+  config.hidden_dropout = config.classifier_dropout = 0.1;
+  config.task = Task::kSequenceClassification;
+  config.labels = 4;
+  return config;
+}
+
 inline const std::vector<std::string>& FamilyNames() {
   static const auto* names = new std::vector<std::string>{"mistral", "qwen2", "qwen3", "gemma2",
                                                           "gemma3",  "phi3",  "biased"};

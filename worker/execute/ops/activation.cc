@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "worker/execute/ops/activation.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/two_bit.h"

@@ -1,5 +1,5 @@
-// z = xhat gamma, for each vector of a row that gamma is as wide as. Backward: dxhat = dz gamma,
-// dgamma += the sum of dz xhat over all vectors.
+// z = xhat gamma (+ beta), for each vector of a row that gamma is as wide as. Backward: dxhat = dz
+// gamma, dgamma += the sum of dz xhat over all vectors, dbeta += that of dz.
 #include "kernels/affine.h"
 
 #include "worker/execute/ops/kernel_call.h"
@@ -7,6 +7,14 @@
 #include "worker/execute/scratch.h"
 
 namespace snug::execute {
+namespace {
+
+// Absent: there is none.
+ParameterView BetaOf(const OpRun& run) {
+  return run.op->attributes.bias ? run.parameters[1] : ParameterView{};
+}
+
+}  // namespace
 
 void AffineForward(const OpRun& run) {
   const View &xhat = run.in[0], &gamma = run.parameters[0].value;
@@ -19,7 +27,8 @@ void AffineForward(const OpRun& run) {
                                                  .xhat_stride = width,
                                                  .z_stride = width,
                                                  .dtype = KernelType(xhat),
-                                                 .gamma_dtype = KernelType(gamma)},
+                                                 .gamma_dtype = KernelType(gamma),
+                                                 .beta = BetaOf(run).value.data},
                                                 run.stream()));
 }
 
@@ -27,7 +36,9 @@ void AffineBackward(const OpRun& run) {
   const View &dz = run.d_out[0], &gamma = run.parameters[0].value;
   const View& dgamma = run.parameters[0].gradient;
   const int64_t width = gamma.elements(), vectors = dz.elements() / width;
-  const StreamScratch sums(run, dgamma ? kernels::ColumnSumsWorkspace(vectors, width) : 0);
+  const View dbeta = BetaOf(run).gradient;
+  const int64_t sums_asked_for = (dgamma ? 1 : 0) + (dbeta ? 1 : 0);
+  const StreamScratch sums(run, sums_asked_for * kernels::ColumnSumsWorkspace(vectors, width));
   Check("AffineBackward", kernels::AffineBackward({.dz = dz.data,
                                                    .gamma = gamma.data,
                                                    .xhat = run.in[0].data,
@@ -41,7 +52,8 @@ void AffineBackward(const OpRun& run) {
                                                    .dtype = KernelType(dz),
                                                    .gamma_dtype = KernelType(gamma),
                                                    .accumulate = true,
-                                                   .workspace = sums.data()},
+                                                   .workspace = sums.data(),
+                                                   .dbeta = dbeta.as<float>()},
                                                   run.stream()));
 }
 

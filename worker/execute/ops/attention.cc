@@ -1,4 +1,4 @@
-// Causal attention within each document, by our own kernel (kernels/attention.h).
+// Attention within each document, by our own kernel (kernels/attention.h).
 //   q (N, H*D), k and v (N, Hkv*D), o (N, H*D), lse (N, H) fp32.
 // With a cache of keys (Batch::kv_cache) forward puts the batch's k and v behind what is there and
 // attends over all of it. Backward has no cache. Gradients may lie over q, k and v.
@@ -26,6 +26,7 @@ kernels::AttentionShape ShapeOf(const OpRun& run) {
           .query_offsets = run.batch->offsets,
           .device_query_offsets = run.batch->device_offsets,
           .window = a.window,
+          .causal = a.causal,
           .scale = static_cast<float>(a.scale),
           .softcap = static_cast<float>(a.softcap),
           .dropout = drops ? a.dropout : 0.0,

@@ -11,9 +11,8 @@ namespace snug::execute {
 
 // Every row of y becomes the bias, parameter number `index` of the op. Returns whether there is
 // one: then the product must be added to y.
-inline bool LayBias(const OpRun& run, size_t index) {
+inline bool LayBias(const OpRun& run, size_t index, const View& y) {
   if (!run.op->attributes.bias) return false;
-  const View& y = run.out[0];
   Check("BiasForward", kernels::BiasForward({.b = run.parameters[index].value.data,
                                              .y = y.data,
                                              .N = y.rows,
@@ -24,10 +23,11 @@ inline bool LayBias(const OpRun& run, size_t index) {
   return true;
 }
 
+inline bool LayBias(const OpRun& run, size_t index) { return LayBias(run, index, run.out[0]); }
+
 // db += the sum of dy over its rows, if the op has a bias and this is trained.
-inline void AddBiasGradient(const OpRun& run, size_t index) {
+inline void AddBiasGradient(const OpRun& run, size_t index, const View& dy) {
   if (!run.op->attributes.bias || !run.parameters[index].gradient) return;
-  const View& dy = run.d_out[0];
   const StreamScratch sums(run, kernels::ColumnSumsWorkspace(dy.rows, dy.width));
   Check("BiasBackward", kernels::BiasBackward({.dy = dy.data,
                                                .db = run.parameters[index].gradient.as<float>(),
@@ -38,6 +38,9 @@ inline void AddBiasGradient(const OpRun& run, size_t index) {
                                                .accumulate = true,
                                                .workspace = sums.data()},
                                               run.stream()));
+}
+inline void AddBiasGradient(const OpRun& run, size_t index) {
+  AddBiasGradient(run, index, run.d_out[0]);
 }
 
 }  // namespace snug::execute

@@ -1,5 +1,5 @@
-// x[i] = scale E[ids[i]]; E (V, C), x (N, C). Backward: dE[ids[i]] += scale dx[i], in the order of
-// the rows.
+// x[i] = scale E[ids[i]], of tokens, positions or token types; E (V, C), x (N, C). Backward:
+// dE[ids[i]] += scale dx[i], in the order of the rows.
 //
 // With NEFTune (Jain et al. 2023) noise from [-m, m] is added to x in training, m = alpha /
 // sqrt(T C). T is the length of the row's document, as the paper has it; transformers takes the
@@ -16,6 +16,18 @@
 
 namespace snug::execute {
 namespace {
+
+const int32_t* IdsOf(const OpRun& run) {
+  switch (run.op->attributes.ids) {
+    case program::Ids::kTokens:
+      return run.batch->ids;
+    case program::Ids::kPositions:
+      return run.batch->positions;
+    case program::Ids::kTokenTypes:
+      break;
+  }
+  return run.batch->token_types;
+}
 
 float ScaleOf(const OpRun& run) { return static_cast<float>(run.op->attributes.scale); }
 
@@ -43,7 +55,7 @@ void AddNoise(const OpRun& run) {
 
 void EmbeddingForward(const OpRun& run) {
   const View &table = run.parameters[0].value, &x = run.out[0];
-  Check("EmbeddingForward", kernels::EmbeddingForward({.ids = run.batch->ids,
+  Check("EmbeddingForward", kernels::EmbeddingForward({.ids = IdsOf(run),
                                                        .W = table.data,
                                                        .y = x.data,
                                                        .N = x.rows,
@@ -54,13 +66,14 @@ void EmbeddingForward(const OpRun& run) {
                                                        .dtype = KernelType(x),
                                                        .scale = ScaleOf(run)},
                                                       run.stream()));
-  if (run.scalars.neftune_alpha > 0.0) AddNoise(run);
+  const bool of_tokens = run.op->attributes.ids == program::Ids::kTokens;
+  if (of_tokens && run.scalars.neftune_alpha > 0.0) AddNoise(run);
 }
 
 void EmbeddingBackward(const OpRun& run) {
   const View &dx = run.d_out[0], &gradient = run.parameters[0].gradient;
   const StreamScratch ranks(run, kernels::EmbeddingWorkspace(dx.rows));
-  Check("EmbeddingBackward", kernels::EmbeddingBackward({.ids = run.batch->ids,
+  Check("EmbeddingBackward", kernels::EmbeddingBackward({.ids = IdsOf(run),
                                                          .dy = dx.data,
                                                          .dW = gradient.as<float>(),
                                                          .N = dx.rows,

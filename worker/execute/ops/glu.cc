@@ -3,6 +3,7 @@
 // reads these in the place of g.
 #include "kernels/glu.h"
 
+#include "worker/execute/ops/activation.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/two_bit.h"

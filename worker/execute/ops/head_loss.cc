@@ -1,17 +1,17 @@
-// The output projection and the loss: logits = z W^T, loss = scale * sum of weight * cross-entropy.
-// The trained rows are gathered kHeadChunkRows at a time, so that the logits of all rows never
-// exist; rows of weight 0 cost nothing. With gradients, in the same pass: dz of the chunk, which
-// may be written over z (untrained rows become 0), and dW added up in fp32. What is found of each
-// trained row goes to the batch's row_loss, row_entropy and row_correct.
-// Where all rows of z are trained (documents that are classified), a chunk is these rows as they
-// lie: nothing is gathered.
-// With an adapter, logits = z W^T + scale za B^T; za (N, R) and B (V, R) fp32, W frozen: dza (which
-// may be written over za) and dB come instead of dW. In bf16 all is summed in fp32 and rounded
-// once.
+// The output projection and the loss: logits = z W^T (+ bias), loss = scale * sum of weight *
+// cross-entropy. The trained rows are gathered kHeadChunkRows at a time, so that the logits of all
+// rows never exist; rows of weight 0 cost nothing. With gradients, in the same pass: dz of the
+// chunk, which may be written over z (untrained rows become 0), and dW added up in fp32. What is
+// found of each trained row goes to the batch's row_loss, row_entropy and row_correct. Where all
+// rows of z are trained (documents that are classified), a chunk is these rows as they lie: nothing
+// is gathered. With an adapter, logits = z W^T + scale za B^T; za (N, R) and B (V, R) fp32, W
+// frozen: dza (which may be written over za) and dB come instead of dW. In bf16 all is summed in
+// fp32 and rounded once.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/cross_entropy.h"
+#include "worker/execute/ops/bias.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
 #include "worker/execute/ops/row_moves.h"
@@ -56,12 +56,16 @@ void CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bool
                                               run.stream()));
 }
 
+// The last parameter, where there is one.
+size_t BiasIndex(const OpRun& run) { return run.op->attributes.rank > 0 ? 2 : 1; }
+
 // `za`: of the same rows, or absent.
 void Logits(const OpRun& run, const View& rows, const View& za, const View& logits) {
   const Term base = {rows, Matrix(run.parameters[0].value).t()};
-  if (!za) return SumOfProducts(run, logits, {base}, /*add=*/false);
+  const bool bias = LayBias(run, BiasIndex(run), logits);
+  if (!za) return SumOfProducts(run, logits, {base}, /*add=*/bias);
   const Term adapter = {za, Matrix(run.parameters[1].value).t(), run.op->attributes.scale};
-  SumOfProducts(run, logits, {base, adapter}, /*add=*/false);
+  SumOfProducts(run, logits, {base, adapter}, /*add=*/bias);
 }
 
 // dza = scale dlogits B, dB += scale dlogits^T za, in fp32: by parts of the logits where these are
@@ -162,6 +166,7 @@ void Run(const OpRun& run, bool gradient) {
     Logits(run, rows, za, logits);
     CrossEntropy(run, chunk, logits, gradient);
     if (!gradient) continue;
+    AddBiasGradient(run, BiasIndex(run), logits);
     if (za) adapter.Backward(chunk, za, logits);
     if (run.parameters[0].gradient) {
       Product(run, run.parameters[0].gradient, {Matrix(logits).t(), rows}, /*add=*/true);

@@ -1,11 +1,19 @@
-// xhat = x r, r = 1 / sqrt(mean x^2 + eps), of each vector of a row: as many as r is wide (one, or
-// one per head). Backward from xhat and r alone, into dx or added to it.
+// xhat = x r, r = 1 / sqrt(mean x^2 + eps), of x less its mean where the op is centred, of each
+// vector of a row: as many as r is wide (one, or one per head). Backward from xhat and r alone,
+// into dx or added to it.
 #include "kernels/normalize.h"
 
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 
 namespace snug::execute {
+namespace {
+
+kernels::Norm NormOf(const OpRun& run) {
+  return run.op->attributes.centred ? kernels::Norm::kLayer : kernels::Norm::kRms;
+}
+
+}  // namespace
 
 void NormalizeForward(const OpRun& run) {
   const View &x = run.in[0], &xhat = run.out[0];
@@ -19,7 +27,8 @@ void NormalizeForward(const OpRun& run) {
                                    .x_stride = width,
                                    .xhat_stride = width,
                                    .dtype = KernelType(x),
-                                   .eps = static_cast<float>(run.op->attributes.epsilon)},
+                                   .eps = static_cast<float>(run.op->attributes.epsilon),
+                                   .norm = NormOf(run)},
                                   run.stream()));
 }
 
@@ -36,7 +45,8 @@ void NormalizeBackward(const OpRun& run) {
                                                          .xhat_stride = width,
                                                          .dx_stride = width,
                                                          .dtype = KernelType(dx),
-                                                         .accumulate = run.adds(0)},
+                                                         .accumulate = run.adds(0),
+                                                         .norm = NormOf(run)},
                                                         run.stream()));
 }
 

@@ -31,6 +31,8 @@ void GluForward(const OpRun& run);
 void GluBackward(const OpRun& run);
 void ActivationForward(const OpRun& run);
 void ActivationBackward(const OpRun& run);
+void DropoutForward(const OpRun& run);
+void DropoutBackward(const OpRun& run);
 void AddForward(const OpRun& run);
 void SelectRowsForward(const OpRun& run);
 void SelectRowsBackward(const OpRun& run);

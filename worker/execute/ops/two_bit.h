@@ -12,12 +12,6 @@ namespace snug::execute {
 
 static_assert(program::TwoBitRowBytes(257) == kernels::CodeBytes(257));
 
-inline kernels::Activation ActivationOf(const OpRun& run) {
-  return run.op->attributes.activation == program::Activation::kSilu
-             ? kernels::Activation::kSilu
-             : kernels::Activation::kGeluTanh;
-}
-
 struct TwoBitForm {
   void* activation = nullptr;
   uint8_t* codes = nullptr;

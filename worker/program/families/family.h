@@ -1,6 +1,7 @@
-// The decoder families: what transformers' class of each assumes where config.json is silent, and
+// The families: what transformers' class of each assumes where config.json is silent, and
 // what its own fields say. A family is one file of this folder: it sets ModelConfig's traits and
-// refuses by name what no program computes; the program is worker/program/decoder.cc for all.
+// refuses by name what no program computes; the program is worker/program/decoder.cc for all that
+// predict the next token, encoder.cc for BERT and RoBERTa.
 #ifndef WORKER_PROGRAM_FAMILIES_FAMILY_H_
 #define WORKER_PROGRAM_FAMILIES_FAMILY_H_
 
@@ -23,11 +24,14 @@ struct Family {
   int64_t head_width = 0;  // 0: hidden_size / num_attention_heads.
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
+  bool encoder = false;
+  const char* base = "model";  // The module of transformers' class that is not the head.
   // Called when the sizes are in `config`.
   void (*read)(JsonFields& fields, ModelConfig& config);
 };
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3, kBert, kRoberta,
+    kXlmRoberta;
 
 // ---- what families share ------------------------------------------------------------------------
 

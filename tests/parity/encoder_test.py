@@ -1,0 +1,236 @@
+"""Classification by BERT and RoBERTa against transformers, by the criteria of parity_test: full and
+LoRA with a head of PEFT's, rows padded there and not here.
+
+A reference whose attention is causal, or whose tokens have no types, or whose positions are
+shifted, must fail.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import tempfile
+import unittest
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    RobertaConfig,
+)
+
+from tests.harness import datasets, models
+from tests.parity import classification_test as documents
+from tests.parity import compare, oracle_test, reference
+from tests.parity.cases import Case, Prepared
+from tests.parity.classification_test import LABELS, LENGTHS, NONE, job_spec, oracle
+from tests.parity.parity_test import STEPS, request_of, run
+
+CONFIGS = {"bert": BertConfig, "roberta": RobertaConfig}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What an encoder's config.json says."""
+
+    family: str = "bert"
+    layers: int = 2
+    width: int = 48
+    heads: int = 3
+    mlp_width: int = 112
+    vocabulary: int = 131
+    activation: str = "gelu"
+
+
+FULL = {
+    "bert": Case("full-bert", Shape(), seed=71),
+    "roberta": Case("full-roberta", Shape("roberta", activation="relu"), seed=72),
+}
+LORA = {
+    "bert": Case("lora-bert", Shape(), "all-linear", seed=73),
+    "roberta": Case("lora-roberta", Shape("roberta", layers=3), ("query", "dense"), seed=74),
+}
+
+
+def config_of(shape):
+    """Without dropout: with it there is nothing to compare one by one."""
+    return CONFIGS[shape.family](
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.width,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.mlp_width,
+        hidden_act=shape.activation,
+        max_position_embeddings=131,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        type_vocab_size=2,
+        initializer_range=0.2,
+        num_labels=LABELS,
+    )
+
+
+def random_encoder(shape, seed, auto=AutoModelForSequenceClassification):
+    """With norms and biases that are not those of a new model."""
+    torch.manual_seed(seed)
+    model = auto.from_config(config_of(shape))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("LayerNorm.weight"):
+                weight.copy_(1.0 + 0.2 * torch.randn_like(weight))
+            elif name.endswith(".bias"):
+                weight.copy_(0.3 * torch.randn_like(weight))
+    return model
+
+
+def random_documents(seed, vocabulary):
+    """Without the padding's ids, which RoBERTa gives no positions of their own."""
+    return [
+        ([max(3, number) for number in ids], label)
+        for ids, label in documents.random_documents(seed, vocabulary)
+    ]
+
+
+def causal(model, _rows):
+    for module in model.modules():
+        if hasattr(module, "config"):
+            module.config.is_decoder = True
+
+
+def untyped(model, _rows):
+    with torch.no_grad():
+        _table(model, "token_type_embeddings").weight.zero_()
+
+
+def shifted(model, _rows):
+    table = _table(model, "position_embeddings").weight
+    with torch.no_grad():
+        table.copy_(table.roll(1, 0))
+
+
+def _table(model, name):
+    return next(m for path, m in model.named_modules() if path.endswith(name))
+
+
+class EncoderTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.prepared = staticmethod(functools.cache(cls._prepare))
+        cls.probed = staticmethod(functools.cache(cls._probe))
+
+    @classmethod
+    def _prepare(cls, case):
+        folder = cls.folder / case.name
+        model = random_encoder(case.shape, case.seed)
+        directory = models.write_model(model, folder / "model")
+        adapter = None
+        if case.targets:
+            adapter = documents.write_adapter(model, folder / "adapter", case)
+        rows = random_documents(case.seed, case.shape.vocabulary)
+        data = datasets.write_documents(rows, folder / "data")
+        settings = reference.Settings(lr_scheduler_type=case.scheduler, documents=True)
+        return Prepared(case, folder, directory, adapter, data, rows, settings)
+
+    @classmethod
+    def _probe(cls, case, plan="keep", steps=STEPS):
+        prepared = cls.prepared(case)
+        request = request_of(prepared, job_spec(prepared), prepared.folder / f"{plan}-{steps}")
+        request.plan, request.steps = plan, steps
+        return run(request)
+
+    def violations(self, case, change=None):
+        prepared, ours = self.prepared(case), self.probed(case)
+        theirs = oracle(prepared, ours.rows, change=change)
+        truth = oracle(prepared, ours.rows, exact=True, change=change)
+        return oracle_test.violations(ours, theirs, truth)
+
+    def test_every_family_in_full(self):
+        for case in FULL.values():
+            with self.subTest(case.name):
+                self.assertEqual(self.violations(case), NONE)
+
+    def test_every_family_with_an_adapter(self):
+        for case in LORA.values():
+            with self.subTest(case.name):
+                self.assertEqual(self.violations(case), NONE)
+
+    def test_recompute_gives_the_gradients_of_keep_to_the_bit(self):
+        for case in (FULL["bert"], LORA["roberta"]):
+            kept = self.probed(case, steps=1).gradients
+            for plan in ("recompute", "mixed"):
+                again = self.probed(case, plan, 1).gradients
+                self.assertEqual(compare.keys_differ(again, kept), [])
+                changed = [k for k in kept if kept[k].tobytes() != again[k].tobytes()]
+                self.assertEqual(changed, [])
+
+    def test_packed_documents_do_not_see_each_other(self):
+        case = FULL["bert"]
+        prepared, padded = self.prepared(case), self.probed(case, steps=1)
+        together = {"packing": True, "max_seq_length": 128, "gradient_accumulation_steps": 1}
+        together["per_device_train_batch_size"] = len(LENGTHS)
+        packed = run(request_of(prepared, job_spec(prepared, **together), prepared.folder / "pack"))
+        theirs = oracle(prepared, padded.rows)
+        truth = oracle(prepared, padded.rows, exact=True)
+        found = compare.same_gradients(
+            packed.gradients, padded.gradients, theirs.gradients, truth.gradients
+        )
+        self.assertEqual(found, [])
+
+    def test_a_reference_without_one_trait_fails(self):
+        for family, change in (("bert", causal), ("bert", untyped), ("roberta", shifted)):
+            with self.subTest(change.__name__):
+                for what, sentences in self.violations(FULL[family], change).items():
+                    self.assertTrue(sentences, f"{what} do not show it")
+
+    def test_files_of_a_model_of_masked_tokens_get_a_new_head(self):
+        """Under the names that layer norms had in TensorFlow; a pooler is drawn with the head."""
+        case = Case("new-head", Shape(), seed=75)
+        folder = self.folder / "masked"
+        model = random_encoder(case.shape, case.seed, AutoModelForMaskedLM)
+        directory = models.write_model(model, folder / "model")
+        path = directory / "model.safetensors"
+        old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+        tensors = {}
+        for key, tensor in load_file(path).items():
+            for name, spelling in old.items():
+                key = key.replace(name, spelling)
+            tensors[key] = tensor
+        save_file(tensors, path, {"format": "pt"})
+        rows = random_documents(case.seed, case.shape.vocabulary)
+        data = datasets.write_documents(rows, folder / "data")
+        prepared = Prepared(case, folder, directory, None, data, rows, reference.Settings())
+        spec = job_spec(prepared, learning_rate=1e-12, weight_decay=0.0)
+        run(request_of(prepared, spec, folder / "run"))
+        weights = load_file(folder / "run" / "weights.safetensors")
+        self.assertFalse(weights["classifier.bias"].abs().max() > 1e-6)
+        self.assertAlmostEqual(weights["bert.pooler.dense.weight"].std().item(), 0.2, delta=0.01)
+        name = "bert.encoder.layer.1.output.LayerNorm.weight"
+        theirs = dict(model.named_parameters())[name]
+        self.assertTrue(torch.allclose(weights[name], theirs, atol=1e-6))
+
+    def test_dropout_is_drawn_by_the_seed_and_again_in_backward(self):
+        case = FULL["bert"]
+        prepared = self.prepared(case)
+        dropping = self.folder / "dropping"
+        model = AutoModelForSequenceClassification.from_pretrained(prepared.model)
+        model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.2
+        model.config.classifier_dropout = 0.3
+        models.write_model(model, dropping)
+        found = {}
+        for name, plan, seed in (("a", "keep", 1), ("b", "recompute", 1), ("c", "keep", 2)):
+            spec = job_spec(prepared, seed=seed)
+            request = request_of(prepared, spec, self.folder / f"dropout-{name}")
+            request.model, request.plan = dropping, plan
+            found[name] = run(request)
+        for key, gradient in found["a"].gradients.items():
+            self.assertEqual(gradient.tobytes(), found["b"].gradients[key].tobytes(), key)
+        self.assertNotEqual(found["a"].losses, found["c"].losses)
+        self.assertNotEqual(found["a"].losses, self.probed(case, steps=1).losses)
+
+
+if __name__ == "__main__":
+    unittest.main()
