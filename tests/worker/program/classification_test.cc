@@ -69,6 +69,18 @@ TEST(ClassificationTest, EveryPlanOfEveryEncoderGivesTheGradients) {
   }
 }
 
+TEST(ClassificationTest, AnEncodersGradientsAreTheSameReleased) {
+  std::mt19937 random(4);
+  TrainingMode releasing = FullMode();
+  releasing.release_gradients = true;
+  for (const char* family : {"bert", "roberta"}) {
+    SCOPED_TRACE(family);
+    const ModelConfig config = EncoderShape(family, {3, 16, 4, 4, 12, 11});
+    const Program kept = *BuildProgram(config, FullMode());
+    ExpectTheSameReleased(kept, *BuildProgram(config, releasing), 20, random);
+  }
+}
+
 // Rows of a head's logits, and what they cost, are those of documents and classes.
 TEST(ClassificationTest, TheHeadIsOfDocumentsAndClasses) {
   ModelConfig config = Llama125M();

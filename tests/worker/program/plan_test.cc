@@ -95,6 +95,19 @@ TEST(PlanTest, ATwoBitCodeServesWhatOneActivationReads) {
   }
 }
 
+// Of an encoder, what its MLP's activation reads; no codes stand for the tanh of its pooler.
+TEST(PlanTest, ATwoBitCodeServesAnEncodersMlpAlone) {
+  const Program program = *BuildProgram(EncoderShape("bert", {2, 64, 4, 4, 96, 50}), FullMode());
+  const auto names = SiteNames(program);
+  EXPECT_EQ(std::ranges::count_if(names, [](const auto& n) { return n.ends_with("mlp.up"); }), 2);
+  for (const Site& site : SitesOf(program))
+    EXPECT_EQ(site.Serves(Stash::kTwoBit), site.name.ends_with(".mlp.up")) << site.name;
+  const BlockType& head = program.types[static_cast<size_t>(program.blocks.back().type)];
+  const auto tanh = std::ranges::find(head.ops, OpCode::kActivation, &Op::code);
+  ASSERT_NE(tanh, head.ops.end());
+  EXPECT_FALSE(TakesForm(*tanh, 0, Stash::kTwoBit));
+}
+
 // Rows can be sampled of what nobody needs but linears for their weights: not of what attention
 // needs as well, nor where the linear is frozen.
 TEST(PlanTest, ASampleServesWhatTrainedLinearsAloneRead) {
