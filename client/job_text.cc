@@ -1,8 +1,11 @@
 #include "client/job_text.h"
 
+#include <map>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/advice.h"
 #include "client/dataset_text.h"
 #include "client/errors.h"
@@ -72,6 +75,16 @@ std::string MemoryInFull(const v1::JobMemory& memory) {
   return text;
 }
 
+// "int8 62%, keep 38%: approximate"
+std::string KindsText(const v1::JobMemory& memory) {
+  const std::map<std::string, double> kinds(memory.kinds().begin(), memory.kinds().end());
+  if (kinds.empty()) return "";
+  const std::string shares = absl::StrJoin(kinds, ", ", [](std::string* out, const auto& kind) {
+    absl::StrAppend(out, absl::StrFormat("%s %.0f%%", kind.first, 100.0 * kind.second));
+  });
+  return absl::StrCat(shares, ": ", memory.fidelity());
+}
+
 std::string DatasetText(const v1::Job& job) {
   std::string text = job.spec().dataset();
   for (const v1::DatasetSource& source : job.spec().datasets())
@@ -132,6 +145,7 @@ void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
   for (const v1::ReaderReport& report : job.output().readers())
     line("loads in", ReaderText(report));
   line("memory", MemoryInFull(job.memory()));
+  line("kinds", KindsText(job.memory()));
   line("device", DeviceText(job));
   line("model", job.spec().model());
   line("method", job.spec().method() == v1::JobSpec::METHOD_UNSPECIFIED

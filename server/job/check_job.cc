@@ -195,6 +195,7 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
                                                                        : program::DType::kF32;
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
   mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
+  mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::HOST;
   if (!mode.lora) return mode;
   mode.adapter = LoraConfigOf(spec.lora());
   if (spec.quantization() == v1::JobSpec::NF4) mode.quantization = program::Quantization::kNf4;

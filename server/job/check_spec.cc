@@ -122,6 +122,8 @@ void CheckGradients(const JobSpec& spec, Checker& check) {
   const v1::MemorySpec& memory = spec.memory();
   if (!v1::MemorySpec::Gradients_IsValid(memory.gradients()))
     check.Add("memory.gradients", "kept or released");
+  if (!v1::MemorySpec::OptimizerState_IsValid(memory.optimizer()))
+    check.Add("memory.optimizer", "device or host");
   if (memory.gradients() != v1::MemorySpec::RELEASED) return;
   const v1::TrainingSpec& training = spec.training();
   if (!training.has_max_grad_norm() || training.max_grad_norm() > 0.0)

@@ -123,7 +123,8 @@ void CheckOptim(const std::string& optim, Checker& check) {
     return check.Add("training.optim",
                      absl::StrCat("\"", optim, "\" moves moments between host and device as they ",
                                   "are touched; here a job's bytes are promised to it and stay: ",
-                                  optim.ends_with("_8bit") ? "adamw_8bit" : "adamw_torch"));
+                                  optim.ends_with("_8bit") ? "adamw_8bit" : "adamw_torch",
+                                  ", with memory.optimizer: host where they shall lie there"));
   check.Add(
       "training.optim",
       absl::StrCat("\"", optim, "\" is not offered; the optimizer is AdamW, with moments in ",

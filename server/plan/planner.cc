@@ -54,10 +54,26 @@ absl::Status VerifyChoices(const program::Program& program, const program::Predi
   return absl::OkStatus();
 }
 
-program::FormsAllowed FormsOf(const v1::JobSpec& spec) {
+// What lies on the host under every plan: the optimizer's state, where the job puts it there.
+int64_t StateOnHost(const program::Program& program, const program::PredictOptions& options) {
+  return program::StaticComponents(program, options.lower.key, options.lower.machine,
+                                   options.context_bytes)
+      .host;
+}
+
+absl::Status CheckHostBudget(const v1::JobSpec& spec, const char* what, int64_t bytes) {
+  const std::optional<int64_t> budget = HostBudgetBytes(spec);
+  if (!budget.has_value() || bytes <= *budget) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("memory.host_budget: ", what, " takes ",
+                                                 Exactly(bytes), "; the budget is ",
+                                                 Exactly(*budget)));
+}
+
+// `state` of the host's budget is taken already.
+program::FormsAllowed FormsOf(const v1::JobSpec& spec, int64_t state) {
   const int fidelity = std::max<int>(spec.memory().fidelity(), v1::EXACT) - v1::EXACT;
   return {.fidelity = static_cast<program::Fidelity>(fidelity),
-          .host_bytes = HostBudgetBytes(spec).value_or(0)};
+          .host_bytes = HostBudgetBytes(spec).value_or(state) - state};
 }
 
 // Those with values in other forms that the job allows, where no other plan is as small and as
@@ -65,7 +81,8 @@ program::FormsAllowed FormsOf(const v1::JobSpec& spec) {
 absl::Status AddForms(const program::Program& program, const v1::JobSpec& spec,
                       const program::PredictOptions& options,
                       std::vector<program::Prediction>& plans) {
-  const program::FormsAllowed allowed = FormsOf(spec);
+  const int64_t state = StateOnHost(program, options);
+  const program::FormsAllowed allowed = FormsOf(spec, state);
   ASSIGN_OR_RETURN(const std::vector<program::Prediction> forms,
                    program::PredictEach(program, program::FormPlans(program, allowed), options));
   for (const program::Prediction& form : forms) {
@@ -73,7 +90,7 @@ absl::Status AddForms(const program::Program& program, const v1::JobSpec& spec,
       return other.bytes.total() <= form.bytes.total() &&
              other.relative_work <= form.relative_work && other.bytes.host <= form.bytes.host;
     });
-    if (!beaten && form.bytes.host <= allowed.host_bytes) plans.push_back(form);
+    if (!beaten && form.bytes.host - state <= allowed.host_bytes) plans.push_back(form);
   }
   std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
     return std::pair(a.relative_work, a.bytes.total()) <
@@ -86,6 +103,8 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Prog
                                                              const v1::JobSpec& spec,
                                                              const program::PredictOptions& options,
                                                              const program::PlanList& list) {
+  RETURN_IF_ERROR(
+      CheckHostBudget(spec, "what memory.optimizer puts there", StateOnHost(program, options)));
   if (spec.memory().stash().empty()) {
     ASSIGN_OR_RETURN(std::vector<program::Prediction> plans,
                      program::PredictPlans(program, options, list));
@@ -95,21 +114,26 @@ absl::StatusOr<std::vector<program::Prediction>> Predictions(const program::Prog
   }
   ASSIGN_OR_RETURN(const program::Plan pinned, program::PinnedPlan(program, PatternsOf(spec)));
   ASSIGN_OR_RETURN(program::Prediction prediction, program::Predict(program, pinned, options));
-  const std::optional<int64_t> host = HostBudgetBytes(spec);
-  if (host.has_value() && prediction.bytes.host > *host)
-    return absl::InvalidArgumentError(
-        absl::StrCat("memory.host_budget: what memory.stash offloads takes ",
-                     Exactly(prediction.bytes.host), "; the budget is ", Exactly(*host)));
+  RETURN_IF_ERROR(CheckHostBudget(spec,
+                                  program.optimizer_on_host
+                                      ? "what memory.stash offloads, with the optimizer's state,"
+                                      : "what memory.stash offloads",
+                                  prediction.bytes.host));
   return std::vector<program::Prediction>{std::move(prediction)};
 }
 
 // The optimizer reads gradients, moments and masters, zeroes the first and writes the others: once
-// a step, at the speed of memory. Trained values in the compute dtype are of little weight beside.
+// a step, at the speed of memory, or of the bus to where they lie. Trained values in the compute
+// dtype are of little weight beside.
 double OptimizerSeconds(const program::Program& program, const program::PredictOptions& options) {
   const program::Components bytes = program::StaticComponents(
       program, options.lower.key, options.lower.machine, options.context_bytes);
-  return 2.0 * static_cast<double>(bytes.gradients + bytes.optimizer) /
-         options.lower.machine.rates.bytes_per_s;
+  const program::Machine& machine = options.lower.machine;
+  const auto on_device = static_cast<double>(bytes.gradients + bytes.optimizer);
+  const auto on_host = static_cast<double>(bytes.host);
+  const program::Work work = {.bytes = 2.0 * (on_device + (machine.cpu ? on_host : 0.0)),
+                              .copied_bytes = machine.cpu ? 0.0 : 2.0 * on_host};
+  return program::SecondsOf(work, machine.rates);
 }
 
 absl::StatusOr<std::vector<v1::Plan>> PlansOf(const program::Program& program,

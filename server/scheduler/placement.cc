@@ -12,6 +12,7 @@
 #include "server/plan/planner.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/plan_changes.h"
+#include "server/scheduler/plan_in_force.h"
 #include "server/scheduler/scheduler.h"
 
 namespace snug::server {
@@ -147,10 +148,7 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   }
   job.set_epoch(attempt.epoch);
   job.set_device(placement.device);
-  *job.mutable_plan() = plan;
-  job.mutable_memory()->set_budget_bytes(placement.bytes);
-  job.mutable_memory()->set_predicted_peak_bytes(plan.peak_bytes());
-  job.mutable_memory()->set_plan(plan.name());
+  PutInForce(plan, placement.bytes, job);
   changed.last_resume_step = attempt.resume_step;
   changed.not_before_us = 0;
   Change change{.attempt = &attempt,

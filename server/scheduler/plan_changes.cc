@@ -12,6 +12,7 @@
 #include "server/node/framing.h"
 #include "server/place/room.h"
 #include "server/plan/planner.h"
+#include "server/scheduler/plan_in_force.h"
 
 namespace snug::server {
 namespace {
@@ -293,12 +294,8 @@ absl::Status PlanChanger::Settle(Entry& entry, const v1::WorkerEvent::PlanChange
     Note(answer, order, attempt.plan.name(), changes);
     attempt.plan = order.plan();
     attempt.cap_bytes = order.bytes();
-    *changed.job.mutable_plan() = order.plan();
-    v1::JobMemory& memory = *changed.job.mutable_memory();
-    memory.set_budget_bytes(order.bytes());
-    memory.set_predicted_peak_bytes(order.plan().peak_bytes());
-    memory.set_plan(order.plan().name());
-    memory.set_measured_peak_bytes(answer.current_bytes());
+    PutInForce(order.plan(), order.bytes(), changed.job);
+    changed.job.mutable_memory()->set_measured_peak_bytes(answer.current_bytes());
   } else {
     entry.attempt->changes_plans = false;  // It would refuse the next one as well.
     spdlog::warn("job {}: keeps plan \"{}\": {}", entry.id(), attempt.plan.name(),

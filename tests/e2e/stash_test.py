@@ -38,8 +38,31 @@ class StashTest(unittest.TestCase):
         offloaded, same = self.run_job(all_in("offload"))
         self.assertEqual(weights, same)
         self.assertLess(self.peak(offloaded), self.peak(kept))
+        self.assertEqual(kept["memory"]["fidelity"], "exact")
+        self.assertEqual(kept["memory"]["kinds"], {"keep": 1.0})
+        self.assertGreater(int(offloaded["memory"]["host_bytes"]), 0)
         text = assignments.read(self.daemon.attempt(offloaded["id"]))
         self.assertRegex(text, r"host_bytes: [1-9]\d+")
+
+    def test_an_optimizer_on_the_host_changes_nothing_but_where_its_state_lies(self):
+        kept, weights = self.run_job(all_in("keep"))
+        hosted, same = self.run_job(all_in("keep"), "memory.optimizer=host")
+        self.assertEqual(weights, same)
+        elsewhere = int(hosted["memory"]["host_bytes"])
+        self.assertGreater(elsewhere, 0)
+        self.assertEqual(self.peak(kept) - self.peak(hosted), elsewhere)
+        for budget, code in ((elsewhere - 1, 1), (elsewhere, 0)):
+            done = self.daemon.run(
+                "plan", self.file, "memory.optimizer=host", f"memory.host_budget={budget}B",
+                code=None,
+            )
+            self.assertEqual(done.returncode, code, done.stderr)
+        refused = self.daemon.run(
+            "plan", self.file, "memory.optimizer=host", "memory.host_budget=1KiB", code=None
+        )
+        self.assertIn("memory.host_budget: what memory.optimizer puts there takes", refused.stderr)
+        wrong = self.daemon.run("plan", self.file, "memory.optimizer=disk", code=None)
+        self.assertIn("memory.optimizer", wrong.stderr)
 
     def test_loops_take_less_and_train_as_exactly(self):
         kept, _ = self.run_job(all_in("keep"))
@@ -76,6 +99,10 @@ class StashTest(unittest.TestCase):
                 coded, other = self.run_job(all_in(kind), "memory.fidelity=approximate")
                 self.assertNotEqual(weights, other)
                 self.assertLess(self.peak(coded), before)
+                self.assertEqual(coded["memory"]["fidelity"], "approximate")
+                shares = coded["memory"]["kinds"]
+                self.assertGreater(shares[kind], 0.1)
+                self.assertAlmostEqual(sum(shares.values()), 1.0, places=6)
                 self.assertAlmostEqual(
                     float(coded["progress"]["loss"]), float(kept["progress"]["loss"]), delta=0.1
                 )

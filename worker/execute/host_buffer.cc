@@ -13,7 +13,7 @@ absl::StatusOr<HostBuffer> HostBuffer::Allocate(Device& device, int64_t bytes) {
   RETURN_IF_ERROR(CatchTorch([&] { address = device.AllocateHost(bytes); }));
   if (address == nullptr)
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the host has no ", bytes, " bytes more for the values that the plan offloads"));
+        "the host has no ", bytes, " bytes more for what the plan puts there"));
   buffer.memory_ = {static_cast<char*>(address), ReturnToHost{&device, bytes}};
   return buffer;
 }

@@ -1,4 +1,4 @@
-// Memory of the host beside a device's: what stashes are copied to.
+// Memory of the host beside a device's: what stashes are copied to, and what an optimizer keeps.
 #ifndef WORKER_EXECUTE_HOST_BUFFER_H_
 #define WORKER_EXECUTE_HOST_BUFFER_H_
 
@@ -17,8 +17,8 @@ struct ReturnToHost {
   void operator()(char* address) const { device->FreeHost(address, bytes); }
 };
 
-// One piece of the host's memory that stashes are copied to, for as long as the object lives, which
-// is shorter than the device's life.
+// One piece of the host's memory, for as long as the object lives, which is shorter than the
+// device's life.
 class HostBuffer {
  public:
   HostBuffer() = default;

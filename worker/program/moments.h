@@ -25,6 +25,10 @@ bool HasMomentCodes(const Program& program, const Parameter& parameter);
 // to kAlignment.
 int64_t MomentBytes(const Program& program, const Parameter& parameter);
 
+// What the optimizer keeps of a parameter from one step to the next: both moments, and its master
+// where it has one. None of one that is not trained.
+int64_t OptimizerBytes(const Program& program, const Parameter& parameter);
+
 }  // namespace snug::program
 
 #endif  // WORKER_PROGRAM_MOMENTS_H_

@@ -37,14 +37,14 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
                             int64_t context_bytes) {
   constexpr int64_t kF32 = 4;
   Components bytes;
+  int64_t& optimizer = program.optimizer_on_host ? bytes.host : bytes.optimizer;
   bytes.context = context_bytes;
   for (const Parameter& parameter : program.parameters) {
     const int64_t held = ValueBytes(parameter);
     (parameter.adapter ? bytes.adapter : bytes.weights) += held;
     if (!parameter.trainable) continue;
     if (!parameter.released) bytes.gradients += Aligned(parameter.elements() * kF32);
-    bytes.optimizer += MomentBytes(program, parameter);
-    if (HasMaster(parameter)) bytes.optimizer += Aligned(parameter.elements() * kF32);
+    optimizer += OptimizerBytes(program, parameter);
   }
   if (!machine.cpu) bytes.optimizer += kNormBytes;
   bytes.inputs = BatchBytes(program, key);
@@ -189,7 +189,7 @@ absl::StatusOr<Prediction> PredictAgainst(double keep_seconds, const JobBytes& j
   Prediction prediction;
   prediction.plan = plan;
   prediction.bytes = job.With(step.arena_bytes);
-  prediction.bytes.host = replay.host_bytes;
+  prediction.bytes.host += replay.host_bytes;
   prediction.peak = replay.peak;
   prediction.alignment = prediction.bytes.arena - replay.peak.total();
   prediction.seconds = SecondsOf(replay.work, options.machine.rates);

@@ -20,15 +20,15 @@ struct Components {
   int64_t weights = 0;
   int64_t adapter = 0;
   int64_t gradients = 0;  // fp32, one per trained element.
-  // AdamW: MomentBytes of each trained parameter, and its fp32 master in bf16. On a GPU kNormBytes
-  // as well.
+  // OptimizerBytes of each parameter, where they are not on the host. On a GPU kNormBytes as well.
   int64_t optimizer = 0;
   int64_t inputs = 0;  // BatchBytes: tokens, what is trained of them, rotation tables.
   int64_t data = 0;    // DataBytes: the order of the datasets' rows, in the host's memory: not of a
                        // GPU.
   int64_t arena = 0;   // ArenaBytes of the largest of the phases: step on the worst batch,
                        // evaluation, samples.
-  // Of the host's memory, beside the device's: what the plan offloads. In no sum here.
+  // Of the host's memory, beside the device's: what the plan offloads, and OptimizerBytes where
+  // they are there. In no sum here.
   int64_t host = 0;
   // What the worker takes of the device's memory for the job.
   int64_t held() const { return weights + adapter + gradients + optimizer + inputs + arena; }

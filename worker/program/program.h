@@ -127,6 +127,7 @@ struct Program {
   ModelConfig config;
   DType compute = DType::kF32;  // Of activations and frozen weights.
   MomentKind moments = MomentKind::kF32;
+  bool optimizer_on_host = false;  // TrainingMode's.
   std::vector<BlockType> types;
   std::vector<Block> blocks;  // Embedding, layers 0 .. L-1, head.
   int borders = 0;

@@ -25,6 +25,7 @@ ProgramBuilder::ProgramBuilder(const ModelConfig& config, const TrainingMode& mo
   program_.config = config;
   program_.compute = mode.compute;
   program_.moments = mode.moments;
+  program_.optimizer_on_host = mode.optimizer_on_host;
 }
 
 int ProgramBuilder::AddType(BlockBuilder& builder) {

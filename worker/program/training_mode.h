@@ -25,6 +25,8 @@ struct TrainingMode {
   // A weight is updated in backward as soon as its gradient is complete, which then goes; but one
   // that two blocks read.
   bool release_gradients = false;
+  // What the optimizer keeps lies in the host's memory, beside the device's.
+  bool optimizer_on_host = false;
 };
 
 }  // namespace snug::program

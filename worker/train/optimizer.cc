@@ -22,26 +22,27 @@ constexpr double kClipEpsilon = 1e-6;  // torch.nn.utils.clip_grad_norm_'s.
 
 constexpr int64_t kF32 = sizeof(float);
 
-absl::StatusOr<execute::DeviceBuffer> Zeros(execute::Device& device, int64_t bytes) {
-  ASSIGN_OR_RETURN(execute::DeviceBuffer buffer, execute::DeviceBuffer::Allocate(device, bytes));
-  RETURN_IF_ERROR(execute::FillMemory(device, buffer.data(), 0, bytes));
-  return buffer;
-}
-
 // Zeros: the state of no moments, as codes too.
-absl::StatusOr<Moments> NewMoments(execute::Device& device, int64_t elements, bool coded) {
+absl::StatusOr<Moments> NewMoments(execute::Device& device, execute::StatePlace place,
+                                   int64_t elements, bool coded) {
+  const auto zeros = [&](int64_t bytes) -> absl::StatusOr<execute::StateBuffer> {
+    ASSIGN_OR_RETURN(execute::StateBuffer buffer,
+                     execute::StateBuffer::Allocate(device, bytes, place));
+    RETURN_IF_ERROR(execute::FillMemory(device, buffer.data(), 0, bytes));
+    return buffer;
+  };
   Moments moments;
-  ASSIGN_OR_RETURN(moments.first, Zeros(device, coded ? elements : elements * kF32));
-  ASSIGN_OR_RETURN(moments.second, Zeros(device, coded ? elements : elements * kF32));
+  ASSIGN_OR_RETURN(moments.first, zeros(coded ? elements : elements * kF32));
+  ASSIGN_OR_RETURN(moments.second, zeros(coded ? elements : elements * kF32));
   if (!coded) return moments;
   const int64_t scale_bytes = kernels::CodeBlocks(elements) * kF32;
-  ASSIGN_OR_RETURN(moments.first_scale, Zeros(device, scale_bytes));
-  ASSIGN_OR_RETURN(moments.second_scale, Zeros(device, scale_bytes));
+  ASSIGN_OR_RETURN(moments.first_scale, zeros(scale_bytes));
+  ASSIGN_OR_RETURN(moments.second_scale, zeros(scale_bytes));
   return moments;
 }
 
 template <typename T>
-T* As(const execute::DeviceBuffer& buffer) {
+T* As(const execute::StateBuffer& buffer) {
   return reinterpret_cast<T*>(buffer.data());
 }
 
@@ -78,8 +79,9 @@ absl::Status Optimizer::Add(const program::Program& program, const weights::Para
                             size_t index) {
   const program::Parameter& parameter = program.parameters[index];
   const execute::ParameterView& view = parameters.views()[index];
-  ASSIGN_OR_RETURN(Moments moments, NewMoments(*device_, view.value.elements(),
-                                               program::HasMomentCodes(program, parameter)));
+  ASSIGN_OR_RETURN(Moments moments,
+                   NewMoments(*device_, weights::OptimizerPlace(program), view.value.elements(),
+                              program::HasMomentCodes(program, parameter)));
   moments.parameter = static_cast<int>(index);
   const bool copied = program::HasMaster(parameter);
   kernels::AdamWTensor& tensor = tensors_.emplace_back();
@@ -96,9 +98,9 @@ absl::Status Optimizer::Add(const program::Program& program, const weights::Para
 int64_t Optimizer::moment_bytes() const {
   int64_t bytes = 0;
   for (const Moments& moments : moments_) {
-    for (const execute::DeviceBuffer* buffer :
+    for (const execute::StateBuffer* buffer :
          {&moments.first, &moments.second, &moments.first_scale, &moments.second_scale})
-      bytes += buffer->counted_bytes();
+      bytes += execute::CountedBytes(buffer->bytes());
   }
   return bytes;
 }

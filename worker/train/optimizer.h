@@ -1,7 +1,8 @@
 // AdamW over a program's trained parameters, and the norm of their gradients. Moments are two fp32
-// numbers per trained element, or codes of 8 bits (program/moments.h). A parameter of bf16 is its
-// master's copy, rounded in the pass that changes it. Issued on the device's stream 0; the host
-// waits in GradientNorm alone.
+// numbers per trained element, or codes of 8 bits (program/moments.h), on the device or, where the
+// program says so, on the host: there the kernel reads and writes them over the bus. A parameter of
+// bf16 is its master's copy, rounded in the pass that changes it. Issued on the device's stream 0;
+// the host waits in GradientNorm alone.
 #ifndef WORKER_TRAIN_OPTIMIZER_H_
 #define WORKER_TRAIN_OPTIMIZER_H_
 
@@ -14,6 +15,7 @@
 #include "kernels/adamw.h"
 #include "kernels/grad_norm.h"
 #include "worker/execute/device.h"
+#include "worker/execute/state_buffer.h"
 #include "worker/program/program.h"
 #include "worker/train/attempt.h"
 #include "worker/weights/parameters.h"
@@ -23,8 +25,8 @@ namespace snug::train {
 // Moments of one trained parameter, of its shape: fp32, or codes of 8 bits.
 struct Moments {
   int parameter = 0;  // Index into Program::parameters.
-  execute::DeviceBuffer first, second;
-  execute::DeviceBuffer first_scale, second_scale;  // Of codes: fp32, one per block of them.
+  execute::StateBuffer first, second;
+  execute::StateBuffer first_scale, second_scale;  // Of codes: fp32, one per block of them.
 
   bool coded() const { return first_scale.bytes() > 0; }
 };
@@ -48,7 +50,7 @@ class Optimizer {
                        double learning_rate);
 
   const std::vector<Moments>& moments() const { return moments_; }
-  int64_t moment_bytes() const;
+  int64_t moment_bytes() const;  // Wherever they lie.
 
  private:
   absl::StatusOr<double> SumSquares(const std::vector<kernels::NormTensor>& gradients) const;

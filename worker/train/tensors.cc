@@ -29,7 +29,7 @@ std::vector<TensorBytes> OptimizerStateOf(Trainer& trainer) {
     const auto index = static_cast<size_t>(moments.parameter);
     const program::Parameter& parameter = trainer.program().parameters[index];
     const auto add = [&](const char* suffix, const char* dtype, const std::vector<int64_t>& shape,
-                         const execute::DeviceBuffer& buffer) {
+                         const execute::StateBuffer& buffer) {
       tensors.push_back({parameter.key + suffix, dtype, shape, buffer.data(), buffer.bytes(),
                          trainer.tensor_memory()});
     };

@@ -112,7 +112,7 @@ class Trainer {
   absl::StatusOr<Lowered> Lower(const program::NamedPlan& plan,
                                 const std::optional<program::Components>& promised) const;
   absl::Status TakeMemory();
-  absl::Status TakeArena(const program::Components& bytes);
+  absl::Status TakeArena(const Lowered& lowered);
   int64_t BlockBytes() const;        // On a GPU: of all but the arena, in whole pages.
   program::Components Held() const;  // What was really taken.
   MicroBatches OfTraining(BatchRange range) const;  // Of the walk's plan.

@@ -29,7 +29,7 @@ absl::StatusOr<Trainer::Lowered> Trainer::Lower(
   program::Components& bytes = lowered.bytes;
   bytes = program::StaticComponents(program_, inputs_key_, options.machine, /*context_bytes=*/0);
   bytes.arena = program::ArenaBytes(bytes, needed, options.machine);
-  bytes.host = lowered.step.host_bytes;
+  bytes.host += lowered.step.host_bytes;
   if (promised.has_value())
     RETURN_IF_ERROR(CheckSameBytes({"the plan", *promised}, {"the worker", bytes}));
   return lowered;
@@ -42,7 +42,7 @@ absl::Status Trainer::TakeMemory() {
   const bool capped = attempt_.cap_bytes > 0, gpu = !device_.machine().cpu;
   if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
   if (gpu) {
-    RETURN_IF_ERROR(TakeArena(lowered_.bytes));
+    RETURN_IF_ERROR(TakeArena(lowered_));
     ASSIGN_OR_RETURN(block_, execute::DeviceBlock::Take(device_, BlockBytes()));
   }
   ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_,
@@ -57,15 +57,17 @@ absl::Status Trainer::TakeMemory() {
   if (gpu)
     block_->Seal();
   else
-    RETURN_IF_ERROR(TakeArena(lowered_.bytes));
+    RETURN_IF_ERROR(TakeArena(lowered_));
   executor_.emplace(parameters_->views(), device_);
   return CheckSameBytes({"the worker's account", lowered_.bytes}, {"what it took", Held()});
 }
 
 // On a GPU what is left of the block's last page is counted with the arena.
-absl::Status Trainer::TakeArena(const program::Components& bytes) {
+absl::Status Trainer::TakeArena(const Lowered& lowered) {
+  const program::Components& bytes = lowered.bytes;
   const int64_t left = device_.machine().cpu ? 0 : BlockBytes() - (bytes.held() - bytes.arena);
-  ASSIGN_OR_RETURN(arena_, execute::ArenaMemory::Allocate(device_, bytes.arena - left, bytes.host));
+  ASSIGN_OR_RETURN(
+      arena_, execute::ArenaMemory::Allocate(device_, bytes.arena - left, lowered.step.host_bytes));
   return absl::OkStatus();
 }
 
@@ -85,13 +87,13 @@ absl::StatusOr<PlanAnswer> Trainer::ChangePlan(const PlanOrder& order) {
     arena_.reset();
     device_.ReturnFreeMemory();
     if (order.cap_bytes > 0) allocator.SetCap(order.cap_bytes - FixedBytes());
-    changed = TakeArena(lowered->bytes);
+    changed = TakeArena(*lowered);
     if (changed.ok()) {
       lowered_ = *std::move(lowered);
       allocator.ResetPeak();
     } else {
       allocator.SetCap(cap_before);
-      RETURN_IF_ERROR(TakeArena(lowered_.bytes));
+      RETURN_IF_ERROR(TakeArena(lowered_));
     }
   }
   answer.refusal = std::string(changed.message());
@@ -107,12 +109,13 @@ program::Components Trainer::Held() const {
   held.weights = parameters.base;
   held.adapter = parameters.adapter;
   held.gradients = parameters.gradients;
-  held.optimizer = parameters.masters + optimizer_->moment_bytes();
+  const bool on_host = program_.optimizer_on_host;
+  (on_host ? held.host : held.optimizer) = parameters.masters + optimizer_->moment_bytes();
   if (!device_.machine().cpu) held.optimizer += program::kNormBytes;
   held.inputs = buffers_->held_bytes();
   if (!device_.machine().cpu) held.arena = BlockBytes() - held.held();
   held.arena += arena_->bytes();
-  held.host = arena_->host_bytes();
+  held.host += arena_->host_bytes();
   return held;
 }
 

@@ -185,7 +185,8 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     ASSIGN_OR_RETURN(const bool mapped, result.Place(parameter, entry));
     if (mapped) used_files.insert(entry->file);
     if (parameter.trainable && !parameter.released) RETURN_IF_ERROR(result.AddGradient(parameter));
-    if (program::HasMaster(parameter)) RETURN_IF_ERROR(result.AddMaster(parameter, entry));
+    if (program::HasMaster(parameter))
+      RETURN_IF_ERROR(result.AddMaster(parameter, entry, OptimizerPlace(program)));
     if (entry == nullptr) {
       RETURN_IF_ERROR(Draw(device, result.exact(position), parameter, program.config.head_spread,
                            {.seed = options.seed, .step = position, .op = kAdapterInitOp}));
@@ -282,15 +283,17 @@ absl::Status Parameters::AddGradient(const Parameter& parameter) {
 }
 
 // With the file's own digits, where it has more than bf16. Without a file it is drawn.
-absl::Status Parameters::AddMaster(const Parameter& parameter, const TensorEntry* entry) {
-  ASSIGN_OR_RETURN(masters_.back(), OwnBuffer(parameter, DType::kF32));
+absl::Status Parameters::AddMaster(const Parameter& parameter, const TensorEntry* entry,
+                                   execute::StatePlace place) {
+  ASSIGN_OR_RETURN(masters_.back(), OwnBuffer(parameter, DType::kF32, place));
   return entry == nullptr ? absl::OkStatus() : ReadInto(*entry, masters_.back());
 }
 
-absl::StatusOr<View> Parameters::OwnBuffer(const Parameter& parameter, DType dtype) {
-  ASSIGN_OR_RETURN(
-      execute::DeviceBuffer buffer,
-      execute::DeviceBuffer::Allocate(*device_, parameter.elements() * program::SizeOf(dtype)));
+absl::StatusOr<View> Parameters::OwnBuffer(const Parameter& parameter, DType dtype,
+                                           execute::StatePlace place) {
+  ASSIGN_OR_RETURN(execute::StateBuffer buffer,
+                   execute::StateBuffer::Allocate(
+                       *device_, parameter.elements() * program::SizeOf(dtype), place));
   buffers_.push_back(std::move(buffer));
   return Shaped(buffers_.back().data(), parameter, dtype);
 }

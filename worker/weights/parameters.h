@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/execute/device.h"
+#include "worker/execute/state_buffer.h"
 #include "worker/execute/view.h"
 #include "worker/program/program.h"
 #include "worker/program/safetensors.h"
@@ -37,8 +38,14 @@ struct LoadOptions {
 
 // Of a device, or mapped where it reads files: each tensor as its allocator would count it.
 struct ParameterBytes {
-  int64_t base = 0, adapter = 0, gradients = 0, masters = 0;
+  int64_t base = 0, adapter = 0, gradients = 0;
+  int64_t masters = 0;  // Wherever they lie.
 };
+
+// Where masters and moments lie.
+inline execute::StatePlace OptimizerPlace(const program::Program& program) {
+  return program.optimizer_on_host ? execute::StatePlace::kHost : execute::StatePlace::kDevice;
+}
 
 class Parameters {
  public:
@@ -75,16 +82,18 @@ class Parameters {
   absl::Status PlaceQuantized(const program::Parameter& parameter,
                               const program::TensorEntry& entry);
   absl::Status AddGradient(const program::Parameter& parameter);
-  absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry);
+  absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry,
+                         execute::StatePlace place);
   absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter,
-                                          program::DType dtype);
+                                          program::DType dtype,
+                                          execute::StatePlace place = execute::StatePlace::kDevice);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
   absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& all);
 
   execute::Device* device_;
   std::vector<execute::ParameterView> views_;
   std::vector<execute::View> masters_;  // By parameter; absent where there is none.
-  std::vector<execute::DeviceBuffer> buffers_;
+  std::vector<execute::StateBuffer> buffers_;
   std::map<size_t, std::unique_ptr<QuantizedWeight>> quantized_;  // By parameter.
   std::map<std::string, MappedFile> files_;
   int64_t mapped_bytes_ = 0;

@@ -152,5 +152,25 @@ TEST_F(TrainerPlansTest, ReleasedGradientsTrainTheSameWeights) {
   }
 }
 
+// Where moments and masters lie changes no bit of what is trained. What they took of the device
+// they take of the host, beside what the plan offloads.
+TEST_F(TrainerPlansTest, AnOptimizerOnTheHostTrainsTheSameWeights) {
+  TrainingMode coded = FullMode(DType::kBF16);
+  coded.moments = program::MomentKind::k8Bit;
+  for (const TrainingMode& mode : {coded, LoraMode(), Releasing(FullMode(DType::kBF16))}) {
+    TrainingOptions training = ToyTraining();
+    training.max_grad_norm = 0.0;
+    training.accumulation = 1;
+    const AttemptOptions here = Attempt(mode, {}, training),
+                         there = Attempt(WithOptimizerOnHost(mode), {}, training);
+    EXPECT_EQ(Trained(there, 3), Trained(here, 3));
+    const program::Components device = PredictionOf(here).bytes, host = PredictionOf(there).bytes;
+    EXPECT_GT(device.optimizer, 0);
+    EXPECT_EQ(host.optimizer, 0);
+    EXPECT_EQ(host.host - device.host, device.optimizer);
+    EXPECT_EQ(device.total() - host.total(), device.optimizer);
+  }
+}
+
 }  // namespace
 }  // namespace snug::train

@@ -57,7 +57,8 @@ TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
   int8.quantization = program::Quantization::kInt8;
   for (const TrainingMode& mode : {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16),
                                    FullMode(DType::kBF16), LoraMode({"lm_head", "embed_tokens"}),
-                                   coded, nf4, int8, Releasing(FullMode()), Releasing(coded)}) {
+                                   coded, nf4, int8, Releasing(FullMode()), Releasing(coded),
+                                   WithOptimizerOnHost(LoraMode()), WithOptimizerOnHost(coded)}) {
     for (const char* dtype : {"F32", "BF16", "F16"}) {
       for (int shift : {0, 1}) {
         ToyModel model = {.dtype = dtype, .shift = shift};
@@ -84,7 +85,8 @@ TEST_F(TrainerTest, APlanThatPromisesOtherBytesIsRefusedByComponent) {
       {"gradients", &program::Components::gradients},
       {"optimizer", &program::Components::optimizer},
       {"inputs", &program::Components::inputs},
-      {"arena", &program::Components::arena}};
+      {"arena", &program::Components::arena},
+      {"host", &program::Components::host}};
   AttemptOptions attempt = Attempt(LoraMode({"q_proj"}, DType::kBF16));
   const program::Components planned = PredictionOf(attempt).bytes;
   attempt.promised = planned;

@@ -18,6 +18,11 @@ inline program::TrainingMode Releasing(program::TrainingMode mode) {
   return mode;
 }
 
+inline program::TrainingMode WithOptimizerOnHost(program::TrainingMode mode) {
+  mode.optimizer_on_host = true;
+  return mode;
+}
+
 inline const std::vector<int64_t> kRows = {7, 20, 3, 12, 2, 9, 16, 5};
 inline constexpr int64_t kContextBytes = 12'345'678;
 
