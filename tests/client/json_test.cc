@@ -40,7 +40,10 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
     "predicted_peak_bytes": "0",
     "measured_peak_bytes": "0",
     "plan": "",
-    "process_peak_bytes": "0"
+    "process_peak_bytes": "0",
+    "kinds": {},
+    "fidelity": "",
+    "host_bytes": "0"
   },
   "device": "",
   "epoch": 0,
@@ -48,7 +51,9 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
   "owner": "",
   "priority": 0,
   "labels": {},
-  "parent_job": ""
+  "parent_job": "",
+  "keep": false,
+  "extends_step": "0"
 }
 )");
 }
