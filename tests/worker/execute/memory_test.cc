@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
-#include <map>
 #include <optional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/worker/execute/counting_source.h"
 #include "tests/worker/execute/separate_memory.h"
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/program/models.h"
@@ -29,31 +28,6 @@ using program::RandomPlan;
 using program::Tape;
 using program::TrainingMode;
 using ::testing::HasSubstr;
-
-// Counts what is asked of it, guards left out.
-class CountingSource final : public PieceSource {
- public:
-  char* Take(int64_t bytes, int64_t guard) override {
-    char* piece = static_cast<char*>(std::aligned_alloc(64, Rounded(bytes + 2 * guard)));
-    sizes_[piece] = bytes;
-    current_ += bytes;
-    peak_ = std::max(peak_, current_);
-    return piece;
-  }
-  void GiveBack(char* piece) override {
-    current_ -= sizes_.at(piece);
-    sizes_.erase(piece);
-    std::free(piece);
-  }
-  int64_t current() const { return current_; }
-  int64_t peak() const { return peak_; }
-
- private:
-  static size_t Rounded(int64_t bytes) { return static_cast<size_t>((bytes + 63) / 64 * 64); }
-  std::map<char*, int64_t> sizes_;
-  int64_t current_ = 0;
-  int64_t peak_ = 0;
-};
 
 Plan Mixed(const Program& program) {
   std::mt19937 random(21);

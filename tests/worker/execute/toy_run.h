@@ -30,7 +30,7 @@ struct OwnedMatrix {
 
 class ToyRun {
  public:
-  // Labels every third row but the first of a document with weight 0.
+  // Every third row has weight 0; of who classifies all but the one of each document that is read.
   ToyRun(program::Program program, std::vector<int64_t> document_lengths, uint32_t seed = 1);
 
   program::TapeKey key() const;
@@ -57,7 +57,7 @@ class ToyRun {
   std::vector<int64_t> lengths_;
   std::vector<OwnedMatrix> values_, gradients_;
   std::vector<ParameterView> views_;
-  std::vector<int32_t> ids_, positions_;
+  std::vector<int32_t> ids_, positions_, token_types_;
   std::vector<int64_t> offsets_;
   std::optional<TrainedTokens> trained_;
   std::vector<float> cos_, sin_, local_cos_, local_sin_;
