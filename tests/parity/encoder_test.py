@@ -48,7 +48,7 @@ FULL = {
     "roberta": Case("full-roberta", Shape("roberta", activation="relu"), seed=72),
 }
 LORA = {
-    "bert": Case("lora-bert", Shape(), "all-linear", seed=73),
+    "bert": Case("lora-bert", Shape(), "all-linear", seed=84),
     "roberta": Case("lora-roberta", Shape("roberta", layers=3), ("query", "dense"), seed=74),
 }
 
@@ -175,10 +175,12 @@ class EncoderTest(unittest.TestCase):
         packed = run(request_of(prepared, job_spec(prepared, **together), prepared.folder / "pack"))
         theirs = oracle(prepared, padded.rows)
         truth = oracle(prepared, padded.rows, exact=True)
-        found = compare.same_gradients(
-            packed.gradients, padded.gradients, theirs.gradients, truth.gradients
-        )
-        self.assertEqual(found, [])
+        # Softmax does not see the bias of keys: what a run gives it is rounding alone.
+        silent = compare.silent_tensors(truth.gradients)
+        self.assertEqual({key.rsplit(".", 2)[-2:] == ["key", "bias"] for key in silent}, {True})
+        sides = (packed.gradients, padded.gradients, theirs.gradients, truth.gradients)
+        loud = ({key: g for key, g in side.items() if key not in silent} for side in sides)
+        self.assertEqual(compare.same_gradients(*loud), [])
 
     def test_a_reference_without_one_trait_fails(self):
         for family, change in (("bert", causal), ("bert", untyped), ("roberta", shifted)):
