@@ -14,6 +14,7 @@
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
 #include "server/job/inherit_adapter.h"
+#include "server/job/weights_digest.h"
 #include "server/job/random_id.h"
 #include "server/job/transient.h"
 #include "server/plan/planner.h"
@@ -279,6 +280,8 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
               CheckInitAdapter(*program, job.spec.lora()));
   if (!found.empty()) return InvalidRequest(found);
   job.program = *std::move(program);
+  if (spec.sharing() != "none")
+    job.weights_digest = WeightsDigest(job.program, job.model_dir);
   return job;
 }
 

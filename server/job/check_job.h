@@ -19,6 +19,7 @@ struct CheckedJob {
   v1::JobSpec spec;       // Defaults filled in; `model` as the user gave it.
   std::string model_dir;  // Of spec.model, or the output of the finished job that it names.
   program::Program program;
+  std::string weights_digest = {};  // WeightsDigest, unless the job shares nothing.
 };
 
 // The output folder of a finished full job.

@@ -137,6 +137,11 @@ void CheckGradients(const JobSpec& spec, Checker& check) {
                            training.gradient_accumulation_steps(), ", not 1"));
 }
 
+void CheckSharing(const std::string& sharing, Checker& check) {
+  if (!sharing.empty() && sharing != "auto" && sharing != "weights" && sharing != "none")
+    check.Add("sharing", absl::StrCat("auto, weights or none, not \"", sharing, "\""));
+}
+
 void CheckMemory(const JobSpec& spec, Checker& check) {
   CheckGradients(spec, check);
   const v1::MemorySpec& memory = spec.memory();
@@ -179,6 +184,7 @@ std::vector<Violation> CheckSpec(const JobSpec& spec) {
   CheckMethod(spec, check);
   CheckTraining(spec, check);
   CheckMemory(spec, check);
+  CheckSharing(spec.sharing(), check);
   return check.Take();
 }
 

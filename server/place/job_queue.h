@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/place/shared_weights.h"
+
 namespace snug::server {
 
 // How far the daemon knows what the job needs.
@@ -39,6 +41,7 @@ struct QueuedJob {
   int64_t not_before_us = 0;         // Wall time; a job that waits for its retry blocks nobody.
   std::string retry_cause;           // Why it was not done the last time; or empty.
   int64_t budget_bytes = INT64_MAX;  // The user's own limit.
+  std::map<std::string, SharedWeights> shared;  // By device, of each of its plans' bytes.
   // By device: those of more threads first, and of equal threads the fastest first.
   std::map<std::string, std::vector<PlanNeeds>> plans;
   Judgement judgement = Judgement::kJudged;
@@ -61,7 +64,8 @@ class JobQueue {
     int number = 0;
     int jobs = 0;
   };
-  using Needs = std::pair<int64_t, std::map<std::string, std::vector<PlanNeeds>>>;
+  using Needs = std::tuple<int64_t, std::map<std::string, SharedWeights>,
+                           std::map<std::string, std::vector<PlanNeeds>>>;
 
   std::map<Key, QueuedJob> jobs_;
   std::map<std::string, Key> keys_;  // By id.

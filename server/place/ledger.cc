@@ -6,21 +6,24 @@
 
 namespace snug::server {
 
-absl::Status Ledger::Reserve(const std::string& device, const std::string& job, int64_t bytes) {
+absl::Status Ledger::Reserve(const std::string& device, const std::string& job, int64_t bytes,
+                             const SharedWeights& shared) {
   const Device* found = Find(device);
   if (found == nullptr) return absl::NotFoundError(absl::StrCat("no device ", device));
   if (promises_.contains(job))
     return absl::InternalError(absl::StrCat("job ", job, " has a reservation already"));
   const int64_t free_bytes = found->capacity_bytes - ReservedOn(device);
-  if (bytes > free_bytes)
-    return absl::ResourceExhaustedError(absl::StrCat("job ", job, " needs ", bytes, " bytes; ",
+  const int64_t beside = SharedOn(device).Beside(bytes, shared);
+  if (beside > free_bytes)
+    return absl::ResourceExhaustedError(absl::StrCat("job ", job, " needs ", beside, " bytes; ",
                                                      device, " has ", free_bytes, " free"));
-  promises_[job] = {found->id(), bytes};
+  promises_[job] = {found->id(), bytes, shared};
   return absl::OkStatus();
 }
 
-void Ledger::Restore(const std::string& device, const std::string& job, int64_t bytes) {
-  promises_[job] = {IdOf(device), bytes};
+void Ledger::Restore(const std::string& device, const std::string& job, int64_t bytes,
+                     const SharedWeights& shared) {
+  promises_[job] = {IdOf(device), bytes, shared};
 }
 
 absl::Status Ledger::Resize(const std::string& job, int64_t bytes) {
@@ -43,9 +46,22 @@ void Ledger::Release(const std::string& job) { promises_.erase(job); }
 
 int64_t Ledger::ReservedOn(const std::string& device) const {
   int64_t bytes = 0;
+  SharedCount shared;
   for (const auto& [job, promise] : promises_)
-    if (promise.device == IdOf(device)) bytes += promise.bytes;
+    if (promise.device == IdOf(device)) bytes += shared.Add(promise.bytes, promise.shared);
   return bytes;
+}
+
+SharedCount Ledger::SharedOn(const std::string& device) const {
+  SharedCount shared;
+  for (const auto& [job, promise] : promises_)
+    if (promise.device == IdOf(device)) shared.Add(promise.bytes, promise.shared);
+  return shared;
+}
+
+SharedWeights Ledger::SharedBy(const std::string& job) const {
+  const auto promise = promises_.find(job);
+  return promise == promises_.end() ? SharedWeights() : promise->second.shared;
 }
 
 int64_t Ledger::ReservedFor(const std::string& job) const {
@@ -56,7 +72,7 @@ int64_t Ledger::ReservedFor(const std::string& job) const {
 std::map<std::string, int64_t> Ledger::Elsewhere() const {
   std::map<std::string, int64_t> bytes;
   for (const auto& [job, promise] : promises_)
-    if (Find(promise.device) == nullptr) bytes[promise.device] += promise.bytes;
+    if (Find(promise.device) == nullptr) bytes[promise.device] = ReservedOn(promise.device);
   return bytes;
 }
 
@@ -77,7 +93,7 @@ std::vector<DeviceState> Ledger::Snapshot() const {
   for (DeviceState& state : states) {
     for (const auto& [job, promise] : promises_) {
       if (promise.device != IdOf(state.name)) continue;
-      state.reserved_bytes += promise.bytes;
+      state.reserved_bytes += state.shared.Add(promise.bytes, promise.shared);
       state.jobs += 1;
     }
   }

@@ -24,7 +24,7 @@ Room* Choose(const QueuedJob& job, std::vector<Room>& rooms, int& plan) {
     return std::tuple(room.device().gpu, -fastest, -room.device().jobs);
   };
   for (Room& room : rooms) {
-    const int fastest = FastestWithin(job, room.device().name, room.Offer(), room.Threads());
+    const int fastest = room.Fastest(job);
     if (fastest < 0 || (best != nullptr && rank(room, fastest) <= rank(*best, plan))) continue;
     best = &room;
     plan = fastest;

@@ -28,6 +28,7 @@ inline constexpr int kMaxJobsPerDevice = 64;
 struct RunningJob {
   JobQueue::Key key;  // Its place in the queue's order, were it still there.
   int64_t bytes = 0;
+  SharedWeights shared = {};  // Of these.
   int64_t end_us = INT64_MAX;  // Wall time, by estimate; INT64_MAX: nobody knows.
 };
 
@@ -43,13 +44,14 @@ struct DeviceState {
   std::vector<int> shares;  // ThreadShares; empty: threads do not matter.
   // Those of `reserved_bytes` that something is known of.
   std::vector<RunningJob> running;
+  SharedCount shared;  // Of the same bytes.
 };
 
 struct Placement {
   std::string job;
   std::string device;
   int plan = 0;       // Index into the job's plans on the device.
-  int64_t bytes = 0;  // To reserve.
+  int64_t bytes = 0;  // To reserve, what is shared among them.
 };
 
 struct Decision {

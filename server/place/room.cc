@@ -17,22 +17,35 @@ JobQueue::Key KeyOf(const QueuedJob& job) { return {-job.priority, job.order, jo
 
 }  // namespace
 
-int FastestWithin(const QueuedJob& job, const std::string& device, int64_t bytes, int threads) {
-  const auto plans = job.plans.find(device);
-  if (plans == job.plans.end()) return -1;
-  const int64_t limit = std::min(bytes, job.budget_bytes);
-  for (size_t plan = 0; plan < plans->second.size(); ++plan) {
-    const PlanNeeds& needs = plans->second[plan];
-    if (needs.bytes <= limit && needs.threads <= threads) return static_cast<int>(plan);
-  }
-  return -1;
-}
-
 int64_t LeastOn(const QueuedJob& job, const DeviceState& device) {
   const auto plans = job.plans.find(device.name);
   if (plans == job.plans.end() || plans->second.empty()) return -1;
   const auto least = std::min_element(plans->second.begin(), plans->second.end());
   return least->bytes <= std::min(device.capacity_bytes, job.budget_bytes) ? least->bytes : -1;
+}
+
+SharedWeights Room::SharedBy(const QueuedJob& job) const {
+  const auto shared = job.shared.find(device_.name);
+  return shared == job.shared.end() ? SharedWeights() : shared->second;
+}
+
+int Room::Fastest(const QueuedJob& job) const {
+  return FastestWithin(job, Free(), left_.value_or(INT64_MAX));
+}
+
+int Room::FastestWithin(const QueuedJob& job, int64_t free, int64_t left) const {
+  const auto plans = job.plans.find(device_.name);
+  if (plans == job.plans.end()) return -1;
+  const SharedWeights shared = SharedBy(job);
+  const int threads = Threads();
+  for (size_t plan = 0; plan < plans->second.size(); ++plan) {
+    const PlanNeeds& needs = plans->second[plan];
+    const bool fits = device_.shared.Beside(needs.bytes, shared) <= free &&
+                      BesideHead(needs.bytes, shared) <= left;
+    if (fits && needs.bytes <= job.budget_bytes && needs.threads <= threads)
+      return static_cast<int>(plan);
+  }
+  return -1;
 }
 
 int64_t Room::Free() const {
@@ -50,35 +63,40 @@ int Room::Threads() const {
 }
 
 void Room::Place(const QueuedJob& job, int64_t bytes) {
-  device_.reserved_bytes += bytes;
+  const SharedWeights shared = SharedBy(job);
+  device_.reserved_bytes += device_.shared.Add(bytes, shared);
   device_.jobs += 1;
-  device_.running.push_back({.key = KeyOf(job), .bytes = bytes});
-  if (left_) *left_ -= bytes;
+  device_.running.push_back({.key = KeyOf(job), .bytes = bytes, .shared = shared});
+  if (left_) *left_ -= BesideHead(bytes, shared);
 }
 
 void Room::KeepFor(const QueuedJob& job) {
   const int64_t needs = LeastOn(job, device_);
   if (left_ || needs < 0) return;
-  left_ = std::min(BesideAllBehind(KeyOf(job), needs), AtReservedStart(needs));
+  left_ = std::min(BesideAllBehind(job, needs), AtReservedStart(job, needs));
+  head_shared_ = SharedBy(job);
 }
 
 // Had all that is ahead of the head ended: what it leaves of the device, less what runs behind it.
-int64_t Room::BesideAllBehind(const JobQueue::Key& head, int64_t needs) const {
-  int64_t left = device_.capacity_bytes - needs;
+int64_t Room::BesideAllBehind(const QueuedJob& head, int64_t needs) const {
+  SharedCount shared;
+  int64_t left = device_.capacity_bytes - shared.Add(needs, SharedBy(head));
   for (const RunningJob& job : device_.running)
-    if (head < job.key) left -= job.bytes;
+    if (KeyOf(head) < job.key) left -= shared.Add(job.bytes, job.shared);
   return left;
 }
 
 // INT64_MAX: others have taken too much for any start to be foreseen.
-int64_t Room::AtReservedStart(int64_t needs) const {
+int64_t Room::AtReservedStart(const QueuedJob& head, int64_t needs) const {
   std::vector<RunningJob> running = device_.running;
   std::sort(running.begin(), running.end(),
             [](const RunningJob& a, const RunningJob& b) { return a.end_us < b.end_us; });
-  int64_t left = device_.capacity_bytes - device_.reserved_bytes - device_.taken_bytes - needs;
+  SharedCount shared = device_.shared;
+  int64_t free = device_.capacity_bytes - device_.reserved_bytes - device_.taken_bytes;
   for (size_t i = 0; i < running.size(); ++i) {
-    left += running[i].bytes;
+    free += shared.Remove(running[i].bytes, running[i].shared);
     const bool more_end = i + 1 < running.size() && running[i + 1].end_us == running[i].end_us;
+    const int64_t left = free - shared.Beside(needs, SharedBy(head));
     if (!more_end && left >= 0) return left;
   }
   return INT64_MAX;
@@ -90,11 +108,12 @@ std::string Room::ReasonFor(const QueuedJob& job) const {
   if (device_.jobs >= device_.max_jobs)
     return absl::StrCat(device_.jobs, " jobs run there, which is the most at once");
   const int64_t free = std::max<int64_t>(0, Free());
-  if (FastestWithin(job, device_.name, free, Threads()) >= 0) return "";
+  if (FastestWithin(job, free, INT64_MAX) >= 0) return "";
   const int64_t without_others = free + device_.taken_bytes;
-  if (device_.taken_bytes > 0 && FastestWithin(job, device_.name, without_others, Threads()) >= 0)
+  if (device_.taken_bytes > 0 && FastestWithin(job, without_others, INT64_MAX) >= 0)
     return absl::StrCat("others have taken ", FormatBytes(device_.taken_bytes), " of it");
-  return absl::StrCat("it needs ", FormatBytes(LeastOn(job, device_)), "; ", FormatBytes(free),
+  const int64_t least = device_.shared.Beside(LeastOn(job, device_), SharedBy(job));
+  return absl::StrCat("it needs ", FormatBytes(least), "; ", FormatBytes(free),
                       " are free beside ", device_.jobs, device_.jobs == 1 ? " job" : " jobs");
 }
 

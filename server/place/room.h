@@ -19,9 +19,6 @@
 
 namespace snug::server {
 
-// Index of the fastest plan within the job's budget and these limits, or -1.
-int FastestWithin(const QueuedJob& job, const std::string& device, int64_t bytes, int threads);
-
 // Bytes of the smallest plan that the empty device would hold; -1: there is none.
 int64_t LeastOn(const QueuedJob& job, const DeviceState& device);
 
@@ -37,6 +34,9 @@ class Room {
   int64_t Free() const;  // The same, did nobody wait.
   // That the next job may have: the share of one more beside those that are there.
   int Threads() const;
+  // Index of the job's fastest plan that it may be given now, within its budget and Threads(); or
+  // -1. What it shares with jobs that are there takes nothing more.
+  int Fastest(const QueuedJob& job) const;
 
   void Place(const QueuedJob& job, int64_t bytes);
   // It waits for the device, unless another one does already.
@@ -47,11 +47,19 @@ class Room {
 
  private:
   // Bytes that are left beside the head.
-  int64_t BesideAllBehind(const JobQueue::Key& head, int64_t needs) const;
-  int64_t AtReservedStart(int64_t needs) const;
+  int64_t BesideAllBehind(const QueuedJob& head, int64_t needs) const;
+  int64_t AtReservedStart(const QueuedJob& head, int64_t needs) const;
+  SharedWeights SharedBy(const QueuedJob& job) const;  // Here.
+  // The same within what is free now and, at the head's start, beside it.
+  int FastestWithin(const QueuedJob& job, int64_t free, int64_t left) const;
+  // That a job will take of what is left beside the head: with it alone it is sure to share then.
+  int64_t BesideHead(int64_t bytes, const SharedWeights& shared) const {
+    return !shared.digest.empty() && shared == head_shared_ ? bytes - shared.bytes : bytes;
+  }
 
   DeviceState device_;
   std::optional<int64_t> left_;  // Once there is a head: what those behind it may still have.
+  SharedWeights head_shared_;
 };
 
 }  // namespace snug::server

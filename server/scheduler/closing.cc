@@ -15,6 +15,7 @@
 #include "server/job/transient.h"
 #include "server/node/descriptors.h"
 #include "server/node/session.h"
+#include "server/node/shared_weights.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/reports.h"
 #include "server/scheduler/scheduler.h"
@@ -286,6 +287,7 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
                       closed.outcome.result.measured_peak_bytes());
   metrics_.ForgetJob(entry.id());
   ledger_.Release(entry.id());
+  pool_.Post([state_dir = settings_.launcher.state_dir] { SweepSharedWeights(state_dir); });
   if (entry.attempt->link != 0) link_->Close(entry.attempt->link);
   entry.attempt.reset();
   if (entry.ready && closed.checkpoints.ok()) entry.ready->resume = closed.checkpoints->newest;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
+#include "worker/program/predict.h"
 
 namespace snug::server {
 namespace {
@@ -13,6 +14,16 @@ namespace {
 constexpr size_t kMixesForPlacing = 16;
 
 using Machines = std::vector<std::pair<const Device*, PlanMachine>>;
+
+// Workers of a CPU map the same files. On a GPU each holds a copy of its own.
+void Share(const CheckedJob& job, std::vector<v1::Plan>& plans) {
+  const int64_t bytes = program::FrozenBytes(job.program);
+  if (job.weights_digest.empty() || bytes == 0) return;
+  for (v1::Plan& plan : plans) {
+    plan.mutable_shared()->set_digest(job.weights_digest);
+    plan.mutable_shared()->set_bytes(bytes);
+  }
+}
 
 // The plans of a job, made once for each machine (threads, kind, context, rates).
 absl::StatusOr<DevicePlans> PlansOfMachines(const Machines& machines, const CheckedJob& job,
@@ -28,6 +39,7 @@ absl::StatusOr<DevicePlans> PlansOfMachines(const Machines& machines, const Chec
   std::map<PlanMachine, std::vector<v1::Plan>> made;
   for (const auto& [machine, list] : lists) {
     ASSIGN_OR_RETURN(made[machine], PlansFor(job.program, job.spec, lengths, machine, list));
+    if (!machine.gpu) Share(job, made[machine]);
   }
   DevicePlans plans;
   for (const auto& [device, machine] : machines) {
@@ -46,6 +58,10 @@ absl::StatusOr<DevicePlans> PlansByShare(const std::vector<Device>& devices, con
     for (const int threads : ThreadShares(device))
       machines.emplace_back(&device, MachineOf(device, threads));
   return PlansOfMachines(machines, job, lengths, PlansWanted::kForPlacing);
+}
+
+SharedWeights SharedBy(const v1::Plan& plan) {
+  return {.digest = plan.shared().digest(), .bytes = plan.shared().bytes()};
 }
 
 int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin) {

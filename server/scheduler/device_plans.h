@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/job/check_job.h"
 #include "server/place/devices.h"
+#include "server/place/shared_weights.h"
 #include "server/plan/planner.h"
 
 namespace snug::server {
@@ -24,6 +25,9 @@ enum class PlansWanted {
 // job can be placed with: plans kForPlacing.
 absl::StatusOr<DevicePlans> PlansByShare(const std::vector<Device>& devices, const CheckedJob& job,
                                          const RowLengths& lengths);
+
+// What of it is held in common with other jobs.
+SharedWeights SharedBy(const v1::Plan& plan);
 
 // What is reserved for a plan: its peak, and more room after each time that it was not enough.
 int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin);

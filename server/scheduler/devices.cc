@@ -24,7 +24,9 @@ v1::Reservation ReservationOf(const Entry& entry, const Ledger& ledger) {
   const v1::JobMemory& memory = entry.record.job.memory();
   v1::Reservation reservation;
   reservation.set_job(entry.id());
-  reservation.set_reserved_bytes(ledger.ReservedFor(entry.id()));
+  const int64_t shared = ledger.SharedBy(entry.id()).bytes;
+  reservation.set_reserved_bytes(ledger.ReservedFor(entry.id()) - shared);
+  reservation.set_shared_bytes(shared);
   reservation.set_predicted_bytes(memory.predicted_peak_bytes());
   reservation.set_counted_bytes(memory.measured_peak_bytes());
   reservation.set_seen_bytes(memory.process_peak_bytes());
@@ -41,6 +43,12 @@ void Scheduler::ShowDevices() {
     shown.set_name(device.name);
     shown.set_capacity_bytes(device.capacity_bytes);
     shown.set_reserved_bytes(ledger_.ReservedOn(device.name));
+    for (const auto& [digest, use] : ledger_.SharedOn(device.name).uses()) {
+      v1::WeightsInUse& weights = *shown.add_shared_weights();
+      weights.set_digest(digest);
+      weights.set_bytes(use.bytes);
+      weights.set_jobs(use.jobs);
+    }
     shown.set_context_bytes(device.context_bytes);
     shown.set_threads(device.threads);
     shown.set_model(device.model);
@@ -92,6 +100,7 @@ std::vector<DeviceState> Scheduler::DeviceStates() const {
       if (ledger_.Find(entry.attempt->record.device) != ledger_.Find(state.name)) continue;
       state.running.push_back({.key = KeyOf(entry.record),
                                .bytes = ledger_.ReservedFor(entry.id()),
+                               .shared = ledger_.SharedBy(entry.id()),
                                .end_us = EstimatedEnd(entry)});
     }
     state.trouble = TroubleOf(*ledger_.Find(state.name));

@@ -8,6 +8,7 @@
 #include "server/job/random_id.h"
 #include "server/node/attempt_files.h"
 #include "server/node/descriptors.h"
+#include "server/node/shared_weights.h"
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
 #include "server/scheduler/clock.h"
@@ -28,10 +29,13 @@ QueuedJob QueuedAs(const Entry& entry, double margin) {
                 .judgement = entry.ready ? Judgement::kJudged : Judgement::kAwaited};
   if (!entry.ready && SinceBoot() < entry.ready_again) job.judgement = Judgement::kHeld;
   if (!entry.ready) return job;
-  for (const auto& [device, plans] : *entry.ready->plans)
-    for (const v1::Plan& plan : plans)
+  for (const auto& [device, plans] : *entry.ready->plans) {
+    for (const v1::Plan& plan : plans) {
       job.plans[device].emplace_back(CapOf(plan, entry.record.oom_failures, margin),
                                      plan.threads());
+      job.shared[device] = SharedBy(plan);  // The same in all.
+    }
+  }
   return job;
 }
 
@@ -65,6 +69,7 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
                                     "/metrics.jsonl");
   assignment.set_base_model_name(checked.model_dir);
   assignment.set_prompts(entry.ready->folders.prompts);
+  assignment.set_shared_weights_dir(SharedWeightsDir(state_dir));
   return assignment;
 }
 
@@ -130,7 +135,8 @@ void Scheduler::ScheduleAgain(Entry& entry, const absl::Status& why) {
 absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
       entry.ready->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
-  RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), placement.bytes));
+  RETURN_IF_ERROR(
+      ledger_.Reserve(placement.device, entry.id(), placement.bytes, SharedBy(plan)));
   const std::string& device = ledger_.Find(placement.device)->id();
   JobRecord changed = entry.record;
   v1::Job& job = changed.job;

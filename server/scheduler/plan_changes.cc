@@ -190,7 +190,7 @@ void PlanChanger::MakeRoomFor(Entry& newcomer) {
       const int64_t bytes =
           CapOf(plan, newcomer.record.oom_failures, scheduler_.settings_.limits.oom_margin);
       if (plan.threads() <= threads && bytes <= BudgetBytes(newcomer.record.job.spec()))
-        wanted.plans.push_back(OptionOf(plan, bytes));
+        wanted.plans.push_back(OptionOf(plan, device.shared.Beside(bytes, SharedBy(plan))));
     }
     std::vector<Choice> choices = ChoicesOn(device);
     std::vector<SqueezableJob> neighbours;

@@ -8,6 +8,7 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
+#include "server/node/shared_weights.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/trash.h"
 
@@ -122,8 +123,13 @@ absl::Status Scheduler::Load() {
          return job.ok() && job->id() == id;
        }))
     pool_.Post([gone] { EmptyTrash(gone); });
-  for (const Reservation& promise : state.reservations)
-    ledger_.Restore(promise.device, promise.job, promise.bytes);
+  for (const Reservation& promise : state.reservations) {
+    const Entry* entry = Find(promise.job);
+    const bool held = entry != nullptr && entry->attempt != nullptr;
+    ledger_.Restore(promise.device, promise.job, promise.bytes,
+                    held ? SharedBy(entry->attempt->record.plan) : SharedWeights());
+  }
+  pool_.Post([state_dir = settings_.launcher.state_dir] { SweepSharedWeights(state_dir); });
   ShowDevices();
   return absl::OkStatus();
 }

@@ -58,6 +58,8 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.task = TaskFrom(from.spec());
   to.mode = ModeFrom(from.spec());
   to.init_adapter = from.spec().lora().init_adapter();
+  if (!from.plan().shared().digest().empty() && !from.shared_weights_dir().empty())
+    to.shared_weights = from.shared_weights_dir() + "/" + from.plan().shared().digest();
   to.merge = from.spec().merge();
   to.training = TrainingFrom(from.spec());
   ASSIGN_OR_RETURN(to.plan, PlanFrom(from.plan()));

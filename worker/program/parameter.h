@@ -59,6 +59,9 @@ bool IsDrawn(const ModelConfig& config, const Parameter& p);
 // Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
 inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }
 
+// Whether the base's files say all of it.
+inline bool IsFrozen(const Parameter& p) { return !p.adapter && !p.trainable; }
+
 inline constexpr char kAdapterPrefix[] = "base_model.model.";
 
 // kAdapterPrefix + path + ".lora_A.weight" and the like; `path`: model.layers.0.self_attn.q_proj.

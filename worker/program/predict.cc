@@ -51,6 +51,13 @@ Components StaticComponents(const Program& program, const TapeKey& key, const Ma
   return bytes;
 }
 
+int64_t FrozenBytes(const Program& program) {
+  int64_t bytes = 0;
+  for (const Parameter& parameter : program.parameters)
+    if (IsFrozen(parameter)) bytes += ValueBytes(parameter);
+  return bytes;
+}
+
 int64_t ArenaBytes(const Components& others, int64_t needed, const Machine& machine) {
   if (machine.cpu) return needed;
   const int64_t beside = others.held() - others.arena;

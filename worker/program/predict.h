@@ -54,6 +54,10 @@ int64_t BatchBytes(const Program& program, const TapeKey& key);
 Components StaticComponents(const Program& program, const TapeKey& key, const Machine& machine,
                             int64_t context_bytes);
 
+// Of the weights: those that the job only reads, and which are the same for every job over the same
+// base in the same number types.
+int64_t FrozenBytes(const Program& program);
+
 // Of the arena beside `others`, for tapes that need `needed`. On a GPU, where all that is held is
 // one piece of whole pages, it has what the others leave of them.
 int64_t ArenaBytes(const Components& others, int64_t needed, const Machine& machine);

@@ -31,6 +31,7 @@ struct AttemptOptions {
   program::TaskChoice task;
   program::TrainingMode mode;
   std::string init_adapter;  // A PEFT directory, or empty.
+  std::string shared_weights;  // A file of frozen weights that jobs share; empty: nothing is shared.
   bool merge = false;        // Also give the base with the adapter merged into it.
   TrainingOptions training;
 

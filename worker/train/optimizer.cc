@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -28,7 +29,10 @@ absl::StatusOr<Moments> NewMoments(execute::Device& device, execute::StatePlace 
   const auto zeros = [&](int64_t bytes) -> absl::StatusOr<execute::StateBuffer> {
     ASSIGN_OR_RETURN(execute::StateBuffer buffer,
                      execute::StateBuffer::Allocate(device, bytes, place));
-    RETURN_IF_ERROR(execute::FillMemory(device, buffer.data(), 0, bytes));
+    if (place == execute::StatePlace::kHost)
+      std::memset(buffer.data(), 0, static_cast<size_t>(bytes));
+    else
+      RETURN_IF_ERROR(execute::FillMemory(device, buffer.data(), 0, bytes));
     return buffer;
   };
   Moments moments;

@@ -48,7 +48,8 @@ absl::Status Trainer::TakeMemory() {
   ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_,
                                                           {.model_dir = attempt_.model_dir,
                                                            .init_adapter = attempt_.init_adapter,
-                                                           .seed = attempt_.training.seed},
+                                                           .seed = attempt_.training.seed,
+                                                           .shared_file = attempt_.shared_weights},
                                                           device_));
   if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
   ASSIGN_OR_RETURN(optimizer_,

@@ -17,6 +17,7 @@
 #include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
 #include "worker/program/adapter_config.h"
+#include "worker/program/quantization.h"
 #include "worker/weights/random_ops.h"
 
 namespace snug::weights {
@@ -173,6 +174,8 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
   std::set<std::string> used_files;  // Those in which a parameter's value lies.
   RETURN_IF_ERROR(result.CheckTiedHead(program, model, ""));
   RETURN_IF_ERROR(result.CheckTiedHead(program, adapter, program::kAdapterPrefix));
+  if (!options.shared_file.empty() && device.host_reads_memory())
+    RETURN_IF_ERROR(result.OpenShared(program, model, options.shared_file));
   for (const Parameter& parameter : program.parameters) {
     const auto position = static_cast<uint32_t>(result.views_.size());
     result.views_.emplace_back();
@@ -199,6 +202,7 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
   }
   RETURN_IF_ERROR(result.RoundMasters());
   RETURN_IF_ERROR(result.ZeroGradients());
+  RETURN_IF_ERROR(result.shared_.Publish());
   // What was only copied from need not stay mapped.
   std::erase_if(result.files_, [&](const auto& file) { return !used_files.contains(file.first); });
   RETURN_IF_ERROR(device.Synchronize());
@@ -227,21 +231,55 @@ absl::Status Parameters::CheckTiedHead(const program::Program& program,
       program::kHeadKey, " out"));
 }
 
+absl::Status Parameters::OpenShared(const program::Program& program,
+                                    const program::TensorIndex& model, const std::string& path) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < program.parameters.size(); ++i) {
+    const Parameter& parameter = program.parameters[i];
+    const auto entry = model.find(parameter.key);
+    if (!program::IsFrozen(parameter) || entry == model.end()) continue;
+    ASSIGN_OR_RETURN(const bool as_needed, IsAsNeeded(parameter, &entry->second));
+    if (as_needed) continue;
+    shared_places_[i] = bytes;
+    bytes += program::Aligned(program::ValueBytes(parameter));
+  }
+  if (bytes == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(shared_, SharedFile::Open(path, bytes));
+  return absl::OkStatus();
+}
+
+char* Parameters::SharedPlace() const {
+  const auto place = shared_places_.find(views_.size() - 1);
+  return place == shared_places_.end() ? nullptr : shared_.data() + place->second;
+}
+
+absl::StatusOr<bool> Parameters::IsAsNeeded(const Parameter& parameter, const TensorEntry* entry) {
+  const bool same = device_->host_reads_memory() && entry != nullptr && !parameter.trainable &&
+                    parameter.quantization == program::Quantization::kNone &&
+                    SameType(entry->dtype, parameter.dtype);
+  if (!same) return false;
+  ASSIGN_OR_RETURN(const char* bytes, Mapped(*entry));
+  return IsAligned(bytes, SizeOf(parameter.dtype));
+}
+
 absl::StatusOr<bool> Parameters::Place(const Parameter& parameter, const TensorEntry* entry) {
   View& value = views_.back().value;
   if (parameter.quantization != program::Quantization::kNone) {
     RETURN_IF_ERROR(PlaceQuantized(parameter, *entry));
     return false;
   }
-  const bool as_it_is = device_->host_reads_memory() && entry != nullptr && !parameter.trainable &&
-                        SameType(entry->dtype, parameter.dtype);
-  if (as_it_is) {
+  ASSIGN_OR_RETURN(const bool as_needed, IsAsNeeded(parameter, entry));
+  if (as_needed) {
     ASSIGN_OR_RETURN(const char* bytes, Mapped(*entry));
-    if (IsAligned(bytes, SizeOf(parameter.dtype))) {
-      value = Shaped(const_cast<char*>(bytes), parameter, parameter.dtype);
-      mapped_bytes_ += execute::CountedBytes(parameter.bytes());
-      return true;
-    }
+    value = Shaped(const_cast<char*>(bytes), parameter, parameter.dtype);
+    mapped_bytes_ += execute::CountedBytes(parameter.bytes());
+    return true;
+  }
+  if (char* place = SharedPlace()) {
+    value = Shaped(place, parameter, parameter.dtype);
+    mapped_bytes_ += execute::CountedBytes(parameter.bytes());
+    if (shared_.to_fill()) RETURN_IF_ERROR(ReadInto(*entry, value));
+    return false;
   }
   ASSIGN_OR_RETURN(value, OwnBuffer(parameter, parameter.dtype));
   // A value with a master is rounded from it.
@@ -268,13 +306,23 @@ absl::Status Parameters::PlaceQuantized(const Parameter& parameter, const Tensor
     files_.at(entry.file).Release(entry.begin + first * size, piece.elements() * size);
     return status;
   };
-  ASSIGN_OR_RETURN(QuantizedWeight made, QuantizedWeight::Make(*device_, parameter, read));
+  ASSIGN_OR_RETURN(QuantizedWeight made, Quantised(parameter, read));
   auto& kept = quantized_[views_.size() - 1];
   kept = std::make_unique<QuantizedWeight>(std::move(made));
   View& value = views_.back().value;
   value = Shaped(kept->data(), parameter, parameter.dtype);
   value.quantized = &kept->weight();
   return absl::OkStatus();
+}
+
+absl::StatusOr<QuantizedWeight> Parameters::Quantised(const Parameter& parameter,
+                                                      QuantizedWeight::ReadElements read) {
+  char* place = SharedPlace();
+  if (place == nullptr) return QuantizedWeight::Make(*device_, parameter, read);
+  QuantizedWeight made = QuantizedWeight::At(parameter, place);
+  mapped_bytes_ += made.counted_bytes();
+  if (shared_.to_fill()) RETURN_IF_ERROR(made.Fill(*device_, parameter, read));
+  return made;
 }
 
 absl::Status Parameters::AddGradient(const Parameter& parameter) {

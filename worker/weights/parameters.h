@@ -27,6 +27,7 @@
 #include "worker/program/safetensors.h"
 #include "worker/weights/mapped_file.h"
 #include "worker/weights/quantized_weight.h"
+#include "worker/weights/shared_file.h"
 
 namespace snug::weights {
 
@@ -34,6 +35,9 @@ struct LoadOptions {
   std::string model_dir;
   std::string init_adapter;  // A PEFT directory; empty: A drawn as PEFT draws it, B zero.
   uint64_t seed = 0;         // Of what is drawn.
+  // Where frozen weights lie that the model's files do not have as they are needed, and that other
+  // processes have in common with this one: named by what they are. Empty: nowhere.
+  std::string shared_file = {};
 };
 
 // Of a device, or mapped where it reads files: each tensor as its allocator would count it.
@@ -72,6 +76,14 @@ class Parameters {
  private:
   explicit Parameters(execute::Device& device) : device_(&device) {}
 
+  // Where each frozen parameter that no file has as it is needed lies in the shared file.
+  absl::Status OpenShared(const program::Program& program, const program::TensorIndex& model,
+                          const std::string& path);
+  // Whether the value can be the entry's own bytes.
+  absl::StatusOr<bool> IsAsNeeded(const program::Parameter& parameter,
+                                  const program::TensorEntry* entry);
+  // The parameter's place in the shared file; null: it has none.
+  char* SharedPlace() const;
   // Of the base's files or, by `prefix`, an adapter's.
   absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& index,
                              const std::string& prefix);
@@ -81,6 +93,8 @@ class Parameters {
   // Its views point to the quantised weight, so that this stays where it is.
   absl::Status PlaceQuantized(const program::Parameter& parameter,
                               const program::TensorEntry& entry);
+  absl::StatusOr<QuantizedWeight> Quantised(const program::Parameter& parameter,
+                                            QuantizedWeight::ReadElements read);
   absl::Status AddGradient(const program::Parameter& parameter);
   absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry,
                          execute::StatePlace place);
@@ -97,6 +111,8 @@ class Parameters {
   std::map<size_t, std::unique_ptr<QuantizedWeight>> quantized_;  // By parameter.
   std::map<std::string, MappedFile> files_;
   int64_t mapped_bytes_ = 0;
+  SharedFile shared_;
+  std::map<size_t, int64_t> shared_places_;  // By parameter, an offset.
 };
 
 }  // namespace snug::weights

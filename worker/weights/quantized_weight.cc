@@ -135,19 +135,17 @@ absl::Status FillInt8(Device& device, const Parameter& parameter, const kernels:
 
 }  // namespace
 
-absl::StatusOr<QuantizedWeight> QuantizedWeight::Make(Device& device, const Parameter& parameter,
-                                                      ReadElements read) {
+QuantizedWeight QuantizedWeight::At(const Parameter& parameter, char* memory) {
   const program::QuantizedParts parts = program::PartsOf(parameter);
   QuantizedWeight made;
-  ASSIGN_OR_RETURN(made.memory_, execute::DeviceBuffer::Allocate(device, parts.bytes));
-  char* memory = made.memory_.data();
+  made.data_ = memory;
+  made.counted_bytes_ = execute::CountedBytes(parts.bytes);
   auto* absmax = reinterpret_cast<float*>(memory + parts.absmax);
   if (parameter.quantization == Quantization::kInt8) {
     made.weight_.kind = kernels::FrozenKind::kInt8;
     made.weight_.int8 = {.codes = reinterpret_cast<int8_t*>(memory),
                          .absmax = absmax,
                          .codes_stride = parameter.shape[1]};
-    RETURN_IF_ERROR(FillInt8(device, parameter, made.weight_.int8, read));
     return made;
   }
   made.weight_.kind = kernels::FrozenKind::kNf4;
@@ -155,7 +153,24 @@ absl::StatusOr<QuantizedWeight> QuantizedWeight::Make(Device& device, const Para
                       .absmax = absmax,
                       .absmax_codes = reinterpret_cast<uint8_t*>(memory + parts.absmax_codes),
                       .offset = reinterpret_cast<float*>(memory + parts.offset)};
-  RETURN_IF_ERROR(FillNf4(device, parameter, made.weight_.nf4, read));
+  return made;
+}
+
+absl::Status QuantizedWeight::Fill(Device& device, const Parameter& parameter,
+                                   ReadElements read) const {
+  return weight_.kind == kernels::FrozenKind::kInt8
+             ? FillInt8(device, parameter, weight_.int8, read)
+             : FillNf4(device, parameter, weight_.nf4, read);
+}
+
+absl::StatusOr<QuantizedWeight> QuantizedWeight::Make(Device& device, const Parameter& parameter,
+                                                      ReadElements read) {
+  ASSIGN_OR_RETURN(
+      execute::DeviceBuffer memory,
+      execute::DeviceBuffer::Allocate(device, program::PartsOf(parameter).bytes));
+  QuantizedWeight made = At(parameter, memory.data());
+  made.memory_ = std::move(memory);
+  RETURN_IF_ERROR(made.Fill(device, parameter, read));
   return made;
 }
 

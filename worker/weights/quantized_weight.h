@@ -1,4 +1,5 @@
-// A frozen matrix in 4 or 8 bits on a device, made once when it is loaded and saved nowhere.
+// A frozen matrix in 4 or 8 bits on a device, made once when it is loaded and saved nowhere but in a
+// file that workers share.
 //
 // The host quantises, for every device, with the kernels' CPU side, whose bytes CUDA's are too. It
 // holds a piece of the matrix, its codes, and of nf4 the scales of all blocks (4 bytes for 64
@@ -29,15 +30,23 @@ class QuantizedWeight {
                                               const program::Parameter& parameter,
                                               ReadElements read);
 
+  // Over memory of PartsOf(parameter).bytes that outlives it, where it lies already or is to be
+  // filled.
+  static QuantizedWeight At(const program::Parameter& parameter, char* memory);
+  absl::Status Fill(execute::Device& device, const program::Parameter& parameter,
+                    ReadElements read) const;
+
   // Points into the device's memory; moves with the object.
   const kernels::FrozenWeight& weight() const { return weight_; }
-  char* data() const { return memory_.data(); }
-  int64_t counted_bytes() const { return memory_.counted_bytes(); }
+  char* data() const { return data_; }
+  int64_t counted_bytes() const { return counted_bytes_; }
 
  private:
   QuantizedWeight() = default;
 
-  execute::DeviceBuffer memory_;
+  execute::DeviceBuffer memory_;  // Its own, if any is.
+  char* data_ = nullptr;
+  int64_t counted_bytes_ = 0;
   kernels::FrozenWeight weight_;
 };
 

@@ -173,7 +173,8 @@ SNUG_INLINE Gradient GradientAt(const GradientTile& p, const GradientRow& row, i
   F32x16 biased = score;
   if constexpr (kBias) biased += Load(p.bias + c - row.row, Whole{});
   Gradient g;
-  g.p = ExpOfScore(biased - row.lse);
+  const F32x16 log_p = biased - row.lse;
+  g.p = ExpOfScore(Select(log_p > F32x16{}, F32x16{}, log_p));
   F32x16 dp = Load(row.dp + c, Whole{}), kept_p = g.p;
   if (p.kept.keep != nullptr) {
     const I32x16 keep = Keep(p.kept, row.row, c);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -15,6 +16,8 @@ namespace snug::execute {
 namespace {
 
 constexpr int64_t kPageBytes = 2 << 20;  // What a driver gives memory in.
+
+constexpr std::align_val_t kPinnedAlignment{4096};  // It is pinned in pages.
 
 int64_t WholePages(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
@@ -117,6 +120,20 @@ void EmulatedRuntime::Free(void* address) noexcept {
   RunEverything();
   if (allocations_.erase(static_cast<char*>(address)) == 0) std::abort();
   cuda_on_cpu::RemoveAllocation(address);
+}
+
+void* EmulatedRuntime::AllocateHost(int64_t bytes) {
+  const auto size = static_cast<size_t>(bytes);
+  void* memory = ::operator new(size, kPinnedAlignment);
+  cuda_on_cpu::AddAllocation(memory, size);
+  cuda_on_cpu::MarkUnwritten(memory, size);
+  return memory;
+}
+
+void EmulatedRuntime::FreeHost(void* address) noexcept {
+  RunEverything();
+  cuda_on_cpu::RemoveAllocation(address);
+  ::operator delete(address, kPinnedAlignment);
 }
 
 bool EmulatedRuntime::IsDeviceMemory(const void* address) {

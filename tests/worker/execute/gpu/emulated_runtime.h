@@ -2,10 +2,11 @@
 //
 // Its memory is given in pages of 2 MiB, each to one allocation: no driver takes more for it. It is
 // a mapping that the host may not touch outside of kernels, copies and products: an op that looks
-// into it ends the process. New memory holds NaN. What is issued on a stream waits there until
-// something asks for it: then streams run one after another, in the order chosen, and one that
-// waits for an event has the stream that records it run up to there. So work that needs another
-// stream's and does not wait for it reads or writes too early in one of the two orders.
+// into it ends the process. Kernels may use pinned memory of the host as well, as CUDA's may. New
+// memory holds NaN. What is issued on a stream waits there until something asks for it: then
+// streams run one after another, in the order chosen, and one that waits for an event has the
+// stream that records it run up to there. So work that needs another stream's and does not wait for
+// it reads or writes too early in one of the two orders.
 //
 // A product that cuBLAS would refuse is refused (cublas_rules.h), and one that reads memory that
 // nobody has written fails.
@@ -45,8 +46,8 @@ class EmulatedRuntime final : public GpuRuntime {
   void* Allocate(int64_t bytes) override;
   void Free(void* address) noexcept override;
   bool IsDeviceMemory(const void* address) override;
-  void* AllocateHost(int64_t bytes) override { return ::operator new(static_cast<size_t>(bytes)); }
-  void FreeHost(void* address) noexcept override { ::operator delete(address); }
+  void* AllocateHost(int64_t bytes) override;
+  void FreeHost(void* address) noexcept override;
   kernels::Stream MakeStream() override;
   GpuEvent MakeEvent() override;
   void Copy(void* to, const void* from, int64_t bytes, kernels::Stream stream) override;

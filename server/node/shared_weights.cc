@@ -1,0 +1,29 @@
+#include "server/node/shared_weights.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "server/job/log.h"
+
+namespace snug::server {
+
+std::string SharedWeightsDir(const std::string& state_dir) { return state_dir + "/weights"; }
+
+void SweepSharedWeights(const std::string& state_dir) {
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SharedWeightsDir(state_dir), error)) {
+    const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0) continue;
+    const bool unused = flock(file, LOCK_EX | LOCK_NB) == 0;
+    if (unused && unlink(entry.path().c_str()) == 0)
+      spdlog::info("weights {}: no job uses them any more", entry.path().filename().string());
+    close(file);
+  }
+}
+
+}  // namespace snug::server
