@@ -14,9 +14,9 @@
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
 #include "server/job/inherit_adapter.h"
-#include "server/job/weights_digest.h"
 #include "server/job/random_id.h"
 #include "server/job/transient.h"
+#include "server/job/weights_digest.h"
 #include "server/plan/planner.h"
 #include "worker/program/adapter_config.h"
 #include "worker/program/adapter_export.h"
@@ -280,8 +280,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
               CheckInitAdapter(*program, job.spec.lora()));
   if (!found.empty()) return InvalidRequest(found);
   job.program = *std::move(program);
-  if (spec.sharing() != "none")
-    job.weights_digest = WeightsDigest(job.program, job.model_dir);
+  if (spec.sharing() != "none") job.weights_digest = WeightsDigest(job.program, job.model_dir);
   return job;
 }
 

@@ -73,6 +73,7 @@ DeviceSeries& Metrics::Families::SeriesOf(const v1::Device& device) {
       .emplace(device.name(), DeviceSeries{.total = &total.Add(labels),
                                            .capacity = &capacity.Add(labels),
                                            .reserved = &reserved.Add(labels),
+                                           .shared = &shared.Add(labels),
                                            .predicted = &device_predicted.Add(labels),
                                            .peak = &device_peak.Add(labels)})
       .first->second;

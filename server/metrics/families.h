@@ -26,6 +26,7 @@ struct DeviceSeries {
   prometheus::Gauge* total;
   prometheus::Gauge* capacity;
   prometheus::Gauge* reserved;
+  prometheus::Gauge* shared;
   prometheus::Gauge* predicted;
   prometheus::Gauge* peak;
   prometheus::Gauge* used = nullptr;  // Of a GPU, as long as its driver answers; up all the time.
@@ -93,6 +94,8 @@ struct Metrics::Families {
                                  "Bytes that the device may give to jobs.");
   GaugeFamily& reserved = Gauges(*registry, "snug_device_memory_reserved_bytes",
                                  "Bytes promised to attempts on the device.");
+  GaugeFamily& shared = Gauges(*registry, "snug_device_memory_shared_weights_bytes",
+                               "Of the promised bytes, frozen weights that attempts share.");
   GaugeFamily& device_predicted = Gauges(*registry, "snug_device_memory_predicted_bytes",
                                          "Predicted peak of the attempts on the device.");
   GaugeFamily& device_peak = Gauges(*registry, "snug_device_memory_peak_bytes",

@@ -193,16 +193,20 @@ void Metrics::ForgetJob(const std::string& id) { families_->by_job.erase(id); }
 
 void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<v1::Job>& running) {
   for (const v1::Device& device : devices) {
-    int64_t predicted = 0, peak = 0;
+    int64_t shared = 0;
+    for (const v1::WeightsInUse& weights : device.shared_weights()) shared += weights.bytes();
+    int64_t predicted = shared, peak = shared;  // Once, and of each job what is its own.
     for (const v1::Job& job : running) {
       if (job.device() != device.name()) continue;
-      predicted += job.memory().predicted_peak_bytes();
-      peak += job.memory().measured_peak_bytes();
+      const v1::JobMemory& memory = job.memory();
+      predicted += memory.predicted_peak_bytes() - memory.shared_bytes();
+      peak += std::max<int64_t>(0, memory.measured_peak_bytes() - memory.shared_bytes());
     }
     DeviceSeries& series = families_->SeriesOf(device);
     series.total->Set(static_cast<double>(device.total_bytes()));
     series.capacity->Set(static_cast<double>(device.capacity_bytes()));
     series.reserved->Set(static_cast<double>(device.reserved_bytes()));
+    series.shared->Set(static_cast<double>(shared));
     series.predicted->Set(static_cast<double>(predicted));
     series.peak->Set(static_cast<double>(peak));
     if (device.uuid().empty()) continue;

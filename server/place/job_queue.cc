@@ -16,7 +16,8 @@ void JobQueue::Remove(const std::string& id) {
   const auto key = keys_.find(id);
   if (key == keys_.end()) return;
   const auto job = jobs_.find(key->second);
-  const auto group = groups_.find(Needs(job->second.budget_bytes, job->second.shared, job->second.plans));
+  const auto group =
+      groups_.find(Needs(job->second.budget_bytes, job->second.shared, job->second.plans));
   if (--group->second.jobs == 0) groups_.erase(group);
   jobs_.erase(job);
   keys_.erase(key);

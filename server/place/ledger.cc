@@ -35,9 +35,8 @@ absl::Status Ledger::Resize(const std::string& job, int64_t bytes) {
   const int64_t free_bytes =
       device == nullptr ? 0 : device->capacity_bytes - ReservedOn(device->name);
   if (more > 0 && more > free_bytes)
-    return absl::ResourceExhaustedError(absl::StrCat("job ", job, " needs ", more,
-                                                     " bytes more; its device has ", free_bytes,
-                                                     " free"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "job ", job, " needs ", more, " bytes more; its device has ", free_bytes, " free"));
   promise->second.bytes = bytes;
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// Bytes promised to attempts on devices: the only truth for admission. The sum on a device, in which
+// Bytes promised to attempts on devices: the only truth for admission. Their sum on a device, where
 // what several share counts once, never exceeds its capacity.
 #ifndef SERVER_PLACE_LEDGER_H_
 #define SERVER_PLACE_LEDGER_H_

@@ -28,7 +28,7 @@ inline constexpr int kMaxJobsPerDevice = 64;
 struct RunningJob {
   JobQueue::Key key;  // Its place in the queue's order, were it still there.
   int64_t bytes = 0;
-  SharedWeights shared = {};  // Of these.
+  SharedWeights shared = {};   // Of these.
   int64_t end_us = INT64_MAX;  // Wall time, by estimate; INT64_MAX: nobody knows.
 };
 

@@ -113,8 +113,8 @@ std::string Room::ReasonFor(const QueuedJob& job) const {
   if (device_.taken_bytes > 0 && FastestWithin(job, without_others, INT64_MAX) >= 0)
     return absl::StrCat("others have taken ", FormatBytes(device_.taken_bytes), " of it");
   const int64_t least = device_.shared.Beside(LeastOn(job, device_), SharedBy(job));
-  return absl::StrCat("it needs ", FormatBytes(least), "; ", FormatBytes(free),
-                      " are free beside ", device_.jobs, device_.jobs == 1 ? " job" : " jobs");
+  return absl::StrCat("it needs ", FormatBytes(least), "; ", FormatBytes(free), " are free beside ",
+                      device_.jobs, device_.jobs == 1 ? " job" : " jobs");
 }
 
 }  // namespace snug::server

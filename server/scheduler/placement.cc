@@ -135,8 +135,7 @@ void Scheduler::ScheduleAgain(Entry& entry, const absl::Status& why) {
 absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
       entry.ready->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
-  RETURN_IF_ERROR(
-      ledger_.Reserve(placement.device, entry.id(), placement.bytes, SharedBy(plan)));
+  RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), placement.bytes, SharedBy(plan)));
   const std::string& device = ledger_.Find(placement.device)->id();
   JobRecord changed = entry.record;
   v1::Job& job = changed.job;

@@ -242,8 +242,8 @@ absl::Status PlanChanger::Order(Entry& entry, JobRecord changed, const Choice& c
   order.set_bytes(after);
   order.set_reason(reason);
   if (order.ByteSizeLong() + kFrameRest > kMaxFrameBytes)
-    return absl::ResourceExhaustedError(absl::StrCat("plan \"", order.plan().name(),
-                                                     "\" is too long for the link to its worker"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("plan \"", order.plan().name(), "\" is too long for the link to its worker"));
   RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), meanwhile));
   const absl::Status saved = scheduler_.Save(
       entry, std::move(changed),

@@ -43,7 +43,9 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
     "process_peak_bytes": "0",
     "kinds": {},
     "fidelity": "",
-    "host_bytes": "0"
+    "host_bytes": "0",
+    "shared_bytes": "0",
+    "reserved_bytes": "0"
   },
   "device": "",
   "epoch": 0,

@@ -49,7 +49,8 @@ class SqueezeTest(unittest.TestCase):
         (device,) = self.daemon.json("devices")["devices"]
         promised = {each["job"]: int(each["reserved_bytes"]) for each in device["reservations"]}
         self.assertLessEqual(int(device["reserved_bytes"]), self.capacity)
-        self.assertEqual(int(device["reserved_bytes"]), sum(promised.values()))
+        shared = sum(int(each["bytes"]) for each in device.get("shared_weights", []))
+        self.assertEqual(int(device["reserved_bytes"]), sum(promised.values()) + shared)
         return promised[name] if name else sum(promised.values())
 
     def settled(self, name, count):

@@ -30,9 +30,9 @@ struct AttemptOptions {
   std::vector<std::string> added_tokens;
   program::TaskChoice task;
   program::TrainingMode mode;
-  std::string init_adapter;  // A PEFT directory, or empty.
-  std::string shared_weights;  // A file of frozen weights that jobs share; empty: nothing is shared.
-  bool merge = false;        // Also give the base with the adapter merged into it.
+  std::string init_adapter;    // A PEFT directory, or empty.
+  std::string shared_weights;  // A file of frozen weights that jobs share; empty: none.
+  bool merge = false;          // Also give the base with the adapter merged into it.
   TrainingOptions training;
 
   program::NamedPlan plan;       // What it means is settled when the program is built.

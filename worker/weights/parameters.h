@@ -98,8 +98,7 @@ class Parameters {
   absl::Status AddGradient(const program::Parameter& parameter);
   absl::Status AddMaster(const program::Parameter& parameter, const program::TensorEntry* entry,
                          execute::StatePlace place);
-  absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter,
-                                          program::DType dtype,
+  absl::StatusOr<execute::View> OwnBuffer(const program::Parameter& parameter, program::DType dtype,
                                           execute::StatePlace place = execute::StatePlace::kDevice);
   absl::StatusOr<const char*> Mapped(const program::TensorEntry& entry);
   absl::Status ReadInto(const program::TensorEntry& entry, const execute::View& all);

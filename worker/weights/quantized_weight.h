@@ -1,5 +1,5 @@
-// A frozen matrix in 4 or 8 bits on a device, made once when it is loaded and saved nowhere but in a
-// file that workers share.
+// A frozen matrix in 4 or 8 bits on a device, made once when it is loaded, and saved nowhere but
+// where workers share it.
 //
 // The host quantises, for every device, with the kernels' CPU side, whose bytes CUDA's are too. It
 // holds a piece of the matrix, its codes, and of nf4 the scales of all blocks (4 bytes for 64

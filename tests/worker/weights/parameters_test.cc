@@ -17,6 +17,7 @@
 #include "tests/worker/execute/toy_run.h"
 #include "tests/worker/train/toy_job.h"
 #include "worker/execute/host_copy.h"
+#include "worker/program/quantization.h"
 
 namespace snug::weights {
 namespace {
@@ -111,6 +112,37 @@ TEST(ParametersTest, AnyFileGivesTheSameValuesInThePredictedBytes) {
         model.shift = shift;
         ExpectPredictedBytes(model, mode);
       }
+    }
+  }
+}
+
+// Weights that no file has as they are needed are made once: who comes second maps the first one's,
+// counts the same bytes and holds none of them itself. Trained ones are everybody's own.
+TEST(ParametersTest, WhatNoFileHasIsMadeOnceForAll) {
+  program::TrainingMode nf4 = program::LoraMode({"q_proj"}, DType::kBF16);
+  nf4.quantization = program::Quantization::kNf4;
+  for (const program::TrainingMode& mode : {program::LoraMode(), nf4}) {
+    const TempFolder folder;
+    ToyModel model = LargeModel();
+    model.dtype = "F16";
+    WriteModel(folder / "model", model);
+    const Program program = ProgramOf(folder / "model", mode);
+    LoadOptions options = {.model_dir = folder / "model"};
+    const Parameters own = *Parameters::Load(program, options, execute::TestDevice());
+    options.shared_file = folder / "weights/digest";
+    std::filesystem::create_directories(folder / "weights");
+    checkpoint::WriteText(options.shared_file, "left by one that died");
+    const Parameters first = *Parameters::Load(program, options, execute::TestDevice());
+    const auto written = std::filesystem::last_write_time(options.shared_file);
+    const Parameters second = *Parameters::Load(program, options, execute::TestDevice());
+    EXPECT_EQ(std::filesystem::last_write_time(options.shared_file), written);
+    EXPECT_EQ(first.mapped_bytes(), own.held(program).base);
+    EXPECT_EQ(second.mapped_bytes(), first.mapped_bytes());
+    for (size_t i = 0; i < program.parameters.size(); ++i) {
+      const execute::View a = own.views()[i].value, b = second.views()[i].value;
+      const auto bytes = static_cast<size_t>(ValueBytes(program.parameters[i]));
+      EXPECT_EQ(std::memcmp(a.data, b.data, bytes), 0) << program.parameters[i].key;
+      EXPECT_EQ(b.quantized != nullptr, a.quantized != nullptr);
     }
   }
 }
