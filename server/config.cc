@@ -28,6 +28,7 @@ struct Flags {
   std::vector<std::string> devices;
   int metrics_port = -1;
   std::string restore;
+  std::string host_memory;
   bool accept_loss = false;
 };
 
@@ -57,6 +58,9 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
       ->check(CLI::Range(0, 65535));
   app.add_option("--restore", flags.restore,
                  "Puts a backup in the place of the store, and ends; what was there is kept");
+  app.add_option("--host-memory", flags.host_memory,
+                 "Of the host's memory, beside the devices cpu:N, that plans may use")
+      ->type_name("BYTES");
   app.add_flag("--accept-loss", flags.accept_loss,
                "Starts although the store holds less than it has held");
   app.set_version_flag("--version", absl::StrCat("snugd ", kVersion));
@@ -151,6 +155,7 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   SetIf(flags.state_dir, [&](const std::string& value) { config.set_state_dir(value); });
   SetIf(flags.socket, [&](const std::string& value) { config.set_socket(value); });
   if (!flags.restore.empty()) config.set_restore(Absolute(flags.restore));
+  if (!flags.host_memory.empty()) config.set_host_memory(flags.host_memory);
   config.set_accept_loss(flags.accept_loss);
   if (flags.metrics_port >= 0) config.set_metrics_port(flags.metrics_port);
   RETURN_IF_ERROR(AddDevices(flags.devices, config));

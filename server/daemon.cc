@@ -175,6 +175,7 @@ absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {
     host.known = ReadKnownGpus(config_.state_dir());
   }
   ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config_, host));
+  ASSIGN_OR_RETURN(host_bytes_, HostBudgetOf(config_, devices, host));
   RETURN_IF_ERROR(MeasureDevices(Launcher(), devices));
   if (gpu_watch_ != nullptr) RETURN_IF_ERROR(WriteKnownGpus(config_.state_dir(), devices));
   for (const Device& device : devices)
@@ -194,6 +195,7 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   advisor_ = std::make_unique<Advisor>(index_, *preparer_, *inspector_, devices);
   SchedulerSettings settings{.launcher = Launcher(),
                              .devices = std::move(devices),
+                             .host_bytes = host_bytes_,
                              .gpu_watch = gpu_watch_.get(),
                              .inspector = *inspector_,
                              .prepares = prepares};

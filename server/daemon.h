@@ -51,6 +51,7 @@ class Daemon {
   const v1::DaemonConfig config_;
   int lock_ = -1;
   Metrics metrics_;
+  int64_t host_bytes_ = 0;               // That plans may use beside the devices.
   std::unique_ptr<GpuWatch> gpu_watch_;  // Where a GPU is among the devices.
   JobIndex index_;
   StreamRegistry streams_;

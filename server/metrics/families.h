@@ -79,6 +79,13 @@ struct Metrics::Families {
   prometheus::Histogram& prediction_ratio;
   GaugeFamily& oldest = Gauges(*registry, "snug_queue_oldest_timestamp_seconds",
                                "When the job that has waited longest got into the queue.");
+  prometheus::Gauge& host_capacity =
+      Gauges(*registry, "snug_host_memory_capacity_bytes",
+             "Bytes of the host's memory that plans may use beside devices.")
+          .Add({});
+  prometheus::Gauge& host_reserved =
+      Gauges(*registry, "snug_host_memory_reserved_bytes", "Of these, promised to attempts.")
+          .Add({});
   // UUID as NVIDIA's dcgm-exporter spells it, to join the two.
   GaugeFamily& device_model =
       Gauges(*registry, "snug_device_info", "1; its labels say which GPU or processor it is.");

@@ -191,6 +191,11 @@ void Metrics::Heard(const std::string& id, absl::Time when) {
 
 void Metrics::ForgetJob(const std::string& id) { families_->by_job.erase(id); }
 
+void Metrics::Host(int64_t capacity_bytes, int64_t reserved_bytes) {
+  families_->host_capacity.Set(static_cast<double>(capacity_bytes));
+  families_->host_reserved.Set(static_cast<double>(reserved_bytes));
+}
+
 void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<v1::Job>& running) {
   for (const v1::Device& device : devices) {
     int64_t shared = 0;

@@ -57,6 +57,8 @@ class Metrics {
   void Placed(const std::string& id, absl::Time now);
   void Unqueued(const std::string& id);
 
+  // Of the host's memory, beside the devices': what plans may use, and what is promised of it.
+  void Host(int64_t capacity_bytes, int64_t reserved_bytes);
   // A job with an attempt, as it is now; and its end.
   void Job(const v1::Job& job);
   void Heard(const std::string& id, absl::Time when);  // From its worker.

@@ -113,6 +113,14 @@ absl::Status CheckSum(const std::vector<Device>& devices, const Host& host) {
   return absl::OkStatus();
 }
 
+// That the devices of the CPU leave.
+int64_t MemoryBeside(const std::vector<Device>& devices, const Host& host) {
+  int64_t left = host.memory_bytes;
+  for (const Device& device : devices)
+    if (!device.is_gpu()) left -= device.capacity_bytes;
+  return left;
+}
+
 absl::Status CheckThreadsPerJob(const v1::DeviceConfig& given, const std::string& field) {
   const int threads = given.threads_per_job();
   if (threads < 0)
@@ -199,6 +207,21 @@ PlanMachine MachineOf(const Device& device, int threads) {
 
 PlanMachine MachineOf(const Device& device) {
   return MachineOf(device, ThreadShares(device).front());
+}
+
+absl::StatusOr<int64_t> HostBudgetOf(const v1::DaemonConfig& config,
+                                     const std::vector<Device>& devices, const Host& host) {
+  const int64_t left = MemoryBeside(devices, host);
+  if (config.host_memory().empty())
+    return std::max<int64_t>(0, left - host.memory_bytes / kShareKeptOfMemory);
+  const absl::StatusOr<int64_t> given = ParseBytes(config.host_memory());
+  if (!given.ok())
+    return absl::InvalidArgumentError(absl::StrCat("host_memory: ", given.status().message()));
+  if (*given > left)
+    return absl::InvalidArgumentError(absl::StrCat("host_memory: ", Exactly(*given),
+                                                   " are more than the devices leave of this ",
+                                                   "machine's memory: ", Exactly(left)));
+  return *given;
 }
 
 std::vector<DeviceState> StatesOf(const std::vector<Device>& devices) {

@@ -29,6 +29,10 @@ inline constexpr size_t kMaxThreadShares = 5;
 // without saying so. Who knows the machine better gives the capacity.
 inline constexpr int64_t kGpuReserveBytes = int64_t{1} << 30;
 
+// Of the host's memory, where nobody says how much plans may use: stays with the daemon, the
+// helpers and the page cache.
+inline constexpr int64_t kShareKeptOfMemory = 16;
+
 // A GPU as its driver describes it.
 struct Gpu {
   int index = 0;      // In the driver's order, which is that of the PCI bus.
@@ -87,6 +91,11 @@ bool NamesGpu(const v1::DaemonConfig& config);
 // A GPU that was used before and cannot be now is a device in trouble: after a bad upgrade of the
 // driver, or before it is loaded, the daemon serves what else there is, and looks after workers.
 absl::StatusOr<std::vector<Device>> DevicesOf(const v1::DaemonConfig& config, const Host& host);
+
+// Bytes of the host's memory that plans may use beside those devices. Errors name the field, the
+// limit and the value.
+absl::StatusOr<int64_t> HostBudgetOf(const v1::DaemonConfig& config,
+                                     const std::vector<Device>& devices, const Host& host);
 
 // Threads that a worker of the device can have, the most first. The first job beside nobody has the
 // whole, the second a half, the third and fourth a quarter, ..., down to the last of these. One

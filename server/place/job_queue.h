@@ -27,11 +27,13 @@ enum class Judgement {
 
 // What one plan takes of a device while it runs.
 struct PlanNeeds {
-  PlanNeeds(int64_t bytes, int threads = 1) : bytes(bytes), threads(threads) {}
+  PlanNeeds(int64_t bytes, int threads = 1, int64_t host_bytes = 0)
+      : bytes(bytes), threads(threads), host_bytes(host_bytes) {}
   auto operator<=>(const PlanNeeds&) const = default;
 
   int64_t bytes;
-  int threads;  // Of a CPU.
+  int threads;         // Of a CPU.
+  int64_t host_bytes;  // Of the host's memory, beside the device's.
 };
 
 struct QueuedJob {

@@ -3,30 +3,38 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
 
 namespace snug::server {
 
-absl::Status Ledger::Reserve(const std::string& device, const std::string& job, int64_t bytes,
-                             const SharedWeights& shared) {
+absl::Status Ledger::Reserve(const std::string& device, const std::string& job,
+                             const Promise& promise) {
   const Device* found = Find(device);
   if (found == nullptr) return absl::NotFoundError(absl::StrCat("no device ", device));
   if (promises_.contains(job))
     return absl::InternalError(absl::StrCat("job ", job, " has a reservation already"));
   const int64_t free_bytes = found->capacity_bytes - ReservedOn(device);
-  const int64_t beside = SharedOn(device).Beside(bytes, shared);
+  const int64_t beside = SharedOn(device).Beside(promise.bytes, promise.shared);
   if (beside > free_bytes)
     return absl::ResourceExhaustedError(absl::StrCat("job ", job, " needs ", beside, " bytes; ",
                                                      device, " has ", free_bytes, " free"));
-  promises_[job] = {found->id(), bytes, shared};
+  RETURN_IF_ERROR(CheckHost(job, promise.host_bytes));
+  promises_[job] = {promise, found->id()};
   return absl::OkStatus();
 }
 
-void Ledger::Restore(const std::string& device, const std::string& job, int64_t bytes,
-                     const SharedWeights& shared) {
-  promises_[job] = {IdOf(device), bytes, shared};
+void Ledger::Restore(const std::string& device, const std::string& job, const Promise& promise) {
+  promises_[job] = {promise, IdOf(device)};
 }
 
-absl::Status Ledger::Resize(const std::string& job, int64_t bytes) {
+absl::Status Ledger::CheckHost(const std::string& job, int64_t more) const {
+  const int64_t free_bytes = host_bytes_ - HostReserved();
+  if (more <= 0 || more <= free_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "job ", job, " needs ", more, " bytes of the host's memory; ", free_bytes, " are free"));
+}
+
+absl::Status Ledger::Resize(const std::string& job, int64_t bytes, int64_t host_bytes) {
   const auto promise = promises_.find(job);
   if (promise == promises_.end())
     return absl::InternalError(absl::StrCat("job ", job, " has no reservation"));
@@ -37,7 +45,9 @@ absl::Status Ledger::Resize(const std::string& job, int64_t bytes) {
   if (more > 0 && more > free_bytes)
     return absl::ResourceExhaustedError(absl::StrCat(
         "job ", job, " needs ", more, " bytes more; its device has ", free_bytes, " free"));
+  RETURN_IF_ERROR(CheckHost(job, host_bytes - promise->second.host_bytes));
   promise->second.bytes = bytes;
+  promise->second.host_bytes = host_bytes;
   return absl::OkStatus();
 }
 
@@ -58,14 +68,15 @@ SharedCount Ledger::SharedOn(const std::string& device) const {
   return shared;
 }
 
-SharedWeights Ledger::SharedBy(const std::string& job) const {
-  const auto promise = promises_.find(job);
-  return promise == promises_.end() ? SharedWeights() : promise->second.shared;
+int64_t Ledger::HostReserved() const {
+  int64_t bytes = 0;
+  for (const auto& [job, promise] : promises_) bytes += promise.host_bytes;
+  return bytes;
 }
 
-int64_t Ledger::ReservedFor(const std::string& job) const {
+Promise Ledger::PromisedTo(const std::string& job) const {
   const auto promise = promises_.find(job);
-  return promise == promises_.end() ? 0 : promise->second.bytes;
+  return promise == promises_.end() ? Promise() : Promise(promise->second);
 }
 
 std::map<std::string, int64_t> Ledger::Elsewhere() const {
@@ -90,6 +101,8 @@ const std::string& Ledger::IdOf(const std::string& device) const {
 std::vector<DeviceState> Ledger::Snapshot() const {
   std::vector<DeviceState> states = StatesOf(devices_);
   for (DeviceState& state : states) {
+    state.host_capacity_bytes = host_bytes_;
+    state.host_free_bytes = host_bytes_ - HostReserved();
     for (const auto& [job, promise] : promises_) {
       if (promise.device != IdOf(state.name)) continue;
       state.reserved_bytes += state.shared.Add(promise.bytes, promise.shared);

@@ -14,27 +14,34 @@
 
 namespace snug::server {
 
+// What one attempt has been promised.
+struct Promise {
+  int64_t bytes = 0;          // Of its device.
+  SharedWeights shared = {};  // Among these.
+  int64_t host_bytes = 0;     // Of the host's memory, beside them.
+};
+
 class Ledger {
  public:
-  explicit Ledger(std::vector<Device> devices) : devices_(std::move(devices)) {}
+  // `host_bytes`: of the host's memory, for all devices together.
+  explicit Ledger(std::vector<Device> devices, int64_t host_bytes = INT64_MAX)
+      : devices_(std::move(devices)), host_bytes_(host_bytes) {}
 
   // Devices are told by their name or by their id.
-  // `shared` is among the bytes. RESOURCE_EXHAUSTED with the bytes there are, NOT_FOUND for an
-  // unknown device.
-  absl::Status Reserve(const std::string& device, const std::string& job, int64_t bytes,
-                       const SharedWeights& shared = {});
+  // RESOURCE_EXHAUSTED with the bytes there are, NOT_FOUND for an unknown device.
+  absl::Status Reserve(const std::string& device, const std::string& job, const Promise& promise);
   // A promise of the daemon's earlier life: it stands, even where the capacity has shrunk since or
   // the device is gone.
-  void Restore(const std::string& device, const std::string& job, int64_t bytes,
-               const SharedWeights& shared = {});
-  // Another amount for a job that has a reservation. RESOURCE_EXHAUSTED as above; fewer bytes are
-  // always taken back.
-  absl::Status Resize(const std::string& job, int64_t bytes);
+  void Restore(const std::string& device, const std::string& job, const Promise& promise);
+  // Other amounts for a job that has a reservation; what it shares stays. RESOURCE_EXHAUSTED as
+  // above; fewer bytes are always taken back.
+  absl::Status Resize(const std::string& job, int64_t bytes, int64_t host_bytes);
   void Release(const std::string& job);
 
   int64_t ReservedOn(const std::string& device) const;
-  int64_t ReservedFor(const std::string& job) const;  // With what it shares.
-  SharedWeights SharedBy(const std::string& job) const;
+  Promise PromisedTo(const std::string& job) const;
+  int64_t HostReserved() const;
+  int64_t host_bytes() const { return host_bytes_; }
   SharedCount SharedOn(const std::string& device) const;
   // Bytes promised on what is no device any more, by its id.
   std::map<std::string, int64_t> Elsewhere() const;
@@ -45,13 +52,14 @@ class Ledger {
  private:
   const std::string& IdOf(const std::string& device) const;
 
-  struct Promise {
+  absl::Status CheckHost(const std::string& job, int64_t more) const;
+
+  struct Placed : Promise {
     std::string device;  // Its id.
-    int64_t bytes = 0;
-    SharedWeights shared;
   };
   std::vector<Device> devices_;
-  std::map<std::string, Promise> promises_;  // By job: one attempt at a time.
+  int64_t host_bytes_;
+  std::map<std::string, Placed> promises_;  // By job: one attempt at a time.
 };
 
 }  // namespace snug::server

@@ -72,9 +72,10 @@ class Walk {
       Room* room = Choose(job, rooms_, plan);
       if (room != nullptr) {
         const std::string& device = room->device().name;
-        const int64_t bytes = job.plans.at(device)[static_cast<size_t>(plan)].bytes;
-        decision.placements.push_back({job.id, device, plan, bytes});
-        return room->Place(job, bytes);
+        const PlanNeeds& needs = job.plans.at(device)[static_cast<size_t>(plan)];
+        decision.placements.push_back({job.id, device, plan, needs.bytes});
+        for (Room& each : rooms_) each.TakeHost(needs.host_bytes);
+        return room->Place(job, needs.bytes);
       }
     }
     if (!blocked_ && decision.head.empty()) decision.head = job.id;

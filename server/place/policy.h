@@ -45,6 +45,9 @@ struct DeviceState {
   // Those of `reserved_bytes` that something is known of.
   std::vector<RunningJob> running;
   SharedCount shared;  // Of the same bytes.
+  // Of the host's memory, for all devices together: what plans may use, and what is free of it.
+  int64_t host_capacity_bytes = INT64_MAX;
+  int64_t host_free_bytes = INT64_MAX;
 };
 
 struct Placement {

@@ -13,6 +13,14 @@ namespace {
 
 constexpr int kAnyThreads = INT32_MAX;
 
+// Under every plan, wherever it goes.
+bool NeedsHost(const QueuedJob& job) {
+  return std::all_of(job.plans.begin(), job.plans.end(), [](const auto& there) {
+    return std::all_of(there.second.begin(), there.second.end(),
+                       [](const PlanNeeds& needs) { return needs.host_bytes > 0; });
+  });
+}
+
 JobQueue::Key KeyOf(const QueuedJob& job) { return {-job.priority, job.order, job.id}; }
 
 }  // namespace
@@ -20,8 +28,10 @@ JobQueue::Key KeyOf(const QueuedJob& job) { return {-job.priority, job.order, jo
 int64_t LeastOn(const QueuedJob& job, const DeviceState& device) {
   const auto plans = job.plans.find(device.name);
   if (plans == job.plans.end() || plans->second.empty()) return -1;
-  const auto least = std::min_element(plans->second.begin(), plans->second.end());
-  return least->bytes <= std::min(device.capacity_bytes, job.budget_bytes) ? least->bytes : -1;
+  int64_t least = INT64_MAX;
+  for (const PlanNeeds& needs : plans->second)
+    if (needs.host_bytes <= device.host_capacity_bytes) least = std::min(least, needs.bytes);
+  return least <= std::min(device.capacity_bytes, job.budget_bytes) ? least : -1;
 }
 
 SharedWeights Room::SharedBy(const QueuedJob& job) const {
@@ -30,18 +40,20 @@ SharedWeights Room::SharedBy(const QueuedJob& job) const {
 }
 
 int Room::Fastest(const QueuedJob& job) const {
-  return FastestWithin(job, Free(), left_.value_or(INT64_MAX));
+  return FastestWithin(
+      job, {.free = Free(), .left = left_.value_or(INT64_MAX), .host = device_.host_free_bytes});
 }
 
-int Room::FastestWithin(const QueuedJob& job, int64_t free, int64_t left) const {
+int Room::FastestWithin(const QueuedJob& job, const Limits& limits) const {
   const auto plans = job.plans.find(device_.name);
   if (plans == job.plans.end()) return -1;
   const SharedWeights shared = SharedBy(job);
   const int threads = Threads();
   for (size_t plan = 0; plan < plans->second.size(); ++plan) {
     const PlanNeeds& needs = plans->second[plan];
-    const bool fits = device_.shared.Beside(needs.bytes, shared) <= free &&
-                      BesideHead(needs.bytes, shared) <= left;
+    const bool fits = device_.shared.Beside(needs.bytes, shared) <= limits.free &&
+                      BesideHead(needs.bytes, shared) <= limits.left &&
+                      needs.host_bytes <= limits.host;
     if (fits && needs.bytes <= job.budget_bytes && needs.threads <= threads)
       return static_cast<int>(plan);
   }
@@ -72,7 +84,9 @@ void Room::Place(const QueuedJob& job, int64_t bytes) {
 
 void Room::KeepFor(const QueuedJob& job) {
   const int64_t needs = LeastOn(job, device_);
-  if (left_ || needs < 0) return;
+  if (left_) return;
+  if (NeedsHost(job)) device_.host_free_bytes = 0;
+  if (needs < 0) return;
   left_ = std::min(BesideAllBehind(job, needs), AtReservedStart(job, needs));
   head_shared_ = SharedBy(job);
 }
@@ -108,9 +122,12 @@ std::string Room::ReasonFor(const QueuedJob& job) const {
   if (device_.jobs >= device_.max_jobs)
     return absl::StrCat(device_.jobs, " jobs run there, which is the most at once");
   const int64_t free = std::max<int64_t>(0, Free());
-  if (FastestWithin(job, free, INT64_MAX) >= 0) return "";
+  if (FastestWithin(job, {.free = free, .host = device_.host_free_bytes}) >= 0) return "";
+  if (FastestWithin(job, {.free = free}) >= 0)
+    return absl::StrCat("it needs more of the host's memory than the ",
+                        FormatBytes(device_.host_free_bytes), " that are free");
   const int64_t without_others = free + device_.taken_bytes;
-  if (device_.taken_bytes > 0 && FastestWithin(job, without_others, INT64_MAX) >= 0)
+  if (device_.taken_bytes > 0 && FastestWithin(job, {.free = without_others}) >= 0)
     return absl::StrCat("others have taken ", FormatBytes(device_.taken_bytes), " of it");
   const int64_t least = device_.shared.Beside(LeastOn(job, device_), SharedBy(job));
   return absl::StrCat("it needs ", FormatBytes(least), "; ", FormatBytes(free), " are free beside ",

@@ -39,7 +39,10 @@ class Room {
   int Fastest(const QueuedJob& job) const;
 
   void Place(const QueuedJob& job, int64_t bytes);
-  // It waits for the device, unless another one does already.
+  // Some job was given so much of the host's memory, here or elsewhere.
+  void TakeHost(int64_t bytes) { device_.host_free_bytes -= bytes; }
+  // It waits for the device, unless another one does already. Where all its plans use the host's
+  // memory, those behind it are given none.
   void KeepFor(const QueuedJob& job);
 
   // Why the job cannot have what it needs at least, were nobody ahead of it; empty: it could.
@@ -50,8 +53,12 @@ class Room {
   int64_t BesideAllBehind(const QueuedJob& head, int64_t needs) const;
   int64_t AtReservedStart(const QueuedJob& head, int64_t needs) const;
   SharedWeights SharedBy(const QueuedJob& job) const;  // Here.
-  // The same within what is free now and, at the head's start, beside it.
-  int FastestWithin(const QueuedJob& job, int64_t free, int64_t left) const;
+  struct Limits {
+    int64_t free = INT64_MAX;  // Now,
+    int64_t left = INT64_MAX;  // and beside the head at its start.
+    int64_t host = INT64_MAX;
+  };
+  int FastestWithin(const QueuedJob& job, const Limits& limits) const;
   // That a job will take of what is left beside the head: with it alone it is sure to share then.
   int64_t BesideHead(int64_t bytes, const SharedWeights& shared) const {
     return !shared.digest.empty() && shared == head_shared_ ? bytes - shared.bytes : bytes;

@@ -64,6 +64,10 @@ SharedWeights SharedBy(const v1::Plan& plan) {
   return {.digest = plan.shared().digest(), .bytes = plan.shared().bytes()};
 }
 
+Promise PromiseOf(const v1::Plan& plan, int64_t bytes) {
+  return {.bytes = bytes, .shared = SharedBy(plan), .host_bytes = plan.host_bytes()};
+}
+
 int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin) {
   const double extra = static_cast<double>(plan.peak_bytes()) * margin * oom_failures;
   return plan.peak_bytes() + static_cast<int64_t>(extra);

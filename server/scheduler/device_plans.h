@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/job/check_job.h"
 #include "server/place/devices.h"
+#include "server/place/ledger.h"
 #include "server/place/shared_weights.h"
 #include "server/plan/planner.h"
 
@@ -28,6 +29,9 @@ absl::StatusOr<DevicePlans> PlansByShare(const std::vector<Device>& devices, con
 
 // What of it is held in common with other jobs.
 SharedWeights SharedBy(const v1::Plan& plan);
+
+// For an attempt under the plan, with so many bytes of its device.
+Promise PromiseOf(const v1::Plan& plan, int64_t bytes);
 
 // What is reserved for a plan: its peak, and more room after each time that it was not enough.
 int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin);

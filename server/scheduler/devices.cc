@@ -24,9 +24,9 @@ v1::Reservation ReservationOf(const Entry& entry, const Ledger& ledger) {
   const v1::JobMemory& memory = entry.record.job.memory();
   v1::Reservation reservation;
   reservation.set_job(entry.id());
-  const int64_t shared = ledger.SharedBy(entry.id()).bytes;
-  reservation.set_reserved_bytes(ledger.ReservedFor(entry.id()) - shared);
-  reservation.set_shared_bytes(shared);
+  const Promise promise = ledger.PromisedTo(entry.id());
+  reservation.set_reserved_bytes(promise.bytes - promise.shared.bytes);
+  reservation.set_shared_bytes(promise.shared.bytes);
   reservation.set_predicted_bytes(memory.predicted_peak_bytes());
   reservation.set_counted_bytes(memory.measured_peak_bytes());
   reservation.set_seen_bytes(memory.process_peak_bytes());
@@ -73,6 +73,7 @@ void Scheduler::ShowDevices() {
         *device.add_reservations() = ReservationOf(entry, ledger_);
   }
   metrics_.Devices(devices, running);
+  metrics_.Host(ledger_.host_bytes(), ledger_.HostReserved());
   for (const auto& [id, bytes] : ledger_.Elsewhere()) {
     v1::Device& shown = devices.emplace_back();
     shown.set_name(id);
@@ -98,9 +99,10 @@ std::vector<DeviceState> Scheduler::DeviceStates() const {
       if (found == entries_.end() || found->second->attempt == nullptr) continue;
       const Entry& entry = *found->second;
       if (ledger_.Find(entry.attempt->record.device) != ledger_.Find(state.name)) continue;
+      const Promise promise = ledger_.PromisedTo(entry.id());
       state.running.push_back({.key = KeyOf(entry.record),
-                               .bytes = ledger_.ReservedFor(entry.id()),
-                               .shared = ledger_.SharedBy(entry.id()),
+                               .bytes = promise.bytes,
+                               .shared = promise.shared,
                                .end_us = EstimatedEnd(entry)});
     }
     state.trouble = TroubleOf(*ledger_.Find(state.name));

@@ -31,8 +31,8 @@ QueuedJob QueuedAs(const Entry& entry, double margin) {
   if (!entry.ready) return job;
   for (const auto& [device, plans] : *entry.ready->plans) {
     for (const v1::Plan& plan : plans) {
-      job.plans[device].emplace_back(CapOf(plan, entry.record.oom_failures, margin),
-                                     plan.threads());
+      job.plans[device].emplace_back(CapOf(plan, entry.record.oom_failures, margin), plan.threads(),
+                                     plan.host_bytes());
       job.shared[device] = SharedBy(plan);  // The same in all.
     }
   }
@@ -117,9 +117,13 @@ void Scheduler::Schedule() {
 void Scheduler::RefuseJob(Entry& entry) {
   const DeviceState largest = LargestOf(ledger_.Snapshot());
   const std::vector<v1::Plan>& plans = entry.ready->plans->at(largest.name);
-  const absl::Status refusal = PlanInfeasible(
-      RefusalOf(plans, largest.name, largest.capacity_bytes, BudgetBytes(entry.record.job.spec())),
-      plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
+  const int64_t budget = BudgetBytes(entry.record.job.spec());
+  const int64_t limit = std::min(largest.capacity_bytes, budget);
+  const absl::Status refusal =
+      PlanInfeasible(FirstThatFits(plans, limit) >= 0
+                         ? HostRefusalOf(plans, limit, largest.host_capacity_bytes)
+                         : RefusalOf(plans, largest.name, largest.capacity_bytes, budget),
+                     plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
   const absl::Status failed = FailJob(entry, ToJobError(refusal));
   if (!failed.ok()) ScheduleAgain(entry, failed);
 }
@@ -135,7 +139,7 @@ void Scheduler::ScheduleAgain(Entry& entry, const absl::Status& why) {
 absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
       entry.ready->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
-  RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), placement.bytes, SharedBy(plan)));
+  RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), PromiseOf(plan, placement.bytes)));
   const std::string& device = ledger_.Find(placement.device)->id();
   JobRecord changed = entry.record;
   v1::Job& job = changed.job;

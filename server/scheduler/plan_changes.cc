@@ -82,7 +82,8 @@ absl::Status PlanChanger::CheckChangeable(const Entry& entry, const char* what) 
   return absl::OkStatus();
 }
 
-// A worker keeps its threads, so those of other shares are none of its plans.
+// A worker keeps its threads, so those of other shares are none of its plans. None takes more of
+// the host's memory than it has: that is not given out again while it runs.
 PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
   const AttemptRecord& attempt = entry.attempt->record;
   Choice choice;
@@ -100,7 +101,9 @@ PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
   for (const v1::Plan& plan : plans->second) {
     const int64_t bytes =
         CapOf(plan, entry.record.oom_failures, scheduler_.settings_.limits.oom_margin);
-    if (plan.threads() == attempt.plan.threads() && bytes <= most) add(plan, bytes);
+    const bool same_threads = plan.threads() == attempt.plan.threads();
+    if (same_threads && bytes <= most && plan.host_bytes() <= attempt.plan.host_bytes())
+      add(plan, bytes);
   }
   return choice;
 }
@@ -189,7 +192,9 @@ void PlanChanger::MakeRoomFor(Entry& newcomer) {
     for (const v1::Plan& plan : plans->second) {
       const int64_t bytes =
           CapOf(plan, newcomer.record.oom_failures, scheduler_.settings_.limits.oom_margin);
-      if (plan.threads() <= threads && bytes <= BudgetBytes(newcomer.record.job.spec()))
+      const bool fits = bytes <= BudgetBytes(newcomer.record.job.spec()) &&
+                        plan.host_bytes() <= device.host_free_bytes;
+      if (plan.threads() <= threads && fits)
         wanted.plans.push_back(OptionOf(plan, device.shared.Beside(bytes, SharedBy(plan))));
     }
     std::vector<Choice> choices = ChoicesOn(device);
@@ -244,13 +249,15 @@ absl::Status PlanChanger::Order(Entry& entry, JobRecord changed, const Choice& c
   if (order.ByteSizeLong() + kFrameRest > kMaxFrameBytes)
     return absl::ResourceExhaustedError(
         absl::StrCat("plan \"", order.plan().name(), "\" is too long for the link to its worker"));
-  RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), meanwhile));
+  const int64_t host = attempt.plan.host_bytes();
+  RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), meanwhile, host));
   const absl::Status saved = scheduler_.Save(
       entry, std::move(changed),
       {.reserve = Reservation{attempt.device, entry.id(), attempt.epoch, meanwhile}},
       Urgency::kRefusable);
   if (!saved.ok()) {
-    scheduler_.ledger_.Resize(entry.id(), before).IgnoreError();  // Fewer bytes: never refused.
+    // Fewer bytes: never refused.
+    scheduler_.ledger_.Resize(entry.id(), before, host).IgnoreError();
     return saved;
   }
   spdlog::info("job {}: from plan \"{}\", {} bytes, to \"{}\", {} bytes: {}", entry.id(),
@@ -301,12 +308,12 @@ absl::Status PlanChanger::Settle(Entry& entry, const v1::WorkerEvent::PlanChange
     spdlog::warn("job {}: keeps plan \"{}\": {}", entry.id(), attempt.plan.name(),
                  answer.refusal());
   }
-  const int64_t bytes = attempt.cap_bytes;
+  const int64_t bytes = attempt.cap_bytes, host = attempt.plan.host_bytes();
   Change change{.attempt = &attempt,
                 .reserve = Reservation{attempt.device, entry.id(), attempt.epoch, bytes}};
   RETURN_IF_ERROR(
       scheduler_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
-  RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), bytes));
+  RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), bytes, host));
   scheduler_.changed_ = true;
   scheduler_.ShowDevices();
   return absl::OkStatus();

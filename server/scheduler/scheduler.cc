@@ -68,7 +68,7 @@ Scheduler::Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& inde
       index_(index),
       preparer_(preparer),
       metrics_(metrics),
-      ledger_(settings_.devices),
+      ledger_(settings_.devices, settings_.host_bytes),
       looks_(settings_.limits),
       in_hand_(settings_.launcher.state_dir + "/in-hand"),
       stored_plans_(settings_.devices),
@@ -126,8 +126,9 @@ absl::Status Scheduler::Load() {
   for (const Reservation& promise : state.reservations) {
     const Entry* entry = Find(promise.job);
     const bool held = entry != nullptr && entry->attempt != nullptr;
-    ledger_.Restore(promise.device, promise.job, promise.bytes,
-                    held ? SharedBy(entry->attempt->record.plan) : SharedWeights());
+    ledger_.Restore(promise.device, promise.job,
+                    held ? PromiseOf(entry->attempt->record.plan, promise.bytes)
+                         : Promise{.bytes = promise.bytes});
   }
   pool_.Post([state_dir = settings_.launcher.state_dir] { SweepSharedWeights(state_dir); });
   ShowDevices();

@@ -2,6 +2,7 @@
 #ifndef SERVER_SCHEDULER_SETTINGS_H_
 #define SERVER_SCHEDULER_SETTINGS_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "server/inspect/inspector.h"
@@ -16,6 +17,7 @@ namespace snug::server {
 struct SchedulerSettings {
   LauncherSettings launcher;
   std::vector<Device> devices;
+  int64_t host_bytes = INT64_MAX;  // Of the host's memory, that plans may use beside devices.
   GpuWatch* gpu_watch = nullptr;  // Where there is a GPU among them.
   Inspector& inspector;
   FairPool::Threads prepares = {.any = 1, .small = 1};

@@ -64,6 +64,17 @@ class StashTest(unittest.TestCase):
         wrong = self.daemon.run("plan", self.file, "memory.optimizer=disk", code=None)
         self.assertIn("memory.optimizer", wrong.stderr)
 
+    def test_the_hosts_memory_is_promised_as_well(self):
+        small = Daemon(flags=("--host-memory", "64KiB"))
+        self.addCleanup(small.close)
+        name = small.submit(self.file, STEPS, all_in("offload"))
+        error = small.wait_state(name, "FAILED")["error"]
+        self.assertEqual(error["reason"], "PLAN_INFEASIBLE")
+        self.assertIn("of the host's memory", error["message"])
+        self.assertIn("64 KiB (65536 bytes)", error["message"])
+        done = small.submit(self.file, STEPS, all_in("keep"))
+        small.wait_state(done, "SUCCEEDED")
+
     def test_loops_take_less_and_train_as_exactly(self):
         kept, _ = self.run_job(all_in("keep"))
         for kind in ("chunk", "{kind: chunk, rows: 50}"):

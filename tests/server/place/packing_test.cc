@@ -14,6 +14,7 @@ namespace snug::server {
 namespace {
 
 constexpr int64_t kCapacity = 1000;
+constexpr int64_t kHostBytes = 500;
 constexpr int64_t kNever = INT64_MAX;
 
 struct Job {
@@ -25,6 +26,7 @@ struct Job {
   int64_t promised_us = kNever;  // Once it has been the head: it starts no later.
   std::string device;
   int64_t bytes = 0;
+  int64_t host_bytes = 0;
 
   const SharedWeights& shared() const { return queued.shared.begin()->second; }  // Everywhere.
 };
@@ -38,7 +40,7 @@ class World {
       : random_(static_cast<unsigned>(seed)), estimates_(estimates) {
     for (int i = 0; i < devices; ++i)
       devices_.push_back({.name = "cpu:" + std::to_string(i), .capacity_bytes = kCapacity});
-    ledger_ = std::make_unique<Ledger>(devices_);
+    ledger_ = std::make_unique<Ledger>(devices_, kHostBytes);
   }
 
   void Add(int64_t arrives_us, int priority, int64_t least_bytes, int64_t takes_us,
@@ -70,6 +72,15 @@ class World {
       const SharedWeights shared = {base > 0 ? "base-" + std::to_string(base) : "", 150 * base};
       Add(Draw(0, 5000), Draw(1, priorities), Draw(1, 10) < 9 ? Draw(1, 200) : Draw(300, 550),
           Draw(1, 1000), shared);
+    }
+  }
+
+  // Some of those that are there use the host's memory under every plan.
+  void UseHost() {
+    for (auto& [id, job] : jobs_) {
+      job.host_bytes = Draw(1, 4) == 1 ? Draw(1, kHostBytes) : 0;
+      for (auto& [device, plans] : job.queued.plans)
+        for (PlanNeeds& needs : plans) needs.host_bytes = job.host_bytes;
     }
   }
 
@@ -117,9 +128,10 @@ class World {
 
   // The ledger is made again from the promises in the store.
   void StartAnew() {
-    ledger_ = std::make_unique<Ledger>(devices_);
+    ledger_ = std::make_unique<Ledger>(devices_, kHostBytes);
     for (const auto& [id, job] : jobs_)
-      if (job.ends_us < kNever) ledger_->Restore(job.device, id, job.bytes, job.shared());
+      if (job.ends_us < kNever)
+        ledger_->Restore(job.device, id, {job.bytes, job.shared(), job.host_bytes});
   }
 
   int64_t Estimate(const Job& job) {
@@ -144,8 +156,8 @@ class World {
     const std::vector<DeviceState> before = States();
     for (const Placement& placement : Decide(queue_, before, now_us_).placements) {
       Job& job = jobs_.at(placement.job);
-      ASSERT_TRUE(
-          ledger_->Reserve(placement.device, placement.job, placement.bytes, job.shared()).ok());
+      const Promise promise = {placement.bytes, job.shared(), job.host_bytes};
+      ASSERT_TRUE(ledger_->Reserve(placement.device, placement.job, promise).ok());
       if (job.promised_us < kNever)
         most_overdue_us_ = std::max(most_overdue_us_, now_us_ - job.promised_us);
       queue_.Remove(placement.job);
@@ -157,9 +169,10 @@ class World {
     for (const DeviceState& state : ledger_->Snapshot()) {
       ASSERT_LE(state.reserved_bytes, kCapacity) << state.name << " at " << now_us_;
       ASSERT_EQ(state.reserved_bytes, HeldOn(state.name));
+      ASSERT_GE(state.host_free_bytes, 0);
       most_at_once_ = std::max(most_at_once_, state.jobs);
     }
-    Promise();
+    Foresee();
   }
 
   // By hand: own bytes of all, and each base once.
@@ -178,7 +191,7 @@ class World {
   // The head of the queue, from the first round that leaves it behind: with nobody after it, it
   // would start when enough of what runs has ended. Without estimates, which there are none of for
   // what starts in this round: when all of it has.
-  void Promise() {
+  void Foresee() {
     if (queue_.size() == 0) return;
     Job& head = jobs_.at(queue_.in_order().begin()->second.id);
     if (head.promised_us < kNever) return;
@@ -238,6 +251,7 @@ TEST_P(PackingTest, PromisesFitWhateverComes) {
   for (int seed = 0; seed < 100; ++seed) {
     World world(seed, 1 + seed % 4, GetParam());
     world.AddRandom(150, 4);
+    if (seed % 2 == 1) world.UseHost();
     world.Run();
     ASSERT_TRUE(world.all_ended()) << "seed " << seed;
   }

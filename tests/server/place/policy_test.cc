@@ -348,27 +348,63 @@ TEST(LedgerTest, PromisesFollowTheGpuNotItsNumber) {
   Ledger ledger({{.name = "cpu:0", .capacity_bytes = 10},
                  {.name = "gpu:0", .capacity_bytes = 10, .gpu = {.uuid = "GPU-b"}},
                  {.name = "gpu:1", .capacity_bytes = 10, .gpu = {.uuid = "GPU-a"}}});
-  ledger.Restore("GPU-b", "survivor", 7);
-  ledger.Restore("GPU-c", "stray", 5);
-  ledger.Restore("gpu:1", "old", 2);
+  ledger.Restore("GPU-b", "survivor", {7});
+  ledger.Restore("GPU-c", "stray", {5});
+  ledger.Restore("gpu:1", "old", {2});
   EXPECT_EQ(ledger.ReservedOn("gpu:0"), 7);
   EXPECT_EQ(ledger.Snapshot().at(1).reserved_bytes, 7);
   EXPECT_EQ(ledger.Snapshot().at(1).jobs, 1);
-  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("gpu:0", "new", 4)));
+  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("gpu:0", "new", {4})));
   EXPECT_EQ(ledger.ReservedOn("GPU-a"), 2);
-  EXPECT_TRUE(ledger.Reserve("gpu:1", "new", 8).ok());
+  EXPECT_TRUE(ledger.Reserve("gpu:1", "new", {8}).ok());
   EXPECT_THAT(ledger.Elsewhere(), ElementsAre(testing::Pair("GPU-c", 5)));
 }
 
 TEST(LedgerTest, PromisesNeverExceedTheCapacity) {
   Ledger ledger({{.name = "cpu:0", .capacity_bytes = 10}});
-  EXPECT_TRUE(ledger.Reserve("cpu:0", "a", 6).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("cpu:0", "b", 5)));
-  EXPECT_TRUE(ledger.Reserve("cpu:0", "b", 4).ok());
-  EXPECT_FALSE(ledger.Reserve("cpu:0", "b", 0).ok());
+  EXPECT_TRUE(ledger.Reserve("cpu:0", "a", {6}).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("cpu:0", "b", {5})));
+  EXPECT_TRUE(ledger.Reserve("cpu:0", "b", {4}).ok());
+  EXPECT_FALSE(ledger.Reserve("cpu:0", "b", {0}).ok());
   ledger.Release("a");
   EXPECT_EQ(ledger.ReservedOn("cpu:0"), 4);
-  EXPECT_TRUE(absl::IsNotFound(ledger.Reserve("gpu:0", "c", 1)));
+  EXPECT_TRUE(absl::IsNotFound(ledger.Reserve("gpu:0", "c", {1})));
+}
+
+// The host's memory is one for all devices.
+TEST(LedgerTest, PromisesOfTheHostsMemoryNeverExceedIt) {
+  Ledger ledger({{.name = "cpu:0", .capacity_bytes = 10}, {.name = "gpu:0", .capacity_bytes = 10}},
+                /*host_bytes=*/20);
+  EXPECT_TRUE(ledger.Reserve("cpu:0", "a", {.bytes = 1, .host_bytes = 15}).ok());
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(ledger.Reserve("gpu:0", "b", {.bytes = 1, .host_bytes = 6})));
+  EXPECT_TRUE(ledger.Reserve("gpu:0", "b", {.bytes = 1, .host_bytes = 5}).ok());
+  EXPECT_EQ(ledger.Snapshot().at(0).host_free_bytes, 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Resize("b", 1, 6)));
+  EXPECT_TRUE(ledger.Resize("a", 1, 14).ok());
+  EXPECT_TRUE(ledger.Resize("b", 1, 6).ok());
+  ledger.Release("a");
+  EXPECT_EQ(ledger.HostReserved(), 6);
+}
+
+// Who waits for the host's memory has its own reason, lets others by that need none of it, and none
+// that do.
+TEST(PolicyTest, TheHostsMemoryIsKeptForTheFirstThatNeedsIt) {
+  std::vector<DeviceState> devices = {{.name = "cpu:0", .capacity_bytes = 100}};
+  devices[0].host_capacity_bytes = 50;
+  devices[0].host_free_bytes = 20;
+  const auto job = [](const char* id, int64_t order, int64_t host) {
+    return QueuedJob{.id = id, .order = order, .plans = {{"cpu:0", {PlanNeeds(10, 1, host)}}}};
+  };
+  const Decision decision =
+      Decide({job("large", 1, 30), job("small", 2, 5), job("none", 3, 0), job("never", 4, 51)},
+             devices, /*now_us=*/0);
+  ASSERT_EQ(decision.placements.size(), 1u);
+  EXPECT_EQ(decision.placements[0].job, "none");
+  EXPECT_EQ(decision.head, "large");
+  EXPECT_THAT(decision.waiting.at("large"),
+              testing::HasSubstr("of the host's memory than the 20 B that"));
+  EXPECT_THAT(decision.infeasible, ElementsAre("never"));
 }
 
 // Each device keeps its own account.
@@ -376,10 +412,10 @@ TEST(LedgerTest, DevicesDoNotShareTheirBytes) {
   Ledger ledger({{.name = "cpu:0", .capacity_bytes = 10},
                  {.name = "gpu:0", .capacity_bytes = 5},
                  {.name = "gpu:1", .capacity_bytes = 7}});
-  EXPECT_TRUE(ledger.Reserve("gpu:0", "a", 5).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("gpu:0", "b", 1)));
-  EXPECT_TRUE(ledger.Reserve("gpu:1", "b", 6).ok());
-  EXPECT_TRUE(ledger.Reserve("cpu:0", "c", 10).ok());
+  EXPECT_TRUE(ledger.Reserve("gpu:0", "a", {5}).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(ledger.Reserve("gpu:0", "b", {1})));
+  EXPECT_TRUE(ledger.Reserve("gpu:1", "b", {6}).ok());
+  EXPECT_TRUE(ledger.Reserve("cpu:0", "c", {10}).ok());
   const std::vector<DeviceState> states = ledger.Snapshot();
   ASSERT_EQ(states.size(), 3u);
   EXPECT_FALSE(states[0].gpu);
@@ -396,9 +432,9 @@ TEST(LedgerTest, DevicesDoNotShareTheirBytes) {
 // The daemon came back with a smaller device: the promise stands, nothing new is admitted.
 TEST(LedgerTest, RestoredPromiseStandsOnAShrunkDevice) {
   Ledger ledger({{.name = "cpu:0", .capacity_bytes = 10}});
-  ledger.Restore("cpu:0", "a", 12);
+  ledger.Restore("cpu:0", "a", {12});
   EXPECT_EQ(ledger.ReservedOn("cpu:0"), 12);
-  EXPECT_FALSE(ledger.Reserve("cpu:0", "b", 1).ok());
+  EXPECT_FALSE(ledger.Reserve("cpu:0", "b", {1}).ok());
   EXPECT_EQ(ledger.Snapshot().at(0).jobs, 1);
 }
 
