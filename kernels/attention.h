@@ -9,7 +9,7 @@
 //                                                          not causal: all j)
 //   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])      o[i] = sum_j m p v[j]
 //   m[i,j] = 0 with probability `dropout`, else 1 / (1 - dropout)
-//   backward (Dao et al. 2022, alg. 4), delta[i] = do[i] . o[i], p again from s and lse, and at most
+//   backward (Dao et al. 2022, alg. 4), delta[i] = do[i] . o[i], p from s and lse again, at most
 //   1: q and k may come from codes by then, of which lse is not:
 //   dv[j] = sum_i m p do[i]    ds[i,j] = p (m do[i] . v[j] - delta[i]) (1 - tanh^2)
 //   dq[i] = scale sum_j ds k[j]           dk[j] = scale sum_i ds q[i]
