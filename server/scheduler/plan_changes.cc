@@ -10,6 +10,7 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/framing.h"
+#include "server/place/rebalance.h"
 #include "server/place/room.h"
 #include "server/plan/planner.h"
 #include "server/scheduler/plan_in_force.h"
@@ -124,6 +125,12 @@ std::vector<PlanChanger::Choice> PlanChanger::ChoicesOn(const DeviceState& devic
   return choices;
 }
 
+std::vector<SqueezableJob> PlanChanger::JobsOf(const std::vector<Choice>& choices) {
+  std::vector<SqueezableJob> jobs;
+  for (const Choice& choice : choices) jobs.push_back(choice.job);
+  return jobs;
+}
+
 // The job stays below so many bytes until it is relaxed or its attempt ends.
 absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& request) {
   if (request.bytes() <= 0)
@@ -162,8 +169,7 @@ absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
   const Choice choice = ChoiceOf(*entry);
   int64_t free = 0;
   for (const DeviceState& device : scheduler_.DeviceStates())
-    if (device.name == entry->record.job.device())
-      free = device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
+    if (device.name == entry->record.job.device()) free = FreeBytesOf(device);
   const std::vector<PlanOption>& plans = choice.job.plans;
   const int best = FastestPlanWithin(plans, plans.front().bytes + std::max<int64_t>(free, 0));
   if (plans[static_cast<size_t>(best)].seconds < plans.front().seconds)
@@ -179,44 +185,41 @@ void PlanChanger::AfterRound(const std::string& head) {
     MakeRoomFor(*newcomer);
 }
 
-// On the device where most is gained by it.
-void PlanChanger::MakeRoomFor(Entry& newcomer) {
-  std::optional<RoomMade> best;
-  std::vector<Choice> choices_there;
-  for (const DeviceState& device : scheduler_.DeviceStates()) {
-    const auto plans = newcomer.ready->plans->find(device.name);
-    if (!device.trouble.empty() || device.jobs >= device.max_jobs) continue;
-    if (plans == newcomer.ready->plans->end()) continue;
-    SqueezableJob wanted{.job = newcomer.id(), .priority = newcomer.record.job.priority()};
-    const int threads = Room(device).Threads();
-    for (const v1::Plan& plan : plans->second) {
-      const int64_t bytes =
-          CapOf(plan, newcomer.record.oom_failures, scheduler_.settings_.limits.oom_margin);
-      const bool fits = bytes <= BudgetBytes(newcomer.record.job.spec()) &&
-                        plan.host_bytes() <= device.host_free_bytes;
-      if (plan.threads() <= threads && fits)
-        wanted.plans.push_back(OptionOf(plan, device.shared.Beside(bytes, SharedBy(plan))));
-    }
-    std::vector<Choice> choices = ChoicesOn(device);
-    std::vector<SqueezableJob> neighbours;
-    for (const Choice& choice : choices) neighbours.push_back(choice.job);
-    const int64_t free = device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
-    std::optional<RoomMade> squeeze = MakeRoom(wanted, neighbours, free);
-    if (!squeeze || (best && best->gain >= squeeze->gain)) continue;
-    best = std::move(squeeze);
-    choices_there = std::move(choices);
+// The plans that the job may have there, were there room: what it shares with jobs that are there is
+// there already.
+SqueezableJob PlanChanger::AsNewcomer(const Entry& newcomer, const DeviceState& device) const {
+  SqueezableJob wanted{.job = newcomer.id(), .priority = newcomer.record.job.priority()};
+  const int threads = Room(device).Threads();
+  for (const v1::Plan& plan : newcomer.ready->plans->at(device.name)) {
+    const int64_t bytes =
+        CapOf(plan, newcomer.record.oom_failures, scheduler_.settings_.limits.oom_margin);
+    const bool fits = bytes <= BudgetBytes(newcomer.record.job.spec()) &&
+                      plan.host_bytes() <= device.host_free_bytes;
+    if (plan.threads() <= threads && fits)
+      wanted.plans.push_back(OptionOf(plan, device.shared.Beside(bytes, SharedBy(plan))));
   }
-  if (best) Go(best->moves, choices_there, absl::StrCat("makes room for ", newcomer.id()));
+  return wanted;
+}
+
+// On the device where most is gained by it.
+void PlanChanger::MakeRoomFor(const Entry& newcomer) {
+  std::vector<Neighbourhood> neighbourhoods;
+  std::vector<std::vector<Choice>> choices;
+  for (DeviceState& device : scheduler_.DeviceStates()) {
+    if (!TakesAnother(device) || !newcomer.ready->plans->contains(device.name)) continue;
+    choices.push_back(ChoicesOn(device));
+    SqueezableJob wanted = AsNewcomer(newcomer, device);
+    neighbourhoods.push_back({std::move(device), std::move(wanted), JobsOf(choices.back())});
+  }
+  const std::optional<SqueezeThere> best = BestSqueeze(neighbourhoods);
+  if (best)
+    Go(best->made.moves, choices[best->where], absl::StrCat("makes room for ", newcomer.id()));
 }
 
 void PlanChanger::RelaxAll() {
   for (const DeviceState& device : scheduler_.DeviceStates()) {
-    const int64_t free = device.capacity_bytes - device.reserved_bytes - device.taken_bytes;
-    if (!device.trouble.empty() || free <= 0) continue;
     const std::vector<Choice> choices = ChoicesOn(device);
-    std::vector<SqueezableJob> jobs;
-    for (const Choice& choice : choices) jobs.push_back(choice.job);
-    Go(FillRoom(jobs, free), choices, "its device has room");
+    Go(Relaxations(device, JobsOf(choices)), choices, "its device has room");
   }
 }
 

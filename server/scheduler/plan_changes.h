@@ -5,7 +5,7 @@
 // from then until the answer is stored the larger of both plans is reserved; a daemon that is
 // started in between finds the order with the job, and tells the worker once more. So at each
 // moment the reservation covers what the worker may hold. The worker goes to the plan at its next
-// step boundary. Which plans jobs should have is decided in place/squeeze.h.
+// step boundary. Which plans jobs should have is decided in place/rebalance.h.
 #ifndef SERVER_SCHEDULER_PLAN_CHANGES_H_
 #define SERVER_SCHEDULER_PLAN_CHANGES_H_
 
@@ -43,7 +43,9 @@ class PlanChanger {
   absl::Status CheckChangeable(const Entry& entry, const char* what) const;
   Choice ChoiceOf(const Entry& entry) const;
   std::vector<Choice> ChoicesOn(const DeviceState& device) const;
-  void MakeRoomFor(Entry& newcomer);
+  static std::vector<SqueezableJob> JobsOf(const std::vector<Choice>& choices);
+  SqueezableJob AsNewcomer(const Entry& newcomer, const DeviceState& device) const;
+  void MakeRoomFor(const Entry& newcomer);
   void RelaxAll();
   void Go(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
           const std::string& reason);
