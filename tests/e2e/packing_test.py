@@ -17,11 +17,7 @@ class PackingTest(unittest.TestCase):
         self.seen = []  # Bytes of workers' processes, in any sample.
         self.daemon = Daemon()
         self.addCleanup(self.daemon.close)
-        (self.daemon.folder / "snugd.yaml").write_text(SETTINGS)
-        self.daemon.kill()
-        self.daemon.device = ""
-        self.daemon.flags = ["--config", self.daemon.folder / "snugd.yaml"]
-        self.daemon.start()
+        self.daemon.restart_with(SETTINGS)
         lora = self.daemon.folder / "lora"
         self.jobs = [
             runs.full_job(self.daemon.folder / "full", STEPS),

@@ -42,14 +42,7 @@ class SharingTest(unittest.TestCase):
     def setUp(self):
         self.daemon = Daemon()
         self.addCleanup(self.daemon.close)
-        self.start("4GiB")
-
-    def start(self, capacity):
-        (self.daemon.folder / "snugd.yaml").write_text(SETTINGS.format(capacity))
-        self.daemon.kill()
-        self.daemon.device = ""
-        self.daemon.flags = ["--config", self.daemon.folder / "snugd.yaml"]
-        self.daemon.start()
+        self.daemon.restart_with(SETTINGS.format("4GiB"))
 
     def job(self, *changes, precision="fp32"):
         """Of a base in bf16, which is converted or quantised before anybody computes with it."""
@@ -90,7 +83,7 @@ class SharingTest(unittest.TestCase):
         self.assertGreater(base, 30 << 20)
         capacity = own + base
         self.assertLess(capacity, own + 2 * base)  # Two copies would be too many.
-        self.start(capacity)
+        self.daemon.restart_with(SETTINGS.format(capacity))
         names = [self.daemon.submit(*self.job(*kind)) for kind in KINDS]
         most = alive = 0
         while any(self.daemon.job(name)["state"] not in ENDED for name in names):

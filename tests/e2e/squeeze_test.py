@@ -18,11 +18,7 @@ class SqueezeTest(unittest.TestCase):
         self.random = runs.seeded_random()
         self.daemon = Daemon()
         self.addCleanup(self.daemon.close)
-        (self.daemon.folder / "snugd.yaml").write_text(SETTINGS)
-        self.daemon.kill()
-        self.daemon.device = ""
-        self.daemon.flags = ["--config", self.daemon.folder / "snugd.yaml"]
-        self.daemon.start()
+        self.daemon.restart_with(SETTINGS)
 
     def change(self, name, count, *words):
         """Gives an order, one time in two with a kill of the daemon behind it; the job as it has

@@ -88,6 +88,13 @@ class Daemon:
         self.kill()
         self.start()
 
+    def restart_with(self, settings):
+        """The same with this configuration file, which says which devices there are."""
+        file = self.folder / "snugd.yaml"
+        file.write_text(settings)
+        self.device, self.flags = "", ["--config", file]
+        self.restart()
+
     def close(self):
         """Ends the daemon and every process of this state folder, and removes the folder."""
         if self.process.poll() is None:
