@@ -185,8 +185,8 @@ void PlanChanger::AfterRound(const std::string& head) {
     MakeRoomFor(*newcomer);
 }
 
-// The plans that the job may have there, were there room: what it shares with jobs that are there is
-// there already.
+// The plans that the job may have there, were there room. What it shares with the jobs there takes
+// none.
 SqueezableJob PlanChanger::AsNewcomer(const Entry& newcomer, const DeviceState& device) const {
   SqueezableJob wanted{.job = newcomer.id(), .priority = newcomer.record.job.priority()};
   const int threads = Room(device).Threads();
