@@ -43,7 +43,8 @@ void Scheduler::ShowDevices() {
     shown.set_name(device.name);
     shown.set_capacity_bytes(device.capacity_bytes);
     shown.set_reserved_bytes(ledger_.ReservedOn(device.name));
-    for (const auto& [digest, use] : ledger_.SharedOn(device.name).uses()) {
+    const SharedCount shared = ledger_.SharedOn(device.name);
+    for (const auto& [digest, use] : shared.uses()) {
       v1::WeightsInUse& weights = *shown.add_shared_weights();
       weights.set_digest(digest);
       weights.set_bytes(use.bytes);
