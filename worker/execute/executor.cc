@@ -76,6 +76,8 @@ absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memo
                                      const Batch& batch, const StepScalars& scalars,
                                      const UpdateFunction& update) {
   RETURN_IF_ERROR(CheckCovered(tape, batch));
+  if (batch.overflow != nullptr)
+    RETURN_IF_ERROR(FillMemory(device_, batch.overflow, 0, sizeof(int32_t)));
   Frame frame{tape, memory, batch, scalars, update};
   token_sums_ = {};
   workspace_use_.assign(tape.instructions.size(), {});
@@ -83,6 +85,7 @@ absl::StatusOr<double> Executor::Run(const program::Tape& tape, SlotMemory& memo
     ASSIGN_OR_RETURN(t, RunLine(frame, t));
   }
   RETURN_IF_ERROR(device_.Synchronize());
+  RETURN_IF_ERROR(CheckStreams(batch));
   double loss = 0.0;
   if (batch.next_logits == nullptr) RETURN_IF_ERROR(CatchTorch([&] { loss = Sums(batch); }));
   return scalars.loss_scale * loss;
@@ -124,6 +127,17 @@ absl::Status Executor::RunWithSlots(Frame& frame, size_t t) {
     RETURN_IF_ERROR(frame.memory.Died(tape, slot));
   }
   return absl::OkStatus();
+}
+
+absl::Status Executor::CheckStreams(const Batch& batch) {
+  if (batch.overflow == nullptr) return absl::OkStatus();
+  bool overflow = false;
+  RETURN_IF_ERROR(
+      CatchTorch([&] { overflow = Found<int32_t>(device_, batch.overflow, 1)[0] != 0; }));
+  if (!overflow) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      "a stream of the reversible model is not finite or left [-1024, 1024), the range of its "
+      "numbers");
 }
 
 // In double, in the order of the rows: the same bits on every device.

@@ -79,6 +79,8 @@ class Executor {
   // Of the parameter's shape, in a slot of the tape.
   View GradientAt(int32_t parameter, char* slot) const;
   OpRun Bind(const Frame& frame, const program::Instruction& line) const;
+  // Whether all streams in fixed point stayed within their room.
+  absl::Status CheckStreams(const Batch& batch);
   // Adds up what the head found of the trained tokens; gives their weighted losses.
   double Sums(const Batch& batch);
 

@@ -23,9 +23,13 @@ const OpFunctionTable& OpFunctionsOfKernels() {
       {HeadLossForward, HeadLossBackward},
       {SelectRowsForward, SelectRowsBackward},
       {MergeRowsForward, MergeRowsBackward},
+      {ToFixedForward, nullptr},
+      {FromFixedForward, nullptr},
+      {FixedAddForward, nullptr},
       {QuantizeForward, nullptr},
       {DequantizeForward, nullptr},
       {SampleRowsForward, nullptr},
+      {FixedSubtractForward, nullptr},
   }};
   return kFunctions;
 }

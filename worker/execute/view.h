@@ -82,9 +82,11 @@ struct Batch {
   const float* local_cos = nullptr;            // (N, R/2) of layers that slide, if these differ.
   const float* local_sin = nullptr;            // (N, R/2)
   // What the head finds of each trained token.
-  double* row_loss = nullptr;         // (M) weight times cross-entropy.
-  double* row_entropy = nullptr;      // (M) of the model's distribution, in nats.
-  int32_t* row_correct = nullptr;     // (M) 1: the label is the likeliest by the model.
+  double* row_loss = nullptr;      // (M) weight times cross-entropy.
+  double* row_entropy = nullptr;   // (M) of the model's distribution, in nats.
+  int32_t* row_correct = nullptr;  // (M) 1: the label is the likeliest by the model.
+  // (1) becomes 1 where a stream in fixed point leaves its room; a model has one that has streams.
+  int32_t* overflow = nullptr;
   const KvCache* kv_cache = nullptr;  // Forward alone; null: keys are the batch's own.
   // (V) where forward's head puts the last row's logits, before any softcap; then there is no
   // loss.

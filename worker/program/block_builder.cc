@@ -30,6 +30,12 @@ int BlockBuilder::Input(int64_t width, Rows rows, std::string site) {
   return type_.inputs.back();
 }
 
+int BlockBuilder::FixedInput(int64_t width, std::string site) {
+  type_.inputs.push_back(
+      AddRows({.site = std::move(site), .width = width, .dtype = DType::kFixed}));
+  return type_.inputs.back();
+}
+
 int BlockBuilder::Embedding() {
   const int x = AddRows({.site = "embedding", .width = config_.width, .dtype = mode_.compute});
   const int slot = AddSlot({EmbeddingKeyOf(config_), {config_.vocabulary, config_.width}});
@@ -205,6 +211,24 @@ int BlockBuilder::Add(int x, int f, const std::string& site) {
   return y;
 }
 
+int BlockBuilder::ToFixed(int x, const std::string& site) {
+  const int v = AddFixed(site, x);
+  AddOp({OpCode::kToFixed, site, {x}, {v}, {}, {}});
+  return v;
+}
+
+int BlockBuilder::FromFixed(int v, const std::string& site) {
+  const int x = AddValue(site, type_.values[v].width, v);
+  AddOp({OpCode::kFromFixed, site, {v}, {x}, {}, {}});
+  return x;
+}
+
+int BlockBuilder::FixedAdd(int v, int f, const std::string& site) {
+  const int w = AddFixed(site, v);
+  AddOp({OpCode::kFixedAdd, site, {v, f}, {w}, {}, {}});
+  return w;
+}
+
 int BlockBuilder::SelectRows(int x, Rows rows, const std::string& site) {
   const int y = AddValue(site, type_.values[x].width, x);
   type_.values[y].rows = rows;
@@ -253,6 +277,12 @@ int BlockBuilder::AddValue(std::string site, int64_t width, int like) {
                   .width = width,
                   .dtype = mode_.compute,
                   .rows = type_.values[like].rows});
+}
+
+int BlockBuilder::AddFixed(std::string site, int like) {
+  const int v = AddValue(std::move(site), type_.values[like].width, like);
+  type_.values[v].dtype = DType::kFixed;
+  return v;
 }
 
 int BlockBuilder::AddCompanion(std::string site, int64_t width, int like) {

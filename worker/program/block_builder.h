@@ -43,6 +43,7 @@ class BlockBuilder {
                Adapters adapters = {});
 
   int Input(int64_t width, Rows rows = Rows::kTokens, std::string site = "input");
+  int FixedInput(int64_t width, std::string site);
   void Output(int value) { type_.outputs.push_back(value); }
 
   int Embedding();
@@ -63,6 +64,10 @@ class BlockBuilder {
   // x itself where the rate is 0.
   int Dropout(int x, double rate, const std::string& site);
   int Add(int x, int f, const std::string& site);
+  // Numbers in fixed point, which stay as they are where something is added and taken away again.
+  int ToFixed(int x, const std::string& site);
+  int FromFixed(int v, const std::string& site);
+  int FixedAdd(int v, int f, const std::string& site);
   // Of x the rows that `rows` stands for.
   int SelectRows(int x, Rows rows, const std::string& site);
   // `merged` rows of x that follow one another lie beside one another in one of the result's.
@@ -76,6 +81,7 @@ class BlockBuilder {
  private:
   // `like`: the value whose rows it has.
   int AddValue(std::string site, int64_t width, int like);
+  int AddFixed(std::string site, int like);
   int AddCompanion(std::string site, int64_t width, int like);
   int AddRows(Value value);
   int AddSlot(ParameterSlot slot);

@@ -76,7 +76,19 @@ int MlpHalf(BlockBuilder& b, int x, const ModelConfig& m) {
   return m.post_norms ? b.RmsNorm(f, "post_norm2", "post_feedforward_layernorm.weight") : f;
 }
 
+// Two streams, to each of which a half adds what it makes of the other (Gomez et al. 2017; RevViT).
+void ReversibleBlock(BlockBuilder& b, const Layer& layer) {
+  const int x1 = b.FixedInput(layer.config.width, "input1");
+  const int x2 = b.FixedInput(layer.config.width, "input2");
+  const int f = AttentionHalf(b, b.FromFixed(x2, "attention.input"), layer);
+  const int y1 = b.FixedAdd(x1, f, "output1");
+  const int g = MlpHalf(b, b.FromFixed(y1, "mlp.input"), layer.config);
+  b.Output(y1);
+  b.Output(b.FixedAdd(x2, g, "output2"));
+}
+
 void DecoderBlock(BlockBuilder& b, const Layer& layer) {
+  if (layer.config.reversible) return ReversibleBlock(b, layer);
   int x = b.Input(layer.config.width);
   x = b.Add(x, AttentionHalf(b, x, layer), "residual");
   b.Output(b.Add(x, MlpHalf(b, x, layer.config), "output"));
@@ -129,15 +141,28 @@ absl::Status CheckAddedRows(const ModelConfig& config, const LoraTargets& target
                    " in lora.modules_to_save, or give method: full"));
 }
 
+// Their scale is nothing to the norm behind it.
+int SumOfStreams(BlockBuilder& b, const ModelConfig& m) {
+  const int y1 = b.FixedInput(m.width, "input1"), y2 = b.FixedInput(m.width, "input2");
+  return b.Add(b.FromFixed(y1, "stream1"), b.FromFixed(y2, "stream2"), "sum");
+}
+
 // The loss of what the last layer gives: of each token's prediction, or of each document, which is
 // classified by its last token.
 void Head(BlockBuilder& b, const ModelConfig& m) {
-  int x = b.Input(m.width);
+  int x = m.reversible ? SumOfStreams(b, m) : b.Input(m.width);
   if (m.classifies()) x = b.SelectRows(x, Rows::kDocuments, "last");
   b.HeadLoss(b.RmsNorm(x, "norm", "model.norm.weight"));
 }
 
-// The residual stream through all layers, from border `x` on; gives the last one's.
+// The table's rows; two streams begin as the same.
+void Stem(BlockBuilder& b, const ModelConfig& m) {
+  int x = b.Embedding();
+  if (m.reversible) x = b.ToFixed(x, "embedding.fixed");
+  for (int stream = 0; stream < (m.reversible ? 2 : 1); ++stream) b.Output(x);
+}
+
+// The residual stream through all layers, or two, from borders `x` on; gives the last one's.
 std::vector<int> AddLayers(ProgramBuilder& program, const ModelConfig& config,
                            const TrainingMode& mode, std::vector<int> x) {
   std::map<std::pair<LoraTargets, bool>, int> types;
@@ -157,7 +182,10 @@ std::vector<int> AddLayers(ProgramBuilder& program, const ModelConfig& config,
 
 }  // namespace
 
-absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMode& mode) {
+absl::StatusOr<Program> BuildProgram(const ModelConfig& given, const TrainingMode& mode) {
+  ModelConfig config = given;
+  if (mode.reversible || (config.reversible && config.classifies()))
+    RETURN_IF_ERROR(MakeReversible(config));
   if (config.encoder) return BuildEncoder(config, mode);
   LoraTargets targets;
   if (mode.lora) {
@@ -168,7 +196,7 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& config, const TrainingMo
   }
   ProgramBuilder program(config, mode, std::move(targets));
   BlockBuilder embedding("embedding", config, mode, program.targets().adapters);
-  embedding.Output(embedding.Embedding());
+  Stem(embedding, config);
   std::vector<int> x = program.AddBlock(program.AddType(embedding), -1, {});
   x = AddLayers(program, config, mode, std::move(x));
   BlockBuilder head("head", config, mode, program.targets().adapters);

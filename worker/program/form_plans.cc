@@ -48,9 +48,14 @@ Plan PlanWith(const Program& program, int changed, const std::vector<std::vector
   return plan;
 }
 
-std::vector<Way> WaysOf(const FormsAllowed& allowed) {
+std::vector<Way> WaysOf(const Program& program, const FormsAllowed& allowed) {
   std::vector<Way> ways = {{.name = "chunk", .chunk = true},
                            {.name = "recompute and chunk", .recompute = true, .chunk = true}};
+  if (IsReversible(program)) {
+    // What no inverse makes is run again.
+    ways.push_back({.name = "reversible", .stash = Stash::kReversible});
+    ways.push_back({.name = "reversible and chunk", .stash = Stash::kReversible, .chunk = true});
+  }
   for (Stash stash : kAllStashes) {
     if (!RowOf(stash).has_form || !allowed.Allows(stash)) continue;
     const std::string name = RowOf(stash).name;
@@ -78,7 +83,7 @@ std::vector<Plan> FormPlans(const Program& program, const FormsAllowed& allowed)
   std::set<int> counts;
   for (int quarter = 1; quarter <= 4; ++quarter) counts.insert((layers * quarter + 3) / 4);
   std::vector<Plan> plans;
-  for (const Way& way : WaysOf(allowed)) {
+  for (const Way& way : WaysOf(program, allowed)) {
     for (int changed : counts) {
       plans.push_back(PlanWith(program, changed, chunked, way));
       plans.back().name = absl::StrCat(way.name, " ", changed, " of ", layers);

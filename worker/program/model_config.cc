@@ -51,12 +51,15 @@ const Family* FindFamily(const std::string& model_type) {
 }
 
 // Null for a model of another family.
-const Family* FindFamily(JsonFields& fields) {
+const Family* FindFamily(JsonFields& fields, ModelConfig& config) {
   const json* type = fields.Find("model_type");
   std::vector<std::string> names;
   for (const Family* family : kFamilies) {
     if (type != nullptr && *type == family->model_type) return family;
     names.push_back(absl::StrCat("\"", family->model_type, "\""));
+    config.reversible = family->reversible && type != nullptr &&
+                        *type == absl::StrCat(kReversibleType, family->model_type);
+    if (config.reversible) return family;
   }
   fields.Refuse("model_type", absl::StrJoin(names, ", "));
   return nullptr;
@@ -104,7 +107,8 @@ void ReadEncoderTask(JsonFields& fields, const Family& family, ModelConfig& conf
 void ReadTask(JsonFields& fields, const Family& family, ModelConfig& config) {
   if (family.encoder) return ReadEncoderTask(fields, family, config);
   const json* named = fields.Find("architectures");
-  const json causal = json::array({family.architecture});
+  const std::string prefix = config.reversible ? "Reversible" : "";
+  const json causal = json::array({prefix + family.architecture});
   const json classifier = json::array({family.classifier});
   if (named == nullptr || *named == causal) return;
   if (*named != classifier) {
@@ -185,7 +189,7 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
   std::vector<std::string> violations;
   JsonFields fields(document, "", &violations);
   ModelConfig config;
-  if (const Family* family = FindFamily(fields)) {
+  if (const Family* family = FindFamily(fields, config)) {
     config.model_type = family->model_type;
     ReadSizes(fields, *family, config);
     ReadHeads(fields, *family, config);
@@ -226,6 +230,23 @@ std::string BasePrefix(const ModelConfig& config) {
   return absl::StrCat(family == nullptr ? "model" : family->base, ".");
 }
 
+absl::Status MakeReversible(ModelConfig& config) {
+  const Family* family = FindFamily(config.model_type);
+  std::vector<std::string> names;
+  for (const Family* other : kFamilies) {
+    if (other->reversible) names.emplace_back(other->model_type);
+  }
+  if (family == nullptr || !family->reversible)
+    return absl::InvalidArgumentError(absl::StrCat("reversible: native is for ",
+                                                   absl::StrJoin(names, ", "), "; the model is ",
+                                                   config.model_type));
+  if (config.classifies())
+    return absl::InvalidArgumentError(
+        "reversible: native is for task: causal_lm; this job's is sequence_classification");
+  config.reversible = true;
+  return absl::OkStatus();
+}
+
 std::string ArchitectureOf(const ModelConfig& config) {
   const Family* family = FindFamily(config.model_type);
   if (family == nullptr) return "";
@@ -246,6 +267,8 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
                      (!config.classifies() || within(config.labels, kMaxLabels));
   if (!known || !sized || config.heads % config.kv_heads != 0 || config.head_width % 2 != 0)
     return absl::InvalidArgumentError("a model's sizes are outside their limits");
+  if (config.reversible && !FindFamily(config.model_type)->reversible)
+    return absl::InvalidArgumentError("a model of a family that has no two streams");
   if (!config.sliding.empty() && config.sliding.size() != static_cast<size_t>(config.layers))
     return absl::InvalidArgumentError("not every layer of a model is said to slide or not");
   return absl::OkStatus();

@@ -17,11 +17,12 @@ namespace snug::program {
 enum class DType : uint8_t {
   kF32,
   kBF16,
-  kU8,  // Bytes with a meaning of their own: codes of a stash.
+  kU8,     // Bytes with a meaning of their own: codes of a stash.
+  kFixed,  // 32 bits, those behind the point kernels::kFixedBits; gradients of it are floats.
 };
 
 constexpr int64_t SizeOf(DType dtype) {
-  return dtype == DType::kF32 ? 4 : dtype == DType::kBF16 ? 2 : 1;
+  return dtype == DType::kBF16 ? 2 : dtype == DType::kU8 ? 1 : 4;
 }
 
 // How rotary frequencies are stretched beyond the length the model was trained at.
@@ -88,6 +89,8 @@ struct ModelConfig {
   int64_t window = 0;          // Tokens that a query of a sliding layer sees, itself included.
   std::vector<bool> sliding;   // By layer; empty: none.
 
+  bool reversible = false;  // Two streams in fixed point (worker/program/decoder.cc).
+
   // Of an encoder (worker/program/encoder.cc).
   bool encoder = false;         // Every token sees its whole document; positions have a table.
   bool pools = false;           // The first token goes through a pooler before it is classified.
@@ -110,6 +113,12 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir);
 
 // Of its keys, what comes before those of the base: "model.", "bert.".
 std::string BasePrefix(const ModelConfig& config);
+
+// config.json's model_type of an exported reversible model, before its family's.
+inline constexpr char kReversibleType[] = "reversible_";
+
+// Two streams instead of one. Errors: of what no reversible model is.
+absl::Status MakeReversible(ModelConfig& config);
 
 // The class of transformers for its family and task: "LlamaForCausalLM".
 std::string ArchitectureOf(const ModelConfig& config);

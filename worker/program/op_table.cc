@@ -85,9 +85,19 @@ constexpr OpRow kRows[kOpCodes] = {
      /*forward_in_backward=*/true},
     {"select_rows", kWhole, Nothing, 0, {}, 1},
     {"merge_rows", kWhole, Nothing, kIn0, {kOverDOut}, 0},
+    // Rounding counts as the identity: gradients are those of what is rounded.
+    {"to_fixed", kWhole, Nothing, 0, {}, 0, /*passes_gradient=*/kIn0},
+    {"from_fixed", kRowWise, Nothing, 0, {}, 0, /*passes_gradient=*/kIn0},
+    {.name = "fixed_add",
+     .row_wise = kWhole,
+     .needs = Nothing,
+     .forward_in_place = kIn0,
+     .passes_gradient = kIn0 | kIn1,
+     .inverse = OpCode::kFixedSubtract},
     {"quantize", kWhole, Nothing, 0, {}, 0},
     {"dequantize", kWhole, Nothing, 0, {}, 0},
     {"sample_rows", kWhole, Nothing, 0, {}, 0},
+    {"fixed_subtract", kWhole, Nothing, kIn0, {}, 0},
 };
 
 double Elements(const RunShape& run, const Operand& value) {
@@ -167,6 +177,19 @@ double MatrixFlops(const RunShape& run) {
 }  // namespace
 
 const OpRow& RowOf(OpCode code) { return kRows[static_cast<int>(code)]; }
+
+const Op& InverseOf(const Op& op) {
+  static const auto* inverses = [] {
+    auto* ops = new std::array<Op, kOpCodes>;
+    for (size_t code = 0; code < ops->size(); ++code) {
+      if (!kRows[code].inverse.has_value()) continue;
+      const OpCode inverse = *kRows[code].inverse;
+      (*ops)[code] = {inverse, RowOf(inverse).name, {0, 1}, {2}, {}, {}};
+    }
+    return ops;
+  }();
+  return (*inverses)[static_cast<size_t>(op.code)];
+}
 
 Work WorkOf(const RunShape& run) {
   Work work;

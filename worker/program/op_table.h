@@ -4,6 +4,7 @@
 #define WORKER_PROGRAM_OP_TABLE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "worker/program/program.h"
 #include "worker/program/rates.h"
@@ -38,9 +39,14 @@ struct OpRow {
   bool codes_beside_activation = false;
   // Bit i: the backward can read a sample of input i's rows in its place.
   uint8_t takes_sample = 0;
+  // The op that makes input 0 again, to the bit, of output 0 and the inputs behind.
+  std::optional<OpCode> inverse = std::nullopt;
 };
 
 const OpRow& RowOf(OpCode code);
+
+// Of an op that has one: an op of no block.
+const Op& InverseOf(const Op& op);
 
 inline constexpr uint32_t kNeedsOutput = 1u << 16;  // Shifted left by the output's position.
 

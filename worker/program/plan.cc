@@ -123,6 +123,18 @@ void ChunkOthers(const Program& program, std::vector<Pattern>& patterns,
   }
 }
 
+absl::Status CheckReversible(const Program& program, const std::vector<Pattern>& patterns) {
+  if (IsReversible(program)) return absl::OkStatus();
+  for (const Pattern& pattern : patterns) {
+    if (RowOf(pattern.stash.kind).by_inverse)
+      return absl::InvalidArgumentError(
+          absl::StrCat("memory.stash: '", pattern.text,
+                       "' asks for reversible, and the model has no streams to ",
+                       "take back; give the job reversible: native"));
+  }
+  return absl::OkStatus();
+}
+
 std::string KnownSites(const std::vector<Site>& sites) {
   std::string known;
   for (const Site& site : sites) {
@@ -162,6 +174,13 @@ std::vector<Site> SitesOf(const Program& program) {
     return std::pair(a.block, a.value) < std::pair(b.block, b.value);
   });
   return sites;
+}
+
+bool IsReversible(const Program& program) {
+  const auto inverts = [](const Op& op) { return RowOf(op.code).inverse.has_value(); };
+  return std::any_of(program.types.begin(), program.types.end(), [&](const BlockType& type) {
+    return std::any_of(type.ops.begin(), type.ops.end(), inverts);
+  });
 }
 
 std::vector<std::vector<bool>> ChunkedValues(const Program& program) {
@@ -217,6 +236,7 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
   plan.name = "pinned";
   const std::vector<Site> sites = SitesOf(program);
   std::vector<Pattern> patterns = PatternsOf(stashes);
+  RETURN_IF_ERROR(CheckReversible(program, patterns));
   // What is no site is read by nobody, but on the way to a layer's input that is run again.
   std::vector<Recipe> by_layer;
   for (const Block& block : program.blocks) {

@@ -38,6 +38,9 @@ struct Site {
 
 std::vector<Site> SitesOf(const Program& program);
 
+// Whether some op has an inverse: values can be kept by `reversible`.
+bool IsReversible(const Program& program);
+
 // By block type and value: whether `chunk` can serve it (lowering/loops.h).
 std::vector<std::vector<bool>> ChunkedValues(const Program& program);
 

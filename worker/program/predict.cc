@@ -24,7 +24,9 @@ int64_t BatchBytes(const Program& program, const TapeKey& key) {
                         2 * Aligned(key.tokens * frequencies * k32);  // cos, sin
   const int64_t tables = program.config.local_rope_theta > 0.0 ? 2 : 1;
   const int64_t types = program.config.token_types > 0 ? Aligned(key.tokens * k32) : 0;
+  const int64_t overflow = program.config.reversible ? Aligned(k32) : 0;
   return types +                          // of tokens, where the model has such
+         overflow +                       // of streams, where it has such
          2 * Aligned(key.tokens * k32) +  // ids, positions within the document
          Aligned(key.tokens * k64) +      // trained rows,
          2 * Aligned(key.tokens * k32) +  // their labels and loss weights,

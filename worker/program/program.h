@@ -41,12 +41,16 @@ enum class OpCode : uint8_t {
   kSelectRows,  // x -> y                        y[i] = x[index[i]], the batch's rising index of y's
                 //                               rows: those that are trained, the last of documents
   kMergeRows,   // x -> y                        as many rows of x as y is wider lie in one of y
+  kToFixed,     // x -> v                        v = x to the nearest of DType::kFixed
+  kFromFixed,   // v -> x
+  kFixedAdd,    // v, f -> w                     w = v + f, f to the nearest: w - f is v, to the bit
   // In no program: a stash that holds x so is lowered to them.
-  kQuantize,    // x -> codes                    rows of ranges, then rows of codes
-  kDequantize,  // codes -> x
-  kSampleRows,  // x -> sample                  some rows, and their places and weights
+  kQuantize,       // x -> codes                    rows of ranges, then rows of codes
+  kDequantize,     // codes -> x
+  kSampleRows,     // x -> sample                  some rows, and their places and weights
+  kFixedSubtract,  // w, f -> v                 v = w - f: in no program, it undoes kFixedAdd
 };
-inline constexpr int kOpCodes = 20;
+inline constexpr int kOpCodes = 24;
 
 // An op draws random numbers of its own by its block and its place there, in 24 bits together.
 inline constexpr int kOpBits = 12;

@@ -22,6 +22,7 @@ constexpr StashRow kRows[kStashes] = {
      /*taken=*/true, /*by_reader=*/true},
     {.name = "chunk", .fidelity = Fidelity::kExact, .in_loop = true},
     {.name = "sampled", .fidelity = Fidelity::kUnbiased, .has_form = true, .taken = true},
+    {.name = "reversible", .fidelity = Fidelity::kExact, .by_inverse = true},
 };
 
 Op SampleOp(bool with_replacement) {

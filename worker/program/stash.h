@@ -24,19 +24,20 @@ constexpr int64_t CodedRowBytes(int64_t width, int code_bits) {
 constexpr int64_t TwoBitRowBytes(int64_t width) { return (width + 3) / 4; }
 
 enum class Stash : uint8_t {
-  kKeep,       // As it is.
-  kRecompute,  // Not at all: its op runs again.
-  kOffload,    // As it is, in the host's memory.
-  kInt8,       // As codes of 8 bits with ranges (Mesa, kernels/quantize.h).
-  kInt4,       // ... of 4 bits.
-  kTwoBit,     // An activation's input as codes of its slope (LowMemoryBP, kernels/codes.h).
-  kChunk,      // Not at all: the ops about it run over a few rows at a time (MST).
-  kSampled,    // Of a linear's input some rows, weighted (WTA-CRS, kernels/sampling.h).
+  kKeep,        // As it is.
+  kRecompute,   // Not at all: its op runs again.
+  kOffload,     // As it is, in the host's memory.
+  kInt8,        // As codes of 8 bits with ranges (Mesa, kernels/quantize.h).
+  kInt4,        // ... of 4 bits.
+  kTwoBit,      // An activation's input as codes of its slope (LowMemoryBP, kernels/codes.h).
+  kChunk,       // Not at all: the ops about it run over a few rows at a time (MST).
+  kSampled,     // Of a linear's input some rows, weighted (WTA-CRS, kernels/sampling.h).
+  kReversible,  // Not at all: an inverse makes it of what was made of it, else its op runs again.
 };
-inline constexpr int kStashes = 8;
+inline constexpr int kStashes = 9;
 inline constexpr std::array<Stash, kStashes> kAllStashes = {
-    Stash::kKeep, Stash::kRecompute, Stash::kOffload, Stash::kInt8,
-    Stash::kInt4, Stash::kTwoBit,    Stash::kChunk,   Stash::kSampled};
+    Stash::kKeep,   Stash::kRecompute, Stash::kOffload, Stash::kInt8,      Stash::kInt4,
+    Stash::kTwoBit, Stash::kChunk,     Stash::kSampled, Stash::kReversible};
 
 // How the rows of a sample are drawn (kernels/sampling.h).
 enum class Estimator : uint8_t {
@@ -86,7 +87,8 @@ struct StashRow {
   bool taken = false;
   // ... and the forward of the op that reads the value writes it.
   bool by_reader = false;
-  bool in_loop = false;  // The ops that make and read the value run in a loop over rows.
+  bool in_loop = false;     // The ops that make and read the value run in a loop over rows.
+  bool by_inverse = false;  // The inverse of the op that read it makes it again (OpRow::inverse).
 };
 
 const StashRow& RowOf(Stash stash);

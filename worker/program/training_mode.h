@@ -16,12 +16,18 @@ enum class MomentKind : uint8_t { kF32, k8Bit };
 // How the linear weights of a frozen base are held (quantization.h).
 enum class Quantization : uint8_t { kNone, kNf4, kInt8 };
 
+// Of a job's `reversible`: none, or each half of a layer adds to one of two streams what it makes
+// of the other (Mangalam et al. 2022).
+inline constexpr char kNotReversible[] = "none";
+inline constexpr char kNativeStreams[] = "native";
+
 struct TrainingMode {
   bool lora = false;  // An adapter beside a frozen base; else all of it.
   LoraConfig adapter;
   DType compute = DType::kF32;
   MomentKind moments = MomentKind::kF32;
   Quantization quantization = Quantization::kNone;  // With an adapter alone.
+  bool reversible = false;  // As two streams, whatever the model's files say.
   // A weight is updated in backward as soon as its gradient is complete, which then goes; but one
   // that two blocks read.
   bool release_gradients = false;

@@ -241,6 +241,10 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kMergeRows:
     case OpCode::kQuantize:
     case OpCode::kDequantize:
+    case OpCode::kToFixed:
+    case OpCode::kFromFixed:
+    case OpCode::kFixedAdd:
+    case OpCode::kFixedSubtract:
       break;
   }
   return 0;

@@ -34,7 +34,8 @@ int64_t BatchBuffers::held_bytes() const {
   int64_t bytes = 0;
   for (const execute::DeviceBuffer* buffer :
        {&ids_.buffer, &positions_.buffer, &token_types_.buffer, &labels_.buffer, &offsets_.buffer,
-        &trained_rows_.buffer, &weights_.buffer, &row_loss_, &row_entropy_, &row_correct_})
+        &trained_rows_.buffer, &weights_.buffer, &row_loss_, &row_entropy_, &row_correct_,
+        &overflow_})
     bytes += buffer->counted_bytes();
   for (const Angles* angles : {&angles_, &local_angles_})
     bytes += angles->frequencies.buffer.counted_bytes() + angles->cos.counted_bytes() +
@@ -69,6 +70,8 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_loss_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_entropy_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<int32_t>(tokens), buffers.row_correct_));
+  if (config.reversible)
+    RETURN_IF_ERROR(AllocateBytes(device, BytesOf<int32_t>(1), buffers.overflow_));
   std::vector<float> frequencies, local_frequencies;
   RETURN_IF_ERROR(execute::CatchTorch([&] {
     frequencies = RopeFrequencies(turned, config.rope_theta, config.rope_scaling);
@@ -208,7 +211,8 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
                         .local_sin = As<float>(local_angles_.sin),
                         .row_loss = As<double>(row_loss_),
                         .row_entropy = As<double>(row_entropy_),
-                        .row_correct = As<int32_t>(row_correct_)};
+                        .row_correct = As<int32_t>(row_correct_),
+                        .overflow = As<int32_t>(overflow_)};
 }
 
 absl::Status BatchBuffers::FillAngles(Angles& angles, int64_t tokens) {

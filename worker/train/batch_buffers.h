@@ -80,7 +80,7 @@ class BatchBuffers {
   Filled<int32_t> ids_, positions_, token_types_, labels_;
   Filled<int64_t> offsets_, trained_rows_;
   Filled<float> weights_;
-  execute::DeviceBuffer row_loss_, row_entropy_, row_correct_;
+  execute::DeviceBuffer row_loss_, row_entropy_, row_correct_, overflow_;
 };
 
 // Sum of the loss weights of the rows: what the loss of an optimizer step is divided by. Of rows

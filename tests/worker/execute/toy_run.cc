@@ -95,6 +95,7 @@ void ToyRun::FillBatch(std::mt19937& random) {
             .local_sin = local_sin_.data()};
   trained_.emplace(labels, weights);
   trained_->PutInto(batch_);
+  if (config.reversible) batch_.overflow = overflow_.data();
 }
 
 program::TapeKey ToyRun::key() const {

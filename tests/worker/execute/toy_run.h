@@ -60,6 +60,7 @@ class ToyRun {
   std::vector<int32_t> ids_, positions_, token_types_;
   std::vector<int64_t> offsets_;
   std::optional<TrainedTokens> trained_;
+  std::vector<int32_t> overflow_ = {0};
   std::vector<float> cos_, sin_, local_cos_, local_sin_;
   Batch batch_;
   int64_t step_ = 5;

@@ -265,21 +265,11 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kRope:
         Rotate(x.row(n), y.row(n), positions[static_cast<size_t>(n)].first, a, 1.0);
         break;
-      case OpCode::kGlu:
-      case OpCode::kActivation:
-      case OpCode::kDropout:
-      case OpCode::kAdd:
-        ElementwiseForward(line, op, n);
-        break;
       case OpCode::kAttention:
         AttentionForward(line, op, DocumentOf(positions, n));
         break;
-      case OpCode::kSelectRows:
-      case OpCode::kMergeRows:
-      case OpCode::kQuantize:
-      case OpCode::kDequantize:
-      case OpCode::kSampleRows:
-      case OpCode::kHeadLoss:
+      default:
+        ElementwiseForward(line, op, n);
         break;
     }
   }

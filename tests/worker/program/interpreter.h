@@ -33,6 +33,9 @@ double CapSlope(double softcap, double x);
 
 inline constexpr int64_t kToyElement = 4;  // Bytes of an fp32 element, which is one double here.
 inline constexpr int kToyMerge = 2;        // Tokens that make a merged row.
+// Bits behind the point of a double that stands for a number in fixed point: with those before it
+// sums are exact, and a step is small enough for finite differences.
+inline constexpr int kToyFixedBits = 44;
 
 class Interpreter {
  public:
@@ -42,6 +45,9 @@ class Interpreter {
   // before, its own: what comes back of a code is the value bit by bit, as of any other form.
   using Slope = double (*)(Activation activation, double x);
   void UseTwoBitSlope(Slope slope) { two_bit_slope_ = slope; }
+
+  // From here on what is run again does not drop what it dropped before.
+  void DrawOtherMasksAgain() { other_masks_ = true; }
 
   // Sum of the losses; gradients() are those of the sum.
   double Run(const Tape& tape, const ToyBatch& batch);
@@ -85,6 +91,7 @@ class Interpreter {
   // Of row n, of ops that take each element by itself.
   void ElementwiseForward(const Instruction& line, const Op& op, int64_t n);
   void ElementwiseBackward(const Instruction& line, const Op& op, int64_t n);
+  void FixedForward(const Instruction& line, const Op& op, int64_t n) const;
   void ActivatedForward(const Instruction& line, const Op& op, int64_t n);
   void GluBackward(const Instruction& line, const Op& op, int64_t n);
   void ActivationBackward(const Instruction& line, const Op& op, int64_t n);
@@ -126,6 +133,7 @@ class Interpreter {
   std::vector<double> arena_, host_;
   std::map<int32_t, std::vector<double>> coded_;  // By slot: what a code in it stands for.
   Slope two_bit_slope_ = nullptr;
+  bool other_masks_ = false;
   double loss_ = 0.0;
 };
 

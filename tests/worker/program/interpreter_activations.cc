@@ -44,12 +44,28 @@ double Kept(const Op& op, int64_t row, int64_t column) {
 }  // namespace
 
 void Interpreter::ElementwiseForward(const Instruction& line, const Op& op, int64_t n) {
-  if (op.code != OpCode::kDropout && op.code != OpCode::kAdd) return ActivatedForward(line, op, n);
+  if (op.code == OpCode::kGlu || op.code == OpCode::kActivation)
+    return ActivatedForward(line, op, n);
+  if (op.code != OpCode::kDropout && op.code != OpCode::kAdd) return FixedForward(line, op, n);
   const View x = In(line, 0), y = Out(line, 0);
-  const int64_t first = in_loop_ ? first_row_ : 0;
+  const int64_t first = (in_loop_ ? first_row_ : 0) + (other_masks_ && line.recomputed ? 1 : 0);
   for (int64_t i = 0; i < y.width; ++i) {
     y.row(n)[i] = op.code == OpCode::kAdd ? x.row(n)[i] + In(line, 1).row(n)[i]
                                           : x.row(n)[i] * Kept(op, first + n, i);
+  }
+}
+
+void Interpreter::FixedForward(const Instruction& line, const Op& op, int64_t n) const {
+  const auto rounded = [](double x) {
+    return std::ldexp(std::nearbyint(std::ldexp(x, kToyFixedBits)), -kToyFixedBits);
+  };
+  const View v = In(line, 0), y = Out(line, 0);
+  for (int64_t i = 0; i < y.width; ++i) {
+    double sum = v.row(n)[i];
+    if (op.code == OpCode::kToFixed) sum = rounded(sum);
+    if (op.code == OpCode::kFixedAdd) sum += rounded(In(line, 1).row(n)[i]);
+    if (op.code == OpCode::kFixedSubtract) sum -= rounded(In(line, 1).row(n)[i]);
+    y.row(n)[i] = sum;
   }
 }
 

@@ -104,6 +104,32 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
   }
 }
 
+void ExpectTheGradientsOfKeep(const Program& program, const std::vector<Plan>& plans,
+                              std::mt19937& random) {
+  const auto parameters = RandomParameters(program, random);
+  const ToyBatch batch = BatchFor(program, random);
+  Interpreter keep(program, parameters), other(program, parameters);
+  const double loss =
+      keep.Run(*Lower(program, RecomputePlan(program, 0), OptionsFor(batch)), batch);
+  ASSERT_TRUE(std::isfinite(loss));
+  for (const Plan& plan : plans) {
+    ASSERT_EQ(other.Run(*Lower(program, plan, OptionsFor(batch)), batch), loss) << plan.name;
+    ASSERT_TRUE(other.gradients() == keep.gradients()) << plan.name;
+  }
+}
+
+void ExpectOtherMasksAgainChangeTheGradients(const Program& program, const Plan& plan,
+                                             std::mt19937& random) {
+  const auto parameters = RandomParameters(program, random);
+  const ToyBatch batch = BatchFor(program, random);
+  const Tape tape = *Lower(program, plan, OptionsFor(batch));
+  Interpreter same(program, parameters), other(program, parameters);
+  other.DrawOtherMasksAgain();
+  const double loss = same.Run(tape, batch);
+  EXPECT_EQ(other.Run(tape, batch), loss);
+  EXPECT_NE(other.gradients(), same.gradients());
+}
+
 void ExpectTheSameReleased(const Program& kept, const Program& released, int plans,
                            std::mt19937& random) {
   const auto parameters = RandomParameters(kept, random);

@@ -4,6 +4,7 @@
 #define TESTS_WORKER_PROGRAM_PLAN_CHECKS_H_
 
 #include <random>
+#include <vector>
 
 #include "worker/program/plan.h"
 #include "worker/program/program.h"
@@ -13,6 +14,13 @@ namespace snug::program {
 // `plans` random ones, two thirds of which draw from all stashes and every second of which may run
 // segments of several blocks again, and each number of whole layers.
 void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std::mt19937& random);
+
+void ExpectTheGradientsOfKeep(const Program& program, const std::vector<Plan>& plans,
+                              std::mt19937& random);
+
+// What `plan` runs again draws masks of its own: its gradients are other ones, its loss is not.
+void ExpectOtherMasksAgainChangeTheGradients(const Program& program, const Plan& plan,
+                                             std::mt19937& random);
 
 // The two programs differ in whether gradients are released: these are the same, under any plan.
 void ExpectTheSameReleased(const Program& kept, const Program& released, int plans,

@@ -25,6 +25,7 @@ struct Family {
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
   bool encoder = false;
+  bool reversible = false;     // Its class's layer has two halves and nothing else.
   const char* base = "model";  // The module of transformers' class that is not the head.
   // Called when the sizes are in `config`.
   void (*read)(JsonFields& fields, ModelConfig& config);

@@ -19,6 +19,7 @@ const Family kLlama = {.model_type = "llama",
                        .architecture = "LlamaForCausalLM",
                        .classifier = "LlamaForSequenceClassification",
                        .max_positions = 2048,
+                       .reversible = true,
                        .read = Read};
 
 }  // namespace snug::program

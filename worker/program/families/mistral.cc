@@ -20,6 +20,7 @@ const Family kMistral = {.model_type = "mistral",
                          .classifier = "MistralForSequenceClassification",
                          .max_positions = 131'072,
                          .kv_heads = 8,
+                         .reversible = true,
                          .read = Read};
 
 }  // namespace snug::program

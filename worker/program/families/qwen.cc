@@ -33,6 +33,7 @@ const Family kQwen2 = {.model_type = "qwen2",
                        .classifier = "Qwen2ForSequenceClassification",
                        .max_positions = 32'768,
                        .kv_heads = 32,
+                       .reversible = true,
                        .read = ReadQwen2};
 
 const Family kQwen3 = {.model_type = "qwen3",
@@ -41,6 +42,7 @@ const Family kQwen3 = {.model_type = "qwen3",
                        .max_positions = 32'768,
                        .kv_heads = 32,
                        .head_width = 128,
+                       .reversible = true,
                        .read = ReadQwen3};
 
 }  // namespace snug::program

@@ -3,6 +3,11 @@
 #include <array>
 
 namespace snug::program {
+
+bool IsByInverse(const GraphValue& value, const SiteStash& stash) {
+  return RowOf(stash.kind).by_inverse && value.inverter != kNone;
+}
+
 namespace {
 
 class DemandFinder {
@@ -70,6 +75,10 @@ class DemandFinder {
       demand_.kept[v] = true;
     } else if (RowOf(stashes_[v].kind).has_form && !RowOf(stashes_[v].kind).taken) {
       demand_.formed[v] = true;
+    } else if (IsByInverse(at(value), stashes_[v])) {
+      const Node& reader = graph_.nodes[static_cast<size_t>(at(value).inverter)];
+      Need(reader.outputs()[0]);
+      for (int32_t input : reader.inputs().subspan(1)) Need(input);
     } else {
       Rerun(at(value).producer);
     }
@@ -96,6 +105,89 @@ class DemandFinder {
   Demand demand_;
 };
 
+// Follows what each value is made again of, until that is there or is the value itself.
+class CycleFinder {
+ public:
+  CycleFinder(const Graph& graph, const std::vector<SiteStash>& stashes)
+      : graph_(graph), stashes_(stashes), state_(graph.values.size()) {}
+
+  // A value of a cycle that an inverse makes; kNone: there is no cycle.
+  int32_t Find() {
+    for (size_t v = 0; v < state_.size(); ++v) {
+      if (IsByInverse(graph_.values[v], stashes_[v]) && Follow(static_cast<int32_t>(v)))
+        return found_;
+    }
+    return kNone;
+  }
+
+ private:
+  enum class State : uint8_t { kNew, kOpen, kDone };
+
+  bool IsThere(int32_t value) const {
+    const Stash stash = stashes_[static_cast<size_t>(value)].kind;
+    const bool form = RowOf(stash).has_form && !RowOf(stash).taken;
+    const bool companion = graph_.values[static_cast<size_t>(value)].value->companion;
+    return !companion && (stash == Stash::kKeep || form);
+  }
+
+  bool Follow(int32_t value) {
+    const auto v = static_cast<size_t>(value);
+    if (state_[v] == State::kOpen) return Close(value);
+    if (state_[v] == State::kDone || IsThere(value)) return false;
+    state_[v] = State::kOpen;
+    path_.push_back(value);
+    const GraphValue& made = graph_.values[v];
+    const bool inverse = IsByInverse(made, stashes_[v]);
+    const Node& node = graph_.nodes[static_cast<size_t>(inverse ? made.inverter : made.producer)];
+    if (inverse && Follow(node.outputs()[0])) return true;
+    for (int32_t input : node.inputs().subspan(inverse ? 1 : 0)) {
+      if (Follow(input)) return true;
+    }
+    path_.pop_back();
+    state_[v] = State::kDone;
+    return false;
+  }
+
+  // Ops alone make no cycle, so that an inverse is part of it.
+  bool Close(int32_t value) {
+    for (size_t i = path_.size(); i-- > 0;) {
+      found_ = path_[i];
+      const auto v = static_cast<size_t>(found_);
+      if (IsByInverse(graph_.values[v], stashes_[v]) || found_ == value) break;
+    }
+    return true;
+  }
+
+  const Graph& graph_;
+  const std::vector<SiteStash>& stashes_;
+  std::vector<State> state_;   // By value.
+  std::vector<int32_t> path_;  // Values that are open.
+  int32_t found_ = kNone;
+};
+
+// By block: whether it has an op that an inverse undoes.
+std::vector<bool> ReversibleBlocks(const Graph& graph) {
+  std::vector<bool> reversible(graph.first_node.size());
+  for (const Node& node : graph.nodes) {
+    if (RowOf(node.op->code).inverse.has_value())
+      reversible[static_cast<size_t>(node.block)] = true;
+  }
+  return reversible;
+}
+
+// Whether a kind that holds neither the value nor a form that backwards take can serve it.
+bool ServesByItself(const Graph& graph, const GraphValue& value, const StashRow& row,
+                    const std::vector<bool>& reversible) {
+  // What no inverse makes is made again within its block.
+  if (row.by_inverse)
+    return reversible[static_cast<size_t>(value.block)] &&
+           (value.inverter != kNone ||
+            graph.nodes[static_cast<size_t>(value.producer)].block == value.block);
+  // Codes stand for floating-point numbers.
+  const bool coded = row.code_bits > 0 && value.value->dtype == DType::kFixed;
+  return !(row.has_form && value.value->companion) && !coded;
+}
+
 }  // namespace
 
 Demand DemandOf(const Graph& graph, const std::vector<SiteStash>& stashes, const Loops& loops) {
@@ -114,14 +206,14 @@ std::vector<uint32_t> ServingStashes(const Graph& graph) {
         taken[v][s] += TakesForm(*node.op, i, kAllStashes[s]) ? 1 : 0;
     });
   }
-  const std::vector<bool> chunked = ServedByChunk(graph);
+  const std::vector<bool> chunked = ServedByChunk(graph), reversible = ReversibleBlocks(graph);
   std::vector<uint32_t> serving(graph.values.size());
   for (size_t v = 0; v < graph.values.size(); ++v) {
     for (size_t s = 0; s < kStashes; ++s) {
       const StashRow& row = RowOf(kAllStashes[s]);
-      const bool form = row.has_form && graph.values[v].value->companion;
+      const bool itself = ServesByItself(graph, graph.values[v], row, reversible);
       const bool all = taken[v][s] == needs[v] && (row.by_reader ? needs[v] == 1 : needs[v] > 0);
-      const bool serves = row.taken ? all : row.in_loop ? chunked[v] : !form;
+      const bool serves = row.taken ? all : row.in_loop ? chunked[v] : itself;
       serving[v] |= static_cast<uint32_t>(serves) << s;
     }
   }
@@ -138,14 +230,18 @@ std::vector<SiteStash> StashesOf(const Program& program, const Graph& graph, con
     const int recipe = plan.layer_recipe[static_cast<size_t>(layer)];
     stashes[v] = plan.recipes[static_cast<size_t>(recipe)][static_cast<size_t>(value.index)];
     const StashRow& row = RowOf(stashes[v].kind);
-    served = served && !row.has_form && !row.in_loop;
+    served = served && !row.has_form && !row.in_loop && !row.by_inverse;
   }
   if (served) return stashes;
   const std::vector<uint32_t> serving = ServingStashes(graph);
   for (size_t v = 0; v < stashes.size(); ++v) {
     if ((serving[v] >> static_cast<int>(stashes[v].kind) & 1) == 0) stashes[v] = Stash::kKeep;
   }
-  return stashes;
+  while (true) {
+    const int32_t of_itself = CycleFinder(graph, stashes).Find();
+    if (of_itself == kNone) return stashes;
+    stashes[static_cast<size_t>(of_itself)] = Stash::kKeep;
+  }
 }
 
 }  // namespace snug::program

@@ -5,7 +5,9 @@
 // rule; the chain stops at parameters, at the batch, at kept values and at those of which a form is
 // held. A form that a backward takes itself is held only where the value is not needed besides;
 // else the value's op runs again. A companion (lse, r, za) is kept whenever its op is not run again
-// anyway. A value of a loop's pass is never there but in the loop.
+// anyway. A value of a loop's pass is never there but in the loop. A value that is made again by an
+// inverse needs what its reader gave and read beside it, by the same rule; what would be made of
+// itself is kept.
 #ifndef WORKER_PROGRAM_LOWERING_DEMAND_H_
 #define WORKER_PROGRAM_LOWERING_DEMAND_H_
 
@@ -25,6 +27,9 @@ struct Demand {
   std::vector<bool> touched;  // By value: needed at all.
 };
 
+// Whether, kept so, an inverse makes it again; else its own op does.
+bool IsByInverse(const GraphValue& value, const SiteStash& stash);
+
 // `stashes`: by value of the graph.
 Demand DemandOf(const Graph& graph, const std::vector<SiteStash>& stashes, const Loops& loops);
 
@@ -33,8 +38,8 @@ Demand DemandOf(const Graph& graph, const std::vector<SiteStash>& stashes, const
 // one that is by its reader, where that is one alone; `chunk` what ServedByChunk says.
 std::vector<uint32_t> ServingStashes(const Graph& graph);
 
-// What a plan says of every value of the graph; kept is what lies outside the layers, and what the
-// plan's stash cannot serve.
+// What a plan says of every value of the graph; kept is what lies outside the layers, what the
+// plan's stash cannot serve, and what could only be made again of itself.
 std::vector<SiteStash> StashesOf(const Program& program, const Graph& graph, const Plan& plan);
 
 }  // namespace snug::program

@@ -87,6 +87,9 @@ class GraphBuilder {
       graph_.values[static_cast<size_t>(node.output_values[i])].producer =
           static_cast<int32_t>(graph_.nodes.size());
     }
+    if (RowOf(op.code).inverse.has_value())
+      graph_.values[static_cast<size_t>(node.input_values[0])].inverter =
+          static_cast<int32_t>(graph_.nodes.size());
     const Block& block = program_.blocks[static_cast<size_t>(b)];
     for (size_t i = 0; i < op.parameters.size(); ++i)
       node.parameters[i] = block.parameters[static_cast<size_t>(op.parameters[i])];

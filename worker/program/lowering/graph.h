@@ -35,6 +35,7 @@ inline constexpr int32_t kNone = -1;
 struct GraphValue {
   const Value* value = nullptr;
   int32_t producer = kNone;  // The node that gives it.
+  int32_t inverter = kNone;  // The last node whose inverse makes it again of what it gave.
   // Where a plan decides on it: the block that makes it, or, of a border, the one that reads it
   // (the first layer that does); and the value's number there.
   int32_t block = 0;

@@ -62,6 +62,7 @@ void ScriptWriter::RunStepForward(const Step& step) {
 void ScriptWriter::RunStepBackward(const Step& step) {
   if (step.loop != kNone) return RunLoopBackward(LoopAt(step.loop));
   if (!NodeAt(step.node).backward) return;
+  InvertInput(step.node);
   BeginGradients(NodeAt(step.node));
   RunBackward(NodeAt(step.node));
   EndGradients(NodeAt(step.node));
@@ -84,7 +85,8 @@ void ScriptWriter::RunForward(int32_t n, std::vector<int32_t>& instances, bool r
     const auto v = static_cast<size_t>(value);
     // What an op gives beside that for which it runs again is dropped.
     const bool dropped = loop_head_ != kNone && recomputed && !IsMadeAgain(value);
-    const Operand out = line.operands.out[i] = Fresh(line, value, IsInner(value) || dropped);
+    const Operand out = line.operands.out[i] =
+        Fresh(line, OperandOf(value), IsInner(value) || dropped);
     if (IsInner(value)) {
       inner_[v] = out.slot;
     } else if (!dropped) {
@@ -116,7 +118,7 @@ void ScriptWriter::RunBackward(const Node& node) {
   for (size_t i = 0; i < node.outputs().size(); ++i) {
     int32_t& arrived = gradient_[static_cast<size_t>(node.outputs()[i])];
     if (arrived == kNone) continue;
-    operands.d_out[i] = Read(node.outputs()[i], arrived);
+    operands.d_out[i] = Read(GradientOf(node.outputs()[i]), arrived);
     arrived = kNone;
   }
   std::vector<std::pair<int32_t, int32_t>> sums;  // A value, its other share.
@@ -131,10 +133,37 @@ void ScriptWriter::Materialise(int32_t value) {
   const auto v = static_cast<size_t>(value);
   if (demand_.kept[v] || (IsInner(value) ? inner_ : again_)[v] != kNone) return;
   if (demand_.formed[v]) return Unpack(value);
+  if (IsByInverse(ValueAt(value), stashes_[v])) return Invert(value);
   const int32_t producer = ValueAt(value).producer;
   if (!IsInner(value) && LoopOf(producer) != kNone) return RunLoopAgain(LoopAt(LoopOf(producer)));
   for (int32_t input : NodeAt(producer).inputs()) Materialise(input);
   RunForward(producer, again_, /*recomputed=*/true);
+}
+
+void ScriptWriter::Invert(int32_t value) {
+  const Node& reader = NodeAt(ValueAt(value).inverter);
+  Node inverse;
+  inverse.op = &InverseOf(*reader.op);
+  inverse.input_values = reader.input_values;
+  inverse.input_values[0] = reader.outputs()[0];
+  inverse.output_values = {value, kNone};
+  for (int32_t input : inverse.inputs()) Materialise(input);
+  Line line = NewLine(reader, Direction::kForward);
+  line.op = inverse.op;
+  line.recomputed = true;
+  for (size_t i = 0; i < inverse.inputs().size(); ++i)
+    line.operands.in[i] = Read(inverse.inputs()[i], InBackward(inverse.inputs()[i]));
+  line.operands.out[0] = Fresh(line, OperandOf(value), /*of_pass=*/false);
+  again_[Index(value)] = line.operands.out[0].slot;
+  Finish(line, inverse);
+}
+
+void ScriptWriter::InvertInput(int32_t n) {
+  if (!RowOf(OpOf(n).code).inverse.has_value()) return;
+  const int32_t value = NodeAt(n).inputs()[0];
+  const bool here = IsByInverse(ValueAt(value), stashes_[Index(value)]) &&
+                    ValueAt(value).inverter == n && demand_.touched[Index(value)];
+  if (here) Materialise(value);
 }
 
 int32_t ScriptWriter::InBackward(int32_t value) {
@@ -169,16 +198,20 @@ int32_t ScriptWriter::AddInstance(const Operand& shape) {
   return static_cast<int32_t>(script_.instances.size()) - 1;
 }
 
-Operand ScriptWriter::Read(int32_t value, int32_t instance) {
+Operand ScriptWriter::GradientOf(int32_t v) const {
+  Operand operand = OperandOf(v);
+  if (operand.dtype == DType::kFixed) operand.dtype = program_.compute;
+  return operand;
+}
+
+Operand ScriptWriter::Read(Operand operand, int32_t instance) {
   At(instance).last = Now();
-  Operand operand = OperandOf(value);
   operand.slot = instance;
   operand.of_pass = At(instance).of_pass;
   return operand;
 }
 
-Operand ScriptWriter::Fresh(Line& line, int32_t value, bool of_pass) {
-  Operand operand = OperandOf(value);
+Operand ScriptWriter::Fresh(Line& line, Operand operand, bool of_pass) {
   operand.of_pass = of_pass;
   operand.slot = AddInstance(operand);
   *std::find(line.needs.fresh.begin(), line.needs.fresh.end(), kNone) = operand.slot;

@@ -19,7 +19,7 @@ void ScriptWriter::WantInputGradient(Line& line, const Node& node, size_t i,
   const int32_t value = node.inputs()[i];
   int32_t& present = gradient_[static_cast<size_t>(value)];
   Operand& d_in = line.operands.d_in[i];
-  d_in = Fresh(line, value);
+  d_in = FreshGradient(line, value);
   if (present == kNone) {
     present = d_in.slot;
     return;
@@ -52,16 +52,16 @@ void ScriptWriter::AddGradients(const Node& node, int32_t value, int32_t share) 
   Line line = NewLine(node, Direction::kForward);
   line.op = &SumOp();
   line.parameters.fill(kNone);
-  line.operands.in[0] = Read(value, present);
-  line.operands.in[1] = Read(value, share);
-  line.operands.out[0] = Fresh(line, value);
+  const Operand shape = GradientOf(value);
+  RunShape run{.op = &SumOp(), .key = options_.key, .compute = program_.compute};
+  run.in[0] = run.in[1] = run.out[0] = shape;
+  line.work = WorkOf(run);
+  line.operands.in[0] = Read(shape, present);
+  line.operands.in[1] = Read(shape, share);
+  line.operands.out[0] = FreshGradient(line, value);
   present = line.operands.out[0].slot;
-  Node sum;
-  sum.op = &SumOp();
-  sum.input_values = {value, value, kNone, kNone};
-  sum.output_values = {value, kNone};
-  Finish(line, sum);
-  script_.lines.back().direction = Direction::kBackward;
+  line.direction = Direction::kBackward;
+  Push(line);
 }
 
 void ScriptWriter::PassGradientOn(const Node& node, const OpRow& row) {

@@ -45,16 +45,24 @@ class ScriptWriter {
   void Materialise(int32_t value);
   // The instance that holds it then.
   int32_t InBackward(int32_t value);
+  // Makes it again of what its reader gave and read beside it.
+  void Invert(int32_t value);
+  // Before the backward of its reader: that runs the same ops again, and what they made of the
+  // value is not needed behind it.
+  void InvertInput(int32_t n);
 
-  // Lines and their operands. The shape of a value is that of its gradient.
+  // Lines and their operands. The shape of a value is that of its gradient, which is of the compute
+  // type where the value is no floating-point number.
   static Line NewLine(const Node& node, Direction direction);
   Operand OperandOf(int32_t v) const;
+  Operand GradientOf(int32_t v) const;
   int32_t AddInstance(const Operand& shape);
   // `value` as an operand that the line at hand reads, held by `instance`,
-  Operand Read(int32_t value, int32_t instance);
+  Operand Read(int32_t value, int32_t instance) { return Read(OperandOf(value), instance); }
+  Operand Read(Operand shape, int32_t instance);
   // and as one that it writes first.
-  Operand Fresh(Line& line, int32_t value) { return Fresh(line, value, IsInner(value)); }
-  Operand Fresh(Line& line, int32_t value, bool of_pass);
+  Operand Fresh(Line& line, Operand shape, bool of_pass);
+  Operand FreshGradient(Line& line, int32_t v) { return Fresh(line, GradientOf(v), IsInner(v)); }
   // Adds the line, with what it costs by the shapes of its node.
   void Finish(Line& line, const Node& node);
   void Push(const Line& line);

@@ -38,6 +38,7 @@ void UploadedRun::UploadBatch(const Batch& batch) {
   batch_.row_loss = UploadArray(batch.row_loss, batch.trained);
   batch_.row_entropy = UploadArray(batch.row_entropy, batch.trained);
   batch_.row_correct = UploadArray(batch.row_correct, batch.trained);
+  if (batch.overflow != nullptr) batch_.overflow = UploadArray(batch.overflow, 1);
 }
 
 program::Tape UploadedRun::Lower(const program::Plan& plan, bool training) const {
