@@ -78,6 +78,7 @@ void SetKinds(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_post_norms(config.post_norms);
   facts.set_unit_offset_norms(config.unit_offset_norms);
   facts.set_fused_projections(config.fused_projections);
+  facts.set_reversible(config.reversible);
 }
 
 void SetEncoder(const ModelConfig& config, v1::ModelFacts& facts) {
@@ -164,6 +165,7 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .logit_softcap = facts.logit_softcap(),
                      .window = facts.window(),
                      .sliding = {facts.sliding().begin(), facts.sliding().end()},
+                     .reversible = facts.reversible(),
                      .encoder = facts.encoder(),
                      .pools = facts.pools(),
                      .token_types = facts.token_types(),

@@ -52,8 +52,8 @@ std::string FieldOf(const absl::Status& status) {
   const absl::string_view message = status.message();
   const bool named =
       absl::StartsWith(message, "lora.") || absl::StartsWith(message, "quantization:") ||
-      absl::StartsWith(message, "task:") || absl::StartsWith(message, "num_labels:") ||
-      absl::StartsWith(message, kAddedTokens);
+      absl::StartsWith(message, "reversible:") || absl::StartsWith(message, "task:") ||
+      absl::StartsWith(message, "num_labels:") || absl::StartsWith(message, kAddedTokens);
   if (!named) return "spec.model";
   return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
@@ -148,6 +148,11 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
       program::AddTokens(job.model_dir, {tokens.begin(), tokens.end()}, *config);
   AddStatus(found, kAddedTokensField, "BAD_ADDED_TOKENS", added);
   if (!added.ok()) return added;
+  if (config->reversible && job.spec.reversible() == program::kNotReversible) {
+    found.push_back({"spec.reversible", "the model was trained as native: leave it out, or native",
+                     "BAD_FIELD"});
+    return absl::InvalidArgumentError("the model is reversible");
+  }
   if (!CheckTask(*config, job.spec, found))
     return absl::InvalidArgumentError("the model has no such head");
   const int64_t limit = program::LongestSequence(*config);
@@ -162,7 +167,8 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
   absl::StatusOr<program::Program> program = program::BuildProgram(*config, ModeOf(job.spec));
   if (!program.ok()) {
     const std::string field = FieldOf(program.status());
-    const char* reason = field == "spec.quantization" ? "BAD_FIELD" : "BAD_TARGET_MODULES";
+    const bool bad_field = field == "spec.quantization" || field == "spec.reversible";
+    const char* reason = bad_field ? "BAD_FIELD" : "BAD_TARGET_MODULES";
     AddStatus(found, field.c_str(), field == kAddedTokensField ? "BAD_ADDED_TOKENS" : reason,
               program.status());
     return program.status();
@@ -197,6 +203,7 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
   mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
   mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::HOST;
+  mode.reversible = spec.reversible() == program::kNativeStreams;
   if (!mode.lora) return mode;
   mode.adapter = LoraConfigOf(spec.lora());
   if (spec.quantization() == v1::JobSpec::NF4) mode.quantization = program::Quantization::kNf4;

@@ -13,6 +13,7 @@
 #include "server/job/random_id.h"
 #include "server/job/spec_checker.h"
 #include "server/plan/plan_proto.h"
+#include "worker/program/training_mode.h"
 
 namespace snug::server {
 namespace {
@@ -58,8 +59,22 @@ void CheckQuantization(const JobSpec& spec, Checker& check) {
               "leave it out and take the adapter, or give quantization: none");
 }
 
+// Readers of an adapter would put it beside the plain model, which is another function.
+void CheckReversible(const JobSpec& spec, Checker& check) {
+  const std::string& form = spec.reversible();
+  if (form.empty() || form == program::kNotReversible) return;
+  if (form == "meft1" || form == "meft2" || form == "meft3")
+    return check.Add("reversible", absl::StrCat(form, " is not offered; none or native"));
+  if (form != program::kNativeStreams)
+    return check.Add("reversible", absl::StrCat("none or native, not \"", form, "\""));
+  if (spec.method() == JobSpec::LORA)
+    check.Add("reversible",
+              "native is for method: full; a model that was trained so takes adapters without it");
+}
+
 void CheckMethod(const JobSpec& spec, Checker& check) {
   CheckQuantization(spec, check);
+  CheckReversible(spec, check);
   const v1::LoraSpec& lora = spec.lora();
   if (spec.method() == JobSpec::FULL) {
     // An empty message asks for nothing, so it may stand there.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct ConfigChanges {
   std::string architecture = {};  // Empty: as the base's.
   int64_t labels = 0;
   std::vector<std::string> label_names = {};
+  std::optional<program::ModelConfig> reversible = {};  // That of a model of two streams.
 };
 
 // Of a model that was trained, against its base's config.json.

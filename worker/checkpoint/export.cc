@@ -12,6 +12,7 @@
 #include "worker/checkpoint/config_json.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
+#include "worker/checkpoint/reversible_loader.h"
 #include "worker/checkpoint/safetensors_writer.h"
 #include "worker/program/adapter_export.h"
 #include "worker/program/carried_files.h"
@@ -38,6 +39,7 @@ absl::Status CopyMetrics(const ExportOptions& options, const std::string& folder
 absl::StatusOr<program::ModelConfig> ConfigOf(const ExportOptions& options) {
   ASSIGN_OR_RETURN(program::ModelConfig config, program::ReadModelConfig(options.model_dir));
   RETURN_IF_ERROR(program::ChooseTask(options.task, config));
+  config.reversible = config.reversible || options.reversible;
   return config;
 }
 
@@ -105,6 +107,7 @@ absl::Status FillModel(const std::string& folder, const ExportOptions& options,
   }
   RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/model.safetensors", written).status());
   RETURN_IF_ERROR(WriteText(folder, "config.json", config_text + "\n"));
+  if (trained.reversible) RETURN_IF_ERROR(WriteReversibleLoader(trained, folder));
   RETURN_IF_ERROR(CopyIfPresent(options.model_dir, folder, program::kGenerationConfig));
   RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, options.data_dir, folder));
   return CopyMetrics(options, folder);

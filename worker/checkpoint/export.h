@@ -19,6 +19,7 @@ struct ExportOptions {
   std::string base_model_name;           // For adapter_config.json.
   program::LoraConfig lora;              // Adapter export only.
   int64_t vocabulary = 0;                // Where tokens were added: with them. 0: the base's.
+  bool reversible = false;               // Trained as two streams, whatever the base's files say.
   program::TaskChoice task;              // What was trained, where it is not what the base is for.
   std::vector<std::string> label_names;  // Of a classification, by id; empty: nobody names them.
   std::string metrics_file;              // Copied to metrics.jsonl.

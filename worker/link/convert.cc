@@ -180,6 +180,7 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
   mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
   mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::HOST;
+  mode.reversible = spec.reversible() == program::kNativeStreams;
   mode.quantization = QuantizationFrom(spec.quantization());
   if (spec.lora().has_r()) mode.adapter.rank = spec.lora().r();
   if (spec.lora().has_lora_alpha()) mode.adapter.alpha = spec.lora().lora_alpha();

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/model_shards.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
+#include "worker/checkpoint/reversible_loader.h"
 #include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
 #include "worker/program/json_text.h"
@@ -260,6 +261,8 @@ absl::Status ExportMerged(const std::string& folder, const MergeRequest& request
       folder, merger.Tensors(), source,
       request.max_shard_bytes > 0 ? request.max_shard_bytes : checkpoint::kMaxShardBytes));
   RETURN_IF_ERROR(WriteConfig(folder, request));
+  const program::ModelConfig& config = request.program->config;
+  if (config.reversible) RETURN_IF_ERROR(checkpoint::WriteReversibleLoader(config, folder));
   RETURN_IF_ERROR(checkpoint::CopyIfPresent(request.model_dir, folder, "generation_config.json"));
   RETURN_IF_ERROR(checkpoint::CopyTokenizerFiles(request.model_dir, request.data_dir, folder));
   return checkpoint::SyncFolder(folder);

@@ -68,6 +68,7 @@ checkpoint::ExportOptions RunOutput::OptionsOfExport() const {
           .base_model_name = run_.attempt.base_model_name,
           .lora = run_.attempt.mode.adapter,
           .vocabulary = config.adds_tokens() ? config.vocabulary : 0,
+          .reversible = config.reversible,
           .task = run_.attempt.task,
           .label_names = run_.trainer->dataset().label_names(),
           .metrics_file = run_.metrics_file(),

@@ -69,6 +69,24 @@ TEST(CheckSpecTest, AQuantisedBaseIsFrozenAndNotMergedInto) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.quantization"));
 }
 
+// An adapter's readers would put it beside the plain model.
+TEST(CheckSpecTest, AReversibleModelIsTrainedWhole) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_reversible("native");
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.reversible"));
+  spec.set_method(v1::JobSpec::FULL);
+  spec.clear_lora();
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  (*spec.mutable_memory()->mutable_stash())[std::string(1, '*')] = v1::REVERSIBLE;
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  for (const char* other : {"meft1", "meft2", "meft3", "Native"}) {
+    spec.set_reversible(other);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.reversible")) << other;
+  }
+  spec.set_reversible("none");
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+}
+
 TEST(CheckSpecTest, FullFineTuningIsWithoutLora) {
   v1::JobSpec spec = GoodSpec();
   spec.set_method(v1::JobSpec::FULL);

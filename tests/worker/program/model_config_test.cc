@@ -196,6 +196,31 @@ TEST(ModelConfigTest, QwenSlidesFromALayerOnWhereItIsAskedTo) {
   EXPECT_EQ(Read(Family("qwen3", {})).head_width, 128);
 }
 
+// As a job exports them: classes of its own loader, of a family that has one.
+TEST(ModelConfigTest, AModelOfTwoStreamsSaysSoByItsType) {
+  const json classes = {{"architectures", {"ReversibleLlamaForCausalLM"}}};
+  const ModelConfig config = Read(Family("reversible_llama", classes));
+  EXPECT_TRUE(config.reversible);
+  EXPECT_EQ(config.model_type, "llama");
+  EXPECT_FALSE(Read(Family("llama", {})).reversible);
+  EXPECT_FALSE(Parse(Family("llama", classes)).ok());
+  EXPECT_FALSE(Parse(Family("reversible_gemma2", {})).ok());
+}
+
+// A job may ask for two streams whatever the files say, where there is a loader of what it exports.
+TEST(ModelConfigTest, TwoStreamsAreOfFamiliesThatHaveALoader) {
+  ModelConfig llama = Read(Family("llama", {}));
+  EXPECT_TRUE(MakeReversible(llama).ok());
+  EXPECT_TRUE(llama.reversible);
+  ModelConfig classifier = Read(Family("llama", {}));
+  classifier.task = Task::kSequenceClassification;
+  EXPECT_THAT(MakeReversible(classifier).message(), HasSubstr("task: causal_lm"));
+  ModelConfig gemma = Read(Family("llama", {}));
+  gemma.model_type = "gemma2";
+  EXPECT_EQ(MakeReversible(gemma).message(),
+            "reversible: native is for llama, mistral, qwen2, qwen3; the model is gemma2");
+}
+
 TEST(ModelConfigTest, GemmasDefaultsAreThoseOfItsOwnClass) {
   const json four_layers = {{"num_hidden_layers", 7}, {"sliding_window", 5}};
   const ModelConfig two = Read(Family("gemma2", four_layers));

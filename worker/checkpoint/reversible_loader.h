@@ -1,0 +1,21 @@
+// The loader of an exported reversible model: transformers has no such classes of its own.
+#ifndef WORKER_CHECKPOINT_REVERSIBLE_LOADER_H_
+#define WORKER_CHECKPOINT_REVERSIBLE_LOADER_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/program/model_config.h"
+
+namespace snug::checkpoint {
+
+// Names the classes of the loader in a config.json, so that who does not load it fails by name.
+void NameReversible(const program::ModelConfig& config, nlohmann::ordered_json& written);
+
+// modeling_reversible.py in `folder`, which transformers runs with trust_remote_code.
+absl::Status WriteReversibleLoader(const program::ModelConfig& config, const std::string& folder);
+
+}  // namespace snug::checkpoint
+
+#endif  // WORKER_CHECKPOINT_REVERSIBLE_LOADER_H_
