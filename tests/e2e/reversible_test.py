@@ -97,6 +97,8 @@ class ReversibleTest(unittest.TestCase):
         refused = self.daemon.run("submit", again, "reversible=none", code=None)
         self.assertIn("spec.reversible: the model was trained as native", refused.stderr)
         adapted, folder = self.finish(again, RECOVER, "method=lora", "merge=true")
+        readers = json.loads((folder / "compatibility.json").read_text())["readers"]
+        self.assertEqual([reader["loads"] for reader in readers], [True, False, False])
         merged = self.load(folder / "merged")
         _, rows = rows_of(self.daemon, adapted["id"])
         loss = mean_loss(merged, rows)

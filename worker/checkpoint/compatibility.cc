@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/program/json_text.h"
+#include "worker/program/model_config.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -80,6 +82,12 @@ ReaderReport Lorax(const program::LoraConfig& lora, const program::AdapterConten
 std::vector<ReaderReport> ReadersOf(const program::LoraConfig& lora,
                                     const program::AdapterContents& contents,
                                     const std::string& model_type) {
+  if (absl::StartsWith(model_type, program::kReversibleType)) {
+    const std::string reason = absl::StrCat("it has no model of type ", model_type);
+    return {Peft(contents),
+            {"vLLM", false, 0, ModulesOf(contents), reason},
+            {"LoRAX", false, 0, ModulesOf(contents), reason}};
+  }
   return {Peft(contents), Vllm(lora, contents, model_type), Lorax(lora, contents)};
 }
 

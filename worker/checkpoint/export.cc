@@ -63,7 +63,7 @@ absl::Status FillAdapter(const std::string& folder, const ExportOptions& options
   ASSIGN_OR_RETURN(
       const std::string config,
       program::AdapterConfigText(options.lora, options.base_model_name, contents, base));
-  const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents, base.model_type);
+  const std::vector<ReaderReport> readers = ReadersOf(options.lora, contents, TypeInFiles(base));
   ASSIGN_OR_RETURN(const std::string readme, AdapterReadmeText(options, contents, readers));
   ASSIGN_OR_RETURN(const std::string compatibility, CompatibilityText(readers));
   const std::vector<TensorBytes> written = base.tied_embeddings ? WithTiedHead(adapter) : adapter;

@@ -71,9 +71,13 @@ class Reversible$FamilyForCausalLM($FamilyForCausalLM):
 
 }  // namespace
 
+std::string TypeInFiles(const program::ModelConfig& config) {
+  return absl::StrCat(config.reversible ? program::kReversibleType : "", config.model_type);
+}
+
 void NameReversible(const program::ModelConfig& config, nlohmann::ordered_json& written) {
   const std::string stem = absl::StrCat("Reversible", FamilyOf(config));
-  written["model_type"] = absl::StrCat(program::kReversibleType, config.model_type);
+  written["model_type"] = TypeInFiles(config);
   written["architectures"] = {stem + "ForCausalLM"};
   written["auto_map"] = {{"AutoConfig", absl::StrCat(kModule, ".", stem, "Config")},
                          {"AutoModelForCausalLM", absl::StrCat(kModule, ".", stem, "ForCausalLM")}};

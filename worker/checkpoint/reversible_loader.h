@@ -10,6 +10,9 @@
 
 namespace snug::checkpoint {
 
+// Its model_type in config.json: "llama", "reversible_llama".
+std::string TypeInFiles(const program::ModelConfig& config);
+
 // Names the classes of the loader in a config.json, so that who does not load it fails by name.
 void NameReversible(const program::ModelConfig& config, nlohmann::ordered_json& written);
 

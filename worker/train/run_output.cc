@@ -6,6 +6,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/new_file.h"
+#include "worker/checkpoint/reversible_loader.h"
 #include "worker/program/safetensors.h"
 #include "worker/train/merged_export.h"
 #include "worker/train/tensors.h"
@@ -81,8 +82,8 @@ absl::Status RunOutput::Export() {
   const program::TrainingMode& mode = run_.attempt.mode;
   if (!mode.lora) return checkpoint::ExportModel(run_.output(), options, weights);
   ASSIGN_OR_RETURN(const program::AdapterContents contents, checkpoint::ContentsOf(weights));
-  readers_ =
-      checkpoint::ReadersOf(mode.adapter, contents, run_.trainer->program().config.model_type);
+  readers_ = checkpoint::ReadersOf(mode.adapter, contents,
+                                   checkpoint::TypeInFiles(run_.trainer->program().config));
   return checkpoint::ExportAdapter(run_.output(), options, weights);
 }
 
