@@ -39,6 +39,15 @@ MAY_INCLUDE = {
     "server": ("server/", "worker/program/", "proto/", "snug/v1/"),
     "server/plan": ("server/plan/", "worker/program/", "proto/", "snug/v1/"),
     "server/place": ("server/place/", "server/plan/", "proto/", "snug/v1/"),
+    "server/sim": (
+        "server/sim/",
+        "server/place/",
+        "server/plan/",
+        "server/job/",
+        "worker/program/",
+        "proto/",
+        "snug/v1/",
+    ),
     "client": ("client/", "proto/", "snug/v1/"),
     "tests": tuple(f"{folder}/" for folder in FOLDERS) + ("snug/v1/",),
 }
@@ -58,6 +67,7 @@ FORBIDDEN_LIBRARIES = {
     "server": ("torch", "CUDA"),
     "server/plan": ("torch", "CUDA", "clock or gRPC"),
     "server/place": ("torch", "CUDA", "clock or gRPC"),
+    "server/sim": ("torch", "CUDA", "clock or gRPC"),
     "client": ("torch", "CUDA"),
     "proto": ("torch", "CUDA"),
 }
