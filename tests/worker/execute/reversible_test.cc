@@ -139,7 +139,7 @@ TEST(ReversibleTest, AStreamThatLeavesItsRangeIsAnError) {
   ToyRun run = DroppingRun(program::FullMode());
   const Tape tape = run.Lower(RecoverAll(run.program()));
   const View& table = run.parameters()[0].value;
-  for (int64_t i = 0; i < table.elements(); ++i) table.as<float>()[i] *= 1000.0f;
+  for (int64_t i = 0; i < table.elements(); ++i) table.as<float>()[i] *= 1e5f;
   const absl::Status status = run.RunInArena(tape, TestDevice()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(status.message(), HasSubstr("left [-1024, 1024)"));
@@ -258,7 +258,8 @@ TEST(ReversibleTest, Rev2Rev8Rev9GradientsAreThoseOfAutograd) {
       most = std::max(most, std::abs(expected[i]));
       worst = std::max(worst, std::abs(got[i] - expected[i]));
     }
-    EXPECT_LT(worst, 1e-5 * most) << layers;
+    // A stream's step is some 5e-6 of what the streams are here: 2^-20 of 0.2.
+    EXPECT_LT(worst, 4e-5 * most) << layers;
   }
 }
 
