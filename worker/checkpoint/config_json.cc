@@ -39,7 +39,7 @@ ConfigChanges ChangesOf(const program::ModelConfig& config,
                         const std::vector<std::string>& label_names) {
   ConfigChanges changes;
   if (config.adds_tokens()) changes.vocabulary = config.vocabulary;
-  if (config.reversible) changes.reversible = config;
+  if (config.reversible) changes.members = ReversibleMembers(config);
   if (!config.classifies()) return changes;
   changes.architecture = program::ArchitectureOf(config);
   changes.labels = config.labels;
@@ -62,7 +62,7 @@ absl::StatusOr<nlohmann::ordered_json> ConfigOfExport(const std::string& model_d
     config[name] = changes.dtype == "F32" ? "float32" : "bfloat16";
   }
   if (changes.vocabulary > 0) config["vocab_size"] = changes.vocabulary;
-  if (changes.reversible.has_value()) NameReversible(*changes.reversible, config);
+  config.update(changes.members);
   if (changes.architecture.empty()) return config;
   config["architectures"] = {changes.architecture};
   config["problem_type"] = "single_label_classification";

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,7 @@ struct ConfigChanges {
   std::string architecture = {};  // Empty: as the base's.
   int64_t labels = 0;
   std::vector<std::string> label_names = {};
-  std::optional<program::ModelConfig> reversible = {};  // That of a model of two streams.
+  nlohmann::ordered_json members = nlohmann::ordered_json::object();  // In place of the base's.
 };
 
 // Of a model that was trained, against its base's config.json.

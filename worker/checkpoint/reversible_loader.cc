@@ -75,12 +75,14 @@ std::string TypeInFiles(const program::ModelConfig& config) {
   return absl::StrCat(config.reversible ? program::kReversibleType : "", config.model_type);
 }
 
-void NameReversible(const program::ModelConfig& config, nlohmann::ordered_json& written) {
+nlohmann::ordered_json ReversibleMembers(const program::ModelConfig& config) {
   const std::string stem = absl::StrCat("Reversible", FamilyOf(config));
-  written["model_type"] = TypeInFiles(config);
-  written["architectures"] = {stem + "ForCausalLM"};
-  written["auto_map"] = {{"AutoConfig", absl::StrCat(kModule, ".", stem, "Config")},
-                         {"AutoModelForCausalLM", absl::StrCat(kModule, ".", stem, "ForCausalLM")}};
+  nlohmann::ordered_json members = nlohmann::ordered_json::object();
+  members["model_type"] = TypeInFiles(config);
+  members["architectures"] = nlohmann::ordered_json::array({stem + "ForCausalLM"});
+  members["auto_map"]["AutoConfig"] = absl::StrCat(kModule, ".", stem, "Config");
+  members["auto_map"]["AutoModelForCausalLM"] = absl::StrCat(kModule, ".", stem, "ForCausalLM");
+  return members;
 }
 
 absl::Status WriteReversibleLoader(const program::ModelConfig& config, const std::string& folder) {

@@ -13,8 +13,9 @@ namespace snug::checkpoint {
 // Its model_type in config.json: "llama", "reversible_llama".
 std::string TypeInFiles(const program::ModelConfig& config);
 
-// Names the classes of the loader in a config.json, so that who does not load it fails by name.
-void NameReversible(const program::ModelConfig& config, nlohmann::ordered_json& written);
+// Of its config.json, those that name the classes of the loader: who does not load it then fails by
+// name.
+nlohmann::ordered_json ReversibleMembers(const program::ModelConfig& config);
 
 // modeling_reversible.py in `folder`, which transformers runs with trust_remote_code.
 absl::Status WriteReversibleLoader(const program::ModelConfig& config, const std::string& folder);
