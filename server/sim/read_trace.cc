@@ -143,7 +143,8 @@ absl::StatusOr<Trace> ParsePai(const std::string& text) {
   for (auto& row : rows) {
     const auto from = NumberOf(row["start_time"]), to = NumberOf(row["end_time"]);
     const double percent = NumberOf(row["plan_gpu"]).value_or(0.0);
-    const auto runs_s = from && to && percent > 0.0 ? std::optional(*to - *from) : std::nullopt;
+    std::optional<double> runs_s;
+    if (from && to && percent > 0.0) runs_s.emplace(*to - *from);
     Add(absl::StrCat(row["job_name"], "/", row["task_name"]), from, runs_s,
         percent < 100.0 ? percent / 100.0 : 0.0, trace);
   }
