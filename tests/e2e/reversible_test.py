@@ -30,13 +30,17 @@ class ReversibleTest(unittest.TestCase):
         cls.daemon = Daemon()
         cls.addClassCleanup(cls.daemon.close)
 
-    def write(self, family="llama", layers=3):
+    def write(self, family="llama", layers=3, window=None):
         """A job file beside its model and data."""
         folder = self.daemon.folder / f"{family}-{layers}"
         if not folder.exists():
             folder.mkdir()
             shape = models.Shape(
-                family=family, layers=layers, kv_heads=2, vocabulary=jobs.VOCABULARY
+                family=family,
+                layers=layers,
+                kv_heads=2,
+                vocabulary=jobs.VOCABULARY,
+                window=window,
             )
             jobs.write_model_folder(folder / "model", shape)
             datasets.write_pairs(datasets.sentences(1, 24), folder / "train.jsonl")
@@ -95,7 +99,7 @@ class ReversibleTest(unittest.TestCase):
         again.write_text(JOB.replace("./model", str(output)).replace("reversible: native\n", ""))
         self.finish(again, RECOVER)
         refused = self.daemon.run("submit", again, "reversible=none", code=None)
-        self.assertIn("spec.reversible: the model was trained as native", refused.stderr)
+        self.assertIn("reversible: the model was trained as native", refused.stderr)
         adapted, folder = self.finish(again, RECOVER, "method=lora", "merge=true")
         readers = json.loads((folder / "compatibility.json").read_text())["readers"]
         self.assertEqual([reader["loads"] for reader in readers], [True, False, False])
@@ -119,9 +123,9 @@ class ReversibleTest(unittest.TestCase):
     def test_what_is_not_offered_is_said(self):
         file = self.write()
         for change, message in (
-            ("reversible=meft1", "spec.reversible: meft1 is not offered; none or native"),
-            ("reversible=both", 'spec.reversible: none or native, not "both"'),
-            ("method=lora", "spec.reversible: native is for method: full"),
+            ("reversible=meft1", "reversible: meft1 is not offered; none or native"),
+            ("reversible=both", 'reversible: none or native, not "both"'),
+            ("method=lora", "reversible: native is for method: full"),
         ):
             with self.subTest(change):
                 done = self.daemon.run("submit", file, change, code=None)
@@ -129,7 +133,7 @@ class ReversibleTest(unittest.TestCase):
                 self.assertIn(message, done.stderr)
         done = self.daemon.run("submit", file, "reversible=none", RECOVER, code=None)
         self.assertIn("memory.stash: '*' asks for reversible, and the model has no", done.stderr)
-        gemma = self.write("gemma2")
+        gemma = self.write("gemma2", window=16)
         done = self.daemon.run("submit", gemma, code=None)
         self.assertIn("native is for llama, mistral, qwen2, qwen3; the model is", done.stderr)
 

@@ -21,6 +21,7 @@ SHAPE = models.Shape(
     head_width=64,
     mlp_width=1152,
     vocabulary=jobs.VOCABULARY,
+    max_positions=512,
 )
 KEEP = 'memory.stash={"*": keep}'
 KINDS = (

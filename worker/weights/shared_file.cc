@@ -61,11 +61,16 @@ absl::StatusOr<SharedFile> SharedFile::Open(const std::string& path, int64_t byt
     SharedFile shared;
     shared.file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (shared.file_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("could not open ", path));
-    RETURN_IF_ERROR(Lock(shared.file_, LOCK_EX));
-    struct stat status {};
-    ASSIGN_OR_RETURN(const bool there, IsAt(path, shared.file_, status));
+    // Who fills it holds it alone; who asks for that lets go of what he holds in common.
+    bool there = true;
+    for (const int kind : {LOCK_SH, LOCK_EX}) {
+      RETURN_IF_ERROR(Lock(shared.file_, kind));
+      struct stat status {};
+      ASSIGN_OR_RETURN(there, IsAt(path, shared.file_, status));
+      shared.to_fill_ = status.st_size != bytes;
+      if (!there || !shared.to_fill_) break;
+    }
     if (!there) continue;
-    shared.to_fill_ = status.st_size != bytes;
     if (shared.to_fill_) RETURN_IF_ERROR(shared.MakeRoom(path, bytes));
     RETURN_IF_ERROR(shared.Map(bytes));
     if (!shared.to_fill_) RETURN_IF_ERROR(Lock(shared.file_, LOCK_SH));

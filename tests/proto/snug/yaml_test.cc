@@ -172,7 +172,7 @@ TEST(ParseYamlTest, WrongTypesNameFieldValueAndWhatIsExpected) {
             "memory.stash must be a mapping of keys to values, not \"keep\"");
   EXPECT_EQ(line("memory: {stash: {\"*\": kept}}"),
             "memory.stash[\"*\"] must be keep | recompute | offload | int8 | int4 | two_bit | "
-            "chunk | sampled, not \"kept\"; did you mean keep?");
+            "chunk | sampled | reversible, not \"kept\"; did you mean keep?");
   EXPECT_EQ(line("- a"), "the file must be a mapping of keys to values, not a list");
 }
 
