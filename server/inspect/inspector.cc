@@ -22,6 +22,7 @@
 #include "server/inspect/wire.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "server/job/weights_digest.h"
 #include "server/node/process.h"
 
 namespace snug::server {
@@ -97,6 +98,7 @@ absl::StatusOr<CheckedJob> Believe(const v1::InspectReply& reply, const v1::JobS
   ASSIGN_OR_RETURN(const program::ModelConfig config, ConfigOf(reply.model()));
   CheckedJob job{.spec = spec, .model_dir = model_dir, .program = {}};
   ASSIGN_OR_RETURN(job.program, program::BuildProgram(config, ModeOf(spec)));
+  if (spec.sharing() != "none") job.weights_digest = WeightsDigest(job.program, model_dir);
   return job;
 }
 

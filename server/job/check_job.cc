@@ -16,7 +16,6 @@
 #include "server/job/inherit_adapter.h"
 #include "server/job/random_id.h"
 #include "server/job/transient.h"
-#include "server/job/weights_digest.h"
 #include "server/plan/planner.h"
 #include "worker/program/adapter_config.h"
 #include "worker/program/adapter_export.h"
@@ -287,7 +286,6 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
               CheckInitAdapter(*program, job.spec.lora()));
   if (!found.empty()) return InvalidRequest(found);
   job.program = *std::move(program);
-  if (spec.sharing() != "none") job.weights_digest = WeightsDigest(job.program, job.model_dir);
   return job;
 }
 

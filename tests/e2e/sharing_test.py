@@ -77,7 +77,8 @@ class SharingTest(unittest.TestCase):
 
     def test_jobs_over_one_base_take_it_once(self):
         alone = [runs.Undisturbed(self.daemon, self.job(*kind), STEPS) for kind in KINDS]
-        memories = [job["memory"] for job in self.daemon.json("list")["jobs"]]
+        ended = self.daemon.json("list", "--all")["jobs"]
+        memories = [job["memory"] for job in ended]
         shared = {int(memory["shared_bytes"]) for memory in memories}
         own = sum(int(memory["reserved_bytes"]) for memory in memories)
         (base,) = shared
