@@ -8,13 +8,25 @@
 #include <system_error>
 
 #include "server/job/log.h"
+#include "server/node/launcher.h"
 
 namespace snug::server {
+namespace {
 
-std::string SharedWeightsDir(const std::string& state_dir) { return state_dir + "/weights"; }
+std::string FolderOfAllBoots(const std::string& state_dir) { return state_dir + "/weights"; }
+
+}  // namespace
+
+std::string SharedWeightsDir(const std::string& state_dir) {
+  return FolderOfAllBoots(state_dir) + "/" + BootId();
+}
 
 void SweepSharedWeights(const std::string& state_dir) {
   std::error_code error;
+  for (const auto& boot : std::filesystem::directory_iterator(FolderOfAllBoots(state_dir), error)) {
+    std::error_code ignored;
+    if (boot.path().filename() != BootId()) std::filesystem::remove_all(boot.path(), ignored);
+  }
   for (const auto& entry :
        std::filesystem::directory_iterator(SharedWeightsDir(state_dir), error)) {
     const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);

@@ -7,9 +7,12 @@
 
 namespace snug::server {
 
+// Of this boot of the machine: what a machine that fell over left of a file may have its size, and
+// nothing in it.
 std::string SharedWeightsDir(const std::string& state_dir);
 
-// Removes what no worker uses. A worker that is about to open one of these makes it again.
+// Removes what no worker uses, and all of earlier boots. A worker that is about to open one of them
+// makes it again.
 void SweepSharedWeights(const std::string& state_dir);
 
 }  // namespace snug::server
