@@ -56,22 +56,26 @@ class NonFiniteTest(unittest.TestCase):
         named = [int(line) for line in re.findall(rf"\b{dataset}:(\d+)", message)]
         return step, named, message
 
-    def test_steps_that_are_too_large_name_every_row_of_the_batch(self):
-        file = self.write("large")
-        changes = ("training.learning_rate=1000", "training.max_grad_norm=0")
+    def poison(self, file, key, row):
+        """Makes a row of a tensor of the job's model infinite."""
+        path = file.parent / "model" / "model.safetensors"
+        tensors = load_file(path)
+        tensors[key][row] = float("inf")
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    def test_what_every_row_meets_names_every_row_of_the_batch(self):
+        file = self.write("all")
+        self.poison(file, "model.norm.weight", 0)
         batch = (f"training.per_device_train_batch_size={TRAINED}", "training.max_steps=9")
         step, named, message = self.failure(
-            file, *changes, *batch, "training.gradient_accumulation_steps=1"
+            file, *batch, "training.gradient_accumulation_steps=1"
         )
-        self.assertEqual(step, 2, message)
+        self.assertEqual(step, 1, message)
         self.assertEqual(named, list(range(UNTRAINED + 1, UNTRAINED + TRAINED + 1)), message)
 
     def test_one_row_that_is_to_blame_is_named_alone(self):
         file = self.write("row")
-        path = file.parent / "model" / "model.safetensors"
-        tensors = load_file(path)
-        tensors["model.embed_tokens.weight"][POISON] = float("inf")
-        save_file(tensors, path, metadata={"format": "pt"})
+        self.poison(file, "model.embed_tokens.weight", POISON)
         one = ("training.per_device_train_batch_size=1", "training.gradient_accumulation_steps=1")
         step, named, message = self.failure(file, *one, f"training.max_steps={TRAINED}")
         self.assertLessEqual(step, TRAINED)

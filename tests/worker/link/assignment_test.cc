@@ -116,10 +116,10 @@ TEST_F(AssignmentTest, ThePlansBytesAreThePromise) {
 // A plan that a newer daemon made: nothing else is put in the place of what is not known.
 TEST_F(AssignmentTest, AStashOfALaterVersionIsRefusedByName) {
   v1::Assignment assignment = Complete();
-  assignment.mutable_plan()->mutable_recipes(0)->mutable_kinds(0)->set_kind("reversible");
+  assignment.mutable_plan()->mutable_recipes(0)->mutable_kinds(0)->set_kind("of_later");
   EXPECT_THAT(Read(assignment).status().message(),
               HasSubstr("plan pinned: this version does not know how to keep mlp.gate by "
-                        "\"reversible\""));
+                        "\"of_later\""));
 }
 
 TEST_F(AssignmentTest, AMissingFieldIsNamed) {
