@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "server/job/log.h"
 #include "server/node/launcher.h"
 
 namespace snug::server {
@@ -32,8 +31,7 @@ void SweepSharedWeights(const std::string& state_dir) {
     const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0) continue;
     const bool unused = flock(file, LOCK_EX | LOCK_NB) == 0;
-    if (unused && unlink(entry.path().c_str()) == 0)
-      spdlog::info("weights {}: no job uses them any more", entry.path().filename().string());
+    if (unused) unlink(entry.path().c_str());
     close(file);
   }
 }
