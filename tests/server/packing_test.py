@@ -10,7 +10,8 @@ from tests.harness.daemon import wait_for
 from tests.harness.fake_daemon import FakeDaemon
 
 LONG = "steps=100000 step_ms=50"
-SIZE = "training.per_device_train_batch_size=4"
+# What is reserved is then each job's own.
+SIZE = ("training.per_device_train_batch_size=4", "sharing=none")
 THREADS = len(os.sched_getaffinity(0))
 
 
@@ -20,7 +21,7 @@ class PackingTest(unittest.TestCase):
     def daemon_for(self, jobs, settings=""):
         """A daemon whose device holds so many jobs; a part of one is left over."""
         with_room = FakeDaemon()
-        plans = with_room.json("plan", with_room.job_file(), SIZE)["plans"]
+        plans = with_room.json("plan", with_room.job_file(), *SIZE)["plans"]
         with_room.close()
         self.least = min(int(plan["peak_bytes"]) for plan in plans)
         self.most = max(int(plan["peak_bytes"]) for plan in plans)
@@ -30,7 +31,7 @@ class PackingTest(unittest.TestCase):
         return self.daemon
 
     def submit(self, script, *changes):
-        return self.daemon.submit_script(script, SIZE, *changes)
+        return self.daemon.submit_script(script, *SIZE, *changes)
 
     def reserved(self):
         """Bytes promised on the device, which are never more than it has."""

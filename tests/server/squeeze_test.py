@@ -12,7 +12,8 @@ from tests.harness.daemon import Failed, wait_for
 from tests.harness.fake_daemon import ONE_AT_A_TIME, FakeDaemon
 
 LONG = "steps=100000 step_ms=30"
-SIZE = "training.per_device_train_batch_size=8"
+# What is reserved is then each job's own.
+SIZE = ("training.per_device_train_batch_size=8", "sharing=none")
 SLOW_ORDER = f"{LONG} order_ms=1500"
 ONE_THREAD = "devices:\n- {{name: cpu:0, capacity: {}, threads_per_job: 1}}\n"
 
@@ -23,9 +24,9 @@ class SqueezeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with_room = FakeDaemon(device="", settings=ONE_THREAD.format("1GiB"))
-        done = with_room.submit_script("steps=1", SIZE)  # Prepared: its lengths are known.
+        done = with_room.submit_script("steps=1", *SIZE)  # Prepared: its lengths are known.
         with_room.wait_state(done, "SUCCEEDED")
-        answer = with_room.json("plan", with_room.job_file(), SIZE)
+        answer = with_room.json("plan", with_room.job_file(), *SIZE)
         with_room.close()
         sizes = [int(plan["peak_bytes"]) for plan in answer["plans"]]
         cls.most, cls.least = sizes[answer["chosen"]], min(sizes)
@@ -36,7 +37,7 @@ class SqueezeTest(unittest.TestCase):
         self.addCleanup(self.daemon.close)
 
     def submit(self, script, *changes):
-        return self.daemon.submit_script(script, SIZE, *changes)
+        return self.daemon.submit_script(script, *SIZE, *changes)
 
     def running(self, script, *changes):
         """The id of a new job that has taken steps."""
@@ -49,8 +50,7 @@ class SqueezeTest(unittest.TestCase):
         (device,) = self.daemon.json("devices")["devices"]
         promised = {each["job"]: int(each["reserved_bytes"]) for each in device["reservations"]}
         self.assertLessEqual(int(device["reserved_bytes"]), self.capacity)
-        shared = sum(int(each["bytes"]) for each in device.get("shared_weights", []))
-        self.assertEqual(int(device["reserved_bytes"]), sum(promised.values()) + shared)
+        self.assertEqual(int(device["reserved_bytes"]), sum(promised.values()))
         return promised[name] if name else sum(promised.values())
 
     def settled(self, name, count):
