@@ -35,16 +35,25 @@ class SqueezeTest(unittest.TestCase):
 
         return wait_for(obeyed, f"{words} to be obeyed")
 
+    def same_bits(self, job):
+        """Budgets whose plan has no loop over rows: sums over rows in parts round differently."""
+        sizes = {int(plan["peak_bytes"]) for plan in self.daemon.json("plan", *job)["plans"]}
+        answers = {
+            size: self.daemon.json("plan", *job, f"memory.budget={size}")
+            for size in sorted(sizes)[:-1]
+        }
+        chosen = {size: each["plans"][each["chosen"]] for size, each in answers.items()}
+        return [size for size, plan in chosen.items() if "chunk" not in plan["kinds"]]
+
     def check(self, job, least_changes):
         undisturbed = runs.Undisturbed(self.daemon, job, STEPS)
-        plans = self.daemon.json("plan", *job)["plans"]
-        sizes = sorted({int(plan["peak_bytes"]) for plan in plans})
-        self.assertGreater(len(sizes), 1)
+        sizes = self.same_bits(job)
+        self.assertGreater(len(sizes), 2)
         name = self.daemon.submit(*job)
         self.daemon.wait_step(name, 1)
         count = 0
         while self.daemon.job(name)["state"] not in ENDED:
-            for words in (["squeeze", name, self.random.choice(sizes[:-1])], ["relax", name]):
+            for words in (["squeeze", name, self.random.choice(sizes)], ["relax", name]):
                 now = self.change(name, count + 1, *words)
                 count = now["plan_changes"]["count"]
                 measured = int(now["memory"]["measured_peak_bytes"])
