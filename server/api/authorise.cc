@@ -35,6 +35,8 @@ constexpr Rule kRules[] = {
     {"ListCheckpoints", May::kJobsOwner}, {"BackupStore", May::kOperator},
     {"ExtendJob", May::kJobsOwner},       {"SqueezeJob", May::kJobsOwner},
     {"RelaxJob", May::kJobsOwner},        {"CheckStore", May::kOperator},
+    {"CreateToken", May::kOperator},      {"ListTokens", May::kOperator},
+    {"RevokeToken", May::kOperator},
 };
 
 }  // namespace
