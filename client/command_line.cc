@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <sstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -29,6 +31,25 @@ void AddFile(CLI::App* command, CommandLine* line) {
   command->add_option(
       "OVERRIDE", line->overrides,
       "key=value instead of what the file says: training.max_steps=5 'memory.stash={\"*\": keep}'");
+}
+
+void AddServer(CLI::App* app, CommandLine* line) {
+  Server& server = line->server;
+  server.name = DefaultServer();
+  app->add_option("--server", server.name, "The daemon: unix:PATH of its socket, https://HOST:PORT")
+      ->envname("SNUG_SERVER")
+      ->take_last()  // An alias may name one already.
+      ->capture_default_str();
+  app->add_option("--token-file", server.token_file,
+                  "With https: a file with the token; else SNUG_TOKEN holds it")
+      ->take_last();
+  app->add_option("--tls-ca", server.tls_ca,
+                  "With https: whose certificates the server may have, in PEM; else the system's")
+      ->envname("SNUG_TLS_CA")
+      ->take_last();
+  app->add_option("--tls-cert", server.tls_cert, "With https: your own certificate, in PEM")
+      ->take_last();
+  app->add_option("--tls-key", server.tls_key, "With https: its key, in PEM")->take_last();
 }
 
 void AddJob(CLI::App* command, CommandLine* line) {
@@ -81,6 +102,40 @@ void AddChanges(CLI::App* app, CommandLine* line) {
   app->add_subcommand("doctor", "Look through the daemon's whole store for damage");
   app->add_subcommand("backup", "Copy the daemon's store into a new file")
       ->add_option("FILE", line->file, "What `snugd --restore FILE` takes")
+      ->required();
+}
+
+// 30d, 12h, 45m or 90s, as seconds.
+CLI::Validator SomeTime() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const std::map<char, int64_t> units = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+        const auto unit = text.empty() ? units.end() : units.find(text.back());
+        int64_t count = 0;
+        if (unit == units.end() ||
+            !absl::SimpleAtoi(absl::string_view(text).substr(0, text.size() - 1), &count) ||
+            count <= 0 || count > 1'000'000'000)
+          return std::string("is no time: 30d, 12h, 45m or 90s");
+        text = absl::StrCat(count * unit->second);
+        return std::string();
+      },
+      "TIME");
+}
+
+void AddTokens(CLI::App* app, CommandLine* line) {
+  CLI::App* token = app->add_subcommand(
+      "token", "Give out, list and revoke tokens for clients over TLS; on the daemon's own socket");
+  token->require_subcommand(1);
+  CLI::App* create = token->add_subcommand("create", "Print a new token, this once");
+  create->add_option("--tenant", line->tenant, "Whose, of the daemon's configuration")->required();
+  create->add_option("--role", line->role, "user, viewer (sees) or operator (of all tenants)")
+      ->required()
+      ->check(CLI::IsMember({"user", "viewer", "operator"}));
+  create->add_option("--expires", line->valid_seconds, "After this time, 90d at most: 30d, 12h")
+      ->transform(SomeTime());
+  token->add_subcommand("list", "List all tokens; none of what they are");
+  token->add_subcommand("revoke", "Let tokens in no more")
+      ->add_option("ID", line->tokens, "Ids of tokens")
       ->required();
 }
 
@@ -282,11 +337,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   app.set_version_flag("--version", std::string("snug ") + kVersion);
   app.require_subcommand(0, 1);  // That there is none is said below, in better words.
   app.fallthrough();             // What is said below may also stand behind the command.
-  line->server = DefaultServer();
-  app.add_option("--server", line->server, "The daemon: unix:PATH of its socket")
-      ->envname("SNUG_SERVER")
-      ->take_last()  // An alias may name one already.
-      ->capture_default_str();
+  AddServer(&app, line);
   std::string output = "table";
   app.add_option("-o,--output", output, "table (for people) or json (for scripts)")
       ->take_last()
@@ -296,6 +347,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   AddDatasets(&app, line);
   AddOthers(&app, line);
   AddChanges(&app, line);
+  AddTokens(&app, line);
   const bool json = WantsJson(arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end.
@@ -312,6 +364,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   line->output = output == "json" ? Output::kJson : Output::kTable;
   const CLI::App* command = app.get_subcommands().front();
   line->command = command->get_name();
+  if (line->command == "token") line->action = command->get_subcommands().front()->get_name();
   if (line->command == "shell") {
     line->shell = command->get_subcommands().front()->get_name();
     line->help = HelpOf(app);

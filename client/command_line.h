@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "client/server.h"
+
 namespace snug::client {
 
 inline constexpr int kExitOk = 0;         // For `watch`: the job succeeded.
@@ -39,7 +41,7 @@ struct CommandHelp {
 enum class Output { kTable, kJson };
 
 struct CommandLine {
-  std::string server;  // unix:PATH
+  Server server;
   Output output = Output::kTable;
   std::string command;  // plan, submit, ...
   std::string file;
@@ -77,6 +79,10 @@ struct CommandLine {
   bool once = false;  // top
   bool keep = false;  // cancel
   int64_t steps = 0;  // extend
+  std::string action;               // token: create, list, revoke
+  std::string tenant, role;         // token create
+  int64_t valid_seconds = 0;        // 0: as long as the daemon gives it.
+  std::vector<std::string> tokens;  // token revoke: their ids
 };
 
 // Fills `line`. An exit code when there is nothing left to do: after --help, and for a mistake,

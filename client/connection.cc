@@ -14,10 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "client/tls.h"
+#include "proto/snug/status_macros.h"
 
 namespace snug::client {
 namespace {
 
+constexpr absl::Duration kHandshake = absl::Seconds(10);
 constexpr int kMaxMessageBytes = 16 << 20;  // A page of jobs with their plans is below 1 MiB.
 
 absl::Status NobodyThere(const std::string& server, absl::string_view why) {
@@ -68,6 +71,37 @@ absl::Status CheckShared(absl::string_view path) {
                    "): whoever listens there may be no daemon of yours"));
 }
 
+grpc::ChannelArguments Arguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // The defaults (1 s to 2 min) are for servers across the world. The minimum stays: it is also
+  // the time that a busy daemon has to answer the handshake.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  return arguments;
+}
+
+// The first handshake. One that fails is not tried again: another certificate is needed, not time.
+absl::Status Shake(const std::string& server, grpc::Channel& channel) {
+  const auto deadline = absl::ToChronoTime(absl::Now() + kHandshake);
+  grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+  while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE &&
+         channel.WaitForStateChange(state, deadline))
+    state = channel.GetState(/*try_to_connect=*/true);
+  if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
+  // A call is what gRPC tells the reason to.
+  grpc::ClientContext context;
+  context.set_deadline(deadline);
+  v1::ServerInfo info;
+  const auto stub = v1::FineTuning::NewStub(channel.shared_from_this());
+  const grpc::Status status = stub->GetServerInfo(&context, {}, &info);
+  if (!IsLost(status)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot reach a daemon at ", server, ": ",
+                                             status.error_message(),
+                                             "\n  Its certificate must be by an authority of ",
+                                             "--tls-ca, and it may ask for yours (--tls-cert)"));
+}
+
 }  // namespace
 
 std::string DefaultServer() {
@@ -100,24 +134,24 @@ bool Backoff::Wait() {
   return true;
 }
 
-absl::StatusOr<Connection> Connection::Open(const std::string& server) {
-  absl::string_view path = server;
+absl::StatusOr<Connection> Connection::Open(const Server& server) {
+  const grpc::ChannelArguments arguments = Arguments();
+  if (absl::StartsWith(server.name, "https://")) {
+    ASSIGN_OR_RETURN(const auto channel, TlsChannel(server, arguments));
+    if (absl::Status status = Shake(server.name, *channel); !status.ok()) return status;
+    return Connection(v1::FineTuning::NewStub(channel));
+  }
+  absl::string_view path = server.name;
   if (!absl::ConsumePrefix(&path, "unix:") || path.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--server must be unix:PATH, for example ",
-                                                   DefaultServer(), ", not \"", server, "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--server must be unix:PATH or https://HOST:PORT, for example ",
+                     DefaultServer(), ", not \"", server.name, "\""));
   }
   absl::ConsumePrefix(&path, "//");  // unix:///absolute/path is the same.
   if (absl::Status status = CheckShared(path); !status.ok()) return status;
-  if (absl::Status status = Probe(server, std::string(path)); !status.ok()) return status;
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  // The defaults (1 s to 2 min) are for servers across the world. The minimum stays: it is also
-  // the time that a busy daemon has to answer the handshake.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  auto channel = grpc::CreateCustomChannel(absl::StrCat("unix:", path),
-                                           grpc::InsecureChannelCredentials(), arguments);
-  return Connection(v1::FineTuning::NewStub(channel));
+  if (absl::Status status = Probe(server.name, std::string(path)); !status.ok()) return status;
+  return Connection(v1::FineTuning::NewStub(grpc::CreateCustomChannel(
+      absl::StrCat("unix:", path), grpc::InsecureChannelCredentials(), arguments)));
 }
 
 }  // namespace snug::client

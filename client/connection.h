@@ -1,4 +1,5 @@
-// The way to the daemon: a gRPC channel over its unix socket, calls that survive its restart.
+// The way to the daemon: a gRPC channel over its unix socket or TLS, calls that survive its
+// restart.
 #ifndef CLIENT_CONNECTION_H_
 #define CLIENT_CONNECTION_H_
 
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/errors.h"
+#include "client/server.h"
 #include "grpcpp/grpcpp.h"
 #include "snug/v1/service.grpc.pb.h"
 
@@ -38,8 +40,9 @@ bool IsLost(const grpc::Status& status);
 
 class Connection {
  public:
-  // `server` is unix:PATH. When nobody listens there the error says so, and how to start a daemon.
-  static absl::StatusOr<Connection> Open(const std::string& server);
+  // When nobody listens there the error says so, and how to start a daemon; over TLS also when one
+  // of the two does not take the other's certificate.
+  static absl::StatusOr<Connection> Open(const Server& server);
 
   v1::FineTuning::Stub& stub() { return *stub_; }
 

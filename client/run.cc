@@ -36,6 +36,7 @@ const std::map<std::string, Command>& Commands() {
       {"shell", PrintShellHelp},
       {"squeeze", SqueezeJob},
       {"submit", SubmitJob},
+      {"token", ManageTokens},
       {"top", ShowTop},
       {"update", UpdateJob},
       {"watch", WatchJob},

@@ -13,6 +13,8 @@
 #include "proto/snug/status_macros.h"
 #include "proto/snug/version.h"
 #include "proto/snug/yaml.h"
+#include "server/api/tls.h"
+#include "server/job/tenants.h"
 #include "server/node/attempt_files.h"
 
 namespace snug::server {
@@ -26,6 +28,8 @@ struct Flags {
   std::string state_dir;
   std::string socket;
   std::vector<std::string> devices;
+  std::vector<std::string> listen;
+  std::string tls_cert, tls_key, tls_ca;
   int metrics_port = -1;
   std::string restore;
   std::string host_memory;
@@ -51,6 +55,14 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   app.add_option("--config", flags.config, "DaemonConfig in YAML");
   app.add_option("--state-dir", flags.state_dir, "Jobs, datasets and checkpoints");
   app.add_option("--socket", flags.socket, "Unix socket to serve on");
+  app.add_option("--listen", flags.listen,
+                 "HOST:PORT to serve on as well, over TLS; again for more")
+      ->allow_extra_args(false);
+  app.add_option("--tls-cert", flags.tls_cert, "Certificate of --listen, in PEM");
+  app.add_option("--tls-key", flags.tls_key, "Its key, in PEM");
+  app.add_option("--tls-ca", flags.tls_ca,
+                 "Authorities in PEM: clients of --listen need a certificate by one of them, and "
+                 "no token");
   app.add_option("--device", flags.devices,
                  "A device, and how much of it: cpu:0=4GiB, gpu:0=40GiB, gpu:1; again for more")
       ->allow_extra_args(false);
@@ -120,6 +132,23 @@ absl::Status AddDevices(const std::vector<std::string>& given, v1::DaemonConfig&
   return absl::OkStatus();
 }
 
+absl::Status AddListen(const Flags& flags, v1::DaemonConfig& config) {
+  const bool tls = !(flags.tls_cert.empty() && flags.tls_key.empty() && flags.tls_ca.empty());
+  if (flags.listen.empty() && tls)
+    return absl::InvalidArgumentError(
+        "--tls-cert, --tls-key and --tls-ca belong to --listen, which is not given");
+  if (!flags.listen.empty()) config.clear_listen();
+  for (const std::string& address : flags.listen) {
+    v1::ListenConfig& listen = *config.add_listen();
+    listen.set_address(address);
+    listen.set_tls_cert(flags.tls_cert);
+    listen.set_tls_key(flags.tls_key);
+    listen.set_tls_ca(flags.tls_ca);
+  }
+  for (const v1::ListenConfig& listen : config.listen()) RETURN_IF_ERROR(CheckListen(listen));
+  return absl::OkStatus();
+}
+
 void FillDefaults(v1::DaemonConfig& config) {
   if (config.state_dir().empty()) config.set_state_dir(DefaultStateDir());
   if (config.socket().empty()) config.set_socket(DefaultSocket());
@@ -159,6 +188,7 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   config.set_accept_loss(flags.accept_loss);
   if (flags.metrics_port >= 0) config.set_metrics_port(flags.metrics_port);
   RETURN_IF_ERROR(AddDevices(flags.devices, config));
+  RETURN_IF_ERROR(AddListen(flags, config));
   FillDefaults(config);
   if (config.prepare().timeout_seconds() < 0)
     return absl::InvalidArgumentError("prepare.timeout_seconds is negative");
@@ -170,6 +200,9 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   config.set_shim(Absolute(config.shim()));
   config.set_inspect(Absolute(config.inspect()));
   for (std::string& root : *config.mutable_roots()) root = Absolute(root);
+  for (v1::TenantConfig& tenant : *config.mutable_tenants())
+    for (std::string& root : *tenant.mutable_roots()) root = Absolute(root);
+  RETURN_IF_ERROR(Tenants::FromConfig(config).status());
   return config;
 }
 

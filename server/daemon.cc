@@ -126,6 +126,7 @@ absl::Status Daemon::TakeState() {
 absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(const int64_t prepare_bytes, ParseBytes(config_.prepare().memory()));
   ASSIGN_OR_RETURN(const std::vector<Device> devices, FindDevices());
+  ASSIGN_OR_RETURN(tenants_, Tenants::FromConfig(config_));
   ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir(),
                                            .accept_loss = config_.accept_loss()}));
   preparer_ = std::make_unique<Preparer>(
@@ -138,20 +139,42 @@ absl::Status Daemon::Build() {
   if (access(config_.inspect().c_str(), X_OK) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", config_.inspect()));
   inspector_ = std::make_unique<Inspector>(InspectSettings{
-      .program = config_.inspect(), .roots = {config_.roots().begin(), config_.roots().end()}});
+      .program = config_.inspect(),
+      .roots = {.of_users = {config_.roots().begin(), config_.roots().end()},
+                .of_tenants = tenants_.roots()}});
   ASSIGN_OR_RETURN(const FairPool::Threads prepares,
                    PreparesAtATime(config_.prepare(), prepare_bytes));
   RETURN_IF_ERROR(BuildScheduler(devices, prepares));
   RETURN_IF_ERROR(ServeMetrics());
+  return ServeApi();
+}
+
+absl::Status Daemon::ServeApi() {
+  ASSIGN_OR_RETURN(tokens_, Tokens::Load(*store_));
+  audit_ = std::make_unique<AuditLog>(config_.state_dir() + "/audit.log");
+  callers_ = std::make_unique<Callers>(peers_, *tokens_, tenants_);
+  if (config_.listen_size() > 0 && config_.tenants_size() == 0)
+    spdlog::warn("nobody is let in over TLS: the configuration has no tenants");
   v1::ServerInfo info;
   info.set_version(kVersion);
   info.set_instance_uuid(store_->instance_uuid());
   info.set_boot_epoch(store_->boot_epoch());
   info.set_metrics_port(metrics_.port());
-  const ServiceParts parts = {*store_,  index_,   *scheduler_, *advisor_,           *pool_,
-                              *checks_, streams_, peers_,      config_.state_dir(), info};
+  const ServiceParts parts = {.store = *store_,
+                              .index = index_,
+                              .scheduler = *scheduler_,
+                              .advisor = *advisor_,
+                              .pool = *pool_,
+                              .checks = *checks_,
+                              .streams = streams_,
+                              .callers = *callers_,
+                              .tenants = tenants_,
+                              .tokens = *tokens_,
+                              .audit = *audit_,
+                              .state_dir = config_.state_dir(),
+                              .info = info};
   service_ = std::make_unique<FineTuningService>(parts);
-  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_.socket(), *service_, peers_));
+  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, peers_));
   return absl::OkStatus();
 }
 
@@ -229,7 +252,10 @@ std::string Daemon::Banner() const {
       metrics_.port() == 0
           ? "no metrics"
           : absl::StrCat("metrics on http://127.0.0.1:", metrics_.port(), "/metrics");
-  return absl::StrCat("snugd: serving on unix:", config_.socket(), ", ", metrics);
+  std::string places = absl::StrCat("unix:", config_.socket());
+  for (const std::string& address : server_->addresses())
+    absl::StrAppend(&places, " and https://", address);
+  return absl::StrCat("snugd: serving on ", places, ", ", metrics);
 }
 
 void Daemon::WaitForShutdown() {

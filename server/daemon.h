@@ -15,6 +15,8 @@
 #include "server/data/prepare.h"
 #include "server/job/job_index.h"
 #include "server/job/job_store.h"
+#include "server/job/tenants.h"
+#include "server/job/tokens.h"
 #include "server/metrics/metrics.h"
 #include "server/node/gpu_use.h"
 #include "server/scheduler/advice.h"
@@ -31,7 +33,8 @@ class Daemon {
   static absl::StatusOr<std::unique_ptr<Daemon>> Create(const v1::DaemonConfig& config);
   ~Daemon();
 
-  // "snugd: serving on unix:..., metrics on http://127.0.0.1:9464/metrics"
+  // "snugd: serving on unix:... and https://127.0.0.1:7070, metrics on
+  // http://127.0.0.1:9464/metrics"
   std::string Banner() const;
 
   // Until SIGTERM or SIGINT; then an orderly end within 20 s. Workers stay. A second signal ends at
@@ -45,6 +48,7 @@ class Daemon {
   LauncherSettings Launcher() const;
   absl::StatusOr<std::vector<Device>> FindDevices();
   absl::Status BuildScheduler(std::vector<Device> devices, FairPool::Threads prepares);
+  absl::Status ServeApi();
   absl::Status ServeMetrics();
   void Shutdown();
 
@@ -62,7 +66,11 @@ class Daemon {
   std::unique_ptr<Advisor> advisor_;
   std::unique_ptr<TaskPool> pool_;
   std::unique_ptr<FairPool> checks_;
+  Tenants tenants_;
+  std::unique_ptr<Tokens> tokens_;
+  std::unique_ptr<AuditLog> audit_;
   Peers peers_;
+  std::unique_ptr<Callers> callers_;
   std::unique_ptr<FineTuningService> service_;
   std::unique_ptr<GrpcServer> server_;
   absl::Notification stop_waiting_;

@@ -10,34 +10,76 @@
 namespace snug::server {
 namespace {
 
-enum class May {
-  kEverybody,  // On the socket: its file's mode lets the owner and his group in.
-  kOperator,   // The daemon's own user and root.
-  kJobsOwner,  // Of the job that is named; the daemon's own user and root any job's.
+// Each may what those before it may.
+enum class Rank {
+  kViewer,
+  kUser,  // Also whoever may open the socket: its file's mode lets the owner and his group in.
+  kOperator,
+  kDaemon,  // Its own user and root, on the socket alone.
+};
+
+enum class About {
+  kNoJob,  // What it makes is his, and its files are opened as his; what it lists he may see.
+  kJob,    // One that he may see.
 };
 
 struct Rule {
   absl::string_view method;
-  May may;
+  Rank least;
+  About about;
+  bool changes = false;
 };
 
+constexpr bool kChanges = true;
+
 constexpr Rule kRules[] = {
-    {"CreateJob", May::kEverybody},       // The job is his, its files are opened as him.
-    {"PlanJob", May::kEverybody},         // Likewise opened.
-    {"PreviewDataset", May::kEverybody},  // Likewise opened.
-    {"ListJobs", May::kEverybody},        // Of his own.
-    {"GetServerInfo", May::kEverybody},   // Devices, and how much of them is promised.
-    {"GetJob", May::kJobsOwner},          {"WatchJob", May::kJobsOwner},
-    {"CancelJob", May::kJobsOwner},       {"GetJobLogs", May::kJobsOwner},
-    {"DownloadJob", May::kJobsOwner},     {"UpdateJob", May::kJobsOwner},
-    {"RerunJob", May::kJobsOwner},        {"DeleteJob", May::kJobsOwner},
-    {"PauseJob", May::kJobsOwner},        {"ResumeJob", May::kJobsOwner},
-    {"ListCheckpoints", May::kJobsOwner}, {"BackupStore", May::kOperator},
-    {"ExtendJob", May::kJobsOwner},       {"SqueezeJob", May::kJobsOwner},
-    {"RelaxJob", May::kJobsOwner},        {"CheckStore", May::kOperator},
-    {"CreateToken", May::kOperator},      {"ListTokens", May::kOperator},
-    {"RevokeToken", May::kOperator},
+    {"ListJobs", Rank::kViewer, About::kNoJob},
+    {"GetServerInfo", Rank::kViewer, About::kNoJob},  // Devices, and how much is promised.
+    {"GetJob", Rank::kViewer, About::kJob},
+    {"WatchJob", Rank::kViewer, About::kJob},
+    {"GetJobLogs", Rank::kViewer, About::kJob},
+    {"DownloadJob", Rank::kViewer, About::kJob},
+    {"ListCheckpoints", Rank::kViewer, About::kJob},
+    {"PlanJob", Rank::kUser, About::kNoJob},
+    {"PreviewDataset", Rank::kUser, About::kNoJob},
+    {"Sample", Rank::kUser, About::kJob},
+    {"CreateJob", Rank::kUser, About::kNoJob, kChanges},
+    {"CancelJob", Rank::kUser, About::kJob, kChanges},
+    {"PauseJob", Rank::kUser, About::kJob, kChanges},
+    {"ResumeJob", Rank::kUser, About::kJob, kChanges},
+    {"SqueezeJob", Rank::kUser, About::kJob, kChanges},
+    {"RelaxJob", Rank::kUser, About::kJob, kChanges},
+    {"UpdateJob", Rank::kUser, About::kJob, kChanges},
+    {"RerunJob", Rank::kUser, About::kJob, kChanges},
+    {"ExtendJob", Rank::kUser, About::kJob, kChanges},
+    {"DeleteJob", Rank::kUser, About::kJob, kChanges},
+    {"BackupStore", Rank::kOperator, About::kNoJob},
+    {"CheckStore", Rank::kOperator, About::kNoJob},
+    {"CreateToken", Rank::kDaemon, About::kNoJob, kChanges},
+    {"ListTokens", Rank::kDaemon, About::kNoJob},
+    {"RevokeToken", Rank::kDaemon, About::kNoJob, kChanges},
 };
+
+constexpr const char* kMayCall[] = {
+    "everybody", "only a user or an operator of a tenant", "only an operator",
+    "only the daemon's own user, over the unix socket,"};  // By Rank.
+
+Rank RankOf(const Principal& who) {
+  if (who.trusted) return Rank::kDaemon;
+  if (who.tenant.empty() || who.role == v1::Token::USER) return Rank::kUser;
+  return who.role == v1::Token::OPERATOR ? Rank::kOperator : Rank::kViewer;
+}
+
+const Rule* FindRule(absl::string_view method) {
+  const auto is = [&](const Rule& rule) { return rule.method == method; };
+  const Rule* rule = std::find_if(std::begin(kRules), std::end(kRules), is);
+  return rule == std::end(kRules) ? nullptr : rule;
+}
+
+absl::Status Denied(absl::string_view who_may, absl::string_view method) {
+  return WithReason(absl::PermissionDeniedError(absl::StrCat(who_may, " may call ", method)),
+                    "PERMISSION_DENIED");
+}
 
 }  // namespace
 
@@ -47,18 +89,18 @@ absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
   if (!principal)
     return WithReason(absl::UnauthenticatedError("the daemon cannot tell who calls"),
                       "UNAUTHENTICATED");
-  const auto is = [&](const Rule& rule) { return rule.method == method; };
-  const Rule* rule = std::find_if(std::begin(kRules), std::end(kRules), is);
-  if (rule == std::end(kRules))
-    return WithReason(absl::PermissionDeniedError(absl::StrCat("nobody may call ", method)),
-                      "PERMISSION_DENIED");
-  if (rule->may == May::kOperator && !principal->trusted)
-    return WithReason(
-        absl::PermissionDeniedError(absl::StrCat("the daemon's own user may call ", method)),
-        "PERMISSION_DENIED");
-  if (rule->may != May::kJobsOwner) return std::string();
+  const Rule* rule = FindRule(method);
+  if (rule == nullptr) return Denied("nobody", method);
+  if (RankOf(*principal) < rule->least)
+    return Denied(kMayCall[static_cast<size_t>(rule->least)], method);
+  if (rule->about == About::kNoJob) return std::string();
   ASSIGN_OR_RETURN(const JobPtr found, index.Find(job, *principal));
   return found->id();
+}
+
+bool ChangesSomething(absl::string_view method) {
+  const Rule* rule = FindRule(method);
+  return rule != nullptr && rule->changes;
 }
 
 }  // namespace snug::server

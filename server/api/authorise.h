@@ -21,6 +21,9 @@ absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
                                       absl::string_view method, const std::string& job,
                                       const JobIndex& index);
 
+// Whether the method may leave something else than it was: such calls are in the audit log.
+bool ChangesSomething(absl::string_view method);
+
 }  // namespace snug::server
 
 #endif  // SERVER_API_AUTHORISE_H_

@@ -96,7 +96,7 @@ absl::StatusOr<v1::ListJobsResponse> ListPage(const v1::ListJobsRequest& request
                                               const Principal& who, const PageTokens& tokens,
                                               const JobIndex& index) {
   ASSIGN_OR_RETURN(JobQuery query, QueryOf(request, tokens));
-  if (!who.trusted) query.owner = who.name();
+  if (!who.SeesAll()) query.owner = who.name();
   ASSIGN_OR_RETURN(const JobPage page, index.List(query));
   v1::ListJobsResponse response;
   int64_t next = page.next, bytes = 0, last = 0;

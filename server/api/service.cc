@@ -1,6 +1,6 @@
 #include "server/api/service.h"
 
-#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,15 +40,15 @@ std::string BodyHash(Request request) {
   return Sha256Hex(bytes);
 }
 
-absl::Status CheckParent(const std::string& parent) {
-  if (parent.empty() || parent == "tenants/default") return absl::OkStatus();
+absl::Status CheckParent(const std::string& parent, const Principal& who) {
+  const std::string own = absl::StrCat("tenants/", TenantOf(who.name()));
+  if (parent.empty() || parent == own) return absl::OkStatus();
   return InvalidRequest(
-      {{"parent", absl::StrCat("\"", parent, "\": there is one tenant, tenants/default"),
-        "BAD_FIELD"}});
+      {{"parent", absl::StrCat("\"", parent, "\": your tenant is ", own), "BAD_FIELD"}});
 }
 
-absl::Status CheckCreate(const v1::CreateJobRequest& request) {
-  RETURN_IF_ERROR(CheckParent(request.parent()));
+absl::Status CheckCreate(const v1::CreateJobRequest& request, const Principal& who) {
+  RETURN_IF_ERROR(CheckParent(request.parent(), who));
   std::vector<Violation> found;
   if (!request.job_id().empty() && !IsJobId(request.job_id()))
     found.push_back({"job_id", "must be [a-z]([a-z0-9-]{0,61}[a-z0-9])?", "BAD_FIELD"});
@@ -58,12 +58,33 @@ absl::Status CheckCreate(const v1::CreateJobRequest& request) {
   return CheckLabels("spec.labels", request.spec().labels());
 }
 
+absl::Status NoTenant(const std::string& name) {
+  return InvalidRequest(
+      {{"tenant", absl::StrCat("\"", name, "\" is no tenant of the daemon's configuration"),
+        "UNKNOWN_TENANT"}});
+}
+
 // How much is promised anybody may know; to which job, who may see that.
 void HideJobsOfOthers(v1::Device& device, const Principal& who, const JobIndex& index) {
   for (v1::Reservation& reservation : *device.mutable_reservations()) {
     const JobPtr job = index.FindLive(reservation.job());
     if (job == nullptr || !who.MaySee(*job)) reservation.clear_job();
   }
+}
+
+// What the call was about: what came of it, else what it named.
+template <typename Request, typename Response>
+std::string ResourceOf(const Request& request, const absl::StatusOr<Response>& response) {
+  if constexpr (std::is_same_v<Response, v1::Job>)
+    if (response.ok() && !response->name().empty()) return response->name();
+  if constexpr (std::is_same_v<Response, v1::CreateTokenResponse>)
+    if (response.ok()) return absl::StrCat("tokens/", response->token().id());
+  if constexpr (requires { request.token_id(); })
+    return absl::StrCat("tokens/", request.token_id());
+  if constexpr (requires { request.job_id(); })
+    if (!request.job_id().empty()) return absl::StrCat("jobs/", request.job_id());
+  if constexpr (requires { request.id(); }) return absl::StrCat("jobs/", request.id());
+  return "";
 }
 
 // What a job would be, for validate_only.
@@ -79,14 +100,28 @@ v1::Job Draft(const CheckedJob& checked) {
 // A call that may be made: by whom, and with the whole id of the job that it names.
 template <typename Request>
 absl::StatusOr<FineTuningService::Allowed<Request>> FineTuningService::Allow(
-    const Context& context, absl::string_view method, Request request) const {
-  std::optional<Principal> who = parts_.peers.Find(context.peer());
+    const absl::StatusOr<Principal>& who, absl::string_view method, Request request) const {
+  RETURN_IF_ERROR(who.status());
   constexpr bool kNamesJob = requires { request.set_id(""); };
   std::string job;
   if constexpr (kNamesJob) job = request.id();
-  ASSIGN_OR_RETURN(const std::string whole, Authorise(who, method, job, parts_.index));
+  ASSIGN_OR_RETURN(const std::string whole, Authorise(*who, method, job, parts_.index));
   if constexpr (kNamesJob) request.set_id(whole);
-  return Allowed<Request>{std::move(request), *std::move(who)};
+  return Allowed<Request>{std::move(request), *who};
+}
+
+// The answer that is also a line of the audit log.
+template <typename Request, typename Response>
+Answer<Response> FineTuningService::Audited(const char* method, const Principal& who,
+                                            const Request& request, Answer<Response> answer) {
+  if constexpr (requires { request.validate_only(); })
+    if (request.validate_only()) return answer;
+  return [&audit = parts_.audit, method, who, request,
+          answer = std::move(answer)](absl::StatusOr<Response> response) {
+    audit.Write({.who = who, .method = method, .resource = ResourceOf(request, response)},
+                response.status(), absl::Now());
+    answer(std::move(response));
+  };
 }
 
 // Decodes, asks whether the call may be made, acts.
@@ -94,7 +129,10 @@ template <typename Request, typename Response, typename Act>
 grpc::ServerUnaryReactor* FineTuningService::Serve(const Call& call, const Act& act) {
   return UnaryCall::Start<Request, Response>(
       *call.in, call.out, [&](const Request& request, Answer<Response> answer) {
-        const absl::StatusOr<Allowed<Request>> allowed = Allow(*call.context, call.method, request);
+        const absl::StatusOr<Principal> who = parts_.callers.Find(*call.context);
+        if (who.ok() && ChangesSomething(call.method))
+          answer = Audited(call.method, *who, request, std::move(answer));
+        const absl::StatusOr<Allowed<Request>> allowed = Allow(who, call.method, request);
         if (!allowed.ok()) return answer(allowed.status());
         act(*allowed, std::move(answer));
       });
@@ -105,7 +143,7 @@ grpc::ServerUnaryReactor* FineTuningService::CreateJob(Context* context, const B
   using Create = Allowed<v1::CreateJobRequest>;
   return Serve<v1::CreateJobRequest, v1::Job>(
       {context, "CreateJob", in, out}, [this](const Create& call, Answer<v1::Job> answer) {
-        const absl::Status right = CheckCreate(call.request);
+        const absl::Status right = CheckCreate(call.request, call.who);
         if (!right.ok()) return answer(right);
         if (call.request.validate_only()) return Validate(call, answer);
         const bool posted = parts_.pool.Post([this, call, answer] { DoCreate(call, {}, answer); });
@@ -195,10 +233,10 @@ grpc::ServerUnaryReactor* FineTuningService::ListJobs(Context* context, const By
   return Serve<v1::ListJobsRequest, Reply>(
       {context, "ListJobs", in, out},
       [this](const Allowed<v1::ListJobsRequest>& call, const Answer<Reply>& answer) {
-        const absl::Status right = CheckParent(call.request.parent());
+        const absl::Status right = CheckParent(call.request.parent(), call.who);
         if (!right.ok()) return answer(right);
         const bool posted = parts_.pool.Post([this, call, answer] {
-          answer(ListPage(call.request, call.who, tokens_, parts_.index));
+          answer(ListPage(call.request, call.who, page_tokens_, parts_.index));
         });
         if (!posted) answer(Draining());
       });
@@ -286,7 +324,7 @@ void FineTuningService::Rerun(const Allowed<v1::RerunJobRequest>& call,
   create.request.set_job_id(call.request.job_id());
   create.request.set_request_id(call.request.request_id());
   *create.request.mutable_spec() = (*job)->spec();
-  const absl::Status right = CheckCreate(create.request);
+  const absl::Status right = CheckCreate(create.request, call.who);
   right.ok() ? DoCreate(create, {.parent_job = (*job)->id()}, answer) : answer(right);
 }
 
@@ -310,7 +348,7 @@ void FineTuningService::Extend(const Allowed<v1::ExtendJobRequest>& call,
   create.request.set_job_id(call.request.job_id());
   create.request.set_request_id(call.request.request_id());
   *create.request.mutable_spec() = order->spec;
-  const absl::Status right = CheckCreate(create.request);
+  const absl::Status right = CheckCreate(create.request, call.who);
   right.ok() ? DoCreate(create, *std::move(order), answer) : answer(right);
 }
 
@@ -322,6 +360,45 @@ grpc::ServerUnaryReactor* FineTuningService::CheckStore(Context* context, const 
       {context, "CheckStore", in, out},
       [this](const Allowed<Request>&, const Answer<Reply>& answer) {
         const bool posted = parts_.pool.Post([this, answer] { answer(Examine(parts_.store)); });
+        if (!posted) answer(Draining());
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::CreateToken(Context* context, const Bytes* in,
+                                                         Bytes* out) {
+  using Request = v1::CreateTokenRequest;
+  using Reply = v1::CreateTokenResponse;
+  return Serve<Request, Reply>(
+      {context, "CreateToken", in, out},
+      [this](const Allowed<Request>& call, const Answer<Reply>& answer) {
+        if (!parts_.tenants.Has(call.request.tenant()))
+          return answer(NoTenant(call.request.tenant()));
+        const bool posted = parts_.pool.Post([this, request = call.request, answer] {
+          answer(parts_.tokens.Create(request, WallMicros()));
+        });
+        if (!posted) answer(Draining());
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::ListTokens(Context* context, const Bytes* in,
+                                                        Bytes* out) {
+  using Request = v1::ListTokensRequest;
+  using Reply = v1::ListTokensResponse;
+  return Serve<Request, Reply>({context, "ListTokens", in, out},
+                               [this](const Allowed<Request>&, const Answer<Reply>& answer) {
+                                 answer(parts_.tokens.List());
+                               });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::RevokeToken(Context* context, const Bytes* in,
+                                                         Bytes* out) {
+  using Request = v1::RevokeTokenRequest;
+  return Serve<Request, v1::Token>(
+      {context, "RevokeToken", in, out},
+      [this](const Allowed<Request>& call, const Answer<v1::Token>& answer) {
+        const bool posted = parts_.pool.Post([this, id = call.request.token_id(), answer] {
+          answer(parts_.tokens.Revoke(id, WallMicros()));
+        });
         if (!posted) answer(Draining());
       });
 }
@@ -360,7 +437,8 @@ template <typename Request>
 absl::StatusOr<Request> FineTuningService::Open(const Call& call) const {
   Request request;
   RETURN_IF_ERROR(Decode(*call.in, kMaxRequestBytes, request));
-  ASSIGN_OR_RETURN(Allowed<Request> allowed, Allow(*call.context, call.method, request));
+  ASSIGN_OR_RETURN(Allowed<Request> allowed,
+                   Allow(parts_.callers.Find(*call.context), call.method, request));
   return std::move(allowed.request);
 }
 

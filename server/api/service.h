@@ -10,8 +10,9 @@
 #include <functional>
 #include <string>
 
+#include "server/api/audit.h"
+#include "server/api/callers.h"
 #include "server/api/page_token.h"
-#include "server/api/peers.h"
 #include "server/api/streams.h"
 #include "server/job/job_index.h"
 #include "server/scheduler/advice.h"
@@ -37,7 +38,10 @@ struct ServiceParts {
   TaskPool& pool;    // Quick: submits, chunks of downloads.
   FairPool& checks;  // Reads models and datasets: validate_only, plans, previews.
   StreamRegistry& streams;
-  Peers& peers;
+  Callers& callers;
+  const Tenants& tenants;
+  Tokens& tokens;
+  AuditLog& audit;
   std::string state_dir;
   v1::ServerInfo info;  // Less what changes.
 };
@@ -68,7 +72,10 @@ using RawService = Raw<
     v1::FineTuning::WithRawCallbackMethod_ListCheckpoints,
     v1::FineTuning::WithRawCallbackMethod_PreviewDataset,
     v1::FineTuning::WithRawCallbackMethod_BackupStore,
-    v1::FineTuning::WithRawCallbackMethod_CheckStore>::Service;
+    v1::FineTuning::WithRawCallbackMethod_CheckStore,
+    v1::FineTuning::WithRawCallbackMethod_CreateToken,
+    v1::FineTuning::WithRawCallbackMethod_ListTokens,
+    v1::FineTuning::WithRawCallbackMethod_RevokeToken>::Service;
 
 class FineTuningService : public RawService {
  public:
@@ -93,6 +100,9 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* ExtendJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* DeleteJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CheckStore(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* CreateToken(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* ListTokens(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* RevokeToken(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* GetServerInfo(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ListCheckpoints(Context*, const Bytes* in, Bytes* out) override;
   Stream* WatchJob(Context*, const Bytes* in) override;
@@ -113,8 +123,11 @@ class FineTuningService : public RawService {
     Principal who;
   };
   template <typename Request>
-  absl::StatusOr<Allowed<Request>> Allow(const Context& context, absl::string_view method,
-                                         Request request) const;
+  absl::StatusOr<Allowed<Request>> Allow(const absl::StatusOr<Principal>& who,
+                                         absl::string_view method, Request request) const;
+  template <typename Request, typename Response>
+  Answer<Response> Audited(const char* method, const Principal& who, const Request& request,
+                           Answer<Response> answer);
   template <typename Request>
   absl::StatusOr<Request> Open(const Call& call) const;
   template <typename Request, typename Response, typename Act>
@@ -129,7 +142,7 @@ class FineTuningService : public RawService {
            absl::StatusOr<Response> (Advisor::*ask)(const Request&, const Principal&));
 
   const ServiceParts parts_;
-  const PageTokens tokens_;
+  const PageTokens page_tokens_;
 };
 
 }  // namespace snug::server

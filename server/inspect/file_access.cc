@@ -71,6 +71,13 @@ bool MayReachAndRead(int fd, const Principal& who) {
 
 }  // namespace
 
+const std::vector<std::string>& FileAccess::RootsOf(const Principal& who) const {
+  static const std::vector<std::string>& none = *new std::vector<std::string>();
+  if (who.tenant.empty()) return roots_.of_users;
+  const auto found = roots_.of_tenants.find(who.tenant);
+  return found == roots_.of_tenants.end() ? none : found->second;
+}
+
 int FileAccess::Open(const std::string& path, const Principal& who) const {
   if (who.trusted) return open(path.c_str(), kFlags);
   const AsPrincipal as_user(who);
@@ -79,11 +86,11 @@ int FileAccess::Open(const std::string& path, const Principal& who) const {
     return -1;
   }
   errno = EXDEV;
-  for (const std::string& root : roots_) {
+  for (const std::string& root : RootsOf(who)) {
     const std::string below = Below(root, path);
     if (below.empty()) continue;
     const int fd = OpenBelow(root, below);
-    if (geteuid() == 0) return fd;
+    if (geteuid() == 0 || !who.tenant.empty()) return fd;
     if (fd >= 0 && MayReachAndRead(fd, who)) return fd;
     if (fd >= 0) close(fd);
     errno = EACCES;  // Whether it exists is not for him to know, where he may not look himself.
@@ -99,9 +106,11 @@ absl::Status FileAccess::CheckPath(const std::string& path, const Principal& who
     return absl::OkStatus();
   }
   if (errno != EXDEV) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const std::string whom =
+      who.tenant.empty() ? "other users than its own" : absl::StrCat("tenant ", who.tenant);
   return absl::PermissionDeniedError(
-      absl::StrCat(path, " is not below the folders that this daemon opens for other users than ",
-                   "its own (roots in its configuration)"));
+      absl::StrCat(path, " is not below the folders that this daemon opens for ", whom,
+                   " (roots in its configuration)"));
 }
 
 // What a pattern stands for and what lies in a folder is looked for once its own folder may be

@@ -1,9 +1,11 @@
 // Which files a user may have the daemon open. The daemon's own user: any. Everybody else: those
-// below the folders that its configuration names (roots), as far as his own rights reach, and along
-// no link that leads out of them.
+// below the folders that its configuration names (roots), along no link that leads out of them. On
+// the unix socket that is as far as his own rights reach; a tenant has no user on this machine, and
+// may have all that lies below its roots.
 #ifndef SERVER_INSPECT_FILE_ACCESS_H_
 #define SERVER_INSPECT_FILE_ACCESS_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,9 +18,14 @@
 
 namespace snug::server {
 
+struct Roots {
+  std::vector<std::string> of_users = {};
+  std::map<std::string, std::vector<std::string>> of_tenants = {};  // By their names.
+};
+
 class FileAccess {
  public:
-  explicit FileAccess(std::vector<std::string> roots = {}) : roots_(std::move(roots)) {}
+  explicit FileAccess(Roots roots = {}) : roots_(std::move(roots)) {}
 
   // Every path that a job names, by its field. What is said of a path outside the roots does not
   // depend on what is there; of one inside, only on what the user himself can see.
@@ -32,8 +39,9 @@ class FileAccess {
  private:
   absl::Status CheckSource(Source source, const Principal& who) const;
   absl::Status CheckPath(const std::string& path, const Principal& who) const;
+  const std::vector<std::string>& RootsOf(const Principal& who) const;
 
-  const std::vector<std::string> roots_;
+  const Roots roots_;
 };
 
 }  // namespace snug::server

@@ -27,7 +27,7 @@ struct InspectSettings {
   std::string program;  // snug-inspect
   // Of a process that has 20 s of CPU time, on a machine or a disk that is busy.
   absl::Duration timeout = absl::Seconds(60);
-  std::vector<std::string> roots = {};
+  Roots roots = {};
 };
 
 // What CheckJob says, by way of another process.

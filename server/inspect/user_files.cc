@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
@@ -29,6 +30,16 @@ std::set<std::string> NamesToOpen() {
                                  program::kChatTemplate, program::kGenerationConfig};
   names.insert(std::begin(program::kTokenizerFiles), std::end(program::kTokenizerFiles));
   return names;
+}
+
+// What is in a folder, as far as he may list it: the folder is opened as his files are, and what
+// was opened is listed, whatever its name leads to by then.
+std::vector<std::string> NamesFor(const UserFiles::Rights& rights, const std::string& dir) {
+  const int folder = rights.access.Open(dir, rights.who);
+  if (folder < 0) return {};
+  const absl::Cleanup close_it = [folder] { close(folder); };
+  const std::string opened = absl::StrCat("/proc/self/fd/", folder);
+  return program::NamesIn(opened, kMaxNames).value_or(std::vector<std::string>());
 }
 
 }  // namespace
@@ -54,10 +65,8 @@ UserFiles::~UserFiles() {
 
 // A folder that may be searched and not listed still gives the files that every model has.
 absl::Status UserFiles::AddModel(const std::string& dir, const Rights& rights) {
-  const AsPrincipal as_user(rights.who);
-  if (!as_user.ok()) return absl::UnavailableError("cannot take the rights of the job's owner");
   std::set<std::string> names = NamesToOpen();
-  const auto listed = program::NamesIn(dir, kMaxNames).value_or(std::vector<std::string>());
+  const auto listed = NamesFor(rights, dir);
   const std::set<std::string> there(listed.begin(), listed.end());
   for (const std::string& name : there) {
     if (absl::EndsWith(name, ".safetensors")) names.insert(name);
@@ -68,8 +77,7 @@ absl::Status UserFiles::AddModel(const std::string& dir, const Rights& rights) {
   for (const std::string& name : names)
     RETURN_IF_ERROR(Add(absl::StrCat(dir, "/", name), there.contains(name), rights));
   const std::string templates = absl::StrCat(dir, "/", program::kMoreTemplates);
-  for (const std::string& name :
-       program::NamesIn(templates, kMaxNames).value_or(std::vector<std::string>()))
+  for (const std::string& name : NamesFor(rights, templates))
     if (absl::EndsWith(name, ".jinja"))
       RETURN_IF_ERROR(Add(absl::StrCat(templates, "/", name), /*listed=*/true, rights));
   return absl::OkStatus();

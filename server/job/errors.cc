@@ -152,6 +152,32 @@ absl::Status QueueFull(absl::string_view what, int64_t limit) {
   return WithReason(std::move(status), "QUEUE_FULL");
 }
 
+absl::Status QuotaExceeded(const QuotaUse& use) {
+  google::rpc::QuotaFailure quota;
+  google::rpc::QuotaFailure::Violation& violation = *quota.add_violations();
+  violation.set_subject(absl::StrCat("tenants/", use.tenant));
+  violation.set_description(
+      absl::StrCat(use.field, ": at most ", use.limit, ", this would be ", use.value));
+  google::rpc::ErrorInfo info;
+  info.set_reason("QUOTA_EXCEEDED");
+  info.set_domain(std::string(kDomain));
+  (*info.mutable_metadata())["field"] = use.field;
+  (*info.mutable_metadata())["limit"] = absl::StrCat(use.limit);
+  (*info.mutable_metadata())["value"] = absl::StrCat(use.value);
+  absl::Status status = absl::ResourceExhaustedError(
+      absl::StrCat("tenant ", use.tenant, " has reached its quota: ", violation.description()));
+  Attach(status, quota);
+  Attach(status, info);
+  return status;
+}
+
+absl::Status TooFast(absl::string_view who, int per_second) {
+  absl::Status status = absl::ResourceExhaustedError(
+      absl::StrCat(who, " calls more than ", per_second, " times a second"));
+  AttachRetry(status, absl::Seconds(1));
+  return WithReason(std::move(status), "RATE_LIMITED");
+}
+
 absl::Status StoreFull() {
   absl::Status status = absl::ResourceExhaustedError(
       "the disk with the state directory is full: nothing can be stored until space is free again");

@@ -35,6 +35,16 @@ absl::Status WrongState(absl::string_view id, absl::string_view what, absl::stri
 absl::Status PlanInfeasible(absl::string_view message, int64_t smallest_bytes);
 absl::Status Draining();
 absl::Status QueueFull(absl::string_view what, int64_t limit);
+// What a tenant may not have: its setting in the daemon's configuration, the limit, and what there
+// would be with this.
+struct QuotaUse {
+  std::string tenant;
+  std::string field;
+  int64_t limit = 0;
+  int64_t value = 0;
+};
+absl::Status QuotaExceeded(const QuotaUse& use);
+absl::Status TooFast(absl::string_view who, int per_second);
 absl::Status StoreFull();
 
 // The reason on a status: its ErrorInfo's, or one after its code (INTERNAL, NOT_FOUND, ...).

@@ -1,14 +1,24 @@
 #include "server/job/job_index.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 
 namespace snug::server {
+namespace {
+
+// A resource's name, tenants/TENANT/jobs/ID, is as good as its id.
+absl::string_view IdOf(absl::string_view name) {
+  const size_t at = name.find("/jobs/");
+  if (!absl::StartsWith(name, "tenants/") || at == absl::string_view::npos) return name;
+  return name.substr(at + strlen("/jobs/"));
+}
+
+}  // namespace
 
 void JobIndex::SetReasons(Reasons reasons) {
   absl::MutexLock lock(&mutex_);
@@ -68,7 +78,7 @@ absl::StatusOr<JobIndex::Found> JobIndex::LocateInMemory(absl::string_view id,
 }
 
 absl::StatusOr<JobIndex::Found> JobIndex::Locate(absl::string_view id, const Principal& who) const {
-  absl::ConsumePrefix(&id, "tenants/default/jobs/");  // A resource's name is as good as its id.
+  id = IdOf(id);
   if (id.empty())
     return InvalidRequest({{"id", "is missing: a job's id or a beginning of it", "BAD_FIELD"}});
   {
@@ -78,7 +88,7 @@ absl::StatusOr<JobIndex::Found> JobIndex::Locate(absl::string_view id, const Pri
     if (found != jobs_.end() && who.MaySee(*found->second.job))
       return Found{found->second.job, found->second.output_dir};
   }
-  ASSIGN_OR_RETURN(JobRecord record, archive_->FindJob(id, who.trusted ? "" : who.name()));
+  ASSIGN_OR_RETURN(JobRecord record, archive_->FindJob(id, who.SeesAll() ? "" : who.name()));
   if (JobPtr live = FindLive(record.id())) return Found{std::move(live), ""};
   return Found{std::make_shared<const v1::Job>(std::move(record.job)),
                std::move(record.output_dir)};

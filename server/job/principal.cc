@@ -16,7 +16,7 @@ namespace snug::server {
 namespace {
 
 constexpr absl::string_view kUid = "uid:";
-constexpr gid_t kNoGroup = 65534;
+constexpr absl::string_view kTenant = "tenant:";
 constexpr int kMaxGroups = 65536;  // NGROUPS_MAX of Linux.
 constexpr size_t kPasswdBytes = 64 << 10;
 
@@ -27,7 +27,7 @@ void FindGroups(Principal& principal) {
   passwd entry = {};
   passwd* found = nullptr;
   std::vector<char> text(kPasswdBytes);
-  principal.gid = kNoGroup;
+  principal.gid = kNoUser;
   if (getpwuid_r(principal.uid, &entry, text.data(), text.size(), &found) != 0 || found == nullptr)
     return;
   principal.gid = entry.pw_gid;
@@ -43,9 +43,15 @@ void FindGroups(Principal& principal) {
 
 }  // namespace
 
-std::string Principal::name() const { return absl::StrCat(kUid, uid); }
+std::string Principal::name() const {
+  return tenant.empty() ? absl::StrCat(kUid, uid) : absl::StrCat(kTenant, tenant);
+}
 
 Principal DaemonPrincipal() { return {.uid = geteuid(), .gid = getegid(), .trusted = true}; }
+
+std::string TenantOf(absl::string_view owner) {
+  return std::string(absl::ConsumePrefix(&owner, kTenant) ? owner : kDefaultTenant);
+}
 
 bool PeerOf(int socket, Principal* principal) {
   ucred peer = {};
@@ -62,7 +68,11 @@ bool PeerOf(int socket, Principal* principal) {
 Principal OwnerOf(const v1::Job& job) {
   absl::string_view name = job.owner();
   if (name.empty()) return DaemonPrincipal();
-  Principal owner{.uid = kNoGroup, .gid = kNoGroup};
+  Principal owner{.uid = kNoUser, .gid = kNoUser};
+  if (absl::ConsumePrefix(&name, kTenant)) {
+    owner.tenant = std::string(name);
+    return owner;
+  }
   uint32_t uid = 0;
   if (!absl::ConsumePrefix(&name, kUid) || !absl::SimpleAtoi(name, &uid)) return owner;
   owner.uid = uid;
@@ -74,7 +84,7 @@ Principal OwnerOf(const v1::Job& job) {
 // The system calls themselves change this thread alone; glibc's change them all. Root keeps what it
 // takes to change back: only rights over files go with the fsuid.
 AsPrincipal::AsPrincipal(const Principal& principal)
-    : changes_(!principal.trusted && geteuid() == 0) {
+    : changes_(!principal.trusted && principal.tenant.empty() && geteuid() == 0) {
   if (!changes_) return;
   const int had = getgroups(0, nullptr);
   groups_before_.resize(had < 0 ? 0 : static_cast<size_t>(had));

@@ -1,4 +1,5 @@
-// Who asks. A client of the unix socket is the user that the kernel says it is (SO_PEERCRED).
+// Who asks. A client of the unix socket is the user that the kernel says it is (SO_PEERCRED); one
+// that came over TLS is of the tenant that its token or its certificate is of.
 #ifndef SERVER_JOB_PRINCIPAL_H_
 #define SERVER_JOB_PRINCIPAL_H_
 
@@ -7,9 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "snug/v1/job.pb.h"
+#include "snug/v1/token.pb.h"
 
 namespace snug::server {
+
+// Of who has none of this machine's accounts.
+inline constexpr uid_t kNoUser = 65534;
 
 struct Principal {
   uid_t uid = 0;
@@ -17,14 +23,25 @@ struct Principal {
   std::vector<gid_t> groups = {};
   // The daemon's own user and root, who can read its state anyway: every job, every path.
   bool trusted = false;
+  // Of one that came over TLS, who is no user of this machine; else empty.
+  std::string tenant = {};
+  v1::Token::Role role = v1::Token::USER;  // In that tenant.
+  std::string credential = {};             // That he showed: token:ID, or the certificate's name.
 
-  std::string name() const;  // uid:1000
+  std::string name() const;  // Whose jobs are his: uid:1000, tenant:NAME.
+  bool SeesAll() const { return trusted || (!tenant.empty() && role == v1::Token::OPERATOR); }
   // The same is said of a job that he may not see as of one that does not exist.
-  bool MaySee(const v1::Job& job) const { return trusted || job.owner() == name(); }
+  bool MaySee(const v1::Job& job) const { return SeesAll() || job.owner() == name(); }
 };
 
 // The daemon itself.
 Principal DaemonPrincipal();
+
+// Of the unix socket's users, all of them.
+inline constexpr absl::string_view kDefaultTenant = "default";
+
+// The tenant of a job's owner.
+std::string TenantOf(absl::string_view owner);
 
 // Of a connected unix socket. False: the kernel does not say.
 bool PeerOf(int socket, Principal* principal);
@@ -34,7 +51,8 @@ bool PeerOf(int socket, Principal* principal);
 Principal OwnerOf(const v1::Job& job);
 
 // While it lives, this thread opens files with the principal's rights, by the kernel's own check.
-// Nothing changes for one who is trusted, nor where the daemon is not root and cannot.
+// Nothing changes for one who is trusted, nor for a tenant, whose rights are his roots, nor where
+// the daemon is not root and cannot.
 class AsPrincipal {
  public:
   explicit AsPrincipal(const Principal& principal);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "server/job/states.h"
+#include "server/job/token_record.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/plan.pb.h"
 
@@ -121,6 +122,7 @@ struct Change {
   std::optional<PlansRecord> plans;  // Of `job`.
   bool labels = false;               // Those of `job` have changed.
   bool spec = false;                 // That of `job` has been filled in from its files.
+  std::optional<TokenRecord> token;  // Inserted, or revoked.
   std::string deleted;               // The id of an ended job whose rows go, all but its events.
 };
 

@@ -78,6 +78,13 @@ CREATE TRIGGER job_arrives AFTER INSERT ON jobs BEGIN UPDATE counts SET jobs = j
 CREATE TRIGGER job_goes AFTER DELETE ON jobs BEGIN UPDATE counts SET jobs = jobs - 1; END;
 )sql";
 
+constexpr const char* kVersion3 = R"sql(
+CREATE TABLE tokens(
+  id TEXT PRIMARY KEY, tenant TEXT NOT NULL, role INTEGER NOT NULL, sha256 TEXT NOT NULL,
+  created_us INTEGER NOT NULL, expires_us INTEGER NOT NULL, revoked_us INTEGER NOT NULL)
+  STRICT, WITHOUT ROWID;
+)sql";
+
 absl::Status ToVersion1(Database& database) {
   RETURN_IF_ERROR(database.Execute(kVersion1));
   RETURN_IF_ERROR(database.Run("INSERT INTO meta VALUES('instance_uuid', ?)", {RandomUuid()}));
@@ -112,8 +119,11 @@ absl::Status ToVersion2(Database& database) {
   return absl::OkStatus();
 }
 
+absl::Status ToVersion3(Database& database) { return database.Execute(kVersion3); }
+
 using Step = absl::Status (*)(Database&);
-constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2};  // To version index + 1.
+// To version index + 1.
+constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3};
 
 }  // namespace
 

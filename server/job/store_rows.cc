@@ -6,6 +6,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
+#include "server/job/principal.h"
 #include "snug/v1/job.pb.h"
 
 namespace snug::server {
@@ -13,7 +14,9 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
+// Of all requests: the ids of other users than the daemon's own begin with their names.
 constexpr const char* kTenant = "default";
+
 
 // The columns that change, in the order of WriteJob's values.
 constexpr const char* kUpdateJob =
@@ -44,8 +47,9 @@ absl::Status AddJob(Database& database, const JobRecord& record) {
   const v1::Job& job = record.job;
   RETURN_IF_ERROR(database.Run(
       kInsertJob,
-      {record.id(), kTenant, int64_t{record.state()}, record.order, Blob{spec}, Sha256Hex(spec),
-       ViewOf(record), int64_t{record.infra_failures}, int64_t{record.oom_failures},
+      {record.id(), TenantOf(job.owner()), int64_t{record.state()}, record.order, Blob{spec},
+       Sha256Hex(spec), ViewOf(record), int64_t{record.infra_failures},
+       int64_t{record.oom_failures},
        record.not_before_us, record.last_resume_step, record.train_data, record.eval_data,
        record.output_dir, job.display_name(), TimeUtil::TimestampToMicroseconds(job.create_time()),
        TimeUtil::TimestampToMicroseconds(job.end_time()), job.owner()}));
@@ -192,6 +196,14 @@ absl::Status LoadReservations(Database& database, StoredState& state) {
   });
 }
 
+absl::Status WriteToken(Database& database, const TokenRecord& token) {
+  return database.Run(
+      "INSERT INTO tokens VALUES(?1,?2,?3,?4,?5,?6,?7) "
+      "ON CONFLICT(id) DO UPDATE SET revoked_us=excluded.revoked_us",
+      {token.id, token.tenant, int64_t{token.role}, token.sha256, token.created_us,
+       token.expires_us, token.revoked_us});
+}
+
 absl::Status DeleteJob(Database& database, const std::string& job) {
   for (const char* sql :
        {"DELETE FROM labels WHERE job=?", "DELETE FROM requests WHERE job=?",
@@ -231,6 +243,7 @@ absl::Status WriteChange(Database& database, const Change& change) {
   if (change.request) RETURN_IF_ERROR(WriteRequest(database, *change.request));
   for (const CheckpointRecord& checkpoint : change.checkpoints)
     RETURN_IF_ERROR(WriteCheckpoint(database, checkpoint));
+  if (change.token) RETURN_IF_ERROR(WriteToken(database, *change.token));
   if (!change.artifact) return absl::OkStatus();
   return database.Run("INSERT INTO artifacts VALUES(?,?,?,?,?)",
                       {change.artifact->job, int64_t{change.artifact->epoch}, change.artifact->dir,

@@ -1,9 +1,11 @@
 #include "server/node/connection_caps.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace snug::server {
 namespace {
@@ -13,20 +15,39 @@ ino_t SocketOf(int fd) {
   return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
 }
 
+// Bytes that tell users apart; nothing where the kernel does not say who it is.
+std::optional<std::string> UserOf(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return std::nullopt;
+  const auto bytes = [](const void* from, size_t count) {
+    return std::string(static_cast<const char*>(from), count);
+  };
+  if (address.ss_family == AF_INET)
+    return bytes(&reinterpret_cast<const sockaddr_in*>(&address)->sin_addr, sizeof(in_addr));
+  if (address.ss_family == AF_INET6) {
+    const in6_addr& host = reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr;
+    return IN6_IS_ADDR_V4MAPPED(&host) ? bytes(&host.s6_addr[12], 4) : bytes(&host, 8);
+  }
+  ucred peer{};
+  size = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return bytes(&peer.uid, sizeof peer.uid);
+}
+
 }  // namespace
 
 bool ConnectionCaps::Admit(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  const std::optional<std::string> user = UserOf(fd);
+  if (!user) return false;
   const auto full = [&] {
     const auto of_user = std::count_if(known_.begin(), known_.end(),
-                                       [&](const Known& one) { return one.user == peer.uid; });
+                                       [&](const Known& one) { return one.user == *user; });
     return known_.size() >= limits_.in_all || static_cast<size_t>(of_user) >= limits_.of_a_user;
   };
   if (known_.size() >= forget_at_ || full()) ForgetGone();
   if (full()) return false;
-  known_.push_back({.fd = fd, .socket = SocketOf(fd), .user = peer.uid});
+  known_.push_back({.fd = fd, .socket = SocketOf(fd), .user = *user});
   return true;
 }
 

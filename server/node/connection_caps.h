@@ -1,17 +1,18 @@
-// How many connections there may be at once, in all and of one user, so that no user can keep all
-// others out.
+// How many connections there may be at once, in all and of one user or address, so that no one can
+// keep all others out.
 #ifndef SERVER_NODE_CONNECTION_CAPS_H_
 #define SERVER_NODE_CONNECTION_CAPS_H_
 
 #include <sys/types.h>
 
+#include <string>
 #include <vector>
 
 namespace snug::server {
 
 struct ConnectionLimits {
   size_t in_all = 2000;
-  size_t of_a_user = 1500;  // By SO_PEERCRED.
+  size_t of_a_user = 1500;  // By SO_PEERCRED; of TCP, by address: of IPv6, by its first 64 bits.
 };
 
 // Is told of connections that come, not of those that go (their owner closes them when it likes):
@@ -27,7 +28,7 @@ class ConnectionCaps {
   struct Known {
     int fd = -1;
     ino_t socket = 0;  // No two sockets of a machine have the same.
-    uid_t user = 0;
+    std::string user;
   };
 
   void ForgetGone();

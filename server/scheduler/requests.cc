@@ -137,7 +137,7 @@ void Scheduler::DoCreate(CreateOrder order, const Reply& reply, int draws_left) 
   made->record.order = next_order_++;
   v1::Job& job = made->record.job;
   job.set_id(order.job_id.empty() ? NewJobId(spec.display_name()) : order.job_id);
-  job.set_name(absl::StrCat("tenants/default/jobs/", job.id()));
+  job.set_name(absl::StrCat("tenants/", TenantOf(order.owner), "/jobs/", job.id()));
   job.set_display_name(spec.display_name().empty() ? job.id() : spec.display_name());
   job.set_state(v1::Job::PREPARING);
   job.set_reason(kWaitsToBePrepared);

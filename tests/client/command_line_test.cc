@@ -50,25 +50,25 @@ TEST_F(CommandLineTest, FileAndOverridesInAnyOrderWithFlags) {
 
 TEST_F(CommandLineTest, ServerAndOutputStandBeforeOrBehindTheCommand) {
   const CommandLine before = Parsed({"--server", "unix:/a", "--output", "json", "get", "j"});
-  EXPECT_EQ(before.server, "unix:/a");
+  EXPECT_EQ(before.server.name, "unix:/a");
   EXPECT_EQ(before.output, Output::kJson);
   const CommandLine behind = Parsed({"get", "j", "--output", "json", "--server=unix:/b"});
-  EXPECT_EQ(behind.server, "unix:/b");
+  EXPECT_EQ(behind.server.name, "unix:/b");
   EXPECT_EQ(behind.output, Output::kJson);
   EXPECT_EQ(behind.job, "j");
   EXPECT_EQ(Parsed({"get", "j"}).output, Output::kTable);
   const CommandLine both =
       Parsed({"--server", "unix:/a", "-o", "json", "list", "--server", "unix:/b", "-o", "table"});
-  EXPECT_EQ(both.server, "unix:/b");
+  EXPECT_EQ(both.server.name, "unix:/b");
   EXPECT_EQ(both.output, Output::kTable);
 }
 
 TEST_F(CommandLineTest, TheEnvironmentNamesTheServerUnlessTheLineDoes) {
   setenv("SNUG_SERVER", "unix:/env", 1);
-  EXPECT_EQ(Parsed({"list"}).server, "unix:/env");
-  EXPECT_EQ(Parsed({"list", "--server", "unix:/line"}).server, "unix:/line");
+  EXPECT_EQ(Parsed({"list"}).server.name, "unix:/env");
+  EXPECT_EQ(Parsed({"list", "--server", "unix:/line"}).server.name, "unix:/line");
   unsetenv("SNUG_SERVER");
-  EXPECT_THAT(Parsed({"list"}).server, HasSubstr("/snug/snug.sock"));
+  EXPECT_THAT(Parsed({"list"}).server.name, HasSubstr("/snug/snug.sock"));
 }
 
 // The daemon's own default, for users that are not root.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "server/job/tenants.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -120,6 +121,75 @@ TEST_F(ConfigTest, DevicesOfEveryKind) {
   EXPECT_EQ(config.devices(1).name(), "gpu:1");
   EXPECT_EQ(config.worker_cuda(), std::filesystem::current_path().string() + "/w");
   EXPECT_EQ(config.gpu_library(), "/lib/x.so");
+}
+
+// On TCP nothing is served without TLS.
+TEST_F(ConfigTest, AnAddressNeedsACertificateAndItsKey) {
+  const auto said = [](std::vector<std::string> arguments) {
+    const absl::Status status = Read(std::move(arguments)).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(said({"--listen", "0.0.0.0:7070"}),
+              HasSubstr("listen 0.0.0.0:7070: tls_cert (--tls-cert) is missing"));
+  EXPECT_THAT(said({"--listen", "0.0.0.0:7070", "--tls-cert", "c"}), HasSubstr("--tls-key"));
+  EXPECT_THAT(said({"--tls-cert", "c"}), HasSubstr("belong to --listen"));
+  EXPECT_THAT(said({"--config", File("listen: [{address: 'a:1', tls_key: k}]\n")}),
+              HasSubstr("listen a:1: tls_cert"));
+  const std::string file =
+      File("listen:\n  - {address: 'a:1', tls_cert: c, tls_key: k}\n"
+           "  - {address: 'b:2', tls_cert: c, tls_key: k, tls_ca: a}\n");
+  EXPECT_EQ(Read({"--config", file}).value().listen(1).tls_ca(), "a");
+  const v1::DaemonConfig config = Read({"--config", file, "--listen", "c:3", "--listen", "d:4",
+                                        "--tls-cert", "x", "--tls-key", "y"})
+                                      .value();
+  ASSERT_EQ(config.listen_size(), 2);
+  EXPECT_EQ(config.listen(1).address(), "d:4");
+  EXPECT_EQ(config.listen(1).tls_cert(), "x");
+  EXPECT_EQ(config.listen(1).tls_ca(), "");
+}
+
+TEST_F(ConfigTest, TenantsAreRefusedBySetting) {
+  const auto said = [this](const std::string& tenants) {
+    return std::string(
+        Read({"--config", File("tenants:\n" + tenants + "\n")}).status().message());
+  };
+  EXPECT_EQ(said("- {name: blue, roots: [/data/blue], quota: {live_jobs: 3, device_bytes: 2GiB}}"),
+            "");
+  EXPECT_THAT(said("- {name: Blue}"), HasSubstr("tenants[0].name: must be"));
+  EXPECT_THAT(said("- {name: default}"), HasSubstr("unix socket's users"));
+  EXPECT_THAT(said("- {name: a}\n- {name: a}"), HasSubstr("tenants[1].name: there is another"));
+  EXPECT_THAT(said("- {name: a, quota: {live_jobs: -1}}"), HasSubstr("tenants[0].quota.live_jobs"));
+  EXPECT_THAT(said("- {name: a, quota: {device_bytes: 1furlong}}"),
+              HasSubstr("tenants[0].quota.device_bytes"));
+  EXPECT_THAT(said("- {name: a, certificates: [{role: user}]}"),
+              HasSubstr("tenants[0].certificates[0]: needs a uri or a subject"));
+  EXPECT_THAT(said("- {name: a, certificates: [{uri: 'spiffe://x/y'}]}"),
+              HasSubstr("tenants[0].certificates[0].role"));
+  EXPECT_THAT(said("- {name: a, certificates: [{uri: u, role: user}]}\n"
+                   "- {name: b, certificates: [{uri: u, role: operator}]}"),
+              HasSubstr("tenants[1].certificates[0]: u is given twice"));
+}
+
+// A URI is its authority's word; what else its owner calls himself does not count beside one.
+TEST_F(ConfigTest, ACertificateIsOfTheTenantThatNamesIt) {
+  const v1::DaemonConfig config =
+      Read({"--config", File("tenants:\n- name: a\n  certificates:\n"
+                             "  - {uri: 'spiffe://x/ann', role: viewer}\n"
+                             "  - {subject: 'CN=bob,O=X', role: operator}\n")})
+          .value();
+  const Tenants tenants = Tenants::FromConfig(config).value();
+  const auto role = [&](std::vector<std::string> uris, const std::string& subject) {
+    const auto who = tenants.OfCertificate({.uris = std::move(uris), .subject = subject});
+    EXPECT_EQ(who ? who->name() : "tenant:a", "tenant:a");
+    return who ? who->role : v1::Token::ROLE_UNSPECIFIED;
+  };
+  EXPECT_EQ(role({"spiffe://x/ann"}, "CN=anything"), v1::Token::VIEWER);
+  EXPECT_EQ(role({}, "CN=bob,O=X"), v1::Token::OPERATOR);
+  EXPECT_EQ(role({"spiffe://x/other"}, "CN=bob,O=X"), v1::Token::ROLE_UNSPECIFIED);
+  EXPECT_EQ(role({"spiffe://x/ann", "spiffe://x/other"}, ""), v1::Token::ROLE_UNSPECIFIED);
+  EXPECT_EQ(role({}, "CN=bob"), v1::Token::ROLE_UNSPECIFIED);
+  EXPECT_EQ(role({}, "spiffe://x/ann"), v1::Token::ROLE_UNSPECIFIED);
 }
 
 TEST_F(ConfigTest, PathsDoNotDependOnTheCurrentFolder) {

@@ -9,7 +9,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Union
 
 import grpc
 from snug.v1 import job_pb2, service_pb2, service_pb2_grpc
@@ -22,6 +22,15 @@ ENDED = frozenset({job_pb2.Job.SUCCEEDED, job_pb2.Job.FAILED, job_pb2.Job.CANCEL
 _MAX_MESSAGE_BYTES = 16 << 20  # As the command line: a page of jobs is below 3 MiB.
 _RECONNECT_S = 600.0  # An upgrade of the daemon, with a person in it.
 _RETRY_S = 0.5  # Between two attempts to reach it.
+
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+_Path = Union[str, "os.PathLike[str]"]
 
 
 def default_server() -> str:
@@ -46,14 +55,33 @@ class Client:
     JOB arguments are a job's id or an unambiguous beginning of it.
     """
 
-    def __init__(self, server: str | None = None):
-        """`server`: unix:PATH; default: as the command line."""
-        options = [
-            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 1000),
-        ]
-        self._channel = grpc.insecure_channel(server or default_server(), options)
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        tls_ca: _Path | None = None,
+        tls_cert: _Path | None = None,
+        tls_key: _Path | None = None,
+    ):
+        """`server`: unix:PATH or https://HOST:PORT; default: as the command line.
+
+        With https: `token`, else SNUG_TOKEN, or the client's own certificate and its key where the
+        server asks for them; `tls_ca`, else SNUG_TLS_CA, is whose certificates the server may have.
+        The last three are files in PEM.
+        """
+        server = server or default_server()
+        if server.startswith("https://"):
+            files = (tls_ca or os.environ.get("SNUG_TLS_CA"), tls_key, tls_cert)
+            token = token or os.environ.get("SNUG_TOKEN")
+            self._channel = _tls_channel(server, token, *map(_read, files))
+        elif server.startswith("unix:"):
+            self._channel = grpc.insecure_channel(server, _OPTIONS)
+        else:
+            raise SnugError(
+                f"server must be unix:PATH or https://HOST:PORT, not {server!r}",
+                code="INVALID_ARGUMENT",
+            )
         self._stub = service_pb2_grpc.FineTuningStub(self._channel)
 
     def close(self) -> None:
@@ -177,6 +205,21 @@ class Client:
         finally:
             shutil.rmtree(partial, ignore_errors=True)
         return [target / name for name in names]
+
+
+def _read(path: _Path | None) -> bytes | None:
+    return pathlib.Path(path).read_bytes() if path else None
+
+
+def _tls_channel(
+    server: str, token: str | None, ca: bytes | None, key: bytes | None, cert: bytes | None
+) -> grpc.Channel:
+    credentials = grpc.ssl_channel_credentials(ca, key, cert)
+    if token:
+        call = grpc.access_token_call_credentials(token.strip())
+        credentials = grpc.composite_channel_credentials(credentials, call)
+    target = server.removeprefix("https://").removesuffix("/")
+    return grpc.secure_channel(target, credentials, _OPTIONS)
 
 
 def _spec(

@@ -7,7 +7,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
+#include "server/api/audit.h"
+#include "server/api/callers.h"
 #include "server/api/peers.h"
 #include "server/job/errors.h"
 #include "snug/v1/service.pb.h"
@@ -81,6 +86,119 @@ TEST_F(AuthoriseTest, TheWholeStoreIsForTheDaemonsOwnUser) {
     EXPECT_TRUE(absl::IsPermissionDenied(Ask(he_, method, "").status())) << method;
     EXPECT_TRUE(Ask(DaemonPrincipal(), method, "").ok()) << method;
   }
+}
+
+class RolesTest : public testing::Test {
+ protected:
+  RolesTest() {
+    for (const char* owner : {"tenant:blue", "tenant:red", "uid:1000"}) {
+      JobRecord record;
+      record.order = ++order_;
+      record.job.set_id(absl::StrCat("of-", order_));
+      record.job.set_owner(owner);
+      index_.Put(record);
+    }
+  }
+  static Principal Blue(v1::Token::Role role) {
+    return {.uid = kNoUser, .gid = kNoUser, .tenant = "blue", .role = role};
+  }
+  // OK, PERMISSION_DENIED or NOT_FOUND.
+  absl::StatusCode Said(v1::Token::Role role, const char* method, const char* job) const {
+    return Authorise(Blue(role), method, job, index_).status().code();
+  }
+
+  JobIndex index_;
+  int64_t order_ = 0;
+};
+
+constexpr const char* kBlues = "of-1";
+constexpr const char* kReds = "of-2";
+constexpr const char* kOfTheSocket = "of-3";
+
+TEST_F(RolesTest, AUserHasHisTenantsJobsAndNoOthers) {
+  for (const char* method : kAboutOneJob) {
+    EXPECT_EQ(Said(v1::Token::USER, method, kBlues), absl::StatusCode::kOk) << method;
+    for (const char* foreign : {kReds, kOfTheSocket})
+      EXPECT_EQ(Said(v1::Token::USER, method, foreign), absl::StatusCode::kNotFound) << method;
+  }
+  for (const char* method : {"CreateJob", "PlanJob", "PreviewDataset", "ListJobs", "GetServerInfo"})
+    EXPECT_EQ(Said(v1::Token::USER, method, ""), absl::StatusCode::kOk) << method;
+  EXPECT_EQ(index_.List({.owner = Blue(v1::Token::USER).name()}).value().jobs.size(), 1u);
+}
+
+TEST_F(RolesTest, AViewerSeesHisTenantsJobsAndChangesNothing) {
+  int may = 0;
+  for (const char* method : kAboutOneJob) {
+    const bool changes = ChangesSomething(method);
+    may += changes ? 0 : 1;
+    EXPECT_EQ(Said(v1::Token::VIEWER, method, kBlues),
+              changes ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kOk)
+        << method;
+    // Whether there is such a job he does not hear either.
+    EXPECT_EQ(Said(v1::Token::VIEWER, method, kReds),
+              changes ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kNotFound)
+        << method;
+  }
+  EXPECT_EQ(may, 5);
+  for (const char* method : {"CreateJob", "PlanJob", "PreviewDataset"})
+    EXPECT_EQ(Said(v1::Token::VIEWER, method, ""), absl::StatusCode::kPermissionDenied) << method;
+}
+
+// What a network may ask for ends before tokens.
+TEST_F(RolesTest, AnOperatorHasAllJobsAndTheStoreAndGivesOutNoTokens) {
+  for (const char* job : {kBlues, kReds, kOfTheSocket})
+    for (const char* method : kAboutOneJob)
+      EXPECT_EQ(Said(v1::Token::OPERATOR, method, job), absl::StatusCode::kOk) << method;
+  for (const char* method : {"BackupStore", "CheckStore"}) {
+    EXPECT_EQ(Said(v1::Token::OPERATOR, method, ""), absl::StatusCode::kOk) << method;
+    EXPECT_EQ(Said(v1::Token::USER, method, ""), absl::StatusCode::kPermissionDenied) << method;
+  }
+  for (const char* method : {"CreateToken", "ListTokens", "RevokeToken"}) {
+    EXPECT_EQ(Said(v1::Token::OPERATOR, method, ""), absl::StatusCode::kPermissionDenied) << method;
+    EXPECT_TRUE(Authorise(DaemonPrincipal(), method, "", index_).ok()) << method;
+  }
+}
+
+TEST(RateLimitTest, ABurstThenSoManyASecondForEachName) {
+  RateLimit limit({.burst = 5, .per_second = 10});
+  const auto taken = [&](const char* name, absl::Duration now) {
+    int calls = 0;
+    while (calls < 1000 && limit.Take(name, now)) ++calls;
+    return calls;
+  };
+  EXPECT_EQ(taken("a", absl::Seconds(100)), 5);
+  EXPECT_EQ(taken("b", absl::Seconds(100)), 5);
+  EXPECT_EQ(taken("a", absl::Seconds(100) + absl::Milliseconds(350)), 3);
+  EXPECT_EQ(taken("a", absl::Seconds(1000)), 5);
+}
+
+TEST(AuditLogTest, ALineForEachCallAndAnOlderFileAtTheLimit) {
+  const std::string path = testing::TempDir() + "/audit-" + std::to_string(getpid());
+  const auto text = [](const std::string& file) {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const AuditedCall call{.who = {.tenant = "blue", .credential = "token:1a"},
+                         .method = "CancelJob",
+                         .resource = "jobs/x\"\n"};
+  {
+    AuditLog log(path, /*file_bytes=*/400);
+    log.Write(call, JobNotFound("x"), absl::UnixEpoch());
+    EXPECT_EQ(text(path),
+              "{\"time\":\"1970-01-01T00:00:00.000000Z\",\"principal\":\"tenant:blue\","
+              "\"method\":\"CancelJob\",\"resource\":\"jobs/x\\\"\\n\",\"status\":\"NOT_FOUND\","
+              "\"credential\":\"token:1a\",\"reason\":\"JOB_NOT_FOUND\"}\n");
+  }
+  AuditLog log(path, /*file_bytes=*/400);  // Goes on where the last one ended.
+  log.Write(call, absl::OkStatus(), absl::UnixEpoch());
+  const std::string full = text(path);
+  EXPECT_THAT(full, testing::HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(full, testing::HasSubstr("\"status\":\"OK\""));
+  log.Write({.who = DaemonPrincipal(), .method = "DeleteJob"}, absl::OkStatus(), absl::Now());
+  EXPECT_EQ(text(path + ".1"), full);
+  EXPECT_THAT(text(path), testing::HasSubstr("\"method\":\"DeleteJob\""));
+  unlink(path.c_str());
+  unlink((path + ".1").c_str());
 }
 
 TEST(PeersTest, AConnectionIsItsUsers) {

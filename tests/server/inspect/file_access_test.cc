@@ -63,7 +63,8 @@ class FileAccessTest : public testing::Test {
   }
 
   const std::string dir_;
-  const FileAccess access_{{dir_ + "/shared"}};
+  const FileAccess access_{{.of_users = {dir_ + "/shared"},
+                            .of_tenants = {{"blue", {dir_ + "/shared"}}}}};
   const Principal stranger_{.uid = kStranger, .gid = kStranger};
 };
 
@@ -92,6 +93,24 @@ TEST_F(FileAccessTest, NothingLeadsOutOfTheRoots) {
 TEST_F(FileAccessTest, TheDaemonsOwnUserMayOpenAnything) {
   EXPECT_EQ(Error(dir_ + "/outside.jsonl", DaemonPrincipal()), 0);
   EXPECT_EQ(Error(dir_ + "/shared/secret.jsonl", DaemonPrincipal()), 0);
+}
+
+// He is no user of this machine: his roots are his rights, and links do not lead out of them.
+TEST_F(FileAccessTest, ATenantHasWhatLiesBelowItsRoots) {
+  const Principal blue{.uid = 65534, .gid = 65534, .tenant = "blue"};
+  const Principal red{.uid = 65534, .gid = 65534, .tenant = "red"};
+  for (const char* name : {"shared/open.jsonl", "shared/secret.jsonl", "shared/closed/open.jsonl",
+                           "shared/link-within.jsonl"}) {
+    EXPECT_EQ(Error(dir_ + "/" + name, blue), 0) << name;
+    EXPECT_EQ(Error(dir_ + "/" + name, red), EXDEV) << name;
+  }
+  for (const char* name : {"outside.jsonl", "shared/link-out.jsonl", "shared/link-absolute.jsonl",
+                           "shared/../outside.jsonl", "shared-not/open.jsonl"})
+    EXPECT_EQ(Error(dir_ + "/" + name, blue), EXDEV) << name;
+  v1::Job job;
+  job.set_owner(blue.name());
+  EXPECT_EQ(Error(dir_ + "/shared/open.jsonl", OwnerOf(job)), 0);
+  EXPECT_EQ(Error(dir_ + "/outside.jsonl", OwnerOf(job)), EXDEV);
 }
 
 // This thread has its rights back, and its groups.

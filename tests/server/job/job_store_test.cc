@@ -264,7 +264,7 @@ TEST_F(JobStoreTest, StoreOfSchemaOneIsTakenAlong) {
   EXPECT_EQ(
       now->QueryInt("SELECT count(*) FROM jobs WHERE created_us>0 AND display_name<>''").value(),
       3);
-  auto before = Database::Open(dir_ + "/snug.db.before-schema-2").value();
+  auto before = Database::Open(dir_ + "/snug.db.before-schema-3").value();
   EXPECT_EQ(before->QueryInt("PRAGMA user_version").value(), 1);
   EXPECT_EQ(before->QueryInt("SELECT count(*) FROM jobs").value(), 3);
 }

@@ -1,0 +1,354 @@
+"""snugd on TCP: with TLS or not at all; who is let in, what he may do there, and what is written of
+it. The worker trains nothing (tests/server/testing/fake_worker.cc).
+"""
+
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import grpc
+from tests.harness.binaries import ROOT, binary
+from tests.harness.certificates import Authority
+from tests.harness.daemon import wait_for
+from tests.harness.fake_daemon import FakeDaemon
+
+ENDLESS = "steps=100000 step_ms=50"
+TENANTS = """
+tenants:
+  - name: blue
+    roots: ["{folder}/blue"]
+    quota: {{live_jobs: 2, max_steps: 1000}}
+    certificates:
+      - {{uri: "spiffe://test/ann", role: user}}
+      - {{subject: "CN=bob,O=Test", role: viewer}}
+  - name: red
+    roots: ["{folder}/red"]
+    quota: {{device_bytes: {share}}}
+listen:
+  - {{address: "127.0.0.1:0", tls_cert: {cert}, tls_key: {key}}}
+  - {{address: "127.0.0.1:0", tls_cert: {cert}, tls_key: {key}, tls_ca: {ca}}}
+"""
+
+
+class Site:
+    """A daemon with two addresses, one for tokens and one for certificates, and two tenants, each
+    with the model and the data in a folder of its own."""
+
+    def __init__(self, share="1GiB"):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="snug-tls-"))
+        self.authority = Authority(self.folder)
+        cert, key = self.authority.issue("server", "/CN=server", "IP:127.0.0.1")
+        ca = self.authority.certificate
+        settings = TENANTS.format(folder=self.folder, cert=cert, key=key, ca=ca, share=share)
+        self.daemon = FakeDaemon(settings=settings)
+        for tenant in ("blue", "red"):
+            subprocess.run(["cp", "-r", self.daemon.jobs, self.folder / tenant], check=True)
+
+    def close(self):
+        self.daemon.close()
+        subprocess.run(["rm", "-rf", self.folder], check=True)
+
+    def address(self, number=0):
+        """https://HOST:PORT, as snugd says it."""
+        return re.findall(r"https://127\.0\.0\.1:\d+", self.daemon.log.read_text())[number]
+
+    def token(self, tenant, role, *words):
+        """A new one, given out over the socket; what a client sends."""
+        return self.daemon.run(
+            "token", "create", "--tenant", tenant, "--role", role, *words
+        ).stdout.strip()
+
+    def job(self, tenant, script, **more):
+        """A job file in the tenant's folder."""
+        keys = {"model": "./model", "dataset": "./train.jsonl", "method": "lora"}
+        keys |= {"display_name": script, "training": {"max_steps": 100}} | more
+        file = self.folder / tenant / "job.json"
+        file.write_text(json.dumps(keys))
+        return file
+
+    def run(self, *words, token="", ca=None, number=0):
+        """A snug command over TLS; what it ended with."""
+        environment = {name: value for name, value in os.environ.items() if name != "SNUG_TOKEN"}
+        if token:
+            environment["SNUG_TOKEN"] = token
+        line = [binary("snug"), "--server", self.address(number)]
+        line += ["--tls-ca", ca or self.authority.certificate, *words]
+        return subprocess.run(
+            list(map(str, line)),
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=120,
+        )
+
+    def ok(self, *words, **options):
+        """The JSON that a command prints."""
+        done = self.run(*words, "--output", "json", **options)
+        if done.returncode != 0:
+            raise AssertionError(f"{done.args} exited {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def reason(self, *words, **options):
+        """Of the error that a command ends with."""
+        done = self.run(*words, "--output", "json", **options)
+        if done.returncode == 0:
+            raise AssertionError(f"{done.args} was not refused")
+        return json.loads(done.stderr)["error"]["reason"]
+
+    def ended(self, name, state, token):
+        """The job once it is in that state."""
+        return wait_for(
+            lambda: (job := self.ok("get", name, token=token))["state"] == state and job,
+            f"{name} to be {state}",
+            60,
+        )
+
+
+class TlsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.site = Site()
+        cls.addClassCleanup(cls.site.close)
+        cls.user = cls.site.token("blue", "user")
+        cls.viewer = cls.site.token("blue", "viewer")
+        cls.red = cls.site.token("red", "user")
+        cls.operator = cls.site.token("red", "operator")
+
+    def audit(self):
+        """The lines of the audit log."""
+        text = (self.site.daemon.state / "audit.log").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def submitted(self, script, tenant="blue", token=None):
+        """A job of the tenant's; its id."""
+        file = self.site.job(tenant, script)
+        return self.site.ok("submit", file, token=token or self.user)["id"]
+
+    def test_a_job_runs_to_its_end(self):
+        name = self.submitted("steps=3")
+        job = self.site.ended(name, "SUCCEEDED", self.user)
+        self.assertEqual(job["name"], f"tenants/blue/jobs/{name}")
+        self.assertEqual(job["owner"], "tenant:blue")
+        watched = self.site.run("watch", job["name"], token=self.viewer)
+        self.assertEqual(watched.returncode, 0, watched.stderr)
+        target = self.site.folder / "output"
+        self.site.ok("download", name, target, token=self.viewer)
+        self.assertTrue((target / "adapter_model.safetensors").is_file())
+        self.assertEqual(self.site.daemon.job(name)["state"], "SUCCEEDED")
+
+    def test_the_python_client(self):
+        stubs = self.site.folder / "stubs"
+        stubs.mkdir()
+        tool = ROOT / "client/python"
+        write = "import pathlib, sys, build_wheel as b; b.write_stubs(pathlib.Path(sys.argv[1]))"
+        python = [sys.executable, "-B", "-c"]
+        subprocess.run([*python, write, stubs], check=True, env={**os.environ, "PYTHONPATH": tool})
+        file = json.loads(self.site.job("blue", "steps=2").read_text())
+        for key in ("model", "dataset"):
+            file[key] = str(self.site.folder / "blue" / file[key])
+        script = """
+import json, os, sys
+from snug_client import Client, SnugError
+with Client(sys.argv[1], token=sys.argv[2], tls_ca=os.environ["CA"]) as client:
+    print(client.wait(client.submit(json.loads(sys.argv[3])).id).owner)
+with Client(sys.argv[1], tls_ca=os.environ["CA"]) as client:
+    try:
+        list(client.list())
+    except SnugError as error:
+        print(error.code, error.reason)
+try:
+    Client(sys.argv[1].replace("https", "http"))
+except SnugError as error:
+    print(error.code)
+"""
+        environment = {name: value for name, value in os.environ.items() if name != "SNUG_TOKEN"}
+        environment |= {"PYTHONPATH": f"{stubs}:{tool}", "CA": str(self.site.authority.certificate)}
+        words = [self.site.address(), self.user, json.dumps(file)]
+        done = subprocess.run(
+            [*python, script, *words], env=environment, capture_output=True, text=True, timeout=120
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = ["tenant:blue", "UNAUTHENTICATED NO_TOKEN", "INVALID_ARGUMENT"]
+        self.assertEqual(done.stdout.splitlines(), said)
+
+    def test_nothing_is_served_without_tls(self):
+        host, port = self.site.address().removeprefix("https://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as plain:
+            plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+            answer = b""
+            try:
+                while part := plain.recv(4096):
+                    answer += part
+            except ConnectionError:
+                pass
+        self.assertNotIn(b"\0\0\0\4\1", answer)  # No HTTP/2 settings: a TLS alert, or nothing.
+        command = [binary("snugd"), "--state-dir", self.site.folder / "other"]
+        command += ["--socket", self.site.folder / "s", "--listen", "127.0.0.1:0"]
+        for more, missing in ((["--tls-key", "k"], "tls_cert"), (["--tls-cert", "c"], "tls_key")):
+            done = subprocess.run(
+                list(map(str, [*command, *more])), capture_output=True, text=True, timeout=30
+            )
+            self.assertEqual(done.returncode, 64)
+            self.assertIn(f"listen 127.0.0.1:0: {missing}", done.stderr)
+        plain = self.site.address().replace("https", "http")
+        refused = self.site.daemon.run("--server", plain, "list", code=1).stderr
+        self.assertIn("must be unix:PATH or https://", refused)
+
+    def test_a_certificate_by_another_authority_is_refused_on_both_sides(self):
+        other = Authority(self.site.folder, "other")
+        started = time.monotonic()
+        done = self.site.run("list", token=self.user, ca=other.certificate)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot reach a daemon at https://", done.stderr)
+        self.assertLess(time.monotonic() - started, 30)
+        cert, key = other.issue("mallory", "/CN=mallory", "URI:spiffe://test/ann")
+        mine = ["--tls-cert", cert, "--tls-key", key]
+        self.assertEqual(self.site.run(*mine, "list", number=1).returncode, 1)
+        self.assertEqual(self.site.run("list", number=1, token=self.user).returncode, 1)
+
+    def test_certificates_are_of_the_tenant_that_names_them(self):
+        def words(name, subject, alternative=""):
+            cert, key = self.site.authority.issue(name, subject, alternative)
+            return ["--tls-cert", cert, "--tls-key", key]
+
+        ann = words("ann", "/CN=anything", "URI:spiffe://test/ann")
+        bob = words("bob", "/O=Test/CN=bob")
+        eve = words("eve", "/O=Test/CN=bob", "URI:spiffe://test/eve")
+        file = self.site.job("blue", "steps=1")
+        name = self.site.ok(*ann, "submit", file, number=1)["id"]
+        self.assertEqual(self.site.ok(*bob, "get", name, number=1)["id"], name)
+        self.assertEqual(
+            self.site.reason(*bob, "submit", "--no-check", file, number=1), "PERMISSION_DENIED"
+        )
+        self.assertEqual(self.site.reason(*eve, "list", number=1), "UNKNOWN_CERTIFICATE")
+        self.site.ended(name, "SUCCEEDED", self.user)
+
+    def test_tokens_let_in_while_they_are_valid(self):
+        self.assertEqual(self.site.reason("list"), "NO_TOKEN")
+        self.assertEqual(self.site.reason("list", token="snug_nobody"), "BAD_TOKEN")
+        brief = self.site.token("blue", "viewer", "--expires", "2s")
+        self.site.ok("list", token=brief)
+        revoked = self.site.token("blue", "user")
+        file = self.site.folder / "token"
+        file.write_text(revoked + "\n")
+        self.site.ok("--token-file", file, "list")
+        self.site.daemon.run("token", "revoke", revoked.split("_")[1])
+        self.assertEqual(self.site.reason("list", token=revoked), "TOKEN_REVOKED")
+        time.sleep(2)
+        self.assertEqual(self.site.reason("list", token=brief), "TOKEN_EXPIRED")
+        listed = self.site.daemon.run("token", "list").stdout
+        self.assertRegex(listed, rf"{revoked.split('_')[1]} +blue +user +revoked")
+        self.assertRegex(listed, rf"{brief.split('_')[1]} +blue +viewer +expired")
+        for token in (self.user, self.operator):
+            self.assertEqual(self.site.reason("token", "list", token=token), "PERMISSION_DENIED")
+        for word in ("--tenant", "nobody", "--role", "user"), ("--tenant", "blue", "--role", "x"):
+            done = self.site.daemon.run("token", "create", *word, code=None)
+            self.assertNotEqual(done.returncode, 0)
+
+    def test_a_tenants_jobs_do_not_exist_for_another(self):
+        name = self.submitted(ENDLESS.replace("100000", "900"))
+        for command in (["get"], ["cancel"], ["logs"], ["watch"], ["delete"], ["update"]):
+            more = ["priority=1"] if command == ["update"] else []
+            self.assertEqual(
+                self.site.reason(*command, name, *more, token=self.red), "JOB_NOT_FOUND", command
+            )
+        self.assertEqual(self.site.ok("list", token=self.red)["jobs"], [])
+        self.assertIn(name, [job["id"] for job in self.site.ok("list", token=self.viewer)["jobs"]])
+        self.assertEqual(
+            self.site.reason("cancel", name, token=self.viewer), "PERMISSION_DENIED"
+        )
+        self.site.ok("cancel", name, token=self.operator)  # Of another tenant, and of all.
+        self.site.ended(name, "CANCELLED", self.user)
+
+    def test_files_lie_below_the_tenants_roots(self):
+        blue = self.site.folder / "blue"
+        (blue / "out.jsonl").symlink_to(self.site.folder / "red/train.jsonl")
+        (blue / "models").symlink_to("../red")
+        (blue / "in.jsonl").symlink_to("train.jsonl")
+        for keys, field in (
+            ({"dataset": str(self.site.folder / "red/train.jsonl")}, "dataset"),
+            ({"dataset": "./../red/train.jsonl"}, "dataset"),
+            ({"dataset": "./out.jsonl"}, "dataset"),
+            ({"model": "./models/model"}, "model"),
+            ({"model": str(self.site.daemon.jobs / "model")}, "model"),
+        ):
+            for words in (["submit"], ["submit", "--no-check"], ["plan"]):
+                file = self.site.job("blue", "steps=1", **keys)
+                done = self.site.run(*words, file, "--output", "json", token=self.user)
+                self.assertEqual(done.returncode, 1, (words, keys))
+                error = json.loads(done.stderr)["error"]
+                self.assertEqual(error["field"], field)
+                self.assertIn("that this daemon opens for tenant blue", error["message"])
+        file = self.site.job("blue", "steps=1", dataset="./in.jsonl")
+        name = self.site.ok("submit", file, token=self.user)["id"]
+        self.site.ended(name, "SUCCEEDED", self.user)
+
+    def test_what_changes_something_is_in_the_audit_log(self):
+        name = self.submitted("steps=1")
+        self.site.ended(name, "SUCCEEDED", self.user)
+        self.site.reason("delete", name, token=self.red)
+        self.site.reason("delete", name, token=self.viewer)
+        self.site.ok("delete", name, token=self.user)
+        lines = [line for line in self.audit() if line["resource"].endswith(f"jobs/{name}")]
+        seen = [(line["method"], line["principal"], line["status"]) for line in lines]
+        self.assertEqual(
+            seen,
+            [
+                ("CreateJob", "tenant:blue", "OK"),
+                ("DeleteJob", "tenant:red", "NOT_FOUND"),
+                ("DeleteJob", "tenant:blue", "PERMISSION_DENIED"),
+                ("DeleteJob", "tenant:blue", "OK"),
+            ],
+        )
+        self.assertEqual(lines[0]["credential"], f"token:{self.user.split('_')[1]}")
+        self.assertRegex(lines[0]["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+        created = [line for line in self.audit() if line["method"] == "CreateToken"]
+        self.assertIn(f"tokens/{self.user.split('_')[1]}", [line["resource"] for line in created])
+        for path in (self.site.daemon.state / "audit.log", self.site.daemon.log):
+            for token in (self.user, self.viewer, self.red, self.operator):
+                self.assertNotIn(token.split("_")[2], path.read_text())
+
+    def test_one_address_cannot_have_all_connections(self):
+        host, port = self.site.address().removeprefix("https://").split(":")
+        crowd = [socket.create_connection((host, int(port)), timeout=30) for _ in range(230)]
+        self.addCleanup(lambda: [one.close() for one in crowd])
+
+        def closed():
+            gone = 0
+            for one in crowd:
+                one.setblocking(False)
+                try:
+                    gone += one.recv(1) == b""
+                except BlockingIOError:
+                    pass
+                except ConnectionError:
+                    gone += 1
+            return gone
+
+        wait_for(lambda: closed() >= 20, "connections beyond the limit to be closed", 20)
+        self.site.daemon.run("list")  # The socket is none of them.
+
+    def test_a_caller_too_many_times_a_second_is_told(self):
+        token = self.site.token("blue", "viewer")
+        credentials = grpc.composite_channel_credentials(
+            grpc.ssl_channel_credentials(self.site.authority.certificate.read_bytes()),
+            grpc.access_token_call_credentials(token),
+        )
+        with grpc.secure_channel(self.site.address().removeprefix("https://"), credentials) as to:
+            ask = to.unary_unary("/snug.v1.FineTuning/GetServerInfo")
+            codes = [call.code() for call in [ask.future(b"", timeout=60) for _ in range(1000)]]
+        self.assertEqual(set(codes), {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED})
+        self.assertGreaterEqual(codes.count(grpc.StatusCode.OK), 200)
+        self.site.ok("list", token=self.viewer)  # Another's calls are his own.
+
+
+if __name__ == "__main__":
+    unittest.main()
