@@ -221,7 +221,8 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
                              .host_bytes = host_bytes_,
                              .gpu_watch = gpu_watch_.get(),
                              .inspector = *inspector_,
-                             .prepares = prepares};
+                             .prepares = prepares,
+                             .tenants = tenants_};
   if (config_.max_live_jobs() > 0) settings.limits.max_live_jobs = config_.max_live_jobs();
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));

@@ -4,7 +4,7 @@ namespace snug::server {
 
 void JobQueue::Put(QueuedJob job) {
   Remove(job.id);
-  Group& group = groups_[Needs(job.budget_bytes, job.shared, job.plans)];
+  Group& group = groups_[NeedsOf(job)];
   if (group.jobs++ == 0) group.number = next_group_++;
   job.group = group.number;
   const Key key(-job.priority, job.order, job.id);
@@ -16,8 +16,7 @@ void JobQueue::Remove(const std::string& id) {
   const auto key = keys_.find(id);
   if (key == keys_.end()) return;
   const auto job = jobs_.find(key->second);
-  const auto group =
-      groups_.find(Needs(job->second.budget_bytes, job->second.shared, job->second.plans));
+  const auto group = groups_.find(NeedsOf(job->second));
   if (--group->second.jobs == 0) groups_.erase(group);
   jobs_.erase(job);
   keys_.erase(key);

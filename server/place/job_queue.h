@@ -1,8 +1,8 @@
 // The jobs that wait for a device, in the order in which they are asked: higher priority first,
 // then first come. Pure data.
 //
-// Jobs with equal plans and an equal budget form a group: what is found out about one of them in a
-// round holds for all.
+// Jobs with equal plans and an equal budget form a group, of one owner where he has a share: what
+// is found out about one of them in a round holds for all.
 #ifndef SERVER_PLACE_JOB_QUEUE_H_
 #define SERVER_PLACE_JOB_QUEUE_H_
 
@@ -42,7 +42,10 @@ struct QueuedJob {
   int64_t order = 0;                 // Of arrival.
   int64_t not_before_us = 0;         // Wall time; a job that waits for its retry blocks nobody.
   std::string retry_cause;           // Why it was not done the last time; or empty.
-  int64_t budget_bytes = INT64_MAX;  // The user's own limit.
+  int64_t budget_bytes = INT64_MAX;  // The user's own limit, and his owner's share.
+  // Of each device, promised to the owner's jobs together; INT64_MAX: there is none, nor an owner.
+  int64_t share_bytes = INT64_MAX;
+  std::string owner;
   std::map<std::string, SharedWeights> shared;  // By device, of each of its plans' bytes.
   // By device: those of more threads first, and of equal threads the fastest first.
   std::map<std::string, std::vector<PlanNeeds>> plans;
@@ -66,8 +69,13 @@ class JobQueue {
     int number = 0;
     int jobs = 0;
   };
-  using Needs = std::tuple<int64_t, std::map<std::string, SharedWeights>,
+  using Needs = std::tuple<int64_t, std::string, std::map<std::string, SharedWeights>,
                            std::map<std::string, std::vector<PlanNeeds>>>;
+
+  static Needs NeedsOf(const QueuedJob& job) {
+    return {job.budget_bytes, job.owner, job.shared, job.plans};
+  }
+
 
   std::map<Key, QueuedJob> jobs_;
   std::map<std::string, Key> keys_;  // By id.

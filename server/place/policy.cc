@@ -78,6 +78,11 @@ class Walk {
         return room->Place(job, needs.bytes);
       }
     }
+    if (over_share_.contains(job.group) || !WithinShare(job)) {
+      over_share_.insert(job.group);
+      if (reason != nullptr) *reason = ReasonToWait(job, rooms_, ahead_);
+      return;
+    }
     if (!blocked_ && decision.head.empty()) decision.head = job.id;
     if (reason != nullptr) *reason = ReasonToWait(job, rooms_, ahead_);
     ++ahead_;
@@ -92,6 +97,12 @@ class Walk {
       known->second = std::any_of(rooms_.begin(), rooms_.end(),
                                   [&](const Room& room) { return CouldRunOn(job, room.device()); });
     return known->second;
+  }
+
+  // Somewhere; else it waits for its owner's own jobs.
+  bool WithinShare(const QueuedJob& job) const {
+    return std::any_of(rooms_.begin(), rooms_.end(),
+                       [&](const Room& room) { return room.WithinShare(job); });
   }
 
   void Await(const QueuedJob& job, std::string* reason) {
@@ -113,6 +124,7 @@ class Walk {
   std::vector<Room> rooms_;
   const int64_t now_us_;
   std::set<int> stuck_;           // Groups of which one waits: the next one waits, too.
+  std::set<int> over_share_;      // Groups that wait for their owner's share.
   std::map<int, bool> feasible_;  // By group.
   int ahead_ = 0;
   bool blocked_ = false;

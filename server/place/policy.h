@@ -2,10 +2,11 @@
 // to actions.
 //
 // A device runs as many jobs at once as its bytes hold. Higher priority first, then first come; a
-// job gets the fastest plan that fits what is free. Where one must wait, younger ones go past it as
-// far as they leave its start where it is (room.h). Of several devices with room a GPU comes before
-// a CPU, whatever the plan there: no plan is as slow as the CPU; then the faster plan, then the
-// device with fewer jobs, then the order of configuration.
+// job gets the fastest plan that fits what is free, and what its owner's other jobs leave of his
+// share; one that waits for its owner's share alone holds nobody up. Where another must wait,
+// younger ones go past it as far as they leave its start where it is (room.h). Of several devices
+// with room a GPU comes before a CPU, whatever the plan there: no plan is as slow as the CPU; then
+// the faster plan, then the device with fewer jobs, then the order of configuration.
 // Stateless and idempotent: the same snapshot always gives the same answer.
 #ifndef SERVER_PLACE_POLICY_H_
 #define SERVER_PLACE_POLICY_H_
@@ -30,6 +31,7 @@ struct RunningJob {
   int64_t bytes = 0;
   SharedWeights shared = {};   // Of these.
   int64_t end_us = INT64_MAX;  // Wall time, by estimate; INT64_MAX: nobody knows.
+  std::string owner;           // Where he has a share.
 };
 
 struct DeviceState {

@@ -49,12 +49,13 @@ int Room::FastestWithin(const QueuedJob& job, const Limits& limits) const {
   if (plans == job.plans.end()) return -1;
   const SharedWeights shared = SharedBy(job);
   const int threads = Threads();
+  const int64_t most = std::min(job.budget_bytes, ShareLeft(job));
   for (size_t plan = 0; plan < plans->second.size(); ++plan) {
     const PlanNeeds& needs = plans->second[plan];
     const bool fits = device_.shared.Beside(needs.bytes, shared) <= limits.free &&
                       BesideHead(needs.bytes, shared) <= limits.left &&
                       needs.host_bytes <= limits.host;
-    if (fits && needs.bytes <= job.budget_bytes && needs.threads <= threads)
+    if (fits && needs.bytes <= most && needs.threads <= threads)
       return static_cast<int>(plan);
   }
   return -1;
@@ -67,6 +68,19 @@ int64_t Room::Free() const {
 
 int64_t Room::Offer() const { return left_ ? std::min(Free(), *left_) : Free(); }
 
+int64_t Room::ShareLeft(const QueuedJob& job) const {
+  if (job.share_bytes == INT64_MAX) return INT64_MAX;
+  int64_t left = job.share_bytes;
+  for (const RunningJob& running : device_.running)
+    if (running.owner == job.owner) left -= running.bytes;
+  return left;
+}
+
+bool Room::WithinShare(const QueuedJob& job) const {
+  const int64_t needs = LeastOn(job, device_);
+  return needs >= 0 && needs <= ShareLeft(job);
+}
+
 // One of 1, 2, 3-4, 5-8, ... jobs: the whole, a half, a quarter, an eighth.
 int Room::Threads() const {
   if (device_.shares.empty()) return kAnyThreads;
@@ -78,13 +92,14 @@ void Room::Place(const QueuedJob& job, int64_t bytes) {
   const SharedWeights shared = SharedBy(job);
   device_.reserved_bytes += device_.shared.Add(bytes, shared);
   device_.jobs += 1;
-  device_.running.push_back({.key = KeyOf(job), .bytes = bytes, .shared = shared});
+  device_.running.push_back(
+      {.key = KeyOf(job), .bytes = bytes, .shared = shared, .owner = job.owner});
   if (left_) *left_ -= BesideHead(bytes, shared);
 }
 
 void Room::KeepFor(const QueuedJob& job) {
   const int64_t needs = LeastOn(job, device_);
-  if (left_) return;
+  if (left_ || (needs >= 0 && !WithinShare(job))) return;
   if (NeedsHost(job)) device_.host_free_bytes = 0;
   if (needs < 0) return;
   left_ = std::min(BesideAllBehind(job, needs), AtReservedStart(job, needs));
@@ -121,6 +136,10 @@ std::string Room::ReasonFor(const QueuedJob& job) const {
   if (device_.jobs >= device_.max_jobs && device_.max_jobs == 1) return "another job runs there";
   if (device_.jobs >= device_.max_jobs)
     return absl::StrCat(device_.jobs, " jobs run there, which is the most at once");
+  if (!WithinShare(job))
+    return absl::StrCat("it needs ", FormatBytes(LeastOn(job, device_)),
+                        "; of its tenant's share, ", FormatBytes(job.share_bytes), ", ",
+                        FormatBytes(std::max<int64_t>(0, ShareLeft(job))), " are left");
   const int64_t free = std::max<int64_t>(0, Free());
   if (FastestWithin(job, {.free = free, .host = device_.host_free_bytes}) >= 0) return "";
   if (FastestWithin(job, {.free = free}) >= 0)

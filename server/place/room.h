@@ -32,6 +32,10 @@ class Room {
   // Bytes that the next job may be given; -1: nothing is placed there.
   int64_t Offer() const;
   int64_t Free() const;  // The same, did nobody wait.
+  // What the job's owner may still be given there.
+  int64_t ShareLeft(const QueuedJob& job) const;
+  // Whether the job's smallest plan is no more than that.
+  bool WithinShare(const QueuedJob& job) const;
   // That the next job may have: the share of one more beside those that are there.
   int Threads() const;
   // Index of the job's fastest plan that it may be given now, within its budget and Threads(); or
@@ -41,8 +45,8 @@ class Room {
   void Place(const QueuedJob& job, int64_t bytes);
   // Some job was given so much of the host's memory, here or elsewhere.
   void TakeHost(int64_t bytes) { device_.host_free_bytes -= bytes; }
-  // It waits for the device, unless another one does already. Where all its plans use the host's
-  // memory, those behind it are given none.
+  // It waits for the device, unless another one does already, or it waits for its owner's share.
+  // Where all its plans use the host's memory, those behind it are given none.
   void KeepFor(const QueuedJob& job);
 
   // Why the job cannot have what it needs at least, were nobody ahead of it; empty: it could.

@@ -101,10 +101,13 @@ std::vector<DeviceState> Scheduler::DeviceStates() const {
       const Entry& entry = *found->second;
       if (ledger_.Find(entry.attempt->record.device) != ledger_.Find(state.name)) continue;
       const Promise promise = ledger_.PromisedTo(entry.id());
-      state.running.push_back({.key = KeyOf(entry.record),
-                               .bytes = promise.bytes,
-                               .shared = promise.shared,
-                               .end_us = EstimatedEnd(entry)});
+      const std::string& owner = entry.record.job.owner();
+      state.running.push_back(
+          {.key = KeyOf(entry.record),
+           .bytes = promise.bytes,
+           .shared = promise.shared,
+           .end_us = EstimatedEnd(entry),
+           .owner = tenant_use_.ShareOf(owner) == INT64_MAX ? std::string() : owner});
     }
     state.trouble = TroubleOf(*ledger_.Find(state.name));
     const absl::StatusOr<GpuUse>* use = looks_.Find(state.name);

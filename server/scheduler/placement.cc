@@ -1,4 +1,5 @@
 // From queued to a started attempt: the policy decides, here it is made durable and then done.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,7 @@
 namespace snug::server {
 namespace {
 
-QueuedJob QueuedAs(const Entry& entry, double margin) {
+QueuedJob QueuedAs(const Entry& entry, double margin, const TenantUse& tenants) {
   QueuedJob job{.id = entry.id(),
                 .priority = entry.record.job.priority(),
                 .order = entry.record.order,
@@ -27,6 +28,7 @@ QueuedJob QueuedAs(const Entry& entry, double margin) {
                 .retry_cause = entry.retry_cause,
                 .budget_bytes = BudgetBytes(entry.record.job.spec()),
                 .judgement = entry.ready ? Judgement::kJudged : Judgement::kAwaited};
+  tenants.LimitToShare(entry.record.job.owner(), job);
   if (!entry.ready && SinceBoot() < entry.ready_again) job.judgement = Judgement::kHeld;
   if (!entry.ready) return job;
   for (const auto& [device, plans] : *entry.ready->plans) {
@@ -78,13 +80,13 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
 // What it needs is known. A job that fits nowhere is refused now, not when its turn comes.
 void Scheduler::Judge(Entry& entry) {
   changed_ = true;
-  if (!CouldEverRun(QueuedAs(entry, settings_.limits.oom_margin), ledger_.Snapshot()))
+  if (!CouldEverRun(QueuedAs(entry, settings_.limits.oom_margin, tenant_use_), ledger_.Snapshot()))
     return RefuseJob(entry);
   Enqueue(entry);
 }
 
 void Scheduler::Enqueue(const Entry& entry) {
-  waiting_->Put(QueuedAs(entry, settings_.limits.oom_margin));
+  waiting_->Put(QueuedAs(entry, settings_.limits.oom_margin, tenant_use_));
   changed_ = true;
 }
 
@@ -119,11 +121,18 @@ void Scheduler::RefuseJob(Entry& entry) {
   const std::vector<v1::Plan>& plans = entry.ready->plans->at(largest.name);
   const int64_t budget = BudgetBytes(entry.record.job.spec());
   const int64_t limit = std::min(largest.capacity_bytes, budget);
+  const int64_t least = plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes();
+  const int64_t share = tenant_use_.ShareOf(entry.record.job.owner());
+  const std::string why = FirstThatFits(plans, limit) >= 0
+                              ? HostRefusalOf(plans, limit, largest.host_capacity_bytes)
+                              : RefusalOf(plans, largest.name, largest.capacity_bytes, budget);
   const absl::Status refusal =
-      PlanInfeasible(FirstThatFits(plans, limit) >= 0
-                         ? HostRefusalOf(plans, limit, largest.host_capacity_bytes)
-                         : RefusalOf(plans, largest.name, largest.capacity_bytes, budget),
-                     plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
+      least > share && share < limit
+          ? QuotaExceeded({.tenant = TenantOf(entry.record.job.owner()),
+                           .field = "quota.device_bytes",
+                           .limit = share,
+                           .value = least})
+          : PlanInfeasible(why, least);
   const absl::Status failed = FailJob(entry, ToJobError(refusal));
   if (!failed.ok()) ScheduleAgain(entry, failed);
 }

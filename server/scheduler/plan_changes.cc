@@ -83,6 +83,23 @@ absl::Status PlanChanger::CheckChangeable(const Entry& entry, const char* what) 
   return absl::OkStatus();
 }
 
+// What the job may grow to: as all jobs of its owner there may grow at once, each by as much.
+int64_t PlanChanger::MostOfShare(const Entry& entry) const {
+  const std::string& owner = entry.record.job.owner();
+  const int64_t share = scheduler_.tenant_use_.ShareOf(owner);
+  if (share == INT64_MAX) return share;
+  int64_t taken = 0, jobs = 0;
+  for (const std::string& id : scheduler_.attended_) {
+    const Entry* other = scheduler_.Find(id);
+    if (other == nullptr || other->attempt == nullptr || other->record.job.owner() != owner)
+      continue;
+    if (other->attempt->record.device != entry.attempt->record.device) continue;
+    taken += scheduler_.ledger_.PromisedTo(id).bytes;
+    ++jobs;
+  }
+  return entry.attempt->record.cap_bytes + std::max<int64_t>(0, share - taken) / jobs;
+}
+
 // A worker keeps its threads, so those of other shares are none of its plans. None takes more of
 // the host's memory than it has: that is not given out again while it runs.
 PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
@@ -97,8 +114,8 @@ PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
   const auto plans = entry.ready->plans->find(entry.record.job.device());
   if (plans == entry.ready->plans->end()) return choice;
   const int64_t limit = entry.record.job.plan_changes().limit_bytes();
-  const int64_t most =
-      std::min(BudgetBytes(entry.record.job.spec()), limit > 0 ? limit : INT64_MAX);
+  const int64_t most = std::min(
+      {BudgetBytes(entry.record.job.spec()), limit > 0 ? limit : INT64_MAX, MostOfShare(entry)});
   for (const v1::Plan& plan : plans->second) {
     const int64_t bytes =
         CapOf(plan, entry.record.oom_failures, scheduler_.settings_.limits.oom_margin);
@@ -189,12 +206,14 @@ void PlanChanger::AfterRound(const std::string& head) {
 // none.
 SqueezableJob PlanChanger::AsNewcomer(const Entry& newcomer, const DeviceState& device) const {
   SqueezableJob wanted{.job = newcomer.id(), .priority = newcomer.record.job.priority()};
+  QueuedJob queued{.budget_bytes = BudgetBytes(newcomer.record.job.spec())};
+  scheduler_.tenant_use_.LimitToShare(newcomer.record.job.owner(), queued);
+  const int64_t most = std::min(queued.budget_bytes, Room(device).ShareLeft(queued));
   const int threads = Room(device).Threads();
   for (const v1::Plan& plan : newcomer.ready->plans->at(device.name)) {
     const int64_t bytes =
         CapOf(plan, newcomer.record.oom_failures, scheduler_.settings_.limits.oom_margin);
-    const bool fits = bytes <= BudgetBytes(newcomer.record.job.spec()) &&
-                      plan.host_bytes() <= device.host_free_bytes;
+    const bool fits = bytes <= most && plan.host_bytes() <= device.host_free_bytes;
     if (plan.threads() <= threads && fits)
       wanted.plans.push_back(OptionOf(plan, device.shared.Beside(bytes, SharedBy(plan))));
   }
@@ -207,8 +226,9 @@ void PlanChanger::MakeRoomFor(const Entry& newcomer) {
   std::vector<std::vector<Choice>> choices;
   for (DeviceState& device : scheduler_.DeviceStates()) {
     if (!TakesAnother(device) || !newcomer.ready->plans->contains(device.name)) continue;
-    choices.push_back(ChoicesOn(device));
     SqueezableJob wanted = AsNewcomer(newcomer, device);
+    if (wanted.plans.empty()) continue;
+    choices.push_back(ChoicesOn(device));
     neighbourhoods.push_back({std::move(device), std::move(wanted), JobsOf(choices.back())});
   }
   const std::optional<SqueezeThere> best = BestSqueeze(neighbourhoods);

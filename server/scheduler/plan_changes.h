@@ -41,6 +41,7 @@ class PlanChanger {
 
   absl::StatusOr<Entry*> Find(const std::string& id, const char* what) const;
   absl::Status CheckChangeable(const Entry& entry, const char* what) const;
+  int64_t MostOfShare(const Entry& entry) const;
   Choice ChoiceOf(const Entry& entry) const;
   std::vector<Choice> ChoicesOn(const DeviceState& device) const;
   static std::vector<SqueezableJob> JobsOf(const std::vector<Choice>& choices);

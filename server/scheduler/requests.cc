@@ -132,6 +132,7 @@ void Scheduler::DoCreate(CreateOrder order, const Reply& reply, int draws_left) 
   const int64_t now_us = WallMicros(), limit = settings_.limits.max_live_jobs;
   if (static_cast<int64_t>(entries_.size()) + storing_ >= limit)
     return reply(QueueFull("jobs that have not ended", limit));
+  if (const absl::Status may = tenant_use_.MayCreate(order); !may.ok()) return reply(may);
   const v1::JobSpec& spec = order.spec;
   auto made = std::make_shared<NewJob>();
   made->record.order = next_order_++;
@@ -156,11 +157,13 @@ void Scheduler::DoCreate(CreateOrder order, const Reply& reply, int draws_left) 
         RequestRecord{order.request_id, order.body_sha256, job.id(),
                       now_us + absl::ToInt64Microseconds(settings_.limits.request_memory)};
   ++storing_;
+  tenant_use_.Enter(order.owner);
   auto kept = std::make_shared<CreateOrder>(std::move(order));
   store_.Create(made, [this, kept, reply, draws_left](const std::shared_ptr<NewJob>& job,
                                                       const absl::Status& status) {
     inbox_.PostResult([this, job, kept, reply, draws_left, status] {
       --storing_;
+      if (!status.ok() || job->known) tenant_use_.Leave(kept->owner);
       if (absl::IsAlreadyExists(status) && kept->job_id.empty() && draws_left > 1)
         return DoCreate(std::move(*kept), reply, draws_left - 1);
       if (absl::IsAlreadyExists(status)) return reply(JobExists(job->record.id()));

@@ -159,6 +159,7 @@ void Scheduler::LoadEntries(StoredState& state) {
       metrics_.Queued(entry->id(), QueuedSince(entry->record.job));
     }
     const std::string id = entry->id();
+    tenant_use_.Enter(job.owner());
     entries_[id] = std::move(entry);
   }
 }
@@ -275,6 +276,7 @@ void Scheduler::Drop(const std::string& id) {
   metrics_.ForgetJob(id);
   metrics_.Unqueued(id);
   waiting_->Remove(id);
+  if (const Entry* entry = Find(id)) tenant_use_.Leave(entry->record.job.owner());
   entries_.erase(id);
   ShowDevices();
 }

@@ -23,6 +23,7 @@
 #include "server/scheduler/settings.h"
 #include "server/scheduler/stored_plans.h"
 #include "server/scheduler/task_pool.h"
+#include "server/scheduler/tenant_use.h"
 #include "server/scheduler/timetable.h"
 #include "server/scheduler/waiting_room.h"
 
@@ -126,8 +127,7 @@ class Scheduler {
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
   int64_t next_order_ = 1, storing_ = 0;  // The latter: new jobs on their way to the disk.
   absl::Duration refusal_told_;
-  bool changed_ = true;       // What scheduling depends on has, since the last round.
-  bool gpus_silent_ = false;  // As shown.
+  bool changed_ = true, gpus_silent_ = false;  // For scheduling, since the last round; as shown.
   Timetable times_;
   GpuLooks looks_;
   const InHand in_hand_;
@@ -136,11 +136,11 @@ class Scheduler {
   std::map<JobQueue::Key, std::string> unready_;  // Of which some may need nothing any more.
   bool pools_full_ = false;                       // Of the last of them that was asked for.
   const std::shared_ptr<WaitingRoom> waiting_ = std::make_shared<WaitingRoom>();
+  TenantUse tenant_use_{settings_.tenants};
   StoredPlans stored_plans_;
   Inbox inbox_;
   std::unique_ptr<LinkServer> link_;
-  TaskPool pool_{2}, gpu_pool_{1};  // Verifying checkpoints, planning; asking the driver.
-  TaskPool closing_pool_{2};  // What ended attempts left: nothing else comes before it.
+  TaskPool pool_{2}, gpu_pool_{1}, closing_pool_{2};  // Planning; the driver; ended attempts.
   FairPool prepares_;         // As many at a time as their memory limits allow.
   std::thread thread_;
 };

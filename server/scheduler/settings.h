@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/inspect/inspector.h"
+#include "server/job/tenants.h"
 #include "server/node/gpu_use.h"
 #include "server/node/launcher.h"
 #include "server/place/devices.h"
@@ -22,6 +23,7 @@ struct SchedulerSettings {
   Inspector& inspector;
   FairPool::Threads prepares = {.any = 1, .small = 1};
   SchedulerLimits limits;
+  Tenants tenants;
 };
 
 }  // namespace snug::server

@@ -291,6 +291,26 @@ except SnugError as error:
         name = self.site.ok("submit", file, token=self.user)["id"]
         self.site.ended(name, "SUCCEEDED", self.user)
 
+    def test_quotas_of_jobs_and_steps_are_named(self):
+        for _ in range(2):
+            self.submitted(ENDLESS.replace("100000", "900"))
+        file = self.site.job("blue", "steps=1")
+        done = self.site.run("submit", "--no-check", file, "--output", "json", token=self.user)
+        error = json.loads(done.stderr)["error"]
+        self.assertEqual(error["reason"], "QUOTA_EXCEEDED")
+        self.assertIn("quota.live_jobs: at most 2, this would be 3", error["message"])
+        other = self.submitted("steps=1", "red", self.red)  # Whom that does not touch.
+        self.site.ended(other, "SUCCEEDED", self.red)
+        for job in self.site.ok("list", token=self.user)["jobs"]:
+            self.site.ok("cancel", job["id"], token=self.user)
+            self.site.ended(job["id"], "CANCELLED", self.user)
+        long = self.site.job("blue", "steps=1", training={"max_steps": 1001})
+        done = self.site.run("submit", "--no-check", long, token=self.user)
+        self.assertIn("quota.max_steps: at most 1000, this would be 1001", done.stderr)
+        epochs = self.site.job("blue", "steps=1", training={"num_train_epochs": 1})
+        done = self.site.run("submit", "--no-check", epochs, token=self.user)
+        self.assertIn("training.max_steps", done.stderr)
+
     def test_what_changes_something_is_in_the_audit_log(self):
         name = self.submitted("steps=1")
         self.site.ended(name, "SUCCEEDED", self.user)
@@ -348,6 +368,35 @@ except SnugError as error:
         self.assertEqual(set(codes), {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED})
         self.assertGreaterEqual(codes.count(grpc.StatusCode.OK), 200)
         self.site.ok("list", token=self.viewer)  # Another's calls are his own.
+
+
+class ShareTest(unittest.TestCase):
+    """The devices' bytes of one tenant's share."""
+
+    def test_a_tenants_jobs_wait_for_its_own_share_and_hold_nobody_up(self):
+        site = Site(share="16MiB")
+        self.addCleanup(site.close)
+        red, blue = site.token("red", "user"), site.token("blue", "user")
+        first = site.ok("submit", site.job("red", ENDLESS), token=red)["id"]
+        running = site.ended(first, "RUNNING", red)
+        second = site.ok("submit", site.job("red", ENDLESS), token=red)["id"]
+        waits = site.ended(second, "QUEUED", red)
+        self.assertIn("of its tenant's share, ", waits["reason"])
+        self.assertLessEqual(int(running["memory"]["budget_bytes"]), 16 << 20)
+        other = site.ok("submit", site.job("blue", "steps=2"), token=blue)["id"]
+        site.ended(other, "SUCCEEDED", blue)
+        site.ok("cancel", first, token=red)
+        site.ended(second, "RUNNING", red)
+        site.ok("cancel", second, token=red)
+
+    def test_a_job_that_needs_more_than_the_share_is_refused(self):
+        site = Site(share="1MiB")
+        self.addCleanup(site.close)
+        red = site.token("red", "user")
+        name = site.ok("submit", site.job("red", "steps=1"), token=red)["id"]
+        error = site.ended(name, "FAILED", red)["error"]
+        self.assertEqual(error["reason"], "QUOTA_EXCEEDED")
+        self.assertIn("quota.device_bytes: at most 1048576", error["message"])
 
 
 if __name__ == "__main__":

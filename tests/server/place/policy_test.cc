@@ -291,6 +291,59 @@ TEST(PolicyTest, NobodyIsPlacedBeforeAHigherPriorityIsJudged) {
 
 // A round over 10,000 jobs, of which one after the other is asked because a small device is free
 // that none of them fits on: a group is asked once.
+QueuedJob Of(const std::string& owner, int64_t share, QueuedJob job) {
+  job.owner = owner;
+  job.share_bytes = share;
+  job.budget_bytes = std::min(job.budget_bytes, share);
+  return job;
+}
+
+// a has 2 of its 4 GiB: its next job gets its smaller plan there, and the one behind that waits for
+// the first two. It is nobody's head: b, which is younger, has all that the device has left.
+TEST(PolicyTest, AnOwnerHasNoMoreThanHisShareAndHoldsNobodyUp) {
+  DeviceState device = With({Running(0, 2 * kGiB)});
+  device.running[0].owner = "a";
+  const Decision decision =
+      Decide({Of("a", 4 * kGiB, Job("a1", 1, {3 * kGiB, 2 * kGiB})),
+              Of("a", 4 * kGiB, Job("a2", 2, {2 * kGiB})), Job("b", 3, {4 * kGiB})},
+             {device}, 0);
+  EXPECT_THAT(Placed(decision), ElementsAre("a1 on cpu:0", "b on cpu:0"));
+  EXPECT_EQ(decision.placements[0].plan, 1);
+  EXPECT_EQ(decision.head, "");
+  EXPECT_EQ(decision.waiting.at("a2"),
+            "waits for cpu:0: it needs 2 GiB; of its tenant's share, 4 GiB, 0 B are left");
+}
+
+// The share is of each device, and one that waits for a device is its head as any other.
+TEST(PolicyTest, AShareIsOfEachDevice) {
+  DeviceState other = kEmpty;
+  other.name = "cpu:1";
+  DeviceState full = With({Running(0, 4 * kGiB)});
+  full.running[0].owner = "a";
+  const QueuedJob job = Of("a", 4 * kGiB, Job("a1", 1, {4 * kGiB}));
+  EXPECT_THAT(Placed(Decide({job}, {full, other}, 0)), ElementsAre("a1 on cpu:1"));
+  other.reserved_bytes = 6 * kGiB;
+  const Decision decision = Decide({job, Job("b", 2, {4 * kGiB})}, {full, other}, 0);
+  EXPECT_EQ(decision.head, "a1");
+  EXPECT_THAT(Placed(decision), ElementsAre("b on cpu:0"));
+}
+
+TEST(PolicyTest, AJobAboveItsOwnersShareFitsNowhere) {
+  const QueuedJob job = Of("a", kGiB, Job("a1", 1, {2 * kGiB}));
+  EXPECT_FALSE(CouldEverRun(job, {kEmpty}));
+  EXPECT_THAT(Decide({job}, {kEmpty}, 0).infeasible, ElementsAre("a1"));
+}
+
+// What holds for one owner's job does not for another's with equal plans.
+TEST(JobQueueTest, JobsOfDifferentOwnersAreNoGroup) {
+  DeviceState device = With({Running(0, 4 * kGiB)});
+  device.running[0].owner = "a";
+  const Decision decision = Decide({Of("a", 4 * kGiB, Job("a1", 1, {kGiB})),
+                                    Of("b", 4 * kGiB, Job("b1", 2, {kGiB}))},
+                                   {device}, 0);
+  EXPECT_THAT(Placed(decision), ElementsAre("b1 on cpu:0"));
+}
+
 TEST(JobQueueTest, ALongQueueIsOneShortRound) {
   JobQueue queue;
   for (int i = 0; i < 10'000; ++i) {
