@@ -15,7 +15,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MESSAGES = ("snug/v1/job", "snug/v1/plan", "snug/v1/service", "snug/v1/token")
+MESSAGES = ("snug/v1/job", "snug/v1/plan", "snug/v1/sample", "snug/v1/service", "snug/v1/token")
 
 
 def write_stubs(folder):
