@@ -1,8 +1,8 @@
-// snug-worker ASSIGNMENT: runs one attempt. Exit codes: 0 succeeded, 3 stopped on command, 4 failed
-// (result.json has the error, or could itself not be written), 2 usage. snug-worker
-// --measure-context [DEVICE]: prints what the process itself takes of the device (default: the
-// CPU), and how it multiplies fastest there, as one line of JSON. snug-worker-cuda is the same for
-// gpu:N.
+// snug-worker ASSIGNMENT: runs one attempt, or answers prompts. Exit codes: 0 succeeded, 3 stopped
+// on command, 4 failed (result.json has the error, or could itself not be written), 2 usage.
+// snug-worker --measure-context [DEVICE]: prints what the process itself takes of the device
+// (default: the CPU), and how it multiplies fastest there, as one line of JSON. snug-worker-cuda is
+// the same for gpu:N.
 #include <signal.h>
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include "worker/execute/gemm.h"
 #include "worker/link/assignment.h"
 #include "worker/link/worker_link.h"
+#include "worker/train/answerer.h"
 #include "worker/train/measure_context.h"
 #include "worker/train/run_attempt.h"
 
@@ -45,6 +46,12 @@ train::AttemptResult DeviceFailure(const absl::Status& status) {
           .message = std::string(status.message())};
 }
 
+train::AttemptResult Attempt(const train::AttemptOptions& attempt, execute::Device& device,
+                             link::WorkerLink& node) {
+  if (attempt.answers.has_value()) return train::RunAnswers(attempt, device, stop_requested);
+  return train::RunAttempt(attempt, device, node, stop_requested);
+}
+
 int Run(const std::string& assignment) {
   const auto attempt = link::ReadAssignment(assignment);
   if (!attempt.ok()) {
@@ -57,8 +64,7 @@ int Run(const std::string& assignment) {
   const auto node = link::WorkerLink::Dial(*attempt);
   const auto device = execute::OpenDevice(attempt->device, attempt->threads);
   const train::AttemptResult result =
-      device.ok() ? train::RunAttempt(*attempt, **device, *node, stop_requested)
-                  : DeviceFailure(device.status());
+      device.ok() ? Attempt(*attempt, **device, *node) : DeviceFailure(device.status());
   if (!result.message.empty()) std::cerr << "snug-worker: " << result.message << std::endl;
   const absl::Status written = link::WriteResult(attempt->attempt_dir, result);
   if (!written.ok()) std::cerr << "snug-worker: " << written << std::endl;

@@ -23,7 +23,8 @@ absl::Status CheckAssignment(const v1::Assignment& assignment, const std::string
       {"plan.key", assignment.plan().key().tokens() > 0},
       {"plan.memory", assignment.plan().has_memory()},
       {"plan.threads", assignment.plan().threads() > 0},
-      {"train_data", !assignment.train_data().empty()},
+      {"train_data", !assignment.train_data().empty() || assignment.has_sample()},
+      {"prompts", !assignment.prompts().empty() || !assignment.has_sample()},
       {"attempt_dir", !assignment.attempt_dir().empty()},
       {"checkpoints_dir", !assignment.checkpoints_dir().empty()},
       {"cap_bytes", assignment.cap_bytes() > 0}};
@@ -81,6 +82,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.checkpoints_dir = from.checkpoints_dir();
   to.resume_from = from.resume_from();
   to.previous_metrics = from.previous_metrics();
+  if (from.has_sample()) to.answers = AnswersFrom(from.sample());
   return to;
 }
 

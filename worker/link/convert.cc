@@ -251,6 +251,17 @@ program::Components BytesFrom(const v1::Plan& plan) {
   return to;
 }
 
+train::AnswerOptions AnswersFrom(const v1::SampleOrder& from) {
+  const v1::SampleSettings& settings = from.settings();
+  return {.sampling = {.max_new_tokens = settings.max_new_tokens(),
+                       .temperature = settings.temperature(),
+                       .top_p = settings.top_p()},
+          .seed = static_cast<uint64_t>(settings.seed()),
+          .adapter = from.adapter(),
+          .checkpoint = from.checkpoint(),
+          .socket = from.socket()};
+}
+
 absl::StatusOr<train::PlanOrder> OrderFrom(const v1::PlanOrder& from) {
   absl::StatusOr<program::NamedPlan> plan = PlanFrom(from.plan());
   if (!plan.ok()) return plan.status();

@@ -17,6 +17,8 @@ absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& plan);
 program::TapeKey KeyFrom(const v1::TapeKey& key);
 program::Components BytesFrom(const v1::Plan& plan);
 
+train::AnswerOptions AnswersFrom(const v1::SampleOrder& from);
+
 absl::StatusOr<train::PlanOrder> OrderFrom(const v1::PlanOrder& from);
 v1::WorkerEvent::PlanChanged AnswerTo(const train::PlanAnswer& from);
 v1::Progress ProgressTo(const train::TrainingProgress& progress);

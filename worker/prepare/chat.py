@@ -96,7 +96,7 @@ class Chats:
 
     def passage(self, row):
         """The Passage of a Chat row. PrepareError names row and reason."""
-        template = self._template_of(row)
+        template = self.template_of(row)
         try:
             if self._options.mask_history:
                 row = _last_answer(row)
@@ -117,7 +117,8 @@ class Chats:
             passage.spans = conversation.spans()
         return passage
 
-    def _template_of(self, row):
+    def template_of(self, row):
+        """The ChatTemplate that a row is rendered by. PrepareError: there is none."""
         given = self._options.chat_template
         templates = self._model.chat_templates
         name = given or ("tool_use" if row.tools and "tool_use" in templates else "default")

@@ -1,10 +1,14 @@
 """snug-prompts: prompts and a model's tokenizer in, what a worker needs to answer them out.
 
     python snug_prompts.py --model DIR --prompts FILE --output FILE --max-tokens N
-        [--added-token TEXT ...] [--memory-bytes N] [--cpu-seconds N]
+        [--added-token TEXT ...] [--chat-template TEXT] [--field NAME]
+        [--memory-bytes N] [--cpu-seconds N]
 
-FILE of --prompts: a JSON array of strings. The output is JSON:
+FILE of --prompts: a JSON array of strings and of conversations, {"messages": [{"role",
+"content"}]}, which the chat template (the given one, else the model's) turns into text with the
+opening of the assistant's next message. The output is JSON:
     {"prompts": [{"text", "ids"}],   ids: with the special tokens that the tokenizer adds in front
+                                     of text, and none that a conversation's text does not spell
      "stop_ids": [...],              of config.json and generation_config.json
      "token_bytes": "..."}           what each id stands for in text, for ids 0, 1, ...: two
                                      characters of length, high one first, then as many bytes, each
@@ -19,12 +23,16 @@ import json
 import os
 import sys
 import traceback
+import types
 
 import limits
+from chat import Chats
+from chat_template import TemplateFailed
 from errors import PrepareError
 from model import TOKENIZER_FILE, Model
 
 FIELD = "training.sample_prompts"
+ROOM = {FIELD: ("max_seq_length", "sample_max_new_tokens")}
 
 
 def byte_of_character():
@@ -65,19 +73,44 @@ def token_bytes(tokenizer, vocab_size):
     return [bytes_of(i, tokenizer.id_to_token(i)) for i in range(vocab_size)]
 
 
-def encode(model, text, most):
-    """Ids of a prompt, which its answer goes on from."""
-    encoding = model.tokenizer.encode(text)
-    ids = model.without_closing(encoding.ids)
-    if all(encoding.special_tokens_mask):
-        raise PrepareError("BAD_SAMPLE_PROMPT", f"the prompt {text!r} has no tokens", field=FIELD)
-    if len(ids) > most:
-        message = (
-            f"the prompt {text[:40]!r} has {len(ids)} tokens; with its answer it must fit "
-            f"max_seq_length, so at most {most}: shorten it, or lower sample_max_new_tokens"
-        )
-        raise PrepareError("BAD_SAMPLE_PROMPT", message, field=FIELD)
-    return {"text": text, "ids": ids}
+class Encoder:
+    """Ids of prompts, which their answers go on from."""
+
+    def __init__(self, model, options):
+        self._model, self._options = model, options
+        self._chats = Chats(model, types.SimpleNamespace(chat_template=options.chat_template))
+
+    def encode(self, prompt):
+        """{"text", "ids"} of a text or a conversation."""
+        if isinstance(prompt, str):
+            encoding = self._model.tokenizer.encode(prompt)
+            text, ids = prompt, self._model.without_closing(encoding.ids)
+            empty = all(encoding.special_tokens_mask)
+        else:
+            text = self._opening(prompt["messages"])
+            ids = self._model.tokenizer.encode(text, add_special_tokens=False).ids
+            empty = not ids
+        if empty:
+            raise self._bad(f"the prompt {text!r} has no tokens")
+        most = self._options.max_tokens
+        if len(ids) > most:
+            room, setting = ROOM.get(self._options.field, ("the model", "max_new_tokens"))
+            raise self._bad(
+                f"the prompt {text[:40]!r} has {len(ids)} tokens; with its answer it must fit "
+                f"{room}, so at most {most}: shorten it, or lower {setting}"
+            )
+        return {"text": text, "ids": ids}
+
+    def _opening(self, messages):
+        row = types.SimpleNamespace(messages=messages, tools=None, own_template=None)
+        try:
+            template = self._chats.template_of(row)
+            return template.render(messages, add_generation_prompt=True)[0]
+        except TemplateFailed as error:
+            raise self._bad(f"the chat template refuses the conversation: {error}") from error
+
+    def _bad(self, message):
+        return PrepareError("BAD_SAMPLE_PROMPT", message, field=self._options.field)
 
 
 def prompts_of(options):
@@ -85,13 +118,15 @@ def prompts_of(options):
     model = Model(options.model, options.added_tokens)
     if not model.has_tokenizer:
         message = f"{options.model}/{TOKENIZER_FILE} is missing: prompts need the model's tokenizer"
-        raise PrepareError("BAD_SAMPLE_PROMPT", message, field=FIELD)
+        raise PrepareError("BAD_SAMPLE_PROMPT", message, field=options.field)
     with open(options.prompts, encoding="utf-8") as file:
-        texts = json.load(file)
+        asked = json.load(file)
+    encoder = Encoder(model, options)
+    prompts = [encoder.encode(prompt) for prompt in asked]
     pieces = token_bytes(model.tokenizer, model.vocab_size)
     spelled = b"".join(len(piece).to_bytes(2, "big") + piece for piece in pieces)
     return {
-        "prompts": [encode(model, text, options.max_tokens) for text in texts],
+        "prompts": prompts,
         "stop_ids": sorted(model.stop_ids),
         "token_bytes": spelled.decode("latin-1"),
     }
@@ -113,6 +148,8 @@ def parse_arguments(argv):
     parser.add_argument("--output", required=True)
     parser.add_argument("--max-tokens", type=int, required=True)
     parser.add_argument("--added-token", action="append", default=[], dest="added_tokens")
+    parser.add_argument("--chat-template", default="")
+    parser.add_argument("--field", default=FIELD)
     parser.add_argument("--memory-bytes", type=int, default=4 << 30)
     parser.add_argument("--cpu-seconds", type=int, default=3600)
     return parser.parse_args(argv)

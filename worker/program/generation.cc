@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
+#include "worker/program/block_cost.h"
 
 namespace snug::program {
 namespace {
@@ -53,6 +54,22 @@ int64_t GenerationBytes(const Program& program, const TapeKey& key, int64_t tape
   GenerationLayout layout;
   PlaceBehindTape(program, key, tape_bytes, layout);
   return layout.bytes;
+}
+
+Program Frozen(Program program) {
+  for (Parameter& parameter : program.parameters) parameter.trainable = parameter.released = false;
+  program.optimizer_on_host = false;
+  return program;
+}
+
+absl::StatusOr<Components> AnsweringBytes(const Program& frozen, const LowerOptions& options,
+                                          int64_t context_bytes) {
+  Components bytes = StaticComponents(frozen, options.key, options.machine, context_bytes);
+  bytes.optimizer = 0;  // Nobody adds up the norm of gradients.
+  ASSIGN_OR_RETURN(const int64_t tape_bytes, ForwardArenaBytes(frozen, options));
+  bytes.arena =
+      ArenaBytes(bytes, GenerationBytes(frozen, options.key, tape_bytes), options.machine);
+  return bytes;
 }
 
 }  // namespace snug::program

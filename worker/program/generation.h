@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "worker/program/lower.h"
 #include "worker/program/plan.h"
+#include "worker/program/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 
@@ -33,6 +34,14 @@ absl::StatusOr<GenerationLayout> LayOutGeneration(const Program& program, const 
 
 // LayOutGeneration's bytes, for a forward tape of `tape_bytes`.
 int64_t GenerationBytes(const Program& program, const TapeKey& key, int64_t tape_bytes);
+
+// The same model with nothing to train: for a worker that answers prompts and does nothing else.
+Program Frozen(Program program);
+
+// All that such a worker takes of a device: the parameters, the inputs, and the arena that
+// LayOutGeneration lays out for a frozen program.
+absl::StatusOr<Components> AnsweringBytes(const Program& frozen, const LowerOptions& options,
+                                          int64_t context_bytes);
 
 }  // namespace snug::program
 

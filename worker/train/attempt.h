@@ -17,6 +17,15 @@
 
 namespace snug::train {
 
+// Of an attempt that answers prompts and trains nothing.
+struct AnswerOptions {
+  SampleOptions sampling;
+  uint64_t seed = 0;
+  std::string adapter;     // A PEFT directory, or empty.
+  std::string checkpoint;  // A checkpoint folder whose weights come before all others, or empty.
+  std::string socket;      // Who listens to the answers.
+};
+
 struct AttemptOptions {
   std::string job_id;
   std::string parent_job;  // That it extends; empty: none.
@@ -54,6 +63,7 @@ struct AttemptOptions {
   std::string checkpoints_dir;
   std::string resume_from;       // A checkpoint folder, or empty.
   std::string previous_metrics;  // Or empty.
+  std::optional<AnswerOptions> answers;
 };
 
 // Another plan for an attempt that is under way, from its next step on.

@@ -163,6 +163,24 @@ absl::StatusOr<program::TensorIndex> AdapterIndex(const program::Program& progra
   return program::ReadAdapterIndex(program, folder);
 }
 
+// Of a checkpoint: each tensor is one of the program's, of its shape.
+absl::StatusOr<program::TensorIndex> SavedIndex(const program::Program& program,
+                                                const std::string& file) {
+  if (file.empty()) return program::TensorIndex{};
+  ASSIGN_OR_RETURN(program::TensorIndex saved, program::ReadSafetensorsHeader(file));
+  size_t found = 0;
+  for (const Parameter& parameter : program.parameters) {
+    const auto entry = saved.find(parameter.key);
+    if (entry == saved.end()) continue;
+    ++found;
+    if (entry->second.shape != parameter.shape)
+      return absl::DataLossError(
+          absl::StrCat(file, ": ", parameter.key, " has another shape than the model"));
+  }
+  if (found == saved.size() && found > 0) return saved;
+  return absl::DataLossError(absl::StrCat(file, ": its tensors are not those of the model"));
+}
+
 }  // namespace
 
 absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
@@ -170,6 +188,7 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
   ASSIGN_OR_RETURN(const program::TensorIndex model, program::ReadModelIndex(options.model_dir));
   RETURN_IF_ERROR(program::CheckBaseWeights(program, model));
   ASSIGN_OR_RETURN(const program::TensorIndex adapter, AdapterIndex(program, options.init_adapter));
+  ASSIGN_OR_RETURN(const program::TensorIndex saved, SavedIndex(program, options.saved_weights));
   Parameters result(device);
   std::set<std::string> used_files;  // Those in which a parameter's value lies.
   RETURN_IF_ERROR(result.CheckTiedHead(program, model, ""));
@@ -180,7 +199,9 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     const auto position = static_cast<uint32_t>(result.views_.size());
     result.views_.emplace_back();
     result.masters_.emplace_back();
-    const TensorEntry* entry = EntryOf(parameter, model, adapter);
+    const auto in_checkpoint = saved.find(parameter.key);
+    const TensorEntry* entry =
+        in_checkpoint != saved.end() ? &in_checkpoint->second : EntryOf(parameter, model, adapter);
     const bool drawn =
         parameter.adapter || (IsDrawn(program.config, parameter) && parameter.trainable);
     if (entry == nullptr && !drawn)
@@ -190,7 +211,10 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     if (parameter.trainable && !parameter.released) RETURN_IF_ERROR(result.AddGradient(parameter));
     if (program::HasMaster(parameter))
       RETURN_IF_ERROR(result.AddMaster(parameter, entry, OptimizerPlace(program)));
-    if (entry == nullptr) {
+    if (entry == nullptr && !parameter.trainable) {  // An adapter that adds nothing.
+      const View& none = result.views_.back().value;
+      RETURN_IF_ERROR(execute::FillMemory(device, none.data, 0, none.bytes()));
+    } else if (entry == nullptr) {
       RETURN_IF_ERROR(Draw(device, result.exact(position), parameter, program.config.head_spread,
                            {.seed = options.seed, .step = position, .op = kAdapterInitOp}));
     }

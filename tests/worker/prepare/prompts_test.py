@@ -45,7 +45,7 @@ def sentence_piece():
 class PromptsTest(unittest.TestCase):
     """A model folder with each kind of tokenizer."""
 
-    def run_program(self, tokenizer, texts, most=64, vocabulary=None):
+    def run_program(self, tokenizer, texts, most=64, vocabulary=None, options=()):
         """The finished process and what it wrote."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -62,9 +62,8 @@ class PromptsTest(unittest.TestCase):
         output = os.path.join(folder.name, "out.json")
         command = [sys.executable, PROGRAM, "--model", folder.name, "--output", output]
         command += ["--prompts", os.path.join(folder.name, "prompts.json")]
-        done = subprocess.run(
-            [*command, "--max-tokens", str(most)], capture_output=True, text=True, timeout=100
-        )
+        command += ["--max-tokens", str(most), *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
         if not os.path.exists(output):
             return done, None
         with open(output, encoding="utf-8") as file:
@@ -102,6 +101,25 @@ class PromptsTest(unittest.TestCase):
         whole = tokenizer.encode("the cat").ids
         self.assertEqual(whole[-1], 2)
         self.assertEqual(content["prompts"][0]["ids"], whole[:-1])
+
+    def test_a_conversation_goes_through_the_template(self):
+        tokenizer = byte_level()
+        tokenizer.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 1)])
+        template = (
+            "{% for m in messages %}[{{ m.role }}]{{ m.content }}</s>{% endfor %}"
+            "{% if add_generation_prompt %}[assistant]{% endif %}"
+        )
+        said = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]
+        asked = ["the cat", {"messages": said}]
+        _, content = self.run_program(tokenizer, asked, options=["--chat-template", template])
+        text = "[user]the cat</s>[assistant]sat</s>[assistant]"
+        plain, chat = content["prompts"]
+        self.assertEqual(plain["ids"], tokenizer.encode("the cat").ids)
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        self.assertEqual(chat, {"text": text, "ids": ids})
+        done, content = self.run_program(tokenizer, asked, options=["--field", "prompts"])
+        self.assertEqual((done.returncode, content), (2, None))  # The model has no template.
+        self.assertEqual(json.loads(done.stderr.splitlines()[-1])["reason"], "NO_CHAT_TEMPLATE")
 
     def test_a_prompt_that_is_too_long_is_named(self):
         done, content = self.run_program(byte_level(), ["ok", "zzzzzzzz"], most=4)

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/program/models.h"
+#include "worker/program/generation.h"
 
 namespace snug::program {
 namespace {
@@ -98,6 +99,28 @@ TEST(PredictTest, AGpuIsHeldInWholePages) {
     EXPECT_GE(p.bytes.arena, needed);
     EXPECT_LT(p.bytes.arena, needed + (2 << 20));
     EXPECT_EQ(p.peak.total() + p.alignment, p.bytes.arena);
+  }
+}
+
+// Who answers and trains nothing holds the parameters and the batch, without gradients, masters and
+// moments, and an arena as it is laid out, to the byte; on a GPU in whole pages.
+TEST(PredictTest, AnswersTakeTheModelAndWhatTheyAreMadeIn) {
+  const Program trained = *BuildProgram(Small(), LoraMode({"all-linear"}, DType::kBF16));
+  const Program program = Frozen(trained);
+  for (const bool cpu : {true, false}) {
+    LowerOptions options{.key = GenerationKey(37, 20), .machine = {.cpu = cpu}, .training = false};
+    const Components bytes = *AnsweringBytes(program, options, 100);
+    const Components training = StaticComponents(trained, options.key, options.machine, 100);
+    EXPECT_EQ(bytes.weights, training.weights);
+    EXPECT_EQ(bytes.adapter, training.adapter);
+    EXPECT_EQ(bytes.inputs, training.inputs);
+    EXPECT_EQ(bytes.gradients + bytes.optimizer + bytes.host, 0);
+    const int64_t laid_out = LayOutGeneration(program, RecomputePlan(program, 0), options)->bytes;
+    EXPECT_GE(bytes.arena, laid_out);
+    EXPECT_LT(bytes.arena, laid_out + (cpu ? 1 : 2 * kGpuPageBytes));
+    EXPECT_EQ(cpu ? 0 : bytes.held() % kGpuPageBytes, 0);
+    options.key = GenerationKey(37, 400);
+    EXPECT_GT(AnsweringBytes(program, options, 100)->arena, bytes.arena);
   }
 }
 

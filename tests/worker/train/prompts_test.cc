@@ -5,6 +5,7 @@
 
 #include "tests/worker/checkpoint/testbed.h"
 #include "worker/train/samples_log.h"
+#include "worker/train/text_pieces.h"
 
 namespace snug::train {
 namespace {
@@ -44,6 +45,32 @@ TEST(PromptsTest, RefusesWhatDoesNotFitTheModel) {
                                      R"( "token_bytes": ""})");
   EXPECT_THAT(std::string(Prompts::Read(folder / "prompts.json", 4).status().message()),
               HasSubstr("without text or ids"));
+}
+
+// A token ends where it likes; what is shown are whole characters.
+TEST(TextPiecesTest, ACharacterIsShownOnceItIsWhole) {
+  TextPieces pieces;
+  EXPECT_EQ(pieces.Add("a\xF0\x9F"), "a");
+  EXPECT_EQ(pieces.Add("\x98"), "");
+  EXPECT_EQ(pieces.Add("\x80!\xC3"), "\xF0\x9F\x98\x80!");
+  EXPECT_EQ(pieces.Add("\xA9"), "\xC3\xA9");
+  EXPECT_EQ(pieces.End(), "");
+}
+
+// One U+FFFD for each longest beginning of a character, as decoders of UTF-8 write them.
+TEST(TextPiecesTest, BytesThatAreNoCharacterBecomeReplacements) {
+  TextPieces pieces;
+  EXPECT_EQ(pieces.Add("\x80"
+                       "b\xE4\xB8"
+                       "c"),
+            "\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD"
+            "c");
+  EXPECT_EQ(pieces.Add("\xE0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(pieces.Add("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(pieces.Add("\xE4\xB8"), "");
+  EXPECT_EQ(pieces.End(), "\xEF\xBF\xBD");
+  EXPECT_EQ(pieces.End(), "");
 }
 
 TEST(SamplesLogTest, AResumedLogHasTheLinesUpToItsStep) {
