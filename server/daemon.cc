@@ -15,6 +15,7 @@
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "proto/snug/version.h"
+#include "server/answer/answer_worker.h"
 #include "server/config.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
@@ -164,6 +165,7 @@ absl::Status Daemon::ServeApi() {
                               .index = index_,
                               .scheduler = *scheduler_,
                               .advisor = *advisor_,
+                              .answering = *answering_,
                               .pool = *pool_,
                               .checks = *checks_,
                               .streams = streams_,
@@ -216,8 +218,9 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   checks_ = std::make_unique<FairPool>(
       FairPool::Threads{.any = kCheckThreads, .waiting = kMaxWaitingChecks});
   advisor_ = std::make_unique<Advisor>(index_, *preparer_, *inspector_, devices);
+  RETURN_IF_ERROR(EndLeftAnswering(config_.state_dir()));
   SchedulerSettings settings{.launcher = Launcher(),
-                             .devices = std::move(devices),
+                             .devices = devices,
                              .host_bytes = host_bytes_,
                              .gpu_watch = gpu_watch_.get(),
                              .inspector = *inspector_,
@@ -226,6 +229,14 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   if (config_.max_live_jobs() > 0) settings.limits.max_live_jobs = config_.max_live_jobs();
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));
+  LauncherSettings launcher = Launcher();
+  launcher.instance = store_->instance_uuid();
+  answering_ = std::make_unique<Answering>(AnsweringParts{.index = index_,
+                                                          .preparer = *preparer_,
+                                                          .inspector = *inspector_,
+                                                          .scheduler = *scheduler_,
+                                                          .launcher = std::move(launcher),
+                                                          .devices = std::move(devices)});
   return absl::OkStatus();
 }
 
@@ -284,12 +295,14 @@ void Daemon::Shutdown() {
   if (server_ != nullptr) server_->StopAccepting();
   streams_.StopAll();
   if (advisor_ != nullptr) advisor_->Stop();
+  if (answering_ != nullptr) answering_->Stop();
   if (scheduler_ != nullptr) scheduler_->Drain();
   if (server_ != nullptr) server_->Shutdown(kDrainPatience);
   server_.reset();
   if (pool_ != nullptr) pool_->Stop();
   if (checks_ != nullptr) checks_->Stop();
   service_.reset();
+  answering_.reset();
   scheduler_.reset();
   store_.reset();
 }

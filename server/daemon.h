@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
+#include "server/answer/answering.h"
 #include "server/api/grpc_server.h"
 #include "server/api/service.h"
 #include "server/api/streams.h"
@@ -64,6 +65,7 @@ class Daemon {
   std::unique_ptr<Inspector> inspector_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Advisor> advisor_;
+  std::unique_ptr<Answering> answering_;
   std::unique_ptr<TaskPool> pool_;
   std::unique_ptr<FairPool> checks_;
   Tenants tenants_;

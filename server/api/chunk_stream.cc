@@ -1,15 +1,13 @@
 #include "server/api/chunk_stream.h"
 
-#include <chrono>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "server/api/grpc_status.h"
 #include "server/job/errors.h"
 
 namespace snug::server {
 namespace {
-
-constexpr std::chrono::milliseconds kFollowPause(200);  // A log is followed by people.
 
 // Steps follow one another (produce, write, wait), each started by the end of the one before:
 // nothing here runs twice at once, and Finish is called by the step that sees a reason to.
@@ -35,7 +33,7 @@ class ChunkCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (!next.ok()) return Refuse(next.status());
     if (next->kind == NextChunk::kEnd) return Finish(grpc::Status::OK);
     if (next->kind == NextChunk::kWait) {
-      pause_.Set(std::chrono::system_clock::now() + kFollowPause, [this](bool) { Continue(); });
+      pause_.Set(absl::ToChronoTime(absl::Now() + next->wait), [this](bool) { Continue(); });
       return;
     }
     bytes_ = std::move(next->chunk);

@@ -24,6 +24,7 @@ struct NextChunk {
   enum Kind { kChunk, kWait, kEnd };
   Kind kind = kEnd;
   grpc::ByteBuffer chunk;
+  absl::Duration wait = absl::Milliseconds(200);  // A log is followed by people.
 };
 
 // Called on the pool, never twice at once.

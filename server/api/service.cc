@@ -14,6 +14,7 @@
 #include "server/api/extend.h"
 #include "server/api/files.h"
 #include "server/api/job_pages.h"
+#include "server/api/sample.h"
 #include "server/api/unary_call.h"
 #include "server/api/watch.h"
 #include "server/data/sha256.h"
@@ -460,6 +461,13 @@ FineTuningService::Stream* FineTuningService::DownloadJob(Context* context, cons
   absl::StatusOr<ChunkSource> source = request.ok()
                                            ? OutputSource(parts_.index, parts_.state_dir, *request)
                                            : absl::StatusOr<ChunkSource>(request.status());
+  return StreamChunks(std::move(source), parts_.pool, parts_.streams);
+}
+
+FineTuningService::Stream* FineTuningService::Sample(Context* context, const Bytes* in) {
+  const auto request = Open<v1::SampleRequest>({context, "Sample", in});
+  absl::StatusOr<ChunkSource> source = request.ok() ? AnswerSource(parts_.answering, *request)
+                                                    : absl::StatusOr<ChunkSource>(request.status());
   return StreamChunks(std::move(source), parts_.pool, parts_.streams);
 }
 

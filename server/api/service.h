@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 
+#include "server/answer/answering.h"
 #include "server/api/audit.h"
 #include "server/api/callers.h"
 #include "server/api/page_token.h"
@@ -35,6 +36,7 @@ struct ServiceParts {
   JobIndex& index;
   Scheduler& scheduler;
   Advisor& advisor;
+  Answering& answering;
   TaskPool& pool;    // Quick: submits, chunks of downloads.
   FairPool& checks;  // Reads models and datasets: validate_only, plans, previews.
   StreamRegistry& streams;
@@ -71,7 +73,7 @@ using RawService = Raw<
     v1::FineTuning::WithRawCallbackMethod_DownloadJob,
     v1::FineTuning::WithRawCallbackMethod_ListCheckpoints,
     v1::FineTuning::WithRawCallbackMethod_PreviewDataset,
-    v1::FineTuning::WithRawCallbackMethod_BackupStore,
+    v1::FineTuning::WithRawCallbackMethod_Sample, v1::FineTuning::WithRawCallbackMethod_BackupStore,
     v1::FineTuning::WithRawCallbackMethod_CheckStore,
     v1::FineTuning::WithRawCallbackMethod_CreateToken,
     v1::FineTuning::WithRawCallbackMethod_ListTokens,
@@ -108,6 +110,7 @@ class FineTuningService : public RawService {
   Stream* WatchJob(Context*, const Bytes* in) override;
   Stream* GetJobLogs(Context*, const Bytes* in) override;
   Stream* DownloadJob(Context*, const Bytes* in) override;
+  Stream* Sample(Context*, const Bytes* in) override;
   Stream* BackupStore(Context*, const Bytes* in) override;
 
  private:

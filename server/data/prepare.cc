@@ -238,26 +238,47 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
   return ReadPreview(output);
 }
 
-absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
-                                  const std::string& file, const Progress& progress) {
-  const std::string texts =
-      absl::StrCat(settings_.datasets_dir, "/prompts", kPartMark, RandomHex(8));
-  const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
-  RETURN_IF_ERROR(WriteTexts(spec, texts));
+// But for the prompts, the output and how long they may be.
+RunOptions Preparer::PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
+                                    const Progress& progress) const {
   const std::string folder = std::filesystem::path(settings_.script).parent_path().string();
   RunOptions run;
   run.argv = {settings_.python,
               "-B",
               folder + "/snug_prompts.py",
               "--model=" + model_dir,
-              "--prompts=" + texts,
-              "--output=" + file,
-              absl::StrCat("--max-tokens=", MaxPromptTokens(spec)),
               absl::StrCat("--memory-bytes=", settings_.memory_bytes),
               absl::StrCat("--cpu-seconds=", absl::ToInt64Seconds(settings_.timeout))};
   for (const std::string& option : AddedTokenOptions(spec)) run.argv.push_back(option);
   run.timeout = settings_.timeout;
   run.cancelled = progress.cancelled;
+  return run;
+}
+
+absl::Status Preparer::Tokenise(const AskedPrompts& asked, const std::string& file,
+                                const Progress& progress) {
+  const std::string texts = file + ".asked";
+  const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
+  RETURN_IF_ERROR(WritePrompts(asked.prompts, texts));
+  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, progress);
+  for (const std::string& option :
+       {"--prompts=" + texts, "--output=" + file, absl::StrCat("--max-tokens=", asked.max_tokens),
+        "--chat-template=" + asked.chat_template, std::string("--field=prompts")})
+    run.argv.push_back(option);
+  ASSIGN_OR_RETURN(const RunResult result, Run(run));
+  return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result, "prompts");
+}
+
+absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
+                                  const std::string& file, const Progress& progress) {
+  const std::string texts =
+      absl::StrCat(settings_.datasets_dir, "/prompts", kPartMark, RandomHex(8));
+  const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
+  RETURN_IF_ERROR(WriteTexts(spec, texts));
+  RunOptions run = PromptsCommand(spec, model_dir, progress);
+  for (const std::string& option : {"--prompts=" + texts, "--output=" + file,
+                                    absl::StrCat("--max-tokens=", MaxPromptTokens(spec))})
+    run.argv.push_back(option);
   ASSIGN_OR_RETURN(const RunResult result, Run(run));
   return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result, "training.sample_prompts");
 }

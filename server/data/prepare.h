@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/data/sources.h"
+#include "server/node/process.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/service.pb.h"
 
@@ -65,6 +66,17 @@ class Preparer {
                                                      const std::string& model_dir, int rows,
                                                      int scan_rows = 0);
 
+  // Prompts that somebody asks a model, as a worker needs them, into `file`.
+  struct AskedPrompts {
+    const v1::JobSpec& spec;       // Whose added tokens the tokenizer gets.
+    const std::string& model_dir;  // Whose tokenizer.
+    std::string chat_template;     // A text or a name; empty: the model's.
+    const google::protobuf::RepeatedPtrField<v1::SamplePrompt>& prompts;
+    int64_t max_tokens = 0;  // Of each.
+  };
+  absl::Status Tokenise(const AskedPrompts& asked, const std::string& file,
+                        const Progress& progress);
+
   // Of folders that a run left unfinished. Call before the first Prepare.
   void RemoveLeftovers();
 
@@ -79,6 +91,8 @@ class Preparer {
                           const Progress& progress);
   absl::Status RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
                           const std::string& file, const Progress& progress);
+  RunOptions PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
+                            const Progress& progress) const;
   absl::StatusOr<std::string> ContentHash(const std::string& path, const Progress& progress)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,

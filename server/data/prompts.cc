@@ -20,6 +20,14 @@ nlohmann::json TextsOf(const v1::JobSpec& spec) {
   return texts;
 }
 
+absl::Status Write(const nlohmann::json& prompts, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  file << prompts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  file.close();
+  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string PromptsFile(const v1::JobSpec& spec, const std::string& train_folder) {
@@ -45,11 +53,22 @@ absl::StatusOr<int64_t> LongestPrompt(const std::string& path) {
 }
 
 absl::Status WriteTexts(const v1::JobSpec& spec, const std::string& path) {
-  std::ofstream file(path, std::ios::binary);
-  file << TextsOf(spec).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", path));
-  return absl::OkStatus();
+  return Write(TextsOf(spec), path);
+}
+
+absl::Status WritePrompts(const SamplePrompts& prompts, const std::string& path) {
+  nlohmann::json asked = nlohmann::json::array();
+  for (const v1::SamplePrompt& prompt : prompts) {
+    if (prompt.messages().empty()) {
+      asked.push_back(prompt.text());
+      continue;
+    }
+    nlohmann::json messages = nlohmann::json::array();
+    for (const v1::SampleMessage& message : prompt.messages())
+      messages.push_back({{"role", message.role()}, {"content", message.content()}});
+    asked.push_back({{"messages", std::move(messages)}});
+  }
+  return Write(asked, path);
 }
 
 }  // namespace snug::server

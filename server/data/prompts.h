@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "snug/v1/job.pb.h"
+#include "snug/v1/sample.pb.h"
 
 namespace snug::server {
 
@@ -20,6 +21,11 @@ absl::StatusOr<int64_t> LongestPrompt(const std::string& path);
 
 // A JSON array of strings, for snug_prompts.py.
 absl::Status WriteTexts(const v1::JobSpec& spec, const std::string& path);
+
+using SamplePrompts = google::protobuf::RepeatedPtrField<v1::SamplePrompt>;
+
+// The same of texts and conversations.
+absl::Status WritePrompts(const SamplePrompts& prompts, const std::string& path);
 
 }  // namespace snug::server
 

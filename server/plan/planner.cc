@@ -190,6 +190,32 @@ program::PredictOptions OptionsFor(const program::Program& program, const v1::Jo
   return options;
 }
 
+absl::StatusOr<v1::Plan> AnsweringPlan(const program::Program& frozen, int64_t prompt_tokens,
+                                       int64_t new_tokens, const PlanMachine& machine) {
+  const program::LowerOptions options{.key = program::GenerationKey(prompt_tokens, new_tokens),
+                                      .machine = {.threads = machine.threads,
+                                                  .cpu = !machine.gpu,
+                                                  .rates = machine.rates.At(frozen.compute)},
+                                      .training = false};
+  ASSIGN_OR_RETURN(const program::Components bytes,
+                   program::AnsweringBytes(frozen, options, machine.context_bytes));
+  v1::Plan plan;
+  plan.set_name("answers");
+  plan.mutable_key()->set_tokens(options.key.tokens);
+  plan.mutable_key()->set_documents(options.key.documents);
+  plan.mutable_key()->set_longest_document(options.key.longest_document);
+  v1::MemoryComponents& memory = *plan.mutable_memory();
+  memory.set_context_bytes(bytes.context);
+  memory.set_weights_bytes(bytes.weights);
+  memory.set_adapter_bytes(bytes.adapter);
+  memory.set_inputs_bytes(bytes.inputs);
+  memory.set_workspace_bytes(bytes.arena);
+  plan.set_arena_bytes(bytes.arena);
+  plan.set_peak_bytes(bytes.total());
+  plan.set_threads(machine.threads);
+  return plan;
+}
+
 absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,
                                                const v1::JobSpec& spec, const RowLengths& lengths,
                                                const PlanMachine& machine, program::PlanList list) {

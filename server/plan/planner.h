@@ -47,6 +47,11 @@ struct PlanMachine {
 program::PredictOptions OptionsFor(const program::Program& program, const v1::JobSpec& spec,
                                    const RowLengths& lengths, const PlanMachine& machine);
 
+// What a worker needs that answers prompts with a model and trains nothing: prompts of so many
+// tokens at most, answers of `new_tokens` at most. It has no choice of plans.
+absl::StatusOr<v1::Plan> AnsweringPlan(const program::Program& frozen, int64_t prompt_tokens,
+                                       int64_t new_tokens, const PlanMachine& machine);
+
 // Fastest first. One plan when the job pins it by hand. Of each of the list's limits, and of the
 // job's own budget, the plan that is chosen for it has been lowered in full.
 absl::StatusOr<std::vector<v1::Plan>> PlansFor(const program::Program& program,

@@ -150,8 +150,8 @@ void Scheduler::OnClosed(ConnectionId link, const absl::Status& why) {
 
 void Scheduler::Refuse(ConnectionId link, std::string reason) {
   metrics_.LinkError();
-  if (const absl::Duration now = SinceBoot(); now - refusal_told_ > kBetweenRefusals) {
-    refusal_told_ = now;
+  if (const absl::Duration now = SinceBoot(); now - times_.refusal_told > kBetweenRefusals) {
+    times_.refusal_told = now;
     spdlog::warn("a worker's connection is refused: {}", reason);
   }
   v1::WorkerCommand command;

@@ -51,6 +51,7 @@ class Scheduler {
 
  private:
   friend class PlanChanger;  // Other plans for running attempts.
+  friend class Lender;       // Promises to those who are no jobs.
   using ConnectionId = LinkServer::ConnectionId;
   Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& index, Preparer& preparer,
             Metrics& metrics);
@@ -126,7 +127,6 @@ class Scheduler {
   std::map<std::string, std::unique_ptr<Entry>> entries_;  // Jobs that have not ended.
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
   int64_t next_order_ = 1, storing_ = 0;  // The latter: new jobs on their way to the disk.
-  absl::Duration refusal_told_;
   bool changed_ = true, gpus_silent_ = false;  // For scheduling, since the last round; as shown.
   Timetable times_;
   GpuLooks looks_;

@@ -14,7 +14,8 @@ struct Timetable {
   absl::Duration next_telling;
   absl::Duration last_maintained;
   absl::Duration last_round;
-  absl::Duration retry_at;  // A round although nothing has changed; zero: not at all.
+  absl::Duration refusal_told;  // To a worker that is not welcome.
+  absl::Duration retry_at;      // A round although nothing has changed; zero: not at all.
   int64_t time_comes_us =
       0;  // Wall time at which a waiting job's time comes; 0: none waits for it.
 };

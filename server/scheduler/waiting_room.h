@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,6 +21,10 @@ class WaitingRoom {
   void Put(QueuedJob job) ABSL_LOCKS_EXCLUDED(mutex_);
   void Remove(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
   Decision Round(std::vector<DeviceState> devices, int64_t now_us) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Where one would be placed that comes behind all who wait, and is given only what they will not
+  // miss; empty: nowhere now. Those whose plans are not known yet are not waited for.
+  std::optional<Placement> PlaceBehind(QueuedJob job, std::vector<DeviceState> devices,
+                                       int64_t now_us) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::map<std::string, std::string> Reasons(const std::set<std::string>& jobs,
                                              int64_t now_us) const ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <thread>
 
 #include "absl/time/clock.h"
 #include "server/node/attempt_files.h"
+#include "server/scheduler/lend.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
 #include "tests/server/testing/tiny_model.h"
 
@@ -213,6 +215,48 @@ TEST_F(SchedulerTest, AnExportIsNotWaitedForWhenItsJobIsCancelledOnceMore) {
   Cancel(kJob);
   EXPECT_EQ(Cancelled().reason(), "cancelled");
   EXPECT_FALSE(index_.OutputOf(kJob).ok());
+}
+
+DevicePlans OnePlan(int64_t bytes) {
+  v1::Plan plan;
+  plan.set_peak_bytes(bytes);
+  plan.set_threads(1);
+  return {{"cpu:0", {plan}}};
+}
+
+absl::StatusOr<Lent> LendNow(Scheduler& scheduler, const std::string& id, int64_t bytes) {
+  auto lent = std::make_shared<std::promise<absl::StatusOr<Lent>>>();
+  Lender(scheduler).Lend(id, OnePlan(bytes),
+                         [lent](absl::StatusOr<Lent> reply) { lent->set_value(std::move(reply)); });
+  return lent->get_future().get();
+}
+
+// Bytes are lent beside a job's, as many as are free and no more; nothing is taken from the job,
+// and what is given back can be lent again.
+TEST_F(SchedulerTest, WhatIsFreeBesideJobsIsLent) {
+  StoreJob("steps=100000");
+  Start({});
+  Await([](const v1::Job& job) { return job.progress().global_step() >= 1; });
+  const auto reserved = [this] { return index_.devices().front().reserved_bytes(); };
+  const int64_t whole = device_.capacity_bytes, used = reserved();
+  ASSERT_GT(used, 0);
+  const auto too_much = LendNow(*scheduler_, "a", whole - used + 1);
+  EXPECT_EQ(too_much.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(too_much.status().message()),
+              AllOf(HasSubstr(absl::StrCat("(", whole - used + 1, " bytes) are needed on cpu:0")),
+                    HasSubstr(absl::StrCat("(", whole - used, " bytes) are free"))));
+  const auto lent = LendNow(*scheduler_, "a", whole - used);
+  ASSERT_TRUE(lent.ok()) << lent.status();
+  EXPECT_EQ(lent->device.name, "cpu:0");
+  EXPECT_EQ(reserved(), whole);
+  EXPECT_FALSE(LendNow(*scheduler_, "b", 1).ok());
+  Lender(*scheduler_).GiveBack("a");
+  EXPECT_TRUE(LendNow(*scheduler_, "b", whole - used).ok());
+  Lender(*scheduler_).GiveBack("b");
+  EXPECT_FALSE(LendNow(*scheduler_, "c", whole).ok());  // Asked behind what was given back.
+  EXPECT_EQ(reserved(), used);
+  Cancel(kJob);
+  EXPECT_EQ(Cancelled().reason(), "cancelled");
 }
 
 // One that never says it is ended, and the next one too, until no retries are left.

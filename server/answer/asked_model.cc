@@ -1,0 +1,132 @@
+#include "server/answer/asked_model.h"
+
+#include <cmath>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "server/artifact/checkpoints.h"
+#include "server/job/errors.h"
+#include "server/node/attempt_files.h"
+#include "worker/program/generation.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int64_t kMaxTemplateBytes = 1 << 20;
+
+void CheckSettings(const v1::SampleSettings& settings, std::vector<Violation>& found) {
+  const auto outside = [&](const char* field, const auto& value, const auto& most) {
+    found.push_back({absl::StrCat("settings.", field),
+                     absl::StrCat(value, " is outside 0 to ", most), "BAD_FIELD"});
+  };
+  const int tokens = settings.max_new_tokens();
+  if (tokens < 0 || tokens > kMaxAnswerTokens) outside("max_new_tokens", tokens, kMaxAnswerTokens);
+  const double temperature = settings.temperature(), top_p = settings.top_p();
+  if (!(temperature >= 0.0 && temperature <= kMaxTemperature))
+    outside("temperature", temperature, kMaxTemperature);
+  if (!(top_p >= 0.0 && top_p <= 1.0)) outside("top_p", top_p, 1);
+}
+
+void CheckPrompts(const v1::SampleRequest& request, std::vector<Violation>& found) {
+  if (request.prompts().empty() || request.prompts_size() > kMaxPrompts)
+    found.push_back({"prompts",
+                     absl::StrCat("there are ", request.prompts_size(), ", not 1 to ", kMaxPrompts),
+                     "BAD_FIELD"});
+  for (int i = 0; i < request.prompts_size() && i < kMaxPrompts; ++i) {
+    const v1::SamplePrompt& prompt = request.prompts(i);
+    if (prompt.text().empty() == prompt.messages().empty())
+      found.push_back(
+          {absl::StrCat("prompts[", i, "]"), "must be text or messages, one of them", "BAD_FIELD"});
+  }
+}
+
+// The rows were rendered by it, whatever the model has by now.
+absl::StatusOr<std::string> TemplateIn(const std::string& output) {
+  const absl::StatusOr<std::string> text =
+      ReadSmallFile(output + "/chat_template.jinja", kMaxTemplateBytes);
+  return absl::IsNotFound(text.status()) ? std::string() : text;
+}
+
+absl::StatusOr<std::string> CheckpointOf(const std::string& state_dir, const std::string& job,
+                                         int64_t step) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> folders,
+                   ListCheckpoints(CheckpointsDir(state_dir, job)));
+  for (const std::string& folder : folders)
+    if (ParseCheckpointName(std::filesystem::path(folder).filename().string())->step == step)
+      return folder;
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("job \"", job, "\" has no checkpoint of step ", step)),
+      "CHECKPOINT_NOT_FOUND");
+}
+
+absl::StatusOr<int64_t> RoomForPrompts(const program::Program& program, int64_t new_tokens) {
+  const int64_t room = program.config.max_positions - new_tokens;
+  if (room > 0) return room;
+  return InvalidRequest(
+      {{"settings.max_new_tokens",
+        absl::StrCat(new_tokens, ": the model is made for ", program.config.max_positions,
+                     " tokens, a prompt's among them"),
+        "BAD_FIELD"}});
+}
+
+}  // namespace
+
+absl::Status CheckSampleRequest(const v1::SampleRequest& request) {
+  std::vector<Violation> found;
+  CheckPrompts(request, found);
+  CheckSettings(request.settings(), found);
+  if (request.base() && request.has_checkpoint_step())
+    found.push_back({"base", "a checkpoint is none of the model before training", "BAD_FIELD"});
+  return found.empty() ? absl::OkStatus() : InvalidRequest(found);
+}
+
+v1::SampleSettings SettingsOf(const v1::SampleRequest& request) {
+  v1::SampleSettings settings = request.settings();
+  if (settings.max_new_tokens() == 0) settings.set_max_new_tokens(kDefaultAnswerTokens);
+  if (settings.top_p() == 0.0) settings.set_top_p(1.0);
+  return settings;
+}
+
+absl::StatusOr<AskedModel> FindModel(const v1::SampleRequest& request, const JobIndex& index,
+                                     Inspector& inspector, const std::string& state_dir) {
+  ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
+  AskedModel asked;
+  v1::JobSpec spec = job->spec();
+  asked.chat_template = spec.chat_template();
+  if (request.base()) {
+    spec.clear_added_tokens();  // It was not trained with them.
+  } else if (request.has_checkpoint_step()) {
+    ASSIGN_OR_RETURN(asked.checkpoint,
+                     CheckpointOf(state_dir, job->id(), request.checkpoint_step()));
+  } else {
+    ASSIGN_OR_RETURN(const std::string output, index.OutputOf(job->id()));
+    if (asked.chat_template.empty()) {
+      ASSIGN_OR_RETURN(asked.chat_template, TemplateIn(output));
+    }
+    if (spec.method() == v1::JobSpec::FULL) {  // Its tokenizer and its rows have grown already.
+      spec.set_model(job->id());
+      spec.clear_added_tokens();
+    } else {
+      asked.adapter = output;
+    }
+  }
+  const Principal owner = OwnerOf(*job);
+  ASSIGN_OR_RETURN(
+      asked.checked,
+      inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id, owner); },
+                      {.who = owner, .inputs = InputFiles::kDone}));
+  program::Program& program = asked.checked.program;
+  if (program.config.classifies())
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          "the model of job \"", job->id(), "\" classifies: it writes no text")),
+                      "NO_TEXT_MODEL");
+  program = program::Frozen(std::move(program));
+  ASSIGN_OR_RETURN(asked.max_prompt_tokens,
+                   RoomForPrompts(program, SettingsOf(request).max_new_tokens()));
+  return asked;
+}
+
+}  // namespace snug::server

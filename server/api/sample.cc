@@ -1,0 +1,41 @@
+#include "server/api/sample.h"
+
+#include <memory>
+
+#include "proto/snug/status_macros.h"
+#include "server/api/grpc_status.h"
+
+namespace snug::server {
+namespace {
+
+// A token takes a few milliseconds at least; a reader sees no delay of this size.
+constexpr absl::Duration kAnswerPause = absl::Milliseconds(10);
+
+class AnswerReader {
+ public:
+  explicit AnswerReader(std::shared_ptr<AnswerStream> stream) : stream_(std::move(stream)) {}
+  ~AnswerReader() { stream_->Cancel(); }
+  AnswerReader(const AnswerReader&) = delete;
+  AnswerReader& operator=(const AnswerReader&) = delete;
+
+  absl::StatusOr<NextChunk> Next() {
+    ASSIGN_OR_RETURN(const AnswerStream::Next next, stream_->Take());
+    if (next.chunk) return NextChunk{.kind = NextChunk::kChunk, .chunk = Encode(*next.chunk)};
+    if (next.ended) return NextChunk{};
+    return NextChunk{.kind = NextChunk::kWait, .chunk = {}, .wait = kAnswerPause};
+  }
+
+ private:
+  const std::shared_ptr<AnswerStream> stream_;
+};
+
+}  // namespace
+
+absl::StatusOr<ChunkSource> AnswerSource(Answering& answering, const v1::SampleRequest& request) {
+  RETURN_IF_ERROR(CheckSampleRequest(request));
+  ASSIGN_OR_RETURN(std::shared_ptr<AnswerStream> stream, answering.Start(request));
+  auto reader = std::make_shared<AnswerReader>(std::move(stream));
+  return ChunkSource([reader] { return reader->Next(); });
+}
+
+}  // namespace snug::server
