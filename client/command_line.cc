@@ -226,6 +226,36 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   AddJob(app->add_subcommand("checkpoints", "List the checkpoints of a job that are there"), line);
 }
 
+// What is asked of a job's model, and how tokens are picked.
+void AddAnswering(CLI::App* command, CommandLine* line) {
+  AddJob(command, line);
+  command->add_option("--checkpoint", line->checkpoint,
+                      "The checkpoint of this step instead of the output, also of a job that runs");
+  command->add_option("--max-new-tokens", line->max_new_tokens, "Per answer; 256 when not given")
+      ->check(CLI::Range(1, 32'768));
+  command->add_option("--temperature", line->temperature, "0, the default: the likeliest token")
+      ->check(CLI::Range(0.0, 10.0));
+  command->add_option("--top-p", line->top_p, "Draw from the likeliest tokens of so much together")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--seed", line->seed, "Of what is drawn; 0 when not given");
+}
+
+void AddQuestions(CLI::App* app, CommandLine* line) {
+  CLI::App* sample = app->add_subcommand("sample", "Answer prompts with a job's model");
+  AddAnswering(sample, line);
+  sample
+      ->add_option("--prompts", line->file,
+                   "A prompt per line; of FILE.jsonl {\"prompt\"} or {\"messages\"} per line; - is "
+                   "standard input")
+      ->required();
+  sample->add_flag("--base", line->base, "The model that the job began with, instead");
+  CLI::App* chat = app->add_subcommand(
+      "chat", "Talk with a job's model, a line per turn; /reset begins anew, /quit ends");
+  AddAnswering(chat, line);
+  chat->add_flag("--base", line->base, "The model that the job began with answers as well");
+  chat->add_option("--system", line->system, "What the system's message says");
+}
+
 void AddOthers(CLI::App* app, CommandLine* line) {
   CLI::App* import = app->add_subcommand(
       "import", "Print a job file of axolotl, LLaMA-Factory, TRL or OpenAI as one of ours");
@@ -345,6 +375,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
       ->capture_default_str();
   AddCommands(&app, line);
   AddDatasets(&app, line);
+  AddQuestions(&app, line);
   AddOthers(&app, line);
   AddChanges(&app, line);
   AddTokens(&app, line);

@@ -50,7 +50,7 @@ struct CommandLine {
   std::vector<std::string> jobs;       // Where a command takes several.
   std::string shell;                   // bash, zsh, fish, man
   CommandHelp help;                    // shell: of the whole program.
-  std::string bytes;  // squeeze: 3GiB
+  std::string bytes;                   // squeeze: 3GiB
   std::string directory;
   std::optional<int64_t> checkpoint;  // download: the step of one.
   std::string device;                 // plan
@@ -76,9 +76,15 @@ struct CommandLine {
   bool no_check = false;  // submit
   bool all = false;
   bool follow = false;
-  bool once = false;  // top
-  bool keep = false;  // cancel
-  int64_t steps = 0;  // extend
+  bool once = false;                // top
+  bool keep = false;                // cancel
+  int64_t steps = 0;                // extend
+  bool base = false;                // chat, sample: the model that the job began with.
+  std::string system;               // chat: the first message.
+  int max_new_tokens = 0;           // 0: the daemon's default.
+  double temperature = 0.0;
+  double top_p = 0.0;  // 0: all tokens.
+  int64_t seed = 0;
   std::string action;               // token: create, list, revoke
   std::string tenant, role;         // token create
   int64_t valid_seconds = 0;        // 0: as long as the daemon gives it.

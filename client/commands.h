@@ -35,6 +35,8 @@ absl::StatusOr<int> ImportForeignJob(const CommandLine& line, Terminal& terminal
 absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal);          // plot.cc
 absl::StatusOr<int> PrintShellHelp(const CommandLine& line, Terminal& terminal);    // shell.cc
 absl::StatusOr<int> PreviewDataset(const CommandLine& line, Terminal& terminal);    // datasets.cc
+absl::StatusOr<int> SamplePrompts(const CommandLine& line, Terminal& terminal);     // sample.cc
+absl::StatusOr<int> ChatWithJob(const CommandLine& line, Terminal& terminal);       // chat.cc
 
 // What WatchJob does, on a connection that there is already.
 absl::StatusOr<int> Watch(Connection& connection, const CommandLine& line, Terminal& terminal);

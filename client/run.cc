@@ -16,6 +16,7 @@ const std::map<std::string, Command>& Commands() {
   static const auto& commands = *new std::map<std::string, Command>{
       {"backup", BackUp},
       {"cancel", CancelJob},
+      {"chat", ChatWithJob},
       {"checkpoints", ListCheckpoints},
       {"datasets", PreviewDataset},
       {"delete", DeleteJobs},
@@ -33,6 +34,7 @@ const std::map<std::string, Command>& Commands() {
       {"plot", PlotJobs},
       {"relax", RelaxJob},
       {"rerun", RerunJobs},
+      {"sample", SamplePrompts},
       {"shell", PrintShellHelp},
       {"squeeze", SqueezeJob},
       {"submit", SubmitJob},

@@ -145,5 +145,9 @@ grpc::Status FakeServer::DownloadJob(Context*, const v1::DownloadJobRequest* req
                                      grpc::ServerWriter<v1::FileChunk>* writer) {
   return Ask(download, *request, writer);
 }
+grpc::Status FakeServer::Sample(Context*, const v1::SampleRequest* request,
+                                grpc::ServerWriter<v1::SampleChunk>* writer) {
+  return Ask(sample, *request, writer);
+}
 
 }  // namespace snug::client

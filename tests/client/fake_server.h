@@ -65,6 +65,7 @@ class FakeServer final : public v1::FineTuning::Service {
   Stream<v1::GetJobLogsRequest, v1::LogChunk> logs;
   Stream<v1::DownloadJobRequest, v1::FileChunk> download;
   Stream<v1::BackupStoreRequest, v1::FileChunk> backup;
+  Stream<v1::SampleRequest, v1::SampleChunk> sample;
 
   FakeServer();
   ~FakeServer();
@@ -103,6 +104,7 @@ class FakeServer final : public v1::FineTuning::Service {
                     grpc::ServerWriter<v1::LogChunk>*) override;
   Status DownloadJob(Context*, const v1::DownloadJobRequest*,
                      grpc::ServerWriter<v1::FileChunk>*) override;
+  Status Sample(Context*, const v1::SampleRequest*, grpc::ServerWriter<v1::SampleChunk>*) override;
 
   TempFolder folder_;
   std::unique_ptr<grpc::Server> server_;
