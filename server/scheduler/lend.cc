@@ -56,7 +56,7 @@ absl::StatusOr<Lent> Lender::DoLend(const std::string& id, const DevicePlans& pl
   const std::vector<DeviceState> devices = s.DeviceStates();
   const std::optional<Placement> placed = s.waiting_->PlaceBehind(asked, devices, WallMicros());
   if (!placed) return NoRoom(asked, devices);
-  RETURN_IF_ERROR(s.ledger_.Reserve(placed->device, id, placed->bytes));
+  RETURN_IF_ERROR(s.ledger_.Reserve(placed->device, id, {.bytes = placed->bytes}));
   s.ShowDevices();
   return Lent{.device = *s.ledger_.Find(placed->device),
               .plan = plans.at(placed->device)[static_cast<size_t>(placed->plan)]};
