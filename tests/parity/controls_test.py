@@ -1,5 +1,6 @@
 """The long set: every trait of every family is taken out of the reference, in fp32 and in bf16, and
-every criterion must notice. The quick tests of parity take some of these."""
+every criterion must notice; and every family is compared in bf16. The quick tests of parity take
+some of these."""
 
 import unittest
 
@@ -13,15 +14,17 @@ class EveryTrait(families_test.FamiliesTest):
 
 
 class EveryTraitInBf16(bf16_test.Bf16Test):
-    """All controls in bf16."""
+    """All families and all controls in bf16."""
 
+    families = bf16_test.FAMILIES
     controls = bf16_test.CONTROLS
 
 
 def load_tests(_loader, _tests, _pattern):
-    """Only the controls: the other tests of these classes run where they stand."""
-    name = "test_a_reference_without_one_trait_fails"
-    return unittest.TestSuite([EveryTrait(name), EveryTraitInBf16(name)])
+    """Only what takes more here than where these classes stand."""
+    in_fp32 = EveryTrait("test_a_reference_without_one_trait_fails")
+    in_bf16 = unittest.defaultTestLoader.loadTestsFromTestCase(EveryTraitInBf16)
+    return unittest.TestSuite([in_fp32, in_bf16])
 
 
 if __name__ == "__main__":
