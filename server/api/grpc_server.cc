@@ -1,5 +1,6 @@
 #include "server/api/grpc_server.h"
 
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
@@ -33,6 +34,8 @@ constexpr int kPingMs = 5 * 60'000;         // While a call lasts: whether the c
 constexpr int kPingAnswerMs = 20'000;
 constexpr int kPingsApartMs = 10'000;       // A client that asks more often, thrice, goes.
 constexpr size_t kQuotaBytes = 256 << 20;
+// Reflection is served by blocking calls, alone of all services: each holds a thread to its end.
+constexpr int kBlockingThreads = 16;
 // Of all addresses together, so that there is always room on the unix socket.
 constexpr ConnectionLimits kTlsLimits = {.in_all = 1000, .of_a_user = 200};
 constexpr absl::Duration kNoDescriptorsPause = absl::Milliseconds(50);
@@ -47,7 +50,9 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingsApartMs);
-  builder.SetResourceQuota(grpc::ResourceQuota("snugd").Resize(kQuotaBytes));
+  grpc::ResourceQuota quota("snugd");
+  quota.Resize(kQuotaBytes).SetMaxThreads(kBlockingThreads);
+  builder.SetResourceQuota(quota);
 }
 
 // None of this process is left: it serves no more until some come back.
@@ -81,6 +86,7 @@ GrpcServer::GrpcServer(std::string socket, int listener, int wake, Peers& peers)
 absl::Status GrpcServer::Build(const v1::DaemonConfig& config, grpc::Service& service) {
   using Builder = grpc::ServerBuilder;
   grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // Before there is a builder.
   Builder builder;
   SetLimits(builder);
   builder.RegisterService(&service);
