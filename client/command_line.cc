@@ -213,6 +213,7 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   app->add_subcommand("devices",
                       "List the daemon's devices: memory that they have, give, promised");
 
+  app->add_subcommand("open", "Print a link to the daemon's status page, for a browser");
   app->add_subcommand("top", "Watch devices, their jobs and the queue; q leaves")
       ->add_flag("--once", line->once, "Print it once, as it is where output is no terminal");
 

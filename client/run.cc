@@ -28,6 +28,7 @@ const std::map<std::string, Command>& Commands() {
       {"import", ImportForeignJob},
       {"list", ListJobs},
       {"logs", PrintLogs},
+      {"open", OpenPage},
       {"plan", PlanJob},
       {"pause", PauseJob},
       {"resume", ResumeJob},

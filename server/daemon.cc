@@ -146,21 +146,21 @@ absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(const FairPool::Threads prepares,
                    PreparesAtATime(config_.prepare(), prepare_bytes));
   RETURN_IF_ERROR(BuildScheduler(devices, prepares));
-  RETURN_IF_ERROR(ServeMetrics());
+  RETURN_IF_ERROR(ServeHttp());
   return ServeApi();
 }
 
 absl::Status Daemon::ServeApi() {
   ASSIGN_OR_RETURN(tokens_, Tokens::Load(*store_));
   audit_ = std::make_unique<AuditLog>(config_.state_dir() + "/audit.log");
-  callers_ = std::make_unique<Callers>(peers_, *tokens_, tenants_);
+  callers_ = std::make_unique<Callers>(peers_, *tokens_, tenants_, sessions_);
   if (config_.listen_size() > 0 && config_.tenants_size() == 0)
     spdlog::warn("nobody is let in over TLS: the configuration has no tenants");
   v1::ServerInfo info;
   info.set_version(kVersion);
   info.set_instance_uuid(store_->instance_uuid());
   info.set_boot_epoch(store_->boot_epoch());
-  info.set_metrics_port(metrics_.port());
+  info.set_metrics_port(HttpPort());
   const ServiceParts parts = {.store = *store_,
                               .index = index_,
                               .scheduler = *scheduler_,
@@ -172,11 +172,13 @@ absl::Status Daemon::ServeApi() {
                               .callers = *callers_,
                               .tenants = tenants_,
                               .tokens = *tokens_,
+                              .sessions = sessions_,
                               .audit = *audit_,
                               .state_dir = config_.state_dir(),
                               .info = info};
   service_ = std::make_unique<FineTuningService>(parts);
   ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, peers_));
+  page_.Connect(server_->InProcessChannel());
   return absl::OkStatus();
 }
 
@@ -240,30 +242,47 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<HttpServer>> Daemon::StartHttp(int port) {
+  return HttpServer::Start(port, [this](httplib::Server& server) {
+    ServeMetrics(server, metrics_);
+    page_.Serve(server);
+  });
+}
+
 // A port that the user has named and that somebody has is a mistake in the set-up of a new daemon.
 // One that has served before goes on without it, and takes it when it is free.
-absl::Status Daemon::ServeMetrics() {
+absl::Status Daemon::ServeHttp() {
   const int port = config_.has_metrics_port() ? config_.metrics_port() : kDefaultMetricsPort;
   metrics_.WatchDisk(config_.state_dir());
-  const absl::Status served = metrics_.Serve(port);
-  if (served.ok()) return served;
-  if (config_.has_metrics_port() && store_->boot_epoch() <= 1) return served;
-  spdlog::warn("going on without metrics until the port is free: {}", served.message());
-  metrics_waiter_ = std::thread([this, port] {
+  absl::StatusOr<std::unique_ptr<HttpServer>> started = StartHttp(port);
+  absl::MutexLock lock(&http_mutex_);
+  if (started.ok()) {
+    http_ = *std::move(started);
+    return absl::OkStatus();
+  }
+  if (config_.has_metrics_port() && store_->boot_epoch() <= 1) return started.status();
+  spdlog::warn("going on without metrics until the port is free: {}", started.status().message());
+  http_waiter_ = std::thread([this, port] {
     while (!stop_waiting_.WaitForNotificationWithTimeout(kBetweenPortTries))
-      if (metrics_.Serve(port).ok()) {
-        spdlog::info("metrics on http://127.0.0.1:{}/metrics", metrics_.port());
+      if (absl::StatusOr<std::unique_ptr<HttpServer>> late = StartHttp(port); late.ok()) {
+        spdlog::info("metrics on http://127.0.0.1:{}/metrics", (*late)->port());
+        absl::MutexLock late_lock(&http_mutex_);
+        http_ = *std::move(late);
         return;
       }
   });
   return absl::OkStatus();
 }
 
+int Daemon::HttpPort() const {
+  absl::MutexLock lock(&http_mutex_);
+  return http_ == nullptr ? 0 : http_->port();
+}
+
 std::string Daemon::Banner() const {
+  const int port = HttpPort();
   const std::string metrics =
-      metrics_.port() == 0
-          ? "no metrics"
-          : absl::StrCat("metrics on http://127.0.0.1:", metrics_.port(), "/metrics");
+      port == 0 ? "no metrics" : absl::StrCat("metrics on http://127.0.0.1:", port, "/metrics");
   std::string places = absl::StrCat("unix:", config_.socket());
   for (const std::string& address : server_->addresses())
     absl::StrAppend(&places, " and https://", address);
@@ -288,9 +307,14 @@ void Daemon::WaitForShutdown() {
 // Everything durable is durable already; this is about telling clients and closing the store
 // cleanly.
 void Daemon::Shutdown() {
-  if (metrics_waiter_.joinable()) {
+  if (http_waiter_.joinable()) {
     stop_waiting_.Notify();
-    metrics_waiter_.join();
+    http_waiter_.join();
+  }
+  page_.Stop();
+  {
+    absl::MutexLock lock(&http_mutex_);
+    http_.reset();
   }
   if (server_ != nullptr) server_->StopAccepting();
   streams_.StopAll();

@@ -12,8 +12,11 @@
 #include "server/answer/answering.h"
 #include "server/api/grpc_server.h"
 #include "server/api/service.h"
+#include "server/api/sessions.h"
 #include "server/api/streams.h"
 #include "server/data/prepare.h"
+#include "server/http/http_server.h"
+#include "server/http/status_page.h"
 #include "server/job/job_index.h"
 #include "server/job/job_store.h"
 #include "server/job/tenants.h"
@@ -50,7 +53,9 @@ class Daemon {
   absl::StatusOr<std::vector<Device>> FindDevices();
   absl::Status BuildScheduler(std::vector<Device> devices, FairPool::Threads prepares);
   absl::Status ServeApi();
-  absl::Status ServeMetrics();
+  absl::Status ServeHttp();
+  absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(int port);
+  int HttpPort() const;  // 0: it is not served.
   void Shutdown();
 
   const v1::DaemonConfig config_;
@@ -72,11 +77,15 @@ class Daemon {
   std::unique_ptr<Tokens> tokens_;
   std::unique_ptr<AuditLog> audit_;
   Peers peers_;
+  Sessions sessions_;
   std::unique_ptr<Callers> callers_;
   std::unique_ptr<FineTuningService> service_;
   std::unique_ptr<GrpcServer> server_;
+  StatusPage page_;
   absl::Notification stop_waiting_;
-  std::thread metrics_waiter_;  // For a port that somebody has.
+  mutable absl::Mutex http_mutex_;
+  std::unique_ptr<HttpServer> http_ ABSL_GUARDED_BY(http_mutex_);
+  std::thread http_waiter_;  // For a port that somebody has.
 };
 
 }  // namespace snug::server

@@ -55,6 +55,7 @@ constexpr Rule kRules[] = {
     {"DeleteJob", Rank::kUser, About::kJob, kChanges},
     {"BackupStore", Rank::kOperator, About::kNoJob},
     {"CheckStore", Rank::kOperator, About::kNoJob},
+    {"CreateSession", Rank::kViewer, About::kNoJob, kChanges},
     {"CreateToken", Rank::kDaemon, About::kNoJob, kChanges},
     {"ListTokens", Rank::kDaemon, About::kNoJob},
     {"RevokeToken", Rank::kDaemon, About::kNoJob, kChanges},
@@ -93,6 +94,7 @@ absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
   if (rule == nullptr) return Denied("nobody", method);
   if (RankOf(*principal) < rule->least)
     return Denied(kMayCall[static_cast<size_t>(rule->least)], method);
+  if (principal->reads_only && rule->changes) return Denied("nobody in a session", method);
   if (rule->about == About::kNoJob) return std::string();
   ASSIGN_OR_RETURN(const JobPtr found, index.Find(job, *principal));
   return found->id();

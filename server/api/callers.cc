@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/scheduler/clock.h"
@@ -39,6 +40,14 @@ absl::Status Unknown(absl::string_view message, absl::string_view reason) {
   return WithReason(absl::UnauthenticatedError(message), reason);
 }
 
+absl::StatusOr<absl::string_view> BearerOf(const grpc::ServerContextBase& context) {
+  const auto [first, last] = context.client_metadata().equal_range(kHeader);
+  if (first == last || std::next(first) != last ||
+      !absl::StartsWithIgnoreCase(ViewOf(first->second), kBearer))
+    return Unknown("the call has no token: authorization must be \"Bearer TOKEN\"", "NO_TOKEN");
+  return ViewOf(first->second).substr(kBearer.size());
+}
+
 }  // namespace
 
 bool RateLimit::Take(const std::string& name, absl::Duration now) {
@@ -59,9 +68,8 @@ absl::StatusOr<Principal> Callers::Find(const grpc::ServerContextBase& context) 
   if (!IsTls(context)) {
     std::optional<Principal> user = peers_.Find(context.peer());
     if (user) return *std::move(user);
-    return Unknown("the daemon cannot tell who calls", "UNAUTHENTICATED");
   }
-  ASSIGN_OR_RETURN(Principal who, OverTls(context));
+  ASSIGN_OR_RETURN(Principal who, IsTls(context) ? OverTls(context) : FromWithin(context));
   if (!rate_.Take(who.credential, SinceBoot())) return TooFast(who.credential, rate_.per_second());
   return who;
 }
@@ -76,11 +84,16 @@ absl::StatusOr<Principal> Callers::OverTls(const grpc::ServerContextBase& contex
     if (who) return *std::move(who);
     return Unknown("this certificate is of no tenant's", "UNKNOWN_CERTIFICATE");
   }
-  const auto [first, last] = context.client_metadata().equal_range(kHeader);
-  if (first == last || std::next(first) != last ||
-      !absl::StartsWithIgnoreCase(ViewOf(first->second), kBearer))
-    return Unknown("the call has no token: authorization must be \"Bearer TOKEN\"", "NO_TOKEN");
-  return OfToken(ViewOf(first->second).substr(kBearer.size()));
+  ASSIGN_OR_RETURN(const absl::string_view secret, BearerOf(context));
+  return OfToken(secret);
+}
+
+// No connection of ours, and none over TLS. A socket whose peer the kernel does not name would come
+// here as well, and has no session's secret.
+absl::StatusOr<Principal> Callers::FromWithin(const grpc::ServerContextBase& context) const {
+  ASSIGN_OR_RETURN(const absl::string_view secret, BearerOf(context));
+  std::optional<Principal> who = sessions_.Find(secret, absl::Now());
+  return who ? *std::move(who) : OfToken(secret);
 }
 
 absl::StatusOr<Principal> Callers::OfToken(absl::string_view secret) const {

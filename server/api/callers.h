@@ -1,5 +1,6 @@
 // Who makes a call, and whether he makes too many. On the unix socket the connection says it; over
-// TLS the client's certificate, where the address asks for one, else a token with each call.
+// TLS the client's certificate, where the address asks for one, else a token with each call. Calls
+// from within the process are the HTTP server's, for a browser with a session or a token.
 #ifndef SERVER_API_CALLERS_H_
 #define SERVER_API_CALLERS_H_
 
@@ -14,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/api/peers.h"
+#include "server/api/sessions.h"
 #include "server/job/tenants.h"
 #include "server/job/tokens.h"
 
@@ -48,19 +50,22 @@ class RateLimit {
 class Callers {
  public:
   // All outlive it.
-  Callers(const Peers& peers, const Tokens& tokens, const Tenants& tenants)
-      : peers_(peers), tokens_(tokens), tenants_(tenants) {}
+  Callers(const Peers& peers, const Tokens& tokens, const Tenants& tenants,
+          const Sessions& sessions)
+      : peers_(peers), tokens_(tokens), tenants_(tenants), sessions_(sessions) {}
 
   // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he calls too often.
   absl::StatusOr<Principal> Find(const grpc::ServerContextBase& context);
 
  private:
   absl::StatusOr<Principal> OverTls(const grpc::ServerContextBase& context) const;
+  absl::StatusOr<Principal> FromWithin(const grpc::ServerContextBase& context) const;
   absl::StatusOr<Principal> OfToken(absl::string_view secret) const;
 
   const Peers& peers_;
   const Tokens& tokens_;
   const Tenants& tenants_;
+  const Sessions& sessions_;
   RateLimit rate_;
 };
 

@@ -30,6 +30,9 @@ class GrpcServer {
   // HOST:PORT of each address that is listened on, as the kernel has it.
   std::vector<std::string> addresses() const;
 
+  // Calls from within the process, which show a token or a session as calls over TLS do.
+  std::shared_ptr<grpc::Channel> InProcessChannel() const { return server_->InProcessChannel({}); }
+
   // Health says NOT_SERVING and nobody new comes in; calls under way go on.
   void StopAccepting();
   // Cancels what has not ended by then.

@@ -365,6 +365,16 @@ grpc::ServerUnaryReactor* FineTuningService::CheckStore(Context* context, const 
       });
 }
 
+grpc::ServerUnaryReactor* FineTuningService::CreateSession(Context* context, const Bytes* in,
+                                                           Bytes* out) {
+  using Reply = v1::CreateSessionResponse;
+  return Serve<v1::CreateSessionRequest, Reply>(
+      {context, "CreateSession", in, out},
+      [this](const Allowed<v1::CreateSessionRequest>& call, const Answer<Reply>& answer) {
+        answer(parts_.sessions.Create(call.who, absl::Now()));
+      });
+}
+
 grpc::ServerUnaryReactor* FineTuningService::CreateToken(Context* context, const Bytes* in,
                                                          Bytes* out) {
   using Request = v1::CreateTokenRequest;

@@ -14,13 +14,13 @@
 #include "server/api/audit.h"
 #include "server/api/callers.h"
 #include "server/api/page_token.h"
+#include "server/api/raw_service.h"
 #include "server/api/streams.h"
 #include "server/job/job_index.h"
 #include "server/scheduler/advice.h"
 #include "server/scheduler/fair_pool.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/task_pool.h"
-#include "snug/v1/service.grpc.pb.h"
 
 namespace snug::server {
 
@@ -43,41 +43,11 @@ struct ServiceParts {
   Callers& callers;
   const Tenants& tenants;
   Tokens& tokens;
+  Sessions& sessions;
   AuditLog& audit;
   std::string state_dir;
   v1::ServerInfo info;  // Less what changes.
 };
-
-// WithRawCallbackMethod_A<WithRawCallbackMethod_B<...Service>>, without the nesting.
-template <template <typename> typename... Methods>
-struct Raw {
-  using Service = v1::FineTuning::Service;
-};
-template <template <typename> typename Method, template <typename> typename... Rest>
-struct Raw<Method, Rest...> {
-  using Service = Method<typename Raw<Rest...>::Service>;
-};
-
-using RawService = Raw<
-    v1::FineTuning::WithRawCallbackMethod_CreateJob, v1::FineTuning::WithRawCallbackMethod_PlanJob,
-    v1::FineTuning::WithRawCallbackMethod_GetJob, v1::FineTuning::WithRawCallbackMethod_ListJobs,
-    v1::FineTuning::WithRawCallbackMethod_CancelJob, v1::FineTuning::WithRawCallbackMethod_PauseJob,
-    v1::FineTuning::WithRawCallbackMethod_ResumeJob,
-    v1::FineTuning::WithRawCallbackMethod_SqueezeJob,
-    v1::FineTuning::WithRawCallbackMethod_RelaxJob, v1::FineTuning::WithRawCallbackMethod_UpdateJob,
-    v1::FineTuning::WithRawCallbackMethod_RerunJob, v1::FineTuning::WithRawCallbackMethod_ExtendJob,
-    v1::FineTuning::WithRawCallbackMethod_DeleteJob,
-    v1::FineTuning::WithRawCallbackMethod_GetServerInfo,
-    v1::FineTuning::WithRawCallbackMethod_WatchJob,
-    v1::FineTuning::WithRawCallbackMethod_GetJobLogs,
-    v1::FineTuning::WithRawCallbackMethod_DownloadJob,
-    v1::FineTuning::WithRawCallbackMethod_ListCheckpoints,
-    v1::FineTuning::WithRawCallbackMethod_PreviewDataset,
-    v1::FineTuning::WithRawCallbackMethod_Sample, v1::FineTuning::WithRawCallbackMethod_BackupStore,
-    v1::FineTuning::WithRawCallbackMethod_CheckStore,
-    v1::FineTuning::WithRawCallbackMethod_CreateToken,
-    v1::FineTuning::WithRawCallbackMethod_ListTokens,
-    v1::FineTuning::WithRawCallbackMethod_RevokeToken>::Service;
 
 class FineTuningService : public RawService {
  public:
@@ -102,6 +72,7 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* ExtendJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* DeleteJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CheckStore(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* CreateSession(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CreateToken(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ListTokens(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* RevokeToken(Context*, const Bytes* in, Bytes* out) override;

@@ -27,6 +27,7 @@ struct Principal {
   std::string tenant = {};
   v1::Token::Role role = v1::Token::USER;  // In that tenant.
   std::string credential = {};             // That he showed: token:ID, or the certificate's name.
+  bool reads_only = false;                 // He is in a session of a browser.
 
   std::string name() const;  // Whose jobs are his: uid:1000, tenant:NAME.
   bool SeesAll() const { return trusted || (!tenant.empty() && role == v1::Token::OPERATOR); }

@@ -4,11 +4,9 @@
 #define SERVER_METRICS_FAMILIES_H_
 
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -136,8 +134,6 @@ struct Metrics::Families {
   std::map<std::string, absl::Time> queued;  // Since when, by job.
   std::set<std::pair<absl::Time, std::string>> by_age;
   prometheus::Gauge* oldest_queued = nullptr;  // As long as there is one.
-  std::unique_ptr<prometheus::Exposer> exposer;
-  std::atomic<int> port = 0;
 };
 
 }  // namespace snug::server

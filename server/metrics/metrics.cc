@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <optional>
 #include <utility>
 
@@ -19,8 +18,6 @@ namespace {
 using prometheus::Gauge;
 
 constexpr size_t kMaxLabelBytes = 64;
-constexpr const char* kExposerThreads = "8";
-constexpr const char* kRequestTimeoutMs = "1000";  // Of a client that holds one of them, silent.
 constexpr int64_t kMaxObservations = 10'000;  // Of one report: a daemon that was away for a day.
 
 Labels LabelsOf(const v1::Job& job) {
@@ -69,25 +66,6 @@ std::string SanitizeLabel(absl::string_view value) {
 Metrics::Metrics() : families_(std::make_unique<Families>()) {}
 
 Metrics::~Metrics() = default;
-
-absl::Status Metrics::Serve(int port) {
-  // prometheus-cpp throws from this constructor alone, e.g. when the port is taken.
-  try {
-    families_->exposer = std::make_unique<prometheus::Exposer>(
-        std::vector<std::string>{"listening_ports", absl::StrCat("127.0.0.1:", port), "num_threads",
-                                 kExposerThreads, "request_timeout_ms", kRequestTimeoutMs});
-    families_->exposer->RegisterCollectable(families_->registry);
-    if (families_->disk != nullptr) families_->exposer->RegisterCollectable(families_->disk);
-    const std::vector<int> ports = families_->exposer->GetListeningPorts();
-    families_->port = ports.empty() ? 0 : ports.front();
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot serve metrics on 127.0.0.1:", port, ": ", error.what()));
-  }
-  return absl::OkStatus();
-}
-
-int Metrics::port() const { return families_->port; }
 
 void Metrics::WatchDisk(const std::string& folder) {
   families_->disk = std::make_shared<Disk>(folder);

@@ -1,4 +1,4 @@
-// Every Prometheus family of the daemon, and the endpoint on loopback that serves them.
+// Every Prometheus family of the daemon.
 //
 // Label values that a user can choose pass SanitizeLabel, numbers pass a finite check: one bad byte
 // or NaN would blind all monitoring. Series of a job exist while it has an attempt, for at most
@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "snug/v1/job.pb.h"
@@ -34,11 +33,7 @@ class Metrics {
   Metrics();
   ~Metrics();
 
-  // Serves http://127.0.0.1:<port>/metrics; 0 = a free port. UNAVAILABLE when the port is taken:
-  // the daemon goes on without.
-  absl::Status Serve(int port);
-  int port() const;  // 0: not served.
-  // The file system of the state folder, from now on. Before Serve().
+  // The file system of the state folder, from now on. Before anybody asks for the text.
   void WatchDisk(const std::string& folder);
 
   void CountJobs(v1::Job::State state, int change);

@@ -96,7 +96,8 @@ class ReflectionTest(unittest.TestCase):
         service = pool.FindServiceByName("snug.v1.FineTuning")
         method = service.FindMethodByName("GetServerInfo")
         request, response = (
-            message_factory.GetMessageClass(kind) for kind in (method.input_type, method.output_type)
+            message_factory.GetMessageClass(kind)
+            for kind in (method.input_type, method.output_type)
         )
         call = self.channel.unary_unary(
             "/snug.v1.FineTuning/GetServerInfo",

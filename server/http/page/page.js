@@ -1,0 +1,200 @@
+// The status page: keeps what the daemon's events say, and draws it.
+import { bytes, deviceBar, lossCurve, memoryBars, timeline } from "./charts.js";
+
+const at = (id) => document.getElementById(id);
+const jobs = new Map();  // By id, as the daemon last told.
+const rows = new Map();  // Of the table, by the same.
+const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
+let server = {}, chosen = null, dirty = false;
+
+function node(name, text = "", className = "") {
+  const element = document.createElement(name);
+  if (text !== "") element.textContent = text;
+  if (className) element.className = className;
+  return element;
+}
+
+function drawDevices() {
+  at("version").textContent = server.version ? `version ${server.version}` : "";
+  at("devices").replaceChildren(...(server.devices || []).map((device) => {
+    const box = node("div", "", "device");
+    const measured = device.measured_bytes ? `, ${bytes(device.measured_bytes)} in use` : "";
+    box.append(node("p", `${device.name} ${device.model || ""}: ${bytes(device.reserved_bytes)} of ` +
+      `${bytes(device.capacity_bytes)} reserved for ${(device.reservations || []).length} ` +
+      `jobs${measured}`), deviceBar(device));
+    if (device.trouble) box.append(node("p", device.trouble, "trouble"));
+    return box;
+  }));
+  const picture = timeline(server.devices || [], [...jobs.values()], Date.now());
+  at("timeline").replaceChildren(picture || node("p", "No job has run yet."));
+}
+
+function progressOf(job) {
+  const cell = node("td");
+  const { global_step: step = 0, max_steps: steps = 0 } = job.progress || {};
+  if (Number(steps) > 0) {
+    const bar = node("progress");
+    bar.max = Number(steps);
+    bar.value = Number(step);
+    cell.append(bar, ` ${step} / ${steps}`);
+  }
+  return cell;
+}
+
+function rowOf(job) {
+  const row = node("tr");
+  const name = node("td"), button = node("button", job.id);
+  name.append(button);
+  if (job.display_name) name.append(" ", node("small", job.display_name));
+  const loss = job.progress?.loss;
+  const memory = job.memory || {};
+  const used = memory.measured_peak_bytes
+    ? `${bytes(memory.measured_peak_bytes)} of ${bytes(memory.predicted_peak_bytes)}`
+    : memory.predicted_peak_bytes ? bytes(memory.predicted_peak_bytes) : "";
+  row.append(name, node("td", job.state, job.state), node("td", job.device || ""), progressOf(job),
+    node("td", Number.isFinite(loss) ? loss.toPrecision(4) : "", "number"),
+    node("td", used, "number"), node("td", memory.plan || ""));
+  row.addEventListener("click", () => choose(job.id));
+  row.classList.toggle("chosen", job.id === chosen);
+  return row;
+}
+
+function isShown(job) {
+  const words = at("filter").value.toLowerCase().split(/\s+/);
+  const text = [job.id, job.display_name, job.state, job.device].join(" ").toLowerCase();
+  return words.every((word) => text.includes(word)) &&
+    !(at("live").checked && ENDED.has(job.state));
+}
+
+function filter() {
+  let shown = 0;
+  for (const [id, row] of rows) {
+    row.hidden = !isShown(jobs.get(id));
+    shown += row.hidden ? 0 : 1;
+  }
+  at("count").textContent = `${shown} of ${jobs.size}`;
+}
+
+function newestFirst(a, b) {
+  return Date.parse(b.create_time || 0) - Date.parse(a.create_time || 0);
+}
+
+function takeJobs(changed) {
+  let isNew = false;
+  for (const job of changed) {
+    jobs.set(job.id, job);
+    const row = rowOf(job), before = rows.get(job.id);
+    if (before) before.replaceWith(row);
+    isNew ||= !before;
+    rows.set(job.id, row);
+  }
+  if (isNew) {
+    const order = [...jobs.values()].sort(newestFirst);
+    at("jobs").replaceChildren(...order.map((job) => rows.get(job.id)));
+  }
+  filter();
+  dirty = true;
+  if (changed.some((job) => job.id === chosen)) drawDetails();
+}
+
+function dropJobs(ids) {
+  for (const id of ids) {
+    rows.get(id)?.remove();
+    rows.delete(id);
+    jobs.delete(id);
+  }
+  filter();
+  dirty = true;
+}
+
+async function ask(path) {
+  const response = await fetch(path);
+  const text = await response.text();
+  if (!response.ok) throw new Error(JSON.parse(text).error.message);
+  return text;
+}
+
+function linesOf(text) {
+  return text.split("\n").filter(Boolean).map((line) => {
+    try { return JSON.parse(line); } catch { return {}; }
+  });
+}
+
+function fill(id, content) {
+  at(id).replaceChildren(content);
+}
+
+function choose(id) {
+  rows.get(chosen)?.classList.remove("chosen");
+  chosen = id;
+  rows.get(chosen)?.classList.add("chosen");
+  for (const part of ["curve", "memory", "plans"]) at(part).replaceChildren();
+  drawDetails();
+  drawPlans(id);
+  at("details").hidden = false;
+  at("details").scrollIntoView({ behavior: "smooth" });
+}
+
+async function drawDetails() {
+  const id = chosen;
+  at("details-title").textContent = id;
+  at("reason").textContent = jobs.get(id)?.reason || "";
+  try {
+    const job = JSON.parse(await ask(`api/jobs/${id}`));
+    const lines = linesOf(await ask(`api/jobs/${id}/metrics`));
+    if (id !== chosen) return;
+    fill("curve", lossCurve(lines) || node("p", "No step has been done yet."));
+    const parts = Object.entries(job.plan?.memory || {})
+      .filter(([name, count]) => name.endsWith("_bytes") && Number(count) > 0)
+      .map(([name, count]) => [name.replace(/_bytes$/, ""), Number(count)]);
+    fill("memory", job.plan ? memoryBars(job.memory || {}, parts)
+      : node("p", "It has no plan yet."));
+  } catch (error) {
+    if (id === chosen) fill("curve", node("p", error.message, "trouble"));
+  }
+}
+
+async function drawPlans(id) {
+  try {
+    const answer = JSON.parse(await ask(`api/jobs/${id}/plans`));
+    if (id !== chosen) return;
+    const table = node("table"), head = node("tr");
+    for (const name of ["Plan", "Peak", "Host", "Seconds per step", "Fidelity"])
+      head.append(node("th", name));
+    table.append(head);
+    const name = jobs.get(id)?.memory?.plan || answer.plans?.[answer.chosen || 0]?.name;
+    for (const plan of answer.plans || []) {
+      const row = node("tr", "", plan.name === name ? "in-force" : "");
+      row.append(node("td", plan.name), node("td", bytes(plan.peak_bytes), "number"),
+        node("td", plan.host_bytes ? bytes(plan.host_bytes) : "", "number"),
+        node("td", plan.step_seconds ? plan.step_seconds.toPrecision(3) : "", "number"),
+        node("td", (plan.fidelity || "").toLowerCase()));
+      table.append(row);
+    }
+    fill("plans", answer.refusal ? node("p", answer.refusal, "trouble") : table);
+  } catch (error) {
+    if (id === chosen) fill("plans", node("p", error.message, "trouble"));
+  }
+}
+
+function listen() {
+  const events = new EventSource("api/events");
+  const connection = at("connection");
+  events.onopen = () => { connection.textContent = "live"; connection.className = ""; };
+  events.onerror = () => {
+    connection.textContent = "the daemon does not answer; trying again";
+    connection.className = "lost";
+  };
+  events.addEventListener("server", (event) => { server = JSON.parse(event.data); dirty = true; });
+  events.addEventListener("jobs", (event) => takeJobs(JSON.parse(event.data)));
+  events.addEventListener("gone", (event) => dropJobs(JSON.parse(event.data)));
+}
+
+at("filter").addEventListener("input", filter);
+at("live").addEventListener("change", filter);
+setInterval(() => {
+  if (!dirty) return;
+  dirty = false;
+  drawDevices();
+}, 500);
+listen();

@@ -1,0 +1,179 @@
+"""What the daemon serves over HTTP: metrics for everybody on loopback, the page and what it reads
+for who has a session or a token, as that caller, and nothing for a foreign page."""
+
+import http.client
+import json
+import re
+import signal
+import socket
+import unittest
+import urllib.parse
+
+from tests.harness.daemon import Failed, wait_for
+from tests.harness.fake_daemon import FakeDaemon
+
+LONG = "steps=100000 step_ms=50"
+
+
+class HttpTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = FakeDaemon()
+        cls.addClassCleanup(cls.daemon.close)
+        cls.job = cls.daemon.submit_script(LONG)
+        cls.daemon.wait_step(cls.job, 3)
+        cls.url = urllib.parse.urlsplit(cls.daemon.json("open")["url"])
+        cls.secret = urllib.parse.parse_qs(cls.url.query)["session"][0]
+
+    def get(self, path, secret=None, **headers):
+        """(status, headers, body) of a GET; headers by their names with _ for -."""
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        if secret is not None:
+            headers["Authorization"] = f"Bearer {secret}"
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=20)
+        self.addCleanup(connection.close)
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.headers, response.read().decode()
+
+    def read(self, path):
+        status, _, body = self.get(path, self.secret)
+        self.assertEqual(status, 200, body)
+        return body
+
+    def test_metrics_need_nothing(self):
+        status, headers, body = self.get("/metrics")
+        self.assertEqual(status, 200)
+        self.assertEqual(headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
+        self.assertIn("snug_build_info{", body)
+
+    def test_nothing_else_is_answered_without_a_session(self):
+        paths = ["/", "/page.js", "/page.css", "/charts.js", "/api/server", "/api/jobs"]
+        paths += [f"/api/jobs/{self.job}{part}" for part in ("", "/plans", "/metrics")]
+        for path in (*paths, "/api/events", "/?session=snugs_0"):
+            for secret in (None, "", "snugs_0", self.secret[:-1], "a b", "x" * 5000):
+                status, _, body = self.get(path, secret)
+                self.assertIn(status, (400, 401), (path, secret))
+                self.assertNotIn(self.job, body)
+
+    def test_the_link_becomes_a_cookie_and_leaves_the_address(self):
+        status, headers, _ = self.get(f"{self.url.path}?{self.url.query}")
+        self.assertEqual((status, headers["Location"]), (303, "/"))
+        cookie, *rules = headers["Set-Cookie"].split("; ")
+        self.assertLessEqual({"HttpOnly", "SameSite=Strict"}, set(rules))
+        status, headers, page = self.get("/", Cookie=cookie)
+        self.assertEqual(status, 200)
+        self.assertIn("default-src 'self'", headers["Content-Security-Policy"])
+        for file in re.findall(r'(?:href|src)="([^"]+)"', page):
+            status, _, _ = self.get(f"/{file}", Cookie=cookie)
+            self.assertEqual(status, 200, file)
+
+    def test_what_the_page_reads(self):
+        server = json.loads(self.read("/api/server"))
+        (device,) = server["devices"]
+        self.assertEqual([each["job"] for each in device["reservations"]], [self.job])
+        jobs = json.loads(self.read("/api/jobs"))["jobs"]
+        self.assertEqual([job["id"] for job in jobs], [self.job])
+        job = json.loads(self.read(f"/api/jobs/{self.job}"))
+        self.assertEqual(job["plan"]["name"], job["memory"]["plan"])
+        plans = json.loads(self.read(f"/api/jobs/{self.job}/plans"))
+        self.assertIn(job["memory"]["plan"], [plan["name"] for plan in plans["plans"]])
+        lines = [json.loads(line) for line in self.read(f"/api/jobs/{self.job}/metrics").split("\n")
+                 if line]
+        self.assertGreaterEqual(lines[-1]["global_step"], 3)
+        status, _, body = self.get("/api/jobs/no-such-job", self.secret)
+        self.assertEqual(status, 404)
+        self.assertIn("no-such-job", json.loads(body)["error"]["message"])
+
+    def test_events_say_all_first_and_then_what_changes(self):
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=20)
+        self.addCleanup(connection.close)
+        connection.request("GET", "/api/events", headers={"Authorization": f"Bearer {self.secret}"})
+        response = connection.getresponse()
+        self.assertEqual(response.headers["Content-Type"], "text/event-stream")
+
+        def events():
+            name = None
+            for line in response:
+                word, _, rest = line.decode().rstrip("\n").partition(": ")
+                if word == "event":
+                    name = rest
+                elif word == "data":
+                    yield name, json.loads(rest)
+
+        stream, steps = events(), []
+        self.assertEqual(next(stream)[0], "server")
+        while len(set(steps)) < 3:
+            name, jobs = next(stream)
+            if name == "jobs":
+                steps += [int(job["progress"]["global_step"]) for job in jobs if "progress" in job]
+        self.assertEqual(steps, sorted(steps))
+
+    # By a foreign name that leads to this machine, a foreign page could read what is served.
+    def test_only_loopback_is_its_name(self):
+        port = self.url.port
+        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1:1", "127.0.0.1.example"):
+            self.assertEqual(self.get("/api/jobs", self.secret, Host=host)[0], 421, host)
+        for host in ("localhost", f"localhost:{port}", f"[::1]:{port}"):
+            self.assertEqual(self.get("/api/jobs", self.secret, Host=host)[0], 200, host)
+
+    def test_too_many_open_pages_are_told_so(self):
+        held, answers = [], []
+        for _ in range(12):
+            connection = socket.create_connection((self.url.hostname, self.url.port), timeout=20)
+            self.addCleanup(connection.close)
+            connection.sendall(
+                f"GET /api/events HTTP/1.1\r\nHost: localhost\r\n"
+                f"Authorization: Bearer {self.secret}\r\n\r\n".encode()
+            )
+            held.append(connection)
+            answers.append(connection.recv(64).split(b" ")[1])
+        self.assertIn(b"429", answers)
+        self.assertEqual(self.get("/metrics")[0], 200)
+        for connection in held:
+            connection.close()
+        wait_for(lambda: self.events_status() == 200, "room for another page")
+
+    def events_status(self):
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=20)
+        connection.request("GET", "/api/events", headers={"Authorization": f"Bearer {self.secret}"})
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    def test_it_listens_on_loopback_alone(self):
+        addresses = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)}
+        for address in addresses - {"127.0.0.1", "::1"}:
+            if not address.startswith("127."):
+                with self.assertRaises(OSError, msg=address):
+                    socket.create_connection((address, self.url.port), timeout=2).close()
+
+
+class EndsTest(unittest.TestCase):
+    def test_a_session_ends_with_the_daemon(self):
+        daemon = FakeDaemon()
+        self.addCleanup(daemon.close)
+        url = urllib.parse.urlsplit(daemon.json("open")["url"])
+        daemon.restart()
+        port = urllib.parse.urlsplit(daemon.json("open")["url"]).port
+        connection = http.client.HTTPConnection(url.hostname, port, timeout=20)
+        self.addCleanup(connection.close)
+        connection.request("GET", f"/?{url.query}")
+        self.assertEqual(connection.getresponse().status, 401)
+
+    def test_a_page_that_is_open_does_not_hold_the_daemon_up(self):
+        daemon = FakeDaemon()
+        self.addCleanup(daemon.close)
+        url = urllib.parse.urlsplit(daemon.json("open")["url"])
+        secret = urllib.parse.parse_qs(url.query)["session"][0]
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+        self.addCleanup(connection.close)
+        connection.request("GET", "/api/events", headers={"Authorization": f"Bearer {secret}"})
+        self.assertEqual(connection.getresponse().status, 200)
+        daemon.kill(signal.SIGTERM)
+        with self.assertRaises(Failed):
+            daemon.json("devices")
+
+
+if __name__ == "__main__":
+    unittest.main()
