@@ -1,5 +1,6 @@
 // token: what lets clients in over TLS. For who may open the daemon's own socket as its user.
 #include "absl/strings/ascii.h"
+#include "absl/time/clock.h"
 #include "client/commands.h"
 #include "client/json.h"
 #include "client/table.h"
@@ -16,7 +17,8 @@ std::string RoleOf(const v1::Token& token) {
 std::string StateOf(const v1::Token& token) {
   using google::protobuf::util::TimeUtil;
   if (token.has_revoke_time()) return "revoked";
-  return TimeUtil::GetCurrentTime() < token.expire_time() ? "valid" : "expired";
+  const int64_t expires = TimeUtil::TimestampToMicroseconds(token.expire_time());
+  return absl::ToUnixMicros(absl::Now()) < expires ? "valid" : "expired";  // To the microsecond.
 }
 
 absl::StatusOr<int> CreateToken(const CommandLine& line, Terminal& terminal) {

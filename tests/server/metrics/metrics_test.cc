@@ -264,13 +264,5 @@ TEST(MetricsTest, TheTableInTheDocsIsComplete) {
   EXPECT_EQ(FamiliesOf(metrics.Text()), FamiliesOfDocs());
 }
 
-TEST(MetricsTest, PortThatIsTakenIsAStatus) {
-  Metrics first, second;
-  ASSERT_TRUE(first.Serve(0).ok());
-  ASSERT_GT(first.port(), 0);
-  EXPECT_TRUE(absl::IsUnavailable(second.Serve(first.port())));
-  EXPECT_EQ(second.port(), 0);
-}
-
 }  // namespace
 }  // namespace snug::server
