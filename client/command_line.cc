@@ -99,6 +99,13 @@ void AddChanges(CLI::App* app, CommandLine* line) {
       ->required()
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
   AddJobs(app->add_subcommand("delete", "Remove ended jobs: logs, checkpoints, output"), line);
+  CLI::App* drain = app->add_subcommand("drain", "Place no more jobs on a device");
+  drain->add_option("DEVICE", line->device, "gpu:0")->required();
+  drain->add_flag("--move", line->move,
+                  "Have jobs that run there save a checkpoint and go back to the queue");
+  app->add_subcommand("undrain", "Place jobs on a device again")
+      ->add_option("DEVICE", line->device, "gpu:0")
+      ->required();
   app->add_subcommand("doctor", "Look through the daemon's whole store for damage");
   app->add_subcommand("backup", "Copy the daemon's store into a new file")
       ->add_option("FILE", line->file, "What `snugd --restore FILE` takes")

@@ -53,7 +53,7 @@ struct CommandLine {
   std::string bytes;                   // squeeze: 3GiB
   std::string directory;
   std::optional<int64_t> checkpoint;  // download: the step of one.
-  std::string device;                 // plan
+  std::string device;                 // plan, drain, undrain
   std::string device_kind;
   std::string device_memory, host_memory;  // Of a machine that need not be here: 24GiB
   std::string svg;                         // A file for the picture.
@@ -78,6 +78,7 @@ struct CommandLine {
   bool follow = false;
   bool once = false;                // top
   bool keep = false;                // cancel
+  bool move = false;                // drain
   int64_t steps = 0;                // extend
   bool base = false;                // chat, sample: the model that the job began with.
   std::string system;               // chat: the first message.

@@ -15,6 +15,8 @@ absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal);      
 absl::StatusOr<int> GetJob(const CommandLine& line, Terminal& terminal);            // query.cc
 absl::StatusOr<int> ListDevices(const CommandLine& line, Terminal& terminal);       // devices.cc
 absl::StatusOr<int> OpenPage(const CommandLine& line, Terminal& terminal);          // open.cc
+absl::StatusOr<int> DrainDevice(const CommandLine& line, Terminal& terminal);       // devices.cc
+absl::StatusOr<int> UndrainDevice(const CommandLine& line, Terminal& terminal);     // devices.cc
 absl::StatusOr<int> ShowTop(const CommandLine& line, Terminal& terminal);           // top.cc
 absl::StatusOr<int> CancelJob(const CommandLine& line, Terminal& terminal);         // query.cc
 absl::StatusOr<int> PauseJob(const CommandLine& line, Terminal& terminal);          // query.cc

@@ -1,4 +1,4 @@
-// devices: what jobs can run on, and whose its memory is.
+// devices: what jobs can run on, and whose its memory is. drain, undrain: keeping jobs off one.
 #include "client/commands.h"
 #include "client/json.h"
 #include "client/table.h"
@@ -23,6 +23,21 @@ void PrintDevices(const v1::ServerInfo& server, std::ostream& out) {
     if (!device.trouble().empty())
       out << Printable(device.name()) << ": no job is placed there: " << Printable(device.trouble())
           << "\n";
+  for (const v1::Device& device : server.devices())
+    if (device.drained())
+      out << Printable(device.name()) << ": no job is placed there: it is drained (snug undrain "
+          << Printable(device.name()) << ")\n";
+}
+
+// How many run there, so that one sees when the device is free.
+void PrintDrained(const v1::Device& device, const CommandLine& line, Terminal& terminal) {
+  if (line.output == Output::kJson) {
+    terminal.out << JsonText(ToJson(device));
+    return;
+  }
+  const int jobs = device.reservations_size();
+  terminal.out << Printable(device.name()) << (device.drained() ? " drained, " : " in use, ")
+               << jobs << (jobs == 1 ? " job runs" : " jobs run") << " there\n";
 }
 
 }  // namespace
@@ -37,6 +52,27 @@ absl::StatusOr<int> ListDevices(const CommandLine& line, Terminal& terminal) {
   } else {
     PrintDevices(server, terminal.out);
   }
+  return kExitOk;
+}
+
+absl::StatusOr<int> DrainDevice(const CommandLine& line, Terminal& terminal) {
+  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  v1::DrainDeviceRequest request;
+  request.set_device(line.device);
+  request.set_move(line.move);
+  ASSIGN_OR_RETURN(const v1::Device device,
+                   connection.Call(&v1::FineTuning::Stub::DrainDevice, request));
+  PrintDrained(device, line, terminal);
+  return kExitOk;
+}
+
+absl::StatusOr<int> UndrainDevice(const CommandLine& line, Terminal& terminal) {
+  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  v1::UndrainDeviceRequest request;
+  request.set_device(line.device);
+  ASSIGN_OR_RETURN(const v1::Device device,
+                   connection.Call(&v1::FineTuning::Stub::UndrainDevice, request));
+  PrintDrained(device, line, terminal);
   return kExitOk;
 }
 

@@ -23,6 +23,7 @@ const std::map<std::string, Command>& Commands() {
       {"devices", ListDevices},
       {"doctor", Examine},
       {"download", DownloadJob},
+      {"drain", DrainDevice},
       {"extend", ExtendJob},
       {"get", GetJob},
       {"import", ImportForeignJob},
@@ -41,6 +42,7 @@ const std::map<std::string, Command>& Commands() {
       {"submit", SubmitJob},
       {"token", ManageTokens},
       {"top", ShowTop},
+      {"undrain", UndrainDevice},
       {"update", UpdateJob},
       {"watch", WatchJob},
   };

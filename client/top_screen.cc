@@ -95,6 +95,7 @@ void AddDevice(const v1::Device& device, const std::map<std::string, const v1::J
   absl::StrAppend(&about, "  ", FormatBytes(device.reserved_bytes()), " of ",
                   FormatBytes(device.capacity_bytes()), " reserved");
   if (!device.trouble().empty()) absl::StrAppend(&about, "; ", Printable(device.trouble()));
+  if (device.drained()) absl::StrAppend(&about, "; drained");
   lines.push_back(Clipped(about, size));
   std::vector<Share> predicted, actual;
   for (const v1::Reservation& given : device.reservations()) {

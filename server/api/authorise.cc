@@ -56,6 +56,8 @@ constexpr Rule kRules[] = {
     {"BackupStore", Rank::kOperator, About::kNoJob},
     {"CheckStore", Rank::kOperator, About::kNoJob},
     {"CreateSession", Rank::kViewer, About::kNoJob, kChanges},
+    {"DrainDevice", Rank::kOperator, About::kNoJob, kChanges},
+    {"UndrainDevice", Rank::kOperator, About::kNoJob, kChanges},
     {"CreateToken", Rank::kDaemon, About::kNoJob, kChanges},
     {"ListTokens", Rank::kDaemon, About::kNoJob},
     {"RevokeToken", Rank::kDaemon, About::kNoJob, kChanges},

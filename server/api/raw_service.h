@@ -35,6 +35,8 @@ using RawService = Raw<
     v1::FineTuning::WithRawCallbackMethod_Sample, v1::FineTuning::WithRawCallbackMethod_BackupStore,
     v1::FineTuning::WithRawCallbackMethod_CheckStore,
     v1::FineTuning::WithRawCallbackMethod_CreateSession,
+    v1::FineTuning::WithRawCallbackMethod_DrainDevice,
+    v1::FineTuning::WithRawCallbackMethod_UndrainDevice,
     v1::FineTuning::WithRawCallbackMethod_CreateToken,
     v1::FineTuning::WithRawCallbackMethod_ListTokens,
     v1::FineTuning::WithRawCallbackMethod_RevokeToken>::Service;

@@ -23,6 +23,7 @@
 #include "server/job/random_id.h"
 #include "server/job/store_checks.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/drains.h"
 
 namespace snug::server {
 namespace {
@@ -85,6 +86,7 @@ std::string ResourceOf(const Request& request, const absl::StatusOr<Response>& r
   if constexpr (requires { request.job_id(); })
     if (!request.job_id().empty()) return absl::StrCat("jobs/", request.job_id());
   if constexpr (requires { request.id(); }) return absl::StrCat("jobs/", request.id());
+  if constexpr (requires { request.device(); }) return absl::StrCat("devices/", request.device());
   return "";
 }
 
@@ -136,6 +138,16 @@ grpc::ServerUnaryReactor* FineTuningService::Serve(const Call& call, const Act& 
         const absl::StatusOr<Allowed<Request>> allowed = Allow(who, call.method, request);
         if (!allowed.ok()) return answer(allowed.status());
         act(*allowed, std::move(answer));
+      });
+}
+
+template <typename Request>
+grpc::ServerUnaryReactor* FineTuningService::Change(const Call& call,
+                                                    void (Scheduler::*change)(Request,
+                                                                              Scheduler::Reply)) {
+  return Serve<Request, v1::Job>(
+      call, [this, change](const Allowed<Request>& allowed, Answer<v1::Job> answer) {
+        (parts_.scheduler.*change)(allowed.request, std::move(answer));
       });
 }
 
@@ -245,11 +257,7 @@ grpc::ServerUnaryReactor* FineTuningService::ListJobs(Context* context, const By
 
 grpc::ServerUnaryReactor* FineTuningService::CancelJob(Context* context, const Bytes* in,
                                                        Bytes* out) {
-  return Serve<v1::CancelJobRequest, v1::Job>(
-      {context, "CancelJob", in, out},
-      [this](const Allowed<v1::CancelJobRequest>& call, Answer<v1::Job> answer) {
-        parts_.scheduler.Cancel(call.request, std::move(answer));
-      });
+  return Change({context, "CancelJob", in, out}, &Scheduler::Cancel);
 }
 
 grpc::ServerUnaryReactor* FineTuningService::PauseJob(Context* context, const Bytes* in,
@@ -272,29 +280,17 @@ grpc::ServerUnaryReactor* FineTuningService::ResumeJob(Context* context, const B
 
 grpc::ServerUnaryReactor* FineTuningService::SqueezeJob(Context* context, const Bytes* in,
                                                         Bytes* out) {
-  return Serve<v1::SqueezeJobRequest, v1::Job>(
-      {context, "SqueezeJob", in, out},
-      [this](const Allowed<v1::SqueezeJobRequest>& call, Answer<v1::Job> answer) {
-        parts_.scheduler.Squeeze(call.request, std::move(answer));
-      });
+  return Change({context, "SqueezeJob", in, out}, &Scheduler::Squeeze);
 }
 
 grpc::ServerUnaryReactor* FineTuningService::RelaxJob(Context* context, const Bytes* in,
                                                       Bytes* out) {
-  return Serve<v1::RelaxJobRequest, v1::Job>(
-      {context, "RelaxJob", in, out},
-      [this](const Allowed<v1::RelaxJobRequest>& call, Answer<v1::Job> answer) {
-        parts_.scheduler.Relax(call.request, std::move(answer));
-      });
+  return Change({context, "RelaxJob", in, out}, &Scheduler::Relax);
 }
 
 grpc::ServerUnaryReactor* FineTuningService::UpdateJob(Context* context, const Bytes* in,
                                                        Bytes* out) {
-  return Serve<v1::UpdateJobRequest, v1::Job>(
-      {context, "UpdateJob", in, out},
-      [this](const Allowed<v1::UpdateJobRequest>& call, Answer<v1::Job> answer) {
-        parts_.scheduler.Update(call.request, std::move(answer));
-      });
+  return Change({context, "UpdateJob", in, out}, &Scheduler::Update);
 }
 
 grpc::ServerUnaryReactor* FineTuningService::DeleteJob(Context* context, const Bytes* in,
@@ -379,16 +375,16 @@ grpc::ServerUnaryReactor* FineTuningService::CreateToken(Context* context, const
                                                          Bytes* out) {
   using Request = v1::CreateTokenRequest;
   using Reply = v1::CreateTokenResponse;
-  return Serve<Request, Reply>(
-      {context, "CreateToken", in, out},
-      [this](const Allowed<Request>& call, const Answer<Reply>& answer) {
-        if (!parts_.tenants.Has(call.request.tenant()))
-          return answer(NoTenant(call.request.tenant()));
-        const bool posted = parts_.pool.Post([this, request = call.request, answer] {
-          answer(parts_.tokens.Create(request, WallMicros()));
-        });
-        if (!posted) answer(Draining());
-      });
+  return Serve<Request, Reply>({context, "CreateToken", in, out},
+                               [this](const Allowed<Request>& call, const Answer<Reply>& answer) {
+                                 if (!parts_.tenants.Has(call.request.tenant()))
+                                   return answer(NoTenant(call.request.tenant()));
+                                 const bool posted =
+                                     parts_.pool.Post([this, request = call.request, answer] {
+                                       answer(parts_.tokens.Create(request, WallMicros()));
+                                     });
+                                 if (!posted) answer(Draining());
+                               });
 }
 
 grpc::ServerUnaryReactor* FineTuningService::ListTokens(Context* context, const Bytes* in,
@@ -426,6 +422,26 @@ grpc::ServerUnaryReactor* FineTuningService::GetServerInfo(Context* context, con
           *info.add_devices() = std::move(device);
         }
         answer(std::move(info));
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::DrainDevice(Context* context, const Bytes* in,
+                                                         Bytes* out) {
+  using Request = v1::DrainDeviceRequest;
+  return Serve<Request, v1::Device>(
+      {context, "DrainDevice", in, out},
+      [this](const Allowed<Request>& call, Answer<v1::Device> answer) {
+        Drains(parts_.scheduler).Drain(call.request, std::move(answer));
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::UndrainDevice(Context* context, const Bytes* in,
+                                                           Bytes* out) {
+  using Request = v1::UndrainDeviceRequest;
+  return Serve<Request, v1::Device>(
+      {context, "UndrainDevice", in, out},
+      [this](const Allowed<Request>& call, Answer<v1::Device> answer) {
+        Drains(parts_.scheduler).Undrain(call.request, std::move(answer));
       });
 }
 

@@ -73,6 +73,8 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* DeleteJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CheckStore(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CreateSession(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* DrainDevice(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* UndrainDevice(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* CreateToken(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ListTokens(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* RevokeToken(Context*, const Bytes* in, Bytes* out) override;
@@ -106,6 +108,10 @@ class FineTuningService : public RawService {
   absl::StatusOr<Request> Open(const Call& call) const;
   template <typename Request, typename Response, typename Act>
   grpc::ServerUnaryReactor* Serve(const Call& call, const Act& act);
+  // Of a call that is the scheduler's to answer.
+  template <typename Request>
+  grpc::ServerUnaryReactor* Change(const Call& call,
+                                   void (Scheduler::*change)(Request, Scheduler::Reply));
   void DoCreate(const Allowed<v1::CreateJobRequest>& call, CreateOrder order,
                 const Answer<v1::Job>& answer);
   void Rerun(const Allowed<v1::RerunJobRequest>& call, const Answer<v1::Job>& answer);

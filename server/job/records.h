@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/job/drain_record.h"
 #include "server/job/states.h"
 #include "server/job/token_record.h"
 #include "snug/v1/job.pb.h"
@@ -123,6 +124,7 @@ struct Change {
   bool labels = false;               // Those of `job` have changed.
   bool spec = false;                 // That of `job` has been filled in from its files.
   std::optional<TokenRecord> token;  // Inserted, or revoked.
+  std::optional<DrainRecord> drain;
   std::string deleted;               // The id of an ended job whose rows go, all but its events.
 };
 
@@ -135,6 +137,7 @@ struct StoredState {
   std::vector<JobRecord> jobs;               // Not ended, by order.
   std::vector<AttemptRecord> open_attempts;  // Not CLOSED: at most one per job.
   std::vector<Reservation> reservations;
+  std::vector<DrainRecord> drains;
   std::map<std::string, std::string> plans_of;  // Job -> key in `plans`.
   std::map<std::string, PlansRecord> plans;
   std::map<JobState, int64_t> counts;  // Of all jobs, by state.

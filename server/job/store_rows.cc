@@ -16,7 +16,9 @@ using google::protobuf::util::TimeUtil;
 
 // Of all requests: the ids of other users than the daemon's own begin with their names.
 constexpr const char* kTenant = "default";
-
+// Before a device's id: a key of the table meta.
+constexpr const char* kDrained = "drained ";
+constexpr const char* kMove = "move";
 
 // The columns that change, in the order of WriteJob's values.
 constexpr const char* kUpdateJob =
@@ -129,6 +131,23 @@ absl::Status WriteReservation(Database& database, const Change& change) {
   if (!change.release) return absl::OkStatus();
   return database.Run("DELETE FROM reservations WHERE job=? AND epoch=?",
                       {change.attempt->job, int64_t{change.attempt->epoch}});
+}
+
+absl::Status WriteDrain(Database& database, const DrainRecord& drain) {
+  const std::string key = kDrained + drain.device;
+  if (!drain.drained) return database.Run("DELETE FROM meta WHERE key=?", {key});
+  return database.Run("INSERT OR REPLACE INTO meta VALUES(?,?)",
+                      {key, std::string(drain.move ? kMove : "stay")});
+}
+
+absl::Status LoadDrains(Database& database, StoredState& state) {
+  const std::string prefix = kDrained;
+  return database.Query("SELECT key, value FROM meta WHERE substr(key, 1, length(?1))=?1", {prefix},
+                        [&](const Row& row) {
+                          state.drains.push_back({.device = row.Text(0).substr(prefix.size()),
+                                                  .move = row.Text(1) == kMove});
+                          return absl::OkStatus();
+                        });
 }
 
 absl::Status LoadJobs(Database& database, StoredState& state) {
@@ -244,6 +263,7 @@ absl::Status WriteChange(Database& database, const Change& change) {
   for (const CheckpointRecord& checkpoint : change.checkpoints)
     RETURN_IF_ERROR(WriteCheckpoint(database, checkpoint));
   if (change.token) RETURN_IF_ERROR(WriteToken(database, *change.token));
+  if (change.drain) RETURN_IF_ERROR(WriteDrain(database, *change.drain));
   if (!change.artifact) return absl::OkStatus();
   return database.Run("INSERT INTO artifacts VALUES(?,?,?,?,?)",
                       {change.artifact->job, int64_t{change.artifact->epoch}, change.artifact->dir,
@@ -276,6 +296,7 @@ absl::StatusOr<StoredState> LoadState(Database& database) {
   RETURN_IF_ERROR(LoadAttempts(database, state));
   RETURN_IF_ERROR(LoadPlans(database, state));
   RETURN_IF_ERROR(LoadReservations(database, state));
+  RETURN_IF_ERROR(LoadDrains(database, state));
   return state;
 }
 

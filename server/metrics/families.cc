@@ -49,7 +49,7 @@ Metrics::Families::Families()
     by_state[state] = &jobs.Add({{"state", name}});
   }
   for (const char* outcome :
-       {"succeeded", "failed", "lost", "cancelled", "paused", "out_of_memory"})
+       {"succeeded", "failed", "lost", "cancelled", "paused", "moved", "out_of_memory"})
     by_outcome[outcome] = &attempts.Add({{"outcome", outcome}});
   for (const char* reason : {kNoHello, kHung, kSilent, kBadMessages})
     by_reason[reason] = &ended_workers.Add({{"reason", reason}});
@@ -75,7 +75,8 @@ DeviceSeries& Metrics::Families::SeriesOf(const v1::Device& device) {
                                            .reserved = &reserved.Add(labels),
                                            .shared = &shared.Add(labels),
                                            .predicted = &device_predicted.Add(labels),
-                                           .peak = &device_peak.Add(labels)})
+                                           .peak = &device_peak.Add(labels),
+                                           .drained = &drained.Add(labels)})
       .first->second;
 }
 

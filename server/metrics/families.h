@@ -27,6 +27,7 @@ struct DeviceSeries {
   prometheus::Gauge* shared;
   prometheus::Gauge* predicted;
   prometheus::Gauge* peak;
+  prometheus::Gauge* drained;
   prometheus::Gauge* used = nullptr;  // Of a GPU, as long as its driver answers; up all the time.
   prometheus::Gauge* unattributed = nullptr;
   prometheus::Gauge* up = nullptr;
@@ -87,6 +88,8 @@ struct Metrics::Families {
   // UUID as NVIDIA's dcgm-exporter spells it, to join the two.
   GaugeFamily& device_model =
       Gauges(*registry, "snug_device_info", "1; its labels say which GPU or processor it is.");
+  GaugeFamily& drained =
+      Gauges(*registry, "snug_device_drained", "Whether an operator keeps jobs off the device.");
   GaugeFamily& up = Gauges(*registry, "snug_device_up", "Whether nothing is wrong with the GPU.");
   GaugeFamily& total =
       Gauges(*registry, "snug_device_memory_total_bytes", "Bytes that the device has.");

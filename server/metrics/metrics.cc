@@ -192,6 +192,7 @@ void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<
     series.shared->Set(static_cast<double>(shared));
     series.predicted->Set(static_cast<double>(predicted));
     series.peak->Set(static_cast<double>(peak));
+    series.drained->Set(device.drained() ? 1 : 0);
     if (device.uuid().empty()) continue;
     const Labels labels = {{"device", SanitizeLabel(device.name())}};
     const auto if_known = [](bool known, int64_t bytes) {

@@ -10,6 +10,7 @@
 #include "server/node/attempt_files.h"
 #include "server/node/descriptors.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/drains.h"
 #include "server/scheduler/plan_changes.h"
 #include "server/scheduler/reports.h"
 #include "server/scheduler/scheduler.h"
@@ -100,7 +101,8 @@ void Scheduler::EndWorker(Entry& entry, absl::Duration term_after, absl::Duratio
 void Scheduler::TellToStop(const Entry& entry) {
   if (entry.attempt->link == 0) return;
   v1::WorkerCommand command;
-  command.mutable_stop()->set_checkpoint(entry.state() == v1::Job::PAUSING);
+  const bool goes_on_later = entry.state() == v1::Job::PAUSING || Drains(*this).Moves(entry);
+  command.mutable_stop()->set_checkpoint(goes_on_later);
   command.mutable_stop()->set_keep(entry.record.job.keep());
   link_->Send(entry.attempt->link, command);
 }
@@ -188,7 +190,7 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
   if (hello.has_last()) OnStep(*entry, hello.last());
   if (hello.has_plan()) PlanChanger(*this).OnAnswer(*entry, hello.plan());
   const bool stops = entry->state() == v1::Job::PAUSING || entry->record.job.keep();
-  if (stops || attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
+  if (stops || Drains(*this).Moves(*entry) || attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
 }
 
 absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {

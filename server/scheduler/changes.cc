@@ -1,4 +1,5 @@
-// What users change of jobs that there are: cancelling, pausing, priority, labels; deleting them.
+#include "server/scheduler/changes.h"
+
 #include <cstdlib>
 #include <utility>
 
@@ -10,7 +11,6 @@
 #include "server/job/log.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/reports.h"
-#include "server/scheduler/scheduler.h"
 #include "server/scheduler/trash.h"
 
 namespace snug::server {
@@ -71,61 +71,64 @@ void Scheduler::Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply) {
 }
 
 void Scheduler::Cancel(v1::CancelJobRequest request, Reply reply) {
-  Ask([this, request = std::move(request)] { return DoCancel(request); }, std::move(reply));
+  Ask([this, request = std::move(request)] { return JobChanger(*this).Cancel(request); },
+      std::move(reply));
 }
 
 void Scheduler::Pause(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return DoPause(id); }, std::move(reply));
+  Ask([this, id = std::move(id)] { return JobChanger(*this).Pause(id); }, std::move(reply));
 }
 
 void Scheduler::Resume(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return DoResume(id); }, std::move(reply));
+  Ask([this, id = std::move(id)] { return JobChanger(*this).Resume(id); }, std::move(reply));
 }
 
 void Scheduler::Update(v1::UpdateJobRequest request, Reply reply) {
-  Ask([this, request = std::move(request)] { return DoUpdate(request); }, std::move(reply));
+  Ask([this, request = std::move(request)] { return JobChanger(*this).Update(request); },
+      std::move(reply));
 }
 
 void Scheduler::Delete(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return DoDelete(id); }, std::move(reply));
+  Ask([this, id = std::move(id)] { return JobChanger(*this).Delete(id); }, std::move(reply));
 }
 
-absl::StatusOr<v1::Job> Scheduler::DoCancel(const v1::CancelJobRequest& request) {
-  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(request.id()));
+absl::StatusOr<v1::Job> JobChanger::Cancel(const v1::CancelJobRequest& request) {
+  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(request.id()));
   const bool keep = request.keep();
-  Entry* entry = Find(job->id());
+  Entry* entry = scheduler_.Find(job->id());
   if (entry == nullptr && job->state() == v1::Job::CANCELLED && (job->keep() || !keep)) return *job;
   if (entry == nullptr) return WrongState(job->id(), keep ? kKeep : "cancel", NameOf(job->state()));
   JobRecord changed = entry->record;
   Change change;
   RETURN_IF_ERROR(keep ? CancelAndKeep(changed, change) : CancelAtOnce(changed, change));
-  RETURN_IF_ERROR(Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  RETURN_IF_ERROR(
+      scheduler_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
   v1::Job cancelled = entry->record.job;
-  if (cancelled.keep()) TellToStop(*entry);
-  if (IsTerminal(entry->state())) Drop(entry->id());
+  if (cancelled.keep()) scheduler_.TellToStop(*entry);
+  if (IsTerminal(entry->state())) scheduler_.Drop(entry->id());
   return cancelled;
 }
 
 // A worker that is not linked now is told when it says Hello; one that hangs is ended like any.
-absl::StatusOr<v1::Job> Scheduler::DoPause(const std::string& id) {
-  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
-  Entry* entry = Find(job->id());
+absl::StatusOr<v1::Job> JobChanger::Pause(const std::string& id) {
+  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
+  Entry* entry = scheduler_.Find(job->id());
   if (entry == nullptr || entry->state() == v1::Job::CANCELLING)
     return WrongState(job->id(), "pause", NameOf(job->state()));
   const bool runs = entry->state() == v1::Job::STARTING || entry->state() == v1::Job::RUNNING;
   if (runs) {
-    RETURN_IF_ERROR(Move(*entry, v1::Job::PAUSING, "its worker saves a checkpoint", {}));
-    TellToStop(*entry);
+    RETURN_IF_ERROR(scheduler_.Move(*entry, v1::Job::PAUSING, "its worker saves a checkpoint", {}));
+    scheduler_.TellToStop(*entry);
   } else if (entry->state() == v1::Job::PREPARING || entry->state() == v1::Job::QUEUED) {
-    RETURN_IF_ERROR(Move(*entry, v1::Job::PAUSED, "paused", {}));
+    RETURN_IF_ERROR(scheduler_.Move(*entry, v1::Job::PAUSED, "paused", {}));
     entry->Abandon();
   }
   return entry->record.job;
 }
 
-absl::StatusOr<v1::Job> Scheduler::DoResume(const std::string& id) {
-  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
-  Entry* entry = Find(job->id());
+absl::StatusOr<v1::Job> JobChanger::Resume(const std::string& id) {
+  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
+  Entry* entry = scheduler_.Find(job->id());
   if (entry == nullptr || entry->state() != v1::Job::PAUSED)
     return WrongState(job->id(), "resume", NameOf(job->state()));
   JobRecord changed = entry->record;
@@ -136,46 +139,48 @@ absl::StatusOr<v1::Job> Scheduler::DoResume(const std::string& id) {
                           prepared ? "waits to be placed" : "waits to be prepared", WallMicros(),
                           change));
   entry->held = 0;
-  if (!entry->ready) AwaitReady(*entry);
-  RETURN_IF_ERROR(Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  if (!entry->ready) scheduler_.AwaitReady(*entry);
+  RETURN_IF_ERROR(
+      scheduler_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
   return entry->record.job;
 }
 
-absl::StatusOr<v1::Job> Scheduler::DoUpdate(const v1::UpdateJobRequest& request) {
-  ASSIGN_OR_RETURN(const JobPtr found, index_.Find(request.id()));
-  if (Entry* entry = Find(found->id())) {
+absl::StatusOr<v1::Job> JobChanger::Update(const v1::UpdateJobRequest& request) {
+  ASSIGN_OR_RETURN(const JobPtr found, scheduler_.index_.Find(request.id()));
+  if (Entry* entry = scheduler_.Find(found->id())) {
     JobRecord changed = entry->record;
     RETURN_IF_ERROR(Apply(request, changed.job));
-    RETURN_IF_ERROR(Save(*entry, std::move(changed), {.labels = true}, Urgency::kRefusable));
+    RETURN_IF_ERROR(
+        scheduler_.Save(*entry, std::move(changed), {.labels = true}, Urgency::kRefusable));
     return entry->record.job;
   }
-  ASSIGN_OR_RETURN(JobRecord ended, store_.FindJob(found->id()));
+  ASSIGN_OR_RETURN(JobRecord ended, scheduler_.store_.FindJob(found->id()));
   RETURN_IF_ERROR(Apply(request, ended.job));
-  RETURN_IF_ERROR(store_.Commit({.job = &ended, .labels = true}, Urgency::kRefusable));
+  RETURN_IF_ERROR(scheduler_.store_.Commit({.job = &ended, .labels = true}, Urgency::kRefusable));
   return ended.job;
 }
 
 // Its folder is moved aside before its rows go: what a crash leaves in between is put back at the
 // next start.
-absl::StatusOr<v1::Job> Scheduler::DoDelete(const std::string& id) {
-  ASSIGN_OR_RETURN(const JobPtr job, index_.Find(id));
+absl::StatusOr<v1::Job> JobChanger::Delete(const std::string& id) {
+  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
   if (!IsTerminal(job->state())) return WrongState(job->id(), "delete", NameOf(job->state()));
-  for (const auto& [other, entry] : entries_)
+  for (const auto& [other, entry] : scheduler_.entries_)
     if (GoesOnFrom(entry->record.job, job->id()))
       return WrongState(job->id(), "delete", "what a job that has not ended goes on from");
-  const std::string& state_dir = settings_.launcher.state_dir;
+  const std::string& state_dir = scheduler_.settings_.launcher.state_dir;
   ASSIGN_OR_RETURN(const std::string aside, MoveToTrash(state_dir, job->id()));
   Change change{.deleted = job->id()};
   change.events.push_back(
       {.job = job->id(), .from = job->state(), .reason = kDeleted, .wall_us = WallMicros()});
-  const absl::Status committed = store_.Commit(change);
+  const absl::Status committed = scheduler_.store_.Commit(change);
   if (!committed.ok()) {
     PutBack(state_dir, aside);
     return committed;
   }
   spdlog::info("job {}: deleted", job->id());
-  metrics_.CountJobs(job->state(), -1);
-  pool_.Post([aside] { EmptyTrash(aside); });
+  scheduler_.metrics_.CountJobs(job->state(), -1);
+  scheduler_.pool_.Post([aside] { EmptyTrash(aside); });
   return *job;
 }
 

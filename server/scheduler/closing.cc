@@ -17,6 +17,7 @@
 #include "server/node/session.h"
 #include "server/node/shared_weights.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/drains.h"
 #include "server/scheduler/reports.h"
 #include "server/scheduler/scheduler.h"
 
@@ -114,10 +115,13 @@ int64_t TakenOfPromises(const std::vector<DeviceState>& states, const std::strin
   return 0;
 }
 
+std::string PlaceOf(const std::optional<CheckpointRecord>& newest) {
+  return newest ? absl::StrCat("its checkpoint of step ", newest->step) : "its beginning";
+}
+
 // However its attempt ended: what follows the checkpoint is done again.
 std::string PausedReason(const Outcome& outcome, const std::optional<CheckpointRecord>& newest) {
-  const std::string from =
-      newest ? absl::StrCat("its checkpoint of step ", newest->step) : "its beginning";
+  const std::string from = PlaceOf(newest);
   const bool asked = outcome.ending == Ending::kStopped;
   return absl::StrCat(asked ? "paused" : "paused; its worker was lost", "; goes on from ", from);
 }
@@ -184,6 +188,11 @@ absl::Status Conclude(JobRecord& job, const AttemptRecord& attempt, const Closed
   const auto& newest = closed.checkpoints->newest;
   if (job.state() == v1::Job::PAUSING)
     return MoveJob(job, v1::Job::PAUSED, PausedReason(outcome, newest), WallMicros(), change);
+  if (closed.moves && outcome.ending == Ending::kStopped)
+    return MoveJob(job, v1::Job::QUEUED,
+                   absl::StrCat("moved off ", job.job.device(), ", which is drained; goes on from ",
+                                PlaceOf(newest)),
+                   WallMicros(), change);
   const bool progressed = newest && newest->step > attempt.resume_step;
   v1::Error error = outcome.error;
   Ending ending = outcome.ending;
@@ -211,8 +220,10 @@ absl::Status Conclude(JobRecord& job, const AttemptRecord& attempt, const Closed
                  WallMicros(), change);
 }
 
-absl::string_view NameForMetrics(JobState state, Ending ending) {
+absl::string_view NameForMetrics(JobState state, const ClosedAttempt& closed) {
+  const Ending ending = closed.outcome.ending;
   if (state == v1::Job::CANCELLED) return "cancelled";
+  if (closed.moves && ending == Ending::kStopped) return "moved";
   if (state == v1::Job::PAUSED) return "paused";
   if (ending == Ending::kSucceeded && state == v1::Job::SUCCEEDED) return "succeeded";
   if (ending == Ending::kOutOfMemory) return "out_of_memory";
@@ -250,6 +261,7 @@ void Scheduler::OnClosing(const std::string& id, int epoch, absl::StatusOr<Close
   entry->attempt->closing = false;
   absl::Status status = closed.status();
   if (status.ok()) closed->not_started = entry->attempt->not_started;
+  if (status.ok()) closed->moves = Drains(*this).Moves(*entry);
   if (status.ok()) status = FinishClosing(*entry, *closed);
   if (status.ok()) return;
   // The rows still say that the attempt is open, so a later tick tries again.
@@ -282,7 +294,7 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
                              TakenOfPromises(DeviceStates(), changed.job.device()), change));
   RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
   if (closed.outcome.result.has_progress()) Count(entry, closed.outcome.result.progress());
-  metrics_.Attempt(NameForMetrics(entry.state(), closed.outcome.ending));
+  metrics_.Attempt(NameForMetrics(entry.state(), closed));
   metrics_.Prediction(entry.attempt->record.plan.peak_bytes(),
                       closed.outcome.result.measured_peak_bytes());
   metrics_.ForgetJob(entry.id());

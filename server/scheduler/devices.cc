@@ -56,6 +56,7 @@ void Scheduler::ShowDevices() {
     shown.set_total_bytes(device.total_bytes);
     shown.set_uuid(device.gpu.uuid);
     shown.set_trouble(TroubleOf(device));
+    shown.set_drained(drained_.contains(device.id()));
     const absl::StatusOr<GpuUse>* use = looks_.Find(device.name);
     if (gpus_silent_ || use == nullptr || !use->ok()) continue;
     if ((*use)->complete) shown.set_measured_bytes((*use)->ours());
@@ -110,6 +111,8 @@ std::vector<DeviceState> Scheduler::DeviceStates() const {
            .owner = tenant_use_.ShareOf(owner) == INT64_MAX ? std::string() : owner});
     }
     state.trouble = TroubleOf(*ledger_.Find(state.name));
+    if (state.trouble.empty() && drained_.contains(ledger_.Find(state.name)->id()))
+      state.trouble = "it is drained";
     const absl::StatusOr<GpuUse>* use = looks_.Find(state.name);
     if (use == nullptr || !use->ok()) continue;
     const int64_t beside = (*use)->total_bytes - state.capacity_bytes;

@@ -59,6 +59,7 @@ struct ClosedAttempt {
   absl::StatusOr<ArtifactRecord> output = absl::UnknownError("not looked at");  // Of a success.
   absl::StatusOr<CheckpointScan> checkpoints = CheckpointScan{};                // Of all others.
   absl::Status not_started;  // Why its shim could not be started; OK: it was.
+  bool moves = false;        // Off a device that is drained.
 };
 
 struct LiveAttempt {

@@ -123,6 +123,7 @@ absl::Status Scheduler::Load() {
          return job.ok() && job->id() == id;
        }))
     pool_.Post([gone] { EmptyTrash(gone); });
+  for (const DrainRecord& drain : state.drains) drained_[drain.device] = drain;
   for (const Reservation& promise : state.reservations) {
     const Entry* entry = Find(promise.job);
     const bool held = entry != nullptr && entry->attempt != nullptr;

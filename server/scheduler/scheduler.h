@@ -50,7 +50,9 @@ class Scheduler {
   void Drain();
 
  private:
+  friend class JobChanger;   // What users change of jobs that there are.
   friend class PlanChanger;  // Other plans for running attempts.
+  friend class Drains;       // Devices that nothing new is placed on.
   friend class Lender;       // Promises to those who are no jobs.
   using ConnectionId = LinkServer::ConnectionId;
   Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& index, Preparer& preparer,
@@ -81,11 +83,6 @@ class Scheduler {
   void DoCreate(CreateOrder order, const Reply& reply, int draws_left);
   void OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order, const Reply& reply);
   void Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply);
-  absl::StatusOr<v1::Job> DoCancel(const v1::CancelJobRequest& request);
-  absl::StatusOr<v1::Job> DoPause(const std::string& id);
-  absl::StatusOr<v1::Job> DoResume(const std::string& id);
-  absl::StatusOr<v1::Job> DoUpdate(const v1::UpdateJobRequest& request);
-  absl::StatusOr<v1::Job> DoDelete(const std::string& id);
   void AwaitReady(Entry& entry);
   void GetSomeReady();
   void GetReady(Entry& entry);
@@ -124,6 +121,7 @@ class Scheduler {
   Preparer& preparer_;
   Metrics& metrics_;
   Ledger ledger_;
+  std::map<std::string, DrainRecord> drained_;  // By the device's id.
   std::map<std::string, std::unique_ptr<Entry>> entries_;  // Jobs that have not ended.
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
   int64_t next_order_ = 1, storing_ = 0;  // The latter: new jobs on their way to the disk.

@@ -49,5 +49,38 @@ TEST_F(DevicesTest, JsonHasEveryField) {
   EXPECT_EQ(json["devices"][1]["uuid"], "GPU-aa");
 }
 
+TEST_F(DevicesTest, ADrainedDeviceIsSaidToBeOne) {
+  server_.info = [](const v1::GetServerInfoRequest&, v1::ServerInfo* reply) {
+    v1::Device& device = *reply->add_devices();
+    device.set_name("cpu:0");
+    device.set_drained(true);
+    return grpc::Status::OK;
+  };
+  EXPECT_THAT(
+      server_.Run({"devices"}).out,
+      testing::HasSubstr("cpu:0: no job is placed there: it is drained (snug undrain cpu:0)\n"));
+}
+
+TEST_F(DevicesTest, DrainAndUndrainSayWhatRunsThere) {
+  bool moves = false;
+  server_.drain = [&](const v1::DrainDeviceRequest& request, v1::Device* reply) {
+    moves = request.move();
+    reply->set_name(request.device());
+    reply->set_drained(true);
+    reply->add_reservations();
+    return grpc::Status::OK;
+  };
+  server_.undrain = [](const v1::UndrainDeviceRequest& request, v1::Device* reply) {
+    reply->set_name(request.device());
+    return grpc::Status::OK;
+  };
+  EXPECT_EQ(server_.Run({"drain", "gpu:1"}).out, "gpu:1 drained, 1 job runs there\n");
+  EXPECT_FALSE(moves);
+  EXPECT_EQ(server_.Run({"drain", "gpu:1", "--move"}).out, "gpu:1 drained, 1 job runs there\n");
+  EXPECT_TRUE(moves);
+  EXPECT_EQ(server_.Run({"undrain", "gpu:1"}).out, "gpu:1 in use, 0 jobs run there\n");
+  EXPECT_EQ(server_.Run({"drain"}).code, 64);
+}
+
 }  // namespace
 }  // namespace snug::client

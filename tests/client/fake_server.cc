@@ -117,6 +117,14 @@ grpc::Status FakeServer::ExtendJob(Context*, const v1::ExtendJobRequest* request
 grpc::Status FakeServer::DeleteJob(Context*, const v1::DeleteJobRequest* request, v1::Job* reply) {
   return Ask(remove, *request, reply);
 }
+grpc::Status FakeServer::DrainDevice(Context*, const v1::DrainDeviceRequest* request,
+                                     v1::Device* reply) {
+  return Ask(drain, *request, reply);
+}
+grpc::Status FakeServer::UndrainDevice(Context*, const v1::UndrainDeviceRequest* request,
+                                       v1::Device* reply) {
+  return Ask(undrain, *request, reply);
+}
 grpc::Status FakeServer::ListCheckpoints(Context*, const v1::ListCheckpointsRequest* request,
                                          v1::ListCheckpointsResponse* reply) {
   return Ask(checkpoints, *request, reply);

@@ -58,6 +58,8 @@ class FakeServer final : public v1::FineTuning::Service {
   Unary<v1::RerunJobRequest, v1::Job> rerun;
   Unary<v1::ExtendJobRequest, v1::Job> extend;
   Unary<v1::DeleteJobRequest, v1::Job> remove;
+  Unary<v1::DrainDeviceRequest, v1::Device> drain;
+  Unary<v1::UndrainDeviceRequest, v1::Device> undrain;
   Unary<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse> checkpoints;
   Unary<v1::CheckStoreRequest, v1::CheckStoreResponse> check;
   Unary<v1::GetServerInfoRequest, v1::ServerInfo> info;
@@ -93,6 +95,8 @@ class FakeServer final : public v1::FineTuning::Service {
   Status RerunJob(Context*, const v1::RerunJobRequest*, v1::Job*) override;
   Status ExtendJob(Context*, const v1::ExtendJobRequest*, v1::Job*) override;
   Status DeleteJob(Context*, const v1::DeleteJobRequest*, v1::Job*) override;
+  Status DrainDevice(Context*, const v1::DrainDeviceRequest*, v1::Device*) override;
+  Status UndrainDevice(Context*, const v1::UndrainDeviceRequest*, v1::Device*) override;
   Status ListCheckpoints(Context*, const v1::ListCheckpointsRequest*,
                          v1::ListCheckpointsResponse*) override;
   Status CheckStore(Context*, const v1::CheckStoreRequest*, v1::CheckStoreResponse*) override;

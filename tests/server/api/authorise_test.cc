@@ -82,7 +82,7 @@ TEST_F(AuthoriseTest, ListsAndModelsAreHisOwn) {
 
 // Every user's jobs are in it.
 TEST_F(AuthoriseTest, TheWholeStoreIsForTheDaemonsOwnUser) {
-  for (const char* method : {"BackupStore", "CheckStore"}) {
+  for (const char* method : {"BackupStore", "CheckStore", "DrainDevice", "UndrainDevice"}) {
     EXPECT_TRUE(absl::IsPermissionDenied(Ask(he_, method, "").status())) << method;
     EXPECT_TRUE(Ask(DaemonPrincipal(), method, "").ok()) << method;
   }
@@ -149,7 +149,7 @@ TEST_F(RolesTest, AnOperatorHasAllJobsAndTheStoreAndGivesOutNoTokens) {
   for (const char* job : {kBlues, kReds, kOfTheSocket})
     for (const char* method : kAboutOneJob)
       EXPECT_EQ(Said(v1::Token::OPERATOR, method, job), absl::StatusCode::kOk) << method;
-  for (const char* method : {"BackupStore", "CheckStore"}) {
+  for (const char* method : {"BackupStore", "CheckStore", "DrainDevice", "UndrainDevice"}) {
     EXPECT_EQ(Said(v1::Token::OPERATOR, method, ""), absl::StatusCode::kOk) << method;
     EXPECT_EQ(Said(v1::Token::USER, method, ""), absl::StatusCode::kPermissionDenied) << method;
   }

@@ -46,6 +46,22 @@ TEST_F(JobStoreTest, WhatWasCommittedIsLoadedAgain) {
   EXPECT_EQ(store->boot_epoch(), 2);
 }
 
+TEST_F(JobStoreTest, DrainedDevicesAreRemembered) {
+  {
+    auto store = Open().value();
+    ASSERT_TRUE(store->Commit({.drain = DrainRecord{.device = "cpu:0"}}).ok());
+    ASSERT_TRUE(store->Commit({.drain = DrainRecord{.device = "GPU-a", .move = true}}).ok());
+    ASSERT_TRUE(store->Commit({.drain = DrainRecord{.device = "GPU-b"}}).ok());
+    ASSERT_TRUE(store->Commit({.drain = DrainRecord{.device = "GPU-b", .drained = false}}).ok());
+  }
+  const std::vector<DrainRecord> drains = Open().value()->Load().value().drains;
+  ASSERT_EQ(drains.size(), 2u);  // By their ids.
+  EXPECT_EQ(drains[0].device, "GPU-a");
+  EXPECT_TRUE(drains[0].move);
+  EXPECT_EQ(drains[1].device, "cpu:0");
+  EXPECT_FALSE(drains[1].move);
+}
+
 // The process is killed right after Commit returned: nothing is flushed by a destructor.
 TEST_F(JobStoreTest, CommittedJobSurvivesAKill) {
   const pid_t child = fork();
