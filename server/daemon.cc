@@ -126,6 +126,7 @@ absl::Status Daemon::TakeState() {
 
 absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(const int64_t prepare_bytes, ParseBytes(config_.prepare().memory()));
+  ASSIGN_OR_RETURN(retention_, RetentionLimitsOf(config_.retention()));
   ASSIGN_OR_RETURN(const std::vector<Device> devices, FindDevices());
   ASSIGN_OR_RETURN(tenants_, Tenants::FromConfig(config_));
   ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir(),
@@ -231,6 +232,11 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   if (config_.max_live_jobs() > 0) settings.limits.max_live_jobs = config_.max_live_jobs();
   ASSIGN_OR_RETURN(scheduler_,
                    Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_));
+  keeper_ = std::make_unique<Keeper>(KeeperParts{.limits = retention_,
+                                                 .state_dir = config_.state_dir(),
+                                                 .store = *store_,
+                                                 .scheduler = *scheduler_,
+                                                 .metrics = metrics_});
   LauncherSettings launcher = Launcher();
   launcher.instance = store_->instance_uuid();
   answering_ = std::make_unique<Answering>(AnsweringParts{.index = index_,
@@ -318,6 +324,7 @@ void Daemon::Shutdown() {
   }
   if (server_ != nullptr) server_->StopAccepting();
   streams_.StopAll();
+  keeper_.reset();
   if (advisor_ != nullptr) advisor_->Stop();
   if (answering_ != nullptr) answering_->Stop();
   if (scheduler_ != nullptr) scheduler_->Drain();

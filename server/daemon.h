@@ -23,6 +23,7 @@
 #include "server/job/tokens.h"
 #include "server/metrics/metrics.h"
 #include "server/node/gpu_use.h"
+#include "server/retention/keeper.h"
 #include "server/scheduler/advice.h"
 #include "server/scheduler/fair_pool.h"
 #include "server/scheduler/scheduler.h"
@@ -61,6 +62,7 @@ class Daemon {
   const v1::DaemonConfig config_;
   int lock_ = -1;
   Metrics metrics_;
+  RetentionLimits retention_;
   int64_t host_bytes_ = 0;               // That plans may use beside the devices.
   std::unique_ptr<GpuWatch> gpu_watch_;  // Where a GPU is among the devices.
   JobIndex index_;
@@ -69,6 +71,7 @@ class Daemon {
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Inspector> inspector_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<Advisor> advisor_;
   std::unique_ptr<Answering> answering_;
   std::unique_ptr<TaskPool> pool_;

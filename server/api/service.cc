@@ -263,8 +263,7 @@ grpc::ServerUnaryReactor* FineTuningService::CancelJob(Context* context, const B
 grpc::ServerUnaryReactor* FineTuningService::PauseJob(Context* context, const Bytes* in,
                                                       Bytes* out) {
   return Serve<v1::PauseJobRequest, v1::Job>(
-      {context, "PauseJob", in, out},
-      [this](const Allowed<v1::PauseJobRequest>& call, Answer<v1::Job> answer) {
+      {context, "PauseJob", in, out}, [this](const auto& call, Answer<v1::Job> answer) {
         parts_.scheduler.Pause(call.request.id(), std::move(answer));
       });
 }
@@ -272,8 +271,7 @@ grpc::ServerUnaryReactor* FineTuningService::PauseJob(Context* context, const By
 grpc::ServerUnaryReactor* FineTuningService::ResumeJob(Context* context, const Bytes* in,
                                                        Bytes* out) {
   return Serve<v1::ResumeJobRequest, v1::Job>(
-      {context, "ResumeJob", in, out},
-      [this](const Allowed<v1::ResumeJobRequest>& call, Answer<v1::Job> answer) {
+      {context, "ResumeJob", in, out}, [this](const auto& call, Answer<v1::Job> answer) {
         parts_.scheduler.Resume(call.request.id(), std::move(answer));
       });
 }
@@ -296,8 +294,7 @@ grpc::ServerUnaryReactor* FineTuningService::UpdateJob(Context* context, const B
 grpc::ServerUnaryReactor* FineTuningService::DeleteJob(Context* context, const Bytes* in,
                                                        Bytes* out) {
   return Serve<v1::DeleteJobRequest, v1::Job>(
-      {context, "DeleteJob", in, out},
-      [this](const Allowed<v1::DeleteJobRequest>& call, Answer<v1::Job> answer) {
+      {context, "DeleteJob", in, out}, [this](const auto& call, Answer<v1::Job> answer) {
         parts_.scheduler.Delete(call.request.id(), std::move(answer));
       });
 }
@@ -427,20 +424,16 @@ grpc::ServerUnaryReactor* FineTuningService::GetServerInfo(Context* context, con
 
 grpc::ServerUnaryReactor* FineTuningService::DrainDevice(Context* context, const Bytes* in,
                                                          Bytes* out) {
-  using Request = v1::DrainDeviceRequest;
-  return Serve<Request, v1::Device>(
-      {context, "DrainDevice", in, out},
-      [this](const Allowed<Request>& call, Answer<v1::Device> answer) {
+  return Serve<v1::DrainDeviceRequest, v1::Device>(
+      {context, "DrainDevice", in, out}, [this](const auto& call, Answer<v1::Device> answer) {
         Drains(parts_.scheduler).Drain(call.request, std::move(answer));
       });
 }
 
 grpc::ServerUnaryReactor* FineTuningService::UndrainDevice(Context* context, const Bytes* in,
                                                            Bytes* out) {
-  using Request = v1::UndrainDeviceRequest;
-  return Serve<Request, v1::Device>(
-      {context, "UndrainDevice", in, out},
-      [this](const Allowed<Request>& call, Answer<v1::Device> answer) {
+  return Serve<v1::UndrainDeviceRequest, v1::Device>(
+      {context, "UndrainDevice", in, out}, [this](const auto& call, Answer<v1::Device> answer) {
         Drains(parts_.scheduler).Undrain(call.request, std::move(answer));
       });
 }

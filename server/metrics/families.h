@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "server/metrics/disk.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/removals.h"
 #include "server/metrics/series.h"
 
 namespace snug::server {
@@ -128,6 +129,7 @@ struct Metrics::Families {
       Gauges(*registry, "snug_job_loss", "Last training loss of a job with an attempt.");
   GaugeFamily& job_heard = Gauges(*registry, "snug_job_heard_timestamp_seconds",
                                   "When the job's worker last said anything.");
+  Removals removals{*registry};
   std::shared_ptr<Disk> disk;  // Once it is watched.
   std::map<int, prometheus::Gauge*> by_state;
   std::map<std::string, prometheus::Counter*> by_outcome;

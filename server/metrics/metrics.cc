@@ -206,6 +206,16 @@ void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<
   }
 }
 
+void Metrics::Removed(const std::string& what, int64_t bytes) {
+  families_->removals.removed.at(what)->Increment();
+  families_->removals.bytes.Increment(static_cast<double>(bytes));
+}
+
+void Metrics::Swept(absl::Time when, int64_t held_jobs) {
+  families_->removals.held.Set(static_cast<double>(held_jobs));
+  families_->removals.swept.Set(absl::ToDoubleSeconds(when - absl::UnixEpoch()));
+}
+
 std::string Metrics::Text() const {
   std::vector<prometheus::MetricFamily> families = families_->registry->Collect();
   if (families_->disk != nullptr)

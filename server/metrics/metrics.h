@@ -61,6 +61,10 @@ class Metrics {
   // Capacity, promised bytes, and what the attempts on it need and have needed at most.
   void Devices(const std::vector<v1::Device>& devices, const std::vector<v1::Job>& running);
 
+  // What retention has removed of an ended job: job, checkpoints or logs; and the end of a sweep.
+  void Removed(const std::string& what, int64_t bytes);
+  void Swept(absl::Time when, int64_t held_jobs);
+
   // The whole text, as a scrape gets it.
   std::string Text() const;
 

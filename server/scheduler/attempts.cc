@@ -190,7 +190,8 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
   if (hello.has_last()) OnStep(*entry, hello.last());
   if (hello.has_plan()) PlanChanger(*this).OnAnswer(*entry, hello.plan());
   const bool stops = entry->state() == v1::Job::PAUSING || entry->record.job.keep();
-  if (stops || Drains(*this).Moves(*entry) || attempt.told_to_end != absl::ZeroDuration()) TellToStop(*entry);
+  if (stops || Drains(*this).Moves(*entry) || attempt.told_to_end != absl::ZeroDuration())
+    TellToStop(*entry);
 }
 
 absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {

@@ -10,13 +10,13 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/removal.h"
 #include "server/scheduler/reports.h"
 #include "server/scheduler/trash.h"
 
 namespace snug::server {
 namespace {
 
-constexpr const char* kDeleted = "deleted";
 constexpr const char* kIsBeingCancelled = "is being cancelled";
 constexpr const char* kKeep = "cancel and keep";
 
@@ -160,26 +160,13 @@ absl::StatusOr<v1::Job> JobChanger::Update(const v1::UpdateJobRequest& request) 
   return ended.job;
 }
 
-// Its folder is moved aside before its rows go: what a crash leaves in between is put back at the
-// next start.
 absl::StatusOr<v1::Job> JobChanger::Delete(const std::string& id) {
   ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
   if (!IsTerminal(job->state())) return WrongState(job->id(), "delete", NameOf(job->state()));
   for (const auto& [other, entry] : scheduler_.entries_)
     if (GoesOnFrom(entry->record.job, job->id()))
       return WrongState(job->id(), "delete", "what a job that has not ended goes on from");
-  const std::string& state_dir = scheduler_.settings_.launcher.state_dir;
-  ASSIGN_OR_RETURN(const std::string aside, MoveToTrash(state_dir, job->id()));
-  Change change{.deleted = job->id()};
-  change.events.push_back(
-      {.job = job->id(), .from = job->state(), .reason = kDeleted, .wall_us = WallMicros()});
-  const absl::Status committed = scheduler_.store_.Commit(change);
-  if (!committed.ok()) {
-    PutBack(state_dir, aside);
-    return committed;
-  }
-  spdlog::info("job {}: deleted", job->id());
-  scheduler_.metrics_.CountJobs(job->state(), -1);
+  ASSIGN_OR_RETURN(const std::string aside, Removal(scheduler_).TakeJob(*job));
   scheduler_.pool_.Post([aside] { EmptyTrash(aside); });
   return *job;
 }

@@ -1,6 +1,7 @@
 // What users ask for: a new job, and its way until it is queued.
 #include <signal.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -133,6 +134,10 @@ void Scheduler::DoCreate(CreateOrder order, const Reply& reply, int draws_left) 
   if (static_cast<int64_t>(entries_.size()) + storing_ >= limit)
     return reply(QueueFull("jobs that have not ended", limit));
   if (const absl::Status may = tenant_use_.MayCreate(order); !may.ok()) return reply(may);
+  // Its parent's may have been removed since it was looked for.
+  if (order.extends.step > 0 &&
+      !std::filesystem::exists(CheckpointsDir(settings_.launcher.state_dir, order.parent_job)))
+    return reply(WrongState(order.parent_job, "extend", "without checkpoints by now"));
   const v1::JobSpec& spec = order.spec;
   auto made = std::make_shared<NewJob>();
   made->record.order = next_order_++;

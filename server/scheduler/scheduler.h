@@ -53,6 +53,7 @@ class Scheduler {
   friend class JobChanger;   // What users change of jobs that there are.
   friend class PlanChanger;  // Other plans for running attempts.
   friend class Drains;       // Devices that nothing new is placed on.
+  friend class Removal;      // What ended jobs have left.
   friend class Lender;       // Promises to those who are no jobs.
   using ConnectionId = LinkServer::ConnectionId;
   Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& index, Preparer& preparer,

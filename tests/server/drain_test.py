@@ -50,7 +50,8 @@ class DrainTest(unittest.TestCase):
         self.assertEqual((job["state"], job["epoch"]), ("RUNNING", 1))
         devices = self.devices()
         self.assertEqual((devices["cpu:0"]["drained"], devices["cpu:1"]["drained"]), (True, False))
-        self.assertIn("cpu:0: no job is placed there: it is drained", self.daemon.run("devices").stdout)
+        table = self.daemon.run("devices").stdout
+        self.assertIn("cpu:0: no job is placed there: it is drained", table)
         self.assertIn('snug_device_drained{device="cpu:0"} 1', self.daemon.metrics())
 
     def test_jobs_wait_until_a_device_is_undrained_and_it_stays_drained_over_a_restart(self):
@@ -61,7 +62,8 @@ class DrainTest(unittest.TestCase):
         self.daemon.restart()
         self.assertTrue(all(device["drained"] for device in self.devices().values()))
         self.assertIn("it is drained", self.waits(name))
-        self.assertEqual(self.daemon.run("undrain", "cpu:1").stdout, "cpu:1 in use, 0 jobs run there\n")
+        done = self.daemon.run("undrain", "cpu:1").stdout
+        self.assertEqual(done, "cpu:1 in use, 0 jobs run there\n")
         self.assertEqual(self.daemon.wait_state(name, "SUCCEEDED")["device"], "cpu:1")
         self.daemon.restart()
         self.assertEqual([each["drained"] for each in self.devices().values()], [True, False])

@@ -95,10 +95,8 @@ class ReflectionTest(unittest.TestCase):
         add("snug/v1/service.proto")
         service = pool.FindServiceByName("snug.v1.FineTuning")
         method = service.FindMethodByName("GetServerInfo")
-        request, response = (
-            message_factory.GetMessageClass(kind)
-            for kind in (method.input_type, method.output_type)
-        )
+        request = message_factory.GetMessageClass(method.input_type)
+        response = message_factory.GetMessageClass(method.output_type)
         call = self.channel.unary_unary(
             "/snug.v1.FineTuning/GetServerInfo",
             request_serializer=request.SerializeToString,

@@ -1,0 +1,30 @@
+#include "server/metrics/removals.h"
+
+namespace snug::server {
+namespace {
+
+prometheus::Gauge& GaugeOf(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+
+}  // namespace
+
+Removals::Removals(prometheus::Registry& registry)
+    : bytes(prometheus::BuildCounter()
+                .Name("snug_retention_removed_bytes_total")
+                .Help("Bytes on the disk that retention has removed of ended jobs.")
+                .Register(registry)
+                .Add({})),
+      held(GaugeOf(registry, "snug_retention_held_jobs",
+                   "Jobs over a limit of retention that others refer to, at the last sweep.")),
+      swept(GaugeOf(registry, "snug_retention_swept_timestamp_seconds",
+                    "When all ended jobs were last held to the limits of retention.")) {
+  auto& family = prometheus::BuildCounter()
+                     .Name("snug_retention_removed_total")
+                     .Help("Ended jobs that retention has removed something of, by what.")
+                     .Register(registry);
+  for (const char* what : {"job", "checkpoints", "logs"})
+    removed[what] = &family.Add({{"what", what}});
+}
+
+}  // namespace snug::server

@@ -1,0 +1,50 @@
+// The thread that holds ended jobs to the limits of the configuration: every few minutes it walks
+// all jobs, newest first, a page at a time, and removes what is over a limit. It rests after each
+// page and after each removal, so that it takes a small part of a core and of the disk.
+#ifndef SERVER_RETENTION_KEEPER_H_
+#define SERVER_RETENTION_KEEPER_H_
+
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "server/job/job_store.h"
+#include "server/metrics/metrics.h"
+#include "server/retention/limits.h"
+#include "server/retention/sweep.h"
+#include "server/scheduler/removal.h"
+
+namespace snug::server {
+
+// All outlive the keeper.
+struct KeeperParts {
+  RetentionLimits limits;
+  std::string state_dir;
+  JobStore& store;
+  Scheduler& scheduler;
+  Metrics& metrics;
+};
+
+class Keeper {
+ public:
+  // Does nothing where there is no limit.
+  explicit Keeper(const KeeperParts& parts);
+  ~Keeper();  // Ends the walk within a page.
+
+ private:
+  void Loop();
+  void SweepOnce();
+  // False: the daemon ends.
+  bool Rest(absl::Duration how_long) const;
+  bool Look(const v1::Job& job, Sweep& sweep);
+  void Remove(const std::string& job, Leaving what, int64_t bytes);
+
+  const KeeperParts parts_;
+  absl::Notification stop_;
+  std::thread thread_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_RETENTION_KEEPER_H_

@@ -1,0 +1,92 @@
+#include "server/scheduler/removal.h"
+
+#include <stdio.h>
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "proto/snug/status_macros.h"
+#include "server/job/errors.h"
+#include "server/job/log.h"
+#include "server/node/attempt_files.h"
+#include "server/scheduler/clock.h"
+#include "server/scheduler/trash.h"
+
+namespace snug::server {
+namespace {
+
+constexpr const char* kDeleted = "deleted";
+constexpr absl::Duration kAnswerPatience = absl::Seconds(30);  // A scheduler that ends gives none.
+
+struct Answer {
+  absl::Notification there;
+  absl::StatusOr<std::string> folder = Draining();
+};
+
+bool RefersTo(const v1::Job& job, const std::string& id) {
+  const v1::JobSpec& spec = job.spec();
+  return job.parent_job() == id || spec.model() == id || spec.lora().init_adapter() == id;
+}
+
+// Under another name, so that what a crash leaves is no checkpoint; the next sweep finds none, and
+// it goes with its job.
+absl::StatusOr<std::string> MoveCheckpointsAside(const std::string& checkpoints) {
+  const std::string aside = checkpoints + ".removed";
+  std::error_code error;
+  std::filesystem::remove_all(aside, error);
+  if (rename(checkpoints.c_str(), aside.c_str()) == 0) return aside;
+  if (errno == ENOENT) return std::string();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", checkpoints, " away"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Removal::TakeAway(const std::string& job, Leaving what) const {
+  const auto answer = std::make_shared<Answer>();
+  const bool posted = scheduler_.inbox_.TryPost([removal = *this, job, what, answer] {
+    answer->folder = removal.DoTakeAway(job, what);
+    answer->there.Notify();
+  });
+  if (!posted) return Draining();
+  if (!answer->there.WaitForNotificationWithTimeout(kAnswerPatience)) return Draining();
+  return answer->folder;
+}
+
+absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving what) const {
+  const std::string& state_dir = scheduler_.settings_.launcher.state_dir;
+  if (scheduler_.draining_) return Draining();
+  if (scheduler_.storing_ > 0)  // What may refer to it, and is not among the entries yet.
+    return absl::UnavailableError("a new job is on its way into the store");
+  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
+  if (job->id() != id) return JobNotFound(id);
+  if (!IsTerminal(job->state())) return WrongState(id, "remove", v1::Job::State_Name(job->state()));
+  for (const auto& [other, entry] : scheduler_.entries_)
+    if (RefersTo(entry->record.job, id))
+      return WrongState(id, "remove", absl::StrCat("what job \"", other, "\" refers to"));
+  if (what == Leaving::kJob) return TakeJob(*job);
+  if (what == Leaving::kCheckpoints) return MoveCheckpointsAside(CheckpointsDir(state_dir, id));
+  return std::string();
+}
+
+// Its folder is moved aside before its rows go: what a crash leaves in between is put back at the
+// next start.
+absl::StatusOr<std::string> Removal::TakeJob(const v1::Job& job) const {
+  const std::string& state_dir = scheduler_.settings_.launcher.state_dir;
+  ASSIGN_OR_RETURN(std::string aside, MoveToTrash(state_dir, job.id()));
+  Change change{.deleted = job.id()};
+  change.events.push_back(
+      {.job = job.id(), .from = job.state(), .reason = kDeleted, .wall_us = WallMicros()});
+  const absl::Status committed = scheduler_.store_.Commit(change);
+  if (!committed.ok()) {
+    PutBack(state_dir, aside);
+    return committed;
+  }
+  spdlog::info("job {}: deleted", job.id());
+  scheduler_.metrics_.CountJobs(job.state(), -1);
+  return aside;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,39 @@
+// Taking away what ended jobs have left, for those who remove it: nothing that a job which has not
+// ended was made from or goes on from is given away.
+#ifndef SERVER_SCHEDULER_REMOVAL_H_
+#define SERVER_SCHEDULER_REMOVAL_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/scheduler/scheduler.h"
+
+namespace snug::server {
+
+enum class Leaving {
+  kJob,  // Its row and all its files.
+  kCheckpoints,
+  kLogs,
+};
+
+class Removal {
+ public:
+  explicit Removal(Scheduler& scheduler) : scheduler_(scheduler) {}
+
+  // Waits for the scheduler's thread, so it is not for that one. UNAVAILABLE: not now. When it
+  // returns OK what is named is nobody's: a folder, which is aside now and is the caller's to
+  // remove; or empty: there is none, or, of logs, they are where they were.
+  absl::StatusOr<std::string> TakeAway(const std::string& job, Leaving what) const;
+
+  // On the scheduler's thread. Of a whole job: its rows are gone when it returns.
+  absl::StatusOr<std::string> TakeJob(const v1::Job& job) const;
+
+ private:
+  absl::StatusOr<std::string> DoTakeAway(const std::string& id, Leaving what) const;
+
+  Scheduler& scheduler_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_REMOVAL_H_

@@ -1,0 +1,116 @@
+"""What the daemon removes of ended jobs, and what it keeps for those that refer to them. The worker
+trains nothing (tests/server/testing/fake_worker.cc).
+"""
+
+import time
+import unittest
+
+from tests.harness.daemon import Failed, wait_for
+from tests.harness.fake_daemon import FakeDaemon
+
+ENDLESS = "steps=100000 step_ms=50"
+EACH_SECOND = "retention: {{{}, sweep_seconds: 1}}\n"
+
+
+class RetentionTest(unittest.TestCase):
+    def keep(self, limits):
+        """A daemon that holds ended jobs to these limits, each second."""
+        self.daemon = FakeDaemon(settings=EACH_SECOND.format(limits))
+        self.addCleanup(self.daemon.close)
+
+    def ended(self, script="steps=6", *changes):
+        """A job that has succeeded; its id."""
+        name = self.daemon.submit_script(script, *changes)
+        self.daemon.wait_state(name, "SUCCEEDED")
+        return name
+
+    def jobs(self):
+        """Ids of all jobs, newest first."""
+        return [job["id"] for job in self.daemon.json("list", "--all")["jobs"]]
+
+    def folder(self, name):
+        """All that a job has on the disk."""
+        return self.daemon.state / "jobs" / name
+
+    def metric(self, name):
+        """The value of a series."""
+        lines = self.daemon.metrics().splitlines()
+        return float(next(line for line in lines if line.startswith(name + " ")).split()[-1])
+
+    def swept(self):
+        """Waits for a whole sweep that began after this."""
+        for _ in range(2):
+            before = self.metric("snug_retention_swept_timestamp_seconds")
+            wait_for(
+                lambda was=before: self.metric("snug_retention_swept_timestamp_seconds") > was,
+                "a sweep of ended jobs",
+            )
+
+    def test_the_newest_jobs_stay_and_of_the_others_nothing(self):
+        self.keep("jobs: {count: 2}")
+        names = [self.ended() for _ in range(5)]
+        self.swept()
+        self.assertEqual(self.jobs(), names[:2:-1])
+        for name in names[:3]:
+            self.assertFalse(self.folder(name).exists())
+            with self.assertRaises(Failed):
+                self.daemon.job(name)
+        self.assertEqual(list((self.daemon.state / "trash").iterdir()), [])
+        self.assertEqual(self.metric('snug_retention_removed_total{what="job"}'), 3)
+        self.assertGreater(self.metric("snug_retention_removed_bytes_total"), 0)
+        self.assertEqual(self.metric('snug_jobs{state="SUCCEEDED"}'), 2)
+        self.assertEqual(self.daemon.run("doctor").returncode, 0)
+        self.daemon.restart()  # The store and its witness agree.
+        self.assertEqual(self.jobs(), names[:2:-1])
+
+    def test_checkpoints_and_logs_go_and_the_output_stays(self):
+        self.keep("checkpoints: {count: 1}, logs: {bytes: 4KiB}")
+        first, second = self.ended(), self.ended()
+        self.swept()
+        self.assertEqual(self.daemon.json("checkpoints", first)["checkpoints"], [])
+        self.assertNotEqual(self.daemon.json("checkpoints", second)["checkpoints"], [])
+        self.assertEqual(list(self.folder(first).glob("checkpoints*")), [])
+        with self.assertRaises(Failed) as refused:
+            self.daemon.run("extend", first, "--steps", "3")
+        self.assertIn("has no checkpoint to go on from", refused.exception.done.stderr)
+        logs = [list(self.folder(name).glob("attempts/*/worker.log")) for name in (first, second)]
+        self.assertEqual([len(found) for found in logs], [0, 0])
+        self.assertEqual(self.daemon.run("logs", first).stdout, "")
+        for name in (first, second):
+            target = self.daemon.jobs / f"output-{name}"
+            self.daemon.run("download", name, target)
+            self.assertTrue((target / "metrics.jsonl").is_file())
+        self.assertEqual(self.daemon.run("doctor").returncode, 0)
+
+    def test_an_old_job_goes_and_one_that_runs_does_not(self):
+        self.keep("jobs: {age: 2s}")
+        running = self.daemon.submit_script(ENDLESS)
+        self.daemon.wait_step(running, 6)
+        old = self.ended()
+        wait_for(lambda: old not in self.jobs(), f"{old} to be removed")
+        self.daemon.run("pause", running)
+        self.daemon.wait_state(running, "PAUSED")
+        time.sleep(2.5)
+        self.swept()
+        self.assertEqual(self.jobs(), [running])
+        self.assertNotEqual(self.daemon.json("checkpoints", running)["checkpoints"], [])
+
+    def test_what_an_extension_or_a_rerun_came_from_stays_until_that_has_gone(self):
+        self.keep("jobs: {count: 1}, checkpoints: {count: 1}, logs: {count: 1}")
+        parent = self.ended("step_ms=20", "training.max_steps=6")
+        child = self.daemon.json("extend", parent, "--steps", "100000")["id"]
+        self.daemon.wait_step(child, 12)
+        other = self.ended()
+        again = self.daemon.json("rerun", other)["id"]
+        self.daemon.wait_state(again, "SUCCEEDED")
+        self.swept()
+        self.assertEqual(self.jobs(), [again, other, child, parent])
+        self.assertNotEqual(self.daemon.json("checkpoints", parent)["checkpoints"], [])
+        self.assertEqual(self.metric("snug_retention_held_jobs"), 2)
+        self.daemon.run("cancel", child)
+        newest = self.ended()
+        wait_for(lambda: self.jobs() == [newest], "all others to be removed")
+
+
+if __name__ == "__main__":
+    unittest.main()
