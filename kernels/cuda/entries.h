@@ -31,6 +31,7 @@
 #include "kernels/rows.h"
 #include "kernels/sampling.h"
 #include "kernels/softmax.h"
+#include "kernels/target_loss.h"
 #include "kernels/uniform_noise.h"
 #include "kernels/valid_tokens.h"
 
@@ -94,6 +95,7 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error SoftmaxBackward(const SoftmaxBackwardParams& p, Stream stream);
 [[gnu::weak]] Error SoftmaxForward(const SoftmaxForwardParams& p, Stream stream);
 [[gnu::weak]] Error SumSquares(const SumSquaresParams& p, Stream stream);
+[[gnu::weak]] Error TargetLoss(const TargetLossParams& p, Stream stream);
 [[gnu::weak]] Error UnmergeNorm(const MergeNormParams& p, Stream stream);
 [[gnu::weak]] Error UpdateRanges(const UpdateRangesParams& p, Stream stream);
 [[gnu::weak]] Error ValidTokens(const ValidTokensParams& p, Stream stream);

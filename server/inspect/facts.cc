@@ -14,6 +14,7 @@ using program::RopeScaling;
 
 constexpr int kMaxKind = static_cast<int>(RopeScaling::Kind::kYarn);
 constexpr int kMaxTask = static_cast<int>(program::Task::kSequenceClassification);
+constexpr int kMaxProblem = static_cast<int>(program::Problem::kRegression);
 constexpr int kMaxActivation = static_cast<int>(program::Activation::kTanh);
 
 void SetRope(const RopeScaling& rope, v1::RopeFacts& facts) {
@@ -93,6 +94,7 @@ void SetEncoder(const ModelConfig& config, v1::ModelFacts& facts) {
 void SetTask(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_task(static_cast<int>(config.task));
   facts.set_labels(config.labels);
+  facts.set_problem(static_cast<int>(config.problem));
   facts.set_new_head(config.new_head);
   facts.set_head_spread(config.head_spread);
   facts.set_pad_token(config.pad_token);
@@ -124,7 +126,8 @@ v1::ModelFacts FactsOf(const ModelConfig& config) {
 }
 
 absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
-  if (facts.task() < 0 || facts.task() > kMaxTask || facts.activation() < 0 ||
+  if (facts.task() < 0 || facts.task() > kMaxTask || facts.problem() < 0 ||
+      facts.problem() > kMaxProblem || facts.activation() < 0 ||
       facts.activation() > kMaxActivation || facts.rope().kind() < 0 ||
       facts.rope().kind() > kMaxKind || !AllFinite(facts))
     return absl::InvalidArgumentError("a model's facts are outside their limits");
@@ -143,6 +146,7 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .tied_embeddings = facts.tied_embeddings(),
                      .task = static_cast<program::Task>(facts.task()),
                      .labels = facts.labels(),
+                     .problem = static_cast<program::Problem>(facts.problem()),
                      .new_head = facts.new_head(),
                      .head_spread = facts.head_spread(),
                      .pad_token = facts.pad_token(),

@@ -34,22 +34,27 @@ void CheckLabels(const v1::JobSpec& spec, Checker& check) {
   const bool named = !spec.label_names().empty();
   if (!v1::JobSpec::Task_IsValid(spec.task()))
     check.Add("task", "causal_lm or sequence_classification");
+  if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION || spec.task() == v1::JobSpec::MASKED_LM)
+    check.Add("task", "causal_lm or sequence_classification; others are not offered yet");
   if (spec.task() == v1::JobSpec::CAUSAL_LM && (named || spec.num_labels() != 0))
     check.Add(named ? "label_names" : "num_labels", "is of task: sequence_classification");
   check.Integer("num_labels", spec.num_labels(), 0, program::kMaxLabels);
-  if (spec.num_labels() == 1)
-    check.Add("num_labels", "1 is a regression, which is not offered: at least 2 classes");
-  const std::string& problem = spec.problem_type();
-  if (!problem.empty() && problem != "single_label_classification")
-    check.Add("problem_type", absl::StrCat("single_label_classification alone is offered, not ",
-                                           program::Quote(problem)));
+  const std::string& named_problem = spec.problem_type();
+  const auto problem = program::ProblemOfName(named_problem);
+  if (!named_problem.empty() && !problem)
+    check.Add("problem_type", absl::StrCat("one of ", program::kProblemNames, ", not ",
+                                           program::Quote(named_problem)));
+  const bool one_class = problem == program::Problem::kSingleLabel;
+  if (spec.num_labels() == 1 && one_class)
+    check.Add("num_labels", "1, but single_label_classification chooses among at least 2 classes");
   if (spec.label_names_size() > kMaxLabelNames)
     return check.Add("label_names",
                      absl::StrCat(spec.label_names_size(), " names; at most ", kMaxLabelNames));
   if (named && spec.num_labels() != 0 && spec.num_labels() != spec.label_names_size())
     check.Add("label_names", absl::StrCat(spec.label_names_size(), " names, but num_labels is ",
                                           spec.num_labels()));
-  if (spec.label_names_size() == 1) check.Add("label_names", "one class: at least 2");
+  if (spec.label_names_size() == 1 && (one_class || !problem))
+    check.Add("label_names", "one class: at least 2");
   std::set<absl::string_view> seen;
   for (const std::string& name : spec.label_names()) {
     if (name.empty() || static_cast<int64_t>(name.size()) > kMaxLabelNameBytes ||

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
@@ -35,7 +36,6 @@ namespace {
 // the end of 64 bits that every sum of bytes in a plan is exact.
 constexpr int64_t kMaxBatchBytes = int64_t{1} << 53;
 
-constexpr char kSingleLabel[] = "single_label_classification";
 constexpr char kAddedTokens[] = "added_tokens";
 constexpr char kAddedTokensField[] = "spec.added_tokens";
 
@@ -52,7 +52,8 @@ std::string FieldOf(const absl::Status& status) {
   const bool named =
       absl::StartsWith(message, "lora.") || absl::StartsWith(message, "quantization:") ||
       absl::StartsWith(message, "reversible:") || absl::StartsWith(message, "task:") ||
-      absl::StartsWith(message, "num_labels:") || absl::StartsWith(message, kAddedTokens);
+      absl::StartsWith(message, "num_labels:") || absl::StartsWith(message, "problem_type:") ||
+      absl::StartsWith(message, kAddedTokens);
   if (!named) return "spec.model";
   return absl::StrCat("spec.", message.substr(0, message.find(':')));
 }
@@ -106,7 +107,7 @@ void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
   if (!config.classifies()) return spec.set_task(v1::JobSpec::CAUSAL_LM);
   spec.set_task(v1::JobSpec::SEQUENCE_CLASSIFICATION);
   spec.set_num_labels(config.labels);
-  if (spec.problem_type().empty()) spec.set_problem_type(kSingleLabel);
+  spec.set_problem_type(program::NameOf(config.problem));
   if (spec.method() != v1::JobSpec::LORA) return;
   auto& saved = *spec.mutable_lora()->mutable_modules_to_save();
   const std::string head = program::HeadPathOf(config);
@@ -128,9 +129,12 @@ bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Viol
   of_tokens(!spec.training().sample_prompts().empty(), "training.sample_prompts");
   of_tokens(spec.mask_history(), "mask_history");
   of_tokens(!spec.chat_template().empty(), "chat_template");
-  if (!config.classifies() && !spec.problem_type().empty())
-    found.push_back({"spec.problem_type",
-                     "is of task: sequence_classification; this job's is causal_lm", "BAD_FIELD"});
+  const bool regression = config.has_targets() && config.problem == program::Problem::kRegression;
+  if (regression && absl::EndsWith(spec.training().metric_for_best_model(), "accuracy"))
+    found.push_back({"spec.training.metric_for_best_model",
+                     absl::StrCat(spec.training().metric_for_best_model(),
+                                  " is of classes; problem_type: regression has eval_loss"),
+                     "BAD_FIELD"});
   FillTask(config, spec);
   return true;
 }
@@ -191,6 +195,7 @@ program::TaskChoice TaskOf(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::CAUSAL_LM) choice.task = program::Task::kCausalLm;
   if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION)
     choice.task = program::Task::kSequenceClassification;
+  choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
 }
 

@@ -75,15 +75,17 @@ def write_prepared(rows, folder):
 
 
 def write_documents(rows, folder):
-    """Writes a prepared dataset of documents [(ids, label)]."""
+    """Writes a prepared dataset of documents [(ids, label)]; a label is a class, or a list of
+    numbers."""
     weighted = [(ids, [0.0] * (len(ids) - 1) + [1.0]) for ids, _ in rows]
     folder = write_prepared(weighted, folder)
     path = folder / "dataset.safetensors"
-    labels = np.array([label for _, label in rows], np.int32)
+    labels = np.array([label for _, label in rows])
+    labels = labels.astype(np.int32 if labels.ndim == 1 else np.float32)
     save_file({**load_file(path), "labels": labels}, path)
     about = json.loads((folder / "dataset.json").read_text())
     about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    about["num_labels"] = int(labels.max()) + 1
+    about["num_labels"] = int(labels.max()) + 1 if labels.ndim == 1 else labels.shape[1]
     (folder / "dataset.json").write_text(json.dumps(about))
     return folder
 

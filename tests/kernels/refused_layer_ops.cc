@@ -16,6 +16,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/softmax.h"
+#include "kernels/target_loss.h"
 #include "kernels/uniform_noise.h"
 #include "tests/kernels/refusals_testing.h"
 
@@ -220,6 +221,11 @@ std::vector<RefusedOp> Ends() {
            SNUG_STRIDE(logits_stride), SNUG_NULL(labels), SNUG_IDS(labels), SNUG_NULL(row_loss),
            SNUG_STRIDE(dlogits_stride), SNUG_VALUE(softcap, -1.0f),
            SNUG_VALUE(label_smoothing, 1.0f), SNUG_VALUE(z_loss, -1.0f), SNUG_VALUE(z_loss, NAN)}),
+      Refused<TargetLossParams>(
+          "TargetLoss",
+          {SNUG_SHAPE(N), SNUG_SHAPE(V), SNUG_TYPE(dtype), SNUG_NULL(logits),
+           SNUG_STRIDE(logits_stride), SNUG_NULL(targets), SNUG_STRIDE(targets_stride),
+           SNUG_NULL(row_loss), SNUG_STRIDE(dlogits_stride), SNUG_KIND(kind)}),
       Refused<EmbeddingForwardParams>(
           "EmbeddingForward", {SNUG_SHAPE(N), SNUG_SHAPE(C), SNUG_SHAPE(V), SNUG_TYPE(dtype),
                                SNUG_NULL(ids), SNUG_IDS(ids), SNUG_NULL(W), SNUG_STRIDE(W_stride),

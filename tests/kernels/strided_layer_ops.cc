@@ -13,6 +13,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/softmax.h"
+#include "kernels/target_loss.h"
 #include "kernels/uniform_noise.h"
 #include "tests/kernels/strided_testing.h"
 
@@ -280,6 +281,15 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector(p.minimum, 1);
        o.Rows(p.codes, p.codes_stride, p.dp, p.dp_stride, p.dx, p.dx_stride);
        return o.Run(SoftmaxBackward, p);
+     }},
+    {"TargetLoss",
+     [](O& o) {
+       auto p = o.Of<TargetLossParams>();
+       p.V = o.C();
+       p.kind = TargetLossKind::kBinary;
+       o.Vector(p.row_loss, kStridedRows);
+       o.Rows(p.logits, p.logits_stride, p.dlogits, p.dlogits_stride, p.targets, p.targets_stride);
+       return o.Run(TargetLoss, p);
      }},
     {"AddUniformNoise",
      [](O& o) {

@@ -32,11 +32,11 @@ LENGTHS = (2, 97, 5, 33, 64, 17, 1, 48, 12, 80, 3, 21)
 NONE = {"losses": [], "gradients": [], "weights": []}
 
 
-def random_classifier(shape, seed):
+def random_classifier(shape, seed, problem=None):
     """Like models.random_model, with a head of LABELS classes."""
     torch.manual_seed(seed)
     config = models.config_of(shape)
-    config.num_labels, config.pad_token_id = LABELS, PAD
+    config.num_labels, config.pad_token_id, config.problem_type = LABELS, PAD, problem
     model = AutoModelForSequenceClassification.from_config(config)
     return models.with_random_vectors(model, shape.family)
 
@@ -51,15 +51,24 @@ def random_documents(seed, vocabulary):
     return rows
 
 
-def prepare(case, folder):
+def with_labels_of(problem, rows):
+    """The documents with what a label is there: LABELS numbers, made of their class."""
+    if problem == "regression":
+        return [(ids, [label - 0.75 * v for v in range(LABELS)]) for ids, label in rows]
+    if problem == "multi_label_classification":
+        return [(ids, [float(label * 7 >> v & 1) for v in range(LABELS)]) for ids, label in rows]
+    return rows
+
+
+def prepare(case, folder, problem=None):
     """Model, adapter and prepared dataset of a case on disk."""
     folder = pathlib.Path(folder)
-    model = random_classifier(case.shape, case.seed)
+    model = random_classifier(case.shape, case.seed, problem)
     directory = models.write_model(model, folder / "model", case.dtype, case.spelling)
     adapter = None
     if case.targets:
         adapter = write_adapter(model, folder / "adapter", case)
-    rows = random_documents(case.seed, case.shape.vocabulary)
+    rows = with_labels_of(problem, random_documents(case.seed, case.shape.vocabulary))
     data = datasets.write_documents(rows, folder / "data")
     settings = reference.Settings(lr_scheduler_type=case.scheduler, documents=True)
     return Prepared(case, folder, directory, adapter, data, rows, settings)
@@ -109,6 +118,10 @@ def other_labels(_model, rows):
     rows[:] = [(ids, (label + 1) % LABELS) for ids, label in rows]
 
 
+def other_numbers(_model, rows):
+    rows[:] = [(ids, numbers[1:] + numbers[:1]) for ids, numbers in rows]
+
+
 class ClassificationTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -119,18 +132,19 @@ class ClassificationTest(unittest.TestCase):
         cls.probed = staticmethod(functools.cache(cls._probe))
 
     @classmethod
-    def _prepare(cls, case):
-        return prepare(case, cls.folder / f"classes-{case.name}")
+    def _prepare(cls, case, problem=None):
+        return prepare(case, cls.folder / f"classes-{case.name}-{problem}", problem)
 
     @classmethod
-    def _probe(cls, case, plan="keep", steps=STEPS):
-        prepared = cls.prepared(case)
+    def _probe(cls, case, plan="keep", steps=STEPS, problem=None):
+        prepared = cls.prepared(case, problem)
         request = request_of(prepared, job_spec(prepared), prepared.folder / f"{plan}-{steps}")
         request.plan, request.steps = plan, steps
         return run(request)
 
-    def violations(self, case, change=None):
-        prepared, ours = self.prepared(case), self.probed(case)
+    def violations(self, case, change=None, problem=None):
+        prepared = self.prepared(case, problem)
+        ours = self.probed(case, problem=problem)
         theirs = oracle(prepared, ours.rows, change=change)
         truth = oracle(prepared, ours.rows, exact=True, change=change)
         return oracle_test.violations(ours, theirs, truth)
@@ -172,6 +186,27 @@ class ClassificationTest(unittest.TestCase):
     def test_other_labels_fail(self):
         for what, sentences in self.violations(FULL["qwen3"], other_labels).items():
             self.assertTrue(sentences, f"{what} do not show it")
+
+    def test_labels_that_are_no_class(self):
+        """A language model's head of numbers or of several labels; with others it must fail."""
+        for case, problem in (
+            (FULL["qwen3"], "regression"),
+            (LORA["mistral"], "multi_label_classification"),
+        ):
+            with self.subTest(problem):
+                self.assertEqual(self.violations(case, problem=problem), NONE)
+                for what, sentences in self.violations(case, other_numbers, problem).items():
+                    self.assertTrue(sentences, f"{what} do not show it")
+
+    def test_the_reference_has_transformers_losses(self):
+        for problem in (None, "regression", "multi_label_classification"):
+            model = random_classifier(FULL["qwen3"].shape, 7, problem)
+            rows = [([3, 4, 5], label) for label in (1, 3)]
+            rows = with_labels_of(problem, rows)
+            labels = torch.tensor([label for _, label in rows])
+            theirs = model(input_ids=torch.tensor([ids for ids, _ in rows]), labels=labels).loss
+            ours = reference.document_loss(model, rows, len(rows))
+            self.assertAlmostEqual(ours.item(), theirs.item(), delta=1e-6 * theirs.item())
 
     def test_reading_the_padding_fails(self):
         """Of a model that does not say what pads, Snug reads the last token whatever it is."""

@@ -71,10 +71,12 @@ def config_of(shape):
     )
 
 
-def random_encoder(shape, seed, auto=AutoModelForSequenceClassification):
+def random_encoder(shape, seed, auto=AutoModelForSequenceClassification, problem=None):
     """With norms and biases that are not those of a new model."""
     torch.manual_seed(seed)
-    model = auto.from_config(config_of(shape))
+    config = config_of(shape)
+    config.problem_type = problem
+    model = auto.from_config(config)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("LayerNorm.weight"):
@@ -123,27 +125,29 @@ class EncoderTest(unittest.TestCase):
         cls.probed = staticmethod(functools.cache(cls._probe))
 
     @classmethod
-    def _prepare(cls, case):
-        folder = cls.folder / case.name
-        model = random_encoder(case.shape, case.seed)
+    def _prepare(cls, case, problem=None):
+        folder = cls.folder / f"{case.name}-{problem}"
+        model = random_encoder(case.shape, case.seed, problem=problem)
         directory = models.write_model(model, folder / "model")
         adapter = None
         if case.targets:
             adapter = documents.write_adapter(model, folder / "adapter", case)
         rows = random_documents(case.seed, case.shape.vocabulary)
+        rows = documents.with_labels_of(problem, rows)
         data = datasets.write_documents(rows, folder / "data")
         settings = reference.Settings(lr_scheduler_type=case.scheduler, documents=True)
         return Prepared(case, folder, directory, adapter, data, rows, settings)
 
     @classmethod
-    def _probe(cls, case, plan="keep", steps=STEPS):
-        prepared = cls.prepared(case)
+    def _probe(cls, case, plan="keep", steps=STEPS, problem=None):
+        prepared = cls.prepared(case, problem)
         request = request_of(prepared, job_spec(prepared), prepared.folder / f"{plan}-{steps}")
         request.plan, request.steps = plan, steps
         return run(request)
 
-    def violations(self, case, change=None):
-        prepared, ours = self.prepared(case), self.probed(case)
+    def violations(self, case, change=None, problem=None):
+        prepared = self.prepared(case, problem)
+        ours = self.probed(case, problem=problem)
         theirs = oracle(prepared, ours.rows, change=change)
         truth = oracle(prepared, ours.rows, exact=True, change=change)
         return oracle_test.violations(ours, theirs, truth)
@@ -157,6 +161,14 @@ class EncoderTest(unittest.TestCase):
         for case in LORA.values():
             with self.subTest(case.name):
                 self.assertEqual(self.violations(case), NONE)
+
+    def test_labels_that_are_no_class(self):
+        for case, problem in (
+            (FULL["roberta"], "multi_label_classification"),
+            (LORA["bert"], "regression"),
+        ):
+            with self.subTest(problem):
+                self.assertEqual(self.violations(case, problem=problem), NONE)
 
     def test_recompute_gives_the_gradients_of_keep_to_the_bit(self):
         for case in (FULL["bert"], LORA["roberta"]):

@@ -173,8 +173,27 @@ def batch_loss(model, rows, divisor):
     return total / divisor
 
 
+def _classes(logits, labels):
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
+def _numbers(logits, labels):
+    return (logits - labels.to(logits.dtype)).square().mean(-1)
+
+
+def _several(logits, labels):
+    labels = labels.to(logits.dtype)
+    return torch.nn.functional.binary_cross_entropy_with_logits(
+        logits, labels, reduction="none"
+    ).mean(-1)
+
+
+# Of a document, by problem_type.
+LOSSES = {"regression": _numbers, "multi_label_classification": _several}
+
+
 def document_loss(model, rows, divisor):
-    """The same of documents [(ids, label)] and their classes; padded with the token by which
+    """The same of documents [(ids, label)] and their labels; padded with the token by which
     transformers knows where one ends."""
     pad_id = model.config.pad_token_id
     longest = max(len(ids) for ids, _ in rows)
@@ -183,7 +202,7 @@ def document_loss(model, rows, divisor):
     labels = torch.tensor([label for _, label in rows])
     logits = model(input_ids=ids, attention_mask=mask).logits
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    return torch.nn.functional.cross_entropy(logits, labels, reduction="sum") / divisor
+    return LOSSES.get(model.config.problem_type, _classes)(logits, labels).sum() / divisor
 
 
 @dataclasses.dataclass(frozen=True)

@@ -75,8 +75,10 @@ bool Classifies(const ExportOptions& options) {
 std::string LoadingText(const ExportOptions& options) {
   const std::string model =
       Classifies(options) ? "AutoModelForSequenceClassification" : "AutoModelForCausalLM";
-  const std::string labels =
-      Classifies(options) ? absl::StrCat(", num_labels=", options.task.labels) : "";
+  std::string labels;
+  if (Classifies(options)) absl::StrAppend(&labels, ", num_labels=", options.task.labels);
+  if (Classifies(options) && options.task.problem)
+    absl::StrAppend(&labels, ", problem_type=\"", program::NameOf(*options.task.problem), "\"");
   return absl::StrCat("```python\nfrom peft import PeftModel\nfrom transformers import ", model,
                       "\n\nbase = ", model, ".from_pretrained(BASE", labels, ")\n",
                       ResizeText(options),

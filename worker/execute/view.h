@@ -76,11 +76,12 @@ struct Batch {
   const int64_t* trained_rows = nullptr;    // (M) rising
   const int64_t* host_trained_rows = nullptr;  // The same, the host's.
   const int32_t* labels = nullptr;             // (M) the token that the row predicts.
-  const float* weights = nullptr;              // (M) of the prediction.
-  const float* cos = nullptr;                  // (N, R/2) of a head's R elements that are turned.
-  const float* sin = nullptr;                  // (N, R/2)
-  const float* local_cos = nullptr;            // (N, R/2) of layers that slide, if these differ.
-  const float* local_sin = nullptr;            // (N, R/2)
+  const float* targets = nullptr;    // (M, V) of documents whose label is no class: per class.
+  const float* weights = nullptr;    // (M) of the prediction.
+  const float* cos = nullptr;        // (N, R/2) of a head's R elements that are turned.
+  const float* sin = nullptr;        // (N, R/2)
+  const float* local_cos = nullptr;  // (N, R/2) of layers that slide, if these differ.
+  const float* local_sin = nullptr;  // (N, R/2)
   // What the head finds of each trained token.
   double* row_loss = nullptr;      // (M) weight times cross-entropy.
   double* row_entropy = nullptr;   // (M) of the model's distribution, in nats.

@@ -169,6 +169,7 @@ program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::CAUSAL_LM) choice.task = program::Task::kCausalLm;
   if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION)
     choice.task = program::Task::kSequenceClassification;
+  choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
 }
 

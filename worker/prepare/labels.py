@@ -1,33 +1,48 @@
-"""Which id a class has.
+"""What a document's label is: the id of a class, or numbers, as the job's problem says.
+
+single_label_classification: a class. multi_label_classification: a list of classes by their names,
+or for each class a number, 1 where it is there and 0 where it is not. regression: a number, or a
+list of as many as the head has outputs.
 
 A name's id is its place among the job's label_names; without these what the model's label2id says,
 where that has names of its own; without both, where rows have names, these are sorted, and there
 must be as many of them as classes: of fewer nobody knows which is missing. Ids are taken as they
-are. In tables ids may stand as text.
+are. In tables ids and numbers may stand as text, and lists as JSON.
 """
 
 import difflib
 import itertools
+import math
+import struct
 
 from errors import PrepareError, bad_row
-from formats import classification
+from formats import classification, fields
 
 SHOWN_NAMES = 20
 
 
 class Labels:
-    """`names`: of the classes, by id; empty: rows have ids alone. `count`: of the classes."""
+    """Of one class each. `names`: of the classes, by id; empty: rows have ids alone. `count`: of
+    the classes."""
+
+    problem = "single_label_classification"
 
     def __init__(self, names, count):
         self.names, self.count = list(names), count
         self._ids = {name: number for number, name in enumerate(self.names)}
 
-    def id_of(self, row):
-        """The row's class as a number."""
+    def of(self, row):
+        """What the head is held against: the row's class as a number."""
         label = row.label
+        if type(label) is int or (isinstance(label, str) and label):
+            return self._id_of(row, label)
+        kind = fields.kind_of_value(label)
+        raise bad_row(row, f'"label" must be a class, by its id or its name, this is {kind}')
+
+    def _id_of(self, row, label):
         if isinstance(label, str) and label in self._ids:
             return self._ids[label]
-        if isinstance(label, str) and label.isdecimal() and label.isascii():
+        if _is_id(label):
             label = int(label)
         if isinstance(label, str):
             near = difflib.get_close_matches(label, self.names, 1)
@@ -40,7 +55,7 @@ class Labels:
 
     def about(self):
         """What dataset.json says of them."""
-        about = {"num_labels": self.count}
+        about = {"num_labels": self.count, "problem_type": self.problem}
         return {**about, "label_names": self.names} if self.names else about
 
     def warnings(self, rows):
@@ -60,6 +75,70 @@ class Labels:
         return shown + (", ..." if len(self.names) > SHOWN_NAMES else "")
 
 
+class SeveralLabels(Labels):
+    """Of any number of classes each."""
+
+    problem = "multi_label_classification"
+
+    def of(self, row):
+        """For each class 1.0 or 0.0."""
+        labels = fields.as_structure(row.label)
+        if isinstance(labels, list) and all(isinstance(label, str) for label in labels):
+            there = {self._id_of(row, label) for label in labels}
+            return [float(number in there) for number in range(self.count)]
+        numbers = _numbers(row, self.count)
+        for number in numbers:
+            if not 0.0 <= number <= 1.0:
+                raise bad_row(row, f'"label" has {number}: a class is there (1) or not (0)')
+        return numbers
+
+
+class Numbers(Labels):
+    """Of no class: what the head's outputs are to be."""
+
+    problem = "regression"
+
+    def of(self, row):
+        """The numbers."""
+        return _numbers(row, self.count)
+
+    def warnings(self, rows):
+        """None: no number has to be there."""
+        return ()
+
+
+KINDS = {kind.problem: kind for kind in (Labels, SeveralLabels, Numbers)}
+PROBLEMS = tuple(KINDS)
+
+
+def _numbers(row, count):
+    """The row's label as `count` numbers of float32."""
+    value = fields.as_structure(row.label)
+    values = value if isinstance(value, list) else [value]
+    numbers = [_number(row, number) for number in values]
+    if len(numbers) != count:
+        message = f'"label" has {len(numbers)} numbers, num_labels is {count}'
+        raise bad_row(row, message)
+    return numbers
+
+
+def _number(row, value):
+    if type(value) in (int, float):
+        try:
+            (rounded,) = struct.unpack("f", struct.pack("f", float(value)))
+        except OverflowError:
+            rounded = math.inf
+        if math.isfinite(rounded):
+            return rounded
+        raise bad_row(row, f'"label" has {value}, which is no finite number of float32')
+    kind = fields.kind_of_value(value)
+    raise bad_row(row, f'"label" must be a number, or a list of them, this has {kind}')
+
+
+def _is_id(label):
+    return isinstance(label, int) or (label.isdecimal() and label.isascii())
+
+
 def classify(model, sources, options, most=None):
     """Makes the sources' rows documents with a class, where that is the task: gives their Labels,
     else None. `most`: of a source's rows, so many are asked for the classes' names."""
@@ -75,17 +154,26 @@ def classify(model, sources, options, most=None):
 
 def _labels_of(model, sources, options, most):
     """Reads the rows' labels where nothing else names the classes."""
+    kind = KINDS[_problem(model, options)]
     names = options.label_names or model.label_names
     if names:
         _require(options, len(names), "label_names" if options.label_names else "num_labels")
-        return Labels(names, len(names))
-    found = _names_of_rows(sources, most)
+        return kind(names, len(names))
+    found = set() if kind is Numbers else _names_of_rows(sources, most, kind)
     if found:
         if most is None:  # All were read.
             advice = ": give the classes' names, in their order"
             _require(options, len(found), "label_names", advice)
-        return Labels(sorted(found), len(found))
-    return Labels((), options.num_labels or model.num_labels)
+        return kind(sorted(found), len(found))
+    default = 1 if kind is Numbers and not model.classifies else model.num_labels
+    return kind((), options.num_labels or default)
+
+
+def _problem(model, options):
+    """As transformers: one output without a word is a regression."""
+    if options.problem_type or options.num_labels != 1:
+        return options.problem_type or model.problem_type
+    return Numbers.problem
 
 
 def _require(options, count, field, advice=""):
@@ -95,7 +183,7 @@ def _require(options, count, field, advice=""):
     raise PrepareError("BAD_DATASET", message, field=field)
 
 
-def _names_of_rows(sources, most):
+def _names_of_rows(sources, most, kind):
     names = set()
     for source in sources:
         for record, _ in itertools.islice(source.taken(), most):
@@ -103,6 +191,8 @@ def _names_of_rows(sources, most):
                 label = classification.label_of(record)
             except PrepareError:  # Told with all other bad rows.
                 continue
-            if isinstance(label, str) and not (label.isdecimal() and label.isascii()):
-                names.add(label)
+            listed = fields.as_structure(label) if kind is SeveralLabels else None
+            for name in listed if isinstance(listed, list) else [label]:
+                if isinstance(name, str) and name and not _is_id(name):
+                    names.add(name)
     return names

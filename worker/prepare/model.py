@@ -54,6 +54,13 @@ def _labels(config):
     return (listed if own else []), len(names)
 
 
+def _problem(config, num_labels):
+    """What its labels are, as transformers takes it where config.json does not say."""
+    return config.get("problem_type") or (
+        "regression" if num_labels == 1 else "single_label_classification"
+    )
+
+
 class Model:
     """Files are read when they are asked for: rows that are tokens already need no tokenizer."""
 
@@ -80,6 +87,7 @@ class Model:
             for name in config.get("architectures") or ()
         )
         self.label_names, self.num_labels = _labels(config)
+        self.problem_type = _problem(config, self.num_labels)
         self.stop_ids = self._stop_ids("config.json", config)
         name = "generation_config.json"
         self.stop_ids |= self._stop_ids(name, self._read_json(name) or {})

@@ -2,15 +2,16 @@
 
   dataset.safetensors  row_offsets I64 [rows + 1], source_line I64 [rows] (in the dataset's file,
                        from 1), input_ids I32 [tokens], loss_weights F32 [tokens]; of several
-                       files source_file I32 [rows] (their numbers, from 0); of documents with a
-                       class labels I32 [rows], and the weight 1 at each one's last token; where
+                       files source_file I32 [rows] (their numbers, from 0); of documents labels,
+                       I32 [rows] of classes, F32 [rows, num_labels] of numbers, and the weight 1
+                       at each one's last token; where
                        tokens have types, second_begins I32 [rows] (the first token of a pair's
                        second text, or the row's end)
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
                        "first_added_id": of the tokens that the job adds to the tokenizer][,
-                       "files": names of several files, by their numbers][, "num_labels"[,
-                       "label_names": of the classes, by their ids]]}
+                       "files": names of several files, by their numbers][, "num_labels",
+                       "problem_type"[, "label_names": of the classes, by their ids]]}
   chat_template.jinja  that of the job, where it is none of the model's, and the tokenizer's files
   tokenizer.json, ...  where tokens are added: they go where the model goes
 Jobs whose files have the same content share the folder, so it names no file: only lines.
@@ -25,6 +26,7 @@ import collections
 import hashlib
 import itertools
 import json
+import math
 import os
 import shutil
 import sys
@@ -49,6 +51,7 @@ class Examples:
         self.weights = array.array("f")
         self.digests = array.array("Q")
         self.labels = array.array("i")
+        self.targets = array.array("f")
         self.second_begins = array.array("i")
 
     def add(self, example, row, times=1, file=0):
@@ -63,7 +66,9 @@ class Examples:
             self.lengths.append(len(example.input_ids))
             self.lines.append(row.line)
             self.files.append(file)
-            if example.label is not None:
+            if isinstance(example.label, list):
+                self.targets.extend(example.label)
+            elif example.label is not None:
                 self.labels.append(example.label)
             if example.second_begin is not None:
                 self.second_begins.append(example.second_begin)
@@ -71,7 +76,7 @@ class Examples:
 
 class PreparedDataset:
     """Grows by add(); write() refuses when nothing in it is trained. `checks`: a checks.Checks, of
-    these rows alone. In memory is what a row's place takes, 28 bytes (and 4 of its class); its
+    these rows alone. In memory is what a row's place takes, 28 bytes (and 4 for each number of its label); its
     tokens are on the disk, in files of the folder `beside` that have no name."""
 
     def __init__(self, source, checks, beside):
@@ -82,6 +87,7 @@ class PreparedDataset:
         self._lines = array.array("q")
         self._files = array.array("i")
         self._labels = array.array("i")
+        self._targets = array.array("f")
         self._second_begins = array.array("i")
         self._ids = tempfile.TemporaryFile(dir=beside)
         self._weights = tempfile.TemporaryFile(dir=beside)
@@ -103,6 +109,7 @@ class PreparedDataset:
         self._lines.extend(examples.lines)
         self._files.extend(examples.files)
         self._labels.extend(examples.labels)
+        self._targets.extend(examples.targets)
         self._second_begins.extend(examples.second_begins)
         self._ids.write(examples.ids)
         self._weights.write(examples.weights)
@@ -125,7 +132,10 @@ class PreparedDataset:
 
     def rows_by_label(self):
         """{class: how many rows have it}."""
-        return collections.Counter(self._labels)
+        if not self._targets:
+            return collections.Counter(self._labels)
+        width = len(self._targets) // self.rows
+        return collections.Counter(i % width for i, there in enumerate(self._targets) if there)
 
     def require_training(self, rows="row"):
         """PrepareError when no row has a trained token. `rows`: what one of them is called."""
@@ -154,21 +164,24 @@ class PreparedDataset:
     def _write_tensors(self, path):
         tokens = self._offsets[-1]
         tensors = {
-            "row_offsets": ("I64", len(self._offsets), self._offsets),
-            "source_line": ("I64", len(self._lines), self._lines),
-            "input_ids": ("I32", tokens, self._ids),
-            "loss_weights": ("F32", tokens, self._weights),
+            "row_offsets": ("I64", [len(self._offsets)], self._offsets),
+            "source_line": ("I64", [len(self._lines)], self._lines),
+            "input_ids": ("I32", [tokens], self._ids),
+            "loss_weights": ("F32", [tokens], self._weights),
         }
         if any(self._files):
-            tensors["source_file"] = ("I32", len(self._files), self._files)
+            tensors["source_file"] = ("I32", [len(self._files)], self._files)
         if self._labels:
-            tensors["labels"] = ("I32", len(self._labels), self._labels)
+            tensors["labels"] = ("I32", [len(self._labels)], self._labels)
+        if self._targets:
+            shape = [self.rows, len(self._targets) // self.rows]
+            tensors["labels"] = ("F32", shape, self._targets)
         if self._second_begins:
-            tensors["second_begins"] = ("I32", len(self._second_begins), self._second_begins)
+            tensors["second_begins"] = ("I32", [len(self._second_begins)], self._second_begins)
         header, at = {}, 0
-        for name, (dtype, count, _) in tensors.items():
-            end = at + count * DTYPE_BYTES[dtype]
-            header[name] = {"dtype": dtype, "shape": [count], "data_offsets": [at, end]}
+        for name, (dtype, shape, _) in tensors.items():
+            end = at + math.prod(shape) * DTYPE_BYTES[dtype]
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, end]}
             at = end
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)

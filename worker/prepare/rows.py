@@ -60,9 +60,9 @@ class Tokens(Row):
 
 @dataclasses.dataclass
 class Labelled(Row):
-    """A document and its class: `texts`, one or two, or `ids`. `label`: an id, or a name until
-    labels.py has told its id."""
+    """A document and its label: `texts`, one or two, or `ids`. `label`: as the row has it, until
+    labels.py has made an id or a list of numbers of it."""
 
-    label: int | str
+    label: int | float | str | list
     texts: list | None = None
     ids: list | None = None

@@ -4,7 +4,7 @@
         --max-seq-length N
         [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
         [--mask-history 1] [--task sequence_classification] [--num-labels N]
-        [--label-name TEXT ...] [--added-token TEXT ...] [--eval-split F --eval-output DIR --seed N]
+        [--problem-type NAME] [--label-name TEXT ...] [--added-token TEXT ...] [--eval-split F --eval-output DIR --seed N]
         [--preview-rows N [--scan-rows N]] [--memory-bytes N] [--cpu-seconds N]
 
 Exit code 0: the output is there, whole. 2: the input is bad, 1: anything else; then the last line
@@ -29,7 +29,7 @@ import preview
 from chat import Chats
 from checks import Checks
 from errors import BadRows, PrepareError
-from labels import classify
+from labels import PROBLEMS, classify
 from model import Model
 from parts import Maker
 from prepared_dataset import PreparedDataset
@@ -53,6 +53,7 @@ def parse_arguments(argv):
     parser.add_argument("--mask-history", type=int, default=0)
     parser.add_argument("--task", choices=("sequence_classification",))
     parser.add_argument("--num-labels", type=int, default=0)
+    parser.add_argument("--problem-type", choices=PROBLEMS)
     parser.add_argument("--label-name", action="append", default=[], dest="label_names")
     parser.add_argument("--added-token", action="append", default=[], dest="added_tokens")
     parser.add_argument("--eval-split", type=float, default=0.0)

@@ -55,7 +55,7 @@ class Example:
     border_moved: bool = False  # the prompt, or what stands before a turn, has no ids of its own
     bos_dropped: bool = False
     is_chat: bool = False
-    label: int | None = None  # of a document: its class
+    label: int | list | None = None  # of a document: its class, or numbers
     second_begin: int | None = None  # of a pair: where the second text's tokens begin
     # Of the row before it was cut:
     whole_tokens: int = 0
@@ -249,7 +249,8 @@ def _cut(example, max_seq_length):
 def _cut_document(example, max_seq_length):
     ids = array.array("i", example.input_ids[:max_seq_length])
     digest = hashlib.blake2b(ids, digest_size=DIGEST_BYTES)
-    digest.update(b"%d" % example.label)
+    numbers = example.label if isinstance(example.label, list) else [example.label]
+    digest.update(array.array("f", numbers))
     example.digest = int.from_bytes(digest.digest(), "little")
     example.whole_tokens = max(example.whole_tokens, len(example.input_ids))
     example.trains, example.input_ids = True, ids

@@ -250,6 +250,8 @@ void BlockBuilder::HeadLoss(int z) {
   Op head = {OpCode::kHeadLoss, path, {z}, {}, {slot}, {}};
   head.attributes.softcap = config_.logit_softcap;
   head.attributes.rows = config_.classifies() ? rows : 0;
+  if (config_.has_targets())
+    head.attributes.loss = config_.problem == Problem::kRegression ? Loss::kSquare : Loss::kBinary;
   head.attributes.selected = type_.values[z].rows != Rows::kTokens;
   const Down down = AddLoraDowns(z, {{path, {{path, rows}}}}).front();
   if (down.za >= 0) {

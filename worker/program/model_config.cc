@@ -79,11 +79,18 @@ void ReadLabels(JsonFields& fields, ModelConfig& config) {
   const json* names = fields.Find("id2label");
   const bool named_labels = names != nullptr && names->is_object();
   const int64_t labels = named_labels ? static_cast<int64_t>(names->size()) : kDefaultLabels;
-  config.labels = fields.Integer("num_labels", {2, kMaxLabels}, labels);
-  if (config.labels < 2 || config.labels > kMaxLabels) {
-    fields.Refuse("id2label", absl::StrCat("2 to ", kMaxLabels, " classes"));
+  config.labels = fields.Integer("num_labels", {1, kMaxLabels}, labels);
+  // Where the files do not say, transformers takes one output for a regression.
+  if (config.labels == 1) config.problem = Problem::kRegression;
+  if (const json* named = fields.Find("problem_type")) {
+    const auto problem = ProblemOfName(named->is_string() ? named->get<std::string>() : "");
+    if (!problem) return fields.Refuse("problem_type", kProblemNames);
+    config.problem = *problem;
   }
-  fields.MustBe("problem_type", "single_label_classification");
+  const int64_t fewest = FewestLabels(config.problem);
+  if (config.labels < fewest || config.labels > kMaxLabels) {
+    fields.Refuse("id2label", absl::StrCat(fewest, " to ", kMaxLabels, " classes"));
+  }
 }
 
 // An encoder is trained for classes alone; its files may be those of a model of masked tokens.

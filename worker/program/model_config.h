@@ -60,7 +60,8 @@ struct ModelConfig {
   bool tied_embeddings = false;  // Of the embedding and a head of the vocabulary.
 
   Task task = Task::kCausalLm;
-  int64_t labels = 0;         // Of a classification head.
+  int64_t labels = 0;  // Of a classification head.
+  Problem problem = Problem::kSingleLabel;
   bool new_head = false;      // The model's files have none of the task's: it is drawn.
   double head_spread = 0.02;  // The standard deviation of what is drawn: initializer_range.
   int64_t pad_token = -1;     // Its id; -1: none. What is classified is read before the padding.
@@ -102,6 +103,8 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
   bool adds_tokens() const { return first_added > 0; }
   bool classifies() const { return task == Task::kSequenceClassification; }
+  // Documents have a number per class, not one class.
+  bool has_targets() const { return classifies() && problem != Problem::kSingleLabel; }
   bool slides(int64_t layer) const;
   double attention_scale() const;
   int64_t rotary_width() const;  // Elements of a head that are turned; of an encoder none.

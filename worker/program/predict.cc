@@ -25,13 +25,15 @@ int64_t BatchBytes(const Program& program, const TapeKey& key) {
   const int64_t tables = program.config.local_rope_theta > 0.0 ? 2 : 1;
   const int64_t types = program.config.token_types > 0 ? Aligned(key.tokens * k32) : 0;
   const int64_t overflow = program.config.reversible ? Aligned(k32) : 0;
-  return types +                          // of tokens, where the model has such
-         overflow +                       // of streams, where it has such
-         2 * Aligned(key.tokens * k32) +  // ids, positions within the document
-         Aligned(key.tokens * k64) +      // trained rows,
-         2 * Aligned(key.tokens * k32) +  // their labels and loss weights,
-         2 * Aligned(key.tokens * k64) +  // what is found of them: loss, entropy
-         Aligned(key.tokens * k32) +      // and whether the label is the likeliest
+  const int64_t targets = program.config.has_targets() ? program.config.labels : 0;
+  return Aligned(key.documents * targets * k32) +  // of documents, where these have such
+         types +                                   // of tokens, where the model has such
+         overflow +                                // of streams, where it has such
+         2 * Aligned(key.tokens * k32) +           // ids, positions within the document
+         Aligned(key.tokens * k64) +               // trained rows,
+         2 * Aligned(key.tokens * k32) +           // their labels and loss weights,
+         2 * Aligned(key.tokens * k64) +           // what is found of them: loss, entropy
+         Aligned(key.tokens * k32) +               // and whether the label is the likeliest
          Aligned((key.documents + 1) * k64) + tables * table;
 }
 

@@ -72,6 +72,9 @@ struct Value {
 // Which of a batch's numbers per token a table is read by.
 enum class Ids : uint8_t { kTokens, kPositions, kTokenTypes };
 
+// What logits are held against: a class, whether each class is there, or a number for each.
+enum class Loss : uint8_t { kCrossEntropy, kBinary, kSquare };
+
 struct OpAttributes {
   int64_t heads = 0;     // kRope, kAttention
   int64_t kv_heads = 0;  // kAttention
@@ -94,6 +97,7 @@ struct OpAttributes {
   int64_t rows = 0;        // ... and how many are; 0: all; kHeadLoss: classes; 0: the vocabulary
   bool local = false;      // kRope: by the angles of layers that slide, where these have their own
   bool selected = false;   // kHeadLoss: every row of z is trained
+  Loss loss = Loss::kCrossEntropy;                  // kHeadLoss
   Activation activation = Activation::kSilu;        // kGlu, kActivation
   Quantization quantization = Quantization::kNone;  // kLinear, kLoraLinear: of the weight
   int code_bits = 0;                                // kQuantize, kDequantize: of a code

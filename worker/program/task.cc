@@ -12,9 +12,10 @@ absl::Status ChooseCausalLm(const TaskChoice& choice, const ModelConfig& config)
         absl::StrCat("task: config.json names ", ArchitectureOf(config),
                      ", which has no head for causal_lm; give task: ", NameOf(config.task)));
   }
-  if (choice.labels == 0) return absl::OkStatus();
+  if (choice.labels == 0 && !choice.problem) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "num_labels: is of task: sequence_classification; this job's is causal_lm");
+      absl::StrCat(choice.labels == 0 ? "problem_type" : "num_labels",
+                   ": is of task: sequence_classification; this job's is causal_lm"));
 }
 
 // The base of a language model without its head.
@@ -24,6 +25,13 @@ void AddNewHead(ModelConfig& config) {
   config.new_head = true;
   config.tied_embeddings = false;
   config.logit_softcap = 0.0;
+}
+
+// Of a new head; transformers takes one output for a regression where nobody names the problem.
+void SizeNewHead(const TaskChoice& choice, ModelConfig& config) {
+  if (!choice.problem && choice.labels == 1) config.problem = Problem::kRegression;
+  if (choice.labels != 0) config.labels = choice.labels;
+  if (choice.labels == 0 && config.problem == Problem::kRegression) config.labels = 1;
 }
 
 }  // namespace
@@ -37,18 +45,18 @@ absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
   const Task task = choice.task.value_or(config.task);
   if (task == Task::kCausalLm) return ChooseCausalLm(choice, config);
   if (config.task == Task::kCausalLm) AddNewHead(config);
-  if (choice.labels == 0 || choice.labels == config.labels) return absl::OkStatus();
-  if (!config.new_head) {
+  if (choice.problem) config.problem = *choice.problem;
+  if (config.new_head) SizeNewHead(choice, config);
+  if (choice.labels != 0 && choice.labels != config.labels) {
     return absl::InvalidArgumentError(
         absl::StrCat("num_labels: ", choice.labels, ", but the model's head has ", config.labels,
                      " (config.json): leave it out, or start from a model without that head"));
   }
-  if (choice.labels < 2 || choice.labels > kMaxLabels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("num_labels: ", choice.labels, " is outside [2, ", kMaxLabels, "]"));
-  }
-  config.labels = choice.labels;
-  return absl::OkStatus();
+  const int64_t fewest = FewestLabels(config.problem);
+  if (config.labels >= fewest && config.labels <= kMaxLabels) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("num_labels: ", config.labels, " is outside [",
+                                                 fewest, ", ", kMaxLabels,
+                                                 "] of problem_type: ", NameOf(config.problem)));
 }
 
 const char* NameOf(Task task) {
@@ -56,5 +64,25 @@ const char* NameOf(Task task) {
 }
 
 const char* PeftTaskType(Task task) { return task == Task::kCausalLm ? "CAUSAL_LM" : "SEQ_CLS"; }
+
+const char* NameOf(Problem problem) {
+  switch (problem) {
+    case Problem::kSingleLabel:
+      return "single_label_classification";
+    case Problem::kMultiLabel:
+      return "multi_label_classification";
+    case Problem::kRegression:
+      break;
+  }
+  return "regression";
+}
+
+std::optional<Problem> ProblemOfName(std::string_view name) {
+  for (const Problem problem :
+       {Problem::kSingleLabel, Problem::kMultiLabel, Problem::kRegression}) {
+    if (name == NameOf(problem)) return problem;
+  }
+  return std::nullopt;
+}
 
 }  // namespace snug::program

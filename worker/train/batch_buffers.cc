@@ -34,8 +34,8 @@ int64_t BatchBuffers::held_bytes() const {
   int64_t bytes = 0;
   for (const execute::DeviceBuffer* buffer :
        {&ids_.buffer, &positions_.buffer, &token_types_.buffer, &labels_.buffer, &offsets_.buffer,
-        &trained_rows_.buffer, &weights_.buffer, &row_loss_, &row_entropy_, &row_correct_,
-        &overflow_})
+        &trained_rows_.buffer, &weights_.buffer, &targets_.buffer, &row_loss_, &row_entropy_,
+        &row_correct_, &overflow_})
     bytes += buffer->counted_bytes();
   for (const Angles* angles : {&angles_, &local_angles_})
     bytes += angles->frequencies.buffer.counted_bytes() + angles->cos.counted_bytes() +
@@ -66,6 +66,8 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.trained_rows_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.labels_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.weights_));
+  if (const int64_t targets = buffers.targets_of_model_; targets > 0)
+    RETURN_IF_ERROR(buffers.Allocate(key.documents * targets, buffers.targets_));
   RETURN_IF_ERROR(buffers.Allocate(key.documents + 1, buffers.offsets_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_loss_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_entropy_));
@@ -164,7 +166,11 @@ int64_t BatchBuffers::TrainDocument(const Dataset& dataset, int64_t row, int64_t
   int64_t last = encodes_ ? 0 : dataset.tokens(row) - 1;
   while (last > 0 && ids[last] == pad_token_) --last;
   trained_rows_.host()[trained] = begin + last;
-  labels_.host()[trained] = dataset.label(row);
+  if (targets_of_model_ > 0)
+    std::copy_n(dataset.targets(row), targets_of_model_,
+                targets_.host() + trained * targets_of_model_);
+  else
+    labels_.host()[trained] = dataset.label(row);
   weights_.host()[trained] = 1.0f;
   return trained + 1;
 }
@@ -189,7 +195,10 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
   if (token_types_of_model_ > 0) RETURN_IF_ERROR(Upload(token_types_, tokens));
   RETURN_IF_ERROR(Upload(offsets_, documents + 1));
   RETURN_IF_ERROR(Upload(trained_rows_, trained));
-  RETURN_IF_ERROR(Upload(labels_, trained));
+  if (targets_of_model_ > 0)
+    RETURN_IF_ERROR(Upload(targets_, trained * targets_of_model_));
+  else
+    RETURN_IF_ERROR(Upload(labels_, trained));
   RETURN_IF_ERROR(Upload(weights_, trained));
   RETURN_IF_ERROR(FillAngles(angles_, tokens));
   RETURN_IF_ERROR(FillAngles(local_angles_, tokens));
@@ -204,6 +213,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
                         .trained_rows = trained_rows_.device(),
                         .host_trained_rows = trained_rows_.host(),
                         .labels = labels_.device(),
+                        .targets = targets_.device(),
                         .weights = weights_.device(),
                         .cos = As<float>(angles_.cos),
                         .sin = As<float>(angles_.sin),
@@ -230,7 +240,7 @@ absl::Status BatchBuffers::FillAngles(Angles& angles, int64_t tokens) {
 }
 
 double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
-  if (dataset.has_labels()) return static_cast<double>(rows.size());
+  if (dataset.has_documents()) return static_cast<double>(rows.size());
   double sum = 0.0;
   for (int64_t row : rows) {
     const float* weights = dataset.weights(row);

@@ -51,6 +51,7 @@ class BatchBuffers {
 
   BatchBuffers(const program::ModelConfig& config, execute::Device& device)
       : device_(&device),
+        targets_of_model_(config.has_targets() ? config.labels : 0),
         classifies_(config.classifies()),
         encodes_(config.encoder),
         pad_token_(config.pad_token),
@@ -74,12 +75,13 @@ class BatchBuffers {
   absl::StatusOr<execute::Batch> Finish(int64_t tokens, int64_t documents, int64_t trained);
 
   execute::Device* device_;
+  int64_t targets_of_model_;  // Of a document; 0: it has a class.
   bool classifies_, encodes_;
   int64_t pad_token_, token_types_of_model_, first_position_;
   Angles angles_, local_angles_;
   Filled<int32_t> ids_, positions_, token_types_, labels_;
   Filled<int64_t> offsets_, trained_rows_;
-  Filled<float> weights_;
+  Filled<float> weights_, targets_;
   execute::DeviceBuffer row_loss_, row_entropy_, row_correct_, overflow_;
 };
 

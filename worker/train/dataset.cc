@@ -68,7 +68,7 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
           absl::StrCat(path, ": ", lines->shape[0], " source lines for ", rows, " rows"));
     dataset.lines_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + lines->begin);
   }
-  ASSIGN_OR_RETURN(dataset.labels_, dataset.OfRows(index, path, "labels"));
+  RETURN_IF_ERROR(dataset.ReadLabels(index, path));
   ASSIGN_OR_RETURN(dataset.second_begins_, dataset.OfRows(index, path, "second_begins"));
   for (const nlohmann::json& name : Said(folder, "label_names"))
     if (name.is_string()) dataset.label_names_.push_back(name.get<std::string>());
@@ -87,6 +87,27 @@ absl::StatusOr<const int32_t*> Dataset::OfRows(const program::TensorIndex& index
     return reinterpret_cast<const int32_t*>(file_.data() + found->begin);
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": ", found->shape[0], " ", name, " for ", lengths_.rows, " rows"));
+}
+
+// Classes are I32 [rows], numbers F32 [rows, outputs].
+absl::Status Dataset::ReadLabels(const program::TensorIndex& index, const std::string& path) {
+  const auto found = index.find("labels");
+  if (found == index.end() || found->second.dtype != "F32") {
+    ASSIGN_OR_RETURN(labels_, OfRows(index, path, "labels"));
+    return absl::OkStatus();
+  }
+  const program::TensorEntry& entry = found->second;
+  if (entry.shape.size() != 2 || entry.shape[0] != lengths_.rows || entry.shape[1] < 1)
+    return absl::InvalidArgumentError(absl::StrCat(path, ": labels of type F32 need the shape [",
+                                                   lengths_.rows, ", outputs of the head]"));
+  targets_ = reinterpret_cast<const float*>(file_.data() + entry.begin);
+  targets_per_row_ = entry.shape[1];
+  for (int64_t i = 0; i < lengths_.rows * targets_per_row_; ++i) {
+    if (!std::isfinite(targets_[i]))
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": row ", i / targets_per_row_, ": a label is not finite"));
+  }
+  return absl::OkStatus();
 }
 
 std::string Dataset::NameOf(int64_t row) const {

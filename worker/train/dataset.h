@@ -29,9 +29,12 @@ class Dataset {
   const int32_t* ids(int64_t row) const { return ids_ + offset(row); }
   // weights(row)[t]: of predicting token t of the row; the first is 0.
   const float* weights(int64_t row) const { return weights_ + offset(row); }
-  // The class of each row, where they are documents with one; null else.
+  // Where rows are documents, each has a class, or numbers, as many as the head has outputs.
+  bool has_documents() const { return labels_ != nullptr || targets_ != nullptr; }
   bool has_labels() const { return labels_ != nullptr; }
   int32_t label(int64_t row) const { return labels_[row]; }
+  int64_t targets_per_row() const { return targets_per_row_; }  // 0: there are none.
+  const float* targets(int64_t row) const { return targets_ + row * targets_per_row_; }
   // Of a pair of texts, where the second one's tokens begin; of others where the row ends.
   int64_t second_begin(int64_t row) const {
     return second_begins_ == nullptr ? tokens(row) : second_begins_[row];
@@ -52,14 +55,17 @@ class Dataset {
   // A number of each row by its tensor's name; null where there is none.
   absl::StatusOr<const int32_t*> OfRows(const program::TensorIndex& index, const std::string& path,
                                         const char* name) const;
+  absl::Status ReadLabels(const program::TensorIndex& index, const std::string& path);
   absl::Status CountLengths(const std::string& path);
   absl::Status Check(const std::string& path, int64_t vocabulary) const;
 
   weights::MappedFile file_;
   const int32_t* ids_ = nullptr;
   const float* weights_ = nullptr;
-  std::span<const int64_t> offsets_;        // Of the rows, and the end of the last.
-  const int32_t* labels_ = nullptr;         // Or null.
+  std::span<const int64_t> offsets_;  // Of the rows, and the end of the last.
+  const int32_t* labels_ = nullptr;   // Or null.
+  const float* targets_ = nullptr;    // Or null.
+  int64_t targets_per_row_ = 0;
   const int32_t* second_begins_ = nullptr;  // Or null.
   std::vector<std::string> label_names_;
   const int64_t* lines_ = nullptr;  // Or null: made by another program.

@@ -158,29 +158,41 @@ MetricsLog::~MetricsLog() {
   if (fd_ >= 0) close(fd_);
 }
 
+namespace {
+
+// How many labels the model ranks first, and how sure it is, where the task has such.
+template <typename Metrics>
+void AddShare(const char* prefix, const Metrics& metrics, ordered_json& line) {
+  if (metrics.accuracy_name == nullptr) return;
+  line[absl::StrCat(prefix, metrics.accuracy_name)] = metrics.mean_token_accuracy;
+  line[absl::StrCat(prefix, "entropy")] = metrics.entropy;
+}
+
+}  // namespace
+
 absl::Status MetricsLog::Append(const StepMetrics& metrics) {
-  return AppendLine({{"loss", metrics.loss},
-                     {"grad_norm", metrics.grad_norm},
-                     {"learning_rate", metrics.learning_rate},
-                     {"epoch", metrics.epoch},
-                     {"global_step", metrics.global_step},
-                     {"num_tokens", metrics.num_tokens},
-                     {"samples", metrics.samples},
-                     {metrics.accuracy_name, metrics.mean_token_accuracy},
-                     {"entropy", metrics.entropy},
-                     {"tokens_per_second", metrics.tokens_per_second},
-                     {"step_seconds", metrics.step_seconds},
-                     {"time", UnixSeconds()}});
+  ordered_json line = {{"loss", metrics.loss},
+                       {"grad_norm", metrics.grad_norm},
+                       {"learning_rate", metrics.learning_rate},
+                       {"epoch", metrics.epoch},
+                       {"global_step", metrics.global_step},
+                       {"num_tokens", metrics.num_tokens},
+                       {"samples", metrics.samples}};
+  AddShare("", metrics, line);
+  line.update({{"tokens_per_second", metrics.tokens_per_second},
+               {"step_seconds", metrics.step_seconds},
+               {"time", UnixSeconds()}});
+  return AppendLine(line);
 }
 
 absl::Status MetricsLog::Append(const EvalMetrics& metrics) {
-  return AppendLine({{"eval_loss", metrics.eval_loss},
-                     {absl::StrCat("eval_", metrics.accuracy_name), metrics.mean_token_accuracy},
-                     {"eval_entropy", metrics.entropy},
-                     {"eval_runtime", metrics.runtime},
-                     {"global_step", metrics.global_step},
-                     {"epoch", metrics.epoch},
-                     {"time", UnixSeconds()}});
+  ordered_json line = {{"eval_loss", metrics.eval_loss}};
+  AddShare("eval_", metrics, line);
+  line.update({{"eval_runtime", metrics.runtime},
+               {"global_step", metrics.global_step},
+               {"epoch", metrics.epoch},
+               {"time", UnixSeconds()}});
+  return AppendLine(line);
 }
 
 absl::Status MetricsLog::AppendLine(const ordered_json& line) {

@@ -33,7 +33,8 @@ struct StepMetrics {
   int64_t num_tokens = 0;            // Of the run so far.
   int64_t samples = 0;               // Rows of the data in this step, however they are packed.
   double mean_token_accuracy = 0.0;  // Of the trained tokens: those that the model ranks first.
-  // What that share is called: of documents that are classified, accuracy.
+  // What that share is called: of documents that are classified, accuracy. Null: the task has no
+  // such share, and no entropy.
   const char* accuracy_name = kTokenAccuracy;
   double entropy = 0.0;  // Nats per trained token.
   double tokens_per_second = 0.0;

@@ -13,8 +13,9 @@
 
 namespace snug::train {
 
-// What the share of a task's labels that are ranked first is called.
+// What the share of a task's labels that are ranked first is called; null: it has none.
 inline const char* AccuracyName(const program::ModelConfig& config) {
+  if (config.has_targets() && config.problem == program::Problem::kRegression) return nullptr;
   return config.classifies() ? kAccuracy : kTokenAccuracy;
 }
 

@@ -53,15 +53,26 @@ absl::Status CheckAddedTokens(const program::ModelConfig& config, const Dataset&
                    " in the prepared dataset, and at ", config.first_added, " in the model"));
 }
 
+// As many numbers for each document as the head has outputs, or a class.
+absl::Status CheckTargets(const program::ModelConfig& config, const Dataset& dataset,
+                          const char* set) {
+  const int64_t wanted = config.has_targets() ? config.labels : 0;
+  if (dataset.targets_per_row() == wanted) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "problem_type: ", program::NameOf(config.problem), " with num_labels ", config.labels,
+      ", but the rows of the ", set, " have ", dataset.targets_per_row(), " numbers each"));
+}
+
 // A dataset of classes for who classifies, one of tokens for who predicts them.
 absl::Status CheckLabels(const program::ModelConfig& config, const Dataset& dataset,
                          const char* set) {
-  if (dataset.has_labels() != config.classifies()) {
+  if (dataset.has_documents() != config.classifies()) {
     return absl::FailedPreconditionError(
         absl::StrCat("task: ", program::NameOf(config.task), ", but the rows of the ", set,
-                     dataset.has_labels() ? " have classes" : " have no classes"));
+                     dataset.has_documents() ? " have classes" : " have no classes"));
   }
-  for (int64_t row = 0; config.classifies() && row < dataset.rows().size(); ++row) {
+  RETURN_IF_ERROR(CheckTargets(config, dataset, set));
+  for (int64_t row = 0; dataset.has_labels() && row < dataset.rows().size(); ++row) {
     if (dataset.label(row) >= 0 && dataset.label(row) < config.labels) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("num_labels: row ", dataset.NameOf(row), " of the ", set, " has class ",

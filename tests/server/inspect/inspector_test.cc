@@ -190,7 +190,10 @@ TEST_F(InspectorTest, AnErrorIsAnErrorWhateverItsCode) {
 
 TEST_F(InspectorTest, AHeadOfClassesIsToldAsItIs) {
   program::ModelConfig config = Here()->program.config;
-  ASSERT_TRUE(program::ChooseTask({program::Task::kSequenceClassification, 5}, config).ok());
+  ASSERT_TRUE(
+      program::ChooseTask(
+          {program::Task::kSequenceClassification, 5, program::Problem::kMultiLabel}, config)
+          .ok());
   config.pad_token = 3;
   config.head_spread = 0.5;
   ASSERT_TRUE(ConfigOf(FactsOf(config)).ok());

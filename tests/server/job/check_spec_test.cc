@@ -173,10 +173,16 @@ TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
   spec.clear_label_names();
   spec.set_num_labels(1);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
+  for (const char* problem : {"", "regression", "multi_label_classification"}) {
+    spec.set_problem_type(problem);
+    EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  }
   spec.set_num_labels(2);
-  spec.set_problem_type("regression");
+  spec.set_problem_type("ranking");
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.problem_type"));
   spec.set_problem_type("");
+  spec.set_task(v1::JobSpec::MASKED_LM);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.task"));
   spec.set_task(v1::JobSpec::CAUSAL_LM);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
 }

@@ -135,6 +135,61 @@ class ClassificationTest(PrepareTest):
         message = self.error(*TASK, *names)["message"]
         self.assertIn('unknown label "nwes"; did you mean "news"?', message)
 
+    def test_several_classes_are_numbers_for_each(self):
+        """By names in a list, as JSON in a table, or a number for each class."""
+        problem = (*TASK, "--problem-type=multi_label_classification")
+        listed = [["news", "art"], [], ["sport"], '["art"]']
+        self.write_rows(*({"text": "a cat", "label": label} for label in listed))
+        tensors, summary = self.prepared(*problem, "--num-labels", "3")
+        expected = numpy.array([[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]], numpy.float32)
+        numpy.testing.assert_array_equal(tensors["labels"], expected)
+        self.assertEqual(tensors["labels"].dtype, numpy.float32)
+        self.assertEqual(self.about()["label_names"], ["art", "news", "sport"])
+        self.assertEqual(self.about()["problem_type"], "multi_label_classification")
+        self.assertEqual(summary["warnings"], [])
+        self.write_rows(*({"text": "a cat", "label": label} for label in expected.tolist()))
+        run = self.prepare(*problem, "--num-labels", "3", "--output", self.path("numbers"))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        tensors, _ = self.prepared(folder="numbers")
+        numpy.testing.assert_array_equal(tensors["labels"], expected)
+
+    def test_a_regression_has_numbers(self):
+        self.write_rows({"text": "a cat", "label": 2}, {"text": "a dog", "label": "-0.5"})
+        tensors, _ = self.prepared(*TASK, "--problem-type=regression")
+        self.assertEqual(tensors["labels"].tolist(), [[2.0], [-0.5]])
+        self.assertEqual(self.about()["num_labels"], 1)
+        self.write_rows({"text": "a cat", "label": [2, 0.1]}, {"text": "a dog", "label": [3, 4]})
+        more = ("--problem-type=regression", "--num-labels=2", "--output", self.path("two"))
+        self.assertEqual(self.prepare(*TASK, *more).returncode, 0)
+        labels = self.prepared(folder="two")[0]["labels"]
+        numpy.testing.assert_array_equal(labels, numpy.float32([[2, 0.1], [3, 4]]))
+
+    def test_a_model_of_one_output_is_a_regression(self):
+        with open(self.path("model", "config.json"), encoding="utf-8") as file:
+            config = {**json.load(file), "architectures": ["LlamaForSequenceClassification"]}
+        config["id2label"] = {"0": "LABEL_0"}
+        write_json(self.model, "config.json", config)
+        self.write_rows({"text": "a cat", "label": 0.25})
+        self.assertEqual(self.prepared()[0]["labels"].tolist(), [[0.25]])
+
+    def test_what_is_no_list_of_numbers_is_refused(self):
+        several, numbers = "multi_label_classification", "regression"
+        for problem, label, message in (
+            (several, [1, 0, 1], '"label" has 3 numbers, num_labels is 2'),
+            (several, [2, 0], "2.0: a class is there (1) or not (0)"),
+            (several, ["x"], 'unknown label "x"'),
+            (several, "x", "this has a string"),
+            (numbers, 1e39, "no finite number"),
+            (numbers, [1, True], "this has a boolean"),
+            (numbers, None, "this has null"),
+        ):
+            with self.subTest(problem=problem, label=label):
+                self.write_rows({"text": "a cat", "label": [0, 1]}, {"text": "b", "label": label})
+                names = ("--label-name=news", "--label-name=art")
+                error = self.error(*TASK, f"--problem-type={problem}", *names)
+                self.assertIn(message, error["message"])
+                self.assertEqual(error["line"], 2)
+
     def test_a_column_of_another_name_is_hinted_at(self):
         self.write_rows({"text": "a cat", "labels": 0})
         self.assertIn('no "label"; did you mean "labels"?', self.error(*TASK)["message"])

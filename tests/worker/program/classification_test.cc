@@ -11,6 +11,7 @@
 #include "tests/worker/program/plan_checks.h"
 #include "worker/program/adapter_export.h"
 #include "worker/program/lower.h"
+#include "worker/program/predict.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::program {
@@ -125,11 +126,47 @@ TEST(ClassificationTest, TheJobMustFitTheModelsHead) {
               HasSubstr("task: config.json names LlamaForSequenceClassification"));
   EXPECT_THAT(ErrorOf({{}, 4}, classifier), HasSubstr("num_labels: 4, but the model's head has 3"));
   EXPECT_THAT(ErrorOf({{}, 4}, causal), HasSubstr("num_labels: is of task: sequence_class"));
-  EXPECT_THAT(ErrorOf({Task::kSequenceClassification, 1}, causal), HasSubstr("num_labels: 1"));
+  EXPECT_THAT(ErrorOf({Task::kSequenceClassification, 1, Problem::kSingleLabel}, causal),
+              HasSubstr("num_labels: 1 is outside [2, 65536] of problem_type: single_label"));
+  EXPECT_THAT(ErrorOf({{}, 0, Problem::kRegression}, causal),
+              HasSubstr("problem_type: is of task: sequence_class"));
   EXPECT_EQ(ErrorOf({{}, 3}, classifier), "");
   ModelConfig config = causal;
   ASSERT_TRUE(ChooseTask({Task::kSequenceClassification, 0}, config).ok());
   EXPECT_EQ(config.labels, 2);
+}
+
+// One output without a word is a regression, as in transformers; the job's word goes before.
+TEST(ClassificationTest, TheProblemSaysHowManyOutputsThereAre) {
+  struct Expected {
+    TaskChoice choice;
+    Problem problem;
+    int64_t labels;
+    Loss loss;
+  };
+  const auto task = Task::kSequenceClassification;
+  for (const auto& [choice, problem, labels, loss] : std::vector<Expected>{
+           {{task}, Problem::kSingleLabel, 2, Loss::kCrossEntropy},
+           {{task, 1}, Problem::kRegression, 1, Loss::kSquare},
+           {{task, 0, Problem::kRegression}, Problem::kRegression, 1, Loss::kSquare},
+           {{task, 3, Problem::kRegression}, Problem::kRegression, 3, Loss::kSquare},
+           {{task, 0, Problem::kMultiLabel}, Problem::kMultiLabel, 2, Loss::kBinary}}) {
+    ModelConfig config = LlamaShape(kTiny);
+    ASSERT_TRUE(ChooseTask(choice, config).ok());
+    EXPECT_EQ(config.problem, problem);
+    EXPECT_EQ(config.labels, labels);
+    const Program program = *BuildProgram(config, FullMode());
+    const Op& head = program.types.back().ops.back();
+    EXPECT_EQ(head.attributes.loss, loss);
+    const int64_t targets = loss == Loss::kCrossEntropy ? 0 : 64;  // Of 3 documents, aligned.
+    config.problem = Problem::kSingleLabel;
+    const Program classes = *BuildProgram(config, FullMode());
+    const TapeKey key = {.tokens = 12, .documents = 3, .longest_document = 4};
+    EXPECT_EQ(BatchBytes(program, key) - BatchBytes(classes, key), targets);
+  }
+  for (const Problem problem : {Problem::kSingleLabel, Problem::kMultiLabel, Problem::kRegression})
+    EXPECT_EQ(ProblemOfName(NameOf(problem)), problem);
+  EXPECT_EQ(ProblemOfName("ranking"), std::nullopt);
 }
 
 // PEFT trains it whole, whatever the adapter is of, and names both heads that there are.
@@ -191,8 +228,10 @@ TEST(ClassificationTest, ConfigsOfClassifiersAreRead) {
     EXPECT_FALSE(config->new_head);
     EXPECT_EQ(ArchitectureOf(*config), "LlamaForSequenceClassification");
   }
-  EXPECT_THAT(std::string(Parsed("\"regression\"").status().message()),
-              HasSubstr("problem_type is \"regression\""));
+  EXPECT_EQ(Parsed("\"regression\"")->problem, Problem::kRegression);
+  EXPECT_EQ(Parsed("\"multi_label_classification\"")->problem, Problem::kMultiLabel);
+  EXPECT_THAT(std::string(Parsed("\"ranking\"").status().message()),
+              HasSubstr("problem_type is \"ranking\"; accepted: single_label_classification, "));
 }
 
 absl::StatusOr<ModelConfig> ParsedEncoder(const std::string& type, const std::string& class_name,
@@ -226,7 +265,7 @@ TEST(ClassificationTest, ConfigsOfEncodersAreRead) {
   EXPECT_EQ(ErrorOf({Task::kSequenceClassification, 7}, *roberta), "");
   for (const char* wrong :
        {R"(, "position_embedding_type": "relative_key")", R"(, "is_decoder": true)",
-        R"(, "hidden_act": "mish")", R"(, "problem_type": "regression")"}) {
+        R"(, "hidden_act": "mish")", R"(, "problem_type": "ranking")"}) {
     EXPECT_FALSE(ParsedEncoder("bert", "BertForSequenceClassification", wrong).ok()) << wrong;
   }
   EXPECT_FALSE(ParsedEncoder("bert", "BertForQuestionAnswering").ok());

@@ -105,6 +105,16 @@ TEST(MetricsLogTest, WritesTheLinesThatReadersExpect) {
   EXPECT_FALSE(MetricsLog::Create(folder / "metrics.jsonl").ok()) << "would begin it anew";
 }
 
+TEST(MetricsLogTest, ARegressionRanksNothingFirst) {
+  const TempFolder folder;
+  auto log = MetricsLog::Create(folder / "metrics.jsonl");
+  SNUG_ASSERT_OK(log);
+  SNUG_ASSERT_OK(log->Append(EvalMetrics{.eval_loss = 1.5, .accuracy_name = nullptr}));
+  SNUG_ASSERT_OK(log->Append(StepMetrics{.global_step = 1, .accuracy_name = nullptr}));
+  const std::string text = ReadText(folder / "metrics.jsonl");
+  for (const char* name : {"accuracy", "entropy"}) EXPECT_EQ(text.find(name), std::string::npos);
+}
+
 TEST(MetricsLogTest, TakesEachStepOnceAndInOrder) {
   const TempFolder folder;
   auto log = MetricsLog::Create(folder / "metrics.jsonl");

@@ -62,6 +62,7 @@ void WriteConfig(const std::string& path, const ToyModel& model) {
 program::Program ProgramOf(const AttemptOptions& attempt) {
   program::ModelConfig config = *program::ReadModelConfig(attempt.model_dir);
   EXPECT_TRUE(program::AddTokens(attempt.model_dir, attempt.added_tokens, config).ok());
+  EXPECT_TRUE(program::ChooseTask(attempt.task, config).ok());
   return *program::BuildProgram(config, attempt.mode);
 }
 

@@ -55,10 +55,10 @@ TEST_F(TrainerTest, ThePredictedPeakIsEnoughAndAByteLessIsNot) {
   TrainingMode nf4 = LoraMode(), int8 = LoraMode({"q_proj"}, DType::kBF16);
   nf4.quantization = program::Quantization::kNf4;
   int8.quantization = program::Quantization::kInt8;
-  for (const TrainingMode& mode : {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16),
-                                   FullMode(DType::kBF16), LoraMode({"lm_head", "embed_tokens"}),
-                                   coded, nf4, int8, Releasing(FullMode()), Releasing(coded),
-                                   WithOptimizerOnHost(LoraMode()), WithOptimizerOnHost(coded)}) {
+  for (const TrainingMode& mode :
+       {FullMode(), LoraMode(), LoraMode({"q_proj"}, DType::kBF16), FullMode(DType::kBF16),
+        LoraMode({"lm_head", "embed_tokens"}), coded, nf4, int8, Releasing(FullMode()),
+        Releasing(coded), WithOptimizerOnHost(LoraMode()), WithOptimizerOnHost(coded)}) {
     for (const char* dtype : {"F32", "BF16", "F16"}) {
       for (int shift : {0, 1}) {
         ToyModel model = {.dtype = dtype, .shift = shift};
@@ -151,6 +151,39 @@ TEST_F(TrainerTest, TheRowsMustBeThoseOfTheTask) {
   EXPECT_THAT(refusal(), HasSubstr("row 1 of the dataset has class 3, the head has 3"));
   attempt.task = {};
   EXPECT_THAT(refusal(), HasSubstr("task: causal_lm, but the rows of the dataset have classes"));
+  attempt.task = {program::Task::kSequenceClassification, 4, program::Problem::kRegression};
+  EXPECT_THAT(refusal(), HasSubstr("problem_type: regression with num_labels 4, but the rows of "
+                                   "the dataset have 0 numbers each"));
+}
+
+// Their numbers lie in the batch as the daemon predicts it.
+TEST_F(TrainerTest, DocumentsWithNumbersTakeWhatIsPredicted) {
+  AttemptOptions attempt = Attempt(FullMode());
+  attempt.eval_data = "";
+  const auto write = [&](const std::vector<float>& labels) {
+    WriteTensors(folder_ / "data/dataset.safetensors",
+                 {{"row_offsets", "I64", {3}, BytesOf<int64_t>({0, 2, 4})},
+                  {"input_ids", "I32", {4}, BytesOf<int32_t>({1, 2, 3, 4})},
+                  {"loss_weights", "F32", {4}, BytesOf<float>({0, 1, 0, 1})},
+                  {"labels", "F32", {2, 3}, BytesOf<float>(labels)}});
+  };
+  write({0, 1, 1, 0, 0.5, 0});
+  attempt.key = {.tokens = 4, .documents = 2, .longest_document = 2};
+  for (const program::Problem problem :
+       {program::Problem::kRegression, program::Problem::kMultiLabel}) {
+    attempt.task = {program::Task::kSequenceClassification, 3, problem};
+    program::ModelConfig config = *program::ReadModelConfig(attempt.model_dir);
+    ASSERT_TRUE(program::ChooseTask(attempt.task, config).ok());
+    const program::Program program = *program::BuildProgram(config, attempt.mode);
+    attempt.plan = program::NamedPlanOf(program, program::RecomputePlan(program, 0));
+    attempt.cap_bytes = PredictionOf(attempt).bytes.total();
+    Memory memory;
+    SNUG_ASSERT_OK(StepAndEvaluate(attempt, &memory));
+    EXPECT_EQ(memory.peak_bytes, attempt.cap_bytes);
+  }
+  write({0, 1, 1, 0, NAN, 0});
+  EXPECT_THAT(std::string(Trainer::Create(attempt, TestDevice()).status().message()),
+              HasSubstr("row 1: a label is not finite"));
 }
 
 // T x T never exists, nor does a mask of it: what a job reports as its peak, less what does not

@@ -1,16 +1,17 @@
 // The output projection and the loss: logits = z W^T (+ bias), loss = scale * sum of weight *
-// cross-entropy. The trained rows are gathered kHeadChunkRows at a time, so that the logits of all
-// rows never exist; rows of weight 0 cost nothing. With gradients, in the same pass: dz of the
-// chunk, which may be written over z (untrained rows become 0), and dW added up in fp32. What is
-// found of each trained row goes to the batch's row_loss, row_entropy and row_correct. Where all
-// rows of z are trained (documents that are classified), a chunk is these rows as they lie: nothing
-// is gathered. With an adapter, logits = z W^T + scale za B^T; za (N, R) and B (V, R) fp32, W
-// frozen: dza (which may be written over za) and dB come instead of dW. In bf16 all is summed in
-// fp32 and rounded once.
+// cross-entropy, or what the op names in its place. The trained rows are gathered kHeadChunkRows at
+// a time, so that the logits of all rows never exist; rows of weight 0 cost nothing. With
+// gradients, in the same pass: dz of the chunk, which may be written over z (untrained rows become
+// 0), and dW added up in fp32. What is found of each trained row goes to the batch's row_loss,
+// row_entropy and row_correct. Where all rows of z are trained (documents that are classified), a
+// chunk is these rows as they lie: nothing is gathered. With an adapter, logits = z W^T + scale za
+// B^T; za (N, R) and B (V, R) fp32, W frozen: dza (which may be written over za) and dB come
+// instead of dW. In bf16 all is summed in fp32 and rounded once.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/cross_entropy.h"
+#include "kernels/target_loss.h"
 #include "worker/execute/ops/bias.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/ops/products.h"
@@ -54,6 +55,35 @@ void CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bool
                                                .scale = static_cast<float>(run.scalars.loss_scale),
                                                .softcap = Softcap(run)},
                                               run.stream()));
+}
+
+// The same against a number per class.
+void TargetLoss(const OpRun& run, const Chunk& chunk, const View& logits, bool gradient) {
+  const Batch& batch = *run.batch;
+  const bool binary = run.op->attributes.loss == program::Loss::kBinary;
+  Check("TargetLoss", kernels::TargetLoss({.logits = logits.data,
+                                           .dlogits = gradient ? logits.data : nullptr,
+                                           .targets = batch.targets + chunk.first * logits.width,
+                                           .weights = batch.weights + chunk.first,
+                                           .row_loss = batch.row_loss + chunk.first,
+                                           .row_entropy = batch.row_entropy + chunk.first,
+                                           .row_correct = batch.row_correct + chunk.first,
+                                           .N = chunk.rows,
+                                           .V = logits.width,
+                                           .logits_stride = logits.width,
+                                           .dlogits_stride = logits.width,
+                                           .targets_stride = logits.width,
+                                           .dtype = KernelType(logits),
+                                           .kind = binary ? kernels::TargetLossKind::kBinary
+                                                          : kernels::TargetLossKind::kSquare,
+                                           .scale = static_cast<float>(run.scalars.loss_scale)},
+                                          run.stream()));
+}
+
+void Losses(const OpRun& run, const Chunk& chunk, const View& logits, bool gradient) {
+  if (run.op->attributes.loss == program::Loss::kCrossEntropy)
+    return CrossEntropy(run, chunk, logits, gradient);
+  TargetLoss(run, chunk, logits, gradient);
 }
 
 // The last parameter, where there is one.
@@ -164,7 +194,7 @@ void Run(const OpRun& run, bool gradient) {
     const View rows = of_z.Rows(chunk), logits = logit_rows.First(chunk.rows);
     const View za = adapter.Za(chunk);
     Logits(run, rows, za, logits);
-    CrossEntropy(run, chunk, logits, gradient);
+    Losses(run, chunk, logits, gradient);
     if (!gradient) continue;
     AddBiasGradient(run, BiasIndex(run), logits);
     if (za) adapter.Backward(chunk, za, logits);

@@ -68,7 +68,7 @@ class RowReader:
         row = module.read(record)
         row.format = module.NAME
         if self._labels is not None:
-            row.label = self._labels.id_of(row)
+            row.label = self._labels.of(row)
         return row
 
     def _checked(self, record, module):

@@ -1,7 +1,7 @@
-"""Documents with a class: {"text", "label"}, or two texts and a label, or {"input_ids", "label"}.
+"""Documents with a label: {"text", "label"}, or two texts and a label, or {"input_ids", "label"}.
 
-What the two texts are called: the names that the GLUE and the NLI datasets have. The label is an id
-or a name; which ids the names have is said in labels.py. Rows have this format where the job's task
+What the two texts are called: the names that the GLUE and the NLI datasets have. What a label is,
+the job's problem says (labels.py): a class, several of them, numbers. Rows have this format where the job's task
 is sequence_classification, and only there: elsewhere a label beside a text means nothing.
 """
 
@@ -41,14 +41,10 @@ def read(record):
 
 
 def label_of(record):
-    """An integer or a string."""
+    """As the row has it."""
     if LABEL not in record.values:
         raise bad_row(record, f'no "{LABEL}"{_near(record, LABEL)}')
-    label = record.values[LABEL]
-    if type(label) is int or (isinstance(label, str) and label):
-        return label
-    kind = fields.kind_of_value(label)
-    raise bad_row(record, f'"{LABEL}" must be a class, by its id or its name, this is {kind}')
+    return record.values[LABEL]
 
 
 def _text_keys(record):
