@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "server/job/check_schedule.h"
 #include "server/plan/planner.h"
+#include "worker/program/training_mode.h"
 
 namespace snug::server {
 namespace {
@@ -143,6 +145,16 @@ void CheckOptimizer(const TrainingSpec& training, Checker& check) {
     check.Add("training.adam_epsilon", "must be above 0");
   check.Real("training.neftune_noise_alpha", training.neftune_noise_alpha(), 0.0, 1e6);
   CheckOptim(training.optim(), check);
+  CheckDropout(training.dropout(), check);
+}
+
+// A job file's 0 may be written 0.0.
+void CheckDropout(const std::string& dropout, Checker& check) {
+  double rate = 1.0;
+  if (dropout.empty() || dropout == program::kModelDropout) return;
+  if (absl::SimpleAtod(dropout, &rate) && rate == 0.0) return;
+  check.Add("training.dropout",
+            absl::StrCat("model (the rates of config.json) or 0, not \"", dropout, "\""));
 }
 
 void CheckSamples(const JobSpec& spec, Checker& check) {

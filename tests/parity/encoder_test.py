@@ -245,6 +245,22 @@ class EncoderTest(unittest.TestCase):
         self.assertNotEqual(found["a"].losses, found["c"].losses)
         self.assertNotEqual(found["a"].losses, self.probed(case, steps=1).losses)
 
+    def test_a_job_may_leave_the_model_s_dropout_out(self):
+        """Of config.json's rates, hidden, of attention and of the head, none is left."""
+        for case in (FULL["bert"], FULL["roberta"]):
+            prepared = self.prepared(case)
+            dropping = self.folder / f"left-out-{case.name}"
+            model = AutoModelForSequenceClassification.from_pretrained(prepared.model)
+            model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.2
+            models.write_model(model, dropping)
+            output = self.folder / f"no-dropout-{case.name}"
+            request = request_of(prepared, job_spec(prepared, dropout="0"), output)
+            request.model = dropping
+            found, plain = run(request), self.probed(case, steps=1)
+            self.assertEqual(found.losses, plain.losses)
+            for key, gradient in found.gradients.items():
+                self.assertEqual(gradient.tobytes(), plain.gradients[key].tobytes(), key)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -180,6 +180,8 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
                                                                        : program::DType::kF32;
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
   mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
+  const std::string& dropout = spec.training().dropout();
+  mode.dropout = dropout.empty() || dropout == program::kModelDropout;
   mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::HOST;
   mode.reversible = spec.reversible() == program::kNativeStreams;
   mode.quantization = QuantizationFrom(spec.quantization());

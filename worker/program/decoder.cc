@@ -186,6 +186,8 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& given, const TrainingMod
   ModelConfig config = given;
   if (mode.reversible || (config.reversible && config.classifies()))
     RETURN_IF_ERROR(MakeReversible(config));
+  if (!mode.dropout)
+    config.hidden_dropout = config.attention_dropout = config.classifier_dropout = 0.0;
   if (config.encoder) return BuildEncoder(config, mode);
   LoraTargets targets;
   if (mode.lora) {

@@ -21,6 +21,9 @@ enum class Quantization : uint8_t { kNone, kNf4, kInt8 };
 inline constexpr char kNotReversible[] = "none";
 inline constexpr char kNativeStreams[] = "native";
 
+// Of a job's `training.dropout`: as the model has it; else it is 0.
+inline constexpr char kModelDropout[] = "model";
+
 struct TrainingMode {
   bool lora = false;  // An adapter beside a frozen base; else all of it.
   LoraConfig adapter;
@@ -31,6 +34,9 @@ struct TrainingMode {
   // A weight is updated in backward as soon as its gradient is complete, which then goes; but one
   // that two blocks read.
   bool release_gradients = false;
+  // As config.json has it: of embeddings, halves of layers, attention, a classifier's head. The
+  // adapter's is its own.
+  bool dropout = true;
   // What the optimizer keeps lies in the host's memory, beside the device's.
   bool optimizer_on_host = false;
 };

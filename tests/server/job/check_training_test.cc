@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "server/job/check_spec.h"
 
@@ -89,6 +90,13 @@ TEST(CheckTrainingTest, TheBestNeedsEvaluationsOnTheWay) {
   EXPECT_THAT(FieldsOf("save_strategy: BEST"), ElementsAre("save_strategy"));
   EXPECT_THAT(FieldsOf("metric_for_best_model: 'eval_bleu'"), ElementsAre("metric_for_best_model"));
   EXPECT_THAT(FieldsOf("early_stopping_threshold: 0.1"), ElementsAre("early_stopping_threshold"));
+}
+
+TEST(CheckTrainingTest, DropoutIsTheModelsOrNone) {
+  for (const char* good : {"model", "0", "0.0"})
+    EXPECT_THAT(FieldsOf(absl::StrCat("dropout: '", good, "'")), IsEmpty());
+  for (const char* bad : {"0.1", "none", "-1"})
+    EXPECT_THAT(FieldsOf(absl::StrCat("dropout: '", bad, "'")), ElementsAre("dropout"));
 }
 
 TEST(CheckTrainingTest, SamplesHaveBounds) {
