@@ -4,6 +4,7 @@
 #
 #   deploy/setup.sh             everything: product, tests, quickstart
 #   deploy/setup.sh --product   without the oracles of the tests
+#   deploy/setup.sh --long      everything, and what the long set of tests needs beside it
 #
 # SNUG_TORCH_DIR: a LibTorch elsewhere; then the torch wheel is not installed for the product (the
 # oracles of the tests still bring one). Needs root, or sudo, only when a Debian package is missing.
@@ -23,8 +24,9 @@ as_root() {
   fi
 }
 
+# Of what stdin lists.
 missing_packages() {
-  comm -23 <(grep -v '^#' deploy/packages.txt | sort) \
+  comm -23 <(grep -v '^#' | sort) \
     <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | sort -u)
 }
 
@@ -77,7 +79,8 @@ install_prometheus() {
   rm -r "$folder"
 }
 
-install_packages
+install_packages <deploy/packages.txt
+[ "${1:---all}" != --long ] || install_packages <<<chromium  # The status page's tests look at it.
 make_venv
 install_requirements "${1:---all}"
 [ "${1:---all}" = --product ] || install_prometheus

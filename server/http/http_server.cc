@@ -43,7 +43,8 @@ void SetUp(httplib::Server& server, const int& port) {
   server.set_payload_max_length(kMaxRequestBytes);
   server.set_default_headers({
       {"Cache-Control", "no-store"},
-      {"Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'"},
+      {"Content-Security-Policy",
+       "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"},
       {"Referrer-Policy", "no-referrer"},
       {"X-Content-Type-Options", "nosniff"},
   });

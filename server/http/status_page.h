@@ -40,8 +40,10 @@ class StatusPage {
   void Serve(httplib::Server& server);
   // To the API; until then it says that the daemon starts.
   void Connect(const std::shared_ptr<grpc::Channel>& channel) { gateway_.Connect(channel); }
-  // Event streams end.
-  void Stop() { stopping_.Notify(); }
+  // Event streams end; more than once does no more.
+  void Stop() {
+    if (!stopping_.HasBeenNotified()) stopping_.Notify();
+  }
 
  private:
   using Ask = std::function<absl::StatusOr<std::string>(const std::string& secret,

@@ -136,8 +136,8 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
   EXPECT_EQ(Ended({"--output", "json"}), 64);
   EXPECT_EQ(Json::parse(err_.str())["error"]["message"],
             "no command is given; there are plan, submit, list, get, watch, logs, cancel, pause, "
-            "resume, squeeze, relax, devices, open, top, download, checkpoints, sample, chat, "
-            "datasets, import, plot, shell, update, rerun, extend, delete, doctor, backup");
+            "resume, squeeze, relax, devices, open, top, download, checkpoints, datasets, sample, "
+            "chat, import, plot, shell, update, rerun, extend, delete, doctor, backup, token");
 }
 
 // No daemon: how to start one, with the socket that was asked for.

@@ -33,7 +33,8 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
     "num_tokens": "0",
     "tokens_per_second": 0,
     "step_seconds": 0,
-    "resumed_from_step": "0"
+    "resumed_from_step": "0",
+    "eval_metrics": {}
   },
   "memory": {
     "budget_bytes": "0",

@@ -76,8 +76,8 @@ class Examples:
 
 class PreparedDataset:
     """Grows by add(); write() refuses when nothing in it is trained. `checks`: a checks.Checks, of
-    these rows alone. In memory is what a row's place takes, 28 bytes (and 4 for each number of its label); its
-    tokens are on the disk, in files of the folder `beside` that have no name."""
+    these rows alone. In memory is what a row's place takes, 28 bytes (and 4 for each number of its
+    label); its tokens are on the disk, in files of the folder `beside` that have no name."""
 
     def __init__(self, source, checks, beside):
         self.source = source

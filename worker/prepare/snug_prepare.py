@@ -4,7 +4,8 @@
         --max-seq-length N
         [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
         [--mask-history 1] [--task sequence_classification] [--num-labels N]
-        [--problem-type NAME] [--label-name TEXT ...] [--added-token TEXT ...] [--eval-split F --eval-output DIR --seed N]
+        [--problem-type NAME] [--label-name TEXT ...] [--added-token TEXT ...]
+        [--eval-split F --eval-output DIR --seed N]
         [--preview-rows N [--scan-rows N]] [--memory-bytes N] [--cpu-seconds N]
 
 Exit code 0: the output is there, whole. 2: the input is bad, 1: anything else; then the last line

@@ -94,6 +94,8 @@ function takeJobs(changed) {
   }
   filter();
   dirty = true;
+  const linked = decodeURIComponent(location.hash.slice(1));
+  if (chosen === null && jobs.has(linked)) choose(linked);
   if (changed.some((job) => job.id === chosen)) drawDetails();
 }
 
@@ -127,6 +129,7 @@ function fill(id, content) {
 function choose(id) {
   rows.get(chosen)?.classList.remove("chosen");
   chosen = id;
+  history.replaceState(null, "", `#${id}`);  // A link to the job.
   rows.get(chosen)?.classList.add("chosen");
   for (const part of ["curve", "memory", "plans"]) at(part).replaceChildren();
   drawDetails();

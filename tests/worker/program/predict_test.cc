@@ -119,7 +119,7 @@ TEST(PredictTest, AnswersTakeTheModelAndWhatTheyAreMadeIn) {
     EXPECT_GE(bytes.arena, laid_out);
     EXPECT_LT(bytes.arena, laid_out + (cpu ? 1 : 2 * kGpuPageBytes));
     EXPECT_EQ(cpu ? 0 : bytes.held() % kGpuPageBytes, 0);
-    options.key = GenerationKey(37, 400);
+    options.key = GenerationKey(37, 40000);  // More than fills a page.
     EXPECT_GT(AnsweringBytes(program, options, 100)->arena, bytes.arena);
   }
 }

@@ -1,8 +1,9 @@
 """Documents with a label: {"text", "label"}, or two texts and a label, or {"input_ids", "label"}.
 
 What the two texts are called: the names that the GLUE and the NLI datasets have. What a label is,
-the job's problem says (labels.py): a class, several of them, numbers. Rows have this format where the job's task
-is sequence_classification, and only there: elsewhere a label beside a text means nothing.
+the job's problem says (labels.py): a class, several of them, numbers. Rows have this format where
+the job's task is sequence_classification, and only there: elsewhere a label beside a text means
+nothing.
 """
 
 import difflib
