@@ -11,6 +11,14 @@ namespace {
 // Nothing where nobody measures it.
 std::string IfKnown(bool known, int64_t bytes) { return known ? FormatBytes(bytes) : "-"; }
 
+// Once for all jobs over the same base.
+void PrintShared(const v1::Device& device, std::ostream& out) {
+  for (const v1::WeightsInUse& weights : device.shared_weights())
+    out << Printable(device.name()) << ": of what is reserved, " << FormatBytes(weights.bytes())
+        << " are weights that " << weights.jobs() << (weights.jobs() == 1 ? " job" : " jobs")
+        << (weights.jobs() == 1 ? " may share\n" : " share\n");
+}
+
 void PrintDevices(const v1::ServerInfo& server, std::ostream& out) {
   Table table({"DEVICE", "MODEL", ">TOTAL", ">CAPACITY", ">RESERVED", ">MEASURED", ">OTHERS"});
   for (const v1::Device& device : server.devices())
@@ -19,6 +27,7 @@ void PrintDevices(const v1::ServerInfo& server, std::ostream& out) {
                   IfKnown(device.has_measured_bytes(), device.measured_bytes()),
                   IfKnown(device.has_others_bytes(), device.others_bytes())});
   table.Print(out);
+  for (const v1::Device& device : server.devices()) PrintShared(device, out);
   for (const v1::Device& device : server.devices())
     if (!device.trouble().empty())
       out << Printable(device.name()) << ": no job is placed there: " << Printable(device.trouble())

@@ -1,8 +1,8 @@
 # What `cmake --install` and CPack put where. The folder can be moved: programs find LibTorch, the
 # shim, the workers and snug-prepare by their own place.
 #
-#   bin/snug, bin/snugd               links to the programs
-#   lib/snug/bin/                     snug, snugd, snug-inspect, snug-shim, snug-worker
+#   bin/snug, bin/snugd, bin/snug-sim links to the programs
+#   lib/snug/bin/                     snug, snugd, snug-inspect, snug-shim, snug-sim, snug-worker
 #   lib/snug/prepare/                 snug-prepare, and the Python packages that it needs beside it
 #   lib/snug/torch/lib/               the libraries of LibTorch that workers load
 #   share/{man,bash-completion,zsh,fish,doc}
@@ -13,11 +13,12 @@
 include(GNUInstallDirs)
 set(snug_home lib/snug)
 
-install(TARGETS snug snugd snug-inspect snug-shim snug-worker RUNTIME DESTINATION ${snug_home}/bin)
+install(TARGETS snug snugd snug-inspect snug-shim snug-sim snug-worker
+  RUNTIME DESTINATION ${snug_home}/bin)
 set_target_properties(snug-worker PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib")
 install(CODE "
   file(MAKE_DIRECTORY \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin\")
-  foreach(name snug snugd)
+  foreach(name snug snugd snug-sim)
     file(CREATE_LINK ../${snug_home}/bin/\${name}
       \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin/\${name}\" SYMBOLIC)
   endforeach()")

@@ -12,6 +12,7 @@ constexpr const char* kReply = R"(
   devices {
     name: "cpu:0" model: "AMD EPYC" total_bytes: 68719476736 capacity_bytes: 4294967296
     reserved_bytes: 1073741824 context_bytes: 174063616 threads: 8
+    shared_weights { digest: "abc" bytes: 536870912 jobs: 3 }
   }
   devices {
     name: "gpu:0" model: "NVIDIA\033 H200" total_bytes: 150323855360 capacity_bytes: 42949672960
@@ -37,6 +38,7 @@ TEST_F(DevicesTest, ATableOfWhatThereIsAndWhoseItIs) {
             "DEVICE  MODEL           TOTAL  CAPACITY  RESERVED  MEASURED   OTHERS\n"
             "cpu:0   AMD EPYC       64 GiB     4 GiB     1 GiB         -        -\n"
             "gpu:0   NVIDIA? H200  140 GiB    40 GiB       0 B       0 B  512 MiB\n"
+            "cpu:0: of what is reserved, 512 MiB are weights that 3 jobs share\n"
             "gpu:0: no job is placed there: it is? lost\n");
 }
 
