@@ -122,13 +122,16 @@ class HardeningTest(unittest.TestCase):
         name = self.daemon.submit_script("steps=200 step_ms=50")
         self.daemon.wait_step(name, 1)
         with snug(self.daemon, "watch", name, "--output", "json") as watch:
-            seen = []
-            for _ in range(3):
-                seen.append(watch.stdout.readline())
-                self.assertEqual(self.daemon.kill(signal.SIGTERM), 0)
-                self.daemon.start()
-            self.daemon.wait_state(name, "SUCCEEDED")
-            out, err = watch.communicate(timeout=60)
+            try:
+                seen = []
+                for _ in range(3):
+                    seen.append(watch.stdout.readline())
+                    self.assertEqual(self.daemon.kill(signal.SIGTERM), 0)
+                    self.daemon.start()
+                self.daemon.wait_state(name, "SUCCEEDED")
+                out, err = watch.communicate(timeout=60)
+            finally:
+                watch.kill()  # It would wait for a daemon for ever.
             self.assertEqual(watch.returncode, 0, err)
         self.assertEqual(json.loads((seen + out.splitlines())[-1])["state"], "SUCCEEDED")
 
