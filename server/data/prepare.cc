@@ -19,6 +19,7 @@
 #include "server/data/prepare_command.h"
 #include "server/data/prepared_dataset.h"
 #include "server/data/prompts.h"
+#include "server/failpoint.h"
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
@@ -84,6 +85,7 @@ absl::StatusOr<std::string> WriteFound(std::vector<Source> sources, const std::s
 
 // Two daemons' or two runs' results for one hash are the same: the first stays.
 absl::Status MoveIntoPlace(const std::string& part, const std::string& folder) {
+  if (FAILS_AT("prepare.rename")) return absl::ErrnoToStatus(ENOSPC, "a failed rename");
   if (renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_NOREPLACE) == 0)
     return absl::OkStatus();
   if (errno != EEXIST)

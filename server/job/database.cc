@@ -8,6 +8,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 
 namespace snug::server {
 namespace {
@@ -136,7 +137,9 @@ absl::StatusOr<int64_t> Database::QueryInt(absl::string_view sql,
 absl::Status Database::Transaction(const std::function<absl::Status()>& work) {
   RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   absl::Status status = work();
+  if (status.ok() && FAILS_AT("store.commit")) status = absl::DataLossError("a failed commit");
   if (status.ok()) status = Execute("COMMIT");
+  FAILPOINT("store.committed");
   // The first cause wins: SQLite may have rolled back by itself, then this fails and says nothing
   // new.
   if (!status.ok()) Execute("ROLLBACK").IgnoreError();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/schema.h"
@@ -59,6 +60,7 @@ absl::Status CheckFileSystem(const std::string& dir) {
 absl::Status SyncDirectory(const std::string& dir) {
   const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", dir));
+  FAILPOINT("store.sync_folder");
   const int failed = fsync(fd);
   const int error = errno;
   close(fd);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "server/data/sha256.h"
+#include "server/failpoint.h"
 
 namespace snug::server {
 namespace {
@@ -72,18 +73,21 @@ absl::StatusOr<std::unique_ptr<Witness>> Witness::Open(const std::string& path) 
 Witness::~Witness() { close(fd_); }
 
 absl::Status Witness::Write(const Testimony& testimony) {
+  if (FAILS_AT("witness.write")) return absl::ResourceExhaustedError("a failed write");
   std::string block = Line(testimony, writes_ + 1);
   block.resize(kBlockBytes, ' ');
   block.back() = '\n';
   const auto offset = static_cast<off_t>((writes_ + 1) % 2 * kBlockBytes);
   if (pwrite(fd_, block.data(), block.size(), offset) != static_cast<ssize_t>(block.size()))
     return absl::ErrnoToStatus(errno, "cannot write the store's witness");
+  FAILPOINT("witness.written");
   ++writes_;
   last_ = testimony;
   return absl::OkStatus();
 }
 
 absl::Status Witness::Sync() {
+  if (FAILS_AT("witness.sync")) return absl::DataLossError("a failed fsync");
   if (fdatasync(fd_) != 0) return absl::ErrnoToStatus(errno, "fdatasync of the store's witness");
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 
 namespace snug::server {
 namespace {
@@ -91,7 +92,10 @@ absl::Status WriteFile(const std::string& path, const std::string& bytes) {
   const int error = written == bytes.size() ? 0 : errno;
   close(fd);
   if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", aside));
-  if (rename(aside.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  if (FAILS_AT("file.rename")) return absl::ErrnoToStatus(ENOSPC, "a failed rename");
+  const bool renamed = rename(aside.c_str(), path.c_str()) == 0;
+  FAILPOINT("file.renamed");
+  if (renamed) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
 }
 

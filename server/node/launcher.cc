@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 #include "server/node/attempt_files.h"
 #include "server/node/process.h"
 
@@ -66,8 +67,10 @@ absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Devi
   RETURN_IF_ERROR(MoveStaleAside(dir));
   RETURN_IF_ERROR(MakeFolder(dir));
   RETURN_IF_ERROR(MakeFolder(assignment.checkpoints_dir()));
+  FAILPOINT("launch.folders");
   RETURN_IF_ERROR(WriteFile(dir + "/assignment.binpb", assignment.SerializeAsString()));
   ASSIGN_OR_RETURN(const int lock, TakeAttemptLock(dir));
+  FAILPOINT("launch.locked");
   absl::Cleanup forget_lock = [lock] { close(lock); };  // The shim has it; ours would outlive it.
   return Spawn({.argv = {settings.shim, dir, WorkerOf(settings, device)},
                 .environment = ShimEnvironment(settings, device, assignment),

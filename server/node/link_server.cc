@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 #include "server/node/clock.h"
 #include "server/node/descriptors.h"
 #include "server/node/unix_socket.h"
@@ -196,6 +197,7 @@ absl::Status LinkServer::Read(ConnectionId id) {
   bool announce = false;
   {
     absl::MutexLock lock(&mutex_);
+    if (FAILS_AT("link.read")) return absl::UnavailableError("a failed read");
     Connection& connection = connections_[id];
     const ssize_t got = read(connection.fd, bytes.data(), bytes.size());
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
@@ -205,6 +207,7 @@ absl::Status LinkServer::Read(ConnectionId id) {
     status = events.status();
     announce = events.ok() && *events > 0 && !std::exchange(connection.announced, true);
   }
+  FAILPOINT("link.received");
   if (announce) handlers_.on_events(id);
   return status;
 }
@@ -236,6 +239,7 @@ absl::Status LinkServer::Write(ConnectionId id) {
   absl::MutexLock lock(&mutex_);
   Connection& connection = connections_[id];
   if (!connection.unsent.empty()) {
+    if (FAILS_AT("link.send")) return absl::UnavailableError("a failed send");
     const ssize_t sent =
         send(connection.fd, connection.unsent.data(), connection.unsent.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR)

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 #include "server/node/clock.h"
 
 namespace snug::server {
@@ -165,9 +166,11 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
   std::vector<std::string> argv = options.argv;
   std::vector<std::string> environment = ChildEnvironment();
   for (const std::string& variable : options.environment) Set(variable, environment);
+  if (FAILS_AT("spawn.begin")) return absl::ErrnoToStatus(EAGAIN, "a failed spawn");
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, argv[0].c_str(), &files, &attributes, Pointers(argv).data(),
                                  Pointers(environment).data());
+  FAILPOINT("spawn.done");
   if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", argv[0]));
   return pid;
 }

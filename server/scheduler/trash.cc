@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "server/failpoint.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 
@@ -25,7 +26,10 @@ absl::StatusOr<std::string> MoveToTrash(const std::string& state_dir, const std:
   fs::create_directories(state_dir + "/trash", error);
   const std::string from = absl::StrCat(state_dir, "/jobs/", job);
   const std::string aside = absl::StrCat(state_dir, "/trash/", job, ".", RandomHex(12));
-  if (rename(from.c_str(), aside.c_str()) == 0) return aside;
+  if (FAILS_AT("trash.rename")) return absl::ErrnoToStatus(EIO, "a failed rename");
+  const bool renamed = rename(from.c_str(), aside.c_str()) == 0;
+  FAILPOINT("trash.renamed");
+  if (renamed) return aside;
   if (errno == ENOENT && !fs::exists(from, error)) return std::string();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot move the files of job ", job, " away"));
 }

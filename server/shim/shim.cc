@@ -31,6 +31,7 @@
 #include <ctime>
 #include <string>
 
+#include "server/failpoint.h"
 #include "server/shim/sandbox.h"
 #include "server/shim/worker_log.h"
 
@@ -189,9 +190,12 @@ bool WriteDurably(const std::string& dir, const std::string& text) {
   const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  FAILPOINT("exit.written");
   const bool synced = fsync(fd) == 0;
   close(fd);
+  FAILPOINT("exit.synced");
   if (!written || !synced || rename(aside.c_str(), (dir + "/exit.json").c_str()) != 0) return false;
+  FAILPOINT("exit.renamed");
   const int folder = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool durable = folder >= 0 && fsync(folder) == 0;
   if (folder >= 0) close(folder);
@@ -231,7 +235,9 @@ int RunWorker(const std::string& dir, const char* binary) {
   if (const int error = snug::shim::EnterSandbox(); error != 0)
     log.Say("[snug-shim: the worker runs without its sandbox: " + std::string(strerror(error)) +
             "]\n");
+  FAILPOINT("worker.spawn");
   const int started = StartWorker(dir, binary, ends[1]);
+  FAILPOINT("worker.spawned");
   close(ends[1]);
   if (started != 0) return kCannotExecute;
   fcntl(ends[0], F_SETFL, O_NONBLOCK);

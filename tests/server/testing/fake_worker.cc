@@ -17,10 +17,14 @@
 //                            first in the attempt of only_epoch alone
 // `fake-worker --measure-context [gpu:N]` takes twice as much of a GPU as of a CPU.
 // `fake-worker --write-model DIR` writes the model that such jobs name.
+// Where another worker of its job lives it writes both into the state folder's `doubled`, and ends:
+// there must never be two.
 // Like the real one it goes on without a daemon and dials again, keeps metrics.jsonl, saves
 // checkpoints with manifests.
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -40,6 +44,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
 #include "server/data/sha256.h"
+#include "server/failpoint.h"
 #include "server/job/check_job.h"
 #include "server/node/framing.h"
 #include "snug/v1/worker.pb.h"
@@ -82,6 +87,7 @@ class FakeWorker {
   }
 
   int Run() {
+    if (!IsAlone()) return kFailed;
     Resume();
     std::cout << "fake worker, from step " << step_ << std::endl;
     Dial();
@@ -103,6 +109,18 @@ class FakeWorker {
   }
 
  private:
+  // Held as long as this process lives.
+  bool IsAlone() {
+    const std::string job = fs::path(assignment_.checkpoints_dir()).parent_path().string();
+    const int fd = open((job + "/one-worker").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return true;  // The job has been deleted meanwhile.
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    std::ofstream doubled(fs::path(job).parent_path().parent_path().string() + "/doubled",
+                          std::ios::app);
+    doubled << assignment_.job_id() << " epoch " << assignment_.epoch() << std::endl;
+    return false;
+  }
+
   void Resume() {
     metrics_.open(assignment_.attempt_dir() + "/metrics.jsonl");
     if (assignment_.resume_from().empty()) return;
@@ -206,6 +224,7 @@ class FakeWorker {
     fs::create_directories(dir + ".tmp");
     const std::string state = absl::StrCat("step ", step_);
     WriteText(dir + ".tmp/weights", state);
+    FAILPOINT("checkpoint.weights");
     const std::string manifest =
         nlohmann::json{
             {"schema", 1},
@@ -214,7 +233,9 @@ class FakeWorker {
             {"files", {{"weights", {{"bytes", state.size()}, {"sha256", Sha256Hex(state)}}}}}}
             .dump();
     WriteText(dir + ".tmp/MANIFEST.json", manifest);
+    FAILPOINT("checkpoint.manifest");
     fs::rename(dir + ".tmp", dir);
+    FAILPOINT("checkpoint.renamed");
     v1::WorkerEvent event;
     event.mutable_checkpoint()->set_global_step(step_);
     event.mutable_checkpoint()->set_path(dir);
@@ -255,8 +276,10 @@ class FakeWorker {
     std::string text;
     google::protobuf::util::MessageToJsonString(result_, &text).ok();
     WriteText(assignment_.attempt_dir() + "/result.json.tmp", text);
+    FAILPOINT("result.rename");
     fs::rename(assignment_.attempt_dir() + "/result.json.tmp",
                assignment_.attempt_dir() + "/result.json");
+    FAILPOINT("result.renamed");
     return exit_code;
   }
 

@@ -1,0 +1,40 @@
+"""A few minutes' worth of tests/fault/crash.py in one: kills at failpoints and random moments, and
+nothing lost, nothing doubled. Release builds have no failpoints.
+"""
+
+import os
+import pathlib
+import time
+import unittest
+
+from tests.fault import crash
+from tests.harness.binaries import binary
+
+CYCLES = int(os.environ.get("SNUG_CRASH_CYCLES", 200))
+
+
+class CrashTest(unittest.TestCase):
+    def test_nothing_is_lost_or_doubled_whenever_something_is_killed(self):
+        seed = int(os.environ.get("SNUG_FAULT_SEED", time.time_ns() % 2**32))
+        summary = crash.run(CYCLES, 2, seed)
+        print(summary)
+        self.assertEqual(summary["violations"], [])
+        self.assertEqual(summary["counts"]["cycles"], CYCLES)
+        self.assertGreater(sum(summary["hits"].values()), CYCLES // 4)
+        self.assertGreater(summary["counts"]["unanswered"], CYCLES // 10)
+        self.assertGreater(summary["counts"]["SUCCEEDED"], 0)
+
+    # Neither the points nor their names are in what is installed.
+    def test_release_builds_have_no_failpoints(self):
+        failing = pathlib.Path(os.environ["SNUG_FAILING_DAEMON"]).read_bytes()
+        failing += pathlib.Path(os.environ["SNUG_FAILING_SHIM"]).read_bytes()
+        released = binary("snugd").read_bytes() + binary("snug-shim").read_bytes()
+        self.assertNotIn(b"SNUG_FAILPOINT", released)
+        for name, (where, _) in crash.POINTS.items():
+            self.assertNotIn(name.encode() + b"\0", released, name)
+            if where != "worker":
+                self.assertIn(name.encode() + b"\0", failing, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
