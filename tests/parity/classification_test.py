@@ -128,11 +128,12 @@ class ClassificationTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        cls.prepared = staticmethod(functools.cache(cls._prepare))
+        prepared = functools.cache(cls._prepare)
+        cls.prepared = staticmethod(lambda case, problem=None: prepared(case, problem))
         cls.probed = staticmethod(functools.cache(cls._probe))
 
     @classmethod
-    def _prepare(cls, case, problem=None):
+    def _prepare(cls, case, problem):
         return prepare(case, cls.folder / f"classes-{case.name}-{problem}", problem)
 
     @classmethod
