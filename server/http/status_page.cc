@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "proto/snug/status_macros.h"
+#include "server/data/sha256.h"
 #include "server/http/page_files.h"
 #include "server/http/snapshot.h"
 
@@ -22,6 +23,13 @@ constexpr const char* kQuery = "session";  // Of the link that `snug open` print
 constexpr absl::Duration kBetweenEvents = absl::Seconds(1);
 constexpr absl::Duration kMaxSilence = absl::Seconds(10);  // Then a browser hears that it is there.
 constexpr const char* kJson = "application/json";
+constexpr size_t kIdDigits = 16;
+constexpr const char* kSession = "(?:/s/[0-9a-f]{16})?";  // Of a session, before every path.
+
+// Of a session's address: nobody else can guess it, and it does not give the secret away.
+std::string AddressOf(const std::string& secret) {
+  return absl::StrCat("/s/", Sha256Hex(secret).substr(0, kIdDigits), "/");
+}
 
 // What he showed: the header, else the cookie.
 std::string SecretOf(const httplib::Request& request) {
@@ -45,9 +53,10 @@ void Refuse(const absl::Status& status, httplib::Response& response) {
 }  // namespace
 
 void StatusPage::Serve(httplib::Server& server) {
-  server.Get("/", [this](const httplib::Request& request, httplib::Response& response) {
-    ServePage(request, response);
-  });
+  server.Get(absl::StrCat(kSession, "/"),
+             [this](const httplib::Request& request, httplib::Response& response) {
+               ServePage(request, response);
+             });
   ServeFile(server, "/page.css", "text/css; charset=utf-8", kPageCss);
   ServeFile(server, "/page.js", "text/javascript; charset=utf-8", kPageJs);
   ServeFile(server, "/charts.js", "text/javascript; charset=utf-8", kChartsJs);
@@ -79,14 +88,15 @@ void StatusPage::Serve(httplib::Server& server) {
             [this](const std::string& secret, const auto& request) {
               return gateway_.MetricsOf(secret, request.matches[1]);
             });
-  server.Get("/api/events", [this](const httplib::Request& request, httplib::Response& response) {
-    ServeEvents(request, response);
-  });
+  server.Get(absl::StrCat(kSession, "/api/events"),
+             [this](const httplib::Request& request, httplib::Response& response) {
+               ServeEvents(request, response);
+             });
 }
 
 void StatusPage::ServeJson(httplib::Server& server, const char* path, Ask ask) {
-  server.Get(path, [ask = std::move(ask)](const httplib::Request& request,
-                                          httplib::Response& response) {
+  server.Get(absl::StrCat(kSession, path), [ask = std::move(ask)](const httplib::Request& request,
+                                                                httplib::Response& response) {
     absl::StatusOr<std::string> answer = ask(SecretOf(request), request);
     if (!answer.ok()) return Refuse(answer.status(), response);
     response.set_content(*std::move(answer), kJson);
@@ -95,16 +105,16 @@ void StatusPage::ServeJson(httplib::Server& server, const char* path, Ask ask) {
 
 void StatusPage::ServeFile(httplib::Server& server, const char* path, const char* type,
                            absl::string_view content) {
-  server.Get(path, [this, type, content](const httplib::Request& request,
-                                         httplib::Response& response) {
+  server.Get(absl::StrCat(kSession, path), [this, type, content](const httplib::Request& request,
+                                                               httplib::Response& response) {
     const absl::Status let_in = Check(SecretOf(request));
     if (!let_in.ok()) return Refuse(let_in, response);
     response.set_content(content.data(), content.size(), type);
   });
 }
 
-// The link's secret becomes a cookie that no script reads and that no other site sends along; the
-// address bar does not keep it.
+// The link's secret becomes a cookie that no script reads, no other site sends along and no other
+// port gets; the address bar does not keep it.
 void StatusPage::ServePage(const httplib::Request& request, httplib::Response& response) const {
   const bool from_link = request.has_param(kQuery);
   const std::string secret = from_link ? request.get_param_value(kQuery) : SecretOf(request);
@@ -114,9 +124,10 @@ void StatusPage::ServePage(const httplib::Request& request, httplib::Response& r
     response.set_content(kPageHtml.data(), kPageHtml.size(), "text/html; charset=utf-8");
     return;
   }
-  response.set_header("Set-Cookie",
-                      absl::StrCat(kCookie, secret, "; HttpOnly; SameSite=Strict; Path=/"));
-  response.set_redirect("/", 303);
+  const std::string address = AddressOf(secret);
+  response.set_header("Set-Cookie", absl::StrCat(kCookie, secret,
+                                                 "; HttpOnly; SameSite=Strict; Path=", address));
+  response.set_redirect(address, 303);
 }
 
 absl::Status StatusPage::Check(const std::string& secret) const {

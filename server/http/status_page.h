@@ -1,8 +1,10 @@
 // The status page: devices, jobs, their curves and plans, as a browser shows them.
 //
 // A browser shows the secret of a session (`snug open`) once, in the link, and from then on as a
-// cookie; a script shows it, or a token, as "Authorization: Bearer SECRET". Without one nothing is
-// answered, the page itself included.
+// cookie, which it sends below /s/ID/ alone: cookies know no ports, and whoever serves on another
+// port of this machine must not get it. A script shows the secret, or a token, as
+// "Authorization: Bearer SECRET", with or without /s/ID. Without one nothing is answered, the page
+// itself included.
 //
 //   GET /                     the page; /page.js, /page.css
 //   GET /api/server           ServerInfo, all as the API's messages in JSON

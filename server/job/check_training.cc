@@ -134,6 +134,15 @@ void CheckOptim(const std::string& optim, Checker& check) {
                    ") or in 8 bits (", absl::StrJoin(kCodedAdamWNames, ", "), ")"));
 }
 
+// A job file's 0 may be written 0.0.
+void CheckDropout(const std::string& dropout, Checker& check) {
+  double rate = 1.0;
+  if (dropout.empty() || dropout == program::kModelDropout) return;
+  if (absl::SimpleAtod(dropout, &rate) && rate == 0.0) return;
+  check.Add("training.dropout",
+            absl::StrCat("model (the rates of config.json) or 0, not \"", dropout, "\""));
+}
+
 void CheckOptimizer(const TrainingSpec& training, Checker& check) {
   check.Real("training.learning_rate", training.learning_rate(), 0.0, 1e3);
   check.Real("training.warmup_ratio", training.warmup_ratio(), 0.0, 1.0);
@@ -146,15 +155,6 @@ void CheckOptimizer(const TrainingSpec& training, Checker& check) {
   check.Real("training.neftune_noise_alpha", training.neftune_noise_alpha(), 0.0, 1e6);
   CheckOptim(training.optim(), check);
   CheckDropout(training.dropout(), check);
-}
-
-// A job file's 0 may be written 0.0.
-void CheckDropout(const std::string& dropout, Checker& check) {
-  double rate = 1.0;
-  if (dropout.empty() || dropout == program::kModelDropout) return;
-  if (absl::SimpleAtod(dropout, &rate) && rate == 0.0) return;
-  check.Add("training.dropout",
-            absl::StrCat("model (the rates of config.json) or 0, not \"", dropout, "\""));
 }
 
 void CheckSamples(const JobSpec& spec, Checker& check) {
