@@ -221,6 +221,7 @@ class FakeWorker {
   void Checkpoint() {
     const std::string dir = absl::StrFormat("%s/step-%06d.e%d", assignment_.checkpoints_dir(),
                                             step_, assignment_.epoch());
+    if (fs::exists(dir)) return;  // Told to stop at a step that it saves anyway.
     fs::create_directories(dir + ".tmp");
     const std::string state = absl::StrCat("step ", step_);
     WriteText(dir + ".tmp/weights", state);
