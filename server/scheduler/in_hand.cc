@@ -31,16 +31,18 @@ InHand::InHand(std::string dir) : dir_(std::move(dir)) {
   }
 }
 
-bool InHand::IsSuspect(const std::string& job) const {
+// The file is the word on it: it goes when the job is forgotten, or leaves the daemon's hands.
+int InHand::EndsOf(const std::string& job) const {
   const auto found = ends_.find(job);
-  return found != ends_.end() && found->second >= kMaxEndsInHand;
+  return found == ends_.end() || access(PathOf(job).c_str(), F_OK) != 0 ? 0 : found->second;
 }
+
+bool InHand::IsSuspect(const std::string& job) const { return EndsOf(job) >= kMaxEndsInHand; }
 
 void InHand::Forget(const std::string& job) const { unlink(PathOf(job).c_str()); }
 
 InHand::Hold::Hold(const InHand& in_hand, const std::string& job) : path_(in_hand.PathOf(job)) {
-  const auto found = in_hand.ends_.find(job);
-  Write(path_, found == in_hand.ends_.end() ? 0 : found->second, kWorking);
+  Write(path_, in_hand.EndsOf(job), kWorking);
 }
 
 InHand::Hold::~Hold() { unlink(path_.c_str()); }

@@ -41,6 +41,7 @@ class InHand {
 
  private:
   std::string PathOf(const std::string& job) const { return dir_ + "/" + job; }
+  int EndsOf(const std::string& job) const;
 
   const std::string dir_;
   std::map<std::string, int> ends_;  // Jobs of earlier lives alone; not changed after that.
