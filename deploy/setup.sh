@@ -80,7 +80,8 @@ install_prometheus() {
 }
 
 install_packages <deploy/packages.txt
-[ "${1:---all}" != --long ] || install_packages <<<chromium  # The status page's tests look at it.
+# The status page's tests look at it in a browser; parsers' fuzz targets are compiled by clang.
+[ "${1:---all}" != --long ] || printf '%s\n' chromium clang libclang-rt-14-dev | install_packages
 make_venv
 install_requirements "${1:---all}"
 [ "${1:---all}" = --product ] || install_prometheus
