@@ -10,7 +10,7 @@ import unittest
 from tests.fault import crash
 from tests.harness.binaries import binary
 
-CYCLES = int(os.environ.get("SNUG_CRASH_CYCLES", 30))
+CYCLES = int(os.environ.get("SNUG_CRASH_CYCLES", 60))
 
 
 class CrashTest(unittest.TestCase):
@@ -21,7 +21,6 @@ class CrashTest(unittest.TestCase):
         self.assertEqual(summary["violations"], [])
         self.assertEqual(summary["counts"]["cycles"], CYCLES)
         self.assertGreater(sum(summary["hits"].values()), CYCLES // 4)
-        self.assertGreater(summary["counts"]["unanswered"], CYCLES // 10)
         self.assertGreater(summary["counts"]["SUCCEEDED"], 0)
 
     # Neither the points nor their names are in what is installed.
