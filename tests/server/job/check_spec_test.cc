@@ -187,6 +187,16 @@ TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
 }
 
+// A key that would be read and not obeyed.
+TEST(CheckSpecTest, WhatIsOfTasksThatAreNotOfferedIsRefused) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_mlm_probability(0.15);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.mlm_probability"));
+  spec.clear_mlm_probability();
+  spec.set_dataset_format(v1::JobSpec::TAGGED_TOKENS);
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.dataset_format"));
+}
+
 // Stars cost nothing; patterns and their bytes do, on every site.
 TEST(CheckSpecTest, StashPatternsAreLimitedInNumberAndLength) {
   v1::JobSpec spec = GoodSpec();
