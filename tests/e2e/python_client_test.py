@@ -10,8 +10,10 @@ import sys
 import sysconfig
 import unittest
 
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
 from tests.harness.binaries import ROOT
-from tests.harness.daemon import Daemon
+from tests.harness.daemon import Daemon, evaluation_lines, metric_lines
 
 # The mistakes that the client itself finds, and what the daemon says of a job.
 ERRORS = """
@@ -41,6 +43,7 @@ with Client() as client:
     for snapshot in client.watch(long.id):
         if snapshot.progress.global_step > 0:
             break
+    assert next(client.metrics(long.id))["global_step"] == 1
     client.pause(long.id)
     for snapshot in client.watch(long.id):
         if snapshot.state == snapshot.PAUSED:
@@ -107,8 +110,9 @@ class PythonClientTest(unittest.TestCase):
         wheels = str(cls.daemon.folder / "wheels")
         built = subprocess.run([*build, wheels], check=True, capture_output=True, text=True)
         cls.python = make_venv(cls.daemon.folder / "venv")
+        wheel = built.stdout.strip() + "[progress,tensorboard]"
         pip = [cls.python, "-m", "pip", "--disable-pip-version-check", "install", "--no-index"]
-        subprocess.run([*pip, "--quiet", built.stdout.strip() + "[progress]"], check=True)
+        subprocess.run([*pip, "--quiet", wheel], check=True)
 
     def environment(self):
         return {"PATH": os.environ["PATH"], "SNUG_SERVER": f"unix:{self.daemon.socket}"}
@@ -146,6 +150,62 @@ class PythonClientTest(unittest.TestCase):
         printed, _ = self.run_script(ERRORS)
         self.assertEqual(printed, REFUSALS)
         self.assertFalse((self.folder / "nothing").exists())
+
+    # TensorBoard need not be there for the rest of the package; without it the export says so.
+    def test_an_export_without_its_library_names_what_to_install(self):
+        job = self.daemon.submit(self.folder / "lora.yaml", "training.max_steps=1")
+        self.daemon.wait_state(job, "SUCCEEDED")
+        words = [job, "--to", "tensorboard", str(self.folder / "none")]
+        text = (
+            "import sys; sys.modules['tensorboard'] = None\n"
+            f"from snug_client.export_metrics import main; print(main({words!r}))"
+        )
+        printed, said = self.run_script(text)
+        self.assertEqual(printed, "1\n")
+        self.assertIn("install snug-client[tensorboard]", said)
+        self.assertEqual(list((self.folder / "none").iterdir()), [])
+
+    def export(self, *words, code=0):
+        """What snug-export-metrics prints, or says where it fails."""
+        done = subprocess.run(
+            [str(self.python.parent / "snug-export-metrics"), *map(str, words)],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    # TensorBoard's own reader finds every value of metrics.jsonl at its step and time.
+    def test_metrics_are_exported_to_tensorboard(self):
+        changes = ("training.max_steps=6", "eval_split=0.2", "training.eval_steps=2")
+        job = self.daemon.submit(self.folder / "lora.yaml", *changes)
+        runs = self.folder / "runs"
+        self.daemon.wait_state(job, "SUCCEEDED")
+        self.assertEqual(self.export(job, job, "--to", "tensorboard", runs), f"{runs / job}\n")
+        self.assertEqual([path.name for path in runs.iterdir()], [job])
+        self.daemon.run("download", job, self.folder / "downloaded")
+        file = self.folder / "downloaded/metrics.jsonl"
+        lines = metric_lines(file) + evaluation_lines(file)
+        reader = EventAccumulator(str(runs / job), size_guidance={"scalars": 0})
+        reader.Reload()
+        for tag, key in (
+            ("train/loss", "loss"),
+            ("train/learning_rate", "learning_rate"),
+            ("train/num_tokens", "num_tokens"),
+            ("eval/loss", "eval_loss"),
+        ):
+            wanted = [(one["global_step"], one["time"], one[key]) for one in lines if key in one]
+            found = reader.Scalars(tag)
+            self.assertGreater(len(found), 1, tag)
+            self.assertEqual([(one.step, one.wall_time) for one in found], [w[:2] for w in wanted])
+            for one, (_, _, value) in zip(found, wanted):
+                self.assertAlmostEqual(one.value, value, delta=abs(value) * 1e-6)
+        self.assertIn("is there already", self.export(job, "--to", "tensorboard", runs, code=1))
+        self.assertIn("tensorboard, not", self.export(job, "--to", "excel", runs, code=1))
+        self.assertIn("no-such", self.export("no-such", "--to", "tensorboard", runs, code=1))
+        self.assertEqual([path.name for path in runs.iterdir()], [job])
 
     def test_a_watch_goes_on_where_the_daemon_restarts(self):
         changes = ("training.max_steps=100000", "--no-check")

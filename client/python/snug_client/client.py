@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
@@ -172,6 +173,19 @@ class Client:
                 time.sleep(_RETRY_S)
             finally:
                 stream.cancel()
+
+    def metrics(self, job: str) -> Iterator[dict[str, Any]]:
+        """The lines of its metrics.jsonl so far: one for each step and each evaluation, in
+        the order of their steps, from the first step over all attempts."""
+        request = service_pb2.GetJobLogsRequest(id=job, metrics=True)
+        rest = b""
+        try:
+            for chunk in self._stub.GetJobLogs(request):
+                # What is behind the last end of a line is still being written.
+                *lines, rest = (rest + chunk.text).split(b"\n")
+                yield from map(json.loads, lines)
+        except grpc.RpcError as error:
+            raise from_rpc(error) from error
 
     def cancel(self, job: str, *, keep: bool = False) -> job_pb2.Job:
         """Stops it. With `keep` a running one exports what there is, for `download`."""

@@ -1,0 +1,86 @@
+"""snug-export-metrics: jobs' metrics for a tool that draws them.
+
+    snug-export-metrics JOB... --to tensorboard DIR
+
+DIR gets a folder of each job's id: all of them or none. A job that still runs is exported as far
+as it has come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from snug_client.client import Client, default_server
+from snug_client.errors import SnugError
+from snug_client.metric_writers import WRITERS
+
+
+def export_metrics(
+    client: Client, jobs: Sequence[str], to: str, directory: pathlib.Path
+) -> list[pathlib.Path]:
+    """Writes the metrics of jobs to new folders in `directory`; gives these folders."""
+    if to not in WRITERS:
+        known = ", ".join(sorted(WRITERS))
+        raise SnugError(f"to must be one of {known}, not {to!r}", code="INVALID_ARGUMENT")
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=directory) as temporary:
+        made = pathlib.Path(temporary)
+        for job in _each_once(client, jobs):
+            if (directory / job.id).exists():
+                raise SnugError(f"{directory / job.id} is there already", code="ALREADY_EXISTS")
+            lines = list(client.metrics(job.id))
+            if not lines:
+                raise SnugError(f"{job.id} has done no step yet", code="FAILED_PRECONDITION")
+            WRITERS[to](made, job, lines)
+        return sorted(one.replace(directory / one.name) for one in made.iterdir())
+
+
+def _each_once(client, jobs):
+    """Jobs in the order they were named; one that is named twice is there once."""
+    found = [client.get(job) for job in jobs]
+    return list({job.id: job for job in found}.values())
+
+
+def _arguments(words):
+    parser = argparse.ArgumentParser(
+        prog="snug-export-metrics",
+        description="Writes jobs' metrics in the format of a tool that draws them.",
+    )
+    parser.add_argument("jobs", metavar="JOB", nargs="+", help="Ids, or beginnings of them")
+    parser.add_argument(
+        "--to",
+        nargs=2,
+        metavar=("FORMAT", "DIR"),
+        required=True,
+        help=f"{', '.join(sorted(WRITERS))}, and where to: a folder for each job is made there",
+    )
+    parser.add_argument(
+        "--server", default=default_server(), help="unix:PATH or https://HOST:PORT; else as snug"
+    )
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The program. Gives its exit code."""
+    arguments = _arguments(words)
+    to, directory = arguments.to
+    try:
+        with Client(arguments.server) as client:
+            folders = export_metrics(client, arguments.jobs, to, pathlib.Path(directory))
+    except ModuleNotFoundError as error:
+        print(f"snug-export-metrics: {error}: install snug-client[{to}]", file=sys.stderr)
+        return 1
+    except (SnugError, OSError) as error:
+        print(f"snug-export-metrics: {error}", file=sys.stderr)
+        return 1
+    for folder in folders:
+        print(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
