@@ -269,6 +269,13 @@ void AddOthers(CLI::App* app, CommandLine* line) {
       "import", "Print a job file of axolotl, LLaMA-Factory, TRL or OpenAI as one of ours");
   import->add_option("FILE", line->file, "YAML or JSON")->required();
 
+  CLI::App* exported =
+      app->add_subcommand("export-metrics", "Write jobs' metrics in the format of another tool");
+  AddJobs(exported, line);
+  exported->add_option("--to", line->to, "tensorboard, and a folder that gets one of each job")
+      ->type_name("FORMAT DIR")
+      ->expected(2)
+      ->required();
   CLI::App* plot = app->add_subcommand(
       "plot", "Draw jobs' loss, evaluations, learning rate and memory, over their steps");
   AddJobs(plot, line);

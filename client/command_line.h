@@ -76,6 +76,7 @@ struct CommandLine {
   bool no_check = false;  // submit
   bool all = false;
   bool follow = false;
+  std::vector<std::string> to;      // export-metrics: a tool's format, and a folder
   bool once = false;                // top
   bool keep = false;                // cancel
   bool move = false;                // drain

@@ -36,6 +36,8 @@ absl::StatusOr<int> Examine(const CommandLine& line, Terminal& terminal);       
 absl::StatusOr<int> ManageTokens(const CommandLine& line, Terminal& terminal);      // token.cc
 absl::StatusOr<int> ImportForeignJob(const CommandLine& line, Terminal& terminal);  // import.cc
 absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal);          // plot.cc
+// In export_metrics.cc.
+absl::StatusOr<int> ExportMetrics(const CommandLine& line, Terminal& terminal);
 absl::StatusOr<int> PrintShellHelp(const CommandLine& line, Terminal& terminal);    // shell.cc
 absl::StatusOr<int> PreviewDataset(const CommandLine& line, Terminal& terminal);    // datasets.cc
 absl::StatusOr<int> SamplePrompts(const CommandLine& line, Terminal& terminal);     // sample.cc

@@ -24,6 +24,7 @@ const std::map<std::string, Command>& Commands() {
       {"doctor", Examine},
       {"download", DownloadJob},
       {"drain", DrainDevice},
+      {"export-metrics", ExportMetrics},
       {"extend", ExtendJob},
       {"get", GetJob},
       {"import", ImportForeignJob},

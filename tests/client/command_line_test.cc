@@ -137,8 +137,8 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
   EXPECT_EQ(Json::parse(err_.str())["error"]["message"],
             "no command is given; there are plan, submit, list, get, watch, logs, cancel, pause, "
             "resume, squeeze, relax, devices, open, top, download, checkpoints, datasets, sample, "
-            "chat, import, plot, shell, update, rerun, extend, delete, drain, undrain, doctor, "
-            "backup, token");
+            "chat, import, export-metrics, plot, shell, update, rerun, extend, delete, drain, "
+            "undrain, doctor, backup, token");
 }
 
 // No daemon: how to start one, with the socket that was asked for.

@@ -12,7 +12,7 @@ import unittest
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.harness.binaries import ROOT
+from tests.harness.binaries import ROOT, binary
 from tests.harness.daemon import Daemon, evaluation_lines, metric_lines
 
 # The mistakes that the client itself finds, and what the daemon says of a job.
@@ -165,11 +165,12 @@ class PythonClientTest(unittest.TestCase):
         self.assertIn("install snug-client[tensorboard]", said)
         self.assertEqual(list((self.folder / "none").iterdir()), [])
 
-    def export(self, *words, code=0):
-        """What snug-export-metrics prints, or says where it fails."""
+    def export(self, *words, code=0, path=None):
+        """What `snug export-metrics` prints, or says where it fails."""
+        path = path or f"{self.python.parent}:{os.environ['PATH']}"
         done = subprocess.run(
-            [str(self.python.parent / "snug-export-metrics"), *map(str, words)],
-            env=self.environment(),
+            [str(binary("snug")), "export-metrics", *map(str, words)],
+            env={**self.environment(), "PATH": path},
             capture_output=True,
             text=True,
             check=False,
@@ -206,6 +207,8 @@ class PythonClientTest(unittest.TestCase):
         self.assertIn("tensorboard, not", self.export(job, "--to", "excel", runs, code=1))
         self.assertIn("no-such", self.export("no-such", "--to", "tensorboard", runs, code=1))
         self.assertEqual([path.name for path in runs.iterdir()], [job])
+        where = self.export(job, "--to", "tensorboard", runs, code=1, path="/nowhere")
+        self.assertIn("install snug-client[tensorboard]", where)
 
     def test_a_watch_goes_on_where_the_daemon_restarts(self):
         changes = ("training.max_steps=100000", "--no-check")
