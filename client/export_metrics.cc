@@ -1,5 +1,6 @@
-// export-metrics: jobs' metrics for a tool that draws them. Tools' files are written by their own
-// libraries, which are Python's: the work is that of snug-export-metrics in the package snug-client.
+// export-metrics: jobs' metrics for a tool that draws them. Each tool's own library writes its
+// files, and these libraries are Python's: the work is that of snug-export-metrics, in the package
+// snug-client.
 #include <unistd.h>
 
 #include <cerrno>
