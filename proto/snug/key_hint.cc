@@ -64,9 +64,11 @@ std::string Nearest(absl::string_view word, const std::vector<std::string>& cand
   std::string nearest;
   int fewest = std::numeric_limits<int>::max();
   for (const std::string& candidate : candidates) {
+    const auto [shorter, longer] = std::minmax({lower.size(), candidate.size()});
+    const int allowed = std::max<int>(2, static_cast<int>(longer) / 3);
+    // So many letters are too many or missing at least: what is far too long costs nothing.
+    if (longer - shorter > static_cast<size_t>(allowed)) continue;
     const int edits = EditDistance(lower, absl::AsciiStrToLower(candidate));
-    const int allowed =
-        std::max<int>(2, static_cast<int>(std::max(lower.size(), candidate.size())) / 3);
     const bool all_replaced = edits >= static_cast<int>(candidate.size());
     if (edits >= fewest || edits > allowed || all_replaced) continue;
     fewest = edits;

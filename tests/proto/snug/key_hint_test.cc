@@ -54,6 +54,11 @@ TEST(KeyHintTest, FindsTheNearestHereThenElsewhere) {
   EXPECT_EQ(JobHint("max_step"), "did you mean training.max_steps?");
 }
 
+// Megabytes are compared letter by letter with no key.
+TEST(KeyHintTest, AKeyThatIsFarTooLongIsNearNone) {
+  EXPECT_THAT(JobHint(std::string(size_t{8} << 20, 'd')), HasSubstr("the keys here are"));
+}
+
 TEST(KeyHintTest, ListsTheKeysWhenNothingIsNear) {
   EXPECT_THAT(JobHint("zzzzzzzz"), HasSubstr("the keys here are display_name, model, dataset"));
 }
