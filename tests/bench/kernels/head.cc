@@ -1,6 +1,7 @@
 // The head's loss, the tokens that it is taken of, and the softmax of scores.
 #include "kernels/cross_entropy.h"
 #include "kernels/softmax.h"
+#include "kernels/target_loss.h"
 #include "kernels/valid_tokens.h"
 #include "tests/bench/kernels/rows.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 // Eight of an operand's rows are one of the logits: a vocabulary of 32,768 at the usual width.
 constexpr int64_t kWiden = 8;
+constexpr int64_t kNumbers = 8;  // Of a document.
 
 Case CrossEntropy(Operands& o, bool with_gradient) {
   const int64_t N = (o.N + kWiden - 1) / kWiden, V = kWiden * o.C;
@@ -36,6 +38,34 @@ Case CrossEntropy(Operands& o, bool with_gradient) {
             const at::Tensor d = at::nll_loss_backward(one, log_p, labels, std::nullopt,
                                                        at::Reduction::Sum, -100, weight);
             at::_log_softmax_backward_data(d, log_p, 1, log_p.scalar_type());
+          }};
+}
+
+Case TargetLoss(Operands& o, kernels::TargetLossKind kind) {
+  const int64_t V = kNumbers, N = o.elements() / V;
+  const at::Tensor logits = o.Random({N, V}), gradient = o.Empty({N, V}, o.type());
+  const at::Tensor targets = o.Ones({N, V}, at::kFloat), loss = o.Empty({N}, at::kDouble);
+  const at::Tensor same = o.Ones({N, V}, o.type()), one = o.Ones({}, o.type());
+  return {.bytes = N * V * (2 * kernels::SizeOf(o.dtype) + 4),
+          .own = Call(kernels::TargetLoss, {.logits = logits.data_ptr(),
+                                            .dlogits = gradient.data_ptr(),
+                                            .targets = Floats(targets),
+                                            .row_loss = loss.data_ptr<double>(),
+                                            .N = N,
+                                            .V = V,
+                                            .logits_stride = V,
+                                            .dlogits_stride = V,
+                                            .targets_stride = V,
+                                            .dtype = o.dtype,
+                                            .kind = kind}),
+          .torch = [=] {
+            if (kind == kernels::TargetLossKind::kSquare) {
+              at::mse_loss(logits, same);
+              at::mse_loss_backward(one, logits, same, at::Reduction::Mean);
+            } else {
+              at::binary_cross_entropy_with_logits(logits, same);
+              at::sigmoid(logits).sub_(same);
+            }
           }};
 }
 
@@ -98,6 +128,10 @@ std::vector<Row> HeadRows() {
   return {
       {"CrossEntropy, loss", [](Operands& o) { return CrossEntropy(o, false); }},
       {"CrossEntropy, loss and gradient", [](Operands& o) { return CrossEntropy(o, true); }},
+      {"TargetLoss, numbers",
+       [](Operands& o) { return TargetLoss(o, kernels::TargetLossKind::kSquare); }},
+      {"TargetLoss, several labels",
+       [](Operands& o) { return TargetLoss(o, kernels::TargetLossKind::kBinary); }},
       {"ValidTokens", ValidTokens},
       {"SoftmaxForward", SoftmaxForward},
       {"SoftmaxBackward", [](Operands& o) { return SoftmaxBackward(o, false); }},
