@@ -85,10 +85,9 @@ absl::Status Answering::Run(const v1::SampleRequest& request, AnswerStream& stre
                                             .max_tokens = asked.max_prompt_tokens},
                                            prompts, {}));
   ASSIGN_OR_RETURN(const int64_t longest, LongestPrompt(prompts));
-  const v1::SampleSettings settings = SettingsOf(request);
   if (stream.Cancelled()) return absl::CancelledError("the client has gone");
-  ASSIGN_OR_RETURN(const Lent lent, Borrow(id, asked, longest, settings.max_new_tokens()));
-  return RunWorker(id, lent, AssignmentOf(asked, settings, prompts), stream);
+  ASSIGN_OR_RETURN(const Lent lent, Borrow(id, asked, longest, asked.settings.max_new_tokens()));
+  return RunWorker(id, lent, AssignmentOf(asked, asked.settings, prompts), stream);
 }
 
 absl::StatusOr<Lent> Answering::Borrow(const std::string& id, const AskedModel& asked,

@@ -1,5 +1,6 @@
 #include "server/answer/asked_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <utility>
@@ -83,9 +84,11 @@ absl::Status CheckSampleRequest(const v1::SampleRequest& request) {
   return found.empty() ? absl::OkStatus() : InvalidRequest(found);
 }
 
-v1::SampleSettings SettingsOf(const v1::SampleRequest& request) {
+v1::SampleSettings SettingsOf(const v1::SampleRequest& request, int64_t max_positions) {
   v1::SampleSettings settings = request.settings();
-  if (settings.max_new_tokens() == 0) settings.set_max_new_tokens(kDefaultAnswerTokens);
+  if (settings.max_new_tokens() == 0)
+    settings.set_max_new_tokens(
+        static_cast<int>(std::clamp<int64_t>(max_positions / 2, 1, kDefaultAnswerTokens)));
   if (settings.top_p() == 0.0) settings.set_top_p(1.0);
   return settings;
 }
@@ -124,8 +127,9 @@ absl::StatusOr<AskedModel> FindModel(const v1::SampleRequest& request, const Job
                           "the model of job \"", job->id(), "\" classifies: it writes no text")),
                       "NO_TEXT_MODEL");
   program = program::Frozen(std::move(program));
+  asked.settings = SettingsOf(request, program.config.max_positions);
   ASSIGN_OR_RETURN(asked.max_prompt_tokens,
-                   RoomForPrompts(program, SettingsOf(request).max_new_tokens()));
+                   RoomForPrompts(program, asked.settings.max_new_tokens()));
   return asked;
 }
 

@@ -21,14 +21,15 @@ inline constexpr double kMaxTemperature = 10.0;
 // INVALID_ARGUMENT with all violations at once.
 absl::Status CheckSampleRequest(const v1::SampleRequest& request);
 
-// With every default filled in.
-v1::SampleSettings SettingsOf(const v1::SampleRequest& request);
+// With every default filled in: a model of few positions leaves half of them to a prompt.
+v1::SampleSettings SettingsOf(const v1::SampleRequest& request, int64_t max_positions);
 
 struct AskedModel {
   CheckedJob checked;         // Its program is frozen.
   std::string adapter;        // A PEFT folder, or empty.
   std::string checkpoint;     // A checkpoint folder, or empty.
   std::string chat_template;  // That the job was trained with; empty: the model's.
+  v1::SampleSettings settings;  // With every default filled in.
   int64_t max_prompt_tokens = 0;
 };
 

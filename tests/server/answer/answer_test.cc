@@ -27,8 +27,9 @@ v1::SampleChunk PieceOf(const std::string& text) {
 
 TEST(SampleRequestTest, DefaultsAreFilledIn) {
   ASSERT_TRUE(CheckSampleRequest(Asking("hi")).ok());
-  const v1::SampleSettings settings = SettingsOf(Asking("hi"));
+  const v1::SampleSettings settings = SettingsOf(Asking("hi"), 8192);
   EXPECT_EQ(settings.max_new_tokens(), 256);
+  EXPECT_EQ(SettingsOf(Asking("hi"), 256).max_new_tokens(), 128);  // The rest is the prompt's.
   EXPECT_EQ(settings.top_p(), 1.0);
   EXPECT_EQ(settings.temperature(), 0.0);
 }
