@@ -187,8 +187,9 @@ double WhatRoundingDoes(ToyRun& run, const Outcome& keep) {
 void ExpectWithinRounding(ToyRun& run, const Outcome& got, const Outcome& keep) {
   const bool f32 = run.program().compute == DType::kF32;
   EXPECT_NEAR(got.loss, keep.loss, (f32 ? 1e-5 : 1e-2) * std::abs(keep.loss));
-  const double error = RelativeError(got.gradients, keep.gradients), limit = f32 ? 5e-3 : 0.15;
-  if (error > limit) EXPECT_LT(error, 10 * WhatRoundingDoes(run, keep));
+  const double error = RelativeError(got.gradients, keep.gradients), usual = f32 ? 5e-3 : 0.15;
+  const double limit = error < usual ? usual : 10 * WhatRoundingDoes(run, keep);
+  EXPECT_LT(error, limit);
 }
 
 std::string Describe(const ToyRun& run) {
