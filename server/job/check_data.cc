@@ -34,10 +34,12 @@ void CheckLabels(const v1::JobSpec& spec, Checker& check) {
   const bool named = !spec.label_names().empty();
   if (!v1::JobSpec::Task_IsValid(spec.task()))
     check.Add("task", "causal_lm or sequence_classification");
-  if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION || spec.task() == v1::JobSpec::MASKED_LM)
+  if (spec.task() > v1::JobSpec::SEQUENCE_CLASSIFICATION)
     check.Add("task", "causal_lm or sequence_classification; others are not offered yet");
   if (spec.has_mlm_probability())
     check.Add("mlm_probability", "is of task: masked_lm, which is not offered yet");
+  if (!spec.image_augmentation().empty())
+    check.Add("image_augmentation", "is of task: image_classification, which is not offered yet");
   if (spec.task() == v1::JobSpec::CAUSAL_LM && (named || spec.num_labels() != 0))
     check.Add(named ? "label_names" : "num_labels", "is of task: sequence_classification");
   check.Integer("num_labels", spec.num_labels(), 0, program::kMaxLabels);
@@ -98,6 +100,8 @@ void CheckFormat(const std::string& field, v1::JobSpec::DatasetFormat format, Ch
     check.Add(field, "is none of those that there are");
   if (format == v1::JobSpec::TAGGED_TOKENS)
     check.Add(field, "tagged_tokens is of task: token_classification, which is not offered yet");
+  if (format == v1::JobSpec::IMAGES)
+    check.Add(field, "images is of task: image_classification, which is not offered yet");
 }
 
 void CheckSplitName(const std::string& field, const std::string& name, Checker& check) {

@@ -193,8 +193,13 @@ TEST(CheckSpecTest, WhatIsOfTasksThatAreNotOfferedIsRefused) {
   spec.set_mlm_probability(0.15);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.mlm_probability"));
   spec.clear_mlm_probability();
-  spec.set_dataset_format(v1::JobSpec::TAGGED_TOKENS);
-  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.dataset_format"));
+  spec.set_image_augmentation("basic");
+  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.image_augmentation"));
+  spec.clear_image_augmentation();
+  for (const auto format : {v1::JobSpec::TAGGED_TOKENS, v1::JobSpec::IMAGES}) {
+    spec.set_dataset_format(format);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.dataset_format"));
+  }
 }
 
 // Stars cost nothing; patterns and their bytes do, on every site.
