@@ -135,6 +135,11 @@ bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Viol
                      absl::StrCat(spec.training().metric_for_best_model(),
                                   " is of classes; problem_type: regression has eval_loss"),
                      "BAD_FIELD"});
+  if (config.has_targets() && spec.training().label_smoothing_factor() > 0.0)
+    found.push_back({"spec.training.label_smoothing_factor",
+                     absl::StrCat("spreads what one class has; problem_type: ",
+                                  program::NameOf(config.problem), " has no such"),
+                     "BAD_FIELD"});
   FillTask(config, spec);
   return true;
 }
@@ -208,6 +213,7 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
   const std::string& dropout = spec.training().dropout();
   mode.dropout = dropout.empty() || dropout == program::kModelDropout;
+  mode.label_smoothing = spec.training().label_smoothing_factor();
   mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::HOST;
   mode.reversible = spec.reversible() == program::kNativeStreams;
   if (!mode.lora) return mode;

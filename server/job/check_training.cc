@@ -155,6 +155,8 @@ void CheckOptimizer(const TrainingSpec& training, Checker& check) {
   check.Real("training.neftune_noise_alpha", training.neftune_noise_alpha(), 0.0, 1e6);
   CheckOptim(training.optim(), check);
   CheckDropout(training.dropout(), check);
+  check.Real("training.label_smoothing_factor", training.label_smoothing_factor(), 0.0, 1.0,
+             /*open=*/true);
 }
 
 void CheckSamples(const JobSpec& spec, Checker& check) {

@@ -34,6 +34,7 @@ class Case:
     seed: int = 1
     rank: int = 4  # With alpha: a ratio that is not one.
     alpha: int = 6
+    smoothing: float = 0.0  # Of labels.
     # More arguments of LoraConfig; the name tells cases apart.
     options: dict = dataclasses.field(default_factory=dict, compare=False)
 
@@ -59,7 +60,7 @@ QV = ("q_proj", "v_proj")
 
 FP32_CASES = (
     Case("full-plain", PLAIN, scheduler="linear", seed=11),
-    Case("full-one-kv-head", ONE_KV_HEAD, spelling=4, batch=3, seed=12),
+    Case("full-one-kv-head", ONE_KV_HEAD, spelling=4, batch=3, seed=12, smoothing=0.2),
     Case("full-llama3-tied", LLAMA3, batch=12, seed=13),
     Case("full-linear-rope", LINEAR, spelling=4, scheduler="constant_with_warmup", seed=14),
     Case("lora-plain-v4", PLAIN, "all-linear", spelling=4, batch=6, seed=15),
@@ -152,7 +153,9 @@ def prepare(case, folder, lengths=LENGTHS):
         adapter = models.write_adapter(model, folder / "adapter", lora, case.seed + 100)
     rows = datasets.random_rows(case.seed, usable(lengths), case.shape.vocabulary)
     data = datasets.write_prepared(rows, folder / "data")
-    settings = reference.Settings(lr_scheduler_type=case.scheduler)
+    settings = reference.Settings(
+        lr_scheduler_type=case.scheduler, label_smoothing_factor=case.smoothing
+    )
     return Prepared(case, folder, directory, adapter, data, rows, settings)
 
 
@@ -196,6 +199,7 @@ def job_spec(prepared, **changes):
         "adam_beta1": settings.adam_beta1,
         "adam_beta2": settings.adam_beta2,
         "adam_epsilon": settings.adam_epsilon,
+        "label_smoothing_factor": settings.label_smoothing_factor,
     }
     spec = {
         "display_name": case.name,

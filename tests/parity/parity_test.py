@@ -5,6 +5,7 @@ runs on the very same batches. The criteria are in compare.py; a reference with 
 switched off must fail them, so that a test that compares nothing cannot pass.
 """
 
+import dataclasses
 import functools
 import tempfile
 import unittest
@@ -72,9 +73,12 @@ class ParityTest(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.runs = Runs(folder.name)
 
-    def violations(self, case, change=None):
-        """All criteria of fp32, against the reference as it is or with a feature off."""
+    def violations(self, case, change=None, **settings):
+        """All criteria of fp32, against the reference as it is or with a feature off, or with
+        other settings."""
         prepared, ours = self.runs.prepared(case), self.runs.probed(case)
+        others = dataclasses.replace(prepared.settings, **settings)
+        prepared = dataclasses.replace(prepared, settings=others)
         theirs = oracle(prepared, ours.rows, change=change)
         truth = oracle(prepared, ours.rows, exact=True, change=change)
         return oracle_test.violations(ours, theirs, truth)
@@ -125,6 +129,10 @@ class ParityTest(unittest.TestCase):
 
     def test_reference_without_loss_mask_fails(self):
         self.assert_all_fail(cases.FP32_CASES[0], oracle_test.without_loss_mask)
+
+    def test_reference_without_smoothed_labels_fails(self):
+        for what, found in self.violations(cases.FP32_CASES[1], label_smoothing_factor=0.0).items():
+            self.assertTrue(found, f"{what} do not show it")
 
     def test_reference_without_alpha_fails(self):
         self.assert_all_fail(cases.FP32_CASES[4], oracle_test.without_alpha)

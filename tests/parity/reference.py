@@ -8,6 +8,7 @@ tables, softmax and loss stay in fp32 there).
 """
 
 import dataclasses
+import functools
 import math
 import types
 
@@ -35,6 +36,7 @@ class Settings:
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
     adam_epsilon: float = 1e-8
+    label_smoothing_factor: float = 0.0
     documents: bool = False  # Rows are documents with a class.
 
 
@@ -160,7 +162,7 @@ def pad(rows):
     return ids, labels, mask
 
 
-def batch_loss(model, rows, divisor):
+def batch_loss(model, rows, divisor, smoothing=0.0):
     """Summed cross-entropy of a padded micro-batch over the divisor; fp32 at least, as transformers
     does it."""
     ids, labels, mask = pad(rows)
@@ -168,7 +170,11 @@ def batch_loss(model, rows, divisor):
     logits = logits if logits.dtype == torch.float64 else logits.float()
     target = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:].reshape(-1)
     total = torch.nn.functional.cross_entropy(
-        logits.reshape(-1, logits.shape[-1]), target, ignore_index=-100, reduction="sum"
+        logits.reshape(-1, logits.shape[-1]),
+        target,
+        ignore_index=-100,
+        reduction="sum",
+        label_smoothing=smoothing,
     )
     return total / divisor
 
@@ -215,6 +221,11 @@ class Objective:
 
 TOKENS = Objective(batch_loss, lambda row: sum(row[1]))
 DOCUMENTS = Objective(document_loss, lambda row: 1)
+
+
+def tokens(smoothing):
+    """TOKENS with smoothed labels."""
+    return Objective(functools.partial(batch_loss, smoothing=smoothing), TOKENS.weight)
 
 
 def key_of(name):
@@ -293,7 +304,7 @@ def train(model, steps, settings, masters=False, make=torch.optim.AdamW):
     initial, gradients, losses, norms = snapshot(parameters), None, [], []
     for micro_batches in steps:
         optimizer.zero_grad()
-        objective = DOCUMENTS if settings.documents else TOKENS
+        objective = DOCUMENTS if settings.documents else tokens(settings.label_smoothing_factor)
         losses.append(accumulate(model, micro_batches, objective))
         if gradients is None:
             gradients = snapshot({key: p.grad for key, p in parameters.items()})

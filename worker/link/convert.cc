@@ -182,6 +182,7 @@ program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
   const std::string& dropout = spec.training().dropout();
   mode.dropout = dropout.empty() || dropout == program::kModelDropout;
+  mode.label_smoothing = spec.training().label_smoothing_factor();
   mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::HOST;
   mode.reversible = spec.reversible() == program::kNativeStreams;
   mode.quantization = QuantizationFrom(spec.quantization());

@@ -249,6 +249,7 @@ void BlockBuilder::HeadLoss(int z) {
   const int slot = AddSlot({HeadKeyOf(config_), {rows, config_.width}});
   Op head = {OpCode::kHeadLoss, path, {z}, {}, {slot}, {}};
   head.attributes.softcap = config_.logit_softcap;
+  head.attributes.smoothing = mode_.label_smoothing;
   head.attributes.rows = config_.classifies() ? rows : 0;
   if (config_.has_targets())
     head.attributes.loss = config_.problem == Problem::kRegression ? Loss::kSquare : Loss::kBinary;

@@ -78,6 +78,7 @@ struct OpAttributes {
   double dropout = 0.0;      // kLoraDown, kAttention, kDropout
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
   int64_t rank = 0;          // ... and how many are its; kLoraEmbedding, kHeadLoss
+  double smoothing = 0.0;  // kHeadLoss: of a class: the share that is spread over all of them
   double softcap = 0.0;    // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
   int64_t window = 0;      // kAttention: keys that a query sees, its own among them; 0: all
   double offset = 0.0;     // kRmsNorm

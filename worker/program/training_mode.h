@@ -37,6 +37,8 @@ struct TrainingMode {
   // As config.json has it: of embeddings, halves of layers, attention, a classifier's head. The
   // adapter's is its own.
   bool dropout = true;
+  // Of the class that is right: its share of 1 that is spread over all (Szegedy et al. 2016).
+  double label_smoothing = 0.0;
   // What the optimizer keeps lies in the host's memory, beside the device's.
   bool optimizer_on_host = false;
 };

@@ -99,6 +99,14 @@ TEST(CheckTrainingTest, DropoutIsTheModelsOrNone) {
     EXPECT_THAT(FieldsOf(absl::StrCat("dropout: '", bad, "'")), ElementsAre("dropout"));
 }
 
+TEST(CheckTrainingTest, SmoothedLabelsKeepAShare) {
+  for (const char* good : {"0", "0.1", "0.99"})
+    EXPECT_THAT(FieldsOf(absl::StrCat("label_smoothing_factor: ", good)), IsEmpty());
+  for (const char* bad : {"1", "-0.1", "nan"})
+    EXPECT_THAT(FieldsOf(absl::StrCat("label_smoothing_factor: ", bad)),
+                ElementsAre("label_smoothing_factor"));
+}
+
 TEST(CheckTrainingTest, SamplesHaveBounds) {
   EXPECT_THAT(FieldsOf("sample_prompts: 'a' sample_top_p: 0.9 sample_temperature: 1"), IsEmpty());
   EXPECT_THAT(FieldsOf("sample_prompts: ''"), ElementsAre("sample_prompts"));

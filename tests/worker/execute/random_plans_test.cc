@@ -162,22 +162,22 @@ void RunBothWays(ToyRun& run, const Tape& tape, Outcome* outcome) {
   EXPECT_LE(host.peak(), tape.host_bytes);
 }
 
-// How far gradients go where each second number of the first table is the next one that there is: a
+// How far gradients go where each second number of the first table is a neighbour of what it was: a
 // model drawn at random may make much of little, as softmax of far scores does.
 double WhatRoundingDoes(ToyRun& run, const Outcome& keep) {
   View& table = run.parameters().front().value;
-  if (table.dtype != DType::kF32) return 0.0;
-  const size_t count = static_cast<size_t>(run.program().parameters.front().elements());
-  const std::vector<float> numbers(table.as<float>(), table.as<float>() + count);
+  const int64_t count = run.program().parameters.front().elements();
+  const int64_t size = program::SizeOf(table.dtype);
+  const std::vector<char> numbers(table.as<char>(), table.as<char>() + count * size);
   double most = 0.0;
   std::mt19937 random(1);
   for (int draw = 0; draw < 3; ++draw) {
-    for (size_t i = 0; i < count; ++i)
-      if (random() % 2 == 0) table.as<float>()[i] = std::nextafter(numbers[i], 2 * numbers[i]);
+    for (int64_t i = 0; i < count; ++i)
+      if (random() % 2 == 0) table.as<char>()[i * size] ^= 1;  // The last bit, in little endian.
     Outcome moved;
     RunBothWays(run, run.Lower(RecomputePlan(run.program(), 0)), &moved);
     most = std::max(most, RelativeError(moved.gradients, keep.gradients));
-    std::copy(numbers.begin(), numbers.end(), table.as<float>());
+    std::copy(numbers.begin(), numbers.end(), table.as<char>());
   }
   return most;
 }

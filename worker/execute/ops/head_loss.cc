@@ -34,6 +34,7 @@ const int64_t* IndexOf(const OpRun& run, const Chunk& chunk) {
 }
 
 float Softcap(const OpRun& run) { return static_cast<float>(run.op->attributes.softcap); }
+float Smoothing(const OpRun& run) { return static_cast<float>(run.op->attributes.smoothing); }
 
 // The chunk's weighted losses, and what else is seen of its tokens; `logits` become their gradients
 // when these are wanted.
@@ -53,7 +54,8 @@ void CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bool
                                                .dtype = KernelType(logits),
                                                .label_type = kernels::IndexType::kI32,
                                                .scale = static_cast<float>(run.scalars.loss_scale),
-                                               .softcap = Softcap(run)},
+                                               .softcap = Softcap(run),
+                                               .label_smoothing = Smoothing(run)},
                                               run.stream()));
 }
 
