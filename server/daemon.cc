@@ -36,6 +36,7 @@ constexpr int kWatchdogSeconds =
 constexpr int kApiThreads = 4;
 constexpr absl::Duration kBetweenPortTries = absl::Seconds(1);
 constexpr int64_t kMaxPrepares = 64;
+constexpr absl::Duration kBetweenExaminations = absl::Hours(1);
 constexpr int kCheckThreads = 3;  // One stays for others while all previews that may run do.
 
 sigset_t EndSignals() {
@@ -237,6 +238,7 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
                                                  .store = *store_,
                                                  .scheduler = *scheduler_,
                                                  .metrics = metrics_});
+  examiner_ = std::make_unique<Examiner>(*store_, metrics_, kBetweenExaminations);
   LauncherSettings launcher = Launcher();
   launcher.instance = store_->instance_uuid();
   answering_ = std::make_unique<Answering>(AnsweringParts{.index = index_,
@@ -324,6 +326,7 @@ void Daemon::Shutdown() {
   }
   if (server_ != nullptr) server_->StopAccepting();
   streams_.StopAll();
+  examiner_.reset();
   keeper_.reset();
   if (advisor_ != nullptr) advisor_->Stop();
   if (answering_ != nullptr) answering_->Stop();

@@ -15,6 +15,7 @@
 #include "server/api/sessions.h"
 #include "server/api/streams.h"
 #include "server/data/prepare.h"
+#include "server/examine/examiner.h"
 #include "server/http/http_server.h"
 #include "server/http/status_page.h"
 #include "server/job/job_index.h"
@@ -72,6 +73,7 @@ class Daemon {
   std::unique_ptr<Inspector> inspector_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<Examiner> examiner_;
   std::unique_ptr<Advisor> advisor_;
   std::unique_ptr<Answering> answering_;
   std::unique_ptr<TaskPool> pool_;

@@ -18,10 +18,10 @@
 #include "server/api/unary_call.h"
 #include "server/api/watch.h"
 #include "server/data/sha256.h"
+#include "server/examine/examination.h"
 #include "server/job/check_labels.h"
 #include "server/job/errors.h"
 #include "server/job/random_id.h"
-#include "server/job/store_checks.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/drains.h"
 

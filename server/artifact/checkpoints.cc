@@ -34,7 +34,8 @@ int64_t NumberIn(const nlohmann::json& object, const char* key) {
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
 }
 
-absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json& entry) {
+absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json& entry,
+                                   const HashWatch& watch) {
   struct stat status {};
   const bool found = lstat(path.c_str(), &status) == 0;
   if (!found && errno != ENOENT) return absl::ErrnoToStatus(errno, absl::StrCat("no ", path));
@@ -46,7 +47,7 @@ absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json
   if (bytes != status.st_size)
     return absl::DataLossError(
         absl::StrCat(path, " has ", status.st_size, " bytes; its manifest says ", bytes));
-  ASSIGN_OR_RETURN(const std::string hash, Sha256File(path));
+  ASSIGN_OR_RETURN(const std::string hash, Sha256File(path, watch));
   if (entry["sha256"] != hash)
     return absl::DataLossError(absl::StrCat(path, " has another content than its manifest says"));
   return bytes;
@@ -85,7 +86,8 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& chec
   return dirs;
 }
 
-absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const std::string& dir) {
+absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const std::string& dir,
+                                                  const HashWatch& watch) {
   const auto name = ParseCheckpointName(std::filesystem::path(dir).filename().string());
   if (!name) return absl::InvalidArgumentError(absl::StrCat(dir, " is no checkpoint's name"));
   const std::string manifest_path = dir + "/MANIFEST.json";
@@ -104,7 +106,7 @@ absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const 
   for (const auto& [file, entry] : manifest["files"].items()) {
     if (!IsPlainName(file))
       return absl::DataLossError(absl::StrCat(manifest_path, " names the file \"", file, "\""));
-    ASSIGN_OR_RETURN(const int64_t bytes, VerifyFile(absl::StrCat(dir, "/", file), entry));
+    ASSIGN_OR_RETURN(const int64_t bytes, VerifyFile(absl::StrCat(dir, "/", file), entry, watch));
     record.bytes += bytes;
   }
   return record;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/data/sha256.h"
 #include "server/job/records.h"
 
 namespace snug::server {
@@ -29,8 +30,9 @@ std::optional<CheckpointName> ParseCheckpointName(const std::string& name);
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& checkpoints_dir);
 
 // Reads every byte of it. Errors name the file that is missing, of the wrong size or of another
-// content.
-absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const std::string& dir);
+// content. `watch`: of each file.
+absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const std::string& dir,
+                                                  const HashWatch& watch = nullptr);
 
 struct CheckpointScan {
   std::vector<CheckpointRecord>

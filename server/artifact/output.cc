@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
-#include "server/data/sha256.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::server {
@@ -36,6 +35,20 @@ absl::Status CheckTensors(const std::string& dir, const program::Program& progra
   ASSIGN_OR_RETURN(const program::TensorIndex index,
                    program::ReadSafetensorsHeader(dir + "/adapter_model.safetensors"));
   return program::CheckAdapter(program, index);
+}
+
+absl::StatusOr<ArtifactRecord> HashFiles(const std::string& dir,
+                                         const std::vector<OutputFile>& files,
+                                         const HashWatch& watch) {
+  ArtifactRecord record{.dir = dir};
+  std::string list;
+  for (const OutputFile& file : files) {
+    ASSIGN_OR_RETURN(const std::string hash, Sha256File(absl::StrCat(dir, "/", file.path), watch));
+    absl::StrAppend(&list, hash, "  ", file.path, "\n");
+    record.bytes += file.bytes;
+  }
+  record.sha256 = Sha256Hex(list);
+  return record;
 }
 
 }  // namespace
@@ -70,15 +83,12 @@ absl::StatusOr<ArtifactRecord> VerifyOutput(const std::string& attempt_dir,
   ASSIGN_OR_RETURN(const std::vector<OutputFile> files, ListOutput(dir));
   RETURN_IF_ERROR(CheckFilesThere(files, adapter));
   RETURN_IF_ERROR(CheckTensors(dir, program, adapter));
-  ArtifactRecord record{.dir = dir};
-  std::string list;
-  for (const OutputFile& file : files) {
-    ASSIGN_OR_RETURN(const std::string hash, Sha256File(absl::StrCat(dir, "/", file.path)));
-    absl::StrAppend(&list, hash, "  ", file.path, "\n");
-    record.bytes += file.bytes;
-  }
-  record.sha256 = Sha256Hex(list);
-  return record;
+  return HashFiles(dir, files, nullptr);
+}
+
+absl::StatusOr<ArtifactRecord> HashOutput(const std::string& dir, const HashWatch& watch) {
+  ASSIGN_OR_RETURN(const std::vector<OutputFile> files, ListOutput(dir));
+  return HashFiles(dir, files, watch);
 }
 
 }  // namespace snug::server

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "server/metrics/disk.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/examinations.h"
 #include "server/metrics/removals.h"
 #include "server/metrics/series.h"
 
@@ -130,6 +131,7 @@ struct Metrics::Families {
   GaugeFamily& job_heard = Gauges(*registry, "snug_job_heard_timestamp_seconds",
                                   "When the job's worker last said anything.");
   Removals removals{*registry};
+  Examinations examinations{*registry};
   std::shared_ptr<Disk> disk;  // Once it is watched.
   std::map<int, prometheus::Gauge*> by_state;
   std::map<std::string, prometheus::Counter*> by_outcome;

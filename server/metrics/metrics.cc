@@ -216,6 +216,12 @@ void Metrics::Swept(absl::Time when, int64_t held_jobs) {
   families_->removals.swept.Set(absl::ToDoubleSeconds(when - absl::UnixEpoch()));
 }
 
+void Metrics::Examined(absl::Time when, const std::map<std::string, int64_t>& findings) {
+  for (const auto& [check, found] : findings)
+    families_->examinations.findings.Add({{"check", check}}).Set(static_cast<double>(found));
+  families_->examinations.examined.Set(absl::ToDoubleSeconds(when - absl::UnixEpoch()));
+}
+
 std::string Metrics::Text() const {
   std::vector<prometheus::MetricFamily> families = families_->registry->Collect();
   if (families_->disk != nullptr)

@@ -7,6 +7,7 @@
 #define SERVER_METRICS_METRICS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +65,8 @@ class Metrics {
   // What retention has removed of an ended job: job, checkpoints or logs; and the end of a sweep.
   void Removed(const std::string& what, int64_t bytes);
   void Swept(absl::Time when, int64_t held_jobs);
+  // The end of an examination of the store: of each check that was made, what it has found.
+  void Examined(absl::Time when, const std::map<std::string, int64_t>& findings);
 
   // The whole text, as a scrape gets it.
   std::string Text() const;

@@ -6,7 +6,7 @@ asked without an answer, is kept here beside the daemon; after each start the tw
   lost      an acknowledged job is there, unless its deletion was asked for
   doubled   a request makes one job, however often it is sent; no job has two workers at a time
   final     a job that has ended stays as it ended
-  store     what `snug doctor` checks (server/job/store_checks.cc); reservations within capacity
+  store     what `snug doctor` checks (server/examine/examination.cc); reservations within capacity
 At the end every job is let go on, and each that succeeds has every step once and the same weights.
 
     python -m tests.fault.crash --cycles 500 --sides 2 [--seed N]

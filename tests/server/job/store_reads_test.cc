@@ -1,7 +1,6 @@
-// What is asked of the store about any job; deleting; looking through all of it.
+// What is asked of the store about any job; deleting.
 #include "server/job/store_reads.h"
 
-#include "server/job/store_checks.h"
 #include "tests/server/job/store_fixture.h"
 
 namespace snug::server {
@@ -79,45 +78,8 @@ TEST_F(JobStoreTest, DeletedJobIsGone) {
   ASSERT_TRUE(store->Commit(deletion).ok());
   EXPECT_TRUE(absl::IsNotFound(store->FindJob("a").status()));
   EXPECT_EQ(store->FindRequest("r", 1).value(), std::nullopt);
-  EXPECT_EQ(Examine(*store).value().events(), 2);
   store.reset();
   EXPECT_TRUE(Open().ok());  // The witness agrees.
-}
-
-// A whole store has no findings; each damage has one, by its name.
-TEST_F(JobStoreTest, ExaminationFindsEachDamage) {
-  {
-    auto store = Open().value();
-    JobRecord job = AJob("a", 1);
-    Change change{.job = &job};
-    change.events = {{.job = "a", .to = Job::QUEUED}};
-    ASSERT_TRUE(store->Commit(change).ok());
-    const v1::CheckStoreResponse whole = Examine(*store).value();
-    EXPECT_EQ(whole.findings_size(), 0) << whole.ShortDebugString();
-    EXPECT_EQ(whole.jobs(), 1);
-  }
-  const auto found = [&](const std::string& damage, const std::string& repair) {
-    EXPECT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(damage).ok()) << damage;
-    std::vector<std::string> checks;
-    {
-      auto store = JobStore::Open({.state_dir = dir_, .ballast_bytes = 0, .accept_loss = true});
-      const v1::CheckStoreResponse examined = Examine(**store).value();
-      for (const auto& finding : examined.findings()) checks.push_back(finding.check());
-    }
-    EXPECT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(repair).ok()) << repair;
-    return checks;
-  };
-  using testing::ElementsAre;
-  EXPECT_THAT(found("UPDATE jobs SET spec_sha256='x' || spec_sha256",
-                    "UPDATE jobs SET spec_sha256=substr(spec_sha256, 2)"),
-              ElementsAre("spec_sha256"));
-  EXPECT_THAT(found("UPDATE events SET seq=5", "UPDATE events SET seq=1"),
-              testing::Contains("dense_events"));
-  EXPECT_THAT(found("UPDATE counts SET jobs=7", "UPDATE counts SET jobs=1"),
-              testing::Contains("count_of_jobs"));
-  EXPECT_THAT(
-      found("INSERT INTO reservations VALUES('cpu:0', 'a', 1, 5)", "DELETE FROM reservations"),
-      testing::Contains("reservation_of_an_open_attempt"));
 }
 
 }  // namespace
