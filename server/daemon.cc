@@ -139,12 +139,15 @@ absl::Status Daemon::Build() {
                       .memory_bytes = prepare_bytes,
                       .timeout = absl::Seconds(config_.prepare().timeout_seconds())});
   preparer_->RemoveLeftovers();
+  uploads_ = std::make_unique<Uploads>(config_.state_dir() + "/uploads");
   if (access(config_.inspect().c_str(), X_OK) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", config_.inspect()));
-  inspector_ = std::make_unique<Inspector>(InspectSettings{
-      .program = config_.inspect(),
-      .roots = {.of_users = {config_.roots().begin(), config_.roots().end()},
-                .of_tenants = tenants_.roots()}});
+  Roots roots = {.of_users = {config_.roots().begin(), config_.roots().end()},
+                 .of_tenants = tenants_.roots()};
+  for (auto& [tenant, folders] : roots.of_tenants)  // What they have sent is theirs.
+    folders.push_back(uploads_->FolderOf(absl::StrCat("tenant:", tenant)));
+  inspector_ = std::make_unique<Inspector>(
+      InspectSettings{.program = config_.inspect(), .roots = std::move(roots)});
   ASSIGN_OR_RETURN(const FairPool::Threads prepares,
                    PreparesAtATime(config_.prepare(), prepare_bytes));
   RETURN_IF_ERROR(BuildScheduler(devices, prepares));
@@ -176,11 +179,13 @@ absl::Status Daemon::ServeApi() {
                               .tokens = *tokens_,
                               .sessions = sessions_,
                               .audit = *audit_,
+                              .uploads = *uploads_,
                               .state_dir = config_.state_dir(),
                               .info = info};
   service_ = std::make_unique<FineTuningService>(parts);
   ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, peers_));
   page_.Connect(server_->InProcessChannel());
+  door_.Connect(server_->InProcessChannel());
   return absl::OkStatus();
 }
 
@@ -254,6 +259,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> Daemon::StartHttp(int port) {
   return HttpServer::Start(port, [this](httplib::Server& server) {
     ServeMetrics(server, metrics_);
     page_.Serve(server);
+    door_.Serve(server);
   });
 }
 

@@ -17,6 +17,7 @@
 #include "server/data/prepare.h"
 #include "server/examine/examiner.h"
 #include "server/http/http_server.h"
+#include "server/http/openai_door.h"
 #include "server/http/status_page.h"
 #include "server/job/job_index.h"
 #include "server/job/job_store.h"
@@ -81,12 +82,14 @@ class Daemon {
   Tenants tenants_;
   std::unique_ptr<Tokens> tokens_;
   std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<Uploads> uploads_;
   Peers peers_;
   Sessions sessions_;
   std::unique_ptr<Callers> callers_;
   std::unique_ptr<FineTuningService> service_;
   std::unique_ptr<GrpcServer> server_;
   StatusPage page_;
+  OpenAiDoor door_;
   absl::Notification stop_waiting_;
   mutable absl::Mutex http_mutex_;
   std::unique_ptr<HttpServer> http_ ABSL_GUARDED_BY(http_mutex_);

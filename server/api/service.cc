@@ -1,6 +1,5 @@
 #include "server/api/service.h"
 
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -8,22 +7,18 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "proto/snug/status_macros.h"
-#include "server/api/authorise.h"
-#include "server/api/backup.h"
 #include "server/api/chunk_stream.h"
 #include "server/api/extend.h"
 #include "server/api/files.h"
 #include "server/api/job_pages.h"
 #include "server/api/sample.h"
-#include "server/api/unary_call.h"
+#include "server/api/serving.h"
 #include "server/api/watch.h"
 #include "server/data/sha256.h"
-#include "server/examine/examination.h"
 #include "server/job/check_labels.h"
 #include "server/job/errors.h"
 #include "server/job/random_id.h"
 #include "server/scheduler/clock.h"
-#include "server/scheduler/drains.h"
 
 namespace snug::server {
 namespace {
@@ -60,34 +55,12 @@ absl::Status CheckCreate(const v1::CreateJobRequest& request, const Principal& w
   return CheckLabels("spec.labels", request.spec().labels());
 }
 
-absl::Status NoTenant(const std::string& name) {
-  return InvalidRequest(
-      {{"tenant", absl::StrCat("\"", name, "\" is no tenant of the daemon's configuration"),
-        "UNKNOWN_TENANT"}});
-}
-
 // How much is promised anybody may know; to which job, who may see that.
 void HideJobsOfOthers(v1::Device& device, const Principal& who, const JobIndex& index) {
   for (v1::Reservation& reservation : *device.mutable_reservations()) {
     const JobPtr job = index.FindLive(reservation.job());
     if (job == nullptr || !who.MaySee(*job)) reservation.clear_job();
   }
-}
-
-// What the call was about: what came of it, else what it named.
-template <typename Request, typename Response>
-std::string ResourceOf(const Request& request, const absl::StatusOr<Response>& response) {
-  if constexpr (std::is_same_v<Response, v1::Job>)
-    if (response.ok() && !response->name().empty()) return response->name();
-  if constexpr (std::is_same_v<Response, v1::CreateTokenResponse>)
-    if (response.ok()) return absl::StrCat("tokens/", response->token().id());
-  if constexpr (requires { request.token_id(); })
-    return absl::StrCat("tokens/", request.token_id());
-  if constexpr (requires { request.job_id(); })
-    if (!request.job_id().empty()) return absl::StrCat("jobs/", request.job_id());
-  if constexpr (requires { request.id(); }) return absl::StrCat("jobs/", request.id());
-  if constexpr (requires { request.device(); }) return absl::StrCat("devices/", request.device());
-  return "";
 }
 
 // What a job would be, for validate_only.
@@ -99,47 +72,6 @@ v1::Job Draft(const CheckedJob& checked) {
 }
 
 }  // namespace
-
-// A call that may be made: by whom, and with the whole id of the job that it names.
-template <typename Request>
-absl::StatusOr<FineTuningService::Allowed<Request>> FineTuningService::Allow(
-    const absl::StatusOr<Principal>& who, absl::string_view method, Request request) const {
-  RETURN_IF_ERROR(who.status());
-  constexpr bool kNamesJob = requires { request.set_id(""); };
-  std::string job;
-  if constexpr (kNamesJob) job = request.id();
-  ASSIGN_OR_RETURN(const std::string whole, Authorise(*who, method, job, parts_.index));
-  if constexpr (kNamesJob) request.set_id(whole);
-  return Allowed<Request>{std::move(request), *who};
-}
-
-// The answer that is also a line of the audit log.
-template <typename Request, typename Response>
-Answer<Response> FineTuningService::Audited(const char* method, const Principal& who,
-                                            const Request& request, Answer<Response> answer) {
-  if constexpr (requires { request.validate_only(); })
-    if (request.validate_only()) return answer;
-  return [&audit = parts_.audit, method, who, request,
-          answer = std::move(answer)](absl::StatusOr<Response> response) {
-    audit.Write({.who = who, .method = method, .resource = ResourceOf(request, response)},
-                response.status(), absl::Now());
-    answer(std::move(response));
-  };
-}
-
-// Decodes, asks whether the call may be made, acts.
-template <typename Request, typename Response, typename Act>
-grpc::ServerUnaryReactor* FineTuningService::Serve(const Call& call, const Act& act) {
-  return UnaryCall::Start<Request, Response>(
-      *call.in, call.out, [&](const Request& request, Answer<Response> answer) {
-        const absl::StatusOr<Principal> who = parts_.callers.Find(*call.context);
-        if (who.ok() && ChangesSomething(call.method))
-          answer = Audited(call.method, *who, request, std::move(answer));
-        const absl::StatusOr<Allowed<Request>> allowed = Allow(who, call.method, request);
-        if (!allowed.ok()) return answer(allowed.status());
-        act(*allowed, std::move(answer));
-      });
-}
 
 template <typename Request>
 grpc::ServerUnaryReactor* FineTuningService::Change(const Call& call,
@@ -346,67 +278,6 @@ void FineTuningService::Extend(const Allowed<v1::ExtendJobRequest>& call,
   right.ok() ? DoCreate(create, *std::move(order), answer) : answer(right);
 }
 
-grpc::ServerUnaryReactor* FineTuningService::CheckStore(Context* context, const Bytes* in,
-                                                        Bytes* out) {
-  using Request = v1::CheckStoreRequest;
-  using Reply = v1::CheckStoreResponse;
-  return Serve<Request, Reply>(
-      {context, "CheckStore", in, out},
-      [this](const Allowed<Request>&, const Answer<Reply>& answer) {
-        const bool posted = parts_.pool.Post([this, answer] { answer(Examine(parts_.store)); });
-        if (!posted) answer(Draining());
-      });
-}
-
-grpc::ServerUnaryReactor* FineTuningService::CreateSession(Context* context, const Bytes* in,
-                                                           Bytes* out) {
-  using Reply = v1::CreateSessionResponse;
-  return Serve<v1::CreateSessionRequest, Reply>(
-      {context, "CreateSession", in, out},
-      [this](const Allowed<v1::CreateSessionRequest>& call, const Answer<Reply>& answer) {
-        answer(parts_.sessions.Create(call.who, absl::Now()));
-      });
-}
-
-grpc::ServerUnaryReactor* FineTuningService::CreateToken(Context* context, const Bytes* in,
-                                                         Bytes* out) {
-  using Request = v1::CreateTokenRequest;
-  using Reply = v1::CreateTokenResponse;
-  return Serve<Request, Reply>({context, "CreateToken", in, out},
-                               [this](const Allowed<Request>& call, const Answer<Reply>& answer) {
-                                 if (!parts_.tenants.Has(call.request.tenant()))
-                                   return answer(NoTenant(call.request.tenant()));
-                                 const bool posted =
-                                     parts_.pool.Post([this, request = call.request, answer] {
-                                       answer(parts_.tokens.Create(request, WallMicros()));
-                                     });
-                                 if (!posted) answer(Draining());
-                               });
-}
-
-grpc::ServerUnaryReactor* FineTuningService::ListTokens(Context* context, const Bytes* in,
-                                                        Bytes* out) {
-  using Request = v1::ListTokensRequest;
-  using Reply = v1::ListTokensResponse;
-  return Serve<Request, Reply>({context, "ListTokens", in, out},
-                               [this](const Allowed<Request>&, const Answer<Reply>& answer) {
-                                 answer(parts_.tokens.List());
-                               });
-}
-
-grpc::ServerUnaryReactor* FineTuningService::RevokeToken(Context* context, const Bytes* in,
-                                                         Bytes* out) {
-  using Request = v1::RevokeTokenRequest;
-  return Serve<Request, v1::Token>(
-      {context, "RevokeToken", in, out},
-      [this](const Allowed<Request>& call, const Answer<v1::Token>& answer) {
-        const bool posted = parts_.pool.Post([this, id = call.request.token_id(), answer] {
-          answer(parts_.tokens.Revoke(id, WallMicros()));
-        });
-        if (!posted) answer(Draining());
-      });
-}
-
 grpc::ServerUnaryReactor* FineTuningService::GetServerInfo(Context* context, const Bytes* in,
                                                            Bytes* out) {
   using Request = v1::GetServerInfoRequest;
@@ -422,22 +293,6 @@ grpc::ServerUnaryReactor* FineTuningService::GetServerInfo(Context* context, con
       });
 }
 
-grpc::ServerUnaryReactor* FineTuningService::DrainDevice(Context* context, const Bytes* in,
-                                                         Bytes* out) {
-  return Serve<v1::DrainDeviceRequest, v1::Device>(
-      {context, "DrainDevice", in, out}, [this](const auto& call, Answer<v1::Device> answer) {
-        Drains(parts_.scheduler).Drain(call.request, std::move(answer));
-      });
-}
-
-grpc::ServerUnaryReactor* FineTuningService::UndrainDevice(Context* context, const Bytes* in,
-                                                           Bytes* out) {
-  return Serve<v1::UndrainDeviceRequest, v1::Device>(
-      {context, "UndrainDevice", in, out}, [this](const auto& call, Answer<v1::Device> answer) {
-        Drains(parts_.scheduler).Undrain(call.request, std::move(answer));
-      });
-}
-
 grpc::ServerUnaryReactor* FineTuningService::ListCheckpoints(Context* context, const Bytes* in,
                                                              Bytes* out) {
   using Request = v1::ListCheckpointsRequest;
@@ -450,16 +305,6 @@ grpc::ServerUnaryReactor* FineTuningService::ListCheckpoints(Context* context, c
         });
         if (!posted) answer(Draining());
       });
-}
-
-// Of a stream: its request, decoded and allowed.
-template <typename Request>
-absl::StatusOr<Request> FineTuningService::Open(const Call& call) const {
-  Request request;
-  RETURN_IF_ERROR(Decode(*call.in, kMaxRequestBytes, request));
-  ASSIGN_OR_RETURN(Allowed<Request> allowed,
-                   Allow(parts_.callers.Find(*call.context), call.method, request));
-  return std::move(allowed.request);
 }
 
 FineTuningService::Stream* FineTuningService::WatchJob(Context* context, const Bytes* in) {
@@ -486,13 +331,6 @@ FineTuningService::Stream* FineTuningService::DownloadJob(Context* context, cons
 FineTuningService::Stream* FineTuningService::Sample(Context* context, const Bytes* in) {
   const auto request = Open<v1::SampleRequest>({context, "Sample", in});
   absl::StatusOr<ChunkSource> source = request.ok() ? AnswerSource(parts_.answering, *request)
-                                                    : absl::StatusOr<ChunkSource>(request.status());
-  return StreamChunks(std::move(source), parts_.pool, parts_.streams);
-}
-
-FineTuningService::Stream* FineTuningService::BackupStore(Context* context, const Bytes* in) {
-  const auto request = Open<v1::BackupStoreRequest>({context, "BackupStore", in});
-  absl::StatusOr<ChunkSource> source = request.ok() ? BackupSource(parts_.store, parts_.state_dir)
                                                     : absl::StatusOr<ChunkSource>(request.status());
   return StreamChunks(std::move(source), parts_.pool, parts_.streams);
 }

@@ -21,6 +21,7 @@
 #include "server/scheduler/fair_pool.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/task_pool.h"
+#include "server/upload/uploads.h"
 
 namespace snug::server {
 
@@ -45,6 +46,7 @@ struct ServiceParts {
   Tokens& tokens;
   Sessions& sessions;
   AuditLog& audit;
+  const Uploads& uploads;
   std::string state_dir;
   v1::ServerInfo info;  // Less what changes.
 };
@@ -56,6 +58,7 @@ class FineTuningService : public RawService {
   using Context = grpc::CallbackServerContext;
   using Bytes = grpc::ByteBuffer;
   using Stream = grpc::ServerWriteReactor<grpc::ByteBuffer>;
+  using Upload = grpc::ServerReadReactor<grpc::ByteBuffer>;
 
   grpc::ServerUnaryReactor* CreateJob(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* PlanJob(Context*, const Bytes* in, Bytes* out) override;
@@ -78,6 +81,11 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* CreateToken(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ListTokens(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* RevokeToken(Context*, const Bytes* in, Bytes* out) override;
+  Upload* UploadFile(Context*, Bytes* out) override;
+  grpc::ServerUnaryReactor* GetUpload(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* ListFiles(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* GetFile(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* DeleteFile(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* GetServerInfo(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ListCheckpoints(Context*, const Bytes* in, Bytes* out) override;
   Stream* WatchJob(Context*, const Bytes* in) override;
@@ -108,6 +116,9 @@ class FineTuningService : public RawService {
   absl::StatusOr<Request> Open(const Call& call) const;
   template <typename Request, typename Response, typename Act>
   grpc::ServerUnaryReactor* Serve(const Call& call, const Act& act);
+  // Of a call about files, which are on the disk.
+  template <typename Request, typename Response, typename Act>
+  grpc::ServerUnaryReactor* OfFiles(const Call& call, const Act& act);
   // Of a call that is the scheduler's to answer.
   template <typename Request>
   grpc::ServerUnaryReactor* Change(const Call& call,

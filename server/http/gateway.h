@@ -37,6 +37,11 @@ class Gateway {
     return response;
   }
 
+  // An upload under way: chunks, and then the end. Dropped before that, it has broken off.
+  class Sending;
+  absl::StatusOr<std::unique_ptr<Sending>> Send(const std::string& secret,
+                                                const std::string& filename) const;
+
   // All lines of a job's metrics.jsonl.
   absl::StatusOr<std::string> MetricsOf(const std::string& secret, const std::string& job) const;
 
@@ -48,6 +53,22 @@ class Gateway {
 
   mutable absl::Mutex mutex_;
   std::shared_ptr<Api> api_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Gateway::Sending {
+ public:
+  ~Sending();
+
+  // False: the daemon takes no more, and the end says why.
+  bool Write(absl::string_view content);
+  absl::StatusOr<v1::File> End();
+
+ private:
+  friend class Gateway;
+  grpc::ClientContext context_;
+  std::shared_ptr<Api> api_;
+  v1::File file_;
+  std::unique_ptr<grpc::ClientWriter<v1::UploadFileRequest>> writer_;
 };
 
 // The status code of HTTP that says the same.

@@ -19,7 +19,8 @@ constexpr size_t kThreads = 16;       // Connections that are served at a time.
 constexpr time_t kReadSeconds = 2;    // For a client that has connected, and is silent.
 constexpr time_t kWriteSeconds = 10;  // For one that does not take its answer.
 constexpr time_t kKeepAliveSeconds = 2;
-constexpr size_t kMaxRequestBytes = 64 << 10;
+// Of an upload: every other body is read by who knows how much of it he wants.
+constexpr size_t kMaxRequestBytes = size_t{17} << 30;
 
 // A name that leads here by a foreign DNS server would let a foreign page read what is served.
 bool NamesLoopback(const httplib::Request& request, int port) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
@@ -98,6 +99,19 @@ JobPtr JobIndex::FindLive(absl::string_view id) const {
   absl::ReaderMutexLock lock(&mutex_);
   const auto found = jobs_.find(id);
   return found == jobs_.end() ? nullptr : found->second.job;
+}
+
+std::string JobIndex::LiveJobOn(absl::string_view dataset) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  const auto names = [&](const auto& entry) {
+    const v1::JobSpec& spec = entry.second.job->spec();
+    const auto is = [&](const v1::DatasetSource& source) { return source.path() == dataset; };
+    return !IsTerminal(entry.second.job->state()) &&
+           (spec.dataset() == dataset || spec.eval_dataset() == dataset ||
+            absl::c_any_of(spec.datasets(), is));
+  };
+  const auto found = absl::c_find_if(jobs_, names);
+  return found == jobs_.end() ? std::string() : found->first;
 }
 
 absl::StatusOr<JobPtr> JobIndex::Find(absl::string_view id, const Principal& who) const {

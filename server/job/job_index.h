@@ -65,6 +65,8 @@ class JobIndex {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // In memory and by its whole id, or null. Waits for nobody.
   JobPtr FindLive(absl::string_view id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The id of one that names that file as a dataset; empty: there is none.
+  std::string LiveJobOn(absl::string_view dataset) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<JobPage> List(const JobQuery& query) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Registers the watcher and returns the job as it is; every later change is told. Held weakly:
