@@ -146,6 +146,19 @@ void AddTokens(CLI::App* app, CommandLine* line) {
       ->required();
 }
 
+void AddFiles(CLI::App* app, CommandLine* line) {
+  CLI::App* files = app->add_subcommand(
+      "files", "Send datasets to the daemon, for jobs that name their ids; list and delete them");
+  files->require_subcommand(1);
+  files->add_subcommand("upload", "Send files, and print their ids; goes on where it broke off")
+      ->add_option("FILE", line->files, "What a job file's dataset may be")
+      ->required();
+  files->add_subcommand("list", "List what you have sent");
+  files->add_subcommand("delete", "Have them kept no more")
+      ->add_option("ID", line->files, "Ids of files")
+      ->required();
+}
+
 CLI::Validator SomeBytes() {
   return CLI::Validator(
       [](std::string& text) {
@@ -394,6 +407,7 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   AddOthers(&app, line);
   AddChanges(&app, line);
   AddTokens(&app, line);
+  AddFiles(&app, line);
   const bool json = WantsJson(arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end.
@@ -410,7 +424,8 @@ std::optional<int> ParseCommandLine(std::vector<std::string> arguments, Terminal
   line->output = output == "json" ? Output::kJson : Output::kTable;
   const CLI::App* command = app.get_subcommands().front();
   line->command = command->get_name();
-  if (line->command == "token") line->action = command->get_subcommands().front()->get_name();
+  if (line->command == "token" || line->command == "files")
+    line->action = command->get_subcommands().front()->get_name();
   if (line->command == "shell") {
     line->shell = command->get_subcommands().front()->get_name();
     line->help = HelpOf(app);

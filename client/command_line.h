@@ -87,10 +87,11 @@ struct CommandLine {
   double temperature = 0.0;
   double top_p = 0.0;  // 0: all tokens.
   int64_t seed = 0;
-  std::string action;               // token: create, list, revoke
+  std::string action;               // token: create, list, revoke; files: upload, list, delete
   std::string tenant, role;         // token create
   int64_t valid_seconds = 0;        // 0: as long as the daemon gives it.
   std::vector<std::string> tokens;  // token revoke: their ids
+  std::vector<std::string> files;   // files upload: paths; files delete: ids
 };
 
 // Fills `line`. An exit code when there is nothing left to do: after --help, and for a mistake,

@@ -34,6 +34,7 @@ absl::StatusOr<int> DeleteJobs(const CommandLine& line, Terminal& terminal);    
 absl::StatusOr<int> BackUp(const CommandLine& line, Terminal& terminal);            // store.cc
 absl::StatusOr<int> Examine(const CommandLine& line, Terminal& terminal);           // store.cc
 absl::StatusOr<int> ManageTokens(const CommandLine& line, Terminal& terminal);      // token.cc
+absl::StatusOr<int> ManageFiles(const CommandLine& line, Terminal& terminal);       // files.cc
 absl::StatusOr<int> ImportForeignJob(const CommandLine& line, Terminal& terminal);  // import.cc
 absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal);          // plot.cc
 // In export_metrics.cc.

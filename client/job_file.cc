@@ -9,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -80,6 +81,12 @@ bool IsJob(const std::string& model, const fs::path& folder) {
   return IsId(model) && !fs::exists(folder / model, error);
 }
 
+// What `snug files upload` prints.
+bool IsFileId(absl::string_view text) {
+  return absl::ConsumePrefix(&text, "file-") && text.size() == 24 &&
+         absl::c_all_of(text, absl::ascii_isxdigit);
+}
+
 // A model's folder: a path, or what the Hugging Face cache has of an id, which no folder hides.
 absl::StatusOr<std::string> ModelPath(const std::string& model, const fs::path& folder) {
   std::error_code error;
@@ -92,6 +99,7 @@ absl::StatusOr<std::string> ModelPath(const std::string& model, const fs::path& 
 absl::StatusOr<std::string> DatasetPath(const std::string& dataset, const std::string& config,
                                         const fs::path& folder) {
   std::error_code error;
+  if (IsFileId(dataset) && !fs::exists(folder / dataset, error)) return dataset;
   if (!IsHubId(dataset) || fs::exists(folder / dataset, error)) return Resolved(dataset, folder);
   absl::StatusOr<std::string> snapshot = FindInHubCache(dataset, HubKind::kDataset);
   if (snapshot.ok()) return snapshot;

@@ -26,6 +26,7 @@ const std::map<std::string, Command>& Commands() {
       {"drain", DrainDevice},
       {"export-metrics", ExportMetrics},
       {"extend", ExtendJob},
+      {"files", ManageFiles},
       {"get", GetJob},
       {"import", ImportForeignJob},
       {"list", ListJobs},

@@ -15,7 +15,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MESSAGES = ("snug/v1/job", "snug/v1/plan", "snug/v1/sample", "snug/v1/service", "snug/v1/token")
+NAMES = ("files", "job", "plan", "sample", "service", "token")
+MESSAGES = tuple(f"snug/v1/{name}" for name in NAMES)
 
 
 def write_stubs(folder):

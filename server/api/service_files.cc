@@ -77,8 +77,8 @@ grpc::ServerUnaryReactor* FineTuningService::DeleteFile(Context* context, const 
         ASSIGN_OR_RETURN(const v1::File file, parts_.uploads.Find(owner, id));
         ASSIGN_OR_RETURN(const std::string path, parts_.uploads.PathOf(owner, id));
         if (const std::string job = parts_.index.LiveJobOn(path); !job.empty())
-          return WithReason(absl::FailedPreconditionError(
-                                absl::StrCat("job \"", job, "\" has not ended, and is trained on it")),
+          return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                                "job \"", job, "\" has not ended, and is trained on it")),
                             "FILE_IN_USE");
         RETURN_IF_ERROR(parts_.uploads.Delete(owner, id));
         return file;

@@ -83,7 +83,10 @@ class Form {
   }
 
   bool Take(const char* data, size_t bytes) {
-    if (name_ == "file") return !(refused_ = sending_ == nullptr || !sending_->Write({data, bytes}));
+    if (name_ == "file") {
+      refused_ = sending_ == nullptr || !sending_->Write({data, bytes});
+      return !refused_;
+    }
     std::string& text = fields_[name_];
     text.append(data, std::min(bytes, kMaxFieldBytes - text.size()));
     return fields_.size() < 16;

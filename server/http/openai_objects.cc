@@ -160,9 +160,9 @@ const char* StatusName(v1::Job::State state) {
     case v1::Job::PREPARING:
       return "validating_files";
     case v1::Job::RUNNING:
+    case v1::Job::PAUSING:
     case v1::Job::CANCELLING:
       return "running";
-    case v1::Job::PAUSING:
     case v1::Job::PAUSED:
       return "paused";
     case v1::Job::SUCCEEDED:
@@ -300,7 +300,8 @@ absl::StatusOr<v1::JobSpec> SpecOf(absl::string_view body) {
   ASSIGN_OR_RETURN(*spec.mutable_dataset(), fields.Text("training_file"));
   ASSIGN_OR_RETURN(*spec.mutable_eval_dataset(), fields.Text("validation_file"));
   ASSIGN_OR_RETURN(*spec.mutable_display_name(), fields.Text("suffix"));
-  if (spec.model().empty()) return WrongParam("model", "is needed: a model's folder, or a job's id");
+  if (spec.model().empty())
+    return WrongParam("model", "is needed: a model's folder, or a job's id");
   if (spec.dataset().empty()) return WrongParam("training_file", "is needed: a file's id");
   ASSIGN_OR_RETURN(const auto seed, fields.Number("seed"));
   if (seed && (*seed < 0 || *seed != std::floor(*seed) || *seed > 9e15))
@@ -370,7 +371,8 @@ std::vector<json> EventObjects(const v1::Job& job, absl::string_view metrics) {
   events.Add(Seconds(job.create_time()), absl::StrCat("Created fine-tuning job: ", job.id()));
   if (job.has_start_time()) events.Add(Seconds(job.start_time()), "Fine-tuning job started");
   for (const absl::string_view text : absl::StrSplit(metrics, '\n', absl::SkipEmpty())) {
-    const auto line = program::ParseJson(std::string_view(text.data(), text.size()), "a line of metrics", kLineLimits);
+    const auto line = program::ParseJson(std::string_view(text.data(), text.size()),
+                                         "a line of metrics", kLineLimits);
     if (line.ok() && line->is_object()) AddStep(*line, job.progress().max_steps(), events);
   }
   if (job.state() == v1::Job::SUCCEEDED)

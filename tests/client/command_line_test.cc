@@ -138,7 +138,7 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
             "no command is given; there are plan, submit, list, get, watch, logs, cancel, pause, "
             "resume, squeeze, relax, devices, open, top, download, checkpoints, datasets, sample, "
             "chat, import, export-metrics, plot, shell, update, rerun, extend, delete, drain, "
-            "undrain, doctor, backup, token");
+            "undrain, doctor, backup, token, files");
 }
 
 // No daemon: how to start one, with the socket that was asked for.
