@@ -81,7 +81,9 @@ constexpr Refusal kRefusals[] = {
     {"rl", kNoPreference},
     {"special_tokens", "the model's own are kept; new tokens are added_tokens"},
     {"stage", kNoPreference, false},
-    {"task_type", "give task: causal_lm or sequence_classification (CAUSAL_LM, SEQ_CLS)"},
+    {"task_type",
+     "give task: causal_lm, sequence_classification or token_classification (CAUSAL_LM, SEQ_CLS, "
+     "TOKEN_CLS)"},
     {"template",
      "conversations are rendered by the model's own chat template; chat_template "
      "names another, a Jinja file",

@@ -12,6 +12,8 @@
 namespace snug::server {
 namespace {
 
+constexpr char kTasks[] = "causal_lm, sequence_classification or token_classification";
+
 // What the tokenizer makes of them, and whether it has one already, is seen when it is read.
 void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
   if (spec.added_tokens_size() > kMaxAddedTokens)
@@ -32,25 +34,27 @@ void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
 
 void CheckLabels(const v1::JobSpec& spec, Checker& check) {
   const bool named = !spec.label_names().empty();
-  if (!v1::JobSpec::Task_IsValid(spec.task()))
-    check.Add("task", "causal_lm or sequence_classification");
-  if (spec.task() > v1::JobSpec::SEQUENCE_CLASSIFICATION)
-    check.Add("task", "causal_lm or sequence_classification; others are not offered yet");
+  if (!v1::JobSpec::Task_IsValid(spec.task())) check.Add("task", kTasks);
+  if (spec.task() > v1::JobSpec::TOKEN_CLASSIFICATION)
+    check.Add("task", absl::StrCat(kTasks, "; others are not offered yet"));
   if (spec.has_mlm_probability())
     check.Add("mlm_probability", "is of task: masked_lm, which is not offered yet");
   if (!spec.image_augmentation().empty())
     check.Add("image_augmentation", "is of task: image_classification, which is not offered yet");
   if (spec.task() == v1::JobSpec::CAUSAL_LM && (named || spec.num_labels() != 0))
-    check.Add(named ? "label_names" : "num_labels", "is of task: sequence_classification");
+    check.Add(named ? "label_names" : "num_labels",
+              "is of task: sequence_classification or token_classification");
   check.Integer("num_labels", spec.num_labels(), 0, program::kMaxLabels);
   const std::string& named_problem = spec.problem_type();
   const auto problem = program::ProblemOfName(named_problem);
   if (!named_problem.empty() && !problem)
     check.Add("problem_type", absl::StrCat("one of ", program::kProblemNames, ", not ",
                                            program::Quote(named_problem)));
-  const bool one_class = problem == program::Problem::kSingleLabel;
+  const bool one_class =
+      problem == program::Problem::kSingleLabel || spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION;
   if (spec.num_labels() == 1 && one_class)
-    check.Add("num_labels", "1, but single_label_classification chooses among at least 2 classes");
+    check.Add("num_labels",
+              "1, but a classification by one label chooses among at least 2 classes");
   if (spec.label_names_size() > kMaxLabelNames)
     return check.Add("label_names",
                      absl::StrCat(spec.label_names_size(), " names; at most ", kMaxLabelNames));
@@ -98,8 +102,6 @@ void CheckColumns(const std::string& field,
 void CheckFormat(const std::string& field, v1::JobSpec::DatasetFormat format, Checker& check) {
   if (!v1::JobSpec::DatasetFormat_IsValid(format))
     check.Add(field, "is none of those that there are");
-  if (format == v1::JobSpec::TAGGED_TOKENS)
-    check.Add(field, "tagged_tokens is of task: token_classification, which is not offered yet");
   if (format == v1::JobSpec::IMAGES)
     check.Add(field, "images is of task: image_classification, which is not offered yet");
 }

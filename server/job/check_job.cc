@@ -105,9 +105,10 @@ void CheckExport(const CheckedJob& job, const program::Program& program,
 // trains a classification head whole, so it is named.
 void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
   if (!config.classifies()) return spec.set_task(v1::JobSpec::CAUSAL_LM);
-  spec.set_task(v1::JobSpec::SEQUENCE_CLASSIFICATION);
+  spec.set_task(config.of_documents() ? v1::JobSpec::SEQUENCE_CLASSIFICATION
+                                      : v1::JobSpec::TOKEN_CLASSIFICATION);
   spec.set_num_labels(config.labels);
-  spec.set_problem_type(program::NameOf(config.problem));
+  if (config.of_documents()) spec.set_problem_type(program::NameOf(config.problem));
   if (spec.method() != v1::JobSpec::LORA) return;
   auto& saved = *spec.mutable_lora()->mutable_modules_to_save();
   const std::string head = program::HeadPathOf(config);
@@ -123,8 +124,10 @@ bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Viol
   }
   const auto of_tokens = [&](bool given, const char* field) {
     if (!given || !config.classifies()) return;
-    found.push_back({absl::StrCat("spec.", field),
-                     "is of task: causal_lm; this job's is sequence_classification", "BAD_FIELD"});
+    found.push_back(
+        {absl::StrCat("spec.", field),
+         absl::StrCat("is of task: causal_lm; this job's is ", program::NameOf(config.task)),
+         "BAD_FIELD"});
   };
   of_tokens(!spec.training().sample_prompts().empty(), "training.sample_prompts");
   of_tokens(spec.mask_history(), "mask_history");
@@ -200,6 +203,8 @@ program::TaskChoice TaskOf(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::CAUSAL_LM) choice.task = program::Task::kCausalLm;
   if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION)
     choice.task = program::Task::kSequenceClassification;
+  if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
+    choice.task = program::Task::kTokenClassification;
   choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
 }

@@ -74,15 +74,25 @@ def write_prepared(rows, folder):
     return folder
 
 
+def write_tagged(rows, folder):
+    """Writes a prepared dataset of tokens with a class each [(ids, labels)], -100 for none."""
+    weighted = [(ids, [float(label != -100) for label in labels]) for ids, labels in rows]
+    labels = np.concatenate([np.array(labels, np.int32) for _, labels in rows])
+    return _with_labels(write_prepared(weighted, folder), "token_labels", labels)
+
+
 def write_documents(rows, folder):
     """Writes a prepared dataset of documents [(ids, label)]; a label is a class, or a list of
     numbers."""
     weighted = [(ids, [0.0] * (len(ids) - 1) + [1.0]) for ids, _ in rows]
-    folder = write_prepared(weighted, folder)
-    path = folder / "dataset.safetensors"
     labels = np.array([label for _, label in rows])
     labels = labels.astype(np.int32 if labels.ndim == 1 else np.float32)
-    save_file({**load_file(path), "labels": labels}, path)
+    return _with_labels(write_prepared(weighted, folder), "labels", labels)
+
+
+def _with_labels(folder, name, labels):
+    path = folder / "dataset.safetensors"
+    save_file({**load_file(path), name: labels}, path)
     about = json.loads((folder / "dataset.json").read_text())
     about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     about["num_labels"] = int(labels.max()) + 1 if labels.ndim == 1 else labels.shape[1]

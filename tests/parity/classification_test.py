@@ -74,10 +74,10 @@ def prepare(case, folder, problem=None):
     return Prepared(case, folder, directory, adapter, data, rows, settings)
 
 
-def write_adapter(model, folder, case):
+def write_adapter(model, folder, case, task_type="SEQ_CLS"):
     """PEFT's own: it adds the head to modules_to_save by itself."""
     torch.manual_seed(case.seed + 100)
-    config = LoraConfig(task_type="SEQ_CLS", bias="none", **cases.lora_arguments(case))
+    config = LoraConfig(task_type=task_type, bias="none", **cases.lora_arguments(case))
     wrapped = get_peft_model(copy.deepcopy(model), config)
     with torch.no_grad():
         for name, weight in wrapped.named_parameters():
@@ -98,12 +98,10 @@ def job_spec(prepared, **changes):
     return spec
 
 
-def oracle(prepared, order, exact=False, change=None):
+def oracle(prepared, order, exact=False, change=None, auto=AutoModelForSequenceClassification):
     """The reference's run over the same batches, with one thing changed if asked."""
     rows = list(prepared.rows)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        prepared.model, dtype=prepared.case.dtype
-    )
+    model = auto.from_pretrained(prepared.model, dtype=prepared.case.dtype)
     if prepared.adapter:
         model = PeftModel.from_pretrained(model, str(prepared.adapter), is_trainable=True)
     model.train()

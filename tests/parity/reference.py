@@ -38,6 +38,7 @@ class Settings:
     adam_epsilon: float = 1e-8
     label_smoothing_factor: float = 0.0
     documents: bool = False  # Rows are documents with a class.
+    tagged: bool = False  # Rows are tokens with a class each.
 
 
 @dataclasses.dataclass
@@ -211,6 +212,24 @@ def document_loss(model, rows, divisor):
     return LOSSES.get(model.config.problem_type, _classes)(logits, labels).sum() / divisor
 
 
+def tagged_loss(model, rows, divisor):
+    """The same of tokens with a class each [(ids, labels)], -100 for none."""
+    longest = max(len(ids) for ids, _ in rows)
+
+    def padded(filler, of):
+        return torch.tensor([of(row) + [filler] * (longest - len(row[0])) for row in rows])
+
+    ids = padded(model.config.pad_token_id, lambda row: row[0])
+    mask = padded(0, lambda row: [1] * len(row[0]))
+    labels = padded(-100, lambda row: row[1])
+    logits = model(input_ids=ids, attention_mask=mask).logits
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    total = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100, reduction="sum"
+    )
+    return total / divisor
+
+
 @dataclasses.dataclass(frozen=True)
 class Objective:
     """`loss(model, rows, divisor)`, and `weight(row)`: of all rows the divisor."""
@@ -221,6 +240,7 @@ class Objective:
 
 TOKENS = Objective(batch_loss, lambda row: sum(row[1]))
 DOCUMENTS = Objective(document_loss, lambda row: 1)
+TAGGED = Objective(tagged_loss, lambda row: sum(label != -100 for label in row[1]))
 
 
 def tokens(smoothing):
@@ -304,7 +324,8 @@ def train(model, steps, settings, masters=False, make=torch.optim.AdamW):
     initial, gradients, losses, norms = snapshot(parameters), None, [], []
     for micro_batches in steps:
         optimizer.zero_grad()
-        objective = DOCUMENTS if settings.documents else tokens(settings.label_smoothing_factor)
+        objective = tokens(settings.label_smoothing_factor)
+        objective = TAGGED if settings.tagged else DOCUMENTS if settings.documents else objective
         losses.append(accumulate(model, micro_batches, objective))
         if gradients is None:
             gradients = snapshot({key: p.grad for key, p in parameters.items()})

@@ -67,17 +67,27 @@ std::string ResizeText(const ExportOptions& options) {
                       ")  # for added tokens; the tokenizer here has them\n");
 }
 
-bool Classifies(const ExportOptions& options) {
-  return options.task.task == program::Task::kSequenceClassification;
+// What transformers calls a model of the task, and what people do.
+struct TaskNames {
+  const char* model;
+  const char* pipeline;
+  bool classifies;
+};
+
+TaskNames NamesOf(const ExportOptions& options) {
+  if (options.task.task == program::Task::kTokenClassification)
+    return {"AutoModelForTokenClassification", "token-classification", true};
+  if (options.task.task == program::Task::kSequenceClassification)
+    return {"AutoModelForSequenceClassification", "text-classification", true};
+  return {"AutoModelForCausalLM", "text-generation", false};
 }
 
 // The lines of code that load the adapter.
 std::string LoadingText(const ExportOptions& options) {
-  const std::string model =
-      Classifies(options) ? "AutoModelForSequenceClassification" : "AutoModelForCausalLM";
+  const auto [model, pipeline, classifies] = NamesOf(options);
   std::string labels;
-  if (Classifies(options)) absl::StrAppend(&labels, ", num_labels=", options.task.labels);
-  if (Classifies(options) && options.task.problem)
+  if (classifies) absl::StrAppend(&labels, ", num_labels=", options.task.labels);
+  if (classifies && options.task.problem)
     absl::StrAppend(&labels, ", problem_type=\"", program::NameOf(*options.task.problem), "\"");
   return absl::StrCat("```python\nfrom peft import PeftModel\nfrom transformers import ", model,
                       "\n\nbase = ", model, ".from_pretrained(BASE", labels, ")\n",
@@ -97,11 +107,10 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
   ASSIGN_OR_RETURN(const std::string quoted, program::JsonText(adapter_of, program::kOneLine));
   const std::string title = options.display_name.empty() ? "LoRA adapter" : options.display_name;
   return absl::StrCat(
-      "---\nbase_model: ", base, "\nlibrary_name: peft\npipeline_tag: text-",
-      Classifies(options) ? "classification" : "generation", "\ntags:\n- ",
-      base == name ? adapter_of : quoted, "\n- lora\n- transformers\n---\n\n# ", OneLine(title),
-      "\n\nA LoRA adapter for `", OneLine(name), "`, trained with Snug.\n\n- rank ", lora.rank,
-      ", alpha ", lora.alpha, ", dropout ", lora.dropout,
+      "---\nbase_model: ", base, "\nlibrary_name: peft\npipeline_tag: ", NamesOf(options).pipeline,
+      "\ntags:\n- ", base == name ? adapter_of : quoted, "\n- lora\n- transformers\n---\n\n# ",
+      OneLine(title), "\n\nA LoRA adapter for `", OneLine(name), "`, trained with Snug.\n\n- rank ",
+      lora.rank, ", alpha ", lora.alpha, ", dropout ", lora.dropout,
       lora.rslora ? ", scaled by alpha / sqrt(rank)" : ", scaled by alpha / rank", "\n- ",
       contents.adapted.size(),
       " adapted modules: ", absl::StrJoin(program::TargetModules(lora, contents), ", "),

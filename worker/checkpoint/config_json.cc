@@ -43,7 +43,7 @@ ConfigChanges ChangesOf(const program::ModelConfig& config,
   if (!config.classifies()) return changes;
   changes.architecture = program::ArchitectureOf(config);
   changes.labels = config.labels;
-  changes.problem = program::NameOf(config.problem);
+  if (config.of_documents()) changes.problem = program::NameOf(config.problem);
   changes.label_names = label_names;
   return changes;
 }
@@ -66,7 +66,8 @@ absl::StatusOr<nlohmann::ordered_json> ConfigOfExport(const std::string& model_d
   config.update(changes.members);
   if (changes.architecture.empty()) return config;
   config["architectures"] = {changes.architecture};
-  config["problem_type"] = changes.problem;
+  config.erase("problem_type");
+  if (!changes.problem.empty()) config["problem_type"] = changes.problem;
   NameLabels(changes, config);
   return config;
 }

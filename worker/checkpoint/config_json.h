@@ -19,7 +19,7 @@ struct ConfigChanges {
   // known; else the base's, where it has as many, else LABEL_0 and so on.
   std::string architecture = {};  // Empty: as the base's.
   int64_t labels = 0;
-  std::string problem = {};  // problem_type.
+  std::string problem = {};  // problem_type; empty: the head knows none.
   std::vector<std::string> label_names = {};
   nlohmann::ordered_json members = nlohmann::ordered_json::object();  // In place of the base's.
 };

@@ -169,6 +169,8 @@ program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::CAUSAL_LM) choice.task = program::Task::kCausalLm;
   if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION)
     choice.task = program::Task::kSequenceClassification;
+  if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
+    choice.task = program::Task::kTokenClassification;
   choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
 }

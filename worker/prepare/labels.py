@@ -1,8 +1,8 @@
-"""What a document's label is: the id of a class, or numbers, as the job's problem says.
+"""What a document's or a token's label is: a class's id, or numbers, as the job's problem says.
 
 single_label_classification: a class. multi_label_classification: a list of classes by their names,
 or for each class a number, 1 where it is there and 0 where it is not. regression: a number, or a
-list of as many as the head has outputs.
+list of as many as the head has outputs. Of tokens each has a class, or -100: none.
 
 A name's id is its place among the job's label_names; without these what the model's label2id says,
 where that has names of its own; without both, where rows have names, these are sorted, and there
@@ -16,8 +16,9 @@ import math
 import struct
 
 from errors import PrepareError, bad_row
-from formats import classification, fields
+from formats import classification, fields, tagged_tokens
 
+IGNORED = -100  # A token without a class.
 SHOWN_NAMES = 20
 
 
@@ -26,6 +27,7 @@ class Labels:
     the classes."""
 
     problem = "single_label_classification"
+    form = classification  # Of the rows.
 
     def __init__(self, names, count):
         self.names, self.count = list(names), count
@@ -33,13 +35,12 @@ class Labels:
 
     def of(self, row):
         """What the head is held against: the row's class as a number."""
-        label = row.label
-        if type(label) is int or (isinstance(label, str) and label):
-            return self._id_of(row, label)
-        kind = fields.kind_of_value(label)
-        raise bad_row(row, f'"label" must be a class, by its id or its name, this is {kind}')
+        return self._id_of(row, row.label)
 
-    def _id_of(self, row, label):
+    def _id_of(self, row, label, what='"label"'):
+        if type(label) is not int and not (isinstance(label, str) and label):
+            kind = fields.kind_of_value(label)
+            raise bad_row(row, f"{what} must be a class, by its id or its name, this is {kind}")
         if isinstance(label, str) and label in self._ids:
             return self._ids[label]
         if _is_id(label):
@@ -55,7 +56,9 @@ class Labels:
 
     def about(self):
         """What dataset.json says of them."""
-        about = {"num_labels": self.count, "problem_type": self.problem}
+        about = {"num_labels": self.count}
+        if self.problem:
+            about["problem_type"] = self.problem
         return {**about, "label_names": self.names} if self.names else about
 
     def warnings(self, rows):
@@ -107,6 +110,20 @@ class Numbers(Labels):
         return ()
 
 
+class TokenLabels(Labels):
+    """Of one class for each token that has one."""
+
+    problem = None
+    form = tagged_tokens
+
+    def of(self, row):
+        """The ids of the row's words or tokens, or IGNORED."""
+        return [
+            IGNORED if label == IGNORED else self._id_of(row, label, f"the label of {position}")
+            for position, label in enumerate(row.label)
+        ]
+
+
 KINDS = {kind.problem: kind for kind in (Labels, SeveralLabels, Numbers)}
 PROBLEMS = tuple(KINDS)
 
@@ -140,21 +157,24 @@ def _is_id(label):
 
 
 def classify(model, sources, options, most=None):
-    """Makes the sources' rows documents with a class, where that is the task: gives their Labels,
-    else None. `most`: of a source's rows, so many are asked for the classes' names."""
-    if not (options.task or model.classifies):
+    """Makes the sources' rows documents, or words, with classes, where that is the task: gives
+    their Labels, else None. `most`: of a source's rows, so many are asked for the classes'
+    names."""
+    if not (options.task or model.task):
         return None
     labels = _labels_of(model, sources, options, most)
     for source in sources:
         source.reader.classify(labels)
     if model.has_tokenizer:
         model.tokenizer.enable_truncation(options.max_seq_length)
+        if labels.form is tagged_tokens:
+            model.split_words()
     return labels
 
 
 def _labels_of(model, sources, options, most):
     """Reads the rows' labels where nothing else names the classes."""
-    kind = KINDS[_problem(model, options)]
+    kind = _kind(model, options)
     names = options.label_names or model.label_names
     if names:
         _require(options, len(names), "label_names" if options.label_names else "num_labels")
@@ -165,15 +185,17 @@ def _labels_of(model, sources, options, most):
             advice = ": give the classes' names, in their order"
             _require(options, len(found), "label_names", advice)
         return kind(sorted(found), len(found))
-    default = 1 if kind is Numbers and not model.classifies else model.num_labels
+    default = 1 if kind is Numbers and not model.task else model.num_labels
     return kind((), options.num_labels or default)
 
 
-def _problem(model, options):
+def _kind(model, options):
     """As transformers: one output without a word is a regression."""
+    if (options.task or model.task) == "token_classification":
+        return TokenLabels
     if options.problem_type or options.num_labels != 1:
-        return options.problem_type or model.problem_type
-    return Numbers.problem
+        return KINDS[options.problem_type or model.problem_type]
+    return Numbers
 
 
 def _require(options, count, field, advice=""):
@@ -188,10 +210,10 @@ def _names_of_rows(sources, most, kind):
     for source in sources:
         for record, _ in itertools.islice(source.taken(), most):
             try:
-                label = classification.label_of(record)
+                label = kind.form.label_of(record)
             except PrepareError:  # Told with all other bad rows.
                 continue
-            listed = fields.as_structure(label) if kind is SeveralLabels else None
+            listed = fields.as_structure(label) if kind in (SeveralLabels, TokenLabels) else None
             for name in listed if isinstance(listed, list) else [label]:
                 if isinstance(name, str) and name and not _is_id(name):
                     names.add(name)

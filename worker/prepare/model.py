@@ -54,6 +54,22 @@ def _labels(config):
     return (listed if own else []), len(names)
 
 
+# What transformers' classes of heads end in, by the task of rows with labels.
+HEADS = {
+    "ForSequenceClassification": "sequence_classification",
+    "ForTokenClassification": "token_classification",
+}
+
+
+def _task(config):
+    """The task of rows with labels that the model has a head for, or none."""
+    for name in map(str, config.get("architectures") or ()):
+        for ending, task in HEADS.items():
+            if name.endswith(ending):
+                return task
+    return ""
+
+
 def _problem(config, num_labels):
     """What its labels are, as transformers takes it where config.json does not say."""
     return config.get("problem_type") or (
@@ -82,10 +98,7 @@ class Model:
         # BERT tells the first text of a pair from the second; RoBERTa's tokens have one type.
         types = config.get("type_vocab_size", 2) if config.get("model_type") == "bert" else 0
         self.types_pairs = type(types) is int and types > 1
-        self.classifies = any(
-            str(name).endswith("ForSequenceClassification")
-            for name in config.get("architectures") or ()
-        )
+        self.task = _task(config)
         self.label_names, self.num_labels = _labels(config)
         self.problem_type = _problem(config, self.num_labels)
         self.stop_ids = self._stop_ids("config.json", config)
@@ -112,6 +125,13 @@ class Model:
         if self._tokenizer is None:
             self._tokenizer = self._load_tokenizer()
         return self._tokenizer
+
+    def split_words(self):
+        """Texts come as words: where a tokenizer tells a word by the space before it, each gets
+        one, as transformers' example of token classification has it (add_prefix_space)."""
+        splitter = self.tokenizer.pre_tokenizer
+        if isinstance(splitter, tokenizers.pre_tokenizers.ByteLevel):
+            splitter.add_prefix_space = True
 
     @property
     def added_tokens(self):

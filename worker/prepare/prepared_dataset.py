@@ -4,9 +4,9 @@
                        from 1), input_ids I32 [tokens], loss_weights F32 [tokens]; of several
                        files source_file I32 [rows] (their numbers, from 0); of documents labels,
                        I32 [rows] of classes, F32 [rows, num_labels] of numbers, and the weight 1
-                       at each one's last token; where
-                       tokens have types, second_begins I32 [rows] (the first token of a pair's
-                       second text, or the row's end)
+                       at each one's last token; of words with classes token_labels I32 [tokens],
+                       -100 where there is none; where tokens have types, second_begins
+                       I32 [rows] (the first token of a pair's second text, or the row's end)
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
                        "first_added_id": of the tokens that the job adds to the tokenizer][,
@@ -52,6 +52,7 @@ class Examples:
         self.digests = array.array("Q")
         self.labels = array.array("i")
         self.targets = array.array("f")
+        self.token_labels = array.array("i")
         self.second_begins = array.array("i")
 
     def add(self, example, row, times=1, file=0):
@@ -70,6 +71,8 @@ class Examples:
                 self.targets.extend(example.label)
             elif example.label is not None:
                 self.labels.append(example.label)
+            if example.token_labels is not None:
+                self.token_labels.extend(example.token_labels)
             if example.second_begin is not None:
                 self.second_begins.append(example.second_begin)
 
@@ -91,6 +94,8 @@ class PreparedDataset:
         self._second_begins = array.array("i")
         self._ids = tempfile.TemporaryFile(dir=beside)
         self._weights = tempfile.TemporaryFile(dir=beside)
+        self._token_labels = tempfile.TemporaryFile(dir=beside)
+        self._classes_of_tokens = collections.Counter()
         self._bins = collections.Counter()  # upper length -> rows
 
     @property
@@ -113,6 +118,8 @@ class PreparedDataset:
         self._second_begins.extend(examples.second_begins)
         self._ids.write(examples.ids)
         self._weights.write(examples.weights)
+        self._token_labels.write(examples.token_labels)
+        self._classes_of_tokens.update(examples.token_labels)
 
     def summary(self, **more):
         """snug.v1.DatasetSummary; `more`: what is not known here. Bins run without a gap from the
@@ -131,7 +138,9 @@ class PreparedDataset:
         }
 
     def rows_by_label(self):
-        """{class: how many rows have it}."""
+        """{class: how many rows, or tokens, have it}."""
+        if self._classes_of_tokens:
+            return self._classes_of_tokens
         if not self._targets:
             return collections.Counter(self._labels)
         width = len(self._targets) // self.rows
@@ -176,6 +185,8 @@ class PreparedDataset:
         if self._targets:
             shape = [self.rows, len(self._targets) // self.rows]
             tensors["labels"] = ("F32", shape, self._targets)
+        if self._classes_of_tokens:
+            tensors["token_labels"] = ("I32", [tokens], self._token_labels)
         if self._second_begins:
             tensors["second_begins"] = ("I32", [len(self._second_begins)], self._second_begins)
         header, at = {}, 0

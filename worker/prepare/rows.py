@@ -66,3 +66,13 @@ class Labelled(Row):
     label: int | float | str | list
     texts: list | None = None
     ids: list | None = None
+
+
+@dataclasses.dataclass
+class Tagged(Row):
+    """`words`, or `ids`, and `label`: the class of each, by id or name until labels.py has told its
+    id, or -100."""
+
+    label: list
+    words: list | None = None
+    ids: list | None = None

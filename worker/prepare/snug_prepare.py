@@ -3,7 +3,7 @@
     python snug_prepare.py --model DIR (--dataset PATH | --sources FILE) --output DIR
         --max-seq-length N
         [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
-        [--mask-history 1] [--task sequence_classification] [--num-labels N]
+        [--mask-history 1] [--task NAME] [--num-labels N]
         [--problem-type NAME] [--label-name TEXT ...] [--added-token TEXT ...]
         [--eval-split F --eval-output DIR --seed N]
         [--preview-rows N [--scan-rows N]] [--memory-bytes N] [--cpu-seconds N]
@@ -31,7 +31,7 @@ from chat import Chats
 from checks import Checks
 from errors import BadRows, PrepareError
 from labels import PROBLEMS, classify
-from model import Model
+from model import HEADS, Model
 from parts import Maker
 from prepared_dataset import PreparedDataset
 from sources import sources_of
@@ -52,7 +52,7 @@ def parse_arguments(argv):
     parser.add_argument("--completion-only-loss", type=int, default=1)
     parser.add_argument("--assistant-only-loss", type=int, default=1)
     parser.add_argument("--mask-history", type=int, default=0)
-    parser.add_argument("--task", choices=("sequence_classification",))
+    parser.add_argument("--task", choices=tuple(HEADS.values()))
     parser.add_argument("--num-labels", type=int, default=0)
     parser.add_argument("--problem-type", choices=PROBLEMS)
     parser.add_argument("--label-name", action="append", default=[], dest="label_names")

@@ -21,6 +21,10 @@ Documents with a class are encoded as transformers' users do: the text, or both 
 special tokens of the post-processor and no end token, cut within the texts (longest first) where
 they are longer than max_seq_length. The one loss of such a row stands at its last token.
 
+Of words with classes the first token of a word has its class, the others and special tokens have
+none (-100), as transformers' example of token classification has it; each token with a class is
+trained, where it stands.
+
 In all others, the first token of a row has nothing before it to be predicted from: its weight is 0.
 Rows longer than max_seq_length lose their end.
 """
@@ -34,7 +38,8 @@ import os
 
 from chat import Passage
 from errors import PrepareError, bad_row
-from rows import Labelled, Text, Tokens
+from labels import IGNORED
+from rows import Labelled, Tagged, Text, Tokens
 
 # Per call of the tokenizer, which spreads a batch over the cores.
 BATCH_ROWS = 200
@@ -56,6 +61,7 @@ class Example:
     bos_dropped: bool = False
     is_chat: bool = False
     label: int | list | None = None  # of a document: its class, or numbers
+    token_labels: list | None = None  # of words with classes: each token's, or IGNORED
     second_begin: int | None = None  # of a pair: where the second text's tokens begin
     # Of the row before it was cut:
     whole_tokens: int = 0
@@ -83,7 +89,8 @@ def tokenise(model, chats, rows, options, refuse):
 
 
 def _is_tokens(row):
-    return isinstance(row, Tokens) or (isinstance(row, Labelled) and row.ids is not None)
+    """Whether no text of it is encoded with those of other rows."""
+    return isinstance(row, (Tokens, Tagged)) or (isinstance(row, Labelled) and row.ids is not None)
 
 
 def _passage(model, chats, row, options):
@@ -126,6 +133,8 @@ def _examples(model, batch, options, refuse):
                 if model.types_pairs:
                     encoding = passage and encoded[passage.input, False]
                     example.second_begin = _second_begin(row, example, encoding)
+            elif isinstance(row, Tagged):
+                example = _tagged(model, row)
             elif passage is None:
                 example = Example(row.ids, row.weights)
             else:
@@ -190,6 +199,20 @@ def _labelled(row, encoding):
     return Example(encoding.ids, [], label=row.label, whole_tokens=whole)
 
 
+def _tagged(model, row):
+    """Words are cut already."""
+    if row.ids is not None:
+        return Example(row.ids, [], token_labels=row.label)
+    encoding = model.tokenizer.encode(row.words, is_pretokenized=True)
+    labels, before = [], None
+    for word in encoding.word_ids:
+        labels.append(IGNORED if word is None or word == before else row.label[word])
+        before = word
+    left_out = sum(piece.special_tokens_mask.count(0) for piece in encoding.overflowing)
+    whole = len(encoding.ids) + left_out
+    return Example(encoding.ids, [], token_labels=labels, whole_tokens=whole)
+
+
 def _second_begin(row, example, encoding):
     """Behind the first text's tokens, whose type is 0; the others' is 1. `encoding`: None where the
     row is ids, which are of type 0 all."""
@@ -236,6 +259,8 @@ def _check_vocabulary(model, row, ids):
 def _cut(example, max_seq_length):
     if example.label is not None:
         return _cut_document(example, max_seq_length)
+    if example.token_labels is not None:
+        return _cut_tagged(example, max_seq_length)
     ids, weights = array.array("i", example.input_ids), array.array("f", example.loss_weights)
     weights[0] = 0.0
     digest = hashlib.blake2b(ids, digest_size=DIGEST_BYTES)
@@ -255,4 +280,18 @@ def _cut_document(example, max_seq_length):
     example.whole_tokens = max(example.whole_tokens, len(example.input_ids))
     example.trains, example.input_ids = True, ids
     example.loss_weights = array.array("f", [0.0] * (len(ids) - 1) + [1.0])
+    return example
+
+
+def _cut_tagged(example, max_seq_length):
+    ids = array.array("i", example.input_ids)
+    labels = array.array("i", example.token_labels)
+    digest = hashlib.blake2b(ids, digest_size=DIGEST_BYTES)
+    digest.update(labels)
+    example.digest = int.from_bytes(digest.digest(), "little")
+    example.whole_tokens = max(example.whole_tokens, len(ids))
+    example.trains = any(label != IGNORED for label in labels)
+    example.input_ids, example.token_labels = ids[:max_seq_length], labels[:max_seq_length]
+    weights = (float(label != IGNORED) for label in example.token_labels)
+    example.loss_weights = array.array("f", weights)
     return example

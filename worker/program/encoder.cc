@@ -1,7 +1,7 @@
 // BERT and RoBERTa as one program: tables of tokens, positions and token types, layers that
 // normalise each half's sum (LayerNorm behind it), attention that sees the whole document, an MLP
-// without a gate, and a head that classifies a document by its first token. What sets the two apart
-// is data of the ModelConfig (worker/program/families/bert.cc).
+// without a gate, and a head that classifies a document by its first token, or each token. What
+// sets the two apart is data of the ModelConfig (worker/program/families/bert.cc).
 #include "worker/program/encoder.h"
 
 #include <map>
@@ -58,13 +58,18 @@ void EncoderBlock(BlockBuilder& b, const ModelConfig& m) {
 
 // A document by its first token: BERT's pooler, or RoBERTa's first matrix of the classifier, and
 // the matrix that has a row per class.
-void Head(BlockBuilder& b, const ModelConfig& m) {
+void HeadOfDocuments(BlockBuilder& b, const ModelConfig& m) {
   int x = b.SelectRows(b.Input(m.width), Rows::kDocuments, "first");
   if (!m.pools) x = b.Dropout(x, m.classifier_dropout, "first.dropped");
   const std::string path = m.pools ? BasePrefix(m) + "pooler.dense" : "classifier.dense";
   x = b.Linear(x, {path, {{"pooler", m.width}}, /*bias=*/true});
   x = b.Activated(x, Activation::kTanh, "pooler.act");
   b.HeadLoss(b.Dropout(x, m.classifier_dropout, "pooler.dropped"));
+}
+
+void Head(BlockBuilder& b, const ModelConfig& m) {
+  if (m.of_documents()) return HeadOfDocuments(b, m);
+  b.HeadLoss(b.Dropout(b.Input(m.width), m.classifier_dropout, "head.dropped"));
 }
 
 void AddModules(const BlockBuilder& block, const std::string& prefix,

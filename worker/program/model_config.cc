@@ -74,19 +74,24 @@ void RefuseWhatIsNotComputed(JsonFields& fields) {
                         "attention_chunk_size"});
 }
 
+// The last field of a head of documents; one of tokens knows no problem.
+void ReadProblem(JsonFields& fields, ModelConfig& config) {
+  // Where the files do not say, transformers takes one output for a regression.
+  if (config.labels == 1) config.problem = Problem::kRegression;
+  const json* named = fields.Find("problem_type");
+  if (named == nullptr) return;
+  const auto problem = ProblemOfName(named->is_string() ? named->get<std::string>() : "");
+  if (!problem) return fields.Refuse("problem_type", kProblemNames);
+  config.problem = *problem;
+}
+
 // Of a head that the files have.
 void ReadLabels(JsonFields& fields, ModelConfig& config) {
   const json* names = fields.Find("id2label");
   const bool named_labels = names != nullptr && names->is_object();
   const int64_t labels = named_labels ? static_cast<int64_t>(names->size()) : kDefaultLabels;
   config.labels = fields.Integer("num_labels", {1, kMaxLabels}, labels);
-  // Where the files do not say, transformers takes one output for a regression.
-  if (config.labels == 1) config.problem = Problem::kRegression;
-  if (const json* named = fields.Find("problem_type")) {
-    const auto problem = ProblemOfName(named->is_string() ? named->get<std::string>() : "");
-    if (!problem) return fields.Refuse("problem_type", kProblemNames);
-    config.problem = *problem;
-  }
+  if (config.of_documents()) ReadProblem(fields, config);
   const int64_t fewest = FewestLabels(config.problem);
   if (config.labels < fewest || config.labels > kMaxLabels) {
     fields.Refuse("id2label", absl::StrCat(fewest, " to ", kMaxLabels, " classes"));
@@ -98,15 +103,18 @@ void ReadEncoderTask(JsonFields& fields, const Family& family, ModelConfig& conf
   const json* named = fields.Find("architectures");
   const json masked = json::array({family.architecture});
   const json classifier = json::array({family.classifier});
+  const json of_tokens = json::array({family.token_classifier});
   const json pretrained = json::array({"BertForPreTraining"});
-  config.new_head = named == nullptr || *named != classifier;
+  config.new_head = named == nullptr || (*named != classifier && *named != of_tokens);
   config.labels = kDefaultLabels;
   if (config.new_head && named != nullptr && *named != masked &&
       !(config.pools && *named == pretrained)) {
-    fields.Refuse("architectures", absl::StrCat(classifier.dump(), ", ", masked.dump(),
-                                                config.pools ? ", " + pretrained.dump() : ""));
+    fields.Refuse("architectures",
+                  absl::StrCat(classifier.dump(), ", ", of_tokens.dump(), ", ", masked.dump(),
+                               config.pools ? ", " + pretrained.dump() : ""));
   }
-  config.task = Task::kSequenceClassification;
+  const bool tokens = named != nullptr && *named == of_tokens;
+  config.task = tokens ? Task::kTokenClassification : Task::kSequenceClassification;
   if (!config.new_head) ReadLabels(fields, config);
 }
 
@@ -257,6 +265,7 @@ absl::Status MakeReversible(ModelConfig& config) {
 std::string ArchitectureOf(const ModelConfig& config) {
   const Family* family = FindFamily(config.model_type);
   if (family == nullptr) return "";
+  if (config.task == Task::kTokenClassification) return family->token_classifier;
   return config.classifies() ? family->classifier : family->architecture;
 }
 
@@ -274,6 +283,8 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
                      (!config.classifies() || within(config.labels, kMaxLabels));
   if (!known || !sized || config.heads % config.kv_heads != 0 || config.head_width % 2 != 0)
     return absl::InvalidArgumentError("a model's sizes are outside their limits");
+  if (config.task == Task::kTokenClassification && !config.encoder)
+    return absl::InvalidArgumentError("a model of token classes that is no encoder");
   if (config.reversible && !FindFamily(config.model_type)->reversible)
     return absl::InvalidArgumentError("a model of a family that has no two streams");
   if (!config.sliding.empty() && config.sliding.size() != static_cast<size_t>(config.layers))

@@ -102,9 +102,11 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
   bool adds_tokens() const { return first_added > 0; }
-  bool classifies() const { return task == Task::kSequenceClassification; }
+  // Documents or tokens.
+  bool classifies() const { return task != Task::kCausalLm; }
+  bool of_documents() const { return task == Task::kSequenceClassification; }
   // Documents have a number per class, not one class.
-  bool has_targets() const { return classifies() && problem != Problem::kSingleLabel; }
+  bool has_targets() const { return of_documents() && problem != Problem::kSingleLabel; }
   bool slides(int64_t layer) const;
   double attention_scale() const;
   int64_t rotary_width() const;  // Elements of a head that are turned; of an encoder none.

@@ -32,8 +32,10 @@ bool IsDrawn(const ModelConfig& config, const Parameter& p) {
 }
 
 std::string HeadKeyOf(const ModelConfig& config) {
-  if (config.encoder)
-    return absl::StrCat(kClassifierPath, config.pools ? ".weight" : ".out_proj.weight");
+  if (config.encoder) {
+    const bool one_matrix = config.pools || !config.of_documents();
+    return absl::StrCat(kClassifierPath, one_matrix ? ".weight" : ".out_proj.weight");
+  }
   if (config.classifies()) return kScoreKey;
   return config.tied_embeddings ? kEmbeddingKey : kHeadKey;
 }

@@ -14,9 +14,8 @@ absl::Status CheckHeadIsSaved(const ModelConfig& config, const LoraTargets& targ
   const std::string head = HeadPathOf(config);
   if (!config.classifies() || !adapts || targets.saved.contains(head)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("lora.modules_to_save: lacks ", head,
-                   ", the head of sequence_classification, which PEFT trains whole beside every "
-                   "such adapter: name it"));
+      absl::StrCat("lora.modules_to_save: lacks ", head, ", the head of ", NameOf(config.task),
+                   ", which PEFT trains whole beside every such adapter: name it"));
 }
 
 ProgramBuilder::ProgramBuilder(const ModelConfig& config, const TrainingMode& mode,

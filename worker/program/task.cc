@@ -1,6 +1,7 @@
 #include "worker/program/task.h"
 
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
 #include "worker/program/model_config.h"
 
 namespace snug::program {
@@ -19,8 +20,8 @@ absl::Status ChooseCausalLm(const TaskChoice& choice, const ModelConfig& config)
 }
 
 // The base of a language model without its head.
-void AddNewHead(ModelConfig& config) {
-  config.task = Task::kSequenceClassification;
+void AddNewHead(Task task, ModelConfig& config) {
+  config.task = task;
   config.labels = kDefaultLabels;
   config.new_head = true;
   config.tied_embeddings = false;
@@ -29,9 +30,26 @@ void AddNewHead(ModelConfig& config) {
 
 // Of a new head; transformers takes one output for a regression where nobody names the problem.
 void SizeNewHead(const TaskChoice& choice, ModelConfig& config) {
-  if (!choice.problem && choice.labels == 1) config.problem = Problem::kRegression;
+  if (!choice.problem && choice.labels == 1 && config.of_documents())
+    config.problem = Problem::kRegression;
   if (choice.labels != 0) config.labels = choice.labels;
   if (choice.labels == 0 && config.problem == Problem::kRegression) config.labels = 1;
+}
+
+// Whether a model may get a head for a task of classes, or has it.
+absl::Status CheckClassification(const TaskChoice& choice, Task task, const ModelConfig& config) {
+  if (task == Task::kTokenClassification && !config.encoder) {
+    return absl::InvalidArgumentError(absl::StrCat("task: token_classification is not offered for ",
+                                                   config.model_type, ", which is no encoder"));
+  }
+  if (task != config.task && !config.new_head && config.task != Task::kCausalLm) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task: config.json names ", ArchitectureOf(config), ", which has no head for ",
+                     NameOf(task), "; give task: ", NameOf(config.task)));
+  }
+  if (!choice.problem || task == Task::kSequenceClassification) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "problem_type: is of task: sequence_classification; this job's is ", NameOf(task)));
 }
 
 }  // namespace
@@ -40,11 +58,13 @@ absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
   if (config.encoder && config.new_head && !choice.task) {
     return absl::InvalidArgumentError(
         absl::StrCat("task: config.json names no head that ", config.model_type,
-                     " is trained with; give task: sequence_classification"));
+                     " is trained with; give task: sequence_classification or "
+                     "token_classification"));
   }
   const Task task = choice.task.value_or(config.task);
   if (task == Task::kCausalLm) return ChooseCausalLm(choice, config);
-  if (config.task == Task::kCausalLm) AddNewHead(config);
+  RETURN_IF_ERROR(CheckClassification(choice, task, config));
+  if (task != config.task) AddNewHead(task, config);
   if (choice.problem) config.problem = *choice.problem;
   if (config.new_head) SizeNewHead(choice, config);
   if (choice.labels != 0 && choice.labels != config.labels) {
@@ -60,10 +80,21 @@ absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
 }
 
 const char* NameOf(Task task) {
-  return task == Task::kCausalLm ? "causal_lm" : "sequence_classification";
+  switch (task) {
+    case Task::kSequenceClassification:
+      return "sequence_classification";
+    case Task::kTokenClassification:
+      return "token_classification";
+    case Task::kCausalLm:
+      break;
+  }
+  return "causal_lm";
 }
 
-const char* PeftTaskType(Task task) { return task == Task::kCausalLm ? "CAUSAL_LM" : "SEQ_CLS"; }
+const char* PeftTaskType(Task task) {
+  if (task == Task::kCausalLm) return "CAUSAL_LM";
+  return task == Task::kTokenClassification ? "TOKEN_CLS" : "SEQ_CLS";
+}
 
 const char* NameOf(Problem problem) {
   switch (problem) {

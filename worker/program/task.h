@@ -16,6 +16,7 @@ struct ModelConfig;
 enum class Task : uint8_t {
   kCausalLm,                // The next token, of every token that is trained.
   kSequenceClassification,  // One of num_labels classes, of each document.
+  kTokenClassification,     // The same of each token that has one.
 };
 
 // What the label of a document is, and so what it is trained by: transformers' problem_type.

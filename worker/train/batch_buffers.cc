@@ -117,8 +117,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
     offsets_.host()[d] = n;
     std::copy_n(dataset.ids(row), tokens, ids_.host() + n);
     Place(dataset, row, n);
-    trained = classifies_ ? TrainDocument(dataset, row, n, trained)
-                          : TrainTokens(dataset, row, n, trained);
+    trained = Train(dataset, row, n, trained);
     n += tokens;
   }
   offsets_.host()[documents] = n;
@@ -144,6 +143,18 @@ void BatchBuffers::Place(const Dataset& dataset, int64_t row, int64_t begin) {
   for (int64_t t = 0; t < tokens; ++t) types[t] = t < second ? 0 : 1;
 }
 
+int64_t BatchBuffers::Train(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained) {
+  switch (task_) {
+    case program::Task::kSequenceClassification:
+      return TrainDocument(dataset, row, begin, trained);
+    case program::Task::kTokenClassification:
+      return ClassifyTokens(dataset, row, begin, trained);
+    case program::Task::kCausalLm:
+      break;
+  }
+  return TrainTokens(dataset, row, begin, trained);
+}
+
 int64_t BatchBuffers::TrainTokens(const Dataset& dataset, int64_t row, int64_t begin,
                                   int64_t trained) {
   const int32_t* ids = dataset.ids(row);
@@ -154,6 +165,18 @@ int64_t BatchBuffers::TrainTokens(const Dataset& dataset, int64_t row, int64_t b
     trained_rows_.host()[trained] = begin + t;
     labels_.host()[trained] = ids[t + 1];
     weights_.host()[trained++] = weights[t + 1];
+  }
+  return trained;
+}
+
+int64_t BatchBuffers::ClassifyTokens(const Dataset& dataset, int64_t row, int64_t begin,
+                                     int64_t trained) {
+  const int32_t* labels = dataset.token_labels(row);
+  for (int64_t t = 0; t < dataset.tokens(row); ++t) {
+    if (labels[t] == kNoTokenLabel) continue;
+    trained_rows_.host()[trained] = begin + t;
+    labels_.host()[trained] = labels[t];
+    weights_.host()[trained++] = 1.0f;
   }
   return trained;
 }
@@ -243,6 +266,9 @@ double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
   if (dataset.has_documents()) return static_cast<double>(rows.size());
   double sum = 0.0;
   for (int64_t row : rows) {
+    for (int64_t t = 0; dataset.has_token_labels() && t < dataset.tokens(row); ++t)
+      sum += dataset.token_labels(row)[t] == kNoTokenLabel ? 0.0 : 1.0;
+    if (dataset.has_token_labels()) continue;
     const float* weights = dataset.weights(row);
     for (int64_t t = 1; t < dataset.tokens(row); ++t) sum += weights[t];
   }

@@ -52,7 +52,7 @@ class BatchBuffers {
   BatchBuffers(const program::ModelConfig& config, execute::Device& device)
       : device_(&device),
         targets_of_model_(config.has_targets() ? config.labels : 0),
-        classifies_(config.classifies()),
+        task_(config.task),
         encodes_(config.encoder),
         pad_token_(config.pad_token),
         token_types_of_model_(config.token_types),
@@ -67,7 +67,9 @@ class BatchBuffers {
   void Place(const Dataset& dataset, int64_t row, int64_t begin);
   // What is trained of a row that lies from token `begin` on, behind `trained` others; gives how
   // many are by then.
+  int64_t Train(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   int64_t TrainTokens(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
+  int64_t ClassifyTokens(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   int64_t TrainDocument(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   absl::Status CheckRoom(int64_t tokens, int64_t documents) const;
   absl::Status FillAngles(Angles& angles, int64_t tokens);
@@ -76,7 +78,8 @@ class BatchBuffers {
 
   execute::Device* device_;
   int64_t targets_of_model_;  // Of a document; 0: it has a class.
-  bool classifies_, encodes_;
+  program::Task task_;
+  bool encodes_;
   int64_t pad_token_, token_types_of_model_, first_position_;
   Angles angles_, local_angles_;
   Filled<int32_t> ids_, positions_, token_types_, labels_;

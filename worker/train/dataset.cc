@@ -89,8 +89,15 @@ absl::StatusOr<const int32_t*> Dataset::OfRows(const program::TensorIndex& index
       absl::StrCat(path, ": ", found->shape[0], " ", name, " for ", lengths_.rows, " rows"));
 }
 
-// Classes are I32 [rows], numbers F32 [rows, outputs].
+// Classes are I32 [rows], numbers F32 [rows, outputs], those of tokens I32 [tokens].
 absl::Status Dataset::ReadLabels(const program::TensorIndex& index, const std::string& path) {
+  if (index.contains("token_labels")) {
+    ASSIGN_OR_RETURN(const auto* labels, Find(index, path, "token_labels", "I32"));
+    if (labels->shape[0] != lengths_.tokens)
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": ", labels->shape[0], " token labels for ", lengths_.tokens, " tokens"));
+    token_labels_ = reinterpret_cast<const int32_t*>(file_.data() + labels->begin);
+  }
   const auto found = index.find("labels");
   if (found == index.end() || found->second.dtype != "F32") {
     ASSIGN_OR_RETURN(labels_, OfRows(index, path, "labels"));

@@ -16,6 +16,9 @@
 
 namespace snug::train {
 
+// The class of a token that has none.
+inline constexpr int32_t kNoTokenLabel = -100;
+
 class Dataset {
  public:
   // `vocabulary`: every id lies below it. `source`: what the job calls the file that the folder was
@@ -35,6 +38,9 @@ class Dataset {
   int32_t label(int64_t row) const { return labels_[row]; }
   int64_t targets_per_row() const { return targets_per_row_; }  // 0: there are none.
   const float* targets(int64_t row) const { return targets_ + row * targets_per_row_; }
+  // The class of each token of the row, or kNoTokenLabel, where tokens have classes.
+  bool has_token_labels() const { return token_labels_ != nullptr; }
+  const int32_t* token_labels(int64_t row) const { return token_labels_ + offset(row); }
   // Of a pair of texts, where the second one's tokens begin; of others where the row ends.
   int64_t second_begin(int64_t row) const {
     return second_begins_ == nullptr ? tokens(row) : second_begins_[row];
@@ -66,6 +72,7 @@ class Dataset {
   const int32_t* labels_ = nullptr;   // Or null.
   const float* targets_ = nullptr;    // Or null.
   int64_t targets_per_row_ = 0;
+  const int32_t* token_labels_ = nullptr;   // Or null.
   const int32_t* second_begins_ = nullptr;  // Or null.
   std::vector<std::string> label_names_;
   const int64_t* lines_ = nullptr;  // Or null: made by another program.

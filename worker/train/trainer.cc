@@ -63,14 +63,34 @@ absl::Status CheckTargets(const program::ModelConfig& config, const Dataset& dat
       ", but the rows of the ", set, " have ", dataset.targets_per_row(), " numbers each"));
 }
 
+// Of each token a class below the head's count, or none.
+absl::Status CheckTokenLabels(const program::ModelConfig& config, const Dataset& dataset,
+                              const char* set) {
+  for (int64_t row = 0; row < dataset.rows().size(); ++row) {
+    for (int64_t t = 0; t < dataset.tokens(row); ++t) {
+      const int32_t label = dataset.token_labels(row)[t];
+      if (label == kNoTokenLabel || (label >= 0 && label < config.labels)) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("num_labels: row ", dataset.NameOf(row), " of the ", set, ", token ", t,
+                       ", has class ", label, ", the head has ", config.labels));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // A dataset of classes for who classifies, one of tokens for who predicts them.
 absl::Status CheckLabels(const program::ModelConfig& config, const Dataset& dataset,
                          const char* set) {
-  if (dataset.has_documents() != config.classifies()) {
+  const bool of_tokens = config.classifies() && !config.of_documents();
+  if (dataset.has_documents() != config.of_documents() || dataset.has_token_labels() != of_tokens) {
+    const bool classes = dataset.has_documents() || dataset.has_token_labels();
     return absl::FailedPreconditionError(
         absl::StrCat("task: ", program::NameOf(config.task), ", but the rows of the ", set,
-                     dataset.has_documents() ? " have classes" : " have no classes"));
+                     !classes                     ? " have no classes"
+                     : dataset.has_token_labels() ? " have classes of tokens"
+                                                  : " have classes"));
   }
+  if (of_tokens) return CheckTokenLabels(config, dataset, set);
   RETURN_IF_ERROR(CheckTargets(config, dataset, set));
   for (int64_t row = 0; dataset.has_labels() && row < dataset.rows().size(); ++row) {
     if (dataset.label(row) >= 0 && dataset.label(row) < config.labels) continue;

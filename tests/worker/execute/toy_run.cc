@@ -58,8 +58,8 @@ ToyRun::ToyRun(program::Program program, std::vector<int64_t> document_lengths, 
 void ToyRun::FillBatch(std::mt19937& random) {
   const program::ModelConfig& config = program_.config;
   const int64_t half = config.rotary_width() / 2;
-  const bool classifies = config.classifies();
-  const int64_t classes = classifies ? config.labels : config.vocabulary;
+  const bool documents = config.of_documents();
+  const int64_t classes = config.classifies() ? config.labels : config.vocabulary;
   const auto read = [&](int64_t length) { return config.encoder ? 0 : length - 1; };
   std::vector<int32_t> labels;
   std::vector<float> weights;
@@ -68,7 +68,7 @@ void ToyRun::FillBatch(std::mt19937& random) {
     for (int64_t t = 0; t < length; ++t) {
       ids_.push_back(static_cast<int32_t>(random() % program_.config.vocabulary));
       labels.push_back(static_cast<int32_t>(random() % classes));
-      weights.push_back(classifies ? (t == read(length) ? 1.0f : 0.0f) : t % 3 == 1 ? 0.0f : 1.0f);
+      weights.push_back(documents ? (t == read(length) ? 1.0f : 0.0f) : t % 3 == 1 ? 0.0f : 1.0f);
       positions_.push_back(static_cast<int32_t>(t + config.first_position));
       token_types_.push_back(config.token_types > 1 && 2 * t > length ? 1 : 0);
       for (int64_t i = 0; i < half; ++i) {

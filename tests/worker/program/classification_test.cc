@@ -70,6 +70,24 @@ TEST(ClassificationTest, EveryPlanOfEveryEncoderGivesTheGradients) {
   }
 }
 
+// Of every token that has a class, by the head alone.
+TEST(ClassificationTest, EveryPlanOfTokenClassesGivesTheGradients) {
+  std::mt19937 random(5);
+  for (const char* family : {"bert", "roberta"}) {
+    SCOPED_TRACE(family);
+    ModelConfig config = EncoderShape(family, {3, 16, 4, 4, 12, 11});
+    config.task = Task::kTokenClassification;
+    const auto program = BuildProgram(config, FullMode());
+    ASSERT_TRUE(program.ok()) << program.status();
+    std::vector<std::string> keys;
+    for (const Parameter& p : program->parameters) keys.push_back(p.key);
+    EXPECT_THAT(keys, ::testing::Contains("classifier.weight"));
+    EXPECT_THAT(keys, ::testing::Not(::testing::Contains(HasSubstr("pooler"))));
+    ExpectAnyPlanGivesTheGradientsOfKeep(*program, kPlans / 10, random);
+    ExpectFiniteDifferences(*program, random);
+  }
+}
+
 TEST(ClassificationTest, AnEncodersGradientsAreTheSameReleased) {
   std::mt19937 random(4);
   TrainingMode releasing = FullMode();
@@ -269,6 +287,21 @@ TEST(ClassificationTest, ConfigsOfEncodersAreRead) {
     EXPECT_FALSE(ParsedEncoder("bert", "BertForSequenceClassification", wrong).ok()) << wrong;
   }
   EXPECT_FALSE(ParsedEncoder("bert", "BertForQuestionAnswering").ok());
+  const auto tagger = ParsedEncoder("roberta", "RobertaForTokenClassification",
+                                    R"(, "id2label": {"0": "O", "1": "B", "2": "I"})");
+  ASSERT_TRUE(tagger.ok()) << tagger.status();
+  EXPECT_EQ(tagger->task, Task::kTokenClassification);
+  EXPECT_EQ(tagger->labels, 3);
+  EXPECT_EQ(ArchitectureOf(*tagger), "RobertaForTokenClassification");
+  EXPECT_EQ(ErrorOf({Task::kTokenClassification, 5}, *roberta), "");
+  EXPECT_THAT(ErrorOf({Task::kTokenClassification, 1}, *roberta),
+              HasSubstr("num_labels: 1 is out"));
+  EXPECT_THAT(ErrorOf({Task::kSequenceClassification, 3}, *tagger),
+              HasSubstr("no head for sequence_classification; give task: token_classification"));
+  EXPECT_THAT(ErrorOf({Task::kTokenClassification, 3, Problem::kRegression}, *roberta),
+              HasSubstr("problem_type: is of task: sequence_classification"));
+  EXPECT_THAT(ErrorOf({Task::kTokenClassification, 3}, LlamaShape(kTiny)),
+              HasSubstr("task: token_classification is not offered for llama"));
 }
 
 TEST(ClassificationTest, AnAdapterOfAnEncoderNamesItsHead) {

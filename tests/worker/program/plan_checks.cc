@@ -44,8 +44,16 @@ ToyBatch BatchOfDocuments(const Program& program, std::mt19937& random) {
   return batch;
 }
 
+// Tokens have classes, or none.
+ToyBatch BatchOfTokens(const Program& program, std::mt19937& random) {
+  ToyBatch batch = MixedBatch(random);
+  for (int& label : batch.labels) label %= static_cast<int>(program.config.labels);
+  return batch;
+}
+
 ToyBatch BatchFor(const Program& program, std::mt19937& random) {
-  return program.config.classifies() ? BatchOfDocuments(program, random) : MixedBatch(random);
+  if (program.config.of_documents()) return BatchOfDocuments(program, random);
+  return program.config.classifies() ? BatchOfTokens(program, random) : MixedBatch(random);
 }
 
 LowerOptions OptionsFor(const ToyBatch& batch) {

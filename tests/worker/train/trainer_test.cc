@@ -156,6 +156,26 @@ TEST_F(TrainerTest, TheRowsMustBeThoseOfTheTask) {
                                    "the dataset have 0 numbers each"));
 }
 
+// A class of each token, below the head's count, or none.
+TEST_F(TrainerTest, TokensMustHaveTheirClasses) {
+  AttemptOptions attempt = Attempt(FullMode());
+  const auto write = [&](const std::vector<int32_t>& labels) {
+    WriteTensors(folder_ / "data/dataset.safetensors",
+                 {{"row_offsets", "I64", {3}, BytesOf<int64_t>({0, 2, 4})},
+                  {"input_ids", "I32", {4}, BytesOf<int32_t>({1, 2, 3, 4})},
+                  {"loss_weights", "F32", {4}, BytesOf<float>({0, 1, 0, 1})},
+                  {"token_labels", "I32", {static_cast<int64_t>(labels.size())}, BytesOf(labels)}});
+  };
+  const auto refusal = [&] {
+    return std::string(Trainer::Create(attempt, TestDevice()).status().message());
+  };
+  write({-100, 0, -100, 1});
+  EXPECT_THAT(refusal(), HasSubstr("task: causal_lm, but the rows of the dataset have classes of "
+                                   "tokens"));
+  write({-100, 0, -100});
+  EXPECT_THAT(refusal(), HasSubstr("3 token labels for 4 tokens"));
+}
+
 // Their numbers lie in the batch as the daemon predicts it.
 TEST_F(TrainerTest, DocumentsWithNumbersTakeWhatIsPredicted) {
   AttemptOptions attempt = Attempt(FullMode());

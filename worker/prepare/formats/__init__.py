@@ -6,7 +6,7 @@
     read(record)      the record as a form of rows.py, or an error that names the field
 
 The first row decides, unless the job names a format; all rows of a file have one. Of a
-classification the task decides: rows are classification.py's.
+classification the task decides: rows are classification.py's, or tagged_tokens.py's.
 """
 
 from errors import PrepareError, bad_row
@@ -18,6 +18,7 @@ from formats import (
     pretokenized,
     prompt_completion,
     sharegpt,
+    tagged_tokens,
     text,
 )
 
@@ -30,11 +31,12 @@ FORMATS = {
 
 
 # Those that a job can name.
-NAMED = {**FORMATS, classification.NAME: classification}
+NAMED = {**FORMATS, classification.NAME: classification, tagged_tokens.NAME: tagged_tokens}
 
 # All that a record can be read by; the job's columns give these names to others.
 FIELDS = {"messages", *prompt_completion.CHAT_KEYS, *alpaca.KEYS, *sharegpt.KEYS, *messages.KEYS}
 FIELDS |= {"text", *classification.KEYS, *pretokenized.KEYS, *pretokenized.DATUM_KEYS}
+FIELDS |= set(tagged_tokens.KEYS)
 
 
 class RowReader:
@@ -51,11 +53,11 @@ class RowReader:
         return module.NAME if module else ""
 
     def classify(self, labels):
-        """Rows are documents with a class, whose ids `labels` knows."""
-        if self._named not in (None, classification, pretokenized):
+        """Rows are what the labels are of (`labels.form`), which knows the classes' ids."""
+        if self._named not in (None, labels.form, pretokenized):
             message = f"dataset_format: {self.format} rows have no classes; leave it out"
             raise PrepareError("BAD_DATASET", message, field="dataset_format")
-        self._named, self._labels = classification, labels
+        self._named, self._labels = labels.form, labels
 
     def settle(self, record):
         """The first row's format is that of all. PrepareError for a row that is of none."""

@@ -32,9 +32,14 @@ def read(record):
 
 def ids_without_padding(record):
     """The token ids of a row, without its padding."""
-    ids = _ids(record)
-    begin, end = _without_padding(record, _list_beside(record, "attention_mask", ids), len(ids))
+    ids, begin, end = ids_and_ends(record)
     return ids[begin:end]
+
+
+def ids_and_ends(record):
+    """(the token ids of a row, where they begin, where they end behind and before its padding)."""
+    ids = _ids(record)
+    return ids, *_without_padding(record, _list_beside(record, "attention_mask", ids), len(ids))
 
 
 def _ids(record):

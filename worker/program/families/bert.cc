@@ -63,6 +63,7 @@ const Family kBert = {.model_type = "bert",
                       .max_positions = 512,
                       .norm_epsilon = 1e-12,
                       .encoder = true,
+                      .token_classifier = "BertForTokenClassification",
                       .base = "bert",
                       .read = ReadBert};
 
@@ -72,6 +73,7 @@ const Family kRoberta = {.model_type = "roberta",
                          .max_positions = 512,
                          .norm_epsilon = 1e-12,
                          .encoder = true,
+                         .token_classifier = "RobertaForTokenClassification",
                          .base = "roberta",
                          .read = ReadRoberta};
 
@@ -81,6 +83,7 @@ const Family kXlmRoberta = {.model_type = "xlm-roberta",
                             .max_positions = 512,
                             .norm_epsilon = 1e-12,
                             .encoder = true,
+                            .token_classifier = "XLMRobertaForTokenClassification",
                             .base = "roberta",
                             .read = ReadRoberta};
 

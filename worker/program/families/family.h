@@ -18,15 +18,16 @@ namespace snug::program {
 struct Family {
   const char* model_type;
   const char* architecture;
-  const char* classifier;  // The class for sequence classification.
+  const char* classifier;  // The class for sequence classification,
   int64_t max_positions;
   int64_t kv_heads = 0;    // 0: as many as heads.
   int64_t head_width = 0;  // 0: hidden_size / num_attention_heads.
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
   bool encoder = false;
-  bool reversible = false;     // Its class's layer has two halves and nothing else.
-  const char* base = "model";  // The module of transformers' class that is not the head.
+  bool reversible = false;            // Its class's layer has two halves and nothing else.
+  const char* token_classifier = "";  // and, of an encoder, for token classification.
+  const char* base = "model";         // The module of transformers' class that is not the head.
   // Called when the sizes are in `config`.
   void (*read)(JsonFields& fields, ModelConfig& config);
 };
