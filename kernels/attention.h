@@ -4,7 +4,7 @@
 //
 //   position(i) = keys - queries + i      the last query stands at the last key
 //   s[i,j] = scale * q[i] . k[j]          then, with a softcap, softcap * tanh(s / softcap);
-//                                         then, with a bias, + bias[h, min(position(i) - j, B - 1)]
+//             then, with a bias, + bias[h, clamp(origin + position(i) - j, 0, B - 1)]
 //   visible: position(i) - window < j <= position(i)      (window 0: all j <= position(i);
 //                                                          not causal: all j)
 //   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])      o[i] = sum_j m p v[j]
@@ -16,11 +16,11 @@
 //   dbias[h,b] += sum of ds before (1 - tanh^2) over the pairs i, j that entry b was added to
 //
 // The bias follows from head and distance alone, so that it needs no T x T either; its last entry
-// holds for all that is farther. It comes after scale and softcap: there T5 (Raffel et al. 2020,
-// sec. 2.1; of scale 1) and ALiBi (Press et al. 2022, sec. 3; Bloom, MPT) have it, and there models
-// with a softcap (Gemma 2) add their mask. ALiBi is the table -slope[h] * b, as long as documents
-// are; T5's causal buckets are the table of their values up to max_distance. Where the sum of
-// product and ALiBi is scaled (Falcon), the table is that times scale.
+// holds for all that is farther, its first for what is farther behind the query, where that is
+// seen. It comes after scale and softcap: there T5 (Raffel et al. 2020, sec. 2.1; of scale 1) and
+// ALiBi (Press et al. 2022, sec. 3; Bloom, MPT) have it, and there models with a softcap (Gemma 2)
+// add their mask. ALiBi is the table -slope[h] * b, as long as documents are, times scale where the
+// sum is scaled (Falcon); T5's buckets are the table of their values up to max_distance.
 //
 // Query head h reads key head h / (heads / kv_heads); keys and values are never copied per head.
 // Sums and softmax are fp32 for bf16 and fp16 as well. Operands of the products become fp32 too,
@@ -37,7 +37,7 @@
 //   backward | CPU    | this op                | same   | same    | same    | same | same
 //   forward  | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
 //   backward | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
-// in fp32, bf16 and fp16. No accepted family has a bias. On CUDA the worker calls ATen's flash
+// in fp32, bf16 and fp16. On CUDA the worker calls ATen's flash
 // kernels instead where these serve bf16 (worker/program/flash_attention.h).
 #ifndef KERNELS_ATTENTION_H_
 #define KERNELS_ATTENTION_H_
@@ -50,9 +50,12 @@
 namespace snug::kernels {
 
 struct AttentionBias {
-  const float* table = nullptr;  // (H, B), fp32, finite; of a call on a stream: there. Null: none.
-  int64_t entries = 0;           // B >= 1
-  int64_t stride = 0;
+  // (H, B), fp32, finite; of a call on a stream: there. Null: none.
+  const float* table = nullptr;
+  int64_t entries = 0;       // B >= 1
+  int64_t stride = 0;        // From a head to the next,
+  int64_t entry_stride = 1;  // >= 1, and from an entry to the next: of a gradient too.
+  int64_t origin = 0;        // In [0, B): the entry of distance 0.
 };
 
 struct AttentionShape {
@@ -60,8 +63,8 @@ struct AttentionShape {
   int64_t D = 0;                    // Head width.
   int64_t documents = 0;
   const int64_t* query_offsets = nullptr;  // (documents + 1), rows of q where each begins, from 0.
-  // Rows of k and v where each document begins, and how many it has (>= its queries). Null: keys
-  // lie in the same rows as queries.
+  // Rows of k and v where each document begins, and how many it has: where it is causal or has a
+  // bias, no fewer than queries; else one at least. Null: keys lie in the same rows as queries.
   const int64_t* key_begins = nullptr;  // (documents)
   const int64_t* key_counts = nullptr;  // (documents)
   // Of a call on a stream: copies of these arrays that kernels can read. The three above are read
@@ -70,7 +73,7 @@ struct AttentionShape {
   const int64_t* device_key_begins = nullptr;
   const int64_t* device_key_counts = nullptr;
   int64_t window = 0;    // >= 0
-  bool causal = true;    // Without it: no window and no bias.
+  bool causal = true;    // Without it: no window.
   float scale = 1.0f;    // > 0
   float softcap = 0.0f;  // >= 0
   double dropout = 0.0;  // [0, 1)
@@ -90,14 +93,16 @@ struct AttentionSizes {
   DType dtype = DType::kF32;  // On a stream.
   // B, for a backward that gives the bias' gradient; SizesOf leaves it 0.
   int64_t bias_entries = 0;
+  bool causal = true;
+  int64_t sides() const { return causal ? 1 : 2; }  // Of a query, on which it has keys.
 };
 AttentionSizes SizesOf(const AttentionShape& shape, int64_t threads);
-// On the CPU. A bias' gradient takes (H, min(K, documents * B)) of fp32, rounded up to 64 bytes, K
+// On the CPU. A bias' gradient takes (H, min(sides * K, documents * B)) of fp32, rounded up, K
 // being the rows of k.
 int64_t AttentionForwardBytes(const AttentionSizes& sizes);
 int64_t AttentionBackwardBytes(const AttentionSizes& sizes);
 // On a stream: delta (N, H) in fp32, and room for dq (N, H*D), each rounded up to 64 bytes; a bias'
-// gradient takes (K / 64 + 2 * documents, H, 128) of fp32 more. Forward takes nothing there.
+// gradient takes (sides * (K / 64) + 2 * documents, H, 128) more. Forward takes nothing there.
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes);
 // On a stream: what rows are divided into, the largest D, and the most keys of a document.
 inline constexpr int64_t kStreamTile = 64;

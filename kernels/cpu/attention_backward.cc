@@ -38,7 +38,7 @@ class BackwardUnit : cpu::UnitWork {
     std::fill_n(memory_.dq, unit_.heads * unit_.queries * blocks_.width, 0.0f);
     for (int64_t head = 0; head < unit_.heads; ++head) {
       Delta(head);
-      if (d_bias_.wanted()) std::fill_n(BiasSumsOf(head), BiasEntries(), 0.0f);
+      if (d_bias_.wanted()) std::fill_n(BiasSumsOf(head), Span().entries, 0.0f);
     }
     for (int64_t key = 0; key < unit_.keys; key += blocks_.keys) {
       const int64_t count = std::min(blocks_.keys, unit_.keys - key);
@@ -78,7 +78,7 @@ class BackwardUnit : cpu::UnitWork {
                        .width = s_.D});
   }
 
-  int64_t BiasEntries() const { return cpu::BiasEntries(s_.bias, unit_.keys); }
+  cpu::BiasSpan Span() const { return {s_, unit_.keys}; }
   float* BiasSumsOf(int64_t head) const {
     return d_bias_.Of(unit_.first_head + head, unit_.document, unit_.first_key);
   }
@@ -152,7 +152,8 @@ class BackwardUnit : cpu::UnitWork {
     product.b = memory_.value_columns + panels * terms;
     product.c = dp;
     loops_.multiply(product);
-    const BiasStrip::Tile distances = {band.high - 1 - panels, columns.panel_end - panels};
+    const BiasStrip::Tile distances = {unit_.position(row) - block.key - panels,
+                                       columns.panel_end - panels};
     if (d_bias_.wanted()) d_strip_.Clear(distances);
     loops_.gradient(
         {.scores = scores,
@@ -172,7 +173,7 @@ class BackwardUnit : cpu::UnitWork {
          .kept =
              KeptOf({block.head, row, rows.count, block.key + panels, columns.panel_end - panels}),
          .pairs = words_.pairs()});
-    if (d_bias_.wanted()) d_strip_.AddTo(BiasSumsOf(block.head), BiasEntries(), distances);
+    if (d_bias_.wanted()) d_strip_.AddTo(BiasSumsOf(block.head), Span(), distances);
     if (p_.dq == nullptr) return;
     const Range seen = words_.Terms(columns.begin, columns.end);
     loops_.multiply(

@@ -12,44 +12,53 @@
 
 namespace snug::kernels::cpu {
 
-// Entries of a document's distances that differ: those from the last one on count as one.
-inline int64_t BiasEntries(const AttentionBias& bias, int64_t keys) {
-  return std::min(bias.entries, keys);
-}
+// The entries that a document's distances name: `entries` from `first` on, distance 0 being the one
+// `origin` behind that. What is farther counts as the last of either side.
+struct BiasSpan {
+  int64_t first, entries, origin;
+  BiasSpan(const AttentionShape& s, int64_t keys) {
+    const int64_t behind = s.causal ? 0 : keys - 1;
+    first = std::max<int64_t>(0, s.bias.origin - behind);
+    entries = std::min(s.bias.entries, s.bias.origin + keys) - first;
+    origin = s.bias.origin - first;
+  }
+};
 
 // The bias' gradient, document by document, so that its bits do not depend on who works on which:
-// (heads, row) in fp32. Of a row, document d has BiasEntries elements from min(first key of d,
-// d * entries) on: parts do not meet, and there are no more than keys, nor than entries each.
+// (heads, row) in fp32. Of a row, document d has its span's elements from min(sides * first key of
+// d, d * entries) on: parts do not meet, and there are no more than distances, nor than entries
+// each.
 class BiasSums {
  public:
   // Floats of all.
   static int64_t SizeOf(const AttentionSizes& s) { return RoundUp(s.heads * RowOf(s), 16); }
 
   BiasSums(const AttentionSizes& s, float* base)
-      : entries_(s.bias_entries), row_(RowOf(s)), base_(base) {}
+      : entries_(s.bias_entries), sides_(s.sides()), row_(RowOf(s)), base_(base) {}
   bool wanted() const { return entries_ > 0; }
   float* Of(int64_t head, int64_t document, int64_t first_key) const {
-    return base_ + head * row_ + std::min(first_key, document * entries_);
+    return base_ + head * row_ + std::min(sides_ * first_key, document * entries_);
   }
   // In the order of documents.
   void AddTo(float* table, int64_t stride, const AttentionShape& s) const;
 
  private:
   static int64_t RowOf(const AttentionSizes& s) {
-    return std::min(KeyRows(s), s.documents * s.bias_entries);
+    return std::min(s.sides() * KeyRows(s), s.documents * s.bias_entries);
   }
-  int64_t entries_, row_;
+  int64_t entries_, sides_, row_;
   float* base_;
 };
 
 inline void BiasSums::AddTo(float* table, int64_t stride, const AttentionShape& s) const {
   for (int64_t head = 0; head < s.heads; ++head) {
-    float* row = table + head * stride;
     for (int64_t d = 0; d < s.documents; ++d) {
       const Keys keys = KeysOf(s, d);
-      const int64_t entries = BiasEntries(s.bias, keys.count);
+      if (keys.count == 0) continue;
+      const BiasSpan span(s, keys.count);
+      float* row = table + head * stride + span.first * s.bias.entry_stride;
       const float* sums = Of(head, d, keys.first);
-      for (int64_t b = 0; b < entries; ++b) row[b] += sums[b];
+      for (int64_t b = 0; b < span.entries; ++b) row[b * s.bias.entry_stride] += sums[b];
     }
   }
 }
@@ -62,39 +71,44 @@ class BiasStrip {
     int64_t distance, columns;  // At most kKeyBlock columns.
   };
 
-  // Of `entries` elements the last holds for what is farther; columns after a row's own get 0.
-  void Read(const float* table, int64_t entries, const Tile& tile) {
-    const Parts parts(entries, tile);
-    std::fill_n(values_, parts.far, table[entries - 1]);
-    for (int64_t s = parts.far; s < parts.near; ++s) values_[s] = table[parts.top - s];
-    std::fill(values_ + parts.near, values_ + parts.end, 0.0f);
+  // `table`: from the span's first entry on, `step` from one to the next.
+  void Read(const float* table, int64_t step, const BiasSpan& span, const Tile& tile) {
+    const Parts parts(span, tile);
+    std::fill_n(values_, parts.far, table[(span.entries - 1) * step]);
+    for (int64_t s = parts.far; s < parts.near; ++s) values_[s] = table[(parts.top - s) * step];
+    std::fill(values_ + parts.near, values_ + parts.end, table[0]);
   }
-  void Clear(const Tile& tile) { std::fill_n(values_, Parts(1, tile).end, 0.0f); }
-  void AddTo(float* table, int64_t entries, const Tile& tile) const {
-    const Parts parts(entries, tile);
-    table[entries - 1] += SumOf(parts.far);
+  void Clear(const Tile& tile) { std::fill_n(values_, EndOf(tile), 0.0f); }
+  // Pairs of which a query does not see the key have 0.
+  void AddTo(float* table, const BiasSpan& span, const Tile& tile) const {
+    const Parts parts(span, tile);
+    table[span.entries - 1] += SumOf(values_, parts.far);
     for (int64_t s = parts.far; s < parts.near; ++s) table[parts.top - s] += values_[s];
+    table[0] += SumOf(values_ + parts.near, parts.end - parts.near);
   }
   float* first_row() { return values_ + kTileRows - 1; }
 
  private:
-  // Elements [0, far) are of the last entry, [far, near) of entry top - s.
+  static int64_t EndOf(const Tile& tile) { return tile.columns + kTileRows - 1; }
+
+  // Elements [0, far) are of the last entry, [far, near) of entry top - s, [near, end) of the
+  // first.
   struct Parts {
     int64_t top, end, near, far;
-    Parts(int64_t entries, const Tile& tile)
-        : top(tile.distance + kTileRows - 1),
-          end(tile.columns + kTileRows - 1),
+    Parts(const BiasSpan& span, const Tile& tile)
+        : top(span.origin + tile.distance + kTileRows - 1),
+          end(EndOf(tile)),
           near(std::clamp<int64_t>(top + 1, 0, end)),
-          far(std::clamp<int64_t>(top - entries + 2, 0, near)) {}
+          far(std::clamp<int64_t>(top - span.entries + 2, 0, near)) {}
   };
 
-  // Of the first n, in chains that do not wait for each other.
-  float SumOf(int64_t n) const {
+  // Of n elements, in chains that do not wait for each other.
+  static float SumOf(const float* values, int64_t n) {
     constexpr int64_t kChains = 16;
     float chains[kChains] = {}, sum = 0.0f;
     for (int64_t s = 0; s < n; s += kChains) {
       const int64_t count = std::min(kChains, n - s);
-      for (int64_t i = 0; i < count; ++i) chains[i] += values_[s + i];
+      for (int64_t i = 0; i < count; ++i) chains[i] += values[s + i];
     }
     for (float chain : chains) sum += chain;
     return sum;

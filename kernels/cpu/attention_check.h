@@ -2,6 +2,7 @@
 #ifndef KERNELS_CPU_ATTENTION_CHECK_H_
 #define KERNELS_CPU_ATTENTION_CHECK_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/attention.h"
@@ -25,7 +26,6 @@ class AttentionCheck {
               "key_counts")
         .That(s.window >= 0, ErrorCode::kBadValue, "window")
         .That(s.causal || s.window == 0, ErrorCode::kBadValue, "window")
-        .That(s.causal || s.bias.table == nullptr, ErrorCode::kBadValue, "bias.table")
         .That(s.scale > 0.0f, ErrorCode::kBadValue, "scale")
         .That(s.softcap >= 0.0f, ErrorCode::kBadValue, "softcap")
         .That(s.dropout >= 0.0 && s.dropout < 1.0, ErrorCode::kBadValue, "dropout")
@@ -33,6 +33,9 @@ class AttentionCheck {
         .Type(s.dtype, "dtype");
     if (s.bias.table != nullptr) {
       check_.That(s.bias.entries >= 1, ErrorCode::kBadShape, "bias.entries")
+          .That(s.bias.origin >= 0 && s.bias.origin < s.bias.entries, ErrorCode::kBadIndex,
+                "bias.origin")
+          .That(s.bias.entry_stride >= 1, ErrorCode::kBadStride, "bias.entry_stride")
           .That(BiasFits(s.bias.stride), ErrorCode::kBadStride, "bias.stride");
     }
     if (check_.ok()) Documents();
@@ -76,7 +79,13 @@ class AttentionCheck {
   int64_t rows() const { return s_.documents == 0 ? 0 : s_.query_offsets[s_.documents]; }
 
  private:
-  bool BiasFits(int64_t stride) const { return stride >= s_.bias.entries || s_.heads == 1; }
+  // A head's entries do not meet another's: either lie within the step of the other.
+  bool BiasFits(int64_t stride) const {
+    const AttentionBias& b = s_.bias;
+    const bool by_head = stride > (b.entries - 1) * b.entry_stride;
+    const bool by_entry = stride >= 1 && b.entry_stride > (s_.heads - 1) * stride;
+    return by_head || by_entry || s_.heads == 1;
+  }
   void DeviceArrays() {
     check_.Pointer(s_.device_query_offsets, "device_query_offsets")
         .That((s_.key_begins == nullptr) == (s_.device_key_begins == nullptr),
@@ -88,13 +97,18 @@ class AttentionCheck {
                   s_.key_counts == nullptr ? "query_offsets" : "key_counts");
     }
   }
+  // Positions of queries are not negative where they count.
+  int64_t FewestKeys(int64_t queries) const {
+    const bool placed = s_.causal || s_.bias.table != nullptr;
+    return placed ? queries : std::min<int64_t>(queries, 1);
+  }
   void Documents() {
     bool offsets = s_.documents == 0 || s_.query_offsets[0] == 0, keys = true;
     for (int64_t d = 0; d < s_.documents; ++d) {
       const int64_t queries = s_.query_offsets[d + 1] - s_.query_offsets[d];
       offsets = offsets && queries >= 0;
       if (s_.key_counts != nullptr)
-        keys = keys && s_.key_counts[d] >= queries && s_.key_begins[d] >= 0;
+        keys = keys && s_.key_counts[d] >= FewestKeys(queries) && s_.key_begins[d] >= 0;
     }
     check_.That(offsets, ErrorCode::kBadIndex, "query_offsets")
         .That(keys, ErrorCode::kBadIndex, "key_counts");

@@ -94,8 +94,9 @@ class UnitWork {
   const float* BiasOf(int64_t head, const BiasStrip::Tile& tile) const {
     const AttentionBias& bias = s_.bias;
     if (bias.table == nullptr) return nullptr;
-    bias_.Read(bias.table + (unit_.first_head + head) * bias.stride, BiasEntries(bias, unit_.keys),
-               tile);
+    const BiasSpan span(s_, unit_.keys);
+    const float* table = bias.table + (unit_.first_head + head) * bias.stride;
+    bias_.Read(table + span.first * bias.entry_stride, bias.entry_stride, span, tile);
     return bias_.first_row();
   }
 

@@ -40,9 +40,9 @@ __device__ inline void StageBias(const AttentionPlan& plan, int head, const Tile
   if constexpr (kUse == BiasUse::kNone) return;
   const int i = static_cast<int>(threadIdx.x);
   if (i >= kDiagonals) return;
-  const int64_t distance = band.high - kTile + i;  // Negative: not visible.
-  const int64_t entry = min(distance, bias.entries - 1);
-  memory.bias[i] = distance < 0 ? 0.0f : bias.table[head * bias.stride + entry];
+  const int64_t entry = bias.origin + band.distance - (kTile - 1) + i;
+  const int64_t within = max(int64_t{0}, min(entry, bias.entries - 1));
+  memory.bias[i] = bias.table[head * bias.stride + within * bias.entry_stride];
 }
 
 // The score of the thread's [i][j] with its bias.

@@ -26,12 +26,15 @@ static_assert(kDiagonalRow > kDiagonals, "A thread has one distance of half a ti
 struct Diagonals {
   int before;  // Diagonals on which tiles of keys come after those of queries, by number.
   int count, nearest;
+  int least, end;  // Distances of pairs that are seen.
 
   __device__ explicit Diagonals(const Document& document) {
     const int lead = document.position(0);
-    before = (lead + kTile - 1) / kTile;
+    before = document.causal ? (lead + kTile - 1) / kTile : (document.keys - 1) / kTile;
     count = before + (document.queries + kTile - 1) / kTile;
     nearest = lead - before * kTile;
+    least = document.causal ? 0 : lead - document.keys + 1;
+    end = document.keys;
   }
 };
 
@@ -108,14 +111,18 @@ __global__ static void __launch_bounds__(kMaxBlock)
       const Document document(s, d);
       const Diagonals diagonals(document);
       const int64_t first = SlotOf(s, Division::kDiagonals, d) * row + head * kDiagonalRow;
-      const int64_t end = entry == entries - 1 ? document.keys : entry + 1;
-      for (int64_t distance = entry + warp.thread; distance < min(end, int64_t{document.keys});
-           distance += kWarp) {
+      const int64_t least = diagonals.least, own = entry - s.bias.origin;
+      const int64_t begin = entry == 0 ? least : max(own, least);
+      const int64_t end =
+          entry == entries - 1 ? diagonals.end : min(own + 1, int64_t{diagonals.end});
+      for (int64_t distance = begin + warp.thread; distance < end; distance += kWarp) {
         sum += SumOfDistance(diagonals, sums + first, row, static_cast<int>(distance));
       }
     }
     sum = WarpSum(sum);
-    if (warp.thread == 0) params.d_bias[head * params.d_bias_stride + entry] += sum;
+    if (warp.thread == 0) {
+      params.d_bias[head * params.d_bias_stride + entry * s.bias.entry_stride] += sum;
+    }
   }
 }
 

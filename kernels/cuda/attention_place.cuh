@@ -11,14 +11,15 @@
 namespace snug::kernels::cuda {
 
 // What slots divide: rows of queries, rows of keys, or the diagonals of which these are rows and
-// columns, hence one more than tiles of keys.
+// columns, hence on each side of the middle as many as tiles of keys, and one more.
 enum class Division : uint8_t { kQueries, kKeys, kDiagonals };
 
 // The first slot of a document.
 __device__ inline int64_t SlotOf(const AttentionShape& s, Division of, int64_t document) {
   const bool queries = of == Division::kQueries || s.key_begins == nullptr;
   const int64_t first = (queries ? s.query_offsets : s.key_begins)[document];
-  return first / kTile + document * (of == Division::kDiagonals ? 2 : 1);
+  if (of == Division::kDiagonals) return (s.causal ? 1 : 2) * (first / kTile) + document * 2;
+  return first / kTile + document;
 }
 
 struct Document {
@@ -78,11 +79,12 @@ __device__ inline int RowsOfTile(int tile, int all) { return min(all - tile * kT
 // Which keys of a tile the queries of another see: row i those in [i + low, i + high), and none
 // from `end` on.
 struct TileBand {
+  int distance;  // From row 0 to column 0.
   int low, high, end, queries;
 
   __device__ TileBand(const Document& document, int query_tile, int key_tile)
-      : high(document.causal ? document.position(0) + (query_tile - key_tile) * kTile + 1
-                             : 2 * kTile),
+      : distance(document.position(0) + (query_tile - key_tile) * kTile),
+        high(document.causal ? distance + 1 : 2 * kTile),
         end(document.causal ? kTile : RowsOfTile(key_tile, document.keys)),
         queries(RowsOfTile(query_tile, document.queries)) {
     low = document.window == 0 ? -kTile : high - document.window;

@@ -42,7 +42,7 @@ inline AttentionPlan PlanOf(const AttentionShape& shape, std::initializer_list<O
   const AttentionSizes sizes = SizesOf(shape, 1);
   plan.slots = sizes.tokens / kTile + shape.documents;
   plan.key_slots = sizes.key_rows / kTile + shape.documents;
-  plan.diagonal_slots = plan.key_slots + shape.documents;
+  plan.diagonal_slots = sizes.sides() * (sizes.key_rows / kTile) + 2 * shape.documents;
   plan.group = static_cast<int>(shape.heads / shape.kv_heads);
   plan.key_groups = Ceil(sizes.longest_keys, kTile);
   plan.threshold = static_cast<uint32_t>(std::ceil(shape.dropout * 2147483648.0));

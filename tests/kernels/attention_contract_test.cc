@@ -331,5 +331,57 @@ TEST(AttentionContractTest, RefusesAWindowWhereItIsNotCausal) {
   EXPECT_EQ(Name(AttentionBackward(run.BackwardParams(), TestStream())), "bad value: window");
 }
 
+// Linear in length and in entries, and no more than the keys that there are.
+TEST(AttentionContractTest, WorkspaceOfABiasIsLinear) {
+  const auto sizes = [](int64_t T, int64_t documents, int64_t entries) {
+    return AttentionSizes{.tokens = T,
+                          .documents = documents,
+                          .longest_queries = T / documents,
+                          .longest_keys = T / documents,
+                          .heads = 8,
+                          .kv_heads = 8,
+                          .D = 64,
+                          .bias_entries = entries};
+  };
+  const auto more = [&](auto bytes, int64_t T, int64_t documents, int64_t entries) {
+    return bytes(sizes(T, documents, entries)) - bytes(sizes(T, documents, 0));
+  };
+  EXPECT_EQ(more(AttentionBackwardBytes, 8192, 1, 8192), 8192 * 8 * 4);
+  EXPECT_EQ(more(AttentionBackwardBytes, 8192, 1, 1 << 20), 8192 * 8 * 4);
+  EXPECT_EQ(more(AttentionBackwardBytes, 8192, 4, 128), 4 * 128 * 8 * 4);
+  EXPECT_EQ(more(AttentionBackwardStreamBytes, 8192, 4, 128), (128 + 2 * 4) * 128 * 8 * 4);
+  AttentionSizes two_sided = sizes(8192, 1, 1 << 20);
+  two_sided.causal = false;
+  EXPECT_EQ(AttentionBackwardBytes(two_sided) - AttentionBackwardBytes(sizes(8192, 1, 0)),
+            2 * 8192 * 8 * 4);
+}
+
+TEST(AttentionContractTest, RefusesBadArgumentsOfABias) {
+  Attended run({.lengths = {3, 2}, .bias = 4});
+  const Bytes before = AllBytes(run);
+  const auto forward = [&](auto change) {
+    AttentionForwardParams p = run.ForwardParams();
+    change(p.shape.bias);
+    return Name(AttentionForward(p, TestStream()));
+  };
+  const auto backward = [&](auto change) {
+    AttentionBackwardParams p = run.BackwardParams();
+    change(p);
+    return Name(AttentionBackward(p, TestStream()));
+  };
+  EXPECT_EQ(forward([](AttentionBias& b) { b.entries = 0; }), "bad shape: bias.entries");
+  EXPECT_EQ(forward([](AttentionBias& b) { b.stride = 3; }), "bad stride: bias.stride");
+  EXPECT_EQ(forward([](AttentionBias& b) { b.origin = -1; }), "bad index: bias.origin");
+  EXPECT_EQ(forward([](AttentionBias& b) { b.origin = 4; }), "bad index: bias.origin");
+  using B = AttentionBackwardParams;
+  EXPECT_EQ(backward([](B& p) { p.shape.bias.table = nullptr; }), "null pointer: bias.table");
+  EXPECT_EQ(backward([](B& p) { p.d_bias_stride = 3; }), "bad stride: d_bias_stride");
+  EXPECT_EQ(backward([&](B& p) {
+              p.workspace_bytes = OnCpu() ? 64 : AttentionBackwardStreamBytes(SizesOf(p.shape, 1));
+            }),
+            "bad value: workspace_bytes");
+  EXPECT_EQ(AllBytes(run), before);
+}
+
 }  // namespace
 }  // namespace snug::kernels

@@ -188,6 +188,25 @@ TEST(AttentionTest, MatchesReferenceForLargeScores) {
   CheckAttention({.lengths = {80}, .D = 16, .spread = 8.0});
 }
 
+// As a decoder reads an encoder: a document's keys are as many as they like, one at least. Of one
+// key gradients are rounding alone, which in bf16 is more than the reference's other errors.
+TEST(AttentionTest, KeysMayBeFewerThanQueries) {
+  OnEachInstructionSet([] {
+    for (DType dtype : OnDevice<DType>({DType::kF32, DType::kBF16}, {DType::kF32})) {
+      const int64_t fewest = dtype == DType::kF32 ? 1 : 10;
+      CheckAttention({.lengths = {70, 1, 0, 140, 12},
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .D = 16,
+                      .causal = false,
+                      .softcap = 5.0,
+                      .dropout = 0.2,
+                      .dtype = dtype,
+                      .earlier = {fewest - 70, 66, 0, -75, -1}});
+    }
+  });
+}
+
 // What generation with a cache does: one query or a few behind many keys, and the whole prompt at
 // once. Backward gives what keys before the queries get, too, though no query of theirs is there.
 TEST(AttentionTest, QueriesMayBeFewerThanKeys) {

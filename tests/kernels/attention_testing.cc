@@ -32,7 +32,7 @@ std::string AttentionCase::Text() const {
   return text + ", heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", D " +
          std::to_string(D) + ", window " + std::to_string(window) + (causal ? "" : ", not causal") +
          ", softcap " + std::to_string(softcap) + ", dropout " + std::to_string(dropout) +
-         ", bias " + std::to_string(bias) +
+         ", bias " + std::to_string(bias) + " from " + std::to_string(origin) +
          (dtype == DType::kF32    ? ", fp32"
           : dtype == DType::kBF16 ? ", bf16"
                                   : ", fp16");
@@ -98,7 +98,7 @@ AttentionShape Attended::Shape() const {
           .dropout = c.dropout,
           .site = {.seed = 11, .step = 5, .micro_batch = 2, .op = 77},
           .bias = {c.bias == 0 ? nullptr : static_cast<const float*>(bias.data()), c.bias,
-                   bias.stride()},
+                   bias.stride(), 1, c.origin},
           .dtype = c.dtype};
 }
 
@@ -212,7 +212,7 @@ Expected::Expected(const Attended& run, const AttentionInputs& in, bool gradient
         const int64_t end = run.c.causal ? last + 1 : run.key_counts[d];
         QueryRow(run, in,
                  {run.offsets[d] + i, h, run.key_begins[d] + first, run.key_begins[d] + end,
-                  run.key_begins[d]});
+                  run.key_begins[d], run.key_begins[d] + last});
       }
     }
   }
@@ -228,7 +228,9 @@ void Expected::QueryRow(const Attended& run, const AttentionInputs& in, const Pl
     return sum;
   };
   const auto entry = [&](int64_t j) {
-    return static_cast<size_t>(at.head * run.c.bias + std::min(at.end - 1 - j, run.c.bias - 1));
+    const int64_t entry = run.c.origin + at.position - j;
+    return static_cast<size_t>(at.head * run.c.bias +
+                               std::clamp<int64_t>(entry, 0, run.c.bias - 1));
   };
   std::vector<double> p, slope, m;
   double max = -INFINITY, sum = 0.0;

@@ -18,11 +18,13 @@ struct AttentionCase {
   int64_t heads = 2, kv_heads = 2, D = 8;
   int64_t window = 0;
   bool causal = true;
-  int64_t bias = 0;  // Entries; 0: none.
+  int64_t bias = 0;    // Entries; 0: none.
+  int64_t origin = 0;  // Of the bias.
   double softcap = 0.0, dropout = 0.0;
   DType dtype = DType::kF32;
   double spread = 1.0;  // Deviation of q and k.
-  // Keys before the first query of each document; then keys lie apart, in rows of their own.
+  // Keys before the first query of each document; then keys lie apart, in rows of their own. Below
+  // 0: so many keys fewer than queries.
   std::vector<int64_t> earlier = {};
 
   std::string Text() const;
@@ -87,7 +89,8 @@ struct Expected {
  private:
   struct Place {
     int64_t row, head, first, end;  // The keys from first to before end,
-    int64_t document;               // the first of its document.
+    int64_t document;               // the first of its document,
+    int64_t position;               // and that of the query.
   };
   void QueryRow(const Attended& run, const AttentionInputs& in, const Place& at);
 };
