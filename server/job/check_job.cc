@@ -122,6 +122,14 @@ bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Viol
     AddStatus(found, FieldOf(chosen).c_str(), "BAD_FIELD", chosen);
     return false;
   }
+  // ModelFacts and TapeKey have no room for a model of two halves.
+  if (config.has_source()) {
+    found.push_back({"spec.model",
+                     absl::StrCat("model_type ", config.model_type,
+                                  " is trained for seq2seq_lm, which jobs cannot ask for yet"),
+                     "BAD_MODEL_CONFIG"});
+    return false;
+  }
   const auto of_tokens = [&](bool given, const char* field) {
     if (!given || !config.classifies()) return;
     found.push_back(

@@ -100,6 +100,22 @@ def _with_labels(folder, name, labels):
     return folder
 
 
+def write_targets(rows, folder):
+    """Writes a prepared dataset of [(source ids, target ids, weights of the target)]."""
+    folder = write_prepared([(ids, weights) for _, ids, weights in rows], folder)
+    path = folder / "dataset.safetensors"
+    sources = [np.array(ids, np.int32) for ids, _, _ in rows]
+    more = {
+        "source_ids": np.concatenate(sources),
+        "source_offsets": np.cumsum([0] + [len(ids) for ids in sources]).astype(np.int64),
+    }
+    save_file({**load_file(path), **more}, path)
+    about = json.loads((folder / "dataset.json").read_text())
+    about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "dataset.json").write_text(json.dumps(about))
+    return folder
+
+
 def read_prepared(folder):
     """Rows [(ids, weights)] of a prepared dataset folder."""
     tensors = load_file(pathlib.Path(folder) / "dataset.safetensors")

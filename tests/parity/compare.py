@@ -116,7 +116,9 @@ def kinds_of(keys):
     draws, whose ratio is mostly chance; over the layers it is less."""
     kinds = {}
     for key in sorted(keys):
-        kinds.setdefault(re.sub(r"\blayers?\.\d+\.", "layers.*.", key), []).append(key)
+        # Of T5 a block is a layer, and its "layers" are the halves of one.
+        kind = re.sub(r"\b(block|layers?)\.\d+\.", r"\1.*.", key, count=1)
+        kinds.setdefault(kind, []).append(key)
     return kinds
 
 

@@ -39,6 +39,7 @@ class Settings:
     label_smoothing_factor: float = 0.0
     documents: bool = False  # Rows are documents with a class.
     tagged: bool = False  # Rows are tokens with a class each.
+    targets: bool = False  # Rows are targets with a source.
 
 
 @dataclasses.dataclass
@@ -102,6 +103,11 @@ def _exact_norm(self, x):
     return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
 
 
+def _exact_t5_norm(self, x):
+    variance = x.pow(2).mean(-1, keepdim=True)
+    return self.weight * (x * torch.rsqrt(variance + self.variance_epsilon))
+
+
 def _exact_gemma_norm(self, x):
     return (1.0 + self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps))
 
@@ -122,6 +128,8 @@ def _exact_attention(_module, query, key, value, attention_mask=None, **settings
     scores = torch.matmul(query, key.transpose(2, 3)) * scaling
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
+    if settings.get("position_bias") is not None:
+        scores = scores + settings["position_bias"]
     if attention_mask is not None:
         scores = scores + attention_mask
     out = torch.matmul(torch.softmax(scores, dim=-1), value)
@@ -144,6 +152,8 @@ def exact(model):
         if name.endswith("RMSNorm"):
             gemma = name.startswith("Gemma")
             module.forward = types.MethodType(_exact_gemma_norm if gemma else _exact_norm, module)
+        elif name == "T5LayerNorm":
+            module.forward = types.MethodType(_exact_t5_norm, module)
         elif name.endswith("RotaryEmbedding"):
             module.forward = types.MethodType(_exact_rotary, module)
     return model
@@ -230,6 +240,32 @@ def tagged_loss(model, rows, divisor):
     return total / divisor
 
 
+def target_loss(model, rows, divisor, smoothing=0.0):
+    """The same of [(source ids, target ids, weights)], padded on the right; the decoder reads the
+    target one token late."""
+    pad_id = model.config.pad_token_id
+    longest = max(len(source) for source, _, _ in rows)
+    ids = torch.tensor([source + [pad_id] * (longest - len(source)) for source, _, _ in rows])
+    mask = torch.tensor([[1] * len(s) + [0] * (longest - len(s)) for s, _, _ in rows])
+    longest = max(len(target) for _, target, _ in rows)
+    labels = torch.full((len(rows), longest), -100)
+    read = torch.full((len(rows), longest), pad_id)
+    for i, (_, target, weights) in enumerate(rows):
+        target = torch.tensor(target)
+        labels[i, : len(target)] = torch.where(torch.tensor(weights) > 0, target, -100)
+        read[i, 1 : len(target)] = target[:-1]
+    read[:, 0] = model.config.decoder_start_token_id
+    logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=read).logits
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    total = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]),
+        labels.reshape(-1),
+        reduction="sum",
+        label_smoothing=smoothing,
+    )
+    return total / divisor
+
+
 @dataclasses.dataclass(frozen=True)
 class Objective:
     """`loss(model, rows, divisor)`, and `weight(row)`: of all rows the divisor."""
@@ -246,6 +282,11 @@ TAGGED = Objective(tagged_loss, lambda row: sum(label != -100 for label in row[1
 def tokens(smoothing):
     """TOKENS with smoothed labels."""
     return Objective(functools.partial(batch_loss, smoothing=smoothing), TOKENS.weight)
+
+
+def targets(smoothing):
+    """The same of targets."""
+    return Objective(functools.partial(target_loss, smoothing=smoothing), lambda row: sum(row[2]))
 
 
 def key_of(name):
@@ -280,7 +321,7 @@ def accumulate(model, micro_batches, objective=TOKENS):
 
 def _undecayed(key):
     """As transformers' Trainer has it."""
-    return "norm" in key.lower() or key.endswith(".bias")
+    return "norm" in key.lower() or key.endswith((".bias", "_bias.weight"))
 
 
 def _optimizer(parameters, settings, make):
@@ -326,6 +367,8 @@ def train(model, steps, settings, masters=False, make=torch.optim.AdamW):
         optimizer.zero_grad()
         objective = tokens(settings.label_smoothing_factor)
         objective = TAGGED if settings.tagged else DOCUMENTS if settings.documents else objective
+        if settings.targets:
+            objective = targets(settings.label_smoothing_factor)
         losses.append(accumulate(model, micro_batches, objective))
         if gradients is None:
             gradients = snapshot({key: p.grad for key, p in parameters.items()})

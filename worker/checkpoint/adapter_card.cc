@@ -79,6 +79,8 @@ TaskNames NamesOf(const ExportOptions& options) {
     return {"AutoModelForTokenClassification", "token-classification", true};
   if (options.task.task == program::Task::kSequenceClassification)
     return {"AutoModelForSequenceClassification", "text-classification", true};
+  if (options.task.task == program::Task::kSeq2SeqLm)
+    return {"AutoModelForSeq2SeqLM", "text2text-generation", false};
   return {"AutoModelForCausalLM", "text-generation", false};
 }
 

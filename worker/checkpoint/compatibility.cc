@@ -82,8 +82,12 @@ ReaderReport Lorax(const program::LoraConfig& lora, const program::AdapterConten
 std::vector<ReaderReport> ReadersOf(const program::LoraConfig& lora,
                                     const program::AdapterContents& contents,
                                     const std::string& model_type) {
-  if (absl::StartsWith(model_type, program::kReversibleType)) {
-    const std::string reason = absl::StrCat("it has no model of type ", model_type);
+  const bool encoder_decoder = model_type == "t5";
+  if (encoder_decoder || absl::StartsWith(model_type, program::kReversibleType)) {
+    const std::string reason =
+        absl::StrCat(encoder_decoder ? "it takes no adapters of a model of type "
+                                     : "it has no model of type ",
+                     model_type);
     return {Peft(contents),
             {"vLLM", false, 0, ModulesOf(contents), reason},
             {"LoRAX", false, 0, ModulesOf(contents), reason}};

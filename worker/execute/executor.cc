@@ -59,6 +59,9 @@ absl::Status CheckCovered(const program::Tape& tape, const Batch& batch) {
   key.merged = batch.merged;
   for (int64_t d = 0; d < batch.documents; ++d) {
     key.longest_document = std::max(key.longest_document, batch.offsets[d + 1] - batch.offsets[d]);
+    if (batch.source_offsets == nullptr) continue;
+    key.longest_source =
+        std::max(key.longest_source, batch.source_offsets[d + 1] - batch.source_offsets[d]);
   }
   if (tape.key.Covers(key)) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("a batch of ", key.tokens, " tokens in ", key.documents,

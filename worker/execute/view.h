@@ -68,12 +68,16 @@ struct Batch {
   // Of a program that has such values; 0 else.
   int64_t source_tokens = 0;
   std::array<int64_t, program::kMergedStages> merged = {};
-  const int32_t* ids = nullptr;        // (N)
-  const int32_t* positions = nullptr;  // (N) within the document; of an encoder rows of its table.
+  const int32_t* ids = nullptr;         // (N)
+  const int32_t* source_ids = nullptr;  // (source_tokens)
+  const int32_t* positions = nullptr;   // (N) within the document; of an encoder rows of its table.
   const int32_t* token_types = nullptr;     // (N) of a model that has such.
   const int64_t* offsets = nullptr;         // (documents + 1) the host's: where each one's begin.
   const int64_t* device_offsets = nullptr;  // The same on the device.
-  const int64_t* trained_rows = nullptr;    // (M) rising
+  // (documents + 1) of the encoder's rows, where there is one: the host's, and the device's.
+  const int64_t* source_offsets = nullptr;
+  const int64_t* device_source_offsets = nullptr;
+  const int64_t* trained_rows = nullptr;       // (M) rising
   const int64_t* host_trained_rows = nullptr;  // The same, the host's.
   const int32_t* labels = nullptr;             // (M) the token that the row predicts.
   const float* targets = nullptr;    // (M, V) of documents whose label is no class: per class.
@@ -93,6 +97,15 @@ struct Batch {
   // loss.
   float* next_logits = nullptr;
 
+  // Where documents begin, of rows that are tokens.
+  struct Offsets {
+    const int64_t* host;
+    const int64_t* device;
+  };
+  Offsets OffsetsOf(program::Rows rows) const {
+    if (rows == program::Rows::kSource) return {source_offsets, device_source_offsets};
+    return {offsets, device_offsets};
+  }
   // How many rows a value of `rows` has here.
   int64_t Of(program::Rows rows) const;
 };

@@ -171,6 +171,7 @@ program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
     choice.task = program::Task::kSequenceClassification;
   if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
     choice.task = program::Task::kTokenClassification;
+  if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
   choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
 }
@@ -239,7 +240,9 @@ absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& from) {
 program::TapeKey KeyFrom(const v1::TapeKey& key) {
   return {.tokens = key.tokens(),
           .documents = key.documents(),
-          .longest_document = key.longest_document()};
+          .longest_document = key.longest_document(),
+          .source_tokens = key.source_tokens(),
+          .longest_source = key.longest_source()};
 }
 
 program::Components BytesFrom(const v1::Plan& plan) {

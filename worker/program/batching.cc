@@ -96,6 +96,13 @@ TapeKey WorstBatch(const LengthCounts& lengths, const Batching& batching) {
   return key;
 }
 
+TapeKey WithSources(TapeKey worst, const LengthCounts& sources, const Batching& batching) {
+  const TapeKey rows = WorstBatch(sources, {.rows = batching.rows});
+  worst.source_tokens = rows.tokens;
+  worst.longest_source = rows.longest_document;
+  return worst;
+}
+
 Packing PackByBestFit(const LengthCounts& lengths, int64_t max_seq_length) {
   OpenSequences open;
   Packing packing;
@@ -122,6 +129,10 @@ int64_t GroupPieceRows(int64_t rows, const Batching& batching) {
   constexpr int64_t kMostSteps = 50, kFewestPieces = 4;
   const int64_t step_rows = batching.rows * batching.accumulation;
   return std::clamp<int64_t>(rows / step_rows / kFewestPieces, 1, kMostSteps) * step_rows;
+}
+
+int64_t SourceBytes(const LengthCounts& training, const LengthCounts& evaluation) {
+  return static_cast<int64_t>(training.rows_of.size() + evaluation.rows_of.size()) * kMapNode;
 }
 
 int64_t DataBytes(const LengthCounts& training, const LengthCounts& evaluation,

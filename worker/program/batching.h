@@ -40,6 +40,9 @@ struct Batching {
 // at most max_seq_length, as full as they can be, of the shortest rows.
 TapeKey WorstBatch(const LengthCounts& lengths, const Batching& batching);
 
+// The same of rows with a source each, which are not packed: any rows may come together.
+TapeKey WithSources(TapeKey worst, const LengthCounts& sources, const Batching& batching);
+
 // What best-fit decreasing makes of the rows, whatever order rows of one length come in: each row,
 // longest first, goes to the fullest sequence that has room for it. At most 11/9 of the fewest
 // sequences possible; in practice within a percent of none wasted.
@@ -58,6 +61,8 @@ int64_t GroupPieceRows(int64_t rows, const Batching& batching);
 // `evaluation`: empty where there is none.
 int64_t DataBytes(const LengthCounts& training, const LengthCounts& evaluation,
                   const Batching& batching);
+// ... and of their sources, where they have such.
+int64_t SourceBytes(const LengthCounts& training, const LengthCounts& evaluation);
 
 }  // namespace snug::program
 

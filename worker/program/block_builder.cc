@@ -36,11 +36,14 @@ int BlockBuilder::FixedInput(int64_t width, std::string site) {
   return type_.inputs.back();
 }
 
-int BlockBuilder::Embedding() {
-  const int x = AddRows({.site = "embedding", .width = config_.width, .dtype = mode_.compute});
+int BlockBuilder::Embedding(Rows rows) {
+  const int x =
+      AddRows({.site = "embedding", .width = config_.width, .dtype = mode_.compute, .rows = rows});
   const int slot = AddSlot({EmbeddingKeyOf(config_), {config_.vocabulary, config_.width}});
   const double table_scale = Rounded(config_.embedding_scale, mode_.compute);
-  AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}}).scale = table_scale;
+  OpAttributes& embedding = AddOp({OpCode::kEmbedding, "embed_tokens", {}, {x}, {slot}, {}});
+  embedding.scale = table_scale;
+  embedding.ids = rows == Rows::kSource ? Ids::kSource : Ids::kTokens;
   const auto adapter = adapters_.find(kEmbeddingPath);
   if (adapter == adapters_.end()) return x;
   const auto& [rank, scale, dropout] = adapter->second;  // PEFT drops nothing of ids.
@@ -172,17 +175,31 @@ int BlockBuilder::Rope(int q, int64_t heads, bool local, const std::string& site
 }
 
 int BlockBuilder::Attention(int q, int k, int v, int64_t window) {
-  const int o = AddValue("attention.out", type_.values[q].width, q);
-  const int lse = AddCompanion("attention.lse", config_.heads, q);
-  OpAttributes& attributes = AddOp({OpCode::kAttention, "attention", {q, k, v}, {o, lse}, {}, {}});
+  return Attention(q, k, v, {.window = window, .causal = !config_.encoder});
+}
+
+int BlockBuilder::Attention(int q, int k, int v, const AttentionForm& form) {
+  const int o = AddValue(form.site + ".out", type_.values[q].width, q);
+  const int lse = AddCompanion(form.site + ".lse", config_.heads, q);
+  Op op = {OpCode::kAttention, form.site, {q, k, v}, {o, lse}, {}, {}};
+  if (!form.biases.empty()) {
+    op.parameters.push_back(AddSlot({.key = form.biases,
+                                     .shape = {config_.distances.buckets, config_.heads},
+                                     .decay = false,
+                                     .shared = true}));
+    op.attributes.distances = config_.distances;
+  }
+  op.attributes.query_rows = type_.values[q].rows;
+  op.attributes.key_rows = type_.values[k].rows;
+  OpAttributes& attributes = AddOp(std::move(op));
   attributes.heads = config_.heads;
   attributes.kv_heads = config_.kv_heads;
   attributes.head_width = config_.head_width;
   attributes.scale = config_.attention_scale();
   attributes.softcap = config_.attention_softcap;
   attributes.dropout = config_.attention_dropout;
-  attributes.window = window;
-  attributes.causal = !config_.encoder;
+  attributes.window = form.window;
+  attributes.causal = form.causal;
   return o;
 }
 
@@ -250,6 +267,7 @@ void BlockBuilder::HeadLoss(int z) {
   Op head = {OpCode::kHeadLoss, path, {z}, {}, {slot}, {}};
   head.attributes.softcap = config_.logit_softcap;
   head.attributes.smoothing = mode_.label_smoothing;
+  head.attributes.table_scale = config_.head_scale;
   head.attributes.rows = config_.classifies() ? rows : 0;
   if (config_.has_targets())
     head.attributes.loss = config_.problem == Problem::kRegression ? Loss::kSquare : Loss::kBinary;

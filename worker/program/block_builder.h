@@ -19,8 +19,9 @@ struct ParameterSlot {
   std::string key;
   std::vector<int64_t> shape;
   bool adapter = false;
-  bool up = false;    // Of an adapter: B, not A.
-  bool decay = true;  // Not of norms and biases.
+  bool up = false;      // Of an adapter: B, not A.
+  bool decay = true;    // Not of norms and biases.
+  bool shared = false;  // Of all layers: the key is whole.
 };
 
 // A linear module: y = z W^T, with a bias and an adapter where it has them.
@@ -35,6 +36,13 @@ struct LinearModule {
   bool bias = false;
 };
 
+struct AttentionForm {
+  int64_t window = 0;
+  bool causal = true;
+  std::string biases = {};  // The key of the parameter; empty: none.
+  std::string site = "attention";
+};
+
 // Each method names the values it makes after its site and gives the value's number.
 class BlockBuilder {
  public:
@@ -46,7 +54,7 @@ class BlockBuilder {
   int FixedInput(int64_t width, std::string site);
   void Output(int value) { type_.outputs.push_back(value); }
 
-  int Embedding();
+  int Embedding(Rows rows = Rows::kTokens);
   // What a table of `rows` rows, the module `path`, says of each token by its number.
   int Table(const std::string& path, int64_t rows, Ids ids, const std::string& site);
   // Over each vector of as many elements as `vectors` says how many there are in a row; `weight` is
@@ -59,6 +67,7 @@ class BlockBuilder {
   int Linear(int z, const LinearModule& module) { return Linears(z, {module}).front(); }
   int Rope(int q, int64_t heads, bool local, const std::string& site);
   int Attention(int q, int k, int v, int64_t window);
+  int Attention(int q, int k, int v, const AttentionForm& form);
   int Glu(int g, int u);
   int Activated(int x, Activation activation, const std::string& site);
   // x itself where the rate is 0.

@@ -120,6 +120,9 @@ namespace {
 // read.
 bool IsUnusedHead(const Program& program, const std::string& key) {
   const ModelConfig& config = program.config;
+  // The first files of T5 have biases between the halves, which transformers passes over.
+  if (config.has_source())
+    return key == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
   if (!config.encoder) return config.new_head && key == kHeadKey;
   if (!config.pools && absl::StartsWith(key, BasePrefix(config) + "pooler.")) return true;
   return config.new_head && (absl::StartsWith(key, "cls.") || absl::StartsWith(key, "lm_head."));
@@ -138,10 +141,11 @@ absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_
     if (IsTable(parameter)) shape.front() = vocabulary;
     comparison.Expect(parameter.key, shape);
   }
-  // A second name for the embedding. What the header says of it must be what it says of that.
-  if (config.tied_embeddings && index.contains(kHeadKey)) {
-    comparison.Expect(kHeadKey, {vocabulary, config.width});
-    comparison.ExpectSameType(kHeadKey, kEmbeddingKey);
+  // Other names for the embedding. What the header says of them must be what it says of that.
+  for (const std::string& alias : EmbeddingAliasesOf(config)) {
+    if (!index.contains(alias)) continue;
+    comparison.Expect(alias, {vocabulary, config.width});
+    comparison.ExpectSameType(alias, EmbeddingKeyOf(config));
   }
   comparison.RefuseOthers(
       [&](const std::string& key) { return IsSavedBuffer(key) || IsUnusedHead(program, key); });

@@ -13,6 +13,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_builder.h"
 #include "worker/program/encoder.h"
+#include "worker/program/encoder_decoder.h"
 #include "worker/program/lora_targets.h"
 #include "worker/program/program.h"
 #include "worker/program/program_builder.h"
@@ -189,6 +190,7 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& given, const TrainingMod
   if (!mode.dropout)
     config.hidden_dropout = config.attention_dropout = config.classifier_dropout = 0.0;
   if (config.encoder) return BuildEncoder(config, mode);
+  if (config.has_source()) return BuildEncoderDecoder(config, mode);
   LoraTargets targets;
   if (mode.lora) {
     ASSIGN_OR_RETURN(targets, ResolveTargets(mode.adapter, ModulesOf(config)));

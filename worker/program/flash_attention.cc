@@ -41,7 +41,7 @@ int64_t BackwardBytes(const RunShape& run) {
 
 bool FlashServes(const OpAttributes& op, DType compute) {
   return compute == DType::kBF16 && op.softcap == 0.0 && op.dropout == 0.0 && op.causal &&
-         op.head_width % 8 == 0 && op.head_width <= 256;
+         op.distances.buckets == 0 && op.head_width % 8 == 0 && op.head_width <= 256;
 }
 
 int64_t FlashAttentionBytes(const RunShape& run) {

@@ -41,8 +41,8 @@ constexpr int64_t kMaxParameters = 10'000'000'000'000;
 constexpr JsonFields::RealRange kSpreads = {0.0, 100.0};
 constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 
-const Family* const kFamilies[] = {&kLlama,  &kMistral, &kQwen2, &kQwen3,   &kGemma2,
-                                   &kGemma3, &kPhi3,    &kBert,  &kRoberta, &kXlmRoberta};
+const Family* const kFamilies[] = {&kLlama, &kMistral, &kQwen2,   &kQwen3,      &kGemma2, &kGemma3,
+                                   &kPhi3,  &kBert,    &kRoberta, &kXlmRoberta, &kT5};
 
 const Family* FindFamily(const std::string& model_type) {
   const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
@@ -67,11 +67,13 @@ const Family* FindFamily(JsonFields& fields, ModelConfig& config) {
 
 // Fields of which one value is computed here, and on which transformers acts whatever the family.
 void RefuseWhatIsNotComputed(JsonFields& fields) {
+  MustBeAbsent(fields, {"quantization_config", "compression_config", "per_layer_config",
+                        "attention_chunk_size"});
+}
+void RefuseOtherAttention(JsonFields& fields) {
   fields.MustBe("is_causal", true);
   fields.MustBe("is_encoder_decoder", false);
   fields.MustBe("add_cross_attention", false);
-  MustBeAbsent(fields, {"quantization_config", "compression_config", "per_layer_config",
-                        "attention_chunk_size"});
 }
 
 // The last field of a head of documents; one of tokens knows no problem.
@@ -197,6 +199,17 @@ int64_t Parameters(const ModelConfig& config) {
   return config.layers * (attention + mlp + norms) + embeddings + config.width;
 }
 
+// Of a family of one half.
+void ReadAll(JsonFields& fields, const Family& family, ModelConfig& config) {
+  ReadSizes(fields, family, config);
+  ReadHeads(fields, family, config);
+  family.read(fields, config);
+  ReadTask(fields, family, config);
+  ReadHeadFields(fields, config);
+  RefuseOtherAttention(fields);
+  if (!family.encoder) config.attention_dropout = fields.Real("attention_dropout", kDropouts, 0.0);
+}
+
 absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& where) {
   if (!document.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": not a JSON object"));
@@ -206,14 +219,12 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
   ModelConfig config;
   if (const Family* family = FindFamily(fields, config)) {
     config.model_type = family->model_type;
-    ReadSizes(fields, *family, config);
-    ReadHeads(fields, *family, config);
-    family->read(fields, config);
-    ReadTask(fields, *family, config);
-    ReadHeadFields(fields, config);
+    if (family->encoder_decoder) {
+      family->read(fields, config);
+    } else {
+      ReadAll(fields, *family, config);
+    }
     RefuseWhatIsNotComputed(fields);
-    if (!family->encoder)
-      config.attention_dropout = fields.Real("attention_dropout", kDropouts, 0.0);
     CheckDtype(fields);
   }
   if (violations.empty() && Parameters(config) > kMaxParameters) {
@@ -236,7 +247,7 @@ double ModelConfig::attention_scale() const {
 }
 
 int64_t ModelConfig::rotary_width() const {
-  if (encoder) return 0;
+  if (encoder || has_source()) return 0;
   return static_cast<int64_t>(static_cast<double>(head_width) * rotary_share);
 }
 
@@ -269,6 +280,19 @@ std::string ArchitectureOf(const ModelConfig& config) {
   return config.classifies() ? family->classifier : family->architecture;
 }
 
+namespace {
+
+absl::Status CheckHalves(const ModelConfig& config) {
+  const bool halves = FindFamily(config.model_type)->encoder_decoder;
+  if (halves != config.has_source() || halves != (config.task == Task::kSeq2SeqLm))
+    return absl::InvalidArgumentError("a model of two halves without a decoder, or the reverse");
+  const bool starts = config.start_token >= 0 && config.start_token < config.vocabulary;
+  if (!halves || (starts && config.distances.within_limits())) return absl::OkStatus();
+  return absl::InvalidArgumentError("a decoder's distances or start are outside their limits");
+}
+
+}  // namespace
+
 absl::Status CheckModelConfig(const ModelConfig& config) {
   const auto within = [](int64_t value, int64_t most) { return value >= 1 && value <= most; };
   const bool known = FindFamily(config.model_type) != nullptr;
@@ -280,7 +304,9 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
                      config.token_types >= 0 && config.token_types <= kMaxVocabulary &&
                      config.first_position >= 0 && config.first_position <= kMaxPositions &&
                      config.file_vocabulary >= 0 && config.first_added >= 0 &&
-                     (!config.classifies() || within(config.labels, kMaxLabels));
+                     (!config.classifies() || within(config.labels, kMaxLabels)) &&
+                     config.decoder_layers >= 0 && config.decoder_layers < config.layers;
+  if (known) RETURN_IF_ERROR(CheckHalves(config));
   if (!known || !sized || config.heads % config.kv_heads != 0 || config.head_width % 2 != 0)
     return absl::InvalidArgumentError("a model's sizes are outside their limits");
   if (config.task == Task::kTokenClassification && !config.encoder)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/program/relative_positions.h"
 #include "worker/program/task.h"
 
 namespace snug::program {
@@ -100,16 +101,24 @@ struct ModelConfig {
   double hidden_dropout = 0.0;  // Behind embeddings and each half of a layer.
   double classifier_dropout = 0.0;
 
+  // Of an encoder-decoder (worker/program/encoder_decoder.cc), which has those dropouts as well.
+  int64_t decoder_layers = 0;  // Of `layers` the last; 0: it is none.
+  Distances distances;         // Between tokens of one half.
+  bool gated_mlp = true;
+  double head_scale = 1.0;  // Of what the head reads.
+  int64_t start_token = 0;  // What the decoder reads first.
+
   bool operator==(const ModelConfig&) const = default;
   bool adds_tokens() const { return first_added > 0; }
+  bool has_source() const { return decoder_layers > 0; }
   // Documents or tokens.
-  bool classifies() const { return task != Task::kCausalLm; }
+  bool classifies() const { return of_documents() || task == Task::kTokenClassification; }
   bool of_documents() const { return task == Task::kSequenceClassification; }
   // Documents have a number per class, not one class.
   bool has_targets() const { return of_documents() && problem != Problem::kSingleLabel; }
   bool slides(int64_t layer) const;
   double attention_scale() const;
-  int64_t rotary_width() const;  // Elements of a head that are turned; of an encoder none.
+  int64_t rotary_width() const;  // Elements of a head that are turned; of an encoder or T5 none.
 };
 
 // `text` is the content of a config.json; `where` names it in errors.

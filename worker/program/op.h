@@ -8,6 +8,7 @@
 
 #include "worker/program/model_config.h"
 #include "worker/program/parameter.h"
+#include "worker/program/relative_positions.h"
 #include "worker/program/rows.h"
 
 namespace snug::program {
@@ -24,7 +25,7 @@ enum class OpCode : uint8_t {
   kLoraLinear,  // z, za -> y                    y = z W^T + bias + scale * za B^T
   kLoraEmbedding,  // token ids, x -> y          y = x + scale * A[:, ids]^T B^T
   kRope,           // q -> q
-  kAttention,      // q, k, v -> o, lse          causal or not, within each document
+  kAttention,      // q, k, v -> o, lse          within each document; a parameter has biases
   kGlu,            // g, u -> p                  p = activation(g) * u
   kActivation,     // x -> y                     y = activation(x)
   kDropout,        // x -> y
@@ -61,9 +62,6 @@ struct Value {
   Rows rows = Rows::kTokens;
 };
 
-// Which of a batch's numbers per token a table is read by.
-enum class Ids : uint8_t { kTokens, kPositions, kTokenTypes };
-
 // What logits are held against: a class, whether each class is there, or a number for each.
 enum class Loss : uint8_t { kCrossEntropy, kBinary, kSquare };
 
@@ -74,22 +72,24 @@ struct OpAttributes {
   int64_t rotary_width = 0;  // kRope: elements of a head that are turned; 0: all
   double epsilon = 0.0;      // kNormalize, kRmsNorm
   double scale = 0.0;        // Of an adapter: alpha / r; kAttention: of q . k; kEmbedding
-  double table_scale = 1.0;  // kLoraEmbedding: kEmbedding's
+  double table_scale = 1.0;  // kLoraEmbedding: kEmbedding's; kHeadLoss: of its matrix
   double dropout = 0.0;      // kLoraDown, kAttention, kDropout
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
   int64_t rank = 0;          // ... and how many are its; kLoraEmbedding, kHeadLoss
-  double smoothing = 0.0;  // kHeadLoss: of a class: the share that is spread over all of them
-  double softcap = 0.0;    // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
-  int64_t window = 0;      // kAttention: keys that a query sees, its own among them; 0: all
-  double offset = 0.0;     // kRmsNorm
-  bool bias = false;       // kLinear, kLoraLinear, kAffine, kHeadLoss: the last parameter
-  bool centred = false;    // kNormalize
-  bool causal = true;      // kAttention
-  Ids ids = Ids::kTokens;  // kEmbedding
-  int64_t row = 0;         // kLinear, kLoraLinear: of all its parameters, the first row that is its
-  int64_t rows = 0;        // ... and how many are; 0: all; kHeadLoss: classes; 0: the vocabulary
-  bool local = false;      // kRope: by the angles of layers that slide, where these have their own
-  bool selected = false;   // kHeadLoss: every row of z is trained
+  double smoothing = 0.0;    // kHeadLoss: of a class: the share that is spread over all of them
+  double softcap = 0.0;  // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
+  int64_t window = 0;    // kAttention: keys that a query sees, its own among them; 0: all
+  double offset = 0.0;   // kRmsNorm
+  bool bias = false;     // kLinear, kLoraLinear, kAffine, kHeadLoss: the last parameter
+  bool centred = false;  // kNormalize
+  bool causal = true;    // kAttention
+  Distances distances;   // kAttention: that have biases
+  Rows query_rows = Rows::kTokens, key_rows = Rows::kTokens;  // kAttention
+  Ids ids = Ids::kTokens;                                     // kEmbedding
+  int64_t row = 0;        // kLinear, kLoraLinear: of all its parameters, the first row that is its
+  int64_t rows = 0;       // ... and how many are; 0: all; kHeadLoss: classes; 0: the vocabulary
+  bool local = false;     // kRope: by the angles of layers that slide, where these have their own
+  bool selected = false;  // kHeadLoss: every row of z is trained
   Loss loss = Loss::kCrossEntropy;                  // kHeadLoss
   Activation activation = Activation::kSilu;        // kGlu, kActivation
   Quantization quantization = Quantization::kNone;  // kLinear, kLoraLinear: of the weight

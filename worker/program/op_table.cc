@@ -124,8 +124,9 @@ double MatmulFlops(const RunShape& run, double in_width, double out_width) {
 // Pairs of a query and a key that it sees: at most what as many documents of the longest length as
 // the tokens fill have. Fewer tokens than that (generation): all of them see as far as they may.
 double VisiblePairs(const RunShape& run) {
-  const auto tokens = static_cast<double>(run.key.tokens);
-  const auto longest = static_cast<double>(run.key.longest_document);
+  const OpAttributes& a = run.op->attributes;
+  const auto tokens = static_cast<double>(run.key.Of(a.query_rows));
+  const auto longest = static_cast<double>(run.key.LongestOf(a.key_rows));
   const auto window = static_cast<double>(run.op->attributes.window);
   const double most = window == 0.0 ? longest : std::min(longest, window);
   if (tokens < longest || !run.op->attributes.causal) return tokens * most;

@@ -7,12 +7,24 @@ namespace snug::program {
 
 std::string LayerPrefix(const ModelConfig& config, int64_t layer) {
   if (config.encoder) return absl::StrCat(BasePrefix(config), "encoder.layer.", layer, ".");
+  const int64_t encoder_layers = config.layers - config.decoder_layers;
+  if (config.has_source() && layer < encoder_layers)
+    return absl::StrCat("encoder.block.", layer, ".");
+  if (config.has_source()) return absl::StrCat("decoder.block.", layer - encoder_layers, ".");
   return absl::StrCat("model.layers.", layer, ".");
 }
 
 std::string EmbeddingKeyOf(const ModelConfig& config) {
   if (config.encoder) return BasePrefix(config) + "embeddings.word_embeddings.weight";
-  return kEmbeddingKey;
+  return config.has_source() ? kSharedKey : kEmbeddingKey;
+}
+
+std::vector<std::string> EmbeddingAliasesOf(const ModelConfig& config) {
+  std::vector<std::string> aliases;
+  if (config.tied_embeddings) aliases.emplace_back(kHeadKey);
+  if (config.has_source())
+    aliases.insert(aliases.end(), {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"});
+  return aliases;
 }
 
 std::string HeadPathOf(const ModelConfig& config) {
@@ -21,7 +33,8 @@ std::string HeadPathOf(const ModelConfig& config) {
 }
 
 bool IsEmbedding(const Parameter& p) {
-  return p.key == kEmbeddingKey || absl::EndsWith(p.key, "_embeddings.weight");
+  return p.key == kEmbeddingKey || p.key == kSharedKey ||
+         absl::EndsWith(p.key, "_embeddings.weight");
 }
 
 bool IsDrawn(const ModelConfig& config, const Parameter& p) {
@@ -37,7 +50,7 @@ std::string HeadKeyOf(const ModelConfig& config) {
     return absl::StrCat(kClassifierPath, one_matrix ? ".weight" : ".out_proj.weight");
   }
   if (config.classifies()) return kScoreKey;
-  return config.tied_embeddings ? kEmbeddingKey : kHeadKey;
+  return config.tied_embeddings ? EmbeddingKeyOf(config) : kHeadKey;
 }
 
 int64_t HeadRowsOf(const ModelConfig& config) {

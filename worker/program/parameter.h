@@ -14,6 +14,7 @@ namespace snug::program {
 // Of a tied model one matrix, to which its files may give both names.
 inline constexpr char kEmbeddingPath[] = "model.embed_tokens";  // The module.
 inline constexpr char kEmbeddingKey[] = "model.embed_tokens.weight";
+inline constexpr char kSharedKey[] = "shared.weight";  // Of an encoder-decoder both halves'.
 inline constexpr char kHeadPath[] = "lm_head";
 inline constexpr char kHeadKey[] = "lm_head.weight";
 
@@ -21,9 +22,10 @@ inline constexpr char kScorePath[] = "score";  // Of classes, in the place of lm
 inline constexpr char kScoreKey[] = "score.weight";
 inline constexpr char kClassifierPath[] = "classifier";  // Of an encoder, in the place of score.
 
-// "model.layers.3.", "bert.encoder.layer.3."
+// "model.layers.3.", "bert.encoder.layer.3."; of an encoder-decoder "decoder.block.0."
 std::string LayerPrefix(const ModelConfig& config, int64_t layer);
-// The table of tokens.
+// The table of tokens, and other names that files may have for it.
+std::vector<std::string> EmbeddingAliasesOf(const ModelConfig& config);
 std::string EmbeddingKeyOf(const ModelConfig& config);
 // The module that is the model's head: lm_head, score, classifier.
 std::string HeadPathOf(const ModelConfig& config);
@@ -48,7 +50,9 @@ struct Parameter {
 };
 
 // Whether it has a row per token: the embedding, the head.
-inline bool IsTable(const Parameter& p) { return p.key == kEmbeddingKey || p.key == kHeadKey; }
+inline bool IsTable(const Parameter& p) {
+  return p.key == kEmbeddingKey || p.key == kSharedKey || p.key == kHeadKey;
+}
 
 // A row per token, position or token type.
 bool IsEmbedding(const Parameter& p);

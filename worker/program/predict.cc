@@ -26,7 +26,11 @@ int64_t BatchBytes(const Program& program, const TapeKey& key) {
   const int64_t types = program.config.token_types > 0 ? Aligned(key.tokens * k32) : 0;
   const int64_t overflow = program.config.reversible ? Aligned(k32) : 0;
   const int64_t targets = program.config.has_targets() ? program.config.labels : 0;
+  const int64_t sources = program.config.has_source() ? Aligned(key.source_tokens * k32) +
+                                                            Aligned((key.documents + 1) * k64)
+                                                      : 0;
   return Aligned(key.documents * targets * k32) +  // of documents, where these have such
+         sources +                                 // ids and offsets of an encoder's rows
          types +                                   // of tokens, where the model has such
          overflow +                                // of streams, where it has such
          2 * Aligned(key.tokens * k32) +           // ids, positions within the document

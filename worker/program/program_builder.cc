@@ -43,7 +43,8 @@ std::vector<int> ProgramBuilder::AddBlock(int type, int layer, std::vector<int> 
 }
 
 int ProgramBuilder::Bind(const ParameterSlot& slot, int layer) {
-  std::string key = layer < 0 ? slot.key : LayerPrefix(program_.config, layer) + slot.key;
+  const bool whole = layer < 0 || slot.shared;
+  std::string key = whole ? slot.key : LayerPrefix(program_.config, layer) + slot.key;
   if (slot.adapter) key = AdapterKey(key, slot.up);
   const auto [it, inserted] = index_.try_emplace(key, static_cast<int>(program_.parameters.size()));
   if (inserted) {

@@ -18,6 +18,9 @@ enum class Rows : uint8_t {
 };
 inline constexpr int kMergedStages = 3;
 
+// Which of a batch's numbers per token a table is read by: kSource has those of the encoder's rows.
+enum class Ids : uint8_t { kTokens, kPositions, kTokenTypes, kSource };
+
 }  // namespace snug::program
 
 #endif  // WORKER_PROGRAM_ROWS_H_

@@ -30,9 +30,10 @@ absl::StatusOr<TensorIndex> ReadSafetensorsHeader(const std::string& path);
 absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir);
 
 // Every base parameter is there with its shape and a float dtype, and nothing else is (buffers that
-// transformers once saved, such as rotary_emb.inv_freq, are allowed, and lm_head.weight of a tied
-// model: of the embedding's shape and dtype; that its values are the embedding's only who reads
-// them can check). Errors name the tensors: missing, extra, wrong shape.
+// transformers once saved, such as rotary_emb.inv_freq, are allowed, and other names for the
+// embedding, such as lm_head.weight of a tied model: of its shape and dtype; that their values are
+// the embedding's only who reads them can check). Errors name the tensors: missing, extra, wrong
+// shape.
 absl::Status CheckWeights(const Program& program, const TensorIndex& index);
 
 // The same of the files that training starts from, which lack the rows of added tokens.

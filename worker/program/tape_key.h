@@ -24,6 +24,10 @@ struct TapeKey {
 
   // How many rows a value of `rows` has.
   int64_t Of(Rows rows) const;
+  // Of the documents of such rows, which are tokens, those of the longest.
+  int64_t LongestOf(Rows rows) const {
+    return rows == Rows::kSource ? longest_source : longest_document;
+  }
   // This key with at most so many of `rows`.
   TapeKey Limited(Rows rows, int64_t most) const;
   bool Covers(const TapeKey& batch) const;

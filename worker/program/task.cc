@@ -7,16 +7,20 @@
 namespace snug::program {
 namespace {
 
+absl::Status CheckNoLabels(const TaskChoice& choice, Task task) {
+  if (choice.labels == 0 && !choice.problem) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(choice.labels == 0 ? "problem_type" : "num_labels",
+                   ": is of task: sequence_classification; this job's is ", NameOf(task)));
+}
+
 absl::Status ChooseCausalLm(const TaskChoice& choice, const ModelConfig& config) {
   if (config.task != Task::kCausalLm) {
     return absl::InvalidArgumentError(
         absl::StrCat("task: config.json names ", ArchitectureOf(config),
                      ", which has no head for causal_lm; give task: ", NameOf(config.task)));
   }
-  if (choice.labels == 0 && !choice.problem) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(choice.labels == 0 ? "problem_type" : "num_labels",
-                   ": is of task: sequence_classification; this job's is causal_lm"));
+  return CheckNoLabels(choice, Task::kCausalLm);
 }
 
 // The base of a language model without its head.
@@ -62,6 +66,11 @@ absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
                      "token_classification"));
   }
   const Task task = choice.task.value_or(config.task);
+  if ((task == Task::kSeq2SeqLm || config.has_source()) && task != config.task)
+    return absl::InvalidArgumentError(absl::StrCat("task: ", config.model_type, " is trained for ",
+                                                   NameOf(config.task), ", not for ",
+                                                   NameOf(task)));
+  if (task == Task::kSeq2SeqLm) return CheckNoLabels(choice, task);
   if (task == Task::kCausalLm) return ChooseCausalLm(choice, config);
   RETURN_IF_ERROR(CheckClassification(choice, task, config));
   if (task != config.task) AddNewHead(task, config);
@@ -81,19 +90,30 @@ absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
 
 const char* NameOf(Task task) {
   switch (task) {
+    case Task::kCausalLm:
+      return "causal_lm";
     case Task::kSequenceClassification:
       return "sequence_classification";
     case Task::kTokenClassification:
       return "token_classification";
-    case Task::kCausalLm:
+    case Task::kSeq2SeqLm:
       break;
   }
-  return "causal_lm";
+  return "seq2seq_lm";
 }
 
 const char* PeftTaskType(Task task) {
-  if (task == Task::kCausalLm) return "CAUSAL_LM";
-  return task == Task::kTokenClassification ? "TOKEN_CLS" : "SEQ_CLS";
+  switch (task) {
+    case Task::kCausalLm:
+      return "CAUSAL_LM";
+    case Task::kSequenceClassification:
+      return "SEQ_CLS";
+    case Task::kTokenClassification:
+      return "TOKEN_CLS";
+    case Task::kSeq2SeqLm:
+      break;
+  }
+  return "SEQ_2_SEQ_LM";
 }
 
 const char* NameOf(Problem problem) {

@@ -17,6 +17,12 @@ constexpr int64_t kF32 = 4;
 
 int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+// kernels/embedding.h: ranks of a chunk of rows, on a GPU.
+int64_t RankBytes(const Machine& machine, int64_t rows) {
+  constexpr int64_t kChunk = 4096, kRank = 8;
+  return machine.cpu ? 0 : Aligned(std::min(rows, kChunk) * kRank);
+}
+
 // ---- attention ----------------------------------------------------------------------------------
 
 constexpr int64_t kTileRows = 8;
@@ -43,14 +49,44 @@ int64_t AttentionSlices(int64_t heads, int64_t kv_heads) {
 AttentionBlocks::AttentionBlocks(const RunShape& run, const Machine& machine) {
   constexpr int64_t kQueryBlock = 64, kKeyBlock = 256, kPanel = 32, kVector = 16;
   const OpAttributes& a = run.op->attributes;
-  const int64_t queries = std::min(run.key.longest_document, run.key.tokens);
+  const int64_t queries = std::min(run.key.LongestOf(a.query_rows), run.key.Of(a.query_rows));
   slices = AttentionSlices(a.heads, a.kv_heads);
   units = run.key.documents * a.kv_heads * slices;
   threads = std::min<int64_t>(machine.threads, units);
   width = RoundUp(a.head_width, kVector);
   rows = queries * (a.heads / a.kv_heads / slices);
   query_block = std::min(kQueryBlock, RoundUp(queries, 2));
-  keys = std::min(kKeyBlock, RoundUp(run.key.longest_document, kPanel));
+  keys = std::min(kKeyBlock, RoundUp(run.key.LongestOf(a.key_rows), kPanel));
+}
+
+// Of the biases' gradient, where it is wanted: sums of the CPU, document by document, and those of
+// a GPU, diagonal by diagonal (kernels/attention.h).
+int64_t Sides(const RunShape& run) { return run.op->attributes.causal ? 1 : 2; }
+int64_t BiasSums(const RunShape& run) {
+  const OpAttributes& a = run.op->attributes;
+  if (run.wanted.parameters == 0) return 0;
+  const int64_t entries = a.distances.entries(a.causal);
+  const int64_t row = std::min(Sides(run) * run.key.Of(a.key_rows), run.key.documents * entries);
+  return Aligned(a.heads * row * kF32);
+}
+int64_t StreamBiasSums(const RunShape& run) {
+  constexpr int64_t kTile = 64, kDiagonal = 128;
+  if (run.wanted.parameters == 0) return 0;
+  const int64_t tiles = run.key.Of(run.op->attributes.key_rows) / kTile;
+  return (Sides(run) * tiles + 2 * run.key.documents) * run.op->attributes.heads * kDiagonal * kF32;
+}
+
+// worker/execute/ops/distance_biases.h: the table of biases by distance, in fp32 and in the compute
+// type, its gradient, and on a GPU the entries' buckets.
+int64_t DistanceBiases(const RunShape& run, const Machine& machine) {
+  constexpr int64_t kIndex = 4;
+  const OpAttributes& a = run.op->attributes;
+  const int64_t entries = a.distances.entries(a.causal), elements = entries * a.heads;
+  if (entries == 0) return 0;
+  const int64_t rounded = run.compute == DType::kF32 ? 0 : Aligned(elements * SizeOf(run.compute));
+  const int64_t ids = machine.cpu ? 0 : Aligned(entries * kIndex);
+  const int64_t gradient = run.wanted.parameters == 0 ? 0 : Aligned(elements * kF32);
+  return Aligned(elements * kF32) + rounded + ids + gradient + RankBytes(machine, entries);
 }
 
 int64_t AttentionForward(const RunShape& run, const Machine& machine) {
@@ -65,11 +101,13 @@ int64_t AttentionBackward(const RunShape& run, const Machine& machine) {
   const AttentionBlocks b(run, machine);
   const OpAttributes& a = run.op->attributes;
   const int64_t sums =
-      b.slices == 1 ? 0 : 2 * Aligned(b.slices * run.key.tokens * a.kv_heads * a.head_width * kF32);
+      b.slices == 1
+          ? 0
+          : 2 * Aligned(b.slices * run.key.Of(a.key_rows) * a.kv_heads * a.head_width * kF32);
   const int64_t held = Aligned(b.rows * b.width * kF32) + Aligned(b.rows * kF32) +
                        (5 * b.keys + 2 * b.query_block) * b.width * kF32 +
                        (2 * b.query_block + kTileRows / 2) * (b.keys + 16) * kF32;
-  return sums + b.threads * held;
+  return sums + BiasSums(run) + b.threads * held;
 }
 
 // On a GPU: where the keys of each document lie in a cache, if there is one.
@@ -80,9 +118,12 @@ int64_t StreamAttentionForward(const RunShape& run) {
 
 // AttentionBackwardStreamBytes of kernels/attention.h.
 int64_t StreamAttentionBackward(const RunShape& run) {
-  const int64_t rows = run.key.tokens * run.op->attributes.heads;
-  return Aligned(Aligned(rows * kF32) +
-                 Aligned(rows * run.op->attributes.head_width * SizeOf(run.compute)));
+  constexpr int64_t kIndex = 8;  // How many keys each document has, where they are of other rows.
+  const OpAttributes& a = run.op->attributes;
+  const int64_t rows = run.key.Of(a.query_rows) * a.heads;
+  return Aligned(Aligned(rows * kF32) + Aligned(rows * a.head_width * SizeOf(run.compute)) +
+                 StreamBiasSums(run)) +
+         (a.key_rows == a.query_rows ? 0 : Aligned(run.key.documents * kIndex));
 }
 
 // ---- the others ---------------------------------------------------------------------------------
@@ -193,19 +234,18 @@ int64_t LoraEmbeddingBytes(const RunShape& run, const Machine& machine) {
 
 int64_t AttentionBytes(const RunShape& run, const Machine& machine) {
   const bool forward = run.direction == Direction::kForward;
+  const int64_t biases = DistanceBiases(run, machine);
   if (machine.cpu)
-    return forward ? AttentionForward(run, machine) : AttentionBackward(run, machine);
+    return biases + (forward ? AttentionForward(run, machine) : AttentionBackward(run, machine));
   // With a cache, and where ATen has no kernels, it is our own even so.
-  const int64_t own = forward ? StreamAttentionForward(run) : StreamAttentionBackward(run);
+  const int64_t own =
+      biases + (forward ? StreamAttentionForward(run) : StreamAttentionBackward(run));
   const bool flash = FlashServes(run.op->attributes, run.compute);
   return flash ? std::max(own, FlashAttentionBytes(run)) : own;
 }
 
-// kernels/embedding.h: ranks of a chunk of tokens, on a GPU.
 int64_t EmbeddingBytes(const RunShape& run, const Machine& machine) {
-  constexpr int64_t kChunk = 4096, kRank = 8;
-  if (machine.cpu || run.direction == Direction::kForward) return 0;
-  return Aligned(std::min(run.out_rows(0), kChunk) * kRank);
+  return run.direction == Direction::kForward ? 0 : RankBytes(machine, run.out_rows(0));
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ int64_t BatchBuffers::held_bytes() const {
   int64_t bytes = 0;
   for (const execute::DeviceBuffer* buffer :
        {&ids_.buffer, &positions_.buffer, &token_types_.buffer, &labels_.buffer, &offsets_.buffer,
-        &trained_rows_.buffer, &weights_.buffer, &targets_.buffer, &row_loss_, &row_entropy_,
-        &row_correct_, &overflow_})
+        &source_ids_.buffer, &source_offsets_.buffer, &trained_rows_.buffer, &weights_.buffer,
+        &targets_.buffer, &row_loss_, &row_entropy_, &row_correct_, &overflow_})
     bytes += buffer->counted_bytes();
   for (const Angles* angles : {&angles_, &local_angles_})
     bytes += angles->frequencies.buffer.counted_bytes() + angles->cos.counted_bytes() +
@@ -63,6 +63,10 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.ids_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.positions_));
   if (config.token_types > 0) RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.token_types_));
+  if (config.has_source()) {
+    RETURN_IF_ERROR(buffers.Allocate(key.source_tokens, buffers.source_ids_));
+    RETURN_IF_ERROR(buffers.Allocate(key.documents + 1, buffers.source_offsets_));
+  }
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.trained_rows_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.labels_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.weights_));
@@ -121,7 +125,29 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
     n += tokens;
   }
   offsets_.host()[documents] = n;
-  return Finish(n, documents, trained);
+  if (!has_source_) return Finish(n, documents, trained);
+  RETURN_IF_ERROR(FillSources(dataset, rows));
+  ASSIGN_OR_RETURN(execute::Batch batch, Finish(n, documents, trained));
+  batch.source_tokens = source_offsets_.host()[documents];
+  batch.source_ids = source_ids_.device();
+  batch.source_offsets = source_offsets_.host();
+  batch.device_source_offsets = source_offsets_.device();
+  return batch;
+}
+
+absl::Status BatchBuffers::FillSources(const Dataset& dataset, const MicroBatch& rows) {
+  int64_t n = 0;
+  for (size_t d = 0; d < rows.size(); ++d) {
+    const int64_t tokens = dataset.source_tokens(rows[d]);
+    if (BytesOf<int32_t>(n + tokens) > source_ids_.buffer.bytes())
+      return absl::InternalError(absl::StrCat("a micro-batch of ", n + tokens, " source tokens"));
+    source_offsets_.host()[d] = n;
+    std::copy_n(dataset.source_ids(rows[d]), tokens, source_ids_.host() + n);
+    n += tokens;
+  }
+  source_offsets_.host()[rows.size()] = n;
+  RETURN_IF_ERROR(Upload(source_ids_, n));
+  return Upload(source_offsets_, static_cast<int64_t>(rows.size()) + 1);
 }
 
 // RoBERTa's positions count the tokens that are no padding, from behind the padding's id on, which
@@ -149,6 +175,8 @@ int64_t BatchBuffers::Train(const Dataset& dataset, int64_t row, int64_t begin, 
       return TrainDocument(dataset, row, begin, trained);
     case program::Task::kTokenClassification:
       return ClassifyTokens(dataset, row, begin, trained);
+    case program::Task::kSeq2SeqLm:
+      return TrainTarget(dataset, row, begin, trained);
     case program::Task::kCausalLm:
       break;
   }
@@ -177,6 +205,22 @@ int64_t BatchBuffers::ClassifyTokens(const Dataset& dataset, int64_t row, int64_
     trained_rows_.host()[trained] = begin + t;
     labels_.host()[trained] = labels[t];
     weights_.host()[trained++] = 1.0f;
+  }
+  return trained;
+}
+
+// The decoder reads the target one token late, behind the token that it starts with.
+int64_t BatchBuffers::TrainTarget(const Dataset& dataset, int64_t row, int64_t begin,
+                                  int64_t trained) {
+  const int32_t* target = dataset.ids(row);
+  const float* weights = dataset.weights(row);
+  int32_t* ids = ids_.host() + begin;
+  for (int64_t t = 0; t < dataset.tokens(row); ++t) {
+    ids[t] = t == 0 ? start_token_ : target[t - 1];
+    if (weights[t] == 0.0f) continue;
+    trained_rows_.host()[trained] = begin + t;
+    labels_.host()[trained] = target[t];
+    weights_.host()[trained++] = weights[t];
   }
   return trained;
 }
@@ -270,7 +314,7 @@ double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
       sum += dataset.token_labels(row)[t] == kNoTokenLabel ? 0.0 : 1.0;
     if (dataset.has_token_labels()) continue;
     const float* weights = dataset.weights(row);
-    for (int64_t t = 1; t < dataset.tokens(row); ++t) sum += weights[t];
+    for (int64_t t = dataset.has_sources() ? 0 : 1; t < dataset.tokens(row); ++t) sum += weights[t];
   }
   return sum;
 }

@@ -54,6 +54,8 @@ class BatchBuffers {
         targets_of_model_(config.has_targets() ? config.labels : 0),
         task_(config.task),
         encodes_(config.encoder),
+        has_source_(config.has_source()),
+        start_token_(static_cast<int32_t>(config.start_token)),
         pad_token_(config.pad_token),
         token_types_of_model_(config.token_types),
         first_position_(config.first_position) {}
@@ -70,6 +72,9 @@ class BatchBuffers {
   int64_t Train(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   int64_t TrainTokens(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   int64_t ClassifyTokens(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
+  int64_t TrainTarget(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
+  // The encoder's rows.
+  absl::Status FillSources(const Dataset& dataset, const MicroBatch& rows);
   int64_t TrainDocument(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   absl::Status CheckRoom(int64_t tokens, int64_t documents) const;
   absl::Status FillAngles(Angles& angles, int64_t tokens);
@@ -79,11 +84,12 @@ class BatchBuffers {
   execute::Device* device_;
   int64_t targets_of_model_;  // Of a document; 0: it has a class.
   program::Task task_;
-  bool encodes_;
+  bool encodes_, has_source_;
+  int32_t start_token_;
   int64_t pad_token_, token_types_of_model_, first_position_;
   Angles angles_, local_angles_;
-  Filled<int32_t> ids_, positions_, token_types_, labels_;
-  Filled<int64_t> offsets_, trained_rows_;
+  Filled<int32_t> ids_, positions_, token_types_, labels_, source_ids_;
+  Filled<int64_t> offsets_, trained_rows_, source_offsets_;
   Filled<float> weights_, targets_;
   execute::DeviceBuffer row_loss_, row_entropy_, row_correct_, overflow_;
 };

@@ -59,6 +59,7 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   }
   RETURN_IF_ERROR(dataset.CountLengths(path));
   RETURN_IF_ERROR(dataset.Check(path, vocabulary));
+  RETURN_IF_ERROR(dataset.ReadSources(index, path, vocabulary));
   // All of it was read; a step reads its own rows.
   dataset.file_.Release(0, dataset.file_.bytes());
   if (index.contains("source_line")) {
@@ -77,6 +78,34 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   if (first.is_number_integer()) dataset.first_added_ = first.get<int64_t>();
   dataset.source_ = std::move(source);
   return dataset;
+}
+
+absl::Status Dataset::ReadSources(const program::TensorIndex& index, const std::string& path,
+                                  int64_t vocabulary) {
+  if (!index.contains("source_ids")) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto* ids, Find(index, path, "source_ids", "I32"));
+  ASSIGN_OR_RETURN(const auto* offsets, Find(index, path, "source_offsets", "I64"));
+  source_ids_ = reinterpret_cast<const int32_t*>(file_.data() + ids->begin);
+  source_offsets_ = {reinterpret_cast<const int64_t*>(file_.data() + offsets->begin),
+                     static_cast<size_t>(offsets->shape[0])};
+  if (source_offsets_.size() != offsets_.size() || source_offsets_.front() != 0 ||
+      source_offsets_.back() != ids->shape[0])
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", ids->shape[0], " ids of ", source_offsets_.size() - 1,
+                     " sources do not belong to ", lengths_.rows, " rows"));
+  for (int64_t row = 0; row < lengths_.rows; ++row) {
+    if (source_tokens(row) < 1)
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": the source of row ", row, " is empty"));
+    source_lengths_.Add(source_tokens(row));
+  }
+  for (int64_t t = 0; t < ids->shape[0]; ++t) {
+    if (source_ids_[t] >= 0 && source_ids_[t] < vocabulary) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": source token ", t, ": id ",
+                                                   source_ids_[t],
+                                                   " is not below the vocabulary's ", vocabulary));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<const int32_t*> Dataset::OfRows(const program::TensorIndex& index,

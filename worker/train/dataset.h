@@ -1,5 +1,5 @@
-// A prepared dataset, mapped: token ids, loss weights, row offsets. Checked once when it is opened,
-// so that no step meets a bad row. Copies nothing of it.
+// A prepared dataset, mapped: token ids, loss weights, row offsets; of targets their sources.
+// Checked once when it is opened, so that no step meets a bad row. Copies nothing of it.
 #ifndef WORKER_TRAIN_DATASET_H_
 #define WORKER_TRAIN_DATASET_H_
 
@@ -41,6 +41,14 @@ class Dataset {
   // The class of each token of the row, or kNoTokenLabel, where tokens have classes.
   bool has_token_labels() const { return token_labels_ != nullptr; }
   const int32_t* token_labels(int64_t row) const { return token_labels_ + offset(row); }
+  // Where each row is a target: what it is made of. A target's tokens have weights from the first
+  // on.
+  bool has_sources() const { return source_ids_ != nullptr; }
+  int64_t source_tokens(int64_t row) const {
+    return has_sources() ? SourceOffset(row + 1) - SourceOffset(row) : 0;
+  }
+  const int32_t* source_ids(int64_t row) const { return source_ids_ + SourceOffset(row); }
+  const program::LengthCounts& source_lengths() const { return source_lengths_; }
   // Of a pair of texts, where the second one's tokens begin; of others where the row ends.
   int64_t second_begin(int64_t row) const {
     return second_begins_ == nullptr ? tokens(row) : second_begins_[row];
@@ -57,6 +65,9 @@ class Dataset {
   int64_t first_added() const { return first_added_; }
 
  private:
+  int64_t SourceOffset(int64_t row) const { return source_offsets_[static_cast<size_t>(row)]; }
+  absl::Status ReadSources(const program::TensorIndex& index, const std::string& path,
+                           int64_t vocabulary);
   int64_t offset(int64_t row) const { return offsets_[static_cast<size_t>(row)]; }
   // A number of each row by its tensor's name; null where there is none.
   absl::StatusOr<const int32_t*> OfRows(const program::TensorIndex& index, const std::string& path,
@@ -72,7 +83,10 @@ class Dataset {
   const int32_t* labels_ = nullptr;   // Or null.
   const float* targets_ = nullptr;    // Or null.
   int64_t targets_per_row_ = 0;
-  const int32_t* token_labels_ = nullptr;   // Or null.
+  const int32_t* token_labels_ = nullptr;  // Or null.
+  const int32_t* source_ids_ = nullptr;    // Or null.
+  std::span<const int64_t> source_offsets_;
+  program::LengthCounts source_lengths_;
   const int32_t* second_begins_ = nullptr;  // Or null.
   std::vector<std::string> label_names_;
   const int64_t* lines_ = nullptr;  // Or null: made by another program.

@@ -101,10 +101,30 @@ absl::Status CheckLabels(const program::ModelConfig& config, const Dataset& data
   return absl::OkStatus();
 }
 
-program::TapeKey Largest(const program::TapeKey& a, const program::TapeKey& b) {
-  return {.tokens = std::max(a.tokens, b.tokens),
-          .documents = std::max(a.documents, b.documents),
-          .longest_document = std::max(a.longest_document, b.longest_document)};
+// A model that reads a source takes rows with one, in the order and the batches of rows alone.
+absl::Status CheckSources(const program::ModelConfig& config, const Dataset& dataset,
+                          const char* set, const TrainingOptions& options) {
+  if (dataset.has_sources() != config.has_source())
+    return absl::FailedPreconditionError(
+        absl::StrCat("task: ", program::NameOf(config.task), ", but the rows of the ", set,
+                     dataset.has_sources() ? " have sources" : " have no sources"));
+  if (!config.has_source()) return absl::OkStatus();
+  const std::pair<const char*, bool> others[] = {
+      {"packing", options.packing},
+      {"group_by_length", options.group_by_length},
+      {"neftune_noise_alpha", options.neftune_alpha > 0.0}};
+  for (const auto& [field, given] : others) {
+    if (given)
+      return absl::FailedPreconditionError(
+          absl::StrCat("training.", field, ": not offered for task: seq2seq_lm"));
+  }
+  return absl::OkStatus();
+}
+
+program::TapeKey WorstOf(const Dataset& dataset, const program::Batching& batching) {
+  const program::TapeKey worst = program::WorstBatch(dataset.rows().lengths(), batching);
+  return dataset.has_sources() ? program::WithSources(worst, dataset.source_lengths(), batching)
+                               : worst;
 }
 
 }  // namespace
@@ -118,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const AttemptOptions& a
   ASSIGN_OR_RETURN(trainer->program_, program::BuildProgram(config, attempt.mode));
   RETURN_IF_ERROR(trainer->LoadData());
   trainer->inputs_key_ =
-      Largest(Largest(attempt.key, trainer->evaluation_key_), trainer->GenerationKey());
+      attempt.key.Joined(trainer->evaluation_key_).Joined(trainer->GenerationKey());
   ASSIGN_OR_RETURN(trainer->lowered_, trainer->Lower(attempt.plan, attempt.promised));
   RETURN_IF_ERROR(trainer->TakeMemory());
   return trainer;
@@ -130,11 +150,13 @@ absl::Status Trainer::LoadData() {
   ASSIGN_OR_RETURN(dataset_, Dataset::Open(attempt_.train_data, vocabulary, attempt_.train_file));
   RETURN_IF_ERROR(CheckAddedTokens(program_.config, *dataset_));
   RETURN_IF_ERROR(CheckLabels(program_.config, *dataset_, "dataset"));
+  RETURN_IF_ERROR(CheckSources(program_.config, *dataset_, "dataset", options));
   const program::LengthCounts& lengths = dataset_->rows().lengths();
   const program::Batching batching = BatchingOf(options);
   max_steps_ = TotalSteps(lengths, options);
   walk_ = std::make_unique<BatchWalk>(dataset_->rows(), options);
-  data_bytes_ = program::DataBytes(lengths, {}, batching);
+  data_bytes_ = program::DataBytes(lengths, {}, batching) +
+                program::SourceBytes(dataset_->source_lengths(), {});
   evaluation_key_ = attempt_.key;
   if (!attempt_.prompts_file.empty()) {
     ASSIGN_OR_RETURN(prompts_, Prompts::Read(attempt_.prompts_file, vocabulary));
@@ -142,11 +164,13 @@ absl::Status Trainer::LoadData() {
   if (attempt_.eval_data.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(evaluation_, Dataset::Open(attempt_.eval_data, vocabulary, attempt_.eval_file));
   RETURN_IF_ERROR(CheckLabels(program_.config, *evaluation_, "evaluation set"));
+  RETURN_IF_ERROR(CheckSources(program_.config, *evaluation_, "evaluation set", options));
   if (evaluation_->label_names() != dataset_->label_names())
     return absl::FailedPreconditionError(
         "label_names: the dataset and the evaluation set name other classes: give them");
-  evaluation_key_ = program::WorstBatch(evaluation_->rows().lengths(), batching);
-  data_bytes_ = program::DataBytes(lengths, evaluation_->rows().lengths(), batching);
+  evaluation_key_ = WorstOf(*evaluation_, batching);
+  data_bytes_ = program::DataBytes(lengths, evaluation_->rows().lengths(), batching) +
+                program::SourceBytes(dataset_->source_lengths(), evaluation_->source_lengths());
   return absl::OkStatus();
 }
 
@@ -230,9 +254,11 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
   result.learning_rate = LearningRate(attempt_.training, global_step_, max_steps_);
   const MicroBatches batches = OfTraining(result.micro_batches);
   for (int64_t b = batches.range.begin; b < batches.range.end; ++b) {
-    const program::TapeKey key = KeyOf(batches.plan.Batch(b), dataset_->rows());
+    const MicroBatch rows = batches.plan.Batch(b);
+    const program::TapeKey key = KeyOf(rows, dataset_->rows());
     result.tokens += key.tokens;
     result.samples += key.documents;
+    for (const int64_t row : rows) result.tokens += dataset_->source_tokens(row);
   }
   RETURN_IF_ERROR(parameters_->ZeroGradients());
   ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result), RunMicroBatches(lowered_.step, batches));

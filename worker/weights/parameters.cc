@@ -237,22 +237,33 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
 absl::Status Parameters::CheckTiedHead(const program::Program& program,
                                        const program::TensorIndex& index,
                                        const std::string& prefix) {
-  const auto head = index.find(prefix + program::kHeadKey);
-  if (!program.config.tied_embeddings || head == index.end()) return absl::OkStatus();
+  for (const std::string& alias : program::EmbeddingAliasesOf(program.config))
+    RETURN_IF_ERROR(CheckAlias(program.config, index, prefix, alias));
+  return absl::OkStatus();
+}
+
+absl::Status Parameters::CheckAlias(const program::ModelConfig& config,
+                                    const program::TensorIndex& index, const std::string& prefix,
+                                    const std::string& alias) {
+  const auto other = index.find(prefix + alias);
+  if (other == index.end()) return absl::OkStatus();
   // CheckWeights or CheckAdapter found it.
-  const TensorEntry& embedding = index.at(prefix + program::kEmbeddingKey);
-  ASSIGN_OR_RETURN(const char* head_bytes, Mapped(head->second));
+  const std::string key = program::EmbeddingKeyOf(config);
+  const TensorEntry& embedding = index.at(prefix + key);
+  ASSIGN_OR_RETURN(const char* other_bytes, Mapped(other->second));
   ASSIGN_OR_RETURN(const char* embedding_bytes, Mapped(embedding));
   const bool same =
-      head->second.bytes == embedding.bytes &&
-      std::memcmp(head_bytes, embedding_bytes, static_cast<size_t>(embedding.bytes)) == 0;
-  for (const TensorEntry* read : {&head->second, &embedding})
+      other->second.bytes == embedding.bytes &&
+      std::memcmp(other_bytes, embedding_bytes, static_cast<size_t>(embedding.bytes)) == 0;
+  for (const TensorEntry* read : {&other->second, &embedding})
     files_.at(read->file).Release(read->begin, read->bytes);
   if (same) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      head->second.file, ": ", program::kHeadKey, " differs from ", program::kEmbeddingKey,
-      ", but config.json ties them: set tie_word_embeddings to false to train both, or leave ",
-      program::kHeadKey, " out"));
+  const char* advice = alias == program::kHeadKey
+                           ? ", but config.json ties them: set tie_word_embeddings to false to "
+                             "train both, or leave "
+                           : ", but they are one matrix: leave ";
+  return absl::InvalidArgumentError(
+      absl::StrCat(other->second.file, ": ", alias, " differs from ", key, advice, alias, " out"));
 }
 
 absl::Status Parameters::OpenShared(const program::Program& program,

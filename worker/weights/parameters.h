@@ -92,6 +92,8 @@ class Parameters {
   // Of the base's files or, by `prefix`, an adapter's.
   absl::Status CheckTiedHead(const program::Program& program, const program::TensorIndex& index,
                              const std::string& prefix);
+  absl::Status CheckAlias(const program::ModelConfig& config, const program::TensorIndex& index,
+                          const std::string& prefix, const std::string& alias);
   // Whether the value lies in the entry's file itself.
   absl::StatusOr<bool> Place(const program::Parameter& parameter,
                              const program::TensorEntry* entry);

@@ -96,12 +96,30 @@ void ToyRun::FillBatch(std::mt19937& random) {
   trained_.emplace(labels, weights);
   trained_->PutInto(batch_);
   if (config.reversible) batch_.overflow = overflow_.data();
+  if (config.has_source()) FillSources(random);
+}
+
+void ToyRun::FillSources(std::mt19937& random) {
+  source_offsets_ = {0};
+  for (const int64_t length : lengths_) {
+    const int64_t tokens = 1 + 7 * length % 61;
+    longest_source_ = std::max(longest_source_, tokens);
+    for (int64_t t = 0; t < tokens; ++t)
+      source_ids_.push_back(static_cast<int32_t>(random() % program_.config.vocabulary));
+    source_offsets_.push_back(static_cast<int64_t>(source_ids_.size()));
+  }
+  batch_.source_tokens = static_cast<int64_t>(source_ids_.size());
+  batch_.source_ids = source_ids_.data();
+  batch_.source_offsets = source_offsets_.data();
+  batch_.device_source_offsets = source_offsets_.data();
 }
 
 program::TapeKey ToyRun::key() const {
   return {.tokens = batch_.tokens,
           .documents = batch_.documents,
-          .longest_document = *std::max_element(lengths_.begin(), lengths_.end())};
+          .longest_document = *std::max_element(lengths_.begin(), lengths_.end()),
+          .source_tokens = batch_.source_tokens,
+          .longest_source = longest_source_};
 }
 
 program::Tape ToyRun::Lower(const program::Plan& plan, bool training) const {

@@ -52,13 +52,16 @@ class ToyRun {
 
  private:
   void FillBatch(std::mt19937& random);
+  // Where the model reads sources: each document's is of another length than it.
+  void FillSources(std::mt19937& random);
 
   program::Program program_;
   std::vector<int64_t> lengths_;
   std::vector<OwnedMatrix> values_, gradients_;
   std::vector<ParameterView> views_;
-  std::vector<int32_t> ids_, positions_, token_types_;
-  std::vector<int64_t> offsets_;
+  std::vector<int32_t> ids_, positions_, token_types_, source_ids_;
+  std::vector<int64_t> offsets_, source_offsets_;
+  int64_t longest_source_ = 0;
   std::optional<TrainedTokens> trained_;
   std::vector<int32_t> overflow_ = {0};
   std::vector<float> cos_, sin_, local_cos_, local_sin_;

@@ -148,6 +148,20 @@ TEST_P(WorkspaceTest, Families) {
   }
 }
 
+// Keys of other rows than their queries, and biases by distance on one side and on both.
+TEST_P(WorkspaceTest, EncoderDecoder) {
+  for (const bool gated : {false, true}) {
+    ModelConfig config = program::T5Shape(gated, {2, 64, 4, 4, 184, 1064}, 1);
+    config.distances = {.buckets = 32, .farthest = 128};
+    for (const TrainingMode& mode :
+         {program::FullMode(), program::FullMode(DType::kBF16), Lora(DType::kF32, 0.1)}) {
+      Check(mode, {config, {300, 100, 64}}, /*training=*/true);
+      Check(mode, {config, {1}}, /*training=*/true);
+    }
+    Check(program::FullMode(), {config, {300, 100, 64}}, /*training=*/false);
+  }
+}
+
 TEST_P(WorkspaceTest, LoraOfHeadAndEmbedding) {
   for (const DType compute : {DType::kF32, DType::kBF16}) {
     const TrainingMode mode = program::LoraMode({"lm_head", "embed_tokens"}, compute);

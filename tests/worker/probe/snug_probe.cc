@@ -94,8 +94,11 @@ absl::StatusOr<Setup> SetUp(const Request& request, const program::Machine& mach
                    train::Dataset::Open(request.data, config.vocabulary));
   const program::Batching batching = train::BatchingOf(spec.training);
   attempt.key = program::WorstBatch(dataset.rows().lengths(), batching);
+  if (dataset.has_sources())
+    attempt.key = program::WithSources(attempt.key, dataset.source_lengths(), batching);
   program::PredictOptions options;
-  options.data_bytes = program::DataBytes(dataset.rows().lengths(), {}, batching);
+  options.data_bytes = program::DataBytes(dataset.rows().lengths(), {}, batching) +
+                       program::SourceBytes(dataset.source_lengths(), {});
   options.lower = {.key = attempt.key, .machine = machine, .training = true};
   ASSIGN_OR_RETURN(setup.prediction, program::Predict(program, plan, options));
   return setup;

@@ -74,14 +74,6 @@ std::vector<std::pair<int64_t, int64_t>> Positions(const std::vector<int>& docum
 
 }  // namespace
 
-Interpreter::RowOfDocument Interpreter::DocumentOf(const RowPositions& positions, int64_t n) {
-  const int64_t begin = positions[static_cast<size_t>(n)].second;
-  int64_t end = n + 1;
-  const auto rows = static_cast<int64_t>(positions.size());
-  while (end < rows && positions[static_cast<size_t>(end)].second == begin) ++end;
-  return {n, begin, end};
-}
-
 Interpreter::Interpreter(const Program& program, const std::vector<std::vector<double>>& parameters)
     : program_(program), parameters_(parameters) {
   for (const auto& parameter : parameters) gradients_.emplace_back(parameter.size(), 0.0);
@@ -169,6 +161,7 @@ std::vector<int64_t> ToyBatch::trained() const {
 
 std::vector<int> ToyBatch::documents(Rows rows) const {
   if (rows == Rows::kTokens) return document_lengths;
+  if (rows == Rows::kSource) return source_lengths;
   if (rows == Rows::kMerged1) return {static_cast<int>(ids.size()) / kToyMerge};
   return {static_cast<int>(trained().size())};
 }
@@ -217,6 +210,7 @@ double* Interpreter::Gradient(size_t i) {
 void Interpreter::Forward(const Instruction& line, const Op& op) {
   const OpAttributes& a = op.attributes;
   if (op.code == OpCode::kHeadLoss) return HeadLoss(line, op, /*with_gradient=*/false);
+  if (op.code == OpCode::kAttention) return AttentionForward(line, op);
   const auto positions = Positions(batch_->documents(line.operands.out[0].rows));
   const View x = op.inputs.empty() ? View{} : In(line, 0);
   const View y = Out(line, 0);
@@ -265,9 +259,6 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
       case OpCode::kRope:
         Rotate(x.row(n), y.row(n), positions[static_cast<size_t>(n)].first, a, 1.0);
         break;
-      case OpCode::kAttention:
-        AttentionForward(line, op, DocumentOf(positions, n));
-        break;
       default:
         ElementwiseForward(line, op, n);
         break;
@@ -286,7 +277,8 @@ void Interpreter::LoraDownForward(const Op& op, const double* x, int64_t width, 
 }
 
 int64_t Interpreter::RowOfTable(const Op& op, int64_t n, const RowPositions& positions) const {
-  if (op.attributes.ids == Ids::kTokens) return Token(n);
+  if (op.attributes.ids == Ids::kTokens || op.attributes.ids == Ids::kSource)
+    return Token(n, op.attributes.ids);
   const int64_t position = positions[static_cast<size_t>(n)].first;
   return op.attributes.ids == Ids::kPositions ? program_.config.first_position + position
                                               : position % 2;
@@ -434,6 +426,7 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
   const View dza = adapted && with_gradient ? DIn(line, 1) : View{};
   const std::vector<double>& w = Weight(0);
   const int64_t vocabulary = HeadRowsOf(program_.config);
+  const double scale = op.attributes.table_scale;
   std::vector<double> logits(static_cast<size_t>(vocabulary));
   const bool selected =
       line.operands.in[0].rows != Rows::kTokens && line.operands.in[0].rows != Rows::kMerged1;
@@ -447,7 +440,7 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
       if (dza) std::fill_n(dza.row(n), dza.width, 0.0);
       continue;
     }
-    TimesTransposed({w.data(), z.width, vocabulary}, z.row(n), logits.data());
+    TimesTransposed({w.data(), z.width, vocabulary, scale}, z.row(n), logits.data());
     const Factor up = {adapted ? Weight(1).data() : nullptr, za.width, vocabulary,
                        op.attributes.scale, /*add=*/true};
     if (adapted) TimesTransposed(up, za.row(n), logits.data());
@@ -469,13 +462,13 @@ void Interpreter::HeadLoss(const Instruction& line, const Op& op, bool with_grad
       for (size_t v = 0; v < logits.size(); ++v) db[v] += logits[v];
     }
     if (double* dw = Gradient(0))
-      AddOuter({nullptr, z.width, vocabulary}, logits.data(), z.row(n), dw);
+      AddOuter({nullptr, z.width, vocabulary, scale}, logits.data(), z.row(n), dw);
     if (adapted) {
       AddOuter(up, logits.data(), za.row(n), Gradient(1));
       std::fill_n(dza.row(n), dza.width, 0.0);
       Times(up, logits.data(), dza.row(n));
     }
-    if (dz) Times({w.data(), z.width, vocabulary}, logits.data(), dz.row(n));
+    if (dz) Times({w.data(), z.width, vocabulary, scale}, logits.data(), dz.row(n));
   }
 }
 

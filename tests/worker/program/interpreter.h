@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct ToyBatch {
   std::vector<int> ids;
   std::vector<int> labels;  // Of the token at the same place; -1: no loss.
   std::vector<int> document_lengths;
+  std::vector<int> source_ids, source_lengths;  // Of an encoder's rows, for as many documents.
 
   std::vector<int64_t> trained() const;
   // How many rows there are for each document; rows that are merged or selected are one document.
@@ -70,11 +72,12 @@ class Interpreter {
   // Of row n.
   void LoraDownBackward(const Instruction& line, const Op& op, int64_t n);
   void NormalizeForward(const Instruction& line, const Op& op, int64_t n) const;
-  int64_t Token(int64_t n) const { return batch_->ids[static_cast<size_t>(n)]; }
+  int64_t Token(int64_t n, Ids ids = Ids::kTokens) const {
+    return (ids == Ids::kSource ? batch_->source_ids : batch_->ids)[static_cast<size_t>(n)];
+  }
   std::vector<double> EmbeddingColumn(const Op& op, int64_t n) const;
   void LoraEmbeddingBackward(const Instruction& line, const Op& op, int64_t n);
   void NormalizeBackward(const Instruction& line, const Op& op, int64_t n);
-  // Position within the document and the document's first row, by row.
   using RowPositions = std::vector<std::pair<int64_t, int64_t>>;
   // Of the table that an op reads, the row of token n.
   int64_t RowOfTable(const Op& op, int64_t n, const RowPositions& positions) const;
@@ -82,12 +85,17 @@ class Interpreter {
   void RmsNormBackward(const Instruction& line, const Op& op, int64_t n);
   void LinearBackward(const Instruction& line, const Op& op, int64_t n);
   void HeadLoss(const Instruction& line, const Op& op, bool with_gradient);
-  struct RowOfDocument {
-    int64_t row, begin, end;  // The document's rows are [begin, end).
+  // A document's queries and keys, the first of each and how many.
+  struct Attended {
+    int64_t query, queries, key, keys;
   };
-  static RowOfDocument DocumentOf(const RowPositions& positions, int64_t n);
-  void AttentionForward(const Instruction& line, const Op& op, RowOfDocument at);
+  std::vector<Attended> AttendedOf(const Instruction& line) const;
+  void AttentionForward(const Instruction& line, const Op& op);
+  void AttentionForward(const Instruction& line, const Op& op, const Attended& at);
   void AttentionBackward(const Instruction& line, const Op& op);
+  void AttentionBackward(const Instruction& line, const Op& op, const Attended& at);
+  // Where a head's bias of a distance is in the op's parameter.
+  std::optional<size_t> BiasOf(const Op& op, int64_t head, int64_t distance) const;
   // Of row n, of ops that take each element by itself.
   void ElementwiseForward(const Instruction& line, const Op& op, int64_t n);
   void ElementwiseBackward(const Instruction& line, const Op& op, int64_t n);

@@ -2,6 +2,7 @@
 #ifndef TESTS_WORKER_PROGRAM_MODELS_H_
 #define TESTS_WORKER_PROGRAM_MODELS_H_
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
@@ -71,6 +72,22 @@ inline ModelConfig EncoderShape(const std::string& family, const LlamaSizes& siz
   return config;
 }
 
+// T5 of v1.0 or v1.1, with dropout behind every half; the last `decoder_layers` are the decoder's.
+inline ModelConfig T5Shape(bool gated, const LlamaSizes& sizes, int64_t decoder_layers) {
+  ModelConfig config = LlamaShape(sizes);
+  config.model_type = "t5";
+  config.decoder_layers = decoder_layers;
+  config.distances = {.buckets = 6, .farthest = 4};
+  config.gated_mlp = gated;
+  config.activation = gated ? Activation::kGeluTanh : Activation::kRelu;
+  config.tied_embeddings = !gated;
+  config.head_scale = gated ? 1.0 : 1.0 / std::sqrt(static_cast<double>(sizes.width));
+  config.query_scalar = 1.0;
+  config.hidden_dropout = 0.1;
+  config.task = Task::kSeq2SeqLm;
+  return config;
+}
+
 inline const std::vector<std::string>& FamilyNames() {
   static const auto* names = new std::vector<std::string>{"mistral", "qwen2", "qwen3", "gemma2",
                                                           "gemma3",  "phi3",  "biased"};
@@ -101,7 +118,10 @@ inline Plan RandomPlan(const Program& program, int recipes, std::mt19937& random
   plan.name = "random";
   std::map<std::pair<int, int>, int> drawn;  // By block type and draw.
   for (int layer = 0; layer < static_cast<int>(program.config.layers); ++layer) {
-    const int type = program.blocks[static_cast<size_t>(1 + layer)].type;
+    const int type =
+        std::find_if(program.blocks.begin(), program.blocks.end(), [&](const Block& block) {
+          return block.layer == layer;
+        })->type;
     const auto [it, inserted] =
         drawn.try_emplace({type, layer % recipes}, static_cast<int>(plan.recipes.size()));
     if (inserted) {

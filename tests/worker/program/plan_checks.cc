@@ -29,6 +29,8 @@ ToyBatch MixedBatch(std::mt19937& random) {
     batch.ids.push_back(static_cast<int>(random() % 11));
     batch.labels.push_back(n % 3 == 0 ? -1 : static_cast<int>(random() % 11));
   }
+  batch.source_lengths = {2, 4, 1};
+  for (int n = 0; n < 7; ++n) batch.source_ids.push_back(static_cast<int>(random() % 11));
   return batch;
 }
 
@@ -61,7 +63,9 @@ LowerOptions OptionsFor(const ToyBatch& batch) {
   options.key = {.tokens = static_cast<int64_t>(batch.ids.size()),
                  .documents = static_cast<int64_t>(batch.document_lengths.size()),
                  .longest_document = 5,
-                 .trained = static_cast<int64_t>(batch.trained().size())};
+                 .trained = static_cast<int64_t>(batch.trained().size()),
+                 .source_tokens = static_cast<int64_t>(batch.source_ids.size()),
+                 .longest_source = 4};
   options.key.merged[0] = options.key.tokens / kToyMerge;
   return options;
 }

@@ -1,5 +1,9 @@
 // Attention within each document, by our own kernel (kernels/attention.h).
 //   q (N, H*D), k and v (N, Hkv*D), o (N, H*D), lse (N, H) fp32.
+// Queries and keys have the same rows or, of a decoder that reads an encoder, rows of their own,
+// document by document. Its parameter, where there is one, has biases by distance
+// (worker/execute/ops/distance_biases.h).
+//
 // With a cache of keys (Batch::kv_cache) forward puts the batch's k and v behind what is there and
 // attends over all of it. Backward has no cache. Gradients may lie over q, k and v.
 #include "kernels/attention.h"
@@ -9,6 +13,7 @@
 #include <vector>
 
 #include "worker/execute/device.h"
+#include "worker/execute/ops/distance_biases.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
 #include "worker/execute/scratch.h"
@@ -23,8 +28,8 @@ kernels::AttentionShape ShapeOf(const OpRun& run) {
           .kv_heads = a.kv_heads,
           .D = a.head_width,
           .documents = run.batch->documents,
-          .query_offsets = run.batch->offsets,
-          .device_query_offsets = run.batch->device_offsets,
+          .query_offsets = run.batch->OffsetsOf(a.query_rows).host,
+          .device_query_offsets = run.batch->OffsetsOf(a.query_rows).device,
           .window = a.window,
           .causal = a.causal,
           .scale = static_cast<float>(a.scale),
@@ -39,8 +44,9 @@ int64_t ForwardBytes(const OpRun& run, const kernels::AttentionShape& shape) {
   return kernels::AttentionForwardBytes(kernels::SizesOf(shape, run.device->machine().threads));
 }
 
-int64_t BackwardBytes(const OpRun& run, const kernels::AttentionShape& shape) {
-  const kernels::AttentionSizes sizes = kernels::SizesOf(shape, run.device->machine().threads);
+int64_t BackwardBytes(const OpRun& run, const kernels::AttentionShape& shape, bool of_biases) {
+  kernels::AttentionSizes sizes = kernels::SizesOf(shape, run.device->machine().threads);
+  if (of_biases) sizes.bias_entries = shape.bias.entries;
   if (run.stream() != nullptr) return kernels::AttentionBackwardStreamBytes(sizes);
   return kernels::AttentionBackwardBytes(sizes);
 }
@@ -77,6 +83,39 @@ CachedKeys AppendKeys(const OpRun& run) {
   return keys;
 }
 
+// Of keys that have documents of their own: those of the batch's rows of that kind, which lie as
+// they begin, and how many each has.
+class KeysOfTheirOwn {
+ public:
+  explicit KeysOfTheirOwn(const OpRun& run)
+      : counts_(Counts(run)),
+        device_counts_(run, static_cast<int64_t>(counts_.size() * sizeof(int64_t))) {
+    if (device_counts_.data() != nullptr)
+      run.Copy(device_counts_.data(), counts_.data(),
+               static_cast<int64_t>(counts_.size() * sizeof(int64_t)));
+  }
+  void AddTo(const OpRun& run, kernels::AttentionShape& shape) const {
+    if (counts_.empty()) return;
+    const Batch::Offsets offsets = run.batch->OffsetsOf(run.op->attributes.key_rows);
+    shape.key_begins = offsets.host;
+    shape.device_key_begins = offsets.device;
+    shape.key_counts = counts_.data();
+    shape.device_key_counts = static_cast<const int64_t*>(device_counts_.data());
+  }
+
+ private:
+  static std::vector<int64_t> Counts(const OpRun& run) {
+    const program::OpAttributes& a = run.op->attributes;
+    std::vector<int64_t> counts;
+    if (a.key_rows == a.query_rows) return counts;
+    const int64_t* begins = run.batch->OffsetsOf(a.key_rows).host;
+    for (int64_t d = 0; d < run.batch->documents; ++d) counts.push_back(begins[d + 1] - begins[d]);
+    return counts;
+  }
+  const std::vector<int64_t> counts_;
+  const StreamScratch device_counts_;
+};
+
 // Copies of `host` that kernels can read: on a stream, in `scratch`.
 const int64_t* OnDevice(const OpRun& run, const std::vector<int64_t>& host,
                         const StreamScratch& scratch) {
@@ -92,7 +131,11 @@ void AttentionForward(const OpRun& run) {
   const CachedKeys keys = AppendKeys(run);
   const auto index_bytes = static_cast<int64_t>(keys.begins.size() * sizeof(int64_t));
   const StreamScratch begins(run, index_bytes), counts(run, index_bytes);
+  const KeysOfTheirOwn own_keys(run);
+  const DistanceBiases biases(run);
   kernels::AttentionShape shape = ShapeOf(run);
+  own_keys.AddTo(run, shape);
+  shape.bias = biases.bias();
   if (cache != nullptr) {
     shape.key_begins = keys.begins.data();
     shape.key_counts = keys.counts.data();
@@ -119,8 +162,15 @@ void AttentionForward(const OpRun& run) {
 }
 
 void AttentionBackward(const OpRun& run) {
-  const kernels::AttentionShape shape = ShapeOf(run);
-  const int64_t bytes = BackwardBytes(run, shape);
+  const KeysOfTheirOwn own_keys(run);
+  const DistanceBiases biases(run);
+  kernels::AttentionShape shape = ShapeOf(run);
+  own_keys.AddTo(run, shape);
+  shape.bias = biases.bias();
+  const Scratch d_table(run, biases.gradient_rows(), shape.heads, program::DType::kF32);
+  const bool wants_biases = d_table.data() != nullptr;
+  if (wants_biases) run.Zero(d_table.view());
+  const int64_t bytes = BackwardBytes(run, shape, wants_biases);
   const Scratch workspace(run, bytes);
   Check("AttentionBackward",
         kernels::AttentionBackward({.shape = shape,
@@ -133,6 +183,7 @@ void AttentionBackward(const OpRun& run) {
                                     .dq = run.d_in[0].data,
                                     .dk = run.d_in[1].data,
                                     .dv = run.d_in[2].data,
+                                    .d_bias = static_cast<float*>(d_table.data()),
                                     .dO_stride = run.d_out[0].width,
                                     .q_stride = run.in[0].width,
                                     .k_stride = run.in[1].width,
@@ -142,9 +193,11 @@ void AttentionBackward(const OpRun& run) {
                                     .dq_stride = run.d_in[0].width,
                                     .dk_stride = run.d_in[1].width,
                                     .dv_stride = run.d_in[2].width,
+                                    .d_bias_stride = 1,
                                     .workspace = static_cast<float*>(workspace.data()),
                                     .workspace_bytes = bytes},
                                    run.stream()));
+  if (wants_biases) biases.AddGradient(d_table.view());
 }
 
 }  // namespace snug::execute

@@ -23,6 +23,8 @@ const int32_t* IdsOf(const OpRun& run) {
       return run.batch->ids;
     case program::Ids::kPositions:
       return run.batch->positions;
+    case program::Ids::kSource:
+      return run.batch->source_ids;
     case program::Ids::kTokenTypes:
       break;
   }

@@ -1,12 +1,12 @@
-// The output projection and the loss: logits = z W^T (+ bias), loss = scale * sum of weight *
-// cross-entropy, or what the op names in its place. The trained rows are gathered kHeadChunkRows at
-// a time, so that the logits of all rows never exist; rows of weight 0 cost nothing. With
-// gradients, in the same pass: dz of the chunk, which may be written over z (untrained rows become
-// 0), and dW added up in fp32. What is found of each trained row goes to the batch's row_loss,
-// row_entropy and row_correct. Where all rows of z are trained (documents that are classified), a
-// chunk is these rows as they lie: nothing is gathered. With an adapter, logits = z W^T + scale za
-// B^T; za (N, R) and B (V, R) fp32, W frozen: dza (which may be written over za) and dB come
-// instead of dW. In bf16 all is summed in fp32 and rounded once.
+// The output projection and the loss: logits = s z W^T (+ bias), s mostly 1, loss = scale * sum of
+// weight * cross-entropy, or what the op names in its place. The trained rows are gathered
+// kHeadChunkRows at a time, so that the logits of all rows never exist; rows of weight 0 cost
+// nothing. With gradients, in the same pass: dz of the chunk, which may be written over z
+// (untrained rows become 0), and dW added up in fp32. What is found of each trained row goes to the
+// batch's row_loss, row_entropy and row_correct. Where all rows of z are trained (documents that
+// are classified), a chunk is these rows as they lie: nothing is gathered. With an adapter,
+// logits = z W^T + scale za B^T; za (N, R) and B (V, R) fp32, W frozen: dza (which may be written
+// over za) and dB come instead of dW. In bf16 all is summed in fp32 and rounded once.
 #include <algorithm>
 #include <cmath>
 
@@ -93,7 +93,7 @@ size_t BiasIndex(const OpRun& run) { return run.op->attributes.rank > 0 ? 2 : 1;
 
 // `za`: of the same rows, or absent.
 void Logits(const OpRun& run, const View& rows, const View& za, const View& logits) {
-  const Term base = {rows, Matrix(run.parameters[0].value).t()};
+  const Term base = {rows, Matrix(run.parameters[0].value).t(), run.op->attributes.table_scale};
   const bool bias = LayBias(run, BiasIndex(run), logits);
   if (!za) return SumOfProducts(run, logits, {base}, /*add=*/bias);
   const Term adapter = {za, Matrix(run.parameters[1].value).t(), run.op->attributes.scale};
@@ -175,7 +175,8 @@ class ChunkOfRows {
   // `rows`: those of the chunk, which nobody reads any more.
   void Backward(const Chunk& chunk, const View& rows, const View& dlogits) const {
     const View dz = selected_ ? run_.d_in[0].Rows(chunk.first, chunk.rows) : rows;
-    Product(run_, dz, {dlogits, run_.parameters[0].value}, /*add=*/false);
+    const double scale = run_.op->attributes.table_scale;
+    Product(run_, dz, {dlogits, run_.parameters[0].value, scale}, /*add=*/false);
     if (!selected_) Scatter(run_, rows, IndexOf(run_, chunk), run_.d_in[0]);
   }
 
@@ -201,7 +202,8 @@ void Run(const OpRun& run, bool gradient) {
     AddBiasGradient(run, BiasIndex(run), logits);
     if (za) adapter.Backward(chunk, za, logits);
     if (run.parameters[0].gradient) {
-      Product(run, run.parameters[0].gradient, {Matrix(logits).t(), rows}, /*add=*/true);
+      const double scale = run.op->attributes.table_scale;
+      Product(run, run.parameters[0].gradient, {Matrix(logits).t(), rows, scale}, /*add=*/true);
     }
     if (run.d_in[0]) of_z.Backward(chunk, rows, logits);
   }

@@ -1,7 +1,7 @@
 // The families: what transformers' class of each assumes where config.json is silent, and
 // what its own fields say. A family is one file of this folder: it sets ModelConfig's traits and
 // refuses by name what no program computes; the program is worker/program/decoder.cc for all that
-// predict the next token, encoder.cc for BERT and RoBERTa.
+// predict the next token, encoder.cc for BERT and RoBERTa, encoder_decoder.cc for T5.
 #ifndef WORKER_PROGRAM_FAMILIES_FAMILY_H_
 #define WORKER_PROGRAM_FAMILIES_FAMILY_H_
 
@@ -25,15 +25,17 @@ struct Family {
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
   bool encoder = false;
+  bool encoder_decoder = false;
   bool reversible = false;            // Its class's layer has two halves and nothing else.
   const char* token_classifier = "";  // and, of an encoder, for token classification.
   const char* base = "model";         // The module of transformers' class that is not the head.
-  // Called when the sizes are in `config`.
+  // Called when the sizes are in `config`; of an encoder-decoder, whose fields have names of their
+  // own, in the place of all else.
   void (*read)(JsonFields& fields, ModelConfig& config);
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3, kBert, kRoberta,
-    kXlmRoberta;
+    kXlmRoberta, kT5;
 
 // ---- what families share ------------------------------------------------------------------------
 
