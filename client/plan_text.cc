@@ -85,6 +85,9 @@ void PrintLengths(const v1::PlanJobResponse& reply, std::ostream& out) {
   const v1::TapeKey& key = reply.plans(HasChoice(reply) ? reply.chosen() : 0).key();
   out << absl::StrFormat("batch    at most %d tokens in %d rows, the longest of %d tokens\n",
                          key.tokens(), key.documents(), key.longest_document());
+  if (key.source_tokens() > 0)
+    out << absl::StrFormat("sources  at most %d tokens, the longest of %d tokens\n",
+                           key.source_tokens(), key.longest_source());
 }
 
 std::string SecondsText(const v1::Plan& plan) {

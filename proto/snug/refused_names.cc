@@ -82,8 +82,8 @@ constexpr Refusal kRefusals[] = {
     {"special_tokens", "the model's own are kept; new tokens are added_tokens"},
     {"stage", kNoPreference, false},
     {"task_type",
-     "give task: causal_lm, sequence_classification or token_classification (CAUSAL_LM, SEQ_CLS, "
-     "TOKEN_CLS)"},
+     "give task: causal_lm, seq2seq_lm, sequence_classification or token_classification "
+     "(CAUSAL_LM, SEQ_2_SEQ_LM, SEQ_CLS, TOKEN_CLS)"},
     {"template",
      "conversations are rendered by the model's own chat template; chat_template "
      "names another, a Jinja file",

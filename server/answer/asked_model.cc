@@ -126,6 +126,11 @@ absl::StatusOr<AskedModel> FindModel(const v1::SampleRequest& request, const Job
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           "the model of job \"", job->id(), "\" classifies: it writes no text")),
                       "NO_TEXT_MODEL");
+  if (program.config.has_source())
+    return WithReason(absl::FailedPreconditionError(
+                          absl::StrCat("the model of job \"", job->id(),
+                                       "\" is of task: seq2seq_lm, which answers no prompts yet")),
+                      "NO_TEXT_MODEL");
   program = program::Frozen(std::move(program));
   asked.settings = SettingsOf(request, program.config.max_positions);
   ASSIGN_OR_RETURN(asked.max_prompt_tokens,

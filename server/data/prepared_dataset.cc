@@ -36,15 +36,14 @@ absl::StatusOr<Message> ReadJson(const std::string& path) {
 
 constexpr int64_t kOffsetsAtOnce = 1 << 16;
 
-}  // namespace
-
-absl::StatusOr<program::LengthCounts> ReadLengths(const std::string& dir) {
-  const std::string path = dir + "/dataset.safetensors";
-  ASSIGN_OR_RETURN(const program::TensorIndex index, program::ReadSafetensorsHeader(path));
-  const auto found = index.find("row_offsets");
+// What lies between the offsets of the tensor `name`.
+absl::StatusOr<program::LengthCounts> LengthsBetween(const std::string& path,
+                                                     const program::TensorIndex& index,
+                                                     const char* name) {
+  const auto found = index.find(name);
   if (found == index.end() || found->second.dtype != "I64" || found->second.shape.size() != 1 ||
       found->second.shape[0] < 2)
-    return absl::DataLossError(absl::StrCat(path, " has no row_offsets I64 [rows + 1]"));
+    return absl::DataLossError(absl::StrCat(path, " has no ", name, " I64 [rows + 1]"));
   std::ifstream file(path, std::ios::binary);
   file.seekg(found->second.begin);
   program::LengthCounts lengths;
@@ -53,11 +52,11 @@ absl::StatusOr<program::LengthCounts> ReadLengths(const std::string& dir) {
   for (int64_t row = -1, end = found->second.shape[0] - 1; row < end;) {
     const int64_t count = std::min(end - row, kOffsetsAtOnce);
     file.read(reinterpret_cast<char*>(offsets.data()), count * 8);
-    if (!file) return absl::DataLossError(absl::StrCat("cannot read row_offsets of ", path));
+    if (!file) return absl::DataLossError(absl::StrCat("cannot read ", name, " of ", path));
     for (int64_t i = 0; i < count; ++i, ++row) {
       const int64_t offset = offsets[static_cast<size_t>(i)];
       if (row < 0 ? offset != 0 : offset <= before)
-        return absl::DataLossError(absl::StrCat(path, ": row_offsets is wrong at row ", row));
+        return absl::DataLossError(absl::StrCat(path, ": ", name, " is wrong at row ", row));
       if (row >= 0) lengths.Add(offset - before);
       before = offset;
     }
@@ -65,12 +64,29 @@ absl::StatusOr<program::LengthCounts> ReadLengths(const std::string& dir) {
   return lengths;
 }
 
+}  // namespace
+
+absl::StatusOr<program::LengthCounts> ReadLengths(const std::string& dir) {
+  const std::string path = dir + "/dataset.safetensors";
+  ASSIGN_OR_RETURN(const program::TensorIndex index, program::ReadSafetensorsHeader(path));
+  return LengthsBetween(path, index, "row_offsets");
+}
+
+absl::StatusOr<program::LengthCounts> ReadSourceLengths(const std::string& dir) {
+  const std::string path = dir + "/dataset.safetensors";
+  ASSIGN_OR_RETURN(const program::TensorIndex index, program::ReadSafetensorsHeader(path));
+  if (!index.contains("source_offsets")) return program::LengthCounts();
+  return LengthsBetween(path, index, "source_offsets");
+}
+
 absl::StatusOr<RowLengths> LengthsOf(const PreparedFolders& folders) {
   RowLengths lengths;
   ASSIGN_OR_RETURN(lengths.train, ReadLengths(folders.train));
+  ASSIGN_OR_RETURN(lengths.train_sources, ReadSourceLengths(folders.train));
   ASSIGN_OR_RETURN(lengths.longest_prompt, LongestPrompt(folders.prompts));
   if (folders.eval.empty()) return lengths;
   ASSIGN_OR_RETURN(lengths.eval, ReadLengths(folders.eval));
+  ASSIGN_OR_RETURN(lengths.eval_sources, ReadSourceLengths(folders.eval));
   return lengths;
 }
 

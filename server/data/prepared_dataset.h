@@ -17,6 +17,8 @@ namespace snug::server {
 
 // Of the rows, from row_offsets of <dir>/dataset.safetensors.
 absl::StatusOr<program::LengthCounts> ReadLengths(const std::string& dir);
+// Of what they are made of, from source_offsets; empty where they have no sources.
+absl::StatusOr<program::LengthCounts> ReadSourceLengths(const std::string& dir);
 
 // Of the rows and prompts of a job's data, which is there.
 absl::StatusOr<RowLengths> LengthsOf(const PreparedFolders& folders);

@@ -13,7 +13,7 @@ using program::ModelConfig;
 using program::RopeScaling;
 
 constexpr int kMaxKind = static_cast<int>(RopeScaling::Kind::kYarn);
-constexpr int kMaxTask = static_cast<int>(program::Task::kTokenClassification);
+constexpr int kMaxTask = static_cast<int>(program::Task::kSeq2SeqLm);
 constexpr int kMaxProblem = static_cast<int>(program::Problem::kRegression);
 constexpr int kMaxActivation = static_cast<int>(program::Activation::kTanh);
 
@@ -91,6 +91,15 @@ void SetEncoder(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_classifier_dropout(config.classifier_dropout);
 }
 
+void SetEncoderDecoder(const ModelConfig& config, v1::ModelFacts& facts) {
+  facts.set_decoder_layers(config.decoder_layers);
+  facts.set_distance_buckets(config.distances.buckets);
+  facts.set_farthest_distance(config.distances.farthest);
+  facts.set_plain_mlp(!config.gated_mlp);
+  facts.set_head_scale(config.head_scale);
+  facts.set_start_token(config.start_token);
+}
+
 void SetTask(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_task(static_cast<int>(config.task));
   facts.set_labels(config.labels);
@@ -106,8 +115,9 @@ bool AllFinite(const v1::ModelFacts& facts) {
        {facts.norm_epsilon(), facts.rope_theta(), facts.embedding_scale(), facts.rotary_share(),
         facts.local_rope_theta(), facts.query_scalar(), facts.attention_softcap(),
         facts.attention_dropout(), facts.logit_softcap(), facts.head_spread(),
-        facts.hidden_dropout(), facts.classifier_dropout(), rope.factor(), rope.low_freq_factor(),
-        rope.high_freq_factor(), rope.beta_fast(), rope.beta_slow(), rope.attention_factor()})
+        facts.hidden_dropout(), facts.classifier_dropout(), facts.head_scale(), rope.factor(),
+        rope.low_freq_factor(), rope.high_freq_factor(), rope.beta_fast(), rope.beta_slow(),
+        rope.attention_factor()})
     if (!std::isfinite(number)) return false;
   return facts.rotary_share() > 0.0 && facts.rotary_share() <= 1.0;
 }
@@ -120,6 +130,7 @@ v1::ModelFacts FactsOf(const ModelConfig& config) {
   SetNumbers(config, facts);
   SetKinds(config, facts);
   SetEncoder(config, facts);
+  SetEncoderDecoder(config, facts);
   SetTask(config, facts);
   SetRope(config.rope_scaling, *facts.mutable_rope());
   return facts;
@@ -175,7 +186,12 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .token_types = facts.token_types(),
                      .first_position = facts.first_position(),
                      .hidden_dropout = facts.hidden_dropout(),
-                     .classifier_dropout = facts.classifier_dropout()};
+                     .classifier_dropout = facts.classifier_dropout(),
+                     .decoder_layers = facts.decoder_layers(),
+                     .gated_mlp = !facts.plain_mlp(),
+                     .head_scale = facts.head_scale(),
+                     .start_token = facts.start_token()};
+  config.distances = {.buckets = facts.distance_buckets(), .farthest = facts.farthest_distance()};
   RETURN_IF_ERROR(program::CheckModelConfig(config));
   return config;
 }

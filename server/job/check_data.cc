@@ -12,7 +12,7 @@
 namespace snug::server {
 namespace {
 
-constexpr char kTasks[] = "causal_lm, sequence_classification or token_classification";
+constexpr char kTasks[] = "causal_lm, seq2seq_lm, sequence_classification or token_classification";
 
 // What the tokenizer makes of them, and whether it has one already, is seen when it is read.
 void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
@@ -35,13 +35,17 @@ void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
 void CheckLabels(const v1::JobSpec& spec, Checker& check) {
   const bool named = !spec.label_names().empty();
   if (!v1::JobSpec::Task_IsValid(spec.task())) check.Add("task", kTasks);
-  if (spec.task() > v1::JobSpec::TOKEN_CLASSIFICATION)
+  const bool of_classes = spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION ||
+                          spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION;
+  const bool of_text =
+      spec.task() == v1::JobSpec::CAUSAL_LM || spec.task() == v1::JobSpec::SEQ2SEQ_LM;
+  if (spec.task() != v1::JobSpec::TASK_UNSPECIFIED && !of_classes && !of_text)
     check.Add("task", absl::StrCat(kTasks, "; others are not offered yet"));
   if (spec.has_mlm_probability())
     check.Add("mlm_probability", "is of task: masked_lm, which is not offered yet");
   if (!spec.image_augmentation().empty())
     check.Add("image_augmentation", "is of task: image_classification, which is not offered yet");
-  if (spec.task() == v1::JobSpec::CAUSAL_LM && (named || spec.num_labels() != 0))
+  if (of_text && (named || spec.num_labels() != 0))
     check.Add(named ? "label_names" : "num_labels",
               "is of task: sequence_classification or token_classification");
   check.Integer("num_labels", spec.num_labels(), 0, program::kMaxLabels);

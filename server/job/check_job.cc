@@ -104,6 +104,10 @@ void CheckExport(const CheckedJob& job, const program::Program& program,
 // What the task leaves open, once the model has told: as the worker and snug-prepare take it. PEFT
 // trains a classification head whole, so it is named.
 void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
+  if (config.has_source()) {
+    spec.mutable_training()->set_packing(false);
+    return spec.set_task(v1::JobSpec::SEQ2SEQ_LM);
+  }
   if (!config.classifies()) return spec.set_task(v1::JobSpec::CAUSAL_LM);
   spec.set_task(config.of_documents() ? v1::JobSpec::SEQUENCE_CLASSIFICATION
                                       : v1::JobSpec::TOKEN_CLASSIFICATION);
@@ -115,6 +119,24 @@ void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
   if (std::find(saved.begin(), saved.end(), head) == saved.end()) *saved.Add() = head;
 }
 
+// What is of rows without a source.
+void CheckSourceFields(const v1::JobSpec& spec, std::vector<Violation>& found) {
+  const v1::TrainingSpec& training = spec.training();
+  const std::pair<const char*, bool> others[] = {
+      {"training.packing", training.packing()},
+      {"training.group_by_length", training.group_by_length()},
+      {"training.neftune_noise_alpha", training.neftune_noise_alpha() > 0.0},
+      {"added_tokens", !spec.added_tokens().empty()}};
+  for (const auto& [field, given] : others) {
+    if (given)
+      found.push_back(
+          {absl::StrCat("spec.", field), "is not offered for task: seq2seq_lm", "BAD_FIELD"});
+  }
+  if (spec.has_completion_only_loss() && !spec.completion_only_loss())
+    found.push_back({"spec.completion_only_loss",
+                     "false, but of task: seq2seq_lm the target alone is trained", "BAD_FIELD"});
+}
+
 // The head of the task, and what only one of the tasks takes.
 bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Violation>& found) {
   const absl::Status chosen = program::ChooseTask(TaskOf(spec), config);
@@ -122,16 +144,8 @@ bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Viol
     AddStatus(found, FieldOf(chosen).c_str(), "BAD_FIELD", chosen);
     return false;
   }
-  // ModelFacts and TapeKey have no room for a model of two halves.
-  if (config.has_source()) {
-    found.push_back({"spec.model",
-                     absl::StrCat("model_type ", config.model_type,
-                                  " is trained for seq2seq_lm, which jobs cannot ask for yet"),
-                     "BAD_MODEL_CONFIG"});
-    return false;
-  }
   const auto of_tokens = [&](bool given, const char* field) {
-    if (!given || !config.classifies()) return;
+    if (!given || config.task == program::Task::kCausalLm) return;
     found.push_back(
         {absl::StrCat("spec.", field),
          absl::StrCat("is of task: causal_lm; this job's is ", program::NameOf(config.task)),
@@ -140,6 +154,7 @@ bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Viol
   of_tokens(!spec.training().sample_prompts().empty(), "training.sample_prompts");
   of_tokens(spec.mask_history(), "mask_history");
   of_tokens(!spec.chat_template().empty(), "chat_template");
+  if (config.has_source()) CheckSourceFields(spec, found);
   const bool regression = config.has_targets() && config.problem == program::Problem::kRegression;
   if (regression && absl::EndsWith(spec.training().metric_for_best_model(), "accuracy"))
     found.push_back({"spec.training.metric_for_best_model",
@@ -213,6 +228,7 @@ program::TaskChoice TaskOf(const v1::JobSpec& spec) {
     choice.task = program::Task::kSequenceClassification;
   if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
     choice.task = program::Task::kTokenClassification;
+  if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
   choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
 }

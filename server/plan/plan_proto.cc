@@ -87,6 +87,8 @@ v1::Plan ToProto(const program::Program& program, const program::Prediction& pre
   plan.mutable_key()->set_tokens(lower.key.tokens);
   plan.mutable_key()->set_documents(lower.key.documents);
   plan.mutable_key()->set_longest_document(lower.key.longest_document);
+  plan.mutable_key()->set_source_tokens(lower.key.source_tokens);
+  plan.mutable_key()->set_longest_source(lower.key.longest_source);
   FillMemory(prediction, *plan.mutable_memory());
   plan.set_arena_bytes(prediction.bytes.arena);
   plan.set_peak_bytes(prediction.bytes.total());
@@ -94,7 +96,8 @@ v1::Plan ToProto(const program::Program& program, const program::Prediction& pre
   plan.set_threads(lower.machine.threads);
   const double micro_batches = static_cast<double>(step.accumulation);
   plan.set_step_seconds(micro_batches * prediction.seconds + step.optimizer_seconds);
-  plan.set_tokens_per_second(micro_batches * static_cast<double>(lower.key.tokens) /
+  plan.set_tokens_per_second(micro_batches *
+                             static_cast<double>(lower.key.tokens + lower.key.source_tokens) /
                              plan.step_seconds());
   plan.set_fidelity(FidelityOf(prediction));
   plan.set_host_bytes(prediction.bytes.host);

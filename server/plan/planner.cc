@@ -37,6 +37,16 @@ program::TapeKey GenerationKeyOf(int64_t longest_prompt, const v1::JobSpec& spec
   return program::GenerationKey(tokens, spec.training().sample_max_new_tokens());
 }
 
+// Where nothing is known of the rows they are full, their sources too.
+program::TapeKey WorstOf(const program::Program& program, const program::LengthCounts& rows,
+                         const program::LengthCounts& sources, const v1::JobSpec& spec) {
+  const program::Batching batching = BatchingOf(spec);
+  const program::LengthCounts full = FullRows(spec);
+  const program::TapeKey worst = program::WorstBatch(rows.empty() ? full : rows, batching);
+  if (!program.config.has_source()) return worst;
+  return program::WithSources(worst, sources.empty() ? full : sources, batching);
+}
+
 // For reading, and exact for writing into a job file.
 std::string Exactly(int64_t bytes) {
   return absl::StrCat(FormatBytes(bytes), " (", bytes, " bytes)");
@@ -179,13 +189,11 @@ program::PredictOptions OptionsFor(const program::Program& program, const v1::Jo
   options.lower.machine = {
       .threads = machine.threads, .cpu = !machine.gpu, .rates = machine.rates.At(program.compute)};
   options.context_bytes = machine.context_bytes;
-  const program::Batching batching = BatchingOf(spec);
-  const program::LengthCounts full = FullRows(spec);
-  options.lower.key = program::WorstBatch(lengths.prepared() ? lengths.train : full, batching);
+  options.lower.key = WorstOf(program, lengths.train, lengths.train_sources, spec);
   if (Evaluates(spec))
-    options.evaluation_key =
-        program::WorstBatch(lengths.eval.empty() ? full : lengths.eval, batching);
-  options.data_bytes = program::DataBytes(lengths.train, lengths.eval, batching);
+    options.evaluation_key = WorstOf(program, lengths.eval, lengths.eval_sources, spec);
+  options.data_bytes = program::DataBytes(lengths.train, lengths.eval, BatchingOf(spec)) +
+                       program::SourceBytes(lengths.train_sources, lengths.eval_sources);
   options.generation_key = GenerationKeyOf(lengths.longest_prompt, spec);
   return options;
 }

@@ -25,6 +25,9 @@ namespace snug::server {
 struct RowLengths {
   program::LengthCounts train;
   program::LengthCounts eval;
+  // Of the sources that the rows are made of, where the model reads such; else empty.
+  program::LengthCounts train_sources;
+  program::LengthCounts eval_sources;
   int64_t longest_prompt = 0;  // Of those to be answered at evaluations; 0: not known, or none.
   bool prepared() const { return !train.empty(); }
 };

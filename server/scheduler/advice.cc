@@ -16,7 +16,7 @@ namespace snug::server {
 absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job,
                        RowLengths lengths) {
   if (!lengths.prepared()) {
-    lengths.train = lengths.eval = {1};
+    lengths.train = lengths.eval = lengths.train_sources = lengths.eval_sources = {1};
     lengths.longest_prompt = 1;
   }
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices, job, lengths, PlansWanted::kForPlacing));

@@ -74,6 +74,17 @@ TEST_F(PlanTest, PrintsWhatWasFoundInTheDataset) {
                         "warning  2 rows are the same as an earlier row\n"));
 }
 
+// Of targets the batch is told, and of what they are made.
+TEST_F(PlanTest, PrintsTheSourcesOfABatch) {
+  for (v1::Plan& plan : *reply_.mutable_plans()) {
+    plan.mutable_key()->set_source_tokens(600);
+    plan.mutable_key()->set_longest_source(90);
+  }
+  EXPECT_THAT(server_.Run({"plan", file_}).out,
+              HasSubstr("batch    at most 1024 tokens in 8 rows, the longest of 128 tokens\n"
+                        "sources  at most 600 tokens, the longest of 90 tokens\n"));
+}
+
 TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
   const Ran ran = server_.Run({"plan", file_, "training.max_steps=5"});
   EXPECT_EQ(ran.code, 0) << ran.err;

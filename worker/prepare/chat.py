@@ -24,6 +24,7 @@ class Passage:
     spans   a function: spans(end) is [(begin, end, weight)] of characters as far as `end`
     prompt  the tokens that the text begins with as this text alone does
     pair    a second text, which the tokenizer joins with the first
+    source  a text of its own, of which this one is made
     """
 
     text: str
@@ -31,6 +32,7 @@ class Passage:
     spans: collections.abc.Callable | None = None
     prompt: str | None = None
     pair: str | None = None
+    source: str | None = None
 
     @property
     def input(self):

@@ -66,7 +66,7 @@ class Checks:
         counts["rows_longer_than_model"] += example.whole_tokens > (
             self._model.max_positions or example.whole_tokens
         )
-        cut = example.whole_tokens - len(ids)
+        cut = example.whole_tokens - len(example.source_ids) - len(ids)
         counts["truncated_rows"] += cut > 0
         counts["truncated_tokens"] += cut
         trained = list(itertools.compress(ids, weights))
@@ -74,7 +74,7 @@ class Checks:
             counts["untrained_rows"] += 1
             counts["cut_off_rows"] += example.trains
             return
-        counts["tokens"] += len(ids) * times
+        counts["tokens"] += (len(example.source_ids) + len(ids)) * times
         counts["trained_tokens"] += len(trained) * times
         if example.label is not None:
             counts["documents"] += 1

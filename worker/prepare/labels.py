@@ -17,6 +17,7 @@ import struct
 
 from errors import PrepareError, bad_row
 from formats import classification, fields, tagged_tokens
+from model import HEADS
 
 IGNORED = -100  # A token without a class.
 SHOWN_NAMES = 20
@@ -160,7 +161,7 @@ def classify(model, sources, options, most=None):
     """Makes the sources' rows documents, or words, with classes, where that is the task: gives
     their Labels, else None. `most`: of a source's rows, so many are asked for the classes'
     names."""
-    if not (options.task or model.task):
+    if (options.task or model.task) not in HEADS.values():
         return None
     labels = _labels_of(model, sources, options, most)
     for source in sources:

@@ -54,15 +54,19 @@ def _labels(config):
     return (listed if own else []), len(names)
 
 
+SEQ2SEQ = "seq2seq_lm"
 # What transformers' classes of heads end in, by the task of rows with labels.
 HEADS = {
     "ForSequenceClassification": "sequence_classification",
     "ForTokenClassification": "token_classification",
 }
+TASKS = (*HEADS.values(), SEQ2SEQ)
 
 
 def _task(config):
-    """The task of rows with labels that the model has a head for, or none."""
+    """That of TASKS that the model is made for, or none."""
+    if config.get("model_type") == "t5":  # It may name no class.
+        return SEQ2SEQ
     for name in map(str, config.get("architectures") or ()):
         for ending, task in HEADS.items():
             if name.endswith(ending):
@@ -101,6 +105,7 @@ class Model:
         self.task = _task(config)
         self.label_names, self.num_labels = _labels(config)
         self.problem_type = _problem(config, self.num_labels)
+        self.pad_id = config.get("pad_token_id") or 0  # T5's where it names none.
         self.stop_ids = self._stop_ids("config.json", config)
         name = "generation_config.json"
         self.stop_ids |= self._stop_ids(name, self._read_json(name) or {})

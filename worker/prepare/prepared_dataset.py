@@ -5,8 +5,10 @@
                        files source_file I32 [rows] (their numbers, from 0); of documents labels,
                        I32 [rows] of classes, F32 [rows, num_labels] of numbers, and the weight 1
                        at each one's last token; of words with classes token_labels I32 [tokens],
-                       -100 where there is none; where tokens have types, second_begins
-                       I32 [rows] (the first token of a pair's second text, or the row's end)
+                       -100 where there is none; of targets source_offsets I64 [rows + 1] and
+                       source_ids I32, what they are made of, and weights from the first token on;
+                       where tokens have types, second_begins I32 [rows] (the first token of a
+                       pair's second text, or the row's end)
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
                        "first_added_id": of the tokens that the job adds to the tokenizer][,
@@ -54,6 +56,8 @@ class Examples:
         self.targets = array.array("f")
         self.token_labels = array.array("i")
         self.second_begins = array.array("i")
+        self.source_lengths = array.array("q")
+        self.source_ids = array.array("i")
 
     def add(self, example, row, times=1, file=0):
         """`row`: what the example was made of, of the dataset's file number `file`."""
@@ -75,12 +79,16 @@ class Examples:
                 self.token_labels.extend(example.token_labels)
             if example.second_begin is not None:
                 self.second_begins.append(example.second_begin)
+            if example.source_ids:
+                self.source_lengths.append(len(example.source_ids))
+                self.source_ids.extend(example.source_ids)
 
 
 class PreparedDataset:
     """Grows by add(); write() refuses when nothing in it is trained. `checks`: a checks.Checks, of
-    these rows alone. In memory is what a row's place takes, 28 bytes (and 4 for each number of its
-    label); its tokens are on the disk, in files of the folder `beside` that have no name."""
+    these rows alone. In memory is what a row's place takes, 28 bytes (and 8 for its source, 4 for
+    each number of its label); its tokens are on the disk, in files of the folder `beside` that have
+    no name."""
 
     def __init__(self, source, checks, beside):
         self.source = source
@@ -92,6 +100,8 @@ class PreparedDataset:
         self._labels = array.array("i")
         self._targets = array.array("f")
         self._second_begins = array.array("i")
+        self._source_offsets = array.array("q", [0])
+        self._source_ids = tempfile.TemporaryFile(dir=beside)
         self._ids = tempfile.TemporaryFile(dir=beside)
         self._weights = tempfile.TemporaryFile(dir=beside)
         self._token_labels = tempfile.TemporaryFile(dir=beside)
@@ -116,6 +126,9 @@ class PreparedDataset:
         self._labels.extend(examples.labels)
         self._targets.extend(examples.targets)
         self._second_begins.extend(examples.second_begins)
+        for length in examples.source_lengths:
+            self._source_offsets.append(self._source_offsets[-1] + length)
+        self._source_ids.write(examples.source_ids)
         self._ids.write(examples.ids)
         self._weights.write(examples.weights)
         self._token_labels.write(examples.token_labels)
@@ -189,6 +202,9 @@ class PreparedDataset:
             tensors["token_labels"] = ("I32", [tokens], self._token_labels)
         if self._second_begins:
             tensors["second_begins"] = ("I32", [len(self._second_begins)], self._second_begins)
+        if sources := self._source_offsets[-1]:
+            tensors["source_offsets"] = ("I64", [len(self._source_offsets)], self._source_offsets)
+            tensors["source_ids"] = ("I32", [sources], self._source_ids)
         header, at = {}, 0
         for name, (dtype, shape, _) in tensors.items():
             end = at + math.prod(shape) * DTYPE_BYTES[dtype]

@@ -15,6 +15,7 @@ from labels import classify
 from model import Model
 from parts import Maker
 from prepared_dataset import PreparedDataset
+from seq2seq import make_targets
 from sources import sources_of
 
 DEFAULT_SEQ_LENGTH = 2048
@@ -32,6 +33,7 @@ def write(options):
         options.max_seq_length = min(DEFAULT_SEQ_LENGTH, model.max_positions or DEFAULT_SEQ_LENGTH)
     sources, shown = sources_of(options), []
     classify(model, sources, options, options.scan_rows)
+    make_targets(model, sources, options)
     for source in sources:
         source.settle()
 
@@ -70,21 +72,22 @@ def _scan(maker, dataset, chats, most):
 
 
 def _row(model, row, example):
-    weights = example.loss_weights
+    source = example.source_ids.tolist()
+    ids = source + example.input_ids.tolist()
+    weights = [0.0] * len(source) + example.loss_weights.tolist()
     return {
         "line": row.line,
         "tokens": len(weights),
         "trained_tokens": sum(1 for weight in weights if weight),
         "cut_tokens": example.whole_tokens - len(weights),
         "left_out_tokens": max(len(weights) - SHOWN_TOKENS, 0),
-        "segments": _segments(model, example),
+        "segments": _segments(model, ids, weights),
     }
 
 
-def _segments(model, example):
+def _segments(model, ids, weights):
     """Neighbours of one weight as one text. A row's text is decoded up to each border and the
     difference taken: the first token of a text may lose its space."""
-    ids, weights = example.input_ids.tolist(), example.loss_weights.tolist()
     segments, begin, before = [], 0, ""
     for weight, run in itertools.groupby(weights[:SHOWN_TOKENS]):
         end = begin + len(list(run))

@@ -59,6 +59,15 @@ class Tokens(Row):
 
 
 @dataclasses.dataclass
+class Target(Row):
+    """A target and the source that it is made of: `texts` or `ids`, the source's first. Of a
+    target's ids those that are -100 are not trained."""
+
+    texts: tuple | None = None
+    ids: tuple | None = None
+
+
+@dataclasses.dataclass
 class Labelled(Row):
     """A document and its label: `texts`, one or two, or `ids`. `label`: as the row has it, until
     labels.py has made an id or a list of numbers of it."""

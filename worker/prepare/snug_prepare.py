@@ -31,9 +31,10 @@ from chat import Chats
 from checks import Checks
 from errors import BadRows, PrepareError
 from labels import PROBLEMS, classify
-from model import HEADS, Model
+from model import TASKS, Model
 from parts import Maker
 from prepared_dataset import PreparedDataset
+from seq2seq import make_targets
 from sources import sources_of
 
 PROGRESS_SECONDS = 1.0
@@ -52,7 +53,7 @@ def parse_arguments(argv):
     parser.add_argument("--completion-only-loss", type=int, default=1)
     parser.add_argument("--assistant-only-loss", type=int, default=1)
     parser.add_argument("--mask-history", type=int, default=0)
-    parser.add_argument("--task", choices=tuple(HEADS.values()))
+    parser.add_argument("--task", choices=TASKS)
     parser.add_argument("--num-labels", type=int, default=0)
     parser.add_argument("--problem-type", choices=PROBLEMS)
     parser.add_argument("--label-name", action="append", default=[], dest="label_names")
@@ -112,6 +113,7 @@ def prepare(options):
     model, sources = Model(options.model, options.added_tokens), sources_of(options)
     rows = count_rows(options, sources)
     labels = classify(model, sources, options)
+    make_targets(model, sources, options)
     for source in sources:
         source.settle()
     held_out = choose_eval_rows(rows, options.eval_split, options.seed)

@@ -25,6 +25,10 @@ Of words with classes the first token of a word has its class, the others and sp
 none (-100), as transformers' example of token classification has it; each token with a class is
 trained, where it stands.
 
+A source and its target are encoded apart, each with the special tokens of the post-processor and
+cut as documents are; a target ends with the model's end token. All of a target is trained, its
+first token too: the decoder reads another before it.
+
 In all others, the first token of a row has nothing before it to be predicted from: its weight is 0.
 Rows longer than max_seq_length lose their end.
 """
@@ -39,7 +43,7 @@ import os
 from chat import Passage
 from errors import PrepareError, bad_row
 from labels import IGNORED
-from rows import Labelled, Tagged, Text, Tokens
+from rows import Labelled, Tagged, Target, Text, Tokens
 
 # Per call of the tokenizer, which spreads a batch over the cores.
 BATCH_ROWS = 200
@@ -63,6 +67,7 @@ class Example:
     label: int | list | None = None  # of a document: its class, or numbers
     token_labels: list | None = None  # of words with classes: each token's, or IGNORED
     second_begin: int | None = None  # of a pair: where the second text's tokens begin
+    source_ids: array.array = dataclasses.field(default_factory=lambda: array.array("i"))
     # Of the row before it was cut:
     whole_tokens: int = 0
     trains: bool = False  # it had a trained token
@@ -90,26 +95,37 @@ def tokenise(model, chats, rows, options, refuse):
 
 def _is_tokens(row):
     """Whether no text of it is encoded with those of other rows."""
-    return isinstance(row, (Tokens, Tagged)) or (isinstance(row, Labelled) and row.ids is not None)
+    if isinstance(row, (Labelled, Target)):
+        return row.ids is not None
+    return isinstance(row, (Tokens, Tagged))
 
 
 def _passage(model, chats, row, options):
     if isinstance(row, Labelled):
         return Passage(row.texts[0], bare=False, pair=row.texts[1] if row.texts[1:] else None)
+    if isinstance(row, Target):
+        source, target = row.texts
+        return Passage(_ended(model, target), bare=False, source=source)
     if not isinstance(row, Text):
         return chats.passage(row)
-    end = model.end_token()
-    text = row.prompt + row.completion.removesuffix(end)
-    text += "" if model.tokenizer.token_to_id(end) in model.closing_ids else end
+    text = row.prompt + _ended(model, row.completion)
     if row.prompt and options.completion_only_loss:
         return Passage(text, bare=False, prompt=row.prompt)
     return Passage(text, bare=False)
 
 
+def _ended(model, text):
+    """With the end token, where the post-processor does not write it."""
+    end = model.end_token()
+    closed = model.tokenizer.token_to_id(end) in model.closing_ids
+    return text.removesuffix(end) + ("" if closed else end)
+
+
 def _checked_size(row, passage, memory_bytes):
     """Characters to be tokenised. Whatever wrote the text (a file, JSON in a string, a template),
     here it is text that the tokenizer takes and that fits the memory."""
-    size, most = len(passage.text + (passage.pair or "")), memory_bytes // BYTES_PER_CHARACTER
+    text = passage.text + (passage.pair or "") + (passage.source or "")
+    size, most = len(text), memory_bytes // BYTES_PER_CHARACTER
     if size > most:
         message = (
             f"this row has {size} characters of text; to tokenise more than {most} in one piece "
@@ -117,7 +133,7 @@ def _checked_size(row, passage, memory_bytes):
         )
         raise PrepareError("PREPARE_LIMIT", message, file=row.file, line=row.line)
     try:
-        (passage.text + (passage.pair or "")).encode()
+        text.encode()
     except UnicodeEncodeError as error:
         message = "its text holds half of a surrogate pair, which is no character"
         raise bad_row(row, message) from error
@@ -135,6 +151,9 @@ def _examples(model, batch, options, refuse):
                     example.second_begin = _second_begin(row, example, encoding)
             elif isinstance(row, Tagged):
                 example = _tagged(model, row)
+            elif isinstance(row, Target):
+                example = _target(model, row, passage, encoded)
+                _check_vocabulary(model, row, example.source_ids)
             elif passage is None:
                 example = Example(row.ids, row.weights)
             else:
@@ -160,6 +179,7 @@ def _encoded(model, passages):
         group = [passage for passage in passages if passage.bare == bare]
         exact = {p.text for p in group if p.spans is not None}
         quick = {p.input for p in group} | {p.prompt for p in group if p.prompt is not None}
+        quick |= {p.source for p in group if p.source is not None}
         quick -= exact
         for texts, encode in ((exact, "encode_batch"), (quick, "encode_batch_fast")):
             if texts:
@@ -194,9 +214,27 @@ def _labelled(row, encoding):
     """`encoding`: of its texts, cut already; None: the row is ids."""
     if encoding is None:
         return Example(row.ids, [], label=row.label)
+    return Example(encoding.ids, [], label=row.label, whole_tokens=_whole_tokens(encoding))
+
+
+def _whole_tokens(encoding):
+    """Of a text that may have been cut."""
     left_out = sum(piece.special_tokens_mask.count(0) for piece in encoding.overflowing)
-    whole = len(encoding.ids) + left_out
-    return Example(encoding.ids, [], label=row.label, whole_tokens=whole)
+    return len(encoding.ids) + left_out
+
+
+def _target(model, row, passage, encoded):
+    """`passage`: None where the row is ids."""
+    if passage is None:
+        source, target = row.ids
+        ids = [model.pad_id if token == IGNORED else token for token in target]
+        weights = [float(token != IGNORED) for token in target]
+        return Example(ids, weights, source_ids=source, whole_tokens=len(source) + len(ids))
+    source, target = encoded[passage.source, False], encoded[passage.text, False]
+    ids = target.ids
+    ids[-1:] = [model.tokenizer.token_to_id(model.end_token())]  # It may have been cut off.
+    whole = _whole_tokens(source) + _whole_tokens(target)
+    return Example(ids, [1.0] * len(ids), source_ids=source.ids, whole_tokens=whole)
 
 
 def _tagged(model, row):
@@ -208,9 +246,7 @@ def _tagged(model, row):
     for word in encoding.word_ids:
         labels.append(IGNORED if word is None or word == before else row.label[word])
         before = word
-    left_out = sum(piece.special_tokens_mask.count(0) for piece in encoding.overflowing)
-    whole = len(encoding.ids) + left_out
-    return Example(encoding.ids, [], token_labels=labels, whole_tokens=whole)
+    return Example(encoding.ids, [], token_labels=labels, whole_tokens=_whole_tokens(encoding))
 
 
 def _second_begin(row, example, encoding):
@@ -261,6 +297,8 @@ def _cut(example, max_seq_length):
         return _cut_document(example, max_seq_length)
     if example.token_labels is not None:
         return _cut_tagged(example, max_seq_length)
+    if example.source_ids:
+        return _cut_target(example, max_seq_length)
     ids, weights = array.array("i", example.input_ids), array.array("f", example.loss_weights)
     weights[0] = 0.0
     digest = hashlib.blake2b(ids, digest_size=DIGEST_BYTES)
@@ -294,4 +332,19 @@ def _cut_tagged(example, max_seq_length):
     example.input_ids, example.token_labels = ids[:max_seq_length], labels[:max_seq_length]
     weights = (float(label != IGNORED) for label in example.token_labels)
     example.loss_weights = array.array("f", weights)
+    return example
+
+
+def _cut_target(example, max_seq_length):
+    """Texts are cut already."""
+    source, ids = array.array("i", example.source_ids), array.array("i", example.input_ids)
+    weights = array.array("f", example.loss_weights)
+    digest = hashlib.blake2b(source, digest_size=DIGEST_BYTES)
+    digest.update(array.array("q", [len(source)]))
+    digest.update(ids)
+    digest.update(weights)
+    example.digest = int.from_bytes(digest.digest(), "little")
+    example.trains = any(weights)
+    example.source_ids = source[:max_seq_length]
+    example.input_ids, example.loss_weights = ids[:max_seq_length], weights[:max_seq_length]
     return example

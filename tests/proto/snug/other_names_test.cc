@@ -150,6 +150,7 @@ TEST(OtherNamesTest, WhatIsSoAnywayMayBeSaid) {
   EXPECT_EQ(Parsed("task_type: CAUSAL_LM").task(), v1::JobSpec::CAUSAL_LM);
   EXPECT_EQ(Parsed("task_type: SEQ_CLS").task(), v1::JobSpec::SEQUENCE_CLASSIFICATION);
   EXPECT_EQ(Parsed("task_type: TOKEN_CLS").task(), v1::JobSpec::TOKEN_CLASSIFICATION);
+  EXPECT_EQ(Parsed("task_type: SEQ_2_SEQ_LM").task(), v1::JobSpec::SEQ2SEQ_LM);
   EXPECT_THAT(ErrorOf("task_type: QUESTION_ANS"), HasSubstr("token_classification"));
   EXPECT_THAT(ErrorOf("fan_in_fan_out: true"), HasSubstr("(out, in)"));
 }

@@ -200,6 +200,29 @@ TEST_F(InspectorTest, AHeadOfClassesIsToldAsItIs) {
   EXPECT_EQ(*ConfigOf(FactsOf(config)), config);
 }
 
+TEST_F(InspectorTest, AnEncoderDecoderIsToldAsItIs) {
+  program::ModelConfig config = Here()->program.config;
+  config.model_type = "t5";
+  config.task = program::Task::kSeq2SeqLm;
+  config.layers = 5;
+  config.decoder_layers = 2;
+  config.distances = {.buckets = 8, .farthest = 20};
+  config.gated_mlp = false;
+  config.head_scale = 0.125;
+  config.start_token = 3;
+  ASSERT_TRUE(ConfigOf(FactsOf(config)).ok()) << ConfigOf(FactsOf(config)).status();
+  EXPECT_EQ(*ConfigOf(FactsOf(config)), config);
+  const auto refused = [&](auto change) {
+    v1::ModelFacts changed = FactsOf(config);
+    change(changed);
+    return !ConfigOf(changed).ok();
+  };
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_decoder_layers(5); }));  // No encoder's left.
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_farthest_distance(1 << 30); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_distance_buckets(0); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_start_token(f.vocabulary()); }));
+}
+
 TEST_F(InspectorTest, FactsOutsideTheLimitsAreNotBelieved) {
   const v1::ModelFacts facts = FactsOf(Here()->program.config);
   ASSERT_TRUE(ConfigOf(facts).ok());

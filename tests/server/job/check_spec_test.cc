@@ -188,8 +188,10 @@ TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
   spec.set_num_labels(2);
   spec.set_task(v1::JobSpec::MASKED_LM);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.task"));
-  spec.set_task(v1::JobSpec::CAUSAL_LM);
-  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
+  for (const auto task : {v1::JobSpec::CAUSAL_LM, v1::JobSpec::SEQ2SEQ_LM}) {
+    spec.set_task(task);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
+  }
 }
 
 // A key that would be read and not obeyed.

@@ -77,6 +77,24 @@ TEST_F(PlannerTest, ABudgetOfTheJobsOwnHasItsPlan) {
   }
 }
 
+// Of rows that are made of sources the key has both; of such that nobody has seen both are full.
+TEST_F(PlannerTest, SourcesHaveALengthOfTheirOwn) {
+  program_ = program::BuildProgram(ToyT5(), ModeOf(spec_)).value();
+  spec_.mutable_training()->set_per_device_train_batch_size(2);
+  const RowLengths lengths = {.train = {5, 9, 7}, .train_sources = {40, 2, 30}};
+  const v1::Plan known = Plans(lengths).front(), unknown = Plans({}).front();
+  EXPECT_EQ(known.key().tokens(), 16);
+  EXPECT_EQ(known.key().longest_document(), 9);
+  EXPECT_EQ(known.key().source_tokens(), 70);
+  EXPECT_EQ(known.key().longest_source(), 40);
+  EXPECT_EQ(unknown.key().tokens(), 256);
+  EXPECT_EQ(unknown.key().source_tokens(), 256);
+  EXPECT_EQ(unknown.key().longest_source(), 128);
+  EXPECT_EQ(LoweredByTheWorker(known)->arena_bytes, known.arena_bytes());
+  EXPECT_GT(Plans({.train = {5, 9, 7}, .train_sources = {40, 2, 31}}).front().peak_bytes(),
+            known.peak_bytes());
+}
+
 // Prompts that nobody has tokenised yet count as long as they may be; later as long as they are.
 // Their answers need room for the keys of prompt and answer.
 TEST_F(PlannerTest, PromptsArePartOfThePeak) {

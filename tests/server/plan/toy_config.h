@@ -20,6 +20,17 @@ inline program::ModelConfig ToyConfig() {
   return config;
 }
 
+inline program::ModelConfig ToyT5() {
+  program::ModelConfig config = ToyConfig();
+  config.model_type = "t5";
+  config.task = program::Task::kSeq2SeqLm;
+  config.kv_heads = config.heads;
+  config.decoder_layers = 1;
+  config.distances = {.buckets = 8, .farthest = 20};
+  config.query_scalar = 1.0;
+  return config;
+}
+
 }  // namespace snug::server
 
 #endif  // TESTS_SERVER_PLAN_TOY_CONFIG_H_

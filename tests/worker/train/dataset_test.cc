@@ -20,13 +20,31 @@ using program::WriteFile;
 class DatasetTest : public ::testing::Test {
  protected:
   static std::string Write(const std::string& lines_entry) {
-    const std::filesystem::path folder = FreshDirectory();
     const std::string header =
         R"({"row_offsets":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},)" + lines_entry +
         R"("input_ids":{"dtype":"I32","shape":[2],"data_offsets":[40,48]},)"
         R"("loss_weights":{"dtype":"F32","shape":[2],"data_offsets":[48,56]}})";
+    return WriteTensors(header, {0, 1, 2, 3, 8, 0, 0});
+  }
+  // The same rows, made of sources of three tokens together; `numbers`: where these begin and end,
+  // then their ids, two in each number.
+  static std::string WriteSources(const std::vector<uint64_t>& numbers) {
+    std::vector<uint64_t> data = {0, 1, 2, 0, 0};
+    data.insert(data.end(), numbers.begin(), numbers.end());
+    return WriteTensors(R"({"row_offsets":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},)"
+                        R"("input_ids":{"dtype":"I32","shape":[2],"data_offsets":[24,32]},)"
+                        R"("loss_weights":{"dtype":"F32","shape":[2],"data_offsets":[32,40]},)"
+                        R"("source_offsets":{"dtype":"I64","shape":[3],"data_offsets":[40,64]},)"
+                        R"("source_ids":{"dtype":"I32","shape":[3],"data_offsets":[64,76]},)"
+                        R"("other":{"dtype":"I32","shape":[1],"data_offsets":[76,80]}})",
+                        data);
+  }
+
+ private:
+  static std::string WriteTensors(const std::string& header, const std::vector<uint64_t>& numbers) {
+    const std::filesystem::path folder = FreshDirectory();
     std::string data;
-    for (uint64_t number : {0, 1, 2, 3, 8, 0, 0}) data += LittleEndian64(number);
+    for (const uint64_t number : numbers) data += LittleEndian64(number);
     const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
     WriteFile(folder / "dataset.safetensors", LittleEndian64(padded.size()) + padded + data);
     WriteFile(folder / "dataset.json", R"({"sha256": "abc"})");
@@ -58,6 +76,26 @@ TEST_F(DatasetTest, LinesThatDoNotBelongToTheRowsAreRefused) {
                           R"("other":{"dtype":"I64","shape":[1],"data_offsets":[32,40]},)"),
                     10);
   EXPECT_TRUE(absl::IsInvalidArgument(dataset.status())) << dataset.status();
+}
+
+TEST_F(DatasetTest, SourcesHaveLengthsOfTheirOwn) {
+  constexpr uint64_t kTwoIds = 4 + (uint64_t{5} << 32), kThird = 6;
+  const auto dataset = Dataset::Open(WriteSources({0, 1, 3, kTwoIds, kThird}), 10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE(dataset->has_sources());
+  EXPECT_EQ(dataset->source_tokens(0), 1);
+  EXPECT_EQ(dataset->source_tokens(1), 2);
+  EXPECT_EQ(dataset->source_ids(0)[0], 4);
+  EXPECT_EQ(dataset->source_ids(1)[1], 6);
+  EXPECT_EQ(dataset->source_lengths().longest(), 2);
+  // An id beyond the vocabulary, an empty source, one that goes back, one that ends elsewhere.
+  for (const std::vector<uint64_t>& bad : {std::vector<uint64_t>{0, 1, 3, kTwoIds, 10},
+                                           {0, 3, 3, kTwoIds, kThird},
+                                           {0, 7, 3, kTwoIds, kThird},
+                                           {0, 1, 2, kTwoIds, kThird}}) {
+    const auto refused = Dataset::Open(WriteSources(bad), 10);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  }
 }
 
 // kB of a mapped file that are this process's memory.

@@ -6,7 +6,8 @@
     read(record)      the record as a form of rows.py, or an error that names the field
 
 The first row decides, unless the job names a format; all rows of a file have one. Of a
-classification the task decides: rows are classification.py's, or tagged_tokens.py's.
+classification the task decides: rows are classification.py's, or tagged_tokens.py's; so it does of
+sources and targets, which are source_target.py's.
 """
 
 from errors import PrepareError, bad_row
@@ -18,6 +19,7 @@ from formats import (
     pretokenized,
     prompt_completion,
     sharegpt,
+    source_target,
     tagged_tokens,
     text,
 )
@@ -36,7 +38,7 @@ NAMED = {**FORMATS, classification.NAME: classification, tagged_tokens.NAME: tag
 # All that a record can be read by; the job's columns give these names to others.
 FIELDS = {"messages", *prompt_completion.CHAT_KEYS, *alpaca.KEYS, *sharegpt.KEYS, *messages.KEYS}
 FIELDS |= {"text", *classification.KEYS, *pretokenized.KEYS, *pretokenized.DATUM_KEYS}
-FIELDS |= set(tagged_tokens.KEYS)
+FIELDS |= {*tagged_tokens.KEYS, *source_target.KEYS}
 
 
 class RowReader:
@@ -58,6 +60,13 @@ class RowReader:
             message = f"dataset_format: {self.format} rows have no classes; leave it out"
             raise PrepareError("BAD_DATASET", message, field="dataset_format")
         self._named, self._labels = labels.form, labels
+
+    def make_targets(self):
+        """Rows are sources and targets."""
+        if self._named not in (None, source_target, prompt_completion, pretokenized):
+            message = f"dataset_format: {self.format} rows have no source and target; leave it out"
+            raise PrepareError("BAD_DATASET", message, field="dataset_format")
+        self._named = source_target
 
     def settle(self, record):
         """The first row's format is that of all. PrepareError for a row that is of none."""

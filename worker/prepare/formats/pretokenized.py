@@ -43,7 +43,7 @@ def ids_and_ends(record):
 
 
 def _ids(record):
-    ids = _integers(record, '"input_ids"', fields.structure(record, "input_ids"))
+    ids = integers(record, '"input_ids"', fields.structure(record, "input_ids"))
     if not ids:
         raise bad_row(record, '"input_ids" is empty')
     return ids
@@ -87,7 +87,7 @@ def _list_beside(record, key, ids):
         return None
     if key != "labels" and isinstance(value, list):
         value = [int(bit) if isinstance(bit, bool) else bit for bit in value]
-    if len(_integers(record, f'"{key}"', value)) != len(ids):
+    if len(integers(record, f'"{key}"', value)) != len(ids):
         message = f'"{key}" has {len(value)} entries, "input_ids" has {len(ids)}'
         raise bad_row(record, message)
     return value
@@ -107,7 +107,8 @@ def _without_padding(record, mask, length):
     return begin, end
 
 
-def _integers(record, what, value):
+def integers(record, what, value):
+    """The value, a list of integers; an error that names it as `what` for any other."""
     if not isinstance(value, list):
         kind = fields.kind_of_value(value)
         raise bad_row(record, f"{what} must be a list of integers, this is {kind}")
@@ -126,11 +127,11 @@ def _datum(record):
         for index, chunk in enumerate(chunks):
             what = f'"model_input"."chunks"[{index}]'
             tokens = fields.checked_object(record, what, chunk).get("tokens")
-            source += _integers(record, what + '."tokens"', tokens)
-    ids = _integers(record, '"model_input"', source)
+            source += integers(record, what + '."tokens"', tokens)
+    ids = integers(record, '"model_input"', source)
     inputs = fields.structure(record, "loss_fn_inputs")
     inputs = fields.checked_object(record, '"loss_fn_inputs"', inputs)
-    targets = _integers(record, '"target_tokens"', _plain(inputs.get("target_tokens")))
+    targets = integers(record, '"target_tokens"', _plain(inputs.get("target_tokens")))
     weights = _weights(record, _plain(inputs.get("weights", [1.0] * len(targets))))
     if not len(ids) == len(targets) == len(weights) or not ids:
         text = f'{len(ids)} ids in "model_input", {len(targets)} in "target_tokens", '
