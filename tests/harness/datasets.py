@@ -90,6 +90,16 @@ def write_documents(rows, folder):
     return _with_labels(write_prepared(weighted, folder), "labels", labels)
 
 
+def write_images(rows, values, tokens, folder):
+    """Writes a prepared dataset of images [(bytes [side, side, channels], label)] of so many tokens
+    each; `values` [channels, 256]: what is read of a byte."""
+    folder = write_documents([([0] * tokens, label) for _, label in rows], folder)
+    path = folder / "dataset.safetensors"
+    pixels = np.stack([pixels for pixels, _ in rows])
+    save_file({**load_file(path), "pixels": pixels, "pixel_values": values}, path)
+    return folder
+
+
 def _with_labels(folder, name, labels):
     path = folder / "dataset.safetensors"
     save_file({**load_file(path), name: labels}, path)

@@ -40,6 +40,7 @@ class Settings:
     documents: bool = False  # Rows are documents with a class.
     tagged: bool = False  # Rows are tokens with a class each.
     targets: bool = False  # Rows are targets with a source.
+    images: bool = False  # Rows are images with a class.
 
 
 @dataclasses.dataclass
@@ -266,6 +267,15 @@ def target_loss(model, rows, divisor, smoothing=0.0):
     return total / divisor
 
 
+def image_loss(model, rows, divisor):
+    """The same of images with a class [(pixel values, label)]."""
+    pixels = torch.stack([pixels for pixels, _ in rows]).to(model.dtype)
+    labels = torch.tensor([label for _, label in rows])
+    logits = model(pixel_values=pixels).logits
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    return _classes(logits, labels).sum() / divisor
+
+
 @dataclasses.dataclass(frozen=True)
 class Objective:
     """`loss(model, rows, divisor)`, and `weight(row)`: of all rows the divisor."""
@@ -276,6 +286,7 @@ class Objective:
 
 TOKENS = Objective(batch_loss, lambda row: sum(row[1]))
 DOCUMENTS = Objective(document_loss, lambda row: 1)
+IMAGES = Objective(image_loss, lambda row: 1)
 TAGGED = Objective(tagged_loss, lambda row: sum(label != -100 for label in row[1]))
 
 
@@ -354,6 +365,17 @@ def masters_of(parameters):
     return {key: torch.nn.Parameter(copy) for key, copy in copies.items()}
 
 
+def objective_of(settings):
+    """What the rows are of."""
+    if settings.images:
+        return IMAGES
+    if settings.tagged:
+        return TAGGED
+    if settings.targets:
+        return targets(settings.label_smoothing_factor)
+    return DOCUMENTS if settings.documents else tokens(settings.label_smoothing_factor)
+
+
 def train(model, steps, settings, masters=False, make=torch.optim.AdamW):
     """Runs the loop. `steps`: per step a list of micro-batches, each a list of rows. `masters`: the
     optimizer changes wider copies, of which the model's weights are rounded to bf16 after each
@@ -365,11 +387,7 @@ def train(model, steps, settings, masters=False, make=torch.optim.AdamW):
     initial, gradients, losses, norms = snapshot(parameters), None, [], []
     for micro_batches in steps:
         optimizer.zero_grad()
-        objective = tokens(settings.label_smoothing_factor)
-        objective = TAGGED if settings.tagged else DOCUMENTS if settings.documents else objective
-        if settings.targets:
-            objective = targets(settings.label_smoothing_factor)
-        losses.append(accumulate(model, micro_batches, objective))
+        losses.append(accumulate(model, micro_batches, objective_of(settings)))
         if gradients is None:
             gradients = snapshot({key: p.grad for key, p in parameters.items()})
         if masters:

@@ -81,6 +81,8 @@ TaskNames NamesOf(const ExportOptions& options) {
     return {"AutoModelForSequenceClassification", "text-classification", true};
   if (options.task.task == program::Task::kSeq2SeqLm)
     return {"AutoModelForSeq2SeqLM", "text2text-generation", false};
+  if (options.task.task == program::Task::kImageClassification)
+    return {"AutoModelForImageClassification", "image-classification", true};
   return {"AutoModelForCausalLM", "text-generation", false};
 }
 
@@ -91,6 +93,8 @@ std::string LoadingText(const ExportOptions& options) {
   if (classifies) absl::StrAppend(&labels, ", num_labels=", options.task.labels);
   if (classifies && options.task.problem)
     absl::StrAppend(&labels, ", problem_type=\"", program::NameOf(*options.task.problem), "\"");
+  if (options.task.task == program::Task::kImageClassification)
+    absl::StrAppend(&labels, ", ignore_mismatched_sizes=True");  // A head of other classes.
   return absl::StrCat("```python\nfrom peft import PeftModel\nfrom transformers import ", model,
                       "\n\nbase = ", model, ".from_pretrained(BASE", labels, ")\n",
                       ResizeText(options),

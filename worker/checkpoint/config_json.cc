@@ -43,7 +43,8 @@ ConfigChanges ChangesOf(const program::ModelConfig& config,
   if (!config.classifies()) return changes;
   changes.architecture = program::ArchitectureOf(config);
   changes.labels = config.labels;
-  if (config.of_documents()) changes.problem = program::NameOf(config.problem);
+  if (config.task == program::Task::kSequenceClassification)
+    changes.problem = program::NameOf(config.problem);
   changes.label_names = label_names;
   return changes;
 }

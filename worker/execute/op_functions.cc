@@ -7,6 +7,7 @@ const OpFunctionTable& OpFunctionsOfKernels() {
   // In the order of program::OpCode.
   static constexpr OpFunctionTable kFunctions = {{
       {EmbeddingForward, EmbeddingBackward},
+      {PatchEmbeddingForward, PatchEmbeddingBackward},
       {NormalizeForward, NormalizeBackward},
       {AffineForward, AffineBackward},
       {RmsNormForward, RmsNormBackward},

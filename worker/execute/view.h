@@ -71,7 +71,9 @@ struct Batch {
   const int32_t* ids = nullptr;         // (N)
   const int32_t* source_ids = nullptr;  // (source_tokens)
   const int32_t* positions = nullptr;   // (N) within the document; of an encoder rows of its table.
-  const int32_t* token_types = nullptr;     // (N) of a model that has such.
+  const int32_t* token_types = nullptr;  // (N) of a model that has such.
+  // (N, C*P*P) of images, of the compute type: each token's patch, 0 of those that stand for none.
+  const void* patches = nullptr;
   const int64_t* offsets = nullptr;         // (documents + 1) the host's: where each one's begin.
   const int64_t* device_offsets = nullptr;  // The same on the device.
   // (documents + 1) of the encoder's rows, where there is one: the host's, and the device's.

@@ -172,6 +172,8 @@ program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
     choice.task = program::Task::kTokenClassification;
   if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
+  if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION)
+    choice.task = program::Task::kImageClassification;
   choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
 }

@@ -34,9 +34,9 @@ ordered_json NumbersJson(const std::map<std::string, double>& pattern) {
   return object;
 }
 
-template <typename List>
-ordered_json ListOrNull(const List& list) {
-  return list.empty() ? ordered_json(nullptr) : ordered_json(list);
+template <typename Value>
+ordered_json OrNull(const Value& value) {
+  return value.empty() ? ordered_json(nullptr) : ordered_json(value);
 }
 
 // What tells two adapters apart: each tensor's key and shape, and the scale of each module.
@@ -85,7 +85,7 @@ absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std:
                                {"kasa_config", nullptr},
                                {"layer_replication", nullptr},
                                {"layers_pattern", nullptr},
-                               {"layers_to_transform", ListOrNull(lora.layers_to_transform)},
+                               {"layers_to_transform", OrNull(lora.layers_to_transform)},
                                {"loftq_config", ordered_json::object()},
                                {"lora_alpha", Number(lora.alpha)},
                                {"lora_bias", false},
@@ -93,7 +93,7 @@ absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std:
                                {"lora_ga_config", nullptr},
                                {"megatron_config", nullptr},
                                {"megatron_core", "megatron.core"},
-                               {"modules_to_save", ListOrNull(lora.modules_to_save)},
+                               {"modules_to_save", OrNull(lora.modules_to_save)},
                                {"monteclora_config", nullptr},
                                {"peft_type", "LORA"},
                                {"peft_version", kPeftVersion},
@@ -103,7 +103,7 @@ absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std:
                                {"revision", revision},
                                {"target_modules", NamesJson(targets)},
                                {"target_parameters", nullptr},
-                               {"task_type", PeftTaskType(model.task)},
+                               {"task_type", OrNull(std::string(PeftTaskType(model.task)))},
                                {"trainable_token_indices", nullptr},
                                {"use_bdlora", nullptr},
                                {"use_dora", false},

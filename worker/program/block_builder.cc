@@ -66,6 +66,27 @@ int BlockBuilder::Table(const std::string& path, int64_t rows, Ids ids, const st
   return x;
 }
 
+int BlockBuilder::PatchEmbedding(const std::string& path, const std::vector<std::string>& tokens) {
+  const int64_t width = config_.width, side = config_.patch_size;
+  const int x = AddRows({.site = "embedding", .width = width, .dtype = mode_.compute});
+  std::vector<int> parameters = {
+      AddSlot({path + ".weight", {width, config_.image_channels, side, side}}),
+      AddSlot({.key = path + ".bias", .shape = {width}, .decay = false})};
+  for (const std::string& token : tokens) parameters.push_back(AddSlot({token, {1, 1, width}}));
+  AddOp({OpCode::kPatchEmbedding, path, {}, {x}, std::move(parameters), {}}).patch_width =
+      config_.patch_width();
+  return x;
+}
+
+int BlockBuilder::Places(const std::string& key, const std::string& site) {
+  const int x = AddRows({.site = site, .width = config_.width, .dtype = mode_.compute});
+  const int slot = AddSlot({key, {1, config_.tokens_of_image(), config_.width}});
+  OpAttributes& attributes = AddOp({OpCode::kEmbedding, key, {}, {x}, {slot}, {}});
+  attributes.scale = 1.0;
+  attributes.ids = Ids::kPositions;
+  return x;
+}
+
 int BlockBuilder::LayerNorm(int x, const std::string& site, const std::string& path) {
   const int64_t width = type_.values[x].width;
   const int gamma = AddSlot({.key = path + ".weight", .shape = {width}, .decay = false});
@@ -138,7 +159,9 @@ void BlockBuilder::AddLinear(int z, const LinearModule& module, const Down& down
   int64_t out = 0;
   for (const LinearModule::Result& result : module.results) out += result.width;
   std::vector<int> inputs = {z};
-  std::vector<int> parameters = {AddSlot({module.path + ".weight", {out, in}})};
+  const std::string& path = module.file_path.empty() ? module.path : module.file_path;
+  std::vector<int> parameters = {AddSlot(
+      {.key = path + ".weight", .shape = {out, in}, .module_key = module.path + ".weight"})};
   OpAttributes attributes;
   const bool adapted = down.za >= 0;
   if (adapted) {
@@ -152,7 +175,10 @@ void BlockBuilder::AddLinear(int z, const LinearModule& module, const Down& down
   }
   attributes.bias = module.bias;
   if (module.bias) {
-    parameters.push_back(AddSlot({.key = module.path + ".bias", .shape = {out}, .decay = false}));
+    parameters.push_back(AddSlot({.key = path + ".bias",
+                                  .shape = {out},
+                                  .decay = false,
+                                  .module_key = module.path + ".bias"}));
   }
   const bool fused = module.results.size() > 1;
   for (const auto& [site, width] : module.results) {

@@ -22,6 +22,8 @@ struct ParameterSlot {
   bool up = false;      // Of an adapter: B, not A.
   bool decay = true;    // Not of norms and biases.
   bool shared = false;  // Of all layers: the key is whole.
+  // The key as transformers' class has it, where its files spell it otherwise.
+  std::string module_key = {};
 };
 
 // A linear module: y = z W^T, with a bias and an adapter where it has them.
@@ -34,6 +36,7 @@ struct LinearModule {
   // Several: those that a fused module gives, in the order of its rows.
   std::vector<Result> results;
   bool bias = false;
+  std::string file_path = {};  // In the model's files, where these call it otherwise.
 };
 
 struct AttentionForm {
@@ -57,6 +60,11 @@ class BlockBuilder {
   int Embedding(Rows rows = Rows::kTokens);
   // What a table of `rows` rows, the module `path`, says of each token by its number.
   int Table(const std::string& path, int64_t rows, Ids ids, const std::string& site);
+  // Patches of images by the module `path`, and in their places the tokens that `tokens` are the
+  // keys of.
+  int PatchEmbedding(const std::string& path, const std::vector<std::string>& tokens);
+  // What the tensor `key` says of each place of an image.
+  int Places(const std::string& key, const std::string& site);
   // Over each vector of as many elements as `vectors` says how many there are in a row; `weight` is
   // theirs all.
   int RmsNorm(int x, const std::string& site, const std::string& weight, int64_t vectors = 1);

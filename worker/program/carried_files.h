@@ -1,5 +1,5 @@
 // What of a model's folder goes along with what was trained, byte for byte: the tokenizer and its
-// chat templates. Names and limits; worker/checkpoint copies them.
+// chat templates, or how images are read. Names and limits; worker/checkpoint copies them.
 #ifndef WORKER_PROGRAM_CARRIED_FILES_H_
 #define WORKER_PROGRAM_CARRIED_FILES_H_
 
@@ -23,7 +23,8 @@ inline constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                                   "tokenizer.model",
                                                   "spiece.model",
                                                   "chat_template.json",
-                                                  "sentencepiece.bpe.model"};
+                                                  "sentencepiece.bpe.model",
+                                                  "preprocessor_config.json"};
 inline constexpr char kChatTemplate[] = "chat_template.jinja";
 inline constexpr char kMoreTemplates[] = "additional_chat_templates";
 inline constexpr char kGenerationConfig[] = "generation_config.json";

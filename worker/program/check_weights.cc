@@ -124,6 +124,9 @@ bool IsUnusedHead(const Program& program, const std::string& key) {
   if (config.has_source())
     return key == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
   if (!config.encoder) return config.new_head && key == kHeadKey;
+  if (config.of_images() && config.new_head &&
+      absl::StartsWith(key, absl::StrCat(kClassifierPath, ".")))
+    return true;
   if (!config.pools && absl::StartsWith(key, BasePrefix(config) + "pooler.")) return true;
   return config.new_head && (absl::StartsWith(key, "cls.") || absl::StartsWith(key, "lm_head."));
 }
@@ -134,9 +137,8 @@ absl::Status CheckModel(const Program& program, const TensorIndex& index, int64_
   Comparison comparison(index);
   const ModelConfig& config = program.config;
   for (const Parameter& parameter : program.parameters) {
-    if (parameter.adapter ||
-        (may_draw && !index.contains(parameter.key) && IsDrawn(program.config, parameter)))
-      continue;
+    const bool absent = !index.contains(parameter.key) || ReplacesHead(program.config, parameter);
+    if (parameter.adapter || (may_draw && absent && IsDrawn(program.config, parameter))) continue;
     std::vector<int64_t> shape = parameter.shape;
     if (IsTable(parameter)) shape.front() = vocabulary;
     comparison.Expect(parameter.key, shape);

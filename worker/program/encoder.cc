@@ -21,7 +21,7 @@
 namespace snug::program {
 namespace {
 
-int Embeddings(BlockBuilder& b, const ModelConfig& m) {
+void Embeddings(BlockBuilder& b, const ModelConfig& m) {
   const std::string path = BasePrefix(m) + "embeddings.";
   int x = b.Embedding();
   if (m.token_types > 0) {
@@ -34,7 +34,7 @@ int Embeddings(BlockBuilder& b, const ModelConfig& m) {
       b.Table(path + "position_embeddings", rows, Ids::kPositions, "embedding.positions");
   x = b.Add(x, places, "embedding.sum");
   x = b.LayerNorm(x, "embedding.norm", path + "LayerNorm");
-  return b.Dropout(x, m.hidden_dropout, "embedding.dropped");
+  b.Output(b.Dropout(x, m.hidden_dropout, "embedding.dropped"));
 }
 
 // x plus what `module` makes of f, normalised.
@@ -72,29 +72,39 @@ void Head(BlockBuilder& b, const ModelConfig& m) {
   b.HeadLoss(b.Dropout(b.Input(m.width), m.classifier_dropout, "head.dropped"));
 }
 
+constexpr EncoderBlocks kTextEncoder = {Embeddings, EncoderBlock, Head};
+
+const EncoderBlocks& BlocksOf(const ModelConfig& config) {
+  return config.of_images() ? kImageEncoder : kTextEncoder;
+}
+
 void AddModules(const BlockBuilder& block, const std::string& prefix,
                 std::vector<Module>& modules) {
   for (const ParameterSlot& slot : block.slots()) {
     if (!absl::EndsWith(slot.key, ".weight")) continue;
-    const std::string path = prefix + ModulePath(slot.key);
+    const std::string& key = slot.module_key.empty() ? slot.key : slot.module_key;
+    const std::string path = prefix + ModulePath(key);
     // PEFT saves RoBERTa's classifier as one module.
     if (absl::StartsWith(path, kClassifierPath)) continue;
-    const bool linear = slot.decay && !absl::EndsWith(path, "_embeddings");
+    const bool linear =
+        slot.decay && slot.shape.size() == 2 && !absl::EndsWith(path, "_embeddings");
     modules.push_back({path, linear ? Module::Kind::kLinear : Module::Kind::kNorm});
   }
 }
 
-// All modules of the model, as they run. Tables take no adapter, as norms do not.
+// All modules of the model, as they run. Tables take no adapter, as norms do not, nor does what
+// makes rows of patches.
 std::vector<Module> ModulesOf(const ModelConfig& config) {
   const TrainingMode full;
   BlockBuilder embedding("embedding", config, full), layer("encoder", config, full),
       head("head", config, full);
-  Embeddings(embedding, config);
-  EncoderBlock(layer, config);
-  Head(head, config);
+  const EncoderBlocks& blocks = BlocksOf(config);
+  blocks.embeddings(embedding, config);
+  blocks.layer(layer, config);
+  blocks.head(head, config);
   std::vector<Module> modules;
   AddModules(embedding, "", modules);
-  for (int64_t i = 0; i < config.layers; ++i) AddModules(layer, LayerPrefix(config, i), modules);
+  for (int64_t i = 0; i < config.layers; ++i) AddModules(layer, LayerModules(config, i), modules);
   AddModules(head, "", modules);
   modules.push_back({kClassifierPath, Module::Kind::kHead});
   return modules;
@@ -105,11 +115,11 @@ std::vector<int> AddLayers(ProgramBuilder& program, const ModelConfig& config,
                            const TrainingMode& mode, std::vector<int> x) {
   std::map<LoraTargets, int> types;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    LoraTargets targets = program.targets().InLayer(LayerPrefix(config, layer));
+    LoraTargets targets = program.targets().InLayer(LayerModules(config, layer));
     const auto [type, added] = types.try_emplace(targets);
     if (added) {
       BlockBuilder encoder("encoder", config, mode, std::move(targets.adapters));
-      EncoderBlock(encoder, config);
+      BlocksOf(config).layer(encoder, config);
       type->second = program.AddType(encoder);
     }
     x = program.AddBlock(type->second, static_cast<int>(layer), std::move(x));
@@ -131,11 +141,11 @@ absl::StatusOr<Program> BuildEncoder(const ModelConfig& config, const TrainingMo
   }
   ProgramBuilder program(config, mode, std::move(targets));
   BlockBuilder embedding("embedding", config, mode, program.targets().adapters);
-  embedding.Output(Embeddings(embedding, config));
+  BlocksOf(config).embeddings(embedding, config);
   std::vector<int> x = program.AddBlock(program.AddType(embedding), -1, {});
   x = AddLayers(program, config, mode, std::move(x));
   BlockBuilder head("head", config, mode, program.targets().adapters);
-  Head(head, config);
+  BlocksOf(config).head(head, config);
   program.AddBlock(program.AddType(head), -1, std::move(x));
   Program built = program.Take();
   RETURN_IF_ERROR(Quantize(built, mode.quantization));

@@ -42,7 +42,8 @@ constexpr JsonFields::RealRange kSpreads = {0.0, 100.0};
 constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 
 const Family* const kFamilies[] = {&kLlama, &kMistral, &kQwen2,   &kQwen3,      &kGemma2, &kGemma3,
-                                   &kPhi3,  &kBert,    &kRoberta, &kXlmRoberta, &kT5};
+                                   &kPhi3,  &kBert,    &kRoberta, &kXlmRoberta, &kT5,     &kVit,
+                                   &kDeit};
 
 const Family* FindFamily(const std::string& model_type) {
   const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
@@ -93,11 +94,24 @@ void ReadLabels(JsonFields& fields, ModelConfig& config) {
   const bool named_labels = names != nullptr && names->is_object();
   const int64_t labels = named_labels ? static_cast<int64_t>(names->size()) : kDefaultLabels;
   config.labels = fields.Integer("num_labels", {1, kMaxLabels}, labels);
-  if (config.of_documents()) ReadProblem(fields, config);
+  if (config.task == Task::kSequenceClassification) ReadProblem(fields, config);
   const int64_t fewest = FewestLabels(config.problem);
   if (config.labels < fewest || config.labels > kMaxLabels) {
     fields.Refuse("id2label", absl::StrCat(fewest, " to ", kMaxLabels, " classes"));
   }
+}
+
+// Images are trained for one class each.
+void ReadImageTask(JsonFields& fields, const Family& family, ModelConfig& config) {
+  const json* named = fields.Find("architectures");
+  const json classifier = json::array({family.classifier});
+  config.task = Task::kImageClassification;
+  config.tied_embeddings = false;
+  if (named == nullptr || *named != classifier) fields.Refuse("architectures", classifier.dump());
+  const json* problem = fields.Find("problem_type");
+  if (problem != nullptr && *problem != NameOf(Problem::kSingleLabel))
+    fields.Refuse("problem_type", json(NameOf(Problem::kSingleLabel)).dump());
+  ReadLabels(fields, config);
 }
 
 // An encoder is trained for classes alone; its files may be those of a model of masked tokens.
@@ -122,6 +136,7 @@ void ReadEncoderTask(JsonFields& fields, const Family& family, ModelConfig& conf
 
 // The head that the model's files have.
 void ReadTask(JsonFields& fields, const Family& family, ModelConfig& config) {
+  if (config.of_images()) return ReadImageTask(fields, family, config);
   if (family.encoder) return ReadEncoderTask(fields, family, config);
   const json* named = fields.Find("architectures");
   const std::string prefix = config.reversible ? "Reversible" : "";
@@ -160,9 +175,11 @@ void ReadSizes(JsonFields& fields, const Family& family, ModelConfig& config) {
   config.layers = fields.Integer("num_hidden_layers", {1, kMaxLayers});
   config.width = fields.Integer("hidden_size", {1, kMaxWidth});
   config.mlp_width = fields.Integer("intermediate_size", {1, kMaxMlpWidth});
-  config.vocabulary = fields.Integer("vocab_size", {1, kMaxVocabulary});
-  config.max_positions =
-      fields.Integer("max_position_embeddings", {1, kMaxPositions}, family.max_positions);
+  // Of images every token has the id 0, and their family counts them.
+  config.vocabulary = family.images ? 1 : fields.Integer("vocab_size", {1, kMaxVocabulary});
+  if (!family.images)
+    config.max_positions =
+        fields.Integer("max_position_embeddings", {1, kMaxPositions}, family.max_positions);
   config.norm_epsilon = fields.Real(family.encoder ? "layer_norm_eps" : "rms_norm_eps", {0.0, 1.0},
                                     family.norm_epsilon);
   config.tied_embeddings = fields.Boolean("tie_word_embeddings", family.tied_embeddings);
@@ -242,6 +259,11 @@ bool ModelConfig::slides(int64_t layer) const {
   return !sliding.empty() && sliding[static_cast<size_t>(layer)];
 }
 
+int64_t ModelConfig::tokens_of_image() const {
+  const int64_t side = image_size / patch_size;
+  return side * side + special_tokens();
+}
+
 double ModelConfig::attention_scale() const {
   return 1.0 / std::sqrt(query_scalar > 0.0 ? query_scalar : static_cast<double>(head_width));
 }
@@ -307,6 +329,13 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
                      (!config.classifies() || within(config.labels, kMaxLabels)) &&
                      config.decoder_layers >= 0 && config.decoder_layers < config.layers;
   if (known) RETURN_IF_ERROR(CheckHalves(config));
+  const bool images = config.of_images() || config.task == Task::kImageClassification;
+  if (images &&
+      !(config.task == Task::kImageClassification && config.encoder &&
+        within(config.image_size, kMaxImageSize) && within(config.patch_size, config.image_size) &&
+        config.image_size % config.patch_size == 0 && within(config.image_channels, 3) &&
+        config.max_positions == config.tokens_of_image()))
+    return absl::InvalidArgumentError("an image's sizes are outside their limits");
   if (!known || !sized || config.heads % config.kv_heads != 0 || config.head_width % 2 != 0)
     return absl::InvalidArgumentError("a model's sizes are outside their limits");
   if (config.task == Task::kTokenClassification && !config.encoder)

@@ -45,6 +45,9 @@ struct RopeScaling {
 // ReLU; tanh is that of a pooler.
 enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kRelu, kTanh };
 
+// Pixels of a side: far beyond what is trained, and counted in 32 bits as a square.
+inline constexpr int64_t kMaxImageSize = 4096;
+
 struct ModelConfig {
   std::string model_type;  // "llama"; the others are in worker/program/families.
   int64_t layers = 0;      // L
@@ -108,14 +111,27 @@ struct ModelConfig {
   double head_scale = 1.0;  // Of what the head reads.
   int64_t start_token = 0;  // What the decoder reads first.
 
+  // Of an encoder of images, whose tokens are patches (worker/program/image_encoder.cc).
+  int64_t image_size = 0;  // Pixels of a side; 0: it reads tokens.
+  int64_t patch_size = 0;
+  int64_t image_channels = 0;
+  bool distilled = false;  // A second token beside the class's.
+
   bool operator==(const ModelConfig&) const = default;
   bool adds_tokens() const { return first_added > 0; }
   bool has_source() const { return decoder_layers > 0; }
   // Documents or tokens.
   bool classifies() const { return of_documents() || task == Task::kTokenClassification; }
-  bool of_documents() const { return task == Task::kSequenceClassification; }
+  // An image is a document.
+  bool of_documents() const {
+    return task == Task::kSequenceClassification || task == Task::kImageClassification;
+  }
   // Documents have a number per class, not one class.
   bool has_targets() const { return of_documents() && problem != Problem::kSingleLabel; }
+  bool of_images() const { return image_size > 0; }
+  int64_t special_tokens() const { return distilled ? 2 : 1; }  // Rows that are no patches.
+  int64_t tokens_of_image() const;
+  int64_t patch_width() const { return image_channels * patch_size * patch_size; }
   bool slides(int64_t layer) const;
   double attention_scale() const;
   int64_t rotary_width() const;  // Elements of a head that are turned; of an encoder or T5 none.

@@ -15,7 +15,9 @@ namespace snug::program {
 
 // One line per op in op_table.h: operands, needs, in-place rules, work.
 enum class OpCode : uint8_t {
-  kEmbedding,   // token ids -> x
+  kEmbedding,       // token ids -> x
+  kPatchEmbedding,  // patches -> x              x = p W^T + bias; a row of its own of a token that
+                    //                           stands for no patch
   kNormalize,   // x -> xhat, r                  RMS: xhat = x * r, r = 1 / sqrt(mean(x^2) + eps)
                 //                               of x less its mean where it is centred
   kAffine,      // xhat -> z                     z = xhat * gamma (+ beta)
@@ -43,7 +45,7 @@ enum class OpCode : uint8_t {
   kSampleRows,     // x -> sample                  some rows, and their places and weights
   kFixedSubtract,  // w, f -> v                 v = w - f: in no program, it undoes kFixedAdd
 };
-inline constexpr int kOpCodes = 24;
+inline constexpr int kOpCodes = 25;
 
 // An op draws random numbers of its own by its block and its place there, in 24 bits together.
 inline constexpr int kOpBits = 12;
@@ -52,7 +54,7 @@ inline constexpr int64_t kMostBlocks = int64_t{1} << (24 - kOpBits);
 
 inline constexpr int kMaxInputs = 4;
 inline constexpr int kMaxOutputs = 2;
-inline constexpr int kMaxOpParameters = 3;
+inline constexpr int kMaxOpParameters = 4;
 
 struct Value {
   std::string site;   // Its name in its block: "norm1.xhat", "attention.q".
@@ -74,6 +76,7 @@ struct OpAttributes {
   double scale = 0.0;        // Of an adapter: alpha / r; kAttention: of q . k; kEmbedding
   double table_scale = 1.0;  // kLoraEmbedding: kEmbedding's; kHeadLoss: of its matrix
   double dropout = 0.0;      // kLoraDown, kAttention, kDropout
+  int64_t patch_width = 0;   // kPatchEmbedding: numbers of a patch
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
   int64_t rank = 0;          // ... and how many are its; kLoraEmbedding, kHeadLoss
   double smoothing = 0.0;    // kHeadLoss: of a class: the share that is spread over all of them

@@ -20,6 +20,7 @@ uint32_t InputForParameters(Wanted w) { return w.parameters != 0 ? kIn0 : 0; }
 // In the order of OpCode.
 constexpr OpRow kRows[kOpCodes] = {
     {"embedding", kWhole, Nothing, 0, {}, 0},
+    {"patch_embedding", kWhole, Nothing, 0, {}, 0},
     // dx = r (dxhat - xhat mean(dxhat xhat)): from the output, not the input (LowMemoryBP, MS-BP).
     {"normalize",
      kRowWise,
@@ -153,6 +154,8 @@ double MatrixFlops(const RunShape& run) {
     case OpCode::kLinear:
     case OpCode::kLoraDown:
       return MatmulFlops(run, width(run.in[0]), width(run.out[0]));
+    case OpCode::kPatchEmbedding:
+      return MatmulFlops(run, static_cast<double>(op.attributes.patch_width), width(run.out[0]));
     case OpCode::kLoraLinear: {
       RunShape base = run, up = run;  // The frozen product has dz alone, the adapter's dza and dB.
       base.wanted.parameters = 0;

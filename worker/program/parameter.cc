@@ -14,6 +14,11 @@ std::string LayerPrefix(const ModelConfig& config, int64_t layer) {
   return absl::StrCat("model.layers.", layer, ".");
 }
 
+std::string LayerModules(const ModelConfig& config, int64_t layer) {
+  if (config.of_images()) return absl::StrCat(BasePrefix(config), "layers.", layer, ".");
+  return LayerPrefix(config, layer);
+}
+
 std::string EmbeddingKeyOf(const ModelConfig& config) {
   if (config.encoder) return BasePrefix(config) + "embeddings.word_embeddings.weight";
   return config.has_source() ? kSharedKey : kEmbeddingKey;
@@ -44,9 +49,13 @@ bool IsDrawn(const ModelConfig& config, const Parameter& p) {
          (p.trainable && absl::StartsWith(p.key, BasePrefix(config) + "pooler."));
 }
 
+bool ReplacesHead(const ModelConfig& config, const Parameter& p) {
+  return config.of_images() && IsDrawn(config, p);
+}
+
 std::string HeadKeyOf(const ModelConfig& config) {
   if (config.encoder) {
-    const bool one_matrix = config.pools || !config.of_documents();
+    const bool one_matrix = config.pools || config.task != Task::kSequenceClassification;
     return absl::StrCat(kClassifierPath, one_matrix ? ".weight" : ".out_proj.weight");
   }
   if (config.classifies()) return kScoreKey;
@@ -70,8 +79,12 @@ std::string AdapterKey(const std::string& module_path, bool up) {
   return absl::StrCat(kAdapterPrefix, module_path, up ? ".lora_B.weight" : ".lora_A.weight");
 }
 
+const std::string& ModuleKeyOf(const Parameter& parameter) {
+  return parameter.module_key.empty() ? parameter.key : parameter.module_key;
+}
+
 std::string AdapterFileKey(const Parameter& parameter) {
-  return parameter.adapter ? parameter.key : absl::StrCat(kAdapterPrefix, parameter.key);
+  return parameter.adapter ? parameter.key : absl::StrCat(kAdapterPrefix, ModuleKeyOf(parameter));
 }
 
 }  // namespace snug::program

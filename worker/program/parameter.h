@@ -24,6 +24,8 @@ inline constexpr char kClassifierPath[] = "classifier";  // Of an encoder, in th
 
 // "model.layers.3.", "bert.encoder.layer.3."; of an encoder-decoder "decoder.block.0."
 std::string LayerPrefix(const ModelConfig& config, int64_t layer);
+// The same of transformers' class, whose modules adapters name: "vit.layers.3."
+std::string LayerModules(const ModelConfig& config, int64_t layer);
 // The table of tokens, and other names that files may have for it.
 std::vector<std::string> EmbeddingAliasesOf(const ModelConfig& config);
 std::string EmbeddingKeyOf(const ModelConfig& config);
@@ -35,7 +37,8 @@ std::string HeadKeyOf(const ModelConfig& config);
 int64_t HeadRowsOf(const ModelConfig& config);
 
 struct Parameter {
-  std::string key;  // As the file spells it: "model.layers.0.mlp.up_proj.weight".
+  std::string key;              // As the file spells it: "model.layers.0.mlp.up_proj.weight".
+  std::string module_key = {};  // As transformers' class does, where that is something else.
   std::vector<int64_t> shape;
   DType dtype = DType::kF32;  // At which the worker holds it, or computes with it where quantised.
   Quantization quantization = Quantization::kNone;  // Its bytes are then ValueBytes.
@@ -60,6 +63,9 @@ bool IsEmbedding(const Parameter& p);
 // A new head, where the model's files have none; of an encoder a pooler that is trained, too.
 bool IsDrawn(const ModelConfig& config, const Parameter& p);
 
+// Drawn whatever the files have: of images their head has the classes of other ones.
+bool ReplacesHead(const ModelConfig& config, const Parameter& p);
+
 // Whether the optimizer changes an fp32 master, of which the value is a rounded copy.
 inline bool HasMaster(const Parameter& p) { return p.trainable && p.dtype != DType::kF32; }
 
@@ -70,6 +76,9 @@ inline constexpr char kAdapterPrefix[] = "base_model.model.";
 
 // kAdapterPrefix + path + ".lora_A.weight" and the like; `path`: model.layers.0.self_attn.q_proj.
 std::string AdapterKey(const std::string& module_path, bool up);
+
+// As transformers' class spells it.
+const std::string& ModuleKeyOf(const Parameter& parameter);
 
 // The key of a parameter that an adapter's file holds: its own, and what is trained whole.
 std::string AdapterFileKey(const Parameter& parameter);

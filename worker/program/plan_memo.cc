@@ -41,11 +41,11 @@ class Fingerprint {
 void AddAttributes(const OpAttributes& attributes, Fingerprint& text) {
   // As many names as there are fields: a new one does not compile until it is here.
   const auto& [heads, kv_heads, head_width, rotary_width, epsilon, scale, table_scale, dropout,
-               za_column, rank, smoothing, softcap, window, offset, bias, centred, causal,
-               distances, query_rows, key_rows, ids, row, rows, local, selected, loss, activation,
-               quantization, code_bits, with_replacement] = attributes;
+               patch_width, za_column, rank, smoothing, softcap, window, offset, bias, centred,
+               causal, distances, query_rows, key_rows, ids, row, rows, local, selected, loss,
+               activation, quantization, code_bits, with_replacement] = attributes;
   text.Add(heads, kv_heads, head_width, rotary_width, epsilon, scale, table_scale, dropout,
-           za_column, rank, smoothing, softcap, window, offset, bias, centred, causal,
+           patch_width, za_column, rank, smoothing, softcap, window, offset, bias, centred, causal,
            distances.buckets, distances.farthest, query_rows, key_rows, ids, row, rows, local,
            selected, loss, activation, quantization, code_bits, with_replacement);
 }

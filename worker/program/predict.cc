@@ -24,12 +24,15 @@ int64_t BatchBytes(const Program& program, const TapeKey& key) {
                         2 * Aligned(key.tokens * frequencies * k32);  // cos, sin
   const int64_t tables = program.config.local_rope_theta > 0.0 ? 2 : 1;
   const int64_t types = program.config.token_types > 0 ? Aligned(key.tokens * k32) : 0;
+  const ModelConfig& config = program.config;
+  const int64_t patches = config.of_images() ? config.patch_width() * SizeOf(program.compute) : 0;
   const int64_t overflow = program.config.reversible ? Aligned(k32) : 0;
   const int64_t targets = program.config.has_targets() ? program.config.labels : 0;
   const int64_t sources = program.config.has_source() ? Aligned(key.source_tokens * k32) +
                                                             Aligned((key.documents + 1) * k64)
                                                       : 0;
   return Aligned(key.documents * targets * k32) +  // of documents, where these have such
+         Aligned(key.tokens * patches) +           // of images
          sources +                                 // ids and offsets of an encoder's rows
          types +                                   // of tokens, where the model has such
          overflow +                                // of streams, where it has such

@@ -44,15 +44,20 @@ std::vector<int> ProgramBuilder::AddBlock(int type, int layer, std::vector<int> 
 
 int ProgramBuilder::Bind(const ParameterSlot& slot, int layer) {
   const bool whole = layer < 0 || slot.shared;
-  std::string key = whole ? slot.key : LayerPrefix(program_.config, layer) + slot.key;
-  if (slot.adapter) key = AdapterKey(key, slot.up);
+  std::string key = slot.key, module = slot.module_key.empty() ? slot.key : slot.module_key;
+  if (!whole) {
+    key = LayerPrefix(program_.config, layer) + key;
+    module = LayerModules(program_.config, layer) + module;
+  }
+  if (slot.adapter) key = module = AdapterKey(module, slot.up);
   const auto [it, inserted] = index_.try_emplace(key, static_cast<int>(program_.parameters.size()));
   if (inserted) {
     const bool of_head = absl::StartsWith(key, absl::StrCat(kClassifierPath, "."));
     const bool saved =
-        !slot.adapter && targets_.saved.contains(of_head ? kClassifierPath : ModulePath(key));
+        !slot.adapter && targets_.saved.contains(of_head ? kClassifierPath : ModulePath(module));
     const bool trainable = slot.adapter || saved || !mode_.lora;
     program_.parameters.push_back({.key = key,
+                                   .module_key = module == key ? "" : module,
                                    .shape = slot.shape,
                                    .dtype = slot.adapter ? DType::kF32 : mode_.compute,
                                    .adapter = slot.adapter,

@@ -110,9 +110,9 @@ struct Instruction {
   int32_t op_index = 0;    // and by which it draws random numbers. A form's: of the value's op.
   Wanted wanted;           // Backward.
   Operands operands;       // kCopy: from in[0] to out[0].
-  std::array<int32_t, kMaxOpParameters> parameters = {-1, -1, -1};  // Of Program::parameters.
+  std::array<int32_t, kMaxOpParameters> parameters = {-1, -1, -1, -1};  // Of Program::parameters.
   // Where the gradient of a parameter is added up; kNoSlot: where the worker has it for the step.
-  std::array<int32_t, kMaxOpParameters> gradients = {kNoSlot, kNoSlot, kNoSlot};
+  std::array<int32_t, kMaxOpParameters> gradients = {kNoSlot, kNoSlot, kNoSlot, kNoSlot};
   int32_t workspace = kNoSlot;  // The slice that serves what ATen takes inside.
   LoopHead loop;                // kLoop
   Work work;                    // At the tape's key, of all passes.

@@ -34,7 +34,7 @@ void AddNewHead(Task task, ModelConfig& config) {
 
 // Of a new head; transformers takes one output for a regression where nobody names the problem.
 void SizeNewHead(const TaskChoice& choice, ModelConfig& config) {
-  if (!choice.problem && choice.labels == 1 && config.of_documents())
+  if (!choice.problem && choice.labels == 1 && config.task == Task::kSequenceClassification)
     config.problem = Problem::kRegression;
   if (choice.labels != 0) config.labels = choice.labels;
   if (choice.labels == 0 && config.problem == Problem::kRegression) config.labels = 1;
@@ -42,6 +42,11 @@ void SizeNewHead(const TaskChoice& choice, ModelConfig& config) {
 
 // Whether a model may get a head for a task of classes, or has it.
 absl::Status CheckClassification(const TaskChoice& choice, Task task, const ModelConfig& config) {
+  if ((task == Task::kImageClassification) != config.of_images()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task: ", NameOf(task), " is not offered for ", config.model_type,
+                     config.of_images() ? ", which reads images" : ", which reads no images"));
+  }
   if (task == Task::kTokenClassification && !config.encoder) {
     return absl::InvalidArgumentError(absl::StrCat("task: token_classification is not offered for ",
                                                    config.model_type, ", which is no encoder"));
@@ -71,9 +76,13 @@ absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
                                                    NameOf(config.task), ", not for ",
                                                    NameOf(task)));
   if (task == Task::kSeq2SeqLm) return CheckNoLabels(choice, task);
-  if (task == Task::kCausalLm) return ChooseCausalLm(choice, config);
+  if (task == Task::kCausalLm && !config.of_images()) return ChooseCausalLm(choice, config);
   RETURN_IF_ERROR(CheckClassification(choice, task, config));
-  if (task != config.task) AddNewHead(task, config);
+  // Images' models are published with the classes of the set that they were trained on: who names
+  // another number of them wants a new head.
+  const bool other_classes =
+      config.of_images() && choice.labels != 0 && choice.labels != config.labels;
+  if (task != config.task || other_classes) AddNewHead(task, config);
   if (choice.problem) config.problem = *choice.problem;
   if (config.new_head) SizeNewHead(choice, config);
   if (choice.labels != 0 && choice.labels != config.labels) {
@@ -96,6 +105,8 @@ const char* NameOf(Task task) {
       return "sequence_classification";
     case Task::kTokenClassification:
       return "token_classification";
+    case Task::kImageClassification:
+      return "image_classification";
     case Task::kSeq2SeqLm:
       break;
   }
@@ -110,6 +121,8 @@ const char* PeftTaskType(Task task) {
       return "SEQ_CLS";
     case Task::kTokenClassification:
       return "TOKEN_CLS";
+    case Task::kImageClassification:
+      return "";
     case Task::kSeq2SeqLm:
       break;
   }

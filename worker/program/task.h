@@ -18,6 +18,7 @@ enum class Task : uint8_t {
   kSequenceClassification,  // One of num_labels classes, of each document.
   kTokenClassification,     // The same of each token that has one.
   kSeq2SeqLm,               // The next token of a target, by a source and what came before.
+  kImageClassification,     // The same of each image.
 };
 
 // What the label of a document is, and so what it is trained by: transformers' problem_type.
@@ -43,7 +44,8 @@ struct TaskChoice {
 // Errors: InvalidArgument, the message begins with the field of the job that is wrong.
 absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config);
 
-// "causal_lm", "seq2seq_lm", as job files spell it, and "CAUSAL_LM", "SEQ_2_SEQ_LM", as PEFT does.
+// "causal_lm", "seq2seq_lm", as job files spell it, and "CAUSAL_LM", "SEQ_2_SEQ_LM", as PEFT does;
+// empty: PEFT has none.
 const char* NameOf(Task task);
 const char* PeftTaskType(Task task);
 

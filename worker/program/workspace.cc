@@ -146,11 +146,15 @@ int64_t ProductBytes(const RunShape& run, const Machine& machine, int64_t rows, 
 
 // kernels/column_sums.h: on a GPU, of rows of `width` elements, or of vectors that these consist
 // of.
-int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t width) {
+int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t rows, int64_t width) {
   constexpr int64_t kMostParts = 128, kLeastRows = 64;
   if (machine.cpu || run.wanted.parameters == 0) return 0;
-  const int64_t parts = (run.in_rows(0) + kLeastRows - 1) / kLeastRows;
+  const int64_t parts = (rows + kLeastRows - 1) / kLeastRows;
   return Aligned(std::clamp<int64_t>(parts, 1, kMostParts) * width * kF32);
+}
+
+int64_t ColumnSums(const RunShape& run, const Machine& machine, int64_t width) {
+  return ColumnSums(run, machine, run.in_rows(0), width);
 }
 
 // A product with a quantised weight; one that is added to what is there is made beside it, some
@@ -248,12 +252,21 @@ int64_t EmbeddingBytes(const RunShape& run, const Machine& machine) {
   return run.direction == Direction::kForward ? 0 : RankBytes(machine, run.out_rows(0));
 }
 
+int64_t PatchEmbeddingBytes(const RunShape& run, const Machine& machine) {
+  const int64_t width = run.out[0].width;
+  if (run.direction == Direction::kForward)
+    return ProductBytes(run, machine, run.out_rows(0), width);
+  return ColumnSums(run, machine, run.out_rows(0), width);
+}
+
 }  // namespace
 
 int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
   switch (run.op->code) {
     case OpCode::kEmbedding:
       return EmbeddingBytes(run, machine);
+    case OpCode::kPatchEmbedding:
+      return PatchEmbeddingBytes(run, machine);
     case OpCode::kAffine:
     case OpCode::kRmsNorm:
       return std::popcount(run.wanted.parameters) * ColumnSums(run, machine, run.in[0].width);

@@ -95,7 +95,7 @@ absl::Status Answerer::TakeMemory() {
   }
   ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_, load, device_));
   allocator.SetCap(attempt_.cap_bytes - FixedBytes());
-  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, attempt_.key, device_));
+  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_, attempt_.key, device_));
   if (gpu)
     block_->Seal();
   else

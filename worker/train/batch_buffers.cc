@@ -35,7 +35,7 @@ int64_t BatchBuffers::held_bytes() const {
   for (const execute::DeviceBuffer* buffer :
        {&ids_.buffer, &positions_.buffer, &token_types_.buffer, &labels_.buffer, &offsets_.buffer,
         &source_ids_.buffer, &source_offsets_.buffer, &trained_rows_.buffer, &weights_.buffer,
-        &targets_.buffer, &row_loss_, &row_entropy_, &row_correct_, &overflow_})
+        &targets_.buffer, &patches_.buffer, &row_loss_, &row_entropy_, &row_correct_, &overflow_})
     bytes += buffer->counted_bytes();
   for (const Angles* angles : {&angles_, &local_angles_})
     bytes += angles->frequencies.buffer.counted_bytes() + angles->cos.counted_bytes() +
@@ -55,10 +55,11 @@ absl::Status BatchBuffers::Upload(Filled<T>& array, int64_t elements) {
   return execute::CopyMemory(*device_, array.host(), BytesOf<T>(elements), array.device());
 }
 
-absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& config,
+absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::Program& program,
                                                     const program::TapeKey& key,
                                                     execute::Device& device) {
-  BatchBuffers buffers(config, device);
+  const program::ModelConfig& config = program.config;
+  BatchBuffers buffers(program, device);
   const int64_t turned = config.rotary_width(), tokens = key.tokens;
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.ids_));
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.positions_));
@@ -72,6 +73,8 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::ModelConfig& 
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.weights_));
   if (const int64_t targets = buffers.targets_of_model_; targets > 0)
     RETURN_IF_ERROR(buffers.Allocate(key.documents * targets, buffers.targets_));
+  if (const int64_t row = buffers.patch_grid_.row_bytes(); row > 0)
+    RETURN_IF_ERROR(buffers.Allocate(tokens * row, buffers.patches_));
   RETURN_IF_ERROR(buffers.Allocate(key.documents + 1, buffers.offsets_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_loss_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_entropy_));
@@ -121,6 +124,8 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
     offsets_.host()[d] = n;
     std::copy_n(dataset.ids(row), tokens, ids_.host() + n);
     Place(dataset, row, n);
+    if (const int64_t bytes = patch_grid_.row_bytes(); bytes > 0)
+      LayPatches(dataset, row, patch_grid_, patches_.host() + n * bytes);
     trained = Train(dataset, row, n, trained);
     n += tokens;
   }
@@ -172,6 +177,7 @@ void BatchBuffers::Place(const Dataset& dataset, int64_t row, int64_t begin) {
 int64_t BatchBuffers::Train(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained) {
   switch (task_) {
     case program::Task::kSequenceClassification:
+    case program::Task::kImageClassification:
       return TrainDocument(dataset, row, begin, trained);
     case program::Task::kTokenClassification:
       return ClassifyTokens(dataset, row, begin, trained);
@@ -260,6 +266,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
   RETURN_IF_ERROR(Upload(ids_, tokens));
   RETURN_IF_ERROR(Upload(positions_, tokens));
   if (token_types_of_model_ > 0) RETURN_IF_ERROR(Upload(token_types_, tokens));
+  RETURN_IF_ERROR(Upload(patches_, tokens * patch_grid_.row_bytes()));
   RETURN_IF_ERROR(Upload(offsets_, documents + 1));
   RETURN_IF_ERROR(Upload(trained_rows_, trained));
   if (targets_of_model_ > 0)
@@ -275,6 +282,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
                         .ids = ids_.device(),
                         .positions = positions_.device(),
                         .token_types = token_types_.device(),
+                        .patches = patches_.device(),
                         .offsets = offsets_.host(),
                         .device_offsets = offsets_.device(),
                         .trained_rows = trained_rows_.device(),

@@ -14,13 +14,14 @@
 #include "worker/program/tape.h"
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
+#include "worker/train/patches.h"
 
 namespace snug::train {
 
 class BatchBuffers {
  public:
   // `key`: of the largest micro-batch, coordinate by coordinate.
-  static absl::StatusOr<BatchBuffers> Allocate(const program::ModelConfig& config,
+  static absl::StatusOr<BatchBuffers> Allocate(const program::Program& program,
                                                const program::TapeKey& key,
                                                execute::Device& device);
 
@@ -49,6 +50,10 @@ class BatchBuffers {
     execute::DeviceBuffer cos, sin;
   };
 
+  BatchBuffers(const program::Program& program, execute::Device& device)
+      : BatchBuffers(program.config, device) {
+    if (program.config.of_images()) patch_grid_ = PatchGridOf(program.config, program.compute);
+  }
   BatchBuffers(const program::ModelConfig& config, execute::Device& device)
       : device_(&device),
         targets_of_model_(config.has_targets() ? config.labels : 0),
@@ -91,6 +96,8 @@ class BatchBuffers {
   Filled<int32_t> ids_, positions_, token_types_, labels_, source_ids_;
   Filled<int64_t> offsets_, trained_rows_, source_offsets_;
   Filled<float> weights_, targets_;
+  PatchGrid patch_grid_;  // Of images.
+  Filled<char> patches_;
   execute::DeviceBuffer row_loss_, row_entropy_, row_correct_, overflow_;
 };
 

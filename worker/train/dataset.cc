@@ -70,6 +70,7 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
     dataset.lines_ = reinterpret_cast<const int64_t*>(dataset.file_.data() + lines->begin);
   }
   RETURN_IF_ERROR(dataset.ReadLabels(index, path));
+  RETURN_IF_ERROR(dataset.ReadImages(index, path));
   ASSIGN_OR_RETURN(dataset.second_begins_, dataset.OfRows(index, path, "second_begins"));
   for (const nlohmann::json& name : Said(folder, "label_names"))
     if (name.is_string()) dataset.label_names_.push_back(name.get<std::string>());
@@ -142,6 +143,30 @@ absl::Status Dataset::ReadLabels(const program::TensorIndex& index, const std::s
     if (!std::isfinite(targets_[i]))
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": row ", i / targets_per_row_, ": a label is not finite"));
+  }
+  return absl::OkStatus();
+}
+
+// Pixels are U8 [rows, size, size, channels], what is read of them F32 [channels, 256].
+absl::Status Dataset::ReadImages(const program::TensorIndex& index, const std::string& path) {
+  const auto pixels = index.find("pixels"), values = index.find("pixel_values");
+  if (pixels == index.end()) return absl::OkStatus();
+  const std::vector<int64_t>& shape = pixels->second.shape;
+  const bool known = pixels->second.dtype == "U8" && shape.size() == 4 &&
+                     shape[0] == lengths_.rows && shape[1] == shape[2] && values != index.end() &&
+                     values->second.dtype == "F32" &&
+                     values->second.shape == std::vector<int64_t>{shape[3], kPixelValues};
+  if (!known)
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": images need pixels U8 [", lengths_.rows,
+        ", size, size, channels] and pixel_values F32 [channels, ", kPixelValues, "]"));
+  pixels_ = reinterpret_cast<const uint8_t*>(file_.data() + pixels->second.begin);
+  pixel_values_ = reinterpret_cast<const float*>(file_.data() + values->second.begin);
+  image_size_ = shape[1];
+  image_channels_ = shape[3];
+  for (int64_t i = 0; i < image_channels_ * kPixelValues; ++i) {
+    if (!std::isfinite(pixel_values_[i]))
+      return absl::InvalidArgumentError(absl::StrCat(path, ": pixel_values are not finite"));
   }
   return absl::OkStatus();
 }

@@ -19,6 +19,8 @@ namespace snug::train {
 // The class of a token that has none.
 inline constexpr int32_t kNoTokenLabel = -100;
 
+inline constexpr int64_t kPixelValues = 256;  // Of a byte.
+
 class Dataset {
  public:
   // `vocabulary`: every id lies below it. `source`: what the job calls the file that the folder was
@@ -49,6 +51,16 @@ class Dataset {
   }
   const int32_t* source_ids(int64_t row) const { return source_ids_ + SourceOffset(row); }
   const program::LengthCounts& source_lengths() const { return source_lengths_; }
+  // Of images the bytes of each [height, width, channels], and what the model reads of a byte.
+  bool has_images() const { return pixels_ != nullptr; }
+  int64_t image_size() const { return image_size_; }
+  int64_t image_channels() const { return image_channels_; }
+  const uint8_t* pixels(int64_t row) const {
+    return pixels_ + row * image_size_ * image_size_ * image_channels_;
+  }
+  const float* pixel_values(int64_t channel) const {
+    return pixel_values_ + channel * kPixelValues;
+  }
   // Of a pair of texts, where the second one's tokens begin; of others where the row ends.
   int64_t second_begin(int64_t row) const {
     return second_begins_ == nullptr ? tokens(row) : second_begins_[row];
@@ -73,6 +85,7 @@ class Dataset {
   absl::StatusOr<const int32_t*> OfRows(const program::TensorIndex& index, const std::string& path,
                                         const char* name) const;
   absl::Status ReadLabels(const program::TensorIndex& index, const std::string& path);
+  absl::Status ReadImages(const program::TensorIndex& index, const std::string& path);
   absl::Status CountLengths(const std::string& path);
   absl::Status Check(const std::string& path, int64_t vocabulary) const;
 
@@ -88,6 +101,9 @@ class Dataset {
   std::span<const int64_t> source_offsets_;
   program::LengthCounts source_lengths_;
   const int32_t* second_begins_ = nullptr;  // Or null.
+  const uint8_t* pixels_ = nullptr;         // Or null.
+  const float* pixel_values_ = nullptr;
+  int64_t image_size_ = 0, image_channels_ = 0;
   std::vector<std::string> label_names_;
   const int64_t* lines_ = nullptr;  // Or null: made by another program.
   program::LengthCounts lengths_;

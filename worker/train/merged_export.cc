@@ -172,7 +172,7 @@ class Merger {
         if (op.attributes.rank == 0) continue;  // Not adapted.
         const bool embedding = op.code == program::OpCode::kLoraEmbedding;
         const std::string key = embedding ? program::kEmbeddingKey : KeyOf(block, op);
-        const std::string path = key.substr(0, key.rfind('.'));
+        const std::string path = embedding ? program::kEmbeddingPath : PathOf(block, op);
         deltas_[key] = {.down = Exact(program::AdapterKey(path, /*up=*/false)),
                         .up = Exact(program::AdapterKey(path, /*up=*/true)),
                         .scale = op.attributes.scale,
@@ -188,6 +188,12 @@ class Merger {
   const std::string& KeyOf(const program::Block& block, const program::Op& op) const {
     const auto slot = static_cast<size_t>(op.parameters[0]);
     return parameters()[static_cast<size_t>(block.parameters[slot])].key;
+  }
+
+  // Of its module, as transformers' class has it.
+  std::string PathOf(const program::Block& block, const program::Op& op) const {
+    const std::string& key = ModuleKeyOf(parameters()[position_.at(KeyOf(block, op))]);
+    return key.substr(0, key.rfind('.'));
   }
 
   const View& Exact(const std::string& key) const {

@@ -78,9 +78,29 @@ absl::Status CheckTokenLabels(const program::ModelConfig& config, const Dataset&
   return absl::OkStatus();
 }
 
+// Images as the model reads them, for a model that does.
+absl::Status CheckImages(const program::ModelConfig& config, const Dataset& dataset,
+                         const char* set) {
+  if (dataset.has_images() != config.of_images())
+    return absl::FailedPreconditionError(
+        absl::StrCat("task: ", program::NameOf(config.task), ", but the rows of the ", set,
+                     dataset.has_images() ? " are images" : " are no images"));
+  if (!config.of_images()) return absl::OkStatus();
+  const bool same = dataset.image_size() == config.image_size &&
+                    dataset.image_channels() == config.image_channels &&
+                    dataset.rows().lengths().longest() == config.tokens_of_image() &&
+                    dataset.rows().lengths().rows_of.size() == 1;
+  if (same) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("dataset: images of the ", set, " are ", dataset.image_size(), " pixels wide, ",
+                   "of ", dataset.image_channels(), " channels; the model reads ",
+                   config.image_size, " of ", config.image_channels));
+}
+
 // A dataset of classes for who classifies, one of tokens for who predicts them.
 absl::Status CheckLabels(const program::ModelConfig& config, const Dataset& dataset,
                          const char* set) {
+  RETURN_IF_ERROR(CheckImages(config, dataset, set));
   const bool of_tokens = config.classifies() && !config.of_documents();
   if (dataset.has_documents() != config.of_documents() || dataset.has_token_labels() != of_tokens) {
     const bool classes = dataset.has_documents() || dataset.has_token_labels();

@@ -54,7 +54,7 @@ absl::Status Trainer::TakeMemory() {
   if (capped) allocator.SetCap(attempt_.cap_bytes - FixedBytes());
   ASSIGN_OR_RETURN(optimizer_,
                    Optimizer::Create(program_, *parameters_, attempt_.training, device_));
-  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_.config, inputs_key_, device_));
+  ASSIGN_OR_RETURN(buffers_, BatchBuffers::Allocate(program_, inputs_key_, device_));
   if (gpu)
     block_->Seal();
   else

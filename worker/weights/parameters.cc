@@ -147,12 +147,13 @@ void Convert(const char* bytes, at::ScalarType type, const View& to) {
 }
 
 // Null: to be drawn. What an adapter trained whole it may bring along.
-const TensorEntry* EntryOf(const Parameter& parameter, const program::TensorIndex& model,
-                           const program::TensorIndex& adapter) {
+const TensorEntry* EntryOf(const program::ModelConfig& config, const Parameter& parameter,
+                           const program::TensorIndex& model, const program::TensorIndex& adapter) {
   if (InAdapterFile(parameter)) {
     const auto brought = adapter.find(AdapterFileKey(parameter));
     if (brought != adapter.end()) return &brought->second;
   }
+  if (ReplacesHead(config, parameter)) return nullptr;
   const auto found = model.find(parameter.key);
   return found == model.end() ? nullptr : &found->second;
 }
@@ -200,8 +201,9 @@ absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
     result.views_.emplace_back();
     result.masters_.emplace_back();
     const auto in_checkpoint = saved.find(parameter.key);
-    const TensorEntry* entry =
-        in_checkpoint != saved.end() ? &in_checkpoint->second : EntryOf(parameter, model, adapter);
+    const TensorEntry* entry = in_checkpoint != saved.end()
+                                   ? &in_checkpoint->second
+                                   : EntryOf(program.config, parameter, model, adapter);
     const bool drawn =
         parameter.adapter || (IsDrawn(program.config, parameter) && parameter.trainable);
     if (entry == nullptr && !drawn)

@@ -82,6 +82,48 @@ TEST(OpsTest, EncodersOpsAreTheExpressionAndItsAutograd) {
   }
 }
 
+// Two tokens of their own in front of each image's patches.
+TEST(OpsTest, PatchEmbeddingIsAConvolutionBehindTokens) {
+  constexpr int64_t kImages = 3, kSpecial = 2, kSide = 4, kSize = 5, kChannels = 3, kWidth = 11;
+  constexpr int64_t kTokens = kSide * kSide + kSpecial, kPatch = kChannels * kSize * kSize;
+  torch::manual_seed(12);
+  const Tensor images = Random({kImages, kChannels, kSide * kSize, kSide * kSize});
+  Tensor patches = images.unfold(2, kSize, kSize).unfold(3, kSize, kSize);
+  patches = patches.permute({0, 2, 3, 1, 4, 5}).reshape({kImages, kSide * kSide, kPatch});
+  patches = torch::cat({torch::zeros({kImages, kSpecial, kPatch}, torch::kFloat64), patches}, 1);
+  const Tensor rows = patches.reshape({-1, kPatch}).to(torch::kFloat32).contiguous();
+  Case c = {"patch embedding",
+            OpOf(OpCode::kPatchEmbedding, {.patch_width = kPatch}),
+            {},
+            {Random({kWidth, kPatch}), Random({kWidth}), Random({kWidth}), Random({kWidth})},
+            [&](const Tensors&, const Tensors& w) {
+              Tensor x = torch::conv2d(images, w[0].reshape({kWidth, kChannels, kSize, kSize}),
+                                       w[1], kSize);
+              x = x.flatten(2).transpose(1, 2);
+              const auto token = [&](const Tensor& row) {
+                return row.reshape({1, 1, kWidth}).expand({kImages, 1, kWidth});
+              };
+              return Tensors{torch::cat({token(w[2]), token(w[3]), x}, 1).reshape({-1, kWidth})};
+            }};
+  c.op.parameters = {0, 1, 2, 3};
+  const Tensors parameters = Leaves(c.parameters);
+  const Tensor x = c.reference({}, parameters)[0];
+  const Tensor dx = Random({x.size(0), x.size(1)});
+  const Tensors want = torch::autograd::grad({x}, parameters, {dx});
+  Fp32Run test(c);
+  const Batch batch = {
+      .tokens = kImages * kTokens, .documents = kImages, .patches = rows.data_ptr()};
+  OpRun run = test.Run();
+  run.batch = &batch;
+  test.Functions().forward(run);
+  EXPECT_LE(Error(test.out()[0], x.detach()), kTolerance);
+  const Tensor dx32 = dx.to(torch::kFloat32).contiguous();
+  run.d_out[0] = ViewOf(dx32);
+  test.Functions().backward(run);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    EXPECT_LE(Error(test.parameter_gradients()[i], want[i]), kTolerance) << "parameter " << i;
+}
+
 Case DropoutCase() {
   return {"dropout",
           OpOf(OpCode::kDropout, {.dropout = 0.3}),

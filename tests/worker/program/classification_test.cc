@@ -70,6 +70,47 @@ TEST(ClassificationTest, EveryPlanOfEveryEncoderGivesTheGradients) {
   }
 }
 
+TEST(ClassificationTest, EveryPlanOfImagesGivesTheGradients) {
+  std::mt19937 random(6);
+  for (const char* family : {"vit", "deit"}) {
+    SCOPED_TRACE(family);
+    TrainingMode lora = LoraOfScore();
+    lora.adapter.modules_to_save = {"classifier"};
+    for (const TrainingMode& mode : {FullMode(), lora}) {
+      const auto program = BuildProgram(ImageShape(family, {3, 16, 4, 4, 12, 11}), mode);
+      ASSERT_TRUE(program.ok()) << program.status();
+      ExpectAnyPlanGivesTheGradientsOfKeep(*program, kPlans / 10, random);
+      ExpectFiniteDifferences(*program, random);
+    }
+  }
+}
+
+// The model's files spell a layer as transformers 4 did, adapters as its class does now.
+TEST(ClassificationTest, AnImagesAdapterHasTheNamesOfTheClass) {
+  TrainingMode lora = LoraOfScore();
+  lora.adapter.target_modules = {"q_proj"};
+  lora.adapter.modules_to_save = {"classifier", "layernorm_after"};
+  const auto program = BuildProgram(ImageShape("deit", {1, 16, 4, 4, 12, 11}), lora);
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<std::string> files, adapter;
+  for (const Parameter& p : program->parameters) {
+    if (InAdapterFile(p)) adapter.push_back(AdapterFileKey(p));
+    if (!p.adapter) files.push_back(p.key);
+  }
+  EXPECT_THAT(adapter,
+              ::testing::UnorderedElementsAre(
+                  "base_model.model.deit.layers.0.attention.q_proj.lora_A.weight",
+                  "base_model.model.deit.layers.0.attention.q_proj.lora_B.weight",
+                  "base_model.model.deit.layers.0.layernorm_after.weight",
+                  "base_model.model.deit.layers.0.layernorm_after.bias",
+                  "base_model.model.classifier.weight", "base_model.model.classifier.bias"));
+  for (const char* key :
+       {"deit.embeddings.distillation_token", "deit.embeddings.patch_embeddings.projection.weight",
+        "deit.encoder.layer.0.attention.attention.query.weight",
+        "deit.encoder.layer.0.layernorm_after.bias", "deit.encoder.layer.0.output.dense.weight"})
+    EXPECT_THAT(files, ::testing::Contains(key));
+}
+
 // Of every token that has a class, by the head alone.
 TEST(ClassificationTest, EveryPlanOfTokenClassesGivesTheGradients) {
   std::mt19937 random(5);
@@ -152,6 +193,21 @@ TEST(ClassificationTest, TheJobMustFitTheModelsHead) {
   ModelConfig config = causal;
   ASSERT_TRUE(ChooseTask({Task::kSequenceClassification, 0}, config).ok());
   EXPECT_EQ(config.labels, 2);
+}
+
+TEST(ClassificationTest, AnImagesHeadMayBeReplaced) {
+  ModelConfig config = ImageShape("vit", {1, 16, 4, 4, 12, 11});
+  EXPECT_EQ(ErrorOf({Task::kImageClassification, 4}, config), "");
+  ASSERT_TRUE(ChooseTask({Task::kImageClassification, 4}, config).ok());
+  EXPECT_FALSE(config.new_head);
+  ASSERT_TRUE(ChooseTask({{}, 7}, config).ok());
+  EXPECT_TRUE(config.new_head);
+  EXPECT_EQ(config.labels, 7);
+  EXPECT_THAT(ErrorOf({Task::kImageClassification, 1}, config), HasSubstr("num_labels: 1"));
+  EXPECT_THAT(ErrorOf({Task::kSequenceClassification, 4}, config), HasSubstr("which reads images"));
+  EXPECT_THAT(ErrorOf({Task::kCausalLm, 0}, config), HasSubstr("which reads images"));
+  EXPECT_THAT(ErrorOf({Task::kImageClassification, 4}, LlamaShape(kTiny)),
+              HasSubstr("which reads no images"));
 }
 
 // One output without a word is a regression, as in transformers; the job's word goes before.
@@ -260,6 +316,36 @@ absl::StatusOr<ModelConfig> ParsedEncoder(const std::string& type, const std::st
         "num_hidden_layers": 2, "max_position_embeddings": 130)",
                    more, "}"),
       "config.json");
+}
+
+absl::StatusOr<ModelConfig> ImagesParsed(const std::string& fields) {
+  return ParseModelConfig(
+      absl::StrCat(R"({"model_type": "vit", "architectures": ["ViTForImageClassification"],
+                       "hidden_size": 64, "intermediate_size": 112, "num_attention_heads": 4,
+                       "num_hidden_layers": 2)",
+                   fields, "}"),
+      "config.json");
+}
+
+TEST(ClassificationTest, ConfigsOfImagesAreRead) {
+  const auto config = ImagesParsed(R"(, "id2label": {"0": "a", "1": "b", "2": "c"})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->task, Task::kImageClassification);
+  EXPECT_EQ(config->labels, 3);
+  EXPECT_EQ(config->max_positions, 14 * 14 + 1);
+  EXPECT_EQ(config->patch_width(), 3 * 16 * 16);
+  EXPECT_EQ(ArchitectureOf(*config), "ViTForImageClassification");
+  const auto oblong = ImagesParsed(R"(, "image_size": [32, 32], "patch_size": 8)");
+  ASSERT_TRUE(oblong.ok()) << oblong.status();
+  EXPECT_EQ(oblong->tokens_of_image(), 17);
+  for (const auto& [fields, said] : std::vector<std::pair<std::string, std::string>>{
+           {R"(, "image_size": [32, 64])", "image_size"},
+           {R"(, "patch_size": 15)", "a multiple of patch_size = 15"},
+           {R"(, "image_size": 8192)", "image_size"},
+           {R"(, "num_channels": 2)", "num_channels"},
+           {R"(, "problem_type": "regression")", "problem_type"},
+           {R"(, "hidden_act": "mish")", "hidden_act"}})
+    EXPECT_THAT(std::string(ImagesParsed(fields).status().message()), HasSubstr(said)) << fields;
 }
 
 TEST(ClassificationTest, ConfigsOfEncodersAreRead) {

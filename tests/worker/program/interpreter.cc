@@ -221,6 +221,9 @@ void Interpreter::Forward(const Instruction& line, const Op& op) {
         for (int64_t i = 0; i < y.width; ++i)
           y.row(n)[i] = a.scale * Weight(0).data()[RowOfTable(op, n, positions) * y.width + i];
         break;
+      case OpCode::kPatchEmbedding:
+        PatchEmbeddingForward(line, op, n, positions[static_cast<size_t>(n)].first);
+        break;
       case OpCode::kNormalize:
         NormalizeForward(line, op, n);
         break;
@@ -350,6 +353,9 @@ void Interpreter::Backward(const Instruction& line, const Op& op) {
       case OpCode::kEmbedding:
         for (int64_t i = 0; i < dy.width; ++i)
           Gradient(0)[RowOfTable(op, n, positions) * dy.width + i] += a.scale * dy.row(n)[i];
+        break;
+      case OpCode::kPatchEmbedding:
+        PatchEmbeddingBackward(line, op, n, positions[static_cast<size_t>(n)].first);
         break;
       case OpCode::kNormalize:
         NormalizeBackward(line, op, n);

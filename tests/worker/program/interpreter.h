@@ -81,6 +81,12 @@ class Interpreter {
   using RowPositions = std::vector<std::pair<int64_t, int64_t>>;
   // Of the table that an op reads, the row of token n.
   int64_t RowOfTable(const Op& op, int64_t n, const RowPositions& positions) const;
+  std::vector<double> Patch(const Op& op, int64_t n) const;
+  static size_t RowInPlace(const Op& op, int64_t position);
+  // Of row n, which is that far into its document.
+  void PatchEmbeddingForward(const Instruction& line, const Op& op, int64_t n,
+                             int64_t position) const;
+  void PatchEmbeddingBackward(const Instruction& line, const Op& op, int64_t n, int64_t position);
   void RmsNormForward(const Instruction& line, const Op& op, int64_t n) const;
   void RmsNormBackward(const Instruction& line, const Op& op, int64_t n);
   void LinearBackward(const Instruction& line, const Op& op, int64_t n);

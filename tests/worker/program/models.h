@@ -88,6 +88,23 @@ inline ModelConfig T5Shape(bool gated, const LlamaSizes& sizes, int64_t decoder_
   return config;
 }
 
+// ViT, or DeiT, of images of 2 x 2 patches.
+inline ModelConfig ImageShape(const std::string& family, const LlamaSizes& sizes) {
+  ModelConfig config = EncoderShape(family, sizes);
+  config.task = Task::kImageClassification;
+  config.pools = false;
+  config.token_types = config.first_position = 0;
+  config.vocabulary = 1;
+  config.image_size = 4;
+  config.patch_size = 2;
+  config.image_channels = 3;
+  config.distilled = family == "deit";
+  config.max_positions = config.tokens_of_image();
+  config.qkv_bias = true;
+  config.norm_epsilon = 1e-12;
+  return config;
+}
+
 inline const std::vector<std::string>& FamilyNames() {
   static const auto* names = new std::vector<std::string>{"mistral", "qwen2", "qwen3", "gemma2",
                                                           "gemma3",  "phi3",  "biased"};

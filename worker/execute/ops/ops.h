@@ -9,6 +9,8 @@ namespace snug::execute {
 
 void EmbeddingForward(const OpRun& run);
 void EmbeddingBackward(const OpRun& run);
+void PatchEmbeddingForward(const OpRun& run);
+void PatchEmbeddingBackward(const OpRun& run);
 void NormalizeForward(const OpRun& run);
 void NormalizeBackward(const OpRun& run);
 void AffineForward(const OpRun& run);

@@ -9,27 +9,6 @@ constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 constexpr JsonFields::Range kTypes = {1, 65'536};
 constexpr JsonFields::Range kPads = {0, 65'536};
 
-void ReadActivation(JsonFields& fields, ModelConfig& config) {
-  struct Named {
-    const char* name;
-    Activation activation;
-  };
-  constexpr Named kNames[] = {
-      {"gelu", Activation::kGelu},         {"relu", Activation::kRelu},
-      {"gelu_new", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
-      {"silu", Activation::kSilu},         {"swish", Activation::kSilu}};
-  config.activation = Activation::kGelu;
-  const nlohmann::json* given = fields.Find("hidden_act");
-  if (given == nullptr) return;
-  for (const auto& [name, activation] : kNames) {
-    if (*given != name) continue;
-    config.activation = activation;
-    return;
-  }
-  fields.Refuse("hidden_act",
-                "\"gelu\", \"relu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"silu\", \"swish\"");
-}
-
 void Read(JsonFields& fields, ModelConfig& config) {
   fields.MustBe("position_embedding_type", "absolute");
   fields.MustBe("is_decoder", false);

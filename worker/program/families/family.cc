@@ -15,6 +15,27 @@ void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names) 
   for (const char* name : names) fields.MustBe(name, nullptr);
 }
 
+void ReadActivation(JsonFields& fields, ModelConfig& config) {
+  struct Named {
+    const char* name;
+    Activation activation;
+  };
+  constexpr Named kNames[] = {
+      {"gelu", Activation::kGelu},         {"relu", Activation::kRelu},
+      {"gelu_new", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"silu", Activation::kSilu},         {"swish", Activation::kSilu}};
+  config.activation = Activation::kGelu;
+  const nlohmann::json* given = fields.Find("hidden_act");
+  if (given == nullptr) return;
+  for (const auto& [name, activation] : kNames) {
+    if (*given != name) continue;
+    config.activation = activation;
+    return;
+  }
+  fields.Refuse("hidden_act",
+                "\"gelu\", \"relu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"silu\", \"swish\"");
+}
+
 int64_t ReadWindow(JsonFields& fields, int64_t absent) {
   if (fields.IsNull("sliding_window")) return 0;
   return fields.Integer("sliding_window", kWindows, absent);

@@ -1,7 +1,8 @@
 // The families: what transformers' class of each assumes where config.json is silent, and
 // what its own fields say. A family is one file of this folder: it sets ModelConfig's traits and
 // refuses by name what no program computes; the program is worker/program/decoder.cc for all that
-// predict the next token, encoder.cc for BERT and RoBERTa, encoder_decoder.cc for T5.
+// predict the next token, encoder.cc for BERT and RoBERTa, image_encoder.cc for those that read
+// images, encoder_decoder.cc for T5.
 #ifndef WORKER_PROGRAM_FAMILIES_FAMILY_H_
 #define WORKER_PROGRAM_FAMILIES_FAMILY_H_
 
@@ -26,6 +27,7 @@ struct Family {
   bool tied_embeddings = false;
   bool encoder = false;
   bool encoder_decoder = false;
+  bool images = false;                // It reads them in the place of tokens.
   bool reversible = false;            // Its class's layer has two halves and nothing else.
   const char* token_classifier = "";  // and, of an encoder, for token classification.
   const char* base = "model";         // The module of transformers' class that is not the head.
@@ -35,7 +37,7 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3, kBert, kRoberta,
-    kXlmRoberta, kT5;
+    kXlmRoberta, kT5, kVit, kDeit;
 
 // ---- what families share ------------------------------------------------------------------------
 
@@ -44,6 +46,9 @@ inline const RopeRules kCommonRope;
 
 // The fields must be absent, or null.
 void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names);
+
+// hidden_act of an encoder.
+void ReadActivation(JsonFields& fields, ModelConfig& config);
 
 // A number of tokens; null: 0, no window.
 int64_t ReadWindow(JsonFields& fields, int64_t absent);

@@ -1,0 +1,228 @@
+"""Classes of images by ViT and DeiT against transformers, by the criteria of parity_test: full and
+LoRA with a head trained whole, in fp32 and bf16; images as bytes here, as pixel values there.
+
+A reference whose places are shifted, or whose images are mirrored, must fail.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+import torch
+from transformers import (
+    AutoModelForImageClassification,
+    DeiTConfig,
+    DeiTForImageClassification,
+    ViTConfig,
+    ViTForImageClassification,
+)
+
+from tests.harness import datasets, models
+from tests.parity import classification_test as documents
+from tests.parity import compare, oracle_test, reference
+from tests.parity.cases import Case, Prepared
+from tests.parity.classification_test import LABELS, NONE
+from tests.parity.parity_test import STEPS, request_of, run
+
+CONFIGS = {"vit": ViTConfig, "deit": DeiTConfig}
+CLASSES = {"vit": ViTForImageClassification, "deit": DeiTForImageClassification}
+AUTO = AutoModelForImageClassification
+IMAGES = 32
+MEAN, DEVIATION = (0.4, 0.5, 0.3), (0.3, 0.25, 0.2)
+# transformers' files spell a layer's modules otherwise than its classes.
+FILES = {
+    ".encoder.layer.": ".layers.",
+    ".attention.attention.query.": ".attention.q_proj.",
+    ".attention.attention.key.": ".attention.k_proj.",
+    ".attention.attention.value.": ".attention.v_proj.",
+    ".attention.output.dense.": ".attention.o_proj.",
+    ".intermediate.dense.": ".mlp.fc1.",
+    ".output.dense.": ".mlp.fc2.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What a config.json of images says."""
+
+    family: str = "vit"
+    layers: int = 2
+    width: int = 48
+    heads: int = 3
+    mlp_width: int = 112
+    image: int = 20
+    patch: int = 5
+    channels: int = 3
+    qkv_bias: bool = True
+
+
+HEAD = {"modules_to_save": ["classifier"]}
+FULL = {
+    "vit": Case("full-vit", Shape(), seed=101),
+    "deit": Case("full-deit", Shape("deit", image=12, patch=4, qkv_bias=False), seed=101),
+}
+LORA = {
+    "vit": Case("lora-vit", Shape(layers=3), ("q_proj", "fc2"), seed=102, options=HEAD),
+    "deit": Case("lora-deit", Shape("deit", channels=1), "all-linear", seed=102, options=HEAD),
+}
+
+
+def random_model(shape, seed):
+    """With norms and biases that are not those of a new model."""
+    torch.manual_seed(seed)
+    config = CONFIGS[shape.family](
+        hidden_size=shape.width,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.mlp_width,
+        image_size=shape.image,
+        patch_size=shape.patch,
+        num_channels=shape.channels,
+        qkv_bias=shape.qkv_bias,
+        initializer_range=0.2,
+        num_labels=LABELS,
+    )
+    model = CLASSES[shape.family](config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "layernorm" in name and name.endswith(".weight"):
+                weight.copy_(1.0 + 0.2 * torch.randn_like(weight))
+            elif name.endswith(".bias"):
+                weight.copy_(0.3 * torch.randn_like(weight))
+    return model
+
+
+def random_images(seed, shape):
+    """[(bytes [side, side, channels], label)], and what each byte of a channel stands for."""
+    generator = np.random.default_rng(seed)
+    size = (shape.image, shape.image, shape.channels)
+    images = [
+        (generator.integers(0, 256, size, np.uint8), int(generator.integers(LABELS)))
+        for _ in range(IMAGES)
+    ]
+    byte = np.arange(256, dtype=np.float32) / 255
+    values = [(byte - MEAN[c]) / DEVIATION[c] for c in range(shape.channels)]
+    return images, np.array(values, np.float32)
+
+
+def as_read(images, values):
+    """[(pixel values [channels, side, side], label)]"""
+    return [
+        (torch.tensor(np.stack([v[pixels[..., c]] for c, v in enumerate(values)])), label)
+        for pixels, label in images
+    ]
+
+
+def by_module(arrays):
+    """By the key of the module, where ours is that of the file."""
+    renamed = {}
+    for key, array in arrays.items():
+        for theirs, name in FILES.items():
+            key = key.replace(theirs, name)
+        renamed[key] = array
+    return renamed
+
+
+def shifted(model, _rows):
+    table = next(p for name, p in model.named_parameters() if name.endswith("position_embeddings"))
+    with torch.no_grad():
+        table.copy_(table.roll(1, 1))
+
+
+def mirrored(_model, rows):
+    rows[:] = [(pixels.flip(2), label) for pixels, label in rows]
+
+
+class VitTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.prepared = staticmethod(functools.cache(cls._prepare))
+        cls.probed = staticmethod(functools.cache(cls._probe))
+
+    @classmethod
+    def _prepare(cls, case):
+        folder = cls.folder / case.name
+        model = random_model(case.shape, case.seed)
+        directory = models.write_model(model, folder / "model", case.dtype)
+        adapter = None
+        if case.targets:
+            adapter = documents.write_adapter(model, folder / "adapter", case, None)
+        images, values = random_images(case.seed, case.shape)
+        special = 2 if case.shape.family == "deit" else 1
+        tokens = (case.shape.image // case.shape.patch) ** 2 + special
+        data = datasets.write_images(images, values, tokens, folder / "data")
+        settings = reference.Settings(lr_scheduler_type=case.scheduler, images=True)
+        rows = as_read(images, values)
+        return Prepared(case, folder, directory, adapter, data, rows, settings)
+
+    @classmethod
+    def _probe(cls, case, plan="keep", steps=STEPS):
+        prepared = cls.prepared(case)
+        spec = {**documents.job_spec(prepared), "task": "IMAGE_CLASSIFICATION"}
+        if case.targets:
+            spec["lora"]["modules_to_save"] = ["classifier"]
+        request = request_of(prepared, spec, prepared.folder / f"{plan}-{steps}")
+        request.plan, request.steps = plan, steps
+        ours = run(request)
+        gradients, weights = by_module(ours.gradients), by_module(ours.weights)
+        return dataclasses.replace(ours, gradients=gradients, weights=weights)
+
+    def oracles(self, case, order, change=None):
+        """In the case's own type, and in float64."""
+        prepared = self.prepared(case)
+        return (
+            documents.oracle(prepared, order, exact=exact, change=change, auto=AUTO)
+            for exact in (False, True)
+        )
+
+    def violations(self, case, change=None):
+        ours = self.probed(case)
+        theirs, truth = self.oracles(case, ours.rows, change)
+        return oracle_test.violations(ours, theirs, truth)
+
+    def test_full_and_with_an_adapter(self):
+        for case in (*FULL.values(), *LORA.values()):
+            with self.subTest(case.name):
+                self.assertEqual(self.violations(case), NONE)
+
+    def test_other_images_fail(self):
+        for change in (shifted, mirrored):
+            for what, sentences in self.violations(FULL["vit"], change).items():
+                self.assertTrue(sentences, f"{what} do not show it")
+
+    def test_recompute_gives_the_gradients_of_keep_to_the_bit(self):
+        for case in (FULL["deit"], LORA["vit"]):
+            kept = self.probed(case, steps=1).gradients
+            for plan in ("recompute", "mixed"):
+                again = self.probed(case, plan, 1).gradients
+                self.assertEqual(compare.keys_differ(again, kept), [])
+                changed = [k for k in kept if kept[k].tobytes() != again[k].tobytes()]
+                self.assertEqual(changed, [])
+
+    def test_bf16_is_as_near_as_theirs(self):
+        for family, whole in (("vit", FULL["vit"]), ("deit", LORA["deit"])):
+            case = dataclasses.replace(whole, name=f"bf16-{family}", bf16=True)
+            ours = self.probed(case, steps=1)
+            theirs, truth = self.oracles(case, ours.rows)
+            # A bias of keys moves all scores of a query alike: it has no gradient.
+            seen = set(truth.gradients) - set(compare.silent_tensors(truth.gradients))
+            gradients = [{k: of.gradients[k] for k in seen} for of in (ours, theirs, truth)]
+            self.assertEqual(compare.kinds_differ(*gradients), [])
+
+    def test_the_reference_has_transformers_loss(self):
+        case = FULL["deit"]
+        model, rows = random_model(case.shape, 7), as_read(*random_images(7, case.shape))
+        pixels, labels = torch.stack([p for p, _ in rows]), torch.tensor([n for _, n in rows])
+        theirs = model(pixel_values=pixels, labels=labels).loss
+        ours = reference.image_loss(model, rows, len(rows))
+        self.assertAlmostEqual(ours.item(), theirs.item(), delta=1e-6 * theirs.item())
+
+
+if __name__ == "__main__":
+    unittest.main()
