@@ -32,7 +32,7 @@ execute_process(
 string(REGEX MATCH "^([0-9]+)\\.([0-9]+) (.*)$" python_facts "${python_facts}")
 set(python_minor ${CMAKE_MATCH_2})
 set(site_packages ${CMAKE_MATCH_3})
-foreach(package tokenizers jinja2 markupsafe pyarrow yaml)
+foreach(package tokenizers jinja2 markupsafe pyarrow yaml PIL pillow.libs)
   install(DIRECTORY ${site_packages}/${package} DESTINATION ${snug_home}/prepare
     PATTERN __pycache__ EXCLUDE
     PATTERN tests EXCLUDE

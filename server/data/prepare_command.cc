@@ -67,6 +67,7 @@ std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION) add("--task", "sequence_classification");
   if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION) add("--task", "token_classification");
   if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) add("--task", "seq2seq_lm");
+  if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION) add("--task", "image_classification");
   if (!spec.problem_type().empty()) add("--problem-type", spec.problem_type());
   if (spec.num_labels() > 0) add("--num-labels", absl::StrCat(spec.num_labels()));
   for (const std::string& name : spec.label_names()) add("--label-name", name);

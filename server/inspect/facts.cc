@@ -13,7 +13,7 @@ using program::ModelConfig;
 using program::RopeScaling;
 
 constexpr int kMaxKind = static_cast<int>(RopeScaling::Kind::kYarn);
-constexpr int kMaxTask = static_cast<int>(program::Task::kSeq2SeqLm);
+constexpr int kMaxTask = static_cast<int>(program::Task::kImageClassification);
 constexpr int kMaxProblem = static_cast<int>(program::Problem::kRegression);
 constexpr int kMaxActivation = static_cast<int>(program::Activation::kTanh);
 
@@ -100,6 +100,13 @@ void SetEncoderDecoder(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_start_token(config.start_token);
 }
 
+void SetImages(const ModelConfig& config, v1::ModelFacts& facts) {
+  facts.set_image_size(config.image_size);
+  facts.set_patch_size(config.patch_size);
+  facts.set_image_channels(config.image_channels);
+  facts.set_distilled(config.distilled);
+}
+
 void SetTask(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_task(static_cast<int>(config.task));
   facts.set_labels(config.labels);
@@ -131,6 +138,7 @@ v1::ModelFacts FactsOf(const ModelConfig& config) {
   SetKinds(config, facts);
   SetEncoder(config, facts);
   SetEncoderDecoder(config, facts);
+  SetImages(config, facts);
   SetTask(config, facts);
   SetRope(config.rope_scaling, *facts.mutable_rope());
   return facts;
@@ -190,7 +198,11 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .decoder_layers = facts.decoder_layers(),
                      .gated_mlp = !facts.plain_mlp(),
                      .head_scale = facts.head_scale(),
-                     .start_token = facts.start_token()};
+                     .start_token = facts.start_token(),
+                     .image_size = facts.image_size(),
+                     .patch_size = facts.patch_size(),
+                     .image_channels = facts.image_channels(),
+                     .distilled = facts.distilled()};
   config.distances = {.buckets = facts.distance_buckets(), .farthest = facts.farthest_distance()};
   RETURN_IF_ERROR(program::CheckModelConfig(config));
   return config;

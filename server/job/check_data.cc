@@ -12,7 +12,9 @@
 namespace snug::server {
 namespace {
 
-constexpr char kTasks[] = "causal_lm, seq2seq_lm, sequence_classification or token_classification";
+constexpr char kTasks[] =
+    "causal_lm, seq2seq_lm, sequence_classification, token_classification or image_classification";
+constexpr char kNoAugmentation[] = "none";
 
 // What the tokenizer makes of them, and whether it has one already, is seen when it is read.
 void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
@@ -35,27 +37,28 @@ void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
 void CheckLabels(const v1::JobSpec& spec, Checker& check) {
   const bool named = !spec.label_names().empty();
   if (!v1::JobSpec::Task_IsValid(spec.task())) check.Add("task", kTasks);
-  const bool of_classes = spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION ||
-                          spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION;
   const bool of_text =
       spec.task() == v1::JobSpec::CAUSAL_LM || spec.task() == v1::JobSpec::SEQ2SEQ_LM;
-  if (spec.task() != v1::JobSpec::TASK_UNSPECIFIED && !of_classes && !of_text)
+  if (spec.task() == v1::JobSpec::MASKED_LM)
     check.Add("task", absl::StrCat(kTasks, "; others are not offered yet"));
   if (spec.has_mlm_probability())
     check.Add("mlm_probability", "is of task: masked_lm, which is not offered yet");
-  if (!spec.image_augmentation().empty())
-    check.Add("image_augmentation", "is of task: image_classification, which is not offered yet");
+  if (!spec.image_augmentation().empty() && spec.image_augmentation() != kNoAugmentation)
+    check.Add("image_augmentation", absl::StrCat(program::Quote(spec.image_augmentation()),
+                                                 "; others than none are not offered yet"));
   if (of_text && (named || spec.num_labels() != 0))
     check.Add(named ? "label_names" : "num_labels",
-              "is of task: sequence_classification or token_classification");
+              "is of task: sequence_classification, token_classification or "
+              "image_classification");
   check.Integer("num_labels", spec.num_labels(), 0, program::kMaxLabels);
   const std::string& named_problem = spec.problem_type();
   const auto problem = program::ProblemOfName(named_problem);
   if (!named_problem.empty() && !problem)
     check.Add("problem_type", absl::StrCat("one of ", program::kProblemNames, ", not ",
                                            program::Quote(named_problem)));
-  const bool one_class =
-      problem == program::Problem::kSingleLabel || spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION;
+  const bool one_class = problem == program::Problem::kSingleLabel ||
+                         spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION ||
+                         spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION;
   if (spec.num_labels() == 1 && one_class)
     check.Add("num_labels",
               "1, but a classification by one label chooses among at least 2 classes");
@@ -106,8 +109,6 @@ void CheckColumns(const std::string& field,
 void CheckFormat(const std::string& field, v1::JobSpec::DatasetFormat format, Checker& check) {
   if (!v1::JobSpec::DatasetFormat_IsValid(format))
     check.Add(field, "is none of those that there are");
-  if (format == v1::JobSpec::IMAGES)
-    check.Add(field, "images is of task: image_classification, which is not offered yet");
 }
 
 void CheckSplitName(const std::string& field, const std::string& name, Checker& check) {

@@ -109,10 +109,12 @@ void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
     return spec.set_task(v1::JobSpec::SEQ2SEQ_LM);
   }
   if (!config.classifies()) return spec.set_task(v1::JobSpec::CAUSAL_LM);
-  spec.set_task(config.of_documents() ? v1::JobSpec::SEQUENCE_CLASSIFICATION
-                                      : v1::JobSpec::TOKEN_CLASSIFICATION);
+  const bool of_texts = config.task == program::Task::kSequenceClassification;
+  spec.set_task(config.of_images() ? v1::JobSpec::IMAGE_CLASSIFICATION
+                : of_texts         ? v1::JobSpec::SEQUENCE_CLASSIFICATION
+                                   : v1::JobSpec::TOKEN_CLASSIFICATION);
   spec.set_num_labels(config.labels);
-  if (config.of_documents()) spec.set_problem_type(program::NameOf(config.problem));
+  if (of_texts) spec.set_problem_type(program::NameOf(config.problem));
   if (spec.method() != v1::JobSpec::LORA) return;
   auto& saved = *spec.mutable_lora()->mutable_modules_to_save();
   const std::string head = program::HeadPathOf(config);
@@ -170,6 +172,52 @@ bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Viol
   return true;
 }
 
+// Rows are images where the model reads them, and only there.
+void CheckImageFormats(const program::ModelConfig& config, const v1::JobSpec& spec,
+                       std::vector<Violation>& found) {
+  const auto check = [&](v1::JobSpec::DatasetFormat format, const std::string& field) {
+    const bool named = format != v1::JobSpec::DATASET_FORMAT_UNSPECIFIED;
+    if (!named || (format == v1::JobSpec::IMAGES) == config.of_images()) return;
+    found.push_back({absl::StrCat("spec.", field),
+                     config.of_images() ? "the model reads images: leave it out"
+                                        : "images is of task: image_classification",
+                     "BAD_FIELD"});
+  };
+  check(spec.dataset_format(), "dataset_format");
+  for (int i = 0; i < spec.datasets_size(); ++i)
+    check(spec.datasets(i).dataset_format(), absl::StrCat("datasets[", i, "].dataset_format"));
+}
+
+// An image has as many tokens as its model says, and there is nothing to pack.
+void FillImages(const program::ModelConfig& config, v1::JobSpec& spec,
+                std::vector<Violation>& found) {
+  CheckImageFormats(config, spec, found);
+  const bool augments = !spec.image_augmentation().empty();
+  if (!config.of_images()) {
+    if (!augments) return;
+    found.push_back({"spec.image_augmentation",
+                     absl::StrCat("is of task: image_classification; this job's is ",
+                                  program::NameOf(config.task)),
+                     "BAD_FIELD"});
+    return;
+  }
+  v1::TrainingSpec& training = *spec.mutable_training();
+  const int64_t tokens = config.tokens_of_image();
+  if (training.has_max_seq_length() && training.max_seq_length() != tokens)
+    found.push_back({"spec.training.max_seq_length",
+                     absl::StrCat(training.max_seq_length(), ", but an image of this model has ",
+                                  tokens, " tokens: leave it out"),
+                     "BAD_FIELD"});
+  training.set_max_seq_length(static_cast<int32_t>(tokens));
+  if (training.has_packing() && training.packing())
+    found.push_back(
+        {"spec.training.packing", "is of texts; images are alike: leave it out", "BAD_FIELD"});
+  training.set_packing(false);
+  if (training.neftune_noise_alpha() > 0.0)
+    found.push_back({"spec.training.neftune_noise_alpha",
+                     "is of embeddings of tokens, not of images", "BAD_FIELD"});
+}
+
 // config.json first: without it nothing else can be checked.
 absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violation>& found) {
   absl::StatusOr<program::ModelConfig> config = program::ReadModelConfig(job.model_dir);
@@ -189,6 +237,7 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
   }
   if (!CheckTask(*config, job.spec, found))
     return absl::InvalidArgumentError("the model has no such head");
+  FillImages(*config, job.spec, found);
   const int64_t limit = program::LongestSequence(*config);
   if (job.spec.training().max_seq_length() > limit)
     found.push_back(
@@ -229,6 +278,8 @@ program::TaskChoice TaskOf(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
     choice.task = program::Task::kTokenClassification;
   if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
+  if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION)
+    choice.task = program::Task::kImageClassification;
   choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
 }

@@ -16,7 +16,7 @@ import math
 import struct
 
 from errors import PrepareError, bad_row
-from formats import classification, fields, tagged_tokens
+from formats import classification, fields, images, pretokenized, tagged_tokens
 from model import HEADS
 
 IGNORED = -100  # A token without a class.
@@ -29,6 +29,7 @@ class Labels:
 
     problem = "single_label_classification"
     form = classification  # Of the rows.
+    other_form = pretokenized  # That a job may name as well.
 
     def __init__(self, names, count):
         self.names, self.count = list(names), count
@@ -125,8 +126,16 @@ class TokenLabels(Labels):
         ]
 
 
+class ImageLabels(Labels):
+    """Of one class each: its folder's name, or what a table has."""
+
+    problem = None
+    form = other_form = images
+
+
 KINDS = {kind.problem: kind for kind in (Labels, SeveralLabels, Numbers)}
 PROBLEMS = tuple(KINDS)
+OF_TASKS = {"token_classification": TokenLabels, "image_classification": ImageLabels}
 
 
 def _numbers(row, count):
@@ -166,7 +175,7 @@ def classify(model, sources, options, most=None):
     labels = _labels_of(model, sources, options, most)
     for source in sources:
         source.reader.classify(labels)
-    if model.has_tokenizer:
+    if model.has_tokenizer and labels.form is not images:
         model.tokenizer.enable_truncation(options.max_seq_length)
         if labels.form is tagged_tokens:
             model.split_words()
@@ -177,6 +186,8 @@ def _labels_of(model, sources, options, most):
     """Reads the rows' labels where nothing else names the classes."""
     kind = _kind(model, options)
     names = options.label_names or model.label_names
+    if kind is ImageLabels and not options.label_names:
+        names = _names_of_images(model, sources, options, most)
     if names:
         _require(options, len(names), "label_names" if options.label_names else "num_labels")
         return kind(names, len(names))
@@ -190,10 +201,23 @@ def _labels_of(model, sources, options, most):
     return kind((), options.num_labels or default)
 
 
+def _names_of_images(model, sources, options, most):
+    """The model's own are of what it was trained on before: they hold where they have all that the
+    rows have, or where rows have ids and nobody else names them."""
+    found = _names_of_rows(sources, most, ImageLabels, ids_too=True)
+    if found:
+        return model.label_names if found <= set(model.label_names) else sorted(found)
+    for source in sources:
+        if names := source.class_names():
+            return names
+    return model.label_names if options.num_labels in (0, len(model.label_names)) else []
+
+
 def _kind(model, options):
     """As transformers: one output without a word is a regression."""
-    if (options.task or model.task) == "token_classification":
-        return TokenLabels
+    task = options.task or model.task
+    if task in OF_TASKS:
+        return OF_TASKS[task]
     if options.problem_type or options.num_labels != 1:
         return KINDS[options.problem_type or model.problem_type]
     return Numbers
@@ -206,7 +230,8 @@ def _require(options, count, field, advice=""):
     raise PrepareError("BAD_DATASET", message, field=field)
 
 
-def _names_of_rows(sources, most, kind):
+def _names_of_rows(sources, most, kind, ids_too=False):
+    """`ids_too`: what is spelled as an id is a name."""
     names = set()
     for source in sources:
         for record, _ in itertools.islice(source.taken(), most):
@@ -216,6 +241,6 @@ def _names_of_rows(sources, most, kind):
                 continue
             listed = fields.as_structure(label) if kind in (SeveralLabels, TokenLabels) else None
             for name in listed if isinstance(listed, list) else [label]:
-                if isinstance(name, str) and name and not _is_id(name):
+                if isinstance(name, str) and name and (ids_too or not _is_id(name)):
                     names.add(name)
     return names

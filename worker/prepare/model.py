@@ -9,6 +9,7 @@ import json
 import os
 import re
 
+import images
 import tokenizers
 from errors import PrepareError
 
@@ -16,6 +17,7 @@ SPECIAL_TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MORE_TEMPLATES = "additional_chat_templates"
+IMAGE_MODELS = ("vit", "deit")
 DEFAULT_LABELS = 2  # Of transformers.
 GENERIC_LABEL = re.compile(r"LABEL_\d+")  # What it calls a class without a name.
 ORIGINAL_POSITIONS = "original_max_position_embeddings"
@@ -59,6 +61,7 @@ SEQ2SEQ = "seq2seq_lm"
 HEADS = {
     "ForSequenceClassification": "sequence_classification",
     "ForTokenClassification": "token_classification",
+    "ForImageClassification": "image_classification",
 }
 TASKS = (*HEADS.values(), SEQ2SEQ)
 
@@ -93,6 +96,10 @@ class Model:
             raise self.bad("config.json", "no such file")
         text = config.get("text_config")  # Where models of text and images have the text's part.
         config = {**config, **text} if isinstance(text, dict) else config
+        self.images = None  # What it makes of them, where it reads them in the place of tokens.
+        if config.get("model_type") in IMAGE_MODELS:
+            self.images = images.Images(self, config, self._read_json(images.FILE))
+            config = {**config, "vocab_size": 1, "max_position_embeddings": self.images.tokens}
         self.vocab_size = config.get("vocab_size")
         if type(self.vocab_size) is not int or self.vocab_size < 1:
             raise self.bad("config.json", '"vocab_size" must be a positive integer')

@@ -8,7 +8,9 @@
                        -100 where there is none; of targets source_offsets I64 [rows + 1] and
                        source_ids I32, what they are made of, and weights from the first token on;
                        where tokens have types, second_begins I32 [rows] (the first token of a
-                       pair's second text, or the row's end)
+                       pair's second text, or the row's end); of images pixels
+                       U8 [rows, height, width, channels], pixel_values F32 [channels, 256] (what
+                       the model reads of each byte), and ids that are all 0
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
                        "first_added_id": of the tokens that the job adds to the tokenizer][,
@@ -38,7 +40,7 @@ from checks import Digests
 from errors import PrepareError
 
 COPIED_BYTES = 1 << 20
-DTYPE_BYTES = {"I64": 8, "I32": 4, "F32": 4}
+DTYPE_BYTES = {"I64": 8, "I32": 4, "F32": 4, "U8": 1}
 
 
 class Examples:
@@ -58,6 +60,7 @@ class Examples:
         self.second_begins = array.array("i")
         self.source_lengths = array.array("q")
         self.source_ids = array.array("i")
+        self.pixels = bytearray()
 
     def add(self, example, row, times=1, file=0):
         """`row`: what the example was made of, of the dataset's file number `file`."""
@@ -77,6 +80,7 @@ class Examples:
                 self.labels.append(example.label)
             if example.token_labels is not None:
                 self.token_labels.extend(example.token_labels)
+            self.pixels += example.pixels
             if example.second_begin is not None:
                 self.second_begins.append(example.second_begin)
             if example.source_ids:
@@ -90,8 +94,11 @@ class PreparedDataset:
     each number of its label); its tokens are on the disk, in files of the folder `beside` that have
     no name."""
 
-    def __init__(self, source, checks, beside):
+    def __init__(self, source, checks, beside, images=None):
+        """`images`: what the model makes of them, where the rows are these."""
         self.source = source
+        self._images = images
+        self._pixels = tempfile.TemporaryFile(dir=beside)
         self.checks = checks
         self.digests = Digests()
         self._offsets = array.array("q", [0])
@@ -133,6 +140,7 @@ class PreparedDataset:
         self._weights.write(examples.weights)
         self._token_labels.write(examples.token_labels)
         self._classes_of_tokens.update(examples.token_labels)
+        self._pixels.write(examples.pixels)
 
     def summary(self, **more):
         """snug.v1.DatasetSummary; `more`: what is not known here. Bins run without a gap from the
@@ -205,6 +213,11 @@ class PreparedDataset:
         if sources := self._source_offsets[-1]:
             tensors["source_offsets"] = ("I64", [len(self._source_offsets)], self._source_offsets)
             tensors["source_ids"] = ("I32", [sources], self._source_ids)
+        if self._images:
+            side, channels = self._images.side, self._images.channels
+            values = array.array("f", itertools.chain(*self._images.values))
+            tensors["pixel_values"] = ("F32", [channels, len(values) // channels], values)
+            tensors["pixels"] = ("U8", [self.rows, side, side, channels], self._pixels)
         header, at = {}, 0
         for name, (dtype, shape, _) in tensors.items():
             end = at + math.prod(shape) * DTYPE_BYTES[dtype]

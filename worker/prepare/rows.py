@@ -78,6 +78,15 @@ class Labelled(Row):
 
 
 @dataclasses.dataclass
+class Picture(Row):
+    """An image, `source`: its file, or the bytes of one, and `label`: its class's name or id until
+    labels.py has told its id."""
+
+    label: int | str
+    source: str | bytes
+
+
+@dataclasses.dataclass
 class Tagged(Row):
     """`words`, or `ids`, and `label`: the class of each, by id or name until labels.py has told its
     id, or -100."""

@@ -110,7 +110,8 @@ def names_of_files(sources):
 def prepare(options):
     """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
     it."""
-    model, sources = Model(options.model, options.added_tokens), sources_of(options)
+    model = Model(options.model, options.added_tokens)
+    sources = sources_of(options, model.task)
     rows = count_rows(options, sources)
     labels = classify(model, sources, options)
     make_targets(model, sources, options)
@@ -121,7 +122,8 @@ def prepare(options):
     numbers = {path: number for path, (number, _) in names.items()}
     beside = os.path.dirname(os.path.abspath(options.output))
     train, evaluation = (
-        PreparedDataset(sources[0].name, Checks(model, options), beside) for _ in range(2)
+        PreparedDataset(sources[0].name, Checks(model, options), beside, model.images)
+        for _ in range(2)
     )
     chats, bad, progress = Chats(model, options), BadRows(), Progress(rows)
     maker = Maker(model, sources, options, held_out=held_out, numbers=numbers)

@@ -15,9 +15,13 @@ import os
 
 import files
 import formats
+import images
 from errors import PrepareError
 from files import folder
 from files.record import Record
+
+
+TABLES = (".parquet", ".arrow")  # That may have images in them.
 
 
 @dataclasses.dataclass
@@ -44,11 +48,24 @@ class Source:
 
     def _files_of(self, path):
         if os.path.isdir(path):
+            if self.format == formats.images.NAME and not images.holds_tables(path, TABLES):
+                return images.files_of(path, folder.SPLIT_WORDS, self.split)
             return folder.data_files(path, self.split, self.config)
+        if self.format == formats.images.NAME and not path.lower().endswith(TABLES):
+            message = "is no folder with one of images for each class, no parquet and no arrow file"
+            raise PrepareError("BAD_DATASET", message, field=self.field, file=path)
         if self.split:
             message = f'a file has no splits; the job names "{self.split}"'
             raise PrepareError("BAD_DATASET", message, field="dataset_split", file=path)
         return [path]
+
+    def class_names(self):
+        """Those that the first file's table says of its labels, by id; none: it says none."""
+        kind = files.kind_of(self.files[0])
+        if not hasattr(kind, "schema_of"):
+            return []
+        schema = kind.schema_of(self.files[0])
+        return files.arrow.class_names(schema, self.columns.get("label", "label"))
 
     def count(self):
         """Rows that are taken, of one epoch each counted once."""
@@ -131,11 +148,22 @@ class _Renamed(collections.abc.Mapping):
         self._rest = [key for key in values if key not in gone and key not in columns]
 
     def __getitem__(self, key):
+        return self._values[self._theirs(key)]
+
+    def cell(self, key):
+        """As it is in the table, or in a record of no table."""
+        read = getattr(self._values, "cell", self._values.__getitem__)
+        return read(self._theirs(key))
+
+    def __contains__(self, key):
+        return key in self._columns or key in self._rest
+
+    def _theirs(self, key):
         if key in self._columns:
-            return self._values[self._columns[key]]
+            return self._columns[key]
         if key not in self._rest:
             raise KeyError(key)
-        return self._values[key]
+        return key
 
     def __iter__(self):
         yield from self._columns
@@ -151,10 +179,21 @@ def near(name, names):
     return f'; did you mean "{found[0]}"?' if found else ""
 
 
-def sources_of(options):
+def sources_of(options, task=""):
     """The sources that the command line names: --dataset alone, or --sources, a file of JSON: a
-    list of objects of Source's fields."""
-    if not options.sources:
-        return [Source([options.dataset], format=options.format or "")]
-    with open(options.sources, encoding="utf-8") as file:
-        return [Source(**entry) for entry in json.load(file)]
+    list of objects of Source's fields. `task`: that of the model, where the job names none."""
+    entries = [{"paths": [options.dataset], "format": options.format or ""}]
+    if options.sources:
+        with open(options.sources, encoding="utf-8") as file:
+            entries = json.load(file)
+    if (options.task or task) == "image_classification":
+        entries = [_of_images(entry) for entry in entries]
+    return [Source(**entry) for entry in entries]
+
+
+def _of_images(entry):
+    named = entry.get("format") or formats.images.NAME
+    if named != formats.images.NAME:
+        message = f"dataset_format: {named} rows are no images; leave it out"
+        raise PrepareError("BAD_DATASET", message, field="dataset_format")
+    return {**entry, "format": named}

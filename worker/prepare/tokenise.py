@@ -29,6 +29,8 @@ A source and its target are encoded apart, each with the special tokens of the p
 cut as documents are; a target ends with the model's end token. All of a target is trained, its
 first token too: the decoder reads another before it.
 
+Images are pixels (images.py). Their tokens stand for patches and have no ids: all are 0.
+
 In all others, the first token of a row has nothing before it to be predicted from: its weight is 0.
 Rows longer than max_seq_length lose their end.
 """
@@ -43,7 +45,7 @@ import os
 from chat import Passage
 from errors import PrepareError, bad_row
 from labels import IGNORED
-from rows import Labelled, Tagged, Target, Text, Tokens
+from rows import Labelled, Picture, Tagged, Target, Text, Tokens
 
 # Per call of the tokenizer, which spreads a batch over the cores.
 BATCH_ROWS = 200
@@ -66,6 +68,7 @@ class Example:
     is_chat: bool = False
     label: int | list | None = None  # of a document: its class, or numbers
     token_labels: list | None = None  # of words with classes: each token's, or IGNORED
+    pixels: bytes = b""  # of an image, whose tokens all have the id 0
     second_begin: int | None = None  # of a pair: where the second text's tokens begin
     source_ids: array.array = dataclasses.field(default_factory=lambda: array.array("i"))
     # Of the row before it was cut:
@@ -97,7 +100,7 @@ def _is_tokens(row):
     """Whether no text of it is encoded with those of other rows."""
     if isinstance(row, (Labelled, Target)):
         return row.ids is not None
-    return isinstance(row, (Tokens, Tagged))
+    return isinstance(row, (Tokens, Tagged, Picture))
 
 
 def _passage(model, chats, row, options):
@@ -149,6 +152,8 @@ def _examples(model, batch, options, refuse):
                 if model.types_pairs:
                     encoding = passage and encoded[passage.input, False]
                     example.second_begin = _second_begin(row, example, encoding)
+            elif isinstance(row, Picture):
+                example = _picture(model, row)
             elif isinstance(row, Tagged):
                 example = _tagged(model, row)
             elif isinstance(row, Target):
@@ -237,6 +242,11 @@ def _target(model, row, passage, encoded):
     return Example(ids, [1.0] * len(ids), source_ids=source.ids, whole_tokens=whole)
 
 
+def _picture(model, row):
+    pixels = model.images.pixels(row)
+    return Example([0] * model.images.tokens, [], label=row.label, pixels=pixels)
+
+
 def _tagged(model, row):
     """Words are cut already."""
     if row.ids is not None:
@@ -312,6 +322,7 @@ def _cut(example, max_seq_length):
 def _cut_document(example, max_seq_length):
     ids = array.array("i", example.input_ids[:max_seq_length])
     digest = hashlib.blake2b(ids, digest_size=DIGEST_BYTES)
+    digest.update(example.pixels)
     numbers = example.label if isinstance(example.label, list) else [example.label]
     digest.update(array.array("f", numbers))
     example.digest = int.from_bytes(digest.digest(), "little")

@@ -223,6 +223,28 @@ TEST_F(InspectorTest, AnEncoderDecoderIsToldAsItIs) {
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_start_token(f.vocabulary()); }));
 }
 
+TEST_F(InspectorTest, AModelOfImagesIsToldAsItIs) {
+  const auto config = program::ParseModelConfig(
+      R"({"model_type": "deit", "architectures": ["DeiTForImageClassification"],
+          "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "image_size": 32, "patch_size": 8, "num_channels": 1})",
+      "config.json");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const v1::ModelFacts facts = FactsOf(*config);
+  ASSERT_TRUE(ConfigOf(facts).ok());
+  EXPECT_EQ(*ConfigOf(facts), *config);
+  const auto refused = [&](auto change) {
+    v1::ModelFacts changed = facts;
+    change(changed);
+    return !ConfigOf(changed).ok();
+  };
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_patch_size(0); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_patch_size(7); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_image_size(0); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_image_channels(-3); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_distilled(false); }));  // A token fewer.
+}
+
 TEST_F(InspectorTest, FactsOutsideTheLimitsAreNotBelieved) {
   const v1::ModelFacts facts = FactsOf(Here()->program.config);
   ASSERT_TRUE(ConfigOf(facts).ok());

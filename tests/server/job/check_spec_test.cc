@@ -181,11 +181,13 @@ TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
   spec.set_problem_type("ranking");
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.problem_type"));
   spec.set_problem_type("");
-  spec.set_task(v1::JobSpec::TOKEN_CLASSIFICATION);
-  EXPECT_THAT(FieldsOf(spec), IsEmpty());
-  spec.set_num_labels(1);
-  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
-  spec.set_num_labels(2);
+  for (const auto task : {v1::JobSpec::TOKEN_CLASSIFICATION, v1::JobSpec::IMAGE_CLASSIFICATION}) {
+    spec.set_task(task);
+    EXPECT_THAT(FieldsOf(spec), IsEmpty());
+    spec.set_num_labels(1);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
+    spec.set_num_labels(2);
+  }
   spec.set_task(v1::JobSpec::MASKED_LM);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.task"));
   for (const auto task : {v1::JobSpec::CAUSAL_LM, v1::JobSpec::SEQ2SEQ_LM}) {
@@ -202,11 +204,12 @@ TEST(CheckSpecTest, WhatIsOfTasksThatAreNotOfferedIsRefused) {
   spec.clear_mlm_probability();
   spec.set_image_augmentation("basic");
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.image_augmentation"));
-  spec.clear_image_augmentation();
-  spec.set_dataset_format(v1::JobSpec::TAGGED_TOKENS);
+  spec.set_image_augmentation("none");
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
-  spec.set_dataset_format(v1::JobSpec::IMAGES);
-  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.dataset_format"));
+  for (const auto format : {v1::JobSpec::TAGGED_TOKENS, v1::JobSpec::IMAGES}) {
+    spec.set_dataset_format(format);
+    EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  }
 }
 
 // Stars cost nothing; patterns and their bytes do, on every site.

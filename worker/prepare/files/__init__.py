@@ -9,7 +9,7 @@ said in formats/.
 import os
 
 from errors import PrepareError
-from files import arrow, csv_table, json_array, jsonl, parquet, plain_text
+from files import arrow, csv_table, image, json_array, jsonl, parquet, plain_text
 from files.record import open_dataset, plain_name
 
 # A .json file may be an array or one object a line: its first character tells.
@@ -22,6 +22,10 @@ KINDS = {
     ".parquet": parquet,
     ".arrow": arrow,
     ".txt": plain_text,
+    ".jpg": image,
+    ".jpeg": image,
+    ".png": image,
+    ".webp": image,
 }
 MAGIC = {b"PAR1": parquet, b"ARROW1": arrow}
 SNIFF_BYTES = 4096  # White space that may stand before the first character.

@@ -4,6 +4,7 @@ is read, so columns that no format reads (images, say) are never looked at."""
 
 import collections.abc
 import contextlib
+import json
 
 from files.record import Record, as_json, bad, open_dataset
 
@@ -48,6 +49,10 @@ class _Row(collections.abc.Mapping):
         except (ValueError, OverflowError) as error:  # Of a time that Python cannot tell, say.
             raise bad(self._path, self._line, f'"{key}" is not readable: {error}') from error
 
+    def cell(self, key):
+        """As it is: bytes are no text."""
+        return self._columns[key][self._index].as_py()
+
     def __contains__(self, key):
         return key in self._columns
 
@@ -69,6 +74,21 @@ def translated(path):
         raise
     except (pyarrow.ArrowException, OSError) as error:
         raise bad(path, None, f"not readable: {error}") from error
+
+
+def schema_of(path):
+    """The columns and what is said of them; None: the file has no row."""
+    return next((batch.schema for batch in _batches(path)), None)
+
+
+def class_names(schema, column):
+    """Of a column of classes the names that the datasets library has beside its file, by id."""
+    about = (schema.metadata or {}).get(b"huggingface") if schema is not None else None
+    try:
+        names = json.loads(about)["info"]["features"][column]["names"] if about else []
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return names if all(isinstance(name, str) for name in names) else []
 
 
 def _batches(path):

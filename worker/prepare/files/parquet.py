@@ -19,6 +19,12 @@ def read(path):
         yield from records(path, batches)
 
 
+def schema_of(path):
+    """The columns and what is said of them."""
+    with _opened(path) as file:
+        return file.schema_arrow
+
+
 def _batch_rows(metadata):
     groups = range(metadata.num_row_groups)
     total = sum(metadata.row_group(index).total_byte_size for index in groups)

@@ -6,14 +6,15 @@
     read(record)      the record as a form of rows.py, or an error that names the field
 
 The first row decides, unless the job names a format; all rows of a file have one. Of a
-classification the task decides: rows are classification.py's, or tagged_tokens.py's; so it does of
-sources and targets, which are source_target.py's.
+classification the task decides: rows are classification.py's, tagged_tokens.py's or images.py's; so
+it does of sources and targets, which are source_target.py's.
 """
 
 from errors import PrepareError, bad_row
 from formats import (
     alpaca,
     classification,
+    images,
     messages,
     preference,
     pretokenized,
@@ -33,12 +34,12 @@ FORMATS = {
 
 
 # Those that a job can name.
-NAMED = {**FORMATS, classification.NAME: classification, tagged_tokens.NAME: tagged_tokens}
+NAMED = {**FORMATS, **{m.NAME: m for m in (classification, tagged_tokens, images)}}
 
 # All that a record can be read by; the job's columns give these names to others.
 FIELDS = {"messages", *prompt_completion.CHAT_KEYS, *alpaca.KEYS, *sharegpt.KEYS, *messages.KEYS}
 FIELDS |= {"text", *classification.KEYS, *pretokenized.KEYS, *pretokenized.DATUM_KEYS}
-FIELDS |= {*tagged_tokens.KEYS, *source_target.KEYS}
+FIELDS |= {*tagged_tokens.KEYS, *source_target.KEYS, *images.KEYS}
 
 
 class RowReader:
@@ -56,7 +57,7 @@ class RowReader:
 
     def classify(self, labels):
         """Rows are what the labels are of (`labels.form`), which knows the classes' ids."""
-        if self._named not in (None, labels.form, pretokenized):
+        if self._named not in (None, labels.form, labels.other_form):
             message = f"dataset_format: {self.format} rows have no classes; leave it out"
             raise PrepareError("BAD_DATASET", message, field="dataset_format")
         self._named, self._labels = labels.form, labels

@@ -1,0 +1,157 @@
+"""Images through the daemon: jobs on folders of them, whose output transformers and PEFT load with
+the image processor beside it, and which give the figures that were reported."""
+
+import json
+import pathlib
+import unittest
+
+import numpy as np
+import torch
+from peft import PeftModel
+from PIL import Image
+from transformers import (
+    AutoModelForImageClassification,
+    DeiTConfig,
+    DeiTForImageClassification,
+    ViTConfig,
+    ViTForImageClassification,
+    ViTImageProcessorPil,
+)
+
+from tests.harness.daemon import Daemon, evaluation_lines
+
+NAMES = ["across", "down", "slanted"]  # How stripes run.
+SIDE = 20
+JOB = """
+model: ./{model}
+task: image_classification
+num_labels: 3
+dataset: ./stripes
+eval_dataset: ./held-out
+training:
+  max_steps: 150
+  per_device_train_batch_size: 16
+  learning_rate: 0.003
+  lr_scheduler_type: constant
+"""
+ADAPTER = "method: lora\nmerge: true\nlora: {{r: 16, target_modules: all-linear}}\n"
+SIZES = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "image_size": SIDE,
+    "patch_size": 5,
+    "initializer_range": 0.15,  # A frozen base must tell patches apart.
+}
+
+
+def write_stripes(folder, seed, count):
+    """So many images of each class: stripes of any two colours, width and place."""
+    generator = np.random.default_rng(seed)
+    for name in NAMES:
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            y, x = np.mgrid[0:32, 0:28] + generator.integers(9)
+            along = {"across": y, "down": x, "slanted": x + y}[name]
+            colours = generator.integers(0, 256, (2, 3))
+            colours[1] = (colours[0] + 128) % 256
+            stripes = colours[along // generator.integers(2, 5) % 2].astype(np.uint8)
+            Image.fromarray(stripes).save(folder / name / f"{number}.png")
+
+
+class ImagesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon()
+        cls.addClassCleanup(cls.daemon.close)
+        cls.folder = cls.daemon.folder
+        write_stripes(cls.folder / "stripes", 1, 100)
+        write_stripes(cls.folder / "held-out", 2, 10)
+        cls.processor = ViTImageProcessorPil(size={"height": SIDE, "width": SIDE})
+        torch.manual_seed(5)
+        models = {
+            "vit": ViTForImageClassification(ViTConfig(**SIZES, num_labels=3)),
+            # Its head has other classes.
+            "deit": DeiTForImageClassification(DeiTConfig(**SIZES, num_labels=7)),
+        }
+        for name, model in models.items():
+            model.save_pretrained(cls.folder / name)
+            cls.processor.save_pretrained(cls.folder / name)
+
+    def submit(self, text, **named):
+        file = self.folder / "job.yaml"
+        file.write_text(text.format(**named))
+        return self.daemon.submit(file)
+
+    def finish(self, text, model):
+        """(downloaded folder, last evaluation) of a job that must succeed."""
+        job = self.submit(text, model=model)
+        self.daemon.wait_state(job, "SUCCEEDED")
+        output = self.folder / f"download-{job}"
+        self.daemon.run("download", job, output)
+        return output, evaluation_lines(output / "metrics.jsonl")[-1]
+
+    def judge(self, model, output, line):
+        """Loss and accuracy over the images held out are those that were reported."""
+        config = json.loads((output / "preprocessor_config.json").read_text())
+        self.assertEqual(config["image_processor_type"], "ViTImageProcessor")
+        right, loss, files = 0, 0.0, sorted(pathlib.Path(self.folder / "held-out").rglob("*.png"))
+        for file in files:
+            with Image.open(file) as image:
+                pixels = self.processor(image, return_tensors="pt")["pixel_values"]
+            label = torch.tensor([NAMES.index(file.parent.name)])
+            with torch.no_grad():
+                logits = model.eval()(pixel_values=pixels).logits
+            right += int(logits.argmax(-1) == label)
+            loss += torch.nn.functional.cross_entropy(logits.double(), label).item()
+        count = len(files)
+        self.assertEqual(count, 30)
+        self.assertAlmostEqual(line["eval_accuracy"], right / count, delta=1e-12)
+        mean = loss / count  # Near 0 it is as exact as logits in float32 are.
+        self.assertAlmostEqual(line["eval_loss"], mean, delta=max(1e-5 * mean, 1e-6))
+        self.assertGreaterEqual(right / count, 0.9)
+
+    def test_a_whole_model(self):
+        output, line = self.finish(JOB + "method: full\n", "vit")
+        model, info = AutoModelForImageClassification.from_pretrained(
+            output, output_loading_info=True
+        )
+        self.assertFalse(info["missing_keys"] or info["unexpected_keys"])
+        self.assertEqual(model.config.id2label, dict(enumerate(NAMES)))
+        self.judge(model, output, line)
+
+    def test_an_adapter_of_another_head(self):
+        output, line = self.finish(JOB + ADAPTER, "deit")
+        config = json.loads((output / "adapter_config.json").read_text())
+        self.assertIsNone(config["task_type"])
+        self.assertEqual(config["modules_to_save"], ["classifier"])
+        self.assertIn("AutoModelForImageClassification", (output / "README.md").read_text())
+        base = AutoModelForImageClassification.from_pretrained(
+            self.folder / "deit", num_labels=3, ignore_mismatched_sizes=True
+        )
+        self.judge(PeftModel.from_pretrained(base, str(output)), output, line)
+        merged = AutoModelForImageClassification.from_pretrained(output / "merged")
+        self.assertEqual(merged.config.id2label, dict(enumerate(NAMES)))
+        self.judge(merged, output / "merged", line)
+
+    def test_what_is_wrong_is_named(self):
+        for line, field in (
+            ("training: {max_seq_length: 64}", "an image of this model has 17 tokens"),
+            ("training: {packing: true}", "training.packing"),
+            ("training: {neftune_noise_alpha: 5}", "neftune_noise_alpha"),
+            ("image_augmentation: basic", "image_augmentation"),
+            ("problem_type: regression", "problem_type"),
+            ("task: sequence_classification", "which reads images"),
+            ("dataset_format: text", "dataset_format"),
+        ):
+            with self.subTest(line):
+                file = self.folder / "wrong.yaml"
+                file.write_text(f"model: ./vit\ndataset: ./stripes\nmethod: full\n{line}\n")
+                answer = self.daemon.run("submit", file, code=None)
+                self.assertNotEqual(answer.returncode, 0)
+                self.assertIn(field, answer.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
