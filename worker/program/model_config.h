@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/program/relative_positions.h"
+#include "worker/program/rope_scaling.h"
 #include "worker/program/task.h"
 
 namespace snug::program {
@@ -25,21 +26,6 @@ enum class DType : uint8_t {
 constexpr int64_t SizeOf(DType dtype) {
   return dtype == DType::kBF16 ? 2 : dtype == DType::kU8 ? 1 : 4;
 }
-
-// How rotary frequencies are stretched beyond the length the model was trained at.
-struct RopeScaling {
-  enum class Kind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
-  Kind kind = Kind::kDefault;
-  double factor = 1.0;
-  double low_freq_factor = 1.0;           // llama3
-  double high_freq_factor = 4.0;          // llama3
-  int64_t original_max_positions = 8192;  // llama3, yarn
-  double beta_fast = 32.0;                // yarn
-  double beta_slow = 1.0;                 // yarn
-  bool truncate = true;                   // yarn
-  double attention_factor = 1.0;          // yarn: of cosines and sines
-  bool operator==(const RopeScaling&) const = default;
-};
 
 // What an MLP's gate, or its middle, goes through: x sigmoid(x), GELU in its tanh form and its own,
 // ReLU; tanh is that of a pooler.

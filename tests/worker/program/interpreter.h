@@ -12,22 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "tests/worker/program/toy_batch.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 
 namespace snug::program {
-
-// Documents one behind another.
-struct ToyBatch {
-  std::vector<int> ids;
-  std::vector<int> labels;  // Of the token at the same place; -1: no loss.
-  std::vector<int> document_lengths;
-  std::vector<int> source_ids, source_lengths;  // Of an encoder's rows, for as many documents.
-
-  std::vector<int64_t> trained() const;
-  // How many rows there are for each document; rows that are merged or selected are one document.
-  std::vector<int> documents(Rows rows) const;
-};
 
 // softcap tanh(x / softcap), and its slope at x; x where there is none.
 double Cap(double softcap, double x);
