@@ -261,6 +261,7 @@ TEST(MetricsTest, TheTableInTheDocsIsComplete) {
   metrics.Queued("b", absl::FromUnixSeconds(7));
   metrics.Devices({Gpu()}, {job});
   metrics.WatchDisk(testing::TempDir());
+  metrics.Examined(absl::FromUnixSeconds(7), {{"pages", 0}});
   EXPECT_EQ(FamiliesOf(metrics.Text()), FamiliesOfDocs());
 }
 
