@@ -21,8 +21,8 @@ constexpr const char kNoPreference[] =
     "tuning by preferences or rewards is not offered; train on the answers that are preferred, "
     "with method: lora or full";
 constexpr const char kMetrics[] =
-    "metrics go to metrics.jsonl and to Prometheus; no other service is reported to: leave it "
-    "out, or say none";
+    "metrics go to metrics.jsonl (with report_to: tensorboard also into an event file beside it) "
+    "and to Prometheus; snug export-metrics writes them for wandb and mlflow: leave it out";
 constexpr const char kNoHub[] = "nothing is uploaded: snug download JOB DIR, then hf upload";
 constexpr const char kOtherMethod[] = "the methods are lora and full";
 
@@ -73,7 +73,6 @@ constexpr Refusal kRefusals[] = {
     {"quantization_bit", "4 or 8; or give quantization: none, int8 or nf4"},
     {"quantization_method", "weights are quantised in bitsandbytes' formats: bnb"},
     {"quantization_type", kFourBits},
-    {"report_to", kMetrics},
     {"resize_vocab", "the embedding grows with added_tokens, and only then: leave it out", false},
     {"resume_from_checkpoint",
      "a job goes on from its own checkpoints by itself; start from an adapter by "

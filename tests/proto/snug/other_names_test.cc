@@ -106,6 +106,13 @@ TEST(OtherNamesTest, AQuantisedBaseHasManyNames) {
   EXPECT_EQ(Parsed("quantization: none").quantization(), v1::JobSpec::NONE);
 }
 
+TEST(OtherNamesTest, SizesMayBeLeftToTheDaemon) {
+  EXPECT_EQ(Parsed("per_device_train_batch_size: auto").training().per_device_train_batch_size(),
+            -1);
+  EXPECT_EQ(Parsed("auto_find_batch_size: true").training().per_device_train_batch_size(), -1);
+  EXPECT_EQ(Parsed("training: {max_seq_length: auto}").training().max_seq_length(), -1);
+}
+
 TEST(OtherNamesTest, WhatHasNoPlaceIsRefusedByNameWithWhatToDo) {
   EXPECT_THAT(ErrorOf("gradient_checkpointing: true"),
               HasSubstr("job.yaml:1: \"gradient_checkpointing\": what is kept"));
@@ -113,7 +120,7 @@ TEST(OtherNamesTest, WhatHasNoPlaceIsRefusedByNameWithWhatToDo) {
   EXPECT_THAT(ErrorOf("load_in_4bit: perhaps"), HasSubstr("quantization: none, int8 or nf4"));
   EXPECT_THAT(ErrorOf("bnb_4bit_quant_type: fp4"), HasSubstr("double quantisation"));
   EXPECT_THAT(ErrorOf("quantization_bit: 3"), HasSubstr("4 or 8"));
-  EXPECT_THAT(ErrorOf("report_to: wandb"), HasSubstr("metrics.jsonl"));
+  EXPECT_THAT(ErrorOf("wandb_project: x"), HasSubstr("metrics.jsonl"));
   EXPECT_THAT(ErrorOf("fp16: true"), HasSubstr("precision: bf16"));
 }
 
@@ -145,7 +152,9 @@ TEST(OtherNamesTest, WhatIsSoAnywayMayBeSaid) {
   EXPECT_EQ(Parsed("training: {max_steps: -1}").training().max_steps(), 0);
   EXPECT_EQ(Parsed("training: {max_steps: 7}").training().max_steps(), 7);
   EXPECT_THAT(ErrorOf("bias: all"), HasSubstr("\"bias\": no biases"));
-  EXPECT_THAT(ErrorOf("report_to: [none, wandb]"), HasSubstr("metrics.jsonl"));
+  EXPECT_EQ(Parsed("report_to: tensorboard").training().report_to(0), "tensorboard");
+  EXPECT_EQ(Parsed("report_to: [tensorboard, wandb]").training().report_to_size(), 2);
+  EXPECT_EQ(Parsed("training: {report_to: tensorboard}").training().report_to_size(), 1);
   EXPECT_THAT(ErrorOf("lora: {init_lora_weights: gaussian}"), HasSubstr("B is zero"));
   EXPECT_EQ(Parsed("task_type: CAUSAL_LM").task(), v1::JobSpec::CAUSAL_LM);
   EXPECT_EQ(Parsed("task_type: SEQ_CLS").task(), v1::JobSpec::SEQUENCE_CLASSIFICATION);
