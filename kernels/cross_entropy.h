@@ -11,6 +11,8 @@
 // 1 + 2 a lse[i].
 // With a softcap (Gemma 2) x is softcap * tanh(logits / softcap), and dlogits has its slope as a
 // factor.
+// A row may have two labels a and b (mixup, Zhang et al. 2018): x[i,label] becomes
+// share[i] x[i,a] + (1 - share[i]) x[i,b], and [v == label] its slope, before any smoothing.
 #ifndef KERNELS_CROSS_ENTROPY_H_
 #define KERNELS_CROSS_ENTROPY_H_
 
@@ -31,14 +33,18 @@ namespace snug::kernels {
 inline constexpr int64_t kNoIgnoredLabel = INT64_MIN;
 
 struct CrossEntropyParams {
-  const void* logits = nullptr;    // (N, V), dtype
-  void* dlogits = nullptr;         // (N, V), dtype; may be `logits`; null: no gradient
-  const void* labels = nullptr;    // (N), label_type
+  const void* logits = nullptr;  // (N, V), dtype
+  void* dlogits = nullptr;       // (N, V), dtype; may be `logits`; null: no gradient
+  const void* labels = nullptr;  // (N), label_type
+  // (N), label_type: b; negative, or the row's first one again: it has one label. Null: all have
+  // one.
+  const void* second_labels = nullptr;
+  const float* shares = nullptr;   // (N), in [0, 1]: the first label's; beside second_labels
   const float* weights = nullptr;  // (N); null: all 1
   double* row_loss = nullptr;      // (N)
   double* loss_sum = nullptr;      // += the rows' losses in their order; null: not wanted
   double* row_entropy = nullptr;   // (N) of softmax(x[i]), nats; null: not wanted
-  int32_t* row_correct = nullptr;  // (N) 1: no logit is above the label's; null: not wanted
+  int32_t* row_correct = nullptr;  // (N) 1: no logit is above the first label's; or null
   int64_t N = 0, V = 0;
   int64_t logits_stride = 0, dlogits_stride = 0;
   DType dtype = DType::kF32;

@@ -19,6 +19,8 @@ bool LabelsAreGood(const CrossEntropyParams& p) {
     if (label == p.ignore_label) continue;
     const bool masked = p.weights != nullptr && p.weights[i] == 0.0f;
     if (label >= p.V || (label < 0 && !masked)) return false;
+    if (p.second_labels != nullptr && cpu::IndexAt(p.second_labels, p.label_type, i) >= p.V)
+      return false;
   }
   return true;
 }
@@ -39,6 +41,7 @@ Error CrossEntropy(const CrossEntropyParams& p, Stream stream) {
   if (p.dlogits != nullptr) {
     check.Rows(p.dlogits, "dlogits", p.dlogits_stride, "dlogits_stride");
   }
+  if (p.second_labels != nullptr) check.PerRow(p.shares, "shares");
   if (check.ok() && stream == nullptr) check.That(LabelsAreGood(p), ErrorCode::kBadIndex, "labels");
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::CrossEntropy, p, stream);

@@ -82,27 +82,67 @@ __device__ inline int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
   return masked && label < 0 ? -1 : kBad;
 }
 
+// Of a row: negative: it has one label alone. kBad: it is outside of the classes.
+__device__ inline int64_t SecondLabelOf(const CrossEntropyParams& p, int64_t row, int64_t label) {
+  if (p.second_labels == nullptr || label < 0) return -1;
+  const int64_t second = IndexAt(p.second_labels, p.label_type, row);
+  if (second < 0 || second == label) return -1;
+  return second < p.V ? second : kBad;
+}
+
+// The thread that has a class, where packs are dealt out to all of them in turn.
+__device__ inline bool IsMine(int64_t index, int V) {
+  return index / V % blockDim.x == threadIdx.x;
+}
+
+// `told` becomes the second label's logit, by the thread that has it, before a gradient is written.
+template <int V, typename T>
+__device__ inline void TellSecond(int64_t second, const T* x, float& told) {
+  if (second < 0) return;
+  __syncthreads();  // All have read that of the row before.
+  if (IsMine(second, V)) told = Widen(x[second]);
+  __syncthreads();
+}
+
 struct Row {
   float max, factor, smooth;  // The gradient: exp(x - max) * factor - smooth,
   int64_t label;
-  float d_label;  // the label's: this, each times the slope of the cap.
+  float d_label;   // the label's: this, each times the slope of the cap;
+  float d_second;  // that of a second one.
+};
+
+// The logit of a row's second label, as the block has been told it, and the cap for it.
+template <typename Cap>
+struct Told {
+  const float& logit;
+  Cap cap;
 };
 
 // Of the block's sums: loss and figures, written by one thread; what the gradient needs, in each.
+// What is known of a second label is read here, so that no register holds it while the row is seen.
+template <bool kTwo, typename Cap>
 __device__ inline Row Finish(const CrossEntropyParams& p, int64_t i, int64_t label,
-                             const Online& all) {
+                             const Told<Cap>& told, const Online& all) {
+  const int64_t second = kTwo ? SecondLabelOf(p, i, label) : -1;
+  const float second_logit = second < 0 ? 0.0f : told.logit;
+  const double second_share = second < 0 ? 0.0 : 1.0 - static_cast<double>(p.shares[i]);
   const double nan = static_cast<double>(__int_as_float(0x7fffffff));
   const double given = p.weights == nullptr ? 1.0 : static_cast<double>(p.weights[i]);
-  const double weight = label == kBad ? nan : label < 0 ? 0.0 : given;
+  const bool bad = label == kBad || second == kBad;
+  const double weight = bad ? nan : label < 0 ? 0.0 : given;
   const double sum = static_cast<double>(all.probe + all.sum), log_sum = log(sum);
   const double lse = log_sum + static_cast<double>(all.max);
   const double below =
       label < 0 ? 0.0 : static_cast<double>(all.at_label) - static_cast<double>(all.max);
+  const double second_below =
+      static_cast<double>(told.cap(second_logit)) - static_cast<double>(all.max);
   const double smoothing = static_cast<double>(p.label_smoothing);
   const double V = static_cast<double>(p.V), z_loss = static_cast<double>(p.z_loss);
   if (threadIdx.x == 0) {
     const double mean = static_cast<double>(all.total) / V - static_cast<double>(all.max);
-    const double target = below + (smoothing > 0.0 ? smoothing * (mean - below) : 0.0);
+    double target = below;
+    if (second >= 0) target += second_share * (second_below - below);
+    if (smoothing > 0.0) target += smoothing * (mean - target);
     p.row_loss[i] = weight * (log_sum - target + z_loss * lse * lse);
     if (p.row_entropy != nullptr) {
       p.row_entropy[i] = log_sum - static_cast<double>(all.weighted) / sum;
@@ -110,16 +150,24 @@ __device__ inline Row Finish(const CrossEntropyParams& p, int64_t i, int64_t lab
     if (p.row_correct != nullptr) p.row_correct[i] = label >= 0 && below >= 0.0 ? 1 : 0;
   }
   const double scale = weight * static_cast<double>(p.scale), slope = 1.0 + 2.0 * z_loss * lse;
-  const double share = exp(below) / sum * slope - (1.0 - smoothing) - smoothing / V;
-  return {all.max, static_cast<float>(scale * slope / sum),
-          static_cast<float>(scale * smoothing / V), label, static_cast<float>(scale * share)};
+  const auto at = [&](double logit, double share) {
+    const double there = exp(logit) / sum * slope - (1.0 - smoothing) * share - smoothing / V;
+    return static_cast<float>(scale * there);
+  };
+  return {all.max,
+          static_cast<float>(scale * slope / sum),
+          static_cast<float>(scale * smoothing / V),
+          label,
+          at(below, 1.0 - second_share),
+          second < 0 ? 0.0f : at(second_below, second_share) * told.cap.Slope(second_logit)};
 }
 
 // ---- the kernel ---------------------------------------------------------------------------------
 
 // One block of so many threads fills a multiprocessor, or some smaller ones.
 constexpr int kMostThreads = 512;
-constexpr int kRowPacks = 8;  // Packs of a row that a thread holds: more would spill registers.
+// Packs of a row that a thread holds: more would spill registers.
+constexpr int kRowPacks = 8, kPacksOfTwo = 4;  // Of rows with one label; with two.
 
 // Of the whole row, from what each thread has seen of it.
 template <bool kEntropy>
@@ -164,42 +212,48 @@ __device__ inline void StoreGradient(T* dx, const Pack<T, V>& pack, const Row& r
   Store(dx, gradient);
 }
 
-template <typename T, int V, typename Cap, bool kEntropy>
+template <typename T, int V, typename Cap, bool kEntropy, bool kTwo>
 __global__ void __launch_bounds__(kMostThreads, 1)
     CrossEntropyKernel(CrossEntropyParams p, Cap cap) {
+  constexpr int kPacks = kTwo ? kPacksOfTwo : kRowPacks;
   const int64_t packs = p.V / V;
   const auto place = [&](int k) { return threadIdx.x + int64_t{k} * blockDim.x; };
-  Pack<T, V> held[kRowPacks] = {};
+  __shared__ float told;
+  Pack<T, V> held[kPacks] = {};
   const auto fetch = [&](int64_t i, int k) {
     if (i >= p.N || place(k) >= packs) return;
     held[k] = LoadPack<V>(static_cast<const T*>(p.logits) + i * p.logits_stride + place(k) * V);
   };
 #pragma unroll
-  for (int k = 0; k < kRowPacks; ++k) fetch(blockIdx.x, k);
+  for (int k = 0; k < kPacks; ++k) fetch(blockIdx.x, k);
   for (int64_t i = blockIdx.x; i < p.N; i += gridDim.x) {
     const T* x = static_cast<const T*>(p.logits) + i * p.logits_stride;
     const int64_t label = LabelOf(p, i);
+    if (kTwo) TellSecond<V>(SecondLabelOf(p, i, label), x, told);
     Online mine;
 #pragma unroll
-    for (int k = 0; k < kRowPacks; ++k) {
+    for (int k = 0; k < kPacks; ++k) {
       if (place(k) < packs) SeePack<kEntropy>(mine, held[k], label - place(k) * V, cap);
     }
-    for (int64_t pack = place(kRowPacks); pack < packs; pack += blockDim.x) {
+    for (int64_t pack = place(kPacks); pack < packs; pack += blockDim.x) {
       SeePack<kEntropy>(mine, LoadPack<V>(x + pack * V), label - pack * V, cap);
     }
-    const Row row = Finish(p, i, label, Together<kEntropy>(mine));
+    const Row row = Finish<kTwo>(p, i, label, Told<Cap>{told, cap}, Together<kEntropy>(mine));
     T* dx = static_cast<T*>(p.dlogits) + i * p.dlogits_stride;
 #pragma unroll
-    for (int k = 0; k < kRowPacks; ++k) {
+    for (int k = 0; k < kPacks; ++k) {
       if (p.dlogits != nullptr && place(k) < packs) {
         StoreGradient(dx + place(k) * V, held[k], row, row.label - place(k) * V, cap);
       }
       fetch(i + gridDim.x, k);
     }
     if (p.dlogits == nullptr) continue;
-    for (int64_t pack = place(kRowPacks); pack < packs; pack += blockDim.x) {
+    for (int64_t pack = place(kPacks); pack < packs; pack += blockDim.x) {
       StoreGradient(dx + pack * V, LoadPack<V>(x + pack * V), row, row.label - pack * V, cap);
     }
+    if (!kTwo) continue;
+    const int64_t second = SecondLabelOf(p, i, label);
+    if (second >= 0 && IsMine(second, V)) Round(row.d_second, dx[second]);
   }
 }
 
@@ -223,9 +277,13 @@ Error LaunchRowsOf(const CrossEntropyParams& p, Cap cap, Stream stream) {
   while (threads < kMostThreads && threads * int64_t{kRowPacks} < p.V / V) threads *= 2;
   const int64_t at_once = Multiprocessors() * (kMostThreads / threads);
   const Grid grid = {p.N < at_once ? p.N : at_once, threads};
+  if (p.second_labels == nullptr)
+    return p.row_entropy == nullptr
+               ? Launch(CrossEntropyKernel<T, V, Cap, false, false>, grid, stream, p, cap)
+               : Launch(CrossEntropyKernel<T, V, Cap, true, false>, grid, stream, p, cap);
   return p.row_entropy == nullptr
-             ? Launch(CrossEntropyKernel<T, V, Cap, false>, grid, stream, p, cap)
-             : Launch(CrossEntropyKernel<T, V, Cap, true>, grid, stream, p, cap);
+             ? Launch(CrossEntropyKernel<T, V, Cap, false, true>, grid, stream, p, cap)
+             : Launch(CrossEntropyKernel<T, V, Cap, true, true>, grid, stream, p, cap);
 }
 
 }  // namespace

@@ -27,6 +27,72 @@ double RegularisedLoss(const std::function<double(int64_t)>& x, int64_t V, int64
   return lse - (1.0 - smoothing) * x(label) - smoothing * mean + z_loss * lse * lse;
 }
 
+// Of two labels the loss is the mean of theirs by their shares, smoothed and capped as of one; a
+// second label that is negative, or the first one again, is none.
+TEST(CrossEntropyTest, TwoLabelsMatchReference) {
+  constexpr float kShares[] = {0.75f, 0.0f, 0.625f, 0.5f, 1.0f};
+  for (DType dtype : kTypes) {
+    for (int64_t V : {2, 33, 127, 4097, 12289}) {
+      for (double cap : {0.0, 5.0}) {
+        SCOPED_TRACE(testing::Message() << V << " classes, cap " << cap);
+        Chunk chunk(5, V, dtype);
+        const Matrix logits = chunk.logits;
+        SharedVector<int32_t> second, correct(5, -1);
+        SharedVector<float> shares;
+        for (int64_t i = 0; i < 5; ++i) {
+          second.push_back(static_cast<int32_t>((chunk.labels[i] + 1 + 31 * i) % V));
+          shares.push_back(kShares[i]);
+        }
+        second[2] = -1;
+        second[3] = chunk.labels[3];
+        const auto share_of = [&](int64_t i) {
+          return second[i] < 0 || second[i] == chunk.labels[i] ? 1.0 : double{kShares[i]};
+        };
+        const auto x = [&](int64_t i, int64_t v) {
+          return cap == 0.0 ? logits.At(i, v) : cap * std::tanh(logits.At(i, v) / cap);
+        };
+        CrossEntropyParams p = chunk.Params();
+        p.second_labels = second.data();
+        p.shares = shares.data();
+        p.row_correct = correct.data();
+        p.softcap = static_cast<float>(cap);
+        p.label_smoothing = 0.125f;
+        ASSERT_TRUE(RunLoss(p).ok());
+        Reference lse;
+        for (int64_t i = 0; i < 5; ++i) {
+          double sum = 0.0;
+          for (int64_t v = 0; v < V; ++v) sum += std::exp(x(i, v));
+          lse.push_back(std::log(sum));
+          const auto loss_of = [&](int64_t label) {
+            return RegularisedLoss([&](int64_t v) { return x(i, v); }, V, label, 0.125, 0.0);
+          };
+          const double share = share_of(i), other = share == 1.0 ? 0.0 : loss_of(second[i]);
+          const double loss =
+              chunk.weights[i] * (share * loss_of(chunk.labels[i]) + (1.0 - share) * other);
+          EXPECT_NEAR(chunk.loss[i], loss, 1e-6 * std::max(1.0, loss));
+          bool likeliest = true;
+          for (int64_t v = 0; v < V; ++v) likeliest &= x(i, v) <= x(i, chunk.labels[i]);
+          EXPECT_EQ(correct[i], likeliest ? 1 : 0);
+        }
+        const auto gradient = [&](int64_t i, int64_t v) {
+          const double share = share_of(i);
+          double target = v == chunk.labels[i] ? share : 0.0;
+          if (v == second[i] && share < 1.0) target += 1.0 - share;
+          const double slope = cap == 0.0 ? 1.0 : 1.0 - std::pow(x(i, v) / cap, 2.0);
+          return 0.125 * chunk.weights[i] * slope *
+                 (std::exp(x(i, v) - lse[i]) - 0.875 * target - 0.125 / static_cast<double>(V));
+        };
+        ExpectClose(chunk.dlogits, Map(chunk.dlogits, gradient), 2.0);
+        const std::vector<double> apart = Dense(chunk.dlogits);
+        p.dlogits = chunk.logits.data();
+        p.dlogits_stride = p.logits_stride;
+        ASSERT_TRUE(RunLoss(p).ok());
+        EXPECT_EQ(Dense(chunk.logits), apart);
+      }
+    }
+  }
+}
+
 // MST-8: without a cap, with those of the page and a small one, beside the logits and in their
 // place.
 TEST(CrossEntropyTest, Mst8SmoothingAndZLossMatchReference) {

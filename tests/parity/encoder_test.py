@@ -1,5 +1,5 @@
-"""Classification by BERT and RoBERTa against transformers, by the criteria of parity_test: full and
-LoRA with a head of PEFT's, rows padded there and not here.
+"""Classification by BERT, RoBERTa and DistilBERT against transformers, by the criteria of
+parity_test: full and LoRA with a head of PEFT's, rows padded there and not here.
 
 A reference whose attention is causal, or whose tokens have no types, or whose positions are
 shifted, must fail.
@@ -17,17 +17,19 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     BertConfig,
+    DistilBertConfig,
     RobertaConfig,
+    XLMRobertaConfig,
 )
 
 from tests.harness import datasets, models
 from tests.parity import classification_test as documents
-from tests.parity import compare, oracle_test, reference
+from tests.parity import compare, dropout_test, oracle_test, reference
 from tests.parity.cases import Case, Prepared
 from tests.parity.classification_test import LABELS, LENGTHS, NONE, job_spec, oracle
 from tests.parity.parity_test import STEPS, request_of, run
 
-CONFIGS = {"bert": BertConfig, "roberta": RobertaConfig}
+CONFIGS = {"bert": BertConfig, "roberta": RobertaConfig, "xlm-roberta": XLMRobertaConfig}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,15 +48,32 @@ class Shape:
 FULL = {
     "bert": Case("full-bert", Shape(), seed=71),
     "roberta": Case("full-roberta", Shape("roberta", activation="relu"), seed=72),
+    "distilbert": Case("full-distilbert", Shape("distilbert"), seed=76),
 }
 LORA = {
     "bert": Case("lora-bert", Shape(), "all-linear", seed=84),
     "roberta": Case("lora-roberta", Shape("roberta", layers=3), ("query", "dense"), seed=74),
+    "distilbert": Case("lora-distilbert", Shape("distilbert"), ("q_lin", "lin2"), seed=77),
 }
 
 
 def config_of(shape):
     """Without dropout: with it there is nothing to compare one by one."""
+    if shape.family == "distilbert":
+        return DistilBertConfig(
+            vocab_size=shape.vocabulary,
+            dim=shape.width,
+            n_layers=shape.layers,
+            n_heads=shape.heads,
+            hidden_dim=shape.mlp_width,
+            activation=shape.activation,
+            max_position_embeddings=131,
+            dropout=0.0,
+            attention_dropout=0.0,
+            seq_classif_dropout=0.0,
+            initializer_range=0.2,
+            num_labels=LABELS,
+        )
     return CONFIGS[shape.family](
         vocab_size=shape.vocabulary,
         hidden_size=shape.width,
@@ -79,7 +98,7 @@ def random_encoder(shape, seed, auto=AutoModelForSequenceClassification, problem
     model = auto.from_config(config)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if name.endswith("LayerNorm.weight"):
+            if name.lower().replace("_", "").endswith("layernorm.weight"):
                 weight.copy_(1.0 + 0.2 * torch.randn_like(weight))
             elif name.endswith(".bias"):
                 weight.copy_(0.3 * torch.randn_like(weight))
@@ -109,6 +128,35 @@ def shifted(model, _rows):
     table = _table(model, "position_embeddings").weight
     with torch.no_grad():
         table.copy_(table.roll(1, 0))
+
+
+# Where config.json has a rate of dropout.
+PLACES = {
+    "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"),
+    "roberta": ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"),
+    "distilbert": ("dropout", "attention_dropout", "seq_classif_dropout"),
+}
+DRAWN = 3  # Documents whose loss is drawn many times.
+
+
+def dropping(prepared, folder, rates):
+    """The case's model with other rates of dropout, in the order of PLACES."""
+    model = AutoModelForSequenceClassification.from_pretrained(prepared.model)
+    for place, rate in zip(PLACES[prepared.case.shape.family], rates):
+        setattr(model.config, place, rate)
+    return models.write_model(model, folder)
+
+
+def losses_of_transformers(folder, rows):
+    """The mean over documents, as often as dropout_test draws."""
+    model = AutoModelForSequenceClassification.from_pretrained(folder).train()
+    torch.manual_seed(7)
+
+    def loss(ids, label):
+        return model(torch.tensor([ids]), labels=torch.tensor([label])).loss.item()
+
+    with torch.no_grad():
+        return [sum(loss(*row) for row in rows) / len(rows) for _ in range(dropout_test.DRAWS)]
 
 
 def _table(model, name):
@@ -245,6 +293,36 @@ class EncoderTest(unittest.TestCase):
             self.assertEqual(gradient.tobytes(), found["b"].gradients[key].tobytes(), key)
         self.assertNotEqual(found["a"].losses, found["c"].losses)
         self.assertNotEqual(found["a"].losses, self.probed(case, steps=1).losses)
+
+    def test_dropout_is_everywhere_where_transformers_has_it(self):
+        rate = dropout_test.RATE
+        for family, rates in (
+            ("bert", (rate, 0.0, 0.0)),
+            ("bert", (0.0, rate, 0.0)),
+            ("roberta", (0.0, 0.0, rate)),
+            ("distilbert", (rate, rate, rate)),
+        ):
+            with self.subTest(family, rates=rates):
+                prepared = self.prepared(FULL[family])
+                rows = [row for row in prepared.rows if row[1] >= 0][:DRAWN]
+                folder = self.folder / f"drawing-{family}-{rates}"
+                spec = job_spec(
+                    prepared,
+                    learning_rate=0.0,
+                    weight_decay=0.0,
+                    per_device_train_batch_size=DRAWN,
+                    gradient_accumulation_steps=1,
+                    max_steps=dropout_test.DRAWS,
+                )
+                request = request_of(prepared, spec, folder / "draws")
+                request.model = dropping(prepared, folder / "model", rates)
+                request.steps = dropout_test.DRAWS
+                request.data = datasets.write_documents(rows, folder / "data")
+                ours = run(request).losses
+                theirs = losses_of_transformers(request.model, rows)
+                self.assertEqual(dropout_test.unlike(ours, theirs), [])
+                less = dropping(prepared, folder / "less", [rate / 3 for rate in rates])
+                self.assertTrue(dropout_test.unlike(ours, losses_of_transformers(less, rows)))
 
     def test_a_job_may_leave_the_model_s_dropout_out(self):
         """Of config.json's rates, hidden, of attention and of the head, none is left."""

@@ -268,11 +268,12 @@ def target_loss(model, rows, divisor, smoothing=0.0):
 
 
 def image_loss(model, rows, divisor):
-    """The same of images with a class [(pixel values, label)]."""
+    """The same of images with a class, or each class's share [(pixel values, label)]."""
     pixels = torch.stack([pixels for pixels, _ in rows]).to(model.dtype)
-    labels = torch.tensor([label for _, label in rows])
+    labels = torch.stack([torch.as_tensor(label) for _, label in rows])
     logits = model(pixel_values=pixels).logits
     logits = logits if logits.dtype == torch.float64 else logits.float()
+    labels = labels.to(logits.dtype) if labels.is_floating_point() else labels
     return _classes(logits, labels).sum() / divisor
 
 

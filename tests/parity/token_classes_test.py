@@ -1,6 +1,6 @@
-"""Classes of tokens by BERT and RoBERTa against transformers, by the criteria of parity_test: full
-and LoRA with a head of PEFT's, rows padded there and not here, tokens without a class among the
-others.
+"""Classes of tokens by BERT, RoBERTa and DistilBERT against transformers, by the criteria of
+parity_test: full and LoRA with a head of PEFT's, rows padded there and not here, tokens without a
+class among the others.
 
 A reference with other classes must fail.
 """
@@ -22,6 +22,7 @@ from tests.parity.classification_test import LABELS, NONE
 from tests.parity.parity_test import STEPS, request_of, run
 
 BERT = encoder_test.FULL["bert"]
+DISTILBERT = encoder_test.FULL["distilbert"]
 ROBERTA = dataclasses.replace(encoder_test.LORA["roberta"], seed=76)
 AUTO = AutoModelForTokenClassification
 
@@ -76,7 +77,7 @@ class TokenClassesTest(unittest.TestCase):
         return oracle_test.violations(ours, theirs, truth)
 
     def test_full_and_with_an_adapter(self):
-        for case in (BERT, ROBERTA):
+        for case in (BERT, ROBERTA, DISTILBERT):
             with self.subTest(case.name):
                 self.assertEqual(self.violations(case), NONE)
 

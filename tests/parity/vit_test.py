@@ -1,12 +1,17 @@
 """Classes of images by ViT and DeiT against transformers, by the criteria of parity_test: full and
 LoRA with a head trained whole, in fp32 and bf16; images as bytes here, as pixel values there.
 
-A reference whose places are shifted, or whose images are mirrored, must fail.
+A reference whose places are shifted, or whose images are mirrored, must fail. Augmented, the
+reference reads the images of each epoch as augmentation_test shows that they are, with the shares
+of their classes.
 """
 
 import dataclasses
 import functools
+import json
+import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
@@ -22,7 +27,7 @@ from transformers import (
 
 from tests.harness import datasets, models
 from tests.parity import classification_test as documents
-from tests.parity import compare, oracle_test, reference
+from tests.parity import cases, compare, oracle_test, reference
 from tests.parity.cases import Case, Prepared
 from tests.parity.classification_test import LABELS, NONE
 from tests.parity.parity_test import STEPS, request_of, run
@@ -30,6 +35,7 @@ from tests.parity.parity_test import STEPS, request_of, run
 CONFIGS = {"vit": ViTConfig, "deit": DeiTConfig}
 CLASSES = {"vit": ViTForImageClassification, "deit": DeiTForImageClassification}
 AUTO = AutoModelForImageClassification
+TOOL = pathlib.Path(os.environ["SNUG_BIN_DIR"]).parent / "tests/bin/show_images"
 IMAGES = 32
 MEAN, DEVIATION = (0.4, 0.5, 0.3), (0.3, 0.25, 0.2)
 # transformers' files spell a layer's modules otherwise than its classes.
@@ -116,6 +122,24 @@ def as_read(images, values):
     ]
 
 
+def as_trained(prepared, epochs, seed):
+    """[epoch][row] of images that are strongly augmented: (pixel values, the classes' shares)."""
+    file = prepared.folder / "images.bin"
+    command = [TOOL, prepared.data, "strong", str(seed), str(epochs), file]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    side, channels = prepared.case.shape.image, prepared.case.shape.channels
+    images = np.fromfile(file, np.float32).reshape(epochs, -1, side, side, channels)
+    labels = [json.loads(line)["label"] for line in done.stdout.splitlines()]
+    shares = torch.zeros(len(labels), LABELS)
+    for row, (first, second, of_first) in zip(shares, labels, strict=True):
+        row[first] = of_first
+        if second >= 0:
+            row[second] = 1 - of_first
+    shares = shares.reshape(epochs, -1, LABELS)
+    rows = torch.tensor(images).permute(0, 1, 4, 2, 3)
+    return [list(zip(*epoch)) for epoch in zip(rows, shares)]
+
+
 def by_module(arrays):
     """By the key of the module, where ours is that of the file."""
     renamed = {}
@@ -162,12 +186,13 @@ class VitTest(unittest.TestCase):
         return Prepared(case, folder, directory, adapter, data, rows, settings)
 
     @classmethod
-    def _probe(cls, case, plan="keep", steps=STEPS):
+    def _probe(cls, case, plan="keep", steps=STEPS, augmentation="none"):
         prepared = cls.prepared(case)
         spec = {**documents.job_spec(prepared), "task": "IMAGE_CLASSIFICATION"}
+        spec["image_augmentation"] = augmentation
         if case.targets:
             spec["lora"]["modules_to_save"] = ["classifier"]
-        request = request_of(prepared, spec, prepared.folder / f"{plan}-{steps}")
+        request = request_of(prepared, spec, prepared.folder / f"{plan}-{steps}-{augmentation}")
         request.plan, request.steps = plan, steps
         ours = run(request)
         gradients, weights = by_module(ours.gradients), by_module(ours.weights)
@@ -190,6 +215,28 @@ class VitTest(unittest.TestCase):
         for case in (*FULL.values(), *LORA.values()):
             with self.subTest(case.name):
                 self.assertEqual(self.violations(case), NONE)
+
+    def test_augmented_images_of_two_classes(self):
+        """Each step is an epoch, with images of its own; those of the epoch before fail."""
+        case = FULL["vit"]
+        prepared, ours = self.prepared(case), self.probed(case, augmentation="strong")
+        epochs = as_trained(prepared, STEPS, documents.job_spec(prepared)["training"]["seed"])
+
+        def violations(shift):
+            runs = []
+            for exact in (False, True):
+                model = AUTO.from_pretrained(prepared.model).train()
+                model = reference.exact(model) if exact else model
+                steps = [
+                    cases.in_order(epochs[epoch - shift], [step])[0]
+                    for epoch, step in enumerate(ours.rows)
+                ]
+                runs.append(reference.train(model, steps, prepared.settings))
+            return oracle_test.violations(ours, *runs)
+
+        self.assertEqual(violations(0), NONE)
+        for what, sentences in violations(1).items():
+            self.assertTrue(sentences, f"{what} do not show it")
 
     def test_other_images_fail(self):
         for change in (shifted, mirrored):

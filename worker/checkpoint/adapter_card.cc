@@ -83,6 +83,8 @@ TaskNames NamesOf(const ExportOptions& options) {
     return {"AutoModelForSeq2SeqLM", "text2text-generation", false};
   if (options.task.task == program::Task::kImageClassification)
     return {"AutoModelForImageClassification", "image-classification", true};
+  if (options.task.task == program::Task::kMaskedLm)
+    return {"AutoModelForMaskedLM", "fill-mask", false};
   return {"AutoModelForCausalLM", "text-generation", false};
 }
 

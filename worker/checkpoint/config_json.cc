@@ -40,8 +40,10 @@ ConfigChanges ChangesOf(const program::ModelConfig& config,
   ConfigChanges changes;
   if (config.adds_tokens()) changes.vocabulary = config.vocabulary;
   if (config.reversible) changes.members = ReversibleMembers(config);
+  // Files of masked tokens may be those of a class with more heads.
+  if (config.classifies() || config.task == program::Task::kMaskedLm)
+    changes.architecture = program::ArchitectureOf(config);
   if (!config.classifies()) return changes;
-  changes.architecture = program::ArchitectureOf(config);
   changes.labels = config.labels;
   if (config.task == program::Task::kSequenceClassification)
     changes.problem = program::NameOf(config.problem);
@@ -67,6 +69,7 @@ absl::StatusOr<nlohmann::ordered_json> ConfigOfExport(const std::string& model_d
   config.update(changes.members);
   if (changes.architecture.empty()) return config;
   config["architectures"] = {changes.architecture};
+  if (changes.labels == 0) return config;
   config.erase("problem_type");
   if (!changes.problem.empty()) config["problem_type"] = changes.problem;
   NameLabels(changes, config);

@@ -52,6 +52,11 @@ ParameterView RowsOf(const ParameterView& whole, const program::OpAttributes& op
   return part;
 }
 
+// Rows of a kind that a batch has none of: those of a source that an encoder has read before.
+bool GivesNothing(const OpRun& run, const Instruction& line) {
+  return line.direction == Direction::kForward && run.out[0] && run.out[0].rows == 0;
+}
+
 absl::Status CheckCovered(const program::Tape& tape, const Batch& batch) {
   program::TapeKey key{.tokens = batch.tokens, .documents = batch.documents};
   if (tape.key.trained > 0) key.trained = batch.trained;
@@ -188,6 +193,7 @@ absl::Status Executor::Step(Frame& frame, const Instruction& line, size_t t) {
 
 absl::Status Executor::RunOp(Frame& frame, const Instruction& line, size_t t) {
   const OpRun run = Bind(frame, line);
+  if (GivesNothing(run, line)) return absl::OkStatus();
   const OpFunctions& functions = (*functions_)[static_cast<size_t>(line.op->code)];
   const auto function =
       line.direction == Direction::kForward ? functions.forward : functions.backward;

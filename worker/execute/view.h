@@ -82,6 +82,9 @@ struct Batch {
   const int64_t* trained_rows = nullptr;       // (M) rising
   const int64_t* host_trained_rows = nullptr;  // The same, the host's.
   const int32_t* labels = nullptr;             // (M) the token that the row predicts.
+  // (M) of images that are mixed; else null: a second label (negative: none), the first's share.
+  const int32_t* second_labels = nullptr;
+  const float* shares = nullptr;
   const float* targets = nullptr;    // (M, V) of documents whose label is no class: per class.
   const float* weights = nullptr;    // (M) of the prediction.
   const float* cos = nullptr;        // (N, R/2) of a head's R elements that are turned.
@@ -92,9 +95,13 @@ struct Batch {
   double* row_loss = nullptr;      // (M) weight times cross-entropy.
   double* row_entropy = nullptr;   // (M) of the model's distribution, in nats.
   int32_t* row_correct = nullptr;  // (M) 1: the label is the likeliest by the model.
+  // (M, V) the logits of forward's head, before any softcap; null: not wanted.
+  float* row_logits = nullptr;
   // (1) becomes 1 where a stream in fixed point leaves its room; a model has one that has streams.
   int32_t* overflow = nullptr;
   const KvCache* kv_cache = nullptr;  // Forward alone; null: keys are the batch's own.
+  // Beside it, for a decoder that reads an encoder: keys and values of the source's tokens.
+  const KvCache* source_cache = nullptr;
   // (V) where forward's head puts the last row's logits, before any softcap; then there is no
   // loss.
   float* next_logits = nullptr;

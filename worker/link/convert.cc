@@ -1,10 +1,12 @@
 #include "worker/link/convert.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/eval_metrics.h"
 
 namespace snug::link {
 namespace {
@@ -69,10 +71,10 @@ train::Strategy StrategyFrom(v1::TrainingSpec::Strategy strategy) {
 
 train::BestOptions BestFrom(const v1::TrainingSpec& from) {
   train::BestOptions to;
-  const std::string& metric = from.metric_for_best_model();
-  if (metric.ends_with("accuracy")) to.metric = train::BestOptions::Metric::kAccuracy;
+  if (!from.metric_for_best_model().empty())
+    to.metric = program::WithoutEvalPrefix(from.metric_for_best_model());
   to.greater_is_better =
-      from.has_greater_is_better() ? from.greater_is_better() : metric.ends_with("accuracy");
+      from.has_greater_is_better() ? from.greater_is_better() : program::GreaterIsBetter(to.metric);
   to.load_at_end = from.load_best_model_at_end();
   to.patience = from.early_stopping_patience();
   to.threshold = from.early_stopping_threshold();
@@ -131,6 +133,8 @@ v1::JobOutput OutputTo(const train::AttemptResult& from) {
 train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   const v1::TrainingSpec& from = spec.training();
   train::TrainingOptions to;
+  to.augmentation =
+      program::AugmentationOfName(spec.image_augmentation()).value_or(program::Augmentation::kNone);
   if (from.has_num_train_epochs()) to.epochs = from.num_train_epochs();
   to.max_steps = from.max_steps();
   if (from.has_per_device_train_batch_size()) to.batch_rows = from.per_device_train_batch_size();
@@ -153,14 +157,18 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
   if (from.has_adam_epsilon()) to.epsilon = from.adam_epsilon();
   to.schedule_options = ScheduleOptionsFrom(from, to.learning_rate);
   to.neftune_alpha = from.neftune_noise_alpha();
+  if (spec.has_mlm_probability()) to.mlm_probability = spec.mlm_probability();
   to.group_by_length = from.group_by_length();
   to.eval_strategy = StrategyFrom(from.eval_strategy());
   to.save_strategy = StrategyFrom(from.save_strategy());
   to.logging_strategy = StrategyFrom(from.logging_strategy());
   to.best = BestFrom(from);
   if (!from.sample_prompts().empty()) to.samples.max_new_tokens = from.sample_max_new_tokens();
+  if (from.predict_with_generate()) to.generation_max_length = from.generation_max_length();
   to.samples.temperature = from.sample_temperature();
   if (from.has_sample_top_p()) to.samples.top_p = from.sample_top_p();
+  to.tensorboard = std::find(from.report_to().begin(), from.report_to().end(), "tensorboard") !=
+                   from.report_to().end();
   return to;
 }
 
@@ -172,6 +180,7 @@ program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
     choice.task = program::Task::kTokenClassification;
   if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
+  if (spec.task() == v1::JobSpec::MASKED_LM) choice.task = program::Task::kMaskedLm;
   if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION)
     choice.task = program::Task::kImageClassification;
   choice.problem = program::ProblemOfName(spec.problem_type());
@@ -303,6 +312,8 @@ v1::Progress ProgressTo(const train::TrainingProgress& from) {
   to.set_tokens_per_second(from.tokens_per_second);
   to.set_step_seconds(from.step_seconds);
   if (from.eval_loss.has_value()) to.set_eval_loss(*from.eval_loss);
+  for (const auto& [name, value] : from.eval_figures)
+    (*to.mutable_eval_metrics())[absl::StrCat("eval_", name)] = value;
   to.set_resumed_from_step(from.resumed_from_step);
   return to;
 }

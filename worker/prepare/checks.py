@@ -76,7 +76,7 @@ class Checks:
             return
         counts["tokens"] += (len(example.source_ids) + len(ids)) * times
         counts["trained_tokens"] += len(trained) * times
-        if example.label is not None:
+        if example.label is not None or example.masked:
             counts["documents"] += 1
             self._new_ids.difference_update(ids)
             return

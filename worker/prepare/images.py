@@ -5,8 +5,13 @@ transformers' processors of ViT and DeiT do it by pillow. What is left are bytes
 channels]; what the model reads of them is another number for each byte of each channel, by a table
 of these (`values`), which is bit for bit what the processor computes: (x * factor - mean) / std, in
 float32 after the product.
+
+Where images are augmented, what crops are taken from is kept beside that: the image, turned, not
+cut and not resized, but for one whose longer side is above MAX_ORIGINAL of the model's, which is
+made as small as that. So it takes at most four times the bytes of what the model reads.
 """
 
+import dataclasses
 import io
 import os
 import struct
@@ -17,6 +22,7 @@ FILE = "preprocessor_config.json"
 FORMATS = ("JPEG", "PNG", "WEBP")
 MAX_PIXELS = 1 << 26  # Of a file: 67 million, as a camera's; more is a bomb, or no training data.
 MAX_SIDE = 8192  # Of what it is resized to.
+MAX_ORIGINAL = 2  # Sides of the model's image.
 MODES = {1: "L", 3: "RGB"}
 BYTES = 256
 
@@ -36,11 +42,23 @@ ENDINGS = ("ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "Feature
 KINDS = {name + ending: known for name, known in PROCESSORS.items() for ending in ENDINGS}
 
 
+@dataclasses.dataclass
+class Original:
+    """What crops are taken from: bytes [height, width, channels]."""
+
+    pixels: bytes
+    width: int
+
+
 class Images:
-    """What a model makes of images."""
+    """What a model makes of images.
+
+    keeps_originals   whether crops will be taken from them
+    """
 
     def __init__(self, model, config, processor):
         self._model = model
+        self.keeps_originals = False
         self.side = _side(config.get("image_size", 224))
         self.channels = config.get("num_channels", 3)
         patch = _side(config.get("patch_size", 16))
@@ -117,8 +135,13 @@ class Images:
             return [_float32(v) for v in values]
         raise self._wrong(field, value, f"{self.channels} numbers")
 
-    def pixels(self, row):
-        """The bytes of the row's image; bad_row where there is none."""
+    def read(self, row):
+        """(bytes that the model reads of the row's image, Original or None); bad_row where it has
+        none."""
+        image = self._open(row)
+        return self._pixels(row, image), self._original(image) if self.keeps_originals else None
+
+    def _open(self, row):
         import PIL.Image
         import PIL.ImageOps
 
@@ -131,10 +154,21 @@ class Images:
                 if width * height > MAX_PIXELS:
                     message = f"has {width} x {height} pixels; at most {MAX_PIXELS} are read"
                     raise bad_row(row, message)
-                image = PIL.ImageOps.exif_transpose(image).convert(MODES[self.channels])
+                return PIL.ImageOps.exif_transpose(image).convert(MODES[self.channels])
         except (OSError, ValueError, SyntaxError) as error:
             kinds = ", ".join(FORMATS)
             raise bad_row(row, f"cannot be read as an image ({kinds}): {error}") from error
+
+    def _original(self, image):
+        import PIL.Image
+
+        most, longer = MAX_ORIGINAL * self.side, max(image.size)
+        if longer > most:
+            size = [max(round(length * most / longer), 1) for length in image.size]
+            image = image.resize(size, resample=PIL.Image.Resampling.BILINEAR)
+        return Original(image.tobytes(), image.size[0])
+
+    def _pixels(self, row, image):
         if self._resize is not None:
             image = image.resize(self._resized(image), resample=self._resample)
         if self._crop is not None:

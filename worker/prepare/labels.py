@@ -188,6 +188,8 @@ def _labels_of(model, sources, options, most):
     names = options.label_names or model.label_names
     if kind is ImageLabels and not options.label_names:
         names = _names_of_images(model, sources, options, most)
+        if names and most is not None:  # There may be more.
+            return kind(names, len(names))
     if names:
         _require(options, len(names), "label_names" if options.label_names else "num_labels")
         return kind(names, len(names))

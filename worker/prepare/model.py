@@ -57,13 +57,15 @@ def _labels(config):
 
 
 SEQ2SEQ = "seq2seq_lm"
+MASKED = "masked_lm"
 # What transformers' classes of heads end in, by the task of rows with labels.
 HEADS = {
     "ForSequenceClassification": "sequence_classification",
     "ForTokenClassification": "token_classification",
     "ForImageClassification": "image_classification",
 }
-TASKS = (*HEADS.values(), SEQ2SEQ)
+TASKS = (*HEADS.values(), SEQ2SEQ, MASKED)
+MASKED_HEADS = ("ForMaskedLM", "ForPreTraining")  # The second is BERT's with one more.
 
 
 def _task(config):
@@ -74,6 +76,8 @@ def _task(config):
         for ending, task in HEADS.items():
             if name.endswith(ending):
                 return task
+        if name.endswith(MASKED_HEADS):
+            return MASKED
     return ""
 
 
@@ -178,6 +182,32 @@ class Model:
         """The id of a special token ("bos", "pad", ...), or None."""
         token = self.special_tokens.get(f"{name}_token")
         return None if token is None else self.tokenizer.token_to_id(token)
+
+    def mask_id(self):
+        """The id of the token that hides others."""
+        if not self.has_tokenizer:
+            message = "no such file; task: masked_lm needs the tokenizer's mask token"
+            raise self.bad(TOKENIZER_FILE, message)
+        mask = self.token_id("mask")
+        if mask is None:
+            message = 'no "mask_token" that is in tokenizer.json; task: masked_lm needs one'
+            raise self.bad("tokenizer_config.json", message)
+        return mask
+
+    def tokens(self):
+        """How many the tokenizer has, which are no more than the model knows."""
+        count = self.tokenizer.get_vocab_size(with_added_tokens=True)
+        if count > self.vocab_size:
+            message = f"{count} tokens are more than config.json's vocab_size of {self.vocab_size}"
+            raise self.bad(TOKENIZER_FILE, message)
+        return count
+
+    @functools.cached_property
+    def special_ids(self):
+        """Of the tokens that are special: those that are named, and those that say so."""
+        named = {self.tokenizer.token_to_id(text) for text in self.special_tokens.values()}
+        decoder = self.tokenizer.get_added_tokens_decoder()
+        return named | {token_id for token_id, token in decoder.items() if token.special}
 
     @functools.cached_property
     def closing_ids(self):

@@ -90,6 +90,7 @@ class Maker:
                 self._seen(row, example)
             file = self._numbers.get(row.file, 0)
             if number in self._held_out:
+                example.original = None  # Images are evaluated as they are.
                 part.evaluation.add(example, row, file=file)
             else:
                 part.train.add(example, row, times, file)

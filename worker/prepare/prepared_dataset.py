@@ -10,10 +10,14 @@
                        where tokens have types, second_begins I32 [rows] (the first token of a
                        pair's second text, or the row's end); of images pixels
                        U8 [rows, height, width, channels], pixel_values F32 [channels, 256] (what
-                       the model reads of each byte), and ids that are all 0
+                       the model reads of each byte), and ids that are all 0; where these are
+                       augmented original_offsets I64 [rows + 1], original_widths I32 [rows] in
+                       pixels, originals U8: [height, width, channels] of each
   summary.json         snug.v1.DatasetSummary as proto3 JSON
   dataset.json         {"sha256" of dataset.safetensors, "format", "max_seq_length"[,
                        "first_added_id": of the tokens that the job adds to the tokenizer][,
+                       "mask_token_id", "mask_vocabulary": what hides a token, and of how many ids
+                       another is drawn, where tokens with a weight are hidden][,
                        "files": names of several files, by their numbers][, "num_labels",
                        "problem_type"[, "label_names": of the classes, by their ids]]}
   chat_template.jinja  that of the job, where it is none of the model's, and the tokenizer's files
@@ -61,6 +65,9 @@ class Examples:
         self.source_lengths = array.array("q")
         self.source_ids = array.array("i")
         self.pixels = bytearray()
+        self.originals = bytearray()
+        self.original_lengths = array.array("q")
+        self.original_widths = array.array("i")
 
     def add(self, example, row, times=1, file=0):
         """`row`: what the example was made of, of the dataset's file number `file`."""
@@ -81,6 +88,10 @@ class Examples:
             if example.token_labels is not None:
                 self.token_labels.extend(example.token_labels)
             self.pixels += example.pixels
+            if example.original:
+                self.originals += example.original.pixels
+                self.original_lengths.append(len(example.original.pixels))
+                self.original_widths.append(example.original.width)
             if example.second_begin is not None:
                 self.second_begins.append(example.second_begin)
             if example.source_ids:
@@ -90,15 +101,18 @@ class Examples:
 
 class PreparedDataset:
     """Grows by add(); write() refuses when nothing in it is trained. `checks`: a checks.Checks, of
-    these rows alone. In memory is what a row's place takes, 28 bytes (and 8 for its source, 4 for
-    each number of its label); its tokens are on the disk, in files of the folder `beside` that have
-    no name."""
+    these rows alone. In memory is what a row's place takes, 28 bytes (and 8 for its source, 12 for
+    its original, 4 for each number of its label); its tokens are on the disk, in files of the
+    folder `beside` that have no name."""
 
     def __init__(self, source, checks, beside, images=None):
         """`images`: what the model makes of them, where the rows are these."""
         self.source = source
         self._images = images
         self._pixels = tempfile.TemporaryFile(dir=beside)
+        self._originals = tempfile.TemporaryFile(dir=beside)
+        self._original_offsets = array.array("q", [0])
+        self._original_widths = array.array("i")
         self.checks = checks
         self.digests = Digests()
         self._offsets = array.array("q", [0])
@@ -141,6 +155,10 @@ class PreparedDataset:
         self._token_labels.write(examples.token_labels)
         self._classes_of_tokens.update(examples.token_labels)
         self._pixels.write(examples.pixels)
+        self._originals.write(examples.originals)
+        for length in examples.original_lengths:
+            self._original_offsets.append(self._original_offsets[-1] + length)
+        self._original_widths.extend(examples.original_widths)
 
     def summary(self, **more):
         """snug.v1.DatasetSummary; `more`: what is not known here. Bins run without a gap from the
@@ -196,9 +214,13 @@ class PreparedDataset:
         tensors = {
             "row_offsets": ("I64", [len(self._offsets)], self._offsets),
             "source_line": ("I64", [len(self._lines)], self._lines),
-            "input_ids": ("I32", [tokens], self._ids),
-            "loss_weights": ("F32", [tokens], self._weights),
         }
+        if self._original_widths:
+            offsets, widths = self._original_offsets, self._original_widths
+            tensors["original_offsets"] = ("I64", [len(offsets)], offsets)
+            tensors["original_widths"] = ("I32", [len(widths)], widths)
+        tensors["input_ids"] = ("I32", [tokens], self._ids)
+        tensors["loss_weights"] = ("F32", [tokens], self._weights)
         if any(self._files):
             tensors["source_file"] = ("I32", [len(self._files)], self._files)
         if self._labels:
@@ -218,6 +240,8 @@ class PreparedDataset:
             values = array.array("f", itertools.chain(*self._images.values))
             tensors["pixel_values"] = ("F32", [channels, len(values) // channels], values)
             tensors["pixels"] = ("U8", [self.rows, side, side, channels], self._pixels)
+        if self._original_widths:
+            tensors["originals"] = ("U8", [self._original_offsets[-1]], self._originals)
         header, at = {}, 0
         for name, (dtype, shape, _) in tensors.items():
             end = at + math.prod(shape) * DTYPE_BYTES[dtype]

@@ -12,6 +12,7 @@ from chat import Chats
 from checks import Checks
 from errors import BadRows, PrepareError
 from labels import classify
+from masked import mask
 from model import Model
 from parts import Maker
 from prepared_dataset import PreparedDataset
@@ -29,20 +30,18 @@ SHOWN_BYTES = 64 << 10  # Of a row's text: tokens of pure white space can be lon
 def write(options):
     """Reads the beginning of the dataset and writes options.output."""
     model = Model(options.model, options.added_tokens)
-    if model.images:
-        message = "images are not shown: a preview has the texts of rows"
-        raise PrepareError("BAD_DATASET", message)
     if not options.max_seq_length:  # As a job that names none.
         options.max_seq_length = min(DEFAULT_SEQ_LENGTH, model.max_positions or DEFAULT_SEQ_LENGTH)
-    sources, shown = sources_of(options), []
-    classify(model, sources, options, options.scan_rows)
+    sources, shown = sources_of(options, model.task), []
+    labels = classify(model, sources, options, options.scan_rows)
     make_targets(model, sources, options)
+    mask(model, sources, options)
     for source in sources:
         source.settle()
 
     def show(row, example):
         if len(shown) < options.preview_rows:
-            shown.append(_row(model, row, example))
+            shown.append(_row(model, row, example, labels))
 
     chats = Chats(model, options)
     beside = os.path.dirname(os.path.abspath(options.output))
@@ -74,7 +73,7 @@ def _scan(maker, dataset, chats, most):
     return next(parts, None) is None
 
 
-def _row(model, row, example):
+def _row(model, row, example, labels):
     source = example.source_ids.tolist()
     ids = source + example.input_ids.tolist()
     weights = [0.0] * len(source) + example.loss_weights.tolist()
@@ -84,8 +83,15 @@ def _row(model, row, example):
         "trained_tokens": sum(1 for weight in weights if weight),
         "cut_tokens": example.whole_tokens - len(weights),
         "left_out_tokens": max(len(weights) - SHOWN_TOKENS, 0),
-        "segments": _segments(model, ids, weights),
+        "segments": _picture(row, labels) if model.images else _segments(model, ids, weights),
     }
+
+
+def _picture(row, labels):
+    """An image in words: its file, as far as there is one of its own, and its class."""
+    name = labels.names[row.label] if labels.names else str(row.label)
+    file = "" if isinstance(row.source, bytes) else f"{os.path.basename(row.source)}, "
+    return [{"text": f"{file}class {name}", "weight": 0.0, "tokens": 0}]
 
 
 def _segments(model, ids, weights):

@@ -68,6 +68,14 @@ class Target(Row):
 
 
 @dataclasses.dataclass
+class Masked(Row):
+    """A text, or its ids, of which tokens are hidden and found again."""
+
+    text: str = ""
+    ids: list | None = None
+
+
+@dataclasses.dataclass
 class Labelled(Row):
     """A document and its label: `texts`, one or two, or `ids`. `label`: as the row has it, until
     labels.py has made an id or a list of numbers of it."""

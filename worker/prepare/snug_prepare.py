@@ -4,7 +4,7 @@
         --max-seq-length N
         [--format NAME] [--chat-template TEXT] [--completion-only-loss 0] [--assistant-only-loss 0]
         [--mask-history 1] [--task NAME] [--num-labels N]
-        [--problem-type NAME] [--label-name TEXT ...] [--added-token TEXT ...]
+        [--problem-type NAME] [--label-name TEXT ...] [--added-token TEXT ...] [--originals 1]
         [--eval-split F --eval-output DIR --seed N]
         [--preview-rows N [--scan-rows N]] [--memory-bytes N] [--cpu-seconds N]
 
@@ -31,6 +31,7 @@ from chat import Chats
 from checks import Checks
 from errors import BadRows, PrepareError
 from labels import PROBLEMS, classify
+from masked import mask
 from model import TASKS, Model
 from parts import Maker
 from prepared_dataset import PreparedDataset
@@ -57,6 +58,7 @@ def parse_arguments(argv):
     parser.add_argument("--num-labels", type=int, default=0)
     parser.add_argument("--problem-type", choices=PROBLEMS)
     parser.add_argument("--label-name", action="append", default=[], dest="label_names")
+    parser.add_argument("--originals", type=int, default=0)
     parser.add_argument("--added-token", action="append", default=[], dest="added_tokens")
     parser.add_argument("--eval-split", type=float, default=0.0)
     parser.add_argument("--eval-output")
@@ -111,10 +113,13 @@ def prepare(options):
     """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
     it."""
     model = Model(options.model, options.added_tokens)
+    if model.images:
+        model.images.keeps_originals = bool(options.originals)
     sources = sources_of(options, model.task)
     rows = count_rows(options, sources)
     labels = classify(model, sources, options)
     make_targets(model, sources, options)
+    masks = mask(model, sources, options)
     for source in sources:
         source.settle()
     held_out = choose_eval_rows(rows, options.eval_split, options.seed)
@@ -137,7 +142,7 @@ def prepare(options):
     progress.say()
     bad.require_none(progress.rows)
     form = ", ".join(sorted({source.reader.format for source in sources}))
-    about = {"format": form, "max_seq_length": options.max_seq_length}
+    about = {"format": form, "max_seq_length": options.max_seq_length, **masks}
     if model.new_tokens:
         about["first_added_id"] = model.new_ids[0]
     if len(names) > 1:

@@ -8,11 +8,14 @@ FILE of --prompts: a JSON array of strings and of conversations, {"messages": [{
 "content"}]}, which the chat template (the given one, else the model's) turns into text with the
 opening of the assistant's next message. The output is JSON:
     {"prompts": [{"text", "ids"}],   ids: with the special tokens that the tokenizer adds in front
-                                     of text, and none that a conversation's text does not spell
+                                     of text (and, of a source, which is whole, behind it), and
+                                     none that a conversation's text does not spell
      "stop_ids": [...],              of config.json and generation_config.json
-     "token_bytes": "..."}           what each id stands for in text, for ids 0, 1, ...: two
+     "token_bytes": "...",           what each id stands for in text, for ids 0, 1, ...: two
                                      characters of length, high one first, then as many bytes, each
                                      byte the character of its number
+     "drops_space": false}           whether a text of its own, as a target is, begins without the
+                                     space that its first token stands for
 so that a worker, which has no tokenizer, can write text: it puts the bytes of the tokens one behind
 another. Special tokens stand for nothing. A prompt of more than N tokens is an error. Exit codes
 and errors as snug_prepare.py; the file is written aside and renamed.
@@ -29,7 +32,7 @@ import limits
 from chat import Chats
 from chat_template import TemplateFailed
 from errors import PrepareError
-from model import TOKENIZER_FILE, Model
+from model import SEQ2SEQ, TOKENIZER_FILE, Model
 
 FIELD = "training.sample_prompts"
 ROOM = {FIELD: ("max_seq_length", "sample_max_new_tokens")}
@@ -73,8 +76,14 @@ def token_bytes(tokenizer, vocab_size):
     return [bytes_of(i, tokenizer.id_to_token(i)) for i in range(vocab_size)]
 
 
+def drops_space(tokenizer, pieces):
+    """Whether it writes a text without the space that the first token stands for."""
+    spaced = next((i for i, piece in enumerate(pieces) if piece[:1] == b" " and piece[1:]), None)
+    return spaced is not None and not tokenizer.decode([spaced]).startswith(" ")
+
+
 class Encoder:
-    """Ids of prompts, which their answers go on from."""
+    """Ids of prompts, which their answers go on from, or are made of."""
 
     def __init__(self, model, options):
         self._model, self._options = model, options
@@ -84,7 +93,9 @@ class Encoder:
         """{"text", "ids"} of a text or a conversation."""
         if isinstance(prompt, str):
             encoding = self._model.tokenizer.encode(prompt)
-            text, ids = prompt, self._model.without_closing(encoding.ids)
+            is_source = self._model.task == SEQ2SEQ
+            text = prompt
+            ids = encoding.ids if is_source else self._model.without_closing(encoding.ids)
             empty = all(encoding.special_tokens_mask)
         else:
             text = self._opening(prompt["messages"])
@@ -94,12 +105,16 @@ class Encoder:
             raise self._bad(f"the prompt {text!r} has no tokens")
         most = self._options.max_tokens
         if len(ids) > most:
-            room, setting = ROOM.get(self._options.field, ("the model", "max_new_tokens"))
-            raise self._bad(
-                f"the prompt {text[:40]!r} has {len(ids)} tokens; with its answer it must fit "
-                f"{room}, so at most {most}: shorten it, or lower {setting}"
-            )
+            raise self._bad(f"the prompt {text[:40]!r} has {len(ids)} tokens; {self._room(most)}")
         return {"text": text, "ids": ids}
+
+    def _room(self, most):
+        room, setting = ROOM.get(self._options.field, ("the model", "max_new_tokens"))
+        if self._model.task == SEQ2SEQ:
+            return f"as a source it must fit {room}, so at most {most}: shorten it"
+        return (
+            f"with its answer it must fit {room}, so at most {most}: shorten it, or lower {setting}"
+        )
 
     def _opening(self, messages):
         row = types.SimpleNamespace(messages=messages, tools=None, own_template=None)
@@ -117,7 +132,7 @@ def prompts_of(options):
     """What is written."""
     model = Model(options.model, options.added_tokens)
     if not model.has_tokenizer:
-        message = f"{options.model}/{TOKENIZER_FILE} is missing: prompts need the model's tokenizer"
+        message = f"{options.model}/{TOKENIZER_FILE} is missing: answers need the model's tokenizer"
         raise PrepareError("BAD_SAMPLE_PROMPT", message, field=options.field)
     with open(options.prompts, encoding="utf-8") as file:
         asked = json.load(file)
@@ -129,6 +144,7 @@ def prompts_of(options):
         "prompts": prompts,
         "stop_ids": sorted(model.stop_ids),
         "token_bytes": spelled.decode("latin-1"),
+        "drops_space": model.task == SEQ2SEQ and drops_space(model.tokenizer, pieces),
     }
 
 

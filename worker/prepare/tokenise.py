@@ -29,6 +29,9 @@ A source and its target are encoded apart, each with the special tokens of the p
 cut as documents are; a target ends with the model's end token. All of a target is trained, its
 first token too: the decoder reads another before it.
 
+Texts of which tokens are hidden are encoded and cut as documents are. Each token but the special
+ones has the weight 1: it may be hidden.
+
 Images are pixels (images.py). Their tokens stand for patches and have no ids: all are 0.
 
 In all others, the first token of a row has nothing before it to be predicted from: its weight is 0.
@@ -44,8 +47,9 @@ import os
 
 from chat import Passage
 from errors import PrepareError, bad_row
+from images import Original
 from labels import IGNORED
-from rows import Labelled, Picture, Tagged, Target, Text, Tokens
+from rows import Labelled, Masked, Picture, Tagged, Target, Text, Tokens
 
 # Per call of the tokenizer, which spreads a batch over the cores.
 BATCH_ROWS = 200
@@ -68,7 +72,9 @@ class Example:
     is_chat: bool = False
     label: int | list | None = None  # of a document: its class, or numbers
     token_labels: list | None = None  # of words with classes: each token's, or IGNORED
+    masked: bool = False  # tokens with a weight may be hidden, the first too
     pixels: bytes = b""  # of an image, whose tokens all have the id 0
+    original: Original | None = None  # what crops of it are taken from
     second_begin: int | None = None  # of a pair: where the second text's tokens begin
     source_ids: array.array = dataclasses.field(default_factory=lambda: array.array("i"))
     # Of the row before it was cut:
@@ -98,7 +104,7 @@ def tokenise(model, chats, rows, options, refuse):
 
 def _is_tokens(row):
     """Whether no text of it is encoded with those of other rows."""
-    if isinstance(row, (Labelled, Target)):
+    if isinstance(row, (Labelled, Masked, Target)):
         return row.ids is not None
     return isinstance(row, (Tokens, Tagged, Picture))
 
@@ -106,6 +112,8 @@ def _is_tokens(row):
 def _passage(model, chats, row, options):
     if isinstance(row, Labelled):
         return Passage(row.texts[0], bare=False, pair=row.texts[1] if row.texts[1:] else None)
+    if isinstance(row, Masked):
+        return Passage(row.text, bare=False)
     if isinstance(row, Target):
         source, target = row.texts
         return Passage(_ended(model, target), bare=False, source=source)
@@ -154,6 +162,8 @@ def _examples(model, batch, options, refuse):
                     example.second_begin = _second_begin(row, example, encoding)
             elif isinstance(row, Picture):
                 example = _picture(model, row)
+            elif isinstance(row, Masked):
+                example = _masked(model, row, passage and encoded[passage.input, False])
             elif isinstance(row, Tagged):
                 example = _tagged(model, row)
             elif isinstance(row, Target):
@@ -222,6 +232,14 @@ def _labelled(row, encoding):
     return Example(encoding.ids, [], label=row.label, whole_tokens=_whole_tokens(encoding))
 
 
+def _masked(model, row, encoding):
+    """`encoding`: of its text, cut already; None: the row is ids."""
+    ids = encoding.ids if encoding else row.ids
+    weights = [float(token not in model.special_ids) for token in ids]
+    whole = _whole_tokens(encoding) if encoding else len(ids)
+    return Example(ids, weights, masked=True, whole_tokens=whole)
+
+
 def _whole_tokens(encoding):
     """Of a text that may have been cut."""
     left_out = sum(piece.special_tokens_mask.count(0) for piece in encoding.overflowing)
@@ -243,8 +261,9 @@ def _target(model, row, passage, encoded):
 
 
 def _picture(model, row):
-    pixels = model.images.pixels(row)
-    return Example([0] * model.images.tokens, [], label=row.label, pixels=pixels)
+    pixels, original = model.images.read(row)
+    ids = [0] * model.images.tokens
+    return Example(ids, [], label=row.label, pixels=pixels, original=original)
 
 
 def _tagged(model, row):
@@ -307,7 +326,7 @@ def _cut(example, max_seq_length):
         return _cut_document(example, max_seq_length)
     if example.token_labels is not None:
         return _cut_tagged(example, max_seq_length)
-    if example.source_ids:
+    if example.source_ids or example.masked:
         return _cut_target(example, max_seq_length)
     ids, weights = array.array("i", example.input_ids), array.array("f", example.loss_weights)
     weights[0] = 0.0

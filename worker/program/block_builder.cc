@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "worker/program/encoder_traits.h"
 #include "worker/program/program_builder.h"
 
 namespace snug::program {
@@ -307,7 +308,9 @@ void BlockBuilder::HeadLoss(int z) {
     head.attributes.rank = adapter.rank;
   }
   if (config_.encoder) {
-    const std::string bias = ModulePath(HeadKeyOf(config_)) + ".bias";
+    const bool masked = config_.task == Task::kMaskedLm;
+    const std::string bias =
+        masked ? TraitsOf(config_).decoder_bias : ModulePath(HeadKeyOf(config_)) + ".bias";
     head.parameters.push_back(AddSlot({.key = bias, .shape = {rows}, .decay = false}));
     head.attributes.bias = true;
   }

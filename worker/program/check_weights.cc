@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "worker/program/encoder_traits.h"
 #include "worker/program/json.h"
 #include "worker/program/safetensors.h"
 
@@ -116,8 +117,8 @@ bool IsSavedBuffer(const std::string& key) {
 
 namespace {
 
-// The head of a language model, which one that classifies has no use for; and a pooler that is not
-// read.
+// The head of a language model, which one that classifies has no use for; and what else a head of
+// its files has that is not read.
 bool IsUnusedHead(const Program& program, const std::string& key) {
   const ModelConfig& config = program.config;
   // The first files of T5 have biases between the halves, which transformers passes over.
@@ -127,8 +128,13 @@ bool IsUnusedHead(const Program& program, const std::string& key) {
   if (config.of_images() && config.new_head &&
       absl::StartsWith(key, absl::StrCat(kClassifierPath, ".")))
     return true;
-  if (!config.pools && absl::StartsWith(key, BasePrefix(config) + "pooler.")) return true;
-  return config.new_head && (absl::StartsWith(key, "cls.") || absl::StartsWith(key, "lm_head."));
+  const bool pools = config.pools && config.task == Task::kSequenceClassification;
+  if (!pools && absl::StartsWith(key, BasePrefix(config) + "pooler.")) return true;
+  // Of masked tokens the bias has two names, and BERT's files a head beside.
+  if (config.task == Task::kMaskedLm)
+    return key == absl::StrCat(HeadPathOf(config), ".bias") ||
+           absl::StartsWith(key, "cls.seq_relationship.");
+  return config.new_head && absl::StartsWith(key, TraitsOf(config).masked_head);
 }
 
 // `may_draw`: the files are those that training starts from.

@@ -1,7 +1,8 @@
-// BERT and RoBERTa as one program: tables of tokens, positions and token types, layers that
-// normalise each half's sum (LayerNorm behind it), attention that sees the whole document, an MLP
-// without a gate, and a head that classifies a document by its first token, or each token. What
-// sets the two apart is data of the ModelConfig (worker/program/families/bert.cc).
+// BERT, RoBERTa and DistilBERT as one program: tables of tokens, positions and token types, layers
+// that normalise each half's sum (LayerNorm behind it), attention that sees the whole document, an
+// MLP without a gate, and a head that classifies a document by its first token, or each token, or
+// finds the tokens that are hidden. What sets them apart is data of the ModelConfig and of
+// EncoderTraits (worker/program/families/bert.cc, distilbert.cc).
 #include "worker/program/encoder.h"
 
 #include <map>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_builder.h"
+#include "worker/program/encoder_traits.h"
 #include "worker/program/lora_targets.h"
 #include "worker/program/program_builder.h"
 #include "worker/program/quantization.h"
@@ -37,39 +39,62 @@ void Embeddings(BlockBuilder& b, const ModelConfig& m) {
   b.Output(b.Dropout(x, m.hidden_dropout, "embedding.dropped"));
 }
 
-// x plus what `module` makes of f, normalised.
-int Half(BlockBuilder& b, int x, int f, const ModelConfig& m, const std::string& module) {
-  f = b.Linear(f, {module + ".dense", {{module, m.width}}, /*bias=*/true});
-  f = b.Dropout(f, m.hidden_dropout, module + ".dropped");
-  return b.LayerNorm(b.Add(x, f, module + ".sum"), module + ".norm", module + ".LayerNorm");
+// The second part of a half: what it makes of f, and the norm of the sum with x.
+struct HalfEnd {
+  std::string site;
+  const char* dense;
+  const char* norm;
+  double dropout;
+};
+
+int End(BlockBuilder& b, int x, int f, int64_t width, const HalfEnd& end) {
+  f = b.Linear(f, {end.dense, {{end.site, width}}, /*bias=*/true});
+  f = b.Dropout(f, end.dropout, end.site + ".dropped");
+  return b.LayerNorm(b.Add(x, f, end.site + ".sum"), end.site + ".norm", end.norm);
 }
 
 void EncoderBlock(BlockBuilder& b, const ModelConfig& m) {
+  const EncoderTraits& traits = TraitsOf(m);
   int x = b.Input(m.width);
   const std::vector<int> qkv =
-      b.Linears(x, {{"attention.self.query", {{"attention.q", m.width}}, /*bias=*/true},
-                    {"attention.self.key", {{"attention.k", m.width}}, /*bias=*/true},
-                    {"attention.self.value", {{"attention.v", m.width}}, /*bias=*/true}});
+      b.Linears(x, {{traits.query, {{"attention.q", m.width}}, /*bias=*/true},
+                    {traits.key, {{"attention.k", m.width}}, /*bias=*/true},
+                    {traits.value, {{"attention.v", m.width}}, /*bias=*/true}});
   const int o = b.Attention(qkv[0], qkv[1], qkv[2], /*window=*/0);
-  x = Half(b, x, o, m, "attention.output");
-  const int up = b.Linear(x, {"intermediate.dense", {{"mlp.up", m.mlp_width}}, /*bias=*/true});
-  b.Output(Half(b, x, b.Activated(up, m.activation, "mlp.act"), m, "output"));
+  const double dropout = traits.drops_attention_output ? m.hidden_dropout : 0.0;
+  x = End(b, x, o, m.width,
+          {"attention.output", traits.attention_output, traits.attention_norm, dropout});
+  int f = b.Linear(x, {traits.up, {{"mlp.up", m.mlp_width}}, /*bias=*/true});
+  f = b.Activated(f, m.activation, "mlp.act");
+  b.Output(End(b, x, f, m.width, {"output", traits.down, traits.norm, m.hidden_dropout}));
 }
 
-// A document by its first token: BERT's pooler, or RoBERTa's first matrix of the classifier, and
-// the matrix that has a row per class.
+// A document by its first token: BERT's pooler, or the first matrix of RoBERTa's and DistilBERT's
+// head, and the matrix that has a row per class.
 void HeadOfDocuments(BlockBuilder& b, const ModelConfig& m) {
+  const EncoderTraits& traits = TraitsOf(m);
   int x = b.SelectRows(b.Input(m.width), Rows::kDocuments, "first");
   if (!m.pools) x = b.Dropout(x, m.classifier_dropout, "first.dropped");
-  const std::string path = m.pools ? BasePrefix(m) + "pooler.dense" : "classifier.dense";
-  x = b.Linear(x, {path, {{"pooler", m.width}}, /*bias=*/true});
-  x = b.Activated(x, Activation::kTanh, "pooler.act");
+  x = b.Linear(x, {traits.pooler, {{"pooler", m.width}}, /*bias=*/true});
+  x = b.Activated(x, traits.pooler_activation, "pooler.act");
   b.HeadLoss(b.Dropout(x, m.classifier_dropout, "pooler.dropped"));
+}
+
+// Hidden tokens by their rows alone, against the table of all tokens.
+void HeadOfMaskedTokens(BlockBuilder& b, const ModelConfig& m) {
+  const EncoderTraits& traits = TraitsOf(m);
+  int x = b.SelectRows(b.Input(m.width), Rows::kTrained, "masked");
+  x = b.Linear(x, {traits.transform, {{"transform", m.width}}, /*bias=*/true});
+  x = b.Activated(x, traits.transform_activation.value_or(m.activation), "transform.act");
+  b.HeadLoss(b.LayerNorm(x, "transform.norm", traits.transform_norm));
 }
 
 void Head(BlockBuilder& b, const ModelConfig& m) {
   if (m.of_documents()) return HeadOfDocuments(b, m);
-  b.HeadLoss(b.Dropout(b.Input(m.width), m.classifier_dropout, "head.dropped"));
+  if (m.task == Task::kMaskedLm) return HeadOfMaskedTokens(b, m);
+  const double dropout =
+      TraitsOf(m).drops_classified_tokens ? m.classifier_dropout : m.hidden_dropout;
+  b.HeadLoss(b.Dropout(b.Input(m.width), dropout, "head.dropped"));
 }
 
 constexpr EncoderBlocks kTextEncoder = {Embeddings, EncoderBlock, Head};
@@ -84,8 +109,9 @@ void AddModules(const BlockBuilder& block, const std::string& prefix,
     if (!absl::EndsWith(slot.key, ".weight")) continue;
     const std::string& key = slot.module_key.empty() ? slot.key : slot.module_key;
     const std::string path = prefix + ModulePath(key);
-    // PEFT saves RoBERTa's classifier as one module.
-    if (absl::StartsWith(path, kClassifierPath)) continue;
+    // PEFT saves RoBERTa's classifier as one module; a head may have the table, the first module.
+    const bool table = !modules.empty() && path == modules.front().path;
+    if (table || absl::StartsWith(path, kClassifierPath)) continue;
     const bool linear =
         slot.decay && slot.shape.size() == 2 && !absl::EndsWith(path, "_embeddings");
     modules.push_back({path, linear ? Module::Kind::kLinear : Module::Kind::kNorm});
@@ -106,8 +132,21 @@ std::vector<Module> ModulesOf(const ModelConfig& config) {
   AddModules(embedding, "", modules);
   for (int64_t i = 0; i < config.layers; ++i) AddModules(layer, LayerModules(config, i), modules);
   AddModules(head, "", modules);
-  modules.push_back({kClassifierPath, Module::Kind::kHead});
+  modules.push_back({HeadPathOf(config), Module::Kind::kHead});
   return modules;
+}
+
+// A matrix with two names has an adapter under neither, nor is it saved beside one.
+absl::Status CheckTiedHead(const ModelConfig& config, const LoraTargets& targets) {
+  if (config.task != Task::kMaskedLm) return absl::OkStatus();
+  const std::string head = HeadPathOf(config), table = ModulePath(EmbeddingKeyOf(config));
+  const bool adapted = targets.adapters.contains(head);
+  if (!adapted && !targets.saved.contains(head) && !targets.saved.contains(table))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      adapted ? "lora.target_modules: " : "lora.modules_to_save: ", head, " and ", table,
+      " are one matrix (tie_word_embeddings), of which one use alone would change: train it by "
+      "method: full"));
 }
 
 // The residual stream through all layers, from border `x` on; gives the last one's.
@@ -138,6 +177,7 @@ absl::StatusOr<Program> BuildEncoder(const ModelConfig& config, const TrainingMo
   if (mode.lora) {
     ASSIGN_OR_RETURN(targets, ResolveTargets(mode.adapter, ModulesOf(config)));
     RETURN_IF_ERROR(CheckHeadIsSaved(config, targets));
+    RETURN_IF_ERROR(CheckTiedHead(config, targets));
   }
   ProgramBuilder program(config, mode, std::move(targets));
   BlockBuilder embedding("embedding", config, mode, program.targets().adapters);

@@ -8,10 +8,12 @@
 namespace snug::program {
 namespace {
 
-// Bytes per token of the keys of a block, as of its values; 0: it has no attention.
-int64_t KeyRowBytes(const BlockType& type) {
+// Bytes per token of the keys of such rows that a block's tokens see, as of their values; 0: it has
+// no such attention.
+int64_t KeyRowBytes(const BlockType& type, Rows rows) {
   for (const Op& op : type.ops) {
-    if (op.code != OpCode::kAttention) continue;
+    const bool seen = op.attributes.query_rows == Rows::kTokens && op.attributes.key_rows == rows;
+    if (op.code != OpCode::kAttention || !seen) continue;
     const Value& keys = type.values[static_cast<size_t>(op.inputs[1])];
     return keys.width * SizeOf(keys.dtype);
   }
@@ -24,12 +26,16 @@ void PlaceBehindTape(const Program& program, const TapeKey& key, int64_t tape_by
   constexpr int64_t kF32 = 4, kI32 = 4;
   int64_t at = Aligned(tape_bytes);
   const auto take = [&at](int64_t bytes) { return std::exchange(at, at + Aligned(bytes)); };
-  for (size_t block = 0; block < program.blocks.size(); ++block) {
-    const int64_t row = KeyRowBytes(program.type_of(static_cast<int>(block)));
-    const int64_t bytes = row * key.longest_document;
-    layout.keys.push_back(row == 0 ? -1 : take(bytes));
-    layout.values.push_back(row == 0 ? -1 : take(bytes));
-  }
+  const auto place = [&](Rows rows, CacheLayout& cache) {
+    cache.rows = key.LongestOf(rows);
+    for (size_t block = 0; block < program.blocks.size(); ++block) {
+      const int64_t row = KeyRowBytes(program.type_of(static_cast<int>(block)), rows);
+      cache.keys.push_back(row == 0 ? -1 : take(row * cache.rows));
+      cache.values.push_back(row == 0 ? -1 : take(row * cache.rows));
+    }
+  };
+  place(Rows::kTokens, layout.own);
+  place(Rows::kSource, layout.sources);
   layout.logits = take(program.config.vocabulary * kF32);
   layout.order = take(program.config.vocabulary * kI32);
   layout.bytes = at;
@@ -37,7 +43,13 @@ void PlaceBehindTape(const Program& program, const TapeKey& key, int64_t tape_by
 
 }  // namespace
 
-TapeKey GenerationKey(int64_t prompt_tokens, int64_t new_tokens) {
+TapeKey GenerationKey(const ModelConfig& config, int64_t prompt_tokens, int64_t new_tokens) {
+  if (config.has_source())
+    return {.tokens = 1,
+            .documents = 1,
+            .longest_document = new_tokens,
+            .source_tokens = prompt_tokens,
+            .longest_source = prompt_tokens};
   return {.tokens = prompt_tokens, .documents = 1, .longest_document = prompt_tokens + new_tokens};
 }
 

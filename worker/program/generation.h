@@ -17,16 +17,24 @@
 namespace snug::program {
 
 // One prompt at a time: `tokens` of the longest prompt; its document grows to `longest_document`,
-// the prompt and all that may be added to it.
-TapeKey GenerationKey(int64_t prompt_tokens, int64_t new_tokens);
+// the prompt and all that may be added to it. Of a model that reads a source the prompt is that;
+// its document begins with one token, and grows to the answer.
+TapeKey GenerationKey(const ModelConfig& config, int64_t prompt_tokens, int64_t new_tokens);
+
+// Where blocks have the keys and values of all tokens so far, (rows, Hkv*D) each.
+struct CacheLayout {
+  std::vector<int64_t> keys;    // By block: their offset; -1: it has none.
+  std::vector<int64_t> values;  // The same of its values.
+  int64_t rows = 0;             // The most that there may be.
+};
 
 struct GenerationLayout {
-  Tape tape;                    // Runs the prompt, then token after token.
-  std::vector<int64_t> keys;    // By block: offset of its keys (capacity, Hkv*D); -1: it has none.
-  std::vector<int64_t> values;  // The same of its values.
-  int64_t logits = 0;           // (V) fp32
-  int64_t order = 0;            // (V) int32
-  int64_t bytes = 0;            // Of the arena.
+  Tape tape;            // Runs the prompt, then token after token.
+  CacheLayout own;      // Of the document's tokens.
+  CacheLayout sources;  // Of the source's, for the blocks that read an encoder.
+  int64_t logits = 0;   // (V) fp32
+  int64_t order = 0;    // (V) int32
+  int64_t bytes = 0;    // Of the arena.
 };
 
 absl::StatusOr<GenerationLayout> LayOutGeneration(const Program& program, const Plan& plan,

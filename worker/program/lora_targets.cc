@@ -285,6 +285,7 @@ absl::StatusOr<LoraTargets> Resolve(const LoraConfig& lora, const Rules& rules,
           absl::StrCat("lora.target_modules: names ", path, ", which takes no adapter"));
     }
     if (targets.saved.contains(path)) {
+      if (rules.all_linear()) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("lora.modules_to_save: ", path, " would be trained whole and adapted too"));
     }

@@ -41,9 +41,9 @@ constexpr int64_t kMaxParameters = 10'000'000'000'000;
 constexpr JsonFields::RealRange kSpreads = {0.0, 100.0};
 constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 
-const Family* const kFamilies[] = {&kLlama, &kMistral, &kQwen2,   &kQwen3,      &kGemma2, &kGemma3,
-                                   &kPhi3,  &kBert,    &kRoberta, &kXlmRoberta, &kT5,     &kVit,
-                                   &kDeit};
+const Family* const kFamilies[] = {&kLlama,      &kMistral, &kQwen2, &kQwen3,   &kGemma2,
+                                   &kGemma3,     &kPhi3,    &kBert,  &kRoberta, &kXlmRoberta,
+                                   &kDistilBert, &kT5,      &kVit,   &kDeit};
 
 const Family* FindFamily(const std::string& model_type) {
   const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
@@ -114,24 +114,28 @@ void ReadImageTask(JsonFields& fields, const Family& family, ModelConfig& config
   ReadLabels(fields, config);
 }
 
-// An encoder is trained for classes alone; its files may be those of a model of masked tokens.
+// Files may name a head of classes or one of masked tokens; where they name none, a job says what
+// they are trained for.
 void ReadEncoderTask(JsonFields& fields, const Family& family, ModelConfig& config) {
   const json* named = fields.Find("architectures");
-  const json masked = json::array({family.architecture});
-  const json classifier = json::array({family.classifier});
-  const json of_tokens = json::array({family.token_classifier});
-  const json pretrained = json::array({"BertForPreTraining"});
-  config.new_head = named == nullptr || (*named != classifier && *named != of_tokens);
-  config.labels = kDefaultLabels;
-  if (config.new_head && named != nullptr && *named != masked &&
-      !(config.pools && *named == pretrained)) {
-    fields.Refuse("architectures",
-                  absl::StrCat(classifier.dump(), ", ", of_tokens.dump(), ", ", masked.dump(),
-                               config.pools ? ", " + pretrained.dump() : ""));
+  const auto is = [&](const char* name) {
+    return named != nullptr && *name != '\0' && *named == json::array({name});
+  };
+  if (is(family.classifier) || is(family.token_classifier)) {
+    config.task =
+        is(family.classifier) ? Task::kSequenceClassification : Task::kTokenClassification;
+    config.tied_embeddings = false;
+    return ReadLabels(fields, config);
   }
-  const bool tokens = named != nullptr && *named == of_tokens;
-  config.task = tokens ? Task::kTokenClassification : Task::kSequenceClassification;
-  if (!config.new_head) ReadLabels(fields, config);
+  config.task = Task::kMaskedLm;
+  config.new_head = named == nullptr;
+  if (config.new_head || is(family.architecture) || is(family.pretrained)) return;
+  std::vector<std::string> accepted;
+  for (const char* name :
+       {family.classifier, family.token_classifier, family.architecture, family.pretrained}) {
+    if (*name != '\0') accepted.push_back(json::array({name}).dump());
+  }
+  fields.Refuse("architectures", absl::StrJoin(accepted, ", "));
 }
 
 // The head that the model's files have.
@@ -172,9 +176,9 @@ void CheckDtype(JsonFields& fields) {
 }
 
 void ReadSizes(JsonFields& fields, const Family& family, ModelConfig& config) {
-  config.layers = fields.Integer("num_hidden_layers", {1, kMaxLayers});
-  config.width = fields.Integer("hidden_size", {1, kMaxWidth});
-  config.mlp_width = fields.Integer("intermediate_size", {1, kMaxMlpWidth});
+  config.layers = fields.Integer(family.sizes.layers, {1, kMaxLayers});
+  config.width = fields.Integer(family.sizes.width, {1, kMaxWidth});
+  config.mlp_width = fields.Integer(family.sizes.mlp_width, {1, kMaxMlpWidth});
   // Of images every token has the id 0, and their family counts them.
   config.vocabulary = family.images ? 1 : fields.Integer("vocab_size", {1, kMaxVocabulary});
   if (!family.images)
@@ -186,7 +190,7 @@ void ReadSizes(JsonFields& fields, const Family& family, ModelConfig& config) {
 }
 
 void ReadHeads(JsonFields& fields, const Family& family, ModelConfig& config) {
-  config.heads = fields.Integer("num_attention_heads", {1, kMaxHeads});
+  config.heads = fields.Integer(family.sizes.heads, {1, kMaxHeads});
   const bool as_many = family.kv_heads == 0 || fields.IsNull("num_key_value_heads");
   config.kv_heads = fields.Integer("num_key_value_heads", {1, kMaxHeads},
                                    as_many ? config.heads : family.kv_heads);
@@ -202,8 +206,9 @@ void ReadHeads(JsonFields& fields, const Family& family, ModelConfig& config) {
   if (config.width == 0 || config.heads == 0) return;
   config.head_width = config.width / config.heads;
   if (config.width % (2 * config.heads) != 0) {
-    fields.Refuse("head_dim", absl::StrCat("an even number; hidden_size / num_attention_heads = ",
-                                           config.width, " / ", config.heads, " is none"));
+    fields.Refuse("head_dim",
+                  absl::StrCat("an even number; ", family.sizes.width, " / ", family.sizes.heads,
+                               " = ", config.width, " / ", config.heads, " is none"));
   }
 }
 
@@ -278,6 +283,11 @@ std::string BasePrefix(const ModelConfig& config) {
   return absl::StrCat(family == nullptr ? "model" : family->base, ".");
 }
 
+const EncoderTraits& TraitsOf(const ModelConfig& config) {
+  const Family* family = FindFamily(config.model_type);
+  return (family == nullptr ? kBert : *family).traits;
+}
+
 absl::Status MakeReversible(ModelConfig& config) {
   const Family* family = FindFamily(config.model_type);
   std::vector<std::string> names;
@@ -340,6 +350,9 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
     return absl::InvalidArgumentError("a model's sizes are outside their limits");
   if (config.task == Task::kTokenClassification && !config.encoder)
     return absl::InvalidArgumentError("a model of token classes that is no encoder");
+  if (config.task == Task::kMaskedLm &&
+      (!config.encoder || !config.tied_embeddings || config.of_images()))
+    return absl::InvalidArgumentError("a model of masked tokens without such a head");
   if (config.reversible && !FindFamily(config.model_type)->reversible)
     return absl::InvalidArgumentError("a model of a family that has no two streams");
   if (!config.sliding.empty() && config.sliding.size() != static_cast<size_t>(config.layers))

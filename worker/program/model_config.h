@@ -84,7 +84,7 @@ struct ModelConfig {
 
   // Of an encoder (worker/program/encoder.cc).
   bool encoder = false;         // Every token sees its whole document; positions have a table.
-  bool pools = false;           // The first token goes through a pooler before it is classified.
+  bool pools = false;           // One matrix classifies a document, by what a pooler gives.
   int64_t token_types = 0;      // 0: none.
   int64_t first_position = 0;   // The row of the table of positions that the first token has.
   double hidden_dropout = 0.0;  // Behind embeddings and each half of a layer.

@@ -2,11 +2,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "worker/program/encoder_traits.h"
 
 namespace snug::program {
 
 std::string LayerPrefix(const ModelConfig& config, int64_t layer) {
-  if (config.encoder) return absl::StrCat(BasePrefix(config), "encoder.layer.", layer, ".");
+  if (config.encoder) return absl::StrCat(BasePrefix(config), TraitsOf(config).layers, layer, ".");
   const int64_t encoder_layers = config.layers - config.decoder_layers;
   if (config.has_source() && layer < encoder_layers)
     return absl::StrCat("encoder.block.", layer, ".");
@@ -26,13 +27,14 @@ std::string EmbeddingKeyOf(const ModelConfig& config) {
 
 std::vector<std::string> EmbeddingAliasesOf(const ModelConfig& config) {
   std::vector<std::string> aliases;
-  if (config.tied_embeddings) aliases.emplace_back(kHeadKey);
+  if (config.tied_embeddings) aliases.push_back(absl::StrCat(HeadPathOf(config), ".weight"));
   if (config.has_source())
     aliases.insert(aliases.end(), {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"});
   return aliases;
 }
 
 std::string HeadPathOf(const ModelConfig& config) {
+  if (config.task == Task::kMaskedLm) return TraitsOf(config).decoder;
   if (config.encoder) return kClassifierPath;
   return config.classifies() ? kScorePath : kHeadPath;
 }
@@ -46,7 +48,7 @@ bool IsDrawn(const ModelConfig& config, const Parameter& p) {
   if (!config.new_head) return false;
   if (!config.encoder) return p.key == kScoreKey;
   return absl::StartsWith(p.key, absl::StrCat(kClassifierPath, ".")) ||
-         (p.trainable && absl::StartsWith(p.key, BasePrefix(config) + "pooler."));
+         (p.trainable && absl::StartsWith(p.key, absl::StrCat(TraitsOf(config).pooler, ".")));
 }
 
 bool ReplacesHead(const ModelConfig& config, const Parameter& p) {
@@ -54,6 +56,7 @@ bool ReplacesHead(const ModelConfig& config, const Parameter& p) {
 }
 
 std::string HeadKeyOf(const ModelConfig& config) {
+  if (config.task == Task::kMaskedLm) return EmbeddingKeyOf(config);
   if (config.encoder) {
     const bool one_matrix = config.pools || config.task != Task::kSequenceClassification;
     return absl::StrCat(kClassifierPath, one_matrix ? ".weight" : ".out_proj.weight");

@@ -29,7 +29,7 @@ std::string LayerModules(const ModelConfig& config, int64_t layer);
 // The table of tokens, and other names that files may have for it.
 std::vector<std::string> EmbeddingAliasesOf(const ModelConfig& config);
 std::string EmbeddingKeyOf(const ModelConfig& config);
-// The module that is the model's head: lm_head, score, classifier.
+// The module that is the model's head: lm_head, score, classifier, cls.predictions.decoder.
 std::string HeadPathOf(const ModelConfig& config);
 
 // The module whose rows give the logits, and how many these are.

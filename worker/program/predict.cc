@@ -27,20 +27,24 @@ int64_t BatchBytes(const Program& program, const TapeKey& key) {
   const ModelConfig& config = program.config;
   const int64_t patches = config.of_images() ? config.patch_width() * SizeOf(program.compute) : 0;
   const int64_t overflow = program.config.reversible ? Aligned(k32) : 0;
+  const int64_t labels = config.of_images() ? 2 * Aligned(key.tokens * k32) : 0;
   const int64_t targets = program.config.has_targets() ? program.config.labels : 0;
+  const int64_t judged = config.of_documents() ? key.documents : key.tokens;
+  const int64_t logits = config.classifies() ? judged * config.labels : 0;
   const int64_t sources = program.config.has_source() ? Aligned(key.source_tokens * k32) +
                                                             Aligned((key.documents + 1) * k64)
                                                       : 0;
   return Aligned(key.documents * targets * k32) +  // of documents, where these have such
-         Aligned(key.tokens * patches) +           // of images
+         Aligned(key.tokens * patches) + labels +  // of images: a second label and its share too
          sources +                                 // ids and offsets of an encoder's rows
          types +                                   // of tokens, where the model has such
          overflow +                                // of streams, where it has such
          2 * Aligned(key.tokens * k32) +           // ids, positions within the document
          Aligned(key.tokens * k64) +               // trained rows,
          2 * Aligned(key.tokens * k32) +           // their labels and loss weights,
-         2 * Aligned(key.tokens * k64) +           // what is found of them: loss, entropy
-         Aligned(key.tokens * k32) +               // and whether the label is the likeliest
+         2 * Aligned(key.tokens * k64) +           // what is found of them: loss, entropy,
+         Aligned(key.tokens * k32) +               // whether the label is the likeliest,
+         Aligned(logits * k32) +                   // and of evaluated classes the logits
          Aligned((key.documents + 1) * k64) + tables * table;
 }
 

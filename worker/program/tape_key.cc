@@ -43,24 +43,28 @@ auto& SizeOfRows(Key& key, Rows rows) {
 
 }  // namespace
 
-int64_t TapeKey::Of(Rows rows) const { return SizeOfRows(*this, rows); }
+int64_t TapeKey::Of(Rows rows) const {
+  return rows == Rows::kTrained && trained == 0 ? tokens : SizeOfRows(*this, rows);
+}
 
 TapeKey TapeKey::Limited(Rows rows, int64_t most) const {
   TapeKey limited = *this;
-  int64_t& size = SizeOfRows(limited, rows);
-  size = std::min(size, most);
+  SizeOfRows(limited, rows) = std::min(Of(rows), most);
   return limited;
 }
 
 bool TapeKey::Covers(const TapeKey& batch) const {
   bool covers = true;
-  ForEachSize([&](const auto& size) { covers = covers && size(batch) <= size(*this); });
+  TapeKey room = *this;
+  room.trained = Of(Rows::kTrained);
+  ForEachSize([&](const auto& size) { covers = covers && size(batch) <= size(room); });
   return covers;
 }
 
 TapeKey TapeKey::Joined(const TapeKey& other) const {
   TapeKey joined = *this;
   ForEachSize([&](const auto& size) { size(joined) = std::max(size(joined), size(other)); });
+  if (joined.trained > 0) joined.trained = std::max(Of(Rows::kTrained), other.Of(Rows::kTrained));
   return joined;
 }
 

@@ -16,7 +16,8 @@ struct TapeKey {
   int64_t tokens = 0;  // Of one micro-batch, all documents.
   int64_t documents = 0;
   int64_t longest_document = 0;  // Tokens.
-  int64_t trained = 0;           // Rows that a loss is taken of, where a program has such values.
+  // Rows that a loss is taken of, where a program has such values; 0: perhaps all tokens.
+  int64_t trained = 0;
   // Of the encoder of an encoder-decoder; its documents are as many as the decoder's.
   int64_t source_tokens = 0;
   int64_t longest_source = 0;

@@ -23,6 +23,28 @@ absl::Status ChooseCausalLm(const TaskChoice& choice, const ModelConfig& config)
   return CheckNoLabels(choice, Task::kCausalLm);
 }
 
+// A head of masked tokens is the model's own, and its matrix that of the embedding.
+absl::Status ChooseMaskedLm(const TaskChoice& choice, ModelConfig& config) {
+  if (!config.encoder || config.of_images()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "task: masked_lm is not offered for ", config.model_type,
+        config.of_images() ? ", which reads images; it has image_classification"
+                           : ", which is no encoder; it has causal_lm, sequence_classification"));
+  }
+  if (config.task != Task::kMaskedLm) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task: config.json names ", ArchitectureOf(config),
+                     ", which has no head for masked_lm; give task: ", NameOf(config.task)));
+  }
+  if (!config.tied_embeddings) {
+    return absl::InvalidArgumentError(
+        "task: masked_lm is for models whose head has the embedding's matrix, but config.json's "
+        "tie_word_embeddings is false");
+  }
+  config.new_head = false;
+  return CheckNoLabels(choice, Task::kMaskedLm);
+}
+
 // The base of a language model without its head.
 void AddNewHead(Task task, ModelConfig& config) {
   config.task = task;
@@ -51,7 +73,8 @@ absl::Status CheckClassification(const TaskChoice& choice, Task task, const Mode
     return absl::InvalidArgumentError(absl::StrCat("task: token_classification is not offered for ",
                                                    config.model_type, ", which is no encoder"));
   }
-  if (task != config.task && !config.new_head && config.task != Task::kCausalLm) {
+  const bool of_language = config.task == Task::kCausalLm || config.task == Task::kMaskedLm;
+  if (task != config.task && !config.new_head && !of_language) {
     return absl::InvalidArgumentError(
         absl::StrCat("task: config.json names ", ArchitectureOf(config), ", which has no head for ",
                      NameOf(task), "; give task: ", NameOf(config.task)));
@@ -67,7 +90,7 @@ absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
   if (config.encoder && config.new_head && !choice.task) {
     return absl::InvalidArgumentError(
         absl::StrCat("task: config.json names no head that ", config.model_type,
-                     " is trained with; give task: sequence_classification or "
+                     " is trained with; give task: masked_lm, sequence_classification or "
                      "token_classification"));
   }
   const Task task = choice.task.value_or(config.task);
@@ -76,6 +99,7 @@ absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
                                                    NameOf(config.task), ", not for ",
                                                    NameOf(task)));
   if (task == Task::kSeq2SeqLm) return CheckNoLabels(choice, task);
+  if (task == Task::kMaskedLm) return ChooseMaskedLm(choice, config);
   if (task == Task::kCausalLm && !config.of_images()) return ChooseCausalLm(choice, config);
   RETURN_IF_ERROR(CheckClassification(choice, task, config));
   // Images' models are published with the classes of the set that they were trained on: who names
@@ -107,6 +131,8 @@ const char* NameOf(Task task) {
       return "token_classification";
     case Task::kImageClassification:
       return "image_classification";
+    case Task::kMaskedLm:
+      return "masked_lm";
     case Task::kSeq2SeqLm:
       break;
   }
@@ -122,6 +148,7 @@ const char* PeftTaskType(Task task) {
     case Task::kTokenClassification:
       return "TOKEN_CLS";
     case Task::kImageClassification:
+    case Task::kMaskedLm:
       return "";
     case Task::kSeq2SeqLm:
       break;

@@ -19,6 +19,7 @@ enum class Task : uint8_t {
   kTokenClassification,     // The same of each token that has one.
   kSeq2SeqLm,               // The next token of a target, by a source and what came before.
   kImageClassification,     // The same of each image.
+  kMaskedLm,                // The token that stood where one is hidden, by all of its document.
 };
 
 // What the label of a document is, and so what it is trained by: transformers' problem_type.

@@ -26,7 +26,9 @@ class Telling {
   bool Take(int32_t token) {
     stopped_ = prompts_.Stops(token);
     // A token that ends an answer is none of its text, whatever it spells.
-    const std::string text = stopped_ ? "" : pieces_.Add(prompts_.TextOf({&token, 1}));
+    const std::string bytes = stopped_ ? "" : prompts_.TextOf({&token, 1}, !begun_);
+    begun_ = begun_ || (!stopped_ && !prompts_.TextOf({&token, 1}, /*begins=*/false).empty());
+    const std::string text = pieces_.Add(bytes);
     status_ = link_.Piece(prompt_, text, {&token, 1});
     if (status_.ok()) status_ = link_.CheckListener();
     if (stop_) status_ = absl::CancelledError("stopped on command");
@@ -46,6 +48,7 @@ class Telling {
   const int prompt_;
   const std::atomic<bool>& stop_;
   TextPieces pieces_;
+  bool begun_ = false;  // Whether tokens came that stand for text.
   bool stopped_ = false;
   absl::Status status_;
 };

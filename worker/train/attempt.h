@@ -13,6 +13,7 @@
 #include "worker/program/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
+#include "worker/train/figures.h"
 #include "worker/train/training_options.h"
 
 namespace snug::train {
@@ -93,6 +94,7 @@ struct TrainingProgress {
   double tokens_per_second = 0.0;
   double step_seconds = 0.0;
   std::optional<double> eval_loss;
+  Figures eval_figures;  // Of the same evaluation.
   int64_t resumed_from_step = 0;
 };
 

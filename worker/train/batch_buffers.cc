@@ -28,6 +28,13 @@ constexpr int64_t BytesOf(int64_t elements) {
   return elements * static_cast<int64_t>(sizeof(T));
 }
 
+std::vector<std::span<const int32_t>> SourcesOf(const Dataset& dataset, const MicroBatch& rows) {
+  std::vector<std::span<const int32_t>> sources;
+  for (const int64_t row : rows)
+    sources.emplace_back(dataset.source_ids(row), static_cast<size_t>(dataset.source_tokens(row)));
+  return sources;
+}
+
 }  // namespace
 
 int64_t BatchBuffers::held_bytes() const {
@@ -35,7 +42,8 @@ int64_t BatchBuffers::held_bytes() const {
   for (const execute::DeviceBuffer* buffer :
        {&ids_.buffer, &positions_.buffer, &token_types_.buffer, &labels_.buffer, &offsets_.buffer,
         &source_ids_.buffer, &source_offsets_.buffer, &trained_rows_.buffer, &weights_.buffer,
-        &targets_.buffer, &patches_.buffer, &row_loss_, &row_entropy_, &row_correct_, &overflow_})
+        &targets_.buffer, &logits_.buffer, &patches_.buffer, &second_labels_.buffer,
+        &shares_.buffer, &row_loss_, &row_entropy_, &row_correct_, &overflow_})
     bytes += buffer->counted_bytes();
   for (const Angles* angles : {&angles_, &local_angles_})
     bytes += angles->frequencies.buffer.counted_bytes() + angles->cos.counted_bytes() +
@@ -73,8 +81,15 @@ absl::StatusOr<BatchBuffers> BatchBuffers::Allocate(const program::Program& prog
   RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.weights_));
   if (const int64_t targets = buffers.targets_of_model_; targets > 0)
     RETURN_IF_ERROR(buffers.Allocate(key.documents * targets, buffers.targets_));
+  const int64_t judged = config.of_documents() ? key.documents : tokens;
+  if (const int64_t classes = buffers.classes_of_model_; classes > 0)
+    RETURN_IF_ERROR(buffers.Allocate(judged * classes, buffers.logits_));
   if (const int64_t row = buffers.patch_grid_.row_bytes(); row > 0)
     RETURN_IF_ERROR(buffers.Allocate(tokens * row, buffers.patches_));
+  if (config.of_images()) {
+    RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.second_labels_));
+    RETURN_IF_ERROR(buffers.Allocate(tokens, buffers.shares_));
+  }
   RETURN_IF_ERROR(buffers.Allocate(key.documents + 1, buffers.offsets_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_loss_));
   RETURN_IF_ERROR(AllocateBytes(device, BytesOf<double>(tokens), buffers.row_entropy_));
@@ -113,7 +128,9 @@ absl::Status BatchBuffers::CheckRoom(int64_t tokens, int64_t documents) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const MicroBatch& rows) {
+absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const MicroBatch& rows,
+                                                  const RowDraws& draws) {
+  masking_ = draws.masking;
   const auto documents = static_cast<int64_t>(rows.size());
   RETURN_IF_ERROR(CheckRoom(0, documents));
   int64_t n = 0, trained = 0;
@@ -123,40 +140,71 @@ absl::StatusOr<execute::Batch> BatchBuffers::Fill(const Dataset& dataset, const 
     RETURN_IF_ERROR(CheckRoom(n + tokens, documents));
     offsets_.host()[d] = n;
     std::copy_n(dataset.ids(row), tokens, ids_.host() + n);
-    Place(dataset, row, n);
-    if (const int64_t bytes = patch_grid_.row_bytes(); bytes > 0)
-      LayPatches(dataset, row, patch_grid_, patches_.host() + n * bytes);
+    const int64_t first = trained;
     trained = Train(dataset, row, n, trained);
+    if (patch_grid_.row_bytes() > 0) LayImage(dataset, row, n, first, draws.images);
+    Place(dataset, row, n);
     n += tokens;
   }
   offsets_.host()[documents] = n;
-  if (!has_source_) return Finish(n, documents, trained);
-  RETURN_IF_ERROR(FillSources(dataset, rows));
   ASSIGN_OR_RETURN(execute::Batch batch, Finish(n, documents, trained));
-  batch.source_tokens = source_offsets_.host()[documents];
-  batch.source_ids = source_ids_.device();
-  batch.source_offsets = source_offsets_.host();
-  batch.device_source_offsets = source_offsets_.device();
+  if (draws.images != nullptr && draws.images->augmenter.mixes())
+    RETURN_IF_ERROR(AddMixed(trained, batch));
+  if (has_source_) RETURN_IF_ERROR(AddSources(SourcesOf(dataset, rows), batch));
   return batch;
 }
 
-absl::Status BatchBuffers::FillSources(const Dataset& dataset, const MicroBatch& rows) {
+absl::StatusOr<Predictions> BatchBuffers::Found() {
+  if (!logits_.beside.empty())
+    RETURN_IF_ERROR(execute::CopyMemory(
+        *device_, logits_.device(), BytesOf<float>(trained_ * classes_of_model_), logits_.host()));
+  return Predictions{.rows = trained_,
+                     .logits = logits_.host(),
+                     .labels = labels_.host(),
+                     .targets = targets_.host()};
+}
+
+absl::Status BatchBuffers::AddMixed(int64_t trained, execute::Batch& batch) {
+  RETURN_IF_ERROR(Upload(second_labels_, trained));
+  RETURN_IF_ERROR(Upload(shares_, trained));
+  batch.second_labels = second_labels_.device();
+  batch.shares = shares_.device();
+  return absl::OkStatus();
+}
+
+void BatchBuffers::LayImage(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained,
+                            const EpochImages* images) {
+  char* to = patches_.host() + begin * patch_grid_.row_bytes();
+  if (images == nullptr) return LayPatches(dataset, row, patch_grid_, to);
+  LayPatches(images->augmenter.ImageOf(dataset, row, images->epoch), patch_grid_, to);
+  const MixedLabel label = images->augmenter.LabelOf(dataset, row, images->epoch);
+  labels_.host()[trained] = label.first;
+  second_labels_.host()[trained] = label.second;
+  shares_.host()[trained] = label.share;
+}
+
+absl::Status BatchBuffers::AddSources(const std::vector<std::span<const int32_t>>& sources,
+                                      execute::Batch& batch) {
   int64_t n = 0;
-  for (size_t d = 0; d < rows.size(); ++d) {
-    const int64_t tokens = dataset.source_tokens(rows[d]);
+  for (size_t d = 0; d < sources.size(); ++d) {
+    const auto tokens = static_cast<int64_t>(sources[d].size());
     if (BytesOf<int32_t>(n + tokens) > source_ids_.buffer.bytes())
       return absl::InternalError(absl::StrCat("a micro-batch of ", n + tokens, " source tokens"));
     source_offsets_.host()[d] = n;
-    std::copy_n(dataset.source_ids(rows[d]), tokens, source_ids_.host() + n);
+    std::copy(sources[d].begin(), sources[d].end(), source_ids_.host() + n);
     n += tokens;
   }
-  source_offsets_.host()[rows.size()] = n;
+  source_offsets_.host()[sources.size()] = n;
+  batch.source_tokens = n;
+  batch.source_ids = source_ids_.device();
+  batch.source_offsets = source_offsets_.host();
+  batch.device_source_offsets = source_offsets_.device();
   RETURN_IF_ERROR(Upload(source_ids_, n));
-  return Upload(source_offsets_, static_cast<int64_t>(rows.size()) + 1);
+  return Upload(source_offsets_, static_cast<int64_t>(sources.size()) + 1);
 }
 
 // RoBERTa's positions count the tokens that are no padding, from behind the padding's id on, which
-// is the position of all padding.
+// is the position of all padding, as the model reads them.
 void BatchBuffers::Place(const Dataset& dataset, int64_t row, int64_t begin) {
   const int64_t tokens = dataset.tokens(row);
   int32_t* positions = positions_.host() + begin;
@@ -164,7 +212,7 @@ void BatchBuffers::Place(const Dataset& dataset, int64_t row, int64_t begin) {
   if (first_position_ > 0) {
     auto next = static_cast<int32_t>(first_position_);
     for (int64_t t = 0; t < tokens; ++t)
-      positions[t] = dataset.ids(row)[t] + 1 == first_position_
+      positions[t] = ids_.host()[begin + t] + 1 == first_position_
                          ? static_cast<int32_t>(first_position_) - 1
                          : next++;
   }
@@ -183,6 +231,8 @@ int64_t BatchBuffers::Train(const Dataset& dataset, int64_t row, int64_t begin, 
       return ClassifyTokens(dataset, row, begin, trained);
     case program::Task::kSeq2SeqLm:
       return TrainTarget(dataset, row, begin, trained);
+    case program::Task::kMaskedLm:
+      return TrainMasked(dataset, row, begin, trained);
     case program::Task::kCausalLm:
       break;
   }
@@ -231,6 +281,22 @@ int64_t BatchBuffers::TrainTarget(const Dataset& dataset, int64_t row, int64_t b
   return trained;
 }
 
+int64_t BatchBuffers::TrainMasked(const Dataset& dataset, int64_t row, int64_t begin,
+                                  int64_t trained) {
+  const int32_t* ids = dataset.ids(row);
+  const float* weights = dataset.weights(row);
+  for (int64_t t = 0; t < dataset.tokens(row); ++t) {
+    if (weights[t] == 0.0f) continue;
+    const MaskedToken found = MaskOf(masking_, dataset.mask_tokens(), row, t, ids[t]);
+    if (!found.chosen) continue;
+    ids_.host()[begin + t] = found.read;
+    trained_rows_.host()[trained] = begin + t;
+    labels_.host()[trained] = ids[t];
+    weights_.host()[trained++] = weights[t];
+  }
+  return trained;
+}
+
 // An encoder reads the first token. Of others transformers reads the last token that is not
 // pad_token_id, wherever that stands; of padding alone the first.
 int64_t BatchBuffers::TrainDocument(const Dataset& dataset, int64_t row, int64_t begin,
@@ -249,6 +315,7 @@ int64_t BatchBuffers::TrainDocument(const Dataset& dataset, int64_t row, int64_t
 }
 
 absl::StatusOr<execute::Batch> BatchBuffers::FillTokens(std::span<const int32_t> ids,
+                                                        std::span<const int32_t> source,
                                                         int64_t past) {
   const auto tokens = static_cast<int64_t>(ids.size());
   RETURN_IF_ERROR(CheckRoom(tokens, 1));
@@ -258,11 +325,14 @@ absl::StatusOr<execute::Batch> BatchBuffers::FillTokens(std::span<const int32_t>
   }
   offsets_.host()[0] = 0;
   offsets_.host()[1] = tokens;
-  return Finish(tokens, 1, /*trained=*/0);
+  ASSIGN_OR_RETURN(execute::Batch batch, Finish(tokens, 1, /*trained=*/0));
+  if (has_source_) RETURN_IF_ERROR(AddSources({source}, batch));
+  return batch;
 }
 
 absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t documents,
                                                     int64_t trained) {
+  trained_ = trained;
   RETURN_IF_ERROR(Upload(ids_, tokens));
   RETURN_IF_ERROR(Upload(positions_, tokens));
   if (token_types_of_model_ > 0) RETURN_IF_ERROR(Upload(token_types_, tokens));
@@ -297,6 +367,7 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
                         .row_loss = As<double>(row_loss_),
                         .row_entropy = As<double>(row_entropy_),
                         .row_correct = As<int32_t>(row_correct_),
+                        .row_logits = logits_.device(),
                         .overflow = As<int32_t>(overflow_)};
 }
 
@@ -314,10 +385,29 @@ absl::Status BatchBuffers::FillAngles(Angles& angles, int64_t tokens) {
                                                   device_->stream(0)));
 }
 
-double LossWeight(const Dataset& dataset, const MicroBatch& rows) {
+namespace {
+
+double MaskedWeight(const Dataset& dataset, int64_t row, const Masking& masking) {
+  double sum = 0.0;
+  const float* weights = dataset.weights(row);
+  for (int64_t t = 0; t < dataset.tokens(row); ++t) {
+    if (weights[t] == 0.0f) continue;
+    const int32_t id = dataset.ids(row)[t];
+    if (MaskOf(masking, dataset.mask_tokens(), row, t, id).chosen) sum += weights[t];
+  }
+  return sum;
+}
+
+}  // namespace
+
+double LossWeight(const Dataset& dataset, const MicroBatch& rows, const Masking& masking) {
   if (dataset.has_documents()) return static_cast<double>(rows.size());
   double sum = 0.0;
   for (int64_t row : rows) {
+    if (dataset.is_masked()) {
+      sum += MaskedWeight(dataset, row, masking);
+      continue;
+    }
     for (int64_t t = 0; dataset.has_token_labels() && t < dataset.tokens(row); ++t)
       sum += dataset.token_labels(row)[t] == kNoTokenLabel ? 0.0 : 1.0;
     if (dataset.has_token_labels()) continue;

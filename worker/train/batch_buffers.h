@@ -12,11 +12,26 @@
 #include "worker/execute/view.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
+#include "worker/train/augmenter.h"
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
+#include "worker/train/evaluation_sums.h"
+#include "worker/train/masking.h"
 #include "worker/train/patches.h"
 
 namespace snug::train {
+
+// Images as they are trained in an epoch.
+struct EpochImages {
+  Augmenter& augmenter;
+  int64_t epoch = 0;
+};
+
+// What each epoch draws anew of rows.
+struct RowDraws {
+  Masking masking;                      // Of rows that are masked.
+  const EpochImages* images = nullptr;  // Null where none is augmented.
+};
 
 class BatchBuffers {
  public:
@@ -28,10 +43,17 @@ class BatchBuffers {
   int64_t held_bytes() const;
 
   // Rows become documents, one behind another. The result is valid until the next call.
-  absl::StatusOr<execute::Batch> Fill(const Dataset& dataset, const MicroBatch& rows);
+  absl::StatusOr<execute::Batch> Fill(const Dataset& dataset, const MicroBatch& rows,
+                                      const RowDraws& draws = {});
 
-  // One document's tokens, of which `past` came before: nothing is trained. Valid as above.
-  absl::StatusOr<execute::Batch> FillTokens(std::span<const int32_t> ids, int64_t past);
+  // Of a model that classifies: what the last batch's evaluation found, once its tape has run.
+  // Valid as above.
+  absl::StatusOr<Predictions> Found();
+
+  // One document's tokens, of which `past` came before, and those of the source that are read with
+  // them: nothing is trained. Valid as above.
+  absl::StatusOr<execute::Batch> FillTokens(std::span<const int32_t> ids,
+                                            std::span<const int32_t> source, int64_t past);
 
  private:
   // An array that the host fills. On a device whose memory the host does not read it is filled
@@ -57,6 +79,7 @@ class BatchBuffers {
   BatchBuffers(const program::ModelConfig& config, execute::Device& device)
       : device_(&device),
         targets_of_model_(config.has_targets() ? config.labels : 0),
+        classes_of_model_(config.classifies() ? config.labels : 0),
         task_(config.task),
         encodes_(config.encoder),
         has_source_(config.has_source()),
@@ -78,8 +101,14 @@ class BatchBuffers {
   int64_t TrainTokens(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   int64_t ClassifyTokens(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   int64_t TrainTarget(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
+  // The image of a row, whose tokens lie from `begin` on and whose loss is number `trained`.
+  void LayImage(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained,
+                const EpochImages* images);
+  absl::Status AddMixed(int64_t trained, execute::Batch& batch);  // Second labels, and shares.
   // The encoder's rows.
-  absl::Status FillSources(const Dataset& dataset, const MicroBatch& rows);
+  absl::Status AddSources(const std::vector<std::span<const int32_t>>& sources,
+                          execute::Batch& batch);
+  int64_t TrainMasked(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   int64_t TrainDocument(const Dataset& dataset, int64_t row, int64_t begin, int64_t trained);
   absl::Status CheckRoom(int64_t tokens, int64_t documents) const;
   absl::Status FillAngles(Angles& angles, int64_t tokens);
@@ -88,22 +117,28 @@ class BatchBuffers {
 
   execute::Device* device_;
   int64_t targets_of_model_;  // Of a document; 0: it has a class.
+  int64_t classes_of_model_;  // Outputs of a head that classifies; 0: it does not.
+  int64_t trained_ = 0;       // Of the last batch.
   program::Task task_;
   bool encodes_, has_source_;
   int32_t start_token_;
+  Masking masking_;  // Of the batch that is filled.
   int64_t pad_token_, token_types_of_model_, first_position_;
   Angles angles_, local_angles_;
   Filled<int32_t> ids_, positions_, token_types_, labels_, source_ids_;
   Filled<int64_t> offsets_, trained_rows_, source_offsets_;
   Filled<float> weights_, targets_;
+  Filled<float> logits_;  // The device fills it, and the host looks.
   PatchGrid patch_grid_;  // Of images.
   Filled<char> patches_;
+  Filled<int32_t> second_labels_;
+  Filled<float> shares_;
   execute::DeviceBuffer row_loss_, row_entropy_, row_correct_, overflow_;
 };
 
 // Sum of the loss weights of the rows: what the loss of an optimizer step is divided by. Of rows
-// that are classified each has 1.
-double LossWeight(const Dataset& dataset, const MicroBatch& rows);
+// that are classified each has 1; of those that are masked the tokens chosen count.
+double LossWeight(const Dataset& dataset, const MicroBatch& rows, const Masking& masking = {});
 
 }  // namespace snug::train
 

@@ -120,6 +120,7 @@ program::Batching BatchingOf(const TrainingOptions& options) {
 
 EpochPlan EpochPlan::OfTraining(const Rows& rows, const TrainingOptions& options, int64_t epoch) {
   EpochPlan plan;
+  plan.epoch_ = epoch;
   plan.rows_ = rows.size();
   plan.per_batch_ = options.batch_rows;
   plan.order_ = InOrder(rows.size());

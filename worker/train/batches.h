@@ -36,6 +36,9 @@ program::Batching BatchingOf(const TrainingOptions& options);
 // Rows of the dataset, in the order in which they lie behind one another; each is a document.
 using MicroBatch = std::vector<int64_t>;
 
+// Whose masks of tokens an evaluation has: those of no epoch that is trained.
+inline constexpr int64_t kEvaluationEpoch = (int64_t{1} << 32) - 1;
+
 // All of one pass over the data, micro-batch by micro-batch; `accumulation` of them make an
 // optimizer step, the last may have fewer.
 class EpochPlan {
@@ -46,6 +49,7 @@ class EpochPlan {
   // In order, unshuffled.
   static EpochPlan OfEvaluation(const Rows& rows, const TrainingOptions& options);
 
+  int64_t epoch() const { return epoch_; }
   int64_t micro_batches() const;
   MicroBatch Batch(int64_t micro_batch) const;
 
@@ -53,6 +57,7 @@ class EpochPlan {
   void Pack(const Rows& rows, const TrainingOptions& options);
   MicroBatch Sequences(int64_t begin, int64_t end) const;
 
+  int64_t epoch_ = kEvaluationEpoch;
   int64_t rows_ = 0;
   int64_t per_batch_ = 1;  // Rows, or sequences.
   bool packed_ = false;

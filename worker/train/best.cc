@@ -4,15 +4,16 @@
 
 namespace snug::train {
 
-bool Observe(const BestOptions& options, int64_t step, double metric, BestState& best) {
+bool Observe(const BestOptions& options, int64_t step, std::optional<double> metric,
+             BestState& best) {
   const bool first = best.step < 0;
-  const bool better =
-      first || (options.greater_is_better ? metric > best.metric : metric < best.metric);
-  const bool enough = first || std::abs(metric - best.metric) > options.threshold;
+  const bool above = metric > best.metric, below = metric < best.metric;
+  const bool better = metric.has_value() && (first || (options.greater_is_better ? above : below));
+  const bool enough = first || (better && std::abs(*metric - best.metric) > options.threshold);
   best.waited = better && enough ? 0 : best.waited + 1;
   if (!better) return false;
   best.step = step;
-  best.metric = metric;
+  best.metric = *metric;
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/augmentation.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::train {
@@ -71,6 +72,7 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   }
   RETURN_IF_ERROR(dataset.ReadLabels(index, path));
   RETURN_IF_ERROR(dataset.ReadImages(index, path));
+  RETURN_IF_ERROR(dataset.ReadMaskTokens(folder, vocabulary));
   ASSIGN_OR_RETURN(dataset.second_begins_, dataset.OfRows(index, path, "second_begins"));
   for (const nlohmann::json& name : Said(folder, "label_names"))
     if (name.is_string()) dataset.label_names_.push_back(name.get<std::string>());
@@ -79,6 +81,20 @@ absl::StatusOr<Dataset> Dataset::Open(const std::string& folder, int64_t vocabul
   if (first.is_number_integer()) dataset.first_added_ = first.get<int64_t>();
   dataset.source_ = std::move(source);
   return dataset;
+}
+
+absl::Status Dataset::ReadMaskTokens(const std::string& folder, int64_t vocabulary) {
+  const nlohmann::json mask = Said(folder, "mask_token_id"), size = Said(folder, "mask_vocabulary");
+  if (mask.is_null()) return absl::OkStatus();
+  const auto within = [&](const nlohmann::json& number, int64_t least, int64_t most) {
+    return number.is_number_integer() && number >= least && number <= most;
+  };
+  if (!within(mask, 0, vocabulary - 1) || !within(size, 1, vocabulary))
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, "/dataset.json: mask_token_id ", mask.dump(), " and mask_vocabulary ",
+                     size.dump(), " are not within the model's vocabulary of ", vocabulary));
+  mask_tokens_ = {mask.get<int32_t>(), size.get<int64_t>()};
+  return absl::OkStatus();
 }
 
 absl::Status Dataset::ReadSources(const program::TensorIndex& index, const std::string& path,
@@ -168,7 +184,37 @@ absl::Status Dataset::ReadImages(const program::TensorIndex& index, const std::s
     if (!std::isfinite(pixel_values_[i]))
       return absl::InvalidArgumentError(absl::StrCat(path, ": pixel_values are not finite"));
   }
+  return ReadOriginals(index, path);
+}
+
+// U8 [bytes], one behind another; offsets I64 [rows + 1] of each; widths I32 [rows] in pixels.
+absl::Status Dataset::ReadOriginals(const program::TensorIndex& index, const std::string& path) {
+  if (!index.contains("originals")) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto* pixels, Find(index, path, "originals", "U8"));
+  ASSIGN_OR_RETURN(const auto* offsets, Find(index, path, "original_offsets", "I64"));
+  ASSIGN_OR_RETURN(original_widths_, OfRows(index, path, "original_widths"));
+  original_offsets_ = reinterpret_cast<const int64_t*>(file_.data() + offsets->begin);
+  const int64_t rows = lengths_.rows, most = program::kOriginalSides * image_size_;
+  bool whole = original_widths_ != nullptr && offsets->shape[0] == rows + 1 &&
+               original_offsets_[0] == 0 && original_offsets_[rows] == pixels->shape[0];
+  for (int64_t row = 0; whole && row < rows; ++row) {
+    const int64_t width = original_widths_[row], line = width * image_channels_;
+    const int64_t bytes = original_offsets_[row + 1] - original_offsets_[row];
+    whole =
+        width >= 1 && width <= most && bytes >= line && bytes <= most * line && bytes % line == 0;
+  }
+  if (!whole)
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": originals need original_offsets I64 [rows + 1] and original_widths ",
+                     "I32 [rows] of whole images, whose sides are at most ", most));
+  originals_ = reinterpret_cast<const uint8_t*>(file_.data() + pixels->begin);
   return absl::OkStatus();
+}
+
+Picture Dataset::original(int64_t row) const {
+  const int64_t width = original_widths_[row], line = width * image_channels_;
+  const int64_t begin = original_offsets_[row], bytes = original_offsets_[row + 1] - begin;
+  return {originals_ + begin, bytes / line, width, image_channels_, line};
 }
 
 std::string Dataset::NameOf(int64_t row) const {

@@ -12,6 +12,8 @@
 #include "worker/program/batching.h"
 #include "worker/program/safetensors.h"
 #include "worker/train/batches.h"
+#include "worker/train/masking.h"
+#include "worker/train/resample.h"
 #include "worker/weights/mapped_file.h"
 
 namespace snug::train {
@@ -43,6 +45,9 @@ class Dataset {
   // The class of each token of the row, or kNoTokenLabel, where tokens have classes.
   bool has_token_labels() const { return token_labels_ != nullptr; }
   const int32_t* token_labels(int64_t row) const { return token_labels_ + offset(row); }
+  // Where tokens are hidden and found again: those with a weight may be. The first can have one.
+  bool is_masked() const { return mask_tokens_.mask >= 0; }
+  const MaskTokens& mask_tokens() const { return mask_tokens_; }
   // Where each row is a target: what it is made of. A target's tokens have weights from the first
   // on.
   bool has_sources() const { return source_ids_ != nullptr; }
@@ -61,6 +66,10 @@ class Dataset {
   const float* pixel_values(int64_t channel) const {
     return pixel_values_ + channel * kPixelValues;
   }
+  // What crops are taken from, where images are augmented: sides of at most program::kOriginalSides
+  // of the model's.
+  bool has_originals() const { return originals_ != nullptr; }
+  Picture original(int64_t row) const;
   // Of a pair of texts, where the second one's tokens begin; of others where the row ends.
   int64_t second_begin(int64_t row) const {
     return second_begins_ == nullptr ? tokens(row) : second_begins_[row];
@@ -85,7 +94,9 @@ class Dataset {
   absl::StatusOr<const int32_t*> OfRows(const program::TensorIndex& index, const std::string& path,
                                         const char* name) const;
   absl::Status ReadLabels(const program::TensorIndex& index, const std::string& path);
+  absl::Status ReadMaskTokens(const std::string& folder, int64_t vocabulary);
   absl::Status ReadImages(const program::TensorIndex& index, const std::string& path);
+  absl::Status ReadOriginals(const program::TensorIndex& index, const std::string& path);
   absl::Status CountLengths(const std::string& path);
   absl::Status Check(const std::string& path, int64_t vocabulary) const;
 
@@ -97,13 +108,17 @@ class Dataset {
   const float* targets_ = nullptr;    // Or null.
   int64_t targets_per_row_ = 0;
   const int32_t* token_labels_ = nullptr;  // Or null.
-  const int32_t* source_ids_ = nullptr;    // Or null.
+  MaskTokens mask_tokens_;
+  const int32_t* source_ids_ = nullptr;  // Or null.
   std::span<const int64_t> source_offsets_;
   program::LengthCounts source_lengths_;
   const int32_t* second_begins_ = nullptr;  // Or null.
   const uint8_t* pixels_ = nullptr;         // Or null.
   const float* pixel_values_ = nullptr;
   int64_t image_size_ = 0, image_channels_ = 0;
+  const uint8_t* originals_ = nullptr;  // Or null.
+  const int64_t* original_offsets_ = nullptr;
+  const int32_t* original_widths_ = nullptr;
   std::vector<std::string> label_names_;
   const int64_t* lines_ = nullptr;  // Or null: made by another program.
   program::LengthCounts lengths_;

@@ -26,12 +26,11 @@ Generator::Generator(const program::Program& program, const program::GenerationL
       softcap_(program.config.logit_softcap),
       executor_(executor),
       arena_(arena),
-      buffers_(buffers) {
-  const auto at = [&](int64_t offset) -> void* {
-    return offset < 0 ? nullptr : arena.data() + offset;
-  };
-  for (const int64_t offset : layout.keys) keys_.push_back(at(offset));
-  for (const int64_t offset : layout.values) values_.push_back(at(offset));
+      buffers_(buffers),
+      reads_source_(program.config.has_source()),
+      start_token_(static_cast<int32_t>(program.config.start_token)),
+      own_(CacheAt(layout.own)),
+      sources_(CacheAt(layout.sources)) {
   const auto vocabulary = static_cast<size_t>(program.config.vocabulary);
   if (!arena.device().host_reads_memory()) {
     copied_.resize(vocabulary);
@@ -40,17 +39,26 @@ Generator::Generator(const program::Program& program, const program::GenerationL
     order_ = sorted_;
     return;
   }
-  logits_ = {static_cast<float*>(at(layout.logits)), vocabulary};
-  order_ = {static_cast<int32_t*>(at(layout.order)), vocabulary};
+  logits_ = {reinterpret_cast<float*>(arena.data() + layout.logits), vocabulary};
+  order_ = {reinterpret_cast<int32_t*>(arena.data() + layout.order), vocabulary};
 }
 
-absl::Status Generator::Run(std::span<const int32_t> ids, int64_t past) {
-  ASSIGN_OR_RETURN(execute::Batch batch, buffers_.FillTokens(ids, past));
-  const execute::KvCache cache = {.keys = keys_.data(),
-                                  .values = values_.data(),
-                                  .capacity = layout_.tape.key.longest_document,
-                                  .rows = &past};
-  batch.kv_cache = &cache;
+Generator::Cache Generator::CacheAt(const program::CacheLayout& layout) const {
+  const auto at = [&](int64_t offset) -> void* {
+    return offset < 0 ? nullptr : arena_.data() + offset;
+  };
+  Cache cache = {.keys = {}, .values = {}, .capacity = layout.rows};
+  for (const int64_t offset : layout.keys) cache.keys.push_back(at(offset));
+  for (const int64_t offset : layout.values) cache.values.push_back(at(offset));
+  return cache;
+}
+
+absl::Status Generator::Run(std::span<const int32_t> ids, std::span<const int32_t> source,
+                            const Past& past) {
+  ASSIGN_OR_RETURN(execute::Batch batch, buffers_.FillTokens(ids, source, past.tokens));
+  const execute::KvCache own = own_.With(&past.tokens), sources = sources_.With(&past.source);
+  batch.kv_cache = &own;
+  batch.source_cache = &sources;
   batch.next_logits = reinterpret_cast<float*>(arena_.data() + layout_.logits);
   RETURN_IF_ERROR(executor_.Run(layout_.tape, arena_, batch, {.dropout = false}).status());
   if (copied_.empty()) return absl::OkStatus();
@@ -60,12 +68,17 @@ absl::Status Generator::Run(std::span<const int32_t> ids, int64_t past) {
 
 absl::StatusOr<std::vector<int32_t>> Generator::Answer(const Question& question) {
   std::vector<int32_t> answer;
-  std::span<const int32_t> next = question.prompt;
-  int64_t past = 0;
+  std::span<const int32_t> next = question.prompt, source;
+  if (reads_source_) {
+    source = question.prompt;
+    next = {&start_token_, 1};
+  }
+  Past past;
   while (static_cast<int64_t>(answer.size()) < question.options.max_new_tokens) {
-    RETURN_IF_ERROR(Run(next, past));
+    RETURN_IF_ERROR(Run(next, source, past));
     Softcap(softcap_, logits_);
-    past += static_cast<int64_t>(next.size());
+    past.tokens += static_cast<int64_t>(next.size());
+    past.source += static_cast<int64_t>(std::exchange(source, {}).size());
     const auto drawn = static_cast<int64_t>(answer.size());
     const int32_t token = PickToken(logits_, order_, question.options, question.uniform(drawn));
     if (token < 0) return absl::OutOfRangeError("a logit of a sample is not a number");

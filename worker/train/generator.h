@@ -1,6 +1,8 @@
 // Answers prompts: the prompt runs once through the program, then token after token, each seeing
-// the keys and values of all before it. Greedy or drawn (sampling.h), on the host. Takes no memory
-// but the arena's, and where the host does not read that, room for the logits and their order.
+// the keys and values of all before it. Of a model that reads a source the prompt is that: its
+// encoder runs once, beside the first token that the decoder reads. Greedy or drawn (sampling.h),
+// on the host. Takes no memory but the arena's, and where the host does not read that, room for the
+// logits and their order.
 #ifndef WORKER_TRAIN_GENERATOR_H_
 #define WORKER_TRAIN_GENERATOR_H_
 
@@ -34,16 +36,31 @@ class Generator {
   absl::StatusOr<std::vector<int32_t>> Answer(const Question& question);
 
  private:
-  // Runs tokens whose first is the `past`-th of the document; leaves the logits behind the last in
-  // logits_.
-  absl::Status Run(std::span<const int32_t> ids, int64_t past);
+  // How much of a document and of its source came before.
+  struct Past {
+    int64_t tokens = 0, source = 0;
+  };
+  // Runs tokens that come next, and of a source those that nobody has read; leaves the logits
+  // behind the last in logits_.
+  absl::Status Run(std::span<const int32_t> ids, std::span<const int32_t> source, const Past& past);
+  // The arena's, by block.
+  struct Cache {
+    std::vector<void*> keys, values;
+    int64_t capacity = 0;
+    execute::KvCache With(const int64_t* rows) const {
+      return {.keys = keys.data(), .values = values.data(), .capacity = capacity, .rows = rows};
+    }
+  };
+  Cache CacheAt(const program::CacheLayout& layout) const;
 
   const program::GenerationLayout& layout_;
   const double softcap_;
   execute::Executor& executor_;
   execute::ArenaMemory& arena_;
   BatchBuffers& buffers_;
-  std::vector<void*> keys_, values_;
+  const bool reads_source_;
+  const int32_t start_token_;  // Of the decoder that reads one.
+  const Cache own_, sources_;
   std::span<float> logits_;      // (V) The host's: in the arena or in copied_.
   std::span<int32_t> order_;     // (V) In the same place.
   std::vector<float> copied_;    // (V)

@@ -23,9 +23,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::string_view kEval = "eval_";
+
 struct ParsedLine {
   int64_t step = -1;  // -1: not a line of this log.
   std::optional<double> eval_loss;
+  Figures eval_figures;
 };
 
 // The rule of the whole file: steps 1, 2, 3, ... behind where it begins, and behind a step at most
@@ -42,8 +45,22 @@ std::string Follow(MetricsSteps& steps, const ParsedLine& line) {
     return absl::StrCat("step ", line.step, " behind step ", steps.last);
   }
   (evaluation ? steps.last_evaluated : steps.last) = line.step;
-  if (evaluation) steps.eval_loss = *line.eval_loss;
+  if (!evaluation) return "";
+  steps.eval_loss = *line.eval_loss;
+  steps.eval_figures = line.eval_figures;
   return "";
+}
+
+// Of an evaluation's line, all but what is a member of EvalMetrics by itself.
+template <typename Json>
+Figures FiguresIn(const Json& json) {
+  Figures figures;
+  for (const auto& [name, value] : json.items()) {
+    if (!name.starts_with(kEval) || !value.is_number()) continue;
+    if (name != "eval_loss" && name != "eval_runtime")
+      figures[name.substr(kEval.size())] = value.template get<double>();
+  }
+  return figures;
 }
 
 template <typename Json>
@@ -55,8 +72,10 @@ ParsedLine Parsed(const Json& json) {
       (evaluation && !eval_loss->is_number())) {
     return {};
   }
-  ParsedLine line{.step = step->template get<int64_t>(), .eval_loss = std::nullopt};
-  if (evaluation) line.eval_loss = eval_loss->template get<double>();
+  ParsedLine line{.step = step->template get<int64_t>(), .eval_loss = {}, .eval_figures = {}};
+  if (!evaluation) return line;
+  line.eval_loss = eval_loss->template get<double>();
+  line.eval_figures = FiguresIn(json);
   return line;
 }
 
@@ -158,18 +177,6 @@ MetricsLog::~MetricsLog() {
   if (fd_ >= 0) close(fd_);
 }
 
-namespace {
-
-// How many labels the model ranks first, and how sure it is, where the task has such.
-template <typename Metrics>
-void AddShare(const char* prefix, const Metrics& metrics, ordered_json& line) {
-  if (metrics.accuracy_name == nullptr) return;
-  line[absl::StrCat(prefix, metrics.accuracy_name)] = metrics.mean_token_accuracy;
-  line[absl::StrCat(prefix, "entropy")] = metrics.entropy;
-}
-
-}  // namespace
-
 absl::Status MetricsLog::Append(const StepMetrics& metrics) {
   ordered_json line = {{"loss", metrics.loss},
                        {"grad_norm", metrics.grad_norm},
@@ -178,7 +185,10 @@ absl::Status MetricsLog::Append(const StepMetrics& metrics) {
                        {"global_step", metrics.global_step},
                        {"num_tokens", metrics.num_tokens},
                        {"samples", metrics.samples}};
-  AddShare("", metrics, line);
+  if (metrics.accuracy_name != nullptr) {
+    line[metrics.accuracy_name] = metrics.mean_token_accuracy;
+    line["entropy"] = metrics.entropy;
+  }
   line.update({{"tokens_per_second", metrics.tokens_per_second},
                {"step_seconds", metrics.step_seconds},
                {"time", UnixSeconds()}});
@@ -187,7 +197,7 @@ absl::Status MetricsLog::Append(const StepMetrics& metrics) {
 
 absl::Status MetricsLog::Append(const EvalMetrics& metrics) {
   ordered_json line = {{"eval_loss", metrics.eval_loss}};
-  AddShare("eval_", metrics, line);
+  for (const auto& [name, value] : metrics.figures) line[std::string(kEval) + name] = value;
   line.update({{"eval_runtime", metrics.runtime},
                {"global_step", metrics.global_step},
                {"epoch", metrics.epoch},

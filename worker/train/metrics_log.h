@@ -6,8 +6,9 @@
 //   {"loss","grad_norm","learning_rate","epoch","global_step","num_tokens","samples",
 //    "mean_token_accuracy","entropy","tokens_per_second","step_seconds",
 //    "time"}                                                    after an optimizer step
-//   {"eval_loss","eval_mean_token_accuracy","eval_entropy","eval_runtime","global_step","epoch",
+//   {"eval_loss","eval_entropy","eval_mean_token_accuracy","eval_runtime","global_step","epoch",
 //    "time"}                                                    after an evaluation
+// Of other tasks, evaluations have the metrics that program::EvalMetricsOf says in these places.
 // "time" is that of the day, in seconds since 1970, UTC.
 // No torch here; keeps no line in memory.
 #ifndef WORKER_TRAIN_METRICS_LOG_H_
@@ -19,10 +20,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/train/figures.h"
 
 namespace snug::train {
-
-inline constexpr char kTokenAccuracy[] = "mean_token_accuracy", kAccuracy[] = "accuracy";
 
 struct StepMetrics {
   double loss = 0.0;
@@ -43,9 +43,7 @@ struct StepMetrics {
 
 struct EvalMetrics {
   double eval_loss = 0.0;
-  double mean_token_accuracy = 0.0;
-  const char* accuracy_name = kTokenAccuracy;
-  double entropy = 0.0;
+  Figures figures;
   double runtime = 0.0;  // Seconds.
   int64_t global_step = 0;
   double epoch = 0.0;
@@ -63,6 +61,7 @@ struct MetricsSteps {
   int64_t last = 0;
   int64_t last_evaluated = -1;  // -1: no evaluation yet.
   double eval_loss = 0.0;       // Of that evaluation.
+  Figures eval_figures;         // The other figures of it.
 };
 
 class MetricsLog {

@@ -21,28 +21,28 @@ T As(float value) {
     return BFloat16(value);
 }
 
-// Of one channel of one patch, whose first pixel is `pixels`.
-template <typename T>
-T* LayChannel(const PatchGrid& grid, const uint8_t* pixels, const float* values, T* to) {
-  const int64_t line = grid.side * grid.patch_size * grid.channels;
-  for (int64_t y = 0; y < grid.patch_size; ++y) {
-    for (int64_t x = 0; x < grid.patch_size; ++x)
-      *to++ = As<T>(values[pixels[y * line + x * grid.channels]]);
+// value_of(channel, index): what is read there of the image's numbers.
+template <typename T, typename ValueOf>
+void Lay(const PatchGrid& grid, const ValueOf& value_of, T* to) {
+  to = std::fill_n(to, grid.special * grid.row_width(), T{0});
+  const int64_t size = grid.side * grid.patch_size, line = size * grid.channels;
+  const auto patch = [&](int64_t first) {
+    for (int64_t c = 0; c < grid.channels; ++c) {
+      for (int64_t y = 0; y < grid.patch_size; ++y) {
+        for (int64_t x = 0; x < grid.patch_size; ++x)
+          *to++ = As<T>(value_of(c, first + y * line + x * grid.channels + c));
+      }
+    }
+  };
+  for (int64_t y = 0; y < size; y += grid.patch_size) {
+    for (int64_t x = 0; x < size; x += grid.patch_size) patch(y * line + x * grid.channels);
   }
-  return to;
 }
 
-template <typename T>
-void Lay(const Dataset& dataset, int64_t row, const PatchGrid& grid, T* to) {
-  to = std::fill_n(to, grid.special * grid.row_width(), T{0});
-  const int64_t size = grid.side * grid.patch_size;
-  for (int64_t y = 0; y < size; y += grid.patch_size) {
-    for (int64_t x = 0; x < size; x += grid.patch_size) {
-      const uint8_t* pixels = dataset.pixels(row) + (y * size + x) * grid.channels;
-      for (int64_t c = 0; c < grid.channels; ++c)
-        to = LayChannel(grid, pixels + c, dataset.pixel_values(c), to);
-    }
-  }
+template <typename ValueOf>
+void LayAs(const PatchGrid& grid, const ValueOf& value_of, char* to) {
+  if (grid.dtype == program::DType::kF32) return Lay(grid, value_of, reinterpret_cast<float*>(to));
+  Lay(grid, value_of, reinterpret_cast<uint16_t*>(to));
 }
 
 }  // namespace
@@ -56,9 +56,14 @@ PatchGrid PatchGridOf(const program::ModelConfig& config, program::DType dtype) 
 }
 
 void LayPatches(const Dataset& dataset, int64_t row, const PatchGrid& grid, char* to) {
-  if (grid.dtype == program::DType::kF32)
-    return Lay(dataset, row, grid, reinterpret_cast<float*>(to));
-  Lay(dataset, row, grid, reinterpret_cast<uint16_t*>(to));
+  const uint8_t* pixels = dataset.pixels(row);
+  LayAs(
+      grid, [&](int64_t c, int64_t i) { return dataset.pixel_values(c)[pixels[i]]; }, to);
+}
+
+void LayPatches(std::span<const float> image, const PatchGrid& grid, char* to) {
+  LayAs(
+      grid, [&](int64_t, int64_t i) { return image[static_cast<size_t>(i)]; }, to);
 }
 
 }  // namespace snug::train

@@ -4,6 +4,7 @@
 #define WORKER_TRAIN_PATCHES_H_
 
 #include <cstdint>
+#include <span>
 
 #include "worker/program/model_config.h"
 #include "worker/train/dataset.h"
@@ -25,6 +26,8 @@ PatchGrid PatchGridOf(const program::ModelConfig& config, program::DType dtype);
 // Writes the image of a row of the dataset, which has the grid's size, token by token: numbers as
 // the model reads them, rounded to the nearest of the type; zeros where there is no patch.
 void LayPatches(const Dataset& dataset, int64_t row, const PatchGrid& grid, char* to);
+// The same of an image that is there as numbers, [height, width, channels].
+void LayPatches(std::span<const float> image, const PatchGrid& grid, char* to);
 
 }  // namespace snug::train
 

@@ -52,6 +52,7 @@ absl::StatusOr<Prompts> Prompts::Read(const std::string& path, int64_t vocabular
   }
   for (const nlohmann::json& id : json["stop_ids"])
     if (IsId(id, vocabulary)) prompts.stop_ids_.insert(id.get<int32_t>());
+  prompts.drops_space_ = json.value("drops_space", nlohmann::json()) == true;
   const std::string spelled = BytesOf(json["token_bytes"].get<std::string>());
   prompts.begin_ = {0};
   for (size_t at = 0; at + 1 < spelled.size();) {
@@ -72,12 +73,13 @@ int64_t Prompts::longest() const {
   return static_cast<int64_t>(longest);
 }
 
-std::string Prompts::TextOf(std::span<const int32_t> ids) const {
+std::string Prompts::TextOf(std::span<const int32_t> ids, bool begins) const {
   std::string text;
   for (const int32_t id : ids) {
     const auto i = static_cast<size_t>(id);
     text.append(bytes_, begin_[i], begin_[i + 1] - begin_[i]);
   }
+  if (begins && drops_space_ && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 

@@ -27,12 +27,15 @@ class Prompts {
   int64_t longest() const;  // Tokens.
   bool Stops(int32_t id) const { return stop_ids_.contains(id); }
   // The tokens' bytes one behind another; not always UTF-8: an answer can end within a character.
-  std::string TextOf(std::span<const int32_t> ids) const;
+  // Of tokens that a text `begins` with, less the space before its first word where the tokenizer
+  // writes none.
+  std::string TextOf(std::span<const int32_t> ids, bool begins) const;
 
  private:
   std::vector<Prompt> prompts_;
   std::set<int32_t> stop_ids_;
-  std::string bytes_;            // Of all tokens.
+  std::string bytes_;  // Of all tokens.
+  bool drops_space_ = false;
   std::vector<uint32_t> begin_;  // (V + 1) where in bytes_ each token's begin.
 };
 

@@ -15,6 +15,9 @@
 
 namespace snug::train {
 
+// TensorBoard takes a file for one of its own when the name has "tfevents" in it.
+inline constexpr char kEventsName[] = "events.out.tfevents.snug";
+
 struct Run {
   const AttemptOptions& attempt;
   execute::Device& device;
@@ -24,6 +27,7 @@ struct Run {
 
   std::string metrics_file() const { return attempt.attempt_dir + "/metrics.jsonl"; }
   std::string samples_file() const { return attempt.attempt_dir + "/samples.jsonl"; }
+  std::string events_file() const { return attempt.attempt_dir + "/" + kEventsName; }
   std::string output() const { return attempt.attempt_dir + "/output"; }
   std::string unpublished_output() const { return output() + ".tmp"; }
 };

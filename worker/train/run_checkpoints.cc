@@ -1,14 +1,28 @@
 #include "worker/train/run_checkpoints.h"
 
 #include <iostream>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/execute/gemm.h"
+#include "worker/program/eval_metrics.h"
 #include "worker/train/resumable.h"
 #include "worker/train/tensors.h"
 
 namespace snug::train {
+namespace {
+
+// None: it is undefined, as a correlation of predictions that are all the same.
+std::optional<double> MetricOf(const Evaluation& evaluation, const std::string& name) {
+  if (name == program::kLossMetric) return evaluation.loss;
+  const auto found = evaluation.figures.find(name);
+  if (found == evaluation.figures.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace
 
 absl::StatusOr<checkpoint::RunState> RunCheckpoints::Restore(const std::string& folder) {
   Trainer& trainer = *run_.trainer;
@@ -64,11 +78,10 @@ bool RunCheckpoints::StopsEarly() const {
   return true;
 }
 
-absl::Status RunCheckpoints::Judge(const TokenMetrics& evaluation) {
+absl::Status RunCheckpoints::Judge(const Evaluation& evaluation) {
   const BestOptions& options = run_.attempt.training.best;
   const BestState before = best_;
-  const bool by_loss = options.metric == BestOptions::Metric::kLoss;
-  const double metric = by_loss ? evaluation.loss : evaluation.mean_token_accuracy;
+  const std::optional<double> metric = MetricOf(evaluation, options.metric);
   if (!Observe(options, run_.progress.global_step, metric, best_) || !KeepsBest())
     return absl::OkStatus();
   best_.checkpoint = checkpoint::CheckpointFolder(State());

@@ -28,7 +28,7 @@ class RunCheckpoints {
 
   // Takes note of an evaluation. The best one is kept as soon as it is known; one that finds no
   // room on the disk is not kept, and so is not the best.
-  absl::Status Judge(const TokenMetrics& evaluation);
+  absl::Status Judge(const Evaluation& evaluation);
   const BestState& best() const { return best_; }
   bool StopsEarly() const;
   // Takes the weights of the best one.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/eval_metrics.h"
 
 namespace snug::train {
 namespace {
@@ -20,15 +21,16 @@ constexpr double kBf16LossTolerance = 1e-2;
 absl::Status RunEvaluations::Evaluate() {
   const Clock::time_point begin = Clock::now();
   TrainingProgress& progress = run_.progress;
-  ASSIGN_OR_RETURN(const TokenMetrics evaluation, run_.trainer->Evaluate());
+  ASSIGN_OR_RETURN(Evaluation evaluation, run_.trainer->Evaluate());
+  ASSIGN_OR_RETURN(Figures of_answers, run_.trainer->ScoreAnswers());
+  evaluation.figures.merge(of_answers);
   const EvalMetrics line = {.eval_loss = evaluation.loss,
-                            .mean_token_accuracy = evaluation.mean_token_accuracy,
-                            .accuracy_name = AccuracyName(run_.trainer->program().config),
-                            .entropy = evaluation.entropy,
+                            .figures = evaluation.figures,
                             .runtime = SecondsSince(begin),
                             .global_step = progress.global_step,
                             .epoch = progress.epoch};
   progress.eval_loss = evaluation.loss;
+  progress.eval_figures = evaluation.figures;
   evaluated_step_ = progress.global_step;
   ASSIGN_OR_RETURN(const std::vector<Sample> answers, run_.trainer->AnswerPrompts());
   RETURN_IF_ERROR(metrics_.Log(line, answers));
@@ -42,7 +44,7 @@ absl::StatusOr<double> RunEvaluations::LossToExport() {
   if (!options.load_at_end || best.step < 0 || best.step == run_.trainer->global_step())
     return last;
   RETURN_IF_ERROR(checkpoints_.RestoreBest());
-  if (options.metric == BestOptions::Metric::kLoss) return LossAsReported(best.step, best.metric);
+  if (options.metric == program::kLossMetric) return LossAsReported(best.step, best.metric);
   return LossNow();
 }
 
@@ -55,7 +57,7 @@ absl::StatusOr<double> RunEvaluations::FinalLoss() {
 }
 
 absl::StatusOr<double> RunEvaluations::LossNow() {
-  ASSIGN_OR_RETURN(const TokenMetrics now, run_.trainer->Evaluate());
+  ASSIGN_OR_RETURN(const Evaluation now, run_.trainer->Evaluate());
   return now.loss;
 }
 

@@ -21,7 +21,10 @@ absl::Status RunMetrics::Open() {
                 {.previous = run_.attempt.previous_metrics, .step = step, .begin = begin}));
   log_.emplace(std::move(log));
   if (!run_.attempt.prompts_file.empty()) RETURN_IF_ERROR(OpenSamples());
-  if (steps().last_evaluated >= 0) run_.progress.eval_loss = steps().eval_loss;
+  if (run_.attempt.training.tensorboard) RETURN_IF_ERROR(OpenEvents());
+  if (steps().last_evaluated < 0) return absl::OkStatus();
+  run_.progress.eval_loss = steps().eval_loss;
+  run_.progress.eval_figures = steps().eval_figures;
   return absl::OkStatus();
 }
 
@@ -34,27 +37,38 @@ absl::Status RunMetrics::OpenSamples() const {
                       steps().last_evaluated);
 }
 
+// What metrics.jsonl has of attempts before is written again: a reader finds each step once.
+absl::Status RunMetrics::OpenEvents() {
+  ASSIGN_OR_RETURN(report::EventLog events,
+                   report::EventLog::Create(run_.events_file(), run_.metrics_file()));
+  events_.emplace(std::move(events));
+  return absl::OkStatus();
+}
+
 absl::Status RunMetrics::Log(const StepResult& step) {
   const TrainingProgress& progress = run_.progress;
-  return log_->Append(StepMetrics{.loss = progress.loss,
-                                  .grad_norm = progress.grad_norm,
-                                  .learning_rate = progress.learning_rate,
-                                  .epoch = progress.epoch,
-                                  .global_step = progress.global_step,
-                                  .num_tokens = progress.num_tokens,
-                                  .samples = step.samples,
-                                  .mean_token_accuracy = step.mean_token_accuracy,
-                                  .accuracy_name = AccuracyName(run_.trainer->program().config),
-                                  .entropy = step.entropy,
-                                  .tokens_per_second = progress.tokens_per_second,
-                                  .step_seconds = progress.step_seconds});
+  RETURN_IF_ERROR(
+      log_->Append(StepMetrics{.loss = progress.loss,
+                               .grad_norm = progress.grad_norm,
+                               .learning_rate = progress.learning_rate,
+                               .epoch = progress.epoch,
+                               .global_step = progress.global_step,
+                               .num_tokens = progress.num_tokens,
+                               .samples = step.samples,
+                               .mean_token_accuracy = step.mean_token_accuracy,
+                               .accuracy_name = AccuracyName(run_.trainer->program().config),
+                               .entropy = step.entropy,
+                               .tokens_per_second = progress.tokens_per_second,
+                               .step_seconds = progress.step_seconds}));
+  return FollowEvents();
 }
 
 absl::Status RunMetrics::Log(const EvalMetrics& evaluation, const std::vector<Sample>& answers) {
   for (const Sample& sample : answers) std::cerr << Shown(sample) << "\n";
   if (!run_.attempt.prompts_file.empty())
     RETURN_IF_ERROR(AppendSamples(run_.samples_file(), answers));
-  return log_->Append(evaluation);
+  RETURN_IF_ERROR(log_->Append(evaluation));
+  return FollowEvents();
 }
 
 void RunMetrics::Tell() const {

@@ -1,5 +1,5 @@
-// What an attempt tells of itself: lines of metrics.jsonl and samples.jsonl for programs, the
-// worker's log for people, reports to the node.
+// What an attempt tells of itself: lines of metrics.jsonl and samples.jsonl for programs, events
+// for TensorBoard, the worker's log for people, reports to the node.
 #ifndef WORKER_TRAIN_RUN_METRICS_H_
 #define WORKER_TRAIN_RUN_METRICS_H_
 
@@ -7,17 +7,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/report/event_log.h"
 #include "worker/train/metrics_log.h"
 #include "worker/train/run.h"
 #include "worker/train/samples_log.h"
 
 namespace snug::train {
-
-// What the share of a task's labels that are ranked first is called; null: it has none.
-inline const char* AccuracyName(const program::ModelConfig& config) {
-  if (config.has_targets() && config.problem == program::Problem::kRegression) return nullptr;
-  return config.classifies() ? kAccuracy : kTokenAccuracy;
-}
 
 class RunMetrics {
  public:
@@ -40,9 +35,12 @@ class RunMetrics {
 
  private:
   absl::Status OpenSamples() const;
+  absl::Status OpenEvents();
+  absl::Status FollowEvents() { return events_ ? events_->Follow() : absl::OkStatus(); }
 
   Run& run_;
   std::optional<MetricsLog> log_;
+  std::optional<report::EventLog> events_;  // None: the job asks for none.
 };
 
 }  // namespace snug::train

@@ -1,11 +1,13 @@
 #include "worker/train/run_output.h"
 
 #include <iostream>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/new_file.h"
+#include "worker/checkpoint/read_file.h"
 #include "worker/checkpoint/reversible_loader.h"
 #include "worker/program/safetensors.h"
 #include "worker/train/merged_export.h"
@@ -24,6 +26,10 @@ absl::Status RunOutput::Make() {
                                             ", the trained weights ", loss));
   if (!run_.attempt.prompts_file.empty())
     RETURN_IF_ERROR(CarrySamples(run_.samples_file(), run_.unpublished_output()));
+  if (run_.attempt.training.tensorboard)
+    RETURN_IF_ERROR(checkpoint::CopyFile(run_.events_file(),
+                                         absl::StrCat(run_.unpublished_output(), "/", kEventsName),
+                                         std::numeric_limits<int64_t>::max()));
   std::cerr << "exported; read back, it gives the loss " << verified_loss_ << std::endl;
   if (run_.attempt.merge) RETURN_IF_ERROR(MergeIfFinite());
   return checkpoint::Publish(run_.output());

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
+#include "worker/program/model_config.h"
 #include "worker/train/batches.h"
+#include "worker/train/figures.h"
 
 namespace snug::train {
 
@@ -20,6 +22,18 @@ struct TokenMetrics {
   double loss = 0.0;                 // Per unit of loss weight.
   double mean_token_accuracy = 0.0;  // Share of those that the model ranks first.
   double entropy = 0.0;              // Of its distribution, in nats per token.
+};
+
+// What the share of a task's labels that are ranked first is called; null: it has none, and no
+// entropy.
+inline const char* AccuracyName(const program::ModelConfig& config) {
+  if (config.has_targets() && config.problem == program::Problem::kRegression) return nullptr;
+  return config.classifies() ? kAccuracy : kTokenAccuracy;
+}
+
+// What an evaluation gave.
+struct Evaluation : TokenMetrics {
+  Figures figures;  // Beside the loss; of the evaluation set alone.
 };
 
 // What one optimizer step gave.

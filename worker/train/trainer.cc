@@ -10,8 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/added_tokens.h"
-#include "worker/train/generator.h"
-#include "worker/train/sampling.h"
+#include "worker/program/eval_metrics.h"
 #include "worker/train/schedule.h"
 
 namespace snug::train {
@@ -101,6 +100,11 @@ absl::Status CheckImages(const program::ModelConfig& config, const Dataset& data
 absl::Status CheckLabels(const program::ModelConfig& config, const Dataset& dataset,
                          const char* set) {
   RETURN_IF_ERROR(CheckImages(config, dataset, set));
+  if (dataset.is_masked() != (config.task == program::Task::kMaskedLm)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("task: ", program::NameOf(config.task), ", but the rows of the ", set,
+                     dataset.is_masked() ? " are masked" : " name no mask token"));
+  }
   const bool of_tokens = config.classifies() && !config.of_documents();
   if (dataset.has_documents() != config.of_documents() || dataset.has_token_labels() != of_tokens) {
     const bool classes = dataset.has_documents() || dataset.has_token_labels();
@@ -141,6 +145,16 @@ absl::Status CheckSources(const program::ModelConfig& config, const Dataset& dat
   return absl::OkStatus();
 }
 
+// What the best evaluation is told by can be had of so many rows.
+absl::Status CheckRanks(const program::ModelConfig& config, int64_t rows,
+                        const TrainingOptions& options) {
+  const bool ranked = options.best.metric == program::kSpearmanMetric;
+  if (!ranked || program::HasRanks(rows, config.labels)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "training.metric_for_best_model: ", options.best.metric, " is of at most ",
+      program::kMaxRankedNumbers, " numbers; the evaluation set has ", rows * config.labels));
+}
+
 program::TapeKey WorstOf(const Dataset& dataset, const program::Batching& batching) {
   const program::TapeKey worst = program::WorstBatch(dataset.rows().lengths(), batching);
   return dataset.has_sources() ? program::WithSources(worst, dataset.source_lengths(), batching)
@@ -175,8 +189,13 @@ absl::Status Trainer::LoadData() {
   const program::Batching batching = BatchingOf(options);
   max_steps_ = TotalSteps(lengths, options);
   walk_ = std::make_unique<BatchWalk>(dataset_->rows(), options);
-  data_bytes_ = program::DataBytes(lengths, {}, batching) +
+  augmenter_.emplace(options.augmentation, program_.config, options.seed);
+  data_bytes_ = program::DataBytes(lengths, {}, batching) + augmenter_->held_bytes() +
                 program::SourceBytes(dataset_->source_lengths(), {});
+  if (augmenter_->augments() && !dataset_->has_originals())
+    return absl::FailedPreconditionError(
+        absl::StrCat("image_augmentation: ", program::NameOf(options.augmentation),
+                     ", but the dataset has no originals to take crops from"));
   evaluation_key_ = attempt_.key;
   if (!attempt_.prompts_file.empty()) {
     ASSIGN_OR_RETURN(prompts_, Prompts::Read(attempt_.prompts_file, vocabulary));
@@ -188,48 +207,30 @@ absl::Status Trainer::LoadData() {
   if (evaluation_->label_names() != dataset_->label_names())
     return absl::FailedPreconditionError(
         "label_names: the dataset and the evaluation set name other classes: give them");
+  const int64_t evaluated = evaluation_->rows().size();
+  RETURN_IF_ERROR(CheckRanks(program_.config, evaluated, options));
   evaluation_key_ = WorstOf(*evaluation_, batching);
   data_bytes_ = program::DataBytes(lengths, evaluation_->rows().lengths(), batching) +
-                program::SourceBytes(dataset_->source_lengths(), evaluation_->source_lengths());
+                augmenter_->held_bytes() +
+                program::SourceBytes(dataset_->source_lengths(), evaluation_->source_lengths()) +
+                program::EvaluationBytes(program_.config, evaluated);
   return absl::OkStatus();
 }
 
-program::TapeKey Trainer::GenerationKey() const {
-  if (!prompts_.has_value()) return {};
-  return program::GenerationKey(prompts_->longest(), attempt_.training.samples.max_new_tokens);
-}
-
-absl::StatusOr<std::vector<Sample>> Trainer::AnswerPrompts() {
-  std::vector<Sample> samples;
-  if (!prompts_.has_value()) return samples;
-  Generator generator(program_, lowered_.generation, *executor_, *arena_, *buffers_);
-  for (const Prompt& prompt : prompts_->prompts()) {
-    const auto number = static_cast<int64_t>(samples.size());
-    ASSIGN_OR_RETURN(
-        std::vector<int32_t> tokens,
-        generator.Answer({.prompt = prompt.ids,
-                          .options = attempt_.training.samples,
-                          .stops = [this](int32_t token) { return prompts_->Stops(token); },
-                          .uniform =
-                              [&](int64_t token) {
-                                return SampleUniform(attempt_.training.seed, global_step_, number,
-                                                     token);
-                              }}));
-    samples.push_back({.step = global_step_,
-                       .prompt = prompt.text,
-                       .completion = prompts_->TextOf(tokens),
-                       .tokens = std::move(tokens)});
-  }
-  return samples;
-}
-
 absl::StatusOr<TokenMetrics> Trainer::RunMicroBatches(const program::Tape& tape,
-                                                      const MicroBatches& batches) {
+                                                      const MicroBatches& batches,
+                                                      EvaluationSums* sums) {
   const auto [begin, end] = batches.range;
+  const Masking masking = {.probability = attempt_.training.mlm_probability,
+                           .seed = attempt_.training.seed,
+                           .epoch = batches.plan.epoch()};
   double weight = 0.0;
   for (int64_t b = begin; b < end; ++b) {
-    weight += LossWeight(batches.dataset, batches.plan.Batch(b));
+    weight += LossWeight(batches.dataset, batches.plan.Batch(b), masking);
   }
+  const EpochImages images{*augmenter_, walk_->cursor().epoch};
+  const bool augments = tape.training && augmenter_->augments();
+  const RowDraws draws = {.masking = masking, .images = augments ? &images : nullptr};
   execute::StepScalars scalars{
       .loss_scale = weight > 0.0 ? 1.0 / weight : 0.0,
       .seed = attempt_.training.seed,
@@ -248,14 +249,19 @@ absl::StatusOr<TokenMetrics> Trainer::RunMicroBatches(const program::Tape& tape,
   TokenMetrics metrics;
   execute::TokenSums tokens;
   for (int64_t b = begin; b < end; ++b) {
-    ASSIGN_OR_RETURN(const execute::Batch batch,
-                     buffers_->Fill(batches.dataset, batches.plan.Batch(b)));
+    ASSIGN_OR_RETURN(execute::Batch batch,
+                     buffers_->Fill(batches.dataset, batches.plan.Batch(b), draws));
+    if (sums == nullptr) batch.row_logits = nullptr;
     ASSIGN_OR_RETURN(const double share, executor_->Run(tape, *arena_, batch, scalars, update));
     MicroBatches one = batches;
     one.range = {b, b + 1};
     RETURN_IF_ERROR(CheckFinite(share, what, one));
     metrics.loss += share;
     tokens += executor_->token_sums();
+    if (sums != nullptr) {
+      ASSIGN_OR_RETURN(const Predictions found, buffers_->Found());
+      sums->Add(found);
+    }
     ++scalars.micro_batch;
   }
   const auto trained = static_cast<double>(std::max<int64_t>(tokens.trained, 1));
@@ -281,7 +287,8 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
     for (const int64_t row : rows) result.tokens += dataset_->source_tokens(row);
   }
   RETURN_IF_ERROR(parameters_->ZeroGradients());
-  ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result), RunMicroBatches(lowered_.step, batches));
+  ASSIGN_OR_RETURN(static_cast<TokenMetrics&>(result),
+                   RunMicroBatches(lowered_.step, batches, /*sums=*/nullptr));
   ASSIGN_OR_RETURN(result.gradient_norm, optimizer_->GradientNorm());
   RETURN_IF_ERROR(
       CheckFinite(result.gradient_norm,
@@ -298,15 +305,28 @@ absl::Status Trainer::ApplyGradients(const StepResult& step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenMetrics> Trainer::Evaluate() {
+absl::StatusOr<Evaluation> Trainer::Evaluate() {
+  Evaluation evaluation;
+  auto& tokens = static_cast<TokenMetrics&>(evaluation);
   if (!evaluation_.has_value()) {
-    return RunMicroBatches(lowered_.evaluation, OfTraining(walk_->StepBefore()));
+    ASSIGN_OR_RETURN(tokens, RunMicroBatches(lowered_.evaluation, OfTraining(walk_->StepBefore()),
+                                             /*sums=*/nullptr));
+    return evaluation;
   }
   const EpochPlan plan = EpochPlan::OfEvaluation(evaluation_->rows(), attempt_.training);
-  return RunMicroBatches(lowered_.evaluation, {.dataset = *evaluation_,
-                                               .plan = plan,
-                                               .range = {0, plan.micro_batches()},
-                                               .set = "evaluation set"});
+  const MicroBatches batches{.dataset = *evaluation_,
+                             .plan = plan,
+                             .range = {0, plan.micro_batches()},
+                             .set = "evaluation set"};
+  const program::ModelConfig& config = program_.config;
+  std::optional<EvaluationSums> sums;
+  if (config.classifies()) sums.emplace(config, evaluation_->rows().size());
+  ASSIGN_OR_RETURN(
+      tokens, RunMicroBatches(lowered_.evaluation, batches, sums.has_value() ? &*sums : nullptr));
+  if (sums.has_value()) evaluation.figures = sums->Metrics();
+  if (!config.classifies()) evaluation.figures["mean_token_accuracy"] = tokens.mean_token_accuracy;
+  if (AccuracyName(config) != nullptr) evaluation.figures["entropy"] = tokens.entropy;
+  return evaluation;
 }
 
 void Trainer::ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens) {

@@ -4,9 +4,11 @@
 // the data, no daemon, no clock.
 //
 // On a device whose memory the host does not read these components are the device's bytes. What the
-// host holds then beside the process and the mapped data: the batch's arrays (BatchBuffers), a
-// vocabulary of logits and their order while prompts are answered, 4 MiB pieces of tensors that are
-// loaded, saved or restored, and while a model is merged what merged_export.h says.
+// host holds then beside the process and the mapped data: the batch's arrays (BatchBuffers), what
+// an evaluation gathers (program::EvaluationBytes, which are of the data's on a host that
+// computes), a vocabulary of logits and their order while prompts are answered, an answer's words
+// and its target's, 4 MiB pieces of tensors that are loaded, saved or restored, and while a model
+// is merged what merged_export.h says.
 #ifndef WORKER_TRAIN_TRAINER_H_
 #define WORKER_TRAIN_TRAINER_H_
 
@@ -26,6 +28,7 @@
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
 #include "worker/train/attempt.h"
+#include "worker/train/augmenter.h"
 #include "worker/train/batch_buffers.h"
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
@@ -60,12 +63,13 @@ class Trainer {
 
   // Over the evaluation set; where there is none, over the last training batch. Without dropout.
   // OutOfRange as above.
-  absl::StatusOr<TokenMetrics> Evaluate();
+  absl::StatusOr<Evaluation> Evaluate();
 
-  // Answers to the job's prompts, one after another; none where there are no prompts. OutOfRange as
-  // above.
+  // Answers to the job's prompts, one after another; none where there are no prompts.
   absl::StatusOr<std::vector<Sample>> AnswerPrompts();
 
+  // Of answers to the evaluation set's rows against their targets, where the job asks for them.
+  absl::StatusOr<Figures> ScoreAnswers();
   // Between two steps: to other tapes, and an arena of their size in place of the old one. The peak
   // of memory() begins anew. An error: the attempt has no arena any more.
   absl::StatusOr<PlanAnswer> ChangePlan(const PlanOrder& order);
@@ -116,9 +120,10 @@ class Trainer {
   int64_t BlockBytes() const;        // On a GPU: of all but the arena, in whole pages.
   program::Components Held() const;  // What was really taken.
   MicroBatches OfTraining(BatchRange range) const;  // Of the walk's plan.
-  program::TapeKey GenerationKey() const;           // Of the prompts; empty without.
+  program::TapeKey GenerationKey() const;           // Of all that is answered; empty: nothing is.
+  // `sums`: null where nothing is evaluated.
   absl::StatusOr<TokenMetrics> RunMicroBatches(const program::Tape& tape,
-                                               const MicroBatches& batches);
+                                               const MicroBatches& batches, EvaluationSums* sums);
 
   const AttemptOptions attempt_;
   execute::Device& device_;
@@ -131,6 +136,7 @@ class Trainer {
   std::optional<weights::Parameters> parameters_;
   std::optional<Optimizer> optimizer_;
   std::optional<BatchBuffers> buffers_;
+  std::optional<Augmenter> augmenter_;
   program::TapeKey evaluation_key_, inputs_key_;
   std::optional<Prompts> prompts_;
   std::optional<execute::ArenaMemory> arena_;

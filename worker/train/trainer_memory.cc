@@ -20,8 +20,7 @@ absl::StatusOr<Trainer::Lowered> Trainer::Lower(
   options.training = false;
   options.key = evaluation_key_;
   ASSIGN_OR_RETURN(lowered.evaluation, program::Lower(program_, plan, options));
-  if (prompts_.has_value()) {
-    options.key = GenerationKey();
+  if (options.key = GenerationKey(); options.key.tokens > 0) {
     ASSIGN_OR_RETURN(lowered.generation, program::LayOutGeneration(program_, plan, options));
   }
   const int64_t needed = std::max(

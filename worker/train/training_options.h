@@ -4,6 +4,9 @@
 #define WORKER_TRAIN_TRAINING_OPTIONS_H_
 
 #include <cstdint>
+#include <string>
+
+#include "worker/program/augmentation.h"
 
 namespace snug::train {
 
@@ -38,8 +41,7 @@ enum class Strategy : uint8_t { kNo, kSteps, kEpoch, kBest };
 
 // What is done about the best evaluation so far.
 struct BestOptions {
-  enum class Metric : uint8_t { kLoss, kAccuracy };
-  Metric metric = Metric::kLoss;
+  std::string metric = "loss";  // Of program::EvalMetricsOf.
   bool greater_is_better = false;
   bool load_at_end = false;
   int64_t patience = 0;  // Evaluations without a better one until the run stops; 0: it does not.
@@ -76,12 +78,17 @@ struct TrainingOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double neftune_alpha = 0.0;
+  double mlm_probability = 0.15;
   bool group_by_length = false;
   Strategy eval_strategy = Strategy::kSteps;  // kNo, or kSteps with 0 steps: at the end only.
   Strategy save_strategy = Strategy::kSteps;
   Strategy logging_strategy = Strategy::kSteps;
   BestOptions best;
   SampleOptions samples;
+  // Of an answer to a row that is evaluated; 0: none is generated.
+  int64_t generation_max_length = 0;
+  program::Augmentation augmentation = program::Augmentation::kNone;
+  bool tensorboard = false;  // An event file beside metrics.jsonl.
 };
 
 }  // namespace snug::train

@@ -13,6 +13,8 @@ inline constexpr uint32_t kRowShuffleOp = kernels::kMaxRandomOps - 1;
 inline constexpr uint32_t kAdapterInitOp = kernels::kMaxRandomOps - 2;
 inline constexpr uint32_t kSampleOp = kernels::kMaxRandomOps - 3;
 inline constexpr uint32_t kSequenceShuffleOp = kernels::kMaxRandomOps - 4;
+inline constexpr uint32_t kImageOp = kernels::kMaxRandomOps - 5;
+inline constexpr uint32_t kMaskOp = kernels::kMaxRandomOps - 6;
 
 }  // namespace snug
 

@@ -19,6 +19,13 @@ int64_t LabelOf(const CrossEntropyParams& p, int64_t row) {
   return label == p.ignore_label ? -1 : label;
 }
 
+// Negative: the row has one label alone.
+int64_t SecondLabelOf(const CrossEntropyParams& p, int64_t row, int64_t label) {
+  if (p.second_labels == nullptr || label < 0) return -1;
+  const int64_t second = IndexAt(p.second_labels, p.label_type, row);
+  return second == label ? -1 : second;
+}
+
 struct Sums {
   double exponentials;  // sum_v e_v, e_v = exp(x[v] - max)
   double weighted;      // sum_v e_v (x[v] - max); where the entropy is wanted
@@ -66,19 +73,33 @@ Sums SumExp(const T* x, Cap cap, float max, int64_t n, float* keep) {
   return {sum, static_cast<double>(SumLanes(weighted))};
 }
 
+// A label of a row.
+struct Label {
+  int64_t index = -1;  // Negative: none.
+  double share = 0.0;  // Of 1, before smoothing.
+  double logit = 0.0;  // Its logit less the maximum.
+  float slope = 1.0f;  // Of the cap there.
+};
+
 // A row's softmax, where the gradient needs it.
 struct Softmax {
   float max;
-  float* keep;   // What Kept of the cap gives, or null.
-  double sum;    // Of the exponentials.
-  double logit;  // The label's, less the maximum; and its slope.
-  float label_slope;
-  int64_t label;  // Negative: none.
-  double scale;   // Of the gradient.
-  double slope;   // Of the loss by lse: 1 + 2 z_loss lse.
-  double smooth;  // What each class has of the label's share.
-  double share;   // What the label has beyond that.
+  float* keep;  // What Kept of the cap gives, or null.
+  double sum;   // Of the exponentials.
+  Label first, second;
+  double scale;     // Of the gradient.
+  double slope;     // Of the loss by lse: 1 + 2 z_loss lse.
+  double smooth;    // What each class has of the labels' share.
+  double unsmooth;  // What the labels have together beyond that.
 };
+
+template <typename T>
+void GradientOfLabel(T* dx, const Softmax& row, const Label& label) {
+  if (label.index < 0) return;
+  const double d_label = row.scale * (std::exp(label.logit) / row.sum * row.slope -
+                                      row.unsmooth * label.share - row.smooth);
+  Store(dx + label.index, Splat(static_cast<float>(d_label) * label.slope), Part{1});
+}
 
 template <typename T, typename Cap>
 void GradientOfRow(const T* x, T* dx, int64_t n, Cap cap, const Softmax& row) {
@@ -95,10 +116,29 @@ void GradientOfRow(const T* x, T* dx, int64_t n, Cap cap, const Softmax& row) {
     }
     Store(dx + v, (cap.Exponential(kept, max) * factor - smooth) * cap.Slope(kept), part);
   });
-  if (row.label < 0) return;
-  const double d_label =
-      row.scale * (std::exp(row.logit) / row.sum * row.slope - row.share - row.smooth);
-  Store(dx + row.label, Splat(static_cast<float>(d_label) * row.label_slope), Part{1});
+  GradientOfLabel(dx, row, row.first);
+  GradientOfLabel(dx, row, row.second);
+}
+
+template <typename T, typename Cap>
+void ReadLabel(const T* x, Cap cap, float max, Label& label) {
+  if (label.index < 0) return;
+  const F32x16 capped = cap(Splat(Load(x + label.index, Part{1})[0]));
+  label.logit = static_cast<double>(capped[0]) - max;
+  label.slope = cap.Slope(capped)[0];
+}
+
+// Both labels of a row, where it has two.
+template <typename T, typename Cap>
+void ReadLabels(const CrossEntropyParams& p, int64_t i, const T* x, Cap cap, Softmax& row) {
+  row.first = {.index = LabelOf(p, i), .share = 1.0};
+  row.second.index = SecondLabelOf(p, i, row.first.index);
+  if (row.second.index >= 0) {
+    row.first.share = static_cast<double>(p.shares[i]);
+    row.second.share = 1.0 - row.first.share;
+  }
+  ReadLabel(x, cap, row.max, row.first);
+  ReadLabel(x, cap, row.max, row.second);
 }
 
 // The mean of the row, less the maximum.
@@ -115,31 +155,28 @@ void RowTyped(const CrossEntropyParams& p, int64_t i, Cap cap) {
   const T* x = RowOf<T>(p.logits, i, p.logits_stride);
   T* dx = p.dlogits == nullptr ? nullptr : RowOf<T>(p.dlogits, i, p.dlogits_stride);
   const Peak peak = PeakOf(x, p.V);
-  Softmax row = {.max = cap(Splat(peak.max))[0], .keep = nullptr, .label = LabelOf(p, i)};
+  Softmax row = {.max = cap(Splat(peak.max))[0], .keep = nullptr};
+  ReadLabels(p, i, x, cap, row);
   const double given = p.weights == nullptr ? 1.0 : static_cast<double>(p.weights[i]);
-  const double weight = row.label < 0 ? 0.0 : given;
+  const double weight = row.first.index < 0 ? 0.0 : given;  // Without a label it has none.
   // In the gradient's place if that is fp32.
   if constexpr (std::is_same_v<T, float>) row.keep = dx;
-  // A row without a label has weight 0.
-  if (row.label >= 0) {
-    const F32x16 capped = cap(Splat(Load(x + row.label, Part{1})[0]));
-    row.logit = static_cast<double>(capped[0]) - row.max;
-    row.label_slope = cap.Slope(capped)[0];
-  }
   // Before something is kept where the logits may be.
   const double smoothing = static_cast<double>(p.label_smoothing);
-  double target = row.logit;
-  if (smoothing > 0.0) target += smoothing * (MeanBelow(x, cap, row.max, p.V) - row.logit);
+  double target = row.first.logit;
+  if (row.second.index >= 0) target += row.second.share * (row.second.logit - target);
+  if (smoothing > 0.0) target += smoothing * (MeanBelow(x, cap, row.max, p.V) - target);
   const Sums sums = p.row_entropy == nullptr ? SumExp<false>(x, cap, row.max, p.V, row.keep)
                                              : SumExp<true>(x, cap, row.max, p.V, row.keep);
   row.sum = peak.finite ? sums.exponentials : static_cast<double>(NAN);
   const double lse = std::log(row.sum) + row.max, z_loss = static_cast<double>(p.z_loss);
   row.slope = 1.0 + 2.0 * z_loss * lse;
   row.smooth = smoothing / static_cast<double>(p.V);
-  row.share = 1.0 - smoothing;
+  row.unsmooth = 1.0 - smoothing;
   p.row_loss[i] = weight * (std::log(row.sum) - target + z_loss * lse * lse);
   if (p.row_entropy != nullptr) p.row_entropy[i] = std::log(row.sum) - sums.weighted / row.sum;
-  if (p.row_correct != nullptr) p.row_correct[i] = row.label >= 0 && row.logit >= 0.0 ? 1 : 0;
+  if (p.row_correct != nullptr)
+    p.row_correct[i] = row.first.index >= 0 && row.first.logit >= 0.0 ? 1 : 0;
   row.scale = weight * static_cast<double>(p.scale);
   if (dx != nullptr) GradientOfRow(x, dx, p.V, cap, row);
 }

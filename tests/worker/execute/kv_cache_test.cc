@@ -123,6 +123,54 @@ TEST(KvCacheTest, TokensThatComeLaterSeeThoseBefore) {
   }
 }
 
+// A decoder's tokens of one document see a source of 90; the encoder's see it without a cache.
+TEST(KvCacheTest, ASourceIsReadOnceAndSeenByWhatComesLater) {
+  constexpr int64_t kSource = 90, kTokens = 7;
+  Documents source({kSource, 0}), decoder({kTokens, 0});
+  source.Fill();
+  decoder.Fill();
+  Cache cache;
+  int64_t read = 0;
+  const auto attend = [&](int64_t first, int64_t tokens, int64_t sources, float* o, bool cached) {
+    const std::vector<int64_t> offsets = {0, tokens}, source_offsets = {0, sources};
+    const KvCache view = {cache.keys.data(), cache.values.data(), kCapacity, &read};
+    const Batch batch = {.tokens = tokens,
+                         .documents = 1,
+                         .source_tokens = sources,
+                         .offsets = offsets.data(),
+                         .source_offsets = source_offsets.data(),
+                         .source_cache = cached ? &view : nullptr};
+    program::Op op;
+    op.code = program::OpCode::kAttention;
+    op.attributes = {.heads = kHeads,
+                     .kv_heads = kKvHeads,
+                     .head_width = kHeadWidth,
+                     .scale = 0.4,
+                     .causal = false,
+                     .key_rows = program::Rows::kSource};
+    std::vector<float> lse(static_cast<size_t>(tokens * kHeads));
+    OpRun run;
+    run.op = &op;
+    run.block = kBlock;
+    run.batch = &batch;
+    run.device = &TestDevice();
+    run.in = {decoder.q.view().Rows(first, tokens), source.k.view().Rows(0, sources),
+              source.v.view().Rows(0, sources)};
+    run.out = {View{o, tokens, decoder.o.width}, View{lse.data(), tokens, kHeads}};
+    OpFunctionsOfKernels()[static_cast<size_t>(op.code)].forward(run);
+  };
+  std::vector<float> whole(static_cast<size_t>(kTokens * decoder.o.width)), row = whole;
+  attend(0, kTokens, kSource, whole.data(), /*cached=*/false);
+  for (int64_t t = 0; t < kTokens; ++t) {
+    attend(t, 1, t == 0 ? kSource : 0, row.data(), /*cached=*/true);
+    read = kSource;
+    for (int64_t i = 0; i < decoder.o.width; ++i)
+      ASSERT_NEAR(row[static_cast<size_t>(i)], whole[static_cast<size_t>(t * decoder.o.width + i)],
+                  2e-6)
+          << "token " << t;
+  }
+}
+
 TEST(KvCacheTest, RefusesMoreThanItHolds) {
   Documents all({2, 1});
   all.Fill();

@@ -48,7 +48,7 @@ class Draw {
 
 program::ModelConfig DrawModel(Draw& draw) {
   std::vector<std::string> families = program::FamilyNames();
-  families.insert(families.end(), {"llama", "bert", "roberta", "t5"});
+  families.insert(families.end(), {"llama", "bert", "roberta", "distilbert", "t5"});
   const std::string& family = draw.Of(families);
   // A fused matrix is quantised in parts that begin at groups of scales, of 64 x 256 elements.
   const int64_t heads = draw.Of<int64_t>({2, 4}), kv_heads = draw.OneIn(2) ? heads : 2;
@@ -61,14 +61,14 @@ program::ModelConfig DrawModel(Draw& draw) {
                                draw.Between(20, 300)};
   if (family == "phi3") sizes.kv_heads = heads;
   if (family == "llama") return program::LlamaShape(sizes);
-  if (family != "bert" && family != "roberta" && family != "t5")
-    return program::FamilyShape(family, sizes);
+  const bool encodes = family == "roberta" || family.ends_with("bert");
+  if (!encodes && family != "t5") return program::FamilyShape(family, sizes);
   sizes.kv_heads = heads;
   if (family == "t5") {
     sizes.layers = draw.Between(2, 4);
     return program::T5Shape(draw.OneIn(2), sizes, draw.Between(1, sizes.layers - 1));
   }
-  return program::EncoderShape(family, sizes);
+  return draw.OneIn(2) ? program::EncoderShape(family, sizes) : program::MaskedShape(family, sizes);
 }
 
 TrainingMode DrawMode(const program::ModelConfig& config, Draw& draw) {

@@ -118,6 +118,8 @@ program::TapeKey ToyRun::key() const {
   return {.tokens = batch_.tokens,
           .documents = batch_.documents,
           .longest_document = *std::max_element(lengths_.begin(), lengths_.end()),
+          // Values of the rows that a masked head reads are as high as the batch makes them here.
+          .trained = program_.config.task == program::Task::kMaskedLm ? batch_.trained : 0,
           .source_tokens = batch_.source_tokens,
           .longest_source = longest_source_};
 }

@@ -52,6 +52,7 @@ class BadDatasetTest(PrepareTest):
     def test_unknown_format(self):
         words = 'unknown row format (keys: title); accepted: pretokenized: {"input_ids"'
         self.expect(1, words, {"title": "x"})
+        self.expect(1, "names of your own go into the job's columns", {"title": "x"})
 
     def test_prompt_of_messages_with_a_completion_of_text(self):
         row = {"prompt": [{"role": "user", "content": "x"}], "completion": "y"}

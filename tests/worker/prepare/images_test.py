@@ -120,11 +120,29 @@ class ImagesTest(PrepareTest):
         self.assertEqual(self.about()["label_names"], ["cat", "dog"])
 
     def test_rows_held_out_are_images_too(self):
-        options = ("--eval-split", "0.2", "--eval-output", self.path("eval"))
+        options = ("--eval-split", "0.2", "--eval-output", self.path("eval"), "--originals=1")
         train, summary = self.prepared(*options)
         held_out, _ = self.prepared(folder="eval")
         self.assertEqual((len(train["pixels"]), len(held_out["pixels"])), (8, 2))
+        # No crops are taken from what is evaluated.
+        self.assertEqual(len(train["original_widths"]), 8)
+        self.assertNotIn("originals", held_out)
         self.assertEqual(summary["eval_rows_in_train"], 0)  # Digests are of pixels.
+
+    def test_a_preview_names_files_and_classes(self):
+        more = ("--preview-rows=7", "--scan-rows=7", "--num-labels=2")
+        run = self.prepare(*more, max_seq_length=TOKENS)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        with open(self.path("out"), encoding="utf-8") as file:
+            rows = json.load(file)["rows"]
+        self.assertEqual([row["tokens"] for row in rows], [TOKENS] * 7)
+        texts = [row["segments"][0]["text"] for row in rows]
+        self.assertEqual((texts[0], texts[-1]), ("0.png, class cat", "1.jpg, class dog"))
+        # One of them is no image.
+        with open(self.path("data", "cat", "2.webp"), "wb") as file:
+            file.write(b"not a picture")
+        os.remove(self.path("out"))
+        self.assertIn("cannot be read as an image", self.error(*more)["message"])
 
     def test_what_is_no_image_is_named(self):
         bad = self.path("data", "cat", "9.png")

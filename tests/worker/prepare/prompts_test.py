@@ -45,13 +45,13 @@ def sentence_piece():
 class PromptsTest(unittest.TestCase):
     """A model folder with each kind of tokenizer."""
 
-    def run_program(self, tokenizer, texts, most=64, vocabulary=None, options=()):
+    def run_program(self, tokenizer, texts, *options, most=64, config=()):
         """The finished process and what it wrote."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        vocabulary = vocabulary or tokenizer.get_vocab_size()
+        size = tokenizer.get_vocab_size()
         files = {
-            "config.json": {"vocab_size": vocabulary, "eos_token_id": 2},
+            "config.json": {"vocab_size": size, "eos_token_id": 2, **dict(config)},
             "generation_config.json": {"eos_token_id": [2, 0]},
             "prompts.json": texts,
         }
@@ -80,7 +80,7 @@ class PromptsTest(unittest.TestCase):
 
     def test_tokens_put_one_behind_another_are_the_text(self):
         for tokenizer in (byte_level(), sentence_piece()):
-            _, content = self.run_program(tokenizer, TEXTS, vocabulary=500)
+            _, content = self.run_program(tokenizer, TEXTS, config={"vocab_size": 500})
             pieces = self.pieces(content)
             self.assertEqual(len(pieces), 500)
             for prompt, text in zip(content["prompts"], TEXTS, strict=True):
@@ -111,15 +111,36 @@ class PromptsTest(unittest.TestCase):
         )
         said = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]
         asked = ["the cat", {"messages": said}]
-        _, content = self.run_program(tokenizer, asked, options=["--chat-template", template])
+        _, content = self.run_program(tokenizer, asked, "--chat-template", template)
         text = "[user]the cat</s>[assistant]sat</s>[assistant]"
         plain, chat = content["prompts"]
         self.assertEqual(plain["ids"], tokenizer.encode("the cat").ids)
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         self.assertEqual(chat, {"text": text, "ids": ids})
-        done, content = self.run_program(tokenizer, asked, options=["--field", "prompts"])
+        done, content = self.run_program(tokenizer, asked, "--field", "prompts")
         self.assertEqual((done.returncode, content), (2, None))  # The model has no template.
         self.assertEqual(json.loads(done.stderr.splitlines()[-1])["reason"], "NO_CHAT_TEMPLATE")
+
+    def test_a_source_is_whole_and_its_answer_a_text_of_its_own(self):
+        words = [("<unk>", 0.0), ("\u2581the", -1.0), ("\u2581", -2.0)]
+        tokenizer = Tokenizer(models.Unigram(words, 0, False))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Metaspace()
+        tokenizer.add_special_tokens(["</s>"])
+        tokenizer.post_processor = processors.TemplateProcessing("$A </s>", None, [("</s>", 3)])
+        for config, drops in (({"model_type": "t5"}, True), ({}, False)):
+            _, content = self.run_program(tokenizer, ["the the"], config=config)
+            whole = tokenizer.encode("the the").ids
+            self.assertEqual(whole[-1], 3)
+            self.assertEqual(content["prompts"][0]["ids"], whole if drops else whole[:-1])
+            self.assertEqual(content["drops_space"], drops)
+            pieces = self.pieces(content)
+            said = b"".join(pieces[i] for i in whole).decode()
+            self.assertEqual(said, " " + tokenizer.decode(whole))
+        done, _ = self.run_program(tokenizer, ["the the"], most=2, config={"model_type": "t5"})
+        self.assertIn("as a source it must fit", done.stderr)
+        _, content = self.run_program(byte_level(), ["a"], config={"model_type": "t5"})
+        self.assertEqual(content["drops_space"], False)
 
     def test_a_prompt_that_is_too_long_is_named(self):
         done, content = self.run_program(byte_level(), ["ok", "zzzzzzzz"], most=4)

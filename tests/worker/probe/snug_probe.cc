@@ -98,7 +98,8 @@ absl::StatusOr<Setup> SetUp(const Request& request, const program::Machine& mach
     attempt.key = program::WithSources(attempt.key, dataset.source_lengths(), batching);
   program::PredictOptions options;
   options.data_bytes = program::DataBytes(dataset.rows().lengths(), {}, batching) +
-                       program::SourceBytes(dataset.source_lengths(), {});
+                       program::SourceBytes(dataset.source_lengths(), {}) +
+                       program::RoomOf(config, spec.training.augmentation).bytes();
   options.lower = {.key = attempt.key, .machine = machine, .training = true};
   ASSIGN_OR_RETURN(setup.prediction, program::Predict(program, plan, options));
   return setup;

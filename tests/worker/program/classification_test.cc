@@ -57,7 +57,7 @@ TEST(ClassificationTest, EveryPlanGivesTheGradients) {
 
 TEST(ClassificationTest, EveryPlanOfEveryEncoderGivesTheGradients) {
   std::mt19937 random(3);
-  for (const char* family : {"bert", "roberta"}) {
+  for (const char* family : {"bert", "roberta", "distilbert"}) {
     SCOPED_TRACE(family);
     TrainingMode lora = LoraOfScore();
     lora.adapter.modules_to_save = {"classifier"};
@@ -114,7 +114,7 @@ TEST(ClassificationTest, AnImagesAdapterHasTheNamesOfTheClass) {
 // Of every token that has a class, by the head alone.
 TEST(ClassificationTest, EveryPlanOfTokenClassesGivesTheGradients) {
   std::mt19937 random(5);
-  for (const char* family : {"bert", "roberta"}) {
+  for (const char* family : {"bert", "roberta", "distilbert"}) {
     SCOPED_TRACE(family);
     ModelConfig config = EncoderShape(family, {3, 16, 4, 4, 12, 11});
     config.task = Task::kTokenClassification;
@@ -361,10 +361,9 @@ TEST(ClassificationTest, ConfigsOfEncodersAreRead) {
   EXPECT_EQ(bert->max_positions, 130);
   const auto roberta = ParsedEncoder("roberta", "RobertaForMaskedLM");
   ASSERT_TRUE(roberta.ok()) << roberta.status();
-  EXPECT_TRUE(roberta->new_head && !roberta->pools);
+  EXPECT_TRUE(roberta->task == Task::kMaskedLm && roberta->tied_embeddings && !roberta->pools);
   EXPECT_EQ(roberta->first_position, 2);
   EXPECT_EQ(roberta->max_positions, 128);
-  EXPECT_THAT(ErrorOf({}, *roberta), HasSubstr("give task: sequence_classification"));
   EXPECT_THAT(ErrorOf({Task::kCausalLm, 0}, *roberta), HasSubstr("no head for causal_lm"));
   EXPECT_EQ(ErrorOf({Task::kSequenceClassification, 7}, *roberta), "");
   for (const char* wrong :
@@ -388,6 +387,20 @@ TEST(ClassificationTest, ConfigsOfEncodersAreRead) {
               HasSubstr("problem_type: is of task: sequence_classification"));
   EXPECT_THAT(ErrorOf({Task::kTokenClassification, 3}, LlamaShape(kTiny)),
               HasSubstr("task: token_classification is not offered for llama"));
+}
+
+// PEFT finds "classifier" at the end of "pre_classifier", too.
+TEST(ClassificationTest, AnAdapterOfDistilBertSavesBothMatricesOfItsHead) {
+  TrainingMode mode = LoraMode();
+  mode.adapter.modules_to_save = {"classifier", "score"};
+  const auto program = BuildProgram(EncoderShape("distilbert", {1, 16, 4, 4, 12, 11}), mode);
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<std::string> saved;
+  for (const Parameter& p : program->parameters) {
+    if (p.saved) saved.push_back(p.key);
+  }
+  EXPECT_THAT(saved, ::testing::UnorderedElementsAre("pre_classifier.weight", "pre_classifier.bias",
+                                                     "classifier.weight", "classifier.bias"));
 }
 
 TEST(ClassificationTest, AnAdapterOfAnEncoderNamesItsHead) {

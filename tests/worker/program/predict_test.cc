@@ -108,7 +108,8 @@ TEST(PredictTest, AnswersTakeTheModelAndWhatTheyAreMadeIn) {
   const Program trained = *BuildProgram(Small(), LoraMode({"all-linear"}, DType::kBF16));
   const Program program = Frozen(trained);
   for (const bool cpu : {true, false}) {
-    LowerOptions options{.key = GenerationKey(37, 20), .machine = {.cpu = cpu}, .training = false};
+    LowerOptions options{
+        .key = GenerationKey(program.config, 37, 20), .machine = {.cpu = cpu}, .training = false};
     const Components bytes = *AnsweringBytes(program, options, 100);
     const Components training = StaticComponents(trained, options.key, options.machine, 100);
     EXPECT_EQ(bytes.weights, training.weights);
@@ -119,7 +120,7 @@ TEST(PredictTest, AnswersTakeTheModelAndWhatTheyAreMadeIn) {
     EXPECT_GE(bytes.arena, laid_out);
     EXPECT_LT(bytes.arena, laid_out + (cpu ? 1 : 2 * kGpuPageBytes));
     EXPECT_EQ(cpu ? 0 : bytes.held() % kGpuPageBytes, 0);
-    options.key = GenerationKey(37, 40000);  // More than fills a page.
+    options.key = GenerationKey(program.config, 37, 40000);  // More than fills a page.
     EXPECT_GT(AnsweringBytes(program, options, 100)->arena, bytes.arena);
   }
 }

@@ -51,19 +51,28 @@ inline ModelConfig FamilyShape(const std::string& family, const LlamaSizes& size
   return config;
 }
 
-// BERT, or RoBERTa, with dropout behind every half.
+// BERT, RoBERTa or DistilBERT, with dropout behind every half.
 inline ModelConfig EncoderShape(const std::string& family, const LlamaSizes& sizes) {
   ModelConfig config = LlamaShape(sizes);
   config.model_type = family;
   config.encoder = true;
-  config.pools = family == "bert";
-  config.token_types = 2;
-  config.first_position = family == "bert" ? 0 : 2;
+  config.pools = family != "roberta";
+  config.token_types = family == "distilbert" ? 0 : 2;
+  config.first_position = family == "roberta" ? 2 : 0;
   config.max_positions = 60;
   config.activation = Activation::kGelu;
   config.hidden_dropout = config.classifier_dropout = 0.1;
   config.task = Task::kSequenceClassification;
   config.labels = 4;
+  return config;
+}
+
+// The same with a head of masked tokens.
+inline ModelConfig MaskedShape(const std::string& family, const LlamaSizes& sizes) {
+  ModelConfig config = EncoderShape(family, sizes);
+  config.task = Task::kMaskedLm;
+  config.labels = 0;
+  config.tied_embeddings = true;
   return config;
 }
 

@@ -71,12 +71,15 @@ TEST(BatchesTest, TheStepBeforeACursorIsTheOneThatTheWalkGave) {
     for (int step = 0; step < 30; ++step) {
       const BatchRange range = walk.NextStep();
       const std::vector<MicroBatch> given = BatchesOf(walk.plan(), range);
+      const int64_t epoch = walk.cursor().epoch;
+      ASSERT_EQ(walk.plan().epoch(), epoch);
       ASSERT_FALSE(given.empty());
       walk.StepDone();
       BatchWalk there(rows.rows(), options, walk.cursor());
       for (BatchWalk* asked : {&there, &walk}) {
         const BatchRange before = asked->StepBefore();
         ASSERT_EQ(BatchesOf(asked->plan(), before), given) << "step " << step;
+        ASSERT_EQ(asked->plan().epoch(), epoch);
       }
     }
   }

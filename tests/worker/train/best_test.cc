@@ -12,7 +12,7 @@ struct Seen {
   BestState state;
 };
 
-Seen See(const BestOptions& options, const std::vector<double>& metrics) {
+Seen See(const BestOptions& options, const std::vector<std::optional<double>>& metrics) {
   Seen seen;
   for (size_t i = 0; i < metrics.size(); ++i) {
     const auto step = static_cast<int64_t>(10 * (i + 1));
@@ -42,6 +42,14 @@ TEST(BestTest, TheThresholdIsForTheWaitingAlone) {
   const Seen seen = See({.patience = 2, .threshold = 0.5}, {3.0, 2.9, 2.8, 2.0});
   EXPECT_EQ(seen.best, "1111");
   EXPECT_EQ(seen.waited, "0120");
+}
+
+// A correlation of predictions that are all the same: neither the first best nor a better one.
+TEST(BestTest, AnUndefinedMetricIsWaitedThrough) {
+  const Seen seen = See({.greater_is_better = true}, {std::nullopt, -0.5, std::nullopt, 0.5});
+  EXPECT_EQ(seen.best, "0101");
+  EXPECT_EQ(seen.waited, "1010");
+  EXPECT_EQ(seen.state.metric, 0.5);
 }
 
 TEST(BestTest, PatienceEndsAfterSoManyEvaluationsWithoutABetterOne) {

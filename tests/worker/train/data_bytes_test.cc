@@ -13,8 +13,10 @@
 #include "gtest/gtest.h"
 #include "tests/worker/program/safetensors_files.h"
 #include "worker/program/batching.h"
+#include "worker/program/eval_metrics.h"
 #include "worker/train/batches.h"
 #include "worker/train/dataset.h"
+#include "worker/train/evaluation_sums.h"
 
 namespace {
 
@@ -135,6 +137,27 @@ TEST_P(DataBytesTest, ThePredictionIsWhatRowsTake) {
   EXPECT_GE(held.allocated, held.predicted - kSlackBytes);
   EXPECT_LE(held.resident, held.predicted + (1 << 20));
   EXPECT_GE(held.resident, held.predicted / 2);
+}
+
+// What an evaluation of a regression gathers: all numbers up to the bound, sums beyond it.
+TEST(EvaluationBytesTest, ThePredictionIsWhatAnEvaluationTakes) {
+  program::ModelConfig config;
+  config.task = program::Task::kSequenceClassification;
+  config.problem = program::Problem::kRegression;
+  config.labels = 2;
+  for (const int64_t rows : {program::kMaxRankedNumbers / 2, program::kMaxRankedNumbers}) {
+    const int64_t live = g_live_bytes;
+    g_peak_bytes = live;
+    EvaluationSums sums(config, rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float logits[] = {static_cast<float>(row % 1000), static_cast<float>(-row)};
+      const float targets[] = {static_cast<float>(row % 17), static_cast<float>(row)};
+      sums.Add({.rows = 1, .logits = logits, .targets = targets});
+    }
+    EXPECT_EQ(sums.Metrics().contains("spearman"), rows * 2 <= program::kMaxRankedNumbers);
+    EXPECT_NEAR(static_cast<double>(g_peak_bytes - live),
+                static_cast<double>(program::EvaluationBytes(config, rows)), kSlackBytes);
+  }
 }
 
 TrainingOptions Options(int64_t rows, bool packing, bool grouped = false) {

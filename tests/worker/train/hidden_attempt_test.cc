@@ -100,6 +100,7 @@ void ExpectSameEnd(const AttemptResult& one, const AttemptResult& two) {
   EXPECT_EQ(one.progress.loss, two.progress.loss);
   EXPECT_EQ(one.progress.grad_norm, two.progress.grad_norm);
   EXPECT_EQ(one.progress.eval_loss, two.progress.eval_loss);
+  EXPECT_EQ(one.progress.eval_figures, two.progress.eval_figures);
 }
 
 // On both devices, and there once more from the checkpoint of the second step.
@@ -158,6 +159,45 @@ TEST(HiddenAttemptTest, AnAdapterBesideAQuantisedBaseIsThatOfTheCpu) {
 TEST(HiddenAttemptTest, AModelInBf16IsThatOfTheCpu) {
   const TempFolder folder;
   ExpectTheCpusFiles(MakeAttempt(folder, program::FullMode(program::DType::kBF16)));
+}
+
+// So many documents' labels: a class below three, or three numbers of which each is 0 or 1.
+ToyTensor LabelsOf(program::Problem problem, int64_t rows) {
+  std::string classes, numbers;
+  for (int32_t row = 0; row < rows; ++row) {
+    const int32_t label = row % 3;
+    classes.append(reinterpret_cast<const char*>(&label), sizeof(label));
+    for (int32_t v = 0; v < 3; ++v) {
+      const auto number = static_cast<float>((row + v) & 1);
+      numbers.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    }
+  }
+  if (problem == program::Problem::kSingleLabel) return {"labels", "I32", {rows}, classes};
+  return {"labels", "F32", {rows, 3}, numbers};
+}
+
+// Whose predictions lie on the device when it is evaluated.
+TEST(HiddenAttemptTest, AClassifiersMetricsAreThoseOfTheCpu) {
+  for (const auto problem : {program::Problem::kSingleLabel, program::Problem::kMultiLabel,
+                             program::Problem::kRegression}) {
+    const TempFolder folder;
+    const program::TrainingMode mode = program::FullMode(program::DType::kBF16);
+    AttemptOptions attempt = MakeAttempt(folder, mode);
+    const int64_t vocabulary = ToyModel().sizes.vocabulary;
+    WriteData(folder / "data", {7, 20, 3, 12, 2, 9, 16}, vocabulary, 2, {LabelsOf(problem, 7)});
+    WriteData(folder / "eval", {9, 14, 6}, vocabulary, 5, {LabelsOf(problem, 3)});
+    attempt.task = {program::Task::kSequenceClassification, 3, problem};
+    attempt.prompts_file = "";
+    program::ModelConfig config = *program::ReadModelConfig(attempt.model_dir);
+    ASSERT_TRUE(program::ChooseTask(attempt.task, config).ok());
+    const program::Program program = *program::BuildProgram(config, mode);
+    attempt.plan = program::NamedPlanOf(program, program::RecomputePlan(program, 0));
+    const AttemptOptions there = Beside(attempt, "-hidden");
+    const AttemptResult result = RunToEnd(TestDevice(), attempt);
+    EXPECT_GE(result.progress.eval_figures.size(), 3u);
+    ExpectSameEnd(result, RunToEnd(HiddenDevice(), there));
+    ExpectSameFiles(attempt.attempt_dir, there.attempt_dir, 3);
+  }
 }
 
 // A run that takes the weights of its best evaluation back.

@@ -66,7 +66,11 @@ void WritePrevious(const std::string& path) {
   auto log = MetricsLog::Create(path);
   SNUG_ASSERT_OK(log);
   AppendSteps(*log, 1, 2);
-  SNUG_ASSERT_OK(log->Append(EvalMetrics{.eval_loss = 1.5, .global_step = 2, .epoch = 0.25}));
+  SNUG_ASSERT_OK(log->Append(EvalMetrics{.eval_loss = 1.5,
+                                         .figures = {{"f1", 0.5}, {"entropy", 2.0}},
+                                         .runtime = 3.0,
+                                         .global_step = 2,
+                                         .epoch = 0.25}));
   AppendSteps(*log, 3, 3);
 }
 
@@ -84,12 +88,12 @@ TEST(MetricsLogTest, WritesTheLinesThatReadersExpect) {
   auto log = MetricsLog::Create(folder / "metrics.jsonl");
   SNUG_ASSERT_OK(log);
   AppendSteps(*log, 1, 1);
-  SNUG_ASSERT_OK(log->Append(EvalMetrics{.eval_loss = 1.5,
-                                         .mean_token_accuracy = 0.5,
-                                         .entropy = 3.25,
-                                         .runtime = 2.5,
-                                         .global_step = 1,
-                                         .epoch = 0.125}));
+  SNUG_ASSERT_OK(
+      log->Append(EvalMetrics{.eval_loss = 1.5,
+                              .figures = {{"mean_token_accuracy", 0.5}, {"entropy", 3.25}},
+                              .runtime = 2.5,
+                              .global_step = 1,
+                              .epoch = 0.125}));
   std::string text = ReadText(folder / "metrics.jsonl");
   const auto first = nlohmann::json::parse(text.substr(0, text.find('\n')));
   EXPECT_NEAR(first["time"].get<double>(), static_cast<double>(time(nullptr)), 60.0);
@@ -99,7 +103,7 @@ TEST(MetricsLogTest, WritesTheLinesThatReadersExpect) {
             R"("num_tokens":512,"samples":8,"mean_token_accuracy":0.25,"entropy":3.5,)"
             R"("tokens_per_second":1024.5,"step_seconds":0.5,"time":T})"
             "\n"
-            R"({"eval_loss":1.5,"eval_mean_token_accuracy":0.5,"eval_entropy":3.25,)"
+            R"({"eval_loss":1.5,"eval_entropy":3.25,"eval_mean_token_accuracy":0.5,)"
             R"("eval_runtime":2.5,"global_step":1,"epoch":0.125,"time":T})"
             "\n");
   EXPECT_FALSE(MetricsLog::Create(folder / "metrics.jsonl").ok()) << "would begin it anew";
@@ -109,7 +113,7 @@ TEST(MetricsLogTest, ARegressionRanksNothingFirst) {
   const TempFolder folder;
   auto log = MetricsLog::Create(folder / "metrics.jsonl");
   SNUG_ASSERT_OK(log);
-  SNUG_ASSERT_OK(log->Append(EvalMetrics{.eval_loss = 1.5, .accuracy_name = nullptr}));
+  SNUG_ASSERT_OK(log->Append(EvalMetrics{.eval_loss = 1.5, .figures = {{"mse", 1.5}}}));
   SNUG_ASSERT_OK(log->Append(StepMetrics{.global_step = 1, .accuracy_name = nullptr}));
   const std::string text = ReadText(folder / "metrics.jsonl");
   for (const char* name : {"accuracy", "entropy"}) EXPECT_EQ(text.find(name), std::string::npos);
@@ -155,6 +159,7 @@ TEST(MetricsLogTest, ResumesWithTheLinesUpToTheCheckpoint) {
   EXPECT_EQ(log->steps().last, 2);
   EXPECT_EQ(log->steps().last_evaluated, 2);
   EXPECT_EQ(log->steps().eval_loss, 1.5);
+  EXPECT_EQ(log->steps().eval_figures, (Figures{{"entropy", 2.0}, {"f1", 0.5}}));
   AppendSteps(*log, 3, 4);
   SNUG_ASSERT_OK(log->Sync());
   EXPECT_THAT(Summary(folder / "metrics.jsonl"),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/checkpoint/testbed.h"
 #include "worker/train/samples_log.h"
 #include "worker/train/text_pieces.h"
@@ -32,7 +33,23 @@ TEST(PromptsTest, ReadsIdsStopsAndWhatTokensStandFor) {
   EXPECT_TRUE(prompts->Stops(3));
   EXPECT_FALSE(prompts->Stops(0));
   const std::vector<int32_t> ids = {0, 1, 2, 3};
-  EXPECT_EQ(prompts->TextOf(ids), "ab\xc3\xa9");
+  EXPECT_EQ(prompts->TextOf(ids, /*begins=*/true), "ab\xc3\xa9");
+}
+
+// A target is a text of its own; sentencepiece's tokens have a space before each word.
+TEST(PromptsTest, ATextBeginsWithoutTheSpaceThatItsTokenizerDrops) {
+  const TempFolder folder;
+  const std::string file = folder / "prompts.json";
+  const std::vector<int32_t> ids = {0, 0};
+  for (const bool drops : {false, true}) {
+    WriteText(file,
+              absl::StrCat(R"({"prompts": [], "stop_ids": [], "drops_space": )",
+                           drops ? "true" : "false", R"(, "token_bytes": "\u0000\u0002 a"})"));
+    const auto prompts = Prompts::Read(file, 1);
+    SNUG_ASSERT_OK(prompts);
+    EXPECT_EQ(prompts->TextOf(ids, /*begins=*/true), drops ? "a a" : " a a");
+    EXPECT_EQ(prompts->TextOf(ids, /*begins=*/false), " a a");
+  }
 }
 
 TEST(PromptsTest, RefusesWhatDoesNotFitTheModel) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/program/added_tokens.h"
+#include "worker/program/eval_metrics.h"
 #include "worker/program/generation.h"
 #include "worker/program/lower.h"
 #include "worker/program/safetensors.h"
@@ -121,7 +122,7 @@ void WriteModel(const std::string& folder, const ToyModel& model,
 }
 
 void WriteData(const std::string& folder, const std::vector<int64_t>& row_tokens,
-               int64_t vocabulary, uint32_t seed) {
+               int64_t vocabulary, uint32_t seed, const std::vector<ToyTensor>& labels) {
   std::mt19937 random(seed);
   std::vector<int32_t> ids;
   std::vector<float> weights;
@@ -135,10 +136,12 @@ void WriteData(const std::string& folder, const std::vector<int64_t>& row_tokens
   }
   std::filesystem::create_directories(folder);
   const auto all = static_cast<int64_t>(ids.size());
-  WriteTensors(folder + "/dataset.safetensors",
-               {{"row_offsets", "I64", {static_cast<int64_t>(offsets.size())}, BytesOf(offsets)},
-                {"input_ids", "I32", {all}, BytesOf(ids)},
-                {"loss_weights", "F32", {all}, BytesOf(weights)}});
+  std::vector<ToyTensor> tensors = {
+      {"row_offsets", "I64", {static_cast<int64_t>(offsets.size())}, BytesOf(offsets)},
+      {"input_ids", "I32", {all}, BytesOf(ids)},
+      {"loss_weights", "F32", {all}, BytesOf(weights)}};
+  tensors.insert(tensors.end(), labels.begin(), labels.end());
+  WriteTensors(folder + "/dataset.safetensors", tensors);
   std::ofstream(folder + "/dataset.json") << R"({"sha256": "toy"})";
 }
 
@@ -202,12 +205,15 @@ program::Prediction PredictionOf(const AttemptOptions& attempt) {
   const program::LengthCounts evaluation = LengthsOf(attempt, attempt.eval_data);
   if (!evaluation.empty()) options.evaluation_key = program::WorstBatch(evaluation, batching);
   options.data_bytes =
-      program::DataBytes(LengthsOf(attempt, attempt.train_data), evaluation, batching);
+      program::DataBytes(LengthsOf(attempt, attempt.train_data), evaluation, batching) +
+      (evaluation.empty() ? 0
+                          : program::EvaluationBytes(ProgramOf(attempt).config, evaluation.rows));
   if (!attempt.prompts_file.empty()) {
     const Prompts prompts =
         *Prompts::Read(attempt.prompts_file, ProgramOf(attempt).config.vocabulary);
     options.generation_key =
-        program::GenerationKey(prompts.longest(), attempt.training.samples.max_new_tokens);
+        program::GenerationKey(ProgramOf(attempt).config, prompts.longest(),
+                               attempt.training.samples.max_new_tokens);
   }
   const program::Program program = ProgramOf(attempt);
   return *program::Predict(program, *program::PlanOf(program, attempt.plan), options);

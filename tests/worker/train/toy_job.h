@@ -44,8 +44,9 @@ void WriteModel(const std::string& folder, const ToyModel& model,
                 const std::vector<ToyTensor>& tensors);
 
 // A prepared dataset of rows of these lengths in a new folder; a third of the tokens are no target.
+// `labels`: of its rows, where these have such.
 void WriteData(const std::string& folder, const std::vector<int64_t>& row_tokens,
-               int64_t vocabulary, uint32_t seed = 2);
+               int64_t vocabulary, uint32_t seed = 2, const std::vector<ToyTensor>& labels = {});
 
 // A file of prompts of these lengths, whose tokens stand for their number and a space; the last id
 // of the vocabulary ends an answer.

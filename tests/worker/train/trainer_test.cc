@@ -156,6 +156,19 @@ TEST_F(TrainerTest, TheRowsMustBeThoseOfTheTask) {
                                    "the dataset have 0 numbers each"));
 }
 
+TEST_F(TrainerTest, RowsThatAreMaskedAreOfOneTask) {
+  AttemptOptions attempt = Attempt(FullMode());
+  const auto refusal = [&](const char* about) {
+    WriteText(folder_ / "data/dataset.json", about);
+    return std::string(Trainer::Create(attempt, TestDevice()).status().message());
+  };
+  EXPECT_THAT(refusal(R"({"mask_token_id": 4, "mask_vocabulary": 20})"),
+              HasSubstr("task: causal_lm, but the rows of the dataset are masked"));
+  EXPECT_THAT(refusal(R"({"mask_token_id": 400, "mask_vocabulary": 20})"),
+              HasSubstr("mask_token_id 400 and mask_vocabulary 20 are not within the model's"));
+  EXPECT_THAT(refusal(R"({"mask_token_id": 4})"), HasSubstr("mask_vocabulary null"));
+}
+
 // A class of each token, below the head's count, or none.
 TEST_F(TrainerTest, TokensMustHaveTheirClasses) {
   AttemptOptions attempt = Attempt(FullMode());
@@ -179,7 +192,7 @@ TEST_F(TrainerTest, TokensMustHaveTheirClasses) {
 // Their numbers lie in the batch as the daemon predicts it.
 TEST_F(TrainerTest, DocumentsWithNumbersTakeWhatIsPredicted) {
   AttemptOptions attempt = Attempt(FullMode());
-  attempt.eval_data = "";
+  attempt.eval_data = attempt.train_data;
   const auto write = [&](const std::vector<float>& labels) {
     WriteTensors(folder_ / "data/dataset.safetensors",
                  {{"row_offsets", "I64", {3}, BytesOf<int64_t>({0, 2, 4})},

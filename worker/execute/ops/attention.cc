@@ -4,8 +4,9 @@
 // document by document. Its parameter, where there is one, has biases by distance
 // (worker/execute/ops/distance_biases.h).
 //
-// With a cache of keys (Batch::kv_cache) forward puts the batch's k and v behind what is there and
-// attends over all of it. Backward has no cache. Gradients may lie over q, k and v.
+// With a cache of its keys (Batch::kv_cache, source_cache) forward puts the batch's k and v behind
+// what is there and attends over all of it; an encoder, which sees its source at once, has none.
+// Backward has no cache. Gradients may lie over q, k and v.
 #include "kernels/attention.h"
 
 #include <stdexcept>
@@ -66,13 +67,20 @@ void Append(const OpRun& run, const View& rows, void* cache, int64_t to) {
   run.Copy(static_cast<char*>(cache) + to * row_bytes, rows.data, rows.bytes());
 }
 
+// Of the keys that the op's queries see; null: they see the batch's alone.
+const KvCache* CacheOf(const OpRun& run) {
+  const program::OpAttributes& a = run.op->attributes;
+  if (a.query_rows == program::Rows::kSource) return nullptr;
+  return a.key_rows == program::Rows::kSource ? run.batch->source_cache : run.batch->kv_cache;
+}
+
 // Puts the run's own keys and values into the cache, if there is one.
-CachedKeys AppendKeys(const OpRun& run) {
+CachedKeys AppendKeys(const OpRun& run, const KvCache* cache) {
   CachedKeys keys;
-  const KvCache* cache = run.batch->kv_cache;
   if (cache == nullptr) return keys;
+  const int64_t* begins = run.batch->OffsetsOf(run.op->attributes.key_rows).host;
   for (int64_t d = 0; d < run.batch->documents; ++d) {
-    const int64_t first = run.batch->offsets[d], tokens = run.batch->offsets[d + 1] - first;
+    const int64_t first = begins[d], tokens = begins[d + 1] - first;
     keys.begins.push_back(d * cache->capacity);
     keys.counts.push_back(cache->rows[d] + tokens);
     if (keys.counts.back() > cache->capacity) Refuse(keys.counts.back(), cache->capacity);
@@ -107,7 +115,7 @@ class KeysOfTheirOwn {
   static std::vector<int64_t> Counts(const OpRun& run) {
     const program::OpAttributes& a = run.op->attributes;
     std::vector<int64_t> counts;
-    if (a.key_rows == a.query_rows) return counts;
+    if (a.key_rows == a.query_rows || CacheOf(run) != nullptr) return counts;
     const int64_t* begins = run.batch->OffsetsOf(a.key_rows).host;
     for (int64_t d = 0; d < run.batch->documents; ++d) counts.push_back(begins[d + 1] - begins[d]);
     return counts;
@@ -127,8 +135,8 @@ const int64_t* OnDevice(const OpRun& run, const std::vector<int64_t>& host,
 }  // namespace
 
 void AttentionForward(const OpRun& run) {
-  const KvCache* cache = run.batch->kv_cache;
-  const CachedKeys keys = AppendKeys(run);
+  const KvCache* cache = CacheOf(run);
+  const CachedKeys keys = AppendKeys(run, cache);
   const auto index_bytes = static_cast<int64_t>(keys.begins.size() * sizeof(int64_t));
   const StreamScratch begins(run, index_bytes), counts(run, index_bytes);
   const KeysOfTheirOwn own_keys(run);

@@ -3,10 +3,11 @@
 // kHeadChunkRows at a time, so that the logits of all rows never exist; rows of weight 0 cost
 // nothing. With gradients, in the same pass: dz of the chunk, which may be written over z
 // (untrained rows become 0), and dW added up in fp32. What is found of each trained row goes to the
-// batch's row_loss, row_entropy and row_correct. Where all rows of z are trained (documents that
-// are classified), a chunk is these rows as they lie: nothing is gathered. With an adapter,
-// logits = z W^T + scale za B^T; za (N, R) and B (V, R) fp32, W frozen: dza (which may be written
-// over za) and dB come instead of dW. In bf16 all is summed in fp32 and rounded once.
+// batch's row_loss, row_entropy and row_correct, and where forward is asked for them their logits
+// to row_logits. Where all rows of z are trained (documents that are classified), a chunk is these
+// rows as they lie: nothing is gathered. With an adapter, logits = z W^T + scale za B^T; za (N, R)
+// and B (V, R) fp32, W frozen: dza (which may be written over za) and dB come instead of dW. In
+// bf16 all is summed in fp32 and rounded once.
 #include <algorithm>
 #include <cmath>
 
@@ -40,23 +41,28 @@ float Smoothing(const OpRun& run) { return static_cast<float>(run.op->attributes
 // when these are wanted.
 void CrossEntropy(const OpRun& run, const Chunk& chunk, const View& logits, bool gradient) {
   const Batch& batch = *run.batch;
-  Check("CrossEntropy", kernels::CrossEntropy({.logits = logits.data,
-                                               .dlogits = gradient ? logits.data : nullptr,
-                                               .labels = batch.labels + chunk.first,
-                                               .weights = batch.weights + chunk.first,
-                                               .row_loss = batch.row_loss + chunk.first,
-                                               .row_entropy = batch.row_entropy + chunk.first,
-                                               .row_correct = batch.row_correct + chunk.first,
-                                               .N = chunk.rows,
-                                               .V = logits.width,
-                                               .logits_stride = logits.width,
-                                               .dlogits_stride = logits.width,
-                                               .dtype = KernelType(logits),
-                                               .label_type = kernels::IndexType::kI32,
-                                               .scale = static_cast<float>(run.scalars.loss_scale),
-                                               .softcap = Softcap(run),
-                                               .label_smoothing = Smoothing(run)},
-                                              run.stream()));
+  const bool mixed = batch.second_labels != nullptr;
+  const int32_t* second = mixed ? batch.second_labels + chunk.first : nullptr;
+  Check("CrossEntropy",
+        kernels::CrossEntropy({.logits = logits.data,
+                               .dlogits = gradient ? logits.data : nullptr,
+                               .labels = batch.labels + chunk.first,
+                               .second_labels = second,
+                               .shares = mixed ? batch.shares + chunk.first : nullptr,
+                               .weights = batch.weights + chunk.first,
+                               .row_loss = batch.row_loss + chunk.first,
+                               .row_entropy = batch.row_entropy + chunk.first,
+                               .row_correct = batch.row_correct + chunk.first,
+                               .N = chunk.rows,
+                               .V = logits.width,
+                               .logits_stride = logits.width,
+                               .dlogits_stride = logits.width,
+                               .dtype = KernelType(logits),
+                               .label_type = kernels::IndexType::kI32,
+                               .scale = static_cast<float>(run.scalars.loss_scale),
+                               .softcap = Softcap(run),
+                               .label_smoothing = Smoothing(run)},
+                              run.stream()));
 }
 
 // The same against a number per class.
@@ -80,6 +86,13 @@ void TargetLoss(const OpRun& run, const Chunk& chunk, const View& logits, bool g
                                                           : kernels::TargetLossKind::kSquare,
                                            .scale = static_cast<float>(run.scalars.loss_scale)},
                                           run.stream()));
+}
+
+// For who evaluates: losses may be written over the logits.
+void KeepLogits(const OpRun& run, const Chunk& chunk, const View& logits) {
+  if (run.batch->row_logits == nullptr) return;
+  float* const to = run.batch->row_logits + chunk.first * logits.width;
+  Cast(run, logits, View{to, chunk.rows, logits.width, program::DType::kF32});
 }
 
 void Losses(const OpRun& run, const Chunk& chunk, const View& logits, bool gradient) {
@@ -197,6 +210,7 @@ void Run(const OpRun& run, bool gradient) {
     const View rows = of_z.Rows(chunk), logits = logit_rows.First(chunk.rows);
     const View za = adapter.Za(chunk);
     Logits(run, rows, za, logits);
+    if (!gradient) KeepLogits(run, chunk, logits);
     Losses(run, chunk, logits, gradient);
     if (!gradient) continue;
     AddBiasGradient(run, BiasIndex(run), logits);

@@ -7,7 +7,7 @@
 
 The first row decides, unless the job names a format; all rows of a file have one. Of a
 classification the task decides: rows are classification.py's, tagged_tokens.py's or images.py's; so
-it does of sources and targets, which are source_target.py's.
+it does of sources and targets, which are source_target.py's, and of masked.py's texts.
 """
 
 from errors import PrepareError, bad_row
@@ -15,6 +15,7 @@ from formats import (
     alpaca,
     classification,
     images,
+    masked,
     messages,
     preference,
     pretokenized,
@@ -69,6 +70,13 @@ class RowReader:
             raise PrepareError("BAD_DATASET", message, field="dataset_format")
         self._named = source_target
 
+    def mask(self):
+        """Rows are texts of which tokens are hidden."""
+        if self._named not in (None, text, pretokenized):
+            message = f"dataset_format: task: masked_lm reads no {self.format} rows; leave it out"
+            raise PrepareError("BAD_DATASET", message, field="dataset_format")
+        self._named = masked
+
     def settle(self, record):
         """The first row's format is that of all. PrepareError for a row that is of none."""
         if self._named is None:
@@ -104,7 +112,8 @@ def _recognise(record):
     accepted = "; ".join(f"{module.NAME}: {module.SHAPE}" for module in FORMATS.values())
     raise PrepareError(
         "BAD_DATASET",
-        f"unknown row format (keys: {keys}); accepted: {accepted}",
+        f"unknown row format (keys: {keys}); accepted: {accepted}; names of your own go into the "
+        'job\'s columns, as columns: {"prompt": "Question", "completion": "Reply"}',
         file=record.file,
         line=record.line,
     )

@@ -9,12 +9,19 @@ constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 constexpr JsonFields::Range kTypes = {1, 65'536};
 constexpr JsonFields::Range kPads = {0, 65'536};
 
+constexpr EncoderTraits kRobertaTraits = {.pooler = "classifier.dense",
+                                          .masked_head = "lm_head.",
+                                          .transform = "lm_head.dense",
+                                          .transform_norm = "lm_head.layer_norm",
+                                          .decoder = "lm_head.decoder",
+                                          .decoder_bias = "lm_head.bias",
+                                          .transform_activation = Activation::kGelu};
+
 void Read(JsonFields& fields, ModelConfig& config) {
   fields.MustBe("position_embedding_type", "absolute");
   fields.MustBe("is_decoder", false);
   ReadActivation(fields, config);
   config.encoder = true;
-  config.tied_embeddings = false;
   config.token_types = fields.Integer("type_vocab_size", kTypes, 2);
   config.hidden_dropout = fields.Real("hidden_dropout_prob", kDropouts, 0.1);
   config.attention_dropout = fields.Real("attention_probs_dropout_prob", kDropouts, 0.1);
@@ -41,8 +48,10 @@ const Family kBert = {.model_type = "bert",
                       .classifier = "BertForSequenceClassification",
                       .max_positions = 512,
                       .norm_epsilon = 1e-12,
+                      .tied_embeddings = true,
                       .encoder = true,
                       .token_classifier = "BertForTokenClassification",
+                      .pretrained = "BertForPreTraining",
                       .base = "bert",
                       .read = ReadBert};
 
@@ -51,9 +60,11 @@ const Family kRoberta = {.model_type = "roberta",
                          .classifier = "RobertaForSequenceClassification",
                          .max_positions = 512,
                          .norm_epsilon = 1e-12,
+                         .tied_embeddings = true,
                          .encoder = true,
                          .token_classifier = "RobertaForTokenClassification",
                          .base = "roberta",
+                         .traits = kRobertaTraits,
                          .read = ReadRoberta};
 
 const Family kXlmRoberta = {.model_type = "xlm-roberta",
@@ -61,9 +72,11 @@ const Family kXlmRoberta = {.model_type = "xlm-roberta",
                             .classifier = "XLMRobertaForSequenceClassification",
                             .max_positions = 512,
                             .norm_epsilon = 1e-12,
+                            .tied_embeddings = true,
                             .encoder = true,
                             .token_classifier = "XLMRobertaForTokenClassification",
                             .base = "roberta",
+                            .traits = kRobertaTraits,
                             .read = ReadRoberta};
 
 }  // namespace snug::program

@@ -15,7 +15,7 @@ void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names) 
   for (const char* name : names) fields.MustBe(name, nullptr);
 }
 
-void ReadActivation(JsonFields& fields, ModelConfig& config) {
+void ReadActivation(JsonFields& fields, ModelConfig& config, const char* field) {
   struct Named {
     const char* name;
     Activation activation;
@@ -25,14 +25,14 @@ void ReadActivation(JsonFields& fields, ModelConfig& config) {
       {"gelu_new", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
       {"silu", Activation::kSilu},         {"swish", Activation::kSilu}};
   config.activation = Activation::kGelu;
-  const nlohmann::json* given = fields.Find("hidden_act");
+  const nlohmann::json* given = fields.Find(field);
   if (given == nullptr) return;
   for (const auto& [name, activation] : kNames) {
     if (*given != name) continue;
     config.activation = activation;
     return;
   }
-  fields.Refuse("hidden_act",
+  fields.Refuse(field,
                 "\"gelu\", \"relu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"silu\", \"swish\"");
 }
 

@@ -1,8 +1,8 @@
 // The families: what transformers' class of each assumes where config.json is silent, and
 // what its own fields say. A family is one file of this folder: it sets ModelConfig's traits and
 // refuses by name what no program computes; the program is worker/program/decoder.cc for all that
-// predict the next token, encoder.cc for BERT and RoBERTa, image_encoder.cc for those that read
-// images, encoder_decoder.cc for T5.
+// predict the next token, encoder.cc for BERT, RoBERTa and DistilBERT, image_encoder.cc for those
+// that read images, encoder_decoder.cc for T5.
 #ifndef WORKER_PROGRAM_FAMILIES_FAMILY_H_
 #define WORKER_PROGRAM_FAMILIES_FAMILY_H_
 
@@ -10,11 +10,20 @@
 #include <functional>
 #include <initializer_list>
 
+#include "worker/program/encoder_traits.h"
 #include "worker/program/json_fields.h"
 #include "worker/program/model_config.h"
 #include "worker/program/rope_config.h"
 
 namespace snug::program {
+
+// What config.json calls the sizes.
+struct SizeNames {
+  const char* layers = "num_hidden_layers";
+  const char* width = "hidden_size";
+  const char* heads = "num_attention_heads";
+  const char* mlp_width = "intermediate_size";
+};
 
 struct Family {
   const char* model_type;
@@ -30,14 +39,17 @@ struct Family {
   bool images = false;                // It reads them in the place of tokens.
   bool reversible = false;            // Its class's layer has two halves and nothing else.
   const char* token_classifier = "";  // and, of an encoder, for token classification.
+  const char* pretrained = "";        // The class that has a head of masked tokens and another.
   const char* base = "model";         // The module of transformers' class that is not the head.
+  SizeNames sizes = {};
+  EncoderTraits traits = {};  // Of an encoder of texts.
   // Called when the sizes are in `config`; of an encoder-decoder, whose fields have names of their
   // own, in the place of all else.
   void (*read)(JsonFields& fields, ModelConfig& config);
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3, kBert, kRoberta,
-    kXlmRoberta, kT5, kVit, kDeit;
+    kXlmRoberta, kDistilBert, kT5, kVit, kDeit;
 
 // ---- what families share ------------------------------------------------------------------------
 
@@ -47,8 +59,8 @@ inline const RopeRules kCommonRope;
 // The fields must be absent, or null.
 void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names);
 
-// hidden_act of an encoder.
-void ReadActivation(JsonFields& fields, ModelConfig& config);
+// Of an encoder.
+void ReadActivation(JsonFields& fields, ModelConfig& config, const char* field = "hidden_act");
 
 // A number of tokens; null: 0, no window.
 int64_t ReadWindow(JsonFields& fields, int64_t absent);
