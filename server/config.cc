@@ -13,9 +13,9 @@
 #include "proto/snug/status_macros.h"
 #include "proto/snug/version.h"
 #include "proto/snug/yaml.h"
-#include "server/api/tls.h"
 #include "server/job/tenants.h"
 #include "server/node/attempt_files.h"
+#include "server/node/tls_files.h"
 
 namespace snug::server {
 namespace {
@@ -28,7 +28,7 @@ struct Flags {
   std::string state_dir;
   std::string socket;
   std::vector<std::string> devices;
-  std::vector<std::string> listen;
+  std::vector<std::string> listen, listen_http;
   std::string tls_cert, tls_key, tls_ca;
   int metrics_port = -1;
   std::string restore;
@@ -58,7 +58,11 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   app.add_option("--listen", flags.listen,
                  "HOST:PORT to serve on as well, over TLS; again for more")
       ->allow_extra_args(false);
-  app.add_option("--tls-cert", flags.tls_cert, "Certificate of --listen, in PEM");
+  app.add_option("--listen-http", flags.listen_http,
+                 "HOST:PORT of the status page, OpenAI's API and /metrics over HTTPS, beside "
+                 "loopback; again for more")
+      ->allow_extra_args(false);
+  app.add_option("--tls-cert", flags.tls_cert, "Certificate of these addresses, in PEM");
   app.add_option("--tls-key", flags.tls_key, "Its key, in PEM");
   app.add_option("--tls-ca", flags.tls_ca,
                  "Authorities in PEM: clients of --listen need a certificate by one of them, and "
@@ -134,18 +138,32 @@ absl::Status AddDevices(const std::vector<std::string>& given, v1::DaemonConfig&
 
 absl::Status AddListen(const Flags& flags, v1::DaemonConfig& config) {
   const bool tls = !(flags.tls_cert.empty() && flags.tls_key.empty() && flags.tls_ca.empty());
-  if (flags.listen.empty() && tls)
+  if (flags.listen.empty() && flags.listen_http.empty() && tls)
     return absl::InvalidArgumentError(
-        "--tls-cert, --tls-key and --tls-ca belong to --listen, which is not given");
+        "--tls-cert, --tls-key and --tls-ca belong to --listen and --listen-http, which are not "
+        "given");
   if (!flags.listen.empty()) config.clear_listen();
-  for (const std::string& address : flags.listen) {
-    v1::ListenConfig& listen = *config.add_listen();
+  if (!flags.listen_http.empty()) config.clear_listen_http();
+  const auto add = [&](const std::string& address, v1::ListenConfig& listen) {
     listen.set_address(address);
     listen.set_tls_cert(flags.tls_cert);
     listen.set_tls_key(flags.tls_key);
+  };
+  for (const std::string& address : flags.listen) {
+    v1::ListenConfig& listen = *config.add_listen();
+    add(address, listen);
     listen.set_tls_ca(flags.tls_ca);
   }
-  for (const v1::ListenConfig& listen : config.listen()) RETURN_IF_ERROR(CheckListen(listen));
+  for (const std::string& address : flags.listen_http) add(address, *config.add_listen_http());
+  for (const v1::ListenConfig& listen : config.listen())
+    RETURN_IF_ERROR(CheckListen("listen", listen));
+  for (const v1::ListenConfig& listen : config.listen_http()) {
+    RETURN_IF_ERROR(CheckListen("listen_http", listen));
+    if (!listen.tls_ca().empty())
+      return absl::InvalidArgumentError(
+          absl::StrCat("listen_http ", listen.address(),
+                       ": tls_ca is of listen alone; over HTTP clients show tokens"));
+  }
   return absl::OkStatus();
 }
 
@@ -205,6 +223,8 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv) {
   RETURN_IF_ERROR(Tenants::FromConfig(config).status());
   return config;
 }
+
+std::string LauncherSocket() { return Environment("SNUG_LAUNCHER"); }
 
 std::string PrepareScript() {
   const std::string given = Environment("SNUG_PREPARE");

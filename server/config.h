@@ -25,6 +25,10 @@ absl::StatusOr<v1::DaemonConfig> ConfigFromCommandLine(int argc, char** argv);
 // binary, or of the tree that it was built in.
 std::string PrepareScript();
 
+// The socket of snug-launch: $SNUG_LAUNCHER, which the daemon's unit sets; empty: there is none,
+// and the daemon starts attempts itself.
+std::string LauncherSocket();
+
 }  // namespace snug::server
 
 #endif  // SERVER_CONFIG_H_

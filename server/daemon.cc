@@ -1,6 +1,7 @@
 #include "server/daemon.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -16,7 +17,10 @@
 #include "proto/snug/status_macros.h"
 #include "proto/snug/version.h"
 #include "server/answer/answer_worker.h"
+#include "server/api/authorise.h"
+#include "server/api/backup.h"
 #include "server/config.h"
+#include "server/http/https_client.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
@@ -47,7 +51,16 @@ sigset_t EndSignals() {
   return set;
 }
 
+// Memory that one flood of calls has taken goes back to the machine, instead of staying in an arena
+// of each thread.
+void SetUpMemory() {
+  mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_TRIM_THRESHOLD, 1 << 20);
+}
+
 void SetUpProcess() {
+  SetUpMemory();
   const sigset_t set = EndSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   for (int ignored : {SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2}) signal(ignored, SIG_IGN);
@@ -130,6 +143,7 @@ absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(retention_, RetentionLimitsOf(config_.retention()));
   ASSIGN_OR_RETURN(const std::vector<Device> devices, FindDevices());
   ASSIGN_OR_RETURN(tenants_, Tenants::FromConfig(config_));
+  ASSIGN_OR_RETURN(webhooks_, WebhookSettingsOf(config_.webhooks()));
   ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir(),
                                            .accept_loss = config_.accept_loss()}));
   preparer_ = std::make_unique<Preparer>(
@@ -139,6 +153,7 @@ absl::Status Daemon::Build() {
                       .memory_bytes = prepare_bytes,
                       .timeout = absl::Seconds(config_.prepare().timeout_seconds())});
   preparer_->RemoveLeftovers();
+  RemoveLeftBackups(config_.state_dir());
   uploads_ = std::make_unique<Uploads>(config_.state_dir() + "/uploads");
   if (access(config_.inspect().c_str(), X_OK) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", config_.inspect()));
@@ -159,13 +174,14 @@ absl::Status Daemon::ServeApi() {
   ASSIGN_OR_RETURN(tokens_, Tokens::Load(*store_));
   audit_ = std::make_unique<AuditLog>(config_.state_dir() + "/audit.log");
   callers_ = std::make_unique<Callers>(peers_, *tokens_, tenants_, sessions_);
-  if (config_.listen_size() > 0 && config_.tenants_size() == 0)
+  if (config_.listen_size() + config_.listen_http_size() > 0 && config_.tenants_size() == 0)
     spdlog::warn("nobody is let in over TLS: the configuration has no tenants");
   v1::ServerInfo info;
   info.set_version(kVersion);
   info.set_instance_uuid(store_->instance_uuid());
   info.set_boot_epoch(store_->boot_epoch());
   info.set_metrics_port(HttpPort());
+  RETURN_IF_ERROR(ServeHttps(info));
   const ServiceParts parts = {.store = *store_,
                               .index = index_,
                               .scheduler = *scheduler_,
@@ -193,7 +209,8 @@ LauncherSettings Daemon::Launcher() const {
   return {.shim = config_.shim(),
           .worker = config_.worker(),
           .worker_cuda = config_.worker_cuda(),
-          .state_dir = config_.state_dir()};
+          .state_dir = config_.state_dir(),
+          .socket = LauncherSocket()};
 }
 
 absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {
@@ -226,7 +243,7 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   pool_ = std::make_unique<TaskPool>(kApiThreads);
   checks_ = std::make_unique<FairPool>(
       FairPool::Threads{.any = kCheckThreads, .waiting = kMaxWaitingChecks});
-  advisor_ = std::make_unique<Advisor>(index_, *preparer_, *inspector_, devices);
+  advisor_ = std::make_unique<Advisor>(index_, *preparer_, *inspector_, devices, webhooks_.hosts);
   RETURN_IF_ERROR(EndLeftAnswering(config_.state_dir()));
   SchedulerSettings settings{.launcher = Launcher(),
                              .devices = devices,
@@ -244,6 +261,16 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
                                                  .scheduler = *scheduler_,
                                                  .metrics = metrics_});
   examiner_ = std::make_unique<Examiner>(*store_, metrics_, kBetweenExaminations);
+  const auto post = [ca = config_.webhooks().tls_ca()](const WebhookUrl& url,
+                                                       const WebhookCall& call) {
+    return Post({.host = url.host, .port = url.port, .path = url.path, .headers = call.headers,
+                 .body = call.body, .tls_ca = ca});
+  };
+  webhook_sender_ = std::make_unique<WebhookSender>(WebhookParts{.settings = webhooks_,
+                                                                 .post = post,
+                                                                 .store = *store_,
+                                                                 .index = index_,
+                                                                 .metrics = metrics_});
   LauncherSettings launcher = Launcher();
   launcher.instance = store_->instance_uuid();
   answering_ = std::make_unique<Answering>(AnsweringParts{.index = index_,
@@ -255,20 +282,34 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<HttpServer>> Daemon::StartHttp(int port) {
-  return HttpServer::Start(port, [this](httplib::Server& server) {
-    ServeMetrics(server, metrics_);
-    page_.Serve(server);
-    door_.Serve(server);
+void Daemon::AddRoutes(httplib::Server& server) {
+  ServeMetrics(server, metrics_, [this](const std::string& secret) -> absl::Status {
+    ASSIGN_OR_RETURN(const Principal who, callers_->FindBySecret(secret));
+    return Authorise(who, "/metrics", "", index_).status();
   });
+  page_.Serve(server);
+  door_.Serve(server);
+}
+
+absl::Status Daemon::ServeHttps(v1::ServerInfo& info) {
+  for (const v1::ListenConfig& listen : config_.listen_http()) {
+    ASSIGN_OR_RETURN(auto server, HttpServer::StartTls(
+                                      listen, [this](httplib::Server& to) { AddRoutes(to); }));
+    info.add_http_addresses(server->address());
+    https_.push_back(std::move(server));
+  }
+  return absl::OkStatus();
 }
 
 // A port that the user has named and that somebody has is a mistake in the set-up of a new daemon.
 // One that has served before goes on without it, and takes it when it is free.
 absl::Status Daemon::ServeHttp() {
   const int port = config_.has_metrics_port() ? config_.metrics_port() : kDefaultMetricsPort;
+  const auto start = [this, port] {
+    return HttpServer::Start(port, [this](httplib::Server& server) { AddRoutes(server); });
+  };
   metrics_.WatchDisk(config_.state_dir());
-  absl::StatusOr<std::unique_ptr<HttpServer>> started = StartHttp(port);
+  absl::StatusOr<std::unique_ptr<HttpServer>> started = start();
   absl::MutexLock lock(&http_mutex_);
   if (started.ok()) {
     http_ = *std::move(started);
@@ -276,9 +317,9 @@ absl::Status Daemon::ServeHttp() {
   }
   if (config_.has_metrics_port() && store_->boot_epoch() <= 1) return started.status();
   spdlog::warn("going on without metrics until the port is free: {}", started.status().message());
-  http_waiter_ = std::thread([this, port] {
+  http_waiter_ = std::thread([this, start] {
     while (!stop_waiting_.WaitForNotificationWithTimeout(kBetweenPortTries))
-      if (absl::StatusOr<std::unique_ptr<HttpServer>> late = StartHttp(port); late.ok()) {
+      if (absl::StatusOr<std::unique_ptr<HttpServer>> late = start(); late.ok()) {
         spdlog::info("metrics on http://127.0.0.1:{}/metrics", (*late)->port());
         absl::MutexLock late_lock(&http_mutex_);
         http_ = *std::move(late);
@@ -300,7 +341,10 @@ std::string Daemon::Banner() const {
   std::string places = absl::StrCat("unix:", config_.socket());
   for (const std::string& address : server_->addresses())
     absl::StrAppend(&places, " and https://", address);
-  return absl::StrCat("snugd: serving on ", places, ", ", metrics);
+  std::string pages;
+  for (const auto& server : https_)
+    absl::StrAppend(&pages, ", pages on https://", server->address());
+  return absl::StrCat("snugd: serving on ", places, ", ", metrics, pages);
 }
 
 void Daemon::WaitForShutdown() {
@@ -326,12 +370,14 @@ void Daemon::Shutdown() {
     http_waiter_.join();
   }
   page_.Stop();
+  https_.clear();
   {
     absl::MutexLock lock(&http_mutex_);
     http_.reset();
   }
   if (server_ != nullptr) server_->StopAccepting();
   streams_.StopAll();
+  webhook_sender_.reset();
   examiner_.reset();
   keeper_.reset();
   if (advisor_ != nullptr) advisor_->Stop();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
@@ -30,6 +31,7 @@
 #include "server/scheduler/fair_pool.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/task_pool.h"
+#include "server/webhook/sender.h"
 #include "snug/v1/config.pb.h"
 
 namespace snug::server {
@@ -57,7 +59,8 @@ class Daemon {
   absl::Status BuildScheduler(std::vector<Device> devices, FairPool::Threads prepares);
   absl::Status ServeApi();
   absl::Status ServeHttp();
-  absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(int port);
+  absl::Status ServeHttps(v1::ServerInfo& info);
+  void AddRoutes(httplib::Server& server);
   int HttpPort() const;  // 0: it is not served.
   void Shutdown();
 
@@ -75,6 +78,8 @@ class Daemon {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<Examiner> examiner_;
+  WebhookSettings webhooks_;
+  std::unique_ptr<WebhookSender> webhook_sender_;
   std::unique_ptr<Advisor> advisor_;
   std::unique_ptr<Answering> answering_;
   std::unique_ptr<TaskPool> pool_;
@@ -94,6 +99,7 @@ class Daemon {
   mutable absl::Mutex http_mutex_;
   std::unique_ptr<HttpServer> http_ ABSL_GUARDED_BY(http_mutex_);
   std::thread http_waiter_;  // For a port that somebody has.
+  std::vector<std::unique_ptr<HttpServer>> https_;
 };
 
 }  // namespace snug::server

@@ -64,6 +64,7 @@ absl::StatusOr<std::string> CheckpointOf(const std::string& state_dir, const std
 }
 
 absl::StatusOr<int64_t> RoomForPrompts(const program::Program& program, int64_t new_tokens) {
+  if (program.config.has_source()) return program.config.max_positions;
   const int64_t room = program.config.max_positions - new_tokens;
   if (room > 0) return room;
   return InvalidRequest(
@@ -126,10 +127,10 @@ absl::StatusOr<AskedModel> FindModel(const v1::SampleRequest& request, const Job
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           "the model of job \"", job->id(), "\" classifies: it writes no text")),
                       "NO_TEXT_MODEL");
-  if (program.config.has_source())
+  if (program.config.task == program::Task::kMaskedLm)
     return WithReason(absl::FailedPreconditionError(
                           absl::StrCat("the model of job \"", job->id(),
-                                       "\" is of task: seq2seq_lm, which answers no prompts yet")),
+                                       "\" is of task: masked_lm, which answers no prompts")),
                       "NO_TEXT_MODEL");
   program = program::Frozen(std::move(program));
   asked.settings = SettingsOf(request, program.config.max_positions);

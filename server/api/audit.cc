@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "server/failpoint.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 
@@ -47,7 +48,9 @@ bool AuditLog::Append(const std::string& line) {
   const auto bytes = static_cast<int64_t>(line.size());
   if (fd_ < 0) Open();
   if (fd_ >= 0 && written_ > 0 && written_ + bytes > file_bytes_) {
+    if (FAILS_AT("audit.rename")) return false;
     if (rename(path_.c_str(), (path_ + ".1").c_str()) != 0) return false;
+    FAILPOINT("audit.renamed");
     Open();
   }
   if (fd_ < 0) return false;

@@ -38,6 +38,7 @@ constexpr Rule kRules[] = {
     {"GetJob", Rank::kViewer, About::kJob},
     {"WatchJob", Rank::kViewer, About::kJob},
     {"GetJobLogs", Rank::kViewer, About::kJob},
+    {"GetMetricHistory", Rank::kViewer, About::kJob},
     {"DownloadJob", Rank::kViewer, About::kJob},
     {"ListCheckpoints", Rank::kViewer, About::kJob},
     {"PlanJob", Rank::kUser, About::kNoJob},
@@ -60,6 +61,7 @@ constexpr Rule kRules[] = {
     {"DeleteJob", Rank::kUser, About::kJob, kChanges},
     {"BackupStore", Rank::kOperator, About::kNoJob},
     {"CheckStore", Rank::kOperator, About::kNoJob},
+    {"/metrics", Rank::kOperator, About::kNoJob},  // Over HTTPS: it names the jobs of all.
     {"CreateSession", Rank::kViewer, About::kNoJob, kChanges},
     {"DrainDevice", Rank::kOperator, About::kNoJob, kChanges},
     {"UndrainDevice", Rank::kOperator, About::kNoJob, kChanges},

@@ -4,17 +4,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/api/grpc_status.h"
+#include "server/failpoint.h"
 #include "server/job/random_id.h"
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
 namespace {
+
+constexpr char kCopy[] = "snug.db.backup-";
 
 class BackupReader {
  public:
@@ -48,6 +53,7 @@ class BackupReader {
     const absl::Status copied = store_.Backup(path_);
     if (copied.ok()) fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     const int error = errno;
+    FAILPOINT("backup.copied");
     unlink(path_.c_str());
     RETURN_IF_ERROR(copied);
     struct stat file {};
@@ -66,9 +72,15 @@ class BackupReader {
 
 }  // namespace
 
+void RemoveLeftBackups(const std::string& state_dir) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(state_dir, error))
+    if (absl::StartsWith(entry.path().filename().string(), kCopy)) unlink(entry.path().c_str());
+}
+
 ChunkSource BackupSource(JobStore& store, const std::string& state_dir) {
   auto reader = std::make_shared<BackupReader>(
-      store, absl::StrCat(state_dir, "/snug.db.backup-", RandomHex(12)));
+      store, absl::StrCat(state_dir, "/", kCopy, RandomHex(12)));
   return [reader] { return (*reader)(); };
 }
 

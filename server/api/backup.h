@@ -9,6 +9,9 @@
 
 namespace snug::server {
 
+// What daemons that were killed meanwhile have left. No other may run.
+void RemoveLeftBackups(const std::string& state_dir);
+
 ChunkSource BackupSource(JobStore& store, const std::string& state_dir);
 
 }  // namespace snug::server

@@ -69,8 +69,20 @@ absl::StatusOr<Principal> Callers::Find(const grpc::ServerContextBase& context) 
     std::optional<Principal> user = peers_.Find(context.peer());
     if (user) return *std::move(user);
   }
-  ASSIGN_OR_RETURN(Principal who, IsTls(context) ? OverTls(context) : FromWithin(context));
-  if (!rate_.Take(who.credential, SinceBoot())) return TooFast(who.credential, rate_.per_second());
+  if (IsTls(context)) return WithinRate(OverTls(context));
+  // No connection of ours: from within the process. A socket whose peer the kernel does not name
+  // would come here as well, and has no session's secret.
+  ASSIGN_OR_RETURN(const absl::string_view secret, BearerOf(context));
+  return FindBySecret(secret);
+}
+
+absl::StatusOr<Principal> Callers::FindBySecret(absl::string_view secret) {
+  return WithinRate(OfSecret(secret));
+}
+
+absl::StatusOr<Principal> Callers::WithinRate(absl::StatusOr<Principal> who) {
+  if (who.ok() && !rate_.Take(who->credential, SinceBoot()))
+    return TooFast(who->credential, rate_.per_second());
   return who;
 }
 
@@ -88,10 +100,7 @@ absl::StatusOr<Principal> Callers::OverTls(const grpc::ServerContextBase& contex
   return OfToken(secret);
 }
 
-// No connection of ours, and none over TLS. A socket whose peer the kernel does not name would come
-// here as well, and has no session's secret.
-absl::StatusOr<Principal> Callers::FromWithin(const grpc::ServerContextBase& context) const {
-  ASSIGN_OR_RETURN(const absl::string_view secret, BearerOf(context));
+absl::StatusOr<Principal> Callers::OfSecret(absl::string_view secret) const {
   std::optional<Principal> who = sessions_.Find(secret, absl::Now());
   return who ? *std::move(who) : OfToken(secret);
 }

@@ -56,11 +56,14 @@ class Callers {
 
   // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he calls too often.
   absl::StatusOr<Principal> Find(const grpc::ServerContextBase& context);
+  // By what a browser or a script showed: of a session, or a token.
+  absl::StatusOr<Principal> FindBySecret(absl::string_view secret);
 
  private:
   absl::StatusOr<Principal> OverTls(const grpc::ServerContextBase& context) const;
-  absl::StatusOr<Principal> FromWithin(const grpc::ServerContextBase& context) const;
+  absl::StatusOr<Principal> OfSecret(absl::string_view secret) const;
   absl::StatusOr<Principal> OfToken(absl::string_view secret) const;
+  absl::StatusOr<Principal> WithinRate(absl::StatusOr<Principal> who);
 
   const Peers& peers_;
   const Tokens& tokens_;

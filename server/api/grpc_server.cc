@@ -42,6 +42,9 @@ constexpr absl::Duration kNoDescriptorsPause = absl::Milliseconds(50);
 
 void SetLimits(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  // A message is unpacked whole before its size is looked at: 4 MiB may become 4 GiB.
+  for (const grpc_compression_algorithm packed : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE})
+    builder.SetCompressionAlgorithmSupportStatus(packed, false);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMs);

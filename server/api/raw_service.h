@@ -29,6 +29,7 @@ using RawService = Raw<
     v1::FineTuning::WithRawCallbackMethod_GetServerInfo,
     v1::FineTuning::WithRawCallbackMethod_WatchJob,
     v1::FineTuning::WithRawCallbackMethod_GetJobLogs,
+    v1::FineTuning::WithRawCallbackMethod_GetMetricHistory,
     v1::FineTuning::WithRawCallbackMethod_DownloadJob,
     v1::FineTuning::WithRawCallbackMethod_ListCheckpoints,
     v1::FineTuning::WithRawCallbackMethod_PreviewDataset,

@@ -11,6 +11,7 @@
 #include "server/api/extend.h"
 #include "server/api/files.h"
 #include "server/api/job_pages.h"
+#include "server/api/metric_history.h"
 #include "server/api/sample.h"
 #include "server/api/serving.h"
 #include "server/api/watch.h"
@@ -297,13 +298,19 @@ grpc::ServerUnaryReactor* FineTuningService::ListCheckpoints(Context* context, c
                                                              Bytes* out) {
   using Request = v1::ListCheckpointsRequest;
   using Reply = v1::ListCheckpointsResponse;
-  return Serve<Request, Reply>(
-      {context, "ListCheckpoints", in, out},
-      [this](const Allowed<Request>& call, const Answer<Reply>& answer) {
-        const bool posted = parts_.pool.Post([this, call, answer] {
-          answer(CheckpointsOf(parts_.index, parts_.state_dir, call.request));
-        });
-        if (!posted) answer(Draining());
+  return OnPool<Request, Reply>(
+      {context, "ListCheckpoints", in, out}, [this](const Allowed<Request>& call) {
+        return CheckpointsOf(parts_.index, parts_.state_dir, call.request);
+      });
+}
+
+grpc::ServerUnaryReactor* FineTuningService::GetMetricHistory(Context* context, const Bytes* in,
+                                                              Bytes* out) {
+  using Request = v1::GetMetricHistoryRequest;
+  using Reply = v1::GetMetricHistoryResponse;
+  return OnPool<Request, Reply>(
+      {context, "GetMetricHistory", in, out}, [this](const Allowed<Request>& call) {
+        return MetricHistoryOf(parts_.index, parts_.state_dir, call.request);
       });
 }
 

@@ -88,6 +88,7 @@ class FineTuningService : public RawService {
   grpc::ServerUnaryReactor* DeleteFile(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* GetServerInfo(Context*, const Bytes* in, Bytes* out) override;
   grpc::ServerUnaryReactor* ListCheckpoints(Context*, const Bytes* in, Bytes* out) override;
+  grpc::ServerUnaryReactor* GetMetricHistory(Context*, const Bytes* in, Bytes* out) override;
   Stream* WatchJob(Context*, const Bytes* in) override;
   Stream* GetJobLogs(Context*, const Bytes* in) override;
   Stream* DownloadJob(Context*, const Bytes* in) override;
@@ -116,9 +117,8 @@ class FineTuningService : public RawService {
   absl::StatusOr<Request> Open(const Call& call) const;
   template <typename Request, typename Response, typename Act>
   grpc::ServerUnaryReactor* Serve(const Call& call, const Act& act);
-  // Of a call about files, which are on the disk.
   template <typename Request, typename Response, typename Act>
-  grpc::ServerUnaryReactor* OfFiles(const Call& call, const Act& act);
+  grpc::ServerUnaryReactor* OnPool(const Call& call, const Act& act);
   // Of a call that is the scheduler's to answer.
   template <typename Request>
   grpc::ServerUnaryReactor* Change(const Call& call,

@@ -23,19 +23,10 @@ FineTuningService::Upload* FineTuningService::UploadFile(Context* context, Bytes
   return ReceiveUpload(out, parts_.pool, begin, end);
 }
 
-template <typename Request, typename Response, typename Act>
-grpc::ServerUnaryReactor* FineTuningService::OfFiles(const Call& call, const Act& act) {
-  return Serve<Request, Response>(
-      call, [this, act](const Allowed<Request>& allowed, const Answer<Response>& answer) {
-        const bool posted = parts_.pool.Post([allowed, answer, act] { answer(act(allowed)); });
-        if (!posted) answer(Draining());
-      });
-}
-
 grpc::ServerUnaryReactor* FineTuningService::GetUpload(Context* context, const Bytes* in,
                                                        Bytes* out) {
   using Request = v1::GetUploadRequest;
-  return OfFiles<Request, v1::Upload>(
+  return OnPool<Request, v1::Upload>(
       {context, "GetUpload", in, out}, [this](const Allowed<Request>& call) {
         v1::Upload upload;
         upload.set_received_bytes(
@@ -48,7 +39,7 @@ grpc::ServerUnaryReactor* FineTuningService::ListFiles(Context* context, const B
                                                        Bytes* out) {
   using Request = v1::ListFilesRequest;
   using Reply = v1::ListFilesResponse;
-  return OfFiles<Request, Reply>({context, "ListFiles", in, out},
+  return OnPool<Request, Reply>({context, "ListFiles", in, out},
                                  [this](const Allowed<Request>& call) {
                                    Reply reply;
                                    for (v1::File& file : parts_.uploads.List(call.who.name()))
@@ -60,7 +51,7 @@ grpc::ServerUnaryReactor* FineTuningService::ListFiles(Context* context, const B
 grpc::ServerUnaryReactor* FineTuningService::GetFile(Context* context, const Bytes* in,
                                                      Bytes* out) {
   using Request = v1::GetFileRequest;
-  return OfFiles<Request, v1::File>({context, "GetFile", in, out},
+  return OnPool<Request, v1::File>({context, "GetFile", in, out},
                                     [this](const Allowed<Request>& call) {
                                       return parts_.uploads.Find(call.who.name(),
                                                                  call.request.file());
@@ -70,7 +61,7 @@ grpc::ServerUnaryReactor* FineTuningService::GetFile(Context* context, const Byt
 grpc::ServerUnaryReactor* FineTuningService::DeleteFile(Context* context, const Bytes* in,
                                                         Bytes* out) {
   using Request = v1::DeleteFileRequest;
-  return OfFiles<Request, v1::File>(
+  return OnPool<Request, v1::File>(
       {context, "DeleteFile", in, out},
       [this](const Allowed<Request>& call) -> absl::StatusOr<v1::File> {
         const std::string owner = call.who.name(), &id = call.request.file();

@@ -79,6 +79,16 @@ grpc::ServerUnaryReactor* FineTuningService::Serve(const Call& call, const Act& 
       });
 }
 
+// Of a call that reads the disk: `act` gives the answer, on a thread that may wait for it.
+template <typename Request, typename Response, typename Act>
+grpc::ServerUnaryReactor* FineTuningService::OnPool(const Call& call, const Act& act) {
+  return Serve<Request, Response>(
+      call, [this, act](const Allowed<Request>& allowed, const Answer<Response>& answer) {
+        const bool posted = parts_.pool.Post([allowed, answer, act] { answer(act(allowed)); });
+        if (!posted) answer(Draining());
+      });
+}
+
 // Of a stream: its request, decoded and allowed.
 template <typename Request>
 absl::StatusOr<Request> FineTuningService::Open(const Call& call) const {

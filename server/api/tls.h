@@ -11,9 +11,6 @@
 
 namespace snug::server {
 
-// INVALID_ARGUMENT with the setting that is missing.
-absl::Status CheckListen(const v1::ListenConfig& config);
-
 // Looks at the files now, and again every minute: what replaces them serves the connections that
 // come then. INVALID_ARGUMENT with the file that is not what it has to be.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(

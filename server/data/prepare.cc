@@ -19,8 +19,8 @@
 #include "server/data/prepare_command.h"
 #include "server/data/prepared_dataset.h"
 #include "server/data/prompts.h"
-#include "server/failpoint.h"
 #include "server/data/sha256.h"
+#include "server/failpoint.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
@@ -83,11 +83,19 @@ absl::StatusOr<std::string> WriteFound(std::vector<Source> sources, const std::s
   return sources.size() == 1 ? sources.front().field : "datasets";
 }
 
+// Images are evaluated as they are, whatever is drawn of those that are trained.
+v1::JobSpec ForEvaluation(v1::JobSpec spec) {
+  spec.clear_image_augmentation();
+  return spec;
+}
+
 // Two daemons' or two runs' results for one hash are the same: the first stays.
 absl::Status MoveIntoPlace(const std::string& part, const std::string& folder) {
   if (FAILS_AT("prepare.rename")) return absl::ErrnoToStatus(ENOSPC, "a failed rename");
-  if (renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_NOREPLACE) == 0)
-    return absl::OkStatus();
+  const bool moved =
+      renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, folder.c_str(), RENAME_NOREPLACE) == 0;
+  FAILPOINT("prepare.renamed");
+  if (moved) return absl::OkStatus();
   if (errno != EEXIST)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", part, " to ", folder));
   std::error_code ignored;
@@ -158,7 +166,8 @@ absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
   ASSIGN_OR_RETURN(folders.train, FolderOf(TrainSources(spec), spec, model_dir, split, progress));
   if (split) folders.eval = folders.train + "-eval";
   if (!evaluation.empty()) {
-    ASSIGN_OR_RETURN(folders.eval, FolderOf(evaluation, spec, model_dir, false, progress));
+    ASSIGN_OR_RETURN(folders.eval,
+                     FolderOf(evaluation, ForEvaluation(spec), model_dir, false, progress));
   }
   folders.prompts = PromptsFile(spec, folders.train);
   folders.ready = Ready(folders.train) && (folders.eval.empty() || Ready(folders.eval)) &&
@@ -179,8 +188,8 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
                                 .eval_output = split ? folders.eval : ""},
                                spec, model_dir, progress));
   if (!split && !folders.eval.empty() && !Ready(folders.eval))
-    RETURN_IF_ERROR(RunPrepare({.sources = EvalSources(spec), .output = folders.eval}, spec,
-                               model_dir, progress));
+    RETURN_IF_ERROR(RunPrepare({.sources = EvalSources(spec), .output = folders.eval},
+                               ForEvaluation(spec), model_dir, progress));
   if (!folders.prompts.empty() && !Exists(folders.prompts))
     RETURN_IF_ERROR(RunPrompts(spec, model_dir, folders.prompts, progress));
   folders.ready = true;
@@ -278,11 +287,14 @@ absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& mo
   const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
   RETURN_IF_ERROR(WriteTexts(spec, texts));
   RunOptions run = PromptsCommand(spec, model_dir, progress);
-  for (const std::string& option : {"--prompts=" + texts, "--output=" + file,
+  const std::string field = spec.training().sample_prompts().empty()
+                                ? "training.predict_with_generate"
+                                : "training.sample_prompts";
+  for (const std::string& option : {"--prompts=" + texts, "--output=" + file, "--field=" + field,
                                     absl::StrCat("--max-tokens=", MaxPromptTokens(spec))})
     run.argv.push_back(option);
   ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result, "training.sample_prompts");
+  return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result, field);
 }
 
 void Preparer::RemoveLeftovers() {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "server/job/errors.h"
+#include "worker/program/augmentation.h"
 #include "worker/program/json.h"
 
 namespace snug::server {
@@ -67,9 +68,13 @@ std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION) add("--task", "sequence_classification");
   if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION) add("--task", "token_classification");
   if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) add("--task", "seq2seq_lm");
+  if (spec.task() == v1::JobSpec::MASKED_LM) add("--task", "masked_lm");
   if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION) add("--task", "image_classification");
   if (!spec.problem_type().empty()) add("--problem-type", spec.problem_type());
   if (spec.num_labels() > 0) add("--num-labels", absl::StrCat(spec.num_labels()));
+  const auto augmentation = program::AugmentationOfName(spec.image_augmentation());
+  if (augmentation.value_or(program::Augmentation::kNone) != program::Augmentation::kNone)
+    add("--originals", "1");
   for (const std::string& name : spec.label_names()) add("--label-name", name);
   for (const std::string& option : AddedTokenOptions(spec)) options.push_back(option);
   return options;

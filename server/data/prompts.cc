@@ -31,7 +31,8 @@ absl::Status Write(const nlohmann::json& prompts, const std::string& path) {
 }  // namespace
 
 std::string PromptsFile(const v1::JobSpec& spec, const std::string& train_folder) {
-  if (spec.training().sample_prompts().empty()) return "";
+  const bool answers = spec.training().predict_with_generate();
+  if (spec.training().sample_prompts().empty() && !answers) return "";
   std::string key = absl::StrCat(MaxPromptTokens(spec));
   for (const std::string& prompt : spec.training().sample_prompts())
     absl::StrAppend(&key, "|", Sha256Hex(prompt));
@@ -41,14 +42,13 @@ std::string PromptsFile(const v1::JobSpec& spec, const std::string& train_folder
 absl::StatusOr<int64_t> LongestPrompt(const std::string& path) {
   if (path.empty()) return 0;
   ASSIGN_OR_RETURN(const nlohmann::json json, program::ReadJsonFile(path, kLimits));
+  const bool good = json.is_object() && json.contains("prompts") && json["prompts"].is_array();
+  if (!good) return absl::DataLossError(absl::StrCat(path, " has no prompts"));
   size_t longest = 0;
-  if (json.is_object() && json.contains("prompts") && json["prompts"].is_array()) {
-    for (const nlohmann::json& prompt : json["prompts"]) {
-      if (prompt.is_object() && prompt.contains("ids"))
-        longest = std::max(longest, prompt["ids"].size());
-    }
+  for (const nlohmann::json& prompt : json["prompts"]) {
+    if (prompt.is_object() && prompt.contains("ids"))
+      longest = std::max(longest, prompt["ids"].size());
   }
-  if (longest == 0) return absl::DataLossError(absl::StrCat(path, " has no prompts"));
   return static_cast<int64_t>(longest);
 }
 

@@ -71,9 +71,6 @@ class Gateway::Sending {
   std::unique_ptr<grpc::ClientWriter<v1::UploadFileRequest>> writer_;
 };
 
-// The status code of HTTP that says the same.
-int HttpCode(const absl::Status& status);
-
 }  // namespace snug::server
 
 #endif  // SERVER_HTTP_GATEWAY_H_

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/http/openai_objects.h"
+#include "server/http/requests.h"
 
 namespace snug::server {
 namespace {
@@ -24,11 +25,6 @@ constexpr int kMaxJobs = 1000;              // Of which a list is a part.
 constexpr const char* kJobs = "/v1/fine_tuning/jobs";
 constexpr const char* kFiles = "/v1/files";
 constexpr const char* kId = "/([a-z0-9-]+)";
-
-std::string TokenOf(const httplib::Request& request) {
-  const std::string header = request.get_header_value("Authorization");
-  return absl::StartsWithIgnoreCase(header, "Bearer ") ? header.substr(7) : "";
-}
 
 void Answer(const absl::StatusOr<json>& reply, httplib::Response& response) {
   if (reply.ok()) {
@@ -144,12 +140,12 @@ void OpenAiDoor::ServeFiles(httplib::Server& server) {
   const auto get = [&](const std::string& path, Ask ask) {
     server.Get(path, [ask = std::move(ask)](const httplib::Request& request,
                                             httplib::Response& response) {
-      Answer(ask(TokenOf(request), request), response);
+      Answer(ask(BearerOf(request), request), response);
     });
   };
   server.Post(kFiles, [this](const httplib::Request& request, httplib::Response& response,
                              const httplib::ContentReader& content) {
-    Answer(Upload(TokenOf(request), request, content), response);
+    Answer(Upload(BearerOf(request), request, content), response);
   });
   get(kFiles, [this](const std::string& secret, const httplib::Request& request) -> Reply {
     ASSIGN_OR_RETURN(const v1::ListFilesResponse list,
@@ -169,7 +165,7 @@ void OpenAiDoor::ServeFiles(httplib::Server& server) {
                 [this](const httplib::Request& request, httplib::Response& response) {
                   v1::DeleteFileRequest call;
                   call.set_file(request.matches[1]);
-                  const auto file = gateway_.Call(&Api::DeleteFile, TokenOf(request), call);
+                  const auto file = gateway_.Call(&Api::DeleteFile, BearerOf(request), call);
                   if (!file.ok()) return Answer(file.status(), response);
                   Answer(json{{"id", file->id()}, {"object", "file"}, {"deleted", true}},
                          response);
@@ -180,12 +176,12 @@ void OpenAiDoor::ServeJobs(httplib::Server& server) {
   const auto get = [&](const std::string& path, Ask ask) {
     server.Get(path, [ask = std::move(ask)](const httplib::Request& request,
                                             httplib::Response& response) {
-      Answer(ask(TokenOf(request), request), response);
+      Answer(ask(BearerOf(request), request), response);
     });
   };
   server.Post(kJobs, [this](const httplib::Request& request, httplib::Response& response,
                             const httplib::ContentReader& content) {
-    Answer(CreateJob(TokenOf(request), content), response);
+    Answer(CreateJob(BearerOf(request), content), response);
   });
   get(kJobs, [this](const std::string& secret, const httplib::Request& request) {
     return ListJobs(secret, request);
@@ -228,7 +224,7 @@ void OpenAiDoor::ServeChange(httplib::Server& server, const char* verb,
                 if (!body.ok()) return Answer(body.status(), response);
                 Request call;
                 call.set_id(request.matches[1]);
-                const auto job = gateway_.Call(method, TokenOf(request), call);
+                const auto job = gateway_.Call(method, BearerOf(request), call);
                 Answer(job.ok() ? Reply(JobObject(*job)) : Reply(job.status()), response);
               });
 }

@@ -192,7 +192,7 @@ json Number(double value) {
 json Hyperparameters(const v1::TrainingSpec& training) {
   json numbers = {{"n_epochs", kAuto}, {"batch_size", kAuto}, {"learning_rate_multiplier", kAuto}};
   if (training.has_num_train_epochs()) numbers["n_epochs"] = Number(training.num_train_epochs());
-  if (training.has_per_device_train_batch_size())
+  if (training.per_device_train_batch_size() > 0)
     numbers["batch_size"] = training.per_device_train_batch_size();
   if (training.has_learning_rate())
     numbers["learning_rate_multiplier"] = Number(training.learning_rate() / kLearningRate);

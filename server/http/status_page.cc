@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -13,6 +12,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
 #include "server/http/page_files.h"
+#include "server/http/requests.h"
 #include "server/http/snapshot.h"
 
 namespace snug::server {
@@ -33,21 +33,11 @@ std::string AddressOf(const std::string& secret) {
 
 // What he showed: the header, else the cookie.
 std::string SecretOf(const httplib::Request& request) {
-  const std::string header = request.get_header_value("Authorization");
-  if (absl::StartsWithIgnoreCase(header, "Bearer ")) return header.substr(7);
+  if (std::string shown = BearerOf(request); !shown.empty()) return shown;
   const std::string cookies = request.get_header_value("Cookie");
   for (absl::string_view cookie : absl::StrSplit(cookies, "; "))
     if (absl::ConsumePrefix(&cookie, kCookie)) return std::string(cookie);
   return "";
-}
-
-void Refuse(const absl::Status& status, httplib::Response& response) {
-  response.status = HttpCode(status);
-  if (response.status == 401) response.set_header("WWW-Authenticate", "Bearer");
-  v1::Error error;
-  error.set_reason(absl::StatusCodeToString(status.code()));
-  error.set_message(std::string(status.message()));
-  response.set_content(absl::StrCat("{\"error\":", JsonOf(error), "}\n"), kJson);
 }
 
 }  // namespace
@@ -85,8 +75,12 @@ void StatusPage::Serve(httplib::Server& server) {
               return Plans(secret, request.matches[1]);
             });
   ServeJson(server, "/api/jobs/([a-z0-9-]+)/metrics",
-            [this](const std::string& secret, const auto& request) {
-              return gateway_.MetricsOf(secret, request.matches[1]);
+            [this](const std::string& secret, const auto& request) -> absl::StatusOr<std::string> {
+              v1::GetMetricHistoryRequest asked;
+              asked.set_id(request.matches[1]);
+              ASSIGN_OR_RETURN(const v1::GetMetricHistoryResponse history,
+                               gateway_.Call(&Api::GetMetricHistory, secret, asked));
+              return JsonOf(history);
             });
   server.Get(absl::StrCat(kSession, "/api/events"),
              [this](const httplib::Request& request, httplib::Response& response) {
@@ -125,8 +119,9 @@ void StatusPage::ServePage(const httplib::Request& request, httplib::Response& r
     return;
   }
   const std::string address = AddressOf(secret);
-  response.set_header("Set-Cookie", absl::StrCat(kCookie, secret,
-                                                 "; HttpOnly; SameSite=Strict; Path=", address));
+  response.set_header("Set-Cookie",
+                      absl::StrCat(kCookie, secret, "; HttpOnly; SameSite=Strict; Path=", address,
+                                   request.ssl == nullptr ? "" : "; Secure"));
   response.set_redirect(address, 303);
 }
 

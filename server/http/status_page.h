@@ -11,7 +11,7 @@
 //   GET /api/jobs             the newest jobs, ended ones included, as ListJobs has them
 //   GET /api/jobs/ID          a job
 //   GET /api/jobs/ID/plans    its plans as of now: PlanJobResponse
-//   GET /api/jobs/ID/metrics  its metrics.jsonl
+//   GET /api/jobs/ID/metrics  what it has measured: GetMetricHistoryResponse, of 1,000 points each
 //   GET /api/events           server-sent events: `server` and `jobs`, those that have changed
 #ifndef SERVER_HTTP_STATUS_PAGE_H_
 #define SERVER_HTTP_STATUS_PAGE_H_

@@ -13,7 +13,7 @@ using program::ModelConfig;
 using program::RopeScaling;
 
 constexpr int kMaxKind = static_cast<int>(RopeScaling::Kind::kYarn);
-constexpr int kMaxTask = static_cast<int>(program::Task::kImageClassification);
+constexpr int kMaxTask = static_cast<int>(program::Task::kMaskedLm);
 constexpr int kMaxProblem = static_cast<int>(program::Problem::kRegression);
 constexpr int kMaxActivation = static_cast<int>(program::Activation::kTanh);
 

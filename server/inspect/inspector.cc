@@ -161,14 +161,17 @@ absl::StatusOr<v1::InspectReply> Inspector::Ask(const v1::InspectRequest& reques
                                            .own_group = true});
   if (!pid.ok()) return absl::UnavailableError(pid.status().message());
   std::move(close_theirs).Invoke();
-  // A reader that has ended already says in its exit status what it ended of.
-  const bool sent = SendMessage(ends[0], request).ok() && SendDescriptors(ends[0], fds).ok();
+  absl::Status sent = SendMessage(ends[0], request);
+  if (sent.ok()) sent = SendDescriptors(ends[0], fds);
   shutdown(ends[0], SHUT_WR);
   const absl::StatusOr<std::string> bytes = ReadAll(ends[0], deadline, cancelled);
   const int status = Reap(*pid, bytes.ok() ? kEndPatience : absl::ZeroDuration());
   if (absl::IsCancelled(bytes.status())) return bytes.status();
+  // No memory to send it with, and no fault of the reader's.
+  if (absl::IsResourceExhausted(sent)) return sent;
+  // A reader that has ended already says in its exit status what it ended of.
   v1::InspectReply reply;
-  if (sent && bytes.ok() && ParseFrame(*bytes, reply).ok()) return reply;
+  if (sent.ok() && bytes.ok() && ParseFrame(*bytes, reply).ok()) return reply;
   return ReaderFailed(status);
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 
 namespace snug::server {
 namespace {
@@ -17,6 +18,7 @@ constexpr size_t kMaxFdsAtOnce = 200;  // The kernel takes 253.
 constexpr size_t kLengthBytes = 4;
 
 absl::Status SendBytes(int socket, const std::string& bytes) {
+  if (FAILS_AT("inspect.send")) return absl::ErrnoToStatus(ENOMEM, "a failed message");
   size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t sent = send(socket, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
@@ -66,6 +68,7 @@ absl::Status SendSome(int socket, const int* fds, size_t count) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int) * count);
   memcpy(CMSG_DATA(header), fds, sizeof(int) * count);
+  if (FAILS_AT("inspect.send_files")) return absl::ErrnoToStatus(ENOMEM, "a failed message");
   while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
     if (errno != EINTR) return absl::ErrnoToStatus(errno, "cannot hand on descriptors");
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/job/check_spec.h"
+#include "worker/program/augmentation.h"
 #include "worker/program/json.h"
 #include "worker/program/task.h"
 
@@ -13,8 +14,8 @@ namespace snug::server {
 namespace {
 
 constexpr char kTasks[] =
-    "causal_lm, seq2seq_lm, sequence_classification, token_classification or image_classification";
-constexpr char kNoAugmentation[] = "none";
+    "causal_lm, seq2seq_lm, masked_lm, sequence_classification, token_classification or "
+    "image_classification";
 
 // What the tokenizer makes of them, and whether it has one already, is seen when it is read.
 void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
@@ -37,15 +38,16 @@ void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
 void CheckLabels(const v1::JobSpec& spec, Checker& check) {
   const bool named = !spec.label_names().empty();
   if (!v1::JobSpec::Task_IsValid(spec.task())) check.Add("task", kTasks);
-  const bool of_text =
-      spec.task() == v1::JobSpec::CAUSAL_LM || spec.task() == v1::JobSpec::SEQ2SEQ_LM;
-  if (spec.task() == v1::JobSpec::MASKED_LM)
-    check.Add("task", absl::StrCat(kTasks, "; others are not offered yet"));
-  if (spec.has_mlm_probability())
-    check.Add("mlm_probability", "is of task: masked_lm, which is not offered yet");
-  if (!spec.image_augmentation().empty() && spec.image_augmentation() != kNoAugmentation)
-    check.Add("image_augmentation", absl::StrCat(program::Quote(spec.image_augmentation()),
-                                                 "; others than none are not offered yet"));
+  const bool of_text = spec.task() == v1::JobSpec::CAUSAL_LM ||
+                       spec.task() == v1::JobSpec::SEQ2SEQ_LM ||
+                       spec.task() == v1::JobSpec::MASKED_LM;
+  const double masked = spec.mlm_probability();
+  if (spec.has_mlm_probability() && !(masked > 0.0 && masked < 1.0))
+    check.Add("mlm_probability", absl::StrCat(masked, " is outside (0, 1)"));
+  const std::string& augmentation = spec.image_augmentation();
+  if (!augmentation.empty() && !program::AugmentationOfName(augmentation))
+    check.Add("image_augmentation", absl::StrCat("one of ", program::kAugmentationNames, ", not ",
+                                                 program::Quote(augmentation)));
   if (of_text && (named || spec.num_labels() != 0))
     check.Add(named ? "label_names" : "num_labels",
               "is of task: sequence_classification, token_classification or "

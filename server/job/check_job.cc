@@ -21,7 +21,9 @@
 #include "worker/program/adapter_config.h"
 #include "worker/program/adapter_export.h"
 #include "worker/program/added_tokens.h"
+#include "worker/program/augmentation.h"
 #include "worker/program/carried_files.h"
+#include "worker/program/eval_metrics.h"
 #include "worker/program/model_config.h"
 #include "worker/program/parameter.h"
 #include "worker/program/plan.h"
@@ -35,6 +37,8 @@ namespace {
 // What the values of a batch may come to over all layers: more than any device has, and so far from
 // the end of 64 bits that every sum of bytes in a plan is exact.
 constexpr int64_t kMaxBatchBytes = int64_t{1} << 53;
+
+constexpr double kMlmProbability = 0.15;  // Of transformers' collator.
 
 constexpr char kAddedTokens[] = "added_tokens";
 constexpr char kAddedTokensField[] = "spec.added_tokens";
@@ -108,6 +112,10 @@ void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
     spec.mutable_training()->set_packing(false);
     return spec.set_task(v1::JobSpec::SEQ2SEQ_LM);
   }
+  if (config.task == program::Task::kMaskedLm) {
+    if (!spec.has_mlm_probability()) spec.set_mlm_probability(kMlmProbability);
+    return spec.set_task(v1::JobSpec::MASKED_LM);
+  }
   if (!config.classifies()) return spec.set_task(v1::JobSpec::CAUSAL_LM);
   const bool of_texts = config.task == program::Task::kSequenceClassification;
   spec.set_task(config.of_images() ? v1::JobSpec::IMAGE_CLASSIFICATION
@@ -139,6 +147,26 @@ void CheckSourceFields(const v1::JobSpec& spec, std::vector<Violation>& found) {
                      "false, but of task: seq2seq_lm the target alone is trained", "BAD_FIELD"});
 }
 
+// What the best evaluation is told by is a metric of the task.
+void CheckMetric(const program::ModelConfig& config, const v1::TrainingSpec& training,
+                 std::vector<Violation>& found) {
+  const bool generates = training.predict_with_generate() && config.has_source();
+  const std::string& name = training.metric_for_best_model();
+  const std::vector<std::string_view> metrics = program::EvalMetricsOf(config, generates);
+  const std::string_view metric = program::WithoutEvalPrefix(name);
+  if (name.empty() || std::find(metrics.begin(), metrics.end(), metric) != metrics.end()) return;
+  const char* task = program::NameOf(config.task);
+  found.push_back(
+      {"spec.training.metric_for_best_model",
+       absl::StrCat(name, " is no metric of ",
+                    config.classifies()
+                        ? absl::StrCat("this ", task, " (", program::NameOf(config.problem), " of ",
+                                       config.labels, " outputs)")
+                        : absl::StrCat("task: ", task),
+                    ", which has ", program::EvalMetricNames(metrics)),
+       "BAD_FIELD"});
+}
+
 // The head of the task, and what only one of the tasks takes.
 bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Violation>& found) {
   const absl::Status chosen = program::ChooseTask(TaskOf(spec), config);
@@ -153,16 +181,22 @@ bool CheckTask(program::ModelConfig& config, v1::JobSpec& spec, std::vector<Viol
          absl::StrCat("is of task: causal_lm; this job's is ", program::NameOf(config.task)),
          "BAD_FIELD"});
   };
-  of_tokens(!spec.training().sample_prompts().empty(), "training.sample_prompts");
+  if (!config.has_source())
+    of_tokens(!spec.training().sample_prompts().empty(), "training.sample_prompts");
   of_tokens(spec.mask_history(), "mask_history");
   of_tokens(!spec.chat_template().empty(), "chat_template");
+  if (spec.has_mlm_probability() && config.task != program::Task::kMaskedLm)
+    found.push_back(
+        {"spec.mlm_probability",
+         absl::StrCat("is of task: masked_lm; this job's is ", program::NameOf(config.task)),
+         "BAD_FIELD"});
+  if (spec.training().predict_with_generate() && !config.has_source())
+    found.push_back(
+        {"spec.training.predict_with_generate",
+         absl::StrCat("is of task: seq2seq_lm; this job's is ", program::NameOf(config.task)),
+         "BAD_FIELD"});
   if (config.has_source()) CheckSourceFields(spec, found);
-  const bool regression = config.has_targets() && config.problem == program::Problem::kRegression;
-  if (regression && absl::EndsWith(spec.training().metric_for_best_model(), "accuracy"))
-    found.push_back({"spec.training.metric_for_best_model",
-                     absl::StrCat(spec.training().metric_for_best_model(),
-                                  " is of classes; problem_type: regression has eval_loss"),
-                     "BAD_FIELD"});
+  CheckMetric(config, spec.training(), found);
   if (config.has_targets() && spec.training().label_smoothing_factor() > 0.0)
     found.push_back({"spec.training.label_smoothing_factor",
                      absl::StrCat("spreads what one class has; problem_type: ",
@@ -201,11 +235,13 @@ void FillImages(const program::ModelConfig& config, v1::JobSpec& spec,
                      "BAD_FIELD"});
     return;
   }
+  if (!augments) spec.set_image_augmentation(program::NameOf(program::Augmentation::kBasic));
   v1::TrainingSpec& training = *spec.mutable_training();
   const int64_t tokens = config.tokens_of_image();
-  if (training.has_max_seq_length() && training.max_seq_length() != tokens)
+  const int32_t given = training.max_seq_length();
+  if (training.has_max_seq_length() && given != tokens && given != kAuto)
     found.push_back({"spec.training.max_seq_length",
-                     absl::StrCat(training.max_seq_length(), ", but an image of this model has ",
+                     absl::StrCat(given, ", but an image of this model has ",
                                   tokens, " tokens: leave it out"),
                      "BAD_FIELD"});
   training.set_max_seq_length(static_cast<int32_t>(tokens));
@@ -278,6 +314,7 @@ program::TaskChoice TaskOf(const v1::JobSpec& spec) {
   if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
     choice.task = program::Task::kTokenClassification;
   if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
+  if (spec.task() == v1::JobSpec::MASKED_LM) choice.task = program::Task::kMaskedLm;
   if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION)
     choice.task = program::Task::kImageClassification;
   choice.problem = program::ProblemOfName(spec.problem_type());

@@ -207,7 +207,7 @@ std::vector<Violation> CheckDatasetSpec(const JobSpec& spec) {
   Checker check;
   CheckModel(spec, check);
   CheckData(spec, check);
-  if (spec.training().has_max_seq_length())
+  if (spec.training().has_max_seq_length() && spec.training().max_seq_length() != kAuto)
     check.Integer("training.max_seq_length", spec.training().max_seq_length(), 2,
                   kMaxSequenceTokens);
   return check.Take();

@@ -13,6 +13,8 @@ namespace snug::server {
 // Bounds of a job's numbers. Beyond them lies a typing error, or a size whose products would not
 // fit 64 bits.
 inline constexpr int64_t kMaxBatchRows = 1 << 20;
+// Of per_device_train_batch_size and max_seq_length: left to the daemon, `auto` in a job file.
+inline constexpr int32_t kAuto = -1;
 inline constexpr int64_t kMaxSteps = 1'000'000'000;
 inline constexpr int64_t kMaxSequenceTokens = 4'194'304;
 inline constexpr int64_t kMaxPriority = 1000;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "server/job/check_schedule.h"
 #include "server/plan/planner.h"
+#include "worker/program/eval_metrics.h"
 #include "worker/program/training_mode.h"
 
 namespace snug::server {
@@ -43,13 +44,13 @@ void CheckSteps(const TrainingSpec& training, Checker& check) {
   if (training.has_num_train_epochs())
     check.Positive("training.num_train_epochs", training.num_train_epochs(), 1e6);
   check.Integer("training.max_steps", training.max_steps(), 0, kMaxSteps);
-  if (training.has_per_device_train_batch_size())
+  if (training.has_per_device_train_batch_size() && training.per_device_train_batch_size() != kAuto)
     check.Integer("training.per_device_train_batch_size", training.per_device_train_batch_size(), 1,
                   kMaxBatchRows);
   if (training.has_gradient_accumulation_steps())
     check.Integer("training.gradient_accumulation_steps", training.gradient_accumulation_steps(), 1,
                   kMaxBatchRows);
-  if (training.has_max_seq_length())
+  if (training.has_max_seq_length() && training.max_seq_length() != kAuto)
     check.Integer("training.max_seq_length", training.max_seq_length(), 2, kMaxSequenceTokens);
   check.Integer("training.warmup_steps", training.warmup_steps(), 0, kMaxSteps);
   check.Integer("training.eval_steps", training.eval_steps(), 0, kMaxSteps);
@@ -93,13 +94,10 @@ void CheckStrategies(const JobSpec& spec, Checker& check) {
 void CheckBest(const JobSpec& spec, Checker& check) {
   const TrainingSpec& training = spec.training();
   const std::string& metric = training.metric_for_best_model();
-  if (!metric.empty() && metric != "eval_loss" && metric != "loss" &&
-      metric != "eval_mean_token_accuracy" && metric != "mean_token_accuracy" &&
-      metric != "eval_accuracy" && metric != "accuracy")
+  if (!metric.empty() && !program::IsEvalMetric(metric))
     check.Add("training.metric_for_best_model",
-              absl::StrCat("eval_loss, eval_mean_token_accuracy or (of a classification) "
-                           "eval_accuracy, not \"",
-                           metric, "\""));
+              absl::StrCat("\"", metric, "\" is no metric of any task; those that there are: ",
+                           program::EvalMetricNames(program::kEvalMetrics)));
   check.Integer("training.early_stopping_patience", training.early_stopping_patience(), 0, 1 << 20);
   check.Real("training.early_stopping_threshold", training.early_stopping_threshold(), 0.0, 1e30);
   const bool ready = EvaluatesOnTheWay(training) && Evaluates(spec);
@@ -159,6 +157,23 @@ void CheckOptimizer(const TrainingSpec& training, Checker& check) {
              /*open=*/true);
 }
 
+// As transformers' field, of which one is offered.
+void CheckReports(const TrainingSpec& training, Checker& check) {
+  constexpr const char* kField = "training.report_to";
+  for (const std::string& name : training.report_to()) {
+    if (name == "tensorboard" || (name == "none" && training.report_to_size() == 1)) continue;
+    if (name == "none")
+      check.Add(kField, "none stands alone");
+    else if (name == "wandb" || name == "mlflow")
+      check.Add(kField, absl::StrCat("tensorboard or none, not \"", name, "\": snug ",
+                                     "export-metrics JOB --to ", name,
+                                     " DIR writes its format, of a job that runs or has ended"));
+    else
+      check.Add(kField, absl::StrCat("tensorboard or none, not \"", name, "\"; snug ",
+                                     "export-metrics writes for wandb and mlflow"));
+  }
+}
+
 void CheckSamples(const JobSpec& spec, Checker& check) {
   const TrainingSpec& training = spec.training();
   if (!training.sample_prompts().empty() && !Evaluates(spec))
@@ -174,6 +189,7 @@ void CheckSamples(const JobSpec& spec, Checker& check) {
                                                         " bytes; at most ", kMaxSamplePromptBytes));
   }
   if (training.max_seq_length() > 0 && !training.sample_prompts().empty() &&
+      spec.task() != JobSpec::SEQ2SEQ_LM &&
       training.sample_max_new_tokens() >= training.max_seq_length())
     check.Add("training.sample_max_new_tokens", "a prompt with its answer must fit max_seq_length");
   if (training.has_sample_max_new_tokens())
@@ -182,6 +198,16 @@ void CheckSamples(const JobSpec& spec, Checker& check) {
   check.Real("training.sample_temperature", training.sample_temperature(), 0.0, 100.0);
   if (training.has_sample_top_p())
     check.Positive("training.sample_top_p", training.sample_top_p(), 1.0);
+}
+
+void CheckGeneration(const JobSpec& spec, Checker& check) {
+  const TrainingSpec& training = spec.training();
+  if (training.predict_with_generate() && !Evaluates(spec))
+    check.Add("training.predict_with_generate",
+              "answers are generated at evaluations: give eval_dataset or eval_split");
+  if (training.has_generation_max_length())
+    check.Integer("training.generation_max_length", training.generation_max_length(), 1,
+                  kMaxSampleTokens);
 }
 
 }  // namespace
@@ -194,12 +220,15 @@ void CheckTraining(const JobSpec& spec, Checker& check) {
   CheckOptimizer(training, check);
   CheckSchedule(training, LearningRate(training, spec.method() == JobSpec::LORA), check);
   CheckSamples(spec, check);
+  CheckGeneration(spec, check);
+  CheckReports(training, check);
   if (!TrainingSpec::Precision_IsValid(training.precision()))
     check.Add("training.precision", "fp32 or bf16");
 }
 
 void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens) {
   constexpr int64_t kDefaultSequenceTokens = 2048;
+  constexpr int32_t kGenerationTokens = 128;
   if (training.max_steps() == 0 && !training.has_num_train_epochs())
     training.set_num_train_epochs(1.0);
   if (!training.has_per_device_train_batch_size()) training.set_per_device_train_batch_size(8);
@@ -227,7 +256,10 @@ void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens)
   if (training.optim().empty()) training.set_optim("adamw_torch");
   if (training.metric_for_best_model().empty()) training.set_metric_for_best_model("eval_loss");
   if (!training.has_greater_is_better())
-    training.set_greater_is_better(!absl::EndsWith(training.metric_for_best_model(), "loss"));
+    training.set_greater_is_better(
+        program::GreaterIsBetter(program::WithoutEvalPrefix(training.metric_for_best_model())));
+  if (training.predict_with_generate() && !training.has_generation_max_length())
+    training.set_generation_max_length(kGenerationTokens);
   if (training.sample_prompts().empty()) return;
   if (!training.has_sample_max_new_tokens()) training.set_sample_max_new_tokens(64);
   if (!training.has_sample_top_p()) training.set_sample_top_p(1.0);

@@ -3,6 +3,7 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -15,9 +16,27 @@ namespace {
 
 // The caller of DATA_LOSS must not write to this file again: after a failed fsync the
 // kernel has dropped the dirty pages.
-absl::Status ToStatus(const SQLite::Exception& error, absl::string_view what) {
+// The last error of the system in the file that commits are written to.
+int ErrnoOfWal(sqlite3* connection) {
+  sqlite3_file* wal = nullptr;
+  int error = 0;
+  if (sqlite3_file_control(connection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal) != SQLITE_OK ||
+      wal == nullptr || wal->pMethods == nullptr)
+    return 0;
+  wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &error);
+  return error;
+}
+
+// SQLite says "full" of ENOSPC alone; a quota that is used up passes just so.
+bool IsOverQuota(const SQLite::Exception& error, sqlite3* connection) {
+  return error.getExtendedErrorCode() == SQLITE_IOERR_WRITE && connection != nullptr &&
+         ErrnoOfWal(connection) == EDQUOT;
+}
+
+absl::Status ToStatus(const SQLite::Exception& error, sqlite3* connection, absl::string_view what) {
   const std::string message =
       absl::StrCat(what, ": ", error.what(), " (sqlite error ", error.getExtendedErrorCode(), ")");
+  if (IsOverQuota(error, connection)) return absl::ResourceExhaustedError(message);
   switch (error.getErrorCode()) {
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(message);
@@ -40,11 +59,11 @@ absl::Status ToStatus(const SQLite::Exception& error, absl::string_view what) {
 }
 
 template <typename Work>
-absl::Status Guarded(absl::string_view what, Work&& work) {
+absl::Status Guarded(sqlite3* connection, absl::string_view what, Work&& work) {
   try {
     return work();
   } catch (const SQLite::Exception& error) {
-    return ToStatus(error, what);
+    return ToStatus(error, connection, what);
   }
 }
 
@@ -84,7 +103,7 @@ void Database::CountWalPages() {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path) {
   std::unique_ptr<SQLite::Database> database;
-  RETURN_IF_ERROR(Guarded(absl::StrCat("opening ", path), [&] {
+  RETURN_IF_ERROR(Guarded(nullptr, absl::StrCat("opening ", path), [&] {
     database =
         std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     sqlite3_db_config(database->getHandle(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
@@ -103,7 +122,7 @@ SQLite::Statement& Database::Compiled(absl::string_view sql) {
 }
 
 absl::Status Database::Execute(absl::string_view sql) {
-  return Guarded(sql, [&] {
+  return Guarded(database_->getHandle(), sql, [&] {
     database_->exec(std::string(sql));
     return absl::OkStatus();
   });
@@ -115,7 +134,7 @@ absl::Status Database::Run(absl::string_view sql, const std::vector<SqlValue>& v
 
 absl::Status Database::Query(absl::string_view sql, const std::vector<SqlValue>& values,
                              const OnRow& row) {
-  return Guarded(sql, [&] {
+  return Guarded(database_->getHandle(), sql, [&] {
     SQLite::Statement& statement = Compiled(sql);
     const absl::Cleanup reset = [&] { statement.tryReset(); };
     for (size_t i = 0; i < values.size(); ++i) Bind(statement, static_cast<int>(i) + 1, values[i]);

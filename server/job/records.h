@@ -12,6 +12,7 @@
 #include "server/job/drain_record.h"
 #include "server/job/states.h"
 #include "server/job/token_record.h"
+#include "server/job/webhook_record.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/plan.pb.h"
 
@@ -80,9 +81,7 @@ struct ArtifactRecord {
 };
 
 struct RequestRecord {
-  std::string request_id;
-  std::string body_sha256;
-  std::string job;
+  std::string request_id, body_sha256, job;
   int64_t expires_us = 0;
 };
 
@@ -125,6 +124,7 @@ struct Change {
   bool spec = false;                 // That of `job` has been filled in from its files.
   std::optional<TokenRecord> token;  // Inserted, or revoked.
   std::optional<DrainRecord> drain;
+  std::optional<WebhookRecord> webhook;  // A call that was tried. A job's end makes it due.
   std::string deleted;               // The id of an ended job whose rows go, all but its events.
 };
 

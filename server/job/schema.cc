@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "snug/v1/job.pb.h"
@@ -85,6 +86,14 @@ CREATE TABLE tokens(
   STRICT, WITHOUT ROWID;
 )sql";
 
+// Calls that ended jobs' webhooks wait for.
+constexpr const char* kVersion4 = R"sql(
+CREATE TABLE webhooks(
+  job TEXT PRIMARY KEY REFERENCES jobs(id), due_us INTEGER NOT NULL, tries INTEGER NOT NULL)
+  STRICT, WITHOUT ROWID;
+CREATE INDEX webhooks_by_due ON webhooks(due_us);
+)sql";
+
 absl::Status ToVersion1(Database& database) {
   RETURN_IF_ERROR(database.Execute(kVersion1));
   RETURN_IF_ERROR(database.Run("INSERT INTO meta VALUES('instance_uuid', ?)", {RandomUuid()}));
@@ -120,10 +129,11 @@ absl::Status ToVersion2(Database& database) {
 }
 
 absl::Status ToVersion3(Database& database) { return database.Execute(kVersion3); }
+absl::Status ToVersion4(Database& database) { return database.Execute(kVersion4); }
 
 using Step = absl::Status (*)(Database&);
 // To version index + 1.
-constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3};
+constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3, ToVersion4};
 
 }  // namespace
 
@@ -131,7 +141,7 @@ absl::Status CopyDatabase(Database& database, const std::string& path) {
   RETURN_IF_ERROR(database.Run("VACUUM INTO ?", {path}));
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  const int failed = fsync(fd);
+  const int failed = FAILS_AT("copy.sync") ? (errno = EIO) : fsync(fd);
   const int error = errno;
   close(fd);
   return failed ? absl::ErrnoToStatus(error, absl::StrCat("fsync of ", path)) : absl::OkStatus();

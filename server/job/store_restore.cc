@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 #include "server/job/job_store.h"
 #include "server/job/log.h"
 #include "server/job/schema.h"
@@ -31,6 +32,7 @@ absl::Status CheckBackup(Database& database, const std::string& path) {
 }
 
 absl::Status Rename(const std::string& from, const std::string& to) {
+  if (FAILS_AT("restore.rename")) return absl::ErrnoToStatus(EIO, "a failed rename");
   if (rename(from.c_str(), to.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", from));
 }
@@ -51,9 +53,13 @@ absl::Status RestoreStore(const std::string& state_dir, const std::string& backu
   }
   const std::string aside = absl::StrCat(
       path, ".replaced-", absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
+  FAILPOINT("restore.copied");
   RETURN_IF_ERROR(Rename(path, aside));
+  FAILPOINT("restore.aside");
   RETURN_IF_ERROR(Rename(path + "-wal", aside + "-wal"));
+  FAILPOINT("restore.wal_aside");
   RETURN_IF_ERROR(Rename(copy, path));
+  FAILPOINT("restore.renamed");
   // Opened as it is: what the witness had seen is not in it. Opening writes the witness anew.
   ASSIGN_OR_RETURN(const std::unique_ptr<JobStore> store,
                    JobStore::Open({.state_dir = state_dir, .accept_loss = true}));

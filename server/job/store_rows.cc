@@ -223,9 +223,22 @@ absl::Status WriteToken(Database& database, const TokenRecord& token) {
        token.expires_us, token.revoked_us});
 }
 
+// Of a job's end: its webhook is to hear of it.
+absl::Status ExpectCall(Database& database, const v1::Job& job, const EventRecord& event) {
+  if (job.spec().webhook().empty() || !IsTerminal(event.to)) return absl::OkStatus();
+  return database.Run("INSERT INTO webhooks VALUES(?,?,0)", {job.id(), event.wall_us});
+}
+
+absl::Status WriteWebhook(Database& database, const WebhookRecord& webhook) {
+  if (webhook.done) return database.Run("DELETE FROM webhooks WHERE job=?", {webhook.job});
+  return database.Run("UPDATE webhooks SET due_us=?2, tries=?3 WHERE job=?1",
+                      {webhook.job, webhook.due_us, webhook.tries});
+}
+
 absl::Status DeleteJob(Database& database, const std::string& job) {
   for (const char* sql :
        {"DELETE FROM labels WHERE job=?", "DELETE FROM requests WHERE job=?",
+        "DELETE FROM webhooks WHERE job=?",
         "DELETE FROM checkpoints WHERE job=?", "DELETE FROM artifacts WHERE job=?",
         "DELETE FROM attempts WHERE job=?", "DELETE FROM jobs WHERE id=? AND state IN (8, 9, 10)"})
     RETURN_IF_ERROR(database.Run(sql, {job}));
@@ -257,13 +270,17 @@ absl::Status WriteChange(Database& database, const Change& change) {
   if (change.labels) RETURN_IF_ERROR(WriteLabels(database, change.job->job));
   if (change.plans) RETURN_IF_ERROR(WritePlans(database, change.job->id(), *change.plans));
   if (change.attempt != nullptr) RETURN_IF_ERROR(WriteAttempt(database, *change.attempt));
-  for (const EventRecord& event : change.events) RETURN_IF_ERROR(WriteEvent(database, event));
+  for (const EventRecord& event : change.events) {
+    RETURN_IF_ERROR(WriteEvent(database, event));
+    if (change.job != nullptr) RETURN_IF_ERROR(ExpectCall(database, change.job->job, event));
+  }
   RETURN_IF_ERROR(WriteReservation(database, change));
   if (change.request) RETURN_IF_ERROR(WriteRequest(database, *change.request));
   for (const CheckpointRecord& checkpoint : change.checkpoints)
     RETURN_IF_ERROR(WriteCheckpoint(database, checkpoint));
   if (change.token) RETURN_IF_ERROR(WriteToken(database, *change.token));
   if (change.drain) RETURN_IF_ERROR(WriteDrain(database, *change.drain));
+  if (change.webhook) RETURN_IF_ERROR(WriteWebhook(database, *change.webhook));
   if (!change.artifact) return absl::OkStatus();
   return database.Run("INSERT INTO artifacts VALUES(?,?,?,?,?)",
                       {change.artifact->job, int64_t{change.artifact->epoch}, change.artifact->dir,
@@ -298,6 +315,17 @@ absl::StatusOr<StoredState> LoadState(Database& database) {
   RETURN_IF_ERROR(LoadReservations(database, state));
   RETURN_IF_ERROR(LoadDrains(database, state));
   return state;
+}
+
+absl::StatusOr<std::vector<WebhookRecord>> DueWebhooks(Database& database, int64_t now_us) {
+  std::vector<WebhookRecord> due;
+  RETURN_IF_ERROR(database.Query(
+      "SELECT job, due_us, tries FROM webhooks WHERE due_us<=? ORDER BY due_us LIMIT 16", {now_us},
+      [&](const Row& row) {
+        due.push_back({.job = row.Text(0), .due_us = row.Int(1), .tries = row.Int(2)});
+        return absl::OkStatus();
+      }));
+  return due;
 }
 
 }  // namespace snug::server

@@ -3,6 +3,9 @@
 #ifndef SERVER_JOB_STORE_ROWS_H_
 #define SERVER_JOB_STORE_ROWS_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/job/database.h"
@@ -23,6 +26,9 @@ inline constexpr const char* kJobColumns =
 absl::StatusOr<JobRecord> ReadJob(const Row& row);
 
 absl::StatusOr<StoredState> LoadState(Database& database);
+
+// Calls whose time has come, a few of them, longest due first.
+absl::StatusOr<std::vector<WebhookRecord>> DueWebhooks(Database& database, int64_t now_us);
 
 }  // namespace snug::server
 

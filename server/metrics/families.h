@@ -19,6 +19,7 @@
 #include "server/metrics/examinations.h"
 #include "server/metrics/removals.h"
 #include "server/metrics/series.h"
+#include "server/metrics/webhook_calls.h"
 
 namespace snug::server {
 
@@ -124,13 +125,14 @@ struct Metrics::Families {
                                    "Bytes reserved for a job, the cap of its worker.");
   GaugeFamily& job_plan = Gauges(*registry, "snug_job_plan_info",
                                  "1; its labels say which plan is in force, and its fidelity.");
-  GaugeFamily& job_step =
-      Gauges(*registry, "snug_job_step", "Optimizer steps of a job with an attempt.");
-  GaugeFamily& job_loss =
-      Gauges(*registry, "snug_job_loss", "Last training loss of a job with an attempt.");
+  GaugeFamily& job_step = Gauges(*registry, "snug_job_step", "Optimizer steps of a job.");
+  GaugeFamily& job_loss = Gauges(*registry, "snug_job_loss", "Last training loss of a job.");
+  GaugeFamily& job_eval =
+      Gauges(*registry, "snug_job_eval_metric", "Metrics of the last evaluation of a job.");
   GaugeFamily& job_heard = Gauges(*registry, "snug_job_heard_timestamp_seconds",
                                   "When the job's worker last said anything.");
   Removals removals{*registry};
+  WebhookCalls webhook_calls{*registry};
   Examinations examinations{*registry};
   std::shared_ptr<Disk> disk;  // Once it is watched.
   std::map<int, prometheus::Gauge*> by_state;

@@ -51,6 +51,15 @@ std::map<Labels, double> ComponentsOf(const v1::MemoryComponents& memory) {
   return components;
 }
 
+// The last evaluation's loss and its other figures; nothing before the first.
+std::map<Labels, double> EvaluationOf(const v1::Progress& progress) {
+  std::map<Labels, double> figures;
+  if (progress.has_eval_loss()) figures[{{"metric", "eval_loss"}}] = progress.eval_loss();
+  for (const auto& [name, value] : progress.eval_metrics())
+    figures[{{"metric", SanitizeLabel(name)}}] = value;
+  return figures;
+}
+
 }  // namespace
 
 std::string SanitizeLabel(absl::string_view value) {
@@ -144,6 +153,7 @@ void Metrics::Job(const v1::Job& job) {
   const v1::JobMemory& memory = job.memory();
   gauges.Set(all.job_step, static_cast<double>(job.progress().global_step()));
   gauges.Set(all.job_loss, job.progress().loss());
+  gauges.Replace(all.job_eval, EvaluationOf(job.progress()));
   gauges.Set(all.job_predicted, static_cast<double>(memory.predicted_peak_bytes()));
   gauges.Set(all.job_peak, static_cast<double>(memory.measured_peak_bytes()));
   gauges.Set(all.job_budget, static_cast<double>(memory.budget_bytes()));
@@ -204,6 +214,10 @@ void Metrics::Devices(const std::vector<v1::Device>& devices, const std::vector<
     SetOrRemove(families_->unattributed, labels,
                 if_known(device.has_others_bytes(), device.others_bytes()), series.unattributed);
   }
+}
+
+void Metrics::WebhookCalled(const std::string& outcome) {
+  families_->webhook_calls.by_outcome.at(outcome)->Increment();
 }
 
 void Metrics::Removed(const std::string& what, int64_t bytes) {

@@ -65,6 +65,8 @@ class Metrics {
   // What retention has removed of an ended job: job, checkpoints or logs; and the end of a sweep.
   void Removed(const std::string& what, int64_t bytes);
   void Swept(absl::Time when, int64_t held_jobs);
+  // A call of an ended job's webhook: heard, failed (it is tried again) or given_up.
+  void WebhookCalled(const std::string& outcome);
   // The end of an examination of the store: of each check that was made, what it has found.
   void Examined(absl::Time when, const std::map<std::string, int64_t>& findings);
 

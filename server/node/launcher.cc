@@ -17,6 +17,7 @@
 #include "server/failpoint.h"
 #include "server/node/attempt_files.h"
 #include "server/node/process.h"
+#include "server/node/remote_spawn.h"
 
 namespace snug::server {
 namespace {
@@ -35,6 +36,7 @@ absl::Status MoveStaleAside(const std::string& dir) {
   ASSIGN_OR_RETURN(const int lock, TakeAttemptLock(dir));
   const absl::Cleanup unlock = [lock] { close(lock); };
   const std::string aside = absl::StrCat(dir, ".stale-", absl::ToUnixNanos(absl::Now()));
+  FAILPOINT("launch.stale");
   if (rename(dir.c_str(), aside.c_str()) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", dir, " aside"));
 }
@@ -72,9 +74,10 @@ absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Devi
   ASSIGN_OR_RETURN(const int lock, TakeAttemptLock(dir));
   FAILPOINT("launch.locked");
   absl::Cleanup forget_lock = [lock] { close(lock); };  // The shim has it; ours would outlive it.
-  return Spawn({.argv = {settings.shim, dir, WorkerOf(settings, device)},
-                .environment = ShimEnvironment(settings, device, assignment),
-                .passed_fd = lock});
+  const SpawnOptions shim{.argv = {settings.shim, dir, WorkerOf(settings, device)},
+                          .environment = ShimEnvironment(settings, device, assignment),
+                          .passed_fd = lock};
+  return settings.socket.empty() ? Spawn(shim) : SpawnAt(settings.socket, shim);
 }
 
 std::string BootId() {

@@ -19,6 +19,7 @@ struct LauncherSettings {
   std::string worker_cuda;  // Of gpu devices.
   std::string state_dir;
   std::string instance;  // Of the store: stands in the exit record.
+  std::string socket;    // Of snug-launch, which starts attempts; empty: the daemon does.
 };
 
 // The program for attempts on this device.

@@ -123,7 +123,7 @@ void KillGroup(pid_t pid) {
 
 }  // namespace
 
-std::vector<std::string> ChildEnvironment() {
+std::vector<std::string> ChildEnvironment(const std::vector<std::string>& more) {
   std::vector<std::string> allowed;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     for (absl::string_view prefix : kAllowed) {
@@ -135,6 +135,7 @@ std::vector<std::string> ChildEnvironment() {
   // Workers share the machine: a thread that waits for another must give its core away, not spin on
   // it. Two jobs and a compiler on two cores: 0.08 s a step against 1.6 s.
   if (getenv("OMP_WAIT_POLICY") == nullptr) allowed.emplace_back("OMP_WAIT_POLICY=passive");
+  for (const std::string& variable : more) Set(variable, allowed);
   return allowed;
 }
 
@@ -164,8 +165,7 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
   if (options.own_group) flags |= POSIX_SPAWN_SETPGROUP;
   posix_spawnattr_setflags(&attributes, flags);
   std::vector<std::string> argv = options.argv;
-  std::vector<std::string> environment = ChildEnvironment();
-  for (const std::string& variable : options.environment) Set(variable, environment);
+  std::vector<std::string> environment = ChildEnvironment(options.environment);
   if (FAILS_AT("spawn.begin")) return absl::ErrnoToStatus(EAGAIN, "a failed spawn");
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, argv[0].c_str(), &files, &attributes, Pointers(argv).data(),

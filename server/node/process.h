@@ -47,8 +47,8 @@ inline constexpr size_t kMaxCaptureBytes = 64 << 10;
 // Runs to the end, or kills the child's process group: DEADLINE_EXCEEDED, CANCELLED.
 absl::StatusOr<RunResult> Run(const RunOptions& options);
 
-// The variables of this process that its children may see, as "NAME=value".
-std::vector<std::string> ChildEnvironment();
+// The variables of this process that its children may see, as "NAME=value", and `more` over them.
+std::vector<std::string> ChildEnvironment(const std::vector<std::string>& more = {});
 
 }  // namespace snug::server
 

@@ -20,12 +20,24 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-struct HostAndPort {
-  std::string host;
-  std::string port;
-};
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-absl::StatusOr<HostAndPort> Split(const std::string& address) {
+absl::StatusOr<Addresses> Resolve(const std::string& address) {
+  ASSIGN_OR_RETURN(const HostAndPort parts, SplitAddress(address));
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found);
+  if (error != 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\" is no address of this machine: ", gai_strerror(error)));
+  return Addresses(found, freeaddrinfo);
+}
+
+}  // namespace
+
+absl::StatusOr<HostAndPort> SplitAddress(const std::string& address) {
   const size_t colon = address.rfind(':');
   HostAndPort parts;
   if (colon != std::string::npos)
@@ -39,23 +51,6 @@ absl::StatusOr<HostAndPort> Split(const std::string& address) {
         "\"", address, "\" is no HOST:PORT: 127.0.0.1:7070, [::1]:7070, 0.0.0.0:7070"));
   return parts;
 }
-
-using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
-
-absl::StatusOr<Addresses> Resolve(const std::string& address) {
-  ASSIGN_OR_RETURN(const HostAndPort parts, Split(address));
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found);
-  if (error != 0)
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", address, "\" is no address of this machine: ", gai_strerror(error)));
-  return Addresses(found, freeaddrinfo);
-}
-
-}  // namespace
 
 absl::StatusOr<int> ListenTcp(const std::string& address) {
   ASSIGN_OR_RETURN(const Addresses addresses, Resolve(address));

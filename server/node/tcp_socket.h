@@ -8,6 +8,14 @@
 
 namespace snug::server {
 
+struct HostAndPort {
+  std::string host;
+  std::string port;
+};
+
+// HOST:PORT, or [::1]:PORT.
+absl::StatusOr<HostAndPort> SplitAddress(const std::string& address);
+
 // A listening socket on HOST:PORT, or [::1]:PORT, of the first address that the host has. Port 0: a
 // free one.
 absl::StatusOr<int> ListenTcp(const std::string& address);

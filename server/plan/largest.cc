@@ -33,29 +33,42 @@ absl::StatusOr<int64_t> LargestOf(int64_t least, int64_t most, const Fits& fits)
 
 }  // namespace
 
+absl::StatusOr<int64_t> LargestBatch(const program::Program& program, const v1::JobSpec& spec,
+                                     const RowLengths& lengths, const PlanMachine& machine,
+                                     const LargestLimits& limits) {
+  v1::JobSpec changed = spec;
+  const int64_t rows = lengths.prepared() ? std::max<int64_t>(lengths.train.rows, 1) : INT64_MAX;
+  return LargestOf(1, std::min(rows, limits.rows), [&](int64_t value) {
+    changed.mutable_training()->set_per_device_train_batch_size(static_cast<int32_t>(value));
+    return AnyPlanFits(program, changed, lengths, machine, limits.memory);
+  });
+}
+
+int64_t ShortestSequence(const v1::JobSpec& spec) {
+  const v1::TrainingSpec& training = spec.training();
+  return training.sample_prompts().empty()
+             ? 2
+             : std::max<int64_t>(2, training.sample_max_new_tokens() + 1);
+}
+
+absl::StatusOr<int64_t> LargestLength(const program::Program& program, const v1::JobSpec& spec,
+                                      const PlanMachine& machine, const LargestLimits& limits) {
+  v1::JobSpec changed = spec;
+  const int64_t most = std::min(program::LongestSequence(program.config), limits.tokens);
+  return LargestOf(ShortestSequence(spec), most, [&](int64_t value) {
+    changed.mutable_training()->set_max_seq_length(static_cast<int32_t>(value));
+    return AnyPlanFits(program, changed, RowLengths(), machine, limits.memory);
+  });
+}
+
 absl::StatusOr<v1::LargestSettings> LargestThatFit(const program::Program& program,
                                                    const v1::JobSpec& spec,
                                                    const RowLengths& lengths,
                                                    const PlanMachine& machine,
                                                    const LargestLimits& limits) {
-  v1::JobSpec changed = spec;
-  const int64_t rows = lengths.prepared() ? std::max<int64_t>(lengths.train.rows, 1) : INT64_MAX;
-  ASSIGN_OR_RETURN(
-      const int64_t batch, LargestOf(1, std::min(rows, limits.rows), [&](int64_t value) {
-        changed.mutable_training()->set_per_device_train_batch_size(static_cast<int32_t>(value));
-        return AnyPlanFits(program, changed, lengths, machine, limits.memory);
-      }));
-  changed = spec;
-  // Shorter than an answer to a sample prompt cannot be asked for.
-  const int64_t least = std::max<int64_t>(2, spec.training().sample_prompts().empty()
-                                                 ? 0
-                                                 : spec.training().sample_max_new_tokens() + 1);
-  const int64_t most = std::min(program::LongestSequence(program.config), limits.tokens);
-  ASSIGN_OR_RETURN(const int64_t length, LargestOf(least, most, [&](int64_t value) {
-                     changed.mutable_training()->set_max_seq_length(static_cast<int32_t>(value));
-                     return AnyPlanFits(program, changed, RowLengths(), machine, limits.memory);
-                   }));
   v1::LargestSettings largest;
+  ASSIGN_OR_RETURN(const int64_t batch, LargestBatch(program, spec, lengths, machine, limits));
+  ASSIGN_OR_RETURN(const int64_t length, LargestLength(program, spec, machine, limits));
   largest.set_per_device_train_batch_size(batch);
   largest.set_max_seq_length(length);
   return largest;

@@ -17,9 +17,19 @@ struct LargestLimits {
   PlanLimits memory = {};
 };
 
-// Each at the job's other settings. The batch: at most as many rows as a prepared dataset has. The
-// length: at most what the model can; every row then counts in full, since what a dataset was cut
-// to says nothing of its rows at another length.
+// Rows of a batch at the job's other settings: at most as many as a prepared dataset has. 0: none
+// fits.
+absl::StatusOr<int64_t> LargestBatch(const program::Program& program, const v1::JobSpec& spec,
+                                     const RowLengths& lengths, const PlanMachine& machine,
+                                     const LargestLimits& limits);
+
+// Tokens of max_seq_length likewise, at most what the model can. Every row counts in full: what a
+// dataset was cut to says nothing of its rows at another length.
+absl::StatusOr<int64_t> LargestLength(const program::Program& program, const v1::JobSpec& spec,
+                                      const PlanMachine& machine, const LargestLimits& limits);
+int64_t ShortestSequence(const v1::JobSpec& spec);  // With room for an answer to a sample prompt.
+
+// Both, each at the job's other settings.
 absl::StatusOr<v1::LargestSettings> LargestThatFit(const program::Program& program,
                                                    const v1::JobSpec& spec,
                                                    const RowLengths& lengths,

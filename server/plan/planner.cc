@@ -9,6 +9,8 @@
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "server/plan/plan_proto.h"
+#include "worker/program/augmentation.h"
+#include "worker/program/eval_metrics.h"
 #include "worker/program/form_plans.h"
 #include "worker/program/generation.h"
 
@@ -22,6 +24,11 @@ program::LengthCounts FullRows(const v1::JobSpec& spec) {
   return rows;
 }
 
+program::Augmentation AugmentationOf(const v1::JobSpec& spec) {
+  return program::AugmentationOfName(spec.image_augmentation())
+      .value_or(program::Augmentation::kNone);
+}
+
 program::Batching BatchingOf(const v1::JobSpec& spec) {
   const v1::TrainingSpec& training = spec.training();
   return {.rows = training.per_device_train_batch_size(),
@@ -31,10 +38,21 @@ program::Batching BatchingOf(const v1::JobSpec& spec) {
           .group_by_length = training.group_by_length()};
 }
 
-program::TapeKey GenerationKeyOf(int64_t longest_prompt, const v1::JobSpec& spec) {
-  if (spec.training().sample_prompts().empty()) return {};
-  const int64_t tokens = longest_prompt > 0 ? longest_prompt : MaxPromptTokens(spec);
-  return program::GenerationKey(tokens, spec.training().sample_max_new_tokens());
+// Of prompts, and of sources that are answered when they are evaluated.
+program::TapeKey GenerationKeyOf(const program::ModelConfig& config, const RowLengths& lengths,
+                                 const v1::JobSpec& spec) {
+  const v1::TrainingSpec& training = spec.training();
+  program::TapeKey key;
+  if (!training.sample_prompts().empty()) {
+    const int64_t longest = lengths.longest_prompt;
+    key = program::GenerationKey(config, longest > 0 ? longest : MaxPromptTokens(spec),
+                                 training.sample_max_new_tokens());
+  }
+  if (!training.predict_with_generate()) return key;
+  const program::LengthCounts& sources = lengths.eval_sources;
+  return key.Joined(program::GenerationKey(
+      config, sources.empty() ? training.max_seq_length() : sources.longest(),
+      training.generation_max_length()));
 }
 
 // Where nothing is known of the rows they are full, their sources too.
@@ -169,6 +187,8 @@ bool Evaluates(const v1::JobSpec& spec) {
 
 int64_t MaxPromptTokens(const v1::JobSpec& spec) {
   const v1::TrainingSpec& training = spec.training();
+  // A source is as long as a row's; its answer is none of it.
+  if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) return training.max_seq_length();
   return std::max<int64_t>(1, training.max_seq_length() - training.sample_max_new_tokens());
 }
 
@@ -193,18 +213,22 @@ program::PredictOptions OptionsFor(const program::Program& program, const v1::Jo
   if (Evaluates(spec))
     options.evaluation_key = WorstOf(program, lengths.eval, lengths.eval_sources, spec);
   options.data_bytes = program::DataBytes(lengths.train, lengths.eval, BatchingOf(spec)) +
-                       program::SourceBytes(lengths.train_sources, lengths.eval_sources);
-  options.generation_key = GenerationKeyOf(lengths.longest_prompt, spec);
+                       program::SourceBytes(lengths.train_sources, lengths.eval_sources) +
+                       program::RoomOf(program.config, AugmentationOf(spec)).bytes();
+  if (Evaluates(spec))
+    options.data_bytes += program::EvaluationBytes(program.config, lengths.eval.rows);
+  options.generation_key = GenerationKeyOf(program.config, lengths, spec);
   return options;
 }
 
 absl::StatusOr<v1::Plan> AnsweringPlan(const program::Program& frozen, int64_t prompt_tokens,
                                        int64_t new_tokens, const PlanMachine& machine) {
-  const program::LowerOptions options{.key = program::GenerationKey(prompt_tokens, new_tokens),
-                                      .machine = {.threads = machine.threads,
-                                                  .cpu = !machine.gpu,
-                                                  .rates = machine.rates.At(frozen.compute)},
-                                      .training = false};
+  const program::LowerOptions options{
+      .key = program::GenerationKey(frozen.config, prompt_tokens, new_tokens),
+      .machine = {.threads = machine.threads,
+                  .cpu = !machine.gpu,
+                  .rates = machine.rates.At(frozen.compute)},
+      .training = false};
   ASSIGN_OR_RETURN(const program::Components bytes,
                    program::AnsweringBytes(frozen, options, machine.context_bytes));
   v1::Plan plan;
@@ -212,6 +236,8 @@ absl::StatusOr<v1::Plan> AnsweringPlan(const program::Program& frozen, int64_t p
   plan.mutable_key()->set_tokens(options.key.tokens);
   plan.mutable_key()->set_documents(options.key.documents);
   plan.mutable_key()->set_longest_document(options.key.longest_document);
+  plan.mutable_key()->set_source_tokens(options.key.source_tokens);
+  plan.mutable_key()->set_longest_source(options.key.longest_source);
   v1::MemoryComponents& memory = *plan.mutable_memory();
   memory.set_context_bytes(bytes.context);
   memory.set_weights_bytes(bytes.weights);

@@ -35,7 +35,8 @@ struct RowLengths {
 // Whether the job names data to evaluate on.
 bool Evaluates(const v1::JobSpec& spec);
 
-// Tokens that a sample prompt may have: with its answer it fits max_seq_length.
+// Tokens that a sample prompt may have: with its answer it fits max_seq_length; as a source it does
+// by itself.
 int64_t MaxPromptTokens(const v1::JobSpec& spec);
 
 // What the plan's numbers depend on beside the job.

@@ -33,7 +33,8 @@ int64_t BytesBelow(const fs::path& folder) {
 
 bool IsLog(const fs::path& path) {
   const std::string name = path.filename().string();
-  return absl::StartsWith(name, "worker.log") || name == "metrics.jsonl";
+  return absl::StartsWith(name, "worker.log") || name == "metrics.jsonl" ||
+         absl::StartsWith(name, "events.out.tfevents");
 }
 
 std::vector<fs::path> LogsOf(const std::string& state_dir, const std::string& job) {

@@ -7,14 +7,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
+#include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "server/job/webhook_url.h"
 #include "server/plan/planner.h"
+#include "server/scheduler/auto_sizes.h"
 #include "server/scheduler/outlook.h"
 
 namespace snug::server {
 
 absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job,
                        RowLengths lengths) {
+  if (job.spec.training().per_device_train_batch_size() == kAuto) {  // One row is left to try.
+    CheckedJob one = job;
+    one.spec.mutable_training()->set_per_device_train_batch_size(1);
+    return CheckFits(devices, one, lengths);
+  }
   if (!lengths.prepared()) {
     lengths.train = lengths.eval = lengths.train_sources = lengths.eval_sources = {1};
     lengths.longest_prompt = 1;
@@ -42,15 +50,21 @@ absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec, const Princip
 }
 
 absl::Status Advisor::CheckForm(const v1::JobSpec& spec, const Principal& who, InputFiles inputs) {
-  const std::vector<Violation> found = inspector_.access().Check(spec, who, inputs);
+  std::vector<Violation> found = inspector_.access().Check(spec, who, inputs);
+  for (Violation& violation : CheckWebhook(spec.webhook(), webhooks_))
+    found.push_back(std::move(violation));
   return found.empty() ? server::CheckForm(spec, ModelsOf(who), inputs) : InvalidRequest(found);
 }
 
 absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Principal& who) {
+  if (const std::vector<Violation> found = CheckWebhook(spec.webhook(), webhooks_); !found.empty())
+    return InvalidRequest(found);
   ASSIGN_OR_RETURN(CheckedJob job, Check(spec, who));
+  RETURN_IF_ERROR(FillAutoLength(devices_, job));
   v1::DatasetSummary summary;
   ASSIGN_OR_RETURN(const RowLengths lengths,
                    KnownLengths(preparer_, job, WithinTime(kValidateFor), &summary));
+  RETURN_IF_ERROR(FillAutoBatch(devices_, lengths, job));
   RETURN_IF_ERROR(CheckFits(devices_, job, lengths));
   return job;
 }
@@ -67,7 +81,9 @@ absl::StatusOr<v1::PreviewDatasetResponse> Advisor::Preview(
   const absl::Cleanup end = [this] { --previews_; };
   if (++previews_ > kMaxPreviews) return QueueFull("previews", kMaxPreviews);
   const int rows = request.rows() == 0 ? kDefaultPreviewRows : request.rows();
-  return preparer_.Preview(request.spec(), model_dir, rows, std::max(request.scan_rows(), 0));
+  v1::JobSpec spec = request.spec();
+  if (spec.training().max_seq_length() == kAuto) spec.mutable_training()->clear_max_seq_length();
+  return preparer_.Preview(spec, model_dir, rows, std::max(request.scan_rows(), 0));
 }
 
 }  // namespace snug::server

@@ -4,6 +4,7 @@
 #define SERVER_SCHEDULER_ADVICE_H_
 
 #include <atomic>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,9 +32,14 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
 
 class Advisor {
  public:
+  // `webhooks`: hosts that jobs may have called.
   Advisor(const JobIndex& index, Preparer& preparer, Inspector& inspector,
-          std::vector<Device> devices)
-      : index_(index), preparer_(preparer), inspector_(inspector), devices_(std::move(devices)) {}
+          std::vector<Device> devices, std::vector<std::string> webhooks = {})
+      : index_(index),
+        preparer_(preparer),
+        inspector_(inspector),
+        devices_(std::move(devices)),
+        webhooks_(std::move(webhooks)) {}
 
   // `who` asks: his rights open the files, and only his jobs' models are there.
   absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec, const Principal& who);
@@ -62,6 +68,7 @@ class Advisor {
   Preparer& preparer_;
   Inspector& inspector_;
   const std::vector<Device> devices_;
+  const std::vector<std::string> webhooks_;
   std::atomic<int> previews_{0};
   std::atomic<bool> stopped_{false};
 };

@@ -226,7 +226,10 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   attempt.last_step = now.global_step();
   if (entry.state() == v1::Job::RUNNING) job.set_reason(kTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
-  if (!now.has_eval_loss() && before.has_eval_loss()) now.set_eval_loss(before.eval_loss());
+  if (!now.has_eval_loss() && before.has_eval_loss()) {
+    now.set_eval_loss(before.eval_loss());
+    *now.mutable_eval_metrics() = before.eval_metrics();
+  }
   v1::JobMemory& memory = *job.mutable_memory();
   memory.set_measured_peak_bytes(
       std::max(memory.measured_peak_bytes(), step.measured_peak_bytes()));

@@ -12,6 +12,7 @@
 #include "server/plan/largest.h"
 #include "server/plan/tape_view.h"
 #include "server/scheduler/advice.h"
+#include "server/scheduler/auto_sizes.h"
 #include "server/scheduler/outlook.h"
 #include "worker/program/tape_text.h"
 
@@ -92,13 +93,17 @@ absl::Status AddTape(const CheckedJob& job, const RowLengths& lengths, const Dev
 absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& request,
                                                   const Principal& who) {
   ASSIGN_OR_RETURN(const std::vector<Device> devices, DevicesFor(request, devices_));
-  ASSIGN_OR_RETURN(const CheckedJob job, Check(request.spec(), who));
+  ASSIGN_OR_RETURN(CheckedJob job, Check(request.spec(), who));
   v1::PlanJobResponse response;
+  const bool named = !request.has_machine() && !request.device().empty();
+  const std::vector<Device> asked =
+      named ? std::vector<Device>{DeviceNamed(devices, request.device())} : devices;
+  RETURN_IF_ERROR(FillAutoLength(asked, job));
   ASSIGN_OR_RETURN(const RowLengths lengths,
                    KnownLengths(preparer_, job, WithinTime(kPlanFor), response.mutable_dataset()));
   if (!lengths.prepared()) response.clear_dataset();
+  RETURN_IF_ERROR(FillAutoBatch(asked, lengths, job));
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices, job, lengths, PlansWanted::kAll));
-  const bool named = !request.has_machine() && !request.device().empty();
   const Device& device = named ? DeviceNamed(devices, request.device()) : *outlook.device;
   const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);
   const int64_t budget = BudgetBytes(job.spec), capacity = device.capacity_bytes;

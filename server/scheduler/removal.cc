@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
@@ -37,7 +38,10 @@ absl::StatusOr<std::string> MoveCheckpointsAside(const std::string& checkpoints)
   const std::string aside = checkpoints + ".removed";
   std::error_code error;
   std::filesystem::remove_all(aside, error);
-  if (rename(checkpoints.c_str(), aside.c_str()) == 0) return aside;
+  if (FAILS_AT("removal.rename")) return absl::ErrnoToStatus(EIO, "a failed rename");
+  const bool renamed = rename(checkpoints.c_str(), aside.c_str()) == 0;
+  FAILPOINT("removal.renamed");
+  if (renamed) return aside;
   if (errno == ENOENT) return std::string();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", checkpoints, " away"));
 }

@@ -1,7 +1,9 @@
 #include "server/scheduler/reports.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/job/check_spec.h"
 
@@ -15,7 +17,29 @@ bool IsFinite(const v1::Progress& now) {
   for (double value : {now.loss(), now.learning_rate(), now.grad_norm(), now.epoch(),
                        now.tokens_per_second(), now.step_seconds(), now.eval_loss()})
     if (!std::isfinite(value)) return false;
+  for (const auto& [name, value] : now.eval_metrics())
+    if (!std::isfinite(value)) return false;
   return true;
+}
+
+// A name of metrics.jsonl: what is shown of it is a label of a series and a word in a terminal.
+bool IsMetricName(const std::string& name) {
+  constexpr size_t kMaxBytes = 64;
+  return name.size() <= kMaxBytes && std::all_of(name.begin(), name.end(), [](char c) {
+           return c == '_' || absl::ascii_isalnum(static_cast<unsigned char>(c));
+         });
+}
+
+// No task has as many.
+constexpr int kMaxEvalMetrics = 16;
+
+std::string WrongWithMetrics(const v1::Progress& now) {
+  if (now.eval_metrics_size() > kMaxEvalMetrics)
+    return absl::StrCat(now.eval_metrics_size(), " metrics of an evaluation, at most ",
+                        kMaxEvalMetrics);
+  for (const auto& [name, value] : now.eval_metrics())
+    if (!IsMetricName(name)) return "a metric of no proper name";
+  return "";
 }
 
 bool IsBelievablePeak(int64_t bytes) { return bytes >= 0 && bytes <= kMaxBelievableBytes; }
@@ -31,7 +55,7 @@ std::string AbsurdIn(const v1::Progress& now, int64_t max_steps) {
     return absl::StrCat(now.num_tokens(), " tokens");
   if (now.resumed_from_step() < 0 || now.resumed_from_step() > most)
     return absl::StrCat("a beginning at step ", now.resumed_from_step());
-  return "";
+  return WrongWithMetrics(now);
 }
 
 }  // namespace

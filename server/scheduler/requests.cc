@@ -16,6 +16,7 @@
 #include "server/job/transient.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/advice.h"
+#include "server/scheduler/auto_sizes.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/scheduler.h"
 
@@ -53,7 +54,9 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& ind
                              .inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
                              .cancelled = work.abandoned.get()}));
   const InHand::Hold hold(*work.in_hand, work.record.id());
-  if (!prepared) RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
+  if (prepared) return checked;
+  RETURN_IF_ERROR(FillAutoLength(work.devices, checked));
+  RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
   return checked;
 }
 
@@ -93,6 +96,7 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
   ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
   if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
+  RETURN_IF_ERROR(FillAutoBatch(work.devices, lengths, ready.checked));
   RETURN_IF_ERROR(CheckFits(work.devices, ready.checked, lengths));
   ASSIGN_OR_RETURN(DevicePlans plans, PlansByShare(work.devices, ready.checked, lengths));
   ready.plans = std::make_shared<const DevicePlans>(std::move(plans));

@@ -37,6 +37,7 @@ absl::StatusOr<std::string> MoveToTrash(const std::string& state_dir, const std:
 void PutBack(const std::string& state_dir, const std::string& aside) {
   if (aside.empty()) return;
   const std::string to = absl::StrCat(state_dir, "/jobs/", JobOf(aside));
+  FAILPOINT("trash.put_back");
   if (rename(aside.c_str(), to.c_str()) != 0)
     spdlog::error("the files of job {} stay in {}", JobOf(aside), aside);
 }

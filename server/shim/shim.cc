@@ -100,7 +100,9 @@ int StartWorker(const std::string& dir, const char* binary, int output) {
   std::string program = binary;
   char* argv[] = {program.data(), assignment.data(), nullptr};
   pid_t pid = 0;
+  FAILPOINT("worker.spawn");
   const int error = posix_spawn(&pid, binary, &files, &attributes, argv, environ);
+  FAILPOINT("worker.spawned");
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (error == 0) worker_pid = pid;
@@ -198,6 +200,7 @@ bool WriteDurably(const std::string& dir, const std::string& text) {
   FAILPOINT("exit.renamed");
   const int folder = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool durable = folder >= 0 && fsync(folder) == 0;
+  FAILPOINT("exit.durable");
   if (folder >= 0) close(folder);
   return durable;
 }
@@ -235,9 +238,7 @@ int RunWorker(const std::string& dir, const char* binary) {
   if (const int error = snug::shim::EnterSandbox(); error != 0)
     log.Say("[snug-shim: the worker runs without its sandbox: " + std::string(strerror(error)) +
             "]\n");
-  FAILPOINT("worker.spawn");
   const int started = StartWorker(dir, binary, ends[1]);
-  FAILPOINT("worker.spawned");
   close(ends[1]);
   if (started != 0) return kCannotExecute;
   fcntl(ends[0], F_SETFL, O_NONBLOCK);

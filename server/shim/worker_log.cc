@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "server/failpoint.h"
+
 namespace snug::shim {
 namespace {
 
@@ -85,7 +87,9 @@ void WorkerLog::Note() {
 bool WorkerLog::Append(const char* bytes, int64_t count) {
   if (written_ + count > limits_.file_bytes && written_ > 0) {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
+    FAILPOINT("log.rename");
     rename(path_.c_str(), (path_ + ".1").c_str());
+    FAILPOINT("log.renamed");
   }
   if (fd_ < 0) Open();
   if (fd_ < 0) return false;

@@ -20,6 +20,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
+#include "server/failpoint.h"
 #include "server/job/errors.h"
 #include "server/job/random_id.h"
 
@@ -93,7 +94,7 @@ absl::StatusOr<v1::File> ReadRecord(const std::string& folder) {
 absl::Status Sync(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot open an upload");
-  const int failed = fsync(fd);
+  const int failed = FAILS_AT("upload.sync") ? (errno = EIO) : fsync(fd);
   const int error = errno;
   close(fd);
   return failed ? absl::ErrnoToStatus(error, "fsync of an upload") : absl::OkStatus();
@@ -189,8 +190,10 @@ absl::Status Reception::Publish(const v1::File& file) const {
   const std::string record = absl::StrCat(made, "/", kRecord);
   const std::string content = absl::StrCat(made, "/", DiskName(file));
   std::ofstream(record, std::ios::binary) << file.SerializeAsString();
+  if (FAILS_AT("upload.rename")) return absl::ErrnoToStatus(ENOSPC, "a failed rename");
   if (rename(part_.c_str(), content.c_str()) != 0)
     return absl::ErrnoToStatus(errno, "cannot publish the upload");
+  FAILPOINT("upload.renamed");
   for (const std::string& path : {record, content, made}) RETURN_IF_ERROR(Sync(path));
   // There already: it was sent before.
   if (rename(made.c_str(), place.c_str()) != 0) {
@@ -200,6 +203,7 @@ absl::Status Reception::Publish(const v1::File& file) const {
     if (error != ENOTEMPTY && error != EEXIST)
       return absl::ErrnoToStatus(error, "cannot publish the upload");
   }
+  FAILPOINT("upload.published");
   return Sync(folder_);
 }
 
@@ -272,6 +276,7 @@ absl::Status Uploads::Delete(const std::string& owner, const std::string& id) co
   const std::string aside = absl::StrCat(FolderOf(owner), "/gone-", RandomHex(16));
   if (rename(absl::StrCat(FolderOf(owner), "/", id).c_str(), aside.c_str()) != 0)
     return errno == ENOENT ? NoFile(id) : absl::ErrnoToStatus(errno, "cannot delete the file");
+  FAILPOINT("upload.gone");
   std::error_code error;
   fs::remove_all(aside, error);
   return absl::OkStatus();

@@ -82,9 +82,10 @@ class HttpTest(unittest.TestCase):
         self.assertEqual(job["plan"]["name"], job["memory"]["plan"])
         plans = json.loads(self.read(f"/api/jobs/{self.job}/plans"))
         self.assertIn(job["memory"]["plan"], [plan["name"] for plan in plans["plans"]])
-        lines = [json.loads(line) for line in self.read(f"/api/jobs/{self.job}/metrics").split("\n")
-                 if line]
-        self.assertGreaterEqual(lines[-1]["global_step"], 3)
+        history = json.loads(self.read(f"/api/jobs/{self.job}/metrics"))
+        series = {each["name"]: each for each in history["series"]}
+        self.assertEqual(series["loss"]["steps"][:3], ["1", "2", "3"])
+        self.assertEqual(len(series["loss"]["values"]), len(series["loss"]["steps"]))
         status, _, body = self.get("/api/jobs/no-such-job", self.secret)
         self.assertEqual(status, 404)
         self.assertIn("no-such-job", json.loads(body)["error"]["message"])

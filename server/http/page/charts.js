@@ -104,11 +104,13 @@ export function timeline(devices, jobs, now) {
 }
 
 /** Loss by step, and that of evaluations. */
-export function lossCurve(lines) {
-  const trained = lines.filter((line) => Number.isFinite(line.loss))
-    .map((line) => [line.global_step, line.loss]);
-  const evaluated = lines.filter((line) => Number.isFinite(line.eval_loss))
-    .map((line) => [line.global_step, line.eval_loss]);
+export function lossCurve(series) {
+  const pointsOf = (name) => {
+    const found = series.find((each) => each.name === name);
+    return (found?.steps || []).map((step, i) => [Number(step), found.values[i]])
+      .filter(([, loss]) => Number.isFinite(loss));
+  };
+  const trained = pointsOf("loss"), evaluated = pointsOf("eval_loss");
   const all = [...trained, ...evaluated];
   if (all.length === 0) return null;
   const height = 240, left = 60, bottom = 24;

@@ -116,12 +116,6 @@ async function ask(path) {
   return text;
 }
 
-function linesOf(text) {
-  return text.split("\n").filter(Boolean).map((line) => {
-    try { return JSON.parse(line); } catch { return {}; }
-  });
-}
-
 function fill(id, content) {
   at(id).replaceChildren(content);
 }
@@ -144,9 +138,9 @@ async function drawDetails() {
   at("reason").textContent = jobs.get(id)?.reason || "";
   try {
     const job = JSON.parse(await ask(`api/jobs/${id}`));
-    const lines = linesOf(await ask(`api/jobs/${id}/metrics`));
+    const history = JSON.parse(await ask(`api/jobs/${id}/metrics`));
     if (id !== chosen) return;
-    fill("curve", lossCurve(lines) || node("p", "No step has been done yet."));
+    fill("curve", lossCurve(history.series || []) || node("p", "No step has been done yet."));
     const parts = Object.entries(job.plan?.memory || {})
       .filter(([name, count]) => name.endsWith("_bytes") && Number(count) > 0)
       .map(([name, count]) => [name.replace(/_bytes$/, ""), Number(count)]);

@@ -297,6 +297,36 @@ TEST_F(CheckJobTest, ABatchBeyondAllDevicesIsRefused) {
   EXPECT_THAT(std::string(Check().status().message()), Not(HasSubstr("batch_size")));
 }
 
+// Each task has its own metrics, which the refusal names.
+TEST_F(CheckJobTest, TheBestIsToldByAMetricOfTheTask) {
+  const auto refusal = [&](const char* metric) {
+    spec_.mutable_training()->set_metric_for_best_model(metric);
+    return std::string(Check().status().message());
+  };
+  EXPECT_THAT(refusal("mean_token_accuracy"), Not(HasSubstr("metric_for_best")));
+  spec_.mutable_training()->set_predict_with_generate(true);
+  EXPECT_THAT(refusal("rougeL"),
+              AllOf(HasSubstr("eval_mean_token_accuracy"),
+                    HasSubstr("spec.training.predict_with_generate: is of task: seq2seq_lm; this "
+                              "job's is causal_lm")));
+  spec_.mutable_training()->set_predict_with_generate(false);
+  EXPECT_THAT(refusal("eval_accuracy"),
+              HasSubstr("spec.training.metric_for_best_model: eval_accuracy is no metric of task: "
+                        "causal_lm, which has eval_loss, eval_mean_token_accuracy"));
+  spec_.set_task(v1::JobSpec::SEQUENCE_CLASSIFICATION);
+  spec_.set_num_labels(3);
+  EXPECT_THAT(refusal("eval_accuracy"), Not(HasSubstr("metric_for_best")));
+  EXPECT_THAT(refusal("matthews_correlation"), Not(HasSubstr("metric_for_best")));
+  EXPECT_THAT(refusal("eval_f1"),
+              HasSubstr("(single_label_classification of 3 outputs), which has eval_loss, "
+                        "eval_accuracy, eval_f1_macro, eval_matthews_correlation"));
+  spec_.set_num_labels(2);
+  EXPECT_EQ(refusal("eval_f1"), "");
+  spec_.set_problem_type("regression");
+  EXPECT_THAT(refusal("spearman"), Not(HasSubstr("metric_for_best")));
+  EXPECT_THAT(refusal("accuracy"), HasSubstr("eval_loss, eval_mse, eval_pearson, eval_spearman"));
+}
+
 // The readers' messages open with the field that the violation names already.
 TEST_F(CheckJobTest, AFieldIsNamedOnce) {
   (*spec_.mutable_memory()->mutable_stash())["no.such.site"] = v1::KEEP;

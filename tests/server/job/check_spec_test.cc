@@ -188,24 +188,33 @@ TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
     EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
     spec.set_num_labels(2);
   }
-  spec.set_task(v1::JobSpec::MASKED_LM);
-  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.task"));
-  for (const auto task : {v1::JobSpec::CAUSAL_LM, v1::JobSpec::SEQ2SEQ_LM}) {
+  for (const auto task :
+       {v1::JobSpec::CAUSAL_LM, v1::JobSpec::SEQ2SEQ_LM, v1::JobSpec::MASKED_LM}) {
     spec.set_task(task);
     EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
+  }
+}
+
+TEST(CheckSpecTest, AShareOfTokensIsMasked) {
+  v1::JobSpec spec = GoodSpec();
+  spec.set_task(v1::JobSpec::MASKED_LM);
+  spec.set_mlm_probability(0.15);
+  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  for (const double bad : {0.0, 1.0, -0.1, std::nan("")}) {
+    spec.set_mlm_probability(bad);
+    EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.mlm_probability"));
   }
 }
 
 // A key that would be read and not obeyed.
 TEST(CheckSpecTest, WhatIsOfTasksThatAreNotOfferedIsRefused) {
   v1::JobSpec spec = GoodSpec();
-  spec.set_mlm_probability(0.15);
-  EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.mlm_probability"));
-  spec.clear_mlm_probability();
-  spec.set_image_augmentation("basic");
+  spec.set_image_augmentation("harsh");
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.image_augmentation"));
-  spec.set_image_augmentation("none");
-  EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  for (const char* known : {"none", "basic", "strong"}) {
+    spec.set_image_augmentation(known);
+    EXPECT_THAT(FieldsOf(spec), IsEmpty());
+  }
   for (const auto format : {v1::JobSpec::TAGGED_TOKENS, v1::JobSpec::IMAGES}) {
     spec.set_dataset_format(format);
     EXPECT_THAT(FieldsOf(spec), IsEmpty());

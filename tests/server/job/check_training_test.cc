@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "server/job/check_spec.h"
@@ -50,6 +53,19 @@ TEST(CheckTrainingTest, OneAdamWUnderSeveralNames) {
               testing::AllOf(HasSubstr("promised"), HasSubstr(": adamw_8bit")));
 }
 
+// As transformers spells them; what a job does not write is refused with what does.
+TEST(CheckTrainingTest, MetricsAreWrittenForTensorBoardOrForNothing) {
+  EXPECT_THAT(FieldsOf(""), IsEmpty());
+  EXPECT_THAT(FieldsOf("report_to: 'none'"), IsEmpty());
+  EXPECT_THAT(FieldsOf("report_to: 'tensorboard'"), IsEmpty());
+  EXPECT_THAT(FieldsOf("report_to: ['tensorboard', 'wandb']"), ElementsAre("report_to"));
+  EXPECT_THAT(FieldsOf("report_to: ['none', 'tensorboard']"), ElementsAre("report_to"));
+  EXPECT_THAT(MessageOf("report_to: 'wandb'"),
+              HasSubstr("not \"wandb\": snug export-metrics JOB --to wandb DIR"));
+  EXPECT_THAT(MessageOf("report_to: 'mlflow'"), HasSubstr("--to mlflow"));
+  EXPECT_THAT(MessageOf("report_to: 'all'"), HasSubstr("tensorboard or none, not \"all\""));
+}
+
 TEST(CheckTrainingTest, EachScheduleTakesItsOwn) {
   EXPECT_THAT(FieldsOf("lr_scheduler_type: POLYNOMIAL lr_scheduler_kwargs { power: 2 lr_end: 0 }"),
               IsEmpty());
@@ -89,6 +105,9 @@ TEST(CheckTrainingTest, TheBestNeedsEvaluationsOnTheWay) {
               ElementsAre("load_best_model_at_end", "early_stopping_patience"));
   EXPECT_THAT(FieldsOf("save_strategy: BEST"), ElementsAre("save_strategy"));
   EXPECT_THAT(FieldsOf("metric_for_best_model: 'eval_bleu'"), ElementsAre("metric_for_best_model"));
+  for (const char* name :
+       {"f1", "eval_f1", "eval_matthews_correlation", "pearson", "eval_accuracy"})
+    EXPECT_THAT(FieldsOf(absl::StrCat("metric_for_best_model: '", name, "'")), IsEmpty());
   EXPECT_THAT(FieldsOf("early_stopping_threshold: 0.1"), ElementsAre("early_stopping_threshold"));
 }
 
@@ -112,6 +131,26 @@ TEST(CheckTrainingTest, SamplesHaveBounds) {
   EXPECT_THAT(FieldsOf("sample_prompts: ''"), ElementsAre("sample_prompts"));
   EXPECT_THAT(FieldsOf("sample_max_new_tokens: 5000 sample_top_p: 1.5"),
               ElementsAre("sample_max_new_tokens", "sample_top_p"));
+}
+
+TEST(CheckTrainingTest, GeneratedAnswersHaveBoundsAndNeedRows) {
+  EXPECT_THAT(FieldsOf("predict_with_generate: true"), ElementsAre("predict_with_generate"));
+  EXPECT_THAT(FieldsOf("generation_max_length: 4096"), IsEmpty());
+  for (const char* bad : {"0", "-1", "5000"})
+    EXPECT_THAT(FieldsOf(absl::StrCat("generation_max_length: ", bad)),
+                ElementsAre("generation_max_length"));
+}
+
+TEST(CheckTrainingTest, OfLossesTheSmallerIsBetter) {
+  for (const auto& [name, greater] : std::map<std::string, bool>{{"eval_loss", false},
+                                                                 {"mse", false},
+                                                                 {"eval_mse", false},
+                                                                 {"f1_macro", true},
+                                                                 {"eval_spearman", true}}) {
+    v1::JobSpec spec = SpecWith(absl::StrCat("metric_for_best_model: '", name, "'"));
+    FillDefaults(spec, 512);
+    EXPECT_EQ(spec.training().greater_is_better(), greater) << name;
+  }
 }
 
 TEST(CheckTrainingTest, StrategiesFollowTheStepsWhereTheyAreNotGiven) {

@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "server/job/schema.h"
+#include "server/job/store_rows.h"
 #include "tests/server/job/store_fixture.h"
 
 namespace snug::server {
@@ -280,7 +282,8 @@ TEST_F(JobStoreTest, StoreOfSchemaOneIsTakenAlong) {
   EXPECT_EQ(
       now->QueryInt("SELECT count(*) FROM jobs WHERE created_us>0 AND display_name<>''").value(),
       3);
-  auto before = Database::Open(dir_ + "/snug.db.before-schema-3").value();
+  auto before =
+      Database::Open(absl::StrCat(dir_, "/snug.db.before-schema-", kSchemaVersion)).value();
   EXPECT_EQ(before->QueryInt("PRAGMA user_version").value(), 1);
   EXPECT_EQ(before->QueryInt("SELECT count(*) FROM jobs").value(), 3);
 }
@@ -304,6 +307,56 @@ TEST_F(JobStoreTest, ChangesOfABatchAreJudgedOneByOne) {
   EXPECT_EQ(stored, 900);
   EXPECT_EQ(taken, 100);
   EXPECT_EQ(Open().value()->Load().value().jobs.size(), 900u);
+}
+
+// The store of a daemon of schema 3, as it was dumped then: two finished jobs and a paused one, a
+// token, a drained device.
+TEST_F(JobStoreTest, StoreOfSchemaThreeIsTakenAlong) {
+  std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) +
+                     "/tests/server/job/schema_3.sql");
+  const std::string dump(std::istreambuf_iterator<char>(file), {});
+  ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
+  {
+    auto store = Open().value();
+    EXPECT_EQ(store->Load().value().jobs.size(), 1u);
+    EXPECT_EQ(store->Load().value().drains.size(), 1u);
+  }
+  auto now = Database::Open(dir_ + "/snug.db").value();
+  EXPECT_EQ(now->QueryInt("PRAGMA user_version").value(), kSchemaVersion);
+  EXPECT_EQ(now->QueryInt("SELECT count(*) FROM jobs").value(), 3);
+  EXPECT_EQ(now->QueryInt("SELECT count(*) FROM tokens").value(), 1);
+  EXPECT_EQ(now->QueryInt("SELECT count(*) FROM webhooks").value(), 0);
+}
+
+// The call is due from the moment that the job has ended, in the same transaction.
+TEST_F(JobStoreTest, AJobsEndMakesItsWebhooksCallDue) {
+  auto store = Open().value();
+  const auto due = [&](int64_t now_us) {
+    return store
+        ->Ask<std::vector<WebhookRecord>>(
+            [&](Database& database) { return DueWebhooks(database, now_us); })
+        .value();
+  };
+  for (const char* id : {"quiet", "told"}) {
+    JobRecord job = AJob(id, id[0]);
+    if (id[0] == 't') job.job.mutable_spec()->set_webhook("https://a.b/");
+    ASSERT_TRUE(store->Commit({.job = &job}).ok());
+    EXPECT_TRUE(due(1000).empty());
+    Change change{.job = &job};
+    ASSERT_TRUE(MoveJob(job, Job::FAILED, "it is over", 500, change).ok());
+    ASSERT_TRUE(store->Commit(change).ok());
+  }
+  EXPECT_TRUE(due(499).empty());
+  ASSERT_EQ(due(500).size(), 1u);
+  WebhookRecord record = due(500)[0];
+  EXPECT_EQ(record.job, "told");
+  record.due_us = 700;
+  record.tries = 1;
+  ASSERT_TRUE(store->Commit({.webhook = record}).ok());
+  EXPECT_TRUE(due(699).empty());
+  EXPECT_EQ(due(700)[0].tries, 1);
+  ASSERT_TRUE(store->Commit({.deleted = "told"}).ok());
+  EXPECT_TRUE(due(1000).empty());
 }
 
 }  // namespace

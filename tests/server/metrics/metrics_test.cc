@@ -50,6 +50,26 @@ TEST(MetricsTest, SeriesOfAJobGoWithIt) {
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("job=\"a\"")));
 }
 
+// A later evaluation may lack what an earlier one had.
+TEST(MetricsTest, EvaluationsAreShownByTheirMetrics) {
+  Metrics metrics;
+  v1::Job job = Running("a");
+  metrics.Job(job);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_job_eval_metric{")));
+  job.mutable_progress()->set_eval_loss(0.75);
+  (*job.mutable_progress()->mutable_eval_metrics())["eval_f1"] = 0.5;
+  metrics.Job(job);
+  for (const char* line :
+       {"snug_job_eval_metric{device=\"cpu:0\",job=\"a\",metric=\"eval_loss\"} 0.75",
+        "snug_job_eval_metric{device=\"cpu:0\",job=\"a\",metric=\"eval_f1\"} 0.5"})
+    EXPECT_THAT(metrics.Text(), HasSubstr(line));
+  job.mutable_progress()->clear_eval_metrics();
+  metrics.Job(job);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("eval_f1")));
+  metrics.ForgetJob("a");
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("snug_job_eval_metric{")));
+}
+
 // A NaN in a histogram's sum would stay there for ever.
 TEST(MetricsTest, NumbersThatAreNotFiniteAreDropped) {
   Metrics metrics;
@@ -256,6 +276,7 @@ TEST(MetricsTest, TheTableInTheDocsIsComplete) {
   v1::Job job = Running("a");
   job.mutable_memory()->set_process_peak_bytes(310);
   job.mutable_plan()->mutable_memory()->set_weights_bytes(70);
+  (*job.mutable_progress()->mutable_eval_metrics())["eval_f1"] = 0.5;
   metrics.Job(job);
   metrics.Heard("a", absl::FromUnixSeconds(7));
   metrics.Queued("b", absl::FromUnixSeconds(7));

@@ -145,6 +145,7 @@ class LeavingsTest : public testing::Test {
     Write("attempts/1/worker.log");
     Write("attempts/1/worker.log.1");
     Write("attempts/1/metrics.jsonl");
+    Write("attempts/1/events.out.tfevents.snug");
     Write("attempts/1/exit.json");
     Write("attempts/2/output/metrics.jsonl");
     Write("checkpoints/step-000005.e1/weights");

@@ -42,6 +42,23 @@ TEST(ReportsTest, NumbersThatNobodyReachesAreWrong) {
   EXPECT_EQ(WrongWith(step, 6, 100), "a run of 1099511627776 steps; it has 100");
 }
 
+// Names come to be labels of series, and words in terminals.
+TEST(ReportsTest, MetricsOfAnEvaluationHaveProperNamesAndAreFew) {
+  v1::WorkerEvent::Step step = At(7);
+  auto& metrics = *step.mutable_progress()->mutable_eval_metrics();
+  metrics["eval_f1"] = 0.5;
+  metrics["eval_rougeL"] = 0.5;
+  EXPECT_EQ(WrongWith(step, 6, 100), "");
+  metrics["eval_f1"] = std::nan("");
+  EXPECT_EQ(WrongWith(step, 6, 100), "a number that is not finite");
+  metrics = {};
+  metrics["eval\033[2J"] = 1.0;
+  EXPECT_EQ(WrongWith(step, 6, 100), "a metric of no proper name");
+  metrics = {};
+  for (int i = 0; i < 17; ++i) metrics["m" + std::to_string(i)] = 1.0;
+  EXPECT_EQ(WrongWith(step, 6, 100), "17 metrics of an evaluation, at most 16");
+}
+
 // How it ended counts; its numbers do not.
 TEST(ReportsTest, AnAbsurdResultLosesItsNumbers) {
   v1::WorkerResult result;
