@@ -9,7 +9,7 @@ asked without an answer, is kept here beside the daemon; after each start the tw
   store     what `snug doctor` checks (server/examine/examination.cc); reservations within capacity
 At the end every job is let go on, and each that succeeds has every step once and the same weights.
 
-    python -m tests.fault.crash --cycles 500 --sides 2 [--seed N]
+    python -m tests.fault.crash --cycles 10000 --summary FILE [--sides 6] [--seed N]
 """
 
 import argparse
@@ -29,54 +29,22 @@ import uuid
 
 import grpc
 from google.protobuf import json_format
+from tests.fault import crash_points, crash_work
+from tests.fault.crash_daemon import HOOK, FailingDaemon
 from tests.harness.daemon import wait_for
-from tests.harness.fake_daemon import FAKE, FakeDaemon
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 12
-MOST_LIVE = 8
+MOST_LIVE = 4
 MOST_ENDED = 12
 CALL_S = 20.0
 CYCLE_S = 0.6  # That a failpoint has to be reached.
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
-# Which process has the point, and what may be done there.
-POINTS = {
-    "store.commit": ("daemon", ("kill", "error", "delay:50")),
-    "store.committed": ("daemon", ("kill", "delay:50")),
-    "store.sync_folder": ("daemon", ("kill",)),
-    "witness.write": ("daemon", ("kill", "error")),
-    "witness.written": ("daemon", ("kill",)),
-    "witness.sync": ("daemon", ("kill",)),
-    "spawn.begin": ("daemon", ("kill", "error")),
-    "spawn.done": ("daemon", ("kill",)),
-    "launch.folders": ("daemon", ("kill",)),
-    "launch.locked": ("daemon", ("kill",)),
-    "file.rename": ("daemon", ("kill", "error")),
-    "file.renamed": ("daemon", ("kill",)),
-    "link.read": ("daemon", ("kill", "error")),
-    "link.received": ("daemon", ("kill",)),
-    "link.send": ("daemon", ("kill", "error")),
-    "trash.rename": ("daemon", ("kill", "error")),
-    "trash.renamed": ("daemon", ("kill",)),
-    "worker.spawn": ("shim", ("kill",)),
-    "worker.spawned": ("shim", ("kill",)),
-    "exit.written": ("shim", ("kill",)),
-    "exit.synced": ("shim", ("kill",)),
-    "exit.renamed": ("shim", ("kill",)),
-    "checkpoint.weights": ("worker", ("kill",)),
-    "checkpoint.manifest": ("worker", ("kill",)),
-    "checkpoint.renamed": ("worker", ("kill",)),
-    "result.rename": ("worker", ("kill",)),
-    "result.renamed": ("worker", ("kill",)),
-}
-# Reached hundreds of times in a life; those that are reached a few times; all others once.
-OFTEN = ("store.commit", "store.committed", "witness.write", "witness.written", "link.received")
-SOME = ("spawn", "launch", "file", "link", "trash", "checkpoint")
-
 
 class Violation(Exception):
     """Something that must hold does not."""
+
 
 
 def schema(folder):
@@ -100,38 +68,6 @@ class Known:
         self.final = ""
 
 
-class FailingDaemon(FakeDaemon):
-    """snugd with failpoints; it is started and watched by the side, and answers when it likes."""
-
-    def __init__(self):
-        shim = os.environ["SNUG_FAILING_SHIM"]
-        inspect = pathlib.Path(os.environ["SNUG_BIN_DIR"]) / "snug-inspect"
-        settings = f"shim: {shim}\ninspect: {inspect}\nmax_jobs_per_device: 4\n"
-        super().__init__(settings=settings)
-
-    def start(self, failpoint=""):
-        """Starts it, and does not wait."""
-        self.starts += 1
-        self.log = self.folder / "snugd.log"
-        hits = self.folder / "hits"
-        environment = {**os.environ, "SNUG_FAILPOINT": failpoint, "SNUG_FAILPOINT_LOG": str(hits)}
-        command = [os.environ["SNUG_FAILING_DAEMON"], "--state-dir", self.state]
-        command += ["--socket", self.socket, "--device", self.device, "--metrics-port", "0"]
-        with open(self.log, "ab") as out:
-            self.process = subprocess.Popen(
-                [str(word) for word in [*command, *self.flags]],
-                env=environment,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def hits(self):
-        """Names of the points that have acted, one for each time."""
-        path = self.folder / "hits"
-        return path.read_text().split() if path.exists() else []
-
-
 class Side:
     """One daemon, what is asked of it, and what is known of its jobs."""
 
@@ -143,11 +79,16 @@ class Side:
         self.known = {}  # By token.
         self.tokens = 0
         self.spec = None
+        self.files = crash_work.Files(api.snug_dot_v1_dot_files__pb2, self.daemon.folder)
+        self.point = ""  # Of this cycle.
+        self.sending = 0  # New jobs that nobody has answered for.
+        self.pressed = threading.Event()  # To send one more, however many there are.
         self.counts = collections.Counter()
 
     def call(self, method, request, reply="Job"):
         """One call; raises grpc.RpcError where the daemon is gone."""
-        kind = getattr(self.api, reply, None) or self.api.snug_dot_v1_dot_job__pb2.Job
+        modules = (self.api, self.api.snug_dot_v1_dot_job__pb2, self.files.api)
+        kind = next(getattr(each, reply) for each in modules if hasattr(each, reply))
         stub = self.channel.unary_unary(
             f"/snug.v1.FineTuning/{method}",
             request_serializer=type(request).SerializeToString,
@@ -192,23 +133,60 @@ class Side:
             live = [job for job in self.known.values() if not job.final and not job.deleted]
             if unknown:
                 job = unknown[0]
-            elif len(live) >= MOST_LIVE:
+            elif len(live) >= MOST_LIVE and not self.pressed.is_set():
                 job = None
             else:
                 self.tokens += 1
                 request = self.api.CreateJobRequest(request_id=str(uuid.uuid4()))
                 request.spec.CopyFrom(self.spec)
-                request.spec.display_name = f"steps={STEPS} step_ms=15 token={self.tokens}"
+                request.spec.display_name = f"steps={STEPS} step_ms=40 token={self.tokens}"
+                request.spec.webhook = f"https://{HOOK}/"
+                if crash_points.family(self.point) == "prepare":
+                    request.spec.dataset = self.fresh_dataset()
                 job = Known(self.tokens, request)
                 self.known[job.token] = job
+            if job is not None:
+                self.pressed.clear()
+                self.sending += 1
         if job is None:
-            return time.sleep(0.01)
-        made = self.call("CreateJob", job.request)
+            return time.sleep(0.005)
+        try:
+            made = self.call("CreateJob", job.request)
+        finally:
+            with self.lock:
+                self.sending -= 1
         with self.lock:
             if job.id and job.id != made.id:
                 raise Violation(f"doubled: one request made {job.id} and {made.id}")
             job.id = made.id
         return None
+
+    def fresh_dataset(self):
+        """One that has not been prepared yet."""
+        file = self.daemon.jobs / f"train-{self.tokens}.jsonl"
+        ids = [3, 4, 5 + self.tokens % 50]
+        row = {"input_ids": ids, "labels": ids}
+        file.write_text((json.dumps(row) + "\n") * (1 + self.tokens))
+        return str(file)
+
+    def operate_one(self):
+        """Uploads, deletes an upload, copies the store."""
+        family = crash_points.family(self.point)
+        wanted = family in ("upload", "copy", "backup")
+        if not wanted and self.random.random() < 0.9:
+            return time.sleep(0.05)
+        try:
+            if family in ("copy", "backup") or self.random.random() < 0.2:
+                self.files.back_up(self.channel, self.api)
+            elif len(self.files.kept) > 5 or self.point == "upload.gone":
+                self.files.delete(self.call)
+                self.files.upload(self.channel)
+            else:
+                self.files.upload(self.channel)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNAVAILABLE:
+                raise
+        return time.sleep(0.01)
 
     def change_one(self):
         """Cancels, pauses, resumes or deletes some job."""
@@ -218,7 +196,7 @@ class Side:
             if len(ended) > MOST_ENDED:
                 job, method = self.random.choice(ended), "DeleteJob"
             elif there:
-                method = self.random.choice(["CancelJob", "PauseJob", "ResumeJob", "ResumeJob"])
+                method = self.random.choice(["CancelJob", "PauseJob"] + ["ResumeJob"] * 4)
                 job = self.random.choice(there)
             else:
                 job = None
@@ -298,6 +276,8 @@ class Side:
                 if job.id and there[0].id != job.id:
                     raise Violation(f"{job.id} is called {there[0].id} now")
                 self.note(job, there[0])
+        listed = self.call("ListFiles", self.files.api.ListFilesRequest(), "ListFilesResponse")
+        self.files.compare(listed, self.daemon.state)
         doubled = self.daemon.state / "doubled"
         if doubled.exists():
             raise Violation(f"two workers of one job: {doubled.read_text()}")
@@ -310,16 +290,6 @@ class Side:
                 raise Violation(f"{device.name}: {device.reserved_bytes} bytes are promised")
 
     # Cycles.
-
-    def choose(self):
-        """A point with what is done there, or nothing: a random moment."""
-        if self.random.random() < 0.3:
-            return "", ""
-        name = self.random.choice(list(POINTS))
-        action = self.random.choice(POINTS[name][1])
-        most = 40 if name in OFTEN else 3 if name.split(".")[0] in SOME else 1
-        hit = self.random.randint(1, most)
-        return name, f"{name}={action}@{hit}"
 
     def kill_somebody(self):
         """The daemon, the shims, the workers, or all of them."""
@@ -336,7 +306,13 @@ class Side:
 
     def cycle(self):
         """One life of the daemon."""
-        name, setting = self.choose()
+        name, setting = crash_points.choose(self.random)
+        self.point = name
+        if crash_points.family(name) == "audit":
+            crash_work.fill_audit_log(self.daemon.state)
+        if crash_points.family(name) == "restore":
+            crash_work.restore(self.daemon, setting)
+            name = self.point = setting = ""
         self.daemon.start(setting)
         failures, over = [], threading.Event()
         serves = self.await_answer()
@@ -346,13 +322,16 @@ class Side:
             except grpc.RpcError:
                 serves = False  # Killed meanwhile.
         before = len(self.daemon.hits())
-        acts = (self.submit_one, self.submit_one, self.change_one)
+        acts = (self.submit_one, self.submit_one, self.change_one, self.operate_one)
         threads = [threading.Thread(target=self.ask, args=(act, failures, over)) for act in acts]
         if serves:
             for thread in threads:
                 thread.start()
             self.watch(name, before)
+        # Of a daemon that has died by itself the workers go on.
+        self.counts["running"] += bool(self.daemon.processes("fake-worker"))
         if self.daemon.process.poll() is None:
+            self.press()
             if not name:
                 self.kill_somebody()
             self.daemon.kill()
@@ -368,9 +347,20 @@ class Side:
             raise failures[0]
         self.counts["cycles"] += 1
 
+    def press(self):
+        """Until a new job is on its way, and a moment longer."""
+        self.pressed.set()
+        end = time.monotonic() + 0.2
+        while not self.sending and time.monotonic() < end:
+            time.sleep(0.001)
+        time.sleep(self.random.uniform(0, 0.004))
+
     def watch(self, name, before):
         """Until the point is reached, or for a random time."""
-        limit = CYCLE_S if name else self.random.uniform(0.02, 0.3)
+        slow = crash_points.family(name) in crash_points.SLOW
+        limit = (
+            (crash_points.SLOW_S if slow else CYCLE_S) if name else self.random.uniform(0.02, 0.3)
+        )
         end = time.monotonic() + limit
         while time.monotonic() < end and self.daemon.process.poll() is None:
             if name and len(self.daemon.hits()) > before:
@@ -427,7 +417,13 @@ class Side:
             "SELECT job, count(*) FROM events WHERE new IN (8, 9, 10) GROUP BY job "
             "HAVING count(*) > 1"
         ).fetchall()
+        # Nobody has heard of any: each job that has ended is still to be told of.
+        untold = store.execute(
+            "SELECT id FROM jobs WHERE state IN (8, 9, 10) AND id NOT IN (SELECT job FROM webhooks)"
+        ).fetchall()
         store.close()
+        if untold:
+            raise Violation(f"the ends of {untold} are forgotten: no webhook is called")
         if twice:
             raise Violation(f"jobs have ended more than once: {twice}")
 
@@ -440,6 +436,7 @@ def run_side(api, seed, cycles, summary):
         side.daemon.kill()
         for _ in range(cycles):
             side.cycle()
+        summary["cycles_s"] = round(time.monotonic() - summary["begin"], 1)
         side.finish()
         summary["counts"].update(side.counts)
         summary["hits"].update(side.daemon.hits())
@@ -456,18 +453,19 @@ def run(cycles, sides, seed):
     """So many cycles on so many daemons side by side; the summary as a dict."""
     print(f"SNUG_FAULT_SEED={seed}", flush=True)
     summary = {"counts": collections.Counter(), "hits": collections.Counter(), "violations": []}
+    summary["begin"] = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="snug-schema-") as folder:
         api = schema(pathlib.Path(folder))
-        begin = time.monotonic()
+        shares = [cycles // sides + (i < cycles % sides) for i in range(sides)]
         threads = [
-            threading.Thread(target=run_side, args=(api, seed * 1000 + i, cycles // sides, summary))
-            for i in range(sides)
+            threading.Thread(target=run_side, args=(api, seed * 1000 + i, each, summary))
+            for i, each in enumerate(shares)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        summary["seconds"] = round(time.monotonic() - begin, 1)
+        summary["seconds"] = round(time.monotonic() - summary.pop("begin"), 1)
     return summary
 
 
@@ -475,11 +473,15 @@ def main():
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cycles", type=int, default=500)
-    parser.add_argument("--sides", type=int, default=2)
+    parser.add_argument("--sides", type=int, default=6)
+    parser.add_argument("--summary", type=pathlib.Path, help="a file for what is printed")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
     given = parser.parse_args()
     summary = run(given.cycles, given.sides, given.seed)
-    print(json.dumps(summary, indent=1))
+    text = json.dumps({"seed": given.seed, **summary}, indent=1, sort_keys=True)
+    print(text)
+    if given.summary:
+        given.summary.write_text(text + "\n")
     return 1 if summary["violations"] else 0
 
 

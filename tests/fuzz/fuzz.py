@@ -18,12 +18,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests" / "fuzz"
 JSON = ("worker/program/json", "worker/program/regular_file")
 ERRORS = ("server/job/errors", "server/data/sha256")
-FAMILIES = ("bert", "family", "gemma", "llama", "mistral", "phi3", "qwen")
+FAMILIES = sorted((ROOT / "worker" / "program" / "families").glob("*.cc"))
 # What each target is made of, without .cc.
 TARGETS = {
     "safetensors": ("worker/program/safetensors_header", *JSON),
     "config": (
-        *(f"worker/program/families/{name}" for name in FAMILIES),
+        *(f"worker/program/families/{file.stem}" for file in FAMILIES),
         "worker/program/json_fields",
         "worker/program/model_config",
         "worker/program/rope_config",
@@ -44,6 +44,14 @@ TARGETS = {
         *JSON,
     ),
     "page_token": ("server/api/page_token", "server/job/random_id", *ERRORS),
+    "webhook_url": ("server/job/webhook_url", *ERRORS),
+    "openai": (
+        "server/http/openai_objects",
+        "server/upload/uploads",
+        "server/job/random_id",
+        *ERRORS,
+        *JSON,
+    ),
 }
 PACKAGES = ("protobuf", "libcrypto", "yaml-cpp", "absl_status", "absl_statusor", "absl_strings")
 PACKAGES += ("absl_time", "absl_synchronization", "absl_cord", "absl_cleanup")
@@ -70,11 +78,9 @@ def build(target, build_dir):
     objects = []
     for source in (f"tests/fuzz/{target}", *TARGETS[target]):
         made = out / f"{source.replace('/', '_')}.o"
-        text = ROOT / f"{source}.cc"
-        if not made.exists() or made.stat().st_mtime < text.stat().st_mtime:
-            made.parent.mkdir(parents=True, exist_ok=True)
-            checks = f"-fsanitize=fuzzer-no-link,{SANITIZERS}"
-            _run("clang++", *flags, checks, "-fno-sanitize-recover=all", "-c", text, "-o", made)
+        made.parent.mkdir(parents=True, exist_ok=True)
+        options = (*flags, f"-fsanitize=fuzzer-no-link,{SANITIZERS}", "-fno-sanitize-recover=all")
+        _run("ccache", "clang++", *options, "-c", ROOT / f"{source}.cc", "-o", made)
         objects.append(made)
     libraries = [build_dir / "proto" / name for name in ("libsnug_proto.a", "libsnug_rpc.a")]
     shared = _run("pkg-config", "--libs", *PACKAGES).split()
