@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "nlohmann/json.hpp"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 
 namespace snug::client {
 namespace {
 
 struct Quantity {
-  const char* key;  // Of a line of metrics.jsonl.
+  const char* name;  // As metrics.jsonl has it.
   const char* title;
 };
 constexpr Quantity kQuantities[] = {
@@ -24,7 +26,20 @@ constexpr Quantity kQuantities[] = {
     {"tokens_per_second", "tokens/s"},
 };
 
-Panel& PanelOf(const char* title, Chart& chart) {
+// The time that it took says nothing of the model.
+bool IsDrawnEvaluation(absl::string_view name) {
+  return absl::StartsWith(name, "eval_") && name != "eval_runtime";
+}
+
+std::vector<std::pair<double, double>> PointsOf(const v1::MetricSeries& series) {
+  std::vector<std::pair<double, double>> points;
+  const int known = std::min(series.steps_size(), series.values_size());
+  for (int i = 0; i < known; ++i)
+    points.emplace_back(static_cast<double>(series.steps(i)), series.values(i));
+  return points;
+}
+
+Panel& PanelOf(const std::string& title, Chart& chart) {
   for (Panel& panel : chart.panels)
     if (panel.title == title) return panel;
   chart.panels.push_back({.title = title, .series = {}});
@@ -52,32 +67,25 @@ Range RangeOf(const Panel& panel, Pick pick) {
 
 }  // namespace
 
-absl::Status AddJob(const v1::Job& job, absl::string_view metrics, Chart& chart) {
+void AddJob(const v1::Job& job, const v1::GetMetricHistoryResponse& history, Chart& chart) {
   const int index = static_cast<int>(chart.jobs.size());
-  std::vector<Series> found(std::size(kQuantities));
-  const size_t end = metrics.rfind('\n');
-  metrics = end == absl::string_view::npos ? "" : metrics.substr(0, end);
-  for (const absl::string_view line : absl::StrSplit(metrics, '\n', absl::SkipEmpty())) {
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("global_step") || !json["global_step"].is_number())
-      return absl::DataLossError(absl::StrCat("no line of metrics: ", line.substr(0, 80)));
-    for (size_t i = 0; i < found.size(); ++i) {
-      const auto value = json.find(kQuantities[i].key);
-      if (value != json.end() && value->is_number())
-        found[i].points.emplace_back(json["global_step"].get<double>(), value->get<double>());
-    }
-  }
   chart.jobs.push_back(Called(job));
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (found[i].points.empty()) continue;
-    found[i].job = index;
-    PanelOf(kQuantities[i].title, chart).series.push_back(std::move(found[i]));
-  }
+  std::map<std::string, const v1::MetricSeries*> by_name;
+  for (const v1::MetricSeries& series : history.series()) by_name[series.name()] = &series;
+  const auto add = [&](const std::string& name, const std::string& title) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) return;
+    PanelOf(title, chart).series.push_back({.job = index, .points = PointsOf(*found->second)});
+    by_name.erase(found);
+  };
+  for (const Quantity& quantity : kQuantities) add(quantity.name, quantity.title);
+  for (const v1::MetricSeries& series : history.series())
+    if (IsDrawnEvaluation(series.name()))
+      add(series.name(), absl::StrReplaceAll(series.name(), {{"_", " "}}));
   if (job.memory().budget_bytes() > 0)
     chart.memory.push_back({.job = index,
                             .peak_bytes = job.memory().measured_peak_bytes(),
                             .budget_bytes = job.memory().budget_bytes()});
-  return absl::OkStatus();
 }
 
 Range StepsOf(const Panel& panel) {

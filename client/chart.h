@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "snug/v1/job.pb.h"
+#include "snug/v1/metrics.pb.h"
 
 namespace snug::client {
 
@@ -36,9 +35,9 @@ struct Chart {
   std::vector<MemoryBar> memory;
 };
 
-// Adds a job with the lines of its metrics.jsonl. A last line without its end is left out: it is
-// being written. Any other line that is no JSON object with a step is an error.
-absl::Status AddJob(const v1::Job& job, absl::string_view metrics, Chart& chart);
+// Adds a job with what it has measured. Of other series than the usual ones those of evaluations
+// get panels of their own.
+void AddJob(const v1::Job& job, const v1::GetMetricHistoryResponse& history, Chart& chart);
 
 // The range of a panel's values; `low` < `high`.
 struct Range {

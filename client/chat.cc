@@ -29,6 +29,9 @@ void AddMessage(v1::SampleRequest& request, const std::string& role, const std::
   message.set_content(content);
 }
 
+// By a person, who is prompted.
+bool IsTyped() { return isatty(STDIN_FILENO) == 1; }
+
 class Chat {
  public:
   Chat(Connection& connection, const CommandLine& line, Terminal& terminal)
@@ -37,6 +40,7 @@ class Chat {
   }
 
   absl::StatusOr<int> Run() {
+    if (IsTyped()) terminal_.err << "/reset begins anew; /quit or Ctrl-D ends" << std::endl;
     for (std::string said; ReadLine(said);) {
       if (said == "/quit") break;
       if (said == "/reset")
@@ -62,8 +66,10 @@ class Chat {
   }
 
   bool ReadLine(std::string& said) {
-    if (isatty(STDIN_FILENO) == 1) terminal_.err << "> " << std::flush;
-    return static_cast<bool>(std::getline(std::cin, said));
+    if (IsTyped()) terminal_.err << "> " << std::flush;
+    if (std::getline(std::cin, said)) return true;
+    if (IsTyped()) terminal_.err << std::endl;  // Ctrl-D leaves the cursor behind the prompt.
+    return false;
   }
 
   // What failed is no part of the conversation; a person may say it again.
@@ -74,7 +80,7 @@ class Chat {
       const absl::Status answered = AnswerBy(side);
       if (answered.ok()) continue;
       side.request = before;
-      if (isatty(STDIN_FILENO) != 1) return answered;
+      if (!IsTyped()) return answered;
       terminal_.err << "\nsnug: " << answered.message() << std::endl;
     }
     return absl::OkStatus();

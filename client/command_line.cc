@@ -181,20 +181,38 @@ void AddMachine(CLI::App* plan, CommandLine* line) {
       ->check(bytes);
 }
 
+void AddDownload(CLI::App* app, CommandLine* line) {
+  CLI::App* download =
+      app->add_subcommand("download", "Copy what a job made (adapter or model, metrics.jsonl)");
+  AddJob(download, line);
+  download->add_option("DIR", line->directory, "A folder that is empty or does not exist yet")
+      ->required();
+  CLI::Option* checkpoint =
+      download->add_option("--checkpoint", line->checkpoint,
+                           "The checkpoint of this step instead, also of a job that runs");
+  download
+      ->add_option(
+          "--push", line->push,
+          "ORG/NAME on the Hugging Face hub: makes README.md its model card and prints the "
+          "command that uploads")
+      ->excludes(checkpoint);
+}
+
 void AddCommands(CLI::App* app, CommandLine* line) {
   CLI::App* plan = app->add_subcommand(
       "plan", "Show what each plan for a job needs, and which one fits; runs nothing");
   AddFile(plan, line);
   plan->add_option("--device", line->device,
                    "Whose plans (gpu:0); else of the device that the job would be given");
-  plan->add_flag("--sites", line->sites,
-                 "List the values that memory.stash can name, with their bytes");
+  CLI::Option* sites = plan->add_flag(
+      "--sites", line->sites, "List the values that memory.stash can name, with their bytes");
   plan->add_flag("--max", line->max, "Also the largest batch and the largest max_seq_length");
-  plan->add_flag("--tape", line->tape, "Print the chosen plan's instructions");
-  CLI::Option* explain =
-      plan->add_flag("--explain", line->explain, "Draw the chosen plan's live bytes over a step");
-  plan->add_option("--svg", line->svg, "A file for the picture, instead of the terminal")
-      ->needs(explain);
+  CLI::Option* tape = plan->add_flag("--tape", line->tape, "Print the chosen plan's instructions");
+  plan->add_flag("--explain", line->explain, "Draw the chosen plan's live bytes over a step");
+  plan->add_option("--svg", line->svg,
+                   "A file for a picture: the table and the live bytes, with --explain these alone")
+      ->excludes(sites)
+      ->excludes(tape);
   AddMachine(plan, line);
 
   CLI::App* submit = app->add_subcommand("submit", "Hand a job to the daemon; prints its id");
@@ -237,13 +255,7 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   app->add_subcommand("top", "Watch devices, their jobs and the queue; q leaves")
       ->add_flag("--once", line->once, "Print it once, as it is where output is no terminal");
 
-  CLI::App* download =
-      app->add_subcommand("download", "Copy what a job made (adapter or model, metrics.jsonl)");
-  AddJob(download, line);
-  download->add_option("DIR", line->directory, "A folder that is empty or does not exist yet")
-      ->required();
-  download->add_option("--checkpoint", line->checkpoint,
-                       "The checkpoint of this step instead, also of a job that runs");
+  AddDownload(app, line);
   AddJob(app->add_subcommand("checkpoints", "List the checkpoints of a job that are there"), line);
 }
 
@@ -285,14 +297,15 @@ void AddOthers(CLI::App* app, CommandLine* line) {
   CLI::App* exported =
       app->add_subcommand("export-metrics", "Write jobs' metrics in the format of another tool");
   AddJobs(exported, line);
-  exported->add_option("--to", line->to, "tensorboard, and a folder that gets one of each job")
+  exported->add_option("--to", line->to, "tensorboard, wandb or mlflow, and where to")
       ->type_name("FORMAT DIR")
       ->expected(2)
       ->required();
   CLI::App* plot = app->add_subcommand(
       "plot", "Draw jobs' loss, evaluations, learning rate and memory, over their steps");
   AddJobs(plot, line);
-  plot->add_option("--svg", line->file, "A file for the picture, instead of the terminal");
+  plot->add_option("--svg", line->svg, "A file for the picture, instead of the terminal");
+  plot->add_option("--png", line->png, "The same as PNG, which rsvg-convert draws");
 
   CLI::App* shell = app->add_subcommand("shell", "Print completions and manual pages");
   shell->require_subcommand(1);
@@ -306,10 +319,12 @@ void AddDatasets(CLI::App* app, CommandLine* line) {
   datasets->require_subcommand(1);
   CLI::App* preview = datasets->add_subcommand(
       "preview", "Show the first rows with what is trained in them, counts and warnings");
-  preview->add_option("FILE", line->file, "JSONL, JSON, CSV, TSV, parquet, arrow or plain text")
+  preview
+      ->add_option("FILE", line->file,
+                   "JSONL, JSON, CSV, TSV, parquet, arrow, plain text, or a job file")
       ->required();
-  preview->add_option("--model", line->model, "Whose tokenizer and chat template: a folder or id")
-      ->required();
+  preview->add_option("--model", line->model,
+                      "Whose tokenizer and chat template: a folder or id; a job file names it");
   preview->add_option("--format", line->format, "What the rows are; else the first row tells")
       ->check(CLI::IsMember(
           {"messages", "prompt_completion", "text", "alpaca", "sharegpt", "pretokenized"}));

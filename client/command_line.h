@@ -53,10 +53,12 @@ struct CommandLine {
   std::string bytes;                   // squeeze: 3GiB
   std::string directory;
   std::optional<int64_t> checkpoint;  // download: the step of one.
+  std::string push;                   // download: org/name on the hub
   std::string device;                 // plan, drain, undrain
   std::string device_kind;
   std::string device_memory, host_memory;  // Of a machine that need not be here: 24GiB
   std::string svg;                         // A file for the picture.
+  std::string png;                         // plot: another one.
   std::string model;                       // datasets preview
   std::string format;
   std::string chat_template;
@@ -76,14 +78,14 @@ struct CommandLine {
   bool no_check = false;  // submit
   bool all = false;
   bool follow = false;
-  std::vector<std::string> to;      // export-metrics: a tool's format, and a folder
-  bool once = false;                // top
-  bool keep = false;                // cancel
-  bool move = false;                // drain
-  int64_t steps = 0;                // extend
-  bool base = false;                // chat, sample: the model that the job began with.
-  std::string system;               // chat: the first message.
-  int max_new_tokens = 0;           // 0: the daemon's default.
+  std::vector<std::string> to;  // export-metrics: a tool's format, and a folder
+  bool once = false;            // top
+  bool keep = false;            // cancel
+  bool move = false;            // drain
+  int64_t steps = 0;            // extend
+  bool base = false;            // chat, sample: the model that the job began with.
+  std::string system;           // chat: the first message.
+  int max_new_tokens = 0;       // 0: the daemon's default.
   double temperature = 0.0;
   double top_p = 0.0;  // 0: all tokens.
   int64_t seed = 0;

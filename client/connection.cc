@@ -104,12 +104,18 @@ absl::Status Shake(const std::string& server, grpc::Channel& channel) {
 
 }  // namespace
 
+std::string DefaultServerOf(uid_t user, absl::string_view runtime, const Exists& exists) {
+  if (user == 0) return kServiceSocket;
+  const std::string own = runtime.empty() ? absl::StrCat("unix:/tmp/snug-", user, "/snug.sock")
+                                          : absl::StrCat("unix:", runtime, "/snug/snug.sock");
+  return !exists(own) && exists(kServiceSocket) ? kServiceSocket : own;
+}
+
 std::string DefaultServer() {
-  if (geteuid() == 0) return "unix:/run/snug/snug.sock";
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime != '\0')
-    return absl::StrCat("unix:", runtime, "/snug/snug.sock");
-  return absl::StrCat("unix:/tmp/snug-", geteuid(), "/snug.sock");
+  return DefaultServerOf(geteuid(), runtime == nullptr ? "" : runtime, [](const std::string& name) {
+    return access(name.c_str() + sizeof("unix:") - 1, F_OK) == 0;
+  });
 }
 
 bool IsLost(const grpc::Status& status) {

@@ -3,11 +3,15 @@
 #ifndef CLIENT_CONNECTION_H_
 #define CLIENT_CONNECTION_H_
 
+#include <sys/types.h>
+
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/errors.h"
 #include "client/server.h"
@@ -16,8 +20,14 @@
 
 namespace snug::client {
 
-// unix:PATH of the socket that a daemon started by this user without options listens on.
+// unix:PATH of the socket that a daemon started by this user without options listens on; where
+// there is none, and the Debian package's service listens, of the service's.
 std::string DefaultServer();
+
+inline constexpr char kServiceSocket[] = "unix:/run/snug/snug.sock";
+using Exists = std::function<bool(const std::string& server)>;
+// The same for a user whose $XDG_RUNTIME_DIR is `runtime`.
+std::string DefaultServerOf(uid_t user, absl::string_view runtime, const Exists& exists);
 
 // Waits between attempts to reach a daemon that has gone: 0.1 s at first, twice as long each time,
 // at most 2 s.

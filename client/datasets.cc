@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/dataset_text.h"
@@ -14,10 +15,15 @@
 namespace snug::client {
 namespace {
 
-absl::StatusOr<v1::JobSpec> SpecOf(const CommandLine& line) {
+bool IsJobFile(absl::string_view path) {
+  return absl::EndsWith(path, ".yaml") || absl::EndsWith(path, ".yml");
+}
+
+// What flags say; a dataset comes from FILE where that is one.
+absl::StatusOr<v1::JobSpec> SpecOfFlags(const CommandLine& line) {
   v1::JobSpec spec;
   spec.set_model(line.model);
-  spec.set_dataset(line.file);
+  if (!IsJobFile(line.file)) spec.set_dataset(line.file);
   spec.set_chat_template(line.chat_template);
   for (const std::string& token : line.added_tokens) spec.add_added_tokens(token);
   if (line.max_seq_length.has_value())
@@ -31,6 +37,19 @@ absl::StatusOr<v1::JobSpec> SpecOf(const CommandLine& line) {
   const std::filesystem::path here = std::filesystem::current_path(error);
   if (error) return absl::InternalError(absl::StrCat("no working directory: ", error.message()));
   RETURN_IF_ERROR(ResolvePaths(here.string(), &spec));
+  return spec;
+}
+
+absl::StatusOr<v1::JobSpec> SpecOf(const CommandLine& line) {
+  v1::JobSpec spec;
+  if (IsJobFile(line.file)) {
+    ASSIGN_OR_RETURN(spec, ReadJobFile(line.file, {}));
+  } else if (line.model.empty()) {
+    return absl::InvalidArgumentError(
+        "--model is missing: a dataset is read with a model's tokenizer; or name a job file");
+  }
+  ASSIGN_OR_RETURN(const v1::JobSpec flags, SpecOfFlags(line));
+  spec.MergeFrom(flags);
   return spec;
 }
 

@@ -1,5 +1,6 @@
 // What each tool says in a form of its own, datasets aside (import_datasets.cc).
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -56,6 +57,20 @@ void ChatTemplate(const YamlEntry& entry, const YamlNode& file, JobDraft& draft)
   }
 }
 
+// What is reported to, one or a list: a job writes for TensorBoard itself.
+void TakeReports(const YamlEntry& entry, JobDraft& draft) {
+  std::vector<YamlNode> names = entry.value.items;
+  if (entry.value.kind == YamlNode::Kind::kScalar) names = {entry.value};
+  for (const YamlNode& name : names) {
+    if (Scalar(&name) == "tensorboard" || Scalar(&name) == "all")
+      draft.SetText("training.report_to", "tensorboard");
+    else if (Scalar(&name) != "none")
+      draft.Note(entry.key, name,
+                 "a job writes metrics.jsonl and, with report_to: tensorboard, an event file; snug "
+                 "export-metrics writes them for wandb and mlflow");
+  }
+}
+
 bool TakeAxolotl(const YamlEntry& entry, const YamlNode& file, JobDraft& draft) {
   const std::string& key = entry.key;
   const std::string value = Scalar(&entry.value);
@@ -75,6 +90,8 @@ bool TakeAxolotl(const YamlEntry& entry, const YamlNode& file, JobDraft& draft) 
     ChatTemplate(entry, file, draft);
   } else if (key == "lora_modules_to_save") {
     draft.Set("lora.modules_to_save", entry.value);
+  } else if (key == "use_tensorboard") {
+    if (IsTrue(entry.value)) draft.SetText("training.report_to", "tensorboard");
   } else if (key == "eval_steps" || key == "save_steps") {
     return StepShare(entry, draft);
   } else if (key == "tokenizer_config") {
@@ -98,7 +115,7 @@ bool TakeLlamaFactory(const YamlEntry& entry, JobDraft& draft) {
   } else if (key == "mix_strategy") {
     if (Scalar(&entry.value) != "concat")
       draft.Note(key, entry.value, "datasets follow one another, each by its weight");
-  } else if (key == "output_dir" || key == "report_to" || key == "resume_from_checkpoint") {
+  } else if (key == "output_dir" || key == "resume_from_checkpoint") {
     return false;
   } else if (key == "eval_on_start" || key == "predict_with_generate") {
     if (IsTrue(entry.value))
@@ -163,7 +180,9 @@ bool TakeOpenAi(const YamlEntry& entry, JobDraft& draft) {
   } else if (key == "method") {
     TakeMethod(entry, draft);
   } else if (key == "integrations") {
-    draft.Note(key, entry.value, "metrics go to metrics.jsonl and to Prometheus");
+    draft.Note(key, entry.value,
+               "metrics go to metrics.jsonl and to Prometheus; snug export-metrics writes them for "
+               "wandb");
   } else if (key == "metadata") {
     draft.Note(key, entry.value, "a job has a name and no labels");
   } else {
@@ -190,6 +209,10 @@ bool TakeToolKey(Tool tool, const YamlEntry& entry, const YamlNode& file, const 
   if (TakeDatasetKey(tool, entry, file, folder, draft)) return true;
   if (entry.value.kind == YamlNode::Kind::kNull) return true;
   if (TakeOptimizer(entry, draft)) return true;
+  if (entry.key == "report_to") {
+    TakeReports(entry, draft);
+    return true;
+  }
   switch (tool) {
     case Tool::kAxolotl:
       return TakeAxolotl(entry, file, draft);

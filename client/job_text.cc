@@ -6,9 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/advice.h"
 #include "client/dataset_text.h"
 #include "client/errors.h"
+#include "client/serving.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
 
@@ -31,6 +33,8 @@ std::string ProgressText(const v1::Progress& progress) {
     absl::StrAppend(&text, absl::StrFormat(", loss %.4f", progress.loss()));
   if (progress.has_eval_loss())
     absl::StrAppend(&text, absl::StrFormat(", eval loss %.4f", progress.eval_loss()));
+  const std::string evaluation = EvaluationText(progress);
+  if (!evaluation.empty()) absl::StrAppend(&text, ", ", evaluation);
   if (progress.tokens_per_second() > 0) {
     absl::StrAppend(&text, absl::StrFormat(", %.0f tokens/s", progress.tokens_per_second()));
   }
@@ -116,6 +120,15 @@ std::string DurationText(absl::Duration duration) {
   return absl::StrFormat("%dd%02dh", seconds / 86400, seconds / 3600 % 24);
 }
 
+std::string EvaluationText(const v1::Progress& progress) {
+  const std::map<std::string, double> sorted(progress.eval_metrics().begin(),
+                                             progress.eval_metrics().end());
+  return absl::StrJoin(sorted, ", ", [](std::string* out, const auto& metric) {
+    absl::StrAppend(out, absl::StripPrefix(metric.first, "eval_"),
+                    absl::StrFormat(" %.4f", metric.second));
+  });
+}
+
 std::string MemoryText(const v1::JobMemory& memory) {
   if (memory.budget_bytes() == 0) return "";
   if (memory.measured_peak_bytes() == 0) return FormatBytes(memory.budget_bytes());
@@ -144,6 +157,8 @@ void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
   line("output", OutputText(job.output()));
   for (const v1::ReaderReport& report : job.output().readers())
     line("loads in", ReaderText(report));
+  for (const Serving& serving : ServingOf(job, "DIR"))
+    line("serve", absl::StrCat(serving.reader, ": ", InOneLine(serving)));
   line("memory", MemoryInFull(job.memory()));
   line("kinds", KindsText(job.memory()));
   line("device", DeviceText(job));

@@ -22,6 +22,9 @@ std::string MemoryText(const v1::JobMemory& memory);
 // "PLAN_INFEASIBLE: message (field)".
 std::string ErrorText(const v1::Error& error);
 
+// "accuracy 0.9333, f1 0.9000": the figures of the last evaluation but its loss; empty before one.
+std::string EvaluationText(const v1::Progress& progress);
+
 // One job in full: a line per subject. `zone` is for its times.
 void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out);
 

@@ -32,18 +32,20 @@ class Drawing {
  public:
   explicit Drawing(const MemoryChart& chart) : chart_(chart) {}
 
-  // Each instant is as wide as the others, and level.
+  // Each instant is as wide as the others, and level; those of equal bytes are one edge.
   std::string Areas() const {
     const size_t instants = chart_.backward.size();
     std::vector<int64_t> floor(instants, 0);
     std::string svg;
     for (size_t l = 0; l < chart_.layers.size(); ++l) {
       std::string over, under;  // Along the upper side, and back along the lower one.
-      for (size_t i = 0; i < instants; ++i) {
-        const int64_t top = floor[i] + chart_.layers[l].bytes[i];
-        absl::StrAppend(&over, Point(i, top), Point(i + 1, top));
-        under = absl::StrCat(Point(i + 1, floor[i]), Point(i, floor[i]), under);
-        floor[i] = top;
+      for (size_t i = 0, end = 0; i < instants; i = end) {
+        const int64_t height = chart_.layers[l].bytes[i], low = floor[i], top = low + height;
+        for (end = i; end < instants && floor[end] == low && chart_.layers[l].bytes[end] == height;
+             ++end)
+          floor[end] = top;
+        absl::StrAppend(&over, Point(i, top), Point(end, top));
+        under = absl::StrCat(Point(end, low), Point(i, low), under);
       }
       absl::StrAppend(&svg, "<polygon points=\"", over, under, "\" fill=\"", Colour(l), "\"/>\n");
     }

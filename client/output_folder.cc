@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -145,6 +148,26 @@ absl::Status OutputFolder::EndFile() {
                                             " bytes of ", files_.back().path, " came; try again"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> OutputFolder::Read(const std::string& path) {
+  RETURN_IF_ERROR(EndFile());
+  std::ifstream file(fs::path(partial_) / path, std::ios::binary);
+  std::ostringstream content;
+  content << file.rdbuf();
+  if (!file) return absl::NotFoundError(absl::StrCat("the daemon sent no ", path));
+  return content.str();
+}
+
+absl::Status OutputFolder::Replace(const std::string& path, const std::string& content) {
+  RETURN_IF_ERROR(EndFile());
+  std::error_code error;
+  fs::remove(fs::path(partial_) / path, error);
+  if (error) return Failed("cannot replace", path, error.value());
+  std::erase_if(files_, [&](const File& file) { return file.path == path; });
+  RETURN_IF_ERROR(Begin(path, static_cast<int64_t>(content.size())));
+  RETURN_IF_ERROR(Append(content));
+  return EndFile();
 }
 
 absl::Status OutputFolder::Commit() {

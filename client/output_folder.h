@@ -32,6 +32,9 @@ class OutputFolder {
 
   absl::Status Begin(const std::string& path, int64_t bytes);  // Of a file; ends the one before.
   absl::Status Append(absl::string_view content);
+  // One that has come whole already, and what stands for it, or is new.
+  absl::StatusOr<std::string> Read(const std::string& path);
+  absl::Status Replace(const std::string& path, const std::string& content);
   absl::Status Commit();  // All files complete, on disk, under their final name.
 
   const std::vector<File>& files() const { return files_; }

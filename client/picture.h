@@ -10,10 +10,13 @@
 
 namespace snug::client {
 
-// As wide as the terminal; in colours where it has them and NO_COLOR is not set.
+// As wide as the terminal; in colours where it has them (TERM is not dumb) and NO_COLOR is not set.
 TextOptions TextOptionsFor(const Terminal& terminal);
 
 absl::Status WritePicture(const std::string& svg, const std::string& path);
+
+// As PNG, of twice as many pixels. FAILED_PRECONDITION: rsvg-convert, which draws it, is not there.
+absl::Status WritePng(const std::string& svg, const std::string& path);
 
 }  // namespace snug::client
 

@@ -7,6 +7,7 @@
 #include "client/memory_chart.h"
 #include "client/picture.h"
 #include "client/plan_json.h"
+#include "client/plan_picture.h"
 #include "client/plan_text.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
@@ -51,25 +52,25 @@ absl::Status FillMachine(const CommandLine& line, v1::PlanJobRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status Explain(const v1::PlanJobResponse& reply, const CommandLine& line,
-                     Terminal& terminal) {
+absl::Status WriteSvg(const v1::PlanJobResponse& reply, const CommandLine& line,
+                      Terminal& terminal) {
   const MemoryChart chart = MemoryChartOf(reply);
-  if (!line.svg.empty()) {
-    RETURN_IF_ERROR(WritePicture(MemoryChartSvg(chart), line.svg));
-    terminal.out << line.svg << "\n";
-    return absl::OkStatus();
-  }
-  PrintMemoryChart(chart, TextOptionsFor(terminal), terminal.out);
+  RETURN_IF_ERROR(
+      WritePicture(line.explain ? MemoryChartSvg(chart) : PlanSvg(reply, chart), line.svg));
+  if (line.output != Output::kJson) terminal.out << line.svg << "\n";
   return absl::OkStatus();
 }
 
 absl::Status Print(const v1::PlanJobResponse& reply, const CommandLine& line, Terminal& terminal) {
+  if (!line.svg.empty()) RETURN_IF_ERROR(WriteSvg(reply, line, terminal));
   if (line.output == Output::kJson) {
     terminal.out << JsonText(PlansToJson(reply));
+  } else if (!line.svg.empty()) {
+    return absl::OkStatus();
   } else if (line.tape) {
     terminal.out << reply.tape();
   } else if (line.explain) {
-    return Explain(reply, line, terminal);
+    PrintMemoryChart(MemoryChartOf(reply), TextOptionsFor(terminal), terminal.out);
   } else if (line.sites) {
     PrintSites(reply, terminal.out);
   } else {
@@ -89,7 +90,7 @@ absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal) {
   request.set_device(line.device);
   request.set_with_max(line.max);
   request.set_with_tape(line.tape);
-  request.set_with_timeline(line.explain);
+  request.set_with_timeline(line.explain || !line.svg.empty());
   RETURN_IF_ERROR(FillMachine(line, request));
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
   ASSIGN_OR_RETURN(const v1::PlanJobResponse reply,

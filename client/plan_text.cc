@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/dataset_text.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
@@ -74,7 +76,7 @@ std::string InUnit(int64_t bytes, const Unit& unit) {
 void PrintLengths(const v1::PlanJobResponse& reply, std::ostream& out) {
   out << "lengths  from " << Printable(reply.length_source());
   if (reply.length_source() == "max_seq_length") {
-    out << ": the dataset is not prepared yet; every row counts in full, DATA as 0";
+    out << ": the dataset is not prepared yet; every row counts in full, data as 0";
   }
   out << "\n";
   const std::string facts = DatasetFacts(reply.dataset());
@@ -164,6 +166,76 @@ const char* MarkOf(int plan, const v1::PlanJobResponse& reply, const Neighbours&
   return plan == neighbours.smaller ? "-" : " ";
 }
 
+struct Component {
+  const char* name;
+  int64_t (v1::MemoryComponents::*bytes)() const;
+};
+constexpr Component kComponents[] = {{"context", &v1::MemoryComponents::context_bytes},
+                                     {"weights", &v1::MemoryComponents::weights_bytes},
+                                     {"adapter", &v1::MemoryComponents::adapter_bytes},
+                                     {"gradients", &v1::MemoryComponents::gradients_bytes},
+                                     {"optimizer", &v1::MemoryComponents::optimizer_bytes},
+                                     {"inputs", &v1::MemoryComponents::inputs_bytes},
+                                     {"data", &v1::MemoryComponents::data_bytes},
+                                     {"stash", &v1::MemoryComponents::stash_bytes},
+                                     {"scratch", &v1::MemoryComponents::scratch_bytes},
+                                     {"workspace", &v1::MemoryComponents::workspace_bytes}};
+
+// Whether these plans have as many bytes of it as each other. They are at least one.
+bool IsCommon(const Component& component, const std::vector<int>& plans,
+              const v1::PlanJobResponse& reply) {
+  const auto bytes_of = [&](int i) { return (reply.plans(i).memory().*component.bytes)(); };
+  return std::all_of(plans.begin(), plans.end(),
+                     [&](int i) { return bytes_of(i) == bytes_of(plans[0]); });
+}
+
+// Prints what all of these plans have alike, which a column each would make the table too wide for
+// a terminal; returns the other components.
+std::vector<Component> PrintCommon(const std::vector<int>& plans, const v1::PlanJobResponse& reply,
+                                   const Unit& unit, std::ostream& out) {
+  std::vector<Component> others;
+  std::vector<std::string> common;
+  for (const Component& component : kComponents) {
+    if (!IsCommon(component, plans, reply)) {
+      others.push_back(component);
+      continue;
+    }
+    const int64_t bytes = (reply.plans(plans[0]).memory().*component.bytes)();
+    if (bytes > 0) common.push_back(absl::StrCat(component.name, " ", InUnit(bytes, unit)));
+  }
+  if (!common.empty()) out << "each     " << absl::StrJoin(common, ", ") << "\n";
+  return others;
+}
+
+void PrintTable(const v1::PlanJobResponse& reply, const Unit& unit, std::ostream& out) {
+  const std::vector<int> shown = ShownPlans(reply);
+  if (shown.empty()) return;
+  const std::vector<Component> components = PrintCommon(shown, reply, unit, out);
+  std::vector<std::string> header = {"", "PLAN", ">PEAK", ">WORK", ">S/STEP", ">TOKENS/S"};
+  for (const Component& component : components)
+    header.push_back(absl::StrCat(">", absl::AsciiStrToUpper(component.name)));
+  header.push_back("FITS");
+  Table table(std::move(header));
+  const Neighbours neighbours = NeighboursOf(reply);
+  for (int i : shown) {
+    const v1::Plan& plan = reply.plans(i);
+    std::vector<std::string> row = {MarkOf(i, reply, neighbours),
+                                    plan.name(),
+                                    InUnit(plan.peak_bytes(), unit),
+                                    absl::StrFormat("%.3f", plan.relative_work()),
+                                    SecondsText(plan),
+                                    absl::StrFormat("%.0f", plan.tokens_per_second())};
+    for (const Component& component : components)
+      row.push_back(InUnit((plan.memory().*component.bytes)(), unit));
+    row.push_back(plan.peak_bytes() <= reply.budget_bytes() ? "yes" : "no");
+    table.AddRow(std::move(row));
+  }
+  out << "\n";
+  table.Print(out);
+  const int more = reply.plans_size() - static_cast<int>(shown.size());
+  if (more > 0) out << "   and " << more << " more; --output json has all\n";
+}
+
 // By what rates seconds are reckoned, where they are not the device's own.
 void PrintRates(const v1::PlanJobResponse& reply, std::ostream& out) {
   if (reply.rates() == "kind") out << "seconds  by the data sheet of such a device\n";
@@ -216,34 +288,8 @@ void PrintPlans(const v1::PlanJobResponse& reply, std::ostream& out) {
   PrintLengths(reply, out);
   PrintRates(reply, out);
   const Unit unit = UnitFor(reply);
-  out << "bytes    in " << unit.name << "\n\n";
-  Table table({"", "PLAN", ">PEAK", ">WORK", ">S/STEP", ">TOKENS/S", ">CONTEXT", ">WEIGHTS",
-               ">ADAPTER", ">GRADIENTS", ">OPTIMIZER", ">INPUTS", ">DATA", ">STASH", ">SCRATCH",
-               ">WORKSPACE", "FITS"});
-  const std::vector<int> shown = ShownPlans(reply);
-  const Neighbours neighbours = NeighboursOf(reply);
-  for (int i : shown) {
-    const v1::Plan& plan = reply.plans(i);
-    const v1::MemoryComponents& memory = plan.memory();
-    std::vector<std::string> row = {MarkOf(i, reply, neighbours),
-                                    plan.name(),
-                                    InUnit(plan.peak_bytes(), unit),
-                                    absl::StrFormat("%.3f", plan.relative_work()),
-                                    SecondsText(plan),
-                                    absl::StrFormat("%.0f", plan.tokens_per_second())};
-    for (const int64_t bytes :
-         {memory.context_bytes(), memory.weights_bytes(), memory.adapter_bytes(),
-          memory.gradients_bytes(), memory.optimizer_bytes(), memory.inputs_bytes(),
-          memory.data_bytes(), memory.stash_bytes(), memory.scratch_bytes(),
-          memory.workspace_bytes()}) {
-      row.push_back(InUnit(bytes, unit));
-    }
-    row.push_back(plan.peak_bytes() <= reply.budget_bytes() ? "yes" : "no");
-    table.AddRow(std::move(row));
-  }
-  table.Print(out);
-  const int more = reply.plans_size() - static_cast<int>(shown.size());
-  if (more > 0) out << "   and " << more << " more; --output json has all\n";
+  out << "bytes    in " << unit.name << "\n";
+  PrintTable(reply, unit, out);
   out << "\n";
   PrintChoice(reply, out);
   PrintMax(reply, out);

@@ -13,17 +13,11 @@ absl::StatusOr<v1::Job> Find(Connection& connection, const std::string& id) {
   return connection.Call(&v1::FineTuning::Stub::GetJob, request);
 }
 
-absl::StatusOr<std::string> MetricsOf(Connection& connection, const std::string& id) {
-  v1::GetJobLogsRequest request;
+absl::StatusOr<v1::GetMetricHistoryResponse> HistoryOf(Connection& connection,
+                                                       const std::string& id) {
+  v1::GetMetricHistoryRequest request;
   request.set_id(id);
-  request.set_metrics(true);
-  grpc::ClientContext context;
-  const auto reader = connection.stub().GetJobLogs(&context, request);
-  std::string text;
-  v1::LogChunk chunk;
-  while (reader->Read(&chunk)) text += chunk.text();
-  RETURN_IF_ERROR(ToStatus(reader->Finish()));
-  return text;
+  return connection.Call(&v1::FineTuning::Stub::GetMetricHistory, request);
 }
 
 }  // namespace
@@ -33,16 +27,20 @@ absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal) {
   Chart chart;
   for (const std::string& id : line.jobs) {
     ASSIGN_OR_RETURN(const v1::Job job, Find(connection, id));
-    ASSIGN_OR_RETURN(const std::string metrics, MetricsOf(connection, job.id()));
-    RETURN_IF_ERROR(AddJob(job, metrics, chart));
+    ASSIGN_OR_RETURN(const v1::GetMetricHistoryResponse history, HistoryOf(connection, job.id()));
+    AddJob(job, history, chart);
   }
   if (chart.panels.empty())
     return absl::FailedPreconditionError("nothing to draw yet: no step has been done");
-  if (!line.file.empty()) {
-    RETURN_IF_ERROR(WritePicture(ChartSvg(chart), line.file));
-    terminal.out << line.file << "\n";
-    return kExitOk;
+  if (!line.svg.empty()) {
+    RETURN_IF_ERROR(WritePicture(ChartSvg(chart), line.svg));
+    terminal.out << line.svg << "\n";
   }
+  if (!line.png.empty()) {
+    RETURN_IF_ERROR(WritePng(ChartSvg(chart), line.png));
+    terminal.out << line.png << "\n";
+  }
+  if (!line.svg.empty() || !line.png.empty()) return kExitOk;
   PrintChart(chart, TextOptionsFor(terminal), terminal.out);
   return kExitOk;
 }

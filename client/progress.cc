@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "client/advice.h"
 #include "client/job_text.h"
+#include "client/sparkline.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
 
@@ -14,7 +15,19 @@ namespace snug::client {
 namespace {
 
 constexpr absl::Duration kLineInterval = absl::Seconds(1);
-constexpr int kMaxBar = 30;  // Characters.
+constexpr int kMinBar = 10, kMaxBar = 30;       // Characters.
+constexpr int kMinLosses = 8, kMaxLosses = 24;  // Blocks.
+constexpr const char* kBold = "\033[1m";
+constexpr const char* kRed = "\033[31m";
+constexpr const char* kGreen = "\033[32m";
+constexpr const char* kYellow = "\033[33m";
+constexpr const char* kCyan = "\033[36m";
+constexpr const char* kPlain = "\033[0m";
+
+const char* ColourOf(v1::Job::State state) {
+  if (state == v1::Job::SUCCEEDED) return kGreen;
+  return state == v1::Job::FAILED ? kRed : kYellow;
+}
 
 std::string Bar(double share, int width) {
   const int full = std::clamp(static_cast<int>(share * width), 0, width);
@@ -59,6 +72,9 @@ std::string ProgressPrinter::Facts(const v1::Job& job) const {
     absl::StrAppend(&text, "  ", memory);
   const absl::Duration left = time_left_.Estimate();
   if (left > absl::ZeroDuration()) absl::StrAppend(&text, "  ", DurationText(left), " left");
+  // Last, as a narrow terminal cuts the line.
+  if (const std::string evaluation = EvaluationText(progress); !evaluation.empty())
+    absl::StrAppend(&text, "  ", evaluation);
   return text;
 }
 
@@ -84,9 +100,11 @@ void ProgressPrinter::ShowSteps(const v1::Job& job, absl::Time now) {
   const bool is_last = progress.global_step() == progress.max_steps() || HasEnded(job.state());
   const std::string step = absl::StrCat("step ", progress.global_step(), "/", progress.max_steps());
   // The same step is told again when more is known of it: its evaluation, say.
-  const std::string told = absl::StrCat(step, " ", LossText(progress));
+  const std::string told = absl::StrCat(step, " ", LossText(progress), EvaluationText(progress));
   if (told == last_told_ && !terminal_.is_tty) return;
   if (!terminal_.is_tty && !is_last && now - last_written_ < kLineInterval) return;
+  if (progress.global_step() > last_step_) losses_.push_back(progress.loss());
+  last_step_ = progress.global_step();
   last_told_ = told;
   last_written_ = now;
   const std::string facts = Facts(job);
@@ -94,18 +112,32 @@ void ProgressPrinter::ShowSteps(const v1::Job& job, absl::Time now) {
     terminal_.out << step << "  " << facts << std::endl;
     return;
   }
-  const int room = columns_ - static_cast<int>(step.size() + facts.size()) - 7;
-  std::string line = step;
-  if (room >= 10) {
+  // Back to the left, the line, clear what is behind it.
+  terminal_.out << "\r" << DrawnLine(progress, step, facts) << "\033[K" << std::flush;
+  line_is_open_ = true;
+}
+
+// The facts come first; what they leave of the line is the bar's, and then the losses'.
+std::string ProgressPrinter::DrawnLine(const v1::Progress& progress, const std::string& step,
+                                       const std::string& facts) const {
+  int room = options_.columns - static_cast<int>(step.size() + facts.size()) - 7;
+  std::string line = Painted(kBold, step);
+  if (room >= kMinBar) {
     const double share =
         static_cast<double>(progress.global_step()) / static_cast<double>(progress.max_steps());
-    absl::StrAppend(&line, "  ", Bar(share, std::min(room, kMaxBar)));
+    const int width = std::min(room, kMaxBar);
+    absl::StrAppend(&line, "  ", Painted(kGreen, Bar(share, width)));
+    room -= width + 4;
   }
-  absl::StrAppend(&line, "  ", facts);
-  line.resize(std::min<size_t>(line.size(), std::max(columns_ - 1, 1)));
-  terminal_.out << "\r" << line << "\033[K"
-                << std::flush;  // Back to the left, the line, clear what is behind it.
-  line_is_open_ = true;
+  if (room >= kMinLosses && losses_.size() > 1)
+    absl::StrAppend(&line, "  ",
+                    Painted(kCyan, Sparkline(losses_, std::min(room, kMaxLosses))));
+  const int left = options_.columns - 3 - static_cast<int>(step.size());
+  return absl::StrCat(line, "  ", facts.substr(0, static_cast<size_t>(std::max(left, 0))));
+}
+
+std::string ProgressPrinter::Painted(const char* colour, const std::string& text) const {
+  return options_.colour ? absl::StrCat(colour, text, kPlain) : text;
 }
 
 void ProgressPrinter::FinishLine() {
@@ -113,8 +145,9 @@ void ProgressPrinter::FinishLine() {
   line_is_open_ = false;
 }
 
-void PrintEnd(const v1::Job& job, Terminal& terminal) {
+void PrintEnd(const v1::Job& job, Terminal& terminal, bool colour) {
   std::string text = StateName(job.state());
+  if (colour) text = absl::StrCat(ColourOf(job.state()), text, kPlain);
   if (job.progress().global_step() > 0) {
     absl::StrAppend(&text, " at step ", job.progress().global_step(), " of ",
                     job.progress().max_steps());

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "client/chart.h"
 #include "client/command_line.h"
 #include "snug/v1/job.pb.h"
 
@@ -29,9 +31,13 @@ class TimeLeft {
 
 class ProgressPrinter {
  public:
-  // `columns` is the terminal's width.
-  ProgressPrinter(Terminal& terminal, int columns) : terminal_(terminal), columns_(columns) {}
+  explicit ProgressPrinter(Terminal& terminal, TextOptions options = {})
+      : terminal_(terminal), options_(options) {}
 
+  // Losses of the steps that were done before; on a terminal the line shows their course.
+  void AddLosses(const std::vector<double>& losses) {
+    losses_.insert(losses_.end(), losses.begin(), losses.end());
+  }
   // `now` limits how often a line is written: at most once a second, except that a change of state
   // always is.
   void Show(const v1::Job& job, absl::Time now);
@@ -42,18 +48,23 @@ class ProgressPrinter {
   void ShowState(const v1::Job& job);
   void ShowSteps(const v1::Job& job, absl::Time now);
   std::string Facts(const v1::Job& job) const;  // loss, tokens/s, memory, time left
+  std::string Painted(const char* colour, const std::string& text) const;
+  std::string DrawnLine(const v1::Progress& progress, const std::string& step,
+                        const std::string& facts) const;
 
   Terminal& terminal_;
-  const int columns_;
+  const TextOptions options_;
   TimeLeft time_left_;
   std::string last_state_;
   std::string last_told_;  // Step and losses of the last line.
+  int64_t last_step_ = 0;  // Whose loss is the last of losses_.
+  std::vector<double> losses_;
   absl::Time last_written_ = absl::InfinitePast();
   bool line_is_open_ = false;
 };
 
 // How it ended: the last line of `watch`.
-void PrintEnd(const v1::Job& job, Terminal& terminal);
+void PrintEnd(const v1::Job& job, Terminal& terminal, bool colour = false);
 
 }  // namespace snug::client
 

@@ -1,14 +1,12 @@
 // watch: a stream of snapshots until the job has ended. The stream breaks when the daemon restarts;
 // the job does not, so it is opened again.
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/commands.h"
 #include "client/interrupt.h"
 #include "client/job_text.h"
 #include "client/json.h"
+#include "client/picture.h"
 #include "client/progress.h"
 #include "client/table.h"
 #include "proto/snug/status_macros.h"
@@ -18,13 +16,7 @@ namespace {
 
 constexpr absl::Duration kReconnectFor =
     absl::Minutes(10);  // An upgrade of the daemon, with a person in it.
-constexpr int kDefaultColumns = 80;
-
-int Columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
-                                                                         : kDefaultColumns;
-}
+constexpr int kCourse = 256;  // Losses of the steps before, more than a line shows.
 
 int ExitCode(v1::Job::State state) {
   if (state == v1::Job::SUCCEEDED) return kExitOk;
@@ -34,7 +26,11 @@ int ExitCode(v1::Job::State state) {
 class Watcher {
  public:
   Watcher(Connection& connection, const CommandLine& line, Terminal& terminal)
-      : connection_(connection), line_(line), terminal_(terminal), printer_(terminal, Columns()) {
+      : connection_(connection),
+        line_(line),
+        terminal_(terminal),
+        options_(TextOptionsFor(terminal)),
+        printer_(terminal, options_) {
     request_.set_id(line.job);
   }
 
@@ -77,8 +73,23 @@ class Watcher {
       terminal_.out << JsonLine(JobToJson(job_)) << std::flush;
     } else {
       WarnOnce();
+      if (terminal_.is_tty) LookBackOnce();
       printer_.Show(job_, absl::Now());
     }
+  }
+
+  // A watch that begins in the middle shows how it came there. Without an answer it does not.
+  void LookBackOnce() {
+    if (looked_back_ || job_.progress().global_step() == 0) return;
+    looked_back_ = true;
+    v1::GetMetricHistoryRequest request;
+    request.set_id(job_.id());
+    request.add_metrics("loss");
+    request.set_max_points(kCourse);
+    const auto history = connection_.Call(&v1::FineTuning::Stub::GetMetricHistory, request);
+    if (!history.ok() || history->series().empty()) return;
+    const auto& values = history->series(0).values();
+    printer_.AddLosses({values.begin(), values.end()});
   }
 
   // What was found in the dataset, as soon as it is prepared: there is still time to cancel.
@@ -92,16 +103,17 @@ class Watcher {
   }
 
   int End() {
-    if (line_.output == Output::kTable) PrintEnd(job_, terminal_);
+    if (line_.output == Output::kTable) PrintEnd(job_, terminal_, options_.colour);
     return ExitCode(job_.state());
   }
 
   Connection& connection_;
   const CommandLine& line_;
   Terminal& terminal_;
+  const TextOptions options_;
   ProgressPrinter printer_;
   Backoff backoff_{kReconnectFor};
-  bool warned_ = false;
+  bool warned_ = false, looked_back_ = false;
   v1::WatchJobRequest request_;
   v1::Job job_;
 };

@@ -71,16 +71,21 @@ TEST_F(CommandLineTest, TheEnvironmentNamesTheServerUnlessTheLineDoes) {
   EXPECT_THAT(Parsed({"list"}).server.name, HasSubstr("/snug/snug.sock"));
 }
 
-// The daemon's own default, for users that are not root.
-TEST_F(CommandLineTest, TheDefaultFollowsTheRuntimeFolder) {
-  if (geteuid() == 0) {
-    EXPECT_EQ(DefaultServer(), "unix:/run/snug/snug.sock");
-    return;
-  }
+TEST_F(CommandLineTest, TheDefaultIsOnesOwnDaemonElseTheService) {
+  const auto none = [](const std::string&) { return false; };
+  const auto all = [](const std::string&) { return true; };
+  const auto service = [](const std::string& name) { return name == kServiceSocket; };
+  EXPECT_EQ(DefaultServerOf(0, "/run/user/0", none), kServiceSocket);
+  const std::string own = "unix:/run/user/7/snug/snug.sock";
+  EXPECT_EQ(DefaultServerOf(7, "/run/user/7", none), own);
+  EXPECT_EQ(DefaultServerOf(7, "/run/user/7", all), own);
+  EXPECT_EQ(DefaultServerOf(7, "/run/user/7", service), kServiceSocket);
+  EXPECT_EQ(DefaultServerOf(7, "", none), "unix:/tmp/snug-7/snug.sock");
   setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
-  EXPECT_EQ(DefaultServer(), "unix:/run/user/7/snug/snug.sock");
+  if (geteuid() == 0) {
+    EXPECT_EQ(DefaultServer(), kServiceSocket);
+  }
   unsetenv("XDG_RUNTIME_DIR");
-  EXPECT_EQ(DefaultServer(), "unix:/tmp/snug-" + std::to_string(geteuid()) + "/snug.sock");
 }
 
 TEST_F(CommandLineTest, EveryCommand) {

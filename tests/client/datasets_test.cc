@@ -84,11 +84,28 @@ TEST_F(PreviewTest, AsksForWhatWasTyped) {
 }
 
 TEST_F(PreviewTest, MistakesInTheCommandLine) {
-  EXPECT_EQ(server_.Run({"datasets", "preview", "/d.jsonl"}).code, 64);
+  const Ran model = server_.Run({"datasets", "preview", "/d.jsonl"});
+  EXPECT_EQ(model.code, 1);
+  EXPECT_THAT(model.err, HasSubstr("--model is missing"));
   EXPECT_EQ(server_.Run({"datasets"}).code, 64);
   const Ran format = server_.Run({"datasets", "preview", "/d", "--model", "/m", "--format", "dpo"});
   EXPECT_EQ(format.code, 64);
   EXPECT_THAT(format.err, HasSubstr("sharegpt"));
+}
+
+// Columns of other names stand in the job file alone; flags are stronger than it.
+TEST_F(PreviewTest, AJobFileStandsForItsDataset) {
+  const std::string file = server_.folder().Write(
+      "job.yaml",
+      "model: ./m\ndataset: ./faq.csv\nmethod: lora\ncolumns: {prompt: Question}\n"
+      "chat_template: \"{{ 1 }}\"\ntraining: {max_seq_length: 32}\n");
+  const Ran ran = server_.Run({"datasets", "preview", file, "--max-seq-length", "16"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(request_.spec().model(), server_.folder().path("m"));
+  EXPECT_EQ(request_.spec().dataset(), server_.folder().path("faq.csv"));
+  EXPECT_EQ(request_.spec().columns().at("prompt"), "Question");
+  EXPECT_EQ(request_.spec().chat_template(), "{{ 1 }}");
+  EXPECT_EQ(request_.spec().training().max_seq_length(), 16);
 }
 
 TEST_F(PreviewTest, Json) {

@@ -9,6 +9,7 @@ namespace snug::client {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 v1::FileChunk Chunk(const std::string& path, const std::string& content, int64_t bytes = 0) {
@@ -28,6 +29,27 @@ class DownloadTest : public ::testing::Test {
     };
   }
 
+  DownloadTest() {
+    server_.get = [this](const v1::GetJobRequest&, v1::Job* job) {
+      *job = job_;
+      return grpc::Status::OK;
+    };
+  }
+
+  // A LoRA job over `model` that has an adapter, which vLLM loads.
+  void Trained(const std::string& model) {
+    job_.set_id("abc");
+    job_.set_display_name("Our answers");
+    job_.mutable_spec()->set_model(model);
+    job_.mutable_spec()->set_method(v1::JobSpec::LORA);
+    job_.mutable_spec()->set_task(v1::JobSpec::CAUSAL_LM);
+    job_.mutable_output()->set_loss(1.5);
+    v1::ReaderReport& vllm = *job_.mutable_output()->add_readers();
+    vllm.set_reader("vLLM");
+    vllm.set_loads(true);
+    vllm.set_notes("start it with --max-lora-rank 32");
+  }
+
   // Neither the folder nor a part of it is left.
   void ExpectNothingWritten() {
     for (const auto& entry : fs::directory_iterator(server_.folder().path(""))) {
@@ -36,6 +58,7 @@ class DownloadTest : public ::testing::Test {
   }
 
   FakeServer server_;
+  v1::Job job_;
   const std::string target_ = server_.folder().path("out");
 };
 
@@ -48,6 +71,60 @@ TEST_F(DownloadTest, FilesLieAtTheTopOfTheFolder) {
                          "/adapter_model.safetensors  6 B\n" + target_ + "/metrics.jsonl  0 B\n");
   EXPECT_EQ(ReadFile(target_ + "/adapter_model.safetensors"), "abcdef");
   EXPECT_TRUE(fs::exists(target_ + "/metrics.jsonl"));
+}
+
+TEST_F(DownloadTest, SaysHowToServeWhatItWrote) {
+  Trained("/models/base");
+  Answer({Chunk("a", "xy", 2)});
+  const std::string out = server_.Run({"download", "abc", target_}).out;
+  EXPECT_THAT(out, HasSubstr("vLLM\n  vllm serve /models/base --enable-lora --max-lora-rank 32 "
+                             "--lora-modules our-answers=" +
+                             target_ + "\n"));
+  fs::remove_all(target_);
+  const auto json =
+      nlohmann::json::parse(server_.Run({"download", "abc", target_, "-o", "json"}).out);
+  EXPECT_EQ(json["serve"][1]["reader"], "vLLM");
+  EXPECT_FALSE(json.contains("upload"));
+}
+
+TEST_F(DownloadTest, PushWritesTheCardAndTheCommand) {
+  Trained("/hub/models--org--base/snapshots/0123abcd");
+  Answer({Chunk("README.md", "of /home/me\n", 12), Chunk("adapter_config.json", "{}", 2)});
+  const Ran ran = server_.Run({"download", "abc", target_, "--push", "me/answers"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  EXPECT_THAT(ran.out,
+              HasSubstr("  hf upload me/answers " + target_ + " . --exclude 'merged/*'\n"));
+  EXPECT_THAT(ReadFile(target_ + "/README.md"), HasSubstr("base_model: \"org/base\"\n"));
+  EXPECT_EQ(ReadFile(target_ + "/adapter_config.json"), "{}");
+}
+
+// A folder here is of no use to others, and nobody's business.
+TEST_F(DownloadTest, PushNamesNoFolderOfTheUsers) {
+  Trained("/home/me/base");
+  const std::string config = R"({"base_model_name_or_path": "/home/me/base", "r": 8})";
+  Answer({Chunk("README.md", "of /home/me\n", 12),
+          Chunk("adapter_config.json", config, static_cast<int64_t>(config.size()))});
+  const Ran ran = server_.Run({"download", "abc", target_, "--push", "me/answers"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("the base /home/me/base is no snapshot of the hub's: the model "
+                                 "card names no base_model"));
+  const std::string card = ReadFile(target_ + "/README.md");
+  EXPECT_THAT(card, Not(HasSubstr("/home/me")));
+  EXPECT_THAT(card, Not(HasSubstr("base_model")));
+  const auto written = nlohmann::json::parse(ReadFile(target_ + "/adapter_config.json"));
+  EXPECT_TRUE(written["base_model_name_or_path"].is_null());
+  EXPECT_EQ(written["r"], 8);
+}
+
+TEST_F(DownloadTest, PushRefusesWhatTheHubWould) {
+  for (const char* id :
+       {"answers", "me/my answers", "me/-answers", "me/a--b", "me/a.git", "a/b/c", "me/"}) {
+    const Ran ran = server_.Run({"download", "abc", target_, "--push", id});
+    EXPECT_EQ(ran.code, 1) << id;
+    EXPECT_THAT(ran.err, HasSubstr(std::string("--push: \"") + id + "\""));
+  }
+  ExpectNothingWritten();
 }
 
 TEST_F(DownloadTest, ACheckpointIsNamedByItsStep) {

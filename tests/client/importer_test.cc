@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/snug/yaml.h"
@@ -29,6 +30,7 @@ class ImporterTest : public ::testing::Test {
     const absl::StatusOr<std::string> job = ImportJob(text, file);
     ASSERT_TRUE(job.ok()) << job.status();
     text_ = *job;
+    spec_.Clear();
     const absl::Status read = ParseYaml(text_, "job.yaml", &spec_);
     ASSERT_TRUE(read.ok()) << read << "\n" << text_;
   }
@@ -122,9 +124,26 @@ TEST_F(ImporterTest, Trl) {
   EXPECT_EQ(spec_.training().precision(), v1::TrainingSpec::BF16);
   EXPECT_EQ(spec_.training().eval_steps(), 100);
   EXPECT_EQ(spec_.quantization(), v1::JobSpec::NF4);
-  ExpectNote("report_to", "metrics.jsonl");
+  ExpectNote("report_to", "snug export-metrics");
+  EXPECT_EQ(spec_.training().report_to_size(), 0);
   ExpectNote("push_to_hub", "hf upload");
   ExpectNote("eos_token", "special tokens");
+}
+
+// TensorBoard has a place; of a list, what has none is a comment.
+TEST_F(ImporterTest, WhatIsReportedTo) {
+  for (const char* says : {"tensorboard", "[tensorboard]", "all"}) {
+    ImportText(absl::StrCat("model_name_or_path: m\nstage: sft\nreport_to: ", says, "\n"), "x");
+    EXPECT_THAT(spec_.training().report_to(), testing::ElementsAre("tensorboard")) << says;
+    ExpectNoNote("report_to");
+  }
+  ImportText("model_name_or_path: m\nuse_peft: true\nreport_to: [wandb, tensorboard]\n", "x");
+  EXPECT_THAT(spec_.training().report_to(), testing::ElementsAre("tensorboard"));
+  ExpectNote("report_to", "snug export-metrics");
+  ImportText("base_model: m\nuse_tensorboard: true\n", "x");
+  EXPECT_THAT(spec_.training().report_to(), testing::ElementsAre("tensorboard"));
+  ImportText("base_model: m\nuse_tensorboard: false\n", "x");
+  EXPECT_EQ(spec_.training().report_to_size(), 0);
 }
 
 TEST_F(ImporterTest, OpenAi) {

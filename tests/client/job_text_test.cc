@@ -44,6 +44,7 @@ TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {
   EXPECT_EQ(Printed(FromText(R"(
     id: "k3f" display_name: "answers" state: RUNNING
     progress { global_step: 12 max_steps: 400 loss: 2.34567 eval_loss: 2.5
+               eval_metrics { key: "eval_f1" value: 0.75 }
                tokens_per_second: 1234.4 resumed_from_step: 10 }
     memory { plan: "recompute 2 of 8" predicted_peak_bytes: 1181116006 budget_bytes: 1288490188
              measured_peak_bytes: 1073741824 }
@@ -56,8 +57,8 @@ TEST(JobTextTest, AJobThatRunsShowsProgressAndMemory) {
             "job        k3f\n"
             "name       answers\n"
             "state      RUNNING\n"
-            "progress   step 12 of 400, loss 2.3457, eval loss 2.5000, 1234 tokens/s, resumed from "
-            "step 10\n"
+            "progress   step 12 of 400, loss 2.3457, eval loss 2.5000, f1 0.7500, 1234 tokens/s, "
+            "resumed from step 10\n"
             "memory     plan \"recompute 2 of 8\", predicted peak 1.1 GiB, reserved 1.2 GiB, "
             "measured peak 1 GiB\n"
             "device     cpu:0, attempt 2, process 77\n"

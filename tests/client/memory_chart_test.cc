@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -92,9 +93,27 @@ TEST(MemoryChartTest, TheSvgHasAnAreaForEachLayer) {
     ++areas;
   EXPECT_EQ(areas, 3u);
   // Weights: from the bottom to the middle, all along.
-  EXPECT_THAT(svg, HasSubstr("points=\"90.0,190.0 222.5,190.0 "));
+  EXPECT_THAT(svg, HasSubstr("points=\"90.0,190.0 620.0,190.0 620.0,340.0 90.0,340.0 \""));
   for (const char* word : {">weights<", ">stash<", ">scratch<", ">forward<", ">backward<", "8 MiB"})
     EXPECT_THAT(svg, HasSubstr(word));
+}
+
+TEST(MemoryChartTest, WithoutExplainTheTableIsAboveIt) {
+  FakeServer server;
+  server.plan = [](const v1::PlanJobRequest& request, v1::PlanJobResponse* reply) {
+    if (request.with_timeline()) *reply = Reply();
+    reply->set_length_source("prepared dataset");
+    return grpc::Status::OK;
+  };
+  const std::string file =
+      server.folder().Write("job.yaml", "model: ./m\ndataset: ./d\nmethod: lora\n");
+  const std::string path = server.folder().path("plan.svg");
+  EXPECT_EQ(server.Run({"plan", file, "--svg", path}).out, path + "\n");
+  std::ifstream written(path);
+  const std::string svg((std::istreambuf_iterator<char>(written)), {});
+  for (const char* words : {">   PLAN  ", "class=\"table chosen\"", ">*  recompute &lt;all&gt;  ",
+                            "<polygon", ">backward<"})
+    EXPECT_THAT(svg, HasSubstr(words));
 }
 
 TEST(MemoryChartTest, TheCommandDrawsIt) {
@@ -117,7 +136,7 @@ TEST(MemoryChartTest, TheCommandDrawsIt) {
   std::string first;
   std::getline(svg, first);
   EXPECT_THAT(first, HasSubstr("<svg xmlns="));
-  EXPECT_EQ(server.Run({"plan", file, "--svg", path}).code, 64);  // Of what?
+  EXPECT_EQ(server.Run({"plan", file, "--tape", "--svg", path}).code, 64);  // Of what?
   const Ran nowhere = server.Run({"plan", file, "--explain", "--svg", "/nowhere/plan.svg"});
   EXPECT_EQ(nowhere.code, 1);
   EXPECT_THAT(nowhere.err, HasSubstr("cannot write /nowhere/plan.svg"));

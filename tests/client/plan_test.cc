@@ -92,16 +92,17 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
             "device   cpu:0, capacity 8 MiB\n"
             "budget   4 MiB (4194304 bytes)\n"
             "lengths  from max_seq_length: the dataset is not prepared yet; every row counts in "
-            "full, DATA as 0\n"
+            "full, data as 0\n"
             "batch    at most 1024 tokens in 8 rows, the longest of 128 tokens\n"
             "bytes    in MiB\n"
+            "each     context 1.0, weights 0.5\n"
             "\n"
-            "   PLAN              PEAK   WORK  S/STEP  TOKENS/S  CONTEXT  WEIGHTS  ADAPTER  "
-            "GRADIENTS  OPTIMIZER  INPUTS  DATA  STASH  SCRATCH  WORKSPACE  FITS\n"
-            "+  keep               5.0  1.000     0.5      2048      1.0      0.5      0.0  "
-            "      0.0        0.0     0.0   1.0    3.0      0.2        0.2  no\n"
-            "*  recompute 1 of 2   3.0  1.167   0.583      1755      1.0      0.5        0  "
-            "        0          0       0     0    1.5        0          0  yes\n"
+            "   PLAN              PEAK   WORK  S/STEP  TOKENS/S  ADAPTER  GRADIENTS  OPTIMIZER  "
+            "INPUTS  DATA  STASH  SCRATCH  WORKSPACE  FITS\n"
+            "+  keep               5.0  1.000     0.5      2048      0.0        0.0        0.0  "
+            "   0.0   1.0    3.0      0.2        0.2  no\n"
+            "*  recompute 1 of 2   3.0  1.167   0.583      1755        0          0          0  "
+            "     0     0    1.5        0          0  yes\n"
             "\n"
             "choice   recompute 1 of 2: 3145728 bytes (3 MiB) at its peak, 1.167 times the work of "
             "keep, 0.583 s a step, 1755 tokens/s\n"
@@ -109,6 +110,21 @@ TEST_F(PlanTest, PrintsTheTableAndTheChoice) {
   EXPECT_EQ(request_.spec().training().max_steps(), 5);
   EXPECT_EQ(request_.spec().model(), server_.folder().path("m"));
   EXPECT_FALSE(request_.with_sites());
+}
+
+// A terminal is 80 columns wide, or not much more: only what differs between plans has a column.
+TEST_F(PlanTest, WhatEveryPlanHasAlikeIsSaidOnce) {
+  v1::MemoryComponents memory = reply_.plans(0).memory();
+  for (v1::Plan& plan : *reply_.mutable_plans()) {
+    memory.set_stash_bytes(memory.stash_bytes() / 2);
+    memory.set_data_bytes(0);
+    *plan.mutable_memory() = memory;
+  }
+  const std::string out = server_.Run({"plan", file_}).out;
+  EXPECT_THAT(out, HasSubstr("each     context 1.0, weights 0.5, adapter 0.0, gradients 0.0, "
+                             "optimizer 0.0, inputs 0.0, scratch 0.2, workspace 0.2\n"));
+  EXPECT_THAT(out,
+              HasSubstr("\n   PLAN              PEAK   WORK  S/STEP  TOKENS/S  STASH  FITS\n"));
 }
 
 // Between two plans that are shown may lie others, that a script finds.

@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "client/sparkline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -51,7 +52,7 @@ TEST_F(ProgressTest, TimeLeftFollowsThePaceThatWasSeen) {
 
 // Without a terminal: states as they change, steps at most once a second, the last one always.
 TEST_F(ProgressTest, LinesForALog) {
-  ProgressPrinter printer(lines_, 80);
+  ProgressPrinter printer(lines_, {.columns = 80});
   v1::Job queued;
   queued.set_state(v1::Job::QUEUED);
   queued.set_reason("waits for cpu:0");
@@ -72,7 +73,7 @@ TEST_F(ProgressTest, LinesForALog) {
 }
 
 TEST_F(ProgressTest, ABarOnATerminalDrawnOver) {
-  ProgressPrinter printer(tty_, 110);
+  ProgressPrinter printer(tty_, {.columns = 110});
   printer.Show(Running(50), At(0));
   printer.FinishLine();
   EXPECT_EQ(out_.str(),
@@ -81,8 +82,24 @@ TEST_F(ProgressTest, ABarOnATerminalDrawnOver) {
             "4 KiB  1m40s left\033[K\n");
 }
 
+TEST_F(ProgressTest, AWideTerminalShowsTheCourseOfTheLoss) {
+  ProgressPrinter printer(tty_, {.columns = 140, .colour = true});
+  printer.AddLosses({8, 6.5, 5});
+  printer.Show(Running(50), At(0));
+  EXPECT_THAT(out_.str(), ::testing::HasSubstr("  \033[36m█▆▄▁\033[0m  loss 2.5000"));
+  EXPECT_THAT(out_.str(), ::testing::HasSubstr("\r\033[1mstep 50/100\033[0m  \033[32m[###"));
+}
+
+TEST(SparklineTest, BlocksStandForMeansBetweenTheLowestAndTheHighest) {
+  EXPECT_EQ(Sparkline({}, 10), "");
+  EXPECT_EQ(Sparkline({1, 2}, 0), "");
+  EXPECT_EQ(Sparkline({3, 3, 3}, 10), "▅▅▅");
+  EXPECT_EQ(Sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8), "▁▂▃▄▅▆▇█");
+  EXPECT_EQ(Sparkline({0, 0, 7, 7}, 2), "▁█");
+}
+
 TEST_F(ProgressTest, ANarrowTerminalIsNeverOverrun) {
-  ProgressPrinter printer(tty_, 30);
+  ProgressPrinter printer(tty_, {.columns = 30});
   printer.Show(Running(50), At(0));
   EXPECT_EQ(out_.str(), "RUNNING\n\rstep 50/100  loss 2.5000  100\033[K");
 }

@@ -65,11 +65,15 @@ TEST_F(WatchTest, TheLastStepIsToldWithAllThatIsKnown) {
   trained.mutable_progress()->set_loss(6.16);
   v1::Job evaluated = trained;
   evaluated.mutable_progress()->set_eval_loss(5.9);
+  auto& metrics = *evaluated.mutable_progress()->mutable_eval_metrics();
+  metrics["eval_f1_macro"] = 0.87654;
+  metrics["eval_accuracy"] = 0.9;
   v1::Job ended = evaluated;
   ended.set_state(v1::Job::SUCCEEDED);
   Answer({trained, trained, evaluated, ended});
   EXPECT_EQ(server_.Run({"watch", "abc"}).out,
-            "RUNNING\nstep 10/10  loss 6.1600\nstep 10/10  loss 6.1600  eval loss 5.9000\n"
+            "RUNNING\nstep 10/10  loss 6.1600\nstep 10/10  loss 6.1600  eval loss 5.9000  "
+            "accuracy 0.9000, f1_macro 0.8765\n"
             "SUCCEEDED at step 10 of 10\nfetch it with: snug download abc-in-full DIR\n");
 }
 

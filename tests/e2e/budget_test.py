@@ -46,9 +46,10 @@ class BudgetTest(unittest.TestCase):
         self.assertEqual(answer["length_source"], "prepared dataset")
         return answer["plans"]
 
-    def chosen(self, budget):
+    def chosen(self, budget, *changes):
         """The plan that a job of this budget is given, or None."""
-        line = ("plan", self.file, *CHANGES, FREE, f"memory.budget={budget}", "--output", "json")
+        changes = (*CHANGES, FREE, f"memory.budget={budget}", *changes)
+        line = ("plan", self.file, *changes, "--output", "json")
         answer = json.loads(self.daemon.run(*line, code=None).stdout)
         return answer["plans"][answer["chosen"]] if answer["chosen"] >= 0 else None
 
@@ -108,6 +109,23 @@ class BudgetTest(unittest.TestCase):
         smallest = min(self.plans(self.daemon, FREE), key=lambda plan: int(plan["peak_bytes"]))
         job = self.outcome(self.daemon, FREE, int(smallest["peak_bytes"]) - 1)
         self.assert_refused(job, smallest)
+
+    def test_sizes_that_are_left_to_the_daemon(self):
+        rows, length = "training.per_device_train_batch_size", "training.max_seq_length"
+        peaks = [int(plan["peak_bytes"]) for plan in self.plans(self.daemon, FREE)]
+        budget = min(peaks) + (max(peaks) - min(peaks)) // 8
+        for left, change in ((rows, FREE), (length, f"{rows}=32"), (rows, f"{length}=auto")):
+            with self.subTest(left, change=change):
+                line = (self.file, *CHANGES, FREE, f"memory.budget={budget}", change)
+                ran = self.finish(self.daemon, self.daemon.submit(*line, f"{left}=auto"))
+                self.assertEqual(ran["state"], "SUCCEEDED", ran["error"])
+                self.assertLessEqual(int(ran["memory"]["measured_peak_bytes"]), budget)
+                sizes = ran["spec"]["training"]
+                found = {name: sizes[name.removeprefix("training.")] for name in (rows, length)}
+                fixed = [f"{name}={value}" for name, value in found.items()]
+                self.assertGreaterEqual(self.chosen(budget, *fixed)["relative_work"], 1.0)
+                more = f"{left}={found[left] + 1}"
+                self.assertIsNone(self.chosen(budget, *fixed, more))
 
     def daemon_with_spare(self, spare):
         """A daemon whose device has `spare` bytes more than the pinned plan needs, and that plan. A

@@ -10,6 +10,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from tests.e2e import scores
 from tests.harness import datasets, jobs
 from tests.harness.daemon import Daemon, Failed, evaluation_lines
 
@@ -77,25 +78,27 @@ class ClassificationTest(unittest.TestCase):
         self.daemon.run("download", name, output)
         return name, output, evaluation_lines(output / "metrics.jsonl")[-1]
 
-    def judge(self, model, classes=None):
-        """(accuracy, mean loss) over the documents held out, read with the model's own names."""
+    def judge(self, model, classes=None, rows=None):
+        """(scores, mean loss) over the documents held out, read with the model's own names."""
         ids_of = classes or model.config.label2id
+        rows = rows or self.held_out
         tokenizer = AutoTokenizer.from_pretrained(self.model)
-        right, loss = 0, 0.0
-        for row in self.held_out:
+        labels, predicted, loss = [], [], 0.0
+        for row in rows:
             with torch.no_grad():
                 ids = torch.tensor([tokenizer(row["text"]).input_ids])
                 logits = model.eval()(input_ids=ids).logits[0]
             label = torch.tensor(ids_of[row["label"]])
-            right += int(logits.argmax() == label)
+            labels.append(label.item())
+            predicted.append(logits.argmax().item())
             loss += torch.nn.functional.cross_entropy(logits.double(), label).item()
-        return right / len(self.held_out), loss / len(self.held_out)
+        return scores.of_classes(labels, predicted), loss / len(rows)
 
     def assert_reported(self, line, judged):
-        accuracy, loss = judged
-        self.assertAlmostEqual(line["eval_accuracy"], accuracy, delta=1e-12)
+        found, loss = judged
+        scores.assert_reported(self, line, found)
         self.assertAlmostEqual(line["eval_loss"], loss, delta=1e-5 * loss)
-        self.assertGreaterEqual(accuracy, 0.8)  # Of three classes.
+        self.assertGreaterEqual(found["eval_accuracy"], 0.8)  # Of three classes.
 
     def test_an_adapter_is_peft_s_and_its_merged_model_transformers(self):
         _, output, line = self.finish(LORA)
@@ -108,8 +111,8 @@ class ClassificationTest(unittest.TestCase):
         self.assert_reported(line, self.judge(model, ids))
         merged = AutoModelForSequenceClassification.from_pretrained(output / "merged")
         self.assertEqual(merged.config.id2label, dict(enumerate(CLASSES)))
-        accuracy, loss = self.judge(merged)
-        self.assertEqual(accuracy, line["eval_accuracy"])
+        found, loss = self.judge(merged)
+        scores.assert_reported(self, line, found)
         self.assertAlmostEqual(loss, line["eval_loss"], delta=1e-4 * loss)
 
     def test_a_full_model_is_transformers_and_goes_on(self):
@@ -121,16 +124,43 @@ class ClassificationTest(unittest.TestCase):
         self.assertEqual(model.config.architectures, ["LlamaForSequenceClassification"])
         self.assertEqual(model.config.id2label, dict(enumerate(CLASSES)))
         self.assert_reported(line, self.judge(model))
+        progress = self.daemon.job(name)["progress"]
+        figures = {key: line[key] for key in line if key.startswith("eval_")}
+        told = {"eval_loss": progress["eval_loss"], "eval_runtime": line["eval_runtime"]}
+        self.assertEqual({**told, **progress["eval_metrics"]}, figures)
+        self.assertIn(f"f1_macro {line['eval_f1_macro']:.4f}", self.daemon.run("get", name).stdout)
         own = [text for text in FULL.splitlines() if not text.startswith(("task", "num_labels"))]
         changes = (f"model={name}", "training.max_steps=1", "training.learning_rate=1e-9")
         _, _, again = self.finish("\n".join(own), *changes)
         self.assertAlmostEqual(again["eval_loss"], line["eval_loss"], delta=1e-5)
 
+    def test_two_classes_stop_by_f1_and_give_the_best(self):
+        rows = [row for row in documents(3, 36) if row["label"] != "number"]
+        self.write("two.jsonl", rows)
+        changes = ("dataset=two.jsonl", "eval_dataset=two.jsonl", "num_labels=2", "max_steps=40")
+        best = ("load_best_model_at_end=true", "metric_for_best_model=f1", "learning_rate=0.01")
+        stop = ("eval_steps=2", "early_stopping_patience=3", "gradient_accumulation_steps=1")
+        name, output, _ = self.finish(
+            FULL, *changes[:3], *(f"training.{c}" for c in (changes[3], *best, *stop))
+        )
+        lines = evaluation_lines(output / "metrics.jsonl")
+        scored = [line["eval_f1"] for line in lines]
+        at = scored.index(max(scored))
+        self.assertEqual(len(lines), at + 1 + 3)  # It stopped, three evaluations behind the best.
+        self.assertEqual(self.daemon.job(name)["progress"]["global_step"], str(2 * len(lines)))
+        model = AutoModelForSequenceClassification.from_pretrained(output)
+        scores.assert_reported(self, lines[at], self.judge(model, rows=rows)[0])
+
     def test_what_does_not_fit_is_refused(self):
         for changes, message in (
             (["num_labels=1", "problem_type=single_label_classification"], "at least 2 classes"),
             (["problem_type=ranking"], "regression, not "),
-            (["problem_type=regression"], "eval_accuracy is of classes"),
+            (["problem_type=regression"],
+             "(regression of 3 outputs), which has eval_loss, eval_mse, eval_pearson"),
+            (["training.metric_for_best_model=f1"],
+             "outputs), which has eval_loss, eval_accuracy, eval_f1_macro, eval_matthews"),
+            (["task=causal_lm", "num_labels=0"],
+             "eval_accuracy is no metric of task: causal_lm, which has eval_loss, eval_mean_token"),
             (["task=causal_lm", "num_labels=0", "problem_type=single_label_classification"],
              "is of task: sequence_classification"),
             (["training.sample_prompts=[red]", "training.eval_steps=2"], "is of task: causal_lm"),

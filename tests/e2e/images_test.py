@@ -1,5 +1,6 @@
 """Images through the daemon: jobs on folders of them, whose output transformers and PEFT load with
-the image processor beside it, and which give the figures that were reported."""
+the image processor beside it, and which give the figures that were reported, whatever is drawn of
+the images that are trained."""
 
 import json
 import pathlib
@@ -18,10 +19,13 @@ from transformers import (
     ViTImageProcessorPil,
 )
 
+from tests.e2e import scores
+from tests.fault import runs
 from tests.harness.daemon import Daemon, evaluation_lines
 
 NAMES = ["across", "down", "slanted"]  # How stripes run.
 SIDE = 20
+STEPS = 60
 JOB = """
 model: ./{model}
 task: image_classification
@@ -29,10 +33,18 @@ num_labels: 3
 dataset: ./stripes
 eval_dataset: ./held-out
 training:
-  max_steps: 150
+  max_steps: 250
   per_device_train_batch_size: 16
   learning_rate: 0.003
   lr_scheduler_type: constant
+"""
+ONE_STEP = """
+model: ./vit
+dataset: ./held-out
+method: full
+image_augmentation: strong
+training:
+  {{max_steps: 1, per_device_train_batch_size: 30, learning_rate: 1e-12}}
 """
 ADAPTER = "method: lora\nmerge: true\nlora: {{r: 16, target_modules: all-linear}}\n"
 SIZES = {
@@ -92,25 +104,31 @@ class ImagesTest(unittest.TestCase):
         self.daemon.run("download", job, output)
         return output, evaluation_lines(output / "metrics.jsonl")[-1]
 
-    def judge(self, model, output, line):
-        """Loss and accuracy over the images held out are those that were reported."""
-        config = json.loads((output / "preprocessor_config.json").read_text())
-        self.assertEqual(config["image_processor_type"], "ViTImageProcessor")
-        right, loss, files = 0, 0.0, sorted(pathlib.Path(self.folder / "held-out").rglob("*.png"))
+    def figures(self, model, folder):
+        """Labels, predictions and the loss over a folder's images."""
+        labels, predicted, loss = [], [], 0.0
+        files = sorted(pathlib.Path(self.folder / folder).rglob("*.png"))
         for file in files:
             with Image.open(file) as image:
                 pixels = self.processor(image, return_tensors="pt")["pixel_values"]
             label = torch.tensor([NAMES.index(file.parent.name)])
             with torch.no_grad():
                 logits = model.eval()(pixel_values=pixels).logits
-            right += int(logits.argmax(-1) == label)
+            labels.append(label.item())
+            predicted.append(logits.argmax(-1).item())
             loss += torch.nn.functional.cross_entropy(logits.double(), label).item()
-        count = len(files)
-        self.assertEqual(count, 30)
-        self.assertAlmostEqual(line["eval_accuracy"], right / count, delta=1e-12)
-        mean = loss / count  # Near 0 it is as exact as logits in float32 are.
-        self.assertAlmostEqual(line["eval_loss"], mean, delta=max(1e-5 * mean, 1e-6))
-        self.assertGreaterEqual(right / count, 0.9)
+        self.assertEqual(len(files), 30)
+        return labels, predicted, loss / len(files)
+
+    def judge(self, model, output, line):
+        """Loss and metrics over the images held out are those that were reported."""
+        config = json.loads((output / "preprocessor_config.json").read_text())
+        self.assertEqual(config["image_processor_type"], "ViTImageProcessor")
+        labels, predicted, loss = self.figures(model, "held-out")
+        scores.assert_reported(self, line, scores.of_classes(labels, predicted))
+        # Near 0 it is as exact as logits in float32 are.
+        self.assertAlmostEqual(line["eval_loss"], loss, delta=max(1e-5 * loss, 1e-6))
+        self.assertGreaterEqual(line["eval_accuracy"], 0.9)
 
     def test_a_whole_model(self):
         output, line = self.finish(JOB + "method: full\n", "vit")
@@ -122,7 +140,7 @@ class ImagesTest(unittest.TestCase):
         self.judge(model, output, line)
 
     def test_an_adapter_of_another_head(self):
-        output, line = self.finish(JOB + ADAPTER, "deit")
+        output, line = self.finish(JOB + ADAPTER + "image_augmentation: none\n", "deit")
         config = json.loads((output / "adapter_config.json").read_text())
         self.assertIsNone(config["task_type"])
         self.assertEqual(config["modules_to_save"], ["classifier"])
@@ -135,12 +153,49 @@ class ImagesTest(unittest.TestCase):
         self.assertEqual(merged.config.id2label, dict(enumerate(NAMES)))
         self.judge(merged, output / "merged", line)
 
+    def test_a_job_that_is_paused_trains_the_same_images(self):
+        file = self.folder / "strong.yaml"
+        file.write_text(JOB.format(model="vit") + "method: full\nimage_augmentation: strong\n")
+        job = (file, f"training.max_steps={STEPS}", "training.save_steps=20")
+        undisturbed = runs.Undisturbed(self.daemon, job, STEPS)
+        name = self.daemon.submit(*job)
+        self.daemon.wait_step(name, STEPS // 4)
+        self.daemon.run("pause", name)
+        self.daemon.wait_state(name, "PAUSED")
+        self.daemon.run("resume", name)
+        undisturbed.check(self, self.daemon, name, epoch=2)
+        # And so does one whose batches are divided otherwise.
+        rows = "training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=4"
+        name = self.daemon.submit(file, "training.max_steps=10", *rows)
+        self.daemon.wait_state(name, "SUCCEEDED")
+        for (_, one), (_, other) in zip(undisturbed.steps, runs.steps_of(self.daemon, name, 1)):
+            self.assertAlmostEqual(one, other, delta=1e-4 * one)
+
+    def test_trained_images_are_evaluated_as_they_are(self):
+        job = self.daemon.wait_state(self.submit(ONE_STEP), "SUCCEEDED")
+        model = AutoModelForImageClassification.from_pretrained(self.folder / "vit")
+        _, _, loss = self.figures(model, "held-out")
+        self.assertAlmostEqual(job["output"]["loss"], loss, delta=1e-5 * loss)
+
+    def test_images_are_planned_and_previewed(self):
+        # A folder that no job has prepared: its first image is read, and names one class of three.
+        write_stripes(self.folder / "planned", 3, 2)
+        file = self.folder / "planned.yaml"
+        file.write_text("model: ./vit\ndataset: ./planned\nmethod: full\nnum_labels: 3\n")
+        answer = self.daemon.json("plan", file)
+        self.assertEqual((answer["plans"][0]["name"], answer["chosen"]), ("keep", 0))
+        words = ("datasets", "preview", self.folder / "planned", "--model", self.folder / "vit")
+        self.assertIn("0.png, class across", self.daemon.run(*words).stdout)
+        (self.folder / "planned" / "across" / "0.png").write_bytes(b"no image")
+        answer = self.daemon.run("plan", file, code=1)
+        self.assertIn("cannot be read as an image", answer.stderr)
+
     def test_what_is_wrong_is_named(self):
         for line, field in (
             ("training: {max_seq_length: 64}", "an image of this model has 17 tokens"),
             ("training: {packing: true}", "training.packing"),
             ("training: {neftune_noise_alpha: 5}", "neftune_noise_alpha"),
-            ("image_augmentation: basic", "image_augmentation"),
+            ("image_augmentation: harsh", "image_augmentation: one of none, basic, strong"),
             ("problem_type: regression", "problem_type"),
             ("task: sequence_classification", "which reads images"),
             ("dataset_format: text", "dataset_format"),

@@ -16,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from tests.e2e import scores
 from tests.harness import datasets, jobs, models
 from tests.harness.daemon import Daemon, evaluation_lines
 
@@ -119,14 +120,18 @@ class LabelsTest(unittest.TestCase):
         )
         self.assertIn('num_labels=1, problem_type="regression"', (output / "README.md").read_text())
         model = PeftModel.from_pretrained(base, str(output)).eval()
-        losses = []
+        losses, targets, predicted = [], [], []
         for ids, row in self.held_out("regression"):
             with torch.no_grad():
                 label = torch.tensor([row["label"]])
-                losses.append(model(input_ids=ids, labels=label).loss.item())
+                found = model(input_ids=ids, labels=label)
+            losses.append(found.loss.item())
+            targets.append(row["label"])
+            predicted.append(found.logits.item())
         loss = sum(losses) / len(losses)
         self.assertAlmostEqual(line["eval_loss"], loss, delta=1e-5 * loss)
-        self.assertFalse({"eval_accuracy", "eval_entropy"} & set(line))
+        scores.assert_reported(self, line, scores.of_numbers(targets, predicted), delta=1e-5)
+        self.assertNotIn("eval_entropy", line)
         mean = sum(row["label"] for _, row in self.held_out("regression")) / 20
         spread = sum((row["label"] - mean) ** 2 for _, row in self.held_out("regression")) / 20
         self.assertLess(loss, 0.7 * spread)  # That of who always says the mean.
@@ -136,37 +141,39 @@ class LabelsTest(unittest.TestCase):
         model = AutoModelForSequenceClassification.from_pretrained(output).eval()
         self.assertEqual(model.config.problem_type, "multi_label_classification")
         self.assertEqual(model.config.id2label, dict(enumerate(NAMES[:3])))
-        losses, right = [], 0
+        losses, labels, predicted = [], [], []
         for ids, row in self.held_out("several"):
             label = torch.tensor([[float(name in row["label"]) for name in NAMES[:3]]])
             with torch.no_grad():
                 found = model(input_ids=ids, labels=label)
             losses.append(found.loss.item())
-            right += int(torch.equal(found.logits > 0, label > 0.5))
+            labels.append(label[0].int().tolist())
+            predicted.append((found.logits[0] > 0).int().tolist())
         loss = sum(losses) / len(losses)
         self.assertAlmostEqual(line["eval_loss"], loss, delta=1e-5 * loss)
-        self.assertAlmostEqual(line["eval_accuracy"], right / 20, delta=1e-12)
+        scores.assert_reported(self, line, scores.of_several(labels, predicted))
         self.assertLess(loss, 0.6)  # ln 2: that of who knows nothing.
 
     def judge_tags(self, model, line):
         """Loss and accuracy over the words held out are those that were reported."""
         tokenizer = PreTrainedTokenizerFast.from_pretrained(self.bert)
         tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
-        right, trained, loss = 0, 0, 0.0
+        wanted, predicted, loss = [], [], 0.0
         for words in texts(2, 20):
             encoding = tokenizer(words, is_split_into_words=True)
             places = [encoding.word_ids().index(word) for word in range(len(words))]
             with torch.no_grad():
                 logits = model.eval()(input_ids=torch.tensor([encoding.input_ids])).logits[0]
             labels = torch.tensor([WORDS.get(word, 3) for word in words])
-            right += int((logits[places].argmax(-1) == labels).sum())
-            trained += len(words)
+            wanted += labels.tolist()
+            predicted += logits[places].argmax(-1).tolist()
             loss += torch.nn.functional.cross_entropy(
                 logits[places].double(), labels, reduction="sum"
             ).item()
-        self.assertAlmostEqual(line["eval_accuracy"], right / trained, delta=1e-12)
-        self.assertAlmostEqual(line["eval_loss"], loss / trained, delta=1e-5 * loss / trained)
-        self.assertGreaterEqual(right / trained, 0.9)
+        scores.assert_reported(self, line, scores.of_classes(wanted, predicted))
+        mean = loss / len(wanted)
+        self.assertAlmostEqual(line["eval_loss"], mean, delta=1e-5 * mean)
+        self.assertGreaterEqual(line["eval_accuracy"], 0.9)
 
     def test_words_have_classes(self):
         output, line = self.finish("tags", TAGS + "method: full\n")

@@ -10,8 +10,7 @@ import sys
 import sysconfig
 import unittest
 
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+from tests.harness import metric_readers
 from tests.harness.binaries import ROOT, binary
 from tests.harness.daemon import Daemon, evaluation_lines, metric_lines
 
@@ -79,6 +78,15 @@ for snapshot in Client().watch(sys.argv[1]):
 """
 
 
+SERIES = (
+    ("train/loss", "loss"),
+    ("train/learning_rate", "learning_rate"),
+    ("train/num_tokens", "num_tokens"),
+    ("eval/loss", "eval_loss"),
+)
+WANDB = pathlib.Path(sys.executable).parent / "wandb"
+
+
 def example():
     """The one Python text of the page."""
     page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
@@ -103,6 +111,8 @@ class PythonClientTest(unittest.TestCase):
         cls.daemon = Daemon(device="cpu:0=2GiB")
         cls.addClassCleanup(cls.daemon.close)
         cls.folder = pathlib.Path(cls.daemon.folder) / "examples"
+        cls.home = pathlib.Path(cls.daemon.folder) / "home"
+        cls.home.mkdir()
         ignored = shutil.ignore_patterns("model", "data", "__pycache__")
         shutil.copytree(ROOT / "examples", cls.folder, ignore=ignored)
         subprocess.run([sys.executable, "-B", str(cls.folder / "make.py")], check=True)
@@ -110,7 +120,7 @@ class PythonClientTest(unittest.TestCase):
         wheels = str(cls.daemon.folder / "wheels")
         built = subprocess.run([*build, wheels], check=True, capture_output=True, text=True)
         cls.python = make_venv(cls.daemon.folder / "venv")
-        wheel = built.stdout.strip() + "[progress,tensorboard]"
+        wheel = built.stdout.strip() + "[mlflow,progress,tensorboard,wandb]"
         pip = [cls.python, "-m", "pip", "--disable-pip-version-check", "install", "--no-index"]
         subprocess.run([*pip, "--quiet", wheel], check=True)
 
@@ -151,26 +161,28 @@ class PythonClientTest(unittest.TestCase):
         self.assertEqual(printed, REFUSALS)
         self.assertFalse((self.folder / "nothing").exists())
 
-    # TensorBoard need not be there for the rest of the package; without it the export says so.
+    # No tool need be there for the rest of the package; without it the export says so.
     def test_an_export_without_its_library_names_what_to_install(self):
         job = self.daemon.submit(self.folder / "lora.yaml", "training.max_steps=1")
         self.daemon.wait_state(job, "SUCCEEDED")
-        words = [job, "--to", "tensorboard", str(self.folder / "none")]
-        text = (
-            "import sys; sys.modules['tensorboard'] = None\n"
-            f"from snug_client.export_metrics import main; print(main({words!r}))"
-        )
-        printed, said = self.run_script(text)
-        self.assertEqual(printed, "1\n")
-        self.assertIn("install snug-client[tensorboard]", said)
-        self.assertEqual(list((self.folder / "none").iterdir()), [])
+        for tool in ("tensorboard", "wandb", "mlflow"):
+            words = [job, "--to", tool, str(self.folder / "none")]
+            text = (
+                f"import sys; sys.modules[{tool!r}] = None\n"
+                f"from snug_client.export_metrics import main; print(main({words!r}))"
+            )
+            printed, said = self.run_script(text)
+            self.assertEqual(printed, "1\n")
+            self.assertIn(f"install snug-client[{tool}]", said)
+            self.assertEqual(list(self.folder.glob("none/*")), [])
 
     def export(self, *words, code=0, path=None):
         """What `snug export-metrics` prints, or says where it fails."""
         path = path or f"{self.python.parent}:{os.environ['PATH']}"
         done = subprocess.run(
             [str(binary("snug")), "export-metrics", *map(str, words)],
-            env={**self.environment(), "PATH": path},
+            env={**self.environment(), **metric_readers.PROXIES, "HOME": self.home, "PATH": path},
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
@@ -178,37 +190,79 @@ class PythonClientTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout if code == 0 else done.stderr
 
-    # TensorBoard's own reader finds every value of metrics.jsonl at its step and time.
-    def test_metrics_are_exported_to_tensorboard(self):
+    def job_with_metrics(self):
+        """A job that has ended, and the lines of its downloaded metrics.jsonl."""
         changes = ("training.max_steps=6", "eval_split=0.2", "training.eval_steps=2")
-        job = self.daemon.submit(self.folder / "lora.yaml", *changes)
-        runs = self.folder / "runs"
+        job = self.daemon.submit(self.folder / "lora.yaml", *changes, "labels.team=x")
         self.daemon.wait_state(job, "SUCCEEDED")
+        downloaded = self.folder / f"downloaded-{job}"
+        self.daemon.run("download", job, downloaded)
+        file = downloaded / "metrics.jsonl"
+        return job, metric_lines(file) + evaluation_lines(file)
+
+    def expect_series(self, found, lines, digits=15):
+        """`found`: of each series (step, time in seconds, value); all of metrics.jsonl is there."""
+        for series, key in SERIES:
+            wanted = [(one["global_step"], one["time"], one[key]) for one in lines if key in one]
+            self.assertGreater(len(wanted), 1, series)
+            self.assertEqual([one[0] for one in found[series]], [one[0] for one in wanted])
+            for one, (_, seconds, value) in zip(found[series], wanted):
+                self.assertAlmostEqual(one[1], seconds, places=3)
+                self.assertAlmostEqual(one[2], value, delta=abs(value) * 10**-digits)
+
+    # Each tool's own reader finds every value of metrics.jsonl at its step and time.
+    def test_metrics_are_exported_to_tensorboard(self):
+        job, lines = self.job_with_metrics()
+        runs = self.folder / "runs"
         self.assertEqual(self.export(job, job, "--to", "tensorboard", runs), f"{runs / job}\n")
         self.assertEqual([path.name for path in runs.iterdir()], [job])
-        self.daemon.run("download", job, self.folder / "downloaded")
-        file = self.folder / "downloaded/metrics.jsonl"
-        lines = metric_lines(file) + evaluation_lines(file)
-        reader = EventAccumulator(str(runs / job), size_guidance={"scalars": 0})
-        reader.Reload()
-        for tag, key in (
-            ("train/loss", "loss"),
-            ("train/learning_rate", "learning_rate"),
-            ("train/num_tokens", "num_tokens"),
-            ("eval/loss", "eval_loss"),
-        ):
-            wanted = [(one["global_step"], one["time"], one[key]) for one in lines if key in one]
-            found = reader.Scalars(tag)
-            self.assertGreater(len(found), 1, tag)
-            self.assertEqual([(one.step, one.wall_time) for one in found], [w[:2] for w in wanted])
-            for one, (_, _, value) in zip(found, wanted):
-                self.assertAlmostEqual(one.value, value, delta=abs(value) * 1e-6)
+        self.expect_series(metric_readers.tensorboard(runs / job), lines, digits=6)
         self.assertIn("is there already", self.export(job, "--to", "tensorboard", runs, code=1))
-        self.assertIn("tensorboard, not", self.export(job, "--to", "excel", runs, code=1))
+        named = self.export(job, "--to", "excel", runs, code=1)
+        self.assertIn("mlflow, tensorboard, wandb, not 'excel'", named)
         self.assertIn("no-such", self.export("no-such", "--to", "tensorboard", runs, code=1))
         self.assertEqual([path.name for path in runs.iterdir()], [job])
         where = self.export(job, "--to", "tensorboard", runs, code=1, path="/nowhere")
         self.assertIn("install snug-client[tensorboard]", where)
+
+    def test_metrics_are_exported_to_wandb_and_nothing_is_sent(self):
+        job, lines = self.job_with_metrics()
+        with metric_readers.Nobody() as network:
+            runs = self.folder / "wandb"
+            self.assertEqual(self.export(job, "--to", "wandb", runs), f"{runs / job}\n")
+            self.assertEqual(network.calls(), 0)
+        run = metric_readers.wandb(runs / job)
+        # A step's lines are one row of wandb's, whose time is that of the last of them.
+        in_order = sorted(lines, key=lambda one: one["time"])
+        last = {one["global_step"]: one["time"] for one in in_order}
+        rows = [{**one, "time": last[one["global_step"]]} for one in lines]
+        self.expect_series(run.series, rows)
+        self.assertEqual((run.id, run.project, run.tags), (job, "snug", ["team=x"]))
+        self.assertEqual(run.config["training.max_steps"], 6)
+        self.assertEqual(run.config["method"], "LORA")
+        self.assertEqual(sorted(path.name for path in self.home.iterdir()), [])
+        sync = [str(WANDB), "sync", "--dry-run", *map(str, runs.glob("*/wandb/offline-run-*"))]
+        said = subprocess.run(sync, capture_output=True, text=True, check=True).stderr
+        self.assertIn("Would sync 1 run(s)", said)
+
+    def test_metrics_are_exported_to_mlflow_and_nothing_is_sent(self):
+        job, lines = self.job_with_metrics()
+        other = self.daemon.submit(self.folder / "lora.yaml", "training.max_steps=1")
+        self.daemon.wait_state(other, "SUCCEEDED")
+        store = self.folder / "mlruns"
+        with metric_readers.Nobody() as network:
+            made = [self.export(one, "--to", "mlflow", store).strip() for one in (job, other)]
+            self.assertEqual(network.calls(), 0)
+        runs = metric_readers.mlflow(store)
+        self.assertEqual(sorted(runs), sorted([job, other]))
+        self.assertEqual([pathlib.Path(path).name for path in made], [runs[job].id, runs[other].id])
+        self.expect_series(runs[job].series, lines)
+        self.assertEqual(runs[job].status, "FINISHED")
+        self.assertEqual(runs[job].tags["team"], "x")
+        self.assertEqual(runs[job].params["training.max_steps"], "6")
+        again = self.export(other, job, "--to", "mlflow", store, code=1)
+        self.assertIn(f"has a run of {other} already", again)
+        self.assertEqual(len(metric_readers.mlflow(store)), 2)
 
     def test_a_watch_goes_on_where_the_daemon_restarts(self):
         changes = ("training.max_steps=100000", "--no-check")

@@ -187,7 +187,7 @@ class Daemon:
 
     def metrics(self):
         """The text of /metrics."""
-        port = re.search(r"127\.0\.0\.1:(\d+)", self.log.read_text())
+        port = re.search(r"http://127\.0\.0\.1:(\d+)/metrics", self.log.read_text())
         if not port:
             raise AssertionError(f"snugd names no metrics port: {self.log.read_text()}")
         with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics", timeout=60) as page:

@@ -81,6 +81,16 @@ def write_tagged(rows, folder):
     return _with_labels(write_prepared(weighted, folder), "token_labels", labels)
 
 
+def write_masked(rows, folder, mask, vocabulary):
+    """Writes a prepared dataset of rows [(ids, weights)], of which tokens with a weight are hidden
+    by the token `mask`, or replaced by one of the first `vocabulary`."""
+    folder = write_prepared(rows, folder)
+    about = json.loads((folder / "dataset.json").read_text())
+    about.update(mask_token_id=mask, mask_vocabulary=vocabulary)
+    (folder / "dataset.json").write_text(json.dumps(about))
+    return folder
+
+
 def write_documents(rows, folder):
     """Writes a prepared dataset of documents [(ids, label)]; a label is a class, or a list of
     numbers."""
@@ -92,11 +102,16 @@ def write_documents(rows, folder):
 
 def write_images(rows, values, tokens, folder):
     """Writes a prepared dataset of images [(bytes [side, side, channels], label)] of so many tokens
-    each; `values` [channels, 256]: what is read of a byte."""
+    each, which are their own originals; `values` [channels, 256]: what is read of a byte."""
     folder = write_documents([([0] * tokens, label) for _, label in rows], folder)
     path = folder / "dataset.safetensors"
     pixels = np.stack([pixels for pixels, _ in rows])
-    save_file({**load_file(path), "pixels": pixels, "pixel_values": values}, path)
+    more = {
+        "originals": pixels.reshape(-1),
+        "original_offsets": np.arange(len(rows) + 1, dtype=np.int64) * pixels[0].size,
+        "original_widths": np.full(len(rows), pixels.shape[2], np.int32),
+    }
+    save_file({**load_file(path), "pixels": pixels, "pixel_values": values, **more}, path)
     return folder
 
 

@@ -13,7 +13,15 @@ import pathlib
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
@@ -156,6 +164,27 @@ def load_model(folder, dtype, adapter=None):
         model = PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
     model.train()
     return model
+
+
+def write_wordpiece(folder, texts, vocabulary):
+    """The same of WordPiece, in lower case, with BERT's special tokens around each text."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocabulary, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = ("pad", "unk", "cls", "sep", "mask")
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        **{f"{name}_token": token for name, token in zip(names, special)},
+    )
+    fast.save_pretrained(str(folder))
+    return fast
 
 
 def write_tokenizer(folder, texts, vocabulary):

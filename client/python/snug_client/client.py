@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
 import grpc
-from snug.v1 import job_pb2, service_pb2, service_pb2_grpc
+from snug.v1 import job_pb2, metrics_pb2, service_pb2, service_pb2_grpc
 
 from snug_client.errors import JobFailed, SnugError, from_rpc
 from snug_client.spec import to_spec
@@ -22,6 +22,7 @@ ENDED = frozenset({job_pb2.Job.SUCCEEDED, job_pb2.Job.FAILED, job_pb2.Job.CANCEL
 
 _MAX_MESSAGE_BYTES = 16 << 20  # As the command line: a page of jobs is below 3 MiB.
 _RECONNECT_S = 600.0  # An upgrade of the daemon, with a person in it.
+_SERVICE_SOCKET = "/run/snug/snug.sock"
 _RETRY_S = 0.5  # Between two attempts to reach it.
 
 
@@ -35,14 +36,15 @@ _Path = Union[str, "os.PathLike[str]"]
 
 
 def default_server() -> str:
-    """SNUG_SERVER, else the socket that a daemon of this user listens on by default."""
+    """SNUG_SERVER, else the socket that a daemon of this user listens on by default; where there is
+    none, and the Debian package's service listens, the service's."""
     if os.environ.get("SNUG_SERVER"):
         return os.environ["SNUG_SERVER"]
-    if os.geteuid() == 0:
-        return "unix:/run/snug/snug.sock"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     folder = f"{runtime}/snug" if runtime else f"/tmp/snug-{os.geteuid()}"
-    return f"unix:{folder}/snug.sock"
+    own = f"{folder}/snug.sock"
+    of_service = os.geteuid() == 0 or not os.path.exists(own) and os.path.exists(_SERVICE_SOCKET)
+    return f"unix:{_SERVICE_SOCKET if of_service else own}"
 
 
 def state_of(job: job_pb2.Job) -> str:
@@ -186,6 +188,21 @@ class Client:
                 yield from map(json.loads, lines)
         except grpc.RpcError as error:
             raise from_rpc(error) from error
+
+    def metric_history(
+        self,
+        job: str,
+        metrics: Sequence[str] = (),
+        *,
+        after_step: int = 0,
+        max_points: int = 0,
+    ) -> metrics_pb2.GetMetricHistoryResponse:
+        """Those metrics (default: all) as series over steps, each of at most `max_points` points
+        (default: 1000), which stand for stretches of steps where there are more."""
+        request = metrics_pb2.GetMetricHistoryRequest(
+            id=job, metrics=metrics, after_step=after_step, max_points=max_points
+        )
+        return self._call("GetMetricHistory", request)
 
     def cancel(self, job: str, *, keep: bool = False) -> job_pb2.Job:
         """Stops it. With `keep` a running one exports what there is, for `download`."""

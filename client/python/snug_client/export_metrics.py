@@ -1,9 +1,8 @@
 """snug-export-metrics: jobs' metrics for a tool that draws them.
 
-    snug-export-metrics JOB... --to tensorboard DIR
+    snug-export-metrics JOB... --to tensorboard|wandb|mlflow DIR
 
-DIR gets a folder of each job's id: all of them or none. A job that still runs is exported as far
-as it has come.
+All jobs are written or none. A job that still runs is exported as far as it has come.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from __future__ import annotations
 import argparse
 import pathlib
 import sys
-import tempfile
 from collections.abc import Sequence
 
 from snug_client.client import Client, default_server
 from snug_client.errors import SnugError
 from snug_client.metric_writers import WRITERS
+from snug_client.metric_writers.run import Run
 
 
 def export_metrics(
@@ -26,17 +25,11 @@ def export_metrics(
     if to not in WRITERS:
         known = ", ".join(sorted(WRITERS))
         raise SnugError(f"to must be one of {known}, not {to!r}", code="INVALID_ARGUMENT")
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=directory) as temporary:
-        made = pathlib.Path(temporary)
-        for job in _each_once(client, jobs):
-            if (directory / job.id).exists():
-                raise SnugError(f"{directory / job.id} is there already", code="ALREADY_EXISTS")
-            lines = list(client.metrics(job.id))
-            if not lines:
-                raise SnugError(f"{job.id} has done no step yet", code="FAILED_PRECONDITION")
-            WRITERS[to](made, job, lines)
-        return sorted(one.replace(directory / one.name) for one in made.iterdir())
+    runs = [Run(job, list(client.metrics(job.id))) for job in _each_once(client, jobs)]
+    for run in runs:
+        if not run.lines:
+            raise SnugError(f"{run.job.id} has done no step yet", code="FAILED_PRECONDITION")
+    return WRITERS[to](directory, runs)
 
 
 def _each_once(client, jobs):
@@ -56,7 +49,7 @@ def _arguments(words):
         nargs=2,
         metavar=("FORMAT", "DIR"),
         required=True,
-        help=f"{', '.join(sorted(WRITERS))}, and where to: a folder for each job is made there",
+        help=f"{', '.join(sorted(WRITERS))}, and where to: a run of each job is made there",
     )
     parser.add_argument(
         "--server", default=default_server(), help="unix:PATH or https://HOST:PORT; else as snug"
