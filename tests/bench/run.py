@@ -26,7 +26,7 @@ import tempfile
 
 import torch
 
-from tests.bench import snug_side
+from tests.bench import snug_side, tasks
 from tests.bench import workload as workloads
 from tests.harness import models
 from tests.harness.binaries import ROOT, binary
@@ -39,24 +39,28 @@ LEAST_SHARE = 0.01  # Of a step, for a part to be listed.
 
 def transformers_side(folder, workload):
     """Steps and peak of one run of transformers + peft."""
-    job = json.dumps(workloads.job_of(workload) | {"batch": workload.batch})
+    job = json.dumps(workload.job() | {"batch": workload.batch})
     script = ROOT / "tests" / "bench" / "transformers_side.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = [sys.executable, "-B", str(script), str(folder), job]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def measure(workload, repeats, folder):
-    """The runs of both sides: (transformers', Snug's)."""
-    workloads.write(workload, folder)
+    """The runs of both sides: (transformers', Snug's). The last of a decoder's is profiled: floors
+    are of decoders."""
+    steps = 0 if isinstance(workload, tasks.TaskWorkload) else workload.steps
+    workload.write(folder)
     theirs, ours = [], []
     daemon = Daemon(device="cpu:0=12GiB")
     try:
         for repeat in range(repeats):
             theirs.append(transformers_side(folder, workload))
             last = repeat == repeats - 1
-            ours.append(snug_side.run(folder, daemon, workload.steps if last else 0))
+            ours.append(snug_side.run(folder, daemon, steps if last else 0))
     finally:
         daemon.close()
     return theirs, ours
@@ -89,33 +93,49 @@ def ratio(value, goal):
     return f"**{value:.2f}** ({goal})" if goal else f"**{value:.2f}**"
 
 
-def step_row(workload, theirs, ours):
-    """Step time and memory of a workload, and its step against the floor."""
+def sides(workload, theirs, ours):
+    """Cells of step time and memory of a workload."""
     step, their_step = median_step(ours), median_step(theirs)
     peak, their_peak = net_peak(ours), net_peak(theirs)
+    return [
+        workload.name,
+        f"{their_step:.3f}",
+        f"{step:.3f}",
+        ratio(step / their_step, workload.goals[0]),
+        workload.expected,
+        f"{their_peak:.0f}",
+        f"{peak:.0f}",
+        ratio(peak / their_peak, workload.goals[1]),
+    ]
+
+
+def step_row(workload, theirs, ours):
+    """Step time and memory of a workload, and its step against the floor."""
     found = ours[-1]["profile"]
     return row(
         [
-            workload.name,
-            f"{their_step:.3f}",
-            f"{step:.3f}",
-            ratio(step / their_step, workload.goals[0]),
-            workload.expected,
-            f"{their_peak:.0f}",
-            f"{peak:.0f}",
-            ratio(peak / their_peak, workload.goals[1]),
+            *sides(workload, theirs, ours),
             f"{found['floor_seconds']:.3f}",
             ratio(found["step_seconds"] / found["floor_seconds"], 1.25),
             f"{found['step_cpu_seconds'] / found['floor_cpu_seconds']:.2f}",
-            f"{found['floor_seconds'] / their_step:.2f}",
+            f"{found['floor_seconds'] / median_step(theirs):.2f}",
             f"{statistics.median(run['start_seconds'] for run in ours):.2f}",
         ]
     )
 
 
-STEP_HEAD = [
+def task_row(workload, theirs, ours):
+    """Step time and memory of a model of another task."""
+    return row(sides(workload, theirs, ours))
+
+
+SIDES_HEAD = (
     "| | HF s/step | Snug s/step | ratio (goal) | expected | HF net MiB | Snug net MiB "
-    "| ratio (goal) | floor s | step / floor (goal) | in CPU time | floor / HF | start s |",
+    "| ratio (goal) |"
+)
+TASKS_HEAD = [SIDES_HEAD, "|---" * 8 + "|"]
+STEP_HEAD = [
+    SIDES_HEAD + " floor s | step / floor (goal) | in CPU time | floor / HF | start s |",
     "|---" * 13 + "|",
 ]
 
@@ -147,7 +167,7 @@ def measure_families(arguments, bf16):
     with tempfile.TemporaryDirectory() as folder:
         names = []
         for workload in workloads.FAMILIES:
-            workload = workloads.smoke(workload) if arguments.smoke else workload
+            workload = workload.smoke() if arguments.smoke else workload
             names.append(workload.shape.family)
             models.config_of(workload.shape).save_pretrained(pathlib.Path(folder) / names[-1])
         program = binary("snug").parent.parent / "tests" / "bin" / "snug-step"
@@ -211,6 +231,7 @@ def head(arguments):
     lines += [f"`python -m tests.bench.run {' '.join(sys.argv[1:])}`".replace(" `", "`")]
     size = workloads.parameters(workloads.LARGE) / 1e6
     lines += [f"Llama of {size:.0f} M parameters, 4 x 512 tokens where nothing else is said;"]
+    lines += ["BERT, T5 and ViT with the dropout of their configurations;"]
     lines += [f"medians of {arguments.repeats} interleaved runs in fresh processes. Net MiB:"]
     lines += ["largest resident set less that of a process that has loaded only its libraries."]
     lines += ["Floor: the step's matrix products alone. Goals in brackets."]
@@ -223,13 +244,14 @@ def run_all(chosen, arguments, table):
     for workload in chosen:
         if arguments.only and arguments.only not in workload.name:
             continue
-        workload = workloads.smoke(workload) if arguments.smoke else workload
+        workload = workload.smoke() if arguments.smoke else workload
         workload = workloads.quick(workload) if arguments.quick else workload
         with tempfile.TemporaryDirectory() as folder:
             runs = measure(workload, arguments.repeats, pathlib.Path(folder) / "job")
         rows.append(table(workload, *runs))
-        parts.append(parts_rows(workload, runs[1][-1]["profile"]))
-        print(rows[-1], parts[-1], sep="\n", flush=True)
+        if "profile" in runs[1][-1]:
+            parts.append(parts_rows(workload, runs[1][-1]["profile"]))
+        print(rows[-1], *parts[-1:], sep="\n", flush=True)
     return rows, parts
 
 
@@ -246,8 +268,10 @@ def main():
     arguments.repeats = 1 if arguments.quick else arguments.repeats
     lines = head(arguments)
     steps, parts = run_all(workloads.WORKLOADS, arguments, step_row)
+    of_tasks = tasks.WORKLOADS[:: tasks.VARIANTS if arguments.smoke else 1]
+    other, _ = run_all(of_tasks, arguments, task_row)
     mixed, more = run_all(workloads.MIXED, arguments, mixed_row)
-    lines += [*STEP_HEAD, *steps, ""]
+    lines += [*STEP_HEAD, *steps, "", *TASKS_HEAD, *other, ""]
     lines += ["| | HF tokens/s, padded | Snug tokens/s, packed | ratio (goal) | expected |"]
     lines += ["|---" * 5 + "|", *mixed, "", *PARTS_HEAD, *parts, *more, ""]
     lines += [*FAMILIES_HEAD, *family_rows(arguments), ""]

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 
+from tests.bench import tasks
 from tests.harness.binaries import ROOT
 
 
@@ -29,6 +30,7 @@ class SmokeTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             text = table.read_text()
         names = ("LoRA fp32", "full bf16", "LoRA bf16, mixed", "phi3 bf16", "BM_Lower80Layers/4")
+        names += tuple(workload.name for workload in tasks.WORKLOADS[:: tasks.VARIANTS])
         for name in names:
             self.assertIn(f"| {name} |", text)
 

@@ -15,6 +15,7 @@ import time
 import torch
 from peft import LoraConfig, get_peft_model
 
+from tests.bench import tasks
 from tests.bench.workload import threads
 from tests.harness import models
 
@@ -22,9 +23,13 @@ from tests.harness import models
 def load(folder, job):
     """The model of a job, ready to train."""
     dtype = torch.bfloat16 if job["training"]["precision"] == "bf16" else torch.float32
-    model = models.load_model(f"{folder}/model", dtype)
+    if "task" in job:
+        task = tasks.TASKS[job["task"]]
+        model, kind = task.auto.from_pretrained(f"{folder}/model", dtype=dtype).train(), task.peft
+    else:
+        model, kind = models.load_model(f"{folder}/model", dtype), "CAUSAL_LM"
     if job["method"] == "lora":
-        model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **job["lora"]))
+        model = get_peft_model(model, LoraConfig(task_type=kind, **job["lora"]))
     return model
 
 
@@ -41,13 +46,13 @@ def padded(rows):
     return arguments, sum(len(row) for row in rows)
 
 
-def batches(folder, batch):
-    """Batches of rows, over and over."""
+def batches(folder, job):
+    """Arguments and tokens of batches of rows, over and over."""
     with open(f"{folder}/train.jsonl", encoding="utf-8") as lines:
         rows = [json.loads(line)["input_ids"] for line in lines]
     while True:
-        for first in range(0, len(rows), batch):
-            yield padded(rows[first : first + batch])
+        for first in range(0, len(rows), job["batch"]):
+            yield padded(rows[first : first + job["batch"]])
 
 
 def train(folder, job):
@@ -56,7 +61,7 @@ def train(folder, job):
     training = job["training"]
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=training["learning_rate"], weight_decay=0.0)
-    source = batches(folder, job["batch"])
+    source = (tasks if "task" in job else sys.modules[__name__]).batches(folder, job)
     seconds, tokens = [], []
     for _ in range(training["max_steps"]):
         arguments, count = next(source)

@@ -54,6 +54,52 @@ class Workload:
         """Of frozen weights and activations."""
         return torch.bfloat16 if self.bf16 else torch.float32
 
+    def smoke(self):
+        """The same at a size that runs in a moment."""
+        shape = dataclasses.replace(SMALL, family=self.shape.family, window=self.shape.window)
+        return dataclasses.replace(self, shape=shape, tokens=64, steps=3)
+
+    def write(self, folder):
+        """Model, dataset and job file in a new folder."""
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True)
+        self.write_inputs(folder)
+        (folder / "job.yaml").write_text(json.dumps(self.job()))  # JSON is YAML.
+
+    def write_inputs(self, folder):
+        """Model and dataset."""
+        model = models.random_model(self.shape, seed=1)
+        models.write_model(model, folder / "model", self.dtype)
+        texts = [pair["prompt"] + pair["completion"] for pair in datasets.sentences(0, 50)]
+        models.write_tokenizer(folder / "model", texts, 320)
+        rows = datasets.random_rows(2, lengths(self), self.shape.vocabulary, masked=False)
+        datasets.write_pretokenized(rows, folder / "train.jsonl")
+
+    def job(self):
+        """The job file: keep everything but what one element-wise op gives again, so that no
+        product is run twice on either side. Packed rows are as long together as a batch of
+        transformers has real tokens on average."""
+        job = {
+            "display_name": self.name,
+            "model": "./model",
+            "dataset": "./train.jsonl",
+            "method": "lora" if self.lora else "full",
+            "training": {
+                "max_steps": self.steps,
+                "per_device_train_batch_size": 2 if self.mixed else self.batch,
+                "learning_rate": 1e-4,
+                "lr_scheduler_type": "constant",
+                "max_grad_norm": 1.0,
+                "max_seq_length": self.tokens,
+                "packing": self.mixed,
+                "precision": "bf16" if self.bf16 else "fp32",
+            },
+            "memory": {"stash": {"*": "keep"} | {f"layers.*.{s}": "recompute" for s in CHEAP}},
+        }
+        if self.lora:
+            job["lora"] = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
+        return job
+
 
 WORKLOADS = (
     Workload("LoRA fp32", lora=True, bf16=False, goals=(0.35, 0.2), expected=0.76),
@@ -81,12 +127,6 @@ FAMILIES = tuple(
 )
 
 
-def smoke(workload):
-    """The same at a size that runs in a moment."""
-    shape = dataclasses.replace(SMALL, family=workload.shape.family, window=workload.shape.window)
-    return dataclasses.replace(workload, shape=shape, tokens=64, steps=3)
-
-
 def quick(workload):
     """The same with as few steps as give a median."""
     return dataclasses.replace(workload, steps=4)
@@ -106,47 +146,6 @@ def lengths(workload):
         return [workload.tokens] * rows
     generator = random.Random(3)
     return [int(workload.tokens * 64 ** -generator.random()) for _ in range(rows)]
-
-
-def write(workload, folder):
-    """Model, dataset and job file of a workload; gives the job file."""
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True)
-    model = models.random_model(workload.shape, seed=1)
-    models.write_model(model, folder / "model", workload.dtype)
-    texts = [pair["prompt"] + pair["completion"] for pair in datasets.sentences(0, 50)]
-    models.write_tokenizer(folder / "model", texts, 320)
-    rows = datasets.random_rows(2, lengths(workload), workload.shape.vocabulary, masked=False)
-    datasets.write_pretokenized(rows, folder / "train.jsonl")
-    job = folder / "job.yaml"
-    job.write_text(json.dumps(job_of(workload)))  # JSON is YAML.
-    return job
-
-
-def job_of(workload):
-    """The job file: keep everything but what one element-wise op gives again, so that no product is
-    run twice on either side. Packed rows are as long together as a batch of transformers has real
-    tokens on average."""
-    job = {
-        "display_name": workload.name,
-        "model": "./model",
-        "dataset": "./train.jsonl",
-        "method": "lora" if workload.lora else "full",
-        "training": {
-            "max_steps": workload.steps,
-            "per_device_train_batch_size": 2 if workload.mixed else workload.batch,
-            "learning_rate": 1e-4,
-            "lr_scheduler_type": "constant",
-            "max_grad_norm": 1.0,
-            "max_seq_length": workload.tokens,
-            "packing": workload.mixed,
-            "precision": "bf16" if workload.bf16 else "fp32",
-        },
-        "memory": {"stash": {"*": "keep"} | {f"layers.*.{site}": "recompute" for site in CHEAP}},
-    }
-    if workload.lora:
-        job["lora"] = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
-    return job
 
 
 def threads():
