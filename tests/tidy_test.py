@@ -157,6 +157,8 @@ class PlantedTest(unittest.TestCase):
     def test_long_files(self):
         self.expect(("server/a.cc", 501, "size"), {"server/a.cc": "int x;\n" * 501})
         self.expect(("server/a.h", 151, "size"), {"server/a.h": "int x;\n" * 151})
+        self.expect(("README.md", 151, "size"), {"README.md": "x\n" * 151})
+        self.clean({"docs/a.md": "x\n" * 151})
         self.expect(("deploy/a.py", 501, "size"), {"deploy/a.py": "x = 1\n" * 501})
         self.clean({"server/a.cc": "int x;\n" * 500, "server/a.h": "int x;\n" * 150})
 
