@@ -1,5 +1,7 @@
-"""docs/job-file.md names each key of a job file and none that does not exist; docs/commands.md each
-command of snug, and no option that its command lacks. A link between pages leads somewhere."""
+"""What pages name exists, and what exists is named: keys of a job file in docs/job-file.md,
+commands and options of snug in docs/commands.md, settings and flags of snugd in docs/operating.md,
+formats in docs/datasets.md, keys of other tools in docs/import.md. A link between pages leads
+somewhere."""
 
 import pathlib
 import re
@@ -11,12 +13,9 @@ from tests.harness.binaries import ROOT, binary
 SCHEMA = (ROOT / "proto/snug/v1/job.proto").read_text(encoding="utf-8")
 # What a job file's groups are in the schema.
 GROUPS = {"": "JobSpec", "lora": "LoraSpec", "training": "TrainingSpec", "memory": "MemorySpec"}
-# Fields that the schema has ahead of the service, and one that a job file writes within another.
-NO_KEYS = {
-    "training.predict_with_generate",
-    "training.generation_max_length",
-    "memory.stash_options",
-}
+NO_KEYS = {"memory.stash_options"}  # A job file writes them within memory.stash.
+# Flags by which snugd stands for a key of its configuration in some other form, or none.
+NO_SETTINGS = {"restore", "accept_loss"}
 
 
 def rows(page):
@@ -27,8 +26,8 @@ def rows(page):
             yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-def fields(message):
-    (body,) = re.findall(rf"(?sm)^message {message} {{\n(.*?)^}}", SCHEMA)
+def fields(message, schema=SCHEMA):
+    (body,) = re.findall(rf"(?sm)^message {message} {{\n(.*?)^}}", schema)
     return set(re.findall(r"(?m)^  [\w. <>,]+ ([a-z]\w*) = \d+", body))
 
 
@@ -90,6 +89,63 @@ class CommandsPageTest(unittest.TestCase):
         for name, options in self.named.items():
             if name in self.known:
                 self.assertEqual(options - self.known[name], set(), name)
+
+
+class OperatingPageTest(unittest.TestCase):
+    def setUp(self):
+        self.schema = (ROOT / "proto/snug/v1/config.proto").read_text(encoding="utf-8")
+        text = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
+        table = text[: text.index("\nBeside `snug.v1")]
+        self.keys = re.findall(r"(?m)^\| (`[^|]*) \|([^|]*)\|", table)
+        self.synopsis = text[: text.index("| key |")]
+
+    def test_each_setting_is_there_and_exists(self):
+        named = set()
+        for cell, _ in self.keys:
+            named |= {key.split(".")[0] for key in re.findall(r"`([\w.]+)`", cell.split(" (")[0])}
+        self.assertEqual(fields("DaemonConfig", self.schema) - NO_SETTINGS, named)
+
+    def test_settings_below_a_key_exist(self):
+        body = self.schema[: self.schema.index("message ListenConfig")]
+        pairs = re.findall(r"(?m)^  (?:repeated )?(\w+) (\w+) = \d+;", body)
+        kinds = {name: kind for kind, name in pairs}
+        for cell, _ in self.keys:
+            head, _, below = cell.partition(" (")
+            for key in re.findall(r"`([a-z_]+)`", below):
+                known = fields(kinds[head.strip("`")], self.schema)
+                self.assertIn(key, known | fields("KeepLimits", self.schema), head)
+
+    def test_flags_are_the_programs_own(self):
+        said = subprocess.run([binary("snugd"), "--help"], capture_output=True, text=True).stdout
+        flags = set(re.findall(r"--[a-z-]+", said)) - {"--help", "--version"}
+        cells = "".join(flag for _, flag in self.keys)
+        named = set(re.findall(r"--[a-z-]+", self.synopsis + cells))
+        self.assertEqual(named - flags, set(), "there are no such flags")
+        page = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
+        self.assertEqual({flag for flag in flags if flag not in page}, set(), "not on the page")
+
+
+class DatasetsPageTest(unittest.TestCase):
+    def test_each_format_is_there(self):
+        (body,) = re.findall(r"(?s)enum DatasetFormat {(.*?)}", SCHEMA)
+        formats = {name.lower() for name in re.findall(r"(?m)^ +([A-Z_]+) = [1-9]", body)}
+        self.assertGreater(len(formats), 8)
+        named = {cells[0].strip("`") for cells in rows("datasets.md")}
+        self.assertEqual(formats - named, set())
+
+
+class ImportPageTest(unittest.TestCase):
+    def test_keys_are_read(self):
+        files = [*(ROOT / "client").glob("import*.cc"), ROOT / "proto/snug/other_names.cc"]
+        source = "".join(path.read_text(encoding="utf-8") for path in files)
+        keys = {
+            key
+            for cells in rows("import.md")
+            for cell in cells[1:]
+            for key in re.findall(r"`([a-z_]+)(?:\.\.\.)?`", cell)
+        }
+        self.assertGreater(len(keys), 25)
+        self.assertEqual({key for key in keys if f'"{key}' not in source}, set())
 
 
 class LinksTest(unittest.TestCase):
