@@ -184,21 +184,25 @@ bool TakeOpenAi(const YamlEntry& entry, JobDraft& draft) {
                "metrics go to metrics.jsonl and to Prometheus; snug export-metrics writes them for "
                "wandb");
   } else if (key == "metadata") {
-    draft.Note(key, entry.value, "a job has a name and no labels");
+    draft.Set("labels", entry.value);
   } else {
     return false;
   }
   return true;
 }
 
-// Optimizers of other kinds, 8-bit ones say, are known by many names.
+// Optimizers are known by many names: adamw_bnb_8bit and paged_adamw_8bit are one AdamW here.
 bool TakeOptimizer(const YamlEntry& entry, JobDraft& draft) {
   if (entry.key != "optimizer" && entry.key != "optim") return false;
   const std::string name = Scalar(&entry.value);
   if (absl::StartsWith(name, "adamw_torch") || name == "adamw" || name == "adamw_hf" ||
       name == "adamw_apex_fused")
     return false;
-  draft.Note(entry.key, entry.value, "the optimizer is AdamW with fp32 moments (adamw_torch)");
+  if (absl::StrContains(name, "adamw") && absl::EndsWith(name, "8bit"))
+    draft.SetText("training.optim", "adamw_8bit");
+  else
+    draft.Note(entry.key, entry.value,
+               "the optimizer is AdamW: adamw_torch with fp32 moments, adamw_8bit with 8-bit ones");
   return true;
 }
 

@@ -70,7 +70,7 @@ TEST_F(ImporterTest, Axolotl) {
   EXPECT_EQ(spec_.training().eval_strategy(), v1::TrainingSpec::EPOCH);
   ExpectNote("gradient_checkpointing", "memory.budget");
   ExpectNote("output_dir", "snug download JOB DIR");
-  ExpectNote("optimizer", "AdamW");
+  EXPECT_EQ(spec_.training().optim(), "adamw_8bit");
   ExpectNote("evals_per_epoch", "once an epoch");
   ExpectNote("special_tokens", "added_tokens");
   ExpectNote("datasets[].roles_to_train", "weights");
@@ -160,6 +160,15 @@ TEST_F(ImporterTest, OpenAi) {
   ExpectNote("training_file", "uploaded to OpenAI");
   ExpectNote("learning_rate_multiplier", "training.learning_rate");
   ExpectNote("integrations", "metrics.jsonl");
+  EXPECT_EQ(spec_.labels().at("team"), "x");
+}
+
+TEST_F(ImporterTest, OtherOptimizersAreComments) {
+  ImportText("base_model: m\nlearning_rate: 1e-4\noptimizer: paged_adamw_8bit\n", "x.yml");
+  EXPECT_EQ(spec_.training().optim(), "adamw_8bit");
+  ImportText("base_model: m\nlearning_rate: 1e-4\noptimizer: lion_8bit\n", "x.yml");
+  EXPECT_EQ(spec_.training().optim(), "");
+  ExpectNote("optimizer", "AdamW");
 }
 
 // A value that a job file would refuse is a comment, with what it would say.
