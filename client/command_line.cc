@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/connection.h"
+#include "client/job_file.h"
 #include "client/json.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/key_hint.h"
@@ -337,6 +338,11 @@ void AddDatasets(CLI::App* app, CommandLine* line) {
       ->check(CLI::Range(1, 100));
   preview->add_option("--max-seq-length", line->max_seq_length, "Tokens, as training has it")
       ->check(CLI::Range(2, 4194304));
+  preview->final_callback([line] {
+    if (line->model.empty() && !IsJobFile(line->file))
+      throw CLI::ValidationError(
+          "--model is missing: a dataset is read with a model's tokenizer; or name a job file");
+  });
 }
 
 CommandHelp HelpOf(const CLI::App& app) {

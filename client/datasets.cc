@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/dataset_text.h"
@@ -14,10 +13,6 @@
 
 namespace snug::client {
 namespace {
-
-bool IsJobFile(absl::string_view path) {
-  return absl::EndsWith(path, ".yaml") || absl::EndsWith(path, ".yml");
-}
 
 // What flags say; a dataset comes from FILE where that is one.
 absl::StatusOr<v1::JobSpec> SpecOfFlags(const CommandLine& line) {
@@ -44,9 +39,6 @@ absl::StatusOr<v1::JobSpec> SpecOf(const CommandLine& line) {
   v1::JobSpec spec;
   if (IsJobFile(line.file)) {
     ASSIGN_OR_RETURN(spec, ReadJobFile(line.file, {}));
-  } else if (line.model.empty()) {
-    return absl::InvalidArgumentError(
-        "--model is missing: a dataset is read with a model's tokenizer; or name a job file");
   }
   ASSIGN_OR_RETURN(const v1::JobSpec flags, SpecOfFlags(line));
   spec.MergeFrom(flags);

@@ -159,6 +159,10 @@ absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
   return spec->has_training() ? ReadPrompts(folder, *spec->mutable_training()) : absl::OkStatus();
 }
 
+bool IsJobFile(absl::string_view path) {
+  return absl::EndsWith(path, ".yaml") || absl::EndsWith(path, ".yml");
+}
+
 absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
                                         const std::vector<std::string>& overrides) {
   ASSIGN_OR_RETURN(const std::string text, ReadText(file, "job file"));

@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "snug/v1/job.pb.h"
 
 namespace snug::client {
+
+// By its name: .yaml or .yml.
+bool IsJobFile(absl::string_view path);
 
 // Reads `file` (- is standard input, paths then relative to here), applies `overrides` (key=value),
 // resolves its paths against the file's folder, and names the job after the file when it has no

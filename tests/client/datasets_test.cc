@@ -85,7 +85,7 @@ TEST_F(PreviewTest, AsksForWhatWasTyped) {
 
 TEST_F(PreviewTest, MistakesInTheCommandLine) {
   const Ran model = server_.Run({"datasets", "preview", "/d.jsonl"});
-  EXPECT_EQ(model.code, 1);
+  EXPECT_EQ(model.code, 64);
   EXPECT_THAT(model.err, HasSubstr("--model is missing"));
   EXPECT_EQ(server_.Run({"datasets"}).code, 64);
   const Ran format = server_.Run({"datasets", "preview", "/d", "--model", "/m", "--format", "dpo"});
