@@ -100,7 +100,6 @@ set(CPACK_GENERATOR "DEB;TGZ")
 set(CPACK_PACKAGE_NAME snug)
 set(CPACK_PACKAGE_CONTACT "The Snug authors <snug@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Fine-tuning jobs inside a memory budget, on shared machines")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES OFF)  # LibTorch's libraries and the wheels' are as their makers built them.
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)  # 0.7 GB: xz takes minutes.

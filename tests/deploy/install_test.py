@@ -12,6 +12,7 @@ from unittest import mock
 
 from tests.harness import jobs
 from tests.harness.binaries import ROOT, binary
+from tests.harness.daemon import Daemon
 
 BUILD = pathlib.Path(str(binary("snug"))).parent.parent
 
@@ -19,6 +20,27 @@ BUILD = pathlib.Path(str(binary("snug"))).parent.parent
 def run(*words, **named):
     words = [str(word) for word in words]
     return subprocess.run(words, capture_output=True, text=True, check=True, **named).stdout
+
+
+def run_a_job(test, home, folder):
+    """A job in `folder`, by the programs of `home` alone: nothing names the tree."""
+    programs = {"snugd": "snugd", "snug": "snug"}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("SNUG_", "PYTHON")) and key != "VIRTUAL_ENV"
+    }
+    environment["PATH"] = "/usr/bin:/bin"
+    with (
+        mock.patch("tests.harness.daemon.binary", lambda name: home / "bin" / programs[name]),
+        mock.patch.dict(os.environ, environment, clear=True),
+    ):
+        daemon = Daemon(device="cpu:0=1GiB")
+        test.addCleanup(daemon.close)
+        job = jobs.lora_folder(folder / "job", rows=8)
+        done = daemon.run("submit", job, "training.max_steps=2", "--watch")
+        test.assertIn("SUCCEEDED", done.stdout)
+        test.assertNotIn(str(ROOT), daemon.log.read_text())
 
 
 class InstallTest(unittest.TestCase):
@@ -50,29 +72,7 @@ class InstallTest(unittest.TestCase):
         self.assertNotIn(str(ROOT), linked)
 
     def test_a_job(self):
-        from tests.harness.daemon import Daemon
-
-        programs = {"snugd": "snugd", "snug": "snug"}
-
-        def installed(name):
-            return self.home / "bin" / programs[name]
-
-        environment = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("SNUG_", "PYTHON")) and key != "VIRTUAL_ENV"
-        }
-        environment["PATH"] = "/usr/bin:/bin"
-        with (
-            mock.patch("tests.harness.daemon.binary", installed),
-            mock.patch.dict(os.environ, environment, clear=True),
-        ):
-            daemon = Daemon(device="cpu:0=1GiB")
-            self.addCleanup(daemon.close)
-            job = jobs.lora_folder(self.folder / "job", rows=8)
-            done = daemon.run("submit", job, "training.max_steps=2", "--watch")
-            self.assertIn("SUCCEEDED", done.stdout)
-            self.assertNotIn(str(ROOT), daemon.log.read_text())
+        run_a_job(self, self.home, self.folder)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,10 @@ import subprocess
 import sys
 import sysconfig
 import unittest
+from unittest import mock
+
+import nbclient
+import nbformat
 
 from tests.harness import metric_readers
 from tests.harness.binaries import ROOT, binary
@@ -160,6 +164,36 @@ class PythonClientTest(unittest.TestCase):
         printed, _ = self.run_script(ERRORS)
         self.assertEqual(printed, REFUSALS)
         self.assertFalse((self.folder / "nothing").exists())
+
+    def run_notebook(self, *cells):
+        """The outputs of the last cell, and the states of all widgets."""
+        home = self.folder / "jupyter"
+        kernel = [self.python, "-m", "ipykernel", "install", "--prefix", home, "--name", "snug"]
+        subprocess.run([str(word) for word in kernel], check=True, capture_output=True)
+        notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
+        paths = {"JUPYTER_PATH": str(home / "share/jupyter"), "HOME": str(self.home)}
+        with mock.patch.dict(os.environ, {**self.environment(), **paths}):
+            nbclient.NotebookClient(notebook, kernel_name="snug", timeout=300).execute(
+                cwd=str(self.folder)
+            )
+        widgets = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
+        return notebook.cells[-1].outputs, [each["state"] for each in widgets.values()]
+
+    # The bar is as long as the job, and says how it ended.
+    def test_a_bar_in_a_notebook(self):
+        outputs, widgets = self.run_notebook(
+            "import snug_client\nclient = snug_client.Client()",
+            "job = {'model': 'model', 'dataset': 'data/pairs.jsonl', 'method': 'lora'}",
+            "submitted = client.submit(job, training={'max_steps': 5, 'max_seq_length': 64})",
+            "ended = client.wait(submitted.id, progress=True)",
+        )
+        shown = [output.data for output in outputs if output.output_type == "display_data"]
+        self.assertIn("application/vnd.jupyter.widget-view+json", shown[0])
+        (bar,) = (each for each in widgets if each["_model_name"] == "FloatProgressModel")
+        self.assertEqual((bar["value"], bar["max"], bar["bar_style"]), (5, 5, "success"))
+        texts = [each["value"] for each in widgets if each["_model_name"] == "HTMLModel"]
+        self.assertTrue(any("succeeded" in text for text in texts), texts)
+        self.assertTrue(any("5/5" in text and "loss=" in text for text in texts), texts)
 
     # No tool need be there for the rest of the package; without it the export says so.
     def test_an_export_without_its_library_names_what_to_install(self):

@@ -16,7 +16,8 @@ class Bar:
         """Takes over a snapshot."""
         progress = job.progress
         self._bar.desc = f"{job.id} {job_pb2.Job.State.Name(job.state).lower()}"
-        self._bar.total = progress.max_steps
+        if self._bar.total != progress.max_steps:
+            self._bar.reset(total=progress.max_steps)  # A notebook's widget has a copy of it.
         self._bar.n = progress.global_step
         behind = {"loss": f"{progress.loss:.4f}"} if progress.global_step else {}
         if progress.HasField("eval_loss"):
