@@ -171,7 +171,7 @@ class PythonClientTest(unittest.TestCase):
         kernel = [self.python, "-m", "ipykernel", "install", "--prefix", home, "--name", "snug"]
         subprocess.run([str(word) for word in kernel], check=True, capture_output=True)
         notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
-        paths = {"JUPYTER_PATH": str(home / "share/jupyter"), "HOME": str(self.home)}
+        paths = {"JUPYTER_PATH": str(home / "share/jupyter"), "HOME": str(home)}
         with mock.patch.dict(os.environ, {**self.environment(), **paths}):
             nbclient.NotebookClient(notebook, kernel_name="snug", timeout=300).execute(
                 cwd=str(self.folder)

@@ -156,17 +156,20 @@ class Client:
         return last
 
     def _snapshots(self, job: str) -> Iterator[job_pb2.Job]:
-        give_up, heard = None, False
-        while True:
+        give_up, heard, ended = None, False, False
+        while not ended:
             stream = self._stub.WatchJob(service_pb2.WatchJobRequest(id=job))
             try:
                 for snapshot in stream:
                     give_up, heard, job = None, True, snapshot.id
                     yield snapshot
-                    if snapshot.state in ENDED:
-                        return
+                    # The stream's own end is awaited: a call that is cancelled while the
+                    # interpreter exits may hold grpcio's locks for ever.
+                    ended = snapshot.state in ENDED
             except grpc.RpcError as error:
                 # The daemon restarts, or ends a stream to bound its length; the job goes on.
+                if ended:
+                    return
                 if not heard or error.code() != grpc.StatusCode.UNAVAILABLE:
                     raise from_rpc(error) from error
                 give_up = give_up or time.monotonic() + _RECONNECT_S
