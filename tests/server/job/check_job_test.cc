@@ -304,6 +304,7 @@ TEST_F(CheckJobTest, TheBestIsToldByAMetricOfTheTask) {
     return std::string(Check().status().message());
   };
   EXPECT_THAT(refusal("mean_token_accuracy"), Not(HasSubstr("metric_for_best")));
+  spec_.set_eval_split(0.5);
   spec_.mutable_training()->set_predict_with_generate(true);
   EXPECT_THAT(refusal("rougeL"),
               AllOf(HasSubstr("eval_mean_token_accuracy"),

@@ -353,7 +353,8 @@ TEST(CheckSpecTest, AZeroIsNeverAnotherNumber) {
               UnorderedElementsAre("num_train_epochs", "per_device_train_batch_size",
                                    "gradient_accumulation_steps", "max_seq_length",
                                    "save_total_limit", "logging_steps", "adam_epsilon",
-                                   "sample_max_new_tokens", "sample_top_p", "r", "lora_alpha"));
+                                   "sample_max_new_tokens", "sample_top_p",
+                                   "generation_max_length", "r", "lora_alpha"));
   EXPECT_THAT(kept, UnorderedElementsAre("learning_rate", "max_grad_norm", "seed", "adam_beta1",
                                          "adam_beta2", "lora_dropout"));
 }

@@ -134,7 +134,13 @@ TEST(CheckTrainingTest, SamplesHaveBounds) {
 }
 
 TEST(CheckTrainingTest, GeneratedAnswersHaveBoundsAndNeedRows) {
-  EXPECT_THAT(FieldsOf("predict_with_generate: true"), ElementsAre("predict_with_generate"));
+  EXPECT_THAT(FieldsOf("predict_with_generate: true"), IsEmpty());
+  v1::JobSpec spec = SpecWith("predict_with_generate: true");
+  spec.clear_eval_dataset();
+  const std::vector<Violation> found = CheckSpec(spec);
+  ASSERT_EQ(found.size(), 1);
+  EXPECT_EQ(found[0].field, "spec.training.predict_with_generate");
+  EXPECT_THAT(found[0].message, HasSubstr("give eval_dataset or eval_split"));
   EXPECT_THAT(FieldsOf("generation_max_length: 4096"), IsEmpty());
   for (const char* bad : {"0", "-1", "5000"})
     EXPECT_THAT(FieldsOf(absl::StrCat("generation_max_length: ", bad)),
