@@ -210,7 +210,8 @@ LauncherSettings Daemon::Launcher() const {
           .worker = config_.worker(),
           .worker_cuda = config_.worker_cuda(),
           .state_dir = config_.state_dir(),
-          .socket = LauncherSocket()};
+          .socket = LauncherSocket(),
+          .host_bytes = host_bytes_};
 }
 
 absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {

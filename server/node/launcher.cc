@@ -41,12 +41,23 @@ absl::Status MoveStaleAside(const std::string& dir) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", dir, " aside"));
 }
 
+// What no plan of the device's workers comes to, whatever it is moved to: a worker that takes more
+// is one that leaks, and ends alone. 0: no limit, where the daemon starts workers in its own
+// control group, and where a driver's memory is counted as well.
+int64_t MostBytes(const LauncherSettings& settings, const Device& device) {
+  constexpr int64_t kUncounted = int64_t{1} << 30;  // The kernel's own, and files as they are read.
+  if (settings.socket.empty() || device.is_gpu()) return 0;
+  return device.capacity_bytes + settings.host_bytes + kUncounted;
+}
+
 std::vector<std::string> ShimEnvironment(const LauncherSettings& settings, const Device& device,
                                          const v1::Assignment& assignment) {
   std::vector<std::string> environment = WorkerEnvironment(device);
   environment.push_back("SNUG_ATTEMPT=" + assignment.attempt_dir());
   environment.push_back("SNUG_INSTANCE=" + settings.instance);
   environment.push_back("SNUG_NONCE=" + assignment.nonce());
+  if (const int64_t bytes = MostBytes(settings, device); bytes > 0)
+    environment.push_back(absl::StrCat("SNUG_MEMORY_MAX=", bytes));
   return environment;
 }
 

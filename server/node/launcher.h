@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct LauncherSettings {
   std::string state_dir;
   std::string instance;  // Of the store: stands in the exit record.
   std::string socket;    // Of snug-launch, which starts attempts; empty: the daemon does.
+  int64_t host_bytes = 0;  // Of the host's memory, what plans may use beside the devices.
 };
 
 // The program for attempts on this device.

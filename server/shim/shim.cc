@@ -9,9 +9,9 @@
 //               "exit_code":n,"signal":n,"wall_us":n}
 // Instance and nonce come in SNUG_INSTANCE and SNUG_NONCE: by them the daemon tells this record
 // from one that another history of its store has left. SNUG_ATTEMPT names ATTEMPT_DIR, by which the
-// daemon knows what belongs to the attempt.
-// No threads, no gRPC, no allocation to speak of; it does not restart anything and knows nothing of
-// jobs.
+// daemon knows what belongs to the attempt. SNUG_MEMORY_MAX, where it is given, is the most bytes
+// of memory that the kernel shall let the worker have (server/shim/cgroup.h). No threads, no gRPC,
+// no allocation to speak of; it does not restart anything and knows nothing of jobs.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,13 +32,16 @@
 #include <string>
 
 #include "server/failpoint.h"
+#include "server/shim/cgroup.h"
 #include "server/shim/sandbox.h"
 #include "server/shim/worker_log.h"
 
 namespace {
 
+using snug::shim::Cgroup;
 using snug::shim::WorkerLog;
 
+constexpr int kMostProcesses = 4096;  // And threads, of a worker.
 constexpr int kLockFd = 3;
 constexpr int kExitUsage = 64;   // EX_USAGE
 constexpr int kExitLocked = 75;  // EX_TEMPFAIL
@@ -224,6 +227,29 @@ bool WriteExit(const std::string& dir, int exit_code, int signal) {
   return WriteDurably(dir, text);
 }
 
+std::string WholeFile(const char* path) {
+  FILE* file = fopen(path, "re");
+  if (file == nullptr) return "";
+  char text[4096];
+  const size_t size = fread(text, 1, sizeof text, file);
+  fclose(file);
+  return std::string(text, size);
+}
+
+// Puts what is started next under the kernel's limits, as far as this machine has them.
+void LimitWorker(Cgroup& cgroup, WorkerLog& log) {
+  const char* bytes = getenv("SNUG_MEMORY_MAX");
+  if (bytes == nullptr) return;
+  int error =
+      cgroup.Open("/sys/fs/cgroup", WholeFile("/proc/self/cgroup"), atoll(bytes), kMostProcesses);
+  if (error == 0) error = cgroup.Enter();
+  log.Say(error == 0 ? "[snug-shim: the kernel gives the worker " + std::string(bytes) +
+                           " bytes of memory at most]\n"
+                     : "[snug-shim: the kernel does not limit the worker's memory: " +
+                           std::string(strerror(error)) + "]\n");
+  unsetenv("SNUG_MEMORY_MAX");
+}
+
 // As waitpid gives it; 127 when the worker could not be started.
 int RunWorker(const std::string& dir, const char* binary) {
   constexpr int kCannotExecute = 127 << 8;
@@ -238,11 +264,17 @@ int RunWorker(const std::string& dir, const char* binary) {
   if (const int error = snug::shim::EnterSandbox(); error != 0)
     log.Say("[snug-shim: the worker runs without its sandbox: " + std::string(strerror(error)) +
             "]\n");
+  Cgroup cgroup;
+  LimitWorker(cgroup, log);
   const int started = StartWorker(dir, binary, ends[1]);
+  cgroup.Leave();
   close(ends[1]);
   if (started != 0) return kCannotExecute;
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return WaitForWorker(ends[0], child_signals, log);
+  const int status = WaitForWorker(ends[0], child_signals, log);
+  if (cgroup.MemoryKills() > 0)
+    log.Say("[snug-shim: the kernel ended the worker: it had all of its memory]\n");
+  return status;
 }
 
 }  // namespace

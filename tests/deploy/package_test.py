@@ -45,6 +45,7 @@ until snug list >/dev/null 2>&1; do sleep 0.1; done
 pid=$(systemctl show --property MainPID --value "$before")
 tr '\\0' ' ' </proc/$pid/cmdline; echo
 grep -E '^(NoNewPrivs|Seccomp|CapBnd):' /proc/$pid/status
+grep -h 'snug-shim: the kernel' /var/lib/snug/jobs/"$job"/attempts/1/worker.log
 snug watch "$job" | tail -n 3
 systemctl show --property Result --value snugd.service
 apt-get purge -y snug
@@ -192,6 +193,11 @@ class PackageTest(unittest.TestCase):
         self.assertRegex(said, r"(?m)^/usr/lib/snug/bin/snug-shim /var/lib/snug/jobs/")
         for line in ("NoNewPrivs:\t1", "Seccomp:\t2", "CapBnd:\t0000000000000000"):
             self.assertIn(line, lines, said)
+        # By the machine's version of control groups; under version 2 there is a limit.
+        limit = r"\[snug-shim: the kernel (gives the worker \d+ bytes|does not limit)"
+        self.assertRegex(said, limit)
+        if (pathlib.Path("/sys/fs/cgroup") / "cgroup.controllers").exists():
+            self.assertIn("the kernel gives the worker", said)
         self.assertIn("SUCCEEDED at step 4000 of 4000", said)
         self.assertIn("success", lines, said)
         self.assertEqual(lines[-1], "left:", said)
