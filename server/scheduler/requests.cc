@@ -266,17 +266,18 @@ void Scheduler::GetReady(Entry& entry) {
   }
   // Asking the file system for a size may take as long as it likes, so that is for a pool, too.
   turn.run = std::move(make);
-  entry.getting_ready = pool_.Post([this, id, spec, turn = std::move(turn)]() mutable {
-    turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
-    if (prepares_.Post(std::move(turn))) return;
-    Post([this, id, abandoned = turn.abandoned] {  // Too many wait: the next tick asks again.
-      Entry* entry = abandoned->load() ? nullptr : Find(id);
-      if (entry == nullptr) return;
-      entry->getting_ready = false;
-      entry->ready_again = SinceBoot() + settings_.limits.tick;
-      AwaitReady(*entry);
-    });
-  });
+  entry.getting_ready =
+      pool_.Post([this, id, spec, abandoned = entry.abandoned, turn = std::move(turn)]() mutable {
+        turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
+        if (prepares_.Post(std::move(turn))) return;
+        Post([this, id, abandoned] {  // Too many wait: the next tick asks again.
+          Entry* entry = abandoned->load() ? nullptr : Find(id);
+          if (entry == nullptr) return;
+          entry->getting_ready = false;
+          entry->ready_again = SinceBoot() + settings_.limits.tick;
+          AwaitReady(*entry);
+        });
+      });
 }
 
 void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {

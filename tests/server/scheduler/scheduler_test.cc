@@ -233,6 +233,20 @@ absl::StatusOr<Lent> LendNow(Scheduler& scheduler, const std::string& id, int64_
 
 // Bytes are lent beside a job's, as many as are free and no more; nothing is taken from the job,
 // and what is given back can be lent again.
+// Those for which there is no room ask again.
+TEST_F(SchedulerTest, MoreJobsThanMayWaitToBePreparedAreAllPrepared) {
+  constexpr int kJobs = 6;
+  for (int i = 0; i < kJobs; ++i)
+    StoreJob({.id = absl::StrCat("job-", i), .order = i + 1, .script = "steps=1"});
+  Start({.tick = absl::Milliseconds(50)}, {.small = 1, .waiting = 1});
+  for (int i = 0; i < kJobs; ++i) {
+    const v1::Job ended =
+        Await([](const v1::Job& job) { return job.state() == v1::Job::SUCCEEDED; },
+              absl::StrCat("job-", i));
+    EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  }
+}
+
 TEST_F(SchedulerTest, WhatIsFreeBesideJobsIsLent) {
   StoreJob("steps=100000");
   Start({});
