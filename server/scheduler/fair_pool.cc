@@ -9,14 +9,36 @@ FairPool::FairPool(Threads threads) : max_waiting_(threads.waiting) {
 
 FairPool::~FairPool() { Stop(); }
 
+size_t FairPool::WaitingOf(const std::string& user) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = waiting_of_.find(user);
+  return found == waiting_of_.end() ? 0 : found->second;
+}
+
 bool FairPool::Post(FairWork work) {
   absl::MutexLock lock(&mutex_);
   if (stopping_ || waiting_ >= max_waiting_) return false;
-  const Place place = {-int64_t{work.priority}, arrivals_++};
-  queues_[work.user].emplace(place, std::move(work));
   ++waiting_;
-  changed_.SignalAll();
+  ++waiting_of_[work.user];
+  const Place place = {-int64_t{work.priority}, arrivals_++};
+  Insert(place, std::move(work));
   return true;
+}
+
+void FairPool::Insert(Place place, FairWork work) {
+  if (!work.key.empty() && running_keys_.contains(work.key)) {
+    behind_[work.key].emplace(place, std::move(work));
+    return;
+  }
+  Queues& queues = queues_[work.user];
+  (work.small ? queues.small : queues.large).emplace(place, std::move(work));
+  changed_.SignalAll();
+}
+
+void FairPool::Forget(const std::string& user) {
+  --waiting_;
+  const auto found = waiting_of_.find(user);
+  if (--found->second == 0) waiting_of_.erase(found);
 }
 
 void FairPool::Stop() {
@@ -24,6 +46,8 @@ void FairPool::Stop() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
     queues_.clear();
+    behind_.clear();
+    waiting_of_.clear();
     waiting_ = 0;
     changed_.SignalAll();
   }
@@ -42,7 +66,11 @@ void FairPool::Loop(bool small_only) {
     work->run();
     absl::MutexLock lock(&mutex_);
     running_keys_.erase(work->key);
-    changed_.SignalAll();
+    const auto behind = behind_.find(work->key);
+    if (behind == behind_.end()) continue;
+    auto next = behind->second.extract(behind->second.begin());
+    if (behind->second.empty()) behind_.erase(behind);
+    Insert(next.key(), std::move(next.mapped()));
   }
 }
 
@@ -53,7 +81,7 @@ std::optional<FairWork> FairPool::Take(bool small_only) {
     if (at == queues_.end()) at = queues_.begin();
     const auto mine = at++;
     std::optional<FairWork> work = TakeOf(mine->second, small_only);
-    if (mine->second.empty()) queues_.erase(mine);
+    if (mine->second.small.empty() && mine->second.large.empty()) queues_.erase(mine);
     if (!work) continue;
     last_user_ = work->user;
     if (!work->key.empty()) running_keys_.insert(work->key);
@@ -62,21 +90,21 @@ std::optional<FairWork> FairPool::Take(bool small_only) {
   return std::nullopt;
 }
 
-std::optional<FairWork> FairPool::TakeOf(Queue& queue, bool small_only) {
-  for (auto at = queue.begin(); at != queue.end();) {
-    FairWork& first = at->second;
-    const bool abandoned = first.abandoned != nullptr && first.abandoned->load();
-    const bool may_run = (first.small || !small_only) && !running_keys_.contains(first.key);
-    if (!abandoned && !may_run) {
-      ++at;
-      continue;
+std::optional<FairWork> FairPool::TakeOf(Queues& queues, bool small_only) {
+  while (true) {
+    Queue& queue = queues.First(small_only);
+    if (queue.empty()) return std::nullopt;
+    auto first = queue.extract(queue.begin());
+    FairWork& work = first.mapped();
+    if (work.abandoned != nullptr && work.abandoned->load()) {
+      Forget(work.user);
+    } else if (!work.key.empty() && running_keys_.contains(work.key)) {
+      behind_[work.key].emplace(first.key(), std::move(work));
+    } else {
+      Forget(work.user);
+      return std::move(work);
     }
-    std::optional<FairWork> work = std::move(first);
-    at = queue.erase(at);
-    --waiting_;
-    if (!abandoned) return work;
   }
-  return std::nullopt;
 }
 
 }  // namespace snug::server

@@ -36,14 +36,15 @@ struct FairWork {
 class FairPool {
  public:
   struct Threads {
-    int any = 1;    // Take what comes.
-    int small = 0;  // Take small work alone.
-    size_t waiting = kMaxInboxTasks;
+    int any = 1;                // Take what comes.
+    int small = 0;              // Take small work alone.
+    size_t waiting = SIZE_MAX;  // More is refused.
   };
 
   explicit FairPool(Threads threads);
   ~FairPool();  // Stops; what has not begun is dropped.
 
+  size_t WaitingOf(const std::string& user) const ABSL_LOCKS_EXCLUDED(mutex_);
   // False when as much waits as may, or after Stop.
   bool Post(FairWork work) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for what runs; what waits is dropped.
@@ -52,17 +53,31 @@ class FairPool {
  private:
   using Place = std::pair<int64_t, int64_t>;  // Minus the priority, arrival.
   using Queue = std::map<Place, FairWork>;
+  struct Queues {
+    Queue small, large;
+    Queue& First(bool small_only) {
+      if (small_only || large.empty()) return small;
+      return small.empty() || large.begin()->first < small.begin()->first ? large : small;
+    }
+  };
 
   void Loop(bool small_only) ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<FairWork> Take(bool small_only) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<FairWork> TakeOf(Queue& queue, bool small_only)
+  std::optional<FairWork> TakeOf(Queues& queues, bool small_only)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Insert(Place place, FairWork work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(const std::string& user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_waiting_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::CondVar changed_;
-  std::map<std::string, Queue> queues_ ABSL_GUARDED_BY(mutex_);  // By user; none is empty.
-  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, Queues> queues_
+      ABSL_GUARDED_BY(mutex_);  // By user; of none both are empty.
+  // By the key that runs: what waits for its end. However much it is, nobody looks at it until
+  // then.
+  std::map<std::string, Queue> behind_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;                        // In all of these.
+  std::map<std::string, size_t> waiting_of_ ABSL_GUARDED_BY(mutex_);  // By user; none is 0.
   int64_t arrivals_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string last_user_ ABSL_GUARDED_BY(mutex_);  // Whose turn it was.
   std::set<std::string> running_keys_ ABSL_GUARDED_BY(mutex_);

@@ -3,6 +3,7 @@
 #ifndef SERVER_SCHEDULER_LIMITS_H_
 #define SERVER_SCHEDULER_LIMITS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/time/time.h"
@@ -51,6 +52,9 @@ struct SchedulerLimits {
   absl::Duration request_memory = absl::Hours(24 * 7);
   // Each takes some 10 KB of memory while it waits.
   int64_t max_live_jobs = 100'000;
+  // Jobs of a user that wait for a thread to prepare them: the rest waits where it takes no more
+  // memory, and is looked at once a tick.
+  size_t waiting_of_a_user = 1'000;
   // Messages come faster than rounds need to: a device is free for seconds before it is missed.
   absl::Duration between_rounds = absl::Milliseconds(10);
   // Who watches a job that waits is told how the queue moves.

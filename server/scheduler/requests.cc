@@ -203,7 +203,7 @@ void Scheduler::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
 
 void Scheduler::AwaitReady(Entry& entry) { unready_.emplace(KeyOf(entry.record), entry.id()); }
 
-// Until a pool takes no more: the rest is for the next tick.
+// Until a pool takes no more, or of a user no more: the rest is for the next tick.
 void Scheduler::GetSomeReady() {
   for (auto it = unready_.begin(); it != unready_.end();) {
     Entry* entry = Find(it->second);
@@ -214,10 +214,18 @@ void Scheduler::GetSomeReady() {
       ++it;
       continue;
     }
+    if (needed && entry->state() == v1::Job::PREPARING &&
+        prepares_.WaitingOf(entry->record.job.owner()) >= settings_.limits.waiting_of_a_user) {
+      pools_full_ = true;
+      ++it;
+      continue;
+    }
     if (needed) {
       GetReady(*entry);
-      pools_full_ = !entry->getting_ready && entry->state() != v1::Job::PAUSED;
-      if (pools_full_) return;
+      if (!entry->getting_ready && entry->state() != v1::Job::PAUSED) {
+        pools_full_ = true;
+        return;
+      }
     }
     it = unready_.erase(it);
   }
@@ -248,7 +256,8 @@ void Scheduler::GetReady(Entry& entry) {
     });
   };
   const v1::JobSpec& spec = entry.record.job.spec();
-  FairWork turn{.key = PreparesAlike(spec),
+  FairWork turn{.user = entry.record.job.owner(),
+                .key = PreparesAlike(spec),
                 .priority = entry.record.job.priority(),
                 .abandoned = entry.abandoned};
   const bool new_job = entry.state() == v1::Job::PREPARING;
@@ -266,18 +275,10 @@ void Scheduler::GetReady(Entry& entry) {
   }
   // Asking the file system for a size may take as long as it likes, so that is for a pool, too.
   turn.run = std::move(make);
-  entry.getting_ready =
-      pool_.Post([this, id, spec, abandoned = entry.abandoned, turn = std::move(turn)]() mutable {
-        turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
-        if (prepares_.Post(std::move(turn))) return;
-        Post([this, id, abandoned] {  // Too many wait: the next tick asks again.
-          Entry* entry = abandoned->load() ? nullptr : Find(id);
-          if (entry == nullptr) return;
-          entry->getting_ready = false;
-          entry->ready_again = SinceBoot() + settings_.limits.tick;
-          AwaitReady(*entry);
-        });
-      });
+  entry.getting_ready = pool_.Post([this, spec, turn = std::move(turn)]() mutable {
+    turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
+    prepares_.Post(std::move(turn));
+  });
 }
 
 void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {

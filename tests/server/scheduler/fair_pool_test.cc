@@ -87,6 +87,32 @@ TEST_F(FairPoolTest, WorkOfOneKeyIsNeverDoneTwiceAtOnce) {
   EXPECT_THAT(Await(2), ElementsAre("other", "same"));
 }
 
+// One after the other, by priority and arrival, whoever's it is; it counts as waiting meanwhile.
+TEST_F(FairPoolTest, WhatWaitsBehindAKeyGoesInOrder) {
+  FairPool pool({.any = 2});
+  Block(pool, {.user = "a", .key = "x"});
+  ASSERT_TRUE(pool.Post(Note("a", "first", {.key = "x"})));
+  ASSERT_TRUE(pool.Post(Note("b", "second", {.key = "x"})));
+  ASSERT_TRUE(pool.Post(Note("a", "urgent", {.key = "x", .priority = 5})));
+  EXPECT_EQ(pool.WaitingOf("a"), 2);
+  EXPECT_EQ(pool.WaitingOf("b"), 1);
+  EXPECT_EQ(pool.WaitingOf("c"), 0);
+  Release();
+  EXPECT_THAT(Await(3), ElementsAre("urgent", "first", "second"));
+  EXPECT_EQ(pool.WaitingOf("a"), 0);
+}
+
+// The key's work is taken from the queue while another of that key runs, and comes back.
+TEST_F(FairPoolTest, WorkThatWasThereBeforeItsKeyRanIsNotLost) {
+  FairPool pool({.any = 1});
+  Block(pool);
+  for (const char* name : {"1", "2", "3"}) ASSERT_TRUE(pool.Post(Note("a", name, {.key = "x"})));
+  ASSERT_TRUE(pool.Post(Note("b", "small", {.key = "x", .small = true})));
+  Release();
+  EXPECT_THAT(Await(4), testing::UnorderedElementsAre("1", "2", "3", "small"));
+  EXPECT_EQ(pool.WaitingOf("a"), 0);
+}
+
 TEST_F(FairPoolTest, AbandonedWorkIsDroppedAndALimitIsKept) {
   FairPool pool({.any = 1, .waiting = 2});
   Block(pool);

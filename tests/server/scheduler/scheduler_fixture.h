@@ -84,7 +84,7 @@ class SchedulerTest : public testing::Test {
                     program::BuildProgram(config, ModeOf(spec)).value(), Holds::kAdapter);
   }
 
-  void Start(SchedulerLimits limits, FairPool::Threads prepares = {.any = 1, .small = 1}) {
+  void Start(SchedulerLimits limits) {
     store_ = JobStore::Open({.state_dir = dir_ + "/state"}).value();
     preparer_ =
         std::make_unique<Preparer>(PrepareSettings{.python = std::getenv("SNUG_PYTHON"),
@@ -96,7 +96,6 @@ class SchedulerTest : public testing::Test {
                                             .state_dir = dir_ + "/state"},
                                .devices = {device_},
                                .inspector = inspector_,
-                               .prepares = prepares,
                                .limits = limits};
     scheduler_ =
         Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();

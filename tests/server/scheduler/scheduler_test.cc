@@ -238,7 +238,7 @@ TEST_F(SchedulerTest, MoreJobsThanMayWaitToBePreparedAreAllPrepared) {
   constexpr int kJobs = 6;
   for (int i = 0; i < kJobs; ++i)
     StoreJob({.id = absl::StrCat("job-", i), .order = i + 1, .script = "steps=1"});
-  Start({.tick = absl::Milliseconds(50)}, {.small = 1, .waiting = 1});
+  Start({.tick = absl::Milliseconds(50), .waiting_of_a_user = 1});
   for (int i = 0; i < kJobs; ++i) {
     const v1::Job ended =
         Await([](const v1::Job& job) { return job.state() == v1::Job::SUCCEEDED; },
