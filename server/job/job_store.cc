@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/blocking_counter.h"
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
 #include "server/job/errors.h"
@@ -222,6 +223,22 @@ absl::Status JobStore::Commit(const Change& change, Urgency urgency) {
   return thread_->PostAndWait(
       {.work = [&change](Database& database) { return WriteChange(database, change); },
        .urgency = urgency});
+}
+
+std::vector<absl::Status> JobStore::CommitAll(const std::vector<const Change*>& changes) {
+  std::vector<absl::Status> results(changes.size());
+  absl::BlockingCounter left(static_cast<int>(changes.size()));
+  for (size_t i = 0; i < changes.size(); ++i) {
+    thread_->Post({.work = [change = changes[i]](
+                               Database& database) { return WriteChange(database, *change); },
+                   .done =
+                       [&result = results[i], &left](absl::Status status) {
+                         result = std::move(status);
+                         left.DecrementCount();
+                       }});
+  }
+  left.Wait();
+  return results;
 }
 
 void JobStore::Create(std::shared_ptr<NewJob> job, OnCreated done) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
+#include "server/plan/plan_cache.h"
 #include "worker/program/predict.h"
 
 namespace snug::server {
@@ -12,6 +13,7 @@ namespace {
 // A job whose plan was not enough gets the next smaller one that fits with its margin; and a device
 // may be taken in part. For that these are enough.
 constexpr size_t kMixesForPlacing = 16;
+constexpr size_t kCachedBytes = 64 << 20;
 
 using Machines = std::vector<std::pair<const Device*, PlanMachine>>;
 
@@ -23,6 +25,12 @@ void Share(const CheckedJob& job, std::vector<v1::Plan>& plans) {
     plan.mutable_shared()->set_digest(job.weights_digest);
     plan.mutable_shared()->set_bytes(bytes);
   }
+}
+
+// Of all jobs of the process; it is asked until the very end.
+PlanCache& Cache() {
+  static PlanCache& cache = *new PlanCache(kCachedBytes);
+  return cache;
 }
 
 // The plans of a job, made once for each machine (threads, kind, context, rates).
@@ -38,7 +46,8 @@ absl::StatusOr<DevicePlans> PlansOfMachines(const Machines& machines, const Chec
   }
   std::map<PlanMachine, std::vector<v1::Plan>> made;
   for (const auto& [machine, list] : lists) {
-    ASSIGN_OR_RETURN(made[machine], PlansFor(job.program, job.spec, lengths, machine, list));
+    ASSIGN_OR_RETURN(made[machine],
+                     Cache().PlansFor(job.program, job.spec, lengths, machine, list));
     if (!machine.gpu) Share(job, made[machine]);
   }
   DevicePlans plans;

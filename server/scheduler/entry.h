@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/artifact/checkpoints.h"
 #include "server/data/prepare.h"
@@ -51,6 +52,13 @@ struct ReadyJob {
   v1::DatasetSummary summary;
   std::shared_ptr<const DevicePlans> plans;
   std::optional<CheckpointRecord> resume;
+};
+
+// What became of making a job ready. It is nobody's once it is abandoned.
+struct ReadyResult {
+  std::string id;
+  absl::StatusOr<ReadyJob> ready;
+  std::shared_ptr<const std::atomic<bool>> abandoned;
 };
 
 // What the end of an attempt came to, after everything that it left was looked at.

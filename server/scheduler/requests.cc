@@ -2,7 +2,9 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <list>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/time_util.h"
@@ -120,6 +122,29 @@ void BeginBehind(const Extension& extends, JobRecord& record) {
 std::string HeldReason() {
   return absl::StrCat("held: the daemon ended ", kMaxEndsInHand, " times while it was at work on ",
                       "this job; cancel it, and see the daemon's log");
+}
+
+// A job that is ready, and what is stored of it.
+struct Admission {
+  ReadyJob ready;
+  JobRecord changed;
+  Change change;
+};
+
+absl::StatusOr<Admission> AdmissionOf(const Entry& entry, ReadyJob ready, StoredPlans& plans) {
+  Admission made{.ready = std::move(ready), .changed = entry.record, .change = {}};
+  if (entry.state() == v1::Job::PREPARING) {
+    *made.changed.job.mutable_spec() = made.ready.checked.spec;
+    made.changed.train_data = made.ready.folders.train;
+    made.changed.eval_data = made.ready.folders.eval;
+    *made.changed.job.mutable_dataset() = made.ready.summary;
+    made.change.spec = true;
+    RETURN_IF_ERROR(
+        MoveJob(made.changed, v1::Job::QUEUED, "waits to be placed", WallMicros(), made.change));
+  }
+  made.change.plans = plans.Pack(made.ready);
+  made.ready.plans = plans.Share(made.ready.plans, made.change.plans->plans);
+  return made;
 }
 
 }  // namespace
@@ -266,7 +291,7 @@ void Scheduler::GetReady(Entry& entry) {
     if (new_job) work.say("its files are being checked");
     auto ready = std::make_shared<absl::StatusOr<ReadyJob>>(MakeReady(work, index_, preparer_));
     Post([this, id, ready, abandoned = work.abandoned] {
-      if (!abandoned->load()) OnReady(id, std::move(*ready));
+      made_ready_.push_back({id, std::move(*ready), abandoned});
     });
   };
   if (!new_job) {
@@ -281,42 +306,49 @@ void Scheduler::GetReady(Entry& entry) {
   });
 }
 
-void Scheduler::OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready) {
-  Entry* entry = Find(id);
-  if (entry == nullptr || HasAttempt(entry->state())) return;
-  entry->getting_ready = false;
-  absl::Status status = ready.status();
-  if (!ready.ok() && Hold(*entry, ready.status())) return;
-  entry->held = 0;
-  if (!ready.ok()) {
-    status = FailJob(*entry, ToJobError(ready.status()));
-  } else if (entry->state() == v1::Job::PREPARING) {
-    JobRecord changed = entry->record;
-    *changed.job.mutable_spec() = ready->checked.spec;
-    changed.train_data = ready->folders.train;
-    changed.eval_data = ready->folders.eval;
-    *changed.job.mutable_dataset() = ready->summary;
-    const PlansRecord packed = stored_plans_.Pack(*ready);
-    ready->plans = stored_plans_.Share(ready->plans, packed.plans);
-    Change change{.plans = packed, .spec = true};
-    status = MoveJob(changed, v1::Job::QUEUED, "waits to be placed", WallMicros(), change);
-    if (status.ok())
-      status = Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand);
-    if (status.ok()) entry->ready = *std::move(ready);
-  } else {
-    const PlansRecord packed = stored_plans_.Pack(*ready);
-    ready->plans = stored_plans_.Share(ready->plans, packed.plans);
-    status = Save(*entry, entry->record, {.plans = packed}, Urgency::kMustLand);
-    if (status.ok()) entry->ready = *std::move(ready);
+void Scheduler::OnReady(std::vector<ReadyResult> results) {
+  std::list<Admission> admissions;  // Changes point into it.
+  std::vector<const Change*> changes;
+  for (ReadyResult& result : results) {
+    Entry* entry = Find(result.id);
+    if (entry == nullptr || result.abandoned->load() || HasAttempt(entry->state())) continue;
+    entry->getting_ready = false;
+    if (!result.ready.ok() && Hold(*entry, result.ready.status())) continue;
+    entry->held = 0;
+    if (!result.ready.ok()) {
+      const absl::Status failed = FailJob(*entry, ToJobError(result.ready.status()));
+      if (!failed.ok()) StartOver(*entry, failed);
+      continue;
+    }
+    absl::StatusOr<Admission> admission =
+        AdmissionOf(*entry, *std::move(result.ready), stored_plans_);
+    if (!admission.ok()) {
+      StartOver(*entry, admission.status());
+      continue;
+    }
+    admissions.push_back(*std::move(admission));
+    admissions.back().change.job = &admissions.back().changed;
+    changes.push_back(&admissions.back().change);
   }
-  if (status.ok()) {
-    if ((entry = Find(id)) != nullptr) Judge(*entry);
-    return;
+  if (changes.empty()) return;
+  std::vector<absl::Status> stored = store_.CommitAll(changes);
+  for (size_t i = 0; i < stored.size(); ++i, admissions.pop_front()) {
+    Admission& admission = admissions.front();
+    Entry& entry = *Find(admission.changed.job.id());
+    if (!stored[i].ok()) {
+      StartOver(entry, stored[i]);
+      continue;
+    }
+    OnSaved(entry, std::move(admission.changed), admission.change);
+    entry.ready = std::move(admission.ready);
+    Judge(entry);
   }
-  // Not stored: it starts over.
-  spdlog::error("job {}: {}", id, status.message());
-  entry->ready_again = SinceBoot() + HoldFor(0);
-  AwaitReady(*entry);
+}
+
+void Scheduler::StartOver(Entry& entry, const absl::Status& why) {
+  spdlog::error("job {}: {}", entry.id(), why.message());
+  entry.ready_again = SinceBoot() + HoldFor(0);
+  AwaitReady(entry);
 }
 
 // What may pass is waited for: the job stays where it is, says why, and is made ready again later.

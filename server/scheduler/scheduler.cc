@@ -179,6 +179,7 @@ void Scheduler::Loop() {
       next = std::min(next, times_.last_round + settings_.limits.between_rounds);
     const absl::Duration wait = std::max(absl::ZeroDuration(), next - SinceBoot());
     for (Task& task : inbox_.Take(wait)) task();
+    if (!made_ready_.empty()) OnReady(std::exchange(made_ready_, {}));
     if (SinceBoot() >= times_.next_tick) Tick();
     if (!pools_full_) GetSomeReady();
     if (!draining_) Schedule();
@@ -232,6 +233,11 @@ void Scheduler::TellWaiting() {
 absl::Status Scheduler::Save(Entry& entry, JobRecord changed, Change change, Urgency urgency) {
   change.job = &changed;
   RETURN_IF_ERROR(store_.Commit(change, urgency));
+  OnSaved(entry, std::move(changed), change);
+  return absl::OkStatus();
+}
+
+void Scheduler::OnSaved(Entry& entry, JobRecord changed, const Change& change) {
   if (change.attempt != nullptr && entry.attempt != nullptr)
     entry.attempt->record = *change.attempt;
   if (changed.state() != entry.state()) {
@@ -253,7 +259,6 @@ absl::Status Scheduler::Save(Entry& entry, JobRecord changed, Change change, Urg
   else
     waiting_->Remove(entry.id());
   Show(entry);
-  return absl::OkStatus();
 }
 
 absl::Status Scheduler::Move(Entry& entry, JobState to, std::string reason, Change change) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "server/job/job_store.h"
 #include "server/metrics/metrics.h"
@@ -61,14 +62,12 @@ class Scheduler {
   // scheduler.cc: the loop, storing and showing.
   absl::Status Load();
   void LoadEntries(StoredState& state);
-  void Loop();
-  void Tick();
-  void TellWaiting();
-  void Post(Task task);
+  void Loop(), Tick();
+  void TellWaiting(), Post(Task task);
   absl::Status Save(Entry& entry, JobRecord changed, Change change, Urgency urgency);
+  void OnSaved(Entry& entry, JobRecord changed, const Change& change);
   absl::Status Move(Entry& entry, JobState to, std::string reason, Change change);
-  void Show(Entry& entry);
-  void SaveProgress(Entry& entry);
+  void Show(Entry&entry), SaveProgress(Entry&entry);
   void Drop(const std::string& id);
   Entry* Find(const std::string& id);
   // devices.cc: devices, as they are and as they are shown.
@@ -87,8 +86,9 @@ class Scheduler {
   void AwaitReady(Entry& entry);
   void GetSomeReady();
   void GetReady(Entry& entry);
-  void OnReady(const std::string& id, absl::StatusOr<ReadyJob> ready);
+  void OnReady(std::vector<ReadyResult> results);
   bool Hold(Entry& entry, const absl::Status& why);
+  void StartOver(Entry& entry, const absl::Status& why);
   absl::Status FailJob(Entry& entry, v1::Error error);
   // placement.cc: from queued to a started attempt.
   void Judge(Entry& entry);
@@ -122,10 +122,10 @@ class Scheduler {
   Preparer& preparer_;
   Metrics& metrics_;
   Ledger ledger_;
-  std::map<std::string, DrainRecord> drained_;  // By the device's id.
+  std::map<std::string, DrainRecord> drained_;             // By the device's id.
   std::map<std::string, std::unique_ptr<Entry>> entries_;  // Jobs that have not ended.
   std::map<ConnectionId, std::string> links_;              // Welcomed connections -> job.
-  int64_t next_order_ = 1, storing_ = 0;  // The latter: new jobs on their way to the disk.
+  int64_t next_order_ = 1, storing_ = 0;       // The latter: new jobs on their way to the disk.
   bool changed_ = true, gpus_silent_ = false;  // For scheduling, since the last round; as shown.
   Timetable times_;
   GpuLooks looks_;
@@ -134,13 +134,14 @@ class Scheduler {
   std::set<std::string> attended_;  // Jobs with an attempt, and perhaps some that had one.
   std::map<JobQueue::Key, std::string> unready_;  // Of which some may need nothing any more.
   bool pools_full_ = false;                       // Of the last of them that was asked for.
+  std::vector<ReadyResult> made_ready_;           // Since the last look; they are stored together.
   const std::shared_ptr<WaitingRoom> waiting_ = std::make_shared<WaitingRoom>();
   TenantUse tenant_use_{settings_.tenants};
   StoredPlans stored_plans_;
   Inbox inbox_;
   std::unique_ptr<LinkServer> link_;
   TaskPool pool_{2}, gpu_pool_{1}, closing_pool_{2};  // Planning; the driver; ended attempts.
-  FairPool prepares_;         // As many at a time as their memory limits allow.
+  FairPool prepares_;  // As many at a time as their memory limits allow.
   std::thread thread_;
 };
 
