@@ -10,7 +10,7 @@ import unittest
 from tests.fault import crash, crash_points
 from tests.harness.binaries import binary
 
-CYCLES = int(os.environ.get("SNUG_CRASH_CYCLES", 300))
+CYCLES = int(os.environ.get("SNUG_CRASH_CYCLES", 500))
 
 
 class CrashTest(unittest.TestCase):
