@@ -3,10 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "client/errors.h"
-#include "client/table.h"
 
 namespace snug::client {
 namespace {
@@ -51,16 +48,6 @@ v1::SampleRequest SampleRequestOf(const CommandLine& line) {
   settings.set_top_p(line.top_p);
   settings.set_seed(line.seed);
   return request;
-}
-
-std::string PrintableLines(std::string text) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  for (std::string& line : lines) {
-    std::vector<std::string> parts = absl::StrSplit(line, '\t');
-    for (std::string& part : parts) part = Printable(part);
-    line = absl::StrJoin(parts, "\t");
-  }
-  return absl::StrJoin(lines, "\n");
 }
 
 absl::StatusOr<Answers> Ask(Connection& connection, const v1::SampleRequest& request,

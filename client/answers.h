@@ -15,9 +15,6 @@ namespace snug::client {
 // A request without prompts, with all that the command line says of it.
 v1::SampleRequest SampleRequestOf(const CommandLine& line);
 
-// As a terminal may be sent it: as Printable, but with lines and tabs.
-std::string PrintableLines(std::string text);
-
 struct Answer {
   std::string text;
   std::vector<int32_t> tokens;

@@ -7,6 +7,7 @@
 #include "client/answers.h"
 #include "client/commands.h"
 #include "client/json.h"
+#include "client/table.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {

@@ -302,6 +302,12 @@ void AddOthers(CLI::App* app, CommandLine* line) {
       ->type_name("FORMAT DIR")
       ->expected(2)
       ->required();
+  exported->final_callback([line] {
+    if (line->to.front() != "tensorboard" && line->to.front() != "wandb" &&
+        line->to.front() != "mlflow")
+      throw CLI::ValidationError(
+          absl::StrCat("--to is tensorboard, wandb or mlflow, and no \"", line->to.front(), "\""));
+  });
   CLI::App* plot = app->add_subcommand(
       "plot", "Draw jobs' loss, evaluations, learning rate and memory, over their steps");
   AddJobs(plot, line);

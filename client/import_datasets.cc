@@ -95,6 +95,16 @@ void AddType(const YamlNode& source, Dataset& dataset, JobDraft& draft) {
   if (name == "completion") dataset.AddColumns({{"text", Scalar(Find(source, "field"))}});
 }
 
+// Of "train[:10%]" the split; what part of it is for max_samples to say.
+std::string SplitOf(const YamlNode& source, JobDraft& draft) {
+  const std::string split = Scalar(Find(source, "split"));
+  const size_t part = split.find('[');
+  if (part == std::string::npos) return split;
+  draft.Note("datasets[].split", *Find(source, "split"),
+             "a part of a split: the whole is taken; max_samples takes its first rows");
+  return split.substr(0, part);
+}
+
 // Keys of an axolotl dataset that say nothing about the rows, or are read above.
 bool IsRead(const std::string& key) {
   for (const char* read :
@@ -111,7 +121,7 @@ Dataset AxolotlDataset(const YamlNode& source, JobDraft& draft) {
                                ? Scalar(&files->items.front())
                                : Scalar(files);
   dataset.Add("path", file.empty() ? Scalar(Find(source, "path")) : file);
-  dataset.Add("split", Scalar(Find(source, "split")));
+  dataset.Add("split", SplitOf(source, draft));
   dataset.Add("config", Scalar(Find(source, "name")));
   AddType(source, dataset, draft);
   if (files != nullptr && files->items.size() > 1)
@@ -133,7 +143,7 @@ bool TakeAxolotl(const YamlEntry& entry, JobDraft& draft) {
   } else if (!datasets.empty()) {
     const YamlNode& first = entry.value.items.front();
     draft.SetText("eval_dataset", Scalar(Find(first, "path")));
-    if (const std::string split = Scalar(Find(first, "split")); !split.empty())
+    if (const std::string split = SplitOf(first, draft); !split.empty())
       draft.SetText("eval_dataset_split", split);
     if (datasets.size() > 1)
       draft.Note(entry.key, entry.value, "there is one eval_dataset: the first of these");
@@ -236,10 +246,14 @@ bool TakeTrl(const YamlEntry& entry, const YamlNode& file, JobDraft& draft) {
     draft.SetText("dataset", value);
   } else if (entry.key == "dataset_train_split") {
     if (value != "train") draft.SetText("dataset_split", value);
+  } else if (entry.key == "eval_strategy") {
+    // Where it evaluates it does so on the split "test", unless another one is named.
+    const std::string split = Scalar(Find(file, "dataset_test_split"));
+    if (value != "no" && Find(file, "dataset_name") != nullptr)
+      draft.SetText("eval_dataset_split", split.empty() ? "test" : split);
+    return false;  // The strategy is a setting as well.
   } else if (entry.key == "dataset_test_split") {
-    // TRL evaluates on it where a strategy of evaluation is given.
-    const std::string strategy = Scalar(Find(file, "eval_strategy"));
-    if (!strategy.empty() && strategy != "no") draft.SetText("eval_dataset_split", value);
+    return true;
   } else if (entry.key == "dataset_text_field") {
     if (value != "text") draft.SetYaml("columns", absl::StrCat("{text: ", QuotedYaml(value), "}"));
   } else if (entry.key == "datasets") {

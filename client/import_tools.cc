@@ -142,6 +142,8 @@ bool TakeTrl(const YamlEntry& entry, JobDraft& draft) {
   return true;
 }
 
+constexpr double kRateOfOpenAi = 2e-4;  // As the daemon's own door of that API has it.
+
 void TakeHyperparameters(const YamlNode& node, JobDraft& draft) {
   for (const YamlEntry& entry : node.entries) {
     if (Scalar(&entry.value) == "auto") continue;
@@ -149,9 +151,9 @@ void TakeHyperparameters(const YamlNode& node, JobDraft& draft) {
       draft.Set("training.num_train_epochs", entry.value);
     } else if (entry.key == "batch_size") {
       draft.Set("training.per_device_train_batch_size", entry.value);
-    } else if (entry.key == "learning_rate_multiplier") {
-      draft.Note(entry.key, entry.value,
-                 "it multiplies a rate that OpenAI keeps to itself: give training.learning_rate");
+    } else if (entry.key == "learning_rate_multiplier" && Number(entry.value) > 0.0) {
+      draft.SetYaml("training.learning_rate", absl::StrCat(kRateOfOpenAi * Number(entry.value)));
+      draft.Remark("OpenAI's learning rate is its own: learning_rate_multiplier is of 2e-4 here.");
     } else {
       draft.Note(entry.key, entry.value, "no setting of this name is known here");
     }
@@ -171,7 +173,10 @@ void TakeMethod(const YamlEntry& entry, JobDraft& draft) {
 
 bool TakeOpenAi(const YamlEntry& entry, JobDraft& draft) {
   const std::string& key = entry.key;
-  if (key == "model") {
+  const std::string value = Scalar(&entry.value);
+  if (key == "model" && (absl::StartsWith(value, "/") || absl::StartsWith(value, "."))) {
+    draft.SetText("model", value);
+  } else if (key == "model") {
     draft.Note(
         key, entry.value,
         "a model of OpenAI's cannot be tuned here: give model, a folder or a name of the hub");
@@ -230,12 +235,51 @@ bool TakeToolKey(Tool tool, const YamlEntry& entry, const YamlNode& file, const 
   return false;
 }
 
+namespace {
+
+// What the tools take where nothing is said, and a job file takes otherwise.
+struct ToolDefault {
+  Tool tool;
+  const char* path;
+  const char* yaml;
+};
+constexpr ToolDefault kDefaults[] = {
+    {Tool::kAxolotl, "training.per_device_train_batch_size", "1"},
+    {Tool::kAxolotl, "training.max_seq_length", "512"},
+    {Tool::kLlamaFactory, "training.learning_rate", "5.0e-5"},
+    {Tool::kLlamaFactory, "training.num_train_epochs", "3"},
+    {Tool::kLlamaFactory, "training.lr_scheduler_type", "linear"},
+    {Tool::kTrl, "training.learning_rate", "2.0e-5"},
+    {Tool::kTrl, "training.num_train_epochs", "3"},
+    {Tool::kTrl, "training.lr_scheduler_type", "linear"},
+    {Tool::kTrl, "training.max_seq_length", "1024"},
+    {Tool::kTrl, "assistant_only_loss", "false"},
+};
+// With method: lora. PEFT's modules, which TRL takes, are these of most model types.
+constexpr ToolDefault kLoraDefaults[] = {
+    {Tool::kLlamaFactory, "lora.r", "8"},
+    {Tool::kTrl, "lora.lora_dropout", "0.05"},
+    {Tool::kTrl, "lora.target_modules", "[q_proj, v_proj]"},
+};
+
+void FillLora(Tool tool, const YamlNode& file, JobDraft& draft) {
+  for (const ToolDefault& value : kLoraDefaults)
+    if (value.tool == tool) draft.SetYaml(value.path, value.yaml);
+  const YamlNode* rank = Find(file, "lora_rank");
+  const double alpha = 2.0 * (rank == nullptr ? 8.0 : Number(*rank));
+  if (tool == Tool::kLlamaFactory && alpha > 0.0)
+    draft.SetYaml("lora.lora_alpha", absl::StrCat(alpha));
+}
+
+}  // namespace
+
 void FillToolDefaults(Tool tool, const YamlNode& file, JobDraft& draft) {
-  if (!draft.Has("method")) {
-    // OpenAI does not say what it trains.
-    const bool lora = tool == Tool::kLlamaFactory || tool == Tool::kOpenAi;
-    draft.SetText("method", lora ? "lora" : "full");
-  }
+  // OpenAI does not say what it trains.
+  const bool adapts = tool == Tool::kLlamaFactory || tool == Tool::kOpenAi;
+  if (!draft.Has("method")) draft.SetText("method", adapts ? "lora" : "full");
+  for (const ToolDefault& value : kDefaults)
+    if (value.tool == tool) draft.SetYaml(value.path, value.yaml);
+  if (draft.IsLora()) FillLora(tool, file, draft);
   if (tool == Tool::kOpenAi) draft.SetText("dataset_format", "messages");
   // These tools fill a sequence with one row unless they are told otherwise.
   const bool packs = Find(file, "packing") != nullptr || Find(file, "sample_packing") != nullptr;

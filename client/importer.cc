@@ -178,6 +178,12 @@ bool JobDraft::Has(const std::string& path) const {
                      [&](const Setting& setting) { return setting.path == path; });
 }
 
+bool JobDraft::IsLora() const {
+  return std::any_of(settings_.begin(), settings_.end(), [](const Setting& setting) {
+    return setting.path == "method" && setting.yaml == "lora";
+  });
+}
+
 void JobDraft::Note(const std::string& key, const YamlNode& value, absl::string_view why) {
   std::string shown = FlowYaml(value);
   if (shown.size() > kShownValue) shown = shown.substr(0, kShownValue) + "...";

@@ -30,6 +30,7 @@ class JobDraft {
   void SetText(const std::string& path, const std::string& value);
   void SetYaml(const std::string& path, const std::string& yaml);
   bool Has(const std::string& path) const;
+  bool IsLora() const;
 
   // A key that has no place.
   void Note(const std::string& key, const YamlNode& value, absl::string_view why);

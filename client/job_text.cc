@@ -145,7 +145,7 @@ std::string ErrorText(const v1::Error& error) {
 
 void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
   const auto line = [&](absl::string_view subject, absl::string_view text) {
-    if (!text.empty()) out << absl::StrFormat("%-9s  %s\n", subject, Printable(text));
+    if (!text.empty()) out << absl::StrFormat("%-9s  %s\n", subject, PrintableLines(text));
   };
   line("job", job.id());
   line("name", job.display_name());

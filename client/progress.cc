@@ -130,8 +130,7 @@ std::string ProgressPrinter::DrawnLine(const v1::Progress& progress, const std::
     room -= width + 4;
   }
   if (room >= kMinLosses && losses_.size() > 1)
-    absl::StrAppend(&line, "  ",
-                    Painted(kCyan, Sparkline(losses_, std::min(room, kMaxLosses))));
+    absl::StrAppend(&line, "  ", Painted(kCyan, Sparkline(losses_, std::min(room, kMaxLosses))));
   const int left = options_.columns - 3 - static_cast<int>(step.size());
   return absl::StrCat(line, "  ", facts.substr(0, static_cast<size_t>(std::max(left, 0))));
 }
@@ -169,7 +168,8 @@ void PrintEnd(const v1::Job& job, Terminal& terminal, bool colour) {
     terminal.out << "fetch it with: snug download " << job.id() << " DIR" << std::endl;
   }
   const std::string error = ErrorText(job.error());
-  if (!error.empty()) terminal.err << "snug: " << job.id() << ": " << Printable(error) << std::endl;
+  if (!error.empty())
+    terminal.err << "snug: " << job.id() << ": " << PrintableLines(error) << std::endl;
   const std::string advice = WhatToTry(job);
   if (!advice.empty()) terminal.err << "snug: try " << advice << std::endl;
 }

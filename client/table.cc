@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace snug::client {
 namespace {
@@ -25,6 +27,16 @@ std::string Printable(absl::string_view text) {
     if (safe[i] == '\xC2' && next >= 0x80 && next <= 0x9F) safe[i] = safe[i + 1] = '?';
   }
   return safe;
+}
+
+std::string PrintableLines(absl::string_view text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (std::string& line : lines) {
+    std::vector<std::string> parts = absl::StrSplit(line, '\t');
+    for (std::string& part : parts) part = Printable(part);
+    line = absl::StrJoin(parts, "\t");
+  }
+  return absl::StrJoin(lines, "\n");
 }
 
 Table::Table(std::vector<std::string> header) {

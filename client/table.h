@@ -13,6 +13,8 @@ namespace snug::client {
 // Text that is safe on a terminal: control characters, which could move its cursor or hide text,
 // become '?'.
 std::string Printable(absl::string_view text);
+// The same, but with lines and tabs.
+std::string PrintableLines(absl::string_view text);
 
 // A header and rows of as many cells; columns two spaces apart. A name that begins with '>' aligns
 // its column right.

@@ -15,7 +15,7 @@ namespace snug::client {
 namespace {
 
 constexpr absl::Duration kReconnectFor =
-    absl::Minutes(10);  // An upgrade of the daemon, with a person in it.
+    absl::Minutes(10);        // An upgrade of the daemon, with a person in it.
 constexpr int kCourse = 256;  // Losses of the steps before, more than a line shows.
 
 int ExitCode(v1::Job::State state) {
@@ -37,7 +37,8 @@ class Watcher {
   absl::StatusOr<int> Run() {
     const std::string job = absl::StrCat(" ", line_.job);
     const InterruptNote note(absl::StrCat("\nsnug: the job goes on. Follow it: snug watch", job,
-                                          "; stop it: snug cancel", job, "\n"));
+                                          "; stop it and keep what it made: snug cancel", job,
+                                          " --keep; let it wait: snug pause", job, "\n"));
     while (true) {
       const grpc::Status status = OneStream();
       printer_.FinishLine();

@@ -158,9 +158,39 @@ TEST_F(ImporterTest, OpenAi) {
   EXPECT_THAT(text_, HasSubstr("# Give dataset: "));
   ExpectNote("model", "cannot be tuned here");
   ExpectNote("training_file", "uploaded to OpenAI");
-  ExpectNote("learning_rate_multiplier", "training.learning_rate");
+  EXPECT_NEAR(spec_.training().learning_rate(), 1.8 * 2e-4, 1e-9);
+  EXPECT_THAT(text_, HasSubstr("# OpenAI's learning rate is its own"));
   ExpectNote("integrations", "metrics.jsonl");
   EXPECT_EQ(spec_.labels().at("team"), "x");
+}
+
+TEST_F(ImporterTest, AModelsFolderIsNoneOfOpenAis) {
+  ImportText(R"({"model": "./model", "training_file": "rows.jsonl"})", "x.json");
+  EXPECT_EQ(spec_.model(), "./model");
+}
+
+// What a tool does where its file says nothing, and a job file would not.
+TEST_F(ImporterTest, DefaultsAreTheTools) {
+  ImportText("model_name_or_path: m\ndataset_name: d\nuse_peft: true\neval_strategy: steps\n", "x");
+  EXPECT_EQ(spec_.training().learning_rate(), 2e-5);
+  EXPECT_EQ(spec_.training().num_train_epochs(), 3.0);
+  EXPECT_EQ(spec_.training().lr_scheduler_type(), v1::TrainingSpec::LINEAR);
+  EXPECT_EQ(spec_.training().max_seq_length(), 1024);
+  EXPECT_FALSE(spec_.assistant_only_loss());
+  EXPECT_EQ(spec_.lora().lora_dropout(), 0.05);
+  EXPECT_THAT(spec_.lora().target_modules(), testing::ElementsAre("q_proj", "v_proj"));
+  EXPECT_EQ(spec_.eval_dataset_split(), "test");
+  ImportText("model_name_or_path: m\nstage: sft\nfinetuning_type: lora\nlora_rank: 4\n", "x");
+  EXPECT_EQ(spec_.lora().lora_alpha(), 8);
+  EXPECT_EQ(spec_.training().learning_rate(), 5e-5);
+  ImportText("model_name_or_path: m\nstage: sft\nfinetuning_type: full\n", "x");
+  EXPECT_FALSE(spec_.has_lora());
+  ImportText("base_model: m\nmicro_batch_size: 4\ndatasets: [{path: d, split: 'train[:5%]'}]\n",
+             "x");
+  EXPECT_EQ(spec_.training().per_device_train_batch_size(), 4);
+  EXPECT_EQ(spec_.training().max_seq_length(), 512);
+  EXPECT_EQ(spec_.dataset_split(), "train");
+  ExpectNote("datasets[].split", "max_samples");
 }
 
 TEST_F(ImporterTest, OtherOptimizersAreComments) {

@@ -145,8 +145,8 @@ class Chats:
                 return file.read(), f"{row.own_template} of Snug"
         raise PrepareError(
             "NO_CHAT_TEMPLATE",
-            f"the dataset holds conversations, but the model has no chat template{names}: give "
-            "chat_template, a file or the text of one",
+            f"conversations need a chat template, and the model has none{names}: a job takes "
+            "chat_template, a file or the text of one; prompts of plain text need none",
             field="chat_template",
         )
 
