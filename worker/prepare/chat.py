@@ -145,7 +145,7 @@ class Chats:
                 return file.read(), f"{row.own_template} of Snug"
         raise PrepareError(
             "NO_CHAT_TEMPLATE",
-            f"conversations need a chat template, and the model has none{names}: a job takes "
+            f"conversations need a chat template, and the model has none{names}: give "
             "chat_template, a file or the text of one; prompts of plain text need none",
             field="chat_template",
         )
