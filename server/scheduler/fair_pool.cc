@@ -63,7 +63,8 @@ void FairPool::Loop(bool small_only) {
       while (!stopping_ && !(work = Take(small_only))) changed_.Wait(&mutex_);
       if (stopping_) return;
     }
-    work->run();
+    // It has its turn all the same: those behind its key are called at its end.
+    if (work->abandoned == nullptr || !work->abandoned->load()) work->run();
     absl::MutexLock lock(&mutex_);
     running_keys_.erase(work->key);
     const auto behind = behind_.find(work->key);
@@ -96,14 +97,11 @@ std::optional<FairWork> FairPool::TakeOf(Queues& queues, bool small_only) {
     if (queue.empty()) return std::nullopt;
     auto first = queue.extract(queue.begin());
     FairWork& work = first.mapped();
-    if (work.abandoned != nullptr && work.abandoned->load()) {
-      Forget(work.user);
-    } else if (!work.key.empty() && running_keys_.contains(work.key)) {
-      behind_[work.key].emplace(first.key(), std::move(work));
-    } else {
+    if (work.key.empty() || !running_keys_.contains(work.key)) {
       Forget(work.user);
       return std::move(work);
     }
+    behind_[work.key].emplace(first.key(), std::move(work));
   }
 }
 

@@ -102,6 +102,17 @@ TEST_F(FairPoolTest, WhatWaitsBehindAKeyGoesInOrder) {
   EXPECT_EQ(pool.WaitingOf("a"), 0);
 }
 
+// What is abandoned hands its turn on: those behind it have nobody else to call them.
+TEST_F(FairPoolTest, AbandonedWorkHoldsNobodyUpWhoWaitsBehindItsKey) {
+  FairPool pool({.any = 1});
+  Block(pool, {.key = "x"});
+  auto abandoned = std::make_shared<std::atomic<bool>>(true);
+  ASSERT_TRUE(pool.Post(Note("a", "dropped", {.key = "x", .abandoned = abandoned})));
+  ASSERT_TRUE(pool.Post(Note("a", "done", {.key = "x"})));
+  Release();
+  EXPECT_THAT(Await(1), ElementsAre("done"));
+}
+
 // The key's work is taken from the queue while another of that key runs, and comes back.
 TEST_F(FairPoolTest, WorkThatWasThereBeforeItsKeyRanIsNotLost) {
   FairPool pool({.any = 1});
