@@ -249,7 +249,7 @@ bool TakeTrl(const YamlEntry& entry, const YamlNode& file, JobDraft& draft) {
   } else if (entry.key == "eval_strategy") {
     // Where it evaluates it does so on the split "test", unless another one is named.
     const std::string split = Scalar(Find(file, "dataset_test_split"));
-    if (value != "no" && Find(file, "dataset_name") != nullptr)
+    if (!value.empty() && value != "no" && Find(file, "dataset_name") != nullptr)
       draft.SetText("eval_dataset_split", split.empty() ? "test" : split);
     return false;  // The strategy is a setting as well.
   } else if (entry.key == "dataset_test_split") {

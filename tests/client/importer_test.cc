@@ -180,6 +180,8 @@ TEST_F(ImporterTest, DefaultsAreTheTools) {
   EXPECT_EQ(spec_.lora().lora_dropout(), 0.05);
   EXPECT_THAT(spec_.lora().target_modules(), testing::ElementsAre("q_proj", "v_proj"));
   EXPECT_EQ(spec_.eval_dataset_split(), "test");
+  ImportText("model_name_or_path: m\ndataset_name: d\nuse_peft: true\neval_strategy:\n", "x");
+  EXPECT_EQ(spec_.eval_dataset_split(), "");
   ImportText("model_name_or_path: m\nstage: sft\nfinetuning_type: lora\nlora_rank: 4\n", "x");
   EXPECT_EQ(spec_.lora().lora_alpha(), 8);
   EXPECT_EQ(spec_.training().learning_rate(), 5e-5);
