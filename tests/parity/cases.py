@@ -7,7 +7,10 @@ the same.
 """
 
 import dataclasses
+import functools
 import pathlib
+import tempfile
+import unittest
 
 import torch
 
@@ -228,3 +231,16 @@ def file_order(case, rows, steps):
     numbers = list(range(rows))
     step = [numbers[i : i + case.batch] for i in range(0, rows, case.batch)]
     return [step] * steps
+
+
+class CasesTest(unittest.TestCase):
+    """Tests of cases that are written and trained once each, in a folder of the class: `prepared`
+    and `probed` are `_prepare` and `_probe` of the class, which answers for what it was asked."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.prepared = staticmethod(functools.cache(cls._prepare))
+        cls.probed = staticmethod(functools.cache(cls._probe))

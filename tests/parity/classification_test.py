@@ -7,11 +7,9 @@ A reference that reads another token of a document, or another label, must fail.
 
 import copy
 import dataclasses
-import functools
 import json
 import pathlib
 import shutil
-import tempfile
 import unittest
 
 import torch
@@ -22,7 +20,7 @@ from transformers import AutoModelForSequenceClassification
 from tests.harness import datasets, models
 from tests.harness.models import Shape
 from tests.parity import cases, compare, oracle_test, reference
-from tests.parity.cases import Case, Prepared
+from tests.parity.cases import Case, CasesTest, Prepared
 from tests.parity.families_test import FULL, LORA
 from tests.parity.parity_test import STEPS, request_of, run
 
@@ -120,15 +118,12 @@ def other_numbers(_model, rows):
     rows[:] = [(ids, numbers[1:] + numbers[:1]) for ids, numbers in rows]
 
 
-class ClassificationTest(unittest.TestCase):
+class ClassificationTest(CasesTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        prepared = functools.cache(cls._prepare)
+        super().setUpClass()
+        prepared = cls.prepared  # A case without a problem is one case, however it is asked for.
         cls.prepared = staticmethod(lambda case, problem=None: prepared(case, problem))
-        cls.probed = staticmethod(functools.cache(cls._probe))
 
     @classmethod
     def _prepare(cls, case, problem):

@@ -6,9 +6,6 @@ shifted, must fail.
 """
 
 import dataclasses
-import functools
-import pathlib
-import tempfile
 import unittest
 
 import torch
@@ -25,7 +22,7 @@ from transformers import (
 from tests.harness import datasets, models
 from tests.parity import classification_test as documents
 from tests.parity import compare, dropout_test, oracle_test, reference
-from tests.parity.cases import Case, Prepared
+from tests.parity.cases import Case, CasesTest, Prepared
 from tests.parity.classification_test import LABELS, LENGTHS, NONE, job_spec, oracle
 from tests.parity.parity_test import STEPS, request_of, run
 
@@ -163,15 +160,12 @@ def _table(model, name):
     return next(m for path, m in model.named_modules() if path.endswith(name))
 
 
-class EncoderTest(unittest.TestCase):
+class EncoderTest(CasesTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        prepared = functools.cache(cls._prepare)
+        super().setUpClass()
+        prepared = cls.prepared  # A case without a problem is one case, however it is asked for.
         cls.prepared = staticmethod(lambda case, problem=None: prepared(case, problem))
-        cls.probed = staticmethod(functools.cache(cls._probe))
 
     @classmethod
     def _prepare(cls, case, problem):

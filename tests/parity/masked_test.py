@@ -6,10 +6,7 @@ A reference with other masks must fail.
 """
 
 import dataclasses
-import functools
 import json
-import pathlib
-import tempfile
 import unittest
 
 import torch
@@ -18,7 +15,7 @@ from transformers import AutoModelForMaskedLM
 from tests.harness import datasets, models
 from tests.parity import cases, compare, encoder_test, masks, oracle_test, reference
 from tests.parity import classification_test as documents
-from tests.parity.cases import Case, Prepared
+from tests.parity.cases import Case, CasesTest, Prepared
 from tests.parity.classification_test import LENGTHS, NONE
 from tests.parity.encoder_test import Shape
 from tests.parity.parity_test import STEPS, request_of, run
@@ -76,15 +73,7 @@ def oracle(prepared, order, exact=False, seed=SEED):
     return reference.train(model, steps, prepared.settings, masters=prepared.case.bf16)
 
 
-class MaskedTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        cls.prepared = staticmethod(functools.cache(cls._prepare))
-        cls.probed = staticmethod(functools.cache(cls._probe))
-
+class MaskedTest(CasesTest):
     @classmethod
     def _prepare(cls, case):
         folder = cls.folder / case.name

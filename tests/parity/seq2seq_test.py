@@ -7,11 +7,8 @@ its head reads otherwise, must fail.
 
 import copy
 import dataclasses
-import functools
 import json
-import pathlib
 import shutil
-import tempfile
 import unittest
 
 import torch
@@ -21,7 +18,7 @@ from transformers import AutoModelForSeq2SeqLM, T5Config
 
 from tests.harness import datasets, models
 from tests.parity import cases, compare, dropout_test, oracle_test, reference
-from tests.parity.cases import Case, Prepared
+from tests.parity.cases import Case, CasesTest, Prepared
 from tests.parity.classification_test import NONE
 from tests.parity.parity_test import STEPS, request_of, run
 
@@ -190,15 +187,7 @@ def other_sources(_model, rows):
     rows[:] = [(source[::-1] + [7], target, weights) for source, target, weights in rows]
 
 
-class Seq2SeqTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        cls.prepared = staticmethod(functools.cache(cls._prepare))
-        cls.probed = staticmethod(functools.cache(cls._probe))
-
+class Seq2SeqTest(CasesTest):
     @classmethod
     def _prepare(cls, case):
         folder = cls.folder / case.name

@@ -7,12 +7,10 @@ of their classes.
 """
 
 import dataclasses
-import functools
 import json
 import os
 import pathlib
 import subprocess
-import tempfile
 import unittest
 
 import numpy as np
@@ -28,7 +26,7 @@ from transformers import (
 from tests.harness import datasets, models
 from tests.parity import classification_test as documents
 from tests.parity import cases, compare, oracle_test, reference
-from tests.parity.cases import Case, Prepared
+from tests.parity.cases import Case, CasesTest, Prepared
 from tests.parity.classification_test import LABELS, NONE
 from tests.parity.parity_test import STEPS, request_of, run
 
@@ -160,15 +158,7 @@ def mirrored(_model, rows):
     rows[:] = [(pixels.flip(2), label) for pixels, label in rows]
 
 
-class VitTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        cls.prepared = staticmethod(functools.cache(cls._prepare))
-        cls.probed = staticmethod(functools.cache(cls._probe))
-
+class VitTest(CasesTest):
     @classmethod
     def _prepare(cls, case):
         folder = cls.folder / case.name
