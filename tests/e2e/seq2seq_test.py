@@ -149,7 +149,7 @@ class Seq2SeqTest(unittest.TestCase):
         line = [binary("snug"), "--server", f"unix:{self.daemon.socket}", "chat", name_of(output)]
         chat = subprocess.run(line, input="hello\n", capture_output=True, text=True, timeout=60)
         self.assertNotEqual(chat.returncode, 0)
-        self.assertIn("no chat template", chat.stderr)
+        self.assertIn("NO_CHAT_TEMPLATE", chat.stderr)
 
     def base(self, name):
         return AutoModelForSeq2SeqLM.from_pretrained(self.folder / name)
