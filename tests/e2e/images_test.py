@@ -25,7 +25,7 @@ from tests.harness.daemon import Daemon, evaluation_lines
 
 NAMES = ["across", "down", "slanted"]  # How stripes run.
 SIDE = 20
-STEPS = 60
+STEPS = 200  # The job must still run when it is told to pause.
 JOB = """
 model: ./{model}
 task: image_classification
@@ -159,9 +159,7 @@ class ImagesTest(unittest.TestCase):
         job = (file, f"training.max_steps={STEPS}", "training.save_steps=20")
         undisturbed = runs.Undisturbed(self.daemon, job, STEPS)
         name = self.daemon.submit(*job)
-        self.daemon.wait_step(name, STEPS // 4)
-        self.daemon.run("pause", name)
-        self.daemon.wait_state(name, "PAUSED")
+        self.daemon.pause(name, STEPS // 8)
         self.daemon.run("resume", name)
         undisturbed.check(self, self.daemon, name, epoch=2)
         # And so does one whose batches are divided otherwise.

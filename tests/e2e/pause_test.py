@@ -1,7 +1,6 @@
 """A job that is paused at random moments, and resumed: its weights, losses and evaluations are
 those of a run that nobody disturbs."""
 
-import time
 import unittest
 
 from tests.fault import runs
@@ -22,10 +21,7 @@ class PauseTest(unittest.TestCase):
         undisturbed = runs.Undisturbed(self.daemon, job, STEPS)
         name = self.daemon.submit(*job)
         for step in (1, STEPS // 2):
-            self.daemon.wait_step(name, step)
-            time.sleep(self.random.uniform(0.0, 0.3))
-            self.daemon.run("pause", name)
-            self.daemon.wait_state(name, "PAUSED")
+            self.daemon.pause(name, step + self.random.randrange(STEPS // 4))
             self.assertEqual(self.daemon.processes("snug-worker"), [])
             self.daemon.run("resume", name)
         undisturbed.check(self, self.daemon, name, epoch=3)

@@ -170,6 +170,17 @@ class Daemon:
 
         return wait_for(reached, f"step {step} of {name}")
 
+    def pause(self, name, step):
+        """Pauses a job that has taken a step. Its worker stands still until the daemon knows, so
+        that a short job does not end first."""
+        worker = self.wait_step(name, step)["worker_pid"]
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            self.run("pause", name)
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        self.wait_state(name, "PAUSED")
+
     def wait_heard(self, name, step):
         """Waits until the job has ended or is beyond a step. After a restart: the step last written
         before the kill; the store is not beyond it, so only the worker can have told of more."""
