@@ -21,18 +21,18 @@ bool FairPool::Post(FairWork work) {
   ++waiting_;
   ++waiting_of_[work.user];
   const Place place = {-int64_t{work.priority}, arrivals_++};
-  Insert(place, std::move(work));
+  if (Insert(place, std::move(work))) changed_.SignalAll();
   return true;
 }
 
-void FairPool::Insert(Place place, FairWork work) {
+bool FairPool::Insert(Place place, FairWork work) {
   if (!work.key.empty() && running_keys_.contains(work.key)) {
     behind_[work.key].emplace(place, std::move(work));
-    return;
+    return false;
   }
   Queues& queues = queues_[work.user];
   (work.small ? queues.small : queues.large).emplace(place, std::move(work));
-  changed_.SignalAll();
+  return true;
 }
 
 void FairPool::Forget(const std::string& user) {
@@ -71,7 +71,11 @@ void FairPool::Loop(bool small_only) {
     if (behind == behind_.end()) continue;
     auto next = behind->second.extract(behind->second.begin());
     if (behind->second.empty()) behind_.erase(behind);
+    // This thread takes the next piece itself. Others are woken where more is left for them, or
+    // where it is not this one's to take.
+    const bool for_others = !queues_.empty() || (small_only && !next.mapped().small);
     Insert(next.key(), std::move(next.mapped()));
+    if (for_others) changed_.SignalAll();
   }
 }
 

@@ -65,7 +65,8 @@ class FairPool {
   std::optional<FairWork> Take(bool small_only) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<FairWork> TakeOf(Queues& queues, bool small_only)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Insert(Place place, FairWork work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a thread could run it now: it waits behind no key.
+  bool Insert(Place place, FairWork work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(const std::string& user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_waiting_;

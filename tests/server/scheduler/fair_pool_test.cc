@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 
 namespace snug::server {
 namespace {
 
 using testing::ElementsAre;
+
+// So that a thread which nobody wakes is asleep.
+constexpr absl::Duration kUntilIdle = absl::Milliseconds(50);
 
 class FairPoolTest : public testing::Test {
  protected:
@@ -100,6 +104,32 @@ TEST_F(FairPoolTest, WhatWaitsBehindAKeyGoesInOrder) {
   Release();
   EXPECT_THAT(Await(3), ElementsAre("urgent", "first", "second"));
   EXPECT_EQ(pool.WaitingOf("a"), 0);
+}
+
+// The thread for all goes on with a large one that is older.
+TEST_F(FairPoolTest, WhatAKeyLetsGoOnIsTakenByAThreadThatIsIdle) {
+  absl::Notification large_may_end;
+  FairPool pool({.any = 1, .small = 1});
+  Block(pool, {.key = "x"});
+  ASSERT_TRUE(pool.Post({.run = [&] { large_may_end.WaitForNotification(); }}));
+  ASSERT_TRUE(pool.Post(Note("", "small", {.key = "x", .small = true})));
+  absl::SleepFor(kUntilIdle);
+  Release();
+  EXPECT_THAT(Await(1), ElementsAre("small"));
+  large_may_end.Notify();
+}
+
+// It waited behind small work, whose thread takes no other.
+TEST_F(FairPoolTest, LargeWorkThatAKeyLetsGoOnWakesTheThreadForAll) {
+  absl::Notification large_may_end;
+  FairPool pool({.any = 1, .small = 1});
+  ASSERT_TRUE(pool.Post({.run = [&] { large_may_end.WaitForNotification(); }}));
+  Block(pool, {.key = "x", .small = true});
+  ASSERT_TRUE(pool.Post(Note("a", "large", {.key = "x"})));
+  large_may_end.Notify();
+  absl::SleepFor(kUntilIdle);
+  Release();
+  EXPECT_THAT(Await(1), ElementsAre("large"));
 }
 
 // What is abandoned hands its turn on: those behind it have nobody else to call them.
