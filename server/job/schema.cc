@@ -94,6 +94,30 @@ CREATE TABLE webhooks(
 CREATE INDEX webhooks_by_due ON webhooks(due_us);
 )sql";
 
+// Jobs lie by arrival: those of a burst are written side by side, not each to a page of its own.
+constexpr const char* kVersion5 = R"sql(
+CREATE TABLE jobs_by_arrival(
+  arrival INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL,
+  state INTEGER NOT NULL, spec BLOB NOT NULL, spec_sha256 TEXT NOT NULL, view BLOB NOT NULL,
+  infra_failures INTEGER NOT NULL, oom_failures INTEGER NOT NULL, not_before_us INTEGER NOT NULL,
+  last_resume_step INTEGER NOT NULL, train_data TEXT NOT NULL, eval_data TEXT NOT NULL,
+  output_dir TEXT NOT NULL, display_name TEXT NOT NULL DEFAULT '', owner TEXT NOT NULL DEFAULT '',
+  created_us INTEGER NOT NULL DEFAULT 0, ended_us INTEGER NOT NULL DEFAULT 0,
+  plans TEXT NOT NULL DEFAULT '') STRICT;
+INSERT INTO jobs_by_arrival SELECT arrival, id, tenant, state, spec, spec_sha256, view,
+  infra_failures, oom_failures, not_before_us, last_resume_step, train_data, eval_data, output_dir,
+  display_name, owner, created_us, ended_us, plans FROM jobs ORDER BY arrival;
+DROP TABLE jobs;
+ALTER TABLE jobs_by_arrival RENAME TO jobs;
+CREATE INDEX jobs_by_state ON jobs(state);
+CREATE INDEX jobs_by_name ON jobs(display_name);
+CREATE TRIGGER terminal_is_final BEFORE UPDATE OF state ON jobs
+  WHEN OLD.state IN (8, 9, 10) AND NEW.state <> OLD.state
+  BEGIN SELECT RAISE(ABORT, 'a terminal job cannot change its state'); END;
+CREATE TRIGGER job_arrives AFTER INSERT ON jobs BEGIN UPDATE counts SET jobs = jobs + 1; END;
+CREATE TRIGGER job_goes AFTER DELETE ON jobs BEGIN UPDATE counts SET jobs = jobs - 1; END;
+)sql";
+
 absl::Status ToVersion1(Database& database) {
   RETURN_IF_ERROR(database.Execute(kVersion1));
   RETURN_IF_ERROR(database.Run("INSERT INTO meta VALUES('instance_uuid', ?)", {RandomUuid()}));
@@ -130,10 +154,12 @@ absl::Status ToVersion2(Database& database) {
 
 absl::Status ToVersion3(Database& database) { return database.Execute(kVersion3); }
 absl::Status ToVersion4(Database& database) { return database.Execute(kVersion4); }
+absl::Status ToVersion5(Database& database) { return database.Execute(kVersion5); }
 
 using Step = absl::Status (*)(Database&);
 // To version index + 1.
-constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3, ToVersion4};
+constexpr Step kSteps[kSchemaVersion] = {ToVersion1, ToVersion2, ToVersion3, ToVersion4,
+                                         ToVersion5};
 
 }  // namespace
 
@@ -157,12 +183,18 @@ absl::Status Migrate(Database& database, int64_t from, const std::string& copy) 
     spdlog::info("the store goes from schema {} to {}; as it was it is in {}", from, kSchemaVersion,
                  copy);
   }
+  // A table that others refer to may be made anew: what they refer to is looked at by each step.
+  RETURN_IF_ERROR(database.Execute("PRAGMA foreign_keys=OFF"));
   for (int64_t version = from; version < kSchemaVersion; ++version)
     RETURN_IF_ERROR(database.Transaction([&] {
       RETURN_IF_ERROR(kSteps[version](database));
+      RETURN_IF_ERROR(database.Query("PRAGMA foreign_key_check", [](const Row& row) {
+        return absl::DataLossError(absl::StrCat("a row of the store's table ", row.Text(0),
+                                                " names a job that there is not"));
+      }));
       return database.Execute(absl::StrCat("PRAGMA user_version=", version + 1));
     }));
-  return absl::OkStatus();
+  return database.Execute("PRAGMA foreign_keys=ON");
 }
 
 }  // namespace snug::server

@@ -328,6 +328,34 @@ TEST_F(JobStoreTest, StoreOfSchemaThreeIsTakenAlong) {
   EXPECT_EQ(now->QueryInt("SELECT count(*) FROM webhooks").value(), 0);
 }
 
+// The store of a daemon of schema 4: that of schema 3 after its upgrade, with a webhook's call due.
+// What other tables say of jobs is still about them, and held to them.
+TEST_F(JobStoreTest, StoreOfSchemaFourIsTakenAlong) {
+  std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) +
+                     "/tests/server/job/schema_4.sql");
+  const std::string dump(std::istreambuf_iterator<char>(file), {});
+  ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
+  {
+    auto store = Open().value();
+    const StoredState state = store->Load().value();
+    ASSERT_EQ(state.jobs.size(), 1u);
+    EXPECT_EQ(state.jobs[0].id(), "steps-1000-step-ms-100-60caf9");
+    EXPECT_EQ(state.jobs[0].order, 2);
+    EXPECT_EQ(state.last_order, 3);
+    EXPECT_EQ(store->FindJob("steps-4").value().job.labels().at("team"), "blue");
+    RequestRecord of_nobody{"r", "hash", "nobody", 99};
+    EXPECT_FALSE(store->Commit({.request = of_nobody}).ok());
+    JobRecord ended = store->FindJob("steps-3").value();
+    ended.job.set_state(Job::RUNNING);
+    EXPECT_FALSE(store->Commit({.job = &ended}).ok());
+  }
+  auto now = Database::Open(dir_ + "/snug.db").value();
+  EXPECT_EQ(now->QueryInt("PRAGMA user_version").value(), kSchemaVersion);
+  EXPECT_EQ(now->QueryInt("SELECT jobs FROM counts").value(), 3);
+  EXPECT_EQ(now->QueryInt("SELECT count(*) FROM webhooks JOIN jobs ON job=id").value(), 1);
+  EXPECT_EQ(now->QueryInt("SELECT count(*) FROM requests JOIN jobs ON job=id").value(), 3);
+}
+
 // The call is due from the moment that the job has ended, in the same transaction.
 TEST_F(JobStoreTest, AJobsEndMakesItsWebhooksCallDue) {
   auto store = Open().value();
