@@ -1,27 +1,37 @@
 """What the daemon makes of many jobs: submits, a long queue, a store full of ended ones.
 
-    python -m tests.bench.service [--jobs N] [--queued N] [--ended N] [--smoke]
+    python -m tests.bench.service [--jobs N] [--queued N] [--crowd N] [--ended N] [--smoke]
 
 With the fake worker (SNUG_FAKE_WORKER) and submit_load beside it. Submits: so many through 1, 8 and
 64 connections, each durable before its answer. Queue: CPU of the daemon while so many wait behind a
 job that runs, and while nothing happens; latency of `get` meanwhile. Ended: rows put into the store
 by hand, then the time from the start to the first answer, resident memory, latency of lists.
+Crowd: latency of `get` while many watch the job that runs, others are connected and say nothing,
+and 64 connections submit.
 Nothing here passes or fails.
 """
 
 import argparse
+import asyncio
+import concurrent.futures
 import json
+import multiprocessing
 import os
 import pathlib
+import socket
 import sqlite3
 import statistics
 import subprocess
 import time
 
+import grpc
+import grpc.aio
+
 from tests.harness.daemon import wait_for
 from tests.harness.fake_daemon import FAKE, ONE_AT_A_TIME, FakeDaemon
 
 ENDLESS = "steps=10000000 step_ms=1000"
+STREAMS_OF_A_CONNECTION = 50
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -152,16 +162,78 @@ def measure_ended(count, jobs):
         daemon.close()
 
 
+def about(name):
+    """The bytes of a request whose first field is the job's name."""
+    return b"\n" + bytes([len(name)]) + name.encode()
+
+
+def crowd(path, name, count, all_there):
+    """Watches the job so many times, connects as often without a word; until it is ended."""
+
+    left = set(range(count))  # Those that have heard nothing yet.
+
+    async def watch(channel, number):
+        async for _ in channel.unary_stream("/snug.v1.FineTuning/WatchJob")(about(name)):
+            left.discard(number)
+            if not left:
+                all_there.set()
+
+    async def watch_all():
+        channels = [
+            grpc.aio.insecure_channel(f"unix:{path}", (("grpc.use_local_subchannel_pool", 1),))
+            for _ in range(max(1, count // STREAMS_OF_A_CONNECTION))
+        ]
+        await asyncio.gather(*(watch(channels[i % len(channels)], i) for i in range(count)))
+
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(count)]
+    for one in silent:
+        one.connect(str(path))
+    asyncio.run(watch_all())
+
+
+def measure_crowd(count, jobs):
+    daemon = FakeDaemon(settings=ONE_AT_A_TIME)
+    name = daemon.submit_script(ENDLESS)
+    daemon.wait_state(name, "RUNNING")
+    context = multiprocessing.get_context("spawn")
+    all_there = context.Event()
+    others = context.Process(target=crowd, args=(daemon.socket, name, count, all_there))
+    others.start()
+    try:
+        if not all_there.wait(120):
+            raise TimeoutError(f"{count} watchers and as many silent connections are not all there")
+        get = grpc.insecure_channel(f"unix:{daemon.socket}").unary_unary(
+            "/snug.v1.FineTuning/GetJob"
+        )
+        took = []
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            submits = pool.submit(submit, daemon, 64, jobs)
+            while not submits.done():
+                begin = time.monotonic()
+                get(about(name), timeout=60)
+                took.append((time.monotonic() - begin) * 1e3)
+                time.sleep(0.005)
+        took.sort()
+        print(f"get beside {count} watchers, {count} silent connections, 64 that submit:", end=" ")
+        print(f"p50 {took[len(took) // 2]:.1f} ms, p99 {took[int(len(took) * 0.99)]:.1f} ms")
+        print("their submits:", submits.result())
+    finally:
+        others.terminate()
+        daemon.close()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=30_000)
     parser.add_argument("--queued", type=int, default=10_000)
     parser.add_argument("--ended", type=int, default=1_000_000)
+    parser.add_argument("--crowd", type=int, default=1000)
     parser.add_argument("--smoke", action="store_true", help="a few of each")
     options = parser.parse_args()
     few = 20 if options.smoke else None
     measure_submits(few or options.jobs)
     measure_queue(few or options.queued)
+    measure_crowd(few or options.crowd, few or options.jobs)
     measure_ended(few or options.ended, few or options.jobs)
 
 
