@@ -2,7 +2,6 @@
 it. The worker trains nothing (tests/server/testing/fake_worker.cc).
 """
 
-import contextlib
 import http.client
 import json
 import os
@@ -427,10 +426,8 @@ except SnugError as error:
         self.site.ended(self.submitted("steps=1"), "SUCCEEDED", self.user)
         self.site.daemon.json("open")
         files = [file for file in self.site.daemon.state.rglob("*") if file.is_file()]
-        texts = {}
-        for file in [*files, self.site.daemon.log]:
-            with contextlib.suppress(FileNotFoundError):  # A file of another job, just renamed.
-                texts[file] = file.read_bytes()
+        files = [file for file in files if file.suffix != ".tmp"]  # Soon renamed.
+        texts = {file: file.read_bytes() for file in [*files, self.site.daemon.log]}
         texts["/metrics"] = self.site.daemon.metrics().encode()
         for secret in (self.user, self.viewer, self.red, self.operator):
             hidden = secret.split("_")[2].encode()
