@@ -95,7 +95,7 @@ absl::StatusOr<Lent> Answering::Borrow(const std::string& id, const AskedModel& 
   DevicePlans plans;
   for (const Device& device : parts_.devices)
     for (const int threads : ThreadShares(device)) {
-      ASSIGN_OR_RETURN(v1::Plan plan, AnsweringPlan(asked.checked.program, prompt_tokens,
+      ASSIGN_OR_RETURN(v1::Plan plan, AnsweringPlan(*asked.checked.program, prompt_tokens,
                                                     new_tokens, MachineOf(device, threads)));
       plans[device.name].push_back(std::move(plan));
     }

@@ -122,20 +122,21 @@ absl::StatusOr<AskedModel> FindModel(const v1::SampleRequest& request, const Job
       asked.checked,
       inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id, owner); },
                       {.who = owner, .inputs = InputFiles::kDone}));
-  program::Program& program = asked.checked.program;
-  if (program.config.classifies())
+  const program::ModelConfig& config = asked.checked.program->config;
+  if (config.classifies())
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           "the model of job \"", job->id(), "\" classifies: it writes no text")),
                       "NO_TEXT_MODEL");
-  if (program.config.task == program::Task::kMaskedLm)
+  if (config.task == program::Task::kMaskedLm)
     return WithReason(absl::FailedPreconditionError(
                           absl::StrCat("the model of job \"", job->id(),
                                        "\" is of task: masked_lm, which answers no prompts")),
                       "NO_TEXT_MODEL");
-  program = program::Frozen(std::move(program));
-  asked.settings = SettingsOf(request, program.config.max_positions);
+  asked.settings = SettingsOf(request, config.max_positions);
+  asked.checked.program =
+      std::make_shared<const program::Program>(program::Frozen(*asked.checked.program));
   ASSIGN_OR_RETURN(asked.max_prompt_tokens,
-                   RoomForPrompts(program, asked.settings.max_new_tokens()));
+                   RoomForPrompts(*asked.checked.program, asked.settings.max_new_tokens()));
   return asked;
 }
 

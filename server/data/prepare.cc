@@ -33,14 +33,28 @@ namespace {
 // Raise when snug-prepare's output changes for the same input.
 constexpr const char* kFormatVersion = "6";
 constexpr const char* kPartMark = ".part-";  // <hash>.part-<random>: a run that has not ended.
-constexpr size_t kMaxRememberedHashes = 4096;
+constexpr size_t kMaxRememberedHashes = 4096, kMaxRememberedFacts = 256;
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
 constexpr absl::Duration kPreviewTimeout = absl::Seconds(60);
 constexpr absl::Duration kSayReading = absl::Seconds(1);
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-bool Ready(const std::string& dir) { return Exists(dir + "/dataset.safetensors"); }
+// Of a prepared folder; of none, none.
+std::string DatasetFile(const std::string& dir) {
+  return dir.empty() ? "" : dir + "/dataset.safetensors";
+}
+
+bool Ready(const std::string& dir) { return Exists(DatasetFile(dir)); }
+
+// Changes when the file does.
+absl::StatusOr<std::string> IdentityOf(const std::string& path) {
+  struct stat file {};
+  if (stat(path.c_str(), &file) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  return absl::StrCat(path, "|", file.st_dev, "|", file.st_ino, "|", file.st_size, "|",
+                      file.st_mtim.tv_sec, ".", file.st_mtim.tv_nsec);
+}
 
 // What decides ids, the stop token and the chat form. A model for pre-tokenised rows may lack the
 // tokenizer.
@@ -107,12 +121,7 @@ absl::Status MoveIntoPlace(const std::string& part, const std::string& folder) {
 
 absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path,
                                                   const Progress& progress) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  const std::string key =
-      absl::StrCat(path, "|", status.st_dev, "|", status.st_ino, "|", status.st_size, "|",
-                   status.st_mtim.tv_sec, ".", status.st_mtim.tv_nsec);
+  ASSIGN_OR_RETURN(const std::string key, IdentityOf(path));
   {
     absl::MutexLock lock(&mutex_);
     if (auto found = hashes_.find(key); found != hashes_.end()) return found->second;
@@ -194,6 +203,27 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
     RETURN_IF_ERROR(RunPrompts(spec, model_dir, folders.prompts, progress));
   folders.ready = true;
   return folders;
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedFacts>> Preparer::FactsOf(
+    const PreparedFolders& folders) {
+  ASSIGN_OR_RETURN(std::string key, IdentityOf(DatasetFile(folders.train)));
+  for (const std::string& file : {DatasetFile(folders.eval), folders.prompts}) {
+    absl::StrAppend(&key, "|");
+    if (file.empty()) continue;
+    ASSIGN_OR_RETURN(const std::string identity, IdentityOf(file));
+    absl::StrAppend(&key, identity);
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    if (auto found = facts_.find(key); found != facts_.end()) return found->second;
+  }
+  ASSIGN_OR_RETURN(PreparedFacts read, ReadFacts(folders));
+  auto facts = std::make_shared<const PreparedFacts>(std::move(read));
+  absl::MutexLock lock(&mutex_);
+  if (facts_.size() >= kMaxRememberedFacts) facts_.clear();
+  facts_[key] = facts;
+  return facts;
 }
 
 absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,

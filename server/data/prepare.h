@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "absl/time/time.h"
 #include "server/data/sources.h"
 #include "server/node/process.h"
+#include "server/plan/planner.h"
 #include "snug/v1/job.pb.h"
 #include "snug/v1/service.pb.h"
 
@@ -37,6 +39,12 @@ struct PreparedFolders {
   std::string eval;          // Empty: no evaluation set.
   std::string prompts = {};  // A file; empty: none.
   bool ready = false;        // All are there.
+};
+
+// What planning reads of prepared data.
+struct PreparedFacts {
+  v1::DatasetSummary summary;
+  RowLengths lengths;
 };
 
 class Preparer {
@@ -58,6 +66,10 @@ class Preparer {
   // Runs what is missing. Errors of the dataset carry its file, line and reason.
   absl::StatusOr<PreparedFolders> Prepare(const v1::JobSpec& spec, const std::string& model_dir,
                                           const Progress& progress);
+
+  // Of folders that are ready; read once, however many jobs train on them.
+  absl::StatusOr<std::shared_ptr<const PreparedFacts>> FactsOf(const PreparedFolders& folders)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The first rows as they would be trained, and what the checks find in as many as a few seconds
   // allow, or in the first `scan_rows`, where that is not 0. Of the spec, model, dataset, the
@@ -102,8 +114,10 @@ class Preparer {
 
   const PrepareSettings settings_;
   absl::Mutex mutex_;
-  // (path, inode, size, mtime) -> content hash: large files are read once.
+  // By (path, inode, size, mtime). Of files: their content's hash, so that large ones are read
+  // once.
   std::map<std::string, std::string> hashes_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<const PreparedFacts>> facts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace snug::server

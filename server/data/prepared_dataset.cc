@@ -79,15 +79,17 @@ absl::StatusOr<program::LengthCounts> ReadSourceLengths(const std::string& dir) 
   return LengthsBetween(path, index, "source_offsets");
 }
 
-absl::StatusOr<RowLengths> LengthsOf(const PreparedFolders& folders) {
-  RowLengths lengths;
+absl::StatusOr<PreparedFacts> ReadFacts(const PreparedFolders& folders) {
+  PreparedFacts facts;
+  ASSIGN_OR_RETURN(facts.summary, ReadSummary(folders.train));
+  RowLengths& lengths = facts.lengths;
   ASSIGN_OR_RETURN(lengths.train, ReadLengths(folders.train));
   ASSIGN_OR_RETURN(lengths.train_sources, ReadSourceLengths(folders.train));
   ASSIGN_OR_RETURN(lengths.longest_prompt, LongestPrompt(folders.prompts));
-  if (folders.eval.empty()) return lengths;
+  if (folders.eval.empty()) return facts;
   ASSIGN_OR_RETURN(lengths.eval, ReadLengths(folders.eval));
   ASSIGN_OR_RETURN(lengths.eval_sources, ReadSourceLengths(folders.eval));
-  return lengths;
+  return facts;
 }
 
 absl::StatusOr<v1::DatasetSummary> ReadSummary(const std::string& dir) {

@@ -21,7 +21,7 @@ absl::StatusOr<program::LengthCounts> ReadLengths(const std::string& dir);
 absl::StatusOr<program::LengthCounts> ReadSourceLengths(const std::string& dir);
 
 // Of the rows and prompts of a job's data, which is there.
-absl::StatusOr<RowLengths> LengthsOf(const PreparedFolders& folders);
+absl::StatusOr<PreparedFacts> ReadFacts(const PreparedFolders& folders);
 
 // <dir>/summary.json
 absl::StatusOr<v1::DatasetSummary> ReadSummary(const std::string& dir);

@@ -96,9 +96,10 @@ absl::StatusOr<CheckedJob> Believe(const v1::InspectReply& reply, const v1::JobS
                     spec.method() == asked.method() && CheckSpec(spec).empty();
   if (!same) return absl::InternalError("snug-inspect answered for another job");
   ASSIGN_OR_RETURN(const program::ModelConfig config, ConfigOf(reply.model()));
-  CheckedJob job{.spec = spec, .model_dir = model_dir, .program = {}};
-  ASSIGN_OR_RETURN(job.program, program::BuildProgram(config, ModeOf(spec)));
-  if (spec.sharing() != "none") job.weights_digest = WeightsDigest(job.program, model_dir);
+  CheckedJob job{.spec = spec, .model_dir = model_dir};
+  ASSIGN_OR_RETURN(program::Program program, program::BuildProgram(config, ModeOf(spec)));
+  if (spec.sharing() != "none") job.weights_digest = WeightsDigest(program, model_dir);
+  job.program = std::make_shared<const program::Program>(std::move(program));
   return job;
 }
 
@@ -132,6 +133,7 @@ absl::StatusOr<CheckedJob> Inspector::Read(const v1::JobSpec& spec,
     job.spec.set_priority(spec.priority());
     return job;
   }
+  if (order.on_read) order.on_read();
   v1::InspectRequest request;
   *request.mutable_spec() = spec;
   request.set_model_dir(model_dir.value_or(""));

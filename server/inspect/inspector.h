@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,7 @@ class Inspector {
     const Principal& who;  // Whose rights open the files.
     InputFiles inputs = InputFiles::kNeeded;
     const std::atomic<bool>* cancelled = nullptr;  // Polled; ends the process with CANCELLED.
+    std::function<void()> on_read = nullptr;       // Called where the files are not known yet.
   };
 
   const FileAccess& access() const { return access_; }

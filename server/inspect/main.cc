@@ -42,10 +42,10 @@ absl::StatusOr<v1::InspectReply> Inspect(const v1::InspectRequest& request) {
                             request.inputs_done() ? InputFiles::kDone : InputFiles::kNeeded));
   v1::InspectReply reply;
   *reply.mutable_spec() = checked.spec;
-  *reply.mutable_model() = FactsOf(checked.program.config);
+  *reply.mutable_model() = FactsOf(checked.program->config);
   // A field that the message lacked would make another program of the facts.
   ASSIGN_OR_RETURN(const program::ModelConfig again, ConfigOf(reply.model()));
-  if (again == checked.program.config) return reply;
+  if (again == checked.program->config) return reply;
   return absl::InternalError("the facts of a model lost something on their way");
 }
 

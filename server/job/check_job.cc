@@ -240,10 +240,10 @@ void FillImages(const program::ModelConfig& config, v1::JobSpec& spec,
   const int64_t tokens = config.tokens_of_image();
   const int32_t given = training.max_seq_length();
   if (training.has_max_seq_length() && given != tokens && given != kAuto)
-    found.push_back({"spec.training.max_seq_length",
-                     absl::StrCat(given, ", but an image of this model has ",
-                                  tokens, " tokens: leave it out"),
-                     "BAD_FIELD"});
+    found.push_back(
+        {"spec.training.max_seq_length",
+         absl::StrCat(given, ", but an image of this model has ", tokens, " tokens: leave it out"),
+         "BAD_FIELD"});
   training.set_max_seq_length(static_cast<int32_t>(tokens));
   if (training.has_packing() && training.packing())
     found.push_back(
@@ -402,7 +402,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
                                     InputFiles inputs) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
-  CheckedJob job{.spec = spec, .model_dir = {}, .program = {}};
+  CheckedJob job{.spec = spec, .model_dir = {}};
   const bool inherits = inputs == InputFiles::kNeeded && !spec.lora().init_adapter().empty();
   const absl::Status adapter =
       inherits ? InheritAdapter(*job.spec.mutable_lora()) : absl::OkStatus();
@@ -415,7 +415,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
     AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER",
               CheckInitAdapter(*program, job.spec.lora()));
   if (!found.empty()) return InvalidRequest(found);
-  job.program = *std::move(program);
+  job.program = std::make_shared<const program::Program>(*std::move(program));
   return job;
 }
 

@@ -5,6 +5,7 @@
 #define SERVER_JOB_CHECK_JOB_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace snug::server {
 struct CheckedJob {
   v1::JobSpec spec;       // Defaults filled in; `model` as the user gave it.
   std::string model_dir;  // Of spec.model, or the output of the finished job that it names.
-  program::Program program;
+  std::shared_ptr<const program::Program> program = {};  // Large, so all that need it share it.
   std::string weights_digest = {};  // WeightsDigest, unless the job shares nothing.
 };
 

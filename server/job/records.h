@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ struct AttemptRecord {
   std::string device;    // Its Device::id().
   std::string boot_id;   // Of the machine when it was started.
   int64_t shim_pid = 0;  // A hint only: the lock is the proof.
-  v1::Plan plan;  // In force, as far as its worker has said so.
+  v1::Plan plan;         // In force, as far as its worker has said so.
   int64_t cap_bytes = 0;
   std::string resume_from;  // Checkpoint folder, or empty.
   int64_t resume_step = 0;
@@ -96,6 +97,7 @@ struct EventRecord {
 
 // The plans of a job that waits: a restart places it by them.
 struct PlansRecord {
+  std::string sha256;   // Of `plans`.
   std::string made_by;  // The build and the devices that they hold for.
   std::string plans;    // Serialised.
 };
@@ -105,8 +107,7 @@ struct NewJob {
   JobRecord record;
   EventRecord event;
   std::optional<RequestRecord> request;
-  // Set by the store, which then has written nothing: the request had made a job before.
-  std::optional<RequestRecord> known;
+  std::optional<RequestRecord> known;  // Set by the store: it had made a job; nothing is written.
 };
 
 // One transaction: all of it is durable, or none.
@@ -115,17 +116,17 @@ struct Change {
   const AttemptRecord* attempt = nullptr;  // Likewise.
   std::vector<EventRecord> events;
   std::optional<Reservation> reserve;  // Instead of the attempt's own, if it has one.
-  bool release = false;  // The reservation of `attempt`.
+  bool release = false;                // The reservation of `attempt`.
   std::optional<RequestRecord> request;
   std::vector<CheckpointRecord> checkpoints;
   std::optional<ArtifactRecord> artifact;
-  std::optional<PlansRecord> plans;  // Of `job`.
-  bool labels = false;               // Those of `job` have changed.
-  bool spec = false;                 // That of `job` has been filled in from its files.
-  std::optional<TokenRecord> token;  // Inserted, or revoked.
+  std::shared_ptr<const PlansRecord> plans;  // Of `job`.
+  bool labels = false;                       // Those of `job` have changed.
+  bool spec = false;                         // That of `job` has been filled in from its files.
+  std::optional<TokenRecord> token;          // Inserted, or revoked.
   std::optional<DrainRecord> drain;
   std::optional<WebhookRecord> webhook;  // A call that was tried. A job's end makes it due.
-  std::string deleted;               // The id of an ended job whose rows go, all but its events.
+  std::string deleted;  // The id of an ended job whose rows go, all but its events.
 };
 
 // One move of `record` through its gate, and the event that tells of it added to `change`.

@@ -48,13 +48,12 @@ absl::Status AddJob(Database& database, const JobRecord& record) {
   const std::string spec = record.job.spec().SerializeAsString();
   const v1::Job& job = record.job;
   RETURN_IF_ERROR(database.Run(
-      kInsertJob,
-      {record.id(), TenantOf(job.owner()), int64_t{record.state()}, record.order, Blob{spec},
-       Sha256Hex(spec), ViewOf(record), int64_t{record.infra_failures},
-       int64_t{record.oom_failures},
-       record.not_before_us, record.last_resume_step, record.train_data, record.eval_data,
-       record.output_dir, job.display_name(), TimeUtil::TimestampToMicroseconds(job.create_time()),
-       TimeUtil::TimestampToMicroseconds(job.end_time()), job.owner()}));
+      kInsertJob, {record.id(), TenantOf(job.owner()), int64_t{record.state()}, record.order,
+                   Blob{spec}, Sha256Hex(spec), ViewOf(record), int64_t{record.infra_failures},
+                   int64_t{record.oom_failures}, record.not_before_us, record.last_resume_step,
+                   record.train_data, record.eval_data, record.output_dir, job.display_name(),
+                   TimeUtil::TimestampToMicroseconds(job.create_time()),
+                   TimeUtil::TimestampToMicroseconds(job.end_time()), job.owner()}));
   return job.labels().empty() ? absl::OkStatus() : WriteLabels(database, job);
 }
 
@@ -82,12 +81,16 @@ absl::Status WriteSpec(Database& database, const v1::Job& job) {
 }
 
 absl::Status WritePlans(Database& database, const std::string& job, const PlansRecord& plans) {
-  const std::string sha256 = Sha256Hex(plans.plans);
-  RETURN_IF_ERROR(database.Run(
-      "INSERT INTO plans VALUES(?,?,?) ON CONFLICT DO UPDATE SET made_by=excluded.made_by "
-      "WHERE made_by<>excluded.made_by",
-      {sha256, plans.made_by, Blob{plans.plans}}));
-  return database.Run("UPDATE jobs SET plans=? WHERE id=?", {sha256, job});
+  RETURN_IF_ERROR(database.Run("UPDATE jobs SET plans=? WHERE id=?", {plans.sha256, job}));
+  bool known = false;  // As of most jobs: then the plans, which are large, are not handed over.
+  RETURN_IF_ERROR(database.Query("SELECT 1 FROM plans WHERE sha256=? AND made_by=?",
+                                 {plans.sha256, plans.made_by}, [&](const Row&) {
+                                   known = true;
+                                   return absl::OkStatus();
+                                 }));
+  if (known) return absl::OkStatus();
+  return database.Run("INSERT OR REPLACE INTO plans VALUES(?,?,?)",
+                      {plans.sha256, plans.made_by, Blob{plans.plans}});
 }
 
 absl::Status WriteRequest(Database& database, const RequestRecord& request) {
@@ -177,7 +180,7 @@ absl::Status LoadPlans(Database& database, StoredState& state) {
                    "(SELECT plans FROM jobs WHERE state IN (1, 2, 3, 4, 5, 6, 7))",
                    {}));
   return database.Query("SELECT sha256, made_by, plans FROM plans", [&](const Row& row) {
-    state.plans[row.Text(0)] = {row.Text(1), row.Bytes(2)};
+    state.plans[row.Text(0)] = {row.Text(0), row.Text(1), row.Bytes(2)};
     return absl::OkStatus();
   });
 }
@@ -236,11 +239,10 @@ absl::Status WriteWebhook(Database& database, const WebhookRecord& webhook) {
 }
 
 absl::Status DeleteJob(Database& database, const std::string& job) {
-  for (const char* sql :
-       {"DELETE FROM labels WHERE job=?", "DELETE FROM requests WHERE job=?",
-        "DELETE FROM webhooks WHERE job=?",
-        "DELETE FROM checkpoints WHERE job=?", "DELETE FROM artifacts WHERE job=?",
-        "DELETE FROM attempts WHERE job=?", "DELETE FROM jobs WHERE id=? AND state IN (8, 9, 10)"})
+  for (const char* sql : {"DELETE FROM labels WHERE job=?", "DELETE FROM requests WHERE job=?",
+                          "DELETE FROM webhooks WHERE job=?", "DELETE FROM checkpoints WHERE job=?",
+                          "DELETE FROM artifacts WHERE job=?", "DELETE FROM attempts WHERE job=?",
+                          "DELETE FROM jobs WHERE id=? AND state IN (8, 9, 10)"})
     RETURN_IF_ERROR(database.Run(sql, {job}));
   return absl::OkStatus();
 }

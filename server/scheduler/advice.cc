@@ -29,7 +29,7 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
   }
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices, job, lengths, PlansWanted::kForPlacing));
   const Device& device = *outlook.device;
-  const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);
+  const std::vector<v1::Plan>& plans = outlook.plans->at(device.name);
   if (ChosenOn(device, job.spec, plans) >= 0) return absl::OkStatus();
   const std::string refusal =
       RefusalOf(plans, device.name, device.capacity_bytes, BudgetBytes(job.spec));

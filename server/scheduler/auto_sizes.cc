@@ -26,7 +26,7 @@ absl::Status FillAutoLength(const std::vector<Device>& devices, CheckedJob& job)
     spec.mutable_training()->set_per_device_train_batch_size(1);
   int64_t longest = ShortestSequence(spec);
   for (const Device& device : devices) {
-    ASSIGN_OR_RETURN(const int64_t length, LargestLength(job.program, spec, MachineOf(device),
+    ASSIGN_OR_RETURN(const int64_t length, LargestLength(*job.program, spec, MachineOf(device),
                                                          LimitsOn(device, job.spec)));
     longest = std::max(longest, length);
   }
@@ -41,7 +41,7 @@ absl::Status FillAutoBatch(const std::vector<Device>& devices, const RowLengths&
   int64_t most = 1;
   for (const Device& device : devices) {
     ASSIGN_OR_RETURN(const int64_t rows,
-                     LargestBatch(job.program, job.spec, lengths, MachineOf(device),
+                     LargestBatch(*job.program, job.spec, lengths, MachineOf(device),
                                   LimitsOn(device, job.spec)));
     most = std::max(most, rows);
   }

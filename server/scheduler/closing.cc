@@ -61,7 +61,7 @@ absl::StatusOr<ArtifactRecord> OutputOf(const Remains& remains, const v1::Worker
       inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id, owner); },
                       {.who = owner, .inputs = InputFiles::kDone}));
   ASSIGN_OR_RETURN(ArtifactRecord artifact,
-                   VerifyOutput(remains.attempt_dir, result, checked.program,
+                   VerifyOutput(remains.attempt_dir, result, *checked.program,
                                 spec.method() == v1::JobSpec::LORA));
   artifact.job = remains.attempt.job;
   artifact.epoch = remains.attempt.epoch;

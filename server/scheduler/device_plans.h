@@ -2,8 +2,6 @@
 #ifndef SERVER_SCHEDULER_DEVICE_PLANS_H_
 #define SERVER_SCHEDULER_DEVICE_PLANS_H_
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,20 +9,13 @@
 #include "server/place/devices.h"
 #include "server/place/ledger.h"
 #include "server/place/shared_weights.h"
-#include "server/plan/planner.h"
+#include "server/scheduler/plan_cache.h"
 
 namespace snug::server {
 
-using DevicePlans = std::map<std::string, std::vector<v1::Plan>>;  // By device, fastest first.
-
-enum class PlansWanted {
-  kAll,         // For people: keep and every "recompute k of L" as well.
-  kForPlacing,  // The fastest for the device and some smaller ones, since queued jobs hold them.
-};
-
 // For every share of threads that a worker may have there: those of the largest share first. What a
 // job can be placed with: plans kForPlacing.
-absl::StatusOr<DevicePlans> PlansByShare(const std::vector<Device>& devices, const CheckedJob& job,
+absl::StatusOr<SharedPlans> PlansByShare(const std::vector<Device>& devices, const CheckedJob& job,
                                          const RowLengths& lengths);
 
 // What of it is held in common with other jobs.
@@ -36,10 +27,8 @@ Promise PromiseOf(const v1::Plan& plan, int64_t bytes);
 // What is reserved for a plan: its peak, and more room after each time that it was not enough.
 int64_t CapOf(const v1::Plan& plan, int oom_failures, double margin);
 
-// For a worker that has the device for itself. Devices of the same machine (threads, kind, context,
-// rates) share their plans: made once. Among them is the fastest for each device's capacity and the
-// job's budget.
-absl::StatusOr<DevicePlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,
+// For a worker that has the device for itself.
+absl::StatusOr<SharedPlans> PlansOn(const std::vector<Device>& devices, const CheckedJob& job,
                                     const RowLengths& lengths, PlansWanted wanted);
 
 }  // namespace snug::server

@@ -50,7 +50,7 @@ struct ReadyJob {
   CheckedJob checked;
   PreparedFolders folders;
   v1::DatasetSummary summary;
-  std::shared_ptr<const DevicePlans> plans;
+  SharedPlans plans;
   std::optional<CheckpointRecord> resume;
 };
 

@@ -1,50 +1,68 @@
-// Which jobs the daemon is at work on in its own process, kept in files so that its next life knows
-// what it was doing when it ended. A job that was in hand at two ends is not taken in hand again:
-// it may be what ends the daemon.
+// Which jobs the daemon is at work on in its own process, kept in a file so that its next life
+// knows what it was doing when it ended. A job that was in hand at two ends is not taken in hand
+// again: it may be what ends the daemon.
 //
-// <dir>/<job> holds "N working" while it is in hand: N ends so far. What ends without ending the
-// daemon leaves no file. Nothing is flushed to the disk: this is about the process, not the
-// machine.
+// A line of the file is "N working JOB" while the job is in hand, and "N waiting JOB" once a life
+// has ended with it in hand: N ends so far. All lines are of the same length, and one that is free
+// is blank. Nothing is flushed to the disk: this is about the process, not the machine.
 #ifndef SERVER_SCHEDULER_IN_HAND_H_
 #define SERVER_SCHEDULER_IN_HAND_H_
 
+#include <cstddef>
 #include <map>
-#include <memory>
 #include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 
 namespace snug::server {
 
 inline constexpr int kMaxEndsInHand = 2;
 
+// Safe for any thread.
 class InHand {
  public:
   // Reads what the daemon's earlier lives left, and counts their ends.
-  explicit InHand(std::string dir);
+  explicit InHand(const std::string& path);
+  InHand(const InHand&) = delete;
+  InHand& operator=(const InHand&) = delete;
+  ~InHand();
 
   // The job has been in hand at kMaxEndsInHand ends.
-  bool IsSuspect(const std::string& job) const;
+  bool IsSuspect(const std::string& job) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The job is in hand while this lives.
+  // The job is in hand while this lives. What was counted of it before is forgotten then.
   class Hold {
    public:
-    Hold(const InHand& in_hand, const std::string& job);
+    Hold(InHand& in_hand, const std::string& job);
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
     ~Hold();
 
    private:
-    const std::string path_;
+    InHand& in_hand_;
+    const size_t line_;
   };
 
   // The job has been parked: what was counted of it is forgotten.
-  void Forget(const std::string& job) const;
+  void Forget(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  std::string PathOf(const std::string& job) const { return dir_ + "/" + job; }
-  int EndsOf(const std::string& job) const;
+  struct Left {
+    int ends = 0;
+    size_t line = 0;
+  };
+  size_t Take(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Free(size_t line) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Write(size_t line, absl::string_view text) const;
 
-  const std::string dir_;
-  std::map<std::string, int> ends_;  // Jobs of earlier lives alone; not changed after that.
+  int fd_ = -1;
+  mutable absl::Mutex mutex_;
+  std::map<std::string, Left> left_ ABSL_GUARDED_BY(mutex_);  // By job, of earlier lives.
+  std::vector<size_t> free_ ABSL_GUARDED_BY(mutex_);
+  size_t lines_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace snug::server

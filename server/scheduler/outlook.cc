@@ -5,7 +5,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
-#include "server/data/prepared_dataset.h"
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
 
@@ -19,8 +18,9 @@ absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& jo
   if (absl::IsDeadlineExceeded(folders.status())) return RowLengths();
   RETURN_IF_ERROR(folders.status());
   if (!folders->ready) return RowLengths();
-  ASSIGN_OR_RETURN(*summary, ReadSummary(folders->train));
-  return LengthsOf(*folders);
+  ASSIGN_OR_RETURN(const auto facts, preparer.FactsOf(*folders));
+  *summary = facts->summary;
+  return facts->lengths;
 }
 
 const Device& DeviceNamed(const std::vector<Device>& devices, const std::string& name) {
@@ -41,12 +41,12 @@ std::string FidelityThatFits(const Device& device, const CheckedJob& job,
        ++more) {
     spec.mutable_memory()->set_fidelity(static_cast<v1::Fidelity>(more));
     const absl::StatusOr<bool> fits =
-        AnyPlanFits(job.program, spec, lengths, MachineOf(device),
+        AnyPlanFits(*job.program, spec, lengths, MachineOf(device),
                     {.device_bytes = std::min(device.capacity_bytes, BudgetBytes(spec))});
     if (fits.ok() && *fits)
-      return absl::StrCat("; memory.fidelity: ",
-                          absl::AsciiStrToLower(v1::Fidelity_Name(spec.memory().fidelity())),
-                          " would let it fit");
+      return absl::StrCat(
+          "; memory.fidelity: ", absl::AsciiStrToLower(v1::Fidelity_Name(spec.memory().fidelity())),
+          " would let it fit");
   }
   return "";
 }
@@ -56,7 +56,7 @@ absl::StatusOr<Outlook> Foresee(const std::vector<Device>& devices, const Checke
   Outlook outlook;
   ASSIGN_OR_RETURN(outlook.plans, PlansOn(devices, job, lengths, wanted));
   QueuedJob queued{.budget_bytes = BudgetBytes(job.spec)};
-  for (const auto& [device, plans] : outlook.plans)
+  for (const auto& [device, plans] : *outlook.plans)
     for (const v1::Plan& plan : plans)
       queued.plans[device].emplace_back(plan.peak_bytes(), plan.threads());
   const std::vector<DeviceState> idle = StatesOf(devices);

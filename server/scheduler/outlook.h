@@ -20,7 +20,7 @@ absl::StatusOr<RowLengths> KnownLengths(Preparer& preparer, const CheckedJob& jo
 
 // A job's plans on every device, and what it would be given if all of them were idle.
 struct Outlook {
-  DevicePlans plans;
+  SharedPlans plans;
   const Device* device = nullptr;  // Its device; where none holds it, the largest.
 };
 

@@ -74,7 +74,7 @@ absl::Status AddTape(const CheckedJob& job, const RowLengths& lengths, const Dev
   const int shown = response.chosen() >= 0 ? response.chosen() : SmallestOf(plans);
   ASSIGN_OR_RETURN(
       const program::Tape tape,
-      TapeOf(job.program, OptionsFor(job.program, job.spec, lengths, MachineOf(device)),
+      TapeOf(*job.program, OptionsFor(*job.program, job.spec, lengths, MachineOf(device)),
              plans[static_cast<size_t>(shown)]));
   if (request.with_timeline()) {
     for (v1::LiveBytes& live : TimelineOf(tape, kMostTimelinePoints))
@@ -105,7 +105,7 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
   RETURN_IF_ERROR(FillAutoBatch(asked, lengths, job));
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices, job, lengths, PlansWanted::kAll));
   const Device& device = named ? DeviceNamed(devices, request.device()) : *outlook.device;
-  const std::vector<v1::Plan>& plans = outlook.plans.at(device.name);
+  const std::vector<v1::Plan>& plans = outlook.plans->at(device.name);
   const int64_t budget = BudgetBytes(job.spec), capacity = device.capacity_bytes;
   response.set_length_source(lengths.prepared() ? "prepared dataset" : "max_seq_length");
   response.set_device(device.name);
@@ -119,14 +119,14 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
                              : absl::StrCat(RefusalOf(plans, device.name, capacity, budget),
                                             FidelityThatFits(device, job, lengths)));
   if (request.with_sites())
-    for (v1::Site& site : SitesOf(job.program, plans.front().key().tokens()))
+    for (v1::Site& site : SitesOf(*job.program, plans.front().key().tokens()))
       *response.add_sites() = std::move(site);
   for (const v1::Plan& plan : plans) *response.add_plans() = plan;
   for (const Device& each : devices)
-    *response.add_devices() = ChoiceOn(each, job.spec, outlook.plans.at(each.name));
+    *response.add_devices() = ChoiceOn(each, job.spec, outlook.plans->at(each.name));
   if (request.with_max()) {
     ASSIGN_OR_RETURN(*response.mutable_max(),
-                     LargestThatFit(job.program, job.spec, lengths, MachineOf(device),
+                     LargestThatFit(*job.program, job.spec, lengths, MachineOf(device),
                                     {.rows = kMaxBatchRows,
                                      .tokens = kMaxSequenceTokens,
                                      .memory = {response.budget_bytes(), HostLimit(request)}}));

@@ -1,6 +1,7 @@
 // What users ask for: a new job, and its way until it is queued.
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <list>
 #include <utility>
@@ -9,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/status_macros.h"
-#include "server/data/prepared_dataset.h"
 #include "server/data/prompts.h"
 #include "server/data/sources.h"
 #include "server/job/errors.h"
@@ -36,7 +36,7 @@ constexpr int64_t kSmallDatasetBytes = int64_t{64} << 20;
 struct ReadyWork {
   JobRecord record;
   std::vector<Device> devices;
-  const InHand* in_hand = nullptr;
+  InHand* in_hand = nullptr;
   Inspector* inspector = nullptr;
   std::string checkpoints_dir;
   std::string parents_checkpoints_dir;  // Of a job that extends another.
@@ -54,7 +54,10 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& ind
                             [&](const std::string& id) { return index.FinishedModel(id, owner); },
                             {.who = owner,
                              .inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
-                             .cancelled = work.abandoned.get()}));
+                             .cancelled = work.abandoned.get(),
+                             .on_read = [&] {
+                               if (!prepared) work.say("its files are being checked");
+                             }}));
   const InHand::Hold hold(*work.in_hand, work.record.id());
   if (prepared) return checked;
   RETURN_IF_ERROR(FillAutoLength(work.devices, checked));
@@ -95,14 +98,14 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
                                       {.cancelled = work.abandoned.get(), .say = work.say}));
   }
   const InHand::Hold hold(*work.in_hand, record.id());
-  ASSIGN_OR_RETURN(ready.summary, ReadSummary(ready.folders.train));
-  ASSIGN_OR_RETURN(const RowLengths lengths, LengthsOf(ready.folders));
+  ASSIGN_OR_RETURN(const auto facts, preparer.FactsOf(ready.folders));
+  ready.summary = facts->summary;
+  const RowLengths& lengths = facts->lengths;
   if (!ready.folders.eval.empty()) ready.summary.set_eval_rows(lengths.eval.rows);
   RETURN_IF_ERROR(FillAutoBatch(work.devices, lengths, ready.checked));
   RETURN_IF_ERROR(CheckFits(work.devices, ready.checked, lengths));
-  ASSIGN_OR_RETURN(DevicePlans plans, PlansByShare(work.devices, ready.checked, lengths));
-  ready.plans = std::make_shared<const DevicePlans>(std::move(plans));
-  ready.checked.program = {};  // Planned: nothing needs it any more, and it is large.
+  ASSIGN_OR_RETURN(ready.plans, PlansByShare(work.devices, ready.checked, lengths));
+  ready.checked.program = nullptr;  // Planned: nothing needs it any more, and it is large.
   ASSIGN_OR_RETURN(ready.resume, WhereToGoOn(work));
   return ready;
 }
@@ -143,7 +146,7 @@ absl::StatusOr<Admission> AdmissionOf(const Entry& entry, ReadyJob ready, Stored
         MoveJob(made.changed, v1::Job::QUEUED, "waits to be placed", WallMicros(), made.change));
   }
   made.change.plans = plans.Pack(made.ready);
-  made.ready.plans = plans.Share(made.ready.plans, made.change.plans->plans);
+  made.ready.plans = plans.Share(made.ready.plans, *made.change.plans);
   return made;
 }
 
@@ -226,34 +229,32 @@ void Scheduler::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
   entries_[id] = std::move(entry);
 }
 
-void Scheduler::AwaitReady(Entry& entry) { unready_.emplace(KeyOf(entry.record), entry.id()); }
+void Scheduler::AwaitReady(Entry& entry) {
+  unready_.Add(KeyOf(entry.record), entry.record.job.owner());
+}
 
 // Until a pool takes no more, or of a user no more: the rest is for the next tick.
 void Scheduler::GetSomeReady() {
-  for (auto it = unready_.begin(); it != unready_.end();) {
-    Entry* entry = Find(it->second);
-    const bool needed = entry != nullptr && entry->attempt == nullptr && !entry->ready &&
-                        !entry->getting_ready && !HasAttempt(entry->state()) &&
-                        entry->state() != v1::Job::PAUSED;
-    if (needed && SinceBoot() < entry->ready_again) {
-      ++it;
-      continue;
-    }
-    if (needed && entry->state() == v1::Job::PREPARING &&
-        prepares_.WaitingOf(entry->record.job.owner()) >= settings_.limits.waiting_of_a_user) {
-      pools_full_ = true;
-      ++it;
-      continue;
-    }
-    if (needed) {
-      GetReady(*entry);
-      if (!entry->getting_ready && entry->state() != v1::Job::PAUSED) {
-        pools_full_ = true;
-        return;
-      }
-    }
-    it = unready_.erase(it);
-  }
+  const auto room_of = [&](const std::string& user) {
+    const size_t limit = settings_.limits.waiting_of_a_user;
+    return limit - std::min(limit, prepares_.WaitingOf(user));
+  };
+  pools_full_ = unready_.Visit(room_of, [&](const std::string& id) { return GetReadyIfDue(id); });
+}
+
+Unready::Answer Scheduler::GetReadyIfDue(const std::string& id) {
+  Entry* entry = Find(id);
+  const bool needed = entry != nullptr && entry->attempt == nullptr && !entry->ready &&
+                      !entry->getting_ready && !HasAttempt(entry->state()) &&
+                      entry->state() != v1::Job::PAUSED;
+  if (!needed) return Unready::Answer::kDone;
+  if (SinceBoot() < entry->ready_again) return Unready::Answer::kLater;
+  if (entry->state() == v1::Job::PREPARING &&
+      prepares_.WaitingOf(entry->record.job.owner()) >= settings_.limits.waiting_of_a_user)
+    return Unready::Answer::kUserFull;
+  GetReady(*entry);
+  return entry->getting_ready || entry->state() == v1::Job::PAUSED ? Unready::Answer::kDone
+                                                                   : Unready::Answer::kAllFull;
 }
 
 // Slow: on a pool. Answers through the inbox, unless the job has gone meanwhile.
@@ -286,9 +287,8 @@ void Scheduler::GetReady(Entry& entry) {
                 .priority = entry.record.job.priority(),
                 .abandoned = entry.abandoned};
   const bool new_job = entry.state() == v1::Job::PREPARING;
-  Task make = [this, id, new_job, work = std::move(work)] {
+  Task make = [this, id, work = std::move(work)] {
     if (work.abandoned->load()) return;
-    if (new_job) work.say("its files are being checked");
     auto ready = std::make_shared<absl::StatusOr<ReadyJob>>(MakeReady(work, index_, preparer_));
     Post([this, id, ready, abandoned = work.abandoned] {
       made_ready_.push_back({id, std::move(*ready), abandoned});

@@ -26,6 +26,7 @@
 #include "server/scheduler/task_pool.h"
 #include "server/scheduler/tenant_use.h"
 #include "server/scheduler/timetable.h"
+#include "server/scheduler/unready.h"
 #include "server/scheduler/waiting_room.h"
 
 namespace snug::server {
@@ -62,7 +63,7 @@ class Scheduler {
   // scheduler.cc: the loop, storing and showing.
   absl::Status Load();
   void LoadEntries(StoredState& state);
-  void Loop(), Tick();
+  void Loop(), Tick(), GetSomeReady();
   void TellWaiting(), Post(Task task);
   absl::Status Save(Entry& entry, JobRecord changed, Change change, Urgency urgency);
   void OnSaved(Entry& entry, JobRecord changed, const Change& change);
@@ -71,11 +72,10 @@ class Scheduler {
   void Drop(const std::string& id);
   Entry* Find(const std::string& id);
   // devices.cc: devices, as they are and as they are shown.
-  void ShowDevices();
+  void ShowDevices(), LookAtGpus();
   void ShowPlace(Entry& entry);
   std::vector<DeviceState> DeviceStates() const;
   std::string TroubleOf(const Device& device) const;
-  void LookAtGpus();
   void OnGpusSeen(const GpuLooks::Uses& uses);
   bool AwaitsLook() const;
   void NoteProcessBytes(Entry& entry);
@@ -84,7 +84,7 @@ class Scheduler {
   void OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order, const Reply& reply);
   void Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply);
   void AwaitReady(Entry& entry);
-  void GetSomeReady();
+  Unready::Answer GetReadyIfDue(const std::string& id);
   void GetReady(Entry& entry);
   void OnReady(std::vector<ReadyResult> results);
   bool Hold(Entry& entry, const absl::Status& why);
@@ -129,12 +129,12 @@ class Scheduler {
   bool changed_ = true, gpus_silent_ = false;  // For scheduling, since the last round; as shown.
   Timetable times_;
   GpuLooks looks_;
-  const InHand in_hand_;
+  InHand in_hand_;
   std::atomic<bool> draining_{false}, stopping_{false};
-  std::set<std::string> attended_;  // Jobs with an attempt, and perhaps some that had one.
-  std::map<JobQueue::Key, std::string> unready_;  // Of which some may need nothing any more.
-  bool pools_full_ = false;                       // Of the last of them that was asked for.
-  std::vector<ReadyResult> made_ready_;           // Since the last look; they are stored together.
+  std::set<std::string> attended_;       // Jobs with an attempt, and perhaps some that had one.
+  Unready unready_;                      // Of which some may need nothing any more.
+  bool pools_full_ = false;              // Since the last tick.
+  std::vector<ReadyResult> made_ready_;  // Since the last look; they are stored together.
   const std::shared_ptr<WaitingRoom> waiting_ = std::make_shared<WaitingRoom>();
   TenantUse tenant_use_{settings_.tenants};
   StoredPlans stored_plans_;

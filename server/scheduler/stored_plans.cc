@@ -12,6 +12,7 @@
 namespace snug::server {
 namespace {
 
+constexpr size_t kMaxPacked = 64;
 constexpr size_t kForgetAbove = 1000;  // Plans that nobody may go by any more are looked for.
 
 // Another build may plan otherwise.
@@ -33,7 +34,9 @@ StoredPlans::StoredPlans(const std::vector<Device>& devices) : made_by_(ThisBuil
   }
 }
 
-PlansRecord StoredPlans::Pack(const ReadyJob& ready) const {
+std::shared_ptr<const PlansRecord> StoredPlans::Pack(const ReadyJob& ready) {
+  Packing what = {ready.plans, ready.checked.model_dir, ready.folders.prompts};
+  if (const auto known = packed_.find(what); known != packed_.end()) return known->second;
   v1::StoredPlans stored;
   stored.set_model_dir(ready.checked.model_dir);
   stored.set_prompts(ready.folders.prompts);
@@ -42,7 +45,13 @@ PlansRecord StoredPlans::Pack(const ReadyJob& ready) const {
     of_device.set_device(device);
     for (const v1::Plan& plan : plans) *of_device.add_plans() = plan;
   }
-  return {made_by_, stored.SerializeAsString()};
+  auto record = std::make_shared<PlansRecord>();
+  record->made_by = made_by_;
+  record->plans = stored.SerializeAsString();
+  record->sha256 = Sha256Hex(record->plans);
+  if (packed_.size() >= kMaxPacked) packed_.clear();
+  packed_[std::move(what)] = record;
+  return record;
 }
 
 std::optional<ReadyJob> StoredPlans::Unpack(const PlansRecord& packed, const JobRecord& record) {
@@ -59,15 +68,14 @@ std::optional<ReadyJob> StoredPlans::Unpack(const PlansRecord& packed, const Job
   auto plans = std::make_shared<DevicePlans>();
   for (const v1::StoredPlans::OfDevice& of_device : stored.devices())
     (*plans)[of_device.device()].assign(of_device.plans().begin(), of_device.plans().end());
-  ready.plans = Share(std::move(plans), packed.plans);
+  ready.plans = Share(std::move(plans), packed);
   return ready;
 }
 
-std::shared_ptr<const DevicePlans> StoredPlans::Share(std::shared_ptr<const DevicePlans> plans,
-                                                      const std::string& packed) {
+SharedPlans StoredPlans::Share(SharedPlans plans, const PlansRecord& packed) {
   if (shared_.size() > kForgetAbove)
     std::erase_if(shared_, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<const DevicePlans>& known = shared_[Sha256Hex(packed)];
+  std::weak_ptr<const DevicePlans>& known = shared_[packed.sha256];
   if (auto same = known.lock()) return same;
   known = plans;
   return plans;

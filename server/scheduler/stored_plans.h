@@ -19,16 +19,24 @@ class StoredPlans {
  public:
   explicit StoredPlans(const std::vector<Device>& devices);
 
-  PlansRecord Pack(const ReadyJob& ready) const;
+  // Packed once for all jobs that hold the same plans.
+  std::shared_ptr<const PlansRecord> Pack(const ReadyJob& ready);
   // Nothing when another build or other devices made it.
   std::optional<ReadyJob> Unpack(const PlansRecord& packed, const JobRecord& record);
 
   // The same plans once in memory, however many jobs go by them.
-  std::shared_ptr<const DevicePlans> Share(std::shared_ptr<const DevicePlans> plans,
-                                           const std::string& packed);
+  SharedPlans Share(SharedPlans plans, const PlansRecord& packed);
 
  private:
+  // What of a ready job is packed.
+  struct Packing {
+    SharedPlans plans;
+    std::string model_dir, prompts;
+    auto operator<=>(const Packing&) const = default;
+  };
+
   std::string made_by_;
+  std::map<Packing, std::shared_ptr<const PlansRecord>> packed_;
   std::map<std::string, std::weak_ptr<const DevicePlans>> shared_;  // By SHA-256 of the packed.
 };
 

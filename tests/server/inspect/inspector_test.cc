@@ -61,8 +61,8 @@ TEST_F(InspectorTest, SaysWhatReadingHereSays) {
   const absl::StatusOr<CheckedJob> job = Check(), here = Here();
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(job->spec, here->spec));
-  EXPECT_TRUE(job->program.config == here->program.config);
-  EXPECT_EQ(job->program.parameters.size(), here->program.parameters.size());
+  EXPECT_TRUE(job->program->config == here->program->config);
+  EXPECT_EQ(job->program->parameters.size(), here->program->parameters.size());
   EXPECT_EQ(job->model_dir, dir_ + "/model");
 }
 
@@ -189,7 +189,7 @@ TEST_F(InspectorTest, AnErrorIsAnErrorWhateverItsCode) {
 }
 
 TEST_F(InspectorTest, AHeadOfClassesIsToldAsItIs) {
-  program::ModelConfig config = Here()->program.config;
+  program::ModelConfig config = Here()->program->config;
   ASSERT_TRUE(
       program::ChooseTask(
           {program::Task::kSequenceClassification, 5, program::Problem::kMultiLabel}, config)
@@ -201,7 +201,7 @@ TEST_F(InspectorTest, AHeadOfClassesIsToldAsItIs) {
 }
 
 TEST_F(InspectorTest, AnEncoderDecoderIsToldAsItIs) {
-  program::ModelConfig config = Here()->program.config;
+  program::ModelConfig config = Here()->program->config;
   config.model_type = "t5";
   config.task = program::Task::kSeq2SeqLm;
   config.layers = 5;
@@ -246,7 +246,7 @@ TEST_F(InspectorTest, AModelOfImagesIsToldAsItIs) {
 }
 
 TEST_F(InspectorTest, FactsOutsideTheLimitsAreNotBelieved) {
-  const v1::ModelFacts facts = FactsOf(Here()->program.config);
+  const v1::ModelFacts facts = FactsOf(Here()->program->config);
   ASSERT_TRUE(ConfigOf(facts).ok());
   const auto refused = [&](auto change) {
     v1::ModelFacts changed = facts;

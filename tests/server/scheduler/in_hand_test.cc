@@ -1,6 +1,7 @@
 // Which jobs were in the daemon's hands when it ended, life after life.
 #include "server/scheduler/in_hand.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,55 +9,86 @@
 #include <memory>
 #include <string>
 
+#include "tests/server/testing/tiny_model.h"
+
 namespace snug::server {
 namespace {
 
+using testing::HasSubstr;
+using testing::Not;
+
 class InHandTest : public testing::Test {
  protected:
-  InHandTest() : dir_(testing::TempDir() + "/in-hand-" + std::to_string(getpid())) {}
-  ~InHandTest() override { std::filesystem::remove_all(dir_); }
+  InHandTest() : path_(testing::TempDir() + "/in-hand-" + std::to_string(getpid())) {}
+  ~InHandTest() override { std::filesystem::remove_all(path_); }
 
   // A life that ends with the job in its hands.
   void EndWithJobInHand() const {
-    const InHand in_hand(dir_);
-    const std::string file = dir_ + "/a", kept = dir_ + "-kept";
+    const std::string kept = path_ + "-kept";
     {
-      const InHand::Hold hold(in_hand, "a");
-      std::filesystem::copy_file(file, kept);
+      InHand in_hand(path_);
+      const InHand::Hold other(in_hand, "other"), hold(in_hand, "a");
+      { const InHand::Hold done(in_hand, "done"); }
+      std::filesystem::copy_file(path_, kept);
     }
-    std::filesystem::rename(kept, file);  // Nothing ran at its end.
+    std::filesystem::rename(kept, path_);  // Nothing ran at its end.
   }
 
-  const std::string dir_;
+  const std::string path_;
 };
 
 TEST_F(InHandTest, TwoEndsMakeAJobSuspect) {
   EndWithJobInHand();
-  EXPECT_FALSE(InHand(dir_).IsSuspect("a"));
+  EXPECT_FALSE(InHand(path_).IsSuspect("a"));
+  EXPECT_FALSE(InHand(path_).IsSuspect("a"));  // A life without it in hand counts for nothing.
   EndWithJobInHand();
-  EXPECT_TRUE(InHand(dir_).IsSuspect("a"));
-  EXPECT_FALSE(InHand(dir_).IsSuspect("b"));
+  const InHand in_hand(path_);
+  EXPECT_TRUE(in_hand.IsSuspect("a"));
+  EXPECT_TRUE(in_hand.IsSuspect("other"));
+  EXPECT_FALSE(in_hand.IsSuspect("done"));
 }
 
 // Who resumes a job that was held has looked at it: it is tried again, in the same life.
 TEST_F(InHandTest, AForgottenJobIsTakenInHandAgain) {
   EndWithJobInHand();
   EndWithJobInHand();
-  const InHand in_hand(dir_);
+  InHand in_hand(path_);
   ASSERT_TRUE(in_hand.IsSuspect("a"));
   in_hand.Forget("a");
   EXPECT_FALSE(in_hand.IsSuspect("a"));
-  EndWithJobInHand();  // And counted anew.
-  EXPECT_FALSE(InHand(dir_).IsSuspect("a"));
+  EXPECT_TRUE(in_hand.IsSuspect("other"));
+  EXPECT_THAT(ReadText(path_), Not(HasSubstr(" a ")));
 }
 
 TEST_F(InHandTest, AJobThatLeavesTheHandsIsSuspectNoMore) {
   EndWithJobInHand();
-  const InHand in_hand(dir_);
-  { const InHand::Hold hold(in_hand, "a"); }
-  EXPECT_FALSE(std::filesystem::exists(dir_ + "/a"));
+  {
+    InHand in_hand(path_);
+    { const InHand::Hold hold(in_hand, "a"); }
+    EXPECT_THAT(ReadText(path_), Not(HasSubstr(" a ")));
+  }
   EndWithJobInHand();
-  EXPECT_FALSE(InHand(dir_).IsSuspect("a"));
+  EXPECT_FALSE(InHand(path_).IsSuspect("a"));
+}
+
+// Else a daemon of a million jobs would have a file of as many lines.
+TEST_F(InHandTest, LinesAreUsedAgain) {
+  InHand in_hand(path_);
+  { const InHand::Hold first(in_hand, "a"), second(in_hand, "b"); }
+  const auto size = std::filesystem::file_size(path_);
+  for (int i = 0; i < 10; ++i) {
+    const InHand::Hold first(in_hand, "c"), second(in_hand, std::string(63, 'd'));
+    EXPECT_THAT(ReadText(path_), HasSubstr("0 working " + std::string(63, 'd') + " "));
+  }
+  EXPECT_EQ(std::filesystem::file_size(path_), size);
+}
+
+// An earlier version kept a file for each job.
+TEST_F(InHandTest, AFolderOfFilesGivesWay) {
+  std::filesystem::create_directories(path_);
+  WriteText(path_ + "/a", "1 working\n");
+  EndWithJobInHand();
+  EXPECT_FALSE(InHand(path_).IsSuspect("a"));
 }
 
 }  // namespace

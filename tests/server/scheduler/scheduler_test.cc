@@ -20,6 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 
 // The disk has no room for the ballast (a folder in its place stands for that), so the store
 // refuses to admit. Then it has room again, and nothing else happens: the job runs all the same.
@@ -167,17 +168,22 @@ TEST_F(SchedulerTest, AJobWhoseFilesStayAwayFails) {
   EXPECT_EQ(ended.error().reason(), "BAD_MODEL");
 }
 
-// What the file of a job in hand holds after so many ends of the daemon.
+// What the file of jobs in hand holds after so many ends of the daemon.
+std::string InHandAfter(int ends) {
+  std::string line = std::to_string(ends) + " working job-1";
+  line.resize(95, ' ');
+  return line + "\n";
+}
+
 TEST_F(SchedulerTest, AJobInHandAtTwoEndsOfTheDaemonIsHeld) {
   StoreJob("steps=2");
-  fs::create_directories(dir_ + "/state/in-hand");
-  WriteText(dir_ + "/state/in-hand/job-1", "1 working\n");
+  WriteText(dir_ + "/state/in-hand", InHandAfter(1));
   Start({});
   const v1::Job held = Await([](const v1::Job& job) { return job.state() == v1::Job::PAUSED; });
   EXPECT_EQ(held.state(), v1::Job::PAUSED);
   EXPECT_THAT(held.reason(),
               HasSubstr("the daemon ended 2 times while it was at work on this job"));
-  EXPECT_FALSE(fs::exists(dir_ + "/state/in-hand/job-1"));
+  EXPECT_THAT(ReadText(dir_ + "/state/in-hand"), Not(HasSubstr(kJob)));
   scheduler_.reset();
   store_.reset();
   Start({});
@@ -186,11 +192,10 @@ TEST_F(SchedulerTest, AJobInHandAtTwoEndsOfTheDaemonIsHeld) {
 
 TEST_F(SchedulerTest, AJobInHandAtOneEndOfTheDaemonGoesOn) {
   StoreJob("steps=2");
-  fs::create_directories(dir_ + "/state/in-hand");
-  WriteText(dir_ + "/state/in-hand/job-1", "0 working\n");
+  WriteText(dir_ + "/state/in-hand", InHandAfter(0));
   Start({});
   EXPECT_EQ(Ended().state(), v1::Job::SUCCEEDED);
-  EXPECT_TRUE(fs::is_empty(dir_ + "/state/in-hand"));
+  EXPECT_THAT(ReadText(dir_ + "/state/in-hand"), Not(HasSubstr(kJob)));
 }
 
 // A cancelled worker is killed within the limits of this test; one that exports is waited for.

@@ -1,0 +1,31 @@
+#include "server/scheduler/unready.h"
+
+#include <iterator>
+#include <utility>
+
+namespace snug::server {
+
+void Unready::Add(const JobQueue::Key& key, const std::string& user) {
+  const auto apart = apart_.find(user);
+  (apart == apart_.end() ? jobs_ : apart->second).emplace(key, user);
+}
+
+bool Unready::Visit(const std::function<size_t(const std::string& user)>& room_of,
+                    const std::function<Answer(const std::string& id)>& ask) {
+  for (auto user = apart_.begin(); user != apart_.end();) {
+    Jobs& jobs = user->second;
+    for (size_t room = room_of(user->first); room > 0 && !jobs.empty(); --room)
+      jobs_.insert(jobs.extract(jobs.begin()));
+    user = jobs.empty() ? apart_.erase(user) : std::next(user);
+  }
+  for (auto at = jobs_.begin(); at != jobs_.end();) {
+    const Answer answer = ask(std::get<std::string>(at->first));
+    if (answer == Answer::kAllFull) return true;
+    const auto job = at++;
+    if (answer == Answer::kDone) jobs_.erase(job);
+    if (answer == Answer::kUserFull) apart_[job->second].insert(jobs_.extract(job));
+  }
+  return !apart_.empty();
+}
+
+}  // namespace snug::server

@@ -1,0 +1,40 @@
+// Jobs that are to be made ready, in the order in which jobs are asked. Those of a user who has as
+// much under way as he may stand apart, so that a visit does not pass them by one after the other.
+// Pure data.
+#ifndef SERVER_SCHEDULER_UNREADY_H_
+#define SERVER_SCHEDULER_UNREADY_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "server/place/job_queue.h"
+
+namespace snug::server {
+
+class Unready {
+ public:
+  void Add(const JobQueue::Key& key, const std::string& user);
+
+  enum class Answer {
+    kDone,      // Nothing more is needed for the job: it leaves.
+    kLater,     // Not now.
+    kUserFull,  // Neither it nor another of its user's now.
+    kAllFull,   // None now: ends the visit.
+  };
+  // Asks for one after the other. `room_of`: how many more a user may have under way, of one who
+  // was full at an earlier visit. Whether some were left because there was no room.
+  bool Visit(const std::function<size_t(const std::string& user)>& room_of,
+             const std::function<Answer(const std::string& id)>& ask);
+
+ private:
+  using Jobs = std::map<JobQueue::Key, std::string>;  // -> user.
+
+  Jobs jobs_;
+  std::map<std::string, Jobs> apart_;  // By user.
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_UNREADY_H_

@@ -1,0 +1,91 @@
+// Who is asked for in a visit, and in which order.
+#include "server/scheduler/unready.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace snug::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using Answer = Unready::Answer;
+
+class UnreadyTest : public testing::Test {
+ protected:
+  void Add(const std::string& id, const std::string& user, int priority = 0) {
+    unready_.Add({-priority, arrivals_++, id}, user);
+  }
+  // Who is asked for; each is made ready unless `answers_` has another answer.
+  std::vector<std::string> Visit(size_t room = 0) {
+    std::vector<std::string> asked;
+    left_ = unready_.Visit([&](const std::string&) { return room; },
+                           [&](const std::string& id) {
+                             asked.push_back(id);
+                             const auto answer = answers_.find(id);
+                             return answer == answers_.end() ? Answer::kDone : answer->second;
+                           });
+    return asked;
+  }
+
+  Unready unready_;
+  std::map<std::string, Answer> answers_;
+  bool left_ = false;
+  int64_t arrivals_ = 0;
+};
+
+TEST_F(UnreadyTest, EachIsAskedForOnceInOrder) {
+  Add("a1", "a");
+  Add("b1", "b");
+  Add("urgent", "a", 5);
+  EXPECT_THAT(Visit(), ElementsAre("urgent", "a1", "b1"));
+  EXPECT_FALSE(left_);
+  EXPECT_THAT(Visit(), IsEmpty());
+}
+
+TEST_F(UnreadyTest, WhatIsForLaterIsAskedForAgain) {
+  Add("a1", "a");
+  Add("a2", "a");
+  answers_ = {{"a1", Answer::kLater}};
+  Visit();
+  EXPECT_FALSE(left_);
+  EXPECT_THAT(Visit(), ElementsAre("a1"));
+}
+
+TEST_F(UnreadyTest, AFullPoolEndsTheVisit) {
+  Add("a1", "a");
+  Add("b1", "b");
+  answers_ = {{"a1", Answer::kAllFull}};
+  EXPECT_THAT(Visit(), ElementsAre("a1"));
+  EXPECT_TRUE(left_);
+  answers_.clear();
+  EXPECT_THAT(Visit(), ElementsAre("a1", "b1"));
+}
+
+// However many he has, none of them is asked for until there is room, and then as many as that.
+TEST_F(UnreadyTest, AFullUsersJobsStandApart) {
+  for (const char* id : {"a1", "a2", "a3", "a4"}) {
+    Add(id, "a");
+    answers_[id] = Answer::kUserFull;
+  }
+  Add("b1", "b");
+  EXPECT_THAT(Visit(), ElementsAre("a1", "a2", "a3", "a4", "b1"));
+  EXPECT_TRUE(left_);
+  answers_.clear();
+  Add("late", "a");
+  Add("urgent", "a", 5);
+  Add("b2", "b");
+  EXPECT_THAT(Visit(), ElementsAre("b2"));
+  EXPECT_TRUE(left_);
+  EXPECT_THAT(Visit(2), ElementsAre("urgent", "a1"));
+  EXPECT_TRUE(left_);
+  EXPECT_THAT(Visit(9), ElementsAre("a2", "a3", "a4", "late"));
+  EXPECT_FALSE(left_);
+}
+
+}  // namespace
+}  // namespace snug::server
