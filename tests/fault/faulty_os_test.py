@@ -209,7 +209,7 @@ class MigrationTest(unittest.TestCase):
         daemon.kill()
         shutil.rmtree(daemon.state)
         folder = pathlib.Path(__file__).parents[1] / "server/job"
-        for hit in range(1, 6):
+        for hit in range(1, 5):
             daemon.state.mkdir()
             with contextlib.closing(sqlite3.connect(daemon.state / "snug.db")) as rows:
                 rows.executescript((folder / "schema_1.sql").read_text())
