@@ -37,65 +37,51 @@ void SignalShim(const Entry& entry, int signal) {
   if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.id(), signal, sent.message());
 }
 
+AttemptSigns SignsOf(const Entry& entry, absl::Duration now, const SchedulerLimits& limits) {
+  const LiveAttempt& attempt = *entry.attempt;
+  const bool kept = entry.record.job.keep();
+  const PaceLimits pace = {
+      .shortest = limits.stuck_after, .other_work = limits.other_work, .exports = kept};
+  return {.liveness = attempt.shim->Look(),
+          .cancelled = entry.state() == v1::Job::CANCELLING && !kept,
+          .linked = attempt.link != 0,
+          .greeted = attempt.record.state != AttemptState::kIntent &&
+                     attempt.record.state != AttemptState::kSpawned,
+          .hangs = attempt.pace.Overdue(entry.record.job.spec(), pace, now) > absl::ZeroDuration(),
+          .bad_messages = attempt.bad_messages,
+          .age = now - attempt.started,
+          .silent = now - attempt.last_heard};
+}
+
 }  // namespace
 
 void Scheduler::LookAfter(Entry& entry) {
   LiveAttempt& attempt = *entry.attempt;
-  if (attempt.closing) return;
-  const Liveness liveness = attempt.shim->Look();
-  if (liveness == Liveness::kUnknown) return;  // Nothing follows from not knowing.
-  if (liveness == Liveness::kGone) {
-    // Its GPU, or who else is on it, may be what ended it: that is looked at first.
-    if (!std::exchange(attempt.ended, true)) looks_.Forget(entry.record.job.device());
-    if (!AwaitsLook() && SinceBoot() >= attempt.close_again) BeginClosing(entry);
-    return;
-  }
-  const SchedulerLimits& limits = settings_.limits;
-  const bool kept = entry.record.job.keep();
-  if (entry.state() == v1::Job::CANCELLING && !kept)
-    return EndWorker(entry, limits.cancel_term, limits.cancel_kill);
-  const absl::Duration now = SinceBoot(), silent = now - attempt.last_heard;
-  const bool unheard = attempt.record.state == AttemptState::kIntent ||
-                       attempt.record.state == AttemptState::kSpawned;
-  const bool no_hello = unheard && now - attempt.started > limits.hello_timeout;
-  const bool hangs =
-      !unheard &&
-      attempt.pace.Overdue(
-          entry.record.job.spec(),
-          {.shortest = limits.stuck_after, .other_work = limits.other_work, .exports = kept},
-          now) > absl::ZeroDuration();
-  const bool bad = attempt.bad_messages >= limits.max_bad_messages;
-  if (no_hello || hangs || silent > limits.stuck_after || bad) {
-    if (attempt.told_to_end == absl::ZeroDuration())
-      metrics_.WorkerEnded(no_hello ? kNoHello : bad ? kBadMessages : hangs ? kHung : kSilent);
-    return EndWorker(entry, absl::ZeroDuration(), limits.kill_grace);
-  }
-  if (silent > limits.stale_after && attempt.record.state == AttemptState::kLive)
-    ShowUnreachable(entry, silent);
-  if (attempt.link != 0 && now - attempt.seen > limits.measure_gpus) NoteProcessBytes(entry);
-  if (now - entry.last_saved > limits.save_progress) SaveProgress(entry);
-}
-
-// Asks over the link, then TERM, then KILL; then KILL for the shim, which would have ended by
-// itself. What counts in the end is that the lock is free.
-void Scheduler::EndWorker(Entry& entry, absl::Duration term_after, absl::Duration kill_after) {
-  LiveAttempt& attempt = *entry.attempt;
+  if (attempt.end.stage == AttemptEnd::Stage::kClosing) return;
   const absl::Duration now = SinceBoot();
-  if (attempt.told_to_end == absl::ZeroDuration()) {
-    attempt.told_to_end = now;
+  const AttemptSigns signs = SignsOf(entry, now, settings_.limits);
+  const Care care = CareFor(signs, now, settings_.limits, attempt.end);
+  if (care.fault != nullptr) metrics_.WorkerEnded(care.fault);
+  if (care.tell) {
     spdlog::info("job {}: ending attempt {}", entry.id(), attempt.record.epoch);
     TellToStop(entry);
   }
-  const absl::Duration told_for = now - attempt.told_to_end;
-  // Without a link nobody has heard the request: it may have been told before it dialled.
-  if (!attempt.term_sent && (told_for >= term_after || attempt.link == 0)) {
-    attempt.term_sent = true;
+  if (care.term) {
     SignalWorker(entry, SIGTERM);
     SignalWorker(entry, SIGCONT);  // Neither hears anything while it is stopped.
     SignalShim(entry, SIGCONT);
   }
-  if (told_for >= kill_after) SignalWorker(entry, SIGKILL);
-  if (told_for >= kill_after + settings_.limits.shim_grace) SignalShim(entry, SIGKILL);
+  if (care.kill) SignalWorker(entry, SIGKILL);
+  if (care.kill_shim) SignalShim(entry, SIGKILL);
+  // Its GPU, or who else is on it, may be what ended it: that is looked at first.
+  if (care.gone) looks_.Forget(entry.record.job.device());
+  if (care.close && !AwaitsLook()) BeginClosing(entry);
+  if (attempt.end.begun() || signs.liveness == Liveness::kUnknown) return;
+  if (care.unreachable && attempt.record.state == AttemptState::kLive)
+    ShowUnreachable(entry, signs.silent);
+  if (attempt.link != 0 && now - attempt.seen > settings_.limits.measure_gpus)
+    NoteProcessBytes(entry);
+  if (now - entry.last_saved > settings_.limits.save_progress) SaveProgress(entry);
 }
 
 void Scheduler::TellToStop(const Entry& entry) {
@@ -164,7 +150,8 @@ void Scheduler::Refuse(ConnectionId link, std::string reason) {
 
 void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) {
   Entry* entry = Find(hello.job_id());
-  if (entry == nullptr || entry->attempt == nullptr || entry->attempt->closing)
+  if (entry == nullptr || entry->attempt == nullptr ||
+      entry->attempt->end.stage == AttemptEnd::Stage::kClosing)
     return Refuse(link, absl::StrCat("job ", hello.job_id(), " has no live attempt"));
   LiveAttempt& attempt = *entry->attempt;
   if (hello.epoch() != attempt.record.epoch || hello.nonce() != attempt.record.nonce)
@@ -190,8 +177,7 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
   if (hello.has_last()) OnStep(*entry, hello.last());
   if (hello.has_plan()) PlanChanger(*this).OnAnswer(*entry, hello.plan());
   const bool stops = entry->state() == v1::Job::PAUSING || entry->record.job.keep();
-  if (stops || Drains(*this).Moves(*entry) || attempt.told_to_end != absl::ZeroDuration())
-    TellToStop(*entry);
+  if (stops || Drains(*this).Moves(*entry) || attempt.end.begun()) TellToStop(*entry);
 }
 
 absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {

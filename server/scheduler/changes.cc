@@ -121,7 +121,7 @@ absl::StatusOr<v1::Job> JobChanger::Pause(const std::string& id) {
     scheduler_.TellToStop(*entry);
   } else if (entry->state() == v1::Job::PREPARING || entry->state() == v1::Job::QUEUED) {
     RETURN_IF_ERROR(scheduler_.Move(*entry, v1::Job::PAUSED, "paused", {}));
-    entry->Abandon();
+    if (entry->ready() == nullptr) entry->readiness.Reset();
   }
   return entry->record.job;
 }
@@ -138,8 +138,7 @@ absl::StatusOr<v1::Job> JobChanger::Resume(const std::string& id) {
   RETURN_IF_ERROR(MoveJob(changed, prepared ? v1::Job::QUEUED : v1::Job::PREPARING,
                           prepared ? "waits to be placed" : "waits to be prepared", WallMicros(),
                           change));
-  entry->held = 0;
-  if (!entry->ready) scheduler_.AwaitReady(*entry);
+  if (entry->ready() == nullptr) scheduler_.AwaitReady(*entry);
   RETURN_IF_ERROR(
       scheduler_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
   return entry->record.job;

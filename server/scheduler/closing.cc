@@ -7,10 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "server/artifact/output.h"
-#include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/transient.h"
 #include "server/node/descriptors.h"
@@ -95,140 +93,12 @@ double Jitter() {
   return std::uniform_real_distribution<double>(-1.0, 1.0)(generator);
 }
 
-v1::Error MakeError(const char* reason, std::string message) {
-  v1::Error error;
-  error.set_reason(reason);
-  error.set_message(std::move(message));
-  return error;
-}
-
-absl::Status Fail(JobRecord& job, v1::Error error, Change& change) {
-  *job.job.mutable_error() = error;
-  return MoveJob(job, v1::Job::FAILED, error.message(), WallMicros(), change);
-}
-
 // Bytes of what is promised on the device that others have.
 int64_t TakenOfPromises(const std::vector<DeviceState>& states, const std::string& device) {
   for (const DeviceState& state : states)
     if (state.name == device && state.taken_bytes > 0)
       return state.reserved_bytes + state.taken_bytes - state.capacity_bytes;
   return 0;
-}
-
-std::string PlaceOf(const std::optional<CheckpointRecord>& newest) {
-  return newest ? absl::StrCat("its checkpoint of step ", newest->step) : "its beginning";
-}
-
-// However its attempt ended: what follows the checkpoint is done again.
-std::string PausedReason(const Outcome& outcome, const std::optional<CheckpointRecord>& newest) {
-  const std::string from = PlaceOf(newest);
-  const bool asked = outcome.ending == Ending::kStopped;
-  return absl::StrCat(asked ? "paused" : "paused; its worker was lost", "; goes on from ", from);
-}
-
-void TakeResult(JobRecord& job, const v1::WorkerResult& result) {
-  if (result.has_progress()) *job.job.mutable_progress() = result.progress();
-  v1::JobMemory& memory = *job.job.mutable_memory();
-  memory.set_measured_peak_bytes(
-      std::max(memory.measured_peak_bytes(), result.measured_peak_bytes()));
-}
-
-// One that is good.
-void TakeOutput(JobRecord& job, const ClosedAttempt& closed, Change& change) {
-  change.artifact = *closed.output;
-  job.output_dir = closed.output->dir;
-  const v1::WorkerResult& result = closed.outcome.result;
-  if (result.has_output()) *job.job.mutable_output() = result.output();
-}
-
-std::string WhyNothingIsKept(const v1::Job& job, const ClosedAttempt& closed) {
-  const Outcome& outcome = closed.outcome;
-  if (outcome.ending == Ending::kSucceeded)
-    return absl::StrCat("its output is damaged: ", closed.output.status().message());
-  if (outcome.ending == Ending::kInfrastructure)
-    return absl::StrCat("its worker was lost: ", outcome.error.message());
-  if (outcome.ending != Ending::kStopped) return outcome.error.message();
-  return HasTrained(job) ? "its worker has stopped" : "it had made no step";
-}
-
-// Its worker was asked to export what there is, and has ended. It may have made its last step, and
-// so its output, before it heard of that.
-absl::Status ConcludeKept(JobRecord& job, const ClosedAttempt& closed, Change& change) {
-  TakeResult(job, closed.outcome.result);
-  std::string reason = "cancelled; what there was is its output";
-  if (closed.outcome.ending == Ending::kSucceeded && closed.output.ok())
-    TakeOutput(job, closed, change);
-  else
-    reason = absl::StrCat("cancelled without an output: ", WhyNothingIsKept(job.job, closed));
-  return MoveJob(job, v1::Job::CANCELLED, std::move(reason), WallMicros(), change);
-}
-
-// `taken`: bytes of what is promised on its device that others have.
-absl::Status Conclude(JobRecord& job, const AttemptRecord& attempt, const ClosedAttempt& closed,
-                      int64_t taken, Change& change) {
-  const Outcome& outcome = closed.outcome;
-  TakeResult(job, outcome.result);
-  // It ran, whether or not its Hello was heard: the daemon may have been away.
-  const bool ran = outcome.ending == Ending::kSucceeded || outcome.ending == Ending::kUserError;
-  if (ran && job.state() == v1::Job::STARTING)
-    RETURN_IF_ERROR(
-        MoveJob(job, v1::Job::RUNNING, "ran while the daemon was away", WallMicros(), change));
-  if (outcome.ending == Ending::kSucceeded && closed.output.ok()) {
-    TakeOutput(job, closed, change);
-    return MoveJob(job, v1::Job::SUCCEEDED, "finished", WallMicros(), change);
-  }
-  if (outcome.ending == Ending::kSucceeded)
-    return Fail(job, MakeError("BAD_ARTIFACT", std::string(closed.output.status().message())),
-                change);
-  if (outcome.ending == Ending::kUserError) return Fail(job, outcome.error, change);
-  if (!closed.checkpoints.ok())
-    return Fail(
-        job, MakeError("CHECKPOINTS_DAMAGED", std::string(closed.checkpoints.status().message())),
-        change);
-  const auto& newest = closed.checkpoints->newest;
-  if (job.state() == v1::Job::PAUSING)
-    return MoveJob(job, v1::Job::PAUSED, PausedReason(outcome, newest), WallMicros(), change);
-  if (closed.moves && outcome.ending == Ending::kStopped)
-    return MoveJob(job, v1::Job::QUEUED,
-                   absl::StrCat("moved off ", job.job.device(), ", which is drained; goes on from ",
-                                PlaceOf(newest)),
-                   WallMicros(), change);
-  const bool progressed = newest && newest->step > attempt.resume_step;
-  v1::Error error = outcome.error;
-  Ending ending = outcome.ending;
-  if (ending == Ending::kOutOfMemory && taken > 0) {  // The plan was right, and stays.
-    ending = Ending::kInfrastructure;
-    error = MakeError("MEMORY_TAKEN",
-                      absl::StrCat("others have taken ", FormatBytes(taken), " of what it was ",
-                                   "promised on ", job.job.device()));
-  }
-  if (attempt.exit != outcome.exit)
-    error = MakeError("CANNOT_START", absl::StrCat("its worker was not started: ", attempt.exit));
-  if (IsTransient(closed.not_started)) ending = Ending::kTransient;
-  const RetryDecision retry =
-      DecideRetry(ending, {job.infra_failures, job.oom_failures}, progressed, Jitter());
-  job.infra_failures = retry.failures.infra;
-  job.oom_failures = retry.failures.oom;
-  if (!retry.retry) {
-    error.set_message(absl::StrCat(error.message(), "; no retries are left"));
-    return Fail(job, std::move(error), change);
-  }
-  job.not_before_us = WallMicros() + absl::ToInt64Microseconds(retry.delay);
-  return MoveJob(job, v1::Job::QUEUED,
-                 absl::StrCat(error.message().empty() ? "the worker stopped" : error.message(),
-                              "; ", retry.reason),
-                 WallMicros(), change);
-}
-
-absl::string_view NameForMetrics(JobState state, const ClosedAttempt& closed) {
-  const Ending ending = closed.outcome.ending;
-  if (state == v1::Job::CANCELLED) return "cancelled";
-  if (closed.moves && ending == Ending::kStopped) return "moved";
-  if (state == v1::Job::PAUSED) return "paused";
-  if (ending == Ending::kSucceeded && state == v1::Job::SUCCEEDED) return "succeeded";
-  if (ending == Ending::kOutOfMemory) return "out_of_memory";
-  if (ending == Ending::kUserError || ending == Ending::kSucceeded) return "failed";
-  return "lost";
 }
 
 }  // namespace
@@ -245,53 +115,40 @@ void Scheduler::BeginClosing(Entry& entry) {
                                .nonce = attempt.nonce},
                   .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
                   .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
-  entry.attempt->closing = closing_pool_.Post([this, remains = std::move(remains)] {
+  const bool begun = closing_pool_.Post([this, remains = std::move(remains)] {
     auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(
         LookAt(remains, index_, settings_.inspector));
     Post([this, id = remains.attempt.job, epoch = remains.attempt.epoch, closed] {
       OnClosing(id, epoch, std::move(*closed));
     });
   });
+  if (begun) entry.attempt->end.stage = AttemptEnd::Stage::kClosing;
 }
 
 void Scheduler::OnClosing(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed) {
   Entry* entry = Find(id);
   if (entry == nullptr || entry->attempt == nullptr || entry->attempt->record.epoch != epoch)
     return;
-  entry->attempt->closing = false;
+  entry->attempt->end.stage = AttemptEnd::Stage::kGone;
   absl::Status status = closed.status();
-  if (status.ok()) closed->not_started = entry->attempt->not_started;
-  if (status.ok()) closed->moves = Drains(*this).Moves(*entry);
-  if (status.ok()) status = FinishClosing(*entry, *closed);
+  if (status.ok()) {
+    closed->not_started = entry->attempt->not_started;
+    closed->moves = Drains(*this).Moves(*entry);
+    closed->taken_bytes = TakenOfPromises(DeviceStates(), entry->record.job.device());
+    status = FinishClosing(*entry, *closed);
+  }
   if (status.ok()) return;
   // The rows still say that the attempt is open, so a later tick tries again.
-  entry->attempt->close_again = SinceBoot() + settings_.limits.close_again;
+  entry->attempt->end.close_again = SinceBoot() + settings_.limits.close_again;
   spdlog::error("job {}: closing attempt {}: {}", id, epoch, status.message());
 }
 
 absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed) {
   AttemptRecord attempt = entry.attempt->record;
-  if (closed.outcome.exit != "no exit record" || attempt.exit.empty())
-    attempt.exit = closed.outcome.exit;
-  const bool never_started =
-      attempt.state == AttemptState::kIntent && attempt.exit == "no exit record";
-  RETURN_IF_ERROR(attempt.TransitionTo(attempt.state, AttemptState::kExited));
-  RETURN_IF_ERROR(attempt.TransitionTo(AttemptState::kExited, AttemptState::kClosed));
-  Change change{.attempt = &attempt, .release = true};
-  if (closed.checkpoints.ok()) change.checkpoints = closed.checkpoints->records;
   JobRecord changed = entry.record;
-  changed.job.mutable_plan_changes()->clear_pending();
-  changed.job.mutable_plan_changes()->clear_limit_bytes();
-  if (changed.state() == v1::Job::CANCELLING && changed.job.keep())
-    RETURN_IF_ERROR(ConcludeKept(changed, closed, change));
-  else if (changed.state() == v1::Job::CANCELLING)
-    RETURN_IF_ERROR(MoveJob(changed, v1::Job::CANCELLED, "cancelled", WallMicros(), change));
-  else if (never_started && changed.state() != v1::Job::PAUSING)  // The daemon was killed then.
-    RETURN_IF_ERROR(
-        MoveJob(changed, v1::Job::QUEUED, "its attempt was never started", WallMicros(), change));
-  else
-    RETURN_IF_ERROR(Conclude(changed, attempt, closed,
-                             TakenOfPromises(DeviceStates(), changed.job.device()), change));
+  Change change{.attempt = &attempt, .release = true};
+  RETURN_IF_ERROR(
+      Conclude(closed, {.now_us = WallMicros(), .jitter = Jitter()}, changed, attempt, change));
   RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
   if (closed.outcome.result.has_progress()) Count(entry, closed.outcome.result.progress());
   metrics_.Attempt(NameForMetrics(entry.state(), closed));
@@ -302,17 +159,18 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
   pool_.Post([state_dir = settings_.launcher.state_dir] { SweepSharedWeights(state_dir); });
   if (entry.attempt->link != 0) link_->Close(entry.attempt->link);
   entry.attempt.reset();
-  if (entry.ready && closed.checkpoints.ok()) entry.ready->resume = closed.checkpoints->newest;
-  // Its parent's is to be looked at again.
-  if (entry.ready && !entry.ready->resume && entry.record.job.extends_step() > 0)
-    entry.ready.reset();
+  if (ReadyJob* ready = entry.readiness.job()) {
+    if (closed.checkpoints.ok()) ready->resume = closed.checkpoints->newest;
+    // Its parent's is to be looked at again.
+    if (!ready->resume && entry.record.job.extends_step() > 0) entry.readiness.Reset();
+  }
   entry.retry_cause = entry.record.job.reason();
   changed_ = true;
   ShowDevices();
   if (IsTerminal(entry.state())) {
     Drop(entry.id());
   } else if (entry.state() == v1::Job::QUEUED) {
-    if (!entry.ready) AwaitReady(entry);
+    if (entry.ready() == nullptr) AwaitReady(entry);
     Enqueue(entry);
   }
   return absl::OkStatus();

@@ -15,7 +15,7 @@ namespace {
 int64_t EstimatedEnd(const Entry& entry) {
   const int64_t now_us = WallMicros();
   const bool ends = entry.state() == v1::Job::CANCELLING || entry.state() == v1::Job::PAUSING;
-  if (entry.attempt->ended || ends) return now_us;
+  if (entry.attempt->end.gone() || ends) return now_us;
   const absl::Duration left = entry.attempt->pace.LeftUntilEnd();
   return left < absl::Hours(24 * 365) ? now_us + absl::ToInt64Microseconds(left) : INT64_MAX;
 }

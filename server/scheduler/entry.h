@@ -3,24 +3,18 @@
 #ifndef SERVER_SCHEDULER_ENTRY_H_
 #define SERVER_SCHEDULER_ENTRY_H_
 
-#include <atomic>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/artifact/checkpoints.h"
-#include "server/data/prepare.h"
-#include "server/job/check_job.h"
 #include "server/job/records.h"
 #include "server/node/link_server.h"
-#include "server/node/outcome.h"
 #include "server/node/shim_watch.h"
 #include "server/place/job_queue.h"
-#include "server/scheduler/device_plans.h"
+#include "server/scheduler/attempt_care.h"
+#include "server/scheduler/readiness.h"
 #include "server/scheduler/step_pace.h"
 
 namespace snug::server {
@@ -45,29 +39,11 @@ struct CreateOrder {
   std::string body_sha256;
 };
 
-// Prepared, planned, and with a checkpoint to go on from, if there is one.
-struct ReadyJob {
-  CheckedJob checked;
-  PreparedFolders folders;
-  v1::DatasetSummary summary;
-  SharedPlans plans;
-  std::optional<CheckpointRecord> resume;
-};
-
-// What became of making a job ready. It is nobody's once it is abandoned.
+// What became of making a job ready. It is nobody's once its run is abandoned.
 struct ReadyResult {
   std::string id;
   absl::StatusOr<ReadyJob> ready;
-  std::shared_ptr<const std::atomic<bool>> abandoned;
-};
-
-// What the end of an attempt came to, after everything that it left was looked at.
-struct ClosedAttempt {
-  Outcome outcome;
-  absl::StatusOr<ArtifactRecord> output = absl::UnknownError("not looked at");  // Of a success.
-  absl::StatusOr<CheckpointScan> checkpoints = CheckpointScan{};                // Of all others.
-  absl::Status not_started;  // Why its shim could not be started; OK: it was.
-  bool moves = false;        // Off a device that is drained.
+  Readiness::Abandoned run;
 };
 
 struct LiveAttempt {
@@ -76,11 +52,7 @@ struct LiveAttempt {
   LinkServer::ConnectionId link = 0;  // 0: none now.
   absl::Duration started;             // By SinceBoot(), in this life of the daemon.
   absl::Duration last_heard;
-  absl::Duration told_to_end;  // Zero: not told.
-  bool term_sent = false;
-  bool ended = false;          // Its lock is free.
-  bool closing = false;        // Slow work on its remains is under way.
-  absl::Duration close_again;  // Not before; after one that could not be finished.
+  AttemptEnd end;
   absl::Status not_started;    // Why its shim could not be started; OK: it was.
   StepPace pace;               // What tells a worker at work from one that hangs.
   bool reported = false;       // Its model is loaded: it has said where it is.
@@ -93,12 +65,7 @@ struct LiveAttempt {
 struct Entry {
   JobRecord record;
   std::unique_ptr<LiveAttempt> attempt;  // While the state has one.
-  std::optional<ReadyJob> ready;         // Before it: cannot be placed.
-  // Tells the slow work that nobody waits for it any more.
-  std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
-  bool getting_ready = false;
-  int held = 0;  // Times in a row that it could not be made ready for a reason that may pass.
-  absl::Duration held_since, ready_again;  // By SinceBoot().
+  Readiness readiness;
   // As stored when its last attempt ended: shown beside the time to its next one.
   std::string retry_cause;
   absl::Duration last_saved;
@@ -106,13 +73,8 @@ struct Entry {
   int64_t counted_steps = 0;
   int64_t counted_tokens = 0;
 
-  ~Entry() { abandoned->store(true); }
-  // What is being done to make it ready is for nothing: its results are not looked at.
-  void Abandon() {
-    abandoned->store(true);
-    abandoned = std::make_shared<std::atomic<bool>>(false);
-    getting_ready = false;
-  }
+  // Null: it cannot be placed yet.
+  const ReadyJob* ready() const { return readiness.job(); }
   JobState state() const { return record.state(); }
   const std::string& id() const { return record.id(); }
 };

@@ -13,6 +13,7 @@
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/device_plans.h"
 #include "server/scheduler/plan_changes.h"
 #include "server/scheduler/plan_in_force.h"
 #include "server/scheduler/scheduler.h"
@@ -27,11 +28,11 @@ QueuedJob QueuedAs(const Entry& entry, double margin, const TenantUse& tenants) 
                 .not_before_us = entry.record.not_before_us,
                 .retry_cause = entry.retry_cause,
                 .budget_bytes = BudgetBytes(entry.record.job.spec()),
-                .judgement = entry.ready ? Judgement::kJudged : Judgement::kAwaited};
+                .judgement = entry.ready() ? Judgement::kJudged : Judgement::kAwaited};
   tenants.LimitToShare(entry.record.job.owner(), job);
-  if (!entry.ready && SinceBoot() < entry.ready_again) job.judgement = Judgement::kHeld;
-  if (!entry.ready) return job;
-  for (const auto& [device, plans] : *entry.ready->plans) {
+  if (entry.readiness.IsHeld(SinceBoot())) job.judgement = Judgement::kHeld;
+  if (entry.ready() == nullptr) return job;
+  for (const auto& [device, plans] : *entry.ready()->plans) {
     for (const v1::Plan& plan : plans) {
       job.plans[device].emplace_back(CapOf(plan, entry.record.oom_failures, margin), plan.threads(),
                                      plan.host_bytes());
@@ -44,7 +45,7 @@ QueuedJob QueuedAs(const Entry& entry, double margin, const TenantUse& tenants) 
 v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
                             const std::string& state_dir) {
   const AttemptRecord& attempt = entry.attempt->record;
-  const CheckedJob& checked = entry.ready->checked;
+  const CheckedJob& checked = entry.ready()->checked;
   v1::Assignment assignment;
   assignment.set_job_id(entry.id());
   assignment.set_epoch(attempt.epoch);
@@ -66,11 +67,11 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   if (job.extends_step() > 0) assignment.set_parent_job(job.parent_job());
   assignment.set_begin_step(job.extends_step());
   // The attempt that wrote the checkpoint has a line for each step up to it.
-  if (entry.ready->resume && entry.ready->resume->job == entry.id())
-    assignment.set_previous_metrics(AttemptDir(state_dir, entry.id(), entry.ready->resume->epoch) +
-                                    "/metrics.jsonl");
+  if (entry.ready()->resume && entry.ready()->resume->job == entry.id())
+    assignment.set_previous_metrics(
+        AttemptDir(state_dir, entry.id(), entry.ready()->resume->epoch) + "/metrics.jsonl");
   assignment.set_base_model_name(checked.model_dir);
-  assignment.set_prompts(entry.ready->folders.prompts);
+  assignment.set_prompts(entry.ready()->folders.prompts);
   assignment.set_shared_weights_dir(SharedWeightsDir(state_dir));
   return assignment;
 }
@@ -118,7 +119,7 @@ void Scheduler::Schedule() {
 // It fits on no device, however empty.
 void Scheduler::RefuseJob(Entry& entry) {
   const DeviceState largest = LargestOf(ledger_.Snapshot());
-  const std::vector<v1::Plan>& plans = entry.ready->plans->at(largest.name);
+  const std::vector<v1::Plan>& plans = entry.ready()->plans->at(largest.name);
   const int64_t budget = BudgetBytes(entry.record.job.spec());
   const int64_t limit = std::min(largest.capacity_bytes, budget);
   const int64_t least = plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes();
@@ -126,13 +127,12 @@ void Scheduler::RefuseJob(Entry& entry) {
   const std::string why = FirstThatFits(plans, limit) >= 0
                               ? HostRefusalOf(plans, limit, largest.host_capacity_bytes)
                               : RefusalOf(plans, largest.name, largest.capacity_bytes, budget);
-  const absl::Status refusal =
-      least > share && share < limit
-          ? QuotaExceeded({.tenant = TenantOf(entry.record.job.owner()),
-                           .field = "quota.device_bytes",
-                           .limit = share,
-                           .value = least})
-          : PlanInfeasible(why, least);
+  const absl::Status refusal = least > share && share < limit
+                                   ? QuotaExceeded({.tenant = TenantOf(entry.record.job.owner()),
+                                                    .field = "quota.device_bytes",
+                                                    .limit = share,
+                                                    .value = least})
+                                   : PlanInfeasible(why, least);
   const absl::Status failed = FailJob(entry, ToJobError(refusal));
   if (!failed.ok()) ScheduleAgain(entry, failed);
 }
@@ -147,7 +147,7 @@ void Scheduler::ScheduleAgain(Entry& entry, const absl::Status& why) {
 
 absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
-      entry.ready->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
+      entry.ready()->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
   RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), PromiseOf(plan, placement.bytes)));
   const std::string& device = ledger_.Find(placement.device)->id();
   JobRecord changed = entry.record;
@@ -160,9 +160,9 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
                         .plan = plan,
                         .cap_bytes = placement.bytes,
                         .created_us = WallMicros()};
-  if (entry.ready->resume) {
-    attempt.resume_from = entry.ready->resume->dir;
-    attempt.resume_step = entry.ready->resume->step;
+  if (entry.ready()->resume) {
+    attempt.resume_from = entry.ready()->resume->dir;
+    attempt.resume_step = entry.ready()->resume->step;
   }
   job.set_epoch(attempt.epoch);
   job.set_device(placement.device);
@@ -208,7 +208,7 @@ void Scheduler::Launch(Entry& entry) {
   // If this is not stored, Hello or the exit record will say so.
   if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
   entry.attempt->record = std::move(attempt);
-  entry.ready->resume.reset();
+  entry.readiness.job()->resume.reset();
   const AttemptRecord& started = entry.attempt->record;
   spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes and {} threads on {}", entry.id(),
                started.epoch, started.plan.name(), started.cap_bytes, started.plan.threads(),

@@ -13,6 +13,7 @@
 #include "server/place/rebalance.h"
 #include "server/place/room.h"
 #include "server/plan/planner.h"
+#include "server/scheduler/device_plans.h"
 #include "server/scheduler/plan_in_force.h"
 
 namespace snug::server {
@@ -73,13 +74,13 @@ absl::StatusOr<Entry*> PlanChanger::Find(const std::string& id, const char* what
 
 absl::Status PlanChanger::CheckChangeable(const Entry& entry, const char* what) const {
   const LiveAttempt& attempt = *entry.attempt;
-  if (attempt.closing || attempt.ended || attempt.told_to_end != absl::ZeroDuration())
-    return NotNow(entry, what, "its worker ends");
+  if (attempt.end.begun()) return NotNow(entry, what, "its worker ends");
   if (attempt.link == 0) return NotNow(entry, what, "its worker is not heard of");
   if (!attempt.changes_plans) return NotNow(entry, what, "its worker keeps its plan");
   if (!attempt.reported) return NotNow(entry, what, "its worker is loading the model");
   if (IsUnderWay(entry.record)) return NotNow(entry, what, "its plan is being changed");
-  if (!entry.ready) return NotNow(entry, what, "its plans were made by another version");
+  if (entry.ready() == nullptr)
+    return NotNow(entry, what, "its plans were made by another version");
   return absl::OkStatus();
 }
 
@@ -111,8 +112,8 @@ PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
     choice.plans.push_back(plan);
   };
   add(attempt.plan, attempt.cap_bytes);
-  const auto plans = entry.ready->plans->find(entry.record.job.device());
-  if (plans == entry.ready->plans->end()) return choice;
+  const auto plans = entry.ready()->plans->find(entry.record.job.device());
+  if (plans == entry.ready()->plans->end()) return choice;
   const int64_t limit = entry.record.job.plan_changes().limit_bytes();
   const int64_t most = std::min(
       {BudgetBytes(entry.record.job.spec()), limit > 0 ? limit : INT64_MAX, MostOfShare(entry)});
@@ -198,7 +199,7 @@ void PlanChanger::AfterRound(const std::string& head) {
   Entry* const newcomer = head.empty() ? nullptr : scheduler_.Find(head);
   if (head.empty())
     RelaxAll();
-  else if (newcomer != nullptr && newcomer->ready)
+  else if (newcomer != nullptr && newcomer->ready() != nullptr)
     MakeRoomFor(*newcomer);
 }
 
@@ -210,7 +211,7 @@ SqueezableJob PlanChanger::AsNewcomer(const Entry& newcomer, const DeviceState& 
   scheduler_.tenant_use_.LimitToShare(newcomer.record.job.owner(), queued);
   const int64_t most = std::min(queued.budget_bytes, Room(device).ShareLeft(queued));
   const int threads = Room(device).Threads();
-  for (const v1::Plan& plan : newcomer.ready->plans->at(device.name)) {
+  for (const v1::Plan& plan : newcomer.ready()->plans->at(device.name)) {
     const int64_t bytes =
         CapOf(plan, newcomer.record.oom_failures, scheduler_.settings_.limits.oom_margin);
     const bool fits = bytes <= most && plan.host_bytes() <= device.host_free_bytes;
@@ -225,7 +226,7 @@ void PlanChanger::MakeRoomFor(const Entry& newcomer) {
   std::vector<Neighbourhood> neighbourhoods;
   std::vector<std::vector<Choice>> choices;
   for (DeviceState& device : scheduler_.DeviceStates()) {
-    if (!TakesAnother(device) || !newcomer.ready->plans->contains(device.name)) continue;
+    if (!TakesAnother(device) || !newcomer.ready()->plans->contains(device.name)) continue;
     SqueezableJob wanted = AsNewcomer(newcomer, device);
     if (wanted.plans.empty()) continue;
     choices.push_back(ChoicesOn(device));

@@ -20,6 +20,7 @@
 #include "server/scheduler/advice.h"
 #include "server/scheduler/auto_sizes.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/device_plans.h"
 #include "server/scheduler/scheduler.h"
 
 namespace snug::server {
@@ -40,7 +41,7 @@ struct ReadyWork {
   Inspector* inspector = nullptr;
   std::string checkpoints_dir;
   std::string parents_checkpoints_dir;  // Of a job that extends another.
-  std::shared_ptr<std::atomic<bool>> abandoned;
+  Readiness::Abandoned abandoned;
   std::function<void(const std::string&)> say;
 };
 
@@ -244,17 +245,18 @@ void Scheduler::GetSomeReady() {
 
 Unready::Answer Scheduler::GetReadyIfDue(const std::string& id) {
   Entry* entry = Find(id);
-  const bool needed = entry != nullptr && entry->attempt == nullptr && !entry->ready &&
-                      !entry->getting_ready && !HasAttempt(entry->state()) &&
-                      entry->state() != v1::Job::PAUSED;
+  const bool needed = entry != nullptr && entry->attempt == nullptr && entry->ready() == nullptr &&
+                      entry->readiness.state() != Readiness::State::kUnderWay &&
+                      !HasAttempt(entry->state()) && entry->state() != v1::Job::PAUSED;
   if (!needed) return Unready::Answer::kDone;
-  if (SinceBoot() < entry->ready_again) return Unready::Answer::kLater;
+  if (!entry->readiness.IsDue(SinceBoot())) return Unready::Answer::kLater;
   if (entry->state() == v1::Job::PREPARING &&
       prepares_.WaitingOf(entry->record.job.owner()) >= settings_.limits.waiting_of_a_user)
     return Unready::Answer::kUserFull;
   GetReady(*entry);
-  return entry->getting_ready || entry->state() == v1::Job::PAUSED ? Unready::Answer::kDone
-                                                                   : Unready::Answer::kAllFull;
+  const bool begun = entry->readiness.state() == Readiness::State::kUnderWay;
+  return begun || entry->state() == v1::Job::PAUSED ? Unready::Answer::kDone
+                                                    : Unready::Answer::kAllFull;
 }
 
 // Slow: on a pool. Answers through the inbox, unless the job has gone meanwhile.
@@ -272,8 +274,8 @@ void Scheduler::GetReady(Entry& entry) {
                  .checkpoints_dir = CheckpointsDir(settings_.launcher.state_dir, id),
                  .parents_checkpoints_dir =
                      CheckpointsDir(settings_.launcher.state_dir, entry.record.job.parent_job()),
-                 .abandoned = entry.abandoned};
-  work.say = [this, id, abandoned = entry.abandoned](const std::string& progress) {
+                 .abandoned = entry.readiness.Begin()};
+  work.say = [this, id, abandoned = work.abandoned](const std::string& progress) {
     Post([this, id, abandoned, progress] {
       Entry* entry = abandoned->load() ? nullptr : Find(id);
       if (entry == nullptr || entry->state() != v1::Job::PREPARING) return;
@@ -285,7 +287,7 @@ void Scheduler::GetReady(Entry& entry) {
   FairWork turn{.user = entry.record.job.owner(),
                 .key = PreparesAlike(spec),
                 .priority = entry.record.job.priority(),
-                .abandoned = entry.abandoned};
+                .abandoned = work.abandoned};
   const bool new_job = entry.state() == v1::Job::PREPARING;
   Task make = [this, id, work = std::move(work)] {
     if (work.abandoned->load()) return;
@@ -295,15 +297,16 @@ void Scheduler::GetReady(Entry& entry) {
     });
   };
   if (!new_job) {
-    entry.getting_ready = pool_.Post(std::move(make));
+    if (!pool_.Post(std::move(make))) entry.readiness.Reset();
     return;
   }
   // Asking the file system for a size may take as long as it likes, so that is for a pool, too.
   turn.run = std::move(make);
-  entry.getting_ready = pool_.Post([this, spec, turn = std::move(turn)]() mutable {
+  const bool begun = pool_.Post([this, spec, turn = std::move(turn)]() mutable {
     turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
     prepares_.Post(std::move(turn));
   });
+  if (!begun) entry.readiness.Reset();
 }
 
 void Scheduler::OnReady(std::vector<ReadyResult> results) {
@@ -311,10 +314,8 @@ void Scheduler::OnReady(std::vector<ReadyResult> results) {
   std::vector<const Change*> changes;
   for (ReadyResult& result : results) {
     Entry* entry = Find(result.id);
-    if (entry == nullptr || result.abandoned->load() || HasAttempt(entry->state())) continue;
-    entry->getting_ready = false;
+    if (entry == nullptr || !entry->readiness.Awaits(result.run)) continue;
     if (!result.ready.ok() && Hold(*entry, result.ready.status())) continue;
-    entry->held = 0;
     if (!result.ready.ok()) {
       const absl::Status failed = FailJob(*entry, ToJobError(result.ready.status()));
       if (!failed.ok()) StartOver(*entry, failed);
@@ -340,26 +341,24 @@ void Scheduler::OnReady(std::vector<ReadyResult> results) {
       continue;
     }
     OnSaved(entry, std::move(admission.changed), admission.change);
-    entry.ready = std::move(admission.ready);
+    entry.readiness.Finish(std::move(admission.ready));
     Judge(entry);
   }
 }
 
 void Scheduler::StartOver(Entry& entry, const absl::Status& why) {
   spdlog::error("job {}: {}", entry.id(), why.message());
-  entry.ready_again = SinceBoot() + HoldFor(0);
+  entry.readiness.Hold(SinceBoot());
   AwaitReady(entry);
 }
 
 // What may pass is waited for: the job stays where it is, says why, and is made ready again later.
 bool Scheduler::Hold(Entry& entry, const absl::Status& why) {
   const absl::Duration now = SinceBoot();
-  if (entry.held == 0) entry.held_since = now;
   const bool away = !IsTransient(why) || MayPass(why);  // A file; room and the like come back.
-  if (!MayComeBack(why) || (away && now - entry.held_since > settings_.limits.files_away))
+  if (!MayComeBack(why) || (away && entry.readiness.HeldFor(now) > settings_.limits.files_away))
     return false;
-  const absl::Duration pause = HoldFor(entry.held++);
-  entry.ready_again = now + pause;
+  const absl::Duration pause = entry.readiness.Hold(now);
   AwaitReady(entry);
   entry.record.job.set_reason(absl::StrCat("is held: ", why.message(), "; tries again in ",
                                            absl::ToInt64Seconds(pause), " s"));

@@ -1,4 +1,5 @@
 #include "server/scheduler/scheduler.h"
+#include "server/scheduler/device_plans.h"
 
 #include <algorithm>
 #include <utility>
@@ -85,7 +86,7 @@ void Scheduler::Drain() {
   thread_.join();
   inbox_.Close();
   index_.SetReasons(nullptr);
-  for (auto& [id, entry] : entries_) entry->abandoned->store(true);
+  for (auto& [id, entry] : entries_) entry->readiness.Reset();
   link_.reset();
   prepares_.Stop();
   pool_.Stop();
@@ -152,9 +153,10 @@ void Scheduler::LoadEntries(StoredState& state) {
     const v1::Job& job = entry->record.job;
     const bool begins = job.epoch() == 0 && job.extends_step() == 0;
     if (plans != state.plans.end() && (begins || runs))
-      entry->ready = stored_plans_.Unpack(plans->second, entry->record);
+      if (auto ready = stored_plans_.Unpack(plans->second, entry->record))
+        entry->readiness.Finish(*std::move(ready));
     const bool paused = entry->state() == v1::Job::PAUSED;
-    if (!entry->ready && !HasAttempt(entry->state()) && !paused) AwaitReady(*entry);
+    if (entry->ready() == nullptr && !HasAttempt(entry->state()) && !paused) AwaitReady(*entry);
     if (entry->state() == v1::Job::QUEUED) {
       Enqueue(*entry);
       metrics_.Queued(entry->id(), QueuedSince(entry->record.job));

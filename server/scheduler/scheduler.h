@@ -18,6 +18,7 @@
 #include "server/job/job_store.h"
 #include "server/metrics/metrics.h"
 #include "server/place/ledger.h"
+#include "server/scheduler/conclusion.h"
 #include "server/scheduler/entry.h"
 #include "server/scheduler/gpu_looks.h"
 #include "server/scheduler/in_hand.h"
@@ -100,7 +101,6 @@ class Scheduler {
   void Launch(Entry& entry);
   // attempts.cc: looking after live attempts, and their messages.
   void LookAfter(Entry& entry);
-  void EndWorker(Entry& entry, absl::Duration term_after, absl::Duration kill_after);
   void ShowUnreachable(Entry& entry, absl::Duration silent);
   void OnEvent(ConnectionId link, v1::WorkerEvent event);
   void OnClosed(ConnectionId link, const absl::Status& why);

@@ -1,0 +1,47 @@
+#include "server/scheduler/readiness.h"
+
+#include <utility>
+
+#include "server/job/transient.h"
+
+namespace snug::server {
+
+bool Readiness::IsDue(absl::Duration now) const {
+  return state_ == State::kAwaited || (state_ == State::kHeld && now >= again_);
+}
+
+Readiness::Abandoned Readiness::Begin() {
+  run_ = std::make_shared<std::atomic<bool>>(false);
+  state_ = State::kUnderWay;
+  return run_;
+}
+
+absl::Duration Readiness::Hold(absl::Duration now) {
+  if (held_ == 0) held_since_ = now;
+  const absl::Duration pause = HoldFor(held_++);
+  again_ = now + pause;
+  run_.reset();
+  state_ = State::kHeld;
+  return pause;
+}
+
+absl::Duration Readiness::HeldFor(absl::Duration now) const {
+  return held_ == 0 ? absl::ZeroDuration() : now - held_since_;
+}
+
+void Readiness::Finish(ReadyJob job) {
+  job_ = std::move(job);
+  run_.reset();
+  held_ = 0;
+  state_ = State::kReady;
+}
+
+void Readiness::Reset() {
+  if (run_ != nullptr) run_->store(true);
+  run_.reset();
+  job_.reset();
+  held_ = 0;
+  state_ = State::kAwaited;
+}
+
+}  // namespace snug::server

@@ -1,0 +1,82 @@
+// What a job needs before it can be placed, and how far it is on its way there.
+#ifndef SERVER_SCHEDULER_READINESS_H_
+#define SERVER_SCHEDULER_READINESS_H_
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "server/data/prepare.h"
+#include "server/job/check_job.h"
+#include "server/job/records.h"
+#include "server/scheduler/plan_cache.h"
+
+namespace snug::server {
+
+// Prepared, planned, and with a checkpoint to go on from, if there is one.
+struct ReadyJob {
+  CheckedJob checked;
+  PreparedFolders folders;
+  v1::DatasetSummary summary;
+  SharedPlans plans;
+  std::optional<CheckpointRecord> resume;
+};
+
+// One of four states:
+//
+//   kAwaited --Begin--> kUnderWay --Finish--> kReady
+//                        |     ^
+//                       Hold  Begin, once its time has come
+//                        v     |
+//                        kHeld-+                       Reset leads from any back to kAwaited.
+//
+// Times are by SinceBoot().
+class Readiness {
+ public:
+  enum class State {
+    kAwaited,   // Nothing is being done about it.
+    kUnderWay,  // Slow work is.
+    kHeld,      // It could not be done for a reason that may pass: until a time.
+    kReady,
+  };
+  // Of one run of the slow work: true once nobody waits for that any more.
+  using Abandoned = std::shared_ptr<const std::atomic<bool>>;
+
+  Readiness() = default;
+  Readiness(const Readiness&) = delete;
+  Readiness& operator=(const Readiness&) = delete;
+  ~Readiness() { Reset(); }
+
+  State state() const { return state_; }
+  bool IsHeld(absl::Duration now) const { return state_ == State::kHeld && now < again_; }
+  // Work on it may begin.
+  bool IsDue(absl::Duration now) const;
+  // That run's result is what is waited for.
+  bool Awaits(const Abandoned& run) const { return state_ == State::kUnderWay && run == run_; }
+
+  // From kAwaited or kHeld.
+  Abandoned Begin();
+  // For so long: the longer the more often in a row.
+  absl::Duration Hold(absl::Duration now);
+  // Since it was first held in a row; zero: it is not now.
+  absl::Duration HeldFor(absl::Duration now) const;
+  void Finish(ReadyJob job);
+  // What is under way is for nothing, what was ready is forgotten.
+  void Reset();
+
+  // Null unless it is kReady.
+  ReadyJob* job() { return job_ ? &*job_ : nullptr; }
+  const ReadyJob* job() const { return job_ ? &*job_ : nullptr; }
+
+ private:
+  State state_ = State::kAwaited;
+  std::shared_ptr<std::atomic<bool>> run_;  // While it is under way.
+  int held_ = 0;                            // Times in a row.
+  absl::Duration held_since_, again_;
+  std::optional<ReadyJob> job_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_READINESS_H_
