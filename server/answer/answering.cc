@@ -100,7 +100,7 @@ absl::StatusOr<Lent> Answering::Borrow(const std::string& id, const AskedModel& 
       plans[device.name].push_back(std::move(plan));
     }
   auto lent = std::make_shared<std::promise<absl::StatusOr<Lent>>>();
-  Lender(parts_.scheduler).Lend(id, std::move(plans), [lent](absl::StatusOr<Lent> reply) {
+  Lender(parts_.scheduler.core()).Lend(id, std::move(plans), [lent](absl::StatusOr<Lent> reply) {
     lent->set_value(std::move(reply));
   });
   return lent->get_future().get();
@@ -116,7 +116,7 @@ absl::Status Answering::RunWorker(const std::string& id, const Lent& lent,
   assignment.set_products(lent.device.products);
   auto worker = AnswerWorker::Start(parts_.launcher, lent.device, id, std::move(assignment));
   if (!worker.ok()) {
-    Lender(parts_.scheduler).GiveBack(id);
+    Lender(parts_.scheduler.core()).GiveBack(id);
     return worker.status();
   }
   v1::SampleChunk begun;
@@ -127,7 +127,7 @@ absl::Status Answering::RunWorker(const std::string& id, const Lent& lent,
       (*worker)->Pump([&](v1::SampleChunk chunk) { return stream.Put(std::move(chunk)); },
                       [&] { return stream.Cancelled(); });
   if ((*worker)->End())
-    Lender(parts_.scheduler).GiveBack(id);
+    Lender(parts_.scheduler.core()).GiveBack(id);
   else
     spdlog::error("a worker that answers, {}, cannot be killed: {} bytes of {} stay promised", id,
                   lent.plan.peak_bytes(), lent.device.name);

@@ -20,6 +20,7 @@
 #include "server/node/launcher.h"
 #include "server/place/devices.h"
 #include "server/scheduler/lend.h"
+#include "server/scheduler/scheduler.h"
 
 namespace snug::server {
 

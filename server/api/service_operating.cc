@@ -83,7 +83,7 @@ grpc::ServerUnaryReactor* FineTuningService::DrainDevice(Context* context, const
                                                          Bytes* out) {
   return Serve<v1::DrainDeviceRequest, v1::Device>(
       {context, "DrainDevice", in, out}, [this](const auto& call, Answer<v1::Device> answer) {
-        Drains(parts_.scheduler).Drain(call.request, std::move(answer));
+        Drains(parts_.scheduler.core()).Drain(call.request, std::move(answer));
       });
 }
 
@@ -91,7 +91,7 @@ grpc::ServerUnaryReactor* FineTuningService::UndrainDevice(Context* context, con
                                                            Bytes* out) {
   return Serve<v1::UndrainDeviceRequest, v1::Device>(
       {context, "UndrainDevice", in, out}, [this](const auto& call, Answer<v1::Device> answer) {
-        Drains(parts_.scheduler).Undrain(call.request, std::move(answer));
+        Drains(parts_.scheduler.core()).Undrain(call.request, std::move(answer));
       });
 }
 

@@ -80,7 +80,7 @@ void Keeper::Remove(const std::string& job, Leaving what, int64_t bytes) {
   absl::StatusOr<std::string> aside = absl::UnavailableError("not asked");
   for (int i = 0; i < kTries && absl::IsUnavailable(aside.status()); ++i) {
     if (i > 0 && !Rest(kBetweenTries)) return;
-    aside = Removal(parts_.scheduler).TakeAway(job, what);
+    aside = Removal(parts_.scheduler.core()).TakeAway(job, what);
   }
   if (!aside.ok())  // Somebody refers to it since, or has deleted it. The next sweep looks again.
     return spdlog::info("job {}: its {} stay: {}", job, NameOf(what), aside.status().message());

@@ -14,6 +14,7 @@
 #include "server/retention/limits.h"
 #include "server/retention/sweep.h"
 #include "server/scheduler/removal.h"
+#include "server/scheduler/scheduler.h"
 
 namespace snug::server {
 

@@ -1,8 +1,10 @@
-// Looking after live attempts: what their workers say, and what their silence means.
+#include "server/scheduler/attempts.h"
+
 #include <signal.h>
 
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
@@ -10,10 +12,9 @@
 #include "server/node/attempt_files.h"
 #include "server/node/descriptors.h"
 #include "server/scheduler/clock.h"
-#include "server/scheduler/drains.h"
+#include "server/scheduler/core.h"
 #include "server/scheduler/plan_changes.h"
 #include "server/scheduler/reports.h"
-#include "server/scheduler/scheduler.h"
 
 namespace snug::server {
 namespace {
@@ -55,13 +56,75 @@ AttemptSigns SignsOf(const Entry& entry, absl::Duration now, const SchedulerLimi
 
 }  // namespace
 
-void Scheduler::LookAfter(Entry& entry) {
+absl::Status Attempts::Listen() {
+  LinkServer::Handlers handlers;
+  handlers.on_events = [this](ConnectionId link) {
+    core_.Post([this, link] {
+      for (v1::WorkerEvent& event : link_->Take(link)) OnEvent(link, std::move(event));
+    });
+  };
+  handlers.on_closed = [this](ConnectionId link, const absl::Status& why, LinkServer::Events rest) {
+    core_.Post([this, link, why, rest = std::move(rest)] {
+      for (const v1::WorkerEvent& event : rest) OnEvent(link, event);
+      OnClosed(link, why);
+    });
+  };
+  const std::string path = core_.settings.launcher.state_dir + "/link.sock";
+  ASSIGN_OR_RETURN(link_, LinkServer::Start(path, std::move(handlers)));
+  return absl::OkStatus();
+}
+
+void Attempts::Adopt(Entry& entry, AttemptRecord record) {
+  const absl::Duration now = SinceBoot();
+  entry.attempt = std::make_unique<LiveAttempt>();
+  LiveAttempt& attempt = *entry.attempt;
+  attempt.record = std::move(record);
+  attempt.started = attempt.last_heard = now;
+  attempt.shim = ShimWatch::Adopt(
+      AttemptDir(core_.settings.launcher.state_dir, entry.id(), attempt.record.epoch),
+      static_cast<pid_t>(attempt.record.shim_pid));
+  attempt.pace.Begin(now);
+  core_.attended.insert(entry.id());
+  core_.board.ShowPlace(entry);
+}
+
+void Attempts::LookAfterAll() {
+  const std::vector<std::string> attended(core_.attended.begin(), core_.attended.end());
+  for (const std::string& id : attended) {
+    Entry* entry = core_.Find(id);
+    if (entry != nullptr && entry->attempt != nullptr)
+      LookAfter(*entry);
+    else
+      core_.attended.erase(id);
+  }
+}
+
+// Of workers that this process did not listen to.
+void Attempts::ForgiveSilence(absl::Duration away) {
+  const absl::Duration now = SinceBoot();
+  spdlog::warn("away for {} s", absl::ToInt64Seconds(away));
+  core_.EachAttended([&](Entry& entry) {
+    entry.attempt->last_heard = now;
+    entry.attempt->started += away;
+    entry.attempt->pace.Begin(now);
+  });
+}
+
+void Attempts::Send(const Entry& entry, const v1::WorkerCommand& command) {
+  if (entry.attempt->link != 0) link_->Send(entry.attempt->link, command);
+}
+
+void Attempts::CloseLink(Entry& entry) {
+  if (entry.attempt->link != 0) link_->Close(entry.attempt->link);
+}
+
+void Attempts::LookAfter(Entry& entry) {
   LiveAttempt& attempt = *entry.attempt;
   if (attempt.end.stage == AttemptEnd::Stage::kClosing) return;
   const absl::Duration now = SinceBoot();
-  const AttemptSigns signs = SignsOf(entry, now, settings_.limits);
-  const Care care = CareFor(signs, now, settings_.limits, attempt.end);
-  if (care.fault != nullptr) metrics_.WorkerEnded(care.fault);
+  const AttemptSigns signs = SignsOf(entry, now, core_.settings.limits);
+  const Care care = CareFor(signs, now, core_.settings.limits, attempt.end);
+  if (care.fault != nullptr) core_.metrics.WorkerEnded(care.fault);
   if (care.tell) {
     spdlog::info("job {}: ending attempt {}", entry.id(), attempt.record.epoch);
     TellToStop(entry);
@@ -74,72 +137,72 @@ void Scheduler::LookAfter(Entry& entry) {
   if (care.kill) SignalWorker(entry, SIGKILL);
   if (care.kill_shim) SignalShim(entry, SIGKILL);
   // Its GPU, or who else is on it, may be what ended it: that is looked at first.
-  if (care.gone) looks_.Forget(entry.record.job.device());
-  if (care.close && !AwaitsLook()) BeginClosing(entry);
+  if (care.gone) core_.board.Forget(entry.record.job.device());
+  if (care.close && !core_.board.AwaitsLook()) core_.closing.Begin(entry);
   if (attempt.end.begun() || signs.liveness == Liveness::kUnknown) return;
   if (care.unreachable && attempt.record.state == AttemptState::kLive)
     ShowUnreachable(entry, signs.silent);
-  if (attempt.link != 0 && now - attempt.seen > settings_.limits.measure_gpus)
-    NoteProcessBytes(entry);
-  if (now - entry.last_saved > settings_.limits.save_progress) SaveProgress(entry);
+  if (attempt.link != 0 && now - attempt.seen > core_.settings.limits.measure_gpus)
+    core_.board.NoteProcessBytes(entry);
+  if (now - entry.last_saved > core_.settings.limits.save_progress) core_.SaveProgress(entry);
 }
 
-void Scheduler::TellToStop(const Entry& entry) {
+void Attempts::TellToStop(const Entry& entry) {
   if (entry.attempt->link == 0) return;
   v1::WorkerCommand command;
-  const bool goes_on_later = entry.state() == v1::Job::PAUSING || Drains(*this).Moves(entry);
+  const bool goes_on_later = entry.state() == v1::Job::PAUSING || core_.board.MovesOff(entry);
   command.mutable_stop()->set_checkpoint(goes_on_later);
   command.mutable_stop()->set_keep(entry.record.job.keep());
   link_->Send(entry.attempt->link, command);
 }
 
-void Scheduler::ShowUnreachable(Entry& entry, absl::Duration silent) {
+void Attempts::ShowUnreachable(Entry& entry, absl::Duration silent) {
   AttemptRecord attempt = entry.attempt->record;
   absl::Status status = attempt.TransitionTo(AttemptState::kLive, AttemptState::kUnreachable);
   JobRecord changed = entry.record;
   changed.job.set_reason(
       absl::StrCat("its worker has been silent for ", absl::ToInt64Seconds(silent), " s"));
   if (status.ok())
-    status = Save(entry, std::move(changed), {.attempt = &attempt}, Urgency::kMustLand);
+    status = core_.Save(entry, std::move(changed), {.attempt = &attempt}, Urgency::kMustLand);
   if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
 }
 
-void Scheduler::OnEvent(ConnectionId link, v1::WorkerEvent event) {
+void Attempts::OnEvent(ConnectionId link, v1::WorkerEvent event) {
   if (event.has_hello()) return OnHello(link, event.hello());
   const auto known = links_.find(link);
-  Entry* entry = known == links_.end() ? nullptr : Find(known->second);
+  Entry* entry = known == links_.end() ? nullptr : core_.Find(known->second);
   if (entry == nullptr || entry->attempt == nullptr || entry->attempt->link != link)
     return Refuse(link, absl::StrCat(NameOfEvent(event), " before Hello"));
   LiveAttempt& attempt = *entry->attempt;
   attempt.last_heard = SinceBoot();
-  metrics_.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
+  core_.metrics.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
   if (attempt.record.state == AttemptState::kUnreachable) {
     const absl::Status status = BecomeLive(*entry, {});
     if (!status.ok()) spdlog::error("job {}: {}", entry->id(), status.message());
   }
   if (event.has_step()) OnStep(*entry, event.step());
   if (event.has_checkpoint()) OnCheckpoint(*entry, event.checkpoint());
-  if (event.has_plan_changed()) PlanChanger(*this).OnAnswer(*entry, event.plan_changed());
+  if (event.has_plan_changed()) PlanChanger(core_).OnAnswer(*entry, event.plan_changed());
   if (event.has_heartbeat()) attempt.pace.OnHeartbeat(event.heartbeat(), SinceBoot());
   // Finished: the exit record says it too, and that one cannot get lost.
 }
 
-void Scheduler::OnClosed(ConnectionId link, const absl::Status& why) {
+void Attempts::OnClosed(ConnectionId link, const absl::Status& why) {
   const auto known = links_.find(link);
-  Entry* entry = known == links_.end() ? nullptr : Find(known->second);
+  Entry* entry = known == links_.end() ? nullptr : core_.Find(known->second);
   if (entry != nullptr && entry->attempt != nullptr && entry->attempt->link == link) {
     entry->attempt->link = 0;
     if (absl::IsInvalidArgument(why)) OnBadMessage(*entry, why.message());
   } else if (absl::IsInvalidArgument(why)) {
-    metrics_.LinkError();
+    core_.metrics.LinkError();
   }
   if (known != links_.end()) links_.erase(known);
 }
 
-void Scheduler::Refuse(ConnectionId link, std::string reason) {
-  metrics_.LinkError();
-  if (const absl::Duration now = SinceBoot(); now - times_.refusal_told > kBetweenRefusals) {
-    times_.refusal_told = now;
+void Attempts::Refuse(ConnectionId link, std::string reason) {
+  core_.metrics.LinkError();
+  if (const absl::Duration now = SinceBoot(); now - refusal_told_ > kBetweenRefusals) {
+    refusal_told_ = now;
     spdlog::warn("a worker's connection is refused: {}", reason);
   }
   v1::WorkerCommand command;
@@ -148,8 +211,8 @@ void Scheduler::Refuse(ConnectionId link, std::string reason) {
   link_->Close(link);
 }
 
-void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) {
-  Entry* entry = Find(hello.job_id());
+void Attempts::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) {
+  Entry* entry = core_.Find(hello.job_id());
   if (entry == nullptr || entry->attempt == nullptr ||
       entry->attempt->end.stage == AttemptEnd::Stage::kClosing)
     return Refuse(link, absl::StrCat("job ", hello.job_id(), " has no live attempt"));
@@ -168,19 +231,19 @@ void Scheduler::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) 
     spdlog::error("job {}: {}", entry->id(), status.message());
     return link_->Close(link);
   }
-  metrics_.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
+  core_.metrics.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
   link_->Welcome(link);
   v1::WorkerCommand welcome;
   welcome.mutable_welcome();
   link_->Send(link, welcome);
   attempt.changes_plans = hello.has_plan();
   if (hello.has_last()) OnStep(*entry, hello.last());
-  if (hello.has_plan()) PlanChanger(*this).OnAnswer(*entry, hello.plan());
+  if (hello.has_plan()) PlanChanger(core_).OnAnswer(*entry, hello.plan());
   const bool stops = entry->state() == v1::Job::PAUSING || entry->record.job.keep();
-  if (stops || Drains(*this).Moves(*entry) || attempt.end.begun()) TellToStop(*entry);
+  if (stops || core_.board.MovesOff(*entry) || attempt.end.begun()) TellToStop(*entry);
 }
 
-absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {
+absl::Status Attempts::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {
   AttemptRecord attempt = entry.attempt->record;
   JobRecord changed = entry.record;
   Change change{.attempt = &attempt};
@@ -193,10 +256,10 @@ absl::Status Scheduler::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& h
     RETURN_IF_ERROR(MoveJob(changed, v1::Job::RUNNING, reason, WallMicros(), change));
   else if (changed.state() == v1::Job::RUNNING)
     changed.job.set_reason(reason);
-  return Save(entry, std::move(changed), std::move(change), Urgency::kMustLand);
+  return core_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand);
 }
 
-void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
+void Attempts::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   v1::Job& job = entry.record.job;
   LiveAttempt& attempt = *entry.attempt;
   const v1::Progress before = job.progress();
@@ -204,11 +267,12 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   if (!wrong.empty()) return OnBadMessage(entry, wrong);
   v1::Progress& now = *job.mutable_progress();
   now = step.progress();
-  if (!std::exchange(attempt.reported, true)) changed_ = true;  // It can be squeezed from now on.
+  if (!std::exchange(attempt.reported, true))
+    core_.needs_round = true;  // It can be squeezed from now on.
   const bool end_was_known = attempt.pace.LeftUntilEnd() < absl::InfiniteDuration();
   attempt.pace.OnStep(now, SinceBoot());
   if (!end_was_known && attempt.pace.LeftUntilEnd() < absl::InfiniteDuration())
-    changed_ = true;  // Jobs may go past one that waits for this one's end.
+    core_.needs_round = true;  // Jobs may go past one that waits for this one's end.
   attempt.last_step = now.global_step();
   if (entry.state() == v1::Job::RUNNING) job.set_reason(kTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
@@ -220,48 +284,48 @@ void Scheduler::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   memory.set_measured_peak_bytes(
       std::max(memory.measured_peak_bytes(), step.measured_peak_bytes()));
   Count(entry, now);
-  Show(entry);
-  ShowDevices();
+  core_.Show(entry);
+  core_.board.Show();
 }
 
-void Scheduler::Count(Entry& entry, const v1::Progress& now) {
+void Attempts::Count(Entry& entry, const v1::Progress& now) {
   // What a job's parent has trained was counted as that one's.
   if (now.global_step() == entry.record.job.extends_step())
     entry.counted_tokens = std::max(entry.counted_tokens, now.num_tokens());
-  metrics_.Steps(entry.record.job.device(), now.global_step() - entry.counted_steps,
-                 now.num_tokens() - entry.counted_tokens, now.step_seconds());
+  core_.metrics.Steps(entry.record.job.device(), now.global_step() - entry.counted_steps,
+                      now.num_tokens() - entry.counted_tokens, now.step_seconds());
   entry.counted_steps = std::max(entry.counted_steps, now.global_step());
   entry.counted_tokens = std::max(entry.counted_tokens, now.num_tokens());
 }
 
-void Scheduler::OnBadMessage(Entry& entry, absl::string_view what) {
+void Attempts::OnBadMessage(Entry& entry, absl::string_view what) {
   LiveAttempt& attempt = *entry.attempt;
   ++attempt.bad_messages;
-  metrics_.LinkError();
+  core_.metrics.LinkError();
   spdlog::warn("job {}: its worker sent {}; {} of {} such messages", entry.id(), what,
-               attempt.bad_messages, settings_.limits.max_bad_messages);
+               attempt.bad_messages, core_.settings.limits.max_bad_messages);
   if (attempt.link == 0) return;
   link_->Close(attempt.link);
   attempt.link = 0;
 }
 
-void Scheduler::OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint) {
+void Attempts::OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint) {
   const std::filesystem::path path = checkpoint.path();
   const auto name = ParseCheckpointName(path.filename().string());
-  const std::string folder = CheckpointsDir(settings_.launcher.state_dir, entry.id());
+  const std::string folder = CheckpointsDir(core_.settings.launcher.state_dir, entry.id());
   if (path.parent_path() != folder || !name || name->epoch != entry.attempt->record.epoch)
     return OnBadMessage(entry, absl::StrCat("a checkpoint at ", checkpoint.path()));
   entry.attempt->pace.OnCheckpoint(SinceBoot());
-  pool_.Post([this, id = entry.id(), checkpoint] {
+  core_.pool.Post([this, id = entry.id(), checkpoint] {
     auto record =
         std::make_shared<absl::StatusOr<CheckpointRecord>>(VerifyCheckpoint(id, checkpoint.path()));
-    Post([this, id, record, checkpoint] {
-      Entry* entry = Find(id);
+    core_.Post([this, id, record, checkpoint] {
+      Entry* entry = core_.Find(id);
       if (entry == nullptr) return;
       absl::Status status = record->status();
       if (status.ok() && (*record)->manifest_sha256 != checkpoint.manifest_sha256())
         status = absl::DataLossError("its manifest is not the one that the worker wrote");
-      if (status.ok()) status = store_.Commit({.checkpoints = {**record}});
+      if (status.ok()) status = core_.store.Commit({.checkpoints = {**record}});
       // Not adopted now: when the attempt ends, the folder is looked at again.
       if (!status.ok())
         spdlog::warn("job {}: checkpoint {}: {}", id, checkpoint.path(), status.message());

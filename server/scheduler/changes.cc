@@ -64,71 +64,42 @@ bool GoesOnFrom(const v1::Job& other, const std::string& id) {
 
 }  // namespace
 
-void Scheduler::Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply) {
-  if (draining_) return reply(Draining());
-  const bool posted = inbox_.TryPost([act = std::move(act), reply] { reply(act()); });
-  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
-}
-
-void Scheduler::Cancel(v1::CancelJobRequest request, Reply reply) {
-  Ask([this, request = std::move(request)] { return JobChanger(*this).Cancel(request); },
-      std::move(reply));
-}
-
-void Scheduler::Pause(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return JobChanger(*this).Pause(id); }, std::move(reply));
-}
-
-void Scheduler::Resume(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return JobChanger(*this).Resume(id); }, std::move(reply));
-}
-
-void Scheduler::Update(v1::UpdateJobRequest request, Reply reply) {
-  Ask([this, request = std::move(request)] { return JobChanger(*this).Update(request); },
-      std::move(reply));
-}
-
-void Scheduler::Delete(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return JobChanger(*this).Delete(id); }, std::move(reply));
-}
-
 absl::StatusOr<v1::Job> JobChanger::Cancel(const v1::CancelJobRequest& request) {
-  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(request.id()));
+  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(request.id()));
   const bool keep = request.keep();
-  Entry* entry = scheduler_.Find(job->id());
+  Entry* entry = core_.Find(job->id());
   if (entry == nullptr && job->state() == v1::Job::CANCELLED && (job->keep() || !keep)) return *job;
   if (entry == nullptr) return WrongState(job->id(), keep ? kKeep : "cancel", NameOf(job->state()));
   JobRecord changed = entry->record;
   Change change;
   RETURN_IF_ERROR(keep ? CancelAndKeep(changed, change) : CancelAtOnce(changed, change));
-  RETURN_IF_ERROR(
-      scheduler_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  RETURN_IF_ERROR(core_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
   v1::Job cancelled = entry->record.job;
-  if (cancelled.keep()) scheduler_.TellToStop(*entry);
-  if (IsTerminal(entry->state())) scheduler_.Drop(entry->id());
+  if (cancelled.keep()) core_.attempts.TellToStop(*entry);
+  if (IsTerminal(entry->state())) core_.Drop(entry->id());
   return cancelled;
 }
 
 // A worker that is not linked now is told when it says Hello; one that hangs is ended like any.
 absl::StatusOr<v1::Job> JobChanger::Pause(const std::string& id) {
-  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
-  Entry* entry = scheduler_.Find(job->id());
+  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
+  Entry* entry = core_.Find(job->id());
   if (entry == nullptr || entry->state() == v1::Job::CANCELLING)
     return WrongState(job->id(), "pause", NameOf(job->state()));
   const bool runs = entry->state() == v1::Job::STARTING || entry->state() == v1::Job::RUNNING;
   if (runs) {
-    RETURN_IF_ERROR(scheduler_.Move(*entry, v1::Job::PAUSING, "its worker saves a checkpoint", {}));
-    scheduler_.TellToStop(*entry);
+    RETURN_IF_ERROR(core_.Move(*entry, v1::Job::PAUSING, "its worker saves a checkpoint", {}));
+    core_.attempts.TellToStop(*entry);
   } else if (entry->state() == v1::Job::PREPARING || entry->state() == v1::Job::QUEUED) {
-    RETURN_IF_ERROR(scheduler_.Move(*entry, v1::Job::PAUSED, "paused", {}));
+    RETURN_IF_ERROR(core_.Move(*entry, v1::Job::PAUSED, "paused", {}));
     if (entry->ready() == nullptr) entry->readiness.Reset();
   }
   return entry->record.job;
 }
 
 absl::StatusOr<v1::Job> JobChanger::Resume(const std::string& id) {
-  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
-  Entry* entry = scheduler_.Find(job->id());
+  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
+  Entry* entry = core_.Find(job->id());
   if (entry == nullptr || entry->state() != v1::Job::PAUSED)
     return WrongState(job->id(), "resume", NameOf(job->state()));
   JobRecord changed = entry->record;
@@ -138,35 +109,33 @@ absl::StatusOr<v1::Job> JobChanger::Resume(const std::string& id) {
   RETURN_IF_ERROR(MoveJob(changed, prepared ? v1::Job::QUEUED : v1::Job::PREPARING,
                           prepared ? "waits to be placed" : "waits to be prepared", WallMicros(),
                           change));
-  if (entry->ready() == nullptr) scheduler_.AwaitReady(*entry);
-  RETURN_IF_ERROR(
-      scheduler_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  if (entry->ready() == nullptr) core_.readying.Await(*entry);
+  RETURN_IF_ERROR(core_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
   return entry->record.job;
 }
 
 absl::StatusOr<v1::Job> JobChanger::Update(const v1::UpdateJobRequest& request) {
-  ASSIGN_OR_RETURN(const JobPtr found, scheduler_.index_.Find(request.id()));
-  if (Entry* entry = scheduler_.Find(found->id())) {
+  ASSIGN_OR_RETURN(const JobPtr found, core_.index.Find(request.id()));
+  if (Entry* entry = core_.Find(found->id())) {
     JobRecord changed = entry->record;
     RETURN_IF_ERROR(Apply(request, changed.job));
-    RETURN_IF_ERROR(
-        scheduler_.Save(*entry, std::move(changed), {.labels = true}, Urgency::kRefusable));
+    RETURN_IF_ERROR(core_.Save(*entry, std::move(changed), {.labels = true}, Urgency::kRefusable));
     return entry->record.job;
   }
-  ASSIGN_OR_RETURN(JobRecord ended, scheduler_.store_.FindJob(found->id()));
+  ASSIGN_OR_RETURN(JobRecord ended, core_.store.FindJob(found->id()));
   RETURN_IF_ERROR(Apply(request, ended.job));
-  RETURN_IF_ERROR(scheduler_.store_.Commit({.job = &ended, .labels = true}, Urgency::kRefusable));
+  RETURN_IF_ERROR(core_.store.Commit({.job = &ended, .labels = true}, Urgency::kRefusable));
   return ended.job;
 }
 
 absl::StatusOr<v1::Job> JobChanger::Delete(const std::string& id) {
-  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
+  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
   if (!IsTerminal(job->state())) return WrongState(job->id(), "delete", NameOf(job->state()));
-  for (const auto& [other, entry] : scheduler_.entries_)
+  for (const auto& [other, entry] : core_.entries)
     if (GoesOnFrom(entry->record.job, job->id()))
       return WrongState(job->id(), "delete", "what a job that has not ended goes on from");
-  ASSIGN_OR_RETURN(const std::string aside, Removal(scheduler_).TakeJob(*job));
-  scheduler_.pool_.Post([aside] { EmptyTrash(aside); });
+  ASSIGN_OR_RETURN(const std::string aside, Removal(core_).TakeJob(*job));
+  core_.pool.Post([aside] { EmptyTrash(aside); });
   return *job;
 }
 

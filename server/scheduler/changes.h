@@ -5,14 +5,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/scheduler/scheduler.h"
+#include "server/scheduler/core.h"
 
 namespace snug::server {
 
 // A part of the scheduler: on its thread, over its state. Each gives the job as it is then.
 class JobChanger {
  public:
-  explicit JobChanger(Scheduler& scheduler) : scheduler_(scheduler) {}
+  explicit JobChanger(SchedulerCore& core) : core_(core) {}
 
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> Pause(const std::string& id);
@@ -21,7 +21,7 @@ class JobChanger {
   absl::StatusOr<v1::Job> Delete(const std::string& id);
 
  private:
-  Scheduler& scheduler_;
+  SchedulerCore& core_;
 };
 
 }  // namespace snug::server

@@ -1,5 +1,5 @@
-// The end of an attempt: its lock is free. What it left is looked at on a pool, then job, attempt,
-// reservation, checkpoints and artifact change in one transaction.
+#include "server/scheduler/closing.h"
+
 #include <signal.h>
 
 #include <random>
@@ -15,9 +15,8 @@
 #include "server/node/session.h"
 #include "server/node/shared_weights.h"
 #include "server/scheduler/clock.h"
-#include "server/scheduler/drains.h"
+#include "server/scheduler/core.h"
 #include "server/scheduler/reports.h"
-#include "server/scheduler/scheduler.h"
 
 namespace snug::server {
 namespace {
@@ -103,61 +102,63 @@ int64_t TakenOfPromises(const std::vector<DeviceState>& states, const std::strin
 
 }  // namespace
 
-void Scheduler::BeginClosing(Entry& entry) {
+void Closing::Begin(Entry& entry) {
   const AttemptRecord& attempt = entry.attempt->record;
-  const std::string& state_dir = settings_.launcher.state_dir;
+  const std::string& state_dir = core_.settings.launcher.state_dir;
   ReapShim(static_cast<pid_t>(attempt.shim_pid));
   Remains remains{.job = entry.record,
                   .attempt = attempt,
-                  .identity = {.instance = settings_.launcher.instance,
+                  .identity = {.instance = core_.settings.launcher.instance,
                                .job = attempt.job,
                                .epoch = attempt.epoch,
                                .nonce = attempt.nonce},
                   .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
                   .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
-  const bool begun = closing_pool_.Post([this, remains = std::move(remains)] {
+  const bool begun = pool_.Post([this, remains = std::move(remains)] {
     auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(
-        LookAt(remains, index_, settings_.inspector));
-    Post([this, id = remains.attempt.job, epoch = remains.attempt.epoch, closed] {
-      OnClosing(id, epoch, std::move(*closed));
+        LookAt(remains, core_.index, core_.settings.inspector));
+    core_.Post([this, id = remains.attempt.job, epoch = remains.attempt.epoch, closed] {
+      OnLookedAt(id, epoch, std::move(*closed));
     });
   });
   if (begun) entry.attempt->end.stage = AttemptEnd::Stage::kClosing;
 }
 
-void Scheduler::OnClosing(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed) {
-  Entry* entry = Find(id);
+void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<ClosedAttempt> closed) {
+  Entry* entry = core_.Find(id);
   if (entry == nullptr || entry->attempt == nullptr || entry->attempt->record.epoch != epoch)
     return;
   entry->attempt->end.stage = AttemptEnd::Stage::kGone;
   absl::Status status = closed.status();
   if (status.ok()) {
     closed->not_started = entry->attempt->not_started;
-    closed->moves = Drains(*this).Moves(*entry);
-    closed->taken_bytes = TakenOfPromises(DeviceStates(), entry->record.job.device());
-    status = FinishClosing(*entry, *closed);
+    closed->moves = core_.board.MovesOff(*entry);
+    closed->taken_bytes = TakenOfPromises(core_.board.States(), entry->record.job.device());
+    status = Finish(*entry, *closed);
   }
   if (status.ok()) return;
   // The rows still say that the attempt is open, so a later tick tries again.
-  entry->attempt->end.close_again = SinceBoot() + settings_.limits.close_again;
+  entry->attempt->end.close_again = SinceBoot() + core_.settings.limits.close_again;
   spdlog::error("job {}: closing attempt {}: {}", id, epoch, status.message());
 }
 
-absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed) {
+absl::Status Closing::Finish(Entry& entry, const ClosedAttempt& closed) {
   AttemptRecord attempt = entry.attempt->record;
   JobRecord changed = entry.record;
   Change change{.attempt = &attempt, .release = true};
   RETURN_IF_ERROR(
       Conclude(closed, {.now_us = WallMicros(), .jitter = Jitter()}, changed, attempt, change));
-  RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
-  if (closed.outcome.result.has_progress()) Count(entry, closed.outcome.result.progress());
-  metrics_.Attempt(NameForMetrics(entry.state(), closed));
-  metrics_.Prediction(entry.attempt->record.plan.peak_bytes(),
-                      closed.outcome.result.measured_peak_bytes());
-  metrics_.ForgetJob(entry.id());
-  ledger_.Release(entry.id());
-  pool_.Post([state_dir = settings_.launcher.state_dir] { SweepSharedWeights(state_dir); });
-  if (entry.attempt->link != 0) link_->Close(entry.attempt->link);
+  RETURN_IF_ERROR(core_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  if (closed.outcome.result.has_progress())
+    core_.attempts.Count(entry, closed.outcome.result.progress());
+  core_.metrics.Attempt(NameForMetrics(entry.state(), closed));
+  core_.metrics.Prediction(entry.attempt->record.plan.peak_bytes(),
+                           closed.outcome.result.measured_peak_bytes());
+  core_.metrics.ForgetJob(entry.id());
+  core_.ledger.Release(entry.id());
+  core_.pool.Post(
+      [state_dir = core_.settings.launcher.state_dir] { SweepSharedWeights(state_dir); });
+  core_.attempts.CloseLink(entry);
   entry.attempt.reset();
   if (ReadyJob* ready = entry.readiness.job()) {
     if (closed.checkpoints.ok()) ready->resume = closed.checkpoints->newest;
@@ -165,13 +166,13 @@ absl::Status Scheduler::FinishClosing(Entry& entry, const ClosedAttempt& closed)
     if (!ready->resume && entry.record.job.extends_step() > 0) entry.readiness.Reset();
   }
   entry.retry_cause = entry.record.job.reason();
-  changed_ = true;
-  ShowDevices();
+  core_.needs_round = true;
+  core_.board.Show();
   if (IsTerminal(entry.state())) {
-    Drop(entry.id());
+    core_.Drop(entry.id());
   } else if (entry.state() == v1::Job::QUEUED) {
-    if (entry.ready() == nullptr) AwaitReady(entry);
-    Enqueue(entry);
+    if (entry.ready() == nullptr) core_.readying.Await(entry);
+    core_.admission.Enqueue(entry);
   }
   return absl::OkStatus();
 }

@@ -30,38 +30,33 @@ void Drains::Undrain(const v1::UndrainDeviceRequest& request, Reply reply) const
   Change(request.device(), {.drained = false}, std::move(reply));
 }
 
-bool Drains::Moves(const Entry& entry) const {
-  if (entry.state() != v1::Job::RUNNING || entry.attempt == nullptr) return false;
-  const auto found = scheduler_.drained_.find(entry.attempt->record.device);
-  return found != scheduler_.drained_.end() && found->second.move;
-}
-
 void Drains::Change(const std::string& device, DrainRecord change, Reply reply) const {
-  if (scheduler_.draining_) return reply(Draining());
-  const bool posted = scheduler_.inbox_.TryPost(
+  if (core_.draining) return reply(Draining());
+  const bool posted = core_.inbox.TryPost(
       [drains = *this, device, change, reply] { reply(drains.DoChange(device, change)); });
   if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
 absl::StatusOr<v1::Device> Drains::DoChange(const std::string& name, DrainRecord change) const {
-  Scheduler& s = scheduler_;
-  const Device* device = s.ledger_.Find(name);
-  if (device == nullptr) return NoSuchDevice(name, s.ledger_.devices());
+  SchedulerCore& s = core_;
+  const Device* device = s.ledger.Find(name);
+  if (device == nullptr) return NoSuchDevice(name, s.ledger.devices());
   change.device = device->id();
-  RETURN_IF_ERROR(s.store_.Commit({.drain = change}));
+  RETURN_IF_ERROR(s.store.Commit({.drain = change}));
   if (change.drained)
-    s.drained_[change.device] = change;
+    s.drained[change.device] = change;
   else
-    s.drained_.erase(change.device);
+    s.drained.erase(change.device);
   spdlog::info("{}: {}", name,
                !change.drained ? "is undrained"
                : change.move   ? "is drained; its jobs move"
                                : "is drained");
-  s.changed_ = true;
-  for (const std::string& id : s.attended_)
-    if (const Entry* entry = s.Find(id); entry != nullptr && Moves(*entry)) s.TellToStop(*entry);
-  s.ShowDevices();
-  for (v1::Device& shown : s.index_.devices())
+  s.needs_round = true;
+  s.EachAttended([&](const Entry& entry) {
+    if (s.board.MovesOff(entry)) s.attempts.TellToStop(entry);
+  });
+  s.board.Show();
+  for (v1::Device& shown : s.index.devices())
     if (shown.name() == device->name) return std::move(shown);
   return absl::InternalError(absl::StrCat(device->name, " is not shown"));
 }

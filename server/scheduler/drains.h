@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/scheduler/scheduler.h"
+#include "server/scheduler/core.h"
 
 namespace snug::server {
 
@@ -18,20 +18,16 @@ class Drains {
  public:
   using Reply = std::function<void(absl::StatusOr<v1::Device>)>;
 
-  explicit Drains(Scheduler& scheduler) : scheduler_(scheduler) {}
+  explicit Drains(SchedulerCore& core) : core_(core) {}
 
   void Drain(const v1::DrainDeviceRequest& request, Reply reply) const;
   void Undrain(const v1::UndrainDeviceRequest& request, Reply reply) const;
-
-  // Whether the entry's attempt is to end, and its job to go on elsewhere. Asked on the scheduler's
-  // thread.
-  bool Moves(const Entry& entry) const;
 
  private:
   void Change(const std::string& device, DrainRecord change, Reply reply) const;
   absl::StatusOr<v1::Device> DoChange(const std::string& name, DrainRecord change) const;
 
-  Scheduler& scheduler_;
+  SchedulerCore& core_;
 };
 
 }  // namespace snug::server

@@ -37,36 +37,37 @@ absl::Status NoRoom(const QueuedJob& job, const std::vector<DeviceState>& device
 
 void Lender::Lend(std::string id, DevicePlans plans,
                   std::function<void(absl::StatusOr<Lent>)> reply) const {
-  if (scheduler_.draining_) return reply(Draining());
-  const bool posted = scheduler_.inbox_.TryPost(
-      [lender = *this, id = std::move(id), plans = std::move(plans), reply] {
-        const bool draining = lender.scheduler_.draining_;
+  if (core_.draining) return reply(Draining());
+  const bool posted =
+      core_.inbox.TryPost([lender = *this, id = std::move(id), plans = std::move(plans), reply] {
+        const bool draining = lender.core_.draining;
         reply(draining ? absl::StatusOr<Lent>(Draining()) : lender.DoLend(id, plans));
       });
   if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
 absl::StatusOr<Lent> Lender::DoLend(const std::string& id, const DevicePlans& plans) const {
-  Scheduler& s = scheduler_;
-  if (s.AwaitsLook()) return absl::UnavailableError("the GPUs are being looked at: try again");
+  SchedulerCore& s = core_;
+  if (s.board.AwaitsLook())
+    return absl::UnavailableError("the GPUs are being looked at: try again");
   QueuedJob asked{.id = id};
   for (const auto& [device, there] : plans)
     for (const v1::Plan& plan : there)
       asked.plans[device].emplace_back(plan.peak_bytes(), plan.threads());
-  const std::vector<DeviceState> devices = s.DeviceStates();
-  const std::optional<Placement> placed = s.waiting_->PlaceBehind(asked, devices, WallMicros());
+  const std::vector<DeviceState> devices = s.board.States();
+  const std::optional<Placement> placed = s.waiting->PlaceBehind(asked, devices, WallMicros());
   if (!placed) return NoRoom(asked, devices);
-  RETURN_IF_ERROR(s.ledger_.Reserve(placed->device, id, {.bytes = placed->bytes}));
-  s.ShowDevices();
-  return Lent{.device = *s.ledger_.Find(placed->device),
+  RETURN_IF_ERROR(s.ledger.Reserve(placed->device, id, {.bytes = placed->bytes}));
+  s.board.Show();
+  return Lent{.device = *s.ledger.Find(placed->device),
               .plan = plans.at(placed->device)[static_cast<size_t>(placed->plan)]};
 }
 
 void Lender::GiveBack(std::string id) const {
-  scheduler_.inbox_.Post([&s = scheduler_, id = std::move(id)] {
-    s.ledger_.Release(id);
-    s.changed_ = true;
-    s.ShowDevices();
+  core_.inbox.Post([&s = core_, id = std::move(id)] {
+    s.ledger.Release(id);
+    s.needs_round = true;
+    s.board.Show();
   });
 }
 

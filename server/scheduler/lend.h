@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/scheduler/device_plans.h"
-#include "server/scheduler/scheduler.h"
+#include "server/scheduler/core.h"
 
 namespace snug::server {
 
@@ -20,7 +20,7 @@ struct Lent {
 
 class Lender {
  public:
-  explicit Lender(Scheduler& scheduler) : scheduler_(scheduler) {}
+  explicit Lender(SchedulerCore& core) : core_(core) {}
 
   // Replies on the scheduler thread. RESOURCE_EXHAUSTED, with the bytes needed and free: there is
   // no room now.
@@ -32,7 +32,7 @@ class Lender {
  private:
   absl::StatusOr<Lent> DoLend(const std::string& id, const DevicePlans& plans) const;
 
-  Scheduler& scheduler_;
+  SchedulerCore& core_;
 };
 
 }  // namespace snug::server

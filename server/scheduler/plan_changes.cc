@@ -53,19 +53,9 @@ void Note(const v1::WorkerEvent::PlanChanged& answer, const v1::PlanOrder& order
 
 }  // namespace
 
-void Scheduler::Squeeze(v1::SqueezeJobRequest request, Reply reply) {
-  Ask([this, request = std::move(request)] { return PlanChanger(*this).Squeeze(request); },
-      std::move(reply));
-}
-
-void Scheduler::Relax(v1::RelaxJobRequest request, Reply reply) {
-  Ask([this, request = std::move(request)] { return PlanChanger(*this).Relax(request); },
-      std::move(reply));
-}
-
 absl::StatusOr<Entry*> PlanChanger::Find(const std::string& id, const char* what) const {
-  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
-  Entry* entry = scheduler_.Find(job->id());
+  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
+  Entry* entry = core_.Find(job->id());
   if (entry == nullptr || entry->state() != v1::Job::RUNNING || entry->attempt == nullptr)
     return WrongState(job->id(), what, NameOf(job->state()));
   RETURN_IF_ERROR(CheckChangeable(*entry, what));
@@ -87,15 +77,15 @@ absl::Status PlanChanger::CheckChangeable(const Entry& entry, const char* what) 
 // What the job may grow to: as all jobs of its owner there may grow at once, each by as much.
 int64_t PlanChanger::MostOfShare(const Entry& entry) const {
   const std::string& owner = entry.record.job.owner();
-  const int64_t share = scheduler_.tenant_use_.ShareOf(owner);
+  const int64_t share = core_.tenant_use.ShareOf(owner);
   if (share == INT64_MAX) return share;
   int64_t taken = 0, jobs = 0;
-  for (const std::string& id : scheduler_.attended_) {
-    const Entry* other = scheduler_.Find(id);
+  for (const std::string& id : core_.attended) {
+    const Entry* other = core_.Find(id);
     if (other == nullptr || other->attempt == nullptr || other->record.job.owner() != owner)
       continue;
     if (other->attempt->record.device != entry.attempt->record.device) continue;
-    taken += scheduler_.ledger_.PromisedTo(id).bytes;
+    taken += core_.ledger.PromisedTo(id).bytes;
     ++jobs;
   }
   return entry.attempt->record.cap_bytes + std::max<int64_t>(0, share - taken) / jobs;
@@ -118,8 +108,7 @@ PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
   const int64_t most = std::min(
       {BudgetBytes(entry.record.job.spec()), limit > 0 ? limit : INT64_MAX, MostOfShare(entry)});
   for (const v1::Plan& plan : plans->second) {
-    const int64_t bytes =
-        CapOf(plan, entry.record.oom_failures, scheduler_.settings_.limits.oom_margin);
+    const int64_t bytes = CapOf(plan, entry.record.oom_failures, core_.settings.limits.oom_margin);
     const bool same_threads = plan.threads() == attempt.plan.threads();
     if (same_threads && bytes <= most && plan.host_bytes() <= attempt.plan.host_bytes())
       add(plan, bytes);
@@ -131,10 +120,10 @@ PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
 // of that is awaited.
 std::vector<PlanChanger::Choice> PlanChanger::ChoicesOn(const DeviceState& device) const {
   std::vector<Choice> choices;
-  for (const std::string& id : scheduler_.attended_) {
-    const Entry* entry = scheduler_.Find(id);
+  for (const std::string& id : core_.attended) {
+    const Entry* entry = core_.Find(id);
     if (entry == nullptr || entry->attempt == nullptr) continue;
-    const Ledger& ledger = scheduler_.ledger_;
+    const Ledger& ledger = core_.ledger;
     if (ledger.Find(entry->attempt->record.device) != ledger.Find(device.name)) continue;
     if (IsUnderWay(entry->record)) return {};
     if (entry->state() == v1::Job::RUNNING && CheckChangeable(*entry, "").ok())
@@ -159,7 +148,7 @@ absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& reques
   changed.job.mutable_plan_changes()->set_limit_bytes(request.bytes());
   const int64_t held = choice.job.plans.front().bytes;
   if (held <= request.bytes()) {
-    RETURN_IF_ERROR(scheduler_.Save(*entry, std::move(changed), {}, Urgency::kRefusable));
+    RETURN_IF_ERROR(core_.Save(*entry, std::move(changed), {}, Urgency::kRefusable));
     return entry->record.job;
   }
   const int plan = FastestPlanWithin(choice.job.plans, request.bytes());
@@ -183,10 +172,10 @@ absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
   ASSIGN_OR_RETURN(Entry* const entry, Find(request.id(), "relax"));
   JobRecord changed = entry->record;
   changed.job.mutable_plan_changes()->clear_limit_bytes();
-  RETURN_IF_ERROR(scheduler_.Save(*entry, changed, {}, Urgency::kRefusable));
+  RETURN_IF_ERROR(core_.Save(*entry, changed, {}, Urgency::kRefusable));
   const Choice choice = ChoiceOf(*entry);
   int64_t free = 0;
-  for (const DeviceState& device : scheduler_.DeviceStates())
+  for (const DeviceState& device : core_.board.States())
     if (device.name == entry->record.job.device()) free = FreeBytesOf(device);
   const std::vector<PlanOption>& plans = choice.job.plans;
   const int best = FastestPlanWithin(plans, plans.front().bytes + std::max<int64_t>(free, 0));
@@ -196,7 +185,7 @@ absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
 }
 
 void PlanChanger::AfterRound(const std::string& head) {
-  Entry* const newcomer = head.empty() ? nullptr : scheduler_.Find(head);
+  Entry* const newcomer = head.empty() ? nullptr : core_.Find(head);
   if (head.empty())
     RelaxAll();
   else if (newcomer != nullptr && newcomer->ready() != nullptr)
@@ -208,12 +197,12 @@ void PlanChanger::AfterRound(const std::string& head) {
 SqueezableJob PlanChanger::AsNewcomer(const Entry& newcomer, const DeviceState& device) const {
   SqueezableJob wanted{.job = newcomer.id(), .priority = newcomer.record.job.priority()};
   QueuedJob queued{.budget_bytes = BudgetBytes(newcomer.record.job.spec())};
-  scheduler_.tenant_use_.LimitToShare(newcomer.record.job.owner(), queued);
+  core_.tenant_use.LimitToShare(newcomer.record.job.owner(), queued);
   const int64_t most = std::min(queued.budget_bytes, Room(device).ShareLeft(queued));
   const int threads = Room(device).Threads();
   for (const v1::Plan& plan : newcomer.ready()->plans->at(device.name)) {
     const int64_t bytes =
-        CapOf(plan, newcomer.record.oom_failures, scheduler_.settings_.limits.oom_margin);
+        CapOf(plan, newcomer.record.oom_failures, core_.settings.limits.oom_margin);
     const bool fits = bytes <= most && plan.host_bytes() <= device.host_free_bytes;
     if (plan.threads() <= threads && fits)
       wanted.plans.push_back(OptionOf(plan, device.shared.Beside(bytes, SharedBy(plan))));
@@ -225,7 +214,7 @@ SqueezableJob PlanChanger::AsNewcomer(const Entry& newcomer, const DeviceState& 
 void PlanChanger::MakeRoomFor(const Entry& newcomer) {
   std::vector<Neighbourhood> neighbourhoods;
   std::vector<std::vector<Choice>> choices;
-  for (DeviceState& device : scheduler_.DeviceStates()) {
+  for (DeviceState& device : core_.board.States()) {
     if (!TakesAnother(device) || !newcomer.ready()->plans->contains(device.name)) continue;
     SqueezableJob wanted = AsNewcomer(newcomer, device);
     if (wanted.plans.empty()) continue;
@@ -238,7 +227,7 @@ void PlanChanger::MakeRoomFor(const Entry& newcomer) {
 }
 
 void PlanChanger::RelaxAll() {
-  for (const DeviceState& device : scheduler_.DeviceStates()) {
+  for (const DeviceState& device : core_.board.States()) {
     const std::vector<Choice> choices = ChoicesOn(device);
     Go(Relaxations(device, JobsOf(choices)), choices, "its device has room");
   }
@@ -249,7 +238,7 @@ void PlanChanger::Go(const std::vector<PlanMove>& moves, const std::vector<Choic
   for (const PlanMove& move : moves) {
     const auto choice = std::find_if(choices.begin(), choices.end(),
                                      [&](const Choice& each) { return each.job.job == move.job; });
-    Entry& entry = *scheduler_.Find(move.job);
+    Entry& entry = *core_.Find(move.job);
     const absl::Status ordered = Order(entry, entry.record, *choice, move.plan, reason);
     // The next round decides anew.
     if (!ordered.ok()) spdlog::error("job {}: {}", entry.id(), ordered.message());
@@ -274,20 +263,20 @@ absl::Status PlanChanger::Order(Entry& entry, JobRecord changed, const Choice& c
     return absl::ResourceExhaustedError(
         absl::StrCat("plan \"", order.plan().name(), "\" is too long for the link to its worker"));
   const int64_t host = attempt.plan.host_bytes();
-  RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), meanwhile, host));
-  const absl::Status saved = scheduler_.Save(
-      entry, std::move(changed),
-      {.reserve = Reservation{attempt.device, entry.id(), attempt.epoch, meanwhile}},
-      Urgency::kRefusable);
+  RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), meanwhile, host));
+  const absl::Status saved =
+      core_.Save(entry, std::move(changed),
+                 {.reserve = Reservation{attempt.device, entry.id(), attempt.epoch, meanwhile}},
+                 Urgency::kRefusable);
   if (!saved.ok()) {
     // Fewer bytes: never refused.
-    scheduler_.ledger_.Resize(entry.id(), before, host).IgnoreError();
+    core_.ledger.Resize(entry.id(), before, host).IgnoreError();
     return saved;
   }
   spdlog::info("job {}: from plan \"{}\", {} bytes, to \"{}\", {} bytes: {}", entry.id(),
                attempt.plan.name(), before, choice.plans[index].name(), after, reason);
   Tell(entry);
-  scheduler_.ShowDevices();
+  core_.board.Show();
   return absl::OkStatus();
 }
 
@@ -295,7 +284,7 @@ void PlanChanger::Tell(const Entry& entry) const {
   if (entry.attempt->link == 0) return;  // It is told when it says Hello.
   v1::WorkerCommand command;
   *command.mutable_change_plan() = entry.record.job.plan_changes().pending();
-  scheduler_.link_->Send(entry.attempt->link, command);
+  core_.attempts.Send(entry, command);
 }
 
 void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {
@@ -304,7 +293,7 @@ void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& ans
   if (answer.number() < order.number()) return Tell(entry);  // It may have been lost.
   const bool fits = answer.current_bytes() >= 0 && answer.current_bytes() <= order.bytes();
   if (answer.number() > order.number() || (answer.refusal().empty() && !fits))
-    return scheduler_.OnBadMessage(
+    return core_.attempts.OnBadMessage(
         entry,
         absl::StrCat("an answer to order ", answer.number(), " with ", answer.current_bytes(),
                      " bytes; order ", order.number(), " has ", order.bytes()));
@@ -312,7 +301,7 @@ void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& ans
   if (settled.ok()) return;
   // Not stored: the worker dials again and repeats it.
   spdlog::error("job {}: {}", entry.id(), settled.message());
-  if (entry.attempt->link != 0) scheduler_.link_->Close(entry.attempt->link);
+  core_.attempts.CloseLink(entry);
 }
 
 absl::Status PlanChanger::Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {
@@ -335,11 +324,10 @@ absl::Status PlanChanger::Settle(Entry& entry, const v1::WorkerEvent::PlanChange
   const int64_t bytes = attempt.cap_bytes, host = attempt.plan.host_bytes();
   Change change{.attempt = &attempt,
                 .reserve = Reservation{attempt.device, entry.id(), attempt.epoch, bytes}};
-  RETURN_IF_ERROR(
-      scheduler_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
-  RETURN_IF_ERROR(scheduler_.ledger_.Resize(entry.id(), bytes, host));
-  scheduler_.changed_ = true;
-  scheduler_.ShowDevices();
+  RETURN_IF_ERROR(core_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), bytes, host));
+  core_.needs_round = true;
+  core_.board.Show();
   return absl::OkStatus();
 }
 

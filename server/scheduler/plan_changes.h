@@ -15,14 +15,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/place/squeeze.h"
-#include "server/scheduler/scheduler.h"
+#include "server/scheduler/core.h"
 
 namespace snug::server {
 
 // A part of the scheduler: on its thread, over its state.
 class PlanChanger {
  public:
-  explicit PlanChanger(Scheduler& scheduler) : scheduler_(scheduler) {}
+  explicit PlanChanger(SchedulerCore& core) : core_(core) {}
 
   absl::StatusOr<v1::Job> Squeeze(const v1::SqueezeJobRequest& request);
   absl::StatusOr<v1::Job> Relax(const v1::RelaxJobRequest& request);
@@ -55,7 +55,7 @@ class PlanChanger {
   void Tell(const Entry& entry) const;
   absl::Status Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer);
 
-  Scheduler& scheduler_;
+  SchedulerCore& core_;
 };
 
 }  // namespace snug::server

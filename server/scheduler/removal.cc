@@ -50,7 +50,7 @@ absl::StatusOr<std::string> MoveCheckpointsAside(const std::string& checkpoints)
 
 absl::StatusOr<std::string> Removal::TakeAway(const std::string& job, Leaving what) const {
   const auto answer = std::make_shared<Answer>();
-  const bool posted = scheduler_.inbox_.TryPost([removal = *this, job, what, answer] {
+  const bool posted = core_.inbox.TryPost([removal = *this, job, what, answer] {
     answer->folder = removal.DoTakeAway(job, what);
     answer->there.Notify();
   });
@@ -60,14 +60,14 @@ absl::StatusOr<std::string> Removal::TakeAway(const std::string& job, Leaving wh
 }
 
 absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving what) const {
-  const std::string& state_dir = scheduler_.settings_.launcher.state_dir;
-  if (scheduler_.draining_) return Draining();
-  if (scheduler_.storing_ > 0)  // What may refer to it, and is not among the entries yet.
+  const std::string& state_dir = core_.settings.launcher.state_dir;
+  if (core_.draining) return Draining();
+  if (core_.storing > 0)  // What may refer to it, and is not among the entries yet.
     return absl::UnavailableError("a new job is on its way into the store");
-  ASSIGN_OR_RETURN(const JobPtr job, scheduler_.index_.Find(id));
+  ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
   if (job->id() != id) return JobNotFound(id);
   if (!IsTerminal(job->state())) return WrongState(id, "remove", v1::Job::State_Name(job->state()));
-  for (const auto& [other, entry] : scheduler_.entries_)
+  for (const auto& [other, entry] : core_.entries)
     if (RefersTo(entry->record.job, id))
       return WrongState(id, "remove", absl::StrCat("what job \"", other, "\" refers to"));
   if (what == Leaving::kJob) return TakeJob(*job);
@@ -78,18 +78,18 @@ absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving w
 // Its folder is moved aside before its rows go: what a crash leaves in between is put back at the
 // next start.
 absl::StatusOr<std::string> Removal::TakeJob(const v1::Job& job) const {
-  const std::string& state_dir = scheduler_.settings_.launcher.state_dir;
+  const std::string& state_dir = core_.settings.launcher.state_dir;
   ASSIGN_OR_RETURN(std::string aside, MoveToTrash(state_dir, job.id()));
   Change change{.deleted = job.id()};
   change.events.push_back(
       {.job = job.id(), .from = job.state(), .reason = kDeleted, .wall_us = WallMicros()});
-  const absl::Status committed = scheduler_.store_.Commit(change);
+  const absl::Status committed = core_.store.Commit(change);
   if (!committed.ok()) {
     PutBack(state_dir, aside);
     return committed;
   }
   spdlog::info("job {}: deleted", job.id());
-  scheduler_.metrics_.CountJobs(job.state(), -1);
+  core_.metrics.CountJobs(job.state(), -1);
   return aside;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/scheduler/scheduler.h"
+#include "server/scheduler/core.h"
 
 namespace snug::server {
 
@@ -18,7 +18,7 @@ enum class Leaving {
 
 class Removal {
  public:
-  explicit Removal(Scheduler& scheduler) : scheduler_(scheduler) {}
+  explicit Removal(SchedulerCore& core) : core_(core) {}
 
   // Waits for the scheduler's thread, so it is not for that one. UNAVAILABLE: not now. When it
   // returns OK what is named is nobody's: a folder, which is aside now and is the caller's to
@@ -31,7 +31,7 @@ class Removal {
  private:
   absl::StatusOr<std::string> DoTakeAway(const std::string& id, Leaving what) const;
 
-  Scheduler& scheduler_;
+  SchedulerCore& core_;
 };
 
 }  // namespace snug::server

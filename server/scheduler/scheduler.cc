@@ -1,5 +1,4 @@
 #include "server/scheduler/scheduler.h"
-#include "server/scheduler/device_plans.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +9,10 @@
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
 #include "server/node/shared_weights.h"
+#include "server/scheduler/changes.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/device_plans.h"
+#include "server/scheduler/plan_changes.h"
 #include "server/scheduler/trash.h"
 
 namespace snug::server {
@@ -23,18 +25,6 @@ absl::Time QueuedSince(const v1::Job& job) {
   return absl::FromUnixSeconds(created.seconds()) + absl::Nanoseconds(created.nanos());
 }
 
-// Of workers that this process did not listen to.
-void ForgiveSilence(absl::Duration away, std::map<std::string, std::unique_ptr<Entry>>& entries) {
-  const absl::Duration now = SinceBoot();
-  spdlog::warn("away for {} s", absl::ToInt64Seconds(away));
-  for (auto& [id, entry] : entries) {
-    if (entry->attempt == nullptr) continue;
-    entry->attempt->last_heard = now;
-    entry->attempt->started += away;
-    entry->attempt->pace.Begin(now);
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(SchedulerSettings settings,
@@ -43,97 +33,65 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(SchedulerSettings se
   std::unique_ptr<Scheduler> scheduler(
       new Scheduler(std::move(settings), store, index, preparer, metrics));
   RETURN_IF_ERROR(scheduler->Load());
-  Scheduler* raw = scheduler.get();
-  LinkServer::Handlers handlers;
-  handlers.on_events = [raw](ConnectionId link) {
-    raw->Post([raw, link] {
-      for (v1::WorkerEvent& event : raw->link_->Take(link)) raw->OnEvent(link, std::move(event));
-    });
-  };
-  handlers.on_closed = [raw](ConnectionId link, const absl::Status& why, LinkServer::Events rest) {
-    raw->Post([raw, link, why, rest = std::move(rest)] {
-      for (const v1::WorkerEvent& event : rest) raw->OnEvent(link, event);
-      raw->OnClosed(link, why);
-    });
-  };
-  const std::string path = scheduler->settings_.launcher.state_dir + "/link.sock";
-  ASSIGN_OR_RETURN(scheduler->link_, LinkServer::Start(path, std::move(handlers)));
-  scheduler->thread_ = std::thread([raw] { raw->Loop(); });
+  RETURN_IF_ERROR(scheduler->core_.attempts.Listen());
+  scheduler->thread_ = std::thread([raw = scheduler.get()] { raw->Loop(); });
   return scheduler;
 }
 
 Scheduler::Scheduler(SchedulerSettings settings, JobStore& store, JobIndex& index,
                      Preparer& preparer, Metrics& metrics)
-    : settings_(std::move(settings)),
-      store_(store),
-      index_(index),
-      preparer_(preparer),
-      metrics_(metrics),
-      ledger_(settings_.devices, settings_.host_bytes),
-      looks_(settings_.limits),
-      in_hand_(settings_.launcher.state_dir + "/in-hand"),
-      stored_plans_(settings_.devices),
-      prepares_(settings_.prepares) {
-  settings_.launcher.instance = store_.instance_uuid();
-}
+    : core_(std::move(settings), store, index, preparer, metrics) {}
 
 Scheduler::~Scheduler() { Drain(); }
 
 void Scheduler::Drain() {
-  draining_ = true;
+  core_.draining = true;
   if (!thread_.joinable()) return;
-  stopping_ = true;
+  core_.stopping = true;
   thread_.join();
-  inbox_.Close();
-  index_.SetReasons(nullptr);
-  for (auto& [id, entry] : entries_) entry->readiness.Reset();
-  link_.reset();
-  prepares_.Stop();
-  pool_.Stop();
-  closing_pool_.Stop();
-  gpu_pool_.Stop();
+  core_.inbox.Close();
+  core_.index.SetReasons(nullptr);
+  for (auto& [id, entry] : core_.entries) entry->readiness.Reset();
+  core_.attempts.StopListening();
+  core_.readying.Stop();
+  core_.pool.Stop();
+  core_.closing.Stop();
+  core_.board.Stop();
 }
 
 absl::Status Scheduler::Load() {
-  ASSIGN_OR_RETURN(StoredState state, store_.Load());
-  index_.SetArchive(&store_);
-  index_.SetReasons([waiting = waiting_](const std::set<std::string>& jobs) {
+  ASSIGN_OR_RETURN(StoredState state, core_.store.Load());
+  core_.index.SetArchive(&core_.store);
+  core_.index.SetReasons([waiting = core_.waiting](const std::set<std::string>& jobs) {
     return waiting->Reasons(jobs, WallMicros());
   });
-  next_order_ = state.last_order + 1;
-  for (const auto& [job_state, count] : state.counts) metrics_.CountJobs(job_state, count);
+  creation_.BeginAfter(state.last_order);
+  for (const auto& [job_state, count] : state.counts) core_.metrics.CountJobs(job_state, count);
   LoadEntries(state);
   for (AttemptRecord& attempt : state.open_attempts) {
-    Entry* entry = Find(attempt.job);
+    Entry* entry = core_.Find(attempt.job);
     if (entry == nullptr || !HasAttempt(entry->state()))
       return absl::DataLossError(
           absl::StrCat("the store has an open attempt of job ", attempt.job, ", which has none"));
-    entry->attempt = std::make_unique<LiveAttempt>();
-    entry->attempt->record = std::move(attempt);
-    entry->attempt->started = entry->attempt->last_heard = SinceBoot();
-    entry->attempt->shim = ShimWatch::Adopt(
-        AttemptDir(settings_.launcher.state_dir, entry->id(), entry->attempt->record.epoch),
-        static_cast<pid_t>(entry->attempt->record.shim_pid));
-    entry->attempt->pace.Begin(SinceBoot());
-    attended_.insert(entry->id());
-    ShowPlace(*entry);
+    core_.attempts.Adopt(*entry, std::move(attempt));
   }
   for (const std::string& gone :
-       SortTrash(settings_.launcher.state_dir, [this](const std::string& id) {
-         const absl::StatusOr<JobRecord> job = store_.FindJob(id);
+       SortTrash(core_.settings.launcher.state_dir, [this](const std::string& id) {
+         const absl::StatusOr<JobRecord> job = core_.store.FindJob(id);
          return job.ok() && job->id() == id;
        }))
-    pool_.Post([gone] { EmptyTrash(gone); });
-  for (const DrainRecord& drain : state.drains) drained_[drain.device] = drain;
+    core_.pool.Post([gone] { EmptyTrash(gone); });
+  for (const DrainRecord& drain : state.drains) core_.drained[drain.device] = drain;
   for (const Reservation& promise : state.reservations) {
-    const Entry* entry = Find(promise.job);
+    const Entry* entry = core_.Find(promise.job);
     const bool held = entry != nullptr && entry->attempt != nullptr;
-    ledger_.Restore(promise.device, promise.job,
-                    held ? PromiseOf(entry->attempt->record.plan, promise.bytes)
-                         : Promise{.bytes = promise.bytes});
+    core_.ledger.Restore(promise.device, promise.job,
+                         held ? PromiseOf(entry->attempt->record.plan, promise.bytes)
+                              : Promise{.bytes = promise.bytes});
   }
-  pool_.Post([state_dir = settings_.launcher.state_dir] { SweepSharedWeights(state_dir); });
-  ShowDevices();
+  core_.pool.Post(
+      [state_dir = core_.settings.launcher.state_dir] { SweepSharedWeights(state_dir); });
+  core_.board.Show();
   return absl::OkStatus();
 }
 
@@ -141,7 +99,7 @@ absl::Status Scheduler::Load() {
 // nobody behind it is placed before they are.
 void Scheduler::LoadEntries(StoredState& state) {
   for (JobRecord& record : state.jobs) {
-    index_.Put(record);
+    core_.index.Put(record);
     auto entry = std::make_unique<Entry>();
     entry->record = std::move(record);
     entry->counted_steps = entry->record.job.progress().global_step();
@@ -153,145 +111,114 @@ void Scheduler::LoadEntries(StoredState& state) {
     const v1::Job& job = entry->record.job;
     const bool begins = job.epoch() == 0 && job.extends_step() == 0;
     if (plans != state.plans.end() && (begins || runs))
-      if (auto ready = stored_plans_.Unpack(plans->second, entry->record))
+      if (auto ready = core_.readying.Restore(plans->second, entry->record))
         entry->readiness.Finish(*std::move(ready));
     const bool paused = entry->state() == v1::Job::PAUSED;
-    if (entry->ready() == nullptr && !HasAttempt(entry->state()) && !paused) AwaitReady(*entry);
+    if (entry->ready() == nullptr && !HasAttempt(entry->state()) && !paused)
+      core_.readying.Await(*entry);
     if (entry->state() == v1::Job::QUEUED) {
-      Enqueue(*entry);
-      metrics_.Queued(entry->id(), QueuedSince(entry->record.job));
+      core_.admission.Enqueue(*entry);
+      core_.metrics.Queued(entry->id(), QueuedSince(entry->record.job));
     }
     const std::string id = entry->id();
-    tenant_use_.Enter(job.owner());
-    entries_[id] = std::move(entry);
+    core_.tenant_use.Enter(job.owner());
+    core_.entries[id] = std::move(entry);
   }
-}
-
-void Scheduler::Post(Task task) {
-  inbox_.Post([this, task = std::move(task)]() mutable {
-    if (!stopping_) task();
-  });
 }
 
 void Scheduler::Loop() {
-  times_.last_tick = SinceBoot();
-  while (!stopping_) {
-    absl::Duration next = times_.next_tick;
-    if (changed_ && !AwaitsLook())
-      next = std::min(next, times_.last_round + settings_.limits.between_rounds);
+  last_tick_ = SinceBoot();
+  while (!core_.stopping) {
+    const absl::Duration next = std::min(next_tick_, core_.admission.NextRound());
     const absl::Duration wait = std::max(absl::ZeroDuration(), next - SinceBoot());
-    for (Task& task : inbox_.Take(wait)) task();
-    if (!made_ready_.empty()) OnReady(std::exchange(made_ready_, {}));
-    if (SinceBoot() >= times_.next_tick) Tick();
-    if (!pools_full_) GetSomeReady();
-    if (!draining_) Schedule();
+    for (Task& task : core_.inbox.Take(wait)) task();
+    if (SinceBoot() >= next_tick_) Tick();
+    core_.readying.GoOn();
+    if (!core_.draining) core_.admission.Schedule();
   }
   // What was accepted before the end is answered: replies are owed, and their commits are quick.
+  const absl::Duration tick = core_.settings.limits.tick;
   do {
-    for (Task& task : inbox_.Take(storing_ > 0 ? settings_.limits.tick : absl::ZeroDuration()))
-      task();
-  } while (storing_ > 0);
-  for (auto& [id, entry] : entries_)
-    if (entry->attempt != nullptr) SaveProgress(*entry);
+    for (Task& task : core_.inbox.Take(core_.storing > 0 ? tick : absl::ZeroDuration())) task();
+  } while (core_.storing > 0);
+  core_.EachAttended([&](Entry& entry) { core_.SaveProgress(entry); });
 }
 
 void Scheduler::Tick() {
+  const SchedulerLimits& limits = core_.settings.limits;
   const absl::Duration now = SinceBoot();
-  const absl::Duration away = now - std::exchange(times_.last_tick, now);
-  if (away > settings_.limits.asleep) ForgiveSilence(away, entries_);
-  times_.next_tick = now + settings_.limits.tick;
-  const std::vector<std::string> attended(attended_.begin(), attended_.end());
-  for (const std::string& id : attended) {
-    Entry* entry = Find(id);
-    if (entry != nullptr && entry->attempt != nullptr)
-      LookAfter(*entry);
-    else
-      attended_.erase(id);
-  }
-  pools_full_ = false;
-  LookAtGpus();
+  const absl::Duration away = now - std::exchange(last_tick_, now);
+  if (away > limits.asleep) core_.attempts.ForgiveSilence(away);
+  next_tick_ = now + limits.tick;
+  core_.attempts.LookAfterAll();
+  core_.readying.OnTick();
+  core_.board.LookAtGpus();
   TellWaiting();
-  if (now - times_.last_maintained < settings_.limits.maintain_store) return;
-  times_.last_maintained = now;
-  store_.Maintain();
+  if (now - last_maintained_ < limits.maintain_store) return;
+  last_maintained_ = now;
+  core_.store.Maintain();
 }
 
 // Why a job waits is not stored, and not worked out before somebody wants to know.
 void Scheduler::TellWaiting() {
-  if (SinceBoot() < times_.next_telling) return;
-  times_.next_telling = SinceBoot() + settings_.limits.tell_waiting;
-  const std::set<std::string> watched = index_.Watched();
+  if (SinceBoot() < next_telling_) return;
+  next_telling_ = SinceBoot() + core_.settings.limits.tell_waiting;
+  const std::set<std::string> watched = core_.index.Watched();
   if (watched.empty()) return;
-  for (const auto& [id, reason] : waiting_->Reasons(watched, WallMicros())) {
-    const JobPtr shown = index_.FindLive(id);
-    const Entry* entry = Find(id);
+  for (const auto& [id, reason] : core_.waiting->Reasons(watched, WallMicros())) {
+    const JobPtr shown = core_.index.FindLive(id);
+    const Entry* entry = core_.Find(id);
     if (entry == nullptr || shown == nullptr || shown->reason() == reason) continue;
     JobRecord told = entry->record;
     told.job.set_reason(reason);
-    index_.Put(told);
+    core_.index.Put(told);
   }
 }
 
-absl::Status Scheduler::Save(Entry& entry, JobRecord changed, Change change, Urgency urgency) {
-  change.job = &changed;
-  RETURN_IF_ERROR(store_.Commit(change, urgency));
-  OnSaved(entry, std::move(changed), change);
-  return absl::OkStatus();
+void Scheduler::Create(CreateOrder order, Reply reply) {
+  if (core_.draining) return reply(Draining());
+  const bool posted = core_.inbox.TryPost([this, order = std::move(order), reply]() mutable {
+    creation_.Create(std::move(order), reply);
+  });
+  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
-void Scheduler::OnSaved(Entry& entry, JobRecord changed, const Change& change) {
-  if (change.attempt != nullptr && entry.attempt != nullptr)
-    entry.attempt->record = *change.attempt;
-  if (changed.state() != entry.state()) {
-    spdlog::info("job {}: {} -> {}: {}", entry.id(), NameOf(entry.state()), NameOf(changed.state()),
-                 changed.job.reason());
-    metrics_.CountJobs(entry.state(), -1);
-    metrics_.CountJobs(changed.state(), 1);
-    const absl::Time now = absl::FromUnixMicros(WallMicros());
-    if (changed.state() == v1::Job::STARTING)
-      metrics_.Placed(entry.id(), now);
-    else
-      metrics_.Unqueued(entry.id());
-    if (changed.state() == v1::Job::QUEUED) metrics_.Queued(entry.id(), now);
-    changed_ = true;
-  }
-  entry.record = std::move(changed);
-  if (entry.state() == v1::Job::QUEUED)
-    Enqueue(entry);
-  else
-    waiting_->Remove(entry.id());
-  Show(entry);
+void Scheduler::Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply) {
+  if (core_.draining) return reply(Draining());
+  const bool posted = core_.inbox.TryPost([act = std::move(act), reply] { reply(act()); });
+  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
 }
 
-absl::Status Scheduler::Move(Entry& entry, JobState to, std::string reason, Change change) {
-  JobRecord changed = entry.record;
-  RETURN_IF_ERROR(MoveJob(changed, to, std::move(reason), WallMicros(), change));
-  return Save(entry, std::move(changed), std::move(change), Urgency::kMustLand);
+void Scheduler::Cancel(v1::CancelJobRequest request, Reply reply) {
+  Ask([this, request = std::move(request)] { return JobChanger(core_).Cancel(request); },
+      std::move(reply));
 }
 
-void Scheduler::Show(Entry& entry) {
-  index_.Put(entry.record);
-  if (HasAttempt(entry.state())) metrics_.Job(entry.record.job);
+void Scheduler::Pause(std::string id, Reply reply) {
+  Ask([this, id = std::move(id)] { return JobChanger(core_).Pause(id); }, std::move(reply));
 }
 
-void Scheduler::SaveProgress(Entry& entry) {
-  entry.last_saved = SinceBoot();
-  const absl::Status saved = store_.Commit({.job = &entry.record});
-  if (!saved.ok()) spdlog::warn("job {}: progress not stored: {}", entry.id(), saved.message());
+void Scheduler::Resume(std::string id, Reply reply) {
+  Ask([this, id = std::move(id)] { return JobChanger(core_).Resume(id); }, std::move(reply));
 }
 
-void Scheduler::Drop(const std::string& id) {
-  metrics_.ForgetJob(id);
-  metrics_.Unqueued(id);
-  waiting_->Remove(id);
-  if (const Entry* entry = Find(id)) tenant_use_.Leave(entry->record.job.owner());
-  entries_.erase(id);
-  ShowDevices();
+void Scheduler::Update(v1::UpdateJobRequest request, Reply reply) {
+  Ask([this, request = std::move(request)] { return JobChanger(core_).Update(request); },
+      std::move(reply));
 }
 
-Entry* Scheduler::Find(const std::string& id) {
-  const auto found = entries_.find(id);
-  return found == entries_.end() ? nullptr : found->second.get();
+void Scheduler::Delete(std::string id, Reply reply) {
+  Ask([this, id = std::move(id)] { return JobChanger(core_).Delete(id); }, std::move(reply));
+}
+
+void Scheduler::Squeeze(v1::SqueezeJobRequest request, Reply reply) {
+  Ask([this, request = std::move(request)] { return PlanChanger(core_).Squeeze(request); },
+      std::move(reply));
+}
+
+void Scheduler::Relax(v1::RelaxJobRequest request, Reply reply) {
+  Ask([this, request = std::move(request)] { return PlanChanger(core_).Relax(request); },
+      std::move(reply));
 }
 
 }  // namespace snug::server

@@ -231,8 +231,9 @@ DevicePlans OnePlan(int64_t bytes) {
 
 absl::StatusOr<Lent> LendNow(Scheduler& scheduler, const std::string& id, int64_t bytes) {
   auto lent = std::make_shared<std::promise<absl::StatusOr<Lent>>>();
-  Lender(scheduler).Lend(id, OnePlan(bytes),
-                         [lent](absl::StatusOr<Lent> reply) { lent->set_value(std::move(reply)); });
+  Lender(scheduler.core()).Lend(id, OnePlan(bytes), [lent](absl::StatusOr<Lent> reply) {
+    lent->set_value(std::move(reply));
+  });
   return lent->get_future().get();
 }
 
@@ -269,9 +270,9 @@ TEST_F(SchedulerTest, WhatIsFreeBesideJobsIsLent) {
   EXPECT_EQ(lent->device.name, "cpu:0");
   EXPECT_EQ(reserved(), whole);
   EXPECT_FALSE(LendNow(*scheduler_, "b", 1).ok());
-  Lender(*scheduler_).GiveBack("a");
+  Lender(scheduler_->core()).GiveBack("a");
   EXPECT_TRUE(LendNow(*scheduler_, "b", whole - used).ok());
-  Lender(*scheduler_).GiveBack("b");
+  Lender(scheduler_->core()).GiveBack("b");
   EXPECT_FALSE(LendNow(*scheduler_, "c", whole).ok());  // Asked behind what was given back.
   EXPECT_EQ(reserved(), used);
   Cancel(kJob);

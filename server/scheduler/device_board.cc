@@ -1,4 +1,5 @@
-// The devices as users and metrics see them; GPUs are looked at every few seconds.
+#include "server/scheduler/device_board.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -6,7 +7,7 @@
 #include "server/node/attempt_files.h"
 #include "server/node/process_memory.h"
 #include "server/scheduler/clock.h"
-#include "server/scheduler/scheduler.h"
+#include "server/scheduler/core.h"
 
 namespace snug::server {
 namespace {
@@ -36,14 +37,14 @@ v1::Reservation ReservationOf(const Entry& entry, const Ledger& ledger) {
 
 }  // namespace
 
-void Scheduler::ShowDevices() {
+void DeviceBoard::Show() {
   std::vector<v1::Device> devices;
-  for (const Device& device : ledger_.devices()) {
+  for (const Device& device : core_.ledger.devices()) {
     v1::Device& shown = devices.emplace_back();
     shown.set_name(device.name);
     shown.set_capacity_bytes(device.capacity_bytes);
-    shown.set_reserved_bytes(ledger_.ReservedOn(device.name));
-    const SharedCount shared = ledger_.SharedOn(device.name);
+    shown.set_reserved_bytes(core_.ledger.ReservedOn(device.name));
+    const SharedCount shared = core_.ledger.SharedOn(device.name);
     for (const auto& [digest, use] : shared.uses()) {
       v1::WeightsInUse& weights = *shown.add_shared_weights();
       weights.set_digest(digest);
@@ -56,62 +57,69 @@ void Scheduler::ShowDevices() {
     shown.set_total_bytes(device.total_bytes);
     shown.set_uuid(device.gpu.uuid);
     shown.set_trouble(TroubleOf(device));
-    shown.set_drained(drained_.contains(device.id()));
+    shown.set_drained(core_.drained.contains(device.id()));
     const absl::StatusOr<GpuUse>* use = looks_.Find(device.name);
     if (gpus_silent_ || use == nullptr || !use->ok()) continue;
     if ((*use)->complete) shown.set_measured_bytes((*use)->ours());
     shown.set_others_bytes((*use)->others_bytes);
   }
   std::vector<v1::Job> running;  // As far as metrics need them: with a plan they are large.
-  for (const std::string& id : attended_) {
-    const auto found = entries_.find(id);
-    if (found == entries_.end() || found->second->attempt == nullptr) continue;
+  for (const std::string& id : core_.attended) {
+    const auto found = core_.entries.find(id);
+    if (found == core_.entries.end() || found->second->attempt == nullptr) continue;
     const Entry& entry = *found->second;
     v1::Job& job = running.emplace_back();
     job.set_device(entry.record.job.device());
     *job.mutable_memory() = entry.record.job.memory();
     for (v1::Device& device : devices)
-      if (ledger_.Find(device.name()) == ledger_.Find(entry.attempt->record.device))
-        *device.add_reservations() = ReservationOf(entry, ledger_);
+      if (core_.ledger.Find(device.name()) == core_.ledger.Find(entry.attempt->record.device))
+        *device.add_reservations() = ReservationOf(entry, core_.ledger);
   }
-  metrics_.Devices(devices, running);
-  metrics_.Host(ledger_.host_bytes(), ledger_.HostReserved());
-  for (const auto& [id, bytes] : ledger_.Elsewhere()) {
+  core_.metrics.Devices(devices, running);
+  core_.metrics.Host(core_.ledger.host_bytes(), core_.ledger.HostReserved());
+  for (const auto& [id, bytes] : core_.ledger.Elsewhere()) {
     v1::Device& shown = devices.emplace_back();
     shown.set_name(id);
     shown.set_reserved_bytes(bytes);
     shown.set_trouble("no device of this daemon since it was restarted; an attempt is left there");
   }
-  index_.PutDevices(std::move(devices));
+  core_.index.PutDevices(std::move(devices));
+}
+
+bool DeviceBoard::MovesOff(const Entry& entry) const {
+  if (entry.state() != v1::Job::RUNNING || entry.attempt == nullptr) return false;
+  const auto found = core_.drained.find(entry.attempt->record.device);
+  return found != core_.drained.end() && found->second.move;
 }
 
 // An attempt that outlived a daemon is where it was, whatever that is called now.
-void Scheduler::ShowPlace(Entry& entry) {
-  const Device* device = ledger_.Find(entry.attempt->record.device);
+void DeviceBoard::ShowPlace(Entry& entry) {
+  const Device* device = core_.ledger.Find(entry.attempt->record.device);
   entry.record.job.set_device(device == nullptr ? entry.attempt->record.device : device->name);
-  index_.Put(entry.record);
+  core_.index.Put(entry.record);
 }
 
 // The ledger's word, and of GPUs the driver's: neighbours ask nobody before they take memory.
-std::vector<DeviceState> Scheduler::DeviceStates() const {
-  std::vector<DeviceState> states = ledger_.Snapshot();
+std::vector<DeviceState> DeviceBoard::States() const {
+  std::vector<DeviceState> states = core_.ledger.Snapshot();
   for (DeviceState& state : states) {
-    for (const std::string& id : attended_) {
-      const auto found = entries_.find(id);
-      if (found == entries_.end() || found->second->attempt == nullptr) continue;
+    for (const std::string& id : core_.attended) {
+      const auto found = core_.entries.find(id);
+      if (found == core_.entries.end() || found->second->attempt == nullptr) continue;
       const Entry& entry = *found->second;
-      if (ledger_.Find(entry.attempt->record.device) != ledger_.Find(state.name)) continue;
-      const Promise promise = ledger_.PromisedTo(entry.id());
+      if (core_.ledger.Find(entry.attempt->record.device) != core_.ledger.Find(state.name))
+        continue;
+      const Promise promise = core_.ledger.PromisedTo(entry.id());
       const std::string& owner = entry.record.job.owner();
       state.running.push_back(
           {.key = KeyOf(entry.record),
            .bytes = promise.bytes,
            .shared = promise.shared,
            .end_us = EstimatedEnd(entry),
-           .owner = tenant_use_.ShareOf(owner) == INT64_MAX ? std::string() : owner});
+           .owner = core_.tenant_use.ShareOf(owner) == INT64_MAX ? std::string() : owner});
     }
-    state.trouble = TroubleOf(*ledger_.Find(state.name));
-    if (state.trouble.empty() && drained_.contains(ledger_.Find(state.name)->id()))
+    state.trouble = TroubleOf(*core_.ledger.Find(state.name));
+    if (state.trouble.empty() && core_.drained.contains(core_.ledger.Find(state.name)->id()))
       state.trouble = "it is drained";
     const absl::StatusOr<GpuUse>* use = looks_.Find(state.name);
     if (use == nullptr || !use->ok()) continue;
@@ -121,74 +129,75 @@ std::vector<DeviceState> Scheduler::DeviceStates() const {
   return states;
 }
 
-std::string Scheduler::TroubleOf(const Device& device) const {
-  if (!device.is_gpu() || settings_.gpu_watch == nullptr) return "";
+std::string DeviceBoard::TroubleOf(const Device& device) const {
+  if (!device.is_gpu() || core_.settings.gpu_watch == nullptr) return "";
   if (gpus_silent_) return "the NVIDIA driver does not answer: it keeps a question waiting";
   const absl::StatusOr<GpuUse>* use = looks_.Find(device.name);
   return std::string((use == nullptr ? device.gpu.trouble : use->status()).message());
 }
 
 // Nothing is decided meanwhile: a job would go to the CPU beside a GPU that is free.
-bool Scheduler::AwaitsLook() const {
-  if (settings_.gpu_watch == nullptr || gpus_silent_) return false;
-  return std::any_of(settings_.devices.begin(), settings_.devices.end(), [&](const Device& device) {
-    return device.is_gpu() && looks_.Find(device.name) == nullptr;
-  });
+bool DeviceBoard::AwaitsLook() const {
+  if (core_.settings.gpu_watch == nullptr || gpus_silent_) return false;
+  return std::any_of(
+      core_.settings.devices.begin(), core_.settings.devices.end(),
+      [&](const Device& device) { return device.is_gpu() && looks_.Find(device.name) == nullptr; });
 }
 
-void Scheduler::LookAtGpus() {
-  if (settings_.gpu_watch == nullptr) return;
+void DeviceBoard::LookAtGpus() {
+  if (core_.settings.gpu_watch == nullptr) return;
   if (looks_.Silent(SinceBoot()) != gpus_silent_) {
     gpus_silent_ = !gpus_silent_;
-    changed_ = true;
+    core_.needs_round = true;
     if (gpus_silent_) spdlog::error("the NVIDIA driver does not answer");
-    ShowDevices();
+    Show();
   }
   if (!looks_.Begin(SinceBoot())) return;
   gpu_pool_.Post([this] {
-    const GpuReadings readings = settings_.gpu_watch->Look();
+    const GpuReadings readings = core_.settings.gpu_watch->Look();
     auto uses = std::make_shared<GpuLooks::Uses>();
-    for (const Device& device : settings_.devices)
+    for (const Device& device : core_.settings.devices)
       if (device.is_gpu())
-        uses->emplace(device.name, UseOf(device, readings, settings_.launcher.state_dir));
-    Post([this, uses] { OnGpusSeen(*uses); });
+        uses->emplace(device.name, UseOf(device, readings, core_.settings.launcher.state_dir));
+    core_.Post([this, uses] { OnGpusSeen(*uses); });
   });
 }
 
-void Scheduler::OnGpusSeen(const GpuLooks::Uses& uses) {
+void DeviceBoard::OnGpusSeen(const GpuLooks::Uses& uses) {
   std::map<std::string, std::string> before;
-  for (const auto& [device, use] : uses) before[device] = TroubleOf(*ledger_.Find(device));
+  for (const auto& [device, use] : uses) before[device] = TroubleOf(*core_.ledger.Find(device));
   if (!looks_.End(uses)) return;
   for (const auto& [device, use] : uses) {
     if (use.ok() && !before[device].empty()) spdlog::info("{}: can be used again", device);
     if (!use.ok() && use.status().message() != before[device])
       spdlog::error("{}: {}", device, use.status().message());
   }
-  changed_ = true;  // A round of scheduling costs little.
-  for (const std::string& id : attended_)
-    if (Entry* entry = Find(id); entry != nullptr && entry->attempt != nullptr)
+  core_.needs_round = true;  // A round of scheduling costs little.
+  for (const std::string& id : core_.attended)
+    if (Entry* entry = core_.Find(id); entry != nullptr && entry->attempt != nullptr)
       NoteProcessBytes(*entry);
-  ShowDevices();
+  Show();
 }
 
 // The driver sees the workers of GPUs, the kernel those of CPUs.
-void Scheduler::NoteProcessBytes(Entry& entry) {
+void DeviceBoard::NoteProcessBytes(Entry& entry) {
   const AttemptRecord& attempt = entry.attempt->record;
   entry.attempt->seen = SinceBoot();
   int64_t bytes = 0;
-  if (const Device* device = ledger_.Find(attempt.device); device != nullptr && !device->is_gpu())
+  if (const Device* device = core_.ledger.Find(attempt.device);
+      device != nullptr && !device->is_gpu())
     bytes = PeakResidentBytes(static_cast<pid_t>(entry.record.job.worker_pid()));
   const absl::StatusOr<GpuUse>* use = looks_.Find(entry.record.job.device());
   if (use != nullptr && use->ok()) {
     const auto& by_attempt = (*use)->attempt_bytes;
     const auto found =
-        by_attempt.find(AttemptDir(settings_.launcher.state_dir, attempt.job, attempt.epoch));
+        by_attempt.find(AttemptDir(core_.settings.launcher.state_dir, attempt.job, attempt.epoch));
     if (found != by_attempt.end()) bytes = found->second;
   }
   v1::JobMemory& memory = *entry.record.job.mutable_memory();
   if (bytes <= memory.process_peak_bytes()) return;
   memory.set_process_peak_bytes(bytes);
-  Show(entry);
+  core_.Show(entry);
 }
 
 }  // namespace snug::server

@@ -1,4 +1,5 @@
-// From queued to a started attempt: the policy decides, here it is made durable and then done.
+#include "server/scheduler/admission.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -13,10 +14,10 @@
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/core.h"
 #include "server/scheduler/device_plans.h"
 #include "server/scheduler/plan_changes.h"
 #include "server/scheduler/plan_in_force.h"
-#include "server/scheduler/scheduler.h"
 
 namespace snug::server {
 namespace {
@@ -79,51 +80,57 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
 }  // namespace
 
 // What it needs is known. A job that fits nowhere is refused now, not when its turn comes.
-void Scheduler::Judge(Entry& entry) {
-  changed_ = true;
-  if (!CouldEverRun(QueuedAs(entry, settings_.limits.oom_margin, tenant_use_), ledger_.Snapshot()))
+void Admission::Judge(Entry& entry) {
+  core_.needs_round = true;
+  if (!CouldEverRun(QueuedAs(entry, core_.settings.limits.oom_margin, core_.tenant_use),
+                    core_.ledger.Snapshot()))
     return RefuseJob(entry);
   Enqueue(entry);
 }
 
-void Scheduler::Enqueue(const Entry& entry) {
-  waiting_->Put(QueuedAs(entry, settings_.limits.oom_margin, tenant_use_));
-  changed_ = true;
+void Admission::Enqueue(const Entry& entry) {
+  core_.waiting->Put(QueuedAs(entry, core_.settings.limits.oom_margin, core_.tenant_use));
+  core_.needs_round = true;
 }
 
-void Scheduler::Schedule() {
+absl::Duration Admission::NextRound() const {
+  if (!core_.needs_round || core_.board.AwaitsLook()) return absl::InfiniteDuration();
+  return last_round_ + core_.settings.limits.between_rounds;
+}
+
+void Admission::Schedule() {
   const absl::Duration now = SinceBoot();
-  const bool retry = times_.retry_at != absl::ZeroDuration() && now >= times_.retry_at;
-  const bool time_has_come = times_.time_comes_us != 0 && WallMicros() >= times_.time_comes_us;
-  if (!(changed_ || retry || time_has_come) || AwaitsLook()) return;
-  if (now < times_.last_round + settings_.limits.between_rounds) return;
-  times_.last_round = now;
-  changed_ = false;
-  times_.retry_at = absl::ZeroDuration();
-  const Decision decision = waiting_->Round(DeviceStates(), WallMicros());
-  metrics_.Round(SinceBoot() - now);
-  times_.time_comes_us = decision.next_us;
+  const bool retry = retry_at_ != absl::ZeroDuration() && now >= retry_at_;
+  const bool time_has_come = time_comes_us_ != 0 && WallMicros() >= time_comes_us_;
+  if (!(core_.needs_round || retry || time_has_come) || core_.board.AwaitsLook()) return;
+  if (now < last_round_ + core_.settings.limits.between_rounds) return;
+  last_round_ = now;
+  core_.needs_round = false;
+  retry_at_ = absl::ZeroDuration();
+  const Decision decision = core_.waiting->Round(core_.board.States(), WallMicros());
+  core_.metrics.Round(SinceBoot() - now);
+  time_comes_us_ = decision.next_us;
   for (const std::string& id : decision.infeasible)
-    if (Entry* entry = Find(id)) RefuseJob(*entry);
+    if (Entry* entry = core_.Find(id)) RefuseJob(*entry);
   for (const Placement& placement : decision.placements) {
-    Entry& entry = *Find(placement.job);
+    Entry& entry = *core_.Find(placement.job);
     const absl::Status admitted = Admit(entry, placement);
     if (admitted.ok())
       Launch(entry);
     else
       ScheduleAgain(entry, admitted);
   }
-  PlanChanger(*this).AfterRound(decision.head);
+  PlanChanger(core_).AfterRound(decision.head);
 }
 
 // It fits on no device, however empty.
-void Scheduler::RefuseJob(Entry& entry) {
-  const DeviceState largest = LargestOf(ledger_.Snapshot());
+void Admission::RefuseJob(Entry& entry) {
+  const DeviceState largest = LargestOf(core_.ledger.Snapshot());
   const std::vector<v1::Plan>& plans = entry.ready()->plans->at(largest.name);
   const int64_t budget = BudgetBytes(entry.record.job.spec());
   const int64_t limit = std::min(largest.capacity_bytes, budget);
   const int64_t least = plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes();
-  const int64_t share = tenant_use_.ShareOf(entry.record.job.owner());
+  const int64_t share = core_.tenant_use.ShareOf(entry.record.job.owner());
   const std::string why = FirstThatFits(plans, limit) >= 0
                               ? HostRefusalOf(plans, limit, largest.host_capacity_bytes)
                               : RefusalOf(plans, largest.name, largest.capacity_bytes, budget);
@@ -133,23 +140,24 @@ void Scheduler::RefuseJob(Entry& entry) {
                                                     .limit = share,
                                                     .value = least})
                                    : PlanInfeasible(why, least);
-  const absl::Status failed = FailJob(entry, ToJobError(refusal));
+  const absl::Status failed = core_.FailJob(entry, ToJobError(refusal));
   if (!failed.ok()) ScheduleAgain(entry, failed);
 }
 
 // A decision that could not be stored (a full disk): nothing else would bring it up again.
-void Scheduler::ScheduleAgain(Entry& entry, const absl::Status& why) {
+void Admission::ScheduleAgain(Entry& entry, const absl::Status& why) {
   spdlog::error("job {}: {}", entry.id(), why.message());
-  times_.retry_at = SinceBoot() + settings_.limits.schedule_again;
+  retry_at_ = SinceBoot() + core_.settings.limits.schedule_again;
   entry.record.job.set_reason(absl::StrCat("waits: ", why.message()));
-  Show(entry);
+  core_.Show(entry);
 }
 
-absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
+absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
       entry.ready()->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
-  RETURN_IF_ERROR(ledger_.Reserve(placement.device, entry.id(), PromiseOf(plan, placement.bytes)));
-  const std::string& device = ledger_.Find(placement.device)->id();
+  RETURN_IF_ERROR(
+      core_.ledger.Reserve(placement.device, entry.id(), PromiseOf(plan, placement.bytes)));
+  const std::string& device = core_.ledger.Find(placement.device)->id();
   JobRecord changed = entry.record;
   v1::Job& job = changed.job;
   AttemptRecord attempt{.job = entry.id(),
@@ -174,26 +182,28 @@ absl::Status Scheduler::Admit(Entry& entry, const Placement& placement) {
   absl::Status status =
       MoveJob(changed, v1::Job::STARTING, "its worker is being started", WallMicros(), change);
   entry.attempt = std::make_unique<LiveAttempt>();
-  if (status.ok()) status = Save(entry, std::move(changed), std::move(change), Urgency::kRefusable);
+  if (status.ok())
+    status = core_.Save(entry, std::move(changed), std::move(change), Urgency::kRefusable);
   if (!status.ok()) {
     entry.attempt.reset();
-    ledger_.Release(entry.id());
+    core_.ledger.Release(entry.id());
     return status;
   }
   entry.attempt->started = entry.attempt->last_heard = SinceBoot();
   entry.attempt->shim = std::make_unique<ShimWatch>(
-      AttemptDir(settings_.launcher.state_dir, entry.id(), entry.attempt->record.epoch));
-  attended_.insert(entry.id());
-  ShowDevices();
+      AttemptDir(core_.settings.launcher.state_dir, entry.id(), entry.attempt->record.epoch));
+  core_.attended.insert(entry.id());
+  core_.board.Show();
   return absl::OkStatus();
 }
 
 // The attempt's row stands. Whatever happens from here on, the lock and the exit record tell it.
-void Scheduler::Launch(Entry& entry) {
-  const Device& device = *ledger_.Find(entry.attempt->record.device);  // It was placed there.
+void Admission::Launch(Entry& entry) {
+  const Device& device = *core_.ledger.Find(entry.attempt->record.device);  // It was placed there.
   const DescriptorLoan loan;
-  absl::StatusOr<pid_t> shim = LaunchAttempt(
-      settings_.launcher, device, AssignmentOf(entry, device, settings_.launcher.state_dir));
+  absl::StatusOr<pid_t> shim =
+      LaunchAttempt(core_.settings.launcher, device,
+                    AssignmentOf(entry, device, core_.settings.launcher.state_dir));
   if (!shim.ok()) {
     spdlog::error("job {}: cannot start a worker: {}", entry.id(), shim.status().message());
     entry.attempt->record.exit = std::string(shim.status().message());
@@ -204,7 +214,7 @@ void Scheduler::Launch(Entry& entry) {
   AttemptRecord attempt = entry.attempt->record;
   attempt.shim_pid = *shim;
   absl::Status status = attempt.TransitionTo(AttemptState::kIntent, AttemptState::kSpawned);
-  if (status.ok()) status = store_.Commit({.attempt = &attempt});
+  if (status.ok()) status = core_.store.Commit({.attempt = &attempt});
   // If this is not stored, Hello or the exit record will say so.
   if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
   entry.attempt->record = std::move(attempt);

@@ -1,0 +1,43 @@
+// From queued to a started attempt: the policy decides, here it is made durable and then done.
+#ifndef SERVER_SCHEDULER_ADMISSION_H_
+#define SERVER_SCHEDULER_ADMISSION_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/place/policy.h"
+#include "server/scheduler/entry.h"
+
+namespace snug::server {
+
+struct SchedulerCore;
+
+class Admission {
+ public:
+  explicit Admission(SchedulerCore& core) : core_(core) {}
+
+  // What it needs is known. A job that fits nowhere is refused now, not when its turn comes.
+  void Judge(Entry& entry);
+  void Enqueue(const Entry& entry);
+  // A round, where something has changed since the last one and that is not too short ago.
+  void Schedule();
+  // When the next round may be, where something has changed.
+  absl::Duration NextRound() const;
+
+ private:
+  void RefuseJob(Entry& entry);
+  void ScheduleAgain(Entry& entry, const absl::Status& why);
+  absl::Status Admit(Entry& entry, const Placement& placement);
+  void Launch(Entry& entry);
+
+  SchedulerCore& core_;
+  absl::Duration last_round_;  // By SinceBoot().
+  absl::Duration retry_at_;    // A round although nothing has changed; zero: not at all.
+  // Wall time at which a waiting job's time comes; 0: none waits for it.
+  int64_t time_comes_us_ = 0;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_ADMISSION_H_

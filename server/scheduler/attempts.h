@@ -1,0 +1,62 @@
+// Looking after live attempts: what their workers say, and what their silence means.
+#ifndef SERVER_SCHEDULER_ATTEMPTS_H_
+#define SERVER_SCHEDULER_ATTEMPTS_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/node/link_server.h"
+#include "server/scheduler/entry.h"
+
+namespace snug::server {
+
+struct SchedulerCore;
+
+class Attempts {
+ public:
+  explicit Attempts(SchedulerCore& core) : core_(core) {}
+
+  // Opens the link for workers.
+  absl::Status Listen();
+  // Workers stay, and dial again.
+  void StopListening() { link_.reset(); }
+
+  // One that an earlier life of the daemon left.
+  void Adopt(Entry& entry, AttemptRecord record);
+  // All of them; `away`: this process did not listen for so long.
+  void LookAfterAll();
+  void ForgiveSilence(absl::Duration away);
+
+  // That it is to stop, if its worker would hear.
+  void TellToStop(const Entry& entry);
+  void Send(const Entry& entry, const v1::WorkerCommand& command);
+  void CloseLink(Entry& entry);
+  void OnBadMessage(Entry& entry, absl::string_view what);
+  // Steps and tokens, for metrics.
+  void Count(Entry& entry, const v1::Progress& now);
+
+ private:
+  using ConnectionId = LinkServer::ConnectionId;
+  void LookAfter(Entry& entry);
+  void ShowUnreachable(Entry& entry, absl::Duration silent);
+  void OnEvent(ConnectionId link, v1::WorkerEvent event);
+  void OnClosed(ConnectionId link, const absl::Status& why);
+  void OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello);
+  void OnStep(Entry& entry, const v1::WorkerEvent::Step& step);
+  void OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint);
+  absl::Status BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello);
+  void Refuse(ConnectionId link, std::string reason);
+
+  SchedulerCore& core_;
+  std::map<ConnectionId, std::string> links_;  // Welcomed connections -> job.
+  absl::Duration refusal_told_;                // By SinceBoot().
+  std::unique_ptr<LinkServer> link_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_ATTEMPTS_H_

@@ -1,0 +1,81 @@
+// What the parts of the scheduler share: the jobs that have not ended, what is promised to them,
+// where changes are stored and shown. The parts reach each other through it. All of it is the
+// scheduler thread's, but for what says otherwise.
+#ifndef SERVER_SCHEDULER_CORE_H_
+#define SERVER_SCHEDULER_CORE_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/job/job_store.h"
+#include "server/metrics/metrics.h"
+#include "server/place/ledger.h"
+#include "server/scheduler/admission.h"
+#include "server/scheduler/attempts.h"
+#include "server/scheduler/closing.h"
+#include "server/scheduler/device_board.h"
+#include "server/scheduler/entry.h"
+#include "server/scheduler/readying.h"
+#include "server/scheduler/settings.h"
+#include "server/scheduler/task_pool.h"
+#include "server/scheduler/tenant_use.h"
+#include "server/scheduler/waiting_room.h"
+
+namespace snug::server {
+
+struct SchedulerCore {
+  SchedulerCore(SchedulerSettings settings, JobStore& store, JobIndex& index, Preparer& preparer,
+                Metrics& metrics);
+
+  // Null: there is none, or it has ended.
+  Entry* Find(const std::string& id);
+  // Calls `act` for each entry that has an attempt.
+  template <typename Act>
+  void EachAttended(const Act& act) {
+    for (const std::string& id : attended)
+      if (Entry* entry = Find(id); entry != nullptr && entry->attempt != nullptr) act(*entry);
+  }
+
+  // Stored first, then shown; the entry is as it was where it cannot be stored.
+  absl::Status Save(Entry& entry, JobRecord changed, Change change, Urgency urgency);
+  absl::Status Move(Entry& entry, JobState to, std::string reason, Change change);
+  absl::Status FailJob(Entry& entry, v1::Error error);
+  // What follows once a change is stored.
+  void OnSaved(Entry& entry, JobRecord changed, const Change& change);
+  void SaveProgress(Entry& entry);
+  void Show(Entry& entry);
+  void Drop(const std::string& id);  // Of a job that has ended.
+
+  // From any thread: the task runs on the scheduler's, unless that is at its end.
+  void Post(Task task);
+
+  SchedulerSettings settings;  // Not changed after the start.
+  JobStore& store;
+  JobIndex& index;
+  Metrics& metrics;
+  Ledger ledger;
+  TenantUse tenant_use;
+  std::map<std::string, std::unique_ptr<Entry>> entries;  // Jobs that have not ended.
+  std::set<std::string> attended;                         // With an attempt, and some that had one.
+  std::map<std::string, DrainRecord> drained;             // By the device's id.
+  const std::shared_ptr<WaitingRoom> waiting = std::make_shared<WaitingRoom>();
+  bool needs_round = true;  // What it decides by has changed since the last one.
+  int64_t storing = 0;      // New jobs on their way to the disk, whose replies are owed.
+  std::atomic<bool> draining{false}, stopping{false};  // For any thread.
+  Inbox inbox;
+  TaskPool pool{2};  // Quick: planning, checkpoints, folders that go.
+
+  DeviceBoard board;
+  Readying readying;
+  Admission admission;
+  Attempts attempts;
+  Closing closing;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_CORE_H_

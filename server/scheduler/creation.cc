@@ -1,0 +1,109 @@
+#include "server/scheduler/creation.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/util/time_util.h"
+#include "server/job/errors.h"
+#include "server/job/log.h"
+#include "server/job/random_id.h"
+#include "server/node/attempt_files.h"
+#include "server/scheduler/clock.h"
+#include "server/scheduler/core.h"
+
+namespace snug::server {
+namespace {
+
+constexpr const char* kWaitsToBePrepared = "waits to be prepared";
+// Of 16 million ids per display name; all taken means something else is wrong.
+constexpr int kIdDraws = 8;
+
+// It goes on behind its parent's checkpoint, on the data that this one was prepared from.
+void BeginBehind(const Extension& extends, JobRecord& record) {
+  record.train_data = extends.train_data;
+  record.eval_data = extends.eval_data;
+  record.job.set_extends_step(extends.step);
+  *record.job.mutable_dataset() = extends.dataset;
+  v1::Progress& progress = *record.job.mutable_progress();
+  progress.set_global_step(extends.step);
+  progress.set_max_steps(record.job.spec().training().max_steps());
+}
+
+}  // namespace
+
+void Creation::Create(CreateOrder order, const Reply& reply) {
+  Draw(std::move(order), reply, kIdDraws);
+}
+
+// The store says whether the request or the id is known: it is the only one that knows them all.
+void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
+  const int64_t now_us = WallMicros(), limit = core_.settings.limits.max_live_jobs;
+  if (static_cast<int64_t>(core_.entries.size()) + core_.storing >= limit)
+    return reply(QueueFull("jobs that have not ended", limit));
+  if (const absl::Status may = core_.tenant_use.MayCreate(order); !may.ok()) return reply(may);
+  // Its parent's may have been removed since it was looked for.
+  if (order.extends.step > 0 &&
+      !std::filesystem::exists(CheckpointsDir(core_.settings.launcher.state_dir, order.parent_job)))
+    return reply(WrongState(order.parent_job, "extend", "without checkpoints by now"));
+  const v1::JobSpec& spec = order.spec;
+  auto made = std::make_shared<NewJob>();
+  made->record.order = next_order_++;
+  v1::Job& job = made->record.job;
+  job.set_id(order.job_id.empty() ? NewJobId(spec.display_name()) : order.job_id);
+  job.set_name(absl::StrCat("tenants/", TenantOf(order.owner), "/jobs/", job.id()));
+  job.set_display_name(spec.display_name().empty() ? job.id() : spec.display_name());
+  job.set_state(v1::Job::PREPARING);
+  job.set_reason(kWaitsToBePrepared);
+  job.set_priority(spec.priority());
+  *job.mutable_labels() = spec.labels();
+  job.set_parent_job(order.parent_job);
+  job.mutable_plan_changes();
+  job.set_owner(order.owner);
+  *job.mutable_spec() = spec;
+  if (order.extends.step > 0) BeginBehind(order.extends, made->record);
+  *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);
+  made->event = {
+      .job = job.id(), .to = v1::Job::PREPARING, .reason = job.reason(), .wall_us = now_us};
+  if (!order.request_id.empty())
+    made->request =
+        RequestRecord{order.request_id, order.body_sha256, job.id(),
+                      now_us + absl::ToInt64Microseconds(core_.settings.limits.request_memory)};
+  ++core_.storing;
+  core_.tenant_use.Enter(order.owner);
+  auto kept = std::make_shared<CreateOrder>(std::move(order));
+  core_.store.Create(made, [this, kept, reply, draws_left](const std::shared_ptr<NewJob>& job,
+                                                           const absl::Status& status) {
+    core_.inbox.PostResult([this, job, kept, reply, draws_left, status] {
+      --core_.storing;
+      if (!status.ok() || job->known) core_.tenant_use.Leave(kept->owner);
+      if (absl::IsAlreadyExists(status) && kept->job_id.empty() && draws_left > 1)
+        return Draw(std::move(*kept), reply, draws_left - 1);
+      if (absl::IsAlreadyExists(status)) return reply(JobExists(job->record.id()));
+      status.ok() ? OnCreated(job, std::move(*kept), reply) : reply(status);
+    });
+  });
+}
+
+void Creation::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
+                         const Reply& reply) {
+  if (job->known) {
+    if (job->known->body_sha256 != order.body_sha256)
+      return reply(RequestIdReused(order.request_id, job->known->job));
+    absl::StatusOr<JobPtr> known = core_.index.Find(job->known->job);
+    return known.ok() ? reply(**known) : reply(known.status());
+  }
+  auto entry = std::make_unique<Entry>();
+  entry->record = std::move(job->record);
+  entry->counted_steps = entry->record.job.progress().global_step();
+  const std::string id = entry->id();
+  spdlog::info("job {}: new, \"{}\"", id, entry->record.job.display_name());
+  core_.metrics.CountJobs(v1::Job::PREPARING, 1);
+  core_.readying.Await(*entry);
+  core_.Show(*entry);
+  reply(entry->record.job);
+  core_.entries[id] = std::move(entry);
+}
+
+}  // namespace snug::server

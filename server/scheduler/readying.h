@@ -1,0 +1,58 @@
+// From a new job to one that can be placed: its files checked, its data prepared, its plans worked
+// out. The slow work is done on pools; what it brings back is stored together.
+#ifndef SERVER_SCHEDULER_READYING_H_
+#define SERVER_SCHEDULER_READYING_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/data/prepare.h"
+#include "server/scheduler/entry.h"
+#include "server/scheduler/fair_pool.h"
+#include "server/scheduler/in_hand.h"
+#include "server/scheduler/settings.h"
+#include "server/scheduler/stored_plans.h"
+#include "server/scheduler/unready.h"
+
+namespace snug::server {
+
+struct SchedulerCore;
+
+class Readying {
+ public:
+  Readying(SchedulerCore& core, const SchedulerSettings& settings, Preparer& preparer);
+
+  // The job is to be made ready when its turn comes.
+  void Await(const Entry& entry);
+  // What an earlier life of the daemon stored of it; nothing where it does not hold any more.
+  std::optional<ReadyJob> Restore(const PlansRecord& packed, const JobRecord& record) {
+    return stored_plans_.Unpack(packed, record);
+  }
+  // Takes in what has been made ready; begins with those whose turn it is.
+  void GoOn();
+  // A pool that was full may have room by now.
+  void OnTick() { pools_full_ = false; }
+  void Stop() { prepares_.Stop(); }
+
+ private:
+  void GetSomeReady();
+  Unready::Answer GetReadyIfDue(const std::string& id);
+  void GetReady(Entry& entry);
+  void OnReady(std::vector<ReadyResult> results);
+  bool Hold(Entry& entry, const absl::Status& why);
+  void StartOver(Entry& entry, const absl::Status& why);
+
+  SchedulerCore& core_;
+  Preparer& preparer_;
+  Unready unready_;                      // Of which some may need nothing any more.
+  bool pools_full_ = false;              // Since the last tick.
+  std::vector<ReadyResult> made_ready_;  // Since the last look.
+  StoredPlans stored_plans_;
+  InHand in_hand_;
+  FairPool prepares_;  // As many at a time as their memory limits allow.
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_READYING_H_
