@@ -3,11 +3,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <string>
 
 #include "absl/cleanup/cleanup.h"
@@ -16,11 +16,15 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::server {
 namespace {
 
+constexpr absl::Duration kExecPatience = absl::Milliseconds(200);
+constexpr absl::Duration kExecPause = absl::Milliseconds(1);
 constexpr size_t kMaxProcBytes = 4 << 20;  // More environment than the kernel lets a process have.
 
 // A file of /proc/<pid>; empty when the process is gone or is not for us to see.
@@ -40,24 +44,49 @@ absl::StatusOr<std::string> ReadOf(pid_t pid, absl::string_view name) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
 }
 
-// Field 6 of /proc/<pid>/stat; the name in field 2 may hold anything, so counting starts after it.
-// 0: no such process, or a zombie.
-absl::StatusOr<pid_t> SessionOf(pid_t pid) {
+struct ProcessStat {
+  pid_t session = 0;             // 0: no such process, or a zombie.
+  bool has_environment = false;  // False in the middle of an exec, and of an exit.
+};
+
+// Of /proc/<pid>/stat; the name in field 2 may hold anything, so counting starts after it.
+absl::StatusOr<ProcessStat> StatOf(pid_t pid) {
+  constexpr size_t kState = 0, kSession = 3, kEnvironmentEnd = 48;  // Fields 3, 6 and 51.
   ASSIGN_OR_RETURN(const std::string text, ReadOf(pid, "stat"));
   const size_t after_name = text.rfind(')');
-  char state = 0;
-  int parent = 0, group = 0, session = 0;
-  if (after_name == std::string::npos ||
-      sscanf(text.c_str() + after_name + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4)
-    return 0;
-  return state == 'Z' || state == 'X' ? 0 : session;
+  if (after_name == std::string::npos) return ProcessStat();
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(absl::string_view(text).substr(after_name + 1), ' ', absl::SkipWhitespace());
+  ProcessStat stat;
+  if (fields.size() <= kEnvironmentEnd || fields[kState] == "Z" || fields[kState] == "X" ||
+      !absl::SimpleAtoi(fields[kSession], &stat.session))
+    return ProcessStat();
+  stat.has_environment = fields[kEnvironmentEnd] != "0";
+  return stat;
 }
 
+// Another user's environment is not for us to see: it looks like none.
+bool IsOurs(pid_t pid) {
+  struct stat folder {};
+  return stat(absl::StrCat("/proc/", pid).c_str(), &folder) == 0 &&
+         (geteuid() == 0 || folder.st_uid == geteuid());
+}
+
+// A child is in its session before it has its environment, and loses that before its files: it is
+// waited for, since a process that cannot be told from a stranger's is not nobody.
 absl::StatusOr<bool> Belongs(pid_t pid, pid_t session, const std::string& attempt_dir) {
-  ASSIGN_OR_RETURN(const pid_t its_session, SessionOf(pid));
-  if (its_session != session) return false;
-  ASSIGN_OR_RETURN(const std::string attempt, AttemptOf(pid));
-  return attempt == attempt_dir;
+  for (const absl::Time end = absl::Now() + kExecPatience;; absl::SleepFor(kExecPause)) {
+    ASSIGN_OR_RETURN(const ProcessStat before, StatOf(pid));
+    if (before.session != session) return false;
+    ASSIGN_OR_RETURN(const std::string attempt, AttemptOf(pid));
+    if (!attempt.empty()) return attempt == attempt_dir;
+    ASSIGN_OR_RETURN(const ProcessStat after, StatOf(pid));
+    const bool had_one = before.has_environment && after.has_environment;
+    if (had_one || after.session != session || !IsOurs(pid)) return false;
+    if (absl::Now() > end)
+      return absl::UnavailableError(
+          absl::StrCat("process ", pid, " of session ", session, " has no environment yet"));
+  }
 }
 
 }  // namespace

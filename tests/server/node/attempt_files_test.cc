@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -141,6 +142,26 @@ TEST_F(AttemptFilesTest, OrphansAreFoundBySessionAndMark) {
   EXPECT_EQ(SessionMembers(shim, dir_).value().size(), 1u);
   EXPECT_EQ(SignalSession(shim, dir_, SIGKILL).value(), 1);
   while (!SessionMembers(shim, dir_).value().empty()) absl::SleepFor(absl::Milliseconds(5));
+}
+
+// A child is in its session a moment before it has its environment. Then it is no stranger's.
+TEST_F(AttemptFilesTest, AProcessIsKnownByItsMarkAsSoonAsItIsThere) {
+  setenv("SNUG_ATTEMPT", dir_.c_str(), 1);
+  char name[] = "sleep", seconds[] = "1000";
+  char* const words[] = {name, seconds, nullptr};
+  posix_spawnattr_t leads;
+  posix_spawnattr_init(&leads);
+  posix_spawnattr_setflags(&leads, POSIX_SPAWN_SETSID);
+  int known = 0;
+  for (int round = 0; round < 300; ++round) {
+    pid_t pid = 0;
+    ASSERT_EQ(posix_spawnp(&pid, name, nullptr, &leads, words, environ), 0);
+    known += LeadsSession(pid, dir_).value();
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  EXPECT_EQ(known, 300);
+  unsetenv("SNUG_ATTEMPT");
 }
 
 // Job and epoch come again when a store is rolled back; instance and nonce do not.
