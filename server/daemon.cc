@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "proto/snug/version.h"
@@ -26,6 +27,7 @@
 #include "server/node/attempt_files.h"
 #include "server/node/descriptors.h"
 #include "server/node/known_gpus.h"
+#include "server/node/local_node.h"
 #include "server/node/measure.h"
 #include "server/node/unix_socket.h"
 #include "server/place/devices.h"
@@ -34,6 +36,8 @@
 namespace snug::server {
 namespace {
 
+constexpr absl::Duration kChildPatience = absl::Seconds(2);
+constexpr absl::Duration kChildPause = absl::Milliseconds(50);
 constexpr absl::Duration kDrainPatience = absl::Seconds(10);
 constexpr int kWatchdogSeconds =
     20;  // gRPC's Shutdown of this version may never return (upstream 39114).
@@ -79,11 +83,20 @@ absl::Status MakeFolder(const std::string& dir, mode_t mode) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", dir));
 }
 
+// A daemon that was killed may have left a child that has not come to its exec, which closes the
+// file: that one goes within moments.
+bool LockSoon(int fd) {
+  for (const absl::Time end = absl::Now() + kChildPatience; absl::Now() < end;
+       absl::SleepFor(kChildPause))
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+  return false;
+}
+
 absl::StatusOr<int> LockState(const std::string& dir) {
   const std::string path = dir + "/LOCK";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  if (!LockSoon(fd)) {
     const std::string owner = ReadSmallFile(path, 64).value_or("");
     close(fd);
     return absl::UnavailableError(absl::StrCat("state directory ", dir,
@@ -246,7 +259,10 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
       FairPool::Threads{.any = kCheckThreads, .waiting = kMaxWaitingChecks});
   advisor_ = std::make_unique<Advisor>(index_, *preparer_, *inspector_, devices, webhooks_.hosts);
   RETURN_IF_ERROR(EndLeftAnswering(config_.state_dir()));
-  SchedulerSettings settings{.launcher = Launcher(),
+  LauncherSettings launcher = Launcher();
+  launcher.instance = store_->instance_uuid();
+  SchedulerSettings settings{.state_dir = config_.state_dir(),
+                             .node = std::make_unique<LocalNode>(launcher),
                              .devices = devices,
                              .host_bytes = host_bytes_,
                              .gpu_watch = gpu_watch_.get(),
@@ -264,16 +280,15 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   examiner_ = std::make_unique<Examiner>(*store_, metrics_, kBetweenExaminations);
   const auto post = [ca = config_.webhooks().tls_ca()](const WebhookUrl& url,
                                                        const WebhookCall& call) {
-    return Post({.host = url.host, .port = url.port, .path = url.path, .headers = call.headers,
-                 .body = call.body, .tls_ca = ca});
+    return Post({.host = url.host,
+                 .port = url.port,
+                 .path = url.path,
+                 .headers = call.headers,
+                 .body = call.body,
+                 .tls_ca = ca});
   };
-  webhook_sender_ = std::make_unique<WebhookSender>(WebhookParts{.settings = webhooks_,
-                                                                 .post = post,
-                                                                 .store = *store_,
-                                                                 .index = index_,
-                                                                 .metrics = metrics_});
-  LauncherSettings launcher = Launcher();
-  launcher.instance = store_->instance_uuid();
+  webhook_sender_ = std::make_unique<WebhookSender>(WebhookParts{
+      .settings = webhooks_, .post = post, .store = *store_, .index = index_, .metrics = metrics_});
   answering_ = std::make_unique<Answering>(AnsweringParts{.index = index_,
                                                           .preparer = *preparer_,
                                                           .inspector = *inspector_,
@@ -294,8 +309,8 @@ void Daemon::AddRoutes(httplib::Server& server) {
 
 absl::Status Daemon::ServeHttps(v1::ServerInfo& info) {
   for (const v1::ListenConfig& listen : config_.listen_http()) {
-    ASSIGN_OR_RETURN(auto server, HttpServer::StartTls(
-                                      listen, [this](httplib::Server& to) { AddRoutes(to); }));
+    ASSIGN_OR_RETURN(auto server,
+                     HttpServer::StartTls(listen, [this](httplib::Server& to) { AddRoutes(to); }));
     info.add_http_addresses(server->address());
     https_.push_back(std::move(server));
   }

@@ -4,19 +4,13 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "server/node/node.h"
 
 namespace snug::server {
-
-enum class Liveness : uint8_t {
-  kLives,    // The lock is held: the kernel's word.
-  kGone,     // The lock is free, or was never made in a folder that is there.
-  kUnknown,  // Nobody can say now: no descriptor, the folder is away. Only to be asked again.
-};
 
 // Holds the attempt's lock file and its shim's pidfd open, so that neither the answer nor a signal
 // needs a descriptor later on, and neither follows a path that somebody has changed meanwhile.
@@ -34,6 +28,7 @@ class ShimWatch {
   // one is believed only if it leads a session of its own and carries the attempt's mark.
   void Follow(pid_t shim, bool just_started);
 
+  // By the lock: the kernel's word. One that was never made in a folder that is there is free.
   Liveness Look();
 
   // To the shim itself, never to a stranger with its number. NOT_FOUND: no such process.

@@ -9,7 +9,6 @@
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/node/attempt_files.h"
-#include "server/node/descriptors.h"
 #include "server/node/shared_weights.h"
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
@@ -164,7 +163,7 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
                         .epoch = job.epoch() + 1,
                         .nonce = RandomHex(32),
                         .device = device,
-                        .boot_id = BootId(),
+                        .boot_id = core_.settings.node->BootId(),
                         .plan = plan,
                         .cap_bytes = placement.bytes,
                         .created_us = WallMicros()};
@@ -190,8 +189,7 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
     return status;
   }
   entry.attempt->started = entry.attempt->last_heard = SinceBoot();
-  entry.attempt->shim = std::make_unique<ShimWatch>(
-      AttemptDir(core_.settings.launcher.state_dir, entry.id(), entry.attempt->record.epoch));
+  entry.attempt->processes = core_.settings.node->Expect(entry.id(), entry.attempt->record.epoch);
   core_.attended.insert(entry.id());
   core_.board.Show();
   return absl::OkStatus();
@@ -200,17 +198,14 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
 // The attempt's row stands. Whatever happens from here on, the lock and the exit record tell it.
 void Admission::Launch(Entry& entry) {
   const Device& device = *core_.ledger.Find(entry.attempt->record.device);  // It was placed there.
-  const DescriptorLoan loan;
-  absl::StatusOr<pid_t> shim =
-      LaunchAttempt(core_.settings.launcher, device,
-                    AssignmentOf(entry, device, core_.settings.launcher.state_dir));
+  const absl::StatusOr<int64_t> shim = entry.attempt->processes->Start(
+      device, AssignmentOf(entry, device, core_.settings.state_dir));
   if (!shim.ok()) {
     spdlog::error("job {}: cannot start a worker: {}", entry.id(), shim.status().message());
     entry.attempt->record.exit = std::string(shim.status().message());
     entry.attempt->not_started = shim.status();
     return;  // The next tick finds its lock free and no exit record.
   }
-  entry.attempt->shim->Follow(*shim, /*just_started=*/true);
   AttemptRecord attempt = entry.attempt->record;
   attempt.shim_pid = *shim;
   absl::Status status = attempt.TransitionTo(AttemptState::kIntent, AttemptState::kSpawned);

@@ -4,7 +4,7 @@
 #define SERVER_SCHEDULER_ATTEMPT_CARE_H_
 
 #include "absl/time/time.h"
-#include "server/node/shim_watch.h"
+#include "server/node/node.h"
 #include "server/scheduler/limits.h"
 
 namespace snug::server {

@@ -10,7 +10,6 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
-#include "server/node/descriptors.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/core.h"
 #include "server/scheduler/plan_changes.h"
@@ -27,14 +26,12 @@ std::string NameOfEvent(const v1::WorkerEvent& event) {
 }
 
 void SignalWorker(const Entry& entry, int signal) {
-  const DescriptorLoan loan;
-  const absl::Status sent = entry.attempt->shim->SignalOthers(signal);
+  const absl::Status sent = entry.attempt->processes->SignalWorker(signal);
   if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.id(), signal, sent.message());
 }
 
 void SignalShim(const Entry& entry, int signal) {
-  const DescriptorLoan loan;
-  const absl::Status sent = entry.attempt->shim->Signal(signal);
+  const absl::Status sent = entry.attempt->processes->SignalShim(signal);
   if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.id(), signal, sent.message());
 }
 
@@ -43,7 +40,7 @@ AttemptSigns SignsOf(const Entry& entry, absl::Duration now, const SchedulerLimi
   const bool kept = entry.record.job.keep();
   const PaceLimits pace = {
       .shortest = limits.stuck_after, .other_work = limits.other_work, .exports = kept};
-  return {.liveness = attempt.shim->Look(),
+  return {.liveness = attempt.processes->Look(),
           .cancelled = entry.state() == v1::Job::CANCELLING && !kept,
           .linked = attempt.link != 0,
           .greeted = attempt.record.state != AttemptState::kIntent &&
@@ -69,7 +66,7 @@ absl::Status Attempts::Listen() {
       OnClosed(link, why);
     });
   };
-  const std::string path = core_.settings.launcher.state_dir + "/link.sock";
+  const std::string path = core_.settings.state_dir + "/link.sock";
   ASSIGN_OR_RETURN(link_, LinkServer::Start(path, std::move(handlers)));
   return absl::OkStatus();
 }
@@ -80,9 +77,8 @@ void Attempts::Adopt(Entry& entry, AttemptRecord record) {
   LiveAttempt& attempt = *entry.attempt;
   attempt.record = std::move(record);
   attempt.started = attempt.last_heard = now;
-  attempt.shim = ShimWatch::Adopt(
-      AttemptDir(core_.settings.launcher.state_dir, entry.id(), attempt.record.epoch),
-      static_cast<pid_t>(attempt.record.shim_pid));
+  attempt.processes =
+      core_.settings.node->Adopt(entry.id(), attempt.record.epoch, attempt.record.shim_pid);
   attempt.pace.Begin(now);
   core_.attended.insert(entry.id());
   core_.board.ShowPlace(entry);
@@ -312,7 +308,7 @@ void Attempts::OnBadMessage(Entry& entry, absl::string_view what) {
 void Attempts::OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint) {
   const std::filesystem::path path = checkpoint.path();
   const auto name = ParseCheckpointName(path.filename().string());
-  const std::string folder = CheckpointsDir(core_.settings.launcher.state_dir, entry.id());
+  const std::string folder = CheckpointsDir(core_.settings.state_dir, entry.id());
   if (path.parent_path() != folder || !name || name->epoch != entry.attempt->record.epoch)
     return OnBadMessage(entry, absl::StrCat("a checkpoint at ", checkpoint.path()));
   entry.attempt->pace.OnCheckpoint(SinceBoot());

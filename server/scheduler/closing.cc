@@ -1,19 +1,14 @@
 #include "server/scheduler/closing.h"
 
-#include <signal.h>
-
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "proto/snug/status_macros.h"
 #include "server/artifact/output.h"
 #include "server/job/log.h"
 #include "server/job/transient.h"
 #include "server/node/descriptors.h"
-#include "server/node/session.h"
-#include "server/node/shared_weights.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/core.h"
 #include "server/scheduler/reports.h"
@@ -21,67 +16,45 @@
 namespace snug::server {
 namespace {
 
-constexpr int kKillRounds = 50;
-constexpr absl::Duration kKillPause = absl::Milliseconds(100);
-
-struct Remains {
+// What looking at an attempt that has ended needs, copied: its entry may be gone then.
+struct Ended {
   JobRecord job;
-  AttemptRecord attempt;
-  AttemptIdentity identity;
+  Node::EndedAttempt attempt;
   std::string attempt_dir;
   std::string checkpoints_dir;
 };
 
-// A shim that was killed leaves its worker behind. Nothing may run in the attempt's name when the
-// next one starts.
-absl::Status KillOrphans(const Remains& remains) {
-  if (remains.attempt.boot_id != BootId())
-    return absl::OkStatus();  // The machine has been started anew.
-  const pid_t shim = remains.attempt.shim_pid > 0 ? static_cast<pid_t>(remains.attempt.shim_pid)
-                                                  : ShimPid(remains.attempt_dir);
-  for (int round = 0; round < kKillRounds; ++round) {
-    const DescriptorLoan loan;
-    ASSIGN_OR_RETURN(const int signalled, SignalSession(shim, remains.attempt_dir, SIGKILL));
-    if (signalled == 0) return absl::OkStatus();
-    absl::SleepFor(kKillPause);
-  }
-  return absl::UnavailableError(
-      absl::StrCat("processes of ", remains.attempt_dir, " do not die: its bytes stay reserved"));
-}
-
-absl::StatusOr<ArtifactRecord> OutputOf(const Remains& remains, const v1::WorkerResult& result,
+absl::StatusOr<ArtifactRecord> OutputOf(const Ended& ended, const v1::WorkerResult& result,
                                         const JobIndex& index, Inspector& inspector) {
-  const v1::JobSpec& spec = remains.job.job.spec();
-  const Principal owner = OwnerOf(remains.job.job);
+  const v1::JobSpec& spec = ended.job.job.spec();
+  const Principal owner = OwnerOf(ended.job.job);
   ASSIGN_OR_RETURN(
       const CheckedJob checked,
       inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id, owner); },
                       {.who = owner, .inputs = InputFiles::kDone}));
   ASSIGN_OR_RETURN(ArtifactRecord artifact,
-                   VerifyOutput(remains.attempt_dir, result, *checked.program,
+                   VerifyOutput(ended.attempt_dir, result, *checked.program,
                                 spec.method() == v1::JobSpec::LORA));
-  artifact.job = remains.attempt.job;
-  artifact.epoch = remains.attempt.epoch;
+  artifact.job = ended.attempt.identity.job;
+  artifact.epoch = ended.attempt.identity.epoch;
   return artifact;
 }
 
-absl::StatusOr<ClosedAttempt> LookAt(const Remains& remains, const JobIndex& index,
+absl::StatusOr<ClosedAttempt> LookAt(const Ended& ended, Node& node, const JobIndex& index,
                                      Inspector& inspector) {
-  RETURN_IF_ERROR(KillOrphans(remains));
+  ASSIGN_OR_RETURN(const AttemptRemains remains, node.Collect(ended.attempt));
   const DescriptorLoan loan;
-  ClosedAttempt closed;
-  const auto exit = ReadExitRecord(remains.attempt_dir, remains.identity);
-  const auto result = ReadResult(remains.attempt_dir);
   // What cannot be read now is no verdict: a success would be taken for a loss.
-  for (const absl::Status& read : {exit.status(), result.status()})
+  for (const absl::Status& read : {remains.exit.status(), remains.result.status()})
     if (!read.ok() && !absl::IsDataLoss(read)) return read;
-  closed.outcome = Judge(exit, result);
-  DropAbsurd(closed.outcome.result, MaxSteps(remains.job.job));
+  ClosedAttempt closed;
+  closed.outcome = Judge(remains.exit, remains.result);
+  DropAbsurd(closed.outcome.result, MaxSteps(ended.job.job));
   if (closed.outcome.ending == Ending::kSucceeded) {
-    closed.output = OutputOf(remains, closed.outcome.result, index, inspector);
+    closed.output = OutputOf(ended, closed.outcome.result, index, inspector);
     if (IsTransient(closed.output.status())) return closed.output.status();
   } else {
-    closed.checkpoints = FindNewest(remains.attempt.job, remains.checkpoints_dir);
+    closed.checkpoints = FindNewest(ended.attempt.identity.job, ended.checkpoints_dir);
     if (IsTransient(closed.checkpoints.status())) return closed.checkpoints.status();
   }
   return closed;
@@ -104,21 +77,21 @@ int64_t TakenOfPromises(const std::vector<DeviceState>& states, const std::strin
 
 void Closing::Begin(Entry& entry) {
   const AttemptRecord& attempt = entry.attempt->record;
-  const std::string& state_dir = core_.settings.launcher.state_dir;
-  ReapShim(static_cast<pid_t>(attempt.shim_pid));
-  Remains remains{.job = entry.record,
-                  .attempt = attempt,
-                  .identity = {.instance = core_.settings.launcher.instance,
-                               .job = attempt.job,
-                               .epoch = attempt.epoch,
-                               .nonce = attempt.nonce},
-                  .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
-                  .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
-  const bool begun = pool_.Post([this, remains = std::move(remains)] {
+  const std::string& state_dir = core_.settings.state_dir;
+  Ended ended{.job = entry.record,
+              .attempt = {.identity = {.instance = core_.store.instance_uuid(),
+                                       .job = attempt.job,
+                                       .epoch = attempt.epoch,
+                                       .nonce = attempt.nonce},
+                          .boot_id = attempt.boot_id,
+                          .shim = attempt.shim_pid},
+              .attempt_dir = AttemptDir(state_dir, attempt.job, attempt.epoch),
+              .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
+  const bool begun = pool_.Post([this, ended = std::move(ended)] {
     auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(
-        LookAt(remains, core_.index, core_.settings.inspector));
-    core_.Post([this, id = remains.attempt.job, epoch = remains.attempt.epoch, closed] {
-      OnLookedAt(id, epoch, std::move(*closed));
+        LookAt(ended, *core_.settings.node, core_.index, core_.settings.inspector));
+    core_.Post([this, attempt = ended.attempt.identity, closed] {
+      OnLookedAt(attempt.job, attempt.epoch, std::move(*closed));
     });
   });
   if (begun) entry.attempt->end.stage = AttemptEnd::Stage::kClosing;
@@ -156,8 +129,7 @@ absl::Status Closing::Finish(Entry& entry, const ClosedAttempt& closed) {
                            closed.outcome.result.measured_peak_bytes());
   core_.metrics.ForgetJob(entry.id());
   core_.ledger.Release(entry.id());
-  core_.pool.Post(
-      [state_dir = core_.settings.launcher.state_dir] { SweepSharedWeights(state_dir); });
+  core_.pool.Post([&node = *core_.settings.node] { node.SweepSharedWeights(); });
   core_.attempts.CloseLink(entry);
   entry.attempt.reset();
   if (ReadyJob* ready = entry.readiness.job()) {

@@ -20,9 +20,7 @@ SchedulerCore::SchedulerCore(SchedulerSettings with, JobStore& jobs, JobIndex& s
       readying(*this, settings, preparer),
       admission(*this),
       attempts(*this),
-      closing(*this) {
-  settings.launcher.instance = store.instance_uuid();
-}
+      closing(*this) {}
 
 absl::Status SchedulerCore::Save(Entry& entry, JobRecord changed, Change change, Urgency urgency) {
   change.job = &changed;

@@ -45,7 +45,7 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   if (const absl::Status may = core_.tenant_use.MayCreate(order); !may.ok()) return reply(may);
   // Its parent's may have been removed since it was looked for.
   if (order.extends.step > 0 &&
-      !std::filesystem::exists(CheckpointsDir(core_.settings.launcher.state_dir, order.parent_job)))
+      !std::filesystem::exists(CheckpointsDir(core_.settings.state_dir, order.parent_job)))
     return reply(WrongState(order.parent_job, "extend", "without checkpoints by now"));
   const v1::JobSpec& spec = order.spec;
   auto made = std::make_shared<NewJob>();

@@ -158,7 +158,7 @@ void DeviceBoard::LookAtGpus() {
     auto uses = std::make_shared<GpuLooks::Uses>();
     for (const Device& device : core_.settings.devices)
       if (device.is_gpu())
-        uses->emplace(device.name, UseOf(device, readings, core_.settings.launcher.state_dir));
+        uses->emplace(device.name, UseOf(device, readings, core_.settings.state_dir));
     core_.Post([this, uses] { OnGpusSeen(*uses); });
   });
 }
@@ -191,7 +191,7 @@ void DeviceBoard::NoteProcessBytes(Entry& entry) {
   if (use != nullptr && use->ok()) {
     const auto& by_attempt = (*use)->attempt_bytes;
     const auto found =
-        by_attempt.find(AttemptDir(core_.settings.launcher.state_dir, attempt.job, attempt.epoch));
+        by_attempt.find(AttemptDir(core_.settings.state_dir, attempt.job, attempt.epoch));
     if (found != by_attempt.end()) bytes = found->second;
   }
   v1::JobMemory& memory = *entry.record.job.mutable_memory();

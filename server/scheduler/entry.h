@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "server/job/records.h"
 #include "server/node/link_server.h"
-#include "server/node/shim_watch.h"
+#include "server/node/node.h"
 #include "server/place/job_queue.h"
 #include "server/scheduler/attempt_care.h"
 #include "server/scheduler/readiness.h"
@@ -48,9 +48,9 @@ struct ReadyResult {
 
 struct LiveAttempt {
   AttemptRecord record;
-  std::unique_ptr<ShimWatch> shim;    // From the start on, or from when it was adopted.
-  LinkServer::ConnectionId link = 0;  // 0: none now.
-  absl::Duration started;             // By SinceBoot(), in this life of the daemon.
+  std::unique_ptr<AttemptProcesses> processes;  // From the start on, or from its adoption.
+  LinkServer::ConnectionId link = 0;            // 0: none now.
+  absl::Duration started;                       // By SinceBoot(), in this life of the daemon.
   absl::Duration last_heard;
   AttemptEnd end;
   absl::Status not_started;    // Why its shim could not be started; OK: it was.

@@ -138,7 +138,7 @@ Readying::Readying(SchedulerCore& core, const SchedulerSettings& settings, Prepa
     : core_(core),
       preparer_(preparer),
       stored_plans_(settings.devices),
-      in_hand_(settings.launcher.state_dir + "/in-hand"),
+      in_hand_(settings.state_dir + "/in-hand"),
       prepares_(settings.prepares) {}
 
 void Readying::GoOn() {
@@ -187,9 +187,9 @@ void Readying::GetReady(Entry& entry) {
                  .devices = core_.ledger.devices(),
                  .in_hand = &in_hand_,
                  .inspector = &core_.settings.inspector,
-                 .checkpoints_dir = CheckpointsDir(core_.settings.launcher.state_dir, id),
-                 .parents_checkpoints_dir = CheckpointsDir(core_.settings.launcher.state_dir,
-                                                           entry.record.job.parent_job()),
+                 .checkpoints_dir = CheckpointsDir(core_.settings.state_dir, id),
+                 .parents_checkpoints_dir =
+                     CheckpointsDir(core_.settings.state_dir, entry.record.job.parent_job()),
                  .abandoned = entry.readiness.Begin()};
   work.say = [this, id, abandoned = work.abandoned](const std::string& progress) {
     core_.Post([this, id, abandoned, progress] {

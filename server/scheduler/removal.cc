@@ -60,7 +60,7 @@ absl::StatusOr<std::string> Removal::TakeAway(const std::string& job, Leaving wh
 }
 
 absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving what) const {
-  const std::string& state_dir = core_.settings.launcher.state_dir;
+  const std::string& state_dir = core_.settings.state_dir;
   if (core_.draining) return Draining();
   if (core_.storing > 0)  // What may refer to it, and is not among the entries yet.
     return absl::UnavailableError("a new job is on its way into the store");
@@ -78,7 +78,7 @@ absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving w
 // Its folder is moved aside before its rows go: what a crash leaves in between is put back at the
 // next start.
 absl::StatusOr<std::string> Removal::TakeJob(const v1::Job& job) const {
-  const std::string& state_dir = core_.settings.launcher.state_dir;
+  const std::string& state_dir = core_.settings.state_dir;
   ASSIGN_OR_RETURN(std::string aside, MoveToTrash(state_dir, job.id()));
   Change change{.deleted = job.id()};
   change.events.push_back(

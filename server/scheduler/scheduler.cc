@@ -8,7 +8,6 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
-#include "server/node/shared_weights.h"
 #include "server/scheduler/changes.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/device_plans.h"
@@ -75,8 +74,7 @@ absl::Status Scheduler::Load() {
           absl::StrCat("the store has an open attempt of job ", attempt.job, ", which has none"));
     core_.attempts.Adopt(*entry, std::move(attempt));
   }
-  for (const std::string& gone :
-       SortTrash(core_.settings.launcher.state_dir, [this](const std::string& id) {
+  for (const std::string& gone : SortTrash(core_.settings.state_dir, [this](const std::string& id) {
          const absl::StatusOr<JobRecord> job = core_.store.FindJob(id);
          return job.ok() && job->id() == id;
        }))
@@ -89,8 +87,7 @@ absl::Status Scheduler::Load() {
                          held ? PromiseOf(entry->attempt->record.plan, promise.bytes)
                               : Promise{.bytes = promise.bytes});
   }
-  core_.pool.Post(
-      [state_dir = core_.settings.launcher.state_dir] { SweepSharedWeights(state_dir); });
+  core_.pool.Post([&node = *core_.settings.node] { node.SweepSharedWeights(); });
   core_.board.Show();
   return absl::OkStatus();
 }

@@ -3,12 +3,14 @@
 #define SERVER_SCHEDULER_SETTINGS_H_
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "server/inspect/inspector.h"
 #include "server/job/tenants.h"
 #include "server/node/gpu_use.h"
-#include "server/node/launcher.h"
+#include "server/node/node.h"
 #include "server/place/devices.h"
 #include "server/scheduler/fair_pool.h"
 #include "server/scheduler/limits.h"
@@ -16,10 +18,11 @@
 namespace snug::server {
 
 struct SchedulerSettings {
-  LauncherSettings launcher;
+  std::string state_dir;
+  std::unique_ptr<Node> node;
   std::vector<Device> devices;
   int64_t host_bytes = INT64_MAX;  // Of the host's memory, that plans may use beside devices.
-  GpuWatch* gpu_watch = nullptr;  // Where there is a GPU among them.
+  GpuWatch* gpu_watch = nullptr;   // Where there is a GPU among them.
   Inspector& inspector;
   FairPool::Threads prepares = {.any = 1, .small = 1};
   SchedulerLimits limits;

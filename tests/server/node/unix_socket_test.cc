@@ -6,6 +6,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
+
+#include "absl/time/clock.h"
 
 namespace snug::server {
 namespace {
@@ -52,6 +55,19 @@ TEST_F(UnixSocketTest, SocketOnWhichSomebodyAnswersIsLeftAlone) {
   const int fd = ListenUnix(dir_ + "/s", 0600).value();
   EXPECT_TRUE(absl::IsFailedPrecondition(ListenUnix(dir_ + "/s", 0600).status()));
   close(fd);
+}
+
+// A child of a daemon that was killed, before its exec.
+TEST_F(UnixSocketTest, OneThatSoonStopsAnsweringIsWaitedFor) {
+  const int fd = ListenUnix(dir_ + "/s", 0600).value();
+  std::thread dying([fd] {
+    absl::SleepFor(absl::Milliseconds(200));
+    close(fd);
+  });
+  const auto again = ListenUnix(dir_ + "/s", 0600);
+  dying.join();
+  ASSERT_TRUE(again.ok()) << again.status();
+  close(*again);
 }
 
 TEST_F(UnixSocketTest, FilesAndLinksAreLeftAlone) {

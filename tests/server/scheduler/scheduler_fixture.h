@@ -13,6 +13,7 @@
 
 #include "absl/time/clock.h"
 #include "server/job/check_spec.h"
+#include "server/node/local_node.h"
 #include "server/scheduler/scheduler.h"
 #include "tests/server/testing/tiny_model.h"
 #include "worker/program/model_config.h"
@@ -91,9 +92,14 @@ class SchedulerTest : public testing::Test {
                                                    .script = std::getenv("SNUG_PREPARE"),
                                                    .datasets_dir = dir_ + "/state/datasets"});
     const std::string bin = std::getenv("SNUG_BIN_DIR");
-    SchedulerSettings settings{.launcher = {.shim = bin + "/snug-shim",
-                                            .worker = std::getenv("SNUG_FAKE_WORKER"),
-                                            .state_dir = dir_ + "/state"},
+    if (node_ == nullptr)
+      node_ =
+          std::make_unique<LocalNode>(LauncherSettings{.shim = bin + "/snug-shim",
+                                                       .worker = std::getenv("SNUG_FAKE_WORKER"),
+                                                       .state_dir = dir_ + "/state",
+                                                       .instance = store_->instance_uuid()});
+    SchedulerSettings settings{.state_dir = dir_ + "/state",
+                               .node = std::move(node_),
                                .devices = {device_},
                                .inspector = inspector_,
                                .limits = limits};
@@ -129,6 +135,7 @@ class SchedulerTest : public testing::Test {
   JobIndex index_;
   Metrics metrics_;
   Inspector inspector_{{.program = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect"}};
+  std::unique_ptr<Node> node_;  // Of the next Start; null: this machine.
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Scheduler> scheduler_;

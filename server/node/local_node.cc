@@ -1,0 +1,93 @@
+#include "server/node/local_node.h"
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "proto/snug/status_macros.h"
+#include "server/node/descriptors.h"
+#include "server/node/session.h"
+#include "server/node/shared_weights.h"
+#include "server/node/shim_watch.h"
+
+namespace snug::server {
+namespace {
+
+constexpr int kKillRounds = 50;
+constexpr absl::Duration kKillPause = absl::Milliseconds(100);
+
+class LocalProcesses : public AttemptProcesses {
+ public:
+  LocalProcesses(const LauncherSettings& settings, std::unique_ptr<ShimWatch> watch)
+      : settings_(settings), watch_(std::move(watch)) {}
+
+  absl::StatusOr<int64_t> Start(const Device& device, const v1::Assignment& assignment) override {
+    const DescriptorLoan loan;
+    ASSIGN_OR_RETURN(const pid_t shim, LaunchAttempt(settings_, device, assignment));
+    watch_->Follow(shim, /*just_started=*/true);
+    return shim;
+  }
+  Liveness Look() override { return watch_->Look(); }
+  absl::Status SignalShim(int signal) override {
+    const DescriptorLoan loan;
+    return watch_->Signal(signal);
+  }
+  absl::Status SignalWorker(int signal) override {
+    const DescriptorLoan loan;
+    return watch_->SignalOthers(signal);
+  }
+
+ private:
+  const LauncherSettings& settings_;
+  const std::unique_ptr<ShimWatch> watch_;
+};
+
+}  // namespace
+
+std::string LocalNode::BootId() const { return server::BootId(); }
+
+std::unique_ptr<AttemptProcesses> LocalNode::Expect(const std::string& job, int epoch) {
+  return std::make_unique<LocalProcesses>(
+      settings_, std::make_unique<ShimWatch>(AttemptDir(settings_.state_dir, job, epoch)));
+}
+
+std::unique_ptr<AttemptProcesses> LocalNode::Adopt(const std::string& job, int epoch,
+                                                   int64_t shim) {
+  const std::string attempt_dir = AttemptDir(settings_.state_dir, job, epoch);
+  return std::make_unique<LocalProcesses>(settings_,
+                                          ShimWatch::Adopt(attempt_dir, static_cast<pid_t>(shim)));
+}
+
+absl::StatusOr<AttemptRemains> LocalNode::Collect(const EndedAttempt& ended) {
+  const std::string attempt_dir =
+      AttemptDir(settings_.state_dir, ended.identity.job, ended.identity.epoch);
+  ReapShim(static_cast<pid_t>(ended.shim));
+  RETURN_IF_ERROR(KillOrphans(ended, attempt_dir));
+  const DescriptorLoan loan;
+  return AttemptRemains{.exit = ReadExitRecord(attempt_dir, ended.identity),
+                        .result = ReadResult(attempt_dir)};
+}
+
+// A shim that was killed leaves its worker behind. Nothing may run in the attempt's name when the
+// next one starts.
+absl::Status LocalNode::KillOrphans(const EndedAttempt& ended,
+                                    const std::string& attempt_dir) const {
+  if (ended.boot_id != BootId()) return absl::OkStatus();  // The machine has been started anew.
+  const pid_t shim = ended.shim > 0 ? static_cast<pid_t>(ended.shim) : ShimPid(attempt_dir);
+  for (int round = 0; round < kKillRounds; ++round) {
+    const DescriptorLoan loan;
+    ASSIGN_OR_RETURN(const int signalled, SignalSession(shim, attempt_dir, SIGKILL));
+    if (signalled == 0) return absl::OkStatus();
+    absl::SleepFor(kKillPause);
+  }
+  return absl::UnavailableError(
+      absl::StrCat("processes of ", attempt_dir, " do not die: its bytes stay reserved"));
+}
+
+void LocalNode::SweepSharedWeights() { server::SweepSharedWeights(settings_.state_dir); }
+
+}  // namespace snug::server

@@ -1,0 +1,31 @@
+// The machine of the daemon: attempts are processes beside it, known by their folders' locks.
+#ifndef SERVER_NODE_LOCAL_NODE_H_
+#define SERVER_NODE_LOCAL_NODE_H_
+
+#include <memory>
+#include <string>
+
+#include "server/node/launcher.h"
+#include "server/node/node.h"
+
+namespace snug::server {
+
+class LocalNode : public Node {
+ public:
+  explicit LocalNode(LauncherSettings settings) : settings_(std::move(settings)) {}
+
+  std::string BootId() const override;
+  std::unique_ptr<AttemptProcesses> Expect(const std::string& job, int epoch) override;
+  std::unique_ptr<AttemptProcesses> Adopt(const std::string& job, int epoch, int64_t shim) override;
+  absl::StatusOr<AttemptRemains> Collect(const EndedAttempt& ended) override;
+  void SweepSharedWeights() override;
+
+ private:
+  absl::Status KillOrphans(const EndedAttempt& ended, const std::string& attempt_dir) const;
+
+  const LauncherSettings settings_;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_NODE_LOCAL_NODE_H_

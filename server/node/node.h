@@ -1,0 +1,73 @@
+// A machine on which attempts run, as the scheduler sees it: it starts them, looks at them, signals
+// them and collects what they left. LocalNode is the machine of the daemon itself; another one
+// would be one more implementation.
+#ifndef SERVER_NODE_NODE_H_
+#define SERVER_NODE_NODE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/node/attempt_files.h"
+#include "server/place/devices.h"
+#include "snug/v1/worker.pb.h"
+
+namespace snug::server {
+
+enum class Liveness : uint8_t {
+  kLives,    // The kernel's word.
+  kGone,     // Likewise: its processes may be collected.
+  kUnknown,  // Nobody can say now. Only to be asked again.
+};
+
+// Of one attempt: the shim that holds its lock, and the worker below that. For one thread.
+class AttemptProcesses {
+ public:
+  virtual ~AttemptProcesses() = default;
+
+  // The shim's number. Once; an error says that nothing was started.
+  virtual absl::StatusOr<int64_t> Start(const Device& device, const v1::Assignment& assignment) = 0;
+  virtual Liveness Look() = 0;
+  // To the shim itself, never to a stranger with its number. NOT_FOUND: no such process.
+  virtual absl::Status SignalShim(int signal) = 0;
+  // To all of its session but the shim.
+  virtual absl::Status SignalWorker(int signal) = 0;
+};
+
+// What an attempt left behind.
+struct AttemptRemains {
+  absl::StatusOr<std::optional<ExitRecord>> exit;
+  absl::StatusOr<std::optional<v1::WorkerResult>> result;
+};
+
+class Node {
+ public:
+  virtual ~Node() = default;
+
+  // The name of this run of the machine: what was started under another one is gone.
+  virtual std::string BootId() const = 0;
+  // Of one that is to be started.
+  virtual std::unique_ptr<AttemptProcesses> Expect(const std::string& job, int epoch) = 0;
+  // Of one that an earlier life of the daemon has started; `shim` 0: its number is not known.
+  virtual std::unique_ptr<AttemptProcesses> Adopt(const std::string& job, int epoch,
+                                                  int64_t shim) = 0;
+
+  // After its end. Nothing runs in its name any more when this returns OK; it may take seconds, and
+  // may be called from any thread. UNAVAILABLE: a process does not die, or cannot be looked at now.
+  struct EndedAttempt {
+    AttemptIdentity identity;
+    std::string boot_id;
+    int64_t shim = 0;
+  };
+  virtual absl::StatusOr<AttemptRemains> Collect(const EndedAttempt& ended) = 0;
+
+  // Removes weights that no worker shares any more. From any thread.
+  virtual void SweepSharedWeights() = 0;
+};
+
+}  // namespace snug::server
+
+#endif  // SERVER_NODE_NODE_H_
