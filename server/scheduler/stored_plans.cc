@@ -54,21 +54,32 @@ std::shared_ptr<const PlansRecord> StoredPlans::Pack(const ReadyJob& ready) {
   return record;
 }
 
-std::optional<ReadyJob> StoredPlans::Unpack(const PlansRecord& packed, const JobRecord& record) {
+const StoredPlans::Unpacked* StoredPlans::UnpackedOf(const PlansRecord& packed) {
+  const auto known = unpacked_.find(packed.sha256);
+  if (known != unpacked_.end()) return &known->second;
   v1::StoredPlans stored;
-  if (packed.made_by != made_by_ || !stored.ParseFromString(packed.plans)) return std::nullopt;
-  ReadyJob ready;
-  ready.checked.spec = record.job.spec();
-  ready.checked.model_dir = stored.model_dir();
-  ready.folders = {.train = record.train_data,
-                   .eval = record.eval_data,
-                   .prompts = stored.prompts(),
-                   .ready = true};
-  ready.summary = record.job.dataset();
+  if (!stored.ParseFromString(packed.plans)) return nullptr;
   auto plans = std::make_shared<DevicePlans>();
   for (const v1::StoredPlans::OfDevice& of_device : stored.devices())
     (*plans)[of_device.device()].assign(of_device.plans().begin(), of_device.plans().end());
-  ready.plans = Share(std::move(plans), packed);
+  if (unpacked_.size() >= kMaxPacked) unpacked_.clear();
+  return &(unpacked_[packed.sha256] = {.model_dir = stored.model_dir(),
+                                       .prompts = stored.prompts(),
+                                       .plans = Share(std::move(plans), packed)});
+}
+
+std::optional<ReadyJob> StoredPlans::Unpack(const PlansRecord& packed, const JobRecord& record) {
+  const Unpacked* stored = packed.made_by == made_by_ ? UnpackedOf(packed) : nullptr;
+  if (stored == nullptr) return std::nullopt;
+  ReadyJob ready;
+  ready.checked.spec = record.job.spec();
+  ready.checked.model_dir = stored->model_dir;
+  ready.folders = {.train = record.train_data,
+                   .eval = record.eval_data,
+                   .prompts = stored->prompts,
+                   .ready = true};
+  ready.summary = record.job.dataset();
+  ready.plans = stored->plans;
   return ready;
 }
 

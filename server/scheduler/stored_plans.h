@@ -36,7 +36,16 @@ class StoredPlans {
   };
 
   std::string made_by_;
+  // What is packed, as it was before.
+  struct Unpacked {
+    std::string model_dir, prompts;
+    SharedPlans plans;
+  };
+  // Null: it does not parse.
+  const Unpacked* UnpackedOf(const PlansRecord& packed);
+
   std::map<Packing, std::shared_ptr<const PlansRecord>> packed_;
+  std::map<std::string, Unpacked> unpacked_;                        // By SHA-256 of the packed.
   std::map<std::string, std::weak_ptr<const DevicePlans>> shared_;  // By SHA-256 of the packed.
 };
 

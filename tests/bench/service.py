@@ -139,7 +139,7 @@ def fill(database, count):
 
 
 def measure_ended(count, jobs):
-    daemon = FakeDaemon()
+    daemon = FakeDaemon(settings=ONE_AT_A_TIME)
     try:
         name = daemon.submit_script("steps=1", "display_name=ended")
         daemon.wait_state(name, "SUCCEEDED")
