@@ -107,7 +107,7 @@ struct NewJob {
   JobRecord record;
   EventRecord event;
   std::optional<RequestRecord> request;
-  std::optional<RequestRecord> known;  // Set by the store: it had made a job; nothing is written.
+  std::optional<RequestRecord> known;  // Set by the store: the request had made a job.
 };
 
 // One transaction: all of it is durable, or none.

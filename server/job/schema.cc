@@ -183,7 +183,7 @@ absl::Status Migrate(Database& database, int64_t from, const std::string& copy) 
     spdlog::info("the store goes from schema {} to {}; as it was it is in {}", from, kSchemaVersion,
                  copy);
   }
-  // A table that others refer to may be made anew: what they refer to is looked at by each step.
+  // A table that others refer to may be made anew: references are checked at the end of each step.
   RETURN_IF_ERROR(database.Execute("PRAGMA foreign_keys=OFF"));
   for (int64_t version = from; version < kSchemaVersion; ++version)
     RETURN_IF_ERROR(database.Transaction([&] {

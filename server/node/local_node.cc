@@ -80,8 +80,9 @@ absl::Status LocalNode::KillOrphans(const EndedAttempt& ended,
   const pid_t shim = ended.shim > 0 ? static_cast<pid_t>(ended.shim) : ShimPid(attempt_dir);
   for (int round = 0; round < kKillRounds; ++round) {
     const DescriptorLoan loan;
-    ASSIGN_OR_RETURN(const int signalled, SignalSession(shim, attempt_dir, SIGKILL));
-    if (signalled == 0) return absl::OkStatus();
+    const absl::StatusOr<int> signalled = SignalSession(shim, attempt_dir, SIGKILL);
+    if (!signalled.ok() && !absl::IsUnavailable(signalled.status())) return signalled.status();
+    if (signalled.ok() && *signalled == 0) return absl::OkStatus();
     absl::SleepFor(kKillPause);
   }
   return absl::UnavailableError(

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,18 +15,15 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::server {
 namespace {
 
-constexpr absl::Duration kExecPatience = absl::Milliseconds(200);
-constexpr absl::Duration kExecPause = absl::Milliseconds(1);
 constexpr size_t kMaxProcBytes = 4 << 20;  // More environment than the kernel lets a process have.
 
-// A file of /proc/<pid>; empty when the process is gone or is not for us to see.
+// A file of /proc/<pid>; empty when the process is gone. PERMISSION_DENIED: it is not for us to
+// see.
 absl::StatusOr<std::string> ReadOf(pid_t pid, absl::string_view name) {
   const std::string path = absl::StrCat("/proc/", pid, "/", name);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -40,7 +36,7 @@ absl::StatusOr<std::string> ReadOf(pid_t pid, absl::string_view name) {
   while (fd >= 0 && text.size() < kMaxProcBytes && (got = read(fd, buffer, sizeof buffer)) > 0)
     text.append(buffer, static_cast<size_t>(got));
   if (got >= 0) return text;
-  if (errno == ENOENT || errno == ESRCH || errno == EACCES || errno == EPERM) return std::string();
+  if (errno == ENOENT || errno == ESRCH) return std::string();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
 }
 
@@ -65,38 +61,69 @@ absl::StatusOr<ProcessStat> StatOf(pid_t pid) {
   return stat;
 }
 
-// Another user's environment is not for us to see: it looks like none.
-bool IsOurs(pid_t pid) {
-  struct stat folder {};
-  return stat(absl::StrCat("/proc/", pid).c_str(), &folder) == 0 &&
-         (geteuid() == 0 || folder.st_uid == geteuid());
+// The attempt dir that an environment names, which is zero-separated and as it was when the process
+// began.
+std::string AttemptIn(absl::string_view environment) {
+  for (absl::string_view entry : absl::StrSplit(environment, '\0'))
+    if (absl::ConsumePrefix(&entry, "SNUG_ATTEMPT=")) return std::string(entry);
+  return std::string();
 }
 
-// A child is in its session before it has its environment, and loses that before its files: it is
-// waited for, since a process that cannot be told from a stranger's is not nobody.
+// A child is in its session before it has its environment, and loses that before its files: then
+// nobody can say, for a moment, whose it is. UNAVAILABLE.
 absl::StatusOr<bool> Belongs(pid_t pid, pid_t session, const std::string& attempt_dir) {
-  for (const absl::Time end = absl::Now() + kExecPatience;; absl::SleepFor(kExecPause)) {
-    ASSIGN_OR_RETURN(const ProcessStat before, StatOf(pid));
-    if (before.session != session) return false;
-    ASSIGN_OR_RETURN(const std::string attempt, AttemptOf(pid));
-    if (!attempt.empty()) return attempt == attempt_dir;
-    ASSIGN_OR_RETURN(const ProcessStat after, StatOf(pid));
-    const bool had_one = before.has_environment && after.has_environment;
-    if (had_one || after.session != session || !IsOurs(pid)) return false;
-    if (absl::Now() > end)
-      return absl::UnavailableError(
-          absl::StrCat("process ", pid, " of session ", session, " has no environment yet"));
+  ASSIGN_OR_RETURN(const ProcessStat before, StatOf(pid));
+  if (before.session != session) return false;
+  const absl::StatusOr<std::string> environment = ReadOf(pid, "environ");
+  if (absl::IsPermissionDenied(environment.status())) return false;  // Another user's.
+  RETURN_IF_ERROR(environment.status());
+  if (const std::string attempt = AttemptIn(*environment); !attempt.empty())
+    return attempt == attempt_dir;
+  ASSIGN_OR_RETURN(const ProcessStat after, StatOf(pid));
+  if (after.session != session || (before.has_environment && after.has_environment)) return false;
+  return absl::UnavailableError(
+      absl::StrCat("process ", pid, " of session ", session, " begins or ends just now"));
+}
+
+// Into `members`; an error about one of them does not keep the others away.
+absl::Status FindMembers(pid_t session, const std::string& attempt_dir,
+                         std::vector<pid_t>& members) {
+  if (session <= 1) return absl::OkStatus();
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return absl::ErrnoToStatus(errno, "cannot list /proc");
+  const absl::Cleanup close_it = [proc] { closedir(proc); };
+  absl::Status status;
+  while (true) {
+    errno = 0;
+    const dirent* entry = readdir(proc);
+    if (entry == nullptr && errno != 0) return absl::ErrnoToStatus(errno, "cannot list /proc");
+    if (entry == nullptr) return status;
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(entry->d_name, &pid) || pid == session) continue;
+    const absl::StatusOr<bool> belongs = Belongs(pid, session, attempt_dir);
+    status.Update(belongs.status());
+    if (belongs.value_or(false)) members.push_back(pid);
   }
+}
+
+// False: it has gone meanwhile.
+absl::StatusOr<bool> SignalMember(pid_t pid, pid_t session, const std::string& attempt_dir,
+                                  int signal) {
+  const int pinned = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (pinned < 0 && errno == ESRCH) return false;
+  if (pinned < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot pin process ", pid));
+  const absl::Cleanup close_it = [pinned] { close(pinned); };
+  ASSIGN_OR_RETURN(const bool belongs, Belongs(pid, session, attempt_dir));
+  return belongs && syscall(SYS_pidfd_send_signal, pinned, signal, nullptr, 0) == 0;
 }
 
 }  // namespace
 
-// The environment is zero-separated, as it was when the process began.
 absl::StatusOr<std::string> AttemptOf(pid_t pid) {
-  ASSIGN_OR_RETURN(const std::string environment, ReadOf(pid, "environ"));
-  for (absl::string_view entry : absl::StrSplit(environment, '\0'))
-    if (absl::ConsumePrefix(&entry, "SNUG_ATTEMPT=")) return std::string(entry);
-  return std::string();
+  const absl::StatusOr<std::string> environment = ReadOf(pid, "environ");
+  if (absl::IsPermissionDenied(environment.status())) return std::string();
+  RETURN_IF_ERROR(environment.status());
+  return AttemptIn(*environment);
 }
 
 absl::StatusOr<bool> LeadsSession(pid_t pid, const std::string& attempt_dir) {
@@ -105,33 +132,20 @@ absl::StatusOr<bool> LeadsSession(pid_t pid, const std::string& attempt_dir) {
 
 absl::StatusOr<std::vector<pid_t>> SessionMembers(pid_t session, const std::string& attempt_dir) {
   std::vector<pid_t> members;
-  if (session <= 1) return members;
-  DIR* proc = opendir("/proc");
-  if (proc == nullptr) return absl::ErrnoToStatus(errno, "cannot list /proc");
-  const absl::Cleanup close_it = [proc] { closedir(proc); };
-  while (true) {
-    errno = 0;
-    const dirent* entry = readdir(proc);
-    if (entry == nullptr && errno != 0) return absl::ErrnoToStatus(errno, "cannot list /proc");
-    if (entry == nullptr) return members;
-    pid_t pid = 0;
-    if (!absl::SimpleAtoi(entry->d_name, &pid) || pid == session) continue;
-    ASSIGN_OR_RETURN(const bool belongs, Belongs(pid, session, attempt_dir));
-    if (belongs) members.push_back(pid);
-  }
+  RETURN_IF_ERROR(FindMembers(session, attempt_dir, members));
+  return members;
 }
 
 absl::StatusOr<int> SignalSession(pid_t session, const std::string& attempt_dir, int signal) {
-  ASSIGN_OR_RETURN(const std::vector<pid_t> members, SessionMembers(session, attempt_dir));
+  std::vector<pid_t> members;
+  absl::Status status = FindMembers(session, attempt_dir, members);
   int signalled = 0;
   for (pid_t pid : members) {
-    const int pinned = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    if (pinned < 0 && errno == ESRCH) continue;
-    if (pinned < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot pin process ", pid));
-    const absl::Cleanup close_it = [pinned] { close(pinned); };
-    ASSIGN_OR_RETURN(const bool belongs, Belongs(pid, session, attempt_dir));
-    if (belongs && syscall(SYS_pidfd_send_signal, pinned, signal, nullptr, 0) == 0) ++signalled;
+    const absl::StatusOr<bool> sent = SignalMember(pid, session, attempt_dir, signal);
+    status.Update(sent.status());
+    signalled += sent.value_or(false);
   }
+  if (!status.ok()) return status;
   return signalled;
 }
 

@@ -25,7 +25,8 @@ absl::StatusOr<bool> LeadsSession(pid_t pid, const std::string& attempt_dir);
 // The attempt dir that this process is marked with; empty: none, or no such process of ours.
 absl::StatusOr<std::string> AttemptOf(pid_t pid);
 
-// Sends the signal to each of them. Returns how many were signalled. A process is pinned before it
+// Sends the signal to each of them, and to those that are known where one is not. Returns how many
+// were signalled. A process is pinned before it
 // is checked: a pid that was recycled in between is not hit.
 absl::StatusOr<int> SignalSession(pid_t session, const std::string& attempt_dir, int signal);
 

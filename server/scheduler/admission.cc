@@ -78,7 +78,6 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
 
 }  // namespace
 
-// What it needs is known. A job that fits nowhere is refused now, not when its turn comes.
 void Admission::Judge(Entry& entry) {
   core_.needs_round = true;
   if (!CouldEverRun(QueuedAs(entry, core_.settings.limits.oom_margin, core_.tenant_use),

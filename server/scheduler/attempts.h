@@ -27,8 +27,8 @@ class Attempts {
 
   // One that an earlier life of the daemon left.
   void Adopt(Entry& entry, AttemptRecord record);
-  // All of them; `away`: this process did not listen for so long.
   void LookAfterAll();
+  // This process did not listen for so long.
   void ForgiveSilence(absl::Duration away);
 
   // That it is to stop, if its worker would hear.

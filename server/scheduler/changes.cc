@@ -109,8 +109,8 @@ absl::StatusOr<v1::Job> JobChanger::Resume(const std::string& id) {
   RETURN_IF_ERROR(MoveJob(changed, prepared ? v1::Job::QUEUED : v1::Job::PREPARING,
                           prepared ? "waits to be placed" : "waits to be prepared", WallMicros(),
                           change));
-  if (entry->ready() == nullptr) core_.readying.Await(*entry);
   RETURN_IF_ERROR(core_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));
+  if (entry->ready() == nullptr) core_.readying.Await(*entry);
   return entry->record.job;
 }
 

@@ -84,7 +84,10 @@ void SchedulerCore::Drop(const std::string& id) {
   metrics.ForgetJob(id);
   metrics.Unqueued(id);
   waiting->Remove(id);
-  if (const Entry* entry = Find(id)) tenant_use.Leave(entry->record.job.owner());
+  if (const Entry* entry = Find(id)) {
+    tenant_use.Leave(entry->record.job.owner());
+    readying.Forget(*entry);
+  }
   entries.erase(id);
   board.Show();
 }

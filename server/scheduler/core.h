@@ -1,6 +1,7 @@
 // What the parts of the scheduler share: the jobs that have not ended, what is promised to them,
 // where changes are stored and shown. The parts reach each other through it. All of it is the
-// scheduler thread's, but for what says otherwise.
+// scheduler thread's, but for what is safe for any: settings, store, index, metrics, waiting,
+// inbox, pool.
 #ifndef SERVER_SCHEDULER_CORE_H_
 #define SERVER_SCHEDULER_CORE_H_
 
@@ -50,7 +51,7 @@ struct SchedulerCore {
   void Show(Entry& entry);
   void Drop(const std::string& id);  // Of a job that has ended.
 
-  // From any thread: the task runs on the scheduler's, unless that is at its end.
+  // From the other threads: the task runs on the scheduler's, unless that is at its end.
   void Post(Task task);
 
   SchedulerSettings settings;  // Not changed after the start.

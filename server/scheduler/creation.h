@@ -24,15 +24,13 @@ class Creation {
   // `last_order`: of the jobs that the store knows.
   void BeginAfter(int64_t last_order) { next_order_ = last_order + 1; }
   void Create(CreateOrder order, const Reply& reply);
-  // New jobs whose replies are owed.
-  int64_t storing() const { return storing_; }
 
  private:
   void Draw(CreateOrder order, const Reply& reply, int draws_left);
   void OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order, const Reply& reply);
 
   SchedulerCore& core_;
-  int64_t next_order_ = 1, storing_ = 0;
+  int64_t next_order_ = 1;
 };
 
 }  // namespace snug::server

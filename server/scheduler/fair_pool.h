@@ -65,7 +65,7 @@ class FairPool {
   std::optional<FairWork> Take(bool small_only) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<FairWork> TakeOf(Queues& queues, bool small_only)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether a thread could run it now: it waits behind no key.
+  // False: it waits behind its key.
   bool Insert(Place place, FairWork work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(const std::string& user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -25,6 +25,7 @@ std::string ReadAll(int fd) {
 }  // namespace
 
 InHand::InHand(const std::string& path) {
+  absl::MutexLock lock(&mutex_);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))  // Of a version that kept a file for each job.
     std::filesystem::remove_all(path, ignored);
@@ -40,8 +41,7 @@ InHand::InHand(const std::string& path) {
       continue;
     }
     if (what == kWorking) ++ends;
-    left_[job] = {.ends = ends, .line = line};
-    Write(line, absl::StrCat(ends, " waiting ", job));
+    Tell(jobs_.insert_or_assign(job, Job{.ends = ends, .line = line}).first);
   }
 }
 
@@ -51,39 +51,45 @@ InHand::~InHand() {
 
 bool InHand::IsSuspect(const std::string& job) const {
   absl::MutexLock lock(&mutex_);
-  const auto found = left_.find(job);
-  return found != left_.end() && found->second.ends >= kMaxEndsInHand;
+  const auto found = jobs_.find(job);
+  return found != jobs_.end() && found->second.ends >= kMaxEndsInHand;
 }
 
 void InHand::Forget(const std::string& job) {
   absl::MutexLock lock(&mutex_);
-  const auto found = left_.find(job);
-  if (found == left_.end()) return;
-  Write(found->second.line, "");
-  free_.push_back(found->second.line);
-  left_.erase(found);
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  found->second.ends = 0;
+  Tell(found);
 }
 
-size_t InHand::Take(const std::string& job) {
+void InHand::Take(const std::string& job) {
   absl::MutexLock lock(&mutex_);
-  Left mine;
-  if (const auto found = left_.find(job); found != left_.end()) {
-    mine = found->second;
-    left_.erase(found);
-  } else if (!free_.empty()) {
-    mine.line = free_.back();
+  const auto [at, is_new] = jobs_.try_emplace(job);
+  if (is_new && free_.empty()) {
+    at->second.line = lines_++;
+  } else if (is_new) {
+    at->second.line = free_.back();
     free_.pop_back();
-  } else {
-    mine.line = lines_++;
   }
-  Write(mine.line, absl::StrCat(mine.ends, " ", kWorking, " ", job));
-  return mine.line;
+  ++at->second.holds;
+  Tell(at);
 }
 
-void InHand::Free(size_t line) {
+void InHand::Free(const std::string& job) {
   absl::MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job);
+  --found->second.holds;
+  Tell(found);
+}
+
+void InHand::Tell(Jobs::iterator job) {
+  const auto& [ends, holds, line] = job->second;
+  if (holds > 0 || ends > 0)
+    return Write(line, absl::StrCat(ends, " ", holds > 0 ? kWorking : "waiting", " ", job->first));
   Write(line, "");
   free_.push_back(line);
+  jobs_.erase(job);
 }
 
 // Best effort: without it the next life has nothing to suspect.
@@ -96,9 +102,10 @@ void InHand::Write(size_t line, absl::string_view text) const {
   (void)ignored;
 }
 
-InHand::Hold::Hold(InHand& in_hand, const std::string& job)
-    : in_hand_(in_hand), line_(in_hand.Take(job)) {}
+InHand::Hold::Hold(InHand& in_hand, const std::string& job) : in_hand_(in_hand), job_(job) {
+  in_hand_.Take(job_);
+}
 
-InHand::Hold::~Hold() { in_hand_.Free(line_); }
+InHand::Hold::~Hold() { in_hand_.Free(job_); }
 
 }  // namespace snug::server

@@ -1,6 +1,7 @@
 // Which jobs the daemon is at work on in its own process, kept in a file so that its next life
 // knows what it was doing when it ended. A job that was in hand at two ends is not taken in hand
 // again: it may be what ends the daemon.
+// How often it was in hand at an end is forgotten once the work on it has come to a result.
 //
 // A line of the file is "N working JOB" while the job is in hand, and "N waiting JOB" once a life
 // has ended with it in hand: N ends so far. All lines are of the same length, and one that is free
@@ -33,7 +34,7 @@ class InHand {
   // The job has been in hand at kMaxEndsInHand ends.
   bool IsSuspect(const std::string& job) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The job is in hand while this lives. What was counted of it before is forgotten then.
+  // The job is in hand while this lives.
   class Hold {
    public:
     Hold(InHand& in_hand, const std::string& job);
@@ -43,24 +44,29 @@ class InHand {
 
    private:
     InHand& in_hand_;
-    const size_t line_;
+    const std::string job_;
   };
 
-  // The job has been parked: what was counted of it is forgotten.
+  // The work on the job has come to a result, or the job has been parked: what was counted of it is
+  // forgotten.
   void Forget(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Left {
+  struct Job {
     int ends = 0;
+    int holds = 0;
     size_t line = 0;
   };
-  size_t Take(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Free(size_t line) ABSL_LOCKS_EXCLUDED(mutex_);
+  using Jobs = std::map<std::string, Job>;
+  void Take(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Free(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the file says of it; nothing, where nothing is to be said.
+  void Tell(Jobs::iterator job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Write(size_t line, absl::string_view text) const;
 
   int fd_ = -1;
   mutable absl::Mutex mutex_;
-  std::map<std::string, Left> left_ ABSL_GUARDED_BY(mutex_);  // By job, of earlier lives.
+  Jobs jobs_ ABSL_GUARDED_BY(mutex_);  // In hand, now or at the end of an earlier life.
   std::vector<size_t> free_ ABSL_GUARDED_BY(mutex_);
   size_t lines_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -25,6 +25,19 @@ absl::Duration Readiness::Hold(absl::Duration now) {
   return pause;
 }
 
+void Readiness::TryAgain(absl::Duration now) {
+  again_ = now + HoldFor(0);
+  run_.reset();
+  held_ = 0;
+  state_ = State::kHeld;
+}
+
+void Readiness::Withdraw() {
+  if (run_ != nullptr) run_->store(true);
+  run_.reset();
+  state_ = State::kAwaited;
+}
+
 absl::Duration Readiness::HeldFor(absl::Duration now) const {
   return held_ == 0 ? absl::ZeroDuration() : now - held_since_;
 }
@@ -37,11 +50,9 @@ void Readiness::Finish(ReadyJob job) {
 }
 
 void Readiness::Reset() {
-  if (run_ != nullptr) run_->store(true);
-  run_.reset();
+  Withdraw();
   job_.reset();
   held_ = 0;
-  state_ = State::kAwaited;
 }
 
 }  // namespace snug::server

@@ -61,6 +61,11 @@ class Readiness {
   absl::Duration Hold(absl::Duration now);
   // Since it was first held in a row; zero: it is not now.
   absl::Duration HeldFor(absl::Duration now) const;
+  // In a few moments, by no fault of the job's: it does not count as held.
+  void TryAgain(absl::Duration now);
+  // There is no room for it now: as before Begin, but that a held one may begin at once.
+  void Withdraw();
+  // Also from kAwaited, of a job whose plans an earlier life of the daemon has stored.
   void Finish(ReadyJob job);
   // What is under way is for nothing, what was ready is forgotten.
   void Reset();

@@ -51,8 +51,8 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& ind
                              .on_read = [&] {
                                if (!prepared) work.say("its files are being checked");
                              }}));
-  const InHand::Hold hold(*work.in_hand, work.record.id());
   if (prepared) return checked;
+  const InHand::Hold hold(*work.in_hand, work.record.id());
   RETURN_IF_ERROR(FillAutoLength(work.devices, checked));
   RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
   return checked;
@@ -132,6 +132,12 @@ absl::StatusOr<ReadyRows> RowsOf(const Entry& entry, ReadyJob ready, StoredPlans
   return made;
 }
 
+// Who may have so many jobs at a time prepared. One that has been prepared is waited for by the
+// whole queue: it falls under nobody's limit.
+std::string LimitedUserOf(const Entry& entry) {
+  return entry.state() == v1::Job::PREPARING ? entry.record.job.owner() : std::string();
+}
+
 }  // namespace
 
 Readying::Readying(SchedulerCore& core, const SchedulerSettings& settings, Preparer& preparer)
@@ -147,7 +153,11 @@ void Readying::GoOn() {
 }
 
 void Readying::Await(const Entry& entry) {
-  unready_.Add(KeyOf(entry.record), entry.record.job.owner());
+  unready_.Add(KeyOf(entry.record), LimitedUserOf(entry));
+}
+
+void Readying::Forget(const Entry& entry) {
+  unready_.Remove(KeyOf(entry.record), LimitedUserOf(entry));
 }
 
 // Until a pool takes no more, or of a user no more: the rest is for the next tick.
@@ -214,7 +224,7 @@ void Readying::GetReady(Entry& entry) {
     });
   };
   if (!new_job) {
-    if (!core_.pool.Post(std::move(make))) entry.readiness.Reset();
+    if (!core_.pool.Post(std::move(make))) entry.readiness.Withdraw();
     return;
   }
   // Asking the file system for a size may take as long as it likes, so that is for a pool, too.
@@ -223,7 +233,7 @@ void Readying::GetReady(Entry& entry) {
     turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
     prepares_.Post(std::move(turn));
   });
-  if (!begun) entry.readiness.Reset();
+  if (!begun) entry.readiness.Withdraw();
 }
 
 void Readying::OnReady(std::vector<ReadyResult> results) {
@@ -231,6 +241,7 @@ void Readying::OnReady(std::vector<ReadyResult> results) {
   std::vector<const Change*> changes;
   for (ReadyResult& result : results) {
     Entry* entry = core_.Find(result.id);
+    in_hand_.Forget(result.id);
     if (entry == nullptr || !entry->readiness.Awaits(result.run)) continue;
     if (!result.ready.ok() && Hold(*entry, result.ready.status())) continue;
     if (!result.ready.ok()) {
@@ -264,7 +275,7 @@ void Readying::OnReady(std::vector<ReadyResult> results) {
 
 void Readying::StartOver(Entry& entry, const absl::Status& why) {
   spdlog::error("job {}: {}", entry.id(), why.message());
-  entry.readiness.Hold(SinceBoot());
+  entry.readiness.TryAgain(SinceBoot());
   Await(entry);
 }
 

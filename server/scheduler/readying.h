@@ -25,10 +25,14 @@ class Readying {
 
   // The job is to be made ready when its turn comes.
   void Await(const Entry& entry);
+  // The job has ended.
+  void Forget(const Entry& entry);
   // What an earlier life of the daemon stored of it; nothing where it does not hold any more.
   std::optional<ReadyJob> Restore(const PlansRecord& packed, const JobRecord& record) {
     return stored_plans_.Unpack(packed, record);
   }
+  // Nothing more is restored.
+  void EndRestoring() { stored_plans_.ForgetUnpacked(); }
   // Takes in what has been made ready; begins with those whose turn it is.
   void GoOn();
   // A pool that was full may have room by now.

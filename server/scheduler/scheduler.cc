@@ -121,6 +121,7 @@ void Scheduler::LoadEntries(StoredState& state) {
     core_.tenant_use.Enter(job.owner());
     core_.entries[id] = std::move(entry);
   }
+  core_.readying.EndRestoring();
 }
 
 void Scheduler::Loop() {

@@ -24,6 +24,9 @@ class StoredPlans {
   // Nothing when another build or other devices made it.
   std::optional<ReadyJob> Unpack(const PlansRecord& packed, const JobRecord& record);
 
+  // What Unpack keeps for the next job of the same plans.
+  void ForgetUnpacked() { unpacked_.clear(); }
+
   // The same plans once in memory, however many jobs go by them.
   SharedPlans Share(SharedPlans plans, const PlansRecord& packed);
 
@@ -36,7 +39,7 @@ class StoredPlans {
   };
 
   std::string made_by_;
-  // What is packed, as it was before.
+  // A packed record, parsed.
   struct Unpacked {
     std::string model_dir, prompts;
     SharedPlans plans;

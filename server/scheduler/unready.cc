@@ -10,6 +10,14 @@ void Unready::Add(const JobQueue::Key& key, const std::string& user) {
   (apart == apart_.end() ? jobs_ : apart->second).emplace(key, user);
 }
 
+void Unready::Remove(const JobQueue::Key& key, const std::string& user) {
+  jobs_.erase(key);
+  const auto apart = apart_.find(user);
+  if (apart == apart_.end()) return;
+  apart->second.erase(key);
+  if (apart->second.empty()) apart_.erase(apart);
+}
+
 bool Unready::Visit(const std::function<size_t(const std::string& user)>& room_of,
                     const std::function<Answer(const std::string& id)>& ask) {
   for (auto user = apart_.begin(); user != apart_.end();) {

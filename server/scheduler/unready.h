@@ -15,7 +15,10 @@ namespace snug::server {
 
 class Unready {
  public:
+  // `user`: whose limit it falls under; empty: nobody's, so that it never stands apart.
   void Add(const JobQueue::Key& key, const std::string& user);
+  // The job is gone.
+  void Remove(const JobQueue::Key& key, const std::string& user);
 
   enum class Answer {
     kDone,      // Nothing more is needed for the job: it leaves.

@@ -144,23 +144,24 @@ TEST_F(AttemptFilesTest, OrphansAreFoundBySessionAndMark) {
   while (!SessionMembers(shim, dir_).value().empty()) absl::SleepFor(absl::Milliseconds(5));
 }
 
-// A child is in its session a moment before it has its environment. Then it is no stranger's.
-TEST_F(AttemptFilesTest, AProcessIsKnownByItsMarkAsSoonAsItIsThere) {
+// A child is in its session a moment before it has its environment, and with it its mark.
+TEST_F(AttemptFilesTest, AProcessThatBeginsIsTakenForNoStranger) {
   setenv("SNUG_ATTEMPT", dir_.c_str(), 1);
   char name[] = "sleep", seconds[] = "1000";
   char* const words[] = {name, seconds, nullptr};
   posix_spawnattr_t leads;
   posix_spawnattr_init(&leads);
   posix_spawnattr_setflags(&leads, POSIX_SPAWN_SETSID);
-  int known = 0;
+  int strangers = 0;
   for (int round = 0; round < 300; ++round) {
     pid_t pid = 0;
     ASSERT_EQ(posix_spawnp(&pid, name, nullptr, &leads, words, environ), 0);
-    known += LeadsSession(pid, dir_).value();
+    const absl::StatusOr<bool> leads = LeadsSession(pid, dir_);
+    strangers += leads.ok() && !*leads;
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
   }
-  EXPECT_EQ(known, 300);
+  EXPECT_EQ(strangers, 0);
   unsetenv("SNUG_ATTEMPT");
 }
 

@@ -22,13 +22,13 @@ class InHandTest : public testing::Test {
   InHandTest() : path_(testing::TempDir() + "/in-hand-" + std::to_string(getpid())) {}
   ~InHandTest() override { std::filesystem::remove_all(path_); }
 
-  // A life that ends with the job in its hands.
+  // A life that ends with the job in its hands, for the second time in that life.
   void EndWithJobInHand() const {
     const std::string kept = path_ + "-kept";
     {
       InHand in_hand(path_);
+      { const InHand::Hold done(in_hand, "done"), earlier(in_hand, "a"); }
       const InHand::Hold other(in_hand, "other"), hold(in_hand, "a");
-      { const InHand::Hold done(in_hand, "done"); }
       std::filesystem::copy_file(path_, kept);
     }
     std::filesystem::rename(kept, path_);  // Nothing ran at its end.
@@ -60,15 +60,26 @@ TEST_F(InHandTest, AForgottenJobIsTakenInHandAgain) {
   EXPECT_THAT(ReadText(path_), Not(HasSubstr(" a ")));
 }
 
-TEST_F(InHandTest, AJobThatLeavesTheHandsIsSuspectNoMore) {
+TEST_F(InHandTest, AJobWhoseWorkCameToAResultIsSuspectNoMore) {
   EndWithJobInHand();
   {
     InHand in_hand(path_);
     { const InHand::Hold hold(in_hand, "a"); }
+    EXPECT_THAT(ReadText(path_), HasSubstr("1 waiting a "));
+    in_hand.Forget("a");
     EXPECT_THAT(ReadText(path_), Not(HasSubstr(" a ")));
   }
   EndWithJobInHand();
   EXPECT_FALSE(InHand(path_).IsSuspect("a"));
+}
+
+TEST_F(InHandTest, AJobIsInHandUntilTheLastHold) {
+  InHand in_hand(path_);
+  const InHand::Hold outer(in_hand, "a");
+  { const InHand::Hold inner(in_hand, "a"); }
+  EXPECT_THAT(ReadText(path_), HasSubstr("0 working a "));
+  in_hand.Forget("a");
+  EXPECT_THAT(ReadText(path_), HasSubstr("0 working a "));
 }
 
 // Else a daemon of a million jobs would have a file of as many lines.

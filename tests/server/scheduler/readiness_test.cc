@@ -65,6 +65,23 @@ TEST(ReadinessTest, WhatIsHeldIsDueAfterAPauseThatGrows) {
   EXPECT_EQ(readiness.HeldFor(now), absl::ZeroDuration());
 }
 
+// The store refused it, or a pool was full: how long its files have been away is another matter.
+TEST(ReadinessTest, WhatIsNoFaultOfTheJobsDoesNotCountAsHeld) {
+  Readiness readiness;
+  readiness.Begin();
+  const absl::Duration first = readiness.Hold(kNow);
+  const Readiness::Abandoned run = readiness.Begin();
+  readiness.Withdraw();
+  EXPECT_TRUE(*run);
+  EXPECT_TRUE(readiness.IsDue(kNow));
+  EXPECT_EQ(readiness.HeldFor(kNow + first), first);
+  readiness.Begin();
+  readiness.TryAgain(kNow);
+  EXPECT_TRUE(readiness.IsHeld(kNow));
+  EXPECT_TRUE(readiness.IsDue(kNow + first));
+  EXPECT_EQ(readiness.HeldFor(kNow + first), absl::ZeroDuration());
+}
+
 // A user who resumes a job does not wait for what it was held for.
 TEST(ReadinessTest, AResetForgetsThatItWasHeld) {
   Readiness readiness;

@@ -87,5 +87,28 @@ TEST_F(UnreadyTest, AFullUsersJobsStandApart) {
   EXPECT_FALSE(left_);
 }
 
+// It has been prepared, and the queue waits for it.
+TEST_F(UnreadyTest, AJobOfNobodysLimitIsAskedForWhileItsUserIsFull) {
+  Add("a1", "a");
+  answers_ = {{"a1", Answer::kUserFull}};
+  Visit();
+  Add("prepared", "");
+  EXPECT_THAT(Visit(), ElementsAre("prepared"));
+}
+
+TEST_F(UnreadyTest, AJobThatIsGoneIsNotAskedFor) {
+  for (const char* id : {"a1", "a2"}) {
+    Add(id, "a");
+    answers_[id] = Answer::kUserFull;
+  }
+  Visit();
+  unready_.Remove({0, 0, "a1"}, "a");
+  EXPECT_THAT(Visit(9), ElementsAre("a2"));
+  answers_ = {{"a2", Answer::kLater}};
+  EXPECT_THAT(Visit(9), ElementsAre("a2"));
+  unready_.Remove({0, 1, "a2"}, "a");
+  EXPECT_THAT(Visit(9), IsEmpty());
+}
+
 }  // namespace
 }  // namespace snug::server
