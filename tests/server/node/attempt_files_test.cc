@@ -35,6 +35,20 @@ class AttemptFilesTest : public testing::Test {
   }
   ~AttemptFilesTest() override { fs::remove_all(state_); }
 
+  // Once none of them begins or ends just now.
+  static std::vector<pid_t> MembersOf(pid_t shim, const std::string& attempt_dir) {
+    absl::StatusOr<std::vector<pid_t>> members = absl::UnavailableError("not asked");
+    while (absl::IsUnavailable(members.status())) members = SessionMembers(shim, attempt_dir);
+    return members.value();
+  }
+  std::vector<pid_t> Members(pid_t shim) const { return MembersOf(shim, dir_); }
+  // Likewise; how many there were.
+  int KillMembers(pid_t shim) const {
+    absl::StatusOr<int> signalled = absl::UnavailableError("not asked");
+    while (absl::IsUnavailable(signalled.status())) signalled = SignalSession(shim, dir_, SIGKILL);
+    return signalled.value();
+  }
+
   // A shell script in the place of the worker.
   pid_t Launch(const std::string& script, const Device& device = {.name = "cpu:0"}) {
     const std::string worker = state_ + "/worker.sh";
@@ -133,15 +147,18 @@ TEST_F(AttemptFilesTest, NothingOfTheWorkerStays) {
 // The shim was killed: its worker lives on, is found by session and mark, and by nothing less.
 TEST_F(AttemptFilesTest, OrphansAreFoundBySessionAndMark) {
   const pid_t shim = Launch("exec sleep 1000");
-  while (SessionMembers(shim, dir_).value().empty()) absl::SleepFor(absl::Milliseconds(5));
+  while (Members(shim).empty()) absl::SleepFor(absl::Milliseconds(5));
   kill(shim, SIGKILL);
   waitpid(shim, nullptr, 0);
+  // A child holds the lock until its exec.
+  for (int i = 0; i < 1000 && ShimWatch(dir_).Look() != Liveness::kGone; ++i)
+    absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(ShimWatch(dir_).Look(), Liveness::kGone);
   EXPECT_FALSE(ReadExitRecord(dir_, kIdentity).value().has_value());
-  EXPECT_TRUE(SessionMembers(shim, "/another/attempt").value().empty());
-  EXPECT_EQ(SessionMembers(shim, dir_).value().size(), 1u);
-  EXPECT_EQ(SignalSession(shim, dir_, SIGKILL).value(), 1);
-  while (!SessionMembers(shim, dir_).value().empty()) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_TRUE(MembersOf(shim, "/another/attempt").empty());
+  EXPECT_EQ(Members(shim).size(), 1u);
+  EXPECT_EQ(KillMembers(shim), 1);
+  while (!Members(shim).empty()) absl::SleepFor(absl::Milliseconds(5));
 }
 
 // A child is in its session a moment before it has its environment, and with it its mark.
@@ -211,7 +228,7 @@ TEST_F(AttemptFilesTest, WithoutDescriptorsNobodyIsTakenForDead) {
   const pid_t shim = Launch("exec sleep 1000");
   ShimWatch watch(dir_), late(dir_);
   watch.Follow(shim, /*just_started=*/true);
-  while (SessionMembers(shim, dir_).value().empty()) absl::SleepFor(absl::Milliseconds(5));
+  while (Members(shim).empty()) absl::SleepFor(absl::Milliseconds(5));
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   const rlimit few = {.rlim_cur = 64, .rlim_max = before.rlim_max};
@@ -227,7 +244,7 @@ TEST_F(AttemptFilesTest, WithoutDescriptorsNobodyIsTakenForDead) {
   setrlimit(RLIMIT_NOFILE, &before);
   waitpid(shim, nullptr, 0);
   EXPECT_EQ(watch.Look(), Liveness::kGone);
-  EXPECT_EQ(SignalSession(shim, dir_, SIGKILL).value(), 1);
+  EXPECT_EQ(KillMembers(shim), 1);
 }
 
 // A process that happens to have the number of a shim of an earlier life.
