@@ -42,7 +42,13 @@ class AttemptFilesTest : public testing::Test {
     return members.value();
   }
   std::vector<pid_t> Members(pid_t shim) const { return MembersOf(shim, dir_); }
-  // Likewise; how many there were.
+  // A shim's child holds its lock until the exec.
+  static void ExpectGone(ShimWatch& watch) {
+    for (int i = 0; i < 1000 && watch.Look() != Liveness::kGone; ++i)
+      absl::SleepFor(absl::Milliseconds(5));
+    EXPECT_EQ(watch.Look(), Liveness::kGone);
+  }
+  // Once none begins or ends just now; how many there were.
   int KillMembers(pid_t shim) const {
     absl::StatusOr<int> signalled = absl::UnavailableError("not asked");
     while (absl::IsUnavailable(signalled.status())) signalled = SignalSession(shim, dir_, SIGKILL);
@@ -150,10 +156,8 @@ TEST_F(AttemptFilesTest, OrphansAreFoundBySessionAndMark) {
   while (Members(shim).empty()) absl::SleepFor(absl::Milliseconds(5));
   kill(shim, SIGKILL);
   waitpid(shim, nullptr, 0);
-  // A child holds the lock until its exec.
-  for (int i = 0; i < 1000 && ShimWatch(dir_).Look() != Liveness::kGone; ++i)
-    absl::SleepFor(absl::Milliseconds(5));
-  EXPECT_EQ(ShimWatch(dir_).Look(), Liveness::kGone);
+  ShimWatch watch(dir_);
+  ExpectGone(watch);
   EXPECT_FALSE(ReadExitRecord(dir_, kIdentity).value().has_value());
   EXPECT_TRUE(MembersOf(shim, "/another/attempt").empty());
   EXPECT_EQ(Members(shim).size(), 1u);
@@ -243,7 +247,7 @@ TEST_F(AttemptFilesTest, WithoutDescriptorsNobodyIsTakenForDead) {
   for (int fd : taken) close(fd);
   setrlimit(RLIMIT_NOFILE, &before);
   waitpid(shim, nullptr, 0);
-  EXPECT_EQ(watch.Look(), Liveness::kGone);
+  ExpectGone(watch);
   EXPECT_EQ(KillMembers(shim), 1);
 }
 
