@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
 #include "proto/snug/version.h"
@@ -26,6 +25,7 @@
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
 #include "server/node/descriptors.h"
+#include "server/node/forked_child.h"
 #include "server/node/known_gpus.h"
 #include "server/node/local_node.h"
 #include "server/node/measure.h"
@@ -36,8 +36,6 @@
 namespace snug::server {
 namespace {
 
-constexpr absl::Duration kChildPatience = absl::Seconds(2);
-constexpr absl::Duration kChildPause = absl::Milliseconds(50);
 constexpr absl::Duration kDrainPatience = absl::Seconds(10);
 constexpr int kWatchdogSeconds =
     20;  // gRPC's Shutdown of this version may never return (upstream 39114).
@@ -83,20 +81,11 @@ absl::Status MakeFolder(const std::string& dir, mode_t mode) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", dir));
 }
 
-// A daemon that was killed may have left a child that has not come to its exec, which closes the
-// file: that one goes within moments.
-bool LockSoon(int fd) {
-  for (const absl::Time end = absl::Now() + kChildPatience; absl::Now() < end;
-       absl::SleepFor(kChildPause))
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
-  return false;
-}
-
 absl::StatusOr<int> LockState(const std::string& dir) {
   const std::string path = dir + "/LOCK";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  if (!LockSoon(fd)) {
+  if (!SoonSo([fd] { return flock(fd, LOCK_EX | LOCK_NB) == 0; })) {
     const std::string owner = ReadSmallFile(path, 64).value_or("");
     close(fd);
     return absl::UnavailableError(absl::StrCat("state directory ", dir,

@@ -10,16 +10,13 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "proto/snug/status_macros.h"
+#include "server/node/forked_child.h"
 
 namespace snug::server {
 namespace {
 
 constexpr int kBacklog = 1024;
-constexpr absl::Duration kChildPatience = absl::Seconds(2);
-constexpr absl::Duration kChildPause = absl::Milliseconds(50);
 
 sockaddr_un AddressOf(const std::string& path) {
   sockaddr_un address{};
@@ -36,15 +33,6 @@ bool SomebodyAnswers(const sockaddr_un& address) {
   return answered;
 }
 
-// A daemon that was killed may have left a child that has not come to its exec, which closes the
-// socket: that one goes within moments.
-bool SomebodyGoesOnAnswering(const sockaddr_un& address) {
-  for (const absl::Time end = absl::Now() + kChildPatience; SomebodyAnswers(address);
-       absl::SleepFor(kChildPause))
-    if (absl::Now() > end) return true;
-  return false;
-}
-
 absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) {
@@ -57,7 +45,7 @@ absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
   if (status.st_uid != geteuid())
     return absl::FailedPreconditionError(
         absl::StrCat(path, " belongs to user ", status.st_uid, ": choose another --socket"));
-  if (SomebodyGoesOnAnswering(address))
+  if (!SoonSo([&] { return !SomebodyAnswers(address); }))
     return absl::FailedPreconditionError(
         absl::StrCat("another daemon serves on ", path, ": stop it, or choose another --socket"));
   if (unlink(path.c_str()) != 0)

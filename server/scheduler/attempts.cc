@@ -144,12 +144,11 @@ void Attempts::LookAfter(Entry& entry) {
 }
 
 void Attempts::TellToStop(const Entry& entry) {
-  if (entry.attempt->link == 0) return;
   v1::WorkerCommand command;
   const bool goes_on_later = entry.state() == v1::Job::PAUSING || core_.board.MovesOff(entry);
   command.mutable_stop()->set_checkpoint(goes_on_later);
   command.mutable_stop()->set_keep(entry.record.job.keep());
-  link_->Send(entry.attempt->link, command);
+  Send(entry, command);
 }
 
 void Attempts::ShowUnreachable(Entry& entry, absl::Duration silent) {

@@ -31,8 +31,9 @@ class Attempts {
   // This process did not listen for so long.
   void ForgiveSilence(absl::Duration away);
 
-  // That it is to stop, if its worker would hear.
+  // That it is to stop.
   void TellToStop(const Entry& entry);
+  // To its worker; one that is not linked now is told when it says Hello.
   void Send(const Entry& entry, const v1::WorkerCommand& command);
   void CloseLink(Entry& entry);
   void OnBadMessage(Entry& entry, absl::string_view what);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "proto/snug/status_macros.h"
+#include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/scheduler/clock.h"
 
@@ -95,6 +96,12 @@ void SchedulerCore::Drop(const std::string& id) {
 Entry* SchedulerCore::Find(const std::string& id) {
   const auto found = entries.find(id);
   return found == entries.end() ? nullptr : found->second.get();
+}
+
+absl::Status SchedulerCore::TryPost(Task task) {
+  if (draining) return Draining();
+  return inbox.TryPost(std::move(task)) ? absl::OkStatus()
+                                        : QueueFull("waiting requests", kMaxInboxTasks);
 }
 
 void SchedulerCore::Post(Task task) {

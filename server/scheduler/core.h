@@ -53,6 +53,8 @@ struct SchedulerCore {
 
   // From the other threads: the task runs on the scheduler's, unless that is at its end.
   void Post(Task task);
+  // Likewise, of what a user asks for: an error says that it will not run.
+  absl::Status TryPost(Task task);
 
   SchedulerSettings settings;  // Not changed after the start.
   JobStore& store;

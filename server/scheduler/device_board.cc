@@ -64,17 +64,14 @@ void DeviceBoard::Show() {
     shown.set_others_bytes((*use)->others_bytes);
   }
   std::vector<v1::Job> running;  // As far as metrics need them: with a plan they are large.
-  for (const std::string& id : core_.attended) {
-    const auto found = core_.entries.find(id);
-    if (found == core_.entries.end() || found->second->attempt == nullptr) continue;
-    const Entry& entry = *found->second;
+  core_.EachAttended([&](const Entry& entry) {
     v1::Job& job = running.emplace_back();
     job.set_device(entry.record.job.device());
     *job.mutable_memory() = entry.record.job.memory();
     for (v1::Device& device : devices)
       if (core_.ledger.Find(device.name()) == core_.ledger.Find(entry.attempt->record.device))
         *device.add_reservations() = ReservationOf(entry, core_.ledger);
-  }
+  });
   core_.metrics.Devices(devices, running);
   core_.metrics.Host(core_.ledger.host_bytes(), core_.ledger.HostReserved());
   for (const auto& [id, bytes] : core_.ledger.Elsewhere()) {
@@ -103,12 +100,8 @@ void DeviceBoard::ShowPlace(Entry& entry) {
 std::vector<DeviceState> DeviceBoard::States() const {
   std::vector<DeviceState> states = core_.ledger.Snapshot();
   for (DeviceState& state : states) {
-    for (const std::string& id : core_.attended) {
-      const auto found = core_.entries.find(id);
-      if (found == core_.entries.end() || found->second->attempt == nullptr) continue;
-      const Entry& entry = *found->second;
-      if (core_.ledger.Find(entry.attempt->record.device) != core_.ledger.Find(state.name))
-        continue;
+    core_.EachAttended([&](const Entry& entry) {
+      if (core_.ledger.Find(entry.attempt->record.device) != core_.ledger.Find(state.name)) return;
       const Promise promise = core_.ledger.PromisedTo(entry.id());
       const std::string& owner = entry.record.job.owner();
       state.running.push_back(
@@ -117,7 +110,7 @@ std::vector<DeviceState> DeviceBoard::States() const {
            .shared = promise.shared,
            .end_us = EstimatedEnd(entry),
            .owner = core_.tenant_use.ShareOf(owner) == INT64_MAX ? std::string() : owner});
-    }
+    });
     state.trouble = TroubleOf(*core_.ledger.Find(state.name));
     if (state.trouble.empty() && core_.drained.contains(core_.ledger.Find(state.name)->id()))
       state.trouble = "it is drained";
@@ -173,9 +166,7 @@ void DeviceBoard::OnGpusSeen(const GpuLooks::Uses& uses) {
       spdlog::error("{}: {}", device, use.status().message());
   }
   core_.needs_round = true;  // A round of scheduling costs little.
-  for (const std::string& id : core_.attended)
-    if (Entry* entry = core_.Find(id); entry != nullptr && entry->attempt != nullptr)
-      NoteProcessBytes(*entry);
+  core_.EachAttended([&](Entry& entry) { NoteProcessBytes(entry); });
   Show();
 }
 

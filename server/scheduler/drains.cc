@@ -31,10 +31,9 @@ void Drains::Undrain(const v1::UndrainDeviceRequest& request, Reply reply) const
 }
 
 void Drains::Change(const std::string& device, DrainRecord change, Reply reply) const {
-  if (core_.draining) return reply(Draining());
-  const bool posted = core_.inbox.TryPost(
+  const absl::Status posted = core_.TryPost(
       [drains = *this, device, change, reply] { reply(drains.DoChange(device, change)); });
-  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
+  if (!posted.ok()) reply(posted);
 }
 
 absl::StatusOr<v1::Device> Drains::DoChange(const std::string& name, DrainRecord change) const {

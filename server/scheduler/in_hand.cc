@@ -7,20 +7,14 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "server/node/attempt_files.h"
 
 namespace snug::server {
 namespace {
 
-constexpr size_t kLineBytes = 96;  // A job's id has 63 at most.
+constexpr size_t kLineBytes = 96;                 // A job's id has 63 at most.
+constexpr int64_t kMostBytes = int64_t{1} << 20;  // Far more lines than threads that work.
 constexpr const char* kWorking = "working";
-
-std::string ReadAll(int fd) {
-  std::string text;
-  char piece[4096];
-  for (ssize_t got; (got = read(fd, piece, sizeof piece)) > 0;)
-    text.append(piece, static_cast<size_t>(got));
-  return text;
-}
 
 }  // namespace
 
@@ -30,7 +24,7 @@ InHand::InHand(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored))  // Of a version that kept a file for each job.
     std::filesystem::remove_all(path, ignored);
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  const std::string text = ReadAll(fd_);
+  const std::string text = ReadSmallFile(path, kMostBytes).value_or("");
   lines_ = text.size() / kLineBytes;
   for (size_t line = 0; line < lines_; ++line) {
     std::istringstream words(text.substr(line * kLineBytes, kLineBytes));

@@ -37,13 +37,12 @@ absl::Status NoRoom(const QueuedJob& job, const std::vector<DeviceState>& device
 
 void Lender::Lend(std::string id, DevicePlans plans,
                   std::function<void(absl::StatusOr<Lent>)> reply) const {
-  if (core_.draining) return reply(Draining());
-  const bool posted =
-      core_.inbox.TryPost([lender = *this, id = std::move(id), plans = std::move(plans), reply] {
+  const absl::Status posted =
+      core_.TryPost([lender = *this, id = std::move(id), plans = std::move(plans), reply] {
         const bool draining = lender.core_.draining;
         reply(draining ? absl::StatusOr<Lent>(Draining()) : lender.DoLend(id, plans));
       });
-  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
+  if (!posted.ok()) reply(posted);
 }
 
 absl::StatusOr<Lent> Lender::DoLend(const std::string& id, const DevicePlans& plans) const {

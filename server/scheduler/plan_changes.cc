@@ -80,14 +80,12 @@ int64_t PlanChanger::MostOfShare(const Entry& entry) const {
   const int64_t share = core_.tenant_use.ShareOf(owner);
   if (share == INT64_MAX) return share;
   int64_t taken = 0, jobs = 0;
-  for (const std::string& id : core_.attended) {
-    const Entry* other = core_.Find(id);
-    if (other == nullptr || other->attempt == nullptr || other->record.job.owner() != owner)
-      continue;
-    if (other->attempt->record.device != entry.attempt->record.device) continue;
-    taken += core_.ledger.PromisedTo(id).bytes;
+  core_.EachAttended([&](const Entry& other) {
+    if (other.record.job.owner() != owner) return;
+    if (other.attempt->record.device != entry.attempt->record.device) return;
+    taken += core_.ledger.PromisedTo(other.id()).bytes;
     ++jobs;
-  }
+  });
   return entry.attempt->record.cap_bytes + std::max<int64_t>(0, share - taken) / jobs;
 }
 
@@ -281,7 +279,6 @@ absl::Status PlanChanger::Order(Entry& entry, JobRecord changed, const Choice& c
 }
 
 void PlanChanger::Tell(const Entry& entry) const {
-  if (entry.attempt->link == 0) return;  // It is told when it says Hello.
   v1::WorkerCommand command;
   *command.mutable_change_plan() = entry.record.job.plan_changes().pending();
   core_.attempts.Send(entry, command);

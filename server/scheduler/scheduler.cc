@@ -5,9 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
-#include "server/job/errors.h"
 #include "server/job/log.h"
-#include "server/node/attempt_files.h"
 #include "server/scheduler/changes.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/device_plans.h"
@@ -174,17 +172,15 @@ void Scheduler::TellWaiting() {
 }
 
 void Scheduler::Create(CreateOrder order, Reply reply) {
-  if (core_.draining) return reply(Draining());
-  const bool posted = core_.inbox.TryPost([this, order = std::move(order), reply]() mutable {
+  const absl::Status posted = core_.TryPost([this, order = std::move(order), reply]() mutable {
     creation_.Create(std::move(order), reply);
   });
-  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
+  if (!posted.ok()) reply(posted);
 }
 
 void Scheduler::Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply) {
-  if (core_.draining) return reply(Draining());
-  const bool posted = core_.inbox.TryPost([act = std::move(act), reply] { reply(act()); });
-  if (!posted) reply(QueueFull("waiting requests", kMaxInboxTasks));
+  const absl::Status posted = core_.TryPost([act = std::move(act), reply] { reply(act()); });
+  if (!posted.ok()) reply(posted);
 }
 
 void Scheduler::Cancel(v1::CancelJobRequest request, Reply reply) {

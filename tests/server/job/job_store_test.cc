@@ -263,10 +263,7 @@ TEST_F(JobStoreTest, OneRequestMakesOneJob) {
 // The store of a daemon of schema 1, as it was dumped then: a finished, a cancelled and a queued
 // job. Nothing of it is lost on the way here, and what it was is kept beside it.
 TEST_F(JobStoreTest, StoreOfSchemaOneIsTakenAlong) {
-  std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) +
-                     "/tests/server/job/schema_1.sql");
-  const std::string dump(std::istreambuf_iterator<char>(file), {});
-  ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_1.sql"));
   {
     auto store = Open().value();
     const StoredState state = store->Load().value();
@@ -312,10 +309,7 @@ TEST_F(JobStoreTest, ChangesOfABatchAreJudgedOneByOne) {
 // The store of a daemon of schema 3, as it was dumped then: two finished jobs and a paused one, a
 // token, a drained device.
 TEST_F(JobStoreTest, StoreOfSchemaThreeIsTakenAlong) {
-  std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) +
-                     "/tests/server/job/schema_3.sql");
-  const std::string dump(std::istreambuf_iterator<char>(file), {});
-  ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_3.sql"));
   {
     auto store = Open().value();
     EXPECT_EQ(store->Load().value().jobs.size(), 1u);
@@ -331,10 +325,7 @@ TEST_F(JobStoreTest, StoreOfSchemaThreeIsTakenAlong) {
 // The store of a daemon of schema 4: that of schema 3 after its upgrade, with a webhook's call due.
 // What other tables say of jobs is still about them, and held to them.
 TEST_F(JobStoreTest, StoreOfSchemaFourIsTakenAlong) {
-  std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) +
-                     "/tests/server/job/schema_4.sql");
-  const std::string dump(std::istreambuf_iterator<char>(file), {});
-  ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_4.sql"));
   {
     auto store = Open().value();
     const StoredState state = store->Load().value();

@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -28,6 +31,12 @@ class JobStoreTest : public testing::Test {
 
   absl::StatusOr<std::unique_ptr<JobStore>> Open() {
     return JobStore::Open({.state_dir = dir_, .ballast_bytes = 4096});
+  }
+  // The store of a daemon of another version: a dump beside the tests.
+  void MakeFromDump(const std::string& name) {
+    std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) + "/tests/server/job/" + name);
+    const std::string dump(std::istreambuf_iterator<char>(file), {});
+    ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
   }
   static JobRecord AJob(const std::string& id, int64_t order) {
     JobRecord record;

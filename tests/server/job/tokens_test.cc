@@ -114,10 +114,7 @@ TEST_F(TokensTest, ARequestSaysForWhomAndForHowLong) {
 // The store of a daemon of schema 2, as it was dumped then: a finished, a cancelled and two paused
 // jobs, one of them with a label.
 TEST_F(JobStoreTest, StoreOfSchemaTwoIsTakenAlong) {
-  std::ifstream file(std::string(std::getenv("SNUG_SOURCE_DIR")) +
-                     "/tests/server/job/schema_2.sql");
-  const std::string dump(std::istreambuf_iterator<char>(file), {});
-  ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(dump).ok());
+  ASSERT_NO_FATAL_FAILURE(MakeFromDump("schema_2.sql"));
   {
     auto store = Open().value();
     EXPECT_EQ(store->Load().value().jobs.size(), 2u);
