@@ -14,7 +14,7 @@ constexpr double kUsualFull = 1e-5;
 constexpr double kTooLarge = 100.0;
 
 double Usual(const v1::JobSpec& spec) {
-  return spec.method() == v1::JobSpec::FULL ? kUsualFull : kUsualLora;
+  return spec.method() == v1::JobSpec::METHOD_FULL ? kUsualFull : kUsualLora;
 }
 
 double LearningRate(const v1::JobSpec& spec) {
@@ -34,7 +34,7 @@ std::vector<std::string> NotesOf(const v1::JobSpec& spec) {
   if (rate >= kTooLarge * usual * (1.0 - 1e-9))
     notes.push_back(absl::StrFormat(
         "learning_rate %g is %.0f times the usual %g of %s: the loss will likely grow, not shrink",
-        rate, rate / usual, usual, spec.method() == v1::JobSpec::FULL ? "full" : "lora"));
+        rate, rate / usual, usual, spec.method() == v1::JobSpec::METHOD_FULL ? "full" : "lora"));
   return notes;
 }
 
@@ -46,7 +46,7 @@ std::string WhatToTry(const v1::Job& job) {
   if (training.has_max_grad_norm() && training.max_grad_norm() == 0.0)
     tries.push_back("max_grad_norm=1.0 (gradients were not clipped)");
   if (!Warms(training)) tries.push_back("warmup_ratio=0.03 (there was no warm-up)");
-  if (training.precision() == v1::TrainingSpec::BF16) tries.push_back("precision=fp32");
+  if (training.precision() == v1::TrainingSpec::PRECISION_BF16) tries.push_back("precision=fp32");
   return absl::StrCat(
       absl::StrJoin(tries, ", "),
       ", or look at the rows that are named: text that is broken or repeats itself");

@@ -258,6 +258,11 @@ void AddCommands(CLI::App* app, CommandLine* line) {
 
   AddDownload(app, line);
   AddJob(app->add_subcommand("checkpoints", "List the checkpoints of a job that are there"), line);
+  CLI::App* artifacts =
+      app->add_subcommand("artifacts", "List the files that download copies, with their hashes");
+  AddJob(artifacts, line);
+  artifacts->add_option("--checkpoint", line->checkpoint,
+                        "Those of the checkpoint of this step instead, also of a job that runs");
 }
 
 // What is asked of a job's model, and how tokens are picked.

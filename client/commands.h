@@ -26,6 +26,7 @@ absl::StatusOr<int> RelaxJob(const CommandLine& line, Terminal& terminal);      
 absl::StatusOr<int> WatchJob(const CommandLine& line, Terminal& terminal);          // watch.cc
 absl::StatusOr<int> PrintLogs(const CommandLine& line, Terminal& terminal);         // logs.cc
 absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal);       // download.cc
+absl::StatusOr<int> ListArtifacts(const CommandLine& line, Terminal& terminal);     // download.cc
 absl::StatusOr<int> ListCheckpoints(const CommandLine& line, Terminal& terminal);   // download.cc
 absl::StatusOr<int> UpdateJob(const CommandLine& line, Terminal& terminal);         // change.cc
 absl::StatusOr<int> RerunJobs(const CommandLine& line, Terminal& terminal);         // change.cc
@@ -39,10 +40,10 @@ absl::StatusOr<int> ImportForeignJob(const CommandLine& line, Terminal& terminal
 absl::StatusOr<int> PlotJobs(const CommandLine& line, Terminal& terminal);          // plot.cc
 // In export_metrics.cc.
 absl::StatusOr<int> ExportMetrics(const CommandLine& line, Terminal& terminal);
-absl::StatusOr<int> PrintShellHelp(const CommandLine& line, Terminal& terminal);    // shell.cc
-absl::StatusOr<int> PreviewDataset(const CommandLine& line, Terminal& terminal);    // datasets.cc
-absl::StatusOr<int> SamplePrompts(const CommandLine& line, Terminal& terminal);     // sample.cc
-absl::StatusOr<int> ChatWithJob(const CommandLine& line, Terminal& terminal);       // chat.cc
+absl::StatusOr<int> PrintShellHelp(const CommandLine& line, Terminal& terminal);  // shell.cc
+absl::StatusOr<int> PreviewDataset(const CommandLine& line, Terminal& terminal);  // datasets.cc
+absl::StatusOr<int> SamplePrompts(const CommandLine& line, Terminal& terminal);   // sample.cc
+absl::StatusOr<int> ChatWithJob(const CommandLine& line, Terminal& terminal);     // chat.cc
 
 // What WatchJob does, on a connection that there is already.
 absl::StatusOr<int> Watch(Connection& connection, const CommandLine& line, Terminal& terminal);

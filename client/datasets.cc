@@ -9,6 +9,7 @@
 #include "client/dataset_text.h"
 #include "client/job_file.h"
 #include "client/json.h"
+#include "proto/snug/enum_words.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
@@ -24,8 +25,7 @@ absl::StatusOr<v1::JobSpec> SpecOfFlags(const CommandLine& line) {
   if (line.max_seq_length.has_value())
     spec.mutable_training()->set_max_seq_length(*line.max_seq_length);
   v1::JobSpec::DatasetFormat format = v1::JobSpec::DATASET_FORMAT_UNSPECIFIED;
-  const std::string name = absl::AsciiStrToUpper(line.format);
-  if (!name.empty() && !v1::JobSpec::DatasetFormat_Parse(name, &format))
+  if (!line.format.empty() && !ParseEnumWord(line.format, &format))
     return absl::InvalidArgumentError(absl::StrCat("--format ", line.format, " is no format"));
   spec.set_dataset_format(format);
   std::error_code error;

@@ -1,13 +1,18 @@
 // download: the files of a finished job's output or of a checkpoint, all of them or none, and how
 // to serve or upload them;
-// checkpoints: which there are.
+// artifacts: which there are; checkpoints: the same of these.
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/artifacts.h"
 #include "client/commands.h"
 #include "client/hub_id.h"
 #include "client/json.h"
 #include "client/model_card.h"
 #include "client/output_folder.h"
+#include "client/pages.h"
 #include "client/serving.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
@@ -18,18 +23,9 @@ namespace {
 
 constexpr char kAdapterConfig[] = "adapter_config.json";
 
-// Writes the stream's files. A failure on this side ends the stream and comes first.
-absl::Status Receive(grpc::ClientReader<v1::FileChunk>& reader, grpc::ClientContext& context,
-                     OutputFolder& folder) {
-  v1::FileChunk chunk;
-  absl::Status written;
-  while (written.ok() && reader.Read(&chunk)) {
-    if (!chunk.path().empty()) written = folder.Begin(chunk.path(), chunk.file_bytes());
-    if (written.ok()) written = folder.Append(chunk.content());
-  }
-  if (!written.ok()) context.TryCancel();
-  const grpc::Status status = reader.Finish();
-  return written.ok() ? ToStatus(status) : written;
+// GetJob knows a job, and no checkpoint by its name: what is before it names the job.
+std::string JobPart(const std::string& name) {
+  return name.substr(0, std::min(name.find("/checkpoints/"), name.find("/artifacts/")));
 }
 
 // What is left of it when it goes to the hub, where a path here means nothing and says too much.
@@ -41,7 +37,7 @@ absl::Status PrepareToPush(const v1::Job& job, const CommandLine& line, OutputFo
                << " is no snapshot of the hub's: the model card names no base_model; add its id on "
                   "the hub if it has one"
                << std::endl;
-  if (job.spec().method() == v1::JobSpec::FULL) return absl::OkStatus();
+  if (job.spec().method() == v1::JobSpec::METHOD_FULL) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string config, folder.Read(kAdapterConfig));
   ASSIGN_OR_RETURN(const std::string without, WithoutBasePath(config));
   return folder.Replace(kAdapterConfig, without);
@@ -57,7 +53,8 @@ void PrintAsJson(const v1::Job& job, const OutputFolder& folder, const CommandLi
                  Terminal& terminal) {
   Json files = Json::array();
   for (const auto& file : folder.files())
-    files.push_back({{"path", file.path}, {"bytes", absl::StrCat(file.bytes)}});
+    files.push_back(
+        {{"path", file.path}, {"bytes", absl::StrCat(file.bytes)}, {"sha256", file.sha256}});
   Json json = Json::object({{"directory", line.directory}, {"files", files}});
   if (!line.checkpoint) {
     json["serve"] = Json::array();
@@ -86,19 +83,37 @@ void PrintAll(const v1::Job& job, const OutputFolder& folder, const CommandLine&
 absl::StatusOr<int> DownloadJob(const CommandLine& line, Terminal& terminal) {
   if (!line.push.empty()) RETURN_IF_ERROR(CheckRepoId("--push", line.push));
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
-  ASSIGN_OR_RETURN(OutputFolder folder, OutputFolder::Create(line.directory));
   v1::GetJobRequest asked;
-  asked.set_id(line.job);
+  asked.set_id(JobPart(line.job));
   ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&v1::FineTuning::Stub::GetJob, asked));
-  v1::DownloadJobRequest request;
-  request.set_id(line.job);
-  if (line.checkpoint) request.set_checkpoint_step(*line.checkpoint);
-  grpc::ClientContext context;
-  const auto reader = connection.stub().DownloadJob(&context, request);
-  RETURN_IF_ERROR(Receive(*reader, context, folder));
+  const std::string what = absl::StrCat(job.id(), " ", line.checkpoint.value_or(-1), " ", line.job);
+  ASSIGN_OR_RETURN(OutputFolder folder, OutputFolder::Create(line.directory, what));
+  ASSIGN_OR_RETURN(const std::vector<v1::Artifact> artifacts, ArtifactsOf(connection, line));
+  const absl::Status fetched = Fetch(connection, artifacts, folder);
+  if (!fetched.ok() && folder.has_some())
+    terminal.err << "snug: note: " << folder.partial()
+                 << " has what came; the same command goes on from there" << std::endl;
+  RETURN_IF_ERROR(fetched);
   if (!line.push.empty()) RETURN_IF_ERROR(PrepareToPush(job, line, folder, terminal));
   RETURN_IF_ERROR(folder.Commit());
   PrintAll(job, folder, line, terminal);
+  return kExitOk;
+}
+
+absl::StatusOr<int> ListArtifacts(const CommandLine& line, Terminal& terminal) {
+  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
+  ASSIGN_OR_RETURN(const std::vector<v1::Artifact> artifacts, ArtifactsOf(connection, line));
+  if (line.output == Output::kJson) {
+    Json list = Json::array();
+    for (const v1::Artifact& artifact : artifacts) list.push_back(ToJson(artifact));
+    terminal.out << JsonText(Json::object({{"artifacts", list}}));
+    return kExitOk;
+  }
+  Table table({"FILE", ">SIZE", "SHA-256"});
+  for (const v1::Artifact& artifact : artifacts)
+    table.AddRow(
+        {Printable(artifact.path()), FormatBytes(artifact.bytes()), Printable(artifact.sha256())});
+  table.Print(terminal.out);
   return kExitOk;
 }
 
@@ -107,7 +122,7 @@ absl::StatusOr<int> ListCheckpoints(const CommandLine& line, Terminal& terminal)
   v1::ListCheckpointsRequest request;
   request.set_id(line.job);
   ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse response,
-                   connection.Call(&v1::FineTuning::Stub::ListCheckpoints, request));
+                   AllPages(connection, &v1::FineTuning::Stub::ListCheckpoints, request));
   if (line.output == Output::kJson) {
     terminal.out << JsonText(Json::object({{"checkpoints", ToJson(response)["checkpoints"]}}));
     return kExitOk;

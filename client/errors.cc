@@ -1,6 +1,7 @@
 #include "client/errors.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/cord.h"
@@ -51,16 +52,22 @@ void AddDetail(const google::protobuf::Any& detail, std::vector<std::string>* li
 }
 
 // The same detail, for a script.
-void AddDetail(const google::protobuf::Any& detail, Json* error) {
+void AddDetail(const google::protobuf::Any& detail, const LineOf& line_of, Json* error) {
   google::rpc::BadRequest request;
   google::rpc::ErrorInfo info;
   if (detail.UnpackTo(&info) && !info.reason().empty()) (*error)["reason"] = info.reason();
   if (!detail.UnpackTo(&request)) return;
-  for (const auto& violation : request.field_violations())
-    (*error)["fields"].push_back(
-        {{"field", FilePath(violation.field())}, {"message", violation.description()}});
-  if (request.field_violations_size() > 0)
-    (*error)["field"] = FilePath(request.field_violations(0).field());
+  for (const auto& violation : request.field_violations()) {
+    const std::string path = FilePath(violation.field());
+    Json field = {{"field", path}};
+    if (const int line = line_of ? line_of(path) : 0; line > 0) field["line"] = line;
+    field["message"] = violation.description();
+    (*error)["fields"].push_back(std::move(field));
+  }
+  if (request.field_violations_size() == 0) return;
+  const Json& first = (*error)["fields"].front();
+  (*error)["field"] = first["field"];
+  if (first.contains("line")) (*error)["line"] = first["line"];
 }
 
 // Of a job file: each with the line that it is in.
@@ -131,7 +138,7 @@ absl::Status ToStatus(const grpc::Status& status) {
   return said;
 }
 
-Json ErrorToJson(const absl::Status& status) {
+Json ErrorToJson(const absl::Status& status, const LineOf& line_of) {
   Json error = {{"reason", absl::StatusCodeToString(status.code())},
                 {"message", std::string(status.message())},
                 {"field", ""}};
@@ -140,7 +147,8 @@ Json ErrorToJson(const absl::Status& status) {
   const auto payload = status.GetPayload(kDetails);
   if (payload && details.ParseFromString(std::string(*payload))) {
     error["message"] = details.message();
-    for (const google::protobuf::Any& detail : details.details()) AddDetail(detail, &error);
+    for (const google::protobuf::Any& detail : details.details())
+      AddDetail(detail, line_of, &error);
   }
   return Json::object({{"error", std::move(error)}});
 }

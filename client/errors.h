@@ -2,6 +2,7 @@
 #ifndef CLIENT_ERRORS_H_
 #define CLIENT_ERRORS_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,9 +21,10 @@ std::string FilePath(absl::string_view field);
 absl::Status ToStatus(const grpc::Status& status);
 
 // {"error": {"reason", "message", "field"[, "line"][, "fields": [{"field"[, "line"], "message"},
-// ...]]}}: as a job's own error, and all bad fields of a request or, with their lines, of a job
-// file.
-Json ErrorToJson(const absl::Status& status);
+// ...]]}}: as a job's own error, and all bad fields of a request or of a job file. `line_of`: where
+// the job file has a field that the daemon refuses; 0: nowhere.
+using LineOf = std::function<int(const std::string& field)>;
+Json ErrorToJson(const absl::Status& status, const LineOf& line_of = nullptr);
 
 }  // namespace snug::client
 

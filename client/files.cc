@@ -1,17 +1,16 @@
 // files: datasets that the daemon keeps for jobs that name their ids.
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <memory>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/errors.h"
+#include "client/file_hash.h"
 #include "client/json.h"
+#include "client/pages.h"
 #include "client/table.h"
 #include "google/protobuf/util/time_util.h"
 #include "proto/snug/bytes.h"
@@ -20,42 +19,12 @@
 namespace snug::client {
 namespace {
 
-constexpr size_t kChunkBytes = 512 << 10;
-
-// Calls `take` with each chunk of the file from `offset` on, until it says no.
-absl::Status ReadFrom(int fd, int64_t offset, const std::string& file,
-                      const std::function<bool(absl::string_view)>& take) {
-  std::string chunk(kChunkBytes, 0);
-  while (true) {
-    const ssize_t got = pread(fd, chunk.data(), chunk.size(), offset);
-    if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", file));
-    if (got == 0 || !take(absl::string_view(chunk).substr(0, static_cast<size_t>(got))))
-      return absl::OkStatus();
-    offset += got;
-  }
-}
-
-absl::StatusOr<std::string> HashOf(int fd, const std::string& file) {
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
-                                                                   &EVP_MD_CTX_free);
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int bytes = 0;
-  bool hashed = EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
-  RETURN_IF_ERROR(ReadFrom(fd, 0, file, [&](absl::string_view chunk) {
-    hashed = hashed && EVP_DigestUpdate(context.get(), chunk.data(), chunk.size()) == 1;
-    return hashed;
-  }));
-  if (!hashed || EVP_DigestFinal_ex(context.get(), digest, &bytes) != 1)
-    return absl::InternalError(absl::StrCat("cannot hash ", file));
-  return absl::BytesToHexString({reinterpret_cast<const char*>(digest), bytes});
-}
-
 // From where an upload that broke off has ended.
 absl::StatusOr<v1::File> Send(Connection& connection, int fd, const std::string& file) {
   v1::UploadFileRequest request;
   v1::UploadHeader& header = *request.mutable_header();
   header.set_filename(std::filesystem::path(file).filename().string());
-  ASSIGN_OR_RETURN(*header.mutable_sha256(), HashOf(fd, file));
+  ASSIGN_OR_RETURN(*header.mutable_sha256(), Sha256OfFile(fd, file));
   v1::GetUploadRequest asked;
   asked.set_sha256(header.sha256());
   ASSIGN_OR_RETURN(const v1::Upload there,
@@ -100,7 +69,7 @@ absl::StatusOr<int> UploadFiles(const CommandLine& line, Terminal& terminal) {
 absl::StatusOr<int> ListFiles(const CommandLine& line, Terminal& terminal) {
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
   ASSIGN_OR_RETURN(const v1::ListFilesResponse list,
-                   connection.Call(&v1::FineTuning::Stub::ListFiles, v1::ListFilesRequest()));
+                   AllPages(connection, &v1::FineTuning::Stub::ListFiles, v1::ListFilesRequest()));
   if (line.output == Output::kJson) {
     terminal.out << JsonText(ToJson(list));
     return kExitOk;
@@ -108,7 +77,7 @@ absl::StatusOr<int> ListFiles(const CommandLine& line, Terminal& terminal) {
   Table table({"ID", "FILE", "SIZE", "SENT"});
   for (const v1::File& file : list.files())
     table.AddRow({file.id(), Printable(file.filename()), FormatBytes(file.bytes()),
-               google::protobuf::util::TimeUtil::ToString(file.create_time())});
+                  google::protobuf::util::TimeUtil::ToString(file.create_time())});
   table.Print(terminal.out);
   return kExitOk;
 }

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -16,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/hub_cache.h"
+#include "proto/snug/other_names.h"
 #include "proto/snug/status_macros.h"
 #include "proto/snug/yaml.h"
 
@@ -26,6 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxIdBytes = 63;
 constexpr const char* kStandardInput = "-";
+constexpr const char* kCheckpoints = "/checkpoints/";
 
 absl::StatusOr<std::string> ReadText(const std::string& file, absl::string_view what) {
   std::error_code error;
@@ -75,16 +78,30 @@ std::string Resolved(const std::string& value, const fs::path& folder) {
   return path.has_filename() ? path.string() : path.parent_path().string();
 }
 
-// A model may be that of a finished job: a name that is spelled like an id and is no path here.
-bool IsJob(const std::string& model, const fs::path& folder) {
-  std::error_code error;
-  return IsId(model) && !fs::exists(folder / model, error);
+// A name as the API gives it: tenants/TENANT/datasets/ID.
+bool IsName(absl::string_view text, absl::string_view collection) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, '/');
+  return parts.size() == 4 && parts[0] == "tenants" && parts[2] == collection &&
+         !parts[1].empty() && !parts[3].empty();
 }
 
-// What `snug files upload` prints.
+// What `snug files upload` prints, or the file's name.
 bool IsFileId(absl::string_view text) {
+  if (IsName(text, "datasets")) return true;
   return absl::ConsumePrefix(&text, "file-") && text.size() == 24 &&
          absl::c_all_of(text, absl::ascii_isxdigit);
+}
+
+// A model or an adapter may be what a job made, or what it was after a step: JOB or
+// JOB/checkpoints/STEP, where JOB is spelled like an id or a name, and nothing here has that path.
+bool IsJob(const std::string& text, const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / text, error)) return false;
+  const size_t at = text.find(kCheckpoints);
+  const std::string job = text.substr(0, at);
+  const std::string step = at == text.npos ? "1" : text.substr(at + std::strlen(kCheckpoints));
+  return (IsId(job) || IsName(job, "jobs")) && !step.empty() &&
+         absl::c_all_of(step, absl::ascii_isdigit);
 }
 
 // A model's folder: a path, or what the Hugging Face cache has of an id, which no folder hides.
@@ -146,6 +163,16 @@ absl::Status ReadPrompts(const fs::path& folder, v1::TrainingSpec& training) {
   return absl::OkStatus();
 }
 
+// Whether the command line says what stands at the field of a path, or what that is part of.
+bool Overrides(const std::string& assignment, absl::string_view field) {
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(assignment, absl::MaxSplits('=', 1));
+  const OurName ours = OurNameOfPath(parts.first, parts.second, *v1::JobSpec::descriptor());
+  const std::string path = ours.kind == OurName::Kind::kField ? ours.path : parts.first;
+  return absl::ConsumePrefix(&field, path) &&
+         (field.empty() || field.front() == '.' || field.front() == '[');
+}
+
 }  // namespace
 
 absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
@@ -154,9 +181,19 @@ absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
   }
   RETURN_IF_ERROR(ResolveDatasets(folder, spec));
   ASSIGN_OR_RETURN(*spec->mutable_chat_template(), ReadChatTemplate(spec->chat_template(), folder));
-  if (spec->has_lora())
+  if (spec->has_lora() && !IsJob(spec->lora().init_adapter(), folder))
     spec->mutable_lora()->set_init_adapter(Resolved(spec->lora().init_adapter(), folder));
   return spec->has_training() ? ReadPrompts(folder, *spec->mutable_training()) : absl::OkStatus();
+}
+
+LineOf LinesOf(const std::string& file, const std::vector<std::string>& overrides) {
+  if (!IsJobFile(file)) return nullptr;
+  return [file, overrides](const std::string& field) {
+    for (const std::string& override_ : overrides)
+      if (Overrides(override_, field)) return 0;
+    const absl::StatusOr<std::string> text = ReadText(file, "job file");
+    return text.ok() ? LineOfField(*text, field, *v1::JobSpec::descriptor()) : 0;
+  };
 }
 
 bool IsJobFile(absl::string_view path) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/errors.h"
 #include "snug/v1/job.pb.h"
 
 namespace snug::client {
@@ -19,6 +20,10 @@ bool IsJobFile(absl::string_view path);
 // name.
 absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
                                         const std::vector<std::string>& overrides);
+
+// Where a job file has which field, for errors of the daemon; nowhere what is overridden. The file
+// is read once more, if a field is asked for. Null: `file` is none, or was standard input.
+LineOf LinesOf(const std::string& file, const std::vector<std::string>& overrides);
 
 // Makes the paths of a spec absolute (model, datasets, lora.init_adapter, relative to `folder`) and
 // reads the chat template and the sample prompts where these are paths. A model that is no path

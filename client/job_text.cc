@@ -2,7 +2,6 @@
 
 #include <map>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -13,17 +12,13 @@
 #include "client/serving.h"
 #include "client/table.h"
 #include "proto/snug/bytes.h"
+#include "proto/snug/enum_words.h"
 
 namespace snug::client {
 namespace {
 
 std::string TimeText(const google::protobuf::Timestamp& time, absl::TimeZone zone) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixSeconds(time.seconds()), zone);
-}
-
-std::string StepText(const v1::Progress& progress) {
-  if (progress.max_steps() == 0) return "";
-  return absl::StrCat(progress.global_step(), "/", progress.max_steps());
 }
 
 std::string ProgressText(const v1::Progress& progress) {
@@ -106,10 +101,11 @@ std::string DeviceText(const v1::Job& job) {
 
 }  // namespace
 
-std::string StateName(v1::Job::State state) { return v1::Job::State_Name(state); }
+std::string StateName(v1::Job::State state) { return EnumWord(state); }
 
 bool HasEnded(v1::Job::State state) {
-  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
+  return state == v1::Job::STATE_SUCCEEDED || state == v1::Job::STATE_FAILED ||
+         state == v1::Job::STATE_CANCELLED;
 }
 
 std::string DurationText(absl::Duration duration) {
@@ -165,25 +161,13 @@ void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out) {
   line("model", job.spec().model());
   line("method", job.spec().method() == v1::JobSpec::METHOD_UNSPECIFIED
                      ? ""
-                     : absl::AsciiStrToLower(v1::JobSpec::Method_Name(job.spec().method())));
+                     : LowerEnumWord(job.spec().method()));
   line("dataset", DatasetText(job));
   line("format", DatasetForm(job.dataset()));
   for (const std::string& warning : job.dataset().warnings()) line("warning", warning);
   if (job.has_create_time()) line("created", TimeText(job.create_time(), zone));
   if (job.has_start_time()) line("started", TimeText(job.start_time(), zone));
   if (job.has_end_time()) line("ended", TimeText(job.end_time(), zone));
-}
-
-void PrintJobs(const std::vector<v1::Job>& jobs, absl::TimeZone zone, std::ostream& out) {
-  Table table({"JOB", "NAME", "STATE", ">STEP", ">LOSS", ">MEMORY", "PLAN", "DEVICE", "CREATED"});
-  for (const v1::Job& job : jobs) {
-    const bool has_loss = job.progress().global_step() > 0;
-    table.AddRow({job.id(), job.display_name(), StateName(job.state()), StepText(job.progress()),
-                  has_loss ? absl::StrFormat("%.4f", job.progress().loss()) : "",
-                  MemoryText(job.memory()), job.memory().plan(), job.device(),
-                  job.has_create_time() ? TimeText(job.create_time(), zone) : ""});
-  }
-  table.Print(out);
 }
 
 }  // namespace snug::client

@@ -4,7 +4,6 @@
 
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "snug/v1/job.pb.h"
@@ -27,9 +26,6 @@ std::string EvaluationText(const v1::Progress& progress);
 
 // One job in full: a line per subject. `zone` is for its times.
 void PrintJob(const v1::Job& job, absl::TimeZone zone, std::ostream& out);
-
-// A line per job.
-void PrintJobs(const std::vector<v1::Job>& jobs, absl::TimeZone zone, std::ostream& out);
 
 }  // namespace snug::client
 

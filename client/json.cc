@@ -1,9 +1,8 @@
-// protobuf's own printer does the work; the parsed tree is only for what it cannot do: an empty
-// object, a list of jobs.
+// The parsed tree is for what a printer of messages cannot do: an empty object, a list of jobs.
 #include "client/json.h"
 
 #include "client/errors.h"
-#include "google/protobuf/util/json_util.h"
+#include "proto/snug/json.h"
 
 namespace snug::client {
 namespace {
@@ -14,13 +13,9 @@ constexpr auto kInvalidText = Json::error_handler_t::replace;
 }  // namespace
 
 Json ToJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string text;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  if (!status.ok()) return Json::object({{"unprintable", std::string(status.message())}});
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  absl::StatusOr<Json> json = MessageToJson(message, JsonFields::kAll);
+  if (!json.ok()) return Json::object({{"unprintable", std::string(json.status().message())}});
+  return *std::move(json);
 }
 
 Json JobToJson(const v1::Job& job) {

@@ -16,15 +16,15 @@ namespace {
 
 const char* PipelineOf(v1::JobSpec::Task task) {
   switch (task) {
-    case v1::JobSpec::SEQUENCE_CLASSIFICATION:
+    case v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION:
       return "text-classification";
-    case v1::JobSpec::TOKEN_CLASSIFICATION:
+    case v1::JobSpec::TASK_TOKEN_CLASSIFICATION:
       return "token-classification";
-    case v1::JobSpec::MASKED_LM:
+    case v1::JobSpec::TASK_MASKED_LM:
       return "fill-mask";
-    case v1::JobSpec::SEQ2SEQ_LM:
+    case v1::JobSpec::TASK_SEQ2SEQ_LM:
       return "text2text-generation";
-    case v1::JobSpec::IMAGE_CLASSIFICATION:
+    case v1::JobSpec::TASK_IMAGE_CLASSIFICATION:
       return "image-classification";
     default:
       return "text-generation";
@@ -33,7 +33,7 @@ const char* PipelineOf(v1::JobSpec::Task task) {
 
 // The lines that the hub reads.
 std::string FrontMatter(const v1::Job& job, const std::optional<std::string>& base) {
-  const bool full = job.spec().method() == v1::JobSpec::FULL;
+  const bool full = job.spec().method() == v1::JobSpec::METHOD_FULL;
   std::string text = "---\n";
   // Quoted: a name of digits alone would be a number.
   if (base) absl::StrAppend(&text, "base_model: \"", *base, "\"\n");
@@ -61,7 +61,7 @@ std::string Facts(const v1::Job& job) {
 std::string ModelCard(const v1::Job& job, const std::string& repo) {
   const std::optional<std::string> base = HubIdOfFolder(job.spec().model());
   const std::string what =
-      job.spec().method() == v1::JobSpec::FULL ? "A fine-tuned model" : "A LoRA adapter";
+      job.spec().method() == v1::JobSpec::METHOD_FULL ? "A fine-tuned model" : "A LoRA adapter";
   const std::string of =
       base ? absl::StrCat("of `", *base, "`") : "of a base that is not on the hub";
   return absl::StrCat(FrontMatter(job, base), "# ", repo, "\n\n", what, " ", of,

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "client/plan_text.h"
+#include "proto/snug/enum_words.h"
 
 namespace snug::client {
 namespace {
@@ -14,7 +14,7 @@ Json PlanToJson(const v1::Plan& plan) {
                             "tokens_per_second", "fidelity", "memory"}) {
     if (all.contains(field)) json[field] = std::move(all[field]);
   }
-  json["fidelity"] = absl::AsciiStrToLower(v1::Fidelity_Name(plan.fidelity()));
+  json["fidelity"] = LowerEnumWord(plan.fidelity());
   if (!json.contains("memory")) json["memory"] = Json::object();
   json["kinds"] = Json::object();
   for (const v1::KindShare& kind : plan.kinds()) json["kinds"][kind.kind()] = kind.share();

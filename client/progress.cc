@@ -25,8 +25,8 @@ constexpr const char* kCyan = "\033[36m";
 constexpr const char* kPlain = "\033[0m";
 
 const char* ColourOf(v1::Job::State state) {
-  if (state == v1::Job::SUCCEEDED) return kGreen;
-  return state == v1::Job::FAILED ? kRed : kYellow;
+  if (state == v1::Job::STATE_SUCCEEDED) return kGreen;
+  return state == v1::Job::STATE_FAILED ? kRed : kYellow;
 }
 
 std::string Bar(double share, int width) {
@@ -82,17 +82,28 @@ void ProgressPrinter::Show(const v1::Job& job, absl::Time now) {
   time_left_.Add(job.progress(), now);
   ShowState(job);
   const bool has_steps = job.progress().max_steps() > 0 && job.progress().global_step() > 0;
-  if (has_steps && (job.state() == v1::Job::RUNNING || HasEnded(job.state()))) ShowSteps(job, now);
+  if (has_steps && (job.state() == v1::Job::STATE_RUNNING || HasEnded(job.state())))
+    ShowSteps(job, now);
 }
 
+// While a job waits or is prepared its reason changes all the time: a terminal shows the last one.
 void ProgressPrinter::ShowState(const v1::Job& job) {
   if (HasEnded(job.state())) return;  // PrintEnd tells of it.
   const std::string state = absl::StrCat(StateName(job.state()), job.reason().empty() ? "" : ": ",
                                          Printable(job.reason()));
   if (state == last_state_) return;
   last_state_ = state;
-  FinishLine();
-  terminal_.out << state << std::endl;
+  const bool again = line_is_open_ && job.state() == state_;
+  state_ = job.state();
+  const bool changes = state_ == v1::Job::STATE_PREPARING || state_ == v1::Job::STATE_QUEUED;
+  if (!again || !changes) FinishLine();
+  if (!terminal_.is_tty || !changes) {
+    terminal_.out << state << std::endl;
+    return;
+  }
+  const auto room = static_cast<size_t>(std::max(options_.columns - 1, 0));
+  terminal_.out << "\r" << Clipped(state, room) << "\033[K" << std::flush;
+  line_is_open_ = true;
 }
 
 void ProgressPrinter::ShowSteps(const v1::Job& job, absl::Time now) {
@@ -160,11 +171,11 @@ void PrintEnd(const v1::Job& job, Terminal& terminal, bool colour) {
                     ", predicted ", FormatBytes(job.memory().predicted_peak_bytes()));
   }
   const bool says_more = !absl::EqualsIgnoreCase(job.reason(), StateName(job.state()));
-  if (job.state() != v1::Job::SUCCEEDED && !job.reason().empty() && says_more) {
+  if (job.state() != v1::Job::STATE_SUCCEEDED && !job.reason().empty() && says_more) {
     absl::StrAppend(&text, "; ", Printable(job.reason()));
   }
   terminal.out << text << std::endl;
-  if (job.state() == v1::Job::SUCCEEDED || job.has_output()) {
+  if (job.state() == v1::Job::STATE_SUCCEEDED || job.has_output()) {
     terminal.out << "fetch it with: snug download " << job.id() << " DIR" << std::endl;
   }
   const std::string error = ErrorText(job.error());

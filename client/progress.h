@@ -55,7 +55,8 @@ class ProgressPrinter {
   Terminal& terminal_;
   const TextOptions options_;
   TimeLeft time_left_;
-  std::string last_state_;
+  v1::Job::State state_ = v1::Job::STATE_UNSPECIFIED;
+  std::string last_state_;  // With its reason, as it was written.
   std::string last_told_;  // Step and losses of the last line.
   int64_t last_step_ = 0;  // Whose loss is the last of losses_.
   std::vector<double> losses_;

@@ -5,10 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "client/commands.h"
+#include "client/job_list.h"
 #include "client/job_text.h"
 #include "client/json.h"
+#include "client/picture.h"
 #include "proto/snug/bytes.h"
+#include "proto/snug/enum_words.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
@@ -32,7 +36,7 @@ absl::StatusOr<v1::ListJobsRequest> RequestOf(const CommandLine& line) {
   request.set_display_name(line.name);
   for (const std::string& name : line.states) {
     v1::Job::State state = v1::Job::STATE_UNSPECIFIED;
-    if (v1::Job::State_Parse(name, &state)) request.add_states(state);
+    if (ParseEnumWord(name, &state)) request.add_states(state);
   }
   for (const std::string& label : line.labels) {
     const std::vector<std::string> parts = absl::StrSplit(label, absl::MaxSplits('=', 1));
@@ -128,7 +132,8 @@ absl::StatusOr<int> ListJobs(const CommandLine& line, Terminal& terminal) {
                      : line.all ? "no jobs\n"
                                 : "no jobs that have not ended; snug list --all shows all\n");
   } else {
-    PrintJobs(jobs, absl::LocalTimeZone(), terminal.out);
+    const int columns = terminal.is_tty ? TextOptionsFor(terminal).columns : 0;
+    PrintJobs(jobs, {.now = absl::Now(), .columns = columns}, terminal.out);
   }
   return kExitOk;
 }

@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "client/commands.h"
 #include "client/errors.h"
+#include "client/job_file.h"
 #include "client/json.h"
 
 namespace snug::client {
@@ -14,6 +15,7 @@ using Command = absl::StatusOr<int> (*)(const CommandLine&, Terminal&);
 
 const std::map<std::string, Command>& Commands() {
   static const auto& commands = *new std::map<std::string, Command>{
+      {"artifacts", ListArtifacts},
       {"backup", BackUp},
       {"cancel", CancelJob},
       {"chat", ChatWithJob},
@@ -61,7 +63,9 @@ int Run(std::vector<std::string> arguments, Terminal& terminal) {
   terminal.out.flush();
   if (code.ok()) return *code;
   if (line.output == Output::kJson)
-    terminal.err << JsonText(ErrorToJson(code.status())) << std::flush;
+    terminal.err << JsonText(
+                        ErrorToJson(code.status(), LinesOf(line.file, line.overrides)))
+                 << std::flush;
   else
     terminal.err << "snug: " << code.status().message() << std::endl;
   return kExitError;

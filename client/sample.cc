@@ -9,6 +9,7 @@
 #include "client/commands.h"
 #include "client/json.h"
 #include "client/table.h"
+#include "proto/snug/enum_words.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
@@ -80,7 +81,7 @@ Json ToJson(const Answers& all, const v1::SampleRequest& request) {
     answers.push_back({{"prompt", TextOf(request.prompts(static_cast<int>(i)))},
                        {"answer", answer.text},
                        {"tokens", answer.tokens},
-                       {"finish_reason", v1::SampleChunk::PromptEnded::Reason_Name(answer.ended)}});
+                       {"finish_reason", EnumWord(answer.ended)}});
   }
   return Json::object({{"device", all.device},
                        {"reserved_bytes", absl::StrCat(all.reserved_bytes)},

@@ -33,7 +33,7 @@ std::string ServedName(const v1::Job& job) {
   return name.empty() ? absl::AsciiStrToLower(job.id()) : name;
 }
 
-bool IsAdapter(const v1::Job& job) { return job.spec().method() != v1::JobSpec::FULL; }
+bool IsAdapter(const v1::Job& job) { return job.spec().method() != v1::JobSpec::METHOD_FULL; }
 
 bool IsMerged(const v1::Job& job) {
   return IsAdapter(job) && job.spec().merge() && job.output().merge_error().empty();
@@ -54,15 +54,15 @@ bool IsReversible(const v1::Job& job) {
 
 const char* ClassOf(v1::JobSpec::Task task) {
   switch (task) {
-    case v1::JobSpec::SEQUENCE_CLASSIFICATION:
+    case v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION:
       return "AutoModelForSequenceClassification";
-    case v1::JobSpec::TOKEN_CLASSIFICATION:
+    case v1::JobSpec::TASK_TOKEN_CLASSIFICATION:
       return "AutoModelForTokenClassification";
-    case v1::JobSpec::MASKED_LM:
+    case v1::JobSpec::TASK_MASKED_LM:
       return "AutoModelForMaskedLM";
-    case v1::JobSpec::SEQ2SEQ_LM:
+    case v1::JobSpec::TASK_SEQ2SEQ_LM:
       return "AutoModelForSeq2SeqLM";
-    case v1::JobSpec::IMAGE_CLASSIFICATION:
+    case v1::JobSpec::TASK_IMAGE_CLASSIFICATION:
       return "AutoModelForImageClassification";
     default:
       return "AutoModelForCausalLM";
@@ -73,7 +73,9 @@ const char* ClassOf(v1::JobSpec::Task task) {
 std::string BaseArguments(const v1::JobSpec& spec) {
   std::string arguments;
   if (spec.num_labels() > 0) absl::StrAppend(&arguments, ", num_labels=", spec.num_labels());
-  if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION)
+  if (!spec.problem_type().empty())
+    absl::StrAppend(&arguments, ", problem_type=", PythonText(spec.problem_type()));
+  if (spec.task() == v1::JobSpec::TASK_IMAGE_CLASSIFICATION)
     arguments += ", ignore_mismatched_sizes=True";
   return arguments;
 }
@@ -174,7 +176,7 @@ std::vector<Serving> ServingOf(const v1::Job& job, const std::string& folder) {
     all.push_back({"BASE, what it was trained on",
                    {absl::StrCat("snug download ", job.spec().model(), " ", kBase)}});
   all.push_back({"transformers", LoadingLines(job, base, folder), /*is_python=*/true});
-  if (job.spec().task() != v1::JobSpec::CAUSAL_LM || IsReversible(job)) return all;
+  if (job.spec().task() != v1::JobSpec::TASK_CAUSAL_LM || IsReversible(job)) return all;
   if (!IsAdapter(job))
     AddModel(folder, ServedName(job), all);
   else if (IsMerged(job))

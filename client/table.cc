@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -9,12 +10,19 @@
 namespace snug::client {
 namespace {
 
-// In characters: the bytes that continue a UTF-8 character do not count.
-size_t Width(const std::string& text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
+// The bytes that continue a UTF-8 character do not count.
+bool Begins(char c) { return (c & 0xC0) != 0x80; }
 
 }  // namespace
+
+size_t Width(absl::string_view text) { return std::count_if(text.begin(), text.end(), Begins); }
+
+std::string Clipped(absl::string_view text, size_t width) {
+  size_t characters = 0;
+  for (size_t i = 0; i < text.size(); ++i)
+    if (Begins(text[i]) && characters++ == width) return std::string(text.substr(0, i));
+  return std::string(text);
+}
 
 std::string Printable(absl::string_view text) {
   std::string safe(text);
@@ -27,6 +35,29 @@ std::string Printable(absl::string_view text) {
     if (safe[i] == '\xC2' && next >= 0x80 && next <= 0x9F) safe[i] = safe[i + 1] = '?';
   }
   return safe;
+}
+
+std::string OneLine(absl::string_view text) {
+  std::string line;
+  for (size_t i = 0; i < text.size(); ++i) {
+    // U+0080 to U+009F as well.
+    const bool two = text[i] == '\xC2' && i + 1 < text.size() &&
+                     static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+                     static_cast<unsigned char>(text[i + 1]) <= 0x9F;
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (!two && c > 0x20 && c != 0x7F) {
+      line.push_back(text[i]);
+    } else if (!line.empty() && line.back() != ' ') {
+      line.push_back(' ');
+    }
+    i += two ? 1 : 0;
+  }
+  return std::string(absl::StripTrailingAsciiWhitespace(line));
+}
+
+std::string Shortened(absl::string_view text, size_t width) {
+  if (Width(text) <= width || width == 0) return Clipped(text, width);
+  return Clipped(text, width - 1) + "…";
 }
 
 std::string PrintableLines(absl::string_view text) {

@@ -1,18 +1,17 @@
 // token: what lets clients in over TLS. For who may open the daemon's own socket as its user.
-#include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 #include "client/commands.h"
 #include "client/json.h"
+#include "client/pages.h"
 #include "client/table.h"
 #include "google/protobuf/util/time_util.h"
+#include "proto/snug/enum_words.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::client {
 namespace {
 
-std::string RoleOf(const v1::Token& token) {
-  return absl::AsciiStrToLower(v1::Token::Role_Name(token.role()));
-}
+std::string RoleOf(const v1::Token& token) { return LowerEnumWord(token.role()); }
 
 std::string StateOf(const v1::Token& token) {
   using google::protobuf::util::TimeUtil;
@@ -26,7 +25,7 @@ absl::StatusOr<int> CreateToken(const CommandLine& line, Terminal& terminal) {
   v1::CreateTokenRequest request;
   request.set_tenant(line.tenant);
   v1::Token::Role role = v1::Token::ROLE_UNSPECIFIED;
-  v1::Token::Role_Parse(absl::AsciiStrToUpper(line.role), &role);
+  ParseEnumWord(line.role, &role);
   request.set_role(role);
   request.set_valid_seconds(line.valid_seconds);
   ASSIGN_OR_RETURN(const v1::CreateTokenResponse made,
@@ -44,8 +43,9 @@ absl::StatusOr<int> CreateToken(const CommandLine& line, Terminal& terminal) {
 
 absl::StatusOr<int> ListTokens(const CommandLine& line, Terminal& terminal) {
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
-  ASSIGN_OR_RETURN(const v1::ListTokensResponse tokens,
-                   connection.Call(&v1::FineTuning::Stub::ListTokens, v1::ListTokensRequest()));
+  ASSIGN_OR_RETURN(
+      const v1::ListTokensResponse tokens,
+      AllPages(connection, &v1::FineTuning::Stub::ListTokens, v1::ListTokensRequest()));
   if (line.output == Output::kJson) {
     terminal.out << JsonText(ToJson(tokens));
     return kExitOk;

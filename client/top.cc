@@ -53,11 +53,12 @@ absl::Status AskJobs(Connection& connection, std::vector<v1::Job::State> states,
 absl::Status Refresh(Connection& connection, TopView* view) {
   bool more_running = false;
   RETURN_IF_ERROR(Ask(connection, &Stub::GetServerInfo, v1::GetServerInfoRequest(), &view->server));
-  RETURN_IF_ERROR(AskJobs(
-      connection, {v1::Job::STARTING, v1::Job::RUNNING, v1::Job::PAUSING, v1::Job::CANCELLING},
-      &view->running, &more_running));
-  RETURN_IF_ERROR(AskJobs(connection, {v1::Job::QUEUED, v1::Job::PREPARING}, &view->waiting,
-                          &view->more_waiting));
+  RETURN_IF_ERROR(AskJobs(connection,
+                          {v1::Job::STATE_STARTING, v1::Job::STATE_RUNNING, v1::Job::STATE_PAUSING,
+                           v1::Job::STATE_CANCELLING},
+                          &view->running, &more_running));
+  RETURN_IF_ERROR(AskJobs(connection, {v1::Job::STATE_QUEUED, v1::Job::STATE_PREPARING},
+                          &view->waiting, &view->more_waiting));
   std::stable_sort(view->waiting.begin(), view->waiting.end(),
                    [](const v1::Job& a, const v1::Job& b) { return a.priority() > b.priority(); });
   return absl::OkStatus();

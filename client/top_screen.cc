@@ -49,15 +49,8 @@ std::string Bar(const std::vector<Share>& shares, int64_t capacity, int width, b
                       FormatBytes(bytes));
 }
 
-// Whole characters of UTF-8 alone.
 std::string Clipped(const std::string& line, const ScreenSize& size) {
-  if (size.rows == 0) return line;
-  int characters = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if ((line[i] & 0xC0) == 0x80) continue;  // It goes on.
-    if (characters++ == size.columns) return line.substr(0, i);
-  }
-  return line;
+  return size.rows == 0 ? line : snug::client::Clipped(line, static_cast<size_t>(size.columns));
 }
 
 void AddText(const std::ostringstream& text, const ScreenSize& size,

@@ -19,8 +19,8 @@ constexpr absl::Duration kReconnectFor =
 constexpr int kCourse = 256;  // Losses of the steps before, more than a line shows.
 
 int ExitCode(v1::Job::State state) {
-  if (state == v1::Job::SUCCEEDED) return kExitOk;
-  return state == v1::Job::CANCELLED ? kExitCancelled : kExitError;
+  if (state == v1::Job::STATE_SUCCEEDED) return kExitOk;
+  return state == v1::Job::STATE_CANCELLED ? kExitCancelled : kExitError;
 }
 
 class Watcher {

@@ -2,8 +2,8 @@
 # shim, the workers and snug-prepare by their own place.
 #
 #   bin/snug, bin/snugd, bin/snug-sim links to the programs
-#   lib/snug/bin/                     snug, snugd, snug-inspect, snug-launch, snug-shim, snug-sim,
-#                                     snug-worker
+#   lib/snug/bin/                     snug, snugd, snug-confine, snug-inspect, snug-launch,
+#                                     snug-shim, snug-sim, snug-worker
 #   lib/snug/prepare/                 snug-prepare, and the Python packages that it needs beside it
 #   lib/snug/torch/lib/               the libraries of LibTorch that workers load
 #   share/{man,bash-completion,zsh,fish,doc}
@@ -16,7 +16,7 @@
 include(GNUInstallDirs)
 set(snug_home lib/snug)
 
-set(programs snug snugd snug-inspect snug-launch snug-shim snug-sim snug-worker)
+set(programs snug snugd snug-confine snug-inspect snug-launch snug-shim snug-sim snug-worker)
 install(TARGETS ${programs}
   RUNTIME DESTINATION ${snug_home}/bin)
 set_target_properties(snug-worker PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib")

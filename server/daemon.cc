@@ -17,13 +17,13 @@
 #include "proto/snug/status_macros.h"
 #include "proto/snug/version.h"
 #include "server/answer/answer_worker.h"
-#include "server/api/authorise.h"
 #include "server/api/backup.h"
 #include "server/config.h"
 #include "server/http/https_client.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
+#include "server/node/delegated_group.h"
 #include "server/node/descriptors.h"
 #include "server/node/forked_child.h"
 #include "server/node/known_gpus.h"
@@ -38,7 +38,7 @@ namespace {
 
 constexpr absl::Duration kDrainPatience = absl::Seconds(10);
 constexpr int kWatchdogSeconds =
-    20;  // gRPC's Shutdown of this version may never return (upstream 39114).
+    18;  // gRPC's Shutdown of this version may never return (upstream 39114).
 constexpr int kApiThreads = 4;
 constexpr absl::Duration kBetweenPortTries = absl::Seconds(1);
 constexpr int64_t kMaxPrepares = 64;
@@ -93,7 +93,8 @@ absl::StatusOr<int> LockState(const std::string& dir) {
                                                absl::StripAsciiWhitespace(owner)));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0)
+  if (TEMP_FAILURE_RETRY(ftruncate(fd, 0)) != 0 ||
+      TEMP_FAILURE_RETRY(pwrite(fd, pid.data(), pid.size(), 0)) < 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
   return fd;
 }
@@ -148,17 +149,23 @@ absl::Status Daemon::Build() {
   ASSIGN_OR_RETURN(webhooks_, WebhookSettingsOf(config_.webhooks()));
   ASSIGN_OR_RETURN(store_, JobStore::Open({.state_dir = config_.state_dir(),
                                            .accept_loss = config_.accept_loss()}));
+  const std::string confine =
+      std::filesystem::path(config_.inspect()).parent_path() / "snug-confine";
   preparer_ = std::make_unique<Preparer>(
-      PrepareSettings{.python = config_.python(),
+      PrepareSettings{.confine = confine,
+                      .python = config_.python(),
                       .script = PrepareScript(),
                       .datasets_dir = config_.state_dir() + "/datasets",
                       .memory_bytes = prepare_bytes,
                       .timeout = absl::Seconds(config_.prepare().timeout_seconds())});
+  if (const std::string missing = preparer_->Missing(); !missing.empty())
+    spdlog::error("no job can be prepared: {}", missing);
   preparer_->RemoveLeftovers();
   RemoveLeftBackups(config_.state_dir());
   uploads_ = std::make_unique<Uploads>(config_.state_dir() + "/uploads");
-  if (access(config_.inspect().c_str(), X_OK) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", config_.inspect()));
+  for (const std::string& program : {config_.inspect(), confine})
+    if (access(program.c_str(), X_OK) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", program));
   Roots roots = {.of_users = {config_.roots().begin(), config_.roots().end()},
                  .of_tenants = tenants_.roots()};
   for (auto& [tenant, folders] : roots.of_tenants)  // What they have sent is theirs.
@@ -167,6 +174,8 @@ absl::Status Daemon::Build() {
       InspectSettings{.program = config_.inspect(), .roots = std::move(roots)});
   ASSIGN_OR_RETURN(const FairPool::Threads prepares,
                    PreparesAtATime(config_.prepare(), prepare_bytes));
+  premises_ = {.state_dir = config_.state_dir(), .devices = devices, .host_bytes = host_bytes_};
+  ExamineAtStart(*store_, premises_, metrics_);
   RETURN_IF_ERROR(BuildScheduler(devices, prepares));
   RETURN_IF_ERROR(ServeHttp());
   return ServeApi();
@@ -175,7 +184,7 @@ absl::Status Daemon::Build() {
 absl::Status Daemon::ServeApi() {
   ASSIGN_OR_RETURN(tokens_, Tokens::Load(*store_));
   audit_ = std::make_unique<AuditLog>(config_.state_dir() + "/audit.log");
-  callers_ = std::make_unique<Callers>(peers_, *tokens_, tenants_, sessions_);
+  callers_ = std::make_unique<Callers>(*tokens_, tenants_, sessions_);
   if (config_.listen_size() + config_.listen_http_size() > 0 && config_.tenants_size() == 0)
     spdlog::warn("nobody is let in over TLS: the configuration has no tenants");
   v1::ServerInfo info;
@@ -184,26 +193,26 @@ absl::Status Daemon::ServeApi() {
   info.set_boot_epoch(store_->boot_epoch());
   info.set_metrics_port(HttpPort());
   RETURN_IF_ERROR(ServeHttps(info));
-  const ServiceParts parts = {.store = *store_,
-                              .index = index_,
-                              .scheduler = *scheduler_,
-                              .advisor = *advisor_,
-                              .answering = *answering_,
-                              .pool = *pool_,
-                              .checks = *checks_,
-                              .streams = streams_,
-                              .callers = *callers_,
-                              .tenants = tenants_,
-                              .tokens = *tokens_,
-                              .sessions = sessions_,
-                              .audit = *audit_,
-                              .uploads = *uploads_,
-                              .state_dir = config_.state_dir(),
-                              .info = info};
-  service_ = std::make_unique<FineTuningService>(parts);
-  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, peers_));
-  page_.Connect(server_->InProcessChannel());
-  door_.Connect(server_->InProcessChannel());
+  api_ = std::make_unique<Api>(ApiParts{.store = *store_,
+                                        .index = index_,
+                                        .scheduler = *scheduler_,
+                                        .advisor = *advisor_,
+                                        .answering = *answering_,
+                                        .pool = *pool_,
+                                        .checks = *checks_,
+                                        .tenants = tenants_,
+                                        .tokens = *tokens_,
+                                        .sessions = sessions_,
+                                        .audit = *audit_,
+                                        .uploads = *uploads_,
+                                        .state_dir = config_.state_dir(),
+                                        .premises = premises_,
+                                        .info = info});
+  page_.Connect(*api_, *callers_);
+  door_.Connect(*api_, *callers_);
+  grpc_callers_ = std::make_unique<GrpcCallers>(peers_, *callers_);
+  service_ = std::make_unique<FineTuningService>(*api_, *grpc_callers_, *pool_, streams_);
+  ASSIGN_OR_RETURN(server_, GrpcServer::Start(config_, *service_, peers_, streams_));
   return absl::OkStatus();
 }
 
@@ -213,10 +222,22 @@ LauncherSettings Daemon::Launcher() const {
           .worker_cuda = config_.worker_cuda(),
           .state_dir = config_.state_dir(),
           .socket = LauncherSocket(),
+          .cgroup = cgroup_,
           .host_bytes = host_bytes_};
 }
 
+// Before anything is started, which would be in the group, too.
+void Daemon::TakeGroup() {
+  if (!LauncherSocket().empty()) return;  // The service manager limits workers.
+  absl::StatusOr<std::string> group = TakeDelegatedGroup();
+  if (!group.ok())
+    return spdlog::info("the kernel does not limit workers' memory: {}", group.status().message());
+  cgroup_ = *std::move(group);
+  spdlog::info("workers have control groups in {}", cgroup_);
+}
+
 absl::StatusOr<std::vector<Device>> Daemon::FindDevices() {
+  TakeGroup();
   Host host{.memory_bytes = HostMemoryBytes(),
             .cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency())),
             .processor = ProcessorModel()};
@@ -246,15 +267,17 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   pool_ = std::make_unique<TaskPool>(kApiThreads);
   checks_ = std::make_unique<FairPool>(
       FairPool::Threads{.any = kCheckThreads, .waiting = kMaxWaitingChecks});
-  advisor_ = std::make_unique<Advisor>(index_, *preparer_, *inspector_, devices, webhooks_.hosts);
+  advisor_ = std::make_unique<Advisor>(
+      index_, *preparer_, *inspector_,
+      Advisor::Settings{
+          .state_dir = config_.state_dir(), .devices = devices, .webhooks = webhooks_.hosts});
   RETURN_IF_ERROR(EndLeftAnswering(config_.state_dir()));
   LauncherSettings launcher = Launcher();
   launcher.instance = store_->instance_uuid();
   SchedulerSettings settings{.state_dir = config_.state_dir(),
-                             .node = std::make_unique<LocalNode>(launcher),
+                             .node = std::make_unique<LocalNode>(launcher, gpu_watch_.get()),
                              .devices = devices,
                              .host_bytes = host_bytes_,
-                             .gpu_watch = gpu_watch_.get(),
                              .inspector = *inspector_,
                              .prepares = prepares,
                              .tenants = tenants_};
@@ -264,9 +287,11 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   keeper_ = std::make_unique<Keeper>(KeeperParts{.limits = retention_,
                                                  .state_dir = config_.state_dir(),
                                                  .store = *store_,
+                                                 .index = index_,
+                                                 .uploads = *uploads_,
                                                  .scheduler = *scheduler_,
                                                  .metrics = metrics_});
-  examiner_ = std::make_unique<Examiner>(*store_, metrics_, kBetweenExaminations);
+  examiner_ = std::make_unique<Examiner>(*store_, premises_, metrics_, kBetweenExaminations);
   const auto post = [ca = config_.webhooks().tls_ca()](const WebhookUrl& url,
                                                        const WebhookCall& call) {
     return Post({.host = url.host,
@@ -289,8 +314,8 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
 
 void Daemon::AddRoutes(httplib::Server& server) {
   ServeMetrics(server, metrics_, [this](const std::string& secret) -> absl::Status {
-    ASSIGN_OR_RETURN(const Principal who, callers_->FindBySecret(secret));
-    return Authorise(who, "/metrics", "", index_).status();
+    ASSIGN_OR_RETURN(const Principal who, callers_->OfSecret(secret));
+    return api_->MayScrape(who);
   });
   page_.Serve(server);
   door_.Serve(server);
@@ -393,6 +418,7 @@ void Daemon::Shutdown() {
   if (pool_ != nullptr) pool_->Stop();
   if (checks_ != nullptr) checks_->Stop();
   service_.reset();
+  api_.reset();
   answering_.reset();
   scheduler_.reset();
   store_.reset();

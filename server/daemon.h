@@ -11,12 +11,15 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "server/answer/answering.h"
-#include "server/api/grpc_server.h"
-#include "server/api/service.h"
+#include "server/api/api.h"
+#include "server/api/callers.h"
 #include "server/api/sessions.h"
-#include "server/api/streams.h"
 #include "server/data/prepare.h"
 #include "server/examine/examiner.h"
+#include "server/grpc/grpc_callers.h"
+#include "server/grpc/grpc_server.h"
+#include "server/grpc/service.h"
+#include "server/grpc/streams.h"
 #include "server/http/http_server.h"
 #include "server/http/openai_door.h"
 #include "server/http/status_page.h"
@@ -54,6 +57,7 @@ class Daemon {
   explicit Daemon(const v1::DaemonConfig& config) : config_(config) {}
   absl::Status TakeState();
   absl::Status Build();
+  void TakeGroup();
   LauncherSettings Launcher() const;
   absl::StatusOr<std::vector<Device>> FindDevices();
   absl::Status BuildScheduler(std::vector<Device> devices, FairPool::Threads prepares);
@@ -69,14 +73,17 @@ class Daemon {
   Metrics metrics_;
   RetentionLimits retention_;
   int64_t host_bytes_ = 0;               // That plans may use beside the devices.
+  std::string cgroup_;                   // Of workers; empty: none is handed over.
   std::unique_ptr<GpuWatch> gpu_watch_;  // Where a GPU is among the devices.
   JobIndex index_;
   StreamRegistry streams_;
   std::unique_ptr<JobStore> store_;
+  std::unique_ptr<Uploads> uploads_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Inspector> inspector_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Keeper> keeper_;
+  Premises premises_;  // Of examinations of the store.
   std::unique_ptr<Examiner> examiner_;
   WebhookSettings webhooks_;
   std::unique_ptr<WebhookSender> webhook_sender_;
@@ -87,10 +94,11 @@ class Daemon {
   Tenants tenants_;
   std::unique_ptr<Tokens> tokens_;
   std::unique_ptr<AuditLog> audit_;
-  std::unique_ptr<Uploads> uploads_;
   Peers peers_;
   Sessions sessions_;
   std::unique_ptr<Callers> callers_;
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<GrpcCallers> grpc_callers_;
   std::unique_ptr<FineTuningService> service_;
   std::unique_ptr<GrpcServer> server_;
   StatusPage page_;

@@ -2,8 +2,10 @@
 // in with SNUG_FAILPOINTS alone: what is installed has none of them, nor their names.
 //
 //   SNUG_FAILPOINT=store.commit=kill@3   at the third time that it comes there: kill, error, or
-//                                        delay:MILLISECONDS; without @3 at the first
-//   SNUG_FAILPOINT_LOG=FILE              gets a line with the name of each point that acts
+//                                        delay:MILLISECONDS; without @3 at the first, with @* at
+//                                        each; several are set apart by commas
+//   SNUG_FAILPOINT_LOG=FILE              gets a line with the name of each point that acts, those
+//                                        with @* left out
 //
 //   FAILPOINT("store.committed");                  is killed there, or waits
 //   if (FAILS_AT("store.commit")) return error;    likewise, or fails
@@ -21,28 +23,41 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <list>
 #include <string>
 
 namespace snug::failpoint {
 
 struct Setting {
-  std::string name;    // Empty: none is set.
+  std::string name;
   std::string action;  // kill, error, delay:MILLISECONDS
-  int hit = 1;         // At which it acts.
+  int hit = 1;         // At which it acts; 0: at each.
+  std::atomic<int> hits{0};
 };
 
-inline Setting Read() {
+// `text`: one setting, without a comma.
+inline void Add(const std::string& text, std::list<Setting>& settings) {
+  const size_t equals = text.find('='), at = text.find('@');
+  if (equals == std::string::npos) return;
+  Setting& setting = settings.emplace_back();
+  setting.name = text.substr(0, equals);
+  setting.action = text.substr(equals + 1, at == std::string::npos ? at : at - equals - 1);
+  if (at != std::string::npos) setting.hit = std::atoi(text.c_str() + at + 1);  // Of "*" 0.
+}
+
+inline std::list<Setting> Read() {
+  std::list<Setting> settings;
   const char* given = std::getenv("SNUG_FAILPOINT");
   const std::string text = given == nullptr ? "" : given;
-  const size_t equals = text.find('='), at = text.find('@');
-  if (equals == std::string::npos) return {};
-  Setting setting{.name = text.substr(0, equals), .action = text.substr(equals + 1)};
-  if (at == std::string::npos) return setting;
-  setting.action = text.substr(equals + 1, at - equals - 1);
-  setting.hit = std::atoi(text.c_str() + at + 1);
-  return setting;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    Add(text.substr(begin, end - begin), settings);
+    begin = end + 1;
+  }
+  return settings;
 }
 
 // One write, so that lines of processes that die at once stay apart.
@@ -56,15 +71,21 @@ inline void Log(const std::string& name) {
 }
 
 // Whether what would be done now is to fail.
-inline bool Reach(const char* name) {
-  static const Setting setting = Read();
-  static std::atomic<int> hits{0};
-  if (setting.name != name || ++hits != setting.hit) return false;
-  Log(setting.name);
+inline bool Act(Setting& setting) {
+  if (setting.hit != 0 && ++setting.hits != setting.hit) return false;
+  if (setting.hit != 0) Log(setting.name);
   if (setting.action == "kill") kill(getpid(), SIGKILL);
   if (setting.action.rfind("delay:", 0) == 0)
     usleep(static_cast<useconds_t>(std::atoi(setting.action.c_str() + 6)) * 1000);
   return setting.action == "error";
+}
+
+inline bool Reach(const char* name) {
+  static std::list<Setting> settings = Read();
+  bool fails = false;
+  for (Setting& setting : settings)
+    if (setting.name == name) fails |= Act(setting);
+  return fails;
 }
 
 }  // namespace snug::failpoint

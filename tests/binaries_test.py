@@ -28,7 +28,8 @@ class BinariesTest(unittest.TestCase):
         self.assertEqual([name for name in found if re.match(pattern, name)], [], program)
 
     def test_server_and_client_load_no_torch(self):
-        for program in ("snugd", "snug", "snug-shim", "snug-launch", "snug-inspect"):
+        beside = ("snug-shim", "snug-launch", "snug-confine", "snug-inspect")
+        for program in ("snugd", "snug", *beside):
             self.expect_none(program, TORCH)
 
     def test_worker_loads_no_service_library(self):

@@ -128,6 +128,7 @@ class PlantedTest(unittest.TestCase):
     def test_names_out_of_place(self):
         for path, line in (
             ("server/job/job.cc", "grpc::Status Get();"),
+            ("server/api/api.h", "grpc::ByteBuffer bytes;"),
             ("server/api/a.cc", "SQLite::Database db;"),
             ("server/api/a.cc", "int x = sqlite3_open(0);"),
             ("server/job/job.cc", "prometheus::Counter& c;"),
@@ -141,7 +142,7 @@ class PlantedTest(unittest.TestCase):
             self.expect((path, 2, "place"), {path: f"\n{line}\n"})
         for path in ("server/job/job_store.cc", "server/job/database.h"):
             self.clean({path: "SQLite::Database db;\n"})
-        self.clean({"server/api/a.cc": "grpc::Status Get();  // not SQLite\n"})
+        self.clean({"server/grpc/a.cc": "grpc::Status Get();  // not SQLite\n"})
         self.clean({"server/metrics/a.h": "prometheus::Counter& c;\n"})
         self.clean({"server/node/a.cc": "nvmlInit();\n"})
 

@@ -14,6 +14,7 @@
 #include "worker/execute/gemm.h"
 #include "worker/link/assignment.h"
 #include "worker/link/worker_link.h"
+#include "worker/program/opened_files.h"
 #include "worker/train/answerer.h"
 #include "worker/train/measure_context.h"
 #include "worker/train/run_attempt.h"
@@ -58,6 +59,7 @@ int Run(const std::string& assignment) {
     std::cerr << "snug-worker: " << attempt.status() << std::endl;
     return 2;
   }
+  program::KeepToOpened(&attempt->opened);
   if (const auto products = execute::ParseGemmChoice(attempt->products); products.ok()) {
     execute::UseGemmChoice(*products);  // Else the default: of an older or no measurement.
   }

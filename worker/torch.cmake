@@ -71,7 +71,8 @@ endif()
 # One translation unit that only carries the precompiled header. -fpch-preprocess lets ccache see
 # through it. GCC takes the header only if flags and macros agree, and -Winvalid-pch is an error
 # here: targets that use torch therefore set no definitions of their own.
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc "// Carries the precompiled header.\n")
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc
+  CONTENT "// Carries the precompiled header.\n" @ONLY)
 add_library(snug_torch_pch STATIC ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc)
 target_compile_options(snug_torch_pch PUBLIC "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
 target_link_libraries(snug_torch_pch PUBLIC snug_torch)

@@ -2,6 +2,8 @@
 #include "proto/snug/key_hint.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <limits>
 
 #include "absl/strings/ascii.h"
@@ -55,22 +57,43 @@ int EditDistance(absl::string_view a, absl::string_view b) {
   return row[b.size()];
 }
 
+// How often each letter is there.
+using Letters = std::array<int, 256>;
+Letters LettersOf(absl::string_view word) {
+  Letters letters = {};
+  for (const char letter : word) ++letters[static_cast<unsigned char>(letter)];
+  return letters;
+}
+
+// At least so many edits make one of the other: an edit adds one letter at most, and takes one.
+int FewestEdits(const Letters& a, const Letters& b) {
+  int more = 0, fewer = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    more += std::max(0, a[i] - b[i]);
+    fewer += std::max(0, b[i] - a[i]);
+  }
+  return std::max(more, fewer);
+}
+
 std::string LastPart(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
 }  // namespace
 
 std::string Nearest(absl::string_view word, const std::vector<std::string>& candidates) {
   const std::string lower = absl::AsciiStrToLower(word);
+  const Letters letters = LettersOf(lower);
   std::string nearest;
   int fewest = std::numeric_limits<int>::max();
   for (const std::string& candidate : candidates) {
     const auto [shorter, longer] = std::minmax({lower.size(), candidate.size()});
-    const int allowed = std::max<int>(2, static_cast<int>(longer) / 3);
-    // So many letters are too many or missing at least: what is far too long costs nothing.
-    if (longer - shorter > static_cast<size_t>(allowed)) continue;
-    const int edits = EditDistance(lower, absl::AsciiStrToLower(candidate));
+    const int allowed = std::min(std::max<int>(2, static_cast<int>(longer) / 3), fewest - 1);
+    // The distance takes long: it is worked out only of what can be near enough.
+    if (static_cast<int64_t>(longer - shorter) > allowed) continue;
+    const std::string other = absl::AsciiStrToLower(candidate);
+    if (FewestEdits(letters, LettersOf(other)) > allowed) continue;
+    const int edits = EditDistance(lower, other);
     const bool all_replaced = edits >= static_cast<int>(candidate.size());
-    if (edits >= fewest || edits > allowed || all_replaced) continue;
+    if (edits > allowed || all_replaced) continue;
     fewest = edits;
     nearest = candidate;
   }

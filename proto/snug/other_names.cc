@@ -321,6 +321,12 @@ OurName OurNameOf(absl::string_view section, absl::string_view key, const std::s
   return {};
 }
 
+OurName OurNameOfPath(const std::string& path, const std::string& value, const Descriptor& root) {
+  const size_t dot = path.find('.');
+  if (dot == std::string::npos) return OurNameOf("", path, &value, root);
+  return OurNameOf(path.substr(0, dot), path.substr(dot + 1), &value, root);
+}
+
 void UseOurNames(const Descriptor& root, YamlNode* file, const NameError& error) {
   if (file->kind != YamlNode::Kind::kMapping) return;
   Renamer renamer(root, error);

@@ -35,6 +35,10 @@ struct OurName {
 OurName OurNameOf(absl::string_view section, absl::string_view key, const std::string* value,
                   const google::protobuf::Descriptor& root);
 
+// The path by our names of a key as the command line has it: section.key, or key.
+OurName OurNameOfPath(const std::string& path, const std::string& value,
+                      const google::protobuf::Descriptor& root);
+
 // Moves the entries of `file` that have other names, or stand at the top level, to where they
 // belong. `error` is told of each that is refused.
 using NameError = std::function<void(int line, const std::string& key, const std::string& what)>;

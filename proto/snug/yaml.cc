@@ -10,12 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "google/protobuf/descriptor.h"
+#include "proto/snug/enum_words.h"
 #include "proto/snug/key_hint.h"
 #include "proto/snug/other_names.h"
 #include "proto/snug/status_macros.h"
@@ -52,21 +56,14 @@ bool ParseBool(const std::string& text, bool* value) {
   return *value || absl::EqualsIgnoreCase(text, "false");
 }
 
-// By name in any case. The zero value means "not given" and has no spelling.
-const EnumValueDescriptor* FindEnumValue(const EnumDescriptor& type, const std::string& text) {
+// The zero value means "not given" and has no spelling.
+std::vector<std::string> SpellingsOf(const EnumDescriptor& type) {
+  std::vector<std::string> words;
   for (int i = 0; i < type.value_count(); ++i) {
-    if (type.value(i)->number() != 0 && absl::EqualsIgnoreCase(type.value(i)->name(), text))
-      return type.value(i);
+    if (type.value(i)->number() != 0)
+      words.push_back(absl::AsciiStrToLower(EnumWord(*type.value(i))));
   }
-  return nullptr;
-}
-
-std::string EnumNames(const EnumDescriptor& type) {
-  std::vector<std::string> names;
-  for (int i = 0; i < type.value_count(); ++i) {
-    if (type.value(i)->number() != 0) names.push_back(absl::AsciiStrToLower(type.value(i)->name()));
-  }
-  return absl::StrJoin(names, " | ");
+  return words;
 }
 
 std::string Expected(const FieldDescriptor& field) {
@@ -80,7 +77,7 @@ std::string Expected(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true or false";
     case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumNames(*field.enum_type());
+      return absl::StrJoin(SpellingsOf(*field.enum_type()), " | ");
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return "a mapping of its keys to values";
     default:
@@ -159,6 +156,7 @@ class Filler {
   }
 
   void UnknownKey(int line, const std::string& path, const std::string& key, const Descriptor& at) {
+    if (errors_.size() == kMaxErrors) return;  // Without working out a hint that nobody reads.
     const std::string where = path.empty() ? "" : absl::StrCat(" in ", path);
     Error(line, Join(path, key),
           absl::StrCat("unknown key \"", key, "\"", where, "; ", KeyHint(key, at, root_)));
@@ -243,12 +241,7 @@ class Filler {
   static std::string EnumHint(const YamlNode& node, const FieldDescriptor& field) {
     if (field.cpp_type() != FieldDescriptor::CPPTYPE_ENUM || node.kind != YamlNode::Kind::kScalar)
       return "";
-    std::vector<std::string> names;
-    for (int i = 0; i < field.enum_type()->value_count(); ++i) {
-      const EnumValueDescriptor& value = *field.enum_type()->value(i);
-      if (value.number() != 0) names.push_back(absl::AsciiStrToLower(value.name()));
-    }
-    const std::string near = Nearest(node.scalar, names);
+    const std::string near = Nearest(node.scalar, SpellingsOf(*field.enum_type()));
     return near.empty() ? "" : absl::StrCat("; did you mean ", near, "?");
   }
 
@@ -280,10 +273,10 @@ class Filler {
       case FieldDescriptor::CPPTYPE_BOOL:
         return ParseBool(text, &truth) && set(&Reflection::AddBool, &Reflection::SetBool, truth);
       case FieldDescriptor::CPPTYPE_ENUM: {
-        // Its name is what JSON has for a field that was not given.
-        if (text == field.enum_type()->FindValueByNumber(0)->name()) return true;
-        const EnumValueDescriptor* value = FindEnumValue(*field.enum_type(), text);
-        return value != nullptr && set(&Reflection::AddEnum, &Reflection::SetEnum, value);
+        const EnumValueDescriptor* value = FindEnumWord(*field.enum_type(), text);
+        if (value == nullptr) return false;
+        // The zero value's name is what JSON has for a field that was not given.
+        return value->number() == 0 || set(&Reflection::AddEnum, &Reflection::SetEnum, value);
       }
       case FieldDescriptor::CPPTYPE_STRING:
         field.is_repeated() ? reflection.AddString(message, &field, text)
@@ -322,12 +315,6 @@ void EraseMapEntry(const FieldDescriptor& field, const std::string& key, Message
   }
 }
 
-OurName OurNameOfPath(const std::string& path, const std::string& value, const Descriptor& root) {
-  const size_t dot = path.find('.');
-  if (dot == std::string::npos) return OurNameOf("", path, &value, root);
-  return OurNameOf(path.substr(0, dot), path.substr(dot + 1), &value, root);
-}
-
 }  // namespace
 
 absl::Status ParseYaml(absl::string_view text, absl::string_view file, Message* message) {
@@ -339,6 +326,29 @@ absl::Status ParseYaml(absl::string_view text, absl::string_view file, Message* 
   });
   filler.Fill(root, "", message);
   return filler.Finish();
+}
+
+int LineOfField(absl::string_view text, absl::string_view field, const Descriptor& root) {
+  absl::StatusOr<YamlNode> file = ReadYaml(text, "");
+  if (!file.ok()) return 0;
+  UseOurNames(root, &*file, [](int, const std::string&, const std::string&) {});
+  const YamlNode* node = &*file;
+  int line = 0;
+  for (absl::string_view part : absl::StrSplit(field, absl::ByAnyChar(".["))) {
+    size_t index = 0;
+    const bool is_item = absl::ConsumeSuffix(&part, "]") && absl::SimpleAtoi(part, &index);
+    if (is_item && node->kind == YamlNode::Kind::kSequence && index < node->items.size()) {
+      node = &node->items[index];
+      line = node->line;
+      continue;
+    }
+    const auto entry = absl::c_find_if(node->entries,
+                                       [&](const YamlEntry& one) { return one.key == part; });
+    if (entry == node->entries.end()) break;
+    line = entry->line;
+    node = &entry->value;
+  }
+  return line;
 }
 
 absl::Status ApplyOverride(absl::string_view assignment, Message* message) {

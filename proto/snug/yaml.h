@@ -21,6 +21,11 @@ namespace snug {
 absl::Status ParseYaml(absl::string_view text, absl::string_view file,
                        google::protobuf::Message* message);
 
+// The line of `text`, from 1, where `field` is given, in whatever spelling: training.max_steps,
+// datasets[1].path. Where it is not given, that of the innermost message of it that is; 0: none is.
+int LineOfField(absl::string_view text, absl::string_view field,
+                const google::protobuf::Descriptor& root);
+
 // Sets one field from `path=value`, a command line's override of a file: training.max_steps=5. The
 // value is YAML (lora.target_modules=[q_proj,v_proj]), except that a text field takes it as it
 // stands, and replaces what was there; an empty one means "not given". What follows a map's name is

@@ -24,6 +24,7 @@ v1::Assignment AssignmentOf(const AskedModel& asked, const v1::SampleSettings& s
   *assignment.mutable_spec() = asked.checked.spec;
   assignment.mutable_spec()->set_model(asked.checked.model_dir);
   assignment.set_base_model_name(asked.checked.model_dir);
+  if (asked.checked.opened != nullptr) *assignment.mutable_opened() = *asked.checked.opened;
   assignment.set_prompts(prompts);
   v1::SampleOrder& order = *assignment.mutable_sample();
   *order.mutable_settings() = settings;
@@ -78,12 +79,13 @@ absl::Status Answering::Run(const v1::SampleRequest& request, AnswerStream& stre
                    FindModel(request, parts_.index, parts_.inspector, state_dir));
   const std::string prompts = absl::StrCat(AnsweringDir(state_dir), "/", id, ".prompts");
   const absl::Cleanup remove = [&] { unlink(prompts.c_str()); };
-  RETURN_IF_ERROR(parts_.preparer.Tokenise({.spec = asked.checked.spec,
-                                            .model_dir = asked.checked.model_dir,
-                                            .chat_template = asked.chat_template,
-                                            .prompts = request.prompts(),
-                                            .max_tokens = asked.max_prompt_tokens},
-                                           prompts, {}));
+  RETURN_IF_ERROR(
+      parts_.preparer.Tokenise({.spec = asked.checked.spec,
+                                .model_dir = asked.checked.model_dir,
+                                .chat_template = asked.chat_template,
+                                .prompts = request.prompts(),
+                                .max_tokens = asked.max_prompt_tokens},
+                               prompts, {.reach = parts_.inspector.access().ReachOf(asked.owner)}));
   ASSIGN_OR_RETURN(const int64_t longest, LongestPrompt(prompts));
   if (stream.Cancelled()) return absl::CancelledError("the client has gone");
   ASSIGN_OR_RETURN(const Lent lent, Borrow(id, asked, longest, asked.settings.max_new_tokens()));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/artifact/checkpoints.h"
+#include "server/artifact/job_origins.h"
 #include "server/job/errors.h"
 #include "server/node/attempt_files.h"
 #include "worker/program/generation.h"
@@ -51,18 +52,6 @@ absl::StatusOr<std::string> TemplateIn(const std::string& output) {
   return absl::IsNotFound(text.status()) ? std::string() : text;
 }
 
-absl::StatusOr<std::string> CheckpointOf(const std::string& state_dir, const std::string& job,
-                                         int64_t step) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> folders,
-                   ListCheckpoints(CheckpointsDir(state_dir, job)));
-  for (const std::string& folder : folders)
-    if (ParseCheckpointName(std::filesystem::path(folder).filename().string())->step == step)
-      return folder;
-  return WithReason(
-      absl::NotFoundError(absl::StrCat("job \"", job, "\" has no checkpoint of step ", step)),
-      "CHECKPOINT_NOT_FOUND");
-}
-
 absl::StatusOr<int64_t> RoomForPrompts(const program::Program& program, int64_t new_tokens) {
   if (program.config.has_source()) return program.config.max_positions;
   const int64_t room = program.config.max_positions - new_tokens;
@@ -103,25 +92,26 @@ absl::StatusOr<AskedModel> FindModel(const v1::SampleRequest& request, const Job
   if (request.base()) {
     spec.clear_added_tokens();  // It was not trained with them.
   } else if (request.has_checkpoint_step()) {
-    ASSIGN_OR_RETURN(asked.checkpoint,
-                     CheckpointOf(state_dir, job->id(), request.checkpoint_step()));
+    ASSIGN_OR_RETURN(asked.checkpoint, FolderAt(job->id(), CheckpointsDir(state_dir, job->id()),
+                                                request.checkpoint_step()));
   } else {
     ASSIGN_OR_RETURN(const std::string output, index.OutputOf(job->id()));
     if (asked.chat_template.empty()) {
       ASSIGN_OR_RETURN(asked.chat_template, TemplateIn(output));
     }
-    if (spec.method() == v1::JobSpec::FULL) {  // Its tokenizer and its rows have grown already.
+    if (spec.method() ==
+        v1::JobSpec::METHOD_FULL) {  // Its tokenizer and its rows have grown already.
       spec.set_model(job->id());
       spec.clear_added_tokens();
     } else {
       asked.adapter = output;
     }
   }
-  const Principal owner = OwnerOf(*job);
-  ASSIGN_OR_RETURN(
-      asked.checked,
-      inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id, owner); },
-                      {.who = owner, .inputs = InputFiles::kDone}));
+  asked.owner = OwnerOf(*job);
+  ASSIGN_OR_RETURN(asked.checked,
+                   inspector.Check(spec, JobOrigins(index, state_dir, asked.owner),
+                                   {.who = asked.owner, .inputs = InputFiles::kDone}));
+  if (asked.checkpoint.empty()) asked.checkpoint = asked.checked.start_from;
   const program::ModelConfig& config = asked.checked.program->config;
   if (config.classifies())
     return WithReason(absl::FailedPreconditionError(absl::StrCat(

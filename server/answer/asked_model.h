@@ -9,6 +9,7 @@
 #include "server/inspect/inspector.h"
 #include "server/job/check_job.h"
 #include "server/job/job_index.h"
+#include "server/job/principal.h"
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
@@ -25,10 +26,11 @@ absl::Status CheckSampleRequest(const v1::SampleRequest& request);
 v1::SampleSettings SettingsOf(const v1::SampleRequest& request, int64_t max_positions);
 
 struct AskedModel {
-  CheckedJob checked;         // Its program is frozen.
-  std::string adapter;        // A PEFT folder, or empty.
-  std::string checkpoint;     // A checkpoint folder, or empty.
-  std::string chat_template;  // That the job was trained with; empty: the model's.
+  CheckedJob checked;           // Its program is frozen.
+  Principal owner;              // Of the job: what may be opened for it.
+  std::string adapter;          // A PEFT folder, or empty.
+  std::string checkpoint;       // A checkpoint folder, or empty.
+  std::string chat_template;    // That the job was trained with; empty: the model's.
   v1::SampleSettings settings;  // With every default filled in.
   int64_t max_prompt_tokens = 0;
 };

@@ -54,7 +54,7 @@ bool AuditLog::Append(const std::string& line) {
     Open();
   }
   if (fd_ < 0) return false;
-  const ssize_t put = write(fd_, line.data(), line.size());
+  const ssize_t put = TEMP_FAILURE_RETRY(write(fd_, line.data(), line.size()));
   if (put > 0) written_ += put;
   return put == static_cast<ssize_t>(line.size());
 }

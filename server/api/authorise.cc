@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/names.h"
 
 namespace snug::server {
 namespace {
@@ -41,6 +42,7 @@ constexpr Rule kRules[] = {
     {"GetMetricHistory", Rank::kViewer, About::kJob},
     {"DownloadJob", Rank::kViewer, About::kJob},
     {"ListCheckpoints", Rank::kViewer, About::kJob},
+    {"ListArtifacts", Rank::kViewer, About::kJob},
     {"PlanJob", Rank::kUser, About::kNoJob},
     {"PreviewDataset", Rank::kUser, About::kNoJob},
     {"UploadFile", Rank::kUser, About::kNoJob, kChanges},
@@ -76,14 +78,26 @@ constexpr const char* kMayCall[] = {
 
 Rank RankOf(const Principal& who) {
   if (who.trusted) return Rank::kDaemon;
-  if (who.tenant.empty() || who.role == v1::Token::USER) return Rank::kUser;
-  return who.role == v1::Token::OPERATOR ? Rank::kOperator : Rank::kViewer;
+  if (who.tenant.empty() || who.role == v1::Token::ROLE_USER) return Rank::kUser;
+  return who.role == v1::Token::ROLE_OPERATOR ? Rank::kOperator : Rank::kViewer;
 }
 
 const Rule* FindRule(absl::string_view method) {
   const auto is = [&](const Rule& rule) { return rule.method == method; };
   const Rule* rule = std::find_if(std::begin(kRules), std::end(kRules), is);
   return rule == std::end(kRules) ? nullptr : rule;
+}
+
+// A name is a whole one, and of the tenant that the job is of.
+absl::StatusOr<std::string> FindNamed(const Principal& who, const std::string& name,
+                                      const JobIndex& index) {
+  const std::optional<ResourceName> parsed = ParseName(name);
+  if (!parsed || parsed->kind != ResourceName::kJob) return JobNotFound(name);
+  const absl::StatusOr<JobPtr> found = index.Find(parsed->id, who);
+  if (!found.ok() && !absl::IsNotFound(found.status()) && !absl::IsInvalidArgument(found.status()))
+    return found.status();
+  if (!found.ok() || JobName(**found) != name) return JobNotFound(name);
+  return (*found)->id();
 }
 
 absl::Status Denied(absl::string_view who_may, absl::string_view method) {
@@ -93,9 +107,7 @@ absl::Status Denied(absl::string_view who_may, absl::string_view method) {
 
 }  // namespace
 
-absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
-                                      absl::string_view method, const std::string& job,
-                                      const JobIndex& index) {
+absl::Status MayCall(const std::optional<Principal>& principal, absl::string_view method) {
   if (!principal)
     return WithReason(absl::UnauthenticatedError("the daemon cannot tell who calls"),
                       "UNAUTHENTICATED");
@@ -104,7 +116,15 @@ absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
   if (RankOf(*principal) < rule->least)
     return Denied(kMayCall[static_cast<size_t>(rule->least)], method);
   if (principal->reads_only && rule->changes) return Denied("nobody in a session", method);
-  if (rule->about == About::kNoJob) return std::string();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Authorise(const std::optional<Principal>& principal,
+                                      absl::string_view method, const std::string& job,
+                                      const JobIndex& index) {
+  RETURN_IF_ERROR(MayCall(principal, method));
+  if (FindRule(method)->about == About::kNoJob) return std::string();
+  if (IsName(job)) return FindNamed(*principal, job, index);
   ASSIGN_OR_RETURN(const JobPtr found, index.Find(job, *principal));
   return found->id();
 }

@@ -11,10 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
-#include "server/api/grpc_status.h"
 #include "server/failpoint.h"
 #include "server/job/random_id.h"
-#include "snug/v1/service.pb.h"
 
 namespace snug::server {
 namespace {
@@ -30,21 +28,22 @@ class BackupReader {
     if (fd_ >= 0) close(fd_);
   }
 
-  absl::StatusOr<NextChunk> operator()() {
-    v1::FileChunk chunk;
+  absl::StatusOr<Next<v1::FileChunk>> operator()() {
+    Next<v1::FileChunk> next = {.kind = Next<v1::FileChunk>::kMessage, .message = {}};
+    v1::FileChunk& chunk = next.message;
     if (fd_ < 0) {
       RETURN_IF_ERROR(Open());
       chunk.set_path("snug.db");
       chunk.set_file_bytes(bytes_);
     }
-    if (offset_ == bytes_) return NextChunk{};
+    if (offset_ == bytes_) return Next<v1::FileChunk>{};
     std::string& content = *chunk.mutable_content();
     content.resize(kChunkBytes);
     const ssize_t got = pread(fd_, content.data(), content.size(), offset_);
     if (got <= 0) return absl::ErrnoToStatus(errno, "cannot read the copy of the store");
     content.resize(static_cast<size_t>(got));
     offset_ += got;
-    return NextChunk{.kind = NextChunk::kChunk, .chunk = Encode(chunk)};
+    return next;
   }
 
  private:
@@ -78,9 +77,9 @@ void RemoveLeftBackups(const std::string& state_dir) {
     if (absl::StartsWith(entry.path().filename().string(), kCopy)) unlink(entry.path().c_str());
 }
 
-ChunkSource BackupSource(JobStore& store, const std::string& state_dir) {
-  auto reader = std::make_shared<BackupReader>(
-      store, absl::StrCat(state_dir, "/", kCopy, RandomHex(12)));
+MessageSource<v1::FileChunk> BackupSource(JobStore& store, const std::string& state_dir) {
+  auto reader =
+      std::make_shared<BackupReader>(store, absl::StrCat(state_dir, "/", kCopy, RandomHex(12)));
   return [reader] { return (*reader)(); };
 }
 

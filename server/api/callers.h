@@ -1,10 +1,7 @@
-// Who makes a call, and whether he makes too many. On the unix socket the connection says it; over
-// TLS the client's certificate, where the address asks for one, else a token with each call. Calls
-// from within the process are the HTTP server's, for a browser with a session or a token.
+// Who shows something that only he can have, and whether he calls too often: a browser its
+// session's secret, a script a token, a client over TLS its certificate, a process its user.
 #ifndef SERVER_API_CALLERS_H_
 #define SERVER_API_CALLERS_H_
-
-#include <grpcpp/server_context.h>
 
 #include <map>
 #include <string>
@@ -14,21 +11,20 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "server/api/peers.h"
 #include "server/api/sessions.h"
 #include "server/job/tenants.h"
 #include "server/job/tokens.h"
 
 namespace snug::server {
 
-// What each caller over TLS may do at once, and go on with.
+// What each caller may do at once, and go on with.
 struct CallRate {
   int burst = 200;
   int per_second = 50;
 };
 
-// Buckets that fill as time goes by, one for each name; there are as many names as tokens and
-// certificates.
+// Buckets that fill as time goes by, one for each name; there are as many names as tokens,
+// certificates and users of the machine.
 class RateLimit {
  public:
   explicit RateLimit(CallRate rate = {}) : rate_(rate) {}
@@ -50,22 +46,25 @@ class RateLimit {
 class Callers {
  public:
   // All outlive it.
-  Callers(const Peers& peers, const Tokens& tokens, const Tenants& tenants,
-          const Sessions& sessions)
-      : peers_(peers), tokens_(tokens), tenants_(tenants), sessions_(sessions) {}
+  Callers(const Tokens& tokens, const Tenants& tenants, const Sessions& sessions)
+      : tokens_(tokens), tenants_(tenants), sessions_(sessions) {}
 
   // UNAUTHENTICATED: nobody knows him. RESOURCE_EXHAUSTED: he calls too often.
-  absl::StatusOr<Principal> Find(const grpc::ServerContextBase& context);
-  // By what a browser or a script showed: of a session, or a token.
-  absl::StatusOr<Principal> FindBySecret(absl::string_view secret);
+  absl::StatusOr<Principal> OfSecret(absl::string_view secret);  // Of a session, or a token.
+  absl::StatusOr<Principal> OfToken(absl::string_view token);
+  absl::StatusOr<Principal> OfCertificate(const CertificateNames& names);
+  // Of the unix socket, whom the kernel knows. The daemon's own user, and root, may call as often
+  // as they like.
+  absl::StatusOr<Principal> OfUser(Principal user);
+
+  // Of one who was let in, for what goes on after his call: UNAUTHENTICATED, his token has expired
+  // or was revoked.
+  absl::Status StillLetIn(const Principal& who) const;
 
  private:
-  absl::StatusOr<Principal> OverTls(const grpc::ServerContextBase& context) const;
-  absl::StatusOr<Principal> OfSecret(absl::string_view secret) const;
-  absl::StatusOr<Principal> OfToken(absl::string_view secret) const;
+  absl::StatusOr<Principal> FindToken(absl::string_view token) const;
   absl::StatusOr<Principal> WithinRate(absl::StatusOr<Principal> who);
 
-  const Peers& peers_;
   const Tokens& tokens_;
   const Tenants& tenants_;
   const Sessions& sessions_;

@@ -1,18 +1,23 @@
 #include "server/api/file_ids.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/job/errors.h"
+#include "server/job/names.h"
 
 namespace snug::server {
 namespace {
 
 void Resolve(const Principal& who, const Uploads& uploads, const std::string& field,
              std::string& dataset, std::vector<Violation>& found) {
-  if (!IsFileId(dataset)) return;
-  absl::StatusOr<std::string> path = uploads.PathOf(who.name(), dataset);
+  const std::optional<ResourceName> name = ParseName(dataset);
+  const bool named = name && name->kind == ResourceName::kDataset;
+  if (!IsFileId(dataset) && !named) return;
+  const std::string id = IdOf(ResourceName::kDataset, TenantOf(who.name()), dataset);
+  absl::StatusOr<std::string> path = uploads.PathForJob(who.name(), id);
   if (path.ok())
     dataset = *std::move(path);
   else

@@ -9,12 +9,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/node/attempt_files.h"
+#include "server/node/json_file.h"
 
 namespace snug::server {
 namespace {
@@ -22,11 +22,25 @@ namespace {
 constexpr int kDefaultPoints = 1000;
 constexpr int kMostPoints = 10000;
 constexpr off_t kTailBytes = 64 << 10;  // Longer than any line.
+constexpr program::JsonLimits kLineLimits = {.bytes = kTailBytes, .values = 10'000, .depth = 4};
 constexpr const char* kStep = "global_step";
 constexpr const char* kTime = "time";
 constexpr absl::string_view kEvaluation = "eval_";
 
 using File = std::unique_ptr<FILE, decltype(&fclose)>;
+
+// The next whole line, of at most kTailBytes; false: there is none yet.
+absl::StatusOr<bool> NextLine(FILE* file, std::string& line) {
+  line.clear();
+  for (int c = 0; (c = getc_unlocked(file)) != EOF;) {
+    if (c == '\n') return true;
+    if (line.size() == kTailBytes)
+      return absl::DataLossError(
+          absl::StrCat("metrics.jsonl has a line of more than ", kTailBytes, " bytes"));
+    line += static_cast<char>(c);
+  }
+  return false;  // It is being written.
+}
 
 int64_t PointsOf(const v1::GetMetricHistoryRequest& request) {
   return request.max_points() == 0 ? kDefaultPoints : request.max_points();
@@ -35,10 +49,10 @@ int64_t PointsOf(const v1::GetMetricHistoryRequest& request) {
 absl::Status Check(const v1::GetMetricHistoryRequest& request) {
   std::vector<Violation> found;
   if (request.max_points() < 0 || request.max_points() > kMostPoints)
-    found.push_back({"max_points",
-                     absl::StrCat(request.max_points(), ": 0 for the default, at most ",
-                                  kMostPoints),
-                     "BAD_FIELD"});
+    found.push_back(
+        {"max_points",
+         absl::StrCat(request.max_points(), ": 0 for the default, at most ", kMostPoints),
+         "BAD_FIELD"});
   if (request.after_step() < 0)
     found.push_back(
         {"after_step", absl::StrCat(request.after_step(), ": steps count from 1"), "BAD_FIELD"});
@@ -46,8 +60,8 @@ absl::Status Check(const v1::GetMetricHistoryRequest& request) {
 }
 
 absl::StatusOr<nlohmann::json> ParseLine(absl::string_view line) {
-  auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains(kStep) || !json[kStep].is_number())
+  ASSIGN_OR_RETURN(nlohmann::json json, JsonOfText(line, "metrics.jsonl", kLineLimits));
+  if (!json.is_object() || !json.contains(kStep) || !json[kStep].is_number_integer())
     return absl::DataLossError(absl::StrCat("no line of metrics: ", line.substr(0, 80)));
   return json;
 }
@@ -56,6 +70,7 @@ absl::StatusOr<nlohmann::json> ParseLine(absl::string_view line) {
 absl::StatusOr<int64_t> LastStep(int fd) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return absl::ErrnoToStatus(errno, "cannot look at metrics.jsonl");
+  if (!S_ISREG(status.st_mode)) return absl::DataLossError("metrics.jsonl is no file");
   std::string tail(static_cast<size_t>(std::min<off_t>(status.st_size, kTailBytes)), '\0');
   const ssize_t got =
       pread(fd, tail.data(), tail.size(), status.st_size - static_cast<off_t>(tail.size()));
@@ -118,20 +133,18 @@ absl::StatusOr<v1::GetMetricHistoryResponse> MetricHistoryOf(
   ASSIGN_OR_RETURN(const JobPtr job, index.Find(request.id()));
   const std::string path =
       AttemptDir(state_dir, job->id(), std::max(job->epoch(), 1)) + "/metrics.jsonl";
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 && errno == ENOENT) return MetricHistory(request, 0).Response();
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot open the job's metrics.jsonl");
   const File file(fdopen(fd, "r"), fclose);
   ASSIGN_OR_RETURN(const int64_t last_step, LastStep(fd));
   MetricHistory history(request, last_step);
-  char* line = nullptr;
-  size_t room = 0;
-  const absl::Cleanup free_line = [&line] { free(line); };
-  for (ssize_t got = 0; (got = getline(&line, &room, file.get())) > 0;) {
-    if (line[got - 1] != '\n') break;  // It is being written.
-    RETURN_IF_ERROR(history.Add({line, static_cast<size_t>(got - 1)}));
+  std::string line;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool whole, NextLine(file.get(), line));
+    if (!whole) return history.Response();
+    RETURN_IF_ERROR(history.Add(line));
   }
-  return history.Response();
 }
 
 }  // namespace snug::server

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "proto/snug/status_macros.h"
-#include "server/api/grpc_status.h"
 
 namespace snug::server {
 namespace {
@@ -13,16 +12,18 @@ constexpr absl::Duration kAnswerPause = absl::Milliseconds(10);
 
 class AnswerReader {
  public:
+  using Token = Next<v1::SampleChunk>;
+
   explicit AnswerReader(std::shared_ptr<AnswerStream> stream) : stream_(std::move(stream)) {}
   ~AnswerReader() { stream_->Cancel(); }
   AnswerReader(const AnswerReader&) = delete;
   AnswerReader& operator=(const AnswerReader&) = delete;
 
-  absl::StatusOr<NextChunk> Next() {
+  absl::StatusOr<Token> operator()() {
     ASSIGN_OR_RETURN(const AnswerStream::Next next, stream_->Take());
-    if (next.chunk) return NextChunk{.kind = NextChunk::kChunk, .chunk = Encode(*next.chunk)};
-    if (next.ended) return NextChunk{};
-    return NextChunk{.kind = NextChunk::kWait, .chunk = {}, .wait = kAnswerPause};
+    if (next.chunk) return Token{.kind = Token::kMessage, .message = *next.chunk};
+    if (next.ended) return Token{};
+    return Token{.kind = Token::kWait, .message = {}, .wait = kAnswerPause};
   }
 
  private:
@@ -31,11 +32,12 @@ class AnswerReader {
 
 }  // namespace
 
-absl::StatusOr<ChunkSource> AnswerSource(Answering& answering, const v1::SampleRequest& request) {
+absl::StatusOr<MessageSource<v1::SampleChunk>> AnswerSource(Answering& answering,
+                                                            const v1::SampleRequest& request) {
   RETURN_IF_ERROR(CheckSampleRequest(request));
   ASSIGN_OR_RETURN(std::shared_ptr<AnswerStream> stream, answering.Start(request));
   auto reader = std::make_shared<AnswerReader>(std::move(stream));
-  return ChunkSource([reader] { return reader->Next(); });
+  return MessageSource<v1::SampleChunk>([reader] { return (*reader)(); });
 }
 
 }  // namespace snug::server

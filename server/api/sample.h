@@ -4,12 +4,13 @@
 
 #include "absl/status/statusor.h"
 #include "server/answer/answering.h"
-#include "server/api/chunk_stream.h"
+#include "server/api/message_source.h"
 
 namespace snug::server {
 
 // `request` has the job's whole id. Dropping the source ends the answers.
-absl::StatusOr<ChunkSource> AnswerSource(Answering& answering, const v1::SampleRequest& request);
+absl::StatusOr<MessageSource<v1::SampleChunk>> AnswerSource(Answering& answering,
+                                                            const v1::SampleRequest& request);
 
 }  // namespace snug::server
 

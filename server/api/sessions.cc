@@ -17,7 +17,7 @@ constexpr size_t kNameDigits = 8;  // Of the hash: what the audit log and the li
 
 v1::CreateSessionResponse Sessions::Create(Principal who, absl::Time now) {
   v1::CreateSessionResponse response;
-  response.set_secret(absl::StrCat("snugs_", RandomHex(kSecretDigits)));
+  response.set_secret(absl::StrCat(kSessionPrefix, RandomHex(kSecretDigits)));
   const absl::Time expires = now + kSessionLasts;
   response.mutable_expire_time()->set_seconds(absl::ToUnixSeconds(expires));
   std::string hash = Sha256Hex(response.secret());
@@ -26,10 +26,9 @@ v1::CreateSessionResponse Sessions::Create(Principal who, absl::Time now) {
   absl::MutexLock lock(&mutex_);
   std::erase_if(sessions_, [now](const auto& each) { return each.second.expires <= now; });
   if (sessions_.size() >= kMaxSessions)
-    sessions_.erase(std::min_element(sessions_.begin(), sessions_.end(),
-                                     [](const auto& a, const auto& b) {
-                                       return a.second.expires < b.second.expires;
-                                     }));
+    sessions_.erase(std::min_element(
+        sessions_.begin(), sessions_.end(),
+        [](const auto& a, const auto& b) { return a.second.expires < b.second.expires; }));
   sessions_.emplace(std::move(hash), Session{std::move(who), expires});
   return response;
 }

@@ -18,6 +18,7 @@
 
 namespace snug::server {
 
+inline constexpr absl::string_view kSessionPrefix = "snugs_";  // Of its secret.
 inline constexpr absl::Duration kSessionLasts = absl::Hours(12);
 inline constexpr size_t kMaxSessions = 1000;  // The one that ends first goes for one more.
 

@@ -14,24 +14,16 @@
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
+#include "server/artifact/manifest.h"
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
 #include "server/job/transient.h"
-#include "server/node/attempt_files.h"
-#include "worker/program/json.h"
 
 namespace snug::server {
 namespace {
 
-constexpr program::JsonLimits kManifestLimits = {.bytes = 1 << 20, .depth = 8};
-
 bool IsPlainName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && !absl::StrContains(name, '/');
-}
-
-int64_t NumberIn(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
 }
 
 absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json& entry,
@@ -43,7 +35,7 @@ absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json
     return absl::DataLossError(absl::StrCat(path, " is missing"));
   if (!entry.is_object() || !entry.contains("sha256"))
     return absl::DataLossError(absl::StrCat("the manifest has no sha256 for ", path));
-  const int64_t bytes = NumberIn(entry, "bytes");
+  const int64_t bytes = IntegerIn(entry, "bytes");
   if (bytes != status.st_size)
     return absl::DataLossError(
         absl::StrCat(path, " has ", status.st_size, " bytes; its manifest says ", bytes));
@@ -88,28 +80,31 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& chec
 
 absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const std::string& dir,
                                                   const HashWatch& watch) {
-  const auto name = ParseCheckpointName(std::filesystem::path(dir).filename().string());
-  if (!name) return absl::InvalidArgumentError(absl::StrCat(dir, " is no checkpoint's name"));
-  const std::string manifest_path = dir + "/MANIFEST.json";
-  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(manifest_path, kManifestLimits.bytes));
-  const nlohmann::json manifest =
-      program::ParseJson(text, manifest_path, kManifestLimits).value_or(nullptr);
-  if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_object())
-    return absl::DataLossError(absl::StrCat(manifest_path, " is no manifest"));
-  if (NumberIn(manifest, "step") != name->step || NumberIn(manifest, "epoch") != name->epoch)
-    return absl::DataLossError(absl::StrCat(manifest_path, " is of another checkpoint"));
+  ASSIGN_OR_RETURN(const CheckpointManifest read, ReadCheckpointManifest(dir));
+  const auto& [name, text, manifest] = read;
   CheckpointRecord record{.job = job,
-                          .step = name->step,
-                          .epoch = name->epoch,
+                          .step = name.step,
+                          .epoch = name.epoch,
                           .manifest_sha256 = Sha256Hex(text),
                           .dir = dir};
   for (const auto& [file, entry] : manifest["files"].items()) {
     if (!IsPlainName(file))
-      return absl::DataLossError(absl::StrCat(manifest_path, " names the file \"", file, "\""));
+      return absl::DataLossError(absl::StrCat(dir, "/MANIFEST.json names the file \"", file, "\""));
     ASSIGN_OR_RETURN(const int64_t bytes, VerifyFile(absl::StrCat(dir, "/", file), entry, watch));
     record.bytes += bytes;
   }
   return record;
+}
+
+absl::StatusOr<std::string> FolderAt(const std::string& job, const std::string& checkpoints_dir,
+                                     int64_t step) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> dirs, ListCheckpoints(checkpoints_dir));
+  for (const std::string& dir : dirs)
+    if (ParseCheckpointName(std::filesystem::path(dir).filename().string())->step == step)
+      return dir;
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("job \"", job, "\" has no checkpoint of step ", step)),
+      "CHECKPOINT_NOT_FOUND");
 }
 
 absl::StatusOr<CheckpointRecord> FindAt(const std::string& job, const std::string& checkpoints_dir,
@@ -150,8 +145,9 @@ absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,
                             .state = CheckpointRecord::kCorrupt});
   }
   if (!first.ok())
-    return absl::DataLossError(
-        absl::StrCat("every checkpoint of the job is damaged, first: ", first.message()));
+    return WithReason(absl::DataLossError(absl::StrCat(
+                          "every checkpoint of the job is damaged, first: ", first.message())),
+                      "CHECKPOINTS_DAMAGED");
   return scan;
 }
 

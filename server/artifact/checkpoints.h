@@ -45,6 +45,11 @@ struct CheckpointScan {
 absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,
                                           const std::string& checkpoints_dir);
 
+// The folder of that step's, of the newest attempt that has one; nothing in it is read. NOT_FOUND:
+// there is none.
+absl::StatusOr<std::string> FolderAt(const std::string& job, const std::string& checkpoints_dir,
+                                     int64_t step);
+
 // The good one of that step. NOT_FOUND: there is none; DATA_LOSS: it is damaged.
 absl::StatusOr<CheckpointRecord> FindAt(const std::string& job, const std::string& checkpoints_dir,
                                         int64_t step);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,10 @@
 #include "absl/time/clock.h"
 #include "proto/snug/bytes.h"
 #include "proto/snug/status_macros.h"
+#include "server/data/held_files.h"
 #include "server/data/prepare_command.h"
 #include "server/data/prepared_dataset.h"
+#include "server/data/prepared_folders.h"
 #include "server/data/prompts.h"
 #include "server/data/sha256.h"
 #include "server/failpoint.h"
@@ -32,7 +35,6 @@ namespace {
 
 // Raise when snug-prepare's output changes for the same input.
 constexpr const char* kFormatVersion = "6";
-constexpr const char* kPartMark = ".part-";  // <hash>.part-<random>: a run that has not ended.
 constexpr size_t kMaxRememberedHashes = 4096, kMaxRememberedFacts = 256;
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
 constexpr absl::Duration kPreviewTimeout = absl::Seconds(60);
@@ -88,13 +90,54 @@ HashWatch WatchOf(const Preparer::Progress& progress) {
   };
 }
 
-// Writes where the rows are into `list`, for snug-prepare. Gives the field of the job that names
-// them.
-absl::StatusOr<std::string> WriteFound(std::vector<Source> sources, const std::string& list) {
+// Writes where the rows are into `list`, for snug-prepare, and which of the files it is handed, by
+// `run`. Gives the field of the job that names them.
+absl::StatusOr<std::string> HandOn(std::vector<Source> sources, const HeldFiles& held,
+                                   const std::string& list, RunOptions& run) {
+  constexpr int kFirst = 3;  // As Run passes them.
+  std::map<std::string, int> descriptors;
+  for (const auto& [path, place] : held.places())
+    descriptors[path] = kFirst + static_cast<int>(place);
+  run.passed_fds = held.fds();
   for (Source& source : sources) RETURN_IF_ERROR(FindPaths(source));
-  if (const absl::Status written = WriteSources(sources, list); !written.ok())
+  if (const absl::Status written = WriteSources(sources, descriptors, list); !written.ok())
     return WithReason(written, "PREPARE_FAILED");
   return sources.size() == 1 ? sources.front().field : "datasets";
+}
+
+// Nothing where they are too many, or not there: what cannot be opened is said where it is read.
+HeldFiles Hold(const std::vector<std::vector<Source>>& sets, const Reach& reach) {
+  std::vector<std::string> paths;
+  for (const std::vector<Source>& sources : sets) {
+    for (Source source : sources) {
+      if (!FindPaths(source).ok()) return HeldFiles();
+      const absl::StatusOr<std::vector<SourceFile>> files = FilesOf(source);
+      if (!files.ok()) return HeldFiles();
+      for (const SourceFile& file : *files) paths.push_back(file.path);
+    }
+  }
+  return HeldFiles::Open(paths, reach);
+}
+
+// As if there were no other files under these paths.
+Preparer::Progress Bound(const Preparer::Progress& progress, const HeldFiles& held) {
+  Preparer::Progress bound = progress;
+  bound.reach.open = [&held, &progress](const std::string& path) {
+    return held.OpenAgain(path, progress.reach);
+  };
+  return bound;
+}
+
+// A path beside the roots tells nothing of what is there, and neither does a name in a folder that
+// its owner cannot see.
+absl::Status CannotOpen(const Source& source, const absl::Status& status) {
+  const bool refused = absl::IsPermissionDenied(status) || absl::IsUnimplemented(status);
+  if (!refused) return status;  // It was opened, or is not there. (EXDEV is "unimplemented".)
+  return InvalidRequest({{"spec." + source.field,
+                          absl::StrCat(source.spec.path(),
+                                       " is, or holds, a file that this daemon does not open for "
+                                       "the job's owner"),
+                          "BAD_DATASET"}});
 }
 
 // Images are evaluated as they are, whatever is drawn of those that are trained.
@@ -121,12 +164,15 @@ absl::Status MoveIntoPlace(const std::string& part, const std::string& folder) {
 
 absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path,
                                                   const Progress& progress) {
-  ASSIGN_OR_RETURN(const std::string key, IdentityOf(path));
+  const int fd = progress.reach.open(path);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const absl::Cleanup close_it = [fd] { close(fd); };
+  ASSIGN_OR_RETURN(const std::string key, IdentityOfFile(fd, path));
   {
     absl::MutexLock lock(&mutex_);
     if (auto found = hashes_.find(key); found != hashes_.end()) return found->second;
   }
-  ASSIGN_OR_RETURN(std::string hash, Sha256File(path, WatchOf(progress)));
+  ASSIGN_OR_RETURN(std::string hash, Sha256Open(fd, path, WatchOf(progress)));
   absl::MutexLock lock(&mutex_);
   if (hashes_.size() >= kMaxRememberedHashes) hashes_.clear();
   hashes_[key] = hash;
@@ -139,8 +185,10 @@ absl::StatusOr<std::string> Preparer::SourceHash(Source& source, const Progress&
   ASSIGN_OR_RETURN(const std::vector<SourceFile> files, FilesOf(source));
   std::string key = OptionsKey(source);
   for (const SourceFile& file : files) {
-    ASSIGN_OR_RETURN(const std::string hash, ContentHash(file.path, progress));
-    absl::StrAppend(&key, "|", file.name.size(), ":", file.name, "|", hash);
+    const absl::StatusOr<std::string> hash = ContentHash(file.path, progress);
+    if (!hash.ok() && progress.reach.roots) return CannotOpen(source, hash.status());
+    RETURN_IF_ERROR(hash.status());
+    absl::StrAppend(&key, "|", file.name.size(), ":", file.name, "|", *hash);
   }
   return Sha256Hex(key);
 }
@@ -153,10 +201,12 @@ absl::StatusOr<std::string> Preparer::FolderOf(std::vector<Source> sources, cons
     ASSIGN_OR_RETURN(const std::string hash, SourceHash(source, progress));
     absl::StrAppend(&key, hash, "|");
   }
+  Progress of_model = progress;
+  if (IsJobId(spec.model())) of_model.reach = {};  // The daemon's own folder.
   for (const std::string& path : TokenizerFiles(model_dir)) {
     absl::StrAppend(&key, "|");
     if (!Exists(path)) continue;
-    ASSIGN_OR_RETURN(const std::string hash, ContentHash(path, progress));
+    ASSIGN_OR_RETURN(const std::string hash, ContentHash(path, of_model));
     absl::StrAppend(&key, hash);
   }
   for (const std::string& option : DataOptions(spec))
@@ -181,13 +231,17 @@ absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
   folders.prompts = PromptsFile(spec, folders.train);
   folders.ready = Ready(folders.train) && (folders.eval.empty() || Ready(folders.eval)) &&
                   (folders.prompts.empty() || Exists(folders.prompts));
+  for (const std::string& folder : {folders.train, folders.eval})
+    if (Ready(folder)) NoteUse(folder);
   return folders;
 }
 
 absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
                                                   const std::string& model_dir,
                                                   const Progress& progress) {
-  ASSIGN_OR_RETURN(PreparedFolders folders, Locate(spec, model_dir, progress));
+  const HeldFiles held = Hold({TrainSources(spec), EvalSources(spec)}, progress.reach);
+  const Progress bound = Bound(progress, held);
+  ASSIGN_OR_RETURN(PreparedFolders folders, Locate(spec, model_dir, bound));
   if (folders.ready) return folders;
   const bool split = spec.eval_split() > 0.0;
   if (!Ready(folders.train) || (split && !Ready(folders.eval)))
@@ -195,10 +249,10 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
                                 .output = folders.train,
                                 .eval_split = spec.eval_split(),
                                 .eval_output = split ? folders.eval : ""},
-                               spec, model_dir, progress));
+                               spec, model_dir, held, bound));
   if (!split && !folders.eval.empty() && !Ready(folders.eval))
     RETURN_IF_ERROR(RunPrepare({.sources = EvalSources(spec), .output = folders.eval},
-                               ForEvaluation(spec), model_dir, progress));
+                               ForEvaluation(spec), model_dir, held, bound));
   if (!folders.prompts.empty() && !Exists(folders.prompts))
     RETURN_IF_ERROR(RunPrompts(spec, model_dir, folders.prompts, progress));
   folders.ready = true;
@@ -227,38 +281,59 @@ absl::StatusOr<std::shared_ptr<const PreparedFacts>> Preparer::FactsOf(
 }
 
 absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
-                                  const std::string& model_dir, const Progress& progress) {
+                                  const std::string& model_dir, const HeldFiles& held,
+                                  const Progress& progress) {
   const std::string mark = absl::StrCat(kPartMark, RandomHex(8));
   const std::string list = job.output + mark + ".sources";
   const absl::Cleanup remove = [&] { unlink(list.c_str()); };
-  ASSIGN_OR_RETURN(const std::string field, WriteFound(job.sources, list));
-  RunOptions run = PrepareCommand(settings_, spec, model_dir);
+  RunOptions run = PrepareCommand(settings_, {.script = settings_.script,
+                                              .spec = spec,
+                                              .model_dir = model_dir,
+                                              .output = job.output + mark,
+                                              .progress = progress});
+  ASSIGN_OR_RETURN(const std::string field, HandOn(job.sources, held, list, run));
   const auto add = [&](const char* name, const auto& value) {
     run.argv.push_back(absl::StrCat(name, "=", value));
   };
   add("--sources", list);
-  add("--output", job.output + mark);
   if (!job.eval_output.empty()) {
     add("--eval-split", job.eval_split);
     add("--eval-output", job.eval_output + mark);
     add("--seed", spec.training().seed());
   }
-  run.cancelled = progress.cancelled;
   run.on_stderr_line = [&](const std::string& line) {
     absl::string_view text = line;
     if (absl::ConsumePrefix(&text, "progress: ") && progress.say)
       progress.say(absl::StrCat("its dataset is being prepared: ", text));
     if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("{}: {}", field, text);
   };
-  ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  if (result.exit_code != 0) return PrepareError(result, field);
+  RETURN_IF_ERROR(RunScript(run, field));
+  RETURN_IF_ERROR(CheckUnchanged(job, spec, model_dir, held, progress));
   if (!job.eval_output.empty())
     RETURN_IF_ERROR(MoveIntoPlace(job.eval_output + mark, job.eval_output));
   return MoveIntoPlace(job.output + mark, job.output);
 }
 
+// What was prepared is found by what was hashed before: it must still be that. Somebody whose
+// rights end at his roots might have written another content for a while, and so may not touch a
+// file; of others, who may well replace one meanwhile, what counts is what is in it.
+absl::Status Preparer::CheckUnchanged(const Job& job, const v1::JobSpec& spec,
+                                      const std::string& model_dir, const HeldFiles& held,
+                                      const Progress& progress) {
+  const bool untouched = held.AreUntouched();
+  ASSIGN_OR_RETURN(const std::string now,
+                   FolderOf(job.sources, spec, model_dir, !job.eval_output.empty(), progress));
+  if (now == job.output && (untouched || !progress.reach.roots)) return absl::OkStatus();
+  const std::string field = job.sources.size() == 1 ? job.sources.front().field : "datasets";
+  return InvalidRequest({{"spec." + field, "it was changed while it was prepared; submit it again",
+                          "INPUT_CHANGED"}});
+}
+
+std::string Preparer::Missing() const { return MissingPart(settings_); }
+
 absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& spec,
                                                              const std::string& model_dir, int rows,
+                                                             const Progress& progress,
                                                              int scan_rows) {
   const std::string output =
       absl::StrCat(settings_.datasets_dir, "/preview", kPartMark, RandomHex(8));
@@ -267,32 +342,31 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
     unlink(output.c_str());
     unlink(list.c_str());
   };
-  ASSIGN_OR_RETURN(const std::string field, WriteFound(TrainSources(spec), list));
-  RunOptions run = PrepareCommand(settings_, spec, model_dir);
+  const HeldFiles held = Hold({TrainSources(spec)}, progress.reach);
+  RunOptions run = PrepareCommand(settings_, {.script = settings_.script,
+                                              .spec = spec,
+                                              .model_dir = model_dir,
+                                              .output = output,
+                                              .progress = progress});
+  ASSIGN_OR_RETURN(const std::string field, HandOn(TrainSources(spec), held, list, run));
   run.argv.push_back("--sources=" + list);
-  run.argv.push_back("--output=" + output);
   run.argv.push_back(absl::StrCat("--preview-rows=", rows));
   if (scan_rows > 0) run.argv.push_back(absl::StrCat("--scan-rows=", scan_rows));
   run.timeout = std::min(run.timeout, kPreviewTimeout);
-  ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  if (result.exit_code != 0) return PrepareError(result, field);
+  RETURN_IF_ERROR(RunScript(run, field));
   return ReadPreview(output);
 }
 
-// But for the prompts, the output and how long they may be.
+// But for the prompts and how long they may be.
 RunOptions Preparer::PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
-                                    const Progress& progress) const {
+                                    const std::string& output, const Progress& progress) const {
   const std::string folder = std::filesystem::path(settings_.script).parent_path().string();
-  RunOptions run;
-  run.argv = {settings_.python,
-              "-B",
-              folder + "/snug_prompts.py",
-              "--model=" + model_dir,
-              absl::StrCat("--memory-bytes=", settings_.memory_bytes),
-              absl::StrCat("--cpu-seconds=", absl::ToInt64Seconds(settings_.timeout))};
+  RunOptions run = ScriptCommand(settings_, {.script = folder + "/snug_prompts.py",
+                                             .spec = spec,
+                                             .model_dir = model_dir,
+                                             .output = output,
+                                             .progress = progress});
   for (const std::string& option : AddedTokenOptions(spec)) run.argv.push_back(option);
-  run.timeout = settings_.timeout;
-  run.cancelled = progress.cancelled;
   return run;
 }
 
@@ -301,13 +375,12 @@ absl::Status Preparer::Tokenise(const AskedPrompts& asked, const std::string& fi
   const std::string texts = file + ".asked";
   const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
   RETURN_IF_ERROR(WritePrompts(asked.prompts, texts));
-  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, progress);
+  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, file, progress);
   for (const std::string& option :
-       {"--prompts=" + texts, "--output=" + file, absl::StrCat("--max-tokens=", asked.max_tokens),
+       {"--prompts=" + texts, absl::StrCat("--max-tokens=", asked.max_tokens),
         "--chat-template=" + asked.chat_template, std::string("--field=prompts")})
     run.argv.push_back(option);
-  ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result, "prompts");
+  return RunScript(run, "prompts");
 }
 
 absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
@@ -316,15 +389,16 @@ absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& mo
       absl::StrCat(settings_.datasets_dir, "/prompts", kPartMark, RandomHex(8));
   const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
   RETURN_IF_ERROR(WriteTexts(spec, texts));
-  RunOptions run = PromptsCommand(spec, model_dir, progress);
+  RunOptions run = PromptsCommand(spec, model_dir, file, progress);
   const std::string field = spec.training().sample_prompts().empty()
                                 ? "training.predict_with_generate"
                                 : "training.sample_prompts";
-  for (const std::string& option : {"--prompts=" + texts, "--output=" + file, "--field=" + field,
-                                    absl::StrCat("--max-tokens=", MaxPromptTokens(spec))})
+  for (const std::string& option :
+       {"--prompts=" + texts, "--field=" + field,
+        absl::StrCat("--max-tokens=", MaxPromptTokens(spec)),
+        "--chat-template=" + spec.chat_template(), std::string("--texts-are-said")})
     run.argv.push_back(option);
-  ASSIGN_OR_RETURN(const RunResult result, Run(run));
-  return result.exit_code == 0 ? absl::OkStatus() : PrepareError(result, field);
+  return RunScript(run, field);
 }
 
 void Preparer::RemoveLeftovers() {

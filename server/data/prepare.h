@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/data/held_files.h"
 #include "server/data/sources.h"
 #include "server/node/process.h"
 #include "server/plan/planner.h"
@@ -27,6 +28,7 @@
 namespace snug::server {
 
 struct PrepareSettings {
+  std::string confine;  // snug-confine, in which snug-prepare runs.
   std::string python;
   std::string script;  // snug_prepare.py
   std::string datasets_dir;
@@ -56,6 +58,7 @@ class Preparer {
     std::function<void(const std::string&)> say;  // "12000 rows"
     // For reading files to know their content, not for preparing.
     absl::Time read_until = absl::InfiniteFuture();
+    Reach reach = {};  // Of the job's owner.
   };
 
   // Where the job's prepared data lies or will lie. `spec` has its defaults filled in. Reads the
@@ -76,7 +79,7 @@ class Preparer {
   // options of data and max_seq_length are read (0 = the default). Nothing is kept.
   absl::StatusOr<v1::PreviewDatasetResponse> Preview(const v1::JobSpec& spec,
                                                      const std::string& model_dir, int rows,
-                                                     int scan_rows = 0);
+                                                     const Progress& progress, int scan_rows = 0);
 
   // Prompts that somebody asks a model, as a worker needs them, into `file`.
   struct AskedPrompts {
@@ -89,6 +92,9 @@ class Preparer {
   absl::Status Tokenise(const AskedPrompts& asked, const std::string& file,
                         const Progress& progress);
 
+  // What has to be there for any dataset to be prepared and is not, in words; empty: all is there.
+  std::string Missing() const;
+
   // Of folders that a run left unfinished. Call before the first Prepare.
   void RemoveLeftovers();
 
@@ -100,11 +106,14 @@ class Preparer {
     std::string eval_output;
   };
   absl::Status RunPrepare(const Job& job, const v1::JobSpec& spec, const std::string& model_dir,
-                          const Progress& progress);
+                          const HeldFiles& held, const Progress& progress);
+  absl::Status CheckUnchanged(const Job& job, const v1::JobSpec& spec, const std::string& model_dir,
+                              const HeldFiles& held, const Progress& progress)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
                           const std::string& file, const Progress& progress);
   RunOptions PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
-                            const Progress& progress) const;
+                            const std::string& output, const Progress& progress) const;
   absl::StatusOr<std::string> ContentHash(const std::string& path, const Progress& progress)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,
@@ -114,7 +123,7 @@ class Preparer {
 
   const PrepareSettings settings_;
   absl::Mutex mutex_;
-  // By (path, inode, size, mtime). Of files: their content's hash, so that large ones are read
+  // By IdentityOfFile. Of files: their content's hash, so that large ones are read
   // once.
   std::map<std::string, std::string> hashes_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const PreparedFacts>> facts_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,12 @@
 #include "server/data/prepare_command.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -8,12 +14,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
+#include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/random_id.h"
 #include "worker/program/augmentation.h"
 #include "worker/program/json.h"
 
 namespace snug::server {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int kExitBadInput = 2;
 constexpr program::JsonLimits kErrorLimits = {.bytes = kMaxCaptureBytes, .values = 100, .depth = 4};
@@ -44,6 +54,38 @@ bool RanOutOfMemory(const RunResult& result) {
   return result.signal == SIGABRT && absl::StrContains(result.err, "memory allocation of");
 }
 
+// A path, or a name that the PATH of this process has.
+bool IsProgram(const std::string& program) {
+  if (absl::StrContains(program, '/')) return access(program.c_str(), X_OK) == 0;
+  const char* path = std::getenv("PATH");
+  for (absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':'))
+    if (access(absl::StrCat(folder, "/", program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+// Where a Python, its libraries and packages are read from. What is not there does no harm.
+std::vector<std::string> PlacesOfPython(const PrepareSettings& settings) {
+  std::vector<std::string> places = {
+      "/usr",  "/lib", "/lib64",           "/bin",          "/nix/store", "/dev",
+      "/proc", "/sys", "/etc/ld.so.cache", "/etc/localtime"};
+  places.push_back(fs::path(settings.script).parent_path().string());
+  std::error_code error;
+  const fs::path real = fs::canonical(settings.python, error);
+  for (const fs::path& python : {fs::path(settings.python), real}) {
+    const fs::path prefix = python.parent_path().parent_path();
+    if (!prefix.empty() && prefix != "/") places.push_back(prefix.string());
+  }
+  // Packages that the daemon's own user has installed for himself.
+  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/')
+    places.push_back(absl::StrCat(home, "/.local/lib"));
+  for (const char* variable : {"PYTHONHOME", "PYTHONPATH", "LD_LIBRARY_PATH"}) {
+    const char* value = std::getenv(variable);
+    for (absl::string_view path : absl::StrSplit(value == nullptr ? "" : value, ':'))
+      if (!path.empty()) places.emplace_back(path);
+  }
+  return places;
+}
+
 }  // namespace
 
 std::vector<std::string> AddedTokenOptions(const v1::JobSpec& spec) {
@@ -65,11 +107,12 @@ std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   if (off(spec.has_assistant_only_loss(), spec.assistant_only_loss()))
     add("--assistant-only-loss", "0");
   if (spec.mask_history()) add("--mask-history", "1");
-  if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION) add("--task", "sequence_classification");
-  if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION) add("--task", "token_classification");
-  if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) add("--task", "seq2seq_lm");
-  if (spec.task() == v1::JobSpec::MASKED_LM) add("--task", "masked_lm");
-  if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION) add("--task", "image_classification");
+  if (spec.task() == v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION)
+    add("--task", "sequence_classification");
+  if (spec.task() == v1::JobSpec::TASK_TOKEN_CLASSIFICATION) add("--task", "token_classification");
+  if (spec.task() == v1::JobSpec::TASK_SEQ2SEQ_LM) add("--task", "seq2seq_lm");
+  if (spec.task() == v1::JobSpec::TASK_MASKED_LM) add("--task", "masked_lm");
+  if (spec.task() == v1::JobSpec::TASK_IMAGE_CLASSIFICATION) add("--task", "image_classification");
   if (!spec.problem_type().empty()) add("--problem-type", spec.problem_type());
   if (spec.num_labels() > 0) add("--num-labels", absl::StrCat(spec.num_labels()));
   const auto augmentation = program::AugmentationOfName(spec.image_augmentation());
@@ -80,20 +123,61 @@ std::vector<std::string> DataOptions(const v1::JobSpec& spec) {
   return options;
 }
 
-RunOptions PrepareCommand(const PrepareSettings& settings, const v1::JobSpec& spec,
-                          const std::string& model_dir) {
-  RunOptions run;
-  run.argv = {settings.python,
-              "-B",
-              settings.script,
-              "--model=" + model_dir,
-              absl::StrCat("--max-seq-length=", spec.training().max_seq_length()),
-              absl::StrCat("--memory-bytes=", settings.memory_bytes),
-              absl::StrCat("--cpu-seconds=", absl::ToInt64Seconds(settings.timeout))};
-  const std::vector<std::string> options = DataOptions(spec);
-  run.argv.insert(run.argv.end(), options.begin(), options.end());
-  run.timeout = settings.timeout;
-  return run;
+RunOptions ScriptCommand(const PrepareSettings& settings, const ScriptRun& run) {
+  const std::string folder = fs::path(run.output).parent_path().string();
+  RunOptions command;
+  command.argv = {settings.confine, "--write", folder, "--write", "/dev/null"};
+  const auto read = [&](const std::string& path) {
+    command.argv.insert(command.argv.end(), {"--read", path});
+  };
+  if (run.progress.reach.roots) {
+    for (const std::string& path : PlacesOfPython(settings)) read(path);
+    for (const std::string& path : *run.progress.reach.roots) read(path);
+    // Its folder is the daemon's: no user can put a link there.
+    if (IsJobId(run.spec.model())) read(run.model_dir);
+  } else {
+    read("/");
+  }
+  command.argv.insert(
+      command.argv.end(),
+      {settings.python, "-B", run.script, "--model=" + run.model_dir, "--output=" + run.output,
+       absl::StrCat("--memory-bytes=", settings.memory_bytes),
+       absl::StrCat("--cpu-seconds=", absl::ToInt64Seconds(settings.timeout))});
+  command.environment = {"TMPDIR=" + folder};
+  command.timeout = settings.timeout;
+  command.cancelled = run.progress.cancelled;
+  return command;
+}
+
+RunOptions PrepareCommand(const PrepareSettings& settings, const ScriptRun& run) {
+  RunOptions command = ScriptCommand(settings, run);
+  command.argv.push_back(absl::StrCat("--max-seq-length=", run.spec.training().max_seq_length()));
+  for (const std::string& option : DataOptions(run.spec)) command.argv.push_back(option);
+  return command;
+}
+
+std::string MissingPart(const PrepareSettings& settings) {
+  if (access(settings.script.c_str(), R_OK) != 0)
+    return absl::StrCat("the script of snug-prepare, ", settings.script,
+                        ", cannot be read: ", std::strerror(errno),
+                        "; the environment's SNUG_PREPARE names another one");
+  if (!IsProgram(settings.python))
+    return absl::StrCat("the Python of snug-prepare, ", settings.python,
+                        ", cannot be started; the setting python names another one");
+  return "";
+}
+
+absl::Status RunScript(const RunOptions& command, const std::string& field) {
+  const absl::StatusOr<RunResult> result = Run(command);
+  if (absl::IsDeadlineExceeded(result.status()))
+    return InvalidRequest(
+        {{"spec." + field,
+          absl::StrCat("preparing it takes more than ", absl::FormatDuration(command.timeout),
+                       ": does its chat template come to an end? Else raise "
+                       "prepare.timeout_seconds"),
+          "PREPARE_LIMIT"}});
+  RETURN_IF_ERROR(result.status());
+  return result->exit_code == 0 ? absl::OkStatus() : PrepareError(*result, field);
 }
 
 // The last line of stderr is a JSON object: {"reason", "message", "field", "file", "line"}.

@@ -18,9 +18,28 @@ std::vector<std::string> AddedTokenOptions(const v1::JobSpec& spec);
 // Arguments that say what the dataset holds and what of it is trained; those tokens among them.
 std::vector<std::string> DataOptions(const v1::JobSpec& spec);
 
-// The command but for the sources and the output, within the limits of the settings.
-RunOptions PrepareCommand(const PrepareSettings& settings, const v1::JobSpec& spec,
-                          const std::string& model_dir);
+// How one of the scripts of snug-prepare is run for a job.
+struct ScriptRun {
+  std::string script;  // Its file.
+  const v1::JobSpec& spec;
+  const std::string& model_dir;
+  std::string output;  // The file or folder that it writes.
+  const Preparer::Progress& progress;
+};
+
+// What both scripts are told, within the limits of the settings, in a process that has no sockets,
+// writes beside the output alone and reads no file of the user's but below his roots
+// (server/shim/confine.h).
+RunOptions ScriptCommand(const PrepareSettings& settings, const ScriptRun& run);
+
+// Of snug_prepare.py, but for the sources.
+RunOptions PrepareCommand(const PrepareSettings& settings, const ScriptRun& run);
+
+// The script or the Python that is not there, and where another one is named; empty: both are.
+std::string MissingPart(const PrepareSettings& settings);
+
+// To its end, which has to be a good one. `field`: of the job, the one that names the rows.
+absl::Status RunScript(const RunOptions& command, const std::string& field);
 
 // Of a run whose exit code is not 0: the error in the last line that it wrote. `field`: of the job,
 // the one that names the rows.

@@ -5,32 +5,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/util/json_util.h"
 #include "proto/snug/status_macros.h"
 #include "server/data/prompts.h"
-#include "worker/program/regular_file.h"
+#include "server/node/json_file.h"
 #include "worker/program/safetensors.h"
 
 namespace snug::server {
 namespace {
 
 // A preview of 100 rows has 64 KiB of text each, which JSON's escapes can make six times as long.
-constexpr int64_t kMaxJsonBytes = int64_t{64} << 20;
+constexpr program::JsonLimits kLimits = {
+    .bytes = int64_t{64} << 20, .values = int64_t{64} << 20, .depth = 32};
 
-// Protobuf's parser follows no more than 100 levels.
 template <typename Message>
-absl::StatusOr<Message> ReadJson(const std::string& path) {
-  ASSIGN_OR_RETURN(const program::RegularFile file, program::RegularFile::Open(path));
-  if (file.size() > kMaxJsonBytes)
-    return absl::DataLossError(
-        absl::StrCat(path, ": ", file.size(), " bytes of JSON; at most ", kMaxJsonBytes));
-  ASSIGN_OR_RETURN(const std::string text, file.Read(0, file.size()));
+absl::StatusOr<Message> ReadMessage(const std::string& path) {
   Message message;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // Written by another program, perhaps a newer one.
-  const auto parsed = google::protobuf::util::JsonStringToMessage(text, &message, options);
-  if (!parsed.ok())
-    return absl::DataLossError(absl::StrCat(path, ": ", std::string(parsed.message())));
+  RETURN_IF_ERROR(ReadJsonMessage(path, kLimits, &message));
   return message;
 }
 
@@ -93,11 +83,11 @@ absl::StatusOr<PreparedFacts> ReadFacts(const PreparedFolders& folders) {
 }
 
 absl::StatusOr<v1::DatasetSummary> ReadSummary(const std::string& dir) {
-  return ReadJson<v1::DatasetSummary>(dir + "/summary.json");
+  return ReadMessage<v1::DatasetSummary>(dir + "/summary.json");
 }
 
 absl::StatusOr<v1::PreviewDatasetResponse> ReadPreview(const std::string& path) {
-  return ReadJson<v1::PreviewDatasetResponse>(path);
+  return ReadMessage<v1::PreviewDatasetResponse>(path);
 }
 
 }  // namespace snug::server

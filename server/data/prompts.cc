@@ -33,7 +33,8 @@ absl::Status Write(const nlohmann::json& prompts, const std::string& path) {
 std::string PromptsFile(const v1::JobSpec& spec, const std::string& train_folder) {
   const bool answers = spec.training().predict_with_generate();
   if (spec.training().sample_prompts().empty() && !answers) return "";
-  std::string key = absl::StrCat(MaxPromptTokens(spec));
+  // The number is that of the form: files of another one are written anew.
+  std::string key = absl::StrCat(MaxPromptTokens(spec), "|", 2);
   for (const std::string& prompt : spec.training().sample_prompts())
     absl::StrAppend(&key, "|", Sha256Hex(prompt));
   return absl::StrCat(train_folder, "/prompts-", Sha256Hex(key).substr(0, 16), ".json");

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <memory>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -18,53 +17,51 @@ namespace {
 constexpr size_t kReadBytes =
     1 << 20;  // Beyond 256 KiB the speed stays that of the hash: 1.7 GB/s.
 
-class Digest {
- public:
-  Digest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
-  }
-  void Add(const void* bytes, size_t size) { EVP_DigestUpdate(context_.get(), bytes, size); }
-  std::string Hex() {
-    unsigned char sum[EVP_MAX_MD_SIZE];
-    unsigned int size = 0;
-    EVP_DigestFinal_ex(context_.get(), sum, &size);
-    return absl::BytesToHexString(absl::string_view(reinterpret_cast<char*>(sum), size));
-  }
+}  // namespace
 
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-};
-
-absl::StatusOr<std::string> DigestOf(int fd, const std::string& path, const HashWatch& watch) {
+absl::StatusOr<std::string> Sha256Open(int fd, const std::string& path, const HashWatch& watch) {
   struct stat status {};
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
-  Digest digest;
+  Sha256 digest;
   std::vector<char> buffer(kReadBytes);
   int64_t done = 0;
   while (true) {
-    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    const ssize_t got = pread(fd, buffer.data(), buffer.size(), done);
     if (got == 0) return digest.Hex();
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
-    digest.Add(buffer.data(), static_cast<size_t>(got));
+    digest.Add(absl::string_view(buffer.data(), static_cast<size_t>(got)));
     done += got;
     if (watch != nullptr) RETURN_IF_ERROR(watch(done, status.st_size));
   }
 }
 
-}  // namespace
+Sha256::Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+  EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
+}
+
+void Sha256::Add(absl::string_view bytes) {
+  EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
+}
+
+std::string Sha256::Hex() {
+  unsigned char sum[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_DigestFinal_ex(context_.get(), sum, &size);
+  return absl::BytesToHexString(absl::string_view(reinterpret_cast<char*>(sum), size));
+}
 
 std::string Sha256Hex(absl::string_view text) {
-  Digest digest;
-  digest.Add(text.data(), text.size());
+  Sha256 digest;
+  digest.Add(text);
   return digest.Hex();
 }
 
 absl::StatusOr<std::string> Sha256File(const std::string& path, const HashWatch& watch) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  absl::StatusOr<std::string> hex = DigestOf(fd, path, watch);
+  absl::StatusOr<std::string> hex = Sha256Open(fd, path, watch);
   close(fd);
   return hex;
 }

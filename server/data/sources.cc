@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "proto/snug/enum_words.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::server {
@@ -89,7 +89,7 @@ absl::Status AddFolder(const std::string& folder, std::vector<SourceFile>& files
 
 std::string FormatName(v1::JobSpec::DatasetFormat format) {
   if (format == v1::JobSpec::DATASET_FORMAT_UNSPECIFIED) return "";
-  return absl::AsciiStrToLower(v1::JobSpec::DatasetFormat_Name(format));
+  return LowerEnumWord(format);
 }
 
 // In one order: a map of protobuf has none.
@@ -184,9 +184,13 @@ std::string SourcesKey(const v1::JobSpec& spec) {
   return key;
 }
 
-absl::Status WriteSources(const std::vector<Source>& sources, const std::string& path) {
+absl::Status WriteSources(const std::vector<Source>& sources,
+                          const std::map<std::string, int>& descriptors, const std::string& path) {
   nlohmann::json list = nlohmann::json::array();
-  for (const Source& source : sources) list.push_back(JsonOf(source));
+  for (const Source& source : sources) {
+    list.push_back(JsonOf(source));
+    list.back()["descriptors"] = descriptors;
+  }
   std::ofstream file(path);
   file << list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   file.close();

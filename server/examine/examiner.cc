@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "server/job/log.h"
@@ -14,10 +15,33 @@ namespace {
 constexpr int kRestPerWork = 9;
 constexpr absl::Duration kLongestRest = absl::Seconds(5);
 
+// By check.
+std::map<std::string, int64_t> Log(const v1::CheckStoreResponse& examined) {
+  std::map<std::string, int64_t> findings;
+  for (const std::string& check : examined.checks()) findings[check] = 0;
+  for (const v1::CheckStoreResponse::Finding& finding : examined.findings()) {
+    spdlog::error("{}: {}: {}", finding.check(), finding.subject(), finding.message());
+    ++findings[finding.check()];
+  }
+  return findings;
+}
+
 }  // namespace
 
-Examiner::Examiner(JobStore& store, Metrics& metrics, absl::Duration pause)
-    : store_(store), metrics_(metrics), pause_(pause), thread_([this] { Loop(); }) {}
+void ExamineAtStart(JobStore& store, const Premises& premises, Metrics& metrics) {
+  const absl::StatusOr<v1::CheckStoreResponse> examined = ExamineLive(store, premises);
+  if (!examined.ok())
+    return spdlog::error("the store is not examined: {}", examined.status().message());
+  // The whole has not been examined yet: no time is told.
+  metrics.Examined(absl::UnixEpoch(), Log(*examined));
+}
+
+Examiner::Examiner(JobStore& store, Premises premises, Metrics& metrics, absl::Duration pause)
+    : store_(store),
+      premises_(std::move(premises)),
+      metrics_(metrics),
+      pause_(pause),
+      thread_([this] { Loop(); }) {}
 
 Examiner::~Examiner() {
   stop_.Notify();
@@ -30,19 +54,13 @@ void Examiner::Loop() {
 
 void Examiner::ExamineOnce() {
   const absl::StatusOr<v1::CheckStoreResponse> examined =
-      Examine(store_, [this](absl::Duration took) {
+      Examine(store_, premises_, [this](absl::Duration took) {
         return !stop_.WaitForNotificationWithTimeout(std::min(took * kRestPerWork, kLongestRest));
       });
   if (absl::IsCancelled(examined.status())) return;
   if (!examined.ok())
     return spdlog::error("the store is not examined: {}", examined.status().message());
-  std::map<std::string, int64_t> findings;
-  for (const std::string& check : examined->checks()) findings[check] = 0;
-  for (const v1::CheckStoreResponse::Finding& finding : examined->findings()) {
-    spdlog::error("{}: {}: {}", finding.check(), finding.subject(), finding.message());
-    ++findings[finding.check()];
-  }
-  metrics_.Examined(absl::Now(), findings);
+  metrics_.Examined(absl::Now(), Log(*examined));
 }
 
 }  // namespace snug::server

@@ -14,11 +14,11 @@
 
 namespace snug::server {
 
-// Both outlive it.
+// Store and metrics outlive it.
 class Examiner {
  public:
   // The first examination begins after `pause`, each further one that long after the last.
-  Examiner(JobStore& store, Metrics& metrics, absl::Duration pause);
+  Examiner(JobStore& store, Premises premises, Metrics& metrics, absl::Duration pause);
   ~Examiner();  // Ends the examination within a piece.
 
  private:
@@ -26,11 +26,16 @@ class Examiner {
   void ExamineOnce();
 
   JobStore& store_;
+  const Premises premises_;
   Metrics& metrics_;
   const absl::Duration pause_;
   absl::Notification stop_;
   std::thread thread_;
 };
+
+// What there is to be found at once, before anything goes by it: in the log and in the metrics. It
+// does not keep the daemon from its work.
+void ExamineAtStart(JobStore& store, const Premises& premises, Metrics& metrics);
 
 }  // namespace snug::server
 

@@ -1,23 +1,16 @@
 #include "server/http/gateway.h"
 
-#include <chrono>
-#include <utility>
-
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "google/rpc/status.pb.h"
-#include "proto/snug/status_macros.h"
+#include "server/job/errors.h"
 
 namespace snug::server {
 namespace {
 
-constexpr std::chrono::seconds kPatience(10);
-constexpr std::chrono::hours kUploadPatience(6);
 constexpr size_t kMaxSecretBytes = 200;
 constexpr size_t kMaxMetricsBytes = 64 << 20;
 
-// What else may stand in a header of HTTP may not stand in one of gRPC.
 bool MayBeSecret(absl::string_view text) {
   const auto plain = [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-'; };
   return !text.empty() && text.size() <= kMaxSecretBytes && absl::c_all_of(text, plain);
@@ -25,86 +18,61 @@ bool MayBeSecret(absl::string_view text) {
 
 }  // namespace
 
-void Gateway::Connect(const std::shared_ptr<grpc::Channel>& channel) {
+void Gateway::Connect(Api& api, Callers& callers) {
   absl::MutexLock lock(&mutex_);
-  api_ = v1::FineTuning::NewStub(channel);
+  api_ = &api;
+  callers_ = &callers;
 }
 
-absl::StatusOr<std::shared_ptr<Api>> Gateway::Prepare(const std::string& secret,
-                                                      grpc::ClientContext& context) const {
+absl::StatusOr<Gateway::Entry> Gateway::Enter(const std::string& secret) const {
   if (!MayBeSecret(secret))
     return absl::UnauthenticatedError("no session and no token: run `snug open`");
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
-  context.AddMetadata("authorization", absl::StrCat("Bearer ", secret));
-  absl::MutexLock lock(&mutex_);
-  if (api_ == nullptr) return absl::UnavailableError("the daemon is starting: try again");
-  return api_;
+  Api* api = nullptr;
+  Callers* callers = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    api = api_;
+    callers = callers_;
+  }
+  if (api == nullptr) return absl::UnavailableError("the daemon is starting: try again");
+  ASSIGN_OR_RETURN(Principal who, callers->OfSecret(secret));
+  return Entry{*api, std::move(who)};
 }
 
-absl::Status Gateway::FromGrpc(const grpc::Status& status) {
-  absl::Status found(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-  google::rpc::Status details;
-  if (details.ParseFromString(status.error_details()))
-    for (const google::protobuf::Any& any : details.details())
-      found.SetPayload(any.type_url(), absl::Cord(any.value()));
-  return found;
+absl::Status Gateway::CheckSize(size_t request_bytes) {
+  return request_bytes <= kMaxRequestBytes ? absl::OkStatus()
+                                           : RequestTooLarge(request_bytes, kMaxRequestBytes);
+}
+
+absl::Status Gateway::NoAnswer() {
+  return absl::DeadlineExceededError(
+      absl::StrCat("the daemon has not answered for ", absl::FormatDuration(kPatience)));
 }
 
 absl::StatusOr<std::string> Gateway::MetricsOf(const std::string& secret,
                                                const std::string& job) const {
-  grpc::ClientContext context;
-  const absl::StatusOr<std::shared_ptr<Api>> api = Prepare(secret, context);
-  if (!api.ok()) return api.status();
+  ASSIGN_OR_RETURN(const Entry entry, Enter(secret));
   v1::GetJobLogsRequest request;
   request.set_id(job);
   request.set_metrics(true);
-  const auto reader = (*api)->GetJobLogs(&context, request);
+  ASSIGN_OR_RETURN(const MessageSource<v1::LogChunk> source,
+                   entry.api.GetJobLogs(entry.who, request));
   std::string text;
-  v1::LogChunk chunk;
-  while (reader->Read(&chunk)) {
-    text += chunk.text();
-    if (text.size() > kMaxMetricsBytes) context.TryCancel();
+  while (text.size() <= kMaxMetricsBytes) {
+    ASSIGN_OR_RETURN(const Next<v1::LogChunk> next, source());
+    if (next.kind != Next<v1::LogChunk>::kMessage) return text;
+    text += next.message.text();
   }
-  const grpc::Status status = reader->Finish();
-  if (text.size() > kMaxMetricsBytes)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the job's metrics are more than ", kMaxMetricsBytes, " bytes"));
-  if (!status.ok()) return FromGrpc(status);
-  return text;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the job's metrics are more than ", kMaxMetricsBytes, " bytes"));
 }
 
-absl::StatusOr<std::unique_ptr<Gateway::Sending>> Gateway::Send(const std::string& secret,
-                                                                const std::string& filename) const {
-  auto sending = std::make_unique<Sending>();
-  ASSIGN_OR_RETURN(sending->api_, Prepare(secret, sending->context_));
-  sending->context_.set_deadline(std::chrono::system_clock::now() + kUploadPatience);
-  sending->writer_ = sending->api_->UploadFile(&sending->context_, &sending->file_);
-  v1::UploadFileRequest first;
-  first.mutable_header()->set_filename(filename);
-  sending->writer_->Write(first);  // Where it fails, the end says why.
-  return sending;
-}
-
-Gateway::Sending::~Sending() {
-  if (writer_ == nullptr) return;
-  context_.TryCancel();
-  static_cast<void>(writer_->Finish());
-}
-
-bool Gateway::Sending::Write(absl::string_view content) {
-  v1::UploadFileRequest request;
-  request.set_content(std::string(content));
-  return writer_->Write(request);
-}
-
-absl::StatusOr<v1::File> Gateway::Sending::End() {
-  v1::UploadFileRequest request;
-  request.set_last(true);
-  writer_->Write(request);
-  writer_->WritesDone();
-  const grpc::Status status = std::exchange(writer_, nullptr)->Finish();
-  if (!status.ok()) return FromGrpc(status);
-  return file_;
+absl::StatusOr<std::unique_ptr<FileUpload>> Gateway::Upload(const std::string& secret,
+                                                            const std::string& filename) const {
+  ASSIGN_OR_RETURN(const Entry entry, Enter(secret));
+  v1::UploadHeader header;
+  header.set_filename(filename);
+  return entry.api.UploadFile(entry.who, header);
 }
 
 }  // namespace snug::server

@@ -24,10 +24,11 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kMetricsPath = "/metrics";
 constexpr int kMostPort = 65535;
-constexpr size_t kThreads = 16;       // Connections that are served at a time.
-constexpr int kMostConnections = 80;  // With those that wait.
-constexpr time_t kReadSeconds = 2;    // For a client that has connected, and is silent.
-constexpr time_t kWriteSeconds = 10;  // For one that does not take its answer.
+// Connections that are served at a time: forty that are slow hold nobody up.
+constexpr size_t kThreads = 64;
+constexpr int kMostConnections = 128;  // With those that wait.
+constexpr time_t kReadSeconds = 2;     // For a client that has connected, and is silent.
+constexpr time_t kWriteSeconds = 10;   // For one that does not take its answer.
 constexpr time_t kKeepAliveSeconds = 2;
 // Of an upload: every other body is read by who knows how much of it he wants.
 constexpr size_t kMaxRequestBytes = size_t{17} << 30;
@@ -88,13 +89,13 @@ void SetLimits(httplib::Server& server) {
 // Over TLS the certificate is proof of the name. `port` is known once the server is bound.
 void HearLoopbackAlone(httplib::Server& server, const int& port) {
   using Handled = httplib::Server::HandlerResponse;
-  server.set_pre_routing_handler([&port](const httplib::Request& request,
-                                         httplib::Response& response) {
-    if (request.path == kMetricsPath || NamesLoopback(request, port)) return Handled::Unhandled;
-    response.status = 421;
-    response.set_content("this server is 127.0.0.1 and localhost alone\n", "text/plain");
-    return Handled::Handled;
-  });
+  server.set_pre_routing_handler(
+      [&port](const httplib::Request& request, httplib::Response& response) {
+        if (request.path == kMetricsPath || NamesLoopback(request, port)) return Handled::Unhandled;
+        response.status = 421;
+        response.set_content("this server is 127.0.0.1 and localhost alone\n", "text/plain");
+        return Handled::Handled;
+      });
 }
 
 // Of a handshake: what has replaced the files meanwhile counts from now on. 0 refuses.
@@ -127,8 +128,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::StartTls(const v1::Liste
   ASSIGN_OR_RETURN(const HostAndPort place, SplitAddress(config.address()));
   int port = 0;
   if (!absl::SimpleAtoi(place.port, &port) || port < 0 || port > kMostPort)
-    return absl::InvalidArgumentError(absl::StrCat("listen_http ", config.address(),
-                                                   ": the port is a number up to ", kMostPort));
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen_http ", config.address(), ": the port is a number up to ", kMostPort));
   RETURN_IF_ERROR(CheckTlsFiles(config));
   auto http = absl::WrapUnique(new HttpServer);
   http->config_ = config;

@@ -26,10 +26,9 @@ constexpr const char* kJobs = "/v1/fine_tuning/jobs";
 constexpr const char* kFiles = "/v1/files";
 constexpr const char* kId = "/([a-z0-9-]+)";
 
-void Answer(const absl::StatusOr<json>& reply, httplib::Response& response) {
+void Respond(const absl::StatusOr<json>& reply, httplib::Response& response) {
   if (reply.ok()) {
-    response.set_content(reply->dump(-1, ' ', false, json::error_handler_t::replace) + "\n",
-                         kJson);
+    response.set_content(reply->dump(-1, ' ', false, json::error_handler_t::replace) + "\n", kJson);
     return;
   }
   response.status = HttpCode(reply.status());
@@ -51,6 +50,18 @@ absl::StatusOr<json> ListOf(const httplib::Request& request, const std::vector<j
   return ListObject(all, request.get_param_value("after"), limit);
 }
 
+// Calls `add` with every page of the API's list.
+template <typename Request, typename Ask, typename Add>
+absl::Status EachPage(Request request, const Ask& ask, const Add& add) {
+  request.set_page_size(kMaxJobs);
+  do {
+    ASSIGN_OR_RETURN(const auto page, ask(request));
+    add(page);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> BodyOf(const httplib::ContentReader& content) {
   std::string body;
   const auto take = [&](const char* data, size_t bytes) {
@@ -70,18 +81,16 @@ class Form {
   bool Begin(const httplib::MultipartFormData& part) {
     name_ = part.name;
     if (name_ != "file") return true;
-    auto sending = gateway_.Send(secret_, part.filename);
-    if (sending.ok())
-      sending_ = *std::move(sending);
-    else
-      status_ = sending.status();
-    return sending.ok();
+    auto upload = gateway_.Upload(secret_, part.filename);
+    status_ = upload.status();
+    if (upload.ok()) upload_ = *std::move(upload);
+    return upload.ok();
   }
 
   bool Take(const char* data, size_t bytes) {
     if (name_ == "file") {
-      refused_ = sending_ == nullptr || !sending_->Write({data, bytes});
-      return !refused_;
+      if (status_.ok()) status_ = upload_->Append({data, bytes});
+      return status_.ok();
     }
     std::string& text = fields_[name_];
     text.append(data, std::min(bytes, kMaxFieldBytes - text.size()));
@@ -91,13 +100,12 @@ class Form {
   // `whole`: all of it has come.
   absl::StatusOr<json> End(bool whole) {
     RETURN_IF_ERROR(status_);
-    if (sending_ == nullptr) return WrongParam("file", "is needed, in a form of several parts");
+    if (upload_ == nullptr) return WrongParam("file", "is needed, in a form of several parts");
     const std::string& purpose = fields_["purpose"];
-    if (!whole && !refused_) return absl::InvalidArgumentError("the upload broke off");
-    if (whole && purpose != "fine-tune")
+    if (!whole) return absl::InvalidArgumentError("the upload broke off");
+    if (purpose != "fine-tune")
       return WrongParam("purpose", absl::StrCat("\"", purpose, "\" is not offered; fine-tune is"));
-    // Where the daemon takes no more, it says why.
-    ASSIGN_OR_RETURN(const v1::File file, sending_->End());
+    ASSIGN_OR_RETURN(const v1::File file, upload_->Finish());
     return FileObject(file);
   }
 
@@ -106,9 +114,8 @@ class Form {
   const std::string secret_;
   std::string name_;  // Of the part that comes.
   std::map<std::string, std::string> fields_;
-  std::unique_ptr<Gateway::Sending> sending_;
-  bool refused_ = false;  // The daemon takes no more of it.
-  absl::Status status_;
+  std::unique_ptr<FileUpload> upload_;
+  absl::Status status_;  // Why the daemon takes no more of it.
 };
 
 absl::Status NotOffered(const httplib::Request& request) {
@@ -124,7 +131,7 @@ void OpenAiDoor::Serve(httplib::Server& server) {
   ServeFiles(server);
   ServeJobs(server);
   const auto refuse = [](const httplib::Request& request, httplib::Response& response) {
-    Answer(NotOffered(request), response);
+    Respond(NotOffered(request), response);
   };
   server.Get("/v1/.*", refuse);
   server.Delete("/v1/.*", refuse);
@@ -138,20 +145,24 @@ void OpenAiDoor::Serve(httplib::Server& server) {
 
 void OpenAiDoor::ServeFiles(httplib::Server& server) {
   const auto get = [&](const std::string& path, Ask ask) {
-    server.Get(path, [ask = std::move(ask)](const httplib::Request& request,
-                                            httplib::Response& response) {
-      Answer(ask(BearerOf(request), request), response);
-    });
+    server.Get(
+        path, [ask = std::move(ask)](const httplib::Request& request, httplib::Response& response) {
+          Respond(ask(BearerOf(request), request), response);
+        });
   };
   server.Post(kFiles, [this](const httplib::Request& request, httplib::Response& response,
                              const httplib::ContentReader& content) {
-    Answer(Upload(BearerOf(request), request, content), response);
+    Respond(Upload(BearerOf(request), request, content), response);
   });
   get(kFiles, [this](const std::string& secret, const httplib::Request& request) -> Reply {
-    ASSIGN_OR_RETURN(const v1::ListFilesResponse list,
-                     gateway_.Call(&Api::ListFiles, secret, v1::ListFilesRequest()));
     std::vector<json> files;
-    for (const v1::File& file : list.files()) files.push_back(FileObject(file));
+    const auto add = [&](const v1::ListFilesResponse& page) {
+      for (const v1::File& file : page.files()) files.push_back(FileObject(file));
+    };
+    const auto ask = [&](const v1::ListFilesRequest& call) {
+      return gateway_.Call(&Api::ListFiles, secret, call);
+    };
+    RETURN_IF_ERROR(EachPage(v1::ListFilesRequest(), ask, add));
     return ListOf(request, files, kMaxJobs);
   });
   get(absl::StrCat(kFiles, kId),
@@ -161,27 +172,26 @@ void OpenAiDoor::ServeFiles(httplib::Server& server) {
         ASSIGN_OR_RETURN(const v1::File file, gateway_.Call(&Api::GetFile, secret, get));
         return FileObject(file);
       });
-  server.Delete(absl::StrCat(kFiles, kId),
-                [this](const httplib::Request& request, httplib::Response& response) {
-                  v1::DeleteFileRequest call;
-                  call.set_file(request.matches[1]);
-                  const auto file = gateway_.Call(&Api::DeleteFile, BearerOf(request), call);
-                  if (!file.ok()) return Answer(file.status(), response);
-                  Answer(json{{"id", file->id()}, {"object", "file"}, {"deleted", true}},
-                         response);
-                });
+  server.Delete(absl::StrCat(kFiles, kId), [this](const httplib::Request& request,
+                                                  httplib::Response& response) {
+    v1::DeleteFileRequest call;
+    call.set_file(request.matches[1]);
+    const auto file = gateway_.Call(&Api::DeleteFile, BearerOf(request), call);
+    if (!file.ok()) return Respond(file.status(), response);
+    Respond(json{{"id", file->id()}, {"object", "file"}, {"deleted", true}}, response);
+  });
 }
 
 void OpenAiDoor::ServeJobs(httplib::Server& server) {
   const auto get = [&](const std::string& path, Ask ask) {
-    server.Get(path, [ask = std::move(ask)](const httplib::Request& request,
-                                            httplib::Response& response) {
-      Answer(ask(BearerOf(request), request), response);
-    });
+    server.Get(
+        path, [ask = std::move(ask)](const httplib::Request& request, httplib::Response& response) {
+          Respond(ask(BearerOf(request), request), response);
+        });
   };
   server.Post(kJobs, [this](const httplib::Request& request, httplib::Response& response,
                             const httplib::ContentReader& content) {
-    Answer(CreateJob(BearerOf(request), content), response);
+    Respond(CreateJob(BearerOf(request), content), response);
   });
   get(kJobs, [this](const std::string& secret, const httplib::Request& request) {
     return ListJobs(secret, request);
@@ -201,11 +211,15 @@ void OpenAiDoor::ServeJobs(httplib::Server& server) {
       [this](const std::string& secret, const httplib::Request& request) -> Reply {
         v1::ListCheckpointsRequest call;
         call.set_id(request.matches[1]);
-        ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse list,
-                         gateway_.Call(&Api::ListCheckpoints, secret, call));
         std::vector<json> checkpoints;
-        for (const v1::Checkpoint& checkpoint : list.checkpoints())
-          checkpoints.push_back(CheckpointObject(call.id(), checkpoint));
+        const auto add = [&](const v1::ListCheckpointsResponse& page) {
+          for (const v1::Checkpoint& checkpoint : page.checkpoints())
+            checkpoints.push_back(CheckpointObject(call.id(), checkpoint));
+        };
+        const auto ask = [&](const v1::ListCheckpointsRequest& page) {
+          return gateway_.Call(&Api::ListCheckpoints, secret, page);
+        };
+        RETURN_IF_ERROR(EachPage(call, ask, add));
         return ListOf(request, checkpoints, 10);
       });
   ServeChange<v1::CancelJobRequest>(server, "cancel", &Api::CancelJob);
@@ -215,17 +229,17 @@ void OpenAiDoor::ServeJobs(httplib::Server& server) {
 
 template <typename Request>
 void OpenAiDoor::ServeChange(httplib::Server& server, const char* verb,
-                             grpc::Status (Api::*method)(grpc::ClientContext*, const Request&,
-                                                         v1::Job*)) {
+                             void (Api::*method)(const Principal&, const Request&,
+                                                 Answer<v1::Job>)) {
   server.Post(absl::StrCat(kJobs, kId, "/", verb),
               [this, method](const httplib::Request& request, httplib::Response& response,
                              const httplib::ContentReader& content) {
                 const absl::StatusOr<std::string> body = BodyOf(content);
-                if (!body.ok()) return Answer(body.status(), response);
+                if (!body.ok()) return Respond(body.status(), response);
                 Request call;
                 call.set_id(request.matches[1]);
                 const auto job = gateway_.Call(method, BearerOf(request), call);
-                Answer(job.ok() ? Reply(JobObject(*job)) : Reply(job.status()), response);
+                Respond(job.ok() ? Reply(JobObject(*job)) : Reply(job.status()), response);
               });
 }
 
@@ -244,8 +258,7 @@ OpenAiDoor::Reply OpenAiDoor::ListJobs(const std::string& secret,
   call.set_all(true);
   call.set_page_size(kMaxJobs);
   call.mutable_read_mask()->add_paths(std::string(1, '*'));
-  ASSIGN_OR_RETURN(const v1::ListJobsResponse list,
-                   gateway_.Call(&Api::ListJobs, secret, call));
+  ASSIGN_OR_RETURN(const v1::ListJobsResponse list, gateway_.Call(&Api::ListJobs, secret, call));
   std::vector<json> jobs;
   for (const v1::Job& job : list.jobs()) jobs.push_back(JobObject(job));
   return ListOf(request, jobs, 20);

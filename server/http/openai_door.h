@@ -33,7 +33,7 @@ class OpenAiDoor {
   // `server` serves no more when this goes.
   void Serve(httplib::Server& server);
   // To the API; until then it says that the daemon starts.
-  void Connect(const std::shared_ptr<grpc::Channel>& channel) { gateway_.Connect(channel); }
+  void Connect(Api& api, Callers& callers) { gateway_.Connect(api, callers); }
 
  private:
   using Reply = absl::StatusOr<nlohmann::json>;
@@ -45,7 +45,7 @@ class OpenAiDoor {
   void ServeFiles(httplib::Server& server);
   template <typename Request>
   void ServeChange(httplib::Server& server, const char* verb,
-                   grpc::Status (Api::*method)(grpc::ClientContext*, const Request&, v1::Job*));
+                   void (Api::*method)(const Principal&, const Request&, Answer<v1::Job>));
 
   Reply CreateJob(const std::string& secret, const httplib::ContentReader& content) const;
   Reply ListJobs(const std::string& secret, const httplib::Request& request) const;

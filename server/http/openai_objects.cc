@@ -19,8 +19,8 @@
 namespace snug::server {
 namespace {
 
-using nlohmann::json;
 using google::protobuf::util::TimeUtil;
+using nlohmann::json;
 
 constexpr program::JsonLimits kBodyLimits = {.bytes = 256 << 10, .values = 10'000, .depth = 8};
 constexpr program::JsonLimits kLineLimits = {.bytes = 64 << 10, .values = 1'000, .depth = 4};
@@ -123,14 +123,12 @@ absl::Status TakeMethod(const json& object, v1::JobSpec& spec) {
   Fields fields(object, "method.");
   ASSIGN_OR_RETURN(const std::string type, fields.Text("type"));
   if (type != "supervised")
-    return WrongParam("method.type",
-                      absl::StrCat("\"", type, "\" is not offered; supervised is"));
+    return WrongParam("method.type", absl::StrCat("\"", type, "\" is not offered; supervised is"));
   if (const auto supervised = fields.Take("supervised")) {
     if (!supervised->is_object()) return WrongParam("method.supervised", "must be an object");
     Fields inner(*supervised, "method.supervised.");
     if (const auto numbers = inner.Take("hyperparameters"))
-      RETURN_IF_ERROR(
-          TakeHyperparameters(*numbers, "method.supervised.hyperparameters", spec));
+      RETURN_IF_ERROR(TakeHyperparameters(*numbers, "method.supervised.hyperparameters", spec));
     RETURN_IF_ERROR(inner.NothingIsLeft());
   }
   return fields.NothingIsLeft();
@@ -157,19 +155,19 @@ json TextOrNull(absl::string_view text) { return text.empty() ? json() : json(st
 
 const char* StatusName(v1::Job::State state) {
   switch (state) {
-    case v1::Job::PREPARING:
+    case v1::Job::STATE_PREPARING:
       return "validating_files";
-    case v1::Job::RUNNING:
-    case v1::Job::PAUSING:
-    case v1::Job::CANCELLING:
+    case v1::Job::STATE_RUNNING:
+    case v1::Job::STATE_PAUSING:
+    case v1::Job::STATE_CANCELLING:
       return "running";
-    case v1::Job::PAUSED:
+    case v1::Job::STATE_PAUSED:
       return "paused";
-    case v1::Job::SUCCEEDED:
+    case v1::Job::STATE_SUCCEEDED:
       return "succeeded";
-    case v1::Job::FAILED:
+    case v1::Job::STATE_FAILED:
       return "failed";
-    case v1::Job::CANCELLED:
+    case v1::Job::STATE_CANCELLED:
       return "cancelled";
     default:
       return "queued";
@@ -207,7 +205,7 @@ std::string ParamOfField(const std::string& field) {
 }
 
 json ErrorOf(const v1::Job& job) {
-  if (job.state() != v1::Job::FAILED) return json();
+  if (job.state() != v1::Job::STATE_FAILED) return json();
   return {{"code", job.error().reason()},
           {"message", job.error().message()},
           {"param", TextOrNull(ParamOfField(job.error().field()))}};
@@ -295,7 +293,7 @@ absl::StatusOr<v1::JobSpec> SpecOf(absl::string_view body) {
   if (!parsed->is_object()) return absl::InvalidArgumentError("the body must be an object");
   Fields fields(*parsed, "");
   v1::JobSpec spec;
-  spec.set_method(v1::JobSpec::LORA);
+  spec.set_method(v1::JobSpec::METHOD_LORA);
   ASSIGN_OR_RETURN(*spec.mutable_model(), fields.Text("model"));
   ASSIGN_OR_RETURN(*spec.mutable_dataset(), fields.Text("training_file"));
   ASSIGN_OR_RETURN(*spec.mutable_eval_dataset(), fields.Text("validation_file"));
@@ -319,7 +317,7 @@ absl::StatusOr<v1::JobSpec> SpecOf(absl::string_view body) {
 
 json JobObject(const v1::Job& job) {
   const v1::JobSpec& spec = job.spec();
-  const bool succeeded = job.state() == v1::Job::SUCCEEDED;
+  const bool succeeded = job.state() == v1::Job::STATE_SUCCEEDED;
   const json numbers = Hyperparameters(spec.training());
   json metadata = json::object();
   for (const auto& [key, value] : job.labels()) metadata[key] = value;
@@ -375,11 +373,11 @@ std::vector<json> EventObjects(const v1::Job& job, absl::string_view metrics) {
                                          "a line of metrics", kLineLimits);
     if (line.ok() && line->is_object()) AddStep(*line, job.progress().max_steps(), events);
   }
-  if (job.state() == v1::Job::SUCCEEDED)
+  if (job.state() == v1::Job::STATE_SUCCEEDED)
     events.Add(Seconds(job.end_time()), "The job has successfully completed");
-  if (job.state() == v1::Job::CANCELLED)
+  if (job.state() == v1::Job::STATE_CANCELLED)
     events.Add(Seconds(job.end_time()), "The job was cancelled");
-  if (job.state() == v1::Job::FAILED) {
+  if (job.state() == v1::Job::STATE_FAILED) {
     events.Add(Seconds(job.end_time()), absl::StrCat("The job failed: ", job.error().message()));
     events.Fail();
   }

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "google/protobuf/util/json_util.h"
+#include "proto/snug/json.h"
 #include "proto/snug/status_macros.h"
 #include "server/http/status_page.h"
 
@@ -18,11 +18,8 @@ std::string Event(absl::string_view name, absl::string_view data) {
 }  // namespace
 
 std::string JsonOf(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  std::string text;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  return status.ok() ? text : "{}";  // A file's name that is no text.
+  const auto json = MessageToJson(message);
+  return json.ok() ? json->dump() : "{}";  // A file's name that is no text.
 }
 
 absl::StatusOr<std::vector<v1::Job>> NewestJobs(const Gateway& gateway, const std::string& secret,
@@ -43,8 +40,7 @@ absl::StatusOr<std::vector<v1::Job>> NewestJobs(const Gateway& gateway, const st
 absl::StatusOr<std::string> EventFeed::Next() {
   ASSIGN_OR_RETURN(const v1::ServerInfo server,
                    gateway_.Call(&Api::GetServerInfo, secret_, v1::GetServerInfoRequest()));
-  ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs,
-                   NewestJobs(gateway_, secret_, kMaxPageJobs));
+  ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, NewestJobs(gateway_, secret_, kMaxPageJobs));
   std::string events;
   std::string now = JsonOf(server);
   if (now != server_) absl::StrAppend(&events, Event("server", now));

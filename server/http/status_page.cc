@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -89,22 +90,22 @@ void StatusPage::Serve(httplib::Server& server) {
 }
 
 void StatusPage::ServeJson(httplib::Server& server, const char* path, Ask ask) {
-  server.Get(absl::StrCat(kSession, path), [ask = std::move(ask)](const httplib::Request& request,
-                                                                httplib::Response& response) {
-    absl::StatusOr<std::string> answer = ask(SecretOf(request), request);
-    if (!answer.ok()) return Refuse(answer.status(), response);
-    response.set_content(*std::move(answer), kJson);
-  });
+  server.Get(absl::StrCat(kSession, path),
+             [ask = std::move(ask)](const httplib::Request& request, httplib::Response& response) {
+               absl::StatusOr<std::string> answer = ask(SecretOf(request), request);
+               if (!answer.ok()) return Refuse(answer.status(), response);
+               response.set_content(*std::move(answer), kJson);
+             });
 }
 
 void StatusPage::ServeFile(httplib::Server& server, const char* path, const char* type,
                            absl::string_view content) {
-  server.Get(absl::StrCat(kSession, path), [this, type, content](const httplib::Request& request,
-                                                               httplib::Response& response) {
-    const absl::Status let_in = Check(SecretOf(request));
-    if (!let_in.ok()) return Refuse(let_in, response);
-    response.set_content(content.data(), content.size(), type);
-  });
+  server.Get(absl::StrCat(kSession, path),
+             [this, type, content](const httplib::Request& request, httplib::Response& response) {
+               const absl::Status let_in = Check(SecretOf(request));
+               if (!let_in.ok()) return Refuse(let_in, response);
+               response.set_content(content.data(), content.size(), type);
+             });
 }
 
 // The link's secret becomes a cookie that no script reads, no other site sends along and no other
@@ -112,7 +113,11 @@ void StatusPage::ServeFile(httplib::Server& server, const char* path, const char
 void StatusPage::ServePage(const httplib::Request& request, httplib::Response& response) const {
   const bool from_link = request.has_param(kQuery);
   const std::string secret = from_link ? request.get_param_value(kQuery) : SecretOf(request);
-  const absl::Status let_in = Check(secret);
+  // Addresses are kept by browsers and proxies: a token, which outlives the daemon, is none's.
+  const bool is_link = absl::StartsWith(secret, kSessionPrefix);
+  const absl::Status let_in = from_link && !is_link
+                                  ? absl::UnauthenticatedError("no token is taken from an address")
+                                  : Check(secret);
   if (!let_in.ok()) return Refuse(let_in, response);
   if (!from_link) {
     response.set_content(kPageHtml.data(), kPageHtml.size(), "text/html; charset=utf-8");
@@ -142,8 +147,7 @@ absl::StatusOr<std::string> StatusPage::Plans(const std::string& secret,
   *request.mutable_spec() = job.spec();
   request.set_device(job.device());
   request.set_with_timeline(true);
-  ASSIGN_OR_RETURN(const v1::PlanJobResponse plans,
-                   gateway_.Call(&Api::PlanJob, secret, request));
+  ASSIGN_OR_RETURN(const v1::PlanJobResponse plans, gateway_.Call(&Api::PlanJob, secret, request));
   return JsonOf(plans);
 }
 

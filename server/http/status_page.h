@@ -41,7 +41,7 @@ class StatusPage {
   // `server` serves no more when this goes.
   void Serve(httplib::Server& server);
   // To the API; until then it says that the daemon starts.
-  void Connect(const std::shared_ptr<grpc::Channel>& channel) { gateway_.Connect(channel); }
+  void Connect(Api& api, Callers& callers) { gateway_.Connect(api, callers); }
   // Event streams end; more than once does no more.
   void Stop() {
     if (!stopping_.HasBeenNotified()) stopping_.Notify();

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/job/job_ref.h"
 #include "server/job/random_id.h"
 
 namespace snug::server {
@@ -76,6 +77,12 @@ const std::vector<std::string>& FileAccess::RootsOf(const Principal& who) const 
   if (who.tenant.empty()) return roots_.of_users;
   const auto found = roots_.of_tenants.find(who.tenant);
   return found == roots_.of_tenants.end() ? none : found->second;
+}
+
+Reach FileAccess::ReachOf(const Principal& who) const {
+  if (who.trusted) return {};
+  return {.roots = RootsOf(who),
+          .open = [this, who](const std::string& path) { return Open(path, who); }};
 }
 
 int FileAccess::Open(const std::string& path, const Principal& who) const {
@@ -145,9 +152,10 @@ std::vector<Violation> FileAccess::Check(const v1::JobSpec& spec, const Principa
         if (!status.ok()) found.push_back({field, std::string(status.message()), "BAD_DATASET"});
       }
     }
-    check("spec.lora.init_adapter", "BAD_ADAPTER", spec.lora().init_adapter());
+    const std::string& adapter = spec.lora().init_adapter();
+    if (!NamesJob(adapter)) check("spec.lora.init_adapter", "BAD_ADAPTER", adapter);
   }
-  if (!IsJobId(spec.model())) check("spec.model", "BAD_MODEL", spec.model());
+  if (!NamesJob(spec.model())) check("spec.model", "BAD_MODEL", spec.model());
   return found;
 }
 

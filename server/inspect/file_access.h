@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/data/held_files.h"
 #include "server/data/sources.h"
 #include "server/job/check_job.h"
 #include "server/job/errors.h"
@@ -31,6 +32,9 @@ class FileAccess {
   // depend on what is there; of one inside, only on what the user himself can see.
   std::vector<Violation> Check(const v1::JobSpec& spec, const Principal& who,
                                InputFiles inputs = InputFiles::kNeeded) const;
+
+  // What may be opened for him later, by who prepares his dataset. It refers to this.
+  Reach ReachOf(const Principal& who) const;
 
   // A descriptor for reading, also of a folder; below 0: errno says why, EXDEV for what is outside
   // the roots.

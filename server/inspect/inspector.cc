@@ -22,6 +22,8 @@
 #include "server/inspect/wire.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "server/job/inherit_adapter.h"
+#include "server/job/transient.h"
 #include "server/job/weights_digest.h"
 #include "server/node/process.h"
 
@@ -68,23 +70,22 @@ int Reap(pid_t pid, absl::Duration patience) {
   return status;
 }
 
-// The reply's bytes: all until the other end is closed.
-absl::StatusOr<std::string> ReadAll(int socket, absl::Time deadline,
-                                    const std::atomic<bool>* cancelled) {
-  std::string bytes;
+// Appends the reply's bytes: all until the other end is closed.
+absl::Status ReadAll(int socket, absl::Time deadline, const std::atomic<bool>* cancelled,
+                     std::string& bytes) {
   std::vector<char> buffer(64 << 10);
-  while (true) {
+  while (bytes.size() <= kMaxInspectFrame) {
     if (cancelled != nullptr && cancelled->load()) return absl::CancelledError("cancelled");
     if (absl::Now() > deadline) return absl::DeadlineExceededError("reading a model's files");
     pollfd end = {socket, POLLIN, 0};
     if (poll(&end, 1, kPollMs) <= 0) continue;
     const ssize_t got = recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (got == 0 || (got < 0 && errno == ECONNRESET)) return bytes;
+    if (got == 0 || (got < 0 && errno == ECONNRESET)) break;
     if (got < 0 && errno != EINTR && errno != EAGAIN)
       return absl::ErrnoToStatus(errno, "cannot hear from snug-inspect");
     if (got > 0) bytes.append(buffer.data(), static_cast<size_t>(got));
-    if (bytes.size() > kMaxInspectFrame) return bytes;
   }
+  return absl::OkStatus();
 }
 
 // Another process's word: it may fill in what the user left out, and name no other file.
@@ -103,48 +104,99 @@ absl::StatusOr<CheckedJob> Believe(const v1::InspectReply& reply, const v1::JobS
   return job;
 }
 
+// Of a job that is new: the spec gets the folder in its adapter's place, or, where that is a
+// checkpoint's, what its job was told of it.
+absl::StatusOr<AdapterOrigin> InheritedAdapter(const Origins& origins, v1::JobSpec& spec) {
+  const std::string named = spec.lora().init_adapter();
+  const auto as_violation = [](const absl::Status& status) {
+    if (status.ok() || IsTransient(status)) return status;
+    return InvalidRequest(
+        {{"spec.lora.init_adapter", std::string(status.message()), "BAD_ADAPTER"}});
+  };
+  const absl::StatusOr<AdapterOrigin> adapter = AdapterOriginOf(spec, origins);
+  if (!adapter.ok()) return as_violation(adapter.status());
+  if (!NamesJob(named)) return adapter;
+  spec.mutable_lora()->set_init_adapter(adapter->dir);
+  if (!adapter->checkpoint.empty())
+    RETURN_IF_ERROR(as_violation(InheritLora(adapter->lora, named, *spec.mutable_lora())));
+  return adapter;
+}
+
 }  // namespace
 
-absl::StatusOr<CheckedJob> Inspector::Check(const v1::JobSpec& spec,
-                                            const FindModelOfJob& find_model, const Order& order) {
+absl::StatusOr<CheckedJob> Inspector::Check(const v1::JobSpec& spec, const Origins& origins,
+                                            const Order& order) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
   found = access_.Check(spec, order.who, order.inputs);
   if (!found.empty()) return InvalidRequest(found);
   if (order.inputs == InputFiles::kNeeded) found = CheckDatasetFiles(spec);
-  const absl::StatusOr<CheckedJob> job = Read(spec, find_model, order);
+  const absl::StatusOr<CheckedJob> job = Read(spec, origins, order);
   if (!job.ok()) return Joined(std::move(found), job.status());
   if (!found.empty()) return InvalidRequest(found);
   return job;
 }
 
-absl::StatusOr<CheckedJob> Inspector::Read(const v1::JobSpec& spec,
-                                           const FindModelOfJob& find_model, const Order& order) {
-  const absl::StatusOr<std::string> model_dir = ModelDir(spec, find_model);
+absl::StatusOr<CheckedJob> Inspector::Read(const v1::JobSpec& asked, const Origins& origins,
+                                           const Order& order) {
+  const absl::StatusOr<ModelOrigin> model = ModelOriginOf(asked, origins);
+  const std::string model_dir = model.ok() ? model->dir : "";
+  v1::JobSpec spec = asked;
+  AdapterOrigin adapter;
+  if (order.inputs == InputFiles::kNeeded) {
+    ASSIGN_OR_RETURN(adapter, InheritedAdapter(origins, spec));
+  }
   ASSIGN_OR_RETURN(const UserFiles files,
-                   UserFiles::Open(spec, model_dir.value_or(""), order.inputs,
+                   UserFiles::Open({model_dir, NamesJob(asked.model())},
+                                   {adapter.dir, NamesJob(asked.lora().init_adapter())},
                                    {.access = access_, .who = order.who}));
   const std::string key =
-      Sha256Hex(absl::StrCat(WithoutName(spec).SerializeAsString(), "\n", model_dir.value_or(""),
-                             "\n", static_cast<int>(order.inputs), "\n", files.Identity()));
+      Sha256Hex(absl::StrCat(WithoutName(spec).SerializeAsString(), "\n", model_dir, "\n",
+                             static_cast<int>(order.inputs), "\n", files.Identity()));
+  absl::StatusOr<CheckedJob> job = CheckedJob();
   if (const auto known = Recall(key)) {
-    CheckedJob job = *known;
-    job.spec.set_display_name(spec.display_name());
-    job.spec.set_priority(spec.priority());
-    return job;
+    job = *known;
+    job->spec.set_display_name(spec.display_name());
+    job->spec.set_priority(spec.priority());
+  } else {
+    job = ReadNow(spec, model, files, order);
+    if (!job.ok()) return job;
+    job->opened = std::make_shared<const v1::OpenedFiles>(files.Opened());
+    Remember(key, *job);
   }
+  if (spec.lora().init_adapter() != asked.lora().init_adapter())
+    job->spec.mutable_lora()->set_init_adapter(asked.lora().init_adapter());
+  job->adapter_dir = adapter.dir;
+  job->start_from = adapter.checkpoint.empty() ? model->checkpoint : adapter.checkpoint;
+  return job;
+}
+
+absl::Status Inspector::OpenAdapter(const AdapterOrigin& adapter, const Principal& who,
+                                    CheckedJob& job) const {
+  ASSIGN_OR_RETURN(const UserFiles files,
+                   UserFiles::Open({job.model_dir, NamesJob(job.spec.model())},
+                                   {adapter.dir, NamesJob(job.spec.lora().init_adapter())},
+                                   {.access = access_, .who = who}));
+  job.opened = std::make_shared<const v1::OpenedFiles>(files.Opened());
+  job.adapter_dir = adapter.dir;
+  if (!adapter.checkpoint.empty()) job.start_from = adapter.checkpoint;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckedJob> Inspector::ReadNow(const v1::JobSpec& spec,
+                                              const absl::StatusOr<ModelOrigin>& model,
+                                              const UserFiles& files, const Order& order) {
   if (order.on_read) order.on_read();
+  const std::string model_dir = model.ok() ? model->dir : "";
   v1::InspectRequest request;
   *request.mutable_spec() = spec;
-  request.set_model_dir(model_dir.value_or(""));
-  if (!model_dir.ok()) *request.mutable_model_error() = ErrorOf(model_dir.status());
+  request.set_model_dir(model_dir);
+  if (!model.ok()) *request.mutable_model_error() = ErrorOf(model.status());
   request.set_inputs_done(order.inputs == InputFiles::kDone);
   for (const v1::InspectFile& file : files.files()) *request.add_files() = file;
   ASSIGN_OR_RETURN(const v1::InspectReply reply, Ask(request, files.fds(), order.cancelled));
   if (reply.has_error()) return StatusOf(reply.error());
-  ASSIGN_OR_RETURN(CheckedJob job, Believe(reply, spec, *model_dir));
-  Remember(key, job);
-  return job;
+  return Believe(reply, spec, model_dir);
 }
 
 absl::StatusOr<v1::InspectReply> Inspector::Ask(const v1::InspectRequest& request,
@@ -159,21 +211,22 @@ absl::StatusOr<v1::InspectReply> Inspector::Ask(const v1::InspectRequest& reques
   setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &kSendPatience, sizeof kSendPatience);
   const absl::StatusOr<pid_t> pid = Spawn({.argv = {settings_.program},
                                            .stderr_fd = STDERR_FILENO,
-                                           .passed_fd = ends[1],
+                                           .passed_fds = {ends[1]},
                                            .own_group = true});
   if (!pid.ok()) return absl::UnavailableError(pid.status().message());
   std::move(close_theirs).Invoke();
   absl::Status sent = SendMessage(ends[0], request);
   if (sent.ok()) sent = SendDescriptors(ends[0], fds);
   shutdown(ends[0], SHUT_WR);
-  const absl::StatusOr<std::string> bytes = ReadAll(ends[0], deadline, cancelled);
-  const int status = Reap(*pid, bytes.ok() ? kEndPatience : absl::ZeroDuration());
-  if (absl::IsCancelled(bytes.status())) return bytes.status();
+  std::string bytes;
+  const absl::Status heard = ReadAll(ends[0], deadline, cancelled, bytes);
+  const int status = Reap(*pid, heard.ok() ? kEndPatience : absl::ZeroDuration());
+  if (absl::IsCancelled(heard)) return heard;
   // No memory to send it with, and no fault of the reader's.
   if (absl::IsResourceExhausted(sent)) return sent;
   // A reader that has ended already says in its exit status what it ended of.
   v1::InspectReply reply;
-  if (sent.ok() && bytes.ok() && ParseFrame(*bytes, reply).ok()) return reply;
+  if (sent.ok() && heard.ok() && ParseFrame(bytes, reply).ok()) return reply;
   return ReaderFailed(status);
 }
 

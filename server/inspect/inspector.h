@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/inspect/file_access.h"
+#include "server/inspect/user_files.h"
 #include "server/job/check_job.h"
 #include "snug/v1/inspect.pb.h"
 
@@ -48,12 +49,19 @@ class Inspector {
 
   // Takes milliseconds, seconds for a large tokenizer. INVALID_ARGUMENT with all violations at
   // once, also where the files made their reader fail; UNAVAILABLE: the machine has no room now.
-  absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+  absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec, const Origins& origins,
                                    const Order& order);
 
+  // For a job whose inputs are done, and that still begins with its adapter.
+  absl::Status OpenAdapter(const AdapterOrigin& adapter, const Principal& who,
+                           CheckedJob& job) const;
+
  private:
-  absl::StatusOr<CheckedJob> Read(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+  absl::StatusOr<CheckedJob> Read(const v1::JobSpec& asked, const Origins& origins,
                                   const Order& order);
+  absl::StatusOr<CheckedJob> ReadNow(const v1::JobSpec& spec,
+                                     const absl::StatusOr<ModelOrigin>& model,
+                                     const UserFiles& files, const Order& order);
   struct Remembered {
     std::shared_ptr<const CheckedJob> job;
     int64_t used = 0;

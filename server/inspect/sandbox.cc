@@ -1,9 +1,6 @@
 #include "server/inspect/sandbox.h"
 
 #include <grp.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -11,12 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/shim/confine.h"
 
 namespace snug::server {
 namespace {
@@ -29,28 +25,23 @@ constexpr bool kSanitized = true;  // Its runtime maps terabytes and makes calls
 constexpr bool kSanitized = false;
 #endif
 
-#if defined(__x86_64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
-#else
-#error "the sandbox does not know this processor's system calls"
-#endif
-
 // Reading and answering on open descriptors, memory, ending. Neither open nor socket nor exec.
 // (fstat of glibc is newfstatat: that nobody may ask after a path's size is not worth another way.)
-constexpr int kAllowedCalls[] = {
-    SYS_read,          SYS_pread64,         SYS_write,
-    SYS_sendto,        SYS_close,           SYS_fstat,
-    SYS_newfstatat,    SYS_lseek,           SYS_fcntl,
-    SYS_mmap,          SYS_munmap,          SYS_mremap,
-    SYS_brk,           SYS_madvise,         SYS_futex,
-    SYS_clock_gettime, SYS_getpid,          SYS_gettid,
-    SYS_tgkill,        SYS_rt_sigprocmask,  SYS_rt_sigreturn,
-    SYS_rt_sigaction,  SYS_getrandom,       SYS_exit,
-    SYS_exit_group,    SYS_restart_syscall, SYS_sched_yield,
-    SYS_writev,        SYS_readv,           SYS_mprotect,
-};
+const std::vector<int>& AllowedCalls() {
+  static const auto& calls = *new std::vector<int>{
+      SYS_read,          SYS_pread64,         SYS_write,
+      SYS_sendto,        SYS_close,           SYS_fstat,
+      SYS_newfstatat,    SYS_lseek,           SYS_fcntl,
+      SYS_mmap,          SYS_munmap,          SYS_mremap,
+      SYS_brk,           SYS_madvise,         SYS_futex,
+      SYS_clock_gettime, SYS_getpid,          SYS_gettid,
+      SYS_tgkill,        SYS_rt_sigprocmask,  SYS_rt_sigreturn,
+      SYS_rt_sigaction,  SYS_getrandom,       SYS_exit,
+      SYS_exit_group,    SYS_restart_syscall, SYS_sched_yield,
+      SYS_writev,        SYS_readv,           SYS_mprotect,
+  };
+  return calls;
+}
 
 absl::Status Limit(int which, rlim_t most) {
   rlimit limit = {most, most};
@@ -72,43 +63,19 @@ absl::Status DropRights() {
   return absl::OkStatus();
 }
 
-sock_filter Load(size_t offset) {
-  return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset));
-}
-
-// Every other call fails with EPERM: nothing is granted, and what tries it can still say so.
-absl::Status FilterCalls() {
-  constexpr auto kCalls = static_cast<unsigned char>(std::size(kAllowedCalls));
-  std::vector<sock_filter> code = {
-      Load(offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-      Load(offsetof(seccomp_data, nr)),
-  };
-  unsigned char left = kCalls;
-  for (const int call : kAllowedCalls) {
-    // Over the tests that follow, and over the refusal behind them.
-    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), left, 0));
-    --left;
-  }
-  code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
-  code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  const sock_fprog program = {static_cast<unsigned short>(code.size()), code.data()};
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, "cannot filter system calls");
-}
-
 }  // namespace
 
 absl::Status EnterSandbox(const SandboxLimits& limits) {
   RETURN_IF_ERROR(DropRights());
   RETURN_IF_ERROR(Limit(RLIMIT_CPU, static_cast<rlim_t>(limits.cpu_seconds)));
-  RETURN_IF_ERROR(Limit(RLIMIT_CORE, 0));
   RETURN_IF_ERROR(Limit(RLIMIT_FSIZE, 0));
   if (!kSanitized) RETURN_IF_ERROR(Limit(RLIMIT_AS, static_cast<rlim_t>(limits.memory_bytes)));
-  if (prctl(PR_SET_DUMPABLE, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-    return absl::ErrnoToStatus(errno, "cannot give up rights");
-  return kSanitized ? absl::OkStatus() : FilterCalls();
+  if (prctl(PR_SET_DUMPABLE, 0) != 0) return absl::ErrnoToStatus(errno, "cannot hide its memory");
+  if (const int error = shim::GiveUpPrivileges(); error != 0)
+    return absl::ErrnoToStatus(error, "cannot give up rights");
+  if (kSanitized) return absl::OkStatus();
+  const int error = shim::RefuseAllCallsBut(AllowedCalls());
+  return error == 0 ? absl::OkStatus() : absl::ErrnoToStatus(error, "cannot filter system calls");
 }
 
 }  // namespace snug::server

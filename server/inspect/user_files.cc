@@ -13,6 +13,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/random_id.h"
 #include "worker/program/carried_files.h"
+#include "worker/program/opened_files.h"
 #include "worker/program/regular_file.h"
 
 namespace snug::server {
@@ -44,18 +45,19 @@ std::vector<std::string> NamesFor(const UserFiles::Rights& rights, const std::st
 
 }  // namespace
 
-absl::StatusOr<UserFiles> UserFiles::Open(const v1::JobSpec& spec, const std::string& model_dir,
-                                          InputFiles inputs, const Rights& rights) {
+absl::StatusOr<UserFiles> UserFiles::Open(const Folder& model, const Folder& adapter,
+                                          const Rights& rights) {
   UserFiles files;
-  // The output of a finished job lies in the daemon's own state: who may name the job may have it.
   const Principal daemon = DaemonPrincipal();
-  const Rights of_model = {rights.access, IsJobId(spec.model()) ? daemon : rights.who};
-  if (!model_dir.empty()) RETURN_IF_ERROR(files.AddModel(model_dir, of_model));
-  if (inputs == InputFiles::kDone) return files;
-  const std::string& adapter = spec.lora().init_adapter();
+  const auto rights_of = [&](const Folder& folder) {
+    return Rights{rights.access, folder.of_job ? daemon : rights.who};
+  };
+  if (!model.dir.empty()) RETURN_IF_ERROR(files.AddModel(model.dir, rights_of(model)));
+  if (adapter.dir.empty()) return files;
+  files.folders_.push_back(adapter.dir);
   for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
-    if (!adapter.empty())
-      RETURN_IF_ERROR(files.Add(absl::StrCat(adapter, "/", name), /*listed=*/false, rights));
+    RETURN_IF_ERROR(
+        files.Add(absl::StrCat(adapter.dir, "/", name), /*listed=*/false, rights_of(adapter)));
   return files;
 }
 
@@ -66,6 +68,8 @@ UserFiles::~UserFiles() {
 // A folder that may be searched and not listed still gives the files that every model has.
 absl::Status UserFiles::AddModel(const std::string& dir, const Rights& rights) {
   std::set<std::string> names = NamesToOpen();
+  const std::string templates = absl::StrCat(dir, "/", program::kMoreTemplates);
+  folders_.insert(folders_.end(), {dir, templates});
   const auto listed = NamesFor(rights, dir);
   const std::set<std::string> there(listed.begin(), listed.end());
   for (const std::string& name : there) {
@@ -76,7 +80,6 @@ absl::Status UserFiles::AddModel(const std::string& dir, const Rights& rights) {
   }
   for (const std::string& name : names)
     RETURN_IF_ERROR(Add(absl::StrCat(dir, "/", name), there.contains(name), rights));
-  const std::string templates = absl::StrCat(dir, "/", program::kMoreTemplates);
   for (const std::string& name : NamesFor(rights, templates))
     if (absl::EndsWith(name, ".jinja"))
       RETURN_IF_ERROR(Add(absl::StrCat(templates, "/", name), /*listed=*/true, rights));
@@ -95,6 +98,25 @@ absl::Status UserFiles::Add(const std::string& path, bool listed, const Rights& 
   files_.back().set_error(error);
   if (fd >= 0) fds_.push_back(fd);
   return absl::OkStatus();
+}
+
+v1::OpenedFiles UserFiles::Opened() const {
+  v1::OpenedFiles opened;
+  *opened.mutable_folders() = {folders_.begin(), folders_.end()};
+  auto fd = fds_.begin();
+  for (const v1::InspectFile& file : files_) {
+    if (file.unopened() || file.error() != 0) continue;
+    struct stat about = {};
+    fstat(*fd++, &about);
+    const program::FileIdentity identity = program::IdentityOf(about);
+    v1::OpenedFiles::File& one = *opened.add_files();
+    one.set_path(file.path());
+    one.set_device(identity.device);
+    one.set_inode(identity.inode);
+    one.set_bytes(identity.bytes);
+    one.set_modified_ns(identity.modified_ns);
+  }
+  return opened;
 }
 
 std::string UserFiles::Identity() const {

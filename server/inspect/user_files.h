@@ -9,20 +9,26 @@
 #include "server/inspect/file_access.h"
 #include "server/job/check_job.h"
 #include "snug/v1/inspect.pb.h"
+#include "snug/v1/worker.pb.h"
 
 namespace snug::server {
 
 class UserFiles {
  public:
-  // What of the model's folder and the adapter to start from is there. That one of
-  // them cannot be opened is the reader's to say; UNAVAILABLE when this process has no room for it.
-  // An empty `model_dir`: there is none.
+  // The files of a model's folder and of the adapter to start from. One that a job made lies in the
+  // daemon's own state: who may name the job may have it. Empty folders: there is none.
+  struct Folder {
+    std::string dir;
+    bool of_job = false;
+  };
   struct Rights {
     const FileAccess& access;
     const Principal& who;
   };
-  static absl::StatusOr<UserFiles> Open(const v1::JobSpec& spec, const std::string& model_dir,
-                                        InputFiles inputs, const Rights& rights);
+  // What is there. That a file cannot be opened is the reader's to say; UNAVAILABLE when this
+  // process has no room for it.
+  static absl::StatusOr<UserFiles> Open(const Folder& model, const Folder& adapter,
+                                        const Rights& rights);
 
   UserFiles(UserFiles&& other) noexcept = default;
   UserFiles& operator=(UserFiles&&) = delete;
@@ -33,6 +39,8 @@ class UserFiles {
 
   // Changes when any of them does: which they are, their sizes and times.
   std::string Identity() const;
+  // By which the worker knows them again.
+  v1::OpenedFiles Opened() const;
 
  private:
   UserFiles() = default;
@@ -41,6 +49,7 @@ class UserFiles {
 
   std::vector<v1::InspectFile> files_;
   std::vector<int> fds_;
+  std::vector<std::string> folders_;
 };
 
 }  // namespace snug::server

@@ -38,9 +38,9 @@ void CheckAddedTokens(const v1::JobSpec& spec, Checker& check) {
 void CheckLabels(const v1::JobSpec& spec, Checker& check) {
   const bool named = !spec.label_names().empty();
   if (!v1::JobSpec::Task_IsValid(spec.task())) check.Add("task", kTasks);
-  const bool of_text = spec.task() == v1::JobSpec::CAUSAL_LM ||
-                       spec.task() == v1::JobSpec::SEQ2SEQ_LM ||
-                       spec.task() == v1::JobSpec::MASKED_LM;
+  const bool of_text = spec.task() == v1::JobSpec::TASK_CAUSAL_LM ||
+                       spec.task() == v1::JobSpec::TASK_SEQ2SEQ_LM ||
+                       spec.task() == v1::JobSpec::TASK_MASKED_LM;
   const double masked = spec.mlm_probability();
   if (spec.has_mlm_probability() && !(masked > 0.0 && masked < 1.0))
     check.Add("mlm_probability", absl::StrCat(masked, " is outside (0, 1)"));
@@ -59,8 +59,8 @@ void CheckLabels(const v1::JobSpec& spec, Checker& check) {
     check.Add("problem_type", absl::StrCat("one of ", program::kProblemNames, ", not ",
                                            program::Quote(named_problem)));
   const bool one_class = problem == program::Problem::kSingleLabel ||
-                         spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION ||
-                         spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION;
+                         spec.task() == v1::JobSpec::TASK_TOKEN_CLASSIFICATION ||
+                         spec.task() == v1::JobSpec::TASK_IMAGE_CLASSIFICATION;
   if (spec.num_labels() == 1 && one_class)
     check.Add("num_labels",
               "1, but a classification by one label chooses among at least 2 classes");

@@ -68,6 +68,11 @@ absl::Status CheckFile(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAdapterFiles(const v1::JobSpec& spec, const Origins& origins) {
+  ASSIGN_OR_RETURN(const AdapterOrigin adapter, AdapterOriginOf(spec, origins));
+  return adapter.dir.empty() ? absl::OkStatus() : CheckFile(adapter.dir + "/adapter_config.json");
+}
+
 void CheckSources(const std::vector<Source>& sources, std::vector<Violation>& found) {
   for (const Source& source : sources)
     AddStatus(found, absl::StrCat("spec.", source.field).c_str(), "BAD_DATASET",
@@ -110,20 +115,20 @@ void CheckExport(const CheckedJob& job, const program::Program& program,
 void FillTask(const program::ModelConfig& config, v1::JobSpec& spec) {
   if (config.has_source()) {
     spec.mutable_training()->set_packing(false);
-    return spec.set_task(v1::JobSpec::SEQ2SEQ_LM);
+    return spec.set_task(v1::JobSpec::TASK_SEQ2SEQ_LM);
   }
   if (config.task == program::Task::kMaskedLm) {
     if (!spec.has_mlm_probability()) spec.set_mlm_probability(kMlmProbability);
-    return spec.set_task(v1::JobSpec::MASKED_LM);
+    return spec.set_task(v1::JobSpec::TASK_MASKED_LM);
   }
-  if (!config.classifies()) return spec.set_task(v1::JobSpec::CAUSAL_LM);
+  if (!config.classifies()) return spec.set_task(v1::JobSpec::TASK_CAUSAL_LM);
   const bool of_texts = config.task == program::Task::kSequenceClassification;
-  spec.set_task(config.of_images() ? v1::JobSpec::IMAGE_CLASSIFICATION
-                : of_texts         ? v1::JobSpec::SEQUENCE_CLASSIFICATION
-                                   : v1::JobSpec::TOKEN_CLASSIFICATION);
+  spec.set_task(config.of_images() ? v1::JobSpec::TASK_IMAGE_CLASSIFICATION
+                : of_texts         ? v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION
+                                   : v1::JobSpec::TASK_TOKEN_CLASSIFICATION);
   spec.set_num_labels(config.labels);
   if (of_texts) spec.set_problem_type(program::NameOf(config.problem));
-  if (spec.method() != v1::JobSpec::LORA) return;
+  if (spec.method() != v1::JobSpec::METHOD_LORA) return;
   auto& saved = *spec.mutable_lora()->mutable_modules_to_save();
   const std::string head = program::HeadPathOf(config);
   if (std::find(saved.begin(), saved.end(), head) == saved.end()) *saved.Add() = head;
@@ -211,7 +216,7 @@ void CheckImageFormats(const program::ModelConfig& config, const v1::JobSpec& sp
                        std::vector<Violation>& found) {
   const auto check = [&](v1::JobSpec::DatasetFormat format, const std::string& field) {
     const bool named = format != v1::JobSpec::DATASET_FORMAT_UNSPECIFIED;
-    if (!named || (format == v1::JobSpec::IMAGES) == config.of_images()) return;
+    if (!named || (format == v1::JobSpec::DATASET_FORMAT_IMAGES) == config.of_images()) return;
     found.push_back({absl::StrCat("spec.", field),
                      config.of_images() ? "the model reads images: leave it out"
                                         : "images is of task: image_classification",
@@ -296,7 +301,8 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
   if (!job.spec.memory().stash().empty())
     AddStatus(found, "spec.memory.stash", "BAD_STASH",
               program::PinnedPlan(*program, PatternsOf(job.spec)).status());
-  absl::StatusOr<program::TensorIndex> index = program::ReadModelIndex(job.model_dir);
+  absl::StatusOr<program::TensorIndex> index =
+      program::ReadModelIndex(job.model_dir, program->config);
   AddStatus(found, "spec.model", "BAD_WEIGHTS",
             index.ok() ? program::CheckBaseWeights(*program, *index) : index.status());
   CheckExport(job, *program, found);
@@ -308,14 +314,14 @@ absl::StatusOr<program::Program> CheckModel(CheckedJob& job, std::vector<Violati
 program::TaskChoice TaskOf(const v1::JobSpec& spec) {
   program::TaskChoice choice = {
       .task = {}, .labels = spec.num_labels() > 0 ? spec.num_labels() : spec.label_names_size()};
-  if (spec.task() == v1::JobSpec::CAUSAL_LM) choice.task = program::Task::kCausalLm;
-  if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION)
+  if (spec.task() == v1::JobSpec::TASK_CAUSAL_LM) choice.task = program::Task::kCausalLm;
+  if (spec.task() == v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION)
     choice.task = program::Task::kSequenceClassification;
-  if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
+  if (spec.task() == v1::JobSpec::TASK_TOKEN_CLASSIFICATION)
     choice.task = program::Task::kTokenClassification;
-  if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
-  if (spec.task() == v1::JobSpec::MASKED_LM) choice.task = program::Task::kMaskedLm;
-  if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION)
+  if (spec.task() == v1::JobSpec::TASK_SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
+  if (spec.task() == v1::JobSpec::TASK_MASKED_LM) choice.task = program::Task::kMaskedLm;
+  if (spec.task() == v1::JobSpec::TASK_IMAGE_CLASSIFICATION)
     choice.task = program::Task::kImageClassification;
   choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
@@ -323,32 +329,24 @@ program::TaskChoice TaskOf(const v1::JobSpec& spec) {
 
 program::TrainingMode ModeOf(const v1::JobSpec& spec) {
   program::TrainingMode mode;
-  mode.lora = spec.method() == v1::JobSpec::LORA;
-  mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
-                                                                       : program::DType::kF32;
+  mode.lora = spec.method() == v1::JobSpec::METHOD_LORA;
+  mode.compute = spec.training().precision() == v1::TrainingSpec::PRECISION_BF16
+                     ? program::DType::kBF16
+                     : program::DType::kF32;
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
-  mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
+  mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::GRADIENTS_RELEASED;
   const std::string& dropout = spec.training().dropout();
   mode.dropout = dropout.empty() || dropout == program::kModelDropout;
   mode.label_smoothing = spec.training().label_smoothing_factor();
-  mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::HOST;
+  mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::OPTIMIZER_STATE_HOST;
   mode.reversible = spec.reversible() == program::kNativeStreams;
   if (!mode.lora) return mode;
   mode.adapter = LoraConfigOf(spec.lora());
-  if (spec.quantization() == v1::JobSpec::NF4) mode.quantization = program::Quantization::kNf4;
-  if (spec.quantization() == v1::JobSpec::INT8) mode.quantization = program::Quantization::kInt8;
+  if (spec.quantization() == v1::JobSpec::QUANTIZATION_NF4)
+    mode.quantization = program::Quantization::kNf4;
+  if (spec.quantization() == v1::JobSpec::QUANTIZATION_INT8)
+    mode.quantization = program::Quantization::kInt8;
   return mode;
-}
-
-absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJob& find_model) {
-  if (IsJobId(spec.model())) return find_model(spec.model());
-  struct stat status {};
-  if (stat(spec.model().c_str(), &status) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.model()));
-  if (!S_ISDIR(status.st_mode))
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.model(), " is not a directory: give the folder with config.json"));
-  return spec.model();
 }
 
 std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec) {
@@ -358,16 +356,14 @@ std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec) {
   return found;
 }
 
-absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model,
-                       InputFiles inputs) {
+absl::Status CheckForm(const v1::JobSpec& spec, const Origins& origins, InputFiles inputs) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
   const bool needed = inputs == InputFiles::kNeeded;
   if (needed) found = CheckDatasetFiles(spec);
-  AddStatus(found, "spec.model", "BAD_MODEL", ModelDir(spec, find_model).status());
-  if (needed && !spec.lora().init_adapter().empty())
-    AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER",
-              CheckFile(spec.lora().init_adapter() + "/adapter_config.json"));
+  AddStatus(found, "spec.model", "BAD_MODEL", ModelOriginOf(spec, origins).status());
+  if (needed)
+    AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER", CheckAdapterFiles(spec, origins));
   return found.empty() ? absl::OkStatus() : InvalidRequest(found);
 }
 
@@ -386,15 +382,14 @@ int64_t DatasetBytes(const v1::JobSpec& spec) {
   return bytes;
 }
 
-absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec,
-                                         const FindModelOfJob& find_model) {
+absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const Origins& origins) {
   std::vector<Violation> found = CheckDatasetSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
   CheckSources(TrainSources(spec), found);
-  absl::StatusOr<std::string> model_dir = ModelDir(spec, find_model);
-  AddStatus(found, "spec.model", "BAD_MODEL", model_dir.status());
+  absl::StatusOr<ModelOrigin> model = ModelOriginOf(spec, origins);
+  AddStatus(found, "spec.model", "BAD_MODEL", model.status());
   if (!found.empty()) return InvalidRequest(found);
-  return model_dir;
+  return std::move(model)->dir;
 }
 
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,

@@ -11,32 +11,35 @@
 
 #include "absl/status/statusor.h"
 #include "server/job/errors.h"
+#include "server/job/origins.h"
 #include "snug/v1/job.pb.h"
+#include "snug/v1/worker.pb.h"
 #include "worker/program/program.h"
 
 namespace snug::server {
 
 struct CheckedJob {
   v1::JobSpec spec;       // Defaults filled in; `model` as the user gave it.
-  std::string model_dir;  // Of spec.model, or the output of the finished job that it names.
+  std::string model_dir;  // Of spec.model, or of the job that it names.
+  // Of spec.lora.init_adapter, or of the job that it names; empty: there is none, or its inputs are
+  // done.
+  std::string adapter_dir = {};
+  // A folder with a checkpoint of another job, whose weights this one begins with; empty: none.
+  std::string start_from = {};
+  // Of model and adapter, what was opened as the job's owner; null: nobody has opened any of it.
+  std::shared_ptr<const v1::OpenedFiles> opened = {};
   std::shared_ptr<const program::Program> program = {};  // Large, so all that need it share it.
   std::string weights_digest = {};  // WeightsDigest, unless the job shares nothing.
 };
-
-// The output folder of a finished full job.
-using FindModelOfJob = std::function<absl::StatusOr<std::string>(const std::string& id)>;
 
 // Whether the adapter to start from, and the datasets, are looked at. Not for a job whose dataset
 // is prepared: its stored spec has all that was taken from them, and its user may have moved them
 // since.
 enum class InputFiles { kNeeded, kDone };
 
-// The folder of spec.model: its path, or the output of the finished job that it names.
-absl::StatusOr<std::string> ModelDir(const v1::JobSpec& spec, const FindModelOfJob& find_model);
-
 // What can be said at once: the spec is well-formed, and what it names exists. No file is read.
 // INVALID_ARGUMENT with all violations at once.
-absl::Status CheckForm(const v1::JobSpec& spec, const FindModelOfJob& find_model,
+absl::Status CheckForm(const v1::JobSpec& spec, const Origins& origins,
                        InputFiles inputs = InputFiles::kNeeded);
 
 // Of the files that its datasets are now; 0 for one that is not there.
@@ -52,7 +55,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec,
 
 // What a preview needs of a spec: its dataset is a file, what says how to read it is right. The
 // model's directory.
-absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const FindModelOfJob& find_model);
+absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const Origins& origins);
 
 program::TaskChoice TaskOf(const v1::JobSpec& spec);
 program::TrainingMode ModeOf(const v1::JobSpec& spec);

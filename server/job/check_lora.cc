@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/job/job_ref.h"
 
 namespace snug::server {
 namespace {
@@ -48,7 +49,8 @@ void CheckLora(const v1::LoraSpec& lora, Checker& check) {
     check.Positive("lora.alpha_pattern", alpha, kMaxAlpha);
   for (const int32_t layer : lora.layers_to_transform())
     check.Integer("lora.layers_to_transform", layer, 0, INT32_MAX);
-  if (!lora.init_adapter().empty()) check.Path("lora.init_adapter", lora.init_adapter());
+  if (!lora.init_adapter().empty() && !NamesJob(lora.init_adapter()))
+    check.Path("lora.init_adapter", lora.init_adapter());
 }
 
 program::LoraConfig LoraConfigOf(const v1::LoraSpec& lora) {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
+#include "proto/snug/enum_words.h"
 
 namespace snug::server {
 namespace {
@@ -22,19 +22,17 @@ struct ScheduleRow {
 
 const std::vector<ScheduleRow>& Rows() {
   static const auto& rows = *new std::vector<ScheduleRow>{
-      {TrainingSpec::COSINE, {"num_cycles"}},
-      {TrainingSpec::COSINE_WITH_MIN_LR, {"num_cycles", "min_lr", "min_lr_rate"}},
-      {TrainingSpec::COSINE_WITH_RESTARTS, {"num_cycles"}},
-      {TrainingSpec::POLYNOMIAL, {"lr_end", "power"}},
-      {TrainingSpec::WSD,
+      {TrainingSpec::LR_SCHEDULER_TYPE_COSINE, {"num_cycles"}},
+      {TrainingSpec::LR_SCHEDULER_TYPE_COSINE_WITH_MIN_LR, {"num_cycles", "min_lr", "min_lr_rate"}},
+      {TrainingSpec::LR_SCHEDULER_TYPE_COSINE_WITH_RESTARTS, {"num_cycles"}},
+      {TrainingSpec::LR_SCHEDULER_TYPE_POLYNOMIAL, {"lr_end", "power"}},
+      {TrainingSpec::LR_SCHEDULER_TYPE_WSD,
        {"num_stable_steps", "num_decay_steps", "warmup_type", "decay_type", "min_lr_ratio",
         "num_cycles"}}};
   return rows;
 }
 
-std::string NameOf(TrainingSpec::LrSchedulerType type) {
-  return absl::AsciiStrToLower(TrainingSpec::LrSchedulerType_Name(type));
-}
+std::string NameOf(TrainingSpec::LrSchedulerType type) { return LowerEnumWord(type); }
 
 std::string Field(const std::string& name) {
   return absl::StrCat("training.lr_scheduler_kwargs.", name);
@@ -81,18 +79,20 @@ void CheckSchedule(const TrainingSpec& training, double learning_rate, Checker& 
   if (!TrainingSpec::LrSchedulerType_IsValid(training.lr_scheduler_type()))
     return check.Add("training.lr_scheduler_type", "is not known here");
   TrainingSpec::LrSchedulerType type = training.lr_scheduler_type();
-  if (type == TrainingSpec::LR_SCHEDULER_TYPE_UNSPECIFIED) type = TrainingSpec::COSINE;
+  if (type == TrainingSpec::LR_SCHEDULER_TYPE_UNSPECIFIED)
+    type = TrainingSpec::LR_SCHEDULER_TYPE_COSINE;
   const LrSchedulerKwargs& kwargs = training.lr_scheduler_kwargs();
   CheckTaken(training, type, check);
   CheckRanges(kwargs, check);
-  if (type == TrainingSpec::COSINE_WITH_MIN_LR && kwargs.has_min_lr() == kwargs.has_min_lr_rate())
+  if (type == TrainingSpec::LR_SCHEDULER_TYPE_COSINE_WITH_MIN_LR &&
+      kwargs.has_min_lr() == kwargs.has_min_lr_rate())
     check.Add(Field("min_lr"), "cosine_with_min_lr needs min_lr or min_lr_rate, and one of them");
   if (kwargs.has_min_lr() && learning_rate == 0.0)
     check.Add(Field("min_lr"), "needs a learning_rate above 0; min_lr_rate does not");
-  if (type == TrainingSpec::WSD && !kwargs.has_num_decay_steps())
+  if (type == TrainingSpec::LR_SCHEDULER_TYPE_WSD && !kwargs.has_num_decay_steps())
     check.Add(Field("num_decay_steps"), "wsd needs it");
   const double end = kwargs.has_lr_end() ? kwargs.lr_end() : 1e-7;
-  if (type == TrainingSpec::POLYNOMIAL && end >= learning_rate)
+  if (type == TrainingSpec::LR_SCHEDULER_TYPE_POLYNOMIAL && end >= learning_rate)
     check.Add(Field("lr_end"),
               absl::StrCat(end, " must be below learning_rate, which is ", learning_rate));
 }

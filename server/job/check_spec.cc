@@ -7,9 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/bytes.h"
+#include "proto/snug/enum_words.h"
 #include "server/job/check_data.h"
 #include "server/job/check_lora.h"
 #include "server/job/check_training.h"
+#include "server/job/job_ref.h"
 #include "server/job/random_id.h"
 #include "server/job/spec_checker.h"
 #include "server/plan/plan_proto.h"
@@ -23,8 +25,12 @@ using v1::JobSpec;
 void CheckModel(const JobSpec& spec, Checker& check) {
   if (spec.model().empty())
     check.Add("model", "is missing: a Hugging Face model directory, or the id of a finished job");
-  else if (!IsJobId(spec.model()))
+  else if (const std::optional<JobRef> ref = ParseJobRef(spec.model()); !ref)
     check.Path("model", spec.model());
+  else if (ref->step && spec.method() == JobSpec::METHOD_LORA)
+    check.Add("model",
+              "a job of method full can begin with another's checkpoint; an adapter needs a model: "
+              "name the job, for what it made in the end");
 }
 
 void CheckNames(const JobSpec& spec, Checker& check) {
@@ -36,20 +42,21 @@ void CheckNames(const JobSpec& spec, Checker& check) {
     break;
   }
   CheckModel(spec, check);
-  if (spec.method() != JobSpec::LORA && spec.method() != JobSpec::FULL)
+  if (spec.method() != JobSpec::METHOD_LORA && spec.method() != JobSpec::METHOD_FULL)
     check.Add("method", "is missing: lora or full");
   check.Integer("priority", spec.priority(), -kMaxPriority, kMaxPriority);
 }
 
 bool IsQuantized(const JobSpec& spec) {
-  return spec.quantization() == JobSpec::INT8 || spec.quantization() == JobSpec::NF4;
+  return spec.quantization() == JobSpec::QUANTIZATION_INT8 ||
+         spec.quantization() == JobSpec::QUANTIZATION_NF4;
 }
 
 void CheckQuantization(const JobSpec& spec, Checker& check) {
   if (!JobSpec::Quantization_IsValid(spec.quantization()))
     check.Add("quantization", "none, int8 or nf4");
   if (!IsQuantized(spec)) return;
-  if (spec.method() == JobSpec::FULL)
+  if (spec.method() == JobSpec::METHOD_FULL)
     check.Add("quantization",
               "is for a base that stays as it is, beside an adapter (method lora); a full job "
               "changes every weight: none");
@@ -67,7 +74,7 @@ void CheckReversible(const JobSpec& spec, Checker& check) {
     return check.Add("reversible", absl::StrCat(form, " is not offered; none or native"));
   if (form != program::kNativeStreams)
     return check.Add("reversible", absl::StrCat("none or native, not \"", form, "\""));
-  if (spec.method() == JobSpec::LORA)
+  if (spec.method() == JobSpec::METHOD_LORA)
     check.Add("reversible",
               "native is for method: full; a model that was trained so takes adapters without it");
 }
@@ -76,7 +83,7 @@ void CheckMethod(const JobSpec& spec, Checker& check) {
   CheckQuantization(spec, check);
   CheckReversible(spec, check);
   const v1::LoraSpec& lora = spec.lora();
-  if (spec.method() == JobSpec::FULL) {
+  if (spec.method() == JobSpec::METHOD_FULL) {
     // An empty message asks for nothing, so it may stand there.
     if (lora.ByteSizeLong() > 0) check.Add("lora", "is for method lora; this job's method is full");
     if (spec.merge()) check.Add("merge", "is for method lora; a full job gives a model anyway");
@@ -86,7 +93,7 @@ void CheckMethod(const JobSpec& spec, Checker& check) {
 }
 
 std::string FidelityName(int fidelity) {
-  return absl::AsciiStrToLower(v1::Fidelity_Name(static_cast<v1::Fidelity>(fidelity)));
+  return LowerEnumWord(static_cast<v1::Fidelity>(fidelity));
 }
 
 // What gives other gradients has to be allowed by name.
@@ -99,10 +106,10 @@ void CheckKind(const std::string& field, v1::StashKind kind, v1::Fidelity allowe
     return check.Add(field, absl::StrJoin(program::kAllStashes, ", ", name));
   }
   const program::StashRow& row = program::RowOf(*stash);
-  const int needed = v1::EXACT + static_cast<int>(row.fidelity);
-  if (std::max<int>(allowed, v1::EXACT) >= needed) return;
+  const int needed = v1::FIDELITY_EXACT + static_cast<int>(row.fidelity);
+  if (std::max<int>(allowed, v1::FIDELITY_EXACT) >= needed) return;
   check.Add(field, absl::StrCat(row.name, " is ", FidelityName(needed), ", memory.fidelity is ",
-                                FidelityName(std::max<int>(allowed, v1::EXACT)),
+                                FidelityName(std::max<int>(allowed, v1::FIDELITY_EXACT)),
                                 ": give memory.fidelity: ", FidelityName(needed)));
 }
 
@@ -114,14 +121,14 @@ void CheckStashOptions(const v1::MemorySpec& memory, Checker& check) {
       check.Add(field, "needs a kind: keep, recompute, chunk, ...");
       continue;
     }
-    const std::string name = absl::AsciiStrToLower(v1::StashKind_Name(kind->second));
-    if (options.has_rows() && kind->second != v1::CHUNK) {
+    const std::string name = LowerEnumWord(kind->second);
+    if (options.has_rows() && kind->second != v1::STASH_KIND_CHUNK) {
       check.Add(field + ".rows", absl::StrCat("is for chunk; this site's kind is ", name));
     } else if (options.has_rows() && options.rows() < 1) {
       check.Add(field + ".rows", absl::StrCat("must be at least 1, not ", options.rows()));
     }
     const bool sample = options.has_rho() || !options.estimator().empty();
-    if (sample && kind->second != v1::SAMPLED) {
+    if (sample && kind->second != v1::STASH_KIND_SAMPLED) {
       check.Add(field,
                 absl::StrCat("rho and estimator are for sampled; this site's kind is ", name));
     } else if (sample) {
@@ -139,7 +146,7 @@ void CheckGradients(const JobSpec& spec, Checker& check) {
     check.Add("memory.gradients", "kept or released");
   if (!v1::MemorySpec::OptimizerState_IsValid(memory.optimizer()))
     check.Add("memory.optimizer", "device or host");
-  if (memory.gradients() != v1::MemorySpec::RELEASED) return;
+  if (memory.gradients() != v1::MemorySpec::GRADIENTS_RELEASED) return;
   const v1::TrainingSpec& training = spec.training();
   if (!training.has_max_grad_norm() || training.max_grad_norm() > 0.0)
     check.Add("memory.gradients",
@@ -214,15 +221,15 @@ std::vector<Violation> CheckDatasetSpec(const JobSpec& spec) {
 }
 
 void FillDefaults(JobSpec& spec, int64_t model_limit_tokens) {
-  const bool lora = spec.method() == JobSpec::LORA;
+  const bool lora = spec.method() == JobSpec::METHOD_LORA;
   if (lora) FillLora(*spec.mutable_lora());
   if (!lora) spec.clear_lora();
   FillTraining(*spec.mutable_training(), lora, model_limit_tokens);
   if (spec.quantization() == JobSpec::QUANTIZATION_UNSPECIFIED)
-    spec.set_quantization(JobSpec::NONE);
+    spec.set_quantization(JobSpec::QUANTIZATION_NONE);
   if (spec.memory().budget().empty()) spec.mutable_memory()->set_budget("auto");
   if (spec.memory().fidelity() == v1::FIDELITY_UNSPECIFIED)
-    spec.mutable_memory()->set_fidelity(v1::EXACT);
+    spec.mutable_memory()->set_fidelity(v1::FIDELITY_EXACT);
 }
 
 }  // namespace snug::server

@@ -30,14 +30,14 @@ double LearningRate(const TrainingSpec& training, bool lora) {
 // Without a strategy the steps that are given say it.
 TrainingSpec::Strategy Effective(TrainingSpec::Strategy given, int64_t steps) {
   if (given != TrainingSpec::STRATEGY_UNSPECIFIED) return given;
-  return steps > 0 ? TrainingSpec::STEPS : TrainingSpec::NO;
+  return steps > 0 ? TrainingSpec::STRATEGY_STEPS : TrainingSpec::STRATEGY_NO;
 }
 
 // Whether evaluations come during the run, not only at its end.
 bool EvaluatesOnTheWay(const TrainingSpec& training) {
   const TrainingSpec::Strategy strategy =
       Effective(training.eval_strategy(), training.eval_steps());
-  return strategy == TrainingSpec::STEPS || strategy == TrainingSpec::EPOCH;
+  return strategy == TrainingSpec::STRATEGY_STEPS || strategy == TrainingSpec::STRATEGY_EPOCH;
 }
 
 void CheckSteps(const TrainingSpec& training, Checker& check) {
@@ -70,11 +70,12 @@ void CheckStrategy(const char* what, TrainingSpec::Strategy strategy, int64_t st
                    Checker& check) {
   const std::string field = absl::StrCat("training.", what, "_strategy");
   const bool with_best = std::string(what) == "save";
-  if (!TrainingSpec::Strategy_IsValid(strategy) || (strategy == TrainingSpec::BEST && !with_best))
+  if (!TrainingSpec::Strategy_IsValid(strategy) ||
+      (strategy == TrainingSpec::STRATEGY_BEST && !with_best))
     check.Add(field, with_best ? "no, steps, epoch or best" : "no, steps or epoch");
-  if (strategy == TrainingSpec::STEPS && steps == 0)
+  if (strategy == TrainingSpec::STRATEGY_STEPS && steps == 0)
     check.Add(field, absl::StrCat("steps needs training.", what, "_steps"));
-  if (steps > 0 && strategy != TrainingSpec::STEPS &&
+  if (steps > 0 && strategy != TrainingSpec::STRATEGY_STEPS &&
       strategy != TrainingSpec::STRATEGY_UNSPECIFIED)
     check.Add(absl::StrCat("training.", what, "_steps"),
               absl::StrCat("is for ", what, "_strategy steps"));
@@ -84,7 +85,7 @@ void CheckStrategies(const JobSpec& spec, Checker& check) {
   const TrainingSpec& training = spec.training();
   CheckStrategy("eval", training.eval_strategy(), training.eval_steps(), check);
   CheckStrategy("save", training.save_strategy(), training.save_steps(), check);
-  if (training.logging_strategy() != TrainingSpec::STEPS)
+  if (training.logging_strategy() != TrainingSpec::STRATEGY_STEPS)
     CheckStrategy("logging", training.logging_strategy(), training.logging_steps(), check);
   if (EvaluatesOnTheWay(training) && !Evaluates(spec))
     check.Add(training.eval_steps() > 0 ? "training.eval_steps" : "training.eval_strategy",
@@ -106,7 +107,7 @@ void CheckBest(const JobSpec& spec, Checker& check) {
     check.Add("training.load_best_model_at_end", needs);
   if (!ready && training.early_stopping_patience() > 0)
     check.Add("training.early_stopping_patience", needs);
-  if (!ready && training.save_strategy() == TrainingSpec::BEST)
+  if (!ready && training.save_strategy() == TrainingSpec::STRATEGY_BEST)
     check.Add("training.save_strategy", needs);
   if (training.early_stopping_threshold() > 0.0 && training.early_stopping_patience() == 0)
     check.Add("training.early_stopping_threshold", "needs early_stopping_patience");
@@ -189,7 +190,7 @@ void CheckSamples(const JobSpec& spec, Checker& check) {
                                                         " bytes; at most ", kMaxSamplePromptBytes));
   }
   if (training.max_seq_length() > 0 && !training.sample_prompts().empty() &&
-      spec.task() != JobSpec::SEQ2SEQ_LM &&
+      spec.task() != JobSpec::TASK_SEQ2SEQ_LM &&
       training.sample_max_new_tokens() >= training.max_seq_length())
     check.Add("training.sample_max_new_tokens", "a prompt with its answer must fit max_seq_length");
   if (training.has_sample_max_new_tokens())
@@ -218,7 +219,7 @@ void CheckTraining(const JobSpec& spec, Checker& check) {
   CheckStrategies(spec, check);
   CheckBest(spec, check);
   CheckOptimizer(training, check);
-  CheckSchedule(training, LearningRate(training, spec.method() == JobSpec::LORA), check);
+  CheckSchedule(training, LearningRate(training, spec.method() == JobSpec::METHOD_LORA), check);
   CheckSamples(spec, check);
   CheckGeneration(spec, check);
   CheckReports(training, check);
@@ -235,19 +236,19 @@ void FillTraining(TrainingSpec& training, bool lora, int64_t model_limit_tokens)
   if (!training.has_gradient_accumulation_steps()) training.set_gradient_accumulation_steps(1);
   training.set_learning_rate(LearningRate(training, lora));
   if (training.lr_scheduler_type() == TrainingSpec::LR_SCHEDULER_TYPE_UNSPECIFIED)
-    training.set_lr_scheduler_type(TrainingSpec::COSINE);
+    training.set_lr_scheduler_type(TrainingSpec::LR_SCHEDULER_TYPE_COSINE);
   if (!training.has_max_grad_norm()) training.set_max_grad_norm(1.0);
   if (!training.has_max_seq_length())
     training.set_max_seq_length(
         static_cast<int32_t>(std::min(kDefaultSequenceTokens, model_limit_tokens)));
   if (!training.has_packing()) training.set_packing(!training.group_by_length());
   if (training.precision() == TrainingSpec::PRECISION_UNSPECIFIED)
-    training.set_precision(TrainingSpec::FP32);
+    training.set_precision(TrainingSpec::PRECISION_FP32);
   if (!training.has_seed()) training.set_seed(42);
   training.set_eval_strategy(Effective(training.eval_strategy(), training.eval_steps()));
   training.set_save_strategy(Effective(training.save_strategy(), training.save_steps()));
   if (training.logging_strategy() == TrainingSpec::STRATEGY_UNSPECIFIED)
-    training.set_logging_strategy(TrainingSpec::STEPS);
+    training.set_logging_strategy(TrainingSpec::STRATEGY_STEPS);
   if (!training.has_save_total_limit()) training.set_save_total_limit(2);
   if (!training.has_logging_steps()) training.set_logging_steps(1);
   if (!training.has_adam_beta1()) training.set_adam_beta1(0.9);

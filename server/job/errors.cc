@@ -84,6 +84,11 @@ bool MayPass(const absl::Status& status) {
   return info && info->metadata().count(kMayPass) > 0;
 }
 
+absl::Status RequestTooLarge(size_t bytes, size_t most) {
+  return InvalidRequest({{"", absl::StrCat("the request has ", bytes, " bytes; at most ", most),
+                          "REQUEST_TOO_LARGE"}});
+}
+
 absl::Status JobNotFound(absl::string_view id) {
   google::rpc::ResourceInfo resource;
   resource.set_resource_type("snug.v1.Job");

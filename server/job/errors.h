@@ -1,6 +1,6 @@
 // Every error that a user sees, as a status that carries its google.rpc details: the reason
 // (UPPER_SNAKE), the fields, when to try again. Details ride on the status as payloads, so that
-// they survive until server/api/ turns them into a grpc::Status.
+// they survive until a door (server/grpc/, server/http/) turns them into an answer.
 #ifndef SERVER_JOB_ERRORS_H_
 #define SERVER_JOB_ERRORS_H_
 
@@ -27,6 +27,7 @@ struct Violation {
 absl::Status WithReason(absl::Status status, absl::string_view reason);
 
 absl::Status InvalidRequest(const std::vector<Violation>& violations);
+absl::Status RequestTooLarge(size_t bytes, size_t most);
 absl::Status JobNotFound(absl::string_view id);
 absl::Status AmbiguousJob(absl::string_view id, int matches);
 absl::Status JobExists(absl::string_view id);

@@ -1,11 +1,12 @@
 #include "server/job/inherit_adapter.h"
 
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/snug/status_macros.h"
+#include "server/job/check_lora.h"
 #include "worker/program/adapter_config.h"
 
 namespace snug::server {
@@ -94,17 +95,28 @@ class Inheritance {
   v1::LoraSpec& lora_;
 };
 
+absl::Status InheritAll(const program::AdapterConfig& from, const std::string& where,
+                        v1::LoraSpec& lora) {
+  Inheritance inheritance(where, lora);
+  RETURN_IF_ERROR(inheritance.Numbers(from.lora));
+  RETURN_IF_ERROR(inheritance.Modules(from.lora));
+  RETURN_IF_ERROR(inheritance.Patterns(from.lora));
+  inheritance.Targets(from);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status InheritAdapter(v1::LoraSpec& lora) {
   const std::string path = lora.init_adapter() + "/adapter_config.json";
   ASSIGN_OR_RETURN(const program::AdapterConfig config, program::ReadAdapterConfig(path));
-  Inheritance inheritance(path, lora);
-  RETURN_IF_ERROR(inheritance.Numbers(config.lora));
-  RETURN_IF_ERROR(inheritance.Modules(config.lora));
-  RETURN_IF_ERROR(inheritance.Patterns(config.lora));
-  inheritance.Targets(config);
-  return absl::OkStatus();
+  return InheritAll(config, path, lora);
+}
+
+absl::Status InheritLora(const v1::LoraSpec& from, const std::string& where, v1::LoraSpec& lora) {
+  program::AdapterConfig config;
+  config.lora = LoraConfigOf(from);
+  return InheritAll(config, where, lora);
 }
 
 }  // namespace snug::server

@@ -5,6 +5,8 @@
 #ifndef SERVER_JOB_INHERIT_ADAPTER_H_
 #define SERVER_JOB_INHERIT_ADAPTER_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "snug/v1/job.pb.h"
 
@@ -14,6 +16,8 @@ namespace snug::server {
 // file that contradicts the job, or that asks for what Snug does not compute: then another scale,
 // or other weights, would be trained without a word. Dropout alone may be another.
 absl::Status InheritAdapter(v1::LoraSpec& lora);
+// The same from what the job `from` names was told of its adapter; `where` names it in errors.
+absl::Status InheritLora(const v1::LoraSpec& from, const std::string& where, v1::LoraSpec& lora);
 
 }  // namespace snug::server
 

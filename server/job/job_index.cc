@@ -123,7 +123,7 @@ absl::StatusOr<JobPtr> JobIndex::Find(absl::string_view id, const Principal& who
 void JobIndex::FillReasons(const std::vector<JobPtr*>& jobs) const {
   std::set<std::string> queued;
   for (const JobPtr* job : jobs)
-    if ((*job)->state() == v1::Job::QUEUED) queued.insert((*job)->id());
+    if ((*job)->state() == v1::Job::STATE_QUEUED) queued.insert((*job)->id());
   if (queued.empty()) return;
   Reasons ask;
   {
@@ -216,15 +216,6 @@ absl::StatusOr<std::string> JobIndex::OutputOf(const std::string& id) const {
   if (!IsTerminal(found.job->state()) || found.output_dir.empty())
     return WrongState(found.job->id(), "take the output of", NameOf(found.job->state()));
   return found.output_dir;
-}
-
-absl::StatusOr<std::string> JobIndex::FinishedModel(const std::string& id,
-                                                    const Principal& who) const {
-  ASSIGN_OR_RETURN(const JobPtr job, Find(id, who));
-  if (job->spec().method() != v1::JobSpec::FULL)
-    return absl::FailedPreconditionError(absl::StrCat(
-        "job \"", job->id(), "\" made an adapter, not a model: name a job of method full"));
-  return OutputOf(job->id());
 }
 
 void JobIndex::PutDevices(std::vector<v1::Device> devices) {

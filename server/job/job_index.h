@@ -80,9 +80,6 @@ class JobIndex {
   absl::StatusOr<std::optional<RequestRecord>> FindRequest(const std::string& request_id,
                                                            int64_t now_us) const;
 
-  // The output folder of a finished full job, for jobs that go on from its model.
-  absl::StatusOr<std::string> FinishedModel(const std::string& id, const Principal& who) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
   // The output folder of any job that has one: that has finished, or was cancelled and kept.
   absl::StatusOr<std::string> OutputOf(const std::string& id) const ABSL_LOCKS_EXCLUDED(mutex_);
 

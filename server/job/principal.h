@@ -25,12 +25,12 @@ struct Principal {
   bool trusted = false;
   // Of one that came over TLS, who is no user of this machine; else empty.
   std::string tenant = {};
-  v1::Token::Role role = v1::Token::USER;  // In that tenant.
-  std::string credential = {};             // That he showed: token:ID, or the certificate's name.
-  bool reads_only = false;                 // He is in a session of a browser.
+  v1::Token::Role role = v1::Token::ROLE_USER;  // In that tenant.
+  std::string credential = {};  // That he showed: token:ID, or the certificate's name.
+  bool reads_only = false;      // He is in a session of a browser.
 
   std::string name() const;  // Whose jobs are his: uid:1000, tenant:NAME.
-  bool SeesAll() const { return trusted || (!tenant.empty() && role == v1::Token::OPERATOR); }
+  bool SeesAll() const { return trusted || (!tenant.empty() && role == v1::Token::ROLE_OPERATOR); }
   // The same is said of a job that he may not see as of one that does not exist.
   bool MaySee(const v1::Job& job) const { return SeesAll() || job.owner() == name(); }
 };

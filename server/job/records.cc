@@ -17,7 +17,7 @@ absl::Status JobRecord::TransitionTo(JobState from, JobState to, std::string rea
   job.set_state(to);
   job.set_reason(std::move(reason));
   const auto now = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(wall_us);
-  if (to == v1::Job::RUNNING && !job.has_start_time()) *job.mutable_start_time() = now;
+  if (to == v1::Job::STATE_RUNNING && !job.has_start_time()) *job.mutable_start_time() = now;
   if (IsTerminal(to)) *job.mutable_end_time() = now;
   if (!HasAttempt(to)) job.set_worker_pid(0);
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "proto/snug/enum_words.h"
 
 namespace snug::server {
 namespace {
@@ -13,32 +14,36 @@ using v1::Job;
 // A worker that ended while the daemon was down may have passed RUNNING unseen: then both moves are
 // made, one after the other.
 constexpr JobMove kJobMoves[] = {
-    {Job::PREPARING, Job::QUEUED},  // Dataset prepared, model checked.
-    {Job::PREPARING, Job::FAILED},  // Dataset or model refused, or no plan fits any device.
-    {Job::PREPARING, Job::CANCELLED},
-    {Job::PREPARING, Job::PAUSED},  // By its user; or held: the daemon ended twice with it in hand.
-    {Job::QUEUED, Job::STARTING},   // Plan chosen, bytes reserved, attempt INTENT.
-    {Job::QUEUED, Job::FAILED},     // No plan fits any more: the devices have changed.
-    {Job::QUEUED, Job::CANCELLED},
-    {Job::QUEUED, Job::PAUSED},     // Likewise.
-    {Job::STARTING, Job::RUNNING},  // Hello of the current epoch.
-    {Job::STARTING, Job::QUEUED},   // Spawn failed or lost; retries left.
-    {Job::STARTING, Job::FAILED},   // The job's own error, or retries exhausted.
-    {Job::STARTING, Job::PAUSING},
-    {Job::STARTING, Job::CANCELLING},
-    {Job::RUNNING, Job::SUCCEEDED},  // Exit record good and output verified.
-    {Job::RUNNING, Job::FAILED},
-    {Job::RUNNING, Job::QUEUED},  // Lost for a reason that is not the job's; retries left.
-    {Job::RUNNING, Job::CANCELLING},
-    {Job::RUNNING, Job::PAUSING},
-    {Job::PAUSING, Job::PAUSED},     // Checkpoint adopted, exit record; or its worker was lost.
-    {Job::PAUSING, Job::SUCCEEDED},  // Its last step was done before it heard of it.
-    {Job::PAUSING, Job::FAILED},
-    {Job::PAUSING, Job::CANCELLING},
-    {Job::PAUSED, Job::PREPARING},  // Its dataset was not prepared yet.
-    {Job::PAUSED, Job::QUEUED},
-    {Job::PAUSED, Job::CANCELLED},
-    {Job::CANCELLING, Job::CANCELLED},  // Exit record, or the kill is confirmed.
+    {Job::STATE_PREPARING, Job::STATE_QUEUED},  // Dataset prepared, model checked.
+    {Job::STATE_PREPARING,
+     Job::STATE_FAILED},  // Dataset or model refused, or no plan fits any device.
+    {Job::STATE_PREPARING, Job::STATE_CANCELLED},
+    {Job::STATE_PREPARING,
+     Job::STATE_PAUSED},  // By its user; or held: the daemon ended twice with it in hand.
+    {Job::STATE_QUEUED, Job::STATE_STARTING},  // Plan chosen, bytes reserved, attempt INTENT.
+    {Job::STATE_QUEUED, Job::STATE_FAILED},    // No plan fits any more: the devices have changed.
+    {Job::STATE_QUEUED, Job::STATE_CANCELLED},
+    {Job::STATE_QUEUED, Job::STATE_PAUSED},     // Likewise.
+    {Job::STATE_STARTING, Job::STATE_RUNNING},  // Hello of the current epoch.
+    {Job::STATE_STARTING, Job::STATE_QUEUED},   // Spawn failed or lost; retries left.
+    {Job::STATE_STARTING, Job::STATE_FAILED},   // The job's own error, or retries exhausted.
+    {Job::STATE_STARTING, Job::STATE_PAUSING},
+    {Job::STATE_STARTING, Job::STATE_CANCELLING},
+    {Job::STATE_RUNNING, Job::STATE_SUCCEEDED},  // Exit record good and output verified.
+    {Job::STATE_RUNNING, Job::STATE_FAILED},
+    {Job::STATE_RUNNING,
+     Job::STATE_QUEUED},  // Lost for a reason that is not the job's; retries left.
+    {Job::STATE_RUNNING, Job::STATE_CANCELLING},
+    {Job::STATE_RUNNING, Job::STATE_PAUSING},
+    {Job::STATE_PAUSING,
+     Job::STATE_PAUSED},  // Checkpoint adopted, exit record; or its worker was lost.
+    {Job::STATE_PAUSING, Job::STATE_SUCCEEDED},  // Its last step was done before it heard of it.
+    {Job::STATE_PAUSING, Job::STATE_FAILED},
+    {Job::STATE_PAUSING, Job::STATE_CANCELLING},
+    {Job::STATE_PAUSED, Job::STATE_PREPARING},  // Its dataset was not prepared yet.
+    {Job::STATE_PAUSED, Job::STATE_QUEUED},
+    {Job::STATE_PAUSED, Job::STATE_CANCELLED},
+    {Job::STATE_CANCELLING, Job::STATE_CANCELLED},  // Exit record, or the kill is confirmed.
 };
 
 struct AttemptMove {
@@ -83,15 +88,16 @@ absl::Status CheckMove(AttemptState from, AttemptState to) {
 }
 
 bool IsTerminal(JobState state) {
-  return state == Job::SUCCEEDED || state == Job::FAILED || state == Job::CANCELLED;
+  return state == Job::STATE_SUCCEEDED || state == Job::STATE_FAILED ||
+         state == Job::STATE_CANCELLED;
 }
 
 bool HasAttempt(JobState state) {
-  return state == Job::STARTING || state == Job::RUNNING || state == Job::PAUSING ||
-         state == Job::CANCELLING;
+  return state == Job::STATE_STARTING || state == Job::STATE_RUNNING ||
+         state == Job::STATE_PAUSING || state == Job::STATE_CANCELLING;
 }
 
-std::string NameOf(JobState state) { return Job::State_Name(state); }
+std::string NameOf(JobState state) { return EnumWord(state); }
 
 std::string NameOf(AttemptState state) {
   constexpr std::array<const char*, 7> kNames = {"?",           "INTENT", "SPAWNED", "LIVE",

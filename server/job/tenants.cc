@@ -14,15 +14,21 @@ absl::Status Wrong(const std::string& field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
 }
 
+// 0 where nothing is said.
+absl::StatusOr<int64_t> BytesOf(const std::string& text, const std::string& field) {
+  if (text.empty()) return 0;
+  const absl::StatusOr<int64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) return Wrong(field, bytes.status().message());
+  if (*bytes <= 0) return Wrong(field, "0 bytes are too few");
+  return *bytes;
+}
+
 absl::StatusOr<Quota> QuotaFrom(const v1::TenantQuota& config, const std::string& field) {
   Quota quota{.live_jobs = config.live_jobs(), .max_steps = config.max_steps()};
   if (quota.live_jobs < 0) return Wrong(field + ".live_jobs", "cannot be negative");
   if (quota.max_steps < 0) return Wrong(field + ".max_steps", "cannot be negative");
-  if (config.device_bytes().empty()) return quota;
-  const absl::StatusOr<int64_t> bytes = ParseBytes(config.device_bytes());
-  if (!bytes.ok()) return Wrong(field + ".device_bytes", bytes.status().message());
-  if (*bytes <= 0) return Wrong(field + ".device_bytes", "0 bytes are too few");
-  quota.device_bytes = *bytes;
+  ASSIGN_OR_RETURN(quota.device_bytes, BytesOf(config.device_bytes(), field + ".device_bytes"));
+  ASSIGN_OR_RETURN(quota.stored_bytes, BytesOf(config.stored_bytes(), field + ".stored_bytes"));
   return quota;
 }
 

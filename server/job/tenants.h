@@ -21,6 +21,7 @@ struct Quota {
   int64_t live_jobs = 0;     // That have not ended.
   int64_t device_bytes = 0;  // Of each device, promised to its jobs together.
   int64_t max_steps = 0;     // Of a job.
+  int64_t stored_bytes = 0;  // On the disk, of its files and of what its jobs have left.
 };
 
 // What a certificate that the TLS handshake has checked says of its owner.

@@ -13,6 +13,7 @@
 #include "proto/snug/status_macros.h"
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
+#include "server/job/names.h"
 #include "server/job/random_id.h"
 
 namespace snug::server {
@@ -50,6 +51,7 @@ absl::Status CheckCreate(const v1::CreateTokenRequest& request) {
 v1::Token Shown(const TokenRecord& record) {
   v1::Token token;
   token.set_id(record.id);
+  token.set_name(TokenName(record.tenant, record.id));
   token.set_tenant(record.tenant);
   token.set_role(record.role);
   *token.mutable_create_time() = TimeUtil::MicrosecondsToTimestamp(record.created_us);
@@ -72,6 +74,14 @@ TokenRecord ReadToken(const Row& row) {
 // In a time that does not depend on where they differ.
 bool SameHash(const std::string& a, const std::string& b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+absl::Status StandingOf(const TokenRecord& token, int64_t now_us) {
+  if (token.revoked_us > 0)
+    return Unauthenticated(absl::StrCat("token ", token.id, " was revoked"), "TOKEN_REVOKED");
+  if (now_us >= token.expires_us)
+    return Unauthenticated(absl::StrCat("token ", token.id, " has expired"), "TOKEN_EXPIRED");
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -114,26 +124,28 @@ absl::StatusOr<v1::CreateTokenResponse> Tokens::Create(const v1::CreateTokenRequ
   return response;
 }
 
-v1::ListTokensResponse Tokens::List() const {
+std::vector<v1::Token> Tokens::List() const {
   std::vector<TokenRecord> all;
   {
     absl::ReaderMutexLock lock(&mutex_);
     for (const auto& [id, token] : tokens_) all.push_back(token);
   }
   std::sort(all.begin(), all.end(), [](const TokenRecord& a, const TokenRecord& b) {
-    return a.created_us < b.created_us;
+    return std::pair(a.created_us, a.id) < std::pair(b.created_us, b.id);
   });
-  v1::ListTokensResponse response;
-  for (const TokenRecord& token : all) *response.add_tokens() = Shown(token);
-  return response;
+  std::vector<v1::Token> shown;
+  for (const TokenRecord& token : all) shown.push_back(Shown(token));
+  return shown;
 }
 
 absl::StatusOr<v1::Token> Tokens::Revoke(const std::string& id, int64_t now_us) {
+  const std::optional<ResourceName> name = ParseName(id);
+  const bool named = name && name->kind == ResourceName::kToken;
   absl::MutexLock lock(&mutex_);
-  const auto found = tokens_.find(id);
-  if (found == tokens_.end())
-    return WithReason(absl::NotFoundError(absl::StrCat(
-                          "no token \"", id, "\"; `snug token list` shows them all")),
+  const auto found = tokens_.find(named ? name->id : id);
+  if (found == tokens_.end() || (named && found->second.tenant != name->tenant))
+    return WithReason(absl::NotFoundError(
+                          absl::StrCat("no token \"", id, "\"; `snug token list` shows them all")),
                       "TOKEN_NOT_FOUND");
   if (found->second.revoked_us > 0) return Shown(found->second);
   TokenRecord revoked = found->second;
@@ -141,6 +153,12 @@ absl::StatusOr<v1::Token> Tokens::Revoke(const std::string& id, int64_t now_us) 
   RETURN_IF_ERROR(store_.Commit({.token = revoked}));
   found->second = revoked;
   return Shown(revoked);
+}
+
+absl::Status Tokens::CheckStanding(absl::string_view id, int64_t now_us) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  const auto found = tokens_.find(id);
+  return found == tokens_.end() ? NotAToken() : StandingOf(found->second, now_us);
 }
 
 absl::StatusOr<TokenRecord> Tokens::Check(absl::string_view secret, int64_t now_us) const {
@@ -155,10 +173,7 @@ absl::StatusOr<TokenRecord> Tokens::Check(absl::string_view secret, int64_t now_
     if (found != tokens_.end()) token = found->second;
   }
   if (!SameHash(token.sha256, sha256)) return NotAToken();
-  if (token.revoked_us > 0)
-    return Unauthenticated(absl::StrCat("token ", token.id, " was revoked"), "TOKEN_REVOKED");
-  if (now_us >= token.expires_us)
-    return Unauthenticated(absl::StrCat("token ", token.id, " has expired"), "TOKEN_EXPIRED");
+  RETURN_IF_ERROR(StandingOf(token, now_us));
   return token;
 }
 

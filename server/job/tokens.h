@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -28,13 +29,18 @@ class Tokens {
 
   absl::StatusOr<v1::CreateTokenResponse> Create(const v1::CreateTokenRequest& request,
                                                  int64_t now_us) ABSL_LOCKS_EXCLUDED(mutex_);
-  v1::ListTokensResponse List() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Oldest first; those of one moment by their ids.
+  std::vector<v1::Token> List() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // By its id or its name.
   absl::StatusOr<v1::Token> Revoke(const std::string& id, int64_t now_us)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Of what a client sent. UNAUTHENTICATED in one set of words for whatever is no token of ours;
   // whoever has one is told that it has expired or was revoked.
   absl::StatusOr<TokenRecord> Check(absl::string_view secret, int64_t now_us) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of one that was let in. UNAUTHENTICATED: it has expired or was revoked since.
+  absl::Status CheckStanding(absl::string_view id, int64_t now_us) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

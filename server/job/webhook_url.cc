@@ -26,6 +26,8 @@ bool IsHostLetter(unsigned char c) { return absl::ascii_isalnum(c) || c == '.' |
 bool IsPathLetter(unsigned char c) { return absl::ascii_isgraph(c) && c != '#' && c != '\\'; }
 
 absl::StatusOr<Place> ParsePlace(absl::string_view text) {
+  if (absl::StrContains(text, '@'))  // Not shown: it may be a secret.
+    return absl::InvalidArgumentError("the host has a user or a password before it");
   Place place{.host = text.substr(0, text.find(':'))};
   if (place.host.empty() || !absl::c_all_of(place.host, IsHostLetter))
     return absl::InvalidArgumentError(absl::StrCat("\"", place.host, "\" is no name of a host"));
@@ -57,15 +59,14 @@ absl::StatusOr<WebhookUrl> ParseWebhookUrl(absl::string_view text) {
   const absl::string_view path = end == absl::string_view::npos ? "" : text.substr(end);
   if (!absl::c_all_of(path, IsPathLetter))
     return absl::InvalidArgumentError("the path has a letter that no path has: escape it");
-  return WebhookUrl{.host = absl::AsciiStrToLower(place.host),
-                    .port = place.port,
-                    .path = absl::StartsWith(path, "/") ? std::string(path)
-                                                        : absl::StrCat("/", path)};
+  return WebhookUrl{
+      .host = absl::AsciiStrToLower(place.host),
+      .port = place.port,
+      .path = absl::StartsWith(path, "/") ? std::string(path) : absl::StrCat("/", path)};
 }
 
 bool IsAllowed(const WebhookUrl& url, const std::vector<std::string>& allowed) {
-  return absl::c_any_of(allowed,
-                        [&](const std::string& pattern) { return Matches(url, pattern); });
+  return absl::c_any_of(allowed, [&](const std::string& pattern) { return Matches(url, pattern); });
 }
 
 std::vector<Violation> CheckWebhook(const std::string& webhook,

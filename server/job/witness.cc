@@ -78,7 +78,8 @@ absl::Status Witness::Write(const Testimony& testimony) {
   block.resize(kBlockBytes, ' ');
   block.back() = '\n';
   const auto offset = static_cast<off_t>((writes_ + 1) % 2 * kBlockBytes);
-  if (pwrite(fd_, block.data(), block.size(), offset) != static_cast<ssize_t>(block.size()))
+  if (TEMP_FAILURE_RETRY(pwrite(fd_, block.data(), block.size(), offset)) !=
+      static_cast<ssize_t>(block.size()))
     return absl::ErrnoToStatus(errno, "cannot write the store's witness");
   FAILPOINT("witness.written");
   ++writes_;

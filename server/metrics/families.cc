@@ -1,5 +1,6 @@
 #include "server/metrics/families.h"
 
+#include "proto/snug/enum_words.h"
 #include "proto/snug/version.h"
 
 namespace snug::server {
@@ -44,8 +45,8 @@ Metrics::Families::Families()
                                   "Measured by predicted peak of attempts that have ended.")
                            .Add({}, kRatios)) {
   build.Add({{"version", SanitizeLabel(kVersion)}}).Set(1);
-  for (int state = v1::Job::PREPARING; state <= v1::Job::CANCELLED; ++state) {
-    const std::string name = v1::Job::State_Name(static_cast<v1::Job::State>(state));
+  for (int state = v1::Job::STATE_PREPARING; state <= v1::Job::STATE_CANCELLED; ++state) {
+    const std::string name = EnumWord(static_cast<v1::Job::State>(state));
     by_state[state] = &jobs.Add({{"state", name}});
   }
   for (const char* outcome :

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "proto/snug/enum_words.h"
 #include "server/metrics/families.h"
 
 namespace snug::server {
@@ -163,12 +164,11 @@ void Metrics::Job(const v1::Job& job) {
       absl::StrCat(job.plan().name(), " ", job.plan().peak_bytes(), " ", job.plan().fidelity());
   if (found->second.plan == plan) return;
   found->second.plan = plan;
-  const v1::Fidelity fidelity = std::max(v1::EXACT, job.plan().fidelity());
+  const v1::Fidelity fidelity = std::max(v1::FIDELITY_EXACT, job.plan().fidelity());
   gauges.Replace(all.job_component, ComponentsOf(job.plan().memory()));
   gauges.Replace(
       all.job_plan,
-      {{{{"plan", SanitizeLabel(job.plan().name())}, {"fidelity", v1::Fidelity_Name(fidelity)}},
-        1.0}});
+      {{{{"plan", SanitizeLabel(job.plan().name())}, {"fidelity", EnumWord(fidelity)}}, 1.0}});
 }
 
 void Metrics::Heard(const std::string& id, absl::Time when) {

@@ -14,7 +14,7 @@ namespace snug::server {
 struct Removals {
   explicit Removals(prometheus::Registry& registry);
 
-  std::map<std::string, prometheus::Counter*> removed;  // By what: job, checkpoints, logs.
+  std::map<std::string, prometheus::Counter*> removed;  // By what: job, ..., file.
   prometheus::Counter& bytes;
   prometheus::Gauge& held;
   prometheus::Gauge& swept;

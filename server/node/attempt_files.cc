@@ -12,16 +12,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
+#include "server/node/json_file.h"
 
 namespace snug::server {
 namespace {
 
 constexpr int64_t kMaxExitBytes = 4 << 10;
-constexpr int64_t kMaxResultBytes = 1 << 20;
+constexpr program::JsonLimits kExitLimits = {.bytes = kMaxExitBytes, .values = 100, .depth = 2};
+constexpr program::JsonLimits kResultLimits = {.bytes = 1 << 20, .depth = 16};
 constexpr int kExitSchema = 2;  // As the shim writes it.
 
 int64_t IntegerIn(const nlohmann::json& object, const char* key, int64_t absent) {
@@ -86,8 +87,8 @@ absl::Status WriteFile(const std::string& path, const std::string& bytes) {
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", aside));
   size_t written = 0;
   ssize_t wrote = 0;
-  while (written < bytes.size() &&
-         (wrote = write(fd, bytes.data() + written, bytes.size() - written)) > 0)
+  while (written < bytes.size() && (wrote = TEMP_FAILURE_RETRY(write(fd, bytes.data() + written,
+                                                                     bytes.size() - written))) > 0)
     written += static_cast<size_t>(wrote);
   const int error = written == bytes.size() ? 0 : errno;
   close(fd);
@@ -105,7 +106,7 @@ absl::StatusOr<std::optional<ExitRecord>> ReadExitRecord(const std::string& atte
   absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxExitBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   RETURN_IF_ERROR(text.status());
-  const nlohmann::json json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(const nlohmann::json json, JsonOfText(*text, path, kExitLimits));
   if (!json.is_object() || IntegerIn(json, "schema", 0) != kExitSchema)
     return absl::DataLossError(absl::StrCat(path, " is no exit record of this version"));
   if (!Says(json, "instance", identity.instance) || !Says(json, "job", identity.job) ||
@@ -115,21 +116,19 @@ absl::StatusOr<std::optional<ExitRecord>> ReadExitRecord(const std::string& atte
   record.pid = IntegerIn(json, "pid", 0);
   record.exit_code = static_cast<int>(IntegerIn(json, "exit_code", -1));
   record.signal = static_cast<int>(IntegerIn(json, "signal", 0));
+  record.oom_kills = IntegerIn(json, "oom_kills", 0);
+  const auto cgroup = json.find("cgroup");
+  if (cgroup != json.end() && cgroup->is_string()) record.cgroup = cgroup->get<std::string>();
   record.text = *std::move(text);
   return record;
 }
 
 absl::StatusOr<std::optional<v1::WorkerResult>> ReadResult(const std::string& attempt_dir) {
   const std::string path = attempt_dir + "/result.json";
-  absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxResultBytes);
-  if (absl::IsNotFound(text.status())) return std::nullopt;
-  RETURN_IF_ERROR(text.status());
   v1::WorkerResult result;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // The worker may be of a newer version than this daemon.
-  const auto parsed = google::protobuf::util::JsonStringToMessage(*text, &result, options);
-  if (!parsed.ok())
-    return absl::DataLossError(absl::StrCat(path, ": ", std::string(parsed.message())));
+  const absl::Status read = ReadJsonMessage(path, kResultLimits, &result);
+  if (absl::IsNotFound(read)) return std::nullopt;
+  RETURN_IF_ERROR(read);
   return result;
 }
 

@@ -42,6 +42,8 @@ struct ExitRecord {
   int64_t pid = 0;
   int exit_code = -1;
   int signal = 0;
+  int64_t oom_kills = 0;  // Processes that the kernel ended for the memory of
+  std::string cgroup;     // this control group; empty: of none.
   std::string text;
 };
 

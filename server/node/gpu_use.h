@@ -21,6 +21,8 @@ struct GpuUse {
   int64_t ours() const;
 };
 
+using GpuUses = std::map<std::string, absl::StatusOr<GpuUse>>;  // By device.
+
 // Processes are told by their mark (session.h), so that those of a daemon with another state
 // directory are strangers. In a container whose process ids the driver does not know, everything
 // is a stranger's.

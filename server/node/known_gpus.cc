@@ -4,11 +4,12 @@
 
 #include "nlohmann/json.hpp"
 #include "server/node/attempt_files.h"
+#include "server/node/json_file.h"
 
 namespace snug::server {
 namespace {
 
-constexpr int64_t kMaxFileBytes = 64 << 10;
+constexpr program::JsonLimits kLimits = {.bytes = 64 << 10, .values = 10'000, .depth = 4};
 
 std::string PathIn(const std::string& state_dir) { return state_dir + "/gpus.json"; }
 
@@ -23,8 +24,7 @@ void Take(const nlohmann::json& json, const char* key, T& value) {
 }  // namespace
 
 KnownGpus ReadKnownGpus(const std::string& state_dir) {
-  const std::string text = ReadSmallFile(PathIn(state_dir), kMaxFileBytes).value_or("");
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = ReadJson(PathIn(state_dir), kLimits).value_or(nullptr);
   KnownGpus known;
   if (!json.is_object()) return known;
   for (const auto& [name, entry] : json.items()) {

@@ -42,11 +42,12 @@ absl::Status MoveStaleAside(const std::string& dir) {
 }
 
 // What no plan of the device's workers comes to, whatever it is moved to: a worker that takes more
-// is one that leaks, and ends alone. 0: no limit, where the daemon starts workers in its own
-// control group, and where a driver's memory is counted as well.
+// is one that leaks, and ends alone. 0: no limit, where the daemon starts workers in a control
+// group that is not handed over to it, and where a driver's memory is counted as well.
 int64_t MostBytes(const LauncherSettings& settings, const Device& device) {
   constexpr int64_t kUncounted = int64_t{1} << 30;  // The kernel's own, and files as they are read.
-  if (settings.socket.empty() || device.is_gpu()) return 0;
+  const bool no_group = settings.socket.empty() && settings.cgroup.empty();
+  if (no_group || device.is_gpu()) return 0;
   return device.capacity_bytes + settings.host_bytes + kUncounted;
 }
 
@@ -58,6 +59,7 @@ std::vector<std::string> ShimEnvironment(const LauncherSettings& settings, const
   environment.push_back("SNUG_NONCE=" + assignment.nonce());
   if (const int64_t bytes = MostBytes(settings, device); bytes > 0)
     environment.push_back(absl::StrCat("SNUG_MEMORY_MAX=", bytes));
+  if (!settings.cgroup.empty()) environment.push_back("SNUG_CGROUP=" + settings.cgroup);
   return environment;
 }
 
@@ -87,7 +89,7 @@ absl::StatusOr<pid_t> LaunchAttempt(const LauncherSettings& settings, const Devi
   absl::Cleanup forget_lock = [lock] { close(lock); };  // The shim has it; ours would outlive it.
   const SpawnOptions shim{.argv = {settings.shim, dir, WorkerOf(settings, device)},
                           .environment = ShimEnvironment(settings, device, assignment),
-                          .passed_fd = lock};
+                          .passed_fds = {lock}};
   return settings.socket.empty() ? Spawn(shim) : SpawnAt(settings.socket, shim);
 }
 

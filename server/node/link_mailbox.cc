@@ -19,6 +19,9 @@ void LinkMailbox::Put(v1::WorkerEvent event) {
     case v1::WorkerEvent::kPlanChanged:
       plan_changed_ = std::move(event);
       break;
+    case v1::WorkerEvent::kShortage:
+      shortage_ = std::move(event);
+      break;
     case v1::WorkerEvent::kFinished:
       finished_ = std::move(event);
       break;
@@ -37,6 +40,7 @@ std::vector<v1::WorkerEvent> LinkMailbox::Take() {
   checkpoints_.clear();
   add(step_);
   add(plan_changed_);
+  add(shortage_);
   add(heartbeat_);
   add(finished_);
   return events;

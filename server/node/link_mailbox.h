@@ -18,11 +18,12 @@ class LinkMailbox {
 
   void Put(v1::WorkerEvent event);
 
-  // Hello first, then checkpoints, where it stands, under which plan, that it lives, how it ended.
+  // Hello first, then checkpoints, where it stands, under which plan, that it needs a smaller one,
+  // that it lives, how it ended.
   std::vector<v1::WorkerEvent> Take();
 
  private:
-  std::optional<v1::WorkerEvent> hello_, step_, plan_changed_, heartbeat_, finished_;
+  std::optional<v1::WorkerEvent> hello_, step_, plan_changed_, shortage_, heartbeat_, finished_;
   std::deque<v1::WorkerEvent> checkpoints_;
 };
 

@@ -14,7 +14,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,6 +26,7 @@
 #include "absl/time/time.h"
 #include "server/node/framing.h"
 #include "server/node/link_mailbox.h"
+#include "server/node/worker_link.h"
 #include "snug/v1/worker.pb.h"
 
 namespace snug::server {
@@ -44,30 +44,17 @@ struct LinkLimits {
   size_t unsent_bytes = 2 * kMaxFrameBytes;
 };
 
-class LinkServer {
+class LinkServer : public WorkerLink {
  public:
-  using ConnectionId = uint64_t;  // Never reused.
-  using Events = std::vector<v1::WorkerEvent>;
-
-  // Called on the link thread: must not block.
-  struct Handlers {
-    // Something waits to be taken; said again only after it was.
-    std::function<void(ConnectionId)> on_events;
-    // With what nobody has taken.
-    std::function<void(ConnectionId, const absl::Status& why, Events rest)> on_closed;
-  };
-
   static absl::StatusOr<std::unique_ptr<LinkServer>> Start(const std::string& path,
                                                            Handlers handlers,
                                                            LinkLimits limits = {});
-  ~LinkServer();
+  ~LinkServer() override;
 
-  Events Take(ConnectionId id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Its Hello was right: larger messages and silence are its right from now on.
-  void Welcome(ConnectionId id) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Send(ConnectionId id, const v1::WorkerCommand& command) ABSL_LOCKS_EXCLUDED(mutex_);
-  // After what was sent before has gone out.
-  void Close(ConnectionId id) ABSL_LOCKS_EXCLUDED(mutex_);
+  Events Take(ConnectionId id) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Welcome(ConnectionId id) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Send(ConnectionId id, const v1::WorkerCommand& command) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Close(ConnectionId id) override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Connection {

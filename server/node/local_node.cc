@@ -10,6 +10,8 @@
 #include "absl/time/time.h"
 #include "proto/snug/status_macros.h"
 #include "server/node/descriptors.h"
+#include "server/node/link_server.h"
+#include "server/node/process_memory.h"
 #include "server/node/session.h"
 #include "server/node/shared_weights.h"
 #include "server/node/shim_watch.h"
@@ -20,6 +22,10 @@ namespace {
 constexpr int kKillRounds = 50;
 constexpr absl::Duration kKillPause = absl::Milliseconds(100);
 
+std::string LinkSocket(const LauncherSettings& settings) {
+  return settings.state_dir + "/link.sock";
+}
+
 class LocalProcesses : public AttemptProcesses {
  public:
   LocalProcesses(const LauncherSettings& settings, std::unique_ptr<ShimWatch> watch)
@@ -27,7 +33,10 @@ class LocalProcesses : public AttemptProcesses {
 
   absl::StatusOr<int64_t> Start(const Device& device, const v1::Assignment& assignment) override {
     const DescriptorLoan loan;
-    ASSIGN_OR_RETURN(const pid_t shim, LaunchAttempt(settings_, device, assignment));
+    v1::Assignment here = assignment;
+    here.set_link_socket(LinkSocket(settings_));
+    here.set_shared_weights_dir(SharedWeightsDir(settings_.state_dir));
+    ASSIGN_OR_RETURN(const pid_t shim, LaunchAttempt(settings_, device, here));
     watch_->Follow(shim, /*just_started=*/true);
     return shim;
   }
@@ -40,6 +49,9 @@ class LocalProcesses : public AttemptProcesses {
     const DescriptorLoan loan;
     return watch_->SignalOthers(signal);
   }
+  int64_t PeakHostBytes(int64_t worker) override {
+    return PeakResidentBytes(static_cast<pid_t>(worker));
+  }
 
  private:
   const LauncherSettings& settings_;
@@ -47,6 +59,10 @@ class LocalProcesses : public AttemptProcesses {
 };
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerLink>> LocalNode::Listen(WorkerLink::Handlers handlers) {
+  return LinkServer::Start(LinkSocket(settings_), std::move(handlers));
+}
 
 std::string LocalNode::BootId() const { return server::BootId(); }
 
@@ -87,6 +103,14 @@ absl::Status LocalNode::KillOrphans(const EndedAttempt& ended,
   }
   return absl::UnavailableError(
       absl::StrCat("processes of ", attempt_dir, " do not die: its bytes stay reserved"));
+}
+
+GpuUses LocalNode::LookAtGpus(const std::vector<Device>& devices) {
+  const GpuReadings readings = gpus_->Look();
+  GpuUses uses;
+  for (const Device& device : devices)
+    if (device.is_gpu()) uses.emplace(device.name, UseOf(device, readings, settings_.state_dir));
+  return uses;
 }
 
 void LocalNode::SweepSharedWeights() { server::SweepSharedWeights(settings_.state_dir); }

@@ -16,6 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
 #include "server/node/attempt_files.h"
+#include "server/node/json_file.h"
 #include "server/node/process.h"
 #include "server/place/host_memory.h"
 
@@ -26,7 +27,7 @@ namespace {
 // them) longer still.
 constexpr absl::Duration kMeasureTimeout = absl::Seconds(60);
 constexpr absl::Duration kMeasureGpuTimeout = absl::Seconds(180);
-constexpr int64_t kMaxFileBytes = 64 << 10;
+constexpr program::JsonLimits kLimits = {.bytes = 64 << 10, .values = 10'000, .depth = 8};
 constexpr size_t kMaxFacts = 32;  // Remembered: of more, those that are of use now.
 
 struct Facts {
@@ -93,9 +94,7 @@ Facts FactsIn(const nlohmann::json& json) {
 using KnownFacts = std::map<std::string, Facts>;  // By identity.
 
 KnownFacts ReadFacts(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxFileBytes);
-  const nlohmann::json json =
-      nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = ReadJson(path, kLimits).value_or(nullptr);
   KnownFacts known;
   if (!json.is_object() || !json.contains("facts")) return known;
   for (const nlohmann::json& entry : json["facts"])
@@ -118,8 +117,7 @@ absl::StatusOr<Facts> Measure(const std::string& worker, const Device& device) {
                         .environment = WorkerEnvironment(device),
                         .timeout = device.is_gpu() ? kMeasureGpuTimeout : kMeasureTimeout}));
   const std::vector<std::string> lines = absl::StrSplit(absl::StripAsciiWhitespace(run.out), '\n');
-  const Facts facts =
-      FactsIn(nlohmann::json::parse(lines.back(), nullptr, /*allow_exceptions=*/false));
+  const Facts facts = FactsIn(JsonOfText(lines.back(), worker, kLimits).value_or(nullptr));
   if (run.exit_code == 0 && facts.context_bytes > 0) return facts;
   return absl::InternalError(absl::StrCat(device.name, ": ", worker,
                                           " --measure-context failed (exit ", run.exit_code,

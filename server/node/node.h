@@ -1,6 +1,9 @@
-// A machine on which attempts run, as the scheduler sees it: it starts them, looks at them, signals
-// them and collects what they left. LocalNode is the machine of the daemon itself; another one
-// would be one more implementation.
+// Where attempts run, as the scheduler sees it: it starts them, listens to them, looks at them and
+// at their devices, signals them and collects what they left. LocalNode is the machine of the
+// daemon itself; another one would be one more implementation.
+//
+// Paths that pass through here are the daemon's own: an assignment's, a checkpoint's that a worker
+// tells of. What a node of another machine needs there it takes there, and says it by these paths.
 #ifndef SERVER_NODE_NODE_H_
 #define SERVER_NODE_NODE_H_
 
@@ -8,10 +11,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/node/attempt_files.h"
+#include "server/node/gpu_use.h"
+#include "server/node/worker_link.h"
 #include "server/place/devices.h"
 #include "snug/v1/worker.pb.h"
 
@@ -35,6 +41,9 @@ class AttemptProcesses {
   virtual absl::Status SignalShim(int signal) = 0;
   // To all of its session but the shim.
   virtual absl::Status SignalWorker(int signal) = 0;
+  // The most memory that its worker, by the number in its Hello, ever had of the host; 0: nobody
+  // knows now.
+  virtual int64_t PeakHostBytes(int64_t worker) = 0;
 };
 
 // What an attempt left behind.
@@ -47,6 +56,9 @@ class Node {
  public:
   virtual ~Node() = default;
 
+  // Workers are heard from now on, those of an earlier life of the daemon as well. Once.
+  virtual absl::StatusOr<std::unique_ptr<WorkerLink>> Listen(WorkerLink::Handlers handlers) = 0;
+
   // The name of this run of the machine: what was started under another one is gone.
   virtual std::string BootId() const = 0;
   // Of one that is to be started.
@@ -55,14 +67,23 @@ class Node {
   virtual std::unique_ptr<AttemptProcesses> Adopt(const std::string& job, int epoch,
                                                   int64_t shim) = 0;
 
-  // After its end. Nothing runs in its name any more when this returns OK; it may take seconds, and
-  // may be called from any thread. UNAVAILABLE: a process does not die, or cannot be looked at now.
+  // After its end. When this returns OK nothing runs in its name any more, and its folder of output
+  // and its job's checkpoints are where the daemon keeps them (attempt_files.h). It may take
+  // seconds, and may be called from any thread. UNAVAILABLE: a process does not die, or cannot be
+  // looked at now.
   struct EndedAttempt {
     AttemptIdentity identity;
     std::string boot_id;
     int64_t shim = 0;
   };
   virtual absl::StatusOr<AttemptRemains> Collect(const EndedAttempt& ended) = 0;
+
+  // Whether anybody looks at GPUs here. Where nobody does, what was known of them at the start
+  // holds.
+  virtual bool WatchesGpus() const = 0;
+  // Of those among the devices. Takes milliseconds, and minutes when one is in trouble; from one
+  // thread at a time.
+  virtual GpuUses LookAtGpus(const std::vector<Device>& devices) = 0;
 
   // Removes weights that no worker shares any more. From any thread.
   virtual void SweepSharedWeights() = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -28,9 +29,9 @@ v1::Error MakeError(const char* reason, std::string message) {
 
 Ending EndingOf(const v1::WorkerResult& result) {
   switch (result.failure_class()) {
-    case v1::WorkerResult::USER:
+    case v1::WorkerResult::FAILURE_CLASS_USER:
       return Ending::kUserError;
-    case v1::WorkerResult::OUT_OF_MEMORY:
+    case v1::WorkerResult::FAILURE_CLASS_OUT_OF_MEMORY:
       return Ending::kOutOfMemory;
     default:
       if (result.error().reason() == kDiskFull) return Ending::kDiskFull;
@@ -52,7 +53,7 @@ void JudgeResult(const ExitRecord& exit,
   const bool there = read.ok() && read->has_value();
   if (there) outcome.result = **read;
   if (exit.exit_code == kExitFinished) {
-    if (there && outcome.result.outcome() == v1::WorkerResult::SUCCEEDED) {
+    if (there && outcome.result.outcome() == v1::WorkerResult::OUTCOME_SUCCEEDED) {
       outcome.ending = Ending::kSucceeded;
       return;
     }
@@ -87,6 +88,11 @@ Outcome Judge(const absl::StatusOr<std::optional<ExitRecord>>& exit,
   } else if (record.signal == 0 &&
              (record.exit_code == kExitFinished || record.exit_code == kExitFailed)) {
     JudgeResult(record, result, outcome);
+  } else if (record.signal == SIGKILL && record.oom_kills > 0) {
+    outcome.ending = Ending::kOutOfMemory;
+    outcome.error = MakeError(
+        "OUT_OF_MEMORY", absl::StrCat("the kernel ended the worker: its control group ",
+                                      record.cgroup, " had all of the memory that it may have"));
   } else {
     outcome.error = MakeError("WORKER_LOST", Ended(record) + "; its log has its last words");
   }

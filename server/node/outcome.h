@@ -30,8 +30,8 @@ struct Outcome {
   std::string exit;         // For the record: text of exit.json, or why there is none.
 };
 
-// Exit codes: 0 finished, 3 stopped on command, 4 failed with its error in result.json; anything
-// else is infrastructure.
+// Exit codes: 0 finished, 3 stopped on command, 4 failed with its error in result.json; killed by
+// the kernel for its control group's memory: out of memory; anything else is infrastructure.
 Outcome Judge(const absl::StatusOr<std::optional<ExitRecord>>& exit,
               const absl::StatusOr<std::optional<v1::WorkerResult>>& result);
 

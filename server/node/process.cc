@@ -48,6 +48,7 @@ constexpr absl::string_view kAllowed[] = {
     "TSAN_OPTIONS=",
 };
 constexpr int kPollMs = 50;
+constexpr int kFirstPassed = 3;
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -155,7 +156,18 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
     else
       posix_spawn_file_actions_addopen(&files, to, "/dev/null", O_WRONLY, 0);
   }
-  if (options.passed_fd >= 0) posix_spawn_file_actions_adddup2(&files, options.passed_fd, 3);
+  // Copied out of the way first, so that none is overwritten before it is passed.
+  std::vector<int> copies;
+  const absl::Cleanup close_copies = [&] {
+    for (int copy : copies) close(copy);
+  };
+  const int beyond = kFirstPassed + static_cast<int>(options.passed_fds.size());
+  for (int fd : options.passed_fds) {
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, beyond);
+    if (copy < 0) return absl::ErrnoToStatus(errno, "cannot pass a descriptor");
+    posix_spawn_file_actions_adddup2(&files, copy, kFirstPassed + static_cast<int>(copies.size()));
+    copies.push_back(copy);
+  }
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
@@ -185,6 +197,7 @@ absl::StatusOr<RunResult> Run(const RunOptions& options) {
                                            .environment = options.environment,
                                            .stdout_fd = out_fd,
                                            .stderr_fd = err_fd,
+                                           .passed_fds = options.passed_fds,
                                            .own_group = true}));
   const absl::Duration deadline = SinceBoot() + options.timeout;
   int status = 0;

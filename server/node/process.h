@@ -20,7 +20,7 @@ struct SpawnOptions {
   std::vector<std::string> environment = {};  // "NAME=value", over what ChildEnvironment gives.
   int stdout_fd = -1;                         // -1: /dev/null
   int stderr_fd = -1;
-  int passed_fd = -1;  // Becomes descriptor 3 of the child.
+  std::vector<int> passed_fds = {};  // Become descriptors 3, 4, ... of the child.
   bool own_group = false;
 };
 
@@ -30,6 +30,7 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options);
 struct RunOptions {
   std::vector<std::string> argv;
   std::vector<std::string> environment = {};
+  std::vector<int> passed_fds = {};  // Likewise.
   absl::Duration timeout;
   const std::atomic<bool>* cancelled = nullptr;            // Polled; ends the run with CANCELLED.
   std::function<void(const std::string&)> on_stderr_line;  // Each whole line, as it comes.

@@ -77,7 +77,7 @@ absl::Status Send(int connection, std::string text, int fd) {
 absl::StatusOr<pid_t> SpawnAt(const std::string& socket, const SpawnOptions& options) {
   ASSIGN_OR_RETURN(const int connection, Connect(socket));
   const absl::Cleanup close_it = [connection] { close(connection); };
-  RETURN_IF_ERROR(Send(connection, RequestOf(options), options.passed_fd));
+  RETURN_IF_ERROR(Send(connection, RequestOf(options), options.passed_fds.front()));
   pid_t pid = 0;
   const ssize_t got = recv(connection, &pid, sizeof pid, 0);
   if (got == sizeof pid && pid > 0) return pid;

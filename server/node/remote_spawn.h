@@ -12,7 +12,8 @@
 namespace snug::server {
 
 // As Spawn, of what snug-launch behind this unix socket starts; its outputs go where its unit sends
-// them. The process is no child of ours: who started it collects it. `options.passed_fd` is needed.
+// them. The process is no child of ours: who started it collects it. One of `options.passed_fds` is
+// needed.
 absl::StatusOr<pid_t> SpawnAt(const std::string& socket, const SpawnOptions& options);
 
 }  // namespace snug::server

@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -85,10 +88,8 @@ absl::StatusOr<bool> Belongs(pid_t pid, pid_t session, const std::string& attemp
       absl::StrCat("process ", pid, " of session ", session, " begins or ends just now"));
 }
 
-// Into `members`; an error about one of them does not keep the others away.
-absl::Status FindMembers(pid_t session, const std::string& attempt_dir,
-                         std::vector<pid_t>& members) {
-  if (session <= 1) return absl::OkStatus();
+// An error about one of them does not keep the others away.
+absl::Status EachProcess(const std::function<absl::Status(pid_t)>& look) {
   DIR* proc = opendir("/proc");
   if (proc == nullptr) return absl::ErrnoToStatus(errno, "cannot list /proc");
   const absl::Cleanup close_it = [proc] { closedir(proc); };
@@ -99,11 +100,19 @@ absl::Status FindMembers(pid_t session, const std::string& attempt_dir,
     if (entry == nullptr && errno != 0) return absl::ErrnoToStatus(errno, "cannot list /proc");
     if (entry == nullptr) return status;
     pid_t pid = 0;
-    if (!absl::SimpleAtoi(entry->d_name, &pid) || pid == session) continue;
-    const absl::StatusOr<bool> belongs = Belongs(pid, session, attempt_dir);
-    status.Update(belongs.status());
-    if (belongs.value_or(false)) members.push_back(pid);
+    if (absl::SimpleAtoi(entry->d_name, &pid)) status.Update(look(pid));
   }
+}
+
+absl::Status FindMembers(pid_t session, const std::string& attempt_dir,
+                         std::vector<pid_t>& members) {
+  if (session <= 1) return absl::OkStatus();
+  return EachProcess([&](pid_t pid) -> absl::Status {
+    if (pid == session) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const bool belongs, Belongs(pid, session, attempt_dir));
+    if (belongs) members.push_back(pid);
+    return absl::OkStatus();
+  });
 }
 
 // False: it has gone meanwhile.
@@ -124,6 +133,16 @@ absl::StatusOr<std::string> AttemptOf(pid_t pid) {
   if (absl::IsPermissionDenied(environment.status())) return std::string();
   RETURN_IF_ERROR(environment.status());
   return AttemptIn(*environment);
+}
+
+absl::StatusOr<std::map<pid_t, std::string>> ProcessesOfAttempts(const std::string& folder) {
+  std::map<pid_t, std::string> found;
+  RETURN_IF_ERROR(EachProcess([&](pid_t pid) -> absl::Status {
+    ASSIGN_OR_RETURN(std::string attempt, AttemptOf(pid));
+    if (absl::StartsWith(attempt, folder)) found[pid] = std::move(attempt);
+    return absl::OkStatus();
+  }));
+  return found;
 }
 
 absl::StatusOr<bool> LeadsSession(pid_t pid, const std::string& attempt_dir) {

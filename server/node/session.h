@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ absl::StatusOr<bool> LeadsSession(pid_t pid, const std::string& attempt_dir);
 
 // The attempt dir that this process is marked with; empty: none, or no such process of ours.
 absl::StatusOr<std::string> AttemptOf(pid_t pid);
+
+// Of all processes that are marked with an attempt dir below `folder`: which one. Those of other
+// users are left out where they are not for us to see.
+absl::StatusOr<std::map<pid_t, std::string>> ProcessesOfAttempts(const std::string& folder);
 
 // Sends the signal to each of them, and to those that are known where one is not. Returns how many
 // were signalled. A process is pinned before it

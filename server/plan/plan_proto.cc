@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/enum_words.h"
 
 namespace snug::server {
 namespace {
@@ -58,14 +58,14 @@ v1::Fidelity FidelityOf(const program::Prediction& prediction) {
   program::Fidelity worst = program::Fidelity::kExact;
   for (const auto& [stash, share] : prediction.shares)
     worst = std::max(worst, program::RowOf(stash).fidelity);
-  return static_cast<v1::Fidelity>(v1::EXACT + static_cast<int>(worst));
+  return static_cast<v1::Fidelity>(v1::FIDELITY_EXACT + static_cast<int>(worst));
 }
 
 }  // namespace
 
 // The schema's name of a kind is the program's, in capitals.
 std::optional<program::Stash> StashFrom(v1::StashKind kind) {
-  return program::StashOfName(absl::AsciiStrToLower(v1::StashKind_Name(kind)));
+  return program::StashOfName(LowerEnumWord(kind));
 }
 
 std::optional<double> RhoOf(const v1::StashOptions& options) {

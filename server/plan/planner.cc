@@ -99,7 +99,8 @@ absl::Status CheckHostBudget(const v1::JobSpec& spec, const char* what, int64_t 
 
 // `state` of the host's budget is taken already.
 program::FormsAllowed FormsOf(const v1::JobSpec& spec, int64_t state) {
-  const int fidelity = std::max<int>(spec.memory().fidelity(), v1::EXACT) - v1::EXACT;
+  const int fidelity =
+      std::max<int>(spec.memory().fidelity(), v1::FIDELITY_EXACT) - v1::FIDELITY_EXACT;
   return {.fidelity = static_cast<program::Fidelity>(fidelity),
           .host_bytes = HostBudgetBytes(spec).value_or(state) - state};
 }
@@ -188,7 +189,7 @@ bool Evaluates(const v1::JobSpec& spec) {
 int64_t MaxPromptTokens(const v1::JobSpec& spec) {
   const v1::TrainingSpec& training = spec.training();
   // A source is as long as a row's; its answer is none of it.
-  if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) return training.max_seq_length();
+  if (spec.task() == v1::JobSpec::TASK_SEQ2SEQ_LM) return training.max_seq_length();
   return std::max<int64_t>(1, training.max_seq_length() - training.sample_max_new_tokens());
 }
 

@@ -22,15 +22,6 @@ int64_t BytesOf(const fs::path& path) {
   return lstat(path.c_str(), &file) == 0 ? file.st_blocks * kBlockBytes : 0;
 }
 
-int64_t BytesBelow(const fs::path& folder) {
-  std::error_code error;
-  int64_t bytes = 0;
-  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error))
-    bytes += BytesOf(it->path());
-  return bytes;
-}
-
 bool IsLog(const fs::path& path) {
   const std::string name = path.filename().string();
   return absl::StartsWith(name, "worker.log") || name == "metrics.jsonl" ||
@@ -48,6 +39,15 @@ std::vector<fs::path> LogsOf(const std::string& state_dir, const std::string& jo
 }
 
 }  // namespace
+
+int64_t BytesBelow(const std::string& folder) {
+  std::error_code error;
+  int64_t bytes = 0;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error))
+    bytes += BytesOf(it->path());
+  return bytes;
+}
 
 Leavings LeavingsOf(const std::string& state_dir, const std::string& job) {
   const std::string checkpoints = CheckpointsDir(state_dir, job);

@@ -8,6 +8,9 @@
 
 namespace snug::server {
 
+// On the disk, of all that lies below a folder, as the file system counts them. 0: there is none.
+int64_t BytesBelow(const std::string& folder);
+
 // Of <state_dir>/jobs/<job>, as the file system counts them. What cannot be read counts nothing.
 Leavings LeavingsOf(const std::string& state_dir, const std::string& job);
 

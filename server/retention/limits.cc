@@ -57,6 +57,8 @@ absl::StatusOr<RetentionLimits> RetentionLimitsOf(const v1::RetentionConfig& con
   ASSIGN_OR_RETURN(limits.jobs, LimitsOf("jobs", config.jobs()));
   ASSIGN_OR_RETURN(limits.checkpoints, LimitsOf("checkpoints", config.checkpoints()));
   ASSIGN_OR_RETURN(limits.logs, LimitsOf("logs", config.logs()));
+  ASSIGN_OR_RETURN(limits.files, LimitsOf("files", config.files()));
+  ASSIGN_OR_RETURN(limits.datasets, LimitsOf("datasets", config.datasets()));
   const int seconds = config.sweep_seconds();
   if (seconds < 0 || seconds > kMaxSweepSeconds)
     return Bad("sweep_seconds",

@@ -1,4 +1,5 @@
-// What of ended jobs is kept, as the configuration says it.
+// What of ended jobs, of files that clients have sent and of prepared datasets is kept, as the
+// configuration says it.
 #ifndef SERVER_RETENTION_LIMITS_H_
 #define SERVER_RETENTION_LIMITS_H_
 
@@ -24,9 +25,13 @@ struct RetentionLimits {
   KeepLimits jobs;
   KeepLimits checkpoints;
   KeepLimits logs;
+  KeepLimits files;     // That clients have sent: of each owner's.
+  KeepLimits datasets;  // Prepared ones.
   absl::Duration between_sweeps = absl::Minutes(10);
 
-  bool any() const { return jobs.any() || checkpoints.any() || logs.any(); }
+  bool any() const {
+    return jobs.any() || checkpoints.any() || logs.any() || files.any() || datasets.any();
+  }
 };
 
 // INVALID_ARGUMENT names the field, its limit and its value.

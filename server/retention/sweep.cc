@@ -1,17 +1,9 @@
 #include "server/retention/sweep.h"
 
+#include "server/job/job_ref.h"
 #include "server/job/states.h"
 
 namespace snug::server {
-
-bool Sweep::Tally::Fits(absl::Duration age, int64_t bytes) const {
-  return age <= limits_.age && count_ < limits_.count && bytes <= limits_.bytes - bytes_;
-}
-
-void Sweep::Tally::Add(int64_t bytes) {
-  ++count_;
-  bytes_ += bytes;
-}
 
 bool Sweep::Goes(Tally& tally, absl::Duration age, int64_t bytes, bool referred) {
   const bool fits = tally.Fits(age, bytes);
@@ -21,9 +13,9 @@ bool Sweep::Goes(Tally& tally, absl::Duration age, int64_t bytes, bool referred)
 }
 
 void Sweep::NoteReferences(const v1::Job& job) {
-  for (const std::string& other :
-       {job.parent_job(), job.spec().model(), job.spec().lora().init_adapter()})
-    if (!other.empty()) referred_.insert(other);
+  if (!job.parent_job().empty()) referred_.insert(job.parent_job());
+  for (const std::string& named : {job.spec().model(), job.spec().lora().init_adapter()})
+    if (const std::optional<JobRef> other = ParseJobRef(named)) referred_.insert(other->job);
 }
 
 Verdict Sweep::Judge(const v1::Job& job, absl::Duration age, const Leavings& leavings) {

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "server/retention/limits.h"
+#include "server/retention/tally.h"
 #include "snug/v1/job.pb.h"
 
 namespace snug::server {
@@ -45,18 +46,6 @@ class Sweep {
   int64_t held() const { return held_; }
 
  private:
-  class Tally {
-   public:
-    explicit Tally(const KeepLimits& limits) : limits_(limits) {}
-    bool Fits(absl::Duration age, int64_t bytes) const;
-    void Add(int64_t bytes);
-
-   private:
-    const KeepLimits limits_;
-    int64_t count_ = 0;
-    int64_t bytes_ = 0;
-  };
-
   bool Goes(Tally& tally, absl::Duration age, int64_t bytes, bool referred);
   void NoteReferences(const v1::Job& job);
 

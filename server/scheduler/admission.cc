@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
+#include "server/job/job_ref.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
 #include "server/node/attempt_files.h"
-#include "server/node/shared_weights.h"
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
 #include "server/scheduler/clock.h"
@@ -17,6 +17,7 @@
 #include "server/scheduler/device_plans.h"
 #include "server/scheduler/plan_changes.h"
 #include "server/scheduler/plan_in_force.h"
+#include "worker/program/base_model.h"
 
 namespace snug::server {
 namespace {
@@ -50,7 +51,6 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   assignment.set_job_id(entry.id());
   assignment.set_epoch(attempt.epoch);
   assignment.set_nonce(attempt.nonce);
-  assignment.set_link_socket(state_dir + "/link.sock");
   *assignment.mutable_spec() = checked.spec;
   assignment.mutable_spec()->set_model(checked.model_dir);
   *assignment.mutable_plan() = attempt.plan;
@@ -70,9 +70,15 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   if (entry.ready()->resume && entry.ready()->resume->job == entry.id())
     assignment.set_previous_metrics(
         AttemptDir(state_dir, entry.id(), entry.ready()->resume->epoch) + "/metrics.jsonl");
-  assignment.set_base_model_name(checked.model_dir);
+  // What another job made lies in a folder that is the daemon's own.
+  const std::optional<JobRef> made_here = ParseJobRef(checked.spec.model());
+  assignment.set_base_model_name(made_here ? program::kJobsPrefix + made_here->job
+                                           : checked.model_dir);
+  if (NamesJob(checked.spec.lora().init_adapter()))
+    assignment.mutable_spec()->mutable_lora()->set_init_adapter(checked.adapter_dir);
+  if (attempt.resume_from.empty()) assignment.set_start_from(checked.start_from);
+  if (checked.opened != nullptr) *assignment.mutable_opened() = *checked.opened;
   assignment.set_prompts(entry.ready()->folders.prompts);
-  assignment.set_shared_weights_dir(SharedWeightsDir(state_dir));
   return assignment;
 }
 
@@ -177,8 +183,8 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
   changed.not_before_us = 0;
   Change change{.attempt = &attempt,
                 .reserve = Reservation{device, entry.id(), attempt.epoch, placement.bytes}};
-  absl::Status status =
-      MoveJob(changed, v1::Job::STARTING, "its worker is being started", WallMicros(), change);
+  absl::Status status = MoveJob(changed, v1::Job::STATE_STARTING, "its worker is being started",
+                                WallMicros(), change);
   entry.attempt = std::make_unique<LiveAttempt>();
   if (status.ok())
     status = core_.Save(entry, std::move(changed), std::move(change), Urgency::kRefusable);

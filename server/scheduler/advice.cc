@@ -37,23 +37,27 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
                         plans[static_cast<size_t>(SmallestOf(plans))].peak_bytes());
 }
 
-Preparer::Progress Advisor::WithinTime(absl::Duration time) const {
-  return {.cancelled = &stopped_, .read_until = absl::Now() + time};
+Preparer::Progress Advisor::WithinTime(absl::Duration time, const Principal& who) const {
+  return {.cancelled = &stopped_,
+          .read_until = absl::Now() + time,
+          .reach = inspector_.access().ReachOf(who)};
 }
 
-FindModelOfJob Advisor::ModelsOf(const Principal& who) const {
-  return [this, who](const std::string& id) { return index_.FinishedModel(id, who); };
+JobOrigins Advisor::OriginsFor(const Principal& who) const { return {index_, state_dir_, who}; }
+
+absl::Status Advisor::NameOrigins(const Principal& who, v1::JobSpec& spec) const {
+  return server::NameOrigins(OriginsFor(who), spec);
 }
 
 absl::StatusOr<CheckedJob> Advisor::Check(const v1::JobSpec& spec, const Principal& who) {
-  return inspector_.Check(spec, ModelsOf(who), {.who = who, .cancelled = &stopped_});
+  return inspector_.Check(spec, OriginsFor(who), {.who = who, .cancelled = &stopped_});
 }
 
 absl::Status Advisor::CheckForm(const v1::JobSpec& spec, const Principal& who, InputFiles inputs) {
   std::vector<Violation> found = inspector_.access().Check(spec, who, inputs);
   for (Violation& violation : CheckWebhook(spec.webhook(), webhooks_))
     found.push_back(std::move(violation));
-  return found.empty() ? server::CheckForm(spec, ModelsOf(who), inputs) : InvalidRequest(found);
+  return found.empty() ? server::CheckForm(spec, OriginsFor(who), inputs) : InvalidRequest(found);
 }
 
 absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Principal& who) {
@@ -63,7 +67,7 @@ absl::StatusOr<CheckedJob> Advisor::Validate(const v1::JobSpec& spec, const Prin
   RETURN_IF_ERROR(FillAutoLength(devices_, job));
   v1::DatasetSummary summary;
   ASSIGN_OR_RETURN(const RowLengths lengths,
-                   KnownLengths(preparer_, job, WithinTime(kValidateFor), &summary));
+                   KnownLengths(preparer_, job, WithinTime(kValidateFor, who), &summary));
   RETURN_IF_ERROR(FillAutoBatch(devices_, lengths, job));
   RETURN_IF_ERROR(CheckFits(devices_, job, lengths));
   return job;
@@ -77,13 +81,14 @@ absl::StatusOr<v1::PreviewDatasetResponse> Advisor::Preview(
           "BAD_FIELD"}});
   const std::vector<Violation> found = inspector_.access().Check(request.spec(), who);
   if (!found.empty()) return InvalidRequest(found);
-  ASSIGN_OR_RETURN(const std::string model_dir, CheckDataset(request.spec(), ModelsOf(who)));
+  ASSIGN_OR_RETURN(const std::string model_dir, CheckDataset(request.spec(), OriginsFor(who)));
   const absl::Cleanup end = [this] { --previews_; };
   if (++previews_ > kMaxPreviews) return QueueFull("previews", kMaxPreviews);
   const int rows = request.rows() == 0 ? kDefaultPreviewRows : request.rows();
   v1::JobSpec spec = request.spec();
   if (spec.training().max_seq_length() == kAuto) spec.mutable_training()->clear_max_seq_length();
-  return preparer_.Preview(spec, model_dir, rows, std::max(request.scan_rows(), 0));
+  return preparer_.Preview(spec, model_dir, rows, {.reach = inspector_.access().ReachOf(who)},
+                           std::max(request.scan_rows(), 0));
 }
 
 }  // namespace snug::server

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/artifact/job_origins.h"
 #include "server/data/prepare.h"
 #include "server/inspect/inspector.h"
 #include "server/job/check_job.h"
@@ -32,14 +33,21 @@ absl::Status CheckFits(const std::vector<Device>& devices, const CheckedJob& job
 
 class Advisor {
  public:
-  // `webhooks`: hosts that jobs may have called.
-  Advisor(const JobIndex& index, Preparer& preparer, Inspector& inspector,
-          std::vector<Device> devices, std::vector<std::string> webhooks = {})
+  struct Settings {
+    std::string state_dir;
+    std::vector<Device> devices;
+    std::vector<std::string> webhooks = {};  // Hosts that jobs may have called.
+  };
+  Advisor(const JobIndex& index, Preparer& preparer, Inspector& inspector, Settings settings)
       : index_(index),
         preparer_(preparer),
         inspector_(inspector),
-        devices_(std::move(devices)),
-        webhooks_(std::move(webhooks)) {}
+        state_dir_(std::move(settings.state_dir)),
+        devices_(std::move(settings.devices)),
+        webhooks_(std::move(settings.webhooks)) {}
+
+  // Writes the whole ids of the jobs that it begins with into the spec.
+  absl::Status NameOrigins(const Principal& who, v1::JobSpec& spec) const;
 
   // `who` asks: his rights open the files, and only his jobs' models are there.
   absl::StatusOr<CheckedJob> Check(const v1::JobSpec& spec, const Principal& who);
@@ -61,12 +69,13 @@ class Advisor {
                                                      const Principal& who);
 
  private:
-  FindModelOfJob ModelsOf(const Principal& who) const;
-  Preparer::Progress WithinTime(absl::Duration time) const;
+  JobOrigins OriginsFor(const Principal& who) const;
+  Preparer::Progress WithinTime(absl::Duration time, const Principal& who) const;
 
   const JobIndex& index_;
   Preparer& preparer_;
   Inspector& inspector_;
+  const std::string state_dir_;
   const std::vector<Device> devices_;
   const std::vector<std::string> webhooks_;
   std::atomic<int> previews_{0};

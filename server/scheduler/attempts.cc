@@ -41,7 +41,7 @@ AttemptSigns SignsOf(const Entry& entry, absl::Duration now, const SchedulerLimi
   const PaceLimits pace = {
       .shortest = limits.stuck_after, .other_work = limits.other_work, .exports = kept};
   return {.liveness = attempt.processes->Look(),
-          .cancelled = entry.state() == v1::Job::CANCELLING && !kept,
+          .cancelled = entry.state() == v1::Job::STATE_CANCELLING && !kept,
           .linked = attempt.link != 0,
           .greeted = attempt.record.state != AttemptState::kIntent &&
                      attempt.record.state != AttemptState::kSpawned,
@@ -54,20 +54,19 @@ AttemptSigns SignsOf(const Entry& entry, absl::Duration now, const SchedulerLimi
 }  // namespace
 
 absl::Status Attempts::Listen() {
-  LinkServer::Handlers handlers;
+  WorkerLink::Handlers handlers;
   handlers.on_events = [this](ConnectionId link) {
     core_.Post([this, link] {
       for (v1::WorkerEvent& event : link_->Take(link)) OnEvent(link, std::move(event));
     });
   };
-  handlers.on_closed = [this](ConnectionId link, const absl::Status& why, LinkServer::Events rest) {
+  handlers.on_closed = [this](ConnectionId link, const absl::Status& why, WorkerLink::Events rest) {
     core_.Post([this, link, why, rest = std::move(rest)] {
       for (const v1::WorkerEvent& event : rest) OnEvent(link, event);
       OnClosed(link, why);
     });
   };
-  const std::string path = core_.settings.state_dir + "/link.sock";
-  ASSIGN_OR_RETURN(link_, LinkServer::Start(path, std::move(handlers)));
+  ASSIGN_OR_RETURN(link_, core_.settings.node->Listen(std::move(handlers)));
   return absl::OkStatus();
 }
 
@@ -145,7 +144,7 @@ void Attempts::LookAfter(Entry& entry) {
 
 void Attempts::TellToStop(const Entry& entry) {
   v1::WorkerCommand command;
-  const bool goes_on_later = entry.state() == v1::Job::PAUSING || core_.board.MovesOff(entry);
+  const bool goes_on_later = entry.state() == v1::Job::STATE_PAUSING || core_.board.MovesOff(entry);
   command.mutable_stop()->set_checkpoint(goes_on_later);
   command.mutable_stop()->set_keep(entry.record.job.keep());
   Send(entry, command);
@@ -178,6 +177,7 @@ void Attempts::OnEvent(ConnectionId link, v1::WorkerEvent event) {
   if (event.has_step()) OnStep(*entry, event.step());
   if (event.has_checkpoint()) OnCheckpoint(*entry, event.checkpoint());
   if (event.has_plan_changed()) PlanChanger(core_).OnAnswer(*entry, event.plan_changed());
+  if (event.has_shortage()) PlanChanger(core_).OnShortage(*entry, event.shortage());
   if (event.has_heartbeat()) attempt.pace.OnHeartbeat(event.heartbeat(), SinceBoot());
   // Finished: the exit record says it too, and that one cannot get lost.
 }
@@ -234,7 +234,8 @@ void Attempts::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) {
   attempt.changes_plans = hello.has_plan();
   if (hello.has_last()) OnStep(*entry, hello.last());
   if (hello.has_plan()) PlanChanger(core_).OnAnswer(*entry, hello.plan());
-  const bool stops = entry->state() == v1::Job::PAUSING || entry->record.job.keep();
+  if (hello.has_shortage()) PlanChanger(core_).OnShortage(*entry, hello.shortage());
+  const bool stops = entry->state() == v1::Job::STATE_PAUSING || entry->record.job.keep();
   if (stops || core_.board.MovesOff(*entry) || attempt.end.begun()) TellToStop(*entry);
 }
 
@@ -247,9 +248,9 @@ absl::Status Attempts::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& he
   if (hello.pid() != 0) changed.job.set_worker_pid(hello.pid());
   const bool reported = hello.has_last() || entry.attempt->reported;
   const char* reason = reported ? kTraining : "its worker is loading the model";
-  if (changed.state() == v1::Job::STARTING)
-    RETURN_IF_ERROR(MoveJob(changed, v1::Job::RUNNING, reason, WallMicros(), change));
-  else if (changed.state() == v1::Job::RUNNING)
+  if (changed.state() == v1::Job::STATE_STARTING)
+    RETURN_IF_ERROR(MoveJob(changed, v1::Job::STATE_RUNNING, reason, WallMicros(), change));
+  else if (changed.state() == v1::Job::STATE_RUNNING)
     changed.job.set_reason(reason);
   return core_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand);
 }
@@ -269,7 +270,7 @@ void Attempts::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   if (!end_was_known && attempt.pace.LeftUntilEnd() < absl::InfiniteDuration())
     core_.needs_round = true;  // Jobs may go past one that waits for this one's end.
   attempt.last_step = now.global_step();
-  if (entry.state() == v1::Job::RUNNING) job.set_reason(kTraining);
+  if (entry.state() == v1::Job::STATE_RUNNING) job.set_reason(kTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
   if (!now.has_eval_loss() && before.has_eval_loss()) {
     now.set_eval_loss(before.eval_loss());

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "server/node/link_server.h"
+#include "server/node/worker_link.h"
 #include "server/scheduler/entry.h"
 
 namespace snug::server {
@@ -41,7 +41,7 @@ class Attempts {
   void Count(Entry& entry, const v1::Progress& now);
 
  private:
-  using ConnectionId = LinkServer::ConnectionId;
+  using ConnectionId = WorkerLink::ConnectionId;
   void LookAfter(Entry& entry);
   void ShowUnreachable(Entry& entry, absl::Duration silent);
   void OnEvent(ConnectionId link, v1::WorkerEvent event);
@@ -55,7 +55,7 @@ class Attempts {
   SchedulerCore& core_;
   std::map<ConnectionId, std::string> links_;  // Welcomed connections -> job.
   absl::Duration refusal_told_;                // By SinceBoot().
-  std::unique_ptr<LinkServer> link_;
+  std::unique_ptr<WorkerLink> link_;
 };
 
 }  // namespace snug::server

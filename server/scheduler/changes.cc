@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/check_labels.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "server/job/job_ref.h"
 #include "server/job/log.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/removal.h"
@@ -19,27 +21,61 @@ namespace {
 
 constexpr const char* kIsBeingCancelled = "is being cancelled";
 constexpr const char* kKeep = "cancel and keep";
+constexpr const char* kLabel = "labels.";
+
+absl::Status SetPriority(int32_t priority, v1::Job& job) {
+  if (IsTerminal(job.state()))
+    return WrongState(job.id(), "change the priority of", NameOf(job.state()));
+  if (std::abs(int64_t{priority}) > kMaxPriority)
+    return InvalidRequest(
+        {{"priority", absl::StrCat(priority, " is outside -", kMaxPriority, " to ", kMaxPriority),
+          "BAD_FIELD"}});
+  job.set_priority(priority);
+  return absl::OkStatus();
+}
+
+// What the mask names, and only that: "*" stands for all that there is.
+absl::Status ApplyPath(const v1::UpdateJobRequest& request, absl::string_view path, v1::Job& job) {
+  const bool all = path == "*";
+  // An ended job's priority can stay as it is.
+  if (path == "priority" || (all && request.priority() != job.priority()))
+    RETURN_IF_ERROR(SetPriority(request.priority(), job));
+  if (path == "labels" || all) *job.mutable_labels() = request.labels();
+  if (path == "priority" || path == "labels" || all) return absl::OkStatus();
+  const std::string key(absl::StripPrefix(path, kLabel));
+  if (key.size() == path.size() || key.empty())
+    return InvalidRequest({{"update_mask",
+                            absl::StrCat("\"", path, "\" cannot be updated: priority, labels, ",
+                                         kLabel, "KEY and * can"),
+                            "BAD_FIELD"}});
+  const auto given = request.labels().find(key);
+  if (given == request.labels().end())
+    job.mutable_labels()->erase(key);
+  else
+    (*job.mutable_labels())[key] = given->second;
+  return absl::OkStatus();
+}
 
 absl::Status Apply(const v1::UpdateJobRequest& request, v1::Job& job) {
-  if (request.has_priority() && IsTerminal(job.state()))
-    return WrongState(job.id(), "change the priority of", NameOf(job.state()));
-  if (std::abs(int64_t{request.priority()}) > kMaxPriority)
+  const auto& paths = request.update_mask().paths();
+  if (!paths.empty() && !request.remove_labels().empty())
     return InvalidRequest(
-        {{"priority",
-          absl::StrCat(request.priority(), " is outside -", kMaxPriority, " to ", kMaxPriority),
-          "BAD_FIELD"}});
-  if (request.has_priority()) job.set_priority(request.priority());
-  for (const std::string& key : request.remove_labels()) job.mutable_labels()->erase(key);
-  for (const auto& [key, value] : request.labels()) (*job.mutable_labels())[key] = value;
+        {{"remove_labels", "has to be empty where update_mask says what changes", "BAD_FIELD"}});
+  for (const std::string& path : paths) RETURN_IF_ERROR(ApplyPath(request, path, job));
+  if (paths.empty()) {
+    if (request.has_priority()) RETURN_IF_ERROR(SetPriority(request.priority(), job));
+    for (const std::string& key : request.remove_labels()) job.mutable_labels()->erase(key);
+    for (const auto& [key, value] : request.labels()) (*job.mutable_labels())[key] = value;
+  }
   return CheckLabels("labels", job.labels());
 }
 
 absl::Status CancelAtOnce(JobRecord& job, Change& change) {
   job.job.set_keep(false);  // An export that is under way is not waited for any more.
   if (!HasAttempt(job.state()))
-    return MoveJob(job, v1::Job::CANCELLED, "cancelled", WallMicros(), change);
-  if (job.state() != v1::Job::CANCELLING)
-    return MoveJob(job, v1::Job::CANCELLING, kIsBeingCancelled, WallMicros(), change);
+    return MoveJob(job, v1::Job::STATE_CANCELLED, "cancelled", WallMicros(), change);
+  if (job.state() != v1::Job::STATE_CANCELLING)
+    return MoveJob(job, v1::Job::STATE_CANCELLING, kIsBeingCancelled, WallMicros(), change);
   job.job.set_reason(kIsBeingCancelled);
   return absl::OkStatus();
 }
@@ -47,19 +83,19 @@ absl::Status CancelAtOnce(JobRecord& job, Change& change) {
 // Its worker has as long for the export as any has at the end of a run.
 absl::Status CancelAndKeep(JobRecord& job, Change& change) {
   const JobState state = job.state();
-  if (state == v1::Job::CANCELLING && job.job.keep()) return absl::OkStatus();
+  if (state == v1::Job::STATE_CANCELLING && job.job.keep()) return absl::OkStatus();
   if (!HasAttempt(state) && !HasTrained(job.job)) return CancelAtOnce(job, change);
-  if (state != v1::Job::STARTING && state != v1::Job::RUNNING)
+  if (state != v1::Job::STATE_STARTING && state != v1::Job::STATE_RUNNING)
     return WrongState(job.id(), kKeep, absl::StrCat(NameOf(state), ", and does not train"));
   job.job.set_keep(true);
-  return MoveJob(job, v1::Job::CANCELLING, "its worker exports what there is", WallMicros(),
+  return MoveJob(job, v1::Job::STATE_CANCELLING, "its worker exports what there is", WallMicros(),
                  change);
 }
 
 // Whether `other` reads what `id` has made.
 bool GoesOnFrom(const v1::Job& other, const std::string& id) {
   const bool extends = other.extends_step() > 0 && other.parent_job() == id;
-  return extends || other.spec().model() == id || other.spec().lora().init_adapter() == id;
+  return extends || BeginsWith(other.spec(), id);
 }
 
 }  // namespace
@@ -68,7 +104,8 @@ absl::StatusOr<v1::Job> JobChanger::Cancel(const v1::CancelJobRequest& request) 
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(request.id()));
   const bool keep = request.keep();
   Entry* entry = core_.Find(job->id());
-  if (entry == nullptr && job->state() == v1::Job::CANCELLED && (job->keep() || !keep)) return *job;
+  if (entry == nullptr && job->state() == v1::Job::STATE_CANCELLED && (job->keep() || !keep))
+    return *job;
   if (entry == nullptr) return WrongState(job->id(), keep ? kKeep : "cancel", NameOf(job->state()));
   JobRecord changed = entry->record;
   Change change;
@@ -84,14 +121,17 @@ absl::StatusOr<v1::Job> JobChanger::Cancel(const v1::CancelJobRequest& request) 
 absl::StatusOr<v1::Job> JobChanger::Pause(const std::string& id) {
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
   Entry* entry = core_.Find(job->id());
-  if (entry == nullptr || entry->state() == v1::Job::CANCELLING)
+  if (entry == nullptr || entry->state() == v1::Job::STATE_CANCELLING)
     return WrongState(job->id(), "pause", NameOf(job->state()));
-  const bool runs = entry->state() == v1::Job::STARTING || entry->state() == v1::Job::RUNNING;
+  const bool runs =
+      entry->state() == v1::Job::STATE_STARTING || entry->state() == v1::Job::STATE_RUNNING;
   if (runs) {
-    RETURN_IF_ERROR(core_.Move(*entry, v1::Job::PAUSING, "its worker saves a checkpoint", {}));
+    RETURN_IF_ERROR(
+        core_.Move(*entry, v1::Job::STATE_PAUSING, "its worker saves a checkpoint", {}));
     core_.attempts.TellToStop(*entry);
-  } else if (entry->state() == v1::Job::PREPARING || entry->state() == v1::Job::QUEUED) {
-    RETURN_IF_ERROR(core_.Move(*entry, v1::Job::PAUSED, "paused", {}));
+  } else if (entry->state() == v1::Job::STATE_PREPARING ||
+             entry->state() == v1::Job::STATE_QUEUED) {
+    RETURN_IF_ERROR(core_.Move(*entry, v1::Job::STATE_PAUSED, "paused", {}));
     if (entry->ready() == nullptr) entry->readiness.Reset();
   }
   return entry->record.job;
@@ -100,13 +140,13 @@ absl::StatusOr<v1::Job> JobChanger::Pause(const std::string& id) {
 absl::StatusOr<v1::Job> JobChanger::Resume(const std::string& id) {
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
   Entry* entry = core_.Find(job->id());
-  if (entry == nullptr || entry->state() != v1::Job::PAUSED)
+  if (entry == nullptr || entry->state() != v1::Job::STATE_PAUSED)
     return WrongState(job->id(), "resume", NameOf(job->state()));
   JobRecord changed = entry->record;
   changed.not_before_us = 0;
   Change change;
   const bool prepared = !changed.train_data.empty();
-  RETURN_IF_ERROR(MoveJob(changed, prepared ? v1::Job::QUEUED : v1::Job::PREPARING,
+  RETURN_IF_ERROR(MoveJob(changed, prepared ? v1::Job::STATE_QUEUED : v1::Job::STATE_PREPARING,
                           prepared ? "waits to be placed" : "waits to be prepared", WallMicros(),
                           change));
   RETURN_IF_ERROR(core_.Save(*entry, std::move(changed), std::move(change), Urgency::kMustLand));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/artifact/job_origins.h"
 #include "server/artifact/output.h"
 #include "server/job/log.h"
 #include "server/job/transient.h"
@@ -25,23 +26,23 @@ struct Ended {
 };
 
 absl::StatusOr<ArtifactRecord> OutputOf(const Ended& ended, const v1::WorkerResult& result,
-                                        const JobIndex& index, Inspector& inspector) {
+                                        const std::string& state_dir, const JobIndex& index,
+                                        Inspector& inspector) {
   const v1::JobSpec& spec = ended.job.job.spec();
   const Principal owner = OwnerOf(ended.job.job);
-  ASSIGN_OR_RETURN(
-      const CheckedJob checked,
-      inspector.Check(spec, [&](const std::string& id) { return index.FinishedModel(id, owner); },
-                      {.who = owner, .inputs = InputFiles::kDone}));
+  ASSIGN_OR_RETURN(const CheckedJob checked,
+                   inspector.Check(spec, JobOrigins(index, state_dir, owner),
+                                   {.who = owner, .inputs = InputFiles::kDone}));
   ASSIGN_OR_RETURN(ArtifactRecord artifact,
                    VerifyOutput(ended.attempt_dir, result, *checked.program,
-                                spec.method() == v1::JobSpec::LORA));
+                                spec.method() == v1::JobSpec::METHOD_LORA));
   artifact.job = ended.attempt.identity.job;
   artifact.epoch = ended.attempt.identity.epoch;
   return artifact;
 }
 
-absl::StatusOr<ClosedAttempt> LookAt(const Ended& ended, Node& node, const JobIndex& index,
-                                     Inspector& inspector) {
+absl::StatusOr<ClosedAttempt> LookAt(const Ended& ended, Node& node, const std::string& state_dir,
+                                     const JobIndex& index, Inspector& inspector) {
   ASSIGN_OR_RETURN(const AttemptRemains remains, node.Collect(ended.attempt));
   const DescriptorLoan loan;
   // What cannot be read now is no verdict: a success would be taken for a loss.
@@ -51,7 +52,7 @@ absl::StatusOr<ClosedAttempt> LookAt(const Ended& ended, Node& node, const JobIn
   closed.outcome = Judge(remains.exit, remains.result);
   DropAbsurd(closed.outcome.result, MaxSteps(ended.job.job));
   if (closed.outcome.ending == Ending::kSucceeded) {
-    closed.output = OutputOf(ended, closed.outcome.result, index, inspector);
+    closed.output = OutputOf(ended, closed.outcome.result, state_dir, index, inspector);
     if (IsTransient(closed.output.status())) return closed.output.status();
   } else {
     closed.checkpoints = FindNewest(ended.attempt.identity.job, ended.checkpoints_dir);
@@ -89,7 +90,8 @@ void Closing::Begin(Entry& entry) {
               .checkpoints_dir = CheckpointsDir(state_dir, attempt.job)};
   const bool begun = pool_.Post([this, ended = std::move(ended)] {
     auto closed = std::make_shared<absl::StatusOr<ClosedAttempt>>(
-        LookAt(ended, *core_.settings.node, core_.index, core_.settings.inspector));
+        LookAt(ended, *core_.settings.node, core_.settings.state_dir, core_.index,
+               core_.settings.inspector));
     core_.Post([this, attempt = ended.attempt.identity, closed] {
       OnLookedAt(attempt.job, attempt.epoch, std::move(*closed));
     });
@@ -135,14 +137,15 @@ absl::Status Closing::Finish(Entry& entry, const ClosedAttempt& closed) {
   if (ReadyJob* ready = entry.readiness.job()) {
     if (closed.checkpoints.ok()) ready->resume = closed.checkpoints->newest;
     // Its parent's is to be looked at again.
-    if (!ready->resume && entry.record.job.extends_step() > 0) entry.readiness.Reset();
+    const bool parents = !ready->resume && entry.record.job.extends_step() > 0;
+    if (parents || !closed.checkpoints.ok()) entry.readiness.Reset();
   }
   entry.retry_cause = entry.record.job.reason();
   core_.needs_round = true;
   core_.board.Show();
   if (IsTerminal(entry.state())) {
     core_.Drop(entry.id());
-  } else if (entry.state() == v1::Job::QUEUED) {
+  } else if (entry.state() == v1::Job::STATE_QUEUED) {
     if (entry.ready() == nullptr) core_.readying.Await(entry);
     core_.admission.Enqueue(entry);
   }

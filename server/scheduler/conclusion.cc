@@ -58,10 +58,11 @@ struct Concluding {
   absl::Status Fail(v1::Error error) {
     std::string message = error.message();
     *job.job.mutable_error() = std::move(error);
-    return Move(v1::Job::FAILED, std::move(message));
+    return Move(v1::Job::STATE_FAILED, std::move(message));
   }
   void TakeResult();
   void TakeOutput();
+  absl::Status Damaged();
   absl::Status Kept();
   absl::Status Ended();
   absl::Status Lost();
@@ -88,10 +89,17 @@ void Concluding::TakeOutput() {
 absl::Status Concluding::Kept() {
   TakeResult();
   if (closed.outcome.ending != Ending::kSucceeded || !closed.output.ok())
-    return Move(v1::Job::CANCELLED,
+    return Move(v1::Job::STATE_CANCELLED,
                 absl::StrCat("cancelled without an output: ", WhyNothingIsKept(job.job, closed)));
   TakeOutput();
-  return Move(v1::Job::CANCELLED, "cancelled; what there was is its output");
+  return Move(v1::Job::STATE_CANCELLED, "cancelled; what there was is its output");
+}
+
+// It has trained, and nothing of that can be read: whether it begins anew is for its user to say.
+absl::Status Concluding::Damaged() {
+  if (job.state() != v1::Job::STATE_PAUSING)
+    RETURN_IF_ERROR(Move(v1::Job::STATE_QUEUED, closed.outcome.error.message()));
+  return Move(v1::Job::STATE_PAUSED, DamagedReason(closed.checkpoints.status().message()));
 }
 
 absl::Status Concluding::Ended() {
@@ -99,21 +107,21 @@ absl::Status Concluding::Ended() {
   TakeResult();
   // It ran, whether or not its Hello was heard: the daemon may have been away.
   const bool ran = outcome.ending == Ending::kSucceeded || outcome.ending == Ending::kUserError;
-  if (ran && job.state() == v1::Job::STARTING)
-    RETURN_IF_ERROR(Move(v1::Job::RUNNING, "ran while the daemon was away"));
+  if (ran && job.state() == v1::Job::STATE_STARTING)
+    RETURN_IF_ERROR(Move(v1::Job::STATE_RUNNING, "ran while the daemon was away"));
   if (outcome.ending == Ending::kSucceeded && closed.output.ok()) {
     TakeOutput();
-    return Move(v1::Job::SUCCEEDED, "finished");
+    return Move(v1::Job::STATE_SUCCEEDED, "finished");
   }
   if (outcome.ending == Ending::kSucceeded)
     return Fail(MakeError("BAD_ARTIFACT", closed.output.status().message()));
   if (outcome.ending == Ending::kUserError) return Fail(outcome.error);
-  if (!closed.checkpoints.ok())
-    return Fail(MakeError("CHECKPOINTS_DAMAGED", closed.checkpoints.status().message()));
+  if (!closed.checkpoints.ok()) return Damaged();
   const std::optional<CheckpointRecord>& newest = closed.checkpoints->newest;
-  if (job.state() == v1::Job::PAUSING) return Move(v1::Job::PAUSED, PausedReason(outcome, newest));
+  if (job.state() == v1::Job::STATE_PAUSING)
+    return Move(v1::Job::STATE_PAUSED, PausedReason(outcome, newest));
   if (closed.moves && outcome.ending == Ending::kStopped)
-    return Move(v1::Job::QUEUED,
+    return Move(v1::Job::STATE_QUEUED,
                 absl::StrCat("moved off ", job.job.device(), ", which is drained; goes on from ",
                              PlaceOf(newest)));
   return Lost();
@@ -143,7 +151,7 @@ absl::Status Concluding::Lost() {
     return Fail(std::move(error));
   }
   job.not_before_us = moment.now_us + absl::ToInt64Microseconds(retry.delay);
-  return Move(v1::Job::QUEUED,
+  return Move(v1::Job::STATE_QUEUED,
               absl::StrCat(error.message().empty() ? "the worker stopped" : error.message(), "; ",
                            retry.reason));
 }
@@ -162,19 +170,24 @@ absl::Status Conclude(const ClosedAttempt& closed, const Moment& moment, JobReco
   job.job.mutable_plan_changes()->clear_pending();
   job.job.mutable_plan_changes()->clear_limit_bytes();
   Concluding concluding{closed, moment, job, attempt, change};
-  if (job.state() == v1::Job::CANCELLING)
-    return job.job.keep() ? concluding.Kept() : concluding.Move(v1::Job::CANCELLED, "cancelled");
-  if (never_started && job.state() != v1::Job::PAUSING)  // The daemon was killed then.
-    return concluding.Move(v1::Job::QUEUED, "its attempt was never started");
+  if (job.state() == v1::Job::STATE_CANCELLING)
+    return job.job.keep() ? concluding.Kept()
+                          : concluding.Move(v1::Job::STATE_CANCELLED, "cancelled");
+  if (never_started && job.state() != v1::Job::STATE_PAUSING)  // The daemon was killed then.
+    return concluding.Move(v1::Job::STATE_QUEUED, "its attempt was never started");
   return concluding.Ended();
+}
+
+std::string DamagedReason(absl::string_view what) {
+  return absl::StrCat("paused: ", what, "; resume it when they are put back, or rerun it");
 }
 
 absl::string_view NameForMetrics(JobState state, const ClosedAttempt& closed) {
   const Ending ending = closed.outcome.ending;
-  if (state == v1::Job::CANCELLED) return "cancelled";
+  if (state == v1::Job::STATE_CANCELLED) return "cancelled";
   if (closed.moves && ending == Ending::kStopped) return "moved";
-  if (state == v1::Job::PAUSED) return "paused";
-  if (ending == Ending::kSucceeded && state == v1::Job::SUCCEEDED) return "succeeded";
+  if (state == v1::Job::STATE_PAUSED) return "paused";
+  if (ending == Ending::kSucceeded && state == v1::Job::STATE_SUCCEEDED) return "succeeded";
   if (ending == Ending::kOutOfMemory) return "out_of_memory";
   if (ending == Ending::kUserError || ending == Ending::kSucceeded) return "failed";
   return "lost";

@@ -4,6 +4,7 @@
 #define SERVER_SCHEDULER_CONCLUSION_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,6 +33,9 @@ struct Moment {
 // Moves `job` and `attempt`, which is closed then, and adds what else is stored to `change`.
 absl::Status Conclude(const ClosedAttempt& closed, const Moment& moment, JobRecord& job,
                       AttemptRecord& attempt, Change& change);
+
+// Of a job that is paused because none of its checkpoints can be read.
+std::string DamagedReason(absl::string_view what);
 
 // `state`: of the job by then.
 absl::string_view NameForMetrics(JobState state, const ClosedAttempt& closed);

@@ -39,15 +39,15 @@ void SchedulerCore::OnSaved(Entry& entry, JobRecord changed, const Change& chang
     metrics.CountJobs(entry.state(), -1);
     metrics.CountJobs(changed.state(), 1);
     const absl::Time now = absl::FromUnixMicros(WallMicros());
-    if (changed.state() == v1::Job::STARTING)
+    if (changed.state() == v1::Job::STATE_STARTING)
       metrics.Placed(entry.id(), now);
     else
       metrics.Unqueued(entry.id());
-    if (changed.state() == v1::Job::QUEUED) metrics.Queued(entry.id(), now);
+    if (changed.state() == v1::Job::STATE_QUEUED) metrics.Queued(entry.id(), now);
     needs_round = true;
   }
   entry.record = std::move(changed);
-  if (entry.state() == v1::Job::QUEUED)
+  if (entry.state() == v1::Job::STATE_QUEUED)
     admission.Enqueue(entry);
   else
     waiting->Remove(entry.id());
@@ -63,7 +63,7 @@ absl::Status SchedulerCore::Move(Entry& entry, JobState to, std::string reason, 
 absl::Status SchedulerCore::FailJob(Entry& entry, v1::Error error) {
   JobRecord changed = entry.record;
   Change change;
-  RETURN_IF_ERROR(MoveJob(changed, v1::Job::FAILED, error.message(), WallMicros(), change));
+  RETURN_IF_ERROR(MoveJob(changed, v1::Job::STATE_FAILED, error.message(), WallMicros(), change));
   *changed.job.mutable_error() = std::move(error);
   RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
   Drop(entry.id());

@@ -8,6 +8,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
+#include "server/job/names.h"
 #include "server/job/random_id.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/clock.h"
@@ -52,9 +53,9 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   made->record.order = next_order_++;
   v1::Job& job = made->record.job;
   job.set_id(order.job_id.empty() ? NewJobId(spec.display_name()) : order.job_id);
-  job.set_name(absl::StrCat("tenants/", TenantOf(order.owner), "/jobs/", job.id()));
+  job.set_name(JobName(TenantOf(order.owner), job.id()));
   job.set_display_name(spec.display_name().empty() ? job.id() : spec.display_name());
-  job.set_state(v1::Job::PREPARING);
+  job.set_state(v1::Job::STATE_PREPARING);
   job.set_reason(kWaitsToBePrepared);
   job.set_priority(spec.priority());
   *job.mutable_labels() = spec.labels();
@@ -65,7 +66,7 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   if (order.extends.step > 0) BeginBehind(order.extends, made->record);
   *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);
   made->event = {
-      .job = job.id(), .to = v1::Job::PREPARING, .reason = job.reason(), .wall_us = now_us};
+      .job = job.id(), .to = v1::Job::STATE_PREPARING, .reason = job.reason(), .wall_us = now_us};
   if (!order.request_id.empty())
     made->request =
         RequestRecord{order.request_id, order.body_sha256, job.id(),
@@ -99,7 +100,7 @@ void Creation::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
   entry->counted_steps = entry->record.job.progress().global_step();
   const std::string id = entry->id();
   spdlog::info("job {}: new, \"{}\"", id, entry->record.job.display_name());
-  core_.metrics.CountJobs(v1::Job::PREPARING, 1);
+  core_.metrics.CountJobs(v1::Job::STATE_PREPARING, 1);
   core_.readying.Await(*entry);
   core_.Show(*entry);
   reply(entry->record.job);

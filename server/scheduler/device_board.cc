@@ -5,7 +5,6 @@
 
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
-#include "server/node/process_memory.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/core.h"
 
@@ -15,7 +14,8 @@ namespace {
 // When its bytes will be free, in wall time; INT64_MAX: nobody knows.
 int64_t EstimatedEnd(const Entry& entry) {
   const int64_t now_us = WallMicros();
-  const bool ends = entry.state() == v1::Job::CANCELLING || entry.state() == v1::Job::PAUSING;
+  const bool ends =
+      entry.state() == v1::Job::STATE_CANCELLING || entry.state() == v1::Job::STATE_PAUSING;
   if (entry.attempt->end.gone() || ends) return now_us;
   const absl::Duration left = entry.attempt->pace.LeftUntilEnd();
   return left < absl::Hours(24 * 365) ? now_us + absl::ToInt64Microseconds(left) : INT64_MAX;
@@ -84,7 +84,7 @@ void DeviceBoard::Show() {
 }
 
 bool DeviceBoard::MovesOff(const Entry& entry) const {
-  if (entry.state() != v1::Job::RUNNING || entry.attempt == nullptr) return false;
+  if (entry.state() != v1::Job::STATE_RUNNING || entry.attempt == nullptr) return false;
   const auto found = core_.drained.find(entry.attempt->record.device);
   return found != core_.drained.end() && found->second.move;
 }
@@ -123,7 +123,7 @@ std::vector<DeviceState> DeviceBoard::States() const {
 }
 
 std::string DeviceBoard::TroubleOf(const Device& device) const {
-  if (!device.is_gpu() || core_.settings.gpu_watch == nullptr) return "";
+  if (!device.is_gpu() || !core_.settings.node->WatchesGpus()) return "";
   if (gpus_silent_) return "the NVIDIA driver does not answer: it keeps a question waiting";
   const absl::StatusOr<GpuUse>* use = looks_.Find(device.name);
   return std::string((use == nullptr ? device.gpu.trouble : use->status()).message());
@@ -131,14 +131,14 @@ std::string DeviceBoard::TroubleOf(const Device& device) const {
 
 // Nothing is decided meanwhile: a job would go to the CPU beside a GPU that is free.
 bool DeviceBoard::AwaitsLook() const {
-  if (core_.settings.gpu_watch == nullptr || gpus_silent_) return false;
+  if (!core_.settings.node->WatchesGpus() || gpus_silent_) return false;
   return std::any_of(
       core_.settings.devices.begin(), core_.settings.devices.end(),
       [&](const Device& device) { return device.is_gpu() && looks_.Find(device.name) == nullptr; });
 }
 
 void DeviceBoard::LookAtGpus() {
-  if (core_.settings.gpu_watch == nullptr) return;
+  if (!core_.settings.node->WatchesGpus()) return;
   if (looks_.Silent(SinceBoot()) != gpus_silent_) {
     gpus_silent_ = !gpus_silent_;
     core_.needs_round = true;
@@ -147,16 +147,12 @@ void DeviceBoard::LookAtGpus() {
   }
   if (!looks_.Begin(SinceBoot())) return;
   gpu_pool_.Post([this] {
-    const GpuReadings readings = core_.settings.gpu_watch->Look();
-    auto uses = std::make_shared<GpuLooks::Uses>();
-    for (const Device& device : core_.settings.devices)
-      if (device.is_gpu())
-        uses->emplace(device.name, UseOf(device, readings, core_.settings.state_dir));
+    auto uses = std::make_shared<GpuUses>(core_.settings.node->LookAtGpus(core_.settings.devices));
     core_.Post([this, uses] { OnGpusSeen(*uses); });
   });
 }
 
-void DeviceBoard::OnGpusSeen(const GpuLooks::Uses& uses) {
+void DeviceBoard::OnGpusSeen(const GpuUses& uses) {
   std::map<std::string, std::string> before;
   for (const auto& [device, use] : uses) before[device] = TroubleOf(*core_.ledger.Find(device));
   if (!looks_.End(uses)) return;
@@ -177,7 +173,7 @@ void DeviceBoard::NoteProcessBytes(Entry& entry) {
   int64_t bytes = 0;
   if (const Device* device = core_.ledger.Find(attempt.device);
       device != nullptr && !device->is_gpu())
-    bytes = PeakResidentBytes(static_cast<pid_t>(entry.record.job.worker_pid()));
+    bytes = entry.attempt->processes->PeakHostBytes(entry.record.job.worker_pid());
   const absl::StatusOr<GpuUse>* use = looks_.Find(entry.record.job.device());
   if (use != nullptr && use->ok()) {
     const auto& by_attempt = (*use)->attempt_bytes;

@@ -40,7 +40,7 @@ class DeviceBoard {
 
  private:
   std::string TroubleOf(const Device& device) const;
-  void OnGpusSeen(const GpuLooks::Uses& uses);
+  void OnGpusSeen(const GpuUses& uses);
 
   SchedulerCore& core_;
   GpuLooks looks_;

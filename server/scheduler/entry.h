@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/job/records.h"
-#include "server/node/link_server.h"
 #include "server/node/node.h"
+#include "server/node/worker_link.h"
 #include "server/place/job_queue.h"
 #include "server/scheduler/attempt_care.h"
 #include "server/scheduler/readiness.h"
@@ -49,7 +49,7 @@ struct ReadyResult {
 struct LiveAttempt {
   AttemptRecord record;
   std::unique_ptr<AttemptProcesses> processes;  // From the start on, or from its adoption.
-  LinkServer::ConnectionId link = 0;            // 0: none now.
+  WorkerLink::ConnectionId link = 0;            // 0: none now.
   absl::Duration started;                       // By SinceBoot(), in this life of the daemon.
   absl::Duration last_heard;
   AttemptEnd end;

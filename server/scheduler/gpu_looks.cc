@@ -12,7 +12,7 @@ bool GpuLooks::Begin(absl::Duration now) {
   return true;
 }
 
-bool GpuLooks::End(Uses uses) {
+bool GpuLooks::End(GpuUses uses) {
   looking_ = false;
   if (std::exchange(outdated_, false)) return false;
   uses_ = std::move(uses);

@@ -16,15 +16,13 @@ namespace snug::server {
 
 class GpuLooks {
  public:
-  using Uses = std::map<std::string, absl::StatusOr<GpuUse>>;  // By device.
-
   explicit GpuLooks(const SchedulerLimits& limits)
       : every_(limits.measure_gpus), silence_(limits.gpu_silence) {}
 
   // Whether a look is due: it begins with this.
   bool Begin(absl::Duration now);
   // What it has shown. False: it began before something that it should have seen; another is due.
-  bool End(Uses uses);
+  bool End(GpuUses uses);
   // By what was seen of this device before, nothing is to be decided any more.
   void Forget(const std::string& device);
 
@@ -35,7 +33,7 @@ class GpuLooks {
 
  private:
   const absl::Duration every_, silence_;
-  Uses uses_;
+  GpuUses uses_;
   absl::Duration began_, due_;
   bool looking_ = false;
   bool outdated_ = false;  // The one under way.

@@ -91,8 +91,8 @@ void InHand::Write(size_t line, absl::string_view text) const {
   std::string padded(text.substr(0, kLineBytes - 1));
   padded.resize(kLineBytes - 1, ' ');
   padded += '\n';
-  const ssize_t ignored =
-      pwrite(fd_, padded.data(), padded.size(), static_cast<off_t>(line * kLineBytes));
+  const ssize_t ignored = TEMP_FAILURE_RETRY(
+      pwrite(fd_, padded.data(), padded.size(), static_cast<off_t>(line * kLineBytes)));
   (void)ignored;
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/enum_words.h"
 #include "proto/snug/status_macros.h"
 #include "server/place/policy.h"
 #include "server/plan/planner.h"
@@ -37,16 +37,15 @@ std::string FidelityThatFits(const Device& device, const CheckedJob& job,
                              const RowLengths& lengths) {
   if (!job.spec.memory().stash().empty()) return "";
   v1::JobSpec spec = job.spec;
-  for (int more = std::max<int>(spec.memory().fidelity(), v1::EXACT) + 1; more <= v1::APPROXIMATE;
-       ++more) {
+  for (int more = std::max<int>(spec.memory().fidelity(), v1::FIDELITY_EXACT) + 1;
+       more <= v1::FIDELITY_APPROXIMATE; ++more) {
     spec.mutable_memory()->set_fidelity(static_cast<v1::Fidelity>(more));
     const absl::StatusOr<bool> fits =
         AnyPlanFits(*job.program, spec, lengths, MachineOf(device),
                     {.device_bytes = std::min(device.capacity_bytes, BudgetBytes(spec))});
     if (fits.ok() && *fits)
-      return absl::StrCat(
-          "; memory.fidelity: ", absl::AsciiStrToLower(v1::Fidelity_Name(spec.memory().fidelity())),
-          " would let it fit");
+      return absl::StrCat("; memory.fidelity: ", LowerEnumWord(spec.memory().fidelity()),
+                          " would let it fit");
   }
   return "";
 }

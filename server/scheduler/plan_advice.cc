@@ -99,8 +99,8 @@ absl::StatusOr<v1::PlanJobResponse> Advisor::Plan(const v1::PlanJobRequest& requ
   const std::vector<Device> asked =
       named ? std::vector<Device>{DeviceNamed(devices, request.device())} : devices;
   RETURN_IF_ERROR(FillAutoLength(asked, job));
-  ASSIGN_OR_RETURN(const RowLengths lengths,
-                   KnownLengths(preparer_, job, WithinTime(kPlanFor), response.mutable_dataset()));
+  ASSIGN_OR_RETURN(const RowLengths lengths, KnownLengths(preparer_, job, WithinTime(kPlanFor, who),
+                                                          response.mutable_dataset()));
   if (!lengths.prepared()) response.clear_dataset();
   RETURN_IF_ERROR(FillAutoBatch(asked, lengths, job));
   ASSIGN_OR_RETURN(const Outlook outlook, Foresee(devices, job, lengths, PlansWanted::kAll));

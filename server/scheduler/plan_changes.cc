@@ -19,8 +19,9 @@
 namespace snug::server {
 namespace {
 
-constexpr int kMaxShownChanges = 16;  // In a job that is squeezed again and again.
-constexpr size_t kFrameRest = 64;     // Of a command, beside the order.
+constexpr int kMaxShownChanges = 16;   // In a job that is squeezed again and again.
+constexpr size_t kFrameRest = 64;      // Of a command, beside the order.
+constexpr size_t kMaxToldBytes = 500;  // Of a worker's message, in the log.
 
 bool IsUnderWay(const JobRecord& record) { return record.job.plan_changes().has_pending(); }
 
@@ -56,7 +57,7 @@ void Note(const v1::WorkerEvent::PlanChanged& answer, const v1::PlanOrder& order
 absl::StatusOr<Entry*> PlanChanger::Find(const std::string& id, const char* what) const {
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
   Entry* entry = core_.Find(job->id());
-  if (entry == nullptr || entry->state() != v1::Job::RUNNING || entry->attempt == nullptr)
+  if (entry == nullptr || entry->state() != v1::Job::STATE_RUNNING || entry->attempt == nullptr)
     return WrongState(job->id(), what, NameOf(job->state()));
   RETURN_IF_ERROR(CheckChangeable(*entry, what));
   return entry;
@@ -91,22 +92,22 @@ int64_t PlanChanger::MostOfShare(const Entry& entry) const {
 
 // A worker keeps its threads, so those of other shares are none of its plans. None takes more of
 // the host's memory than it has: that is not given out again while it runs.
-PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry) const {
+PlanChanger::Choice PlanChanger::ChoiceOf(const Entry& entry, const JobRecord& record) const {
   const AttemptRecord& attempt = entry.attempt->record;
   Choice choice;
-  choice.job = {.job = entry.id(), .priority = entry.record.job.priority()};
+  choice.job = {.job = entry.id(), .priority = record.job.priority()};
   const auto add = [&](const v1::Plan& plan, int64_t bytes) {
     choice.job.plans.push_back(OptionOf(plan, bytes));
     choice.plans.push_back(plan);
   };
   add(attempt.plan, attempt.cap_bytes);
-  const auto plans = entry.ready()->plans->find(entry.record.job.device());
+  const auto plans = entry.ready()->plans->find(record.job.device());
   if (plans == entry.ready()->plans->end()) return choice;
-  const int64_t limit = entry.record.job.plan_changes().limit_bytes();
-  const int64_t most = std::min(
-      {BudgetBytes(entry.record.job.spec()), limit > 0 ? limit : INT64_MAX, MostOfShare(entry)});
+  const int64_t limit = record.job.plan_changes().limit_bytes();
+  const int64_t most =
+      std::min({BudgetBytes(record.job.spec()), limit > 0 ? limit : INT64_MAX, MostOfShare(entry)});
   for (const v1::Plan& plan : plans->second) {
-    const int64_t bytes = CapOf(plan, entry.record.oom_failures, core_.settings.limits.oom_margin);
+    const int64_t bytes = CapOf(plan, record.oom_failures, core_.settings.limits.oom_margin);
     const bool same_threads = plan.threads() == attempt.plan.threads();
     if (same_threads && bytes <= most && plan.host_bytes() <= attempt.plan.host_bytes())
       add(plan, bytes);
@@ -124,8 +125,8 @@ std::vector<PlanChanger::Choice> PlanChanger::ChoicesOn(const DeviceState& devic
     const Ledger& ledger = core_.ledger;
     if (ledger.Find(entry->attempt->record.device) != ledger.Find(device.name)) continue;
     if (IsUnderWay(entry->record)) return {};
-    if (entry->state() == v1::Job::RUNNING && CheckChangeable(*entry, "").ok())
-      choices.push_back(ChoiceOf(*entry));
+    if (entry->state() == v1::Job::STATE_RUNNING && CheckChangeable(*entry, "").ok())
+      choices.push_back(ChoiceOf(*entry, entry->record));
   }
   return choices;
 }
@@ -141,7 +142,7 @@ absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& reques
   if (request.bytes() <= 0)
     return InvalidRequest({{"bytes", "must be a number of bytes above 0", "BAD_FIELD"}});
   ASSIGN_OR_RETURN(Entry* const entry, Find(request.id(), "squeeze"));
-  Choice choice = ChoiceOf(*entry);
+  Choice choice = ChoiceOf(*entry, entry->record);
   JobRecord changed = entry->record;
   changed.job.mutable_plan_changes()->set_limit_bytes(request.bytes());
   const int64_t held = choice.job.plans.front().bytes;
@@ -171,7 +172,7 @@ absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
   JobRecord changed = entry->record;
   changed.job.mutable_plan_changes()->clear_limit_bytes();
   RETURN_IF_ERROR(core_.Save(*entry, changed, {}, Urgency::kRefusable));
-  const Choice choice = ChoiceOf(*entry);
+  const Choice choice = ChoiceOf(*entry, entry->record);
   int64_t free = 0;
   for (const DeviceState& device : core_.board.States())
     if (device.name == entry->record.job.device()) free = FreeBytesOf(device);
@@ -282,6 +283,32 @@ void PlanChanger::Tell(const Entry& entry) const {
   v1::WorkerCommand command;
   *command.mutable_change_plan() = entry.record.job.plan_changes().pending();
   core_.attempts.Send(entry, command);
+}
+
+void PlanChanger::OnShortage(Entry& entry, const v1::WorkerEvent::Shortage& shortage) {
+  spdlog::warn("job {}: step {} does not fit: {}", entry.id(), shortage.global_step() + 1,
+               absl::ClippedSubstr(shortage.message(), 0, kMaxToldBytes));
+  if (IsUnderWay(entry.record)) return;  // If that plan does not fit either, it says so again.
+  const absl::Status ordered = OrderSmaller(entry);
+  if (ordered.ok()) return;
+  v1::WorkerCommand command;
+  command.mutable_no_smaller_plan()->set_reason(std::string(ordered.message()));
+  core_.attempts.Send(entry, command);
+}
+
+// What was predicted was too little, so that from now on more is reserved for each of its plans.
+// Within what the job holds: no neighbour gives anything. Until the attempt ends, or an operator
+// relaxes the job, it is not led back to where it failed.
+absl::Status PlanChanger::OrderSmaller(Entry& entry) {
+  RETURN_IF_ERROR(CheckChangeable(entry, "squeeze"));
+  JobRecord changed = entry.record;
+  changed.oom_failures = std::max(changed.oom_failures, 1);
+  const Choice choice = ChoiceOf(entry, changed);
+  const std::vector<PlanOption>& plans = choice.job.plans;
+  const int plan = FastestPlanWithin(plans, plans.front().bytes - 1);
+  if (plan < 0) return absl::ResourceExhaustedError("it has no smaller plan");
+  changed.job.mutable_plan_changes()->set_limit_bytes(plans[static_cast<size_t>(plan)].bytes);
+  return Order(entry, std::move(changed), choice, plan, "a step did not fit");
 }
 
 void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {

@@ -1,5 +1,5 @@
-// Other plans for running attempts: on an operator's word, to make room for a job that waits, and
-// to use what nobody waits for.
+// Other plans for running attempts: on an operator's word, to make room for a job that waits, to
+// use what nobody waits for, and where a step does not fit.
 //
 // A change is an order to the worker and its answer. The order is stored before it is sent, and
 // from then until the answer is stored the larger of both plans is reserved; a daemon that is
@@ -32,6 +32,8 @@ class PlanChanger {
 
   // To an order, or with Hello: then it may be the answer to an order before the last one.
   void OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& answer);
+  // Its step did not fit: it is ordered to a smaller plan, or told that there is none.
+  void OnShortage(Entry& entry, const v1::WorkerEvent::Shortage& shortage);
 
  private:
   struct Choice {
@@ -42,10 +44,12 @@ class PlanChanger {
   absl::StatusOr<Entry*> Find(const std::string& id, const char* what) const;
   absl::Status CheckChangeable(const Entry& entry, const char* what) const;
   int64_t MostOfShare(const Entry& entry) const;
-  Choice ChoiceOf(const Entry& entry) const;
+  // `record`: what the job's is, or will be.
+  Choice ChoiceOf(const Entry& entry, const JobRecord& record) const;
   std::vector<Choice> ChoicesOn(const DeviceState& device) const;
   static std::vector<SqueezableJob> JobsOf(const std::vector<Choice>& choices);
   SqueezableJob AsNewcomer(const Entry& newcomer, const DeviceState& device) const;
+  absl::Status OrderSmaller(Entry& entry);
   void MakeRoomFor(const Entry& newcomer);
   void RelaxAll();
   void Go(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,

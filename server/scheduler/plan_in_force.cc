@@ -1,6 +1,6 @@
 #include "server/scheduler/plan_in_force.h"
 
-#include "absl/strings/ascii.h"
+#include "proto/snug/enum_words.h"
 
 namespace snug::server {
 
@@ -13,7 +13,7 @@ void PutInForce(const v1::Plan& plan, int64_t bytes, v1::Job& job) {
   memory.set_predicted_peak_bytes(plan.peak_bytes());
   memory.set_host_bytes(plan.host_bytes());
   memory.set_plan(plan.name());
-  memory.set_fidelity(absl::AsciiStrToLower(v1::Fidelity_Name(plan.fidelity())));
+  memory.set_fidelity(LowerEnumWord(plan.fidelity()));
   memory.clear_kinds();
   for (const v1::KindShare& kind : plan.kinds())
     (*memory.mutable_kinds())[kind.kind()] = kind.share();

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "server/artifact/job_origins.h"
 #include "server/data/prompts.h"
 #include "server/data/sources.h"
 #include "server/job/errors.h"
@@ -16,6 +17,7 @@
 #include "server/scheduler/advice.h"
 #include "server/scheduler/auto_sizes.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/conclusion.h"
 #include "server/scheduler/core.h"
 #include "server/scheduler/device_plans.h"
 
@@ -31,8 +33,7 @@ struct ReadyWork {
   std::vector<Device> devices;
   InHand* in_hand = nullptr;
   Inspector* inspector = nullptr;
-  std::string checkpoints_dir;
-  std::string parents_checkpoints_dir;  // Of a job that extends another.
+  std::string state_dir;
   Readiness::Abandoned abandoned;
   std::function<void(const std::string&)> say;
 };
@@ -43,8 +44,7 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& ind
   const Principal owner = OwnerOf(work.record.job);
   ASSIGN_OR_RETURN(
       CheckedJob checked,
-      work.inspector->Check(work.record.job.spec(),
-                            [&](const std::string& id) { return index.FinishedModel(id, owner); },
+      work.inspector->Check(work.record.job.spec(), JobOrigins(index, work.state_dir, owner),
                             {.who = owner,
                              .inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
                              .cancelled = work.abandoned.get(),
@@ -62,11 +62,13 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& ind
 absl::StatusOr<std::optional<CheckpointRecord>> WhereToGoOn(const ReadyWork& work) {
   const v1::Job& job = work.record.job;
   if (job.epoch() > 0) {
-    ASSIGN_OR_RETURN(CheckpointScan scan, FindNewest(job.id(), work.checkpoints_dir));
+    ASSIGN_OR_RETURN(CheckpointScan scan,
+                     FindNewest(job.id(), CheckpointsDir(work.state_dir, job.id())));
     if (scan.newest) return std::move(scan.newest);
   }
   if (job.extends_step() == 0) return std::nullopt;
-  return FindAt(job.parent_job(), work.parents_checkpoints_dir, job.extends_step());
+  return FindAt(job.parent_job(), CheckpointsDir(work.state_dir, job.parent_job()),
+                job.extends_step());
 }
 
 // Whose prepared data would be the same, were prepared at once for nothing.
@@ -86,9 +88,12 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
                      .prompts = PromptsFile(ready.checked.spec, record.train_data),
                      .ready = true};
   } else {
-    ASSIGN_OR_RETURN(ready.folders,
-                     preparer.Prepare(ready.checked.spec, ready.checked.model_dir,
-                                      {.cancelled = work.abandoned.get(), .say = work.say}));
+    ASSIGN_OR_RETURN(
+        ready.folders,
+        preparer.Prepare(ready.checked.spec, ready.checked.model_dir,
+                         {.cancelled = work.abandoned.get(),
+                          .say = work.say,
+                          .reach = work.inspector->access().ReachOf(OwnerOf(work.record.job))}));
   }
   const InHand::Hold hold(*work.in_hand, record.id());
   ASSIGN_OR_RETURN(const auto facts, preparer.FactsOf(ready.folders));
@@ -100,6 +105,13 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
   ASSIGN_OR_RETURN(ready.plans, PlansByShare(work.devices, ready.checked, lengths));
   ready.checked.program = nullptr;  // Planned: nothing needs it any more, and it is large.
   ASSIGN_OR_RETURN(ready.resume, WhereToGoOn(work));
+  if (prepared && !ready.resume) {  // What its inputs gave is in the spec; it still begins with it.
+    const JobOrigins origins(index, work.state_dir, OwnerOf(record.job));
+    ASSIGN_OR_RETURN(const AdapterOrigin adapter, AdapterOriginOf(ready.checked.spec, origins));
+    if (!adapter.dir.empty() || !adapter.checkpoint.empty())
+      RETURN_IF_ERROR(
+          work.inspector->OpenAdapter(adapter, OwnerOf(record.job), ready.checked));
+  }
   return ready;
 }
 
@@ -118,14 +130,14 @@ struct ReadyRows {
 
 absl::StatusOr<ReadyRows> RowsOf(const Entry& entry, ReadyJob ready, StoredPlans& plans) {
   ReadyRows made{.ready = std::move(ready), .changed = entry.record, .change = {}};
-  if (entry.state() == v1::Job::PREPARING) {
+  if (entry.state() == v1::Job::STATE_PREPARING) {
     *made.changed.job.mutable_spec() = made.ready.checked.spec;
     made.changed.train_data = made.ready.folders.train;
     made.changed.eval_data = made.ready.folders.eval;
     *made.changed.job.mutable_dataset() = made.ready.summary;
     made.change.spec = true;
-    RETURN_IF_ERROR(
-        MoveJob(made.changed, v1::Job::QUEUED, "waits to be placed", WallMicros(), made.change));
+    RETURN_IF_ERROR(MoveJob(made.changed, v1::Job::STATE_QUEUED, "waits to be placed", WallMicros(),
+                            made.change));
   }
   made.change.plans = plans.Pack(made.ready);
   made.ready.plans = plans.Share(made.ready.plans, *made.change.plans);
@@ -135,7 +147,7 @@ absl::StatusOr<ReadyRows> RowsOf(const Entry& entry, ReadyJob ready, StoredPlans
 // Who may have so many jobs at a time prepared. One that has been prepared is waited for by the
 // whole queue: it falls under nobody's limit.
 std::string LimitedUserOf(const Entry& entry) {
-  return entry.state() == v1::Job::PREPARING ? entry.record.job.owner() : std::string();
+  return entry.state() == v1::Job::STATE_PREPARING ? entry.record.job.owner() : std::string();
 }
 
 }  // namespace
@@ -173,23 +185,23 @@ Unready::Answer Readying::GetReadyIfDue(const std::string& id) {
   Entry* entry = core_.Find(id);
   const bool needed = entry != nullptr && entry->attempt == nullptr && entry->ready() == nullptr &&
                       entry->readiness.state() != Readiness::State::kUnderWay &&
-                      !HasAttempt(entry->state()) && entry->state() != v1::Job::PAUSED;
+                      !HasAttempt(entry->state()) && entry->state() != v1::Job::STATE_PAUSED;
   if (!needed) return Unready::Answer::kDone;
   if (!entry->readiness.IsDue(SinceBoot())) return Unready::Answer::kLater;
-  if (entry->state() == v1::Job::PREPARING &&
+  if (entry->state() == v1::Job::STATE_PREPARING &&
       prepares_.WaitingOf(entry->record.job.owner()) >= core_.settings.limits.waiting_of_a_user)
     return Unready::Answer::kUserFull;
   GetReady(*entry);
   const bool begun = entry->readiness.state() == Readiness::State::kUnderWay;
-  return begun || entry->state() == v1::Job::PAUSED ? Unready::Answer::kDone
-                                                    : Unready::Answer::kAllFull;
+  return begun || entry->state() == v1::Job::STATE_PAUSED ? Unready::Answer::kDone
+                                                          : Unready::Answer::kAllFull;
 }
 
 // Slow: on a pool. Answers through the inbox, unless the job has gone meanwhile.
 void Readying::GetReady(Entry& entry) {
   const std::string id = entry.id();
   if (in_hand_.IsSuspect(id)) {
-    const absl::Status held = core_.Move(entry, v1::Job::PAUSED, HeldReason(), {});
+    const absl::Status held = core_.Move(entry, v1::Job::STATE_PAUSED, HeldReason(), {});
     if (!held.ok()) return spdlog::error("job {}: {}", id, held.message());
     return in_hand_.Forget(id);
   }
@@ -197,14 +209,12 @@ void Readying::GetReady(Entry& entry) {
                  .devices = core_.ledger.devices(),
                  .in_hand = &in_hand_,
                  .inspector = &core_.settings.inspector,
-                 .checkpoints_dir = CheckpointsDir(core_.settings.state_dir, id),
-                 .parents_checkpoints_dir =
-                     CheckpointsDir(core_.settings.state_dir, entry.record.job.parent_job()),
+                 .state_dir = core_.settings.state_dir,
                  .abandoned = entry.readiness.Begin()};
   work.say = [this, id, abandoned = work.abandoned](const std::string& progress) {
     core_.Post([this, id, abandoned, progress] {
       Entry* entry = abandoned->load() ? nullptr : core_.Find(id);
-      if (entry == nullptr || entry->state() != v1::Job::PREPARING) return;
+      if (entry == nullptr || entry->state() != v1::Job::STATE_PREPARING) return;
       entry->record.job.set_reason(progress);
       core_.Show(*entry);
     });
@@ -214,7 +224,7 @@ void Readying::GetReady(Entry& entry) {
                 .key = PreparesAlike(spec),
                 .priority = entry.record.job.priority(),
                 .abandoned = work.abandoned};
-  const bool new_job = entry.state() == v1::Job::PREPARING;
+  const bool new_job = entry.state() == v1::Job::STATE_PREPARING;
   Task make = [this, id, work = std::move(work)] {
     if (work.abandoned->load()) return;
     auto ready =
@@ -245,8 +255,7 @@ void Readying::OnReady(std::vector<ReadyResult> results) {
     if (entry == nullptr || !entry->readiness.Awaits(result.run)) continue;
     if (!result.ready.ok() && Hold(*entry, result.ready.status())) continue;
     if (!result.ready.ok()) {
-      const absl::Status failed = core_.FailJob(*entry, ToJobError(result.ready.status()));
-      if (!failed.ok()) StartOver(*entry, failed);
+      GiveUp(*entry, result.ready.status());
       continue;
     }
     absl::StatusOr<ReadyRows> made = RowsOf(*entry, *std::move(result.ready), stored_plans_);
@@ -273,6 +282,16 @@ void Readying::OnReady(std::vector<ReadyResult> results) {
   }
 }
 
+// A job that has trained is not begun anew, nor lost: its files may be put back.
+void Readying::GiveUp(Entry& entry, const absl::Status& why) {
+  const bool damaged = entry.record.job.epoch() > 0 && ReasonOf(why) == "CHECKPOINTS_DAMAGED";
+  const absl::Status status =
+      damaged ? core_.Move(entry, v1::Job::STATE_PAUSED, DamagedReason(why.message()), {})
+              : core_.FailJob(entry, ToJobError(why));
+  if (!status.ok()) return StartOver(entry, status);
+  if (damaged) entry.readiness.Reset();
+}
+
 void Readying::StartOver(Entry& entry, const absl::Status& why) {
   spdlog::error("job {}: {}", entry.id(), why.message());
   entry.readiness.TryAgain(SinceBoot());
@@ -291,7 +310,7 @@ bool Readying::Hold(Entry& entry, const absl::Status& why) {
   entry.record.job.set_reason(absl::StrCat("is held: ", why.message(), "; tries again in ",
                                            absl::ToInt64Seconds(pause), " s"));
   spdlog::warn("job {}: {}", entry.id(), entry.record.job.reason());
-  if (entry.state() == v1::Job::QUEUED) core_.admission.Enqueue(entry);
+  if (entry.state() == v1::Job::STATE_QUEUED) core_.admission.Enqueue(entry);
   core_.Show(entry);
   return true;
 }

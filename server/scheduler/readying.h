@@ -45,6 +45,7 @@ class Readying {
   void GetReady(Entry& entry);
   void OnReady(std::vector<ReadyResult> results);
   bool Hold(Entry& entry, const absl::Status& why);
+  void GiveUp(Entry& entry, const absl::Status& why);
   void StartOver(Entry& entry, const absl::Status& why);
 
   SchedulerCore& core_;

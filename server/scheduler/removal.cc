@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "proto/snug/enum_words.h"
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
 #include "server/job/errors.h"
+#include "server/job/job_ref.h"
 #include "server/job/log.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/clock.h"
@@ -28,8 +30,7 @@ struct Answer {
 };
 
 bool RefersTo(const v1::Job& job, const std::string& id) {
-  const v1::JobSpec& spec = job.spec();
-  return job.parent_job() == id || spec.model() == id || spec.lora().init_adapter() == id;
+  return job.parent_job() == id || BeginsWith(job.spec(), id);
 }
 
 // Under another name, so that what a crash leaves is no checkpoint; the next sweep finds none, and
@@ -66,7 +67,7 @@ absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving w
     return absl::UnavailableError("a new job is on its way into the store");
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
   if (job->id() != id) return JobNotFound(id);
-  if (!IsTerminal(job->state())) return WrongState(id, "remove", v1::Job::State_Name(job->state()));
+  if (!IsTerminal(job->state())) return WrongState(id, "remove", EnumWord(job->state()));
   for (const auto& [other, entry] : core_.entries)
     if (RefersTo(entry->record.job, id))
       return WrongState(id, "remove", absl::StrCat("what job \"", other, "\" refers to"));

@@ -108,10 +108,10 @@ void Scheduler::LoadEntries(StoredState& state) {
     if (plans != state.plans.end() && (begins || runs))
       if (auto ready = core_.readying.Restore(plans->second, entry->record))
         entry->readiness.Finish(*std::move(ready));
-    const bool paused = entry->state() == v1::Job::PAUSED;
+    const bool paused = entry->state() == v1::Job::STATE_PAUSED;
     if (entry->ready() == nullptr && !HasAttempt(entry->state()) && !paused)
       core_.readying.Await(*entry);
-    if (entry->state() == v1::Job::QUEUED) {
+    if (entry->state() == v1::Job::STATE_QUEUED) {
       core_.admission.Enqueue(*entry);
       core_.metrics.Queued(entry->id(), QueuedSince(entry->record.job));
     }

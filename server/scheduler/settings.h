@@ -9,7 +9,6 @@
 
 #include "server/inspect/inspector.h"
 #include "server/job/tenants.h"
-#include "server/node/gpu_use.h"
 #include "server/node/node.h"
 #include "server/place/devices.h"
 #include "server/scheduler/fair_pool.h"
@@ -22,7 +21,6 @@ struct SchedulerSettings {
   std::unique_ptr<Node> node;
   std::vector<Device> devices;
   int64_t host_bytes = INT64_MAX;  // Of the host's memory, that plans may use beside devices.
-  GpuWatch* gpu_watch = nullptr;   // Where there is a GPU among them.
   Inspector& inspector;
   FairPool::Threads prepares = {.any = 1, .small = 1};
   SchedulerLimits limits;

@@ -55,10 +55,23 @@ int MakeGroup(const std::string& folder) {
   return mkdir(folder.c_str(), 0755) == 0 || errno == EEXIST ? 0 : errno;
 }
 
+// What is not there on this machine cannot be limited by it: swap without its accounting.
+int WriteIfThere(const std::string& path, const std::string& text) {
+  const int error = WriteText(path, text);
+  return error == ENOENT ? 0 : error;
+}
+
+int Limit(const std::string& folder, const CgroupLimits& limits) {
+  int error = WriteText(folder + "/memory.max", std::to_string(limits.memory_bytes));
+  if (error == 0) error = WriteIfThere(folder + "/memory.swap.max", "0");
+  if (error == 0) error = WriteText(folder + "/memory.oom.group", "1");
+  if (error == 0) error = WriteText(folder + "/pids.max", std::to_string(limits.processes));
+  return error;
+}
+
 }  // namespace
 
-int Cgroup::Open(const std::string& mount, const std::string& self, long long memory_bytes,
-                 long long processes) {
+int Cgroup::OpenOwn(const std::string& mount, const std::string& self, const CgroupLimits& limits) {
   const std::string group = GroupOf(self);
   if (group.empty()) return ENOTSUP;
   const std::string folder = mount + group;
@@ -66,30 +79,51 @@ int Cgroup::Open(const std::string& mount, const std::string& self, long long me
   if (errno != 0) return errno;
   if (!HasWord(controllers, "memory") || !HasWord(controllers, "pids")) return ENOTSUP;
   if (ReadText(folder + "/cgroup.procs") != std::to_string(getpid()) + "\n") return EBUSY;
-  const std::string worker = folder + "/worker";
-  int error = MakeGroup(folder + "/shim");
+  const std::string home = folder + "/shim", worker = folder + "/worker";
+  int error = MakeGroup(home);
   if (error == 0) error = MakeGroup(worker);
-  if (error == 0) error = WriteText(folder + "/shim/cgroup.procs", "0");  // Whoever writes it.
+  if (error == 0) error = WriteText(home + "/cgroup.procs", "0");  // Whoever writes it.
   if (error == 0) error = WriteText(folder + "/cgroup.subtree_control", "+memory +pids");
-  if (error == 0) error = WriteText(worker + "/memory.max", std::to_string(memory_bytes));
-  if (error == 0) error = WriteText(worker + "/memory.oom.group", "1");
-  if (error == 0) error = WriteText(worker + "/pids.max", std::to_string(processes));
-  if (error == 0) folder_ = folder;
+  if (error == 0) error = Limit(worker, limits);
+  if (error == 0) {
+    home_ = home;
+    worker_ = worker;
+  }
   return error;
 }
 
-int Cgroup::Enter() const {
-  return folder_.empty() ? 0 : WriteText(folder_ + "/worker/cgroup.procs", "0");
+int Cgroup::OpenBelow(const std::string& parent, const std::string& name, const std::string& mount,
+                      const std::string& self, const CgroupLimits& limits) {
+  const std::string group = GroupOf(self);
+  if (group.empty()) return ENOTSUP;
+  const std::string worker = parent + "/" + name;
+  int error = MakeGroup(worker);
+  if (error != 0) return error;
+  error = Limit(worker, limits);
+  if (error != 0) {
+    rmdir(worker.c_str());
+    return error;
+  }
+  home_ = mount + group;
+  worker_ = worker;
+  return 0;
 }
 
-int Cgroup::Leave() const {
-  return folder_.empty() ? 0 : WriteText(folder_ + "/shim/cgroup.procs", "0");
+int Cgroup::Enter() const {
+  return worker_.empty() ? 0 : WriteText(worker_ + "/cgroup.procs", "0");
 }
+
+int Cgroup::Leave() const { return worker_.empty() ? 0 : WriteText(home_ + "/cgroup.procs", "0"); }
 
 long long Cgroup::MemoryKills() const {
-  const std::string text = folder_.empty() ? "" : ReadText(folder_ + "/worker/memory.events");
+  const std::string text = worker_.empty() ? "" : ReadText(worker_ + "/memory.events");
   const char* line = std::strstr(text.c_str(), "oom_kill ");
   return line == nullptr ? 0 : std::atoll(line + std::strlen("oom_kill "));
+}
+
+void Cgroup::Remove() {
+  if (!worker_.empty()) rmdir(worker_.c_str());
+  worker_.clear();
 }
 
 }  // namespace snug::shim

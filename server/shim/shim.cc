@@ -6,12 +6,13 @@
 // worker.log (server/shim/worker_log.h bounds it), waits for it, kills what it left behind, writes
 // how it ended:
 //   exit.json  {"schema":2,"instance":"...","job":"...","epoch":n,"nonce":"...","pid":n,
-//               "exit_code":n,"signal":n,"wall_us":n}
+//               "exit_code":n,"signal":n,"wall_us":n[,"oom_kills":n,"cgroup":"..."]}
 // Instance and nonce come in SNUG_INSTANCE and SNUG_NONCE: by them the daemon tells this record
 // from one that another history of its store has left. SNUG_ATTEMPT names ATTEMPT_DIR, by which the
 // daemon knows what belongs to the attempt. SNUG_MEMORY_MAX, where it is given, is the most bytes
-// of memory that the kernel shall let the worker have (server/shim/cgroup.h). No threads, no gRPC,
-// no allocation to speak of; it does not restart anything and knows nothing of jobs.
+// of memory that the kernel shall let the worker have, and SNUG_CGROUP the folder of the daemon's
+// where a control group for it can be made (server/shim/cgroup.h). No threads, no gRPC, no
+// allocation to speak of; it does not restart anything and knows nothing of jobs.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -33,7 +34,7 @@
 
 #include "server/failpoint.h"
 #include "server/shim/cgroup.h"
-#include "server/shim/sandbox.h"
+#include "server/shim/confine.h"
 #include "server/shim/worker_log.h"
 
 namespace {
@@ -194,7 +195,8 @@ bool WriteDurably(const std::string& dir, const std::string& text) {
   const std::string aside = dir + "/exit.json.tmp";
   const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return false;
-  const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool written =
+      TEMP_FAILURE_RETRY(write(fd, text.data(), text.size())) == static_cast<ssize_t>(text.size());
   FAILPOINT("exit.written");
   const bool synced = fsync(fd) == 0;
   close(fd);
@@ -215,7 +217,32 @@ std::string Told(const char* variable) {
   return text.find_first_not_of("0123456789abcdefABCDEF-") == std::string::npos ? text : "";
 }
 
-bool WriteExit(const std::string& dir, int exit_code, int signal) {
+// Of a path that the service manager has named, and may have escaped by backslashes.
+std::string Quoted(const std::string& text) {
+  constexpr size_t kMost = 1024;
+  std::string quoted = "\"";
+  for (const char c : text.substr(0, kMost)) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += static_cast<unsigned char>(c) < ' ' ? '?' : c;
+  }
+  return quoted + '"';
+}
+
+// How the worker ended.
+struct End {
+  int status = 0;           // As waitpid gives it; 127 when it could not be started.
+  long long oom_kills = 0;  // Of its control group, for the memory of this one:
+  std::string cgroup = "";
+};
+
+std::string MemoryPart(const End& end) {
+  if (end.oom_kills == 0) return "";
+  return ",\"oom_kills\":" + std::to_string(end.oom_kills) + ",\"cgroup\":" + Quoted(end.cgroup);
+}
+
+bool WriteExit(const std::string& dir, const End& end) {
+  const int exit_code = WIFEXITED(end.status) ? WEXITSTATUS(end.status) : -1;
+  const int signal = WIFSIGNALED(end.status) ? WTERMSIG(end.status) : 0;
   const std::string epoch = PartFromEnd(dir, 0);
   const bool number = epoch.find_first_not_of("0123456789") == std::string::npos && !epoch.empty();
   const std::string text =
@@ -223,7 +250,7 @@ bool WriteExit(const std::string& dir, int exit_code, int signal) {
       PartFromEnd(dir, 2) + "\",\"epoch\":" + (number ? epoch : "0") + ",\"nonce\":\"" +
       Told("SNUG_NONCE") + "\"" + ",\"pid\":" + std::to_string(worker_pid) +
       ",\"exit_code\":" + std::to_string(exit_code) + ",\"signal\":" + std::to_string(signal) +
-      ",\"wall_us\":" + std::to_string(WallMicroseconds()) + "}\n";
+      ",\"wall_us\":" + std::to_string(WallMicroseconds()) + MemoryPart(end) + "}\n";
   return WriteDurably(dir, text);
 }
 
@@ -237,22 +264,39 @@ std::string WholeFile(const char* path) {
 }
 
 // Puts what is started next under the kernel's limits, as far as this machine has them.
-void LimitWorker(Cgroup& cgroup, WorkerLog& log) {
+void LimitWorker(const std::string& dir, Cgroup& cgroup, WorkerLog& log) {
   const char* bytes = getenv("SNUG_MEMORY_MAX");
   if (bytes == nullptr) return;
-  int error =
-      cgroup.Open("/sys/fs/cgroup", WholeFile("/proc/self/cgroup"), atoll(bytes), kMostProcesses);
+  const char* parent = getenv("SNUG_CGROUP");
+  const snug::shim::CgroupLimits limits = {.memory_bytes = atoll(bytes),
+                                           .processes = kMostProcesses};
+  const std::string self = WholeFile("/proc/self/cgroup");
+  int error = parent == nullptr
+                  ? cgroup.OpenOwn("/sys/fs/cgroup", self, limits)
+                  : cgroup.OpenBelow(parent, PartFromEnd(dir, 2) + "." + PartFromEnd(dir, 0),
+                                     "/sys/fs/cgroup", self, limits);
   if (error == 0) error = cgroup.Enter();
   log.Say(error == 0 ? "[snug-shim: the kernel gives the worker " + std::string(bytes) +
                            " bytes of memory at most]\n"
                      : "[snug-shim: the kernel does not limit the worker's memory: " +
                            std::string(strerror(error)) + "]\n");
   unsetenv("SNUG_MEMORY_MAX");
+  unsetenv("SNUG_CGROUP");
 }
 
-// As waitpid gives it; 127 when the worker could not be started.
-int RunWorker(const std::string& dir, const char* binary) {
-  constexpr int kCannotExecute = 127 << 8;
+// This process itself, for its children have no more than it has. It deliberately keeps no files
+// from a worker, which reads what its job names with the rights of the user that it runs as.
+void Confine(WorkerLog& log) {
+  int error = snug::shim::GiveUpPrivileges();
+  if (const int calls = snug::shim::RefuseCalls(snug::shim::Sockets::kLocal); error == 0)
+    error = calls;
+  if (error != 0)
+    log.Say("[snug-shim: the worker runs without its sandbox: " + std::string(strerror(error)) +
+            "]\n");
+}
+
+End RunWorker(const std::string& dir, const char* binary) {
+  const End kCannotExecute = {.status = 127 << 8};
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -261,20 +305,24 @@ int RunWorker(const std::string& dir, const char* binary) {
   int ends[2];
   if (child_signals < 0 || pipe2(ends, O_CLOEXEC) != 0) return kCannotExecute;
   WorkerLog log(dir + "/worker.log");
-  if (const int error = snug::shim::EnterSandbox(); error != 0)
-    log.Say("[snug-shim: the worker runs without its sandbox: " + std::string(strerror(error)) +
-            "]\n");
+  Confine(log);
   Cgroup cgroup;
-  LimitWorker(cgroup, log);
+  LimitWorker(dir, cgroup, log);
   const int started = StartWorker(dir, binary, ends[1]);
   cgroup.Leave();
   close(ends[1]);
-  if (started != 0) return kCannotExecute;
+  if (started != 0) {
+    cgroup.Remove();
+    return kCannotExecute;
+  }
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  const int status = WaitForWorker(ends[0], child_signals, log);
-  if (cgroup.MemoryKills() > 0)
+  End end = {.status = WaitForWorker(ends[0], child_signals, log)};
+  end.oom_kills = cgroup.MemoryKills();
+  end.cgroup = cgroup.worker();
+  if (end.oom_kills > 0)
     log.Say("[snug-shim: the kernel ended the worker: it had all of its memory]\n");
-  return status;
+  cgroup.Remove();
+  return end;
 }
 
 }  // namespace
@@ -295,7 +343,5 @@ int main(int argc, char** argv) {
   signal(SIGHUP, SIG_IGN);
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, Forward);
-  const int status = RunWorker(dir, argv[2]);
-  const int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return WriteExit(dir, exit_code, WIFSIGNALED(status) ? WTERMSIG(status) : 0) ? 0 : 1;
+  return WriteExit(dir, RunWorker(dir, argv[2])) ? 0 : 1;
 }

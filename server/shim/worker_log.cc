@@ -93,7 +93,7 @@ bool WorkerLog::Append(const char* bytes, int64_t count) {
   }
   if (fd_ < 0) Open();
   if (fd_ < 0) return false;
-  const ssize_t wrote = write(fd_, bytes, static_cast<size_t>(count));
+  const ssize_t wrote = TEMP_FAILURE_RETRY(write(fd_, bytes, static_cast<size_t>(count)));
   written_ += std::max<ssize_t>(wrote, 0);
   return wrote == count;
 }

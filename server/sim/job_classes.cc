@@ -40,15 +40,15 @@ struct Kind {
 
 const std::vector<Kind>& Kinds() {
   static const auto* const kinds = new std::vector<Kind>{
-      {kHalf, v1::JobSpec::LORA, v1::JobSpec::NONE, 8, 1024, 2.0},
-      {kHalf, v1::JobSpec::FULL, v1::JobSpec::NONE, 8, 1024, 1.0},
-      {kOne, v1::JobSpec::LORA, v1::JobSpec::NONE, 8, 2048, 2.0},
-      {kOne, v1::JobSpec::FULL, v1::JobSpec::NONE, 4, 2048, 1.0},
-      {kThree, v1::JobSpec::LORA, v1::JobSpec::NONE, 4, 2048, 2.0},
-      {kThree, v1::JobSpec::LORA, v1::JobSpec::NF4, 8, 2048, 1.0},
-      {kEight, v1::JobSpec::LORA, v1::JobSpec::NONE, 2, 2048, 2.0},
-      {kEight, v1::JobSpec::LORA, v1::JobSpec::NF4, 4, 1024, 1.0},
-      {kEight, v1::JobSpec::LORA, v1::JobSpec::NF4, 4, 4096, 1.0},
+      {kHalf, v1::JobSpec::METHOD_LORA, v1::JobSpec::QUANTIZATION_NONE, 8, 1024, 2.0},
+      {kHalf, v1::JobSpec::METHOD_FULL, v1::JobSpec::QUANTIZATION_NONE, 8, 1024, 1.0},
+      {kOne, v1::JobSpec::METHOD_LORA, v1::JobSpec::QUANTIZATION_NONE, 8, 2048, 2.0},
+      {kOne, v1::JobSpec::METHOD_FULL, v1::JobSpec::QUANTIZATION_NONE, 4, 2048, 1.0},
+      {kThree, v1::JobSpec::METHOD_LORA, v1::JobSpec::QUANTIZATION_NONE, 4, 2048, 2.0},
+      {kThree, v1::JobSpec::METHOD_LORA, v1::JobSpec::QUANTIZATION_NF4, 8, 2048, 1.0},
+      {kEight, v1::JobSpec::METHOD_LORA, v1::JobSpec::QUANTIZATION_NONE, 2, 2048, 2.0},
+      {kEight, v1::JobSpec::METHOD_LORA, v1::JobSpec::QUANTIZATION_NF4, 4, 1024, 1.0},
+      {kEight, v1::JobSpec::METHOD_LORA, v1::JobSpec::QUANTIZATION_NF4, 4, 4096, 1.0},
   };
   return *kinds;
 }
@@ -75,15 +75,15 @@ v1::JobSpec SpecOf(const Kind& kind) {
   v1::TrainingSpec& training = *spec.mutable_training();
   training.set_per_device_train_batch_size(kind.rows);
   training.set_max_seq_length(kind.tokens);
-  training.set_precision(v1::TrainingSpec::BF16);
+  training.set_precision(v1::TrainingSpec::PRECISION_BF16);
   FillDefaults(spec, kMaxPositions);
   return spec;
 }
 
 std::string NameOf(const Kind& kind) {
-  return absl::StrCat(kind.shape.name, kind.quantization == v1::JobSpec::NF4 ? " nf4" : "",
-                      kind.method == v1::JobSpec::LORA ? " lora " : " full ", kind.rows, "x",
-                      kind.tokens);
+  return absl::StrCat(
+      kind.shape.name, kind.quantization == v1::JobSpec::QUANTIZATION_NF4 ? " nf4" : "",
+      kind.method == v1::JobSpec::METHOD_LORA ? " lora " : " full ", kind.rows, "x", kind.tokens);
 }
 
 Frontier FrontierOf(const std::vector<v1::Plan>& plans) {

@@ -36,9 +36,8 @@ constexpr const char* kRecord = "file.pb";
 constexpr absl::Duration kPartsStay = absl::Hours(24);
 
 bool IsHex(absl::string_view text) {
-  return absl::c_all_of(text, [](unsigned char c) {
-    return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f');
-  });
+  return absl::c_all_of(
+      text, [](unsigned char c) { return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f'); });
 }
 
 bool IsHash(absl::string_view text) { return text.size() == kHashDigits && IsHex(text); }
@@ -176,8 +175,8 @@ absl::StatusOr<v1::File> Reception::Finish() {
   }
   file.set_id(absl::StrCat(
       kIdPrefix, Sha256Hex(absl::StrCat(hash, "\n", file.filename())).substr(0, kIdDigits)));
-  *file.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
-      absl::ToUnixMicros(absl::Now()));
+  *file.mutable_create_time() =
+      google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(absl::ToUnixMicros(absl::Now()));
   RETURN_IF_ERROR(Publish(file));
   return ReadRecord(absl::StrCat(folder_, "/", file.id()));
 }
@@ -226,14 +225,14 @@ absl::StatusOr<std::unique_ptr<Reception>> Uploads::Begin(const std::string& own
   const bool resumable = !header.sha256().empty();
   const int64_t there = resumable ? Received(owner, header.sha256()) : 0;
   if (header.offset() != 0 && header.offset() != there)
-    return WithReason(absl::OutOfRangeError(absl::StrCat(
-                          "header.offset is ", header.offset(), ", and ", there,
-                          " bytes have been received")),
-                      "WRONG_OFFSET");
+    return WithReason(
+        absl::OutOfRangeError(absl::StrCat("header.offset is ", header.offset(), ", and ", there,
+                                           " bytes have been received")),
+        "WRONG_OFFSET");
   const std::string part =
       absl::StrCat(folder, "/part-", resumable ? header.sha256() : RandomHex(16));
-  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_APPEND |
-                    (header.offset() == 0 ? O_TRUNC : 0);
+  const int flags =
+      O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_APPEND | (header.offset() == 0 ? O_TRUNC : 0);
   const int fd = open(part.c_str(), flags, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot keep the upload");
   return std::make_unique<Reception>(folder, header, part, fd);
@@ -253,8 +252,8 @@ std::vector<v1::File> Uploads::List(const std::string& owner) const {
   }
   using google::protobuf::util::TimeUtil;
   absl::c_sort(files, [](const v1::File& a, const v1::File& b) {
-    return std::pair(TimeUtil::TimestampToMicroseconds(b.create_time()), b.id()) <
-           std::pair(TimeUtil::TimestampToMicroseconds(a.create_time()), a.id());
+    return std::pair(-TimeUtil::TimestampToMicroseconds(a.create_time()), a.id()) <
+           std::pair(-TimeUtil::TimestampToMicroseconds(b.create_time()), b.id());
   });
   return files;
 }
@@ -268,6 +267,36 @@ absl::StatusOr<v1::File> Uploads::Find(const std::string& owner, const std::stri
 absl::StatusOr<std::string> Uploads::PathOf(const std::string& owner, const std::string& id) const {
   ASSIGN_OR_RETURN(const v1::File file, Find(owner, id));
   return absl::StrCat(FolderOf(owner), "/", id, "/", DiskName(file));
+}
+
+// Its record's time says when it was last asked for.
+absl::StatusOr<std::string> Uploads::PathForJob(const std::string& owner,
+                                                const std::string& id) const {
+  if (IsFileId(id))
+    utimensat(AT_FDCWD, absl::StrCat(FolderOf(owner), "/", id, "/", kRecord).c_str(), nullptr,
+              AT_SYMLINK_NOFOLLOW);
+  return PathOf(owner, id);
+}
+
+absl::StatusOr<bool> Uploads::DeleteUnless(
+    const std::string& owner, const std::string& id, absl::Time since,
+    const std::function<bool(const std::string& path)>& named) const {
+  ASSIGN_OR_RETURN(const std::string path, PathOf(owner, id));
+  struct stat record {};
+  const std::string file = absl::StrCat(FolderOf(owner), "/", id, "/", kRecord);
+  if (lstat(file.c_str(), &record) != 0) return NoFile(id);
+  if (absl::TimeFromTimespec(record.st_mtim) >= since || named(path)) return false;
+  RETURN_IF_ERROR(Delete(owner, id));
+  return true;
+}
+
+std::vector<std::string> Uploads::Owners() const {
+  std::vector<std::string> owners;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir_, error))
+    owners.push_back(entry.path().filename().string());
+  absl::c_sort(owners);
+  return owners;
 }
 
 absl::Status Uploads::Delete(const std::string& owner, const std::string& id) const {

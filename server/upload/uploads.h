@@ -10,19 +10,21 @@
 #define SERVER_UPLOAD_UPLOADS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "snug/v1/files.pb.h"
 
 namespace snug::server {
 
 inline constexpr int64_t kMaxFileBytes = int64_t{16} << 30;
-inline constexpr size_t kMaxFiles = 1000;            // Of an owner.
-inline constexpr double kDiskKept = 0.05;            // Of the disk; uploads do not take it.
+inline constexpr size_t kMaxFiles = 1000;  // Of an owner.
+inline constexpr double kDiskKept = 0.05;  // Of the disk; uploads do not take it.
 inline constexpr size_t kMaxFilenameBytes = 255;
 
 // Whether it may be the id of a file: file- and 24 hexadecimal digits.
@@ -67,12 +69,21 @@ class Uploads {
   // Of an upload that broke off; 0: there is none.
   int64_t Received(const std::string& owner, const std::string& sha256) const;
 
-  std::vector<v1::File> List(const std::string& owner) const;  // Newest first.
+  // Newest first; those of one moment by their ids.
+  std::vector<v1::File> List(const std::string& owner) const;
   // NOT_FOUND: he has none of that id.
   absl::StatusOr<v1::File> Find(const std::string& owner, const std::string& id) const;
   // Where it lies: what a job's dataset becomes. NOT_FOUND as well.
   absl::StatusOr<std::string> PathOf(const std::string& owner, const std::string& id) const;
+  // The same for a job that is about to be made, and by it alone the file is known to be in use.
+  absl::StatusOr<std::string> PathForJob(const std::string& owner, const std::string& id) const;
   absl::Status Delete(const std::string& owner, const std::string& id) const;
+  // False: a job that there is names its path, as `named` says, or one has asked for it since then.
+  absl::StatusOr<bool> DeleteUnless(
+      const std::string& owner, const std::string& id, absl::Time since,
+      const std::function<bool(const std::string& path)>& named) const;
+  // Whoever has sent something, by his name.
+  std::vector<std::string> Owners() const;
 
  private:
   const std::string dir_;

@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/util/time_util.h"
+#include "proto/snug/enum_words.h"
 
 namespace snug::server {
 namespace {
@@ -22,7 +22,7 @@ json DataOf(const v1::Job& job) {
   json data = {{"id", job.id()},
                {"name", job.name()},
                {"display_name", job.display_name()},
-               {"state", v1::Job::State_Name(job.state())},
+               {"state", EnumWord(job.state())},
                {"reason", job.reason()},
                {"global_step", job.progress().global_step()},
                {"loss", job.progress().loss()},
@@ -59,10 +59,9 @@ absl::StatusOr<std::string> ParseWebhookSecret(absl::string_view text) {
 
 WebhookCall CallOf(const v1::Job& job, const std::string& key, absl::Time now) {
   using google::protobuf::util::TimeUtil;
-  const json body = {
-      {"type", absl::StrCat("job.", absl::AsciiStrToLower(v1::Job::State_Name(job.state())))},
-      {"timestamp", TimeUtil::ToString(job.end_time())},
-      {"data", DataOf(job)}};
+  const json body = {{"type", absl::StrCat("job.", LowerEnumWord(job.state()))},
+                     {"timestamp", TimeUtil::ToString(job.end_time())},
+                     {"data", DataOf(job)}};
   WebhookCall call{.body = body.dump(-1, ' ', false, json::error_handler_t::replace)};
   const std::string id = absl::StrCat("msg_", job.id());
   const std::string seconds = absl::StrCat(absl::ToUnixSeconds(now));

@@ -81,5 +81,59 @@ void BM_PlansAgain80Layers(benchmark::State& state) {
 }
 BENCHMARK(BM_PlansAgain80Layers)->Unit(benchmark::kMillisecond);
 
+// The deepest model that a config.json may have is 1,024 layers: all of planning grows as they do.
+Program Deep(int64_t layers) {
+  ModelConfig config = Llama70B();
+  config.layers = layers;
+  return OrDie(BuildProgram(config, LoraMode({"all-linear"}, DType::kBF16)));
+}
+
+void Layers(benchmark::internal::Benchmark* benchmark) {
+  benchmark->RangeMultiplier(2)->Range(128, 1024)->Unit(benchmark::kMillisecond);
+}
+
+void BM_ProgramOfLayers(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(Deep(state.range(0)).blocks.size());
+}
+BENCHMARK(BM_ProgramOfLayers)->Apply(Layers);
+
+// A plan that is spelled out, lowered and replayed.
+void BM_PredictLayers(benchmark::State& state) {
+  const Program program = Deep(state.range(0));
+  PredictOptions options;
+  options.lower = Options();
+  const Plan plan = RecomputePlan(program, static_cast<int>(state.range(0)) / 2);
+  for (auto _ : state) benchmark::DoNotOptimize(OrDie(Predict(program, plan, options)).seconds);
+}
+BENCHMARK(BM_PredictLayers)->Apply(Layers);
+
+void BM_PinnedPlanOfLayers(benchmark::State& state) {
+  const Program program = Deep(state.range(0));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(OrDie(PinnedPlan(program, {{"*", Stash::kRecompute}})).recipes.size());
+}
+BENCHMARK(BM_PinnedPlanOfLayers)->Apply(Layers);
+
+void BM_FirstPlansOfLayers(benchmark::State& state) {
+  const Program program = Deep(state.range(0));
+  for (auto _ : state) {
+    const PlanSpace space = OrDie(PlanSpace::Make(program, Options()));
+    benchmark::DoNotOptimize(FrontierOf(space).size());
+  }
+}
+BENCHMARK(BM_FirstPlansOfLayers)->Apply(Layers);
+
+// ... and the plans that a job is shown, from what is known by then.
+void BM_PlansAgainOfLayers(benchmark::State& state) {
+  const Program program = Deep(state.range(0));
+  PredictOptions options;
+  options.lower = Options();
+  for (auto _ : state) {
+    const PlanList list = {.recompute_plans = false, .limits = {int64_t{1} << 40}};
+    benchmark::DoNotOptimize(OrDie(PredictPlans(program, options, list)).size());
+  }
+}
+BENCHMARK(BM_PlansAgainOfLayers)->Apply(Layers);
+
 }  // namespace
 }  // namespace snug::program

@@ -1,11 +1,14 @@
 """What the daemon makes of many jobs: submits, a long queue, a store full of ended ones.
 
-    python -m tests.bench.service [--jobs N] [--queued N] [--crowd N] [--ended N] [--smoke]
+    python -m tests.bench.service [--jobs N] [--queued N] [--crowd N] [--ended N] [--rows N]
+        [--smoke] [--only PART...]
 
 With the fake worker (SNUG_FAKE_WORKER) and submit_load beside it. Submits: so many through 1, 8 and
 64 connections, each durable before its answer. Queue: CPU of the daemon while so many wait behind a
 job that runs, and while nothing happens; latency of `get` meanwhile. Ended: rows put into the store
 by hand, then the time from the start to the first answer, resident memory, latency of lists.
+Losses: a machine's workers and daemon are killed with a long queue behind them; the time from the
+start until the dead attempts are closed. Large: a job of a few rows behind those of very many.
 Crowd: latency of `get` while many watch the job that runs, others are connected and say nothing,
 and 64 connections submit.
 Nothing here passes or fails.
@@ -18,6 +21,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import signal
 import socket
 import sqlite3
 import statistics
@@ -30,6 +34,7 @@ import grpc.aio
 from tests.harness.daemon import wait_for
 from tests.harness.fake_daemon import FAKE, ONE_AT_A_TIME, FakeDaemon
 
+PARTS = ["submits", "queue", "losses", "large", "crowd", "ended"]
 ENDLESS = "steps=10000000 step_ms=1000"
 STREAMS_OF_A_CONNECTION = 50
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -79,7 +84,11 @@ def measure_submits(jobs):
         daemon = busy_daemon()
         try:
             part = jobs if connections == 64 else max(1, jobs // 10)
-            print(f"submits, {connections} connections:", submit(daemon, connections, part))
+            used = cpu_seconds(daemon)
+            figures = submit(daemon, connections, part)
+            print(f"submits, {connections} connections:", figures, end=" ")
+            each = (cpu_seconds(daemon) - used) * 1e3 / part
+            print(f"{each:.3f} ms of the daemon's CPU each, with what it prepares meanwhile")
         finally:
             daemon.close()
 
@@ -162,6 +171,71 @@ def measure_ended(count, jobs):
         daemon.close()
 
 
+def measure_losses(count):
+    """Of eight workers, all killed with their daemon, while so many jobs wait."""
+    daemon = FakeDaemon(settings="max_jobs_per_device: 8\n")
+    try:
+        names = [daemon.submit_script(ENDLESS) for _ in range(8)]
+        for name in names:
+            daemon.wait_state(name, "RUNNING")
+        submit(daemon, 8, count)
+        wait_for(lambda: all_queued(daemon, count), "the jobs to be prepared", 1200)
+        daemon.kill()
+        for pid in children_of(daemon.state):
+            os.kill(pid, signal.SIGKILL)
+        begin = time.monotonic()
+        daemon.start()
+        print(f"{count} queued, eight workers lost: answers after", end=" ")
+        print(f"{time.monotonic() - begin:.2f} s,", end=" ")
+        wait_for(lambda: all(is_closed(daemon, name) for name in names), "the attempts' ends", 120)
+        print(f"has closed their attempts after {time.monotonic() - begin:.2f} s")
+    finally:
+        daemon.close()
+
+
+def children_of(state):
+    """Processes that work in the state folder: shims and workers."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(state / "jobs").encode() in words:
+            found.append(int(entry.name))
+    return found
+
+
+def is_closed(daemon, name):
+    """Whether the job's first attempt is over, by the daemon's word."""
+    job = daemon.json("get", name)
+    return job["epoch"] > 1 or job["state"] != "RUNNING"
+
+
+def wait_done(daemon, name):
+    """Until the job has succeeded, however long others take."""
+    wait_for(lambda: daemon.job(name)["state"] == "SUCCEEDED", f"{name} to be done", 600)
+
+
+def measure_large(rows):
+    """Four jobs of very many rows, then one of a few."""
+    daemon = FakeDaemon()
+    try:
+        line = json.dumps({"input_ids": list(range(3, 67)), "labels": list(range(3, 67))}) + "\n"
+        for number in range(4):
+            (daemon.jobs / f"large{number}.jsonl").write_text(line * (rows + number))
+            daemon.submit_script("steps=1", f"dataset={daemon.jobs}/large{number}.jsonl")
+        begin = time.monotonic()
+        wait_done(daemon, daemon.submit_script("steps=1"))
+        print(f"a small job behind four of {rows} rows: done after", end=" ")
+        print(f"{time.monotonic() - begin:.1f} s", end="; ")
+        begin = time.monotonic()
+        wait_done(daemon, daemon.submit_script("steps=1", "training.seed=9"))
+        print(f"the next one after {time.monotonic() - begin:.1f} s")
+    finally:
+        daemon.close()
+
+
 def about(name):
     """The bytes of a request whose first field is the job's name."""
     return b"\n" + bytes([len(name)]) + name.encode()
@@ -228,13 +302,22 @@ def main():
     parser.add_argument("--queued", type=int, default=10_000)
     parser.add_argument("--ended", type=int, default=1_000_000)
     parser.add_argument("--crowd", type=int, default=1000)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--smoke", action="store_true", help="a few of each")
     options = parser.parse_args()
     few = 20 if options.smoke else None
-    measure_submits(few or options.jobs)
-    measure_queue(few or options.queued)
-    measure_crowd(few or options.crowd, few or options.jobs)
-    measure_ended(few or options.ended, few or options.jobs)
+    jobs = few or options.jobs
+    parts = {
+        "submits": lambda: measure_submits(jobs),
+        "queue": lambda: measure_queue(few or options.queued),
+        "losses": lambda: measure_losses(few or options.queued),
+        "large": lambda: measure_large(few or options.rows),
+        "crowd": lambda: measure_crowd(few or options.crowd, jobs),
+        "ended": lambda: measure_ended(few or options.ended, jobs),
+    }
+    for part in options.only:
+        parts[part]()
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ std::vector<double> Submit(const Load& load, std::atomic<int>& left) {
   request.mutable_spec()->set_display_name("load");
   request.mutable_spec()->set_model(load.model);
   request.mutable_spec()->set_dataset(load.dataset);
-  request.mutable_spec()->set_method(snug::v1::JobSpec::LORA);
+  request.mutable_spec()->set_method(snug::v1::JobSpec::METHOD_LORA);
   std::vector<double> took;
   while (left.fetch_sub(1) > 0) {
     grpc::ClientContext context;

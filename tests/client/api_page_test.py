@@ -19,12 +19,14 @@ import build_wheel  # noqa: E402
 
 build_wheel.write_stubs(pathlib.Path(STUBS.name))
 
+from google.api import field_behavior_pb2  # noqa: E402
 from google.protobuf import json_format, message_factory  # noqa: E402
 from snug.v1 import job_pb2, service_pb2  # noqa: E402
 
 from snug_client import Client  # noqa: E402
 
 PAGE = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+REQUIRED = field_behavior_pb2.REQUIRED
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["FineTuning"]
 SCHEMA = (ROOT / "proto/snug/v1/service.proto").read_text(encoding="utf-8")
 SIGNATURES = {
@@ -79,7 +81,7 @@ class NotingStub:
             self.calls.append((method.name, sent))
             reply = message_factory.GetMessageClass(method.output_type)()
             if method.name == "WatchJob":
-                reply.state = job_pb2.Job.SUCCEEDED
+                reply.state = job_pb2.Job.STATE_SUCCEEDED
             if method.name == "GetJobLogs":
                 reply.text = b'{"global_step": 1}\n'
             if method.name == "DownloadJob":
@@ -124,6 +126,11 @@ def python_calls(code):
     return noting.calls
 
 
+def behaviour(field):
+    """What the schema says of it."""
+    return field.GetOptions().Extensions[field_behavior_pb2.field_behavior]
+
+
 def each_call():
     """Each call with its section."""
     for method in SERVICE.methods:
@@ -149,6 +156,13 @@ class ApiPageTest(unittest.TestCase):
         for method, section in each_call():
             named = re.findall(r"(?m)^\| `(\w+)` \|", section)
             self.assertEqual(sorted(named), sorted(method.input_type.fields_by_name), method.name)
+
+    def test_fields_that_are_needed_are_said_to_be(self):
+        for method, section in each_call():
+            said = re.findall(r"(?m)^\| `(\w+)` \| needed: ", section)
+            fields = method.input_type.fields
+            needed = [field.name for field in fields if REQUIRED in behaviour(field)]
+            self.assertEqual(sorted(said), sorted(needed), method.name)
 
     def test_replies_have_the_fields_that_are_named(self):
         for method, section in each_call():

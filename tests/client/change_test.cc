@@ -88,7 +88,7 @@ TEST_F(ChangeTest, ListAsksForWhatItShows) {
                                "--limit", "2", "--sort", "priority"});
   EXPECT_THAT(ran.out, ::testing::ContainsRegex("p3[^\n]*\np2")) << ran.err;
   EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("p1")));
-  EXPECT_THAT(asked.states(), ::testing::ElementsAre(v1::Job::FAILED));
+  EXPECT_THAT(asked.states(), ::testing::ElementsAre(v1::Job::STATE_FAILED));
   EXPECT_EQ(asked.labels().at("team"), "red");
   EXPECT_EQ(asked.display_name(), "n");
   EXPECT_EQ(server_.Run({"list", "--label", "team"}).code, 1);

@@ -141,9 +141,9 @@ TEST_F(CommandLineTest, NoCommandIsAMistakeInOneLineForScripts) {
   EXPECT_EQ(Ended({"--output", "json"}), 64);
   EXPECT_EQ(Json::parse(err_.str())["error"]["message"],
             "no command is given; there are plan, submit, list, get, watch, logs, cancel, pause, "
-            "resume, squeeze, relax, devices, open, top, download, checkpoints, datasets, sample, "
-            "chat, import, export-metrics, plot, shell, update, rerun, extend, delete, drain, "
-            "undrain, doctor, backup, token, files");
+            "resume, squeeze, relax, devices, open, top, download, checkpoints, artifacts, "
+            "datasets, sample, chat, import, export-metrics, plot, shell, update, rerun, extend, "
+            "delete, drain, undrain, doctor, backup, token, files");
 }
 
 // No daemon: how to start one, with the socket that was asked for.

@@ -76,7 +76,7 @@ TEST_F(PreviewTest, AsksForWhatWasTyped) {
   EXPECT_EQ(ran.out, Printed(false));
   EXPECT_EQ(request_.spec().dataset(), "/d.jsonl");
   EXPECT_EQ(request_.spec().model(), "/m");
-  EXPECT_EQ(request_.spec().dataset_format(), v1::JobSpec::SHAREGPT);
+  EXPECT_EQ(request_.spec().dataset_format(), v1::JobSpec::DATASET_FORMAT_SHAREGPT);
   EXPECT_EQ(request_.spec().chat_template(), "{{ 1 }}");
   EXPECT_THAT(request_.spec().added_tokens(), ElementsAre("<a>", "--b"));
   EXPECT_EQ(request_.spec().training().max_seq_length(), 64);

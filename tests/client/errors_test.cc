@@ -67,6 +67,25 @@ TEST_F(ErrorsTest, TheSameErrorAsJson) {
     "reason": "NOT_FOUND", "message": "no file x", "field": ""}})"));
 }
 
+// With its line, where the job file has it.
+TEST_F(ErrorsTest, TheLineOfAFieldThatTheDaemonRefuses) {
+  google::rpc::BadRequest bad;
+  for (const char* field : {"spec.lora.r", "spec.model"}) {
+    bad.add_field_violations()->set_field(field);
+    bad.mutable_field_violations(bad.field_violations_size() - 1)->set_description("wrong");
+  }
+  Add(bad);
+  details_.set_code(3);
+  grpc::Status status;
+  ASSERT_TRUE(grpc::SetErrorDetails(details_, &status).ok());
+  const Json error = ErrorToJson(ToStatus(status), [](const std::string& field) {
+    return field == "lora.r" ? 7 : 0;
+  })["error"];
+  EXPECT_EQ(error["line"], 7);
+  EXPECT_EQ(error["fields"], Json::parse(R"([{"field": "lora.r", "line": 7, "message": "wrong"},
+                                             {"field": "model", "message": "wrong"}])"));
+}
+
 // Of a job file, for an editor: each with its field and its line.
 TEST_F(ErrorsTest, ErrorsOfAJobFileAsJson) {
   const absl::Status status =

@@ -129,6 +129,18 @@ grpc::Status FakeServer::ListCheckpoints(Context*, const v1::ListCheckpointsRequ
                                          v1::ListCheckpointsResponse* reply) {
   return Ask(checkpoints, *request, reply);
 }
+grpc::Status FakeServer::ListArtifacts(Context*, const v1::ListArtifactsRequest* request,
+                                       v1::ListArtifactsResponse* reply) {
+  return Ask(artifacts, *request, reply);
+}
+grpc::Status FakeServer::ListFiles(Context*, const v1::ListFilesRequest* request,
+                                   v1::ListFilesResponse* reply) {
+  return Ask(files, *request, reply);
+}
+grpc::Status FakeServer::ListTokens(Context*, const v1::ListTokensRequest* request,
+                                    v1::ListTokensResponse* reply) {
+  return Ask(tokens, *request, reply);
+}
 grpc::Status FakeServer::CheckStore(Context*, const v1::CheckStoreRequest* request,
                                     v1::CheckStoreResponse* reply) {
   return Ask(check, *request, reply);

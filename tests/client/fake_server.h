@@ -61,6 +61,9 @@ class FakeServer final : public v1::FineTuning::Service {
   Unary<v1::DrainDeviceRequest, v1::Device> drain;
   Unary<v1::UndrainDeviceRequest, v1::Device> undrain;
   Unary<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse> checkpoints;
+  Unary<v1::ListArtifactsRequest, v1::ListArtifactsResponse> artifacts;
+  Unary<v1::ListFilesRequest, v1::ListFilesResponse> files;
+  Unary<v1::ListTokensRequest, v1::ListTokensResponse> tokens;
   Unary<v1::CheckStoreRequest, v1::CheckStoreResponse> check;
   Unary<v1::GetServerInfoRequest, v1::ServerInfo> info;
   Stream<v1::WatchJobRequest, v1::Job> watch;
@@ -99,6 +102,10 @@ class FakeServer final : public v1::FineTuning::Service {
   Status UndrainDevice(Context*, const v1::UndrainDeviceRequest*, v1::Device*) override;
   Status ListCheckpoints(Context*, const v1::ListCheckpointsRequest*,
                          v1::ListCheckpointsResponse*) override;
+  Status ListArtifacts(Context*, const v1::ListArtifactsRequest*,
+                       v1::ListArtifactsResponse*) override;
+  Status ListFiles(Context*, const v1::ListFilesRequest*, v1::ListFilesResponse*) override;
+  Status ListTokens(Context*, const v1::ListTokensRequest*, v1::ListTokensResponse*) override;
   Status CheckStore(Context*, const v1::CheckStoreRequest*, v1::CheckStoreResponse*) override;
   Status BackupStore(Context*, const v1::BackupStoreRequest*,
                      grpc::ServerWriter<v1::FileChunk>*) override;

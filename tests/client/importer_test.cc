@@ -53,10 +53,10 @@ TEST_F(ImporterTest, Axolotl) {
   Import("axolotl.yml");
   EXPECT_THAT(text_, ::testing::StartsWith("# From axolotl.yml of axolotl.\n"));
   EXPECT_EQ(spec_.model(), "NousResearch/Llama-3.2-1B");
-  EXPECT_EQ(spec_.method(), v1::JobSpec::LORA);
+  EXPECT_EQ(spec_.method(), v1::JobSpec::METHOD_LORA);
   ASSERT_EQ(spec_.datasets_size(), 2);
   EXPECT_EQ(spec_.datasets(0).path(), "teknium/GPT4-LLM-Cleaned");
-  EXPECT_EQ(spec_.datasets(0).dataset_format(), v1::JobSpec::ALPACA);
+  EXPECT_EQ(spec_.datasets(0).dataset_format(), v1::JobSpec::DATASET_FORMAT_ALPACA);
   EXPECT_EQ(spec_.datasets(1).path(), "chats.jsonl.gz");
   EXPECT_EQ(spec_.datasets(1).columns().at("messages"), "turns");
   EXPECT_EQ(spec_.eval_split(), 0.1);
@@ -65,9 +65,9 @@ TEST_F(ImporterTest, Axolotl) {
   EXPECT_EQ(spec_.training().max_seq_length(), 2048);
   EXPECT_TRUE(spec_.training().packing());
   EXPECT_EQ(spec_.training().per_device_train_batch_size(), 2);
-  EXPECT_EQ(spec_.training().precision(), v1::TrainingSpec::BF16);
+  EXPECT_EQ(spec_.training().precision(), v1::TrainingSpec::PRECISION_BF16);
   EXPECT_EQ(spec_.training().warmup_steps(), 10);
-  EXPECT_EQ(spec_.training().eval_strategy(), v1::TrainingSpec::EPOCH);
+  EXPECT_EQ(spec_.training().eval_strategy(), v1::TrainingSpec::STRATEGY_EPOCH);
   ExpectNote("gradient_checkpointing", "memory.budget");
   ExpectNote("output_dir", "snug download JOB DIR");
   EXPECT_EQ(spec_.training().optim(), "adamw_8bit");
@@ -82,7 +82,7 @@ TEST_F(ImporterTest, Axolotl) {
 
 TEST_F(ImporterTest, LlamaFactory) {
   Import("llama_factory.yaml");
-  EXPECT_EQ(spec_.method(), v1::JobSpec::LORA);
+  EXPECT_EQ(spec_.method(), v1::JobSpec::METHOD_LORA);
   EXPECT_EQ(spec_.lora().r(), 8);
   EXPECT_EQ(spec_.lora().target_modules(0), "all-linear");
   ASSERT_EQ(spec_.datasets_size(), 2);
@@ -90,7 +90,7 @@ TEST_F(ImporterTest, LlamaFactory) {
   EXPECT_EQ(spec_.datasets(0).max_samples(), 1000);
   EXPECT_EQ(spec_.datasets(1).path(), "org/chats");
   EXPECT_EQ(spec_.datasets(1).split(), "train_sft");
-  EXPECT_EQ(spec_.datasets(1).dataset_format(), v1::JobSpec::MESSAGES);
+  EXPECT_EQ(spec_.datasets(1).dataset_format(), v1::JobSpec::DATASET_FORMAT_MESSAGES);
   EXPECT_EQ(spec_.datasets(1).columns().at("messages"), "turns");
   EXPECT_EQ(spec_.datasets(1).columns().at("system"), "sys");
   EXPECT_EQ(spec_.training().num_train_epochs(), 3.0);
@@ -114,16 +114,16 @@ TEST_F(ImporterTest, LlamaFactoryWithoutTheNamesOfItsDatasets) {
 TEST_F(ImporterTest, Trl) {
   Import("trl.yaml");
   EXPECT_EQ(spec_.model(), "Qwen/Qwen2.5-0.5B");
-  EXPECT_EQ(spec_.method(), v1::JobSpec::LORA);
+  EXPECT_EQ(spec_.method(), v1::JobSpec::METHOD_LORA);
   EXPECT_EQ(spec_.dataset(), "org/chats");
   EXPECT_EQ(spec_.dataset_split(), "train_sft");
   EXPECT_EQ(spec_.eval_dataset_split(), "test_sft");
   EXPECT_EQ(spec_.columns().at("text"), "body");
   EXPECT_EQ(spec_.lora().r(), 32);
   EXPECT_EQ(spec_.training().max_seq_length(), 1024);
-  EXPECT_EQ(spec_.training().precision(), v1::TrainingSpec::BF16);
+  EXPECT_EQ(spec_.training().precision(), v1::TrainingSpec::PRECISION_BF16);
   EXPECT_EQ(spec_.training().eval_steps(), 100);
-  EXPECT_EQ(spec_.quantization(), v1::JobSpec::NF4);
+  EXPECT_EQ(spec_.quantization(), v1::JobSpec::QUANTIZATION_NF4);
   ExpectNote("report_to", "snug export-metrics");
   EXPECT_EQ(spec_.training().report_to_size(), 0);
   ExpectNote("push_to_hub", "hf upload");
@@ -150,7 +150,7 @@ TEST_F(ImporterTest, OpenAi) {
   Import("openai.json");
   EXPECT_EQ(spec_.display_name(), "support");
   EXPECT_EQ(spec_.eval_dataset(), "eval.jsonl");
-  EXPECT_EQ(spec_.dataset_format(), v1::JobSpec::MESSAGES);
+  EXPECT_EQ(spec_.dataset_format(), v1::JobSpec::DATASET_FORMAT_MESSAGES);
   EXPECT_EQ(spec_.training().num_train_epochs(), 2.0);
   EXPECT_EQ(spec_.training().seed(), 105);
   EXPECT_FALSE(spec_.training().has_per_device_train_batch_size());  // "auto"
@@ -174,7 +174,7 @@ TEST_F(ImporterTest, DefaultsAreTheTools) {
   ImportText("model_name_or_path: m\ndataset_name: d\nuse_peft: true\neval_strategy: steps\n", "x");
   EXPECT_EQ(spec_.training().learning_rate(), 2e-5);
   EXPECT_EQ(spec_.training().num_train_epochs(), 3.0);
-  EXPECT_EQ(spec_.training().lr_scheduler_type(), v1::TrainingSpec::LINEAR);
+  EXPECT_EQ(spec_.training().lr_scheduler_type(), v1::TrainingSpec::LR_SCHEDULER_TYPE_LINEAR);
   EXPECT_EQ(spec_.training().max_seq_length(), 1024);
   EXPECT_FALSE(spec_.assistant_only_loss());
   EXPECT_EQ(spec_.lora().lora_dropout(), 0.05);

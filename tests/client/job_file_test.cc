@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -61,6 +63,19 @@ TEST_F(JobFileTest, ANameThatIsNoPathMayBeAnId) {
   const std::string longest(63, 'a');
   EXPECT_EQ(Read("model: " + longest).model(), longest);
   EXPECT_EQ(Read("model: " + longest + "a").model(), At("jobs/" + longest + "a"));
+}
+
+TEST_F(JobFileTest, WhatJobsMadeIsNamedByThem) {
+  for (const char* made : {"base-1/checkpoints/12", "tenants/t/jobs/base-1/checkpoints/12"}) {
+    const std::string named = made;
+    EXPECT_EQ(Read("model: " + named).model(), named);
+    EXPECT_EQ(Read("model: m\nlora: {init_adapter: " + named + "}").lora().init_adapter(), named);
+  }
+  EXPECT_EQ(Read("model: m\nlora: {init_adapter: base-1}").lora().init_adapter(), "base-1");
+  for (const char* path : {"base-1/checkpoints/x", "./base-1", "Base/checkpoints/1"})
+    EXPECT_EQ(
+        Read(absl::StrCat("model: m\nlora: {init_adapter: ", path, "}")).lora().init_adapter(),
+        At(absl::StrCat("jobs/", absl::StripPrefix(path, "./"))));
 }
 
 TEST_F(JobFileTest, WhatIsNotGivenStaysEmpty) {

@@ -15,7 +15,7 @@ v1::Job FromText(const char* text) {
 
 // The fields that scripts rely on are there before anything has happened.
 TEST(JsonTest, AJobAlwaysShowsItsFields) {
-  EXPECT_EQ(JsonText(JobToJson(FromText(R"(id: "a" display_name: "n" state: QUEUED)"))),
+  EXPECT_EQ(JsonText(JobToJson(FromText(R"(id: "a" display_name: "n" state: STATE_QUEUED)"))),
             R"({
   "id": "a",
   "name": "",
@@ -63,7 +63,7 @@ TEST(JsonTest, AJobAlwaysShowsItsFields) {
 
 TEST(JsonTest, SixtyFourBitsAreTextAndErrorsAreComplete) {
   const Json json = JobToJson(FromText(R"(
-    id: "a" state: FAILED error { reason: "OUT_OF_MEMORY" message: "m" }
+    id: "a" state: STATE_FAILED error { reason: "OUT_OF_MEMORY" message: "m" }
     progress { global_step: 9007199254740993 loss: 1.5 eval_loss: 2.5 }
     memory { budget_bytes: 12884901888 plan: "keep" }
     spec { model: "/m" lora { target_modules: "q_proj" } training { learning_rate: 2e-4 } })"));
@@ -79,8 +79,8 @@ TEST(JsonTest, SixtyFourBitsAreTextAndErrorsAreComplete) {
 
 // As an error of the command line names it.
 TEST(JsonTest, AFailedJobsFieldIsThatOfTheJobFile) {
-  const Json json =
-      JobToJson(FromText(R"(state: FAILED error { reason: "BAD_FIELD" field: "spec.lora.r" })"));
+  const Json json = JobToJson(
+      FromText(R"(state: STATE_FAILED error { reason: "BAD_FIELD" field: "spec.lora.r" })"));
   EXPECT_EQ(json["error"],
             Json::parse(R"({"reason": "BAD_FIELD", "message": "", "field": "lora.r"})"));
 }

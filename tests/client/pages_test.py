@@ -128,7 +128,8 @@ class OperatingPageTest(unittest.TestCase):
 class DatasetsPageTest(unittest.TestCase):
     def test_each_format_is_there(self):
         (body,) = re.findall(r"(?s)enum DatasetFormat {(.*?)}", SCHEMA)
-        formats = {name.lower() for name in re.findall(r"(?m)^ +([A-Z_]+) = [1-9]", body)}
+        names = re.findall(r"(?m)^ +DATASET_FORMAT_([A-Z_]+) = [1-9]", body)
+        formats = {name.lower() for name in names}
         self.assertGreater(len(formats), 8)
         named = {cells[0].strip("`") for cells in rows("datasets.md")}
         self.assertEqual(formats - named, set())

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 constexpr const char* kReply = R"(
   plans {
     name: "keep" peak_bytes: 5242880 relative_work: 1 step_seconds: 0.5 tokens_per_second: 2048
-    fidelity: EXACT kinds { kind: "keep" share: 1 }
+    fidelity: FIDELITY_EXACT kinds { kind: "keep" share: 1 }
     recipes { name: "keep" kinds { kind: "keep" sites: "mlp.gate" } }
     key { tokens: 1024 documents: 8 longest_document: 128 }
     memory { context_bytes: 1048576 weights_bytes: 524288 adapter_bytes: 1024 gradients_bytes: 1024
@@ -26,7 +26,7 @@ constexpr const char* kReply = R"(
   }
   plans {
     name: "recompute 1 of 2" peak_bytes: 3145728 relative_work: 1.166667 step_seconds: 0.583333
-    tokens_per_second: 1755.4 fidelity: EXACT host_bytes: 4096
+    tokens_per_second: 1755.4 fidelity: FIDELITY_EXACT host_bytes: 4096
     kinds { kind: "keep" share: 0.25 } kinds { kind: "recompute" share: 0.75 }
     key { tokens: 1024 documents: 8 longest_document: 128 }
     memory { context_bytes: 1048576 weights_bytes: 524288 stash_bytes: 1572864 }

@@ -12,7 +12,7 @@ namespace {
 v1::Job Running(int64_t step) {
   v1::Job job;
   job.set_id("abc");
-  job.set_state(v1::Job::RUNNING);
+  job.set_state(v1::Job::STATE_RUNNING);
   v1::Progress& progress = *job.mutable_progress();
   progress.set_global_step(step);
   progress.set_max_steps(100);
@@ -54,7 +54,7 @@ TEST_F(ProgressTest, TimeLeftFollowsThePaceThatWasSeen) {
 TEST_F(ProgressTest, LinesForALog) {
   ProgressPrinter printer(lines_, {.columns = 80});
   v1::Job queued;
-  queued.set_state(v1::Job::QUEUED);
+  queued.set_state(v1::Job::STATE_QUEUED);
   queued.set_reason("waits for cpu:0");
   printer.Show(queued, At(0));
   printer.Show(queued, At(1));
@@ -70,6 +70,46 @@ TEST_F(ProgressTest, LinesForALog) {
             "step 1/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB  3m18s left\n"
             "step 3/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB  53s left\n"
             "step 100/100  loss 2.5000  1000 tokens/s  2 KiB of 4 KiB\n");
+}
+
+v1::Job Preparing(const std::string& how_far) {
+  v1::Job job;
+  job.set_state(v1::Job::STATE_PREPARING);
+  job.set_reason("its dataset is being prepared: " + how_far);
+  return job;
+}
+
+// Preparing is one line of a terminal, however often it says how far it is.
+TEST_F(ProgressTest, PreparingIsDrawnOverOnATerminal) {
+  ProgressPrinter printer(tty_, {.columns = 80});
+  printer.Show(Preparing("500 of 2000 rows, 3 s left"), At(0));
+  printer.Show(Preparing("500 of 2000 rows, 3 s left"), At(0.5));
+  printer.Show(Preparing("1500 of 2000 rows, 1 s left"), At(2));
+  v1::Job queued;
+  queued.set_state(v1::Job::STATE_QUEUED);
+  queued.set_reason("waits for cpu:0");
+  printer.Show(queued, At(3));
+  printer.Show(Running(0), At(4));
+  EXPECT_EQ(out_.str(),
+            "\rPREPARING: its dataset is being prepared: 500 of 2000 rows, 3 s left\033[K"
+            "\rPREPARING: its dataset is being prepared: 1500 of 2000 rows, 1 s left\033[K\n"
+            "\rQUEUED: waits for cpu:0\033[K\nRUNNING\n");
+}
+
+// A line that went on in the next one could not be drawn over.
+TEST_F(ProgressTest, PreparingIsCutAtATerminalsWidth) {
+  ProgressPrinter printer(tty_, {.columns = 21});
+  printer.Show(Preparing("500 of 2000 rows"), At(0));
+  EXPECT_EQ(out_.str(), "\rPREPARING: its datas\033[K");
+}
+
+TEST_F(ProgressTest, PreparingIsLinesForALog) {
+  ProgressPrinter printer(lines_, {.columns = 21});
+  printer.Show(Preparing("500 of 2000 rows, 3 s left"), At(0));
+  printer.Show(Preparing("1500 of 2000 rows, 1 s left"), At(2));
+  EXPECT_EQ(out_.str(),
+            "PREPARING: its dataset is being prepared: 500 of 2000 rows, 3 s left\n"
+            "PREPARING: its dataset is being prepared: 1500 of 2000 rows, 1 s left\n");
 }
 
 TEST_F(ProgressTest, ABarOnATerminalDrawnOver) {
@@ -106,7 +146,7 @@ TEST_F(ProgressTest, ANarrowTerminalIsNeverOverrun) {
 
 TEST_F(ProgressTest, TheEndIsOneLineAndErrorsGoToStderr) {
   v1::Job job = Running(100);
-  job.set_state(v1::Job::SUCCEEDED);
+  job.set_state(v1::Job::STATE_SUCCEEDED);
   job.mutable_start_time()->set_seconds(1000);
   job.mutable_end_time()->set_seconds(1123);
   job.mutable_memory()->set_predicted_peak_bytes(3072);
@@ -117,7 +157,7 @@ TEST_F(ProgressTest, TheEndIsOneLineAndErrorsGoToStderr) {
   out_.str("");
   v1::Job failed;
   failed.set_id("abc");
-  failed.set_state(v1::Job::FAILED);
+  failed.set_state(v1::Job::STATE_FAILED);
   failed.mutable_error()->set_reason("NON_FINITE");
   failed.mutable_error()->set_message("loss is NaN at step 7");
   PrintEnd(failed, lines_);
@@ -132,7 +172,7 @@ TEST_F(ProgressTest, TheEndIsOneLineAndErrorsGoToStderr) {
 TEST_F(ProgressTest, TheEndOfAJobThatWasKeptSaysHowToFetchIt) {
   v1::Job job;
   job.set_id("abc");
-  job.set_state(v1::Job::CANCELLED);
+  job.set_state(v1::Job::STATE_CANCELLED);
   job.mutable_output()->set_loss(1.5);
   PrintEnd(job, lines_);
   EXPECT_EQ(out_.str(), "CANCELLED\nfetch it with: snug download abc DIR\n");
@@ -141,7 +181,7 @@ TEST_F(ProgressTest, TheEndOfAJobThatWasKeptSaysHowToFetchIt) {
 // A reason that only repeats the state is left out.
 TEST_F(ProgressTest, TheEndSaysWhyWhenThereIsMoreToSay) {
   v1::Job job;
-  job.set_state(v1::Job::CANCELLED);
+  job.set_state(v1::Job::STATE_CANCELLED);
   job.set_reason("cancelled");
   PrintEnd(job, lines_);
   job.set_reason("cancelled before it ran");

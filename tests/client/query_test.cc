@@ -26,8 +26,9 @@ class QueryTest : public ::testing::Test {
 TEST_F(QueryTest, ListFollowsPages) {
   server_.list = [](const v1::ListJobsRequest& request, v1::ListJobsResponse* reply) {
     const int page = request.page_token().empty() ? 0 : std::stoi(request.page_token());
-    *reply->add_jobs() = Job("job-" + std::to_string(page), v1::Job::RUNNING);
-    if (request.all()) *reply->add_jobs() = Job("old-" + std::to_string(page), v1::Job::FAILED);
+    *reply->add_jobs() = Job("job-" + std::to_string(page), v1::Job::STATE_RUNNING);
+    if (request.all())
+      *reply->add_jobs() = Job("old-" + std::to_string(page), v1::Job::STATE_FAILED);
     if (page < 2) reply->set_next_page_token(std::to_string(page + 1));
     return grpc::Status::OK;
   };
@@ -49,7 +50,7 @@ TEST_F(QueryTest, AnEmptyListSaysSo) {
 
 TEST_F(QueryTest, GetShowsWhyAJobWaits) {
   server_.get = [](const v1::GetJobRequest& request, v1::Job* reply) {
-    *reply = Job(request.id() + "-in-full", v1::Job::QUEUED);
+    *reply = Job(request.id() + "-in-full", v1::Job::STATE_QUEUED);
     reply->set_reason("waits for cpu:0");
     return grpc::Status::OK;
   };
@@ -75,7 +76,7 @@ TEST_F(QueryTest, WhatTheDaemonRefusesIsSaidAndEndsWithOne) {
 
 TEST_F(QueryTest, CancelPrintsTheStateItLedTo) {
   server_.cancel = [](const v1::CancelJobRequest& request, v1::Job* reply) {
-    *reply = Job(request.id(), v1::Job::CANCELLING);
+    *reply = Job(request.id(), v1::Job::STATE_CANCELLING);
     return grpc::Status::OK;
   };
   EXPECT_EQ(server_.Run({"cancel", "abc"}).out, "abc CANCELLING\n");
@@ -87,7 +88,7 @@ TEST_F(QueryTest, CancelSaysWhetherToKeep) {
   std::vector<bool> keeps;
   server_.cancel = [&](const v1::CancelJobRequest& request, v1::Job* reply) {
     keeps.push_back(request.keep());
-    *reply = Job(request.id(), v1::Job::CANCELLING);
+    *reply = Job(request.id(), v1::Job::STATE_CANCELLING);
     return grpc::Status::OK;
   };
   server_.Run({"cancel", "a", "b", "--keep"});
@@ -99,7 +100,7 @@ TEST_F(QueryTest, CancelSaysWhetherToKeep) {
 TEST_F(QueryTest, CancelTakesSeveral) {
   server_.cancel = [](const v1::CancelJobRequest& request, v1::Job* reply) {
     if (request.id() == "no") return grpc::Status(grpc::StatusCode::NOT_FOUND, "no job no");
-    *reply = Job(request.id(), v1::Job::CANCELLED);
+    *reply = Job(request.id(), v1::Job::STATE_CANCELLED);
     return grpc::Status::OK;
   };
   const Ran ran = server_.Run({"cancel", "a", "no", "b"});
@@ -110,11 +111,12 @@ TEST_F(QueryTest, CancelTakesSeveral) {
 
 TEST_F(QueryTest, PauseAndResumePrintTheStateTheyLedTo) {
   server_.pause = [](const v1::PauseJobRequest& request, v1::Job* reply) {
-    *reply = Job(request.id(), request.id() == "a" ? v1::Job::PAUSING : v1::Job::PAUSED);
+    *reply =
+        Job(request.id(), request.id() == "a" ? v1::Job::STATE_PAUSING : v1::Job::STATE_PAUSED);
     return grpc::Status::OK;
   };
   server_.resume = [](const v1::ResumeJobRequest& request, v1::Job* reply) {
-    *reply = Job(request.id(), v1::Job::QUEUED);
+    *reply = Job(request.id(), v1::Job::STATE_QUEUED);
     return grpc::Status::OK;
   };
   EXPECT_EQ(server_.Run({"pause", "a", "b"}).out, "a PAUSING\nb PAUSED\n");
@@ -124,7 +126,7 @@ TEST_F(QueryTest, PauseAndResumePrintTheStateTheyLedTo) {
 // With what the job has been told; a job that has less already is told nothing.
 TEST_F(QueryTest, SqueezeAndRelaxPrintThePlans) {
   const auto job = [](const std::string& id) {
-    v1::Job job = Job(id, v1::Job::RUNNING);
+    v1::Job job = Job(id, v1::Job::STATE_RUNNING);
     job.mutable_memory()->set_plan("keep");
     job.mutable_memory()->set_budget_bytes(3 << 20);
     return job;

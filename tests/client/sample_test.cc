@@ -20,7 +20,7 @@ v1::SampleChunk Piece(int prompt, const std::string& text, int token) {
 v1::SampleChunk EndOf(int prompt) {
   v1::SampleChunk chunk;
   chunk.mutable_prompt_ended()->set_prompt(prompt);
-  chunk.mutable_prompt_ended()->set_reason(v1::SampleChunk::PromptEnded::LENGTH);
+  chunk.mutable_prompt_ended()->set_reason(v1::SampleChunk::PromptEnded::REASON_LENGTH);
   return chunk;
 }
 

@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-v1::Job Job(v1::JobSpec::Method method, v1::JobSpec::Task task = v1::JobSpec::CAUSAL_LM) {
+v1::Job Job(v1::JobSpec::Method method, v1::JobSpec::Task task = v1::JobSpec::TASK_CAUSAL_LM) {
   v1::Job job;
   job.set_id("K3f");
   job.mutable_spec()->set_model("/models/base");
@@ -33,7 +33,7 @@ std::vector<std::string> LinesOf(const v1::Job& job, size_t index, const std::st
 }
 
 TEST(ServingTest, AnAdapterStandsBesideItsBase) {
-  const v1::Job job = Job(v1::JobSpec::LORA);
+  const v1::Job job = Job(v1::JobSpec::METHOD_LORA);
   EXPECT_THAT(
       LinesOf(job, 0, "out"),
       ElementsAre("from transformers import AutoModelForCausalLM", "from peft import PeftModel",
@@ -53,7 +53,7 @@ TEST(ServingTest, AnAdapterStandsBesideItsBase) {
 }
 
 TEST(ServingTest, AFullModelStandsAlone) {
-  v1::Job job = Job(v1::JobSpec::FULL);
+  v1::Job job = Job(v1::JobSpec::METHOD_FULL);
   job.set_display_name("Our Answers!");
   EXPECT_THAT(LinesOf(job, 0, "it's"),
               ElementsAre("from transformers import AutoModelForCausalLM",
@@ -66,7 +66,7 @@ TEST(ServingTest, AFullModelStandsAlone) {
 }
 
 TEST(ServingTest, OfAMergedAdapterTheMergedModelIsServed) {
-  v1::Job job = Job(v1::JobSpec::LORA);
+  v1::Job job = Job(v1::JobSpec::METHOD_LORA);
   job.mutable_spec()->set_merge(true);
   job.mutable_output()->mutable_readers(0)->set_loads(false);
   EXPECT_THAT(LinesOf(job, 1, "out"), ElementsAre("vllm serve out/merged --served-model-name k3f"));
@@ -76,39 +76,43 @@ TEST(ServingTest, OfAMergedAdapterTheMergedModelIsServed) {
 
 // llama.cpp scales by alpha / rank.
 TEST(ServingTest, OnlyReadersThatLoadItAreNamed) {
-  v1::Job job = Job(v1::JobSpec::LORA);
+  v1::Job job = Job(v1::JobSpec::METHOD_LORA);
   job.mutable_spec()->mutable_lora()->set_use_rslora(true);
   EXPECT_THAT(Readers(job), ElementsAre("transformers", "vLLM"));
-  EXPECT_THAT(Readers(Job(v1::JobSpec::FULL, v1::JobSpec::SEQ2SEQ_LM)),
+  EXPECT_THAT(Readers(Job(v1::JobSpec::METHOD_FULL, v1::JobSpec::TASK_SEQ2SEQ_LM)),
               ElementsAre("transformers"));
-  v1::Job reversible = Job(v1::JobSpec::FULL);
+  v1::Job reversible = Job(v1::JobSpec::METHOD_FULL);
   reversible.mutable_spec()->set_reversible("additive");
   EXPECT_THAT(LinesOf(reversible, 0, "out").back(),
               "model = AutoModelForCausalLM.from_pretrained(\"out\", trust_remote_code=True)");
   EXPECT_THAT(Readers(reversible), ElementsAre("transformers"));
-  v1::Job running = Job(v1::JobSpec::FULL);
+  v1::Job running = Job(v1::JobSpec::METHOD_FULL);
   running.clear_output();
   EXPECT_THAT(Readers(running), IsEmpty());
 }
 
 TEST(ServingTest, EachTaskHasItsClass) {
-  v1::Job job = Job(v1::JobSpec::LORA, v1::JobSpec::SEQUENCE_CLASSIFICATION);
+  v1::Job job = Job(v1::JobSpec::METHOD_LORA, v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION);
   job.mutable_spec()->set_num_labels(3);
   EXPECT_EQ(LinesOf(job, 0, "out")[2],
             "base = AutoModelForSequenceClassification.from_pretrained(\"/models/base\", "
             "num_labels=3)");
+  job.mutable_spec()->set_problem_type("regression");
+  EXPECT_EQ(LinesOf(job, 0, "out")[2],
+            "base = AutoModelForSequenceClassification.from_pretrained(\"/models/base\", "
+            "num_labels=3, problem_type=\"regression\")");
   const std::pair<v1::JobSpec::Task, const char*> classes[] = {
-      {v1::JobSpec::TOKEN_CLASSIFICATION, "AutoModelForTokenClassification"},
-      {v1::JobSpec::MASKED_LM, "AutoModelForMaskedLM"},
-      {v1::JobSpec::SEQ2SEQ_LM, "AutoModelForSeq2SeqLM"},
-      {v1::JobSpec::IMAGE_CLASSIFICATION, "AutoModelForImageClassification"}};
+      {v1::JobSpec::TASK_TOKEN_CLASSIFICATION, "AutoModelForTokenClassification"},
+      {v1::JobSpec::TASK_MASKED_LM, "AutoModelForMaskedLM"},
+      {v1::JobSpec::TASK_SEQ2SEQ_LM, "AutoModelForSeq2SeqLM"},
+      {v1::JobSpec::TASK_IMAGE_CLASSIFICATION, "AutoModelForImageClassification"}};
   for (const auto& [task, name] : classes)
-    EXPECT_EQ(LinesOf(Job(v1::JobSpec::FULL, task), 0, "out")[0],
+    EXPECT_EQ(LinesOf(Job(v1::JobSpec::METHOD_FULL, task), 0, "out")[0],
               std::string("from transformers import ") + name);
 }
 
 TEST(ServingTest, ABaseThatAJobMadeIsFetchedFirst) {
-  v1::Job job = Job(v1::JobSpec::LORA);
+  v1::Job job = Job(v1::JobSpec::METHOD_LORA);
   job.mutable_spec()->set_model("first");
   EXPECT_THAT(LinesOf(job, 0, "out"), ElementsAre("snug download first BASE"));
   EXPECT_EQ(ServingOf(job, "out")[2].lines[0],

@@ -23,7 +23,7 @@ class SubmitTest : public ::testing::Test {
       (request.validate_only() ? checks_ : requests_).push_back(request);
       reply->set_id("abc");
       reply->set_display_name(request.spec().display_name());
-      reply->set_state(v1::Job::PREPARING);
+      reply->set_state(v1::Job::STATE_PREPARING);
       return grpc::Status::OK;
     };
   }
@@ -130,7 +130,7 @@ TEST_F(SubmitTest, WithWatchItEndsAsTheJobDoes) {
   server_.watch = [](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>* writer) {
     v1::Job job;
     job.set_id(request.id());
-    job.set_state(v1::Job::CANCELLED);
+    job.set_state(v1::Job::STATE_CANCELLED);
     writer->Write(job);
     return grpc::Status::OK;
   };

@@ -24,13 +24,13 @@ TopView TwoJobs() {
       &view.server));
   v1::Job& job = view.running.emplace_back();
   job.set_id("mine");
-  job.set_state(v1::Job::RUNNING);
+  job.set_state(v1::Job::STATE_RUNNING);
   job.mutable_progress()->set_global_step(3);
   job.mutable_progress()->set_max_steps(9);
   job.mutable_progress()->set_loss(0.5);
   v1::Job& waits = view.waiting.emplace_back();
   waits.set_id("later");
-  waits.set_state(v1::Job::QUEUED);
+  waits.set_state(v1::Job::STATE_QUEUED);
   waits.set_reason("waits for cpu:0");
   return view;
 }

@@ -40,18 +40,19 @@ class WatchTest : public ::testing::Test {
 };
 
 TEST_F(WatchTest, ExitCodesTellHowTheJobEnded) {
-  Answer({Job(v1::Job::RUNNING, 5), Job(v1::Job::SUCCEEDED, 10)});
+  Answer({Job(v1::Job::STATE_RUNNING, 5), Job(v1::Job::STATE_SUCCEEDED, 10)});
   EXPECT_EQ(server_.Run({"watch", "abc"}).code, 0);
-  Answer({Job(v1::Job::FAILED)});
+  Answer({Job(v1::Job::STATE_FAILED)});
   EXPECT_EQ(server_.Run({"watch", "abc"}).code, 1);
-  Answer({Job(v1::Job::CANCELLED)});
+  Answer({Job(v1::Job::STATE_CANCELLED)});
   EXPECT_EQ(server_.Run({"watch", "abc"}).code, 2);
 }
 
 TEST_F(WatchTest, LinesFollowTheJob) {
-  v1::Job queued = Job(v1::Job::QUEUED);
+  v1::Job queued = Job(v1::Job::STATE_QUEUED);
   queued.set_reason("waits for cpu:0");
-  Answer({queued, Job(v1::Job::STARTING), Job(v1::Job::RUNNING, 1), Job(v1::Job::SUCCEEDED, 10)});
+  Answer({queued, Job(v1::Job::STATE_STARTING), Job(v1::Job::STATE_RUNNING, 1),
+          Job(v1::Job::STATE_SUCCEEDED, 10)});
   EXPECT_EQ(server_.Run({"watch", "abc"}).out,
             "QUEUED: waits for cpu:0\nSTARTING\nRUNNING\nstep 1/10  loss 0.0000\n"
             "step 10/10  loss 0.0000\nSUCCEEDED at step 10 of 10\n"
@@ -61,7 +62,7 @@ TEST_F(WatchTest, LinesFollowTheJob) {
 // The last step is reported, then evaluated: its line is written again with what is new, and no
 // third time.
 TEST_F(WatchTest, TheLastStepIsToldWithAllThatIsKnown) {
-  v1::Job trained = Job(v1::Job::RUNNING, 10);
+  v1::Job trained = Job(v1::Job::STATE_RUNNING, 10);
   trained.mutable_progress()->set_loss(6.16);
   v1::Job evaluated = trained;
   evaluated.mutable_progress()->set_eval_loss(5.9);
@@ -69,7 +70,7 @@ TEST_F(WatchTest, TheLastStepIsToldWithAllThatIsKnown) {
   metrics["eval_f1_macro"] = 0.87654;
   metrics["eval_accuracy"] = 0.9;
   v1::Job ended = evaluated;
-  ended.set_state(v1::Job::SUCCEEDED);
+  ended.set_state(v1::Job::STATE_SUCCEEDED);
   Answer({trained, trained, evaluated, ended});
   EXPECT_EQ(server_.Run({"watch", "abc"}).out,
             "RUNNING\nstep 10/10  loss 6.1600\nstep 10/10  loss 6.1600  eval loss 5.9000  "
@@ -78,7 +79,8 @@ TEST_F(WatchTest, TheLastStepIsToldWithAllThatIsKnown) {
 }
 
 TEST_F(WatchTest, JsonIsALinePerChange) {
-  Answer({Job(v1::Job::RUNNING, 1), Job(v1::Job::RUNNING, 2), Job(v1::Job::SUCCEEDED, 10)});
+  Answer({Job(v1::Job::STATE_RUNNING, 1), Job(v1::Job::STATE_RUNNING, 2),
+          Job(v1::Job::STATE_SUCCEEDED, 10)});
   std::istringstream out(server_.Run({"watch", "abc", "--output", "json"}).out);
   std::vector<std::string> states;
   for (std::string line; std::getline(out, line);) {
@@ -104,7 +106,8 @@ TEST_F(WatchTest, AJobThatDoesNotExistIsAnError) {
 TEST_F(WatchTest, AStreamThatEndsEarlyIsOpenedAgain) {
   server_.watch = [this](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>* writer) {
     asked_for_.push_back(request.id());
-    writer->Write(Job(asked_for_.size() < 2 ? v1::Job::RUNNING : v1::Job::SUCCEEDED, 3));
+    writer->Write(
+        Job(asked_for_.size() < 2 ? v1::Job::STATE_RUNNING : v1::Job::STATE_SUCCEEDED, 3));
     return grpc::Status::OK;
   };
   EXPECT_EQ(server_.Run({"watch", "abc"}).code, 0);
@@ -115,7 +118,8 @@ TEST_F(WatchTest, AStreamThatEndsEarlyIsOpenedAgain) {
 TEST_F(WatchTest, AStreamThatIsCancelledWithoutADaemonsWordIsOpenedAgain) {
   server_.watch = [this](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>* writer) {
     asked_for_.push_back(request.id());
-    writer->Write(Job(asked_for_.size() < 2 ? v1::Job::RUNNING : v1::Job::SUCCEEDED, 3));
+    writer->Write(
+        Job(asked_for_.size() < 2 ? v1::Job::STATE_RUNNING : v1::Job::STATE_SUCCEEDED, 3));
     return grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED");
   };
   const Ran ran = server_.Run({"watch", "abc"});
@@ -129,10 +133,10 @@ TEST_F(WatchTest, OutlivesARestartOfTheDaemon) {
   std::atomic<bool> is_stopped = false;
   server_.watch = [&](const v1::WatchJobRequest&, grpc::ServerWriter<v1::Job>* writer) {
     if (is_stopped) {
-      writer->Write(Job(v1::Job::SUCCEEDED, 10));
+      writer->Write(Job(v1::Job::STATE_SUCCEEDED, 10));
       return grpc::Status::OK;
     }
-    writer->Write(Job(v1::Job::RUNNING, 1));
+    writer->Write(Job(v1::Job::STATE_RUNNING, 1));
     is_watched = true;
     while (!is_stopped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");

@@ -65,7 +65,8 @@ class ContainerTest(unittest.TestCase):
         target = re.search(r"--target (\w+)", commands)[1]
         words = ["ninja", "-C", BUILD, "-t", "query", target]
         asked = subprocess.run(words, capture_output=True, text=True, check=True)
-        for name in ("snugd", "snug", "snug-worker", "snug-shim", "snug-launch", "snug-inspect"):
+        beside = ("snug-worker", "snug-shim", "snug-launch", "snug-confine", "snug-inspect")
+        for name in ("snugd", "snug", *beside):
             self.assertIn(f"bin/{name}\n", asked.stdout)
 
     # cpack writes where the second stage takes the package from, under the name that it asks for.

@@ -15,6 +15,7 @@ from peft import AutoPeftModelForCausalLM, PeftConfig
 
 from tests.harness import datasets, jobs
 from tests.harness.daemon import Daemon
+from tests.harness.long_set import LONG
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 JOB = """
@@ -66,7 +67,7 @@ class HubCacheTest(unittest.TestCase):
 
     def test_a_job_trains_on_the_snapshot_that_huggingface_hub_finds(self):
         model, rows = self.fill()
-        for revision in ("main", "v2", COMMIT):
+        for revision in ("main", "v2", COMMIT) if LONG else ("v2",):
             with self.subTest(revision):
                 offline = {"cache_dir": self.cache, "local_files_only": True}
                 found = snapshot_download("org/tiny", revision=revision, **offline)

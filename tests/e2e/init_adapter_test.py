@@ -8,7 +8,8 @@ import torch
 
 from tests.e2e.oracle import mean_loss, rows_of
 from tests.harness import datasets, jobs, models
-from tests.harness.daemon import Daemon, metric_lines
+from tests.harness.daemon import Daemon, evaluation_lines, metric_lines
+from tests.harness.long_set import in_the_long_set
 
 ROWS = 32
 # One step over all rows, which changes nothing. Rank, alpha and modules are the adapter's.
@@ -60,6 +61,7 @@ class InitAdapterTest(unittest.TestCase):
     def test_first_loss_is_that_of_the_adapter_in_peft(self):
         self.check_first_loss(self.write())
 
+    @in_the_long_set
     def test_first_loss_is_that_of_an_rslora_adapter_in_peft(self):
         self.check_first_loss(self.write(use_rslora=True))
 
@@ -73,6 +75,7 @@ class InitAdapterTest(unittest.TestCase):
         self.assertTrue(json.loads((adapter / "adapter_config.json").read_text())["alpha_pattern"])
         self.check_first_loss(adapter)
 
+    @in_the_long_set
     def test_first_loss_is_that_of_saved_modules_in_peft(self):
         self.check_first_loss(
             self.write(modules_to_save=["embed_tokens", "norm"], ensure_weight_tying=True)
@@ -86,6 +89,58 @@ class InitAdapterTest(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0, done.stdout)
         self.assertIn("bias", done.stderr)
         self.assertIn(str(adapter), done.stderr)
+
+    # What other jobs made. Of each the evaluation behind a step is the loss that another job, which
+    # changes nothing, finds at its own first one.
+
+    def trained(self, *changes):
+        """An ended job of three steps with a checkpoint and an evaluation of each; {step: loss}."""
+        saves = ("save_steps=1", "save_strategy=steps", "save_total_limit=9", "eval_steps=1")
+        steps = ("max_steps=3", "learning_rate=0.01", *saves)
+        name = self.daemon.submit(self.file, *changes, *(f"training.{step}" for step in steps))
+        self.daemon.wait_state(name, "SUCCEEDED")
+        lines = evaluation_lines(self.daemon.attempt(name) / "metrics.jsonl")
+        losses = {line["global_step"]: line["eval_loss"] for line in lines}
+        self.assertEqual(len(set(losses.values())), 3)
+        return name, losses
+
+    def first_loss(self, *changes):
+        """Of a job that is submitted with these."""
+        name = self.daemon.submit(self.file, *changes)
+        job = self.daemon.wait_state(name, "SUCCEEDED")
+        (line,) = metric_lines(self.daemon.attempt(name) / "metrics.jsonl")
+        self.assertAlmostEqual(line["loss"], job["progress"]["eval_loss"], delta=1e-5)
+        return line["loss"], job
+
+    def test_goes_on_with_a_job_s_adapter_and_with_its_checkpoints(self):
+        self.file.write_text(JOB.replace("{init_adapter: ./adapter}", "{r: 3, lora_alpha: 5}"))
+        parent, losses = self.trained()
+        self.file.write_text(JOB)
+        for made, step in ((parent, 3), (f"{parent}/checkpoints/2", 2)):
+            loss, job = self.first_loss(f"lora.init_adapter={made}")
+            self.assertAlmostEqual(loss, losses[step], delta=1e-5 * loss)
+            self.assertEqual(job["spec"]["lora"]["init_adapter"], made)
+            self.assertEqual((job["spec"]["lora"]["r"], job["spec"]["lora"]["lora_alpha"]), (3, 5))
+        for wrong, says in (
+            (f"{parent}/checkpoints/7", "no checkpoint of step 7"),
+            ("nobody-1", "nobody-1"),
+        ):
+            done = self.daemon.run("submit", self.file, f"lora.init_adapter={wrong}", code=None)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(says, done.stderr)
+        done = self.daemon.run(
+            "submit", self.file, f"lora.init_adapter={parent}", "lora.r=8", code=None
+        )
+        self.assertIn("r is 3, the job asks for 8", done.stderr)
+
+    def test_goes_on_with_a_checkpoint_of_a_model(self):
+        self.file.write_text(JOB.replace("lora: {init_adapter: ./adapter}\n", ""))
+        parent, losses = self.trained("method=full")
+        loss, job = self.first_loss("method=full", f"model={parent}/checkpoints/2")
+        self.assertAlmostEqual(loss, losses[2], delta=1e-5 * loss)
+        self.assertEqual(job["spec"]["model"], f"{parent}/checkpoints/2")
+        done = self.daemon.run("submit", self.file, f"model={parent}/checkpoints/2", code=None)
+        self.assertIn("an adapter needs a model", done.stderr)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ class NonFiniteTest(unittest.TestCase):
         self.assertEqual(step, 1, message)
         self.assertEqual(named, list(range(UNTRAINED + 1, UNTRAINED + TRAINED + 1)), message)
 
+    # F-27
     def test_one_row_that_is_to_blame_is_named_alone(self):
         file = self.write("row")
         self.poison(file, "model.embed_tokens.weight", POISON)

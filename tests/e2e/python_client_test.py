@@ -49,10 +49,10 @@ with Client() as client:
     assert next(client.metrics(long.id))["global_step"] == 1
     client.pause(long.id)
     for snapshot in client.watch(long.id):
-        if snapshot.state == snapshot.PAUSED:
+        if snapshot.state == snapshot.STATE_PAUSED:
             break
     assert [one.id for one in client.list(labels={"a": "b"})] == [long.id]
-    assert client.resume(long.id).state != snapshot.PAUSED
+    assert client.resume(long.id).state != snapshot.STATE_PAUSED
     client.cancel(long.id)
     refused(lambda: client.wait(long.id))
     nobody = Client("unix:no-socket")

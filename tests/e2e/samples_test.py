@@ -1,6 +1,7 @@
 """What a job answers to its prompts at evaluations: the tokens that transformers generates."""
 
 import json
+import re
 import unittest
 
 import torch
@@ -56,6 +57,23 @@ class SamplesTest(unittest.TestCase):
         self.assertNotEqual(answers[:3], answers[6:])
         log = self.daemon.run("logs", name).stdout
         self.assertIn('sample after step 5: "stone" -> ', log)
+        time = r"(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ "
+        self.assertRegex(log, time + r"step 5 of 5: loss [\d.]+, gradient norm ")
+        self.assertEqual(re.findall(time + r"evaluation after step (\d): eval_loss [\d.]+, eval_",
+                                    log), ["2", "4", "5"])
+
+    def test_with_a_chat_template_a_prompt_is_what_a_user_says(self):
+        template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+        self.file.with_name("chat.jinja").write_text(template)
+        lines, _, output = self.finish(
+            "sample_prompts=[stone]", "chat_template=chat.jinja", f"max_new_tokens={NEW_TOKENS}"
+        )
+        self.assertEqual({line["prompt"] for line in lines}, {"stone"})
+        tokenizer = AutoTokenizer.from_pretrained(output)
+        asked = tokenizer("user: stone\nassistant:", add_special_tokens=False)["input_ids"]
+        model = models.load_model(output, torch.float32).eval()
+        given = model.generate(torch.tensor([asked]), max_new_tokens=NEW_TOKENS, do_sample=False)
+        self.assertEqual(lines[-1]["tokens"], given[0, len(asked) :].tolist())
 
     def test_draws_repeat_with_the_seed_and_change_with_it(self):
         drawn = ["sample_prompts=[stone]", "sample_temperature=1.5", "sample_top_p=0.95"]

@@ -6,6 +6,7 @@ import unittest
 
 from tests.fault import runs
 from tests.harness.daemon import ENDED, Daemon, wait_for
+from tests.harness.long_set import in_the_long_set
 
 STEPS = 300
 FREE = "memory.stash={}"  # Nothing is pinned.
@@ -67,6 +68,7 @@ class SqueezeTest(unittest.TestCase):
             self.assertLessEqual(int(each["measured_bytes"]), int(each["bytes"]))
             self.assertNotEqual(each["from"], each["to"])
 
+    @in_the_long_set
     def test_a_full_job(self):
         self.check((*runs.full_job(self.daemon.folder / "full", STEPS), FREE))
 

@@ -2,17 +2,23 @@
 // files of which only what was synced is left, a wall clock that jumps. Other programs that inherit
 // it are left alone.
 //
+//   FAULTY_PROGRAM=NAME   the beginning of another program's name than snugd
 //   FAULTY_DIR=DIR        only files below it are meant
 //   FAULTY_CALL=WHICH:WHAT@N[+]
-//                         WHICH: sync (fsync, fdatasync), write (write, pwrite), malloc
-//                         WHAT: EIO, ENOSPC, EDQUOT, EINTR, short (half of a write), null (malloc),
-//                         delay (200 ms)
-//                         the Nth such call; with + all from it on
-//   FAULTY_SYNCED=DIR     has a copy of each file as it was last synced, / in its name as %
+//                         the Nth such call fails; with + all from it on. WHICH:
+//                         sync (fsync, fdatasync), write (write, pwrite), open (open, openat),
+//                         spawn (posix_spawnp), thread (pthread_create), malloc; WHAT:
+//                         the name of an error, as ENOSPC; short (half of a write),
+//                         null (malloc), delay (200 ms)
+//   FAULTY_SWITCH=FILE    a byte: calls are counted, and fail, while it is not 0
+//   FAULTY_HITS=FILE      gets a byte for each call that fails
+//   FAULTY_SYNCED=DIR     has a copy of each file as it was last synced, by its inode's number
 //   FAULTY_CLOCK=FILE     eight bytes, seconds by which the wall clock is ahead
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,19 +43,36 @@ struct Fault {
   bool on = false;  // All from there on.
 };
 
-bool g_snugd = false;
+bool g_meant = false;  // This program.
 Fault g_fault;
 char g_dir[4096] = "", g_synced[4096] = "";
+int g_hits = -1;
 const volatile int64_t* g_ahead = nullptr;
+const volatile char* g_switch = nullptr;
 std::atomic<long> g_calls{0};
 
 int64_t Ahead() { return g_ahead == nullptr ? 0 : *g_ahead; }
 
-__attribute__((constructor)) void SetUp() {
+// The bytes of a file that a test changes.
+const void* Map(const char* path, size_t size) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  void* at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (fd < 0 || at == MAP_FAILED) abort();
+  close(fd);
+  return at;
+}
+
+bool IsMeant() {
   char program[4096] = "";
-  if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) return;
+  if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) return false;
   const char* slash = strrchr(program, '/');
-  if (slash == nullptr || strncmp(slash, "/snugd", 6) != 0) return;
+  const char* wanted = getenv("FAULTY_PROGRAM");
+  if (wanted == nullptr) wanted = "snugd";
+  return slash != nullptr && strncmp(slash + 1, wanted, strlen(wanted)) == 0;
+}
+
+__attribute__((constructor)) void SetUp() {
+  if (!IsMeant()) return;
   if (const char* dir = getenv("FAULTY_DIR")) snprintf(g_dir, sizeof g_dir, "%s", dir);
   if (const char* synced = getenv("FAULTY_SYNCED"))
     snprintf(g_synced, sizeof g_synced, "%s", synced);
@@ -59,34 +82,37 @@ __attribute__((constructor)) void SetUp() {
       abort();
     g_fault.on = on == '+';
   }
-  if (const char* clock = getenv("FAULTY_CLOCK")) {
-    const int fd = open(clock, O_RDONLY | O_CLOEXEC);
-    void* at = mmap(nullptr, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
-    if (fd < 0 || at == MAP_FAILED) abort();
-    g_ahead = static_cast<const int64_t*>(at);
-  }
-  g_snugd = true;
+  if (const char* clock = getenv("FAULTY_CLOCK"))
+    g_ahead = static_cast<const int64_t*>(Map(clock, sizeof *g_ahead));
+  if (const char* file = getenv("FAULTY_SWITCH")) g_switch = static_cast<const char*>(Map(file, 1));
+  if (const char* hits = getenv("FAULTY_HITS"))
+    g_hits = open(hits, O_WRONLY | O_APPEND | O_CLOEXEC);
+  g_meant = true;
 }
 
 // Whether this is a call that is to fail: counts it.
 bool IsFaulty(const char* which) {
-  if (!g_snugd || strcmp(g_fault.which, which) != 0) return false;
+  if (!g_meant || strcmp(g_fault.which, which) != 0) return false;
+  if (g_switch != nullptr && *g_switch == 0) return false;
   const long call = ++g_calls;
-  return g_fault.on ? call >= g_fault.from : call == g_fault.from;
+  if (g_fault.on ? call < g_fault.from : call != g_fault.from) return false;
+  if (g_hits >= 0 && syscall(SYS_write, g_hits, "x", 1) != 1) abort();
+  return true;
 }
 
 int ErrorOf(const char* what) {
-  if (strcmp(what, "EIO") == 0) return EIO;
-  if (strcmp(what, "ENOSPC") == 0) return ENOSPC;
-  if (strcmp(what, "EDQUOT") == 0) return EDQUOT;
-  return EINTR;
+  constexpr int kErrors[] = {EIO,    ENOSPC, EDQUOT, EINTR,  EROFS,
+                             EACCES, EMFILE, ENFILE, EAGAIN, ENOMEM};
+  for (const int error : kErrors)
+    if (strcmp(strerrorname_np(error), what) == 0) return error;
+  abort();
 }
 
 bool Is(const char* what) { return strcmp(g_fault.what, what) == 0; }
 
 // The path of a file that is meant; false: it is none.
 bool PathOf(int fd, char (&path)[4096]) {
-  if (!g_snugd || g_dir[0] == 0) return false;
+  if (!g_meant || g_dir[0] == 0) return false;
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t size = readlink(link, path, sizeof path - 1);
@@ -97,12 +123,11 @@ bool PathOf(int fd, char (&path)[4096]) {
 
 // By calls of the kernel: those of the library are ours.
 void Keep(const char* path) {
+  struct stat status {};
+  if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return;
   char name[8192], aside[8300];
-  int end = snprintf(name, sizeof name, "%s/", g_synced);
-  for (const char* c = path + strlen(g_dir); *c != 0 && end < 8000; ++c)
-    name[end++] = *c == '/' ? '%' : *c;
-  name[end] = 0;
-  snprintf(aside, sizeof aside, "%s.aside", name);
+  snprintf(name, sizeof name, "%s/%lu", g_synced, static_cast<unsigned long>(status.st_ino));
+  snprintf(aside, sizeof aside, "%s.%ld", name, syscall(SYS_gettid));
   const int from = open(path, O_RDONLY | O_CLOEXEC);
   const int to = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   char bytes[65536];
@@ -137,6 +162,20 @@ ssize_t Allowed(int fd, size_t size) {
   return -1;
 }
 
+// Of a file that is to be opened by this name.
+int Open(int folder, const char* path, int flags, mode_t mode) {
+  const bool below = g_dir[0] == 0 || path[0] != '/' || strncmp(path, g_dir, strlen(g_dir)) == 0;
+  if (below && IsFaulty("open")) {
+    errno = ErrorOf(g_fault.what);
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
+}
+
+mode_t ModeOf(int flags, va_list more) {
+  return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+}
+
 }  // namespace
 
 extern "C" {
@@ -156,6 +195,51 @@ ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
 
 ssize_t pwrite64(int fd, const void* bytes, size_t size, off_t offset) {
   return pwrite(fd, bytes, size, offset);
+}
+
+int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = ModeOf(flags, more);
+  va_end(more);
+  return Open(AT_FDCWD, path, flags, mode);
+}
+
+int openat(int folder, const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = ModeOf(flags, more);
+  va_end(more);
+  return Open(folder, path, flags, mode);
+}
+
+int open64(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = ModeOf(flags, more);
+  va_end(more);
+  return Open(AT_FDCWD, path, flags, mode);
+}
+
+// With its six parameters, which are all pointers.
+int posix_spawnp(pid_t* pid, const char* file, ...) {
+  if (IsFaulty("spawn")) return ErrorOf(g_fault.what);
+  va_list more;
+  va_start(more, file);
+  void* rest[4];
+  for (void*& each : rest) each = va_arg(more, void*);
+  va_end(more);
+  using Spawn = int (*)(pid_t*, const char*, void*, void*, void*, void*);
+  static const auto next = reinterpret_cast<Spawn>(dlsym(RTLD_NEXT, "posix_spawnp"));
+  return next(pid, file, rest[0], rest[1], rest[2], rest[3]);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                   void* argument) noexcept {
+  if (IsFaulty("thread")) return ErrorOf(g_fault.what);
+  static const auto next =
+      reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return next(thread, attributes, run, argument);
 }
 
 void* malloc(size_t size) {

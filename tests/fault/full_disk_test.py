@@ -43,6 +43,7 @@ class FullDiskTest(unittest.TestCase):
         self.assertEqual(done.returncode, 4, done.stderr)
         return attempt, result, done.stderr
 
+    # F-22
     def test_training_goes_on_without_checkpoints_and_the_export_says_why_it_failed(self):
         attempt, result, log = self.run_again()
         self.assertEqual(result["failure_class"], "INFRASTRUCTURE")
@@ -56,6 +57,7 @@ class FullDiskTest(unittest.TestCase):
         self.assertFalse((attempt / "output").exists())
         self.assertFalse((attempt / "output.tmp").exists())
 
+    # F-21
     def test_a_result_that_cannot_be_written_is_no_success(self):
         folder = assignments.write_changed(self.first, self.daemon.folder / "unheard" / "attempt")
         # A folder in its place: nothing is renamed over it.

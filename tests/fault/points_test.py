@@ -1,14 +1,17 @@
 """Each commit, fsync, rename, spawn and message of the server has a failpoint (server/failpoint.h),
-and each failpoint is one of the crash harness's."""
+and each failpoint is one that the crash harness lets act (tests/fault/crash/points.cc)."""
 
 import os
 import pathlib
 import re
 import unittest
 
-from tests.fault import crash_points
+from tests.harness.binaries import binary
 
 ROOT = pathlib.Path(os.environ["SNUG_SOURCE_DIR"])
+# The rows of the harness's table as (name, program).
+ROW = re.compile(r'(?m)^      \{"([\w.]+)", k(Daemon|Restore|Shim|Worker),')
+KNOWN = dict(ROW.findall((ROOT / "tests/fault/crash/points.cc").read_text(encoding="utf-8")))
 CALL = re.compile(
     r"(?<![\w.>:])(?:rename|renameat2?|fsync|fdatasync|posix_spawnp?|execve|sendmsg|send)\("
     r"|std::filesystem::rename\(|\bfs::rename\(|Execute\(\"COMMIT\"\)|parts_\.post\("
@@ -65,6 +68,7 @@ class PointsTest(unittest.TestCase):
             self.assertEqual(bare("server/a.cc", f'FAILPOINT("a.b");\n{line}')[0], [], line)
 
     def test_each_point_is_known_and_compiled(self):
+        self.assertGreater(len(KNOWN), 50)  # The table was read.
         listing = (ROOT / "tests/fault/CMakeLists.txt").read_text(encoding="utf-8")
         failing = set(re.search(r"set\(failing ([^)]*)\)", listing)[1].split())
         failing |= {"shim/shim", "shim/worker_log"}
@@ -78,8 +82,18 @@ class PointsTest(unittest.TestCase):
                 self.assertIn(path.removeprefix("server/").removesuffix(".cc"), failing)
         workers = (ROOT / "tests/server/testing/fake_worker.cc").read_text(encoding="utf-8")
         names |= set(POINT.findall(workers))
-        self.assertEqual(names, set(crash_points.POINTS) | set(crash_points.UNREACHED))
-        self.assertFalse(set(crash_points.POINTS) & set(crash_points.UNREACHED))
+        self.assertEqual(names, set(KNOWN))
+
+    # Neither the points nor their names are in what is installed.
+    def test_release_builds_have_no_failpoints(self):
+        failing = pathlib.Path(os.environ["SNUG_FAILING_DAEMON"]).read_bytes()
+        failing += pathlib.Path(os.environ["SNUG_FAILING_SHIM"]).read_bytes()
+        released = binary("snugd").read_bytes() + binary("snug-shim").read_bytes()
+        self.assertNotIn(b"SNUG_FAILPOINT", released)
+        for name, program in KNOWN.items():
+            self.assertNotIn(name.encode() + b"\0", released, name)
+            if program != "Worker":
+                self.assertIn(name.encode() + b"\0", failing, name)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import unittest
 
 from tests.fault import runs
 from tests.harness.daemon import Daemon, wait_for
+from tests.harness.long_set import in_the_long_set
 
 STEPS = 120  # Six checkpoints; the kill comes soon after one of the first.
 CHECKPOINT = re.compile(r"step-(\d+)\.e(\d+)$")
@@ -73,6 +74,7 @@ class WorkerKillTest(unittest.TestCase):
     def test_lora_job_with_dropout_goes_on_from_its_checkpoint(self):
         self.kill_and_check(runs.lora_job, "fp32")
 
+    @in_the_long_set
     def test_lora_job_in_bf16_goes_on_from_its_checkpoint(self):
         self.kill_and_check(runs.lora_job, "bf16")
 

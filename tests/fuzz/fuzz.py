@@ -4,7 +4,7 @@ A target is a file of this folder, linked with the parser's own sources, all com
 clang; the schema's and Debian's libraries are as the build has them. tests/fuzz/corpus/ has some
 inputs of each to begin with.
 
-    python -m tests.fuzz.fuzz [--seconds 60] [TARGET...]
+    python -m tests.fuzz.fuzz [--seconds 60] [--runs INPUTS] [--largest BYTES] [TARGET...]
 """
 
 import argparse
@@ -13,10 +13,12 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests" / "fuzz"
 JSON = ("worker/program/json", "worker/program/regular_file")
+MESSAGES = ("proto/snug/enum_words", "proto/snug/json")
 ERRORS = ("server/job/errors", "server/data/sha256")
 FAMILIES = sorted((ROOT / "worker" / "program" / "families").glob("*.cc"))
 # What each target is made of, without .cc.
@@ -33,33 +35,65 @@ TARGETS = {
     "tokenizer": ("worker/program/added_tokens", *JSON),
     "yaml": tuple(
         f"proto/snug/{name}"
-        for name in ("bytes", "key_hint", "other_names", "refused_names", "yaml", "yaml_node")
+        for name in (
+            "bytes",
+            "enum_words",
+            "key_hint",
+            "other_names",
+            "refused_names",
+            "yaml",
+            "yaml_node",
+        )
     ),
     "frames": ("server/node/framing",),
     "manifest": (
         "server/artifact/checkpoints",
+        "server/artifact/manifest",
         "server/job/transient",
         "server/node/attempt_files",
+        "server/node/json_file",
+        *MESSAGES,
         *ERRORS,
         *JSON,
     ),
+    "attempt_records": ("server/node/attempt_files", *MESSAGES, *JSON),
+    "inspect_wire": ("server/inspect/wire",),
+    "json": MESSAGES,
+    "witness": ("server/job/witness", "server/data/sha256"),
+    "adapter_config": ("worker/program/adapter_config", *JSON),
+    "model_index": (
+        "worker/program/model_index",
+        "worker/program/safetensors",
+        "worker/program/safetensors_header",
+        *JSON,
+    ),
     "page_token": ("server/api/page_token", "server/job/random_id", *ERRORS),
+    "metrics": ("server/api/metric_history", "server/node/json_file", *MESSAGES, *ERRORS, *JSON),
+    "names": ("server/job/job_ref", "server/job/names", "server/job/random_id"),
     "webhook_url": ("server/job/webhook_url", *ERRORS),
     "openai": (
         "server/http/openai_objects",
         "server/upload/uploads",
         "server/job/random_id",
+        *MESSAGES,
         *ERRORS,
         *JSON,
     ),
 }
+# What a parser's file has beside the parser may need more: it comes from here, as the build has it.
+LIBRARIES = ("proto/libsnug_proto.a", "proto/libsnug_rpc.a", "proto/libsnug_json.a")
+LIBRARIES += ("server/libsnug_job.a", "server/libsnug_node.a", "worker/libsnug_program.a")
 PACKAGES = ("protobuf", "libcrypto", "yaml-cpp", "absl_status", "absl_statusor", "absl_strings")
-PACKAGES += ("absl_time", "absl_synchronization", "absl_cord", "absl_cleanup")
+PACKAGES += ("absl_time", "absl_synchronization", "absl_cord", "absl_cleanup", "re2")
 SANITIZERS = "address,undefined"
 # The schema's library and Debian's are not compiled for it: their vectors look damaged to ours.
-OPTIONS = {"ASAN_OPTIONS": "detect_container_overflow=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+# What AddressSanitizer keeps of freed memory would fill the limit over millions of inputs.
+OPTIONS = {
+    "ASAN_OPTIONS": "detect_container_overflow=0:quarantine_size_mb=32",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
 LARGEST = 1 << 16  # Bytes of an input.
-SLOWEST_S = 1  # Of one input.
+SLOWEST_S = 10  # Of one input, on a machine that has others to run.
 MOST_MB = 1024  # Of the process.
 
 
@@ -74,7 +108,7 @@ def _run(*words):
 def build(target, build_dir):
     """Compiles and links a target; its path. `build_dir`: of a build with the schema's library."""
     out = build_dir / "tests" / "fuzz"
-    flags = ["-std=c++20", "-O1", "-g", f"-I{ROOT}", f"-isystem{build_dir / 'generated'}"]
+    flags = ["-std=c++20", "-O2", "-g", f"-I{ROOT}", f"-isystem{build_dir / 'generated'}"]
     objects = []
     for source in (f"tests/fuzz/{target}", *TARGETS[target]):
         made = out / f"{source.replace('/', '_')}.o"
@@ -82,20 +116,23 @@ def build(target, build_dir):
         options = (*flags, f"-fsanitize=fuzzer-no-link,{SANITIZERS}", "-fno-sanitize-recover=all")
         _run("ccache", "clang++", *options, "-c", ROOT / f"{source}.cc", "-o", made)
         objects.append(made)
-    libraries = [build_dir / "proto" / name for name in ("libsnug_proto.a", "libsnug_rpc.a")]
+    libraries = ["-Wl,--start-group", *(build_dir / library for library in LIBRARIES)]
+    libraries += ["-Wl,--end-group"]
     shared = _run("pkg-config", "--libs", *PACKAGES).split()
     program = out / target
     _run("clang++", f"-fsanitize=fuzzer,{SANITIZERS}", *objects, *libraries, *shared, "-o", program)
     return program
 
 
-def run(target, build_dir, seconds):
-    """Runs a target for so long: (how many inputs, what it said where it found something)."""
+def run(target, build_dir, *, seconds=0, runs=0, largest=LARGEST):
+    """Runs a target for so long, or over so many inputs; 0: without that limit. (How many inputs,
+    what it said where it found something.)"""
     program = build(target, build_dir)
     grown = build_dir / "tests" / "fuzz" / f"corpus-{target}"
     grown.mkdir(exist_ok=True)
-    limits = [f"-max_len={LARGEST}", f"-timeout={SLOWEST_S}", f"-rss_limit_mb={MOST_MB}"]
-    words = [program, grown, HERE / "corpus" / target, f"-max_total_time={seconds}", *limits]
+    limits = [f"-max_len={largest}", f"-timeout={SLOWEST_S}", f"-rss_limit_mb={MOST_MB}"]
+    limits += [f"-max_total_time={seconds}", *([f"-runs={runs}"] if runs else [])]
+    words = [program, grown, HERE / "corpus" / target, *limits]
     done = subprocess.run(
         [*map(str, words), f"-artifact_prefix={grown}-", "-print_final_stats=1"],
         capture_output=True,
@@ -112,13 +149,18 @@ def main():
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", choices=[*TARGETS, []])
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=int, help="default 60, without --runs")
+    parser.add_argument("--largest", type=int, default=LARGEST, help="bytes of an input")
+    parser.add_argument("--runs", type=int, default=0, help="inputs of each target")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     given = parser.parse_args()
     bad = 0
+    limits = {"seconds": given.seconds or (0 if given.runs else 60), "runs": given.runs}
     for target in given.targets or TARGETS:
-        inputs, found = run(target, given.build, given.seconds)
-        print(f"{target}: {inputs} inputs{': ' + found if found else ''}", flush=True)
+        begin = time.monotonic()
+        inputs, found = run(target, given.build, **limits, largest=given.largest)
+        took = f"{time.monotonic() - begin:.0f} s"
+        print(f"{target}: {inputs} inputs in {took}{': ' + found if found else ''}", flush=True)
         bad += bool(found)
     return 1 if bad else 0
 

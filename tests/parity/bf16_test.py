@@ -44,8 +44,9 @@ class Bf16Test(unittest.TestCase):
     """Cases of parity_test and families_test."""
 
     # controls_test, of the long set, takes all.
-    families = FAMILIES[::3]
-    controls = CONTROLS[::6]
+    of_llama = cases.BF16_CASES[1::2]
+    families = FAMILIES[-1:]
+    controls = CONTROLS[:1]
 
     @classmethod
     def setUpClass(cls):
@@ -77,7 +78,7 @@ class Bf16Test(unittest.TestCase):
         """All criteria of bf16."""
         losses = [way.losses for way in ways]
         return {
-            "gradients": compare.kinds_differ(
+            "gradients": compare.gradients_differ_bf16(
                 ours.gradients, ways[0].gradients, truth.gradients
             ),
             "losses": compare.losses_are_farther(ours.losses, losses, truth.losses),
@@ -85,7 +86,7 @@ class Bf16Test(unittest.TestCase):
         }
 
     def test_no_farther_from_float64_than_transformers(self):
-        for case in (*self.families, *cases.BF16_CASES):
+        for case in (*self.families, *self.of_llama):
             with self.subTest(case.name):
                 ours, ways, truth = self.compared(case)
                 found = self.violations(ours, ways, truth)
@@ -105,7 +106,7 @@ class Bf16Test(unittest.TestCase):
                     oracle(prepared, packed.rows, exact=exact) for exact in (False, True)
                 )
                 gradients = packed.gradients, theirs.gradients, truth.gradients
-                self.assertEqual(compare.kinds_differ(*gradients), [])
+                self.assertEqual(compare.gradients_differ_bf16(*gradients), [])
 
     def test_a_reference_without_one_trait_fails(self):
         by_name = {case.name: case for case in (*FAMILIES, *cases.BF16_CASES)}

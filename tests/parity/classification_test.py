@@ -68,7 +68,9 @@ def prepare(case, folder, problem=None):
         adapter = write_adapter(model, folder / "adapter", case)
     rows = with_labels_of(problem, random_documents(case.seed, case.shape.vocabulary))
     data = datasets.write_documents(rows, folder / "data")
-    settings = reference.Settings(lr_scheduler_type=case.scheduler, documents=True)
+    settings = reference.Settings(
+        lr_scheduler_type=case.scheduler, documents=True, label_smoothing_factor=case.smoothing
+    )
     return Prepared(case, folder, directory, adapter, data, rows, settings)
 
 
@@ -177,6 +179,17 @@ class ClassificationTest(CasesTest):
         )
         self.assertEqual(found, [])
 
+    def test_smoothed_labels(self):
+        """With labels that are not smoothed it must fail."""
+        case = dataclasses.replace(LORA["qwen2"], name="smoothed-qwen2", smoothing=0.2)
+        self.assertEqual(self.violations(case), NONE)
+        prepared, ours = self.prepared(case), self.probed(case, problem=None)
+        settings = dataclasses.replace(prepared.settings, label_smoothing_factor=0.0)
+        plain = dataclasses.replace(prepared, settings=settings)
+        runs = [oracle(plain, ours.rows, exact=exact) for exact in (False, True)]
+        for what, sentences in oracle_test.violations(ours, *runs).items():
+            self.assertTrue(sentences, f"{what} do not show it")
+
     def test_other_labels_fail(self):
         for what, sentences in self.violations(FULL["qwen3"], other_labels).items():
             self.assertTrue(sentences, f"{what} do not show it")
@@ -247,7 +260,7 @@ class ClassificationTest(CasesTest):
         prepared, ours = self.prepared(case), self.probed(case, steps=1)
         theirs = oracle(prepared, ours.rows)
         truth = oracle(prepared, ours.rows, exact=True)
-        found = compare.kinds_differ(ours.gradients, theirs.gradients, truth.gradients)
+        found = compare.gradients_differ_bf16(ours.gradients, theirs.gradients, truth.gradients)
         self.assertEqual(found, [])
 
 

@@ -4,7 +4,7 @@ some of these."""
 
 import unittest
 
-from tests.parity import bf16_test, families_test
+from tests.parity import bf16_test, cases, families_test
 
 
 class EveryTrait(families_test.FamiliesTest):
@@ -14,8 +14,9 @@ class EveryTrait(families_test.FamiliesTest):
 
 
 class EveryTraitInBf16(bf16_test.Bf16Test):
-    """All families and all controls in bf16."""
+    """All cases, families and controls in bf16."""
 
+    of_llama = cases.BF16_CASES
     families = bf16_test.FAMILIES
     controls = bf16_test.CONTROLS
 

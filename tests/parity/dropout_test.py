@@ -23,6 +23,7 @@ from transformers.integrations.neftune import activate_neftune
 
 from tests.harness import models
 from tests.harness.binaries import probe_binary
+from tests.harness.long_set import in_the_long_set
 from tests.parity import cases, families_test, reference
 from tests.parity.parity_test import request_of
 from tests.parity.probe import probe
@@ -197,6 +198,7 @@ class DropoutTest(unittest.TestCase):
                 self.assertTrue(unlike(ours, losses_of_peft(prepared, 0.1)))
 
     # Gemma scales its embeddings, and transformers adds the noise behind that.
+    @in_the_long_set
     def test_losses_with_noise_are_distributed_as_those_of_transformers(self):
         gemmas = families_test.FULL["gemma2"], families_test.LORA["gemma3"]
         for case in (cases.FP32_CASES[6], *gemmas):
@@ -206,6 +208,7 @@ class DropoutTest(unittest.TestCase):
                 self.assertEqual(unlike(ours, losses_of_peft(prepared, noise=NOISE)), [])
                 self.assertTrue(unlike(ours, losses_of_peft(prepared, noise=0.3 * NOISE)))
 
+    @in_the_long_set
     def test_losses_with_dropped_attention_are_distributed_as_those_of_transformers(self):
         for case in (families_test.FULL["mistral"], families_test.LORA["gemma2"]):
             with self.subTest(case.name):

@@ -12,6 +12,7 @@ import unittest
 
 import torch
 
+from tests.harness.long_set import LONG, in_the_long_set
 from tests.harness.models import Shape
 from tests.parity import cases, compare, oracle_test, parity_test
 from tests.parity.cases import Case
@@ -227,6 +228,7 @@ class FamiliesTest(unittest.TestCase):
 
     assert_whole_dataset_each_step = parity_test.ParityTest.assert_whole_dataset_each_step
     controls = CONTROLS[::6]  # controls_test, of the long set, takes all.
+    some = (*FULL.values(), *LORA.values())[:: 1 if LONG else 3]
 
     @classmethod
     def setUpClass(cls):
@@ -264,7 +266,7 @@ class FamiliesTest(unittest.TestCase):
                 self.assert_parity(case)
 
     def test_recompute_gives_the_gradients_of_keep_to_the_bit(self):
-        for case in (*FULL.values(), *LORA.values()):
+        for case in self.some:
             kept = self.runs.probed(case, steps=1).gradients
             for plan in ("recompute", "mixed"):
                 with self.subTest(case.name, plan=plan):
@@ -281,7 +283,7 @@ class FamiliesTest(unittest.TestCase):
                     self.assertTrue(sentences, f"{what} do not show it")
 
     def test_packing_changes_neither_loss_nor_gradient(self):
-        for case in (*FULL.values(), *LORA.values()):
+        for case in self.some:
             with self.subTest(case.name):
                 prepared = self.runs.prepared(case)
                 apart, packed = (
@@ -300,6 +302,7 @@ class FamiliesTest(unittest.TestCase):
         gradients = ours.gradients, theirs.gradients, truth.gradients
         self.assertEqual(compare.gradients_differ(*gradients), [])
 
+    @in_the_long_set
     def test_a_reference_whose_packed_rows_see_each_other_fails(self):
         for case in LORA.values():
             with self.subTest(case.name):

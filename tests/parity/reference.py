@@ -191,8 +191,10 @@ def batch_loss(model, rows, divisor, smoothing=0.0):
     return total / divisor
 
 
-def _classes(logits, labels):
-    return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+def _classes(logits, labels, smoothing=0.0):
+    return torch.nn.functional.cross_entropy(
+        logits, labels, reduction="none", label_smoothing=smoothing
+    )
 
 
 def _numbers(logits, labels):
@@ -210,7 +212,7 @@ def _several(logits, labels):
 LOSSES = {"regression": _numbers, "multi_label_classification": _several}
 
 
-def document_loss(model, rows, divisor):
+def document_loss(model, rows, divisor, smoothing=0.0):
     """The same of documents [(ids, label)] and their labels; padded with the token by which
     transformers knows where one ends."""
     pad_id = model.config.pad_token_id
@@ -220,10 +222,11 @@ def document_loss(model, rows, divisor):
     labels = torch.tensor([label for _, label in rows])
     logits = model(input_ids=ids, attention_mask=mask).logits
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    return LOSSES.get(model.config.problem_type, _classes)(logits, labels).sum() / divisor
+    of_classes = functools.partial(_classes, smoothing=smoothing)
+    return LOSSES.get(model.config.problem_type, of_classes)(logits, labels).sum() / divisor
 
 
-def tagged_loss(model, rows, divisor):
+def tagged_loss(model, rows, divisor, smoothing=0.0):
     """The same of tokens with a class each [(ids, labels)], -100 for none."""
     longest = max(len(ids) for ids, _ in rows)
 
@@ -236,7 +239,11 @@ def tagged_loss(model, rows, divisor):
     logits = model(input_ids=ids, attention_mask=mask).logits
     logits = logits if logits.dtype == torch.float64 else logits.float()
     total = torch.nn.functional.cross_entropy(
-        logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100, reduction="sum"
+        logits.reshape(-1, logits.shape[-1]),
+        labels.reshape(-1),
+        ignore_index=-100,
+        reduction="sum",
+        label_smoothing=smoothing,
     )
     return total / divisor
 
@@ -267,14 +274,14 @@ def target_loss(model, rows, divisor, smoothing=0.0):
     return total / divisor
 
 
-def image_loss(model, rows, divisor):
+def image_loss(model, rows, divisor, smoothing=0.0):
     """The same of images with a class, or each class's share [(pixel values, label)]."""
     pixels = torch.stack([pixels for pixels, _ in rows]).to(model.dtype)
     labels = torch.stack([torch.as_tensor(label) for _, label in rows])
     logits = model(pixel_values=pixels).logits
     logits = logits if logits.dtype == torch.float64 else logits.float()
     labels = labels.to(logits.dtype) if labels.is_floating_point() else labels
-    return _classes(logits, labels).sum() / divisor
+    return _classes(logits, labels, smoothing).sum() / divisor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,21 +291,16 @@ class Objective:
     loss: callable
     weight: callable
 
+    def smoothed(self, smoothing):
+        """The same with smoothed labels, as transformers' LabelSmoother has them."""
+        return Objective(functools.partial(self.loss, smoothing=smoothing), self.weight)
+
 
 TOKENS = Objective(batch_loss, lambda row: sum(row[1]))
 DOCUMENTS = Objective(document_loss, lambda row: 1)
 IMAGES = Objective(image_loss, lambda row: 1)
 TAGGED = Objective(tagged_loss, lambda row: sum(label != -100 for label in row[1]))
-
-
-def tokens(smoothing):
-    """TOKENS with smoothed labels."""
-    return Objective(functools.partial(batch_loss, smoothing=smoothing), TOKENS.weight)
-
-
-def targets(smoothing):
-    """The same of targets."""
-    return Objective(functools.partial(target_loss, smoothing=smoothing), lambda row: sum(row[2]))
+TARGETS = Objective(target_loss, lambda row: sum(row[2]))
 
 
 def key_of(name):
@@ -368,13 +370,15 @@ def masters_of(parameters):
 
 def objective_of(settings):
     """What the rows are of."""
-    if settings.images:
-        return IMAGES
-    if settings.tagged:
-        return TAGGED
-    if settings.targets:
-        return targets(settings.label_smoothing_factor)
-    return DOCUMENTS if settings.documents else tokens(settings.label_smoothing_factor)
+    chosen = {
+        IMAGES: settings.images,
+        TAGGED: settings.tagged,
+        TARGETS: settings.targets,
+        DOCUMENTS: settings.documents,
+        TOKENS: True,
+    }
+    objective = next(each for each, holds in chosen.items() if holds)
+    return objective.smoothed(settings.label_smoothing_factor)
 
 
 def train(model, steps, settings, masters=False, make=torch.optim.AdamW):

@@ -136,9 +136,9 @@ TEST_F(ConfigTest, AnAddressNeedsACertificateAndItsKey) {
   EXPECT_THAT(said({"--tls-cert", "c"}), HasSubstr("belong to --listen"));
   EXPECT_THAT(said({"--config", File("listen: [{address: 'a:1', tls_key: k}]\n")}),
               HasSubstr("listen a:1: tls_cert"));
-  const std::string file =
-      File("listen:\n  - {address: 'a:1', tls_cert: c, tls_key: k}\n"
-           "  - {address: 'b:2', tls_cert: c, tls_key: k, tls_ca: a}\n");
+  const std::string file = File(
+      "listen:\n  - {address: 'a:1', tls_cert: c, tls_key: k}\n"
+      "  - {address: 'b:2', tls_cert: c, tls_key: k, tls_ca: a}\n");
   EXPECT_EQ(Read({"--config", file}).value().listen(1).tls_ca(), "a");
   const v1::DaemonConfig config = Read({"--config", file, "--listen", "c:3", "--listen", "d:4",
                                         "--tls-cert", "x", "--tls-key", "y"})
@@ -151,8 +151,7 @@ TEST_F(ConfigTest, AnAddressNeedsACertificateAndItsKey) {
 
 TEST_F(ConfigTest, TenantsAreRefusedBySetting) {
   const auto said = [this](const std::string& tenants) {
-    return std::string(
-        Read({"--config", File("tenants:\n" + tenants + "\n")}).status().message());
+    return std::string(Read({"--config", File("tenants:\n" + tenants + "\n")}).status().message());
   };
   EXPECT_EQ(said("- {name: blue, roots: [/data/blue], quota: {live_jobs: 3, device_bytes: 2GiB}}"),
             "");
@@ -160,6 +159,8 @@ TEST_F(ConfigTest, TenantsAreRefusedBySetting) {
   EXPECT_THAT(said("- {name: default}"), HasSubstr("unix socket's users"));
   EXPECT_THAT(said("- {name: a}\n- {name: a}"), HasSubstr("tenants[1].name: there is another"));
   EXPECT_THAT(said("- {name: a, quota: {live_jobs: -1}}"), HasSubstr("tenants[0].quota.live_jobs"));
+  EXPECT_THAT(said("- {name: a, quota: {stored_bytes: 0}}"),
+              HasSubstr("tenants[0].quota.stored_bytes: 0 bytes are too few"));
   EXPECT_THAT(said("- {name: a, quota: {device_bytes: 1furlong}}"),
               HasSubstr("tenants[0].quota.device_bytes"));
   EXPECT_THAT(said("- {name: a, certificates: [{role: user}]}"),
@@ -184,8 +185,8 @@ TEST_F(ConfigTest, ACertificateIsOfTheTenantThatNamesIt) {
     EXPECT_EQ(who ? who->name() : "tenant:a", "tenant:a");
     return who ? who->role : v1::Token::ROLE_UNSPECIFIED;
   };
-  EXPECT_EQ(role({"spiffe://x/ann"}, "CN=anything"), v1::Token::VIEWER);
-  EXPECT_EQ(role({}, "CN=bob,O=X"), v1::Token::OPERATOR);
+  EXPECT_EQ(role({"spiffe://x/ann"}, "CN=anything"), v1::Token::ROLE_VIEWER);
+  EXPECT_EQ(role({}, "CN=bob,O=X"), v1::Token::ROLE_OPERATOR);
   EXPECT_EQ(role({"spiffe://x/other"}, "CN=bob,O=X"), v1::Token::ROLE_UNSPECIFIED);
   EXPECT_EQ(role({"spiffe://x/ann", "spiffe://x/other"}, ""), v1::Token::ROLE_UNSPECIFIED);
   EXPECT_EQ(role({}, "CN=bob"), v1::Token::ROLE_UNSPECIFIED);

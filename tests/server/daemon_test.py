@@ -39,6 +39,7 @@ class DaemonTest(unittest.TestCase):
             self.assertTrue((target / file).is_file(), file)
         self.assertIn("fake worker, from step 0", self.daemon.run("logs", name).stdout)
 
+    # F-06
     def test_worker_outlives_killed_daemons_and_is_adopted(self):
         name = self.daemon.submit_script("steps=200 step_ms=50")
         pid = self.daemon.wait_step(name, 1)["worker_pid"]
@@ -53,6 +54,7 @@ class DaemonTest(unittest.TestCase):
         self.ended(name, "SUCCEEDED")
         self.assertEqual(self.daemon.steps(name), list(range(1, 201)))
 
+    # F-04
     def test_daemon_killed_right_after_submit_starts_one_worker(self):
         name = self.daemon.submit_script("steps=20 step_ms=50")
         wait_for(lambda: (self.daemon.attempt(name) / "assignment.binpb").is_file(), "a launch")
@@ -87,6 +89,7 @@ class DaemonTest(unittest.TestCase):
             step = int(at["global_step"])
             self.assertAlmostEqual(at["loss"], 4 / step if step else 0, msg=at)
 
+    # F-01
     def test_killed_worker_goes_on_from_its_checkpoint(self):
         name = self.daemon.submit_script("steps=20 crash_at=13 only_epoch=1")
         job = self.ended(name, "SUCCEEDED")
@@ -94,6 +97,7 @@ class DaemonTest(unittest.TestCase):
         self.assertEqual(int(job["progress"]["resumed_from_step"]), 10)
         self.assertEqual(self.daemon.steps(name, 2), list(range(1, 21)))
 
+    # F-24
     def test_damaged_checkpoint_is_passed_over(self):
         name = self.daemon.submit_script("steps=40 step_ms=50")
         self.daemon.wait_step(name, 12)
@@ -122,6 +126,7 @@ class DaemonTest(unittest.TestCase):
         self.assertEqual(job["error"]["reason"], "NON_FINITE")
         self.assertIn("step 4", job["error"]["message"])
 
+    # F-28
     def test_out_of_memory_is_planned_again_with_more_room(self):
         name = self.daemon.submit_script("steps=9 oom_at=4 only_epoch=1")
         job = self.ended(name, "SUCCEEDED")
@@ -129,15 +134,18 @@ class DaemonTest(unittest.TestCase):
         memory = job["memory"]
         self.assertGreater(int(memory["budget_bytes"]), int(memory["predicted_peak_bytes"]))
 
+    # F-28
     def test_third_out_of_memory_is_the_last(self):
         job = self.ended(self.daemon.submit_script("steps=9 oom_at=4"), "FAILED")
         self.assertEqual(job["epoch"], 3)
         self.assertEqual(job["error"]["reason"], "OUT_OF_MEMORY")
 
+    # F-39
     def test_end_without_output_is_a_failure(self):
         job = self.ended(self.daemon.submit_script("steps=3 no_output=1"), "FAILED")
         self.assertEqual(job["error"]["reason"], "NO_ARTIFACT")
 
+    # F-37
     def test_nonsense_on_the_link_costs_the_connection_only(self):
         name = self.daemon.submit_script("steps=20 garbage=5")
         self.assertEqual(self.ended(name, "SUCCEEDED")["epoch"], 1)
@@ -158,6 +166,7 @@ class DaemonTest(unittest.TestCase):
         self.assertIn("PLAN_INFEASIBLE", text)
         self.assertRegex(text, r"\d{7} bytes")
 
+    # F-12
     def test_second_daemon_on_the_same_state_is_refused(self):
         command = [str(pathlib.Path(os.environ["SNUG_BIN_DIR"]) / "snugd"), *self.daemon.flags]
         command += ["--state-dir", self.daemon.state, "--socket", self.daemon.folder / "t"]
@@ -166,6 +175,7 @@ class DaemonTest(unittest.TestCase):
         self.assertIn(f"pid {self.daemon.process.pid}", done.stderr)
         self.assertEqual(self.daemon.run("list").returncode, 0)
 
+    # F-68
     def test_sigterm_ends_the_daemon_and_not_the_worker(self):
         name = self.daemon.submit_script("steps=60 step_ms=50")
         pid = self.daemon.wait_step(name, 1)["worker_pid"]

@@ -131,8 +131,8 @@ class GpuTest(unittest.TestCase):
         self.assertIn('snug_device_up{device="gpu:0"} 0', self.daemon.metrics())
         self.assertEqual(self.daemon.job(name)["state"], "RUNNING")
 
-    # Somebody takes all of both GPUs but for a little. The job that was sent then runs on the CPU,
-    # and the next one when there is room again.
+    # F-29: somebody takes all of both GPUs but for a little. The job that was sent then runs on the
+    # CPU, and the next one when there is room again.
     def test_what_others_take_is_not_given(self):
         self.machine.tell((8 * GIB - MIB, 4 * GIB - MIB))
         wait_for(lambda: int(self.devices()["gpu:1"].get("others_bytes", 0)) > 3 * GIB, "a look")
@@ -178,8 +178,8 @@ class GpuTest(unittest.TestCase):
         self.daemon.wait_heard(running["gpu:1"], 1)
         self.assertEqual(self.daemon.job(running["gpu:1"])["worker_pid"], pid)
 
-    # A card was added, or the BIOS counts otherwise: what was the second GPU is the first. The
-    # worker on it trains on; its bytes are promised there, and what is free is the other one.
+    # F-31: a card was added, or the BIOS counts otherwise: what was the second GPU is the first.
+    # The worker on it trains on; its bytes are promised there, and what is free is the other one.
     def test_a_worker_that_outlives_a_renumbering_keeps_its_gpu(self):
         running = self.run_everywhere()
         before = self.devices()
@@ -197,8 +197,8 @@ class GpuTest(unittest.TestCase):
         added = self.daemon.submit_script("steps=2")
         self.assertEqual(self.daemon.wait_state(added, "SUCCEEDED")["device"], "gpu:1")
 
-    # It falls off the bus with a worker on it, which ends; its job goes on where there is a device.
-    # Then the driver is loaded anew, and all is as before.
+    # F-30: it falls off the bus with a worker on it, which ends; its job goes on where there is a
+    # device. Then the driver is loaded anew, and all is as before.
     def test_a_gpu_that_is_lost_is_left_out_until_it_is_back(self):
         name = self.daemon.submit_script(f"{LONG} crash_at=2 only_epoch=1 load_ms=4000")
         self.daemon.wait_state(name, "RUNNING")
@@ -237,8 +237,8 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(self.daemon.wait_step(waiting, 1)["device"], "gpu:1")
         self.assertEqual(self.devices()["gpu:0"]["trouble"], "")
 
-    # An upgrade of the driver without a restart of the machine: snugd serves what else there is,
-    # and takes the GPUs back when the driver answers.
+    # F-32: an upgrade of the driver without a restart of the machine: snugd serves what else there
+    # is, and takes the GPUs back when the driver answers.
     def test_a_daemon_that_starts_without_its_driver_waits_for_it(self):
         before = self.devices()["gpu:1"]
         self.daemon.kill()
@@ -290,7 +290,7 @@ class RefusalTest(unittest.TestCase):
         self.addCleanup(self.machine.close)
 
     def refused(self, *devices, settings=None):
-        """Starts snugd with these devices; what it says before it ends."""
+        """Starts snugd with these devices; the line that it ends with."""
         config = self.machine.folder / "config.yaml"
         config.write_text(f"worker: {FAKE}\n{settings or self.machine.settings}")
         command = [binary("snugd"), "--config", config, "--state-dir", self.machine.folder / "s"]
@@ -299,7 +299,7 @@ class RefusalTest(unittest.TestCase):
             command += ["--device", device]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         self.assertNotEqual(done.returncode, 0)
-        return done.stderr.strip()
+        return done.stderr.strip().splitlines()[-1]
 
     def test_more_than_the_gpu_has(self):
         text = self.refused("cpu:0=1GiB", "gpu:0=9GiB")

@@ -117,7 +117,7 @@ class HardeningTest(unittest.TestCase):
         self.assertEqual(job["state"], "CANCELLED")
         self.assertEqual(self.daemon.processes("fake-worker"), [])
 
-    # F-68: the stream ends, the watch does not; it sees the job's end after the restarts.
+    # F-68, F-62: the stream ends, the watch does not; it sees the job's end after the restarts.
     def test_watch_survives_orderly_stops(self):
         name = self.daemon.submit_script("steps=200 step_ms=50")
         self.daemon.wait_step(name, 1)

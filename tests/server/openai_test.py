@@ -147,6 +147,7 @@ class OpenAiTest(unittest.TestCase):
         self.daemon.run("files", "delete", sent)
         self.assertNotIn(sent, self.daemon.run("files", "list").stdout)
 
+    # F-49
     def test_an_upload_goes_on_where_it_broke_off(self):
         rows = self.daemon.jobs / "long.jsonl"
         rows.write_text(ROWS * 100)

@@ -60,7 +60,7 @@ class PauseTest(unittest.TestCase):
         self.assertEqual(steps, sorted({last, *range(5, last, 5)}, reverse=True))
         target = self.daemon.jobs / "checkpoint"
         self.daemon.run("download", name, target, "--checkpoint", last)
-        self.assertEqual((target / "weights").read_text(), f"step {last}")
+        self.assertTrue((target / "weights").read_text().startswith(f"step {last} "))
         self.assertTrue((target / "MANIFEST.json").is_file())
         self.assertEqual(int(there[0]["bytes"]), sum(f.stat().st_size for f in target.iterdir()))
         other = self.daemon.jobs / "other"

@@ -2,6 +2,7 @@
 trains nothing (tests/server/testing/fake_worker.cc).
 """
 
+import os
 import time
 import unittest
 
@@ -63,6 +64,31 @@ class RetentionTest(unittest.TestCase):
         self.daemon.restart()  # The store and its witness agree.
         self.assertEqual(self.jobs(), names[:2:-1])
 
+    def test_datasets_that_no_job_was_prepared_with_go(self):
+        self.keep("datasets: {age: 2h}")
+        folder = self.daemon.state / "datasets"
+        names, prepared = [], []
+        for rows in (3, 4, 5, 6):
+            path = self.daemon.jobs / f"rows-{rows}.jsonl"
+            path.write_text('{"input_ids": [5, 6, 7], "labels": [5, 6, 7]}\n' * rows)
+            before = set(folder.iterdir())
+            names.append(self.ended("steps=2", f"dataset={path}"))
+            (new,) = set(folder.iterdir()) - before
+            prepared.append(new)
+        # The first keeps its job; the second was used just now, the third is too young.
+        for name in names[1:]:
+            self.daemon.run("delete", name)
+        for path, hours in zip(prepared, (9, 0, 1.5, 9)):
+            used = time.time() - hours * 3600
+            os.utime(path, (used, used))
+        self.swept()
+        self.assertEqual([path.exists() for path in prepared], [True, True, True, False])
+        self.assertEqual(self.metric('snug_retention_removed_total{what="dataset"}'), 1)
+        self.assertEqual(self.daemon.run("doctor").returncode, 0)
+        again = self.ended("steps=2", f"dataset={self.daemon.jobs / 'rows-6.jsonl'}")
+        self.assertTrue(prepared[3].exists())
+        self.assertEqual(self.daemon.job(again)["state"], "SUCCEEDED")
+
     def test_checkpoints_and_logs_go_and_the_output_stays(self):
         self.keep("checkpoints: {count: 1}, logs: {bytes: 4KiB}")
         first, second = self.ended(), self.ended()
@@ -110,6 +136,26 @@ class RetentionTest(unittest.TestCase):
         self.daemon.run("cancel", child)
         newest = self.ended()
         wait_for(lambda: self.jobs() == [newest], "all others to be removed")
+
+    def test_files_that_were_sent_go_once_no_job_names_them(self):
+        self.keep("files: {count: 1}, jobs: {count: 1}")
+        ids = []
+        for letter in "abc":
+            file = self.daemon.jobs / f"{letter}.jsonl"
+            file.write_text((self.daemon.jobs / "train.jsonl").read_text() + "\n")
+            ids.append(self.daemon.run("files", "upload", file).stdout.strip())
+        named = self.ended("steps=1", f"dataset={ids[0]}")
+
+        def left():
+            return {file["id"] for file in self.daemon.json("files", "list")["files"]}
+
+        wait_for(lambda: left() == {ids[0], ids[2]}, f"{ids[1]} to be removed", 60)
+        self.swept()
+        self.assertEqual(left(), {ids[0], ids[2]})
+        self.assertGreaterEqual(self.metric('snug_retention_removed_total{what="file"}'), 1)
+        newest = self.ended()  # Which takes the place of the job that named it.
+        wait_for(lambda: self.jobs() == [newest], f"{named} to be removed")
+        wait_for(lambda: left() == {ids[2]}, f"{ids[0]} to be removed", 60)
 
 
 if __name__ == "__main__":

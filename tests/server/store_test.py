@@ -93,6 +93,19 @@ class StoreTest(unittest.TestCase):
         refused = self.daemon.run("get", name, code=1)
         self.assertIn("is not the one that was accepted", refused.stderr)
 
+    # As if one more attempt had been promised bytes that the device has not.
+    def test_a_start_and_the_doctor_name_bytes_that_there_are_not(self):
+        name = self.daemon.submit_script(ENDLESS)
+        self.daemon.wait_state(name, "RUNNING")
+        self.daemon.kill()
+        with sqlite3.connect(self.daemon.state / "snug.db") as database:
+            database.execute("UPDATE reservations SET bytes = bytes + (1 << 40)")
+        database.close()
+        self.daemon.start()
+        self.assertIn("promises_within_capacity: cpu:0: ", self.daemon.log.read_text())
+        done = self.daemon.run("doctor", code=1)
+        self.assertIn("promises_within_capacity: cpu:0: ", done.stdout)
+
     # Ids sort the other way round than the jobs came; the one of higher priority came last.
     def test_the_queue_keeps_its_order_over_a_kill(self):
         names = [self.daemon.submit_script(ENDLESS)]

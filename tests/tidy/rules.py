@@ -80,7 +80,7 @@ BRANCH = re.compile(r"^\s*#\s*(if|ifdef|elif|else)\b|cuda_on_cpu|emulat", re.IGN
 # Names that stand in a few places only: (pattern, where they may, what it is). Tests may name all
 # but the last two.
 CONFINED = (
-    (re.compile(r"\bgrpc::Status\b"), r"(server/(api|http)|client)/", "grpc::Status"),
+    (re.compile(r"\bgrpc::"), r"(server/grpc|client)/", "gRPC"),
     (re.compile(r"\bSQLite|\bsqlite3"), r"server/job/(\w*store\w*|database)\.", "SQLite"),
     (re.compile(r"\bprometheus(::|/)"), r"server/metrics/", "prometheus-cpp"),
     (re.compile(r"\bnvml", re.IGNORECASE), r"server/node/", "NVML"),

@@ -33,6 +33,26 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+// A base that nobody else knows by a name has none here.
+absl::StatusOr<std::string> FrontMatter(const program::BaseModel& base, const char* pipeline) {
+  std::string named, tagged;
+  if (!base.name.empty()) {
+    ASSIGN_OR_RETURN(const std::string name, YamlText(base.name));
+    const std::string adapter_of = "base_model:adapter:" + base.name;
+    ASSIGN_OR_RETURN(const std::string quoted, program::JsonText(adapter_of, program::kOneLine));
+    named = absl::StrCat("base_model: ", name, "\n");
+    tagged = absl::StrCat("- ", name == base.name ? adapter_of : quoted, "\n");
+  }
+  return absl::StrCat("---\n", named, "library_name: peft\npipeline_tag: ", pipeline, "\ntags:\n",
+                      tagged, "- lora\n- transformers\n---\n\n");
+}
+
+std::string BaseText(const program::BaseModel& base) {
+  return base.job.empty()
+             ? absl::StrCat("`", OneLine(base.name), "`")
+             : absl::StrCat("the model that Snug's job `", OneLine(base.job), "` made");
+}
+
 // What is not one value for all modules.
 std::string OptionsText(const program::LoraConfig& lora, const program::AdapterContents& contents) {
   std::string text;
@@ -109,18 +129,14 @@ absl::StatusOr<std::string> AdapterReadmeText(const ExportOptions& options,
                                               const program::AdapterContents& contents,
                                               const std::vector<ReaderReport>& readers) {
   const program::LoraConfig& lora = options.lora;
-  const std::string name = program::BaseModelOf(options.base_model_name).name;
-  ASSIGN_OR_RETURN(const std::string base, YamlText(name));
-  const std::string adapter_of = "base_model:adapter:" + name;
-  ASSIGN_OR_RETURN(const std::string quoted, program::JsonText(adapter_of, program::kOneLine));
+  const program::BaseModel base = program::BaseModelOf(options.base_model_name);
+  ASSIGN_OR_RETURN(const std::string front, FrontMatter(base, NamesOf(options).pipeline));
   const std::string title = options.display_name.empty() ? "LoRA adapter" : options.display_name;
   return absl::StrCat(
-      "---\nbase_model: ", base, "\nlibrary_name: peft\npipeline_tag: ", NamesOf(options).pipeline,
-      "\ntags:\n- ", base == name ? adapter_of : quoted, "\n- lora\n- transformers\n---\n\n# ",
-      OneLine(title), "\n\nA LoRA adapter for `", OneLine(name), "`, trained with Snug.\n\n- rank ",
-      lora.rank, ", alpha ", lora.alpha, ", dropout ", lora.dropout,
-      lora.rslora ? ", scaled by alpha / sqrt(rank)" : ", scaled by alpha / rank", "\n- ",
-      contents.adapted.size(),
+      front, "# ", OneLine(title), "\n\nA LoRA adapter for ", BaseText(base),
+      ", trained with Snug.\n\n- rank ", lora.rank, ", alpha ", lora.alpha, ", dropout ",
+      lora.dropout, lora.rslora ? ", scaled by alpha / sqrt(rank)" : ", scaled by alpha / rank",
+      "\n- ", contents.adapted.size(),
       " adapted modules: ", absl::StrJoin(program::TargetModules(lora, contents), ", "),
       OptionsText(lora, contents),
       "\n- weights in fp32; `metrics.jsonl` has the training's losses\n\n", LoadingText(options),

@@ -9,6 +9,7 @@
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/program/carried_files.h"
+#include "worker/program/regular_file.h"
 
 namespace snug::checkpoint {
 
@@ -19,11 +20,8 @@ absl::Status CopyIfPresent(const std::string& model_dir, const std::string& fold
   const std::string from = absl::StrCat(model_dir, "/", name);
   const absl::Status status =
       CopyFile(from, absl::StrCat(folder, "/", name), program::kMaxCarriedBytes);
-  std::error_code error;
   // A link to nothing is not absent: something was meant to be there.
-  if (absl::IsNotFound(status) &&
-      fs::symlink_status(from, error).type() == fs::file_type::not_found)
-    return absl::OkStatus();
+  if (absl::IsNotFound(status) && !program::IsSomethingAt(from)) return absl::OkStatus();
   return status;
 }
 

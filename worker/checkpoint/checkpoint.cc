@@ -177,9 +177,15 @@ absl::StatusOr<RunState> Verify(const std::string& path) {
 
 absl::StatusOr<RunState> Restore(const std::string& path, const std::vector<TensorBytes>& weights,
                                  const std::vector<TensorBytes>& optimizer) {
+  ASSIGN_OR_RETURN(RunState state, RestoreWeights(path, weights));
+  RETURN_IF_ERROR(ReadTensors(In(path, kOptimizerFile), optimizer));
+  return state;
+}
+
+absl::StatusOr<RunState> RestoreWeights(const std::string& path,
+                                        const std::vector<TensorBytes>& weights) {
   ASSIGN_OR_RETURN(RunState state, Verify(path));
   RETURN_IF_ERROR(ReadTensors(In(path, kWeightsFile), weights));
-  RETURN_IF_ERROR(ReadTensors(In(path, kOptimizerFile), optimizer));
   return state;
 }
 

@@ -62,6 +62,10 @@ absl::StatusOr<RunState> Verify(const std::string& path);
 absl::StatusOr<RunState> Restore(const std::string& path, const std::vector<TensorBytes>& weights,
                                  const std::vector<TensorBytes>& optimizer);
 
+// The same of the weights alone.
+absl::StatusOr<RunState> RestoreWeights(const std::string& path,
+                                        const std::vector<TensorBytes>& weights);
+
 // Keeps the newest `keep`, and the one named `best` (empty: none); an older one goes only when a
 // newer one has been verified by reading it again.
 absl::Status Prune(const std::string& checkpoints_dir, int64_t keep, const std::string& best = "");

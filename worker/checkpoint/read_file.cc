@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/opened_files.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -20,10 +21,8 @@ constexpr int64_t kPieceBytes = 1 << 20;  // Stays in a second-level cache betwe
 }  // namespace
 
 absl::StatusOr<OpenFile> OpenFile::Open(const std::string& path, Links links) {
-  // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const int follow = links == Links::kFollow ? 0 : O_NOFOLLOW;
-  const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | follow);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  ASSIGN_OR_RETURN(const int fd,
+                   program::OpenToRead(path, links == Links::kFollow ? 0 : O_NOFOLLOW));
   OpenFile file(path, fd, 0);
   struct stat about = {};
   if (fstat(fd, &about) != 0) {

@@ -66,7 +66,7 @@ absl::Status AnswerLink::PromptEnded(int prompt, bool stopped) {
   using Ended = v1::SampleChunk::PromptEnded;
   v1::SampleChunk chunk;
   chunk.mutable_prompt_ended()->set_prompt(prompt);
-  chunk.mutable_prompt_ended()->set_reason(stopped ? Ended::STOP : Ended::LENGTH);
+  chunk.mutable_prompt_ended()->set_reason(stopped ? Ended::REASON_STOP : Ended::REASON_LENGTH);
   return Send(chunk.SerializeAsString());
 }
 

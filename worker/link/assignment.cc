@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/json.h"
 #include "proto/snug/status_macros.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/link/convert.h"
@@ -34,6 +35,17 @@ absl::Status CheckAssignment(const v1::Assignment& assignment, const std::string
   return absl::OkStatus();
 }
 
+program::OpenedFiles OpenedFrom(const v1::OpenedFiles& from) {
+  program::OpenedFiles to;
+  to.folders = {from.folders().begin(), from.folders().end()};
+  for (const v1::OpenedFiles::File& file : from.files())
+    to.files[file.path()] = {.device = file.device(),
+                             .inode = file.inode(),
+                             .bytes = file.bytes(),
+                             .modified_ns = file.modified_ns()};
+  return to;
+}
+
 std::string NameOfFile(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
@@ -52,6 +64,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.epoch = from.epoch();
   to.nonce = from.nonce();
   to.link_socket = from.link_socket();
+  to.opened = OpenedFrom(from.opened());
   to.model_dir = from.spec().model();
   to.base_model_name =
       from.base_model_name().empty() ? from.spec().model() : from.base_model_name();
@@ -81,6 +94,7 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
   to.attempt_dir = from.attempt_dir();
   to.checkpoints_dir = from.checkpoints_dir();
   to.resume_from = from.resume_from();
+  to.start_from = from.start_from();
   to.previous_metrics = from.previous_metrics();
   if (from.has_sample()) to.answers = AnswersFrom(from.sample());
   return to;
@@ -88,21 +102,17 @@ absl::StatusOr<train::AttemptOptions> ReadAssignment(const std::string& path) {
 
 absl::StatusOr<SpecOptions> ParseSpecJson(const std::string& json) {
   v1::JobSpec spec;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &spec);
-  if (!parsed.ok())
-    return absl::InvalidArgumentError(absl::StrCat("job spec: ", parsed.ToString()));
+  const absl::Status parsed = JsonToMessage(json, UnknownFields::kRefused, &spec);
+  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("job spec: ", parsed.message()));
   return SpecOptions{
       .task = TaskFrom(spec), .mode = ModeFrom(spec), .training = TrainingFrom(spec)};
 }
 
 absl::Status WriteResult(const std::string& attempt_dir, const train::AttemptResult& result) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  const auto printed =
-      google::protobuf::util::MessageToJsonString(ResultTo(result), &json, options);
-  if (!printed.ok()) return absl::InternalError(absl::StrCat("result.json: ", printed.ToString()));
-  return checkpoint::ReplaceFile(attempt_dir + "/result.json", json + "\n");
+  const auto json = MessageToJson(ResultTo(result));
+  if (!json.ok())
+    return absl::InternalError(absl::StrCat("result.json: ", json.status().message()));
+  return checkpoint::ReplaceFile(attempt_dir + "/result.json", json->dump() + "\n");
 }
 
 }  // namespace snug::link

@@ -13,19 +13,19 @@ namespace {
 
 train::Schedule ScheduleFrom(v1::TrainingSpec::LrSchedulerType type) {
   switch (type) {
-    case v1::TrainingSpec::LINEAR:
+    case v1::TrainingSpec::LR_SCHEDULER_TYPE_LINEAR:
       return train::Schedule::kLinear;
-    case v1::TrainingSpec::CONSTANT:
+    case v1::TrainingSpec::LR_SCHEDULER_TYPE_CONSTANT:
       return train::Schedule::kConstant;
-    case v1::TrainingSpec::CONSTANT_WITH_WARMUP:
+    case v1::TrainingSpec::LR_SCHEDULER_TYPE_CONSTANT_WITH_WARMUP:
       return train::Schedule::kConstantWithWarmup;
-    case v1::TrainingSpec::COSINE_WITH_MIN_LR:
+    case v1::TrainingSpec::LR_SCHEDULER_TYPE_COSINE_WITH_MIN_LR:
       return train::Schedule::kCosineWithMinLr;
-    case v1::TrainingSpec::COSINE_WITH_RESTARTS:
+    case v1::TrainingSpec::LR_SCHEDULER_TYPE_COSINE_WITH_RESTARTS:
       return train::Schedule::kCosineWithRestarts;
-    case v1::TrainingSpec::POLYNOMIAL:
+    case v1::TrainingSpec::LR_SCHEDULER_TYPE_POLYNOMIAL:
       return train::Schedule::kPolynomial;
-    case v1::TrainingSpec::WSD:
+    case v1::TrainingSpec::LR_SCHEDULER_TYPE_WSD:
       return train::Schedule::kWarmupStableDecay;
     default:
       return train::Schedule::kCosine;
@@ -41,7 +41,8 @@ train::ScheduleOptions::Shape ShapeFrom(const std::string& name) {
 train::ScheduleOptions ScheduleOptionsFrom(const v1::TrainingSpec& from, double learning_rate) {
   const v1::LrSchedulerKwargs& kwargs = from.lr_scheduler_kwargs();
   train::ScheduleOptions to;
-  if (from.lr_scheduler_type() == v1::TrainingSpec::COSINE_WITH_RESTARTS) to.num_cycles = 1.0;
+  if (from.lr_scheduler_type() == v1::TrainingSpec::LR_SCHEDULER_TYPE_COSINE_WITH_RESTARTS)
+    to.num_cycles = 1.0;
   if (kwargs.has_num_cycles()) to.num_cycles = kwargs.num_cycles();
   if (kwargs.has_min_lr()) to.min_lr_rate = kwargs.min_lr() / learning_rate;
   if (kwargs.has_min_lr_rate()) to.min_lr_rate = kwargs.min_lr_rate();
@@ -58,11 +59,11 @@ train::ScheduleOptions ScheduleOptionsFrom(const v1::TrainingSpec& from, double 
 // A tool that runs without a daemon may give the steps alone.
 train::Strategy StrategyFrom(v1::TrainingSpec::Strategy strategy) {
   switch (strategy) {
-    case v1::TrainingSpec::NO:
+    case v1::TrainingSpec::STRATEGY_NO:
       return train::Strategy::kNo;
-    case v1::TrainingSpec::EPOCH:
+    case v1::TrainingSpec::STRATEGY_EPOCH:
       return train::Strategy::kEpoch;
-    case v1::TrainingSpec::BEST:
+    case v1::TrainingSpec::STRATEGY_BEST:
       return train::Strategy::kBest;
     default:
       return train::Strategy::kSteps;
@@ -82,32 +83,33 @@ train::BestOptions BestFrom(const v1::TrainingSpec& from) {
 }
 
 program::Quantization QuantizationFrom(v1::JobSpec::Quantization kind) {
-  if (kind == v1::JobSpec::NF4) return program::Quantization::kNf4;
-  return kind == v1::JobSpec::INT8 ? program::Quantization::kInt8 : program::Quantization::kNone;
+  if (kind == v1::JobSpec::QUANTIZATION_NF4) return program::Quantization::kNf4;
+  return kind == v1::JobSpec::QUANTIZATION_INT8 ? program::Quantization::kInt8
+                                                : program::Quantization::kNone;
 }
 
 v1::WorkerResult::Outcome OutcomeTo(train::AttemptResult::Outcome outcome) {
   switch (outcome) {
     case train::AttemptResult::Outcome::kSucceeded:
-      return v1::WorkerResult::SUCCEEDED;
+      return v1::WorkerResult::OUTCOME_SUCCEEDED;
     case train::AttemptResult::Outcome::kStopped:
-      return v1::WorkerResult::STOPPED;
+      return v1::WorkerResult::OUTCOME_STOPPED;
     case train::AttemptResult::Outcome::kFailed:
       break;
   }
-  return v1::WorkerResult::FAILED;
+  return v1::WorkerResult::OUTCOME_FAILED;
 }
 
 v1::WorkerResult::FailureClass FailureClassTo(train::FailureClass failure_class) {
   switch (failure_class) {
     case train::FailureClass::kOutOfMemory:
-      return v1::WorkerResult::OUT_OF_MEMORY;
+      return v1::WorkerResult::FAILURE_CLASS_OUT_OF_MEMORY;
     case train::FailureClass::kInfrastructure:
-      return v1::WorkerResult::INFRASTRUCTURE;
+      return v1::WorkerResult::FAILURE_CLASS_INFRASTRUCTURE;
     case train::FailureClass::kUser:
       break;
   }
-  return v1::WorkerResult::USER;
+  return v1::WorkerResult::FAILURE_CLASS_USER;
 }
 
 v1::JobOutput OutputTo(const train::AttemptResult& from) {
@@ -174,14 +176,14 @@ train::TrainingOptions TrainingFrom(const v1::JobSpec& spec) {
 
 program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
   program::TaskChoice choice = {.task = {}, .labels = spec.num_labels()};
-  if (spec.task() == v1::JobSpec::CAUSAL_LM) choice.task = program::Task::kCausalLm;
-  if (spec.task() == v1::JobSpec::SEQUENCE_CLASSIFICATION)
+  if (spec.task() == v1::JobSpec::TASK_CAUSAL_LM) choice.task = program::Task::kCausalLm;
+  if (spec.task() == v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION)
     choice.task = program::Task::kSequenceClassification;
-  if (spec.task() == v1::JobSpec::TOKEN_CLASSIFICATION)
+  if (spec.task() == v1::JobSpec::TASK_TOKEN_CLASSIFICATION)
     choice.task = program::Task::kTokenClassification;
-  if (spec.task() == v1::JobSpec::SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
-  if (spec.task() == v1::JobSpec::MASKED_LM) choice.task = program::Task::kMaskedLm;
-  if (spec.task() == v1::JobSpec::IMAGE_CLASSIFICATION)
+  if (spec.task() == v1::JobSpec::TASK_SEQ2SEQ_LM) choice.task = program::Task::kSeq2SeqLm;
+  if (spec.task() == v1::JobSpec::TASK_MASKED_LM) choice.task = program::Task::kMaskedLm;
+  if (spec.task() == v1::JobSpec::TASK_IMAGE_CLASSIFICATION)
     choice.task = program::Task::kImageClassification;
   choice.problem = program::ProblemOfName(spec.problem_type());
   return choice;
@@ -189,15 +191,16 @@ program::TaskChoice TaskFrom(const v1::JobSpec& spec) {
 
 program::TrainingMode ModeFrom(const v1::JobSpec& spec) {
   program::TrainingMode mode;
-  mode.lora = spec.method() == v1::JobSpec::LORA;
-  mode.compute = spec.training().precision() == v1::TrainingSpec::BF16 ? program::DType::kBF16
-                                                                       : program::DType::kF32;
+  mode.lora = spec.method() == v1::JobSpec::METHOD_LORA;
+  mode.compute = spec.training().precision() == v1::TrainingSpec::PRECISION_BF16
+                     ? program::DType::kBF16
+                     : program::DType::kF32;
   if (spec.training().optim().ends_with("_8bit")) mode.moments = program::MomentKind::k8Bit;
-  mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::RELEASED;
+  mode.release_gradients = spec.memory().gradients() == v1::MemorySpec::GRADIENTS_RELEASED;
   const std::string& dropout = spec.training().dropout();
   mode.dropout = dropout.empty() || dropout == program::kModelDropout;
   mode.label_smoothing = spec.training().label_smoothing_factor();
-  mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::HOST;
+  mode.optimizer_on_host = spec.memory().optimizer() == v1::MemorySpec::OPTIMIZER_STATE_HOST;
   mode.reversible = spec.reversible() == program::kNativeStreams;
   mode.quantization = QuantizationFrom(spec.quantization());
   if (spec.lora().has_r()) mode.adapter.rank = spec.lora().r();

@@ -40,6 +40,9 @@ class NoLink final : public WorkerLink {
   Command command() const override { return Command::kNone; }
   std::optional<train::PlanOrder> TakePlanOrder() override { return std::nullopt; }
   void AnswerPlanOrder(const train::PlanAnswer&) override {}
+  std::optional<train::PlanOrder> AskForSmallerPlan(const train::Shortage&) override {
+    return std::nullopt;
+  }
 };
 
 std::string Framed(const v1::WorkerEvent& event) {
@@ -162,6 +165,23 @@ class SocketLink final : public WorkerLink {
     Wake();
   }
 
+  std::optional<train::PlanOrder> AskForSmallerPlan(const train::Shortage& shortage) override {
+    v1::WorkerEvent event;
+    event.mutable_shortage()->set_global_step(shortage.global_step);
+    event.mutable_shortage()->set_message(shortage.message);
+    std::unique_lock lock(mutex_);
+    no_smaller_plan_ = false;
+    *hello_.mutable_shortage() = event.shortage();
+    shortage_ = std::move(event);
+    Wake();
+    answered_.wait_for(lock, kShortageWait, [this] {
+      return order_.has_value() || no_smaller_plan_ || command_ != Command::kNone;
+    });
+    hello_.clear_shortage();
+    shortage_.reset();
+    return std::exchange(order_, std::nullopt);
+  }
+
  private:
   void Run() {
     while (!Closing()) {
@@ -236,6 +256,7 @@ class SocketLink final : public WorkerLink {
     }
     if (progress_.has_value()) return std::exchange(progress_, std::nullopt);
     if (answer_.has_value()) return std::exchange(answer_, std::nullopt);
+    if (shortage_.has_value()) return std::exchange(shortage_, std::nullopt);
     return std::exchange(result_, std::nullopt);
   }
 
@@ -246,7 +267,7 @@ class SocketLink final : public WorkerLink {
       checkpoints_.push_front(std::move(report));
     } else if (report.has_finished()) {
       result_ = std::move(report);
-    } else if (report.has_plan_changed()) {  // Hello says it.
+    } else if (report.has_plan_changed() || report.has_shortage()) {  // Hello says it.
     } else if (!progress_.has_value()) {
       progress_ = std::move(report);
     }
@@ -300,11 +321,14 @@ class SocketLink final : public WorkerLink {
 
   void Obey(const v1::WorkerCommand& command) {
     if (command.has_change_plan()) return Heed(command.change_plan());
+    const std::lock_guard lock(mutex_);
+    no_smaller_plan_ |= command.has_no_smaller_plan();
     Command wanted = Command::kNone;
     if (command.has_refused()) wanted = Command::kRefused;
     if (command.has_stop()) wanted = CommandOf(command.stop());
     Command none = Command::kNone;
     if (wanted != Command::kNone) command_.compare_exchange_strong(none, wanted);
+    answered_.notify_all();
   }
 
   // One that cannot be read is answered at once; one that has been answered is known by Hello.
@@ -315,6 +339,7 @@ class SocketLink final : public WorkerLink {
           {.number = wanted.number(), .refusal = std::string(order.status().message())});
     const std::lock_guard lock(mutex_);
     if (order->number > hello_.plan().number()) order_ = *std::move(order);
+    answered_.notify_all();
   }
 
   const std::string socket_path_;
@@ -324,11 +349,13 @@ class SocketLink final : public WorkerLink {
   mutable std::mutex mutex_;
   std::condition_variable sent_;
   std::condition_variable closed_;
-  v1::WorkerEvent::Hello hello_;  // What follows is guarded by mutex_.
+  std::condition_variable answered_;  // What AskForSmallerPlan waits for.
+  v1::WorkerEvent::Hello hello_;      // What follows is guarded by mutex_.
   bool closing_ = false;
   bool result_sent_ = false;
+  bool no_smaller_plan_ = false;
   std::optional<train::PlanOrder> order_;
-  std::optional<v1::WorkerEvent> progress_, answer_;
+  std::optional<v1::WorkerEvent> progress_, answer_, shortage_;
   std::deque<v1::WorkerEvent> checkpoints_;
   std::optional<v1::WorkerEvent> result_;
 

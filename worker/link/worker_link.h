@@ -6,6 +6,7 @@
 #define WORKER_LINK_WORKER_LINK_H_
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,9 @@ struct MemoryReport {
   int64_t current_bytes = 0;
 };
 
+// A daemon that is started anew is there in less.
+inline constexpr std::chrono::seconds kShortageWait{60};
+
 // Thread-safe. Calls never block on the socket: a thread of its own sends, receives, dials and
 // beats.
 class WorkerLink {
@@ -49,6 +53,9 @@ class WorkerLink {
   virtual std::optional<train::PlanOrder> TakePlanOrder() = 0;
   // Also what Hello says of it from now on. What memory was before is not reported any more.
   virtual void AnswerPlanOrder(const train::PlanAnswer& answer) = 0;
+  // For a step that does not fit: the order under which it is to be made again. Waits for it, up to
+  // kShortageWait. Nothing: there is no smaller plan, or the attempt is to stop, or nobody answers.
+  virtual std::optional<train::PlanOrder> AskForSmallerPlan(const train::Shortage& shortage) = 0;
 };
 
 }  // namespace snug::link

@@ -17,9 +17,11 @@ import os
 import struct
 
 from errors import PrepareError, bad_row
+from files import given
 
 FILE = "preprocessor_config.json"
 FORMATS = ("JPEG", "PNG", "WEBP")
+READ_BYTES = 1 << 16
 MAX_PIXELS = 1 << 26  # Of a file: 67 million, as a camera's; more is a bomb, or no training data.
 MAX_SIDE = 8192  # Of what it is resized to.
 MAX_ORIGINAL = 2  # Sides of the model's image.
@@ -148,8 +150,8 @@ class Images:
         PIL.Image.MAX_IMAGE_PIXELS = None  # Ours is looked at before an image is unpacked.
         try:
             of_table = isinstance(row.source, bytes)
-            file = io.BytesIO(row.source) if of_table else row.source
-            with PIL.Image.open(file, formats=FORMATS) as image:
+            file = io.BytesIO(row.source) if of_table else given.open_file(row.source, READ_BYTES)
+            with file, PIL.Image.open(file, formats=FORMATS) as image:
                 width, height = image.size
                 if width * height > MAX_PIXELS:
                     message = f"has {width} x {height} pixels; at most {MAX_PIXELS} are read"

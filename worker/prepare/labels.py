@@ -52,8 +52,11 @@ class Labels:
             hint = f'; did you mean "{near[0]}"?' if near else ""
             raise bad_row(row, f'unknown label "{label}"{hint}; there are {self._known()}')
         if not 0 <= label < self.count:
-            message = f"label {label} is outside 0 to {self.count - 1} (num_labels {self.count})"
-            raise bad_row(row, message)
+            advice = f": set num_labels to {label + 1} or more" if label > 0 else ""
+            raise bad_row(
+                row,
+                f"label {label} is outside 0 to {self.count - 1} (num_labels {self.count}){advice}",
+            )
         return label
 
     def about(self):
@@ -228,6 +231,8 @@ def _kind(model, options):
 def _require(options, count, field, advice=""):
     if options.num_labels in (0, count):
         return
+    if count > options.num_labels:
+        advice = f": set num_labels: {count}"
     message = f"{count} names of classes, but num_labels is {options.num_labels}{advice}"
     raise PrepareError("BAD_DATASET", message, field=field)
 

@@ -35,8 +35,9 @@ def _lower(which, soft, hard):
 
 
 def _cut_network():
-    # As root: a network namespace of its own, with nothing in it. Otherwise this fails and the
-    # audit hook, which cannot be taken out again, has to do: Python code can open no socket.
+    # The daemon starts this in snug-confine, which refuses every socket. By hand, as root: a
+    # network namespace of its own, with nothing in it. Otherwise this fails and the audit hook,
+    # which cannot be taken out again, has to do: Python code can open no socket.
     ctypes.CDLL(None).unshare(CLONE_NEWNET)
 
     def refuse_sockets(event, args):

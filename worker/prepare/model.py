@@ -12,6 +12,7 @@ import re
 import images
 import tokenizers
 from errors import PrepareError
+from files import given
 
 SPECIAL_TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 TOKENIZER_FILE = "tokenizer.json"
@@ -359,7 +360,7 @@ class Model:
 
     def _read_text(self, name):
         try:
-            with open(os.path.join(self.directory, name), encoding="utf-8") as file:
+            with given.open_text(os.path.join(self.directory, name)) as file:
                 return file.read()
         except FileNotFoundError:
             return None

@@ -1,12 +1,13 @@
 """snug-prompts: prompts and a model's tokenizer in, what a worker needs to answer them out.
 
     python snug_prompts.py --model DIR --prompts FILE --output FILE --max-tokens N
-        [--added-token TEXT ...] [--chat-template TEXT] [--field NAME]
+        [--added-token TEXT ...] [--chat-template TEXT] [--texts-are-said] [--field NAME]
         [--memory-bytes N] [--cpu-seconds N]
 
 FILE of --prompts: a JSON array of strings and of conversations, {"messages": [{"role",
 "content"}]}, which the chat template (the given one, else the model's) turns into text with the
-opening of the assistant's next message. The output is JSON:
+opening of the assistant's next message. With --texts-are-said a string is what a user says, where
+there is a template, given or the model's default one; a source is none. The output is JSON:
     {"prompts": [{"text", "ids"}],   ids: with the special tokens that the tokenizer adds in front
                                      of text (and, of a source, which is whole, behind it), and
                                      none that a conversation's text does not spell
@@ -91,6 +92,15 @@ class Encoder:
 
     def encode(self, prompt):
         """{"text", "ids"} of a text or a conversation."""
+        if isinstance(prompt, str) and self._is_said():
+            return {**self._encode([{"role": "user", "content": prompt}]), "text": prompt}
+        return self._encode(prompt if isinstance(prompt, str) else prompt["messages"])
+
+    def _is_said(self):
+        has_template = self._options.chat_template or "default" in self._model.chat_templates
+        return self._options.texts_are_said and has_template and self._model.task != SEQ2SEQ
+
+    def _encode(self, prompt):
         if isinstance(prompt, str):
             encoding = self._model.tokenizer.encode(prompt)
             is_source = self._model.task == SEQ2SEQ
@@ -98,7 +108,7 @@ class Encoder:
             ids = encoding.ids if is_source else self._model.without_closing(encoding.ids)
             empty = all(encoding.special_tokens_mask)
         else:
-            text = self._opening(prompt["messages"])
+            text = self._opening(prompt)
             ids = self._model.tokenizer.encode(text, add_special_tokens=False).ids
             empty = not ids
         if empty:
@@ -165,6 +175,7 @@ def parse_arguments(argv):
     parser.add_argument("--max-tokens", type=int, required=True)
     parser.add_argument("--added-token", action="append", default=[], dest="added_tokens")
     parser.add_argument("--chat-template", default="")
+    parser.add_argument("--texts-are-said", action="store_true")
     parser.add_argument("--field", default=FIELD)
     parser.add_argument("--memory-bytes", type=int, default=4 << 30)
     parser.add_argument("--cpu-seconds", type=int, default=3600)

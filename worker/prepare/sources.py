@@ -17,7 +17,7 @@ import files
 import formats
 import images
 from errors import PrepareError
-from files import folder
+from files import folder, given
 from files.record import Record
 
 
@@ -38,13 +38,22 @@ class Source:
     weight: float = 1.0
     max_samples: int = 0  # 0: all.
     format: str = ""  # Empty: the first row tells.
+    descriptors: dict = dataclasses.field(default_factory=dict)  # Of files: files/given.py.
 
     def __post_init__(self):
+        given.take(self.descriptors)
         self.name = self.name or self.paths[0]
-        self.files = [path for given in self.paths for path in self._files_of(given)]
+        self.files = [path for given in self.paths for path in self._found(given)]
         self.times = fractions.Fraction(str(self.weight))
         self.reader = formats.RowReader(self.format)
         self._check_columns()
+
+    def _found(self, path):
+        try:
+            return self._files_of(path)
+        except OSError as error:
+            message = f"cannot open: {error.strerror}"
+            raise PrepareError("BAD_DATASET", message, field=self.field, file=path) from error
 
     def _files_of(self, path):
         if os.path.isdir(path):

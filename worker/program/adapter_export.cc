@@ -67,13 +67,14 @@ absl::StatusOr<std::string> AdapterConfigText(const LoraConfig& lora, const std:
                           std::find(contents.saved.begin(), contents.saved.end(), kEmbeddingPath) !=
                               contents.saved.end();
   const BaseModel base = BaseModelOf(base_model);
+  const ordered_json name = base.name.empty() ? ordered_json() : ordered_json(base.name);
   const ordered_json revision =
       base.revision.empty() ? ordered_json() : ordered_json(base.revision);
   const ordered_json config = {{"alora_invocation_tokens", nullptr},
                                {"alpha_pattern", NumbersJson(lora.alpha_pattern)},
                                {"arrow_config", nullptr},
                                {"auto_mapping", nullptr},
-                               {"base_model_name_or_path", base.name},
+                               {"base_model_name_or_path", name},
                                {"bias", "none"},
                                {"corda_config", nullptr},
                                {"ensure_weight_tying", tied_saved},

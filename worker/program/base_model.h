@@ -6,15 +6,20 @@
 
 namespace snug::program {
 
+// How an assignment names a base that is the output of a job: "jobs/ID".
+inline constexpr char kJobsPrefix[] = "jobs/";
+
 struct BaseModel {
-  std::string name;
+  std::string name;      // Empty: none that others know.
   std::string revision;  // Empty where the name has none.
+  std::string job;       // That made it; empty: no job of this daemon did.
 };
 
 // Of a model's folder: where it is a snapshot in a Hugging Face cache
 // (HUB/models--org--name/snapshots/COMMIT) its id on the hub and the commit, which others have,
-// too; else its path.
-BaseModel BaseModelOf(const std::string& folder);
+// too; else its path. Of "jobs/ID" the job: where the daemon keeps its output is nobody's business,
+// and what that job began with is another model.
+BaseModel BaseModelOf(const std::string& origin);
 
 }  // namespace snug::program
 

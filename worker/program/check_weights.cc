@@ -125,9 +125,11 @@ bool IsUnusedHead(const Program& program, const std::string& key) {
   if (config.has_source())
     return key == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
   if (!config.encoder) return config.new_head && key == kHeadKey;
-  if (config.of_images() && config.new_head &&
-      absl::StartsWith(key, absl::StrCat(kClassifierPath, ".")))
-    return true;
+  if (config.of_images() && config.new_head) {
+    for (const char* head : {kClassifierPath, "cls_classifier", "distillation_classifier"}) {
+      if (absl::StartsWith(key, absl::StrCat(head, "."))) return true;
+    }
+  }
   const bool pools = config.pools && config.task == Task::kSequenceClassification;
   if (!pools && absl::StartsWith(key, BasePrefix(config) + "pooler.")) return true;
   // Of masked tokens the bias has two names, and BERT's files a head beside.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <set>
 #include <utility>
 
 namespace snug::program {
@@ -49,13 +51,19 @@ class Packing {
   // Gives away what is left of the budget.
   void Fill() {
     Measure();
-    while (TakeBestChange()) Measure();
+    while (const std::optional<Change> change = BestChange()) Take(*change);
   }
 
   const Mix& mix() const { return mix_; }
 
  private:
+  struct Change {
+    size_t block = 0;
+    size_t choice = 0;
+  };
+
   const Choice& ChoiceOf(size_t b) const { return space_.KindOf(b).choices[mix_[b]]; }
+  int64_t TopOf(size_t b) const { return bases_[b] + space_.PriceOf(mix_, b).peak_bytes(); }
 
   void Measure() {
     bases_.assign(mix_.size() + 1, 0);
@@ -63,7 +71,36 @@ class Packing {
     for (size_t b = 0; b < mix_.size(); ++b)
       bases_[b + 1] = bases_[b] + ChoiceOf(b).price.frame_bytes;
     for (size_t b = mix_.size(); b-- > 0;)
-      tops_[b] = std::max(tops_[b + 1], bases_[b] + space_.PriceOf(mix_, b).peak_bytes());
+      tops_[b] = std::max(tops_[b + 1], TopOf(b));
+    ends_.clear();
+    for (size_t b = 0; b < mix_.size(); ++b) NoteEnd(b);
+  }
+
+  // What Measure finds with the change. A fill takes about as many changes as there are blocks, so
+  // one must not look at all of them: those behind the block are lifted together, and of those in
+  // front only the ones that it stood above so far have another top.
+  void Take(const Change& change) {
+    const size_t b = change.block, all = mix_.size();
+    const int64_t before = ChoiceOf(b).price.frame_bytes;
+    mix_[b] = static_cast<uint16_t>(change.choice);
+    const int64_t more = ChoiceOf(b).price.frame_bytes - before;
+    for (size_t i = b + 1; i <= all; ++i) bases_[i] += more;
+    for (size_t i = b + 1; i < all; ++i) tops_[i] += more;
+    tops_[b] = std::max(tops_[b + 1], TopOf(b));
+    for (size_t i = b; i-- > 0;) {
+      const int64_t top = std::max(tops_[i + 1], TopOf(i));
+      if (top == tops_[i]) break;
+      tops_[i] = top;
+    }
+    for (size_t i = b == 0 ? 0 : b - 1; i <= b + 1 && i < all; ++i) NoteEnd(i);
+  }
+
+  void NoteEnd(size_t b) {
+    if (AtEndOfRun(b)) {
+      ends_.insert(b);
+    } else {
+      ends_.erase(b);
+    }
   }
 
   // Blocks in the middle of a run of like ones stand worse than those at its ends.
@@ -84,12 +121,12 @@ class Packing {
     return bases_[b - 1] + before.peak_bytes() <= budget_;
   }
 
-  bool TakeBestChange() {
+  std::optional<Change> BestChange() const {
     double best_rate = 0.0;
-    std::pair<size_t, size_t> best;
-    for (size_t b = mix_.size(); b-- > 0;) {
+    Change best;
+    for (const size_t b : ends_) {
       const std::vector<Offer>& offers = space_.KindOf(b).offers;
-      if (offers.size() < 2 || !AtEndOfRun(b)) continue;
+      if (offers.size() < 2) continue;
       const Offer now = offers[mix_[b]];
       const int64_t room = tops_[b + 1] == kNoBytes ? budget_ : budget_ - tops_[b + 1];
       for (size_t c = 0; c < offers.size(); ++c) {
@@ -102,9 +139,8 @@ class Packing {
         best = {b, c};
       }
     }
-    if (best_rate == 0.0) return false;
-    mix_[best.first] = static_cast<uint16_t>(best.second);
-    return true;
+    if (best_rate == 0.0) return std::nullopt;
+    return best;
   }
 
   const PlanSpace& space_;
@@ -112,6 +148,7 @@ class Packing {
   Mix mix_;
   std::vector<int64_t> bases_;  // By block: where its frame begins.
   std::vector<int64_t> tops_;   // By block: the highest peak of it and those behind it.
+  std::set<size_t, std::greater<>> ends_;  // Blocks at an end of a run, the last first.
 };
 
 // A budget, and the time of what was found for it.

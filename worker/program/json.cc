@@ -111,8 +111,7 @@ std::string Quote(const std::string& text) {
   return absl::StrCat("\"", absl::Utf8SafeCHexEscape(shown), more, "\"");
 }
 
-absl::StatusOr<json> ParseJson(std::string_view text, const std::string& where,
-                               const JsonLimits& limits) {
+absl::Status CheckJson(std::string_view text, const std::string& where, const JsonLimits& limits) {
   if (static_cast<int64_t>(text.size()) > limits.bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": ", text.size(), " bytes of JSON; at most ", limits.bytes));
@@ -121,6 +120,12 @@ absl::StatusOr<json> ParseJson(std::string_view text, const std::string& where,
   if (!json::sax_parse(text.begin(), text.end(), &checker)) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": ", checker.problem()));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<json> ParseJson(std::string_view text, const std::string& where,
+                               const JsonLimits& limits) {
+  RETURN_IF_ERROR(CheckJson(text, where, limits));
   json document = json::parse(text.begin(), text.end(), /*cb=*/nullptr,
                               /*allow_exceptions=*/false);
   if (document.is_discarded()) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace snug::program {
@@ -23,7 +24,9 @@ struct JsonLimits {
   int depth = 32;            // Of nested objects and arrays.
 };
 
-// `where` names the text in errors.
+// That the text is within them, for who parses it otherwise. `where` names it in errors.
+absl::Status CheckJson(std::string_view text, const std::string& where, const JsonLimits& limits);
+
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, const std::string& where,
                                          const JsonLimits& limits);
 

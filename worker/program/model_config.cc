@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -101,21 +102,36 @@ void ReadLabels(JsonFields& fields, ModelConfig& config) {
   }
 }
 
-// Images are trained for one class each.
+// The class of transformers that is a family's model without a head.
+std::string HeadlessOf(const Family& family) {
+  const absl::string_view name = family.architecture;
+  return absl::StrCat(name.substr(0, name.find("For")), "Model");
+}
+
+// Images are trained for one class each. DeiT's with a teacher is published with two heads, which
+// transformers trains no further; a new one takes their place.
 void ReadImageTask(JsonFields& fields, const Family& family, ModelConfig& config) {
   const json* named = fields.Find("architectures");
   const json classifier = json::array({family.classifier});
   config.task = Task::kImageClassification;
   config.tied_embeddings = false;
-  if (named == nullptr || *named != classifier) fields.Refuse("architectures", classifier.dump());
+  std::vector<json> headless = {json::array({HeadlessOf(family)})};
+  if (config.distilled)
+    headless.push_back(json::array({absl::StrCat(family.classifier, "WithTeacher")}));
+  config.new_head = named != nullptr && absl::c_linear_search(headless, *named);
+  if (!config.new_head && (named == nullptr || *named != classifier)) {
+    std::string accepted = classifier.dump();
+    for (const json& each : headless) absl::StrAppend(&accepted, ", ", each.dump());
+    fields.Refuse("architectures", accepted);
+  }
   const json* problem = fields.Find("problem_type");
   if (problem != nullptr && *problem != NameOf(Problem::kSingleLabel))
     fields.Refuse("problem_type", json(NameOf(Problem::kSingleLabel)).dump());
   ReadLabels(fields, config);
 }
 
-// Files may name a head of classes or one of masked tokens; where they name none, a job says what
-// they are trained for.
+// Files may name a head of classes or one of masked tokens; where they name none, or a model that
+// has none, a job says what they are trained for.
 void ReadEncoderTask(JsonFields& fields, const Family& family, ModelConfig& config) {
   const json* named = fields.Find("architectures");
   const auto is = [&](const char* name) {
@@ -128,9 +144,10 @@ void ReadEncoderTask(JsonFields& fields, const Family& family, ModelConfig& conf
     return ReadLabels(fields, config);
   }
   config.task = Task::kMaskedLm;
-  config.new_head = named == nullptr;
+  const json headless = json::array({HeadlessOf(family)});
+  config.new_head = named == nullptr || *named == headless;
   if (config.new_head || is(family.architecture) || is(family.pretrained)) return;
-  std::vector<std::string> accepted;
+  std::vector<std::string> accepted = {headless.dump()};
   for (const char* name :
        {family.classifier, family.token_classifier, family.architecture, family.pretrained}) {
     if (*name != '\0') accepted.push_back(json::array({name}).dump());

@@ -136,4 +136,18 @@ absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir) {
   return WithTodaysNames(ReadShards(model_dir));
 }
 
+absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir,
+                                           const ModelConfig& config) {
+  ASSIGN_OR_RETURN(TensorIndex index, ReadModelIndex(model_dir));
+  const auto has = [&](const std::string& prefix) {
+    const auto first = index.lower_bound(prefix);
+    return first != index.end() && absl::StartsWith(first->first, prefix);
+  };
+  const std::string prefix = BasePrefix(config);
+  if (!config.encoder || has(prefix) || !has("embeddings.")) return index;
+  TensorIndex renamed;
+  for (auto& [key, entry] : index) renamed[prefix + key] = std::move(entry);
+  return renamed;
+}
+
 }  // namespace snug::program

@@ -271,11 +271,13 @@ absl::StatusOr<Plan> PinnedPlan(const Program& program,
 std::map<Stash, int64_t> SiteBytes(const Program& program, const std::vector<Site>& sites,
                                    int block, const Recipe& recipe) {
   std::map<Stash, int64_t> bytes;
-  for (const Site& site : sites) {
-    const Stash planned = recipe[static_cast<size_t>(site.value)].kind;
-    const Stash stash = site.Serves(planned) ? planned : Stash::kKeep;
-    const bool counts = !IsInput(program, site) || RowOf(stash).has_form;
-    if (site.block == block && !site.companion && counts) bytes[stash] += site.bytes_per_token;
+  const auto before = [](const Site& site, int wanted) { return site.block < wanted; };
+  auto site = std::lower_bound(sites.begin(), sites.end(), block, before);
+  for (; site != sites.end() && site->block == block; ++site) {
+    const Stash planned = recipe[static_cast<size_t>(site->value)].kind;
+    const Stash stash = site->Serves(planned) ? planned : Stash::kKeep;
+    const bool counts = !IsInput(program, *site) || RowOf(stash).has_form;
+    if (!site->companion && counts) bytes[stash] += site->bytes_per_token;
   }
   return bytes;
 }

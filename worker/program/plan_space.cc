@@ -227,6 +227,13 @@ Mix PlanSpace::RecomputeMix(int recomputed_layers) const {
   return mix;
 }
 
+std::optional<int> PlanSpace::RecomputedLayers(const Mix& mix) const {
+  int layers = 0;
+  for (size_t b = 0; b < blocks(); ++b) layers += KindOf(b).decided && mix[b] == kRecomputeAll;
+  if (mix != RecomputeMix(layers)) return std::nullopt;
+  return layers;
+}
+
 Plan PlanSpace::PlanOf(const Mix& mix) const {
   Plan plan;
   std::map<std::pair<size_t, uint16_t>, int> index;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -67,6 +68,8 @@ class PlanSpace {
 
   // Keep everywhere, or the first k decoder blocks run again: RecomputePlan's.
   Mix RecomputeMix(int recomputed_layers) const;
+  // The k of such a mix; null: it is another one.
+  std::optional<int> RecomputedLayers(const Mix& mix) const;
   // Its recipes without doubles; `name` is left empty.
   Plan PlanOf(const Mix& mix) const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -137,8 +138,6 @@ class MixPredictor {
  public:
   MixPredictor(const PlanFacts& facts, const JobBytes& job, int layers)
       : facts_(facts), job_(job), layers_(layers) {
-    for (int k = 0; k <= layers; ++k)
-      names_[facts.space.RecomputeMix(k)] = RecomputeName(k, layers);
     keep_seconds_ = facts.space.Price(facts.space.RecomputeMix(0)).seconds;
   }
 
@@ -153,10 +152,10 @@ class MixPredictor {
     prediction.relative_work = price.seconds / keep_seconds_;
     prediction.seconds = price.seconds;
     prediction.shares = facts_.space.SharesOf(mix);
-    const auto name = names_.find(mix);
+    const std::optional<int> recomputed = facts_.space.RecomputedLayers(mix);
     prediction.plan.name =
-        name != names_.end()
-            ? name->second
+        recomputed.has_value()
+            ? RecomputeName(*recomputed, layers_)
             : absl::StrFormat("recompute %.2f %%", 100.0 * prediction.shares[Stash::kRecompute]);
   }
 
@@ -198,7 +197,6 @@ class MixPredictor {
   const JobBytes& job_;
   const int layers_;
   double keep_seconds_ = 0.0;
-  std::map<Mix, std::string> names_;
   std::set<Mix> added_;
   std::vector<Prediction> predictions_;
 };

@@ -12,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "worker/program/opened_files.h"
 
 namespace snug::program {
 
@@ -21,17 +23,16 @@ namespace fs = std::filesystem;
 
 const HandedFiles* handed_files = nullptr;  // Null: the file system.
 
-// Below 0: errno says why.
-int OpenHanded(const std::string& path) {
+absl::StatusOr<int> OpenHanded(const std::string& path) {
   const auto found = handed_files->find(path);
-  if (found == handed_files->end()) {
-    errno = ENOENT;
-    return -1;
+  int error = ENOENT;
+  if (found != handed_files->end()) {
+    const HandedFile& file = found->second;
+    const int fd = file.fd < 0 ? -1 : fcntl(file.fd, F_DUPFD_CLOEXEC, 0);
+    if (fd >= 0) return fd;
+    error = file.fd >= 0 ? errno : file.error == 0 ? EACCES : file.error;
   }
-  const HandedFile& file = found->second;
-  if (file.fd >= 0) return fcntl(file.fd, F_DUPFD_CLOEXEC, 0);
-  errno = file.error == 0 ? EACCES : file.error;
-  return -1;
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot open ", path));
 }
 
 // `prefix` ends with a slash.
@@ -51,6 +52,7 @@ void ReadHandedFiles(const HandedFiles* files) { handed_files = files; }
 
 bool IsSomethingAt(const std::string& path) {
   if (handed_files != nullptr) return handed_files->contains(path);
+  if (!MayBeThere(path)) return false;
   std::error_code ignored;
   return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
 }
@@ -63,7 +65,8 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder, size
   } else if (fs::is_directory(folder, error)) {
     fs::directory_iterator walk(folder, error);
     for (; !error && walk != fs::directory_iterator(); walk.increment(error)) {
-      names.push_back(walk->path().filename().string());
+      std::string name = walk->path().filename().string();
+      if (MayBeThere(absl::StrCat(folder, "/", name))) names.push_back(std::move(name));
       if (names.size() > limit) break;
     }
     if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", folder));
@@ -76,11 +79,7 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder, size
 }
 
 absl::StatusOr<RegularFile> RegularFile::Open(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const int fd = handed_files != nullptr
-                     ? OpenHanded(path)
-                     : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  ASSIGN_OR_RETURN(const int fd, handed_files != nullptr ? OpenHanded(path) : OpenToRead(path));
   RegularFile file(path, fd, 0);
   struct stat about = {};
   if (fstat(fd, &about) != 0) {

@@ -29,6 +29,11 @@ absl::StatusOr<TensorIndex> ReadSafetensorsHeader(const std::string& path);
 // model.safetensors, or the shards that model.safetensors.index.json names.
 absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir);
 
+// The same, by the names of a model with a head: an encoder's files without one
+// ("BertModel") leave out the name of the module that is not the head ("bert."), as transformers
+// saves them.
+absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir, const ModelConfig& config);
+
 // Every base parameter is there with its shape and a float dtype, and nothing else is (buffers that
 // transformers once saved, such as rotary_emb.inv_freq, are allowed, and other names for the
 // embedding, such as lm_head.weight of a tied model: of its shape and dtype; that their values are

@@ -87,7 +87,7 @@ absl::Status CheckClassification(const TaskChoice& choice, Task task, const Mode
 }  // namespace
 
 absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
-  if (config.encoder && config.new_head && !choice.task) {
+  if (config.encoder && config.new_head && !config.of_images() && !choice.task) {
     return absl::InvalidArgumentError(
         absl::StrCat("task: config.json names no head that ", config.model_type,
                      " is trained with; give task: masked_lm, sequence_classification or "

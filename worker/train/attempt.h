@@ -10,6 +10,7 @@
 
 #include "worker/checkpoint/compatibility.h"
 #include "worker/program/named_plan.h"
+#include "worker/program/opened_files.h"
 #include "worker/program/predict.h"
 #include "worker/program/program.h"
 #include "worker/program/tape.h"
@@ -35,6 +36,7 @@ struct AttemptOptions {
   std::string nonce;
   std::string link_socket;  // Empty: no daemon to report to.
 
+  program::OpenedFiles opened;  // Of model and adapter, for the job's owner.
   std::string model_dir;
   std::string base_model_name;  // What adapter_config.json names as the base.
   std::vector<std::string> added_tokens;
@@ -63,6 +65,7 @@ struct AttemptOptions {
   std::string attempt_dir;
   std::string checkpoints_dir;
   std::string resume_from;       // A checkpoint folder, or empty.
+  std::string start_from;        // Another job's, whose weights the run begins with; or empty.
   std::string previous_metrics;  // Or empty.
   std::optional<AnswerOptions> answers;
 };
@@ -80,6 +83,12 @@ struct PlanAnswer {
   int64_t global_step = 0;  // The last one under the plan before.
   int64_t current_bytes = 0;
   std::string refusal;  // Why the plan before stays in force; empty: it does not.
+};
+
+// A step that does not fit into the memory that there is.
+struct Shortage {
+  int64_t global_step = 0;  // The last one that was made.
+  std::string message;
 };
 
 // Where a run stands; what each report carries.

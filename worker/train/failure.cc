@@ -1,8 +1,11 @@
 #include "worker/train/failure.h"
 
+#include "worker/program/opened_files.h"
+
 namespace snug::train {
 
 Failure FailureOf(const absl::Status& status) {
+  if (program::IsInputChanged(status)) return {"INPUT_CHANGED", FailureClass::kUser};
   switch (status.code()) {
     case absl::StatusCode::kOutOfRange:
       return {"NON_FINITE", FailureClass::kUser};

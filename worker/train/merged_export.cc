@@ -157,11 +157,12 @@ class Merger {
   execute::Device& device() const { return request_.arena->device(); }
   const std::vector<Parameter>& parameters() const { return request_.program->parameters; }
 
-  // Of a new head, which the base has not, that of the embedding.
+  // Of a new head, which the base has not, that of the first parameter that it has.
   const std::string& DTypeOf(const std::string& key) const {
-    const auto found = base_.find(key);
-    return (found != base_.end() ? found : base_.find(EmbeddingKeyOf(request_.program->config)))
-        ->second.dtype;
+    auto found = base_.find(key);
+    for (auto parameter = parameters().begin(); found == base_.end(); ++parameter)
+      found = base_.find(parameter->key);
+    return found->second.dtype;
   }
 
   // By the key of the matrix that each is added to.
@@ -256,7 +257,8 @@ absl::Status WriteConfig(const std::string& folder, const MergeRequest& request)
 }  // namespace
 
 absl::Status ExportMerged(const std::string& folder, const MergeRequest& request) {
-  ASSIGN_OR_RETURN(program::TensorIndex base, program::ReadModelIndex(request.model_dir));
+  ASSIGN_OR_RETURN(program::TensorIndex base,
+                   program::ReadModelIndex(request.model_dir, request.program->config));
   RETURN_IF_ERROR(program::CheckBaseWeights(*request.program, base));
   RETURN_IF_ERROR(checkpoint::MakeFreshFolder(folder));
   const Merger merger(request, std::move(base));

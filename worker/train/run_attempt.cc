@@ -94,16 +94,20 @@ class Attempt {
 
   absl::Status ChangePlan() {
     const std::optional<PlanOrder> order = run_.link.TakePlanOrder();
-    if (!order.has_value()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const PlanAnswer answer, run_.trainer->ChangePlan(*order));
+    return order.has_value() ? GoTo(*order).status() : absl::OkStatus();
+  }
+
+  // Whether its plan is in force then.
+  absl::StatusOr<bool> GoTo(const PlanOrder& order) {
+    ASSIGN_OR_RETURN(const PlanAnswer answer, run_.trainer->ChangePlan(order));
     const std::string what = answer.refusal.empty() ? absl::StrCat(answer.current_bytes, " of ",
-                                                                   order->cap_bytes, " bytes")
+                                                                   order.cap_bytes, " bytes")
                                                     : absl::StrCat("refused, ", answer.refusal);
-    std::cerr << absl::StrCat("after step ", answer.global_step, " to plan \"", order->plan.name,
+    std::cerr << absl::StrCat("after step ", answer.global_step, " to plan \"", order.plan.name,
                               "\": ", what, "\n");
     run_.link.AnswerPlanOrder(answer);
     metrics_.Report();
-    return absl::OkStatus();
+    return answer.refusal.empty();
   }
 
   absl::Status Step() {
@@ -122,7 +126,7 @@ class Attempt {
   absl::StatusOr<StepResult> Train() {
     const Clock::time_point begin = Clock::now();
     Trainer& trainer = *run_.trainer;
-    ASSIGN_OR_RETURN(StepResult step, trainer.AccumulateGradients());
+    ASSIGN_OR_RETURN(StepResult step, AccumulateGradients());
     RETURN_IF_ERROR(trainer.ApplyGradients(step));
     TrainingProgress& progress = run_.progress;
     progress.global_step = trainer.global_step();
@@ -134,6 +138,28 @@ class Attempt {
     progress.step_seconds = SecondsSince(begin);
     progress.tokens_per_second = static_cast<double>(step.tokens) / progress.step_seconds;
     return step;
+  }
+
+  // A step that does not fit is made again under a smaller plan, as long as there is one: of the
+  // same rows, with the same random numbers.
+  absl::StatusOr<StepResult> AccumulateGradients() {
+    Trainer& trainer = *run_.trainer;
+    while (true) {
+      absl::StatusOr<StepResult> step = trainer.AccumulateGradients();
+      if (!absl::IsResourceExhausted(step.status()) || !trainer.can_repeat_step()) return step;
+      RETURN_IF_ERROR(run_.device.Synchronize());  // What it had begun may still write.
+      const Shortage shortage = {.global_step = trainer.global_step(),
+                                 .message = std::string(step.status().message())};
+      std::cerr << absl::StrCat("step ", shortage.global_step + 1,
+                                " does not fit: ", shortage.message, "\n");
+      const std::optional<PlanOrder> order = run_.link.AskForSmallerPlan(shortage);
+      if (!order.has_value()) {
+        RETURN_IF_ERROR(Obey(run_.link.command()));
+        return step;
+      }
+      ASSIGN_OR_RETURN(const bool changed, GoTo(*order));
+      if (!changed) return step;
+    }
   }
 
   // At the end of the run as well, unless it is never.

@@ -33,9 +33,21 @@ absl::StatusOr<checkpoint::RunState> RunCheckpoints::Restore(const std::string& 
   return state;
 }
 
+// With the weights of another job's checkpoint; its optimizer's state and its place are its own.
+absl::Status RunCheckpoints::BeginWith(const std::string& folder) {
+  Trainer& trainer = *run_.trainer;
+  ASSIGN_OR_RETURN(const checkpoint::RunState state,
+                   checkpoint::RestoreWeights(folder, WeightsOf(trainer, Digits::kExact)));
+  RETURN_IF_ERROR(trainer.parameters().RoundMasters());
+  std::cerr << "begins with the weights of job " << state.job_id << " after step "
+            << state.global_step << std::endl;
+  return absl::OkStatus();
+}
+
 absl::Status RunCheckpoints::Resume() {
   const AttemptOptions& attempt = run_.attempt;
-  if (attempt.resume_from.empty()) return absl::OkStatus();
+  if (attempt.resume_from.empty())
+    return attempt.start_from.empty() ? absl::OkStatus() : BeginWith(attempt.start_from);
   Trainer& trainer = *run_.trainer;
   ASSIGN_OR_RETURN(const checkpoint::RunState state, Restore(attempt.resume_from));
   RETURN_IF_ERROR(CheckResumable(state, attempt, trainer.dataset().sha256()));

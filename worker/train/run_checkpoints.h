@@ -40,6 +40,7 @@ class RunCheckpoints {
   std::string BestFolder() const { return run_.attempt.checkpoints_dir + "/" + best_.checkpoint; }
   checkpoint::RunState State() const;
   absl::StatusOr<checkpoint::Saved> SaveWithMetrics();
+  absl::Status BeginWith(const std::string& folder);
   absl::StatusOr<checkpoint::RunState> Restore(const std::string& folder);
 
   Run& run_;

@@ -6,9 +6,27 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::train {
+namespace {
+
+// The time of day, of no zone but UTC, as that in metrics.jsonl is.
+std::string Now() {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+}
+
+void TellOf(const EvalMetrics& evaluation) {
+  std::string text = absl::StrCat(Now(), " evaluation after step ", evaluation.global_step,
+                                  ": eval_loss ", evaluation.eval_loss);
+  for (const auto& [name, value] : evaluation.figures)
+    absl::StrAppend(&text, ", eval_", name, " ", value);
+  std::cerr << text << ", in " << evaluation.runtime << " s\n";
+}
+
+}  // namespace
 
 absl::Status RunMetrics::Open() {
   const int64_t step = run_.progress.resumed_from_step, begin = run_.attempt.begin_step;
@@ -64,6 +82,7 @@ absl::Status RunMetrics::Log(const StepResult& step) {
 }
 
 absl::Status RunMetrics::Log(const EvalMetrics& evaluation, const std::vector<Sample>& answers) {
+  TellOf(evaluation);
   for (const Sample& sample : answers) std::cerr << Shown(sample) << "\n";
   if (!run_.attempt.prompts_file.empty())
     RETURN_IF_ERROR(AppendSamples(run_.samples_file(), answers));
@@ -73,8 +92,8 @@ absl::Status RunMetrics::Log(const EvalMetrics& evaluation, const std::vector<Sa
 
 void RunMetrics::Tell() const {
   const TrainingProgress& progress = run_.progress;
-  std::cerr << absl::StrCat("step ", progress.global_step, " of ", progress.max_steps, ": loss ",
-                            progress.loss, ", gradient norm ", progress.grad_norm, ", ",
+  std::cerr << absl::StrCat(Now(), " step ", progress.global_step, " of ", progress.max_steps,
+                            ": loss ", progress.loss, ", gradient norm ", progress.grad_norm, ", ",
                             progress.tokens_per_second, " tokens/s\n");
 }
 

@@ -296,6 +296,12 @@ absl::StatusOr<StepResult> Trainer::AccumulateGradients() {
   return result;
 }
 
+bool Trainer::can_repeat_step() const {
+  const auto& parameters = program_.parameters;
+  return std::none_of(parameters.begin(), parameters.end(),
+                      [](const program::Parameter& each) { return each.released; });
+}
+
 absl::Status Trainer::ApplyGradients(const StepResult& step) {
   RETURN_IF_ERROR(optimizer_->Step(global_step_ + 1, step.learning_rate, step.gradient_norm));
   RETURN_IF_ERROR(device_.Synchronize());  // So that it fails, and takes its time, in its own step.

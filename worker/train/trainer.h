@@ -46,7 +46,7 @@ struct MicroBatches {
   const Dataset& dataset;
   const EpochPlan& plan;
   BatchRange range;
-  const char* set;  // What the dataset is called in messages.
+  const char* set;  // What messages call the dataset.
 };
 
 class Trainer {
@@ -59,10 +59,11 @@ class Trainer {
   // One optimizer step in two halves; between them gradients can be read, but those released, whose
   // weights are changed by then. OutOfRange, naming step and rows: a loss or gradient not finite.
   absl::StatusOr<StepResult> AccumulateGradients();
+  // Whether the first half may be made again where it has failed: it has changed no weight then.
+  bool can_repeat_step() const;
   absl::Status ApplyGradients(const StepResult& step);
 
-  // Over the evaluation set; where there is none, over the last training batch. Without dropout.
-  // OutOfRange as above.
+  // Over the evaluation set, or else the last training batch; no dropout. OutOfRange as above.
   absl::StatusOr<Evaluation> Evaluate();
 
   // Answers to the job's prompts, one after another; none where there are no prompts.
@@ -74,8 +75,7 @@ class Trainer {
   // of memory() begins anew. An error: the attempt has no arena any more.
   absl::StatusOr<PlanAnswer> ChangePlan(const PlanOrder& order);
 
-  // Goes on after `steps` optimizer steps, the next of which starts at `cursor`; the caller has
-  // filled weights and moments.
+  // Goes on after `steps` steps, the next from `cursor`; the caller has filled weights and moments.
   void ResumeAt(int64_t steps, DataCursor cursor, int64_t tokens);
 
   const std::string& plan_name() const { return lowered_.name; }  // Of the one in force.

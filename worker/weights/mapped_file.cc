@@ -1,6 +1,5 @@
 #include "worker/weights/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
+#include "worker/program/opened_files.h"
 
 namespace snug::weights {
 
@@ -34,8 +35,7 @@ void MappedFile::Release(int64_t begin, int64_t bytes) const {
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("could not open ", path));
+  ASSIGN_OR_RETURN(const int fd, program::OpenToRead(path));
   struct stat status;
   void* address = MAP_FAILED;
   if (fstat(fd, &status) == 0 && status.st_size > 0) {

@@ -186,7 +186,8 @@ absl::StatusOr<program::TensorIndex> SavedIndex(const program::Program& program,
 
 absl::StatusOr<Parameters> Parameters::Load(const program::Program& program,
                                             const LoadOptions& options, Device& device) {
-  ASSIGN_OR_RETURN(const program::TensorIndex model, program::ReadModelIndex(options.model_dir));
+  ASSIGN_OR_RETURN(const program::TensorIndex model,
+                   program::ReadModelIndex(options.model_dir, program.config));
   RETURN_IF_ERROR(program::CheckBaseWeights(program, model));
   ASSIGN_OR_RETURN(const program::TensorIndex adapter, AdapterIndex(program, options.init_adapter));
   ASSIGN_OR_RETURN(const program::TensorIndex saved, SavedIndex(program, options.saved_weights));

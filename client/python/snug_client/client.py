@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
 import grpc
-from snug.v1 import job_pb2, metrics_pb2, service_pb2, service_pb2_grpc
+from snug.v1 import artifact_pb2, job_pb2, metrics_pb2, service_pb2, service_pb2_grpc
 
+from snug_client.download import fetch
 from snug_client.errors import JobFailed, SnugError, from_rpc
 from snug_client.spec import to_spec
+from snug_client.words import word_of
 
-ENDED = frozenset({job_pb2.Job.SUCCEEDED, job_pb2.Job.FAILED, job_pb2.Job.CANCELLED})
+ENDED = frozenset(
+    {job_pb2.Job.STATE_SUCCEEDED, job_pb2.Job.STATE_FAILED, job_pb2.Job.STATE_CANCELLED}
+)
 
 _MAX_MESSAGE_BYTES = 16 << 20  # As the command line: a page of jobs is below 3 MiB.
 _RECONNECT_S = 600.0  # An upgrade of the daemon, with a person in it.
 _SERVICE_SOCKET = "/run/snug/snug.sock"
 _RETRY_S = 0.5  # Between two attempts to reach it.
+_AWAY_S = 30.0  # Of a download, for which the daemon is away or is called too often.
+_PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 _OPTIONS = [
@@ -49,13 +53,13 @@ def default_server() -> str:
 
 def state_of(job: job_pb2.Job) -> str:
     """The state's name: "RUNNING"."""
-    return job_pb2.Job.State.Name(job.state)
+    return word_of(job_pb2.Job.State.DESCRIPTOR, job.state)
 
 
 class Client:
     """A connection to a daemon. Every method raises SnugError when the call is refused.
 
-    JOB arguments are a job's id or an unambiguous beginning of it.
+    JOB arguments are a job's id, an unambiguous beginning of it, or its name.
     """
 
     def __init__(
@@ -124,12 +128,7 @@ class Client:
     def list(self, *, all: bool = False, labels: Mapping[str, str] = {}) -> Iterator[job_pb2.Job]:
         """Jobs that have not ended, newest first; with `all`, every job. Pages as it goes."""
         request = service_pb2.ListJobsRequest(all=all, labels=labels)
-        while True:
-            page = self._call("ListJobs", request)
-            yield from page.jobs
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
+        return self._pages("ListJobs", request, "jobs")
 
     def watch(self, job: str, *, progress: bool = False) -> Iterator[job_pb2.Job]:
         """Snapshots of a job until it has ended, one for each change. Goes on where the daemon
@@ -151,7 +150,7 @@ class Client:
         """The job once it has succeeded. Raises JobFailed when it has failed or was cancelled."""
         for last in self.watch(job, progress=progress):
             pass
-        if last.state != job_pb2.Job.SUCCEEDED:
+        if last.state != job_pb2.Job.STATE_SUCCEEDED:
             raise JobFailed(last)
         return last
 
@@ -219,26 +218,58 @@ class Client:
         """Puts a paused job back to its place in the queue."""
         return self._call("ResumeJob", service_pb2.ResumeJobRequest(id=job))
 
+    def checkpoints(self, job: str) -> Iterator[artifact_pb2.Checkpoint]:
+        """Those that are there, newest first."""
+        return self._pages(
+            "ListCheckpoints", artifact_pb2.ListCheckpointsRequest(id=job), "checkpoints"
+        )
+
+    def artifacts(
+        self, job: str, *, checkpoint: int | None = None
+    ) -> Iterator[artifact_pb2.Artifact]:
+        """The files of its output, or of the checkpoint of a step, with their hashes."""
+        request = artifact_pb2.ListArtifactsRequest(id=job, checkpoint_step=checkpoint)
+        return self._pages("ListArtifacts", request, "artifacts")
+
     def download(
         self, job: str, directory: str | os.PathLike[str], *, checkpoint: int | None = None
     ) -> Sequence[pathlib.Path]:
         """Copies what it made, or the checkpoint of a step, to a folder that must be empty or not
-        exist: all of it or nothing. Gives the files' paths."""
+        exist: all of it or nothing. Called again, it goes on where it broke off. Each file is
+        compared with the daemon's hash of it. Gives the files' paths."""
         target = pathlib.Path(directory).absolute()
         if target.exists() and any(target.iterdir()):
             raise SnugError(f"{target} is not empty", code="ALREADY_EXISTS")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        request = service_pb2.DownloadJobRequest(id=job, checkpoint_step=checkpoint)
-        partial = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
-            names = _write_files(self._stub.DownloadJob(request), partial)
-            partial.chmod(0o755)
-            partial.replace(target)
+            return fetch(list(self.artifacts(job, checkpoint=checkpoint)), target, self._chunks)
         except grpc.RpcError as error:
             raise from_rpc(error) from error
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-        return [target / name for name in names]
+
+    def _chunks(
+        self, artifact: artifact_pb2.Artifact, offset: int
+    ) -> Iterator[artifact_pb2.FileChunk]:
+        give_up = None
+        while True:
+            request = artifact_pb2.DownloadJobRequest(id=artifact.name, offset=offset)
+            try:
+                for chunk in self._stub.DownloadJob(request):
+                    give_up = None
+                    offset += len(chunk.content)
+                    yield chunk
+                return
+            except grpc.RpcError as error:
+                give_up = give_up or time.monotonic() + _AWAY_S
+                if error.code() not in _PASSING or time.monotonic() > give_up:
+                    raise
+                time.sleep(_RETRY_S)
+
+    def _pages(self, method: str, request: Any, field: str) -> Iterator[Any]:
+        while True:
+            page = self._call(method, request)
+            yield from getattr(page, field)
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
 
 
 def _read(path: _Path | None) -> bytes | None:
@@ -264,40 +295,3 @@ def _spec(
             raise TypeError("a JobSpec takes no further keys")
         return job
     return to_spec({**(job or {}), **keys})
-
-
-def _write_files(chunks: Iterator[service_pb2.FileChunk], folder: pathlib.Path) -> list[str]:
-    """Files one after another: a chunk with a path begins one, those that follow continue it."""
-    names: list[str] = []
-    left, file = 0, None
-    try:
-        for chunk in chunks:
-            if chunk.path:
-                _check_whole(left, names)
-                file = _next_file(file, folder, chunk.path)
-                names.append(chunk.path)
-                left = chunk.file_bytes
-            if file is None:
-                raise SnugError("the daemon sent content before a file's name", code="DATA_LOSS")
-            file.write(chunk.content)
-            left -= len(chunk.content)
-        _check_whole(left, names)
-    finally:
-        if file is not None:
-            file.close()
-    return names
-
-
-def _check_whole(left: int, names: list[str]) -> None:
-    if left:
-        raise SnugError(f"{names[-1]} has another size than was announced", code="DATA_LOSS")
-
-
-def _next_file(last: Any, folder: pathlib.Path, name: str) -> Any:
-    if last is not None:
-        last.close()
-    path = pathlib.PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise SnugError(f"the daemon sent a path outside of the folder: {name}", code="DATA_LOSS")
-    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    return open(folder / path, "xb")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from snug.v1 import job_pb2
 from tqdm.auto import tqdm
 
+from snug_client.words import word_of
+
 
 class Bar:
     """One bar: steps done of those planned, with state, loss and memory behind it."""
@@ -15,7 +17,7 @@ class Bar:
     def show(self, job: job_pb2.Job) -> None:
         """Takes over a snapshot."""
         progress = job.progress
-        self._bar.desc = f"{job.id} {job_pb2.Job.State.Name(job.state).lower()}"
+        self._bar.desc = f"{job.id} {word_of(job_pb2.Job.State.DESCRIPTOR, job.state).lower()}"
         if self._bar.total != progress.max_steps:
             self._bar.reset(total=progress.max_steps)  # A notebook's widget has a copy of it.
         self._bar.n = progress.global_step

@@ -17,8 +17,12 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from snug.v1 import job_pb2
 
 from snug_client.errors import FieldError, SnugError
+from snug_client.words import names_by_word
 
-_JOB_ID = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+_JOB = re.compile(
+    r"(tenants/[^/]+/jobs/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?(/checkpoints/[1-9][0-9]*)?"
+)
+_FILE = re.compile(r"(tenants/[^/]+/datasets/)?file-[0-9a-f]{24}")
 _BAD = "BAD_JOB_FILE"
 
 
@@ -32,11 +36,11 @@ def _refuse(field: str, message: str) -> SnugError:
 def _enum_word(word: Any, field: FieldDescriptor, path: str) -> Any:
     if not isinstance(word, str):
         return word
-    names = field.enum_type.values_by_name
+    names = names_by_word(field.enum_type)
     if word.upper() not in names:
         known = ", ".join(name.lower() for name in names if not name.endswith("UNSPECIFIED"))
         raise _refuse(path, f"must be one of {known}, not {word!r}")
-    return word.upper()
+    return names[word.upper()]
 
 
 def _map_value(value: Any, field: FieldDescriptor, path: str) -> Any:
@@ -88,6 +92,18 @@ def _resolved(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path)) if path else path
 
 
+def _made(path: str) -> str:
+    """A path; or what a job made, by the job's id or its name, or by a checkpoint of it."""
+    is_job = _JOB.fullmatch(path) and not os.path.exists(path)
+    return path if is_job else _resolved(path)
+
+
+def _dataset(dataset: str) -> str:
+    """A path; or a file that was sent to the daemon, by its id or its name."""
+    sent = _FILE.fullmatch(dataset) and not os.path.exists(dataset)
+    return dataset if sent else _resolved(dataset)
+
+
 def to_spec(job: Mapping[str, Any]) -> job_pb2.JobSpec:
     """The JobSpec of a job file's keys. Raises SnugError, with the field, for what is none."""
     spec = job_pb2.JobSpec()
@@ -95,12 +111,10 @@ def to_spec(job: Mapping[str, Any]) -> job_pb2.JobSpec:
         json_format.ParseDict(_message(job, spec.DESCRIPTOR, ""), spec)
     except json_format.ParseError as error:
         raise _refuse("", str(error)) from error
-    # A model may be that of a finished job.
-    if os.path.exists(spec.model) or not _JOB_ID.fullmatch(spec.model):
-        spec.model = _resolved(spec.model)
-    spec.dataset, spec.eval_dataset = _resolved(spec.dataset), _resolved(spec.eval_dataset)
+    spec.model = _made(spec.model)
+    spec.dataset, spec.eval_dataset = _dataset(spec.dataset), _dataset(spec.eval_dataset)
     for source in spec.datasets:
-        source.path = _resolved(source.path)
+        source.path = _dataset(source.path)
     if spec.lora.init_adapter:
-        spec.lora.init_adapter = _resolved(spec.lora.init_adapter)
+        spec.lora.init_adapter = _made(spec.lora.init_adapter)
     return spec

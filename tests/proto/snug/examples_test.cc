@@ -41,26 +41,29 @@ void ExpectEqual(const v1::JobSpec& actual, const v1::JobSpec& expected) {
 TEST(ExamplesTest, Lora) {
   ExpectEqual(Example("lora.yaml"), FromText(R"(
     display_name: "answers-lora" model: "./model" dataset: "./train.jsonl"
-    eval_dataset: "./eval.jsonl" method: LORA
+    eval_dataset: "./eval.jsonl" method: METHOD_LORA
     lora { r: 16 lora_alpha: 32 lora_dropout: 0 target_modules: "all-linear" use_rslora: false }
     training {
       num_train_epochs: 1 per_device_train_batch_size: 8 gradient_accumulation_steps: 1
-      learning_rate: 2e-4 lr_scheduler_type: COSINE warmup_ratio: 0.03 max_grad_norm: 1
-      max_seq_length: 512 packing: true precision: BF16 seed: 42 eval_steps: 50 save_steps: 100
+      learning_rate: 2e-4 lr_scheduler_type: LR_SCHEDULER_TYPE_COSINE
+      warmup_ratio: 0.03 max_grad_norm: 1
+      max_seq_length: 512 packing: true precision: PRECISION_BF16
+      seed: 42 eval_steps: 50 save_steps: 100
       save_total_limit: 2
     }
-    memory { budget: "auto" fidelity: EXACT })"));
+    memory { budget: "auto" fidelity: FIDELITY_EXACT })"));
 }
 
 TEST(ExamplesTest, Full) {
   ExpectEqual(Example("full.yaml"), FromText(R"(
-    display_name: "tiny-full" model: "./model" dataset: "./train.jsonl" method: FULL
+    display_name: "tiny-full" model: "./model" dataset: "./train.jsonl" method: METHOD_FULL
     training {
       max_steps: 20 per_device_train_batch_size: 4 gradient_accumulation_steps: 2
-      learning_rate: 1e-3 lr_scheduler_type: CONSTANT weight_decay: 0.01 max_grad_norm: 1
-      max_seq_length: 128 packing: false precision: FP32 seed: 7
+      learning_rate: 1e-3 lr_scheduler_type: LR_SCHEDULER_TYPE_CONSTANT
+      weight_decay: 0.01 max_grad_norm: 1
+      max_seq_length: 128 packing: false precision: PRECISION_FP32 seed: 7
     }
-    memory { stash { key: "*" value: RECOMPUTE } })"));
+    memory { stash { key: "*" value: STASH_KIND_RECOMPUTE } })"));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(OtherNamesTest, AFileOfAnotherToolIsRead) {
       "lr_scheduler: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n"
       "evaluation_strategy: epoch\nload_in_4bit: false\nreport_to: none\n");
   EXPECT_EQ(spec.model(), "m");
-  EXPECT_EQ(spec.method(), v1::JobSpec::LORA);
+  EXPECT_EQ(spec.method(), v1::JobSpec::METHOD_LORA);
   EXPECT_EQ(spec.training().max_seq_length(), 512);
   EXPECT_EQ(spec.training().per_device_train_batch_size(), 2);
   EXPECT_EQ(spec.training().gradient_accumulation_steps(), 4);
@@ -51,13 +51,14 @@ TEST(OtherNamesTest, AFileOfAnotherToolIsRead) {
   EXPECT_EQ(spec.lora().r(), 8);
   EXPECT_EQ(spec.lora().lora_alpha(), 16.0);
   EXPECT_THAT(spec.lora().target_modules(), ElementsAre("all-linear"));
-  EXPECT_EQ(spec.training().precision(), v1::TrainingSpec::BF16);
+  EXPECT_EQ(spec.training().precision(), v1::TrainingSpec::PRECISION_BF16);
   EXPECT_FALSE(spec.training().packing());
   EXPECT_TRUE(spec.training().has_packing());
   EXPECT_EQ(spec.training().optim(), "adamw_torch");
-  EXPECT_EQ(spec.training().lr_scheduler_type(), v1::TrainingSpec::COSINE_WITH_MIN_LR);
+  EXPECT_EQ(spec.training().lr_scheduler_type(),
+            v1::TrainingSpec::LR_SCHEDULER_TYPE_COSINE_WITH_MIN_LR);
   EXPECT_EQ(spec.training().lr_scheduler_kwargs().min_lr_rate(), 0.1);
-  EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::EPOCH);
+  EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::STRATEGY_EPOCH);
 }
 
 TEST(OtherNamesTest, NewTokensAreAddedTokens) {
@@ -72,7 +73,8 @@ TEST(OtherNamesTest, NamesStandInTheirSectionToo) {
   EXPECT_EQ(Parsed("training: {max_length: 7}").training().max_seq_length(), 7);
   EXPECT_EQ(Parsed("lora: {lora_r: 7}").lora().r(), 7);
   EXPECT_EQ(Parsed("training:\nlr: 0.5\n").training().learning_rate(), 0.5);
-  EXPECT_EQ(Parsed("training: {bf16: True}").training().precision(), v1::TrainingSpec::BF16);
+  EXPECT_EQ(Parsed("training: {bf16: True}").training().precision(),
+            v1::TrainingSpec::PRECISION_BF16);
   EXPECT_EQ(Parsed("training: {lr_scheduler_type: wsd}").training().lr_scheduler_type(),
             Parsed("lr_scheduler_type: warmup_stable_decay").training().lr_scheduler_type());
   EXPECT_THAT(ErrorOf("training: {lora_rank: 7}"), HasSubstr("did you mean lora.r?"));
@@ -98,12 +100,13 @@ TEST(OtherNamesTest, AQuantisedBaseHasManyNames) {
        {"load_in_4bit: true", "quantization_bit: 4", "method: qlora", "adapter: qlora",
         "adapter: qlora\nload_in_4bit: true\nbnb_4bit_quant_type: nf4",
         "quantization_bit: 4\ndouble_quantization: true"})
-    EXPECT_EQ(Parsed(file).quantization(), v1::JobSpec::NF4) << file;
-  EXPECT_EQ(Parsed("adapter: qlora").method(), v1::JobSpec::LORA);
-  EXPECT_EQ(Parsed("method: qlora\nquantization: int8").quantization(), v1::JobSpec::INT8);
+    EXPECT_EQ(Parsed(file).quantization(), v1::JobSpec::QUANTIZATION_NF4) << file;
+  EXPECT_EQ(Parsed("adapter: qlora").method(), v1::JobSpec::METHOD_LORA);
+  EXPECT_EQ(Parsed("method: qlora\nquantization: int8").quantization(),
+            v1::JobSpec::QUANTIZATION_INT8);
   for (const char* file : {"load_in_8bit: true", "quantization_bit: 8", "quantization: int8"})
-    EXPECT_EQ(Parsed(file).quantization(), v1::JobSpec::INT8) << file;
-  EXPECT_EQ(Parsed("quantization: none").quantization(), v1::JobSpec::NONE);
+    EXPECT_EQ(Parsed(file).quantization(), v1::JobSpec::QUANTIZATION_INT8) << file;
+  EXPECT_EQ(Parsed("quantization: none").quantization(), v1::JobSpec::QUANTIZATION_NONE);
 }
 
 TEST(OtherNamesTest, SizesMayBeLeftToTheDaemon) {
@@ -156,10 +159,10 @@ TEST(OtherNamesTest, WhatIsSoAnywayMayBeSaid) {
   EXPECT_EQ(Parsed("report_to: [tensorboard, wandb]").training().report_to_size(), 2);
   EXPECT_EQ(Parsed("training: {report_to: tensorboard}").training().report_to_size(), 1);
   EXPECT_THAT(ErrorOf("lora: {init_lora_weights: gaussian}"), HasSubstr("B is zero"));
-  EXPECT_EQ(Parsed("task_type: CAUSAL_LM").task(), v1::JobSpec::CAUSAL_LM);
-  EXPECT_EQ(Parsed("task_type: SEQ_CLS").task(), v1::JobSpec::SEQUENCE_CLASSIFICATION);
-  EXPECT_EQ(Parsed("task_type: TOKEN_CLS").task(), v1::JobSpec::TOKEN_CLASSIFICATION);
-  EXPECT_EQ(Parsed("task_type: SEQ_2_SEQ_LM").task(), v1::JobSpec::SEQ2SEQ_LM);
+  EXPECT_EQ(Parsed("task_type: CAUSAL_LM").task(), v1::JobSpec::TASK_CAUSAL_LM);
+  EXPECT_EQ(Parsed("task_type: SEQ_CLS").task(), v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION);
+  EXPECT_EQ(Parsed("task_type: TOKEN_CLS").task(), v1::JobSpec::TASK_TOKEN_CLASSIFICATION);
+  EXPECT_EQ(Parsed("task_type: SEQ_2_SEQ_LM").task(), v1::JobSpec::TASK_SEQ2SEQ_LM);
   EXPECT_THAT(ErrorOf("task_type: QUESTION_ANS"), HasSubstr("token_classification"));
   EXPECT_THAT(ErrorOf("fan_in_fan_out: true"), HasSubstr("(out, in)"));
 }
@@ -218,7 +221,7 @@ TEST(OtherNamesTest, OverridesMayUseThem) {
   EXPECT_EQ(Overridden("lr=1e-3").training().learning_rate(), 1e-3);
   EXPECT_EQ(Overridden("learning_rate=1e-3").training().learning_rate(), 1e-3);
   EXPECT_EQ(Overridden("training.cutoff_len=64").training().max_seq_length(), 64);
-  EXPECT_EQ(Overridden("bf16=true").training().precision(), v1::TrainingSpec::BF16);
+  EXPECT_EQ(Overridden("bf16=true").training().precision(), v1::TrainingSpec::PRECISION_BF16);
   EXPECT_EQ(Overridden("load_in_8bit=false").ByteSizeLong(), 0u);
   v1::JobSpec spec;
   EXPECT_THAT(ApplyOverride("load_in_8bit=often", &spec).message(), HasSubstr("none, int8 or nf4"));

@@ -50,11 +50,11 @@ std::string OverrideError(absl::string_view assignment) {
 }
 
 TEST(ParseYamlTest, EnumsGoByNameInAnyCase) {
-  EXPECT_EQ(Parsed("method: lora").method(), v1::JobSpec::LORA);
-  EXPECT_EQ(Parsed("method: FULL").method(), v1::JobSpec::FULL);
+  EXPECT_EQ(Parsed("method: lora").method(), v1::JobSpec::METHOD_LORA);
+  EXPECT_EQ(Parsed("method: FULL").method(), v1::JobSpec::METHOD_FULL);
   EXPECT_EQ(
       Parsed("training: {lr_scheduler_type: constant_with_warmup}").training().lr_scheduler_type(),
-      v1::TrainingSpec::CONSTANT_WITH_WARMUP);
+      v1::TrainingSpec::LR_SCHEDULER_TYPE_CONSTANT_WITH_WARMUP);
 }
 
 TEST(ParseYamlTest, NumbersMayHaveExponents) {
@@ -76,8 +76,8 @@ TEST(ParseYamlTest, MapsTakeTheirKeysAsWritten) {
   const v1::JobSpec spec = Parsed("memory: {stash: {\"layers.*.mlp.*\": recompute, \"*\": keep}}");
   const auto& stash = spec.memory().stash();
   EXPECT_EQ(stash.size(), 2u);
-  EXPECT_EQ(stash.at("layers.*.mlp.*"), v1::RECOMPUTE);
-  EXPECT_EQ(stash.at("*"), v1::KEEP);
+  EXPECT_EQ(stash.at("layers.*.mlp.*"), v1::STASH_KIND_RECOMPUTE);
+  EXPECT_EQ(stash.at("*"), v1::STASH_KIND_KEEP);
 }
 
 TEST(ParseYamlTest, NullAndEmptyMeanNotGiven) {
@@ -181,9 +181,9 @@ TEST(ParseYamlTest, AKindMayTakeOptions) {
   v1::JobSpec spec;
   ASSERT_TRUE(
       ParseYaml("memory: {stash: {a: {kind: chunk, rows: 7}, b: {kind: int8}}}", "f", &spec).ok());
-  EXPECT_EQ(spec.memory().stash().at("a"), v1::CHUNK);
+  EXPECT_EQ(spec.memory().stash().at("a"), v1::STASH_KIND_CHUNK);
   EXPECT_EQ(spec.memory().stash_options().at("a").rows(), 7);
-  EXPECT_EQ(spec.memory().stash().at("b"), v1::INT8);
+  EXPECT_EQ(spec.memory().stash().at("b"), v1::STASH_KIND_INT8);
   EXPECT_EQ(spec.memory().stash_options().count("b"), 0);
   ASSERT_TRUE(ApplyOverride("memory.stash.a=recompute", &spec).ok());
   EXPECT_EQ(spec.memory().stash_options().count("a"), 0);
@@ -237,6 +237,27 @@ TEST(ParseYamlTest, AliasBombsAndDeepNestingAreRefused) {
   EXPECT_THAT(ErrorOf(std::string((1 << 20) + 1, ' ')), HasSubstr("at most 1048576"));
 }
 
+TEST(LineOfFieldTest, InWhateverSpelling) {
+  const char* text =
+      "model: m\n"
+      "learning_rate: 1e-3\n"
+      "training:\n"
+      "  max_steps: 5\n"
+      "datasets:\n"
+      "- path: a\n"
+      "- weight: 1\n"
+      "  path: b\n";
+  const auto line = [&](const char* field) {
+    return LineOfField(text, field, *v1::JobSpec::descriptor());
+  };
+  EXPECT_EQ(line("model"), 1);
+  EXPECT_EQ(line("training.max_steps"), 4);
+  EXPECT_EQ(line("training.learning_rate"), 2);  // At the top level, where it belongs elsewhere.
+  EXPECT_EQ(line("datasets[1].path"), 8);
+  EXPECT_EQ(line("datasets[0].weight"), 6);  // Not given: its dataset is.
+  EXPECT_EQ(line("lora.r"), 0);
+}
+
 TEST(ApplyOverrideTest, ReplacesWhatTheFileSaid) {
   v1::JobSpec spec = Parsed("training: {max_steps: 20, seed: 7}\nlora: {target_modules: [k_proj]}");
   spec = Overridden({"training.max_steps=5", "lora.target_modules=[q_proj,v_proj]", "method=full"},
@@ -244,7 +265,7 @@ TEST(ApplyOverrideTest, ReplacesWhatTheFileSaid) {
   EXPECT_EQ(spec.training().max_steps(), 5);
   EXPECT_EQ(spec.training().seed(), 7);
   EXPECT_THAT(spec.lora().target_modules(), ElementsAre("q_proj", "v_proj"));
-  EXPECT_EQ(spec.method(), v1::JobSpec::FULL);
+  EXPECT_EQ(spec.method(), v1::JobSpec::METHOD_FULL);
   EXPECT_THAT(Overridden({"lora.target_modules=q_proj"}, spec).lora().target_modules(),
               ElementsAre("q_proj"));
 }
@@ -254,8 +275,8 @@ TEST(ApplyOverrideTest, MapsAsAWholeOrByKey) {
   spec = Overridden({"memory.stash.layers.*.mlp.*=recompute", "memory.stash.layers.0.*=recompute"},
                     spec);
   EXPECT_EQ(spec.memory().stash().size(), 3u);
-  EXPECT_EQ(spec.memory().stash().at("layers.*.mlp.*"), v1::RECOMPUTE);
-  EXPECT_EQ(spec.memory().stash().at("layers.0.*"), v1::RECOMPUTE);
+  EXPECT_EQ(spec.memory().stash().at("layers.*.mlp.*"), v1::STASH_KIND_RECOMPUTE);
+  EXPECT_EQ(spec.memory().stash().at("layers.0.*"), v1::STASH_KIND_RECOMPUTE);
   spec = Overridden({"memory.stash.layers.0.*="}, spec);
   EXPECT_EQ(spec.memory().stash().count("layers.0.*"), 0u);
   EXPECT_EQ(Overridden({"memory.stash={}"}, spec).memory().stash().size(), 0u);

@@ -13,17 +13,18 @@
 #include "absl/strings/str_cat.h"
 #include "server/api/audit.h"
 #include "server/api/callers.h"
-#include "server/api/peers.h"
+#include "server/artifact/job_origins.h"
+#include "server/grpc/peers.h"
 #include "server/job/errors.h"
 #include "snug/v1/service.pb.h"
 
 namespace snug::server {
 namespace {
 
-constexpr const char* kAboutOneJob[] = {"GetJob",      "WatchJob",  "CancelJob", "GetJobLogs",
-                                        "DownloadJob", "UpdateJob", "RerunJob",  "ExtendJob",
-                                        "DeleteJob",   "PauseJob",  "ResumeJob", "ListCheckpoints",
-                                        "SqueezeJob",  "RelaxJob"};
+constexpr const char* kAboutOneJob[] = {
+    "GetJob",    "WatchJob",        "CancelJob",  "GetJobLogs", "DownloadJob",
+    "UpdateJob", "RerunJob",        "ExtendJob",  "DeleteJob",  "PauseJob",
+    "ResumeJob", "ListCheckpoints", "SqueezeJob", "RelaxJob",   "ListArtifacts"};
 
 class AuthoriseTest : public testing::Test {
  protected:
@@ -77,7 +78,10 @@ TEST_F(AuthoriseTest, NobodyKnownMayCallNothing) {
 TEST_F(AuthoriseTest, ListsAndModelsAreHisOwn) {
   EXPECT_EQ(index_.List({.owner = he_.name()}).value().jobs.size(), 1u);
   EXPECT_EQ(index_.List({}).value().jobs.size(), 3u);
-  EXPECT_TRUE(absl::IsNotFound(index_.FinishedModel("other-1", he_).status()));
+  const JobOrigins origins(index_, "/nowhere", he_);
+  EXPECT_EQ(origins.Whole({.job = "other-1"}).status(), JobNotFound("other-1"));
+  EXPECT_EQ(origins.Model({.job = "other-1"}).status(), JobNotFound("other-1"));
+  EXPECT_EQ(origins.Adapter({.job = "other-1"}, {}).status(), JobNotFound("other-1"));
 }
 
 // Every user's jobs are in it.
@@ -117,13 +121,13 @@ constexpr const char* kOfTheSocket = "of-3";
 
 TEST_F(RolesTest, AUserHasHisTenantsJobsAndNoOthers) {
   for (const char* method : kAboutOneJob) {
-    EXPECT_EQ(Said(v1::Token::USER, method, kBlues), absl::StatusCode::kOk) << method;
+    EXPECT_EQ(Said(v1::Token::ROLE_USER, method, kBlues), absl::StatusCode::kOk) << method;
     for (const char* foreign : {kReds, kOfTheSocket})
-      EXPECT_EQ(Said(v1::Token::USER, method, foreign), absl::StatusCode::kNotFound) << method;
+      EXPECT_EQ(Said(v1::Token::ROLE_USER, method, foreign), absl::StatusCode::kNotFound) << method;
   }
   for (const char* method : {"CreateJob", "PlanJob", "PreviewDataset", "ListJobs", "GetServerInfo"})
-    EXPECT_EQ(Said(v1::Token::USER, method, ""), absl::StatusCode::kOk) << method;
-  EXPECT_EQ(index_.List({.owner = Blue(v1::Token::USER).name()}).value().jobs.size(), 1u);
+    EXPECT_EQ(Said(v1::Token::ROLE_USER, method, ""), absl::StatusCode::kOk) << method;
+  EXPECT_EQ(index_.List({.owner = Blue(v1::Token::ROLE_USER).name()}).value().jobs.size(), 1u);
 }
 
 TEST_F(RolesTest, AViewerSeesHisTenantsJobsAndChangesNothing) {
@@ -131,30 +135,33 @@ TEST_F(RolesTest, AViewerSeesHisTenantsJobsAndChangesNothing) {
   for (const char* method : kAboutOneJob) {
     const bool changes = ChangesSomething(method);
     may += changes ? 0 : 1;
-    EXPECT_EQ(Said(v1::Token::VIEWER, method, kBlues),
+    EXPECT_EQ(Said(v1::Token::ROLE_VIEWER, method, kBlues),
               changes ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kOk)
         << method;
     // Whether there is such a job he does not hear either.
-    EXPECT_EQ(Said(v1::Token::VIEWER, method, kReds),
+    EXPECT_EQ(Said(v1::Token::ROLE_VIEWER, method, kReds),
               changes ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kNotFound)
         << method;
   }
-  EXPECT_EQ(may, 5);
+  EXPECT_EQ(may, 6);
   for (const char* method : {"CreateJob", "PlanJob", "PreviewDataset"})
-    EXPECT_EQ(Said(v1::Token::VIEWER, method, ""), absl::StatusCode::kPermissionDenied) << method;
+    EXPECT_EQ(Said(v1::Token::ROLE_VIEWER, method, ""), absl::StatusCode::kPermissionDenied)
+        << method;
 }
 
 // What a network may ask for ends before tokens.
 TEST_F(RolesTest, AnOperatorHasAllJobsAndTheStoreAndGivesOutNoTokens) {
   for (const char* job : {kBlues, kReds, kOfTheSocket})
     for (const char* method : kAboutOneJob)
-      EXPECT_EQ(Said(v1::Token::OPERATOR, method, job), absl::StatusCode::kOk) << method;
+      EXPECT_EQ(Said(v1::Token::ROLE_OPERATOR, method, job), absl::StatusCode::kOk) << method;
   for (const char* method : {"BackupStore", "CheckStore", "DrainDevice", "UndrainDevice"}) {
-    EXPECT_EQ(Said(v1::Token::OPERATOR, method, ""), absl::StatusCode::kOk) << method;
-    EXPECT_EQ(Said(v1::Token::USER, method, ""), absl::StatusCode::kPermissionDenied) << method;
+    EXPECT_EQ(Said(v1::Token::ROLE_OPERATOR, method, ""), absl::StatusCode::kOk) << method;
+    EXPECT_EQ(Said(v1::Token::ROLE_USER, method, ""), absl::StatusCode::kPermissionDenied)
+        << method;
   }
   for (const char* method : {"CreateToken", "ListTokens", "RevokeToken"}) {
-    EXPECT_EQ(Said(v1::Token::OPERATOR, method, ""), absl::StatusCode::kPermissionDenied) << method;
+    EXPECT_EQ(Said(v1::Token::ROLE_OPERATOR, method, ""), absl::StatusCode::kPermissionDenied)
+        << method;
     EXPECT_TRUE(Authorise(DaemonPrincipal(), method, "", index_).ok()) << method;
   }
 }

@@ -28,9 +28,9 @@ TEST_F(ChecksTest, WhatTheFilesSayFailsAJobThatWasNotValidated) {
     const grpc::Status refused = Validate(request, &job);
     ASSERT_FALSE(refused.ok());
     ASSERT_TRUE(Create(request, &job).ok());
-    EXPECT_EQ(job.state(), v1::Job::PREPARING);
+    EXPECT_EQ(job.state(), v1::Job::STATE_PREPARING);
     const v1::Job ended = Watch(job.id()).back();
-    EXPECT_EQ(ended.state(), v1::Job::FAILED);
+    EXPECT_EQ(ended.state(), v1::Job::STATE_FAILED);
     EXPECT_EQ(ended.epoch(), 0);
     EXPECT_EQ(ended.error().reason(), ReasonOf(refused));
     if (refused.error_code() != grpc::StatusCode::INVALID_ARGUMENT) continue;
@@ -67,18 +67,18 @@ TEST_F(ChecksTest, LargeDatasetsHoldUpNobody) {
   }
   v1::Job small;
   ASSERT_TRUE(Create(Request("steps=2"), &small).ok());
-  EXPECT_EQ(Watch(small.id()).back().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(Watch(small.id()).back().state(), v1::Job::STATE_SUCCEEDED);
   std::set<std::string> reasons;
   for (const std::string& id : large) {
     const v1::Job job = Get(id);
-    EXPECT_EQ(job.state(), v1::Job::PREPARING) << job.reason();
+    EXPECT_EQ(job.state(), v1::Job::STATE_PREPARING) << job.reason();
     reasons.insert(job.reason().substr(0, 26));
     grpc::ClientContext context;
     v1::CancelJobRequest request;
     request.set_id(id);
     v1::Job cancelled;
     EXPECT_TRUE(stub_->CancelJob(&context, request, &cancelled).ok());
-    EXPECT_EQ(cancelled.state(), v1::Job::CANCELLED);
+    EXPECT_EQ(cancelled.state(), v1::Job::STATE_CANCELLED);
   }
   EXPECT_TRUE(reasons.contains("waits to be prepared"));
   // A large one that is right comes next: the thread that read the others is free again.
@@ -88,7 +88,7 @@ TEST_F(ChecksTest, LargeDatasetsHoldUpNobody) {
   request.mutable_spec()->set_dataset(dir_ + "/many.jsonl");
   v1::Job job;
   ASSERT_TRUE(Create(request, &job).ok());
-  EXPECT_EQ(Watch(job.id()).back().state(), v1::Job::FAILED);
+  EXPECT_EQ(Watch(job.id()).back().state(), v1::Job::STATE_FAILED);
   for (int i = 0; i < 4; ++i) fs::remove(absl::StrCat(dir_, "/large-", i, ".jsonl"));
 }
 

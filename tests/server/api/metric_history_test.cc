@@ -1,23 +1,38 @@
 #include "server/api/metric_history.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/node/attempt_files.h"
+#include "tests/server/testing/brackets.h"
 
 namespace snug::server {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 
 // Of steps 1 to `steps`: a loss that is the step's number, and an evaluation at each tenth.
 v1::GetMetricHistoryResponse HistoryOf(const v1::GetMetricHistoryRequest& request, int64_t steps) {
   MetricHistory history(request, steps);
   for (int64_t step = 1; step <= steps; ++step) {
-    EXPECT_TRUE(history.Add(absl::StrCat("{\"loss\":", step, ",\"global_step\":", step,
-                                         ",\"time\":", 1000 + step, "}")).ok());
+    EXPECT_TRUE(history
+                    .Add(absl::StrCat("{\"loss\":", step, ",\"global_step\":", step,
+                                      ",\"time\":", 1000 + step, "}"))
+                    .ok());
     if (step % 10 != 0) continue;
-    EXPECT_TRUE(history.Add(absl::StrCat("{\"eval_loss\":0.5,\"note\":null,\"global_step\":", step,
-                                         ",\"time\":", 1000 + step, "}")).ok());
+    EXPECT_TRUE(history
+                    .Add(absl::StrCat("{\"eval_loss\":0.5,\"note\":null,\"global_step\":", step,
+                                      ",\"time\":", 1000 + step, "}"))
+                    .ok());
   }
   return history.Response();
 }
@@ -71,6 +86,35 @@ TEST(MetricHistoryTest, ALineWithoutAStepIsDamage) {
   MetricHistory history({}, 5);
   for (const char* line : {"noise", "[]", "{\"loss\":1}", "{\"global_step\":\"1\"}"})
     EXPECT_TRUE(absl::IsDataLoss(history.Add(line))) << line;
+}
+
+// A worker writes the file, and with it whatever it likes.
+TEST(MetricHistoryTest, ALineOfBracketsIsDamage) {
+  const std::string state = testing::TempDir() + "/metric-history-" + std::to_string(getpid());
+  const std::string path = AttemptDir(state, "a", 1) + "/metrics.jsonl";
+  fs::create_directories(fs::path(path).parent_path());
+  const absl::Cleanup remove = [&] { fs::remove_all(state); };
+  JobIndex index;
+  JobRecord record;
+  record.job.set_id("a");
+  record.job.set_epoch(1);
+  index.Put(record);
+  v1::GetMetricHistoryRequest request;
+  request.set_id("a");
+  const auto history = [&] { return MetricHistoryOf(index, state, request); };
+  const std::string line = "{\"loss\":1,\"global_step\":1}\n";
+
+  std::ofstream(path) << line;
+  EXPECT_EQ(history()->last_step(), 1);
+  WriteBrackets(path);
+  std::ofstream(path, std::ios::app) << "\n" << line;
+  EXPECT_TRUE(absl::IsDataLoss(history().status())) << history().status();
+  EXPECT_THAT(std::string(history().status().message()), testing::HasSubstr("bytes"));
+  std::ofstream(path) << "{\"loss\":" << Nested(60'000) << ",\"global_step\":1}\n" << line;
+  EXPECT_TRUE(absl::IsDataLoss(history().status())) << history().status();
+  fs::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_TRUE(absl::IsDataLoss(history().status())) << history().status();
 }
 
 }  // namespace

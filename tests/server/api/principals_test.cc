@@ -102,14 +102,14 @@ TEST_F(PrincipalsTest, OthersJobsDoNotExistForHim) {
   output.set_id(roots.id());
   EXPECT_EQ(his_->DownloadJob(&download, output)->Finish().error_code(),
             grpc::StatusCode::NOT_FOUND);
-  EXPECT_EQ(Watch(roots.id()).back().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(Watch(roots.id()).back().state(), v1::Job::STATE_SUCCEEDED);
 }
 
 // How much is promised he may know, to whom he may not.
 TEST_F(PrincipalsTest, ReservationsOfOthersHaveNoNameForHim) {
   v1::Job roots;
   ASSERT_TRUE(Create(Request("steps=100000 step_ms=50"), &roots).ok());
-  while (Get(roots.id()).state() != v1::Job::RUNNING) absl::SleepFor(absl::Milliseconds(20));
+  while (Get(roots.id()).state() != v1::Job::STATE_RUNNING) absl::SleepFor(absl::Milliseconds(20));
   grpc::ClientContext his, ours, cancel;
   v1::ServerInfo seen, known;
   ASSERT_TRUE(his_->GetServerInfo(&his, {}, &seen).ok());
@@ -124,7 +124,7 @@ TEST_F(PrincipalsTest, ReservationsOfOthersHaveNoNameForHim) {
   v1::CancelJobRequest stop;
   stop.set_id(roots.id());
   ASSERT_TRUE(stub_->CancelJob(&cancel, stop, &roots).ok());
-  EXPECT_EQ(Watch(roots.id()).back().state(), v1::Job::CANCELLED);
+  EXPECT_EQ(Watch(roots.id()).back().state(), v1::Job::STATE_CANCELLED);
 }
 
 TEST_F(PrincipalsTest, HisOwnJobIsHisAndRoots) {
@@ -132,7 +132,8 @@ TEST_F(PrincipalsTest, HisOwnJobIsHisAndRoots) {
   ASSERT_TRUE(HisCreate(Job(shared_ + "/model", shared_ + "/train.jsonl"), &job).ok());
   EXPECT_EQ(job.owner(), absl::StrCat("uid:", kStranger));
   EXPECT_TRUE(HisGet(job.id(), &got).ok());
-  EXPECT_EQ(Watch(job.id()).back().state(), v1::Job::SUCCEEDED) << Get(job.id()).DebugString();
+  EXPECT_EQ(Watch(job.id()).back().state(), v1::Job::STATE_SUCCEEDED)
+      << Get(job.id()).DebugString();
 }
 
 // What of root's he could have read through the daemon before it asked who asks.

@@ -61,7 +61,7 @@ class ServiceTest : public testing::Test {
     request.mutable_spec()->set_display_name(script);
     request.mutable_spec()->set_model(dir_ + "/model");
     request.mutable_spec()->set_dataset(dir_ + "/train.jsonl");
-    request.mutable_spec()->set_method(v1::JobSpec::LORA);
+    request.mutable_spec()->set_method(v1::JobSpec::METHOD_LORA);
     return request;
   }
   static grpc::Status Create(const v1::CreateJobRequest& request, v1::Job* job) {

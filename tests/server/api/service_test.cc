@@ -47,10 +47,10 @@ TEST_F(ServiceTest, PreviewsADataset) {
 TEST_F(ServiceTest, WatchBeginsWithTheJobAsItIsAndEndsWithItsEnd) {
   v1::Job job;
   ASSERT_TRUE(Create(Request("steps=5"), &job).ok());
-  EXPECT_EQ(job.state(), v1::Job::PREPARING);
+  EXPECT_EQ(job.state(), v1::Job::STATE_PREPARING);
   EXPECT_EQ(job.name(), "tenants/default/jobs/" + job.id());
   const std::vector<v1::Job> seen = Watch(job.id());
-  EXPECT_EQ(seen.back().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(seen.back().state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_EQ(seen.back().progress().global_step(), 5);
   EXPECT_EQ(Watch(job.id()).size(), 1u);
 }
@@ -271,6 +271,7 @@ TEST_F(ServiceTest, ListGoesThroughAllPages) {
   for (const std::string& id : made) Watch(id);
 }
 
+// F-63
 TEST_F(ServiceTest, PageTokenOfAnotherListIsRefused) {
   v1::ListJobsRequest request;
   request.set_page_token("bm90LW91cnM");
@@ -284,12 +285,13 @@ TEST_F(ServiceTest, PageTokenOfAnotherListIsRefused) {
             grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-// gRPC itself would answer UNIMPLEMENTED.
+// F-55: gRPC itself would answer UNIMPLEMENTED.
 TEST_F(ServiceTest, BytesThatAreNoRequestAreInvalidOnEveryMethod) {
   for (const char* method :
-       {"CreateJob", "PlanJob", "GetJob", "ListJobs", "CancelJob", "WatchJob", "GetJobLogs",
-        "DownloadJob", "UpdateJob", "RerunJob", "ExtendJob", "DeleteJob", "BackupStore",
-        "CheckStore", "PauseJob", "ResumeJob", "ListCheckpoints", "SqueezeJob", "RelaxJob"}) {
+       {"CreateJob", "PlanJob",         "GetJob",        "ListJobs",   "CancelJob",
+        "WatchJob",  "GetJobLogs",      "DownloadJob",   "UpdateJob",  "RerunJob",
+        "ExtendJob", "DeleteJob",       "BackupStore",   "CheckStore", "PauseJob",
+        "ResumeJob", "ListCheckpoints", "ListArtifacts", "SqueezeJob", "RelaxJob"}) {
     const grpc::Status status =
         CallRaw(absl::StrCat("/snug.v1.FineTuning/", method), "\x0a\xff\xff\xff\xff").first;
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
@@ -336,7 +338,7 @@ TEST_F(ServiceTest, OutputOfAJobThatHasNotEndedIsRefused) {
   v1::CancelJobRequest end;
   end.set_id(job.id());
   EXPECT_TRUE(stub_->CancelJob(&cancel, end, &job).ok());
-  EXPECT_EQ(Watch(job.id()).back().state(), v1::Job::CANCELLED);
+  EXPECT_EQ(Watch(job.id()).back().state(), v1::Job::STATE_CANCELLED);
 }
 
 TEST_F(ServiceTest, LogsOfAJobFollowItToItsEnd) {
@@ -356,14 +358,14 @@ TEST_F(ServiceTest, LogsOfAJobFollowItToItsEnd) {
 // A full job's model is the base of the next job, by its id.
 TEST_F(ServiceTest, FinishedJobIsAModel) {
   v1::CreateJobRequest request = Request("steps=1");
-  request.mutable_spec()->set_method(v1::JobSpec::FULL);
+  request.mutable_spec()->set_method(v1::JobSpec::METHOD_FULL);
   v1::Job full, lora;
   ASSERT_TRUE(Create(request, &full).ok());
-  EXPECT_EQ(Watch(full.id()).back().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(Watch(full.id()).back().state(), v1::Job::STATE_SUCCEEDED);
   request = Request("steps=1");
   request.mutable_spec()->set_model(full.id());
   ASSERT_TRUE(Create(request, &lora).ok());
-  EXPECT_EQ(Watch(lora.id()).back().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(Watch(lora.id()).back().state(), v1::Job::STATE_SUCCEEDED);
   request.mutable_spec()->set_model(lora.id());
   EXPECT_EQ(ReasonOf(Create(request, &full)), "BAD_MODEL");
 }

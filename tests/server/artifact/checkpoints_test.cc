@@ -8,6 +8,7 @@
 #include "nlohmann/json.hpp"
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
+#include "tests/server/testing/brackets.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -76,6 +77,7 @@ TEST_F(CheckpointsTest, DamagedOneIsPassedOver) {
   }
 }
 
+// F-25
 TEST_F(CheckpointsTest, AllDamagedIsAnErrorAndNoneIsNot) {
   EXPECT_FALSE(FindNewest("a", dir_).value().newest.has_value());
   WriteText(Save("step-000005.e1", 5, 1) + "/weights", "x");
@@ -103,6 +105,14 @@ TEST_F(CheckpointsTest, ManifestMustBeOfItsFolder) {
       dir + "/MANIFEST.json",
       R"({"step":9,"epoch":1,"files":{"../step-000007.e1/weights":{"bytes":14,"sha256":""}}})");
   EXPECT_FALSE(VerifyCheckpoint("a", dir).ok());
+}
+
+TEST_F(CheckpointsTest, AManifestOfBracketsIsDamage) {
+  const std::string dir = Save("step-000009.e1", 9, 1);
+  WriteBrackets(dir + "/MANIFEST.json");
+  EXPECT_TRUE(absl::IsDataLoss(VerifyCheckpoint("a", dir).status()));
+  WriteText(dir + "/MANIFEST.json", Nested(1 << 20));
+  EXPECT_TRUE(absl::IsDataLoss(VerifyCheckpoint("a", dir).status()));
 }
 
 }  // namespace

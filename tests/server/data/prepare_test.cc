@@ -4,16 +4,21 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "nlohmann/json.hpp"
 #include "server/data/prepared_dataset.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "tests/server/testing/brackets.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -30,14 +35,15 @@ class PrepareTest : public testing::Test {
     WriteTinyModel(dir_ + "/model");
     WriteTinyDataset(dir_ + "/train.jsonl", 10, 20);
     spec_.set_dataset(dir_ + "/train.jsonl");
-    spec_.set_method(v1::JobSpec::LORA);
+    spec_.set_method(v1::JobSpec::METHOD_LORA);
     FillDefaults(spec_, 128);
   }
   ~PrepareTest() override { fs::remove_all(dir_); }
 
   // The real script, or a shell script in its place.
   Preparer With(const std::string& shell = "", absl::Duration timeout = absl::Minutes(1)) {
-    PrepareSettings settings{.python = std::getenv("SNUG_PYTHON"),
+    PrepareSettings settings{.confine = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-confine",
+                             .python = std::getenv("SNUG_PYTHON"),
                              .script = std::getenv("SNUG_PREPARE"),
                              .datasets_dir = dir_ + "/datasets",
                              .timeout = timeout};
@@ -52,6 +58,8 @@ class PrepareTest : public testing::Test {
   absl::StatusOr<PreparedFolders> Prepare(Preparer& preparer) {
     return preparer.Prepare(spec_, dir_ + "/model", {});
   }
+
+  absl::StatusOr<PreparedFolders> PrepareWhile(const std::function<void()>& change);
 
   const std::string dir_;
   v1::JobSpec spec_;
@@ -101,7 +109,7 @@ TEST_F(PrepareTest, FolderDependsOnWhatIsTrained) {
     set(spec_);
     folders.insert(preparer.Locate(spec_, model, {})->train);
   };
-  with([](v1::JobSpec& spec) { spec.set_dataset_format(v1::JobSpec::TEXT); });
+  with([](v1::JobSpec& spec) { spec.set_dataset_format(v1::JobSpec::DATASET_FORMAT_TEXT); });
   with([](v1::JobSpec& spec) { spec.set_chat_template("{{ 1 }}"); });
   with([](v1::JobSpec& spec) { spec.set_completion_only_loss(false); });
   with([](v1::JobSpec& spec) { spec.set_assistant_only_loss(false); });
@@ -118,7 +126,7 @@ TEST_F(PrepareTest, FolderDependsOnWhatIsTrained) {
 
 // The format that the job names reaches snug-prepare: rows of tokens have no "text".
 TEST_F(PrepareTest, OptionsReachTheScript) {
-  spec_.set_dataset_format(v1::JobSpec::TEXT);
+  spec_.set_dataset_format(v1::JobSpec::DATASET_FORMAT_TEXT);
   Preparer preparer = With();
   const absl::Status status = Prepare(preparer).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("\"text\" must be a string"));
@@ -147,6 +155,20 @@ TEST_F(PrepareTest, CrashOfTheScriptIsNoFaultOfTheUser) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("boom"));
 }
 
+// Its own output is read with limits, too.
+TEST_F(PrepareTest, ASummaryOfBracketsIsDamage) {
+  for (const std::string& path : {dir_ + "/summary.json", dir_ + "/preview"}) {
+    const auto read = [&] {
+      return path == dir_ + "/preview" ? ReadPreview(path).status() : ReadSummary(dir_).status();
+    };
+    WriteBrackets(path);
+    EXPECT_TRUE(absl::IsDataLoss(read())) << read();
+    WriteText(path, R"({"warnings": )" + Nested(1 << 20) + "}");
+    EXPECT_TRUE(absl::IsDataLoss(read())) << read();
+    EXPECT_THAT(std::string(read().message()), HasSubstr("nested deeper than"));
+  }
+}
+
 // A tokenizer that cannot get memory aborts, behind traces of its own.
 TEST_F(PrepareTest, AbortForWantOfMemoryIsALimit) {
   Preparer preparer = With("echo 'memory allocation of 144 bytes failed' >&2; kill -ABRT $$");
@@ -159,7 +181,8 @@ TEST_F(PrepareTest, AbortForWantOfMemoryIsALimit) {
 }
 
 TEST_F(PrepareTest, AFolderThatCannotBeMadeIsSaidInWords) {
-  PrepareSettings settings{.python = std::getenv("SNUG_PYTHON"),
+  PrepareSettings settings{.confine = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-confine",
+                           .python = std::getenv("SNUG_PYTHON"),
                            .script = std::getenv("SNUG_PREPARE"),
                            .datasets_dir = dir_ + "/train.jsonl"};
   Preparer preparer(settings);
@@ -167,6 +190,138 @@ TEST_F(PrepareTest, AFolderThatCannotBeMadeIsSaidInWords) {
   EXPECT_EQ(ReasonOf(status), "PREPARE_FAILED");
   EXPECT_THAT(std::string(status.message()),
               testing::StartsWith("cannot write " + dir_ + "/train.jsonl/"));
+}
+
+// What it asks of the kernel beyond its files is refused, and so is a file beside its folder.
+TEST_F(PrepareTest, HasNoSocketsNoOtherProcessesNoMounts) {
+  WriteText(dir_ + "/tries.py", R"(
+import ctypes, errno, json, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(function, *arguments):
+    ctypes.set_errno(0)
+    function(*arguments)
+    return ctypes.get_errno()
+def raised(what):
+    try:
+        what()
+    except OSError as error:
+        return error.errno
+    return 0
+found = {
+    "tcp": call(libc.socket, socket.AF_INET, socket.SOCK_STREAM, 0),
+    "unix": call(libc.socket, socket.AF_UNIX, socket.SOCK_STREAM, 0),
+    "netlink": call(libc.socket, socket.AF_NETLINK, socket.SOCK_RAW, 0),
+    "ptrace": call(libc.ptrace, 16, os.getppid(), 0, 0),
+    "mount": call(libc.mount, b"none", b"/mnt", b"tmpfs", 0, 0),
+    "unshare": call(libc.unshare, 0x10000000),
+    "outside": raised(lambda: open(sys.argv[1], "w")),
+    "inside": raised(lambda: open(os.environ["TMPDIR"] + "/tried", "w")),
+}
+names = {key: errno.errorcode.get(value, "done") for key, value in found.items()}
+print(json.dumps({"reason": "TRIED", "message": json.dumps(names)}), file=sys.stderr)
+sys.exit(2)
+)");
+  Preparer preparer =
+      With(std::string(std::getenv("SNUG_PYTHON")) + " " + dir_ + "/tries.py " + dir_ + "/outside");
+  const absl::Status status = Prepare(preparer).status();
+  EXPECT_EQ(ReasonOf(status), "TRIED");
+  const std::string said(status.message());
+  const auto found = nlohmann::json::parse(said.substr(said.find('{')), nullptr, false);
+  const nlohmann::json expected = {{"tcp", "EPERM"},      {"unix", "EPERM"},  {"netlink", "EPERM"},
+                                   {"ptrace", "EPERM"},   {"mount", "EPERM"}, {"unshare", "EPERM"},
+                                   {"outside", "EACCES"}, {"inside", "done"}};
+  EXPECT_EQ(found, expected) << said;
+}
+
+// The rows lie below the user's roots; what a link leads to beside them is not read for him, though
+// the daemon may, and though nobody has looked since the link was put there. The files are more
+// than are handed on as descriptors.
+TEST_F(PrepareTest, ReadsBelowTheRootsAlone) {
+  fs::create_directories(dir_ + "/root");
+  fs::copy(dir_ + "/model", dir_ + "/root/model");
+  for (const char* folder : {"/root/real", "/secret"}) {
+    fs::create_directories(dir_ + folder);
+    for (size_t i = 0; i <= HeldFiles::kMost; ++i)
+      WriteTinyDataset(absl::StrCat(dir_, folder, "/", i, ".jsonl"), 1, folder[1] == 's' ? 7 : 5);
+  }
+  fs::create_directory_symlink("real", dir_ + "/root/data");
+  spec_.set_dataset(dir_ + "/root/data");
+  Preparer preparer = With();
+  const Preparer::Progress progress = {
+      .reach = {.roots = std::vector<std::string>{dir_ + "/root"}}};
+  const auto prepare = [&] { return preparer.Prepare(spec_, dir_ + "/root/model", progress); };
+  const absl::StatusOr<PreparedFolders> below = prepare();
+  ASSERT_TRUE(below.ok()) << below.status();
+  EXPECT_EQ(ReadSummary(below->train)->tokens(), 5 * 65);
+
+  fs::remove(dir_ + "/root/data");
+  fs::create_directory_symlink("../secret", dir_ + "/root/data");
+  const absl::Status beside = prepare().status();
+  EXPECT_EQ(ReasonOf(beside), "BAD_DATASET");
+  EXPECT_THAT(std::string(beside.message()), HasSubstr("Permission denied"));
+  EXPECT_EQ(ReasonOf(preparer.Preview(spec_, dir_ + "/root/model", 3, progress).status()),
+            "BAD_DATASET");
+  ASSERT_TRUE(preparer.Prepare(spec_, dir_ + "/root/model", {}).ok());  // Of the daemon's own user.
+}
+
+// What may not be opened for him is said without a word on what is there.
+TEST_F(PrepareTest, WhatItsOwnerMayNotOpenIsNotHashed) {
+  Preparer preparer = With();
+  const Preparer::Progress progress = {
+      .reach = {.roots = std::vector<std::string>{dir_ + "/root"}, .open = [](const std::string&) {
+                  errno = EXDEV;
+                  return -1;
+                }}};
+  const absl::Status status = preparer.Prepare(spec_, dir_ + "/model", progress).status();
+  EXPECT_EQ(ReasonOf(status), "BAD_DATASET");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not open for the job's owner"));
+}
+
+// Does `change` between the moment at which the dataset is opened and that at which it is read.
+absl::StatusOr<PreparedFolders> PrepareTest::PrepareWhile(const std::function<void()>& change) {
+  const std::string begun = dir_ + "/datasets/begun", go = dir_ + "/go";
+  Preparer preparer =
+      With("touch " + begun + "; while [ ! -e " + go + " ]; do sleep 0.01; done; exec " +
+           std::getenv("SNUG_PYTHON") + " -B " + std::getenv("SNUG_PREPARE") + " \"$@\"");
+  std::thread changer([&] {
+    for (int i = 0; i < 6000 && !fs::exists(begun); ++i) absl::SleepFor(absl::Milliseconds(10));
+    change();
+    WriteText(go, "");
+  });
+  absl::StatusOr<PreparedFolders> folders = Prepare(preparer);
+  changer.join();
+  return folders;
+}
+
+TEST_F(PrepareTest, AFileThatIsReplacedMeanwhileIsReadAsItWas) {
+  const absl::StatusOr<PreparedFolders> folders = PrepareWhile([this] {
+    fs::rename(dir_ + "/train.jsonl", dir_ + "/old.jsonl");
+    WriteTinyDataset(dir_ + "/train.jsonl", 33, 5);
+  });
+  ASSERT_TRUE(folders.ok()) << folders.status();
+  EXPECT_EQ(ReadSummary(folders->train)->tokens(), 200);
+}
+
+// Its hash, by which others find what was prepared, is of what it was.
+TEST_F(PrepareTest, AFileThatIsWrittenToMeanwhileIsNotPrepared) {
+  const absl::Status status =
+      PrepareWhile([this] { WriteTinyDataset(dir_ + "/train.jsonl", 10, 21); }).status();
+  EXPECT_EQ(ReasonOf(status), "INPUT_CHANGED");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it was changed while it was prepared"));
+  EXPECT_FALSE(With().Locate(spec_, dir_ + "/model", {})->ready);
+}
+
+// A hash that is remembered is not that of another content of the same length and time.
+TEST_F(PrepareTest, ATimeThatIsSetBackDeceivesNobody) {
+  Preparer preparer = With();
+  const std::string path = dir_ + "/train.jsonl", model = dir_ + "/model";
+  const auto written = fs::last_write_time(path);
+  const std::string before = preparer.Locate(spec_, model, {})->train;
+  std::string text = ReadText(path);
+  text[text.find("[3") + 1] = '9';
+  WriteText(path, text);
+  fs::last_write_time(path, written);
+  EXPECT_NE(preparer.Locate(spec_, model, {})->train, before);
 }
 
 // Files of one pattern are one dataset, read in the order of their names; a folder of the same
@@ -207,18 +362,17 @@ TEST_F(PrepareTest, SeveralDatasetsWithWeightsAndCaps) {
   EXPECT_NE(preparer.Locate(spec_, dir_ + "/model", {})->train, folders->train);
 }
 
-// A plan asked for again does not read a large dataset again: bytes that change behind the file's
-// size and time are not seen; a new time is.
+// A plan asked for again does not read a large dataset again: no byte is read within no time.
 TEST_F(PrepareTest, ContentIsReadOnceForAFileThatDoesNotChange) {
   Preparer preparer = With();
-  const std::string file = dir_ + "/train.jsonl", text = ReadText(file);
-  const auto time = fs::last_write_time(file);
-  const std::string first = preparer.Locate(spec_, dir_ + "/model", {})->train;
-  WriteText(file, std::string(text.size(), '\n'));
-  fs::last_write_time(file, time);
-  EXPECT_EQ(preparer.Locate(spec_, dir_ + "/model", {})->train, first);
-  fs::last_write_time(file, time + std::chrono::milliseconds(1));
-  EXPECT_NE(preparer.Locate(spec_, dir_ + "/model", {})->train, first);
+  const std::string file = dir_ + "/train.jsonl";
+  const Preparer::Progress at_once = {.read_until = absl::InfinitePast()};
+  const auto locate = [&] { return preparer.Locate(spec_, dir_ + "/model", at_once).status(); };
+  EXPECT_TRUE(absl::IsDeadlineExceeded(locate()));
+  ASSERT_TRUE(preparer.Locate(spec_, dir_ + "/model", {}).ok());
+  EXPECT_TRUE(locate().ok()) << locate();
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::milliseconds(1));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(locate()));
 }
 
 // The tiny dataset trains every token of a row but the first. The model has no tokenizer, so the
@@ -226,7 +380,7 @@ TEST_F(PrepareTest, ContentIsReadOnceForAFileThatDoesNotChange) {
 TEST_F(PrepareTest, PreviewKeepsNothing) {
   Preparer preparer = With();
   spec_.mutable_training()->set_max_seq_length(0);
-  const auto preview = preparer.Preview(spec_, dir_ + "/model", 3);
+  const auto preview = preparer.Preview(spec_, dir_ + "/model", 3, {});
   ASSERT_TRUE(preview.ok()) << preview.status();
   ASSERT_EQ(preview->rows_size(), 3);
   EXPECT_EQ(preview->rows(2).line(), 3);
@@ -241,7 +395,7 @@ TEST_F(PrepareTest, PreviewKeepsNothing) {
 
 TEST_F(PrepareTest, TimeLimitEndsTheWholeGroup) {
   Preparer preparer = With("sleep 1000 & sleep 1000", absl::Milliseconds(200));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(Prepare(preparer).status()));
+  EXPECT_EQ(ReasonOf(Prepare(preparer).status()), "PREPARE_LIMIT");
 }
 
 TEST_F(PrepareTest, CancelledRunEndsAndLeavesNothingReady) {
@@ -278,6 +432,25 @@ TEST_F(PrepareTest, ReadingALargeFileEndsWhenItIsNotWanted) {
   EXPECT_TRUE(absl::IsCancelled(locate({.cancelled = &cancelled})));
   EXPECT_TRUE(
       absl::IsDeadlineExceeded(locate({.read_until = absl::Now() + absl::Milliseconds(100)})));
+}
+
+// Said at a daemon's start, and not by the first job that fails.
+TEST_F(PrepareTest, WhatIsMissingIsNamed) {
+  const auto missing = [](const std::string& python, const std::string& script) {
+    return Preparer({.confine = "", .python = python, .script = script, .datasets_dir = ""})
+        .Missing();
+  };
+  const std::string script = dir_ + "/train.jsonl";
+  EXPECT_EQ(With().Missing(), "");
+  EXPECT_EQ(missing("sh", script), "");
+  EXPECT_EQ(missing("sh", dir_ + "/none.py"),
+            absl::StrCat("the script of snug-prepare, ", dir_,
+                         "/none.py, cannot be read: No such file or directory; the environment's "
+                         "SNUG_PREPARE names another one"));
+  for (const std::string& python : {dir_ + "/python", script, std::string("no-python")})
+    EXPECT_EQ(missing(python, script),
+              absl::StrCat("the Python of snug-prepare, ", python,
+                           ", cannot be started; the setting python names another one"));
 }
 
 TEST_F(PrepareTest, LeftoversOfAKilledDaemonAreRemoved) {

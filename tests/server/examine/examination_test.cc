@@ -6,39 +6,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "server/artifact/output.h"
 #include "server/examine/examiner.h"
-#include "tests/server/job/store_fixture.h"
+#include "tests/server/examine/examine_fixture.h"
 
 namespace snug::server {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-void Write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
-
-std::vector<std::string> ChecksThatFound(JobStore& store, const Rest& rest = nullptr) {
-  std::vector<std::string> checks;
-  const v1::CheckStoreResponse examined = Examine(store, rest).value();
-  for (const auto& finding : examined.findings()) checks.push_back(finding.check());
-  return checks;
-}
-
-// One job, whose output is in the folder `out`.
-class ExaminationTest : public JobStoreTest {
- protected:
-  void CommitOutput(JobStore& store) {
-    fs::create_directories(dir_ + "/out");
-    Write(dir_ + "/out/adapter_model.safetensors", std::string(3'000'000, 'w'));
-    JobRecord job = AJob("a", 1);
-    job.job.set_state(Job::SUCCEEDED);
-    Change change{.job = &job, .artifact = HashOutput(dir_ + "/out").value()};
-    change.artifact->job = "a";
-    change.events = {{.job = "a", .to = Job::SUCCEEDED}};
-    ASSERT_TRUE(store.Commit(change).ok());
-  }
-};
+using ExaminationTest = ExamineTest;
 
 // A whole store has no findings; each damage has one, by its name.
 TEST_F(ExaminationTest, ExaminationFindsEachDamage) {
@@ -46,41 +24,36 @@ TEST_F(ExaminationTest, ExaminationFindsEachDamage) {
     auto store = Open().value();
     JobRecord job = AJob("a", 1);
     Change change{.job = &job};
-    change.events = {{.job = "a", .to = Job::QUEUED}};
+    change.events = {{.job = "a", .to = Job::STATE_QUEUED}};
     ASSERT_TRUE(store->Commit(change).ok());
-    const v1::CheckStoreResponse whole = Examine(*store).value();
+    const v1::CheckStoreResponse whole = Examine(*store, APremises()).value();
     EXPECT_EQ(whole.findings_size(), 0) << whole.ShortDebugString();
     EXPECT_EQ(whole.jobs(), 1);
   }
   const auto found = [&](const std::string& damage, const std::string& repair) {
-    EXPECT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(damage).ok()) << damage;
-    std::vector<std::string> checks;
-    {
-      auto store = JobStore::Open({.state_dir = dir_, .ballast_bytes = 0, .accept_loss = true});
-      checks = ChecksThatFound(**store);
-    }
-    EXPECT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(repair).ok()) << repair;
+    const std::vector<std::string> checks = FoundAfter(damage);
+    Write(repair);
     return checks;
   };
   EXPECT_THAT(found("UPDATE jobs SET spec_sha256='x' || spec_sha256",
                     "UPDATE jobs SET spec_sha256=substr(spec_sha256, 2)"),
               ElementsAre("spec_sha256"));
   EXPECT_THAT(found("UPDATE events SET seq=5", "UPDATE events SET seq=1"),
-              testing::Contains("dense_events"));
+              Contains("dense_events"));
   EXPECT_THAT(found("UPDATE counts SET jobs=7", "UPDATE counts SET jobs=1"),
-              testing::Contains("count_of_jobs"));
+              Contains("count_of_jobs"));
   EXPECT_THAT(
       found("INSERT INTO reservations VALUES('cpu:0', 'a', 1, 5)", "DELETE FROM reservations"),
-      testing::Contains("reservation_of_an_open_attempt"));
+      Contains("reservation_of_an_open_attempt"));
 }
 
 TEST_F(ExaminationTest, ReadsOutputsToTheLastByte) {
   auto store = Open().value();
   CommitOutput(*store);
   EXPECT_THAT(ChecksThatFound(*store), ElementsAre());
-  std::fstream(dir_ + "/out/adapter_model.safetensors").seekp(2'999'999) << 'x';
+  std::fstream(dir_ + "/out-a/adapter_model.safetensors").seekp(2'999'999) << 'x';
   EXPECT_THAT(ChecksThatFound(*store), ElementsAre("outputs"));
-  fs::remove_all(dir_ + "/out");
+  fs::remove_all(dir_ + "/out-a");
   EXPECT_THAT(ChecksThatFound(*store), ElementsAre("outputs"));
 }
 
@@ -88,13 +61,13 @@ TEST_F(ExaminationTest, ReadsOutputsToTheLastByte) {
 TEST_F(ExaminationTest, RestsBetweenPiecesAndEndsThere) {
   auto store = Open().value();
   int without = 0, with = 0;
-  EXPECT_TRUE(Examine(*store, [&](absl::Duration) { return ++without > 0; }).ok());
+  EXPECT_TRUE(Examine(*store, APremises(), [&](absl::Duration) { return ++without > 0; }).ok());
   CommitOutput(*store);
-  EXPECT_TRUE(Examine(*store, [&](absl::Duration) { return ++with > 0; }).ok());
+  EXPECT_TRUE(Examine(*store, APremises(), [&](absl::Duration) { return ++with > 0; }).ok());
   EXPECT_GE(with, without + 2);
   int left = with / 2;
   const auto until = [&](absl::Duration) { return left-- > 0; };
-  EXPECT_TRUE(absl::IsCancelled(Examine(*store, until).status()));
+  EXPECT_TRUE(absl::IsCancelled(Examine(*store, APremises(), until).status()));
   EXPECT_EQ(left, -1);
 }
 
@@ -108,8 +81,10 @@ TEST_F(ExaminationTest, AJobMayBeDeletedMeanwhile) {
     int rests = 0;
     const auto removing = [&](absl::Duration) {
       if (++rests != moment) return true;
-      fs::remove_all(dir_ + "/out");
-      deleted = store->Commit({.deleted = "a"}).ok();
+      fs::remove_all(dir_ + "/out-a");
+      Change deletion{.deleted = "a"};
+      deletion.events = {{.job = "a", .from = Job::STATE_SUCCEEDED}};
+      deleted = store->Commit(deletion).ok();
       return deleted;
     };
     EXPECT_THAT(ChecksThatFound(*store, removing), ElementsAre()) << moment;
@@ -129,9 +104,9 @@ TEST_F(ExaminationTest, TheExaminerSaysWhatItFindsInTheMetrics) {
     }
     return false;
   };
-  Examiner examiner(*store, metrics, absl::Milliseconds(20));
+  Examiner examiner(*store, APremises(), metrics, absl::Milliseconds(20));
   EXPECT_TRUE(line("snug_store_findings{check=\"outputs\"}", "0"));
-  Write(dir_ + "/out/adapter_model.safetensors", "other");
+  WriteText(dir_ + "/out-a/adapter_model.safetensors", "other");
   EXPECT_TRUE(line("snug_store_findings{check=\"outputs\"}", "1"));
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_store_examined_timestamp_seconds"));
 }

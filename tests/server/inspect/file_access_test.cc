@@ -1,17 +1,25 @@
 // What another user than the daemon's may have it open, and what he learns of the rest.
 #include "server/inspect/file_access.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace snug::server {
 namespace {
@@ -63,8 +71,8 @@ class FileAccessTest : public testing::Test {
   }
 
   const std::string dir_;
-  const FileAccess access_{{.of_users = {dir_ + "/shared"},
-                            .of_tenants = {{"blue", {dir_ + "/shared"}}}}};
+  const FileAccess access_{
+      {.of_users = {dir_ + "/shared"}, .of_tenants = {{"blue", {dir_ + "/shared"}}}}};
   const Principal stranger_{.uid = kStranger, .gid = kStranger};
 };
 
@@ -80,6 +88,7 @@ TEST_F(FileAccessTest, BelowTheRootsWithHisOwnRights) {
   EXPECT_EQ(Error("shared/missing.jsonl"), ENOENT);
 }
 
+// F-48
 TEST_F(FileAccessTest, NothingLeadsOutOfTheRoots) {
   if (geteuid() != 0) GTEST_SKIP() << "not root";
   for (const char* name :
@@ -88,6 +97,66 @@ TEST_F(FileAccessTest, NothingLeadsOutOfTheRoots) {
     EXPECT_EQ(Error(name), EXDEV) << name;
   EXPECT_EQ(Error("/etc/shadow", stranger_), EXDEV);
   EXPECT_EQ(Error("/proc/self/environ", stranger_), EXDEV);
+}
+
+// F-48: names that are no plain file's, or none at all. Nothing is waited for.
+TEST_F(FileAccessTest, TricksWithPathsOpenNothingOfOthers) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  ASSERT_EQ(link((dir_ + "/shared/secret.jsonl").c_str(), (dir_ + "/shared/hard.jsonl").c_str()),
+            0);
+  EXPECT_EQ(Error("shared/hard.jsonl"), EACCES);
+  ASSERT_EQ(mkfifo((dir_ + "/shared/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(Error("shared/fifo"), EACCES);
+  EXPECT_EQ(Error("shared/" + std::string(4096, 'a')), ENAMETOOLONG);
+  EXPECT_EQ(Error("shared/" + std::string(300, 'a')), ENAMETOOLONG);
+  const int secret = open((dir_ + "/shared/secret.jsonl").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(secret, 0);
+  const std::string magic = "/proc/self/fd/" + std::to_string(secret);
+  EXPECT_EQ(Error(magic, stranger_), EXDEV);
+  fs::create_symlink(magic, dir_ + "/shared/magic.jsonl");
+  EXPECT_THAT(Error("shared/magic.jsonl"), testing::AnyOf(EXDEV, ELOOP));
+  close(secret);
+  fs::create_symlink("/dev/zero", dir_ + "/shared/zero");
+  EXPECT_EQ(Error("shared/zero"), EXDEV);
+  fs::create_symlink("loop", dir_ + "/shared/loop");
+  EXPECT_EQ(Error("shared/loop"), ELOOP);
+  EXPECT_EQ(Error(dir_ + "/shared/open.jsonl/", stranger_), ENOTDIR);
+}
+
+// F-48: a folder on the way is exchanged for a link that leads out, again and again, while it is
+// opened a million times, or as often as SNUG_RACE_SECONDS allow (default 2).
+TEST_F(FileAccessTest, AFolderThatIsExchangedForALinkLeadsNowhere) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  fs::create_directories(dir_ + "/outside");
+  Write("outside/open.jsonl", 0644);
+  fs::create_symlink("../outside", dir_ + "/shared/other");
+  struct stat outside = {};
+  ASSERT_EQ(stat((dir_ + "/outside/open.jsonl").c_str(), &outside), 0);
+  std::atomic<bool> stop = false;
+  int64_t exchanges = 0;
+  std::thread exchanging([&] {
+    const std::string a = dir_ + "/shared/inner", b = dir_ + "/shared/other";
+    for (; !stop; ++exchanges)
+      if (renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) != 0) return;
+  });
+  const char* given = getenv("SNUG_RACE_SECONDS");
+  const absl::Time end = absl::Now() + absl::Seconds(given == nullptr ? 2 : atoi(given));
+  int64_t opened = 0, refused = 0, escapes = 0;
+  for (int i = 0; i < 1'000'000 && absl::Now() < end; ++i) {
+    const int fd = access_.Open(dir_ + "/shared/inner/open.jsonl", stranger_);
+    struct stat found = {};
+    if (fd < 0)
+      ++refused;
+    else
+      ++(fstat(fd, &found) == 0 && found.st_ino == outside.st_ino ? escapes : opened);
+    if (fd >= 0) close(fd);
+  }
+  stop = true;
+  exchanging.join();
+  EXPECT_EQ(escapes, 0);
+  EXPECT_GT(opened, 100);  // Both were met.
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(exchanges, 1000);
 }
 
 TEST_F(FileAccessTest, TheDaemonsOwnUserMayOpenAnything) {

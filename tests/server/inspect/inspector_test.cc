@@ -16,6 +16,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "server/inspect/facts.h"
 #include "server/job/errors.h"
+#include "tests/server/job/no_origins.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -23,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-absl::StatusOr<std::string> NoJob(const std::string& id) { return JobNotFound(id); }
 
 class InspectorTest : public testing::Test {
  protected:
@@ -34,7 +33,7 @@ class InspectorTest : public testing::Test {
     WriteTinyDataset(dir_ + "/train.jsonl", 4, 8);
     spec_.set_model(dir_ + "/model");
     spec_.set_dataset(dir_ + "/train.jsonl");
-    spec_.set_method(v1::JobSpec::LORA);
+    spec_.set_method(v1::JobSpec::METHOD_LORA);
   }
   ~InspectorTest() override { fs::remove_all(dir_); }
 
@@ -47,9 +46,15 @@ class InspectorTest : public testing::Test {
     fs::permissions(dir_ + "/reader", fs::perms::owner_all);
     return dir_ + "/reader";
   }
-  absl::StatusOr<CheckedJob> Check() { return inspector_.Check(spec_, NoJob, {.who = daemon_}); }
+  absl::StatusOr<CheckedJob> Check() {
+    return inspector_.Check(spec_, NoOrigins(), {.who = daemon_});
+  }
   // What the same reading says in this process.
-  absl::StatusOr<CheckedJob> Here() { return CheckJob(spec_, ModelDir(spec_, NoJob)); }
+  absl::StatusOr<CheckedJob> Here() {
+    const absl::StatusOr<ModelOrigin> model = ModelOriginOf(spec_, NoOrigins());
+    if (!model.ok()) return CheckJob(spec_, model.status());
+    return CheckJob(spec_, model->dir);
+  }
 
   const std::string dir_;
   const Principal daemon_ = DaemonPrincipal();
@@ -64,6 +69,28 @@ TEST_F(InspectorTest, SaysWhatReadingHereSays) {
   EXPECT_TRUE(job->program->config == here->program->config);
   EXPECT_EQ(job->program->parameters.size(), here->program->parameters.size());
   EXPECT_EQ(job->model_dir, dir_ + "/model");
+}
+
+// The worker is told of what was opened here, whether it was read anew or not.
+TEST_F(InspectorTest, SaysWhatItHasOpened) {
+  for (const char* when : {"read", "remembered"}) {
+    const absl::StatusOr<CheckedJob> job = Check();
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_THAT(job->opened->folders(),
+                testing::ElementsAre(dir_ + "/model", dir_ + "/model/additional_chat_templates"));
+    const std::string weights = dir_ + "/model/model.safetensors";
+    struct stat about = {};
+    ASSERT_EQ(stat(weights.c_str(), &about), 0);
+    int found = 0;
+    for (const v1::OpenedFiles::File& file : job->opened->files()) {
+      if (file.path() != weights) continue;
+      ++found;
+      EXPECT_EQ(file.inode(), about.st_ino) << when;
+      EXPECT_EQ(file.device(), about.st_dev) << when;
+      EXPECT_EQ(file.bytes(), about.st_size) << when;
+    }
+    EXPECT_EQ(found, 1) << when;
+  }
 }
 
 // Every kind of trouble with a file is said alike wherever it is read.
@@ -133,7 +160,7 @@ TEST_F(InspectorTest, AReaderThatFailsCostsItsAnswerAlone) {
   for (const char* shell : {"kill -SEGV $$", "kill -KILL $$", "exit 1", "exit 0",
                             "echo nonsense >&3", "head -c 100000000 /dev/zero >&3"}) {
     Inspector inspector({.program = Script(shell)});
-    const absl::Status said = inspector.Check(spec_, NoJob, {.who = daemon_}).status();
+    const absl::Status said = inspector.Check(spec_, NoOrigins(), {.who = daemon_}).status();
     EXPECT_TRUE(absl::IsInvalidArgument(said)) << shell << ": " << said;
     EXPECT_EQ(ReasonOf(said), "INSPECT_FAILED") << shell;
   }
@@ -142,19 +169,21 @@ TEST_F(InspectorTest, AReaderThatFailsCostsItsAnswerAlone) {
 TEST_F(InspectorTest, AReaderThatHangsIsEnded) {
   const absl::Time start = absl::Now();
   Inspector inspector({.program = Script("sleep 1000"), .timeout = absl::Milliseconds(300)});
-  EXPECT_EQ(ReasonOf(inspector.Check(spec_, NoJob, {.who = daemon_}).status()), "INSPECT_FAILED");
+  EXPECT_EQ(ReasonOf(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).status()),
+            "INSPECT_FAILED");
   Inspector silent({.program = Script("exec 3>&-; sleep 1000")});
-  EXPECT_EQ(ReasonOf(silent.Check(spec_, NoJob, {.who = daemon_}).status()), "INSPECT_FAILED");
+  EXPECT_EQ(ReasonOf(silent.Check(spec_, NoOrigins(), {.who = daemon_}).status()),
+            "INSPECT_FAILED");
   const std::atomic<bool> cancelled{true};
   Inspector other({.program = Script("sleep 1000")});
   EXPECT_TRUE(absl::IsCancelled(
-      other.Check(spec_, NoJob, {.who = daemon_, .cancelled = &cancelled}).status()));
+      other.Check(spec_, NoOrigins(), {.who = daemon_, .cancelled = &cancelled}).status()));
   EXPECT_LT(absl::Now() - start, absl::Seconds(20));
 }
 
 TEST_F(InspectorTest, AReaderThatCannotBeStartedIsAShortage) {
   Inspector inspector({.program = dir_ + "/nobody"});
-  EXPECT_TRUE(absl::IsUnavailable(inspector.Check(spec_, NoJob, {.who = daemon_}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).status()));
 }
 
 // Jobs of one model cost one process, until one of its files is another.
@@ -164,17 +193,17 @@ TEST_F(InspectorTest, AnswersAreRememberedByTheFiles) {
   for (const char* name : {"one", "two"}) {
     spec_.set_display_name(name);
     spec_.set_priority(7);
-    const absl::StatusOr<CheckedJob> job = inspector.Check(spec_, NoJob, {.who = daemon_});
+    const absl::StatusOr<CheckedJob> job = inspector.Check(spec_, NoOrigins(), {.who = daemon_});
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(job->spec.display_name(), name);
     EXPECT_EQ(job->spec.priority(), 7);
   }
   EXPECT_EQ(runs(), 1u);
   spec_.mutable_lora()->set_r(4);
-  ASSERT_TRUE(inspector.Check(spec_, NoJob, {.who = daemon_}).ok());
+  ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
   EXPECT_EQ(runs(), 2u);
   WriteText(dir_ + "/model/config.json", ReadText(dir_ + "/model/config.json") + "\n");
-  ASSERT_TRUE(inspector.Check(spec_, NoJob, {.who = daemon_}).ok());
+  ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
   EXPECT_EQ(runs(), 3u);
 }
 

@@ -14,6 +14,7 @@
 #include "nlohmann/json.hpp"
 #include "server/job/errors.h"
 #include "server/job/inherit_adapter.h"
+#include "tests/server/job/no_origins.h"
 #include "tests/server/testing/tiny_model.h"
 #include "worker/program/model_config.h"
 
@@ -195,11 +196,12 @@ class CheckJobTest : public AdapterTest {
     WriteTinyDataset(dir_ + "/train.jsonl", 4, 8);
     spec_.set_model(dir_ + "/model");
     spec_.set_dataset(dir_ + "/train.jsonl");
-    spec_.set_method(v1::JobSpec::LORA);
+    spec_.set_method(v1::JobSpec::METHOD_LORA);
   }
   absl::StatusOr<CheckedJob> Check(InputFiles inputs = InputFiles::kNeeded) {
-    const auto find = [](const std::string& id) { return JobNotFound(id); };
-    return CheckJob(spec_, ModelDir(spec_, find), inputs);
+    const absl::StatusOr<ModelOrigin> model = ModelOriginOf(spec_, NoOrigins());
+    if (!model.ok()) return CheckJob(spec_, model.status(), inputs);
+    return CheckJob(spec_, model->dir, inputs);
   }
   // The tensors of the adapter that Write() configures.
   void WriteAdapterTensors() {
@@ -246,14 +248,13 @@ TEST_F(CheckJobTest, APreparedJobNeedsItsInputFilesNoMore) {
 // Of the processor's time, not of the disk's: thousands of submits a second wait for it.
 TEST_F(CheckJobTest, ASubmitIsCheckedInAFifthOfAMillisecond) {
   constexpr int kTimes = 1000;
-  const auto find = [](const std::string& id) { return JobNotFound(id); };
   const auto seconds = [] {
     timespec now = {};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
   };
   const double before = seconds();
-  for (int i = 0; i < kTimes; ++i) ASSERT_TRUE(CheckForm(spec_, find).ok());
+  for (int i = 0; i < kTimes; ++i) ASSERT_TRUE(CheckForm(spec_, NoOrigins()).ok());
   const double each = (seconds() - before) / kTimes;
   RecordProperty("microseconds_each", static_cast<int>(each * 1e6));
   EXPECT_LE(each, 200e-6);
@@ -314,7 +315,7 @@ TEST_F(CheckJobTest, TheBestIsToldByAMetricOfTheTask) {
   EXPECT_THAT(refusal("eval_accuracy"),
               HasSubstr("spec.training.metric_for_best_model: eval_accuracy is no metric of task: "
                         "causal_lm, which has eval_loss, eval_mean_token_accuracy"));
-  spec_.set_task(v1::JobSpec::SEQUENCE_CLASSIFICATION);
+  spec_.set_task(v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION);
   spec_.set_num_labels(3);
   EXPECT_THAT(refusal("eval_accuracy"), Not(HasSubstr("metric_for_best")));
   EXPECT_THAT(refusal("matthews_correlation"), Not(HasSubstr("metric_for_best")));
@@ -330,7 +331,7 @@ TEST_F(CheckJobTest, TheBestIsToldByAMetricOfTheTask) {
 
 // The readers' messages open with the field that the violation names already.
 TEST_F(CheckJobTest, AFieldIsNamedOnce) {
-  (*spec_.mutable_memory()->mutable_stash())["no.such.site"] = v1::KEEP;
+  (*spec_.mutable_memory()->mutable_stash())["no.such.site"] = v1::STASH_KIND_KEEP;
   EXPECT_THAT(std::string(Check().status().message()),
               testing::StartsWith("spec.memory.stash: 'no.such.site' matches no site"));
   spec_.clear_memory();

@@ -19,7 +19,7 @@ v1::JobSpec GoodSpec() {
   v1::JobSpec spec;
   spec.set_model("/m");
   spec.set_dataset("/d.jsonl");
-  spec.set_method(v1::JobSpec::LORA);
+  spec.set_method(v1::JobSpec::METHOD_LORA);
   return spec;
 }
 
@@ -56,14 +56,14 @@ TEST(CheckSpecTest, NotANumberIsOutsideEveryRange) {
 // Codes do not learn, and an adapter is merged into what it was trained beside.
 TEST(CheckSpecTest, AQuantisedBaseIsFrozenAndNotMergedInto) {
   v1::JobSpec spec = GoodSpec();
-  spec.set_quantization(v1::JobSpec::NF4);
+  spec.set_quantization(v1::JobSpec::QUANTIZATION_NF4);
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   spec.set_merge(true);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.merge"));
   spec.set_merge(false);
-  spec.set_method(v1::JobSpec::FULL);
+  spec.set_method(v1::JobSpec::METHOD_FULL);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.quantization"));
-  spec.set_quantization(v1::JobSpec::NONE);
+  spec.set_quantization(v1::JobSpec::QUANTIZATION_NONE);
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   spec.set_quantization(static_cast<v1::JobSpec::Quantization>(9));
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.quantization"));
@@ -74,10 +74,10 @@ TEST(CheckSpecTest, AReversibleModelIsTrainedWhole) {
   v1::JobSpec spec = GoodSpec();
   spec.set_reversible("native");
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.reversible"));
-  spec.set_method(v1::JobSpec::FULL);
+  spec.set_method(v1::JobSpec::METHOD_FULL);
   spec.clear_lora();
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
-  (*spec.mutable_memory()->mutable_stash())[std::string(1, '*')] = v1::REVERSIBLE;
+  (*spec.mutable_memory()->mutable_stash())[std::string(1, '*')] = v1::STASH_KIND_REVERSIBLE;
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   for (const char* other : {"meft1", "meft2", "meft3", "Native"}) {
     spec.set_reversible(other);
@@ -89,9 +89,9 @@ TEST(CheckSpecTest, AReversibleModelIsTrainedWhole) {
 
 TEST(CheckSpecTest, FullFineTuningIsWithoutLora) {
   v1::JobSpec spec = GoodSpec();
-  spec.set_method(v1::JobSpec::FULL);
+  spec.set_method(v1::JobSpec::METHOD_FULL);
   spec.mutable_lora()->set_r(8);
-  spec.mutable_training()->set_precision(v1::TrainingSpec::BF16);
+  spec.mutable_training()->set_precision(v1::TrainingSpec::PRECISION_BF16);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.lora"));
 }
 
@@ -114,25 +114,25 @@ TEST(CheckSpecTest, AddedTokensAreFewAndShortAndDifferent) {
 TEST(CheckSpecTest, ALossyStashNeedsItsFidelity) {
   v1::JobSpec spec = GoodSpec();
   auto& memory = *spec.mutable_memory();
-  (*memory.mutable_stash())["*.mlp.*"] = v1::INT8;
+  (*memory.mutable_stash())["*.mlp.*"] = v1::STASH_KIND_INT8;
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
-  memory.set_fidelity(v1::UNBIASED);
+  memory.set_fidelity(v1::FIDELITY_UNBIASED);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
-  memory.set_fidelity(v1::APPROXIMATE);
+  memory.set_fidelity(v1::FIDELITY_APPROXIMATE);
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
-  memory.set_fidelity(v1::EXACT);
-  (*memory.mutable_stash())["*.mlp.*"] = v1::OFFLOAD;
+  memory.set_fidelity(v1::FIDELITY_EXACT);
+  (*memory.mutable_stash())["*.mlp.*"] = v1::STASH_KIND_OFFLOAD;
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   (*memory.mutable_stash())["*.mlp.*"] = v1::STASH_KIND_UNSPECIFIED;
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
-  (*memory.mutable_stash())["*.mlp.*"] = v1::CHUNK;
+  (*memory.mutable_stash())["*.mlp.*"] = v1::STASH_KIND_CHUNK;
   v1::StashOptions& options = (*memory.mutable_stash_options())["*.mlp.*"];
   options.set_rows(1);
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   options.set_rows(0);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"].rows"));
   options.set_rows(1);
-  (*memory.mutable_stash())["*.mlp.*"] = v1::KEEP;
+  (*memory.mutable_stash())["*.mlp.*"] = v1::STASH_KIND_KEEP;
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"].rows"));
   memory.mutable_stash()->clear();
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*.mlp.*\"]"));
@@ -141,9 +141,9 @@ TEST(CheckSpecTest, ALossyStashNeedsItsFidelity) {
 TEST(CheckSpecTest, WhatIsSetOfASampleIsCheckedByPattern) {
   v1::JobSpec spec = GoodSpec();
   auto& memory = *spec.mutable_memory();
-  (*memory.mutable_stash())["*"] = v1::SAMPLED;
+  (*memory.mutable_stash())["*"] = v1::STASH_KIND_SAMPLED;
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"]"));
-  memory.set_fidelity(v1::UNBIASED);
+  memory.set_fidelity(v1::FIDELITY_UNBIASED);
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   v1::StashOptions& options = (*memory.mutable_stash_options())["*"];
   options.set_rho(0.25);
@@ -152,13 +152,13 @@ TEST(CheckSpecTest, WhatIsSetOfASampleIsCheckedByPattern) {
   options.set_rho(1.5);
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"]"));
   options.set_rho(0.25);
-  (*memory.mutable_stash())["*"] = v1::KEEP;
+  (*memory.mutable_stash())["*"] = v1::STASH_KIND_KEEP;
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash[\"*\"]"));
 }
 
 TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
   v1::JobSpec spec = GoodSpec();
-  spec.set_task(v1::JobSpec::SEQUENCE_CLASSIFICATION);
+  spec.set_task(v1::JobSpec::TASK_SEQUENCE_CLASSIFICATION);
   spec.set_problem_type("single_label_classification");
   for (const char* name : {"a", "b"}) spec.add_label_names(name);
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
@@ -181,7 +181,8 @@ TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
   spec.set_problem_type("ranking");
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.problem_type"));
   spec.set_problem_type("");
-  for (const auto task : {v1::JobSpec::TOKEN_CLASSIFICATION, v1::JobSpec::IMAGE_CLASSIFICATION}) {
+  for (const auto task :
+       {v1::JobSpec::TASK_TOKEN_CLASSIFICATION, v1::JobSpec::TASK_IMAGE_CLASSIFICATION}) {
     spec.set_task(task);
     EXPECT_THAT(FieldsOf(spec), IsEmpty());
     spec.set_num_labels(1);
@@ -189,7 +190,7 @@ TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
     spec.set_num_labels(2);
   }
   for (const auto task :
-       {v1::JobSpec::CAUSAL_LM, v1::JobSpec::SEQ2SEQ_LM, v1::JobSpec::MASKED_LM}) {
+       {v1::JobSpec::TASK_CAUSAL_LM, v1::JobSpec::TASK_SEQ2SEQ_LM, v1::JobSpec::TASK_MASKED_LM}) {
     spec.set_task(task);
     EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.num_labels"));
   }
@@ -197,7 +198,7 @@ TEST(CheckSpecTest, ClassesAreTwoAtLeastAndNamedOnce) {
 
 TEST(CheckSpecTest, AShareOfTokensIsMasked) {
   v1::JobSpec spec = GoodSpec();
-  spec.set_task(v1::JobSpec::MASKED_LM);
+  spec.set_task(v1::JobSpec::TASK_MASKED_LM);
   spec.set_mlm_probability(0.15);
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
   for (const double bad : {0.0, 1.0, -0.1, std::nan("")}) {
@@ -215,7 +216,8 @@ TEST(CheckSpecTest, WhatIsOfTasksThatAreNotOfferedIsRefused) {
     spec.set_image_augmentation(known);
     EXPECT_THAT(FieldsOf(spec), IsEmpty());
   }
-  for (const auto format : {v1::JobSpec::TAGGED_TOKENS, v1::JobSpec::IMAGES}) {
+  for (const auto format :
+       {v1::JobSpec::DATASET_FORMAT_TAGGED_TOKENS, v1::JobSpec::DATASET_FORMAT_IMAGES}) {
     spec.set_dataset_format(format);
     EXPECT_THAT(FieldsOf(spec), IsEmpty());
   }
@@ -225,13 +227,14 @@ TEST(CheckSpecTest, WhatIsOfTasksThatAreNotOfferedIsRefused) {
 TEST(CheckSpecTest, StashPatternsAreLimitedInNumberAndLength) {
   v1::JobSpec spec = GoodSpec();
   auto& stash = *spec.mutable_memory()->mutable_stash();
-  stash[std::string(128, '*')] = v1::RECOMPUTE;
-  for (int i = 1; i < kMaxStashPatterns; ++i) stash[absl::StrCat("layers.", i, ".*")] = v1::KEEP;
+  stash[std::string(128, '*')] = v1::STASH_KIND_RECOMPUTE;
+  for (int i = 1; i < kMaxStashPatterns; ++i)
+    stash[absl::StrCat("layers.", i, ".*")] = v1::STASH_KIND_KEEP;
   EXPECT_THAT(FieldsOf(spec), IsEmpty());
-  stash["*"] = v1::KEEP;
+  stash["*"] = v1::STASH_KIND_KEEP;
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash"));
   stash.clear();
-  stash[std::string(129, '*')] = v1::KEEP;
+  stash[std::string(129, '*')] = v1::STASH_KIND_KEEP;
   EXPECT_THAT(FieldsOf(spec), ElementsAre("spec.memory.stash"));
 }
 
@@ -349,19 +352,18 @@ TEST(CheckSpecTest, AZeroIsNeverAnotherNumber) {
       kept.push_back(field->name());
     }
   }
-  EXPECT_THAT(refused,
-              UnorderedElementsAre("num_train_epochs", "per_device_train_batch_size",
-                                   "gradient_accumulation_steps", "max_seq_length",
-                                   "save_total_limit", "logging_steps", "adam_epsilon",
-                                   "sample_max_new_tokens", "sample_top_p",
-                                   "generation_max_length", "r", "lora_alpha"));
+  EXPECT_THAT(refused, UnorderedElementsAre("num_train_epochs", "per_device_train_batch_size",
+                                            "gradient_accumulation_steps", "max_seq_length",
+                                            "save_total_limit", "logging_steps", "adam_epsilon",
+                                            "sample_max_new_tokens", "sample_top_p",
+                                            "generation_max_length", "r", "lora_alpha"));
   EXPECT_THAT(kept, UnorderedElementsAre("learning_rate", "max_grad_norm", "seed", "adam_beta1",
                                          "adam_beta2", "lora_dropout"));
 }
 
 TEST(CheckSpecTest, WhatWasGivenStays) {
   v1::JobSpec spec = GoodSpec();
-  spec.set_method(v1::JobSpec::FULL);
+  spec.set_method(v1::JobSpec::METHOD_FULL);
   spec.mutable_training()->set_max_grad_norm(0.0);
   spec.mutable_training()->set_packing(false);
   spec.mutable_training()->set_seed(0);

@@ -23,7 +23,7 @@ v1::JobSpec SpecWith(const std::string& training) {
   spec.set_model("/m");
   spec.set_dataset("/d.jsonl");
   spec.set_eval_dataset("/e.jsonl");
-  spec.set_method(v1::JobSpec::LORA);
+  spec.set_method(v1::JobSpec::METHOD_LORA);
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(training, spec.mutable_training()));
   return spec;
 }
@@ -67,34 +67,38 @@ TEST(CheckTrainingTest, MetricsAreWrittenForTensorBoardOrForNothing) {
 }
 
 TEST(CheckTrainingTest, EachScheduleTakesItsOwn) {
-  EXPECT_THAT(FieldsOf("lr_scheduler_type: POLYNOMIAL lr_scheduler_kwargs { power: 2 lr_end: 0 }"),
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: LR_SCHEDULER_TYPE_POLYNOMIAL lr_scheduler_kwargs { "
+                       "power: 2 lr_end: 0 }"),
               IsEmpty());
-  EXPECT_THAT(FieldsOf("lr_scheduler_type: LINEAR lr_scheduler_kwargs { power: 2 }"),
-              ElementsAre("lr_scheduler_kwargs.power"));
+  EXPECT_THAT(
+      FieldsOf("lr_scheduler_type: LR_SCHEDULER_TYPE_LINEAR lr_scheduler_kwargs { power: 2 }"),
+      ElementsAre("lr_scheduler_kwargs.power"));
   EXPECT_THAT(MessageOf("lr_scheduler_kwargs { min_lr: 1e-5 }"),
               HasSubstr("cosine takes num_cycles"));
-  EXPECT_THAT(FieldsOf("lr_scheduler_type: COSINE_WITH_MIN_LR"),
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: LR_SCHEDULER_TYPE_COSINE_WITH_MIN_LR"),
               ElementsAre("lr_scheduler_kwargs.min_lr"));
-  EXPECT_THAT(FieldsOf("lr_scheduler_type: COSINE_WITH_MIN_LR "
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: LR_SCHEDULER_TYPE_COSINE_WITH_MIN_LR "
                        "lr_scheduler_kwargs { min_lr: 1e-5 min_lr_rate: 0.1 }"),
               ElementsAre("lr_scheduler_kwargs.min_lr"));
-  EXPECT_THAT(FieldsOf("lr_scheduler_type: WSD"),
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: LR_SCHEDULER_TYPE_WSD"),
               ElementsAre("lr_scheduler_kwargs.num_decay_steps"));
-  EXPECT_THAT(FieldsOf("lr_scheduler_type: WSD lr_scheduler_kwargs "
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: LR_SCHEDULER_TYPE_WSD lr_scheduler_kwargs "
                        "{ num_decay_steps: 3 decay_type: 'sqrt' }"),
               ElementsAre("lr_scheduler_kwargs.decay_type"));
-  EXPECT_THAT(FieldsOf("lr_scheduler_type: POLYNOMIAL learning_rate: 1e-8"),
+  EXPECT_THAT(FieldsOf("lr_scheduler_type: LR_SCHEDULER_TYPE_POLYNOMIAL learning_rate: 1e-8"),
               ElementsAre("lr_scheduler_kwargs.lr_end"));
-  EXPECT_THAT(MessageOf("lr_scheduler_type: POLYNOMIAL lr_scheduler_kwargs { lr_end: 1e-3 }"),
-              HasSubstr("must be below learning_rate, which is 0.0002"));
+  EXPECT_THAT(
+      MessageOf(
+          "lr_scheduler_type: LR_SCHEDULER_TYPE_POLYNOMIAL lr_scheduler_kwargs { lr_end: 1e-3 }"),
+      HasSubstr("must be below learning_rate, which is 0.0002"));
 }
 
 TEST(CheckTrainingTest, StrategiesAgreeWithTheirSteps) {
-  EXPECT_THAT(FieldsOf("eval_strategy: EPOCH save_strategy: BEST"), IsEmpty());
-  EXPECT_THAT(FieldsOf("eval_strategy: STEPS"), ElementsAre("eval_strategy"));
-  EXPECT_THAT(FieldsOf("eval_strategy: NO eval_steps: 5"), ElementsAre("eval_steps"));
-  EXPECT_THAT(FieldsOf("save_strategy: EPOCH save_steps: 5"), ElementsAre("save_steps"));
-  EXPECT_THAT(FieldsOf("eval_strategy: BEST"), ElementsAre("eval_strategy"));
+  EXPECT_THAT(FieldsOf("eval_strategy: STRATEGY_EPOCH save_strategy: STRATEGY_BEST"), IsEmpty());
+  EXPECT_THAT(FieldsOf("eval_strategy: STRATEGY_STEPS"), ElementsAre("eval_strategy"));
+  EXPECT_THAT(FieldsOf("eval_strategy: STRATEGY_NO eval_steps: 5"), ElementsAre("eval_steps"));
+  EXPECT_THAT(FieldsOf("save_strategy: STRATEGY_EPOCH save_steps: 5"), ElementsAre("save_steps"));
+  EXPECT_THAT(FieldsOf("eval_strategy: STRATEGY_BEST"), ElementsAre("eval_strategy"));
 }
 
 TEST(CheckTrainingTest, TheBestNeedsEvaluationsOnTheWay) {
@@ -103,7 +107,7 @@ TEST(CheckTrainingTest, TheBestNeedsEvaluationsOnTheWay) {
               IsEmpty());
   EXPECT_THAT(FieldsOf("load_best_model_at_end: true early_stopping_patience: 2"),
               ElementsAre("load_best_model_at_end", "early_stopping_patience"));
-  EXPECT_THAT(FieldsOf("save_strategy: BEST"), ElementsAre("save_strategy"));
+  EXPECT_THAT(FieldsOf("save_strategy: STRATEGY_BEST"), ElementsAre("save_strategy"));
   EXPECT_THAT(FieldsOf("metric_for_best_model: 'eval_bleu'"), ElementsAre("metric_for_best_model"));
   for (const char* name :
        {"f1", "eval_f1", "eval_matthews_correlation", "pearson", "eval_accuracy"})
@@ -162,8 +166,8 @@ TEST(CheckTrainingTest, OfLossesTheSmallerIsBetter) {
 TEST(CheckTrainingTest, StrategiesFollowTheStepsWhereTheyAreNotGiven) {
   v1::JobSpec spec = SpecWith("eval_steps: 5 metric_for_best_model: 'eval_mean_token_accuracy'");
   FillDefaults(spec, 512);
-  EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::STEPS);
-  EXPECT_EQ(spec.training().save_strategy(), v1::TrainingSpec::NO);
+  EXPECT_EQ(spec.training().eval_strategy(), v1::TrainingSpec::STRATEGY_STEPS);
+  EXPECT_EQ(spec.training().save_strategy(), v1::TrainingSpec::STRATEGY_NO);
   EXPECT_TRUE(spec.training().greater_is_better());
   EXPECT_EQ(spec.training().optim(), "adamw_torch");
 }

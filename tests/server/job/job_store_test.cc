@@ -44,7 +44,7 @@ TEST_F(JobStoreTest, WhatWasCommittedIsLoadedAgain) {
   EXPECT_EQ(store->FindRequest("r", 99).value()->body_sha256, "hash");
   EXPECT_EQ(store->FindRequest("r", 100).value(), std::nullopt);
   EXPECT_EQ(state.last_order, 7);
-  EXPECT_EQ(state.counts.at(Job::QUEUED), 1);
+  EXPECT_EQ(state.counts.at(Job::STATE_QUEUED), 1);
   EXPECT_EQ(store->boot_epoch(), 2);
 }
 
@@ -81,11 +81,11 @@ TEST_F(JobStoreTest, CommittedJobSurvivesAKill) {
 TEST_F(JobStoreTest, TerminalJobCannotChangeItsState) {
   auto store = Open().value();
   JobRecord job = AJob("a", 1);
-  job.job.set_state(Job::FAILED);
+  job.job.set_state(Job::STATE_FAILED);
   ASSERT_TRUE(store->Commit({.job = &job}).ok());
-  job.job.set_state(Job::QUEUED);
+  job.job.set_state(Job::STATE_QUEUED);
   EXPECT_FALSE(store->Commit({.job = &job}).ok());
-  EXPECT_EQ(store->FindJob("a").value().state(), Job::FAILED);
+  EXPECT_EQ(store->FindJob("a").value().state(), Job::STATE_FAILED);
   EXPECT_TRUE(store->Load().value().jobs.empty());  // Ended: it is not for memory.
 }
 
@@ -114,9 +114,9 @@ TEST_F(JobStoreTest, EventsAreDense) {
   auto store = Open().value();
   JobRecord job = AJob("a", 1);
   Change change{.job = &job};
-  change.events = {{.job = "a", .to = Job::PREPARING}, {.job = "a", .to = Job::QUEUED}};
+  change.events = {{.job = "a", .to = Job::STATE_PREPARING}, {.job = "a", .to = Job::STATE_QUEUED}};
   ASSERT_TRUE(store->Commit(change).ok());
-  change.events = {{.job = "a", .from = Job::QUEUED, .to = Job::STARTING}};
+  change.events = {{.job = "a", .from = Job::STATE_QUEUED, .to = Job::STATE_STARTING}};
   ASSERT_TRUE(store->Commit(change).ok());
   store.reset();
   auto database = Database::Open(dir_ + "/snug.db").value();
@@ -137,6 +137,7 @@ TEST_F(JobStoreTest, DatabaseOfAnotherProgramIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(Open().status()));
 }
 
+// F-15
 TEST_F(JobStoreTest, NewerSchemaIsRefused) {
   Open().value().reset();
   Database::Open(dir_ + "/snug.db").value()->Execute("PRAGMA user_version=99").IgnoreError();
@@ -148,6 +149,7 @@ TEST_F(JobStoreTest, SecondConnectionIsLockedOut) {
   EXPECT_FALSE(Open().ok());
 }
 
+// F-14
 TEST_F(JobStoreTest, DamagedPageIsFoundAtTheStart) {
   {
     auto store = Open().value();
@@ -235,13 +237,13 @@ TEST_F(JobStoreTest, FileThatIsNoBackupIsNotRestored) {
   EXPECT_TRUE(Open().ok());
 }
 
-// One request makes one job, whoever asks again and however soon.
+// F-57: one request makes one job, whoever asks again and however soon.
 TEST_F(JobStoreTest, OneRequestMakesOneJob) {
   auto store = Open().value();
   const auto create = [&](const std::string& id, const std::string& request) {
     auto job = std::make_shared<NewJob>();
     job->record = AJob(id, id[0]);
-    job->event = {.job = id, .to = Job::PREPARING, .wall_us = 10};
+    job->event = {.job = id, .to = Job::STATE_PREPARING, .wall_us = 10};
     job->request = RequestRecord{request, "body", id, 99};
     absl::Notification done;
     absl::Status result;
@@ -270,8 +272,8 @@ TEST_F(JobStoreTest, StoreOfSchemaOneIsTakenAlong) {
     ASSERT_EQ(state.jobs.size(), 1u);
     EXPECT_EQ(state.jobs[0].job.spec().priority(), 3);
     EXPECT_EQ(state.jobs[0].job.priority(), 3);
-    EXPECT_EQ(store->FindJob("steps-3").value().state(), Job::SUCCEEDED);
-    EXPECT_EQ(store->FindJob("steps-1000").value().state(), Job::CANCELLED);
+    EXPECT_EQ(store->FindJob("steps-3").value().state(), Job::STATE_SUCCEEDED);
+    EXPECT_EQ(store->FindJob("steps-1000").value().state(), Job::STATE_CANCELLED);
   }
   auto now = Database::Open(dir_ + "/snug.db").value();
   EXPECT_EQ(now->QueryInt("PRAGMA user_version").value(), kSchemaVersion);
@@ -293,7 +295,7 @@ TEST_F(JobStoreTest, ChangesOfABatchAreJudgedOneByOne) {
   for (int i = 1; i <= kJobs; ++i) {
     auto job = std::make_shared<NewJob>();
     job->record = AJob("job-" + std::to_string(i % 900), i);
-    job->event = {.job = job->record.id(), .to = Job::PREPARING};
+    job->event = {.job = job->record.id(), .to = Job::STATE_PREPARING};
     store->Create(job, [&](std::shared_ptr<NewJob>, const absl::Status& status) {
       (status.ok() ? stored : taken) += 1;
       ++told;
@@ -337,7 +339,7 @@ TEST_F(JobStoreTest, StoreOfSchemaFourIsTakenAlong) {
     RequestRecord of_nobody{"r", "hash", "nobody", 99};
     EXPECT_FALSE(store->Commit({.request = of_nobody}).ok());
     JobRecord ended = store->FindJob("steps-3").value();
-    ended.job.set_state(Job::RUNNING);
+    ended.job.set_state(Job::STATE_RUNNING);
     EXPECT_FALSE(store->Commit({.job = &ended}).ok());
   }
   auto now = Database::Open(dir_ + "/snug.db").value();
@@ -362,7 +364,7 @@ TEST_F(JobStoreTest, AJobsEndMakesItsWebhooksCallDue) {
     ASSERT_TRUE(store->Commit({.job = &job}).ok());
     EXPECT_TRUE(due(1000).empty());
     Change change{.job = &job};
-    ASSERT_TRUE(MoveJob(job, Job::FAILED, "it is over", 500, change).ok());
+    ASSERT_TRUE(MoveJob(job, Job::STATE_FAILED, "it is over", 500, change).ok());
     ASSERT_TRUE(store->Commit(change).ok());
   }
   EXPECT_TRUE(due(499).empty());

@@ -12,8 +12,8 @@ using v1::Job;
 // Every pair of states is tried: what the table does not name is refused.
 TEST(StatesTest, OnlyTheMovesOfTheTableAreAllowed) {
   int allowed = 0;
-  for (int from = Job::PREPARING; from <= Job::CANCELLED; ++from)
-    for (int to = Job::PREPARING; to <= Job::CANCELLED; ++to)
+  for (int from = Job::STATE_PREPARING; from <= Job::STATE_CANCELLED; ++from)
+    for (int to = Job::STATE_PREPARING; to <= Job::STATE_CANCELLED; ++to)
       allowed += CheckMove(static_cast<JobState>(from), static_cast<JobState>(to)).ok();
   EXPECT_EQ(allowed, 26);
   EXPECT_EQ(JobMoves().size(), 26u);
@@ -24,15 +24,15 @@ TEST(StatesTest, TerminalStatesHaveNoWayOut) {
 }
 
 TEST(StatesTest, EveryLiveStateCanBeCancelled) {
-  for (int state = Job::PREPARING; state <= Job::PAUSED; ++state) {
+  for (int state = Job::STATE_PREPARING; state <= Job::STATE_PAUSED; ++state) {
     const auto from = static_cast<JobState>(state);
-    const JobState to = HasAttempt(from) ? Job::CANCELLING : Job::CANCELLED;
+    const JobState to = HasAttempt(from) ? Job::STATE_CANCELLING : Job::STATE_CANCELLED;
     EXPECT_TRUE(CheckMove(from, to).ok()) << NameOf(from);
   }
 }
 
 TEST(StatesTest, RefusalNamesBothStates) {
-  const absl::Status refused = CheckMove(Job::SUCCEEDED, Job::RUNNING);
+  const absl::Status refused = CheckMove(Job::STATE_SUCCEEDED, Job::STATE_RUNNING);
   EXPECT_EQ(refused.message(), "no move of a job from SUCCEEDED to RUNNING");
 }
 
@@ -40,17 +40,19 @@ TEST(StatesTest, RefusalNamesBothStates) {
 TEST(StatesTest, GateRefusesAMoveFromAnotherState) {
   JobRecord record;
   record.job.set_id("a");
-  record.job.set_state(Job::RUNNING);
-  EXPECT_FALSE(record.TransitionTo(Job::QUEUED, Job::STARTING, "", 1).ok());
-  EXPECT_EQ(record.state(), Job::RUNNING);
+  record.job.set_state(Job::STATE_RUNNING);
+  EXPECT_FALSE(record.TransitionTo(Job::STATE_QUEUED, Job::STATE_STARTING, "", 1).ok());
+  EXPECT_EQ(record.state(), Job::STATE_RUNNING);
 }
 
 TEST(StatesTest, GateSetsReasonAndTimes) {
   JobRecord record;
-  record.job.set_state(Job::STARTING);
-  ASSERT_TRUE(record.TransitionTo(Job::STARTING, Job::RUNNING, "is training", 2'000'000).ok());
+  record.job.set_state(Job::STATE_STARTING);
+  ASSERT_TRUE(
+      record.TransitionTo(Job::STATE_STARTING, Job::STATE_RUNNING, "is training", 2'000'000).ok());
   EXPECT_EQ(record.job.start_time().seconds(), 2);
-  ASSERT_TRUE(record.TransitionTo(Job::RUNNING, Job::SUCCEEDED, "finished", 3'000'000).ok());
+  ASSERT_TRUE(
+      record.TransitionTo(Job::STATE_RUNNING, Job::STATE_SUCCEEDED, "finished", 3'000'000).ok());
   EXPECT_EQ(record.job.end_time().seconds(), 3);
   EXPECT_EQ(record.job.reason(), "finished");
 }

@@ -42,7 +42,7 @@ class JobStoreTest : public testing::Test {
     JobRecord record;
     record.order = order;
     record.job.set_id(id);
-    record.job.set_state(Job::QUEUED);
+    record.job.set_state(Job::STATE_QUEUED);
     record.job.mutable_spec()->set_model("/m");
     return record;
   }

@@ -11,7 +11,7 @@ TEST_F(JobStoreTest, FindsJobsByTheirBeginning) {
   auto store = Open().value();
   for (const char* id : {"ab", "abc", "abd", "b"}) {
     JobRecord job = AJob(id, id[0] * 1000 + id[1] * 10 + (id[1] != 0 ? id[2] : 0));
-    job.job.set_state(Job::FAILED);
+    job.job.set_state(Job::STATE_FAILED);
     ASSERT_TRUE(store->Commit({.job = &job}).ok());
   }
   EXPECT_EQ(store->FindJob("ab").value().id(), "ab");
@@ -31,7 +31,7 @@ TEST_F(JobStoreTest, ListsByFilterPageByPage) {
   auto store = Open().value();
   for (int i = 1; i <= 10; ++i) {
     JobRecord job = AJob("job-" + std::to_string(i), i);
-    job.job.set_state(i % 2 == 0 ? Job::FAILED : Job::SUCCEEDED);
+    job.job.set_state(i % 2 == 0 ? Job::STATE_FAILED : Job::STATE_SUCCEEDED);
     job.job.set_display_name(i == 7 ? "seven" : "other");
     job.job.mutable_create_time()->set_seconds(i);
     if (i % 3 == 0) (*job.job.mutable_labels())["team"] = "red";
@@ -49,7 +49,7 @@ TEST_F(JobStoreTest, ListsByFilterPageByPage) {
   EXPECT_THAT(Orders(page), ElementsAre(1, 2, 3));
   EXPECT_THAT(Orders(store->ListJobs({.newest_first = false, .after = page.next}).value()),
               ElementsAre(4, 5, 6, 7, 8, 9, 10));
-  EXPECT_THAT(Orders(store->ListJobs({.states = {Job::FAILED}}).value()),
+  EXPECT_THAT(Orders(store->ListJobs({.states = {Job::STATE_FAILED}}).value()),
               ElementsAre(10, 8, 6, 4, 2));
   EXPECT_THAT(Orders(store->ListJobs({.labels = {{"team", "red"}}}).value()), ElementsAre(9, 6, 3));
   EXPECT_THAT(Orders(store->ListJobs({.display_name = "seven"}).value()), ElementsAre(7));
@@ -67,14 +67,14 @@ TEST_F(JobStoreTest, DeletedJobIsGone) {
   JobRecord job = AJob("a", 1);
   AttemptRecord attempt = NewAttempt("a", 1);
   attempt.state = AttemptState::kClosed;
-  job.job.set_state(Job::FAILED);
+  job.job.set_state(Job::STATE_FAILED);
   (*job.job.mutable_labels())["k"] = "v";
   Change change{.job = &job, .attempt = &attempt};
-  change.events = {{.job = "a", .to = Job::FAILED}};
+  change.events = {{.job = "a", .to = Job::STATE_FAILED}};
   change.request = RequestRecord{"r", "hash", "a", 99};
   ASSERT_TRUE(store->Commit(change).ok());
   Change deletion{.deleted = "a"};
-  deletion.events = {{.job = "a", .from = Job::FAILED}};
+  deletion.events = {{.job = "a", .from = Job::STATE_FAILED}};
   ASSERT_TRUE(store->Commit(deletion).ok());
   EXPECT_TRUE(absl::IsNotFound(store->FindJob("a").status()));
   EXPECT_EQ(store->FindRequest("r", 1).value(), std::nullopt);

@@ -24,7 +24,7 @@ class TokensTest : public JobStoreTest {
   v1::CreateTokenResponse Make(int64_t valid_seconds = 0) {
     v1::CreateTokenRequest request;
     request.set_tenant("blue");
-    request.set_role(v1::Token::VIEWER);
+    request.set_role(v1::Token::ROLE_VIEWER);
     request.set_valid_seconds(valid_seconds);
     return tokens_->Create(request, kNow).value();
   }
@@ -50,8 +50,8 @@ TEST_F(TokensTest, ATokenLetsItsOwnerInAlsoAfterARestart) {
   const TokenRecord token = tokens_->Check(made.secret(), kNow).value();
   EXPECT_EQ(token.id, made.token().id());
   EXPECT_EQ(token.tenant, "blue");
-  EXPECT_EQ(token.role, v1::Token::VIEWER);
-  EXPECT_EQ(tokens_->List().tokens_size(), 2);
+  EXPECT_EQ(token.role, v1::Token::ROLE_VIEWER);
+  EXPECT_EQ(tokens_->List().size(), 2u);
 }
 
 // Its hash is there, and the token itself in no file.
@@ -118,9 +118,9 @@ TEST_F(JobStoreTest, StoreOfSchemaTwoIsTakenAlong) {
   {
     auto store = Open().value();
     EXPECT_EQ(store->Load().value().jobs.size(), 2u);
-    EXPECT_EQ(store->FindJob("steps-3").value().state(), Job::SUCCEEDED);
+    EXPECT_EQ(store->FindJob("steps-3").value().state(), Job::STATE_SUCCEEDED);
     EXPECT_EQ(store->FindJob("steps-4").value().job.labels().at("team"), "blue");
-    EXPECT_EQ(Tokens::Load(*store).value()->List().tokens_size(), 0);
+    EXPECT_EQ(Tokens::Load(*store).value()->List().size(), 0u);
   }
   auto now = Database::Open(dir_ + "/snug.db").value();
   EXPECT_EQ(now->QueryInt("PRAGMA user_version").value(), kSchemaVersion);

@@ -32,7 +32,7 @@ class WitnessTest : public JobStoreTest {
   static bool Add(JobStore& store, const std::string& id, int64_t order) {
     JobRecord job = AJob(id, order);
     Change change{.job = &job};
-    change.events = {{.job = id, .to = Job::QUEUED}};
+    change.events = {{.job = id, .to = Job::STATE_QUEUED}};
     return store.Commit(change).ok();
   }
   bool Copy(const std::string& from, const std::string& to) {
@@ -73,6 +73,7 @@ TEST_F(WitnessTest, EmptiedDatabaseIsTold) {
   ExpectLoss("is missing or empty, and has held 2 jobs", 0);
 }
 
+// F-14
 TEST_F(WitnessTest, DatabaseWithoutItsWalIsTold) {
   StoreTwoJobs();
   fs::remove(dir_ + "/snug.db-wal");

@@ -29,6 +29,7 @@ v1::Job Running(const std::string& id) {
   return job;
 }
 
+// F-77
 TEST(MetricsTest, LabelsHoldNothingThatBlindsAScrape) {
   EXPECT_EQ(SanitizeLabel("a-b_c.d:e/f"), "a-b_c.d:e/f");
   EXPECT_EQ(SanitizeLabel("a\xff\n\"b"), "a___b");
@@ -38,7 +39,7 @@ TEST(MetricsTest, LabelsHoldNothingThatBlindsAScrape) {
 TEST(MetricsTest, StatesExistBeforeTheFirstJob) {
   Metrics metrics;
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_jobs{state=\"RUNNING\"} 0"));
-  metrics.CountJobs(v1::Job::RUNNING, 1);
+  metrics.CountJobs(v1::Job::STATE_RUNNING, 1);
   EXPECT_THAT(metrics.Text(), HasSubstr("snug_jobs{state=\"RUNNING\"} 1"));
 }
 
@@ -171,7 +172,7 @@ TEST(MetricsTest, APlanIsShownByComponentAndGoesWithTheNext) {
   Metrics metrics;
   v1::Job job = Running("a");
   job.mutable_plan()->set_name("recompute 3 of 8");
-  job.mutable_plan()->set_fidelity(v1::UNBIASED);
+  job.mutable_plan()->set_fidelity(v1::FIDELITY_UNBIASED);
   job.mutable_plan()->set_peak_bytes(100);
   job.mutable_plan()->mutable_memory()->set_weights_bytes(70);
   job.mutable_plan()->mutable_memory()->set_stash_bytes(30);

@@ -226,8 +226,8 @@ TEST_F(AttemptFilesTest, AFolderThatIsAwayTellsNothing) {
   EXPECT_EQ(watch.Look(), Liveness::kUnknown);
 }
 
-// No descriptor is left: a watch that was opened before still knows, another one knows that it
-// does not, and the session is not taken for empty.
+// F-75: no descriptor is left: a watch that was opened before still knows, another one knows that
+// it does not, and the session is not taken for empty.
 TEST_F(AttemptFilesTest, WithoutDescriptorsNobodyIsTakenForDead) {
   const pid_t shim = Launch("exec sleep 1000");
   ShimWatch watch(dir_), late(dir_);
@@ -287,7 +287,7 @@ TEST_F(AttemptFilesTest, ResultIsReadAsJson) {
   fs::create_directories(dir_);
   EXPECT_FALSE(ReadResult(dir_).value().has_value());
   std::ofstream(dir_ + "/result.json") << R"({"outcome":"SUCCEEDED","added_later":1})";
-  EXPECT_EQ(ReadResult(dir_).value()->outcome(), v1::WorkerResult::SUCCEEDED);
+  EXPECT_EQ(ReadResult(dir_).value()->outcome(), v1::WorkerResult::OUTCOME_SUCCEEDED);
   std::ofstream(dir_ + "/result.json") << "{";
   EXPECT_TRUE(absl::IsDataLoss(ReadResult(dir_).status()));
 }

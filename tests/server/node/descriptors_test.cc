@@ -19,7 +19,7 @@ std::vector<int> TakeAll() {
   return taken;
 }
 
-// The limit is the process's, so one test has it all.
+// F-75: the limit is the process's, so one test has it all.
 TEST(DescriptorsTest, AReserveIsLeftWhenEverythingElseIsTaken) {
   const rlimit small = {.rlim_cur = 100, .rlim_max = 100};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &small), 0);

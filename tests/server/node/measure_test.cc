@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/server/testing/brackets.h"
 #include "tests/server/testing/tiny_model.h"
 
 namespace snug::server {
@@ -156,6 +157,23 @@ TEST_F(MeasureTest, AFileThatCannotBeReadIsMeasuredAgain) {
     ASSERT_TRUE(Measure(devices).ok()) << text;
     EXPECT_EQ(Calls().size(), 1u) << text;
     EXPECT_EQ(devices[0].context_bytes, 100);
+  }
+}
+
+// What a worker prints, and what lies in the place of what one has printed.
+TEST_F(MeasureTest, BracketsWithoutEndAreNoFacts) {
+  std::vector<Device> devices = {{.name = "cpu:0"}};
+  WriteBrackets(dir_ + "/context.json");
+  ASSERT_TRUE(Measure(devices).ok());
+  EXPECT_EQ(devices[0].context_bytes, 100);
+  WriteText(dir_ + "/context.json", absl::StrCat(R"({"facts": )", Nested(60'000), "}"));
+  ASSERT_TRUE(Measure(devices).ok());
+  fs::remove(dir_ + "/context.json");
+  for (const std::string& facts : {std::string("[["), Nested(60'000)}) {
+    WriteWorker("worker", absl::StrCat(R"({"context_bytes": 100, "rates": )", facts, "}"));
+    const absl::Status status = Measure(devices);
+    EXPECT_TRUE(absl::IsInternal(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--measure-context failed"));
   }
 }
 

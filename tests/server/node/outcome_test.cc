@@ -21,7 +21,7 @@ Result Says(v1::WorkerResult::Outcome outcome, v1::WorkerResult::FailureClass fa
 }
 
 TEST(OutcomeTest, FinishedWithItsResult) {
-  EXPECT_EQ(Judge(Exited(0), Says(v1::WorkerResult::SUCCEEDED)).ending, Ending::kSucceeded);
+  EXPECT_EQ(Judge(Exited(0), Says(v1::WorkerResult::OUTCOME_SUCCEEDED)).ending, Ending::kSucceeded);
 }
 
 TEST(OutcomeTest, FinishedWithoutResultIsNoSuccess) {
@@ -32,16 +32,19 @@ TEST(OutcomeTest, FinishedWithoutResultIsNoSuccess) {
 
 TEST(OutcomeTest, FailureIsOfTheClassThatTheWorkerNames) {
   using R = v1::WorkerResult;
-  EXPECT_EQ(Judge(Exited(4), Says(R::FAILED, R::USER)).ending, Ending::kUserError);
-  EXPECT_EQ(Judge(Exited(4), Says(R::FAILED, R::OUT_OF_MEMORY)).ending, Ending::kOutOfMemory);
-  EXPECT_EQ(Judge(Exited(4), Says(R::FAILED, R::INFRASTRUCTURE)).ending, Ending::kInfrastructure);
+  EXPECT_EQ(Judge(Exited(4), Says(R::OUTCOME_FAILED, R::FAILURE_CLASS_USER)).ending,
+            Ending::kUserError);
+  EXPECT_EQ(Judge(Exited(4), Says(R::OUTCOME_FAILED, R::FAILURE_CLASS_OUT_OF_MEMORY)).ending,
+            Ending::kOutOfMemory);
+  EXPECT_EQ(Judge(Exited(4), Says(R::OUTCOME_FAILED, R::FAILURE_CLASS_INFRASTRUCTURE)).ending,
+            Ending::kInfrastructure);
   EXPECT_EQ(Judge(Exited(4), std::nullopt).ending, Ending::kInfrastructure);
 }
 
 TEST(OutcomeTest, AFullDiskHasAnEndingOfItsOwn) {
   v1::WorkerResult result;
-  result.set_outcome(v1::WorkerResult::FAILED);
-  result.set_failure_class(v1::WorkerResult::INFRASTRUCTURE);
+  result.set_outcome(v1::WorkerResult::OUTCOME_FAILED);
+  result.set_failure_class(v1::WorkerResult::FAILURE_CLASS_INFRASTRUCTURE);
   result.mutable_error()->set_reason("DISK_FULL");
   EXPECT_EQ(Judge(Exited(4), result).ending, Ending::kDiskFull);
 }
@@ -49,16 +52,30 @@ TEST(OutcomeTest, AFullDiskHasAnEndingOfItsOwn) {
 // The table of server/job/transient.h decides, not the class that the worker names.
 TEST(OutcomeTest, WhatPassesByItselfHasAnEndingOfItsOwn) {
   v1::WorkerResult result;
-  result.set_outcome(v1::WorkerResult::FAILED);
-  result.set_failure_class(v1::WorkerResult::INFRASTRUCTURE);
+  result.set_outcome(v1::WorkerResult::OUTCOME_FAILED);
+  result.set_failure_class(v1::WorkerResult::FAILURE_CLASS_INFRASTRUCTURE);
   result.mutable_error()->set_reason("STORE_FULL");
   EXPECT_EQ(Judge(Exited(4), result).ending, Ending::kTransient);
+}
+
+// Its group's memory was the end of it, and of nobody else.
+TEST(OutcomeTest, WhatTheKernelEndedForItsMemoryIsOutOfMemory) {
+  ExitRecord record = {.pid = 1, .exit_code = -1, .signal = 9, .oom_kills = 2, .cgroup = "/c/a.1"};
+  const Outcome outcome = Judge(Exit(record), std::nullopt);
+  EXPECT_EQ(outcome.ending, Ending::kOutOfMemory);
+  EXPECT_EQ(outcome.error.reason(), "OUT_OF_MEMORY");
+  EXPECT_THAT(outcome.error.message(), testing::HasSubstr("control group /c/a.1 had all"));
+  record.oom_kills = 0;
+  EXPECT_EQ(Judge(Exit(record), std::nullopt).ending, Ending::kInfrastructure);
+  record = {.pid = 1, .exit_code = 0, .oom_kills = 1};  // A child of it, and it went on.
+  EXPECT_EQ(Judge(Exit(record), Says(v1::WorkerResult::OUTCOME_SUCCEEDED)).ending,
+            Ending::kSucceeded);
 }
 
 // A result from before the kill stands there; the signal is what counts.
 TEST(OutcomeTest, KilledWorkerIsInfrastructureWhateverItWrote) {
   Exit exit = ExitRecord{.pid = 1, .exit_code = -1, .signal = 9};
-  const Outcome outcome = Judge(exit, Says(v1::WorkerResult::SUCCEEDED));
+  const Outcome outcome = Judge(exit, Says(v1::WorkerResult::OUTCOME_SUCCEEDED));
   EXPECT_EQ(outcome.ending, Ending::kInfrastructure);
   EXPECT_THAT(outcome.error.message(), testing::HasSubstr("signal 9"));
 }

@@ -336,12 +336,13 @@ TEST(PolicyTest, AJobAboveItsOwnersShareFitsNowhere) {
 TEST(JobQueueTest, JobsOfDifferentOwnersAreNoGroup) {
   DeviceState device = With({Running(0, 4 * kGiB)});
   device.running[0].owner = "a";
-  const Decision decision = Decide({Of("a", 4 * kGiB, Job("a1", 1, {kGiB})),
-                                    Of("b", 4 * kGiB, Job("b1", 2, {kGiB}))},
-                                   {device}, 0);
+  const Decision decision =
+      Decide({Of("a", 4 * kGiB, Job("a1", 1, {kGiB})), Of("b", 4 * kGiB, Job("b1", 2, {kGiB}))},
+             {device}, 0);
   EXPECT_THAT(Placed(decision), ElementsAre("b1 on cpu:0"));
 }
 
+// F-59
 TEST(JobQueueTest, ALongQueueIsOneRound) {
   JobQueue queue;
   for (int i = 0; i < 10'000; ++i) {

@@ -17,7 +17,7 @@ constexpr PlanMachine kMachine = {.threads = 2, .context_bytes = 1000};
 class LargestTest : public testing::Test {
  protected:
   LargestTest() {
-    spec_.set_method(v1::JobSpec::LORA);
+    spec_.set_method(v1::JobSpec::METHOD_LORA);
     spec_.mutable_training()->set_packing(false);
     spec_.mutable_training()->set_max_seq_length(64);
     FillDefaults(spec_, 128);
@@ -76,7 +76,7 @@ TEST_F(LargestTest, ThePreparedDatasetsRowsAreAllThatABatchCanHave) {
 
 // A pinned plan is the only one that there is.
 TEST_F(LargestTest, APinnedPlanDecidesAlone) {
-  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::KEEP;
+  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::STASH_KIND_KEEP;
   const int64_t bytes = SmallestPeak(7, 64, {});
   EXPECT_EQ(Largest({}, bytes).per_device_train_batch_size(), 7);
   spec_.mutable_memory()->clear_stash();
@@ -85,7 +85,7 @@ TEST_F(LargestTest, APinnedPlanDecidesAlone) {
 
 // On a device that is large enough, the host's memory is what ends.
 TEST_F(LargestTest, WhatIsOffloadedFitsTheHost) {
-  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::OFFLOAD;
+  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::STASH_KIND_OFFLOAD;
   spec_.mutable_training()->set_per_device_train_batch_size(7);
   const int64_t host = PlansFor(program_, spec_, {}, kMachine)->front().host_bytes();
   ASSERT_GT(host, 0);

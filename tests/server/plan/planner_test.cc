@@ -19,7 +19,7 @@ namespace {
 class PlannerTest : public testing::Test {
  protected:
   PlannerTest() {
-    spec_.set_method(v1::JobSpec::LORA);
+    spec_.set_method(v1::JobSpec::METHOD_LORA);
     spec_.mutable_training()->set_packing(false);
     FillDefaults(spec_, 128);
     program_ = program::BuildProgram(ToyConfig(), ModeOf(spec_)).value();
@@ -154,15 +154,15 @@ TEST_F(PlannerTest, StoredPlanIsTheSamePlan) {
 // Also what is set of a kind, which decides the bytes.
 TEST_F(PlannerTest, StoredPlanHasTheSettingsOfItsKinds) {
   v1::MemorySpec& memory = *spec_.mutable_memory();
-  memory.set_fidelity(v1::UNBIASED);
-  (*memory.mutable_stash())["*"] = v1::SAMPLED;
+  memory.set_fidelity(v1::FIDELITY_UNBIASED);
+  (*memory.mutable_stash())["*"] = v1::STASH_KIND_SAMPLED;
   const int64_t usual = Plans({})[0].arena_bytes();
   (*memory.mutable_stash_options())["*"].set_rho(0.1);
   (*memory.mutable_stash_options())["*"].set_estimator("wta");
   const v1::Plan plan = Plans({})[0];
   EXPECT_LT(plan.arena_bytes(), usual);
   EXPECT_EQ(LoweredByTheWorker(plan).value().arena_bytes, plan.arena_bytes());
-  EXPECT_EQ(plan.fidelity(), v1::UNBIASED);
+  EXPECT_EQ(plan.fidelity(), v1::FIDELITY_UNBIASED);
   ASSERT_EQ(plan.kinds_size(), 2);
   EXPECT_EQ(plan.kinds(1).kind(), "sampled");
   for (const v1::SitesOfKind& kind : plan.recipes(0).kinds()) {
@@ -174,14 +174,14 @@ TEST_F(PlannerTest, StoredPlanHasTheSettingsOfItsKinds) {
 
 // Where noise of mean zero is allowed, samples are offered, and nothing that is biased.
 TEST_F(PlannerTest, UnbiasedPlansAreOfferedWhereTheJobAllowsThem) {
-  spec_.set_method(v1::JobSpec::FULL);
+  spec_.set_method(v1::JobSpec::METHOD_FULL);
   spec_.clear_lora();
   program_ = program::BuildProgram(program_.config, ModeOf(spec_)).value();
-  spec_.mutable_memory()->set_fidelity(v1::UNBIASED);
+  spec_.mutable_memory()->set_fidelity(v1::FIDELITY_UNBIASED);
   int sampled = 0;
   for (const v1::Plan& plan : Plans({})) {
-    EXPECT_NE(plan.fidelity(), v1::APPROXIMATE) << plan.name();
-    if (plan.fidelity() != v1::UNBIASED) continue;
+    EXPECT_NE(plan.fidelity(), v1::FIDELITY_APPROXIMATE) << plan.name();
+    if (plan.fidelity() != v1::FIDELITY_UNBIASED) continue;
     ++sampled;
     EXPECT_TRUE(absl::StartsWith(plan.name(), "sampled ")) << plan.name();
   }
@@ -211,7 +211,7 @@ TEST_F(PlannerTest, APlanSaysItsTimeAndItsKinds) {
     EXPECT_GE(plan.step_seconds(), slowest);
     slowest = plan.step_seconds();
     EXPECT_NEAR(plan.tokens_per_second() * plan.step_seconds(), 3 * 8 * 128, 1e-6);
-    EXPECT_EQ(plan.fidelity(), v1::EXACT);
+    EXPECT_EQ(plan.fidelity(), v1::FIDELITY_EXACT);
     double sum = 0.0;
     for (const v1::KindShare& kind : plan.kinds()) sum += kind.share();
     EXPECT_NEAR(sum, 1.0, 1e-12) << plan.name();
@@ -280,19 +280,19 @@ TEST_F(PlannerTest, FormsAreAddedWhereTheJobAllowsThem) {
     return plans[static_cast<size_t>(SmallestOf(plans))];
   };
   const v1::Plan exact = smallest();
-  EXPECT_EQ(exact.fidelity(), v1::EXACT);
+  EXPECT_EQ(exact.fidelity(), v1::FIDELITY_EXACT);
   EXPECT_EQ(exact.host_bytes(), 0);
 
-  spec_.mutable_memory()->set_fidelity(v1::APPROXIMATE);
+  spec_.mutable_memory()->set_fidelity(v1::FIDELITY_APPROXIMATE);
   const v1::Plan coded = smallest();
-  EXPECT_EQ(coded.fidelity(), v1::APPROXIMATE);
+  EXPECT_EQ(coded.fidelity(), v1::FIDELITY_APPROXIMATE);
   EXPECT_LT(coded.peak_bytes(), exact.peak_bytes());
   EXPECT_EQ(coded.host_bytes(), 0);
 
-  spec_.mutable_memory()->set_fidelity(v1::EXACT);
+  spec_.mutable_memory()->set_fidelity(v1::FIDELITY_EXACT);
   spec_.mutable_memory()->set_host_budget("64MiB");
   const v1::Plan offloaded = smallest();
-  EXPECT_EQ(offloaded.fidelity(), v1::EXACT);
+  EXPECT_EQ(offloaded.fidelity(), v1::FIDELITY_EXACT);
   EXPECT_LT(offloaded.peak_bytes(), exact.peak_bytes());
   EXPECT_GT(offloaded.host_bytes(), 0);
   spec_.mutable_memory()->set_host_budget(absl::StrCat(offloaded.host_bytes() - 1));
@@ -302,7 +302,7 @@ TEST_F(PlannerTest, FormsAreAddedWhereTheJobAllowsThem) {
 
 // A hand that pins more than it grants.
 TEST_F(PlannerTest, OffloadBeyondTheHostsBudgetIsRefusedByField) {
-  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::OFFLOAD;
+  (*spec_.mutable_memory()->mutable_stash())["*"] = v1::STASH_KIND_OFFLOAD;
   spec_.mutable_memory()->set_host_budget("1KiB");
   const auto plans = PlansFor(program_, spec_, {}, {.threads = 2, .context_bytes = 1000});
   EXPECT_TRUE(absl::StrContains(plans.status().message(), "memory.host_budget"));
@@ -310,8 +310,8 @@ TEST_F(PlannerTest, OffloadBeyondTheHostsBudgetIsRefusedByField) {
 }
 
 TEST_F(PlannerTest, PinnedPlanIsTheOnlyOne) {
-  (*spec_.mutable_memory()->mutable_stash())["layers.*"] = v1::RECOMPUTE;
-  (*spec_.mutable_memory()->mutable_stash())["layers.1.*"] = v1::KEEP;
+  (*spec_.mutable_memory()->mutable_stash())["layers.*"] = v1::STASH_KIND_RECOMPUTE;
+  (*spec_.mutable_memory()->mutable_stash())["layers.1.*"] = v1::STASH_KIND_KEEP;
   const std::vector<v1::Plan> plans = Plans({});
   ASSERT_EQ(plans.size(), 1u);
   EXPECT_EQ(plans[0].name(), "pinned");

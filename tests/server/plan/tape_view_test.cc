@@ -16,7 +16,7 @@ namespace {
 class TapeViewTest : public testing::Test {
  protected:
   TapeViewTest() {
-    spec_.set_method(v1::JobSpec::FULL);
+    spec_.set_method(v1::JobSpec::METHOD_FULL);
     FillDefaults(spec_, 128);
     program_ = program::BuildProgram(ToyConfig(), ModeOf(spec_)).value();
     plans_ = PlansFor(program_, spec_, {}, machine_).value();

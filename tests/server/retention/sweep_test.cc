@@ -21,7 +21,7 @@ using v1::Job;
 Job Ended(const std::string& id) {
   Job job;
   job.set_id(id);
-  job.set_state(Job::SUCCEEDED);
+  job.set_state(Job::STATE_SUCCEEDED);
   return job;
 }
 
@@ -73,7 +73,7 @@ TEST(SweepTest, OnlyWhatIsThereIsCounted) {
 
 TEST(SweepTest, ALiveJobLosesNothingAndIsNotCounted) {
   Sweep sweep({.jobs = {.count = 1}});
-  for (const Job::State state : {Job::QUEUED, Job::RUNNING, Job::PAUSED}) {
+  for (const Job::State state : {Job::STATE_QUEUED, Job::STATE_RUNNING, Job::STATE_PAUSED}) {
     Job job = Ended("live");
     job.set_state(state);
     EXPECT_FALSE(sweep.Judge(job, absl::Hours(1000), Bytes(9, 5, 5)).anything());
@@ -84,7 +84,7 @@ TEST(SweepTest, ALiveJobLosesNothingAndIsNotCounted) {
 
 // In each of the ways in which a job refers to an older one, live or ended.
 TEST(SweepTest, WhatAnotherJobRefersToStays) {
-  for (const Job::State state : {Job::QUEUED, Job::SUCCEEDED})
+  for (const Job::State state : {Job::STATE_QUEUED, Job::STATE_SUCCEEDED})
     for (int way = 0; way < 3; ++way) {
       Sweep sweep({.jobs = {.age = absl::Hours(1)}, .checkpoints = {.age = absl::Hours(1)}});
       Job newer = Ended("newer");
@@ -114,13 +114,16 @@ TEST(RetentionLimitsTest, AreReadAndRefusedByName) {
   config.mutable_jobs()->set_count(3);
   config.mutable_checkpoints()->set_age("90m");
   config.mutable_logs()->set_bytes("2GiB");
+  config.mutable_files()->set_count(7);
   config.set_sweep_seconds(5);
   const RetentionLimits limits = RetentionLimitsOf(config).value();
   EXPECT_EQ(limits.jobs.count, 3);
   EXPECT_EQ(limits.jobs.age, absl::InfiniteDuration());
   EXPECT_EQ(limits.checkpoints.age, absl::Minutes(90));
   EXPECT_EQ(limits.logs.bytes, int64_t{2} << 30);
+  EXPECT_EQ(limits.files.count, 7);
   EXPECT_EQ(limits.between_sweeps, absl::Seconds(5));
+  EXPECT_TRUE(RetentionLimits{.files = limits.files}.any());
   for (const char* age : {"3w", "d", "-1d", "0s", "1.5h", "99999999999d"}) {
     config.mutable_logs()->set_age(age);
     EXPECT_THAT(RetentionLimitsOf(config).status().message(),

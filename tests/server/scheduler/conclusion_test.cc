@@ -18,7 +18,7 @@ class ConclusionTest : public testing::Test {
  protected:
   ConclusionTest() {
     job_.job.set_id("a");
-    job_.job.set_state(v1::Job::RUNNING);
+    job_.job.set_state(v1::Job::STATE_RUNNING);
     job_.job.set_device("cpu:0");
     attempt_ = {.job = "a", .epoch = 1, .state = AttemptState::kLive};
     Ends(Ending::kInfrastructure);
@@ -54,7 +54,7 @@ TEST_F(ConclusionTest, ASuccessWithAGoodOutputSucceeds) {
   closed_.outcome.result.mutable_progress()->set_global_step(7);
   closed_.outcome.result.set_measured_peak_bytes(99);
   const v1::Job& job = After();
-  EXPECT_EQ(job.state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(job.state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_EQ(job.progress().global_step(), 7);
   EXPECT_EQ(job.memory().measured_peak_bytes(), 99);
   EXPECT_EQ(job_.output_dir, "/out");
@@ -66,17 +66,17 @@ TEST_F(ConclusionTest, ASuccessWithAGoodOutputSucceeds) {
 TEST_F(ConclusionTest, ASuccessWhileTheDaemonWasAwayRanFirst) {
   Ends(Ending::kSucceeded);
   LeavesAnOutput();
-  job_.job.set_state(v1::Job::STARTING);
-  EXPECT_EQ(After().state(), v1::Job::SUCCEEDED);
+  job_.job.set_state(v1::Job::STATE_STARTING);
+  EXPECT_EQ(After().state(), v1::Job::STATE_SUCCEEDED);
   ASSERT_EQ(change_.events.size(), 2u);
-  EXPECT_EQ(change_.events[0].to, v1::Job::RUNNING);
+  EXPECT_EQ(change_.events[0].to, v1::Job::STATE_RUNNING);
 }
 
 TEST_F(ConclusionTest, ASuccessWithADamagedOutputFails) {
   Ends(Ending::kSucceeded);
   closed_.output = absl::DataLossError("a hash is wrong");
   const v1::Job& job = After();
-  EXPECT_EQ(job.state(), v1::Job::FAILED);
+  EXPECT_EQ(job.state(), v1::Job::STATE_FAILED);
   EXPECT_EQ(job.error().reason(), "BAD_ARTIFACT");
   EXPECT_EQ(job.error().message(), "a hash is wrong");
   EXPECT_FALSE(change_.artifact.has_value());
@@ -85,7 +85,7 @@ TEST_F(ConclusionTest, ASuccessWithADamagedOutputFails) {
 TEST_F(ConclusionTest, AnErrorOfTheJobsOwnFailsWithIt) {
   Ends(Ending::kUserError, "the loss is not finite");
   const v1::Job& job = After();
-  EXPECT_EQ(job.state(), v1::Job::FAILED);
+  EXPECT_EQ(job.state(), v1::Job::STATE_FAILED);
   EXPECT_EQ(job.error().reason(), "R");
   EXPECT_EQ(job.reason(), "the loss is not finite");
 }
@@ -94,20 +94,20 @@ TEST_F(ConclusionTest, AnErrorOfTheJobsOwnFailsWithIt) {
 TEST_F(ConclusionTest, ALostAttemptIsTriedAgainUntilNoRetriesAreLeft) {
   for (int i = 0; i < kMaxInfraRetries; ++i) {
     attempt_.state = AttemptState::kLive;
-    job_.job.set_state(v1::Job::RUNNING);
-    EXPECT_EQ(After().state(), v1::Job::QUEUED);
+    job_.job.set_state(v1::Job::STATE_RUNNING);
+    EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
     EXPECT_EQ(job_.infra_failures, i + 1);
     EXPECT_EQ(job_.not_before_us > kNow, i > 0);  // The first time at once.
   }
   attempt_.state = AttemptState::kLive;
-  job_.job.set_state(v1::Job::RUNNING);
+  job_.job.set_state(v1::Job::STATE_RUNNING);
   const JobRecord before = job_;
-  EXPECT_EQ(After().state(), v1::Job::FAILED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_FAILED);
   EXPECT_THAT(job_.job.error().message(), HasSubstr("no retries are left"));
   job_ = before;
   attempt_.state = AttemptState::kLive;
   LeavesACheckpoint(5);
-  EXPECT_EQ(After().state(), v1::Job::QUEUED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
   EXPECT_EQ(job_.infra_failures, 1);
   EXPECT_EQ(change_.checkpoints.size(), 1u);
 }
@@ -122,7 +122,7 @@ TEST_F(ConclusionTest, ACheckpointThatItBeganFromIsNoProgress) {
 
 TEST_F(ConclusionTest, OutOfMemoryCountsAsThat) {
   Ends(Ending::kOutOfMemory);
-  EXPECT_EQ(After().state(), v1::Job::QUEUED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
   EXPECT_EQ(job_.oom_failures, 1);
   EXPECT_EQ(job_.infra_failures, 0);
 }
@@ -131,7 +131,7 @@ TEST_F(ConclusionTest, OutOfMemoryCountsAsThat) {
 TEST_F(ConclusionTest, OutOfMemoryThatOthersHaveTakenIsNotThePlans) {
   Ends(Ending::kOutOfMemory);
   closed_.taken_bytes = int64_t{3} << 30;
-  EXPECT_EQ(After().state(), v1::Job::QUEUED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
   EXPECT_EQ(job_.oom_failures, 0);
   EXPECT_EQ(job_.infra_failures, 1);
   EXPECT_THAT(job_.job.reason(), StartsWith("others have taken 3 GiB of what it was promised on "
@@ -142,28 +142,35 @@ TEST_F(ConclusionTest, WhatPassesByItselfCountsAsNoFailure) {
   attempt_.exit = "no memory for a process";
   closed_.outcome.exit = "no exit record";
   closed_.not_started = absl::UnavailableError("no memory for a process");
-  EXPECT_EQ(After().state(), v1::Job::QUEUED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
   EXPECT_EQ(job_.infra_failures, 0);
   EXPECT_THAT(job_.job.reason(), HasSubstr("its worker was not started: no memory for a process"));
 }
 
-TEST_F(ConclusionTest, DamagedCheckpointsFailTheJob) {
-  closed_.checkpoints = absl::DataLossError("all are damaged");
-  EXPECT_EQ(After().state(), v1::Job::FAILED);
-  EXPECT_EQ(job_.job.error().reason(), "CHECKPOINTS_DAMAGED");
+// F-25: it does not begin anew by itself, and is not lost either.
+TEST_F(ConclusionTest, DamagedCheckpointsPauseTheJob) {
+  for (const JobState state :
+       {v1::Job::STATE_STARTING, v1::Job::STATE_RUNNING, v1::Job::STATE_PAUSING}) {
+    job_.job.set_state(state);
+    attempt_.state = AttemptState::kLive;
+    closed_.checkpoints = absl::DataLossError("all are damaged");
+    EXPECT_EQ(After().state(), v1::Job::STATE_PAUSED);
+    EXPECT_THAT(job_.job.reason(), HasSubstr("all are damaged"));
+    EXPECT_FALSE(job_.job.has_error());
+  }
 }
 
 TEST_F(ConclusionTest, APausedOneGoesOnFromItsCheckpoint) {
-  job_.job.set_state(v1::Job::PAUSING);
+  job_.job.set_state(v1::Job::STATE_PAUSING);
   Ends(Ending::kStopped);
   LeavesACheckpoint(4);
-  EXPECT_EQ(After().state(), v1::Job::PAUSED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_PAUSED);
   EXPECT_EQ(job_.job.reason(), "paused; goes on from its checkpoint of step 4");
-  job_.job.set_state(v1::Job::PAUSING);
+  job_.job.set_state(v1::Job::STATE_PAUSING);
   attempt_.state = AttemptState::kLive;
   Ends(Ending::kInfrastructure);
   closed_.checkpoints = CheckpointScan{};
-  EXPECT_EQ(After().state(), v1::Job::PAUSED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_PAUSED);
   EXPECT_EQ(job_.job.reason(), "paused; its worker was lost; goes on from its beginning");
 }
 
@@ -171,7 +178,7 @@ TEST_F(ConclusionTest, OneThatMovesWaitsAgainAtOnce) {
   closed_.moves = true;
   Ends(Ending::kStopped);
   LeavesACheckpoint(4);
-  EXPECT_EQ(After().state(), v1::Job::QUEUED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
   EXPECT_EQ(job_.job.reason(),
             "moved off cpu:0, which is drained; goes on from its checkpoint of step 4");
   EXPECT_EQ(job_.not_before_us, 0);
@@ -181,23 +188,23 @@ TEST_F(ConclusionTest, OneThatMovesWaitsAgainAtOnce) {
 TEST_F(ConclusionTest, ACancelledOneIsCancelledHoweverItEnded) {
   for (const Ending ending : {Ending::kSucceeded, Ending::kStopped, Ending::kInfrastructure,
                               Ending::kUserError, Ending::kOutOfMemory}) {
-    job_.job.set_state(v1::Job::CANCELLING);
+    job_.job.set_state(v1::Job::STATE_CANCELLING);
     attempt_.state = AttemptState::kLive;
     Ends(ending);
-    EXPECT_EQ(After().state(), v1::Job::CANCELLED);
+    EXPECT_EQ(After().state(), v1::Job::STATE_CANCELLED);
     EXPECT_FALSE(change_.artifact.has_value());
   }
 }
 
 TEST_F(ConclusionTest, WhatIsKeptOfACancelledOneIsItsOutput) {
-  job_.job.set_state(v1::Job::CANCELLING);
+  job_.job.set_state(v1::Job::STATE_CANCELLING);
   job_.job.set_keep(true);
   Ends(Ending::kSucceeded);
   LeavesAnOutput();
-  EXPECT_EQ(After().state(), v1::Job::CANCELLED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_CANCELLED);
   EXPECT_TRUE(change_.artifact.has_value());
   EXPECT_EQ(job_.output_dir, "/out");
-  job_.job.set_state(v1::Job::CANCELLING);
+  job_.job.set_state(v1::Job::STATE_CANCELLING);
   attempt_.state = AttemptState::kLive;
   change_ = {};
   Ends(Ending::kInfrastructure);
@@ -207,10 +214,10 @@ TEST_F(ConclusionTest, WhatIsKeptOfACancelledOneIsItsOutput) {
 
 // The daemon was killed between storing the attempt and starting it. It costs the job no retry.
 TEST_F(ConclusionTest, OneThatWasNeverStartedWaitsAgain) {
-  job_.job.set_state(v1::Job::STARTING);
+  job_.job.set_state(v1::Job::STATE_STARTING);
   attempt_.state = AttemptState::kIntent;
   closed_.outcome.exit = "no exit record";
-  EXPECT_EQ(After().state(), v1::Job::QUEUED);
+  EXPECT_EQ(After().state(), v1::Job::STATE_QUEUED);
   EXPECT_EQ(job_.job.reason(), "its attempt was never started");
   EXPECT_EQ(job_.infra_failures, 0);
   EXPECT_EQ(attempt_.exit, "no exit record");

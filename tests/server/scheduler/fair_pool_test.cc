@@ -49,7 +49,7 @@ class FairPoolTest : public testing::Test {
   std::vector<std::string> order_;
 };
 
-// One user has many waiting, another comes later with one.
+// F-60: one user has many waiting, another comes later with one.
 TEST_F(FairPoolTest, UsersTakeTurns) {
   FairPool pool({.any = 1});
   Block(pool);

@@ -5,7 +5,7 @@
 namespace snug::server {
 namespace {
 
-GpuLooks::Uses Taken(int64_t bytes) { return {{"gpu:0", GpuUse{.others_bytes = bytes}}}; }
+GpuUses Taken(int64_t bytes) { return {{"gpu:0", GpuUse{.others_bytes = bytes}}}; }
 
 class GpuLooksTest : public testing::Test {
  protected:

@@ -51,9 +51,21 @@ class FakeNode : public Node {
     if (!script_.collect.ok()) return script_.collect;
     return AttemptRemains{.exit = std::nullopt, .result = std::nullopt};
   }
+  absl::StatusOr<std::unique_ptr<WorkerLink>> Listen(WorkerLink::Handlers) override {
+    return std::make_unique<SilentLink>();
+  }
+  bool WatchesGpus() const override { return false; }
+  GpuUses LookAtGpus(const std::vector<Device>&) override { return {}; }
   void SweepSharedWeights() override {}
 
  private:
+  class SilentLink : public WorkerLink {
+   public:
+    Events Take(ConnectionId) override { return {}; }
+    void Welcome(ConnectionId) override {}
+    void Send(ConnectionId, const v1::WorkerCommand&) override {}
+    void Close(ConnectionId) override {}
+  };
   class Processes : public AttemptProcesses {
    public:
     explicit Processes(FakeNode& node) : node_(node) {}
@@ -73,6 +85,7 @@ class FakeNode : public Node {
       node_.script_.to_worker.push_back(signal);
       return absl::OkStatus();
     }
+    int64_t PeakHostBytes(int64_t) override { return 0; }
 
    private:
     FakeNode& node_;
@@ -113,8 +126,8 @@ class NodeTest : public SchedulerTest {
 TEST_F(NodeTest, WhatCannotBeStartedNowWaitsWithTheReason) {
   Begin({.start = absl::ResourceExhaustedError("no memory for a process"),
          .liveness = Liveness::kGone});
-  const v1::Job job =
-      Await([](const v1::Job& job) { return job.state() == v1::Job::QUEUED && job.epoch() > 0; });
+  const v1::Job job = Await(
+      [](const v1::Job& job) { return job.state() == v1::Job::STATE_QUEUED && job.epoch() > 0; });
   EXPECT_THAT(job.reason(), HasSubstr("its worker was not started: no memory for a process"));
   EXPECT_EQ(Now().starts, 1);
 }
@@ -147,7 +160,7 @@ TEST_F(NodeTest, OneThatCannotBeCollectedIsAskedForAgain) {
   Begin({.liveness = Liveness::kGone, .collect = absl::UnavailableError("does not die")}, limits);
   AwaitScript([](const Script& script) { return script.collections >= 3; });
   EXPECT_GE(Now().collections, 3);
-  EXPECT_EQ(State(), v1::Job::STARTING);
+  EXPECT_EQ(State(), v1::Job::STATE_STARTING);
   EXPECT_GT(index_.devices().front().reserved_bytes(), 0);
   EXPECT_EQ(Now().starts, 1);
   {
@@ -168,7 +181,7 @@ TEST_F(NodeTest, TheNextLifeAdoptsWhatRuns) {
   absl::SleepFor(kAFewTicks);
   EXPECT_EQ(Now().adoptions, 1);
   EXPECT_EQ(Now().starts, 1);
-  EXPECT_EQ(State(), v1::Job::STARTING);
+  EXPECT_EQ(State(), v1::Job::STATE_STARTING);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Asked {
 class PlanCacheTest : public testing::Test {
  protected:
   PlanCacheTest() {
-    asked_.spec.set_method(v1::JobSpec::LORA);
+    asked_.spec.set_method(v1::JobSpec::METHOD_LORA);
     asked_.spec.mutable_training()->set_packing(false);
     FillDefaults(asked_.spec, 128);
   }

@@ -108,11 +108,37 @@ TEST_F(PlanChangesTest, AJobThatWaitsIsMadeRoomForUntilItLeaves) {
   const v1::Job squeezed = Changed(1);
   EXPECT_LT(squeezed.memory().budget_bytes(), most_);
   EXPECT_EQ(squeezed.plan_changes().changes(0).reason(), "makes room for job-2");
-  EXPECT_EQ(Steps(2, kOther).state(), v1::Job::RUNNING);
+  EXPECT_EQ(Steps(2, kOther).state(), v1::Job::STATE_RUNNING);
   Reserved();
   Cancel(kOther);
   Cancelled(kOther);
   EXPECT_EQ(Changed(2).memory().budget_bytes(), most_);
+}
+
+// The same attempt goes on, within what it held, and is not led back to the plan that failed.
+TEST_F(PlanChangesTest, AStepThatDoesNotFitIsMadeUnderASmallerPlan) {
+  Store(kJob, 0, "steps=100000 step_ms=20 short_at=8 short_times=2");
+  StartAndMeasure();
+  const v1::Job twice = Changed(2);
+  EXPECT_EQ(twice.plan_changes().changes(0).reason(), "a step did not fit");
+  EXPECT_EQ(twice.plan_changes().changes(0).global_step(), 7);
+  EXPECT_LT(twice.plan_changes().changes(0).bytes(), most_);
+  EXPECT_LT(twice.plan_changes().changes(1).bytes(), twice.plan_changes().changes(0).bytes());
+  EXPECT_EQ(Reserved(), twice.memory().budget_bytes());
+  const v1::Job later = Steps(20);
+  EXPECT_EQ(later.epoch(), 1);
+  EXPECT_EQ(later.plan_changes().orders(), 2);
+  // What was predicted was too little: more is reserved for the same plan.
+  EXPECT_GT(later.memory().budget_bytes(), later.memory().predicted_peak_bytes());
+}
+
+TEST_F(PlanChangesTest, AStepThatFitsNoPlanEndsTheAttempt) {
+  Store(kJob, 0, "steps=100000 step_ms=20 short_at=8 short_times=1000 only_epoch=1");
+  StartAndMeasure();
+  const v1::Job again = Await([](const v1::Job& job) { return job.epoch() == 2; });
+  EXPECT_GT(again.plan_changes().orders(), 0);
+  EXPECT_EQ(Steps(20).state(), v1::Job::STATE_RUNNING);
+  EXPECT_LE(Reserved(), device_.capacity_bytes);
 }
 
 TEST_F(PlanChangesTest, AJobOfHigherPriorityIsNotSqueezedForALesserOne) {
@@ -120,9 +146,9 @@ TEST_F(PlanChangesTest, AJobOfHigherPriorityIsNotSqueezedForALesserOne) {
   StartOnTightDevice();
   Store(kOther);
   Start({});
-  Await([](const v1::Job& job) { return job.state() == v1::Job::QUEUED; }, kOther);
+  Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_QUEUED; }, kOther);
   EXPECT_EQ(Steps(20).plan_changes().orders(), 0);
-  EXPECT_EQ((*index_.Find(kOther))->state(), v1::Job::QUEUED);
+  EXPECT_EQ((*index_.Find(kOther))->state(), v1::Job::STATE_QUEUED);
 }
 
 TEST_F(PlanChangesTest, NobodyIsSqueezedBesideAsManyJobsAsMayRun) {
@@ -131,7 +157,7 @@ TEST_F(PlanChangesTest, NobodyIsSqueezedBesideAsManyJobsAsMayRun) {
   device_.max_jobs = 1;
   Store(kOther, /*priority=*/10);
   Start({});
-  Await([](const v1::Job& job) { return job.state() == v1::Job::QUEUED; }, kOther);
+  Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_QUEUED; }, kOther);
   EXPECT_EQ(Steps(20).plan_changes().orders(), 0);
 }
 

@@ -20,6 +20,7 @@ TEST(ReportsTest, AStepWithinTheRunIsRight) {
   EXPECT_EQ(WrongWith(At(100), 100, 100), "");
 }
 
+// F-37
 TEST(ReportsTest, AnAbsurdStepIsWrongWhetherTheRunIsKnownOrNot) {
   EXPECT_EQ(WrongWith(At(101), 6, 100), "step 101 of 100");
   EXPECT_EQ(WrongWith(At(int64_t{1} << 62), 6, 0), "step 4611686018427387904 of 1000000000");
@@ -62,11 +63,11 @@ TEST(ReportsTest, MetricsOfAnEvaluationHaveProperNamesAndAreFew) {
 // How it ended counts; its numbers do not.
 TEST(ReportsTest, AnAbsurdResultLosesItsNumbers) {
   v1::WorkerResult result;
-  result.set_outcome(v1::WorkerResult::FAILED);
+  result.set_outcome(v1::WorkerResult::OUTCOME_FAILED);
   result.mutable_progress()->set_global_step(int64_t{1} << 62);
   result.set_measured_peak_bytes(int64_t{1} << 62);
   DropAbsurd(result, 100);
-  EXPECT_EQ(result.outcome(), v1::WorkerResult::FAILED);
+  EXPECT_EQ(result.outcome(), v1::WorkerResult::OUTCOME_FAILED);
   EXPECT_FALSE(result.has_progress());
   EXPECT_EQ(result.measured_peak_bytes(), 0);
   result.mutable_progress()->set_global_step(50);

@@ -48,7 +48,8 @@ class SchedulerTest : public testing::Test {
     std::string id = kJob;
     int order = 1;
     int priority = 0;
-    int rows = 0;  // Of a batch; 0: as many as by default.
+    int rows = 0;       // Of a batch; 0: as many as by default.
+    int64_t steps = 0;  // Likewise.
     std::string script;
     std::string init_adapter;
   };
@@ -57,14 +58,15 @@ class SchedulerTest : public testing::Test {
     record.order = job.order;
     record.job.set_id(job.id);
     record.job.set_priority(job.priority);
-    record.job.set_state(v1::Job::PREPARING);
+    record.job.set_state(v1::Job::STATE_PREPARING);
     v1::JobSpec& spec = *record.job.mutable_spec();
     spec.set_display_name(job.script);
     spec.set_model(dir_ + "/model");
     spec.set_dataset(dir_ + "/train.jsonl");
-    spec.set_method(v1::JobSpec::LORA);
+    spec.set_method(v1::JobSpec::METHOD_LORA);
     spec.set_sharing("none");  // What is reserved is then each job's own.
     if (job.rows > 0) spec.mutable_training()->set_per_device_train_batch_size(job.rows);
+    if (job.steps > 0) spec.mutable_training()->set_max_steps(job.steps);
     if (!job.init_adapter.empty()) spec.mutable_lora()->set_init_adapter(job.init_adapter);
     FillDefaults(spec, 128);
     auto store = JobStore::Open({.state_dir = dir_ + "/state"}).value();
@@ -74,7 +76,7 @@ class SchedulerTest : public testing::Test {
   // One that such a job can start from.
   void WriteAdapter(const std::string& folder) {
     v1::JobSpec spec;
-    spec.set_method(v1::JobSpec::LORA);
+    spec.set_method(v1::JobSpec::METHOD_LORA);
     spec.set_sharing("none");  // What is reserved is then each job's own.
     FillDefaults(spec, 128);
     const auto config = program::ReadModelConfig(dir_ + "/model").value();
@@ -87,11 +89,12 @@ class SchedulerTest : public testing::Test {
 
   void Start(SchedulerLimits limits) {
     store_ = JobStore::Open({.state_dir = dir_ + "/state"}).value();
+    const std::string bin = std::getenv("SNUG_BIN_DIR");
     preparer_ =
-        std::make_unique<Preparer>(PrepareSettings{.python = std::getenv("SNUG_PYTHON"),
+        std::make_unique<Preparer>(PrepareSettings{.confine = bin + "/snug-confine",
+                                                   .python = std::getenv("SNUG_PYTHON"),
                                                    .script = std::getenv("SNUG_PREPARE"),
                                                    .datasets_dir = dir_ + "/state/datasets"});
-    const std::string bin = std::getenv("SNUG_BIN_DIR");
     if (node_ == nullptr)
       node_ =
           std::make_unique<LocalNode>(LauncherSettings{.shim = bin + "/snug-shim",
@@ -114,7 +117,7 @@ class SchedulerTest : public testing::Test {
     scheduler_->Cancel(request, [](const auto&) {});
   }
   v1::Job Cancelled(const std::string& id = kJob) {
-    return Await([](const v1::Job& job) { return job.state() == v1::Job::CANCELLED; }, id);
+    return Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_CANCELLED; }, id);
   }
 
   // The job as soon as it is so; as it is after 60 s otherwise.
@@ -126,7 +129,7 @@ class SchedulerTest : public testing::Test {
   }
   v1::Job Ended() {
     return Await([](const v1::Job& job) {
-      return job.state() == v1::Job::SUCCEEDED || job.state() == v1::Job::FAILED;
+      return job.state() == v1::Job::STATE_SUCCEEDED || job.state() == v1::Job::STATE_FAILED;
     });
   }
 

@@ -32,11 +32,11 @@ TEST_F(SchedulerTest, AJobThatCouldNotBeStoredAsAdmittedIsPlacedLater) {
   Start({.maintain_store = absl::Milliseconds(100), .schedule_again = absl::Milliseconds(200)});
   const v1::Job refused =
       Await([](const v1::Job& job) { return job.reason().find("is full") != std::string::npos; });
-  EXPECT_EQ(refused.state(), v1::Job::QUEUED);
+  EXPECT_EQ(refused.state(), v1::Job::STATE_QUEUED);
   EXPECT_THAT(refused.reason(), HasSubstr("the disk with the state directory is full"));
   fs::remove(ballast);
   const v1::Job ended = Ended();
-  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.epoch(), 1);
 }
 
@@ -45,10 +45,10 @@ TEST_F(SchedulerTest, AWorkerThatLoadsForLongIsLeftAlone) {
   StoreJob("steps=2 load_ms=3000");
   Start({.hello_timeout = absl::Seconds(1)});
   const v1::Job loading = Await([](const v1::Job& job) { return job.worker_pid() != 0; });
-  EXPECT_EQ(loading.state(), v1::Job::RUNNING);
+  EXPECT_EQ(loading.state(), v1::Job::STATE_RUNNING);
   EXPECT_EQ(loading.reason(), "its worker is loading the model");
   const v1::Job ended = Ended();
-  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.epoch(), 1);
 }
 
@@ -58,10 +58,10 @@ TEST_F(SchedulerTest, TheAdapterThatAJobStartedFromMayBeGoneWhenItEnds) {
   StoreJob("steps=10 load_ms=500", dir_ + "/adapter");
   Start({});
   EXPECT_EQ(Await([](const v1::Job& job) { return job.worker_pid() != 0; }).state(),
-            v1::Job::RUNNING);
+            v1::Job::STATE_RUNNING);
   fs::remove_all(dir_ + "/adapter");
   const v1::Job ended = Ended();
-  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.ShortDebugString();
 }
 
 // It waits, says for what, and says it to the daemon's next life too.
@@ -78,23 +78,23 @@ TEST_F(SchedulerTest, AJobWhoseWorkerFoundTheDiskFullWaitsForRoom) {
   store_.reset();
   Start({});
   const v1::Job job = Await(waits);
-  EXPECT_EQ(job.state(), v1::Job::QUEUED);
+  EXPECT_EQ(job.state(), v1::Job::STATE_QUEUED);
   EXPECT_EQ(job.epoch(), 1);
   EXPECT_THAT(job.reason(), HasSubstr("disk; tries again in"));
 }
 
-// Its heartbeats go on; its training does not. Ten steps of 20 ms are its pace, so the shortest
-// limit counts.
+// F-33: its heartbeats go on; its training does not. Ten steps of 20 ms are its pace, so the
+// shortest limit counts.
 TEST_F(SchedulerTest, AWorkerWhoseTrainingHangsIsEndedHeartbeatsNotwithstanding) {
   StoreJob("steps=40 hang_at=10 only_epoch=1");
   Start({.stuck_after = absl::Seconds(4), .kill_grace = absl::Milliseconds(500)});
   const v1::Job ended = Ended();
-  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.epoch(), 2);
   EXPECT_THAT(metrics_.Text(), HasSubstr("snug_workers_ended_total{reason=\"hung\"} 1"));
 }
 
-// The shim is stopped and its worker as well: nobody is left who would end by itself.
+// F-33: the shim is stopped and its worker as well: nobody is left who would end by itself.
 TEST_F(SchedulerTest, AStoppedShimIsEndedWithItsWorker) {
   StoreJob("steps=40 step_ms=50 deaf=1");
   Start({.stuck_after = absl::Seconds(1),
@@ -122,7 +122,7 @@ TEST_F(SchedulerTest, AWorkerIsNotBlamedForADaemonThatWasAway) {
   // Answers come on the scheduler's thread: this one keeps it from its work.
   scheduler_->Cancel({}, [](const auto&) { absl::SleepFor(absl::Seconds(6)); });
   const v1::Job ended = Ended();
-  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.epoch(), 1);
 }
 
@@ -131,7 +131,7 @@ TEST_F(SchedulerTest, AnAbsurdStepIsNotBelieved) {
   StoreJob("steps=10 absurd_at=5");
   Start({});
   const v1::Job ended = Ended();
-  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.progress().global_step(), 10);
   EXPECT_EQ(ended.epoch(), 1);
   EXPECT_THAT(metrics_.Text(), testing::Not(HasSubstr("snug_link_errors_total 0")));
@@ -142,7 +142,7 @@ TEST_F(SchedulerTest, AFloodOfHeartbeatsHoldsNobodyUp) {
   StoreJob("steps=6 beats=1000");
   Start({});
   const v1::Job ended = Ended();
-  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+  EXPECT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.ShortDebugString();
   EXPECT_EQ(ended.epoch(), 1);
 }
 
@@ -152,10 +152,10 @@ TEST_F(SchedulerTest, AJobWhoseFilesAreAwayIsHeldAndGoesOn) {
   fs::rename(dir_ + "/model", dir_ + "/away");
   Start({});
   const v1::Job held = Await([](const v1::Job& job) { return job.reason().find("is held") == 0; });
-  EXPECT_EQ(held.state(), v1::Job::PREPARING);
+  EXPECT_EQ(held.state(), v1::Job::STATE_PREPARING);
   EXPECT_THAT(held.reason(), HasSubstr("No such file or directory; tries again in 5 s"));
   fs::rename(dir_ + "/away", dir_ + "/model");
-  EXPECT_EQ(Ended().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(Ended().state(), v1::Job::STATE_SUCCEEDED);
 }
 
 // For so long only: a model that was removed does not come back.
@@ -164,7 +164,7 @@ TEST_F(SchedulerTest, AJobWhoseFilesStayAwayFails) {
   fs::remove_all(dir_ + "/model");
   Start({.files_away = absl::ZeroDuration()});
   const v1::Job ended = Ended();
-  EXPECT_EQ(ended.state(), v1::Job::FAILED);
+  EXPECT_EQ(ended.state(), v1::Job::STATE_FAILED);
   EXPECT_EQ(ended.error().reason(), "BAD_MODEL");
 }
 
@@ -179,22 +179,23 @@ TEST_F(SchedulerTest, AJobInHandAtTwoEndsOfTheDaemonIsHeld) {
   StoreJob("steps=2");
   WriteText(dir_ + "/state/in-hand", InHandAfter(1));
   Start({});
-  const v1::Job held = Await([](const v1::Job& job) { return job.state() == v1::Job::PAUSED; });
-  EXPECT_EQ(held.state(), v1::Job::PAUSED);
+  const v1::Job held =
+      Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_PAUSED; });
+  EXPECT_EQ(held.state(), v1::Job::STATE_PAUSED);
   EXPECT_THAT(held.reason(),
               HasSubstr("the daemon ended 2 times while it was at work on this job"));
   EXPECT_THAT(ReadText(dir_ + "/state/in-hand"), Not(HasSubstr(kJob)));
   scheduler_.reset();
   store_.reset();
   Start({});
-  EXPECT_EQ((*index_.Find(kJob))->state(), v1::Job::PAUSED);
+  EXPECT_EQ((*index_.Find(kJob))->state(), v1::Job::STATE_PAUSED);
 }
 
 TEST_F(SchedulerTest, AJobInHandAtOneEndOfTheDaemonGoesOn) {
   StoreJob("steps=2");
   WriteText(dir_ + "/state/in-hand", InHandAfter(0));
   Start({});
-  EXPECT_EQ(Ended().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(Ended().state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_THAT(ReadText(dir_ + "/state/in-hand"), Not(HasSubstr(kJob)));
 }
 
@@ -215,7 +216,8 @@ TEST_F(SchedulerTest, AnExportIsNotWaitedForWhenItsJobIsCancelledOnceMore) {
   Start({.cancel_term = absl::Milliseconds(100), .cancel_kill = absl::Milliseconds(200)});
   Await([](const v1::Job& job) { return job.progress().global_step() >= 3; });
   Cancel(kJob, /*keep=*/true);
-  const v1::Job kept = Await([](const v1::Job& job) { return job.state() == v1::Job::CANCELLING; });
+  const v1::Job kept =
+      Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_CANCELLING; });
   EXPECT_EQ(kept.reason(), "its worker exports what there is");
   Cancel(kJob);
   EXPECT_EQ(Cancelled().reason(), "cancelled");
@@ -247,9 +249,9 @@ TEST_F(SchedulerTest, MoreJobsThanMayWaitToBePreparedAreAllPrepared) {
   Start({.tick = absl::Milliseconds(50), .waiting_of_a_user = 1});
   for (int i = 0; i < kJobs; ++i) {
     const v1::Job ended =
-        Await([](const v1::Job& job) { return job.state() == v1::Job::SUCCEEDED; },
+        Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_SUCCEEDED; },
               absl::StrCat("job-", i));
-    EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.ShortDebugString();
+    EXPECT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.ShortDebugString();
   }
 }
 

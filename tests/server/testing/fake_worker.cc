@@ -5,10 +5,13 @@
 //   crash_at=S nan_at=S oom_at=S full_at=S
 //                            kills itself, fails as the user's error, runs out of memory, finds the
 //                            disk full there
+//   short_at=S short_times=N that step does not fit under so many plans (else one); it asks for a
+//                            smaller one, and runs out of memory where there is none
 //   only_epoch=E             the misfortune above happens in that attempt alone (else in each)
 //   silent=1 deaf=1          never says Hello; ignores Stop and SIGTERM
 //   no_output=1 garbage=S    ends as finished without an output; sends nonsense at that step
 //   hang_at=S absurd_at=S    from there on only beats; says there that it is at step 2^62
+//   files_at=S               opens files there until it may open no more, and fails with that
 //   beats=N print_mb=N       sends so many heartbeats, prints so much with every step
 //   export_ms=N              takes so long to export
 //   order_ms=N               waits so long before it obeys an order to change its plan
@@ -20,7 +23,8 @@
 // Where another worker of its job lives it writes both into the state folder's `doubled`, and ends:
 // there must never be two.
 // Like the real one it goes on without a daemon and dials again, keeps metrics.jsonl, saves
-// checkpoints with manifests.
+// checkpoints with manifests. What it has for weights is a digest over all steps in their order: a
+// step that is left out, or made twice, shows in the output.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -41,8 +45,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
+#include "proto/snug/json.h"
 #include "server/data/sha256.h"
 #include "server/failpoint.h"
 #include "server/job/check_job.h"
@@ -92,7 +96,8 @@ class FakeWorker {
     std::cout << "fake worker, from step " << step_ << std::endl;
     Dial();
     Listen(absl::Milliseconds(script_("load_ms")));
-    if (stopped_ && keeps_) return Finish(v1::WorkerResult::STOPPED, kStopped);  // No step yet.
+    if (stopped_ && keeps_)
+      return Finish(v1::WorkerResult::OUTCOME_STOPPED, kStopped);  // No step yet.
     while (step_ < steps_) {
       Dial();
       if (const int ended = DoStep(); ended >= 0) return ended;
@@ -100,12 +105,12 @@ class FakeWorker {
       ChangePlan();
       if (stopped_ && keeps_) break;
       if (stopped_ && saves_) Checkpoint();
-      if (stopped_) return Finish(v1::WorkerResult::STOPPED, kStopped);
+      if (stopped_) return Finish(v1::WorkerResult::OUTCOME_STOPPED, kStopped);
     }
     if (!script_("no_output")) Export();
-    return Finish(
-        script_("no_output") ? v1::WorkerResult::OUTCOME_UNSPECIFIED : v1::WorkerResult::SUCCEEDED,
-        kFinished);
+    return Finish(script_("no_output") ? v1::WorkerResult::OUTCOME_UNSPECIFIED
+                                       : v1::WorkerResult::OUTCOME_SUCCEEDED,
+                  kFinished);
   }
 
  private:
@@ -127,6 +132,7 @@ class FakeWorker {
     const auto manifest =
         nlohmann::json::parse(ReadText(assignment_.resume_from() + "/MANIFEST.json"));
     step_ = resumed_from_ = manifest["step"].get<int64_t>();
+    weights_ = ReadText(assignment_.resume_from() + "/weights");
     std::ifstream before(assignment_.previous_metrics());
     for (std::string line; std::getline(before, line);)
       if (nlohmann::json::parse(line)["global_step"].get<int64_t>() <= step_)
@@ -135,15 +141,22 @@ class FakeWorker {
 
   // -1: goes on.
   int DoStep() {
+    if (!FindsRoom())
+      return Fail(v1::WorkerResult::FAILURE_CLASS_OUT_OF_MEMORY, "OUT_OF_MEMORY",
+                  "the step does not fit");
     ++step_;
+    weights_ = absl::StrCat("step ", step_, " ", Sha256Hex(weights_));
     const bool now = script_("only_epoch", assignment_.epoch()) == assignment_.epoch();
     if (now && script_("crash_at") == step_) kill(getpid(), SIGKILL);
     if (now && script_("nan_at") == step_)
-      return Fail(v1::WorkerResult::USER, "NON_FINITE", "the loss is NaN");
+      return Fail(v1::WorkerResult::FAILURE_CLASS_USER, "NON_FINITE", "the loss is NaN");
     if (now && script_("oom_at") == step_)
-      return Fail(v1::WorkerResult::OUT_OF_MEMORY, "OUT_OF_MEMORY", "the cap was hit");
+      return Fail(v1::WorkerResult::FAILURE_CLASS_OUT_OF_MEMORY, "OUT_OF_MEMORY",
+                  "the cap was hit");
     if (now && script_("full_at") == step_)
-      return Fail(v1::WorkerResult::INFRASTRUCTURE, "DISK_FULL", "no space left on device");
+      return Fail(v1::WorkerResult::FAILURE_CLASS_INFRASTRUCTURE, "DISK_FULL",
+                  "no space left on device");
+    if (now && script_("files_at") == step_) return OpenFiles();
     if (now && script_("garbage") == step_) Write("\xff\xff\xff\xff\xff\xff");
     if (now && script_("absurd_at") == step_) Boast();
     if (now && script_("hang_at") == step_) return Hang();
@@ -156,6 +169,30 @@ class FakeWorker {
     const int64_t save = assignment_.spec().training().save_steps();
     if (save > 0 && step_ % save == 0) Checkpoint();
     return -1;
+  }
+
+  // For the next step, if need be under another plan.
+  bool FindsRoom() {
+    const bool now = script_("only_epoch", assignment_.epoch()) == assignment_.epoch();
+    if (!now || script_("short_at") != step_ + 1) return true;
+    for (int64_t left = script_("short_times", 1); left > 0; --left) {
+      v1::WorkerEvent event;
+      event.mutable_shortage()->set_global_step(step_);
+      event.mutable_shortage()->set_message("the cap is hit");
+      Send(event);
+      while (!order_ && !no_smaller_plan_ && !stopped_) Listen(absl::Milliseconds(5));
+      if (!order_) return false;
+      ChangePlan();
+    }
+    return true;
+  }
+
+  int OpenFiles() {
+    int kept = -1;
+    for (int fd = kept; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) kept = fd;
+    const std::string message = std::strerror(errno);
+    close(kept);  // The result is a file, too.
+    return Fail(v1::WorkerResult::FAILURE_CLASS_USER, "NO_FILES", message.c_str());
   }
 
   void Boast() {
@@ -223,15 +260,14 @@ class FakeWorker {
                                             step_, assignment_.epoch());
     if (fs::exists(dir)) return;  // Told to stop at a step that it saves anyway.
     fs::create_directories(dir + ".tmp");
-    const std::string state = absl::StrCat("step ", step_);
-    WriteText(dir + ".tmp/weights", state);
+    WriteText(dir + ".tmp/weights", weights_);
     FAILPOINT("checkpoint.weights");
     const std::string manifest =
         nlohmann::json{
             {"schema", 1},
             {"step", step_},
             {"epoch", assignment_.epoch()},
-            {"files", {{"weights", {{"bytes", state.size()}, {"sha256", Sha256Hex(state)}}}}}}
+            {"files", {{"weights", {{"bytes", weights_.size()}, {"sha256", Sha256Hex(weights_)}}}}}}
             .dump();
     WriteText(dir + ".tmp/MANIFEST.json", manifest);
     FAILPOINT("checkpoint.manifest");
@@ -251,8 +287,8 @@ class FakeWorker {
     fs::create_directories(dir);
     const auto config = program::ReadModelConfig(spec.model());
     const auto program = program::BuildProgram(config.value(), ModeOf(spec)).value();
-    if (spec.method() == v1::JobSpec::LORA) {
-      WriteText(dir + "/adapter_config.json", "{}");
+    if (spec.method() == v1::JobSpec::METHOD_LORA) {
+      WriteText(dir + "/adapter_config.json", nlohmann::json{{"trained", weights_}}.dump());
       WriteParameters(dir + "/adapter_model.safetensors", program, Holds::kAdapter);
     } else {
       fs::copy_file(spec.model() + "/config.json", dir + "/config.json");
@@ -266,7 +302,7 @@ class FakeWorker {
     result_.set_failure_class(failure);
     result_.mutable_error()->set_reason(reason);
     result_.mutable_error()->set_message(absl::StrCat(message, " at step ", step_));
-    return Finish(v1::WorkerResult::FAILED, kFailed);
+    return Finish(v1::WorkerResult::OUTCOME_FAILED, kFailed);
   }
 
   int Finish(v1::WorkerResult::Outcome outcome, int exit_code) {
@@ -274,9 +310,7 @@ class FakeWorker {
     result_.set_outcome(outcome);
     *result_.mutable_progress() = Progress();
     result_.set_measured_peak_bytes(Report().measured_peak_bytes());
-    std::string text;
-    google::protobuf::util::MessageToJsonString(result_, &text).ok();
-    WriteText(assignment_.attempt_dir() + "/result.json.tmp", text);
+    WriteText(assignment_.attempt_dir() + "/result.json.tmp", MessageToJson(result_)->dump());
     FAILPOINT("result.rename");
     fs::rename(assignment_.attempt_dir() + "/result.json.tmp",
                assignment_.attempt_dir() + "/result.json");
@@ -339,6 +373,7 @@ class FakeWorker {
         if (command.change_plan().number() > answer_.number()) order_ = command.change_plan();
         continue;
       }
+      no_smaller_plan_ |= command.has_no_smaller_plan();
       const bool ends = command.has_stop() || command.has_refused();
       stopped_ |= ends && !script_("deaf");
       saves_ = command.stop().checkpoint();
@@ -353,11 +388,13 @@ class FakeWorker {
   std::optional<v1::PlanOrder> order_;
   v1::WorkerEvent::PlanChanged answer_;  // The last one.
   FrameReader reader_;
+  std::string weights_ = "step 0";  // "step N DIGEST", where the digest is that of step N - 1's.
   int64_t step_ = 0;
   int64_t steps_ = 0;
   int64_t resumed_from_ = 0;
   int fd_ = -1;
   bool stopped_ = false;
+  bool no_smaller_plan_ = false;
   bool saves_ = false;  // Before it stops.
   bool keeps_ = false;  // Exports instead.
 };

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/data/sha256.h"
 #include "server/job/errors.h"
 
@@ -97,6 +99,7 @@ TEST_F(UploadsTest, WhatBreaksOffIsNotThereUnlessItsHashIsKnown) {
   EXPECT_EQ(uploads_.Received(kOwner, hash), 0);
 }
 
+// F-50
 TEST_F(UploadsTest, AnotherContentThanWasSaidIsRefusedAndGone) {
   const std::string hash = Sha256Hex("rows");
   EXPECT_EQ(ReasonOf(Send(Header("a.jsonl", hash), "rats").status()), "WRONG_CONTENT");
@@ -105,8 +108,8 @@ TEST_F(UploadsTest, AnotherContentThanWasSaidIsRefusedAndGone) {
 
 TEST_F(UploadsTest, BadHeadersNameTheField) {
   const std::string long_name(256, 'a');
-  for (const std::string& name : {std::string(), std::string("../a"), std::string(".hidden"),
-                                  std::string("a\nb"), long_name})
+  for (const std::string& name :
+       {std::string(), std::string("../a"), std::string(".hidden"), std::string("a\nb"), long_name})
     EXPECT_THAT(std::string(uploads_.Begin(kOwner, Header(name)).status().message()),
                 HasSubstr("header.filename"));
   EXPECT_THAT(std::string(uploads_.Begin(kOwner, Header("a", "XYZ")).status().message()),
@@ -120,6 +123,39 @@ TEST_F(UploadsTest, ADeletedFileIsGone) {
   EXPECT_TRUE(uploads_.Delete(kOwner, file.id()).ok());
   EXPECT_EQ(Entries(), 0);
   EXPECT_EQ(ReasonOf(uploads_.Delete(kOwner, file.id())), "FILE_NOT_FOUND");
+}
+
+// A job that is about to be made has asked for it: neither a row nor the index says so yet.
+TEST_F(UploadsTest, WhatIsNamedIsNotDeletedByTheWay) {
+  const v1::File file = Send(Header("a.jsonl"), "rows").value();
+  const std::string path = uploads_.PathOf(kOwner, file.id()).value();
+  std::string asked;
+  const auto deleted = [&](absl::Time since, bool named) {
+    return uploads_.DeleteUnless(kOwner, file.id(), since, [&](const std::string& each) {
+      asked = each;
+      return named;
+    });
+  };
+  const absl::Time before = absl::Now() - absl::Minutes(1), later = absl::Now() + absl::Minutes(1);
+  EXPECT_FALSE(deleted(before, false).value());  // It has come since.
+  EXPECT_FALSE(deleted(later, true).value());
+  EXPECT_EQ(asked, path);
+  fs::last_write_time(fs::path(path).parent_path() / "file.pb",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_EQ(uploads_.PathOf(kOwner, file.id()).value(), path);
+  EXPECT_EQ(uploads_.PathForJob(kOwner, file.id()).value(), path);
+  EXPECT_FALSE(deleted(before, false).value());
+  fs::last_write_time(fs::path(path).parent_path() / "file.pb",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_TRUE(deleted(before, false).value());
+  EXPECT_EQ(ReasonOf(deleted(later, false).status()), "FILE_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(uploads_.PathForJob(kOwner, file.id()).status()), "FILE_NOT_FOUND");
+}
+
+TEST_F(UploadsTest, OwnersAreThoseWhoHaveSentSomething) {
+  EXPECT_TRUE(uploads_.Owners().empty());
+  ASSERT_TRUE(Send(Header("a.jsonl"), "rows").ok());
+  EXPECT_EQ(uploads_.Owners(), std::vector<std::string>{kOwner});
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr const char* kSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 v1::Job Ended() {
   v1::Job job;
   job.set_id("j-1");
-  job.set_state(v1::Job::FAILED);
+  job.set_state(v1::Job::STATE_FAILED);
   job.mutable_error()->set_reason("NON_FINITE");
   job.mutable_progress()->set_global_step(7);
   (*job.mutable_labels())["team"] = "blue";
@@ -27,8 +27,8 @@ v1::Job Ended() {
 TEST(WebhookCallTest, SecretsAreThoseOfTheSpecification) {
   EXPECT_EQ(ParseWebhookSecret(kSecret).value().size(), 24u);
   EXPECT_EQ(ParseWebhookSecret(std::string(kSecret) + "\n").value().size(), 24u);
-  for (const char* wrong : {"", "whsec_", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_c2hvcnQ=",
-                            "whsec_not base64!"})
+  for (const char* wrong :
+       {"", "whsec_", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_c2hvcnQ=", "whsec_not base64!"})
     EXPECT_TRUE(absl::IsInvalidArgument(ParseWebhookSecret(wrong).status())) << wrong;
 }
 

@@ -56,7 +56,7 @@ class CorruptionTest : public testing::Test {
   std::string path_;
 };
 
-// One bit of every byte of every file: length field, header, padding, each tensor, manifest.
+// F-24: one bit of every byte of every file: length field, header, padding, each tensor, manifest.
 TEST_F(CorruptionTest, FindsAFlippedBitInEveryByte) {
   std::mt19937 random(1);
   for (const char* file : kFiles) {
@@ -127,7 +127,7 @@ TEST_F(CorruptionTest, FindsAMissingFile) {
   }
 }
 
-// A link, even to the very bytes, could be turned later; a pipe would wait for ever.
+// F-26: a link, even to the very bytes, could be turned later; a pipe would wait for ever.
 TEST_F(CorruptionTest, FindsALinkOrAPipeInAFilesPlace) {
   for (const char* file : kFiles) {
     std::filesystem::rename(PathOf(file), folder_ / "aside");

@@ -106,8 +106,8 @@ int64_t CountUnfinished(const std::string& dir) {
                        [](const auto& entry) { return entry.path().extension() == ".tmp"; });
 }
 
-// The moment of a kill has nothing to do with where the child is. The next child goes on from the
-// last step there is, over what was left.
+// F-02: the moment of a kill has nothing to do with where the child is. The next child goes on from
+// the last step there is, over what was left.
 TEST(CrashTest, KillNeverLeavesATornCheckpoint) {
   constexpr int kKills = 60;
   const TempFolder folder;

@@ -105,6 +105,21 @@ TEST_F(ExportTest, PublishesAnAdapterFolder) {
   EXPECT_THAT(ReadText(output_ + "/README.md"), HasSubstr("1 adapted modules: q_proj"));
 }
 
+// A base that a job made lies where only its daemon can look: no file of the adapter says where.
+TEST_F(ExportTest, ABaseThatAJobMadeIsNamedByTheJobAlone) {
+  options_.base_model_name = "jobs/packages-3f9a1c";
+  SNUG_ASSERT_OK(ExportAdapter(output_, options_, adapter_.list()));
+  SNUG_ASSERT_OK(VerifyExport(output_ + ".tmp", ProgramOf(true)));
+  const auto config = nlohmann::json::parse(ReadText(output_ + ".tmp/adapter_config.json"));
+  EXPECT_TRUE(config["base_model_name_or_path"].is_null());
+  EXPECT_TRUE(config["revision"].is_null());
+  const std::string card = ReadText(output_ + ".tmp/README.md");
+  EXPECT_THAT(card, HasSubstr("---\nlibrary_name: peft\n"));
+  EXPECT_THAT(card, HasSubstr("\ntags:\n- lora\n"));
+  EXPECT_THAT(card,
+              HasSubstr("A LoRA adapter for the model that Snug's job `packages-3f9a1c` made"));
+}
+
 // q_proj of a Qwen2 model has a bias, which is trained with its weight.
 TEST_F(ExportTest, AModuleTrainedWholeBringsItsBias) {
   auto config = nlohmann::json::parse(kConfig);

@@ -1,7 +1,8 @@
 // Ops that encoders have and decoders have not, against LibTorch in float64: activations without a
 // gate, LayerNorm's two ops, tables of positions; and dropout, whose mask is by the place among all
 // rows.
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>

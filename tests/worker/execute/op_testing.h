@@ -2,7 +2,8 @@
 #ifndef TESTS_WORKER_EXECUTE_OP_TESTING_H_
 #define TESTS_WORKER_EXECUTE_OP_TESTING_H_
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <limits>

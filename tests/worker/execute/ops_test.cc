@@ -1,7 +1,8 @@
 // Every op against LibTorch: its forward against the same expression in float64, its backward
 // against float64 autograd of that expression. Also that adding into a gradient adds, and that what
 // the op table allows to be written in place gives the same bits.
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <limits>
 #include <string>
@@ -418,8 +419,8 @@ void ExpectHeadLoss(double softcap) {
   const Tensor scores = torch::matmul(z[0], w[0].t());
   const Tensor logits = softcap > 0.0 ? softcap * torch::tanh(scores / softcap) : scores;
   const Tensor labels = torch::tensor(Documents().labels).to(torch::kInt64);
-  const Tensor losses = torch::nn::functional::cross_entropy(
-      logits, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+  const Tensor losses = at::cross_entropy_loss(
+      logits, labels, /*weight=*/{}, at::Reduction::None);
   const Tensor loss = 0.125 * (losses * torch::tensor(Documents().weights)).sum();
   const Tensors want = torch::autograd::grad({loss}, {z[0], w[0]});
 
@@ -452,9 +453,8 @@ TEST(OpsTest, HeadLossWithAnAdapter) {
   const Tensors in = Leaves(c.inputs), w = Leaves(c.parameters);
   const Tensor scores = torch::matmul(in[0], w[0].t()) + 1.5 * torch::matmul(in[1], w[1].t());
   const Tensor labels = torch::tensor(Documents().labels).to(torch::kInt64);
-  const Tensor losses = torch::nn::functional::cross_entropy(
-      2.5 * torch::tanh(scores / 2.5), labels,
-      torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+  const Tensor losses = at::cross_entropy_loss(
+      2.5 * torch::tanh(scores / 2.5), labels, /*weight=*/{}, at::Reduction::None);
   const Tensor loss = 0.125 * (losses * torch::tensor(Documents().weights)).sum();
   const Tensors want = torch::autograd::grad({loss}, {in[0], in[1], w[1]});
 

@@ -1,7 +1,8 @@
 // Reversible models as they run: what is recovered is what was there to the bit, by the real ops
 // and their random numbers, in the bytes that the tape says; and the gradients are those that
 // LibTorch's autograd finds of the same two streams. REV-2 to REV-9: oracles of kernels/README.md.
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <array>
 #include <cmath>

@@ -1,5 +1,6 @@
 // Ops whose backward takes a sample of an input's rows in its place.
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>

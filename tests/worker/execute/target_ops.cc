@@ -1,6 +1,7 @@
 // The head's losses against numbers, of documents whose label is no class, against LibTorch's own
 // in float64.
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <string>
 #include <vector>

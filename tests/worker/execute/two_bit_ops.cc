@@ -1,5 +1,6 @@
 // Ops whose backward takes codes of two bits in the place of an activation's input.
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include "gtest/gtest.h"
 #include "tests/worker/execute/op_testing.h"

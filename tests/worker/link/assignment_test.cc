@@ -23,7 +23,7 @@ class AssignmentTest : public ::testing::Test {
     assignment.set_job_id("ft-1");
     assignment.set_epoch(2);
     assignment.mutable_spec()->set_model("/models/m");
-    assignment.mutable_spec()->set_method(v1::JobSpec::LORA);
+    assignment.mutable_spec()->set_method(v1::JobSpec::METHOD_LORA);
     assignment.mutable_spec()->mutable_training()->set_max_grad_norm(0.0);
     assignment.mutable_spec()->mutable_lora()->set_r(4);
     assignment.mutable_plan()->set_name("pinned");

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <future>
+#include <optional>
 #include <thread>
 
 #include "google/protobuf/io/zero_copy_stream_impl.h"
@@ -223,6 +225,43 @@ TEST_F(WorkerLinkTest, AnOrderIsTakenOnceAndAnsweredAlsoWithHello) {
   EXPECT_NE(refused.plan_changed().refusal().find("magic"), std::string::npos);
 }
 
+// A step that does not fit waits for its order, also over a daemon that is started anew.
+TEST_F(WorkerLinkTest, AShortageWaitsForAnAnswer) {
+  auto node = std::make_unique<Node>(path_);
+  auto link = WorkerLink::Dial(attempt_);
+  node->Accept();
+  EXPECT_FALSE(node->Read().hello().has_shortage());
+  const train::Shortage shortage = {.global_step = 7, .message = "the cap is hit"};
+  auto asked = std::async([&] { return link->AskForSmallerPlan(shortage); });
+  EXPECT_EQ(node->Read().shortage().message(), "the cap is hit");
+  node.reset();
+  node = std::make_unique<Node>(path_);
+  node->Accept();
+  EXPECT_EQ(node->Read().hello().shortage().global_step(), 7);
+  v1::WorkerCommand command;
+  command.mutable_change_plan()->set_number(1);
+  command.mutable_change_plan()->mutable_plan()->set_name("recompute 100.00 %");
+  node->Send(command);
+  const std::optional<train::PlanOrder> order = asked.get();
+  ASSERT_TRUE(order.has_value());
+  EXPECT_EQ(order->number, 1);
+  link->AnswerPlanOrder({.number = 1, .global_step = 7});
+  EXPECT_EQ(node->Read().plan_changed().number(), 1);
+  // There is none, or the attempt is to stop.
+  for (const bool stops : {false, true}) {
+    asked = std::async([&] { return link->AskForSmallerPlan(shortage); });
+    EXPECT_TRUE(node->Read().has_shortage());
+    v1::WorkerCommand none;
+    if (stops)
+      none.mutable_stop();
+    else
+      none.mutable_no_smaller_plan();
+    node->Send(none);
+    EXPECT_FALSE(asked.get().has_value());
+  }
+  EXPECT_EQ(link->command(), Command::kStop);
+}
+
 TEST_F(WorkerLinkTest, TheResultIsSentBeforeTheLinkCloses) {
   Node node(path_);
   {
@@ -232,7 +271,7 @@ TEST_F(WorkerLinkTest, TheResultIsSentBeforeTheLinkCloses) {
     std::thread reader([&] {
       node.Accept();
       node.Read();
-      EXPECT_EQ(node.Read().finished().result().outcome(), v1::WorkerResult::SUCCEEDED);
+      EXPECT_EQ(node.Read().finished().result().outcome(), v1::WorkerResult::OUTCOME_SUCCEEDED);
     });
     link->ReportResult(result);
     reader.join();

@@ -37,12 +37,14 @@ class BadDatasetTest(PrepareTest):
     def test_line_numbers_count_blank_lines(self):
         self.expect(3, "not JSON", GOOD, b"", b"{")
 
+    # F-41
     def test_invalid_utf8(self):
         self.expect(2, "not UTF-8: invalid start byte at byte 12", GOOD, b'{"prompt": "\xff"}')
 
     def test_half_of_a_surrogate_pair(self):
         self.expect(1, "surrogate", b'{"prompt": "\\ud800", "completion": "x"}')
 
+    # F-41
     def test_deep_nesting(self):
         self.expect(1, "nested too deeply", b"[" * 100000)
 
@@ -104,9 +106,11 @@ class BadDatasetTest(PrepareTest):
     def test_empty_row(self):
         self.expect(1, '"input_ids" is empty', {"input_ids": [], "labels": []})
 
+    # F-43
     def test_empty_file(self):
         self.expect(None, "the dataset has 0 rows")
 
+    # F-43
     def test_nothing_trained(self):
         row = {"input_ids": [5, 6], "labels": [-100, -100]}
         self.expect(None, "no row has a trained token (2 rows read)", row, row)
@@ -227,6 +231,7 @@ class LimitsTest(PrepareTest):
         run = self.prepare("--memory-bytes", str(900 << 20))
         self.assertEqual(run.returncode, 0, run.stderr)
 
+    # F-40
     def test_one_text_that_is_too_long(self):
         self.write_rows({"text": "a"}, {"text": "the cat " * 400000})
         error = self.error("--memory-bytes", str(600 << 20))

@@ -119,7 +119,7 @@ class ClassificationTest(PrepareTest):
     def test_what_is_no_class_is_refused(self):
         good = {"text": "a cat", "label": 0}
         for label, message in (
-            (5, "label 5 is outside 0 to 1"),
+            (5, "label 5 is outside 0 to 1 (num_labels 2): set num_labels to 6 or more"),
             (-1, "label -1 is outside 0 to 1"),
             (0.5, "a number with a fraction"),
             (True, "a boolean"),
@@ -200,7 +200,13 @@ class ClassificationTest(PrepareTest):
         self.write_rows({"text": "a", "label": "x"}, {"text": "b", "label": "y"})
         error = self.error(*TASK, "--num-labels", "3")
         self.assertEqual(error["field"], "label_names")
-        self.assertIn("2 names of classes, but num_labels is 3", error["message"])
+        self.assertIn("2 names of classes, but num_labels is 3: give the", error["message"])
+
+    def test_more_names_than_classes_say_what_to_set(self):
+        self.write_rows(*({"text": "a", "label": name} for name in "xyz"))
+        error = self.error(*TASK, "--num-labels", "2")
+        said = "3 names of classes, but num_labels is 2: set num_labels: 3"
+        self.assertIn(said, error["message"])
 
     def test_conversations_have_no_classes(self):
         self.write_rows({"messages": [{"role": "user", "content": "hi"}], "label": 0})

@@ -45,7 +45,7 @@ def sentence_piece():
 class PromptsTest(unittest.TestCase):
     """A model folder with each kind of tokenizer."""
 
-    def run_program(self, tokenizer, texts, *options, most=64, config=()):
+    def run_program(self, tokenizer, texts, *options, most=64, config=(), chat_template=None):
         """The finished process and what it wrote."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -54,6 +54,7 @@ class PromptsTest(unittest.TestCase):
             "config.json": {"vocab_size": size, "eos_token_id": 2, **dict(config)},
             "generation_config.json": {"eos_token_id": [2, 0]},
             "prompts.json": texts,
+            "tokenizer_config.json": {"chat_template": chat_template},
         }
         for name, content in files.items():
             with open(os.path.join(folder.name, name), "w", encoding="utf-8") as file:
@@ -120,6 +121,31 @@ class PromptsTest(unittest.TestCase):
         done, content = self.run_program(tokenizer, asked, "--field", "prompts")
         self.assertEqual((done.returncode, content), (2, None))  # The model has no template.
         self.assertEqual(json.loads(done.stderr.splitlines()[-1])["reason"], "NO_CHAT_TEMPLATE")
+
+    def test_a_text_is_said_by_a_user_where_there_is_a_template(self):
+        tokenizer = byte_level()
+        template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}</s>{% endfor %}[assistant]"
+        given = ("--chat-template", template)
+        text = "[user]the cat</s>[assistant]"
+        said = tokenizer.encode(text, add_special_tokens=False).ids
+        plain = tokenizer.encode("the cat").ids
+        for options, ids in (
+            (("--texts-are-said", *given), said),
+            (("--texts-are-said",), plain),  # The model has no template.
+            (given, plain),
+        ):
+            _, content = self.run_program(tokenizer, ["the cat"], *options)
+            self.assertEqual(content["prompts"], [{"text": "the cat", "ids": ids}])
+        _, content = self.run_program(
+            tokenizer, ["the cat"], "--texts-are-said", chat_template=template
+        )
+        self.assertEqual(content["prompts"], [{"text": "the cat", "ids": said}])
+        _, content = self.run_program(
+            tokenizer, ["the cat"], "--texts-are-said", *given, config={"model_type": "t5"}
+        )
+        self.assertEqual(content["prompts"][0]["ids"], plain)
+        done, _ = self.run_program(tokenizer, ["the cat"], "--texts-are-said", *given, most=4)
+        self.assertIn(f"has {len(said)} tokens", done.stderr)
 
     def test_a_source_is_whole_and_its_answer_a_text_of_its_own(self):
         words = [("<unk>", 0.0), ("\u2581the", -1.0), ("\u2581", -2.0)]

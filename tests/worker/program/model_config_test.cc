@@ -418,6 +418,7 @@ TEST(ModelConfigTest, TheLengthBeforeScalingMayStandBesideTheScaling) {
   EXPECT_EQ(config->rope_scaling.original_max_positions, 4096);
 }
 
+// F-44
 TEST(ModelConfigTest, ListsAllViolationsAtOnce) {
   json config = Tiny();
   config["num_hidden_layers"] = 1'000'000'000;
@@ -432,7 +433,7 @@ TEST(ModelConfigTest, ListsAllViolationsAtOnce) {
                     Not(HasSubstr("head_dim"))));
 }
 
-// Every size is within its limit; their product is 10^14.
+// F-45: every size is within its limit; their product is 10^14.
 TEST(ModelConfigTest, RefusesMoreParametersThanAnyModelHas) {
   json config = With("hidden_size", 65'536);
   config["intermediate_size"] = 1'048'576;

@@ -48,6 +48,7 @@ TEST(SafetensorsTest, AHeaderOf640BytesIsNotAPickle) {
   EXPECT_TRUE(ReadSafetensorsHeader(path).ok()) << ReadSafetensorsHeader(path).status();
 }
 
+// F-46
 TEST(SafetensorsTest, RefusesLengthsThatCannotBe) {
   const std::filesystem::path dir = FreshDirectory();
   const std::string good = Safetensors(kOneTensor, 8);
@@ -66,6 +67,7 @@ TEST(SafetensorsTest, RefusesLengthsThatCannotBe) {
   EXPECT_NE(Refusal(WriteFile(dir / "short", LittleEndian64(rest.size() - 9) + rest)), "");
 }
 
+// F-46
 TEST(SafetensorsTest, RefusesOverlapGapAndTail) {
   const std::filesystem::path dir = FreshDirectory();
   const auto two = [](int begin, int end) {
@@ -87,7 +89,7 @@ struct Foreign {
   std::string said;
 };
 
-// By what they contain: the name ends in .safetensors all the same.
+// F-47: by what they contain: the name ends in .safetensors all the same.
 TEST(SafetensorsTest, RefusesOtherFormatsByContent) {
   const std::string rest(1000, 'x');
   const std::vector<Foreign> cases = {
@@ -127,7 +129,7 @@ int64_t PeakRssBytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-// Sizes that a file only claims cost nothing: the files are sparse.
+// F-46: sizes that a file only claims cost nothing: the files are sparse.
 TEST(SafetensorsTest, RefusesHugeHeadersWithoutReadingThem) {
   const std::string path = WriteFile(FreshDirectory() / "x", LittleEndian64(500'000'000) + "{");
   std::filesystem::resize_file(path, 600'000'000);
@@ -145,7 +147,8 @@ TEST(SafetensorsTest, ReadsTheLargestHeaderInLittleMemory) {
   EXPECT_LT(PeakRssBytes() - before, int64_t{64} << 20);
 }
 
-// Whatever is changed in a good file, what is still accepted lies inside the file, end to end.
+// F-46: whatever is changed in a good file, what is still accepted lies inside the file, end to
+// end.
 TEST(SafetensorsTest, NoChangeOfBytesLeadsOutOfTheFile) {
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"

@@ -6,6 +6,9 @@
 #include <atomic>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -67,6 +70,7 @@ class KeepingLink final : public link::WorkerLink {
   }
   std::optional<PlanOrder> TakePlanOrder() override { return std::nullopt; }
   void AnswerPlanOrder(const PlanAnswer&) override {}
+  std::optional<PlanOrder> AskForSmallerPlan(const Shortage&) override { return std::nullopt; }
 
  private:
   const int64_t at_;
@@ -185,6 +189,118 @@ TEST(AttemptEndTest, AMergeThatOverflowsLeavesTheAdapter) {
   EXPECT_THAT(result.merge_error, HasSubstr("NaN or infinite"));
   EXPECT_TRUE(std::filesystem::exists(result.output_dir + "/adapter_model.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(result.output_dir + "/merged"));
+}
+
+// The test's device, one of whose ops finds no memory at some of its calls.
+class ShortDevice final : public execute::Device {
+ public:
+  ShortDevice() : ops_(own().ops()) {
+    real_ = ops_[kOp];
+    ops_[kOp].backward = [](const execute::OpRun& run) {
+      if (fails_at_.contains(calls_++)) throw execute::CapExceeded("the cap is hit");
+      real_.backward(run);
+    };
+  }
+  // From now on, at calls of these numbers, from 0.
+  static void FailAt(std::set<int64_t> calls) {
+    calls_ = 0;
+    fails_at_ = std::move(calls);
+  }
+
+  const std::string& name() const override { return own().name(); }
+  program::Machine machine() const override { return own().machine(); }
+  execute::TrackingAllocator& allocator() override { return own().allocator(); }
+  const execute::OpFunctionTable& ops() const override { return ops_; }
+  bool host_reads_memory() const override { return true; }
+  kernels::Stream stream(int number) override { return own().stream(number); }
+  void Copy(void* to, const void* from, int64_t bytes, int stream) override {
+    own().Copy(to, from, bytes, stream);
+  }
+  void Fill(void* to, int byte, int64_t bytes, int stream) override {
+    own().Fill(to, byte, bytes, stream);
+  }
+  void Record(int event, int stream) override { own().Record(event, stream); }
+  void Wait(int event, int stream) override { own().Wait(event, stream); }
+  void Multiply(const execute::GemmCall& call, int stream) override {
+    own().Multiply(call, stream);
+  }
+  bool rounds_products() const override { return own().rounds_products(); }
+  absl::Status Synchronize() override { return own().Synchronize(); }
+
+ private:
+  static constexpr auto kOp = static_cast<size_t>(program::OpCode::kRope);
+  static execute::Device& own() { return execute::TestDevice(); }
+
+  execute::OpFunctionTable ops_;
+  static execute::OpFunctions real_;
+  static int64_t calls_;
+  static std::set<int64_t> fails_at_;
+};
+execute::OpFunctions ShortDevice::real_;
+int64_t ShortDevice::calls_ = 0;
+std::set<int64_t> ShortDevice::fails_at_;
+
+// Has so many smaller plans to offer.
+class OfferingLink final : public link::WorkerLink {
+ public:
+  OfferingLink(const program::Program& program, int64_t smaller)
+      : program_(program), smaller_(smaller) {}
+  void ReportProgress(const TrainingProgress&, const link::MemoryReport&) override {}
+  void ReportCheckpoint(const link::CheckpointReport&) override {}
+  void ReportResult(const AttemptResult&) override {}
+  link::Command command() const override { return link::Command::kNone; }
+  std::optional<PlanOrder> TakePlanOrder() override { return std::nullopt; }
+  void AnswerPlanOrder(const PlanAnswer& answer) override { answers.push_back(answer); }
+  std::optional<PlanOrder> AskForSmallerPlan(const Shortage& shortage) override {
+    shortages.push_back(shortage);
+    if (static_cast<int64_t>(shortages.size()) > smaller_) return std::nullopt;
+    const auto blocks = static_cast<int>(shortages.size());
+    const program::Plan plan = program::RecomputePlan(program_, blocks);
+    return PlanOrder{.number = blocks, .plan = program::NamedPlanOf(program_, plan)};
+  }
+
+  std::vector<Shortage> shortages;
+  std::vector<PlanAnswer> answers;
+
+ private:
+  const program::Program& program_;
+  const int64_t smaller_;
+};
+
+// The step is undone and made again, and what is trained is what it would have been.
+TEST(AttemptEndTest, AStepThatDoesNotFitIsMadeAgainUnderASmallerPlan) {
+  const TempFolder folder;
+  const AttemptOptions undisturbed = MakeAttempt(folder);
+  ASSERT_EQ(RunToEnd(undisturbed).outcome, Outcome::kSucceeded);
+  AttemptOptions attempt = undisturbed;
+  attempt.attempt_dir += "-short";
+  attempt.checkpoints_dir += "-short";
+  const auto program = program::BuildProgram(program::LlamaShape(ToyModel().sizes), attempt.mode);
+  const std::atomic<bool> nobody_terminates_it = false;
+  ShortDevice device;
+  for (const int64_t smaller : {2, 1}) {
+    ShortDevice::FailAt({10, 12});  // Amid a step, and again when it is made again.
+    OfferingLink link(*program, smaller);
+    device.allocator().SetCap(INT64_MAX);
+    const AttemptResult result = RunAttempt(attempt, device, link, nobody_terminates_it);
+    ASSERT_EQ(link.shortages.size(), 2u);
+    EXPECT_EQ(link.shortages[0].message, "the cap is hit");
+    EXPECT_GT(link.shortages[0].global_step, 0);
+    EXPECT_EQ(link.shortages[1].global_step, link.shortages[0].global_step);
+    if (smaller == 1) {
+      EXPECT_EQ(result.failure_class, FailureClass::kOutOfMemory);
+      continue;
+    }
+    ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+    ASSERT_EQ(link.answers.size(), 2u);
+    for (const PlanAnswer& answer : link.answers) EXPECT_EQ(answer.refusal, "");
+    const std::string adapter = "/output/adapter_model.safetensors";
+    EXPECT_EQ(ReadText(attempt.attempt_dir + adapter), ReadText(undisturbed.attempt_dir + adapter));
+    EXPECT_EQ(ReadText(attempt.checkpoints_dir + "/step-000004.e1/optimizer.safetensors"),
+              ReadText(undisturbed.checkpoints_dir + "/step-000004.e1/optimizer.safetensors"));
+    attempt.attempt_dir += "-again";
+    attempt.checkpoints_dir += "-again";
+  }
 }
 
 // An op whose slice is smaller than what it takes: the message has the op, its block, the bytes

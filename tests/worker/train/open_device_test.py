@@ -14,7 +14,7 @@ from tests.harness.binaries import binary
 
 ASSIGNMENT = """
 job_id: "job-1" epoch: 1 cap_bytes: 1000000
-spec {{ model: "{0}/model" dataset: "{0}/data.jsonl" method: LORA }}
+spec {{ model: "{0}/model" dataset: "{0}/data.jsonl" method: METHOD_LORA }}
 plan {{ key {{ tokens: 8 documents: 1 longest_document: 8 }} threads: 1 memory {{ }} }}
 train_data: "{0}/data" attempt_dir: "{0}" checkpoints_dir: "{0}/checkpoints" device: "{1}"
 """

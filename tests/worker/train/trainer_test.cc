@@ -377,7 +377,7 @@ TEST_F(TrainerTest, PackedUnpackedAndSingleRowsGiveTheSameGradients) {
       const AttemptOptions attempt = Attempt(mode, {}, training);
       const Gradients actual = GradientsOf(attempt);
       EXPECT_NEAR(actual.loss, expected.loss, 1e-6 * expected.loss);
-      EXPECT_LT(Distance(actual, expected), 1e-6);
+      EXPECT_LT(Distance(actual, expected), 2e-6);
     }
     // Were its documents not kept apart, the difference would be another: a step of other rows is.
     TrainingOptions part = whole;

@@ -17,6 +17,7 @@ import os
 import re
 
 from errors import PrepareError
+from files import given
 from files.record import COMPRESSED
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
@@ -74,7 +75,7 @@ def _saved(folder):
 def _facts(folder, name):
     path = os.path.join(folder, name)
     try:
-        with open(path, encoding="utf-8") as file:
+        with given.open_text(path) as file:
             value = json.loads(file.read(MAX_FACTS_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise _wrong(folder, name, f"not readable: {error}") from error
@@ -180,7 +181,7 @@ def _matches(path, pattern):
 
 def _card(folder):
     try:
-        with open(os.path.join(folder, "README.md"), encoding="utf-8") as file:
+        with given.open_text(os.path.join(folder, "README.md")) as file:
             text = file.read(MAX_FACTS_BYTES)
     except (OSError, UnicodeDecodeError):
         return {}

@@ -1,5 +1,7 @@
 """Parquet, by pyarrow. A record's line is the number of its row, from 1."""
 
+import contextlib
+
 from files.arrow import records, translated
 from files.record import open_dataset
 
@@ -32,9 +34,11 @@ def _batch_rows(metadata):
     return min(max(BATCH_BYTES // max(row_bytes, 1), 1), BATCH_ROWS)
 
 
+@contextlib.contextmanager
 def _opened(path):
     import pyarrow.parquet  # Half a second; other files do not pay it.
 
-    open_dataset(path).close()  # For the error that every kind of file gives.
-    with translated(path):
-        return pyarrow.parquet.ParquetFile(path, pre_buffer=False)
+    with open_dataset(path) as file:  # With the error that every kind of file gives.
+        with translated(path):
+            opened = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
+        yield opened

@@ -6,6 +6,7 @@ import json
 import zlib
 
 from errors import PrepareError
+from files import given
 
 COMPRESSED = (".gz", ".zst", ".zstd")
 READ_BYTES = 1 << 20
@@ -30,7 +31,7 @@ def open_dataset(path):
     """open() for bytes, with the error that users get. What is compressed by gzip or Zstandard is
     read as what it holds."""
     try:
-        file = open(path, "rb", buffering=READ_BYTES)
+        file = given.open_file(path, READ_BYTES)
     except OSError as error:
         raise PrepareError("BAD_DATASET", f"cannot open: {error.strerror}", file=path) from error
     try:

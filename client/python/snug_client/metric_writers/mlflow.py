@@ -7,6 +7,7 @@ import os
 import pathlib
 from collections.abc import Sequence
 
+from snug_client.client import state_of
 from snug_client.errors import SnugError
 from snug_client.metric_writers.run import Run, tagged
 
@@ -82,7 +83,7 @@ def _write(client, run_id, run):
 
 
 def _state(run):
-    return run.job.State.Name(run.job.state)
+    return state_of(run.job)
 
 
 def _milliseconds(seconds):

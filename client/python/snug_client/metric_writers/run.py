@@ -9,6 +9,8 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from snug.v1 import job_pb2
 
+from snug_client.words import word_of
+
 # What says where and when a value was measured, rather than what.
 _PLACE = frozenset({"global_step", "time"})
 
@@ -51,8 +53,8 @@ def _fields(message, prefix):
     for field, value in message.ListFields():
         path = prefix + field.name
         if field.message_type is None and isinstance(value, (bool, int, float, str)):
-            # JSON has the name of an enum's value, and 64-bit integers as text.
-            yield path, whole[field.name] if field.enum_type else value
+            # JSON has 64-bit integers as text.
+            yield path, word_of(field.enum_type, value) if field.enum_type else value
         elif isinstance(whole[field.name], dict) and hasattr(value, "ListFields"):
             yield from _fields(value, f"{path}.")
         else:

@@ -1,0 +1,68 @@
+// The files of a job's dataset, opened once, with the rights of the job's owner: what is hashed and
+// what snug-prepare reads are then the same files, whatever becomes of their paths meanwhile.
+#ifndef SERVER_DATA_HELD_FILES_H_
+#define SERVER_DATA_HELD_FILES_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace snug::server {
+
+// Never waits, whatever lies there. Below 0: errno says why.
+int OpenToRead(const std::string& path);
+
+// What may be opened for a job's owner (server/inspect/file_access.h).
+struct Reach {
+  // Folders below which his files must lie when they are opened; none: they may be anywhere.
+  std::optional<std::vector<std::string>> roots = std::nullopt;
+  std::function<int(const std::string& path)> open = OpenToRead;
+};
+
+class HeldFiles {
+ public:
+  // A dataset of more files is read by their paths: descriptors are few.
+  static constexpr size_t kMost = 64;
+
+  HeldFiles() = default;
+  HeldFiles(HeldFiles&& other) noexcept;
+  HeldFiles& operator=(HeldFiles&&) = delete;
+  ~HeldFiles();
+
+  // All of them, or none where they are more than kMost or one cannot be opened: who needs it says
+  // so.
+  static HeldFiles Open(const std::vector<std::string>& paths, const Reach& reach);
+
+  // In the order of their paths, to be handed on; they stay open as long as this lives.
+  std::vector<int> fds() const;
+  // Of each path, where its descriptor stands in that order.
+  std::map<std::string, size_t> places() const;
+
+  // A descriptor of the file that is held under this path, or of what `reach` finds there. The
+  // former shares its offset with all others of it.
+  int OpenAgain(const std::string& path, const Reach& reach) const;
+
+  // Whether none has been written to, renamed or removed since it was opened.
+  bool AreUntouched() const;
+
+ private:
+  struct Held {
+    int fd = -1;
+    std::string identity;
+  };
+  std::map<std::string, Held> files_;  // By path.
+};
+
+// Of an open file: it changes when the file is another one, or is written to. (Whoever writes can
+// set the time of writing back, but not that of the last change.)
+absl::StatusOr<std::string> IdentityOfFile(int fd, const std::string& path);
+
+}  // namespace snug::server
+
+#endif  // SERVER_DATA_HELD_FILES_H_
