@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/snug/status_macros.h"
 
 namespace snug::server {
 
@@ -35,14 +36,31 @@ HeldFiles HeldFiles::Open(const std::vector<std::string>& paths, const Reach& re
   for (const std::string& path : paths) {
     if (files.files_.contains(path)) continue;
     const int fd = reach.open(path);
-    if (fd < 0) return HeldFiles();
-    Held& held = files.files_[path];
-    held.fd = fd;
-    absl::StatusOr<std::string> identity = IdentityOfFile(fd, path);
-    if (!identity.ok()) return HeldFiles();
-    held.identity = *std::move(identity);
+    if (fd < 0 || !files.Hold(fd, path).ok()) return HeldFiles();
   }
   return files;
+}
+
+absl::StatusOr<HeldFiles> HeldFiles::OpenPresent(const std::vector<std::string>& paths,
+                                                 const Reach& reach) {
+  if (paths.size() > kMost)
+    return absl::InvalidArgumentError(
+        absl::StrCat(paths.size(), " files, of which ", kMost, " are the most that are read"));
+  HeldFiles files;
+  for (const std::string& path : paths) {
+    const int fd = reach.open(path);
+    if (fd < 0 && errno == ENOENT) continue;
+    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    RETURN_IF_ERROR(files.Hold(fd, path));
+  }
+  return files;
+}
+
+absl::Status HeldFiles::Hold(int fd, const std::string& path) {
+  Held& held = files_[path];
+  held.fd = fd;
+  ASSIGN_OR_RETURN(held.identity, IdentityOfFile(fd, path));
+  return absl::OkStatus();
 }
 
 std::vector<int> HeldFiles::fds() const {

@@ -1,5 +1,6 @@
-// The files of a job's dataset, opened once, with the rights of the job's owner: what is hashed and
-// what snug-prepare reads are then the same files, whatever becomes of their paths meanwhile.
+// The files of a job's dataset, and those of its model that snug-prepare reads, opened once, with
+// the rights of the job's owner: what is hashed and what is read are then the same files, whatever
+// becomes of their paths meanwhile.
 #ifndef SERVER_DATA_HELD_FILES_H_
 #define SERVER_DATA_HELD_FILES_H_
 
@@ -39,6 +40,10 @@ class HeldFiles {
   // so.
   static HeldFiles Open(const std::vector<std::string>& paths, const Reach& reach);
 
+  // Those of at most kMost that are there; an error where one is and cannot be opened.
+  static absl::StatusOr<HeldFiles> OpenPresent(const std::vector<std::string>& paths,
+                                               const Reach& reach);
+
   // In the order of their paths, to be handed on; they stay open as long as this lives.
   std::vector<int> fds() const;
   // Of each path, where its descriptor stands in that order.
@@ -56,6 +61,8 @@ class HeldFiles {
     int fd = -1;
     std::string identity;
   };
+  absl::Status Hold(int fd, const std::string& path);
+
   std::map<std::string, Held> files_;  // By path.
 };
 

@@ -34,7 +34,7 @@ namespace snug::server {
 namespace {
 
 // Raise when snug-prepare's output changes for the same input.
-constexpr const char* kFormatVersion = "6";
+constexpr const char* kFormatVersion = "7";
 constexpr size_t kMaxRememberedHashes = 4096, kMaxRememberedFacts = 256;
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
 constexpr absl::Duration kPreviewTimeout = absl::Seconds(60);
@@ -58,19 +58,38 @@ absl::StatusOr<std::string> IdentityOf(const std::string& path) {
                       file.st_mtim.tv_sec, ".", file.st_mtim.tv_nsec);
 }
 
-// What decides ids, the stop token and the chat form. A model for pre-tokenised rows may lack the
-// tokenizer.
-std::vector<std::string> TokenizerFiles(const std::string& model_dir) {
+// What decides ids, the stop token, the chat form, and what becomes of images. A model for
+// pre-tokenised rows may lack the tokenizer.
+std::vector<std::string> ModelFiles(const std::string& model_dir) {
   std::vector<std::string> paths;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                           "generation_config.json", "config.json", "chat_template.jinja"})
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+        "generation_config.json", "config.json", "chat_template.jinja", "preprocessor_config.json"})
     paths.push_back(absl::StrCat(model_dir, "/", name));
   std::error_code ignored;
   const std::string more = model_dir + "/additional_chat_templates";
   for (const auto& entry : std::filesystem::directory_iterator(more, ignored))
     paths.push_back(entry.path().string());
-  std::sort(paths.begin(), paths.end());
   return paths;
+}
+
+// By whoever opens files for a job's owner. (EXDEV is "unimplemented".)
+bool IsRefused(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnimplemented(status);
+}
+
+absl::StatusOr<HeldFiles> HoldModel(const v1::JobSpec& spec, const std::string& model_dir,
+                                    const Reach& reach) {
+  // Of a job's output the folder is the daemon's.
+  absl::StatusOr<HeldFiles> held =
+      HeldFiles::OpenPresent(ModelFiles(model_dir), IsJobId(spec.model()) ? Reach{} : reach);
+  if (!held.ok() && IsRefused(held.status()))
+    return InvalidRequest({{"spec.model",
+                            absl::StrCat(spec.model(),
+                                         " holds a file that this daemon does not open for the "
+                                         "job's owner"),
+                            "BAD_MODEL"}});
+  return held;
 }
 
 // Says how far the reading of a large file has come, once a second, until nobody waits for it.
@@ -92,13 +111,9 @@ HashWatch WatchOf(const Preparer::Progress& progress) {
 
 // Writes where the rows are into `list`, for snug-prepare, and which of the files it is handed, by
 // `run`. Gives the field of the job that names them.
-absl::StatusOr<std::string> HandOn(std::vector<Source> sources, const HeldFiles& held,
-                                   const std::string& list, RunOptions& run) {
-  constexpr int kFirst = 3;  // As Run passes them.
-  std::map<std::string, int> descriptors;
-  for (const auto& [path, place] : held.places())
-    descriptors[path] = kFirst + static_cast<int>(place);
-  run.passed_fds = held.fds();
+absl::StatusOr<std::string> HandOnRows(std::vector<Source> sources, const HeldFiles& held,
+                                       const std::string& list, RunOptions& run) {
+  const std::map<std::string, int> descriptors = HandOn(held, run);
   for (Source& source : sources) RETURN_IF_ERROR(FindPaths(source));
   if (const absl::Status written = WriteSources(sources, descriptors, list); !written.ok())
     return WithReason(written, "PREPARE_FAILED");
@@ -131,8 +146,7 @@ Preparer::Progress Bound(const Preparer::Progress& progress, const HeldFiles& he
 // A path beside the roots tells nothing of what is there, and neither does a name in a folder that
 // its owner cannot see.
 absl::Status CannotOpen(const Source& source, const absl::Status& status) {
-  const bool refused = absl::IsPermissionDenied(status) || absl::IsUnimplemented(status);
-  if (!refused) return status;  // It was opened, or is not there. (EXDEV is "unimplemented".)
+  if (!IsRefused(status)) return status;  // It was opened, or is not there.
   return InvalidRequest({{"spec." + source.field,
                           absl::StrCat(source.spec.path(),
                                        " is, or holds, a file that this daemon does not open for "
@@ -194,20 +208,16 @@ absl::StatusOr<std::string> Preparer::SourceHash(Source& source, const Progress&
 }
 
 absl::StatusOr<std::string> Preparer::FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,
-                                               const std::string& model_dir, bool split,
+                                               const HeldFiles& model, bool split,
                                                const Progress& progress) {
   std::string key;
   for (Source& source : sources) {
     ASSIGN_OR_RETURN(const std::string hash, SourceHash(source, progress));
     absl::StrAppend(&key, hash, "|");
   }
-  Progress of_model = progress;
-  if (IsJobId(spec.model())) of_model.reach = {};  // The daemon's own folder.
-  for (const std::string& path : TokenizerFiles(model_dir)) {
-    absl::StrAppend(&key, "|");
-    if (!Exists(path)) continue;
-    ASSIGN_OR_RETURN(const std::string hash, ContentHash(path, of_model));
-    absl::StrAppend(&key, hash);
+  for (const auto& [path, place] : model.places()) {
+    ASSIGN_OR_RETURN(const std::string hash, ContentHash(path, Bound(progress, model)));
+    absl::StrAppend(&key, "|", std::filesystem::path(path).filename().string(), "|", hash);
   }
   for (const std::string& option : DataOptions(spec))
     absl::StrAppend(&key, "|", option.size(), ":", option);
@@ -219,14 +229,20 @@ absl::StatusOr<std::string> Preparer::FolderOf(std::vector<Source> sources, cons
 absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
                                                  const std::string& model_dir,
                                                  const Progress& progress) {
+  ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(spec, model_dir, progress.reach));
+  return LocateBy(spec, model, progress);
+}
+
+absl::StatusOr<PreparedFolders> Preparer::LocateBy(const v1::JobSpec& spec, const HeldFiles& model,
+                                                   const Progress& progress) {
   PreparedFolders folders;
   const bool split = spec.eval_split() > 0.0;
   const std::vector<Source> evaluation = EvalSources(spec);
-  ASSIGN_OR_RETURN(folders.train, FolderOf(TrainSources(spec), spec, model_dir, split, progress));
+  ASSIGN_OR_RETURN(folders.train, FolderOf(TrainSources(spec), spec, model, split, progress));
   if (split) folders.eval = folders.train + "-eval";
   if (!evaluation.empty()) {
     ASSIGN_OR_RETURN(folders.eval,
-                     FolderOf(evaluation, ForEvaluation(spec), model_dir, false, progress));
+                     FolderOf(evaluation, ForEvaluation(spec), model, false, progress));
   }
   folders.prompts = PromptsFile(spec, folders.train);
   folders.ready = Ready(folders.train) && (folders.eval.empty() || Ready(folders.eval)) &&
@@ -239,9 +255,11 @@ absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
 absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
                                                   const std::string& model_dir,
                                                   const Progress& progress) {
-  const HeldFiles held = Hold({TrainSources(spec), EvalSources(spec)}, progress.reach);
-  const Progress bound = Bound(progress, held);
-  ASSIGN_OR_RETURN(PreparedFolders folders, Locate(spec, model_dir, bound));
+  ASSIGN_OR_RETURN(HeldFiles model, HoldModel(spec, model_dir, progress.reach));
+  const Held held = {.rows = Hold({TrainSources(spec), EvalSources(spec)}, progress.reach),
+                     .model = std::move(model)};
+  const Progress bound = Bound(progress, held.rows);
+  ASSIGN_OR_RETURN(PreparedFolders folders, LocateBy(spec, held.model, bound));
   if (folders.ready) return folders;
   const bool split = spec.eval_split() > 0.0;
   if (!Ready(folders.train) || (split && !Ready(folders.eval)))
@@ -254,7 +272,7 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
     RETURN_IF_ERROR(RunPrepare({.sources = EvalSources(spec), .output = folders.eval},
                                ForEvaluation(spec), model_dir, held, bound));
   if (!folders.prompts.empty() && !Exists(folders.prompts))
-    RETURN_IF_ERROR(RunPrompts(spec, model_dir, folders.prompts, progress));
+    RETURN_IF_ERROR(RunPrompts(spec, model_dir, held.model, folders.prompts, progress));
   folders.ready = true;
   return folders;
 }
@@ -281,7 +299,7 @@ absl::StatusOr<std::shared_ptr<const PreparedFacts>> Preparer::FactsOf(
 }
 
 absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
-                                  const std::string& model_dir, const HeldFiles& held,
+                                  const std::string& model_dir, const Held& held,
                                   const Progress& progress) {
   const std::string mark = absl::StrCat(kPartMark, RandomHex(8));
   const std::string list = job.output + mark + ".sources";
@@ -289,9 +307,10 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
   RunOptions run = PrepareCommand(settings_, {.script = settings_.script,
                                               .spec = spec,
                                               .model_dir = model_dir,
+                                              .model = held.model,
                                               .output = job.output + mark,
                                               .progress = progress});
-  ASSIGN_OR_RETURN(const std::string field, HandOn(job.sources, held, list, run));
+  ASSIGN_OR_RETURN(const std::string field, HandOnRows(job.sources, held.rows, list, run));
   const auto add = [&](const char* name, const auto& value) {
     run.argv.push_back(absl::StrCat(name, "=", value));
   };
@@ -308,7 +327,7 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
     if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("{}: {}", field, text);
   };
   RETURN_IF_ERROR(RunScript(run, field));
-  RETURN_IF_ERROR(CheckUnchanged(job, spec, model_dir, held, progress));
+  RETURN_IF_ERROR(CheckUnchanged(job, spec, held, progress));
   if (!job.eval_output.empty())
     RETURN_IF_ERROR(MoveIntoPlace(job.eval_output + mark, job.eval_output));
   return MoveIntoPlace(job.output + mark, job.output);
@@ -318,11 +337,10 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
 // rights end at his roots might have written another content for a while, and so may not touch a
 // file; of others, who may well replace one meanwhile, what counts is what is in it.
 absl::Status Preparer::CheckUnchanged(const Job& job, const v1::JobSpec& spec,
-                                      const std::string& model_dir, const HeldFiles& held,
-                                      const Progress& progress) {
-  const bool untouched = held.AreUntouched();
+                                      const Held& held, const Progress& progress) {
+  const bool untouched = held.rows.AreUntouched() && held.model.AreUntouched();
   ASSIGN_OR_RETURN(const std::string now,
-                   FolderOf(job.sources, spec, model_dir, !job.eval_output.empty(), progress));
+                   FolderOf(job.sources, spec, held.model, !job.eval_output.empty(), progress));
   if (now == job.output && (untouched || !progress.reach.roots)) return absl::OkStatus();
   const std::string field = job.sources.size() == 1 ? job.sources.front().field : "datasets";
   return InvalidRequest({{"spec." + field, "it was changed while it was prepared; submit it again",
@@ -342,13 +360,15 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
     unlink(output.c_str());
     unlink(list.c_str());
   };
+  ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(spec, model_dir, progress.reach));
   const HeldFiles held = Hold({TrainSources(spec)}, progress.reach);
   RunOptions run = PrepareCommand(settings_, {.script = settings_.script,
                                               .spec = spec,
                                               .model_dir = model_dir,
+                                              .model = model,
                                               .output = output,
                                               .progress = progress});
-  ASSIGN_OR_RETURN(const std::string field, HandOn(TrainSources(spec), held, list, run));
+  ASSIGN_OR_RETURN(const std::string field, HandOnRows(TrainSources(spec), held, list, run));
   run.argv.push_back("--sources=" + list);
   run.argv.push_back(absl::StrCat("--preview-rows=", rows));
   if (scan_rows > 0) run.argv.push_back(absl::StrCat("--scan-rows=", scan_rows));
@@ -359,11 +379,13 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
 
 // But for the prompts and how long they may be.
 RunOptions Preparer::PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
-                                    const std::string& output, const Progress& progress) const {
+                                    const HeldFiles& model, const std::string& output,
+                                    const Progress& progress) const {
   const std::string folder = std::filesystem::path(settings_.script).parent_path().string();
   RunOptions run = ScriptCommand(settings_, {.script = folder + "/snug_prompts.py",
                                              .spec = spec,
                                              .model_dir = model_dir,
+                                             .model = model,
                                              .output = output,
                                              .progress = progress});
   for (const std::string& option : AddedTokenOptions(spec)) run.argv.push_back(option);
@@ -375,7 +397,8 @@ absl::Status Preparer::Tokenise(const AskedPrompts& asked, const std::string& fi
   const std::string texts = file + ".asked";
   const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
   RETURN_IF_ERROR(WritePrompts(asked.prompts, texts));
-  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, file, progress);
+  ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(asked.spec, asked.model_dir, progress.reach));
+  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, model, file, progress);
   for (const std::string& option :
        {"--prompts=" + texts, absl::StrCat("--max-tokens=", asked.max_tokens),
         "--chat-template=" + asked.chat_template, std::string("--field=prompts")})
@@ -384,12 +407,13 @@ absl::Status Preparer::Tokenise(const AskedPrompts& asked, const std::string& fi
 }
 
 absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
-                                  const std::string& file, const Progress& progress) {
+                                  const HeldFiles& model, const std::string& file,
+                                  const Progress& progress) {
   const std::string texts =
       absl::StrCat(settings_.datasets_dir, "/prompts", kPartMark, RandomHex(8));
   const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
   RETURN_IF_ERROR(WriteTexts(spec, texts));
-  RunOptions run = PromptsCommand(spec, model_dir, file, progress);
+  RunOptions run = PromptsCommand(spec, model_dir, model, file, progress);
   const std::string field = spec.training().sample_prompts().empty()
                                 ? "training.predict_with_generate"
                                 : "training.sample_prompts";

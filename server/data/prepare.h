@@ -105,19 +105,26 @@ class Preparer {
     double eval_split = 0.0;
     std::string eval_output;
   };
+  struct Held {
+    HeldFiles rows;  // Of the dataset and the evaluation set.
+    HeldFiles model;
+  };
+  absl::StatusOr<PreparedFolders> LocateBy(const v1::JobSpec& spec, const HeldFiles& model,
+                                           const Progress& progress);
   absl::Status RunPrepare(const Job& job, const v1::JobSpec& spec, const std::string& model_dir,
-                          const HeldFiles& held, const Progress& progress);
-  absl::Status CheckUnchanged(const Job& job, const v1::JobSpec& spec, const std::string& model_dir,
-                              const HeldFiles& held, const Progress& progress)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+                          const Held& held, const Progress& progress);
+  absl::Status CheckUnchanged(const Job& job, const v1::JobSpec& spec, const Held& held,
+                              const Progress& progress) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
-                          const std::string& file, const Progress& progress);
+                          const HeldFiles& model, const std::string& file,
+                          const Progress& progress);
   RunOptions PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
-                            const std::string& output, const Progress& progress) const;
+                            const HeldFiles& model, const std::string& output,
+                            const Progress& progress) const;
   absl::StatusOr<std::string> ContentHash(const std::string& path, const Progress& progress)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,
-                                       const std::string& model_dir, bool split,
+                                       const HeldFiles& model, bool split,
                                        const Progress& progress);
   absl::StatusOr<std::string> SourceHash(Source& source, const Progress& progress);
 

@@ -2,10 +2,12 @@
 #ifndef SERVER_DATA_PREPARE_COMMAND_H_
 #define SERVER_DATA_PREPARE_COMMAND_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/data/held_files.h"
 #include "server/data/prepare.h"
 #include "server/node/process.h"
 #include "snug/v1/job.pb.h"
@@ -18,18 +20,22 @@ std::vector<std::string> AddedTokenOptions(const v1::JobSpec& spec);
 // Arguments that say what the dataset holds and what of it is trained; those tokens among them.
 std::vector<std::string> DataOptions(const v1::JobSpec& spec);
 
+// Hands the files on to the process; their descriptors there, by their paths.
+std::map<std::string, int> HandOn(const HeldFiles& files, RunOptions& command);
+
 // How one of the scripts of snug-prepare is run for a job.
 struct ScriptRun {
   std::string script;  // Its file.
   const v1::JobSpec& spec;
   const std::string& model_dir;
-  std::string output;  // The file or folder that it writes.
+  const HeldFiles& model;  // All of its files that the script may read.
+  std::string output;      // The file or folder that it writes.
   const Preparer::Progress& progress;
 };
 
 // What both scripts are told, within the limits of the settings, in a process that has no sockets,
 // writes beside the output alone and reads no file of the user's but below his roots
-// (server/shim/confine.h).
+// (server/shim/confine.h). The model's files are handed to it.
 RunOptions ScriptCommand(const PrepareSettings& settings, const ScriptRun& run);
 
 // Of snug_prepare.py, but for the sources.

@@ -176,6 +176,22 @@ class TenantSwapsTest(unittest.TestCase):
         for one in held:
             self.site.daemon.wait_state(one, "FAILED")
 
+    # F-48
+    def test_a_tokenizer_swapped_for_a_link_out_of_the_roots(self):
+        model = self.site.folder / "blue/model"
+        write_tokenizer(model)
+        write_tokenizer(self.secret)
+        held = Endless(self.site.daemon).hold_all()
+        name = self.submit(0)
+        (model / "tokenizer.json").unlink()
+        (model / "tokenizer.json").symlink_to(self.secret / "tokenizer.json")
+        job = self.ended(name)
+        self.assertEqual(job["state"], "FAILED", job)
+        self.assertEqual(job["error"]["field"], "model")
+        self.assertNotIn(str(self.secret), json.dumps(job))
+        for one in held:
+            self.site.daemon.wait_state(one, "FAILED")
+
     # F-48: whenever it is looked at, it is one of the two.
     def test_a_folder_swapped_again_and_again(self):
         link, over = self.site.folder / "blue/link", threading.Event()

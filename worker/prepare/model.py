@@ -92,9 +92,13 @@ def _problem(config, num_labels):
 class Model:
     """Files are read when they are asked for: rows that are tokens already need no tokenizer."""
 
-    def __init__(self, directory, new_tokens=()):
-        """`new_tokens`: texts that the tokenizer gets as tokens, one id each."""
+    def __init__(self, directory, new_tokens=(), model_files=""):
+        """`new_tokens`: texts that the tokenizer gets as tokens, one id each. `model_files`: JSON,
+        {path within the directory: number} of its files that are open; empty: they are read where
+        they are."""
         self.directory = directory
+        if model_files:
+            given.take_folder(directory, json.loads(model_files))
         self.new_tokens = new_tokens
         config = self._read_json("config.json")
         if config is None:
@@ -134,7 +138,7 @@ class Model:
 
     @property
     def has_tokenizer(self):
-        return os.path.exists(os.path.join(self.directory, TOKENIZER_FILE))
+        return given.exists(os.path.join(self.directory, TOKENIZER_FILE))
 
     @property
     def tokenizer(self):
@@ -248,20 +252,20 @@ class Model:
         if (text := self._read_text(TEMPLATE_FILE)) is not None:
             templates["default"] = (text, TEMPLATE_FILE)
         folder = os.path.join(self.directory, MORE_TEMPLATES)
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        for name in sorted(given.names_in(folder)):
             if name.endswith(".jinja"):
                 file = f"{MORE_TEMPLATES}/{name}"
                 templates[name.removesuffix(".jinja")] = (self._read_text(file), file)
         if templates:
             return templates
         name = "tokenizer_config.json"
-        given = (self._read_json(name) or {}).get("chat_template")
-        if isinstance(given, str):
-            return {"default": (given, name)}
-        if given is None:
+        stored = (self._read_json(name) or {}).get("chat_template")
+        if isinstance(stored, str):
+            return {"default": (stored, name)}
+        if stored is None:
             return {}
         try:
-            named = {entry["name"]: (entry["template"], name) for entry in given}
+            named = {entry["name"]: (entry["template"], name) for entry in stored}
             if all(isinstance(text, str) for pair in named.items() for text in (pair[0], *pair[1])):
                 return named
         except (TypeError, KeyError):
@@ -279,12 +283,15 @@ class Model:
         path = os.path.join(self.directory, name)
         return PrepareError("BAD_MODEL", message, field="model", file=path)
 
+    def _stored_tokenizer(self):
+        text = given.read(os.path.join(self.directory, TOKENIZER_FILE))
+        return tokenizers.Tokenizer.from_buffer(text)
+
     def _load_tokenizer(self):
         if not self.has_tokenizer:
             raise self.bad(TOKENIZER_FILE, "no such file; text needs the model's tokenizer")
         try:
-            path = os.path.join(self.directory, TOKENIZER_FILE)
-            tokenizer = tokenizers.Tokenizer.from_file(path)
+            tokenizer = self._stored_tokenizer()
         except Exception as error:  # The library raises plain Exception.
             raise self.bad(TOKENIZER_FILE, f"not a tokenizer: {error}") from error
         tokenizer.no_padding()
@@ -311,8 +318,7 @@ class Model:
         """{name: text} of the tokenizer's files that are others with the new tokens in it."""
         if not self.new_tokens:
             return {}
-        path = os.path.join(self.directory, TOKENIZER_FILE)
-        tokenizer = tokenizers.Tokenizer.from_file(path)  # With its padding and truncation.
+        tokenizer = self._stored_tokenizer()  # With its padding and truncation.
         self._add_tokens(tokenizer)
         self._add_new_tokens(tokenizer)
         files = {TOKENIZER_FILE: tokenizer.to_str(pretty=True)}

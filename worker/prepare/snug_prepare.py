@@ -45,6 +45,7 @@ MIN_SEQ_LENGTH = 2  # one token has nothing to be predicted from
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(prog="snug-prepare")
     parser.add_argument("--model", required=True)
+    parser.add_argument("--model-files", default="")  # model.py.
     parser.add_argument("--dataset")
     parser.add_argument("--sources")
     parser.add_argument("--output", required=True)
@@ -112,7 +113,7 @@ def names_of_files(sources):
 def prepare(options):
     """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
     it."""
-    model = Model(options.model, options.added_tokens)
+    model = Model(options.model, options.added_tokens, options.model_files)
     if model.images:
         model.images.keeps_originals = bool(options.originals)
     sources = sources_of(options, model.task)

@@ -140,7 +140,7 @@ class Encoder:
 
 def prompts_of(options):
     """What is written."""
-    model = Model(options.model, options.added_tokens)
+    model = Model(options.model, options.added_tokens, options.model_files)
     if not model.has_tokenizer:
         message = f"{options.model}/{TOKENIZER_FILE} is missing: answers need the model's tokenizer"
         raise PrepareError("BAD_SAMPLE_PROMPT", message, field=options.field)
@@ -170,6 +170,7 @@ def write(content, path):
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(prog="snug-prompts")
     parser.add_argument("--model", required=True)
+    parser.add_argument("--model-files", default="")  # model.py.
     parser.add_argument("--prompts", required=True)
     parser.add_argument("--output", required=True)
     parser.add_argument("--max-tokens", type=int, required=True)

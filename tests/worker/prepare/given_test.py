@@ -81,6 +81,27 @@ class GivenTest(PrepareTest):
         paths = [packed, table, stream]
         self.assertEqual(self.rows_of(paths, dict.fromkeys(paths)), 5)
 
+    def test_a_models_files_that_are_given_are_all_it_has(self):
+        self.write_rows({"messages": [{"role": "user", "content": "a cat"}]})
+        names = ("config.json", "tokenizer.json", "tokenizer_config.json")
+        with contextlib.ExitStack() as stack:
+            files = {}
+            for name in names:
+                path = os.path.join(self.model, name)
+                files[name] = stack.enter_context(open(path, "rb"))
+                with open(path + ".other", "w", encoding="utf-8") as file:
+                    file.write("{}")
+                os.rename(path + ".other", path)
+            os.mkdir(os.path.join(self.model, "additional_chat_templates"))
+            for name in ("chat_template.jinja", "additional_chat_templates/other.jinja"):
+                with open(os.path.join(self.model, name), "w", encoding="utf-8") as file:
+                    file.write("another's")
+            numbers = {name: file.fileno() for name, file in files.items()}
+            error = self.error(
+                "--model-files", json.dumps(numbers), pass_fds=tuple(numbers.values())
+            )
+        self.assertIn("chat template", error["message"])
+
     # A writer never comes: nobody waits for one.
     def test_a_fifo_in_the_place_of_a_file(self):
         os.mkfifo(self.path("train.jsonl"))

@@ -68,11 +68,13 @@ class PrepareTest(unittest.TestCase):
             for row in rows:
                 file.write((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n")
 
-    def prepare(self, *options, max_seq_length=64):
+    def prepare(self, *options, max_seq_length=64, pass_fds=()):
         command = [sys.executable, PROGRAM, "--model", self.model]
         command += [*self.dataset, "--output", self.path("out")]
         command += ["--max-seq-length", str(max_seq_length), *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=100)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=100, pass_fds=pass_fds
+        )
 
     def error(self, *options, **named):
         """The error of a run that must fail on its input, and must leave no output."""

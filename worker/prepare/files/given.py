@@ -8,6 +8,7 @@ import os
 import stat
 
 DESCRIPTORS = {}  # By path.
+FOLDERS = set()  # All of whose files are given.
 
 
 def take(descriptors):
@@ -15,10 +16,41 @@ def take(descriptors):
     DESCRIPTORS.update(descriptors)
 
 
+def take_folder(folder, descriptors):
+    """`descriptors`: {path within the folder: number} of its files that are open in this process.
+    It has no others then, whatever is there."""
+    FOLDERS.add(folder)
+    take({os.path.join(folder, name): number for name, number in descriptors.items()})
+
+
+def exists(path):
+    """Whether it can be opened, as far as its name tells."""
+    return path in DESCRIPTORS or (not _is_in_given_folder(path) and os.path.exists(path))
+
+
+def names_in(folder):
+    """Names of what lies in a folder; none where there is no such folder."""
+    if _is_in_given_folder(folder):
+        return [os.path.basename(path) for path in DESCRIPTORS if os.path.dirname(path) == folder]
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def _is_in_given_folder(path):
+    return any(path.startswith(folder + os.sep) for folder in FOLDERS)
+
+
+def read(path):
+    """The bytes of a file, or its OSError."""
+    with open_file(path, io.DEFAULT_BUFFER_SIZE) as file:
+        return file.read()
+
+
 def open_file(path, buffer_bytes):
     """As open(path, "rb") gives it, or its OSError."""
     if path in DESCRIPTORS:
         return io.BufferedReader(_Given(DESCRIPTORS[path], path), buffer_bytes)
+    if _is_in_given_folder(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
