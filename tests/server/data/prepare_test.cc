@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -99,6 +101,17 @@ TEST_F(PrepareTest, FolderDependsOnContentAndLimitAlone) {
 
 // Two jobs with one file and other options do not share what was prepared; nor does a job whose
 // model has got another chat template.
+TEST_F(PrepareTest, FolderDependsOnEachFileOfTheModelThatIsRead) {
+  const auto folder = [this] { return With().Locate(spec_, dir_ + "/model", {})->train; };
+  std::set<std::string> folders = {folder()};
+  for (const char* name : {"preprocessor_config.json", "chat_template.jinja", "tokenizer.json"}) {
+    WriteText(absl::StrCat(dir_, "/model/", name), "{}");
+    EXPECT_TRUE(folders.insert(folder()).second) << name;
+  }
+  WriteText(dir_ + "/model/README.md", "Not read.");
+  EXPECT_FALSE(folders.insert(folder()).second);
+}
+
 TEST_F(PrepareTest, FolderDependsOnWhatIsTrained) {
   Preparer preparer = With();
   const std::string model = dir_ + "/model";
@@ -267,14 +280,19 @@ TEST_F(PrepareTest, ReadsBelowTheRootsAlone) {
 // What may not be opened for him is said without a word on what is there.
 TEST_F(PrepareTest, WhatItsOwnerMayNotOpenIsNotHashed) {
   Preparer preparer = With();
-  const Preparer::Progress progress = {
-      .reach = {.roots = std::vector<std::string>{dir_ + "/root"}, .open = [](const std::string&) {
-                  errno = EXDEV;
-                  return -1;
-                }}};
-  const absl::Status status = preparer.Prepare(spec_, dir_ + "/model", progress).status();
-  EXPECT_EQ(ReasonOf(status), "BAD_DATASET");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("does not open for the job's owner"));
+  const std::string model = dir_ + "/model";
+  for (const auto& [place, reason] : {std::pair(dir_ + "/train.jsonl", "BAD_DATASET"),
+                                      std::pair(model + "/config.json", "BAD_MODEL")}) {
+    const Reach reach = {.roots = std::vector<std::string>{dir_ + "/root"},
+                         .open = [&place](const std::string& path) {
+                           if (path != place) return OpenToRead(path);
+                           errno = EXDEV;
+                           return -1;
+                         }};
+    const absl::Status status = preparer.Prepare(spec_, model, {.reach = reach}).status();
+    EXPECT_EQ(ReasonOf(status), reason);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("does not open for the job's owner"));
+  }
 }
 
 // Does `change` between the moment at which the dataset is opened and that at which it is read.
@@ -300,6 +318,16 @@ TEST_F(PrepareTest, AFileThatIsReplacedMeanwhileIsReadAsItWas) {
   });
   ASSERT_TRUE(folders.ok()) << folders.status();
   EXPECT_EQ(ReadSummary(folders->train)->tokens(), 200);
+}
+
+TEST_F(PrepareTest, AModelThatIsReplacedMeanwhileIsReadAsItWas) {
+  const std::string config = dir_ + "/model/config.json";
+  const absl::StatusOr<PreparedFolders> folders = PrepareWhile([&] {
+    fs::rename(config, config + ".old");
+    WriteText(config, "{}");  // Of which nothing can be prepared.
+  });
+  ASSERT_TRUE(folders.ok()) << folders.status();
+  EXPECT_NE(With().Locate(spec_, dir_ + "/model", {})->train, folders->train);
 }
 
 // Its hash, by which others find what was prepared, is of what it was.
