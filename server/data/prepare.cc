@@ -89,6 +89,10 @@ absl::StatusOr<HeldFiles> HoldModel(const v1::JobSpec& spec, const std::string& 
                                          " holds a file that this daemon does not open for the "
                                          "job's owner"),
                             "BAD_MODEL"}});
+  if (absl::IsInvalidArgument(held.status()))
+    return InvalidRequest({{"spec.model",
+                            absl::StrCat(spec.model(), " has ", held.status().message()),
+                            "BAD_MODEL"}});
   return held;
 }
 

@@ -112,6 +112,15 @@ TEST_F(PrepareTest, FolderDependsOnEachFileOfTheModelThatIsRead) {
   EXPECT_FALSE(folders.insert(folder()).second);
 }
 
+TEST_F(PrepareTest, AModelOfTooManyTemplatesIsRefused) {
+  const std::string more = dir_ + "/model/additional_chat_templates/";
+  fs::create_directories(more);
+  for (int i = 0; i < 100; ++i) WriteText(absl::StrCat(more, i), "");
+  const absl::Status status = With().Locate(spec_, dir_ + "/model", {}).status();
+  EXPECT_EQ(ReasonOf(status), "BAD_MODEL");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has 107 files, of which 64"));
+}
+
 TEST_F(PrepareTest, FolderDependsOnWhatIsTrained) {
   Preparer preparer = With();
   const std::string model = dir_ + "/model";
@@ -279,7 +288,6 @@ TEST_F(PrepareTest, ReadsBelowTheRootsAlone) {
 
 // What may not be opened for him is said without a word on what is there.
 TEST_F(PrepareTest, WhatItsOwnerMayNotOpenIsNotHashed) {
-  Preparer preparer = With();
   const std::string model = dir_ + "/model";
   for (const auto& [place, reason] : {std::pair(dir_ + "/train.jsonl", "BAD_DATASET"),
                                       std::pair(model + "/config.json", "BAD_MODEL")}) {
@@ -289,7 +297,7 @@ TEST_F(PrepareTest, WhatItsOwnerMayNotOpenIsNotHashed) {
                            errno = EXDEV;
                            return -1;
                          }};
-    const absl::Status status = preparer.Prepare(spec_, model, {.reach = reach}).status();
+    const absl::Status status = With().Prepare(spec_, model, {.reach = reach}).status();
     EXPECT_EQ(ReasonOf(status), reason);
     EXPECT_THAT(std::string(status.message()), HasSubstr("does not open for the job's owner"));
   }
@@ -321,10 +329,9 @@ TEST_F(PrepareTest, AFileThatIsReplacedMeanwhileIsReadAsItWas) {
 }
 
 TEST_F(PrepareTest, AModelThatIsReplacedMeanwhileIsReadAsItWas) {
-  const std::string config = dir_ + "/model/config.json";
-  const absl::StatusOr<PreparedFolders> folders = PrepareWhile([&] {
-    fs::rename(config, config + ".old");
-    WriteText(config, "{}");  // Of which nothing can be prepared.
+  const absl::StatusOr<PreparedFolders> folders = PrepareWhile([at = dir_ + "/model/config.json"] {
+    fs::rename(at, at + ".old");
+    WriteText(at, "{}");  // Of which nothing can be prepared.
   });
   ASSERT_TRUE(folders.ok()) << folders.status();
   EXPECT_NE(With().Locate(spec_, dir_ + "/model", {})->train, folders->train);

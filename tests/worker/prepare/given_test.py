@@ -97,10 +97,10 @@ class GivenTest(PrepareTest):
                 with open(os.path.join(self.model, name), "w", encoding="utf-8") as file:
                     file.write("another's")
             numbers = {name: file.fileno() for name, file in files.items()}
-            error = self.error(
-                "--model-files", json.dumps(numbers), pass_fds=tuple(numbers.values())
-            )
-        self.assertIn("chat template", error["message"])
+            given = ("--model-files", json.dumps(numbers))
+            for self.model in (self.model, self.model + os.sep):
+                error = self.error(*given, pass_fds=tuple(numbers.values()))
+                self.assertIn("chat template", error["message"])
 
     # A writer never comes: nobody waits for one.
     def test_a_fifo_in_the_place_of_a_file(self):

@@ -8,7 +8,7 @@ import os
 import stat
 
 DESCRIPTORS = {}  # By path.
-FOLDERS = set()  # All of whose files are given.
+FOLDERS = set()  # All of whose files are given; each ends in one separator.
 
 
 def take(descriptors):
@@ -19,7 +19,7 @@ def take(descriptors):
 def take_folder(folder, descriptors):
     """`descriptors`: {path within the folder: number} of its files that are open in this process.
     It has no others then, whatever is there."""
-    FOLDERS.add(folder)
+    FOLDERS.add(os.path.join(folder, ""))
     take({os.path.join(folder, name): number for name, number in descriptors.items()})
 
 
@@ -36,7 +36,7 @@ def names_in(folder):
 
 
 def _is_in_given_folder(path):
-    return any(path.startswith(folder + os.sep) for folder in FOLDERS)
+    return path.startswith(tuple(FOLDERS))
 
 
 def read(path):
