@@ -1,7 +1,9 @@
 #include "proto/snug/json.h"
 
+#include <cctype>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/util/json_util.h"
@@ -78,6 +80,27 @@ bool IsDeep(absl::string_view text) {
   return depth > kMaxDepth;
 }
 
+// protobuf writes "-0" where a double is -0.0, which other parsers read as the integer 0: with a
+// point it stays what it is. `text` is JSON.
+std::string WithSignedZeros(const std::string& text) {
+  std::string kept;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    kept += c;
+    if (in_string && c == '\\' && i + 1 < text.size()) {
+      kept += text[++i];
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && absl::EndsWith(kept, "-0")) {
+      const bool exponent = kept.size() > 2 && std::tolower(kept[kept.size() - 3]) == 'e';
+      const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+      if (!exponent && next != '.' && std::tolower(next) != 'e') kept += ".0";
+    }
+  }
+  return kept;
+}
+
 absl::Status InvalidJson(absl::string_view message) { return absl::InvalidArgumentError(message); }
 
 }  // namespace
@@ -90,7 +113,8 @@ absl::StatusOr<ordered_json> MessageToJson(const google::protobuf::Message& mess
   std::string text;
   const auto printed = google::protobuf::util::MessageToJsonString(message, &text, options);
   if (!printed.ok()) return InvalidJson(printed.message().ToString());
-  ordered_json json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ordered_json json =
+      ordered_json::parse(WithSignedZeros(text), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return InvalidJson("text that is not UTF-8");
   RespellEnums(WordOfName, *message.GetDescriptor(), json);
   return json;

@@ -56,6 +56,19 @@ TEST(JsonTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(read.spec().memory().stash().at("layers.*"), v1::STASH_KIND_RECOMPUTE);
 }
 
+// Of 0 as well, which protobuf tells from a field that is not there.
+TEST(JsonTest, NumbersStayWhatTheyAreToTheBit) {
+  for (double loss : {-0.0, -0.5, 1e-05, -1e-07, -1.5e+300, 0.1, 123456789.0}) {
+    v1::WorkerResult result, read;
+    result.mutable_progress()->set_loss(loss);
+    result.mutable_error()->set_message("-0 \\\"-0\\");
+    const auto json = MessageToJson(result);
+    ASSERT_TRUE(json.ok()) << json.status();
+    ASSERT_TRUE(JsonToMessage(json->dump(), UnknownFields::kRefused, &read).ok()) << *json;
+    EXPECT_EQ(read.SerializeAsString(), result.SerializeAsString()) << *json;
+  }
+}
+
 TEST(JsonTest, WholeNamesAndCamelCaseAreRead) {
   v1::WorkerResult result;
   ASSERT_TRUE(JsonToMessage(R"({"outcome": "OUTCOME_FAILED", "failureClass": "OUT_OF_MEMORY"})",
