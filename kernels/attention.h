@@ -5,6 +5,7 @@
 //   position(i) = keys - queries + i      the last query stands at the last key
 //   s[i,j] = scale * q[i] . k[j]          then, with a softcap, softcap * tanh(s / softcap);
 //             then, with a bias, + bias[h, clamp(origin + position(i) - j, 0, B - 1)]
+//             or, with a pitch, + bias[h, origin + p(i) - p(j)]   p(r) = (r / c) pitch + r mod c
 //   visible: position(i) - window < j <= position(i)      (window 0: all j <= position(i);
 //                                                          not causal: all j)
 //   lse[i] = log sum_j exp(s[i,j])        p[i,j] = exp(s[i,j] - lse[i])      o[i] = sum_j m p v[j]
@@ -22,6 +23,11 @@
 // add their mask. ALiBi is the table -slope[h] * b, as long as documents are, times scale where the
 // sum is scaled (Falcon); T5's buckets are the table of their values up to max_distance.
 //
+// With a pitch the rows of a document are the places of a grid, c of them side by side, and a
+// pair's entry follows from how far apart the two are in either direction. Swin's windows of W x W
+// places (Liu et al. 2021, eq. 4) have the pitch 2W - 1, (2W - 1)^2 entries and the origin 2W (W -
+// 1); of a window that a shift has cut, each part is a document with a c of its own.
+//
 // Query head h reads key head h / (heads / kv_heads); keys and values are never copied per head.
 // Sums and softmax are fp32 for bf16 and fp16 as well. Operands of the products become fp32 too,
 // or, where the CPU multiplies bf16, p and ds are rounded to bf16 for them. Products use fused
@@ -37,8 +43,9 @@
 //   backward | CPU    | this op                | same   | same    | same    | same | same
 //   forward  | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
 //   backward | CUDA   | this op, D <= 256      | same   | same    | same    | same | same
-// in fp32, bf16 and fp16. On CUDA the worker calls ATen's flash
-// kernels instead where these serve bf16 (worker/program/flash_attention.h).
+// (a pitch only where all keys are seen, by as many queries), in fp32, bf16 and fp16. On CUDA the
+// worker calls ATen's flash kernels instead where these serve bf16
+// (worker/program/flash_attention.h).
 #ifndef KERNELS_ATTENTION_H_
 #define KERNELS_ATTENTION_H_
 
@@ -56,6 +63,10 @@ struct AttentionBias {
   int64_t stride = 0;        // From a head to the next,
   int64_t entry_stride = 1;  // >= 1, and from an entry to the next: of a gradient too.
   int64_t origin = 0;        // In [0, B): the entry of distance 0.
+  // 0: distances are those of rows. Else documents are grids, and every distance has an entry.
+  int64_t pitch = 0;
+  const int64_t* widths = nullptr;         // (documents), with a pitch: c, in [1, pitch].
+  const int64_t* device_widths = nullptr;  // As the shape's device arrays.
 };
 
 struct AttentionShape {
@@ -94,15 +105,17 @@ struct AttentionSizes {
   // B, for a backward that gives the bias' gradient; SizesOf leaves it 0.
   int64_t bias_entries = 0;
   bool causal = true;
+  bool grids = false;                               // The bias has a pitch.
   int64_t sides() const { return causal ? 1 : 2; }  // Of a query, on which it has keys.
 };
 AttentionSizes SizesOf(const AttentionShape& shape, int64_t threads);
 // On the CPU. A bias' gradient takes (H, min(sides * K, documents * B)) of fp32, rounded up, K
-// being the rows of k.
+// being the rows of k; of grids (H, documents * B).
 int64_t AttentionForwardBytes(const AttentionSizes& sizes);
 int64_t AttentionBackwardBytes(const AttentionSizes& sizes);
 // On a stream: delta (N, H) in fp32, and room for dq (N, H*D), each rounded up to 64 bytes; a bias'
-// gradient takes (sides * (K / 64) + 2 * documents, H, 128) more. Forward takes nothing there.
+// gradient takes (sides * (K / 64) + 2 * documents, H, 128) more, of grids (documents, H, B).
+// Forward takes nothing there.
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes);
 // On a stream: what rows are divided into, the largest D, and the most keys of a document.
 inline constexpr int64_t kStreamTile = 64;

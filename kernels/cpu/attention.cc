@@ -90,8 +90,9 @@ class ForwardUnit : cpu::UnitWork {
                     .columns = columns.panel_end - panels,
                     .band = cpu::Shifted(band, panels),
                     .rule = {s_.scale, s_.softcap},
-                    .bias = BiasOf(rows.head, {unit_.position(rows.query) - key - panels,
+                    .bias = BiasOf(rows.head, {unit_.position(rows.query), key + panels, rows.count,
                                                columns.panel_end - panels}),
+                    .bias_step = BiasStep(),
                     .max = memory_.max + at,
                     .sum = memory_.sum + at,
                     .out = out,
@@ -153,7 +154,8 @@ AttentionSizes SizesOf(const AttentionShape& s, int64_t threads) {
                           .D = s.D,
                           .threads = threads,
                           .dtype = s.dtype,
-                          .causal = s.causal};
+                          .causal = s.causal,
+                          .grids = s.bias.pitch > 0};
   for (int64_t d = 0; d < s.documents; ++d) {
     const int64_t queries = s.query_offsets[d + 1] - s.query_offsets[d];
     const cpu::Keys keys = cpu::KeysOf(s, d);
@@ -182,10 +184,11 @@ int64_t AttentionBackwardBytes(const AttentionSizes& sizes) {
 int64_t AttentionBackwardStreamBytes(const AttentionSizes& sizes) {
   const int64_t dots = sizes.tokens * sizes.heads;
   const int64_t slots = sizes.sides() * (cpu::KeyRows(sizes) / kStreamTile) + 2 * sizes.documents;
+  const int64_t grids = cpu::RoundUp(sizes.documents * sizes.heads * sizes.bias_entries, 16);
   const int64_t diagonals = sizes.bias_entries == 0 ? 0 : slots * sizes.heads * 2 * kStreamTile;
   return cpu::RoundUp(dots * static_cast<int64_t>(sizeof(float)), 64) +
          cpu::RoundUp(dots * sizes.D * SizeOf(sizes.dtype), 64) +
-         diagonals * static_cast<int64_t>(sizeof(float));
+         (sizes.grids ? grids : diagonals) * static_cast<int64_t>(sizeof(float));
 }
 
 Error AttentionForward(const AttentionForwardParams& p, Stream stream) {

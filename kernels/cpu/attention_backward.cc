@@ -16,8 +16,9 @@ namespace snug::kernels {
 namespace {
 
 using cpu::BackwardMemory;
-using cpu::BiasStrip;
 using cpu::BiasSums;
+using cpu::BiasTile;
+using cpu::BiasValues;
 using cpu::Blocks;
 using cpu::Unit;
 
@@ -32,7 +33,11 @@ class BackwardUnit : cpu::UnitWork {
  public:
   BackwardUnit(const AttentionBackwardParams& p, const Unit& unit, const Blocks& blocks,
                const BackwardMemory& memory, const BiasSums& d_bias)
-      : UnitWork(p.shape, unit, blocks), p_(p), memory_(memory), d_bias_(d_bias) {}
+      : UnitWork(p.shape, unit, blocks),
+        p_(p),
+        memory_(memory),
+        d_bias_(d_bias),
+        d_values_(p.shape.bias.pitch > 0) {}
 
   void Run(const Target& dk, const Target& dv) {
     std::fill_n(memory_.dq, unit_.heads * unit_.queries * blocks_.width, 0.0f);
@@ -78,7 +83,7 @@ class BackwardUnit : cpu::UnitWork {
                        .width = s_.D});
   }
 
-  cpu::BiasSpan Span() const { return {s_, unit_.keys}; }
+  cpu::BiasSpan Span() const { return {s_, unit_.document, unit_.keys}; }
   float* BiasSumsOf(int64_t head) const {
     return d_bias_.Of(unit_.first_head + head, unit_.document, unit_.first_key);
   }
@@ -152,9 +157,9 @@ class BackwardUnit : cpu::UnitWork {
     product.b = memory_.value_columns + panels * terms;
     product.c = dp;
     loops_.multiply(product);
-    const BiasStrip::Tile distances = {unit_.position(row) - block.key - panels,
-                                       columns.panel_end - panels};
-    if (d_bias_.wanted()) d_strip_.Clear(distances);
+    const BiasTile pairs = {unit_.position(row), block.key + panels, rows.count,
+                            columns.panel_end - panels};
+    if (d_bias_.wanted()) d_values_.Clear(pairs);
     loops_.gradient(
         {.scores = scores,
          .dp = dp,
@@ -163,8 +168,9 @@ class BackwardUnit : cpu::UnitWork {
          .columns = columns.panel_end - panels,
          .band = cpu::Shifted(band, panels),
          .rule = {s_.scale, s_.softcap},
-         .bias = BiasOf(block.head, distances),
-         .d_bias = d_bias_.wanted() ? d_strip_.first_row() : nullptr,
+         .bias = BiasOf(block.head, pairs),
+         .d_bias = d_bias_.wanted() ? d_values_.first_row() : nullptr,
+         .bias_step = BiasStep(),
          .lse = p_.lse + (unit_.first_row + row) * p_.lse_stride + unit_.first_head + block.head,
          .lse_stride = p_.lse_stride,
          .delta = memory_.delta + at,
@@ -173,7 +179,7 @@ class BackwardUnit : cpu::UnitWork {
          .kept =
              KeptOf({block.head, row, rows.count, block.key + panels, columns.panel_end - panels}),
          .pairs = words_.pairs()});
-    if (d_bias_.wanted()) d_strip_.AddTo(BiasSumsOf(block.head), Span(), distances);
+    if (d_bias_.wanted()) d_values_.AddTo(BiasSumsOf(block.head), Span(), pairs);
     if (p_.dq == nullptr) return;
     const Range seen = words_.Terms(columns.begin, columns.end);
     loops_.multiply(
@@ -226,7 +232,7 @@ class BackwardUnit : cpu::UnitWork {
   const AttentionBackwardParams& p_;
   const BackwardMemory& memory_;
   const BiasSums& d_bias_;
-  mutable BiasStrip d_strip_;
+  mutable BiasValues d_values_;
 };
 
 // (slices, rows of k, Hkv*D) of fp32: the sums of each slice, where there is more than one.

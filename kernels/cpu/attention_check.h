@@ -36,7 +36,9 @@ class AttentionCheck {
           .That(s.bias.origin >= 0 && s.bias.origin < s.bias.entries, ErrorCode::kBadIndex,
                 "bias.origin")
           .That(s.bias.entry_stride >= 1, ErrorCode::kBadStride, "bias.entry_stride")
-          .That(BiasFits(s.bias.stride), ErrorCode::kBadStride, "bias.stride");
+          .That(BiasFits(s.bias.stride), ErrorCode::kBadStride, "bias.stride")
+          .That(s.bias.pitch >= 0, ErrorCode::kBadValue, "bias.pitch");
+      if (check_.ok() && s.bias.pitch > 0) Grids(on_stream);
     }
     if (check_.ok()) Documents();
     if (on_stream && s.documents > 0) DeviceArrays();
@@ -79,6 +81,22 @@ class AttentionCheck {
   int64_t rows() const { return s_.documents == 0 ? 0 : s_.query_offsets[s_.documents]; }
 
  private:
+  // Rows are their places in order, all of them seen, and each distance has an entry.
+  void Grids(bool on_stream) {
+    const AttentionBias& b = s_.bias;
+    check_.That(!s_.causal && s_.key_begins == nullptr, ErrorCode::kBadValue, "bias.pitch")
+        .That(s_.documents == 0 || b.widths != nullptr, ErrorCode::kNullPointer, "bias.widths")
+        .That(s_.documents == 0 || !on_stream || b.device_widths != nullptr,
+              ErrorCode::kNullPointer, "bias.device_widths");
+    for (int64_t d = 0; check_.ok() && d < s_.documents; ++d) {
+      check_.That(b.widths[d] >= 1 && b.widths[d] <= b.pitch, ErrorCode::kBadValue, "bias.widths");
+      if (!check_.ok()) return;
+      const int64_t last = s_.query_offsets[d + 1] - s_.query_offsets[d] - 1;
+      const int64_t farthest = last / b.widths[d] * b.pitch + last % b.widths[d];
+      check_.That(last < 0 || (farthest <= b.origin && b.origin + farthest < b.entries),
+                  ErrorCode::kBadShape, "bias.entries");
+    }
+  }
   // A head's entries do not meet another's: either lie within the step of the other.
   bool BiasFits(int64_t stride) const {
     const AttentionBias& b = s_.bias;

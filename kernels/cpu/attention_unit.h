@@ -34,7 +34,12 @@ class Operands {
 class UnitWork {
  protected:
   UnitWork(const AttentionShape& s, const Unit& unit, const Blocks& blocks)
-      : s_(s), unit_(unit), blocks_(blocks), loops_(BestLoops()), words_(s.dtype, loops_) {}
+      : s_(s),
+        unit_(unit),
+        blocks_(blocks),
+        loops_(BestLoops()),
+        words_(s.dtype, loops_),
+        bias_(s.bias.pitch > 0) {}
 
   // Rows of a tensor (N, heads, D), of one head.
   struct Place {
@@ -91,14 +96,15 @@ class UnitWork {
 
   // The bias of a tile of one of the unit's heads, as loops read it; null without a bias. Valid
   // until the next call.
-  const float* BiasOf(int64_t head, const BiasStrip::Tile& tile) const {
+  const float* BiasOf(int64_t head, const BiasTile& tile) const {
     const AttentionBias& bias = s_.bias;
     if (bias.table == nullptr) return nullptr;
-    const BiasSpan span(s_, unit_.keys);
+    const BiasSpan span(s_, unit_.document, unit_.keys);
     const float* table = bias.table + (unit_.first_head + head) * bias.stride;
     bias_.Read(table + span.first * bias.entry_stride, bias.entry_stride, span, tile);
     return bias_.first_row();
   }
+  int64_t BiasStep() const { return bias_.row_step(); }
 
   const AttentionShape& s_;
   const Unit& unit_;
@@ -108,7 +114,7 @@ class UnitWork {
 
  private:
   alignas(64) mutable int32_t keep_[kTileRows * kKeyBlock];
-  mutable BiasStrip bias_;
+  mutable BiasValues bias_;
 };
 
 }  // namespace snug::kernels::cpu

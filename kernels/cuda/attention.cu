@@ -85,8 +85,10 @@ __global__ void __launch_bounds__(kMaxBlock, BlocksOf(kGroups, kBias))
       unsigned seen = 0;
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
-        if (band.Sees(first + i, Across() + j * kSide)) seen |= 1u << j;
-        scores[i][j] = Biased<kBias>(memory, i, j, Score(plan, scores[i][j]));
+        scores[i][j] = Score(plan, scores[i][j]);
+        if (!band.Sees(first + i, Across() + j * kSide)) continue;
+        seen |= 1u << j;
+        scores[i][j] = Biased<kBias>(plan, head, memory, i, j, scores[i][j]);
       }
       const float factor = softmax[i].Step(scores[i], seen);
 #pragma unroll

@@ -27,6 +27,7 @@ struct Document {
   int64_t first_query, first_key;
   int queries, keys;  // < kMaxStreamKeys, so that sums of two are no overflow.
   int window;         // 0: none.
+  int width = 0;      // Of a grid its columns; else 0.
   bool causal;
 
   __device__ Document(const AttentionShape& s, int64_t document) {
@@ -36,6 +37,7 @@ struct Document {
     keys = s.key_counts == nullptr ? queries : static_cast<int>(s.key_counts[document]);
     causal = s.causal;
     window = s.window >= keys ? 0 : static_cast<int>(s.window);
+    if (s.bias.pitch > 0) width = static_cast<int>(s.bias.widths[document]);
   }
   __device__ int position(int query) const { return keys - queries + query; }
 
@@ -81,12 +83,16 @@ __device__ inline int RowsOfTile(int tile, int all) { return min(all - tile * kT
 struct TileBand {
   int distance;  // From row 0 to column 0.
   int low, high, end, queries;
+  int first_query, first_key, width;  // Of the document's grid, if it is one.
 
   __device__ TileBand(const Document& document, int query_tile, int key_tile)
       : distance(document.position(0) + (query_tile - key_tile) * kTile),
         high(document.causal ? distance + 1 : 2 * kTile),
         end(document.causal ? kTile : RowsOfTile(key_tile, document.keys)),
-        queries(RowsOfTile(query_tile, document.queries)) {
+        queries(RowsOfTile(query_tile, document.queries)),
+        first_query(query_tile * kTile),
+        first_key(key_tile * kTile),
+        width(document.width) {
     low = document.window == 0 ? -kTile : high - document.window;
   }
   __device__ bool Sees(int query, int key) const {

@@ -39,6 +39,7 @@ inline AttentionPlan PlanOf(const AttentionShape& shape, std::initializer_list<O
   plan.shape.query_offsets = shape.device_query_offsets;
   plan.shape.key_begins = shape.device_key_begins;
   plan.shape.key_counts = shape.device_key_counts;
+  plan.shape.bias.widths = shape.bias.device_widths;
   const AttentionSizes sizes = SizesOf(shape, 1);
   plan.slots = sizes.tokens / kTile + shape.documents;
   plan.key_slots = sizes.key_rows / kTile + shape.documents;

@@ -31,6 +31,7 @@ struct AttentionMemory {
   // What the second product multiplies rows with: row by row p or ds, or their transpose.
   alignas(kAccessBytes) float weights[kTile * kWeightRow];
   float bias[kDiagonals + 1];
+  int positions[2 * kTile];  // In grids: of a tile's queries, then of its keys.
 };
 
 __device__ inline int Down() { return static_cast<int>(threadIdx.x) / kSide; }

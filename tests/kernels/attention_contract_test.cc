@@ -356,6 +356,38 @@ TEST(AttentionContractTest, WorkspaceOfABiasIsLinear) {
             2 * 8192 * 8 * 4);
 }
 
+TEST(AttentionContractTest, RefusesBadArgumentsOfGrids) {
+  Attended run(
+      {.lengths = {6, 2}, .causal = false, .bias = 25, .origin = 12, .pitch = 5, .widths = {3, 2}});
+  const Bytes before = AllBytes(run);
+  const auto forward = [&](auto change) {
+    AttentionForwardParams p = run.ForwardParams();
+    change(p.shape);
+    return Name(AttentionForward(p, TestStream()));
+  };
+  using S = AttentionShape;
+  EXPECT_EQ(forward([](S& s) { s.bias.pitch = -1; }), "bad value: bias.pitch");
+  EXPECT_EQ(forward([](S& s) { s.causal = true; }), "bad value: bias.pitch");
+  EXPECT_EQ(forward([&](S& s) {
+              s.key_begins = s.device_key_begins = run.key_begins.data();
+              s.key_counts = s.device_key_counts = run.key_counts.data();
+            }),
+            "bad value: bias.pitch");
+  EXPECT_EQ(forward([](S& s) { s.bias.widths = nullptr; }), "null pointer: bias.widths");
+  if (!OnCpu()) {
+    EXPECT_EQ(forward([](S& s) { s.bias.device_widths = nullptr; }),
+              "null pointer: bias.device_widths");
+  }
+  for (int64_t width : {0, 6}) {
+    run.widths[0] = width;
+    EXPECT_EQ(forward([](S&) {}), "bad value: bias.widths");
+  }
+  run.widths[0] = 3;
+  EXPECT_EQ(forward([](S& s) { s.bias.origin = 6; }), "bad shape: bias.entries");
+  EXPECT_EQ(forward([](S& s) { s.bias.entries = 19; }), "bad shape: bias.entries");
+  EXPECT_EQ(AllBytes(run), before);
+}
+
 TEST(AttentionContractTest, RefusesBadArgumentsOfABias) {
   Attended run({.lengths = {3, 2}, .bias = 4});
   const Bytes before = AllBytes(run);

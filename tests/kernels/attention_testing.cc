@@ -32,7 +32,8 @@ std::string AttentionCase::Text() const {
   return text + ", heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + ", D " +
          std::to_string(D) + ", window " + std::to_string(window) + (causal ? "" : ", not causal") +
          ", softcap " + std::to_string(softcap) + ", dropout " + std::to_string(dropout) +
-         ", bias " + std::to_string(bias) + " from " + std::to_string(origin) +
+         ", bias " + std::to_string(bias) + " from " + std::to_string(origin) + " pitch " +
+         std::to_string(pitch) +
          (dtype == DType::kF32    ? ", fp32"
           : dtype == DType::kBF16 ? ", bf16"
                                   : ", fp16");
@@ -72,6 +73,7 @@ Attended::Attended(const AttentionCase& c)
     key_counts.push_back(c.lengths[d] + (c.earlier.empty() ? 0 : c.earlier[d]));
     begin += key_counts.back();
   }
+  widths.assign(c.widths.begin(), c.widths.end());
   q.Fill(1, c.spread);
   k.Fill(2, c.spread);
   v.Fill(3);
@@ -98,7 +100,7 @@ AttentionShape Attended::Shape() const {
           .dropout = c.dropout,
           .site = {.seed = 11, .step = 5, .micro_batch = 2, .op = 77},
           .bias = {c.bias == 0 ? nullptr : static_cast<const float*>(bias.data()), c.bias,
-                   bias.stride(), 1, c.origin},
+                   bias.stride(), 1, c.origin, c.pitch, widths.data(), widths.data()},
           .dtype = c.dtype};
 }
 
@@ -212,7 +214,8 @@ Expected::Expected(const Attended& run, const AttentionInputs& in, bool gradient
         const int64_t end = run.c.causal ? last + 1 : run.key_counts[d];
         QueryRow(run, in,
                  {run.offsets[d] + i, h, run.key_begins[d] + first, run.key_begins[d] + end,
-                  run.key_begins[d], run.key_begins[d] + last});
+                  run.key_begins[d], run.key_begins[d] + last,
+                  run.c.widths.empty() ? 0 : run.c.widths[d]});
       }
     }
   }
@@ -228,6 +231,11 @@ void Expected::QueryRow(const Attended& run, const AttentionInputs& in, const Pl
     return sum;
   };
   const auto entry = [&](int64_t j) {
+    if (at.width > 0) {  // By rows and columns that the two are apart.
+      const int64_t i = at.position - at.document, k = j - at.document;
+      const int64_t down = i / at.width - k / at.width, across = i % at.width - k % at.width;
+      return static_cast<size_t>(at.head * run.c.bias + run.c.origin + down * run.c.pitch + across);
+    }
     const int64_t entry = run.c.origin + at.position - j;
     return static_cast<size_t>(at.head * run.c.bias +
                                std::clamp<int64_t>(entry, 0, run.c.bias - 1));

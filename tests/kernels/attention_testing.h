@@ -20,6 +20,8 @@ struct AttentionCase {
   bool causal = true;
   int64_t bias = 0;    // Entries; 0: none.
   int64_t origin = 0;  // Of the bias.
+  int64_t pitch = 0;   // Of it, with which each document is a grid of so many columns.
+  std::vector<int64_t> widths = {};
   double softcap = 0.0, dropout = 0.0;
   DType dtype = DType::kF32;
   double spread = 1.0;  // Deviation of q and k.
@@ -47,7 +49,7 @@ struct Attended {
   double Kept(int64_t row, int64_t head, int64_t key) const;
 
   AttentionCase c;
-  SharedVector<int64_t> offsets = {0}, key_begins, key_counts;
+  SharedVector<int64_t> offsets = {0}, key_begins, key_counts, widths;
   double scale;
   Matrix q, k, v, o, lse, dO, dq, dk, dv;
   Matrix bias, d_bias;  // One column where there is no bias; d_bias begins as zeros.
@@ -91,6 +93,7 @@ struct Expected {
     int64_t row, head, first, end;  // The keys from first to before end,
     int64_t document;               // the first of its document,
     int64_t position;               // and that of the query.
+    int64_t width;                  // Of the document's grid; 0: it is none.
   };
   void QueryRow(const Attended& run, const AttentionInputs& in, const Place& at);
 };

@@ -114,7 +114,7 @@ void SoftmaxRow(const SoftmaxTile& p, int64_t row) {
   F32x16 max_lanes = Splat(kMinusInfinity);
   for (int64_t c = 0; c < p.columns; c += kLanes) {
     F32x16 score = Score<kCap>(Load(scores + c, Whole{}), p.rule);
-    if constexpr (kBias) score += Load(p.bias + c - row, Whole{});
+    if constexpr (kBias) score += Load(p.bias + row * p.bias_step + c, Whole{});
     if (!visible.whole(c)) {
       score = Select(Outside(c, visible.begin, visible.end), Splat(kMinusInfinity), score);
     }
@@ -171,7 +171,7 @@ template <bool kCap, bool kBias>
 SNUG_INLINE Gradient GradientAt(const GradientTile& p, const GradientRow& row, int64_t c) {
   const F32x16 score = Score<kCap>(Load(row.scores + c, Whole{}), p.rule);
   F32x16 biased = score;
-  if constexpr (kBias) biased += Load(p.bias + c - row.row, Whole{});
+  if constexpr (kBias) biased += Load(p.bias + row.row * p.bias_step + c, Whole{});
   Gradient g;
   const F32x16 log_p = biased - row.lse;
   g.p = ExpOfScore(Select(log_p > F32x16{}, F32x16{}, log_p));
@@ -196,7 +196,7 @@ SNUG_INLINE Gradient GradientAt(const GradientTile& p, const GradientRow& row, i
   }
   if constexpr (kBias) {
     if (p.d_bias != nullptr) {
-      float* sums = p.d_bias + c - row.row;
+      float* sums = p.d_bias + row.row * p.bias_step + c;
       Store(sums, Load(sums, Whole{}) + of_bias, Whole{});
     }
   }

@@ -104,10 +104,11 @@ struct SoftmaxTile {
   int64_t stride = 0, rows = 0, columns = 0;
   Band band;  // Of row 0 and column 0 of the tile.
   ScoreRule rule;
-  const float* bias = nullptr;  // Of row r and column c: bias[c - r]. Null: none.
-  float* max = nullptr;         // (rows)
-  float* sum = nullptr;         // (rows)
-  float* out = nullptr;         // (rows, out_width)
+  const float* bias = nullptr;  // Of row r and column c: bias[r * bias_step + c]. Null: none.
+  int64_t bias_step = 0;
+  float* max = nullptr;  // (rows)
+  float* sum = nullptr;  // (rows)
+  float* out = nullptr;  // (rows, out_width)
   int64_t out_width = 0;
   Kept kept;
   bool pairs = false;
@@ -125,7 +126,8 @@ struct GradientTile {
   ScoreRule rule;
   const float* bias = nullptr;  // As of SoftmaxTile;
   float* d_bias = nullptr;      // its gradient is added here likewise, unless this is null.
-  const float* lse = nullptr;   // lse[row * lse_stride]
+  int64_t bias_step = 0;
+  const float* lse = nullptr;  // lse[row * lse_stride]
   int64_t lse_stride = 0;
   const float* delta = nullptr;  // (rows)
   float* ds_rows = nullptr;      // (rows, ds_stride) words
