@@ -4,7 +4,10 @@ A target is a file of this folder, linked with the parser's own sources, all com
 clang; the schema's and Debian's libraries are as the build has them. tests/fuzz/corpus/ has some
 inputs of each to begin with.
 
-    python -m tests.fuzz.fuzz [--seconds 60] [--runs INPUTS] [--largest BYTES] [TARGET...]
+    python -m tests.fuzz.fuzz [--seconds 60] [--runs INPUTS] [--largest BYTES] [--fast] [TARGET...]
+
+--fast leaves AddressSanitizer out: several times as many inputs in the same time, with what a
+target itself checks and UBSan alone.
 """
 
 import argparse
@@ -80,12 +83,15 @@ TARGETS = {
         *JSON,
     ),
 }
+# Compiled without what guides the search: distances between words, whose every comparison would be
+# noted, which takes most of the time of job files with unknown names.
+UNGUIDED = ("proto/snug/key_hint",)
 # What a parser's file has beside the parser may need more: it comes from here, as the build has it.
 LIBRARIES = ("proto/libsnug_proto.a", "proto/libsnug_rpc.a", "proto/libsnug_json.a")
 LIBRARIES += ("server/libsnug_job.a", "server/libsnug_node.a", "worker/libsnug_program.a")
 PACKAGES = ("protobuf", "libcrypto", "yaml-cpp", "absl_status", "absl_statusor", "absl_strings")
 PACKAGES += ("absl_time", "absl_synchronization", "absl_cord", "absl_cleanup", "re2")
-SANITIZERS = "address,undefined"
+SANITIZERS, FAST_SANITIZERS = "address,undefined", "undefined"
 # The schema's library and Debian's are not compiled for it: their vectors look damaged to ours.
 # What AddressSanitizer keeps of freed memory would fill the limit over millions of inputs.
 OPTIONS = {
@@ -95,6 +101,7 @@ OPTIONS = {
 LARGEST = 1 << 16  # Bytes of an input.
 SLOWEST_S = 10  # Of one input, on a machine that has others to run.
 MOST_MB = 1024  # Of the process.
+ROUND = 2_000_000  # Inputs of a process: what AddressSanitizer has for itself grows with them.
 
 
 def _run(*words):
@@ -105,34 +112,48 @@ def _run(*words):
     return done.stdout
 
 
-def build(target, build_dir):
+def build(target, build_dir, fast=False):
     """Compiles and links a target; its path. `build_dir`: of a build with the schema's library."""
-    out = build_dir / "tests" / "fuzz"
+    out = build_dir / "tests" / ("fuzz-fast" if fast else "fuzz")
+    sanitizers = FAST_SANITIZERS if fast else SANITIZERS
     flags = ["-std=c++20", "-O2", "-g", f"-I{ROOT}", f"-isystem{build_dir / 'generated'}"]
     objects = []
     for source in (f"tests/fuzz/{target}", *TARGETS[target]):
         made = out / f"{source.replace('/', '_')}.o"
         made.parent.mkdir(parents=True, exist_ok=True)
-        options = (*flags, f"-fsanitize=fuzzer-no-link,{SANITIZERS}", "-fno-sanitize-recover=all")
+        guided = "" if source in UNGUIDED else "fuzzer-no-link,"
+        options = (*flags, f"-fsanitize={guided}{sanitizers}", "-fno-sanitize-recover=all")
         _run("ccache", "clang++", *options, "-c", ROOT / f"{source}.cc", "-o", made)
         objects.append(made)
     libraries = ["-Wl,--start-group", *(build_dir / library for library in LIBRARIES)]
     libraries += ["-Wl,--end-group"]
     shared = _run("pkg-config", "--libs", *PACKAGES).split()
     program = out / target
-    _run("clang++", f"-fsanitize=fuzzer,{SANITIZERS}", *objects, *libraries, *shared, "-o", program)
+    _run("clang++", f"-fsanitize=fuzzer,{sanitizers}", *objects, *libraries, *shared, "-o", program)
     return program
 
 
-def run(target, build_dir, *, seconds=0, runs=0, largest=LARGEST):
+def run(target, build_dir, *, seconds=0, runs=0, largest=LARGEST, fast=False):
     """Runs a target for so long, or over so many inputs; 0: without that limit. (How many inputs,
     what it said where it found something.)"""
-    program = build(target, build_dir)
+    program = build(target, build_dir, fast)
     grown = build_dir / "tests" / "fuzz" / f"corpus-{target}"
-    grown.mkdir(exist_ok=True)
+    grown.mkdir(parents=True, exist_ok=True)
+    inputs, found = 0, ""
+    while not found and (inputs == 0 or inputs < runs):
+        left = min(ROUND, runs - inputs) if runs else 0
+        more, found = _round(program, grown, seconds=seconds, runs=left, largest=largest)
+        inputs += more
+        if not found and more == 0:
+            found = "no input was executed"
+    return inputs, found
+
+
+def _round(program, grown, *, seconds, runs, largest):
+    """One process over so many inputs, with the corpus that those before it have grown."""
     limits = [f"-max_len={largest}", f"-timeout={SLOWEST_S}", f"-rss_limit_mb={MOST_MB}"]
     limits += [f"-max_total_time={seconds}", *([f"-runs={runs}"] if runs else [])]
-    words = [program, grown, HERE / "corpus" / target, *limits]
+    words = [program, grown, HERE / "corpus" / program.name, *limits]
     done = subprocess.run(
         [*map(str, words), f"-artifact_prefix={grown}-", "-print_final_stats=1"],
         capture_output=True,
@@ -152,13 +173,14 @@ def main():
     parser.add_argument("--seconds", type=int, help="default 60, without --runs")
     parser.add_argument("--largest", type=int, default=LARGEST, help="bytes of an input")
     parser.add_argument("--runs", type=int, default=0, help="inputs of each target")
+    parser.add_argument("--fast", action="store_true", help="without AddressSanitizer")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     given = parser.parse_args()
     bad = 0
     limits = {"seconds": given.seconds or (0 if given.runs else 60), "runs": given.runs}
     for target in given.targets or TARGETS:
         begin = time.monotonic()
-        inputs, found = run(target, given.build, **limits, largest=given.largest)
+        inputs, found = run(target, given.build, **limits, largest=given.largest, fast=given.fast)
         took = f"{time.monotonic() - begin:.0f} s"
         print(f"{target}: {inputs} inputs in {took}{': ' + found if found else ''}", flush=True)
         bad += bool(found)
