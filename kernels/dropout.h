@@ -5,8 +5,10 @@
 //
 // Column c of row i takes word (c % 64) / 16 of Philox block i * ceil(C / 64) * 16 + (c / 64) * 16
 // + c % 16: 64 neighbours are the four words of 16 blocks, which vectors and warps compute side by
-// side. Where backward must not draw again, the mask can be written; CodeBackward (codes.h) reads
-// it, with slopes 0 and 1 / (1 - rate).
+// side. With `rows_per_draw` so many rows are kept or dropped together, by what column 0 of row i /
+// rows_per_draw draws: stochastic depth (Huang et al. 2016), where they are an image's. Where
+// backward must not draw again, the mask can be written; CodeBackward (codes.h) reads it, with
+// slopes 0 and 1 / (1 - rate).
 #ifndef KERNELS_DROPOUT_H_
 #define KERNELS_DROPOUT_H_
 
@@ -26,6 +28,7 @@ struct DropoutParams {
   int64_t x_stride = 0, y_stride = 0;
   int64_t first_row = 0;               // Of the micro-batch: where this call's rows begin in it.
   const int32_t* row_index = nullptr;  // (N), or null: which of its rows they are, counted from it.
+  int64_t rows_per_draw = 0;           // 0: each element is drawn; else without row_index.
   DType dtype = DType::kF32;
   bool accumulate = false;
   double rate = 0.0;  // [0, 1): the probability that an element is dropped.

@@ -8,12 +8,14 @@
 
 namespace snug::kernels {
 
-// y[i] = x[index[i]] for i in [0, N). Traffic: 2*N*C elements.
+// y[i] = x[index[i]] for i in [0, N). With a period P, which divides N, the index is that of each P
+// rows among themselves: y[i] = x[i - i mod P + index[i mod P]]. Traffic: 2*N*C elements.
 struct GatherRowsParams {
   const void* x = nullptr;      // (x_rows, C), dtype
-  const void* index = nullptr;  // (N), index_type, in [0, x_rows)
+  const void* index = nullptr;  // (N), index_type, in [0, x_rows); or (P), in [0, P)
   void* y = nullptr;            // (N, C), dtype
   int64_t N = 0, C = 0, x_rows = 0;
+  int64_t period = 0;  // 0: none; else x has as many rows as y.
   int64_t x_stride = 0, y_stride = 0;
   DType dtype = DType::kF32;
   IndexType index_type = IndexType::kI32;

@@ -15,6 +15,8 @@ Error Dropout(const DropoutParams& p, Stream stream) {
       .Rows(p.x, "x", p.x_stride, "x_stride")
       .Rows(p.y, "y", p.y_stride, "y_stride")
       .That(p.rate >= 0.0 && p.rate < 1.0, ErrorCode::kBadValue, "rate")
+      .That(p.rows_per_draw == 0 || (p.rows_per_draw > 0 && p.row_index == nullptr),
+            ErrorCode::kBadValue, "rows_per_draw")
       .Draws(p.site, p.first_row, (p.C + 63) / 64 * 16);
   if (p.mask != nullptr) check.Bytes(p.mask, "mask", p.mask_stride, 1, "mask_stride");
   if (!check.ok()) return check.error();

@@ -80,11 +80,14 @@ Error GatherRows(const GatherRowsParams& p, Stream stream) {
       .Type(p.index_type, "index_type")
       .Table(p.x, "x", p.x_stride, "x_stride")
       .That(p.x_rows >= 1 || p.N == 0, ErrorCode::kBadShape, "x_rows")
+      .That(p.period == 0 || (p.period > 0 && p.N % p.period == 0), ErrorCode::kBadShape, "period")
+      .That(p.period == 0 || p.x_rows == p.N, ErrorCode::kBadShape, "x_rows")
       .PerRow(p.index, "index")
       .Rows(p.y, "y", p.y_stride, "y_stride");
   if (check.ok() && stream == nullptr) {
-    check.That(cpu::IndicesInRange(p.index, p.index_type, p.N, p.x_rows), ErrorCode::kBadIndex,
-               "index");
+    const int64_t n = p.period > 0 && p.N > 0 ? p.period : p.N;
+    const int64_t limit = p.period > 0 ? p.period : p.x_rows;
+    check.That(cpu::IndicesInRange(p.index, p.index_type, n, limit), ErrorCode::kBadIndex, "index");
   }
   if (!check.ok()) return check.error();
   if (stream != nullptr) return cpu::OnStream(cuda::GatherRows, p, stream);

@@ -32,8 +32,15 @@ __device__ inline Kept<kRounds> Draw(const DropoutParams& p, int64_t row, int64_
                                      unsigned threshold) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t groups = (p.C + 63) / 64;
-  const int64_t drawn = p.first_row + (p.row_index == nullptr ? row : p.row_index[row]);
   Kept<kRounds> kept;
+  if (p.rows_per_draw > 0) {
+    const int64_t first = (p.first_row + row) / p.rows_per_draw * groups * 16;
+    const Random4 random = RandomBlock(p.site, static_cast<uint64_t>(first));
+#pragma unroll
+    for (unsigned& votes : kept.votes) votes = random.word[0] >> 1 >= threshold ? ~0u : 0;
+    return kept;
+  }
+  const int64_t drawn = p.first_row + (p.row_index == nullptr ? row : p.row_index[row]);
 #pragma unroll
   for (int j = 0; j < kRounds; ++j) {
     const int64_t group = column / 64 + 2 * j + lane / 16;

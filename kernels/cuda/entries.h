@@ -18,6 +18,7 @@
 #include "kernels/glu.h"
 #include "kernels/grad_norm.h"
 #include "kernels/int8_weight.h"
+#include "kernels/mean_rows.h"
 #include "kernels/nf4.h"
 #include "kernels/norm_merge.h"
 #include "kernels/normalize.h"
@@ -69,6 +70,8 @@ namespace snug::kernels::cuda {
 [[gnu::weak]] Error GatherScaledRows(const GatherScaledRowsParams& p, Stream stream);
 [[gnu::weak]] Error GluBackward(const GluBackwardParams& p, Stream stream);
 [[gnu::weak]] Error GluForward(const GluForwardParams& p, Stream stream);
+[[gnu::weak]] Error MeanRowsBackward(const MeanRowsBackwardParams& p, Stream stream);
+[[gnu::weak]] Error MeanRowsForward(const MeanRowsForwardParams& p, Stream stream);
 [[gnu::weak]] Error MergeNorm(const MergeNormParams& p, Stream stream);
 [[gnu::weak]] Error NormalizeBackward(const NormalizeBackwardParams& p, Stream stream);
 [[gnu::weak]] Error NormalizeForward(const NormalizeForwardParams& p, Stream stream);

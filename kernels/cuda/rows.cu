@@ -17,7 +17,8 @@ __device__ inline void CopyPack(const T* x, T* y) {
 template <typename T, int V>
 __global__ void __launch_bounds__(kMaxBlock) GatherKernel(GatherRowsParams p, ElementGrid grid) {
   ForElements(grid, [&](int64_t i, int64_t pack) {
-    const int64_t from = IndexAt(p.index, p.index_type, i);
+    const int64_t begin = p.period == 0 ? 0 : i - i % p.period;
+    const int64_t from = begin + IndexAt(p.index, p.index_type, i - begin);
     CopyPack<T, V>(static_cast<const T*>(p.x) + from * p.x_stride + pack * V,
                    static_cast<T*>(p.y) + i * p.y_stride + pack * V);
   });

@@ -101,6 +101,28 @@ TEST(DropoutTest, RowsByIndexHaveTheMasksOfTheirPlaces) {
   }
 }
 
+// All of a group's rows or none of them, wherever the call's rows begin.
+TEST(DropoutTest, RowsOfADrawAreKeptOrDroppedTogether) {
+  for (DType dtype : kTypes) {
+    for (int64_t C : kWidths) {
+      Matrix x(23, C, dtype), y(23, C, dtype);
+      x.Fill(3);
+      DropoutParams p = ParamsOf(x, y, 0.4);
+      p.first_row = 2;
+      p.rows_per_draw = 5;
+      SharedVector<uint8_t> mask(static_cast<size_t>(23 * ((C + 7) / 8)), 0xaa);
+      p.mask = mask.data();
+      p.mask_stride = (C + 7) / 8;
+      ASSERT_EQ(Name(Dropout(p, TestStream())), "ok: ");
+      ExpectClose(y, Map(y, [&](int64_t i, int64_t c) {
+                    return Kept((i + 2) / 5, 0, C, 0.4) ? x.At(i, c) / 0.6 : 0.0;
+                  }));
+      for (int64_t i = 0; i < 23; ++i)
+        EXPECT_EQ(mask[static_cast<size_t>(i * p.mask_stride)] & 1, Kept((i + 2) / 5, 0, C, 0.4));
+    }
+  }
+}
+
 // The mask says which elements were kept, and backward from it gives what drawing again gives.
 TEST(DropoutTest, MaskHoldsTheBitsDrawn) {
   for (DType dtype : kTypes) {
@@ -262,6 +284,13 @@ TEST(DropoutTest, RefusesBadArguments) {
   EXPECT_EQ(refused([](P& p) { p.site.op = kMaxRandomOps; }), "bad value: site.op");
   EXPECT_EQ(refused([](P& p) { p.first_row = int64_t{1} << 40; }), "bad shape: N");
   EXPECT_EQ(refused([](P& p) { p.x_stride = 1; }), "bad stride: x_stride");
+  EXPECT_EQ(refused([](P& p) { p.rows_per_draw = -1; }), "bad value: rows_per_draw");
+  const SharedVector<int32_t> index = {0, 1};
+  EXPECT_EQ(refused([&](P& p) {
+              p.rows_per_draw = 2;
+              p.row_index = index.data();
+            }),
+            "bad value: rows_per_draw");
   uint8_t byte = 0;
   EXPECT_EQ(refused([&](P& p) { p.mask = &byte; }), "bad stride: mask_stride");
   EXPECT_EQ(y.bytes(), before);

@@ -11,6 +11,7 @@
 #include "kernels/embedding.h"
 #include "kernels/glu.h"
 #include "kernels/grad_norm.h"
+#include "kernels/mean_rows.h"
 #include "kernels/norm_merge.h"
 #include "kernels/normalize.h"
 #include "kernels/rms_norm.h"
@@ -57,6 +58,14 @@ std::vector<RefusedOp> Activations() {
           "BiasBackward",
           {SNUG_SHAPE(N), SNUG_SHAPE(C), SNUG_TYPE(dtype), SNUG_NULL(dy), SNUG_STRIDE(dy_stride),
            SNUG_NULL(db), SNUG_NULL(workspace, Where::kStream)}),
+      Refused<MeanRowsForwardParams>(
+          "MeanRowsForward",
+          {SNUG_SHAPE(N), SNUG_SHAPE(C), SNUG_SHAPE(G), SNUG_TYPE(dtype), SNUG_NULL(x),
+           SNUG_STRIDE(x_stride), SNUG_NULL(y), SNUG_STRIDE(y_stride)}),
+      Refused<MeanRowsBackwardParams>(
+          "MeanRowsBackward",
+          {SNUG_SHAPE(N), SNUG_SHAPE(C), SNUG_SHAPE(G), SNUG_TYPE(dtype), SNUG_NULL(dy),
+           SNUG_STRIDE(dy_stride), SNUG_NULL(dx), SNUG_STRIDE(dx_stride)}),
       Refused<DropoutParams>(
           "Dropout",
           {SNUG_SHAPE(N), SNUG_SHAPE(C), SNUG_TYPE(dtype), SNUG_NULL(x), SNUG_STRIDE(x_stride),

@@ -79,6 +79,34 @@ TEST(GatherRowsTest, CopiesTheRowsNamed) {
   }
 }
 
+// The index is that of each three rows among themselves.
+TEST(GatherRowsTest, RepeatsAnIndexWithAPeriod) {
+  const SharedVector<int32_t> order = {2, 0, 1};
+  Matrix x(9, 33), y(9, 33);
+  x.Fill(7);
+  GatherRowsParams p = Gather(x, y);
+  p.index = order.data();
+  p.period = 3;
+  ASSERT_EQ(Name(GatherRows(p, TestStream())), "ok: ");
+  EXPECT_EQ(Dense(y),
+            Map(y, [&](int64_t i, int64_t c) { return x.At(i / 3 * 3 + order[i % 3], c); }));
+  const Bytes before = y.bytes();
+  const auto refused = [&](auto change) {
+    GatherRowsParams bad = p;
+    change(bad);
+    return Name(GatherRows(bad, TestStream()));
+  };
+  using P = GatherRowsParams;
+  EXPECT_EQ(refused([](P& p) { p.period = -3; }), "bad shape: period");
+  EXPECT_EQ(refused([](P& p) { p.period = 2; }), "bad shape: period");
+  EXPECT_EQ(refused([](P& p) { p.x_rows = 8; }), "bad shape: x_rows");
+  const SharedVector<int32_t> beyond = {2, 0, 3};
+  if (OnCpu()) {
+    EXPECT_EQ(refused([&](P& p) { p.index = beyond.data(); }), "bad index: index");
+  }
+  EXPECT_EQ(y.bytes(), before);
+}
+
 // Named rows are written, the others are kept, or cleared when asked.
 TEST(ScatterRowsTest, WritesTheRowsNamed) {
   for (DType dtype : kTypes) {

@@ -8,6 +8,7 @@
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/glu.h"
+#include "kernels/mean_rows.h"
 #include "kernels/norm_merge.h"
 #include "kernels/normalize.h"
 #include "kernels/rms_norm.h"
@@ -126,6 +127,20 @@ constexpr StridedOp kLayerOps[] = {
        o.Vector(p.db, o.C());
        p.workspace = Sums(o);
        return o.Run(BiasBackward, p);
+     }},
+    {"MeanRowsForward",
+     [](O& o) {
+       auto p = o.Of<MeanRowsForwardParams>();
+       p.G = 1;
+       o.Rows(p.x, p.x_stride, p.y, p.y_stride);
+       return o.Run(MeanRowsForward, p);
+     }},
+    {"MeanRowsBackward",
+     [](O& o) {
+       auto p = o.Of<MeanRowsBackwardParams>();
+       p.G = 1;
+       o.Rows(p.dy, p.dy_stride, p.dx, p.dx_stride);
+       return o.Run(MeanRowsBackward, p);
      }},
     {"CrossEntropy",
      [](O& o) {

@@ -66,7 +66,8 @@ void GatherRowsRange(const GatherRowsParams& p, Range rows) {
   const int64_t element = SizeOf(p.dtype);
   const Output out(p.N * p.C * element);
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const int64_t from = IndexAt(p.index, p.index_type, i);
+    const int64_t begin = p.period == 0 ? 0 : i - i % p.period;
+    const int64_t from = begin + IndexAt(p.index, p.index_type, i - begin);
     out.Copy(static_cast<char*>(p.y) + i * p.y_stride * element,
              static_cast<const char*>(p.x) + from * p.x_stride * element, p.C * element);
   }
