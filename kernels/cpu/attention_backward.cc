@@ -4,6 +4,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/attention_bias.h"
+#include "kernels/cpu/attention_bias_tiles.h"
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/attention_check.h"
 #include "kernels/cpu/attention_memory.h"

@@ -70,7 +70,6 @@ class AttentionCheck {
     check_.That(good, code, parameter);
     return *this;
   }
-  // Room for this many threads.
   void Workspace(const void* workspace, int64_t threads) {
     check_.Pointer(workspace, "workspace")
         .That(threads >= 1, ErrorCode::kBadValue, "workspace_bytes");
@@ -81,7 +80,7 @@ class AttentionCheck {
   int64_t rows() const { return s_.documents == 0 ? 0 : s_.query_offsets[s_.documents]; }
 
  private:
-  // Rows are their places in order, all of them seen, and each distance has an entry.
+  // All places are seen, and each distance has an entry.
   void Grids(bool on_stream) {
     const AttentionBias& b = s_.bias;
     check_.That(!s_.causal && s_.key_begins == nullptr, ErrorCode::kBadValue, "bias.pitch")
@@ -89,8 +88,8 @@ class AttentionCheck {
         .That(s_.documents == 0 || !on_stream || b.device_widths != nullptr,
               ErrorCode::kNullPointer, "bias.device_widths");
     for (int64_t d = 0; check_.ok() && d < s_.documents; ++d) {
-      check_.That(b.widths[d] >= 1 && b.widths[d] <= b.pitch, ErrorCode::kBadValue, "bias.widths");
-      if (!check_.ok()) return;
+      const bool fits = b.widths[d] >= 1 && b.widths[d] <= b.pitch;
+      if (!check_.That(fits, ErrorCode::kBadValue, "bias.widths").ok()) return;
       const int64_t last = s_.query_offsets[d + 1] - s_.query_offsets[d] - 1;
       const int64_t farthest = last / b.widths[d] * b.pitch + last % b.widths[d];
       check_.That(last < 0 || (farthest <= b.origin && b.origin + farthest < b.entries),

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cpu/attention_bias.h"
+#include "kernels/cpu/attention_bias_tiles.h"
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/loops/loops.h"
 

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kMaxBlock, BlocksOf(kGroups, kBias))
         scores[i][j] = Score(plan, scores[i][j]);
         if (!band.Sees(first + i, Across() + j * kSide)) continue;
         seen |= 1u << j;
-        scores[i][j] = Biased<kBias>(plan, head, memory, i, j, scores[i][j]);
+        scores[i][j] = Biased<kBias>(plan, head, memory, {i, j}, scores[i][j]);
       }
       const float factor = softmax[i].Step(scores[i], seen);
 #pragma unroll

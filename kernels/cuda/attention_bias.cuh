@@ -53,12 +53,17 @@ __device__ inline void StageBias(const AttentionPlan& plan, int head, const Tile
   memory.bias[i] = bias.table[head * bias.stride + within * bias.entry_stride];
 }
 
-// The score of the thread's [i][j], a pair that is seen, with its bias.
+// Of the thread's scores one.
+struct ScoreAt {
+  int i, j;
+};
+
+// The score there, a pair that is seen, with its bias.
 template <BiasUse kUse>
 __device__ inline float Biased(const AttentionPlan& plan, int head, const AttentionMemory& memory,
-                               int i, int j, float score) {
+                               const ScoreAt& at, float score) {
   if constexpr (kUse == BiasUse::kNone) return score;
-  const int row = Down() * kEach + i, column = Across() + j * kSide;
+  const int row = Down() * kEach + at.i, column = Across() + at.j * kSide;
   if constexpr (kUse == BiasUse::kOfGrids) {
     const AttentionBias& bias = plan.shape.bias;
     const int64_t entry = bias.origin + memory.positions[row] - memory.positions[kTile + column];

@@ -67,7 +67,7 @@ struct PairGradient {
           continue;
         }
         const float score = Score(plan, p[i][j]);
-        const float log_p = Biased<kBias>(plan, rows.queries.head, memory, i, j, score) - lse;
+        const float log_p = Biased<kBias>(plan, rows.queries.head, memory, {i, j}, score) - lse;
         const float e = expf(log_p > 0.0f ? 0.0f : log_p);
         ds[i][j] = e * (Kept(plan, kept, i, j, ds[i][j]) - delta);
         if constexpr (kOf == ScoreGradient::kOfProduct) ds[i][j] *= Slope(plan, score);

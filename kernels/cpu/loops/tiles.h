@@ -115,9 +115,8 @@ struct SoftmaxTile {
 };
 
 // Scores become p after dropout, dp (before it) becomes ds without the scale; both 0 where a row
-// does not see. With `pairs`
-// they become words of two rows, at the place of the first; and ds_rows gets ds as bf16, row by
-// row, where else dp itself serves.
+// does not see. With `pairs` they become words of two rows, at the place of the first; and ds_rows
+// gets ds as bf16, row by row, where else dp itself serves.
 struct GradientTile {
   float* scores = nullptr;
   float* dp = nullptr;
