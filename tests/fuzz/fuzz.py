@@ -11,6 +11,7 @@ target itself checks and UBSan alone.
 """
 
 import argparse
+import dataclasses
 import os
 import pathlib
 import re
@@ -87,7 +88,8 @@ TARGETS = {
 # noted, which takes most of the time of job files with unknown names.
 UNGUIDED = ("proto/snug/key_hint",)
 # What a parser's file has beside the parser may need more: it comes from here, as the build has it.
-LIBRARIES = ("proto/libsnug_proto.a", "proto/libsnug_rpc.a", "proto/libsnug_json.a")
+# Where that file is one of several that were compiled as one, the linker takes what it had first.
+LIBRARIES = tuple(f"proto/libsnug_{name}.a" for name in ("proto", "rpc", "json", "yaml"))
 LIBRARIES += ("server/libsnug_job.a", "server/libsnug_node.a", "worker/libsnug_program.a")
 PACKAGES = ("protobuf", "libcrypto", "yaml-cpp", "absl_status", "absl_statusor", "absl_strings")
 PACKAGES += ("absl_time", "absl_synchronization", "absl_cord", "absl_cleanup", "re2")
@@ -125,35 +127,44 @@ def build(target, build_dir, fast=False):
         options = (*flags, f"-fsanitize={guided}{sanitizers}", "-fno-sanitize-recover=all")
         _run("ccache", "clang++", *options, "-c", ROOT / f"{source}.cc", "-o", made)
         objects.append(made)
-    libraries = ["-Wl,--start-group", *(build_dir / library for library in LIBRARIES)]
-    libraries += ["-Wl,--end-group"]
+    libraries = ["-Wl,-z,muldefs", "-Wl,--start-group"]
+    libraries += [*(build_dir / library for library in LIBRARIES), "-Wl,--end-group"]
     shared = _run("pkg-config", "--libs", *PACKAGES).split()
     program = out / target
     _run("clang++", f"-fsanitize=fuzzer,{sanitizers}", *objects, *libraries, *shared, "-o", program)
     return program
 
 
-def run(target, build_dir, *, seconds=0, runs=0, largest=LARGEST, fast=False):
-    """Runs a target for so long, or over so many inputs; 0: without that limit. (How many inputs,
-    what it said where it found something.)"""
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Seconds of a process, inputs of all; 0: without that limit. Bytes of an input."""
+
+    seconds: int = 0
+    runs: int = 0
+    largest: int = LARGEST
+
+
+def run(target, build_dir, limits, fast=False):
+    """Runs a target. (How many inputs, what it said where it found something.)"""
     program = build(target, build_dir, fast)
     grown = build_dir / "tests" / "fuzz" / f"corpus-{target}"
     grown.mkdir(parents=True, exist_ok=True)
     inputs, found = 0, ""
-    while not found and (inputs == 0 or inputs < runs):
-        left = min(ROUND, runs - inputs) if runs else 0
-        more, found = _round(program, grown, seconds=seconds, runs=left, largest=largest)
+    while not found and (inputs == 0 or inputs < limits.runs):
+        left = min(ROUND, limits.runs - inputs) if limits.runs else 0
+        more, found = _round(program, grown, dataclasses.replace(limits, runs=left))
         inputs += more
         if not found and more == 0:
             found = "no input was executed"
     return inputs, found
 
 
-def _round(program, grown, *, seconds, runs, largest):
+def _round(program, grown, limits):
     """One process over so many inputs, with the corpus that those before it have grown."""
-    limits = [f"-max_len={largest}", f"-timeout={SLOWEST_S}", f"-rss_limit_mb={MOST_MB}"]
-    limits += [f"-max_total_time={seconds}", *([f"-runs={runs}"] if runs else [])]
-    words = [program, grown, HERE / "corpus" / program.name, *limits]
+    words = [program, grown, HERE / "corpus" / program.name]
+    words += [f"-max_len={limits.largest}", f"-timeout={SLOWEST_S}", f"-rss_limit_mb={MOST_MB}"]
+    words += [f"-max_total_time={limits.seconds}"]
+    words += [f"-runs={limits.runs}"] if limits.runs else []
     done = subprocess.run(
         [*map(str, words), f"-artifact_prefix={grown}-", "-print_final_stats=1"],
         capture_output=True,
@@ -177,10 +188,11 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     given = parser.parse_args()
     bad = 0
-    limits = {"seconds": given.seconds or (0 if given.runs else 60), "runs": given.runs}
+    seconds = given.seconds or (0 if given.runs else 60)
+    limits = Limits(seconds, given.runs, given.largest)
     for target in given.targets or TARGETS:
         begin = time.monotonic()
-        inputs, found = run(target, given.build, **limits, largest=given.largest, fast=given.fast)
+        inputs, found = run(target, given.build, limits, given.fast)
         took = f"{time.monotonic() - begin:.0f} s"
         print(f"{target}: {inputs} inputs in {took}{': ' + found if found else ''}", flush=True)
         bad += bool(found)

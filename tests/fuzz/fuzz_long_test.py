@@ -15,7 +15,7 @@ class FuzzTest(unittest.TestCase):
         build = pathlib.Path(os.environ.get("SNUG_BIN_DIR", ROOT / "build" / "bin")).parent
         for target in fuzz.TARGETS:
             with self.subTest(target):
-                inputs, found = fuzz.run(target, build, seconds=SECONDS)
+                inputs, found = fuzz.run(target, build, fuzz.Limits(seconds=SECONDS))
                 print(f"{target}: {inputs} inputs in {SECONDS} s", flush=True)
                 self.assertEqual(found, "")
                 self.assertGreater(inputs, 1000 * SECONDS // 10)
