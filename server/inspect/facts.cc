@@ -105,6 +105,12 @@ void SetImages(const ModelConfig& config, v1::ModelFacts& facts) {
   facts.set_patch_size(config.patch_size);
   facts.set_image_channels(config.image_channels);
   facts.set_distilled(config.distilled);
+  for (const auto& [layers, heads] : config.stages) {
+    facts.add_stage_layers(layers);
+    facts.add_stage_heads(heads);
+  }
+  facts.set_window_side(config.window_side);
+  facts.set_drop_path(config.drop_path);
 }
 
 void SetTask(const ModelConfig& config, v1::ModelFacts& facts) {
@@ -119,12 +125,13 @@ void SetTask(const ModelConfig& config, v1::ModelFacts& facts) {
 bool AllFinite(const v1::ModelFacts& facts) {
   const v1::RopeFacts& rope = facts.rope();
   for (const double number :
-       {facts.norm_epsilon(), facts.rope_theta(), facts.embedding_scale(), facts.rotary_share(),
-        facts.local_rope_theta(), facts.query_scalar(), facts.attention_softcap(),
-        facts.attention_dropout(), facts.logit_softcap(), facts.head_spread(),
-        facts.hidden_dropout(), facts.classifier_dropout(), facts.head_scale(), rope.factor(),
-        rope.low_freq_factor(), rope.high_freq_factor(), rope.beta_fast(), rope.beta_slow(),
-        rope.attention_factor()})
+       {facts.norm_epsilon(),      facts.rope_theta(),        facts.embedding_scale(),
+        facts.rotary_share(),      facts.local_rope_theta(),  facts.query_scalar(),
+        facts.attention_softcap(), facts.attention_dropout(), facts.logit_softcap(),
+        facts.head_spread(),       facts.hidden_dropout(),    facts.classifier_dropout(),
+        facts.head_scale(),        facts.drop_path(),         rope.factor(),
+        rope.low_freq_factor(),    rope.high_freq_factor(),   rope.beta_fast(),
+        rope.beta_slow(),          rope.attention_factor()})
     if (!std::isfinite(number)) return false;
   return facts.rotary_share() > 0.0 && facts.rotary_share() <= 1.0;
 }
@@ -148,7 +155,8 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
   if (facts.task() < 0 || facts.task() > kMaxTask || facts.problem() < 0 ||
       facts.problem() > kMaxProblem || facts.activation() < 0 ||
       facts.activation() > kMaxActivation || facts.rope().kind() < 0 ||
-      facts.rope().kind() > kMaxKind || !AllFinite(facts))
+      facts.rope().kind() > kMaxKind || !AllFinite(facts) ||
+      facts.stage_layers_size() != facts.stage_heads_size())
     return absl::InvalidArgumentError("a model's facts are outside their limits");
   ModelConfig config{.model_type = facts.model_type(),
                      .layers = facts.layers(),
@@ -202,7 +210,11 @@ absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelFacts& facts) {
                      .image_size = facts.image_size(),
                      .patch_size = facts.patch_size(),
                      .image_channels = facts.image_channels(),
-                     .distilled = facts.distilled()};
+                     .distilled = facts.distilled(),
+                     .window_side = facts.window_side(),
+                     .drop_path = facts.drop_path()};
+  for (int i = 0; i < facts.stage_layers_size(); ++i)
+    config.stages.push_back({.layers = facts.stage_layers(i), .heads = facts.stage_heads(i)});
   config.distances = {.buckets = facts.distance_buckets(), .farthest = facts.farthest_distance()};
   RETURN_IF_ERROR(program::CheckModelConfig(config));
   return config;

@@ -89,6 +89,9 @@ v1::Plan ToProto(const program::Program& program, const program::Prediction& pre
   plan.mutable_key()->set_longest_document(lower.key.longest_document);
   plan.mutable_key()->set_source_tokens(lower.key.source_tokens);
   plan.mutable_key()->set_longest_source(lower.key.longest_source);
+  for (const int64_t patches : lower.key.merged) {
+    if (patches > 0) plan.mutable_key()->add_merged(patches);
+  }
   FillMemory(prediction, *plan.mutable_memory());
   plan.set_arena_bytes(prediction.bytes.arena);
   plan.set_peak_bytes(prediction.bytes.total());

@@ -13,6 +13,7 @@
 #include "worker/program/eval_metrics.h"
 #include "worker/program/form_plans.h"
 #include "worker/program/generation.h"
+#include "worker/program/stages.h"
 
 namespace snug::server {
 namespace {
@@ -60,7 +61,8 @@ program::TapeKey WorstOf(const program::Program& program, const program::LengthC
                          const program::LengthCounts& sources, const v1::JobSpec& spec) {
   const program::Batching batching = BatchingOf(spec);
   const program::LengthCounts full = FullRows(spec);
-  const program::TapeKey worst = program::WorstBatch(rows.empty() ? full : rows, batching);
+  const program::TapeKey worst = program::WithStages(
+      program::WorstBatch(rows.empty() ? full : rows, batching), program.config);
   if (!program.config.has_source()) return worst;
   return program::WithSources(worst, sources.empty() ? full : sources, batching);
 }

@@ -231,7 +231,7 @@ def head(arguments):
     lines += [f"`python -m tests.bench.run {' '.join(sys.argv[1:])}`".replace(" `", "`")]
     size = workloads.parameters(workloads.LARGE) / 1e6
     lines += [f"Llama of {size:.0f} M parameters, 4 x 512 tokens where nothing else is said;"]
-    lines += ["BERT, T5 and ViT with the dropout of their configurations;"]
+    lines += ["BERT, T5, ViT and Swin with the dropout of their configurations;"]
     lines += [f"medians of {arguments.repeats} interleaved runs in fresh processes. Net MiB:"]
     lines += ["largest resident set less that of a process that has loaded only its libraries."]
     lines += ["Floor: the step's matrix products alone. Goals in brackets."]

@@ -72,6 +72,21 @@ TASKS = {
         {"num_labels": CLASSES},
     ),
 }
+# A second family of a task.
+FAMILIES = {
+    "swin": dataclasses.replace(
+        TASKS["image_classification"],
+        config=transformers.SwinConfig,
+        cheap=("*norm1.out", "*norm2.out", "*.act", "*.shifted", "*.back"),
+        small={
+            "embed_dim": 16,
+            "depths": [2, 2],
+            "num_heads": [2, 4],
+            "window_size": 4,
+            "image_size": 32,
+        },
+    )
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +95,11 @@ class TaskWorkload(workload.Workload):
 
     task: str = ""
     small: bool = False
+    family: str = ""  # Of FAMILIES; else the task's first.
+
+    @property
+    def about(self):
+        return FAMILIES[self.family] if self.family else TASKS[self.task]
 
     def smoke(self):
         """The same at a size that runs in a moment."""
@@ -87,7 +107,7 @@ class TaskWorkload(workload.Workload):
 
     def write_inputs(self, folder):
         """Model and dataset."""
-        task = TASKS[self.task]
+        task = self.about
         config = task.config(**{**task.fields, **(task.small if self.small else {})})
         torch.manual_seed(1)
         task.auto.from_config(config).to(self.dtype).save_pretrained(folder / "model")
@@ -102,7 +122,7 @@ class TaskWorkload(workload.Workload):
         """Everything is kept but what one op that moves memory gives again."""
         job = super().job()
         job |= {"task": self.task, "num_labels": CLASSES}
-        again = dict.fromkeys(TASKS[self.task].cheap, "recompute")
+        again = dict.fromkeys(self.about.cheap, "recompute")
         job["memory"] = {"stash": {"*": "keep"} | again}
         del job["training"]["packing"]
         if self.task == "seq2seq_lm":
@@ -118,7 +138,7 @@ class TaskWorkload(workload.Workload):
 VARIANTS = 4  # Of each model.
 
 
-def of(task, name, batch, expected):
+def of(task, name, batch, expected, family=""):
     """Each method at each precision."""
     goals = {True: (0.85, 0.5), False: (0.85, 0.8)}
     return tuple(
@@ -131,6 +151,7 @@ def of(task, name, batch, expected):
             batch=batch,
             steps=5,
             task=task,
+            family=family,
         )
         for bf16 in (False, True)
         for lora in (True, False)
@@ -141,6 +162,7 @@ WORKLOADS = (
     *of("sequence_classification", "BERT base 4 x 512", 4, (0.8, 0.7)),
     *of("seq2seq_lm", f"T5 base 2 x 512 to {TARGET_TOKENS}", 2, (0.8, 0.7)),
     *of("image_classification", "ViT base 8 x 224²", 8, (0.85, 0.7)),
+    *of("image_classification", "Swin tiny 8 x 224²", 8, (0.8, 0.7), family="swin"),
 )
 
 

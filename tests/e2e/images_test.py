@@ -14,6 +14,8 @@ from transformers import (
     AutoModelForImageClassification,
     DeiTConfig,
     DeiTForImageClassification,
+    SwinConfig,
+    SwinForImageClassification,
     ViTConfig,
     ViTForImageClassification,
     ViTImageProcessorPil,
@@ -56,6 +58,15 @@ SIZES = {
     "patch_size": 5,
     "initializer_range": 0.15,  # A frozen base must tell patches apart.
 }
+STAGES = {
+    "embed_dim": 32,
+    "depths": [2, 2],
+    "num_heads": [2, 4],
+    "window_size": 2,
+    "image_size": SIDE,
+    "patch_size": 5,
+    "initializer_range": 0.15,
+}
 
 
 def write_stripes(folder, seed, count):
@@ -86,6 +97,7 @@ class ImagesTest(unittest.TestCase):
             "vit": ViTForImageClassification(ViTConfig(**SIZES, num_labels=3)),
             # Its head has other classes.
             "deit": DeiTForImageClassification(DeiTConfig(**SIZES, num_labels=7)),
+            "swin": SwinForImageClassification(SwinConfig(**STAGES, num_labels=3)),
         }
         for name, model in models.items():
             model.save_pretrained(cls.folder / name)
@@ -151,6 +163,16 @@ class ImagesTest(unittest.TestCase):
         self.judge(PeftModel.from_pretrained(base, str(output)), output, line)
         merged = AutoModelForImageClassification.from_pretrained(output / "merged")
         self.assertEqual(merged.config.id2label, dict(enumerate(NAMES)))
+        self.judge(merged, output / "merged", line)
+
+    def test_an_adapter_of_a_model_in_stages(self):
+        output, line = self.finish(JOB + ADAPTER + "image_augmentation: none\n", "swin")
+        base = AutoModelForImageClassification.from_pretrained(self.folder / "swin")
+        self.judge(PeftModel.from_pretrained(base, str(output)), output, line)
+        merged, info = AutoModelForImageClassification.from_pretrained(
+            output / "merged", output_loading_info=True
+        )
+        self.assertFalse(info["missing_keys"] or info["unexpected_keys"])
         self.judge(merged, output / "merged", line)
 
     def test_a_job_that_is_paused_trains_the_same_images(self):

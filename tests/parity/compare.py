@@ -86,9 +86,10 @@ def kinds_of(keys):
     return kinds
 
 
-def gradients_differ(ours, theirs, truth, floor=GRADIENT_FLOOR):
+def gradients_differ(ours, theirs, truth, floor=GRADIENT_FLOOR, silence=None):
     """Gradients are no farther from the truth than theirs by more than the factors, or within
-    floor. Silent tensors have no relative error: theirs may not become loud."""
+    floor. Silent tensors have no relative error: theirs may not become loud, above a share of all
+    (`silence`, the floor if it is not given)."""
     found = keys_differ(ours, truth)
     if found:
         return found
@@ -105,14 +106,14 @@ def gradients_differ(ours, theirs, truth, floor=GRADIENT_FLOOR):
         found.append(f"gradients: {mean:.3g} times as far from float64, limit {TOGETHER_FACTOR}")
     for key in sorted(silent):
         gap, own = (np.linalg.norm(g[key]) / whole if whole else 0.0 for g in (ours, theirs))
-        if not gap <= max(KIND_FACTOR * own, floor):
+        if not gap <= max(KIND_FACTOR * own, floor if silence is None else silence):
             found.append(f"gradient of {key}: {gap:.3g} of all, and in float64 none")
     return found
 
 
-def gradients_differ_bf16(ours, theirs, truth):
+def gradients_differ_bf16(ours, theirs, truth, silence=None):
     """The same in bf16, where no error is small enough to be let pass."""
-    return gradients_differ(ours, theirs, truth, floor=0.0)
+    return gradients_differ(ours, theirs, truth, floor=0.0, silence=silence)
 
 
 def settled_distance(ours, reference):

@@ -14,7 +14,8 @@ os.environ["SNUG_TEST_DEVICE"] = "gpu:0"
 os.environ["SNUG_TEST_EMULATED"] = "1"
 
 # pylint: disable=wrong-import-position
-from tests.parity import cases, compare, families_test
+from tests.parity import cases, compare, families_test, swin_test
+from tests.parity.image_cases import ImageCasesTest
 from tests.parity.parity_test import Runs, oracle
 
 STEPS = 2
@@ -75,6 +76,24 @@ class EmulatedGpuTest(unittest.TestCase):
                 theirs, truth = (oracle(prepared, ours.rows, exact=e) for e in (False, True))
                 gradients = ours.gradients, theirs.gradients, truth.gradients
                 self.assertEqual(compare.gradients_differ_bf16(*gradients), [])
+
+
+class EmulatedStagesTest(ImageCasesTest):
+    """Images in stages: windows, their biases, merged patches."""
+
+    FILES = swin_test.SwinTest.FILES
+    random_model = staticmethod(swin_test.random_model)
+
+    def test_swin_matches_transformers(self):
+        for case in (swin_test.SMALL, swin_test.LORA["all"]):
+            with self.subTest(case.name):
+                ours = self.probed(case, steps=1)
+                memory = ours.memory
+                self.assertEqual(memory["measured_peak_bytes"], memory["predicted_peak_bytes"])
+                theirs, truth = self.oracles(case, ours.rows)
+                gradients = ours.gradients, theirs.gradients, truth.gradients
+                self.assertEqual(compare.losses_differ(ours.losses, theirs.losses), [])
+                self.assertEqual(compare.gradients_differ(*gradients), [])
 
 
 if __name__ == "__main__":

@@ -335,7 +335,7 @@ def accumulate(model, micro_batches, objective=TOKENS):
 
 def _undecayed(key):
     """As transformers' Trainer has it."""
-    return "norm" in key.lower() or key.endswith((".bias", "_bias.weight"))
+    return "norm" in key.lower() or "bias" in key
 
 
 def _optimizer(parameters, settings, make):

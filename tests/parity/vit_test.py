@@ -8,8 +8,6 @@ of their classes.
 
 import dataclasses
 import json
-import os
-import pathlib
 import subprocess
 import unittest
 
@@ -18,7 +16,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import (
     AutoModel,
-    AutoModelForImageClassification,
     DeiTConfig,
     DeiTForImageClassification,
     DeiTForImageClassificationWithTeacher,
@@ -26,19 +23,26 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from tests.harness import datasets, models
+from tests.harness import models
+from tests.harness.long_set import in_the_long_set
 from tests.parity import classification_test as documents
 from tests.parity import cases, compare, oracle_test, reference
-from tests.parity.cases import Case, CasesTest, Prepared
+from tests.parity.cases import Case
 from tests.parity.classification_test import LABELS, NONE
+from tests.parity.image_cases import (
+    AUTO,
+    HEAD,
+    TOOL,
+    ImageCasesTest,
+    as_read,
+    mirrored,
+    random_images,
+    with_random_vectors,
+)
 from tests.parity.parity_test import STEPS, request_of, run
 
 CONFIGS = {"vit": ViTConfig, "deit": DeiTConfig}
 CLASSES = {"vit": ViTForImageClassification, "deit": DeiTForImageClassification}
-AUTO = AutoModelForImageClassification
-TOOL = pathlib.Path(os.environ["SNUG_BIN_DIR"]).parent / "tests/bin/show_images"
-IMAGES = 32
-MEAN, DEVIATION = (0.4, 0.5, 0.3), (0.3, 0.25, 0.2)
 # transformers' files spell a layer's modules otherwise than its classes.
 FILES = {
     ".encoder.layer.": ".layers.",
@@ -66,7 +70,6 @@ class Shape:
     qkv_bias: bool = True
 
 
-HEAD = {"modules_to_save": ["classifier"]}
 FULL = {
     "vit": Case("full-vit", Shape(), seed=101),
     "deit": Case("full-deit", Shape("deit", image=12, patch=4, qkv_bias=False), seed=101),
@@ -92,35 +95,7 @@ def random_model(shape, seed):
         initializer_range=0.2,
         num_labels=LABELS,
     )
-    model = CLASSES[shape.family](config)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "layernorm" in name and name.endswith(".weight"):
-                weight.copy_(1.0 + 0.2 * torch.randn_like(weight))
-            elif name.endswith(".bias"):
-                weight.copy_(0.3 * torch.randn_like(weight))
-    return model
-
-
-def random_images(seed, shape):
-    """[(bytes [side, side, channels], label)], and what each byte of a channel stands for."""
-    generator = np.random.default_rng(seed)
-    size = (shape.image, shape.image, shape.channels)
-    images = [
-        (generator.integers(0, 256, size, np.uint8), int(generator.integers(LABELS)))
-        for _ in range(IMAGES)
-    ]
-    byte = np.arange(256, dtype=np.float32) / 255
-    values = [(byte - MEAN[c]) / DEVIATION[c] for c in range(shape.channels)]
-    return images, np.array(values, np.float32)
-
-
-def as_read(images, values):
-    """[(pixel values [channels, side, side], label)]"""
-    return [
-        (torch.tensor(np.stack([v[pixels[..., c]] for c, v in enumerate(values)])), label)
-        for pixels, label in images
-    ]
+    return with_random_vectors(CLASSES[shape.family](config))
 
 
 def as_trained(prepared, epochs, seed):
@@ -141,73 +116,25 @@ def as_trained(prepared, epochs, seed):
     return [list(zip(*epoch)) for epoch in zip(rows, shares)]
 
 
-def by_module(arrays):
-    """By the key of the module, where ours is that of the file."""
-    renamed = {}
-    for key, array in arrays.items():
-        for theirs, name in FILES.items():
-            key = key.replace(theirs, name)
-        renamed[key] = array
-    return renamed
-
-
 def shifted(model, _rows):
     table = next(p for name, p in model.named_parameters() if name.endswith("position_embeddings"))
     with torch.no_grad():
         table.copy_(table.roll(1, 1))
 
 
-def mirrored(_model, rows):
-    rows[:] = [(pixels.flip(2), label) for pixels, label in rows]
+class VitTest(ImageCasesTest):
+    FILES = FILES
+    random_model = staticmethod(random_model)
 
-
-class VitTest(CasesTest):
-    @classmethod
-    def _prepare(cls, case):
-        folder = cls.folder / case.name
-        model = random_model(case.shape, case.seed)
-        directory = models.write_model(model, folder / "model", case.dtype)
-        adapter = None
-        if case.targets:
-            adapter = documents.write_adapter(model, folder / "adapter", case, None)
-        images, values = random_images(case.seed, case.shape)
-        special = 2 if case.shape.family == "deit" else 1
-        tokens = (case.shape.image // case.shape.patch) ** 2 + special
-        data = datasets.write_images(images, values, tokens, folder / "data")
-        settings = reference.Settings(lr_scheduler_type=case.scheduler, images=True)
-        rows = as_read(images, values)
-        return Prepared(case, folder, directory, adapter, data, rows, settings)
-
-    @classmethod
-    def _probe(cls, case, plan="keep", steps=STEPS, augmentation="none"):
-        prepared = cls.prepared(case)
-        spec = {**documents.job_spec(prepared), "task": "IMAGE_CLASSIFICATION"}
-        spec["image_augmentation"] = augmentation
-        if case.targets:
-            spec["lora"]["modules_to_save"] = ["classifier"]
-        request = request_of(prepared, spec, prepared.folder / f"{plan}-{steps}-{augmentation}")
-        request.plan, request.steps = plan, steps
-        ours = run(request)
-        gradients, weights = by_module(ours.gradients), by_module(ours.weights)
-        return dataclasses.replace(ours, gradients=gradients, weights=weights)
-
-    def oracles(self, case, order, change=None):
-        """In the case's own type, and in float64."""
-        prepared = self.prepared(case)
-        return (
-            documents.oracle(prepared, order, exact=exact, change=change, auto=AUTO)
-            for exact in (False, True)
-        )
-
-    def violations(self, case, change=None):
-        ours = self.probed(case)
-        theirs, truth = self.oracles(case, ours.rows, change)
-        return oracle_test.violations(ours, theirs, truth)
+    @staticmethod
+    def special_tokens(shape):
+        return 2 if shape.family == "deit" else 1
 
     def test_full_and_with_an_adapter(self):
         for case in (*FULL.values(), *LORA.values()):
             with self.subTest(case.name):
                 self.assertEqual(self.violations(case), NONE)
+                self.expect_predicted_memory(case)
 
     def test_augmented_images_of_two_classes(self):
         """Each step is an epoch, with images of its own; those of the epoch before fail."""
@@ -249,7 +176,7 @@ class VitTest(CasesTest):
                     "task": "IMAGE_CLASSIFICATION",
                 }
                 run(request_of(prepared, spec, prepared.folder / "run"))
-                weights = by_module(load_file(prepared.folder / "run" / "weights.safetensors"))
+                weights = self.by_module(load_file(prepared.folder / "run" / "weights.safetensors"))
                 prefix = f"{model.base_model_prefix}."
                 theirs = {
                     prefix + name.removeprefix(prefix): weight
@@ -262,6 +189,13 @@ class VitTest(CasesTest):
                 for name, weight in theirs.items():
                     self.assertTrue(torch.allclose(weights[name], weight, atol=1e-6), name)
 
+    @in_the_long_set
+    def test_dropout_is_distributed_as_theirs(self):
+        rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.3}
+        for case in FULL.values():
+            with self.subTest(case.name):
+                self.expect_drawn_losses_as_theirs(case, **rates)
+
     def test_other_images_fail(self):
         for change in (shifted, mirrored):
             for what, sentences in self.violations(FULL["vit"], change).items():
@@ -269,12 +203,7 @@ class VitTest(CasesTest):
 
     def test_recompute_gives_the_gradients_of_keep_to_the_bit(self):
         for case in (FULL["deit"], LORA["vit"]):
-            kept = self.probed(case, steps=1).gradients
-            for plan in ("recompute", "mixed"):
-                again = self.probed(case, plan, 1).gradients
-                self.assertEqual(compare.keys_differ(again, kept), [])
-                changed = [k for k in kept if kept[k].tobytes() != again[k].tobytes()]
-                self.assertEqual(changed, [])
+            self.expect_gradients_of_keep(case)
 
     def test_bf16_is_as_near_as_theirs(self):
         for family, whole in (("vit", FULL["vit"]), ("deit", LORA["deit"])):

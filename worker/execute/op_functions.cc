@@ -24,6 +24,8 @@ const OpFunctionTable& OpFunctionsOfKernels() {
       {HeadLossForward, HeadLossBackward},
       {SelectRowsForward, SelectRowsBackward},
       {MergeRowsForward, MergeRowsBackward},
+      {ReorderRowsForward, ReorderRowsBackward},
+      {MeanRowsForward, MeanRowsBackward},
       {ToFixedForward, nullptr},
       {FromFixedForward, nullptr},
       {FixedAddForward, nullptr},

@@ -251,12 +251,15 @@ absl::StatusOr<program::NamedPlan> PlanFrom(const v1::Plan& from) {
   return plan;
 }
 
-program::TapeKey KeyFrom(const v1::TapeKey& key) {
-  return {.tokens = key.tokens(),
-          .documents = key.documents(),
-          .longest_document = key.longest_document(),
-          .source_tokens = key.source_tokens(),
-          .longest_source = key.longest_source()};
+program::TapeKey KeyFrom(const v1::TapeKey& from) {
+  program::TapeKey key = {.tokens = from.tokens(),
+                          .documents = from.documents(),
+                          .longest_document = from.longest_document(),
+                          .source_tokens = from.source_tokens(),
+                          .longest_source = from.longest_source()};
+  for (size_t i = 0; i < key.merged.size() && i < static_cast<size_t>(from.merged_size()); ++i)
+    key.merged[i] = from.merged(static_cast<int>(i));
+  return key;
 }
 
 program::Components BytesFrom(const v1::Plan& plan) {

@@ -1,10 +1,10 @@
 """Images as the model's processor makes them: preprocessor_config.json, and pixels by pillow.
 
 An image is turned as its EXIF says, resized, and cut to its middle (black where it is smaller), as
-transformers' processors of ViT and DeiT do it by pillow. What is left are bytes, [height, width,
-channels]; what the model reads of them is another number for each byte of each channel, by a table
-of these (`values`), which is bit for bit what the processor computes: (x * factor - mean) / std, in
-float32 after the product.
+transformers' processors of ViT (and Swin, which has it) and DeiT do it by pillow. What is left are
+bytes, [height, width, channels]; what the model reads of them is another number for each byte of
+each channel, by a table of these (`values`), which is bit for bit what the processor computes: (x *
+factor - mean) / std, in float32 after the product.
 
 Where images are augmented, what crops are taken from is kept beside that: the image, turned, not
 cut and not resized, but for one whose longer side is above MAX_ORIGINAL of the model's, which is
@@ -26,6 +26,8 @@ MAX_PIXELS = 1 << 26  # Of a file: 67 million, as a camera's; more is a bomb, or
 MAX_SIDE = 8192  # Of what it is resized to.
 MAX_ORIGINAL = 2  # Sides of the model's image.
 MODES = {1: "L", 3: "RGB"}
+# By model_type: tokens that are no patches, and the patches' size where config.json is silent.
+MODELS = {"vit": (1, 16), "deit": (2, 16), "swin": (0, 4)}
 BYTES = 256
 
 # What transformers' classes assume where the file is silent.
@@ -63,8 +65,8 @@ class Images:
         self.keeps_originals = False
         self.side = _side(config.get("image_size", 224))
         self.channels = config.get("num_channels", 3)
-        patch = _side(config.get("patch_size", 16))
-        special = 2 if config.get("model_type") == "deit" else 1
+        special, patch = MODELS[config["model_type"]]
+        patch = _side(config.get("patch_size", patch))
         if not all(type(n) is int and n > 0 for n in (self.side, patch)) or patch > self.side:
             raise model.bad("config.json", '"image_size" and "patch_size" must be numbers')
         if self.channels not in MODES:

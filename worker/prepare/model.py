@@ -18,7 +18,6 @@ SPECIAL_TOKENS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MORE_TEMPLATES = "additional_chat_templates"
-IMAGE_MODELS = ("vit", "deit")
 DEFAULT_LABELS = 2  # Of transformers.
 GENERIC_LABEL = re.compile(r"LABEL_\d+")  # What it calls a class without a name.
 ORIGINAL_POSITIONS = "original_max_position_embeddings"
@@ -106,7 +105,7 @@ class Model:
         text = config.get("text_config")  # Where models of text and images have the text's part.
         config = {**config, **text} if isinstance(text, dict) else config
         self.images = None  # What it makes of them, where it reads them in the place of tokens.
-        if config.get("model_type") in IMAGE_MODELS:
+        if config.get("model_type") in images.MODELS:
             self.images = images.Images(self, config, self._read_json(images.FILE))
             config = {**config, "vocab_size": 1, "max_position_embeddings": self.images.tokens}
         self.vocab_size = config.get("vocab_size")

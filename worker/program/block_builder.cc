@@ -1,6 +1,7 @@
 #include "worker/program/block_builder.h"
 
 #include <bit>
+#include <cmath>
 
 #include "worker/program/encoder_traits.h"
 #include "worker/program/program_builder.h"
@@ -67,8 +68,9 @@ int BlockBuilder::Table(const std::string& path, int64_t rows, Ids ids, const st
   return x;
 }
 
-int BlockBuilder::PatchEmbedding(const std::string& path, const std::vector<std::string>& tokens) {
-  const int64_t width = config_.width, side = config_.patch_size;
+int BlockBuilder::PatchEmbedding(const std::string& path, int64_t width,
+                                 const std::vector<std::string>& tokens) {
+  const int64_t side = config_.patch_size;
   const int x = AddRows({.site = "embedding", .width = width, .dtype = mode_.compute});
   std::vector<int> parameters = {
       AddSlot({path + ".weight", {width, config_.image_channels, side, side}}),
@@ -88,7 +90,8 @@ int BlockBuilder::Places(const std::string& key, const std::string& site) {
   return x;
 }
 
-int BlockBuilder::LayerNorm(int x, const std::string& site, const std::string& path) {
+int BlockBuilder::LayerNorm(int x, const std::string& site, const std::string& path,
+                            std::optional<double> epsilon) {
   const int64_t width = type_.values[x].width;
   const int gamma = AddSlot({.key = path + ".weight", .shape = {width}, .decay = false});
   const int beta = AddSlot({.key = path + ".bias", .shape = {width}, .decay = false});
@@ -96,7 +99,7 @@ int BlockBuilder::LayerNorm(int x, const std::string& site, const std::string& p
   const int r = AddCompanion(site + ".r", 1, x);
   const int z = AddValue(site + ".out", width, x);
   OpAttributes& norm = AddOp({OpCode::kNormalize, site, {x}, {xhat, r}, {}, {}});
-  norm.epsilon = config_.norm_epsilon;
+  norm.epsilon = epsilon.value_or(config_.norm_epsilon);
   norm.centred = true;
   AddOp({OpCode::kAffine, site, {xhat}, {z}, {gamma, beta}, {}}).bias = true;
   return z;
@@ -207,22 +210,30 @@ int BlockBuilder::Attention(int q, int k, int v, int64_t window) {
 
 int BlockBuilder::Attention(int q, int k, int v, const AttentionForm& form) {
   const int o = AddValue(form.site + ".out", type_.values[q].width, q);
-  const int lse = AddCompanion(form.site + ".lse", config_.heads, q);
+  const bool own_heads = form.heads > 0;
+  const int64_t heads = own_heads ? form.heads : config_.heads;
+  const int64_t head_width = own_heads ? type_.values[q].width / heads : config_.head_width;
+  const bool windows = form.windows.side > 0;
+  const int lse = AddCompanion(form.site + ".lse", heads, q);
   Op op = {OpCode::kAttention, form.site, {q, k, v}, {o, lse}, {}, {}};
   if (!form.biases.empty()) {
+    const int64_t rows = windows ? form.windows.entries() : config_.distances.buckets;
     op.parameters.push_back(AddSlot({.key = form.biases,
-                                     .shape = {config_.distances.buckets, config_.heads},
+                                     .shape = {rows, heads},
                                      .decay = false,
-                                     .shared = true}));
-    op.attributes.distances = config_.distances;
+                                     .shared = !windows,
+                                     .module_key = form.biases_module}));
+    if (!windows) op.attributes.distances = config_.distances;
   }
+  op.attributes.order = form.windows;
   op.attributes.query_rows = type_.values[q].rows;
   op.attributes.key_rows = type_.values[k].rows;
   OpAttributes& attributes = AddOp(std::move(op));
-  attributes.heads = config_.heads;
-  attributes.kv_heads = config_.kv_heads;
-  attributes.head_width = config_.head_width;
-  attributes.scale = config_.attention_scale();
+  attributes.heads = heads;
+  attributes.kv_heads = own_heads ? heads : config_.kv_heads;
+  attributes.head_width = head_width;
+  attributes.scale =
+      own_heads ? 1.0 / std::sqrt(static_cast<double>(head_width)) : config_.attention_scale();
   attributes.softcap = config_.attention_softcap;
   attributes.dropout = config_.attention_dropout;
   attributes.window = form.window;
@@ -246,6 +257,13 @@ int BlockBuilder::Dropout(int x, double rate, const std::string& site) {
   if (rate == 0.0) return x;
   const int y = AddValue(site, type_.values[x].width, x);
   AddOp({OpCode::kDropout, site, {x}, {y}, {}, {}}).dropout = rate;
+  return y;
+}
+
+int BlockBuilder::DropDocuments(int x, double rate, const std::string& site) {
+  if (rate == 0.0) return x;
+  const int y = Dropout(x, rate, site);
+  type_.ops.back().attributes.whole_documents = true;
   return y;
 }
 
@@ -284,6 +302,22 @@ int BlockBuilder::MergeRows(int x, int64_t merged, Rows rows, const std::string&
   const int y = AddValue(site, type_.values[x].width * merged, x);
   type_.values[y].rows = rows;
   AddOp({OpCode::kMergeRows, site, {x}, {y}, {}, {}});
+  return y;
+}
+
+int BlockBuilder::ReorderRows(int x, const PatchOrder& from, const PatchOrder& to,
+                              const std::string& site) {
+  const int y = AddValue(site, type_.values[x].width, x);
+  OpAttributes& attributes = AddOp({OpCode::kReorderRows, site, {x}, {y}, {}, {}});
+  attributes.order = to;
+  attributes.order_before = from;
+  return y;
+}
+
+int BlockBuilder::MeanRows(int x, const std::string& site) {
+  const int y = AddValue(site, type_.values[x].width, x);
+  type_.values[y].rows = Rows::kDocuments;
+  AddOp({OpCode::kMeanRows, site, {x}, {y}, {}, {}});
   return y;
 }
 

@@ -4,11 +4,13 @@
 #define WORKER_PROGRAM_BLOCK_BUILDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "worker/program/lora_targets.h"
+#include "worker/program/patch_order.h"
 #include "worker/program/program.h"
 
 namespace snug::program {
@@ -42,8 +44,13 @@ struct LinearModule {
 struct AttentionForm {
   int64_t window = 0;
   bool causal = true;
-  std::string biases = {};  // The key of the parameter; empty: none.
+  // The key of the parameter, which is of all layers or, where attention has windows, of one, in
+  // which transformers' class may call it otherwise; empty: none.
+  std::string biases = {};
+  std::string biases_module = {};
   std::string site = "attention";
+  int64_t heads = 0;        // 0: the model's.
+  PatchOrder windows = {};  // Of whose parts each sees itself alone, where there are such.
 };
 
 // Each method names the values it makes after its site and gives the value's number.
@@ -62,14 +69,17 @@ class BlockBuilder {
   int Table(const std::string& path, int64_t rows, Ids ids, const std::string& site);
   // Patches of images by the module `path`, and in their places the tokens that `tokens` are the
   // keys of.
-  int PatchEmbedding(const std::string& path, const std::vector<std::string>& tokens);
+  int PatchEmbedding(const std::string& path, int64_t width,
+                     const std::vector<std::string>& tokens);
   // What the tensor `key` says of each place of an image.
   int Places(const std::string& key, const std::string& site);
   // Over each vector of as many elements as `vectors` says how many there are in a row; `weight` is
   // theirs all.
   int RmsNorm(int x, const std::string& site, const std::string& weight, int64_t vectors = 1);
-  // Less the mean, with the weight and the bias of the module `path`.
-  int LayerNorm(int x, const std::string& site, const std::string& path);
+  // Less the mean, with the weight and the bias of the module `path`; without `epsilon` the
+  // model's.
+  int LayerNorm(int x, const std::string& site, const std::string& path,
+                std::optional<double> epsilon = {});
   // What all modules that read `z` give, in their order.
   std::vector<int> Linears(int z, const std::vector<LinearModule>& modules);
   int Linear(int z, const LinearModule& module) { return Linears(z, {module}).front(); }
@@ -80,6 +90,8 @@ class BlockBuilder {
   int Activated(int x, Activation activation, const std::string& site);
   // x itself where the rate is 0.
   int Dropout(int x, double rate, const std::string& site);
+  // Each document as a whole.
+  int DropDocuments(int x, double rate, const std::string& site);
   int Add(int x, int f, const std::string& site);
   // Numbers in fixed point, which stay as they are where something is added and taken away again.
   int ToFixed(int x, const std::string& site);
@@ -89,6 +101,10 @@ class BlockBuilder {
   int SelectRows(int x, Rows rows, const std::string& site);
   // `merged` rows of x that follow one another lie beside one another in one of the result's.
   int MergeRows(int x, int64_t merged, Rows rows, const std::string& site);
+  // An image's rows, which lie as `from` says, in another order.
+  int ReorderRows(int x, const PatchOrder& from, const PatchOrder& to, const std::string& site);
+  // Of each document's rows.
+  int MeanRows(int x, const std::string& site);
   void HeadLoss(int z);
 
   // The type is complete.

@@ -110,6 +110,7 @@ bool IsBaseInAdapter(absl::string_view key) {
 // Computed from config.json, not learned; transformers saved them until 4.31.
 bool IsSavedBuffer(const std::string& key) {
   if (absl::EndsWith(key, ".embeddings.position_ids")) return true;
+  if (absl::EndsWith(key, ".attention.self.relative_position_index")) return true;
   return absl::StartsWith(key, "model.") && absl::EndsWith(key, "rotary_emb.inv_freq");
 }
 

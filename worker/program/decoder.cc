@@ -188,7 +188,8 @@ absl::StatusOr<Program> BuildProgram(const ModelConfig& given, const TrainingMod
   if (mode.reversible || (config.reversible && config.classifies()))
     RETURN_IF_ERROR(MakeReversible(config));
   if (!mode.dropout)
-    config.hidden_dropout = config.attention_dropout = config.classifier_dropout = 0.0;
+    config.hidden_dropout = config.attention_dropout = config.classifier_dropout =
+        config.drop_path = 0.0;
   if (config.encoder) return BuildEncoder(config, mode);
   if (config.has_source()) return BuildEncoderDecoder(config, mode);
   LoraTargets targets;

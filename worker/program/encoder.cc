@@ -53,7 +53,7 @@ int End(BlockBuilder& b, int x, int f, int64_t width, const HalfEnd& end) {
   return b.LayerNorm(b.Add(x, f, end.site + ".sum"), end.site + ".norm", end.norm);
 }
 
-void EncoderBlock(BlockBuilder& b, const ModelConfig& m) {
+void EncoderBlock(BlockBuilder& b, const ModelConfig& m, int64_t /*layer*/) {
   const EncoderTraits& traits = TraitsOf(m);
   int x = b.Input(m.width);
   const std::vector<int> qkv =
@@ -97,9 +97,10 @@ void Head(BlockBuilder& b, const ModelConfig& m) {
   b.HeadLoss(b.Dropout(b.Input(m.width), dropout, "head.dropped"));
 }
 
-constexpr EncoderBlocks kTextEncoder = {Embeddings, EncoderBlock, Head};
+constexpr EncoderBlocks kTextEncoder = {Embeddings, EncoderBlock, FirstLayer, Head};
 
 const EncoderBlocks& BlocksOf(const ModelConfig& config) {
+  if (!config.stages.empty()) return kWindowedEncoder;
   return config.of_images() ? kImageEncoder : kTextEncoder;
 }
 
@@ -122,15 +123,17 @@ void AddModules(const BlockBuilder& block, const std::string& prefix,
 // makes rows of patches.
 std::vector<Module> ModulesOf(const ModelConfig& config) {
   const TrainingMode full;
-  BlockBuilder embedding("embedding", config, full), layer("encoder", config, full),
-      head("head", config, full);
+  BlockBuilder embedding("embedding", config, full), head("head", config, full);
   const EncoderBlocks& blocks = BlocksOf(config);
   blocks.embeddings(embedding, config);
-  blocks.layer(layer, config);
   blocks.head(head, config);
   std::vector<Module> modules;
   AddModules(embedding, "", modules);
-  for (int64_t i = 0; i < config.layers; ++i) AddModules(layer, LayerModules(config, i), modules);
+  for (int64_t i = 0; i < config.layers; ++i) {
+    BlockBuilder layer("encoder", config, full);
+    blocks.layer(layer, config, i);
+    AddModules(layer, LayerModules(config, i), modules);
+  }
   AddModules(head, "", modules);
   modules.push_back({HeadPathOf(config), Module::Kind::kHead});
   return modules;
@@ -152,13 +155,14 @@ absl::Status CheckTiedHead(const ModelConfig& config, const LoraTargets& targets
 // The residual stream through all layers, from border `x` on; gives the last one's.
 std::vector<int> AddLayers(ProgramBuilder& program, const ModelConfig& config,
                            const TrainingMode& mode, std::vector<int> x) {
-  std::map<LoraTargets, int> types;
+  const EncoderBlocks& blocks = BlocksOf(config);
+  std::map<std::pair<int64_t, LoraTargets>, int> types;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     LoraTargets targets = program.targets().InLayer(LayerModules(config, layer));
-    const auto [type, added] = types.try_emplace(targets);
+    const auto [type, added] = types.try_emplace({blocks.alike(config, layer), targets});
     if (added) {
       BlockBuilder encoder("encoder", config, mode, std::move(targets.adapters));
-      BlocksOf(config).layer(encoder, config);
+      blocks.layer(encoder, config, layer);
       type->second = program.AddType(encoder);
     }
     x = program.AddBlock(type->second, static_cast<int>(layer), std::move(x));

@@ -13,12 +13,17 @@ class BlockBuilder;
 // layer's rows. Each grows a block of its own.
 struct EncoderBlocks {
   void (*embeddings)(BlockBuilder& b, const ModelConfig& m);
-  void (*layer)(BlockBuilder& b, const ModelConfig& m);
+  void (*layer)(BlockBuilder& b, const ModelConfig& m, int64_t layer);
+  // The first layer whose block is the same.
+  int64_t (*alike)(const ModelConfig& m, int64_t layer);
   void (*head)(BlockBuilder& b, const ModelConfig& m);
 };
 
-// Of images: ViT and DeiT (image_encoder.cc).
-extern const EncoderBlocks kImageEncoder;
+// Where all layers are alike.
+inline int64_t FirstLayer(const ModelConfig&, int64_t) { return 0; }
+
+// Of images: ViT and DeiT (image_encoder.cc), Swin (windowed_encoder.cc).
+extern const EncoderBlocks kImageEncoder, kWindowedEncoder;
 
 // Errors: as BuildProgram's.
 absl::StatusOr<Program> BuildEncoder(const ModelConfig& config, const TrainingMode& mode);

@@ -70,8 +70,7 @@ class Packing {
     tops_.assign(mix_.size() + 1, kNoBytes);
     for (size_t b = 0; b < mix_.size(); ++b)
       bases_[b + 1] = bases_[b] + ChoiceOf(b).price.frame_bytes;
-    for (size_t b = mix_.size(); b-- > 0;)
-      tops_[b] = std::max(tops_[b + 1], TopOf(b));
+    for (size_t b = mix_.size(); b-- > 0;) tops_[b] = std::max(tops_[b + 1], TopOf(b));
     ends_.clear();
     for (size_t b = 0; b < mix_.size(); ++b) NoteEnd(b);
   }
@@ -146,8 +145,8 @@ class Packing {
   const PlanSpace& space_;
   const int64_t budget_;
   Mix mix_;
-  std::vector<int64_t> bases_;  // By block: where its frame begins.
-  std::vector<int64_t> tops_;   // By block: the highest peak of it and those behind it.
+  std::vector<int64_t> bases_;             // By block: where its frame begins.
+  std::vector<int64_t> tops_;              // By block: the highest peak of it and those behind it.
   std::set<size_t, std::greater<>> ends_;  // Blocks at an end of a run, the last first.
 };
 

@@ -17,12 +17,12 @@ void Embeddings(BlockBuilder& b, const ModelConfig& m) {
   const std::string path = BasePrefix(m) + "embeddings.";
   std::vector<std::string> tokens = {path + "cls_token"};
   if (m.distilled) tokens.push_back(path + "distillation_token");
-  const int x = b.PatchEmbedding(path + "patch_embeddings.projection", tokens);
+  const int x = b.PatchEmbedding(path + "patch_embeddings.projection", m.width, tokens);
   const int places = b.Places(path + "position_embeddings", "embedding.positions");
   b.Output(b.Dropout(b.Add(x, places, "embedding.sum"), m.hidden_dropout, "embedding.dropped"));
 }
 
-void Layer(BlockBuilder& b, const ModelConfig& m) {
+void Layer(BlockBuilder& b, const ModelConfig& m, int64_t /*layer*/) {
   const auto linear = [](const char* module, const char* site, int64_t width, const char* file,
                          bool bias = true) {
     return LinearModule{module, {{site, width}}, bias, file};
@@ -54,6 +54,6 @@ void Head(BlockBuilder& b, const ModelConfig& m) {
 
 }  // namespace
 
-const EncoderBlocks kImageEncoder = {Embeddings, Layer, Head};
+const EncoderBlocks kImageEncoder = {Embeddings, Layer, FirstLayer, Head};
 
 }  // namespace snug::program

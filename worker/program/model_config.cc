@@ -23,6 +23,7 @@
 #include "worker/program/families/family.h"
 #include "worker/program/json.h"
 #include "worker/program/json_fields.h"
+#include "worker/program/stages.h"
 
 namespace snug::program {
 namespace {
@@ -44,7 +45,7 @@ constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 
 const Family* const kFamilies[] = {&kLlama,      &kMistral, &kQwen2, &kQwen3,   &kGemma2,
                                    &kGemma3,     &kPhi3,    &kBert,  &kRoberta, &kXlmRoberta,
-                                   &kDistilBert, &kT5,      &kVit,   &kDeit};
+                                   &kDistilBert, &kT5,      &kVit,   &kDeit,    &kSwin};
 
 const Family* FindFamily(const std::string& model_type) {
   const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
@@ -240,8 +241,10 @@ int64_t Parameters(const ModelConfig& config) {
 
 // Of a family of one half.
 void ReadAll(JsonFields& fields, const Family& family, ModelConfig& config) {
-  ReadSizes(fields, family, config);
-  ReadHeads(fields, family, config);
+  if (!family.staged) {
+    ReadSizes(fields, family, config);
+    ReadHeads(fields, family, config);
+  }
   family.read(fields, config);
   ReadTask(fields, family, config);
   ReadHeadFields(fields, config);
@@ -279,6 +282,11 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
 
 bool ModelConfig::slides(int64_t layer) const {
   return !sliding.empty() && sliding[static_cast<size_t>(layer)];
+}
+
+int64_t ModelConfig::special_tokens() const {
+  if (!stages.empty()) return 0;
+  return distilled ? 2 : 1;
 }
 
 int64_t ModelConfig::tokens_of_image() const {
@@ -331,6 +339,23 @@ std::string ArchitectureOf(const ModelConfig& config) {
 
 namespace {
 
+absl::Status CheckStages(const ModelConfig& config) {
+  bool good = FindFamily(config.model_type)->staged != config.stages.empty();
+  good = good && config.stages.size() <= size_t{kMostStages} && config.drop_path >= 0.0 &&
+         config.drop_path < 1.0 && config.window_side >= 0 && config.window_side <= kMaxImageSize;
+  for (size_t stage = 0; good && stage < config.stages.size(); ++stage) {
+    const auto& [layers, heads] = config.stages[stage];
+    good = layers >= 1 && layers <= kMaxLayers && heads >= 1 && heads <= kMaxHeads &&
+           (config.width >> (config.stages.size() - 1 - stage)) % (2 * heads) == 0;
+  }
+  if (good && !config.stages.empty())
+    good = config.layers == LayersOf(config) && config.heads == config.stages.back().heads &&
+           config.width % (int64_t{1} << (config.stages.size() - 1)) == 0 &&
+           config.head_width * config.heads == config.width && StagesFit(config);
+  if (good) return absl::OkStatus();
+  return absl::InvalidArgumentError("a model's stages or windows are outside their limits");
+}
+
 absl::Status CheckHalves(const ModelConfig& config) {
   const bool halves = FindFamily(config.model_type)->encoder_decoder;
   if (halves != config.has_source() || halves != (config.task == Task::kSeq2SeqLm))
@@ -365,6 +390,7 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
     return absl::InvalidArgumentError("an image's sizes are outside their limits");
   if (!known || !sized || config.heads % config.kv_heads != 0 || config.head_width % 2 != 0)
     return absl::InvalidArgumentError("a model's sizes are outside their limits");
+  RETURN_IF_ERROR(CheckStages(config));
   if (config.task == Task::kTokenClassification && !config.encoder)
     return absl::InvalidArgumentError("a model of token classes that is no encoder");
   if (config.task == Task::kMaskedLm &&

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "worker/program/relative_positions.h"
 #include "worker/program/rope_scaling.h"
+#include "worker/program/stage_sizes.h"
 #include "worker/program/task.h"
 
 namespace snug::program {
@@ -48,7 +49,6 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool tied_embeddings = false;  // Of the embedding and a head of the vocabulary.
-
   Task task = Task::kCausalLm;
   int64_t labels = 0;  // Of a classification head.
   Problem problem = Problem::kSingleLabel;
@@ -79,8 +79,7 @@ struct ModelConfig {
   double logit_softcap = 0.0;  // 0: none.
   int64_t window = 0;          // Tokens that a query of a sliding layer sees, itself included.
   std::vector<bool> sliding;   // By layer; empty: none.
-
-  bool reversible = false;  // Two streams in fixed point (worker/program/decoder.cc).
+  bool reversible = false;     // Two streams in fixed point (worker/program/decoder.cc).
 
   // Of an encoder (worker/program/encoder.cc).
   bool encoder = false;         // Every token sees its whole document; positions have a table.
@@ -99,23 +98,26 @@ struct ModelConfig {
 
   // Of an encoder of images, whose tokens are patches (worker/program/image_encoder.cc).
   int64_t image_size = 0;  // Pixels of a side; 0: it reads tokens.
-  int64_t patch_size = 0;
-  int64_t image_channels = 0;
+  int64_t patch_size = 0, image_channels = 0;
   bool distilled = false;  // A second token beside the class's.
+
+  // In stages, with windows (worker/program/stages.h); the sizes above are the last one's.
+  std::vector<StageSizes> stages;
+  int64_t window_side = 0;  // Patches.
+  double drop_path = 0.0;   // How probably the last layer's attention is passed by.
 
   bool operator==(const ModelConfig&) const = default;
   bool adds_tokens() const { return first_added > 0; }
   bool has_source() const { return decoder_layers > 0; }
-  // Documents or tokens.
+  // Documents, which images are too, or tokens.
   bool classifies() const { return of_documents() || task == Task::kTokenClassification; }
-  // An image is a document.
   bool of_documents() const {
     return task == Task::kSequenceClassification || task == Task::kImageClassification;
   }
   // Documents have a number per class, not one class.
   bool has_targets() const { return of_documents() && problem != Problem::kSingleLabel; }
   bool of_images() const { return image_size > 0; }
-  int64_t special_tokens() const { return distilled ? 2 : 1; }  // Rows that are no patches.
+  int64_t special_tokens() const;  // Rows that are no patches.
   int64_t tokens_of_image() const;
   int64_t patch_width() const { return image_channels * patch_size * patch_size; }
   bool slides(int64_t layer) const;

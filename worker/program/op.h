@@ -8,6 +8,7 @@
 
 #include "worker/program/model_config.h"
 #include "worker/program/parameter.h"
+#include "worker/program/patch_order.h"
 #include "worker/program/relative_positions.h"
 #include "worker/program/rows.h"
 
@@ -27,7 +28,8 @@ enum class OpCode : uint8_t {
   kLoraLinear,  // z, za -> y                    y = z W^T + bias + scale * za B^T
   kLoraEmbedding,  // token ids, x -> y          y = x + scale * A[:, ids]^T B^T
   kRope,           // q -> q
-  kAttention,      // q, k, v -> o, lse          within each document; a parameter has biases
+  kAttention,      // q, k, v -> o, lse          within each document, or each part of an image's
+                   //                            windows; a parameter has biases
   kGlu,            // g, u -> p                  p = activation(g) * u
   kActivation,     // x -> y                     y = activation(x)
   kDropout,        // x -> y
@@ -36,16 +38,18 @@ enum class OpCode : uint8_t {
   kSelectRows,  // x -> y                        y[i] = x[index[i]], the batch's rising index of y's
                 //                               rows: those that are trained, the last of documents
   kMergeRows,   // x -> y                        as many rows of x as y is wider lie in one of y
-  kToFixed,     // x -> v                        v = x to the nearest of DType::kFixed
-  kFromFixed,   // v -> x
-  kFixedAdd,    // v, f -> w                     w = v + f, f to the nearest: w - f is v, to the bit
+  kReorderRows,  // x -> y                       y[i] = x[index[i]], an index of each image's rows
+  kMeanRows,     // x -> y                        the mean of each document's rows
+  kToFixed,      // x -> v                        v = x to the nearest of DType::kFixed
+  kFromFixed,    // v -> x
+  kFixedAdd,  // v, f -> w                     w = v + f, f to the nearest: w - f is v, to the bit
   // In no program: a stash that holds x so is lowered to them.
   kQuantize,       // x -> codes                    rows of ranges, then rows of codes
   kDequantize,     // codes -> x
   kSampleRows,     // x -> sample                  some rows, and their places and weights
   kFixedSubtract,  // w, f -> v                 v = w - f: in no program, it undoes kFixedAdd
 };
-inline constexpr int kOpCodes = 25;
+inline constexpr int kOpCodes = 27;
 
 // An op draws random numbers of its own by its block and its place there, in 24 bits together.
 inline constexpr int kOpBits = 12;
@@ -80,13 +84,16 @@ struct OpAttributes {
   int64_t za_column = 0;     // kLoraLinear: of za, which modules share, its first column
   int64_t rank = 0;          // ... and how many are its; kLoraEmbedding, kHeadLoss
   double smoothing = 0.0;    // kHeadLoss: of a class: the share that is spread over all of them
-  double softcap = 0.0;  // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
-  int64_t window = 0;    // kAttention: keys that a query sees, its own among them; 0: all
-  double offset = 0.0;   // kRmsNorm
-  bool bias = false;     // kLinear, kLoraLinear, kAffine, kHeadLoss: the last parameter
-  bool centred = false;  // kNormalize
-  bool causal = true;    // kAttention
-  Distances distances;   // kAttention: that have biases
+  double softcap = 0.0;     // kAttention, kHeadLoss: s becomes softcap * tanh(s / softcap); 0: none
+  int64_t window = 0;       // kAttention: keys that a query sees, its own among them; 0: all
+  double offset = 0.0;      // kRmsNorm
+  bool bias = false;        // kLinear, kLoraLinear, kAffine, kHeadLoss: the last parameter
+  bool centred = false;     // kNormalize
+  bool causal = true;       // kAttention
+  Distances distances;      // kAttention: that have biases
+  PatchOrder order;         // kAttention: its windows; kReorderRows: of its result
+  PatchOrder order_before;  // kReorderRows
+  bool whole_documents = false;                               // kDropout: one draw for each
   Rows query_rows = Rows::kTokens, key_rows = Rows::kTokens;  // kAttention
   Ids ids = Ids::kTokens;                                     // kEmbedding
   int64_t row = 0;        // kLinear, kLoraLinear: of all its parameters, the first row that is its

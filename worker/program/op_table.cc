@@ -86,6 +86,8 @@ constexpr OpRow kRows[kOpCodes] = {
      /*forward_in_backward=*/true},
     {"select_rows", kWhole, Nothing, 0, {}, 1},
     {"merge_rows", kWhole, Nothing, kIn0, {kOverDOut}, 0},
+    {"reorder_rows", kWhole, Nothing, 0, {}, 0},
+    {"mean_rows", kWhole, Nothing, 0, {}, 1},
     // Rounding counts as the identity: gradients are those of what is rounded.
     {"to_fixed", kWhole, Nothing, 0, {}, 0, /*passes_gradient=*/kIn0},
     {"from_fixed", kRowWise, Nothing, 0, {}, 0, /*passes_gradient=*/kIn0},
@@ -129,6 +131,8 @@ double VisiblePairs(const RunShape& run) {
   const auto tokens = static_cast<double>(run.key.Of(a.query_rows));
   const auto longest = static_cast<double>(run.key.LongestOf(a.key_rows));
   const auto window = static_cast<double>(run.op->attributes.window);
+  const auto side = static_cast<double>(a.order.window);
+  if (a.order.side > 0) return tokens * side * side;
   const double most = window == 0.0 ? longest : std::min(longest, window);
   if (tokens < longest || !run.op->attributes.causal) return tokens * most;
   return tokens / longest * (most * longest - most * (most - 1.0) / 2.0);

@@ -48,8 +48,7 @@ absl::StatusOr<int> OpenToRead(const std::string& path, int more_flags) {
   if (!MayBeThere(path))
     return absl::NotFoundError(
         absl::StrCat("cannot open ", path, ": it was not there when the job was checked"));
-  const int fd =
-      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | more_flags);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | more_flags);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   const OpenedFiles* kept = KeptTo(path);
   struct stat about = {};

@@ -3,10 +3,22 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "worker/program/encoder_traits.h"
+#include "worker/program/stages.h"
 
 namespace snug::program {
 
+namespace {
+
+std::string PrefixInStages(const ModelConfig& config, int64_t layer) {
+  const StagePlace place = PlaceOf(config, layer);
+  const std::string stage = absl::StrCat(BasePrefix(config), "encoder.layers.", place.stage, ".");
+  return place.merges ? stage + "downsample." : absl::StrCat(stage, "blocks.", place.layer, ".");
+}
+
+}  // namespace
+
 std::string LayerPrefix(const ModelConfig& config, int64_t layer) {
+  if (!config.stages.empty()) return PrefixInStages(config, layer);
   if (config.encoder) return absl::StrCat(BasePrefix(config), TraitsOf(config).layers, layer, ".");
   const int64_t encoder_layers = config.layers - config.decoder_layers;
   if (config.has_source() && layer < encoder_layers)
@@ -16,7 +28,8 @@ std::string LayerPrefix(const ModelConfig& config, int64_t layer) {
 }
 
 std::string LayerModules(const ModelConfig& config, int64_t layer) {
-  if (config.of_images()) return absl::StrCat(BasePrefix(config), "layers.", layer, ".");
+  if (config.of_images() && config.stages.empty())
+    return absl::StrCat(BasePrefix(config), "layers.", layer, ".");
   return LayerPrefix(config, layer);
 }
 

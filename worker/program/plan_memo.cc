@@ -42,12 +42,15 @@ void AddAttributes(const OpAttributes& attributes, Fingerprint& text) {
   // As many names as there are fields: a new one does not compile until it is here.
   const auto& [heads, kv_heads, head_width, rotary_width, epsilon, scale, table_scale, dropout,
                patch_width, za_column, rank, smoothing, softcap, window, offset, bias, centred,
-               causal, distances, query_rows, key_rows, ids, row, rows, local, selected, loss,
-               activation, quantization, code_bits, with_replacement] = attributes;
+               causal, distances, order, order_before, whole_documents, query_rows, key_rows, ids,
+               row, rows, local, selected, loss, activation, quantization, code_bits,
+               with_replacement] = attributes;
   text.Add(heads, kv_heads, head_width, rotary_width, epsilon, scale, table_scale, dropout,
            patch_width, za_column, rank, smoothing, softcap, window, offset, bias, centred, causal,
-           distances.buckets, distances.farthest, query_rows, key_rows, ids, row, rows, local,
-           selected, loss, activation, quantization, code_bits, with_replacement);
+           distances.buckets, distances.farthest, whole_documents, query_rows, key_rows, ids, row,
+           rows, local, selected, loss, activation, quantization, code_bits, with_replacement);
+  for (const PatchOrder& each : {order, order_before})
+    text.Add(each.side, each.window, each.shift, each.in_fours);
 }
 
 void AddType(const BlockType& type, Fingerprint& text) {

@@ -46,17 +46,27 @@ int64_t AttentionSlices(int64_t heads, int64_t kv_heads) {
   return group;
 }
 
+// Where attention has windows, each part of one is a document.
+int64_t DocumentsOf(const RunShape& run) {
+  const PatchOrder& windows = run.op->attributes.order;
+  return run.key.documents * (windows.side > 0 ? windows.parts() : 1);
+}
+int64_t LongestOf(const RunShape& run, Rows rows) {
+  const PatchOrder& windows = run.op->attributes.order;
+  return windows.side > 0 ? windows.window * windows.window : run.key.LongestOf(rows);
+}
+
 AttentionBlocks::AttentionBlocks(const RunShape& run, const Machine& machine) {
   constexpr int64_t kQueryBlock = 64, kKeyBlock = 256, kPanel = 32, kVector = 16;
   const OpAttributes& a = run.op->attributes;
-  const int64_t queries = std::min(run.key.LongestOf(a.query_rows), run.key.Of(a.query_rows));
+  const int64_t queries = std::min(LongestOf(run, a.query_rows), run.key.Of(a.query_rows));
   slices = AttentionSlices(a.heads, a.kv_heads);
-  units = run.key.documents * a.kv_heads * slices;
+  units = DocumentsOf(run) * a.kv_heads * slices;
   threads = std::min<int64_t>(machine.threads, units);
   width = RoundUp(a.head_width, kVector);
   rows = queries * (a.heads / a.kv_heads / slices);
   query_block = std::min(kQueryBlock, RoundUp(queries, 2));
-  keys = std::min(kKeyBlock, RoundUp(run.key.LongestOf(a.key_rows), kPanel));
+  keys = std::min(kKeyBlock, RoundUp(LongestOf(run, a.key_rows), kPanel));
 }
 
 // Of the biases' gradient, where it is wanted: sums of the CPU, document by document, and those of
@@ -65,6 +75,7 @@ int64_t Sides(const RunShape& run) { return run.op->attributes.causal ? 1 : 2; }
 int64_t BiasSums(const RunShape& run) {
   const OpAttributes& a = run.op->attributes;
   if (run.wanted.parameters == 0) return 0;
+  if (a.order.side > 0) return Aligned(a.heads * DocumentsOf(run) * a.order.entries() * kF32);
   const int64_t entries = a.distances.entries(a.causal);
   const int64_t row = std::min(Sides(run) * run.key.Of(a.key_rows), run.key.documents * entries);
   return Aligned(a.heads * row * kF32);
@@ -72,6 +83,7 @@ int64_t BiasSums(const RunShape& run) {
 int64_t StreamBiasSums(const RunShape& run) {
   constexpr int64_t kTile = 64, kDiagonal = 128;
   if (run.wanted.parameters == 0) return 0;
+  if (run.op->attributes.order.side > 0) return BiasSums(run);
   const int64_t tiles = run.key.Of(run.op->attributes.key_rows) / kTile;
   return (Sides(run) * tiles + 2 * run.key.documents) * run.op->attributes.heads * kDiagonal * kF32;
 }
@@ -87,6 +99,23 @@ int64_t DistanceBiases(const RunShape& run, const Machine& machine) {
   const int64_t ids = machine.cpu ? 0 : Aligned(entries * kIndex);
   const int64_t gradient = run.wanted.parameters == 0 ? 0 : Aligned(elements * kF32);
   return Aligned(elements * kF32) + rounded + ids + gradient + RankBytes(machine, entries);
+}
+
+// worker/execute/ops/window_documents.h: of a GPU, where the parts of windows begin and how wide
+// they are; and the table of biases where it is not fp32.
+int64_t WindowBytes(const RunShape& run, const Machine& machine) {
+  constexpr int64_t kIndex = 8;
+  const OpAttributes& a = run.op->attributes;
+  if (a.order.side == 0) return 0;
+  const int64_t arrays =
+      Aligned((DocumentsOf(run) + 1) * kIndex) + Aligned(DocumentsOf(run) * kIndex);
+  const bool single = run.compute == DType::kF32;
+  return (machine.cpu ? 0 : arrays) + (single ? 0 : Aligned(a.order.entries() * a.heads * kF32));
+}
+
+int64_t ReorderBytes(const RunShape& run, const Machine& machine) {
+  constexpr int64_t kIndex = 4;
+  return machine.cpu ? 0 : Aligned(run.op->attributes.order.patches() * kIndex);
 }
 
 int64_t AttentionForward(const RunShape& run, const Machine& machine) {
@@ -238,7 +267,7 @@ int64_t LoraEmbeddingBytes(const RunShape& run, const Machine& machine) {
 
 int64_t AttentionBytes(const RunShape& run, const Machine& machine) {
   const bool forward = run.direction == Direction::kForward;
-  const int64_t biases = DistanceBiases(run, machine);
+  const int64_t biases = DistanceBiases(run, machine) + WindowBytes(run, machine);
   if (machine.cpu)
     return biases + (forward ? AttentionForward(run, machine) : AttentionBackward(run, machine));
   // With a cache, and where ATen has no kernels, it is our own even so.
@@ -284,6 +313,8 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
       return HeadLossBytes(run, machine);
     case OpCode::kSampleRows:
       return SampleBytes(run);
+    case OpCode::kReorderRows:
+      return ReorderBytes(run, machine);
     case OpCode::kNormalize:
     case OpCode::kRope:
     case OpCode::kGlu:
@@ -292,6 +323,7 @@ int64_t WorkspaceBytes(const RunShape& run, const Machine& machine) {
     case OpCode::kAdd:
     case OpCode::kSelectRows:
     case OpCode::kMergeRows:
+    case OpCode::kMeanRows:
     case OpCode::kQuantize:
     case OpCode::kDequantize:
     case OpCode::kToFixed:

@@ -86,7 +86,8 @@ class BatchBuffers {
         start_token_(static_cast<int32_t>(config.start_token)),
         pad_token_(config.pad_token),
         token_types_of_model_(config.token_types),
-        first_position_(config.first_position) {}
+        first_position_(config.first_position),
+        stages_(config.stages.size()) {}
   absl::Status AllocateAngles(const std::vector<float>& frequencies, int64_t tokens,
                               Angles& angles);
   template <typename T>
@@ -124,6 +125,7 @@ class BatchBuffers {
   int32_t start_token_;
   Masking masking_;  // Of the batch that is filled.
   int64_t pad_token_, token_types_of_model_, first_position_;
+  size_t stages_;  // Of merged patches there are fewer in each.
   Angles angles_, local_angles_;
   Filled<int32_t> ids_, positions_, token_types_, labels_, source_ids_;
   Filled<int64_t> offsets_, trained_rows_, source_offsets_;

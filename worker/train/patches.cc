@@ -4,6 +4,8 @@
 #include <bit>
 #include <type_traits>
 
+#include "worker/program/stages.h"
+
 namespace snug::train {
 namespace {
 
@@ -34,8 +36,10 @@ void Lay(const PatchGrid& grid, const ValueOf& value_of, T* to) {
       }
     }
   };
-  for (int64_t y = 0; y < size; y += grid.patch_size) {
-    for (int64_t x = 0; x < size; x += grid.patch_size) patch(y * line + x * grid.channels);
+  for (int64_t token = 0; token < grid.side * grid.side; ++token) {
+    const int64_t place = grid.order.empty() ? token : grid.order[static_cast<size_t>(token)];
+    const int64_t y = place / grid.side * grid.patch_size, x = place % grid.side * grid.patch_size;
+    patch(y * line + x * grid.channels);
   }
 }
 
@@ -48,11 +52,13 @@ void LayAs(const PatchGrid& grid, const ValueOf& value_of, char* to) {
 }  // namespace
 
 PatchGrid PatchGridOf(const program::ModelConfig& config, program::DType dtype) {
-  return {.special = config.special_tokens(),
-          .side = config.image_size / config.patch_size,
-          .patch_size = config.patch_size,
-          .channels = config.image_channels,
-          .dtype = dtype};
+  PatchGrid grid = {.special = config.special_tokens(),
+                    .side = config.image_size / config.patch_size,
+                    .patch_size = config.patch_size,
+                    .channels = config.image_channels,
+                    .dtype = dtype};
+  if (!config.stages.empty()) grid.order = program::PatchesOf(program::OrderOf(config, 0));
+  return grid;
 }
 
 void LayPatches(const Dataset& dataset, int64_t row, const PatchGrid& grid, char* to) {

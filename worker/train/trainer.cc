@@ -11,6 +11,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/program/added_tokens.h"
 #include "worker/program/eval_metrics.h"
+#include "worker/program/stages.h"
 #include "worker/train/schedule.h"
 
 namespace snug::train {
@@ -155,8 +156,10 @@ absl::Status CheckRanks(const program::ModelConfig& config, int64_t rows,
       program::kMaxRankedNumbers, " numbers; the evaluation set has ", rows * config.labels));
 }
 
-program::TapeKey WorstOf(const Dataset& dataset, const program::Batching& batching) {
-  const program::TapeKey worst = program::WorstBatch(dataset.rows().lengths(), batching);
+program::TapeKey WorstOf(const program::ModelConfig& config, const Dataset& dataset,
+                         const program::Batching& batching) {
+  const program::TapeKey worst =
+      program::WithStages(program::WorstBatch(dataset.rows().lengths(), batching), config);
   return dataset.has_sources() ? program::WithSources(worst, dataset.source_lengths(), batching)
                                : worst;
 }
@@ -209,7 +212,7 @@ absl::Status Trainer::LoadData() {
         "label_names: the dataset and the evaluation set name other classes: give them");
   const int64_t evaluated = evaluation_->rows().size();
   RETURN_IF_ERROR(CheckRanks(program_.config, evaluated, options));
-  evaluation_key_ = WorstOf(*evaluation_, batching);
+  evaluation_key_ = WorstOf(program_.config, *evaluation_, batching);
   data_bytes_ = program::DataBytes(lengths, evaluation_->rows().lengths(), batching) +
                 augmenter_->held_bytes() +
                 program::SourceBytes(dataset_->source_lengths(), evaluation_->source_lengths()) +

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -250,6 +251,26 @@ TEST_F(InspectorTest, AnEncoderDecoderIsToldAsItIs) {
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_farthest_distance(1 << 30); }));
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_distance_buckets(0); }));
   EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_start_token(f.vocabulary()); }));
+}
+
+TEST_F(InspectorTest, AModelInStagesIsToldAsItIs) {
+  const auto config = program::ParseModelConfig(
+      R"({"model_type": "swin", "architectures": ["SwinForImageClassification"],
+          "drop_path_rate": 0.25})",
+      "config.json");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const v1::ModelFacts facts = FactsOf(*config);
+  ASSERT_TRUE(ConfigOf(facts).ok()) << ConfigOf(facts).status();
+  EXPECT_EQ(*ConfigOf(facts), *config);
+  const auto refused = [&](auto change) {
+    v1::ModelFacts changed = facts;
+    change(changed);
+    return !ConfigOf(changed).ok();
+  };
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.add_stage_heads(24); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_stage_layers(0, 0); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_window_side(5); }));
+  EXPECT_TRUE(refused([](v1::ModelFacts& f) { f.set_drop_path(NAN); }));
 }
 
 TEST_F(InspectorTest, AModelOfImagesIsToldAsItIs) {

@@ -21,6 +21,7 @@
 #include "worker/link/assignment.h"
 #include "worker/program/plan.h"
 #include "worker/program/predict.h"
+#include "worker/program/stages.h"
 #include "worker/train/trainer.h"
 
 namespace snug {
@@ -93,7 +94,8 @@ absl::StatusOr<Setup> SetUp(const Request& request, const program::Machine& mach
   ASSIGN_OR_RETURN(const train::Dataset dataset,
                    train::Dataset::Open(request.data, config.vocabulary));
   const program::Batching batching = train::BatchingOf(spec.training);
-  attempt.key = program::WorstBatch(dataset.rows().lengths(), batching);
+  attempt.key =
+      program::WithStages(program::WorstBatch(dataset.rows().lengths(), batching), config);
   if (dataset.has_sources())
     attempt.key = program::WithSources(attempt.key, dataset.source_lengths(), batching);
   program::PredictOptions options;

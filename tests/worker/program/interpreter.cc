@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "gtest/gtest.h"
+#include "worker/program/stages.h"
 
 namespace snug::program {
 namespace {
@@ -110,6 +111,10 @@ void Interpreter::RunLine(size_t t) {
     Form(line);
   } else if (line.op->code == OpCode::kSelectRows || line.op->code == OpCode::kMergeRows) {
     ChangeRows(line, *line.op);
+  } else if (line.op->code == OpCode::kReorderRows) {
+    ReorderRows(line, *line.op);
+  } else if (line.op->code == OpCode::kMeanRows) {
+    MeanRows(line);
   } else if (line.direction == Direction::kForward || line.op->code == OpCode::kAdd) {
     Forward(line, *line.op);
   } else {
@@ -171,6 +176,9 @@ int64_t Interpreter::Count(const Operand& operand) const {
 }
 
 int64_t Interpreter::AllRows(const Operand& operand) const {
+  const auto tokens = static_cast<int64_t>(batch_->ids.size());
+  if (!program_.config.stages.empty() && operand.rows >= Rows::kMerged1)
+    return WithStages({.tokens = tokens}, program_.config).Of(operand.rows);
   const std::vector<int> documents = batch_->documents(operand.rows);
   return std::accumulate(documents.begin(), documents.end(), int64_t{0});
 }

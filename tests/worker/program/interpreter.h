@@ -53,7 +53,6 @@ class Interpreter {
   };
 
   void RunLine(size_t t);
-  // Of a loop: its body, pass by pass.
   void RunLoop(size_t t);
   void Forward(const Instruction& line, const Op& op);
   void Backward(const Instruction& line, const Op& op);
@@ -80,17 +79,19 @@ class Interpreter {
   void RmsNormBackward(const Instruction& line, const Op& op, int64_t n);
   void LinearBackward(const Instruction& line, const Op& op, int64_t n);
   void HeadLoss(const Instruction& line, const Op& op, bool with_gradient);
-  // A document's queries and keys, the first of each and how many.
+  // A document's queries and keys, the first of each and how many; `width`: of a part of a window.
   struct Attended {
-    int64_t query, queries, key, keys;
+    int64_t query, queries, key, keys, width = 0;
   };
   std::vector<Attended> AttendedOf(const Instruction& line) const;
+  static std::vector<Attended> PartsOfWindows(const PatchOrder& order, size_t images);
   void AttentionForward(const Instruction& line, const Op& op);
   void AttentionForward(const Instruction& line, const Op& op, const Attended& at);
   void AttentionBackward(const Instruction& line, const Op& op);
   void AttentionBackward(const Instruction& line, const Op& op, const Attended& at);
-  // Where a head's bias of a distance is in the op's parameter.
-  std::optional<size_t> BiasOf(const Op& op, int64_t head, int64_t distance) const;
+  // Where a head's bias of query n and key m of a document is in the op's parameter.
+  std::optional<size_t> BiasOf(const Op& op, const Attended& at, int64_t head, int64_t n,
+                               int64_t m) const;
   // Of row n, of ops that take each element by itself.
   void ElementwiseForward(const Instruction& line, const Op& op, int64_t n);
   void ElementwiseBackward(const Instruction& line, const Op& op, int64_t n);
@@ -102,6 +103,10 @@ class Interpreter {
   // Input 0 in a backward: itself, or what the form in its place stands for.
   View Taken(const Instruction& line) const;
   void ChangeRows(const Instruction& line, const Op& op);
+  void ReorderRows(const Instruction& line, const Op& op);
+  void MeanRows(const Instruction& line);
+  // What stands for a row where masks are drawn: itself, or its document.
+  int64_t DrawnRow(const Instruction& line, const Op& op, int64_t row) const;
   int64_t Count(const Operand& operand) const;  // Its rows, in a loop those of the pass.
   int64_t AllRows(const Operand& operand) const;
   int64_t FirstRow(const Operand& operand) const;  // Of its slot's, in this pass of a loop.

@@ -48,10 +48,12 @@ void Interpreter::ElementwiseForward(const Instruction& line, const Op& op, int6
     return ActivatedForward(line, op, n);
   if (op.code != OpCode::kDropout && op.code != OpCode::kAdd) return FixedForward(line, op, n);
   const View x = In(line, 0), y = Out(line, 0);
-  const int64_t first = (in_loop_ ? first_row_ : 0) + (other_masks_ && line.recomputed ? 1 : 0);
+  const bool whole = op.attributes.whole_documents;
+  const int64_t row = DrawnRow(line, op, (in_loop_ ? first_row_ : 0) + n) +
+                      (other_masks_ && line.recomputed ? 1 : 0);
   for (int64_t i = 0; i < y.width; ++i) {
     y.row(n)[i] = op.code == OpCode::kAdd ? x.row(n)[i] + In(line, 1).row(n)[i]
-                                          : x.row(n)[i] * Kept(op, first + n, i);
+                                          : x.row(n)[i] * Kept(op, row, whole ? 0 : i);
   }
 }
 
@@ -74,8 +76,9 @@ void Interpreter::ElementwiseBackward(const Instruction& line, const Op& op, int
   if (op.code == OpCode::kActivation) return ActivationBackward(line, op, n);
   if (op.code != OpCode::kDropout) return;
   const View dy = DOut(line, 0), dx = DIn(line, 0);
-  const int64_t first = in_loop_ ? first_row_ : 0;
-  for (int64_t i = 0; i < dy.width; ++i) dx.row(n)[i] = dy.row(n)[i] * Kept(op, first + n, i);
+  const bool whole = op.attributes.whole_documents;
+  const int64_t row = DrawnRow(line, op, (in_loop_ ? first_row_ : 0) + n);
+  for (int64_t i = 0; i < dy.width; ++i) dx.row(n)[i] = dy.row(n)[i] * Kept(op, row, whole ? 0 : i);
 }
 
 // Of row n. What is held of input 0 in two bits is noted before any of it is written over.

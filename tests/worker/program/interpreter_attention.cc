@@ -28,6 +28,7 @@ double CapSlope(double softcap, double x) {
 
 std::vector<Interpreter::Attended> Interpreter::AttendedOf(const Instruction& line) const {
   const OpAttributes& a = line.op->attributes;
+  if (a.order.side > 0) return PartsOfWindows(a.order, batch_->document_lengths.size());
   const std::vector<int> queries = batch_->documents(a.query_rows);
   const std::vector<int> keys = batch_->documents(a.key_rows);
   std::vector<Attended> all;
@@ -39,8 +40,29 @@ std::vector<Interpreter::Attended> Interpreter::AttendedOf(const Instruction& li
   return all;
 }
 
-std::optional<size_t> Interpreter::BiasOf(const Op& op, int64_t head, int64_t distance) const {
+std::vector<Interpreter::Attended> Interpreter::PartsOfWindows(const PatchOrder& order,
+                                                               size_t images) {
+  std::vector<Attended> all;
+  const WindowParts parts = PartsOf(order);
+  int64_t first = 0;
+  for (size_t part = 0; part < images * parts.patches.size(); ++part) {
+    const int64_t patches = parts.patches[part % parts.patches.size()];
+    all.push_back({first, patches, first, patches, parts.widths[part % parts.widths.size()]});
+    first += patches;
+  }
+  return all;
+}
+
+std::optional<size_t> Interpreter::BiasOf(const Op& op, const Attended& at, int64_t head, int64_t n,
+                                          int64_t m) const {
   const OpAttributes& a = op.attributes;
+  if (at.width > 0) {  // By how far apart the two places are, down and across.
+    const int64_t side = 2 * a.order.window - 1;
+    const int64_t down = n / at.width - m / at.width + a.order.window - 1;
+    const int64_t across = n % at.width - m % at.width + a.order.window - 1;
+    return static_cast<size_t>((down * side + across) * a.heads + head);
+  }
+  const int64_t distance = n - m;
   if (a.distances.buckets == 0) return std::nullopt;
   const std::vector<int32_t> buckets = BucketsOf(a.distances, a.causal);
   const int64_t entry = std::clamp<int64_t>(a.distances.Origin(a.causal) + distance, 0,
@@ -65,7 +87,7 @@ void Interpreter::AttentionForward(const Instruction& line, const Op& op, const 
       for (int64_t m = first; m < end; ++m) {
         const double* key = k.row(at.key + m) + kv_at;
         const double score = a.scale * std::inner_product(query, query + a.head_width, key, 0.0);
-        const auto bias = BiasOf(op, h, n - m);
+        const auto bias = BiasOf(op, at, h, n, m);
         scores.push_back(Cap(a.softcap, score) + (bias ? Weight(0)[*bias] : 0.0));
         sum += std::exp(scores.back());
       }
@@ -91,7 +113,7 @@ void Interpreter::AttentionBackward(const Instruction& line, const Op& op, const
   const OpAttributes& a = op.attributes;
   const View q = In(line, 0), k = In(line, 1), v = In(line, 2);
   const View o = Out(line, 0), lse = Out(line, 1), d_o = DOut(line, 0);
-  double* d_bias = a.distances.buckets == 0 ? nullptr : Gradient(0);
+  double* d_bias = op.parameters.empty() ? nullptr : Gradient(0);
   std::vector<double> dq(static_cast<size_t>(at.queries * q.width)),
       dk(static_cast<size_t>(at.keys * k.width)), dv = dk;
   for (int64_t n = 0; n < at.queries; ++n) {
@@ -103,7 +125,7 @@ void Interpreter::AttentionBackward(const Instruction& line, const Op& op, const
       for (int64_t m = FirstSeen(a, n); m < EndOfSeen(a, n, at.keys); ++m) {
         const double *km = k.row(at.key + m) + kv_at, *vm = v.row(at.key + m) + kv_at;
         const double score = a.scale * std::inner_product(qn, qn + a.head_width, km, 0.0);
-        const auto bias = BiasOf(op, h, n - m);
+        const auto bias = BiasOf(op, at, h, n, m);
         const double biased = Cap(a.softcap, score) + (bias ? Weight(0)[*bias] : 0.0);
         const double p = std::exp(biased - lse.row(row)[h]);
         const double dp = std::inner_product(don, don + a.head_width, vm, 0.0);

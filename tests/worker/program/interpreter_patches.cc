@@ -54,4 +54,43 @@ void Interpreter::PatchEmbeddingBackward(const Instruction& line, const Op& op, 
   }
 }
 
+void Interpreter::ReorderRows(const Instruction& line, const Op& op) {
+  const bool forward = line.direction == Direction::kForward;
+  const View whole = forward ? In(line, 0) : DIn(line, 0);
+  const View part = forward ? Out(line, 0) : DOut(line, 0);
+  const std::vector<int32_t> index = RowsBetween(op.attributes.order_before, op.attributes.order);
+  const auto patches = static_cast<int64_t>(index.size());
+  for (int64_t n = 0; n < Count(forward ? line.operands.out[0] : line.operands.d_out[0]); ++n) {
+    double* there = whole.row(n / patches * patches + index[static_cast<size_t>(n % patches)]);
+    for (int64_t i = 0; i < part.width; ++i) {
+      if (forward) part.row(n)[i] = there[i];
+      if (!forward) there[i] = part.row(n)[i];
+    }
+  }
+}
+
+void Interpreter::MeanRows(const Instruction& line) {
+  const bool forward = line.direction == Direction::kForward, add = (line.accumulate & 1) != 0;
+  const Operand& rows = forward ? line.operands.in[0] : line.operands.d_in[0];
+  const View all = At(rows), mean = forward ? Out(line, 0) : DOut(line, 0);
+  const auto images = static_cast<int64_t>(batch_->document_lengths.size());
+  const int64_t group = AllRows(rows) / images;
+  if (forward) std::fill_n(mean.at, images * mean.width, 0.0);
+  for (int64_t n = 0; n < images * group; ++n) {
+    for (int64_t i = 0; i < all.width; ++i) {
+      double &one = all.row(n)[i], &of_all = mean.row(n / group)[i];
+      const double share = 1.0 / static_cast<double>(group);
+      if (forward) of_all += share * one;
+      if (!forward) one = share * of_all + (add ? one : 0.0);
+    }
+  }
+}
+
+int64_t Interpreter::DrawnRow(const Instruction& line, const Op& op, int64_t row) const {
+  if (!op.attributes.whole_documents) return row;
+  const bool forward = line.direction == Direction::kForward;
+  const Operand& rows = forward ? line.operands.out[0] : line.operands.d_out[0];
+  return row / (AllRows(rows) / static_cast<int64_t>(batch_->document_lengths.size()));
+}
+
 }  // namespace snug::program

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "gtest/gtest.h"
 #include "tests/worker/program/interpreter.h"
 #include "tests/worker/program/models.h"
 #include "worker/program/lower.h"
+#include "worker/program/stages.h"
 
 namespace snug::program {
 namespace {
@@ -46,6 +48,19 @@ ToyBatch BatchOfDocuments(const Program& program, std::mt19937& random) {
   return batch;
 }
 
+// Two images, which have as many patches as the model's have.
+ToyBatch BatchOfImages(const Program& program, std::mt19937& random) {
+  ToyBatch batch;
+  const auto patches = static_cast<int>(program.config.tokens_of_image());
+  const auto labels = static_cast<size_t>(program.config.labels);
+  for (int n = 0; n < 2 * patches; ++n) {
+    batch.ids.push_back(static_cast<int>(random() % 11));
+    batch.labels.push_back(n % patches == 0 ? static_cast<int>(random() % labels) : -1);
+  }
+  batch.document_lengths = {patches, patches};
+  return batch;
+}
+
 // Tokens have classes, or none.
 ToyBatch BatchOfTokens(const Program& program, std::mt19937& random) {
   ToyBatch batch = MixedBatch(random);
@@ -54,19 +69,21 @@ ToyBatch BatchOfTokens(const Program& program, std::mt19937& random) {
 }
 
 ToyBatch BatchFor(const Program& program, std::mt19937& random) {
+  if (!program.config.stages.empty()) return BatchOfImages(program, random);
   if (program.config.of_documents()) return BatchOfDocuments(program, random);
   return program.config.classifies() ? BatchOfTokens(program, random) : MixedBatch(random);
 }
 
-LowerOptions OptionsFor(const ToyBatch& batch) {
+LowerOptions OptionsFor(const Program& program, const ToyBatch& batch) {
   LowerOptions options;
   options.key = {.tokens = static_cast<int64_t>(batch.ids.size()),
                  .documents = static_cast<int64_t>(batch.document_lengths.size()),
-                 .longest_document = 5,
+                 .longest_document = *absl::c_max_element(batch.document_lengths),
                  .trained = static_cast<int64_t>(batch.trained().size()),
                  .source_tokens = static_cast<int64_t>(batch.source_ids.size()),
                  .longest_source = 4};
   options.key.merged[0] = options.key.tokens / kToyMerge;
+  if (!program.config.stages.empty()) options.key = WithStages(options.key, program.config);
   return options;
 }
 
@@ -92,14 +109,14 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
   const ToyBatch batch = BatchFor(program, random);
   Interpreter keep(program, parameters), other(program, parameters);
   const absl::StatusOr<Tape> keep_tape =
-      Lower(program, RecomputePlan(program, 0), OptionsFor(batch));
+      Lower(program, RecomputePlan(program, 0), OptionsFor(program, batch));
   ASSERT_TRUE(keep_tape.ok()) << keep_tape.status();
   const double loss = keep.Run(*keep_tape, batch);
   ASSERT_TRUE(std::isfinite(loss));
   for (int i = 0; i < plans; ++i) {
     const size_t stashes = i % 3 == 0 ? 2 : kStashes;
     const Plan plan = RandomPlan(program, 3, random, /*segments=*/i % 2 == 1, stashes);
-    const absl::StatusOr<Tape> tape = Lower(program, plan, OptionsFor(batch));
+    const absl::StatusOr<Tape> tape = Lower(program, plan, OptionsFor(program, batch));
     ASSERT_TRUE(tape.ok()) << tape.status();
     ASSERT_EQ(other.Run(*tape, batch), loss) << "plan " << i;
     if (HasLoops(*tape)) {
@@ -110,7 +127,7 @@ void ExpectAnyPlanGivesTheGradientsOfKeep(const Program& program, int plans, std
     ASSERT_TRUE(other.gradients() == keep.gradients()) << "plan " << i;
   }
   for (int k = 0; k <= static_cast<int>(program.config.layers); ++k) {
-    const Tape tape = *Lower(program, RecomputePlan(program, k), OptionsFor(batch));
+    const Tape tape = *Lower(program, RecomputePlan(program, k), OptionsFor(program, batch));
     ASSERT_EQ(other.Run(tape, batch), loss);
     ASSERT_EQ(other.gradients(), keep.gradients()) << "recompute " << k;
   }
@@ -122,10 +139,11 @@ void ExpectTheGradientsOfKeep(const Program& program, const std::vector<Plan>& p
   const ToyBatch batch = BatchFor(program, random);
   Interpreter keep(program, parameters), other(program, parameters);
   const double loss =
-      keep.Run(*Lower(program, RecomputePlan(program, 0), OptionsFor(batch)), batch);
+      keep.Run(*Lower(program, RecomputePlan(program, 0), OptionsFor(program, batch)), batch);
   ASSERT_TRUE(std::isfinite(loss));
   for (const Plan& plan : plans) {
-    ASSERT_EQ(other.Run(*Lower(program, plan, OptionsFor(batch)), batch), loss) << plan.name;
+    ASSERT_EQ(other.Run(*Lower(program, plan, OptionsFor(program, batch)), batch), loss)
+        << plan.name;
     ASSERT_TRUE(other.gradients() == keep.gradients()) << plan.name;
   }
 }
@@ -134,7 +152,7 @@ void ExpectOtherMasksAgainChangeTheGradients(const Program& program, const Plan&
                                              std::mt19937& random) {
   const auto parameters = RandomParameters(program, random);
   const ToyBatch batch = BatchFor(program, random);
-  const Tape tape = *Lower(program, plan, OptionsFor(batch));
+  const Tape tape = *Lower(program, plan, OptionsFor(program, batch));
   Interpreter same(program, parameters), other(program, parameters);
   other.DrawOtherMasksAgain();
   const double loss = same.Run(tape, batch);
@@ -149,8 +167,8 @@ void ExpectTheSameReleased(const Program& kept, const Program& released, int pla
   Interpreter keep(kept, parameters), other(released, parameters);
   for (int i = 0; i < plans; ++i) {
     const Plan plan = RandomPlan(kept, 3, random, /*segments=*/i % 2 == 1, kStashes);
-    const Tape expected = *Lower(kept, plan, OptionsFor(batch));
-    const Tape tape = *Lower(released, plan, OptionsFor(batch));
+    const Tape expected = *Lower(kept, plan, OptionsFor(kept, batch));
+    const Tape tape = *Lower(released, plan, OptionsFor(released, batch));
     ASSERT_EQ(other.Run(tape, batch), keep.Run(expected, batch)) << "plan " << i;
     ASSERT_TRUE(other.gradients() == keep.gradients()) << "plan " << i;
     const auto updates = std::count_if(
@@ -167,18 +185,18 @@ void ExpectOnlyTwoBitsChangeTheGradients(const Program& program, const Plan& cod
   const ToyBatch batch = BatchFor(program, random);
   Interpreter keep(program, parameters), other(program, parameters);
   const double loss =
-      keep.Run(*Lower(program, RecomputePlan(program, 0), OptionsFor(batch)), batch);
+      keep.Run(*Lower(program, RecomputePlan(program, 0), OptionsFor(program, batch)), batch);
   other.UseTwoBitSlope([](Activation, double) { return 1.0; });
-  EXPECT_EQ(other.Run(*Lower(program, coded, OptionsFor(batch)), batch), loss);
+  EXPECT_EQ(other.Run(*Lower(program, coded, OptionsFor(program, batch)), batch), loss);
   EXPECT_NE(other.gradients(), keep.gradients());
-  EXPECT_EQ(other.Run(*Lower(program, exact, OptionsFor(batch)), batch), loss);
+  EXPECT_EQ(other.Run(*Lower(program, exact, OptionsFor(program, batch)), batch), loss);
   EXPECT_EQ(other.gradients(), keep.gradients());
 }
 
 void ExpectFiniteDifferences(const Program& program, std::mt19937& random) {
   auto parameters = RandomParameters(program, random);
   const ToyBatch batch = BatchFor(program, random);
-  LowerOptions options = OptionsFor(batch);
+  LowerOptions options = OptionsFor(program, batch);
   const Tape step =
       *Lower(program, RandomPlan(program, 3, random, /*segments=*/false, kStashes), options);
   options.training = false;

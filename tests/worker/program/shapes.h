@@ -109,6 +109,20 @@ inline ModelConfig ImageShape(const std::string& family, const LlamaSizes& sizes
   return config;
 }
 
+// Swin, of images of 4 x 4 patches in windows of 2 x 2, in two stages, with what passes layers by.
+inline ModelConfig WindowedShape(int64_t width) {
+  ModelConfig config = ImageShape("vit", {4, 2 * width, 2, 2, 3 * width, 1});
+  config.model_type = "swin";
+  config.norm_epsilon = 1e-5;
+  config.stages = {{.layers = 2, .heads = 1}, {.layers = 1, .heads = 2}};
+  config.window_side = 2;
+  config.patch_size = 1;
+  config.drop_path = 0.3;
+  config.head_width = width;
+  config.max_positions = config.tokens_of_image();
+  return config;
+}
+
 }  // namespace snug::program
 
 #endif  // TESTS_WORKER_PROGRAM_SHAPES_H_

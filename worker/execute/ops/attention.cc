@@ -2,7 +2,8 @@
 //   q (N, H*D), k and v (N, Hkv*D), o (N, H*D), lse (N, H) fp32.
 // Queries and keys have the same rows or, of a decoder that reads an encoder, rows of their own,
 // document by document. Its parameter, where there is one, has biases by distance
-// (worker/execute/ops/distance_biases.h).
+// (worker/execute/ops/distance_biases.h), or by places of windows, of which each part is then a
+// document of its own (worker/execute/ops/window_documents.h).
 //
 // With a cache of its keys (Batch::kv_cache, source_cache) forward puts the batch's k and v behind
 // what is there and attends over all of it; an encoder, which sees its source at once, has none.
@@ -17,6 +18,7 @@
 #include "worker/execute/ops/distance_biases.h"
 #include "worker/execute/ops/kernel_call.h"
 #include "worker/execute/ops/ops.h"
+#include "worker/execute/ops/window_documents.h"
 #include "worker/execute/scratch.h"
 
 namespace snug::execute {
@@ -141,9 +143,11 @@ void AttentionForward(const OpRun& run) {
   const StreamScratch begins(run, index_bytes), counts(run, index_bytes);
   const KeysOfTheirOwn own_keys(run);
   const DistanceBiases biases(run);
+  const WindowDocuments windows(run);
   kernels::AttentionShape shape = ShapeOf(run);
   own_keys.AddTo(run, shape);
   shape.bias = biases.bias();
+  windows.AddTo(shape);
   if (cache != nullptr) {
     shape.key_begins = keys.begins.data();
     shape.key_counts = keys.counts.data();
@@ -172,13 +176,16 @@ void AttentionForward(const OpRun& run) {
 void AttentionBackward(const OpRun& run) {
   const KeysOfTheirOwn own_keys(run);
   const DistanceBiases biases(run);
+  const WindowDocuments windows(run);
   kernels::AttentionShape shape = ShapeOf(run);
   own_keys.AddTo(run, shape);
   shape.bias = biases.bias();
+  windows.AddTo(shape);
   const Scratch d_table(run, biases.gradient_rows(), shape.heads, program::DType::kF32);
-  const bool wants_biases = d_table.data() != nullptr;
-  if (wants_biases) run.Zero(d_table.view());
-  const int64_t bytes = BackwardBytes(run, shape, wants_biases);
+  const bool wants_distances = d_table.data() != nullptr;
+  if (wants_distances) run.Zero(d_table.view());
+  float* d_bias = wants_distances ? static_cast<float*>(d_table.data()) : windows.gradient();
+  const int64_t bytes = BackwardBytes(run, shape, d_bias != nullptr);
   const Scratch workspace(run, bytes);
   Check("AttentionBackward",
         kernels::AttentionBackward({.shape = shape,
@@ -191,7 +198,7 @@ void AttentionBackward(const OpRun& run) {
                                     .dq = run.d_in[0].data,
                                     .dk = run.d_in[1].data,
                                     .dv = run.d_in[2].data,
-                                    .d_bias = static_cast<float*>(d_table.data()),
+                                    .d_bias = d_bias,
                                     .dO_stride = run.d_out[0].width,
                                     .q_stride = run.in[0].width,
                                     .k_stride = run.in[1].width,
@@ -205,7 +212,7 @@ void AttentionBackward(const OpRun& run) {
                                     .workspace = static_cast<float*>(workspace.data()),
                                     .workspace_bytes = bytes},
                                    run.stream()));
-  if (wants_biases) biases.AddGradient(d_table.view());
+  if (wants_distances) biases.AddGradient(d_table.view());
 }
 
 }  // namespace snug::execute

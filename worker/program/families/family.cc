@@ -9,6 +9,20 @@ using nlohmann::json;
 
 constexpr JsonFields::Range kWindows = {1, 4'000'000};
 
+constexpr JsonFields::Range kSizes = {1, kMaxImageSize};
+
+// A number, or a list of two that are the same.
+int64_t ReadSide(JsonFields& fields, const char* name, int64_t absent) {
+  const nlohmann::json* given = fields.Find(name);
+  if (given == nullptr || !given->is_array()) return fields.Integer(name, kSizes, absent);
+  const bool square = given->size() == 2 && (*given)[0] == (*given)[1] &&
+                      (*given)[0].is_number_integer() && (*given)[0] >= 1 &&
+                      (*given)[0] <= kMaxImageSize;
+  if (square) return (*given)[0].get<int64_t>();
+  fields.Refuse(name, absl::StrCat("one number of 1 to ", kMaxImageSize, ", or it twice"));
+  return absent;
+}
+
 }  // namespace
 
 void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names) {
@@ -34,6 +48,16 @@ void ReadActivation(JsonFields& fields, ModelConfig& config, const char* field) 
   }
   fields.Refuse(field,
                 "\"gelu\", \"relu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"silu\", \"swish\"");
+}
+
+void ReadImageSizes(JsonFields& fields, ModelConfig& config, int64_t patch_size) {
+  config.image_size = ReadSide(fields, "image_size", 224);
+  config.patch_size = ReadSide(fields, "patch_size", patch_size);
+  config.image_channels = fields.Integer("num_channels", {1, 3}, 3);
+  if (config.image_channels == 2) fields.Refuse("num_channels", "1 or 3");
+  if (config.image_size < 1 || config.patch_size < 1) return;  // Refused already.
+  if (config.image_size % config.patch_size != 0)
+    fields.Refuse("image_size", absl::StrCat("a multiple of patch_size = ", config.patch_size));
 }
 
 int64_t ReadWindow(JsonFields& fields, int64_t absent) {

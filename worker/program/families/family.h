@@ -1,8 +1,8 @@
 // The families: what transformers' class of each assumes where config.json is silent, and
 // what its own fields say. A family is one file of this folder: it sets ModelConfig's traits and
 // refuses by name what no program computes; the program is worker/program/decoder.cc for all that
-// predict the next token, encoder.cc for BERT, RoBERTa and DistilBERT, image_encoder.cc for those
-// that read images, encoder_decoder.cc for T5.
+// predict the next token, encoder.cc for BERT, RoBERTa and DistilBERT, image_encoder.cc for ViT and
+// DeiT, windowed_encoder.cc for Swin, encoder_decoder.cc for T5.
 #ifndef WORKER_PROGRAM_FAMILIES_FAMILY_H_
 #define WORKER_PROGRAM_FAMILIES_FAMILY_H_
 
@@ -37,6 +37,7 @@ struct Family {
   bool encoder = false;
   bool encoder_decoder = false;
   bool images = false;                // It reads them in the place of tokens.
+  bool staged = false;                // Its sizes are lists, which it reads itself.
   bool reversible = false;            // Its class's layer has two halves and nothing else.
   const char* token_classifier = "";  // and, of an encoder, for token classification.
   const char* pretrained = "";        // The class that has a head of masked tokens and another.
@@ -49,7 +50,7 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3, kBert, kRoberta,
-    kXlmRoberta, kDistilBert, kT5, kVit, kDeit;
+    kXlmRoberta, kDistilBert, kT5, kVit, kDeit, kSwin;
 
 // ---- what families share ------------------------------------------------------------------------
 
@@ -61,6 +62,10 @@ void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names);
 
 // Of an encoder.
 void ReadActivation(JsonFields& fields, ModelConfig& config, const char* field = "hidden_act");
+
+// Of an image and of its patches, which are squares, with the patches' size where the file is
+// silent.
+void ReadImageSizes(JsonFields& fields, ModelConfig& config, int64_t patch_size);
 
 // A number of tokens; null: 0, no window.
 int64_t ReadWindow(JsonFields& fields, int64_t absent);
