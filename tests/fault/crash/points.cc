@@ -102,8 +102,9 @@ const Point& Choose(const std::map<std::string, int64_t>& hits, std::mt19937& ra
     int64_t least = INT64_MAX;
     for (const Point& point : Points()) least = std::min(least, of(point));
     for (const Point& point : Points())
-      if (of(point) <= least + 1) among.push_back(&point);
-    return *among[random() % among.size()];
+      if (of(point) <= least + 1 && (point.patience != kSlow || random() % 4 == 0))
+        among.push_back(&point);
+    if (!among.empty()) return *among[random() % among.size()];
   }
   for (const Point& point : Points())
     if (point.patience != kSlow || random() % 8 == 0) among.push_back(&point);

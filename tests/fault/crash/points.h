@@ -46,7 +46,8 @@ const Point* FindPoint(const std::string& name);
 std::string Setting(const Point& point, std::mt19937& random);
 
 // One of the points: every other time one of those that have been hit the least, else any; those
-// that take patience are chosen less often.
+// that take patience are chosen less often, as most lives would else wait for those that a slow
+// machine seldom comes to.
 const Point& Choose(const std::map<std::string, int64_t>& hits, std::mt19937& random);
 
 }  // namespace snug::crash
