@@ -22,18 +22,16 @@ struct BiasTile {
 // One element per distance, the farthest first: column c of row r is element c - r of first_row().
 class BiasStrip {
  public:
-  using Tile = BiasTile;
-
   // `table`: from the span's first entry on, `step` from one to the next.
-  void Read(const float* table, int64_t step, const BiasSpan& span, const Tile& tile) {
+  void Read(const float* table, int64_t step, const BiasSpan& span, const BiasTile& tile) {
     const Parts parts(span, tile);
     std::fill_n(values_, parts.far, table[(span.entries - 1) * step]);
     for (int64_t s = parts.far; s < parts.near; ++s) values_[s] = table[(parts.top - s) * step];
     std::fill(values_ + parts.near, values_ + parts.end, table[0]);
   }
-  void Clear(const Tile& tile) { std::fill_n(values_, EndOf(tile), 0.0f); }
+  void Clear(const BiasTile& tile) { std::fill_n(values_, EndOf(tile), 0.0f); }
   // Pairs of which a query does not see the key have 0.
-  void AddTo(float* table, const BiasSpan& span, const Tile& tile) const {
+  void AddTo(float* table, const BiasSpan& span, const BiasTile& tile) const {
     const Parts parts(span, tile);
     table[span.entries - 1] += SumOf(values_, parts.far);
     for (int64_t s = parts.far; s < parts.near; ++s) table[parts.top - s] += values_[s];
@@ -42,13 +40,13 @@ class BiasStrip {
   float* first_row() { return values_ + kTileRows - 1; }
 
  private:
-  static int64_t EndOf(const Tile& tile) { return tile.columns + kTileRows - 1; }
+  static int64_t EndOf(const BiasTile& tile) { return tile.columns + kTileRows - 1; }
 
   // Elements [0, far) are of the last entry, [far, near) of entry top - s, [near, end) of the
   // first.
   struct Parts {
     int64_t top, end, near, far;
-    Parts(const BiasSpan& span, const Tile& tile)
+    Parts(const BiasSpan& span, const BiasTile& tile)
         : top(span.origin + tile.query - tile.key + kTileRows - 1),
           end(EndOf(tile)),
           near(std::clamp<int64_t>(top + 1, 0, end)),

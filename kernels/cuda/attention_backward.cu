@@ -66,13 +66,7 @@ __global__ void __launch_bounds__(kMaxBlock, BlocksOf(kGroups, kBias))
   for (int key_tile = document.FirstKeyTile(query); key_tile < end; ++key_tile) {
     const PairRows pair(params, plan, document, {document.tile, key_tile, head});
     const PairGradient<ScoreGradient::kOfProduct, kBias> gradient(params, plan, pair, memory);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-#pragma unroll
-      for (int j = 0; j < kEach; ++j) {
-        memory.weights[(first + i) * kWeightRow + Across() + j * kSide] = gradient.ds[i][j];
-      }
-    }
+    StoreByRow(gradient.ds, memory);
     Accumulate(memory, pair.k, pair.band.SeenBy(warp_first), dq);
   }
   const HeadRows like = RowsOf(plan, params.q, 0, {0, rows, head});

@@ -69,14 +69,7 @@ __global__ static void __launch_bounds__(kMaxBlock, kFewBlocks)
     const PairGradient<ScoreGradient::kOfBias, BiasUse::kAdded> gradient(params, plan, pair,
                                                                          memory);
     __syncthreads();  // The weights before have been read by all, and so has the bias.
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-#pragma unroll
-      for (int j = 0; j < kEach; ++j) {
-        memory.weights[(Down() * kEach + i) * kWeightRow + Across() + j * kSide] =
-            gradient.ds[i][j];
-      }
-    }
+    StoreByRow(gradient.ds, memory);
     __syncthreads();
     sum += SumOfDiagonal(memory);
   }

@@ -52,14 +52,7 @@ __global__ static void __launch_bounds__(kMaxBlock, kFewBlocks)
     __syncthreads();  // The weights and positions before have been read by all.
     const PairGradient<ScoreGradient::kOfBias, BiasUse::kOfGrids> gradient(params, plan, pair,
                                                                            memory);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-#pragma unroll
-      for (int j = 0; j < kEach; ++j) {
-        memory.weights[(Down() * kEach + i) * kWeightRow + Across() + j * kSide] =
-            gradient.ds[i][j];
-      }
-    }
+    StoreByRow(gradient.ds, memory);
     __syncthreads();
     for (int64_t entry = first; entry < s.bias.entries; entry += kMaxBlock)
       own[entry] += SumOfEntry(s.bias, pair.band, memory, entry);

@@ -39,6 +39,16 @@ struct PairRows {
   }
 };
 
+// weights[query][key]
+__device__ inline void StoreByRow(const float (&x)[kEach][kEach], AttentionMemory& memory) {
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < kEach; ++j)
+      memory.weights[(Down() * kEach + i) * kWeightRow + Across() + j * kSide] = x[i][j];
+  }
+}
+
 // Gradients of scores: of products, but for the scale, or of what the bias was added to.
 enum class ScoreGradient : uint8_t { kOfProduct, kOfBias };
 

@@ -3,7 +3,6 @@
 #include <cctype>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/util/json_util.h"
@@ -64,19 +63,29 @@ void RespellEnums(Respell respell, const Descriptor& type, ordered_json& json) {
   }
 }
 
-// Whether objects and lists lie deeper in one another than kMaxDepth; of text that may be no JSON.
-bool IsDeep(absl::string_view text) {
-  int depth = 0;
+// body(i) for each character that is no string's, until it gives false; of text that may be no
+// JSON.
+template <typename Body>
+void ForEachOutsideStrings(absl::string_view text, const Body& body) {
   bool in_string = false;
-  for (size_t i = 0; i < text.size() && depth <= kMaxDepth; ++i) {
+  for (size_t i = 0; i < text.size(); ++i) {
     if (in_string && text[i] == '\\') {
       ++i;
     } else if (text[i] == '"') {
       in_string = !in_string;
-    } else if (!in_string) {
-      depth += text[i] == '{' || text[i] == '[' ? 1 : text[i] == '}' || text[i] == ']' ? -1 : 0;
+    } else if (!in_string && !body(i)) {
+      return;
     }
   }
+}
+
+// Whether objects and lists lie deeper in one another than kMaxDepth.
+bool IsDeep(absl::string_view text) {
+  int depth = 0;
+  ForEachOutsideStrings(text, [&](size_t i) {
+    depth += text[i] == '{' || text[i] == '[' ? 1 : text[i] == '}' || text[i] == ']' ? -1 : 0;
+    return depth <= kMaxDepth;
+  });
   return depth > kMaxDepth;
 }
 
@@ -84,21 +93,17 @@ bool IsDeep(absl::string_view text) {
 // point it stays what it is. `text` is JSON.
 std::string WithSignedZeros(const std::string& text) {
   std::string kept;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    kept += c;
-    if (in_string && c == '\\' && i + 1 < text.size()) {
-      kept += text[++i];
-    } else if (c == '"') {
-      in_string = !in_string;
-    } else if (!in_string && absl::EndsWith(kept, "-0")) {
-      const bool exponent = kept.size() > 2 && std::tolower(kept[kept.size() - 3]) == 'e';
-      const char next = i + 1 < text.size() ? text[i + 1] : '\0';
-      if (!exponent && next != '.' && std::tolower(next) != 'e') kept += ".0";
-    }
-  }
-  return kept;
+  size_t copied = 0;
+  const auto is = [&](size_t i, char c) { return i < text.size() && std::tolower(text[i]) == c; };
+  ForEachOutsideStrings(text, [&](size_t i) {
+    const bool zero = i > 0 && text[i - 1] == '-' && text[i] == '0';
+    const bool exponent = i > 1 && is(i - 2, 'e');
+    if (!zero || exponent || is(i + 1, '.') || is(i + 1, 'e')) return true;
+    kept.append(text, copied, i + 1 - copied).append(".0");
+    copied = i + 1;
+    return true;
+  });
+  return kept.append(text, copied);
 }
 
 absl::Status InvalidJson(absl::string_view message) { return absl::InvalidArgumentError(message); }

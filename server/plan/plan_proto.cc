@@ -77,6 +77,19 @@ program::SiteStash WithOptions(program::Stash kind, const v1::StashOptions& opti
   return program::SampledBy(RhoOf(options), options.estimator()).value_or(kind);  // Checked.
 }
 
+v1::TapeKey ToProto(const program::TapeKey& key) {
+  v1::TapeKey to;
+  to.set_tokens(key.tokens);
+  to.set_documents(key.documents);
+  to.set_longest_document(key.longest_document);
+  to.set_source_tokens(key.source_tokens);
+  to.set_longest_source(key.longest_source);
+  for (const int64_t patches : key.merged) {
+    if (patches > 0) to.add_merged(patches);
+  }
+  return to;
+}
+
 v1::Plan ToProto(const program::Program& program, const program::Prediction& prediction,
                  const program::LowerOptions& lower, const StepShape& step) {
   v1::Plan plan;
@@ -84,14 +97,7 @@ v1::Plan ToProto(const program::Program& program, const program::Prediction& pre
   const program::NamedPlan named = program::NamedPlanOf(program, prediction.plan);
   for (const program::NamedRecipe& recipe : named.recipes) *plan.add_recipes() = ToProto(recipe);
   for (int recipe : named.layer_recipe) plan.add_block_recipe(recipe);
-  plan.mutable_key()->set_tokens(lower.key.tokens);
-  plan.mutable_key()->set_documents(lower.key.documents);
-  plan.mutable_key()->set_longest_document(lower.key.longest_document);
-  plan.mutable_key()->set_source_tokens(lower.key.source_tokens);
-  plan.mutable_key()->set_longest_source(lower.key.longest_source);
-  for (const int64_t patches : lower.key.merged) {
-    if (patches > 0) plan.mutable_key()->add_merged(patches);
-  }
+  *plan.mutable_key() = ToProto(lower.key);
   FillMemory(prediction, *plan.mutable_memory());
   plan.set_arena_bytes(prediction.bytes.arena);
   plan.set_peak_bytes(prediction.bytes.total());

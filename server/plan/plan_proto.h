@@ -21,6 +21,8 @@ std::optional<double> RhoOf(const v1::StashOptions& options);
 // A kind with what the message says of it.
 program::SiteStash WithOptions(program::Stash kind, const v1::StashOptions& options);
 
+v1::TapeKey ToProto(const program::TapeKey& key);
+
 // Of an optimizer step: so many micro-batches, and what the optimizer does once.
 struct StepShape {
   int64_t accumulation = 1;

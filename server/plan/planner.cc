@@ -236,11 +236,7 @@ absl::StatusOr<v1::Plan> AnsweringPlan(const program::Program& frozen, int64_t p
                    program::AnsweringBytes(frozen, options, machine.context_bytes));
   v1::Plan plan;
   plan.set_name("answers");
-  plan.mutable_key()->set_tokens(options.key.tokens);
-  plan.mutable_key()->set_documents(options.key.documents);
-  plan.mutable_key()->set_longest_document(options.key.longest_document);
-  plan.mutable_key()->set_source_tokens(options.key.source_tokens);
-  plan.mutable_key()->set_longest_source(options.key.longest_source);
+  *plan.mutable_key() = ToProto(options.key);
   v1::MemoryComponents& memory = *plan.mutable_memory();
   memory.set_context_bytes(bytes.context);
   memory.set_weights_bytes(bytes.weights);

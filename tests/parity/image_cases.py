@@ -7,6 +7,7 @@ import pathlib
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForImageClassification
 
 from tests.harness import datasets, models
@@ -161,6 +162,30 @@ class ImageCasesTest(CasesTest):
             self.assertEqual(compare.keys_differ(again, kept), [])
             changed = [k for k in kept if kept[k].tobytes() != again[k].tobytes()]
             self.assertEqual(changed, [])
+
+    def expect_new_head(self, case, auto):
+        """That files of `auto`, a class without the task's head, are trained with one: all else is
+        theirs, under the names that it has beside a head."""
+        prepared = self.prepared(case)
+        model = auto.from_pretrained(prepared.model)
+        models.write_model(model, prepared.model)
+        spec = {
+            **documents.job_spec(prepared, learning_rate=1e-12, weight_decay=0.0),
+            "task": "IMAGE_CLASSIFICATION",
+        }
+        run(request_of(prepared, spec, prepared.folder / "run"))
+        weights = self.by_module(load_file(prepared.folder / "run" / "weights.safetensors"))
+        prefix = f"{model.base_model_prefix}."
+        theirs = {
+            prefix + name.removeprefix(prefix): weight
+            for name, weight in model.named_parameters()
+            if not any(left in name for left in ("pooler", "mask_token", "classifier"))
+        }
+        self.assertEqual(
+            set(weights) - set(theirs), {"classifier.weight", "classifier.bias"}
+        )
+        for name, weight in theirs.items():
+            self.assertTrue(torch.allclose(weights[name], weight, atol=1e-6), name)
 
     def expect_predicted_memory(self, case):
         memory = self.probed(case).memory

@@ -9,17 +9,13 @@ import dataclasses
 import unittest
 
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModel, SwinConfig, SwinForImageClassification
 
-from tests.harness import models
 from tests.harness.long_set import in_the_long_set
-from tests.parity import classification_test as documents
 from tests.parity import compare
 from tests.parity.cases import Case
 from tests.parity.classification_test import LABELS, NONE
 from tests.parity.image_cases import HEAD, ImageCasesTest, mirrored, with_random_vectors
-from tests.parity.parity_test import request_of, run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,19 +132,7 @@ class SwinTest(ImageCasesTest):
 
     def test_files_without_a_head_get_one(self):
         case = dataclasses.replace(FULL, name="new-head-swin")
-        prepared = self.prepared(case)
-        model = AutoModel.from_pretrained(prepared.model)
-        models.write_model(model, prepared.model)
-        spec = {
-            **documents.job_spec(prepared, learning_rate=1e-12, weight_decay=0.0),
-            "task": "IMAGE_CLASSIFICATION",
-        }
-        run(request_of(prepared, spec, prepared.folder / "run"))
-        weights = self.by_module(load_file(prepared.folder / "run" / "weights.safetensors"))
-        theirs = {f"swin.{name}": weight for name, weight in model.named_parameters()}
-        self.assertEqual(set(weights) - set(theirs), {"classifier.weight", "classifier.bias"})
-        for name, weight in theirs.items():
-            self.assertTrue(torch.allclose(weights[name], weight, atol=1e-6), name)
+        self.expect_new_head(case, AutoModel)
 
 
 if __name__ == "__main__":

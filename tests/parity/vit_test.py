@@ -13,7 +13,6 @@ import unittest
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from transformers import (
     AutoModel,
     DeiTConfig,
@@ -23,7 +22,6 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from tests.harness import models
 from tests.harness.long_set import in_the_long_set
 from tests.parity import classification_test as documents
 from tests.parity import cases, compare, oracle_test, reference
@@ -39,7 +37,7 @@ from tests.parity.image_cases import (
     random_images,
     with_random_vectors,
 )
-from tests.parity.parity_test import STEPS, request_of, run
+from tests.parity.parity_test import STEPS
 
 CONFIGS = {"vit": ViTConfig, "deit": DeiTConfig}
 CLASSES = {"vit": ViTForImageClassification, "deit": DeiTForImageClassification}
@@ -168,26 +166,7 @@ class VitTest(ImageCasesTest):
         ):
             case = dataclasses.replace(FULL[family], name=f"new-head-{family}-{auto.__name__}")
             with self.subTest(case.name):
-                prepared = self.prepared(case)
-                model = auto.from_pretrained(prepared.model)
-                models.write_model(model, prepared.model)
-                spec = {
-                    **documents.job_spec(prepared, learning_rate=1e-12, weight_decay=0.0),
-                    "task": "IMAGE_CLASSIFICATION",
-                }
-                run(request_of(prepared, spec, prepared.folder / "run"))
-                weights = self.by_module(load_file(prepared.folder / "run" / "weights.safetensors"))
-                prefix = f"{model.base_model_prefix}."
-                theirs = {
-                    prefix + name.removeprefix(prefix): weight
-                    for name, weight in model.named_parameters()
-                    if not any(left in name for left in ("pooler", "mask_token", "classifier"))
-                }
-                self.assertEqual(
-                    set(weights) - set(theirs), {"classifier.weight", "classifier.bias"}
-                )
-                for name, weight in theirs.items():
-                    self.assertTrue(torch.allclose(weights[name], weight, atol=1e-6), name)
+                self.expect_new_head(case, auto)
 
     @in_the_long_set
     def test_dropout_is_distributed_as_theirs(self):

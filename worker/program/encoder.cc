@@ -104,9 +104,9 @@ const EncoderBlocks& BlocksOf(const ModelConfig& config) {
   return config.of_images() ? kImageEncoder : kTextEncoder;
 }
 
-void AddModules(const BlockBuilder& block, const std::string& prefix,
+void AddModules(const std::vector<ParameterSlot>& slots, const std::string& prefix,
                 std::vector<Module>& modules) {
-  for (const ParameterSlot& slot : block.slots()) {
+  for (const ParameterSlot& slot : slots) {
     if (!absl::EndsWith(slot.key, ".weight")) continue;
     const std::string& key = slot.module_key.empty() ? slot.key : slot.module_key;
     const std::string path = prefix + ModulePath(key);
@@ -128,13 +128,18 @@ std::vector<Module> ModulesOf(const ModelConfig& config) {
   blocks.embeddings(embedding, config);
   blocks.head(head, config);
   std::vector<Module> modules;
-  AddModules(embedding, "", modules);
+  AddModules(embedding.slots(), "", modules);
+  std::map<int64_t, std::vector<ParameterSlot>> slots;  // By the first layer that has them.
   for (int64_t i = 0; i < config.layers; ++i) {
-    BlockBuilder layer("encoder", config, full);
-    blocks.layer(layer, config, i);
-    AddModules(layer, LayerModules(config, i), modules);
+    const auto [of, added] = slots.try_emplace(blocks.alike(config, i));
+    if (added) {
+      BlockBuilder layer("encoder", config, full);
+      blocks.layer(layer, config, i);
+      of->second = layer.slots();
+    }
+    AddModules(of->second, LayerModules(config, i), modules);
   }
-  AddModules(head, "", modules);
+  AddModules(head.slots(), "", modules);
   modules.push_back({HeadPathOf(config), Module::Kind::kHead});
   return modules;
 }

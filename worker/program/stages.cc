@@ -83,9 +83,14 @@ bool StagesFit(const ModelConfig& config) {
   return true;
 }
 
+std::array<int64_t, kMergedStages> MergedPatches(int64_t patches, size_t stages) {
+  std::array<int64_t, kMergedStages> merged = {};
+  for (size_t i = 1; i < stages; ++i) merged[i - 1] = patches >> (2 * i);
+  return merged;
+}
+
 TapeKey WithStages(TapeKey key, const ModelConfig& config) {
-  for (size_t i = 1; i < config.stages.size(); ++i)
-    key.merged[i - 1] = key.tokens >> (2 * static_cast<int64_t>(i));
+  if (!config.stages.empty()) key.merged = MergedPatches(key.tokens, config.stages.size());
   return key;
 }
 

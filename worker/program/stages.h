@@ -4,6 +4,8 @@
 #ifndef WORKER_PROGRAM_STAGES_H_
 #define WORKER_PROGRAM_STAGES_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "worker/program/model_config.h"
@@ -51,7 +53,10 @@ double DropPathOf(const ModelConfig& config, const StagePlace& place);
 // padded by transformers, and computed by no program here.
 bool StagesFit(const ModelConfig& config);
 
-// With the patches of each stage behind the first, of a model that has stages.
+// Patches of each stage behind the first, of images that have so many together in that one.
+std::array<int64_t, kMergedStages> MergedPatches(int64_t patches, size_t stages);
+
+// With them, of a model that has stages.
 TapeKey WithStages(TapeKey key, const ModelConfig& config);
 
 }  // namespace snug::program

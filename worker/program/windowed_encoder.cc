@@ -79,15 +79,12 @@ void Layer(BlockBuilder& b, const ModelConfig& m, int64_t layer) {
   b.Output(b.Add(x, b.Dropout(f, m.hidden_dropout, "mlp.dropped"), "output"));
 }
 
-// Those of a stage differ in shift and in how often their attention is passed by.
+// Those of a stage differ in shift, every second one, and in how often their attention is passed
+// by.
 int64_t FirstAlike(const ModelConfig& m, int64_t layer) {
   const StagePlace place = PlaceOf(m, layer);
-  for (int64_t first = layer - place.layer; !place.merges && first < layer; ++first) {
-    const StagePlace other = PlaceOf(m, first);
-    if (IsShifted(m, other) == IsShifted(m, place) && DropPathOf(m, other) == DropPathOf(m, place))
-      return first;
-  }
-  return layer;
+  if (place.merges || m.drop_path > 0.0) return layer;
+  return layer - place.layer + (IsShifted(m, place) ? 1 : 0);
 }
 
 void Head(BlockBuilder& b, const ModelConfig& m) {

@@ -8,6 +8,7 @@
 #include "proto/snug/status_macros.h"
 #include "worker/execute/host_copy.h"
 #include "worker/execute/torch_errors.h"
+#include "worker/program/stages.h"
 #include "worker/train/rope_frequencies.h"
 
 namespace snug::train {
@@ -346,12 +347,10 @@ absl::StatusOr<execute::Batch> BatchBuffers::Finish(int64_t tokens, int64_t docu
   RETURN_IF_ERROR(Upload(weights_, trained));
   RETURN_IF_ERROR(FillAngles(angles_, tokens));
   RETURN_IF_ERROR(FillAngles(local_angles_, tokens));
-  std::array<int64_t, program::kMergedStages> merged = {};
-  for (size_t i = 1; i < stages_; ++i) merged[i - 1] = tokens >> (2 * i);
   return execute::Batch{.tokens = tokens,
                         .documents = documents,
                         .trained = trained,
-                        .merged = merged,
+                        .merged = program::MergedPatches(tokens, stages_),
                         .ids = ids_.device(),
                         .positions = positions_.device(),
                         .token_types = token_types_.device(),

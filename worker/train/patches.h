@@ -16,8 +16,8 @@ struct PatchGrid {
   int64_t special = 0;  // Tokens in front that stand for no patch.
   int64_t side = 0;     // Patches in a row of the image.
   int64_t patch_size = 0, channels = 0;
-  std::vector<int32_t> order =
-      {};  // By token behind those in front, its patch; empty: as they lie.
+  // By token behind those in front, its patch; empty: as they lie.
+  std::vector<int32_t> order = {};
   program::DType dtype = program::DType::kF32;
 
   int64_t row_width() const { return channels * patch_size * patch_size; }

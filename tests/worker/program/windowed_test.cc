@@ -1,7 +1,6 @@
 // Swin: the orders of patches, the program that any plan computes alike, and what config.json may
 // say.
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -90,10 +89,8 @@ TEST(PatchOrderTest, RowsBetweenOrdersHaveThePatchesOfBoth) {
 
 TEST(WindowedTest, EveryPlanGivesTheGradients) {
   std::mt19937 random(17);
-  TrainingMode lora;
-  lora.lora = true;
+  TrainingMode lora = LoraMode({"q_proj", "reduction", "fc2"});
   lora.adapter.rank = 2;
-  lora.adapter.target_modules = {"q_proj", "reduction", "fc2"};
   lora.adapter.modules_to_save = {"classifier"};
   for (const TrainingMode& mode : {FullMode(), lora}) {
     const auto program = BuildProgram(WindowedShape(4), mode);
@@ -119,10 +116,8 @@ TEST(WindowedTest, LayersAreNumberedThroughStages) {
 
 // Files spell a layer as transformers 4 did, adapters as its class does now.
 TEST(WindowedTest, NamesAreThoseOfFilesAndOfTheClass) {
-  TrainingMode lora;
-  lora.lora = true;
+  TrainingMode lora = LoraMode({"q_proj", "reduction"});
   lora.adapter.rank = 2;
-  lora.adapter.target_modules = {"q_proj", "reduction"};
   lora.adapter.modules_to_save = {"classifier"};
   ModelConfig config = WindowedShape(4);
   config.stages[0].layers = 1;

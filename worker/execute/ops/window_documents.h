@@ -18,6 +18,7 @@ class WindowDocuments {
   explicit WindowDocuments(const OpRun& run)
       : run_(run),
         order_(run.op->attributes.order),
+        parts_(there() ? program::PartsOf(order_) : program::WindowParts()),
         offsets_(Offsets()),
         widths_(Widths()),
         device_offsets_(run, BytesOf(offsets_)),
@@ -60,25 +61,23 @@ class WindowDocuments {
     return there() && run_.parameters[0].value.dtype != program::DType::kF32;
   }
   std::vector<int64_t> Offsets() const {
-    if (!there()) return {};
-    std::vector<int64_t> offsets = {0};
-    const program::WindowParts parts = program::PartsOf(order_);
+    std::vector<int64_t> offsets;
+    if (there()) offsets.push_back(0);
     for (int64_t image = 0; image < run_.batch->documents; ++image) {
-      for (const int64_t patches : parts.patches) offsets.push_back(offsets.back() + patches);
+      for (const int64_t patches : parts_.patches) offsets.push_back(offsets.back() + patches);
     }
     return offsets;
   }
   std::vector<int64_t> Widths() const {
     std::vector<int64_t> widths;
-    if (!there()) return widths;
-    const program::WindowParts parts = program::PartsOf(order_);
     for (int64_t image = 0; image < run_.batch->documents; ++image)
-      widths.insert(widths.end(), parts.widths.begin(), parts.widths.end());
+      widths.insert(widths.end(), parts_.widths.begin(), parts_.widths.end());
     return widths;
   }
 
   const OpRun& run_;
   const program::PatchOrder order_;
+  const program::WindowParts parts_;  // Of an image.
   const std::vector<int64_t> offsets_, widths_;
   const StreamScratch device_offsets_, device_widths_;
   const Scratch table_;

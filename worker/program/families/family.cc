@@ -7,6 +7,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
 constexpr JsonFields::Range kWindows = {1, 4'000'000};
 
 constexpr JsonFields::Range kSizes = {1, kMaxImageSize};
@@ -50,7 +51,13 @@ void ReadActivation(JsonFields& fields, ModelConfig& config, const char* field) 
                 "\"gelu\", \"relu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"silu\", \"swish\"");
 }
 
-void ReadImageSizes(JsonFields& fields, ModelConfig& config, int64_t patch_size) {
+void ReadImageEncoder(JsonFields& fields, ModelConfig& config, int64_t patch_size) {
+  ReadActivation(fields, config);
+  config.encoder = true;
+  config.tied_embeddings = false;
+  config.qkv_bias = fields.Boolean("qkv_bias", true);
+  config.hidden_dropout = fields.Real("hidden_dropout_prob", kDropouts, 0.0);
+  config.attention_dropout = fields.Real("attention_probs_dropout_prob", kDropouts, 0.0);
   config.image_size = ReadSide(fields, "image_size", 224);
   config.patch_size = ReadSide(fields, "patch_size", patch_size);
   config.image_channels = fields.Integer("num_channels", {1, 3}, 3);

@@ -63,9 +63,9 @@ void MustBeAbsent(JsonFields& fields, std::initializer_list<const char*> names);
 // Of an encoder.
 void ReadActivation(JsonFields& fields, ModelConfig& config, const char* field = "hidden_act");
 
-// Of an image and of its patches, which are squares, with the patches' size where the file is
-// silent.
-void ReadImageSizes(JsonFields& fields, ModelConfig& config, int64_t patch_size);
+// What all encoders of images have: sizes of squares, with the patches' where the file is silent,
+// activation, biases of q, k and v, dropout.
+void ReadImageEncoder(JsonFields& fields, ModelConfig& config, int64_t patch_size);
 
 // A number of tokens; null: 0, no window.
 int64_t ReadWindow(JsonFields& fields, int64_t absent);

@@ -56,15 +56,10 @@ void ReadStages(JsonFields& fields, ModelConfig& config) {
 }
 
 void ReadSwin(JsonFields& fields, ModelConfig& config) {
-  ReadActivation(fields, config);
-  ReadImageSizes(fields, config, /*patch_size=*/4);
+  ReadImageEncoder(fields, config, /*patch_size=*/4);
   ReadStages(fields, config);
-  config.encoder = true;
   config.vocabulary = 1;  // Every patch has the id 0.
   config.norm_epsilon = fields.Real("layer_norm_eps", {0.0, 1.0}, 1e-5);
-  config.qkv_bias = fields.Boolean("qkv_bias", true);
-  config.hidden_dropout = fields.Real("hidden_dropout_prob", kDropouts, 0.0);
-  config.attention_dropout = fields.Real("attention_probs_dropout_prob", kDropouts, 0.0);
   config.drop_path = fields.Real("drop_path_rate", kDropouts, 0.1);
   config.window_side = fields.Integer("window_size", kWindows, 7);
   fields.MustBe("use_absolute_embeddings", false);

@@ -4,16 +4,8 @@
 namespace snug::program {
 namespace {
 
-constexpr JsonFields::RealRange kDropouts = {0.0, 0.99};
-
 void ReadVit(JsonFields& fields, ModelConfig& config) {
-  ReadActivation(fields, config);
-  config.encoder = true;
-  config.tied_embeddings = false;
-  config.qkv_bias = fields.Boolean("qkv_bias", true);
-  config.hidden_dropout = fields.Real("hidden_dropout_prob", kDropouts, 0.0);
-  config.attention_dropout = fields.Real("attention_probs_dropout_prob", kDropouts, 0.0);
-  ReadImageSizes(fields, config, /*patch_size=*/16);
+  ReadImageEncoder(fields, config, /*patch_size=*/16);
   if (config.image_size < 1 || config.patch_size < 1) return;  // Refused already.
   config.max_positions = config.tokens_of_image();
 }
