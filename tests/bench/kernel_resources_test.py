@@ -9,7 +9,7 @@ from tests.harness.binaries import ROOT
 
 BOUNDS = r"(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\))?"
 KERNEL = re.compile(rf"__global__ (?:static )?void {BOUNDS}\s*(\w+)\(")
-KEPT = ROOT / "tests/bench/results/2026-11-22-cuda-resources.md"
+KEPT = ROOT / "tests/bench/results/2026-11-27-cuda-resources.md"
 
 REPORT = """\
 ptxas info    : 0 bytes gmem

@@ -2,6 +2,7 @@
 #include "kernels/bias.h"
 #include "kernels/columns.h"
 #include "kernels/embedding.h"
+#include "kernels/mean_rows.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
 #include "kernels/uniform_noise.h"
@@ -97,6 +98,46 @@ Case Scatter(Operands& o) {
                                              .dtype = o.dtype,
                                              .index_type = kernels::IndexType::kI64}),
           .torch = [=]() mutable { y.index_copy_(0, index, x); }};
+}
+
+// Rows of one mean: what an image of 8 x 8 windows has left of its patches.
+constexpr int64_t kMeanOf = 64;
+
+Case MeanForward(Operands& o) {
+  const int64_t means = o.N / kMeanOf;
+  const at::Tensor x = o.Random({means * kMeanOf, o.C});
+  at::Tensor y = o.Empty({means, o.C}, o.type());
+  return {.bytes = (kMeanOf + 1) * means * o.C * kernels::SizeOf(o.dtype),
+          .own = Call(kernels::MeanRowsForward, {.x = x.data_ptr(),
+                                                 .y = y.data_ptr(),
+                                                 .N = means,
+                                                 .G = kMeanOf,
+                                                 .C = o.C,
+                                                 .x_stride = o.C,
+                                                 .y_stride = o.C,
+                                                 .dtype = o.dtype}),
+          .torch = [=]() mutable {
+            at::mean_out(y, x.view({means, kMeanOf, o.C}), {1});
+          }};
+}
+
+Case MeanBackward(Operands& o) {
+  const int64_t means = o.N / kMeanOf;
+  const at::Tensor dy = o.Random({means, o.C});
+  const at::Tensor dx = o.Empty({means * kMeanOf, o.C}, o.type());
+  return {
+      .bytes = (kMeanOf + 1) * means * o.C * kernels::SizeOf(o.dtype),
+      .own = Call(kernels::MeanRowsBackward, {.dy = dy.data_ptr(),
+                                              .dx = dx.data_ptr(),
+                                              .N = means,
+                                              .G = kMeanOf,
+                                              .C = o.C,
+                                              .dy_stride = o.C,
+                                              .dx_stride = o.C,
+                                              .dtype = o.dtype}),
+      .torch = [=] {
+        dx.view({means, kMeanOf, o.C}).copy_((dy / kMeanOf).unsqueeze(1).expand({-1, kMeanOf, -1}));
+      }};
 }
 
 // From fp32 to bf16, or back.
@@ -250,6 +291,8 @@ std::vector<Row> TokenRows() {
       {"RopeBackward", [](Operands& o) { return Rope(o, kernels::RopeBackward); }},
       {"GatherRows", Gather},
       {"ScatterRows", Scatter},
+      {"MeanRowsForward", MeanForward},
+      {"MeanRowsBackward", MeanBackward},
       {"CastRows", Cast},
       {"AddRows", Add},
       {"BiasForward", BiasForward},
