@@ -230,13 +230,14 @@ class FaultyOsTest(unittest.TestCase):
         clock = self.daemon.folder / "clock"
         clock.write_bytes(struct.pack("q", 0))
         self.assertIsNone(self.daemon.suffer(FAULTY_CLOCK=clock))
-        name = self.daemon.submit_script("steps=60 step_ms=50")
+        # It is so long that on a busy machine, too, all jumps come before its end.
+        name = self.daemon.submit_script("steps=120 step_ms=100")
         self.daemon.wait_step(name, 3)
         for ahead in (86400, -2 * 86400, 3600, -20 * 365 * 86400, 0):
             with open(clock, "r+b") as file:
                 file.write(struct.pack("q", ahead))
             step = int(self.daemon.job(name)["progress"]["global_step"])
-            self.daemon.wait_step(name, min(step + 4, 58))
+            self.daemon.wait_step(name, step + 2)
             self.assertEqual(self.daemon.submit_until_refused(1), "")
         self.daemon.acknowledged.append(name)
         self.assertEqual(self.daemon.wait_state(name, "SUCCEEDED")["epoch"], 1)
