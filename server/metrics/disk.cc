@@ -4,21 +4,18 @@
 #include <system_error>
 #include <utility>
 
+#include "server/metrics/series.h"
+
 namespace snug::server {
-namespace {
-
-prometheus::Gauge& GaugeOf(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
-}
-
-}  // namespace
 
 Disk::Disk(std::string folder)
     : folder_(std::move(folder)),
-      size_(GaugeOf(registry_, "snug_state_disk_size_bytes",
-                    "Bytes of the file system that the state folder is on.")),
-      available_(GaugeOf(registry_, "snug_state_disk_available_bytes",
-                         "Bytes of that file system that the daemon may still write.")) {}
+      size_(Gauges(registry_, "snug_state_disk_size_bytes",
+                   "Bytes of the file system that the state folder is on.")
+                .Add({})),
+      available_(Gauges(registry_, "snug_state_disk_available_bytes",
+                        "Bytes of that file system that the daemon may still write.")
+                     .Add({})) {}
 
 std::vector<prometheus::MetricFamily> Disk::Collect() const {
   std::error_code error;

@@ -18,10 +18,6 @@ const Boundaries kRatios = {0.5, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 1.0, 1
 
 }  // namespace
 
-GaugeFamily& Metrics::Families::Gauges(Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
-}
-
 Metrics::Families::CounterFamily& Metrics::Families::Counters(Registry& registry, const char* name,
                                                               const char* help) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry);

@@ -15,8 +15,8 @@
 
 #include "absl/time/time.h"
 #include "server/metrics/disk.h"
-#include "server/metrics/metrics.h"
 #include "server/metrics/examinations.h"
+#include "server/metrics/metrics.h"
 #include "server/metrics/removals.h"
 #include "server/metrics/series.h"
 #include "server/metrics/webhook_calls.h"
@@ -48,7 +48,6 @@ struct Metrics::Families {
   using HistogramFamily = prometheus::Family<prometheus::Histogram>;
 
   Families();
-  static GaugeFamily& Gauges(Registry& registry, const char* name, const char* help);
   static CounterFamily& Counters(Registry& registry, const char* name, const char* help);
   static HistogramFamily& Histograms(Registry& registry, const char* name, const char* help);
   DeviceSeries& SeriesOf(const v1::Device& device);

@@ -1,13 +1,8 @@
 #include "server/metrics/removals.h"
 
+#include "server/metrics/series.h"
+
 namespace snug::server {
-namespace {
-
-prometheus::Gauge& GaugeOf(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
-}
-
-}  // namespace
 
 Removals::Removals(prometheus::Registry& registry)
     : bytes(prometheus::BuildCounter()
@@ -15,10 +10,12 @@ Removals::Removals(prometheus::Registry& registry)
                 .Help("Bytes on the disk that retention has removed.")
                 .Register(registry)
                 .Add({})),
-      held(GaugeOf(registry, "snug_retention_held_jobs",
-                   "Jobs over a limit of retention that others refer to, at the last sweep.")),
-      swept(GaugeOf(registry, "snug_retention_swept_timestamp_seconds",
-                    "When all ended jobs were last held to the limits of retention.")) {
+      held(Gauges(registry, "snug_retention_held_jobs",
+                  "Jobs over a limit of retention that others refer to, at the last sweep.")
+               .Add({})),
+      swept(Gauges(registry, "snug_retention_swept_timestamp_seconds",
+                   "When all ended jobs were last held to the limits of retention.")
+                .Add({})) {
   auto& family =
       prometheus::BuildCounter()
           .Name("snug_retention_removed_total")

@@ -4,6 +4,10 @@
 
 namespace snug::server {
 
+GaugeFamily& Gauges(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
+}
+
 Series::~Series() {
   for (const auto& [key, gauge] : gauges_) key.first->Remove(gauge);
 }

@@ -4,6 +4,7 @@
 
 #include <prometheus/family.h>
 #include <prometheus/gauge.h>
+#include <prometheus/registry.h>
 
 #include <map>
 #include <string>
@@ -13,6 +14,8 @@ namespace snug::server {
 
 using Labels = std::map<std::string, std::string>;
 using GaugeFamily = prometheus::Family<prometheus::Gauge>;
+
+GaugeFamily& Gauges(prometheus::Registry& registry, const char* name, const char* help);
 
 class Series {
  public:
