@@ -1,7 +1,9 @@
 #include "worker/program/plan_memo.h"
 
+#include <condition_variable>
 #include <list>
 #include <mutex>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -83,30 +85,42 @@ std::string FingerprintOf(const Program& program, const LowerOptions& options) {
   return text.Take();
 }
 
-struct Entry {
-  std::string fingerprint;
-  std::shared_ptr<const PlanFacts> facts;
-};
-
-struct Memo {
-  std::mutex mutex;
-  std::list<Entry> entries;  // The last asked for first.
-
-  std::shared_ptr<const PlanFacts> Find(const std::string& fingerprint) {
-    const std::lock_guard lock(mutex);
-    for (auto it = entries.begin(); it != entries.end(); ++it) {
+// Facts by their fingerprints. Whoever asks for what another works out waits for it.
+class Memo {
+ public:
+  // Null: they are not known, and the caller is to work them out and say Made.
+  std::shared_ptr<const PlanFacts> FindOrBegin(const std::string& fingerprint) {
+    std::unique_lock lock(mutex_);
+    made_.wait(lock, [&] { return !begun_.contains(fingerprint); });
+    for (auto it = entries_.begin(); it != entries_.end(); ++it) {
       if (it->fingerprint != fingerprint) continue;
-      entries.splice(entries.begin(), entries, it);
+      entries_.splice(entries_.begin(), entries_, it);
       return it->facts;
     }
+    begun_.insert(fingerprint);
     return nullptr;
   }
 
-  void Add(Entry entry) {
-    const std::lock_guard lock(mutex);
-    entries.push_front(std::move(entry));
-    if (entries.size() > kMostPlanFacts) entries.pop_back();
+  // Null: there are none; whoever waits works them out for himself.
+  void Made(std::string fingerprint, std::shared_ptr<const PlanFacts> facts) {
+    const std::lock_guard lock(mutex_);
+    begun_.erase(fingerprint);
+    made_.notify_all();
+    if (facts == nullptr) return;
+    entries_.push_front({std::move(fingerprint), std::move(facts)});
+    if (entries_.size() > kMostPlanFacts) entries_.pop_back();
   }
+
+ private:
+  struct Entry {
+    std::string fingerprint;
+    std::shared_ptr<const PlanFacts> facts;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable made_;
+  std::set<std::string> begun_;
+  std::list<Entry> entries_;  // The last asked for first.
 };
 
 Memo& TheMemo() {
@@ -114,17 +128,23 @@ Memo& TheMemo() {
   return *memo;
 }
 
+absl::StatusOr<std::shared_ptr<const PlanFacts>> Make(const Program& program,
+                                                      const LowerOptions& options) {
+  auto facts = std::make_shared<PlanFacts>();
+  ASSIGN_OR_RETURN(facts->space, PlanSpace::Make(program, options));
+  facts->frontier = FrontierOf(facts->space);
+  return std::shared_ptr<const PlanFacts>(std::move(facts));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const PlanFacts>> PlanFactsOf(const Program& program,
                                                              const LowerOptions& options) {
   std::string fingerprint = FingerprintOf(program, options);
-  if (std::shared_ptr<const PlanFacts> known = TheMemo().Find(fingerprint)) return known;
-  auto facts = std::make_shared<PlanFacts>();
-  ASSIGN_OR_RETURN(facts->space, PlanSpace::Make(program, options));
-  facts->frontier = FrontierOf(facts->space);
-  TheMemo().Add({std::move(fingerprint), facts});
-  return std::shared_ptr<const PlanFacts>(std::move(facts));
+  if (std::shared_ptr<const PlanFacts> known = TheMemo().FindOrBegin(fingerprint)) return known;
+  auto made = Make(program, options);
+  TheMemo().Made(std::move(fingerprint), made.ok() ? *made : nullptr);
+  return made;
 }
 
 }  // namespace snug::program

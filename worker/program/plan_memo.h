@@ -19,7 +19,8 @@ struct PlanFacts {
 };
 
 // By everything that the facts depend on: the program's blocks, what of them is trained, the key
-// and the machine. Of the last kMostPlanFacts asked for; safe to call from several threads.
+// and the machine. Of the last kMostPlanFacts asked for. Of several threads that ask for the same
+// at once one works it out, and the others wait for it.
 absl::StatusOr<std::shared_ptr<const PlanFacts>> PlanFactsOf(const Program& program,
                                                              const LowerOptions& options);
 

@@ -1,0 +1,56 @@
+#include "worker/program/plan_memo.h"
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/worker/program/models.h"
+
+namespace snug::program {
+namespace {
+
+using Facts = std::shared_ptr<const PlanFacts>;
+
+Program ModelOf(int64_t layers) {
+  return *BuildProgram(LlamaShape({.layers = layers,
+                                   .width = 256,
+                                   .heads = 4,
+                                   .kv_heads = 4,
+                                   .mlp_width = 512,
+                                   .vocabulary = 1000}),
+                       FullMode(DType::kF32));
+}
+
+TEST(PlanMemoTest, ThreadsThatAskForTheSameAtOnceShareIt) {
+  const Program program = ModelOf(24);
+  for (int64_t tokens = 512; tokens < 532; ++tokens) {
+    const LowerOptions options{.key = {tokens, 1, tokens}};
+    std::vector<Facts> facts(4);
+    std::vector<std::thread> threads;
+    for (Facts& one : facts)
+      threads.emplace_back([&] { one = *PlanFactsOf(program, options); });
+    for (std::thread& thread : threads) thread.join();
+    for (const Facts& one : facts) EXPECT_EQ(one, facts.front());
+  }
+}
+
+TEST(PlanMemoTest, OtherBlocksKeysAndMachinesAreOtherFacts) {
+  const LowerOptions options{.key = {512, 1, 512}};
+  LowerOptions longer = options, narrower = options;
+  longer.key.tokens = 1024;
+  narrower.machine.threads = options.machine.threads + 1;
+  const Facts facts = *PlanFactsOf(ModelOf(3), options);
+  EXPECT_EQ(*PlanFactsOf(ModelOf(3), options), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(4), options), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(3), longer), facts);
+  EXPECT_NE(*PlanFactsOf(ModelOf(3), narrower), facts);
+}
+
+TEST(PlanMemoTest, WhatCannotBeLoweredIsRefusedAgainAndAgain) {
+  const LowerOptions nothing{.key = {0, 0, 0}};
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(PlanFactsOf(ModelOf(3), nothing).ok());
+}
+
+}  // namespace
+}  // namespace snug::program
