@@ -154,11 +154,14 @@ absl::StatusOr<CheckedJob> Inspector::Read(const v1::JobSpec& asked, const Origi
       Sha256Hex(absl::StrCat(WithoutName(spec).SerializeAsString(), "\n", model_dir, "\n",
                              static_cast<int>(order.inputs), "\n", files.Identity()));
   absl::StatusOr<CheckedJob> job = CheckedJob();
-  if (const auto known = Recall(key)) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CheckedJob> known,
+                   RecallOrTakeTurn(key, order.cancelled));
+  if (known != nullptr) {
     job = *known;
     job->spec.set_display_name(spec.display_name());
     job->spec.set_priority(spec.priority());
   } else {
+    const absl::Cleanup end_turn = [&] { EndTurn(key); };
     job = ReadNow(spec, model, files, order);
     if (!job.ok()) return job;
     job->opened = std::make_shared<const v1::OpenedFiles>(files.Opened());
@@ -230,12 +233,26 @@ absl::StatusOr<v1::InspectReply> Inspector::Ask(const v1::InspectRequest& reques
   return ReaderFailed(status);
 }
 
-std::shared_ptr<const CheckedJob> Inspector::Recall(const std::string& key) {
+absl::StatusOr<std::shared_ptr<const CheckedJob>> Inspector::RecallOrTakeTurn(
+    const std::string& key, const std::atomic<bool>* cancelled) {
+  const auto is_free = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return !being_read_.contains(key);
+  };
   absl::MutexLock lock(&mutex_);
+  while (!mutex_.AwaitWithTimeout(absl::Condition(&is_free), absl::Milliseconds(kPollMs)))
+    if (cancelled != nullptr && cancelled->load()) return absl::CancelledError("cancelled");
   const auto found = remembered_.find(key);
-  if (found == remembered_.end()) return nullptr;
+  if (found == remembered_.end()) {
+    being_read_.insert(key);
+    return nullptr;
+  }
   found->second.used = ++uses_;
   return found->second.job;
+}
+
+void Inspector::EndTurn(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  being_read_.erase(key);
 }
 
 void Inspector::Remember(const std::string& key, const CheckedJob& job) {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,7 +70,11 @@ class Inspector {
   absl::StatusOr<v1::InspectReply> Ask(const v1::InspectRequest& request,
                                        const std::vector<int>& fds,
                                        const std::atomic<bool>* cancelled) const;
-  std::shared_ptr<const CheckedJob> Recall(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What is remembered. Null: nothing, and the caller is to read the files and say EndTurn; whoever
+  // asks for the same meanwhile waits for it. CANCELLED: while it waited.
+  absl::StatusOr<std::shared_ptr<const CheckedJob>> RecallOrTakeTurn(
+      const std::string& key, const std::atomic<bool>* cancelled) ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndTurn(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   void Remember(const std::string& key, const CheckedJob& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const InspectSettings settings_;
@@ -77,6 +82,7 @@ class Inspector {
   absl::Mutex mutex_;
   std::map<std::string, Remembered> remembered_ ABSL_GUARDED_BY(mutex_);
   int64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<std::string> being_read_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace snug::server

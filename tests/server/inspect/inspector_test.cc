@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -206,6 +208,35 @@ TEST_F(InspectorTest, AnswersAreRememberedByTheFiles) {
   WriteText(dir_ + "/model/config.json", ReadText(dir_ + "/model/config.json") + "\n");
   ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
   EXPECT_EQ(runs(), 3u);
+}
+
+// Those who ask at once as well: one process answers, and each gets his own name back.
+TEST_F(InspectorTest, JobsOfOneModelThatAreCheckedAtOnceCostOneProcess) {
+  Inspector inspector({.program = Script("echo run >> " + dir_ + "/runs; sleep 0.3; exec $R")});
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i)
+    threads.emplace_back([&, i, spec = spec_]() mutable {
+      spec.set_display_name(std::to_string(i));
+      const absl::StatusOr<CheckedJob> job = inspector.Check(spec, NoOrigins(), {.who = daemon_});
+      ASSERT_TRUE(job.ok()) << job.status();
+      EXPECT_EQ(job->spec.display_name(), std::to_string(i));
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ReadText(dir_ + "/runs"), "run\n");
+}
+
+// Whoever waits for another's answer may be cancelled, and asks himself where there is none.
+TEST_F(InspectorTest, WhoWaitsForAnAnswerDoesNotDependOnIt) {
+  Inspector inspector({.program = Script("test -e " + dir_ + "/runs && exec $R; echo run > " +
+                                         dir_ + "/runs; sleep 1; exit 1")});
+  std::thread first(
+      [&] { EXPECT_FALSE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok()); });
+  while (!fs::exists(dir_ + "/runs")) absl::SleepFor(absl::Milliseconds(5));
+  const std::atomic<bool> cancelled{true};
+  EXPECT_TRUE(absl::IsCancelled(
+      inspector.Check(spec_, NoOrigins(), {.who = daemon_, .cancelled = &cancelled}).status()));
+  EXPECT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
+  first.join();
 }
 
 // An error of no code would be none, and nothing else.
