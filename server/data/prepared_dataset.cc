@@ -37,7 +37,8 @@ absl::StatusOr<program::LengthCounts> LengthsBetween(const std::string& path,
   std::ifstream file(path, std::ios::binary);
   file.seekg(found->second.begin);
   program::LengthCounts lengths;
-  std::vector<int64_t> offsets(kOffsetsAtOnce);
+  std::vector<int64_t> offsets(
+      static_cast<size_t>(std::min(found->second.shape[0], kOffsetsAtOnce)));
   int64_t before = 0;
   for (int64_t row = -1, end = found->second.shape[0] - 1; row < end;) {
     const int64_t count = std::min(end - row, kOffsetsAtOnce);

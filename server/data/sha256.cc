@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <vector>
+#include <memory>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -14,8 +14,8 @@
 namespace snug::server {
 namespace {
 
-constexpr size_t kReadBytes =
-    1 << 20;  // Beyond 256 KiB the speed stays that of the hash: 1.7 GB/s.
+// Beyond 256 KiB the speed stays that of the hash: 1.7 GB/s.
+constexpr size_t kReadBytes = 1 << 20;
 
 }  // namespace
 
@@ -24,14 +24,15 @@ absl::StatusOr<std::string> Sha256Open(int fd, const std::string& path, const Ha
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
   Sha256 digest;
-  std::vector<char> buffer(kReadBytes);
+  // Most files are small: what they do not fill is never touched.
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kReadBytes);
   int64_t done = 0;
   while (true) {
-    const ssize_t got = pread(fd, buffer.data(), buffer.size(), done);
+    const ssize_t got = pread(fd, buffer.get(), kReadBytes, done);
     if (got == 0) return digest.Hex();
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
-    digest.Add(absl::string_view(buffer.data(), static_cast<size_t>(got)));
+    digest.Add(absl::string_view(buffer.get(), static_cast<size_t>(got)));
     done += got;
     if (watch != nullptr) RETURN_IF_ERROR(watch(done, status.st_size));
   }

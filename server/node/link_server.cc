@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -192,7 +193,7 @@ void LinkServer::Serve(ConnectionId id, short ready) {
 }
 
 absl::Status LinkServer::Read(ConnectionId id) {
-  std::string bytes(kReadBytes, '\0');
+  std::array<char, kReadBytes> bytes;  // Not set to 0: there is a read for each message.
   absl::Status status;
   bool announce = false;
   {
