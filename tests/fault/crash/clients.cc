@@ -13,15 +13,19 @@ namespace snug::crash {
 namespace {
 
 constexpr std::chrono::seconds kPatience{20};
-constexpr size_t kRoom = 6;        // Live jobs with which nobody pauses between two submits.
+constexpr size_t kRoom = 7;        // Live jobs with which nobody pauses between two submits.
 constexpr size_t kMuchRoom = 200;  // A queue that the harness itself would be slowed by.
 constexpr size_t kManyFiles = 5;
 constexpr int kSpecial = 2;  // Jobs with a fresh dataset, or a loud worker, cost a second each.
+constexpr int kStepMs = 300, kLoudStepMs = 5, kSteadyStepMs = 2000;
 constexpr absl::Duration kPause = absl::Milliseconds(2);
 
 void SetDeadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + kPatience);
 }
+
+// The life needs a job of its own kind.
+bool IsOfJob(Needs needs) { return needs == Needs::kLoudWorker || needs == Needs::kFreshDataset; }
 
 template <typename Request>
 Request Of(const std::string& id) {
@@ -43,12 +47,14 @@ bool IsLost(const grpc::Status& status) {
 Clients::Clients(v1::FineTuning::Stub& stub, KnownJobs& jobs, KeptFiles& files, std::string folder)
     : stub_(stub), jobs_(jobs), files_(files), folder_(std::move(folder)) {}
 
-void Clients::Start(Needs needs, uint32_t seed) {
+void Clients::Start(Needs needs, bool calm, uint32_t seed) {
   needs_ = needs;
+  slower_ = calm ? 10 : 1;
   special_ = kSpecial;
   const auto submit = [this](std::mt19937& random) {
-    const bool full = jobs_.Live() >= static_cast<int64_t>(kRoom);
-    if (full && !pressed_ && random() % 16 != 0) return absl::SleepFor(kPause);
+    const bool awaited = special_ > 0 && IsOfJob(needs_);
+    const bool full = !awaited && jobs_.Live() >= static_cast<int64_t>(kRoom);
+    if (full && !pressed_ && random() % 64 != 0) return absl::SleepFor(slower_ * kPause);
     pressed_ = false;
     Submit(kMuchRoom);
   };
@@ -77,7 +83,7 @@ void Clients::Join() {
   threads_.clear();
 }
 
-v1::CreateJobRequest Clients::Request(int64_t token) {
+v1::CreateJobRequest Clients::Request(int64_t token, bool steady) {
   v1::CreateJobRequest request;
   request.set_request_id(server::RandomUuid());
   v1::JobSpec& spec = *request.mutable_spec();
@@ -85,11 +91,15 @@ v1::CreateJobRequest Clients::Request(int64_t token) {
   spec.set_dataset(folder_ + "/train.jsonl");
   spec.set_method(v1::JobSpec::METHOD_LORA);
   spec.mutable_training()->set_save_steps(3);
+  // A plan by hand: the search for one is most of what a start would cost.
+  (*spec.mutable_memory()->mutable_stash())["*"] = v1::STASH_KIND_KEEP;
   spec.set_webhook(absl::StrCat("https://", kHook, "/"));
-  const bool special = special_-- > 0, loud = special && needs_ == Needs::kLoudWorker;
-  spec.set_display_name(absl::StrCat("steps=", kSteps, " step_ms=", loud ? 5 : 300,
+  const bool special = !steady && special_-- > 0;
+  const bool loud = special && needs_ == Needs::kLoudWorker;
+  const int step_ms = steady ? kSteadyStepMs : loud ? kLoudStepMs : kStepMs;
+  spec.set_display_name(absl::StrCat("steps=", kSteps, " step_ms=", step_ms,
                                      loud ? " print_mb=4" : "", " token=", token));
-  if (loud) spec.set_priority(9);
+  if (loud || steady) spec.set_priority(9);
   if (!special || needs_ != Needs::kFreshDataset) return request;
   spec.set_dataset(absl::StrCat(folder_, "/train-", token, ".jsonl"));
   server::WriteTinyDataset(spec.dataset(), static_cast<int>(1 + token % 17),
@@ -98,7 +108,8 @@ v1::CreateJobRequest Clients::Request(int64_t token) {
 }
 
 void Clients::Submit(size_t most_live) {
-  const auto submit = jobs_.Next(most_live, [this](int64_t token) { return Request(token); });
+  const auto submit =
+      jobs_.Next(most_live, [this](int64_t token, bool steady) { return Request(token, steady); });
   if (!submit) return absl::SleepFor(kPause);
   grpc::ClientContext context;
   SetDeadline(context);
@@ -135,7 +146,7 @@ void Clients::Change(std::mt19937& random) {
   v1::Job shown;
   const grpc::Status status = Ask(*wish, shown);
   jobs_.Changed(*wish, status.ok() ? &shown : nullptr, IsLost(status));
-  absl::SleepFor(absl::Milliseconds(random() % 4));
+  absl::SleepFor(slower_ * absl::Milliseconds(random() % 8));
 }
 
 void Clients::Operate(std::mt19937& random) {

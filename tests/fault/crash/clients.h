@@ -25,7 +25,8 @@ class Clients {
   Clients(v1::FineTuning::Stub& stub, KnownJobs& jobs, KeptFiles& files, std::string folder);
   ~Clients() { Join(); }
 
-  void Start(Needs needs, uint32_t seed);
+  // `calm`: a long life, of which one thing is awaited: they ask ten times as seldom.
+  void Start(Needs needs, bool calm, uint32_t seed);
   // Until one more new job is on its way, or for so long.
   void Press(absl::Duration patience);
   // The life is over.
@@ -37,7 +38,7 @@ class Clients {
   void Submit(size_t most_live);
 
  private:
-  v1::CreateJobRequest Request(int64_t token);
+  v1::CreateJobRequest Request(int64_t token, bool steady);
   void Repeat(const std::function<void(std::mt19937&)>& act, uint32_t seed);
   void Change(std::mt19937& random);
   grpc::Status Ask(const Wish& wish, v1::Job& shown) const;
@@ -48,6 +49,7 @@ class Clients {
   KeptFiles& files_;
   const std::string folder_;
   Needs needs_ = Needs::kNothing;
+  int slower_ = 1;
   std::atomic<bool> over_ = false;
   std::atomic<bool> pressed_ = false;
   std::atomic<int> special_ = 0;  // New jobs of this life that are still to be what it needs.

@@ -70,7 +70,8 @@ FailingDaemon::FailingDaemon(Programs programs) : programs_(std::move(programs))
   chmod((folder_ + "/secret").c_str(), 0600);
   std::ofstream(folder_ + "/config.yaml")
       << "worker: " << programs_.worker << "\nshim: " << programs_.shim
-      << "\ninspect: " << programs_.inspect << "\nmax_jobs_per_device: 3\n"
+      << "\ninspect: " << programs_.inspect << "\nmax_jobs_per_device: 4\n"
+      << "devices: [{name: \"cpu:0\", capacity: 1GiB, threads_per_job: 1}]\n"
       << "retention: {checkpoints: {count: 1}, sweep_seconds: 1}\n"
       << "webhooks: {secret_file: " << folder_ << "/secret, hosts: [\"" << kHook << "\"]}\n";
 }
@@ -84,9 +85,8 @@ FailingDaemon::~FailingDaemon() {
 }
 
 std::vector<std::string> FailingDaemon::Command() const {
-  return {programs_.daemon, "--state-dir", state_,
-          "--socket",       socket_,       "--device",
-          "cpu:0=1GiB",     "--config",    folder_ + "/config.yaml"};
+  return {programs_.daemon, "--state-dir",           state_, "--socket", socket_,
+          "--config",       folder_ + "/config.yaml"};
 }
 
 void FailingDaemon::Start(const std::string& points, bool with_launcher) {
@@ -150,7 +150,7 @@ void FailingDaemon::KillProcesses(Whom whom) const {
     std::error_code error;
     const std::string program = fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error);
     const bool worker = program == fs::canonical(programs_.worker, error);
-    if (whom == Whom::kOne && attempt != processes->begin()->second) continue;
+    if (whom == Whom::kOne && attempt != processes->rbegin()->second) continue;
     if (whom == Whom::kOne || whom == Whom::kBoth || worker == (whom == Whom::kWorkers))
       kill(pid, SIGKILL);
   }

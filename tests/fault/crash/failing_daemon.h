@@ -39,7 +39,7 @@ class FailingDaemon {
 
   // How many attempts have a worker, by the locks that the workers hold.
   int64_t RunningWorkers() const;
-  enum class Whom : uint8_t { kShims, kWorkers, kBoth, kOne };  // kOne: both of one attempt.
+  enum class Whom : uint8_t { kShims, kWorkers, kBoth, kOne };  // kOne: both of the newest attempt.
   void KillProcesses(Whom whom) const;
 
   // While it is not there.

@@ -10,7 +10,8 @@ namespace snug::crash {
 namespace {
 
 constexpr size_t kMostEnded = 8;  // More are deleted first of all.
-constexpr int64_t kManyLive = 7;  // More are cancelled rather than gone on with.
+constexpr size_t kSteady = 2;
+constexpr int64_t kManyLive = 8;  // More are cancelled rather than gone on with.
 
 }  // namespace
 
@@ -24,9 +25,10 @@ int64_t TokenOf(const std::string& display_name) {
 
 std::optional<Submit> KnownJobs::Next(size_t most_live, const MakeRequest& make) {
   absl::MutexLock lock(&mutex_);
-  size_t live = 0;
+  size_t live = 0, steady = 0;
   for (auto& [token, known] : known_) {
     live += Lives(known);
+    steady += Lives(known) && known.steady;
     if (!known.id.empty() || known.on_its_way) continue;
     known.on_its_way = known.sent = true;
     return Submit{token, known.request};
@@ -34,7 +36,8 @@ std::optional<Submit> KnownJobs::Next(size_t most_live, const MakeRequest& make)
   if (live >= most_live) return std::nullopt;
   const int64_t token = ++tokens_;
   Known& known = known_[token];
-  known.request = make(token);
+  known.steady = steady < kSteady && token > 1;  // The first is waited for.
+  known.request = make(token, known.steady);
   known.on_its_way = known.sent = true;
   return Submit{token, known.request};
 }
@@ -55,7 +58,8 @@ std::optional<Wish> KnownJobs::Change(std::mt19937& random) {
   std::vector<std::pair<const int64_t, Known>*> there, ended, live;
   for (auto& entry : known_) {
     const Known& known = entry.second;
-    if (known.id.empty() || known.deleted || known.delete_asked) continue;
+    if (known.id.empty() || known.deleted || known.delete_asked || (known.steady && Lives(known)))
+      continue;
     there.push_back(&entry);
     (Lives(known) ? live : ended).push_back(&entry);
   }
@@ -130,6 +134,8 @@ void KnownJobs::Note(Known& known, const v1::Job& shown) {
   if (server::IsTerminal(known.state) && shown.state() != known.state)
     Blame(Wrong::kOther, absl::StrCat(shown.id(), " has been ", server::NameOf(known.state),
                                       " and is ", server::NameOf(shown.state())));
+  if (server::HasAttempt(known.state) && shown.state() == v1::Job::STATE_QUEUED)
+    known.steady = false;  // Its worker was lost: it waits for some seconds, and others run.
   known.state = shown.state();
 }
 

@@ -46,15 +46,16 @@ struct Wish {
 
 class KnownJobs {
  public:
-  using MakeRequest = std::function<v1::CreateJobRequest(int64_t token)>;
+  // Whether it is to be a steady one.
+  using MakeRequest = std::function<v1::CreateJobRequest(int64_t token, bool steady)>;
 
   // One that nobody has answered for and nobody is sending, else a new one; nothing where so many
-  // jobs live. It is on its way until Answered.
+  // jobs live. It is on its way until Answered. Of those that live, two are steady.
   std::optional<Submit> Next(size_t most_live, const MakeRequest& make);
   // The daemon's answer; null: there was none, or it was no.
   void Answered(int64_t token, const v1::Job* made);
 
-  // Of those that are there; nothing: there are none.
+  // Of those that are there and not steady; nothing: there are none.
   std::optional<Wish> Change(std::mt19937& random);
   // Null: it was refused (the job is as it was), or `lost`: nobody knows.
   void Changed(const Wish& wish, const v1::Job* shown, bool lost);
@@ -74,7 +75,8 @@ class KnownJobs {
  private:
   struct Known {
     v1::CreateJobRequest request;
-    std::string id;  // Empty: not acknowledged.
+    std::string id;       // Empty: not acknowledged.
+    bool steady = false;  // Nobody changes it, so that most lives have an attempt that runs.
     bool on_its_way = false;
     bool sent = false;
     bool delete_asked = false;

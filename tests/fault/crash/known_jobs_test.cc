@@ -24,7 +24,7 @@ class KnownJobsTest : public testing::Test {
  protected:
   // A request that was sent, and acknowledged if `id` is not empty.
   void Send(const std::string& id) {
-    const auto submit = jobs_.Next(100, [](int64_t) { return v1::CreateJobRequest(); });
+    const auto submit = jobs_.Next(100, [](int64_t, bool) { return v1::CreateJobRequest(); });
     const Job made = Shown(id, submit->token, Job::STATE_QUEUED);
     jobs_.Answered(submit->token, id.empty() ? nullptr : &made);
   }

@@ -10,9 +10,10 @@ namespace {
 
 constexpr Where kDaemon = Where::kDaemon, kRestore = Where::kRestore, kShim = Where::kShim,
                 kWorker = Where::kWorker;
-constexpr absl::Duration kSlow = absl::Seconds(4);  // A second after a start, or of work.
+constexpr absl::Duration kSlow = absl::Seconds(4);
 constexpr absl::Duration kBrief = absl::Milliseconds(400);
-constexpr int kOften = 40;  // What is come to hundreds of times in a life.
+constexpr int64_t kEnough = 20;  // Hits, with which a point is chosen like others.
+constexpr int kOften = 40;       // What is come to hundreds of times in a life.
 constexpr const char* kOnlyKill = "kill";
 constexpr const char* kKillOrError = "kill error";
 
@@ -85,6 +86,8 @@ const Point* FindPoint(const std::string& name) {
   return found == Points().end() ? nullptr : &*found;
 }
 
+bool IsSlow(const Point& point) { return point.patience == kSlow; }
+
 std::string Setting(const Point& point, std::mt19937& random) {
   const std::vector<std::string> actions = absl::StrSplit(point.actions, ' ');
   const std::string& action = actions[random() % actions.size()];
@@ -102,12 +105,12 @@ const Point& Choose(const std::map<std::string, int64_t>& hits, std::mt19937& ra
     int64_t least = INT64_MAX;
     for (const Point& point : Points()) least = std::min(least, of(point));
     for (const Point& point : Points())
-      if (of(point) <= least + 1 && (point.patience != kSlow || random() % 4 == 0))
+      if (least < kEnough && of(point) <= least + 1 && (!IsSlow(point) || random() % 4 == 0))
         among.push_back(&point);
     if (!among.empty()) return *among[random() % among.size()];
   }
   for (const Point& point : Points())
-    if (point.patience != kSlow || random() % 8 == 0) among.push_back(&point);
+    if (!IsSlow(point) || random() % 8 == 0) among.push_back(&point);
   return *among[random() % among.size()];
 }
 

@@ -42,12 +42,15 @@ struct Point {
 const std::vector<Point>& Points();
 const Point* FindPoint(const std::string& name);
 
+// It is come to a second after a start, or after a second of work.
+bool IsSlow(const Point& point);
+
 // A setting of SNUG_FAILPOINT for the point.
 std::string Setting(const Point& point, std::mt19937& random);
 
-// One of the points: every other time one of those that have been hit the least, else any; those
-// that take patience are chosen less often, as most lives would else wait for those that a slow
-// machine seldom comes to.
+// One of the points: every other time one of those that have been hit the least, until each has
+// been hit often enough, else any. Slow ones are chosen less often, as most lives would else wait
+// for those that a slow machine seldom comes to.
 const Point& Choose(const std::map<std::string, int64_t>& hits, std::mt19937& random);
 
 }  // namespace snug::crash
