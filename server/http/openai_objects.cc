@@ -25,6 +25,7 @@ using nlohmann::json;
 constexpr program::JsonLimits kBodyLimits = {.bytes = 256 << 10, .values = 10'000, .depth = 8};
 constexpr program::JsonLimits kLineLimits = {.bytes = 64 << 10, .values = 1'000, .depth = 4};
 constexpr double kLearningRate = 2e-4;  // A job file's default for LoRA: a multiplier of 1.
+constexpr double kMostWhole = 9e15;     // Below it a double holds each whole number.
 constexpr const char* kParamPayload = "snug/param";
 constexpr const char* kAuto = "auto";
 
@@ -183,8 +184,9 @@ std::string FileNamed(const std::string& dataset) {
 
 // Clients expect whole numbers without a point.
 json Number(double value) {
-  return value == std::floor(value) && std::abs(value) < 1e15 ? json(static_cast<int64_t>(value))
-                                                              : json(value);
+  return value == std::floor(value) && std::abs(value) < kMostWhole
+             ? json(static_cast<int64_t>(value))
+             : json(value);
 }
 
 json Hyperparameters(const v1::TrainingSpec& training) {
@@ -246,7 +248,12 @@ void AddStep(const json& line, int64_t steps, Events& events) {
   const auto number = [&](const char* name) {
     return line.contains(name) && line[name].is_number() ? line[name].get<double>() : 0.0;
   };
-  const auto step = static_cast<int64_t>(number("global_step"));
+  // 0 where no whole number is near: a cast of what int64_t does not hold may give anything.
+  const auto whole = [&](const char* name) {
+    const double value = number(name);
+    return std::abs(value) < kMostWhole ? static_cast<int64_t>(value) : 0;
+  };
+  const int64_t step = whole("global_step");
   json data = {{"step", step}, {"total_steps", steps}};
   std::string message = absl::StrCat("Step ", step, "/", steps);
   for (const auto& [ours, theirs] : kNames) {
@@ -255,7 +262,7 @@ void AddStep(const json& line, int64_t steps, Events& events) {
     absl::StrAppend(&message, message.find(':') == std::string::npos ? ": " : ", ", theirs, "=",
                     number(ours));
   }
-  events.Add(static_cast<int64_t>(number("time")), message, "metrics", std::move(data));
+  events.Add(whole("time"), message, "metrics", std::move(data));
 }
 
 }  // namespace
@@ -302,7 +309,7 @@ absl::StatusOr<v1::JobSpec> SpecOf(absl::string_view body) {
     return WrongParam("model", "is needed: a model's folder, or a job's id");
   if (spec.dataset().empty()) return WrongParam("training_file", "is needed: a file's id");
   ASSIGN_OR_RETURN(const auto seed, fields.Number("seed"));
-  if (seed && (*seed < 0 || *seed != std::floor(*seed) || *seed > 9e15))
+  if (seed && (*seed < 0 || *seed != std::floor(*seed) || *seed > kMostWhole))
     return WrongParam("seed", "must be a whole number from 0");
   if (seed) spec.mutable_training()->set_seed(static_cast<int64_t>(*seed));
   const auto numbers = fields.Take("hyperparameters"), method = fields.Take("method");
