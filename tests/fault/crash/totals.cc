@@ -23,8 +23,8 @@ void PrintCounts(const char* of, const std::map<std::string, int64_t>& counts) {
 }  // namespace
 
 void Totals::PrintProgress() const {
-  printf("%lld cycles have counted after %.0f s\n", static_cast<long long>(sum_.counted),
-         absl::ToDoubleSeconds(sum_.took));
+  printf("%lld of %lld cycles count after %.0f s\n", static_cast<long long>(sum_.counted),
+         static_cast<long long>(sum_.cycles), absl::ToDoubleSeconds(sum_.took));
   fflush(stdout);
 }
 
