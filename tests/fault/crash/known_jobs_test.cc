@@ -95,5 +95,30 @@ TEST_F(KnownJobsTest, AnOldAnswerIsNoViolation) {
   EXPECT_THAT(Compared({ended}), ElementsAre());
 }
 
+// Most lives are to have an attempt that runs: two jobs are left in peace, until they have to wait.
+TEST_F(KnownJobsTest, TwoJobsAreSteadyAndNobodyChangesThem) {
+  std::vector<bool> steady;
+  const auto send = [&](const std::string& id) {
+    const auto submit = jobs_.Next(100, [&](int64_t, bool is) {
+      steady.push_back(is);
+      return v1::CreateJobRequest();
+    });
+    const Job made = Shown(id, submit->token, Job::STATE_RUNNING);
+    jobs_.Answered(submit->token, &made);
+  };
+  for (const char* id : {"a", "b", "c", "d"}) send(id);
+  EXPECT_THAT(steady, ElementsAre(false, true, true, false));
+  std::mt19937 random(1);
+  for (int i = 0; i < 200; ++i) {
+    const std::optional<Wish> wish = jobs_.Change(random);
+    EXPECT_THAT(wish ? wish->id : "a", testing::AnyOf("a", "d"));
+  }
+  EXPECT_THAT(Compared({Shown("a", 1, Job::STATE_RUNNING), Shown("b", 2, Job::STATE_QUEUED),
+                        Shown("c", 3, Job::STATE_RUNNING), Shown("d", 4, Job::STATE_RUNNING)}),
+              ElementsAre());
+  send("e");
+  EXPECT_TRUE(steady.back());
+}
+
 }  // namespace
 }  // namespace snug::crash
