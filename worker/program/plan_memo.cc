@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "proto/snug/status_macros.h"
 
 namespace snug::program {
@@ -88,10 +89,11 @@ std::string FingerprintOf(const Program& program, const LowerOptions& options) {
 // Facts by their fingerprints. Whoever asks for what another works out waits for it.
 class Memo {
  public:
-  // Null: they are not known, and the caller is to work them out and say Made.
+  // Null: they are not known, and the caller is to work them out, Add them if there are some, and
+  // say End in any case.
   std::shared_ptr<const PlanFacts> FindOrBegin(const std::string& fingerprint) {
     std::unique_lock lock(mutex_);
-    made_.wait(lock, [&] { return !begun_.contains(fingerprint); });
+    ended_.wait(lock, [&] { return !begun_.contains(fingerprint); });
     for (auto it = entries_.begin(); it != entries_.end(); ++it) {
       if (it->fingerprint != fingerprint) continue;
       entries_.splice(entries_.begin(), entries_, it);
@@ -101,14 +103,17 @@ class Memo {
     return nullptr;
   }
 
-  // Null: there are none; whoever waits works them out for himself.
-  void Made(std::string fingerprint, std::shared_ptr<const PlanFacts> facts) {
+  void Add(const std::string& fingerprint, std::shared_ptr<const PlanFacts> facts) {
+    const std::lock_guard lock(mutex_);
+    entries_.push_front({fingerprint, std::move(facts)});
+    if (entries_.size() > kMostPlanFacts) entries_.pop_back();
+  }
+
+  // Where nothing was added, whoever waits works them out for himself.
+  void End(const std::string& fingerprint) {
     const std::lock_guard lock(mutex_);
     begun_.erase(fingerprint);
-    made_.notify_all();
-    if (facts == nullptr) return;
-    entries_.push_front({std::move(fingerprint), std::move(facts)});
-    if (entries_.size() > kMostPlanFacts) entries_.pop_back();
+    ended_.notify_all();
   }
 
  private:
@@ -118,7 +123,7 @@ class Memo {
   };
 
   std::mutex mutex_;
-  std::condition_variable made_;
+  std::condition_variable ended_;
   std::set<std::string> begun_;
   std::list<Entry> entries_;  // The last asked for first.
 };
@@ -128,23 +133,19 @@ Memo& TheMemo() {
   return *memo;
 }
 
-absl::StatusOr<std::shared_ptr<const PlanFacts>> Make(const Program& program,
-                                                      const LowerOptions& options) {
-  auto facts = std::make_shared<PlanFacts>();
-  ASSIGN_OR_RETURN(facts->space, PlanSpace::Make(program, options));
-  facts->frontier = FrontierOf(facts->space);
-  return std::shared_ptr<const PlanFacts>(std::move(facts));
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const PlanFacts>> PlanFactsOf(const Program& program,
                                                              const LowerOptions& options) {
-  std::string fingerprint = FingerprintOf(program, options);
+  const std::string fingerprint = FingerprintOf(program, options);
   if (std::shared_ptr<const PlanFacts> known = TheMemo().FindOrBegin(fingerprint)) return known;
-  auto made = Make(program, options);
-  TheMemo().Made(std::move(fingerprint), made.ok() ? *made : nullptr);
-  return made;
+  // Also where memory ends on the way: nobody is to wait for ever.
+  const absl::Cleanup end = [&fingerprint] { TheMemo().End(fingerprint); };
+  auto facts = std::make_shared<PlanFacts>();
+  ASSIGN_OR_RETURN(facts->space, PlanSpace::Make(program, options));
+  facts->frontier = FrontierOf(facts->space);
+  TheMemo().Add(fingerprint, facts);
+  return std::shared_ptr<const PlanFacts>(std::move(facts));
 }
 
 }  // namespace snug::program
