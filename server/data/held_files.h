@@ -1,6 +1,6 @@
 // The files of a job's dataset, and those of its model that snug-prepare reads, opened once, with
-// the rights of the job's owner: what is hashed and what is read are then the same files, whatever
-// becomes of their paths meanwhile.
+// the rights of the job's owner, and kept open: they are read to the end, whatever becomes of their
+// paths meanwhile.
 #ifndef SERVER_DATA_HELD_FILES_H_
 #define SERVER_DATA_HELD_FILES_H_
 
@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace snug::server {
@@ -28,7 +27,7 @@ struct Reach {
 
 class HeldFiles {
  public:
-  // A dataset of more files is read by their paths: descriptors are few.
+  // Those of a dataset of more are opened each time that they are read: descriptors are few.
   static constexpr size_t kMost = 64;
 
   HeldFiles() = default;
@@ -44,31 +43,17 @@ class HeldFiles {
   static absl::StatusOr<HeldFiles> OpenPresent(const std::vector<std::string>& paths,
                                                const Reach& reach);
 
-  // In the order of their paths, to be handed on; they stay open as long as this lives.
-  std::vector<int> fds() const;
-  // Of each path, where its descriptor stands in that order.
-  std::map<std::string, size_t> places() const;
+  // In order.
+  std::vector<std::string> paths() const;
+  bool Holds(const std::string& path) const { return files_.contains(path); }
 
   // A descriptor of the file that is held under this path, or of what `reach` finds there. The
   // former shares its offset with all others of it.
   int OpenAgain(const std::string& path, const Reach& reach) const;
 
-  // Whether none has been written to, renamed or removed since it was opened.
-  bool AreUntouched() const;
-
  private:
-  struct Held {
-    int fd = -1;
-    std::string identity;
-  };
-  absl::Status Hold(int fd, const std::string& path);
-
-  std::map<std::string, Held> files_;  // By path.
+  std::map<std::string, int> files_;  // Descriptors, by path.
 };
-
-// Of an open file: it changes when the file is another one, or is written to. (Whoever writes can
-// set the time of writing back, but not that of the last change.)
-absl::StatusOr<std::string> IdentityOfFile(int fd, const std::string& path);
 
 }  // namespace snug::server
 

@@ -35,7 +35,7 @@ namespace {
 
 // Raise when snug-prepare's output changes for the same input.
 constexpr const char* kFormatVersion = "7";
-constexpr size_t kMaxRememberedHashes = 4096, kMaxRememberedFacts = 256;
+constexpr size_t kMaxRememberedFacts = 256;
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
 constexpr absl::Duration kPreviewTimeout = absl::Seconds(60);
 constexpr absl::Duration kSayReading = absl::Seconds(1);
@@ -90,9 +90,9 @@ absl::StatusOr<HeldFiles> HoldModel(const v1::JobSpec& spec, const std::string& 
                                          "job's owner"),
                             "BAD_MODEL"}});
   if (absl::IsInvalidArgument(held.status()))
-    return InvalidRequest({{"spec.model",
-                            absl::StrCat(spec.model(), " has ", held.status().message()),
-                            "BAD_MODEL"}});
+    return InvalidRequest(
+        {{"spec.model", absl::StrCat(spec.model(), " has ", held.status().message()),
+          "BAD_MODEL"}});
   return held;
 }
 
@@ -113,38 +113,47 @@ HashWatch WatchOf(const Preparer::Progress& progress) {
   };
 }
 
-// Writes where the rows are into `list`, for snug-prepare, and which of the files it is handed, by
-// `run`. Gives the field of the job that names them.
-absl::StatusOr<std::string> HandOnRows(std::vector<Source> sources, const HeldFiles& held,
-                                       const std::string& list, RunOptions& run) {
-  const std::map<std::string, int> descriptors = HandOn(held, run);
-  for (Source& source : sources) RETURN_IF_ERROR(FindPaths(source));
-  if (const absl::Status written = WriteSources(sources, descriptors, list); !written.ok())
-    return WithReason(written, "PREPARE_FAILED");
+// Of the job, the one that names these.
+std::string FieldOf(const std::vector<Source>& sources) {
   return sources.size() == 1 ? sources.front().field : "datasets";
 }
 
-// Nothing where they are too many, or not there: what cannot be opened is said where it is read.
-HeldFiles Hold(const std::vector<std::vector<Source>>& sets, const Reach& reach) {
+// Writes where the rows are into `list`, for snug-prepare. Gives the field of the job that names
+// them.
+absl::StatusOr<std::string> ListSources(std::vector<Source> sources, const std::string& list) {
+  for (Source& source : sources) RETURN_IF_ERROR(FindPaths(source));
+  if (const absl::Status written = WriteSources(sources, list); !written.ok())
+    return WithReason(written, "PREPARE_FAILED");
+  return FieldOf(sources);
+}
+
+// Of all these sources; none where one of them is not there, which is said where it is read.
+std::vector<std::string> PathsOf(const std::vector<std::vector<Source>>& sets) {
   std::vector<std::string> paths;
   for (const std::vector<Source>& sources : sets) {
     for (Source source : sources) {
-      if (!FindPaths(source).ok()) return HeldFiles();
+      if (!FindPaths(source).ok()) return {};
       const absl::StatusOr<std::vector<SourceFile>> files = FilesOf(source);
-      if (!files.ok()) return HeldFiles();
+      if (!files.ok()) return {};
       for (const SourceFile& file : *files) paths.push_back(file.path);
     }
   }
-  return HeldFiles::Open(paths, reach);
+  return paths;
 }
 
-// As if there were no other files under these paths.
-Preparer::Progress Bound(const Preparer::Progress& progress, const HeldFiles& held) {
-  Preparer::Progress bound = progress;
-  bound.reach.open = [&held, &progress](const std::string& path) {
-    return held.OpenAgain(path, progress.reach);
-  };
-  return bound;
+std::vector<std::string> KeysOf(const Contents& contents) {
+  std::vector<std::string> paths;
+  for (const auto& [path, content] : contents) paths.push_back(path);
+  return paths;
+}
+
+absl::StatusOr<std::unique_ptr<FileServer>> Serve(const std::vector<std::string>& paths,
+                                                  const FileServer::Opener& open) {
+  return FileServer::Start({paths.begin(), paths.end()}, open);
+}
+
+absl::StatusOr<std::unique_ptr<FileServer>> ServeModel(const HeldFiles& model) {
+  return Serve(model.paths(), [&](const std::string& path) { return model.OpenAgain(path, {}); });
 }
 
 // A path beside the roots tells nothing of what is there, and neither does a name in a folder that
@@ -156,6 +165,12 @@ absl::Status CannotOpen(const Source& source, const absl::Status& status) {
                                        " is, or holds, a file that this daemon does not open for "
                                        "the job's owner"),
                           "BAD_DATASET"}});
+}
+
+absl::Status InputChanged(const std::vector<Source>& sources) {
+  return InvalidRequest(
+      {{"spec." + FieldOf(sources), "it was changed while it was prepared; submit it again",
+        "INPUT_CHANGED"}});
 }
 
 // Images are evaluated as they are, whatever is drawn of those that are trained.
@@ -180,30 +195,40 @@ absl::Status MoveIntoPlace(const std::string& part, const std::string& folder) {
 
 }  // namespace
 
-absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path,
+int Preparer::Inputs::Open(const std::string& path, const Reach& reach) const {
+  return (model.Holds(path) ? model : rows).OpenAgain(path, reach);
+}
+
+int Preparer::OpenAsItWas(const std::string& path, const Inputs& inputs, const Progress& progress) {
+  const Content& was = inputs.contents.at(path);
+  const int fd = inputs.Open(path, progress.reach);
+  if (fd < 0) return fd;
+  const Progress silent = {.cancelled = progress.cancelled};
+  const absl::StatusOr<Content> is = contents_.Of(fd, path, was, WatchOf(silent));
+  if (is.ok() && is->sha256 == was.sha256) return fd;
+  close(fd);
+  errno = ESTALE;
+  return -1;
+}
+
+absl::StatusOr<std::string> Preparer::ContentHash(const std::string& path, Inputs& inputs,
                                                   const Progress& progress) {
-  const int fd = progress.reach.open(path);
+  const int fd = inputs.Open(path, progress.reach);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   const absl::Cleanup close_it = [fd] { close(fd); };
-  ASSIGN_OR_RETURN(const std::string key, IdentityOfFile(fd, path));
-  {
-    absl::MutexLock lock(&mutex_);
-    if (auto found = hashes_.find(key); found != hashes_.end()) return found->second;
-  }
-  ASSIGN_OR_RETURN(std::string hash, Sha256Open(fd, path, WatchOf(progress)));
-  absl::MutexLock lock(&mutex_);
-  if (hashes_.size() >= kMaxRememberedHashes) hashes_.clear();
-  hashes_[key] = hash;
-  return hash;
+  Content& content = inputs.contents[path];
+  ASSIGN_OR_RETURN(content, contents_.Of(fd, path, content, WatchOf(progress)));
+  return content.sha256;
 }
 
 // Of all files that the rows depend on, and of their names.
-absl::StatusOr<std::string> Preparer::SourceHash(Source& source, const Progress& progress) {
+absl::StatusOr<std::string> Preparer::SourceHash(Source& source, Inputs& inputs,
+                                                 const Progress& progress) {
   RETURN_IF_ERROR(FindPaths(source));
   ASSIGN_OR_RETURN(const std::vector<SourceFile> files, FilesOf(source));
   std::string key = OptionsKey(source);
   for (const SourceFile& file : files) {
-    const absl::StatusOr<std::string> hash = ContentHash(file.path, progress);
+    const absl::StatusOr<std::string> hash = ContentHash(file.path, inputs, progress);
     if (!hash.ok() && progress.reach.roots) return CannotOpen(source, hash.status());
     RETURN_IF_ERROR(hash.status());
     absl::StrAppend(&key, "|", file.name.size(), ":", file.name, "|", *hash);
@@ -212,15 +237,15 @@ absl::StatusOr<std::string> Preparer::SourceHash(Source& source, const Progress&
 }
 
 absl::StatusOr<std::string> Preparer::FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,
-                                               const HeldFiles& model, bool split,
+                                               bool split, Inputs& inputs,
                                                const Progress& progress) {
   std::string key;
   for (Source& source : sources) {
-    ASSIGN_OR_RETURN(const std::string hash, SourceHash(source, progress));
+    ASSIGN_OR_RETURN(const std::string hash, SourceHash(source, inputs, progress));
     absl::StrAppend(&key, hash, "|");
   }
-  for (const auto& [path, place] : model.places()) {
-    ASSIGN_OR_RETURN(const std::string hash, ContentHash(path, Bound(progress, model)));
+  for (const std::string& path : inputs.model.paths()) {
+    ASSIGN_OR_RETURN(const std::string hash, ContentHash(path, inputs, progress));
     absl::StrAppend(&key, "|", std::filesystem::path(path).filename().string(), "|", hash);
   }
   for (const std::string& option : DataOptions(spec))
@@ -233,20 +258,21 @@ absl::StatusOr<std::string> Preparer::FolderOf(std::vector<Source> sources, cons
 absl::StatusOr<PreparedFolders> Preparer::Locate(const v1::JobSpec& spec,
                                                  const std::string& model_dir,
                                                  const Progress& progress) {
-  ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(spec, model_dir, progress.reach));
-  return LocateBy(spec, model, progress);
+  ASSIGN_OR_RETURN(HeldFiles model, HoldModel(spec, model_dir, progress.reach));
+  Inputs inputs = {.model = std::move(model)};
+  return LocateBy(spec, inputs, progress);
 }
 
-absl::StatusOr<PreparedFolders> Preparer::LocateBy(const v1::JobSpec& spec, const HeldFiles& model,
+absl::StatusOr<PreparedFolders> Preparer::LocateBy(const v1::JobSpec& spec, Inputs& inputs,
                                                    const Progress& progress) {
   PreparedFolders folders;
   const bool split = spec.eval_split() > 0.0;
   const std::vector<Source> evaluation = EvalSources(spec);
-  ASSIGN_OR_RETURN(folders.train, FolderOf(TrainSources(spec), spec, model, split, progress));
+  ASSIGN_OR_RETURN(folders.train, FolderOf(TrainSources(spec), spec, split, inputs, progress));
   if (split) folders.eval = folders.train + "-eval";
   if (!evaluation.empty()) {
     ASSIGN_OR_RETURN(folders.eval,
-                     FolderOf(evaluation, ForEvaluation(spec), model, false, progress));
+                     FolderOf(evaluation, ForEvaluation(spec), false, inputs, progress));
   }
   folders.prompts = PromptsFile(spec, folders.train);
   folders.ready = Ready(folders.train) && (folders.eval.empty() || Ready(folders.eval)) &&
@@ -260,10 +286,10 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
                                                   const std::string& model_dir,
                                                   const Progress& progress) {
   ASSIGN_OR_RETURN(HeldFiles model, HoldModel(spec, model_dir, progress.reach));
-  const Held held = {.rows = Hold({TrainSources(spec), EvalSources(spec)}, progress.reach),
-                     .model = std::move(model)};
-  const Progress bound = Bound(progress, held.rows);
-  ASSIGN_OR_RETURN(PreparedFolders folders, LocateBy(spec, held.model, bound));
+  Inputs inputs = {
+      .model = std::move(model),
+      .rows = HeldFiles::Open(PathsOf({TrainSources(spec), EvalSources(spec)}), progress.reach)};
+  ASSIGN_OR_RETURN(PreparedFolders folders, LocateBy(spec, inputs, progress));
   if (folders.ready) return folders;
   const bool split = spec.eval_split() > 0.0;
   if (!Ready(folders.train) || (split && !Ready(folders.eval)))
@@ -271,12 +297,12 @@ absl::StatusOr<PreparedFolders> Preparer::Prepare(const v1::JobSpec& spec,
                                 .output = folders.train,
                                 .eval_split = spec.eval_split(),
                                 .eval_output = split ? folders.eval : ""},
-                               spec, model_dir, held, bound));
+                               spec, model_dir, inputs, progress));
   if (!split && !folders.eval.empty() && !Ready(folders.eval))
     RETURN_IF_ERROR(RunPrepare({.sources = EvalSources(spec), .output = folders.eval},
-                               ForEvaluation(spec), model_dir, held, bound));
+                               ForEvaluation(spec), model_dir, inputs, progress));
   if (!folders.prompts.empty() && !Exists(folders.prompts))
-    RETURN_IF_ERROR(RunPrompts(spec, model_dir, held.model, folders.prompts, progress));
+    RETURN_IF_ERROR(RunPrompts(spec, model_dir, inputs.model, folders.prompts, progress));
   folders.ready = true;
   return folders;
 }
@@ -303,18 +329,25 @@ absl::StatusOr<std::shared_ptr<const PreparedFacts>> Preparer::FactsOf(
 }
 
 absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
-                                  const std::string& model_dir, const Held& held,
+                                  const std::string& model_dir, Inputs& inputs,
                                   const Progress& progress) {
+  std::atomic<bool> changed = false;
+  const auto open = [&](const std::string& path) {
+    const int fd = OpenAsItWas(path, inputs, progress);
+    if (fd < 0 && errno == ESTALE) changed = true;
+    return fd;
+  };
+  ASSIGN_OR_RETURN(std::unique_ptr<FileServer> files, Serve(KeysOf(inputs.contents), open));
   const std::string mark = absl::StrCat(kPartMark, RandomHex(8));
   const std::string list = job.output + mark + ".sources";
   const absl::Cleanup remove = [&] { unlink(list.c_str()); };
   RunOptions run = PrepareCommand(settings_, {.script = settings_.script,
                                               .spec = spec,
                                               .model_dir = model_dir,
-                                              .model = held.model,
+                                              .files = *files,
                                               .output = job.output + mark,
                                               .progress = progress});
-  ASSIGN_OR_RETURN(const std::string field, HandOnRows(job.sources, held.rows, list, run));
+  ASSIGN_OR_RETURN(const std::string field, ListSources(job.sources, list));
   const auto add = [&](const char* name, const auto& value) {
     run.argv.push_back(absl::StrCat(name, "=", value));
   };
@@ -330,8 +363,11 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
       progress.say(absl::StrCat("its dataset is being prepared: ", text));
     if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("{}: {}", field, text);
   };
-  RETURN_IF_ERROR(RunScript(run, field));
-  RETURN_IF_ERROR(CheckUnchanged(job, spec, held, progress));
+  const absl::Status ran = RunScript(run, field);
+  files.reset();
+  if (changed) return InputChanged(job.sources);
+  RETURN_IF_ERROR(ran);
+  RETURN_IF_ERROR(CheckUnchanged(job, spec, inputs, progress));
   if (!job.eval_output.empty())
     RETURN_IF_ERROR(MoveIntoPlace(job.eval_output + mark, job.eval_output));
   return MoveIntoPlace(job.output + mark, job.output);
@@ -340,15 +376,14 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
 // What was prepared is found by what was hashed before: it must still be that. Somebody whose
 // rights end at his roots might have written another content for a while, and so may not touch a
 // file; of others, who may well replace one meanwhile, what counts is what is in it.
-absl::Status Preparer::CheckUnchanged(const Job& job, const v1::JobSpec& spec,
-                                      const Held& held, const Progress& progress) {
-  const bool untouched = held.rows.AreUntouched() && held.model.AreUntouched();
+absl::Status Preparer::CheckUnchanged(const Job& job, const v1::JobSpec& spec, Inputs& inputs,
+                                      const Progress& progress) {
+  const Contents before = inputs.contents;
   ASSIGN_OR_RETURN(const std::string now,
-                   FolderOf(job.sources, spec, held.model, !job.eval_output.empty(), progress));
+                   FolderOf(job.sources, spec, !job.eval_output.empty(), inputs, progress));
+  const bool untouched = inputs.contents == before;
   if (now == job.output && (untouched || !progress.reach.roots)) return absl::OkStatus();
-  const std::string field = job.sources.size() == 1 ? job.sources.front().field : "datasets";
-  return InvalidRequest({{"spec." + field, "it was changed while it was prepared; submit it again",
-                          "INPUT_CHANGED"}});
+  return InputChanged(job.sources);
 }
 
 std::string Preparer::Missing() const { return MissingPart(settings_); }
@@ -365,14 +400,17 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
     unlink(list.c_str());
   };
   ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(spec, model_dir, progress.reach));
-  const HeldFiles held = Hold({TrainSources(spec)}, progress.reach);
+  std::vector<std::string> paths = PathsOf({TrainSources(spec)});
+  for (const std::string& path : model.paths()) paths.push_back(path);
+  const auto open = [&](const std::string& path) { return model.OpenAgain(path, progress.reach); };
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileServer> files, Serve(paths, open));
   RunOptions run = PrepareCommand(settings_, {.script = settings_.script,
                                               .spec = spec,
                                               .model_dir = model_dir,
-                                              .model = model,
+                                              .files = *files,
                                               .output = output,
                                               .progress = progress});
-  ASSIGN_OR_RETURN(const std::string field, HandOnRows(TrainSources(spec), held, list, run));
+  ASSIGN_OR_RETURN(const std::string field, ListSources(TrainSources(spec), list));
   run.argv.push_back("--sources=" + list);
   run.argv.push_back(absl::StrCat("--preview-rows=", rows));
   if (scan_rows > 0) run.argv.push_back(absl::StrCat("--scan-rows=", scan_rows));
@@ -383,13 +421,13 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
 
 // But for the prompts and how long they may be.
 RunOptions Preparer::PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
-                                    const HeldFiles& model, const std::string& output,
+                                    const FileServer& files, const std::string& output,
                                     const Progress& progress) const {
   const std::string folder = std::filesystem::path(settings_.script).parent_path().string();
   RunOptions run = ScriptCommand(settings_, {.script = folder + "/snug_prompts.py",
                                              .spec = spec,
                                              .model_dir = model_dir,
-                                             .model = model,
+                                             .files = files,
                                              .output = output,
                                              .progress = progress});
   for (const std::string& option : AddedTokenOptions(spec)) run.argv.push_back(option);
@@ -402,7 +440,8 @@ absl::Status Preparer::Tokenise(const AskedPrompts& asked, const std::string& fi
   const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
   RETURN_IF_ERROR(WritePrompts(asked.prompts, texts));
   ASSIGN_OR_RETURN(const HeldFiles model, HoldModel(asked.spec, asked.model_dir, progress.reach));
-  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, model, file, progress);
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileServer> files, ServeModel(model));
+  RunOptions run = PromptsCommand(asked.spec, asked.model_dir, *files, file, progress);
   for (const std::string& option :
        {"--prompts=" + texts, absl::StrCat("--max-tokens=", asked.max_tokens),
         "--chat-template=" + asked.chat_template, std::string("--field=prompts")})
@@ -417,7 +456,8 @@ absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& mo
       absl::StrCat(settings_.datasets_dir, "/prompts", kPartMark, RandomHex(8));
   const absl::Cleanup remove = [&] { unlink(texts.c_str()); };
   RETURN_IF_ERROR(WriteTexts(spec, texts));
-  RunOptions run = PromptsCommand(spec, model_dir, model, file, progress);
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileServer> files, ServeModel(model));
+  RunOptions run = PromptsCommand(spec, model_dir, *files, file, progress);
   const std::string field = spec.training().sample_prompts().empty()
                                 ? "training.predict_with_generate"
                                 : "training.sample_prompts";

@@ -18,6 +18,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/data/contents.h"
+#include "server/data/file_server.h"
 #include "server/data/held_files.h"
 #include "server/data/sources.h"
 #include "server/node/process.h"
@@ -105,34 +107,37 @@ class Preparer {
     double eval_split = 0.0;
     std::string eval_output;
   };
-  struct Held {
-    HeldFiles rows;  // Of the dataset and the evaluation set.
+  // The files that a job's prepared data is made of.
+  struct Inputs {
     HeldFiles model;
+    HeldFiles rows = {};     // Of the dataset and the evaluation set.
+    Contents contents = {};  // Of all that were looked at.
+    // One that is held is that file, whatever lies under its path.
+    int Open(const std::string& path, const Reach& reach) const;
   };
-  absl::StatusOr<PreparedFolders> LocateBy(const v1::JobSpec& spec, const HeldFiles& model,
+  absl::StatusOr<PreparedFolders> LocateBy(const v1::JobSpec& spec, Inputs& inputs,
                                            const Progress& progress);
   absl::Status RunPrepare(const Job& job, const v1::JobSpec& spec, const std::string& model_dir,
-                          const Held& held, const Progress& progress);
-  absl::Status CheckUnchanged(const Job& job, const v1::JobSpec& spec, const Held& held,
-                              const Progress& progress) ABSL_LOCKS_EXCLUDED(mutex_);
+                          Inputs& inputs, const Progress& progress);
+  absl::Status CheckUnchanged(const Job& job, const v1::JobSpec& spec, Inputs& inputs,
+                              const Progress& progress);
   absl::Status RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
                           const HeldFiles& model, const std::string& file,
                           const Progress& progress);
   RunOptions PromptsCommand(const v1::JobSpec& spec, const std::string& model_dir,
-                            const HeldFiles& model, const std::string& output,
+                            const FileServer& files, const std::string& output,
                             const Progress& progress) const;
-  absl::StatusOr<std::string> ContentHash(const std::string& path, const Progress& progress)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::string> ContentHash(const std::string& path, Inputs& inputs,
+                                          const Progress& progress);
   absl::StatusOr<std::string> FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,
-                                       const HeldFiles& model, bool split,
-                                       const Progress& progress);
-  absl::StatusOr<std::string> SourceHash(Source& source, const Progress& progress);
+                                       bool split, Inputs& inputs, const Progress& progress);
+  absl::StatusOr<std::string> SourceHash(Source& source, Inputs& inputs, const Progress& progress);
+  // Below 0 with ESTALE where it holds something else by now.
+  int OpenAsItWas(const std::string& path, const Inputs& inputs, const Progress& progress);
 
   const PrepareSettings settings_;
+  ContentMemo contents_;
   absl::Mutex mutex_;
-  // By IdentityOfFile. Of files: their content's hash, so that large ones are read
-  // once.
-  std::map<std::string, std::string> hashes_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const PreparedFacts>> facts_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kExitBadInput = 2;
+constexpr int kFirstPassed = 3;  // As Run passes descriptors.
 constexpr program::JsonLimits kErrorLimits = {.bytes = kMaxCaptureBytes, .values = 100, .depth = 4};
 
 // Python's last line of a system call's error: "OSError: [Errno 28] No space left on device".
@@ -86,26 +87,7 @@ std::vector<std::string> PlacesOfPython(const PrepareSettings& settings) {
   return places;
 }
 
-// Hands the files on by `command`. As a script reads it: their descriptors by their paths in the
-// folder.
-std::string HandOn(const HeldFiles& files, const std::string& folder, RunOptions& command) {
-  nlohmann::json descriptors = nlohmann::json::object();
-  for (const auto& [path, descriptor] : HandOn(files, command))
-    descriptors[path.substr(folder.size() + 1)] = descriptor;
-  return descriptors.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace
-
-std::map<std::string, int> HandOn(const HeldFiles& files, RunOptions& command) {
-  constexpr int kFirst = 3;  // As Run passes them.
-  const int first = kFirst + static_cast<int>(command.passed_fds.size());
-  std::map<std::string, int> descriptors;
-  for (const auto& [path, place] : files.places())
-    descriptors[path] = first + static_cast<int>(place);
-  for (const int fd : files.fds()) command.passed_fds.push_back(fd);
-  return descriptors;
-}
 
 std::vector<std::string> AddedTokenOptions(const v1::JobSpec& spec) {
   std::vector<std::string> options;
@@ -151,15 +133,15 @@ RunOptions ScriptCommand(const PrepareSettings& settings, const ScriptRun& run) 
   };
   if (run.progress.reach.roots) {
     for (const std::string& path : PlacesOfPython(settings)) read(path);
-    for (const std::string& path : *run.progress.reach.roots) read(path);
   } else {
-    read("/");
+    read("/");  // The daemon's own user may have put his Python together from anywhere.
   }
+  command.passed_fds = {run.files.socket(), run.files.list()};
   command.argv.insert(
       command.argv.end(),
       {settings.python, "-B", run.script, "--model=" + run.model_dir,
-       "--model-files=" + HandOn(run.model, run.model_dir, command), "--output=" + run.output,
-       absl::StrCat("--memory-bytes=", settings.memory_bytes),
+       absl::StrCat("--file-server=", kFirstPassed), absl::StrCat("--file-list=", kFirstPassed + 1),
+       "--output=" + run.output, absl::StrCat("--memory-bytes=", settings.memory_bytes),
        absl::StrCat("--cpu-seconds=", absl::ToInt64Seconds(settings.timeout))});
   command.environment = {"TMPDIR=" + folder};
   command.timeout = settings.timeout;

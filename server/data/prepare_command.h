@@ -2,12 +2,11 @@
 #ifndef SERVER_DATA_PREPARE_COMMAND_H_
 #define SERVER_DATA_PREPARE_COMMAND_H_
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/data/held_files.h"
+#include "server/data/file_server.h"
 #include "server/data/prepare.h"
 #include "server/node/process.h"
 #include "snug/v1/job.pb.h"
@@ -20,22 +19,19 @@ std::vector<std::string> AddedTokenOptions(const v1::JobSpec& spec);
 // Arguments that say what the dataset holds and what of it is trained; those tokens among them.
 std::vector<std::string> DataOptions(const v1::JobSpec& spec);
 
-// Hands the files on to the process; their descriptors there, by their paths.
-std::map<std::string, int> HandOn(const HeldFiles& files, RunOptions& command);
-
 // How one of the scripts of snug-prepare is run for a job.
 struct ScriptRun {
   std::string script;  // Its file.
   const v1::JobSpec& spec;
   const std::string& model_dir;
-  const HeldFiles& model;  // All of its files that the script may read.
-  std::string output;      // The file or folder that it writes.
+  const FileServer& files;  // All that the script may read of the model and of rows.
+  std::string output;       // The file or folder that it writes.
   const Preparer::Progress& progress;
 };
 
 // What both scripts are told, within the limits of the settings, in a process that has no sockets,
-// writes beside the output alone and reads no file of the user's but below his roots
-// (server/shim/confine.h). The model's files are handed to it.
+// writes beside the output alone and opens no file of the user's (server/shim/confine.h): it asks
+// for those that it may read.
 RunOptions ScriptCommand(const PrepareSettings& settings, const ScriptRun& run);
 
 // Of snug_prepare.py, but for the sources.

@@ -184,13 +184,9 @@ std::string SourcesKey(const v1::JobSpec& spec) {
   return key;
 }
 
-absl::Status WriteSources(const std::vector<Source>& sources,
-                          const std::map<std::string, int>& descriptors, const std::string& path) {
+absl::Status WriteSources(const std::vector<Source>& sources, const std::string& path) {
   nlohmann::json list = nlohmann::json::array();
-  for (const Source& source : sources) {
-    list.push_back(JsonOf(source));
-    list.back()["descriptors"] = descriptors;
-  }
+  for (const Source& source : sources) list.push_back(JsonOf(source));
   std::ofstream file(path);
   file << list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   file.close();

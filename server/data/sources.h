@@ -49,9 +49,8 @@ std::string OptionsKey(const Source& source);
 // Which rows a job names, by its words alone: two specs with one key name the same.
 std::string SourcesKey(const v1::JobSpec& spec);
 
-// For snug_prepare.py --sources. `descriptors`: of files that are handed on to it, by their paths.
-absl::Status WriteSources(const std::vector<Source>& sources,
-                          const std::map<std::string, int>& descriptors, const std::string& path);
+// For snug_prepare.py --sources.
+absl::Status WriteSources(const std::vector<Source>& sources, const std::string& path);
 
 }  // namespace snug::server
 

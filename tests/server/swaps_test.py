@@ -7,6 +7,7 @@ The worker trains nothing (tests/server/testing/fake_worker.cc); snug-prepare is
 import ctypes
 import json
 import os
+import random
 import shutil
 import threading
 import time
@@ -136,19 +137,22 @@ class SwapsTest(unittest.TestCase):
 
 
 class TenantSwapsTest(unittest.TestCase):
+    SHARDS = 70  # More than the daemon keeps open of a dataset.
+
     def setUp(self):
         self.site = Site(settings=SETTINGS)
         self.addCleanup(self.site.close)
         self.user = self.site.token("blue", "user")
         self.data, self.secret = self.site.folder / "blue/data", self.site.folder / "secret"
         for folder, rows in ((self.data, 20), (self.secret, 33)):
-            folder.mkdir()
+            (folder / "shards").mkdir(parents=True)
             write_rows(folder / "rows.jsonl", rows)
+            for shard in range(self.SHARDS):
+                write_rows(folder / f"shards/{shard}.jsonl", rows)
 
-    def submit(self, number):
+    def submit(self, number, dataset="./data/rows.jsonl"):
         """A job on its tenant's rows that nothing has been prepared for; its id, or the error."""
         training = {"max_steps": 1, "max_seq_length": 16 + number}
-        dataset = "./data/rows.jsonl"
         file = self.site.job("blue", "steps=1", dataset=dataset, training=training)
         words = ["submit", "--no-check", file, "--output", "json"]
         done = self.site.run(*words, token=self.user)
@@ -194,6 +198,13 @@ class TenantSwapsTest(unittest.TestCase):
 
     # F-48: whenever it is looked at, it is one of the two.
     def test_a_folder_swapped_again_and_again(self):
+        self.swap_again_and_again("./data/rows.jsonl", 20)
+
+    # F-48
+    def test_a_folder_of_many_files_swapped_again_and_again(self):
+        self.swap_again_and_again("./data/shards", 20 * self.SHARDS)
+
+    def swap_again_and_again(self, dataset, rows):
         link, over = self.site.folder / "blue/link", threading.Event()
         link.symlink_to(self.secret)
         renameat2 = ctypes.CDLL(None).renameat2
@@ -202,6 +213,7 @@ class TenantSwapsTest(unittest.TestCase):
             both = os.fsencode(self.data), os.fsencode(link)
             while not over.is_set():
                 renameat2(AT_FDCWD, both[0], AT_FDCWD, both[1], RENAME_EXCHANGE)
+                time.sleep(random.choice((0, 0.01, 0.3)))
 
         swapper = threading.Thread(target=swap)
         swapper.start()
@@ -209,13 +221,13 @@ class TenantSwapsTest(unittest.TestCase):
         self.addCleanup(over.set)
         seen = set()
         for number in range(12):
-            job = self.submit(number)
+            job = self.submit(number, dataset)
             if isinstance(job, str):
                 job = self.ended(job)
             error = job.get("error") or job
             seen.add(job.get("state", "refused"))
             if job.get("state") == "SUCCEEDED":
-                self.assertEqual(int(job["dataset"]["rows"]), 20)
+                self.assertEqual(int(job["dataset"]["rows"]), rows)
             else:
                 self.assertIn(error["reason"], ("BAD_DATASET", "INPUT_CHANGED", "BAD_FIELD"))
                 self.assertNotIn(str(self.secret), json.dumps(job))

@@ -231,17 +231,18 @@ MAX_FILES = 1_000_000  # Of a folder.
 def holds_tables(folder, endings):
     """Whether it has no image, and has files that end so."""
     tables = False
-    for _, _, names in os.walk(folder):
-        if any(name.lower().endswith(SUFFIXES) for name in names):
+    for path in given.names_below(folder):
+        if path.lower().endswith(SUFFIXES):
             return False
-        tables = tables or any(name.lower().endswith(endings) for name in names)
+        tables = tables or path.lower().endswith(endings)
     return tables
 
 
 def files_of(folder, split_words, split=""):
     """Paths of a split's images, in order. Where all folders in it are named after splits they are
     these, else it is the split "train"."""
-    inner = sorted(name for name in os.listdir(folder) if _is_folder(folder, name))
+    found = sorted(p for p in given.names_below(folder) if p.lower().endswith(SUFFIXES))
+    inner = sorted({path.split(os.sep)[0] for path in found if os.sep in path})
     splits = {_split_of(name, split_words): name for name in inner}
     if None in splits or not splits:
         splits = {"train": ""}
@@ -249,30 +250,25 @@ def files_of(folder, split_words, split=""):
     if name not in splits:
         message = f'has no split "{name}"; there are: {", ".join(sorted(splits))}'
         raise PrepareError("BAD_DATASET", message, field="dataset_split", file=folder)
-    return _images_in(os.path.join(folder, splits[name]))
-
-
-def _is_folder(folder, name):
-    return not name.startswith(".") and os.path.isdir(os.path.join(folder, name))
+    top = os.path.join(splits[name], "")
+    inside = [path[len(top) :] for path in found if path.startswith(top)]
+    return _of_classes(os.path.join(folder, splits[name]), inside)
 
 
 def _split_of(name, split_words):
     return next((split for split, words in split_words.items() if name.lower() in words), None)
 
 
-def _images_in(folder):
-    found = []
-    for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        images = [n for n in names if n.lower().endswith(SUFFIXES) and not n.startswith(".")]
-        if images and os.path.samefile(here, folder):
+def _of_classes(folder, images):
+    """Their paths; `images`: those from the folder."""
+    for path in images:
+        if os.sep not in path:
             message = "lies in no class's folder: a dataset of images has one for each class"
-            raise PrepareError("BAD_DATASET", message, file=os.path.join(here, min(images)))
-        found += [os.path.join(here, name) for name in images]
-        if len(found) > MAX_FILES:
-            message = f"holds more than {MAX_FILES} images"
-            raise PrepareError("BAD_DATASET", message, file=folder)
-    if not found:
+            raise PrepareError("BAD_DATASET", message, file=os.path.join(folder, path))
+    if len(images) > MAX_FILES:
+        message = f"holds more than {MAX_FILES} images"
+        raise PrepareError("BAD_DATASET", message, file=folder)
+    if not images:
         message = "holds no image (" + ", ".join(SUFFIXES) + ") in a folder of its class"
         raise PrepareError("BAD_DATASET", message, file=folder)
-    return sorted(found)
+    return [os.path.join(folder, path) for path in images]

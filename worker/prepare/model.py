@@ -70,15 +70,13 @@ MASKED_HEADS = ("ForMaskedLM", "ForPreTraining")  # The second is BERT's with on
 
 def _task(config):
     """That of TASKS that the model is made for, or none."""
-    if config.get("model_type") == "t5":  # It may name no class.
-        return SEQ2SEQ
     for name in map(str, config.get("architectures") or ()):
         for ending, task in HEADS.items():
             if name.endswith(ending):
                 return task
         if name.endswith(MASKED_HEADS):
             return MASKED
-    return ""
+    return SEQ2SEQ if config.get("model_type") == "t5" else ""  # It may name no class.
 
 
 def _problem(config, num_labels):
@@ -91,13 +89,9 @@ def _problem(config, num_labels):
 class Model:
     """Files are read when they are asked for: rows that are tokens already need no tokenizer."""
 
-    def __init__(self, directory, new_tokens=(), model_files=""):
-        """`new_tokens`: texts that the tokenizer gets as tokens, one id each. `model_files`: JSON,
-        {path within the directory: number} of its files that are open; empty: they are read where
-        they are."""
+    def __init__(self, directory, new_tokens=()):
+        """`new_tokens`: texts that the tokenizer gets as tokens, one id each."""
         self.directory = directory
-        if model_files:
-            given.take_folder(directory, json.loads(model_files))
         self.new_tokens = new_tokens
         config = self._read_json("config.json")
         if config is None:
@@ -251,8 +245,8 @@ class Model:
         if (text := self._read_text(TEMPLATE_FILE)) is not None:
             templates["default"] = (text, TEMPLATE_FILE)
         folder = os.path.join(self.directory, MORE_TEMPLATES)
-        for name in sorted(given.names_in(folder)):
-            if name.endswith(".jinja"):
+        for name in sorted(given.names_below(folder)):
+            if name.endswith(".jinja") and os.sep not in name:
                 file = f"{MORE_TEMPLATES}/{name}"
                 templates[name.removesuffix(".jinja")] = (self._read_text(file), file)
         if templates:

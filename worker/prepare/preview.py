@@ -29,7 +29,7 @@ SHOWN_BYTES = 64 << 10  # Of a row's text: tokens of pure white space can be lon
 
 def write(options):
     """Reads the beginning of the dataset and writes options.output."""
-    model = Model(options.model, options.added_tokens, options.model_files)
+    model = Model(options.model, options.added_tokens)
     if not options.max_seq_length:  # As a job that names none.
         options.max_seq_length = min(DEFAULT_SEQ_LENGTH, model.max_positions or DEFAULT_SEQ_LENGTH)
     sources, shown = sources_of(options, model.task), []

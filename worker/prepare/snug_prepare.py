@@ -30,6 +30,7 @@ import preview
 from chat import Chats
 from checks import Checks
 from errors import BadRows, PrepareError
+from files import given
 from labels import PROBLEMS, classify
 from masked import mask
 from model import TASKS, Model
@@ -45,7 +46,7 @@ MIN_SEQ_LENGTH = 2  # one token has nothing to be predicted from
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(prog="snug-prepare")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--model-files", default="")  # model.py.
+    given.add_options(parser)
     parser.add_argument("--dataset")
     parser.add_argument("--sources")
     parser.add_argument("--output", required=True)
@@ -113,7 +114,7 @@ def names_of_files(sources):
 def prepare(options):
     """Reads the whole dataset, then writes: evaluation folder first, so that the other implies
     it."""
-    model = Model(options.model, options.added_tokens, options.model_files)
+    model = Model(options.model, options.added_tokens)
     if model.images:
         model.images.keeps_originals = bool(options.originals)
     sources = sources_of(options, model.task)
@@ -200,6 +201,7 @@ def main(argv):
     options = parse_arguments(argv)
     try:
         limits.apply(options.memory_bytes, options.cpu_seconds)
+        given.serve(options)
         if options.preview_rows:
             preview.write(options)
         else:

@@ -33,6 +33,7 @@ import limits
 from chat import Chats
 from chat_template import TemplateFailed
 from errors import PrepareError
+from files import given
 from model import SEQ2SEQ, TOKENIZER_FILE, Model
 
 FIELD = "training.sample_prompts"
@@ -140,7 +141,7 @@ class Encoder:
 
 def prompts_of(options):
     """What is written."""
-    model = Model(options.model, options.added_tokens, options.model_files)
+    model = Model(options.model, options.added_tokens)
     if not model.has_tokenizer:
         message = f"{options.model}/{TOKENIZER_FILE} is missing: answers need the model's tokenizer"
         raise PrepareError("BAD_SAMPLE_PROMPT", message, field=options.field)
@@ -170,7 +171,7 @@ def write(content, path):
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(prog="snug-prompts")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--model-files", default="")  # model.py.
+    given.add_options(parser)
     parser.add_argument("--prompts", required=True)
     parser.add_argument("--output", required=True)
     parser.add_argument("--max-tokens", type=int, required=True)
@@ -187,6 +188,7 @@ def main(argv):
     options = parse_arguments(argv)
     try:
         limits.apply(options.memory_bytes, options.cpu_seconds)
+        given.serve(options)
         write(prompts_of(options), options.output)
         return 0
     except PrepareError as error:

@@ -38,12 +38,10 @@ class Source:
     weight: float = 1.0
     max_samples: int = 0  # 0: all.
     format: str = ""  # Empty: the first row tells.
-    descriptors: dict = dataclasses.field(default_factory=dict)  # Of files: files/given.py.
 
     def __post_init__(self):
-        given.take(self.descriptors)
         self.name = self.name or self.paths[0]
-        self.files = [path for given in self.paths for path in self._found(given)]
+        self.files = [file for path in self.paths for file in self._found(path)]
         self.times = fractions.Fraction(str(self.weight))
         self.reader = formats.RowReader(self.format)
         self._check_columns()
@@ -56,7 +54,7 @@ class Source:
             raise PrepareError("BAD_DATASET", message, field=self.field, file=path) from error
 
     def _files_of(self, path):
-        if os.path.isdir(path):
+        if given.is_folder(path):
             if self.format == formats.images.NAME and not images.holds_tables(path, TABLES):
                 return images.files_of(path, folder.SPLIT_WORDS, self.split)
             return folder.data_files(path, self.split, self.config)

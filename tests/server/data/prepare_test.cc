@@ -2,13 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <set>
 #include <string>
 #include <thread>
@@ -18,8 +15,8 @@
 #include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 #include "server/data/prepared_dataset.h"
-#include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "tests/server/data/prepare_bed.h"
 #include "tests/server/testing/brackets.h"
 #include "tests/server/testing/tiny_model.h"
 
@@ -28,44 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-class PrepareTest : public testing::Test {
- protected:
-  PrepareTest() : dir_(testing::TempDir() + "/prepare-" + std::to_string(getpid())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_ + "/datasets");
-    WriteTinyModel(dir_ + "/model");
-    WriteTinyDataset(dir_ + "/train.jsonl", 10, 20);
-    spec_.set_dataset(dir_ + "/train.jsonl");
-    spec_.set_method(v1::JobSpec::METHOD_LORA);
-    FillDefaults(spec_, 128);
-  }
-  ~PrepareTest() override { fs::remove_all(dir_); }
-
-  // The real script, or a shell script in its place.
-  Preparer With(const std::string& shell = "", absl::Duration timeout = absl::Minutes(1)) {
-    PrepareSettings settings{.confine = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-confine",
-                             .python = std::getenv("SNUG_PYTHON"),
-                             .script = std::getenv("SNUG_PREPARE"),
-                             .datasets_dir = dir_ + "/datasets",
-                             .timeout = timeout};
-    if (!shell.empty()) {
-      // Called as `sh -B script ...`: -B means something else there, so a wrapper drops it.
-      WriteText(dir_ + "/python", "#!/bin/sh\nshift 2\n" + shell + "\n");
-      fs::permissions(dir_ + "/python", fs::perms::owner_all);
-      settings.python = dir_ + "/python";
-    }
-    return Preparer(settings);
-  }
-  absl::StatusOr<PreparedFolders> Prepare(Preparer& preparer) {
-    return preparer.Prepare(spec_, dir_ + "/model", {});
-  }
-
-  absl::StatusOr<PreparedFolders> PrepareWhile(const std::function<void()>& change);
-
-  const std::string dir_;
-  v1::JobSpec spec_;
-};
+using PrepareTest = PrepareBed;
 
 TEST_F(PrepareTest, LengthsAndSummaryOfWhatWasPrepared) {
   Preparer preparer = With();
@@ -253,97 +213,6 @@ sys.exit(2)
                                    {"ptrace", "EPERM"},   {"mount", "EPERM"}, {"unshare", "EPERM"},
                                    {"outside", "EACCES"}, {"inside", "done"}};
   EXPECT_EQ(found, expected) << said;
-}
-
-// The rows lie below the user's roots; what a link leads to beside them is not read for him, though
-// the daemon may, and though nobody has looked since the link was put there. The files are more
-// than are handed on as descriptors.
-TEST_F(PrepareTest, ReadsBelowTheRootsAlone) {
-  fs::create_directories(dir_ + "/root");
-  fs::copy(dir_ + "/model", dir_ + "/root/model");
-  for (const char* folder : {"/root/real", "/secret"}) {
-    fs::create_directories(dir_ + folder);
-    for (size_t i = 0; i <= HeldFiles::kMost; ++i)
-      WriteTinyDataset(absl::StrCat(dir_, folder, "/", i, ".jsonl"), 1, folder[1] == 's' ? 7 : 5);
-  }
-  fs::create_directory_symlink("real", dir_ + "/root/data");
-  spec_.set_dataset(dir_ + "/root/data");
-  Preparer preparer = With();
-  const Preparer::Progress progress = {
-      .reach = {.roots = std::vector<std::string>{dir_ + "/root"}}};
-  const auto prepare = [&] { return preparer.Prepare(spec_, dir_ + "/root/model", progress); };
-  const absl::StatusOr<PreparedFolders> below = prepare();
-  ASSERT_TRUE(below.ok()) << below.status();
-  EXPECT_EQ(ReadSummary(below->train)->tokens(), 5 * 65);
-
-  fs::remove(dir_ + "/root/data");
-  fs::create_directory_symlink("../secret", dir_ + "/root/data");
-  const absl::Status beside = prepare().status();
-  EXPECT_EQ(ReasonOf(beside), "BAD_DATASET");
-  EXPECT_THAT(std::string(beside.message()), HasSubstr("Permission denied"));
-  EXPECT_EQ(ReasonOf(preparer.Preview(spec_, dir_ + "/root/model", 3, progress).status()),
-            "BAD_DATASET");
-  ASSERT_TRUE(preparer.Prepare(spec_, dir_ + "/root/model", {}).ok());  // Of the daemon's own user.
-}
-
-// What may not be opened for him is said without a word on what is there.
-TEST_F(PrepareTest, WhatItsOwnerMayNotOpenIsNotHashed) {
-  const std::string model = dir_ + "/model";
-  for (const auto& [place, reason] : {std::pair(dir_ + "/train.jsonl", "BAD_DATASET"),
-                                      std::pair(model + "/config.json", "BAD_MODEL")}) {
-    const Reach reach = {.roots = std::vector<std::string>{dir_ + "/root"},
-                         .open = [&place](const std::string& path) {
-                           if (path != place) return OpenToRead(path);
-                           errno = EXDEV;
-                           return -1;
-                         }};
-    const absl::Status status = With().Prepare(spec_, model, {.reach = reach}).status();
-    EXPECT_EQ(ReasonOf(status), reason);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("does not open for the job's owner"));
-  }
-}
-
-// Does `change` between the moment at which the dataset is opened and that at which it is read.
-absl::StatusOr<PreparedFolders> PrepareTest::PrepareWhile(const std::function<void()>& change) {
-  const std::string begun = dir_ + "/datasets/begun", go = dir_ + "/go";
-  Preparer preparer =
-      With("touch " + begun + "; while [ ! -e " + go + " ]; do sleep 0.01; done; exec " +
-           std::getenv("SNUG_PYTHON") + " -B " + std::getenv("SNUG_PREPARE") + " \"$@\"");
-  std::thread changer([&] {
-    for (int i = 0; i < 6000 && !fs::exists(begun); ++i) absl::SleepFor(absl::Milliseconds(10));
-    change();
-    WriteText(go, "");
-  });
-  absl::StatusOr<PreparedFolders> folders = Prepare(preparer);
-  changer.join();
-  return folders;
-}
-
-TEST_F(PrepareTest, AFileThatIsReplacedMeanwhileIsReadAsItWas) {
-  const absl::StatusOr<PreparedFolders> folders = PrepareWhile([this] {
-    fs::rename(dir_ + "/train.jsonl", dir_ + "/old.jsonl");
-    WriteTinyDataset(dir_ + "/train.jsonl", 33, 5);
-  });
-  ASSERT_TRUE(folders.ok()) << folders.status();
-  EXPECT_EQ(ReadSummary(folders->train)->tokens(), 200);
-}
-
-TEST_F(PrepareTest, AModelThatIsReplacedMeanwhileIsReadAsItWas) {
-  const absl::StatusOr<PreparedFolders> folders = PrepareWhile([at = dir_ + "/model/config.json"] {
-    fs::rename(at, at + ".old");
-    WriteText(at, "{}");  // Of which nothing can be prepared.
-  });
-  ASSERT_TRUE(folders.ok()) << folders.status();
-  EXPECT_NE(With().Locate(spec_, dir_ + "/model", {})->train, folders->train);
-}
-
-// Its hash, by which others find what was prepared, is of what it was.
-TEST_F(PrepareTest, AFileThatIsWrittenToMeanwhileIsNotPrepared) {
-  const absl::Status status =
-      PrepareWhile([this] { WriteTinyDataset(dir_ + "/train.jsonl", 10, 21); }).status();
-  EXPECT_EQ(ReasonOf(status), "INPUT_CHANGED");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("it was changed while it was prepared"));
-  EXPECT_FALSE(With().Locate(spec_, dir_ + "/model", {})->ready);
 }
 
 // A hash that is remembered is not that of another content of the same length and time.

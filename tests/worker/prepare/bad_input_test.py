@@ -246,12 +246,19 @@ class LimitsTest(PrepareTest):
         self.assertIn("more than 1 s of CPU time", error["message"])
 
     def test_network(self):
-        code = (
+        begin = (
             f"import sys; sys.path.insert(0, {os.path.dirname(PROGRAM)!r}); import limits, socket\n"
-            "limits.apply(4 << 30, 60); socket.create_connection(('127.0.0.1', 1))"
+            "limits.apply(4 << 30, 60); "
         )
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        self.assertIn("PermissionError: snug-prepare has no network", run.stderr)
+        for call in (
+            "socket.create_connection(('127.0.0.1', 1))",
+            "socket.socket(socket.AF_INET)",
+            "socket.socket(socket.AF_UNIX).connect('/run/docker.sock')",
+            "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'', '/dev/log')",
+        ):
+            code = [sys.executable, "-c", begin + call]
+            run = subprocess.run(code, capture_output=True, text=True)
+            self.assertIn("PermissionError: snug-prepare has no network", run.stderr, call)
 
 
 if __name__ == "__main__":

@@ -68,12 +68,12 @@ class PrepareTest(unittest.TestCase):
             for row in rows:
                 file.write((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n")
 
-    def prepare(self, *options, max_seq_length=64, pass_fds=()):
+    def prepare(self, *options, max_seq_length=64, **process):
         command = [sys.executable, PROGRAM, "--model", self.model]
         command += [*self.dataset, "--output", self.path("out")]
         command += ["--max-seq-length", str(max_seq_length), *options]
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=100, pass_fds=pass_fds
+            command, capture_output=True, text=True, timeout=100, **process
         )
 
     def error(self, *options, **named):

@@ -49,7 +49,7 @@ def data_files(folder, split="", config=""):
 
 def _splits(folder, config):
     """{name: paths}"""
-    names = set(os.listdir(folder))
+    names = {name for name in ABOUT if given.exists(os.path.join(folder, name))}
     if "dataset_dict.json" in names:
         return {
             name: _saved(os.path.join(folder, name))
@@ -89,13 +89,11 @@ def _wrong(folder, name, message):
 
 
 def _all_files(folder):
-    """Data files below the folder, by their names in it."""
+    """Data files below the folder, by their paths from it."""
     found = []
-    for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in names:
-            if _is_data(name):
-                found.append(os.path.relpath(os.path.join(here, name), folder))
+    for path in given.names_below(folder):
+        if _is_data(os.path.basename(path)):
+            found.append(path)
         if len(found) > MAX_FILES:
             message = f"holds more than {MAX_FILES} files"
             raise PrepareError("BAD_DATASET", message, file=folder)
