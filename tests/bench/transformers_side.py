@@ -67,7 +67,8 @@ def train(folder, job):
         arguments, count = next(source)
         start = time.perf_counter()
         model(**arguments).loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, training["max_grad_norm"])
+        if training["max_grad_norm"]:
+            torch.nn.utils.clip_grad_norm_(parameters, training["max_grad_norm"])
         optimizer.step()
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - start)
