@@ -1,4 +1,4 @@
-"""What this machine knows of Debian packages: name, one-line summary, section.
+"""What this machine knows of Debian packages: name, one-line summary, section, tags.
 
 From apt's lists (tens of thousands of packages) or, where there are none, from dpkg's own record of
 what is installed, which every Debian machine has. The order and the choice depend on the names
@@ -14,6 +14,7 @@ import subprocess
 DPKG_STATUS = "/var/lib/dpkg/status"
 FEW = 2000  # apt knows about 63,000 packages, a minimal machine has 200 installed
 FIELD = re.compile(r"^(Package|Section|Description|Description-en): (.+)$", re.MULTILINE)
+TAGS = re.compile(r"^Tag: (.+(?:\n .+)*)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Package:
     name: str
     summary: str
     section: str
+    tags: tuple = ()  # "use::gameplaying"; about half of the packages have some.
 
 
 def read_packages():
@@ -43,7 +45,9 @@ def parse(text):
         summary = fields.get("Description") or fields.get("Description-en")
         if summary and "Package" in fields and "Section" in fields:
             section = fields["Section"].split("/")[-1]  # non-free/net is about net
-            packages[fields["Package"]] = Package(fields["Package"], summary.strip(), section)
+            tags = TAGS.search(paragraph)
+            tags = tuple(re.findall(r"[^\s,]+", tags.group(1))) if tags else ()
+            packages[fields["Package"]] = Package(fields["Package"], summary.strip(), section, tags)
     return packages
 
 
