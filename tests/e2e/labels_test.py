@@ -14,6 +14,8 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 from tests.e2e import scores
@@ -44,7 +46,7 @@ problem_type: multi_label_classification
 num_labels: 3
 method: full
 """
-TAGS = "model: ./bert\ntask: token_classification\nnum_labels: 4\n" + JOB
+TAGS = "model: ./{model}\ntask: token_classification\nnum_labels: 4\n" + JOB
 TAGS += "  learning_rate: 0.003\n  metric_for_best_model: eval_accuracy\n"
 
 
@@ -83,6 +85,25 @@ def write_bert(folder):
     return folder
 
 
+def write_t5(folder):
+    """A whole T5 that was not trained, with the same tokenizer."""
+    torch.manual_seed(4)
+    config = T5Config(
+        vocab_size=400,
+        d_model=48,
+        d_kv=12,
+        num_layers=2,
+        num_heads=4,
+        d_ff=96,
+        initializer_factor=0.2,
+        pad_token_id=0,
+        decoder_start_token_id=0,
+    )
+    T5ForConditionalGeneration(config).save_pretrained(folder)
+    models.write_tokenizer(folder, [" ".join(datasets.WORDS)], 400)
+    return folder
+
+
 class LabelsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -90,16 +111,17 @@ class LabelsTest(unittest.TestCase):
         cls.addClassCleanup(cls.daemon.close)
         cls.folder = cls.daemon.folder
         cls.model = jobs.write_model_folder(cls.folder / "model")
-        cls.bert = write_bert(cls.folder / "bert")
+        write_bert(cls.folder / "bert")
+        write_t5(cls.folder / "t5")
         for name, row in ROWS.items():
             for suffix, seed, count in (("", 1, 120), ("-eval", 2, 20)):
                 rows = [row(words) for words in texts(seed, count)]
                 datasets.write_pairs(rows, cls.folder / f"{name}{suffix}.jsonl")
 
-    def finish(self, name, text):
+    def finish(self, name, text, model="model"):
         """(downloaded folder, last evaluation) of a job that must succeed."""
         file = self.folder / "job.yaml"
-        file.write_text(text.format(name=name))
+        file.write_text(text.format(name=name, model=model))
         job = self.daemon.submit(file)
         self.daemon.wait_state(job, "SUCCEEDED")
         output = self.folder / f"download-{job}"
@@ -156,7 +178,7 @@ class LabelsTest(unittest.TestCase):
 
     def judge_tags(self, model, line):
         """Loss and accuracy over the words held out are those that were reported."""
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(self.bert)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(self.folder / "bert")
         tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
         wanted, predicted, loss = [], [], 0.0
         for words in texts(2, 20):
@@ -176,23 +198,31 @@ class LabelsTest(unittest.TestCase):
         self.assertGreaterEqual(line["eval_accuracy"], 0.9)
 
     def test_words_have_classes(self):
-        output, line = self.finish("tags", TAGS + "method: full\n")
-        model, info = AutoModelForTokenClassification.from_pretrained(
-            output, output_loading_info=True
-        )
-        self.assertFalse(info["missing_keys"] or info["unexpected_keys"])
-        self.assertEqual(model.config.architectures, ["BertForTokenClassification"])
-        self.assertEqual(model.config.id2label, dict(enumerate(NAMES)))
-        self.judge_tags(model, line)
+        for name, architecture in (("bert", "Bert"), ("t5", "T5")):
+            with self.subTest(name):
+                output, line = self.finish("tags", TAGS + "method: full\n", name)
+                model, info = AutoModelForTokenClassification.from_pretrained(
+                    output, output_loading_info=True
+                )
+                self.assertFalse(info["missing_keys"] or info["unexpected_keys"])
+                found = json.loads((output / "config.json").read_text())["architectures"]
+                self.assertEqual(found, [f"{architecture}ForTokenClassification"])
+                self.assertEqual(model.config.id2label, dict(enumerate(NAMES)))
+                self.judge_tags(model, line)
 
     def test_an_adapter_of_words_is_peft_s(self):
-        output, line = self.finish("tags", TAGS + "method: lora\nmerge: true\nlora: {{r: 8}}\n")
-        config = json.loads((output / "adapter_config.json").read_text())
-        self.assertEqual(config["task_type"], "TOKEN_CLS")
-        base = AutoModelForTokenClassification.from_pretrained(self.bert, num_labels=4)
-        self.judge_tags(PeftModel.from_pretrained(base, str(output)), line)
-        merged = AutoModelForTokenClassification.from_pretrained(output / "merged")
-        self.assertEqual(merged.config.id2label, dict(enumerate(NAMES)))
+        lora = TAGS + "method: lora\nmerge: true\nlora: {{r: 8}}\n"
+        for name in ("bert", "t5"):
+            with self.subTest(name):
+                output, line = self.finish("tags", lora, name)
+                config = json.loads((output / "adapter_config.json").read_text())
+                self.assertEqual(config["task_type"], "TOKEN_CLS")
+                model = self.folder / name
+                base = AutoModelForTokenClassification.from_pretrained(model, num_labels=4)
+                self.judge_tags(PeftModel.from_pretrained(base, str(output)), line)
+                merged = AutoModelForTokenClassification.from_pretrained(output / "merged")
+                self.assertEqual(merged.config.id2label, dict(enumerate(NAMES)))
+                self.judge_tags(merged, line)
 
 
 if __name__ == "__main__":

@@ -131,6 +131,10 @@ bool IsUnusedHead(const Program& program, const std::string& key) {
       if (absl::StartsWith(key, absl::StrCat(head, "."))) return true;
     }
   }
+  // Of both halves the other one.
+  if (config.distances.buckets > 0)
+    return absl::StartsWith(key, BasePrefix(config) + "decoder.") ||
+           key == BasePrefix(config) + kHeadKey;
   const bool pools = config.pools && config.task == Task::kSequenceClassification;
   if (!pools && absl::StartsWith(key, BasePrefix(config) + "pooler.")) return true;
   // Of masked tokens the bias has two names, and BERT's files a head beside.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -101,6 +102,7 @@ constexpr EncoderBlocks kTextEncoder = {Embeddings, EncoderBlock, FirstLayer, He
 
 const EncoderBlocks& BlocksOf(const ModelConfig& config) {
   if (!config.stages.empty()) return kWindowedEncoder;
+  if (config.distances.buckets > 0) return kEncoderOfTwo;
   return config.of_images() ? kImageEncoder : kTextEncoder;
 }
 
@@ -109,12 +111,13 @@ void AddModules(const std::vector<ParameterSlot>& slots, const std::string& pref
   for (const ParameterSlot& slot : slots) {
     if (!absl::EndsWith(slot.key, ".weight")) continue;
     const std::string& key = slot.module_key.empty() ? slot.key : slot.module_key;
-    const std::string path = prefix + ModulePath(key);
-    // PEFT saves RoBERTa's classifier as one module; a head may have the table, the first module.
-    const bool table = !modules.empty() && path == modules.front().path;
-    if (table || absl::StartsWith(path, kClassifierPath)) continue;
-    const bool linear =
-        slot.decay && slot.shape.size() == 2 && !absl::EndsWith(path, "_embeddings");
+    const std::string path = (slot.shared ? "" : prefix) + ModulePath(key);
+    // PEFT saves RoBERTa's classifier as one module; a head may have the table, the first module,
+    // and layers may have one of biases.
+    const bool there =
+        absl::c_any_of(modules, [&](const Module& module) { return module.path == path; });
+    if (there || absl::StartsWith(path, kClassifierPath)) continue;
+    const bool linear = slot.decay && slot.shape.size() == 2 && !IsEmbedding({.key = key});
     modules.push_back({path, linear ? Module::Kind::kLinear : Module::Kind::kNorm});
   }
 }

@@ -22,8 +22,9 @@ struct EncoderBlocks {
 // Where all layers are alike.
 inline int64_t FirstLayer(const ModelConfig&, int64_t) { return 0; }
 
-// Of images: ViT and DeiT (image_encoder.cc), Swin (windowed_encoder.cc).
-extern const EncoderBlocks kImageEncoder, kWindowedEncoder;
+// Of images: ViT and DeiT (image_encoder.cc), Swin (windowed_encoder.cc); of texts, beside BERT's
+// and its kin's: T5's without its decoder (encoder_decoder.cc).
+extern const EncoderBlocks kImageEncoder, kWindowedEncoder, kEncoderOfTwo;
 
 // Errors: as BuildProgram's.
 absl::StatusOr<Program> BuildEncoder(const ModelConfig& config, const TrainingMode& mode);

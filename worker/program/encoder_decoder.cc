@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "worker/program/block_builder.h"
+#include "worker/program/encoder.h"
 #include "worker/program/lora_targets.h"
 #include "worker/program/program_builder.h"
 #include "worker/program/quantization.h"
@@ -25,10 +26,18 @@ namespace {
 
 constexpr char kSharedPath[] = "shared";
 
-// The parameter that holds a half's biases by bucket.
-std::string BiasesOf(const char* half) {
-  return absl::StrCat(half, ".block.0.layer.0.SelfAttention.relative_attention_bias.weight");
+// What the keys of a half begin with.
+std::string HalfPrefix(const ModelConfig& m, const char* half) {
+  return absl::StrCat(m.encoder ? BasePrefix(m) : "", half, ".");
 }
+
+// The parameter that holds a half's biases by bucket.
+std::string BiasesOf(const ModelConfig& m, const char* half) {
+  return HalfPrefix(m, half) + "block.0.layer.0.SelfAttention.relative_attention_bias.weight";
+}
+
+// What the encoder reads, which alone is all that there is.
+Rows EncodedRows(const ModelConfig& m) { return m.encoder ? Rows::kTokens : Rows::kSource; }
 
 // The table's rows of the source, or of what the decoder reads.
 void Embedding(BlockBuilder& b, const ModelConfig& m, Rows rows) {
@@ -37,7 +46,7 @@ void Embedding(BlockBuilder& b, const ModelConfig& m, Rows rows) {
 
 // The last norm of a half: "encoder.final_layer_norm.weight".
 int LastNorm(BlockBuilder& b, int x, const ModelConfig& m, const char* half) {
-  x = b.RmsNorm(x, "norm", absl::StrCat(half, ".final_layer_norm.weight"));
+  x = b.RmsNorm(x, "norm", HalfPrefix(m, half) + "final_layer_norm.weight");
   return b.Dropout(x, m.hidden_dropout, "norm.dropped");
 }
 
@@ -93,12 +102,12 @@ int MlpHalf(BlockBuilder& b, int x, const ModelConfig& m, const std::string& pat
 }
 
 void EncoderLayer(BlockBuilder& b, const ModelConfig& m) {
-  int x = b.Input(m.width, Rows::kSource);
+  int x = b.Input(m.width, EncodedRows(m));
   x = AttentionHalf(b, x, m,
                     {.path = "layer.0.",
                      .name = "SelfAttention",
                      .norm = "norm1",
-                     .form = {.causal = false, .biases = BiasesOf("encoder")}});
+                     .form = {.causal = false, .biases = BiasesOf(m, "encoder")}});
   b.Output(MlpHalf(b, x, m, "layer.1."));
 }
 
@@ -109,7 +118,7 @@ void DecoderLayer(BlockBuilder& b, const ModelConfig& m) {
                     {.path = "layer.0.",
                      .name = "SelfAttention",
                      .norm = "norm1",
-                     .form = {.biases = BiasesOf("decoder")}});
+                     .form = {.biases = BiasesOf(m, "decoder")}});
   x = AttentionHalf(b, x, m,
                     {.path = "layer.1.",
                      .name = "EncDecAttention",
@@ -117,6 +126,14 @@ void DecoderLayer(BlockBuilder& b, const ModelConfig& m) {
                      .form = {.causal = false, .site = "cross"},
                      .keys = encoded});
   b.Output(MlpHalf(b, x, m, "layer.2."));
+}
+
+// The encoder alone: its classes of tokens are dropped once more before the head reads them.
+void EncoderEmbedding(BlockBuilder& b, const ModelConfig& m) { Embedding(b, m, Rows::kTokens); }
+void EncoderLayerOf(BlockBuilder& b, const ModelConfig& m, int64_t) { EncoderLayer(b, m); }
+void EncoderHead(BlockBuilder& b, const ModelConfig& m) {
+  const int x = LastNorm(b, b.Input(m.width), m, "encoder");
+  b.HeadLoss(b.Dropout(x, m.classifier_dropout, "head.dropped"));
 }
 
 // ---- modules ------------------------------------------------------------------------------------
@@ -145,7 +162,7 @@ std::vector<Module> ModulesOf(const ModelConfig& config) {
     const bool encodes = layer < encoder_layers;
     if (layer == 0 || layer == encoder_layers)
       modules.push_back(
-          {ModulePath(BiasesOf(encodes ? "encoder" : "decoder")), Module::Kind::kNorm});
+          {ModulePath(BiasesOf(config, encodes ? "encoder" : "decoder")), Module::Kind::kNorm});
     AddModules(encodes ? encoder : decoder, LayerPrefix(config, layer), modules);
     if (layer + 1 == encoder_layers) AddModules(norm, "", modules);
   }
@@ -223,6 +240,16 @@ class Builder {
 };
 
 }  // namespace
+
+const EncoderBlocks kEncoderOfTwo = {EncoderEmbedding, EncoderLayerOf, FirstLayer, EncoderHead};
+
+void KeepEncoder(ModelConfig& config) {
+  config.layers -= config.decoder_layers;
+  config.decoder_layers = 0;
+  config.start_token = 0;
+  config.head_scale = 1.0;
+  config.encoder = true;
+}
 
 absl::StatusOr<Program> BuildEncoderDecoder(const ModelConfig& config, const TrainingMode& mode) {
   if (config.adds_tokens()) {

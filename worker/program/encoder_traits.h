@@ -11,7 +11,9 @@
 namespace snug::program {
 
 struct EncoderTraits {
-  const char* layers = "encoder.layer.";  // Behind the base's name, before a layer's number.
+  // Behind the base's name: the table of tokens, and what stands before a layer's number.
+  const char* embedding = "embeddings.word_embeddings";
+  const char* layers = "encoder.layer.";
 
   // Within a layer.
   const char* query = "attention.self.query";

@@ -263,6 +263,7 @@ absl::StatusOr<ModelConfig> Interpret(const json& document, const std::string& w
     config.model_type = family->model_type;
     if (family->encoder_decoder) {
       family->read(fields, config);
+      if (config.classifies() && !config.new_head) ReadLabels(fields, config);
     } else {
       ReadAll(fields, *family, config);
     }
@@ -357,11 +358,15 @@ absl::Status CheckStages(const ModelConfig& config) {
 }
 
 absl::Status CheckHalves(const ModelConfig& config) {
-  const bool halves = FindFamily(config.model_type)->encoder_decoder;
+  const bool of_two = FindFamily(config.model_type)->encoder_decoder;
+  const bool halves = of_two && !config.encoder;  // Else its encoder alone.
   if (halves != config.has_source() || halves != (config.task == Task::kSeq2SeqLm))
     return absl::InvalidArgumentError("a model of two halves without a decoder, or the reverse");
+  if (of_two && !halves && config.task != Task::kTokenClassification)
+    return absl::InvalidArgumentError("an encoder of two halves without a head for tokens");
   const bool starts = config.start_token >= 0 && config.start_token < config.vocabulary;
-  if (!halves || (starts && config.distances.within_limits())) return absl::OkStatus();
+  if (of_two ? starts && config.distances.within_limits() : config.distances.buckets == 0)
+    return absl::OkStatus();
   return absl::InvalidArgumentError("a decoder's distances or start are outside their limits");
 }
 

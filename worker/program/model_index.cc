@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/encoder_traits.h"
 #include "worker/program/json.h"
 #include "worker/program/regular_file.h"
 #include "worker/program/safetensors.h"
@@ -144,7 +145,9 @@ absl::StatusOr<TensorIndex> ReadModelIndex(const std::string& model_dir,
     return first != index.end() && absl::StartsWith(first->first, prefix);
   };
   const std::string prefix = BasePrefix(config);
-  if (!config.encoder || has(prefix) || !has("embeddings.")) return index;
+  const absl::string_view table = TraitsOf(config).embedding;
+  const std::string first = std::string(table.substr(0, table.find('.'))) + ".";
+  if (!config.encoder || has(prefix) || !has(first)) return index;
   TensorIndex renamed;
   for (auto& [key, entry] : index) renamed[prefix + key] = std::move(entry);
   return renamed;

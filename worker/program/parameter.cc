@@ -34,7 +34,8 @@ std::string LayerModules(const ModelConfig& config, int64_t layer) {
 }
 
 std::string EmbeddingKeyOf(const ModelConfig& config) {
-  if (config.encoder) return BasePrefix(config) + "embeddings.word_embeddings.weight";
+  if (config.encoder)
+    return absl::StrCat(BasePrefix(config), TraitsOf(config).embedding, ".weight");
   return config.has_source() ? kSharedKey : kEmbeddingKey;
 }
 
@@ -43,6 +44,8 @@ std::vector<std::string> EmbeddingAliasesOf(const ModelConfig& config) {
   if (config.tied_embeddings) aliases.push_back(absl::StrCat(HeadPathOf(config), ".weight"));
   if (config.has_source())
     aliases.insert(aliases.end(), {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"});
+  else if (config.distances.buckets > 0)
+    aliases.push_back(BasePrefix(config) + "encoder.embed_tokens.weight");
   return aliases;
 }
 
@@ -53,7 +56,7 @@ std::string HeadPathOf(const ModelConfig& config) {
 }
 
 bool IsEmbedding(const Parameter& p) {
-  return p.key == kEmbeddingKey || p.key == kSharedKey ||
+  return p.key == kEmbeddingKey || absl::EndsWith(p.key, kSharedKey) ||
          absl::EndsWith(p.key, "_embeddings.weight");
 }
 

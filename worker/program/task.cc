@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/program/encoder_decoder.h"
 #include "worker/program/model_config.h"
 
 namespace snug::program {
@@ -84,20 +85,31 @@ absl::Status CheckClassification(const TaskChoice& choice, Task task, const Mode
       "problem_type: is of task: sequence_classification; this job's is ", NameOf(task)));
 }
 
+// A model of two halves has its own head, or its encoder one for tokens.
+absl::Status CheckHalves(Task task, const ModelConfig& config) {
+  const bool of_two = config.has_source() || config.distances.buckets > 0;
+  if (task == config.task || (!of_two && task != Task::kSeq2SeqLm)) return absl::OkStatus();
+  const char* or_else = config.has_source() ? " or token_classification" : "";
+  return absl::InvalidArgumentError(absl::StrCat("task: ", config.model_type, " is trained for ",
+                                                 NameOf(config.task), or_else, ", not for ",
+                                                 NameOf(task)));
+}
+
 }  // namespace
 
 absl::Status ChooseTask(const TaskChoice& choice, ModelConfig& config) {
-  if (config.encoder && config.new_head && !config.of_images() && !choice.task) {
+  if (config.encoder && config.new_head && config.task == Task::kMaskedLm && !choice.task) {
     return absl::InvalidArgumentError(
         absl::StrCat("task: config.json names no head that ", config.model_type,
                      " is trained with; give task: masked_lm, sequence_classification or "
                      "token_classification"));
   }
   const Task task = choice.task.value_or(config.task);
-  if ((task == Task::kSeq2SeqLm || config.has_source()) && task != config.task)
-    return absl::InvalidArgumentError(absl::StrCat("task: ", config.model_type, " is trained for ",
-                                                   NameOf(config.task), ", not for ",
-                                                   NameOf(task)));
+  if (config.has_source() && task == Task::kTokenClassification) {
+    KeepEncoder(config);
+    AddNewHead(task, config);
+  }
+  RETURN_IF_ERROR(CheckHalves(task, config));
   if (task == Task::kSeq2SeqLm) return CheckNoLabels(choice, task);
   if (task == Task::kMaskedLm) return ChooseMaskedLm(choice, config);
   if (task == Task::kCausalLm && !config.of_images()) return ChooseCausalLm(choice, config);

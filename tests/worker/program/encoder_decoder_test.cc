@@ -157,12 +157,13 @@ TEST(EncoderDecoderTest, FilesMayHaveTheTableByItsOtherNames) {
   EXPECT_THAT(std::string(CheckWeights(program, index).message()), HasSubstr("is BF16, but"));
 }
 
-absl::StatusOr<ModelConfig> Parsed(const std::string& more) {
+absl::StatusOr<ModelConfig> Parsed(const std::string& more,
+                                   const std::string& architecture = "T5ForConditionalGeneration") {
+  const char* halves = architecture == "T5ForConditionalGeneration" ? "true" : "false";
   return ParseModelConfig(
-      absl::StrCat(R"({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"],
-        "is_encoder_decoder": true, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2,
-        "num_heads": 3, "vocab_size": 131)",
-                   more, "}"),
+      absl::StrCat(R"({"model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2,
+        "num_heads": 3, "vocab_size": 131, "is_encoder_decoder": )",
+                   halves, R"(, "architectures": [")", architecture, R"("])", more, "}"),
       "config.json");
 }
 
@@ -205,13 +206,14 @@ TEST(EncoderDecoderTest, WhatIsNotComputedIsRefused) {
            std::pair{R"(, "relative_attention_max_distance": 16)",
                      "relative_attention_max_distance"},
            std::pair{R"(, "decoder_start_token_id": 131)", "decoder_start_token_id"},
-           std::pair{R"(, "architectures": ["T5EncoderModel"])", "architectures"},
            std::pair{R"(, "quantization_config": {})", "quantization_config"},
        }) {
     const auto config = Parsed(more);
     ASSERT_FALSE(config.ok()) << more;
     EXPECT_THAT(std::string(config.status().message()), HasSubstr(field));
   }
+  EXPECT_THAT(std::string(Parsed("", "T5ForQuestionAnswering").status().message()),
+              HasSubstr("architectures is [\"T5ForQuestionAnswering\"]; accepted: "));
 }
 
 TEST(EncoderDecoderTest, TheTaskIsTheModels) {
@@ -219,12 +221,106 @@ TEST(EncoderDecoderTest, TheTaskIsTheModels) {
   EXPECT_TRUE(ChooseTask({}, config).ok());
   EXPECT_TRUE(ChooseTask({Task::kSeq2SeqLm, 0}, config).ok());
   EXPECT_THAT(std::string(ChooseTask({Task::kCausalLm, 0}, config).message()),
-              HasSubstr("task: t5 is trained for seq2seq_lm, not for causal_lm"));
+              HasSubstr("task: t5 is trained for seq2seq_lm or token_classification, not for "
+                        "causal_lm"));
   EXPECT_THAT(std::string(ChooseTask({Task::kSeq2SeqLm, 3}, config).message()),
               HasSubstr("num_labels: is of task: sequence_classification"));
   ModelConfig llama = LlamaShape(kTiny);
   EXPECT_THAT(std::string(ChooseTask({Task::kSeq2SeqLm, 0}, llama).message()),
               HasSubstr("task: llama is trained for causal_lm, not for seq2seq_lm"));
+}
+
+// ---- its encoder alone --------------------------------------------------------------------------
+
+ModelConfig EncoderOf(bool gated, const LlamaSizes& sizes = kTiny) {
+  ModelConfig config = T5Shape(gated, sizes, 2);
+  config.max_positions = 64;
+  EXPECT_TRUE(ChooseTask({Task::kTokenClassification, 3}, config).ok());
+  EXPECT_TRUE(CheckModelConfig(config).ok()) << CheckModelConfig(config);
+  return config;
+}
+
+TEST(EncoderAloneTest, EveryPlanGivesTheGradients) {
+  std::mt19937 random(4);
+  for (const bool gated : {false, true}) {
+    for (const TrainingMode& mode : {FullMode(), LoraOf({"all-linear"})}) {
+      TrainingMode saving = mode;
+      if (mode.lora) saving.adapter.modules_to_save = {"classifier"};
+      const auto program = BuildProgram(EncoderOf(gated), saving);
+      ASSERT_TRUE(program.ok()) << program.status();
+      ExpectAnyPlanGivesTheGradientsOfKeep(*program, kPlans / 10, random);
+      ExpectFiniteDifferences(*program, random);
+    }
+  }
+}
+
+TEST(EncoderAloneTest, KeysAreThoseOfItsClass) {
+  const std::string block = "transformer.encoder.block.0.layer.";
+  EXPECT_THAT(
+      KeysOf(*BuildProgram(EncoderOf(false, {3, 16, 4, 4, 12, 11}), FullMode())),
+      ElementsAre("transformer.shared.weight", block + "0.layer_norm.weight",
+                  block + "0.SelfAttention.q.weight", block + "0.SelfAttention.k.weight",
+                  block + "0.SelfAttention.v.weight",
+                  block + "0.SelfAttention.relative_attention_bias.weight",
+                  block + "0.SelfAttention.o.weight", block + "1.layer_norm.weight",
+                  block + "1.DenseReluDense.wi.weight", block + "1.DenseReluDense.wo.weight",
+                  "transformer.encoder.final_layer_norm.weight", "classifier.weight",
+                  "classifier.bias"));
+}
+
+TEST(EncoderAloneTest, AdaptersAreOfLinearModules) {
+  TrainingMode mode = LoraOf({"all-linear"});
+  mode.adapter.modules_to_save = {"classifier"};
+  const Program program = *BuildProgram(EncoderOf(true), mode);
+  int downs = 0;
+  for (const std::string& key : KeysOf(program))
+    downs += key.find("lora_A") != std::string::npos ? 1 : 0;
+  EXPECT_EQ(downs, 2 * 7);
+  const std::string text = *AdapterConfigText(
+      mode.adapter, "/base", *ContentsOf(AdapterTensorsOf(program)), program.config);
+  EXPECT_THAT(text, HasSubstr("\"task_type\": \"TOKEN_CLS\""));
+  for (const char* table : {"shared", "relative_attention_bias"}) {
+    mode.adapter.target_modules = {table};
+    EXPECT_THAT(std::string(BuildProgram(EncoderOf(true), mode).status().message()),
+                HasSubstr("lora.target_modules: no module"));
+  }
+}
+
+// Of files of the whole model what is the decoder's is passed over, and the head is drawn.
+TEST(EncoderAloneTest, FilesMayHaveADecoder) {
+  const Program whole = *BuildProgram(T5Shape(true, kTiny, 2), FullMode());
+  const Program program = *BuildProgram(EncoderOf(true), FullMode());
+  TensorIndex index;
+  for (const Parameter& p : whole.parameters)
+    index["transformer." + p.key] = {.dtype = "F32", .shape = p.shape};
+  index["transformer.encoder.embed_tokens.weight"] = {.dtype = "F32", .shape = {11, 16}};
+  EXPECT_TRUE(CheckBaseWeights(program, index).ok()) << CheckBaseWeights(program, index);
+  index["transformer.other.weight"] = {.dtype = "F32", .shape = {1}};
+  EXPECT_THAT(std::string(CheckBaseWeights(program, index).message()),
+              HasSubstr("unexpected (1): \"transformer.other.weight\""));
+}
+
+TEST(EncoderAloneTest, FilesMayNameIt) {
+  auto headless = Parsed("", "T5EncoderModel");
+  ASSERT_TRUE(headless.ok()) << headless.status();
+  EXPECT_TRUE(headless->new_head);
+  EXPECT_EQ(headless->layers, 2);
+  EXPECT_THAT(std::string(ChooseTask({Task::kSequenceClassification, 0}, *headless).message()),
+              HasSubstr("task: t5 is trained for token_classification, not for"));
+  ASSERT_TRUE(ChooseTask({std::nullopt, 5}, *headless).ok());
+  EXPECT_EQ(headless->labels, 5);
+  EXPECT_EQ(headless->head_spread, 1.0);
+  auto own = Parsed(R"(, "classifier_dropout": 0.3,
+    "id2label": {"0": "a", "1": "b", "2": "c"})",
+                    "T5ForTokenClassification");
+  ASSERT_TRUE(own.ok()) << own.status();
+  ASSERT_TRUE(ChooseTask({}, *own).ok());
+  EXPECT_FALSE(own->new_head);
+  EXPECT_EQ(own->labels, 3);
+  EXPECT_EQ(own->classifier_dropout, 0.3);
+  EXPECT_EQ(ArchitectureOf(*own), "T5ForTokenClassification");
+  EXPECT_THAT(std::string(ChooseTask({std::nullopt, 4}, *own).message()),
+              HasSubstr("num_labels: 4, but the model's head has 3"));
 }
 
 // Of buckets the first half are for a distance each; what is as far as `farthest` is in the last.

@@ -1,11 +1,13 @@
 // T5: v1.0 (ReLU, a head that is the embedding, of scaled inputs) and v1.1 with FLAN-T5 (gated
-// GELU, a head of its own). What sets them apart is in config.json.
+// GELU, a head of its own). What sets them apart is in config.json. Its encoder alone has a head
+// for classes of tokens.
 #include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "worker/program/encoder_decoder.h"
 #include "worker/program/families/family.h"
 
 namespace snug::program {
@@ -78,6 +80,27 @@ void ReadDistances(JsonFields& fields, ModelConfig& config) {
         absl::StrCat("more than half of relative_attention_num_buckets = ", distances.buckets));
 }
 
+// Both halves, or files of the encoder alone: with a head, or without one, which transformers calls
+// is_encoder_decoder: false.
+void ReadTask(JsonFields& fields, ModelConfig& config) {
+  const json* named = fields.Find("architectures");
+  const json whole = json::array({kT5.architecture}), encoder = json::array({"T5EncoderModel"}),
+             classifier = json::array({kT5.token_classifier});
+  // The head of an encoder is drawn as wide, in transformers.
+  config.head_spread = fields.Real("initializer_factor", {0.0, 100.0}, 1.0);
+  config.classifier_dropout = fields.Real("classifier_dropout", kDropouts, 0.0);
+  config.task = Task::kSeq2SeqLm;
+  if (named == nullptr || *named == whole) return fields.MustBe("is_encoder_decoder", true);
+  if (*named != encoder && *named != classifier) {
+    return fields.Refuse("architectures",
+                         absl::StrCat(whole.dump(), ", ", encoder.dump(), ", ", classifier.dump()));
+  }
+  config.task = Task::kTokenClassification;
+  config.new_head = *named == encoder;
+  config.tied_embeddings = false;
+  KeepEncoder(config);
+}
+
 void Read(JsonFields& fields, ModelConfig& config) {
   ReadSizes(fields, config);
   ReadDistances(fields, config);
@@ -95,12 +118,8 @@ void Read(JsonFields& fields, ModelConfig& config) {
     if (id >= config.vocabulary)
       fields.Refuse(field, absl::StrCat("less than vocab_size = ", config.vocabulary));
   }
-  config.task = Task::kSeq2SeqLm;
-  const json* named = fields.Find("architectures");
-  const json accepted = json::array({kT5.architecture});
-  if (named != nullptr && *named != accepted) fields.Refuse("architectures", accepted.dump());
-  fields.MustBe("is_encoder_decoder", true);
   fields.MustBe("is_decoder", false);
+  ReadTask(fields, config);
 }
 
 }  // namespace
@@ -110,7 +129,9 @@ const Family kT5 = {.model_type = "t5",
                     .classifier = "",
                     .max_positions = kPositions,
                     .encoder_decoder = true,
-                    .base = "",
+                    .token_classifier = "T5ForTokenClassification",
+                    .base = "transformer",
+                    .traits = {.embedding = "shared", .layers = "encoder.block."},
                     .read = Read};
 
 }  // namespace snug::program
