@@ -1,5 +1,5 @@
-"""Real learning by a model of two halves: a small T5 that knows nothing learns to write the one-line
-summary of a Debian package from its name, its section and its tags.
+"""Real learning by a model of two halves: a small T5 that knows nothing learns to write the
+one-line summary of a Debian package from its name, its section and its tags.
 
 Held against the summary of the package whose name is nearest and against the name itself, by
 ROUGE-L, on packages held out, none of whose summaries is among those that are learned. SNUG_CURVES

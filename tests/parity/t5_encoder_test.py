@@ -1,5 +1,5 @@
-"""Classes of tokens by T5's encoder alone against transformers, by the criteria of parity_test: full
-from files of its class, LoRA from those of the whole model; with dropout by the losses'
+"""Classes of tokens by T5's encoder alone against transformers, by the criteria of parity_test:
+full from files of its class, LoRA from those of the whole model; with dropout by the losses'
 distribution.
 
 A reference without biases by distance, or with other classes, must fail.

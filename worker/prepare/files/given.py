@@ -1,9 +1,9 @@
 """Files of the dataset and of the model, and which there are.
 
 The daemon opens them for this process, with the rights of the job's owner: it lists those that it
-will open, and each is asked for by its path over a socket (server/data/file_server.h). Whatever else
-lies on the disk does not exist then. A program that no daemon has started opens files where they
-are.
+will open, and each is asked for by its path over a socket (server/data/file_server.h). Whatever
+else lies on the disk does not exist then. A program that no daemon has started opens files where
+they are.
 """
 
 import errno
