@@ -1,4 +1,4 @@
-"""What this machine knows of Debian packages: name, one-line summary, section, tags.
+"""What this machine knows of Debian packages: name, one-line summary, section and more.
 
 From apt's lists (tens of thousands of packages) or, where there are none, from dpkg's own record of
 what is installed, which every Debian machine has. The order and the choice depend on the names
@@ -13,7 +13,8 @@ import subprocess
 
 DPKG_STATUS = "/var/lib/dpkg/status"
 FEW = 2000  # apt knows about 63,000 packages, a minimal machine has 200 installed
-FIELD = re.compile(r"^(Package|Section|Description|Description-en): (.+)$", re.MULTILINE)
+NAMES = "Package|Source|Section|Depends|Description|Description-en"
+FIELD = re.compile(rf"^({NAMES}): (.+)$", re.MULTILINE)
 TAGS = re.compile(r"^Tag: (.+(?:\n .+)*)$", re.MULTILINE)
 
 
@@ -22,7 +23,9 @@ class Package:
     name: str
     summary: str
     section: str
+    source: str = ""  # What it is built from.
     tags: tuple = ()  # "use::gameplaying"; about half of the packages have some.
+    depends: tuple = ()  # Names of packages.
 
 
 def read_packages():
@@ -45,9 +48,16 @@ def parse(text):
         summary = fields.get("Description") or fields.get("Description-en")
         if summary and "Package" in fields and "Section" in fields:
             section = fields["Section"].split("/")[-1]  # non-free/net is about net
-            tags = TAGS.search(paragraph)
-            tags = tuple(re.findall(r"[^\s,]+", tags.group(1))) if tags else ()
-            packages[fields["Package"]] = Package(fields["Package"], summary.strip(), section, tags)
+            name, tags = fields["Package"], TAGS.search(paragraph)
+            depends = re.split(r"[,|]", fields.get("Depends", ""))
+            packages[name] = Package(
+                name,
+                summary.strip(),
+                section,
+                fields.get("Source", name).split()[0],
+                tuple(re.findall(r"[^\s,]+", tags.group(1))) if tags else (),
+                tuple(dict.fromkeys(part.split()[0] for part in depends if part.strip())),
+            )
     return packages
 
 
