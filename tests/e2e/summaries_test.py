@@ -121,8 +121,9 @@ class SummariesTest(unittest.TestCase):
 
     def test_summaries_are_learned_from_names_and_tags(self):
         epochs = int(os.environ.get("SNUG_EPOCHS", 3))
+        steps = len(self.learned) // BATCH  # Of an epoch.
         file = self.folder / "job.yaml"
-        file.write_text(JOB.format(epochs=epochs, evaluated=len(self.learned) // BATCH, batch=BATCH))
+        file.write_text(JOB.format(epochs=epochs, evaluated=steps, batch=BATCH))
         job = self.daemon.submit(file)
         wait_for(lambda: self.daemon.job(job)["state"] in ENDED, f"{job} to end", SECONDS)
         self.daemon.wait_state(job, "SUCCEEDED")
