@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "proto/snug/status_macros.h"
+#include "server/failpoint.h"
 
 namespace snug::server {
 namespace {
@@ -122,8 +123,9 @@ void FileServer::Serve() {
   }
 }
 
-void FileServer::Answer(const std::string& path, int answers) const {
-  const int fd = paths_.contains(path) ? open_(path) : (errno = ENOENT, -1);
+void FileServer::Answer(const std::string& path, int answers) {
+  const bool listed = paths_.contains(path);
+  const int fd = listed ? open_(path) : (errno = ENOENT, -1);
   int32_t code = fd >= 0 ? 0 : errno == EXDEV ? EACCES : std::max(errno, 1);
   Parcel parcel(&code, sizeof code);
   if (fd >= 0)
@@ -131,7 +133,10 @@ void FileServer::Answer(const std::string& path, int answers) const {
   else
     parcel.PutNone();
   // Whoever does not take it in has asked for nothing.
-  sendmsg(answers, parcel.message(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  int failed = FAILS_AT("prepare.hand") ? ENOMEM : 0;
+  if (failed == 0 && sendmsg(answers, parcel.message(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    failed = errno;
+  if (listed && error_ == 0) error_ = code != 0 ? code : failed;
   if (fd >= 0) close(fd);
 }
 

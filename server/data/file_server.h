@@ -10,6 +10,7 @@
 #ifndef SERVER_DATA_FILE_SERVER_H_
 #define SERVER_DATA_FILE_SERVER_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <set>
@@ -38,15 +39,19 @@ class FileServer {
   int socket() const { return theirs_; }
   int list() const { return list_; }
 
+  // Of the first that it lists and could not hand on: errno; 0: none.
+  int error() const { return error_; }
+
  private:
   FileServer(std::set<std::string> paths, Opener open);
   absl::Status Listen();
   void Serve();
-  void Answer(const std::string& path, int answers) const;
+  void Answer(const std::string& path, int answers);
 
   const std::set<std::string> paths_;
   const Opener open_;
   int ours_ = -1, theirs_ = -1, list_ = -1;
+  std::atomic<int> error_ = 0;
   std::thread thread_;
 };
 

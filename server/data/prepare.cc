@@ -27,6 +27,7 @@
 #include "server/job/errors.h"
 #include "server/job/log.h"
 #include "server/job/random_id.h"
+#include "server/job/transient.h"
 #include "server/node/process.h"
 #include "server/plan/planner.h"
 
@@ -36,6 +37,7 @@ namespace {
 // Raise when snug-prepare's output changes for the same input.
 constexpr const char* kFormatVersion = "7";
 constexpr size_t kMaxRememberedFacts = 256;
+constexpr int kIsAnother = ESTALE;  // Of a file that is not the one that was hashed.
 // snug-prepare stops scanning after 10 s; loading libraries and one batch of long rows come on top.
 constexpr absl::Duration kPreviewTimeout = absl::Seconds(60);
 constexpr absl::Duration kSayReading = absl::Seconds(1);
@@ -173,6 +175,12 @@ absl::Status InputChanged(const std::vector<Source>& sources) {
         "INPUT_CHANGED"}});
 }
 
+// What the script says of a file that the daemon could not open, where that is the machine's fault.
+absl::Status Explained(const absl::Status& ran, int error) {
+  const absl::Status why = absl::ErrnoToStatus(error, "cannot open a file for snug-prepare");
+  return absl::IsInvalidArgument(ran) && IsTransient(why) ? why : ran;
+}
+
 // Images are evaluated as they are, whatever is drawn of those that are trained.
 v1::JobSpec ForEvaluation(v1::JobSpec spec) {
   spec.clear_image_augmentation();
@@ -202,12 +210,13 @@ int Preparer::Inputs::Open(const std::string& path, const Reach& reach) const {
 int Preparer::OpenAsItWas(const std::string& path, const Inputs& inputs, const Progress& progress) {
   const Content& was = inputs.contents.at(path);
   const int fd = inputs.Open(path, progress.reach);
+  if (fd < 0 && errno == kIsAnother) errno = EAGAIN;  // A network's disk: it passes.
   if (fd < 0) return fd;
   const Progress silent = {.cancelled = progress.cancelled};
   const absl::StatusOr<Content> is = contents_.Of(fd, path, was, WatchOf(silent));
   if (is.ok() && is->sha256 == was.sha256) return fd;
   close(fd);
-  errno = ESTALE;
+  errno = kIsAnother;
   return -1;
 }
 
@@ -331,12 +340,7 @@ absl::StatusOr<std::shared_ptr<const PreparedFacts>> Preparer::FactsOf(
 absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
                                   const std::string& model_dir, Inputs& inputs,
                                   const Progress& progress) {
-  std::atomic<bool> changed = false;
-  const auto open = [&](const std::string& path) {
-    const int fd = OpenAsItWas(path, inputs, progress);
-    if (fd < 0 && errno == ESTALE) changed = true;
-    return fd;
-  };
+  const auto open = [&](const std::string& path) { return OpenAsItWas(path, inputs, progress); };
   ASSIGN_OR_RETURN(std::unique_ptr<FileServer> files, Serve(KeysOf(inputs.contents), open));
   const std::string mark = absl::StrCat(kPartMark, RandomHex(8));
   const std::string list = job.output + mark + ".sources";
@@ -364,9 +368,10 @@ absl::Status Preparer::RunPrepare(const Job& job, const v1::JobSpec& spec,
     if (absl::ConsumePrefix(&text, "note: ")) spdlog::info("{}: {}", field, text);
   };
   const absl::Status ran = RunScript(run, field);
+  const int error = files->error();
   files.reset();
-  if (changed) return InputChanged(job.sources);
-  RETURN_IF_ERROR(ran);
+  if (error == kIsAnother) return InputChanged(job.sources);
+  RETURN_IF_ERROR(Explained(ran, error));
   RETURN_IF_ERROR(CheckUnchanged(job, spec, inputs, progress));
   if (!job.eval_output.empty())
     RETURN_IF_ERROR(MoveIntoPlace(job.eval_output + mark, job.eval_output));
@@ -415,7 +420,7 @@ absl::StatusOr<v1::PreviewDatasetResponse> Preparer::Preview(const v1::JobSpec& 
   run.argv.push_back(absl::StrCat("--preview-rows=", rows));
   if (scan_rows > 0) run.argv.push_back(absl::StrCat("--scan-rows=", scan_rows));
   run.timeout = std::min(run.timeout, kPreviewTimeout);
-  RETURN_IF_ERROR(RunScript(run, field));
+  RETURN_IF_ERROR(Explained(RunScript(run, field), files->error()));
   return ReadPreview(output);
 }
 
@@ -446,7 +451,7 @@ absl::Status Preparer::Tokenise(const AskedPrompts& asked, const std::string& fi
        {"--prompts=" + texts, absl::StrCat("--max-tokens=", asked.max_tokens),
         "--chat-template=" + asked.chat_template, std::string("--field=prompts")})
     run.argv.push_back(option);
-  return RunScript(run, "prompts");
+  return Explained(RunScript(run, "prompts"), files->error());
 }
 
 absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& model_dir,
@@ -466,7 +471,7 @@ absl::Status Preparer::RunPrompts(const v1::JobSpec& spec, const std::string& mo
         absl::StrCat("--max-tokens=", MaxPromptTokens(spec)),
         "--chat-template=" + spec.chat_template(), std::string("--texts-are-said")})
     run.argv.push_back(option);
-  return RunScript(run, field);
+  return Explained(RunScript(run, field), files->error());
 }
 
 void Preparer::RemoveLeftovers() {

@@ -132,7 +132,7 @@ class Preparer {
   absl::StatusOr<std::string> FolderOf(std::vector<Source> sources, const v1::JobSpec& spec,
                                        bool split, Inputs& inputs, const Progress& progress);
   absl::StatusOr<std::string> SourceHash(Source& source, Inputs& inputs, const Progress& progress);
-  // Below 0 with ESTALE where it holds something else by now.
+  // Below 0 with kIsAnother where it holds something else by now.
   int OpenAsItWas(const std::string& path, const Inputs& inputs, const Progress& progress);
 
   const PrepareSettings settings_;

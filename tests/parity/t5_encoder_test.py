@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoModelForTokenClassification, T5EncoderModel
 
 from tests.harness import datasets, models
+from tests.harness.long_set import in_the_long_set
 from tests.parity import classification_test as documents
 from tests.parity import compare, dropout_test, oracle_test, reference, seq2seq_test
 from tests.parity.cases import Case, CasesTest, Prepared
@@ -141,6 +142,7 @@ class T5EncoderTest(CasesTest):
             self.assertTrue(torch.allclose(weights[name], weight, atol=1e-6), name)
         self.assertAlmostEqual(weights["classifier.weight"].std().item(), 1.0, delta=0.2)
 
+    @in_the_long_set
     def test_dropout_is_everywhere_where_transformers_has_it(self):
         prepared, rate = self.prepared(FULL), dropout_test.RATE
         rows = prepared.rows[:3]

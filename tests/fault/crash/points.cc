@@ -59,6 +59,7 @@ const std::vector<Point>& Points() {
       {"upload.gone", kDaemon, kOnlyKill, 1, Needs::kFileDeletion},
       {"removal.rename", kDaemon, kKillOrError, 1, Needs::kNothing, kSlow},
       {"removal.renamed", kDaemon, kOnlyKill, 1, Needs::kNothing, kSlow},
+      {"prepare.hand", kDaemon, kKillOrError, 1, Needs::kFreshDataset, kSlow},
       {"prepare.rename", kDaemon, kKillOrError, 1, Needs::kFreshDataset, kSlow},
       {"prepare.renamed", kDaemon, kOnlyKill, 1, Needs::kFreshDataset, kSlow},
       {"webhook.call", kDaemon, kOnlyKill, 1, Needs::kNothing, kSlow},

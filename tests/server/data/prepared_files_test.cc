@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/data/held_files.h"
@@ -19,6 +21,7 @@
 #include "server/data/prepared_dataset.h"
 #include "server/inspect/file_access.h"
 #include "server/job/errors.h"
+#include "server/job/transient.h"
 #include "tests/server/data/prepare_bed.h"
 #include "tests/server/testing/tiny_model.h"
 
@@ -156,6 +159,24 @@ TEST_F(PreparedFilesTest, ManyFilesThatAreOthersForAWhileAreNotPrepared) {
   const absl::StatusOr<PreparedFolders> folders = Prepare(preparer);
   ASSERT_TRUE(folders.ok()) << folders.status();
   EXPECT_EQ(ReadSummary(folders->train)->tokens(), 5 * 65);
+}
+
+// A machine that has no descriptors left is not the dataset's fault: the job waits.
+TEST_F(PreparedFilesTest, AFaultOfTheMachineIsNotTheDatasets) {
+  WriteManyFiles(dir_ + "/rows", 5);
+  spec_.set_dataset(dir_ + "/rows");
+  for (const int fault : {EMFILE, ENOMEM, ESTALE}) {
+    std::map<std::string, int> opened;  // Once to be hashed, then to be read.
+    const auto open = [&](const std::string& path) {
+      if (!absl::EndsWith(path, "7.jsonl") || ++opened[path] < 2) return OpenToRead(path);
+      errno = fault;
+      return -1;
+    };
+    const absl::Status status =
+        With().Prepare(spec_, dir_ + "/model", {.reach = {.open = open}}).status();
+    EXPECT_TRUE(IsTransient(status)) << fault << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot open a file"));
+  }
 }
 
 // Copies of the same content are that content, to who may read any file.
