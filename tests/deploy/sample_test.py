@@ -17,7 +17,11 @@ import packages  # noqa: E402
 
 CONTROL = """Package: hello
 Status: install ok installed
+Source: greetings (2.0)
 Section: non-free/devel
+Depends: libc6 (>= 2.34), debconf (>= 0.5) | debconf-2.0, libc6
+Tag: implemented-in::c, interface::text-mode,
+ role::program
 Description: example package
  A long text that is not the summary.
  Section: is not one here
@@ -39,8 +43,16 @@ class PackagesTest(unittest.TestCase):
     # before the section's slash goes.
     def test_parses_control_data(self):
         found = packages.parse(CONTROL)
-        hello = packages.Package("hello", "example package", "devel")
-        translated = packages.Package("translated", "from a translation", "net")
+        hello = packages.Package(
+            "hello",
+            "example package",
+            "devel",
+            source="greetings",
+            tags=("implemented-in::c", "interface::text-mode", "role::program"),
+            depends=("libc6", "debconf", "debconf-2.0"),
+        )
+        text = "from a translation"
+        translated = packages.Package("translated", text, "net", source="translated")
         self.assertEqual(found, {"hello": hello, "translated": translated})
 
     # dpkg's own record alone is enough: a minimal machine has no lists of apt.
