@@ -65,6 +65,8 @@ def train(folder, job):
     seconds, tokens = [], []
     for _ in range(training["max_steps"]):
         arguments, count = next(source)
+        if "pixel_values" in arguments:  # Swin does not do it itself.
+            arguments["pixel_values"] = arguments["pixel_values"].to(model.dtype)
         start = time.perf_counter()
         model(**arguments).loss.backward()
         if training["max_grad_norm"]:
