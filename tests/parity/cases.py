@@ -15,7 +15,7 @@ import unittest
 import torch
 
 from tests.harness import datasets, models
-from tests.parity import reference
+from tests.parity import compare, reference
 
 # Mixed lengths, one token beyond powers of two among them; the longest is three times the length at
 # which the scaled rotary frequencies were trained.
@@ -244,3 +244,12 @@ class CasesTest(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         cls.prepared = staticmethod(functools.cache(cls._prepare))
         cls.probed = staticmethod(functools.cache(cls._probe))
+
+    def expect_gradients_of_keep(self, case):
+        """To the bit, where all or some of what backward needs is computed again."""
+        kept = self.probed(case, steps=1).gradients
+        for plan in ("recompute", "mixed"):
+            again = self.probed(case, plan, 1).gradients
+            self.assertEqual(compare.keys_differ(again, kept), [])
+            changed = [k for k in kept if kept[k].tobytes() != again[k].tobytes()]
+            self.assertEqual(changed, [])

@@ -12,7 +12,7 @@ from transformers import AutoModelForImageClassification
 
 from tests.harness import datasets, models
 from tests.parity import classification_test as documents
-from tests.parity import compare, oracle_test, reference
+from tests.parity import oracle_test, reference
 from tests.parity.cases import CasesTest, Prepared
 from tests.parity.classification_test import LABELS
 from tests.parity.dropout_test import DRAWS, unlike
@@ -153,15 +153,6 @@ class ImageCasesTest(CasesTest):
             return [
                 reference.image_loss(model, prepared.rows, IMAGES).item() for _ in range(DRAWS)
             ]
-
-    def expect_gradients_of_keep(self, case):
-        """To the bit, where all or some of what backward needs is computed again."""
-        kept = self.probed(case, steps=1).gradients
-        for plan in ("recompute", "mixed"):
-            again = self.probed(case, plan, 1).gradients
-            self.assertEqual(compare.keys_differ(again, kept), [])
-            changed = [k for k in kept if kept[k].tobytes() != again[k].tobytes()]
-            self.assertEqual(changed, [])
 
     def expect_new_head(self, case, auto):
         """That files of `auto`, a class without the task's head, are trained with one: all else is

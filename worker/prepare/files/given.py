@@ -64,13 +64,13 @@ class Served:
 
     def open(self, path):
         """Several processes may ask at once: each answer has a socket of its own."""
-        if not self.exists(path):
+        listed = self._listed.get(os.path.normpath(path))
+        if listed is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with mine:
             with theirs:
-                name = os.fsencode(self._listed[os.path.normpath(path)])
-                socket.send_fds(self._server, [name], [theirs.fileno()])
+                socket.send_fds(self._server, [os.fsencode(listed)], [theirs.fileno()])
             code, numbers, _, _ = socket.recv_fds(mine, CODE_BYTES, 1)
         if numbers:
             return numbers[0]
