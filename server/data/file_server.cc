@@ -9,56 +9,23 @@
 #include <cerrno>
 #include <climits>
 #include <cstdint>
-#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
+#include "server/shim/descriptor_message.h"
 
 namespace snug::server {
 namespace {
 
-// Of a message that carries descriptors beside its bytes.
-class Parcel {
- public:
-  Parcel(void* bytes, size_t size) : part_{bytes, size} {
-    message_.msg_iov = &part_;
-    message_.msg_iovlen = 1;
-    message_.msg_control = control_;
-    message_.msg_controllen = sizeof control_;
-  }
-  msghdr* message() { return &message_; }
-
-  void Put(int fd) {
-    cmsghdr* header = CMSG_FIRSTHDR(&message_);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  }
-  void PutNone() { message_.msg_controllen = 0; }
-
-  // The one that came; -1: none did, or more, which are closed.
-  int Take() {
-    std::vector<int> fds;
-    for (cmsghdr* header = CMSG_FIRSTHDR(&message_); header != nullptr;
-         header = CMSG_NXTHDR(&message_, header)) {
-      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-      fds.resize((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-      std::memcpy(fds.data(), CMSG_DATA(header), sizeof(int) * fds.size());
-    }
-    if (fds.size() == 1) return fds.front();
-    for (const int fd : fds) close(fd);
-    return -1;
-  }
-
- private:
-  iovec part_;
-  // More than one fits, so that a second one is seen, not cut off.
-  alignas(cmsghdr) char control_[CMSG_SPACE(4 * sizeof(int))] = {};
-  msghdr message_ = {};
-};
+// The only one of them; -1: there is none, or more, which are closed.
+int OneOf(const std::vector<int>& fds) {
+  if (fds.size() == 1) return fds.front();
+  for (const int fd : fds) close(fd);
+  return -1;
+}
 
 absl::Status WriteAll(int fd, const std::string& bytes) {
   for (size_t at = 0; at < bytes.size();) {
@@ -110,11 +77,11 @@ absl::Status FileServer::Listen() {
 
 void FileServer::Serve() {
   char path[PATH_MAX];
+  std::vector<int> fds;
   while (true) {
-    Parcel parcel(path, sizeof path);
-    const ssize_t got = recvmsg(ours_, parcel.message(), MSG_CMSG_CLOEXEC);
-    if (got < 0 && errno == EINTR) continue;
-    const int answers = got < 0 ? -1 : parcel.Take();
+    const ssize_t got = shim::ReceiveWithDescriptors(ours_, path, sizeof path, fds);
+    if (got < 0 && errno == EMSGSIZE) continue;  // No path of ours.
+    const int answers = OneOf(fds);
     const absl::Cleanup close_it = [answers] {
       if (answers >= 0) close(answers);
     };
@@ -126,15 +93,12 @@ void FileServer::Serve() {
 void FileServer::Answer(const std::string& path, int answers) {
   const bool listed = paths_.contains(path);
   const int fd = listed ? open_(path) : (errno = ENOENT, -1);
-  int32_t code = fd >= 0 ? 0 : errno == EXDEV ? EACCES : std::max(errno, 1);
-  Parcel parcel(&code, sizeof code);
-  if (fd >= 0)
-    parcel.Put(fd);
-  else
-    parcel.PutNone();
+  const int32_t code = fd >= 0 ? 0 : errno == EXDEV ? EACCES : std::max(errno, 1);
+  std::vector<int> fds;
+  if (fd >= 0) fds.push_back(fd);
   // Whoever does not take it in has asked for nothing.
   int failed = FAILS_AT("prepare.hand") ? ENOMEM : 0;
-  if (failed == 0 && sendmsg(answers, parcel.message(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+  if (failed == 0 && shim::SendWithDescriptors(answers, &code, sizeof code, fds, MSG_DONTWAIT) < 0)
     failed = errno;
   if (listed && error_ == 0) error_ = code != 0 ? code : failed;
   if (fd >= 0) close(fd);

@@ -5,16 +5,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
+#include "server/shim/descriptor_message.h"
 
 namespace snug::server {
 namespace {
 
-constexpr size_t kMaxFdsAtOnce = 200;  // The kernel takes 253.
 constexpr size_t kLengthBytes = 4;
 
 absl::Status SendBytes(int socket, const std::string& bytes) {
@@ -48,51 +48,20 @@ uint32_t LengthIn(const char* head) {
   return size;
 }
 
-// Room for the descriptors of one message.
-union Control {
-  char bytes[CMSG_SPACE(sizeof(int) * kMaxFdsAtOnce)];
-  cmsghdr align;
-};
-
-absl::Status SendSome(int socket, const int* fds, size_t count) {
-  char byte = 0;
-  iovec part = {&byte, 1};
-  Control control = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int) * count);
-  memcpy(CMSG_DATA(header), fds, sizeof(int) * count);
+absl::Status SendSome(int socket, const std::vector<int>& fds) {
+  const char byte = 0;
   if (FAILS_AT("inspect.send_files")) return absl::ErrnoToStatus(ENOMEM, "a failed message");
-  while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
-    if (errno != EINTR) return absl::ErrnoToStatus(errno, "cannot hand on descriptors");
-  return absl::OkStatus();
+  if (shim::SendWithDescriptors(socket, &byte, 1, fds) == 1) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "cannot hand on descriptors");
 }
 
 absl::Status ReceiveSome(int socket, std::vector<int>& fds) {
   char byte = 0;
-  iovec part = {&byte, 1};
-  Control control = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  ssize_t got;
-  while ((got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0)
-    if (errno != EINTR) return absl::ErrnoToStatus(errno, "cannot take descriptors");
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (got == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS)
-    return absl::UnavailableError("no descriptors came");
-  const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-  const size_t before = fds.size();
-  fds.resize(before + count);
-  memcpy(fds.data() + before, CMSG_DATA(header), sizeof(int) * count);
+  std::vector<int> some;
+  if (shim::ReceiveWithDescriptors(socket, &byte, 1, some) < 0)
+    return absl::ErrnoToStatus(errno, "cannot take descriptors");
+  if (some.empty()) return absl::UnavailableError("no descriptors came");
+  fds.insert(fds.end(), some.begin(), some.end());
   return absl::OkStatus();
 }
 
@@ -127,9 +96,11 @@ absl::Status ParseFrame(const std::string& bytes, google::protobuf::MessageLite&
 }
 
 absl::Status SendDescriptors(int socket, const std::vector<int>& fds) {
-  for (size_t done = 0; done < fds.size(); done += kMaxFdsAtOnce)
-    RETURN_IF_ERROR(
-        SendSome(socket, fds.data() + done, std::min(kMaxFdsAtOnce, fds.size() - done)));
+  for (size_t done = 0; done < fds.size(); done += shim::kMaxDescriptors) {
+    const size_t count = std::min(shim::kMaxDescriptors, fds.size() - done);
+    const auto first = fds.begin() + static_cast<std::ptrdiff_t>(done);
+    RETURN_IF_ERROR(SendSome(socket, {first, first + static_cast<std::ptrdiff_t>(count)}));
+  }
   return absl::OkStatus();
 }
 

@@ -225,11 +225,11 @@ absl::Status JobStore::Commit(const Change& change, Urgency urgency) {
        .urgency = urgency});
 }
 
-std::vector<absl::Status> JobStore::CommitAll(const std::vector<const Change*>& changes) {
+std::vector<absl::Status> JobStore::CommitAll(const std::vector<Change>& changes) {
   std::vector<absl::Status> results(changes.size());
   absl::BlockingCounter left(static_cast<int>(changes.size()));
   for (size_t i = 0; i < changes.size(); ++i) {
-    thread_->Post({.work = [change = changes[i]](
+    thread_->Post({.work = [change = &changes[i]](
                                Database& database) { return WriteChange(database, *change); },
                    .done =
                        [&result = results[i], &left](absl::Status status) {

@@ -57,7 +57,7 @@ class JobStore : public JobArchive {
   // Waits until it is on the disk.
   absl::Status Commit(const Change& change, Urgency urgency = Urgency::kMustLand);
   // Each for itself, together on the disk as far as they can be; waits for all.
-  std::vector<absl::Status> CommitAll(const std::vector<const Change*>& changes);
+  std::vector<absl::Status> CommitAll(const std::vector<Change>& changes);
   // Does not wait: `done` is called on the store's thread once it is on the disk, or is not. It
   // must not block. ALREADY_EXISTS: the id is taken.
   using OnCreated = std::function<void(std::shared_ptr<NewJob>, absl::Status)>;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
+#include "server/shim/descriptor_message.h"
 #include "server/shim/launch_wire.h"
 
 namespace snug::server {
@@ -49,26 +50,14 @@ std::string RequestOf(const SpawnOptions& options) {
   return text;
 }
 
-absl::Status Send(int connection, std::string text, int fd) {
+absl::Status Send(int connection, const std::string& text, int fd) {
   if (text.size() > shim::kMaxLaunchBytes)
     return absl::InvalidArgumentError(absl::StrCat("a process with ", text.size(),
                                                    " bytes of arguments and environment; the ",
                                                    "launcher takes ", shim::kMaxLaunchBytes));
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  iovec part = {text.data(), text.size()};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
   if (FAILS_AT("spawn.ask")) return absl::ErrnoToStatus(EPIPE, "a failed message");
-  if (sendmsg(connection, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()))
-    return absl::OkStatus();
+  const ssize_t sent = shim::SendWithDescriptors(connection, text.data(), text.size(), {fd});
+  if (sent == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, "cannot send to the launcher");
 }
 

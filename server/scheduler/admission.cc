@@ -16,7 +16,6 @@
 #include "server/scheduler/core.h"
 #include "server/scheduler/device_plans.h"
 #include "server/scheduler/plan_changes.h"
-#include "server/scheduler/plan_in_force.h"
 #include "worker/program/base_model.h"
 
 namespace snug::server {
@@ -118,10 +117,7 @@ void Admission::Schedule() {
     if (Entry* entry = core_.Find(id)) RefuseJob(*entry);
   for (const Placement& placement : decision.placements) {
     Entry& entry = *core_.Find(placement.job);
-    const absl::Status admitted = Admit(entry, placement);
-    if (admitted.ok())
-      Launch(entry);
-    else
+    if (const absl::Status admitted = Admit(entry, placement); !admitted.ok())
       ScheduleAgain(entry, admitted);
   }
   PlanChanger(core_).AfterRound(decision.head);
@@ -144,7 +140,7 @@ void Admission::RefuseJob(Entry& entry) {
                                                     .limit = share,
                                                     .value = least})
                                    : PlanInfeasible(why, least);
-  const absl::Status failed = core_.FailJob(entry, ToJobError(refusal));
+  const absl::Status failed = core_.Apply(entry, Refused{ToJobError(refusal)}).status();
   if (!failed.ok()) ScheduleAgain(entry, failed);
 }
 
@@ -156,73 +152,51 @@ void Admission::ScheduleAgain(Entry& entry, const absl::Status& why) {
   core_.Show(entry);
 }
 
+// Its bytes are promised before that is stored, and its worker is started after that.
 absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
       entry.ready()->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
   RETURN_IF_ERROR(
       core_.ledger.Reserve(placement.device, entry.id(), PromiseOf(plan, placement.bytes)));
-  const std::string& device = core_.ledger.Find(placement.device)->id();
-  JobRecord changed = entry.record;
-  v1::Job& job = changed.job;
-  AttemptRecord attempt{.job = entry.id(),
-                        .epoch = job.epoch() + 1,
-                        .nonce = RandomHex(32),
-                        .device = device,
-                        .boot_id = core_.settings.node->BootId(),
-                        .plan = plan,
-                        .cap_bytes = placement.bytes,
-                        .created_us = WallMicros()};
-  if (entry.ready()->resume) {
-    attempt.resume_from = entry.ready()->resume->dir;
-    attempt.resume_step = entry.ready()->resume->step;
-  }
-  job.set_epoch(attempt.epoch);
-  job.set_device(placement.device);
-  PutInForce(plan, placement.bytes, job);
-  changed.last_resume_step = attempt.resume_step;
-  changed.not_before_us = 0;
-  Change change{.attempt = &attempt,
-                .reserve = Reservation{device, entry.id(), attempt.epoch, placement.bytes}};
-  absl::Status status = MoveJob(changed, v1::Job::STATE_STARTING, "its worker is being started",
-                                WallMicros(), change);
-  entry.attempt = std::make_unique<LiveAttempt>();
-  if (status.ok())
-    status = core_.Save(entry, std::move(changed), std::move(change), Urgency::kRefusable);
-  if (!status.ok()) {
-    entry.attempt.reset();
-    core_.ledger.Release(entry.id());
-    return status;
-  }
-  entry.attempt->started = entry.attempt->last_heard = SinceBoot();
-  entry.attempt->processes = core_.settings.node->Expect(entry.id(), entry.attempt->record.epoch);
-  core_.attended.insert(entry.id());
-  core_.board.Show();
-  return absl::OkStatus();
+  const absl::Status placed =
+      core_
+          .Apply(entry, Placed{.device = placement.device,
+                               .device_id = core_.ledger.Find(placement.device)->id(),
+                               .plan = plan,
+                               .bytes = placement.bytes,
+                               .resume = entry.ready()->resume,
+                               .nonce = RandomHex(32),
+                               .boot_id = core_.settings.node->BootId()})
+          .status();
+  if (!placed.ok()) core_.ledger.Release(entry.id());
+  return placed;
 }
 
 // The attempt's row stands. Whatever happens from here on, the lock and the exit record tell it.
 void Admission::Launch(Entry& entry) {
-  const Device& device = *core_.ledger.Find(entry.attempt->record.device);  // It was placed there.
-  const absl::StatusOr<int64_t> shim = entry.attempt->processes->Start(
-      device, AssignmentOf(entry, device, core_.settings.state_dir));
+  LiveAttempt& attempt = *entry.attempt;
+  attempt.started = attempt.last_heard = SinceBoot();
+  attempt.processes = core_.settings.node->Expect(entry.id(), attempt.record.epoch);
+  core_.attended.insert(entry.id());
+  core_.board.Show();
+  const Device& device = *core_.ledger.Find(attempt.record.device);  // It was placed there.
+  const absl::StatusOr<int64_t> shim =
+      attempt.processes->Start(device, AssignmentOf(entry, device, core_.settings.state_dir));
   if (!shim.ok()) {
     spdlog::error("job {}: cannot start a worker: {}", entry.id(), shim.status().message());
-    entry.attempt->record.exit = std::string(shim.status().message());
-    entry.attempt->not_started = shim.status();
+    attempt.record.exit = std::string(shim.status().message());
+    attempt.not_started = shim.status();
     return;  // The next tick finds its lock free and no exit record.
   }
-  AttemptRecord attempt = entry.attempt->record;
-  attempt.shim_pid = *shim;
-  absl::Status status = attempt.TransitionTo(AttemptState::kIntent, AttemptState::kSpawned);
-  if (status.ok()) status = core_.store.Commit({.attempt = &attempt});
-  // If this is not stored, Hello or the exit record will say so.
-  if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
-  entry.attempt->record = std::move(attempt);
   entry.readiness.job()->resume.reset();
-  const AttemptRecord& started = entry.attempt->record;
   spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes and {} threads on {}", entry.id(),
-               started.epoch, started.plan.name(), started.cap_bytes, started.plan.threads(),
-               device.name);
+               attempt.record.epoch, attempt.record.plan.name(), attempt.record.cap_bytes,
+               attempt.record.plan.threads(), device.name);
+  const absl::Status stored = core_.Apply(entry, Spawned{*shim}).status();
+  if (stored.ok()) return;
+  // Hello or the exit record will say so.
+  spdlog::error("job {}: {}", entry.id(), stored.message());
+  attempt.record.shim_pid = *shim;
 }
 
 }  // namespace snug::server

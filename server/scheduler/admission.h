@@ -24,12 +24,13 @@ class Admission {
   void Schedule();
   // When the next round may be, where something has changed.
   absl::Duration NextRound() const;
+  // The worker of an attempt that is an intent.
+  void Launch(Entry& entry);
 
  private:
   void RefuseJob(Entry& entry);
   void ScheduleAgain(Entry& entry, const absl::Status& why);
   absl::Status Admit(Entry& entry, const Placement& placement);
-  void Launch(Entry& entry);
 
   SchedulerCore& core_;
   absl::Duration last_round_;  // By SinceBoot().

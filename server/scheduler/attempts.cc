@@ -19,7 +19,6 @@ namespace snug::server {
 namespace {
 
 constexpr absl::Duration kBetweenRefusals = absl::Seconds(1);  // In the log: anybody may dial.
-constexpr const char* kTraining = "is training";
 
 std::string NameOfEvent(const v1::WorkerEvent& event) {
   return absl::StrCat("message ", static_cast<int>(event.event_case()));
@@ -33,6 +32,10 @@ void SignalWorker(const Entry& entry, int signal) {
 void SignalShim(const Entry& entry, int signal) {
   const absl::Status sent = entry.attempt->processes->SignalShim(signal);
   if (!sent.ok()) spdlog::warn("job {}: signal {}: {}", entry.id(), signal, sent.message());
+}
+
+void LogError(const Entry& entry, const absl::Status& status) {
+  if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
 }
 
 AttemptSigns SignsOf(const Entry& entry, absl::Duration now, const SchedulerLimits& limits) {
@@ -136,7 +139,7 @@ void Attempts::LookAfter(Entry& entry) {
   if (care.close && !core_.board.AwaitsLook()) core_.closing.Begin(entry);
   if (attempt.end.begun() || signs.liveness == Liveness::kUnknown) return;
   if (care.unreachable && attempt.record.state == AttemptState::kLive)
-    ShowUnreachable(entry, signs.silent);
+    LogError(entry, core_.Apply(entry, FellSilent{signs.silent}).status());
   if (attempt.link != 0 && now - attempt.seen > core_.settings.limits.measure_gpus)
     core_.board.NoteProcessBytes(entry);
   if (now - entry.last_saved > core_.settings.limits.save_progress) core_.SaveProgress(entry);
@@ -150,15 +153,10 @@ void Attempts::TellToStop(const Entry& entry) {
   Send(entry, command);
 }
 
-void Attempts::ShowUnreachable(Entry& entry, absl::Duration silent) {
-  AttemptRecord attempt = entry.attempt->record;
-  absl::Status status = attempt.TransitionTo(AttemptState::kLive, AttemptState::kUnreachable);
-  JobRecord changed = entry.record;
-  changed.job.set_reason(
-      absl::StrCat("its worker has been silent for ", absl::ToInt64Seconds(silent), " s"));
-  if (status.ok())
-    status = core_.Save(entry, std::move(changed), {.attempt = &attempt}, Urgency::kMustLand);
-  if (!status.ok()) spdlog::error("job {}: {}", entry.id(), status.message());
+void Attempts::TellOfPlan(const Entry& entry) {
+  v1::WorkerCommand command;
+  *command.mutable_change_plan() = entry.record.job.plan_changes().pending();
+  Send(entry, command);
 }
 
 void Attempts::OnEvent(ConnectionId link, v1::WorkerEvent event) {
@@ -170,10 +168,8 @@ void Attempts::OnEvent(ConnectionId link, v1::WorkerEvent event) {
   LiveAttempt& attempt = *entry->attempt;
   attempt.last_heard = SinceBoot();
   core_.metrics.Heard(entry->id(), absl::FromUnixMicros(WallMicros()));
-  if (attempt.record.state == AttemptState::kUnreachable) {
-    const absl::Status status = BecomeLive(*entry, {});
-    if (!status.ok()) spdlog::error("job {}: {}", entry->id(), status.message());
-  }
+  if (attempt.record.state == AttemptState::kUnreachable)
+    LogError(*entry, core_.Apply(*entry, Heard{.reported = attempt.reported}).status());
   if (event.has_step()) OnStep(*entry, event.step());
   if (event.has_checkpoint()) OnCheckpoint(*entry, event.checkpoint());
   if (event.has_plan_changed()) PlanChanger(core_).OnAnswer(*entry, event.plan_changed());
@@ -220,8 +216,8 @@ void Attempts::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) {
   attempt.last_heard = SinceBoot();
   links_[link] = entry->id();
   if (attempt.record.state != AttemptState::kLive) attempt.pace.Begin(SinceBoot());
-  const absl::Status status = BecomeLive(*entry, hello);
-  if (!status.ok()) {
+  const Heard heard{.pid = hello.pid(), .reported = hello.has_last() || attempt.reported};
+  if (const absl::Status status = core_.Apply(*entry, heard).status(); !status.ok()) {
     // Not stored, so not welcomed: the worker dials again.
     spdlog::error("job {}: {}", entry->id(), status.message());
     return link_->Close(link);
@@ -239,22 +235,6 @@ void Attempts::OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello) {
   if (stops || core_.board.MovesOff(*entry) || attempt.end.begun()) TellToStop(*entry);
 }
 
-absl::Status Attempts::BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello) {
-  AttemptRecord attempt = entry.attempt->record;
-  JobRecord changed = entry.record;
-  Change change{.attempt = &attempt};
-  if (attempt.state != AttemptState::kLive)
-    RETURN_IF_ERROR(attempt.TransitionTo(attempt.state, AttemptState::kLive));
-  if (hello.pid() != 0) changed.job.set_worker_pid(hello.pid());
-  const bool reported = hello.has_last() || entry.attempt->reported;
-  const char* reason = reported ? kTraining : "its worker is loading the model";
-  if (changed.state() == v1::Job::STATE_STARTING)
-    RETURN_IF_ERROR(MoveJob(changed, v1::Job::STATE_RUNNING, reason, WallMicros(), change));
-  else if (changed.state() == v1::Job::STATE_RUNNING)
-    changed.job.set_reason(reason);
-  return core_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand);
-}
-
 void Attempts::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   v1::Job& job = entry.record.job;
   LiveAttempt& attempt = *entry.attempt;
@@ -270,7 +250,7 @@ void Attempts::OnStep(Entry& entry, const v1::WorkerEvent::Step& step) {
   if (!end_was_known && attempt.pace.LeftUntilEnd() < absl::InfiniteDuration())
     core_.needs_round = true;  // Jobs may go past one that waits for this one's end.
   attempt.last_step = now.global_step();
-  if (entry.state() == v1::Job::STATE_RUNNING) job.set_reason(kTraining);
+  if (entry.state() == v1::Job::STATE_RUNNING) job.set_reason(kIsTraining);
   if (now.max_steps() == 0) now.set_max_steps(before.max_steps());
   if (!now.has_eval_loss() && before.has_eval_loss()) {
     now.set_eval_loss(before.eval_loss());

@@ -33,6 +33,8 @@ class Attempts {
 
   // That it is to stop.
   void TellToStop(const Entry& entry);
+  // Of the plan that is pending.
+  void TellOfPlan(const Entry& entry);
   // To its worker; one that is not linked now is told when it says Hello.
   void Send(const Entry& entry, const v1::WorkerCommand& command);
   void CloseLink(Entry& entry);
@@ -43,13 +45,11 @@ class Attempts {
  private:
   using ConnectionId = WorkerLink::ConnectionId;
   void LookAfter(Entry& entry);
-  void ShowUnreachable(Entry& entry, absl::Duration silent);
   void OnEvent(ConnectionId link, v1::WorkerEvent event);
   void OnClosed(ConnectionId link, const absl::Status& why);
   void OnHello(ConnectionId link, const v1::WorkerEvent::Hello& hello);
   void OnStep(Entry& entry, const v1::WorkerEvent::Step& step);
   void OnCheckpoint(Entry& entry, const v1::WorkerEvent::Checkpoint& checkpoint);
-  absl::Status BecomeLive(Entry& entry, const v1::WorkerEvent::Hello& hello);
   void Refuse(ConnectionId link, std::string reason);
 
   SchedulerCore& core_;

@@ -14,11 +14,9 @@ class JobChanger {
  public:
   explicit JobChanger(SchedulerCore& core) : core_(core) {}
 
-  absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
-  absl::StatusOr<v1::Job> Pause(const std::string& id);
-  absl::StatusOr<v1::Job> Resume(const std::string& id);
-  absl::StatusOr<v1::Job> Update(const v1::UpdateJobRequest& request);
-  absl::StatusOr<v1::Job> Delete(const std::string& id);
+  // `ref`: as users name it. One that has ended is asked as well: its labels can be updated.
+  absl::StatusOr<v1::Job> Ask(const std::string& ref, const JobEvent& event);
+  absl::StatusOr<v1::Job> Delete(const std::string& ref);
 
  private:
   SchedulerCore& core_;

@@ -1,6 +1,5 @@
 #include "server/scheduler/closing.h"
 
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -61,11 +60,6 @@ absl::StatusOr<ClosedAttempt> LookAt(const Ended& ended, Node& node, const std::
   return closed;
 }
 
-double Jitter() {
-  static thread_local std::mt19937 generator{std::random_device{}()};
-  return std::uniform_real_distribution<double>(-1.0, 1.0)(generator);
-}
-
 // Bytes of what is promised on the device that others have.
 int64_t TakenOfPromises(const std::vector<DeviceState>& states, const std::string& device) {
   for (const DeviceState& state : states)
@@ -117,38 +111,22 @@ void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<Closed
   spdlog::error("job {}: closing attempt {}: {}", id, epoch, status.message());
 }
 
+// What is known of the job's checkpoints, and how far it came, holds whether or not the end can be
+// stored now.
 absl::Status Closing::Finish(Entry& entry, const ClosedAttempt& closed) {
-  AttemptRecord attempt = entry.attempt->record;
-  JobRecord changed = entry.record;
-  Change change{.attempt = &attempt, .release = true};
-  RETURN_IF_ERROR(
-      Conclude(closed, {.now_us = WallMicros(), .jitter = Jitter()}, changed, attempt, change));
-  RETURN_IF_ERROR(core_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
-  if (closed.outcome.result.has_progress())
-    core_.attempts.Count(entry, closed.outcome.result.progress());
-  core_.metrics.Attempt(NameForMetrics(entry.state(), closed));
-  core_.metrics.Prediction(entry.attempt->record.plan.peak_bytes(),
-                           closed.outcome.result.measured_peak_bytes());
-  core_.metrics.ForgetJob(entry.id());
-  core_.ledger.Release(entry.id());
-  core_.pool.Post([&node = *core_.settings.node] { node.SweepSharedWeights(); });
-  core_.attempts.CloseLink(entry);
-  entry.attempt.reset();
+  const v1::WorkerResult& result = closed.outcome.result;
   if (ReadyJob* ready = entry.readiness.job()) {
     if (closed.checkpoints.ok()) ready->resume = closed.checkpoints->newest;
     // Its parent's is to be looked at again.
     const bool parents = !ready->resume && entry.record.job.extends_step() > 0;
     if (parents || !closed.checkpoints.ok()) entry.readiness.Reset();
   }
-  entry.retry_cause = entry.record.job.reason();
-  core_.needs_round = true;
-  core_.board.Show();
-  if (IsTerminal(entry.state())) {
-    core_.Drop(entry.id());
-  } else if (entry.state() == v1::Job::STATE_QUEUED) {
-    if (entry.ready() == nullptr) core_.readying.Await(entry);
-    core_.admission.Enqueue(entry);
-  }
+  if (result.has_progress()) core_.attempts.Count(entry, result.progress());
+  const int64_t predicted = entry.attempt->record.plan.peak_bytes();
+  ASSIGN_OR_RETURN(const v1::Job job, core_.Apply(entry, AttemptClosed{closed}));
+  core_.metrics.Attempt(NameForMetrics(job.state(), closed));
+  core_.metrics.Prediction(predicted, result.measured_peak_bytes());
+  core_.pool.Post([&node = *core_.settings.node] { node.SweepSharedWeights(); });
   return absl::OkStatus();
 }
 

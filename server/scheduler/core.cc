@@ -1,5 +1,7 @@
 #include "server/scheduler/core.h"
 
+#include <random>
+#include <string>
 #include <utility>
 
 #include "proto/snug/status_macros.h"
@@ -8,6 +10,59 @@
 #include "server/scheduler/clock.h"
 
 namespace snug::server {
+namespace {
+
+double Jitter() {
+  static thread_local std::mt19937 generator{std::random_device{}()};
+  return std::uniform_real_distribution<double>(-1.0, 1.0)(generator);
+}
+
+void CountMove(const Entry& entry, JobState before, Metrics& metrics) {
+  metrics.CountJobs(before, -1);
+  metrics.CountJobs(entry.state(), 1);
+  const absl::Time now = absl::FromUnixMicros(WallMicros());
+  if (entry.state() == v1::Job::STATE_STARTING)
+    metrics.Placed(entry.id(), now);
+  else
+    metrics.Unqueued(entry.id());
+  if (entry.state() == v1::Job::STATE_QUEUED) metrics.Queued(entry.id(), now);
+}
+
+void Drop(SchedulerCore& core, Entry& entry) {
+  const std::string id = entry.id();
+  core.metrics.ForgetJob(id);
+  core.metrics.Unqueued(id);
+  core.tenant_use.Leave(entry.record.job.owner());
+  core.readying.Forget(entry);
+  core.entries.erase(id);
+  core.board.Show();
+}
+
+// Shown before a worker hears of it, or the job is dropped.
+void Act(SchedulerCore& core, Entry& entry, const JobActions& actions) {
+  if (actions.drop_attempt) {
+    core.ledger.Release(entry.id());
+    core.attempts.CloseLink(entry);
+    entry.attempt.reset();
+    entry.retry_cause = entry.record.job.reason();
+    core.metrics.ForgetJob(entry.id());
+    core.board.Show();
+  }
+  if (actions.abandon_ready && entry.ready() == nullptr) entry.readiness.Reset();
+  if (actions.make_ready && entry.ready() == nullptr) core.readying.Await(entry);
+  if (entry.state() == v1::Job::STATE_QUEUED)
+    core.admission.Enqueue(entry);
+  else
+    core.waiting->Remove(entry.id());
+  core.Show(entry);
+  if (actions.start_worker) core.admission.Launch(entry);
+  if (actions.stop_worker) core.attempts.TellToStop(entry);
+  if (actions.order_plan) core.attempts.TellOfPlan(entry);
+  if (actions.keep_plan) entry.attempt->changes_plans = false;
+  if (actions.drop_job) Drop(core, entry);
+}
+
+}  // namespace
 
 SchedulerCore::SchedulerCore(SchedulerSettings with, JobStore& jobs, JobIndex& shown,
                              Preparer& preparer, Metrics& measured)
@@ -23,51 +78,32 @@ SchedulerCore::SchedulerCore(SchedulerSettings with, JobStore& jobs, JobIndex& s
       attempts(*this),
       closing(*this) {}
 
-absl::Status SchedulerCore::Save(Entry& entry, JobRecord changed, Change change, Urgency urgency) {
-  change.job = &changed;
-  RETURN_IF_ERROR(store.Commit(change, urgency));
-  OnSaved(entry, std::move(changed), change);
-  return absl::OkStatus();
+absl::StatusOr<v1::Job> SchedulerCore::Apply(Entry& entry, const JobEvent& event) {
+  ASSIGN_OR_RETURN(JobStep step, Decide(entry, event));
+  if (step.nothing) return entry.record.job;
+  RETURN_IF_ERROR(store.Commit(step.ToChange(), step.urgency));
+  return OnStored(entry, std::move(step));
 }
 
-void SchedulerCore::OnSaved(Entry& entry, JobRecord changed, const Change& change) {
-  if (change.attempt != nullptr && entry.attempt != nullptr)
-    entry.attempt->record = *change.attempt;
-  if (changed.state() != entry.state()) {
-    spdlog::info("job {}: {} -> {}: {}", entry.id(), NameOf(entry.state()), NameOf(changed.state()),
-                 changed.job.reason());
-    metrics.CountJobs(entry.state(), -1);
-    metrics.CountJobs(changed.state(), 1);
-    const absl::Time now = absl::FromUnixMicros(WallMicros());
-    if (changed.state() == v1::Job::STATE_STARTING)
-      metrics.Placed(entry.id(), now);
-    else
-      metrics.Unqueued(entry.id());
-    if (changed.state() == v1::Job::STATE_QUEUED) metrics.Queued(entry.id(), now);
+absl::StatusOr<JobStep> SchedulerCore::Decide(const Entry& entry, const JobEvent& event) const {
+  const AttemptRecord* attempt = entry.attempt ? &entry.attempt->record : nullptr;
+  return StepJob({entry.record, attempt}, event, {.now_us = WallMicros(), .jitter = Jitter()});
+}
+
+v1::Job SchedulerCore::OnStored(Entry& entry, JobStep step) {
+  const JobState before = entry.state();
+  entry.record = std::move(step.job);
+  if (step.attempt && entry.attempt == nullptr) entry.attempt = std::make_unique<LiveAttempt>();
+  if (step.attempt) entry.attempt->record = *std::move(step.attempt);
+  if (entry.state() != before) {
+    const std::string& reason = entry.record.job.reason();
+    spdlog::info("job {}: {} -> {}: {}", entry.id(), NameOf(before), NameOf(entry.state()), reason);
+    CountMove(entry, before, metrics);
     needs_round = true;
   }
-  entry.record = std::move(changed);
-  if (entry.state() == v1::Job::STATE_QUEUED)
-    admission.Enqueue(entry);
-  else
-    waiting->Remove(entry.id());
-  Show(entry);
-}
-
-absl::Status SchedulerCore::Move(Entry& entry, JobState to, std::string reason, Change change) {
-  JobRecord changed = entry.record;
-  RETURN_IF_ERROR(MoveJob(changed, to, std::move(reason), WallMicros(), change));
-  return Save(entry, std::move(changed), std::move(change), Urgency::kMustLand);
-}
-
-absl::Status SchedulerCore::FailJob(Entry& entry, v1::Error error) {
-  JobRecord changed = entry.record;
-  Change change;
-  RETURN_IF_ERROR(MoveJob(changed, v1::Job::STATE_FAILED, error.message(), WallMicros(), change));
-  *changed.job.mutable_error() = std::move(error);
-  RETURN_IF_ERROR(Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
-  Drop(entry.id());
-  return absl::OkStatus();
+  v1::Job job = entry.record.job;
+  Act(*this, entry, step.actions);
+  return job;
 }
 
 void SchedulerCore::Show(Entry& entry) {
@@ -79,18 +115,6 @@ void SchedulerCore::SaveProgress(Entry& entry) {
   entry.last_saved = SinceBoot();
   const absl::Status saved = store.Commit({.job = &entry.record});
   if (!saved.ok()) spdlog::warn("job {}: progress not stored: {}", entry.id(), saved.message());
-}
-
-void SchedulerCore::Drop(const std::string& id) {
-  metrics.ForgetJob(id);
-  metrics.Unqueued(id);
-  waiting->Remove(id);
-  if (const Entry* entry = Find(id)) {
-    tenant_use.Leave(entry->record.job.owner());
-    readying.Forget(*entry);
-  }
-  entries.erase(id);
-  board.Show();
 }
 
 Entry* SchedulerCore::Find(const std::string& id) {

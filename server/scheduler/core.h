@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/job/job_store.h"
 #include "server/metrics/metrics.h"
 #include "server/place/ledger.h"
@@ -20,6 +21,7 @@
 #include "server/scheduler/closing.h"
 #include "server/scheduler/device_board.h"
 #include "server/scheduler/entry.h"
+#include "server/scheduler/job_step.h"
 #include "server/scheduler/readying.h"
 #include "server/scheduler/settings.h"
 #include "server/scheduler/task_pool.h"
@@ -41,15 +43,14 @@ struct SchedulerCore {
       if (Entry* entry = Find(id); entry != nullptr && entry->attempt != nullptr) act(*entry);
   }
 
-  // Stored first, then shown; the entry is as it was where it cannot be stored.
-  absl::Status Save(Entry& entry, JobRecord changed, Change change, Urgency urgency);
-  absl::Status Move(Entry& entry, JobState to, std::string reason, Change change);
-  absl::Status FailJob(Entry& entry, v1::Error error);
-  // What follows once a change is stored.
-  void OnSaved(Entry& entry, JobRecord changed, const Change& change);
+  // One step of a job: stored first, then shown and acted upon. Gives the job as it is then; the
+  // entry of one that has ended is gone. An error leaves the job as it was.
+  absl::StatusOr<v1::Job> Apply(Entry& entry, const JobEvent& event);
+  // Its halves, for steps of several jobs that are stored together.
+  absl::StatusOr<JobStep> Decide(const Entry& entry, const JobEvent& event) const;
+  v1::Job OnStored(Entry& entry, JobStep step);
   void SaveProgress(Entry& entry);
   void Show(Entry& entry);
-  void Drop(const std::string& id);  // Of a job that has ended.
 
   // From the other threads: the task runs on the scheduler's, unless that is at its end.
   void Post(Task task);

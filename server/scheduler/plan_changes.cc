@@ -9,18 +9,14 @@
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
-#include "server/node/framing.h"
 #include "server/place/rebalance.h"
 #include "server/place/room.h"
 #include "server/plan/planner.h"
 #include "server/scheduler/device_plans.h"
-#include "server/scheduler/plan_in_force.h"
 
 namespace snug::server {
 namespace {
 
-constexpr int kMaxShownChanges = 16;   // In a job that is squeezed again and again.
-constexpr size_t kFrameRest = 64;      // Of a command, beside the order.
 constexpr size_t kMaxToldBytes = 500;  // Of a worker's message, in the log.
 
 bool IsUnderWay(const JobRecord& record) { return record.job.plan_changes().has_pending(); }
@@ -35,21 +31,6 @@ absl::Status NotNow(const Entry& entry, const char* what, absl::string_view why)
   return WithReason(absl::FailedPreconditionError(
                         absl::StrCat("cannot ", what, " job \"", entry.id(), "\" now: ", why)),
                     "NOT_NOW");
-}
-
-// One that there was no order for is no change to tell of.
-void Note(const v1::WorkerEvent::PlanChanged& answer, const v1::PlanOrder& order,
-          const std::string& from, v1::PlanChanges& changes) {
-  changes.set_count(changes.count() + 1);
-  while (changes.changes_size() >= kMaxShownChanges)
-    changes.mutable_changes()->DeleteSubrange(0, 1);
-  v1::PlanChange& change = *changes.add_changes();
-  change.set_global_step(answer.global_step());
-  change.set_from(from);
-  change.set_to(order.plan().name());
-  change.set_bytes(order.bytes());
-  change.set_measured_bytes(answer.current_bytes());
-  change.set_reason(order.reason());
 }
 
 }  // namespace
@@ -142,14 +123,9 @@ absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& reques
   if (request.bytes() <= 0)
     return InvalidRequest({{"bytes", "must be a number of bytes above 0", "BAD_FIELD"}});
   ASSIGN_OR_RETURN(Entry* const entry, Find(request.id(), "squeeze"));
-  Choice choice = ChoiceOf(*entry, entry->record);
-  JobRecord changed = entry->record;
-  changed.job.mutable_plan_changes()->set_limit_bytes(request.bytes());
+  const Choice choice = ChoiceOf(*entry, entry->record);
   const int64_t held = choice.job.plans.front().bytes;
-  if (held <= request.bytes()) {
-    RETURN_IF_ERROR(core_.Save(*entry, std::move(changed), {}, Urgency::kRefusable));
-    return entry->record.job;
-  }
+  if (held <= request.bytes()) return core_.Apply(*entry, LimitAsked{request.bytes()});
   const int plan = FastestPlanWithin(choice.job.plans, request.bytes());
   if (plan < 0) {
     const auto smallest = std::min_element(
@@ -163,15 +139,14 @@ absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& reques
                      "\", needs ", FormatBytes(smallest->bytes), " (", smallest->bytes, " bytes)"),
         smallest->bytes);
   }
-  RETURN_IF_ERROR(Order(*entry, std::move(changed), choice, plan, "squeezed by an operator"));
-  return entry->record.job;
+  PlanOrdered order = OrderOf(choice, plan, "squeezed by an operator");
+  order.limit_bytes = request.bytes();
+  return Order(*entry, order);
 }
 
 absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
   ASSIGN_OR_RETURN(Entry* const entry, Find(request.id(), "relax"));
-  JobRecord changed = entry->record;
-  changed.job.mutable_plan_changes()->clear_limit_bytes();
-  RETURN_IF_ERROR(core_.Save(*entry, changed, {}, Urgency::kRefusable));
+  ASSIGN_OR_RETURN(v1::Job relaxed, core_.Apply(*entry, LimitAsked{}));
   const Choice choice = ChoiceOf(*entry, entry->record);
   int64_t free = 0;
   for (const DeviceState& device : core_.board.States())
@@ -179,8 +154,8 @@ absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
   const std::vector<PlanOption>& plans = choice.job.plans;
   const int best = FastestPlanWithin(plans, plans.front().bytes + std::max<int64_t>(free, 0));
   if (plans[static_cast<size_t>(best)].seconds < plans.front().seconds)
-    RETURN_IF_ERROR(Order(*entry, std::move(changed), choice, best, "relaxed by an operator"));
-  return entry->record.job;
+    return Order(*entry, OrderOf(choice, best, "relaxed by an operator"));
+  return relaxed;
 }
 
 void PlanChanger::AfterRound(const std::string& head) {
@@ -222,67 +197,51 @@ void PlanChanger::MakeRoomFor(const Entry& newcomer) {
   }
   const std::optional<SqueezeThere> best = BestSqueeze(neighbourhoods);
   if (best)
-    Go(best->made.moves, choices[best->where], absl::StrCat("makes room for ", newcomer.id()));
+    OrderAll(best->made.moves, choices[best->where],
+             absl::StrCat("makes room for ", newcomer.id()));
 }
 
 void PlanChanger::RelaxAll() {
   for (const DeviceState& device : core_.board.States()) {
     const std::vector<Choice> choices = ChoicesOn(device);
-    Go(Relaxations(device, JobsOf(choices)), choices, "its device has room");
+    OrderAll(Relaxations(device, JobsOf(choices)), choices, "its device has room");
   }
 }
 
-void PlanChanger::Go(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
-                     const std::string& reason) {
+void PlanChanger::OrderAll(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
+                           const std::string& reason) {
   for (const PlanMove& move : moves) {
     const auto choice = std::find_if(choices.begin(), choices.end(),
                                      [&](const Choice& each) { return each.job.job == move.job; });
     Entry& entry = *core_.Find(move.job);
-    const absl::Status ordered = Order(entry, entry.record, *choice, move.plan, reason);
+    const absl::Status ordered = Order(entry, OrderOf(*choice, move.plan, reason)).status();
     // The next round decides anew.
     if (!ordered.ok()) spdlog::error("job {}: {}", entry.id(), ordered.message());
   }
 }
 
-// Reserved before it is stored, stored before it is sent.
-absl::Status PlanChanger::Order(Entry& entry, JobRecord changed, const Choice& choice, int plan,
-                                const std::string& reason) {
+PlanOrdered PlanChanger::OrderOf(const Choice& choice, int plan, std::string reason) {
   const auto index = static_cast<size_t>(plan);
-  const AttemptRecord& attempt = entry.attempt->record;
-  const int64_t before = attempt.cap_bytes, after = choice.job.plans[index].bytes;
-  const int64_t meanwhile = std::max(before, after);
-  v1::PlanChanges& changes = *changed.job.mutable_plan_changes();
-  changes.set_orders(changes.orders() + 1);
-  v1::PlanOrder& order = *changes.mutable_pending();
-  order.set_number(changes.orders());
-  *order.mutable_plan() = choice.plans[index];
-  order.set_bytes(after);
-  order.set_reason(reason);
-  if (order.ByteSizeLong() + kFrameRest > kMaxFrameBytes)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("plan \"", order.plan().name(), "\" is too long for the link to its worker"));
-  const int64_t host = attempt.plan.host_bytes();
-  RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), meanwhile, host));
-  const absl::Status saved =
-      core_.Save(entry, std::move(changed),
-                 {.reserve = Reservation{attempt.device, entry.id(), attempt.epoch, meanwhile}},
-                 Urgency::kRefusable);
-  if (!saved.ok()) {
-    // Fewer bytes: never refused.
-    core_.ledger.Resize(entry.id(), before, host).IgnoreError();
-    return saved;
-  }
-  spdlog::info("job {}: from plan \"{}\", {} bytes, to \"{}\", {} bytes: {}", entry.id(),
-               attempt.plan.name(), before, choice.plans[index].name(), after, reason);
-  Tell(entry);
-  core_.board.Show();
-  return absl::OkStatus();
+  return {.plan = choice.plans[index],
+          .bytes = choice.job.plans[index].bytes,
+          .reason = std::move(reason)};
 }
 
-void PlanChanger::Tell(const Entry& entry) const {
-  v1::WorkerCommand command;
-  *command.mutable_change_plan() = entry.record.job.plan_changes().pending();
-  core_.attempts.Send(entry, command);
+// Reserved before it is stored, stored before it is sent.
+absl::StatusOr<v1::Job> PlanChanger::Order(Entry& entry, const PlanOrdered& order) {
+  const AttemptRecord& attempt = entry.attempt->record;
+  const int64_t before = attempt.cap_bytes, host = attempt.plan.host_bytes();
+  RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), std::max(before, order.bytes), host));
+  absl::StatusOr<v1::Job> ordered = core_.Apply(entry, order);
+  if (!ordered.ok()) {
+    // Fewer bytes: never refused.
+    core_.ledger.Resize(entry.id(), before, host).IgnoreError();
+    return ordered;
+  }
+  spdlog::info("job {}: from plan \"{}\", {} bytes, to \"{}\", {} bytes: {}", entry.id(),
+               attempt.plan.name(), before, order.plan.name(), order.bytes, order.reason);
+  core_.board.Show();
+  return ordered;
 }
 
 void PlanChanger::OnShortage(Entry& entry, const v1::WorkerEvent::Shortage& shortage) {
@@ -301,20 +260,23 @@ void PlanChanger::OnShortage(Entry& entry, const v1::WorkerEvent::Shortage& shor
 // relaxes the job, it is not led back to where it failed.
 absl::Status PlanChanger::OrderSmaller(Entry& entry) {
   RETURN_IF_ERROR(CheckChangeable(entry, "squeeze"));
-  JobRecord changed = entry.record;
-  changed.oom_failures = std::max(changed.oom_failures, 1);
-  const Choice choice = ChoiceOf(entry, changed);
+  JobRecord careful = entry.record;
+  careful.oom_failures = std::max(careful.oom_failures, 1);
+  const Choice choice = ChoiceOf(entry, careful);
   const std::vector<PlanOption>& plans = choice.job.plans;
   const int plan = FastestPlanWithin(plans, plans.front().bytes - 1);
   if (plan < 0) return absl::ResourceExhaustedError("it has no smaller plan");
-  changed.job.mutable_plan_changes()->set_limit_bytes(plans[static_cast<size_t>(plan)].bytes);
-  return Order(entry, std::move(changed), choice, plan, "a step did not fit");
+  PlanOrdered order = OrderOf(choice, plan, "a step did not fit");
+  order.limit_bytes = order.bytes;
+  order.step_did_not_fit = true;
+  return Order(entry, order).status();
 }
 
 void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {
   if (!IsUnderWay(entry.record)) return;
   const v1::PlanOrder& order = entry.record.job.plan_changes().pending();
-  if (answer.number() < order.number()) return Tell(entry);  // It may have been lost.
+  if (answer.number() < order.number())
+    return core_.attempts.TellOfPlan(entry);  // It may have been lost.
   const bool fits = answer.current_bytes() >= 0 && answer.current_bytes() <= order.bytes();
   if (answer.number() > order.number() || (answer.refusal().empty() && !fits))
     return core_.attempts.OnBadMessage(
@@ -329,27 +291,12 @@ void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& ans
 }
 
 absl::Status PlanChanger::Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {
-  AttemptRecord attempt = entry.attempt->record;
-  JobRecord changed = entry.record;
-  v1::PlanChanges& changes = *changed.job.mutable_plan_changes();
-  const v1::PlanOrder order = changes.pending();
-  changes.clear_pending();
-  if (answer.refusal().empty()) {
-    Note(answer, order, attempt.plan.name(), changes);
-    attempt.plan = order.plan();
-    attempt.cap_bytes = order.bytes();
-    PutInForce(order.plan(), order.bytes(), changed.job);
-    changed.job.mutable_memory()->set_measured_peak_bytes(answer.current_bytes());
-  } else {
-    entry.attempt->changes_plans = false;  // It would refuse the next one as well.
-    spdlog::warn("job {}: keeps plan \"{}\": {}", entry.id(), attempt.plan.name(),
+  if (!answer.refusal().empty())
+    spdlog::warn("job {}: keeps plan \"{}\": {}", entry.id(), entry.attempt->record.plan.name(),
                  answer.refusal());
-  }
-  const int64_t bytes = attempt.cap_bytes, host = attempt.plan.host_bytes();
-  Change change{.attempt = &attempt,
-                .reserve = Reservation{attempt.device, entry.id(), attempt.epoch, bytes}};
-  RETURN_IF_ERROR(core_.Save(entry, std::move(changed), std::move(change), Urgency::kMustLand));
-  RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), bytes, host));
+  RETURN_IF_ERROR(core_.Apply(entry, PlanAnswered{answer}).status());
+  const AttemptRecord& attempt = entry.attempt->record;
+  RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), attempt.cap_bytes, attempt.plan.host_bytes()));
   core_.needs_round = true;
   core_.board.Show();
   return absl::OkStatus();

@@ -52,11 +52,10 @@ class PlanChanger {
   absl::Status OrderSmaller(Entry& entry);
   void MakeRoomFor(const Entry& newcomer);
   void RelaxAll();
-  void Go(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
-          const std::string& reason);
-  absl::Status Order(Entry& entry, JobRecord changed, const Choice& choice, int plan,
-                     const std::string& reason);
-  void Tell(const Entry& entry) const;
+  void OrderAll(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
+                const std::string& reason);
+  static PlanOrdered OrderOf(const Choice& choice, int plan, std::string reason);
+  absl::StatusOr<v1::Job> Order(Entry& entry, const PlanOrdered& order);
   absl::Status Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer);
 
   SchedulerCore& core_;

@@ -109,8 +109,7 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
     const JobOrigins origins(index, work.state_dir, OwnerOf(record.job));
     ASSIGN_OR_RETURN(const AdapterOrigin adapter, AdapterOriginOf(ready.checked.spec, origins));
     if (!adapter.dir.empty() || !adapter.checkpoint.empty())
-      RETURN_IF_ERROR(
-          work.inspector->OpenAdapter(adapter, OwnerOf(record.job), ready.checked));
+      RETURN_IF_ERROR(work.inspector->OpenAdapter(adapter, OwnerOf(record.job), ready.checked));
   }
   return ready;
 }
@@ -122,27 +121,11 @@ std::string HeldReason() {
 }
 
 // A job that is ready, and what is stored of it.
-struct ReadyRows {
+struct ReadyStep {
+  Entry& entry;
   ReadyJob ready;
-  JobRecord changed;
-  Change change;
+  JobStep step;
 };
-
-absl::StatusOr<ReadyRows> RowsOf(const Entry& entry, ReadyJob ready, StoredPlans& plans) {
-  ReadyRows made{.ready = std::move(ready), .changed = entry.record, .change = {}};
-  if (entry.state() == v1::Job::STATE_PREPARING) {
-    *made.changed.job.mutable_spec() = made.ready.checked.spec;
-    made.changed.train_data = made.ready.folders.train;
-    made.changed.eval_data = made.ready.folders.eval;
-    *made.changed.job.mutable_dataset() = made.ready.summary;
-    made.change.spec = true;
-    RETURN_IF_ERROR(MoveJob(made.changed, v1::Job::STATE_QUEUED, "waits to be placed", WallMicros(),
-                            made.change));
-  }
-  made.change.plans = plans.Pack(made.ready);
-  made.ready.plans = plans.Share(made.ready.plans, *made.change.plans);
-  return made;
-}
 
 // Who may have so many jobs at a time prepared. One that has been prepared is waited for by the
 // whole queue: it falls under nobody's limit.
@@ -201,7 +184,7 @@ Unready::Answer Readying::GetReadyIfDue(const std::string& id) {
 void Readying::GetReady(Entry& entry) {
   const std::string id = entry.id();
   if (in_hand_.IsSuspect(id)) {
-    const absl::Status held = core_.Move(entry, v1::Job::STATE_PAUSED, HeldReason(), {});
+    const absl::Status held = core_.Apply(entry, HeldBack{HeldReason()}).status();
     if (!held.ok()) return spdlog::error("job {}: {}", id, held.message());
     return in_hand_.Forget(id);
   }
@@ -247,8 +230,8 @@ void Readying::GetReady(Entry& entry) {
 }
 
 void Readying::OnReady(std::vector<ReadyResult> results) {
-  std::list<ReadyRows> rows;  // Changes point into it.
-  std::vector<const Change*> changes;
+  std::list<ReadyStep> steps;  // Changes point into them.
+  std::vector<Change> changes;
   for (ReadyResult& result : results) {
     Entry* entry = core_.Find(result.id);
     in_hand_.Forget(result.id);
@@ -258,38 +241,38 @@ void Readying::OnReady(std::vector<ReadyResult> results) {
       GiveUp(*entry, result.ready.status());
       continue;
     }
-    absl::StatusOr<ReadyRows> made = RowsOf(*entry, *std::move(result.ready), stored_plans_);
-    if (!made.ok()) {
-      StartOver(*entry, made.status());
+    absl::StatusOr<JobStep> step = core_.Decide(*entry, MadeReady{*result.ready});
+    if (!step.ok()) {
+      StartOver(*entry, step.status());
       continue;
     }
-    rows.push_back(*std::move(made));
-    rows.back().change.job = &rows.back().changed;
-    changes.push_back(&rows.back().change);
+    ReadyJob& ready = *result.ready;
+    step->rest.plans = stored_plans_.Pack(ready);
+    ready.plans = stored_plans_.Share(ready.plans, *step->rest.plans);
+    steps.push_back({*entry, std::move(ready), *std::move(step)});
+    changes.push_back(steps.back().step.ToChange());
   }
   if (changes.empty()) return;
-  std::vector<absl::Status> stored = core_.store.CommitAll(changes);
-  for (size_t i = 0; i < stored.size(); ++i, rows.pop_front()) {
-    ReadyRows& ready = rows.front();
-    Entry& entry = *core_.Find(ready.changed.job.id());
+  const std::vector<absl::Status> stored = core_.store.CommitAll(changes);
+  for (size_t i = 0; i < stored.size(); ++i, steps.pop_front()) {
+    ReadyStep& made = steps.front();
     if (!stored[i].ok()) {
-      StartOver(entry, stored[i]);
+      StartOver(made.entry, stored[i]);
       continue;
     }
-    core_.OnSaved(entry, std::move(ready.changed), ready.change);
-    entry.readiness.Finish(std::move(ready.ready));
-    core_.admission.Judge(entry);
+    core_.OnStored(made.entry, std::move(made.step));
+    made.entry.readiness.Finish(std::move(made.ready));
+    core_.admission.Judge(made.entry);
   }
 }
 
 // A job that has trained is not begun anew, nor lost: its files may be put back.
 void Readying::GiveUp(Entry& entry, const absl::Status& why) {
   const bool damaged = entry.record.job.epoch() > 0 && ReasonOf(why) == "CHECKPOINTS_DAMAGED";
-  const absl::Status status =
-      damaged ? core_.Move(entry, v1::Job::STATE_PAUSED, DamagedReason(why.message()), {})
-              : core_.FailJob(entry, ToJobError(why));
-  if (!status.ok()) return StartOver(entry, status);
-  if (damaged) entry.readiness.Reset();
+  const JobEvent end = damaged ? JobEvent(HeldBack{DamagedReason(why.message())})
+                               : JobEvent(Refused{ToJobError(why)});
+  const absl::Status status = core_.Apply(entry, end).status();
+  if (!status.ok()) StartOver(entry, status);
 }
 
 void Readying::StartOver(Entry& entry, const absl::Status& why) {

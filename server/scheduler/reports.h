@@ -13,6 +13,9 @@ namespace snug::server {
 // How far the job can go: by its spec, else by what its worker said first; 0: not known yet.
 int64_t MaxSteps(const v1::Job& job);
 
+// The reason of a job whose worker makes steps.
+inline constexpr const char* kIsTraining = "is training";
+
 // It has made a step of its own.
 bool HasTrained(const v1::Job& job);
 

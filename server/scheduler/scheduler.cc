@@ -184,20 +184,26 @@ void Scheduler::Ask(std::function<absl::StatusOr<v1::Job>()> act, Reply reply) {
 }
 
 void Scheduler::Cancel(v1::CancelJobRequest request, Reply reply) {
-  Ask([this, request = std::move(request)] { return JobChanger(core_).Cancel(request); },
+  Ask(
+      [this, request = std::move(request)] {
+        return JobChanger(core_).Ask(request.id(), CancelAsked{request.keep()});
+      },
       std::move(reply));
 }
 
 void Scheduler::Pause(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return JobChanger(core_).Pause(id); }, std::move(reply));
+  Ask([this, id = std::move(id)] { return JobChanger(core_).Ask(id, PauseAsked{}); },
+      std::move(reply));
 }
 
 void Scheduler::Resume(std::string id, Reply reply) {
-  Ask([this, id = std::move(id)] { return JobChanger(core_).Resume(id); }, std::move(reply));
+  Ask([this, id = std::move(id)] { return JobChanger(core_).Ask(id, ResumeAsked{}); },
+      std::move(reply));
 }
 
 void Scheduler::Update(v1::UpdateJobRequest request, Reply reply) {
-  Ask([this, request = std::move(request)] { return JobChanger(core_).Update(request); },
+  Ask([this, request = std::move(
+                 request)] { return JobChanger(core_).Ask(request.id(), UpdateAsked{request}); },
       std::move(reply));
 }
 

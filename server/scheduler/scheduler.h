@@ -1,12 +1,13 @@
 // The one thread that changes anything: it takes what came in, moves jobs and attempts through
 // their states, decides who runs next, and looks after live attempts.
 //
-// Every change is committed before it is shown or acted upon, and every action on the world is
-// derived from a committed row. A tick compares locks, links and clocks with the rows, so that a
-// lost message or a restart changes nothing but the delay. Slow work goes to the pools.
+// Every change is a step of job_step.h, committed before it is shown or acted upon, and every action
+// on the world is derived from a committed row. A tick compares locks, links and clocks with the
+// rows, so that a lost message or a restart changes nothing but the delay. Slow work goes to the
+// pools.
 //
 // A job's way through the parts (core.h): creation, readying, admission, attempts, closing. What is
-// decided on the way is decided by pure functions: the policy (place/), CareFor, Conclude.
+// decided on the way is decided by pure functions: the policy (place/), CareFor, StepJob.
 #ifndef SERVER_SCHEDULER_SCHEDULER_H_
 #define SERVER_SCHEDULER_SCHEDULER_H_
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "server/shim/descriptor_message.h"
 #include "server/shim/launch_wire.h"
 
 namespace {
@@ -32,18 +33,11 @@ struct Request {
 
 bool Receive(int connection, Request& request) {
   request.text.resize(kMaxLaunchBytes);
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  iovec part = {request.text.data(), request.text.size()};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const ssize_t got = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (got <= 0 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return false;
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return false;
-  std::memcpy(&request.fd, CMSG_DATA(header), sizeof(int));
+  std::vector<int> fds;
+  const ssize_t got =
+      snug::shim::ReceiveWithDescriptors(connection, request.text.data(), request.text.size(), fds);
+  if (got <= 0 || fds.size() != 1) return false;
+  request.fd = fds.front();
   request.text.resize(static_cast<size_t>(got));
   return true;
 }

@@ -9,12 +9,12 @@ Means over the seeds. With --smoke a few jobs, and nothing is written. Nothing h
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 
 from tests.bench.bar_chart import bar_chart
+from tests.harness.binaries import binary
 
 TRACES = ("philly", "helios", "pai")
 POLICIES = ("exclusive", "fixed", "carma", "snug", "oracle")
@@ -25,8 +25,7 @@ COLUMNS += ("jobs per busy device", "squeezes", "requeues", "starved", "refused"
 
 def simulate(generate, seed, interference=1.0):
     """Policy -> its figures."""
-    program = pathlib.Path(os.environ["SNUG_BIN_DIR"]) / "snug-sim"
-    words = [program, "--generate", generate, "--policy", "all", "--seed", seed]
+    words = [binary("snug-sim"), "--generate", generate, "--policy", "all", "--seed", seed]
     words += ["--interference", interference, "--output", "json"]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
     return {run["policy"]: run for run in map(json.loads, done.stdout.splitlines())}

@@ -15,11 +15,13 @@ KNOWN = dict(ROW.findall((ROOT / "tests/fault/crash/points.cc").read_text(encodi
 CALL = re.compile(
     r"(?<![\w.>:])(?:rename|renameat2?|fsync|fdatasync|posix_spawnp?|execve|sendmsg|send)\("
     r"|std::filesystem::rename\(|\bfs::rename\(|Execute\(\"COMMIT\"\)|parts_\.post\("
+    r"|shim::SendWithDescriptors\("
 )
 POINT = re.compile(r"\b(?:FAILPOINT|FAILS_AT)\(\"([\w.]+)\"\)")
 NEAR = 4  # Lines: a point stands beside what it is of.
 # A file with the text of the call that needs none, and why.
 EXCEPTIONS = {
+    ("server/shim/descriptor_message.cc", "sendmsg("): "whoever calls it has a point",
     ("server/shim/launch.cc", "send("): "a launch that fails is heard as a hang-up, as any other",
     ("server/shim/launch.cc", "execve("): "a launch that fails is heard as a hang-up, as any other",
 }

@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import tempfile
 
+from tests.harness.binaries import ROOT
 from tests.harness.daemon import Daemon, metric_lines
 
-FAKE = os.environ["SNUG_FAKE_WORKER"]
+FAKE = os.environ.get("SNUG_FAKE_WORKER", str(ROOT / "build" / "tests" / "bin" / "fake-worker"))
 ONE_AT_A_TIME = "max_jobs_per_device: 1\n"  # For tests in which a job must wait.
 
 

@@ -116,10 +116,10 @@ TEST_F(FileServerTest, OpensNothingElse) {
                         ++opened;
                         return OpenToRead(path);
                       }).value();
-  for (const std::string& path :
-       {std::string("/etc/passwd"), std::string("a"), testing::TempDir() + "/./" + Path("a"),
-        Path("a") + '\0', std::string(100'000, 'x')})
-    EXPECT_EQ(Ask(server->socket(), path).code, ENOENT) << path.substr(0, 100);
+  for (const std::string& path : {std::string("/etc/passwd"), std::string("a"),
+                                  testing::TempDir() + "/./" + Path("a"), Path("a") + '\0'})
+    EXPECT_EQ(Ask(server->socket(), path).code, ENOENT) << path;
+  EXPECT_EQ(Ask(server->socket(), std::string(100'000, 'x')).code, -1);  // No path: hung up.
   EXPECT_EQ(opened, 0);
 }
 

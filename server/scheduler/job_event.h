@@ -1,0 +1,91 @@
+// What can happen to a job that has not ended: asked by its user, found on its way, or reported of
+// its attempt.
+#ifndef SERVER_SCHEDULER_JOB_EVENT_H_
+#define SERVER_SCHEDULER_JOB_EVENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "absl/time/time.h"
+#include "server/job/records.h"
+#include "server/scheduler/conclusion.h"
+#include "server/scheduler/readiness.h"
+#include "snug/v1/service.pb.h"
+#include "snug/v1/worker.pb.h"
+
+namespace snug::server {
+
+// By users.
+struct CancelAsked {
+  bool keep = false;  // What has been trained is exported first.
+};
+struct PauseAsked {};
+struct ResumeAsked {};
+struct UpdateAsked {
+  const v1::UpdateJobRequest& request;
+};
+
+// On the way to an attempt.
+struct MadeReady {
+  const ReadyJob& ready;
+};
+// No attempt will ever be made of it.
+struct Refused {
+  v1::Error error;
+};
+// It waits until its user resumes it.
+struct HeldBack {
+  std::string reason;
+};
+// It has a place: bytes under a plan on a device.
+struct Placed {
+  std::string device;     // Its name, as users see it.
+  std::string device_id;  // Device::id().
+  const v1::Plan& plan;
+  int64_t bytes = 0;
+  std::optional<CheckpointRecord> resume;  // To go on from.
+  std::string nonce;
+  std::string boot_id;
+};
+
+// Of its attempt.
+struct Spawned {
+  int64_t shim_pid = 0;
+};
+// Its worker is there: by its Hello, or once more after a silence.
+struct Heard {
+  int64_t pid = 0;        // 0: not said.
+  bool reported = false;  // Its model is loaded.
+};
+struct FellSilent {
+  absl::Duration silent;
+};
+// A limit of bytes for the plans that it may have, until it is lifted or its attempt ends.
+struct LimitAsked {
+  int64_t bytes = 0;  // 0: none any more.
+};
+// Another plan for its worker.
+struct PlanOrdered {
+  v1::Plan plan;
+  int64_t bytes = 0;
+  std::string reason;
+  std::optional<int64_t> limit_bytes;  // As of LimitAsked; empty: that stays as it is.
+  bool step_did_not_fit = false;       // What was predicted was too little.
+};
+struct PlanAnswered {
+  const v1::WorkerEvent::PlanChanged& answer;
+};
+// Its lock is free, and everything that it left was looked at.
+struct AttemptClosed {
+  const ClosedAttempt& closed;
+};
+
+using JobEvent = std::variant<CancelAsked, PauseAsked, ResumeAsked, UpdateAsked, MadeReady, Refused,
+                              HeldBack, Placed, Spawned, Heard, FellSilent, LimitAsked, PlanOrdered,
+                              PlanAnswered, AttemptClosed>;
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_JOB_EVENT_H_

@@ -1,0 +1,54 @@
+// The one step by which a job goes on: (rows, event) -> (rows, actions), and nothing besides. The
+// scheduler stores the rows, then shows them and does the actions (core.h: Apply). So whatever a
+// job can come to is decided here, and is tested here without a process, a file or a clock.
+//
+// What moves no job is no event: the progress that a worker reports, and why a job waits, are shown
+// as they come, and stored now and then or with the next step.
+#ifndef SERVER_SCHEDULER_JOB_STEP_H_
+#define SERVER_SCHEDULER_JOB_STEP_H_
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "server/job/records.h"
+#include "server/job/store_thread.h"
+#include "server/scheduler/job_event.h"
+
+namespace snug::server {
+
+// As the store has them.
+struct JobRows {
+  const JobRecord& job;
+  const AttemptRecord* attempt = nullptr;  // The one that is open; null: none is.
+};
+
+// What is done once the rows are stored, in this order.
+struct JobActions {
+  bool drop_attempt = false;   // Its promise, its link and what is known of it go.
+  bool abandon_ready = false;  // What is under way to make the job ready is for nothing.
+  bool make_ready = false;     // What the job needs is looked for, unless it is known.
+  bool start_worker = false;
+  bool stop_worker = false;  // It is told to, over its link.
+  bool order_plan = false;   // Its worker is told of the plan that is pending.
+  bool keep_plan = false;    // Its worker has refused one, and is asked for no other.
+  bool drop_job = false;     // It has ended.
+};
+
+struct JobStep {
+  bool nothing = false;                  // Nothing follows from the event; all else is empty.
+  JobRecord job;                         // By then.
+  std::optional<AttemptRecord> attempt;  // Where it has changed: the open one, or as it is closed.
+  Change rest;                           // Of the transaction: what is beside these two rows.
+  JobActions actions;
+  Urgency urgency = Urgency::kMustLand;
+
+  Change ToChange() const;  // Points into this step.
+};
+
+// An error leaves everything as it is: what a user asks for cannot be done in this state
+// (WrongState, or what is wrong with the request), or a programmer's mistake (internal).
+absl::StatusOr<JobStep> StepJob(const JobRows& rows, const JobEvent& event, const Moment& moment);
+
+}  // namespace snug::server
+
+#endif  // SERVER_SCHEDULER_JOB_STEP_H_

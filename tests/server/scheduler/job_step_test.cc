@@ -1,0 +1,342 @@
+// What each event makes of a job in each state, and what holds of its rows after any of them.
+#include "server/scheduler/job_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/job/errors.h"
+#include "server/node/framing.h"
+
+namespace snug::server {
+namespace {
+
+using testing::HasSubstr;
+using v1::Job;
+
+constexpr Moment kMoment = {.now_us = 1'000'000'000};
+constexpr JobState kStates[] = {Job::STATE_PREPARING, Job::STATE_QUEUED,  Job::STATE_STARTING,
+                                Job::STATE_RUNNING,   Job::STATE_PAUSING, Job::STATE_PAUSED,
+                                Job::STATE_SUCCEEDED, Job::STATE_FAILED,  Job::STATE_CANCELLED,
+                                Job::STATE_CANCELLING};
+
+struct Rows {
+  JobRecord job;
+  std::optional<AttemptRecord> attempt;
+
+  operator JobRows() const { return {job, attempt ? &*attempt : nullptr}; }
+};
+
+Rows RowsIn(JobState state) {
+  Rows rows;
+  rows.job.job.set_id("a");
+  rows.job.job.set_state(state);
+  rows.job.job.set_device("cpu:0");
+  if (state != Job::STATE_PREPARING) rows.job.train_data = "/data";
+  if (!HasAttempt(state)) return rows;
+  rows.job.job.set_epoch(1);
+  rows.attempt = AttemptRecord{.job = "a", .epoch = 1, .state = AttemptState::kLive};
+  rows.attempt->device = "device";
+  rows.attempt->cap_bytes = 100;
+  return rows;
+}
+
+v1::Plan PlanOf(const std::string& name) {
+  v1::Plan plan;
+  plan.set_name(name);
+  return plan;
+}
+
+// A user's request -> the state that it leads to from each state; those that are not here refuse it
+// by the name of the state.
+void ExpectMoves(const JobEvent& asked, const std::map<JobState, JobState>& moves) {
+  for (const JobState state : kStates) {
+    const Rows rows = RowsIn(state);
+    const absl::StatusOr<JobStep> step = StepJob(rows, asked, kMoment);
+    const auto to = moves.find(state);
+    if (to == moves.end()) {
+      ASSERT_FALSE(step.ok()) << NameOf(state);
+      EXPECT_EQ(ReasonOf(step.status()), "WRONG_STATE");
+      EXPECT_THAT(std::string(step.status().message()), HasSubstr(NameOf(state)));
+      continue;
+    }
+    ASSERT_TRUE(step.ok()) << NameOf(state) << ": " << step.status();
+    EXPECT_EQ(step->nothing, to->second == state) << NameOf(state);
+    if (!step->nothing) {
+      EXPECT_EQ(step->job.state(), to->second) << NameOf(state);
+    }
+  }
+}
+
+TEST(JobStepTest, CancelLeadsOutOfEveryStateThatIsNotAnEnd) {
+  std::map<JobState, JobState> moves = {
+      {Job::STATE_PREPARING, Job::STATE_CANCELLED}, {Job::STATE_QUEUED, Job::STATE_CANCELLED},
+      {Job::STATE_PAUSED, Job::STATE_CANCELLED},    {Job::STATE_STARTING, Job::STATE_CANCELLING},
+      {Job::STATE_RUNNING, Job::STATE_CANCELLING},  {Job::STATE_PAUSING, Job::STATE_CANCELLING},
+      {Job::STATE_CANCELLED, Job::STATE_CANCELLED}};
+  Rows rows = RowsIn(Job::STATE_CANCELLING);
+  rows.job.job.set_keep(true);
+  const absl::StatusOr<JobStep> at_once = StepJob(rows, CancelAsked{}, kMoment);
+  ASSERT_TRUE(at_once.ok());
+  EXPECT_FALSE(at_once->job.job.keep());  // Its export is not waited for any more.
+  for (const JobState state : kStates) {
+    if (state == Job::STATE_CANCELLING) continue;
+    const absl::StatusOr<JobStep> step = StepJob(RowsIn(state), CancelAsked{}, kMoment);
+    ASSERT_EQ(step.ok(), moves.contains(state)) << NameOf(state);
+    if (!step.ok()) continue;
+    EXPECT_EQ(step->nothing, state == Job::STATE_CANCELLED);
+    if (step->nothing) continue;
+    EXPECT_EQ(step->job.state(), moves[state]);
+    EXPECT_EQ(step->actions.drop_job, IsTerminal(moves[state]));
+    EXPECT_EQ(step->rest.events.size(), 1u);
+  }
+}
+
+TEST(JobStepTest, KeepingAsksTheWorkerForItsExport) {
+  for (const JobState state : {Job::STATE_STARTING, Job::STATE_RUNNING}) {
+    const absl::StatusOr<JobStep> step = StepJob(RowsIn(state), CancelAsked{.keep = true}, kMoment);
+    ASSERT_TRUE(step.ok());
+    EXPECT_TRUE(step->job.job.keep());
+    EXPECT_TRUE(step->actions.stop_worker);
+  }
+  // One that has trained and does not now cannot export; one that never has loses nothing.
+  Rows paused = RowsIn(Job::STATE_PAUSED);
+  EXPECT_TRUE(StepJob(paused, CancelAsked{.keep = true}, kMoment).ok());
+  paused.job.job.mutable_progress()->set_global_step(3);
+  const absl::Status refused = StepJob(paused, CancelAsked{.keep = true}, kMoment).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("does not train"));
+}
+
+TEST(JobStepTest, PauseAndResume) {
+  ExpectMoves(PauseAsked{}, {{Job::STATE_PREPARING, Job::STATE_PAUSED},
+                             {Job::STATE_QUEUED, Job::STATE_PAUSED},
+                             {Job::STATE_STARTING, Job::STATE_PAUSING},
+                             {Job::STATE_RUNNING, Job::STATE_PAUSING},
+                             {Job::STATE_PAUSING, Job::STATE_PAUSING},
+                             {Job::STATE_PAUSED, Job::STATE_PAUSED}});
+  ExpectMoves(ResumeAsked{}, {{Job::STATE_PAUSED, Job::STATE_QUEUED}});
+  Rows unprepared = RowsIn(Job::STATE_PAUSED);
+  unprepared.job.train_data.clear();
+  const absl::StatusOr<JobStep> resumed = StepJob(unprepared, ResumeAsked{}, kMoment);
+  ASSERT_TRUE(resumed.ok());
+  EXPECT_EQ(resumed->job.state(), Job::STATE_PREPARING);
+  EXPECT_TRUE(resumed->actions.make_ready);
+}
+
+TEST(JobStepTest, APlaceIsAnIntentWithItsReservation) {
+  const v1::Plan plan = PlanOf("keep");
+  Rows rows = RowsIn(Job::STATE_QUEUED);
+  rows.job.job.set_epoch(4);
+  const CheckpointRecord resume = {.job = "a", .step = 7, .dir = "/checkpoint"};
+  const absl::StatusOr<JobStep> step = StepJob(rows,
+                                               Placed{.device = "gpu:1",
+                                                      .device_id = "uuid",
+                                                      .plan = plan,
+                                                      .bytes = 50,
+                                                      .resume = resume,
+                                                      .nonce = "n",
+                                                      .boot_id = "b"},
+                                               kMoment);
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->job.state(), Job::STATE_STARTING);
+  EXPECT_EQ(step->job.job.device(), "gpu:1");
+  ASSERT_TRUE(step->attempt.has_value());
+  EXPECT_EQ(step->attempt->state, AttemptState::kIntent);
+  EXPECT_EQ(step->attempt->epoch, 5);
+  EXPECT_EQ(step->attempt->resume_step, 7);
+  ASSERT_TRUE(step->rest.reserve.has_value());
+  EXPECT_EQ(step->rest.reserve->bytes, 50);
+  EXPECT_EQ(step->rest.reserve->device, "uuid");
+  EXPECT_TRUE(step->actions.start_worker);
+  EXPECT_EQ(step->urgency, Urgency::kRefusable);
+}
+
+TEST(JobStepTest, TheLargerOfTwoPlansIsReservedUntilTheAnswer) {
+  Rows rows = RowsIn(Job::STATE_RUNNING);
+  rows.attempt->plan = PlanOf("keep");
+  for (const int64_t bytes : {60, 140}) {
+    const PlanOrdered ordered = {.plan = PlanOf("mesa"), .bytes = bytes, .reason = "room"};
+    const absl::StatusOr<JobStep> step = StepJob(rows, ordered, kMoment);
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_TRUE(step->actions.order_plan);
+    EXPECT_EQ(step->rest.reserve->bytes, std::max<int64_t>(100, bytes));
+    EXPECT_FALSE(step->attempt.has_value());  // The worker has not said so yet.
+    const Rows ordered_rows = {step->job, rows.attempt};
+    v1::WorkerEvent::PlanChanged answer;
+    answer.set_number(1);
+    const absl::StatusOr<JobStep> taken = StepJob(ordered_rows, PlanAnswered{answer}, kMoment);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_EQ(taken->attempt->plan.name(), "mesa");
+    EXPECT_EQ(taken->rest.reserve->bytes, bytes);
+    EXPECT_EQ(taken->job.job.plan_changes().count(), 1);
+    answer.set_refusal("no");
+    const absl::StatusOr<JobStep> refused = StepJob(ordered_rows, PlanAnswered{answer}, kMoment);
+    ASSERT_TRUE(refused.ok()) << refused.status();
+    EXPECT_EQ(refused->attempt->plan.name(), "keep");
+    EXPECT_EQ(refused->rest.reserve->bytes, 100);
+    EXPECT_TRUE(refused->actions.keep_plan);
+    EXPECT_FALSE(refused->job.job.plan_changes().has_pending());
+  }
+}
+
+TEST(JobStepTest, AnOrderThatNoFrameHoldsIsRefused) {
+  const PlanOrdered ordered = {.plan = PlanOf(std::string(kMaxFrameBytes, 'x')), .bytes = 1};
+  const absl::Status refused = StepJob(RowsIn(Job::STATE_RUNNING), ordered, kMoment).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+}
+
+TEST(JobStepTest, WhatNeedsAnAttemptIsAMistakeWithoutOne) {
+  const v1::WorkerEvent::PlanChanged answer;
+  const ClosedAttempt closed;
+  for (const JobEvent& event :
+       {JobEvent(Spawned{7}), JobEvent(Heard{}), JobEvent(FellSilent{}), JobEvent(PlanOrdered{}),
+        JobEvent(PlanAnswered{answer}), JobEvent(AttemptClosed{closed})})
+    EXPECT_TRUE(absl::IsInternal(StepJob(RowsIn(Job::STATE_QUEUED), event, kMoment).status()))
+        << event.index();
+}
+
+// A walk of random events, each of those that can happen in the state that the last one led to.
+// Rows, transactions and actions are held against each other after each.
+class WalkTest : public testing::TestWithParam<int> {
+ protected:
+  bool Chance() { return std::uniform_int_distribution<int>(0, 1)(random_) == 1; }
+  int Upto(int most) { return std::uniform_int_distribution<int>(0, most)(random_); }
+
+  // Of what the world does by itself.
+  JobEvent Happens() {
+    switch (rows_.job.state()) {
+      case Job::STATE_PREPARING:
+        if (Upto(5) == 0) return Refused{};
+        return MadeReady{ready_};
+      case Job::STATE_QUEUED:
+        return Placed{.device = "cpu:0",
+                      .device_id = "d",
+                      .plan = plan_,
+                      .bytes = 1 + Upto(99),
+                      .resume = {},
+                      .nonce = "n",
+                      .boot_id = "b"};
+      default:
+        break;
+    }
+    if (!rows_.attempt) return ResumeAsked{};
+    if (rows_.attempt->state == AttemptState::kIntent && Chance()) return Spawned{9};
+    if (Upto(2) == 0) return Ends();
+    if (rows_.attempt->state != AttemptState::kLive) return Heard{.pid = 8, .reported = Chance()};
+    if (rows_.job.job.plan_changes().has_pending()) {
+      answer_.Clear();
+      if (Chance()) answer_.set_refusal("no");
+      return PlanAnswered{answer_};
+    }
+    if (Chance()) return FellSilent{absl::Seconds(30)};
+    return PlanOrdered{.plan = plan_, .bytes = 1 + Upto(99), .reason = "r"};
+  }
+
+  JobEvent Ends() {
+    constexpr Ending kEndings[] = {Ending::kSucceeded,     Ending::kStopped,  Ending::kUserError,
+                                   Ending::kOutOfMemory,   Ending::kDiskFull, Ending::kTransient,
+                                   Ending::kInfrastructure};
+    closed_ = ClosedAttempt();
+    closed_.outcome.ending = kEndings[Upto(6)];
+    closed_.outcome.exit = "{}";
+    if (Chance()) closed_.output = ArtifactRecord{.job = "a", .dir = "/out"};
+    if (Upto(9) == 0) closed_.checkpoints = absl::DataLossError("torn");
+    closed_.moves = Chance();
+    return AttemptClosed{closed_};
+  }
+
+  JobEvent Asked() {
+    switch (Upto(3)) {
+      case 0:
+        return CancelAsked{.keep = Chance()};
+      case 1:
+        return PauseAsked{};
+      case 2:
+        return ResumeAsked{};
+      default:
+        return UpdateAsked{update_};
+    }
+  }
+
+  void Take(JobStep step) {
+    const JobState before = rows_.job.state();
+    JobState at = before;
+    for (const EventRecord& event : step.rest.events) {
+      ASSERT_EQ(event.from, at);
+      ASSERT_TRUE(CheckMove(event.from, event.to).ok());
+      at = event.to;
+    }
+    ASSERT_EQ(at, step.job.state());
+    ASSERT_EQ(step.actions.drop_job, IsTerminal(at) && !IsTerminal(before));
+    ASSERT_EQ(step.actions.drop_attempt, step.rest.release);
+    if (step.actions.start_worker) {
+      ASSERT_FALSE(rows_.attempt.has_value());
+      ASSERT_EQ(step.attempt->epoch, rows_.job.job.epoch() + 1);
+    }
+    if (step.actions.stop_worker || step.actions.order_plan) {
+      ASSERT_TRUE(rows_.attempt.has_value());
+    }
+    if (step.rest.reserve) reserved_ = step.rest.reserve->bytes;
+    if (step.rest.release) reserved_ = 0;
+    rows_.job = std::move(step.job);
+    if (step.attempt) rows_.attempt = std::move(step.attempt);
+    if (step.actions.drop_attempt) {
+      ASSERT_EQ(rows_.attempt->state, AttemptState::kClosed);
+      rows_.attempt.reset();
+    }
+    ASSERT_EQ(HasAttempt(at), rows_.attempt.has_value()) << NameOf(at);
+    ASSERT_EQ(reserved_ > 0, rows_.attempt.has_value());
+    if (rows_.attempt) {
+      ASSERT_NE(rows_.attempt->state, AttemptState::kClosed);
+      ASSERT_GE(reserved_, rows_.attempt->cap_bytes);
+    } else {
+      ASSERT_FALSE(rows_.job.job.plan_changes().has_pending());
+    }
+    ASSERT_LE(rows_.job.infra_failures, kMaxInfraRetries + 1);
+  }
+
+  std::mt19937 random_{static_cast<unsigned>(GetParam())};
+  Rows rows_ = RowsIn(Job::STATE_PREPARING);
+  int64_t reserved_ = 0;
+  v1::Plan plan_ = PlanOf("keep");
+  ReadyJob ready_;
+  ClosedAttempt closed_;
+  v1::WorkerEvent::PlanChanged answer_;
+  v1::UpdateJobRequest update_;
+};
+
+TEST_P(WalkTest, HoldsWhateverHappens) {
+  ready_.folders.train = "/data";
+  int ended = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const bool asked = Upto(4) == 0 || IsTerminal(rows_.job.state());
+    const JobEvent event = asked ? Asked() : Happens();
+    const JobState before = rows_.job.state();
+    absl::StatusOr<JobStep> step = StepJob(rows_, event, {.now_us = i});
+    if (!step.ok()) {  // Users ask for what cannot be; the world does not.
+      ASSERT_TRUE(asked) << NameOf(before) << ", event " << event.index() << ": " << step.status();
+      ASSERT_EQ(ReasonOf(step.status()), "WRONG_STATE") << step.status();
+    } else if (!step->nothing) {
+      Take(*std::move(step));
+      if (HasFatalFailure()) {
+        FAIL() << "after event " << event.index() << " in " << NameOf(before);
+      }
+    }
+    if (!IsTerminal(rows_.job.state()) || Upto(3) > 0) continue;
+    ++ended;
+    rows_ = RowsIn(Job::STATE_PREPARING);
+  }
+  EXPECT_GT(ended, 500);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, WalkTest, testing::Range(1, 6));
+
+}  // namespace
+}  // namespace snug::server
