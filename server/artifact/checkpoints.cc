@@ -117,7 +117,7 @@ absl::StatusOr<CheckpointRecord> FindAt(const std::string& job, const std::strin
     if (record.ok() || IsTransient(record.status())) return record;
     first.Update(absl::DataLossError(record.status().message()));
   }
-  if (!first.ok()) return WithReason(first, "CHECKPOINTS_DAMAGED");
+  if (!first.ok()) return WithReason(first, kCheckpointsDamaged);
   return WithReason(absl::NotFoundError(absl::StrCat("job \"", job, "\" has no checkpoint of step ",
                                                      step, " any more")),
                     "CHECKPOINT_NOT_FOUND");
@@ -147,7 +147,7 @@ absl::StatusOr<CheckpointScan> FindNewest(const std::string& job,
   if (!first.ok())
     return WithReason(absl::DataLossError(absl::StrCat(
                           "every checkpoint of the job is damaged, first: ", first.message())),
-                      "CHECKPOINTS_DAMAGED");
+                      kCheckpointsDamaged);
   return scan;
 }
 

@@ -17,6 +17,9 @@
 
 namespace snug::server {
 
+// The reason of an error that says that a job's checkpoints are there, and none of them is good.
+inline constexpr const char* kCheckpointsDamaged = "CHECKPOINTS_DAMAGED";
+
 struct CheckpointName {
   int64_t step = 0;
   int epoch = 0;

@@ -80,7 +80,8 @@ void FileServer::Serve() {
   std::vector<int> fds;
   while (true) {
     const ssize_t got = shim::ReceiveWithDescriptors(ours_, path, sizeof path, fds);
-    if (got < 0 && errno == EMSGSIZE) continue;  // No path of ours.
+    // No path of ours, or no room for the end to answer on: whoever asks is hung up on.
+    if (got < 0 && (errno == EMSGSIZE || errno == EMFILE)) continue;
     const int answers = OneOf(fds);
     const absl::Cleanup close_it = [answers] {
       if (answers >= 0) close(answers);

@@ -96,8 +96,8 @@ absl::Status ParseFrame(const std::string& bytes, google::protobuf::MessageLite&
 }
 
 absl::Status SendDescriptors(int socket, const std::vector<int>& fds) {
-  for (size_t done = 0; done < fds.size(); done += shim::kMaxDescriptors) {
-    const size_t count = std::min(shim::kMaxDescriptors, fds.size() - done);
+  for (size_t done = 0; done < fds.size(); done += shim::kMaxDescriptorsAtOnce) {
+    const size_t count = std::min(shim::kMaxDescriptorsAtOnce, fds.size() - done);
     const auto first = fds.begin() + static_cast<std::ptrdiff_t>(done);
     RETURN_IF_ERROR(SendSome(socket, {first, first + static_cast<std::ptrdiff_t>(count)}));
   }

@@ -1,6 +1,7 @@
 // Messages and descriptors over a socket pair.
 //   frame = length (4 bytes, little-endian), message
-//   descriptors = one byte for each shim::kMaxDescriptors of them, which carries them (SCM_RIGHTS)
+//   descriptors = one byte for each shim::kMaxDescriptorsAtOnce of them, which carries them
+//   (SCM_RIGHTS)
 #ifndef SERVER_INSPECT_WIRE_H_
 #define SERVER_INSPECT_WIRE_H_
 

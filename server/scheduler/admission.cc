@@ -152,7 +152,7 @@ void Admission::ScheduleAgain(Entry& entry, const absl::Status& why) {
   core_.Show(entry);
 }
 
-// Its bytes are promised before that is stored, and its worker is started after that.
+// The bytes are reserved in the ledger first, then the rows are stored, then the worker is started.
 absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
   const v1::Plan& plan =
       entry.ready()->plans->at(placement.device)[static_cast<size_t>(placement.plan)];
@@ -192,11 +192,12 @@ void Admission::Launch(Entry& entry) {
   spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes and {} threads on {}", entry.id(),
                attempt.record.epoch, attempt.record.plan.name(), attempt.record.cap_bytes,
                attempt.record.plan.threads(), device.name);
-  const absl::Status stored = core_.Apply(entry, Spawned{*shim}).status();
-  if (stored.ok()) return;
-  // Hello or the exit record will say so.
-  spdlog::error("job {}: {}", entry.id(), stored.message());
-  attempt.record.shim_pid = *shim;
+  absl::StatusOr<JobStep> spawned = core_.Decide(entry, Spawned{*shim});
+  absl::Status stored = spawned.status();
+  if (stored.ok()) stored = core_.store.Commit(spawned->ToChange(), spawned->urgency);
+  // It is there all the same: Hello or the exit record will say so.
+  if (!stored.ok()) spdlog::error("job {}: {}", entry.id(), stored.message());
+  if (spawned.ok()) core_.OnStored(entry, *std::move(spawned));
 }
 
 }  // namespace snug::server

@@ -24,7 +24,7 @@ class Admission {
   void Schedule();
   // When the next round may be, where something has changed.
   absl::Duration NextRound() const;
-  // The worker of an attempt that is an intent.
+  // Starts the worker of an attempt whose row is an intent.
   void Launch(Entry& entry);
 
  private:

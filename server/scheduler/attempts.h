@@ -31,9 +31,9 @@ class Attempts {
   // This process did not listen for so long.
   void ForgiveSilence(absl::Duration away);
 
-  // That it is to stop.
+  // Tells the worker to stop.
   void TellToStop(const Entry& entry);
-  // Of the plan that is pending.
+  // Tells the worker of the pending plan.
   void TellOfPlan(const Entry& entry);
   // To its worker; one that is not linked now is told when it says Hello.
   void Send(const Entry& entry, const v1::WorkerCommand& command);

@@ -22,7 +22,11 @@ bool GoesOnFrom(const v1::Job& other, const std::string& id) {
 
 absl::StatusOr<v1::Job> JobChanger::Ask(const std::string& ref, const JobEvent& event) {
   ASSIGN_OR_RETURN(const JobPtr found, core_.index.Find(ref));
-  if (Entry* entry = core_.Find(found->id())) return core_.Apply(*entry, event);
+  if (Entry* entry = core_.Find(found->id())) {
+    RETURN_IF_ERROR(core_.Apply(*entry, event).status());
+    ASSIGN_OR_RETURN(const JobPtr changed, core_.index.Find(found->id()));
+    return *changed;
+  }
   ASSIGN_OR_RETURN(const JobRecord ended, core_.store.FindJob(found->id()));
   ASSIGN_OR_RETURN(JobStep step, StepJob({ended}, event, {.now_us = WallMicros()}));
   if (step.nothing) return ended.job;

@@ -123,8 +123,8 @@ absl::Status Closing::Finish(Entry& entry, const ClosedAttempt& closed) {
   }
   if (result.has_progress()) core_.attempts.Count(entry, result.progress());
   const int64_t predicted = entry.attempt->record.plan.peak_bytes();
-  ASSIGN_OR_RETURN(const v1::Job job, core_.Apply(entry, AttemptClosed{closed}));
-  core_.metrics.Attempt(NameForMetrics(job.state(), closed));
+  ASSIGN_OR_RETURN(const JobState state, core_.Apply(entry, AttemptClosed{closed}));
+  core_.metrics.Attempt(NameForMetrics(state, closed));
   core_.metrics.Prediction(predicted, result.measured_peak_bytes());
   core_.pool.Post([&node = *core_.settings.node] { node.SweepSharedWeights(); });
   return absl::OkStatus();

@@ -38,7 +38,7 @@ void Drop(SchedulerCore& core, Entry& entry) {
   core.board.Show();
 }
 
-// Shown before a worker hears of it, or the job is dropped.
+// The job is shown before its worker is told anything, and before it is dropped.
 void Act(SchedulerCore& core, Entry& entry, const JobActions& actions) {
   if (actions.drop_attempt) {
     core.ledger.Release(entry.id());
@@ -78,9 +78,9 @@ SchedulerCore::SchedulerCore(SchedulerSettings with, JobStore& jobs, JobIndex& s
       attempts(*this),
       closing(*this) {}
 
-absl::StatusOr<v1::Job> SchedulerCore::Apply(Entry& entry, const JobEvent& event) {
+absl::StatusOr<JobState> SchedulerCore::Apply(Entry& entry, const JobEvent& event) {
   ASSIGN_OR_RETURN(JobStep step, Decide(entry, event));
-  if (step.nothing) return entry.record.job;
+  if (step.nothing) return entry.state();
   RETURN_IF_ERROR(store.Commit(step.ToChange(), step.urgency));
   return OnStored(entry, std::move(step));
 }
@@ -90,9 +90,9 @@ absl::StatusOr<JobStep> SchedulerCore::Decide(const Entry& entry, const JobEvent
   return StepJob({entry.record, attempt}, event, {.now_us = WallMicros(), .jitter = Jitter()});
 }
 
-v1::Job SchedulerCore::OnStored(Entry& entry, JobStep step) {
+JobState SchedulerCore::OnStored(Entry& entry, JobStep step) {
   const JobState before = entry.state();
-  entry.record = std::move(step.job);
+  if (!step.same_job) entry.record = std::move(step.job);
   if (step.attempt && entry.attempt == nullptr) entry.attempt = std::make_unique<LiveAttempt>();
   if (step.attempt) entry.attempt->record = *std::move(step.attempt);
   if (entry.state() != before) {
@@ -101,9 +101,9 @@ v1::Job SchedulerCore::OnStored(Entry& entry, JobStep step) {
     CountMove(entry, before, metrics);
     needs_round = true;
   }
-  v1::Job job = entry.record.job;
-  Act(*this, entry, step.actions);
-  return job;
+  const JobState state = entry.state();
+  if (!step.same_job) Act(*this, entry, step.actions);
+  return state;
 }
 
 void SchedulerCore::Show(Entry& entry) {

@@ -43,12 +43,12 @@ struct SchedulerCore {
       if (Entry* entry = Find(id); entry != nullptr && entry->attempt != nullptr) act(*entry);
   }
 
-  // One step of a job: stored first, then shown and acted upon. Gives the job as it is then; the
-  // entry of one that has ended is gone. An error leaves the job as it was.
-  absl::StatusOr<v1::Job> Apply(Entry& entry, const JobEvent& event);
+  // One step of a job: stored first, then shown and acted upon. Gives the state that it is in then;
+  // the entry of one that has ended is gone. An error leaves the job as it was.
+  absl::StatusOr<JobState> Apply(Entry& entry, const JobEvent& event);
   // Its halves, for steps of several jobs that are stored together.
   absl::StatusOr<JobStep> Decide(const Entry& entry, const JobEvent& event) const;
-  v1::Job OnStored(Entry& entry, JobStep step);
+  JobState OnStored(Entry& entry, JobStep step);
   void SaveProgress(Entry& entry);
   void Show(Entry& entry);
 

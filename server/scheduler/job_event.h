@@ -1,9 +1,10 @@
-// What can happen to a job that has not ended: asked by its user, found on its way, or reported of
-// its attempt.
+// What can happen to a job: asked by its user, found on its way to an attempt, or reported of its
+// attempt. Once it has ended, only users ask anything of it.
 #ifndef SERVER_SCHEDULER_JOB_EVENT_H_
 #define SERVER_SCHEDULER_JOB_EVENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -30,12 +31,13 @@ struct UpdateAsked {
 // On the way to an attempt.
 struct MadeReady {
   const ReadyJob& ready;
+  std::shared_ptr<const PlansRecord> plans;  // Of `ready`, as they are stored.
 };
-// No attempt will ever be made of it.
+// No further attempt is made of it: what it needs cannot be had.
 struct Refused {
   v1::Error error;
 };
-// It waits until its user resumes it.
+// It is paused until its user resumes it.
 struct HeldBack {
   std::string reason;
 };
@@ -62,7 +64,7 @@ struct Heard {
 struct FellSilent {
   absl::Duration silent;
 };
-// A limit of bytes for the plans that it may have, until it is lifted or its attempt ends.
+// A limit of bytes for the plans that the attempt may have, until it is lifted.
 struct LimitAsked {
   int64_t bytes = 0;  // 0: none any more.
 };
@@ -82,6 +84,7 @@ struct AttemptClosed {
   const ClosedAttempt& closed;
 };
 
+// Some refer to what their maker has: an event is handled at once, and never kept or posted.
 using JobEvent = std::variant<CancelAsked, PauseAsked, ResumeAsked, UpdateAsked, MadeReady, Refused,
                               HeldBack, Placed, Spawned, Heard, FellSilent, LimitAsked, PlanOrdered,
                               PlanAnswered, AttemptClosed>;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/enum_words.h"
 #include "proto/snug/status_macros.h"
+#include "server/artifact/checkpoints.h"
 #include "server/job/errors.h"
 #include "server/node/framing.h"
 #include "server/scheduler/job_update.h"
@@ -40,7 +41,7 @@ void PutInForce(const v1::Plan& plan, int64_t bytes, Job& job) {
     (*memory.mutable_kinds())[kind.kind()] = kind.share();
 }
 
-// Of a change of plans that there was an order for.
+// Adds the change that the worker has confirmed to those that the job shows.
 void NoteChange(const v1::WorkerEvent::PlanChanged& answer, const v1::PlanOrder& order,
                 const std::string& from, v1::PlanChanges& changes) {
   changes.set_count(changes.count() + 1);
@@ -87,10 +88,13 @@ class Stepping {
     step_.nothing = true;
     return absl::OkStatus();
   }
+  absl::Status CheckAttempt() const {
+    if (rows_.attempt != nullptr) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("job ", job_.id(), " has no open attempt"));
+  }
   // The open attempt, which is changed.
   absl::StatusOr<AttemptRecord*> Attempt() {
-    if (rows_.attempt == nullptr)
-      return absl::InternalError(absl::StrCat("job ", job_.id(), " has no open attempt"));
+    RETURN_IF_ERROR(CheckAttempt());
     return &step_.attempt.emplace(*rows_.attempt);
   }
   void Reserve(const AttemptRecord& attempt, int64_t bytes) {
@@ -116,7 +120,10 @@ absl::Status Stepping::CancelAtOnce() {
 // Its worker has as long for the export as any has at the end of a run.
 absl::Status Stepping::CancelAndKeep() {
   const JobState state = job_.state();
-  if (state == Job::STATE_CANCELLING && job_.job.keep()) return Nothing();
+  if (state == Job::STATE_CANCELLING && job_.job.keep()) {
+    step_.actions.stop_worker = true;  // Once more: it may not have heard.
+    return absl::OkStatus();
+  }
   if (!HasAttempt(state) && !HasTrained(job_.job)) return CancelAtOnce();
   if (state != Job::STATE_STARTING && state != Job::STATE_RUNNING)
     return WrongState(job_.id(), kKeep, absl::StrCat(NameOf(state), ", and does not train"));
@@ -160,8 +167,10 @@ absl::Status Stepping::operator()(const UpdateAsked& asked) {
   return UpdateJob(asked.request, job_.job);
 }
 
-// One that was queued when the daemon was started is as it was, but that its plans are stored.
+// One that is queued was prepared before, and was made ready anew: after a restart, or because its
+// checkpoints had to be looked at again.
 absl::Status Stepping::operator()(const MadeReady& made) {
+  step_.rest.plans = made.plans;
   if (job_.state() == Job::STATE_QUEUED) return absl::OkStatus();
   *job_.job.mutable_spec() = made.ready.checked.spec;
   job_.train_data = made.ready.folders.train;
@@ -171,7 +180,10 @@ absl::Status Stepping::operator()(const MadeReady& made) {
   return Move(Job::STATE_QUEUED, kWaitsToBePlaced);
 }
 
+// A job that has trained is not begun anew, nor lost: its files may be put back.
 absl::Status Stepping::operator()(const Refused& refused) {
+  if (job_.job.epoch() > 0 && refused.error.reason() == kCheckpointsDamaged)
+    return (*this)(HeldBack{DamagedReason(refused.error.message())});
   *job_.job.mutable_error() = refused.error;
   return Move(Job::STATE_FAILED, refused.error.message());
 }
@@ -210,6 +222,7 @@ absl::Status Stepping::operator()(const Placed& placed) {
 
 absl::Status Stepping::operator()(const Spawned& spawned) {
   ASSIGN_OR_RETURN(AttemptRecord* const attempt, Attempt());
+  step_.same_job = true;
   attempt->shim_pid = spawned.shim_pid;
   return attempt->TransitionTo(AttemptState::kIntent, AttemptState::kSpawned);
 }
@@ -233,6 +246,7 @@ absl::Status Stepping::operator()(const FellSilent& fell) {
 }
 
 absl::Status Stepping::operator()(const LimitAsked& asked) {
+  RETURN_IF_ERROR(CheckAttempt());
   step_.urgency = Urgency::kRefusable;
   v1::PlanChanges& changes = *job_.job.mutable_plan_changes();
   if (asked.bytes == 0)
@@ -245,8 +259,10 @@ absl::Status Stepping::operator()(const LimitAsked& asked) {
 // From now until the answer the larger of both plans is reserved. That the prediction was too
 // little is remembered: from now on more is reserved for each of the job's plans.
 absl::Status Stepping::operator()(const PlanOrdered& ordered) {
-  if (rows_.attempt == nullptr) return Attempt().status();
+  RETURN_IF_ERROR(CheckAttempt());
   v1::PlanChanges& changes = *job_.job.mutable_plan_changes();
+  if (changes.has_pending())
+    return absl::InternalError(absl::StrCat("job ", job_.id(), " has an order under way"));
   changes.set_orders(changes.orders() + 1);
   if (ordered.limit_bytes) changes.set_limit_bytes(*ordered.limit_bytes);
   if (ordered.step_did_not_fit) job_.oom_failures = std::max(job_.oom_failures, 1);
@@ -267,6 +283,8 @@ absl::Status Stepping::operator()(const PlanOrdered& ordered) {
 absl::Status Stepping::operator()(const PlanAnswered& answered) {
   ASSIGN_OR_RETURN(AttemptRecord* const attempt, Attempt());
   v1::PlanChanges& changes = *job_.job.mutable_plan_changes();
+  if (!changes.has_pending())
+    return absl::InternalError(absl::StrCat("job ", job_.id(), " has no order under way"));
   const v1::PlanOrder order = changes.pending();
   changes.clear_pending();
   if (answered.answer.refusal().empty()) {
@@ -295,7 +313,7 @@ absl::Status Stepping::operator()(const AttemptClosed& ended) {
 
 Change JobStep::ToChange() const {
   Change change = rest;
-  change.job = &job;
+  if (!same_job) change.job = &job;
   if (attempt) change.attempt = &*attempt;
   return change;
 }

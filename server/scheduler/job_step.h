@@ -1,6 +1,8 @@
 // The one step by which a job goes on: (rows, event) -> (rows, actions), and nothing besides. The
-// scheduler stores the rows, then shows them and does the actions (core.h: Apply). So whatever a
-// job can come to is decided here, and is tested here without a process, a file or a clock.
+// scheduler stores the rows, then shows them and does the actions (core.h: Apply). So whatever rows
+// a job can come to is decided here, and job_step_test tests it without a process, a file or a
+// clock. That a job is in the queue while it is QUEUED follows from its state, and is no action;
+// what is known in memory of its files, plans and checkpoints is the readiness's (readiness.h).
 //
 // What moves no job is no event: the progress that a worker reports, and why a job waits, are shown
 // as they come, and stored now and then or with the next step.
@@ -16,7 +18,7 @@
 
 namespace snug::server {
 
-// As the store has them.
+// As the scheduler has them: what the store has, and what has been reported since.
 struct JobRows {
   const JobRecord& job;
   const AttemptRecord* attempt = nullptr;  // The one that is open; null: none is.
@@ -37,6 +39,7 @@ struct JobActions {
 struct JobStep {
   bool nothing = false;                  // Nothing follows from the event; all else is empty.
   JobRecord job;                         // By then.
+  bool same_job = false;                 // Only the attempt has changed.
   std::optional<AttemptRecord> attempt;  // Where it has changed: the open one, or as it is closed.
   Change rest;                           // Of the transaction: what is beside these two rows.
   JobActions actions;
@@ -45,8 +48,10 @@ struct JobStep {
   Change ToChange() const;  // Points into this step.
 };
 
-// An error leaves everything as it is: what a user asks for cannot be done in this state
-// (WrongState, or what is wrong with the request), or a programmer's mistake (internal).
+// An error leaves everything as it is: WrongState, where what a user asks for cannot be done in
+// this state; INVALID_ARGUMENT with the field of the request; RESOURCE_EXHAUSTED, where a plan is
+// too long for the link; INTERNAL, where the event cannot happen in this state: a programmer's
+// mistake.
 absl::StatusOr<JobStep> StepJob(const JobRows& rows, const JobEvent& event, const Moment& moment);
 
 }  // namespace snug::server

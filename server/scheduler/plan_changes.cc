@@ -125,7 +125,10 @@ absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& reques
   ASSIGN_OR_RETURN(Entry* const entry, Find(request.id(), "squeeze"));
   const Choice choice = ChoiceOf(*entry, entry->record);
   const int64_t held = choice.job.plans.front().bytes;
-  if (held <= request.bytes()) return core_.Apply(*entry, LimitAsked{request.bytes()});
+  if (held <= request.bytes()) {
+    RETURN_IF_ERROR(core_.Apply(*entry, LimitAsked{request.bytes()}).status());
+    return entry->record.job;
+  }
   const int plan = FastestPlanWithin(choice.job.plans, request.bytes());
   if (plan < 0) {
     const auto smallest = std::min_element(
@@ -141,12 +144,13 @@ absl::StatusOr<v1::Job> PlanChanger::Squeeze(const v1::SqueezeJobRequest& reques
   }
   PlanOrdered order = OrderOf(choice, plan, "squeezed by an operator");
   order.limit_bytes = request.bytes();
-  return Order(*entry, order);
+  RETURN_IF_ERROR(Order(*entry, order));
+  return entry->record.job;
 }
 
 absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
   ASSIGN_OR_RETURN(Entry* const entry, Find(request.id(), "relax"));
-  ASSIGN_OR_RETURN(v1::Job relaxed, core_.Apply(*entry, LimitAsked{}));
+  RETURN_IF_ERROR(core_.Apply(*entry, LimitAsked{}).status());
   const Choice choice = ChoiceOf(*entry, entry->record);
   int64_t free = 0;
   for (const DeviceState& device : core_.board.States())
@@ -154,8 +158,8 @@ absl::StatusOr<v1::Job> PlanChanger::Relax(const v1::RelaxJobRequest& request) {
   const std::vector<PlanOption>& plans = choice.job.plans;
   const int best = FastestPlanWithin(plans, plans.front().bytes + std::max<int64_t>(free, 0));
   if (plans[static_cast<size_t>(best)].seconds < plans.front().seconds)
-    return Order(*entry, OrderOf(choice, best, "relaxed by an operator"));
-  return relaxed;
+    RETURN_IF_ERROR(Order(*entry, OrderOf(choice, best, "relaxed by an operator")));
+  return entry->record.job;
 }
 
 void PlanChanger::AfterRound(const std::string& head) {
@@ -214,7 +218,7 @@ void PlanChanger::OrderAll(const std::vector<PlanMove>& moves, const std::vector
     const auto choice = std::find_if(choices.begin(), choices.end(),
                                      [&](const Choice& each) { return each.job.job == move.job; });
     Entry& entry = *core_.Find(move.job);
-    const absl::Status ordered = Order(entry, OrderOf(*choice, move.plan, reason)).status();
+    const absl::Status ordered = Order(entry, OrderOf(*choice, move.plan, reason));
     // The next round decides anew.
     if (!ordered.ok()) spdlog::error("job {}: {}", entry.id(), ordered.message());
   }
@@ -228,11 +232,11 @@ PlanOrdered PlanChanger::OrderOf(const Choice& choice, int plan, std::string rea
 }
 
 // Reserved before it is stored, stored before it is sent.
-absl::StatusOr<v1::Job> PlanChanger::Order(Entry& entry, const PlanOrdered& order) {
+absl::Status PlanChanger::Order(Entry& entry, const PlanOrdered& order) {
   const AttemptRecord& attempt = entry.attempt->record;
   const int64_t before = attempt.cap_bytes, host = attempt.plan.host_bytes();
   RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), std::max(before, order.bytes), host));
-  absl::StatusOr<v1::Job> ordered = core_.Apply(entry, order);
+  const absl::Status ordered = core_.Apply(entry, order).status();
   if (!ordered.ok()) {
     // Fewer bytes: never refused.
     core_.ledger.Resize(entry.id(), before, host).IgnoreError();
@@ -241,7 +245,7 @@ absl::StatusOr<v1::Job> PlanChanger::Order(Entry& entry, const PlanOrdered& orde
   spdlog::info("job {}: from plan \"{}\", {} bytes, to \"{}\", {} bytes: {}", entry.id(),
                attempt.plan.name(), before, order.plan.name(), order.bytes, order.reason);
   core_.board.Show();
-  return ordered;
+  return absl::OkStatus();
 }
 
 void PlanChanger::OnShortage(Entry& entry, const v1::WorkerEvent::Shortage& shortage) {
@@ -269,7 +273,7 @@ absl::Status PlanChanger::OrderSmaller(Entry& entry) {
   PlanOrdered order = OrderOf(choice, plan, "a step did not fit");
   order.limit_bytes = order.bytes;
   order.step_did_not_fit = true;
-  return Order(entry, order).status();
+  return Order(entry, order);
 }
 
 void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {

@@ -55,7 +55,7 @@ class PlanChanger {
   void OrderAll(const std::vector<PlanMove>& moves, const std::vector<Choice>& choices,
                 const std::string& reason);
   static PlanOrdered OrderOf(const Choice& choice, int plan, std::string reason);
-  absl::StatusOr<v1::Job> Order(Entry& entry, const PlanOrdered& order);
+  absl::Status Order(Entry& entry, const PlanOrdered& order);
   absl::Status Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer);
 
   SchedulerCore& core_;

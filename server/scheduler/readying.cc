@@ -241,14 +241,14 @@ void Readying::OnReady(std::vector<ReadyResult> results) {
       GiveUp(*entry, result.ready.status());
       continue;
     }
-    absl::StatusOr<JobStep> step = core_.Decide(*entry, MadeReady{*result.ready});
+    ReadyJob& ready = *result.ready;
+    const auto plans = stored_plans_.Pack(ready);
+    absl::StatusOr<JobStep> step = core_.Decide(*entry, MadeReady{ready, plans});
     if (!step.ok()) {
       StartOver(*entry, step.status());
       continue;
     }
-    ReadyJob& ready = *result.ready;
-    step->rest.plans = stored_plans_.Pack(ready);
-    ready.plans = stored_plans_.Share(ready.plans, *step->rest.plans);
+    ready.plans = stored_plans_.Share(ready.plans, *plans);
     steps.push_back({*entry, std::move(ready), *std::move(step)});
     changes.push_back(steps.back().step.ToChange());
   }
@@ -266,12 +266,8 @@ void Readying::OnReady(std::vector<ReadyResult> results) {
   }
 }
 
-// A job that has trained is not begun anew, nor lost: its files may be put back.
 void Readying::GiveUp(Entry& entry, const absl::Status& why) {
-  const bool damaged = entry.record.job.epoch() > 0 && ReasonOf(why) == "CHECKPOINTS_DAMAGED";
-  const JobEvent end = damaged ? JobEvent(HeldBack{DamagedReason(why.message())})
-                               : JobEvent(Refused{ToJobError(why)});
-  const absl::Status status = core_.Apply(entry, end).status();
+  const absl::Status status = core_.Apply(entry, Refused{ToJobError(why)}).status();
   if (!status.ok()) StartOver(entry, status);
 }
 

@@ -1,10 +1,10 @@
 // The one thread that changes anything: it takes what came in, moves jobs and attempts through
 // their states, decides who runs next, and looks after live attempts.
 //
-// Every change is a step of job_step.h, committed before it is shown or acted upon, and every action
-// on the world is derived from a committed row. A tick compares locks, links and clocks with the
-// rows, so that a lost message or a restart changes nothing but the delay. Slow work goes to the
-// pools.
+// Every move of a job is a step of job_step.h, committed before it is shown or acted upon. Every
+// action on the world is derived from a committed row. A tick compares locks, links and clocks with
+// the rows, so that a lost message or a restart changes nothing but the delay. Slow work goes to
+// the pools.
 //
 // A job's way through the parts (core.h): creation, readying, admission, attempts, closing. What is
 // decided on the way is decided by pure functions: the policy (place/), CareFor, StepJob.

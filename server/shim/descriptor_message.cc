@@ -19,7 +19,7 @@ struct Parcel {
 
   iovec part;
   msghdr message = {};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptors)] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptorsAtOnce)] = {};
 };
 
 void Take(msghdr& message, std::vector<int>& fds) {
@@ -37,7 +37,7 @@ void Take(msghdr& message, std::vector<int>& fds) {
 
 ssize_t SendWithDescriptors(int socket, const void* bytes, size_t size, const std::vector<int>& fds,
                             int flags) {
-  if (fds.size() > kMaxDescriptors) {
+  if (fds.size() > kMaxDescriptorsAtOnce) {
     errno = EINVAL;
     return -1;
   }
@@ -65,10 +65,11 @@ ssize_t ReceiveWithDescriptors(int socket, void* bytes, size_t size, std::vector
   }
   if (got < 0) return got;
   Take(parcel.message, fds);
-  if ((parcel.message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0) return got;
+  const int flags = parcel.message.msg_flags;
+  if ((flags & (MSG_TRUNC | MSG_CTRUNC)) == 0) return got;
   for (const int fd : fds) close(fd);
   fds.clear();
-  errno = EMSGSIZE;
+  errno = (flags & MSG_TRUNC) != 0 ? EMSGSIZE : EMFILE;
   return -1;
 }
 

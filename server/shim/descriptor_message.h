@@ -10,16 +10,17 @@
 
 namespace snug::shim {
 
-inline constexpr size_t kMaxDescriptors = 200;  // In one message; the kernel takes 253.
+inline constexpr size_t kMaxDescriptorsAtOnce = 200;  // In one message; the kernel takes 253.
 
 // Bytes sent, or -1 with errno: as sendmsg(2) has it, begun again after a signal. `fds` stay the
-// caller's; none, and none are sent.
+// caller's; if there are none, only the bytes are sent.
 ssize_t SendWithDescriptors(int socket, const void* bytes, size_t size, const std::vector<int>& fds,
                             int flags = 0);
 
 // Bytes received, 0 at the end, or -1 with errno: as recvmsg(2) has it, begun again after a signal.
-// `fds` become the caller's, closed by exec. A message that is longer, or has more than
-// kMaxDescriptors, is EMSGSIZE, and nothing of it is left open.
+// `fds` become the caller's, closed by exec. EMSGSIZE: the message is longer; EMFILE: not all of
+// its descriptors could be taken, because they are too many or this process has no room for them.
+// Then the message is gone, and nothing of it is left open.
 ssize_t ReceiveWithDescriptors(int socket, void* bytes, size_t size, std::vector<int>& fds);
 
 }  // namespace snug::shim

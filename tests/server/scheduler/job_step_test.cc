@@ -5,13 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "server/artifact/checkpoints.h"
 #include "server/job/errors.h"
 #include "server/node/framing.h"
 
@@ -130,6 +131,60 @@ TEST(JobStepTest, PauseAndResume) {
   EXPECT_TRUE(resumed->actions.make_ready);
 }
 
+// Asked once more, its worker is told once more: it may not have heard.
+TEST(JobStepTest, KeepingTwiceTellsTheWorkerTwice) {
+  Rows rows = RowsIn(Job::STATE_CANCELLING);
+  rows.job.job.set_keep(true);
+  const absl::StatusOr<JobStep> step = StepJob(rows, CancelAsked{.keep = true}, kMoment);
+  ASSERT_TRUE(step.ok());
+  EXPECT_TRUE(step->actions.stop_worker);
+  EXPECT_TRUE(step->rest.events.empty());
+}
+
+TEST(JobStepTest, WhatCannotBeHadFailsTheJobButForItsCheckpoints) {
+  v1::Error error;
+  error.set_message("no such file");
+  Rows rows = RowsIn(Job::STATE_QUEUED);
+  const absl::StatusOr<JobStep> failed = StepJob(rows, Refused{error}, kMoment);
+  ASSERT_TRUE(failed.ok());
+  EXPECT_EQ(failed->job.state(), Job::STATE_FAILED);
+  EXPECT_EQ(failed->job.job.error().message(), "no such file");
+  error.set_reason(kCheckpointsDamaged);
+  rows.job.job.set_epoch(2);
+  const absl::StatusOr<JobStep> held = StepJob(rows, Refused{error}, kMoment);
+  ASSERT_TRUE(held.ok());
+  EXPECT_EQ(held->job.state(), Job::STATE_PAUSED);
+  EXPECT_FALSE(held->job.job.has_error());
+  EXPECT_TRUE(held->actions.abandon_ready);
+}
+
+// Its plans are stored with what else there is to store, whether or not it moves.
+TEST(JobStepTest, WhatIsReadyIsQueued) {
+  ReadyJob ready;
+  ready.folders.train = "/prepared";
+  const auto plans = std::make_shared<const PlansRecord>();
+  const absl::StatusOr<JobStep> prepared =
+      StepJob(RowsIn(Job::STATE_PREPARING), MadeReady{ready, plans}, kMoment);
+  ASSERT_TRUE(prepared.ok());
+  EXPECT_EQ(prepared->job.state(), Job::STATE_QUEUED);
+  EXPECT_EQ(prepared->job.train_data, "/prepared");
+  EXPECT_TRUE(prepared->rest.spec);
+  const absl::StatusOr<JobStep> again =
+      StepJob(RowsIn(Job::STATE_QUEUED), MadeReady{ready, plans}, kMoment);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->job.train_data, "/data");
+  EXPECT_EQ(again->ToChange().plans, plans);
+}
+
+TEST(JobStepTest, AWorkerThatIsThereLeavesItsJobsRowAlone) {
+  Rows rows = RowsIn(Job::STATE_STARTING);
+  rows.attempt->state = AttemptState::kIntent;
+  const absl::StatusOr<JobStep> step = StepJob(rows, Spawned{77}, kMoment);
+  ASSERT_TRUE(step.ok());
+  EXPECT_EQ(step->ToChange().job, nullptr);
+  EXPECT_EQ(step->ToChange().attempt->shim_pid, 77);
+}
+
 TEST(JobStepTest, APlaceIsAnIntentWithItsReservation) {
   const v1::Plan plan = PlanOf("keep");
   Rows rows = RowsIn(Job::STATE_QUEUED);
@@ -186,6 +241,18 @@ TEST(JobStepTest, TheLargerOfTwoPlansIsReservedUntilTheAnswer) {
   }
 }
 
+// A worker has one order at a time, and answers that one.
+TEST(JobStepTest, OrdersAndAnswersComeByTurns) {
+  const Rows rows = RowsIn(Job::STATE_RUNNING);
+  const PlanOrdered ordered = {.plan = PlanOf("mesa"), .bytes = 10};
+  const v1::WorkerEvent::PlanChanged answer;
+  EXPECT_TRUE(absl::IsInternal(StepJob(rows, PlanAnswered{answer}, kMoment).status()));
+  const absl::StatusOr<JobStep> step = StepJob(rows, ordered, kMoment);
+  ASSERT_TRUE(step.ok());
+  const Rows waits = {step->job, rows.attempt};
+  EXPECT_TRUE(absl::IsInternal(StepJob(waits, ordered, kMoment).status()));
+}
+
 TEST(JobStepTest, AnOrderThatNoFrameHoldsIsRefused) {
   const PlanOrdered ordered = {.plan = PlanOf(std::string(kMaxFrameBytes, 'x')), .bytes = 1};
   const absl::Status refused = StepJob(RowsIn(Job::STATE_RUNNING), ordered, kMoment).status();
@@ -196,8 +263,8 @@ TEST(JobStepTest, WhatNeedsAnAttemptIsAMistakeWithoutOne) {
   const v1::WorkerEvent::PlanChanged answer;
   const ClosedAttempt closed;
   for (const JobEvent& event :
-       {JobEvent(Spawned{7}), JobEvent(Heard{}), JobEvent(FellSilent{}), JobEvent(PlanOrdered{}),
-        JobEvent(PlanAnswered{answer}), JobEvent(AttemptClosed{closed})})
+       {JobEvent(Spawned{7}), JobEvent(Heard{}), JobEvent(FellSilent{}), JobEvent(LimitAsked{}),
+        JobEvent(PlanOrdered{}), JobEvent(PlanAnswered{answer}), JobEvent(AttemptClosed{closed})})
     EXPECT_TRUE(absl::IsInternal(StepJob(RowsIn(Job::STATE_QUEUED), event, kMoment).status()))
         << event.index();
 }
@@ -214,8 +281,10 @@ class WalkTest : public testing::TestWithParam<int> {
     switch (rows_.job.state()) {
       case Job::STATE_PREPARING:
         if (Upto(5) == 0) return Refused{};
-        return MadeReady{ready_};
+        if (Upto(5) == 0) return HeldBack{"held"};
+        return MadeReady{ready_, nullptr};
       case Job::STATE_QUEUED:
+        if (Upto(5) == 0) return HeldBack{"held"};
         return Placed{.device = "cpu:0",
                       .device_id = "d",
                       .plan = plan_,
@@ -236,6 +305,7 @@ class WalkTest : public testing::TestWithParam<int> {
       return PlanAnswered{answer_};
     }
     if (Chance()) return FellSilent{absl::Seconds(30)};
+    if (Chance()) return LimitAsked{Upto(1) * 50};
     return PlanOrdered{.plan = plan_, .bytes = 1 + Upto(99), .reason = "r"};
   }
 
@@ -273,7 +343,7 @@ class WalkTest : public testing::TestWithParam<int> {
       ASSERT_TRUE(CheckMove(event.from, event.to).ok());
       at = event.to;
     }
-    ASSERT_EQ(at, step.job.state());
+    ASSERT_EQ(at, step.same_job ? before : step.job.state());
     ASSERT_EQ(step.actions.drop_job, IsTerminal(at) && !IsTerminal(before));
     ASSERT_EQ(step.actions.drop_attempt, step.rest.release);
     if (step.actions.start_worker) {
@@ -285,7 +355,7 @@ class WalkTest : public testing::TestWithParam<int> {
     }
     if (step.rest.reserve) reserved_ = step.rest.reserve->bytes;
     if (step.rest.release) reserved_ = 0;
-    rows_.job = std::move(step.job);
+    if (!step.same_job) rows_.job = std::move(step.job);
     if (step.attempt) rows_.attempt = std::move(step.attempt);
     if (step.actions.drop_attempt) {
       ASSERT_EQ(rows_.attempt->state, AttemptState::kClosed);

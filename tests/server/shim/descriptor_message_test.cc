@@ -58,12 +58,14 @@ TEST_F(DescriptorMessageTest, NoneAndAsManyAsMayBe) {
   ASSERT_EQ(SendWithDescriptors(ends_[0], "a", 1, {}), 1);
   ASSERT_EQ(Receive(1), 1);
   EXPECT_TRUE(fds_.empty());
-  ASSERT_EQ(SendWithDescriptors(ends_[0], "a", 1, std::vector<int>(kMaxDescriptors, pipe_[0])), 1);
+  ASSERT_EQ(
+      SendWithDescriptors(ends_[0], "a", 1, std::vector<int>(kMaxDescriptorsAtOnce, pipe_[0])), 1);
   ASSERT_EQ(Receive(1), 1);
-  EXPECT_EQ(fds_.size(), kMaxDescriptors);
+  EXPECT_EQ(fds_.size(), kMaxDescriptorsAtOnce);
   for (const int fd : fds_) close(fd);
-  EXPECT_EQ(SendWithDescriptors(ends_[0], "a", 1, std::vector<int>(kMaxDescriptors + 1, pipe_[0])),
-            -1);
+  EXPECT_EQ(
+      SendWithDescriptors(ends_[0], "a", 1, std::vector<int>(kMaxDescriptorsAtOnce + 1, pipe_[0])),
+      -1);
   EXPECT_EQ(errno, EINVAL);
 }
 
