@@ -1,5 +1,6 @@
 #include "worker/program/patch_order.h"
 
+#include <cstddef>
 #include <utility>
 
 namespace snug::program {
