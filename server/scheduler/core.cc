@@ -48,6 +48,13 @@ void Act(SchedulerCore& core, Entry& entry, const JobActions& actions) {
     core.metrics.ForgetJob(entry.id());
     core.board.Show();
   }
+  if (actions.shrink_promise) {
+    const AttemptRecord& attempt = entry.attempt->record;
+    // Fewer bytes: never refused.
+    core.ledger.Resize(entry.id(), attempt.cap_bytes, attempt.plan.host_bytes()).IgnoreError();
+    core.needs_round = true;
+    core.board.Show();
+  }
   if (actions.abandon_ready && entry.ready() == nullptr) entry.readiness.Reset();
   if (actions.make_ready && entry.ready() == nullptr) core.readying.Await(entry);
   if (entry.state() == v1::Job::STATE_QUEUED)

@@ -297,6 +297,7 @@ absl::Status Stepping::operator()(const PlanAnswered& answered) {
     step_.actions.keep_plan = true;
   }
   Reserve(*attempt, attempt->cap_bytes);
+  step_.actions.shrink_promise = true;
   return absl::OkStatus();
 }
 

@@ -26,9 +26,10 @@ struct JobRows {
 
 // What is done once the rows are stored, in this order.
 struct JobActions {
-  bool drop_attempt = false;   // Its promise, its link and what is known of it go.
-  bool abandon_ready = false;  // What is under way to make the job ready is for nothing.
-  bool make_ready = false;     // What the job needs is looked for, unless it is known.
+  bool drop_attempt = false;    // Its promise, its link and what is known of it go.
+  bool shrink_promise = false;  // To what its plan needs: no two plans are paid for any more.
+  bool abandon_ready = false;   // What is under way to make the job ready is for nothing.
+  bool make_ready = false;      // What the job needs is looked for, unless it is known.
   bool start_worker = false;
   bool stop_worker = false;  // It is told to, over its link.
   bool order_plan = false;   // Its worker is told of the plan that is pending.

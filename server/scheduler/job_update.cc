@@ -9,6 +9,7 @@
 #include "server/job/check_labels.h"
 #include "server/job/check_spec.h"
 #include "server/job/errors.h"
+#include "server/job/states.h"
 
 namespace snug::server {
 namespace {

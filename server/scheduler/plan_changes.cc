@@ -287,23 +287,14 @@ void PlanChanger::OnAnswer(Entry& entry, const v1::WorkerEvent::PlanChanged& ans
         entry,
         absl::StrCat("an answer to order ", answer.number(), " with ", answer.current_bytes(),
                      " bytes; order ", order.number(), " has ", order.bytes()));
-  const absl::Status settled = Settle(entry, answer);
+  if (!answer.refusal().empty())
+    spdlog::warn("job {}: keeps plan \"{}\": {}", entry.id(), entry.attempt->record.plan.name(),
+                 answer.refusal());
+  const absl::Status settled = core_.Apply(entry, PlanAnswered{answer}).status();
   if (settled.ok()) return;
   // Not stored: the worker dials again and repeats it.
   spdlog::error("job {}: {}", entry.id(), settled.message());
   core_.attempts.CloseLink(entry);
-}
-
-absl::Status PlanChanger::Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer) {
-  if (!answer.refusal().empty())
-    spdlog::warn("job {}: keeps plan \"{}\": {}", entry.id(), entry.attempt->record.plan.name(),
-                 answer.refusal());
-  RETURN_IF_ERROR(core_.Apply(entry, PlanAnswered{answer}).status());
-  const AttemptRecord& attempt = entry.attempt->record;
-  RETURN_IF_ERROR(core_.ledger.Resize(entry.id(), attempt.cap_bytes, attempt.plan.host_bytes()));
-  core_.needs_round = true;
-  core_.board.Show();
-  return absl::OkStatus();
 }
 
 }  // namespace snug::server

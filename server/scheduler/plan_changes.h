@@ -56,7 +56,6 @@ class PlanChanger {
                 const std::string& reason);
   static PlanOrdered OrderOf(const Choice& choice, int plan, std::string reason);
   absl::Status Order(Entry& entry, const PlanOrdered& order);
-  absl::Status Settle(Entry& entry, const v1::WorkerEvent::PlanChanged& answer);
 
   SchedulerCore& core_;
 };

@@ -14,8 +14,8 @@ namespace snug::kernels::SNUG_ISA {
 // x, or `limit` where x is above it. A NaN without a sign becomes `limit`, one with a sign may.
 static SNUG_INLINE F32x16 AtMost(float limit, F32x16 x) {
 #ifdef __AVX512BW__
-  return reinterpret_cast<F32x16>(_mm512_maskz_min_ps(kAll, reinterpret_cast<__m512>(x),
-                                                      reinterpret_cast<__m512>(Splat(limit))));
+  return As<F32x16>(_mm512_maskz_min_ps(kAll, reinterpret_cast<__m512>(x),
+                                        reinterpret_cast<__m512>(Splat(limit))));
 #else
   return Select(SignMask(x - limit), x, Splat(limit));
 #endif
@@ -28,7 +28,7 @@ struct Sigmoid {
 
 // From exp(-|z|), which cannot overflow.
 static SNUG_INLINE Sigmoid SigmoidOf(F32x16 z) {
-  const F32x16 t = ExpFlushed(reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(z) | ~0x7fffffff));
+  const F32x16 t = ExpFlushed(As<F32x16>(As<I32x16>(z) | ~0x7fffffff));
   const F32x16 large = 1.0f / (1.0f + t);
   const F32x16 small = t * large;
   const I32x16 negative = SignMask(z);
@@ -37,7 +37,7 @@ static SNUG_INLINE Sigmoid SigmoidOf(F32x16 z) {
 
 // All ones where x is a NaN.
 static SNUG_INLINE I32x16 NanMask(F32x16 x) {
-  return (0x7f800000 - (reinterpret_cast<I32x16>(x) & 0x7fffffff)) >> 31;
+  return (0x7f800000 - (As<I32x16>(x) & 0x7fffffff)) >> 31;
 }
 // All ones where x > limit; a NaN is not.
 static SNUG_INLINE I32x16 AboveMask(F32x16 x, float limit) {
@@ -81,8 +81,7 @@ struct Gelu {
   // for the other, would be infinities of either sign.)
   static SNUG_INLINE F32x16 Value(F32x16 x) {
     constexpr float kFar = 1000.0f;
-    const F32x16 t =
-        AtMost(kFar, reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(x) & 0x7fffffff));
+    const F32x16 t = AtMost(kFar, As<F32x16>(As<I32x16>(x) & 0x7fffffff));
     const F32x16 square = t * t;
     F32x16 odd = square * -2.04677799e-5f + 8.6421067e-5f;
     odd = odd * square + 9.31572262e-3f;
@@ -96,7 +95,7 @@ struct Gelu {
     return x * Select(SignMask(x), tail, 1.0f - tail);
   }
   static SNUG_INLINE ValueAndSlope Of(F32x16 x) {
-    const F32x16 t = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(x) & 0x7fffffff);
+    const F32x16 t = As<F32x16>(As<I32x16>(x) & 0x7fffffff);
     const F32x16 e = ExpFlushed((-0.5f * x) * x);
     const F32x16 u = 1.0f / (1.0f + activation::kScale * t);
     F32x16 q = activation::kTail7 * u + activation::kTail6;

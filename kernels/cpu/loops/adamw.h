@@ -12,8 +12,10 @@
 namespace snug::kernels::SNUG_ISA {
 
 static SNUG_INLINE F32x16 Sqrt(F32x16 v) {
-  for (int64_t lane = 0; lane < kLanes; ++lane) v[lane] = std::sqrt(v[lane]);
-  return v;
+  float lanes[kLanes];
+  Store(lanes, v, Whole{});
+  for (float& lane : lanes) lane = std::sqrt(lane);
+  return Load(lanes, Whole{});
 }
 
 struct MomentLanes {

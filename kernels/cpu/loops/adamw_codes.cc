@@ -22,8 +22,8 @@ constexpr DynamicEdges kUnsignedEdges = MakeDynamicEdges(false);
 SNUG_INLINE F32x16 Decode(const Levels& levels, const uint8_t* codes, Whole) {
   const auto at = [&](int lane) SNUG_LAMBDA { return levels.at[codes[lane]]; };
   // Not by way of memory: a vector's load would wait for sixteen stores.
-  return F32x16{at(0), at(1), at(2),  at(3),  at(4),  at(5),  at(6),  at(7),
-                at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15)};
+  return OfHalves(F32x8{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)},
+                  F32x8{at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15)});
 }
 SNUG_INLINE F32x16 Decode(const Levels& levels, const uint8_t* codes, Part part) {
   uint8_t all[kLanes] = {};
@@ -38,7 +38,7 @@ struct Block {
   I32x16 largest = {};
   SNUG_INLINE void Add(int64_t i, F32x16 v) {
     Store(x + i, v, Whole{});
-    const I32x16 magnitude = reinterpret_cast<I32x16>(v) & 0x7fffffff;
+    const I32x16 magnitude = As<I32x16>(v) & 0x7fffffff;
     const I32x16 rises = (largest - magnitude) >> 31;
     largest = (magnitude & rises) | (largest & ~rises);
   }
@@ -55,8 +55,7 @@ SNUG_INLINE void StoreBlock(const Block& block, int64_t n, uint8_t* codes, float
   const float inverse = InverseOfScale(static_cast<uint32_t>(bits));
   const auto code_of = [&](int64_t i) SNUG_LAMBDA {
     const F32x16 x = inverse == 0.0f ? F32x16{} : Load(block.x + i, Whole{}) * inverse;
-    return __builtin_convertvector(CodeLanes<kSigned>(kSigned ? kSignedEdges : kUnsignedEdges, x),
-                                   U8x16);
+    return NarrowedTo<U8x16>(CodeLanes<kSigned>(kSigned ? kSignedEdges : kUnsignedEdges, x));
   };
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {

@@ -17,9 +17,9 @@ constexpr float kMinusInfinity = -__builtin_inff();
 
 // `x`, but `limit` (negative) where it is below; NaN stays NaN.
 SNUG_INLINE F32x16 AtLeast(float limit, F32x16 x) {
-  const I32x16 bits = reinterpret_cast<I32x16>(x);
+  const I32x16 bits = As<I32x16>(x);
   const I32x16 magnitude = bits & 0x7fffffff;
-  const I32x16 limit_bits = reinterpret_cast<I32x16>(Splat(-limit));
+  const I32x16 limit_bits = As<I32x16>(Splat(-limit));
   const I32x16 below =
       (bits >> 31) & ((limit_bits - magnitude) >> 31) & ~((0x7f800000 - magnitude) >> 31);
   return Select(below, Splat(limit), x);
@@ -33,8 +33,8 @@ struct Power {
 SNUG_INLINE Power Reduce(F32x16 x) {
   const F32x16 rounded = x * kLog2E + kRound;
   const F32x16 n = rounded - kRound;
-  const U32x16 exponent = (reinterpret_cast<U32x16>(rounded) << 23) + 0x3f800000u;
-  return {reinterpret_cast<F32x16>(exponent), (x - n * kLn2High) - n * kLn2Low};
+  const U32x16 exponent = (As<U32x16>(rounded) << 23) + 0x3f800000u;
+  return {As<F32x16>(exponent), (x - n * kLn2High) - n * kLn2Low};
 }
 
 // exp(x) for x <= 88, 0 for x < -87.6; NaN stays NaN.
@@ -46,18 +46,18 @@ SNUG_INLINE F32x16 ExpOfScore(F32x16 x) {
 
 // By exp(-2 |y|) - 1, which loses nothing to cancellation near 0.
 SNUG_INLINE F32x16 Tanh(F32x16 y) {
-  const I32x16 sign = reinterpret_cast<I32x16>(y) & ~0x7fffffff;
-  const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(y) & 0x7fffffff);
+  const I32x16 sign = As<I32x16>(y) & ~0x7fffffff;
+  const F32x16 magnitude = As<F32x16>(As<I32x16>(y) & 0x7fffffff);
   const Power power = Reduce(AtLeast(-40.0f, magnitude * -2.0f));
   const F32x16 r = power.r;
   const F32x16 less_one = ((ExpTail(r) * r) * r + r) * power.two_to_n + (power.two_to_n - 1.0f);
   const F32x16 tanh = -less_one / (less_one + 2.0f);
-  return reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(tanh) | sign);
+  return As<F32x16>(As<I32x16>(tanh) | sign);
 }
 
 // All ones in the lanes of columns c .. c + 15 that lie outside [begin, end).
 SNUG_INLINE I32x16 Outside(int64_t c, int64_t begin, int64_t end) {
-  const I32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const I32x16 lane = I32x16Value{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const I32x16 column = lane + static_cast<int32_t>(c);
   return ((column - static_cast<int32_t>(begin)) | (static_cast<int32_t>(end) - 1 - column)) >> 31;
 }
@@ -93,14 +93,11 @@ SNUG_INLINE void StoreHalves(float* row, int64_t c, U16x16 halves) {
   memcpy(reinterpret_cast<bf16*>(row) + c, &halves, sizeof(halves));
 }
 SNUG_INLINE F32x16 Interleaved(U16x16 low, U16x16 high) {
-  return reinterpret_cast<F32x16>(__builtin_convertvector(low, U32x16) |
-                                  (__builtin_convertvector(high, U32x16) << 16));
+  return As<F32x16>(Widened(low) | (Widened(high) << 16));
 }
 
 SNUG_INLINE I32x16 Keep(const Kept& kept, int64_t row, int64_t c) {
-  I32x16 keep;
-  memcpy(&keep, kept.keep + row * kept.stride + c, sizeof(keep));
-  return keep;
+  return FromMemory<I32x16>(kept.keep + row * kept.stride + c);
 }
 
 template <bool kCap, bool kBias>
@@ -270,7 +267,7 @@ void KeepRow(const KeepTile& p, int64_t row, int32_t threshold) {
     const int64_t last = (group + 1) * kColumns < end ? (group + 1) * kColumns : end;
     for (; column < last; column += kLanes) {
       const I32x16 keep = ~Dropped(words.word[column % kColumns / kLanes], threshold);
-      memcpy(p.keep + row * p.stride + column - p.column, &keep, sizeof(keep));
+      ToMemory(p.keep + row * p.stride + column - p.column, keep);
     }
   }
 }

@@ -15,12 +15,8 @@ namespace snug::kernels::SNUG_ISA {
 // bits: the upper one's code joins the lower one's, then these pairs, a byte each, join.
 template <int kBits>
 static SNUG_INLINE uint32_t Gathered(I32x16 codes) {
-  using U64x8 = uint64_t __attribute__((vector_size(64)));
-  using U8x8 = uint8_t __attribute__((vector_size(8)));
-  const U64x8 lanes = reinterpret_cast<U64x8>(codes);
-  const U8x8 pairs = __builtin_convertvector(lanes | lanes >> (32 - kBits), U8x8);
-  uint64_t v;
-  memcpy(&v, &pairs, sizeof(v));
+  const U64x8 lanes = As<U64x8>(codes);
+  uint64_t v = LowestBytes(lanes | lanes >> (32 - kBits));
   if (kBits == 1) {
     v = (v | v >> 6) & 0x000f000f000f000fu;
     v = (v | v >> 12) & 0x000000ff000000ffu;
@@ -32,8 +28,8 @@ static SNUG_INLINE uint32_t Gathered(I32x16 codes) {
 }
 template <int kBits>
 static SNUG_INLINE I32x16 Spread(uint32_t word) {
-  constexpr U32x16 kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  return reinterpret_cast<I32x16>(((U32x16{} + word) >> (kLane * kBits)) & ((1u << kBits) - 1));
+  constexpr U32x16Value kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return As<I32x16>(((U32x16{} + word) >> U32x16(kLane * kBits)) & ((1u << kBits) - 1));
 }
 
 // The codes of sixteen lanes: how many thresholds each lies above.

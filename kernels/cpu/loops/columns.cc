@@ -52,9 +52,9 @@ void GatherColumnsRows(const ColumnsParams& p, Range rows) {
   ForLines(rows, [&](int64_t r, auto part) SNUG_LAMBDA {
     for (int64_t i = 0; i < p.N; ++i) {
       const float* x = p.x + r * p.x_stride + p.ids[i];
-      F32x16 line{};
+      float line[kLanes] = {};
       for (int64_t lane = 0; lane < Count(part); ++lane) line[lane] = x[lane * p.x_stride];
-      out.Put(p.y + i * p.y_stride + r, line, part);
+      out.Put(p.y + i * p.y_stride + r, Load(line, Whole{}), part);
     }
   });
 }

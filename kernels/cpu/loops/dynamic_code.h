@@ -56,7 +56,7 @@ static SNUG_INLINE V Entry(const T (&table)[32], I32x16 index) {
 template <bool kSigned>
 static SNUG_INLINE DecadeLanes DecadeOf(const DynamicEdges&, F32x16 magnitude) {
   const DecadeTables& tables = kDecadeTables<kSigned>;
-  const I32x16 above = (reinterpret_cast<I32x16>(magnitude) >> 23) - (127 - 31);
+  const I32x16 above = (As<I32x16>(magnitude) >> 23) - (127 - 31);
   const I32x16 exponent = above & ~(above >> 31);
   const I32x16 reached = SignMask(Entry<F32x16>(tables.edge, exponent) - magnitude);
   const I32x16 edges_below = Entry<I32x16>(tables.below, exponent) - reached;
@@ -79,14 +79,13 @@ static SNUG_INLINE DecadeLanes DecadeOf(const DynamicEdges& edges, F32x16 magnit
 // Of numbers in [-1, 1].
 template <bool kSigned>
 static SNUG_INLINE I32x16 CodeLanes(const DynamicEdges& edges, F32x16 x) {
-  const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(x) & 0x7fffffff);
+  const F32x16 magnitude = As<F32x16>(As<I32x16>(x) & 0x7fffffff);
   const auto [per_unit, levels] = DecadeOf<kSigned>(edges, magnitude);
   const F32x16 steps = magnitude * per_unit - levels * (1.0f / 9.0f);
   const F32x16 last = levels - 1.0f;
   const F32x16 step = Select(SignMask(steps - last), steps, last);
   // Where the first decade is not reached, `steps` is negative, and not used.
-  I32x16 place = __builtin_convertvector(step, I32x16) + __builtin_convertvector(levels, I32x16) -
-                 (kSigned ? 0 : 1);
+  I32x16 place = Convert<I32x16>(step) + Convert<I32x16>(levels) - (kSigned ? 0 : 1);
   place &= SignMask(edges.edge[0] - magnitude);
   const I32x16 top = SignMask(edges.edge[kDecades] - magnitude);
   place = (place & ~top) | ((kSigned ? 128 : 255) & top);

@@ -27,13 +27,13 @@ static SNUG_INLINE F32x16 ZeroFarBelow(F32x16 x, F32x16 v) {
 #ifdef __AVX512BW__
   const __m512 limit = reinterpret_cast<__m512>(Splat(-87.0f)), from = reinterpret_cast<__m512>(x);
   const __mmask16 near = _mm512_cmp_ps_mask(from, limit, _CMP_NLT_UQ);
-  return reinterpret_cast<F32x16>(_mm512_maskz_mov_ps(near, reinterpret_cast<__m512>(v)));
+  return As<F32x16>(_mm512_maskz_mov_ps(near, reinterpret_cast<__m512>(v)));
 #else
   // The bits of what lies there, and of nothing else, are `kBits` from kFirst on.
   constexpr uint32_t kFirst = 0xc2ae0001u, kBits = 0xff800000u - kFirst + 1;
-  const U32x16 place = reinterpret_cast<U32x16>(x) - kFirst;
-  const I32x16 beyond = reinterpret_cast<I32x16>((place - kBits) & ~place) >> 31;
-  return reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(v) & ~beyond);
+  const U32x16 place = As<U32x16>(x) - kFirst;
+  const I32x16 beyond = As<I32x16>((place - kBits) & ~place) >> 31;
+  return As<F32x16>(As<I32x16>(v) & ~beyond);
 #endif
 }
 
@@ -51,7 +51,7 @@ static SNUG_INLINE F32x16 ExpFlushed(F32x16 x) {
       (square * 8.290272206068e-3f + 1.666763871908e-1f) * square + 9.999997019768e-1f;
   const F32x16 even = (square * 4.189816117287e-2f + 4.999914765357e-1f) * square;
   const F32x16 p = (odd * r + even) + 1.0f;
-  return ZeroFarBelow(x, p * reinterpret_cast<F32x16>(reinterpret_cast<U32x16>(shifted) << 23));
+  return ZeroFarBelow(x, p * As<F32x16>(As<U32x16>(shifted) << 23));
 }
 
 }  // namespace snug::kernels::SNUG_ISA

@@ -44,7 +44,7 @@ struct Nf4Rows {
 #if defined(__AVX512BF16__)
 struct Pair {};
 SNUG_INLINE F32x16 Paired(F32x16 low, F32x16 high) {
-  return reinterpret_cast<F32x16>(
+  return As<F32x16>(
       _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(high), reinterpret_cast<__m512>(low)));
 }
 // Lane i of `low` beside lane i of `high`.
@@ -52,8 +52,8 @@ SNUG_INLINE F32x16 Interleaved(F32x16 low, F32x16 high) {
   constexpr U32x16 kFrom = {0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005,
                             0x160006, 0x170007, 0x180008, 0x190009, 0x1a000a, 0x1b000b,
                             0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f};
-  return reinterpret_cast<F32x16>(_mm512_maskz_permutexvar_epi16(
-      0xffffffff, reinterpret_cast<__m512i>(kFrom), reinterpret_cast<__m512i>(Paired(low, high))));
+  return As<F32x16>(_mm512_maskz_permutexvar_epi16(0xffffffff, reinterpret_cast<__m512i>(kFrom),
+                                                   reinterpret_cast<__m512i>(Paired(low, high))));
 }
 #endif
 

@@ -32,20 +32,23 @@ static SNUG_INLINE F32x16 Lookup(F32x16 table, I32x16 index) {
 #ifdef __AVX512F__
   return __builtin_shuffle(table, index);
 #else
-  F32x16 found;
-  for (int64_t lane = 0; lane < kLanes; ++lane) found[lane] = table[index[lane]];
-  return found;
+  float from[kLanes], found[kLanes];
+  int32_t at[kLanes];
+  ToMemory(from, table);
+  ToMemory(at, index);
+  for (int64_t lane = 0; lane < kLanes; ++lane) found[lane] = from[at[lane]];
+  return FromMemory<F32x16>(found);
 #endif
 }
 
 // The sixteen elements of these eight bytes; `scaled`: their block's levels times its absmax.
 static SNUG_INLINE F32x16 Nf4Lanes(const uint8_t* codes, F32x16 scaled) {
-  constexpr U32x16 kShift = {4, 0, 12, 8, 20, 16, 28, 24, 4, 0, 12, 8, 20, 16, 28, 24};
+  constexpr U32x16Value kShift = {4, 0, 12, 8, 20, 16, 28, 24, 4, 0, 12, 8, 20, 16, 28, 24};
   uint32_t a, b;  // The codes of eight elements each.
   memcpy(&a, codes, sizeof(a));
   memcpy(&b, codes + sizeof(a), sizeof(b));
-  const U32x16 pairs = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
-  return Lookup(scaled, reinterpret_cast<I32x16>(pairs >> kShift & 15u));
+  const U32x16Value pairs = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
+  return Lookup(scaled, As<I32x16>(U32x16(pairs >> kShift & 15u)));
 }
 static SNUG_INLINE F32x16 Nf4Scaled(const Nf4Weight& w, int64_t block) {
   return Load(kNf4Levels.at, Whole{}) * Nf4Absmax(w, kDynamicMap, block);
@@ -55,7 +58,7 @@ template <typename Extent>
 static SNUG_INLINE F32x16 Int8Lanes(const int8_t* codes, float absmax, Extent part) {
   I8x16 some{};
   memcpy(&some, codes, Count(part));
-  return __builtin_convertvector(Widened(some), F32x16) * absmax * kInt8Inverse;
+  return Convert<F32x16>(Widened(some)) * absmax * kInt8Inverse;
 }
 
 }  // namespace snug::kernels::SNUG_ISA

@@ -48,15 +48,13 @@ void Int8Row(const FrozenTile& t, int64_t n, T* to) {
 
 // ---- quantising ---------------------------------------------------------------------------------
 
-SNUG_INLINE I32x16 Magnitude(F32x16 v) { return reinterpret_cast<I32x16>(v) & 0x7fffffff; }
+SNUG_INLINE I32x16 Magnitude(F32x16 v) { return As<I32x16>(v) & 0x7fffffff; }
 // The larger of each lane, as bits: numbers that are not negative order as their bits do.
 SNUG_INLINE I32x16 LargerOf(I32x16 a, I32x16 b) {
   const I32x16 rises = (a - b) >> 31;
   return (b & rises) | (a & ~rises);
 }
-SNUG_INLINE float LargestOf(I32x16 magnitudes) {
-  return MaxLane(reinterpret_cast<F32x16>(magnitudes));
-}
+SNUG_INLINE float LargestOf(I32x16 magnitudes) { return MaxLane(As<F32x16>(magnitudes)); }
 
 template <typename T>
 void QuantizeInt8Row(const QuantizeInt8WeightParams& p, int64_t n) {
@@ -68,7 +66,7 @@ void QuantizeInt8Row(const QuantizeInt8WeightParams& p, int64_t n) {
   const float absmax = LargestOf(largest), scale = Int8Scale(absmax);
   ForVectors(p.K, [&](int64_t k, auto part) SNUG_LAMBDA {
     const F32x16 rounded = (Load(w + k, part) * scale + 12582912.0f) - 12582912.0f;
-    const I8x16 some = __builtin_convertvector(__builtin_convertvector(rounded, I32x16), I8x16);
+    const I8x16 some = NarrowedTo<I8x16>(Convert<I32x16>(rounded));
     memcpy(codes + k, &some, Count(part));
   });
   p.to.absmax[n] = absmax;
@@ -104,10 +102,8 @@ float QuantizeNf4Values(const float* values, int64_t bytes, uint8_t* codes) {
     I32x16 code{};  // How many bounds are smaller: Nf4Code.
     for (const float bound : kNf4Bounds.at) code -= SignMask(bound - x);
     // Two lanes are one number of 64 bits; the first code goes to the upper half of a byte.
-    using U64x8 = uint64_t __attribute__((vector_size(64)));
-    using U8x8 = uint8_t __attribute__((vector_size(8)));
-    const U64x8 lanes = reinterpret_cast<U64x8>(code);
-    const U8x8 pairs = __builtin_convertvector(lanes << 4 | lanes >> 32, U8x8);
+    const U64x8 lanes = As<U64x8>(code);
+    const uint64_t pairs = LowestBytes(lanes << 4 | lanes >> 32);
     memcpy(all + i / 2, &pairs, sizeof(pairs));
   }
   memcpy(codes, all, bytes);

@@ -1,6 +1,6 @@
-// Sixteen fp32 lanes, on every instruction set: GCC lowers one F32x16 to a zmm, two ymm or four xmm
-// registers. Lane counts, reduction trees and the order of operations are fixed and no multiply-add
-// is contracted, so that all instruction sets give the same bits.
+// Sixteen fp32 lanes, on every instruction set (wide.h). Lane counts, reduction trees and the order
+// of operations are fixed and no multiply-add is contracted, so that all instruction sets give the
+// same bits.
 // Here: the lanes, and number types in memory. vector.h: rows of any length, and sums.
 //
 // Files that include this are compiled once per instruction set (SNUG_ISA names it, see
@@ -15,24 +15,16 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/loops/wide.h"
+#include "kernels/cpu/loops/widths.h"
 #include "kernels/types.h"
 
 #ifdef __AVX512BW__
 #include <immintrin.h>
 #endif
 
-#define SNUG_INLINE inline __attribute__((always_inline))
-#define SNUG_LAMBDA __attribute__((always_inline))
-
 namespace snug::kernels::SNUG_ISA {
 
-using F32x16 = float __attribute__((vector_size(64)));
-using I32x16 = int32_t __attribute__((vector_size(64)));
-using U32x16 = uint32_t __attribute__((vector_size(64)));
-using U16x16 = uint16_t __attribute__((vector_size(32)));
-using U16x32 = uint16_t __attribute__((vector_size(64)));
-using U8x16 = uint8_t __attribute__((vector_size(16)));
-using I8x16 = int8_t __attribute__((vector_size(16)));
 inline constexpr int64_t kLanes = 16;
 
 // A whole vector, as an argument.
@@ -42,38 +34,10 @@ struct Whole {};
 static SNUG_INLINE F32x16 Splat(float value) { return value - F32x16{}; }
 
 static SNUG_INLINE F32x16 Select(I32x16 mask, F32x16 yes, F32x16 no) {
-  return reinterpret_cast<F32x16>((reinterpret_cast<I32x16>(yes) & mask) |
-                                  (reinterpret_cast<I32x16>(no) & ~mask));
+  return As<F32x16>((As<I32x16>(yes) & mask) | (As<I32x16>(no) & ~mask));
 }
 
-// Where the machine has one instruction for it, GCC 12 takes five. (Its unmasked intrinsics warn of
-// what they leave undefined.)
-#ifdef __AVX512BW__
-inline constexpr __mmask16 kAll = 0xffff;
-static SNUG_INLINE U32x16 Widened(U16x16 v) {
-  return reinterpret_cast<U32x16>(_mm512_maskz_cvtepu16_epi32(kAll, reinterpret_cast<__m256i>(v)));
-}
-static SNUG_INLINE I32x16 Widened(U8x16 v) {
-  return reinterpret_cast<I32x16>(_mm512_maskz_cvtepu8_epi32(kAll, reinterpret_cast<__m128i>(v)));
-}
-static SNUG_INLINE I32x16 Widened(I8x16 v) {
-  return reinterpret_cast<I32x16>(_mm512_maskz_cvtepi8_epi32(kAll, reinterpret_cast<__m128i>(v)));
-}
-static SNUG_INLINE U16x16 Narrowed(U32x16 v) {
-  return reinterpret_cast<U16x16>(_mm512_maskz_cvtepi32_epi16(kAll, reinterpret_cast<__m512i>(v)));
-}
-#else
-static SNUG_INLINE U32x16 Widened(U16x16 v) { return __builtin_convertvector(v, U32x16); }
-static SNUG_INLINE I32x16 Widened(U8x16 v) { return __builtin_convertvector(v, I32x16); }
-static SNUG_INLINE I32x16 Widened(I8x16 v) { return __builtin_convertvector(v, I32x16); }
-static SNUG_INLINE U16x16 Narrowed(U32x16 v) { return __builtin_convertvector(v, U16x16); }
-#endif
-
-static SNUG_INLINE F32x16 Load(const float* x, Whole) {
-  F32x16 v;
-  memcpy(&v, x, sizeof(v));
-  return v;
-}
+static SNUG_INLINE F32x16 Load(const float* x, Whole) { return FromMemory<F32x16>(x); }
 static SNUG_INLINE F32x16 Load(const bf16* x, Whole) {
   U16x16 v;
   memcpy(&v, x, sizeof(v));
@@ -81,11 +45,11 @@ static SNUG_INLINE F32x16 Load(const bf16* x, Whole) {
   // Halves to the upper halves of words in one step, not widened first and then shifted.
   constexpr U16x32 kFrom = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
                             0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
-  return reinterpret_cast<F32x16>(
+  return As<F32x16>(
       _mm512_maskz_permutexvar_epi16(0xaaaaaaaa, reinterpret_cast<__m512i>(kFrom),
                                      _mm512_castsi256_si512(reinterpret_cast<__m256i>(v))));
 #else
-  return reinterpret_cast<F32x16>(Widened(v) << 16);
+  return As<F32x16>(Widened(v) << 16);
 #endif
 }
 static SNUG_INLINE F32x16 Load(const f16* x, Whole) {
@@ -93,23 +57,19 @@ static SNUG_INLINE F32x16 Load(const f16* x, Whole) {
   memcpy(&v, x, sizeof(v));
   const U32x16 bits = Widened(v), magnitude = bits & 0x7fffu;
   // As ToFloat of types.h: what is below 0x400 is subnormal, what is above 0x7bff not finite.
-  const I32x16 subnormal = reinterpret_cast<I32x16>(magnitude - 0x400u) >> 31;
-  const U32x16 beyond =
-      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7bffu - magnitude) >> 31);
+  const I32x16 subnormal = As<I32x16>(magnitude - 0x400u) >> 31;
+  const U32x16 beyond = As<U32x16>(As<I32x16>(0x7bffu - magnitude) >> 31);
   const U32x16 normal = (magnitude << 13) + (112u << 23) + (beyond & (112u << 23));
-  const F32x16 small =
-      __builtin_convertvector(reinterpret_cast<I32x16>(magnitude), F32x16) * 0x1p-24f;
-  const U32x16 value =
-      reinterpret_cast<U32x16>(Select(subnormal, small, reinterpret_cast<F32x16>(normal)));
-  return reinterpret_cast<F32x16>(value | (bits & 0x8000u) << 16);
+  const F32x16 small = Convert<F32x16>(As<I32x16>(magnitude)) * 0x1p-24f;
+  const U32x16 value = As<U32x16>(Select(subnormal, small, As<F32x16>(normal)));
+  return As<F32x16>(value | (bits & 0x8000u) << 16);
 }
-static SNUG_INLINE void Store(float* y, F32x16 v, Whole) { memcpy(y, &v, sizeof(v)); }
+static SNUG_INLINE void Store(float* y, F32x16 v, Whole) { ToMemory(y, v); }
 // To nearest even, NaN to 0x7fc0, as ToBf16 of types.h: in the upper halves, the lower ones 0.
 static SNUG_INLINE U32x16 RoundedToBf16(F32x16 v) {
-  const U32x16 bits = reinterpret_cast<U32x16>(v);
+  const U32x16 bits = As<U32x16>(v);
   const U32x16 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-  const U32x16 nan =
-      reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(0x7f800000u - (bits & 0x7fffffffu)) >> 31);
+  const U32x16 nan = As<U32x16>(As<I32x16>(0x7f800000u - (bits & 0x7fffffffu)) >> 31);
   return (rounded & ~nan) | (0x7fc00000u & nan);
 }
 #ifdef __AVX512BF16__
@@ -131,14 +91,12 @@ static SNUG_INLINE void Store(bf16* y, F32x16 v, Whole) {
 }
 // As ToF16 of types.h.
 static SNUG_INLINE void Store(f16* y, F32x16 v, Whole) {
-  const U32x16 bits = reinterpret_cast<U32x16>(v), magnitude = bits & 0x7fffffffu;
-  const auto below = [&](uint32_t limit) SNUG_LAMBDA {
-    return reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(magnitude - limit) >> 31);
-  };
+  const U32x16 bits = As<U32x16>(v), magnitude = bits & 0x7fffffffu;
+  const auto below = [&](uint32_t limit)
+                         SNUG_LAMBDA { return As<U32x16>(As<I32x16>(magnitude - limit) >> 31); };
   const U32x16 subnormal = below(0x38800000u), finite = below(0x47800000u);
   const U32x16 number = below(0x7f800001u);
-  const U32x16 steps =
-      reinterpret_cast<U32x16>(reinterpret_cast<F32x16>(magnitude) + 0.5f) - 0x3f000000u;
+  const U32x16 steps = As<U32x16>(As<F32x16>(magnitude) + 0.5f) - 0x3f000000u;
   const U32x16 normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
   const U32x16 value = (steps & subnormal) | (normal & ~subnormal & finite) | (0x7c00u & ~finite) |
                        (0x7e00u & ~number);

@@ -35,7 +35,7 @@ double SumSquaresTyped(const T* x, int64_t n) {
   ForVectors(n, [&](int64_t i, auto part) SNUG_LAMBDA {
     const F32x16 v = Load(x + i, part);
     F32xWide parts[kWides];
-    memcpy(parts, &v, sizeof(v));
+    ToMemory(parts, v);
     for (int k = 0; k < kWides; ++k) {
       AddSquares(sums[k], __builtin_convertvector(parts[k], F64xWide));
     }

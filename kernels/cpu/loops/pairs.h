@@ -17,9 +17,8 @@ struct Pair {
   F32x16 even, odd;
 };
 static SNUG_INLINE Pair LoadPair(const bf16* x) {
-  U32x16 words;
-  memcpy(&words, x, sizeof(words));
-  return {reinterpret_cast<F32x16>(words << 16), reinterpret_cast<F32x16>(words & 0xffff0000u)};
+  const U32x16 words = FromMemory<U32x16>(x);
+  return {As<F32x16>(words << 16), As<F32x16>(words & 0xffff0000u)};
 }
 // As Store of lanes.h rounds.
 static SNUG_INLINE void StorePair(bf16* y, Pair v) {
@@ -34,8 +33,7 @@ static SNUG_INLINE void StorePair(bf16* y, Pair v) {
     return;
   }
 #endif
-  const U32x16 words = RoundedToBf16(v.even) >> 16 | RoundedToBf16(v.odd);
-  memcpy(y, &words, sizeof(words));
+  ToMemory(y, RoundedToBf16(v.even) >> 16 | RoundedToBf16(v.odd));
 }
 
 template <typename F, typename... Pairs>

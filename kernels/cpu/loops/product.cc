@@ -123,13 +123,10 @@ template <>
 SNUG_INLINE F32x16 Words<Pair>(const LoadTile& p, int64_t row, int64_t c) {
   const bf16* x = RowOf<bf16>(p.x, row, p.stride) + 2 * c;
   const int64_t left = p.width - 2 * c;
-  F32x16 words{};
-  if (left >= 2 * kLanes) {
-    memcpy(&words, x, sizeof(words));
-  } else {
-    memcpy(&words, x, left * sizeof(bf16));
-  }
-  return words;
+  if (left >= 2 * kLanes) return FromMemory<F32x16>(x);
+  bf16 some[2 * kLanes] = {};
+  memcpy(some, x, left * sizeof(bf16));
+  return FromMemory<F32x16>(some);
 }
 
 template <typename T>
@@ -156,10 +153,10 @@ void LoadTermPairs(const LoadTile& p) {
     const bf16* y = x + p.stride;
     ForVectors(p.width, [&](int64_t c, auto part) SNUG_LAMBDA {
       // fp32 of a bf16 is its bits in the upper half.
-      const U32x16 low = reinterpret_cast<U32x16>(Load(x + c, part)) >> 16;
+      const U32x16 low = As<U32x16>(Load(x + c, part)) >> 16;
       U32x16 high{};
-      if (row + 1 < p.rows) high = reinterpret_cast<U32x16>(Load(y + c, part));
-      Store(p.to + row / 2 * p.padded_width + c, reinterpret_cast<F32x16>(low | high), Whole{});
+      if (row + 1 < p.rows) high = As<U32x16>(Load(y + c, part));
+      Store(p.to + row / 2 * p.padded_width + c, As<F32x16>(low | high), Whole{});
     });
   }
 }

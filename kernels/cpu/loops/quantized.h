@@ -24,15 +24,18 @@ static SNUG_INLINE void Draw(const Dither& dither, const Quantized& q, const Blo
   }
   const WordRun run = RandomRun(dither.site, RandomBlockOf(q.first_row + at.row, at.C, at.begin()));
   static_assert(sizeof(run) == kRangeBlock * sizeof(*halves));
-  memcpy(halves, &run, sizeof(run));
+  for (const U32x16& words : run.of) {
+    ToMemory(halves, words);
+    halves += 2 * kLanes;
+  }
 }
 
 static SNUG_INLINE U8x16 CodesOf(F32x16 scaled, float levels) {
-  const I32x16 bits = reinterpret_cast<I32x16>(scaled);
+  const I32x16 bits = As<I32x16>(scaled);
   const I32x16 nan = (static_cast<int32_t>(kInfinityBits) - (bits & 0x7fffffff)) >> 31;
   const F32x16 below = Select(SignMask(levels - scaled), Splat(levels), scaled);
   const F32x16 within = Select(SignMask(scaled) | nan, F32x16{}, below);
-  return __builtin_convertvector(__builtin_convertvector(within, I32x16), U8x16);
+  return NarrowedTo<U8x16>(Convert<I32x16>(within));
 }
 
 // Values (LoadBlock's) to codes, and a block's range.
@@ -50,8 +53,8 @@ static inline void QuantizeBlock(const Quantized& q, const Dither& dither, const
     ForBlockVectors([&](int64_t c) SNUG_LAMBDA {
       U16x16 half;
       memcpy(&half, halves + c, sizeof(half));
-      const I32x16 whole = reinterpret_cast<I32x16>(Widened(half));
-      F32x16 u = __builtin_convertvector(whole, F32x16) * 0x1p-16f;
+      const I32x16 whole = As<I32x16>(Widened(half));
+      F32x16 u = Convert<F32x16>(whole) * 0x1p-16f;
       Scale(Load(x.at + c, Whole{}), ranges.Low(c), inverses.Step(c), u);
       const U8x16 code = CodesOf(u, levels);
       memcpy(codes + c, &code, sizeof(code));
@@ -68,7 +71,7 @@ static inline void DequantizeBlock(const Quantized& q, const BlockAt& at, Floats
     ForBlockVectors([&](int64_t c) SNUG_LAMBDA {
       U8x16 code;
       memcpy(&code, codes + c, sizeof(code));
-      F32x16 value = __builtin_convertvector(Widened(code), F32x16);
+      F32x16 value = Convert<F32x16>(Widened(code));
       Reconstruct(value, ranges.Low(c), ranges.Step(c));
       Store(x.at + c, value, Whole{});
     });

@@ -11,26 +11,22 @@
 namespace snug::kernels::SNUG_ISA {
 namespace {
 
-SNUG_INLINE U32x16 LoadWords(const int32_t* v, Whole) {
-  U32x16 words;
-  memcpy(&words, v, sizeof(words));
-  return words;
-}
+SNUG_INLINE U32x16 LoadWords(const int32_t* v, Whole) { return FromMemory<U32x16>(v); }
 SNUG_INLINE U32x16 LoadWords(const int32_t* v, Part part) {
-  U32x16 words{};
-  memcpy(&words, v, part.count * sizeof(*v));
-  return words;
+  int32_t some[kLanes] = {};
+  memcpy(some, v, part.count * sizeof(*v));
+  return FromMemory<U32x16>(some);
 }
-SNUG_INLINE void StoreWords(int32_t* v, U32x16 words, Whole) { memcpy(v, &words, sizeof(words)); }
+SNUG_INLINE void StoreWords(int32_t* v, U32x16 words, Whole) { ToMemory(v, words); }
 SNUG_INLINE void StoreWords(int32_t* v, U32x16 words, Part part) {
-  memcpy(v, &words, part.count * sizeof(*v));
+  int32_t all[kLanes];
+  ToMemory(all, words);
+  memcpy(v, all, part.count * sizeof(*v));
 }
 
-SNUG_INLINE F32x16 FloatsOf(U32x16 bits) { return reinterpret_cast<F32x16>(bits); }
-SNUG_INLINE U32x16 BitsOfLanes(F32x16 v) { return reinterpret_cast<U32x16>(v); }
-SNUG_INLINE U32x16 Mask(U32x16 sign) {
-  return reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(sign) >> 31);
-}
+SNUG_INLINE F32x16 FloatsOf(U32x16 bits) { return As<F32x16>(bits); }
+SNUG_INLINE U32x16 BitsOfLanes(F32x16 v) { return As<U32x16>(v); }
+SNUG_INLINE U32x16 Mask(U32x16 sign) { return As<U32x16>(As<I32x16>(sign) >> 31); }
 
 // Sign bits tell of lanes that overflowed.
 struct Words {
@@ -46,18 +42,16 @@ SNUG_INLINE Words ToFixed(F32x16 f, float scale) {
   // Below 2^23 adding 2^23 rounds, to even; from there on numbers are whole.
   const U32x16 small = Mask(magnitude - 0x4b000000u);
   const F32x16 rounding = FloatsOf(BitsOfLanes(Splat(0x1p23f)) | (bits & 0x80000000u));
-  const F32x16 rounded = Select(reinterpret_cast<I32x16>(small), (x + rounding) - rounding, x);
+  const F32x16 rounded = Select(As<I32x16>(small), (x + rounding) - rounding, x);
   const F32x16 safe = FloatsOf(BitsOfLanes(rounded) & fits);
-  const U32x16 whole = reinterpret_cast<U32x16>(__builtin_convertvector(safe, I32x16));
+  const U32x16 whole = As<U32x16>(Convert<I32x16>(safe));
   const U32x16 bound = 0x7fffffffu + (bits >> 31);  // -2^31 for negative ones.
   return {(whole & fits) | (bound & ~fits & number), ~fits};
 }
 
 SNUG_INLINE U32x16 LeavesRoom(U32x16 v) { return v + fixed_point::kRoom; }
 
-SNUG_INLINE F32x16 ToFloats(U32x16 v, float step) {
-  return __builtin_convertvector(reinterpret_cast<I32x16>(v), F32x16) * step;
-}
+SNUG_INLINE F32x16 ToFloats(U32x16 v, float step) { return Convert<F32x16>(As<I32x16>(v)) * step; }
 
 SNUG_INLINE bool AnySign(U32x16 v) {
   uint32_t any = 0;
@@ -95,7 +89,7 @@ bool AddTyped(const FixedAddParams& p, Range rows) {
 SNUG_INLINE void WritePlanes(U32x16 low, int shift, bool both, uint8_t* side) {
   for (int j = 0; j < shift; ++j) {
     const U32x16 bit = low >> static_cast<uint32_t>(j) & 1u;
-    const uint32_t plane = Gathered<1>(reinterpret_cast<I32x16>(bit));
+    const uint32_t plane = Gathered<1>(As<I32x16>(bit));
     side[j] = static_cast<uint8_t>(plane);
     if (both) side[shift + j] = static_cast<uint8_t>(plane >> 8);
   }
@@ -105,7 +99,7 @@ SNUG_INLINE U32x16 ReadPlanes(const uint8_t* side, int shift, bool both) {
   U32x16 low{};
   for (int j = 0; j < shift; ++j) {
     const uint32_t plane = side[j] | (both ? uint32_t{side[shift + j]} << 8 : 0u);
-    low |= reinterpret_cast<U32x16>(Spread<1>(plane)) << static_cast<uint32_t>(j);
+    low |= As<U32x16>(Spread<1>(plane)) << static_cast<uint32_t>(j);
   }
   return low;
 }
@@ -117,7 +111,7 @@ SNUG_INLINE U32x16 ShiftAdd(const FixedShiftAddParams& p, U32x16 v, U32x16 f, ui
   const auto shift = static_cast<uint32_t>(p.shift);
   if (p.inverse) return (v - f) << shift | ReadPlanes(side, p.shift, both);
   WritePlanes(v, p.shift, both, side);
-  return reinterpret_cast<U32x16>(reinterpret_cast<I32x16>(v) >> p.shift) + f;
+  return As<U32x16>(As<I32x16>(v) >> p.shift) + f;
 }
 
 template <typename T>

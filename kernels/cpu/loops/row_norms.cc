@@ -19,7 +19,7 @@ template <typename T>
 SNUG_INLINE const T* After(F32x16 v, const T* x) {
   int32_t zero = 0;
   asm("" : "+r"(zero));  // What the compiler does not know.
-  return x + (reinterpret_cast<I32x16>(v)[0] & zero);
+  return x + (As<I32x16>(v)[0] & zero);
 }
 
 template <typename T>

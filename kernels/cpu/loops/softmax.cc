@@ -115,7 +115,7 @@ struct Probabilities {
   template <typename Extent>
   SNUG_INLINE F32x16 operator()(int64_t c, Extent extent) const {
     if (p != nullptr) return Load(p + c, extent);
-    const F32x16 code = __builtin_convertvector(LoadBytes(codes + c, extent), F32x16);
+    const F32x16 code = Convert<F32x16>(LoadBytes(codes + c, extent));
     return FillBeyond(minimum + step * code, extent, 0.0f);
   }
 };

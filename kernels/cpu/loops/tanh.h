@@ -18,7 +18,7 @@ struct ValueAndSlope {
 // NaN.
 static SNUG_INLINE ValueAndSlope Tanh(F32x16 y) {
   constexpr float kNear = 0.625f;
-  const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(y) & 0x7fffffff);
+  const F32x16 magnitude = As<F32x16>(As<I32x16>(y) & 0x7fffffff);
   const F32x16 e = ExpFlushed(-2.0f * magnitude);
   const F32x16 inverse = 1.0f / (1.0f + e);
   const F32x16 far = (1.0f - e) * inverse;
@@ -30,9 +30,8 @@ static SNUG_INLINE ValueAndSlope Tanh(F32x16 y) {
   p = p * square - 3.33332819422e-1f;
   const F32x16 near = magnitude + magnitude * square * p;
   const F32x16 value = Select(SignMask(magnitude - kNear), near, far);
-  const I32x16 sign = reinterpret_cast<I32x16>(y) & ~0x7fffffff;
-  return {reinterpret_cast<F32x16>(reinterpret_cast<I32x16>(value) | sign),
-          4.0f * e * inverse * inverse};
+  const I32x16 sign = As<I32x16>(y) & ~0x7fffffff;
+  return {As<F32x16>(As<I32x16>(value) | sign), 4.0f * e * inverse * inverse};
 }
 
 // As activations.h has them.

@@ -6,34 +6,49 @@
 
 namespace snug::kernels::SNUG_ISA {
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(SNUG_HALVES)
 // Lanes of `low` and `high` in which the blocks of kHalf x kHalf off the diagonal change places.
-template <int kHalf>
-static SNUG_INLINE void Exchange(F32x16& low, F32x16& high) {
-  I32x16 first, second;
-  for (int lane = 0; lane < kLanes; ++lane) {
+template <int kHalf, typename Vector, typename Order>
+static SNUG_INLINE void Exchange(Vector& low, Vector& high) {
+  constexpr int kCount = sizeof(Vector) / sizeof(float);
+  Order first, second;
+  for (int lane = 0; lane < kCount; ++lane) {
     const bool upper = (lane & kHalf) != 0;
-    first[lane] = upper ? kLanes + lane - kHalf : lane;
-    second[lane] = upper ? kLanes + lane : lane + kHalf;
+    first[lane] = upper ? kCount + lane - kHalf : lane;
+    second[lane] = upper ? kCount + lane : lane + kHalf;
   }
-  const F32x16 kept = low;
+  const Vector kept = low;
   low = __builtin_shuffle(kept, high, first);
   high = __builtin_shuffle(kept, high, second);
 }
 
-template <int kHalf>
-static SNUG_INLINE void ExchangeAll(F32x16 (&rows)[kLanes]) {
+template <int kHalf, typename Order, typename Vector, int kCount>
+static SNUG_INLINE void ExchangeAll(Vector (&rows)[kCount]) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kCount; ++row) {
+    if ((row & kHalf) == 0) Exchange<kHalf, Vector, Order>(rows[row], rows[row + kHalf]);
+  }
+  if constexpr (kHalf > 1) ExchangeAll<kHalf / 2, Order>(rows);
+}
+#endif
+
+#if defined(__AVX512F__)
+static SNUG_INLINE void Transpose(F32x16 (&rows)[kLanes]) { ExchangeAll<8, I32x16>(rows); }
+#elif defined(SNUG_HALVES)
+// Four squares of eight, of which those off the diagonal change places.
+static SNUG_INLINE void Transpose(F32x16 (&rows)[kLanes]) {
+  constexpr int kSide = 8;
+  F32x8 squares[2][2][kSide];
 #pragma GCC unroll 16
   for (int row = 0; row < kLanes; ++row) {
-    if ((row & kHalf) == 0) Exchange<kHalf>(rows[row], rows[row + kHalf]);
+    squares[row / kSide][0][row % kSide] = rows[row].low;
+    squares[row / kSide][1][row % kSide] = rows[row].high;
   }
-}
-
-static SNUG_INLINE void Transpose(F32x16 (&rows)[kLanes]) {
-  ExchangeAll<8>(rows);
-  ExchangeAll<4>(rows);
-  ExchangeAll<2>(rows);
-  ExchangeAll<1>(rows);
+  for (auto& line : squares)
+    for (auto& square : line) ExchangeAll<4, I32x16::Half>(square);
+#pragma GCC unroll 16
+  for (int row = 0; row < kLanes; ++row)
+    rows[row] = {squares[0][row / kSide][row % kSide], squares[1][row / kSide][row % kSide]};
 }
 #else
 // Elsewhere GCC would take such shuffles apart lane by lane.

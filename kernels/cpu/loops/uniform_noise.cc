@@ -20,8 +20,8 @@ void NoiseTyped(const UniformNoiseParams& p, Range rows) {
           RandomRun(p.site, static_cast<uint64_t>((p.first_row + i) * blocks + begin / 4));
       const int64_t n = p.C - begin < kColumns ? p.C - begin : kColumns;
       ForVectors(n, [&](int64_t c, auto part) SNUG_LAMBDA {
-        const I32x16 upper = reinterpret_cast<I32x16>(run.of[c / kLanes] >> 8);  // ToUniform.
-        const F32x16 u = __builtin_convertvector(upper, F32x16) * (1.0f / (1 << 24));
+        const I32x16 upper = As<I32x16>(run.of[c / kLanes] >> 8);  // ToUniform.
+        const F32x16 u = Convert<F32x16>(upper) * (1.0f / (1 << 24));
         T* at = x + begin + c;
         Store(at, Load(at, part) + p.magnitude * (2.0f * u - 1.0f), part);
       });

@@ -25,8 +25,10 @@ static SNUG_INLINE F32x16 Load(const T* x, Part part) {
 // Lanes that are not there become `fill`.
 static SNUG_INLINE F32x16 FillBeyond(F32x16 v, Whole, float) { return v; }
 static SNUG_INLINE F32x16 FillBeyond(F32x16 v, Part part, float fill) {
-  for (int64_t lane = part.count; lane < kLanes; ++lane) v[lane] = fill;
-  return v;
+  float lanes[kLanes];
+  Store(lanes, v, Whole{});
+  for (int64_t lane = part.count; lane < kLanes; ++lane) lanes[lane] = fill;
+  return Load(lanes, Whole{});
 }
 template <typename T, typename Extent>
 static SNUG_INLINE F32x16 LoadOr(const T* x, Extent extent, float fill) {
@@ -34,18 +36,15 @@ static SNUG_INLINE F32x16 LoadOr(const T* x, Extent extent, float fill) {
 }
 
 // The first two steps of a tree over lanes: lane i with i + 8, then with i + 4.
-using F32x8 = float __attribute__((vector_size(32)));
-using F32x4 = float __attribute__((vector_size(16)));
 template <typename Op>
 static SNUG_INLINE F32x4 InFours(F32x16 v, Op op) {
-  const F32x8 eight = op(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
-                         __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+  const F32x8 eight = op(LowerHalf(v), UpperHalf(v));
   return op(__builtin_shufflevector(eight, eight, 0, 1, 2, 3),
             __builtin_shufflevector(eight, eight, 4, 5, 6, 7));
 }
 
 // All ones where the sign bit is set.
-static SNUG_INLINE I32x16 SignMask(F32x16 v) { return reinterpret_cast<I32x16>(v) >> 31; }
+static SNUG_INLINE I32x16 SignMask(F32x16 v) { return As<I32x16>(v) >> 31; }
 // The larger of each lane.
 static SNUG_INLINE F32x16 MaxOf(F32x16 a, F32x16 b) { return Select(SignMask(a - b), b, a); }
 static SNUG_INLINE float MaxLane(F32x16 v) {

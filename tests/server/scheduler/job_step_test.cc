@@ -230,6 +230,7 @@ TEST(JobStepTest, TheLargerOfTwoPlansIsReservedUntilTheAnswer) {
     ASSERT_TRUE(taken.ok()) << taken.status();
     EXPECT_EQ(taken->attempt->plan.name(), "mesa");
     EXPECT_EQ(taken->rest.reserve->bytes, bytes);
+    EXPECT_TRUE(taken->actions.shrink_promise);
     EXPECT_EQ(taken->job.job.plan_changes().count(), 1);
     answer.set_refusal("no");
     const absl::StatusOr<JobStep> refused = StepJob(ordered_rows, PlanAnswered{answer}, kMoment);
