@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "tests/kernels/frozen_testing.h"
 
@@ -72,6 +73,21 @@ TEST(Int8WeightTest, SameBytesOnTheCpuAndOnCudaAndEveryWay) {
     Matrix back(37, 1031);
     EXPECT_TRUE(there.Dequantize(back).ok());
     return back.bytes();
+  });
+}
+
+// A weight that is no number leaves its row none; which codes it has is the same on all sets.
+TEST(Int8WeightTest, NotANumberHasTheSameCodesOnEachSet) {
+  Matrix w(2, 37);
+  w.Fill(3);
+  w.Set(0, 5, std::nan(""));
+  w.Set(1, 36, HUGE_VAL);
+  std::optional<Int8Memory> first;
+  OnEachInstructionSet([&] {
+    Int8Memory memory(2, 37);
+    ASSERT_TRUE(memory.Quantize(w).ok());
+    if (!first) first = memory;
+    EXPECT_EQ(memory.codes, first->codes);
   });
 }
 

@@ -13,8 +13,9 @@
 
 namespace snug::kernels::SNUG_ISA {
 
-// Narrowed: the lower halves of lanes whose upper halves are 0. NarrowedTo<U8x16 or I8x16>: of
-// numbers that have room in a byte. LowestBytes: of each number, the first in the lowest byte.
+// Narrowed: the lower halves of lanes whose upper halves are 0. NarrowedTo<U8x16 or I8x16>: the
+// lowest byte of each lane, whatever is above it. LowestBytes: of each number, the first in the
+// lowest byte.
 #if defined(__AVX512BW__)
 
 // Where the machine has one instruction for it, GCC 12 takes five. (Its unmasked intrinsics warn of
@@ -59,7 +60,9 @@ static SNUG_INLINE U16x16 Narrowed(U32x16 v) {
       _mm256_packus_epi32(reinterpret_cast<__m256i>(v.low), reinterpret_cast<__m256i>(v.high))));
 }
 template <typename Bytes>
-static SNUG_INLINE Bytes NarrowedTo(I32x16 v) {
+static SNUG_INLINE Bytes NarrowedTo(I32x16 all) {
+  // Packing saturates, so that what is packed are numbers that fit.
+  const I32x16 v = std::is_same_v<Bytes, I8x16> ? all << 24 >> 24 : all & 0xff;
   const __m256i words = InOrder(
       _mm256_packs_epi32(reinterpret_cast<__m256i>(v.low), reinterpret_cast<__m256i>(v.high)));
   const __m128i low = _mm256_castsi256_si128(words), high = _mm256_extracti128_si256(words, 1);
