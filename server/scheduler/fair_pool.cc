@@ -63,8 +63,7 @@ void FairPool::Loop(bool small_only) {
       while (!stopping_ && !(work = Take(small_only))) changed_.Wait(&mutex_);
       if (stopping_) return;
     }
-    // It has its turn all the same: those behind its key are called at its end.
-    if (work->abandoned == nullptr || !work->abandoned->load()) work->run();
+    work->run();
     absl::MutexLock lock(&mutex_);
     running_keys_.erase(work->key);
     const auto behind = behind_.find(work->key);

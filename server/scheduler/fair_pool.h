@@ -4,10 +4,8 @@
 #ifndef SERVER_SCHEDULER_FAIR_POOL_H_
 #define SERVER_SCHEDULER_FAIR_POOL_H_
 
-#include <atomic>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -28,8 +26,6 @@ struct FairWork {
   std::string key = "";
   bool small = false;
   int32_t priority = 0;  // Among the user's own; higher first, then by arrival.
-  // Set: it is dropped when its turn comes. May be null.
-  std::shared_ptr<const std::atomic<bool>> abandoned = nullptr;
   Task run = nullptr;
 };
 

@@ -22,24 +22,30 @@
 #include "server/scheduler/device_plans.h"
 
 namespace snug::server {
+
+// All that the slow work needs, copied: the scheduler's entry may be gone when it runs.
+struct ReadyWork {
+  JobRecord record;  // Of one of those that are alike.
+  std::vector<Device> devices;
+  InHand* in_hand = nullptr;
+  Inspector* inspector = nullptr;
+  std::string state_dir;
+};
+
 namespace {
 
 // Below it a dataset is prepared within seconds: it never waits for a larger one.
 constexpr int64_t kSmallDatasetBytes = int64_t{64} << 20;
 
-// All that the slow work needs, copied: the scheduler's entry may be gone when it runs.
-struct ReadyWork {
-  JobRecord record;
-  std::vector<Device> devices;
-  InHand* in_hand = nullptr;
-  Inspector* inspector = nullptr;
-  std::string state_dir;
-  Readiness::Abandoned abandoned;
-  std::function<void(const std::string&)> say;
+// In whose name the work is done.
+struct ReadyFor {
+  const LikeJobs::Member& job;
+  std::function<void(const std::string& progress)> say;
 };
 
 // What the job's files say; of one that is new, also whether any device can hold it.
-absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& index) {
+absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const ReadyFor& whom,
+                                      const JobIndex& index) {
   const bool prepared = !work.record.train_data.empty();
   const Principal owner = OwnerOf(work.record.job);
   ASSIGN_OR_RETURN(
@@ -47,12 +53,12 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const JobIndex& ind
       work.inspector->Check(work.record.job.spec(), JobOrigins(index, work.state_dir, owner),
                             {.who = owner,
                              .inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
-                             .cancelled = work.abandoned.get(),
+                             .cancelled = whom.job.run.get(),
                              .on_read = [&] {
-                               if (!prepared) work.say("its files are being checked");
+                               if (!prepared) whom.say("its files are being checked");
                              }}));
   if (prepared) return checked;
-  const InHand::Hold hold(*work.in_hand, work.record.id());
+  const InHand::Hold hold(*work.in_hand, whom.job.id);
   RETURN_IF_ERROR(FillAutoLength(work.devices, checked));
   RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
   return checked;
@@ -76,12 +82,12 @@ std::string PreparesAlike(const v1::JobSpec& spec) {
   return absl::StrCat(SourcesKey(spec), spec.model());
 }
 
-absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
-                                   Preparer& preparer) {
+absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const ReadyFor& whom,
+                                   const JobIndex& index, Preparer& preparer) {
   const JobRecord& record = work.record;
   const bool prepared = !record.train_data.empty();
   ReadyJob ready;
-  ASSIGN_OR_RETURN(ready.checked, CheckFiles(work, index));
+  ASSIGN_OR_RETURN(ready.checked, CheckFiles(work, whom, index));
   if (prepared) {
     ready.folders = {.train = record.train_data,
                      .eval = record.eval_data,
@@ -91,11 +97,11 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const JobIndex& index,
     ASSIGN_OR_RETURN(
         ready.folders,
         preparer.Prepare(ready.checked.spec, ready.checked.model_dir,
-                         {.cancelled = work.abandoned.get(),
-                          .say = work.say,
+                         {.cancelled = whom.job.run.get(),
+                          .say = whom.say,
                           .reach = work.inspector->access().ReachOf(OwnerOf(work.record.job))}));
   }
-  const InHand::Hold hold(*work.in_hand, record.id());
+  const InHand::Hold hold(*work.in_hand, whom.job.id);
   ASSIGN_OR_RETURN(const auto facts, preparer.FactsOf(ready.folders));
   ready.summary = facts->summary;
   const RowLengths& lengths = facts->lengths;
@@ -188,45 +194,60 @@ void Readying::GetReady(Entry& entry) {
     if (!held.ok()) return spdlog::error("job {}: {}", id, held.message());
     return in_hand_.Forget(id);
   }
+  const std::string key = AlikeKey(entry.record);
+  const v1::Job& job = entry.record.job;
+  if (!like_jobs_.Add(key, {id, job.spec().display_name(), entry.readiness.Begin()})) return;
   ReadyWork work{.record = entry.record,
                  .devices = core_.ledger.devices(),
                  .in_hand = &in_hand_,
                  .inspector = &core_.settings.inspector,
-                 .state_dir = core_.settings.state_dir,
-                 .abandoned = entry.readiness.Begin()};
-  work.say = [this, id, abandoned = work.abandoned](const std::string& progress) {
-    core_.Post([this, id, abandoned, progress] {
-      Entry* entry = abandoned->load() ? nullptr : core_.Find(id);
+                 .state_dir = core_.settings.state_dir};
+  const v1::JobSpec& spec = job.spec();
+  FairWork turn{.user = job.owner(), .key = PreparesAlike(spec), .priority = job.priority()};
+  const bool new_job = entry.state() == v1::Job::STATE_PREPARING;
+  Task make = [this, key, work = std::move(work)] { MakeAllReady(like_jobs_.Take(key), work); };
+  bool begun = false;
+  if (new_job) {
+    // Asking the file system for a size may take as long as it likes, so that is for a pool, too.
+    turn.run = std::move(make);
+    begun = core_.pool.Post([this, spec, turn = std::move(turn)]() mutable {
+      turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
+      prepares_.Post(std::move(turn));
+    });
+  } else {
+    begun = core_.pool.Post(std::move(make));
+  }
+  if (begun) return;
+  like_jobs_.Take(key);
+  entry.readiness.Withdraw();
+}
+
+// In the name of the first that somebody still waits for: one that is cancelled meanwhile takes
+// none of the others with it.
+void Readying::MakeAllReady(const std::vector<LikeJobs::Member>& jobs, const ReadyWork& work) {
+  auto ready = std::make_shared<absl::StatusOr<ReadyJob>>(absl::CancelledError("cancelled"));
+  for (const LikeJobs::Member& job : jobs) {
+    if (job.run->load()) continue;
+    *ready = MakeReady(work, {.job = job, .say = Saying(job)}, core_.index, preparer_);
+    if (!job.run->load()) break;
+  }
+  core_.Post([this, jobs, ready] {
+    for (const LikeJobs::Member& job : jobs) {
+      made_ready_.push_back({job.id, *ready, job.run});
+      if (ready->ok()) made_ready_.back().ready->checked.spec.set_display_name(job.display_name);
+    }
+  });
+}
+
+std::function<void(const std::string&)> Readying::Saying(const LikeJobs::Member& job) {
+  return [this, id = job.id, run = job.run](const std::string& progress) {
+    core_.Post([this, id, run, progress] {
+      Entry* entry = run->load() ? nullptr : core_.Find(id);
       if (entry == nullptr || entry->state() != v1::Job::STATE_PREPARING) return;
       entry->record.job.set_reason(progress);
       core_.Show(*entry);
     });
   };
-  const v1::JobSpec& spec = entry.record.job.spec();
-  FairWork turn{.user = entry.record.job.owner(),
-                .key = PreparesAlike(spec),
-                .priority = entry.record.job.priority(),
-                .abandoned = work.abandoned};
-  const bool new_job = entry.state() == v1::Job::STATE_PREPARING;
-  Task make = [this, id, work = std::move(work)] {
-    if (work.abandoned->load()) return;
-    auto ready =
-        std::make_shared<absl::StatusOr<ReadyJob>>(MakeReady(work, core_.index, preparer_));
-    core_.Post([this, id, ready, abandoned = work.abandoned] {
-      made_ready_.push_back({id, std::move(*ready), abandoned});
-    });
-  };
-  if (!new_job) {
-    if (!core_.pool.Post(std::move(make))) entry.readiness.Withdraw();
-    return;
-  }
-  // Asking the file system for a size may take as long as it likes, so that is for a pool, too.
-  turn.run = std::move(make);
-  const bool begun = core_.pool.Post([this, spec, turn = std::move(turn)]() mutable {
-    turn.small = DatasetBytes(spec) < kSmallDatasetBytes;
-    prepares_.Post(std::move(turn));
-  });
-  if (!begun) entry.readiness.Withdraw();
 }
 
 void Readying::OnReady(std::vector<ReadyResult> results) {

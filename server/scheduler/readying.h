@@ -3,6 +3,7 @@
 #ifndef SERVER_SCHEDULER_READYING_H_
 #define SERVER_SCHEDULER_READYING_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "server/scheduler/entry.h"
 #include "server/scheduler/fair_pool.h"
 #include "server/scheduler/in_hand.h"
+#include "server/scheduler/like_jobs.h"
 #include "server/scheduler/settings.h"
 #include "server/scheduler/stored_plans.h"
 #include "server/scheduler/unready.h"
@@ -18,6 +20,7 @@
 namespace snug::server {
 
 struct SchedulerCore;
+struct ReadyWork;
 
 class Readying {
  public:
@@ -43,6 +46,9 @@ class Readying {
   void GetSomeReady();
   Unready::Answer GetReadyIfDue(const std::string& id);
   void GetReady(Entry& entry);
+  // On a pool.
+  void MakeAllReady(const std::vector<LikeJobs::Member>& jobs, const ReadyWork& work);
+  std::function<void(const std::string& progress)> Saying(const LikeJobs::Member& job);
   void OnReady(std::vector<ReadyResult> results);
   bool Hold(Entry& entry, const absl::Status& why);
   void GiveUp(Entry& entry, const absl::Status& why);
@@ -53,6 +59,7 @@ class Readying {
   Unready unready_;                      // Of which some may need nothing any more.
   bool pools_full_ = false;              // Since the last tick.
   std::vector<ReadyResult> made_ready_;  // Since the last look.
+  LikeJobs like_jobs_;
   StoredPlans stored_plans_;
   InHand in_hand_;
   FairPool prepares_;  // As many at a time as their memory limits allow.

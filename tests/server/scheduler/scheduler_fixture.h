@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/time/clock.h"
@@ -53,13 +54,8 @@ class SchedulerTest : public testing::Test {
     std::string script;
     std::string init_adapter;
   };
-  void StoreJob(const StoredJob& job) {
-    JobRecord record;
-    record.order = job.order;
-    record.job.set_id(job.id);
-    record.job.set_priority(job.priority);
-    record.job.set_state(v1::Job::STATE_PREPARING);
-    v1::JobSpec& spec = *record.job.mutable_spec();
+  v1::JobSpec SpecOf(const StoredJob& job) const {
+    v1::JobSpec spec;
     spec.set_display_name(job.script);
     spec.set_model(dir_ + "/model");
     spec.set_dataset(dir_ + "/train.jsonl");
@@ -69,6 +65,15 @@ class SchedulerTest : public testing::Test {
     if (job.steps > 0) spec.mutable_training()->set_max_steps(job.steps);
     if (!job.init_adapter.empty()) spec.mutable_lora()->set_init_adapter(job.init_adapter);
     FillDefaults(spec, 128);
+    return spec;
+  }
+  void StoreJob(const StoredJob& job) {
+    JobRecord record;
+    record.order = job.order;
+    record.job.set_id(job.id);
+    record.job.set_priority(job.priority);
+    record.job.set_state(v1::Job::STATE_PREPARING);
+    *record.job.mutable_spec() = SpecOf(job);
     auto store = JobStore::Open({.state_dir = dir_ + "/state"}).value();
     ASSERT_TRUE(store->Commit({.job = &record}).ok());
   }
@@ -101,10 +106,11 @@ class SchedulerTest : public testing::Test {
                                                        .worker = std::getenv("SNUG_FAKE_WORKER"),
                                                        .state_dir = dir_ + "/state",
                                                        .instance = store_->instance_uuid()});
+    if (!inspector_) inspector_.emplace(InspectSettings{.program = inspect_});
     SchedulerSettings settings{.state_dir = dir_ + "/state",
                                .node = std::move(node_),
                                .devices = {device_},
-                               .inspector = inspector_,
+                               .inspector = *inspector_,
                                .limits = limits};
     scheduler_ =
         Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();
@@ -137,7 +143,8 @@ class SchedulerTest : public testing::Test {
   Device device_{.name = "cpu:0", .capacity_bytes = 1 << 30, .context_bytes = 8 << 20};
   JobIndex index_;
   Metrics metrics_;
-  Inspector inspector_{{.program = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect"}};
+  std::string inspect_ = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect";
+  std::optional<Inspector> inspector_;
   std::unique_ptr<Node> node_;  // Of the next Start; null: this machine.
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<Preparer> preparer_;

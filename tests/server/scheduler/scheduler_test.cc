@@ -239,13 +239,11 @@ absl::StatusOr<Lent> LendNow(Scheduler& scheduler, const std::string& id, int64_
   return lent->get_future().get();
 }
 
-// Bytes are lent beside a job's, as many as are free and no more; nothing is taken from the job,
-// and what is given back can be lent again.
-// Those for which there is no room ask again.
+// Those for which there is no room ask again. (No two are alike.)
 TEST_F(SchedulerTest, MoreJobsThanMayWaitToBePreparedAreAllPrepared) {
   constexpr int kJobs = 6;
   for (int i = 0; i < kJobs; ++i)
-    StoreJob({.id = absl::StrCat("job-", i), .order = i + 1, .script = "steps=1"});
+    StoreJob({.id = absl::StrCat("job-", i), .order = i + 1, .steps = i + 1, .script = "steps=1"});
   Start({.tick = absl::Milliseconds(50), .waiting_of_a_user = 1});
   for (int i = 0; i < kJobs; ++i) {
     const v1::Job ended =
@@ -255,6 +253,49 @@ TEST_F(SchedulerTest, MoreJobsThanMayWaitToBePreparedAreAllPrepared) {
   }
 }
 
+// The files are read once for all that wait: no fourth read is let through before all are ready.
+// Whoever is cancelled while they are read in its name takes none of the others with it, and each
+// job keeps its own name (here: what its worker does).
+TEST_F(SchedulerTest, JobsThatAreAlikeAreMadeReadyTogether) {
+  const std::string reads = dir_ + "/reads", reader = dir_ + "/reader";
+  WriteText(reader, absl::StrCat("#!/bin/sh\necho >> ", reads, "\nn=$(wc -l < ", reads,
+                                 ")\nwhile [ -e ", dir_, "/gate-$n ]; do sleep 0.02; done\nexec ",
+                                 std::getenv("SNUG_BIN_DIR"), "/snug-inspect\n"));
+  fs::permissions(reader, fs::perms::owner_all);
+  for (const char* gate : {"/gate-1", "/gate-2", "/gate-4"}) WriteText(dir_ + gate, "");
+  StoreJob({.id = "another", .order = 1, .steps = 100000, .script = "steps=100000"});
+  inspect_ = reader;
+  const auto is_read = [](const v1::Job& job) {
+    return job.reason() == "its files are being checked";
+  };
+  Start({});
+  Await(is_read, "another");
+  for (int i = 1; i <= 3; ++i) {
+    std::promise<absl::Status> created;
+    scheduler_->Create({.spec = SpecOf({.script = absl::StrCat("steps=", i + 3)}),
+                        .job_id = absl::StrCat("job-", i)},
+                       [&](const auto& job) { created.set_value(job.status()); });
+    ASSERT_TRUE(created.get_future().get().ok());
+  }
+  fs::remove(dir_ + "/gate-1");
+  Await(is_read, "job-1");
+  Cancel("job-1");
+  EXPECT_EQ(Cancelled("job-1").state(), v1::Job::STATE_CANCELLED);
+  const auto is_ready = [](const v1::Job& job) { return job.state() != v1::Job::STATE_PREPARING; };
+  for (const char* id : {"job-2", "job-3"})
+    EXPECT_NE(Await(is_ready, id).state(), v1::Job::STATE_PREPARING) << id;
+  fs::remove(dir_ + "/gate-4");
+  for (int i = 2; i <= 3; ++i) {
+    const v1::Job ended =
+        Await([](const v1::Job& job) { return job.state() == v1::Job::STATE_SUCCEEDED; },
+              absl::StrCat("job-", i));
+    EXPECT_EQ(ended.progress().global_step(), i + 3) << ended.ShortDebugString();
+    EXPECT_EQ(ended.spec().display_name(), absl::StrCat("steps=", i + 3));
+  }
+}
+
+// Bytes are lent beside a job's, as many as are free and no more; nothing is taken from the job,
+// and what is given back can be lent again.
 TEST_F(SchedulerTest, WhatIsFreeBesideJobsIsLent) {
   StoreJob("steps=100000");
   Start({});
