@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <iterator>
+#include <optional>
 #include <set>
 
 #include "absl/cleanup/cleanup.h"
@@ -33,14 +34,16 @@ std::set<std::string> NamesToOpen() {
   return names;
 }
 
-// What is in a folder, as far as he may list it: the folder is opened as his files are, and what
-// was opened is listed, whatever its name leads to by then.
-std::vector<std::string> NamesFor(const UserFiles::Rights& rights, const std::string& dir) {
+// What is in a folder, if he may list it: the folder is opened as his files are, and what was
+// opened is listed, whatever its name leads to by then.
+std::optional<std::set<std::string>> NamesFor(const UserFiles::Rights& rights,
+                                              const std::string& dir) {
   const int folder = rights.access.Open(dir, rights.who);
-  if (folder < 0) return {};
+  if (folder < 0) return std::nullopt;
   const absl::Cleanup close_it = [folder] { close(folder); };
-  const std::string opened = absl::StrCat("/proc/self/fd/", folder);
-  return program::NamesIn(opened, kMaxNames).value_or(std::vector<std::string>());
+  const auto names = program::NamesIn(absl::StrCat("/proc/self/fd/", folder), kMaxNames);
+  if (!names.ok()) return std::nullopt;
+  return std::set<std::string>(names->begin(), names->end());
 }
 
 }  // namespace
@@ -70,17 +73,21 @@ absl::Status UserFiles::AddModel(const std::string& dir, const Rights& rights) {
   std::set<std::string> names = NamesToOpen();
   const std::string templates = absl::StrCat(dir, "/", program::kMoreTemplates);
   folders_.insert(folders_.end(), {dir, templates});
-  const auto listed = NamesFor(rights, dir);
-  const std::set<std::string> there(listed.begin(), listed.end());
-  for (const std::string& name : there) {
-    if (absl::EndsWith(name, ".safetensors")) names.insert(name);
-    if (names.contains(name)) continue;
-    files_.emplace_back().set_path(absl::StrCat(dir, "/", name));
-    files_.back().set_unopened(true);
+  const auto there = NamesFor(rights, dir);
+  const auto is_there = [&](const std::string& name) { return there && there->contains(name); };
+  if (there) {
+    std::erase_if(names, [&](const std::string& name) { return !is_there(name); });
+    for (const std::string& name : *there) {
+      if (absl::EndsWith(name, ".safetensors")) names.insert(name);
+      if (names.contains(name)) continue;
+      files_.emplace_back().set_path(absl::StrCat(dir, "/", name));
+      files_.back().set_unopened(true);
+    }
   }
   for (const std::string& name : names)
-    RETURN_IF_ERROR(Add(absl::StrCat(dir, "/", name), there.contains(name), rights));
-  for (const std::string& name : NamesFor(rights, templates))
+    RETURN_IF_ERROR(Add(absl::StrCat(dir, "/", name), is_there(name), rights));
+  if (there && !is_there(program::kMoreTemplates)) return absl::OkStatus();
+  for (const std::string& name : NamesFor(rights, templates).value_or(std::set<std::string>()))
     if (absl::EndsWith(name, ".jinja"))
       RETURN_IF_ERROR(Add(absl::StrCat(templates, "/", name), /*listed=*/true, rights));
   return absl::OkStatus();

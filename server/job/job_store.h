@@ -95,6 +95,7 @@ class JobStore : public JobArchive {
   // These run on the store's thread.
   std::vector<absl::Status> CommitBatch(const std::vector<StoreThread::Task*>& tasks);
   std::vector<absl::Status> TryBatch(const std::vector<StoreThread::Task*>& tasks);
+  std::vector<absl::Status> TryEach(const std::vector<StoreThread::Task*>& tasks);
   void RetryFull(const std::vector<StoreThread::Task*>& tasks, std::vector<absl::Status>& results);
   absl::Status Testify();
   absl::Status FilesStand();

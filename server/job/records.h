@@ -120,9 +120,8 @@ struct Change {
   std::optional<RequestRecord> request;
   std::vector<CheckpointRecord> checkpoints;
   std::optional<ArtifactRecord> artifact;
-  std::shared_ptr<const PlansRecord> plans;  // Of `job`.
+  std::shared_ptr<const PlansRecord> plans;  // Of `job`, whose spec its files have filled in.
   bool labels = false;                       // Those of `job` have changed.
-  bool spec = false;                         // That of `job` has been filled in from its files.
   std::optional<TokenRecord> token;          // Inserted, or revoked.
   std::optional<DrainRecord> drain;
   std::optional<WebhookRecord> webhook;  // A call that was tried. A job's end makes it due.

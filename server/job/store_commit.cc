@@ -49,20 +49,28 @@ std::vector<absl::Status> JobStore::CommitBatch(const std::vector<StoreThread::T
   return results;
 }
 
-// One status for each. Where the file itself is at fault, all have that one.
+// One status for each. Where the file itself is at fault, all have that one. Nearly every batch
+// lands whole; one that does not is begun again with each change in a savepoint of its own.
 std::vector<absl::Status> JobStore::TryBatch(const std::vector<StoreThread::Task*>& tasks) {
+  const absl::Status whole = database_->Transaction([&] {
+    for (StoreThread::Task* task : tasks) RETURN_IF_ERROR(task->work(*database_));
+    return absl::OkStatus();
+  });
+  if (whole.ok() || IsOfTheFile(whole) || tasks.size() == 1)
+    return std::vector<absl::Status>(tasks.size(), whole);
+  return TryEach(tasks);
+}
+
+std::vector<absl::Status> JobStore::TryEach(const std::vector<StoreThread::Task*>& tasks) {
   std::vector<absl::Status> results(tasks.size());
   const absl::Status whole = database_->Transaction([&] {
-    if (tasks.size() == 1) return results[0] = tasks[0]->work(*database_);
     for (size_t i = 0; i < tasks.size(); ++i) {
       results[i] = database_->Savepoint([&] { return tasks[i]->work(*database_); });
       if (IsOfTheFile(results[i])) return results[i];
     }
     return absl::OkStatus();
   });
-  if (whole.ok()) return results;
-  if (tasks.size() == 1) return {whole};
-  return std::vector<absl::Status>(tasks.size(), whole);
+  return whole.ok() ? results : std::vector<absl::Status>(tasks.size(), whole);
 }
 
 // The disk is full: the ballast's space is for what must land, each change by itself.

@@ -25,6 +25,11 @@ constexpr const char* kUpdateJob =
     "UPDATE jobs SET state=?2, view=?3, infra_failures=?4, oom_failures=?5, not_before_us=?6, "
     "last_resume_step=?7, train_data=?8, eval_data=?9, output_dir=?10, ended_us=?11 "
     "WHERE id=?1 RETURNING 1";
+// The same, with what a job has once it is ready: a row is written once, not three times.
+constexpr const char* kUpdateReadyJob =
+    "UPDATE jobs SET state=?2, view=?3, infra_failures=?4, oom_failures=?5, not_before_us=?6, "
+    "last_resume_step=?7, train_data=?8, eval_data=?9, output_dir=?10, ended_us=?11, "
+    "spec=?12, spec_sha256=?13, plans=?14 WHERE id=?1 RETURNING 1";
 constexpr const char* kInsertJob =
     "INSERT INTO jobs(id, tenant, state, arrival, spec, spec_sha256, view, infra_failures, "
     "oom_failures, not_before_us, last_resume_step, train_data, eval_data, output_dir, "
@@ -59,29 +64,35 @@ absl::Status AddJob(Database& database, const JobRecord& record) {
 
 // Not INSERT OR REPLACE: that deletes the old row first, past the trigger that guards terminal
 // states.
-absl::Status WriteJob(Database& database, const JobRecord& record) {
+absl::Status WriteJob(Database& database, const Change& change) {
+  const JobRecord& record = *change.job;
+  std::vector<SqlValue> values = {record.id(),
+                                  int64_t{record.state()},
+                                  ViewOf(record),
+                                  int64_t{record.infra_failures},
+                                  int64_t{record.oom_failures},
+                                  record.not_before_us,
+                                  record.last_resume_step,
+                                  record.train_data,
+                                  record.eval_data,
+                                  record.output_dir,
+                                  TimeUtil::TimestampToMicroseconds(record.job.end_time())};
+  if (change.plans) {
+    const std::string spec = record.job.spec().SerializeAsString();
+    values.insert(values.end(), {Blob{spec}, Sha256Hex(spec), change.plans->sha256});
+  }
+  const char* const update = change.plans ? kUpdateReadyJob : kUpdateJob;
   bool there = false;
-  RETURN_IF_ERROR(database.Query(
-      kUpdateJob,
-      {record.id(), int64_t{record.state()}, ViewOf(record), int64_t{record.infra_failures},
-       int64_t{record.oom_failures}, record.not_before_us, record.last_resume_step,
-       record.train_data, record.eval_data, record.output_dir,
-       TimeUtil::TimestampToMicroseconds(record.job.end_time())},
-      [&](const Row&) {
-        there = true;
-        return absl::OkStatus();
-      }));
-  return there ? absl::OkStatus() : AddJob(database, record);
+  RETURN_IF_ERROR(database.Query(update, values, [&](const Row&) {
+    there = true;
+    return absl::OkStatus();
+  }));
+  if (there) return absl::OkStatus();
+  RETURN_IF_ERROR(AddJob(database, record));
+  return change.plans ? database.Run(update, values) : absl::OkStatus();
 }
 
-absl::Status WriteSpec(Database& database, const v1::Job& job) {
-  const std::string spec = job.spec().SerializeAsString();
-  return database.Run("UPDATE jobs SET spec=?2, spec_sha256=?3 WHERE id=?1",
-                      {job.id(), Blob{spec}, Sha256Hex(spec)});
-}
-
-absl::Status WritePlans(Database& database, const std::string& job, const PlansRecord& plans) {
-  RETURN_IF_ERROR(database.Run("UPDATE jobs SET plans=? WHERE id=?", {plans.sha256, job}));
+absl::Status WritePlans(Database& database, const PlansRecord& plans) {
   bool known = false;  // As of most jobs: then the plans, which are large, are not handed over.
   RETURN_IF_ERROR(database.Query("SELECT 1 FROM plans WHERE sha256=? AND made_by=?",
                                  {plans.sha256, plans.made_by}, [&](const Row&) {
@@ -250,6 +261,7 @@ absl::Status DeleteJob(Database& database, const std::string& job) {
 }  // namespace
 
 absl::Status InsertJob(Database& database, NewJob& job) {
+  job.known.reset();  // What a batch that did not land has found.
   if (job.request) {
     RETURN_IF_ERROR(database.Query(
         "SELECT request_id, body_sha256, job, expires_us FROM requests "
@@ -267,10 +279,9 @@ absl::Status InsertJob(Database& database, NewJob& job) {
 
 absl::Status WriteChange(Database& database, const Change& change) {
   if (!change.deleted.empty()) RETURN_IF_ERROR(DeleteJob(database, change.deleted));
-  if (change.job != nullptr) RETURN_IF_ERROR(WriteJob(database, *change.job));
-  if (change.spec) RETURN_IF_ERROR(WriteSpec(database, change.job->job));
+  if (change.job != nullptr) RETURN_IF_ERROR(WriteJob(database, change));
   if (change.labels) RETURN_IF_ERROR(WriteLabels(database, change.job->job));
-  if (change.plans) RETURN_IF_ERROR(WritePlans(database, change.job->id(), *change.plans));
+  if (change.plans) RETURN_IF_ERROR(WritePlans(database, *change.plans));
   if (change.attempt != nullptr) RETURN_IF_ERROR(WriteAttempt(database, *change.attempt));
   for (const EventRecord& event : change.events) {
     RETURN_IF_ERROR(WriteEvent(database, event));

@@ -176,7 +176,6 @@ absl::Status Stepping::operator()(const MadeReady& made) {
   job_.train_data = made.ready.folders.train;
   job_.eval_data = made.ready.folders.eval;
   *job_.job.mutable_dataset() = made.ready.summary;
-  step_.rest.spec = true;
   return Move(Job::STATE_QUEUED, kWaitsToBePlaced);
 }
 

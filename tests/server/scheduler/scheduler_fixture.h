@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/time/clock.h"
@@ -51,8 +50,7 @@ class SchedulerTest : public testing::Test {
     int priority = 0;
     int rows = 0;       // Of a batch; 0: as many as by default.
     int64_t steps = 0;  // Likewise.
-    std::string script;
-    std::string init_adapter;
+    std::string script, init_adapter;
   };
   v1::JobSpec SpecOf(const StoredJob& job) const {
     v1::JobSpec spec;
@@ -80,10 +78,7 @@ class SchedulerTest : public testing::Test {
 
   // One that such a job can start from.
   void WriteAdapter(const std::string& folder) {
-    v1::JobSpec spec;
-    spec.set_method(v1::JobSpec::METHOD_LORA);
-    spec.set_sharing("none");  // What is reserved is then each job's own.
-    FillDefaults(spec, 128);
+    const v1::JobSpec spec = SpecOf({});
     const auto config = program::ReadModelConfig(dir_ + "/model").value();
     fs::create_directories(folder);
     WriteText(folder + "/adapter_config.json",
@@ -106,11 +101,10 @@ class SchedulerTest : public testing::Test {
                                                        .worker = std::getenv("SNUG_FAKE_WORKER"),
                                                        .state_dir = dir_ + "/state",
                                                        .instance = store_->instance_uuid()});
-    if (!inspector_) inspector_.emplace(InspectSettings{.program = inspect_});
     SchedulerSettings settings{.state_dir = dir_ + "/state",
                                .node = std::move(node_),
                                .devices = {device_},
-                               .inspector = *inspector_,
+                               .inspector = reader_ == nullptr ? inspector_ : *reader_,
                                .limits = limits};
     scheduler_ =
         Scheduler::Start(std::move(settings), *store_, index_, *preparer_, metrics_).value();
@@ -143,9 +137,9 @@ class SchedulerTest : public testing::Test {
   Device device_{.name = "cpu:0", .capacity_bytes = 1 << 30, .context_bytes = 8 << 20};
   JobIndex index_;
   Metrics metrics_;
-  std::string inspect_ = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect";
-  std::optional<Inspector> inspector_;
-  std::unique_ptr<Node> node_;  // Of the next Start; null: this machine.
+  Inspector inspector_{{.program = std::string(std::getenv("SNUG_BIN_DIR")) + "/snug-inspect"}};
+  std::unique_ptr<Inspector> reader_;  // Of the next Start; null: `inspector_`.
+  std::unique_ptr<Node> node_;         // Of the next Start; null: this machine.
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Scheduler> scheduler_;

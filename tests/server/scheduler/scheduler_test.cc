@@ -264,7 +264,7 @@ TEST_F(SchedulerTest, JobsThatAreAlikeAreMadeReadyTogether) {
   fs::permissions(reader, fs::perms::owner_all);
   for (const char* gate : {"/gate-1", "/gate-2", "/gate-4"}) WriteText(dir_ + gate, "");
   StoreJob({.id = "another", .order = 1, .steps = 100000, .script = "steps=100000"});
-  inspect_ = reader;
+  reader_ = std::make_unique<Inspector>(InspectSettings{.program = reader});
   const auto is_read = [](const v1::Job& job) {
     return job.reason() == "its files are being checked";
   };
