@@ -68,7 +68,7 @@ struct GemmChoice {
 void UseGemmChoice(const GemmChoice& choice);
 const GemmChoice& GemmChoiceInUse();
 
-// Times the paths of each kind on this process's threads: about a tenth of a second on two cores.
+// Times the paths of each kind on this process's threads: about half a second on two cores.
 GemmChoice MeasureGemmChoice();
 
 // "1:" and one path's letter per kind, in order. Parsing refuses another length or letter.
