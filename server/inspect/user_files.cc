@@ -41,6 +41,8 @@ std::optional<std::set<std::string>> NamesFor(const UserFiles::Rights& rights,
   const int folder = rights.access.Open(dir, rights.who);
   if (folder < 0) return std::nullopt;
   const absl::Cleanup close_it = [folder] { close(folder); };
+  struct stat about = {};
+  if (fstat(folder, &about) != 0 || !S_ISDIR(about.st_mode)) return std::nullopt;
   const auto names = program::NamesIn(absl::StrCat("/proc/self/fd/", folder), kMaxNames);
   if (!names.ok()) return std::nullopt;
   return std::set<std::string>(names->begin(), names->end());

@@ -224,7 +224,10 @@ void Readying::GetReady(Entry& entry) {
 
 // In the name of the first that somebody still waits for: one that is cancelled meanwhile takes
 // none of the others with it.
-void Readying::MakeAllReady(const std::vector<LikeJobs::Member>& jobs, const ReadyWork& work) {
+void Readying::MakeAllReady(std::vector<LikeJobs::Member> jobs, const ReadyWork& work) {
+  // On these no work is done: what is known of their ends in hand stays.
+  std::erase_if(jobs, [](const LikeJobs::Member& job) { return job.run->load(); });
+  if (jobs.empty()) return;
   auto ready = std::make_shared<absl::StatusOr<ReadyJob>>(absl::CancelledError("cancelled"));
   for (const LikeJobs::Member& job : jobs) {
     if (job.run->load()) continue;

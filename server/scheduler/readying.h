@@ -47,7 +47,7 @@ class Readying {
   Unready::Answer GetReadyIfDue(const std::string& id);
   void GetReady(Entry& entry);
   // On a pool.
-  void MakeAllReady(const std::vector<LikeJobs::Member>& jobs, const ReadyWork& work);
+  void MakeAllReady(std::vector<LikeJobs::Member> jobs, const ReadyWork& work);
   std::function<void(const std::string& progress)> Saying(const LikeJobs::Member& job);
   void OnReady(std::vector<ReadyResult> results);
   bool Hold(Entry& entry, const absl::Status& why);
