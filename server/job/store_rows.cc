@@ -20,16 +20,13 @@ constexpr const char* kTenant = "default";
 constexpr const char* kDrained = "drained ";
 constexpr const char* kMove = "move";
 
-// The columns that change, in the order of WriteJob's values.
+// The columns that change, in the order of WriteJob's values; then those of a job that is ready,
+// which are written with them: a row once, not three times.
 constexpr const char* kUpdateJob =
     "UPDATE jobs SET state=?2, view=?3, infra_failures=?4, oom_failures=?5, not_before_us=?6, "
-    "last_resume_step=?7, train_data=?8, eval_data=?9, output_dir=?10, ended_us=?11 "
-    "WHERE id=?1 RETURNING 1";
-// The same, with what a job has once it is ready: a row is written once, not three times.
-constexpr const char* kUpdateReadyJob =
-    "UPDATE jobs SET state=?2, view=?3, infra_failures=?4, oom_failures=?5, not_before_us=?6, "
-    "last_resume_step=?7, train_data=?8, eval_data=?9, output_dir=?10, ended_us=?11, "
-    "spec=?12, spec_sha256=?13, plans=?14 WHERE id=?1 RETURNING 1";
+    "last_resume_step=?7, train_data=?8, eval_data=?9, output_dir=?10, ended_us=?11";
+constexpr const char* kReadyColumns = ", spec=?12, spec_sha256=?13, plans=?14";
+constexpr const char* kOfThatJob = " WHERE id=?1 RETURNING 1";
 constexpr const char* kInsertJob =
     "INSERT INTO jobs(id, tenant, state, arrival, spec, spec_sha256, view, infra_failures, "
     "oom_failures, not_before_us, last_resume_step, train_data, eval_data, output_dir, "
@@ -81,7 +78,8 @@ absl::Status WriteJob(Database& database, const Change& change) {
     const std::string spec = record.job.spec().SerializeAsString();
     values.insert(values.end(), {Blob{spec}, Sha256Hex(spec), change.plans->sha256});
   }
-  const char* const update = change.plans ? kUpdateReadyJob : kUpdateJob;
+  const std::string update =
+      absl::StrCat(kUpdateJob, change.plans ? kReadyColumns : "", kOfThatJob);
   bool there = false;
   RETURN_IF_ERROR(database.Query(update, values, [&](const Row&) {
     there = true;

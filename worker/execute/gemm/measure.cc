@@ -16,6 +16,7 @@ namespace {
 // As large as a small model's: of 512 rows and columns, oneDNN takes half as long again for one of
 // the forms as for any larger product (Zen 3). Small enough for all to take half a second.
 constexpr int64_t kRows = 1024, kWide = 1024, kTerms = 768, kThin = 16;
+static_assert(kWide <= kRows, "one operand serves as either");
 constexpr int kRepeats = 5;  // The fastest counts: others only show what else ran.
 constexpr double kClearlyFaster = 0.8;
 
