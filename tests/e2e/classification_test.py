@@ -34,7 +34,7 @@ training:
   metric_for_best_model: eval_accuracy
 """
 LORA = JOB + "  learning_rate: 0.005\nmethod: lora\nmerge: true\nlora: {r: 8}\n"
-FULL = JOB + "  learning_rate: 0.003\nmethod: full\n"
+FULL = JOB + "  learning_rate: 0.0015\nmethod: full\n"
 
 
 def documents(seed, count):
