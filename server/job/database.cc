@@ -132,6 +132,8 @@ absl::Status Database::Run(absl::string_view sql, const std::vector<SqlValue>& v
   return Query(sql, values, [](const Row&) { return absl::OkStatus(); });
 }
 
+int64_t Database::changes() const { return database_->getChanges(); }
+
 absl::Status Database::Query(absl::string_view sql, const std::vector<SqlValue>& values,
                              const OnRow& row) {
   return Guarded(database_->getHandle(), sql, [&] {

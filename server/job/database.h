@@ -53,6 +53,8 @@ class Database {
   absl::Status Execute(absl::string_view sql);
   // ALREADY_EXISTS when the row breaks a uniqueness rule.
   absl::Status Run(absl::string_view sql, const std::vector<SqlValue>& values);
+  // Rows that the last Run has inserted, updated or deleted; not those that a trigger has.
+  int64_t changes() const;
   using OnRow = std::function<absl::Status(const Row&)>;
   absl::Status Query(absl::string_view sql, const OnRow& row) { return Query(sql, {}, row); }
   absl::Status Query(absl::string_view sql, const std::vector<SqlValue>& values, const OnRow& row);
