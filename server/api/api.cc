@@ -86,19 +86,20 @@ void Api::Ask(const Principal& who, const Request& request, Answer<Response> ans
 void Api::CreateJob(const Principal& who, const v1::CreateJobRequest& request,
                     Answer<v1::Job> answer) {
   using Call = Allowed<v1::CreateJobRequest>;
-  Serve(who, request, std::move(answer), [this](const Call& call, const Answer<v1::Job>& reply) {
+  Serve(who, request, std::move(answer), [this](Call call, const Answer<v1::Job>& reply) {
     const absl::Status right = CheckCreate(call.request, call.who);
     if (!right.ok()) return reply(right);
     if (call.request.validate_only()) return Validate(call, reply);
-    const bool posted = parts_.pool.Post([this, call, reply] { Create(call, {}, reply); });
+    const bool posted = parts_.pool.Post(
+        [this, call = std::move(call), reply]() mutable { Create(std::move(call), {}, reply); });
     if (!posted) reply(Draining());
   });
 }
 
 // `order` says what the job takes from another, if it does.
-void Api::Create(const Allowed<v1::CreateJobRequest>& call, CreateOrder order,
+void Api::Create(Allowed<v1::CreateJobRequest> call, CreateOrder order,
                  const Answer<v1::Job>& answer) {
-  const auto& [who, request] = call;
+  auto& [who, request] = call;
   order.owner = who.name();
   order.job_id = request.job_id();
   order.request_id = request.request_id();
@@ -117,7 +118,7 @@ void Api::Create(const Allowed<v1::CreateJobRequest>& call, CreateOrder order,
     const InputFiles inputs = extends ? InputFiles::kDone : InputFiles::kNeeded;
     const absl::Status right = parts_.advisor.CheckForm(request.spec(), who, inputs);
     if (!right.ok()) return answer(right);
-    order.spec = request.spec();
+    order.spec = std::move(*request.mutable_spec());
     const absl::Status named = parts_.advisor.NameOrigins(who, order.spec);
     if (!named.ok()) return answer(named);
   }

@@ -133,8 +133,7 @@ class Api {
   void Change(const Principal& who, const Request& request, Answer<v1::Job> answer,
               void (Scheduler::*change)(Request, Scheduler::Reply));
 
-  void Create(const Allowed<v1::CreateJobRequest>& call, CreateOrder order,
-              const Answer<v1::Job>& answer);
+  void Create(Allowed<v1::CreateJobRequest> call, CreateOrder order, const Answer<v1::Job>& answer);
   void Validate(const Allowed<v1::CreateJobRequest>& call, const Answer<v1::Job>& answer);
   void Rerun(const Allowed<v1::RerunJobRequest>& call, const Answer<v1::Job>& answer);
   void Extend(const Allowed<v1::ExtendJobRequest>& call, const Answer<v1::Job>& answer);

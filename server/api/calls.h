@@ -85,15 +85,22 @@ absl::StatusOr<Api::Allowed<Request>> Api::Allow(const Principal& who, Request r
 template <typename Request, typename Response, typename Act>
 void Api::Serve(const Principal& who, const Request& request, Answer<Response> answer,
                 const Act& act) {
-  if (IsAudited(request))
-    answer = [&audit = parts_.audit, who, request,
-              answer = std::move(answer)](absl::StatusOr<Response> response) {
-      WriteAudit(audit, who, request, response);
-      answer(std::move(response));
+  if (IsAudited(request)) {
+    // Once for all copies of the function.
+    struct Audited {
+      Principal who;
+      Request request;
+      Answer<Response> answer;
     };
-  const absl::StatusOr<Allowed<Request>> call = Allow(who, request);
+    answer = [&audit = parts_.audit, call = std::make_shared<const Audited>(
+                                         who, request, std::move(answer))](auto response) {
+      WriteAudit(audit, call->who, call->request, response);
+      call->answer(std::move(response));
+    };
+  }
+  absl::StatusOr<Allowed<Request>> call = Allow(who, request);
   if (!call.ok()) return answer(call.status());
-  act(*call, answer);
+  act(*std::move(call), answer);
 }
 
 // A call that reads the disk: `act` gives the answer, on a thread that may wait for it.
@@ -101,8 +108,9 @@ template <typename Request, typename Response, typename Act>
 void Api::OnPool(const Principal& who, const Request& request, Answer<Response> answer,
                  const Act& act) {
   Serve(who, request, std::move(answer),
-        [this, act](const Allowed<Request>& call, const Answer<Response>& reply) {
-          const bool posted = parts_.pool.Post([call, reply, act] { reply(act(call)); });
+        [this, act](Allowed<Request> call, const Answer<Response>& reply) {
+          const bool posted =
+              parts_.pool.Post([call = std::move(call), reply, act] { reply(act(call)); });
           if (!posted) reply(Draining());
         });
 }

@@ -48,10 +48,11 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   if (order.extends.step > 0 &&
       !std::filesystem::exists(CheckpointsDir(core_.settings.state_dir, order.parent_job)))
     return reply(WrongState(order.parent_job, "extend", "without checkpoints by now"));
-  const v1::JobSpec& spec = order.spec;
   auto made = std::make_shared<NewJob>();
   made->record.order = next_order_++;
   v1::Job& job = made->record.job;
+  *job.mutable_spec() = std::move(order.spec);
+  const v1::JobSpec& spec = job.spec();
   job.set_id(order.job_id.empty() ? NewJobId(spec.display_name()) : order.job_id);
   job.set_name(JobName(TenantOf(order.owner), job.id()));
   job.set_display_name(spec.display_name().empty() ? job.id() : spec.display_name());
@@ -62,7 +63,6 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   job.set_parent_job(order.parent_job);
   job.mutable_plan_changes();
   job.set_owner(order.owner);
-  *job.mutable_spec() = spec;
   if (order.extends.step > 0) BeginBehind(order.extends, made->record);
   *job.mutable_create_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(now_us);
   made->event = {
@@ -79,8 +79,10 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
     core_.inbox.PostResult([this, job, kept, reply, draws_left, status] {
       --core_.storing;
       if (!status.ok() || job->known) core_.tenant_use.Leave(kept->owner);
-      if (absl::IsAlreadyExists(status) && kept->job_id.empty() && draws_left > 1)
+      if (absl::IsAlreadyExists(status) && kept->job_id.empty() && draws_left > 1) {
+        kept->spec = std::move(*job->record.job.mutable_spec());
         return Draw(std::move(*kept), reply, draws_left - 1);
+      }
       if (absl::IsAlreadyExists(status)) return reply(JobExists(job->record.id()));
       status.ok() ? OnCreated(job, std::move(*kept), reply) : reply(status);
     });
