@@ -17,17 +17,25 @@
 namespace snug::server {
 namespace {
 
-// As it is written: the keys in the order in which a person reads them.
+// `,"key":"value"`
+void AddField(absl::string_view key, const std::string& value, std::string& line) {
+  const std::string quoted =
+      nlohmann::json(value).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  absl::StrAppend(&line, ",\"", key, "\":", quoted);
+}
+
+// The keys in the order in which a person reads them. Not by way of a document: each submit waits
+// for its line.
 std::string LineOf(const AuditedCall& call, const absl::Status& status, absl::Time now) {
-  nlohmann::ordered_json line = {
-      {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", now, absl::UTCTimeZone())},
-      {"principal", call.who.name()},
-      {"method", call.method},
-      {"resource", call.resource},
-      {"status", absl::StatusCodeToString(status.code())}};
-  if (!call.who.credential.empty()) line["credential"] = call.who.credential;
-  if (!status.ok()) line["reason"] = ReasonOf(status);
-  return line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  std::string line = absl::StrCat(
+      "{\"time\":\"", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", now, absl::UTCTimeZone()), "\"");
+  AddField("principal", call.who.name(), line);
+  AddField("method", call.method, line);
+  AddField("resource", call.resource, line);
+  AddField("status", absl::StatusCodeToString(status.code()), line);
+  if (!call.who.credential.empty()) AddField("credential", call.who.credential, line);
+  if (!status.ok()) AddField("reason", ReasonOf(status), line);
+  return line + "}\n";
 }
 
 }  // namespace
