@@ -33,11 +33,12 @@ QueuedJob QueuedAs(const Entry& entry, double margin, const TenantUse& tenants) 
   if (entry.readiness.IsHeld(SinceBoot())) job.judgement = Judgement::kHeld;
   if (entry.ready() == nullptr) return job;
   for (const auto& [device, plans] : *entry.ready()->plans) {
-    for (const v1::Plan& plan : plans) {
-      job.plans[device].emplace_back(CapOf(plan, entry.record.oom_failures, margin), plan.threads(),
-                                     plan.host_bytes());
-      job.shared[device] = SharedBy(plan);  // The same in all.
-    }
+    if (plans.empty()) continue;
+    std::vector<PlanNeeds>& needs = job.plans[device];
+    for (const v1::Plan& plan : plans)
+      needs.emplace_back(CapOf(plan, entry.record.oom_failures, margin), plan.threads(),
+                         plan.host_bytes());
+    job.shared[device] = SharedBy(plans.front());  // The same in all.
   }
   return job;
 }
@@ -84,11 +85,9 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
 }  // namespace
 
 void Admission::Judge(Entry& entry) {
-  core_.needs_round = true;
   if (!CouldEverRun(QueuedAs(entry, core_.settings.limits.oom_margin, core_.tenant_use),
                     core_.ledger.Snapshot()))
-    return RefuseJob(entry);
-  Enqueue(entry);
+    RefuseJob(entry);
 }
 
 void Admission::Enqueue(const Entry& entry) {

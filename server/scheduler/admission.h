@@ -17,7 +17,8 @@ class Admission {
  public:
   explicit Admission(SchedulerCore& core) : core_(core) {}
 
-  // What it needs is known. A job that fits nowhere is refused now, not when its turn comes.
+  // Of a job that waits and whose needs are known: one that fits nowhere is refused now, not when
+  // its turn comes.
   void Judge(Entry& entry);
   void Enqueue(const Entry& entry);
   // A round, where something has changed since the last one and that is not too short ago.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <unordered_map>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -63,9 +64,9 @@ struct SchedulerCore {
   Metrics& metrics;
   Ledger ledger;
   TenantUse tenant_use;
-  std::map<std::string, std::unique_ptr<Entry>> entries;  // Jobs that have not ended.
-  std::set<std::string> attended;                         // With an attempt, and some that had one.
-  std::map<std::string, DrainRecord> drained;             // By the device's id.
+  std::unordered_map<std::string, std::unique_ptr<Entry>> entries;  // Jobs that have not ended.
+  std::set<std::string> attended;              // With an attempt, and some that had one.
+  std::map<std::string, DrainRecord> drained;  // By the device's id.
   const std::shared_ptr<WaitingRoom> waiting = std::make_shared<WaitingRoom>();
   bool needs_round = true;  // What it decides by has changed since the last one.
   int64_t storing = 0;      // New jobs on their way to the disk, whose replies are owed.

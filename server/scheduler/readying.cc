@@ -284,8 +284,8 @@ void Readying::OnReady(std::vector<ReadyResult> results) {
       StartOver(made.entry, stored[i]);
       continue;
     }
+    made.entry.readiness.Finish(std::move(made.ready));  // It queues with its plans.
     core_.OnStored(made.entry, std::move(made.step));
-    made.entry.readiness.Finish(std::move(made.ready));
     core_.admission.Judge(made.entry);
   }
 }
