@@ -150,10 +150,21 @@ Readying::Readying(SchedulerCore& core, const SchedulerSettings& settings, Prepa
 
 void Readying::GoOn() {
   if (!made_ready_.empty()) OnReady(std::exchange(made_ready_, {}));
-  if (!pools_full_) GetSomeReady();
+  if (SinceBoot() >= NextBeginning()) GetSomeReady();
+}
+
+absl::Duration Readying::NextBeginning() const {
+  if (pools_full_ || !some_await_) return absl::InfiniteDuration();
+  return last_beginning_ + core_.settings.limits.between_beginnings;
+}
+
+void Readying::OnTick() {
+  pools_full_ = false;
+  some_await_ = true;
 }
 
 void Readying::Await(const Entry& entry) {
+  some_await_ = true;
   unready_.Add(KeyOf(entry.record), LimitedUserOf(entry));
 }
 
@@ -163,6 +174,8 @@ void Readying::Forget(const Entry& entry) {
 
 // Until a pool takes no more, or of a user no more: the rest is for the next tick.
 void Readying::GetSomeReady() {
+  some_await_ = false;
+  last_beginning_ = SinceBoot();
   const auto room_of = [&](const std::string& user) {
     const size_t limit = core_.settings.limits.waiting_of_a_user;
     return limit - std::min(limit, prepares_.WaitingOf(user));

@@ -36,10 +36,12 @@ class Readying {
   }
   // Nothing more is restored.
   void EndRestoring() { stored_plans_.ForgetUnpacked(); }
-  // Takes in what has been made ready; begins with those whose turn it is.
+  // Takes in what has been made ready; begins with those whose turn it is, unless it did just now.
   void GoOn();
-  // A pool that was full may have room by now.
-  void OnTick() { pools_full_ = false; }
+  // When it may begin with more, where there may be some.
+  absl::Duration NextBeginning() const;
+  // A pool that was full may have room by now, the time of one that was held have come.
+  void OnTick();
   void Stop() { prepares_.Stop(); }
 
  private:
@@ -58,6 +60,8 @@ class Readying {
   Preparer& preparer_;
   Unready unready_;                      // Of which some may need nothing any more.
   bool pools_full_ = false;              // Since the last tick.
+  bool some_await_ = false;              // Since the last look at who is unready.
+  absl::Duration last_beginning_;        // By SinceBoot().
   std::vector<ReadyResult> made_ready_;  // Since the last look.
   LikeJobs like_jobs_;
   StoredPlans stored_plans_;

@@ -125,7 +125,8 @@ void Scheduler::LoadEntries(StoredState& state) {
 void Scheduler::Loop() {
   last_tick_ = SinceBoot();
   while (!core_.stopping) {
-    const absl::Duration next = std::min(next_tick_, core_.admission.NextRound());
+    const absl::Duration next =
+        std::min({next_tick_, core_.admission.NextRound(), core_.readying.NextBeginning()});
     const absl::Duration wait = std::max(absl::ZeroDuration(), next - SinceBoot());
     for (Task& task : core_.inbox.Take(wait)) task();
     if (SinceBoot() >= next_tick_) Tick();
