@@ -10,7 +10,7 @@
 // --stash is of the model before it, and pins its plan: a kind for all values, or kinds by pattern.
 // --profile: how long each kind of op took in a step, by the device's clock. --predict: no step,
 // but the bytes that a GPU would need for it, by component, and its flops; no GPU is needed for
-// that.
+// that. --quantization nf4 (or int8), beside --predict: of a frozen base held so.
 // --version says only what this is.
 //
 // Prints one line of JSON for each: seconds of forward and backward, of the same in processors'
@@ -56,6 +56,7 @@ struct Options {
   std::string device = "cpu:0";
   int threads = 2;
   int lora = 16;  // Rank; 0: all of the model.
+  program::Quantization quantization = program::Quantization::kNone;
   bool bf16 = false, profile = false, predict = false, version = false;
   int rows = 4;
   int tokens = 512;
@@ -69,6 +70,8 @@ absl::StatusOr<Options> Parse(int argc, char** argv) {
       {"--threads", &options.threads}, {"--lora", &options.lora},
       {"--rows", &options.rows},       {"--tokens", &options.tokens},
       {"--steps", &options.steps},     {"--recompute", &options.recompute}};
+  const std::map<std::string, program::Quantization> quantizations = {
+      {"nf4", program::Quantization::kNf4}, {"int8", program::Quantization::kInt8}};
   const std::map<std::string, bool*> flags = {{"--bf16", &options.bf16},
                                               {"--profile", &options.profile},
                                               {"--predict", &options.predict},
@@ -88,12 +91,16 @@ absl::StatusOr<Options> Parse(int argc, char** argv) {
       options.models.back().stash = value;
     } else if (name == "--device") {
       options.device = value;
+    } else if (name == "--quantization" && quantizations.contains(value)) {
+      options.quantization = quantizations.at(value);
     } else if (number == numbers.end() || !absl::SimpleAtoi(value, number->second)) {
       return absl::InvalidArgumentError(absl::StrCat(name, " ", value, ": no such option"));
     }
   }
   if (options.models.empty() && !options.version)
     return absl::InvalidArgumentError("--model DIR is missing");
+  if (options.quantization != program::Quantization::kNone && !options.predict)
+    return absl::InvalidArgumentError("--quantization is for --predict alone");
   return options;
 }
 
@@ -102,6 +109,7 @@ program::TrainingMode ModeOf(const Options& options) {
   mode.lora = options.lora > 0;
   mode.adapter.rank = options.lora;
   mode.adapter.alpha = options.lora;
+  mode.quantization = options.quantization;
   mode.compute = options.bf16 ? program::DType::kBF16 : program::DType::kF32;
   return mode;
 }
@@ -178,9 +186,9 @@ absl::StatusOr<Lowered> LowerStep(const Subject& subject, const Options& options
   ASSIGN_OR_RETURN(const program::ModelConfig config, program::ReadModelConfig(subject.folder));
   ASSIGN_OR_RETURN(program::Program program, program::BuildProgram(config, ModeOf(options)));
   ASSIGN_OR_RETURN(const program::Plan plan, PlanOf(program, subject.stash, options.recompute));
-  ASSIGN_OR_RETURN(program::Tape tape,
-                   program::Lower(program, plan,
-                                  {.key = KeyOf(options), .machine = machine, .training = true}));
+  ASSIGN_OR_RETURN(
+      program::Tape tape,
+      program::Lower(program, plan, {.key = KeyOf(options), .machine = machine, .training = true}));
   return Lowered{std::move(program), std::move(tape)};
 }
 

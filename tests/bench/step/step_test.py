@@ -50,6 +50,22 @@ class StepTest(unittest.TestCase):
         self.assertLess(recompute["predicted_bytes"], 0.7 * report["predicted_bytes"])
         self.assertGreater(recompute["flops"], 1.2 * report["flops"])
 
+    def test_a_base_in_4_bits_is_predicted_by_its_size(self):
+        batch = ("--predict", "--bf16")
+        config = json.loads((MODEL / "config.json").read_text())
+        width, layers = config["hidden_size"], config["num_hidden_layers"]
+        shared = config["num_key_value_heads"] / config["num_attention_heads"]
+        attention = width * width * (2 + 2 * shared)
+        linear = layers * (attention + 3 * width * config["intermediate_size"])
+        saved = step(*batch)["weights_bytes"] - step(*batch, "--quantization", "nf4")[
+            "weights_bytes"
+        ]
+        # Two bytes an element become half of one, a byte a block, four a group of 256 blocks.
+        expected = linear * (2 - 0.5 - 1 / 64 - 4 / (64 * 256))
+        self.assertAlmostEqual(saved / expected, 1.0, delta=0.001)
+        with self.assertRaises(subprocess.CalledProcessError):  # Random weights are in no 4 bits.
+            step("--bf16", "--quantization", "nf4")
+
     def test_stashes_are_of_the_model_before_them(self):
         command = [STEP, "--rows", "1", "--tokens", "64", "--steps", "1"]
         for stash in ("keep", "offload", "*=recompute,layers.*.input=int8"):
