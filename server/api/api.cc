@@ -223,7 +223,7 @@ void Api::Rerun(const Allowed<v1::RerunJobRequest>& call, const Answer<v1::Job>&
   create.request.set_request_id(call.request.request_id());
   *create.request.mutable_spec() = (*job)->spec();
   const absl::Status right = CheckCreate(create.request, call.who);
-  right.ok() ? Create(create, {.parent_job = (*job)->id()}, answer) : answer(right);
+  right.ok() ? Create(std::move(create), {.parent_job = (*job)->id()}, answer) : answer(right);
 }
 
 void Api::ExtendJob(const Principal& who, const v1::ExtendJobRequest& request,
@@ -245,7 +245,7 @@ void Api::Extend(const Allowed<v1::ExtendJobRequest>& call, const Answer<v1::Job
   create.request.set_request_id(call.request.request_id());
   *create.request.mutable_spec() = order->spec;
   const absl::Status right = CheckCreate(create.request, call.who);
-  right.ok() ? Create(create, *std::move(order), answer) : answer(right);
+  right.ok() ? Create(std::move(create), *std::move(order), answer) : answer(right);
 }
 
 void Api::GetServerInfo(const Principal& who, const v1::GetServerInfoRequest& request,

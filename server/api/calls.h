@@ -86,16 +86,16 @@ template <typename Request, typename Response, typename Act>
 void Api::Serve(const Principal& who, const Request& request, Answer<Response> answer,
                 const Act& act) {
   if (IsAudited(request)) {
-    // Once for all copies of the function.
+    // One copy, shared by all copies of `answer`.
     struct Audited {
       Principal who;
       Request request;
       Answer<Response> answer;
     };
-    answer = [&audit = parts_.audit, call = std::make_shared<const Audited>(
-                                         who, request, std::move(answer))](auto response) {
-      WriteAudit(audit, call->who, call->request, response);
-      call->answer(std::move(response));
+    auto audited = std::make_shared<const Audited>(who, request, std::move(answer));
+    answer = [&audit = parts_.audit, audited = std::move(audited)](auto response) {
+      WriteAudit(audit, audited->who, audited->request, response);
+      audited->answer(std::move(response));
     };
   }
   absl::StatusOr<Allowed<Request>> call = Allow(who, request);

@@ -49,7 +49,8 @@ class UnaryCall : public grpc::ServerUnaryReactor {
     if (!state_->finished.exchange(true)) Finish(grpc::Status::CANCELLED);
   }
   void OnDone() override { delete this; }
-  // Neither waits for anything: gRPC need not hand them to a thread of its own.
+  // Neither waits for anything: gRPC need not hand them to a thread of its own. It says that this
+  // is not of its API: to be looked at whenever gRPC changes.
   bool InternalInlineable() override { return true; }
 
   std::shared_ptr<State> state_ = std::make_shared<State>();

@@ -37,8 +37,8 @@ constexpr const char* kInsertJob =
     "display_name, created_us, ended_us, owner) "
     "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)";
 
-// The job without its spec, which has a column of its own: its bytes less those of that field. A
-// copy to take it from would cost ten times as much.
+// The job's bytes without its spec's field, which has a column of its own. A copy of the job, to
+// take the field from, costs more.
 Blob ViewOf(const JobRecord& record) {
   const std::string whole = record.job.SerializeAsString();
   CodedInputStream fields(reinterpret_cast<const uint8_t*>(whole.data()),
@@ -132,7 +132,7 @@ absl::Status WriteAttempt(Database& database, const AttemptRecord& attempt) {
 }
 
 absl::Status WriteEvent(Database& database, const EventRecord& event) {
-  return database.Run(  // The sequence: SQLite gives the next of it to a key that is not said.
+  return database.Run(  // NULL: SQLite numbers the row max(seq) + 1.
       "INSERT INTO events VALUES(NULL, ?1, ?2, ?3, ?4, ?5)",
       {event.job, int64_t{event.from}, int64_t{event.to}, event.reason, event.wall_us});
 }

@@ -17,8 +17,8 @@ class Admission {
  public:
   explicit Admission(SchedulerCore& core) : core_(core) {}
 
-  // Of a job that waits and whose needs are known: one that fits nowhere is refused now, not when
-  // its turn comes.
+  // Of a job that is queued and whose needs are known: one that fits nowhere is refused now, not
+  // when its turn comes. Queues nothing.
   void Judge(Entry& entry);
   void Enqueue(const Entry& entry);
   // A round, where something has changed since the last one and that is not too short ago.

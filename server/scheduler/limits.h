@@ -57,7 +57,7 @@ struct SchedulerLimits {
   size_t waiting_of_a_user = 1'000;
   // Messages come faster than rounds need to: a device is free for seconds before it is missed.
   absl::Duration between_rounds = absl::Milliseconds(10);
-  // Jobs of a burst are begun to be made ready together: one alone does not wait for others.
+  // Jobs that come within this time begin to be made ready together; the first begins at once.
   absl::Duration between_beginnings = absl::Milliseconds(20);
   // Who watches a job that waits is told how the queue moves.
   absl::Duration tell_waiting = absl::Seconds(1);

@@ -154,17 +154,17 @@ void Readying::GoOn() {
 }
 
 absl::Duration Readying::NextBeginning() const {
-  if (pools_full_ || !some_await_) return absl::InfiniteDuration();
+  if (pools_full_ || !look_at_unready_) return absl::InfiniteDuration();
   return last_beginning_ + core_.settings.limits.between_beginnings;
 }
 
 void Readying::OnTick() {
   pools_full_ = false;
-  some_await_ = true;
+  look_at_unready_ = true;
 }
 
 void Readying::Await(const Entry& entry) {
-  some_await_ = true;
+  look_at_unready_ = true;
   unready_.Add(KeyOf(entry.record), LimitedUserOf(entry));
 }
 
@@ -174,8 +174,7 @@ void Readying::Forget(const Entry& entry) {
 
 // Until a pool takes no more, or of a user no more: the rest is for the next tick.
 void Readying::GetSomeReady() {
-  some_await_ = false;
-  last_beginning_ = SinceBoot();
+  look_at_unready_ = false;
   const auto room_of = [&](const std::string& user) {
     const size_t limit = core_.settings.limits.waiting_of_a_user;
     return limit - std::min(limit, prepares_.WaitingOf(user));
@@ -209,6 +208,7 @@ void Readying::GetReady(Entry& entry) {
   }
   const std::string key = AlikeKey(entry.record);
   const v1::Job& job = entry.record.job;
+  last_beginning_ = SinceBoot();
   if (!like_jobs_.Add(key, {id, job.spec().display_name(), entry.readiness.Begin()})) return;
   ReadyWork work{.record = entry.record,
                  .devices = core_.ledger.devices(),

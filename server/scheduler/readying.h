@@ -40,7 +40,7 @@ class Readying {
   void GoOn();
   // When it may begin with more, where there may be some.
   absl::Duration NextBeginning() const;
-  // A pool that was full may have room by now, the time of one that was held have come.
+  // A pool that was full may have room by now, and a held job's time may have come.
   void OnTick();
   void Stop() { prepares_.Stop(); }
 
@@ -60,7 +60,7 @@ class Readying {
   Preparer& preparer_;
   Unready unready_;                      // Of which some may need nothing any more.
   bool pools_full_ = false;              // Since the last tick.
-  bool some_await_ = false;              // Since the last look at who is unready.
+  bool look_at_unready_ = false;         // Something may have changed since the last look.
   absl::Duration last_beginning_;        // By SinceBoot().
   std::vector<ReadyResult> made_ready_;  // Since the last look.
   LikeJobs like_jobs_;

@@ -28,7 +28,7 @@ GRAIN, MOST = 64, 3_900_000  # Tokens.
 
 
 def predicted(base, tokens, stash):
-    """Bytes of the step, of the GPU's memory and of the host's. `base`: of which model."""
+    """Bytes of the step, of the GPU's memory and of the host's. `base`: options for the model."""
     command = [STEP, *base, "--stash", stash, "--predict", "--bf16", "--rows", "1"]
     run = subprocess.run(
         [*command, "--tokens", str(tokens)], capture_output=True, text=True, check=True
@@ -47,7 +47,7 @@ def longest(base, cap, stash):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("caps", metavar="GIB", type=int, nargs="*", default=(80, 141))
     parser.add_argument("--model", default="llama-3-8b")
     parser.add_argument("--quantization", choices=("nf4", "int8"))

@@ -70,13 +70,19 @@ def profile(daemon, name, steps):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def step_lines(daemon, name):
+    """The metrics of each step."""
+    lines = metric_lines(daemon.attempt(name) / "metrics.jsonl")
+    return [line for line in lines if "step_seconds" in line]
+
+
 def run(folder, daemon, steps):
     """One job, and the profile of its steps; `steps`: of the profile, 0 for none."""
     name = daemon.submit(folder / "job.yaml")
     job, first, peak = follow(daemon, name)
     if job["state"] != "SUCCEEDED":
         raise RuntimeError(job["error"])
-    lines = [l for l in metric_lines(daemon.attempt(name) / "metrics.jsonl") if "step_seconds" in l]
+    lines = step_lines(daemon, name)
     found = {
         "step_seconds": [line["step_seconds"] for line in lines],
         "tokens": tokens_of_steps(lines),
