@@ -231,6 +231,12 @@ DevicePlans OnePlan(int64_t bytes) {
   return {{"cpu:0", {plan}}};
 }
 
+absl::Status CreateNow(Scheduler& scheduler, CreateOrder order) {
+  std::promise<absl::Status> created;
+  scheduler.Create(std::move(order), [&](const auto& job) { created.set_value(job.status()); });
+  return created.get_future().get();
+}
+
 absl::StatusOr<Lent> LendNow(Scheduler& scheduler, const std::string& id, int64_t bytes) {
   auto lent = std::make_shared<std::promise<absl::StatusOr<Lent>>>();
   Lender(scheduler.core()).Lend(id, OnePlan(bytes), [lent](absl::StatusOr<Lent> reply) {
@@ -271,11 +277,9 @@ TEST_F(SchedulerTest, JobsThatAreAlikeAreMadeReadyTogether) {
   Start({});
   Await(is_read, "another");
   for (int i = 1; i <= 3; ++i) {
-    std::promise<absl::Status> created;
-    scheduler_->Create({.spec = SpecOf({.script = absl::StrCat("steps=", i + 3)}),
-                        .job_id = absl::StrCat("job-", i)},
-                       [&](const auto& job) { created.set_value(job.status()); });
-    ASSERT_TRUE(created.get_future().get().ok());
+    const std::string script = absl::StrCat("steps=", i + 3);
+    const std::string id = absl::StrCat("job-", i);
+    ASSERT_TRUE(CreateNow(*scheduler_, {.spec = SpecOf({.script = script}), .job_id = id}).ok());
   }
   fs::remove(dir_ + "/gate-1");
   Await(is_read, "job-1");
@@ -302,12 +306,9 @@ TEST_F(SchedulerTest, WhoComesAfterABeginningWaitsForTheNext) {
   Start({.between_beginnings = kBetweenBeginnings});
   const auto is_ready = [](const v1::Job& job) { return job.state() != v1::Job::STATE_PREPARING; };
   Await(is_ready, "first");
-  for (const char* id : {"second", "third"}) {
-    std::promise<absl::Status> created;
-    scheduler_->Create({.spec = SpecOf({.script = "steps=3"}), .job_id = id},
-                       [&](const auto& job) { created.set_value(job.status()); });
-    ASSERT_TRUE(created.get_future().get().ok());
-  }
+  const v1::JobSpec spec = SpecOf({.script = "steps=3"});
+  for (const char* id : {"second", "third"})
+    ASSERT_TRUE(CreateNow(*scheduler_, {.spec = spec, .job_id = id}).ok());
   for (const char* id : {"second", "third"}) Await(is_ready, id);
   EXPECT_GE(absl::Now() - begin, kBetweenBeginnings);
 }

@@ -38,11 +38,15 @@ ModelConfig VitBase() {
 
 ModelConfig Llama13B() { return LlamaShape({4, 5120, 40, 40, 13824, 32000}); }
 
+int64_t RowsOf(const ModelConfig& config) {
+  return kDocuments * (config.encoder ? config.tokens_of_image() : 1024);
+}
+
 int64_t ArenaOf(const ModelConfig& config, const TrainingMode& mode, const Patterns& patterns) {
   const Program program = *BuildProgram(config, mode);
-  const int64_t rows = config.encoder ? config.tokens_of_image() : 1024;
+  const int64_t rows = RowsOf(config);
   LowerOptions options;
-  options.key = {.tokens = kDocuments * rows, .documents = kDocuments, .longest_document = rows};
+  options.key = {.tokens = rows, .documents = kDocuments, .longest_document = rows / kDocuments};
   return Lower(program, *PinnedPlan(program, patterns), options)->arena_bytes;
 }
 
@@ -53,8 +57,8 @@ double Units(ModelConfig config, const TrainingMode& mode, const Patterns& patte
              int64_t other_bytes = 0) {
   const int64_t arena_before = ArenaOf(config, mode, patterns), layers = config.layers;
   config.layers *= 2;
-  const int64_t rows = kDocuments * (config.encoder ? config.tokens_of_image() : 1024);
-  const int64_t row_bytes = (ArenaOf(config, mode, patterns) - arena_before) / layers / rows;
+  const int64_t added_bytes = ArenaOf(config, mode, patterns) - arena_before;
+  const int64_t row_bytes = added_bytes / layers / RowsOf(config);
   return static_cast<double>(row_bytes - 4 * (2 + config.heads) - other_bytes) /
          static_cast<double>(2 * config.width);
 }
