@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/blocking_counter.h"
 #include "proto/snug/status_macros.h"
 #include "server/failpoint.h"
 #include "server/job/errors.h"
@@ -225,20 +224,23 @@ absl::Status JobStore::Commit(const Change& change, Urgency urgency) {
        .urgency = urgency});
 }
 
-std::vector<absl::Status> JobStore::CommitAll(const std::vector<Change>& changes) {
-  std::vector<absl::Status> results(changes.size());
-  absl::BlockingCounter left(static_cast<int>(changes.size()));
-  for (size_t i = 0; i < changes.size(); ++i) {
-    thread_->Post({.work = [change = &changes[i]](
-                               Database& database) { return WriteChange(database, *change); },
+void JobStore::CommitAll(std::vector<Change> changes, OnCommitted done) {
+  struct Batch {
+    std::vector<Change> changes;
+    std::vector<absl::Status> results;
+    OnCommitted done;
+  };
+  const auto batch =
+      std::make_shared<Batch>(std::move(changes), std::vector<absl::Status>(), std::move(done));
+  for (const Change& change : batch->changes) {
+    thread_->Post({.work = [&change](Database& database) { return WriteChange(database, change); },
                    .done =
-                       [&result = results[i], &left](absl::Status status) {
-                         result = std::move(status);
-                         left.DecrementCount();
+                       [batch](absl::Status status) {
+                         batch->results.push_back(std::move(status));
+                         if (batch->results.size() == batch->changes.size())
+                           batch->done(std::move(batch->results));
                        }});
   }
-  left.Wait();
-  return results;
 }
 
 void JobStore::Create(std::shared_ptr<NewJob> job, OnCreated done) {

@@ -56,10 +56,12 @@ class JobStore : public JobArchive {
 
   // Waits until it is on the disk.
   absl::Status Commit(const Change& change, Urgency urgency = Urgency::kMustLand);
-  // Each for itself, together on the disk as far as they can be; waits for all.
-  std::vector<absl::Status> CommitAll(const std::vector<Change>& changes);
-  // Does not wait: `done` is called on the store's thread once it is on the disk, or is not. It
-  // must not block. ALREADY_EXISTS: the id is taken.
+  // Each for itself, together on the disk as far as they can be. Does not wait: `done` is called on
+  // the store's thread once all are on the disk, or are not. It must not block. What the changes
+  // point to stays until then.
+  using OnCommitted = std::function<void(std::vector<absl::Status>)>;
+  void CommitAll(std::vector<Change> changes, OnCommitted done);
+  // Likewise. ALREADY_EXISTS: the id is taken.
   using OnCreated = std::function<void(std::shared_ptr<NewJob>, absl::Status)>;
   void Create(std::shared_ptr<NewJob> job, OnCreated done);
 

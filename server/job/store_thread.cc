@@ -41,8 +41,13 @@ std::vector<StoreThread::Task> StoreThread::Take() {
   const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !tasks_.empty();
   };
+  const auto enough = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || tasks_.size() >= kMaxBatch;
+  };
   mutex_.Await(absl::Condition(&something));
-  const auto end = tasks_.begin() + static_cast<std::ptrdiff_t>(std::min(tasks_.size(), kMaxBatch));
+  if (last_batch_ >= kBusyBatch) mutex_.AwaitWithTimeout(absl::Condition(&enough), kWaitForMore);
+  last_batch_ = std::min(tasks_.size(), kMaxBatch);
+  const auto end = tasks_.begin() + static_cast<std::ptrdiff_t>(last_batch_);
   std::vector<Task> taken(std::make_move_iterator(tasks_.begin()), std::make_move_iterator(end));
   tasks_.erase(tasks_.begin(), end);
   return taken;

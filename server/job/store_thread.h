@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "server/job/database.h"
 
 namespace snug::server {
@@ -23,6 +24,10 @@ enum class Urgency { kRefusable, kMustLand };
 
 // Changes of one transaction: at 256 an fsync is a hundredth of a change's cost already.
 inline constexpr size_t kMaxBatch = 256;
+// After a batch of so many more are on their way: the next one waits for them, and no longer than
+// that. A lone change never waits.
+inline constexpr size_t kBusyBatch = 8;
+inline constexpr absl::Duration kWaitForMore = absl::Milliseconds(1);
 
 class StoreThread {
  public:
@@ -52,6 +57,7 @@ class StoreThread {
   absl::Mutex mutex_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t last_batch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };
 

@@ -52,6 +52,7 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   assignment.set_epoch(attempt.epoch);
   assignment.set_nonce(attempt.nonce);
   *assignment.mutable_spec() = checked.spec;
+  assignment.mutable_spec()->set_display_name(entry.record.job.spec().display_name());
   assignment.mutable_spec()->set_model(checked.model_dir);
   *assignment.mutable_plan() = attempt.plan;
   assignment.set_device(device.name);
@@ -67,9 +68,10 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
   if (job.extends_step() > 0) assignment.set_parent_job(job.parent_job());
   assignment.set_begin_step(job.extends_step());
   // The attempt that wrote the checkpoint has a line for each step up to it.
-  if (entry.ready()->resume && entry.ready()->resume->job == entry.id())
-    assignment.set_previous_metrics(
-        AttemptDir(state_dir, entry.id(), entry.ready()->resume->epoch) + "/metrics.jsonl");
+  const std::optional<CheckpointRecord>& resume = entry.readiness.resume();
+  if (resume && resume->job == entry.id())
+    assignment.set_previous_metrics(AttemptDir(state_dir, entry.id(), resume->epoch) +
+                                    "/metrics.jsonl");
   // What another job made lies in a folder that is the daemon's own.
   const std::optional<JobRef> made_here = ParseJobRef(checked.spec.model());
   assignment.set_base_model_name(made_here ? program::kJobsPrefix + made_here->job
@@ -163,7 +165,7 @@ absl::Status Admission::Admit(Entry& entry, const Placement& placement) {
                                .device_id = core_.ledger.Find(placement.device)->id(),
                                .plan = plan,
                                .bytes = placement.bytes,
-                               .resume = entry.ready()->resume,
+                               .resume = entry.readiness.resume(),
                                .nonce = RandomHex(32),
                                .boot_id = core_.settings.node->BootId()})
           .status();
@@ -187,7 +189,7 @@ void Admission::Launch(Entry& entry) {
     attempt.not_started = shim.status();
     return;  // The next tick finds its lock free and no exit record.
   }
-  entry.readiness.job()->resume.reset();
+  entry.readiness.GoOnFrom(std::nullopt);
   spdlog::info("job {}: attempt {} under plan \"{}\", {} bytes and {} threads on {}", entry.id(),
                attempt.record.epoch, attempt.record.plan.name(), attempt.record.cap_bytes,
                attempt.record.plan.threads(), device.name);

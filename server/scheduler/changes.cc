@@ -22,6 +22,7 @@ bool GoesOnFrom(const v1::Job& other, const std::string& id) {
 
 absl::StatusOr<v1::Job> JobChanger::Ask(const std::string& ref, const JobEvent& event) {
   ASSIGN_OR_RETURN(const JobPtr found, core_.index.Find(ref));
+  core_.readying.Settle(found->id());
   if (Entry* entry = core_.Find(found->id())) {
     RETURN_IF_ERROR(core_.Apply(*entry, event).status());
     ASSIGN_OR_RETURN(const JobPtr changed, core_.index.Find(found->id()));

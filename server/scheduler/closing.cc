@@ -115,10 +115,10 @@ void Closing::OnLookedAt(const std::string& id, int epoch, absl::StatusOr<Closed
 // stored now.
 absl::Status Closing::Finish(Entry& entry, const ClosedAttempt& closed) {
   const v1::WorkerResult& result = closed.outcome.result;
-  if (ReadyJob* ready = entry.readiness.job()) {
-    if (closed.checkpoints.ok()) ready->resume = closed.checkpoints->newest;
+  if (entry.ready() != nullptr) {
+    if (closed.checkpoints.ok()) entry.readiness.GoOnFrom(closed.checkpoints->newest);
     // Its parent's is to be looked at again.
-    const bool parents = !ready->resume && entry.record.job.extends_step() > 0;
+    const bool parents = !entry.readiness.resume() && entry.record.job.extends_step() > 0;
     if (parents || !closed.checkpoints.ok()) entry.readiness.Reset();
   }
   if (result.has_progress()) core_.attempts.Count(entry, result.progress());

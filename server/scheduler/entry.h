@@ -39,13 +39,6 @@ struct CreateOrder {
   std::string body_sha256;
 };
 
-// What became of making a job ready. It is nobody's once its run is abandoned.
-struct ReadyResult {
-  std::string id;
-  absl::StatusOr<ReadyJob> ready;
-  Readiness::Abandoned run;
-};
-
 struct LiveAttempt {
   AttemptRecord record;
   std::unique_ptr<AttemptProcesses> processes;  // From the start on, or from its adoption.

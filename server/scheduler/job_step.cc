@@ -172,7 +172,9 @@ absl::Status Stepping::operator()(const UpdateAsked& asked) {
 absl::Status Stepping::operator()(const MadeReady& made) {
   step_.rest.plans = made.plans;
   if (job_.state() == Job::STATE_QUEUED) return absl::OkStatus();
+  std::string name = std::move(*job_.job.mutable_spec()->mutable_display_name());
   *job_.job.mutable_spec() = made.ready.checked.spec;
+  job_.job.mutable_spec()->set_display_name(std::move(name));  // `ready` may be others', too.
   job_.train_data = made.ready.folders.train;
   job_.eval_data = made.ready.folders.eval;
   *job_.job.mutable_dataset() = made.ready.summary;

@@ -22,7 +22,6 @@ class LikeJobs {
  public:
   struct Member {
     std::string id;
-    std::string display_name;
     Readiness::Abandoned run;
   };
 

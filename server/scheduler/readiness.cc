@@ -42,8 +42,9 @@ absl::Duration Readiness::HeldFor(absl::Duration now) const {
   return held_ == 0 ? absl::ZeroDuration() : now - held_since_;
 }
 
-void Readiness::Finish(ReadyJob job) {
+void Readiness::Finish(SharedReady job, std::optional<CheckpointRecord> resume) {
   job_ = std::move(job);
+  resume_ = std::move(resume);
   run_.reset();
   held_ = 0;
   state_ = State::kReady;
@@ -52,6 +53,7 @@ void Readiness::Finish(ReadyJob job) {
 void Readiness::Reset() {
   Withdraw();
   job_.reset();
+  resume_.reset();
   held_ = 0;
 }
 

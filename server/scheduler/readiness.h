@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "server/data/prepare.h"
@@ -14,14 +15,15 @@
 
 namespace snug::server {
 
-// Prepared, planned, and with a checkpoint to go on from, if there is one.
+// Prepared and planned. Jobs that differ in nothing but their names share one, which has the name
+// of one of them.
 struct ReadyJob {
   CheckedJob checked;
   PreparedFolders folders;
   v1::DatasetSummary summary;
   SharedPlans plans;
-  std::optional<CheckpointRecord> resume;
 };
+using SharedReady = std::shared_ptr<const ReadyJob>;
 
 // One of four states:
 //
@@ -66,20 +68,23 @@ class Readiness {
   // There is no room for it now: as before Begin, but that a held one may begin at once.
   void Withdraw();
   // Also from kAwaited, of a job whose plans an earlier life of the daemon has stored.
-  void Finish(ReadyJob job);
+  void Finish(SharedReady job, std::optional<CheckpointRecord> resume = {});
+  // Of a ready job: the checkpoint that its next attempt goes on from; nothing: it has none.
+  void GoOnFrom(std::optional<CheckpointRecord> resume) { resume_ = std::move(resume); }
   // What is under way is for nothing, what was ready is forgotten.
   void Reset();
 
   // Null unless it is kReady.
-  ReadyJob* job() { return job_ ? &*job_ : nullptr; }
-  const ReadyJob* job() const { return job_ ? &*job_ : nullptr; }
+  const ReadyJob* job() const { return job_.get(); }
+  const std::optional<CheckpointRecord>& resume() const { return resume_; }
 
  private:
   State state_ = State::kAwaited;
   std::shared_ptr<std::atomic<bool>> run_;  // While it is under way.
   int held_ = 0;                            // Times in a row.
   absl::Duration held_since_, again_;
-  std::optional<ReadyJob> job_;
+  SharedReady job_;
+  std::optional<CheckpointRecord> resume_;
 };
 
 }  // namespace snug::server

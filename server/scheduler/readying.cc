@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "proto/snug/status_macros.h"
 #include "server/artifact/job_origins.h"
 #include "server/data/prompts.h"
@@ -30,6 +31,21 @@ struct ReadyWork {
   InHand* in_hand = nullptr;
   Inspector* inspector = nullptr;
   std::string state_dir;
+};
+
+// A job that is ready, and what is stored of it.
+struct ReadyStep {
+  Entry& entry;
+  SharedReady ready;
+  std::optional<CheckpointRecord> resume;
+  JobStep step;
+};
+
+// On their way into the store; nothing else happens to their jobs before they are there.
+struct ReadySteps {
+  std::list<ReadyStep> steps;  // Changes point into them.
+  std::vector<absl::Status> results;
+  absl::Notification stored;  // Then the results are there.
 };
 
 namespace {
@@ -82,11 +98,12 @@ std::string PreparesAlike(const v1::JobSpec& spec) {
   return absl::StrCat(SourcesKey(spec), spec.model());
 }
 
-absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const ReadyFor& whom,
-                                   const JobIndex& index, Preparer& preparer) {
+absl::StatusOr<ReadyResult> MakeReady(const ReadyWork& work, const ReadyFor& whom,
+                                      const JobIndex& index, Preparer& preparer) {
   const JobRecord& record = work.record;
   const bool prepared = !record.train_data.empty();
-  ReadyJob ready;
+  ReadyResult result;
+  ReadyJob& ready = result.job;
   ASSIGN_OR_RETURN(ready.checked, CheckFiles(work, whom, index));
   if (prepared) {
     ready.folders = {.train = record.train_data,
@@ -110,14 +127,15 @@ absl::StatusOr<ReadyJob> MakeReady(const ReadyWork& work, const ReadyFor& whom,
   RETURN_IF_ERROR(CheckFits(work.devices, ready.checked, lengths));
   ASSIGN_OR_RETURN(ready.plans, PlansByShare(work.devices, ready.checked, lengths));
   ready.checked.program = nullptr;  // Planned: nothing needs it any more, and it is large.
-  ASSIGN_OR_RETURN(ready.resume, WhereToGoOn(work));
-  if (prepared && !ready.resume) {  // What its inputs gave is in the spec; it still begins with it.
+  ASSIGN_OR_RETURN(result.resume, WhereToGoOn(work));
+  // What its inputs gave is in the spec; it still begins with it.
+  if (prepared && !result.resume) {
     const JobOrigins origins(index, work.state_dir, OwnerOf(record.job));
     ASSIGN_OR_RETURN(const AdapterOrigin adapter, AdapterOriginOf(ready.checked.spec, origins));
     if (!adapter.dir.empty() || !adapter.checkpoint.empty())
       RETURN_IF_ERROR(work.inspector->OpenAdapter(adapter, OwnerOf(record.job), ready.checked));
   }
-  return ready;
+  return result;
 }
 
 // Of a job that was in the daemon's hands whenever that ended of late: somebody has to look.
@@ -125,13 +143,6 @@ std::string HeldReason() {
   return absl::StrCat("held: the daemon ended ", kMaxEndsInHand, " times while it was at work on ",
                       "this job; cancel it, and see the daemon's log");
 }
-
-// A job that is ready, and what is stored of it.
-struct ReadyStep {
-  Entry& entry;
-  ReadyJob ready;
-  JobStep step;
-};
 
 // Who may have so many jobs at a time prepared. One that has been prepared is waited for by the
 // whole queue: it falls under nobody's limit.
@@ -149,7 +160,7 @@ Readying::Readying(SchedulerCore& core, const SchedulerSettings& settings, Prepa
       prepares_(settings.prepares) {}
 
 void Readying::GoOn() {
-  if (!made_ready_.empty()) OnReady(std::exchange(made_ready_, {}));
+  if (!made_ready_.empty() && storing_ == nullptr) StoreSteps(std::exchange(made_ready_, {}));
   if (SinceBoot() >= NextBeginning()) GetSomeReady();
 }
 
@@ -209,7 +220,7 @@ void Readying::GetReady(Entry& entry) {
   const std::string key = AlikeKey(entry.record);
   const v1::Job& job = entry.record.job;
   last_beginning_ = SinceBoot();
-  if (!like_jobs_.Add(key, {id, job.spec().display_name(), entry.readiness.Begin()})) return;
+  if (!like_jobs_.Add(key, {id, entry.readiness.Begin()})) return;
   ReadyWork work{.record = entry.record,
                  .devices = core_.ledger.devices(),
                  .in_hand = &in_hand_,
@@ -241,18 +252,13 @@ void Readying::MakeAllReady(std::vector<LikeJobs::Member> jobs, const ReadyWork&
   // On these no work is done: what is known of their ends in hand stays.
   std::erase_if(jobs, [](const LikeJobs::Member& job) { return job.run->load(); });
   if (jobs.empty()) return;
-  auto ready = std::make_shared<absl::StatusOr<ReadyJob>>(absl::CancelledError("cancelled"));
-  for (const LikeJobs::Member& job : jobs) {
+  auto group = std::make_shared<ReadyGroup>(std::move(jobs), absl::CancelledError("cancelled"));
+  for (const LikeJobs::Member& job : group->jobs) {
     if (job.run->load()) continue;
-    *ready = MakeReady(work, {.job = job, .say = Saying(job)}, core_.index, preparer_);
+    group->result = MakeReady(work, {.job = job, .say = Saying(job)}, core_.index, preparer_);
     if (!job.run->load()) break;
   }
-  core_.Post([this, jobs, ready] {
-    for (const LikeJobs::Member& job : jobs) {
-      made_ready_.push_back({job.id, *ready, job.run});
-      if (ready->ok()) made_ready_.back().ready->checked.spec.set_display_name(job.display_name);
-    }
-  });
+  core_.Post([this, group] { made_ready_.push_back(std::move(*group)); });
 }
 
 std::function<void(const std::string&)> Readying::Saying(const LikeJobs::Member& job) {
@@ -266,40 +272,69 @@ std::function<void(const std::string&)> Readying::Saying(const LikeJobs::Member&
   };
 }
 
-void Readying::OnReady(std::vector<ReadyResult> results) {
-  std::list<ReadyStep> steps;  // Changes point into them.
+// Stores what follows for all of them together, and goes on meanwhile.
+void Readying::StoreSteps(std::vector<ReadyGroup> groups) {
+  const auto steps = std::make_shared<ReadySteps>();
+  for (ReadyGroup& group : groups) DecideAll(group, steps->steps);
+  if (steps->steps.empty()) return;
   std::vector<Change> changes;
-  for (ReadyResult& result : results) {
-    Entry* entry = core_.Find(result.id);
-    in_hand_.Forget(result.id);
-    if (entry == nullptr || !entry->readiness.Awaits(result.run)) continue;
-    if (!result.ready.ok() && Hold(*entry, result.ready.status())) continue;
-    if (!result.ready.ok()) {
-      GiveUp(*entry, result.ready.status());
+  for (const ReadyStep& made : steps->steps) changes.push_back(made.step.ToChange());
+  storing_ = steps;
+  core_.store.CommitAll(std::move(changes), [this, steps](std::vector<absl::Status> results) {
+    steps->results = std::move(results);
+    steps->stored.Notify();
+    core_.inbox.PostResult([this, steps] { OnStored(*steps); });
+  });
+}
+
+void Readying::Settle(const std::string& id) {
+  const Entry* entry = core_.Find(id);
+  if (storing_ == nullptr || entry == nullptr) return;
+  if (entry->readiness.state() != Readiness::State::kUnderWay) return;
+  storing_->stored.WaitForNotification();
+  OnStored(*std::shared_ptr<ReadySteps>(storing_));
+}
+
+void Readying::OnStored(ReadySteps& all) {
+  if (storing_.get() != &all) return;  // Settled.
+  storing_.reset();
+  for (const absl::Status& stored : all.results) {
+    ReadyStep made = std::move(all.steps.front());
+    all.steps.pop_front();
+    if (!stored.ok()) {
+      StartOver(made.entry, stored);
       continue;
     }
-    ReadyJob& ready = *result.ready;
-    const auto plans = stored_plans_.Pack(ready);
-    absl::StatusOr<JobStep> step = core_.Decide(*entry, MadeReady{ready, plans});
-    if (!step.ok()) {
-      StartOver(*entry, step.status());
-      continue;
-    }
-    ready.plans = stored_plans_.Share(ready.plans, *plans);
-    steps.push_back({*entry, std::move(ready), *std::move(step)});
-    changes.push_back(steps.back().step.ToChange());
-  }
-  if (changes.empty()) return;
-  const std::vector<absl::Status> stored = core_.store.CommitAll(changes);
-  for (size_t i = 0; i < stored.size(); ++i, steps.pop_front()) {
-    ReadyStep& made = steps.front();
-    if (!stored[i].ok()) {
-      StartOver(made.entry, stored[i]);
-      continue;
-    }
-    made.entry.readiness.Finish(std::move(made.ready));  // It queues with its plans.
+    // It queues with its plans.
+    made.entry.readiness.Finish(std::move(made.ready), std::move(made.resume));
     core_.OnStored(made.entry, std::move(made.step));
     core_.admission.Judge(made.entry);
+  }
+}
+
+// What follows for each of a group that still waits for it.
+void Readying::DecideAll(ReadyGroup& group, std::list<ReadyStep>& steps) {
+  SharedReady ready;
+  std::shared_ptr<const PlansRecord> plans;
+  if (group.result.ok()) {
+    ReadyJob& job = group.result->job;
+    plans = stored_plans_.Pack(job);
+    job.plans = stored_plans_.Share(job.plans, *plans);
+    ready = std::make_shared<const ReadyJob>(std::move(job));
+  }
+  for (const LikeJobs::Member& job : group.jobs) {
+    Entry* entry = core_.Find(job.id);
+    in_hand_.Forget(job.id);
+    if (entry == nullptr || !entry->readiness.Awaits(job.run)) continue;
+    if (ready == nullptr) {
+      if (!Hold(*entry, group.result.status())) GiveUp(*entry, group.result.status());
+      continue;
+    }
+    absl::StatusOr<JobStep> step = core_.Decide(*entry, MadeReady{*ready, plans});
+    if (step.ok())
+      steps.push_back({*entry, ready, group.result->resume, *std::move(step)});
+    else
+      StartOver(*entry, step.status());
   }
 }
 

@@ -4,6 +4,8 @@
 #define SERVER_SCHEDULER_READYING_H_
 
 #include <functional>
+#include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +23,18 @@ namespace snug::server {
 
 struct SchedulerCore;
 struct ReadyWork;
+struct ReadyStep;
+struct ReadySteps;
+
+// What was made of jobs that are alike.
+struct ReadyResult {
+  ReadyJob job;
+  std::optional<CheckpointRecord> resume;  // One that goes on behind a checkpoint is alone.
+};
+struct ReadyGroup {
+  std::vector<LikeJobs::Member> jobs;
+  absl::StatusOr<ReadyResult> result;
+};
 
 class Readying {
  public:
@@ -30,10 +44,14 @@ class Readying {
   void Await(const Entry& entry);
   // The job has ended.
   void Forget(const Entry& entry);
-  // What an earlier life of the daemon stored of it; nothing where it does not hold any more.
-  std::optional<ReadyJob> Restore(const PlansRecord& packed, const JobRecord& record) {
+  // What an earlier life of the daemon stored of it; null where it does not hold any more.
+  SharedReady Restore(const PlansRecord& packed, const JobRecord& record) {
     return stored_plans_.Unpack(packed, record);
   }
+  // If that it is ready is on its way into the store, waits for that. Before anything else happens
+  // to the job, which may have ended then.
+  void Settle(const std::string& id);
+  bool IsStoring() const { return storing_ != nullptr; }
   // Nothing more is restored.
   void EndRestoring() { stored_plans_.ForgetUnpacked(); }
   // Takes in what has been made ready; begins with those whose turn it is, unless it did just now.
@@ -51,18 +69,21 @@ class Readying {
   // On a pool.
   void MakeAllReady(std::vector<LikeJobs::Member> jobs, const ReadyWork& work);
   std::function<void(const std::string& progress)> Saying(const LikeJobs::Member& job);
-  void OnReady(std::vector<ReadyResult> results);
+  void StoreSteps(std::vector<ReadyGroup> groups);
+  void DecideAll(ReadyGroup& group, std::list<ReadyStep>& steps);
+  void OnStored(ReadySteps& all);
   bool Hold(Entry& entry, const absl::Status& why);
   void GiveUp(Entry& entry, const absl::Status& why);
   void StartOver(Entry& entry, const absl::Status& why);
 
   SchedulerCore& core_;
   Preparer& preparer_;
-  Unready unready_;                      // Of which some may need nothing any more.
-  bool pools_full_ = false;              // Since the last tick.
-  bool look_at_unready_ = false;         // Something may have changed since the last look.
-  absl::Duration last_beginning_;        // By SinceBoot().
-  std::vector<ReadyResult> made_ready_;  // Since the last look.
+  Unready unready_;                     // Of which some may need nothing any more.
+  bool pools_full_ = false;             // Since the last tick.
+  bool look_at_unready_ = false;        // Something may have changed since the last look.
+  absl::Duration last_beginning_;       // By SinceBoot().
+  std::vector<ReadyGroup> made_ready_;  // Since the last look.
+  std::shared_ptr<ReadySteps> storing_;
   LikeJobs like_jobs_;
   StoredPlans stored_plans_;
   InHand in_hand_;

@@ -106,8 +106,8 @@ void Scheduler::LoadEntries(StoredState& state) {
     const v1::Job& job = entry->record.job;
     const bool begins = job.epoch() == 0 && job.extends_step() == 0;
     if (plans != state.plans.end() && (begins || runs))
-      if (auto ready = core_.readying.Restore(plans->second, entry->record))
-        entry->readiness.Finish(*std::move(ready));
+      if (SharedReady ready = core_.readying.Restore(plans->second, entry->record))
+        entry->readiness.Finish(std::move(ready));
     const bool paused = entry->state() == v1::Job::STATE_PAUSED;
     if (entry->ready() == nullptr && !HasAttempt(entry->state()) && !paused)
       core_.readying.Await(*entry);
@@ -135,9 +135,10 @@ void Scheduler::Loop() {
   }
   // What was accepted before the end is answered: replies are owed, and their commits are quick.
   const absl::Duration tick = core_.settings.limits.tick;
+  const auto owes = [this] { return core_.storing > 0 || core_.readying.IsStoring(); };
   do {
-    for (Task& task : core_.inbox.Take(core_.storing > 0 ? tick : absl::ZeroDuration())) task();
-  } while (core_.storing > 0);
+    for (Task& task : core_.inbox.Take(owes() ? tick : absl::ZeroDuration())) task();
+  } while (owes());
   core_.EachAttended([&](Entry& entry) { core_.SaveProgress(entry); });
 }
 

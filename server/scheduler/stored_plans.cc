@@ -68,9 +68,9 @@ const StoredPlans::Unpacked* StoredPlans::UnpackedOf(const PlansRecord& packed) 
                                        .plans = Share(std::move(plans), packed)});
 }
 
-std::optional<ReadyJob> StoredPlans::Unpack(const PlansRecord& packed, const JobRecord& record) {
+SharedReady StoredPlans::Unpack(const PlansRecord& packed, const JobRecord& record) {
   const Unpacked* stored = packed.made_by == made_by_ ? UnpackedOf(packed) : nullptr;
-  if (stored == nullptr) return std::nullopt;
+  if (stored == nullptr) return nullptr;
   ReadyJob ready;
   ready.checked.spec = record.job.spec();
   ready.checked.model_dir = stored->model_dir;
@@ -80,7 +80,7 @@ std::optional<ReadyJob> StoredPlans::Unpack(const PlansRecord& packed, const Job
                    .ready = true};
   ready.summary = record.job.dataset();
   ready.plans = stored->plans;
-  return ready;
+  return std::make_shared<const ReadyJob>(std::move(ready));
 }
 
 SharedPlans StoredPlans::Share(SharedPlans plans, const PlansRecord& packed) {

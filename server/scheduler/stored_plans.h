@@ -21,8 +21,8 @@ class StoredPlans {
 
   // Packed once for all jobs that hold the same plans.
   std::shared_ptr<const PlansRecord> Pack(const ReadyJob& ready);
-  // Nothing when another build or other devices made it.
-  std::optional<ReadyJob> Unpack(const PlansRecord& packed, const JobRecord& record);
+  // Null when another build or other devices made it.
+  SharedReady Unpack(const PlansRecord& packed, const JobRecord& record);
 
   // What Unpack keeps for the next job of the same plans.
   void ForgetUnpacked() { unpacked_.clear(); }

@@ -163,13 +163,17 @@ TEST(JobStepTest, WhatIsReadyIsQueued) {
   ReadyJob ready;
   ready.folders.train = "/prepared";
   ready.checked.spec.set_model("/filled/in");
+  ready.checked.spec.set_display_name("another that is alike");
+  Rows preparing = RowsIn(Job::STATE_PREPARING);
+  preparing.job.job.mutable_spec()->set_display_name("its own name");
   const auto plans = std::make_shared<const PlansRecord>();
   const absl::StatusOr<JobStep> prepared =
-      StepJob(RowsIn(Job::STATE_PREPARING), MadeReady{ready, plans}, kMoment);
+      StepJob(preparing, MadeReady{ready, plans}, kMoment);
   ASSERT_TRUE(prepared.ok());
   EXPECT_EQ(prepared->job.state(), Job::STATE_QUEUED);
   EXPECT_EQ(prepared->job.train_data, "/prepared");
   EXPECT_EQ(prepared->job.job.spec().model(), "/filled/in");
+  EXPECT_EQ(prepared->job.job.spec().display_name(), "its own name");
   EXPECT_EQ(prepared->ToChange().plans, plans);
   const absl::StatusOr<JobStep> again =
       StepJob(RowsIn(Job::STATE_QUEUED), MadeReady{ready, plans}, kMoment);

@@ -20,11 +20,24 @@ TEST(ReadinessTest, WorkThatEndsWellMakesReady) {
   EXPECT_EQ(readiness.state(), State::kUnderWay);
   EXPECT_FALSE(readiness.IsDue(kNow));
   EXPECT_EQ(readiness.job(), nullptr);
-  readiness.Finish({.summary = {}});
+  readiness.Finish(std::make_shared<const ReadyJob>());
   EXPECT_EQ(readiness.state(), State::kReady);
   EXPECT_NE(readiness.job(), nullptr);
   EXPECT_FALSE(readiness.IsDue(kNow));
   EXPECT_FALSE(*run);
+}
+
+TEST(ReadinessTest, WhereAJobGoesOnFromIsItsOwn) {
+  const auto ready = std::make_shared<const ReadyJob>();
+  Readiness behind, new_job;
+  behind.Finish(ready, CheckpointRecord{.step = 7});
+  new_job.Finish(ready);
+  EXPECT_EQ(behind.resume()->step, 7);
+  EXPECT_FALSE(new_job.resume());
+  behind.GoOnFrom(CheckpointRecord{.step = 9});
+  EXPECT_EQ(behind.resume()->step, 9);
+  behind.Reset();
+  EXPECT_FALSE(behind.resume());
 }
 
 TEST(ReadinessTest, ResultsOfAnAbandonedRunAreNotAwaited) {
@@ -61,7 +74,7 @@ TEST(ReadinessTest, WhatIsHeldIsDueAfterAPauseThatGrows) {
   EXPECT_GT(readiness.Hold(now), first);
   EXPECT_EQ(readiness.HeldFor(now), first);  // Since the first time in a row.
   readiness.Begin();
-  readiness.Finish({.summary = {}});
+  readiness.Finish(std::make_shared<const ReadyJob>());
   EXPECT_EQ(readiness.HeldFor(now), absl::ZeroDuration());
 }
 

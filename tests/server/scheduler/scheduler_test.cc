@@ -9,6 +9,7 @@
 #include <future>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "server/node/attempt_files.h"
 #include "server/scheduler/lend.h"
@@ -19,6 +20,7 @@ namespace snug::server {
 namespace {
 
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::MatchesRegex;
 using testing::Not;
 
@@ -311,6 +313,46 @@ TEST_F(SchedulerTest, WhoComesAfterABeginningWaitsForTheNext) {
     ASSERT_TRUE(CreateNow(*scheduler_, {.spec = spec, .job_id = id}).ok());
   for (const char* id : {"second", "third"}) Await(is_ready, id);
   EXPECT_GE(absl::Now() - begin, kBetweenBeginnings);
+}
+
+// That the job is ready is on its way to the disk when it is cancelled: the one comes before the
+// other, in the store as in what is shown.
+TEST_F(SchedulerTest, WhatIsOnItsWayIntoTheStoreComesFirst) {
+  StoreJob("steps=2");
+  Start({.between_beginnings = absl::Seconds(2)});
+  Ended();  // Nothing that it reports is stored any more.
+  ASSERT_TRUE(CreateNow(*scheduler_, {.spec = SpecOf({.script = "x"}), .job_id = "second"}).ok());
+  absl::Notification go_on;
+  std::thread slow_disk([&] {
+    const absl::Status read = store_->Read([&](Database&) {
+      go_on.WaitForNotification();
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(read.ok());
+  });
+  const auto is_storing = [this] {
+    std::promise<bool> answer;
+    SchedulerCore& core = scheduler_->core();
+    core.Post([&] { answer.set_value(core.readying.IsStoring()); });
+    return answer.get_future().get();
+  };
+  const absl::Time end = absl::Now() + absl::Seconds(60);
+  while (!is_storing() && absl::Now() < end) absl::SleepFor(absl::Milliseconds(5));
+  std::promise<absl::StatusOr<v1::Job>> reply;
+  std::future<absl::StatusOr<v1::Job>> replied = reply.get_future();
+  v1::CancelJobRequest request;
+  request.set_id("second");
+  scheduler_->Cancel(request, [&](auto job) { reply.set_value(std::move(job)); });
+  EXPECT_EQ(replied.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  go_on.Notify();
+  slow_disk.join();
+  const absl::StatusOr<v1::Job> cancelled = replied.get();
+  ASSERT_TRUE(cancelled.ok()) << cancelled.status();
+  EXPECT_EQ(cancelled->state(), v1::Job::STATE_CANCELLED);
+  const absl::StatusOr<JobRecord> stored = store_->FindJob("second");
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->state(), v1::Job::STATE_CANCELLED);
+  EXPECT_THAT(stored->train_data, Not(IsEmpty()));
 }
 
 // Bytes are lent beside a job's, as many as are free and no more; nothing is taken from the job,
