@@ -225,6 +225,7 @@ absl::Status JobStore::Commit(const Change& change, Urgency urgency) {
 }
 
 void JobStore::CommitAll(std::vector<Change> changes, OnCommitted done) {
+  if (changes.empty()) return done({});
   struct Batch {
     std::vector<Change> changes;
     std::vector<absl::Status> results;

@@ -57,8 +57,8 @@ class JobStore : public JobArchive {
   // Waits until it is on the disk.
   absl::Status Commit(const Change& change, Urgency urgency = Urgency::kMustLand);
   // Each for itself, together on the disk as far as they can be. Does not wait: `done` is called on
-  // the store's thread once all are on the disk, or are not. It must not block. What the changes
-  // point to stays until then.
+  // the store's thread once all are on the disk, or are not; at once where there are none. It must
+  // not block. What the changes point to stays until then.
   using OnCommitted = std::function<void(std::vector<absl::Status>)>;
   void CommitAll(std::vector<Change> changes, OnCommitted done);
   // Likewise. ALREADY_EXISTS: the id is taken.

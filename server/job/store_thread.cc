@@ -21,12 +21,14 @@ StoreThread::~StoreThread() {
 
 void StoreThread::Post(Task task) {
   absl::MutexLock lock(&mutex_);
+  blocking_ += task.blocks;
   tasks_.push_back(std::move(task));
 }
 
 absl::Status StoreThread::PostAndWait(Task task) {
   absl::Notification ended;
   absl::Status status;
+  task.blocks = true;
   task.done = [&](absl::Status result) {
     status = std::move(result);
     ended.Notify();
@@ -42,14 +44,16 @@ std::vector<StoreThread::Task> StoreThread::Take() {
     return stopping_ || !tasks_.empty();
   };
   const auto enough = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || tasks_.size() >= kMaxBatch;
+    return stopping_ || blocking_ > 0 || tasks_.size() >= kMaxBatch;
   };
-  mutex_.Await(absl::Condition(&something));
-  if (last_batch_ >= kBusyBatch) mutex_.AwaitWithTimeout(absl::Condition(&enough), kWaitForMore);
-  last_batch_ = std::min(tasks_.size(), kMaxBatch);
-  const auto end = tasks_.begin() + static_cast<std::ptrdiff_t>(last_batch_);
+  const bool idle = !mutex_.AwaitWithTimeout(absl::Condition(&something), kWaitForMore);
+  if (idle) mutex_.Await(absl::Condition(&something));
+  if (!idle && last_changes_ >= kBusyBatch)
+    mutex_.AwaitWithTimeout(absl::Condition(&enough), kWaitForMore);
+  const auto end = tasks_.begin() + static_cast<std::ptrdiff_t>(std::min(tasks_.size(), kMaxBatch));
   std::vector<Task> taken(std::make_move_iterator(tasks_.begin()), std::make_move_iterator(end));
   tasks_.erase(tasks_.begin(), end);
+  for (const Task& task : taken) blocking_ -= task.blocks;
   return taken;
 }
 
@@ -61,6 +65,7 @@ void StoreThread::Run(std::vector<Task>& tasks) {
   std::vector<Task*> changes;
   for (Task& task : tasks)
     if (!task.reads) changes.push_back(&task);
+  last_changes_ = changes.size();
   if (!changes.empty()) {
     std::vector<absl::Status> results = commit_(changes);
     for (size_t i = 0; i < changes.size(); ++i) changes[i]->done(std::move(results[i]));

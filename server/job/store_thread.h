@@ -24,8 +24,8 @@ enum class Urgency { kRefusable, kMustLand };
 
 // Changes of one transaction: at 256 an fsync is a hundredth of a change's cost already.
 inline constexpr size_t kMaxBatch = 256;
-// After a batch of so many more are on their way: the next one waits for them, and no longer than
-// that. A lone change never waits.
+// After a batch of at least so many changes others are likely to come: the next batch waits for
+// them, up to that time, unless somebody is blocked on it or the thread has been idle for as long.
 inline constexpr size_t kBusyBatch = 8;
 inline constexpr absl::Duration kWaitForMore = absl::Milliseconds(1);
 
@@ -35,7 +35,8 @@ class StoreThread {
     std::function<absl::Status(Database&)> work;
     std::function<void(absl::Status)> done;  // Called on the thread; must not block.
     Urgency urgency = Urgency::kMustLand;
-    bool reads = false;  // Outside of the transaction.
+    bool reads = false;   // Outside of the transaction.
+    bool blocks = false;  // Somebody waits for it: set by PostAndWait.
   };
   // Puts the tasks' changes on the disk and gives one status for each. Called on the thread.
   using CommitBatch = std::function<std::vector<absl::Status>(const std::vector<Task*>&)>;
@@ -57,7 +58,8 @@ class StoreThread {
   absl::Mutex mutex_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  size_t last_batch_ ABSL_GUARDED_BY(mutex_) = 0;
+  int blocking_ ABSL_GUARDED_BY(mutex_) = 0;  // Of `tasks_`.
+  size_t last_changes_ = 0;                   // Of the last batch. The thread's own.
   std::thread thread_;
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/errors.h"
 #include "server/job/log.h"
@@ -86,6 +87,8 @@ SchedulerCore::SchedulerCore(SchedulerSettings with, JobStore& jobs, JobIndex& s
       closing(*this) {}
 
 absl::StatusOr<JobState> SchedulerCore::Apply(Entry& entry, const JobEvent& event) {
+  if (entry.storing)  // A programmer's mistake: Settle comes first.
+    return absl::InternalError(absl::StrCat("job ", entry.id(), " is being stored as ready"));
   ASSIGN_OR_RETURN(JobStep step, Decide(entry, event));
   if (step.nothing) return entry.state();
   RETURN_IF_ERROR(store.Commit(step.ToChange(), step.urgency));

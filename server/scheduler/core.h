@@ -47,7 +47,8 @@ struct SchedulerCore {
   // One step of a job: stored first, then shown and acted upon. Gives the state that it is in then;
   // the entry of one that has ended is gone. An error leaves the job as it was.
   absl::StatusOr<JobState> Apply(Entry& entry, const JobEvent& event);
-  // Its halves, for steps of several jobs that are stored together.
+  // Its halves, for steps of several jobs that are stored together (Readying). Other tasks run in
+  // between, but none that changes these jobs: Apply refuses it.
   absl::StatusOr<JobStep> Decide(const Entry& entry, const JobEvent& event) const;
   JobState OnStored(Entry& entry, JobStep step);
   void SaveProgress(Entry& entry);

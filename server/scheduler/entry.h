@@ -1,5 +1,4 @@
-// A job that has not ended, as the scheduler thread holds it, and the results that slow work brings
-// back to it.
+// A job that has not ended, as the scheduler thread holds it.
 #ifndef SERVER_SCHEDULER_ENTRY_H_
 #define SERVER_SCHEDULER_ENTRY_H_
 
@@ -59,6 +58,9 @@ struct Entry {
   JobRecord record;
   std::unique_ptr<LiveAttempt> attempt;  // While the state has one.
   Readiness readiness;
+  // That it is ready is on its way into the store: nothing else happens to it before
+  // (Readying::Settle).
+  bool storing = false;
   // As stored when its last attempt ended: shown beside the time to its next one.
   std::string retry_cause;
   absl::Duration last_saved;

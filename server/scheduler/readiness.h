@@ -38,7 +38,7 @@ class Readiness {
  public:
   enum class State {
     kAwaited,   // Nothing is being done about it.
-    kUnderWay,  // Slow work is.
+    kUnderWay,  // Slow work is, or its result is on its way into the store.
     kHeld,      // It could not be done for a reason that may pass: until a time.
     kReady,
   };
@@ -69,13 +69,13 @@ class Readiness {
   void Withdraw();
   // Also from kAwaited, of a job whose plans an earlier life of the daemon has stored.
   void Finish(SharedReady job, std::optional<CheckpointRecord> resume = {});
-  // Of a ready job: the checkpoint that its next attempt goes on from; nothing: it has none.
   void GoOnFrom(std::optional<CheckpointRecord> resume) { resume_ = std::move(resume); }
   // What is under way is for nothing, what was ready is forgotten.
   void Reset();
 
   // Null unless it is kReady.
   const ReadyJob* job() const { return job_.get(); }
+  // The checkpoint that its next attempt goes on from; nothing: it begins anew.
   const std::optional<CheckpointRecord>& resume() const { return resume_; }
 
  private:

@@ -160,8 +160,12 @@ Readying::Readying(SchedulerCore& core, const SchedulerSettings& settings, Prepa
       prepares_(settings.prepares) {}
 
 void Readying::GoOn() {
-  if (!made_ready_.empty() && storing_ == nullptr) StoreSteps(std::exchange(made_ready_, {}));
+  StoreReady();
   if (SinceBoot() >= NextBeginning()) GetSomeReady();
+}
+
+void Readying::StoreReady() {
+  if (!made_ready_.empty() && storing_ == nullptr) StoreSteps(std::exchange(made_ready_, {}));
 }
 
 absl::Duration Readying::NextBeginning() const {
@@ -272,25 +276,28 @@ std::function<void(const std::string&)> Readying::Saying(const LikeJobs::Member&
   };
 }
 
-// Stores what follows for all of them together, and goes on meanwhile.
+// What follows for all that were made ready is stored together; the scheduler goes on meanwhile.
 void Readying::StoreSteps(std::vector<ReadyGroup> groups) {
   const auto steps = std::make_shared<ReadySteps>();
   for (ReadyGroup& group : groups) DecideAll(group, steps->steps);
   if (steps->steps.empty()) return;
   std::vector<Change> changes;
   for (const ReadyStep& made : steps->steps) changes.push_back(made.step.ToChange());
+  for (const ReadyStep& made : steps->steps) made.entry.storing = true;
   storing_ = steps;
   core_.store.CommitAll(std::move(changes), [this, steps](std::vector<absl::Status> results) {
     steps->results = std::move(results);
-    steps->stored.Notify();
-    core_.inbox.PostResult([this, steps] { OnStored(*steps); });
+    core_.inbox.PostResult([this, steps] {
+      steps->stored.WaitForNotification();
+      OnStored(*steps);
+    });
+    steps->stored.Notify();  // The last: once Settle goes on, the scheduler may end.
   });
 }
 
 void Readying::Settle(const std::string& id) {
   const Entry* entry = core_.Find(id);
-  if (storing_ == nullptr || entry == nullptr) return;
-  if (entry->readiness.state() != Readiness::State::kUnderWay) return;
+  if (entry == nullptr || !entry->storing) return;
   storing_->stored.WaitForNotification();
   OnStored(*std::shared_ptr<ReadySteps>(storing_));
 }
@@ -301,6 +308,7 @@ void Readying::OnStored(ReadySteps& all) {
   for (const absl::Status& stored : all.results) {
     ReadyStep made = std::move(all.steps.front());
     all.steps.pop_front();
+    made.entry.storing = false;
     if (!stored.ok()) {
       StartOver(made.entry, stored);
       continue;

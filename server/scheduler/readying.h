@@ -48,10 +48,13 @@ class Readying {
   SharedReady Restore(const PlansRecord& packed, const JobRecord& record) {
     return stored_plans_.Unpack(packed, record);
   }
-  // If that it is ready is on its way into the store, waits for that. Before anything else happens
-  // to the job, which may have ended then.
+  // To be called before any event that users may cause reaches the job. If its step from unready to
+  // ready is on its way into the store (Entry::storing), waits for it and finishes all that are
+  // stored with it. Entries may be gone afterwards: hold none across the call.
   void Settle(const std::string& id);
-  bool IsStoring() const { return storing_ != nullptr; }
+  // Some are ready, and not yet in the store.
+  bool HasToStore() const { return storing_ != nullptr || !made_ready_.empty(); }
+  void StoreReady();
   // Nothing more is restored.
   void EndRestoring() { stored_plans_.ForgetUnpacked(); }
   // Takes in what has been made ready; begins with those whose turn it is, unless it did just now.
@@ -78,12 +81,12 @@ class Readying {
 
   SchedulerCore& core_;
   Preparer& preparer_;
-  Unready unready_;                     // Of which some may need nothing any more.
-  bool pools_full_ = false;             // Since the last tick.
-  bool look_at_unready_ = false;        // Something may have changed since the last look.
-  absl::Duration last_beginning_;       // By SinceBoot().
-  std::vector<ReadyGroup> made_ready_;  // Since the last look.
-  std::shared_ptr<ReadySteps> storing_;
+  Unready unready_;                      // Of which some may need nothing any more.
+  bool pools_full_ = false;              // Since the last tick.
+  bool look_at_unready_ = false;         // Something may have changed since the last look.
+  absl::Duration last_beginning_;        // By SinceBoot().
+  std::vector<ReadyGroup> made_ready_;   // Since the last look.
+  std::shared_ptr<ReadySteps> storing_;  // On their way into the store; null: none.
   LikeJobs like_jobs_;
   StoredPlans stored_plans_;
   InHand in_hand_;

@@ -135,8 +135,10 @@ void Scheduler::Loop() {
   }
   // What was accepted before the end is answered: replies are owed, and their commits are quick.
   const absl::Duration tick = core_.settings.limits.tick;
-  const auto owes = [this] { return core_.storing > 0 || core_.readying.IsStoring(); };
+  // Likewise what is ready: its callbacks lead here.
+  const auto owes = [this] { return core_.storing > 0 || core_.readying.HasToStore(); };
   do {
+    core_.readying.StoreReady();
     for (Task& task : core_.inbox.Take(owes() ? tick : absl::ZeroDuration())) task();
   } while (owes());
   core_.EachAttended([&](Entry& entry) { core_.SaveProgress(entry); });
