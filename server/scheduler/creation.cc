@@ -101,7 +101,6 @@ void Creation::OnCreated(const std::shared_ptr<NewJob>& job, CreateOrder order,
   entry->record = std::move(job->record);
   entry->counted_steps = entry->record.job.progress().global_step();
   const std::string id = entry->id();
-  spdlog::info("job {}: new, \"{}\"", id, entry->record.job.display_name());
   core_.metrics.CountJobs(v1::Job::STATE_PREPARING, 1);
   core_.readying.Await(*entry);
   core_.Show(*entry);
