@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "server/failpoint.h"
@@ -17,8 +19,14 @@
 namespace snug::server {
 namespace {
 
-// `,"key":"value"`
+bool IsPlain(char c) { return absl::ascii_isprint(c) && c != '"' && c != '\\'; }
+
+// `,"key":"value"`. Nearly every value stands for itself.
 void AddField(absl::string_view key, const std::string& value, std::string& line) {
+  if (absl::c_all_of(value, IsPlain)) {
+    absl::StrAppend(&line, ",\"", key, "\":\"", value, "\"");
+    return;
+  }
   const std::string quoted =
       nlohmann::json(value).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   absl::StrAppend(&line, ",\"", key, "\":", quoted);
