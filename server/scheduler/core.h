@@ -70,7 +70,7 @@ struct SchedulerCore {
   std::map<std::string, DrainRecord> drained;  // By the device's id.
   const std::shared_ptr<WaitingRoom> waiting = std::make_shared<WaitingRoom>();
   bool needs_round = true;  // What it decides by has changed since the last one.
-  int64_t storing = 0;      // New jobs on their way to the disk, whose replies are owed.
+  int64_t creating = 0;     // New jobs on their way to the disk, whose replies are owed.
   std::atomic<bool> draining{false}, stopping{false};  // For any thread.
   Inbox inbox;
   TaskPool pool{2};  // Quick: planning, checkpoints, folders that go.

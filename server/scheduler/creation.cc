@@ -41,7 +41,7 @@ void Creation::Create(CreateOrder order, const Reply& reply) {
 // The store says whether the request or the id is known: it is the only one that knows them all.
 void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
   const int64_t now_us = WallMicros(), limit = core_.settings.limits.max_live_jobs;
-  if (static_cast<int64_t>(core_.entries.size()) + core_.storing >= limit)
+  if (static_cast<int64_t>(core_.entries.size()) + core_.creating >= limit)
     return reply(QueueFull("jobs that have not ended", limit));
   if (const absl::Status may = core_.tenant_use.MayCreate(order); !may.ok()) return reply(may);
   // Its parent's may have been removed since it was looked for.
@@ -71,13 +71,13 @@ void Creation::Draw(CreateOrder order, const Reply& reply, int draws_left) {
     made->request =
         RequestRecord{order.request_id, order.body_sha256, job.id(),
                       now_us + absl::ToInt64Microseconds(core_.settings.limits.request_memory)};
-  ++core_.storing;
+  ++core_.creating;
   core_.tenant_use.Enter(order.owner);
   auto kept = std::make_shared<CreateOrder>(std::move(order));
   core_.store.Create(made, [this, kept, reply, draws_left](const std::shared_ptr<NewJob>& job,
                                                            const absl::Status& status) {
     core_.inbox.PostResult([this, job, kept, reply, draws_left, status] {
-      --core_.storing;
+      --core_.creating;
       if (!status.ok() || job->known) core_.tenant_use.Leave(kept->owner);
       if (absl::IsAlreadyExists(status) && kept->job_id.empty() && draws_left > 1) {
         kept->spec = std::move(*job->record.job.mutable_spec());

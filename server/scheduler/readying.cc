@@ -1,7 +1,6 @@
 #include "server/scheduler/readying.h"
 
 #include <algorithm>
-#include <list>
 #include <utility>
 #include <vector>
 
@@ -43,7 +42,7 @@ struct ReadyStep {
 
 // On their way into the store; nothing else happens to their jobs before they are there.
 struct ReadySteps {
-  std::list<ReadyStep> steps;  // Changes point into them.
+  std::vector<ReadyStep> steps;  // Changes point into them.
   std::vector<absl::Status> results;
   absl::Notification stored;  // Then the results are there.
 };
@@ -282,15 +281,14 @@ void Readying::StoreSteps(std::vector<ReadyGroup> groups) {
   for (ReadyGroup& group : groups) DecideAll(group, steps->steps);
   if (steps->steps.empty()) return;
   std::vector<Change> changes;
-  for (const ReadyStep& made : steps->steps) changes.push_back(made.step.ToChange());
-  for (const ReadyStep& made : steps->steps) made.entry.storing = true;
+  for (const ReadyStep& made : steps->steps) {
+    made.entry.storing = true;
+    changes.push_back(made.step.ToChange());
+  }
   storing_ = steps;
   core_.store.CommitAll(std::move(changes), [this, steps](std::vector<absl::Status> results) {
     steps->results = std::move(results);
-    core_.inbox.PostResult([this, steps] {
-      steps->stored.WaitForNotification();
-      OnStored(*steps);
-    });
+    core_.inbox.PostResult([this, steps] { OnStored(steps); });
     steps->stored.Notify();  // The last: once Settle goes on, the scheduler may end.
   });
 }
@@ -299,18 +297,17 @@ void Readying::Settle(const std::string& id) {
   const Entry* entry = core_.Find(id);
   if (entry == nullptr || !entry->storing) return;
   storing_->stored.WaitForNotification();
-  OnStored(*std::shared_ptr<ReadySteps>(storing_));
+  OnStored(storing_);
 }
 
-void Readying::OnStored(ReadySteps& all) {
-  if (storing_.get() != &all) return;  // Settled.
+void Readying::OnStored(std::shared_ptr<ReadySteps> all) {
+  if (storing_ != all) return;  // Settled.
   storing_.reset();
-  for (const absl::Status& stored : all.results) {
-    ReadyStep made = std::move(all.steps.front());
-    all.steps.pop_front();
+  for (size_t i = 0; i < all->steps.size(); ++i) {
+    ReadyStep& made = all->steps[i];
     made.entry.storing = false;
-    if (!stored.ok()) {
-      StartOver(made.entry, stored);
+    if (!all->results[i].ok()) {
+      StartOver(made.entry, all->results[i]);
       continue;
     }
     // It queues with its plans.
@@ -321,7 +318,7 @@ void Readying::OnStored(ReadySteps& all) {
 }
 
 // What follows for each of a group that still waits for it.
-void Readying::DecideAll(ReadyGroup& group, std::list<ReadyStep>& steps) {
+void Readying::DecideAll(ReadyGroup& group, std::vector<ReadyStep>& steps) {
   SharedReady ready;
   std::shared_ptr<const PlansRecord> plans;
   if (group.result.ok()) {

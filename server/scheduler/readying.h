@@ -4,7 +4,6 @@
 #define SERVER_SCHEDULER_READYING_H_
 
 #include <functional>
-#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,8 +72,8 @@ class Readying {
   void MakeAllReady(std::vector<LikeJobs::Member> jobs, const ReadyWork& work);
   std::function<void(const std::string& progress)> Saying(const LikeJobs::Member& job);
   void StoreSteps(std::vector<ReadyGroup> groups);
-  void DecideAll(ReadyGroup& group, std::list<ReadyStep>& steps);
-  void OnStored(ReadySteps& all);
+  void DecideAll(ReadyGroup& group, std::vector<ReadyStep>& steps);
+  void OnStored(std::shared_ptr<ReadySteps> all);
   bool Hold(Entry& entry, const absl::Status& why);
   void GiveUp(Entry& entry, const absl::Status& why);
   void StartOver(Entry& entry, const absl::Status& why);

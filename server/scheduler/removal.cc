@@ -63,7 +63,7 @@ absl::StatusOr<std::string> Removal::TakeAway(const std::string& job, Leaving wh
 absl::StatusOr<std::string> Removal::DoTakeAway(const std::string& id, Leaving what) const {
   const std::string& state_dir = core_.settings.state_dir;
   if (core_.draining) return Draining();
-  if (core_.storing > 0)  // What may refer to it, and is not among the entries yet.
+  if (core_.creating > 0)  // What may refer to it, and is not among the entries yet.
     return absl::UnavailableError("a new job is on its way into the store");
   ASSIGN_OR_RETURN(const JobPtr job, core_.index.Find(id));
   if (job->id() != id) return JobNotFound(id);
