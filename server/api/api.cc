@@ -103,26 +103,28 @@ void Api::Create(Allowed<v1::CreateJobRequest> call, CreateOrder order,
   order.owner = who.name();
   order.job_id = request.job_id();
   order.request_id = request.request_id();
-  order.body_sha256 = BodyHash(request);
+  // Hashed only where another may be compared with it.
+  if (!order.request_id.empty()) order.body_sha256 = BodyHash(request);
   // Nobody is told of another's job by a request's id.
   if (!order.request_id.empty() && !who.trusted)
     order.request_id = absl::StrCat(who.name(), "/", order.request_id);
-  // A repeated request is answered even when its files have gone meanwhile.
-  const auto known = parts_.index.FindRequest(order.request_id, WallMicros());
-  if (!known.ok()) return answer(known.status());
-  if (!*known) {
-    // It leaves something, however little.
-    const absl::Status room = stored_.Take(order.owner, 1);
-    if (!room.ok()) return answer(room);
-    const bool extends = order.extends.step > 0;
-    const InputFiles inputs = extends ? InputFiles::kDone : InputFiles::kNeeded;
-    const absl::Status right = parts_.advisor.CheckForm(request.spec(), who, inputs);
-    if (!right.ok()) return answer(right);
-    order.spec = std::move(*request.mutable_spec());
-    const absl::Status named = parts_.advisor.NameOrigins(who, order.spec);
-    if (!named.ok()) return answer(named);
+  if (const absl::Status right = TakeSpec(who, *request.mutable_spec(), order); !right.ok()) {
+    // A repeated request is answered even when its files have gone meanwhile. All others are looked
+    // up where they are stored, in one transaction.
+    const auto known = parts_.index.FindRequest(order.request_id, WallMicros());
+    if (!known.ok() || !*known) return answer(known.ok() ? right : known.status());
   }
   parts_.scheduler.Create(std::move(order), answer);
+}
+
+// Checks what is to be trained, and moves it into the order.
+absl::Status Api::TakeSpec(const Principal& who, v1::JobSpec& spec, CreateOrder& order) {
+  RETURN_IF_ERROR(stored_.Take(order.owner, 1));  // It leaves something, however little.
+  const bool extends = order.extends.step > 0;
+  RETURN_IF_ERROR(
+      parts_.advisor.CheckForm(spec, who, extends ? InputFiles::kDone : InputFiles::kNamed));
+  order.spec = std::move(spec);
+  return parts_.advisor.NameOrigins(who, order.spec);
 }
 
 void Api::Validate(const Allowed<v1::CreateJobRequest>& call, const Answer<v1::Job>& answer) {

@@ -134,6 +134,7 @@ class Api {
               void (Scheduler::*change)(Request, Scheduler::Reply));
 
   void Create(Allowed<v1::CreateJobRequest> call, CreateOrder order, const Answer<v1::Job>& answer);
+  absl::Status TakeSpec(const Principal& who, v1::JobSpec& spec, CreateOrder& order);
   void Validate(const Allowed<v1::CreateJobRequest>& call, const Answer<v1::Job>& answer);
   void Rerun(const Allowed<v1::RerunJobRequest>& call, const Answer<v1::Job>& answer);
   void Extend(const Allowed<v1::ExtendJobRequest>& call, const Answer<v1::Job>& answer);

@@ -28,7 +28,8 @@ absl::StatusOr<std::unique_ptr<FileUpload>> Api::UploadFile(const Principal& who
   absl::StatusOr<std::unique_ptr<Reception>> reception = begin();
   if (reception.ok())
     return std::make_unique<FileUpload>(parts_.audit, stored_, who, *std::move(reception));
-  WriteAudit(parts_.audit, who, request, absl::StatusOr<v1::File>(reception.status()));
+  WriteAudit(parts_.audit, {who, MethodOf<v1::UploadFileRequest>(), ""},
+             absl::StatusOr<v1::File>(reception.status()));
   return reception.status();
 }
 
@@ -55,7 +56,7 @@ absl::StatusOr<v1::File> FileUpload::Finish() {
 void FileUpload::End(const absl::StatusOr<v1::File>& file) {
   reception_.reset();
   ended_ = file.ok() ? absl::FailedPreconditionError("the upload has ended") : file.status();
-  WriteAudit(audit_, who_, v1::UploadFileRequest(), file);
+  WriteAudit(audit_, {who_, MethodOf<v1::UploadFileRequest>(), ""}, file);
 }
 
 void Api::GetUpload(const Principal& who, const v1::GetUploadRequest& request,

@@ -24,19 +24,25 @@ namespace snug::server {
 // A call is named by its request, so none can be allowed in another's name: GetJobRequest is
 // "GetJob".
 template <typename Request>
-std::string MethodOf() {
-  return std::string(absl::StripSuffix(Request::descriptor()->name(), "Request"));
+const std::string& MethodOf() {
+  static const std::string method(absl::StripSuffix(Request::descriptor()->name(), "Request"));
+  return method;
 }
 
-// What the call was about: what came of it, else what it named.
-template <typename Request, typename Response>
-std::string ResourceOf(const Request& request, const absl::StatusOr<Response>& response) {
-  if constexpr (std::is_same_v<Response, v1::Job>)
-    if (response.ok() && !response->name().empty()) return response->name();
+// What came of the call; or empty.
+template <typename Response>
+std::string ResourceMade(const absl::StatusOr<Response>& response) {
+  if (!response.ok()) return "";
+  if constexpr (std::is_same_v<Response, v1::Job>) return response->name();
   if constexpr (std::is_same_v<Response, v1::CreateTokenResponse>)
-    if (response.ok()) return absl::StrCat("tokens/", response->token().id());
-  if constexpr (std::is_same_v<Response, v1::File>)
-    if (response.ok()) return absl::StrCat("files/", response->id());
+    return absl::StrCat("tokens/", response->token().id());
+  if constexpr (std::is_same_v<Response, v1::File>) return absl::StrCat("files/", response->id());
+  return "";
+}
+
+// What the call named; or empty.
+template <typename Request>
+std::string ResourceNamed(const Request& request) {
   const auto named = [](absl::string_view collection, const std::string& id) {
     return IsName(id) ? id : absl::StrCat(collection, "/", id);
   };
@@ -49,13 +55,11 @@ std::string ResourceOf(const Request& request, const absl::StatusOr<Response>& r
   return "";
 }
 
-// A line of the audit log.
-template <typename Request, typename Response>
-void WriteAudit(AuditLog& audit, const Principal& who, const Request& request,
-                const absl::StatusOr<Response>& response) {
-  audit.Write(
-      {.who = who, .method = MethodOf<Request>(), .resource = ResourceOf(request, response)},
-      response.status(), absl::Now());
+// A line of the audit log, about what came of the call, else about what it named.
+template <typename Response>
+void WriteAudit(AuditLog& audit, AuditedCall call, const absl::StatusOr<Response>& response) {
+  if (std::string made = ResourceMade(response); !made.empty()) call.resource = std::move(made);
+  audit.Write(call, response.status(), absl::Now());
 }
 
 template <typename Request>
@@ -88,13 +92,13 @@ void Api::Serve(const Principal& who, const Request& request, Answer<Response> a
   if (IsAudited(request)) {
     // One copy, shared by all copies of `answer`.
     struct Audited {
-      Principal who;
-      Request request;
+      AuditedCall call;
       Answer<Response> answer;
     };
-    auto audited = std::make_shared<const Audited>(who, request, std::move(answer));
+    auto audited = std::make_shared<const Audited>(
+        AuditedCall{who, MethodOf<Request>(), ResourceNamed(request)}, std::move(answer));
     answer = [&audit = parts_.audit, audited = std::move(audited)](auto response) {
-      WriteAudit(audit, audited->who, audited->request, response);
+      WriteAudit(audit, audited->call, response);
       audited->answer(std::move(response));
     };
   }

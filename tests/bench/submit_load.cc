@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,17 @@ struct Load {
   std::string model;
   std::string dataset;
 };
+
+// As every client sends one with a submit, so that it may be sent again.
+std::string RandomUuid() {
+  static std::mt19937_64 generator(std::random_device{}());
+  const uint64_t high = generator(), low = generator();
+  char text[37];
+  snprintf(text, sizeof text, "%08x-%04x-4%03x-a%03x-%012llx", static_cast<uint32_t>(high >> 32),
+           static_cast<uint32_t>(high >> 16 & 0xFFFF), static_cast<uint32_t>(high & 0xFFF),
+           static_cast<uint32_t>(low >> 52), static_cast<unsigned long long>(low & 0xFFFFFFFFFFFF));
+  return text;
+}
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -46,6 +59,7 @@ class Connection {
   // False: nothing is left to submit.
   bool Submit() {
     if (left_-- <= 0) return false;
+    request_.set_request_id(RandomUuid());
     context_.emplace();
     began_ = Clock::now();
     call_ = stub_->AsyncCreateJob(&*context_, request_, &answers_);
