@@ -1,6 +1,4 @@
 // snugd: the scheduler daemon.
-#include <malloc.h>
-
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -21,18 +19,9 @@ int Fail(const absl::Status& status) {
   return absl::IsUnavailable(status) ? 75 : 1;     // EX_TEMPFAIL: locked
 }
 
-// Jobs of a burst take some 10 KB each. In glibc's arenas for further threads each page of that is
-// asked of the kernel by itself, nearly once a submit; the main one grows by whole MiB. The threads
-// have caches of their own before it.
-void GrowInLargeSteps() {
-  mallopt(M_ARENA_MAX, 1);
-  mallopt(M_TOP_PAD, 1 << 20);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  GrowInLargeSteps();
 #ifdef NDEBUG
   // Debian's Abseil is one with checks: each lock would be entered into a graph of the whole
   // process, behind one lock, and the daemon aborted over an order of locks that might deadlock.

@@ -1,12 +1,24 @@
 #include "server/place/job_queue.h"
 
+#include <tuple>
+#include <utility>
+
 namespace snug::server {
+namespace {
+
+// To look a group up by, without a copy of the plans.
+auto NeedsOf(const QueuedJob& job) {
+  return std::tie(job.budget_bytes, job.owner, job.shared, job.plans);
+}
+
+}  // namespace
 
 void JobQueue::Put(QueuedJob job) {
   Remove(job.id);
-  Group& group = groups_[NeedsOf(job)];
-  if (group.jobs++ == 0) group.number = next_group_++;
-  job.group = group.number;
+  auto group = groups_.find(NeedsOf(job));
+  if (group == groups_.end()) group = groups_.emplace(NeedsOf(job), Group{next_group_++}).first;
+  ++group->second.jobs;
+  job.group = group->second.number;
   const Key key(-job.priority, job.order, job.id);
   keys_[job.id] = key;
   jobs_.emplace(key, std::move(job));

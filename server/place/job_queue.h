@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -72,14 +73,9 @@ class JobQueue {
   using Needs = std::tuple<int64_t, std::string, std::map<std::string, SharedWeights>,
                            std::map<std::string, std::vector<PlanNeeds>>>;
 
-  static Needs NeedsOf(const QueuedJob& job) {
-    return {job.budget_bytes, job.owner, job.shared, job.plans};
-  }
-
-
   std::map<Key, QueuedJob> jobs_;
   std::map<std::string, Key> keys_;  // By id.
-  std::map<Needs, Group> groups_;
+  std::map<Needs, Group, std::less<>> groups_;
   int next_group_ = 0;
 };
 

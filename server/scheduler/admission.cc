@@ -74,7 +74,7 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
                                     "/metrics.jsonl");
   // What another job made lies in a folder that is the daemon's own.
   const std::optional<JobRef> made_here = ParseJobRef(checked.spec.model());
-  assignment.set_base_model_name(made_here ? program::kJobsPrefix + made_here->job
+  assignment.set_base_model_name(made_here ? program::kJobsPrefix + TextOf(*made_here)
                                            : checked.model_dir);
   if (NamesJob(checked.spec.lora().init_adapter()))
     assignment.mutable_spec()->mutable_lora()->set_init_adapter(checked.adapter_dir);
@@ -86,10 +86,9 @@ v1::Assignment AssignmentOf(const Entry& entry, const Device& device,
 
 }  // namespace
 
-void Admission::Judge(Entry& entry) {
-  if (!CouldEverRun(QueuedAs(entry, core_.settings.limits.oom_margin, core_.tenant_use),
-                    core_.ledger.Snapshot()))
-    RefuseJob(entry);
+bool Admission::Fits(const Entry& entry) const {
+  return CouldEverRun(QueuedAs(entry, core_.settings.limits.oom_margin, core_.tenant_use),
+                      core_.ledger.Snapshot());
 }
 
 void Admission::Enqueue(const Entry& entry) {
@@ -115,7 +114,7 @@ void Admission::Schedule() {
   core_.metrics.Round(SinceBoot() - now);
   time_comes_us_ = decision.next_us;
   for (const std::string& id : decision.infeasible)
-    if (Entry* entry = core_.Find(id)) RefuseJob(*entry);
+    if (Entry* entry = core_.Find(id)) Refuse(*entry);
   for (const Placement& placement : decision.placements) {
     Entry& entry = *core_.Find(placement.job);
     if (const absl::Status admitted = Admit(entry, placement); !admitted.ok())
@@ -124,8 +123,7 @@ void Admission::Schedule() {
   PlanChanger(core_).AfterRound(decision.head);
 }
 
-// It fits on no device, however empty.
-void Admission::RefuseJob(Entry& entry) {
+void Admission::Refuse(Entry& entry) {
   const DeviceState largest = LargestOf(core_.ledger.Snapshot());
   const std::vector<v1::Plan>& plans = entry.ready()->plans->at(largest.name);
   const int64_t budget = BudgetBytes(entry.record.job.spec());

@@ -17,9 +17,10 @@ class Admission {
  public:
   explicit Admission(SchedulerCore& core) : core_(core) {}
 
-  // Of a job that is queued and whose needs are known: one that fits nowhere is refused now, not
-  // when its turn comes. Queues nothing.
-  void Judge(Entry& entry);
+  // Whether a job whose needs are known fits anywhere, were all else gone.
+  bool Fits(const Entry& entry) const;
+  // One that is queued and fits nowhere is refused now, not when its turn comes.
+  void Refuse(Entry& entry);
   void Enqueue(const Entry& entry);
   // A round, where something has changed since the last one and that is not too short ago.
   void Schedule();
@@ -29,7 +30,6 @@ class Admission {
   void Launch(Entry& entry);
 
  private:
-  void RefuseJob(Entry& entry);
   void ScheduleAgain(Entry& entry, const absl::Status& why);
   absl::Status Admit(Entry& entry, const Placement& placement);
 
