@@ -151,6 +151,11 @@ std::string FixedFolder(const std::string& path) {
 
 absl::Status CheckSource(Source source) { return FindPaths(source); }
 
+absl::Status CheckNamed(Source source) {
+  const std::string& path = source.spec.path();
+  return CheckPath(IsPattern(path) ? FixedFolder(path) : path);
+}
+
 absl::StatusOr<std::vector<SourceFile>> FilesOf(const Source& source) {
   std::vector<SourceFile> files;
   for (const std::string& path : source.paths) {

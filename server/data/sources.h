@@ -36,6 +36,9 @@ std::string FixedFolder(const std::string& path);
 // That all there is can be found and read; nothing is opened.
 absl::Status CheckSource(Source source);
 
+// The same of what it names: the file, the folder, the folder that a pattern's matches lie below.
+absl::Status CheckNamed(Source source);
+
 // A file that the rows depend on. Its name decides how it is read, and its order.
 struct SourceFile {
   std::string path;

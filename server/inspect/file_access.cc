@@ -144,10 +144,12 @@ std::vector<Violation> FileAccess::Check(const v1::JobSpec& spec, const Principa
     const absl::Status status = path.empty() ? absl::OkStatus() : CheckPath(path, who);
     if (!status.ok()) found.push_back({field, std::string(status.message()), reason});
   };
-  if (inputs == InputFiles::kNeeded) {
+  if (inputs != InputFiles::kDone) {
     for (const auto& sources : {TrainSources(spec), EvalSources(spec)}) {
       for (const Source& source : sources) {
-        const absl::Status status = CheckSource(source, who);
+        const absl::Status status = inputs == InputFiles::kNamed
+                                        ? CheckPath(FixedFolder(source.spec.path()), who)
+                                        : CheckSource(source, who);
         const std::string field = absl::StrCat("spec.", source.field);
         if (!status.ok()) found.push_back({field, std::string(status.message()), "BAD_DATASET"});
       }

@@ -43,10 +43,30 @@ absl::Status Joined(std::vector<Violation> found, const absl::Status& said) {
   return InvalidRequest(found);
 }
 
-// What the files say does not depend on the job's name and place in the queue.
-v1::JobSpec WithoutName(v1::JobSpec spec) {
-  spec.clear_display_name();
-  spec.clear_priority();
+// What the files say does not depend on these: the job's name and place in the queue, whom it
+// tells, where its rows lie, and values that its training alone uses. What `to` has none of stays
+// so: of a default, and whether rows are evaluated, much may depend.
+void SetWhatFilesDoNotKnow(const v1::JobSpec& from, v1::JobSpec& to) {
+  to.set_display_name(from.display_name());
+  to.set_priority(from.priority());
+  *to.mutable_labels() = from.labels();
+  to.set_webhook(from.webhook());
+  if (!to.dataset().empty()) to.set_dataset(from.dataset());
+  if (!to.eval_dataset().empty()) to.set_eval_dataset(from.eval_dataset());
+  const v1::TrainingSpec& training = from.training();
+  if (training.has_seed() && to.training().has_seed())
+    to.mutable_training()->set_seed(training.seed());
+  if (training.has_learning_rate() && to.training().has_learning_rate())
+    to.mutable_training()->set_learning_rate(training.learning_rate());
+}
+
+v1::JobSpec WithoutWhatFilesDoNotKnow(v1::JobSpec spec) {
+  v1::JobSpec none;
+  none.set_dataset("/");
+  none.set_eval_dataset("/");
+  none.mutable_training()->set_seed(0);
+  none.mutable_training()->set_learning_rate(0.0);
+  SetWhatFilesDoNotKnow(none, spec);
   return spec;
 }
 
@@ -151,15 +171,14 @@ absl::StatusOr<CheckedJob> Inspector::Read(const v1::JobSpec& asked, const Origi
                                    {adapter.dir, NamesJob(asked.lora().init_adapter())},
                                    {.access = access_, .who = order.who}));
   const std::string key =
-      Sha256Hex(absl::StrCat(WithoutName(spec).SerializeAsString(), "\n", model_dir, "\n",
-                             static_cast<int>(order.inputs), "\n", files.Identity()));
+      Sha256Hex(absl::StrCat(WithoutWhatFilesDoNotKnow(spec).SerializeAsString(), "\n", model_dir,
+                             "\n", static_cast<int>(order.inputs), "\n", files.Identity()));
   absl::StatusOr<CheckedJob> job = CheckedJob();
   ASSIGN_OR_RETURN(const std::shared_ptr<const CheckedJob> known,
                    RecallOrTakeTurn(key, order.cancelled));
   if (known != nullptr) {
     job = *known;
-    job->spec.set_display_name(spec.display_name());
-    job->spec.set_priority(spec.priority());
+    SetWhatFilesDoNotKnow(spec, job->spec);
   } else {
     const absl::Cleanup end_turn = [&] { EndTurn(key); };
     job = ReadNow(spec, model, files, order);
@@ -199,6 +218,7 @@ absl::StatusOr<CheckedJob> Inspector::ReadNow(const v1::JobSpec& spec,
   for (const v1::InspectFile& file : files.files()) *request.add_files() = file;
   ASSIGN_OR_RETURN(const v1::InspectReply reply, Ask(request, files.fds(), order.cancelled));
   if (reply.has_error()) return StatusOf(reply.error());
+  const std::shared_ptr<void> held = order.hold ? order.hold() : nullptr;
   return Believe(reply, spec, model_dir);
 }
 

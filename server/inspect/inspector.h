@@ -44,6 +44,9 @@ class Inspector {
     InputFiles inputs = InputFiles::kNeeded;
     const std::atomic<bool>* cancelled = nullptr;  // Polled; ends the process with CANCELLED.
     std::function<void()> on_read = nullptr;       // Called where the files are not known yet.
+    // Called before what the other process says is worked on in this one; what it gives is let go
+    // of after that.
+    std::function<std::shared_ptr<void>()> hold = nullptr;
   };
 
   const FileAccess& access() const { return access_; }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/job/random_id.h"
+#include "server/job/transient.h"
 #include "worker/program/carried_files.h"
 #include "worker/program/opened_files.h"
 #include "worker/program/regular_file.h"
@@ -23,9 +24,7 @@ namespace {
 constexpr size_t kMaxNames = 10'000;  // In a model's folder, of all kinds.
 constexpr size_t kMaxOpened = 2'048;  // Twice the shards that a model may have.
 
-bool IsShortage(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO;
-}
+bool IsShortage(int error) { return IsTransient(absl::ErrnoToStatus(error, "")); }
 
 std::set<std::string> NamesToOpen() {
   std::set<std::string> names = {"config.json", "model.safetensors", "model.safetensors.index.json",

@@ -73,10 +73,17 @@ absl::Status CheckAdapterFiles(const v1::JobSpec& spec, const Origins& origins) 
   return adapter.dir.empty() ? absl::OkStatus() : CheckFile(adapter.dir + "/adapter_config.json");
 }
 
-void CheckSources(const std::vector<Source>& sources, std::vector<Violation>& found) {
+void CheckSources(const std::vector<Source>& sources, absl::Status (*check)(Source),
+                  std::vector<Violation>& found) {
   for (const Source& source : sources)
-    AddStatus(found, absl::StrCat("spec.", source.field).c_str(), "BAD_DATASET",
-              CheckSource(source));
+    AddStatus(found, absl::StrCat("spec.", source.field).c_str(), "BAD_DATASET", check(source));
+}
+
+std::vector<Violation> CheckDatasets(const v1::JobSpec& spec, absl::Status (*check)(Source)) {
+  std::vector<Violation> found;
+  CheckSources(TrainSources(spec), check, found);
+  CheckSources(EvalSources(spec), check, found);
+  return found;
 }
 
 absl::Status CheckInitAdapter(const program::Program& program, const v1::LoraSpec& lora) {
@@ -350,17 +357,15 @@ program::TrainingMode ModeOf(const v1::JobSpec& spec) {
 }
 
 std::vector<Violation> CheckDatasetFiles(const v1::JobSpec& spec) {
-  std::vector<Violation> found;
-  CheckSources(TrainSources(spec), found);
-  CheckSources(EvalSources(spec), found);
-  return found;
+  return CheckDatasets(spec, CheckSource);
 }
 
 absl::Status CheckForm(const v1::JobSpec& spec, const Origins& origins, InputFiles inputs) {
   std::vector<Violation> found = CheckSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
-  const bool needed = inputs == InputFiles::kNeeded;
-  if (needed) found = CheckDatasetFiles(spec);
+  const bool needed = inputs != InputFiles::kDone;
+  if (needed)
+    found = CheckDatasets(spec, inputs == InputFiles::kNamed ? CheckNamed : CheckSource);
   AddStatus(found, "spec.model", "BAD_MODEL", ModelOriginOf(spec, origins).status());
   if (needed)
     AddStatus(found, "spec.lora.init_adapter", "BAD_ADAPTER", CheckAdapterFiles(spec, origins));
@@ -385,7 +390,7 @@ int64_t DatasetBytes(const v1::JobSpec& spec) {
 absl::StatusOr<std::string> CheckDataset(const v1::JobSpec& spec, const Origins& origins) {
   std::vector<Violation> found = CheckDatasetSpec(spec);
   if (!found.empty()) return InvalidRequest(found);
-  CheckSources(TrainSources(spec), found);
+  CheckSources(TrainSources(spec), CheckSource, found);
   absl::StatusOr<ModelOrigin> model = ModelOriginOf(spec, origins);
   AddStatus(found, "spec.model", "BAD_MODEL", model.status());
   if (!found.empty()) return InvalidRequest(found);

@@ -32,15 +32,19 @@ struct CheckedJob {
   std::string weights_digest = {};  // WeightsDigest, unless the job shares nothing.
 };
 
-// Whether the adapter to start from, and the datasets, are looked at. Not for a job whose dataset
-// is prepared: its stored spec has all that was taken from them, and its user may have moved them
-// since.
-enum class InputFiles { kNeeded, kDone };
+// How the adapter to start from, and the datasets, are looked at.
+enum class InputFiles {
+  kNeeded,  // Each file.
+  kNamed,   // What the spec names, not what lies in it: a folder may hold a hundred thousand files.
+  // Not at all, of a job whose dataset is prepared: its stored spec has all that was taken from
+  // them, and its user may have moved them since.
+  kDone,
+};
 
 // What can be said at once: the spec is well-formed, and what it names exists. No file is read.
 // INVALID_ARGUMENT with all violations at once.
 absl::Status CheckForm(const v1::JobSpec& spec, const Origins& origins,
-                       InputFiles inputs = InputFiles::kNeeded);
+                       InputFiles inputs = InputFiles::kNamed);
 
 // Of the files that its datasets are now; 0 for one that is not there.
 int64_t DatasetBytes(const v1::JobSpec& spec);

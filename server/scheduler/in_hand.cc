@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/node/attempt_files.h"
@@ -26,6 +27,7 @@ InHand::InHand(const std::string& path) {
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   const std::string text = ReadSmallFile(path, kMostBytes).value_or("");
   lines_ = text.size() / kLineBytes;
+  Lines told;
   for (size_t line = 0; line < lines_; ++line) {
     std::istringstream words(text.substr(line * kLineBytes, kLineBytes));
     int ends = 0;
@@ -35,8 +37,9 @@ InHand::InHand(const std::string& path) {
       continue;
     }
     if (what == kWorking) ++ends;
-    Tell(jobs_.insert_or_assign(job, Job{.ends = ends, .line = line}).first);
+    Tell(jobs_.insert_or_assign(job, Job{.ends = ends, .line = line}).first, told);
   }
+  Write(told);
 }
 
 InHand::~InHand() {
@@ -54,11 +57,34 @@ void InHand::Forget(const std::string& job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
   found->second.ends = 0;
-  Tell(found);
+  Lines lines;
+  Tell(found, lines);
+  Write(lines);
 }
 
-void InHand::Take(const std::string& job) {
+void InHand::Take(const std::vector<std::string>& jobs) {
   absl::MutexLock lock(&mutex_);
+  Lines lines;
+  for (const std::string& job : jobs) {
+    const auto at = Enter(job);
+    ++at->second.holds;
+    Tell(at, lines);
+  }
+  Write(lines);
+}
+
+void InHand::Free(const std::vector<std::string>& jobs) {
+  absl::MutexLock lock(&mutex_);
+  Lines lines;
+  for (const std::string& job : jobs) {
+    const auto found = jobs_.find(job);
+    --found->second.holds;
+    Tell(found, lines);
+  }
+  Write(lines);
+}
+
+InHand::Jobs::iterator InHand::Enter(const std::string& job) {
   const auto [at, is_new] = jobs_.try_emplace(job);
   if (is_new && free_.empty()) {
     at->second.line = lines_++;
@@ -66,40 +92,43 @@ void InHand::Take(const std::string& job) {
     at->second.line = free_.back();
     free_.pop_back();
   }
-  ++at->second.holds;
-  Tell(at);
+  return at;
 }
 
-void InHand::Free(const std::string& job) {
-  absl::MutexLock lock(&mutex_);
-  const auto found = jobs_.find(job);
-  --found->second.holds;
-  Tell(found);
-}
-
-void InHand::Tell(Jobs::iterator job) {
+void InHand::Tell(Jobs::iterator job, Lines& lines) {
   const auto& [ends, holds, line] = job->second;
-  if (holds > 0 || ends > 0)
-    return Write(line, absl::StrCat(ends, " ", holds > 0 ? kWorking : "waiting", " ", job->first));
-  Write(line, "");
+  std::string& text = lines[line];
+  if (holds > 0 || ends > 0) {
+    text = absl::StrCat(ends, " ", holds > 0 ? kWorking : "waiting", " ", job->first);
+    return;
+  }
+  text.clear();
   free_.push_back(line);
   jobs_.erase(job);
 }
 
-// Best effort: without it the next life has nothing to suspect.
-void InHand::Write(size_t line, absl::string_view text) const {
-  std::string padded(text.substr(0, kLineBytes - 1));
-  padded.resize(kLineBytes - 1, ' ');
-  padded += '\n';
-  const ssize_t ignored = TEMP_FAILURE_RETRY(
-      pwrite(fd_, padded.data(), padded.size(), static_cast<off_t>(line * kLineBytes)));
-  (void)ignored;
+// Lines that lie side by side are written at once. Best effort: without it the next life has
+// nothing to suspect.
+void InHand::Write(const Lines& lines) const {
+  for (auto at = lines.begin(); at != lines.end();) {
+    const size_t first = at->first;
+    std::string block;
+    for (; at != lines.end() && at->first == first + block.size() / kLineBytes; ++at) {
+      std::string line = at->second.substr(0, kLineBytes - 1);
+      line.resize(kLineBytes - 1, ' ');
+      absl::StrAppend(&block, line, "\n");
+    }
+    const ssize_t ignored = TEMP_FAILURE_RETRY(
+        pwrite(fd_, block.data(), block.size(), static_cast<off_t>(first * kLineBytes)));
+    (void)ignored;
+  }
 }
 
-InHand::Hold::Hold(InHand& in_hand, const std::string& job) : in_hand_(in_hand), job_(job) {
-  in_hand_.Take(job_);
+InHand::Hold::Hold(InHand& in_hand, std::vector<std::string> jobs)
+    : in_hand_(in_hand), jobs_(std::move(jobs)) {
+  in_hand_.Take(jobs_);
 }
 
-InHand::Hold::~Hold() { in_hand_.Free(job_); }
+InHand::Hold::~Hold() { in_hand_.Free(jobs_); }
 
 }  // namespace snug::server

@@ -1,6 +1,7 @@
 // Which jobs the daemon is at work on in its own process, kept in a file so that its next life
 // knows what it was doing when it ended. A job that was in hand at two ends is not taken in hand
-// again: it may be what ends the daemon.
+// again: it may be what ends the daemon. Work that is done for several jobs has all of them in
+// hand.
 // How often it was in hand at an end is forgotten once the work on it has come to a result.
 //
 // A line of the file is "N working JOB" while the job is in hand, and "N waiting JOB" once a life
@@ -34,17 +35,17 @@ class InHand {
   // The job has been in hand at kMaxEndsInHand ends.
   bool IsSuspect(const std::string& job) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The job is in hand while this lives.
+  // The jobs are in hand while this lives.
   class Hold {
    public:
-    Hold(InHand& in_hand, const std::string& job);
+    Hold(InHand& in_hand, std::vector<std::string> jobs);
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
     ~Hold();
 
    private:
     InHand& in_hand_;
-    const std::string job_;
+    const std::vector<std::string> jobs_;
   };
 
   // The work on the job has come to a result, or the job has been parked: what was counted of it is
@@ -58,11 +59,13 @@ class InHand {
     size_t line = 0;
   };
   using Jobs = std::map<std::string, Job>;
-  void Take(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Free(const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the file says of it; nothing, where nothing is to be said.
-  void Tell(Jobs::iterator job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Write(size_t line, absl::string_view text) const;
+  using Lines = std::map<size_t, std::string>;  // Of the file, by their places.
+  void Take(const std::vector<std::string>& jobs) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Free(const std::vector<std::string>& jobs) ABSL_LOCKS_EXCLUDED(mutex_);
+  Jobs::iterator Enter(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the file is to say of it; a blank line, where nothing is to be said.
+  void Tell(Jobs::iterator job, Lines& lines) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Write(const Lines& lines) const;
 
   int fd_ = -1;
   mutable absl::Mutex mutex_;

@@ -54,6 +54,8 @@ class Readiness {
   bool IsHeld(absl::Duration now) const { return state_ == State::kHeld && now < again_; }
   // Work on it may begin.
   bool IsDue(absl::Duration now) const;
+  // Of one that is held: when it may.
+  absl::Duration due() const { return again_; }
   // That run's result is what is waited for.
   bool Awaits(const Abandoned& run) const { return state_ == State::kUnderWay && run == run_; }
 

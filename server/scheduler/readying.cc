@@ -52,11 +52,18 @@ namespace {
 // Below it a dataset is prepared within seconds: it never waits for a larger one.
 constexpr int64_t kSmallDatasetBytes = int64_t{64} << 20;
 
-// In whose name the work is done.
+// In whose name the work is done, and for whom.
 struct ReadyFor {
   const LikeJobs::Member& job;
+  std::vector<std::string> alike;  // Itself among them.
   std::function<void(const std::string& progress)> say;
 };
+
+std::vector<std::string> IdsOf(const std::vector<LikeJobs::Member>& jobs) {
+  std::vector<std::string> ids;
+  for (const LikeJobs::Member& job : jobs) ids.push_back(job.id);
+  return ids;
+}
 
 // What the job's files say; of one that is new, also whether any device can hold it.
 absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const ReadyFor& whom,
@@ -65,15 +72,18 @@ absl::StatusOr<CheckedJob> CheckFiles(const ReadyWork& work, const ReadyFor& who
   const Principal owner = OwnerOf(work.record.job);
   ASSIGN_OR_RETURN(
       CheckedJob checked,
-      work.inspector->Check(work.record.job.spec(), JobOrigins(index, work.state_dir, owner),
-                            {.who = owner,
-                             .inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
-                             .cancelled = whom.job.run.get(),
-                             .on_read = [&] {
-                               if (!prepared) whom.say("its files are being checked");
-                             }}));
+      work.inspector->Check(
+          work.record.job.spec(), JobOrigins(index, work.state_dir, owner),
+          {.who = owner,
+           .inputs = prepared ? InputFiles::kDone : InputFiles::kNeeded,
+           .cancelled = whom.job.run.get(),
+           .on_read =
+               [&] {
+                 if (!prepared) whom.say("its files are being checked");
+               },
+           .hold = [&] { return std::make_shared<InHand::Hold>(*work.in_hand, whom.alike); }}));
   if (prepared) return checked;
-  const InHand::Hold hold(*work.in_hand, whom.job.id);
+  const InHand::Hold hold(*work.in_hand, whom.alike);
   RETURN_IF_ERROR(FillAutoLength(work.devices, checked));
   RETURN_IF_ERROR(CheckFits(work.devices, checked, RowLengths()));
   return checked;
@@ -117,7 +127,7 @@ absl::StatusOr<ReadyResult> MakeReady(const ReadyWork& work, const ReadyFor& who
                           .say = whom.say,
                           .reach = work.inspector->access().ReachOf(OwnerOf(work.record.job))}));
   }
-  const InHand::Hold hold(*work.in_hand, whom.job.id);
+  const InHand::Hold hold(*work.in_hand, whom.alike);
   ASSIGN_OR_RETURN(const auto facts, preparer.FactsOf(ready.folders));
   ready.summary = facts->summary;
   const RowLengths& lengths = facts->lengths;
@@ -193,7 +203,8 @@ void Readying::GetSomeReady() {
     const size_t limit = core_.settings.limits.waiting_of_a_user;
     return limit - std::min(limit, prepares_.WaitingOf(user));
   };
-  pools_full_ = unready_.Visit(room_of, [&](const std::string& id) { return GetReadyIfDue(id); });
+  pools_full_ = unready_.Visit(SinceBoot(), room_of,
+                               [&](const std::string& id) { return GetReadyIfDue(id); });
 }
 
 Unready::Answer Readying::GetReadyIfDue(const std::string& id) {
@@ -202,7 +213,8 @@ Unready::Answer Readying::GetReadyIfDue(const std::string& id) {
                       entry->readiness.state() != Readiness::State::kUnderWay &&
                       !HasAttempt(entry->state()) && entry->state() != v1::Job::STATE_PAUSED;
   if (!needed) return Unready::Answer::kDone;
-  if (!entry->readiness.IsDue(SinceBoot())) return Unready::Answer::kLater;
+  if (!entry->readiness.IsDue(SinceBoot()))
+    return {Unready::Answer::kLater, entry->readiness.due()};
   if (entry->state() == v1::Job::STATE_PREPARING &&
       prepares_.WaitingOf(entry->record.job.owner()) >= core_.settings.limits.waiting_of_a_user)
     return Unready::Answer::kUserFull;
@@ -258,7 +270,8 @@ void Readying::MakeAllReady(std::vector<LikeJobs::Member> jobs, const ReadyWork&
   auto group = std::make_shared<ReadyGroup>(std::move(jobs), absl::CancelledError("cancelled"));
   for (const LikeJobs::Member& job : group->jobs) {
     if (job.run->load()) continue;
-    group->result = MakeReady(work, {.job = job, .say = Saying(job)}, core_.index, preparer_);
+    group->result = MakeReady(work, {.job = job, .alike = IdsOf(group->jobs), .say = Saying(job)},
+                              core_.index, preparer_);
     if (!job.run->load()) break;
   }
   core_.Post([this, group] { made_ready_.push_back(std::move(*group)); });
@@ -303,6 +316,8 @@ void Readying::Settle(const std::string& id) {
 void Readying::OnStored(std::shared_ptr<ReadySteps> all) {
   if (storing_ != all) return;  // Settled.
   storing_.reset();
+  const ReadyJob* judged = nullptr;  // Jobs that share one fit, or do not, alike.
+  bool fits = true;
   for (size_t i = 0; i < all->steps.size(); ++i) {
     ReadyStep& made = all->steps[i];
     made.entry.storing = false;
@@ -313,7 +328,9 @@ void Readying::OnStored(std::shared_ptr<ReadySteps> all) {
     // It queues with its plans.
     made.entry.readiness.Finish(std::move(made.ready), std::move(made.resume));
     core_.OnStored(made.entry, std::move(made.step));
-    core_.admission.Judge(made.entry);
+    if (std::exchange(judged, made.entry.ready()) != made.entry.ready())
+      fits = core_.admission.Fits(made.entry);
+    if (!fits) core_.admission.Refuse(made.entry);
   }
 }
 

@@ -18,8 +18,12 @@ void Unready::Remove(const JobQueue::Key& key, const std::string& user) {
   if (apart->second.empty()) apart_.erase(apart);
 }
 
-bool Unready::Visit(const std::function<size_t(const std::string& user)>& room_of,
+bool Unready::Visit(absl::Duration now,
+                    const std::function<size_t(const std::string& user)>& room_of,
                     const std::function<Answer(const std::string& id)>& ask) {
+  const auto due = later_.upper_bound(now);
+  for (auto at = later_.begin(); at != due; at = later_.erase(at))
+    jobs_.insert(std::move(at->second));
   for (auto user = apart_.begin(); user != apart_.end();) {
     Jobs& jobs = user->second;
     for (size_t room = room_of(user->first); room > 0 && !jobs.empty(); --room)
@@ -28,10 +32,11 @@ bool Unready::Visit(const std::function<size_t(const std::string& user)>& room_o
   }
   for (auto at = jobs_.begin(); at != jobs_.end();) {
     const Answer answer = ask(std::get<std::string>(at->first));
-    if (answer == Answer::kAllFull) return true;
+    if (answer.kind == Answer::kAllFull) return true;
     const auto job = at++;
-    if (answer == Answer::kDone) jobs_.erase(job);
-    if (answer == Answer::kUserFull) apart_[job->second].insert(jobs_.extract(job));
+    if (answer.kind == Answer::kDone) jobs_.erase(job);
+    if (answer.kind == Answer::kLater) later_.emplace(answer.until, jobs_.extract(job));
+    if (answer.kind == Answer::kUserFull) apart_[job->second].insert(jobs_.extract(job));
   }
   return !apart_.empty();
 }

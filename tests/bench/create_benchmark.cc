@@ -43,7 +43,7 @@ void CheckForm(benchmark::State& state) {
   Inspector inspector({.roots = {.of_tenants = {{"lab", {folder}}}}});
   Advisor advisor(index, preparer, inspector, {.state_dir = folder});
   for (auto _ : state) {
-    const absl::Status status = advisor.CheckForm(spec, who, InputFiles::kNeeded);
+    const absl::Status status = advisor.CheckForm(spec, who, InputFiles::kNamed);
     if (!status.ok()) return state.SkipWithError(std::string(status.message()).c_str());
   }
   fs::remove_all(folder);

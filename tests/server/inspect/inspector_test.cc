@@ -196,18 +196,27 @@ TEST_F(InspectorTest, AnswersAreRememberedByTheFiles) {
   for (const char* name : {"one", "two"}) {
     spec_.set_display_name(name);
     spec_.set_priority(7);
+    (*spec_.mutable_labels())["name"] = name;
+    spec_.mutable_training()->set_seed(name[0]);
+    spec_.mutable_training()->set_learning_rate(1e-4 * name[0]);
     const absl::StatusOr<CheckedJob> job = inspector.Check(spec_, NoOrigins(), {.who = daemon_});
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(job->spec.display_name(), name);
     EXPECT_EQ(job->spec.priority(), 7);
+    EXPECT_EQ(job->spec.labels().at("name"), name);
+    EXPECT_EQ(job->spec.training().seed(), name[0]);
+    EXPECT_EQ(job->spec.training().learning_rate(), 1e-4 * name[0]);
   }
   EXPECT_EQ(runs(), 1u);
+  spec_.mutable_training()->clear_seed();  // The default is another answer.
+  EXPECT_EQ(inspector.Check(spec_, NoOrigins(), {.who = daemon_})->spec.training().seed(), 42);
+  EXPECT_EQ(runs(), 2u);
   spec_.mutable_lora()->set_r(4);
   ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
-  EXPECT_EQ(runs(), 2u);
+  EXPECT_EQ(runs(), 3u);
   WriteText(dir_ + "/model/config.json", ReadText(dir_ + "/model/config.json") + "\n");
   ASSERT_TRUE(inspector.Check(spec_, NoOrigins(), {.who = daemon_}).ok());
-  EXPECT_EQ(runs(), 3u);
+  EXPECT_EQ(runs(), 4u);
 }
 
 // Those who ask at once as well: one process answers, and each gets his own name back.

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/server/testing/tiny_model.h"
 
@@ -27,8 +28,8 @@ class InHandTest : public testing::Test {
     const std::string kept = path_ + "-kept";
     {
       InHand in_hand(path_);
-      { const InHand::Hold done(in_hand, "done"), earlier(in_hand, "a"); }
-      const InHand::Hold other(in_hand, "other"), hold(in_hand, "a");
+      { const InHand::Hold done(in_hand, {"done"}), earlier(in_hand, {"a"}); }
+      const InHand::Hold other(in_hand, {"other"}), hold(in_hand, {"a"});
       std::filesystem::copy_file(path_, kept);
     }
     std::filesystem::rename(kept, path_);  // Nothing ran at its end.
@@ -64,7 +65,7 @@ TEST_F(InHandTest, AJobWhoseWorkCameToAResultIsSuspectNoMore) {
   EndWithJobInHand();
   {
     InHand in_hand(path_);
-    { const InHand::Hold hold(in_hand, "a"); }
+    { const InHand::Hold hold(in_hand, {"a"}); }
     EXPECT_THAT(ReadText(path_), HasSubstr("1 waiting a "));
     in_hand.Forget("a");
     EXPECT_THAT(ReadText(path_), Not(HasSubstr(" a ")));
@@ -75,8 +76,8 @@ TEST_F(InHandTest, AJobWhoseWorkCameToAResultIsSuspectNoMore) {
 
 TEST_F(InHandTest, AJobIsInHandUntilTheLastHold) {
   InHand in_hand(path_);
-  const InHand::Hold outer(in_hand, "a");
-  { const InHand::Hold inner(in_hand, "a"); }
+  const InHand::Hold outer(in_hand, {"a"});
+  { const InHand::Hold inner(in_hand, {"a"}); }
   EXPECT_THAT(ReadText(path_), HasSubstr("0 working a "));
   in_hand.Forget("a");
   EXPECT_THAT(ReadText(path_), HasSubstr("0 working a "));
@@ -85,13 +86,27 @@ TEST_F(InHandTest, AJobIsInHandUntilTheLastHold) {
 // Else a daemon of a million jobs would have a file of as many lines.
 TEST_F(InHandTest, LinesAreUsedAgain) {
   InHand in_hand(path_);
-  { const InHand::Hold first(in_hand, "a"), second(in_hand, "b"); }
+  { const InHand::Hold first(in_hand, {"a"}), second(in_hand, {"b"}); }
   const auto size = std::filesystem::file_size(path_);
   for (int i = 0; i < 10; ++i) {
-    const InHand::Hold first(in_hand, "c"), second(in_hand, std::string(63, 'd'));
+    const InHand::Hold first(in_hand, {"c"}), second(in_hand, {std::string(63, 'd')});
     EXPECT_THAT(ReadText(path_), HasSubstr("0 working " + std::string(63, 'd') + " "));
   }
   EXPECT_EQ(std::filesystem::file_size(path_), size);
+}
+
+// As those that are alike: what ends the daemon with one of them does so with each.
+TEST_F(InHandTest, JobsThatAreWorkedOnTogetherAreSuspectTogether) {
+  const std::vector<std::string> jobs = {"a", "b", "c"};
+  for (int end = 0; end < kMaxEndsInHand; ++end) {
+    InHand in_hand(path_);
+    const InHand::Hold alone(in_hand, {"b"}), hold(in_hand, jobs);
+    std::filesystem::copy_file(path_, path_ + "-kept",
+                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::rename(path_ + "-kept", path_);
+  }
+  const InHand in_hand(path_);
+  for (const std::string& job : jobs) EXPECT_TRUE(in_hand.IsSuspect(job)) << job;
 }
 
 // An earlier version kept a file for each job.

@@ -23,12 +23,13 @@ class UnreadyTest : public testing::Test {
   // Who is asked for; each is made ready unless `answers_` has another answer.
   std::vector<std::string> Visit(size_t room = 0) {
     std::vector<std::string> asked;
-    left_ = unready_.Visit([&](const std::string&) { return room; },
-                           [&](const std::string& id) {
-                             asked.push_back(id);
-                             const auto answer = answers_.find(id);
-                             return answer == answers_.end() ? Answer::kDone : answer->second;
-                           });
+    left_ = unready_.Visit(
+        now_, [&](const std::string&) { return room; },
+        [&](const std::string& id) {
+          asked.push_back(id);
+          const auto answer = answers_.find(id);
+          return answer == answers_.end() ? Answer::kDone : answer->second;
+        });
     return asked;
   }
 
@@ -36,6 +37,7 @@ class UnreadyTest : public testing::Test {
   std::map<std::string, Answer> answers_;
   bool left_ = false;
   int64_t arrivals_ = 0;
+  absl::Duration now_ = absl::Seconds(100);
 };
 
 TEST_F(UnreadyTest, EachIsAskedForOnceInOrder) {
@@ -47,12 +49,21 @@ TEST_F(UnreadyTest, EachIsAskedForOnceInOrder) {
   EXPECT_THAT(Visit(), IsEmpty());
 }
 
-TEST_F(UnreadyTest, WhatIsForLaterIsAskedForAgain) {
+// Ten thousand whose disk is away are not asked for at every tick.
+TEST_F(UnreadyTest, WhatIsForLaterIsAskedForWhenItsTimeHasCome) {
   Add("a1", "a");
   Add("a2", "a");
-  answers_ = {{"a1", Answer::kLater}};
-  Visit();
+  Add("b1", "b");
+  answers_ = {{"a1", {Answer::kLater, absl::Seconds(130)}},
+              {"b1", {Answer::kLater, absl::Seconds(120)}}};
+  EXPECT_THAT(Visit(), ElementsAre("a1", "a2", "b1"));
   EXPECT_FALSE(left_);
+  answers_.clear();
+  now_ = absl::Seconds(119);
+  EXPECT_THAT(Visit(), IsEmpty());
+  now_ = absl::Seconds(120);
+  EXPECT_THAT(Visit(), ElementsAre("b1"));
+  now_ = absl::Seconds(200);
   EXPECT_THAT(Visit(), ElementsAre("a1"));
 }
 
@@ -70,7 +81,7 @@ TEST_F(UnreadyTest, AFullPoolEndsTheVisit) {
 TEST_F(UnreadyTest, AFullUsersJobsStandApart) {
   for (const char* id : {"a1", "a2", "a3", "a4"}) {
     Add(id, "a");
-    answers_[id] = Answer::kUserFull;
+    answers_.insert_or_assign(id, Answer::kUserFull);
   }
   Add("b1", "b");
   EXPECT_THAT(Visit(), ElementsAre("a1", "a2", "a3", "a4", "b1"));
@@ -99,7 +110,7 @@ TEST_F(UnreadyTest, AJobOfNobodysLimitIsAskedForWhileItsUserIsFull) {
 TEST_F(UnreadyTest, AJobThatIsGoneIsNotAskedFor) {
   for (const char* id : {"a1", "a2"}) {
     Add(id, "a");
-    answers_[id] = Answer::kUserFull;
+    answers_.insert_or_assign(id, Answer::kUserFull);
   }
   Visit();
   unready_.Remove({0, 0, "a1"}, "a");
