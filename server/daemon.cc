@@ -54,11 +54,12 @@ sigset_t EndSignals() {
 }
 
 // Memory that one flood of calls has taken goes back to the machine, instead of staying in an arena
-// of each thread.
+// of each thread; the main arena grows by whole MiB.
 void SetUpMemory() {
   mallopt(M_ARENA_MAX, 2);
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  mallopt(M_TOP_PAD, 1 << 20);
 }
 
 void SetUpProcess() {
@@ -274,6 +275,7 @@ absl::Status Daemon::BuildScheduler(std::vector<Device> devices, FairPool::Threa
   RETURN_IF_ERROR(EndLeftAnswering(config_.state_dir()));
   LauncherSettings launcher = Launcher();
   launcher.instance = store_->instance_uuid();
+  for (const Device& device : devices) launcher.most_attempts += device.max_jobs;
   SchedulerSettings settings{.state_dir = config_.state_dir(),
                              .node = std::make_unique<LocalNode>(launcher, gpu_watch_.get()),
                              .devices = devices,

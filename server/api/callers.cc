@@ -51,7 +51,7 @@ absl::StatusOr<Principal> Callers::OfCertificate(const CertificateNames& names) 
 }
 
 absl::StatusOr<Principal> Callers::OfUser(Principal user) {
-  if (user.trusted) return user;
+  if (user.trusted && tenants_.empty()) return user;
   return WithinRate(std::move(user));
 }
 
@@ -65,7 +65,8 @@ absl::Status Callers::StillLetIn(const Principal& who) const {
 absl::StatusOr<Principal> Callers::WithinRate(absl::StatusOr<Principal> who) {
   if (!who.ok()) return who;
   const std::string name = who->credential.empty() ? who->name() : who->credential;
-  if (!rate_.Take(name, SinceBoot())) return TooFast(name, rate_.per_second());
+  RateLimit& rate = who->trusted ? own_rate_ : rate_;
+  if (!rate.Take(name, SinceBoot())) return TooFast(name, rate.per_second());
   return who;
 }
 

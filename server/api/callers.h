@@ -54,7 +54,7 @@ class Callers {
   absl::StatusOr<Principal> OfToken(absl::string_view token);
   absl::StatusOr<Principal> OfCertificate(const CertificateNames& names);
   // Of the unix socket, whom the kernel knows. The daemon's own user, and root, may call as often
-  // as they like.
+  // as they like where there are no tenants, else ten times as often as others.
   absl::StatusOr<Principal> OfUser(Principal user);
 
   // Of one who was let in, for what goes on after his call: UNAUTHENTICATED, his token has expired
@@ -68,7 +68,8 @@ class Callers {
   const Tokens& tokens_;
   const Tenants& tenants_;
   const Sessions& sessions_;
-  RateLimit rate_;
+  RateLimit rate_,
+      own_rate_{{.burst = 10 * CallRate().burst, .per_second = 10 * CallRate().per_second}};
 };
 
 }  // namespace snug::server

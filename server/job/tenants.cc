@@ -44,11 +44,15 @@ absl::StatusOr<Tenants> Tenants::FromConfig(const v1::DaemonConfig& config) {
 absl::Status Tenants::Add(const v1::TenantConfig& config, const std::string& field) {
   const std::string& name = config.name();
   if (!IsJobId(name)) return Wrong(field + ".name", "must be [a-z]([a-z0-9-]{0,61}[a-z0-9])?");
-  if (name == kDefaultTenant)
-    return Wrong(field + ".name", "\"default\" is the tenant of the unix socket's users");
+  const bool of_socket = name == kDefaultTenant;
+  if (of_socket && config.roots_size() + config.certificates_size() > 0)
+    return Wrong(field + ".name",
+                 "\"default\" is the tenant of the unix socket's users, of whom a quota alone can "
+                 "be said here");
   ASSIGN_OR_RETURN(const Quota quota, QuotaFrom(config.quota(), field + ".quota"));
   if (!quotas_.emplace(name, quota).second)
     return Wrong(field + ".name", absl::StrCat("there is another tenant ", name));
+  if (of_socket) return absl::OkStatus();
   std::vector<std::string>& roots = roots_[name];
   for (int i = 0; i < config.roots_size(); ++i) {
     if (!std::filesystem::path(config.roots(i)).is_absolute())

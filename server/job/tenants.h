@@ -36,7 +36,9 @@ class Tenants {
   // INVALID_ARGUMENT with the setting that is wrong.
   static absl::StatusOr<Tenants> FromConfig(const v1::DaemonConfig& config);
 
-  bool Has(absl::string_view tenant) const { return quotas_.find(tenant) != quotas_.end(); }
+  // Of those that are let in over TLS.
+  bool empty() const { return roots_.empty(); }
+  bool Has(const std::string& tenant) const { return roots_.contains(tenant); }
   // No limits for one that there is not.
   Quota QuotaOf(absl::string_view tenant) const;
   const std::map<std::string, std::vector<std::string>>& roots() const { return roots_; }
@@ -49,8 +51,8 @@ class Tenants {
   absl::Status AddCertificate(const v1::CertificateConfig& config, const std::string& tenant,
                               const std::string& field);
 
-  std::map<std::string, Quota, std::less<>> quotas_;  // Of every tenant.
-  std::map<std::string, std::vector<std::string>> roots_;
+  std::map<std::string, Quota, std::less<>> quotas_;       // Also of the unix socket's users, each.
+  std::map<std::string, std::vector<std::string>> roots_;  // Of every tenant.
   std::map<std::string, Principal> by_uri_, by_subject_;
 };
 

@@ -23,6 +23,7 @@ struct LauncherSettings {
   std::string socket;      // Of snug-launch, which starts attempts; empty: the daemon does.
   std::string cgroup;      // Where groups of workers are made (delegated_group.h); empty: nowhere.
   int64_t host_bytes = 0;  // Of the host's memory, what plans may use beside the devices.
+  int most_attempts = 0;   // At once, on all devices together.
 };
 
 // The program for attempts on this device.

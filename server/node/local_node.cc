@@ -61,7 +61,9 @@ class LocalProcesses : public AttemptProcesses {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerLink>> LocalNode::Listen(WorkerLink::Handlers handlers) {
-  return LinkServer::Start(LinkSocket(settings_), std::move(handlers));
+  LinkLimits limits;  // However many strangers there are, every worker has a place.
+  limits.connections = limits.strangers + static_cast<size_t>(settings_.most_attempts);
+  return LinkServer::Start(LinkSocket(settings_), std::move(handlers), limits);
 }
 
 std::string LocalNode::BootId() const { return server::BootId(); }

@@ -41,8 +41,10 @@ void LogError(const Entry& entry, const absl::Status& status) {
 AttemptSigns SignsOf(const Entry& entry, absl::Duration now, const SchedulerLimits& limits) {
   const LiveAttempt& attempt = *entry.attempt;
   const bool kept = entry.record.job.keep();
-  const PaceLimits pace = {
-      .shortest = limits.stuck_after, .other_work = limits.other_work, .exports = kept};
+  const PaceLimits pace = {.shortest = limits.stuck_after,
+                           .other_work = limits.other_work,
+                           .other_work_in_all = limits.other_work_in_all,
+                           .exports = kept};
   return {.liveness = attempt.processes->Look(),
           .cancelled = entry.state() == v1::Job::STATE_CANCELLING && !kept,
           .linked = attempt.link != 0,

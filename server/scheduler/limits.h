@@ -26,6 +26,8 @@ struct SchedulerLimits {
   // What is no step (loading, evaluating, saving, exporting) and uses no processor time: a disk
   // that takes a checkpoint of 300 GB at 200 MB/s.
   absl::Duration other_work = absl::Minutes(30);
+  // What is no step, however much processor time it uses: a thread that spins is no work.
+  absl::Duration other_work_in_all = absl::Hours(12);
   // After its worker was killed a shim needs up to 5 s to take down what that left: then it is
   // stopped itself, and killed.
   absl::Duration shim_grace = absl::Seconds(10);

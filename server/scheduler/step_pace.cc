@@ -8,7 +8,7 @@ namespace snug::server {
 namespace {
 
 constexpr size_t kRecentSteps = 32;
-constexpr double kMediansWithoutStep = 20.0;
+constexpr double kTimesAsLong = 20.0;  // As the median step, and as the longest pause between two.
 // Of processor time between two heartbeats, 5 s apart: below it the process only beats.
 constexpr double kCpuOfWorkSeconds = 0.05;
 
@@ -31,6 +31,7 @@ void StepPace::OnStep(const v1::Progress& progress, absl::Duration now) {
   if (stepped_ && progress.global_step() <= last_.global_step()) return;
   // The first report of an attempt says where it begins.
   if (stepped_ && std::isfinite(progress.step_seconds()) && progress.step_seconds() > 0.0) {
+    longest_pause_ = std::max(longest_pause_, now - step_ - absl::Seconds(progress.step_seconds()));
     recent_s_.push_back(progress.step_seconds());
     if (recent_s_.size() > kRecentSteps) recent_s_.pop_front();
   }
@@ -69,9 +70,12 @@ bool StepPace::StepIsNext(const v1::JobSpec& spec) const {
 
 absl::Duration StepPace::Overdue(const v1::JobSpec& spec, const PaceLimits& limits,
                                  absl::Duration now) const {
-  const absl::Duration of_steps = std::max(limits.shortest, MedianStep() * kMediansWithoutStep);
+  const absl::Duration of_steps = std::max(limits.shortest, MedianStep() * kTimesAsLong);
   if (!limits.exports && StepIsNext(spec)) return now - step_ - of_steps;
-  return now - worked_ - std::max(of_steps, limits.other_work);
+  const absl::Duration idle = now - worked_ - std::max(of_steps, limits.other_work);
+  const absl::Duration in_all =
+      now - step_ - std::max({of_steps, limits.other_work_in_all, longest_pause_ * kTimesAsLong});
+  return std::max(idle, in_all);
 }
 
 }  // namespace snug::server

@@ -16,6 +16,9 @@ struct PaceLimits {
   // Of what is no step: loading, evaluating, saving, exporting. Counted from the last sign of work,
   // which the processor time in heartbeats is too.
   absl::Duration other_work;
+  // Of it from the last step on, whatever processor time it uses; or as many times as long as the
+  // longest so far as a step may be longer than others.
+  absl::Duration other_work_in_all;
   bool exports = false;  // It has been told to: no step is next.
 };
 
@@ -41,10 +44,11 @@ class StepPace {
 
   v1::Progress last_;
   bool stepped_ = false;
-  absl::Duration worked_;        // The last step, checkpoint or, between steps, processor time.
-  absl::Duration step_;          // The last step.
-  double cpu_seconds_ = 0.0;     // In the last heartbeat.
-  std::deque<double> recent_s_;  // Times of the last steps.
+  absl::Duration worked_;         // The last step, checkpoint or, between steps, processor time.
+  absl::Duration step_;           // The last step.
+  absl::Duration longest_pause_;  // Between two steps.
+  double cpu_seconds_ = 0.0;      // In the last heartbeat.
+  std::deque<double> recent_s_;   // Times of the last steps.
 };
 
 }  // namespace snug::server

@@ -156,7 +156,8 @@ TEST_F(ConfigTest, TenantsAreRefusedBySetting) {
   EXPECT_EQ(said("- {name: blue, roots: [/data/blue], quota: {live_jobs: 3, device_bytes: 2GiB}}"),
             "");
   EXPECT_THAT(said("- {name: Blue}"), HasSubstr("tenants[0].name: must be"));
-  EXPECT_THAT(said("- {name: default}"), HasSubstr("unix socket's users"));
+  EXPECT_EQ(said("- {name: default, quota: {live_jobs: 3}}"), "");
+  EXPECT_THAT(said("- {name: default, roots: [/data]}"), HasSubstr("unix socket's users"));
   EXPECT_THAT(said("- {name: a}\n- {name: a}"), HasSubstr("tenants[1].name: there is another"));
   EXPECT_THAT(said("- {name: a, quota: {live_jobs: -1}}"), HasSubstr("tenants[0].quota.live_jobs"));
   EXPECT_THAT(said("- {name: a, quota: {stored_bytes: 0}}"),

@@ -6,13 +6,14 @@ import contextlib
 import pathlib
 import socket
 import struct
+import threading
 import unittest
 
 import grpc
 from tests.harness.fake_daemon import FakeDaemon
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
 END_HEADERS = 4
 GROWTH_BYTES = 192 << 20  # Less than one message of test_f54 unpacked.
 LOUD = "steps=400 step_ms=5"
@@ -106,6 +107,17 @@ class WireTest(unittest.TestCase):
         bomb = REQUEST + entry + value + b"\xbe" * 10_000
         calls = [frame(HEADERS, bomb, 2 * i + 1, END_HEADERS) for i in range(100)]
         self.say(PREFACE + frame(SETTINGS), *calls)
+
+    # gRPC puts the string together anew with each frame. Others are answered meanwhile.
+    def test_f53_a_header_that_never_ends(self):
+        begin = b"\x00\x01x\x7f\x80\x80\x80\x20"  # Of a value of 64 MiB.
+        more = frame(CONTINUATION, b"v" * 16_384, 1)
+        parts = [frame(HEADERS, REQUEST + begin, 1), *[more * 16] * 16]
+        flood = threading.Thread(target=self.say, args=(PREFACE + frame(SETTINGS), *parts))
+        flood.start()
+        for _ in range(3):
+            self.daemon.run("list")
+        flood.join()
 
     def channel(self):
         options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <ctime>
+#include <optional>
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -183,6 +186,48 @@ TEST_F(LinkServerTest, TheOldestStrangerMakesRoom) {
   Announced(2);
   EXPECT_TRUE(idle[0]->IsClosedWithin(absl::Seconds(30)));
   EXPECT_FALSE(worker.IsClosedWithin(absl::Milliseconds(200)));
+}
+
+// All descriptors of the process but one.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few = {.rlim_cur = 64, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) taken_.push_back(fd);
+    close(taken_.back());
+    taken_.pop_back();
+  }
+  ~FewDescriptors() {
+    for (const int fd : taken_) close(fd);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+
+ private:
+  rlimit before_ = {};
+  std::vector<int> taken_;
+};
+
+// Whoever waits to be accepted makes the listener ready again at once, and so the loop a spinning
+// one, did it not pause.
+TEST_F(LinkServerTest, WithoutDescriptorsItWaitsInsteadOfTryingAgainAndAgain) {
+  Start();
+  const auto cpu = [] {
+    timespec now = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return absl::DurationFromTimespec(now);
+  };
+  std::optional<Peer> peer;
+  {
+    const FewDescriptors few;
+    peer.emplace(path_);
+    const absl::Duration before = cpu();
+    absl::SleepFor(absl::Seconds(1));
+    EXPECT_LT(cpu() - before, absl::Milliseconds(300));
+  }
+  peer->Hello();
+  EXPECT_EQ(server_->Take(Announced()).size(), 1u);
 }
 
 // A flood is read slowly, and so keeps no core busy: after the first of it there is a pause.

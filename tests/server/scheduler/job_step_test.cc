@@ -167,8 +167,7 @@ TEST(JobStepTest, WhatIsReadyIsQueued) {
   Rows preparing = RowsIn(Job::STATE_PREPARING);
   preparing.job.job.mutable_spec()->set_display_name("its own name");
   const auto plans = std::make_shared<const PlansRecord>();
-  const absl::StatusOr<JobStep> prepared =
-      StepJob(preparing, MadeReady{ready, plans}, kMoment);
+  const absl::StatusOr<JobStep> prepared = StepJob(preparing, MadeReady{ready, plans}, kMoment);
   ASSERT_TRUE(prepared.ok());
   EXPECT_EQ(prepared->job.state(), Job::STATE_QUEUED);
   EXPECT_EQ(prepared->job.train_data, "/prepared");

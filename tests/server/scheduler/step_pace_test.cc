@@ -5,7 +5,9 @@
 namespace snug::server {
 namespace {
 
-constexpr PaceLimits kLimits = {.shortest = absl::Minutes(2), .other_work = absl::Minutes(30)};
+constexpr PaceLimits kLimits = {.shortest = absl::Minutes(2),
+                                .other_work = absl::Minutes(30),
+                                .other_work_in_all = absl::Hours(12)};
 
 class StepPaceTest : public testing::Test {
  protected:
@@ -74,6 +76,34 @@ TEST_F(StepPaceTest, LoadingMayTakeLongAsLongAsItWorks) {
   now_ += absl::Minutes(29);
   Beat(60.0);
   EXPECT_FALSE(Hangs(absl::Minutes(29)));
+}
+
+// Where each step is saved no step is ever next.
+TEST_F(StepPaceTest, AThreadThatSpinsBetweenStepsHangsInTheEnd) {
+  spec_.mutable_training()->set_save_steps(1);
+  for (int64_t step = 1; step <= 10; ++step) Step(step, 0.5);
+  const auto spins_for = [&](absl::Duration time) {
+    for (const absl::Duration end = now_ + time; now_ < end; now_ += absl::Minutes(1))
+      Beat(absl::ToDoubleSeconds(now_));
+  };
+  spins_for(absl::Hours(11));
+  EXPECT_FALSE(Hangs(absl::ZeroDuration()));
+  spins_for(absl::Hours(2));
+  EXPECT_TRUE(Hangs(absl::ZeroDuration()));
+}
+
+// An evaluation of two hours may take forty.
+TEST_F(StepPaceTest, LongPausesMayBeLonger) {
+  spec_.mutable_training()->set_eval_steps(1);
+  Step(1, 0.5);
+  now_ += absl::Hours(2);
+  Step(2, 0.5);
+  now_ += absl::Hours(39);
+  Beat(1e5);
+  EXPECT_FALSE(Hangs(absl::ZeroDuration()));
+  now_ += absl::Hours(2);
+  Beat(2e5);
+  EXPECT_TRUE(Hangs(absl::ZeroDuration()));
 }
 
 TEST_F(StepPaceTest, EvaluatingSavingAndExportingAreNoSteps) {
