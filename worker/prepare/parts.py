@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import multiprocessing
 import os
+import resource
 import signal
 import tempfile
 
@@ -24,8 +25,10 @@ PART_ROWS = 256
 # Below this a process costs more than it saves.
 ROWS_PER_PROCESS = 1000
 MAX_PROCESSES = 16
-# Of the memory limit, for a process: the tokenizer, a batch of texts and their encodings.
+# Of the memory limit, for a process that makes rows. Half of it is what it may add to what it was
+# forked with: a batch of texts and their encodings. The one that collects them has the rest.
 PROCESS_BYTES = 1 << 30
+GROWTH_BYTES = PROCESS_BYTES // 2
 PIPE_BYTES = 1 << 20  # The most that the kernel grants; it holds about one part.
 PR_SET_PDEATHSIG = 1
 
@@ -61,7 +64,7 @@ class Maker:
     def parts(self, rows=0):
         """All of them, in order. `rows`: how many there are, as far as more than one process may
         make them."""
-        memory = self._options.memory_bytes // PROCESS_BYTES
+        memory = self._options.memory_bytes // PROCESS_BYTES - 1  # One collects.
         processes = min(rows // ROWS_PER_PROCESS, _cores(), memory, MAX_PROCESSES)
         if processes < 2:
             return map(self.make, self._slices())
@@ -112,6 +115,7 @@ class Maker:
         with tempfile.TemporaryFile() as lock:
             self._options.one_at_a_time = _Lock(lock)
             workers = []
+            _limit_memory(self._options.memory_bytes - processes * GROWTH_BYTES)
             for index in range(processes):
                 mine, theirs = context.Pipe(duplex=False)
                 fcntl.fcntl(mine.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -127,10 +131,12 @@ class Maker:
                     worker.kill()
                     worker.join()
                     mine.close()
+                _limit_memory(self._options.memory_bytes)
 
     def _work(self, pipe, index, processes):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        _limit_memory(min(_address_space() + GROWTH_BYTES, self._options.memory_bytes))
         try:
             for number, items in enumerate(self._slices()):
                 if number % processes == index:
@@ -171,6 +177,19 @@ def _in_order(workers):
         if isinstance(found, BaseException):
             raise found
         yield found
+
+
+def _limit_memory(most):
+    """All processes together stay within what one was given."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_AS, (min(most, hard), hard))
+
+
+def _address_space():
+    """Bytes that this process has of it."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def _cores():

@@ -291,6 +291,14 @@ class ProcessesTest(SourcesTest):
             self.assertEqual(tensor.tolist(), others[name].tolist(), name)
         self.assertIn(f"progress: {self.ROWS} of {self.ROWS} rows", one.stderr)
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core")
+    def test_all_processes_have_one_memory_limit(self):
+        path = self.write("rows.jsonl", text(self.rows()))
+        large = "{% set x = 'x' * 700000000 %}{{ messages[0].content + eos_token }}"
+        options = ("--memory-bytes", str(4 << 30), "--chat-template", large)
+        error = self.refused({"paths": [path]}, options=options)
+        self.assertEqual(error["reason"], "PREPARE_LIMIT")
+
     def test_same_errors(self):
         rows = list(self.rows())
         for bad in (5, 300, 2400):
