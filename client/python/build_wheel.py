@@ -15,7 +15,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-NAMES = ("artifact", "files", "job", "metrics", "plan", "sample", "service", "token")
+NAMES = ("artifact", "dataset", "files", "job", "metrics", "plan", "sample", "service", "token")
 MESSAGES = tuple(f"snug/v1/{name}" for name in NAMES)
 
 

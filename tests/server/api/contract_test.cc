@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "google/api/field_behavior.pb.h"
 #include "server/api/authorise.h"
 #include "server/api/required.h"
@@ -38,17 +39,19 @@ std::vector<google::api::FieldBehavior> BehaviourOf(const FieldDescriptor& field
   return all;
 }
 
-// Of what an answer has, and a request may hold as well: they say it themselves.
-bool IsResource(const Descriptor& type) { return type.name() == "JobSpec"; }
+// A field's message, where it is ours; a map's message is that of its values.
+const Descriptor* Inner(const FieldDescriptor& field) {
+  const Descriptor* inner = field.message_type();
+  if (field.is_map()) inner = inner->map_value()->message_type();
+  const bool is_ours = inner != nullptr && absl::StartsWith(inner->full_name(), "snug.");
+  return is_ours ? inner : nullptr;
+}
 
-// Each field of the message, and of those in it that are ours and of requests alone.
+// Each field of the message, and of those of ours in it.
 void EachField(const Descriptor& type, const std::function<void(const FieldDescriptor&)>& look) {
   for (int i = 0; i < type.field_count(); ++i) {
     look(*type.field(i));
-    const Descriptor* inner = type.field(i)->message_type();
-    if (inner != nullptr && absl::StartsWith(inner->full_name(), "snug.") &&
-        !inner->options().map_entry() && !IsResource(*inner))
-      EachField(*inner, look);
+    if (const Descriptor* inner = Inner(*type.field(i))) EachField(*inner, look);
   }
 }
 
@@ -65,20 +68,35 @@ TEST(FieldBehaviourTest, EveryFieldOfARequestSaysWhetherItIsNeeded) {
   EXPECT_GE(needed, 30);
 }
 
-TEST(FieldBehaviourTest, EveryFieldOfAThingSaysWhoSetsIt) {
-  for (const Descriptor* type :
-       {v1::Job::descriptor(), v1::File::descriptor(), v1::Token::descriptor(),
-        v1::Checkpoint::descriptor(), v1::Artifact::descriptor(), v1::Device::descriptor(),
-        v1::ServerInfo::descriptor(), v1::Upload::descriptor()})
-    for (int i = 0; i < type->field_count(); ++i)
-      EXPECT_EQ(BehaviourOf(*type->field(i)).size(), 1u) << type->field(i)->full_name();
+// What a client may send is OPTIONAL or REQUIRED in answers, too: a job's spec.
+TEST(FieldBehaviourTest, EveryFieldOfAnAnswerSaysWhoSetsIt) {
+  std::set<std::string> seen;
+  for (int i = 0; i < Service().method_count(); ++i)
+    EachField(*Service().method(i)->output_type(), [&](const FieldDescriptor& field) {
+      EXPECT_EQ(BehaviourOf(field).size(), 1u) << field.full_name();
+      seen.insert(std::string(field.containing_type()->name()));
+    });
+  for (const char* type : {"Job", "JobSpec", "TrainingSpec", "StashOptions", "Plan", "File",
+                           "Token", "Checkpoint", "Artifact", "Device", "ServerInfo", "Upload"})
+    EXPECT_TRUE(seen.contains(type)) << type;
+}
+
+TEST(FieldBehaviourTest, WhoSetsTheFieldsOfAJob) {
   const auto is = [](const char* field, google::api::FieldBehavior behaviour) {
-    EXPECT_THAT(BehaviourOf(*v1::Job::descriptor()->FindFieldByName(field)),
-                ElementsAre(behaviour));
+    const std::vector<std::string> path = absl::StrSplit(field, '.');
+    const Descriptor* type = v1::Job::descriptor();
+    for (size_t i = 0; i + 1 < path.size(); ++i)
+      type = type->FindFieldByName(path[i])->message_type();
+    EXPECT_THAT(BehaviourOf(*type->FindFieldByName(path.back())), ElementsAre(behaviour)) << field;
   };
   is("id", google::api::OUTPUT_ONLY);
   is("spec", google::api::IMMUTABLE);
   is("labels", google::api::OPTIONAL);
+  is("progress.global_step", google::api::OUTPUT_ONLY);
+  is("spec.model", google::api::REQUIRED);
+  is("spec.method", google::api::OPTIONAL);  // A preview goes without it.
+  is("spec.datasets.path", google::api::REQUIRED);
+  is("spec.training.max_steps", google::api::OPTIONAL);
 }
 
 // Something that is no default, in a field of its own kind.
