@@ -14,6 +14,9 @@
 namespace snug::client {
 namespace {
 
+// Every byte of every output and checkpoint is read.
+constexpr absl::Duration kExaminationTakesAtMost = absl::Hours(24);
+
 absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& file) {
   while (!bytes.empty()) {
     const ssize_t wrote = write(fd, bytes.data(), bytes.size());
@@ -69,7 +72,8 @@ absl::StatusOr<int> BackUp(const CommandLine& line, Terminal& terminal) {
 absl::StatusOr<int> Examine(const CommandLine& line, Terminal& terminal) {
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
   ASSIGN_OR_RETURN(const v1::CheckStoreResponse result,
-                   connection.Call(&v1::FineTuning::Stub::CheckStore, v1::CheckStoreRequest()));
+                   connection.Call(&v1::FineTuning::Stub::CheckStore, v1::CheckStoreRequest(),
+                                   kExaminationTakesAtMost));
   const int code = result.findings().empty() ? kExitOk : kExitError;
   if (line.output == Output::kJson) {
     terminal.out << JsonText(ToJson(result));

@@ -1,9 +1,10 @@
 // The whole store and the files that it names, looked through: for `snug doctor` at once, for the
 // examiner at its pace, and for a start what is quick.
 //
-// Check by check on the store's thread, and the specs in pieces: submits wait for one check at a
-// time. The whole is of no one moment; each check compares what was committed together. Outputs and
-// the checkpoints that a job may go on from are read to the last byte, beside the store's thread.
+// Tables are read in parts on the store's thread, so that submits wait for some milliseconds at a
+// time, however many jobs there are. The whole is of no one moment; each check compares what was
+// committed together. Outputs and checkpoints, also those of jobs that have ended, are read to the
+// last byte, beside the store's thread.
 #ifndef SERVER_EXAMINE_EXAMINATION_H_
 #define SERVER_EXAMINE_EXAMINATION_H_
 
@@ -30,9 +31,8 @@ struct Premises {
 // Called after each piece of the work with what it took. False: the examination ends.
 using Rest = std::function<bool(absl::Duration took)>;
 
-// With `rest` no piece holds up submits for long: checks that read a table as a whole are left out
-// where there are more than kMaxJobsAtOnce. CANCELLED: it was ended.
-inline constexpr int64_t kMaxJobsAtOnce = 10'000;
+// With `rest` no piece holds up submits for long, and of tables of many rows the pages are not
+// compared with one another: without it they are, while submits wait. CANCELLED: it was ended.
 absl::StatusOr<v1::CheckStoreResponse> Examine(JobStore& store, const Premises& premises,
                                                const Rest& rest = nullptr);
 

@@ -1,12 +1,15 @@
 // Looking through the store and the files that it names: at once, and at the examiner's pace.
 #include "server/examine/examination.h"
 
+#include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/examine/examiner.h"
+#include "server/examine/examining.h"
 #include "tests/server/examine/examine_fixture.h"
 
 namespace snug::server {
@@ -15,8 +18,29 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 using ExaminationTest = ExamineTest;
+
+constexpr int64_t kMany = 12'000;
+
+// Jobs a2, a3, ..., like the one that there is: each with an event and a request.
+class LargeStoreTest : public ExamineTest {
+ protected:
+  void SetUp() override {
+    JobRecord job = AJob("a", 1);
+    Change change{.job = &job, .request = RequestRecord{"ra", "x", "a", 9}};
+    change.events = {{.job = "a", .to = Job::STATE_QUEUED}};
+    ASSERT_TRUE(Open().value()->Commit(change).ok());
+    Write(absl::StrCat(
+        "WITH RECURSIVE n(i) AS (VALUES(2) UNION ALL SELECT i+1 FROM n WHERE i<", kMany,
+        ") INSERT INTO jobs SELECT i, 'a' || i, tenant, state, spec, spec_sha256, view, "
+        "infra_failures, oom_failures, not_before_us, last_resume_step, train_data, eval_data, "
+        "output_dir, display_name, owner, created_us, ended_us, plans FROM n, jobs WHERE id='a';"
+        "INSERT INTO events SELECT arrival, id, 0, state, '', 0 FROM jobs WHERE arrival>1;"
+        "INSERT INTO requests SELECT tenant, 'r' || id, 'x', id, 9 FROM jobs WHERE arrival>1"));
+  }
+};
 
 // A whole store has no findings; each damage has one, by its name.
 TEST_F(ExaminationTest, ExaminationFindsEachDamage) {
@@ -45,6 +69,85 @@ TEST_F(ExaminationTest, ExaminationFindsEachDamage) {
   EXPECT_THAT(
       found("INSERT INTO reservations VALUES('cpu:0', 'a', 1, 5)", "DELETE FROM reservations"),
       Contains("reservation_of_an_open_attempt"));
+}
+
+// One damage for each check of rows of all jobs, far from one another.
+TEST_F(LargeStoreTest, NoCheckOfRowsIsLeftOutAtAPace) {
+  EXPECT_THAT(ChecksThatFoundAtAPace(*Reopened()), ElementsAre());
+  Write(
+      "INSERT INTO requests VALUES('default', 'two', 'x', 'a7000', 9);"
+      "INSERT INTO labels VALUES('nobody', 'k', 'v');"
+      "UPDATE events SET seq=20000 WHERE seq=12000;"
+      "INSERT INTO events VALUES(20001, 'a11000', 8, 2, '', 0);"
+      "INSERT INTO events VALUES(20002, 'lost', 0, 8, '', 0), (20003, 'lost', 4, 8, '', 0);"
+      "UPDATE jobs SET state=6 WHERE id='a9000';"
+      "UPDATE counts SET jobs=jobs+7");
+  EXPECT_THAT(ChecksThatFoundAtAPace(*Reopened()),
+              UnorderedElementsAre("one_request_of_a_job", "foreign_keys", "dense_events",
+                                   "nothing_after_the_end", "one_end", "last_event_is_the_state",
+                                   "row_of_each_job", "count_of_jobs"));
+}
+
+// By numbers and by texts, and where many rows have the same value.
+TEST_F(LargeStoreTest, PartsAreSmallAndHaveEachRowOnce) {
+  Write(
+      "INSERT INTO labels SELECT 'a', 'k' || arrival, 'v' FROM jobs WHERE arrival<=3000;"
+      "INSERT INTO labels SELECT id, 'k', 'v' FROM jobs WHERE arrival>1");
+  auto store = Reopened();
+  const Premises premises = APremises();
+  const Rest at_once;
+  Examining examining(*store, premises, at_once);
+  const auto parts_of = [&](const Column& column) {
+    std::multiset<std::string> rows;
+    int64_t most = 0, parts = 0, beside = 0;
+    const std::string sql = absl::StrCat("SELECT ", column.name, " FROM ", column.table, " WHERE ",
+                                         column.name, " BETWEEN ?1 AND ?2");
+    const auto look = [&](Database& database, const Range& range) {
+      const size_t before = rows.size();
+      const absl::Status read = database.Query(sql, range, [&](const Row& row) {
+        rows.insert(row.Text(0));
+        return absl::OkStatus();
+      });
+      most = std::max<int64_t>(most, rows.size() - before);
+      ++parts;
+      return read;
+    };
+    const auto count = [&] { return ++beside, absl::OkStatus(); };
+    EXPECT_TRUE(examining.LookThrough(column, look, count).ok());
+    EXPECT_EQ(parts, beside);
+    const std::set<std::string> values(rows.begin(), rows.end());
+    return std::vector<int64_t>{static_cast<int64_t>(rows.size()),
+                                static_cast<int64_t>(values.size()), most};
+  };
+  for (const Column& column :
+       {Column{"jobs", "arrival"}, Column{"events", "seq"}, Column{"requests", "job"}})
+    EXPECT_THAT(parts_of(column), ElementsAre(kMany, kMany, testing::Le(1000))) << column.table;
+  // Those of one job are not parted.
+  EXPECT_THAT(parts_of({"labels", "job"}), ElementsAre(3000 + kMany - 1, kMany, testing::Ge(3000)));
+  EXPECT_THAT(parts_of({"webhooks", "job"}), ElementsAre(0, 0, 0));
+}
+
+// A page that is noise is a finding; what else there is is looked at all the same.
+TEST_F(ExaminationTest, ADamagedPageIsFound) {
+  auto store = Open().value();
+  CommitOutput(*store);
+  WriteText(dir_ + "/out-a/adapter_model.safetensors", "other");
+  const int64_t page =
+      store
+          ->Ask<int64_t>([](Database& database) {
+            return database.QueryInt("SELECT rootpage FROM sqlite_master WHERE name='labels'");
+          })
+          .value();
+  const auto execute = [&](const char* sql) {
+    const auto read = [sql](Database& database) { return database.Execute(sql); };
+    ASSERT_TRUE(store->Read(read).ok()) << sql;
+  };
+  execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  std::fstream(dir_ + "/snug.db").seekp((page - 1) * 4096) << std::string(4096, '\x5a');
+  execute("PRAGMA shrink_memory");  // What is kept of the file is forgotten.
+  EXPECT_THAT(ChecksThatFoundAtAPace(*store),
+              UnorderedElementsAre("pages", "foreign_keys", "outputs"));
+  EXPECT_THAT(ChecksThatFound(*store), Contains("pages"));
 }
 
 TEST_F(ExaminationTest, ReadsOutputsToTheLastByte) {

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/artifact/output.h"
+#include "server/data/sha256.h"
 #include "server/examine/examination.h"
 #include "tests/server/job/store_fixture.h"
 
@@ -33,6 +35,11 @@ class ExamineTest : public JobStoreTest {
     return NamesOf(Examine(store, APremises(), rest).value());
   }
 
+  // As the examiner does it, without its rests.
+  std::vector<std::string> ChecksThatFoundAtAPace(JobStore& store) const {
+    return ChecksThatFound(store, [](absl::Duration) { return true; });
+  }
+
   // What the rows are made to say while nobody has the store open.
   void Write(const std::string& sql) const {
     ASSERT_TRUE(Database::Open(dir_ + "/snug.db").value()->Execute(sql).ok()) << sql;
@@ -46,6 +53,23 @@ class ExamineTest : public JobStoreTest {
   std::vector<std::string> FoundAfter(const std::string& damage) const {
     Write(damage);
     return ChecksThatFound(*Reopened());
+  }
+
+  // A checkpoint of the job's first attempt, of one file, in its folder: its row.
+  CheckpointRecord SaveCheckpoint(const std::string& job, int step,
+                                  const std::string& weights = "w") const {
+    CheckpointRecord row{.job = job, .step = step, .epoch = 1};
+    row.dir = absl::StrCat(dir_, "/jobs/", job, "/checkpoints/step-",
+                           absl::Dec(step, absl::kZeroPad6), ".e1");
+    fs::create_directories(row.dir);
+    WriteText(row.dir + "/weights", weights);
+    const std::string manifest =
+        absl::StrCat("{\"step\": ", step,
+                     ", \"epoch\": 1, \"files\": {\"weights\": {\"bytes\": ", weights.size(),
+                     ", \"sha256\": \"", Sha256Hex(weights), "\"}}}");
+    WriteText(row.dir + "/MANIFEST.json", manifest);
+    row.manifest_sha256 = Sha256Hex(manifest);
+    return row;
   }
 
   // A job that has succeeded, and its output in the folder out-<job>.

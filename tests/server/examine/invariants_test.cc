@@ -68,6 +68,8 @@ TEST_F(InvariantsTest, NoMoreIsPromisedThanADeviceHas) {
   EXPECT_THAT(NamesOf(ExamineLive(*Reopened(), APremises()).value()),
               ElementsAre("promises_within_capacity"));
   EXPECT_THAT(FoundAfter("UPDATE reservations SET bytes=1000"), ElementsAre());
+  EXPECT_THAT(FoundAfter("UPDATE attempts SET plan=x'ff' WHERE job='r'"),
+              ElementsAre("promises_within_capacity"));
 }
 
 // Of two attempts that share 300 bytes of a model, these count once.
@@ -148,7 +150,7 @@ TEST_F(InvariantsTest, AnAttemptGoesOnFromTheStepOfItsCheckpoint) {
   EXPECT_THAT(FoundAfter("UPDATE attempts SET resume_step=2 WHERE epoch=2"), ElementsAre());
   auto store = Reopened();
   WriteManifest(3);
-  EXPECT_THAT(ChecksThatFound(*store), ElementsAre("goes_on_from_its_checkpoint"));
+  EXPECT_THAT(ChecksThatFound(*store), ElementsAre("goes_on_from_its_checkpoint", "checkpoints"));
   fs::remove_all(dir_ + "/jobs/r/checkpoints");  // As retention does: nothing is known any more.
   EXPECT_THAT(ChecksThatFound(*store), ElementsAre());
   WriteResult(2, 0);
@@ -161,6 +163,55 @@ TEST_F(InvariantsTest, ALaterAttemptsCheckpointIsNoBeginning) {
   const std::string later = dir_ + "/jobs/r/checkpoints/step-000002.e2";
   EXPECT_THAT(FoundAfter("UPDATE attempts SET resume_from='" + later + "' WHERE epoch=2"),
               ElementsAre("goes_on_from_its_checkpoint"));
+}
+
+// The manifest has the place in the data, and the row the manifest's hash.
+TEST_F(InvariantsTest, AnAttemptGoesOnFromTheManifestThatWasStored) {
+  auto store = Reopened();
+  const CheckpointRecord row = SaveCheckpoint("r", 2);
+  ASSERT_TRUE(store->Commit({.checkpoints = {row}}).ok());
+  EXPECT_THAT(ChecksThatFound(*store), ElementsAre());
+  WriteText(row.dir + "/MANIFEST.json",
+            R"({"step": 2, "epoch": 1, "data": {"epoch": 0, "micro_batch": 7}, "files": {}})");
+  EXPECT_THAT(ChecksThatFound(*store), ElementsAre("goes_on_from_its_checkpoint", "checkpoints"));
+}
+
+// Whether or not there is a row: an extension goes by the folders.
+TEST_F(InvariantsTest, CheckpointsOfAnEndedJobAreReadToTheLastByte) {
+  auto store = Reopened();
+  const CheckpointRecord row = SaveCheckpoint("s", 4, "weights");
+  EXPECT_THAT(ChecksThatFoundAtAPace(*store), ElementsAre());
+  WriteText(row.dir + "/weights", "weightz");
+  EXPECT_THAT(ChecksThatFoundAtAPace(*store), ElementsAre("checkpoints"));
+  ASSERT_TRUE(store->Commit({.checkpoints = {row}}).ok());
+  EXPECT_THAT(ChecksThatFoundAtAPace(*store), ElementsAre("checkpoints"));
+  fs::remove_all(dir_ + "/jobs/s/checkpoints");  // As retention does.
+  EXPECT_THAT(ChecksThatFoundAtAPace(*store), ElementsAre());
+}
+
+// Another one in its place, whole by its own manifest. One that is known to be damaged is not
+// looked at again.
+TEST_F(InvariantsTest, ACheckpointIsTheOneOfItsRow) {
+  auto store = Reopened();
+  CheckpointRecord row = SaveCheckpoint("s", 4);
+  ASSERT_TRUE(store->Commit({.checkpoints = {row}}).ok());
+  EXPECT_THAT(ChecksThatFound(*store), ElementsAre());
+  SaveCheckpoint("s", 4, "v");
+  EXPECT_THAT(ChecksThatFound(*store), ElementsAre("checkpoints"));
+  row.state = CheckpointRecord::kCorrupt;
+  ASSERT_TRUE(store->Commit({.checkpoints = {row}}).ok());
+  EXPECT_THAT(ChecksThatFound(*store), ElementsAre());
+}
+
+// A worker removes older ones, never the newest.
+TEST_F(InvariantsTest, TheNewestCheckpointOfAJobThatHasNotEndedIsThere) {
+  auto store = Reopened();
+  const CheckpointRecord older = SaveCheckpoint("r", 4), newest = SaveCheckpoint("r", 6);
+  ASSERT_TRUE(store->Commit({.checkpoints = {older, newest}}).ok());
+  fs::remove_all(older.dir);
+  EXPECT_THAT(ChecksThatFound(*store), ElementsAre());
+  fs::remove_all(newest.dir);
+  EXPECT_THAT(ChecksThatFound(*store), ElementsAre("checkpoints"));
 }
 
 // A process that carries the mark of an attempt.
