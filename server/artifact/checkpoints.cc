@@ -8,9 +8,10 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "proto/snug/status_macros.h"
@@ -22,8 +23,11 @@
 namespace snug::server {
 namespace {
 
-bool IsPlainName(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && !absl::StrContains(name, '/');
+// It stays in its folder.
+bool IsPlainPath(const std::string& path) {
+  const std::vector<std::string> names = absl::StrSplit(path, '/');
+  return absl::c_all_of(
+      names, [](const std::string& name) { return !name.empty() && name != "." && name != ".."; });
 }
 
 absl::StatusOr<int64_t> VerifyFile(const std::string& path, const nlohmann::json& entry,
@@ -88,7 +92,7 @@ absl::StatusOr<CheckpointRecord> VerifyCheckpoint(const std::string& job, const 
                           .manifest_sha256 = Sha256Hex(text),
                           .dir = dir};
   for (const auto& [file, entry] : manifest["files"].items()) {
-    if (!IsPlainName(file))
+    if (!IsPlainPath(file))
       return absl::DataLossError(absl::StrCat(dir, "/MANIFEST.json names the file \"", file, "\""));
     ASSIGN_OR_RETURN(const int64_t bytes, VerifyFile(absl::StrCat(dir, "/", file), entry, watch));
     record.bytes += bytes;

@@ -1,5 +1,9 @@
 #include "server/artifact/job_origins.h"
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
 #include "server/artifact/checkpoints.h"
@@ -41,7 +45,8 @@ absl::StatusOr<std::string> JobOrigins::CheckpointOf(const v1::Job& job, int64_t
   return FolderAt(job.id(), CheckpointsDir(state_dir_, job.id()), step);
 }
 
-// Of a checkpoint all but the weights is that of the model that its job began with.
+// A checkpoint is a model's folder, unless the version that wrote it made none yet, or its base had
+// gone: of such a one all but the weights is that of the model that its job began with.
 absl::StatusOr<ModelOrigin> JobOrigins::Model(const JobRef& ref) const {
   ASSIGN_OR_RETURN(const JobPtr job, FindOf(ref, v1::JobSpec::METHOD_FULL));
   ModelOrigin origin;
@@ -49,12 +54,16 @@ absl::StatusOr<ModelOrigin> JobOrigins::Model(const JobRef& ref) const {
     ASSIGN_OR_RETURN(origin.dir, index_.OutputOf(job->id()));
     return origin;
   }
+  ASSIGN_OR_RETURN(std::string folder, CheckpointOf(*job, *ref.step));
+  std::error_code ignored;
+  if (std::filesystem::exists(folder + "/model.safetensors", ignored))
+    return ModelOrigin{.dir = std::move(folder), .checkpoint = ""};
   if (!job->spec().added_tokens().empty())
     return absl::FailedPreconditionError(
-        absl::StrCat("job \"", job->id(), "\" has added tokens, which its checkpoints have no ",
+        absl::StrCat("job \"", job->id(), "\" has added tokens, which this checkpoint has no ",
                      "tokenizer with: name the job, for what it made in the end"));
   ASSIGN_OR_RETURN(origin, ModelOriginOf(job->spec(), *this));
-  ASSIGN_OR_RETURN(origin.checkpoint, CheckpointOf(*job, *ref.step));
+  origin.checkpoint = std::move(folder);
   return origin;
 }
 

@@ -11,8 +11,8 @@
 
 namespace snug::server {
 
-// A checkpoint serves once its job has ended: until then it makes room for the next ones. What it
-// holds is verified by the worker that begins with it.
+// A checkpoint serves once its job has ended: until then it makes room for the next ones. As a
+// model's folder it is believed like any; of others the worker that begins with one verifies it.
 class JobOrigins : public Origins {
  public:
   // `who` may see the jobs.

@@ -25,12 +25,8 @@ using v1::JobSpec;
 void CheckModel(const JobSpec& spec, Checker& check) {
   if (spec.model().empty())
     check.Add("model", "is missing: a Hugging Face model directory, or the id of a finished job");
-  else if (const std::optional<JobRef> ref = ParseJobRef(spec.model()); !ref)
+  else if (!NamesJob(spec.model()))
     check.Path("model", spec.model());
-  else if (ref->step && spec.method() == JobSpec::METHOD_LORA)
-    check.Add("model",
-              "a job of method full can begin with another's checkpoint; an adapter needs a model: "
-              "name the job, for what it made in the end");
 }
 
 void CheckNames(const JobSpec& spec, Checker& check) {

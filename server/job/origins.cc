@@ -9,8 +9,25 @@
 
 namespace snug::server {
 
+namespace {
+
+// Whose adapter nobody else could load.
+absl::Status NoBaseOfAdapter(const std::string& checkpoint) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      checkpoint, " has weights and no config.json (an older version wrote it, or the files of ",
+      "its base had gone), so only a job of method full begins with it: let one with ",
+      "training.max_steps: 1 and training.learning_rate: 0 make a model of it, and name that job"));
+}
+
+}  // namespace
+
 absl::StatusOr<ModelOrigin> ModelOriginOf(const v1::JobSpec& spec, const Origins& origins) {
-  if (const std::optional<JobRef> ref = ParseJobRef(spec.model())) return origins.Model(*ref);
+  if (const std::optional<JobRef> ref = ParseJobRef(spec.model())) {
+    ASSIGN_OR_RETURN(ModelOrigin origin, origins.Model(*ref));
+    if (!origin.checkpoint.empty() && spec.method() == v1::JobSpec::METHOD_LORA)
+      return NoBaseOfAdapter(spec.model());
+    return origin;
+  }
   struct stat status {};
   if (stat(spec.model().c_str(), &status) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", spec.model()));

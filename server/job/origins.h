@@ -13,7 +13,7 @@ namespace snug::server {
 
 struct ModelOrigin {
   std::string dir;         // With config.json, the tokenizer and weights.
-  std::string checkpoint;  // A folder whose weights take the place of those; empty: none does.
+  std::string checkpoint;  // Its weights take the place of those; empty: none do.
 };
 
 struct AdapterOrigin {
@@ -36,7 +36,8 @@ class Origins {
                                                 const v1::JobSpec& spec) const = 0;
 };
 
-// Of spec.model. NOT_FOUND, INVALID_ARGUMENT: its path leads to no folder.
+// Of spec.model. NOT_FOUND, INVALID_ARGUMENT: its path leads to no folder. FAILED_PRECONDITION: an
+// adapter needs a base that is all in one folder.
 absl::StatusOr<ModelOrigin> ModelOriginOf(const v1::JobSpec& spec, const Origins& origins);
 // Of spec.lora.init_adapter: all empty where it is.
 absl::StatusOr<AdapterOrigin> AdapterOriginOf(const v1::JobSpec& spec, const Origins& origins);

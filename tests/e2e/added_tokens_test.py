@@ -150,6 +150,18 @@ class AddedTokensTest(unittest.TestCase):
         _, _, output = self.finish()
         self.assertEqual(json.loads((output / "config.json").read_text())["vocab_size"], size + 4)
 
+    # Its checkpoints have them as well: an adapter is trained with them.
+    def test_full_and_an_adapter_of_its_checkpoint(self):
+        size = self.write(FULL)
+        name, *_ = self.finish("training.save_strategy=steps", "training.save_steps=2")
+        lines = LORA.replace("./model", f"{name}/checkpoints/2").splitlines(keepends=True)
+        self.file.write_text("".join(line for line in lines if "added_tokens" not in line))
+        adapter, _, output = self.finish()
+        tokenizer, _ = self.grown()
+        self.check_ids(adapter, tokenizer)
+        config = json.loads((output / "merged" / "config.json").read_text())
+        self.assertEqual(config["vocab_size"], size + len(TOKENS))
+
     # The first new token has a row that no token had, the second one an appended row.
     def test_full_with_a_row_to_spare(self):
         size = self.write(FULL, tied=False, more_rows=1)

@@ -136,11 +136,42 @@ class InitAdapterTest(unittest.TestCase):
     def test_goes_on_with_a_checkpoint_of_a_model(self):
         self.file.write_text(JOB.replace("lora: {init_adapter: ./adapter}\n", ""))
         parent, losses = self.trained("method=full")
-        loss, job = self.first_loss("method=full", f"model={parent}/checkpoints/2")
+        made = f"{parent}/checkpoints/2"
+        for method in ("full", "lora"):
+            loss, job = self.first_loss(f"method={method}", f"model={made}")
+            self.assertAlmostEqual(loss, losses[2], delta=1e-5 * loss)
+            self.assertEqual(job["spec"]["model"], made)
+
+    def test_an_adapter_of_a_checkpoint_of_a_model_is_loaded_and_asked(self):
+        self.file.write_text(JOB.replace("lora: {init_adapter: ./adapter}\n", ""))
+        parent, losses = self.trained("method=full")
+        made = f"{parent}/checkpoints/2"
+        name, of_adapter = self.trained(f"model={made}")
+        self.assertGreater(abs(of_adapter[3] - losses[2]), 1e-3 * losses[2])
+        # As others have both: the base by the name of the checkpoint, which is a model's folder.
+        folder = self.daemon.folder / "of-a-checkpoint"
+        self.daemon.run("download", made, folder / "base")
+        self.daemon.run("download", name, folder / "adapter")
+        self.assertIn(f"`{made}`", (folder / "adapter" / "README.md").read_text())
+        rows, _ = rows_of(self.daemon, name)
+        for adapter, expected in ((None, losses[2]), (folder / "adapter", of_adapter[3])):
+            model = models.load_model(folder / "base", torch.float32, adapter)
+            self.assertAlmostEqual(mean_loss(model, rows), expected, delta=1e-5 * expected)
+        # And as the daemon has them.
+        prompts = folder / "prompts.txt"
+        prompts.write_text("red green = \n")
+        for flags in ((), ("--base",)):
+            asked = ("sample", name, "--prompts", prompts, "--max-new-tokens", "4", *flags)
+            self.assertEqual(len(self.daemon.json(*asked)["answers"]), 1)
+
+    def test_an_adapter_goes_on_from_a_checkpoint_beside_its_own_base(self):
+        self.file.write_text(JOB.replace("lora: {init_adapter: ./adapter}\n", ""))
+        parent, _ = self.trained("method=full")
+        model = f"model={parent}/checkpoints/2"
+        of_adapter, losses = self.trained(model)
+        begins = f"lora.init_adapter={of_adapter}/checkpoints/2"
+        loss, _ = self.first_loss(model, begins)
         self.assertAlmostEqual(loss, losses[2], delta=1e-5 * loss)
-        self.assertEqual(job["spec"]["model"], f"{parent}/checkpoints/2")
-        done = self.daemon.run("submit", self.file, f"model={parent}/checkpoints/2", code=None)
-        self.assertIn("an adapter needs a model", done.stderr)
 
 
 if __name__ == "__main__":

@@ -48,8 +48,9 @@ absl::StatusOr<std::string> FrontMatter(const program::BaseModel& base, const ch
 }
 
 std::string BaseText(const program::BaseModel& base) {
-  return base.job.empty()
-             ? absl::StrCat("`", OneLine(base.name), "`")
+  if (base.job.empty()) return absl::StrCat("`", OneLine(base.name), "`");
+  return absl::StrContains(base.job, '/')
+             ? absl::StrCat("the model in Snug's checkpoint `", OneLine(base.job), "`")
              : absl::StrCat("the model that Snug's job `", OneLine(base.job), "` made");
 }
 

@@ -1,6 +1,7 @@
 // Save in the order that leaves, whenever the process or the machine dies, either no folder of the
-// checkpoint's name or a complete one: both files take their room from the disk; written, hashed,
-// synced; then the manifest that names their hashes; the folder synced; renamed; the parent synced.
+// checkpoint's name or a complete one: a model's small files; both files of tensors take their room
+// from the disk; written, hashed, synced; then the manifest that names the hashes of all; the
+// folder synced; renamed; the parent synced.
 #include "worker/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
@@ -42,33 +43,61 @@ absl::Status CheckState(const RunState& state) {
       absl::StrCat("no checkpoint of step ", state.global_step, ", epoch ", state.epoch));
 }
 
+// Of each file in the folder and below it, by its path from there.
+absl::StatusOr<std::map<std::string, FileDigest>> DigestsBelow(const std::string& folder) {
+  std::map<std::string, FileDigest> digests;
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator walk(folder, error);
+  for (; !error && walk != std::filesystem::recursive_directory_iterator(); walk.increment(error)) {
+    std::error_code ignored;
+    if (walk->is_directory(ignored)) continue;
+    const std::string name = walk->path().lexically_relative(folder).string();
+    ASSIGN_OR_RETURN(digests[name], DigestFile(walk->path().string()));
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", folder));
+  return digests;
+}
+
+// Into a fresh `folder`; none where there is no model, or where its files cannot be written.
+absl::StatusOr<std::map<std::string, FileDigest>> FilesOfModel(const std::string& folder,
+                                                               const ModelWriter& write_model) {
+  RETURN_IF_ERROR(MakeFreshFolder(folder));
+  if (write_model == nullptr) return std::map<std::string, FileDigest>{};
+  if (write_model(folder).ok()) return DigestsBelow(folder);
+  RETURN_IF_ERROR(MakeFreshFolder(folder));
+  return std::map<std::string, FileDigest>{};
+}
+
 // All files of `folder`, synced.
 absl::StatusOr<Saved> WriteFiles(const std::string& folder, const RunState& state,
                                  const SafetensorsLayout& weights,
-                                 const SafetensorsLayout& optimizer) {
+                                 const SafetensorsLayout& optimizer,
+                                 const ModelWriter& write_model) {
+  Manifest manifest = {.state = state, .files = {}};
+  ASSIGN_OR_RETURN(manifest.files, FilesOfModel(folder, write_model));
+  const char* weights_name = manifest.files.empty() ? kWeightsFile : kModelFile;
   ASSIGN_OR_RETURN(NewFile weights_file,
-                   NewFile::Create(In(folder, kWeightsFile), weights.file_bytes));
+                   NewFile::Create(In(folder, weights_name), weights.file_bytes));
   ASSIGN_OR_RETURN(NewFile optimizer_file,
                    NewFile::Create(In(folder, kOptimizerFile), optimizer.file_bytes));
-  Manifest manifest = {.state = state, .files = {}};
-  ASSIGN_OR_RETURN(manifest.files[kWeightsFile],
+  ASSIGN_OR_RETURN(manifest.files[weights_name],
                    WriteSafetensors(weights, std::move(weights_file)));
   ASSIGN_OR_RETURN(manifest.files[kOptimizerFile],
                    WriteSafetensors(optimizer, std::move(optimizer_file)));
   ASSIGN_OR_RETURN(const std::string text, ManifestText(manifest));
   ASSIGN_OR_RETURN(const FileDigest digest, WriteNewFile(In(folder, kManifestFile), text));
-  return Saved{.path = "",
-               .manifest_sha256 = digest.sha256,
-               .bytes = weights.file_bytes + optimizer.file_bytes};
+  Saved saved = {.path = "", .manifest_sha256 = digest.sha256, .bytes = 0};
+  for (const auto& [name, file] : manifest.files) saved.bytes += file.bytes;
+  return saved;
 }
 
 absl::StatusOr<Saved> WriteAndPublish(const std::string& path, const RunState& state,
                                       const SafetensorsLayout& weights,
-                                      const SafetensorsLayout& optimizer) {
+                                      const SafetensorsLayout& optimizer,
+                                      const ModelWriter& write_model) {
   const std::string folder = path + kUnfinished;
   RETURN_IF_ERROR(MakeFolders(std::filesystem::path(path).parent_path().string()));
-  RETURN_IF_ERROR(MakeFreshFolder(folder));
-  ASSIGN_OR_RETURN(Saved saved, WriteFiles(folder, state, weights, optimizer));
+  ASSIGN_OR_RETURN(Saved saved, WriteFiles(folder, state, weights, optimizer, write_model));
   RETURN_IF_ERROR(PublishFolder(folder, path));
   saved.path = path;
   return saved;
@@ -140,18 +169,26 @@ absl::Status ReadTensors(const std::string& path, const std::vector<TensorBytes>
 
 }  // namespace
 
+std::string WeightsFileOf(const std::string& path) {
+  std::error_code ignored;
+  const bool model = std::filesystem::exists(In(path, kModelFile), ignored);
+  return In(path, model ? kModelFile : kWeightsFile);
+}
+
 std::string CheckpointFolder(const RunState& state) {
   return CheckpointName{.step = state.global_step, .epoch = state.epoch}.text();
 }
 
 absl::StatusOr<Saved> Save(const std::string& checkpoints_dir, const RunState& state,
                            const std::vector<TensorBytes>& weights,
-                           const std::vector<TensorBytes>& optimizer) {
+                           const std::vector<TensorBytes>& optimizer,
+                           const ModelWriter& write_model) {
   RETURN_IF_ERROR(CheckState(state));
   ASSIGN_OR_RETURN(const SafetensorsLayout weights_layout, LayOutSafetensors(weights));
   ASSIGN_OR_RETURN(const SafetensorsLayout optimizer_layout, LayOutSafetensors(optimizer));
   const std::string path = In(checkpoints_dir, CheckpointFolder(state));
-  absl::StatusOr<Saved> saved = WriteAndPublish(path, state, weights_layout, optimizer_layout);
+  absl::StatusOr<Saved> saved =
+      WriteAndPublish(path, state, weights_layout, optimizer_layout, write_model);
   // Gives a full disk its room back; the first cause is what is reported.
   if (!saved.ok()) RemoveFolder(path + kUnfinished).IgnoreError();
   return saved;
@@ -164,14 +201,13 @@ absl::StatusOr<RunState> Verify(const std::string& path) {
     return absl::DataLossError(absl::StrCat(
         In(path, kManifestFile), " is of another checkpoint: ", CheckpointFolder(state)));
   }
-  for (const char* file : {kWeightsFile, kOptimizerFile}) {
-    const auto digest = manifest.files.find(file);
-    if (digest == manifest.files.end() || manifest.files.size() != 2) {
-      return absl::DataLossError(absl::StrCat(In(path, kManifestFile), " does not name ", file,
-                                              " and one more file alone"));
-    }
-    RETURN_IF_ERROR(CheckFile(In(path, file), digest->second));
+  for (const char* file :
+       {manifest.files.contains(kModelFile) ? kModelFile : kWeightsFile, kOptimizerFile}) {
+    if (manifest.files.contains(file)) continue;
+    return absl::DataLossError(absl::StrCat(In(path, kManifestFile), " does not name ", file));
   }
+  for (const auto& [name, digest] : manifest.files)
+    RETURN_IF_ERROR(CheckFile(In(path, name), digest));
   return state;
 }
 
@@ -185,7 +221,7 @@ absl::StatusOr<RunState> Restore(const std::string& path, const std::vector<Tens
 absl::StatusOr<RunState> RestoreWeights(const std::string& path,
                                         const std::vector<TensorBytes>& weights) {
   ASSIGN_OR_RETURN(RunState state, Verify(path));
-  RETURN_IF_ERROR(ReadTensors(In(path, kWeightsFile), weights));
+  RETURN_IF_ERROR(ReadTensors(WeightsFileOf(path), weights));
   return state;
 }
 

@@ -1,12 +1,15 @@
-// A checkpoint folder: step-000123.e1/ with weights.safetensors (adapter or model),
-// optimizer.safetensors (m, v of each), and MANIFEST.json (schema, job, epoch, step, data cursor,
-// seed, plan, sha256 and size of each file). It is either absent or complete and verified: written
-// in step-000123.e1.tmp/, every file and folder fsynced, then renamed without replacing.
+// A checkpoint folder: step-000123.e1/ with weights.safetensors, optimizer.safetensors (m, v of
+// each), and MANIFEST.json (schema, job, epoch, step, data cursor, seed, plan, sha256 and size of
+// each file). A checkpoint of a whole model is a Hugging Face folder as well: its weights are in
+// model.safetensors, beside config.json, the tokenizer and an index of the weights. A checkpoint is
+// either absent or complete and verified: written in step-000123.e1.tmp/, every file and folder
+// fsynced, then renamed without replacing.
 // safetensors only, never pickle; no torch here.
 #ifndef WORKER_CHECKPOINT_CHECKPOINT_H_
 #define WORKER_CHECKPOINT_CHECKPOINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -49,11 +52,16 @@ struct Saved {
   int64_t bytes = 0;
 };
 
+// Writes all of a model's folder but the weights, each file synced.
+using ModelWriter = std::function<absl::Status(const std::string& folder)>;
+
 // Makes `checkpoints_dir` where it is missing. OUT_OF_RANGE: a tensor or the loss is not finite; a
-// NaN checkpoint never exists. UNAVAILABLE: no room on the disk.
+// NaN checkpoint never exists. UNAVAILABLE: no room on the disk. `write_model`: of whole models,
+// else null. Nobody needs its files to resume, so where it fails they are left out.
 absl::StatusOr<Saved> Save(const std::string& checkpoints_dir, const RunState& state,
                            const std::vector<TensorBytes>& weights,
-                           const std::vector<TensorBytes>& optimizer);
+                           const std::vector<TensorBytes>& optimizer,
+                           const ModelWriter& write_model = nullptr);
 
 // Reads MANIFEST.json and verifies every size and hash.
 absl::StatusOr<RunState> Verify(const std::string& path);
@@ -69,6 +77,9 @@ absl::StatusOr<RunState> RestoreWeights(const std::string& path,
 // Keeps the newest `keep`, and the one named `best` (empty: none); an older one goes only when a
 // newer one has been verified by reading it again.
 absl::Status Prune(const std::string& checkpoints_dir, int64_t keep, const std::string& best = "");
+
+// The path of the weights in a checkpoint.
+std::string WeightsFileOf(const std::string& path);
 
 // The name of the folder that Save gives to such a state.
 std::string CheckpointFolder(const RunState& state);

@@ -10,6 +10,7 @@
 #include "worker/checkpoint/adapter_card.h"
 #include "worker/checkpoint/carried_files.h"
 #include "worker/checkpoint/config_json.h"
+#include "worker/checkpoint/model_shards.h"
 #include "worker/checkpoint/new_file.h"
 #include "worker/checkpoint/read_file.h"
 #include "worker/checkpoint/reversible_loader.h"
@@ -92,24 +93,37 @@ absl::Status CheckOneDType(const std::vector<TensorBytes>& weights) {
   return absl::OkStatus();
 }
 
-absl::Status FillModel(const std::string& folder, const ExportOptions& options,
-                       const std::vector<TensorBytes>& weights) {
+// config.json of what was trained.
+absl::StatusOr<ordered_json> ConfigOfTrained(const ExportOptions& options,
+                                             const std::vector<TensorBytes>& weights) {
   RETURN_IF_ERROR(CheckOneDType(weights));
   ASSIGN_OR_RETURN(const program::ModelConfig trained, ConfigOf(options));
   ConfigChanges changes = ChangesOf(trained, options.label_names);
   changes.dtype = weights.front().dtype;
   changes.vocabulary = options.vocabulary;
-  ASSIGN_OR_RETURN(const ordered_json config, ConfigOfExport(options.model_dir, changes));
+  return ConfigOfExport(options.model_dir, changes);
+}
+
+// All of a model's folder but its weights.
+absl::Status WriteBesideWeights(const std::string& folder, const ExportOptions& options,
+                                const ordered_json& config) {
+  ASSIGN_OR_RETURN(const program::ModelConfig trained, ConfigOf(options));
   ASSIGN_OR_RETURN(const std::string config_text, program::JsonText(config, program::kIndent));
+  RETURN_IF_ERROR(WriteText(folder, "config.json", config_text + "\n"));
+  if (trained.reversible) RETURN_IF_ERROR(WriteReversibleLoader(trained, folder));
+  RETURN_IF_ERROR(CopyIfPresent(options.model_dir, folder, program::kGenerationConfig));
+  return CopyTokenizerFiles(options.model_dir, options.data_dir, folder);
+}
+
+absl::Status FillModel(const std::string& folder, const ExportOptions& options,
+                       const std::vector<TensorBytes>& weights) {
+  ASSIGN_OR_RETURN(const ordered_json config, ConfigOfTrained(options, weights));
   std::vector<TensorBytes> written;
   for (const TensorBytes& tensor : weights) {
     if (tensor.key != program::kHeadKey || !IsTied(config)) written.push_back(tensor);
   }
   RETURN_IF_ERROR(WriteSafetensorsFile(folder + "/model.safetensors", written).status());
-  RETURN_IF_ERROR(WriteText(folder, "config.json", config_text + "\n"));
-  if (trained.reversible) RETURN_IF_ERROR(WriteReversibleLoader(trained, folder));
-  RETURN_IF_ERROR(CopyIfPresent(options.model_dir, folder, program::kGenerationConfig));
-  RETURN_IF_ERROR(CopyTokenizerFiles(options.model_dir, options.data_dir, folder));
+  RETURN_IF_ERROR(WriteBesideWeights(folder, options, config));
   return CopyMetrics(options, folder);
 }
 
@@ -136,6 +150,13 @@ absl::Status ExportAdapter(const std::string& output, const ExportOptions& optio
 absl::Status ExportModel(const std::string& output, const ExportOptions& options,
                          const std::vector<TensorBytes>& weights) {
   return Export(output, options, weights, FillModel);
+}
+
+absl::Status WriteModelFiles(const std::string& folder, const ExportOptions& options,
+                             const std::vector<TensorBytes>& weights) {
+  ASSIGN_OR_RETURN(const ordered_json config, ConfigOfTrained(options, weights));
+  RETURN_IF_ERROR(WriteBesideWeights(folder, options, config));
+  return WriteModelIndex(folder, weights);
 }
 
 // Every file in it was synced when it was written.

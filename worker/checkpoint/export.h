@@ -33,6 +33,12 @@ absl::Status ExportAdapter(const std::string& output, const ExportOptions& optio
 absl::Status ExportModel(const std::string& output, const ExportOptions& options,
                          const std::vector<TensorBytes>& weights);
 
+// What ExportModel writes beside the weights, but for the metrics; `weights` are those that the
+// folder gets in model.safetensors. An index names that file: vLLM would otherwise take every file
+// of tensors in the folder for weights.
+absl::Status WriteModelFiles(const std::string& folder, const ExportOptions& options,
+                             const std::vector<TensorBytes>& weights);
+
 // The exported files hold exactly the program's adapter or base parameters, with their shapes, all
 // finite.
 absl::Status VerifyExport(const std::string& folder, const program::Program& program);

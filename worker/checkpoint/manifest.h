@@ -15,6 +15,8 @@ namespace snug::checkpoint {
 
 inline constexpr char kManifestFile[] = "MANIFEST.json";
 inline constexpr char kWeightsFile[] = "weights.safetensors";
+// In place of that one where the folder is a model's.
+inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
 
 struct Manifest {

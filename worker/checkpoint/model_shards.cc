@@ -13,6 +13,8 @@
 namespace snug::checkpoint {
 namespace {
 
+constexpr char kSingleFile[] = "model.safetensors";
+
 // In their order, as many as fit; a tensor above the limit has a shard of its own.
 std::vector<std::vector<TensorBytes>> Shards(const std::vector<TensorBytes>& tensors,
                                              int64_t max_bytes) {
@@ -27,6 +29,14 @@ std::vector<std::vector<TensorBytes>> Shards(const std::vector<TensorBytes>& ten
     bytes += tensor.bytes;
   }
   return shards;
+}
+
+// Of each tensor the name of its file.
+absl::Status WriteIndex(const std::string& folder, nlohmann::ordered_json map, int64_t bytes) {
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}},
+                                        {"weight_map", std::move(map)}};
+  ASSIGN_OR_RETURN(const std::string text, program::JsonText(index, program::kIndent));
+  return WriteNewFile(folder + "/model.safetensors.index.json", text + "\n").status();
 }
 
 absl::Status WriteShard(const std::string& path, const std::vector<TensorBytes>& tensors,
@@ -53,7 +63,7 @@ absl::Status WriteModelShards(const std::string& folder, const std::vector<Tenso
                               const TensorSource& source, int64_t max_shard_bytes) {
   const std::vector<std::vector<TensorBytes>> shards = Shards(tensors, max_shard_bytes);
   if (shards.size() == 1) {
-    return WriteShard(folder + "/model.safetensors", shards.front(), source);
+    return WriteShard(absl::StrCat(folder, "/", kSingleFile), shards.front(), source);
   }
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   int64_t total = 0;
@@ -66,10 +76,17 @@ absl::Status WriteModelShards(const std::string& folder, const std::vector<Tenso
       total += tensor.bytes;
     }
   }
-  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}},
-                                        {"weight_map", std::move(map)}};
-  ASSIGN_OR_RETURN(const std::string text, program::JsonText(index, program::kIndent));
-  return WriteNewFile(folder + "/model.safetensors.index.json", text + "\n").status();
+  return WriteIndex(folder, std::move(map), total);
+}
+
+absl::Status WriteModelIndex(const std::string& folder, const std::vector<TensorBytes>& tensors) {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  int64_t total = 0;
+  for (const TensorBytes& tensor : tensors) {
+    map[tensor.key] = kSingleFile;
+    total += tensor.bytes;
+  }
+  return WriteIndex(folder, std::move(map), total);
 }
 
 }  // namespace snug::checkpoint

@@ -26,6 +26,9 @@ using TensorSource = std::function<absl::Status(const TensorBytes& tensor, const
 absl::Status WriteModelShards(const std::string& folder, const std::vector<TensorBytes>& tensors,
                               const TensorSource& source, int64_t max_shard_bytes = kMaxShardBytes);
 
+// The index of a folder that has all `tensors` in model.safetensors.
+absl::Status WriteModelIndex(const std::string& folder, const std::vector<TensorBytes>& tensors);
+
 }  // namespace snug::checkpoint
 
 #endif  // WORKER_CHECKPOINT_MODEL_SHARDS_H_

@@ -6,13 +6,14 @@
 
 namespace snug::program {
 
-// How an assignment names a base that is the output of a job: "jobs/ID".
+// How an assignment names a base that a job made: "jobs/ID", or of its checkpoint
+// "jobs/ID/checkpoints/STEP".
 inline constexpr char kJobsPrefix[] = "jobs/";
 
 struct BaseModel {
   std::string name;      // Empty: none that others know.
   std::string revision;  // Empty where the name has none.
-  std::string job;       // That made it; empty: no job of this daemon did.
+  std::string job;       // That made it, or its checkpoint; empty: no job of this daemon did.
 };
 
 // Of a model's folder: where it is a snapshot in a Hugging Face cache

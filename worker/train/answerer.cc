@@ -94,7 +94,7 @@ absl::Status Answerer::TakeMemory() {
   weights::LoadOptions load{.model_dir = attempt_.model_dir, .init_adapter = answers.adapter};
   if (!answers.checkpoint.empty()) {
     RETURN_IF_ERROR(checkpoint::Verify(answers.checkpoint).status());
-    load.saved_weights = answers.checkpoint + "/weights.safetensors";
+    load.saved_weights = checkpoint::WeightsFileOf(answers.checkpoint);
   }
   ASSIGN_OR_RETURN(parameters_, weights::Parameters::Load(program_, load, device_));
   allocator.SetCap(attempt_.cap_bytes - FixedBytes());

@@ -3,12 +3,15 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/snug/status_macros.h"
+#include "worker/checkpoint/export.h"
 #include "worker/execute/gemm.h"
 #include "worker/program/eval_metrics.h"
 #include "worker/train/resumable.h"
+#include "worker/train/run_output.h"
 #include "worker/train/tensors.h"
 
 namespace snug::train {
@@ -130,12 +133,20 @@ checkpoint::RunState RunCheckpoints::State() const {
           .products = execute::GemmChoiceText(execute::GemmChoiceInUse())};
 }
 
-// With the metrics up to its step on the disk: who resumes from it reads them.
+// With the metrics up to its step on the disk: who resumes from it reads them. A whole model can be
+// loaded from its checkpoint; without its base's files, which may be gone by now, it is no less one
+// to resume from.
 absl::StatusOr<checkpoint::Saved> RunCheckpoints::SaveWithMetrics() {
   RETURN_IF_ERROR(metrics_.Sync());
   Trainer& trainer = *run_.trainer;
-  return checkpoint::Save(run_.attempt.checkpoints_dir, State(), WeightsOf(trainer, Digits::kExact),
-                          OptimizerStateOf(trainer));
+  const std::vector<checkpoint::TensorBytes> weights = WeightsOf(trainer, Digits::kExact);
+  const auto write_model = [&](const std::string& folder) {
+    absl::Status written = checkpoint::WriteModelFiles(folder, OptionsOfExport(run_), weights);
+    if (!written.ok()) std::cerr << "a checkpoint without config.json: " << written << std::endl;
+    return written;
+  };
+  return checkpoint::Save(run_.attempt.checkpoints_dir, State(), weights, OptimizerStateOf(trainer),
+                          run_.attempt.mode.lora ? checkpoint::ModelWriter() : write_model);
 }
 
 absl::Status RunCheckpoints::Save() {

@@ -15,6 +15,20 @@
 
 namespace snug::train {
 
+checkpoint::ExportOptions OptionsOfExport(const Run& run) {
+  const program::ModelConfig& config = run.trainer->program().config;
+  return {.model_dir = run.attempt.model_dir,
+          .data_dir = run.attempt.train_data,
+          .base_model_name = run.attempt.base_model_name,
+          .lora = run.attempt.mode.adapter,
+          .vocabulary = config.adds_tokens() ? config.vocabulary : 0,
+          .reversible = config.reversible,
+          .task = run.attempt.task,
+          .label_names = run.trainer->dataset().label_names(),
+          .metrics_file = run.metrics_file(),
+          .display_name = ""};
+}
+
 absl::Status RunOutput::Make() {
   ASSIGN_OR_RETURN(const double loss, evaluations_.LossToExport());
   RETURN_IF_ERROR(Export());
@@ -68,22 +82,8 @@ absl::Status RunOutput::Merge() {
   return absl::OkStatus();
 }
 
-checkpoint::ExportOptions RunOutput::OptionsOfExport() const {
-  const program::ModelConfig& config = run_.trainer->program().config;
-  return {.model_dir = run_.attempt.model_dir,
-          .data_dir = run_.attempt.train_data,
-          .base_model_name = run_.attempt.base_model_name,
-          .lora = run_.attempt.mode.adapter,
-          .vocabulary = config.adds_tokens() ? config.vocabulary : 0,
-          .reversible = config.reversible,
-          .task = run_.attempt.task,
-          .label_names = run_.trainer->dataset().label_names(),
-          .metrics_file = run_.metrics_file(),
-          .display_name = ""};
-}
-
 absl::Status RunOutput::Export() {
-  const checkpoint::ExportOptions options = OptionsOfExport();
+  const checkpoint::ExportOptions options = OptionsOfExport(run_);
   const std::vector<checkpoint::TensorBytes> weights = WeightsOf(*run_.trainer, Digits::kComputed);
   const program::TrainingMode& mode = run_.attempt.mode;
   if (!mode.lora) return checkpoint::ExportModel(run_.output(), options, weights);

@@ -16,6 +16,9 @@
 
 namespace snug::train {
 
+// Of the run's own base, data and task.
+checkpoint::ExportOptions OptionsOfExport(const Run& run);
+
 class RunOutput {
  public:
   RunOutput(Run& run, RunEvaluations& evaluations) : run_(run), evaluations_(evaluations) {}
@@ -29,7 +32,6 @@ class RunOutput {
   int64_t peak_before_merge() const { return peak_before_merge_; }
 
  private:
-  checkpoint::ExportOptions OptionsOfExport() const;
   absl::Status Export();
   absl::Status ReadBack();
   absl::Status MergeIfFinite();

@@ -36,8 +36,8 @@ struct LoadOptions {
   // A PEFT directory; empty: A drawn as PEFT draws it, B zero. Of a program that trains nothing
   // both are zero then.
   std::string init_adapter;
-  // A checkpoint's weights.safetensors, by the program's keys, which come before the model's and
-  // the adapter's; or empty.
+  // A checkpoint's file of weights, by the program's keys, which come before the model's and the
+  // adapter's; or empty.
   std::string saved_weights = {};
   uint64_t seed = 0;  // Of what is drawn.
   // Where frozen weights lie that the model's files do not have as they are needed, and that other

@@ -107,6 +107,25 @@ TEST_F(CheckpointsTest, ManifestMustBeOfItsFolder) {
   EXPECT_FALSE(VerifyCheckpoint("a", dir).ok());
 }
 
+// A model's templates lie in a folder of their own.
+TEST_F(CheckpointsTest, FilesBelowItsFoldersAreVerified) {
+  const std::string dir = Save("step-000009.e1", 9, 1);
+  const auto verify_with = [&](const std::string& name) {
+    nlohmann::json manifest = nlohmann::json::parse(ReadText(dir + "/MANIFEST.json"));
+    const nlohmann::json entry = *manifest["files"].begin();
+    manifest["files"] = {{name, entry}};
+    WriteText(dir + "/MANIFEST.json", manifest.dump());
+    return VerifyCheckpoint("a", dir).ok();
+  };
+  fs::create_directory(dir + "/more");
+  fs::copy(dir + "/weights", dir + "/more/weights");
+  EXPECT_TRUE(verify_with("more/weights"));
+  for (const char* name : {"more/../weights", "/weights", "more//weights", "more/", "."})
+    EXPECT_FALSE(verify_with(name)) << name;
+  WriteText(dir + "/more/weights", "step-000009.eX");
+  EXPECT_FALSE(verify_with("more/weights"));
+}
+
 TEST_F(CheckpointsTest, AManifestOfBracketsIsDamage) {
   const std::string dir = Save("step-000009.e1", 9, 1);
   WriteBrackets(dir + "/MANIFEST.json");

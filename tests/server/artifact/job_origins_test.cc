@@ -1,6 +1,7 @@
 #include "server/artifact/job_origins.h"
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -64,7 +65,30 @@ TEST_F(JobOriginsTest, WhatAJobMadeIsItsOutput) {
   EXPECT_EQ(adapter.checkpoint, "");
 }
 
-TEST_F(JobOriginsTest, ACheckpointOfAModelIsThatOfItsBase) {
+TEST_F(JobOriginsTest, ACheckpointThatIsAModelsFolderIsAllThatAJobNeeds) {
+  const std::string folder = CheckpointsDir(dir_, "full-1") + "/step-000004.e1";
+  std::ofstream(folder + "/model.safetensors") << "weights";
+  v1::JobSpec spec = Beside("full-1/checkpoints/4");
+  for (const auto method : {v1::JobSpec::METHOD_FULL, v1::JobSpec::METHOD_LORA}) {
+    spec.set_method(method);
+    const ModelOrigin model = ModelOriginOf(spec, origins_).value();
+    EXPECT_EQ(model.dir, folder);
+    EXPECT_EQ(model.checkpoint, "");
+  }
+}
+
+// No one else could load the adapter: the user is told how to make a model of it.
+TEST_F(JobOriginsTest, ACheckpointOfWeightsAloneIsNoBaseOfAnAdapter) {
+  v1::JobSpec spec = Beside("full-1/checkpoints/4");
+  spec.set_method(v1::JobSpec::METHOD_LORA);
+  const absl::Status refused = ModelOriginOf(spec, origins_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("training.learning_rate: 0"));
+  spec.set_method(v1::JobSpec::METHOD_FULL);
+  EXPECT_TRUE(ModelOriginOf(spec, origins_).ok());
+}
+
+TEST_F(JobOriginsTest, ACheckpointOfWeightsAloneIsOfItsJobsBase) {
   const ModelOrigin model = origins_.Model({.job = "full-1", .step = 4}).value();
   EXPECT_EQ(model.dir, dir_ + "/base");
   EXPECT_EQ(model.checkpoint, CheckpointsDir(dir_, "full-1") + "/step-000004.e1");

@@ -88,6 +88,54 @@ TEST(CheckpointTest, NamesEveryFileInTheManifest) {
   EXPECT_EQ(saved->bytes, bytes);
 }
 
+// What makes a model's folder, in a folder below it as well.
+absl::Status WriteToyModel(const std::string& folder) {
+  std::filesystem::create_directory(folder + "/templates");
+  WriteText(folder + "/templates/tool.jinja", "{{ tools }}");
+  WriteText(folder + "/config.json", "{}");
+  return absl::OkStatus();
+}
+
+// Of a whole model: every file of its folder is in the manifest and is verified, and the weights
+// have the name that readers of models know.
+TEST(CheckpointTest, OfAWholeModelIsAModelsFolder) {
+  const TempFolder folder;
+  const Tensors weights = SmallWeights(1.0f), optimizer = SmallOptimizer(1.0f);
+  const auto saved =
+      Save(folder.path(), StateAt(7), weights.list(), optimizer.list(), WriteToyModel);
+  SNUG_ASSERT_OK(saved);
+  const auto files = nlohmann::json::parse(ReadText(saved->path + "/MANIFEST.json"))["files"];
+  std::vector<std::string> names;
+  int64_t bytes = 0;
+  for (const auto& [name, entry] : files.items()) {
+    names.push_back(name);
+    bytes += entry["bytes"].get<int64_t>();
+  }
+  EXPECT_THAT(names, testing::ElementsAre("config.json", "model.safetensors",
+                                          "optimizer.safetensors", "templates/tool.jinja"));
+  EXPECT_EQ(saved->bytes, bytes);
+  EXPECT_EQ(WeightsFileOf(saved->path), saved->path + "/model.safetensors");
+  Tensors back = SmallWeights(0.0f), moments = SmallOptimizer(0.0f);
+  SNUG_ASSERT_OK(Restore(saved->path, back.list(), moments.list()));
+  EXPECT_EQ(back.f32(1), weights.f32(1));
+  WriteText(saved->path + "/templates/tool.jinja", "{{ other }}");
+  EXPECT_EQ(Verify(saved->path).status().code(), absl::StatusCode::kDataLoss);
+}
+
+// The base's files may be gone while it is trained: what is needed to resume is saved all the same.
+TEST(CheckpointTest, IsSavedWithoutTheFilesOfAModelThatCannotBeWritten) {
+  const TempFolder folder;
+  const auto write_half = [](const std::string& into) {
+    WriteText(into + "/config.json", "{}");
+    return absl::NotFoundError("no tokenizer any more");
+  };
+  const auto saved = Save(folder.path(), StateAt(7), SmallWeights(1.0f).list(), {}, write_half);
+  SNUG_ASSERT_OK(saved);
+  EXPECT_FALSE(std::filesystem::exists(saved->path + "/config.json"));
+  EXPECT_EQ(WeightsFileOf(saved->path), saved->path + "/weights.safetensors");
+  SNUG_ASSERT_OK(Verify(saved->path));
+}
+
 TEST(CheckpointTest, IsForItsOwnerAlone) {
   const TempFolder folder;
   const auto saved = Save(folder.path(), StateAt(1), SmallWeights(1.0f).list(), {});

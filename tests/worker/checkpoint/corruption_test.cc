@@ -89,7 +89,7 @@ TEST_F(CorruptionTest, FindsSwappedFiles) {
   const std::string optimizer = ReadText(PathOf("optimizer.safetensors"));
   WriteText(PathOf("weights.safetensors"), optimizer);
   WriteText(PathOf("optimizer.safetensors"), weights);
-  ExpectDamaged("weights.safetensors");
+  ExpectDamaged("optimizer.safetensors");
 }
 
 // Sound by itself, but of another step: only the hash can tell.

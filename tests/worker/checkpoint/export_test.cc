@@ -120,6 +120,35 @@ TEST_F(ExportTest, ABaseThatAJobMadeIsNamedByTheJobAlone) {
               HasSubstr("A LoRA adapter for the model that Snug's job `packages-3f9a1c` made"));
 }
 
+// So is one that began with a job's checkpoint, by the name that `snug download` takes.
+TEST_F(ExportTest, ABaseInACheckpointIsNamedByTheCheckpoint) {
+  options_.base_model_name = "jobs/packages-3f9a1c/checkpoints/20";
+  SNUG_ASSERT_OK(ExportAdapter(output_, options_, adapter_.list()));
+  const auto config = nlohmann::json::parse(ReadText(output_ + ".tmp/adapter_config.json"));
+  EXPECT_TRUE(config["base_model_name_or_path"].is_null());
+  EXPECT_THAT(ReadText(output_ + ".tmp/README.md"),
+              HasSubstr("A LoRA adapter for the model in Snug's checkpoint "
+                        "`packages-3f9a1c/checkpoints/20`"));
+}
+
+// A checkpoint of a whole model: what a reader of models needs beside the weights, and an index
+// that names their file alone, as moments are in another one there.
+TEST_F(ExportTest, FilesBesideWeightsMakeAModelsFolder) {
+  const Tensors weights = WeightsOf(ProgramOf(false));
+  std::filesystem::create_directory(folder_ / "checkpoint");
+  SNUG_ASSERT_OK(WriteModelFiles(folder_ / "checkpoint", options_, weights.list()));
+  EXPECT_THAT(Names(folder_ / "checkpoint"), UnorderedElementsAre("config.json", "tokenizer.json",
+                                                                  "model.safetensors.index.json"));
+  const auto config = nlohmann::json::parse(ReadText(folder_ / "checkpoint/config.json"));
+  EXPECT_EQ(config["torch_dtype"], "float32");
+  EXPECT_EQ(config["zebra"], 1);
+  const auto index =
+      nlohmann::json::parse(ReadText(folder_ / "checkpoint/model.safetensors.index.json"));
+  EXPECT_EQ(index["weight_map"].size(), weights.list().size());
+  for (const auto& [key, file] : index["weight_map"].items())
+    EXPECT_EQ(file, "model.safetensors") << key;
+}
+
 // q_proj of a Qwen2 model has a bias, which is trained with its weight.
 TEST_F(ExportTest, AModuleTrainedWholeBringsItsBias) {
   auto config = nlohmann::json::parse(kConfig);

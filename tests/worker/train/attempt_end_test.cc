@@ -144,6 +144,22 @@ TEST(AttemptEndTest, ACheckpointOfAnotherJobIsTheParentsOrRefused) {
   EXPECT_THAT(metrics, HasSubstr("\"global_step\":5"));
 }
 
+// Its folder is a model's: an adapter is trained beside the weights of that very step.
+TEST(AttemptEndTest, ACheckpointOfAWholeModelIsABaseOfAnAdapter) {
+  const TempFolder folder;
+  AttemptOptions beside = MakeAttempt(folder);
+  const AttemptOptions whole = ToyAttempt(folder.path(), program::FullMode(), beside.training);
+  const AttemptResult trained = RunToEnd(whole);
+  ASSERT_EQ(trained.outcome, Outcome::kSucceeded) << trained.message;
+  beside.model_dir = whole.checkpoints_dir + "/step-000004.e1";
+  beside.training.learning_rate = 0.0;  // A new adapter changes nothing.
+  beside.attempt_dir += "-beside";
+  beside.checkpoints_dir += "-beside";
+  const AttemptResult result = RunToEnd(beside);
+  ASSERT_EQ(result.outcome, Outcome::kSucceeded) << result.message;
+  EXPECT_NEAR(result.verified_loss, trained.verified_loss, 1e-5 * trained.verified_loss);
+}
+
 // An evaluation that the metrics tell of is not made again, so it must have left its answers. The
 // first of them finds no room here.
 TEST(AttemptEndTest, AnEvaluationIsToldOfOnlyWithItsAnswers) {

@@ -132,8 +132,9 @@ void ExpectTheCpus(const AttemptOptions& here, const Tolerance& tolerance) {
       here.mode.lora ? "/output/adapter_model.safetensors" : "/output/model.safetensors";
   ExpectNear(here.attempt_dir + file, there.attempt_dir + file, tolerance.weights);
   for (int64_t step = 1; step <= kSteps; ++step) {
-    const std::string name = absl::StrCat("/step-00000", step, ".e1/weights.safetensors");
-    ExpectNear(here.checkpoints_dir + name, there.checkpoints_dir + name, tolerance.weights);
+    const std::string name = absl::StrCat("/step-00000", step, ".e1");
+    ExpectNear(checkpoint::WeightsFileOf(here.checkpoints_dir + name),
+               checkpoint::WeightsFileOf(there.checkpoints_dir + name), tolerance.weights);
   }
 }
 
@@ -197,11 +198,12 @@ TEST(GpuAttemptTest, AResumedRunIsTheUninterruptedRun) {
     const AttemptResult resumed = RunToEnd(*OpenTestGpu(), second);
     EXPECT_EQ(resumed.verified_loss, whole.verified_loss);
     EXPECT_EQ(resumed.progress.loss, whole.progress.loss);
-    for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
-      EXPECT_TRUE(ReadText(absl::StrCat(first.checkpoints_dir, "/step-000002.e1/", file)) ==
-                  ReadText(absl::StrCat(second.checkpoints_dir, "/step-000002.e2/", file)))
-          << file;
-    }
+    const std::string one = first.checkpoints_dir + "/step-000002.e1";
+    const std::string two = second.checkpoints_dir + "/step-000002.e2";
+    EXPECT_TRUE(ReadText(checkpoint::WeightsFileOf(one)) ==
+                ReadText(checkpoint::WeightsFileOf(two)));
+    EXPECT_TRUE(ReadText(one + "/optimizer.safetensors") ==
+                ReadText(two + "/optimizer.safetensors"));
   }
 }
 

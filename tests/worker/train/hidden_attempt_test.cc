@@ -117,11 +117,10 @@ void ExpectTheCpusFiles(const AttemptOptions& here) {
   second.previous_metrics = there.attempt_dir + "/metrics.jsonl";
   ExpectSameEnd(result, RunToEnd(HiddenDevice(), second));
   ExpectSameFiles(here.attempt_dir, second.attempt_dir, 5);
-  for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
-    EXPECT_TRUE(ReadText(absl::StrCat(here.checkpoints_dir, "/step-000004.e1/", file)) ==
-                ReadText(absl::StrCat(second.checkpoints_dir, "/step-000004.e2/", file)))
-        << file;
-  }
+  const std::string one = here.checkpoints_dir + "/step-000004.e1";
+  const std::string two = second.checkpoints_dir + "/step-000004.e2";
+  EXPECT_TRUE(ReadText(checkpoint::WeightsFileOf(one)) == ReadText(checkpoint::WeightsFileOf(two)));
+  EXPECT_TRUE(ReadText(one + "/optimizer.safetensors") == ReadText(two + "/optimizer.safetensors"));
 }
 
 // Adapters of every kind, modules trained whole, and all of it merged.

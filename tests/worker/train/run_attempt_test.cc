@@ -116,10 +116,10 @@ std::vector<std::string> Metrics(const std::string& folder) {
 }
 
 void ExpectSameCheckpoint(const std::string& one, const std::string& two) {
-  for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
-    EXPECT_TRUE(ReadText(absl::StrCat(one, "/", file)) == ReadText(absl::StrCat(two, "/", file)))
-        << two << "/" << file;
-  }
+  EXPECT_TRUE(ReadText(checkpoint::WeightsFileOf(one)) == ReadText(checkpoint::WeightsFileOf(two)))
+      << two;
+  EXPECT_TRUE(ReadText(one + "/optimizer.safetensors") == ReadText(two + "/optimizer.safetensors"))
+      << two;
   const auto a = checkpoint::Verify(one), b = checkpoint::Verify(two);
   SNUG_ASSERT_OK(a);
   SNUG_ASSERT_OK(b);
