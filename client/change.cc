@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/commands.h"
+#include "client/each_job.h"
 #include "client/job_text.h"
 #include "client/json.h"
 #include "client/request_id.h"
@@ -34,13 +35,6 @@ absl::Status AddChange(const std::string& change, v1::UpdateJobRequest& request)
   return absl::OkStatus();
 }
 
-void PrintNew(const v1::Job& job, const CommandLine& line, Terminal& terminal) {
-  if (line.output == Output::kJson)
-    terminal.out << JsonText(JobToJson(job));
-  else
-    terminal.out << job.id() << std::endl;
-}
-
 }  // namespace
 
 absl::StatusOr<int> UpdateJob(const CommandLine& line, Terminal& terminal) {
@@ -57,15 +51,13 @@ absl::StatusOr<int> UpdateJob(const CommandLine& line, Terminal& terminal) {
 }
 
 absl::StatusOr<int> RerunJobs(const CommandLine& line, Terminal& terminal) {
-  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
-  for (const std::string& id : line.jobs) {
+  const auto ask = [](Connection& connection, const std::string& id) {
     v1::RerunJobRequest request;
     request.set_id(id);
     request.set_request_id(NewRequestId());
-    ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&Stub::RerunJob, request));
-    PrintNew(job, line, terminal);
-  }
-  return kExitOk;
+    return connection.Call(&Stub::RerunJob, request);
+  };
+  return ForEachJob(line, terminal, ask, [](const v1::Job& job) { return job.id(); });
 }
 
 absl::StatusOr<int> ExtendJob(const CommandLine& line, Terminal& terminal) {
@@ -75,22 +67,21 @@ absl::StatusOr<int> ExtendJob(const CommandLine& line, Terminal& terminal) {
   request.set_steps(line.steps);
   request.set_request_id(NewRequestId());
   ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&Stub::ExtendJob, request));
-  PrintNew(job, line, terminal);
+  if (line.output == Output::kJson)
+    terminal.out << JsonText(JobToJson(job));
+  else
+    terminal.out << job.id() << std::endl;
   return kExitOk;
 }
 
 absl::StatusOr<int> DeleteJobs(const CommandLine& line, Terminal& terminal) {
-  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
-  for (const std::string& id : line.jobs) {
+  const auto ask = [](Connection& connection, const std::string& id) {
     v1::DeleteJobRequest request;
     request.set_id(id);
-    ASSIGN_OR_RETURN(const v1::Job job, connection.Call(&Stub::DeleteJob, request));
-    if (line.output == Output::kJson)
-      terminal.out << JsonText(JobToJson(job));
-    else
-      terminal.out << job.id() << " is deleted" << std::endl;
-  }
-  return kExitOk;
+    return connection.Call(&Stub::DeleteJob, request);
+  };
+  return ForEachJob(line, terminal, ask,
+                    [](const v1::Job& job) { return absl::StrCat(job.id(), " is deleted"); });
 }
 
 }  // namespace snug::client

@@ -45,6 +45,7 @@ struct CommandLine {
   Output output = Output::kTable;
   std::string command;  // plan, submit, ...
   std::string file;
+  std::string job_text;                // What FILE holds, where it is a job file.
   std::vector<std::string> overrides;  // key=value
   std::string job;                     // The id or an unambiguous beginning of it.
   std::vector<std::string> jobs;       // Where a command takes several.

@@ -38,7 +38,7 @@ absl::StatusOr<v1::JobSpec> SpecOfFlags(const CommandLine& line) {
 absl::StatusOr<v1::JobSpec> SpecOf(const CommandLine& line) {
   v1::JobSpec spec;
   if (IsJobFile(line.file)) {
-    ASSIGN_OR_RETURN(spec, ReadJobFile(line.file, {}));
+    ASSIGN_OR_RETURN(spec, ParseJobFile(line.job_text, line.file, {}));
   }
   ASSIGN_OR_RETURN(const v1::JobSpec flags, SpecOfFlags(line));
   spec.MergeFrom(flags);

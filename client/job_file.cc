@@ -186,13 +186,11 @@ absl::Status ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
   return spec->has_training() ? ReadPrompts(folder, *spec->mutable_training()) : absl::OkStatus();
 }
 
-LineOf LinesOf(const std::string& file, const std::vector<std::string>& overrides) {
-  if (!IsJobFile(file)) return nullptr;
-  return [file, overrides](const std::string& field) {
+LineOf LinesOf(const std::string& text, const std::vector<std::string>& overrides) {
+  return [text, overrides](const std::string& field) {
     for (const std::string& override_ : overrides)
       if (Overrides(override_, field)) return 0;
-    const absl::StatusOr<std::string> text = ReadText(file, "job file");
-    return text.ok() ? LineOfField(*text, field, *v1::JobSpec::descriptor()) : 0;
+    return LineOfField(text, field, *v1::JobSpec::descriptor());
   };
 }
 
@@ -200,9 +198,12 @@ bool IsJobFile(absl::string_view path) {
   return absl::EndsWith(path, ".yaml") || absl::EndsWith(path, ".yml");
 }
 
-absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
-                                        const std::vector<std::string>& overrides) {
-  ASSIGN_OR_RETURN(const std::string text, ReadText(file, "job file"));
+absl::StatusOr<std::string> ReadJobFile(const std::string& file) {
+  return ReadText(file, "job file");
+}
+
+absl::StatusOr<v1::JobSpec> ParseJobFile(const std::string& text, const std::string& file,
+                                         const std::vector<std::string>& overrides) {
   v1::JobSpec spec;
   RETURN_IF_ERROR(ParseYaml(text, file, &spec));
   for (const std::string& override_ : overrides) RETURN_IF_ERROR(ApplyOverride(override_, &spec));

@@ -15,15 +15,18 @@ namespace snug::client {
 // By its name: .yaml or .yml.
 bool IsJobFile(absl::string_view path);
 
-// Reads `file` (- is standard input, paths then relative to here), applies `overrides` (key=value),
-// resolves its paths against the file's folder, and names the job after the file when it has no
-// name.
-absl::StatusOr<v1::JobSpec> ReadJobFile(const std::string& file,
-                                        const std::vector<std::string>& overrides);
+// Returns what `file` holds; - is standard input, which can be read once.
+absl::StatusOr<std::string> ReadJobFile(const std::string& file);
 
-// Where a job file has which field, for errors of the daemon; nowhere what is overridden. The file
-// is read once more, if a field is asked for. Null: `file` is none, or was standard input.
-LineOf LinesOf(const std::string& file, const std::vector<std::string>& overrides);
+// The job that `text` asks for, which is what `file` holds: applies `overrides` (key=value),
+// resolves its paths against the file's folder (those of standard input against the working
+// folder), and names the job after the file when it has no name.
+absl::StatusOr<v1::JobSpec> ParseJobFile(const std::string& text, const std::string& file,
+                                         const std::vector<std::string>& overrides);
+
+// Where the text of a job file has which field, for errors of the daemon; nowhere what is
+// overridden. The text may be JSON, which is YAML.
+LineOf LinesOf(const std::string& text, const std::vector<std::string>& overrides);
 
 // Makes the paths of a spec absolute (model, datasets, lora.init_adapter, relative to `folder`) and
 // reads the chat template and the sample prompts where these are paths. A model that is no path

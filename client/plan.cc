@@ -83,7 +83,7 @@ absl::Status Print(const v1::PlanJobResponse& reply, const CommandLine& line, Te
 
 absl::StatusOr<int> PlanJob(const CommandLine& line, Terminal& terminal) {
   v1::PlanJobRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_spec(), ReadJobFile(line.file, line.overrides));
+  ASSIGN_OR_RETURN(*request.mutable_spec(), ParseJobFile(line.job_text, line.file, line.overrides));
   for (const std::string& note : NotesOf(request.spec()))
     terminal.err << "snug: note: " << note << std::endl;
   request.set_with_sites(line.sites);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "client/commands.h"
+#include "client/each_job.h"
 #include "client/job_list.h"
 #include "client/job_text.h"
 #include "client/json.h"
@@ -84,27 +85,17 @@ absl::StatusOr<std::vector<v1::Job>> AllPages(Connection& connection, const Comm
   return jobs;
 }
 
-// One call for each job, also behind one that is refused; the first error is the command's.
+// Says the state that each job is in then.
 template <typename Request, typename Method>
 absl::StatusOr<int> AskForEach(Method method, const CommandLine& line, Terminal& terminal,
                                Request request = {}) {
-  ASSIGN_OR_RETURN(Connection connection, Connection::Open(line.server));
-  absl::Status first;
-  for (const std::string& id : line.jobs) {
+  const auto ask = [&](Connection& connection, const std::string& id) {
     request.set_id(id);
-    const absl::StatusOr<v1::Job> job = connection.Call(method, request);
-    if (!job.ok()) {
-      if (!first.ok() && line.output == Output::kTable)
-        terminal.err << "snug: " << job.status().message() << std::endl;
-      first.Update(job.status());
-    } else if (line.output == Output::kJson) {
-      PrintOne(*job, line, terminal);
-    } else {
-      terminal.out << job->id() << " " << StateName(job->state()) << "\n";
-    }
-  }
-  RETURN_IF_ERROR(first);
-  return kExitOk;
+    return connection.Call(method, request);
+  };
+  return ForEachJob(line, terminal, ask, [](const v1::Job& job) {
+    return absl::StrCat(job.id(), " ", StateName(job.state()));
+  });
 }
 
 // What the job has been told, or that it keeps its plan.

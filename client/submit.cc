@@ -27,7 +27,7 @@ absl::Status Check(v1::CreateJobRequest request, Connection& connection) {
 
 absl::StatusOr<int> SubmitJob(const CommandLine& line, Terminal& terminal) {
   v1::CreateJobRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_spec(), ReadJobFile(line.file, line.overrides));
+  ASSIGN_OR_RETURN(*request.mutable_spec(), ParseJobFile(line.job_text, line.file, line.overrides));
   for (const std::string& note : NotesOf(request.spec()))
     terminal.err << "snug: note: " << note << std::endl;
   request.set_request_id(NewRequestId());

@@ -61,16 +61,30 @@ TEST_F(ChangeTest, ExtendSaysByHowMuchAndPrintsTheNewId) {
   EXPECT_EQ(server_.Run({"extend", "a", "--steps", "0"}).code, 64);
 }
 
-TEST_F(ChangeTest, DeleteStopsAtTheFirstThatIsRefused) {
+// One that is refused does not keep the others; each refusal is said.
+TEST_F(ChangeTest, DeleteGoesOnBehindOneThatIsRefused) {
   server_.remove = [](const v1::DeleteJobRequest& request, v1::Job* reply) {
     reply->set_id(request.id());
-    return request.id() == "b" ? grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "it runs")
-                               : grpc::Status::OK;
+    return request.id().size() > 1
+               ? grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, request.id() + " runs")
+               : grpc::Status::OK;
   };
-  const Ran ran = server_.Run({"delete", "a", "b", "c"});
+  const Ran ran = server_.Run({"delete", "a", "b1", "c", "d1", "e"});
   EXPECT_EQ(ran.code, 1);
-  EXPECT_EQ(ran.out, "a is deleted\n");
-  EXPECT_EQ(ran.err, "snug: it runs\n");
+  EXPECT_EQ(ran.out, "a is deleted\nc is deleted\ne is deleted\n");
+  EXPECT_EQ(ran.err, "snug: d1 runs\nsnug: b1 runs\n");  // The first is the command's own error.
+}
+
+TEST_F(ChangeTest, RerunGoesOnBehindOneThatIsRefused) {
+  server_.rerun = [](const v1::RerunJobRequest& request, v1::Job* reply) {
+    reply->set_id(request.id() + "-again");
+    return request.id() == "no" ? grpc::Status(grpc::StatusCode::NOT_FOUND, "no job no")
+                                : grpc::Status::OK;
+  };
+  const Ran ran = server_.Run({"rerun", "a", "no", "b"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(ran.out, "a-again\nb-again\n");
+  EXPECT_EQ(ran.err, "snug: no job no\n");
 }
 
 TEST_F(ChangeTest, ListAsksForWhatItShows) {

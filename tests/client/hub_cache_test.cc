@@ -39,8 +39,7 @@ class HubCacheTest : public ::testing::Test {
     std::ofstream(file) << text;
   }
   absl::StatusOr<v1::JobSpec> Read(const std::string& text) {
-    std::ofstream(home_ / "job.yaml") << text;
-    return ReadJobFile((home_ / "job.yaml").string(), {});
+    return ParseJobFile(text, (home_ / "job.yaml").string(), {});
   }
 
   fs::path home_;

@@ -18,6 +18,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
+absl::StatusOr<v1::JobSpec> ReadJob(const std::string& file,
+                                    const std::vector<std::string>& overrides) {
+  const absl::StatusOr<std::string> text = ReadJobFile(file);
+  return text.ok() ? ParseJobFile(*text, file, overrides) : text.status();
+}
+
 class JobFileTest : public ::testing::Test {
  protected:
   JobFileTest() {
@@ -30,7 +36,7 @@ class JobFileTest : public ::testing::Test {
 
   v1::JobSpec Read(const std::string& text, const std::vector<std::string>& overrides = {}) {
     std::ofstream(folder_ / "jobs/my-job.yaml") << text;
-    auto spec = ReadJobFile((folder_ / "jobs/my-job.yaml").string(), overrides);
+    auto spec = ReadJob((folder_ / "jobs/my-job.yaml").string(), overrides);
     EXPECT_TRUE(spec.ok()) << spec.status();
     return spec.value_or(v1::JobSpec());
   }
@@ -114,20 +120,20 @@ TEST_F(JobFileTest, TheFileItselfMayBeRelative) {
   std::ofstream(folder_ / "jobs/here.yaml") << "model: ./m";
   const fs::path before = fs::current_path();
   fs::current_path(folder_ / "jobs");
-  const auto spec = ReadJobFile("here.yaml", {});
+  const auto spec = ReadJob("here.yaml", {});
   fs::current_path(before);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->model(), At("jobs/m"));
 }
 
 TEST_F(JobFileTest, ErrorsNameTheFile) {
-  EXPECT_THAT(ReadJobFile(At("none.yaml"), {}).status().message(),
+  EXPECT_THAT(ReadJob(At("none.yaml"), {}).status().message(),
               HasSubstr("none.yaml: No such file"));
-  EXPECT_THAT(ReadJobFile(At("base"), {}).status().message(), HasSubstr("is a folder"));
+  EXPECT_THAT(ReadJob(At("base"), {}).status().message(), HasSubstr("is a folder"));
   std::ofstream(folder_ / "jobs/bad.yaml") << "model: m\nalpha: 8\n";
-  EXPECT_EQ(ReadJobFile(At("jobs/bad.yaml"), {}).status().message(),
+  EXPECT_EQ(ReadJob(At("jobs/bad.yaml"), {}).status().message(),
             At("jobs/bad.yaml") + ":2: unknown key \"alpha\"; did you mean lora.lora_alpha?");
-  EXPECT_THAT(ReadJobFile(At("jobs/bad.yaml"), {"x"}).status().message(), HasSubstr("alpha"));
+  EXPECT_THAT(ReadJob(At("jobs/bad.yaml"), {"x"}).status().message(), HasSubstr("alpha"));
 }
 
 // A template is text for the daemon: that of a file beside the job, or what stands in the job. One
@@ -140,20 +146,20 @@ TEST_F(JobFileTest, ChatTemplateIsReadWhereItIsAFile) {
             "{% if x %}a{% endif %}");
   EXPECT_EQ(Read("model: /m\nchat_template: tool_use").chat_template(), "tool_use");
   std::ofstream(folder_ / "jobs/bad.yaml") << "model: /m\nchat_template: none.jinja\n";
-  EXPECT_THAT(ReadJobFile(At("jobs/bad.yaml"), {}).status().message(),
+  EXPECT_THAT(ReadJob(At("jobs/bad.yaml"), {}).status().message(),
               HasSubstr("none.jinja: No such file"));
 }
 
 // The examples as they stand, with their paths resolved.
 TEST_F(JobFileTest, Examples) {
   const std::string examples = std::string(getenv("SNUG_SOURCE_DIR")) + "/tests/data/examples";
-  const auto lora = ReadJobFile(examples + "/lora.yaml", {"training.max_steps=5"});
+  const auto lora = ReadJob(examples + "/lora.yaml", {"training.max_steps=5"});
   ASSERT_TRUE(lora.ok()) << lora.status();
   EXPECT_EQ(lora->model(), examples + "/model");
   EXPECT_EQ(lora->dataset(), examples + "/train.jsonl");
   EXPECT_EQ(lora->eval_dataset(), examples + "/eval.jsonl");
   EXPECT_EQ(lora->training().max_steps(), 5);
-  EXPECT_TRUE(ReadJobFile(examples + "/full.yaml", {}).ok());
+  EXPECT_TRUE(ReadJob(examples + "/full.yaml", {}).ok());
 }
 
 }  // namespace

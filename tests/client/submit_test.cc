@@ -1,5 +1,7 @@
 #include <atomic>
+#include <iostream>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -14,6 +16,34 @@ namespace snug::client {
 namespace {
 
 using ::testing::MatchesRegex;
+
+// As the daemon refuses a job for one field of it.
+grpc::Status Refusal() {
+  google::rpc::Status details;
+  details.set_code(3);
+  details.set_message("the job has a bad field");
+  google::rpc::ErrorInfo info;
+  info.set_reason("INVALID_FIELD");
+  details.add_details()->PackFrom(info);
+  google::rpc::BadRequest bad;
+  bad.add_field_violations()->set_field("spec.training.max_steps");
+  bad.mutable_field_violations(0)->set_description("must not be negative, is -5");
+  details.add_details()->PackFrom(bad);
+  grpc::Status status;
+  EXPECT_TRUE(grpc::SetErrorDetails(details, &status).ok());
+  return status;
+}
+
+// Standard input holds the text for as long as this lives.
+class Typed {
+ public:
+  explicit Typed(const std::string& text) : text_(text), before_(std::cin.rdbuf(text_.rdbuf())) {}
+  ~Typed() { std::cin.rdbuf(before_); }
+
+ private:
+  std::istringstream text_;
+  std::streambuf* before_;
+};
 
 class SubmitTest : public ::testing::Test {
  protected:
@@ -103,19 +133,7 @@ TEST_F(SubmitTest, RefusalsAreNotTriedAgain) {
   int calls = 0;
   server_.create = [&](const v1::CreateJobRequest&, v1::Job*) {
     ++calls;
-    google::rpc::Status details;
-    details.set_code(3);
-    details.set_message("the job has a bad field");
-    google::rpc::ErrorInfo info;
-    info.set_reason("INVALID_FIELD");
-    details.add_details()->PackFrom(info);
-    google::rpc::BadRequest bad;
-    bad.add_field_violations()->set_field("spec.training.max_steps");
-    bad.mutable_field_violations(0)->set_description("must not be negative, is -5");
-    details.add_details()->PackFrom(bad);
-    grpc::Status status;
-    EXPECT_TRUE(grpc::SetErrorDetails(details, &status).ok());
-    return status;
+    return Refusal();
   };
   const Ran ran = server_.Run({"submit", file_, "training.max_steps=-5"});
   EXPECT_EQ(ran.code, 1);
@@ -124,6 +142,48 @@ TEST_F(SubmitTest, RefusalsAreNotTriedAgain) {
   EXPECT_EQ(ran.err,
             "snug: the job has a bad field (INVALID_FIELD)\n"
             "  training.max_steps: must not be negative, is -5\n");
+}
+
+// The line is that of the job file, whatever the file is called, and also where it is no file.
+TEST_F(SubmitTest, ARefusedFieldHasItsLineInEveryJobFile) {
+  server_.create = [](const v1::CreateJobRequest&, v1::Job*) { return Refusal(); };
+  server_.plan = [](const v1::PlanJobRequest&, v1::PlanJobResponse*) { return Refusal(); };
+  server_.preview = [](const v1::PreviewDatasetRequest&, v1::PreviewDatasetResponse*) {
+    return Refusal();
+  };
+  const std::string text =
+      "{\n\"model\": \"./m\", \"dataset\": \"./d\", \"method\": \"full\",\n"
+      "\"training\": {\n\t\"seed\": 1,\n\t\"max_steps\": -5}\n}\n";
+  const auto error = [&](std::vector<std::string> words) {
+    const Typed typed(text);
+    words.insert(words.end(), {"-o", "json"});
+    const Ran ran = server_.Run(words);
+    EXPECT_EQ(ran.code, 1);
+    return nlohmann::json::parse(ran.err)["error"];
+  };
+  const auto expected = nlohmann::json::parse(R"({
+    "reason": "INVALID_FIELD", "message": "the job has a bad field",
+    "field": "training.max_steps", "line": 5,
+    "fields": [{"field": "training.max_steps", "line": 5,
+                "message": "must not be negative, is -5"}]})");
+  for (const char* name : {"bad.json", "bad", "bad.txt", "bad.yaml", "bad.yml"}) {
+    const std::string file = server_.folder().Write(name, text);
+    EXPECT_EQ(error({"submit", file}), expected) << file;
+    EXPECT_EQ(error({"plan", file}), expected) << file;
+  }
+  EXPECT_EQ(error({"submit", "-"}), expected);
+  EXPECT_EQ(error({"plan", "-"}), expected);
+  EXPECT_EQ(error({"datasets", "preview", server_.folder().path("bad.yml")}), expected);
+}
+
+// What the command line says has no line.
+TEST_F(SubmitTest, ARefusedOverrideHasNoLine) {
+  server_.create = [](const v1::CreateJobRequest&, v1::Job*) { return Refusal(); };
+  const Typed typed("{\"model\": \"/m\", \"training\": {\"max_steps\": 5}}");
+  const Ran ran = server_.Run({"submit", "-", "training.max_steps=-5", "-o", "json"});
+  const auto error = nlohmann::json::parse(ran.err)["error"];
+  EXPECT_EQ(error["field"], "training.max_steps");
+  EXPECT_FALSE(error.contains("line"));
 }
 
 TEST_F(SubmitTest, WithWatchItEndsAsTheJobDoes) {
