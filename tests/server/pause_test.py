@@ -50,8 +50,14 @@ class PauseTest(unittest.TestCase):
         self.daemon.run("pause", name)  # Which it is.
         self.assertEqual(self.goes_on(name, 60), last)
 
-    def test_checkpoints_are_listed_and_downloaded_while_it_is_paused(self):
-        name = self.running("steps=60 step_ms=50")
+    def test_checkpoints_are_listed_and_downloaded_while_it_runs_and_is_paused(self):
+        name = self.running(ENDLESS)
+        there = self.daemon.json("checkpoints", name)["checkpoints"]
+        self.assertEqual(there[-1]["global_step"], "5")
+        target = self.daemon.jobs / "running"
+        self.daemon.run("download", name, target, "--checkpoint", 5)
+        self.assertTrue((target / "weights").read_text().startswith("step 5 "))
+        self.assertEqual(self.daemon.job(name)["state"], "RUNNING")
         self.daemon.run("pause", name)
         self.paused(name)
         last = self.daemon.steps(name)[-1]

@@ -31,6 +31,13 @@ class StoreTest(unittest.TestCase):
         self.daemon.wait_state(name, "SUCCEEDED")
         return name
 
+    def submit_typed(self, text):
+        """A job file on standard input; the job's id."""
+        line = [str(binary("snug")), "--server", f"unix:{self.daemon.socket}", "submit", "-"]
+        done = subprocess.run(line, input=text, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
     def start_once(self, *flags):
         """Starts snugd over the state folder and waits for its end; its code and what it said."""
         command = [binary("snugd"), "--state-dir", self.daemon.state, "--metrics-port", "0"]
@@ -189,9 +196,11 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(job["parent_job"], name)
         self.assertEqual(job["spec"], self.daemon.job(name)["spec"])
         file = self.daemon.jobs / "again.json"
-        file.write_text(json.dumps(self.daemon.job(name)["spec"]))
-        job = self.daemon.wait_state(self.daemon.submit(file), "SUCCEEDED")
-        self.assertEqual(job["spec"], self.daemon.job(name)["spec"])
+        spec = self.daemon.job(name)["spec"]
+        file.write_text(json.dumps(spec))
+        for again in (self.daemon.submit(file), self.submit_typed(json.dumps(spec))):
+            job = self.daemon.wait_state(again, "SUCCEEDED")
+            self.assertEqual(job["spec"], spec)
         # Its resource name is as good as its id.
         self.assertEqual(self.daemon.job(job["name"])["id"], job["id"])
 

@@ -1,15 +1,22 @@
 """snug-prepare on good input: ids and weights, split, summary, folder."""
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
 import sys
 import unittest
+from unittest import mock
 
 import golden
-from testbed import PrepareTest, write_json, write_model
+from testbed import ROOT, PrepareTest, write_json, write_model
 from tokenizers import Tokenizer, processors
+
+sys.path.insert(0, os.path.join(ROOT, "worker/prepare"))
+
+import snug_prepare  # noqa: E402
 
 TOKEN_ROW = {"input_ids": [5, 6, 7, 1], "labels": [-100, -100, 7, 1]}
 
@@ -265,6 +272,18 @@ class FolderTest(PrepareTest):
         notes.append("1499 rows are the same as an earlier row")
         progress = ["progress: 1500 of 1500 rows"]
         self.assertEqual(lines, progress + ["note: " + note for note in notes])
+
+    # 200 rows have taken 2 s: 400 more take 4. Less than a second is not worth saying.
+    def test_progress_tells_the_time_that_is_left(self):
+        clock, said = mock.Mock(), io.StringIO()
+        clock.monotonic.return_value = 10.0
+        with mock.patch.object(snug_prepare, "time", clock), contextlib.redirect_stderr(said):
+            progress = snug_prepare.Progress(600)
+            for seconds, rows in ((0.5, 100), (2.0, 100), (2.9, 100), (6.0, 299)):
+                clock.monotonic.return_value = 10.0 + seconds
+                progress.add(rows)
+        lines = ["progress: 200 of 600 rows, 4 s left", "progress: 599 of 600 rows"]
+        self.assertEqual(said.getvalue().splitlines(), lines)
 
 
 if __name__ == "__main__":
